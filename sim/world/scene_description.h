@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <Eigen/Core>
+#include <Eigen/Geometry>
+
+#include "sim/haptics/local_model.h"
+#include "sim/mesh/tet_mesh.h"
+
+namespace palpate::sim {
+
+/// Elastic energy densities; see docs/algorithms/tissue.md.
+enum class MaterialModel { kStableNeoHookean, kCorotatedLinear };
+
+struct Material {
+  MaterialModel model = MaterialModel::kStableNeoHookean;
+  double young_modulus_pa = 5000;
+  double poisson_ratio = 0.45;
+  double density_kg_per_m3 = 1060;
+  double damping_s = 0.005;   ///< stiffness-proportional
+};
+
+/// A deformable body, already meshed, placed and checked. Defaults and ranges are those of proto/palpate/v1/scene.proto.
+struct BodyDescription {
+  std::string name;
+  TetMesh mesh;                          ///< rest shape in W, metres, valid by ValidateTetMesh
+  Material material;
+  std::vector<uint32_t> fixed_vertices;  ///< indices into mesh.vertices, ascending, unique
+  Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
+};
+
+struct PlaneShape {
+  Eigen::Vector3d point_m{0, 0, 0};
+  Eigen::Vector3d normal{0, 0, 1};       ///< unit; the solid is on the other side
+};
+struct SphereShape {
+  Eigen::Vector3d center_m{0, 0, 0};
+  double radius_m = 0;
+};
+struct CapsuleShape {
+  Eigen::Vector3d end0_m{0, 0, 0};
+  Eigen::Vector3d end1_m{0, 0, 0};
+  double radius_m = 0;
+};
+struct ObstacleDescription {
+  std::string name;
+  std::variant<PlaneShape, SphereShape, CapsuleShape> shape;
+};
+
+enum class ToolDrive { kCoupled, kDirect };
+
+/// A capsule tool; the axis runs from the origin of T (the tip) along +z of T for length_m.
+struct ToolDescription {
+  std::string name;
+  double radius_m = 0.005;
+  double length_m = 0.1;
+  RigidPose rest_pose;
+  ToolDrive drive = ToolDrive::kCoupled;
+  double mass_kg = 0.05;
+  double coupling_stiffness_n_per_m = 500;
+  double coupling_damping_n_s_per_m = -1;   ///< negative: critical, 2 sqrt(k m)
+};
+
+struct SolverOptions {
+  int iterations = 12;
+  double acceleration = 0;   ///< Chebyshev spectral radius estimate, 0 = off
+};
+
+struct ContactOptions {
+  double margin_m = 0.001;
+  double friction = 0.1;
+  double stiffness_n_per_m = 0;   ///< 0: derived from the materials
+};
+
+struct HapticOptions {
+  int max_constraints = 16;       ///< at most kMaxLocalConstraints
+  double blend_time_s = -1;       ///< negative: one step
+  double range_m = 0.01;
+};
+
+/// Everything a World is made of. The server builds it from a SceneSpec.
+struct SceneDescription {
+  std::string name;
+  double dt_s = 1.0 / 120.0;
+  Eigen::Vector3d gravity_m_per_s2{0, 0, -9.81};
+  SolverOptions solver;
+  ContactOptions contact;
+  std::vector<BodyDescription> bodies;
+  std::vector<ObstacleDescription> obstacles;
+  std::vector<ToolDescription> tools;
+  HapticOptions haptics;
+};
+
+}  // namespace palpate::sim
