@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include <Eigen/Core>
+#include <Eigen/Geometry>
+
+#include "absl/status/statusor.h"
+#include "sim/mesh/isosurface_stuffing.h"
+#include "sim/mesh/tet_mesh.h"
+
+namespace palpate::sim {
+
+/// Signed distance to a closed, consistently oriented, non-self-intersecting surface (CheckClosedSurface): exact distance over a bounding
+/// volume hierarchy; the sign from the angle-weighted pseudo-normal of the closest feature (Baerentzen and Aanaes, "Signed Distance
+/// Computation Using the Angle Weighted Pseudonormal", 2005), which is right for every such surface. Immutable; queries from several
+/// threads are safe.
+class SignedDistance {
+ public:
+  /// Copies the surface. Precondition: CheckClosedSurface(surface) is OK. O(n log^2 n).
+  explicit SignedDistance(const SurfaceMesh& surface);
+
+  /// Negative inside, positive outside, 0 on the surface. [m]
+  double operator()(const Eigen::Vector3d& x_m) const;
+
+  /// The point of the surface closest to `x_m`, in the same frame. [m]
+  Eigen::Vector3d ClosestPoint(const Eigen::Vector3d& x_m) const;
+
+ private:
+  struct Node {
+    Eigen::AlignedBox3d box;
+    uint32_t first = 0;  ///< leaf: first slot in order_; inner: index of the right child (the left one follows the node)
+    uint32_t count = 0;  ///< leaf: triangle count; inner: 0
+  };
+  struct Hit {
+    double dist_sq_m2;
+    Eigen::Vector3d point;
+    uint32_t triangle;
+    int feature;  ///< 0..2 vertex, 3..5 edge (i, i+1), 6 face
+  };
+
+  void Build(uint32_t first, uint32_t count, const std::vector<Eigen::Vector3d>& centroids);
+  Hit Closest(const Eigen::Vector3d& x) const;
+
+  SurfaceMesh surface_;
+  std::vector<Eigen::Vector3d> face_normals_;                 ///< [triangle_count] unit
+  std::vector<std::array<Eigen::Vector3d, 3>> edge_normals_;  ///< [triangle_count] sum of the two faces' unit normals, edge (i, i+1)
+  std::vector<Eigen::Vector3d> vertex_normals_;               ///< [vertex_count] angle-weighted
+  std::vector<uint32_t> order_;                               ///< triangles in leaf order
+  std::vector<Node> nodes_;
+};
+
+/// Fills a closed surface with tets: StuffIsosurface of its signed distance; `options.is_distance` is implied.
+/// Errors: those of CheckClosedSurface (open, self-intersecting or inconsistently oriented, with where) and of StuffIsosurface;
+/// InvalidArgument if the surface is oriented inwards (encloses a negative volume) or the edge length is too coarse to catch any of it.
+absl::StatusOr<TetMesh> MeshSurface(const SurfaceMesh& surface, const StuffingOptions& options);
+
+}  // namespace palpate::sim
