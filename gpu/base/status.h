@@ -22,11 +22,11 @@ inline absl::Status Annotate(const absl::Status& status, std::string_view contex
 #define PALPATE_CONCAT(a, b) PALPATE_CONCAT_INNER(a, b)
 
 /// Leaves the enclosing function with the status of `expr` if that is not OK.
-#define PALPATE_RETURN_IF_ERROR(expr)                                     \
-  do {                                                                    \
-    if (absl::Status palpate_status = (expr); !palpate_status.ok()) {     \
-      return palpate_status;                                              \
-    }                                                                     \
+#define PALPATE_RETURN_IF_ERROR(expr)                                 \
+  do {                                                                \
+    if (absl::Status palpate_status = (expr); !palpate_status.ok()) { \
+      return palpate_status;                                          \
+    }                                                                 \
   } while (false)
 
 /// Assigns the value of the StatusOr `expr` to `lhs` (which may declare a variable), or leaves the enclosing function with its status.

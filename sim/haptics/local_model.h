@@ -16,18 +16,19 @@ struct RigidPose {
 
 /// One unilateral contact of a local model; see proto/palpate/v1/haptics.proto, ContactConstraint.
 struct LocalConstraint {
-  Eigen::Vector3d arm_T_m;          ///< contact point fixed to the tool, in T
-  Eigen::Vector3d normal_W;         ///< unit, from tissue to tool
-  double rest_penetration_m = 0;    ///< at LocalModel::pose_at_build; negative = gap
+  Eigen::Vector3d arm_T_m;        ///< contact point fixed to the tool, in T
+  Eigen::Vector3d normal_W;       ///< unit, from tissue to tool
+  double rest_penetration_m = 0;  ///< at LocalModel::pose_at_build; negative = gap
   double stiffness_n_per_m = 0;
-  double friction = 0;              ///< Coulomb coefficient
-  double damping_n_s_per_m = 0;     ///< along the normal
+  double friction = 0;           ///< Coulomb coefficient
+  double damping_n_s_per_m = 0;  ///< along the normal
 };
 
 inline constexpr int kMaxLocalConstraints = 64;
 
 /// The contact mechanics around one tool, valid near pose_at_build. A fixed-size value: copying it allocates nothing.
-/// Source: seed thesis Forest 2003, section 8.3 (planes evaluated at the current pose, two newest models blended), extended by stiffness in N/m.
+/// Source: seed thesis Forest 2003, section 8.3 (planes evaluated at the current pose, two newest models blended), extended by stiffness in
+/// N/m.
 struct LocalModel {
   uint64_t step = 0;
   double sim_time_s = 0;
@@ -39,8 +40,8 @@ struct LocalModel {
   std::array<LocalConstraint, kMaxLocalConstraints> constraints;
   double validity_radius_m = 0;
   double blend_time_s = 0;
-  Eigen::Vector3d force_n = Eigen::Vector3d::Zero();        ///< of the tissue on the tool at pose_at_build, from the solver, in W
-  Eigen::Vector3d torque_n_m = Eigen::Vector3d::Zero();     ///< about the tip, in W
+  Eigen::Vector3d force_n = Eigen::Vector3d::Zero();     ///< of the tissue on the tool at pose_at_build, from the solver, in W
+  Eigen::Vector3d torque_n_m = Eigen::Vector3d::Zero();  ///< about the tip, in W
 };
 
 }  // namespace palpate::sim

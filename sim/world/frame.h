@@ -18,17 +18,17 @@ inline constexpr uint32_t kObstacleContact = 0xffffffffU;
 struct FrameContact {
   uint32_t tool_index = kObstacleContact;
   uint32_t body_index = 0;
-  Eigen::Vector3f point_m;        ///< on the body's surface, in W
-  Eigen::Vector3f normal;         ///< unit, from A to B
-  float separation_m = 0;         ///< negative = penetration
-  Eigen::Vector3f force_n;        ///< on the body, friction included
+  Eigen::Vector3f point_m;  ///< on the body's surface, in W
+  Eigen::Vector3f normal;   ///< unit, from A to B
+  float separation_m = 0;   ///< negative = penetration
+  Eigen::Vector3f force_n;  ///< on the body, friction included
 };
 
 struct FrameTool {
-  RigidPose pose;                 ///< simulated
-  RigidPose device_pose;          ///< newest given
-  Eigen::Vector3d force_n = Eigen::Vector3d::Zero();      ///< of the tissue on the tool, in W
-  Eigen::Vector3d torque_n_m = Eigen::Vector3d::Zero();   ///< about the tip, in W
+  RigidPose pose;                                        ///< simulated
+  RigidPose device_pose;                                 ///< newest given
+  Eigen::Vector3d force_n = Eigen::Vector3d::Zero();     ///< of the tissue on the tool, in W
+  Eigen::Vector3d torque_n_m = Eigen::Vector3d::Zero();  ///< about the tip, in W
   uint32_t contact_count = 0;
 };
 
@@ -39,20 +39,20 @@ inline constexpr std::array<std::string_view, 6> kStageNames = {"tools", "detect
 struct Frame {
   uint64_t step = 0;
   double sim_time_s = 0;
-  int64_t server_time_us = 0;               ///< wall clock when the step ended
-  uint64_t state_hash = 0;                  ///< of positions and velocities on the device
+  int64_t server_time_us = 0;  ///< wall clock when the step ended
+  uint64_t state_hash = 0;     ///< of positions and velocities on the device
   uint64_t topology_version = 1;
   std::vector<std::vector<float>> surface_positions_m;  ///< per body, [surface_vertex_count * 3] in W
   std::vector<std::vector<float>> volume_positions_m;   ///< per body, [vertex_count * 3] in W; empty unless World::SetVolumeWanted
   std::vector<FrameContact> contacts;
   std::vector<FrameTool> tools;
-  std::vector<LocalModel> local_models;     ///< one per tool
+  std::vector<LocalModel> local_models;  ///< one per tool
   double step_ms = 0;
   std::array<double, kStageNames.size()> stage_ms{};
   double kinetic_energy_j = 0;
   double max_speed_m_per_s = 0;
   uint32_t inverted_tets = 0;
-  double max_penetration_m = 0;             ///< deepest contact; 0 = none
+  double max_penetration_m = 0;  ///< deepest contact; 0 = none
 };
 
 }  // namespace palpate::sim

@@ -21,13 +21,13 @@ struct Material {
   double young_modulus_pa = 5000;
   double poisson_ratio = 0.45;
   double density_kg_per_m3 = 1060;
-  double damping_s = 0.005;   ///< stiffness-proportional
+  double damping_s = 0.005;  ///< stiffness-proportional
 };
 
 /// A deformable body, already meshed, placed and checked. Defaults and ranges are those of proto/palpate/v1/scene.proto.
 struct BodyDescription {
   std::string name;
-  TetMesh mesh;                          ///< rest shape in W, metres, valid by ValidateTetMesh
+  TetMesh mesh;  ///< rest shape in W, metres, valid by ValidateTetMesh
   Material material;
   std::vector<uint32_t> fixed_vertices;  ///< indices into mesh.vertices, ascending, unique
   Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
@@ -35,7 +35,7 @@ struct BodyDescription {
 
 struct PlaneShape {
   Eigen::Vector3d point_m{0, 0, 0};
-  Eigen::Vector3d normal{0, 0, 1};       ///< unit; the solid is on the other side
+  Eigen::Vector3d normal{0, 0, 1};  ///< unit; the solid is on the other side
 };
 struct SphereShape {
   Eigen::Vector3d center_m{0, 0, 0};
@@ -62,23 +62,23 @@ struct ToolDescription {
   ToolDrive drive = ToolDrive::kCoupled;
   double mass_kg = 0.05;
   double coupling_stiffness_n_per_m = 500;
-  double coupling_damping_n_s_per_m = -1;   ///< negative: critical, 2 sqrt(k m)
+  double coupling_damping_n_s_per_m = -1;  ///< negative: critical, 2 sqrt(k m)
 };
 
 struct SolverOptions {
   int iterations = 12;
-  double acceleration = 0;   ///< Chebyshev spectral radius estimate, 0 = off
+  double acceleration = 0;  ///< Chebyshev spectral radius estimate, 0 = off
 };
 
 struct ContactOptions {
   double margin_m = 0.001;
   double friction = 0.1;
-  double stiffness_n_per_m = 0;   ///< 0: derived from the materials
+  double stiffness_n_per_m = 0;  ///< 0: derived from the materials
 };
 
 struct HapticOptions {
-  int max_constraints = 16;       ///< at most kMaxLocalConstraints
-  double blend_time_s = -1;       ///< negative: one step
+  int max_constraints = 16;  ///< at most kMaxLocalConstraints
+  double blend_time_s = -1;  ///< negative: one step
   double range_m = 0.01;
 };
 

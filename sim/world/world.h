@@ -15,11 +15,11 @@ namespace palpate::sim {
 
 /// What a client wants of one tool for the next step.
 struct ToolCommand {
-  RigidPose device_pose;                                     ///< X_WT, finite
+  RigidPose device_pose;  ///< X_WT, finite
   Eigen::Vector3d velocity_m_per_s = Eigen::Vector3d::Zero();
   uint64_t pose_sequence = 0;
   int64_t station_time_us = 0;
-  double device_max_stiffness_n_per_m = 0;                   ///< 0 = no limit
+  double device_max_stiffness_n_per_m = 0;  ///< 0 = no limit
 };
 
 /// Counts and sizes of one body, constant between topology edits.
@@ -29,18 +29,21 @@ struct BodyStatistics {
   double mass_kg = 0, volume_m3 = 0;
 };
 
-/// A running scene on one OpenCL device. Not thread-safe: one thread owns a World and steps it; the frames it returns are immutable and shared freely.
-/// Deterministic: the same description, the same commands before the same steps, the same device and driver give bit-identical states.
+/// A running scene on one OpenCL device. Not thread-safe: one thread owns a World and steps it; the frames it returns are immutable and
+/// shared freely. Deterministic: the same description, the same commands before the same steps, the same device and driver give
+/// bit-identical states.
 class World {
  public:
-  /// Builds the device state. `context` is shared by many worlds. Errors: InvalidArgument (description), ResourceExhausted (device memory), Internal (OpenCL).
+  /// Builds the device state. `context` is shared by many worlds. Errors: InvalidArgument (description), ResourceExhausted (device memory),
+  /// Internal (OpenCL).
   static absl::StatusOr<std::unique_ptr<World>> Create(std::shared_ptr<gpu::Context> context, SceneDescription description);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
   /// Advances by dt_s. `commands` holds one entry per tool, nullptr = no client: the tool keeps its target. Blocking.
-  /// Errors: Internal (device), DataLoss when the state became non-finite: the world is then at its last good state and refuses further steps until Reset.
+  /// Errors: Internal (device), DataLoss when the state became non-finite: the world is then at its last good state and refuses further
+  /// steps until Reset.
   absl::StatusOr<std::shared_ptr<const Frame>> Step(std::span<const ToolCommand* const> commands);
 
   /// Back to the rest state, step 0.
@@ -55,13 +58,14 @@ class World {
   /// Current positions of all vertices of a body, [vertex_count * 3] in W. Blocking read.
   absl::StatusOr<std::vector<float>> ReadVolumePositions(size_t body_index);
 
-  /// Overwrites positions ([vertex_count * 3], W) and zeroes velocities of a body: for tests and recovery. Fixed vertices keep their rest positions.
+  /// Overwrites positions ([vertex_count * 3], W) and zeroes velocities of a body: for tests and recovery. Fixed vertices keep their rest
+  /// positions.
   absl::Status WriteVolumePositions(size_t body_index, std::span<const float> positions_m);
 
   const SceneDescription& description() const;
   const std::vector<BodyStatistics>& body_statistics() const;
-  const std::vector<BoundarySurface>& surfaces() const;     ///< per body
-  size_t device_bytes() const;                              ///< device memory held
+  const std::vector<BoundarySurface>& surfaces() const;  ///< per body
+  size_t device_bytes() const;                           ///< device memory held
   uint32_t color_count() const;
 
  private:

@@ -1,0 +1,140 @@
+#include "gpu/runtime/device.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "gpu/runtime/cl_status.h"
+
+namespace palpate::gpu {
+namespace {
+
+std::string PlatformString(cl_platform_id platform, cl_platform_info what) {
+  size_t size = 0;
+  if (clGetPlatformInfo(platform, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
+  std::string text(size, '\0');
+  if (clGetPlatformInfo(platform, what, size, text.data(), nullptr) != CL_SUCCESS) return {};
+  text.resize(size - 1);
+  return text;
+}
+
+std::string DeviceString(cl_device_id device, cl_device_info what) {
+  size_t size = 0;
+  if (clGetDeviceInfo(device, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
+  std::string text(size, '\0');
+  if (clGetDeviceInfo(device, what, size, text.data(), nullptr) != CL_SUCCESS) return {};
+  text.resize(size - 1);
+  return std::string(absl::StripAsciiWhitespace(text));
+}
+
+template <typename T>
+T DeviceValue(cl_device_id device, cl_device_info what) {
+  T value{};
+  clGetDeviceInfo(device, what, sizeof(T), &value, nullptr);
+  return value;
+}
+
+std::string ListText(const std::vector<DeviceInfo>& devices) {
+  if (devices.empty()) return "no OpenCL device was found; on a machine without a GPU install the package pocl-opencl-icd";
+  std::string text = "found:";
+  for (const DeviceInfo& device : devices) absl::StrAppend(&text, " [", device.index, "] ", DescribeDevice(device), ";");
+  text.pop_back();
+  return text;
+}
+
+bool ContainsIgnoreCase(const std::string& text, const std::string& lower_part) {
+  return absl::StrContains(absl::AsciiStrToLower(text), lower_part);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<DeviceInfo>> ListDevices() {
+  cl_uint platform_count = 0;
+  const cl_int code = clGetPlatformIDs(0, nullptr, &platform_count);
+  constexpr cl_int kNoPlatform = -1001;  // CL_PLATFORM_NOT_FOUND_KHR
+  if (code == kNoPlatform || (code == CL_SUCCESS && platform_count == 0)) return std::vector<DeviceInfo>{};
+  PALPATE_CL_RETURN_IF_ERROR(code, "clGetPlatformIDs", "");
+  std::vector<cl_platform_id> platforms(platform_count);
+  PALPATE_CL_RETURN_IF_ERROR(clGetPlatformIDs(platform_count, platforms.data(), nullptr), "clGetPlatformIDs", "");
+
+  std::vector<DeviceInfo> devices;
+  for (cl_platform_id platform : platforms) {
+    cl_uint count = 0;
+    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0) continue;
+    std::vector<cl_device_id> ids(count);
+    PALPATE_CL_RETURN_IF_ERROR(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr), "clGetDeviceIDs",
+                               PlatformString(platform, CL_PLATFORM_NAME));
+    for (cl_device_id id : ids) {
+      DeviceInfo info;
+      info.index = static_cast<int>(devices.size());
+      info.platform = platform;
+      info.id = id;
+      info.platform_name = PlatformString(platform, CL_PLATFORM_NAME);
+      info.platform_version = PlatformString(platform, CL_PLATFORM_VERSION);
+      info.name = DeviceString(id, CL_DEVICE_NAME);
+      info.vendor = DeviceString(id, CL_DEVICE_VENDOR);
+      info.version = DeviceString(id, CL_DEVICE_VERSION);
+      info.driver_version = DeviceString(id, CL_DRIVER_VERSION);
+      const auto type = DeviceValue<cl_device_type>(id, CL_DEVICE_TYPE);
+      info.is_gpu = (type & CL_DEVICE_TYPE_GPU) != 0;
+      info.is_cpu = (type & CL_DEVICE_TYPE_CPU) != 0;
+      info.has_fp64 = absl::StrContains(DeviceString(id, CL_DEVICE_EXTENSIONS), "cl_khr_fp64");
+      info.compute_units = DeviceValue<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
+      info.global_memory_bytes = DeviceValue<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
+      info.max_allocation_bytes = DeviceValue<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+      info.local_memory_bytes = DeviceValue<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE);
+      info.max_work_group_size = DeviceValue<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+      info.base_address_align_bytes = DeviceValue<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
+      devices.push_back(std::move(info));
+    }
+  }
+  return devices;
+}
+
+std::string DescribeDevice(const DeviceInfo& device) {
+  return absl::StrCat(device.name, " (",
+                      device.is_gpu   ? "gpu"
+                      : device.is_cpu ? "cpu"
+                                      : "other",
+                      ", ", device.platform_name, ", driver ", device.driver_version, ")");
+}
+
+absl::StatusOr<DeviceInfo> SelectDevice(std::string_view selector) {
+  PALPATE_ASSIGN_OR_RETURN(std::vector<DeviceInfo> devices, ListDevices());
+  const std::string wanted = absl::AsciiStrToLower(absl::string_view(selector.data(), selector.size()));
+  if (devices.empty()) return absl::NotFoundError(ListText(devices));
+
+  const auto most_units = [&](auto accept) -> const DeviceInfo* {
+    const DeviceInfo* best = nullptr;
+    for (const DeviceInfo& device : devices) {
+      if (accept(device) && (best == nullptr || device.compute_units > best->compute_units)) best = &device;
+    }
+    return best;
+  };
+  const DeviceInfo* choice = nullptr;
+  int index = -1;
+  const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), index);
+  if (wanted.empty() || wanted == "auto") {
+    choice = most_units([](const DeviceInfo& d) { return d.is_gpu; });
+    if (choice == nullptr) choice = most_units([](const DeviceInfo& d) { return d.is_cpu; });
+    if (choice == nullptr) choice = &devices.front();
+  } else if (wanted == "gpu") {
+    choice = most_units([](const DeviceInfo& d) { return d.is_gpu; });
+  } else if (wanted == "cpu") {
+    choice = most_units([](const DeviceInfo& d) { return d.is_cpu; });
+  } else if (error == std::errc() && end == wanted.data() + wanted.size()) {
+    if (index < 0 || index >= static_cast<int>(devices.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("device index ", index, " is outside [0, ", devices.size() - 1, "]; ", ListText(devices)));
+    }
+    choice = &devices[static_cast<size_t>(index)];
+  } else {
+    choice =
+        most_units([&](const DeviceInfo& d) { return ContainsIgnoreCase(d.name, wanted) || ContainsIgnoreCase(d.platform_name, wanted); });
+  }
+  if (choice == nullptr) return absl::NotFoundError(absl::StrCat("no OpenCL device matches '", wanted, "'; ", ListText(devices)));
+  return *choice;
+}
+
+}  // namespace palpate::gpu

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <CL/cl.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpu/base/status.h"
+
+namespace palpate::gpu {
+
+/// One OpenCL device as found on this machine.
+struct DeviceInfo {
+  int index = 0;  ///< position in ListDevices(), what `--device 0` means
+  cl_platform_id platform = nullptr;
+  cl_device_id id = nullptr;
+  std::string platform_name;
+  std::string platform_version;
+  std::string name;
+  std::string vendor;
+  std::string version;  ///< OpenCL version string of the device
+  std::string driver_version;
+  bool is_gpu = false;
+  bool is_cpu = false;
+  bool has_fp64 = false;
+  uint32_t compute_units = 0;
+  uint64_t global_memory_bytes = 0;
+  uint64_t max_allocation_bytes = 0;
+  uint64_t local_memory_bytes = 0;
+  size_t max_work_group_size = 0;
+  uint32_t base_address_align_bytes = 0;  ///< for sub-buffers
+};
+
+/// All devices of all platforms, in the order the drivers report them. Empty (not an error) when there is no platform.
+absl::StatusOr<std::vector<DeviceInfo>> ListDevices();
+
+/// Picks a device. `selector`: "" or "auto" (the GPU with the most compute units if there is one, else the CPU), "gpu", "cpu", an index, or
+/// a part of the device or platform name (any case). Errors: NotFound listing what was found; InvalidArgument for an index out of range.
+absl::StatusOr<DeviceInfo> SelectDevice(std::string_view selector);
+
+/// "PoCL ... / cpu name (driver 3.1)": one line for people.
+std::string DescribeDevice(const DeviceInfo& device);
+
+}  // namespace palpate::gpu

@@ -1,0 +1,101 @@
+#include "gpu/runtime/queue.h"
+
+#include <algorithm>
+
+namespace palpate::gpu {
+namespace {
+
+absl::Status RangeError(const std::string& name, size_t buffer_bytes, size_t offset, size_t size) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("buffer ", name, ": bytes [", offset, ", ", offset + size, ") are outside its ", buffer_bytes, " bytes"));
+}
+
+bool InRange(size_t buffer_bytes, size_t offset, size_t size) { return offset <= buffer_bytes && size <= buffer_bytes - offset; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Queue>> Queue::Create(std::shared_ptr<Context> context) {
+  std::unique_ptr<Queue> queue(new Queue());
+  cl_int code = CL_SUCCESS;
+  const cl_command_queue_properties properties = context->profiling() ? CL_QUEUE_PROFILING_ENABLE : 0;
+  queue->queue_ = clCreateCommandQueue(context->handle(), context->device().id, properties, &code);
+  PALPATE_CL_RETURN_IF_ERROR(code, "clCreateCommandQueue", context->device().name);
+  queue->profiling_ = context->profiling();
+  queue->context_ = std::move(context);
+  return queue;
+}
+
+Queue::~Queue() {
+  if (queue_ == nullptr) return;
+  clFinish(queue_);
+  BookTimes();
+  clReleaseCommandQueue(queue_);
+}
+
+absl::Status Queue::Enqueue(Kernel& kernel, Range range) {
+  if (range.global_size == 0) return absl::OkStatus();
+  size_t global = range.global_size;
+  const size_t local = range.local_size;
+  if (local != 0) global = (global + local - 1) / local * local;
+  cl_event event = nullptr;
+  const cl_int code = clEnqueueNDRangeKernel(queue_, kernel.kernel_, 1, nullptr, &global, local == 0 ? nullptr : &local, 0, nullptr,
+                                             profiling_ ? &event : nullptr);
+  if (code != CL_SUCCESS) return ClStatus(code, "clEnqueueNDRangeKernel", kernel.name_);
+  kernel.timer_->launches.fetch_add(1, std::memory_order_relaxed);
+  if (event != nullptr) pending_.emplace_back(kernel.timer_, event);
+  return absl::OkStatus();
+}
+
+absl::Status Queue::WriteBytes(cl_mem buffer, const std::string& name, size_t buffer_bytes, size_t offset, const void* source,
+                               size_t size) {
+  if (!InRange(buffer_bytes, offset, size)) return RangeError(name, buffer_bytes, offset, size);
+  if (size == 0) return absl::OkStatus();
+  // Blocking: the caller may reuse the source at once.
+  return ClStatus(clEnqueueWriteBuffer(queue_, buffer, CL_TRUE, offset, size, source, 0, nullptr, nullptr), "clEnqueueWriteBuffer", name);
+}
+
+absl::Status Queue::ReadBytes(cl_mem buffer, const std::string& name, size_t buffer_bytes, size_t offset, void* target, size_t size,
+                              bool blocking) {
+  if (!InRange(buffer_bytes, offset, size)) return RangeError(name, buffer_bytes, offset, size);
+  if (size == 0) return blocking ? FinishBlocking() : absl::OkStatus();
+  const cl_int code = clEnqueueReadBuffer(queue_, buffer, blocking ? CL_TRUE : CL_FALSE, offset, size, target, 0, nullptr, nullptr);
+  if (blocking) BookTimes();
+  return ClStatus(code, "clEnqueueReadBuffer", name);
+}
+
+absl::Status Queue::FillBytes(cl_mem buffer, const std::string& name, const void* pattern, size_t pattern_size, size_t size) {
+  if (size == 0) return absl::OkStatus();
+  return ClStatus(clEnqueueFillBuffer(queue_, buffer, pattern, pattern_size, 0, size, 0, nullptr, nullptr), "clEnqueueFillBuffer", name);
+}
+
+absl::Status Queue::CopyBytes(cl_mem source, cl_mem target, const std::string& name, size_t source_bytes, size_t target_bytes, size_t size,
+                              size_t source_offset, size_t target_offset) {
+  if (!InRange(source_bytes, source_offset, size)) return RangeError(name, source_bytes, source_offset, size);
+  if (!InRange(target_bytes, target_offset, size)) return RangeError(name, target_bytes, target_offset, size);
+  if (size == 0) return absl::OkStatus();
+  return ClStatus(clEnqueueCopyBuffer(queue_, source, target, source_offset, target_offset, size, 0, nullptr, nullptr),
+                  "clEnqueueCopyBuffer", name);
+}
+
+absl::Status Queue::Flush() { return ClStatus(clFlush(queue_), "clFlush"); }
+
+absl::Status Queue::FinishBlocking() {
+  const cl_int code = clFinish(queue_);
+  BookTimes();
+  return ClStatus(code, "clFinish");
+}
+
+void Queue::BookTimes() {
+  for (const auto& [timer, event] : pending_) {
+    cl_ulong begin = 0;
+    cl_ulong end = 0;
+    if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(begin), &begin, nullptr) == CL_SUCCESS &&
+        clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, nullptr) == CL_SUCCESS && end > begin) {
+      timer->nanoseconds.fetch_add(end - begin, std::memory_order_relaxed);
+    }
+    clReleaseEvent(event);
+  }
+  pending_.clear();
+}
+
+}  // namespace palpate::gpu

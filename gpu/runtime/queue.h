@@ -1,0 +1,177 @@
+#pragma once
+
+#include <CL/cl.h>
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/cl_status.h"
+#include "gpu/runtime/context.h"
+
+namespace palpate::gpu {
+
+/// Size in bytes of a __local argument.
+struct LocalMemory {
+  size_t size_bytes = 0;
+};
+
+/// One kernel object with its bound arguments. Move-only, used by one thread.
+class Kernel {
+ public:
+  Kernel() = default;
+  Kernel(Kernel&& other) noexcept { *this = std::move(other); }
+  Kernel& operator=(Kernel&& other) noexcept {
+    std::swap(kernel_, other.kernel_);
+    std::swap(program_, other.program_);
+    std::swap(timer_, other.timer_);
+    std::swap(name_, other.name_);
+    return *this;
+  }
+  ~Kernel() {
+    if (kernel_ != nullptr) clReleaseKernel(kernel_);
+  }
+
+  const std::string& name() const { return name_; }
+  explicit operator bool() const { return kernel_ != nullptr; }
+
+  /// Binds argument `index`: a DeviceBuffer, a BufferView, LocalMemory, or a trivially copyable value of the device's layout. Stays bound
+  /// for later launches.
+  template <typename T>
+  absl::Status SetArg(cl_uint index, const T& value) {
+    if constexpr (std::is_same_v<T, LocalMemory>) {
+      return Check(clSetKernelArg(kernel_, index, value.size_bytes, nullptr), index);
+    } else if constexpr (requires { value.view(); }) {
+      return SetArg(index, value.view());
+    } else if constexpr (requires {
+                           value.handle;
+                           value.count;
+                         }) {
+      return Check(clSetKernelArg(kernel_, index, sizeof(cl_mem), &value.handle), index);
+    } else {
+      static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_same_v<T, bool>);
+      return Check(clSetKernelArg(kernel_, index, sizeof(T), &value), index);
+    }
+  }
+
+  /// Binds arguments 0, 1, ...
+  template <typename... Args>
+  absl::Status SetArgs(const Args&... args) {
+    absl::Status status;
+    cl_uint index = 0;
+    ((status.ok() ? void(status = SetArg(index++, args)) : void()), ...);
+    return status;
+  }
+
+ private:
+  friend class Context;
+  friend class Queue;
+  absl::Status Check(cl_int code, cl_uint index) const {
+    return code == CL_SUCCESS ? absl::OkStatus() : ClStatus(code, "clSetKernelArg", name_ + " argument " + std::to_string(index));
+  }
+  cl_kernel kernel_ = nullptr;
+  std::shared_ptr<Program> program_;
+  Context::Timer* timer_ = nullptr;
+  std::string name_;
+};
+
+/// Work-items of a launch; local_size 0 lets the driver choose. global_size is rounded up to a multiple of local_size: kernels check their
+/// bounds.
+struct Range {
+  size_t global_size = 0;
+  size_t local_size = 0;
+};
+
+/// An in-order queue: commands run one after the other. Not thread-safe; make one per thread.
+class Queue {
+ public:
+  static absl::StatusOr<std::unique_ptr<Queue>> Create(std::shared_ptr<Context> context);
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  const std::shared_ptr<Context>& context() const { return context_; }
+  cl_command_queue handle() const { return queue_; }
+
+  /// Enqueues the kernel with the arguments bound to it. A range of 0 does nothing.
+  absl::Status Enqueue(Kernel& kernel, Range range);
+
+  /// Binds `args` and enqueues.
+  template <typename... Args>
+  absl::Status Launch(Kernel& kernel, Range range, const Args&... args) {
+    PALPATE_RETURN_IF_ERROR(kernel.SetArgs(args...));
+    return Enqueue(kernel, range);
+  }
+
+  /// Copies host elements to buffer[offset...]. The source may be reused on return. InvalidArgument past the end.
+  template <typename T>
+  absl::Status Write(const DeviceBuffer<T>& buffer, std::span<const std::type_identity_t<T>> source, size_t offset = 0) {
+    return WriteBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), offset * sizeof(T), source.data(), source.size_bytes());
+  }
+
+  /// Copies buffer[offset...] to the host and waits for it and everything enqueued before. InvalidArgument past the end.
+  template <typename T>
+  absl::Status ReadBlocking(const DeviceBuffer<T>& buffer, std::span<std::type_identity_t<T>> target, size_t offset = 0) {
+    return ReadBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), offset * sizeof(T), target.data(), target.size_bytes(), true);
+  }
+
+  /// As ReadBlocking, without waiting: `target` is valid after the next blocking call.
+  template <typename T>
+  absl::Status EnqueueRead(const DeviceBuffer<T>& buffer, std::span<std::type_identity_t<T>> target, size_t offset = 0) {
+    return ReadBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), offset * sizeof(T), target.data(), target.size_bytes(), false);
+  }
+
+  /// Sets `count` elements (all by default) to `value`.
+  template <typename T>
+  absl::Status Fill(const DeviceBuffer<T>& buffer, const std::type_identity_t<T>& value, size_t count = SIZE_MAX) {
+    return FillBytes(buffer.handle(), buffer.name(), &value, sizeof(T), std::min(count, buffer.count()) * sizeof(T));
+  }
+
+  /// Copies count elements between buffers on the device.
+  template <typename T>
+  absl::Status Copy(const DeviceBuffer<T>& source, const DeviceBuffer<T>& target, size_t count, size_t source_offset = 0,
+                    size_t target_offset = 0) {
+    return CopyBytes(source.handle(), target.handle(), target.name(), source.size_bytes(), target.size_bytes(), count * sizeof(T),
+                     source_offset * sizeof(T), target_offset * sizeof(T));
+  }
+
+  /// Starts what was enqueued without waiting.
+  absl::Status Flush();
+
+  /// Waits for everything enqueued and books the kernel times.
+  absl::Status FinishBlocking();
+
+  /// Pauses or resumes the profiling events of this queue (on by default when the context profiles); launches are counted in any case.
+  void set_profiling(bool on) { profiling_ = on && context_->profiling(); }
+
+ private:
+  Queue() = default;
+  absl::Status WriteBytes(cl_mem buffer, const std::string& name, size_t buffer_bytes, size_t offset, const void* source, size_t size);
+  absl::Status ReadBytes(cl_mem buffer, const std::string& name, size_t buffer_bytes, size_t offset, void* target, size_t size,
+                         bool blocking);
+  absl::Status FillBytes(cl_mem buffer, const std::string& name, const void* pattern, size_t pattern_size, size_t size);
+  absl::Status CopyBytes(cl_mem source, cl_mem target, const std::string& name, size_t source_bytes, size_t target_bytes, size_t size,
+                         size_t source_offset, size_t target_offset);
+  void BookTimes();
+
+  std::shared_ptr<Context> context_;
+  cl_command_queue queue_ = nullptr;
+  bool profiling_ = false;
+  std::vector<std::pair<Context::Timer*, cl_event>> pending_;
+};
+
+/// Creates a buffer filled from host memory.
+template <typename T>
+absl::StatusOr<DeviceBuffer<T>> CreateBufferFrom(Queue& queue, std::span<const T> source, std::string name) {
+  PALPATE_ASSIGN_OR_RETURN(DeviceBuffer<T> buffer, DeviceBuffer<T>::Create(queue.context(), source.size(), std::move(name)));
+  if (!source.empty()) PALPATE_RETURN_IF_ERROR(queue.Write(buffer, source));
+  return buffer;
+}
+
+}  // namespace palpate::gpu
