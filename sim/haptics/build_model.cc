@@ -1,0 +1,226 @@
+#include "sim/haptics/build_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+
+bool IsUsable(const LocalContact& contact) {
+  return contact.point_m.allFinite() && contact.normal_W.allFinite() && std::abs(contact.normal_W.squaredNorm() - 1) < 1e-3 &&
+         std::isfinite(contact.gap_m) && std::isfinite(contact.normal_force_n) && contact.normal_force_n >= 0 &&
+         std::isfinite(contact.area_m2) && contact.area_m2 > 0 && std::isfinite(contact.young_modulus_pa) && contact.young_modulus_pa > 0 &&
+         contact.poisson_ratio >= 0 && contact.poisson_ratio < 0.5 && std::isfinite(contact.damping_s) && contact.damping_s >= 0 &&
+         std::isfinite(contact.friction) && contact.friction >= 0;
+}
+
+bool IsActive(const LocalContact& contact) { return contact.normal_force_n > 0 || contact.gap_m <= 0; }
+
+/// Where the contact sits on the tool's surface, in W.
+Vector3d PointOnTool(const LocalContact& contact) { return contact.point_m + contact.gap_m * contact.normal_W; }
+
+/// Sums over the contacts that stand for one constraint.
+struct Group {
+  int count = 0;
+  double area_m2 = 0;
+  double min_gap_m = std::numeric_limits<double>::infinity();
+  double damping_area = 0;     ///< sum of damping_s * area_m2
+  double friction_weight = 0;  ///< sum of friction * weight
+  double weight = 0;           ///< of active groups the force [N], of near ones the area [m^2]
+  double force_sum_n = 0;      ///< of magnitudes
+  Vector3d force_n = Vector3d::Zero();
+  Vector3d torque_n_m = Vector3d::Zero();  ///< about the tool's tip
+  Vector3d weighted_normal = Vector3d::Zero();
+  Vector3d weighted_point_m = Vector3d::Zero();  ///< relative to the tip
+  Vector3d nearest_point_m = Vector3d::Zero();   ///< relative to the tip, of the contact with the smallest gap
+
+  void Add(const LocalContact& contact, const Vector3d& tip_m) {
+    const Vector3d point_m = PointOnTool(contact) - tip_m;
+    const Vector3d contact_force_n = contact.normal_force_n * contact.normal_W;
+    // A touching contact without force still needs a weight, or a group of such contacts would have no place.
+    const double contact_weight = contact.normal_force_n > 0 ? contact.normal_force_n : 1e-9 * contact.area_m2;
+    if (contact.gap_m < min_gap_m) {
+      min_gap_m = contact.gap_m;
+      nearest_point_m = point_m;
+    }
+    ++count;
+    area_m2 += contact.area_m2;
+    damping_area += contact.damping_s * contact.area_m2;
+    friction_weight += contact.friction * contact_weight;
+    weight += contact_weight;
+    force_sum_n += contact.normal_force_n;
+    force_n += contact_force_n;
+    torque_n_m += point_m.cross(contact_force_n);
+    weighted_normal += contact_weight * contact.normal_W;
+    weighted_point_m += contact_weight * point_m;
+  }
+};
+
+/// Squared distance between two contacts for grouping: apart in place, or in direction (a right angle counts as four tool lengths of
+/// contact patch).
+double DistanceSq(const LocalContact& a, const LocalContact& b, double length_m) {
+  return (PointOnTool(a) - PointOnTool(b)).squaredNorm() + 4 * length_m * length_m * (1 - a.normal_W.dot(b.normal_W));
+}
+
+/// Sums groups of one kind of contact (active or near) into `groups`, at most `slots`. Returns how many.
+int MakeGroups(std::span<const LocalContact> contacts, bool active, int count, int slots, double length_m, const Vector3d& tip_m,
+               std::array<Group, kMaxLocalConstraints>& groups) {
+  const auto wanted = [&](const LocalContact& contact) { return IsUsable(contact) && IsActive(contact) == active; };
+  if (count <= slots) {
+    int n = 0;
+    for (const LocalContact& contact : contacts) {
+      if (wanted(contact)) groups[n++].Add(contact, tip_m);
+    }
+    return n;
+  }
+  // Seeds: the most important contact, then always the one farthest from all seeds. Ties go to the lowest index.
+  std::array<const LocalContact*, kMaxLocalConstraints> seeds{};
+  int seed_count = 0;
+  const auto nearest_seed = [&](const LocalContact& contact, double* distance_sq) {
+    int best = 0;
+    *distance_sq = std::numeric_limits<double>::infinity();
+    for (int s = 0; s < seed_count; ++s) {
+      const double d = DistanceSq(contact, *seeds[s], length_m);
+      if (d < *distance_sq) {
+        *distance_sq = d;
+        best = s;
+      }
+    }
+    return best;
+  };
+  while (seed_count < slots) {
+    const LocalContact* best = nullptr;
+    double best_score = -std::numeric_limits<double>::infinity();
+    for (const LocalContact& contact : contacts) {
+      if (!wanted(contact)) continue;
+      double score = active ? contact.normal_force_n : -contact.gap_m;
+      if (seed_count > 0) nearest_seed(contact, &score);
+      if (score > best_score) {
+        best_score = score;
+        best = &contact;
+      }
+    }
+    seeds[seed_count++] = best;
+  }
+  for (const LocalContact& contact : contacts) {
+    if (!wanted(contact)) continue;
+    double distance_sq = 0;
+    groups[nearest_seed(contact, &distance_sq)].Add(contact, tip_m);
+  }
+  // Contacts in the same place leave seeds without a group.
+  const auto end = std::remove_if(groups.begin(), groups.begin() + slots, [](const Group& group) { return group.count == 0; });
+  return static_cast<int>(end - groups.begin());
+}
+
+/// Contact point of a group relative to the tip, in W: the weighted mean, moved so that the group's torque is kept where one force can keep
+/// it.
+Vector3d GroupPoint(const Group& group) {
+  const Vector3d mean_m = group.weighted_point_m / group.weight;
+  const double force_sq = group.force_n.squaredNorm();
+  if (group.count == 1 || force_sq < 0.25 * group.force_sum_n * group.force_sum_n || force_sq == 0) return mean_m;
+  return mean_m + group.force_n.cross(group.torque_n_m - mean_m.cross(group.force_n)) / force_sq;
+}
+
+}  // namespace
+
+LocalModel BuildLocalModel(const LocalModelInput& input) noexcept {
+  LocalModel model;
+  model.pose_at_build = input.device_pose;
+
+  int active_count = 0;
+  int near_count = 0;
+  double active_area_m2 = 0;
+  double near_area_m2 = 0;
+  double modulus_area = 0;  // sum of E / (1 - nu^2) * area
+  double active_modulus_area = 0;
+  for (const LocalContact& contact : input.contacts) {
+    if (!IsUsable(contact)) continue;
+    const double modulus = contact.young_modulus_pa / (1 - contact.poisson_ratio * contact.poisson_ratio) * contact.area_m2;
+    modulus_area += modulus;
+    if (IsActive(contact)) {
+      ++active_count;
+      active_area_m2 += contact.area_m2;
+      active_modulus_area += modulus;
+    } else {
+      ++near_count;
+      near_area_m2 += contact.area_m2;
+    }
+  }
+  if (active_count + near_count == 0) return model;
+
+  // k = 2 a E / (1 - nu^2) of a patch, then in series with the coupling.
+  const auto patch_stiffness = [&](double area_m2, double modulus_times_area) {
+    if (area_m2 <= 0) return 0.0;
+    const double tissue_n_per_m = 2 * std::sqrt(area_m2 / std::numbers::pi) * modulus_times_area / area_m2;
+    return 1 / (1 / tissue_n_per_m + 1 / input.coupling_stiffness_n_per_m);
+  };
+  double active_n_per_m = patch_stiffness(active_area_m2, active_modulus_area);
+  // Softer tissue near a stiff patch could make the larger patch softer than the smaller; then the near contacts add what they have alone,
+  // scaled by area.
+  double near_n_per_m = patch_stiffness(active_area_m2 + near_area_m2, modulus_area) - active_n_per_m;
+  if (near_count > 0 && near_n_per_m <= 0) {
+    near_n_per_m = patch_stiffness(near_area_m2, modulus_area - active_modulus_area) * near_area_m2 / (active_area_m2 + near_area_m2);
+  }
+  if (near_count == 0) near_n_per_m = 0;
+  const double total_n_per_m = active_n_per_m + near_n_per_m;
+  if (input.device_max_stiffness_n_per_m > 0 && total_n_per_m > input.device_max_stiffness_n_per_m) {
+    const double scale = input.device_max_stiffness_n_per_m / total_n_per_m;
+    active_n_per_m *= scale;
+    near_n_per_m *= scale;
+  }
+
+  const int slots = std::clamp(input.max_constraints, 1, kMaxLocalConstraints);
+  int active_slots = std::min(active_count, slots);
+  int near_slots = std::min(near_count, slots - active_slots);
+  if (active_count > 0 && near_count > 0) {
+    const int reserved = std::min(near_count, slots / 4);
+    if (near_slots < reserved) {
+      near_slots = reserved;
+      active_slots = std::min(active_count, slots - near_slots);
+    }
+  }
+
+  // Grouping compares places with the size of the patch.
+  const double length_m = std::sqrt((active_area_m2 + near_area_m2) / std::numbers::pi);
+  const Vector3d& tip_m = input.tool_pose.position_m;
+  const Eigen::Quaterniond world_to_tool = input.tool_pose.rotation.conjugate();
+  for (const bool active : {true, false}) {
+    const int kind_slots = active ? active_slots : near_slots;
+    if (kind_slots == 0) continue;
+    std::array<Group, kMaxLocalConstraints> groups{};
+    const int group_count = MakeGroups(input.contacts, active, active ? active_count : near_count, kind_slots, length_m, tip_m, groups);
+    for (int g = 0; g < group_count; ++g) {
+      const Group& group = groups[g];
+      LocalConstraint constraint;
+      constraint.stiffness_n_per_m = active ? active_n_per_m * group.area_m2 / active_area_m2 : near_n_per_m * group.area_m2 / near_area_m2;
+      constraint.friction = group.friction_weight / group.weight;
+      constraint.damping_n_s_per_m = constraint.stiffness_n_per_m * group.damping_area / group.area_m2;
+      const double force_n = group.force_n.norm();
+      const double normal_norm = group.weighted_normal.norm();
+      if (force_n > 0) {
+        constraint.normal_W = group.force_n / force_n;
+      } else if (normal_norm > 1e-12 * group.weight) {
+        constraint.normal_W = group.weighted_normal / normal_norm;
+      } else {
+        continue;  // opposed normals that cancel: no force to keep and no direction to feel
+      }
+      Vector3d point_m;
+      if (active) {
+        point_m = GroupPoint(group);
+        constraint.rest_penetration_m = force_n / constraint.stiffness_n_per_m;
+      } else {
+        point_m = group.nearest_point_m;
+        constraint.rest_penetration_m = -group.min_gap_m;
+      }
+      constraint.arm_T_m = world_to_tool * point_m;
+      model.constraints[model.constraint_count++] = constraint;
+    }
+  }
+  return model;
+}
+
+}  // namespace palpate::sim
