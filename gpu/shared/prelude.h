@@ -1,5 +1,5 @@
 /* First include of every .cl file: the rules all kernels share. */
-#ifdef __OPENCL_VERSION__
+#if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
 /* Contraction would make results depend on the compiler; where a fused operation is wanted, fma() is written out. */
 #pragma OPENCL FP_CONTRACT OFF
 #endif
