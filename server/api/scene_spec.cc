@@ -1,0 +1,598 @@
+#include "server/api/scene_spec.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "sim/mesh/generators.h"
+#include "sim/mesh/mesh_io.h"
+
+namespace palpate::server {
+namespace {
+
+absl::string_view View(std::string_view s) { return {s.data(), s.size()}; }
+
+std::string At(std::string_view path, std::string_view field) { return absl::StrCat(View(path), ".", View(field)); }
+std::string At(std::string_view path, int index) { return absl::StrCat(View(path), "[", index, "]"); }
+
+/// Collects the first error of a series of checks.
+class Checker {
+ public:
+  const absl::Status& status() const { return status_; }
+  bool ok() const { return status_.ok(); }
+
+  void Fail(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  void Invalid(std::string_view path, std::string_view what) {
+    Fail(absl::InvalidArgumentError(absl::StrCat(View(path), ": ", View(what))));
+  }
+
+  // The comparisons are written so that NaN fails them.
+  void Range(std::string_view path, double value, double low, double high) {
+    if (!(value >= low && value <= high)) Invalid(path, absl::StrCat(value, " is outside [", low, ", ", high, "]"));
+  }
+  void RangeAbove(std::string_view path, double value, double low, double high) {
+    if (!(value > low && value <= high)) Invalid(path, absl::StrCat(value, " is outside (", low, ", ", high, "]"));
+  }
+  void RangeInside(std::string_view path, double value, double low, double high) {
+    if (!(value > low && value < high)) Invalid(path, absl::StrCat(value, " is outside (", low, ", ", high, ")"));
+  }
+  void RangeVec(std::string_view path, const v1::Vec3& v, double low, double high) {
+    Range(At(path, "x"), v.x(), low, high);
+    Range(At(path, "y"), v.y(), low, high);
+    Range(At(path, "z"), v.z(), low, high);
+  }
+  void Finite(std::string_view path, double value) {
+    if (!std::isfinite(value)) Invalid(path, absl::StrCat(value, " is not finite"));
+  }
+  void Count(std::string_view path, int64_t count, int64_t low, int64_t high) {
+    if (count < low || count > high) Invalid(path, absl::StrCat(count, " entries are outside [", low, ", ", high, "]"));
+  }
+  void Name(std::string_view path, const std::string& name, size_t max_bytes) {
+    if (name.size() > max_bytes) Invalid(path, absl::StrCat(name.size(), " bytes are outside [0, ", max_bytes, "]"));
+    for (const char c : name) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+        Invalid(path, absl::StrCat("holds the control character ", static_cast<int>(static_cast<unsigned char>(c))));
+        return;
+      }
+    }
+  }
+  void Unique(std::string_view path, const std::string& name, std::unordered_set<std::string>& seen) {
+    if (!seen.insert(name).second) Invalid(path, absl::StrCat("\"", name, "\" is used twice"));
+  }
+  void Pose(std::string_view path, const v1::Pose& pose) {
+    if (absl::StatusOr<sim::RigidPose> parsed = PoseFromProto(pose, path); !parsed.ok()) Fail(parsed.status());
+  }
+
+ private:
+  absl::Status status_;
+};
+
+Eigen::Vector3d ToEigen(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}; }
+
+/// The unit vector along `v`, for every finite v != 0 (no overflow or underflow).
+Eigen::Vector3d Direction(const Eigen::Vector3d& v) { return (v / v.cwiseAbs().maxCoeff()).normalized(); }
+
+template <typename T>
+double Or(bool has, T value, double fallback) {
+  return has ? static_cast<double>(value) : fallback;
+}
+
+struct Torus {
+  double major_radius_m, minor_radius_m;
+};
+Torus TorusOf(const v1::TorusShape& t) {
+  return {Or(t.has_major_radius_m(), t.major_radius_m(), 0.06), Or(t.has_minor_radius_m(), t.minor_radius_m(), 0.02)};
+}
+Eigen::Vector3d SlabSize(const v1::SlabShape& s) { return s.has_size_m() ? ToEigen(s.size_m()) : Eigen::Vector3d(0.1, 0.1, 0.02); }
+
+/// Largest extent of a generated shape and a lower bound of its volume; precondition: its fields are in range.
+struct Extent {
+  double extent_m = 0;
+  double volume_m3 = 0;
+};
+Extent ExtentOf(const v1::GeneratorSpec& g) {
+  switch (g.shape_case()) {
+    case v1::GeneratorSpec::kLiver: {
+      const double length = Or(g.liver().has_length_m(), g.liver().length_m(), 0.2);
+      return {length, 0.1 * length * length * length};
+    }
+    case v1::GeneratorSpec::kTorus: {
+      const Torus t = TorusOf(g.torus());
+      return {2 * (t.major_radius_m + t.minor_radius_m),
+              2 * std::numbers::pi * std::numbers::pi * t.major_radius_m * t.minor_radius_m * t.minor_radius_m};
+    }
+    case v1::GeneratorSpec::kSlab: {
+      const Eigen::Vector3d size = SlabSize(g.slab());
+      return {size.maxCoeff(), size.prod()};
+    }
+    case v1::GeneratorSpec::kSphere: {
+      const double r = Or(g.sphere().has_radius_m(), g.sphere().radius_m(), 0.05);
+      return {2 * r, 4.0 / 3.0 * std::numbers::pi * r * r * r};
+    }
+    case v1::GeneratorSpec::SHAPE_NOT_SET:
+      break;
+  }
+  return {};
+}
+
+void CheckTets(Checker& check, std::string_view path, uint64_t tets, const SceneLimits& limits, std::string_view about) {
+  if (tets > limits.max_tets_per_scene) {
+    check.Fail(absl::ResourceExhaustedError(
+        absl::StrCat(View(path), ": ", View(about), tets, " tets exceed the limit max_tets_per_scene = ", limits.max_tets_per_scene)));
+  }
+}
+
+void CheckGenerator(Checker& check, const std::string& path, const v1::GeneratorSpec& g, const SceneLimits& limits) {
+  switch (g.shape_case()) {
+    case v1::GeneratorSpec::kLiver:
+      if (g.liver().has_length_m()) check.Range(At(path, "liver.length_m"), g.liver().length_m(), 0.01, 1);
+      break;
+    case v1::GeneratorSpec::kTorus: {
+      const Torus t = TorusOf(g.torus());
+      check.Range(At(path, "torus.major_radius_m"), t.major_radius_m, 0.005, 1);
+      check.RangeInside(At(path, "torus.minor_radius_m"), t.minor_radius_m, 0, t.major_radius_m);
+      break;
+    }
+    case v1::GeneratorSpec::kSlab:
+      if (g.slab().has_size_m()) check.RangeVec(At(path, "slab.size_m"), g.slab().size_m(), 0.001, 1);
+      break;
+    case v1::GeneratorSpec::kSphere:
+      if (g.sphere().has_radius_m()) check.Range(At(path, "sphere.radius_m"), g.sphere().radius_m(), 0.001, 1);
+      break;
+    case v1::GeneratorSpec::SHAPE_NOT_SET:
+      check.Invalid(path, "no shape is given; one of liver, torus, slab, sphere is needed");
+      break;
+  }
+  if (!check.ok()) return;
+  const Extent e = ExtentOf(g);
+  if (g.has_edge_length_m()) {
+    check.Range(At(path, "edge_length_m"), g.edge_length_m(), e.extent_m / sim::kMaxEdgesPerExtent, e.extent_m);
+  }
+  if (!check.ok()) return;
+  // Every generator makes at least five tets per cube of the edge length: refuse hopeless ones before the work.
+  const double edge_m = Or(g.has_edge_length_m(), g.edge_length_m(), e.extent_m / sim::kDefaultEdgesPerExtent);
+  const double at_least = 0.5 * 5 * e.volume_m3 / (edge_m * edge_m * edge_m);
+  CheckTets(check, At(path, "edge_length_m"), static_cast<uint64_t>(at_least), limits, "more than ");
+}
+
+void CheckMeshData(Checker& check, const std::string& path, const v1::TetMeshData& mesh, const SceneLimits& limits) {
+  if (mesh.vertices_m_size() % 3 != 0) {
+    check.Invalid(At(path, "vertices_m"), absl::StrCat(mesh.vertices_m_size(), " numbers are not a multiple of 3"));
+  }
+  if (mesh.tets_size() % 4 != 0) check.Invalid(At(path, "tets"), absl::StrCat(mesh.tets_size(), " numbers are not a multiple of 4"));
+  const uint64_t tet_count = static_cast<uint64_t>(mesh.tets_size()) / 4;
+  const uint64_t vertex_count = static_cast<uint64_t>(mesh.vertices_m_size()) / 3;
+  if (tet_count == 0) check.Invalid(At(path, "tets"), "no tetrahedron is given");
+  CheckTets(check, At(path, "tets"), tet_count, limits, "");
+  if (vertex_count > 4 * tet_count) {
+    check.Invalid(At(path, "vertices_m"), absl::StrCat(vertex_count, " vertices cannot all belong to ", tet_count, " tets"));
+  }
+  if (!check.ok()) return;
+  for (int i = 0; i < mesh.vertices_m_size(); ++i) {
+    const double x = mesh.vertices_m(i);
+    if (!(std::abs(x) <= kMaxMeshCoordinate)) {
+      check.Range(At(At(path, "vertices_m"), i), x, -kMaxMeshCoordinate, kMaxMeshCoordinate);
+      return;
+    }
+  }
+  for (int i = 0; i < mesh.tets_size(); ++i) {
+    if (mesh.tets(i) >= vertex_count) {
+      check.Invalid(At(At(path, "tets"), i), absl::StrCat(mesh.tets(i), " is outside [0, ", vertex_count - 1, "]"));
+      return;
+    }
+  }
+}
+
+void CheckMaterial(Checker& check, const std::string& path, const v1::MaterialSpec& m) {
+  if (!v1::MaterialModel_IsValid(m.model())) {
+    check.Invalid(At(path, "model"), absl::StrCat(static_cast<int>(m.model()), " is outside [0, 2]"));
+  }
+  if (m.has_young_modulus_pa()) check.Range(At(path, "young_modulus_pa"), m.young_modulus_pa(), 10, 1e9);
+  if (m.has_poisson_ratio()) check.Range(At(path, "poisson_ratio"), m.poisson_ratio(), 0, 0.495);
+  if (m.has_density_kg_per_m3()) check.Range(At(path, "density_kg_per_m3"), m.density_kg_per_m3(), 1, 30000);
+  if (m.has_damping_s()) check.Range(At(path, "damping_s"), m.damping_s(), 0, 1);
+}
+
+void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRegion& region) {
+  switch (region.region_case()) {
+    case v1::FixedRegion::kBox: {
+      const v1::Vec3& low = region.box().min_m();
+      const v1::Vec3& high = region.box().max_m();
+      check.RangeVec(At(path, "box.min_m"), low, -kMaxMeshCoordinate, kMaxMeshCoordinate);
+      check.RangeVec(At(path, "box.max_m"), high, -kMaxMeshCoordinate, kMaxMeshCoordinate);
+      const auto order = [&](std::string_view axis, double a, double b) {
+        if (a > b)
+          check.Invalid(At(path, absl::StrCat("box.min_m.", View(axis))), absl::StrCat(a, " is above max_m.", View(axis), " = ", b));
+      };
+      order("x", low.x(), high.x());
+      order("y", low.y(), high.y());
+      order("z", low.z(), high.z());
+      break;
+    }
+    case v1::FixedRegion::kVertices:
+      if (region.vertices().indices().empty()) check.Invalid(At(path, "vertices.indices"), "the list is empty");
+      break;
+    case v1::FixedRegion::REGION_NOT_SET:
+      check.Invalid(path, "no region is given; one of box, vertices is needed");
+      break;
+  }
+}
+
+void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body, const SceneLimits& limits) {
+  switch (body.geometry_case()) {
+    case v1::BodySpec::kMeshFile:
+      if (body.mesh_file().empty()) check.Invalid(At(path, "mesh_file"), "the file name is empty");
+      break;
+    case v1::BodySpec::kGenerator:
+      CheckGenerator(check, At(path, "generator"), body.generator(), limits);
+      break;
+    case v1::BodySpec::kMesh:
+      CheckMeshData(check, At(path, "mesh"), body.mesh(), limits);
+      break;
+    case v1::BodySpec::GEOMETRY_NOT_SET:
+      check.Invalid(path, "no geometry is given; one of mesh_file, generator, mesh is needed");
+      break;
+  }
+  CheckMaterial(check, At(path, "material"), body.material());
+  check.Pose(At(path, "pose"), body.pose());
+  check.Count(At(path, "fixed"), body.fixed_size(), 0, kMaxFixedRegions);
+  if (!check.ok()) return;
+  for (int i = 0; i < body.fixed_size(); ++i) CheckFixedRegion(check, At(At(path, "fixed"), i), body.fixed(i));
+  if (body.has_color()) {
+    check.Range(At(path, "color.r"), body.color().r(), 0, 1);
+    check.Range(At(path, "color.g"), body.color().g(), 0, 1);
+    check.Range(At(path, "color.b"), body.color().b(), 0, 1);
+  }
+  if (body.has_scale()) check.Range(At(path, "scale"), body.scale(), 1e-6, 1e6);
+}
+
+void CheckObstacle(Checker& check, const std::string& path, const v1::ObstacleSpec& obstacle) {
+  check.Name(At(path, "name"), obstacle.name(), kMaxNameBytes);
+  switch (obstacle.shape_case()) {
+    case v1::ObstacleSpec::kPlane: {
+      const v1::PlaneObstacle& plane = obstacle.plane();
+      check.RangeVec(At(path, "plane.point_m"), plane.point_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+      check.Finite(At(path, "plane.normal.x"), plane.normal().x());
+      check.Finite(At(path, "plane.normal.y"), plane.normal().y());
+      check.Finite(At(path, "plane.normal.z"), plane.normal().z());
+      if (plane.has_normal() && ToEigen(plane.normal()).isZero(0)) check.Invalid(At(path, "plane.normal"), "is zero");
+      break;
+    }
+    case v1::ObstacleSpec::kSphere:
+      check.RangeVec(At(path, "sphere.center_m"), obstacle.sphere().center_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+      check.RangeAbove(At(path, "sphere.radius_m"), obstacle.sphere().radius_m(), 0, 10);
+      break;
+    case v1::ObstacleSpec::kCapsule:
+      check.RangeVec(At(path, "capsule.end0_m"), obstacle.capsule().end0_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+      check.RangeVec(At(path, "capsule.end1_m"), obstacle.capsule().end1_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+      check.RangeAbove(At(path, "capsule.radius_m"), obstacle.capsule().radius_m(), 0, 10);
+      break;
+    case v1::ObstacleSpec::SHAPE_NOT_SET:
+      check.Invalid(path, "no shape is given; one of plane, sphere, capsule is needed");
+      break;
+  }
+}
+
+void CheckTool(Checker& check, const std::string& path, const v1::ToolSpec& tool) {
+  if (tool.name().empty()) check.Invalid(At(path, "name"), "a tool needs a name");
+  check.Name(At(path, "name"), tool.name(), kMaxNameBytes);
+  if (tool.has_radius_m()) check.Range(At(path, "radius_m"), tool.radius_m(), 1e-4, 0.1);
+  if (tool.has_length_m()) check.Range(At(path, "length_m"), tool.length_m(), 0, 1);
+  check.Pose(At(path, "rest_pose"), tool.rest_pose());
+  if (!v1::ToolDrive_IsValid(tool.drive())) {
+    check.Invalid(At(path, "drive"), absl::StrCat(static_cast<int>(tool.drive()), " is outside [0, 2]"));
+  }
+  if (tool.has_mass_kg()) check.Range(At(path, "mass_kg"), tool.mass_kg(), 1e-4, 10);
+  if (tool.has_coupling_stiffness_n_per_m()) {
+    check.Range(At(path, "coupling_stiffness_n_per_m"), tool.coupling_stiffness_n_per_m(), 1, 1e5);
+  }
+  if (tool.has_coupling_damping_n_s_per_m()) {
+    check.Range(At(path, "coupling_damping_n_s_per_m"), tool.coupling_damping_n_s_per_m(), 0, 1e4);
+  }
+}
+
+std::string BodyName(const v1::SceneSpec& spec, int index) {
+  return spec.bodies(index).name().empty() ? absl::StrCat("body", index) : spec.bodies(index).name();
+}
+
+absl::StatusOr<sim::TetMesh> LoadGeometry(const v1::BodySpec& body, const std::string& path, const AssetResolver& assets) {
+  switch (body.geometry_case()) {
+    case v1::BodySpec::kMeshFile: {
+      absl::StatusOr<std::filesystem::path> file = assets.Resolve(body.mesh_file());
+      if (!file.ok()) return Annotate(file.status(), At(path, "mesh_file"));
+      absl::StatusOr<sim::TetMesh> mesh = sim::ReadTetMesh(*file);
+      if (!mesh.ok()) {
+        const absl::Status& status = mesh.status();
+        return absl::Status(status.code(), absl::StrCat(path, ".mesh_file: ", assets.Redact(std::string(status.message()))));
+      }
+      return mesh;
+    }
+    case v1::BodySpec::kGenerator: {
+      const v1::GeneratorSpec& g = body.generator();
+      const double edge_m = Or(g.has_edge_length_m(), g.edge_length_m(), 0);
+      absl::StatusOr<sim::TetMesh> mesh;
+      switch (g.shape_case()) {
+        case v1::GeneratorSpec::kLiver:
+          mesh = sim::GenerateLiver(Or(g.liver().has_length_m(), g.liver().length_m(), 0.2), edge_m);
+          break;
+        case v1::GeneratorSpec::kTorus: {
+          const Torus t = TorusOf(g.torus());
+          mesh = sim::GenerateTorus(t.major_radius_m, t.minor_radius_m, edge_m);
+          break;
+        }
+        case v1::GeneratorSpec::kSlab:
+          mesh = sim::GenerateSlab(SlabSize(g.slab()), edge_m);
+          break;
+        case v1::GeneratorSpec::kSphere:
+          mesh = sim::GenerateSphere(Or(g.sphere().has_radius_m(), g.sphere().radius_m(), 0.05), edge_m);
+          break;
+        case v1::GeneratorSpec::SHAPE_NOT_SET:
+          return absl::InternalError("generator without a shape passed validation");
+      }
+      if (!mesh.ok()) return Annotate(mesh.status(), At(path, "generator"));
+      return mesh;
+    }
+    case v1::BodySpec::kMesh: {
+      const v1::TetMeshData& data = body.mesh();
+      sim::TetMesh mesh;
+      mesh.vertices.reserve(static_cast<size_t>(data.vertices_m_size()) / 3);
+      for (int i = 0; i + 2 < data.vertices_m_size(); i += 3) {
+        mesh.vertices.emplace_back(data.vertices_m(i), data.vertices_m(i + 1), data.vertices_m(i + 2));
+      }
+      mesh.tets.reserve(static_cast<size_t>(data.tets_size()) / 4);
+      for (int i = 0; i + 3 < data.tets_size(); i += 4) {
+        mesh.tets.push_back({data.tets(i), data.tets(i + 1), data.tets(i + 2), data.tets(i + 3)});
+      }
+      return mesh;
+    }
+    case v1::BodySpec::GEOMETRY_NOT_SET:
+      break;
+  }
+  return absl::InternalError("body without a geometry passed validation");
+}
+
+absl::StatusOr<std::vector<uint32_t>> FixedVertices(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh) {
+  const size_t count = mesh.vertices.size();
+  std::vector<bool> is_fixed(count, false);
+  for (int r = 0; r < body.fixed_size(); ++r) {
+    const v1::FixedRegion& region = body.fixed(r);
+    const std::string region_path = At(At(path, "fixed"), r);
+    if (region.has_box()) {
+      const Eigen::AlignedBox3d box(ToEigen(region.box().min_m()), ToEigen(region.box().max_m()));
+      bool any = false;
+      for (size_t v = 0; v < count; ++v) {
+        if (box.contains(mesh.vertices[v])) {
+          is_fixed[v] = true;
+          any = true;
+        }
+      }
+      if (!any) {
+        const Eigen::AlignedBox3d bounds = [&] {
+          Eigen::AlignedBox3d b;
+          for (const Eigen::Vector3d& p : mesh.vertices) b.extend(p);
+          return b;
+        }();
+        const auto text = [](const Eigen::Vector3d& p) { return absl::StrCat("(", p.x(), ", ", p.y(), ", ", p.z(), ")"); };
+        return absl::InvalidArgumentError(absl::StrCat(region_path, ".box: holds no vertex of the body, which lies between ",
+                                                       text(bounds.min()), " and ", text(bounds.max())));
+      }
+    } else {
+      for (int i = 0; i < region.vertices().indices_size(); ++i) {
+        const uint32_t v = region.vertices().indices(i);
+        if (v >= count) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(region_path, ".vertices.indices[", i, "]: ", v, " is outside [0, ", count - 1, "]"));
+        }
+        is_fixed[v] = true;
+      }
+    }
+  }
+  std::vector<uint32_t> fixed;
+  for (size_t v = 0; v < count; ++v) {
+    if (is_fixed[v]) fixed.push_back(static_cast<uint32_t>(v));
+  }
+  if (fixed.size() == count) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ".fixed: all ", count, " vertices are fixed; at least one must be free"));
+  }
+  return fixed;
+}
+
+absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, const AssetResolver& assets) {
+  const v1::BodySpec& body = spec.bodies(index);
+  const std::string path = At("bodies", index);
+  sim::BodyDescription out;
+  out.name = BodyName(spec, index);
+  PALPATE_ASSIGN_OR_RETURN(out.mesh, LoadGeometry(body, path, assets));
+
+  PALPATE_ASSIGN_OR_RETURN(const sim::RigidPose pose, PoseFromProto(body.pose(), At(path, "pose")));
+  const double scale = Or(body.has_scale(), body.scale(), 1);
+  for (size_t v = 0; v < out.mesh.vertices.size(); ++v) {
+    Eigen::Vector3d& p = out.mesh.vertices[v];
+    p = pose.rotation * (scale * p) + pose.position_m;
+    if (!(p.cwiseAbs().maxCoeff() <= kMaxPlacedCoordinate_m)) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": after scale and pose vertex ", v, " lies at (", p.x(), ", ", p.y(), ", ",
+                                                     p.z(), "), outside [", -kMaxPlacedCoordinate_m, ", ", kMaxPlacedCoordinate_m, "] m"));
+    }
+  }
+  if (absl::Status valid = sim::ValidateTetMesh(out.mesh); !valid.ok()) {
+    const char* field = body.has_mesh() ? "mesh" : body.has_generator() ? "generator" : "mesh_file";
+    return Annotate(valid, At(path, field));
+  }
+  PALPATE_ASSIGN_OR_RETURN(out.fixed_vertices, FixedVertices(body, path, out.mesh));
+
+  const v1::MaterialSpec& m = body.material();
+  if (m.model() == v1::MATERIAL_MODEL_COROTATED_LINEAR) out.material.model = sim::MaterialModel::kCorotatedLinear;
+  if (m.has_young_modulus_pa()) out.material.young_modulus_pa = m.young_modulus_pa();
+  if (m.has_poisson_ratio()) out.material.poisson_ratio = m.poisson_ratio();
+  if (m.has_density_kg_per_m3()) out.material.density_kg_per_m3 = m.density_kg_per_m3();
+  if (m.has_damping_s()) out.material.damping_s = m.damping_s();
+  if (body.has_color()) out.color = Eigen::Vector3d(body.color().r(), body.color().g(), body.color().b()).cast<float>();
+  return out;
+}
+
+sim::ObstacleDescription BuildObstacle(const v1::ObstacleSpec& obstacle) {
+  sim::ObstacleDescription out;
+  out.name = obstacle.name();
+  if (obstacle.has_plane()) {
+    sim::PlaneShape plane;
+    plane.point_m = ToEigen(obstacle.plane().point_m());
+    if (obstacle.plane().has_normal()) plane.normal = Direction(ToEigen(obstacle.plane().normal()));
+    out.shape = plane;
+  } else if (obstacle.has_sphere()) {
+    sim::SphereShape sphere;
+    sphere.center_m = ToEigen(obstacle.sphere().center_m());
+    sphere.radius_m = obstacle.sphere().radius_m();
+    out.shape = sphere;
+  } else {
+    sim::CapsuleShape capsule;
+    capsule.end0_m = ToEigen(obstacle.capsule().end0_m());
+    capsule.end1_m = ToEigen(obstacle.capsule().end1_m());
+    capsule.radius_m = obstacle.capsule().radius_m();
+    out.shape = capsule;
+  }
+  return out;
+}
+
+absl::StatusOr<sim::ToolDescription> BuildTool(const v1::ToolSpec& tool, const std::string& path) {
+  sim::ToolDescription out;
+  out.name = tool.name();
+  if (tool.has_radius_m()) out.radius_m = tool.radius_m();
+  if (tool.has_length_m()) out.length_m = tool.length_m();
+  PALPATE_ASSIGN_OR_RETURN(out.rest_pose, PoseFromProto(tool.rest_pose(), At(path, "rest_pose")));
+  if (tool.drive() == v1::TOOL_DRIVE_DIRECT) out.drive = sim::ToolDrive::kDirect;
+  if (tool.has_mass_kg()) out.mass_kg = tool.mass_kg();
+  if (tool.has_coupling_stiffness_n_per_m()) out.coupling_stiffness_n_per_m = tool.coupling_stiffness_n_per_m();
+  if (tool.has_coupling_damping_n_s_per_m()) out.coupling_damping_n_s_per_m = tool.coupling_damping_n_s_per_m();
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<sim::RigidPose> PoseFromProto(const v1::Pose& pose, std::string_view path) {
+  Checker check;
+  check.RangeVec(At(path, "position_m"), pose.position_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+  sim::RigidPose out;
+  out.position_m = ToEigen(pose.position_m());
+  if (pose.has_rotation()) {
+    const v1::Quaternion& q = pose.rotation();
+    check.Finite(At(path, "rotation.w"), q.w());
+    check.Finite(At(path, "rotation.x"), q.x());
+    check.Finite(At(path, "rotation.y"), q.y());
+    check.Finite(At(path, "rotation.z"), q.z());
+    const Eigen::Vector4d coefficients(q.x(), q.y(), q.z(), q.w());
+    const double largest = coefficients.cwiseAbs().maxCoeff();
+    if (check.ok() && largest == 0) check.Invalid(At(path, "rotation"), "is zero; a quaternion needs a length");
+    if (check.ok()) {
+      out.rotation.coeffs() = coefficients / largest;
+      out.rotation.normalize();
+    }
+  }
+  if (!check.ok()) return check.status();
+  return out;
+}
+
+absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& limits) {
+  Checker check;
+  check.Name("name", spec.name(), kMaxSceneNameBytes);
+  if (spec.has_dt_s()) check.Range("dt_s", spec.dt_s(), 1e-4, 0.1);
+  check.RangeVec("gravity_m_per_s2", spec.gravity_m_per_s2(), -100, 100);
+  if (spec.solver().has_iterations()) check.Range("solver.iterations", spec.solver().iterations(), 1, 1000);
+  if (spec.solver().has_acceleration()) check.Range("solver.acceleration", spec.solver().acceleration(), 0, 0.99);
+  if (spec.contact().has_margin_m()) check.Range("contact.margin_m", spec.contact().margin_m(), 1e-6, 0.1);
+  if (spec.contact().has_friction()) check.Range("contact.friction", spec.contact().friction(), 0, 2);
+  if (spec.contact().has_stiffness_n_per_m()) check.Range("contact.stiffness_n_per_m", spec.contact().stiffness_n_per_m(), 0, 1e7);
+  if (spec.haptics().has_max_constraints()) check.Range("haptics.max_constraints", spec.haptics().max_constraints(), 1, 64);
+  if (spec.haptics().has_blend_time_s()) check.Range("haptics.blend_time_s", spec.haptics().blend_time_s(), 0, 0.1);
+  if (spec.haptics().has_range_m()) check.Range("haptics.range_m", spec.haptics().range_m(), 1e-4, 0.1);
+
+  if (spec.bodies().empty()) check.Invalid("bodies", "a scene needs at least one body");
+  if (static_cast<uint64_t>(spec.bodies_size()) > limits.max_bodies_per_scene) {
+    check.Fail(absl::ResourceExhaustedError(
+        absl::StrCat("bodies: ", spec.bodies_size(), " bodies exceed the limit max_bodies_per_scene = ", limits.max_bodies_per_scene)));
+  }
+  check.Count("obstacles", spec.obstacles_size(), 0, kMaxObstacles);
+  check.Count("tools", spec.tools_size(), 0, kMaxTools);
+  if (!check.ok()) return check.status();
+
+  std::unordered_set<std::string> body_names;
+  for (int i = 0; i < spec.bodies_size() && check.ok(); ++i) {
+    const std::string path = At("bodies", i);
+    check.Name(At(path, "name"), spec.bodies(i).name(), kMaxNameBytes);
+    check.Unique(At(path, "name"), BodyName(spec, i), body_names);
+    CheckBody(check, path, spec.bodies(i), limits);
+  }
+  for (int i = 0; i < spec.obstacles_size() && check.ok(); ++i) CheckObstacle(check, At("obstacles", i), spec.obstacles(i));
+  std::unordered_set<std::string> tool_names;
+  for (int i = 0; i < spec.tools_size() && check.ok(); ++i) {
+    const std::string path = At("tools", i);
+    CheckTool(check, path, spec.tools(i));
+    check.Unique(At(path, "name"), spec.tools(i).name(), tool_names);
+  }
+  return check.status();
+}
+
+absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec& spec, const AssetResolver& assets,
+                                                            const SceneLimits& limits) {
+  PALPATE_RETURN_IF_ERROR(ValidateSceneSpec(spec, limits));
+  sim::SceneDescription out;
+  out.name = spec.name().empty() ? "scene" : spec.name();
+  if (spec.has_dt_s()) out.dt_s = spec.dt_s();
+  if (spec.has_gravity_m_per_s2()) out.gravity_m_per_s2 = ToEigen(spec.gravity_m_per_s2());
+  if (spec.solver().has_iterations()) out.solver.iterations = static_cast<int>(spec.solver().iterations());
+  if (spec.solver().has_acceleration()) out.solver.acceleration = spec.solver().acceleration();
+  if (spec.contact().has_margin_m()) out.contact.margin_m = spec.contact().margin_m();
+  if (spec.contact().has_friction()) out.contact.friction = spec.contact().friction();
+  if (spec.contact().has_stiffness_n_per_m()) out.contact.stiffness_n_per_m = spec.contact().stiffness_n_per_m();
+  if (spec.haptics().has_max_constraints()) out.haptics.max_constraints = static_cast<int>(spec.haptics().max_constraints());
+  if (spec.haptics().has_blend_time_s()) out.haptics.blend_time_s = spec.haptics().blend_time_s();
+  if (spec.haptics().has_range_m()) out.haptics.range_m = spec.haptics().range_m();
+
+  uint64_t tets = 0;
+  for (int i = 0; i < spec.bodies_size(); ++i) {
+    PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, assets));
+    tets += body.mesh.tets.size();
+    Checker check;
+    CheckTets(check, At("bodies", i), tets, limits, i == 0 ? "" : "with the bodies before it ");
+    if (!check.ok()) return check.status();
+    out.bodies.push_back(std::move(body));
+  }
+  for (const v1::ObstacleSpec& obstacle : spec.obstacles()) out.obstacles.push_back(BuildObstacle(obstacle));
+  for (int i = 0; i < spec.tools_size(); ++i) {
+    PALPATE_ASSIGN_OR_RETURN(sim::ToolDescription tool, BuildTool(spec.tools(i), At("tools", i)));
+    out.tools.push_back(std::move(tool));
+  }
+  return out;
+}
+
+absl::StatusOr<v1::SceneSpec> ParseSceneJson(std::string_view text, std::string_view display_name) {
+  v1::SceneSpec spec;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = false;
+  const auto status = google::protobuf::util::JsonStringToMessage({text.data(), text.size()}, &spec, options);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(View(display_name), ": ", std::string(status.message())));
+  }
+  return spec;
+}
+
+v1::SceneSpec WithoutInlineMeshes(const v1::SceneSpec& spec) {
+  v1::SceneSpec out = spec;
+  for (v1::BodySpec& body : *out.mutable_bodies()) {
+    if (body.has_mesh()) {
+      body.clear_mesh();
+      body.mutable_mesh();
+    }
+  }
+  return out;
+}
+
+}  // namespace palpate::server

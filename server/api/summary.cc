@@ -1,0 +1,90 @@
+#include "server/api/summary.h"
+
+#include <algorithm>
+
+namespace palpate::server {
+namespace {
+
+// Bytes a world keeps on the device, by what they grow with: state and solver data of a vertex (positions, velocities, inertia targets,
+// mass, surface and contact records), the rest shape and material of a tet, and one entry of the vertex-to-tet lists per tet corner.
+constexpr uint64_t kBytesPerVertex = 240;
+constexpr uint64_t kBytesPerTet = 96;
+constexpr uint64_t kBytesPerCorner = 8;
+constexpr uint64_t kBytesPerTriangle = 64;
+constexpr uint64_t kBytesPerScene = 1U << 20;
+
+/// Tets around each vertex in compressed rows: those of vertex v are items[starts[v]..starts[v + 1]).
+struct Incidence {
+  std::vector<uint32_t> starts;
+  std::vector<uint32_t> items;
+};
+
+Incidence TetsAroundVertices(const sim::TetMesh& mesh) {
+  Incidence out;
+  out.starts.assign(mesh.vertices.size() + 1, 0);
+  for (const auto& tet : mesh.tets) {
+    for (const uint32_t v : tet) ++out.starts[v + 1];
+  }
+  for (size_t v = 0; v < mesh.vertices.size(); ++v) out.starts[v + 1] += out.starts[v];
+  out.items.resize(out.starts.back());
+  std::vector<uint32_t> next(out.starts.begin(), out.starts.end() - 1);
+  for (size_t t = 0; t < mesh.tets.size(); ++t) {
+    for (const uint32_t v : mesh.tets[t]) out.items[next[v]++] = static_cast<uint32_t>(t);
+  }
+  return out;
+}
+
+}  // namespace
+
+v1::BodyInfo SummarizeBody(const sim::BodyDescription& body) {
+  const sim::BoundarySurface surface = sim::ExtractBoundary(body.mesh);
+  double volume_m3 = 0;
+  for (size_t t = 0; t < body.mesh.tets.size(); ++t) volume_m3 += sim::TetVolume(body.mesh, t);
+  v1::BodyInfo out;
+  out.set_name(body.name);
+  out.set_vertex_count(static_cast<uint32_t>(body.mesh.vertices.size()));
+  out.set_tet_count(static_cast<uint32_t>(body.mesh.tets.size()));
+  out.set_surface_vertex_count(static_cast<uint32_t>(surface.vertices.size()));
+  out.set_surface_triangle_count(static_cast<uint32_t>(surface.triangles.size()));
+  out.set_fixed_vertex_count(static_cast<uint32_t>(body.fixed_vertices.size()));
+  out.set_volume_m3(volume_m3);
+  out.set_mass_kg(volume_m3 * body.material.density_kg_per_m3);
+  return out;
+}
+
+uint32_t CountColors(const sim::SceneDescription& description) {
+  constexpr uint32_t kNone = 0xffffffffU;
+  uint32_t colors = 0;
+  for (const sim::BodyDescription& body : description.bodies) {
+    const Incidence around = TetsAroundVertices(body.mesh);
+    std::vector<uint32_t> color(body.mesh.vertices.size(), kNone);
+    std::vector<bool> taken;
+    for (size_t v = 0; v < color.size(); ++v) {
+      taken.assign(colors + 1, false);
+      for (uint32_t i = around.starts[v]; i < around.starts[v + 1]; ++i) {
+        for (const uint32_t other : body.mesh.tets[around.items[i]]) {
+          if (color[other] != kNone) taken[color[other]] = true;
+        }
+      }
+      color[v] = static_cast<uint32_t>(std::find(taken.begin(), taken.end(), false) - taken.begin());
+      colors = std::max(colors, color[v] + 1);
+    }
+  }
+  return colors;
+}
+
+v1::CheckSceneResponse SummarizeScene(const sim::SceneDescription& description) {
+  v1::CheckSceneResponse out;
+  uint64_t bytes = kBytesPerScene;
+  for (const sim::BodyDescription& body : description.bodies) {
+    const v1::BodyInfo info = SummarizeBody(body);
+    bytes += kBytesPerVertex * info.vertex_count() + (kBytesPerTet + 4 * kBytesPerCorner) * info.tet_count() +
+             kBytesPerTriangle * info.surface_triangle_count();
+    *out.add_bodies() = info;
+  }
+  out.set_device_bytes(bytes);
+  out.set_color_count(CountColors(description));
+  return out;
+}
+
+}  // namespace palpate::server
