@@ -14,7 +14,7 @@ namespace palpate::server {
 /// Counts of one browser connection since it opened.
 struct ViewerSinkStatistics {
   uint64_t frames_sent = 0;     ///< frames handed to the socket
-  uint64_t frames_dropped = 0;  ///< frames replaced by newer ones before the socket could take them, or offered after the end
+  uint64_t frames_dropped = 0;  ///< frames replaced by newer ones before the socket could take them
   uint64_t bytes_sent = 0;      ///< payload of all messages
 };
 

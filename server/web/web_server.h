@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,7 +15,7 @@
 namespace palpate::server {
 
 struct WebServerOptions {
-  std::string bind_address = "127.0.0.1";  ///< numeric IPv4 or IPv6 address to listen on
+  std::string bind_address = "127.0.0.1";  ///< numeric IPv4 address to listen on
   uint16_t port = 8080;                    ///< 0: the system picks a free one, see WebServer::port
   std::string web_root;                    ///< folder with the built viewer; empty: no pages are served
   std::string certificate_file;            ///< PEM; both files or none: with them the server speaks only TLS
@@ -44,6 +45,10 @@ struct WebServerStatistics {
   uint64_t http_requests = 0;  ///< besides /ws
 };
 
+/// Whether this machine's HTTP library can speak TLS. Debian 12's cannot: it was built for an older OpenSSL; put a reverse proxy before the
+/// server there.
+bool WebServerHasTls();
+
 /// The HTTP side: GET /metrics, GET /healthz, the viewer's files, and the WebSocket /ws (proto/palpate/v1/viewer.proto).
 ///
 /// Each browser has a reader thread and a writer thread of its own, so a slow or hostile one costs nobody else anything. A message that is
@@ -54,8 +59,9 @@ class WebServer {
   /// Where text for /metrics and the state for /healthz come from; called on HTTP threads. A health status that is not OK is answered with
   /// 503.
   struct Sources {
-    std::function<std::string()> metrics_text;  ///< Prometheus text format; absent: 404
-    std::function<absl::Status()> health;       ///< absent: always healthy
+    std::function<std::string()> metrics_text;          ///< Prometheus text format; absent: 404
+    std::function<absl::Status()> health;               ///< absent: always healthy
+    std::function<void(std::string_view message)> log;  ///< errors of the HTTP library; absent: forgotten
   };
 
   /// Listens and serves until Stop. `backend` may be null (no /ws) and outlives the server. Errors: InvalidArgument (option out of range,

@@ -1,0 +1,519 @@
+#include "server/web/web_server.h"
+
+#include <arpa/inet.h>
+#include <civetweb.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/web/origin_check.h"
+#include "server/web/static_files.h"
+#include "server/web/viewer_connection.h"
+
+namespace palpate::server {
+namespace {
+
+constexpr int kSpareThreads = 8;                                   // for requests besides /ws, and to refuse browsers past the limit
+constexpr int kReaderPollMs = 500;                                 // how soon a reader notices that its connection is to end
+constexpr auto kGoodbyeTimeout = std::chrono::milliseconds(1000);  // for close frames when the server stops
+
+absl::string_view AbslView(std::string_view text) { return {text.data(), text.size()}; }
+
+std::string_view Header(const mg_connection* connection, const char* name) {
+  const char* value = mg_get_header(connection, name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+absl::Status CheckRange(std::string_view name, uint64_t value, uint64_t low, uint64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("web.", AbslView(name), ": ", value, " is outside [", low, ", ", high, "]"));
+}
+
+absl::Status CheckOptions(const WebServerOptions& options) {
+  in_addr address{};
+  if (inet_pton(AF_INET, options.bind_address.c_str(), &address) != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("web.bind_address: '", options.bind_address, "' is no numeric IPv4 address"));
+  }
+  const std::pair<const char*, std::pair<uint64_t, std::pair<uint64_t, uint64_t>>> ranges[] = {
+      {"max_connections", {static_cast<uint64_t>(std::max(options.max_connections, 0)), {1, 1000}}},
+      {"max_request_bytes", {options.max_request_bytes, {128, 16u << 20}}},
+      {"max_queued_messages", {options.max_queued_messages, {1, 10000}}},
+      {"max_queued_bytes", {options.max_queued_bytes, {1u << 20, UINT64_MAX}}},
+      {"max_frames_in_flight", {static_cast<uint64_t>(std::max(options.max_frames_in_flight, 0)), {1, 100}}},
+      {"write_timeout_ms", {static_cast<uint64_t>(std::max(options.write_timeout_ms, 0)), {100, 600000}}},
+  };
+  for (const auto& [name, value_and_range] : ranges) {
+    const absl::Status status = CheckRange(name, value_and_range.first, value_and_range.second.first, value_and_range.second.second);
+    if (!status.ok()) return status;
+  }
+  std::error_code error;
+  if (!options.web_root.empty() && !std::filesystem::is_directory(options.web_root, error)) {
+    return absl::NotFoundError(absl::StrCat("web.web_root: no folder '", options.web_root, "'"));
+  }
+  if (options.certificate_file.empty() != options.private_key_file.empty()) {
+    return absl::InvalidArgumentError("web.certificate_file and web.private_key_file: give both or none");
+  }
+  for (const std::string& file : {options.certificate_file, options.private_key_file}) {
+    if (!file.empty() && !std::filesystem::is_regular_file(file, error)) return absl::NotFoundError(absl::StrCat("no file '", file, "'"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool WebServerHasTls() {
+  static const bool has_tls = mg_check_feature(MG_FEATURES_TLS) != 0 && (mg_init_library(MG_FEATURES_TLS) & MG_FEATURES_TLS) != 0;
+  return has_tls;
+}
+
+class WebServer::Impl {
+ public:
+  Impl(WebServerOptions options, ViewerBackend* backend, Sources sources)
+      : options_(std::move(options)),
+        backend_(backend),
+        sources_(std::move(sources)),
+        bound_to_loopback_(IsLoopbackHost(options_.bind_address)) {}
+  ~Impl() { Stop(); }
+
+  absl::Status Start();
+  void Stop();
+  uint16_t port() const { return port_; }
+  std::string url() const {
+    const std::string host = options_.bind_address == "0.0.0.0" ? "localhost" : options_.bind_address;
+    return absl::StrCat(UsesTls() ? "https" : "http", "://", host, ":", port_, "/");
+  }
+  WebServerStatistics statistics() const;
+
+ private:
+  // One browser, from the handshake to the end of its reader thread.
+  struct Browser {
+    explicit Browser(const ViewerConnection::Limits& limits) : connection(std::make_shared<ViewerConnection>(limits)) {}
+    std::shared_ptr<ViewerConnection> connection;
+    std::unique_ptr<ViewerSession> session;
+    std::thread writer;
+    std::string partial;  // message whose last fragment has not come
+    bool in_message = false;
+    bool counted = false;  // takes one of max_connections
+  };
+  struct Response {
+    int status = 200;
+    std::string content_type = "text/plain; charset=utf-8";
+    std::string body;
+    std::string cache_control = "no-store";
+    std::string etag;
+    std::string allow;
+  };
+
+  bool UsesTls() const { return !options_.certificate_file.empty(); }
+
+  int OnHttp(mg_connection* http);
+  Response Answer(const mg_connection* http, const mg_request_info& request);
+  Response AnswerFile(const mg_connection* http, const mg_request_info& request);
+  void Write(mg_connection* http, const Response& response, bool with_body);
+
+  int OnWebSocketConnect(const mg_connection* http);
+  void OnWebSocketReady(mg_connection* http);
+  int OnWebSocketData(Browser& browser, int bits, std::string_view data);
+  void OnWebSocketClose(const mg_connection* http);
+  /// Answers with an error, lets what waits leave, and ends the connection.
+  int Refuse(Browser& browser, WebSocketClose code, const absl::Status& status);
+  static void SendError(ViewerConnection& connection, uint32_t request_id, const absl::Status& status);
+
+  const WebServerOptions options_;
+  ViewerBackend* const backend_;
+  const Sources sources_;
+  const bool bound_to_loopback_;
+  mg_context* context_ = nullptr;
+  uint16_t port_ = 0;
+
+  mutable std::mutex mutex_;
+  std::set<Browser*> browsers_;
+  int counted_connections_ = 0;
+  WebServerStatistics totals_;  // of ended connections, and the counts that belong to none
+  std::atomic<bool> stopping_ = false;
+};
+
+absl::Status WebServer::Impl::Start() {
+  if (absl::Status status = CheckOptions(options_); !status.ok()) return status;
+  static std::once_flag once;
+  std::call_once(once, [] { mg_init_library(MG_FEATURES_DEFAULT); });
+  if (UsesTls() && !WebServerHasTls()) {
+    return absl::UnimplementedError(
+        "web.certificate_file: the installed civetweb cannot load this machine's OpenSSL; serve TLS from a reverse proxy, or build "
+        "civetweb for it");
+  }
+
+  const std::string listening = absl::StrCat(options_.bind_address, ":", options_.port, UsesTls() ? "s" : "");
+  const std::string threads = absl::StrCat(options_.max_connections + kSpareThreads);
+  const std::string timeout = absl::StrCat(options_.write_timeout_ms);
+  const std::string poll = absl::StrCat(kReaderPollMs);
+  std::vector<const char*> settings = {
+      "listening_ports",
+      listening.c_str(),
+      "num_threads",
+      threads.c_str(),
+      "request_timeout_ms",
+      timeout.c_str(),
+      "websocket_timeout_ms",
+      poll.c_str(),
+      "tcp_nodelay",
+      "1",
+      "enable_directory_listing",
+      "no",
+      "enable_keep_alive",
+      "no",
+      "enable_auth_domain_check",
+      "no",
+      "access_control_allow_origin",
+      "",
+      "access_control_allow_methods",
+      "",
+  };
+  if (UsesTls()) {
+    settings.insert(settings.end(),
+                    {"ssl_certificate", options_.private_key_file.c_str(), "ssl_certificate_chain", options_.certificate_file.c_str()});
+  }
+  settings.push_back(nullptr);
+
+  mg_callbacks callbacks{};
+  callbacks.log_message = [](const mg_connection* connection, const char* message) {
+    auto* self = static_cast<Impl*>(mg_get_user_data(mg_get_context(connection)));
+    if (self != nullptr && self->sources_.log) self->sources_.log(message);
+    return 1;
+  };
+  char text[256] = "";
+  unsigned code = 0;
+  mg_init_data init{};
+  init.callbacks = &callbacks;
+  init.user_data = this;
+  init.configuration_options = settings.data();
+  mg_error_data error{};
+  error.code = &code;
+  error.text = text;
+  error.text_buffer_size = sizeof(text);
+  context_ = mg_start2(&init, &error);
+  if (context_ == nullptr) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.bind_address, ":", options_.port, ": ",
+                                               text[0] != '\0' ? text : "the HTTP library gave no reason"));
+  }
+  mg_server_port ports[2] = {};
+  if (mg_get_server_ports(context_, 2, ports) < 1) return absl::InternalError("the HTTP library does not tell its port");
+  port_ = static_cast<uint16_t>(ports[0].port);
+
+  mg_set_request_handler(
+      context_, "/", [](mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnHttp(http); }, this);
+  if (backend_ != nullptr) {
+    mg_set_websocket_handler(
+        context_, "/ws$", [](const mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnWebSocketConnect(http); },
+        [](mg_connection* http, void* self) { static_cast<Impl*>(self)->OnWebSocketReady(http); },
+        [](mg_connection* http, int bits, char* data, size_t size, void* self) {
+          auto* browser = static_cast<Browser*>(mg_get_user_connection_data(http));
+          return browser == nullptr ? 0 : static_cast<Impl*>(self)->OnWebSocketData(*browser, bits, {data, size});
+        },
+        [](const mg_connection* http, void* self) { static_cast<Impl*>(self)->OnWebSocketClose(http); }, this);
+  }
+  return absl::OkStatus();
+}
+
+void WebServer::Impl::Stop() {
+  if (context_ == nullptr) return;
+  stopping_ = true;
+  std::vector<std::shared_ptr<ViewerConnection>> connections;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Browser* browser : browsers_) connections.push_back(browser->connection);
+  }
+  for (const auto& connection : connections) connection->CloseWith(WebSocketClose::kGoingAway, "the server stops");
+  const auto deadline = std::chrono::steady_clock::now() + kGoodbyeTimeout;
+  for (const auto& connection : connections) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    connection->WaitUntilEnded(std::max(left, std::chrono::milliseconds(0)));
+  }
+  mg_stop(context_);
+  context_ = nullptr;
+}
+
+WebServerStatistics WebServer::Impl::statistics() const {
+  const std::lock_guard lock(mutex_);
+  WebServerStatistics sum = totals_;
+  sum.connections = counted_connections_;
+  for (const Browser* browser : browsers_) {
+    const ViewerSinkStatistics one = browser->connection->statistics();
+    sum.frames_sent += one.frames_sent;
+    sum.frames_dropped += one.frames_dropped;
+    sum.bytes_sent += one.bytes_sent;
+  }
+  return sum;
+}
+
+// --- HTTP
+// ---------------------------------------------------------------------------------------------------------------------------------------
+
+int WebServer::Impl::OnHttp(mg_connection* http) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++totals_.http_requests;
+  }
+  const mg_request_info& request = *mg_get_request_info(http);
+  const Response response = Answer(http, request);
+  Write(http, response, std::string_view(request.request_method) != "HEAD");
+  return response.status;
+}
+
+WebServer::Impl::Response WebServer::Impl::Answer(const mg_connection* http, const mg_request_info& request) {
+  Response response;
+  if (const absl::Status status = CheckHost(Header(http, "Host"), bound_to_loopback_, options_.allowed_hosts); !status.ok()) {
+    response.status = 403;
+    response.body = absl::StrCat(status.message(), "\n");
+    return response;
+  }
+  const std::string_view method = request.request_method;
+  if (method != "GET" && method != "HEAD") {
+    response.status = 405;
+    response.allow = "GET, HEAD";
+    response.body = "only GET and HEAD\n";
+    return response;
+  }
+  const std::string_view path = request.local_uri == nullptr ? std::string_view() : std::string_view(request.local_uri);
+  if (path == "/metrics" && sources_.metrics_text) {
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    response.body = sources_.metrics_text();
+    return response;
+  }
+  if (path == "/healthz") {
+    const absl::Status health = sources_.health ? sources_.health() : absl::OkStatus();
+    response.status = health.ok() ? 200 : 503;
+    response.body = health.ok() ? "ok\n" : absl::StrCat(health.message(), "\n");
+    return response;
+  }
+  if (path == "/ws") {
+    response.status = 426;
+    response.body = "/ws is a WebSocket\n";
+    return response;
+  }
+  return AnswerFile(http, request);
+}
+
+WebServer::Impl::Response WebServer::Impl::AnswerFile(const mg_connection* http, const mg_request_info& request) {
+  Response response;
+  absl::StatusOr<StaticFile> file = absl::NotFoundError("no such page");
+  // The raw path decides: the cleaned one would make "/../x" an alias of "/x".
+  if (!options_.web_root.empty() && request.local_uri_raw != nullptr) file = ReadStaticFile(options_.web_root, request.local_uri_raw);
+  if (!file.ok()) {
+    response.status = absl::IsNotFound(file.status()) ? 404 : 500;
+    response.body = absl::StrCat(file.status().message(), "\n");
+    return response;
+  }
+  response.content_type = file->content_type;
+  response.etag = file->etag;
+  response.cache_control = file->immutable ? "public, max-age=31536000, immutable" : "no-cache";
+  if (Header(http, "If-None-Match") == file->etag) {
+    response.status = 304;
+  } else {
+    response.body = std::move(file->content);
+  }
+  return response;
+}
+
+void WebServer::Impl::Write(mg_connection* http, const Response& response, bool with_body) {
+  // Browsers differ in whether 'self' covers WebSockets, so the socket's address is spelled out.
+  const std::string host = absl::AsciiStrToLower(AbslView(Header(http, "Host")));
+  const std::string socket = HostWithoutPort(host).empty() ? "" : absl::StrCat(" ws://", host, " wss://", host);
+  std::string head = absl::StrCat("HTTP/1.1 ", response.status, " ", mg_get_response_code_text(http, response.status), "\r\n");
+  absl::StrAppend(&head, "Connection: close\r\nCache-Control: ", response.cache_control, "\r\nX-Content-Type-Options: nosniff\r\n",
+                  "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n",
+                  "Cross-Origin-Opener-Policy: same-origin\r\nContent-Security-Policy: default-src 'self'; img-src 'self' data: blob:; "
+                  "connect-src 'self'",
+                  socket, "; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n");
+  if (!response.etag.empty()) absl::StrAppend(&head, "ETag: ", response.etag, "\r\n");
+  if (!response.allow.empty()) absl::StrAppend(&head, "Allow: ", response.allow, "\r\n");
+  if (response.status != 304)
+    absl::StrAppend(&head, "Content-Type: ", response.content_type, "\r\nContent-Length: ", response.body.size(), "\r\n");
+  absl::StrAppend(&head, "\r\n");
+  if (mg_write(http, head.data(), head.size()) <= 0 || !with_body || response.body.empty()) return;
+  mg_write(http, response.body.data(), response.body.size());
+}
+
+// --- WebSocket
+// ----------------------------------------------------------------------------------------------------------------------------------
+
+int WebServer::Impl::OnWebSocketConnect(const mg_connection* http) {
+  const std::string_view host = Header(http, "Host");
+  absl::Status status = CheckHost(host, bound_to_loopback_, options_.allowed_hosts);
+  if (status.ok()) status = CheckOrigin(Header(http, "Origin"), host, options_.allowed_origins);
+  if (status.ok()) return 0;
+  {
+    const std::lock_guard lock(mutex_);
+    ++totals_.connections_refused;
+  }
+  Response response;
+  response.status = 403;
+  response.body = absl::StrCat(status.message(), "\n");
+  Write(const_cast<mg_connection*>(http), response, true);
+  return 1;
+}
+
+void WebServer::Impl::OnWebSocketReady(mg_connection* http) {
+  ViewerConnection::Limits limits;
+  limits.max_queued_messages = options_.max_queued_messages;
+  limits.max_queued_bytes = options_.max_queued_bytes;
+  limits.max_frames_in_flight = options_.max_frames_in_flight;
+  limits.stall_timeout = std::chrono::milliseconds(options_.write_timeout_ms);
+  auto owned = std::make_unique<Browser>(limits);
+  Browser* const browser = owned.get();
+  browser->writer = std::thread([connection = browser->connection, http] {
+    connection->Run([http](ViewerConnection::Opcode opcode, std::string_view payload) {
+      const int written = mg_websocket_write(http, static_cast<int>(opcode), payload.data(), payload.size());
+      return written > 0 && static_cast<size_t>(written) >= payload.size();
+    });
+    mg_close_connection(http);  // makes the reader end; the connection itself lives until OnWebSocketClose returns
+  });
+  mg_set_user_connection_data(http, owned.release());
+
+  const mg_request_info& request = *mg_get_request_info(http);
+  absl::Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    browsers_.insert(browser);
+    if (stopping_) {
+      status = absl::UnavailableError("the server stops");
+    } else if (counted_connections_ >= options_.max_connections) {
+      status = absl::ResourceExhaustedError(absl::StrCat("the server takes ", options_.max_connections, " viewers (web.max_connections)"));
+      ++totals_.connections_refused;
+    } else {
+      browser->counted = true;
+      ++counted_connections_;
+      ++totals_.connections_total;
+    }
+  }
+  if (status.ok()) {
+    absl::StatusOr<std::unique_ptr<ViewerSession>> session =
+        backend_->OpenSession(browser->connection, absl::StrCat(request.remote_addr, ":", request.remote_port));
+    if (session.ok()) {
+      browser->session = *std::move(session);
+      return;
+    }
+    status = session.status();
+  }
+  SendError(*browser->connection, 0, status);
+  browser->connection->CloseWith(WebSocketClose::kTryAgainLater, std::string(status.message()));
+}
+
+int WebServer::Impl::OnWebSocketData(Browser& browser, int bits, std::string_view data) {
+  constexpr int kFinalBit = 0x80;
+  constexpr int kReservedBits = 0x70;
+  ViewerConnection& connection = *browser.connection;
+  if ((bits & kReservedBits) != 0)
+    return Refuse(browser, WebSocketClose::kUnsupportedData, absl::InvalidArgumentError("unknown WebSocket extension"));
+  switch (bits & 0x0f) {
+    case MG_WEBSOCKET_OPCODE_PING:
+      connection.OnPing(data);
+      return 1;
+    case MG_WEBSOCKET_OPCODE_PONG:
+      connection.OnPong(data);
+      return 1;
+    case MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE:
+      connection.Close();
+      connection.WaitUntilEnded(kGoodbyeTimeout);
+      return 0;
+    case MG_WEBSOCKET_OPCODE_TEXT:
+      return Refuse(browser, WebSocketClose::kUnsupportedData,
+                    absl::InvalidArgumentError("a text message: /ws speaks binary ViewerRequest messages"));
+    case MG_WEBSOCKET_OPCODE_BINARY:
+      if (browser.in_message)
+        return Refuse(browser, WebSocketClose::kUnsupportedData, absl::InvalidArgumentError("a message inside another"));
+      browser.in_message = true;
+      browser.partial.clear();
+      break;
+    case MG_WEBSOCKET_OPCODE_CONTINUATION:
+      if (!browser.in_message)
+        return Refuse(browser, WebSocketClose::kUnsupportedData, absl::InvalidArgumentError("a continuation of no message"));
+      break;
+    default:
+      return Refuse(browser, WebSocketClose::kUnsupportedData, absl::InvalidArgumentError("unknown WebSocket message type"));
+  }
+  if (data.size() > options_.max_request_bytes - browser.partial.size()) {
+    return Refuse(
+        browser, WebSocketClose::kTooBig,
+        absl::ResourceExhaustedError(absl::StrCat("message longer than ", options_.max_request_bytes, " bytes (web.max_request_bytes)")));
+  }
+  browser.partial.append(data);
+  if ((bits & kFinalBit) == 0) return 1;
+  browser.in_message = false;
+
+  v1::ViewerRequest request;
+  if (!request.ParseFromString(browser.partial)) {
+    return Refuse(browser, WebSocketClose::kUnsupportedData, absl::InvalidArgumentError("the message is no palpate.v1.ViewerRequest"));
+  }
+  if (request.request_case() == v1::ViewerRequest::REQUEST_NOT_SET) {
+    // Also what a newer viewer's unknown request looks like: refuse it, but keep the connection.
+    SendError(connection, request.request_id(), absl::UnimplementedError("ViewerRequest.request: absent, or unknown to this server"));
+    return 1;
+  }
+  if (browser.session == nullptr) return 1;  // refused; the close frame is on its way
+  browser.session->OnRequest(request);
+  return 1;
+}
+
+int WebServer::Impl::Refuse(Browser& browser, WebSocketClose code, const absl::Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++totals_.requests_bad;
+  }
+  SendError(*browser.connection, 0, status);
+  browser.connection->CloseWith(code, std::string(status.message()));
+  browser.connection->WaitUntilEnded(kGoodbyeTimeout);
+  return 0;
+}
+
+void WebServer::Impl::SendError(ViewerConnection& connection, uint32_t request_id, const absl::Status& status) {
+  v1::ViewerUpdate update;
+  update.set_request_id(request_id);
+  update.mutable_error()->set_code(static_cast<int>(status.code()));
+  update.mutable_error()->set_message(std::string(status.message()));
+  connection.Send(std::move(update));
+}
+
+void WebServer::Impl::OnWebSocketClose(const mg_connection* http) {
+  const std::unique_ptr<Browser> browser(static_cast<Browser*>(mg_get_user_connection_data(http)));
+  if (browser == nullptr) return;
+  mg_set_user_connection_data(http, nullptr);
+  browser->connection->End();
+  browser->writer.join();
+  browser->session.reset();
+  const ViewerSinkStatistics statistics = browser->connection->statistics();
+  const std::lock_guard lock(mutex_);
+  browsers_.erase(browser.get());
+  if (browser->counted) --counted_connections_;
+  totals_.frames_sent += statistics.frames_sent;
+  totals_.frames_dropped += statistics.frames_dropped;
+  totals_.bytes_sent += statistics.bytes_sent;
+}
+
+// --- WebServer
+// ----------------------------------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<WebServer>> WebServer::Start(const WebServerOptions& options, ViewerBackend* backend, Sources sources) {
+  auto impl = std::make_unique<Impl>(options, backend, std::move(sources));
+  if (absl::Status status = impl->Start(); !status.ok()) return status;
+  return std::unique_ptr<WebServer>(new WebServer(std::move(impl)));
+}
+
+WebServer::WebServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+WebServer::~WebServer() = default;
+void WebServer::Stop() { impl_->Stop(); }
+uint16_t WebServer::port() const { return impl_->port(); }
+std::string WebServer::url() const { return impl_->url(); }
+WebServerStatistics WebServer::statistics() const { return impl_->statistics(); }
+
+}  // namespace palpate::server
