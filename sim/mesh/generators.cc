@@ -1,0 +1,236 @@
+#include "sim/mesh/generators.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+
+constexpr uint64_t kMaxStructuredTets = 20'000'000;
+
+absl::Status CheckRange(const char* name, double value, double low, double high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat("%s = %g: must be in [%g, %g]", name, value, low, high));
+}
+
+// The default for 0, else the checked value.
+absl::StatusOr<double> EdgeLength(double edge_length_m, double extent_m) {
+  if (edge_length_m == 0) return extent_m / kDefaultEdgesPerExtent;
+  // a hair of tolerance: a caller may have computed the bound itself
+  PALPATE_RETURN_IF_ERROR(CheckRange("edge_length_m", edge_length_m, extent_m / kMaxEdgesPerExtent * (1 - 1e-9), extent_m));
+  return edge_length_m;
+}
+
+// min(a, b) blended over a width k (quadratic polynomial)
+double SmoothMin(double a, double b, double k) {
+  const double h = std::max(k - std::abs(a - b), 0.0) / k;
+  return std::min(a, b) - 0.25 * h * h * k;
+}
+
+double SmoothMax(double a, double b, double k) { return -SmoothMin(-a, -b, k); }
+
+// Near enough to the distance from an ellipsoid for |result| small against the radii.
+double Ellipsoid(const Vector3d& x, const Vector3d& center, const Vector3d& radii) {
+  const Vector3d p = x - center;
+  const double k0 = p.cwiseQuotient(radii).norm();
+  const double k1 = p.cwiseQuotient(radii.cwiseAbs2()).norm();
+  if (k1 == 0) return -radii.minCoeff();
+  return k0 * (k0 - 1) / k1;
+}
+
+// The body for length 1.
+double UnitLiver(const Vector3d& x) {
+  const double right = Ellipsoid(x, {-0.20, 0.02, -0.03}, {0.29, 0.31, 0.27});
+  const double left = Ellipsoid(x, {0.16, -0.06, 0.055}, {0.33, 0.21, 0.12});
+  double body = SmoothMin(right, left, 0.12);
+  const double hollow = Ellipsoid(x, {0.12, 0.02, -0.36}, {0.42, 0.40, 0.34});
+  body = SmoothMax(body, -hollow, 0.06);
+  return body;
+}
+
+}  // namespace
+
+ImplicitFunction LiverFunction(double length_m) {
+  return [length_m](const Vector3d& x_m) { return length_m * UnitLiver(x_m / length_m); };
+}
+
+Eigen::AlignedBox3d LiverBounds(double length_m) {
+  return {length_m * Vector3d(-0.55, -0.45, -0.40), length_m * Vector3d(0.55, 0.45, 0.40)};
+}
+
+absl::StatusOr<TetMesh> GenerateLiver(double length_m, double edge_length_m, const ProgressCallback& progress) {
+  PALPATE_RETURN_IF_ERROR(CheckRange("length_m", length_m, 0.01, 1));
+  StuffingOptions options;
+  PALPATE_ASSIGN_OR_RETURN(options.edge_length_m, EdgeLength(edge_length_m, length_m));
+  options.progress = progress;
+  return StuffIsosurface(LiverFunction(length_m), LiverBounds(length_m), options);
+}
+
+absl::StatusOr<TetMesh> GenerateTorus(double major_radius_m, double minor_radius_m, double edge_length_m,
+                                      const ProgressCallback& progress) {
+  PALPATE_RETURN_IF_ERROR(CheckRange("major_radius_m", major_radius_m, 0.005, 1));
+  if (!(minor_radius_m > 0 && minor_radius_m < major_radius_m)) {
+    return absl::InvalidArgumentError(absl::StrFormat("minor_radius_m = %g: must be in (0, %g), positive and smaller than major_radius_m",
+                                                      minor_radius_m, major_radius_m));
+  }
+  const double outer = major_radius_m + minor_radius_m;
+  StuffingOptions options;
+  PALPATE_ASSIGN_OR_RETURN(options.edge_length_m, EdgeLength(edge_length_m, 2 * outer));
+  options.is_distance = true;
+  options.progress = progress;
+  const Vector3d half(outer, outer, minor_radius_m);
+  return StuffIsosurface([=](const Vector3d& x) { return std::hypot(std::hypot(x[0], x[1]) - major_radius_m, x[2]) - minor_radius_m; },
+                         Eigen::AlignedBox3d(-half, half), options);
+}
+
+absl::StatusOr<TetMesh> GenerateSphere(double radius_m, double edge_length_m, const ProgressCallback& progress) {
+  PALPATE_RETURN_IF_ERROR(CheckRange("radius_m", radius_m, 0.001, 1));
+  StuffingOptions options;
+  PALPATE_ASSIGN_OR_RETURN(options.edge_length_m, EdgeLength(edge_length_m, 2 * radius_m));
+  options.is_distance = true;
+  options.progress = progress;
+  const Vector3d half = Vector3d::Constant(radius_m);
+  return StuffIsosurface([radius_m](const Vector3d& x) { return x.norm() - radius_m; }, Eigen::AlignedBox3d(-half, half), options);
+}
+
+absl::StatusOr<TetMesh> GenerateSlab(const Vector3d& size_m, double edge_length_m) {
+  constexpr std::array<const char*, 3> kNames = {"size_m.x", "size_m.y", "size_m.z"};
+  for (int axis = 0; axis < 3; ++axis) PALPATE_RETURN_IF_ERROR(CheckRange(kNames[axis], size_m[axis], 0.001, 1));
+  PALPATE_ASSIGN_OR_RETURN(const double edge, EdgeLength(edge_length_m, size_m.maxCoeff()));
+  std::array<uint32_t, 3> node_counts{};
+  for (int axis = 0; axis < 3; ++axis) node_counts[axis] = 1 + static_cast<uint32_t>(std::max(1.0, std::round(size_m[axis] / edge)));
+  return BoxMesh(node_counts, size_m);
+}
+
+absl::StatusOr<TetMesh> BoxMesh(const std::array<uint32_t, 3>& node_counts, const Vector3d& size_m) {
+  constexpr std::array<char, 3> kAxis = {'x', 'y', 'z'};
+  for (int axis = 0; axis < 3; ++axis) {
+    if (!(size_m[axis] > 0) || !std::isfinite(size_m[axis])) {
+      return absl::InvalidArgumentError(absl::StrFormat("size_m.%c = %g: must be positive and finite", kAxis[axis], size_m[axis]));
+    }
+    if (node_counts[axis] < 2)
+      return absl::InvalidArgumentError(absl::StrFormat("node_counts[%d] = %u: must be at least 2", axis, node_counts[axis]));
+  }
+  const double tets = 5.0 * (node_counts[0] - 1) * (node_counts[1] - 1) * (node_counts[2] - 1);
+  if (tets > static_cast<double>(kMaxStructuredTets)) {
+    return absl::ResourceExhaustedError(absl::StrFormat("node_counts = %u x %u x %u: %.0f tets, more than the limit of %u", node_counts[0],
+                                                        node_counts[1], node_counts[2], tets, kMaxStructuredTets));
+  }
+  const auto [nx, ny, nz] = node_counts;
+  TetMesh mesh;
+  mesh.vertices.reserve(size_t{nx} * ny * nz);
+  mesh.tets.reserve(static_cast<size_t>(tets));
+  const auto coordinate = [&](int axis, uint32_t i) { return size_m[axis] * (static_cast<double>(i) / (node_counts[axis] - 1) - 0.5); };
+  for (uint32_t k = 0; k < nz; ++k) {
+    for (uint32_t j = 0; j < ny; ++j) {
+      for (uint32_t i = 0; i < nx; ++i) mesh.vertices.emplace_back(coordinate(0, i), coordinate(1, j), coordinate(2, k));
+    }
+  }
+  for (uint32_t k = 0; k + 1 < nz; ++k) {
+    for (uint32_t j = 0; j + 1 < ny; ++j) {
+      for (uint32_t i = 0; i + 1 < nx; ++i) {
+        std::array<uint32_t, 8> c;  // bit 0: x, bit 1: y, bit 2: z
+        for (uint32_t b = 0; b < 8; ++b) c[b] = i + (b & 1) + nx * (j + (b >> 1 & 1) + ny * (k + (b >> 2)));
+        // one tet in the middle, one at each corner that it leaves; odd cells are mirrored in x, which turns their orientation
+        const bool odd = (i + j + k) % 2 != 0;
+        constexpr std::array<std::array<uint32_t, 4>, 5> kCell = {{{0, 3, 5, 6}, {1, 3, 0, 5}, {2, 0, 3, 6}, {4, 5, 0, 6}, {7, 3, 6, 5}}};
+        for (const auto& tet : kCell) {
+          std::array<uint32_t, 4> v;
+          for (int n = 0; n < 4; ++n) v[n] = c[odd ? tet[n] ^ 1 : tet[n]];
+          if (odd) std::swap(v[2], v[3]);
+          mesh.tets.push_back(v);
+        }
+      }
+    }
+  }
+  return mesh;
+}
+
+absl::StatusOr<TetMesh> CylinderMesh(double radius_m, double height_m, uint32_t ring_count, uint32_t sector_count, uint32_t layer_count) {
+  if (!(radius_m > 0) || !std::isfinite(radius_m))
+    return absl::InvalidArgumentError(absl::StrFormat("radius_m = %g: must be positive and finite", radius_m));
+  if (!(height_m > 0) || !std::isfinite(height_m))
+    return absl::InvalidArgumentError(absl::StrFormat("height_m = %g: must be positive and finite", height_m));
+  if (ring_count < 1) return absl::InvalidArgumentError("ring_count = 0: must be at least 1");
+  if (sector_count < 3) return absl::InvalidArgumentError(absl::StrFormat("sector_count = %u: must be at least 3", sector_count));
+  if (layer_count < 1) return absl::InvalidArgumentError("layer_count = 0: must be at least 1");
+  const double tets = 3.0 * layer_count * sector_count * (2.0 * ring_count - 1);
+  if (tets > static_cast<double>(kMaxStructuredTets)) {
+    return absl::ResourceExhaustedError(absl::StrFormat("%u rings x %u sectors x %u layers: %.0f tets, more than the limit of %u",
+                                                        ring_count, sector_count, layer_count, tets, kMaxStructuredTets));
+  }
+  const uint32_t per_layer = 1 + ring_count * sector_count;
+  TetMesh mesh;
+  mesh.vertices.reserve(size_t{per_layer} * (layer_count + 1));
+  mesh.tets.reserve(static_cast<size_t>(tets));
+  for (uint32_t layer = 0; layer <= layer_count; ++layer) {
+    const double z = height_m * (static_cast<double>(layer) / layer_count - 0.5);
+    mesh.vertices.emplace_back(0, 0, z);
+    for (uint32_t ring = 1; ring <= ring_count; ++ring) {
+      const double r = radius_m * ring / ring_count;
+      for (uint32_t sector = 0; sector < sector_count; ++sector) {
+        const double angle = 2 * std::numbers::pi * sector / sector_count;
+        mesh.vertices.emplace_back(r * std::cos(angle), r * std::sin(angle), z);
+      }
+    }
+  }
+  const auto at = [&](uint32_t ring, uint32_t sector) { return ring == 0 ? 0 : 1 + (ring - 1) * sector_count + sector % sector_count; };
+  // Prism over the counter-clockwise triangle: with its corners sorted by index, each side's diagonal rises from the lower to the higher
+  // index, as its neighbour finds too.
+  const auto prism = [&](uint32_t layer, std::array<uint32_t, 3> triangle) {
+    bool even = true;
+    for (const auto& [a, b] : {std::pair(0, 1), std::pair(1, 2), std::pair(0, 1)}) {
+      if (triangle[a] <= triangle[b]) continue;
+      std::swap(triangle[a], triangle[b]);
+      even = !even;
+    }
+    std::array<uint32_t, 3> low;
+    std::array<uint32_t, 3> high;
+    for (int i = 0; i < 3; ++i) {
+      low[i] = layer * per_layer + triangle[i];
+      high[i] = low[i] + per_layer;
+    }
+    std::array<std::array<uint32_t, 4>, 3> cut = {
+        {{low[0], low[1], low[2], high[2]}, {low[0], low[1], high[2], high[1]}, {low[0], high[1], high[2], high[0]}}};
+    for (auto& tet : cut) {
+      if (!even) std::swap(tet[2], tet[3]);
+      mesh.tets.push_back(tet);
+    }
+  };
+  for (uint32_t layer = 0; layer < layer_count; ++layer) {
+    for (uint32_t sector = 0; sector < sector_count; ++sector) {
+      prism(layer, {0, at(1, sector), at(1, sector + 1)});
+      for (uint32_t ring = 1; ring < ring_count; ++ring) {
+        prism(layer, {at(ring, sector), at(ring + 1, sector), at(ring + 1, sector + 1)});
+        prism(layer, {at(ring, sector), at(ring + 1, sector + 1), at(ring, sector + 1)});
+      }
+    }
+  }
+  return mesh;
+}
+
+double LiverEdgeLengthForTets(double length_m, double tet_count) {
+  struct Resolution {
+    double tets;
+    double edges_per_length;
+  };
+  constexpr std::array<Resolution, 4> kTable = {{{600, 7}, {2500, 12}, {10000, 20}, {50000, 35}}};
+  // the cube of (edges per length + a constant for the surface layer) grows like the tets: interpolate logarithms, extend the outer pieces
+  size_t piece = 0;
+  while (piece + 2 < kTable.size() && tet_count > kTable[piece + 1].tets) ++piece;
+  const Resolution& a = kTable[piece];
+  const Resolution& b = kTable[piece + 1];
+  const double s = std::log(tet_count / a.tets) / std::log(b.tets / a.tets);
+  return length_m / (a.edges_per_length * std::pow(b.edges_per_length / a.edges_per_length, s));
+}
+
+}  // namespace palpate::sim

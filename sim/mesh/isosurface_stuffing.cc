@@ -1,0 +1,761 @@
+#include "sim/mesh/isosurface_stuffing.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+using Eigen::Vector3i;
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+
+// shares of the progress bar
+constexpr double kSampleShare = 0.5;
+constexpr double kCutShare = 0.2;
+constexpr double kFillShare = 0.25;
+
+// A cut point on the lattice edge from its owner along `direction` (see kOwnedDirections).
+struct Cut {
+  double t = 0;             // position as a fraction of the edge, from the owner
+  uint32_t vertex = kNone;  // output vertex, once used
+  uint8_t direction = 0;
+};
+
+// Body-centred cubic lattice. Points are corners (even half-steps) and centres (odd half-steps) of cubes of side a; a point's coordinates
+// in half-steps are h = 2 * cell for a corner, 2 * cell + 1 for a centre.
+class Lattice {
+ public:
+  Lattice(const Vector3d& origin, double a, const std::array<uint64_t, 3>& cells) : origin_(origin), half_(0.5 * a), n_(cells) {
+    corner_count_ = (n_[0] + 1) * (n_[1] + 1) * (n_[2] + 1);
+    point_count_ = corner_count_ + n_[0] * n_[1] * n_[2];
+  }
+
+  uint64_t point_count() const { return point_count_; }
+  uint64_t cells(int axis) const { return n_[axis]; }
+
+  // Precondition: all three coordinates even, or all odd, and inside the lattice.
+  uint32_t Id(const Vector3i& h) const {
+    const uint64_t i = static_cast<uint64_t>(h[0] >> 1);
+    const uint64_t j = static_cast<uint64_t>(h[1] >> 1);
+    const uint64_t k = static_cast<uint64_t>(h[2] >> 1);
+    if ((h[0] & 1) == 0) return static_cast<uint32_t>(i + (n_[0] + 1) * (j + (n_[1] + 1) * k));
+    return static_cast<uint32_t>(corner_count_ + i + n_[0] * (j + n_[1] * k));
+  }
+
+  Vector3i HalfSteps(uint32_t id) const {
+    const bool centre = id >= corner_count_;
+    const uint64_t local = centre ? id - corner_count_ : id;
+    const uint64_t nx = centre ? n_[0] : n_[0] + 1;
+    const uint64_t ny = centre ? n_[1] : n_[1] + 1;
+    const Vector3i cell(static_cast<int>(local % nx), static_cast<int>(local / nx % ny), static_cast<int>(local / nx / ny));
+    return 2 * cell + Vector3i::Constant(centre ? 1 : 0);
+  }
+
+  bool Contains(const Vector3i& h) const {
+    for (int axis = 0; axis < 3; ++axis) {
+      if (h[axis] < 0 || h[axis] > 2 * static_cast<int>(n_[axis])) return false;
+    }
+    return true;
+  }
+
+  // True for points of the outermost cubes' outer faces and for those cubes' centres.
+  bool IsOutermost(const Vector3i& h) const {
+    for (int axis = 0; axis < 3; ++axis) {
+      if (h[axis] <= 1 || h[axis] >= 2 * static_cast<int>(n_[axis]) - 1) return true;
+    }
+    return false;
+  }
+
+  Vector3d Position(const Vector3i& h) const { return origin_ + half_ * h.cast<double>(); }
+
+ private:
+  Vector3d origin_;
+  double half_;
+  std::array<uint64_t, 3> n_;
+  uint64_t corner_count_;
+  uint64_t point_count_;
+};
+
+// Each lattice edge belongs to one of its ends: the long ones (0..2) to the end of lower coordinate, the short ones (3..10) to the corner.
+constexpr int kDirectionCount = 11;
+constexpr int kLongDirectionCount = 3;
+const std::array<Vector3i, kDirectionCount> kOwnedDirections = {
+    Vector3i(2, 0, 0),  Vector3i(0, 2, 0),   Vector3i(0, 0, 2),  Vector3i(-1, -1, -1), Vector3i(1, -1, -1), Vector3i(-1, 1, -1),
+    Vector3i(1, 1, -1), Vector3i(-1, -1, 1), Vector3i(1, -1, 1), Vector3i(-1, 1, 1),   Vector3i(1, 1, 1)};
+
+int DirectionCount(const Vector3i& h) { return (h[0] & 1) == 0 ? kDirectionCount : kLongDirectionCount; }
+
+class Stuffing {
+ public:
+  Stuffing(const ImplicitFunction& f, const StuffingOptions& options, Lattice lattice)
+      : f_(f), options_(options), lattice_(std::move(lattice)), value_(lattice_.point_count()) {}
+
+  absl::StatusOr<TetMesh> Run() {
+    PALPATE_RETURN_IF_ERROR(Sample());
+    PALPATE_RETURN_IF_ERROR(FindCuts());
+    Warp();
+    PALPATE_RETURN_IF_ERROR(Fill());
+    MakeManifold();
+    if (mesh_.tets.empty()) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "edge_length_m = %g: too coarse, no tetrahedron fits into the solid; take a smaller edge length", options_.edge_length_m));
+    }
+    PALPATE_RETURN_IF_ERROR(Report(1));
+    return std::move(mesh_);
+  }
+
+ private:
+  absl::Status Report(double fraction) const {
+    if (options_.progress && !options_.progress(std::min(fraction, 1.0))) return absl::CancelledError("meshing was cancelled");
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<double> Evaluate(const Vector3d& x) const {
+    const double value = f_(x);
+    if (!std::isfinite(value)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("implicit function: value %g at (%g, %g, %g) m, must be finite", value, x[0], x[1], x[2]));
+    }
+    return value;
+  }
+
+  absl::Status Sample();
+  absl::Status SampleBlock(const Vector3i& first, int size);
+  absl::Status FindCuts();
+  void Warp();
+  absl::Status Fill();
+  absl::Status FillTet(const std::array<Vector3i, 4>& h);
+  void MakeManifold();
+
+  bool Inside(uint32_t id) const { return value_[id] < 0; }
+  bool Outside(uint32_t id) const { return value_[id] > 0; }
+
+  // Output vertex of a lattice point that is inside or on the surface.
+  uint32_t PointVertex(const Vector3i& h) {
+    const uint32_t id = lattice_.Id(h);
+    uint32_t& vertex = point_vertex_[id];
+    if (vertex == kNone) {
+      vertex = static_cast<uint32_t>(mesh_.vertices.size());
+      const uint32_t warp = warp_[id];
+      mesh_.vertices.push_back(warp == kNone ? lattice_.Position(h) : CutPosition(warp));
+      on_surface_.push_back(value_[id] == 0 ? 1 : 0);
+    }
+    return vertex;
+  }
+
+  // Output vertex of the cut point between an inside and an outside lattice point.
+  uint32_t CutVertex(const Vector3i& p, const Vector3i& q) {
+    Cut& cut = cuts_[FindCut(p, q)];
+    if (cut.vertex == kNone) {
+      cut.vertex = static_cast<uint32_t>(mesh_.vertices.size());
+      mesh_.vertices.push_back(CutPosition(static_cast<uint32_t>(&cut - cuts_.data())));
+      on_surface_.push_back(0);
+    }
+    return cut.vertex;
+  }
+
+  size_t FindCut(Vector3i p, Vector3i q) const {
+    Vector3i d = q - p;
+    const bool is_long = d.cwiseAbs().sum() == 2;
+    if (is_long ? d.sum() < 0 : (p[0] & 1) != 0) {
+      std::swap(p, q);
+      d = -d;
+    }
+    const uint32_t owner = lattice_.Id(p);
+    for (size_t c = first_cut_[owner]; c < first_cut_[owner + 1]; ++c) {
+      if (kOwnedDirections[cuts_[c].direction] == d) return c;
+    }
+    return cuts_.size();  // not reached: a cut exists wherever the signs differ
+  }
+
+  Vector3d CutPosition(uint32_t c) const {
+    const Vector3i owner = lattice_.HalfSteps(cut_owner_[c]);
+    const Vector3d from = lattice_.Position(owner);
+    const Vector3d to = lattice_.Position(owner + kOwnedDirections[cuts_[c].direction]);
+    return from + cuts_[c].t * (to - from);
+  }
+
+  // How the quadrilateral p q cut(q, r) cut(p, r) on the face (p, q inside, r outside) is split: true for the diagonal p - cut(q, r), false
+  // for q - cut(p, r). Depends on the face alone, so that both tets at it agree. A cut on the face's long edge takes the diagonal; if the
+  // long edge is p q, the parity rule decides: p takes it if an even number of r's coordinates exceeds p's.
+  static bool DiagonalAtFirst(const Vector3i& p, const Vector3i& q, const Vector3i& r) {
+    if ((r - p).cwiseAbs().sum() == 2) return false;
+    if ((r - q).cwiseAbs().sum() == 2) return true;
+    const int greater = (r[0] > p[0] ? 1 : 0) + (r[1] > p[1] ? 1 : 0) + (r[2] > p[2] ? 1 : 0);
+    return greater % 2 == 0;
+  }
+
+  void Emit(uint32_t a, uint32_t b, uint32_t c, uint32_t d) { mesh_.tets.push_back({a, b, c, d}); }
+
+  const ImplicitFunction& f_;
+  const StuffingOptions& options_;
+  Lattice lattice_;
+  std::vector<double> value_;           // [point_count]
+  std::vector<uint32_t> first_cut_;     // [point_count + 1] into cuts_
+  std::vector<Cut> cuts_;               // by owner
+  std::vector<uint32_t> cut_owner_;     // [cut count] lattice point
+  std::vector<uint32_t> warp_;          // [point_count] cut that the point moved to, or kNone
+  std::vector<uint32_t> point_vertex_;  // [point_count] output vertex or kNone
+  std::vector<uint8_t> on_surface_;     // [vertex count] 1 for lattice points of value 0
+  TetMesh mesh_;
+};
+
+absl::Status Stuffing::Sample() {
+  constexpr int kBlock = 16;
+  const Vector3i n(static_cast<int>(lattice_.cells(0)) + 1, static_cast<int>(lattice_.cells(1)) + 1,
+                   static_cast<int>(lattice_.cells(2)) + 1);
+  for (int k = 0; k < n[2]; k += kBlock) {
+    for (int j = 0; j < n[1]; j += kBlock) {
+      PALPATE_RETURN_IF_ERROR(Report(kSampleShare * (k + kBlock * (static_cast<double>(j) / n[1])) / (n[2] + kBlock)));
+      for (int i = 0; i < n[0]; i += kBlock) PALPATE_RETURN_IF_ERROR(SampleBlock(Vector3i(i, j, k), kBlock));
+    }
+  }
+  bool any_inside = false;
+  for (uint64_t id = 0; id < lattice_.point_count(); ++id) {
+    if (value_[id] > 0) continue;
+    const Vector3i h = lattice_.HalfSteps(static_cast<uint32_t>(id));
+    if (lattice_.IsOutermost(h)) {
+      const Vector3d x = lattice_.Position(h);
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "bounds_m: the solid reaches out of the bounds, at (%g, %g, %g) m the function is %g", x[0], x[1], x[2], value_[id]));
+    }
+    any_inside = any_inside || value_[id] < 0;
+  }
+  if (!any_inside) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "edge_length_m = %g: no lattice point lies inside the solid; it is empty or thinner than the edge length", options_.edge_length_m));
+  }
+  return absl::OkStatus();
+}
+
+// Samples the cells [first, first + size) and the corners at their lower ends.
+absl::Status Stuffing::SampleBlock(const Vector3i& first, int size) {
+  const Vector3i n(static_cast<int>(lattice_.cells(0)), static_cast<int>(lattice_.cells(1)), static_cast<int>(lattice_.cells(2)));
+  if ((first.array() > n.array()).any()) return absl::OkStatus();
+  const Vector3i last = (first + Vector3i::Constant(size - 1)).cwiseMin(n);
+  double constant = 0;
+  if (options_.is_distance) {
+    // no neighbour of a point in the block can be across the surface if the distance at its middle exceeds radius + one edge
+    const Vector3d low = lattice_.Position(2 * first);
+    const Vector3d high = lattice_.Position(2 * last + Vector3i::Ones());
+    const double reach = (0.5 * (high - low).norm() + options_.edge_length_m) * (1 + 1e-9);
+    PALPATE_ASSIGN_OR_RETURN(const double middle, Evaluate(0.5 * (low + high)));
+    if (std::abs(middle) > reach) {
+      constant = middle;
+    } else if (size > 2) {
+      for (int child = 0; child < 8; ++child) {
+        const Vector3i offset(child & 1, child >> 1 & 1, child >> 2);
+        PALPATE_RETURN_IF_ERROR(SampleBlock(first + size / 2 * offset, size / 2));
+      }
+      return absl::OkStatus();
+    }
+  }
+  for (int k = first[2]; k <= last[2]; ++k) {
+    for (int j = first[1]; j <= last[1]; ++j) {
+      for (int i = first[0]; i <= last[0]; ++i) {
+        const Vector3i corner = 2 * Vector3i(i, j, k);
+        const Vector3i centre = corner + Vector3i::Ones();
+        for (const Vector3i& h : {corner, centre}) {
+          if (!lattice_.Contains(h)) continue;
+          double value = constant;
+          if (constant == 0) {
+            PALPATE_ASSIGN_OR_RETURN(value, Evaluate(lattice_.Position(h)));
+          }
+          value_[lattice_.Id(h)] = value;
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Stuffing::FindCuts() {
+  const uint64_t count = lattice_.point_count();
+  first_cut_.assign(count + 1, 0);
+  for (uint64_t id64 = 0; id64 < count; ++id64) {
+    const auto id = static_cast<uint32_t>(id64);
+    if ((id & 0xffff) == 0)
+      PALPATE_RETURN_IF_ERROR(Report(kSampleShare + kCutShare * static_cast<double>(id64) / static_cast<double>(count)));
+    first_cut_[id] = static_cast<uint32_t>(cuts_.size());
+    if (value_[id] == 0) continue;
+    const Vector3i h = lattice_.HalfSteps(id);
+    for (int direction = 0; direction < DirectionCount(h); ++direction) {
+      const Vector3i neighbour = h + kOwnedDirections[direction];
+      if (!lattice_.Contains(neighbour)) continue;
+      double f0 = value_[id];
+      double f1 = value_[lattice_.Id(neighbour)];
+      if (f1 == 0 || (f0 < 0) == (f1 < 0)) continue;
+
+      // false position with the Illinois rule; the first guess is the linear interpolation
+      const Vector3d from = lattice_.Position(h);
+      const Vector3d edge = lattice_.Position(neighbour) - from;
+      double t0 = 0;
+      double t1 = 1;
+      double t = f0 / (f0 - f1);
+      int last_side = 0;
+      for (int i = 0; i < options_.root_iterations; ++i) {
+        PALPATE_ASSIGN_OR_RETURN(const double value, Evaluate(from + t * edge));
+        if (value == 0 || t1 - t0 < 1e-12) break;
+        if ((value < 0) == (f0 < 0)) {
+          t0 = t;
+          f0 = value;
+          if (last_side == -1) f1 *= 0.5;
+          last_side = -1;
+        } else {
+          t1 = t;
+          f1 = value;
+          if (last_side == 1) f0 *= 0.5;
+          last_side = 1;
+        }
+        t = std::clamp(t0 + (t1 - t0) * (f0 / (f0 - f1)), t0, t1);
+      }
+      cuts_.push_back(Cut{.t = t, .direction = static_cast<uint8_t>(direction)});
+      cut_owner_.push_back(id);
+    }
+  }
+  first_cut_[count] = static_cast<uint32_t>(cuts_.size());
+  return absl::OkStatus();
+}
+
+// Moves violated lattice points onto cut points, the most violated first. A cut vanishes when one of its ends has moved.
+void Stuffing::Warp() {
+  struct Violation {
+    double ratio;
+    uint32_t point;
+    uint32_t other;
+    uint32_t cut;
+  };
+  std::vector<Violation> violations;
+  for (uint32_t c = 0; c < cuts_.size(); ++c) {
+    const uint32_t owner = cut_owner_[c];
+    const uint32_t other = lattice_.Id(lattice_.HalfSteps(owner) + kOwnedDirections[cuts_[c].direction]);
+    const double alpha = cuts_[c].direction < kLongDirectionCount ? kStuffingAlphaLong : kStuffingAlphaShort;
+    if (cuts_[c].t < alpha) violations.push_back({cuts_[c].t / alpha, owner, other, c});
+    if (1 - cuts_[c].t < alpha) violations.push_back({(1 - cuts_[c].t) / alpha, other, owner, c});
+  }
+  std::sort(violations.begin(), violations.end(), [](const Violation& a, const Violation& b) {
+    if (a.ratio != b.ratio) return a.ratio < b.ratio;
+    return a.cut != b.cut ? a.cut < b.cut : a.point < b.point;
+  });
+  warp_.assign(lattice_.point_count(), kNone);
+  for (const Violation& violation : violations) {
+    if (value_[violation.point] == 0 || value_[violation.other] == 0) continue;
+    value_[violation.point] = 0;
+    warp_[violation.point] = violation.cut;
+  }
+}
+
+absl::Status Stuffing::Fill() {
+  point_vertex_.assign(lattice_.point_count(), kNone);
+  const Vector3i n(static_cast<int>(lattice_.cells(0)), static_cast<int>(lattice_.cells(1)), static_cast<int>(lattice_.cells(2)));
+  for (int k = 0; k < n[2]; ++k) {
+    PALPATE_RETURN_IF_ERROR(Report(kSampleShare + kCutShare + kFillShare * k / n[2]));
+    for (int j = 0; j < n[1]; ++j) {
+      for (int i = 0; i < n[0]; ++i) {
+        const Vector3i centre = 2 * Vector3i(i, j, k) + Vector3i::Ones();
+        for (int axis = 0; axis < 3; ++axis) {
+          Vector3i next = centre;
+          next[axis] += 2;
+          if (!lattice_.Contains(next)) continue;
+          // the four edges of the face between the two cells, as a cycle around `axis`
+          const int u = (axis + 1) % 3;
+          const int v = (axis + 2) % 3;
+          std::array<Vector3i, 4> corner;
+          for (int c = 0; c < 4; ++c) {
+            corner[c] = centre;
+            corner[c][axis] += 1;
+            corner[c][u] += (c == 0 || c == 3) ? -1 : 1;
+            corner[c][v] += c < 2 ? -1 : 1;
+          }
+          for (int c = 0; c < 4; ++c) PALPATE_RETURN_IF_ERROR(FillTet({centre, next, corner[c], corner[(c + 1) % 4]}));
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Emits the part of one background tet that lies inside. h: positively oriented; h[0] h[1] and h[2] h[3] are its long edges.
+absl::Status Stuffing::FillTet(const std::array<Vector3i, 4>& h) {
+  std::array<int, 4> inside{};
+  std::array<int, 4> zero{};
+  std::array<int, 4> outside{};
+  int inside_count = 0;
+  int zero_count = 0;
+  int outside_count = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t id = lattice_.Id(h[i]);
+    if (Inside(id)) {
+      inside[inside_count++] = i;
+    } else if (Outside(id)) {
+      outside[outside_count++] = i;
+    } else {
+      zero[zero_count++] = i;
+    }
+  }
+  if (inside_count == 0) return absl::OkStatus();
+  if (mesh_.tets.size() + 3 > options_.max_tets || mesh_.vertices.size() + 4 >= kNone) {
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("edge_length_m = %g: the mesh needs more than %u tets, the limit; take a larger edge length",
+                        options_.edge_length_m, options_.max_tets));
+  }
+  // is (a, b, c, d) an even permutation of (0, 1, 2, 3)?
+  const auto even = [](int a, int b, int c, int d) {
+    const int inversions = (a > b) + (a > c) + (a > d) + (b > c) + (b > d) + (c > d);
+    return inversions % 2 == 0;
+  };
+
+  if (inside_count == 1 || outside_count == 0) {
+    const Vector3i& apex = h[inside[0]];
+    std::array<uint32_t, 4> tet;
+    for (int i = 0; i < 4; ++i) tet[i] = Outside(lattice_.Id(h[i])) ? CutVertex(apex, h[i]) : PointVertex(h[i]);
+    mesh_.tets.push_back(tet);
+  } else if (inside_count == 3) {
+    // a prism between the triangles a b c and A B C of the cut points; d a is a long edge, so two diagonals meet in A
+    const int id = outside[0];
+    const int ia = id ^ 1;
+    int ib = id < 2 ? 2 : 0;
+    int ic = ib + 1;
+    if (!even(ia, ib, ic, id)) std::swap(ib, ic);
+    const uint32_t a = PointVertex(h[ia]);
+    const uint32_t b = PointVertex(h[ib]);
+    const uint32_t c = PointVertex(h[ic]);
+    const uint32_t cut_a = CutVertex(h[ia], h[id]);
+    const uint32_t cut_b = CutVertex(h[ib], h[id]);
+    const uint32_t cut_c = CutVertex(h[ic], h[id]);
+    Emit(a, b, c, cut_a);
+    if (DiagonalAtFirst(h[ib], h[ic], h[id])) {
+      Emit(c, b, cut_c, cut_a);
+      Emit(cut_c, b, cut_b, cut_a);
+    } else {
+      Emit(c, b, cut_b, cut_a);
+      Emit(cut_c, c, cut_b, cut_a);
+    }
+  } else if (outside_count == 2) {
+    // a prism between the triangles p pr ps and q qr qs; the diagonals at p q never leave the same end, see DiagonalAtFirst
+    const int ip = inside[0];
+    const int iq = inside[1];
+    int ir = outside[0];
+    int is = outside[1];
+    if (!even(ip, iq, ir, is)) std::swap(ir, is);
+    const uint32_t p = PointVertex(h[ip]);
+    const uint32_t q = PointVertex(h[iq]);
+    const uint32_t pr = CutVertex(h[ip], h[ir]);
+    const uint32_t ps = CutVertex(h[ip], h[is]);
+    const uint32_t qr = CutVertex(h[iq], h[ir]);
+    const uint32_t qs = CutVertex(h[iq], h[is]);
+    if (DiagonalAtFirst(h[ip], h[iq], h[ir])) {
+      Emit(p, q, qr, ps);
+      Emit(p, pr, ps, qr);
+      Emit(q, qs, qr, ps);
+    } else {
+      Emit(p, q, pr, qs);
+      Emit(p, pr, ps, qs);
+      Emit(q, qs, qr, pr);
+    }
+  } else {
+    // a pyramid: base p q qr pr, apex z
+    const int ip = inside[0];
+    const int iq = inside[1];
+    const int ir = outside[0];
+    const int iz = zero[0];
+    const uint32_t p = PointVertex(h[ip]);
+    const uint32_t q = PointVertex(h[iq]);
+    const uint32_t pr = CutVertex(h[ip], h[ir]);
+    const uint32_t qr = CutVertex(h[iq], h[ir]);
+    const uint32_t z = PointVertex(h[iz]);
+    std::array<std::array<uint32_t, 4>, 2> tets;
+    if (DiagonalAtFirst(h[ip], h[iq], h[ir])) {
+      tets = {{{p, q, qr, z}, {p, qr, pr, z}}};
+    } else {
+      tets = {{{p, q, pr, z}, {q, qr, pr, z}}};
+    }
+    for (std::array<uint32_t, 4>& tet : tets) {
+      if (!even(ip, iq, ir, iz)) std::swap(tet[0], tet[1]);
+      mesh_.tets.push_back(tet);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The tets around one vertex, seen through its link: the triangles opposite to the vertex, joined along link edges.
+class Star {
+ public:
+  Star(const TetMesh& mesh, uint32_t v, const uint32_t* tets, size_t count) : tets_(tets, tets + count) {
+    for (size_t s = 0; s < count; ++s) {
+      std::array<uint32_t, 3> triangle{};
+      int n = 0;
+      for (const uint32_t w : mesh.tets[tets[s]]) {
+        if (w != v) triangle[n++] = w;
+      }
+      for (int i = 0; i < 3; ++i) {
+        const auto [low, high] = std::minmax(triangle[i], triangle[(i + 1) % 3]);
+        edges_.push_back({low, high, static_cast<uint32_t>(s)});
+      }
+    }
+    std::sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) {
+      if (a.low != b.low) return a.low < b.low;
+      if (a.high != b.high) return a.high < b.high;
+      return a.slot < b.slot;
+    });
+    neighbours_.resize(count);
+    for (size_t e = 0; e < edges_.size();) {
+      if (e + 1 < edges_.size() && edges_[e].low == edges_[e + 1].low && edges_[e].high == edges_[e + 1].high) {
+        neighbours_[edges_[e].slot].push_back(edges_[e + 1].slot);
+        neighbours_[edges_[e + 1].slot].push_back(edges_[e].slot);
+        e += 2;
+      } else {
+        rim_.push_back(edges_[e]);
+        ++e;
+      }
+    }
+  }
+
+  // Component of each slot, numbered by first slot.
+  std::vector<int> Components(int* count) const {
+    std::vector<int> component(tets_.size(), -1);
+    *count = 0;
+    for (uint32_t s = 0; s < tets_.size(); ++s) {
+      if (component[s] >= 0) continue;
+      Flood(s, (*count)++, &component, [](uint32_t) { return true; });
+    }
+    return component;
+  }
+
+  // Slots to remove so that a connected link gets nearer to a disk; empty if it is a sphere or a disk. `mesh` and `v` as in the
+  // constructor.
+  std::vector<uint32_t> Excess(const TetMesh& mesh) const {
+    if (rim_.empty()) return {};
+    // a link vertex with more than two rim edges: the edge from v to it joins several wedges of tets; drop the smallest wedge
+    std::vector<uint32_t> rim_ends;
+    for (const Edge& edge : rim_) rim_ends.insert(rim_ends.end(), {edge.low, edge.high});
+    std::sort(rim_ends.begin(), rim_ends.end());
+    for (size_t i = 0; i + 2 < rim_ends.size(); ++i) {
+      if (rim_ends[i] != rim_ends[i + 2]) continue;
+      const uint32_t w = rim_ends[i];
+      const auto touches = [&](uint32_t s) {
+        const auto& tet = mesh.tets[tets_[s]];
+        return std::find(tet.begin(), tet.end(), w) != tet.end();
+      };
+      std::vector<int> wedge(tets_.size(), -1);
+      std::vector<uint32_t> best;
+      for (uint32_t s = 0; s < tets_.size(); ++s) {
+        if (wedge[s] >= 0 || !touches(s)) continue;
+        std::vector<uint32_t> members = FloodAround(s, w, &wedge, touches);
+        if (best.empty() || members.size() < best.size()) best = std::move(members);
+      }
+      return best;
+    }
+    // several rim loops: the link is a disk with holes; drop the shortest strip between two loops
+    std::vector<int> loop(rim_.size(), -1);
+    int loops = 0;
+    for (size_t start = 0; start < rim_.size(); ++start) {
+      if (loop[start] >= 0) continue;
+      std::vector<size_t> stack{start};
+      loop[start] = loops;
+      while (!stack.empty()) {
+        const Edge& edge = rim_[stack.back()];
+        stack.pop_back();
+        for (size_t e = 0; e < rim_.size(); ++e) {
+          if (loop[e] >= 0) continue;
+          if (rim_[e].low == edge.low || rim_[e].low == edge.high || rim_[e].high == edge.low || rim_[e].high == edge.high) {
+            loop[e] = loops;
+            stack.push_back(e);
+          }
+        }
+      }
+      ++loops;
+    }
+    if (loops == 1) return {};
+    std::vector<int> from(tets_.size(), -2);  // -2 unseen, -1 start
+    std::vector<uint32_t> queue;
+    for (size_t e = 0; e < rim_.size(); ++e) {
+      if (loop[e] == 0 && from[rim_[e].slot] == -2) {
+        from[rim_[e].slot] = -1;
+        queue.push_back(rim_[e].slot);
+      }
+    }
+    for (size_t head = 0; head < queue.size(); ++head) {
+      const uint32_t s = queue[head];
+      for (size_t e = 0; e < rim_.size(); ++e) {
+        if (loop[e] == 0 || rim_[e].slot != s) continue;
+        std::vector<uint32_t> strip;
+        for (int at = static_cast<int>(s); at >= 0; at = from[at]) strip.push_back(static_cast<uint32_t>(at));
+        return strip;
+      }
+      for (const uint32_t next : neighbours_[s]) {
+        if (from[next] != -2) continue;
+        from[next] = static_cast<int>(s);
+        queue.push_back(next);
+      }
+    }
+    return {};
+  }
+
+  uint32_t tet(uint32_t slot) const { return tets_[slot]; }
+
+ private:
+  struct Edge {
+    uint32_t low;
+    uint32_t high;
+    uint32_t slot;
+  };
+
+  template <typename Filter>
+  std::vector<uint32_t> Flood(uint32_t start, int mark, std::vector<int>* marks, const Filter& filter) const {
+    std::vector<uint32_t> members{start};
+    (*marks)[start] = mark;
+    for (size_t head = 0; head < members.size(); ++head) {
+      for (const uint32_t next : neighbours_[members[head]]) {
+        if ((*marks)[next] >= 0 || !filter(next)) continue;
+        (*marks)[next] = mark;
+        members.push_back(next);
+      }
+    }
+    return members;
+  }
+
+  // As Flood, but only across link edges that end in w.
+  template <typename Filter>
+  std::vector<uint32_t> FloodAround(uint32_t start, uint32_t w, std::vector<int>* marks, const Filter& touches) const {
+    std::vector<uint32_t> members{start};
+    (*marks)[start] = 0;
+    for (size_t head = 0; head < members.size(); ++head) {
+      for (size_t e = 0; e + 1 < edges_.size(); ++e) {
+        const Edge& a = edges_[e];
+        const Edge& b = edges_[e + 1];
+        if (a.low != b.low || a.high != b.high || (a.low != w && a.high != w)) continue;
+        for (const auto& [here, next] : {std::pair(a.slot, b.slot), std::pair(b.slot, a.slot)}) {
+          if (here != members[head] || (*marks)[next] >= 0 || !touches(next)) continue;
+          (*marks)[next] = 0;
+          members.push_back(next);
+        }
+      }
+    }
+    return members;
+  }
+
+  std::vector<uint32_t> tets_;
+  std::vector<Edge> edges_;                        // of all link triangles, sorted
+  std::vector<Edge> rim_;                          // link edges with one triangle
+  std::vector<std::vector<uint32_t>> neighbours_;  // [slot]
+};
+
+// Where sheets of the surface meet in lattice points of value 0, the boundary would pinch. Pieces that only touch get vertices of their
+// own; where pieces are also joined otherwise, the fewest tets are dropped. Cut points need no care: only one side of their lattice edge is
+// inside.
+void Stuffing::MakeManifold() {
+  std::vector<uint8_t>& suspect = on_surface_;
+  for (;;) {
+    // tets of each suspect vertex
+    std::vector<uint32_t> first(mesh_.vertices.size() + 1, 0);
+    for (const auto& tet : mesh_.tets) {
+      for (const uint32_t v : tet) first[v + 1] += suspect[v];
+    }
+    for (size_t v = 0; v < mesh_.vertices.size(); ++v) first[v + 1] += first[v];
+    std::vector<uint32_t> tets(first.back());
+    std::vector<uint32_t> fill(first.begin(), first.end() - 1);
+    for (uint32_t t = 0; t < mesh_.tets.size(); ++t) {
+      for (const uint32_t v : mesh_.tets[t]) {
+        if (suspect[v] != 0) tets[fill[v]++] = t;
+      }
+    }
+    // split
+    const size_t count = first.size() - 1;
+    bool changed = false;
+    for (uint32_t v = 0; v < count; ++v) {
+      if (first[v + 1] == first[v]) continue;
+      const Star star(mesh_, v, tets.data() + first[v], first[v + 1] - first[v]);
+      int components = 0;
+      const std::vector<int> component = star.Components(&components);
+      for (int c = 1; c < components; ++c) {
+        const auto twin = static_cast<uint32_t>(mesh_.vertices.size());
+        mesh_.vertices.push_back(Vector3d(mesh_.vertices[v]));
+        suspect.push_back(1);
+        for (uint32_t s = 0; s < component.size(); ++s) {
+          if (component[s] == c) std::replace(mesh_.tets[star.tet(s)].begin(), mesh_.tets[star.tet(s)].end(), v, twin);
+        }
+        changed = true;
+      }
+    }
+    if (changed) continue;
+    // drop
+    std::vector<uint8_t> drop(mesh_.tets.size(), 0);
+    for (uint32_t v = 0; v < count; ++v) {
+      if (first[v + 1] == first[v]) continue;
+      const Star star(mesh_, v, tets.data() + first[v], first[v + 1] - first[v]);
+      for (const uint32_t s : star.Excess(mesh_)) {
+        drop[star.tet(s)] = 1;
+        changed = true;
+      }
+    }
+    if (!changed) break;
+    size_t kept = 0;
+    for (size_t t = 0; t < mesh_.tets.size(); ++t) {
+      if (drop[t] == 0) {
+        mesh_.tets[kept++] = mesh_.tets[t];
+      } else {
+        for (const uint32_t v : mesh_.tets[t]) suspect[v] = 1;
+      }
+    }
+    mesh_.tets.resize(kept);
+  }
+  // vertices that lost all their tets go
+  std::vector<uint32_t> renumbered(mesh_.vertices.size(), kNone);
+  for (const auto& tet : mesh_.tets) {
+    for (const uint32_t v : tet) renumbered[v] = 0;
+  }
+  uint32_t kept = 0;
+  for (size_t v = 0; v < mesh_.vertices.size(); ++v) {
+    if (renumbered[v] == kNone) continue;
+    renumbered[v] = kept;
+    mesh_.vertices[kept] = mesh_.vertices[v];
+    ++kept;
+  }
+  mesh_.vertices.resize(kept);
+  for (auto& tet : mesh_.tets) {
+    for (uint32_t& v : tet) v = renumbered[v];
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<TetMesh> StuffIsosurface(const ImplicitFunction& f, const Eigen::AlignedBox3d& bounds_m, const StuffingOptions& options) {
+  const double a = options.edge_length_m;
+  if (!(a > 0) || !std::isfinite(a))
+    return absl::InvalidArgumentError(absl::StrFormat("edge_length_m = %g: must be positive and finite", a));
+  if (options.root_iterations < 0 || options.root_iterations > 64) {
+    return absl::InvalidArgumentError(absl::StrFormat("root_iterations = %d: must be in [0, 64]", options.root_iterations));
+  }
+  if (bounds_m.isEmpty() || !bounds_m.min().allFinite() || !bounds_m.max().allFinite()) {
+    return absl::InvalidArgumentError("bounds_m: must be finite and not empty");
+  }
+  // one cell of margin on each side; centred, so that a symmetric solid gets a lattice that is symmetric about its middle
+  std::array<uint64_t, 3> cells{};
+  std::array<double, 3> cells_wanted{};
+  double points = 0;
+  for (int axis = 0; axis < 3; ++axis) cells_wanted[axis] = std::ceil(bounds_m.sizes()[axis] / a) + 2;
+  points = (cells_wanted[0] + 1) * (cells_wanted[1] + 1) * (cells_wanted[2] + 1) + cells_wanted[0] * cells_wanted[1] * cells_wanted[2];
+  const double limit = std::min(static_cast<double>(options.max_lattice_points), 4e9 / kDirectionCount);
+  if (!(points <= limit)) {
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("edge_length_m = %g: the background lattice needs %.0f points (%.0f x %.0f x %.0f cells), more than the limit of "
+                        "%.0f; take a larger edge length",
+                        a, points, cells_wanted[0], cells_wanted[1], cells_wanted[2], limit));
+  }
+  for (int axis = 0; axis < 3; ++axis) cells[axis] = static_cast<uint64_t>(cells_wanted[axis]);
+  const Vector3d size(a * cells_wanted[0], a * cells_wanted[1], a * cells_wanted[2]);
+  return Stuffing(f, options, Lattice(bounds_m.center() - 0.5 * size, a, cells)).Run();
+}
+
+}  // namespace palpate::sim
