@@ -1,0 +1,379 @@
+// palpate demo: a server, a station with a simulated hand and a streaming viewer on this machine, as child processes, until Ctrl-C or for a
+// given time.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "clients/cli/child_process.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/console.h"
+#include "clients/cli/frame_statistics.h"
+#include "gpu/base/status.h"
+#include "palpate/v1/control.grpc.pb.h"
+#include "palpate/v1/stream.grpc.pb.h"
+
+namespace palpate::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using Clock = FrameStatistics::Clock;
+using Json = nlohmann::ordered_json;
+
+// The first start of a server compiles its kernels.
+constexpr auto kServerStartLimit = 180s;
+constexpr auto kAttachLimit = 30s;
+constexpr auto kStopPatience = 10s;
+constexpr double kViewerRateHz = 60;
+
+struct DemoOptions {
+  bool headless = false;
+  double seconds = 0;
+  std::string report;
+  std::string scene;
+  std::string web_root;
+  std::string device;
+  std::string http = "127.0.0.1:8080";
+  std::string tool = "probe";
+  std::string hand = "sim";
+  bool fast = false;
+};
+
+/// A folder that goes away with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_((fs::temp_directory_path() / "palpate-demo-XXXXXX").string()) { made_ = mkdtemp(path_.data()) != nullptr; }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (made_) fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  bool made() const { return made_; }
+  std::string Path(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+  bool made_ = false;
+};
+
+absl::StatusOr<Json> ReadJson(const std::string& path) {
+  std::ifstream file(path);
+  Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!file || json.is_discarded()) return absl::NotFoundError(absl::StrFormat("%s: no JSON could be read", path));
+  return json;
+}
+
+/// The last lines of a log, for an error message.
+std::string Tail(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(std::move(line));
+  std::string text;
+  for (size_t i = lines.size() > 15 ? lines.size() - 15 : 0; i < lines.size(); ++i) text += "\n  " + lines[i];
+  return text.empty() ? "\n  (no output)" : text;
+}
+
+absl::Status Ended(const char* what, int exit_status, const std::string& log) {
+  return absl::InternalError(absl::StrFormat("%s ended with status %d; its last words:%s", what, exit_status, Tail(log)));
+}
+
+absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
+
+/// Reads one stream into statistics on a thread of its own, until it ends or the object dies.
+class StreamReader {
+ public:
+  StreamReader(const std::shared_ptr<grpc::Channel>& channel, const v1::WatchRequest& request)
+      : stub_(v1::StreamService::NewStub(channel)) {
+    thread_ = std::thread([this, request] {
+      const auto reader = stub_->Watch(&context_, request);
+      v1::WatchUpdate update;
+      while (reader->Read(&update)) {
+        if (update.has_frame()) statistics_.Add(update.frame(), update.ByteSizeLong(), Clock::now());
+      }
+      // Cancelled by us, or ended by the server, whose process is watched anyway.
+      reader->Finish();
+    });
+  }
+  ~StreamReader() {
+    context_.TryCancel();
+    thread_.join();
+  }
+  StreamReader(const StreamReader&) = delete;
+  StreamReader& operator=(const StreamReader&) = delete;
+  const FrameStatistics& statistics() const { return statistics_; }
+
+ private:
+  std::unique_ptr<v1::StreamService::Stub> stub_;
+  grpc::ClientContext context_;
+  FrameStatistics statistics_;
+  std::thread thread_;
+};
+
+class Demo {
+ public:
+  explicit Demo(DemoOptions options) : options_(std::move(options)) {}
+
+  /// The whole life of a demo.
+  absl::Status Run();
+
+ private:
+  absl::Status StartServer();
+  absl::Status WaitForScene();
+  absl::Status StartStation();
+  absl::Status WaitForHand();
+  absl::Status Measure();
+  absl::Status CheckAlive();
+  absl::StatusOr<Json> StopStation();
+  absl::Status WriteReport(const Json& station) const;
+  std::string StatusLine() const;
+
+  DemoOptions options_;
+  std::string scene_id_;
+  TemporaryFolder folder_;
+  std::optional<ChildProcess> server_;
+  std::optional<ChildProcess> station_;
+  std::string target_;
+  std::string url_;
+  std::string device_;
+  std::string commit_;
+  std::shared_ptr<grpc::Channel> channel_;
+  // What a viewer gets, and every step without its positions: a viewer sees only some of the steps.
+  std::optional<StreamReader> viewer_;
+  std::optional<StreamReader> steps_;
+};
+
+/// A program beside this one.
+std::string SiblingProgram(const std::string& name) {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  return (error ? fs::path(name) : self.parent_path() / name).string();
+}
+
+absl::Status Demo::StartServer() {
+  const std::string ready_file = folder_.Path("ready.json");
+  const std::string log = folder_.Path("server.log");
+  std::vector<std::string> arguments = {SiblingProgram("palpate-server"),
+                                        "--listen",
+                                        "127.0.0.1:0",
+                                        "--http",
+                                        options_.http,
+                                        "--scene",
+                                        options_.scene,
+                                        "--ready-file",
+                                        ready_file,
+                                        "--log-level",
+                                        "warn"};
+  if (!options_.web_root.empty()) arguments.insert(arguments.end(), {"--web-root", options_.web_root});
+  if (!options_.device.empty()) arguments.insert(arguments.end(), {"--device", options_.device});
+  PALPATE_ASSIGN_OR_RETURN(server_, ChildProcess::Start(arguments, log));
+  const auto begin = Clock::now();
+  bool patient = false;
+  while (!fs::exists(ready_file)) {
+    if (g_interrupted.load()) return Interrupted();
+    if (const auto status = server_->WaitFor(50ms)) return Ended("palpate-server", *status, log);
+    if (!patient && Clock::now() - begin > 2s) {
+      absl::FPrintF(stderr, "server: starting; the first start on a machine compiles the OpenCL kernels\n");
+      patient = true;
+    }
+    if (Clock::now() - begin > kServerStartLimit) {
+      return absl::DeadlineExceededError(
+          absl::StrFormat("palpate-server is not ready after %d s; its last words:%s", kServerStartLimit.count(), Tail(log)));
+    }
+  }
+  PALPATE_ASSIGN_OR_RETURN(const Json ready, ReadJson(ready_file));
+  target_ = absl::StrFormat("127.0.0.1:%d", ready.value("grpc_port", 0));
+  const std::string host = options_.http.substr(0, options_.http.rfind(':'));
+  url_ = absl::StrFormat("http://%s:%d/?scene=%s", host == "0.0.0.0" ? "127.0.0.1" : host, ready.value("http_port", 0), scene_id_);
+  ServerAddress address;
+  address.target = target_;
+  PALPATE_ASSIGN_OR_RETURN(channel_, Connect(address));
+  v1::SceneService::Stub stub(channel_);
+  PALPATE_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info,
+                           Call<v1::GetServerInfoResponse>(stub, &v1::SceneService::Stub::GetServerInfo, v1::GetServerInfoRequest()));
+  device_ = info.device();
+  commit_ = info.commit();
+  if (options_.fast) {
+    v1::SetSceneRateRequest request;
+    request.set_scene_id(scene_id_);
+    request.mutable_rate()->set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
+    PALPATE_RETURN_IF_ERROR(Call<v1::SetSceneRateResponse>(stub, &v1::SceneService::Stub::SetSceneRate, request).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Demo::StartStation() {
+  std::vector<std::string> arguments = {SiblingProgram("palpate-station"),
+                                        "--server",
+                                        target_,
+                                        "--scene",
+                                        scene_id_,
+                                        "--tool",
+                                        options_.tool,
+                                        "--device",
+                                        options_.hand,
+                                        "--report",
+                                        folder_.Path("station.json")};
+  PALPATE_ASSIGN_OR_RETURN(station_, ChildProcess::Start(arguments, folder_.Path("station.log")));
+  return absl::OkStatus();
+}
+
+absl::Status Demo::CheckAlive() {
+  if (const auto status = server_->ExitStatus()) return Ended("palpate-server", *status, folder_.Path("server.log"));
+  if (const auto status = station_->ExitStatus()) return Ended("palpate-station", *status, folder_.Path("station.log"));
+  return absl::OkStatus();
+}
+
+absl::Status Demo::WaitForHand() {
+  v1::SceneService::Stub stub(channel_);
+  v1::GetSceneRequest request;
+  request.set_scene_id(scene_id_);
+  const auto begin = Clock::now();
+  while (true) {
+    PALPATE_RETURN_IF_ERROR(CheckAlive());
+    PALPATE_ASSIGN_OR_RETURN(const v1::GetSceneResponse response,
+                             Call<v1::GetSceneResponse>(stub, &v1::SceneService::Stub::GetScene, request));
+    const auto& operated = response.scene().operated_tools();
+    if (std::find(operated.begin(), operated.end(), options_.tool) != operated.end()) return absl::OkStatus();
+    if (g_interrupted.load()) return Interrupted();
+    if (Clock::now() - begin > kAttachLimit) {
+      return absl::DeadlineExceededError(absl::StrFormat("palpate-station holds no tool after %d s; its last words:%s",
+                                                         kAttachLimit.count(), Tail(folder_.Path("station.log"))));
+    }
+    std::this_thread::sleep_for(20ms);
+  }
+}
+
+std::string Demo::StatusLine() const {
+  const auto seen = viewer_->statistics().snapshot();
+  const auto& stats = seen.last.stats();
+  double force_n = 0;
+  uint32_t contacts = 0;
+  uint32_t hands = 0;
+  for (const auto& tool : seen.last.tools()) {
+    force_n += std::hypot(tool.force_n().x(), tool.force_n().y(), tool.force_n().z());
+    contacts += tool.contact_count();
+    hands += tool.operated() ? 1 : 0;
+  }
+  return absl::StrFormat(
+      "step %d  %.1f steps/s  %.2f ms/step  %d contacts  %.2f N on tools  %d hands  %.0f kB/s to the viewer  %d overruns", seen.last_step,
+      stats.steps_per_s(), stats.step_ms(), contacts, force_n, hands,
+      seen.span_s > 0 ? static_cast<double>(seen.bytes) / seen.span_s / 1000 : 0.0, stats.overruns());
+}
+
+absl::Status Demo::Measure() {
+  v1::WatchRequest viewer;
+  viewer.set_scene_id(scene_id_);
+  viewer.set_positions(v1::POSITION_ENCODING_UINT16);
+  viewer.set_max_rate_hz(kViewerRateHz);
+  viewer_.emplace(channel_, viewer);
+  v1::WatchRequest steps;
+  steps.set_scene_id(scene_id_);
+  steps.set_positions(v1::POSITION_ENCODING_NONE);
+  steps.set_without_contacts(true);
+  steps.set_without_tools(true);
+  steps.set_max_rate_hz(10000);
+  steps_.emplace(channel_, steps);
+  const auto begin = Clock::now();
+  const bool live = IsTerminal(STDOUT_FILENO);
+  for (int second = 1; !g_interrupted.load(); ++second) {
+    // A step of 20 ms keeps Ctrl-C quick.
+    while (!g_interrupted.load() && Clock::now() < begin + std::chrono::seconds(second)) {
+      std::this_thread::sleep_for(20ms);
+      if (options_.seconds > 0 && std::chrono::duration<double>(Clock::now() - begin).count() >= options_.seconds) {
+        if (live) absl::PrintF("\n");
+        return absl::OkStatus();
+      }
+    }
+    PALPATE_RETURN_IF_ERROR(CheckAlive());
+    absl::PrintF("%s%s%s", live ? "\r\x1b[K" : "", StatusLine(), live ? "" : "\n");
+    std::fflush(stdout);
+    if (const std::string failure = viewer_->statistics().snapshot().failure; !failure.empty()) {
+      return absl::InternalError(absl::StrFormat("the scene has stopped: %s", failure));
+    }
+  }
+  if (live) absl::PrintF("\n");
+  return Interrupted();
+}
+
+absl::StatusOr<Json> Demo::StopStation() {
+  const int status = station_->Stop(kStopPatience);
+  if (status != 0) return Ended("palpate-station", status, folder_.Path("station.log"));
+  return ReadJson(folder_.Path("station.json"));
+}
+
+absl::Status Demo::WriteReport(const Json& station) const {
+  const auto seen = viewer_->statistics().snapshot();
+  Json report = {{"device", device_}, {"commit", commit_}, {"scene", scene_id_}, {"seconds", seen.span_s}};
+  report["steps_per_s"] = steps_->statistics().StepsPerSecond();
+  report["step_ms"] = steps_->statistics().StepTimes();
+  report["station"] = station;
+  report["viewer"] = {{"frames", seen.frames},
+                      {"dropped", seen.dropped},
+                      {"bytes_per_s", seen.span_s > 0 ? static_cast<double>(seen.bytes) / seen.span_s : 0.0}};
+  if (seen.frames == 0) return absl::InternalError("the viewer has received no frame");
+  return options_.report.empty() ? absl::OkStatus() : WriteFile(options_.report, report.dump(2) + "\n");
+}
+
+absl::Status Demo::Run() {
+  if (!folder_.made()) return absl::InternalError("no temporary folder can be made");
+  std::error_code error;
+  if (!fs::is_regular_file(options_.scene, error)) return absl::NotFoundError(absl::StrFormat("%s: no such scene file", options_.scene));
+  scene_id_ = fs::path(options_.scene).stem().string();
+  InstallInterruptHandler();
+  PALPATE_RETURN_IF_ERROR(StartServer());
+  absl::PrintF("server   %s on %s\n", target_, device_);
+  PALPATE_RETURN_IF_ERROR(StartStation());
+  PALPATE_RETURN_IF_ERROR(WaitForHand());
+  absl::PrintF("station  simulated hand on tool %s of scene %s\n", options_.tool, scene_id_);
+  absl::PrintF("viewer   %s\n", url_);
+  if (!options_.headless) absl::PrintF("Ctrl-C ends the demo\n");
+  std::fflush(stdout);
+  const absl::Status measured = Measure();
+  // The order of the end: hand, streams, server, so that nobody sees the other vanish.
+  const absl::StatusOr<Json> station = StopStation();
+  absl::Status result = measured;
+  if (absl::IsCancelled(measured) && !options_.headless) result = absl::OkStatus();
+  if (result.ok()) result = station.ok() ? WriteReport(*station) : station.status();
+  viewer_.reset();
+  steps_.reset();
+  channel_.reset();
+  const int server_status = server_->Stop(kStopPatience);
+  if (result.ok() && server_status != 0) return Ended("palpate-server", server_status, folder_.Path("server.log"));
+  return result;
+}
+
+}  // namespace
+
+void AddDemoCommand(CLI::App& app, Session& session) {
+  auto options = std::make_shared<DemoOptions>();
+  auto* command = app.add_subcommand("demo", "a server, a simulated hand at 1 kHz and the viewer, on this machine, until Ctrl-C");
+  command->add_option("--scene", options->scene, "scene file")->required();
+  command->add_option("--web-root", options->web_root, "folder of the viewer's files");
+  command->add_option("--http", options->http, "address of the viewer, ADDRESS:PORT; port 0: any free one")->capture_default_str();
+  command->add_option("--device", options->device, "OpenCL device of the server, see `palpate devices`");
+  command->add_option("--tool", options->tool, "the tool that the hand holds")->capture_default_str();
+  command->add_option("--hand", options->hand, "the station's device, see `palpate-station --help`")->capture_default_str();
+  command->add_flag("--fast", options->fast, "as many steps a second as the machine can, instead of real time");
+  auto* headless = command->add_flag("--headless", options->headless,
+                                     "for machines: end after --seconds; failing, stopping or being stopped early is an error");
+  auto* seconds = command->add_option("--seconds", options->seconds, "end after so many seconds")->check(CLI::Range(1.0, 1e6));
+  headless->needs(seconds);
+  command->add_option("--report", options->report, "write a JSON report: step times, rate and jitter of the hand, viewer traffic");
+  command->callback([&session, options] { session.action = [options] { return Demo(*options).Run(); }; });
+}
+
+}  // namespace palpate::cli

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace palpate::cli {
+
+/// Exit statuses of the program; the help text states them.
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFailed = 1,             ///< the input is bad or the server refused
+  kExitUsage = 2,              ///< wrong arguments
+  kExitServerUnreachable = 3,  ///< no server answers at the address
+};
+
+/// The exit status for the status of a command: a server that cannot be reached is `Unavailable`, which nothing local returns.
+inline ExitCode ToExitCode(const absl::Status& status) {
+  if (status.ok()) return kExitOk;
+  return absl::IsUnavailable(status) ? kExitServerUnreachable : kExitFailed;
+}
+
+}  // namespace palpate::cli

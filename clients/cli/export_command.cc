@@ -1,0 +1,66 @@
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/console.h"
+#include "gpu/base/status.h"
+#include "palpate/v1/control.grpc.pb.h"
+
+namespace palpate::cli {
+namespace {
+
+struct ExportOptions {
+  std::string scene_id;
+  std::string body;
+  std::string output;
+  v1::ExportFormat format = v1::EXPORT_FORMAT_UNSPECIFIED;
+};
+
+absl::Status Export(const Session& session, ExportOptions options) {
+  if (options.format == v1::EXPORT_FORMAT_UNSPECIFIED) {
+    const std::string extension = std::filesystem::path(options.output).extension().string();
+    if (extension == ".obj") {
+      options.format = v1::EXPORT_FORMAT_OBJ;
+    } else if (extension == ".vtk") {
+      options.format = v1::EXPORT_FORMAT_VTK;
+    } else if (extension == ".msh") {
+      options.format = v1::EXPORT_FORMAT_MSH;
+    } else {
+      return absl::InvalidArgumentError(absl::StrFormat("%s: ends in none of .obj, .vtk, .msh; say --format", options.output));
+    }
+  }
+  PALPATE_ASSIGN_OR_RETURN(const auto channel, Connect(session.server));
+  v1::SceneService::Stub stub(channel);
+  v1::ExportSceneRequest request;
+  request.set_scene_id(options.scene_id);
+  request.set_body(options.body);
+  request.set_format(options.format);
+  PALPATE_ASSIGN_OR_RETURN(const auto response, Call<v1::ExportSceneResponse>(stub, &v1::SceneService::Stub::ExportScene, request));
+  PALPATE_RETURN_IF_ERROR(WriteFile(options.output, response.data()));
+  if (options.output == "-") return absl::OkStatus();
+  if (session.json) {
+    absl::PrintF("{\"step\":%d,\"bytes\":%d}\n", response.step(), response.data().size());
+  } else {
+    absl::PrintF("%s: step %d, %s\n", options.output, response.step(), FormatBytes(response.data().size()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddExportCommand(CLI::App& app, Session& session) {
+  auto options = std::make_shared<ExportOptions>();
+  auto* command = app.add_subcommand("export", "write the current shape of a body to a file");
+  command->add_option("ID", options->scene_id, "scene id, see `palpate scene list`")->required();
+  command->add_option("-o,--output", options->output, "file to write, - for standard output")->required();
+  command->add_option("--body", options->body, "name of the body; default: the first");
+  const std::map<std::string, v1::ExportFormat> formats{
+      {"obj", v1::EXPORT_FORMAT_OBJ}, {"vtk", v1::EXPORT_FORMAT_VTK}, {"msh", v1::EXPORT_FORMAT_MSH}};
+  command->add_option("--format", options->format, "obj: surface; vtk, msh: volume; default: by the name of the file")
+      ->transform(CLI::CheckedTransformer(formats));
+  command->callback([&session, options] { session.action = [&session, options] { return Export(session, *options); }; });
+}
+
+}  // namespace palpate::cli

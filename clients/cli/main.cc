@@ -1,0 +1,48 @@
+// palpate: the command line client. The work is in the *_command(s).cc files; here the line is parsed and a status becomes an exit status.
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "clients/cli/commands.h"
+#include "clients/cli/console.h"
+#include "clients/cli/exit_code.h"
+
+namespace {
+
+constexpr char kFooter[] =
+    "Exit status: 0 done; 1 failed: bad input, or the server refused; 2 wrong usage; 3 no server answers.\n"
+    "Every length is in metres, every force in newtons. `palpate COMMAND --help` explains a command.";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace palpate::cli;
+  CLI::App app("Palpate: deformable organs on a server, felt and seen over the network.", "palpate");
+  app.footer(kFooter);
+  app.set_version_flag("--version", "palpate " PALPATE_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();  // the options below may also stand after the command
+  Session session;
+  app.add_option("--server", session.server.target, "address of the server, HOST:PORT")->envname("PALPATE_SERVER")->capture_default_str();
+  app.add_option("--tls-ca", session.server.tls_ca_file,
+                 "PEM file of the certificates to trust; without it the connection is not encrypted")
+      ->check(CLI::ExistingFile);
+  app.add_option("--timeout", session.server.timeout_s, "seconds to wait for the server to answer")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag("--json", session.json, "results as JSON on standard output, errors as JSON on standard error");
+  AddSceneCommands(app, session);
+  AddWatchCommand(app, session);
+  AddExportCommand(app, session);
+  AddMeshCommands(app, session);
+  AddInfoCommands(app, session);
+  AddDemoCommand(app, session);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  const absl::Status status = session.action();
+  if (!status.ok()) PrintError(status, session.json);
+  return ToExitCode(status);
+}

@@ -1,0 +1,346 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/console.h"
+#include "clients/cli/mesh_quality.h"
+#include "gpu/base/status.h"
+#include "sim/mesh/generators.h"
+#include "sim/mesh/mesh_io.h"
+#include "sim/mesh/signed_distance.h"
+#include "sim/mesh/surface_check.h"
+#include "sim/mesh/tet_mesh.h"
+
+namespace palpate::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+bool IsSurfaceFile(const fs::path& path) { return path.extension() == ".obj" || path.extension() == ".stl" || path.extension() == ".ply"; }
+
+Json ToJson(const Eigen::Vector3d& v) { return {v.x(), v.y(), v.z()}; }
+
+struct OutputOptions {
+  std::string path;
+  sim::MshVersion msh_version = sim::MshVersion::k41;
+  bool binary = false;
+};
+
+void AddOutputOptions(CLI::App& command, OutputOptions& output) {
+  command.add_option("-o,--output", output.path, "file to write: .msh (Gmsh), .vtk (legacy VTK) or .obj (surface alone)")->required();
+  command.add_option("--msh-version", output.msh_version, "version of a .msh file")
+      ->transform(CLI::Transformer(std::map<std::string, sim::MshVersion>{{"2.2", sim::MshVersion::k22}, {"4.1", sim::MshVersion::k41}}))
+      ->default_str("4.1");
+  command.add_flag("--binary", output.binary, "write a .vtk file in binary");
+}
+
+/// Before the work begins: a wrong name must not cost the work.
+absl::Status CheckOutput(const OutputOptions& output) {
+  const std::string extension = fs::path(output.path).extension().string();
+  if (extension != ".msh" && extension != ".vtk" && extension != ".obj") {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: the output must end in .msh, .vtk or .obj, not '%s'", output.path, extension));
+  }
+  if (output.binary && extension != ".vtk") {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: --binary is for .vtk files", output.path));
+  }
+  const fs::path folder = fs::absolute(output.path).parent_path();
+  if (access(folder.c_str(), W_OK) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%s: the folder %s does not exist or cannot be written", output.path, folder.string()));
+  }
+  return absl::OkStatus();
+}
+
+sim::SurfaceMesh BoundaryOf(const sim::TetMesh& mesh) {
+  sim::BoundarySurface boundary = sim::ExtractBoundary(mesh);
+  sim::SurfaceMesh surface;
+  surface.triangles = std::move(boundary.triangles);
+  surface.vertices.reserve(boundary.vertices.size());
+  for (const uint32_t vertex : boundary.vertices) surface.vertices.push_back(mesh.vertices[vertex]);
+  return surface;
+}
+
+absl::Status Write(const sim::TetMesh& mesh, const OutputOptions& output) {
+  const std::string extension = fs::path(output.path).extension().string();
+  if (extension == ".msh") return WriteFile(output.path, sim::FormatMsh(mesh, output.msh_version));
+  if (extension == ".vtk") {
+    return WriteFile(output.path, sim::FormatVtk(mesh, output.binary ? sim::VtkEncoding::kBinary : sim::VtkEncoding::kAscii));
+  }
+  return WriteFile(output.path, sim::FormatObj(BoundaryOf(mesh)));
+}
+
+Json Describe(const sim::TetMesh& mesh) {
+  const MeshQuality quality = MeasureQuality(mesh);
+  const sim::BoundarySurface surface = sim::ExtractBoundary(mesh);
+  return {{"kind", "volume"},
+          {"vertices", mesh.vertices.size()},
+          {"tets", mesh.tets.size()},
+          {"surface_vertices", surface.vertices.size()},
+          {"surface_triangles", surface.triangles.size()},
+          {"volume_m3", quality.volume_m3},
+          {"bounds_m", {{"min", ToJson(quality.bounds_m.min())}, {"max", ToJson(quality.bounds_m.max())}}},
+          {"edge_m", {{"min", quality.min_edge_m}, {"mean", quality.mean_edge_m}, {"max", quality.max_edge_m}}},
+          {"tet_volume_m3", {{"min", quality.min_tet_volume_m3}, {"max", quality.max_tet_volume_m3}}},
+          {"dihedral_deg", {{"min", quality.min_dihedral_deg}, {"max", quality.max_dihedral_deg}}},
+          {"radius_ratio", {{"min", quality.min_radius_ratio}, {"mean", quality.mean_radius_ratio}}}};
+}
+
+Json Describe(const sim::SurfaceMesh& surface) {
+  Eigen::AlignedBox3d bounds_m;
+  for (const auto& vertex : surface.vertices) bounds_m.extend(vertex);
+  double volume_m3 = 0;
+  double area_m2 = 0;
+  for (const auto& [a, b, c] : surface.triangles) {
+    const Eigen::Vector3d &x = surface.vertices[a], &y = surface.vertices[b], &z = surface.vertices[c];
+    volume_m3 += x.dot(y.cross(z)) / 6;
+    area_m2 += (y - x).cross(z - x).norm() / 2;
+  }
+  const absl::Status closed = sim::CheckClosedSurface(surface);
+  Json description = {{"kind", "surface"},
+                      {"vertices", surface.vertices.size()},
+                      {"triangles", surface.triangles.size()},
+                      {"area_m2", area_m2},
+                      {"bounds_m", {{"min", ToJson(bounds_m.min())}, {"max", ToJson(bounds_m.max())}}},
+                      {"bounds_a_solid", closed.ok()}};
+  if (closed.ok()) {
+    description["volume_m3"] = volume_m3;
+  } else {
+    description["why_not"] = std::string(closed.message());
+  }
+  return description;
+}
+
+std::string Range(const Json& range, const char* unit) {
+  std::string text = absl::StrFormat("%.4g", range["min"].get<double>());
+  if (range.contains("mean")) absl::StrAppendFormat(&text, " (mean %.4g)", range["mean"].get<double>());
+  if (range.contains("max")) absl::StrAppendFormat(&text, " to %.4g", range["max"].get<double>());
+  return text + unit;
+}
+
+void Print(const Json& description, bool json) {
+  if (json) {
+    absl::PrintF("%s\n", description.dump());
+    return;
+  }
+  const auto point = [](const Json& p) {
+    return absl::StrFormat("(%.4g, %.4g, %.4g)", p[0].get<double>(), p[1].get<double>(), p[2].get<double>());
+  };
+  const bool volume = description["kind"] == "volume";
+  const auto count = [&](const char* name) { return description[name].get<uint64_t>(); };
+  if (volume) {
+    absl::PrintF("volume      %d tets, %d vertices\n", count("tets"), count("vertices"));
+    absl::PrintF("surface     %d triangles, %d vertices\n", count("surface_triangles"), count("surface_vertices"));
+  } else {
+    absl::PrintF("surface     %d triangles, %d vertices, %.6g m^2\n", count("triangles"), count("vertices"),
+                 description["area_m2"].get<double>());
+    absl::PrintF("solid       %s\n",
+                 description["bounds_a_solid"].get<bool>() ? "yes" : "no: " + description["why_not"].get<std::string>());
+  }
+  if (description.contains("volume_m3")) absl::PrintF("content     %.6g m^3\n", description["volume_m3"].get<double>());
+  absl::PrintF("bounds      %s to %s m\n", point(description["bounds_m"]["min"]), point(description["bounds_m"]["max"]));
+  if (!volume) return;
+  absl::PrintF("edges       %s\n", Range(description["edge_m"], " m"));
+  absl::PrintF("tet volume  %s\n", Range(description["tet_volume_m3"], " m^3"));
+  absl::PrintF("dihedral    %s\n", Range(description["dihedral_deg"], " degrees"));
+  absl::PrintF("quality     %s of 1 (3 inradius / circumradius)\n", Range(description["radius_ratio"], ""));
+}
+
+/// Says on standard output what was written.
+absl::Status WriteAndReport(const sim::TetMesh& mesh, const OutputOptions& output, bool json) {
+  PALPATE_RETURN_IF_ERROR(Write(mesh, output));
+  Json description = Describe(mesh);
+  description["file"] = output.path;
+  if (json) {
+    absl::PrintF("%s\n", description.dump());
+  } else {
+    absl::PrintF("%s: %d tets, %d vertices, dihedral angles %s\n", output.path, mesh.tets.size(), mesh.vertices.size(),
+                 Range(description["dihedral_deg"], " degrees"));
+  }
+  return absl::OkStatus();
+}
+
+/// A bar that also ends the work on Ctrl-C.
+sim::ProgressCallback ShowProgress(ProgressBar& bar) {
+  InstallInterruptHandler();
+  return [&bar](double fraction) {
+    bar.Update(fraction);
+    return !g_interrupted.load();
+  };
+}
+
+void AddReadOptions(CLI::App& command, sim::ReadOptions& options) {
+  command.add_flag("--flip-inverted", options.flip_inverted, "turn tets of negative volume round instead of refusing the file");
+  command.add_flag("--drop-unused", options.drop_unused_vertices, "leave out vertices that no tet uses instead of refusing the file");
+}
+
+void AddInfo(CLI::App& mesh, Session& session) {
+  struct Options {
+    std::string path;
+    sim::ReadOptions read;
+  };
+  auto options = std::make_shared<Options>();
+  auto* command = mesh.add_subcommand("info", "counts, size and quality of a mesh or a surface");
+  command->add_option("FILE", options->path, "volume (.msh .vtk .node .ele) or surface (.obj .stl .ply)")->required();
+  AddReadOptions(*command, options->read);
+  command->callback([&session, options] {
+    session.action = [&session, options]() -> absl::Status {
+      if (IsSurfaceFile(options->path)) {
+        PALPATE_ASSIGN_OR_RETURN(const sim::SurfaceMesh surface, sim::ReadSurfaceMesh(options->path));
+        Print(Describe(surface), session.json);
+      } else {
+        PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh volume, sim::ReadTetMesh(options->path, options->read));
+        Print(Describe(volume), session.json);
+      }
+      return absl::OkStatus();
+    };
+  });
+}
+
+void AddConvert(CLI::App& mesh, Session& session) {
+  struct Options {
+    std::string input;
+    sim::ReadOptions read;
+    OutputOptions output;
+  };
+  auto options = std::make_shared<Options>();
+  auto* command = mesh.add_subcommand("convert", "write a tetrahedral mesh in another format, or its surface");
+  command->add_option("FILE", options->input, "mesh to read: .msh, .vtk, .node or .ele")->required();
+  AddOutputOptions(*command, options->output);
+  AddReadOptions(*command, options->read);
+  command->callback([&session, options] {
+    session.action = [&session, options]() -> absl::Status {
+      PALPATE_RETURN_IF_ERROR(CheckOutput(options->output));
+      PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh volume, sim::ReadTetMesh(options->input, options->read));
+      return WriteAndReport(volume, options->output, session.json);
+    };
+  });
+}
+
+void AddFromSurface(CLI::App& mesh, Session& session) {
+  struct Options {
+    std::string input;
+    double scale = 1;
+    sim::StuffingOptions stuffing;
+    OutputOptions output;
+  };
+  auto options = std::make_shared<Options>();
+  auto* command = mesh.add_subcommand("from-surface", "fill a closed surface with tetrahedra");
+  command->add_option("FILE", options->input, "closed surface without self-intersections: .obj, .stl or .ply")->required();
+  command->add_option("--edge-length", options->stuffing.edge_length_m, "target length of the edges [m], after scaling")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--scale", options->scale, "metres per unit of the file, for example 0.001 for millimetres")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--max-tets", options->stuffing.max_tets, "refuse to make more tetrahedra than this")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  AddOutputOptions(*command, options->output);
+  command->callback([&session, options] {
+    session.action = [&session, options]() -> absl::Status {
+      PALPATE_RETURN_IF_ERROR(CheckOutput(options->output));
+      PALPATE_ASSIGN_OR_RETURN(sim::SurfaceMesh surface, sim::ReadSurfaceMesh(options->input));
+      for (auto& vertex : surface.vertices) vertex *= options->scale;
+      absl::StatusOr<sim::TetMesh> volume;
+      {
+        ProgressBar bar("meshing");
+        options->stuffing.progress = ShowProgress(bar);
+        volume = sim::MeshSurface(surface, options->stuffing);
+      }
+      if (!volume.ok()) return Annotate(volume.status(), options->input);
+      return WriteAndReport(*volume, options->output, session.json);
+    };
+  });
+}
+
+/// One generator as a sub-command of `mesh generate`; `make` is given the edge length (0 = default).
+CLI::App* AddShape(CLI::App& generate, Session& session, const char* name, const char* what,
+                   std::function<absl::StatusOr<sim::TetMesh>(double edge_length_m, const sim::ProgressCallback& progress)> make) {
+  struct Options {
+    double edge_length_m = 0;
+    OutputOptions output;
+  };
+  auto options = std::make_shared<Options>();
+  auto* command = generate.add_subcommand(name, what);
+  command->add_option("--edge-length", options->edge_length_m, "target length of the edges [m]; default: a tenth of the largest extent")
+      ->check(CLI::PositiveNumber);
+  AddOutputOptions(*command, options->output);
+  command->callback([&session, options, make = std::move(make)] {
+    session.action = [&session, options, make]() -> absl::Status {
+      PALPATE_RETURN_IF_ERROR(CheckOutput(options->output));
+      absl::StatusOr<sim::TetMesh> volume;
+      {
+        ProgressBar bar("meshing");
+        volume = make(options->edge_length_m, ShowProgress(bar));
+      }
+      if (!volume.ok()) return volume.status();
+      return WriteAndReport(*volume, options->output, session.json);
+    };
+  });
+  return command;
+}
+
+void AddGenerate(CLI::App& mesh, Session& session) {
+  auto* generate = mesh.add_subcommand("generate", "make one of the demo bodies, centred at the origin, z up");
+  generate->require_subcommand(1);
+
+  struct Liver {
+    double length_m = 0.2;
+    double tets = 0;
+  };
+  auto liver = std::make_shared<Liver>();
+  auto* command = AddShape(*generate, session, "liver", "a body with the proportions of a liver",
+                           [liver](double edge_length_m, const sim::ProgressCallback& progress) {
+                             const double length =
+                                 liver->tets > 0 ? sim::LiverEdgeLengthForTets(liver->length_m, liver->tets) : edge_length_m;
+                             return sim::GenerateLiver(liver->length_m, length, progress);
+                           });
+  command->add_option("--length", liver->length_m, "extent along x [m], 0.01 to 1")->check(CLI::Range(0.01, 1.0))->capture_default_str();
+  command->add_option("--tets", liver->tets, "about how many tetrahedra, instead of an edge length")
+      ->check(CLI::Range(200.0, 5e6))
+      ->excludes(command->get_option("--edge-length"));
+
+  struct Torus {
+    double major_radius_m = 0.06;
+    double minor_radius_m = 0.02;
+  };
+  auto torus = std::make_shared<Torus>();
+  command = AddShape(*generate, session, "torus", "a torus around z", [torus](double edge_length_m, const sim::ProgressCallback& progress) {
+    return sim::GenerateTorus(torus->major_radius_m, torus->minor_radius_m, edge_length_m, progress);
+  });
+  command->add_option("--major-radius", torus->major_radius_m, "centre to the middle of the tube [m]")->capture_default_str();
+  command->add_option("--minor-radius", torus->minor_radius_m, "of the tube [m]")->capture_default_str();
+
+  auto size_m = std::make_shared<std::vector<double>>(std::vector<double>{0.1, 0.1, 0.02});
+  command = AddShape(*generate, session, "slab", "a box", [size_m](double edge_length_m, const sim::ProgressCallback& /*progress*/) {
+    return sim::GenerateSlab(Eigen::Vector3d((*size_m)[0], (*size_m)[1], (*size_m)[2]), edge_length_m);
+  });
+  command->add_option("--size", *size_m, "extents along x, y and z [m]")->expected(3)->default_str("0.1 0.1 0.02");
+
+  auto radius_m = std::make_shared<double>(0.05);
+  command = AddShape(*generate, session, "sphere", "a ball", [radius_m](double edge_length_m, const sim::ProgressCallback& progress) {
+    return sim::GenerateSphere(*radius_m, edge_length_m, progress);
+  });
+  command->add_option("--radius", *radius_m, "[m]")->capture_default_str();
+}
+
+}  // namespace
+
+void AddMeshCommands(CLI::App& app, Session& session) {
+  auto* mesh = app.add_subcommand("mesh", "look at, convert and make tetrahedral meshes");
+  mesh->require_subcommand(1);
+  AddInfo(*mesh, session);
+  AddConvert(*mesh, session);
+  AddFromSurface(*mesh, session);
+  AddGenerate(*mesh, session);
+}
+
+}  // namespace palpate::cli

@@ -1,0 +1,249 @@
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/console.h"
+#include "clients/cli/scene_check.h"
+#include "clients/cli/scene_file.h"
+#include "gpu/base/status.h"
+#include "palpate/v1/control.grpc.pb.h"
+
+namespace palpate::cli {
+namespace {
+
+using Stub = v1::SceneService::Stub;
+
+std::string StateName(v1::RunState state) {
+  switch (state) {
+    case v1::RUN_STATE_PAUSED:
+      return "paused";
+    case v1::RUN_STATE_PLAYING:
+      return "playing";
+    case v1::RUN_STATE_FAILED:
+      return "failed";
+    default:
+      return "unknown";
+  }
+}
+
+std::string RateName(const v1::Rate& rate) {
+  if (rate.mode() == v1::RATE_MODE_AS_FAST_AS_POSSIBLE) return "as fast as possible";
+  return absl::StrFormat("real time x %g", rate.has_speed() ? rate.speed() : 1.0);
+}
+
+/// One line of what a scene is doing.
+void PrintState(const v1::SceneInfo& scene, bool json) {
+  if (json) {
+    PrintJson(scene);
+    return;
+  }
+  absl::PrintF("%s: %s, step %d, %.3f s%s\n", scene.scene_id(), StateName(scene.state()), scene.step(), scene.sim_time_s(),
+               scene.failure().empty() ? "" : ", failure: " + scene.failure());
+}
+
+void PrintScene(const v1::SceneInfo& scene) {
+  absl::PrintF("scene      %s \"%s\"\n", scene.scene_id(), scene.name());
+  absl::PrintF("state      %s%s\n", StateName(scene.state()), scene.failure().empty() ? "" : ": " + scene.failure());
+  absl::PrintF("time       step %d of %g s, %.3f s simulated, state hash %016x\n", scene.step(), scene.dt_s(), scene.sim_time_s(),
+               scene.state_hash());
+  absl::PrintF("rate       %s, %.1f steps/s, %d overruns\n", RateName(scene.rate()), scene.steps_per_s(), scene.overruns());
+  absl::PrintF("watchers   %d\n", scene.watchers());
+  absl::PrintF("tools      %s\n", absl::StrJoin(scene.tools(), ", "));
+  absl::PrintF("operated   %s\n", absl::StrJoin(scene.operated_tools(), ", "));
+  absl::PrintF("memory     %s on the device\n\n%s", FormatBytes(scene.device_bytes()), BodyTable(scene.bodies()).ToString());
+}
+
+/// Connects and makes one call whose request names a scene.
+template <typename Response, typename Request>
+absl::StatusOr<Response> SceneCall(const Session& session, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                   const Request& request) {
+  PALPATE_ASSIGN_OR_RETURN(const auto channel, Connect(session.server));
+  Stub stub(channel);
+  return Call<Response>(stub, method, request);
+}
+
+CLI::App* AddSceneCommand(CLI::App& scene, const char* name, const char* what, const std::shared_ptr<std::string>& id) {
+  auto* command = scene.add_subcommand(name, what);
+  command->add_option("ID", *id, "scene id, see `palpate scene list`")->required();
+  return command;
+}
+
+/// A command that changes the state of one scene and prints it.
+template <typename Request, typename Response>
+void AddStateCommand(CLI::App& scene, Session& session, const char* name, const char* what,
+                     grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
+  auto id = std::make_shared<std::string>();
+  AddSceneCommand(scene, name, what, id)->callback([&session, id, method] {
+    session.action = [&session, id, method]() -> absl::Status {
+      Request request;
+      request.set_scene_id(*id);
+      PALPATE_ASSIGN_OR_RETURN(const Response response, SceneCall(session, method, request));
+      PrintState(response.scene(), session.json);
+      return absl::OkStatus();
+    };
+  });
+}
+
+struct RateOptions {
+  bool fast = false;
+  double speed = 1;
+};
+
+void AddRateOptions(CLI::App& command, RateOptions& rate) {
+  auto* fast = command.add_flag("--fast", rate.fast, "as fast as possible instead of in real time");
+  command.add_option("--speed", rate.speed, "simulated seconds per second")
+      ->check(CLI::Range(0.01, 100.0))
+      ->capture_default_str()
+      ->excludes(fast);
+}
+
+v1::Rate ToProto(const RateOptions& options) {
+  v1::Rate rate;
+  rate.set_mode(options.fast ? v1::RATE_MODE_AS_FAST_AS_POSSIBLE : v1::RATE_MODE_REAL_TIME);
+  if (!options.fast) rate.set_speed(options.speed);
+  return rate;
+}
+
+void AddCheck(CLI::App& scene, Session& session) {
+  auto path = std::make_shared<std::string>();
+  auto* command = scene.add_subcommand("check", "check a scene file and print what it would build; needs no server");
+  command->add_option("FILE", *path, "scene file: the JSON form of palpate.v1.SceneSpec")->required();
+  command->callback([&session, path] { session.action = [&session, path] { return CheckScene(*path, session.json); }; });
+}
+
+void AddCreate(CLI::App& scene, Session& session) {
+  struct Options {
+    std::string path;
+    std::string id;
+    bool play = false;
+    RateOptions rate;
+  };
+  auto options = std::make_shared<Options>();
+  auto* command = scene.add_subcommand("create", "build a scene file on the server; mesh files are sent along");
+  command->add_option("FILE", options->path, "scene file: the JSON form of palpate.v1.SceneSpec")->required();
+  command->add_option("--id", options->id, "id of the scene, a-z 0-9 and -; default: the server picks one");
+  command->add_flag("--play", options->play, "begin to play at once");
+  AddRateOptions(*command, options->rate);
+  command->callback([&session, options] {
+    session.action = [&session, options]() -> absl::Status {
+      v1::CreateSceneRequest request;
+      PALPATE_ASSIGN_OR_RETURN(*request.mutable_spec(), ReadSceneFile(options->path));
+      PALPATE_RETURN_IF_ERROR(
+          Annotate(InlineMeshFiles(std::filesystem::path(options->path).parent_path(), *request.mutable_spec()), options->path));
+      request.set_scene_id(options->id);
+      request.set_play(options->play);
+      *request.mutable_rate() = ToProto(options->rate);
+      PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::CreateScene, request));
+      PrintState(response.scene(), session.json);
+      return absl::OkStatus();
+    };
+  });
+}
+
+absl::Status ListScenes(const Session& session) {
+  PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::ListScenes, v1::ListScenesRequest()));
+  if (session.json) {
+    PrintJson(response);
+    return absl::OkStatus();
+  }
+  Table table({"scene", "state", "step", "time", "steps/s", "overruns", "bodies", "tools", "watchers", "memory"});
+  for (const auto& scene : response.scenes()) {
+    table.AddRow({scene.scene_id(), StateName(scene.state()), absl::StrCat(scene.step()), absl::StrFormat("%.2f s", scene.sim_time_s()),
+                  absl::StrFormat("%.1f", scene.steps_per_s()), absl::StrCat(scene.overruns()), absl::StrCat(scene.bodies_size()),
+                  absl::StrCat(scene.tools_size()), absl::StrCat(scene.watchers()), FormatBytes(scene.device_bytes())});
+  }
+  absl::PrintF("%s", table.ToString());
+  return absl::OkStatus();
+}
+
+void AddShow(CLI::App& scene, Session& session) {
+  auto id = std::make_shared<std::string>();
+  AddSceneCommand(scene, "show", "everything about one scene", id)->callback([&session, id] {
+    session.action = [&session, id]() -> absl::Status {
+      v1::GetSceneRequest request;
+      request.set_scene_id(*id);
+      PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::GetScene, request));
+      if (session.json) {
+        PrintJson(response);
+      } else {
+        PrintScene(response.scene());
+      }
+      return absl::OkStatus();
+    };
+  });
+}
+
+void AddDelete(CLI::App& scene, Session& session) {
+  auto id = std::make_shared<std::string>();
+  AddSceneCommand(scene, "delete", "end a scene and its streams", id)->callback([&session, id] {
+    session.action = [&session, id]() -> absl::Status {
+      v1::DeleteSceneRequest request;
+      request.set_scene_id(*id);
+      PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::DeleteScene, request));
+      if (session.json) {
+        PrintJson(response);
+      } else {
+        absl::PrintF("%s: deleted\n", *id);
+      }
+      return absl::OkStatus();
+    };
+  });
+}
+
+void AddStep(CLI::App& scene, Session& session) {
+  auto id = std::make_shared<std::string>();
+  auto count = std::make_shared<uint32_t>(1);
+  auto* command = AddSceneCommand(scene, "step", "advance a paused scene", id);
+  command->add_option("COUNT", *count, "steps, 1 to 100000")->check(CLI::Range(1, 100000))->capture_default_str();
+  command->callback([&session, id, count] {
+    session.action = [&session, id, count]() -> absl::Status {
+      v1::StepSceneRequest request;
+      request.set_scene_id(*id);
+      request.set_count(*count);
+      PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::StepScene, request));
+      PrintState(response.scene(), session.json);
+      return absl::OkStatus();
+    };
+  });
+}
+
+void AddRate(CLI::App& scene, Session& session) {
+  auto id = std::make_shared<std::string>();
+  auto rate = std::make_shared<RateOptions>();
+  auto* command = AddSceneCommand(scene, "rate", "set how fast a scene plays; without an option: real time", id);
+  AddRateOptions(*command, *rate);
+  command->callback([&session, id, rate] {
+    session.action = [&session, id, rate]() -> absl::Status {
+      v1::SetSceneRateRequest request;
+      request.set_scene_id(*id);
+      *request.mutable_rate() = ToProto(*rate);
+      PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::SetSceneRate, request));
+      PrintState(response.scene(), session.json);
+      return absl::OkStatus();
+    };
+  });
+}
+
+}  // namespace
+
+void AddSceneCommands(CLI::App& app, Session& session) {
+  auto* scene = app.add_subcommand("scene", "check, create and control scenes");
+  scene->require_subcommand(1);
+  AddCheck(*scene, session);
+  AddCreate(*scene, session);
+  scene->add_subcommand("list", "the scenes of the server")->callback([&session] {
+    session.action = [&session] { return ListScenes(session); };
+  });
+  AddShow(*scene, session);
+  AddDelete(*scene, session);
+  AddStateCommand(*scene, session, "play", "let a scene run", &Stub::PlayScene);
+  AddStateCommand(*scene, session, "pause", "stop a scene after the current step", &Stub::PauseScene);
+  AddStep(*scene, session);
+  AddStateCommand(*scene, session, "reset", "back to the rest state at step 0", &Stub::ResetScene);
+  AddRate(*scene, session);
+}
+
+}  // namespace palpate::cli

@@ -1,0 +1,166 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/console.h"
+#include "gpu/base/status.h"
+#include "palpate/v1/stream.grpc.pb.h"
+
+namespace palpate::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct WatchOptions {
+  std::string scene_id;
+  v1::PositionEncoding positions = v1::POSITION_ENCODING_NONE;
+  bool with_volume = false;
+  double rate_hz = 4;
+  double seconds = 0;
+  uint64_t frames = 0;
+};
+
+nlohmann::ordered_json ToJson(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}; }
+
+nlohmann::ordered_json KeyframeJson(const v1::Keyframe& keyframe) {
+  auto bodies = nlohmann::ordered_json::array();
+  for (const auto& body : keyframe.bodies()) {
+    bodies.push_back({{"name", body.name()},
+                      {"vertices", body.vertex_count()},
+                      {"triangles", body.triangles_size() / 3},
+                      {"tets", body.tets_size() / 4}});
+  }
+  auto tools = nlohmann::ordered_json::array();
+  for (const auto& tool : keyframe.tools()) tools.push_back(tool.name());
+  return {{"type", "keyframe"},
+          {"scene_id", keyframe.scene().scene_id()},
+          {"topology_version", keyframe.topology_version()},
+          {"bodies", bodies},
+          {"tools", tools}};
+}
+
+nlohmann::ordered_json FrameJson(const v1::Frame& frame, size_t bytes) {
+  nlohmann::ordered_json stages = nlohmann::ordered_json::object();
+  for (const auto& stage : frame.stats().stages()) stages[stage.stage()] = stage.ms();
+  auto tools = nlohmann::ordered_json::array();
+  for (const auto& tool : frame.tools()) {
+    tools.push_back({{"position_m", ToJson(tool.pose().position_m())},
+                     {"force_n", ToJson(tool.force_n())},
+                     {"torque_n_m", ToJson(tool.torque_n_m())},
+                     {"contacts", tool.contact_count()},
+                     {"operated", tool.operated()}});
+  }
+  return {{"type", "frame"},
+          {"step", frame.step()},
+          {"sim_time_s", frame.sim_time_s()},
+          {"state_hash", absl::StrFormat("%016x", frame.state_hash())},
+          {"steps_per_s", frame.stats().steps_per_s()},
+          {"step_ms", frame.stats().step_ms()},
+          {"stage_ms", stages},
+          {"overruns", frame.stats().overruns()},
+          {"contacts", frame.contacts_size()},
+          {"max_penetration_m", frame.stats().max_penetration_m()},
+          {"kinetic_energy_j", frame.stats().kinetic_energy_j()},
+          {"max_speed_m_per_s", frame.stats().max_speed_m_per_s()},
+          {"inverted_tets", frame.stats().inverted_tets()},
+          {"tools", tools},
+          {"dropped", frame.dropped()},
+          {"bytes", bytes},
+          {"failure", frame.failure()}};
+}
+
+double Norm(const v1::Vec3& v) { return std::sqrt(v.x() * v.x() + v.y() * v.y() + v.z() * v.z()); }
+
+std::string FrameLine(const v1::Frame& frame, const v1::Keyframe& keyframe) {
+  std::string line = absl::StrFormat("step %d  %.2f s  %.1f steps/s  %.2f ms/step  %d contacts", frame.step(), frame.sim_time_s(),
+                                     frame.stats().steps_per_s(), frame.stats().step_ms(), frame.contacts_size());
+  for (int i = 0; i < frame.tools_size() && i < keyframe.tools_size(); ++i) {
+    absl::StrAppendFormat(&line, "  %s %.2f N%s", keyframe.tools(i).name(), Norm(frame.tools(i).force_n()),
+                          frame.tools(i).operated() ? "*" : "");
+  }
+  absl::StrAppendFormat(&line, "  %d overruns  %d dropped", frame.stats().overruns(), frame.dropped());
+  if (frame.state() == v1::RUN_STATE_PAUSED) line += "  paused";
+  if (!frame.failure().empty()) line += "  FAILED: " + frame.failure();
+  return line;
+}
+
+absl::Status Watch(const Session& session, const WatchOptions& options) {
+  PALPATE_ASSIGN_OR_RETURN(const auto channel, Connect(session.server));
+  v1::StreamService::Stub stub(channel);
+  v1::WatchRequest request;
+  request.set_scene_id(options.scene_id);
+  request.set_positions(options.positions);
+  request.set_with_volume(options.with_volume);
+  request.set_max_rate_hz(options.rate_hz);
+  grpc::ClientContext context;
+  InstallInterruptHandler();
+  const auto reader = stub.Watch(&context, request);
+  // A paused scene sends nothing, so the time limit and Ctrl-C need a thread of their own.
+  std::jthread watchdog([&](const std::stop_token& stop) {
+    const auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
+    while (!stop.stop_requested()) {
+      if (g_interrupted.load() || (options.seconds > 0 && Clock::now() >= end)) {
+        context.TryCancel();
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  const bool live = IsTerminal(STDOUT_FILENO) && !session.json;
+  v1::Keyframe keyframe;
+  v1::WatchUpdate update;
+  uint64_t frames = 0;
+  bool enough = false;
+  while (!enough && reader->Read(&update)) {
+    const v1::Frame* frame = update.has_keyframe() ? nullptr : &update.frame();
+    if (update.has_keyframe()) {
+      keyframe = update.keyframe();
+      if (session.json) absl::PrintF("%s\n", KeyframeJson(keyframe).dump());
+      frame = keyframe.has_frame() ? &keyframe.frame() : nullptr;
+    }
+    if (frame == nullptr) continue;
+    if (session.json) {
+      absl::PrintF("%s\n", FrameJson(*frame, update.ByteSizeLong()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    } else {
+      absl::PrintF("%s%s%s", live ? "\r\x1b[K" : "", FrameLine(*frame, keyframe), live ? "" : "\n");
+    }
+    std::fflush(stdout);
+    enough = ++frames == options.frames;
+  }
+  if (live && frames > 0) absl::PrintF("\n");
+  if (enough) context.TryCancel();
+  watchdog.request_stop();
+  watchdog.join();
+  const absl::Status status = FromGrpc(reader->Finish());
+  return absl::IsCancelled(status) ? absl::OkStatus() : status;
+}
+
+}  // namespace
+
+void AddWatchCommand(CLI::App& app, Session& session) {
+  auto options = std::make_shared<WatchOptions>();
+  auto* command =
+      app.add_subcommand("watch", "follow a scene: a line of text, or with --json one object a line, until Ctrl-C or the end of the scene");
+  command->add_option("ID", options->scene_id, "scene id, see `palpate scene list`")->required();
+  command->add_option("--rate", options->rate_hz, "at most so many frames a second")
+      ->check(CLI::Range(0.1, 10000.0))
+      ->capture_default_str();
+  command->add_option("--frames", options->frames, "end after so many frames")->check(CLI::PositiveNumber);
+  command->add_option("--seconds", options->seconds, "end after so many seconds")->check(CLI::PositiveNumber);
+  const std::map<std::string, v1::PositionEncoding> encodings{
+      {"none", v1::POSITION_ENCODING_NONE}, {"float32", v1::POSITION_ENCODING_FLOAT32}, {"uint16", v1::POSITION_ENCODING_UINT16}};
+  command->add_option("--positions", options->positions, "ask for positions too, as a viewer does; they are counted in `bytes`")
+      ->transform(CLI::Transformer(encodings))
+      ->default_str("none");
+  command->add_flag("--volume", options->with_volume, "positions of all vertices instead of those of the surface");
+  command->callback([&session, options] { session.action = [&session, options] { return Watch(session, *options); }; });
+}
+
+}  // namespace palpate::cli
