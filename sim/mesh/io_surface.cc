@@ -1,0 +1,171 @@
+// Surfaces through assimp. The one file of this folder that is compiled with exceptions: assimp throws, and lets some through.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <assimp/BaseImporter.h>
+#include <assimp/MemoryIOWrapper.h>
+#include <assimp/importerdesc.h>
+#include <assimp/postprocess.h>
+#include <assimp/scene.h>
+#include <assimp/IOSystem.hpp>
+#include <assimp/Importer.hpp>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/mesh/io_cursor.h"
+#include "sim/mesh/mesh_io.h"
+
+namespace palpate::sim {
+namespace {
+
+// Shows assimp one file and nothing of the file system: an OBJ file can name others.
+class OneFile : public Assimp::IOSystem {
+ public:
+  OneFile(std::string_view bytes, std::string name) : bytes_(bytes), name_(std::move(name)) {}
+  bool Exists(const char* file) const override { return file == name_; }
+  char getOsSeparator() const override { return '/'; }
+  Assimp::IOStream* Open(const char* file, const char* mode) override {
+    if (file != name_ || mode[0] != 'r') return nullptr;
+    return new Assimp::MemoryIOStream(reinterpret_cast<const uint8_t*>(bytes_.data()), bytes_.size(), /*own=*/false);
+  }
+  void Close(Assimp::IOStream* stream) override { delete stream; }
+
+ private:
+  std::string_view bytes_;
+  std::string name_;
+};
+
+// assimp allocates what the header of a PLY file asks for before it reads on.
+absl::Status CheckPlyCounts(std::string_view bytes, std::string_view name) {
+  Cursor in(bytes, name);
+  uint64_t total = 0;
+  while (!in.AtEnd()) {
+    const size_t begin = in.offset();
+    const std::vector<std::string_view> words = SplitWords(in.Line());
+    if (words.empty()) continue;
+    if (words[0] == "end_header") return absl::OkStatus();
+    if (words[0] != "element") continue;
+    uint64_t count = 0;
+    if (words.size() != 3 || !ParseUnsigned(words[2], &count)) {
+      return ErrorAt(in.source(), begin, "\"element name count\" expected");
+    }
+    if (count > bytes.size() || total + count > bytes.size()) {
+      return ErrorAt(in.source(), begin, absl::StrFormat("%d elements announced, but the file has only %d bytes", count, bytes.size()));
+    }
+    total += count;
+  }
+  return in.Truncated("end_header");
+}
+
+// Leaves only the reader of one format: else assimp guesses from the contents.
+void KeepOneReader(Assimp::Importer& importer, std::string_view format) {
+  for (size_t i = importer.GetImporterCount(); i-- > 0;) {
+    if (std::string_view(importer.GetImporterInfo(i)->mFileExtensions) == format) continue;
+    std::unique_ptr<Assimp::BaseImporter> other(importer.GetImporter(i));
+    importer.UnregisterLoader(other.get());
+  }
+}
+
+absl::StatusOr<SurfaceMesh> Convert(const aiScene& scene, std::string_view name) {
+  SurfaceMesh surface;
+  absl::flat_hash_map<std::array<float, 3>, uint32_t> vertex_at;
+  for (unsigned int m = 0; m < scene.mNumMeshes; ++m) {
+    const aiMesh& mesh = *scene.mMeshes[m];
+    for (unsigned int f = 0; f < mesh.mNumFaces; ++f) {
+      const aiFace& face = mesh.mFaces[f];
+      if (face.mNumIndices != 3) continue;  // a point or a line: polygons are triangles by now
+      std::array<uint32_t, 3> triangle;
+      for (unsigned int k = 0; k < 3; ++k) {
+        if (face.mIndices[k] >= mesh.mNumVertices) {
+          return absl::InvalidArgumentError(absl::StrFormat("%s: group %d, triangle %d: vertex index %d, but there are %d vertices",
+                                                            ToAbsl(name), m, f, face.mIndices[k], mesh.mNumVertices));
+        }
+        const aiVector3D& p = mesh.mVertices[face.mIndices[k]];
+        if (!std::isfinite(p.x) || !std::isfinite(p.y) || !std::isfinite(p.z)) {
+          return absl::InvalidArgumentError(
+              absl::StrFormat("%s: group %d, triangle %d: coordinate (%g, %g, %g) is not finite", ToAbsl(name), m, f, p.x, p.y, p.z));
+        }
+        // Adding zero makes -0 and 0 the same key.
+        const std::array<float, 3> key = {p.x + 0.0F, p.y + 0.0F, p.z + 0.0F};
+        const auto [place, is_new] = vertex_at.try_emplace(key, static_cast<uint32_t>(surface.vertices.size()));
+        if (is_new) surface.vertices.emplace_back(key[0], key[1], key[2]);
+        triangle[k] = place->second;
+      }
+      if (triangle[0] == triangle[1] || triangle[1] == triangle[2] || triangle[2] == triangle[0]) continue;
+      surface.triangles.push_back(triangle);
+    }
+  }
+  if (surface.triangles.empty()) return absl::InvalidArgumentError(absl::StrCat(ToAbsl(name), ": the file has no triangles"));
+  // A vertex that only a dropped triangle had would be left over.
+  std::vector<uint32_t> new_index(surface.vertices.size(), std::numeric_limits<uint32_t>::max());
+  for (const auto& triangle : surface.triangles) {
+    for (const uint32_t v : triangle) new_index[v] = 0;
+  }
+  uint32_t count = 0;
+  for (size_t v = 0; v < new_index.size(); ++v) {
+    if (new_index[v] != 0) continue;
+    new_index[v] = count;
+    surface.vertices[count++] = surface.vertices[v];
+  }
+  surface.vertices.resize(count);
+  for (auto& triangle : surface.triangles) {
+    for (uint32_t& v : triangle) v = new_index[v];
+  }
+  return surface;
+}
+
+absl::StatusOr<SurfaceMesh> Import(std::string_view bytes, std::string_view format, std::string_view name) {
+  Assimp::Importer importer;
+  KeepOneReader(importer, format);
+  const std::string file = absl::StrCat("surface.", ToAbsl(format));
+  importer.SetIOHandler(new OneFile(bytes, file));  // the importer deletes it
+  // Validation comes first and keeps wrong indices away from the triangulation.
+  const aiScene* scene = importer.ReadFile(file, aiProcess_ValidateDataStructure | aiProcess_Triangulate);
+  if (scene == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(ToAbsl(name), ": not a readable .", ToAbsl(format), " file: ", importer.GetErrorString()));
+  }
+  return Convert(*scene, name);
+}
+
+}  // namespace
+
+absl::StatusOr<SurfaceMesh> ParseSurface(std::string_view bytes, std::string_view extension, std::string_view name) {
+  const std::string lower = absl::AsciiStrToLower(ToAbsl(extension));
+  if (lower != ".obj" && lower != ".stl" && lower != ".ply") {
+    return absl::InvalidArgumentError(absl::StrCat(ToAbsl(name), ": extension ", Quoted(extension), " is not one of .obj .stl .ply"));
+  }
+  if (lower == ".ply") PALPATE_RETURN_IF_ERROR(CheckPlyCounts(bytes, name));
+  try {
+    return Import(bytes, std::string_view(lower).substr(1), name);
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(ToAbsl(name), ": not a readable ", lower, " file: ", error.what()));
+  }
+}
+
+std::string FormatObj(const SurfaceMesh& surface) {
+  std::string out;
+  out.reserve(64 * surface.vertices.size() + 24 * surface.triangles.size());
+  for (const Eigen::Vector3d& p : surface.vertices) {
+    out += "v ";
+    AppendPoint(p, &out);
+    out += '\n';
+  }
+  for (const auto& t : surface.triangles) {
+    absl::StrAppend(&out, "f ", size_t{1} + t[0], " ", size_t{1} + t[1], " ");
+    absl::StrAppend(&out, size_t{1} + t[2], "\n");
+  }
+  return out;
+}
+
+}  // namespace palpate::sim

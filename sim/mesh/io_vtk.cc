@@ -1,0 +1,449 @@
+// Legacy VTK unstructured grids. Source of the format: "VTK File Formats" (the VTK manual) and, for OFFSETS and CONNECTIVITY, version 5.1's
+// notes.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/mesh/io_cursor.h"
+#include "sim/mesh/mesh_io.h"
+
+namespace palpate::sim {
+namespace {
+
+constexpr uint64_t kTetCell = 10;
+constexpr bool kIsLittleEndian = std::endian::native == std::endian::little;
+
+enum class ValueType { kInt8, kUint8, kInt16, kUint16, kInt32, kUint32, kInt64, kUint64, kFloat, kDouble };
+
+struct TypeName {
+  const char* name;
+  ValueType type;
+  uint64_t bytes;
+};
+
+constexpr std::array<TypeName, 15> kTypeNames = {{
+    {"char", ValueType::kInt8, 1},
+    {"signed_char", ValueType::kInt8, 1},
+    {"unsigned_char", ValueType::kUint8, 1},
+    {"short", ValueType::kInt16, 2},
+    {"unsigned_short", ValueType::kUint16, 2},
+    {"int", ValueType::kInt32, 4},
+    {"unsigned_int", ValueType::kUint32, 4},
+    {"vtkidtype", ValueType::kInt32, 4},  // VTK writes ids as 32 bits under this name
+    {"long", ValueType::kInt64, 8},
+    {"unsigned_long", ValueType::kUint64, 8},
+    {"vtktypeint64", ValueType::kInt64, 8},
+    {"vtktypeuint64", ValueType::kUint64, 8},
+    {"vtktypeint32", ValueType::kInt32, 4},
+    {"float", ValueType::kFloat, 4},
+    {"double", ValueType::kDouble, 8},
+}};
+
+// Cells without volume: points, lines, polygons and their higher-order forms.
+bool HasNoVolume(uint64_t type) {
+  constexpr std::array<uint64_t, 26> kTypes = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  21, 22, 23,
+                                               28, 30, 34, 35, 36, 68, 69, 70, 75, 76, 77, 51, 52};
+  return std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
+}
+
+class VtkParser {
+ public:
+  VtkParser(std::string_view bytes, std::string_view name) : in_(bytes, name) {}
+
+  absl::StatusOr<TetMesh> Parse(const ReadOptions& options) {
+    PALPATE_RETURN_IF_ERROR(ReadHeader());
+    while (true) {
+      in_.SkipSpace();
+      if (in_.AtEnd()) break;
+      const size_t begin = in_.offset();
+      const std::vector<std::string_view> words = SplitWords(in_.Line());
+      const std::string keyword = absl::AsciiStrToUpper(ToAbsl(words[0]));
+      // Data on the mesh comes last and is not needed.
+      if (keyword == "POINT_DATA" || keyword == "CELL_DATA") break;
+      if (keyword == "POINTS") {
+        PALPATE_RETURN_IF_ERROR(ReadPoints(words, begin));
+      } else if (keyword == "CELLS") {
+        PALPATE_RETURN_IF_ERROR(ReadCells(words, begin));
+      } else if (keyword == "CELL_TYPES") {
+        PALPATE_RETURN_IF_ERROR(ReadCellTypes(words, begin));
+      } else if (keyword == "FIELD") {
+        PALPATE_RETURN_IF_ERROR(SkipField(words, begin));
+      } else if (keyword == "METADATA") {
+        while (!in_.AtEnd() && !SplitWords(in_.Line()).empty()) {
+        }
+      } else {
+        return ErrorAt(in_.source(), begin, absl::StrFormat("POINTS, CELLS or CELL_TYPES expected, found %s", Quoted(words[0])));
+      }
+    }
+    if (!has_points_) return in_.Error("no POINTS");
+    if (!has_cells_) return in_.Error("no CELLS");
+    if (!has_types_) return in_.Error("no CELL_TYPES");
+    PALPATE_RETURN_IF_ERROR(CollectTets());
+    raw_.vertex_source = in_.source();
+    raw_.tet_source = in_.source();
+    return FinishTetMesh(std::move(raw_), options);
+  }
+
+ private:
+  absl::Status ReadHeader() {
+    constexpr std::string_view kMagic = "# vtk DataFile Version ";
+    if (in_.Line().substr(0, kMagic.size()) != kMagic) {
+      return ErrorAt(in_.source(), 0, "not a legacy VTK file: it does not start with \"# vtk DataFile Version\"");
+    }
+    in_.Line();  // title
+    size_t begin = in_.offset();
+    const std::vector<std::string_view> encoding = SplitWords(in_.Line());
+    const bool is_binary = encoding.size() == 1 && absl::EqualsIgnoreCase(ToAbsl(encoding[0]), "BINARY");
+    if (!is_binary && !(encoding.size() == 1 && absl::EqualsIgnoreCase(ToAbsl(encoding[0]), "ASCII"))) {
+      return ErrorAt(in_.source(), begin, "ASCII or BINARY expected on the third line");
+    }
+    in_.SkipSpace();
+    begin = in_.offset();
+    const std::vector<std::string_view> dataset = SplitWords(in_.Line());
+    if (dataset.size() != 2 || !absl::EqualsIgnoreCase(ToAbsl(dataset[0]), "DATASET") ||
+        !absl::EqualsIgnoreCase(ToAbsl(dataset[1]), "UNSTRUCTURED_GRID")) {
+      return ErrorAt(in_.source(), begin, "\"DATASET UNSTRUCTURED_GRID\" expected: other data sets hold no tetrahedra");
+    }
+    if (is_binary) in_.SetBinary(kIsLittleEndian);
+    return absl::OkStatus();
+  }
+
+  absl::Status OnlyOnce(bool& was_seen, std::string_view keyword, size_t begin) const {
+    if (was_seen) return ErrorAt(in_.source(), begin, absl::StrFormat("a second %s", ToAbsl(keyword)));
+    was_seen = true;
+    return absl::OkStatus();
+  }
+
+  // Word `index` of a keyword line as a count.
+  absl::StatusOr<uint64_t> Count(const std::vector<std::string_view>& words, size_t index, size_t begin) const {
+    uint64_t count = 0;
+    if (index < words.size() && ParseUnsigned(words[index], &count)) return count;
+    return ErrorAt(in_.source(), begin,
+                   absl::StrFormat("%s: a count of at least 0 expected, found %s", Quoted(words[0]),
+                                   index < words.size() ? Quoted(words[index]) : "the end of the line"));
+  }
+
+  absl::StatusOr<TypeName> Type(const std::vector<std::string_view>& words, size_t index, size_t begin) const {
+    if (index < words.size()) {
+      for (const TypeName& type : kTypeNames) {
+        if (absl::EqualsIgnoreCase(ToAbsl(words[index]), type.name)) return type;
+      }
+    }
+    return ErrorAt(in_.source(), begin,
+                   absl::StrFormat("%s: a data type (float, double, int...) expected, found %s", Quoted(words[0]),
+                                   index < words.size() ? Quoted(words[index]) : "the end of the line"));
+  }
+
+  template <typename T>
+  absl::StatusOr<double> RawReal(std::string_view what) {
+    PALPATE_ASSIGN_OR_RETURN(const T value, in_.Raw<T>(what));
+    return static_cast<double>(value);
+  }
+
+  absl::StatusOr<double> BinaryReal(ValueType type, std::string_view what) {
+    switch (type) {
+      case ValueType::kInt8:
+        return RawReal<int8_t>(what);
+      case ValueType::kUint8:
+        return RawReal<uint8_t>(what);
+      case ValueType::kInt16:
+        return RawReal<int16_t>(what);
+      case ValueType::kUint16:
+        return RawReal<uint16_t>(what);
+      case ValueType::kInt32:
+        return RawReal<int32_t>(what);
+      case ValueType::kUint32:
+        return RawReal<uint32_t>(what);
+      case ValueType::kInt64:
+        return RawReal<int64_t>(what);
+      case ValueType::kUint64:
+        return RawReal<uint64_t>(what);
+      case ValueType::kFloat:
+        return RawReal<float>(what);
+      case ValueType::kDouble:
+        return RawReal<double>(what);
+    }
+    return absl::InternalError("unknown value type");
+  }
+
+  absl::StatusOr<double> Real(const TypeName& type, std::string_view what) {
+    if (!in_.is_binary()) return in_.Real(what);
+    PALPATE_ASSIGN_OR_RETURN(const double value, BinaryReal(type.type, what));
+    if (!std::isfinite(value)) {
+      return ErrorAt(in_.source(), in_.offset() - type.bytes, absl::StrFormat("%s: %g is not a finite number", ToAbsl(what), value));
+    }
+    return value;
+  }
+
+  // An integer of at least 0; in a binary file of 4 or 8 bytes.
+  absl::StatusOr<uint64_t> Integer(uint64_t bytes, std::string_view what) {
+    if (!in_.is_binary()) return in_.Unsigned(what);
+    int64_t value = 0;
+    if (bytes == 4) {
+      PALPATE_ASSIGN_OR_RETURN(value, in_.Raw<int32_t>(what));
+    } else {
+      PALPATE_ASSIGN_OR_RETURN(value, in_.Raw<int64_t>(what));
+    }
+    if (value < 0) return ErrorAt(in_.source(), in_.offset() - bytes, absl::StrFormat("%s: %d is negative", ToAbsl(what), value));
+    return static_cast<uint64_t>(value);
+  }
+
+  // A vertex index, as far as it can be checked before the points are known.
+  absl::StatusOr<uint32_t> VertexIndex(uint64_t bytes) {
+    const size_t begin = Here();
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t index, Integer(bytes, "a cell's vertex"));
+    if (index < std::numeric_limits<uint32_t>::max()) return static_cast<uint32_t>(index);
+    return ErrorAt(in_.source(), begin, absl::StrFormat("vertex index %d is more than 32 bits hold", index));
+  }
+
+  size_t Here() {
+    if (!in_.is_binary()) in_.SkipSpace();
+    return in_.offset();
+  }
+  uint64_t MinBytes(uint64_t text_count, uint64_t binary_bytes) const { return in_.is_binary() ? binary_bytes : 2 * text_count; }
+
+  absl::Status ReadPoints(const std::vector<std::string_view>& words, size_t begin) {
+    PALPATE_RETURN_IF_ERROR(OnlyOnce(has_points_, "POINTS", begin));
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t count, Count(words, 1, begin));
+    PALPATE_ASSIGN_OR_RETURN(const TypeName type, Type(words, 2, begin));
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(count, MinBytes(3, 3 * type.bytes), "points"));
+    raw_.mesh.vertices.reserve(count);
+    raw_.vertex_offsets.reserve(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      raw_.vertex_offsets.push_back(Here());
+      Eigen::Vector3d point;
+      for (int k = 0; k < 3; ++k) {
+        PALPATE_ASSIGN_OR_RETURN(point[k], Real(type, "a point's coordinate"));
+      }
+      raw_.mesh.vertices.push_back(point);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadCells(const std::vector<std::string_view>& words, size_t begin) {
+    PALPATE_RETURN_IF_ERROR(OnlyOnce(has_cells_, "CELLS", begin));
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t first, Count(words, 1, begin));
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t second, Count(words, 2, begin));
+    if (absl::StartsWithIgnoreCase(ToAbsl(in_.rest()), "OFFSETS")) return ReadOffsetCells(first, second);
+
+    // Old form: for each cell its number of vertices and the vertices; `second` is the number of integers.
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(second, MinBytes(1, 4), "integers of cells"));
+    if (second < first) return ErrorAt(in_.source(), begin, absl::StrFormat("CELLS: %d cells cannot take only %d integers", first, second));
+    cell_starts_.reserve(first + 1);
+    cell_offsets_.reserve(first);
+    cell_vertices_.reserve(second - first);
+    cell_starts_.push_back(0);
+    uint64_t left = second;
+    for (uint64_t cell = 0; cell < first; ++cell) {
+      const size_t cell_begin = Here();
+      PALPATE_ASSIGN_OR_RETURN(const uint64_t size, left > 0 ? Integer(4, "a cell's number of vertices") : absl::StatusOr<uint64_t>(0));
+      if (left == 0 || size > left - 1) {
+        return ErrorAt(in_.source(), cell_begin,
+                       absl::StrFormat("cell %d: its vertices do not fit into the %d integers announced", cell, second));
+      }
+      left -= 1 + size;
+      for (uint64_t k = 0; k < size; ++k) {
+        PALPATE_ASSIGN_OR_RETURN(const uint32_t index, VertexIndex(4));
+        cell_vertices_.push_back(index);
+      }
+      cell_offsets_.push_back(cell_begin);
+      cell_starts_.push_back(cell_vertices_.size());
+    }
+    if (left > 0) return in_.Error(absl::StrFormat("CELLS: %d integers announced, the %d cells take %d", second, first, second - left));
+    return absl::OkStatus();
+  }
+
+  // New form: where each cell's vertices start and end in a second list.
+  absl::Status ReadOffsetCells(uint64_t offset_count, uint64_t vertex_count) {
+    size_t begin = in_.offset();
+    std::vector<std::string_view> words = SplitWords(in_.Line());
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t offset_bytes, IndexBytes(words, begin));
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(offset_count, MinBytes(1, offset_bytes), "cell offsets"));
+    cell_starts_.reserve(offset_count);
+    for (uint64_t i = 0; i < offset_count; ++i) {
+      const size_t here = Here();
+      PALPATE_ASSIGN_OR_RETURN(const uint64_t start, Integer(offset_bytes, "a cell offset"));
+      const uint64_t lowest = i == 0 ? 0 : cell_starts_.back();
+      const uint64_t highest = i == 0 ? 0 : vertex_count;
+      if (start < lowest || start > highest) {
+        return ErrorAt(in_.source(), here, absl::StrFormat("cell offset %d: %d is outside %d..%d", i, start, lowest, highest));
+      }
+      cell_starts_.push_back(start);
+    }
+    if (cell_starts_.empty()) cell_starts_.push_back(0);
+    if (cell_starts_.back() != vertex_count) {
+      return in_.Error(
+          absl::StrFormat("the last cell offset is %d, but the connectivity has %d entries", cell_starts_.back(), vertex_count));
+    }
+    in_.SkipSpace();
+    begin = in_.offset();
+    words = SplitWords(in_.Line());
+    if (words.empty() || !absl::EqualsIgnoreCase(ToAbsl(words[0]), "CONNECTIVITY")) {
+      return ErrorAt(in_.source(), begin, "CONNECTIVITY expected after OFFSETS");
+    }
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t index_bytes, IndexBytes(words, begin));
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(vertex_count, MinBytes(1, index_bytes), "entries of the connectivity"));
+    cell_vertices_.reserve(vertex_count);
+    cell_offsets_.reserve(cell_starts_.size() - 1);
+    for (size_t cell = 0; cell + 1 < cell_starts_.size(); ++cell) {
+      cell_offsets_.push_back(Here());
+      for (uint64_t k = cell_starts_[cell]; k < cell_starts_[cell + 1]; ++k) {
+        PALPATE_ASSIGN_OR_RETURN(const uint32_t index, VertexIndex(index_bytes));
+        cell_vertices_.push_back(index);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> IndexBytes(const std::vector<std::string_view>& words, size_t begin) const {
+    PALPATE_ASSIGN_OR_RETURN(const TypeName type, Type(words, 1, begin));
+    if (type.type == ValueType::kInt32 || type.type == ValueType::kInt64) return type.bytes;
+    return ErrorAt(in_.source(), begin,
+                   absl::StrFormat("%s: indices must be 32 or 64 bit signed integers, not %s", Quoted(words[0]), type.name));
+  }
+
+  absl::Status ReadCellTypes(const std::vector<std::string_view>& words, size_t begin) {
+    PALPATE_RETURN_IF_ERROR(OnlyOnce(has_types_, "CELL_TYPES", begin));
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t count, Count(words, 1, begin));
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(count, MinBytes(1, 4), "cell types"));
+    types_begin_ = begin;
+    cell_types_.reserve(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      PALPATE_ASSIGN_OR_RETURN(const uint64_t type, Integer(4, "a cell's type"));
+      cell_types_.push_back(static_cast<uint32_t>(std::min<uint64_t>(type, std::numeric_limits<uint32_t>::max())));
+    }
+    return absl::OkStatus();
+  }
+
+  // FIELD name count, then arrays "name components tuples type" with their values.
+  absl::Status SkipField(const std::vector<std::string_view>& words, size_t begin) {
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t array_count, Count(words, 2, begin));
+    for (uint64_t i = 0; i < array_count; ++i) {
+      in_.SkipSpace();
+      const size_t array_begin = in_.offset();
+      const std::vector<std::string_view> array = SplitWords(in_.Line());
+      if (array.empty()) return in_.Truncated("a field's array");
+      PALPATE_ASSIGN_OR_RETURN(const uint64_t components, Count(array, 1, array_begin));
+      PALPATE_ASSIGN_OR_RETURN(const uint64_t tuples, Count(array, 2, array_begin));
+      PALPATE_ASSIGN_OR_RETURN(const TypeName type, Type(array, 3, array_begin));
+      if (components == 0 || tuples == 0) continue;
+      PALPATE_RETURN_IF_ERROR(in_.CheckCount(components, 1, "components of a field's array"));
+      PALPATE_RETURN_IF_ERROR(in_.CheckCount(tuples, components, "tuples of a field's array"));
+      PALPATE_RETURN_IF_ERROR(in_.CheckCount(components * tuples, MinBytes(1, type.bytes), "values of a field's array"));
+      if (in_.is_binary()) {
+        if (components * tuples * type.bytes > in_.remaining()) return in_.Truncated("a field's array");
+        in_.Advance(components * tuples * type.bytes);
+        continue;
+      }
+      for (uint64_t k = 0; k < components * tuples; ++k) {
+        if (in_.Word().empty()) return in_.Truncated("a field's value");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CollectTets() {
+    if (cell_types_.size() != cell_offsets_.size()) {
+      return ErrorAt(in_.source(), types_begin_, absl::StrFormat("%d cell types for %d cells", cell_types_.size(), cell_offsets_.size()));
+    }
+    for (size_t cell = 0; cell < cell_types_.size(); ++cell) {
+      const uint64_t size = cell_starts_[cell + 1] - cell_starts_[cell];
+      if (HasNoVolume(cell_types_[cell])) continue;
+      if (cell_types_[cell] != kTetCell) {
+        return ErrorAt(in_.source(), cell_offsets_[cell],
+                       absl::StrFormat("cell %d: type %d is not supported, volumes must be linear tetrahedra (type %d)", cell,
+                                       cell_types_[cell], kTetCell));
+      }
+      if (size != 4)
+        return ErrorAt(in_.source(), cell_offsets_[cell],
+                       absl::StrFormat("cell %d: a tetrahedron with %d vertices, must be 4", cell, size));
+      std::array<uint32_t, 4> tet;
+      for (size_t k = 0; k < 4; ++k) {
+        tet[k] = cell_vertices_[cell_starts_[cell] + k];
+        if (tet[k] >= raw_.mesh.vertices.size()) {
+          return ErrorAt(in_.source(), cell_offsets_[cell],
+                         absl::StrFormat("cell %d: vertex index %d, but there are %d points", cell, tet[k], raw_.mesh.vertices.size()));
+        }
+      }
+      raw_.mesh.tets.push_back(tet);
+      raw_.tet_offsets.push_back(cell_offsets_[cell]);
+    }
+    return absl::OkStatus();
+  }
+
+  Cursor in_;
+  bool has_points_ = false;
+  bool has_cells_ = false;
+  bool has_types_ = false;
+  size_t types_begin_ = 0;
+  RawTetMesh raw_;
+  std::vector<uint64_t> cell_starts_;  // [cell_count + 1] into cell_vertices_
+  std::vector<uint32_t> cell_vertices_;
+  std::vector<size_t> cell_offsets_;  // [cell_count] bytes into the file
+  std::vector<uint32_t> cell_types_;
+};
+
+// Appends a value with its most significant byte first.
+template <typename T>
+void AppendBigEndian(T value, std::string* out) {
+  char bytes[sizeof(T)];
+  std::memcpy(bytes, &value, sizeof(T));
+  if (kIsLittleEndian) std::reverse(bytes, bytes + sizeof(T));
+  out->append(bytes, sizeof(T));
+}
+
+}  // namespace
+
+absl::StatusOr<TetMesh> ParseVtk(std::string_view bytes, std::string_view name, const ReadOptions& options) {
+  return VtkParser(bytes, name).Parse(options);
+}
+
+std::string FormatVtk(const TetMesh& mesh, VtkEncoding encoding) {
+  const bool is_binary = encoding == VtkEncoding::kBinary;
+  const size_t tet_count = mesh.tets.size();
+  std::string out =
+      absl::StrFormat("# vtk DataFile Version 3.0\nTetrahedral mesh in metres\n%s\nDATASET UNSTRUCTURED_GRID\nPOINTS %d double\n",
+                      is_binary ? "BINARY" : "ASCII", mesh.vertices.size());
+  out.reserve(out.size() + 64 * mesh.vertices.size() + 40 * tet_count);
+  for (const Eigen::Vector3d& p : mesh.vertices) {
+    if (is_binary) {
+      for (int k = 0; k < 3; ++k) AppendBigEndian(p[k], &out);
+    } else {
+      AppendPoint(p, &out);
+      out += '\n';
+    }
+  }
+  absl::StrAppendFormat(&out, "%sCELLS %d %d\n", is_binary ? "\n" : "", tet_count, 5 * tet_count);
+  for (const auto& tet : mesh.tets) {
+    if (is_binary) {
+      AppendBigEndian(int32_t{4}, &out);
+      for (const uint32_t v : tet) AppendBigEndian(v, &out);
+    } else {
+      absl::StrAppend(&out, "4 ", tet[0], " ", tet[1], " ");
+      absl::StrAppend(&out, tet[2], " ", tet[3], "\n");
+    }
+  }
+  absl::StrAppendFormat(&out, "%sCELL_TYPES %d\n", is_binary ? "\n" : "", tet_count);
+  for (size_t t = 0; t < tet_count; ++t) {
+    if (is_binary) {
+      AppendBigEndian(static_cast<int32_t>(kTetCell), &out);
+    } else {
+      absl::StrAppend(&out, kTetCell, "\n");
+    }
+  }
+  if (is_binary) out += '\n';
+  return out;
+}
+
+}  // namespace palpate::sim
