@@ -3,6 +3,7 @@
 #include <CL/cl.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -12,6 +13,11 @@
 #include "gpu/runtime/context.h"
 
 namespace palpate::gpu {
+
+/// Bytes of `count` elements; SIZE_MAX where that does not fit, which no buffer can hold.
+constexpr size_t SaturatedBytes(size_t count, size_t element_bytes) {
+  return count > SIZE_MAX / element_bytes ? SIZE_MAX : count * element_bytes;
+}
 
 /// Owner of one device allocation; DeviceBuffer<T> is the typed face of it.
 class RawBuffer {
@@ -60,7 +66,7 @@ class DeviceBuffer {
   /// Contents undefined. Errors: ResourceExhausted naming the buffer and its size.
   static absl::StatusOr<DeviceBuffer> Create(const std::shared_ptr<Context>& context, size_t count, std::string name) {
     DeviceBuffer buffer;
-    PALPATE_ASSIGN_OR_RETURN(buffer.raw_, RawBuffer::Create(context, (count == 0 ? 1 : count) * sizeof(T), std::move(name)));
+    PALPATE_ASSIGN_OR_RETURN(buffer.raw_, RawBuffer::Create(context, SaturatedBytes(count == 0 ? 1 : count, sizeof(T)), std::move(name)));
     buffer.count_ = count;
     return buffer;
   }

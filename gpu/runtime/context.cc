@@ -56,7 +56,8 @@ Context::~Context() {
 absl::StatusOr<std::shared_ptr<Program>> Context::BuildProgram(const KernelSource& source, const ProgramDefines& defines) {
   std::string options = "-cl-std=CL1.2 -cl-kernel-arg-info";
   for (const auto& [name, value] : defines) absl::StrAppend(&options, " -D", name, "=", value);
-  const std::string memory_key = absl::StrCat(std::string(source.path), "\n", options);
+  const std::string memory_key =
+      absl::StrCat(std::string(source.path), "\n", options, "\n", Fnv1a64(source.text), "\n", source.text.size());
   // Held while compiling, so that two threads do not compile the same program twice.
   const std::lock_guard lock(mutex_);
   if (const auto found = programs_.find(memory_key); found != programs_.end()) return found->second;
@@ -138,6 +139,7 @@ void Context::AddAllocation(size_t bytes) {
 
 absl::Status Context::CheckGuards() {
   const std::lock_guard lock(mutex_);
+  if (!guard_damage_.ok()) return std::exchange(guard_damage_, absl::OkStatus());
   if (guarded_buffers_.empty()) return absl::OkStatus();
   cl_int code = CL_SUCCESS;
   cl_command_queue queue = clCreateCommandQueue(context_, device_.id, 0, &code);
@@ -187,8 +189,12 @@ absl::StatusOr<std::unique_ptr<RawBuffer>> RawBuffer::Create(std::shared_ptr<Con
 RawBuffer::~RawBuffer() {
   if (context_ == nullptr) return;
   if (guard_bytes_ != 0) {
+    // Damage must not vanish with the buffer: the next CheckGuards reports it.
+    cl_int code = CL_SUCCESS;
+    cl_command_queue queue = clCreateCommandQueue(context_->context_, context_->device_.id, 0, &code);
     const std::lock_guard lock(context_->mutex_);
-    context_->guarded_buffers_.erase(this);
+    if (context_->guarded_buffers_.erase(this) != 0 && code == CL_SUCCESS) context_->guard_damage_.Update(VerifyGuards(queue));
+    if (code == CL_SUCCESS) clReleaseCommandQueue(queue);
   }
   if (data_ != nullptr && data_ != allocation_) clReleaseMemObject(data_);
   clReleaseMemObject(allocation_);

@@ -28,10 +28,10 @@ class Kernel;
 using ProgramDefines = std::map<std::string, std::string>;
 
 struct ContextOptions {
-  std::string device;                                 ///< see SelectDevice
-  std::optional<std::filesystem::path> cache_folder;  ///< of program binaries; nullopt = ProgramCache::DefaultFolder(), "" = no cache
-  size_t guard_bytes = 0;                             ///< tests: this many patterned bytes around each buffer, see CheckGuards
-  bool profiling = true;                              ///< per-kernel device times
+  std::string device = {};                                 ///< see SelectDevice
+  std::optional<std::filesystem::path> cache_folder = {};  ///< of program binaries; nullopt = ProgramCache::DefaultFolder(), "" = no cache
+  size_t guard_bytes = 0;                                  ///< tests: this many patterned bytes around each buffer, see CheckGuards
+  bool profiling = true;                                   ///< per-kernel device times
 };
 
 /// Device time of one kernel since the context began.
@@ -82,7 +82,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Kernel times so far, by name.
   std::vector<KernelTime> KernelTimes() const;
 
-  /// Blocking. Verifies the guard bands of all live buffers; InvalidArgument naming the first damaged one. OK when guard_bytes was 0.
+  /// Blocking. Verifies the guard bands of all live buffers, and of those destroyed since the last call; InvalidArgument naming the first
+  /// damaged one. OK when guard_bytes was 0. Commands of unfinished queues may be missed.
   absl::Status CheckGuards();
 
  private:
@@ -108,10 +109,11 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<size_t> peak_bytes_{0};
   std::atomic<uint64_t> programs_compiled_{0};
 
-  mutable std::mutex mutex_;  // of the three below
+  mutable std::mutex mutex_;  // of those below
   std::map<std::string, std::shared_ptr<Program>> programs_;
   std::map<std::string, std::unique_ptr<Timer>> timers_;
   std::set<class RawBuffer*> guarded_buffers_;
+  absl::Status guard_damage_;  // of a buffer that was destroyed since the last check
 };
 
 }  // namespace palpate::gpu

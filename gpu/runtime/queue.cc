@@ -7,7 +7,7 @@ namespace {
 
 absl::Status RangeError(const std::string& name, size_t buffer_bytes, size_t offset, size_t size) {
   return absl::InvalidArgumentError(
-      absl::StrCat("buffer ", name, ": bytes [", offset, ", ", offset + size, ") are outside its ", buffer_bytes, " bytes"));
+      absl::StrCat("buffer ", name, ": ", size, " bytes from byte ", offset, " on are outside its ", buffer_bytes, " bytes"));
 }
 
 bool InRange(size_t buffer_bytes, size_t offset, size_t size) { return offset <= buffer_bytes && size <= buffer_bytes - offset; }

@@ -112,19 +112,22 @@ class Queue {
   /// Copies host elements to buffer[offset...]. The source may be reused on return. InvalidArgument past the end.
   template <typename T>
   absl::Status Write(const DeviceBuffer<T>& buffer, std::span<const std::type_identity_t<T>> source, size_t offset = 0) {
-    return WriteBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), offset * sizeof(T), source.data(), source.size_bytes());
+    return WriteBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), SaturatedBytes(offset, sizeof(T)), source.data(),
+                      source.size_bytes());
   }
 
   /// Copies buffer[offset...] to the host and waits for it and everything enqueued before. InvalidArgument past the end.
   template <typename T>
   absl::Status ReadBlocking(const DeviceBuffer<T>& buffer, std::span<std::type_identity_t<T>> target, size_t offset = 0) {
-    return ReadBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), offset * sizeof(T), target.data(), target.size_bytes(), true);
+    return ReadBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), SaturatedBytes(offset, sizeof(T)), target.data(),
+                     target.size_bytes(), true);
   }
 
   /// As ReadBlocking, without waiting: `target` is valid after the next blocking call.
   template <typename T>
   absl::Status EnqueueRead(const DeviceBuffer<T>& buffer, std::span<std::type_identity_t<T>> target, size_t offset = 0) {
-    return ReadBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), offset * sizeof(T), target.data(), target.size_bytes(), false);
+    return ReadBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), SaturatedBytes(offset, sizeof(T)), target.data(),
+                     target.size_bytes(), false);
   }
 
   /// Sets `count` elements (all by default) to `value`.
@@ -137,8 +140,8 @@ class Queue {
   template <typename T>
   absl::Status Copy(const DeviceBuffer<T>& source, const DeviceBuffer<T>& target, size_t count, size_t source_offset = 0,
                     size_t target_offset = 0) {
-    return CopyBytes(source.handle(), target.handle(), target.name(), source.size_bytes(), target.size_bytes(), count * sizeof(T),
-                     source_offset * sizeof(T), target_offset * sizeof(T));
+    return CopyBytes(source.handle(), target.handle(), target.name(), source.size_bytes(), target.size_bytes(),
+                     SaturatedBytes(count, sizeof(T)), SaturatedBytes(source_offset, sizeof(T)), SaturatedBytes(target_offset, sizeof(T)));
   }
 
   /// Starts what was enqueued without waiting.

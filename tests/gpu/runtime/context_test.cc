@@ -1,0 +1,87 @@
+#include "gpu/runtime/context.h"
+
+#include <gmock/gmock.h>
+
+#include "gpu/runtime/cl_status.h"
+#include "gpu/runtime/kernel_source.h"
+#include "tests/support/device_test.h"
+
+namespace palpate::gpu {
+namespace kernels {
+extern const KernelSource runtime_test;
+}
+namespace {
+
+using ::testing::HasSubstr;
+using ContextTest = test::DeviceTest;
+
+TEST_F(ContextTest, UnknownEntryPointIsNotFound) {
+  const auto kernel = context()->CreateKernel(kernels::runtime_test, "no_such_kernel");
+  EXPECT_TRUE(absl::IsNotFound(kernel.status())) << kernel.status();
+  EXPECT_THAT(std::string(kernel.status().message()), HasSubstr("no_such_kernel"));
+  EXPECT_THAT(std::string(kernel.status().message()), HasSubstr("tests/gpu/runtime/runtime_test.cl"));
+}
+
+TEST_F(ContextTest, BuildErrorCarriesTheCompilersLogWithOurFileAndLine) {
+  const KernelSource broken = {"gpu/nowhere/broken.cl",
+                               "#line 1 \"gpu/nowhere/broken.cl\"\nkernel void f(global int* x) {\n  x[0] = undeclared_name;\n}\n"};
+  const auto kernel = context()->CreateKernel(broken, "f");
+  ASSERT_TRUE(absl::IsInternal(kernel.status())) << kernel.status();
+  const std::string message(kernel.status().message());
+  EXPECT_THAT(message, HasSubstr("undeclared_name"));
+  EXPECT_THAT(message, HasSubstr("clBuildProgram"));
+  EXPECT_THAT(message, HasSubstr("broken.cl:2"));
+}
+
+TEST_F(ContextTest, DefinesReachTheKernel) {
+  for (const auto& [scale, expected] : {std::pair{"5", 50}, std::pair{"-3", -30}}) {
+    PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "scale_values", {{"SCALE", scale}}));
+    const auto in = Upload(std::vector<int32_t>{10});
+    const auto out = Allocate<int32_t>(1);
+    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, in, out, 1U));
+    EXPECT_EQ(Download(out), std::vector<int32_t>{expected});
+  }
+}
+
+TEST_F(ContextTest, SourcesWithTheSamePathAreToldApart) {
+  const KernelSource first = {"same.cl", "kernel void f(global int* x) { x[0] = 1; }\n"};
+  const KernelSource second = {"same.cl", "kernel void f(global int* x) { x[0] = 2; }\n"};
+  const auto out = Allocate<int32_t>(1);
+  for (const auto& [source, expected] : {std::pair{first, 1}, std::pair{second, 2}, std::pair{first, 1}}) {
+    PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(source, "f"));
+    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, out));
+    EXPECT_EQ(Download(out), std::vector<int32_t>{expected});
+  }
+}
+
+TEST_F(ContextTest, KernelsOfOneProgramHaveTheirOwnArguments) {
+  PALPATE_TEST_ASSIGN(Kernel a, context()->CreateKernel(kernels::runtime_test, "write_at"));
+  PALPATE_TEST_ASSIGN(Kernel b, context()->CreateKernel(kernels::runtime_test, "write_at"));
+  const auto out = Upload(std::vector<int32_t>(2, 0));
+  PALPATE_ASSERT_OK(a.SetArgs(out, 0, 1));
+  PALPATE_ASSERT_OK(b.SetArgs(out, 1, 2));
+  PALPATE_ASSERT_OK(queue().Enqueue(a, {1, 1}));
+  PALPATE_ASSERT_OK(queue().Enqueue(b, {1, 1}));
+  EXPECT_EQ(Download(out), (std::vector<int32_t>{1, 2}));
+  Kernel c = std::move(a);
+  EXPECT_FALSE(a);  // NOLINT(bugprone-use-after-move)
+  PALPATE_ASSERT_OK(c.SetArg(2, 7));
+  PALPATE_ASSERT_OK(queue().Enqueue(c, {1, 1}));
+  EXPECT_EQ(Download(out), (std::vector<int32_t>{7, 2}));
+}
+
+TEST_F(ContextTest, StatusesNameCallAndError) {
+  PALPATE_EXPECT_OK(ClStatus(CL_SUCCESS, "clFoo"));
+  const absl::Status memory = ClStatus(CL_MEM_OBJECT_ALLOCATION_FAILURE, "clFoo", "thing");
+  EXPECT_TRUE(absl::IsResourceExhausted(memory));
+  EXPECT_THAT(std::string(memory.message()), HasSubstr("CL_MEM_OBJECT_ALLOCATION_FAILURE"));
+  EXPECT_THAT(std::string(memory.message()), HasSubstr("clFoo"));
+  EXPECT_THAT(std::string(memory.message()), HasSubstr("thing"));
+  EXPECT_TRUE(absl::IsResourceExhausted(ClStatus(CL_OUT_OF_RESOURCES, "clFoo")));
+  EXPECT_TRUE(absl::IsResourceExhausted(ClStatus(CL_OUT_OF_HOST_MEMORY, "clFoo")));
+  EXPECT_TRUE(absl::IsInternal(ClStatus(CL_INVALID_VALUE, "clFoo")));
+  EXPECT_THAT(ClErrorName(-12345), HasSubstr("-12345"));
+}
+
+}  // namespace
+}  // namespace palpate::gpu

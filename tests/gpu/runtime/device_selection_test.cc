@@ -1,0 +1,85 @@
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "gpu/runtime/device.h"
+#include "tests/support/device_test.h"
+
+namespace palpate::gpu {
+namespace {
+
+using ::testing::HasSubstr;
+using DeviceSelectionTest = test::DeviceTest;
+
+TEST_F(DeviceSelectionTest, ListedDevicesDescribeThemselves) {
+  PALPATE_TEST_ASSIGN(const std::vector<DeviceInfo> devices, ListDevices());
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const DeviceInfo& device = devices[i];
+    EXPECT_EQ(device.index, static_cast<int>(i));
+    EXPECT_FALSE(device.name.empty());
+    EXPECT_FALSE(device.driver_version.empty());
+    EXPECT_GT(device.compute_units, 0U);
+    EXPECT_GT(device.global_memory_bytes, 0U);
+    EXPECT_GT(device.max_allocation_bytes, 0U);
+    EXPECT_GT(device.max_work_group_size, 0U);
+    EXPECT_THAT(DescribeDevice(device), HasSubstr(device.name));
+  }
+}
+
+TEST_F(DeviceSelectionTest, EveryDeviceIsFoundByItsIndexAndName) {
+  PALPATE_TEST_ASSIGN(const std::vector<DeviceInfo> devices, ListDevices());
+  for (const DeviceInfo& device : devices) {
+    PALPATE_TEST_ASSIGN(const DeviceInfo by_index, SelectDevice(std::to_string(device.index)));
+    EXPECT_EQ(by_index.id, device.id);
+    for (const std::string& selector : {device.name, absl::AsciiStrToUpper(device.name), absl::AsciiStrToLower(device.platform_name)}) {
+      PALPATE_TEST_ASSIGN(const DeviceInfo by_name, SelectDevice(selector));
+      EXPECT_TRUE(by_name.name == device.name || by_name.platform_name == device.platform_name) << selector;
+    }
+  }
+}
+
+TEST_F(DeviceSelectionTest, TypeSelectsOnlyThatType) {
+  PALPATE_TEST_ASSIGN(const std::vector<DeviceInfo> devices, ListDevices());
+  bool any_gpu = false;
+  bool any_cpu = false;
+  for (const DeviceInfo& device : devices) {
+    any_gpu |= device.is_gpu;
+    any_cpu |= device.is_cpu;
+  }
+  const auto gpu = SelectDevice("GPU");
+  EXPECT_EQ(gpu.ok(), any_gpu) << gpu.status();
+  if (gpu.ok()) {
+    EXPECT_TRUE(gpu->is_gpu);
+  }
+  const auto cpu = SelectDevice("cpu");
+  EXPECT_EQ(cpu.ok(), any_cpu) << cpu.status();
+  if (cpu.ok()) {
+    EXPECT_TRUE(cpu->is_cpu);
+  }
+  PALPATE_TEST_ASSIGN(const DeviceInfo automatic, SelectDevice(""));
+  EXPECT_EQ(automatic.is_gpu, any_gpu);
+  PALPATE_TEST_ASSIGN(const DeviceInfo automatic_by_name, SelectDevice("Auto"));
+  EXPECT_EQ(automatic.id, automatic_by_name.id);
+}
+
+TEST_F(DeviceSelectionTest, ErrorsListWhatWasFound) {
+  PALPATE_TEST_ASSIGN(const std::vector<DeviceInfo> devices, ListDevices());
+  for (const char* wrong : {"no such device", "9999", "-1", "0x0", "1.5", "99999999999999999999"}) {
+    const auto device = SelectDevice(wrong);
+    ASSERT_FALSE(device.ok()) << wrong;
+    EXPECT_TRUE(absl::IsNotFound(device.status()) || absl::IsInvalidArgument(device.status())) << device.status();
+    EXPECT_THAT(std::string(device.status().message()), HasSubstr(DescribeDevice(devices.front()))) << wrong;
+  }
+  EXPECT_THAT(std::string(SelectDevice("9999").status().message()), HasSubstr("outside [0, "));
+  EXPECT_TRUE(absl::IsInvalidArgument(SelectDevice("9999").status()));
+  EXPECT_TRUE(absl::IsNotFound(SelectDevice("no such device").status()));
+}
+
+TEST_F(DeviceSelectionTest, ContextRefusesAnUnknownDevice) {
+  const auto context = Context::Create({.device = "no such device"});
+  EXPECT_TRUE(absl::IsNotFound(context.status())) << context.status();
+}
+
+}  // namespace
+}  // namespace palpate::gpu
