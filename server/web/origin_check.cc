@@ -46,9 +46,12 @@ std::string HostWithoutPort(std::string_view authority) {
     if (host.empty() || !std::all_of(host.begin(), host.end(), IsHostCharacter)) return "";
   }
   if (!port.empty()) {
+    const std::string_view digits = port.substr(1);
     int number = 0;
-    if (port.front() != ':' || port.size() > 6 || !absl::SimpleAtoi(AbslView(port.substr(1)), &number) || number < 1 || number > 65535)
+    if (digits.empty() || digits.size() > 5 || !std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }) ||
+        !absl::SimpleAtoi(AbslView(digits), &number) || number < 1 || number > 65535) {
       return "";
+    }
   }
   return absl::AsciiStrToLower(AbslView(host));
 }

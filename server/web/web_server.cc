@@ -2,6 +2,9 @@
 
 #include <arpa/inet.h>
 #include <civetweb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,6 +29,7 @@ namespace {
 constexpr int kSpareThreads = 8;                                   // for requests besides /ws, and to refuse browsers past the limit
 constexpr int kReaderPollMs = 500;                                 // how soon a reader notices that its connection is to end
 constexpr auto kGoodbyeTimeout = std::chrono::milliseconds(1000);  // for close frames when the server stops
+constexpr auto kWakeInterval = std::chrono::milliseconds(20);
 
 absl::string_view AbslView(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -214,7 +218,7 @@ absl::Status WebServer::Impl::Start() {
       context_, "/", [](mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnHttp(http); }, this);
   if (backend_ != nullptr) {
     mg_set_websocket_handler(
-        context_, "/ws$", [](const mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnWebSocketConnect(http); },
+        context_, "/", [](const mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnWebSocketConnect(http); },
         [](mg_connection* http, void* self) { static_cast<Impl*>(self)->OnWebSocketReady(http); },
         [](mg_connection* http, int bits, char* data, size_t size, void* self) {
           auto* browser = static_cast<Browser*>(mg_get_user_connection_data(http));
@@ -239,7 +243,27 @@ void WebServer::Impl::Stop() {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     connection->WaitUntilEnded(std::max(left, std::chrono::milliseconds(0)));
   }
+  // The library's accepting thread looks for the end only every two seconds, or when somebody connects.
+  std::atomic<bool> stopped = false;
+  std::thread waker([this, &stopped] {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port_);
+    inet_pton(AF_INET, options_.bind_address == "0.0.0.0" ? "127.0.0.1" : options_.bind_address.c_str(), &address.sin_addr);
+    while (!stopped) {
+      const int knock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+      if (knock >= 0) {
+        connect(knock, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+        std::this_thread::sleep_for(kWakeInterval);
+        close(knock);
+      } else {
+        std::this_thread::sleep_for(kWakeInterval);
+      }
+    }
+  });
   mg_stop(context_);
+  stopped = true;
+  waker.join();
   context_ = nullptr;
 }
 
@@ -348,6 +372,14 @@ void WebServer::Impl::Write(mg_connection* http, const Response& response, bool 
 // ----------------------------------------------------------------------------------------------------------------------------------
 
 int WebServer::Impl::OnWebSocketConnect(const mg_connection* http) {
+  const mg_request_info& request = *mg_get_request_info(http);
+  if (request.local_uri == nullptr || std::string_view(request.local_uri) != "/ws") {
+    Response response;
+    response.status = 404;
+    response.body = "the only WebSocket here is /ws\n";
+    Write(const_cast<mg_connection*>(http), response, true);
+    return 1;
+  }
   const std::string_view host = Header(http, "Host");
   absl::Status status = CheckHost(host, bound_to_loopback_, options_.allowed_hosts);
   if (status.ok()) status = CheckOrigin(Header(http, "Origin"), host, options_.allowed_origins);

@@ -1,0 +1,68 @@
+#include "server/web/origin_check.h"
+
+#include <gtest/gtest.h>
+
+namespace palpate::server {
+namespace {
+
+TEST(HostWithoutPort, SplitsAndLowersNames) {
+  EXPECT_EQ(HostWithoutPort("LocalHost:8080"), "localhost");
+  EXPECT_EQ(HostWithoutPort("viewer.example.org"), "viewer.example.org");
+  EXPECT_EQ(HostWithoutPort("10.0.0.7:65535"), "10.0.0.7");
+  EXPECT_EQ(HostWithoutPort("[::1]:80"), "[::1]");
+}
+
+TEST(HostWithoutPort, RefusesWhatIsNoAuthority) {
+  for (const char* text : {"", ":80", "a b", "host:", "host:0", "host:65536", "host:99999999999", "host:80:80", "[::1", "[]", "[::1]x",
+                           "[x]", "a/b", "user@host", "host:80/", "h\r\nx", "host:+80"}) {
+    EXPECT_EQ(HostWithoutPort(text), "") << text;
+  }
+}
+
+TEST(IsLoopbackHost, KnowsLoopbackNamesOnly) {
+  for (const char* name : {"localhost", "a.localhost", "127.0.0.1", "127.255.0.3", "[::1]"}) EXPECT_TRUE(IsLoopbackHost(name)) << name;
+  for (const char* name :
+       {"", "localhost.example.org", "notlocalhost", "128.0.0.1", "127.0.0", "127.0.0.256", "127.0.0.1.example.org", "[::2]"}) {
+    EXPECT_FALSE(IsLoopbackHost(name)) << name;
+  }
+}
+
+TEST(CheckHost, LoopbackServerAnswersToLoopbackNamesOnly) {
+  EXPECT_TRUE(CheckHost("localhost:8080", true, {}).ok());
+  EXPECT_TRUE(CheckHost("", true, {}).ok());
+  EXPECT_EQ(CheckHost("rebound.example.org:8080", true, {}).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(CheckHost("bad host", true, {}).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(CheckHost("rebound.example.org:8080", false, {}).ok());
+}
+
+TEST(CheckHost, AListOfNamesReplacesTheRule) {
+  EXPECT_TRUE(CheckHost("Viewer.example.org:9", true, {"viewer.example.org"}).ok());
+  EXPECT_FALSE(CheckHost("localhost", true, {"viewer.example.org"}).ok());
+  EXPECT_FALSE(CheckHost("other.example.org", false, {"viewer.example.org"}).ok());
+}
+
+TEST(CheckOrigin, TheServersOwnPagesAndProgramsMayConnect) {
+  EXPECT_TRUE(CheckOrigin("", "localhost:8080", {}).ok());
+  EXPECT_TRUE(CheckOrigin("http://localhost:8080", "localhost:8080", {}).ok());
+  EXPECT_TRUE(CheckOrigin("HTTP://LOCALHOST:8080", "localhost:8080", {}).ok());
+  EXPECT_TRUE(CheckOrigin("http://host", "host:80", {}).ok());
+  EXPECT_TRUE(CheckOrigin("https://host", "host:443", {}).ok());
+  EXPECT_TRUE(CheckOrigin("https://host:443", "host", {}).ok());
+}
+
+TEST(CheckOrigin, ForeignPagesMayNot) {
+  for (const char* origin :
+       {"http://evil.example.org", "http://localhost", "http://localhost:8081", "null", "file://", "http://", "://localhost:8080",
+        "ftp://localhost:8080", "http://localhost:8080.evil.example.org", "http://localhost:8080@evil.example.org"}) {
+    EXPECT_EQ(CheckOrigin(origin, "localhost:8080", {}).code(), absl::StatusCode::kPermissionDenied) << origin;
+  }
+  EXPECT_FALSE(CheckOrigin("http://", "", {}).ok());
+}
+
+TEST(CheckOrigin, NamedOriginsMay) {
+  EXPECT_TRUE(CheckOrigin("https://viewer.example.org", "localhost:8080", {"https://viewer.example.org"}).ok());
+  EXPECT_FALSE(CheckOrigin("http://viewer.example.org", "localhost:8080", {"https://viewer.example.org"}).ok());
+}
+
+}  // namespace
+}  // namespace palpate::server
