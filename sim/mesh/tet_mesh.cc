@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include <Eigen/Geometry>
+
 #include "absl/strings/str_format.h"
 
 namespace palpate::sim {
