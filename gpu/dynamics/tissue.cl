@@ -1,0 +1,846 @@
+/* Implicit elastodynamics with contact by vertex-block descent in colours.
+   Source: Chen, Liu, Yang, Yuksel, "Vertex Block Descent", 2024 (arXiv 2403.06321); see docs/algorithms/tissue.md for what differs.
+
+   Build options, same algorithm for all values:
+     PALPATE_LANES  corners (tet, vertex) a work-item handles at once, as vector lanes: 1, 4, 8 or 16
+     PALPATE_TEAM   work-items that share a vertex, 1 or a power of two up to the group size
+     PALPATE_GROUP  work-group size of solve_color
+     PALPATE_LIST_GROUP  work-group size of the one-group kernels list_contacts and solve_colliders, a power of two
+     PALPATE_COROTATED, PALPATE_NEO_HOOKEAN, PALPATE_VISCOUS  1 if any tet of the scene needs that term
+
+   Layout: vertices are in solver order: colour by colour, fixed ones last. The corners of a vertex fill whole blocks of PALPATE_LANES; block b holds
+     corner_real   [b][12][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V mu, V lambda, damping/dt
+     corner_index  [b][4][lanes]: the other three vertices in the order that keeps the orientation, tet with the model in bit 31
+     corner_strain [b][6][lanes]: C = F^T F at the start of the step (only with PALPATE_VISCOUS)
+   Padding lanes have zero gradients and zero moduli, so they add exact zeros. */
+#include "gpu/shared/prelude.h"
+#include "gpu/shared/dynamics_types.h"
+
+#ifndef PALPATE_LANES /* defaults for tools that look at this file alone */
+#define PALPATE_LANES 1
+#define PALPATE_TEAM 1
+#define PALPATE_GROUP 1
+#define PALPATE_LIST_GROUP 1
+#define PALPATE_COROTATED 1
+#define PALPATE_NEO_HOOKEAN 1
+#define PALPATE_VISCOUS 1
+#endif
+
+#define PALPATE_CONCAT_(a, b) a##b
+#define PALPATE_CONCAT(a, b) PALPATE_CONCAT_(a, b)
+#if PALPATE_LANES == 1
+#define PALPATE_R float
+#define LANE_INT int
+#define LOAD_R(p) (*(p))
+#define STORE_R(v, p) (*(p) = (v))
+#define SPLAT(v) (v)
+#else
+#define PALPATE_R PALPATE_CONCAT(float, PALPATE_LANES)
+#define LANE_INT PALPATE_CONCAT(int, PALPATE_LANES)
+#define LOAD_R(p) PALPATE_CONCAT(vload, PALPATE_LANES)(0, p)
+#define STORE_R(v, p) PALPATE_CONCAT(vstore, PALPATE_LANES)(v, 0, p)
+#define SPLAT(v) ((PALPATE_R)(v))
+#endif
+
+#include "gpu/dynamics/elasticity.clh"
+#include "gpu/dynamics/contact.clh"
+
+#define MODEL_BIT 0x80000000u
+#define NOT_A_TRIANGLE 0xffffffffu
+
+/* Sums of the lanes, always in the same order. */
+#if PALPATE_LANES == 1
+static inline float lane_sum(PALPATE_R v) { return v; }
+#elif PALPATE_LANES == 4
+static inline float lane_sum(PALPATE_R v) { return (v.s0 + v.s2) + (v.s1 + v.s3); }
+#elif PALPATE_LANES == 8
+static inline float lane_sum(PALPATE_R v) {
+  const float4 h = v.lo + v.hi;
+  return (h.s0 + h.s2) + (h.s1 + h.s3);
+}
+#else
+static inline float lane_sum(PALPATE_R v) {
+  const float8 q = v.lo + v.hi;
+  const float4 h = q.lo + q.hi;
+  return (h.s0 + h.s2) + (h.s1 + h.s3);
+}
+#endif
+
+/* Positions of one vertex per lane. */
+static inline RVec gather(const __global float4* x, const __global uint* index) {
+  RVec r;
+#if PALPATE_LANES == 1
+  const float4 v = x[*index];
+  r.x = v.x;
+  r.y = v.y;
+  r.z = v.z;
+#else
+  float px[PALPATE_LANES], py[PALPATE_LANES], pz[PALPATE_LANES];
+#pragma unroll
+  for (int l = 0; l < PALPATE_LANES; ++l) {
+    const float4 v = x[index[l]];
+    px[l] = v.x;
+    py[l] = v.y;
+    pz[l] = v.z;
+  }
+  r.x = LOAD_R(px);
+  r.y = LOAD_R(py);
+  r.z = LOAD_R(pz);
+#endif
+  return r;
+}
+
+/* F of the block's tets, and the rest gradient g of the shape function of the vertex at xi. */
+static inline RMat deformation(const __global float4* x, float4 xi, const __global float* real, const __global uint* index, RVec* g) {
+  RVec a = gather(x, index);
+  RVec b = gather(x, index + PALPATE_LANES);
+  RVec c = gather(x, index + 2 * PALPATE_LANES);
+  a.x -= SPLAT(xi.x);
+  a.y -= SPLAT(xi.y);
+  a.z -= SPLAT(xi.z);
+  b.x -= SPLAT(xi.x);
+  b.y -= SPLAT(xi.y);
+  b.z -= SPLAT(xi.z);
+  c.x -= SPLAT(xi.x);
+  c.y -= SPLAT(xi.y);
+  c.z -= SPLAT(xi.z);
+  const PALPATE_R ax = LOAD_R(real), ay = LOAD_R(real + PALPATE_LANES), az = LOAD_R(real + 2 * PALPATE_LANES);
+  const PALPATE_R bx = LOAD_R(real + 3 * PALPATE_LANES), by = LOAD_R(real + 4 * PALPATE_LANES), bz = LOAD_R(real + 5 * PALPATE_LANES);
+  const PALPATE_R cx = LOAD_R(real + 6 * PALPATE_LANES), cy = LOAD_R(real + 7 * PALPATE_LANES), cz = LOAD_R(real + 8 * PALPATE_LANES);
+  g->x = -(ax + bx + cx);
+  g->y = -(ay + by + cy);
+  g->z = -(az + bz + cz);
+  RMat f;
+  f.xx = a.x * ax + b.x * bx + c.x * cx;
+  f.xy = a.x * ay + b.x * by + c.x * cy;
+  f.xz = a.x * az + b.x * bz + c.x * cz;
+  f.yx = a.y * ax + b.y * bx + c.y * cx;
+  f.yy = a.y * ay + b.y * by + c.y * cy;
+  f.yz = a.y * az + b.y * bz + c.y * cz;
+  f.zx = a.z * ax + b.z * bx + c.z * cx;
+  f.zy = a.z * ay + b.z * by + c.z * cy;
+  f.zz = a.z * az + b.z * bz + c.z * cz;
+  return f;
+}
+
+#if PALPATE_COROTATED
+static inline RMat gather_rotation(const __global float4* rotations, const __global uint* tet) {
+#if PALPATE_LANES == 1
+  const float4 q = rotations[*tet & ~MODEL_BIT];
+  return rotation_of(q.x, q.y, q.z, q.w);
+#else
+  float qx[PALPATE_LANES], qy[PALPATE_LANES], qz[PALPATE_LANES], qw[PALPATE_LANES];
+#pragma unroll
+  for (int l = 0; l < PALPATE_LANES; ++l) {
+    const float4 q = rotations[tet[l] & ~MODEL_BIT];
+    qx[l] = q.x;
+    qy[l] = q.y;
+    qz[l] = q.z;
+    qw[l] = q.w;
+  }
+  return rotation_of(LOAD_R(qx), LOAD_R(qy), LOAD_R(qz), LOAD_R(qw));
+#endif
+}
+
+/* Lanes whose tet is of the corotated model, as 1 or 0. */
+static inline PALPATE_R corotated_lanes(const __global uint* tet) {
+#if PALPATE_LANES == 1
+  return (*tet & MODEL_BIT) ? 1.0f : 0.0f;
+#else
+  float m[PALPATE_LANES];
+#pragma unroll
+  for (int l = 0; l < PALPATE_LANES; ++l) m[l] = (tet[l] & MODEL_BIT) ? 1.0f : 0.0f;
+  return LOAD_R(m);
+#endif
+}
+#endif
+
+/* Adds the elastic and viscous terms of one block of corners. */
+static inline void add_block(const __global float4* x, float4 xi, uint block, const __global float* corner_real, const __global uint* corner_index,
+                             const __global float* corner_strain, const __global float4* rotations, RVec* force, RSym* hessian) {
+  const __global float* real = corner_real + (size_t)block * 12 * PALPATE_LANES;
+  const __global uint* index = corner_index + (size_t)block * 4 * PALPATE_LANES;
+  (void)corner_strain; /* which of the two are read depends on the build options */
+  (void)rotations;
+  RVec g;
+  const RMat f = deformation(x, xi, real, index, &g);
+  const PALPATE_R mu = LOAD_R(real + 9 * PALPATE_LANES);
+  const PALPATE_R lambda = LOAD_R(real + 10 * PALPATE_LANES);
+#if PALPATE_COROTATED
+  const PALPATE_R corotated = corotated_lanes(index + 3 * PALPATE_LANES);
+  const RMat r = gather_rotation(rotations, index + 3 * PALPATE_LANES);
+  add_corotated(&f, &r, &g, corotated * mu, corotated * lambda, force, hessian);
+#if PALPATE_NEO_HOOKEAN
+  const PALPATE_R other = SPLAT(1.0f) - corotated;
+  add_neo_hookean(&f, &g, other * mu, other * lambda, force, hessian);
+#endif
+#else
+  add_neo_hookean(&f, &g, mu, lambda, force, hessian);
+#endif
+#if PALPATE_VISCOUS
+  const __global float* strain = corner_strain + (size_t)block * 6 * PALPATE_LANES;
+  RSym start;
+  start.xx = LOAD_R(strain);
+  start.xy = LOAD_R(strain + PALPATE_LANES);
+  start.xz = LOAD_R(strain + 2 * PALPATE_LANES);
+  start.yy = LOAD_R(strain + 3 * PALPATE_LANES);
+  start.yz = LOAD_R(strain + 4 * PALPATE_LANES);
+  start.zz = LOAD_R(strain + 5 * PALPATE_LANES);
+  add_viscous(&f, &g, &start, LOAD_R(real + 11 * PALPATE_LANES), mu, lambda, force, hessian);
+#endif
+}
+
+/* Force and Hessian block of one vertex as scalars. */
+typedef struct {
+  float3 force;
+  float xx, xy, xz, yy, yz, zz;
+} Block;
+
+static inline void add_normal_term(Block* b, float3 n, float force, float slope) {
+  b->force += force * n;
+  b->xx += slope * n.x * n.x;
+  b->xy += slope * n.x * n.y;
+  b->xz += slope * n.x * n.z;
+  b->yy += slope * n.y * n.y;
+  b->yz += slope * n.y * n.z;
+  b->zz += slope * n.z * n.z;
+}
+
+/* Friction opposes `slip` (already tangential); the block is factor (I - n n^T). */
+static inline void add_friction_term(Block* b, float3 n, float3 slip, float factor, float weight) {
+  b->force -= factor * weight * slip;
+  const float h = factor * weight * weight;
+  b->xx += h * (1.0f - n.x * n.x);
+  b->xy -= h * n.x * n.y;
+  b->xz -= h * n.x * n.z;
+  b->yy += h * (1.0f - n.y * n.y);
+  b->yz -= h * n.y * n.z;
+  b->zz += h * (1.0f - n.z * n.z);
+}
+
+/* Contact of the vertex `v`, through its surface triangles with capsules, and directly with planes. Returns whether any contact pushed. */
+static inline bool add_contacts(const __global StepParams* p, uint v, const __global float4* x, const __global float4* x_start,
+                                const __global uint* vertex_triangle_begin, const __global uint* vertex_triangles, const __global uint4* triangles,
+                                const __global uint* triangle_colliders, const __global ToolContact* contacts, const __global Collider* colliders,
+                                const __global PlaneObstacle* planes, Block* b) {
+  const uint begin = vertex_triangle_begin[v];
+  const uint end = vertex_triangle_begin[v + 1];
+  bool pushed = false;
+  for (uint k = begin; k < end; ++k) {
+    const uint t = vertex_triangles[k];
+    uint mask = triangle_colliders[t];
+    if (mask == 0) continue;
+    const uint4 tri = triangles[t];
+    for (uint c = 0; mask != 0; ++c, mask >>= 1) {
+      if (!(mask & 1u)) continue;
+      const ToolContact contact = contacts[(size_t)c * p->triangle_count + t];
+      if (contact.weights.w == 0.0f) continue;
+      const float weight = v == tri.x ? contact.weights.x : v == tri.y ? contact.weights.y : contact.weights.z;
+      if (weight == 0.0f) continue;
+      const float4 tip = colliders[c].tip;
+      const float4 axis = colliders[c].axis;
+      const float radius = colliders[c].tip_start.w;
+      const float3 n = contact.normal.xyz;
+      const float s = contact.normal.w;
+      const float3 on_axis = tip.xyz + s * axis.xyz;
+      const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
+      float slope;
+      const float force = contact_force(p, p->margin_m + radius - dot(n, point - on_axis), &slope);
+      if (force == 0.0f) continue;
+      pushed = true;
+      add_normal_term(b, n, weight * force, weight * weight * slope);
+      const float3 start = contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
+      float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
+      slip -= dot(slip, n) * n;
+      add_friction_term(b, n, slip, friction_factor(p, force, length(slip)), weight);
+    }
+  }
+  if (begin != end) {
+    for (uint i = 0; i < p->plane_count; ++i) {
+      const float4 plane = planes[i].normal_offset;
+      float slope;
+      const float force = contact_force(p, p->margin_m - (dot(plane.xyz, x[v].xyz) - plane.w), &slope);
+      if (force == 0.0f) continue;
+      pushed = true;
+      add_normal_term(b, plane.xyz, force, slope);
+      float3 slip = x[v].xyz - x_start[v].xyz;
+      slip -= dot(slip, plane.xyz) * plane.xyz;
+      add_friction_term(b, plane.xyz, slip, friction_factor(p, force, length(slip)), 1.0f);
+    }
+  }
+  return pushed;
+}
+
+/* x += H^-1 f for symmetric positive definite H, by LDL^T. */
+static inline float3 solve_block(const Block* b) {
+  const float d0 = b->xx;
+  const float l10 = b->xy / d0;
+  const float l20 = b->xz / d0;
+  const float d1 = b->yy - l10 * b->xy;
+  const float t21 = b->yz - l20 * b->xy;
+  const float l21 = t21 / d1;
+  const float d2 = b->zz - l20 * b->xz - l21 * t21;
+  const float y0 = b->force.x;
+  const float y1 = b->force.y - l10 * y0;
+  const float y2 = b->force.z - l20 * y0 - l21 * y1;
+  float3 r;
+  r.z = y2 / d2;
+  r.y = y1 / d1 - l21 * r.z;
+  r.x = y0 / d0 - l10 * r.y - l20 * r.z;
+  return r;
+}
+
+/* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles. */
+static inline Block elastic_block(uint v, uint lane, const __global float4* x, const __global uint* block_begin, const __global float* corner_real,
+                                  const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations) {
+  const float4 xi = x[v];
+  RVec force;
+  force.x = force.y = force.z = SPLAT(0.0f);
+  RSym h;
+  h.xx = h.xy = h.xz = h.yy = h.yz = h.zz = SPLAT(0.0f);
+  const uint end = block_begin[v + 1];
+  for (uint block = block_begin[v] + lane; block < end; block += PALPATE_TEAM) {
+    add_block(x, xi, block, corner_real, corner_index, corner_strain, rotations, &force, &h);
+  }
+  Block b;
+  b.force = (float3)(lane_sum(force.x), lane_sum(force.y), lane_sum(force.z));
+  b.xx = lane_sum(h.xx);
+  b.xy = lane_sum(h.xy);
+  b.xz = lane_sum(h.xz);
+  b.yy = lane_sum(h.yy);
+  b.yz = lane_sum(h.yz);
+  b.zz = lane_sum(h.zz);
+  return b;
+}
+
+/* Start of a step. Work-item: vertex. x_start <- x; y <- inertial target; x <- the initial guess of Chen et al. 4.1: gravity enters as far as the
+   vertex accelerated along it in the last step, so that resting tissue starts at rest. */
+__kernel void predict(const __global StepParams* p, __global float4* x, __global float4* x_start, __global float4* y, const __global float4* velocity,
+                      const __global float4* velocity_before) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= p->vertex_count) return;
+  const float4 xv = x[v];
+  x_start[v] = xv;
+  if (v >= p->free_count) {
+    y[v] = xv;
+    return;
+  }
+  const float3 g = (float3)(p->gravity_x, p->gravity_y, p->gravity_z);
+  const float3 vel = velocity[v].xyz;
+  const float3 acceleration = (vel - velocity_before[v].xyz) * p->inv_dt;
+  const float gg = dot(g, g);
+  const float share = gg > 0.0f ? clamp(dot(acceleration, g) / gg, 0.0f, 1.0f) : 0.0f;
+  const float3 drift = xv.xyz + p->dt_s * vel;
+  const float dt2 = p->dt_s * p->dt_s;
+  y[v] = (float4)(drift + dt2 * g, xv.w);
+  x[v] = (float4)(drift + share * dt2 * g, xv.w);
+}
+
+/* C = F^T F of every corner at the start of the step. Work-item: block of corners of vertex block_vertex[block]. */
+__kernel void start_strain(uint block_count, const __global float4* x_start, const __global uint* block_vertex, const __global float* corner_real,
+                           const __global uint* corner_index, __global float* corner_strain) {
+  const uint block = (uint)get_global_id(0);
+  if (block >= block_count) return;
+  RVec g;
+  const RMat f = deformation(x_start, x_start[block_vertex[block]], corner_real + (size_t)block * 12 * PALPATE_LANES,
+                             corner_index + (size_t)block * 4 * PALPATE_LANES, &g);
+  const RSym c = right_cauchy_green(&f);
+  __global float* out = corner_strain + (size_t)block * 6 * PALPATE_LANES;
+  STORE_R(c.xx, out);
+  STORE_R(c.xy, out + PALPATE_LANES);
+  STORE_R(c.xz, out + 2 * PALPATE_LANES);
+  STORE_R(c.yy, out + 3 * PALPATE_LANES);
+  STORE_R(c.yz, out + 4 * PALPATE_LANES);
+  STORE_R(c.zz, out + 5 * PALPATE_LANES);
+}
+
+/* Rotation of the polar decomposition of each tet's F, from its last value (Mueller, Bender, Chentanez, Macklin 2016: always a proper rotation,
+   also for flat and inverted tets). Work-item: tet. tet_rest: rows of Dm^-1, three float4 a tet. */
+__kernel void extract_rotations(const __global StepParams* p, const __global float4* x, const __global uint4* tets, const __global float4* tet_rest,
+                                __global float4* rotations) {
+  const uint t = (uint)get_global_id(0);
+  if (t >= p->tet_count) return;
+  const uint4 v = tets[t];
+  const float3 o = x[v.x].xyz;
+  const float3 a = x[v.y].xyz - o;
+  const float3 b = x[v.z].xyz - o;
+  const float3 c = x[v.w].xyz - o;
+  const float3 ra = tet_rest[3 * t].xyz;
+  const float3 rb = tet_rest[3 * t + 1].xyz;
+  const float3 rc = tet_rest[3 * t + 2].xyz;
+  const float3 f0 = a * ra.x + b * rb.x + c * rc.x;  /* columns of F */
+  const float3 f1 = a * ra.y + b * rb.y + c * rc.y;
+  const float3 f2 = a * ra.z + b * rb.z + c * rc.z;
+  float4 q = rotations[t];
+  for (int iteration = 0; iteration < 40; ++iteration) {
+    const float3 r0 = (float3)(1.0f - 2.0f * (q.y * q.y + q.z * q.z), 2.0f * (q.x * q.y + q.w * q.z), 2.0f * (q.x * q.z - q.w * q.y));
+    const float3 r1 = (float3)(2.0f * (q.x * q.y - q.w * q.z), 1.0f - 2.0f * (q.x * q.x + q.z * q.z), 2.0f * (q.y * q.z + q.w * q.x));
+    const float3 r2 = (float3)(2.0f * (q.x * q.z + q.w * q.y), 2.0f * (q.y * q.z - q.w * q.x), 1.0f - 2.0f * (q.x * q.x + q.y * q.y));
+    const float3 torque = cross(r0, f0) + cross(r1, f1) + cross(r2, f2);
+    const float3 omega = torque / (fabs(dot(r0, f0) + dot(r1, f1) + dot(r2, f2)) + 1e-9f);
+    const float angle = length(omega);
+    if (angle < 1e-7f) break;
+    const float half_angle = 0.5f * angle;
+    const float3 d = omega * (sin(half_angle) / angle);
+    const float w = cos(half_angle);
+    /* q <- (d, w) * q */
+    float4 r = (float4)(w * q.x + d.x * q.w + d.y * q.z - d.z * q.y, w * q.y + d.y * q.w + d.z * q.x - d.x * q.z,
+                        w * q.z + d.z * q.w + d.x * q.y - d.y * q.x, w * q.w - d.x * q.x - d.y * q.y - d.z * q.z);
+    q = r / length(r);
+  }
+  rotations[t] = q;
+}
+
+/* One colour of a sweep: no two of its vertices share a tet, so the order within it does not matter.
+   Work-items: PALPATE_TEAM a vertex, for the vertices [first, first + count). Local memory: 9 floats a work-item if PALPATE_TEAM > 1. */
+__kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_color(
+    const __global StepParams* p, uint first, uint count, __global float4* x, const __global float4* x_start, const __global float4* y,
+    const __global float* mass, const __global uint* block_begin, const __global float* corner_real, const __global uint* corner_index,
+    const __global float* corner_strain, const __global float4* rotations, const __global uint* vertex_triangle_begin,
+    const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
+    const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* planes, __global uchar* touched) {
+  const uint item = (uint)get_global_id(0) / PALPATE_TEAM;
+#if PALPATE_TEAM == 1
+  if (item >= count) return;
+  const uint v = first + item;
+  Block b = elastic_block(v, 0, x, block_begin, corner_real, corner_index, corner_strain, rotations);
+#else
+  __local float sums[9 * PALPATE_GROUP];
+  const uint lane = (uint)get_global_id(0) % PALPATE_TEAM;
+  const uint v = first + min(item, count - 1);
+  Block b = elastic_block(v, lane, x, block_begin, corner_real, corner_index, corner_strain, rotations);
+  const uint me = (uint)get_local_id(0);
+  __local float* mine = sums + me;
+  mine[0] = b.force.x;
+  mine[PALPATE_GROUP] = b.force.y;
+  mine[2 * PALPATE_GROUP] = b.force.z;
+  mine[3 * PALPATE_GROUP] = b.xx;
+  mine[4 * PALPATE_GROUP] = b.xy;
+  mine[5 * PALPATE_GROUP] = b.xz;
+  mine[6 * PALPATE_GROUP] = b.yy;
+  mine[7 * PALPATE_GROUP] = b.yz;
+  mine[8 * PALPATE_GROUP] = b.zz;
+  for (uint half_team = PALPATE_TEAM / 2; half_team > 0; half_team /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane < half_team) {
+      for (uint k = 0; k < 9; ++k) mine[k * PALPATE_GROUP] += mine[k * PALPATE_GROUP + half_team];
+    }
+  }
+  if (lane != 0 || item >= count) return;
+  b.force = (float3)(mine[0], mine[PALPATE_GROUP], mine[2 * PALPATE_GROUP]);
+  b.xx = mine[3 * PALPATE_GROUP];
+  b.xy = mine[4 * PALPATE_GROUP];
+  b.xz = mine[5 * PALPATE_GROUP];
+  b.yy = mine[6 * PALPATE_GROUP];
+  b.yz = mine[7 * PALPATE_GROUP];
+  b.zz = mine[8 * PALPATE_GROUP];
+#endif
+  const float4 xi = x[v];
+  const float inertia = mass[v] * p->inv_dt * p->inv_dt;
+  b.force -= inertia * (xi.xyz - y[v].xyz);
+  b.xx += inertia;
+  b.yy += inertia;
+  b.zz += inertia;
+  const bool pushed = add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
+                                   planes, &b);
+  touched[v] = pushed ? 1 : 0;
+  x[v] = (float4)(xi.xyz + solve_block(&b), xi.w);
+}
+
+/* The residual of the implicit equation at the current x: the sum of all forces minus mass times acceleration [N]; parts are selected by
+   `parts`: 1 elastic and viscous, 2 inertia and gravity, 4 contact. Work-item: vertex, fixed ones included. */
+__kernel void vertex_forces(const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
+                            const __global float4* y, const __global float* mass, const __global uint* block_begin,
+                            const __global float* corner_real, const __global uint* corner_index, const __global float* corner_strain,
+                            const __global float4* rotations, const __global uint* vertex_triangle_begin, const __global uint* vertex_triangles,
+                            const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
+                            const __global Collider* colliders, const __global PlaneObstacle* planes, __global float4* forces) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= p->vertex_count) return;
+  Block b;
+  b.force = (float3)(0.0f);
+  b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
+  if (parts & 1u) {
+    for (uint lane = 0; lane < PALPATE_TEAM; ++lane) {
+      b.force += elastic_block(v, lane, x, block_begin, corner_real, corner_index, corner_strain, rotations).force;
+    }
+  }
+  if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (x[v].xyz - y[v].xyz);
+  if (parts & 4u) {
+    add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders, planes, &b);
+  }
+  forces[v] = (float4)(b.force, 0.0f);
+}
+
+/* Chebyshev acceleration of the sweeps (Chen et al. 4.2) for vertices that touch nothing. Work-item: free vertex. */
+__kernel void accelerate(const __global StepParams* p, float omega, __global float4* x, __global float4* x_before, __global float4* x_before2,
+                         const __global uchar* touched) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= p->free_count) return;
+  float4 xv = x[v];
+  if (omega != 1.0f && !touched[v]) {
+    xv = omega * (xv - x_before2[v]) + x_before2[v];
+    x[v] = xv;
+  }
+  x_before2[v] = x_before[v];
+  x_before[v] = xv;
+}
+
+/* Start of a step for the capsules. Work-item: collider. targets: two float4 a collider: tip of the device at the end of the step, axis at the
+   end. A coupled tool first moves as if nothing touched it. */
+__kernel void move_colliders(const __global StepParams* p, __global Collider* colliders, const __global float4* targets) {
+  const uint c = (uint)get_global_id(0);
+  if (c >= p->collider_count) return;
+  Collider k = colliders[c];
+  k.tip_start = (float4)(k.tip.xyz, k.tip_start.w);
+  k.axis_start = k.axis;
+  const float3 target = targets[2 * c].xyz;
+  k.axis = (float4)(targets[2 * c + 1].xyz, 0.0f);
+  k.device_velocity = (float4)((target - k.device_tip.xyz) * p->inv_dt, k.device_velocity.w);
+  k.device_tip = (float4)(target, k.device_tip.w);
+  const float coupling = k.device_tip.w;
+  if (coupling == 0.0f) {
+    k.tip = (float4)(target, 0.0f);
+  } else {
+    const float inertia = k.velocity.w * p->inv_dt * p->inv_dt;
+    const float damping = k.device_velocity.w * p->inv_dt;
+    const float3 ballistic = k.tip_start.xyz + p->dt_s * k.velocity.xyz;
+    const float3 dragged = k.tip_start.xyz + p->dt_s * k.device_velocity.xyz;
+    k.tip = (float4)((inertia * ballistic + damping * dragged + coupling * target) / (inertia + damping + coupling), 0.0f);
+  }
+  colliders[c] = k;
+}
+
+/* Which triangles each capsule may touch in this step, and on which side of it they belong. Work-item: surface triangle.
+   The capsule's axis and the triangle move linearly from their start to their predicted end; they are sampled so densely that between two samples
+   they approach by less than half a radius, so no crossing of the axis goes unseen. Conservative within `slack`, which bounds how much nearer
+   than predicted the solve may bring them. */
+__kernel void find_contacts(const __global StepParams* p, const __global float4* x, const __global float4* x_start, const __global uint4* triangles,
+                            const __global Collider* colliders, __global ToolContact* contacts, __global uint* triangle_colliders) {
+  const uint t = (uint)get_global_id(0);
+  if (t >= p->triangle_count) return;
+  const uint4 tri = triangles[t];
+  const float3 a0 = x_start[tri.x].xyz, b0 = x_start[tri.y].xyz, c0 = x_start[tri.z].xyz;
+  const float3 a1 = x[tri.x].xyz, b1 = x[tri.y].xyz, c1 = x[tri.z].xyz;
+  const float motion = fmax(fmax(distance(a0, a1), distance(b0, b1)), distance(c0, c1));
+  const float3 center = (a0 + b0 + c0) * (1.0f / 3.0f);
+  const float extent = fmax(fmax(distance(center, a0), distance(center, b0)), distance(center, c0));
+  const uint mask_before = triangle_colliders[t];
+  uint mask = 0;
+  for (uint k = 0; k < p->collider_count; ++k) {
+    const float3 p0 = colliders[k].tip_start.xyz;
+    const float3 d0 = colliders[k].axis_start.xyz;
+    const float3 p1 = colliders[k].tip.xyz;
+    const float3 d1 = colliders[k].axis.xyz;
+    const float radius = colliders[k].tip_start.w;
+    const float tool_motion = fmax(distance(p0, p1), distance(p0 + d0, p1 + d1));
+    const float slack = motion + tool_motion + fmax(radius, p->range_m);
+    const float reach = radius + p->margin_m + slack;
+    float s;
+    const float3 nearest = closest_on_segment_to_point(p0, d0, center, &s);
+    if (distance(nearest, center) > reach + extent) continue;
+    float3 weights;
+    float3 d = closest_segment_triangle(p0, d0, a0, b0, c0, &s, &weights);
+    float dist = length(d);
+    if (dist > reach) continue;
+    const size_t slot = (size_t)k * p->triangle_count + t;
+    const float touch = radius + p->margin_m;
+    ToolContact contact;
+    contact.normal = (float4)(0.0f);
+    contact.weights = (float4)(0.0f);
+    contact.side = (float4)(0.0f);
+    if (dist < touch) {
+      const bool known = ((mask_before >> k) & 1u) && contacts[slot].side.w != 0.0f;
+      /* An axis that lies on the triangle or beyond it keeps the side of the step before. */
+      if (known && !(dot(d, contacts[slot].side.xyz) > 0.0f)) {
+        contact.side = contacts[slot].side;
+      } else {
+        const float3 n = dist > 1e-9f ? d / dist : normalize(cross(b0 - a0, c0 - a0));
+        contact.side = (float4)(n, 1.0f);
+      }
+    } else {
+      const int samples = (int)clamp(ceil((tool_motion + motion) / (0.5f * radius)), 1.0f, 1024.0f);
+      for (int i = 1; i <= samples; ++i) {
+        const float u = (float)i / (float)samples;
+        d = closest_segment_triangle(mix(p0, p1, u), mix(d0, d1, u), mix(a0, a1, u), mix(b0, b1, u), mix(c0, c1, u), &s, &weights);
+        dist = length(d);
+        if (dist < touch) {
+          const float3 n = dist > 1e-9f ? d / dist : normalize(cross(b0 - a0, c0 - a0));
+          contact.side = (float4)(n, 1.0f);
+          break;
+        }
+      }
+    }
+    contacts[slot] = contact;
+    mask |= 1u << k;
+  }
+  triangle_colliders[t] = mask;
+}
+
+/* Lists the (collider, triangle) slots that find_contacts marked, in order, so that the host need not know how many there are.
+   One work-group; each work-item takes a contiguous share of the triangles. list[0] = count, then the slots. */
+__kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void list_contacts(const __global StepParams* p,
+                                                                                             const __global uint* triangle_colliders,
+                                                                                             __global uint* list) {
+  __local uint offsets[PALPATE_LIST_GROUP];
+  const uint me = (uint)get_local_id(0);
+  const uint share = (p->triangle_count + PALPATE_LIST_GROUP - 1) / PALPATE_LIST_GROUP;
+  const uint begin = min(me * share, p->triangle_count);
+  const uint end = min(begin + share, p->triangle_count);
+  uint count = 0;
+  for (uint t = begin; t < end; ++t) count += popcount(triangle_colliders[t]);
+  offsets[me] = count;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (me == 0) {
+    uint sum = 0;
+    for (uint i = 0; i < PALPATE_LIST_GROUP; ++i) {
+      const uint own = offsets[i];
+      offsets[i] = sum;
+      sum += own;
+    }
+    list[0] = sum;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  uint at = 1 + offsets[me];
+  for (uint t = begin; t < end; ++t) {
+    uint mask = triangle_colliders[t];
+    for (uint c = 0; mask != 0; ++c, mask >>= 1) {
+      if (mask & 1u) list[at++] = c * p->triangle_count + t;
+    }
+  }
+}
+
+/* Linearises every listed contact at the current iterate. Work-item: list entries, strided. */
+__kernel void update_contacts(const __global StepParams* p, const __global float4* x, const __global uint4* triangles,
+                              const __global Collider* colliders, const __global uint* list, __global ToolContact* contacts) {
+  const uint count = list[0];
+  for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
+    const uint slot = list[1 + i];
+    const uint c = slot / p->triangle_count;
+    const uint4 tri = triangles[slot % p->triangle_count];
+    float s;
+    float3 weights;
+    const float3 d = closest_segment_triangle(colliders[c].tip.xyz, colliders[c].axis.xyz, x[tri.x].xyz, x[tri.y].xyz, x[tri.z].xyz, &s, &weights);
+    const float dist = length(d);
+    float4 side = contacts[slot].side;
+    const float touch = colliders[c].tip_start.w + p->margin_m;
+    float3 n = dist > 1e-9f ? d / dist : side.xyz;
+    bool active = dist < touch;
+    if (side.w != 0.0f) {
+      if (!(dot(d, side.xyz) > 0.0f)) {
+        /* The triangle is beyond the axis: push it back the way it came. */
+        n = side.xyz;
+        active = true;
+      } else if (active) {
+        side.xyz = n;
+      }
+    } else if (active) {
+      side = (float4)(n, 1.0f);
+    }
+    ToolContact out;
+    out.normal = (float4)(n, s);
+    out.weights = (float4)(weights, active ? 1.0f : 0.0f);
+    out.side = side;
+    contacts[slot] = out;
+  }
+}
+
+/* The block of a coupled tool: its tip moves to where coupling, inertia and contacts balance. One work-group a collider. */
+__kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void solve_colliders(
+    const __global StepParams* p, const __global float4* x, const __global float4* x_start, const __global uint4* triangles,
+    const __global uint* list, const __global ToolContact* contacts, __global Collider* colliders) {
+  __local float sums[9 * PALPATE_LIST_GROUP];
+  const uint c = (uint)get_group_id(0);
+  const uint me = (uint)get_local_id(0);
+  const Collider k = colliders[c];
+  const bool coupled = k.device_tip.w != 0.0f;
+  Block b;
+  b.force = (float3)(0.0f);
+  b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
+  const uint count = coupled ? list[0] : 0;
+  for (uint i = me; i < count; i += PALPATE_LIST_GROUP) {
+    const uint slot = list[1 + i];
+    if (slot / p->triangle_count != c) continue;
+    const ToolContact contact = contacts[slot];
+    if (contact.weights.w == 0.0f) continue;
+    const uint4 tri = triangles[slot % p->triangle_count];
+    const float3 n = contact.normal.xyz;
+    const float s = contact.normal.w;
+    const float3 on_axis = k.tip.xyz + s * k.axis.xyz;
+    const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
+    float slope;
+    const float force = contact_force(p, p->margin_m + k.tip_start.w - dot(n, point - on_axis), &slope);
+    if (force == 0.0f) continue;
+    add_normal_term(&b, n, -force, slope);
+    const float3 start = contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
+    float3 slip = (on_axis - k.tip_start.xyz - s * k.axis_start.xyz) - (point - start);
+    slip -= dot(slip, n) * n;
+    add_friction_term(&b, n, slip, friction_factor(p, force, length(slip)), 1.0f);
+  }
+  __local float* mine = sums + me;
+  mine[0] = b.force.x;
+  mine[PALPATE_LIST_GROUP] = b.force.y;
+  mine[2 * PALPATE_LIST_GROUP] = b.force.z;
+  mine[3 * PALPATE_LIST_GROUP] = b.xx;
+  mine[4 * PALPATE_LIST_GROUP] = b.xy;
+  mine[5 * PALPATE_LIST_GROUP] = b.xz;
+  mine[6 * PALPATE_LIST_GROUP] = b.yy;
+  mine[7 * PALPATE_LIST_GROUP] = b.yz;
+  mine[8 * PALPATE_LIST_GROUP] = b.zz;
+  for (uint half_group = PALPATE_LIST_GROUP / 2; half_group > 0; half_group /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < half_group) {
+      for (uint i = 0; i < 9; ++i) mine[i * PALPATE_LIST_GROUP] += mine[i * PALPATE_LIST_GROUP + half_group];
+    }
+  }
+  if (me != 0 || !coupled) return;
+  b.force = (float3)(mine[0], mine[PALPATE_LIST_GROUP], mine[2 * PALPATE_LIST_GROUP]);
+  b.xx = mine[3 * PALPATE_LIST_GROUP];
+  b.xy = mine[4 * PALPATE_LIST_GROUP];
+  b.xz = mine[5 * PALPATE_LIST_GROUP];
+  b.yy = mine[6 * PALPATE_LIST_GROUP];
+  b.yz = mine[7 * PALPATE_LIST_GROUP];
+  b.zz = mine[8 * PALPATE_LIST_GROUP];
+  const float inertia = k.velocity.w * p->inv_dt * p->inv_dt;
+  const float damping = k.device_velocity.w * p->inv_dt;
+  const float coupling = k.device_tip.w;
+  b.force -= inertia * (k.tip.xyz - k.tip_start.xyz - p->dt_s * k.velocity.xyz);
+  b.force -= damping * (k.tip.xyz - k.tip_start.xyz - p->dt_s * k.device_velocity.xyz);
+  b.force -= coupling * (k.tip.xyz - k.device_tip.xyz);
+  b.xx += inertia + damping + coupling;
+  b.yy += inertia + damping + coupling;
+  b.zz += inertia + damping + coupling;
+  colliders[c].tip = (float4)(k.tip.xyz + solve_block(&b), 0.0f);
+}
+
+/* End of a step for the capsules. Work-item: collider. */
+__kernel void finish_colliders(const __global StepParams* p, __global Collider* colliders) {
+  const uint c = (uint)get_global_id(0);
+  if (c >= p->collider_count) return;
+  const float4 velocity = colliders[c].velocity;
+  colliders[c].velocity = (float4)((colliders[c].tip.xyz - colliders[c].tip_start.xyz) * p->inv_dt, velocity.w);
+}
+
+/* Force of each acting contact, for the host. Slots are taken in any order; the host sorts by (collider, triangle). Counts past capacity.
+   Work-item: list entries, then surface vertices for planes; header[0] = count. */
+__kernel void report_contacts(const __global StepParams* p, uint capacity, const __global float4* x, const __global float4* x_start,
+                              const __global uint4* triangles, const __global Collider* colliders, const __global uint* list,
+                              const __global ToolContact* contacts, const __global PlaneObstacle* planes,
+                              const __global uint* vertex_triangle_begin, __global uint* header, __global ContactReport* reports) {
+  const uint count = list[0];
+  for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
+    const uint slot = list[1 + i];
+    const uint c = slot / p->triangle_count;
+    const uint t = slot % p->triangle_count;
+    const uint4 tri = triangles[t];
+    const ToolContact contact = contacts[slot];
+    const float radius = colliders[c].tip_start.w;
+    const float3 n = contact.normal.xyz;
+    const float s = contact.normal.w;
+    const float3 on_axis = colliders[c].tip.xyz + s * colliders[c].axis.xyz;
+    const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
+    const float gap = dot(n, point - on_axis) - radius;
+    float slope;
+    const float force = contact.weights.w != 0.0f ? contact_force(p, p->margin_m - gap, &slope) : 0.0f;
+    if (force == 0.0f && !(gap < p->range_m)) continue;
+    const float3 start = contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
+    float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
+    slip -= dot(slip, n) * n;
+    const uint at = atomic_inc(header);
+    if (at >= capacity) continue;
+    ContactReport r;
+    r.collider = c;
+    r.triangle = t;
+    r.gap_m = gap;
+    r.arm = s;
+    r.point = (float4)(point, force);
+    r.normal = (float4)(n, 0.0f);
+    r.force = (float4)(force * n - friction_factor(p, force, length(slip)) * slip, 0.0f);
+    reports[at] = r;
+  }
+  if (p->plane_count == 0) return;
+  for (uint v = (uint)get_global_id(0); v < p->vertex_count; v += (uint)get_global_size(0)) {
+    if (vertex_triangle_begin[v] == vertex_triangle_begin[v + 1]) continue;
+    for (uint i = 0; i < p->plane_count; ++i) {
+      const float4 plane = planes[i].normal_offset;
+      const float gap = dot(plane.xyz, x[v].xyz) - plane.w;
+      float slope;
+      const float force = contact_force(p, p->margin_m - gap, &slope);
+      if (force == 0.0f) continue;
+      float3 slip = x[v].xyz - x_start[v].xyz;
+      slip -= dot(slip, plane.xyz) * plane.xyz;
+      const uint at = atomic_inc(header);
+      if (at >= capacity) continue;
+      ContactReport r;
+      r.collider = NOT_A_TRIANGLE;
+      r.triangle = v;
+      r.gap_m = gap;
+      r.arm = (float)i;
+      r.point = (float4)(x[v].xyz, force);
+      r.normal = (float4)(plane.xyz, 0.0f);
+      r.force = (float4)(force * plane.xyz - friction_factor(p, force, length(slip)) * slip, 0.0f);
+      reports[at] = r;
+    }
+  }
+}
+
+static inline ulong mix_bits(ulong h) {
+  h ^= h >> 33;
+  h *= 0xff51afd7ed558ccdUL;
+  h ^= h >> 33;
+  h *= 0xc4ceb9fe1a85ec53UL;
+  h ^= h >> 33;
+  return h;
+}
+
+/* Velocities of the step, and what the host checks after it. Work-item: a contiguous share of the vertices and tets, one partial each. */
+__kernel void finish_step(const __global StepParams* p, const __global float4* x, const __global float4* x_start, __global float4* velocity,
+                          __global float4* velocity_before, const __global float* mass, const __global uint* original_index,
+                          const __global uint4* tets, __global StepPartial* partials) {
+  const uint items = (uint)get_global_size(0);
+  const uint me = (uint)get_global_id(0);
+  StepPartial out;
+  out.hash = 0;
+  out.kinetic_energy_j = 0.0f;
+  out.max_speed_m_per_s = 0.0f;
+  out.bad_vertices = 0;
+  out.inverted_tets = 0;
+  uint share = (p->vertex_count + items - 1) / items;
+  uint end = min((me + 1) * share, p->vertex_count);
+  for (uint v = me * share; v < end; ++v) {
+    const float3 xv = x[v].xyz;
+    float3 vel = (float3)(0.0f);
+    if (v < p->free_count) {
+      vel = (xv - x_start[v].xyz) * p->inv_dt;
+      velocity_before[v] = velocity[v];
+      velocity[v] = (float4)(vel, 0.0f);
+      const float speed_sq = dot(vel, vel);
+      out.kinetic_energy_j += 0.5f * mass[v] * speed_sq;
+      out.max_speed_m_per_s = fmax(out.max_speed_m_per_s, speed_sq);
+      if (!(fabs(xv.x) + fabs(xv.y) + fabs(xv.z) < 1e6f) || !(speed_sq < 1e12f)) out.bad_vertices += 1;
+    }
+    ulong h = mix_bits(((ulong)original_index[v] << 32) ^ as_uint(xv.x));
+    h = mix_bits(h ^ ((ulong)as_uint(xv.y) << 32 | as_uint(xv.z)));
+    h = mix_bits(h ^ ((ulong)as_uint(vel.x) << 32 | as_uint(vel.y)));
+    out.hash += mix_bits(h ^ as_uint(vel.z));
+  }
+  out.max_speed_m_per_s = sqrt(out.max_speed_m_per_s);
+  share = (p->tet_count + items - 1) / items;
+  end = min((me + 1) * share, p->tet_count);
+  for (uint t = me * share; t < end; ++t) {
+    const uint4 v = tets[t];
+    const float3 o = x[v.x].xyz;
+    if (!(dot(cross(x[v.y].xyz - o, x[v.z].xyz - o), x[v.w].xyz - o) > 0.0f)) out.inverted_tets += 1;
+  }
+  partials[me] = out;
+}
+
+/* Positions in the order of `indices`, packed as x y z. Work-item: entry. */
+__kernel void gather_positions(uint count, const __global float4* x, const __global uint* indices, __global float* packed) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const float4 v = x[indices[i]];
+  packed[3 * i] = v.x;
+  packed[3 * i + 1] = v.y;
+  packed[3 * i + 2] = v.z;
+}

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/shared/types.h"
+
+namespace palpate::gpu {
+
+/// One linear tetrahedron of tissue.
+struct TissueTet {
+  std::array<uint32_t, 4> vertices;  ///< positive orientation
+  float mu_pa = 0;                   ///< Lame constants of small strain
+  float lambda_pa = 0;
+  float damping_s = 0;  ///< stiffness-proportional viscosity
+  float density_kg_per_m3 = 0;
+  bool corotated = false;  ///< else stable neo-Hookean
+};
+
+/// What a TissueSolver simulates: every body of a scene in one mesh. Metres, world frame, caller's vertex order.
+struct TissueModel {
+  std::vector<std::array<double, 3>> rest_m;               ///< [vertex_count]
+  std::vector<TissueTet> tets;                             ///< [tet_count]
+  std::vector<uint8_t> fixed;                              ///< [vertex_count], 1 = does not move
+  std::vector<std::array<uint32_t, 3>> surface_triangles;  ///< outward orientation
+};
+
+/// The model laid out for the device: vertices renumbered colour by colour (within a colour by falling number of corners, fixed vertices
+/// last), corners in blocks of `lanes`; see the head of gpu/dynamics/tissue.cl for the arrays.
+struct TissueLayout {
+  uint32_t lanes = 1;
+  uint32_t vertex_count = 0;
+  uint32_t free_count = 0;
+  std::vector<uint32_t> color_begin;            ///< [color_count + 1], the last is free_count
+  std::vector<uint32_t> solver_index;           ///< caller's vertex -> solver's
+  std::vector<uint32_t> original_index;         ///< solver's vertex -> caller's
+  std::vector<float> mass_kg;                   ///< [vertex_count] lumped, solver order
+  std::vector<uint32_t> block_begin;            ///< [vertex_count + 1]
+  std::vector<uint32_t> block_vertex;           ///< [block_count]
+  std::vector<float> corner_real;               ///< [block_count][12][lanes]
+  std::vector<uint32_t> corner_index;           ///< [block_count][4][lanes]
+  std::vector<UInt4> tets;                      ///< [tet_count], solver vertices
+  std::vector<Float4> tet_rest;                 ///< [tet_count][3] rows of Dm^-1
+  std::vector<UInt4> triangles;                 ///< [triangle_count], solver vertices, w unused
+  std::vector<uint32_t> vertex_triangle_begin;  ///< [vertex_count + 1]
+  std::vector<uint32_t> vertex_triangles;
+  bool has_corotated = false;
+  bool has_neo_hookean = false;
+  bool has_viscosity = false;
+  double mean_edge_m = 0;
+  double mean_young_modulus_pa = 0;
+};
+
+/// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
+/// tets, a mesh without free vertices, more than 2^31 tets or corners.
+absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes);
+
+}  // namespace palpate::gpu

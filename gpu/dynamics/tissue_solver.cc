@@ -1,0 +1,529 @@
+#include "gpu/dynamics/tissue_solver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <tuple>
+
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+
+namespace palpate::gpu {
+
+namespace kernels {
+extern const KernelSource tissue;
+}  // namespace kernels
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kPlaneContact = 0xffffffffU;
+constexpr float kStiffening = 10.0F;
+constexpr double kSlipSpeed_m_per_s = 0.001;  // below it friction is viscous
+constexpr uint32_t kMaxColliders = 32;        // bits of a triangle's collider mask
+
+Float4 ToFloat4(const std::array<double, 3>& v, double w = 0) {
+  return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
+}
+
+double MillisecondsSince(Clock::time_point* mark) {
+  const Clock::time_point now = Clock::now();
+  const double ms = std::chrono::duration<double, std::milli>(now - *mark).count();
+  *mark = now;
+  return ms;
+}
+
+}  // namespace
+
+TissueTuning TissueTuning::For(const DeviceInfo& device) {
+  if (device.is_cpu) return {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .partials = 4 * device.compute_units};
+  return {.lanes = 1, .team = 8, .group = 64, .list_group = 256, .partials = 1024};
+}
+
+class TissueSolver::Impl {
+ public:
+  absl::Status Init(std::shared_ptr<Context> context, const TissueModel& model, const TissueOptions& options,
+                    std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes, const TissueTuning& tuning);
+  absl::Status SetGathered(std::span<const uint32_t> vertices);
+  absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, std::vector<double>* residuals);
+  absl::StatusOr<TissueStep> Collect(TissueTimes times, bool advance);
+  absl::Status Reset();
+  absl::Status ReadPositions(std::span<float> positions_m);
+  absl::Status WriteState(std::span<const float> positions_m, std::span<const float> velocities);
+  absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
+
+  const TissueLayout& layout() const { return layout_; }
+  size_t device_bytes() const { return device_bytes_; }
+  double stiffness() const { return params_host_.stiffness_n_per_m; }
+
+ private:
+  template <typename T>
+  absl::Status Fill(DeviceBuffer<T>* buffer, std::span<const T> data, const char* name) {
+    PALPATE_ASSIGN_OR_RETURN(*buffer, CreateBufferFrom<T>(*queue_, data, name));
+    device_bytes_ += std::max<size_t>(buffer->size_bytes(), sizeof(T));
+    return absl::OkStatus();
+  }
+  template <typename T>
+  absl::Status Make(DeviceBuffer<T>* buffer, size_t count, const char* name) {
+    PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Create(queue_->context(), count, name));
+    device_bytes_ += std::max<size_t>(buffer->size_bytes(), sizeof(T));
+    return queue_->Fill(*buffer, T{});
+  }
+  absl::Status MakeKernels();
+  absl::Status Bind();
+  absl::Status Sweep();
+  absl::StatusOr<double> Residual();
+  Range Vertices() const { return {layout_.vertex_count, tuning_.partials >= 256 ? 64U : 0U}; }
+
+  std::unique_ptr<Queue> queue_;
+  TissueLayout layout_;
+  TissueOptions options_;
+  TissueTuning tuning_;
+  StepParams params_host_;
+  std::vector<Float4> rest_positions_;
+  std::vector<Collider> initial_colliders_;
+  size_t device_bytes_ = 0;
+
+  DeviceBuffer<StepParams> params_;
+  DeviceBuffer<Float4> x_, x_start_, y_, velocity_, velocity_before_, x_before_, x_before2_;
+  DeviceBuffer<float> mass_;
+  DeviceBuffer<uint32_t> original_index_, block_begin_, block_vertex_, corner_index_;
+  DeviceBuffer<float> corner_real_, corner_strain_;
+  DeviceBuffer<UInt4> tets_, triangles_;
+  DeviceBuffer<Float4> tet_rest_, rotations_;
+  DeviceBuffer<uint32_t> vertex_triangle_begin_, vertex_triangles_, triangle_colliders_;
+  DeviceBuffer<ToolContact> contacts_;
+  DeviceBuffer<Collider> colliders_;
+  DeviceBuffer<Float4> targets_;
+  DeviceBuffer<PlaneObstacle> planes_;
+  DeviceBuffer<uint8_t> touched_;
+  DeviceBuffer<uint32_t> list_, report_count_, gathered_index_;
+  DeviceBuffer<ContactReport> reports_;
+  DeviceBuffer<StepPartial> partials_;
+  DeviceBuffer<float> gathered_;
+  DeviceBuffer<Float4> forces_;
+
+  Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
+      list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, gather_positions_;
+
+  std::vector<Float4> targets_host_;
+  std::vector<ContactReport> reports_host_;
+  std::vector<StepPartial> partials_host_;
+  std::vector<Collider> colliders_host_;
+  std::vector<float> gathered_host_;
+  std::vector<Float4> scratch_;
+  bool any_coupled_ = false;
+};
+
+absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const TissueModel& model, const TissueOptions& options,
+                                      std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes,
+                                      const TissueTuning& tuning) {
+  if (colliders.size() > kMaxColliders) {
+    return absl::InvalidArgumentError(absl::StrCat(colliders.size(), " tools and capsule obstacles exceed the limit of ", kMaxColliders));
+  }
+  options_ = options;
+  tuning_ = tuning;
+  PALPATE_ASSIGN_OR_RETURN(layout_, LayOutTissue(model, options.dt_s, tuning.lanes));
+  PALPATE_ASSIGN_OR_RETURN(queue_, Queue::Create(std::move(context)));
+
+  params_host_ = {};
+  params_host_.dt_s = static_cast<float>(options.dt_s);
+  params_host_.inv_dt = static_cast<float>(1.0 / options.dt_s);
+  params_host_.gravity_x = static_cast<float>(options.gravity_m_per_s2[0]);
+  params_host_.gravity_y = static_cast<float>(options.gravity_m_per_s2[1]);
+  params_host_.gravity_z = static_cast<float>(options.gravity_m_per_s2[2]);
+  params_host_.margin_m = static_cast<float>(options.margin_m);
+  params_host_.stiffness_n_per_m = static_cast<float>(
+      options.stiffness_n_per_m > 0 ? options.stiffness_n_per_m : 20 * layout_.mean_young_modulus_pa * layout_.mean_edge_m);
+  params_host_.stiffening = kStiffening;
+  params_host_.friction = static_cast<float>(options.friction);
+  params_host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
+  params_host_.range_m = static_cast<float>(options.range_m);
+  params_host_.free_count = layout_.free_count;
+  params_host_.vertex_count = layout_.vertex_count;
+  params_host_.triangle_count = static_cast<uint32_t>(layout_.triangles.size());
+  params_host_.collider_count = static_cast<uint32_t>(colliders.size());
+  params_host_.plane_count = static_cast<uint32_t>(planes.size());
+  params_host_.tet_count = static_cast<uint32_t>(layout_.tets.size());
+
+  const size_t n = layout_.vertex_count;
+  rest_positions_.resize(n);
+  for (size_t i = 0; i < n; ++i) rest_positions_[i] = ToFloat4(model.rest_m[layout_.original_index[i]]);
+  for (const ColliderDescription& c : colliders) {
+    Collider collider;
+    collider.tip_start = ToFloat4(c.tip_m, c.radius_m);
+    collider.axis_start = ToFloat4(c.axis_m);
+    collider.tip = ToFloat4(c.tip_m);
+    collider.axis = ToFloat4(c.axis_m);
+    collider.velocity = ToFloat4({}, c.mass_kg);
+    collider.device_tip = ToFloat4(c.tip_m, c.coupling_n_per_m);
+    collider.device_velocity = ToFloat4({}, c.damping_n_s_per_m);
+    initial_colliders_.push_back(collider);
+    any_coupled_ |= c.coupling_n_per_m > 0;
+  }
+  targets_host_.resize(2 * colliders.size());
+  colliders_host_.resize(colliders.size());
+  partials_host_.resize(tuning_.partials);
+  scratch_.resize(n);
+
+  PALPATE_RETURN_IF_ERROR(Fill(&params_, std::span<const StepParams>(&params_host_, 1), "params"));
+  PALPATE_RETURN_IF_ERROR(Fill(&x_, std::span<const Float4>(rest_positions_), "positions"));
+  PALPATE_RETURN_IF_ERROR(Fill(&x_start_, std::span<const Float4>(rest_positions_), "positions_start"));
+  PALPATE_RETURN_IF_ERROR(Fill(&y_, std::span<const Float4>(rest_positions_), "inertial_targets"));
+  PALPATE_RETURN_IF_ERROR(Make(&velocity_, n, "velocities"));
+  PALPATE_RETURN_IF_ERROR(Make(&velocity_before_, n, "velocities_before"));
+  const size_t history = options_.acceleration > 0 ? n : 0;
+  PALPATE_RETURN_IF_ERROR(Make(&x_before_, history, "positions_before"));
+  PALPATE_RETURN_IF_ERROR(Make(&x_before2_, history, "positions_before2"));
+  PALPATE_RETURN_IF_ERROR(Fill(&mass_, std::span<const float>(layout_.mass_kg), "masses"));
+  PALPATE_RETURN_IF_ERROR(Fill(&original_index_, std::span<const uint32_t>(layout_.original_index), "original_index"));
+  PALPATE_RETURN_IF_ERROR(Fill(&block_begin_, std::span<const uint32_t>(layout_.block_begin), "block_begin"));
+  PALPATE_RETURN_IF_ERROR(Fill(&block_vertex_, std::span<const uint32_t>(layout_.block_vertex), "block_vertex"));
+  PALPATE_RETURN_IF_ERROR(Fill(&corner_real_, std::span<const float>(layout_.corner_real), "corner_real"));
+  PALPATE_RETURN_IF_ERROR(Fill(&corner_index_, std::span<const uint32_t>(layout_.corner_index), "corner_index"));
+  PALPATE_RETURN_IF_ERROR(
+      Make(&corner_strain_, layout_.has_viscosity ? layout_.block_vertex.size() * 6 * layout_.lanes : 0, "corner_strain"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tets_, std::span<const UInt4>(layout_.tets), "tets"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tet_rest_, std::span<const Float4>(layout_.tet_rest), "tet_rest"));
+  const std::vector<Float4> identity(layout_.has_corotated ? layout_.tets.size() : 0, Float4{0, 0, 0, 1});
+  PALPATE_RETURN_IF_ERROR(Fill(&rotations_, std::span<const Float4>(identity), "rotations"));
+  PALPATE_RETURN_IF_ERROR(Fill(&triangles_, std::span<const UInt4>(layout_.triangles), "triangles"));
+  PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangle_begin_, std::span<const uint32_t>(layout_.vertex_triangle_begin), "vertex_triangle_begin"));
+  PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangles_, std::span<const uint32_t>(layout_.vertex_triangles), "vertex_triangles"));
+  PALPATE_RETURN_IF_ERROR(Make(&triangle_colliders_, layout_.triangles.size(), "triangle_colliders"));
+  PALPATE_RETURN_IF_ERROR(Make(&contacts_, layout_.triangles.size() * colliders.size(), "contacts"));
+  PALPATE_RETURN_IF_ERROR(Fill(&colliders_, std::span<const Collider>(initial_colliders_), "colliders"));
+  PALPATE_RETURN_IF_ERROR(Make(&targets_, 2 * colliders.size(), "collider_targets"));
+  PALPATE_RETURN_IF_ERROR(Fill(&planes_, planes, "planes"));
+  PALPATE_RETURN_IF_ERROR(Make(&touched_, n, "touched"));
+  PALPATE_RETURN_IF_ERROR(Make(&list_, layout_.triangles.size() * colliders.size() + 1, "contact_list"));
+  PALPATE_RETURN_IF_ERROR(Make(&report_count_, 1, "report_count"));
+  PALPATE_RETURN_IF_ERROR(Make(&reports_, 256, "contact_reports"));
+  PALPATE_RETURN_IF_ERROR(Make(&partials_, tuning_.partials, "step_partials"));
+  PALPATE_RETURN_IF_ERROR(Make(&forces_, n, "forces"));
+  PALPATE_RETURN_IF_ERROR(Make(&gathered_index_, 0, "gathered_index"));
+  PALPATE_RETURN_IF_ERROR(Make(&gathered_, 0, "gathered"));
+  PALPATE_RETURN_IF_ERROR(MakeKernels());
+  return Bind();
+}
+
+absl::Status TissueSolver::Impl::MakeKernels() {
+  const ProgramDefines defines = {
+      {"PALPATE_LANES", std::to_string(tuning_.lanes)},         {"PALPATE_TEAM", std::to_string(tuning_.team)},
+      {"PALPATE_GROUP", std::to_string(tuning_.group)},         {"PALPATE_LIST_GROUP", std::to_string(tuning_.list_group)},
+      {"PALPATE_COROTATED", layout_.has_corotated ? "1" : "0"}, {"PALPATE_NEO_HOOKEAN", layout_.has_neo_hookean ? "1" : "0"},
+      {"PALPATE_VISCOUS", layout_.has_viscosity ? "1" : "0"}};
+  Context& context = *queue_->context();
+  for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&predict_, "predict"},
+                                                                                           {&start_strain_, "start_strain"},
+                                                                                           {&extract_rotations_, "extract_rotations"},
+                                                                                           {&solve_color_, "solve_color"},
+                                                                                           {&vertex_forces_, "vertex_forces"},
+                                                                                           {&accelerate_, "accelerate"},
+                                                                                           {&move_colliders_, "move_colliders"},
+                                                                                           {&find_contacts_, "find_contacts"},
+                                                                                           {&list_contacts_, "list_contacts"},
+                                                                                           {&update_contacts_, "update_contacts"},
+                                                                                           {&solve_colliders_, "solve_colliders"},
+                                                                                           {&finish_colliders_, "finish_colliders"},
+                                                                                           {&report_contacts_, "report_contacts"},
+                                                                                           {&finish_step_, "finish_step"},
+                                                                                           {&gather_positions_, "gather_positions"}}) {
+    PALPATE_ASSIGN_OR_RETURN(*kernel, context.CreateKernel(kernels::tissue, name, defines));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TissueSolver::Impl::Bind() {
+  PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_));
+  PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(static_cast<uint32_t>(layout_.block_vertex.size()), x_start_, block_vertex_, corner_real_,
+                                                corner_index_, corner_strain_));
+  PALPATE_RETURN_IF_ERROR(extract_rotations_.SetArgs(params_, x_, tets_, tet_rest_, rotations_));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArgs(params_, 0U, 0U, x_, x_start_, y_, mass_, block_begin_, corner_real_, corner_index_,
+                                               corner_strain_, rotations_, vertex_triangle_begin_, vertex_triangles_, triangles_,
+                                               triangle_colliders_, contacts_, colliders_, planes_, touched_));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArgs(params_, uint32_t{kAllForces}, x_, x_start_, y_, mass_, block_begin_, corner_real_,
+                                                 corner_index_, corner_strain_, rotations_, vertex_triangle_begin_, vertex_triangles_,
+                                                 triangles_, triangle_colliders_, contacts_, colliders_, planes_, forces_));
+  PALPATE_RETURN_IF_ERROR(accelerate_.SetArgs(params_, 1.0F, x_, x_before_, x_before2_, touched_));
+  PALPATE_RETURN_IF_ERROR(move_colliders_.SetArgs(params_, colliders_, targets_));
+  PALPATE_RETURN_IF_ERROR(find_contacts_.SetArgs(params_, x_, x_start_, triangles_, colliders_, contacts_, triangle_colliders_));
+  PALPATE_RETURN_IF_ERROR(list_contacts_.SetArgs(params_, triangle_colliders_, list_));
+  PALPATE_RETURN_IF_ERROR(update_contacts_.SetArgs(params_, x_, triangles_, colliders_, list_, contacts_));
+  PALPATE_RETURN_IF_ERROR(solve_colliders_.SetArgs(params_, x_, x_start_, triangles_, list_, contacts_, colliders_));
+  PALPATE_RETURN_IF_ERROR(finish_colliders_.SetArgs(params_, colliders_));
+  return finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, partials_);
+}
+
+absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {
+  std::vector<uint32_t> indices;
+  indices.reserve(vertices.size());
+  for (const uint32_t v : vertices) {
+    if (v >= layout_.vertex_count) {
+      return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " is outside [0, ", layout_.vertex_count, ")"));
+    }
+    indices.push_back(layout_.solver_index[v]);
+  }
+  device_bytes_ -= std::max<size_t>(gathered_index_.size_bytes(), 4) + std::max<size_t>(gathered_.size_bytes(), 4);
+  PALPATE_RETURN_IF_ERROR(Fill(&gathered_index_, std::span<const uint32_t>(indices), "gathered_index"));
+  PALPATE_RETURN_IF_ERROR(Make(&gathered_, indices.size() * 3, "gathered"));
+  gathered_host_.assign(indices.size() * 3, 0.0F);
+  return gather_positions_.SetArgs(static_cast<uint32_t>(indices.size()), x_, gathered_index_, gathered_);
+}
+
+absl::Status TissueSolver::Impl::Sweep() {
+  if (params_host_.collider_count > 0) {
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
+  }
+  if (layout_.has_corotated) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  for (size_t c = 0; c + 1 < layout_.color_begin.size(); ++c) {
+    const uint32_t count = layout_.color_begin[c + 1] - layout_.color_begin[c];
+    PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(1, layout_.color_begin[c]));
+    PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(2, count));
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(solve_color_, {size_t{count} * tuning_.team, tuning_.group}));
+  }
+  if (any_coupled_) {
+    PALPATE_RETURN_IF_ERROR(
+        queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> TissueSolver::Impl::Residual() {
+  if (params_host_.collider_count > 0) {
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
+  }
+  if (layout_.has_corotated) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, uint32_t{kAllForces}));
+  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
+  double sum = 0;
+  for (uint32_t i = 0; i < layout_.free_count; ++i) {
+    const Float4& f = scratch_[i];
+    sum += static_cast<double>(f.x) * f.x + static_cast<double>(f.y) * f.y + static_cast<double>(f.z) * f.z;
+  }
+  return std::sqrt(sum / layout_.free_count);
+}
+
+absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarget> targets, std::vector<double>* residuals) {
+  if (targets.size() != params_host_.collider_count) {
+    return absl::InvalidArgumentError(absl::StrCat(targets.size(), " collider targets for ", params_host_.collider_count, " colliders"));
+  }
+  TissueTimes times;
+  Clock::time_point mark = Clock::now();
+  for (size_t c = 0; c < targets.size(); ++c) {
+    targets_host_[2 * c] = ToFloat4(targets[c].tip_m);
+    targets_host_[2 * c + 1] = ToFloat4(targets[c].axis_m);
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(predict_, Vertices()));
+  if (layout_.has_viscosity) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(start_strain_, {layout_.block_vertex.size(), 0}));
+  if (!targets.empty()) {
+    PALPATE_RETURN_IF_ERROR(queue_->Write(targets_, std::span<const Float4>(targets_host_)));
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(move_colliders_, {targets.size(), 0}));
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(find_contacts_, {layout_.triangles.size(), 0}));
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(list_contacts_, {tuning_.list_group, tuning_.list_group}));
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
+  times.detect_ms = MillisecondsSince(&mark);
+
+  if (residuals != nullptr) {
+    PALPATE_ASSIGN_OR_RETURN(const double residual, Residual());
+    residuals->push_back(residual);
+  }
+  const double rho = options_.acceleration;
+  double omega = 1;
+  for (uint32_t k = 0; k < options_.iterations; ++k) {
+    PALPATE_RETURN_IF_ERROR(Sweep());
+    if (rho > 0) {
+      // Two plain sweeps fill the history; then the usual Chebyshev recurrence.
+      if (k == 2) omega = 2 / (2 - rho * rho);
+      if (k > 2) omega = 4 / (4 - rho * rho * omega);
+      PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(1, static_cast<float>(omega)));
+      PALPATE_RETURN_IF_ERROR(queue_->Enqueue(accelerate_, {layout_.free_count, 0}));
+    }
+    if (residuals != nullptr) {
+      PALPATE_ASSIGN_OR_RETURN(const double residual, Residual());
+      residuals->push_back(residual);
+    }
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
+  times.solve_ms = MillisecondsSince(&mark);
+  return Collect(times, true);
+}
+
+absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool advance) {
+  Clock::time_point mark = Clock::now();
+  const bool contacts_possible = params_host_.collider_count + params_host_.plane_count > 0;
+  if (advance) {
+    if (params_host_.collider_count > 0) {
+      PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
+      PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_colliders_, {params_host_.collider_count, 0}));
+    }
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, {tuning_.partials, 0}));
+  }
+  uint32_t report_count = 0;
+  const auto report = [&]() -> absl::Status {
+    PALPATE_RETURN_IF_ERROR(queue_->Fill(report_count_, 0U));
+    const size_t local = tuning_.list_group;
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(report_contacts_, {local * 4, local}, params_, static_cast<uint32_t>(reports_.count()), x_,
+                                           x_start_, triangles_, colliders_, list_, contacts_, planes_, vertex_triangle_begin_,
+                                           report_count_, reports_));
+    reports_host_.resize(reports_.count());
+    PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(report_count_, std::span<uint32_t>(&report_count, 1)));
+    return queue_->EnqueueRead(reports_, std::span<ContactReport>(reports_host_));
+  };
+  if (contacts_possible && advance) PALPATE_RETURN_IF_ERROR(report());
+  PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
+  times.forces_ms = MillisecondsSince(&mark);
+
+  if (report_count > reports_.count()) {  // grow and run the stage again
+    device_bytes_ -= reports_.size_bytes();
+    PALPATE_RETURN_IF_ERROR(Make(&reports_, size_t{report_count} * 2, "contact_reports"));
+    PALPATE_RETURN_IF_ERROR(report());
+    PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
+  }
+  reports_host_.resize(report_count);
+  std::sort(reports_host_.begin(), reports_host_.end(), [](const ContactReport& a, const ContactReport& b) {
+    return std::tie(a.collider, a.triangle, a.arm) < std::tie(b.collider, b.triangle, b.arm);
+  });
+  for (ContactReport& r : reports_host_) {
+    if (r.collider == kPlaneContact) r.triangle = layout_.original_index[r.triangle];
+  }
+
+  if (gathered_.count() > 0) {
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(gather_positions_, {gathered_index_.count(), 0}));
+    PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(gathered_, std::span<float>(gathered_host_)));
+  }
+  if (!colliders_host_.empty()) PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(colliders_, std::span<Collider>(colliders_host_)));
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
+
+  TissueStep step;
+  for (const StepPartial& partial : partials_host_) {
+    step.hash += partial.hash;
+    step.kinetic_energy_j += partial.kinetic_energy_j;
+    step.max_speed_m_per_s = std::max<double>(step.max_speed_m_per_s, partial.max_speed_m_per_s);
+    step.bad_vertices += partial.bad_vertices;
+    step.inverted_tets += partial.inverted_tets;
+  }
+  if (step.bad_vertices > 0) {  // keep the last good state
+    PALPATE_RETURN_IF_ERROR(queue_->Copy(x_start_, x_, layout_.vertex_count));
+    PALPATE_RETURN_IF_ERROR(queue_->Copy(velocity_before_, velocity_, layout_.vertex_count));
+    if (gathered_.count() > 0) {
+      PALPATE_RETURN_IF_ERROR(queue_->Enqueue(gather_positions_, {gathered_index_.count(), 0}));
+      PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(gathered_, std::span<float>(gathered_host_)));
+    }
+    PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
+  }
+  step.contacts = reports_host_;
+  step.colliders = colliders_host_;
+  step.gathered_m = gathered_host_;
+  times.readback_ms = MillisecondsSince(&mark);
+  step.times = times;
+  return step;
+}
+
+absl::Status TissueSolver::Impl::Reset() {
+  PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(rest_positions_)));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(x_start_, std::span<const Float4>(rest_positions_)));
+  PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));
+  PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_before_, Float4{}));
+  PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
+  PALPATE_RETURN_IF_ERROR(queue_->Fill(list_, 0U));
+  if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
+  if (!initial_colliders_.empty()) {
+    PALPATE_RETURN_IF_ERROR(queue_->Write(colliders_, std::span<const Collider>(initial_colliders_)));
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, {tuning_.partials, 0}));
+  return queue_->FinishBlocking();
+}
+
+absl::Status TissueSolver::Impl::ReadPositions(std::span<float> positions_m) {
+  if (positions_m.size() != size_t{layout_.vertex_count} * 3) {
+    return absl::InvalidArgumentError(absl::StrCat(positions_m.size(), " floats for ", layout_.vertex_count, " vertices"));
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(x_, std::span<Float4>(scratch_)));
+  for (size_t i = 0; i < scratch_.size(); ++i) {
+    float* const out = &positions_m[size_t{layout_.original_index[i]} * 3];
+    out[0] = scratch_[i].x;
+    out[1] = scratch_[i].y;
+    out[2] = scratch_[i].z;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, std::span<const float> velocities) {
+  const size_t n = layout_.vertex_count;
+  if (positions_m.size() != n * 3 || (!velocities.empty() && velocities.size() != n * 3)) {
+    return absl::InvalidArgumentError(absl::StrCat(positions_m.size(), " and ", velocities.size(), " floats for ", n, " vertices"));
+  }
+  const auto ordered = [&](std::span<const float> values) {
+    for (size_t i = 0; i < n; ++i) {
+      const float* const v = &values[size_t{layout_.original_index[i]} * 3];
+      scratch_[i] = {v[0], v[1], v[2], 0.0F};
+    }
+    return std::span<const Float4>(scratch_);
+  };
+  const auto positions = ordered(positions_m);
+  PALPATE_RETURN_IF_ERROR(queue_->Write(x_, positions));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(x_start_, positions));
+  if (velocities.empty()) {
+    PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));
+    return queue_->Fill(velocity_before_, Float4{});
+  }
+  const auto ordered_velocities = ordered(velocities);
+  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, ordered_velocities));
+  return queue_->Write(velocity_before_, ordered_velocities);
+}
+
+absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> forces_n) {
+  if (forces_n.size() != size_t{layout_.vertex_count} * 3) {
+    return absl::InvalidArgumentError(absl::StrCat(forces_n.size(), " floats for ", layout_.vertex_count, " vertices"));
+  }
+  if (layout_.has_corotated) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, parts));
+  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
+  for (size_t i = 0; i < scratch_.size(); ++i) {
+    float* const out = &forces_n[size_t{layout_.original_index[i]} * 3];
+    out[0] = scratch_[i].x;
+    out[1] = scratch_[i].y;
+    out[2] = scratch_[i].z;
+  }
+  return absl::OkStatus();
+}
+
+TissueSolver::TissueSolver(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TissueSolver::~TissueSolver() = default;
+
+absl::StatusOr<std::unique_ptr<TissueSolver>> TissueSolver::Create(std::shared_ptr<Context> context, const TissueModel& model,
+                                                                   const TissueOptions& options,
+                                                                   std::span<const ColliderDescription> colliders,
+                                                                   std::span<const PlaneObstacle> planes, const TissueTuning& tuning) {
+  auto impl = std::make_unique<Impl>();
+  PALPATE_RETURN_IF_ERROR(impl->Init(std::move(context), model, options, colliders, planes, tuning));
+  PALPATE_RETURN_IF_ERROR(impl->Reset());
+  return std::unique_ptr<TissueSolver>(new TissueSolver(std::move(impl)));
+}
+
+absl::Status TissueSolver::SetGathered(std::span<const uint32_t> vertices) { return impl_->SetGathered(vertices); }
+absl::StatusOr<TissueStep> TissueSolver::Step(std::span<const ColliderTarget> targets) { return impl_->Step(targets, nullptr); }
+absl::StatusOr<TissueStep> TissueSolver::Inspect() { return impl_->Collect({}, false); }
+absl::Status TissueSolver::Reset() { return impl_->Reset(); }
+absl::Status TissueSolver::ReadPositions(std::span<float> positions_m) { return impl_->ReadPositions(positions_m); }
+absl::Status TissueSolver::WriteState(std::span<const float> positions_m, std::span<const float> velocities_m_per_s) {
+  return impl_->WriteState(positions_m, velocities_m_per_s);
+}
+absl::Status TissueSolver::ReadForces(uint32_t parts, std::span<float> forces_n) { return impl_->ReadForces(parts, forces_n); }
+absl::StatusOr<std::vector<double>> TissueSolver::StepMeasuringResidual(std::span<const ColliderTarget> targets) {
+  std::vector<double> residuals;
+  PALPATE_RETURN_IF_ERROR(impl_->Step(targets, &residuals).status());
+  return residuals;
+}
+const TissueLayout& TissueSolver::layout() const { return impl_->layout(); }
+uint32_t TissueSolver::color_count() const { return static_cast<uint32_t>(impl_->layout().color_begin.size() - 1); }
+size_t TissueSolver::device_bytes() const { return impl_->device_bytes(); }
+double TissueSolver::contact_stiffness_n_per_m() const { return impl_->stiffness(); }
+
+}  // namespace palpate::gpu

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/dynamics/tissue_layout.h"
+#include "gpu/runtime/context.h"
+#include "gpu/shared/dynamics_types.h"
+
+namespace palpate::gpu {
+
+/// How the kernels are specialised for a device; see the head of gpu/dynamics/tissue.cl. All values give the same algorithm; results agree
+/// bit for bit only between equal settings, since sums are grouped differently.
+struct TissueTuning {
+  uint32_t lanes = 8;
+  uint32_t team = 1;
+  uint32_t group = 8;
+  uint32_t list_group = 1;
+  uint32_t partials = 16;  ///< work-items of the end-of-step checks
+
+  /// What was measured best for the kind of device.
+  static TissueTuning For(const DeviceInfo& device);
+};
+
+struct TissueOptions {
+  double dt_s = 1.0 / 120.0;
+  std::array<double, 3> gravity_m_per_s2{0, 0, -9.81};
+  uint32_t iterations = 12;
+  double acceleration = 0;  ///< Chebyshev: estimate of the spectral radius of a sweep in [0, 1); 0 = off
+  double margin_m = 0.001;  ///< contacts push from this gap on
+  double friction = 0.1;
+  double stiffness_n_per_m = 0;  ///< of one contact; 0 = 20 E times the mean edge length
+  double range_m = 0.01;         ///< gaps up to this are reported
+};
+
+/// A capsule and how it is driven.
+struct ColliderDescription {
+  double radius_m = 0.005;
+  std::array<double, 3> tip_m{};   ///< one end of the axis
+  std::array<double, 3> axis_m{};  ///< from the tip to the other end
+  double coupling_n_per_m = 0;     ///< 0: goes exactly where it is told; else a body of mass_kg drawn there by a spring and a damper
+  double damping_n_s_per_m = 0;
+  double mass_kg = 0;
+};
+
+/// Where a collider is wanted at the end of a step.
+struct ColliderTarget {
+  std::array<double, 3> tip_m{};
+  std::array<double, 3> axis_m{};
+};
+
+/// Parts of the force on a vertex.
+enum ForceParts : uint32_t { kElasticForces = 1, kInertialForces = 2, kContactForces = 4, kAllForces = 7 };
+
+/// Wall time of the stages of a step, ms.
+struct TissueTimes {
+  double detect_ms = 0;
+  double solve_ms = 0;
+  double forces_ms = 0;
+  double readback_ms = 0;
+};
+
+/// What a step leaves for the host. The vectors belong to the solver and are valid until its next call.
+struct TissueStep {
+  uint64_t hash = 0;  ///< of positions and velocities; independent of the solver's vertex order
+  double kinetic_energy_j = 0;
+  double max_speed_m_per_s = 0;
+  uint32_t bad_vertices = 0;  ///< non-finite or absurd (beyond 1e6 m, 1e6 m/s): the step was undone
+  uint32_t inverted_tets = 0;
+  std::span<const ContactReport> contacts;  ///< sorted by (collider, triangle); those with force, and those with a gap below range_m
+  std::span<const Collider> colliders;      ///< state after the step
+  std::span<const float> gathered_m;        ///< positions of the vertices given to SetGathered, [count * 3]
+  TissueTimes times;
+};
+
+/// Implicit (backward Euler) dynamics of tetrahedral tissue in contact with capsules and planes on an OpenCL device.
+/// Minimises per step  sum_i m_i/(2 dt^2) |x_i - y_i|^2 + elastic + viscous + contact energy  by vertex-block descent; see
+/// docs/algorithms/tissue.md. Guarantees: the same calls give the same bits on the same device, driver and tuning; a state that became
+/// non-finite is never kept. Not thread-safe. Calls block.
+class TissueSolver {
+ public:
+  static absl::StatusOr<std::unique_ptr<TissueSolver>> Create(std::shared_ptr<Context> context, const TissueModel& model,
+                                                              const TissueOptions& options, std::span<const ColliderDescription> colliders,
+                                                              std::span<const PlaneObstacle> planes, const TissueTuning& tuning);
+  ~TissueSolver();
+  TissueSolver(const TissueSolver&) = delete;
+  TissueSolver& operator=(const TissueSolver&) = delete;
+
+  /// Which vertices (caller's order) every step reads back.
+  absl::Status SetGathered(std::span<const uint32_t> vertices);
+
+  /// Advances by dt_s. `targets`: one per collider. Errors: InvalidArgument (wrong count), Internal and ResourceExhausted (device).
+  absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets);
+
+  /// The current state in the form of a step's result, without advancing.
+  absl::StatusOr<TissueStep> Inspect();
+
+  /// Back to the state after Create.
+  absl::Status Reset();
+
+  /// Positions of all vertices, caller's order, [vertex_count * 3] m.
+  absl::Status ReadPositions(std::span<float> positions_m);
+
+  /// Overwrites positions (caller's order; fixed vertices too) and sets velocities to zero or to `velocities`.
+  absl::Status WriteState(std::span<const float> positions_m, std::span<const float> velocities_m_per_s = {});
+
+  /// Forces on each vertex at the end of the newest step, caller's order, [vertex_count * 3] N: the sum of the chosen parts. kAllForces on
+  /// free vertices is the residual of the implicit equation.
+  absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
+
+  /// Root mean square over the free vertices of the residual of the implicit equation [N] after each sweep of one step: [iterations + 1],
+  /// the first before any sweep. The step is then kept as usual.
+  absl::StatusOr<std::vector<double>> StepMeasuringResidual(std::span<const ColliderTarget> targets);
+
+  const TissueLayout& layout() const;
+  uint32_t color_count() const;
+  size_t device_bytes() const;
+  double contact_stiffness_n_per_m() const;
+
+ private:
+  class Impl;
+  explicit TissueSolver(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace palpate::gpu
