@@ -7,17 +7,22 @@
 #include <CLI/Formatter.hpp>
 
 #include "absl/status/status.h"
-#include "clients/cli/server_connection.h"
+#include "absl/status/statusor.h"
+#include "clients/cpp/connection.h"
 
 namespace palpate::cli {
 
 /// What the command line says, shared by every command. A command's callback only sets `action`; main runs it after the whole line has been
 /// parsed.
 struct Session {
-  ServerAddress server;
+  client::ConnectionOptions server;
+  double timeout_s = 5;  ///< to reach the server; > 0
   bool json = false;
   std::function<absl::Status()> action;
 };
+
+/// A connection to the server, which has answered. Errors: Unavailable (nobody answers in time), those of Connection::Open.
+absl::StatusOr<client::Connection> Connect(const Session& session);
 
 /// Each adds its commands to `app`. `session` must outlive the parse and the action.
 void AddSceneCommands(CLI::App& app, Session& session);

@@ -21,9 +21,9 @@
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
 #include "clients/cli/frame_statistics.h"
+#include "clients/cpp/scene_client.h"
+#include "clients/cpp/watch_stream.h"
 #include "gpu/base/status.h"
-#include "palpate/v1/control.grpc.pb.h"
-#include "palpate/v1/stream.grpc.pb.h"
 
 namespace palpate::cli {
 namespace {
@@ -35,6 +35,7 @@ using Json = nlohmann::ordered_json;
 
 // The first start of a server compiles its kernels.
 constexpr auto kServerStartLimit = 180s;
+constexpr auto kConnectLimit = 10s;
 constexpr auto kAttachLimit = 30s;
 constexpr auto kStopPatience = 10s;
 constexpr double kViewerRateHz = 60;
@@ -96,30 +97,31 @@ absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
 /// Reads one stream into statistics on a thread of its own, until it ends or the object dies.
 class StreamReader {
  public:
-  StreamReader(const std::shared_ptr<grpc::Channel>& channel, const v1::WatchRequest& request)
-      : stub_(v1::StreamService::NewStub(channel)) {
-    thread_ = std::thread([this, request] {
-      const auto reader = stub_->Watch(&context_, request);
+  StreamReader(const client::Connection& connection, const v1::WatchRequest& request) : stream_(connection, request) {
+    thread_ = std::thread([this] {
       v1::WatchUpdate update;
-      while (reader->Read(&update)) {
+      while (stream_.Read(&update)) {
         if (update.has_frame()) statistics_.Add(update.frame(), update.ByteSizeLong(), Clock::now());
       }
-      // Cancelled by us, or ended by the server, whose process is watched anyway.
-      reader->Finish();
+      end_ = stream_.Finish();
     });
   }
-  ~StreamReader() {
-    context_.TryCancel();
-    thread_.join();
-  }
+  ~StreamReader() { Stop().IgnoreError(); }
   StreamReader(const StreamReader&) = delete;
   StreamReader& operator=(const StreamReader&) = delete;
+
+  /// Ends the stream. Why it ended: OK or Cancelled if by this call.
+  absl::Status Stop() {
+    stream_.Cancel();
+    if (thread_.joinable()) thread_.join();
+    return end_;
+  }
   const FrameStatistics& statistics() const { return statistics_; }
 
  private:
-  std::unique_ptr<v1::StreamService::Stub> stub_;
-  grpc::ClientContext context_;
+  client::WatchStream stream_;
   FrameStatistics statistics_;
+  absl::Status end_;  // of the thread until it is joined
   std::thread thread_;
 };
 
@@ -132,7 +134,6 @@ class Demo {
 
  private:
   absl::Status StartServer();
-  absl::Status WaitForScene();
   absl::Status StartStation();
   absl::Status WaitForHand();
   absl::Status Measure();
@@ -150,7 +151,7 @@ class Demo {
   std::string url_;
   std::string device_;
   std::string commit_;
-  std::shared_ptr<grpc::Channel> channel_;
+  std::optional<client::Connection> connection_;
   // What a viewer gets, and every step without its positions: a viewer sees only some of the steps.
   std::optional<StreamReader> viewer_;
   std::optional<StreamReader> steps_;
@@ -198,19 +199,18 @@ absl::Status Demo::StartServer() {
   target_ = absl::StrFormat("127.0.0.1:%d", ready.value("grpc_port", 0));
   const std::string host = options_.http.substr(0, options_.http.rfind(':'));
   url_ = absl::StrFormat("http://%s:%d/?scene=%s", host == "0.0.0.0" ? "127.0.0.1" : host, ready.value("http_port", 0), scene_id_);
-  ServerAddress address;
-  address.target = target_;
-  PALPATE_ASSIGN_OR_RETURN(channel_, Connect(address));
-  v1::SceneService::Stub stub(channel_);
-  PALPATE_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info,
-                           Call<v1::GetServerInfoResponse>(stub, &v1::SceneService::Stub::GetServerInfo, v1::GetServerInfoRequest()));
+  client::ConnectionOptions options;
+  options.target = target_;
+  PALPATE_ASSIGN_OR_RETURN(connection_, client::Connection::Open(options));
+  PALPATE_RETURN_IF_ERROR(connection_->WaitUntilReady(kConnectLimit));
+  client::SceneClient scenes(*connection_);
+  PALPATE_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, scenes.ServerInfo());
   device_ = info.device();
   commit_ = info.commit();
   if (options_.fast) {
-    v1::SetSceneRateRequest request;
-    request.set_scene_id(scene_id_);
-    request.mutable_rate()->set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
-    PALPATE_RETURN_IF_ERROR(Call<v1::SetSceneRateResponse>(stub, &v1::SceneService::Stub::SetSceneRate, request).status());
+    v1::Rate rate;
+    rate.set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
+    PALPATE_RETURN_IF_ERROR(scenes.SetRate(scene_id_, rate).status());
   }
   return absl::OkStatus();
 }
@@ -238,14 +238,11 @@ absl::Status Demo::CheckAlive() {
 }
 
 absl::Status Demo::WaitForHand() {
-  v1::SceneService::Stub stub(channel_);
-  v1::GetSceneRequest request;
-  request.set_scene_id(scene_id_);
+  client::SceneClient scenes(*connection_);
   const auto begin = Clock::now();
   while (true) {
     PALPATE_RETURN_IF_ERROR(CheckAlive());
-    PALPATE_ASSIGN_OR_RETURN(const v1::GetSceneResponse response,
-                             Call<v1::GetSceneResponse>(stub, &v1::SceneService::Stub::GetScene, request));
+    PALPATE_ASSIGN_OR_RETURN(const v1::GetSceneResponse response, scenes.Get(scene_id_));
     const auto& operated = response.scene().operated_tools();
     if (std::find(operated.begin(), operated.end(), options_.tool) != operated.end()) return absl::OkStatus();
     if (g_interrupted.load()) return Interrupted();
@@ -279,14 +276,14 @@ absl::Status Demo::Measure() {
   viewer.set_scene_id(scene_id_);
   viewer.set_positions(v1::POSITION_ENCODING_UINT16);
   viewer.set_max_rate_hz(kViewerRateHz);
-  viewer_.emplace(channel_, viewer);
+  viewer_.emplace(*connection_, viewer);
   v1::WatchRequest steps;
   steps.set_scene_id(scene_id_);
   steps.set_positions(v1::POSITION_ENCODING_NONE);
   steps.set_without_contacts(true);
   steps.set_without_tools(true);
   steps.set_max_rate_hz(10000);
-  steps_.emplace(channel_, steps);
+  steps_.emplace(*connection_, steps);
   const auto begin = Clock::now();
   const bool live = IsTerminal(STDOUT_FILENO);
   for (int second = 1; !g_interrupted.load(); ++second) {
@@ -346,11 +343,15 @@ absl::Status Demo::Run() {
   // The order of the end: hand, streams, server, so that nobody sees the other vanish.
   const absl::StatusOr<Json> station = StopStation();
   absl::Status result = measured;
-  if (absl::IsCancelled(measured) && !options_.headless) result = absl::OkStatus();
-  if (result.ok()) result = station.ok() ? WriteReport(*station) : station.status();
-  viewer_.reset();
-  steps_.reset();
-  channel_.reset();
+  const bool ended_by_person = absl::IsCancelled(measured) && !options_.headless;
+  if (measured.ok() || ended_by_person) result = station.ok() ? WriteReport(*station) : station.status();
+  for (auto* stream : {&viewer_, &steps_}) {
+    if (!stream->has_value()) continue;
+    const absl::Status end = (*stream)->Stop();
+    if (result.ok() && !end.ok() && !absl::IsCancelled(end)) result = Annotate(end, "a stream of the viewer ended early");
+    stream->reset();
+  }
+  connection_.reset();
   const int server_status = server_->Stop(kStopPatience);
   if (result.ok() && server_status != 0) return Ended("palpate-server", server_status, folder_.Path("server.log"));
   return result;
@@ -373,7 +374,13 @@ void AddDemoCommand(CLI::App& app, Session& session) {
   auto* seconds = command->add_option("--seconds", options->seconds, "end after so many seconds")->check(CLI::Range(1.0, 1e6));
   headless->needs(seconds);
   command->add_option("--report", options->report, "write a JSON report: step times, rate and jitter of the hand, viewer traffic");
-  command->callback([&session, options] { session.action = [options] { return Demo(*options).Run(); }; });
+  command->callback([&session, options] {
+    session.action = [options]() -> absl::Status {
+      const absl::Status status = Demo(*options).Run();
+      // A person who ends the demo gets what they wanted; a machine did not get its report.
+      return absl::IsCancelled(status) && !options->headless ? absl::OkStatus() : status;
+    };
+  });
 }
 
 }  // namespace palpate::cli

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -5,11 +6,14 @@
 #include "absl/strings/str_format.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
+#include "clients/cpp/scene_client.h"
 #include "gpu/base/status.h"
-#include "palpate/v1/control.grpc.pb.h"
 
 namespace palpate::cli {
 namespace {
+
+// The body may be large.
+constexpr std::chrono::milliseconds kNoLimit{0};
 
 struct ExportOptions {
   std::string scene_id;
@@ -31,13 +35,12 @@ absl::Status Export(const Session& session, ExportOptions options) {
       return absl::InvalidArgumentError(absl::StrFormat("%s: ends in none of .obj, .vtk, .msh; say --format", options.output));
     }
   }
-  PALPATE_ASSIGN_OR_RETURN(const auto channel, Connect(session.server));
-  v1::SceneService::Stub stub(channel);
+  PALPATE_ASSIGN_OR_RETURN(const client::Connection connection, Connect(session));
   v1::ExportSceneRequest request;
   request.set_scene_id(options.scene_id);
   request.set_body(options.body);
   request.set_format(options.format);
-  PALPATE_ASSIGN_OR_RETURN(const auto response, Call<v1::ExportSceneResponse>(stub, &v1::SceneService::Stub::ExportScene, request));
+  PALPATE_ASSIGN_OR_RETURN(const auto response, client::SceneClient(connection, kNoLimit).Export(request));
   PALPATE_RETURN_IF_ERROR(WriteFile(options.output, response.data()));
   if (options.output == "-") return absl::OkStatus();
   if (session.json) {

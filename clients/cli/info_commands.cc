@@ -1,3 +1,5 @@
+#include <chrono>
+#include <cmath>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -5,9 +7,9 @@
 #include "absl/strings/str_format.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
+#include "clients/cpp/scene_client.h"
 #include "gpu/base/status.h"
 #include "gpu/runtime/device.h"
-#include "palpate/v1/control.grpc.pb.h"
 
 namespace palpate::cli {
 namespace {
@@ -53,10 +55,8 @@ absl::Status ListOpenClDevices(bool json) {
 }
 
 absl::Status ShowServer(const Session& session) {
-  PALPATE_ASSIGN_OR_RETURN(const auto channel, Connect(session.server));
-  v1::SceneService::Stub stub(channel);
-  PALPATE_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info,
-                           Call<v1::GetServerInfoResponse>(stub, &v1::SceneService::Stub::GetServerInfo, v1::GetServerInfoRequest()));
+  PALPATE_ASSIGN_OR_RETURN(const client::Connection connection, Connect(session));
+  PALPATE_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, client::SceneClient(connection).ServerInfo());
   if (session.json) {
     PrintJson(info);
     return absl::OkStatus();
@@ -71,6 +71,14 @@ absl::Status ShowServer(const Session& session) {
 }
 
 }  // namespace
+
+absl::StatusOr<client::Connection> Connect(const Session& session) {
+  PALPATE_ASSIGN_OR_RETURN(client::Connection connection, client::Connection::Open(session.server));
+  const absl::Status ready = connection.WaitUntilReady(std::chrono::milliseconds(std::lround(1000 * session.timeout_s)));
+  if (ready.ok()) return connection;
+  return absl::Status(ready.code(), absl::StrCat(ready.message(), session.server.tls_ca_file.empty() ? " (without TLS)" : " (with TLS)",
+                                                 "; start one with palpate-server, or name its address with --server or PALPATE_SERVER"));
+}
 
 void AddInfoCommands(CLI::App& app, Session& session) {
   auto* devices = app.add_subcommand("devices", "OpenCL devices of this machine, as --device of the server names them");

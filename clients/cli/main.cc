@@ -27,7 +27,10 @@ int main(int argc, char** argv) {
   app.add_option("--tls-ca", session.server.tls_ca_file,
                  "PEM file of the certificates to trust; without it the connection is not encrypted")
       ->check(CLI::ExistingFile);
-  app.add_option("--timeout", session.server.timeout_s, "seconds to wait for the server to answer")
+  app.add_option("--token-file", session.server.token_file, "file with the bearer token that the server wants")
+      ->envname("PALPATE_TOKEN_FILE")
+      ->check(CLI::ExistingFile);
+  app.add_option("--timeout", session.timeout_s, "seconds to wait for the server to answer")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag("--json", session.json, "results as JSON on standard output, errors as JSON on standard error");

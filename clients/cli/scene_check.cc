@@ -7,36 +7,15 @@
 #include "gpu/base/status.h"
 #include "server/api/asset_resolver.h"
 #include "server/api/scene_spec.h"
-#include "sim/mesh/tet_mesh.h"
+#include "server/api/summary.h"
 
 namespace palpate::cli {
-namespace {
-
-v1::BodyInfo Describe(const sim::BodyDescription& body) {
-  v1::BodyInfo info;
-  const sim::BoundarySurface surface = sim::ExtractBoundary(body.mesh);
-  double volume_m3 = 0;
-  for (size_t t = 0; t < body.mesh.tets.size(); ++t) volume_m3 += sim::TetVolume(body.mesh, t);
-  info.set_name(body.name);
-  info.set_vertex_count(static_cast<uint32_t>(body.mesh.vertices.size()));
-  info.set_tet_count(static_cast<uint32_t>(body.mesh.tets.size()));
-  info.set_surface_vertex_count(static_cast<uint32_t>(surface.vertices.size()));
-  info.set_surface_triangle_count(static_cast<uint32_t>(surface.triangles.size()));
-  info.set_fixed_vertex_count(static_cast<uint32_t>(body.fixed_vertices.size()));
-  info.set_volume_m3(volume_m3);
-  info.set_mass_kg(volume_m3 * body.material.density_kg_per_m3);
-  return info;
-}
-
-}  // namespace
-
 absl::Status CheckScene(const std::string& path, bool json) {
   PALPATE_ASSIGN_OR_RETURN(const v1::SceneSpec spec, ReadSceneFile(path));
   const server::SceneFolderResolver assets(std::filesystem::path(path).parent_path());
   absl::StatusOr<sim::SceneDescription> scene = server::BuildSceneDescription(spec, assets, server::SceneLimits());
   if (!scene.ok()) return Annotate(scene.status(), path);
-  v1::CheckSceneResponse built;
-  for (const auto& body : scene->bodies) *built.add_bodies() = Describe(body);
+  const v1::CheckSceneResponse built = server::SummarizeScene(*scene);
   if (json) {
     PrintJson(built);
     return absl::OkStatus();
@@ -45,7 +24,9 @@ absl::Status CheckScene(const std::string& path, bool json) {
   absl::PrintF("scene      \"%s\", steps of %.6g s, %d solver iterations\n", scene->name, scene->dt_s, scene->solver.iterations);
   absl::PrintF("tools      %d%s", scene->tools.size(), scene->tools.empty() ? "" : ":");
   for (const auto& tool : scene->tools) absl::PrintF(" %s", tool.name);
-  absl::PrintF("\nobstacles  %d\n\n%s", scene->obstacles.size(), BodyTable(built.bodies()).ToString());
+  absl::PrintF("\nobstacles  %d\n", scene->obstacles.size());
+  absl::PrintF("memory     about %s on the device\n", FormatBytes(built.device_bytes()));
+  absl::PrintF("colours    %d independent sets of vertices in the solver\n\n%s", built.color_count(), BodyTable(built.bodies()).ToString());
   return absl::OkStatus();
 }
 

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -8,13 +9,16 @@
 #include "clients/cli/console.h"
 #include "clients/cli/scene_check.h"
 #include "clients/cli/scene_file.h"
+#include "clients/cpp/scene_client.h"
 #include "gpu/base/status.h"
-#include "palpate/v1/control.grpc.pb.h"
 
 namespace palpate::cli {
 namespace {
 
-using Stub = v1::SceneService::Stub;
+using client::SceneClient;
+
+// Building a scene or making many steps may take long; Ctrl-C ends the wait.
+constexpr std::chrono::milliseconds kNoLimit{0};
 
 std::string StateName(v1::RunState state) {
   switch (state) {
@@ -56,13 +60,9 @@ void PrintScene(const v1::SceneInfo& scene) {
   absl::PrintF("memory     %s on the device\n\n%s", FormatBytes(scene.device_bytes()), BodyTable(scene.bodies()).ToString());
 }
 
-/// Connects and makes one call whose request names a scene.
-template <typename Response, typename Request>
-absl::StatusOr<Response> SceneCall(const Session& session, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                                   const Request& request) {
-  PALPATE_ASSIGN_OR_RETURN(const auto channel, Connect(session.server));
-  Stub stub(channel);
-  return Call<Response>(stub, method, request);
+absl::StatusOr<SceneClient> ConnectToScenes(const Session& session) {
+  PALPATE_ASSIGN_OR_RETURN(client::Connection connection, Connect(session));
+  return SceneClient(std::move(connection), kNoLimit);
 }
 
 CLI::App* AddSceneCommand(CLI::App& scene, const char* name, const char* what, const std::shared_ptr<std::string>& id) {
@@ -72,16 +72,14 @@ CLI::App* AddSceneCommand(CLI::App& scene, const char* name, const char* what, c
 }
 
 /// A command that changes the state of one scene and prints it.
-template <typename Request, typename Response>
 void AddStateCommand(CLI::App& scene, Session& session, const char* name, const char* what,
-                     grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
+                     absl::StatusOr<v1::SceneInfo> (SceneClient::*method)(const std::string& scene_id)) {
   auto id = std::make_shared<std::string>();
   AddSceneCommand(scene, name, what, id)->callback([&session, id, method] {
     session.action = [&session, id, method]() -> absl::Status {
-      Request request;
-      request.set_scene_id(*id);
-      PALPATE_ASSIGN_OR_RETURN(const Response response, SceneCall(session, method, request));
-      PrintState(response.scene(), session.json);
+      PALPATE_ASSIGN_OR_RETURN(SceneClient client, ConnectToScenes(session));
+      PALPATE_ASSIGN_OR_RETURN(const v1::SceneInfo info, (client.*method)(*id));
+      PrintState(info, session.json);
       return absl::OkStatus();
     };
   });
@@ -136,21 +134,25 @@ void AddCreate(CLI::App& scene, Session& session) {
       request.set_scene_id(options->id);
       request.set_play(options->play);
       *request.mutable_rate() = ToProto(options->rate);
-      PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::CreateScene, request));
-      PrintState(response.scene(), session.json);
+      PALPATE_ASSIGN_OR_RETURN(SceneClient client, ConnectToScenes(session));
+      PALPATE_ASSIGN_OR_RETURN(const v1::SceneInfo info, client.Create(request));
+      PrintState(info, session.json);
       return absl::OkStatus();
     };
   });
 }
 
 absl::Status ListScenes(const Session& session) {
-  PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::ListScenes, v1::ListScenesRequest()));
+  PALPATE_ASSIGN_OR_RETURN(SceneClient client, ConnectToScenes(session));
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<v1::SceneInfo> scenes, client.List());
   if (session.json) {
+    v1::ListScenesResponse response;
+    response.mutable_scenes()->Add(scenes.begin(), scenes.end());
     PrintJson(response);
     return absl::OkStatus();
   }
   Table table({"scene", "state", "step", "time", "steps/s", "overruns", "bodies", "tools", "watchers", "memory"});
-  for (const auto& scene : response.scenes()) {
+  for (const auto& scene : scenes) {
     table.AddRow({scene.scene_id(), StateName(scene.state()), absl::StrCat(scene.step()), absl::StrFormat("%.2f s", scene.sim_time_s()),
                   absl::StrFormat("%.1f", scene.steps_per_s()), absl::StrCat(scene.overruns()), absl::StrCat(scene.bodies_size()),
                   absl::StrCat(scene.tools_size()), absl::StrCat(scene.watchers()), FormatBytes(scene.device_bytes())});
@@ -163,9 +165,8 @@ void AddShow(CLI::App& scene, Session& session) {
   auto id = std::make_shared<std::string>();
   AddSceneCommand(scene, "show", "everything about one scene", id)->callback([&session, id] {
     session.action = [&session, id]() -> absl::Status {
-      v1::GetSceneRequest request;
-      request.set_scene_id(*id);
-      PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::GetScene, request));
+      PALPATE_ASSIGN_OR_RETURN(SceneClient client, ConnectToScenes(session));
+      PALPATE_ASSIGN_OR_RETURN(const v1::GetSceneResponse response, client.Get(*id));
       if (session.json) {
         PrintJson(response);
       } else {
@@ -180,11 +181,10 @@ void AddDelete(CLI::App& scene, Session& session) {
   auto id = std::make_shared<std::string>();
   AddSceneCommand(scene, "delete", "end a scene and its streams", id)->callback([&session, id] {
     session.action = [&session, id]() -> absl::Status {
-      v1::DeleteSceneRequest request;
-      request.set_scene_id(*id);
-      PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::DeleteScene, request));
+      PALPATE_ASSIGN_OR_RETURN(SceneClient client, ConnectToScenes(session));
+      PALPATE_RETURN_IF_ERROR(client.Delete(*id));
       if (session.json) {
-        PrintJson(response);
+        PrintJson(v1::DeleteSceneResponse());
       } else {
         absl::PrintF("%s: deleted\n", *id);
       }
@@ -200,11 +200,9 @@ void AddStep(CLI::App& scene, Session& session) {
   command->add_option("COUNT", *count, "steps, 1 to 100000")->check(CLI::Range(1, 100000))->capture_default_str();
   command->callback([&session, id, count] {
     session.action = [&session, id, count]() -> absl::Status {
-      v1::StepSceneRequest request;
-      request.set_scene_id(*id);
-      request.set_count(*count);
-      PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::StepScene, request));
-      PrintState(response.scene(), session.json);
+      PALPATE_ASSIGN_OR_RETURN(SceneClient client, ConnectToScenes(session));
+      PALPATE_ASSIGN_OR_RETURN(const v1::SceneInfo info, client.Step(*id, *count));
+      PrintState(info, session.json);
       return absl::OkStatus();
     };
   });
@@ -217,11 +215,9 @@ void AddRate(CLI::App& scene, Session& session) {
   AddRateOptions(*command, *rate);
   command->callback([&session, id, rate] {
     session.action = [&session, id, rate]() -> absl::Status {
-      v1::SetSceneRateRequest request;
-      request.set_scene_id(*id);
-      *request.mutable_rate() = ToProto(*rate);
-      PALPATE_ASSIGN_OR_RETURN(const auto response, SceneCall(session, &Stub::SetSceneRate, request));
-      PrintState(response.scene(), session.json);
+      PALPATE_ASSIGN_OR_RETURN(SceneClient client, ConnectToScenes(session));
+      PALPATE_ASSIGN_OR_RETURN(const v1::SceneInfo info, client.SetRate(*id, ToProto(*rate)));
+      PrintState(info, session.json);
       return absl::OkStatus();
     };
   });
@@ -239,10 +235,10 @@ void AddSceneCommands(CLI::App& app, Session& session) {
   });
   AddShow(*scene, session);
   AddDelete(*scene, session);
-  AddStateCommand(*scene, session, "play", "let a scene run", &Stub::PlayScene);
-  AddStateCommand(*scene, session, "pause", "stop a scene after the current step", &Stub::PauseScene);
+  AddStateCommand(*scene, session, "play", "let a scene run", &SceneClient::Play);
+  AddStateCommand(*scene, session, "pause", "stop a scene after the current step", &SceneClient::Pause);
   AddStep(*scene, session);
-  AddStateCommand(*scene, session, "reset", "back to the rest state at step 0", &Stub::ResetScene);
+  AddStateCommand(*scene, session, "reset", "back to the rest state at step 0", &SceneClient::Reset);
   AddRate(*scene, session);
 }
 

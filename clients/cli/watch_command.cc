@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <thread>
@@ -10,8 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
+#include "clients/cpp/watch_stream.h"
 #include "gpu/base/status.h"
-#include "palpate/v1/stream.grpc.pb.h"
 
 namespace palpate::cli {
 namespace {
@@ -92,22 +93,20 @@ std::string FrameLine(const v1::Frame& frame, const v1::Keyframe& keyframe) {
 }
 
 absl::Status Watch(const Session& session, const WatchOptions& options) {
-  PALPATE_ASSIGN_OR_RETURN(const auto channel, Connect(session.server));
-  v1::StreamService::Stub stub(channel);
+  PALPATE_ASSIGN_OR_RETURN(const client::Connection connection, Connect(session));
   v1::WatchRequest request;
   request.set_scene_id(options.scene_id);
   request.set_positions(options.positions);
   request.set_with_volume(options.with_volume);
   request.set_max_rate_hz(options.rate_hz);
-  grpc::ClientContext context;
   InstallInterruptHandler();
-  const auto reader = stub.Watch(&context, request);
+  client::WatchStream stream(connection, request);
   // A paused scene sends nothing, so the time limit and Ctrl-C need a thread of their own.
   std::jthread watchdog([&](const std::stop_token& stop) {
     const auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
     while (!stop.stop_requested()) {
       if (g_interrupted.load() || (options.seconds > 0 && Clock::now() >= end)) {
-        context.TryCancel();
+        stream.Cancel();
         return;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -118,7 +117,7 @@ absl::Status Watch(const Session& session, const WatchOptions& options) {
   v1::WatchUpdate update;
   uint64_t frames = 0;
   bool enough = false;
-  while (!enough && reader->Read(&update)) {
+  while (!enough && stream.Read(&update)) {
     const v1::Frame* frame = update.has_keyframe() ? nullptr : &update.frame();
     if (update.has_keyframe()) {
       keyframe = update.keyframe();
@@ -135,10 +134,10 @@ absl::Status Watch(const Session& session, const WatchOptions& options) {
     enough = ++frames == options.frames;
   }
   if (live && frames > 0) absl::PrintF("\n");
-  if (enough) context.TryCancel();
+  if (enough) stream.Cancel();
   watchdog.request_stop();
   watchdog.join();
-  const absl::Status status = FromGrpc(reader->Finish());
+  const absl::Status status = stream.Finish();
   return absl::IsCancelled(status) ? absl::OkStatus() : status;
 }
 
