@@ -69,7 +69,7 @@ class TissueSolver::Impl {
   absl::Status Make(DeviceBuffer<T>* buffer, size_t count, const char* name) {
     PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Create(queue_->context(), count, name));
     device_bytes_ += std::max<size_t>(buffer->size_bytes(), sizeof(T));
-    return queue_->Fill(*buffer, T{});
+    return queue_->Zero(*buffer);
   }
   absl::Status MakeKernels();
   absl::Status Bind();

@@ -2,6 +2,7 @@
 
 #include <CL/cl.h>
 
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -133,7 +134,15 @@ class Queue {
   /// Sets `count` elements (all by default) to `value`.
   template <typename T>
   absl::Status Fill(const DeviceBuffer<T>& buffer, const std::type_identity_t<T>& value, size_t count = SIZE_MAX) {
+    static_assert(std::has_single_bit(sizeof(T)) && sizeof(T) <= 128, "OpenCL fills with patterns of 1, 2, 4, ... 128 bytes");
     return FillBytes(buffer.handle(), buffer.name(), &value, sizeof(T), std::min(count, buffer.count()) * sizeof(T));
+  }
+
+  /// Sets every byte of the buffer to zero.
+  template <typename T>
+  absl::Status Zero(const DeviceBuffer<T>& buffer) {
+    const unsigned char zero = 0;
+    return FillBytes(buffer.handle(), buffer.name(), &zero, 1, buffer.size_bytes());
   }
 
   /// Copies count elements between buffers on the device.
