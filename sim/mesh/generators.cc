@@ -142,7 +142,7 @@ absl::StatusOr<TetMesh> BoxMesh(const std::array<uint32_t, 3>& node_counts, cons
         for (uint32_t b = 0; b < 8; ++b) c[b] = i + (b & 1) + nx * (j + (b >> 1 & 1) + ny * (k + (b >> 2)));
         // one tet in the middle, one at each corner that it leaves; odd cells are mirrored in x, which turns their orientation
         const bool odd = (i + j + k) % 2 != 0;
-        constexpr std::array<std::array<uint32_t, 4>, 5> kCell = {{{0, 3, 5, 6}, {1, 3, 0, 5}, {2, 0, 3, 6}, {4, 5, 0, 6}, {7, 3, 6, 5}}};
+        constexpr std::array<std::array<uint32_t, 4>, 5> kCell = {{{0, 5, 3, 6}, {1, 3, 0, 5}, {2, 0, 3, 6}, {4, 5, 0, 6}, {7, 5, 6, 3}}};
         for (const auto& tet : kCell) {
           std::array<uint32_t, 4> v;
           for (int n = 0; n < 4; ++n) v[n] = c[odd ? tet[n] ^ 1 : tet[n]];

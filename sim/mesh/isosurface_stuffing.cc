@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numbers>
 #include <utility>
 #include <vector>
 
@@ -106,6 +107,7 @@ class Stuffing {
     Warp();
     PALPATE_RETURN_IF_ERROR(Fill());
     MakeManifold();
+    Smooth();
     if (mesh_.tets.empty()) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "edge_length_m = %g: too coarse, no tetrahedron fits into the solid; take a smaller edge length", options_.edge_length_m));
@@ -136,6 +138,7 @@ class Stuffing {
   absl::Status Fill();
   absl::Status FillTet(const std::array<Vector3i, 4>& h);
   void MakeManifold();
+  void Smooth();
 
   bool Inside(uint32_t id) const { return value_[id] < 0; }
   bool Outside(uint32_t id) const { return value_[id] > 0; }
@@ -149,6 +152,7 @@ class Stuffing {
       const uint32_t warp = warp_[id];
       mesh_.vertices.push_back(warp == kNone ? lattice_.Position(h) : CutPosition(warp));
       on_surface_.push_back(value_[id] == 0 ? 1 : 0);
+      if (value_[id] != 0) free_vertices_.push_back(vertex);
     }
     return vertex;
   }
@@ -200,13 +204,14 @@ class Stuffing {
   const ImplicitFunction& f_;
   const StuffingOptions& options_;
   Lattice lattice_;
-  std::vector<double> value_;           // [point_count]
-  std::vector<uint32_t> first_cut_;     // [point_count + 1] into cuts_
-  std::vector<Cut> cuts_;               // by owner
-  std::vector<uint32_t> cut_owner_;     // [cut count] lattice point
-  std::vector<uint32_t> warp_;          // [point_count] cut that the point moved to, or kNone
-  std::vector<uint32_t> point_vertex_;  // [point_count] output vertex or kNone
-  std::vector<uint8_t> on_surface_;     // [vertex count] 1 for lattice points of value 0
+  std::vector<double> value_;            // [point_count]
+  std::vector<uint32_t> first_cut_;      // [point_count + 1] into cuts_
+  std::vector<Cut> cuts_;                // by owner
+  std::vector<uint32_t> cut_owner_;      // [cut count] lattice point
+  std::vector<uint32_t> warp_;           // [point_count] cut that the point moved to, or kNone
+  std::vector<uint32_t> point_vertex_;   // [point_count] output vertex or kNone
+  std::vector<uint8_t> on_surface_;      // [vertex count] 1 for lattice points of value 0
+  std::vector<uint32_t> free_vertices_;  // output vertices strictly inside, ascending
   TetMesh mesh_;
 };
 
@@ -710,7 +715,7 @@ void Stuffing::MakeManifold() {
     }
     mesh_.tets.resize(kept);
   }
-  // vertices that lost all their tets go
+  // vertices that lost all their tets go; those that may be on the surface now are not free to move
   std::vector<uint32_t> renumbered(mesh_.vertices.size(), kNone);
   for (const auto& tet : mesh_.tets) {
     for (const uint32_t v : tet) renumbered[v] = 0;
@@ -725,6 +730,103 @@ void Stuffing::MakeManifold() {
   mesh_.vertices.resize(kept);
   for (auto& tet : mesh_.tets) {
     for (uint32_t& v : tet) v = renumbered[v];
+  }
+  size_t free_count = 0;
+  for (const uint32_t v : free_vertices_) {
+    if (suspect[v] == 0 && renumbered[v] != kNone) free_vertices_[free_count++] = renumbered[v];
+  }
+  free_vertices_.resize(free_count);
+}
+
+// How far a tet is from the bounds: its smallest dihedral angle, or the largest one's supplement on a scale that makes both bounds equally
+// bad. [radians] Negative volume: negative.
+double Quality(const TetMesh& mesh, const std::array<uint32_t, 4>& tet) {
+  constexpr double kSupplementScale = kStuffingMinDihedralDeg / (180 - kStuffingMaxDihedralDeg);
+  const std::array<Vector3d, 4> x = {mesh.vertices[tet[0]], mesh.vertices[tet[1]], mesh.vertices[tet[2]], mesh.vertices[tet[3]]};
+  // inward area vectors of the faces opposite to each vertex
+  const std::array<Vector3d, 4> n = {(x[3] - x[1]).cross(x[2] - x[1]), (x[2] - x[0]).cross(x[3] - x[0]), (x[3] - x[0]).cross(x[1] - x[0]),
+                                     (x[1] - x[0]).cross(x[2] - x[0])};
+  const double volume = n[3].dot(x[3] - x[0]);
+  if (volume <= 0) return -1;
+  double smallest = 1;
+  double largest = -1;
+  for (int i = 0; i < 4; ++i) {
+    for (int j = i + 1; j < 4; ++j) {
+      const double cosine = -n[i].dot(n[j]) / std::sqrt(n[i].squaredNorm() * n[j].squaredNorm());
+      smallest = std::min(smallest, cosine);
+      largest = std::max(largest, cosine);
+    }
+  }
+  return std::min(std::acos(std::min(largest, 1.0)), kSupplementScale * (std::numbers::pi - std::acos(std::max(smallest, -1.0))));
+}
+
+// Moves vertices strictly inside the solid where that lifts the worst angle of the tets around them. Only tets that are close to the bounds
+// are treated, so the lattice stays as it is elsewhere, and the surface does not change.
+void Stuffing::Smooth() {
+  constexpr double kTarget = 18 * std::numbers::pi / 180;
+  constexpr int kPasses = 6;
+  constexpr int kMaxTries = 64;
+  std::vector<uint8_t> is_free(mesh_.vertices.size(), 0);
+  for (const uint32_t v : free_vertices_) is_free[v] = 1;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    std::vector<uint8_t> wanted(mesh_.vertices.size(), 0);
+    bool any = false;
+    for (const auto& tet : mesh_.tets) {
+      if (is_free[tet[0]] + is_free[tet[1]] + is_free[tet[2]] + is_free[tet[3]] == 4) continue;  // a lattice tet
+      if (Quality(mesh_, tet) >= kTarget) continue;
+      for (const uint32_t v : tet) wanted[v] = is_free[v];
+      any = true;
+    }
+    if (!any) return;
+    std::vector<uint32_t> first(mesh_.vertices.size() + 1, 0);
+    for (const auto& tet : mesh_.tets) {
+      for (const uint32_t v : tet) first[v + 1] += wanted[v];
+    }
+    for (size_t v = 0; v < mesh_.vertices.size(); ++v) first[v + 1] += first[v];
+    std::vector<uint32_t> tets(first.back());
+    std::vector<uint32_t> fill(first.begin(), first.end() - 1);
+    for (uint32_t t = 0; t < mesh_.tets.size(); ++t) {
+      for (const uint32_t v : mesh_.tets[t]) {
+        if (wanted[v] != 0) tets[fill[v]++] = t;
+      }
+    }
+    bool moved = false;
+    for (uint32_t v = 0; v < mesh_.vertices.size(); ++v) {
+      if (wanted[v] == 0) continue;
+      // a try ends at the first tet that is no better than the best so far
+      const auto worst = [&](double floor) {
+        double quality = kTarget;
+        for (uint32_t s = first[v]; s < first[v + 1] && quality > floor; ++s)
+          quality = std::min(quality, Quality(mesh_, mesh_.tets[tets[s]]));
+        return quality;
+      };
+      Vector3d& x = mesh_.vertices[v];
+      double best = worst(-2);
+      double step_m = 0.08 * options_.edge_length_m;
+      for (int tries = 0; tries < kMaxTries && best < kTarget && step_m > 0.002 * options_.edge_length_m;) {
+        const Vector3d start = x;
+        Vector3d best_x = start;
+        for (int direction = 0; direction < 14; ++direction) {
+          // the lattice directions
+          const Vector3i d = direction < 6
+                                 ? Vector3i(direction % 2 == 0 ? kOwnedDirections[direction / 2] : -kOwnedDirections[direction / 2])
+                                 : kOwnedDirections[direction - 3];
+          x = start + step_m * d.cast<double>().normalized();
+          const double quality = worst(best);
+          if (quality <= best) continue;
+          best = quality;
+          best_x = x;
+        }
+        x = best_x;
+        if (best_x == start) {
+          step_m *= 0.5;
+        } else {
+          moved = true;
+        }
+        ++tries;
+      }
+    }
+    if (!moved) return;
   }
 }
 
