@@ -18,7 +18,7 @@ using Eigen::Vector3d;
 constexpr double kStep_s = 0.001;       // longest step of the integration
 constexpr double kTouch_n = 0.08;       // what a hand notices
 constexpr double kTouchTime_s = 0.005;  // for this long, so that one stray sample is no touch
-constexpr double kSlideLegs = 3;
+constexpr int kSlideLegs = 3;
 
 struct NumberKey {
   const char* name;
