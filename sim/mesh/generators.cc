@@ -49,11 +49,15 @@ double Ellipsoid(const Vector3d& x, const Vector3d& center, const Vector3d& radi
 
 // The body for length 1.
 double UnitLiver(const Vector3d& x) {
-  const double right = Ellipsoid(x, {-0.20, 0.02, -0.03}, {0.29, 0.31, 0.27});
-  const double left = Ellipsoid(x, {0.16, -0.06, 0.055}, {0.33, 0.21, 0.12});
-  double body = SmoothMin(right, left, 0.12);
-  const double hollow = Ellipsoid(x, {0.12, 0.02, -0.36}, {0.42, 0.40, 0.34});
-  body = SmoothMax(body, -hollow, 0.06);
+  // the two lobes under one dome
+  const double right = Ellipsoid(x, {-0.19, 0.02, -0.06}, {0.31, 0.29, 0.29});
+  const double left = Ellipsoid(x, {0.14, -0.04, 0.055}, {0.36, 0.22, 0.13});
+  double body = SmoothMin(right, left, 0.25);
+  // visceral face: hollowed from below and behind, which leaves a thin anterior margin
+  body = SmoothMax(body, -Ellipsoid(x, {0.17, 0.10, -0.40}, {0.50, 0.52, 0.40}), 0.10);
+  // notch of the round ligament between the lobes, and the gallbladder's bed
+  body = SmoothMax(body, -Ellipsoid(x, {0.09, -0.29, -0.07}, {0.045, 0.16, 0.13}), 0.09);
+  body = SmoothMax(body, -Ellipsoid(x, {-0.09, -0.20, -0.24}, {0.06, 0.18, 0.09}), 0.08);
   return body;
 }
 

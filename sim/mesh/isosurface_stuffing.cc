@@ -96,6 +96,31 @@ const std::array<Vector3i, kDirectionCount> kOwnedDirections = {
 
 int DirectionCount(const Vector3i& h) { return (h[0] & 1) == 0 ? kDirectionCount : kLongDirectionCount; }
 
+// How far a tet is from the bounds: its smallest dihedral angle, or the largest one's supplement on a scale that makes both bounds equally
+// bad. [radians] Negative volume: negative.
+double Quality(const TetMesh& mesh, const std::array<uint32_t, 4>& tet) {
+  constexpr double kSupplementScale = kStuffingMinDihedralDeg / (180 - kStuffingMaxDihedralDeg);
+  const std::array<Vector3d, 4> x = {mesh.vertices[tet[0]], mesh.vertices[tet[1]], mesh.vertices[tet[2]], mesh.vertices[tet[3]]};
+  // inward area vectors of the faces opposite to each vertex
+  const std::array<Vector3d, 4> n = {(x[3] - x[1]).cross(x[2] - x[1]), (x[2] - x[0]).cross(x[3] - x[0]), (x[3] - x[0]).cross(x[1] - x[0]),
+                                     (x[1] - x[0]).cross(x[2] - x[0])};
+  const double volume = n[3].dot(x[3] - x[0]);
+  if (volume <= 0) return -1;
+  double smallest = 1;
+  double largest = -1;
+  for (int i = 0; i < 4; ++i) {
+    for (int j = i + 1; j < 4; ++j) {
+      const double cosine = -n[i].dot(n[j]) / std::sqrt(n[i].squaredNorm() * n[j].squaredNorm());
+      smallest = std::min(smallest, cosine);
+      largest = std::max(largest, cosine);
+    }
+  }
+  return std::min(std::acos(std::min(largest, 1.0)), kSupplementScale * (std::numbers::pi - std::acos(std::max(smallest, -1.0))));
+}
+
+// Tets of at least this quality are left alone by the smoothing. [radians]
+constexpr double kGoodQuality = 18 * std::numbers::pi / 180;
+
 class Stuffing {
  public:
   Stuffing(const ImplicitFunction& f, const StuffingOptions& options, Lattice lattice)
@@ -106,6 +131,7 @@ class Stuffing {
     PALPATE_RETURN_IF_ERROR(FindCuts());
     Warp();
     PALPATE_RETURN_IF_ERROR(Fill());
+    PALPATE_RETURN_IF_ERROR(FillNotches());
     MakeManifold();
     Smooth();
     if (mesh_.tets.empty()) {
@@ -137,6 +163,7 @@ class Stuffing {
   void Warp();
   absl::Status Fill();
   absl::Status FillTet(const std::array<Vector3i, 4>& h);
+  absl::Status FillNotches();
   void MakeManifold();
   void Smooth();
 
@@ -204,14 +231,15 @@ class Stuffing {
   const ImplicitFunction& f_;
   const StuffingOptions& options_;
   Lattice lattice_;
-  std::vector<double> value_;            // [point_count]
-  std::vector<uint32_t> first_cut_;      // [point_count + 1] into cuts_
-  std::vector<Cut> cuts_;                // by owner
-  std::vector<uint32_t> cut_owner_;      // [cut count] lattice point
-  std::vector<uint32_t> warp_;           // [point_count] cut that the point moved to, or kNone
-  std::vector<uint32_t> point_vertex_;   // [point_count] output vertex or kNone
-  std::vector<uint8_t> on_surface_;      // [vertex count] 1 for lattice points of value 0
-  std::vector<uint32_t> free_vertices_;  // output vertices strictly inside, ascending
+  std::vector<double> value_;                       // [point_count]
+  std::vector<uint32_t> first_cut_;                 // [point_count + 1] into cuts_
+  std::vector<Cut> cuts_;                           // by owner
+  std::vector<uint32_t> cut_owner_;                 // [cut count] lattice point
+  std::vector<uint32_t> warp_;                      // [point_count] cut that the point moved to, or kNone
+  std::vector<uint32_t> point_vertex_;              // [point_count] output vertex or kNone
+  std::vector<uint8_t> on_surface_;                 // [vertex count] 1 for lattice points of value 0
+  std::vector<std::array<uint32_t, 4>> zero_tets_;  // background tets whose four points are all on the surface
+  std::vector<uint32_t> free_vertices_;             // output vertices strictly inside, ascending
   TetMesh mesh_;
 };
 
@@ -408,6 +436,7 @@ absl::Status Stuffing::FillTet(const std::array<Vector3i, 4>& h) {
       zero[zero_count++] = i;
     }
   }
+  if (zero_count == 4) zero_tets_.push_back({lattice_.Id(h[0]), lattice_.Id(h[1]), lattice_.Id(h[2]), lattice_.Id(h[3])});
   if (inside_count == 0) return absl::OkStatus();
   if (mesh_.tets.size() + 3 > options_.max_tets || mesh_.vertices.size() + 4 >= kNone) {
     return absl::ResourceExhaustedError(
@@ -489,6 +518,42 @@ absl::Status Stuffing::FillTet(const std::array<Vector3i, 4>& h) {
       if (!even(ip, iq, ir, iz)) std::swap(tet[0], tet[1]);
       mesh_.tets.push_back(tet);
     }
+  }
+  return absl::OkStatus();
+}
+
+// Background tets with all points on the surface are left out by the stencils, which leaves notches where the solid is thin. Those that are
+// well shaped, have their middle inside and share at least two faces with the mesh are put back.
+absl::Status Stuffing::FillNotches() {
+  if (zero_tets_.empty()) return absl::OkStatus();
+  std::vector<std::array<uint32_t, 3>> faces;
+  const auto sorted_face = [](const std::array<uint32_t, 4>& tet, int opposite) {
+    std::array<uint32_t, 3> face{};
+    int n = 0;
+    for (int i = 0; i < 4; ++i) {
+      if (i != opposite) face[n++] = tet[i];
+    }
+    std::sort(face.begin(), face.end());
+    return face;
+  };
+  for (const auto& tet : mesh_.tets) {
+    for (int i = 0; i < 4; ++i) {
+      const auto face = sorted_face(tet, i);
+      if (on_surface_[face[0]] + on_surface_[face[1]] + on_surface_[face[2]] == 3) faces.push_back(face);
+    }
+  }
+  std::sort(faces.begin(), faces.end());
+  for (const auto& points : zero_tets_) {
+    std::array<uint32_t, 4> tet;
+    for (int i = 0; i < 4; ++i) tet[i] = point_vertex_[points[i]];
+    if (std::find(tet.begin(), tet.end(), kNone) != tet.end()) continue;
+    int shared = 0;
+    for (int i = 0; i < 4; ++i) shared += std::binary_search(faces.begin(), faces.end(), sorted_face(tet, i)) ? 1 : 0;
+    if (shared < 2 || Quality(mesh_, tet) < kGoodQuality) continue;
+    Vector3d middle = Vector3d::Zero();
+    for (const uint32_t v : tet) middle += 0.25 * mesh_.vertices[v];
+    PALPATE_ASSIGN_OR_RETURN(const double value, Evaluate(middle));
+    if (value < 0) mesh_.tets.push_back(tet);
   }
   return absl::OkStatus();
 }
@@ -738,32 +803,9 @@ void Stuffing::MakeManifold() {
   free_vertices_.resize(free_count);
 }
 
-// How far a tet is from the bounds: its smallest dihedral angle, or the largest one's supplement on a scale that makes both bounds equally
-// bad. [radians] Negative volume: negative.
-double Quality(const TetMesh& mesh, const std::array<uint32_t, 4>& tet) {
-  constexpr double kSupplementScale = kStuffingMinDihedralDeg / (180 - kStuffingMaxDihedralDeg);
-  const std::array<Vector3d, 4> x = {mesh.vertices[tet[0]], mesh.vertices[tet[1]], mesh.vertices[tet[2]], mesh.vertices[tet[3]]};
-  // inward area vectors of the faces opposite to each vertex
-  const std::array<Vector3d, 4> n = {(x[3] - x[1]).cross(x[2] - x[1]), (x[2] - x[0]).cross(x[3] - x[0]), (x[3] - x[0]).cross(x[1] - x[0]),
-                                     (x[1] - x[0]).cross(x[2] - x[0])};
-  const double volume = n[3].dot(x[3] - x[0]);
-  if (volume <= 0) return -1;
-  double smallest = 1;
-  double largest = -1;
-  for (int i = 0; i < 4; ++i) {
-    for (int j = i + 1; j < 4; ++j) {
-      const double cosine = -n[i].dot(n[j]) / std::sqrt(n[i].squaredNorm() * n[j].squaredNorm());
-      smallest = std::min(smallest, cosine);
-      largest = std::max(largest, cosine);
-    }
-  }
-  return std::min(std::acos(std::min(largest, 1.0)), kSupplementScale * (std::numbers::pi - std::acos(std::max(smallest, -1.0))));
-}
-
 // Moves vertices strictly inside the solid where that lifts the worst angle of the tets around them. Only tets that are close to the bounds
 // are treated, so the lattice stays as it is elsewhere, and the surface does not change.
 void Stuffing::Smooth() {
-  constexpr double kTarget = 18 * std::numbers::pi / 180;
   constexpr int kPasses = 6;
   constexpr int kMaxTries = 64;
   std::vector<uint8_t> is_free(mesh_.vertices.size(), 0);
@@ -773,7 +815,7 @@ void Stuffing::Smooth() {
     bool any = false;
     for (const auto& tet : mesh_.tets) {
       if (is_free[tet[0]] + is_free[tet[1]] + is_free[tet[2]] + is_free[tet[3]] == 4) continue;  // a lattice tet
-      if (Quality(mesh_, tet) >= kTarget) continue;
+      if (Quality(mesh_, tet) >= kGoodQuality) continue;
       for (const uint32_t v : tet) wanted[v] = is_free[v];
       any = true;
     }
@@ -795,7 +837,7 @@ void Stuffing::Smooth() {
       if (wanted[v] == 0) continue;
       // a try ends at the first tet that is no better than the best so far
       const auto worst = [&](double floor) {
-        double quality = kTarget;
+        double quality = kGoodQuality;
         for (uint32_t s = first[v]; s < first[v + 1] && quality > floor; ++s)
           quality = std::min(quality, Quality(mesh_, mesh_.tets[tets[s]]));
         return quality;
@@ -803,7 +845,7 @@ void Stuffing::Smooth() {
       Vector3d& x = mesh_.vertices[v];
       double best = worst(-2);
       double step_m = 0.08 * options_.edge_length_m;
-      for (int tries = 0; tries < kMaxTries && best < kTarget && step_m > 0.002 * options_.edge_length_m;) {
+      for (int tries = 0; tries < kMaxTries && best < kGoodQuality && step_m > 0.002 * options_.edge_length_m;) {
         const Vector3d start = x;
         Vector3d best_x = start;
         for (int direction = 0; direction < 14; ++direction) {
