@@ -82,7 +82,7 @@ absl::StatusOr<T> Cursor::Integer(std::string_view what, std::string_view kind) 
   if (error == std::errc()) return value;
   return ErrorAt(source_, begin,
                  absl::StrFormat("%s: %s is not %s%s", ToAbsl(what), Quoted(word), ToAbsl(kind),
-                                 error == std::errc::result_out_of_range ? " of 64 bits" : ""));
+                                 error == std::errc::result_out_of_range ? " and below 2^64" : ""));
 }
 
 absl::StatusOr<uint64_t> Cursor::Unsigned(std::string_view what) { return Integer<uint64_t>(what, "an integer of at least 0"); }
@@ -126,6 +126,7 @@ bool ParseUnsigned(std::string_view word, uint64_t* value) { return ParseInteger
 
 bool ParseReal(std::string_view word, double* value) {
   word = WithoutPlus(word);
+  if (word.find_first_of("xX") != std::string_view::npos) return false;  // hexadecimal, which absl would take
   const char* const end = word.data() + word.size();
   const absl::from_chars_result result = absl::from_chars(word.data(), end, *value);
   if (result.ptr != end || word.empty()) return false;

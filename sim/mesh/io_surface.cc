@@ -6,12 +6,14 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <assimp/BaseImporter.h>
 #include <assimp/MemoryIOWrapper.h>
+#include <assimp/config.h>
 #include <assimp/importerdesc.h>
 #include <assimp/postprocess.h>
 #include <assimp/scene.h>
@@ -24,6 +26,14 @@
 #include "absl/strings/str_format.h"
 #include "sim/mesh/io_cursor.h"
 #include "sim/mesh/mesh_io.h"
+
+// The packaged assimp checks its invariants on any input and ends the process when one is broken. This definition takes the place of the
+// library's own (both are visible to the dynamic linker, and the program comes first), so that bad input becomes an error.
+namespace Assimp {
+void aiAssertViolation(const char* expression, const char* /*file*/, int /*line*/) {
+  throw std::runtime_error(std::string("broken invariant: ") + expression);
+}
+}  // namespace Assimp
 
 namespace palpate::sim {
 namespace {
@@ -83,7 +93,10 @@ absl::StatusOr<SurfaceMesh> Convert(const aiScene& scene, std::string_view name)
     const aiMesh& mesh = *scene.mMeshes[m];
     for (unsigned int f = 0; f < mesh.mNumFaces; ++f) {
       const aiFace& face = mesh.mFaces[f];
-      if (face.mNumIndices != 3) continue;  // a point or a line: polygons are triangles by now
+      if (face.mNumIndices != 3) {
+        return absl::InvalidArgumentError(
+            absl::StrFormat("%s: group %d, face %d has %d vertices, must have 3 or more", ToAbsl(name), m, f, face.mNumIndices));
+      }
       std::array<uint32_t, 3> triangle;
       for (unsigned int k = 0; k < 3; ++k) {
         if (face.mIndices[k] >= mesh.mNumVertices) {
@@ -129,8 +142,10 @@ absl::StatusOr<SurfaceMesh> Import(std::string_view bytes, std::string_view form
   KeepOneReader(importer, format);
   const std::string file = absl::StrCat("surface.", ToAbsl(format));
   importer.SetIOHandler(new OneFile(bytes, file));  // the importer deletes it
-  // Validation comes first and keeps wrong indices away from the triangulation.
-  const aiScene* scene = importer.ReadFile(file, aiProcess_ValidateDataStructure | aiProcess_Triangulate);
+  // Two passes: validation keeps wrong indices away from the triangulation, which also fails on a mesh of lines.
+  importer.SetPropertyInteger(AI_CONFIG_PP_SBP_REMOVE, aiPrimitiveType_POINT | aiPrimitiveType_LINE);
+  const aiScene* scene = importer.ReadFile(file, aiProcess_ValidateDataStructure | aiProcess_SortByPType);
+  if (scene != nullptr) scene = importer.ApplyPostProcessing(aiProcess_Triangulate);
   if (scene == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(ToAbsl(name), ": not a readable .", ToAbsl(format), " file: ", importer.GetErrorString()));

@@ -189,6 +189,20 @@ bool SegmentMeetsTriangleInPlane(const Vector3d& p, const Vector3d& q, const std
   return *std::min_element(sides.begin(), sides.end()) <= 0 && *std::max_element(sides.begin(), sides.end()) >= 0;
 }
 
+// The middle of the part of a segment that lies in a triangle of its plane, rounded.
+Vector3d MiddleInTriangle(const Vector3d& p, const Vector3d& q, const std::array<Vector3d, 3>& triangle, const Vector3d& normal) {
+  double first = 0.0;
+  double last = 1.0;
+  for (int k = 0; k < 3; ++k) {
+    const Vector3d inward = normal.cross(triangle[(k + 1) % 3] - triangle[k]);
+    const double inside_p = inward.dot(p - triangle[k]);
+    const double inside_q = inward.dot(q - triangle[k]);
+    if (inside_p < 0.0 && inside_q > inside_p) first = std::max(first, inside_p / (inside_p - inside_q));
+    if (inside_q < 0.0 && inside_p > inside_q) last = std::min(last, inside_p / (inside_p - inside_q));
+  }
+  return p + std::clamp((first + last) / 2.0, 0.0, 1.0) * (q - p);
+}
+
 // A point where the closed segment pq meets the closed triangle, if it does. Which is decided exactly, the point is rounded.
 std::optional<Vector3d> SegmentMeetsTriangle(const Vector3d& p, const Vector3d& q, const std::array<Vector3d, 3>& triangle) {
   const auto& [a, b, c] = triangle;
@@ -198,7 +212,7 @@ std::optional<Vector3d> SegmentMeetsTriangle(const Vector3d& p, const Vector3d& 
   const Vector3d normal = (b - a).cross(c - a);
   if (side_p == 0 && side_q == 0) {
     if (!SegmentMeetsTriangleInPlane(p, q, triangle, normal)) return std::nullopt;
-    return (p + q) / 2.0;
+    return MiddleInTriangle(p, q, triangle, normal);
   }
   const int ab = Orient3d(p, q, a, b);
   const int bc = Orient3d(p, q, b, c);
