@@ -1,0 +1,272 @@
+import * as THREE from 'three';
+import './style.css';
+import { App } from './app';
+import { element } from './ui/panel';
+
+declare const PALPATE_VERSION: string;
+
+const SHORTCUTS: [string, string][] = [
+  ['Space', 'play or pause'], ['N', 'one step'], ['R', 'reset'], ['T', 'take or release the instrument'],
+  ['Left drag', 'orbit; with an instrument: move it'], ['Right drag', 'pan; with an instrument: orbit'], ['Wheel', 'zoom'],
+  ['Shift + wheel', 'push the instrument along the view'], ['W S', 'push, pull the instrument'], ['Arrows', 'move the instrument'],
+  ['Q E · A D', 'turn the instrument'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts'], ['V', 'force arrows'], ['B', 'low bandwidth'],
+  ['P', 'panel'], ['?', 'this help'],
+];
+
+const app = new App(new URLSearchParams(location.search));
+const canvas = app.stage.canvas;
+const panel = element('panel');
+const help = element('help');
+
+// --- panel and toolbar -----------------------------------------------------------------------------------------------------------------------------
+
+interface Toggle {
+  label: string;
+  key: string;
+  get: () => boolean;
+  set: (on: boolean) => void;
+  input?: HTMLInputElement;
+}
+const toggles: Toggle[] = [
+  { label: 'Wireframe', key: 'm', get: () => app.view.options.wireframe, set: (on) => app.view.setOptions({ wireframe: on }) },
+  { label: 'Contacts', key: 'c', get: () => app.view.options.contacts, set: (on) => app.view.setOptions({ contacts: on }) },
+  { label: 'Forces', key: 'v', get: () => app.view.options.forces, set: (on) => app.view.setOptions({ forces: on }) },
+  { label: 'Low bandwidth', key: 'b', get: () => app.lowBandwidth, set: (on) => app.setLowBandwidth(on) },
+];
+for (const toggle of toggles) {
+  const label = document.createElement('label');
+  const input = document.createElement('input');
+  input.type = 'checkbox';
+  input.checked = toggle.get();
+  input.addEventListener('change', () => {
+    toggle.set(input.checked);
+    input.blur();
+  });
+  toggle.input = input;
+  label.append(input, toggle.label);
+  label.title = `${toggle.label} (${toggle.key.toUpperCase()})`;
+  element('toggles').append(label);
+}
+const flip = (toggle: Toggle) => {
+  toggle.set(!toggle.get());
+  toggle.input!.checked = toggle.get();
+};
+
+function showPanel(shown: boolean): void {
+  panel.classList.toggle('away', !shown);
+  app.stage.setRightInset(shown ? panel.offsetWidth + 16 : 0);
+}
+
+const speed = element('speed') as HTMLSelectElement;
+speed.append(...App.speedLabels().map((label, index) => new Option(label, String(index))));
+speed.selectedIndex = App.speedLabels().indexOf('1×');
+speed.addEventListener('change', () => {
+  speed.blur();
+  void app.setSpeed(speed.selectedIndex);
+});
+const scenes = element('scenes') as HTMLSelectElement;
+scenes.addEventListener('change', () => {
+  scenes.blur();
+  app.watch(scenes.value);
+});
+const onClick = (id: string, run: () => void) => element(id).addEventListener('click', () => {
+  element(id).blur();
+  run();
+});
+onClick('b-play', () => void app.togglePlay());
+onClick('b-step', () => void app.step());
+onClick('b-reset', () => void app.reset());
+onClick('b-fit', () => app.fit());
+onClick('b-help', () => (help.hidden = !help.hidden));
+help.querySelector('.columns')!.append(...SHORTCUTS.map(([keys, meaning]) => {
+  const row = document.createElement('div');
+  const key = document.createElement('kbd');
+  key.textContent = keys;
+  row.append(key, meaning);
+  return row;
+}));
+help.querySelector('button')!.addEventListener('click', () => (help.hidden = true));
+help.addEventListener('click', (event) => {
+  if (event.target === help) help.hidden = true;
+});
+
+// --- mouse -------------------------------------------------------------------------------------------------------------------------------------------
+
+const raycaster = new THREE.Raycaster();
+const pointer = new THREE.Vector2();
+
+function readPointer(event: PointerEvent | WheelEvent): THREE.Vector2 {
+  const box = canvas.getBoundingClientRect();
+  return pointer.set(((event.clientX - box.left) / box.width) * 2 - 1, 1 - ((event.clientY - box.top) / box.height) * 2);
+}
+
+function toolUnder(at: THREE.Vector2): number | undefined {
+  raycaster.setFromCamera(at, app.stage.camera);
+  const hit = raycaster.intersectObjects(app.view.tools.map((tool) => tool.body), false)[0];
+  return hit?.object.userData.toolIndex as number | undefined;
+}
+
+/** With an instrument in the hand the left button is the hand's, and the right one orbits. */
+function assignButtons(): void {
+  const holding = app.held?.hand !== undefined;
+  app.stage.controls.mouseButtons = holding
+    ? { LEFT: null, MIDDLE: THREE.MOUSE.PAN, RIGHT: THREE.MOUSE.ROTATE }
+    : { LEFT: THREE.MOUSE.ROTATE, MIDDLE: THREE.MOUSE.DOLLY, RIGHT: THREE.MOUSE.PAN };
+}
+
+let dragPointer: number | undefined;
+// Before OrbitControls sees the event.
+canvas.addEventListener('pointerdown', (event) => {
+  canvas.focus();
+  assignButtons();
+  if (event.button !== 0) return;
+  const at = readPointer(event).clone();
+  const hand = app.held?.hand;
+  if (hand) {
+    hand.beginDrag(at, app.stage.camera);
+    dragPointer = event.pointerId;
+    canvas.setPointerCapture(event.pointerId);
+    return;
+  }
+  const tool = toolUnder(at);
+  if (tool !== undefined && app.ownerOf(tool) === 'free') {
+    event.stopImmediatePropagation();
+    dragPointer = event.pointerId;
+    canvas.setPointerCapture(event.pointerId);
+    void app.takeTool(tool).then((taken) => {
+      if (taken && dragPointer === event.pointerId) app.held?.hand?.beginDrag(pointer.clone(), app.stage.camera);
+    });
+  }
+}, { capture: true });
+canvas.addEventListener('pointermove', (event) => {
+  const at = readPointer(event);
+  if (dragPointer === event.pointerId) {
+    app.held?.hand?.drag(at, app.stage.camera);
+  } else if (event.buttons === 0 && !app.held) {
+    const tool = toolUnder(at);
+    canvas.classList.toggle('over-tool', tool !== undefined && app.ownerOf(tool) === 'free');
+  }
+});
+const endDrag = (event: PointerEvent) => {
+  if (dragPointer !== event.pointerId) return;
+  dragPointer = undefined;
+  app.held?.hand?.endDrag();
+};
+canvas.addEventListener('pointerup', endDrag);
+canvas.addEventListener('pointercancel', endDrag);
+canvas.addEventListener('wheel', (event) => {
+  if (!event.shiftKey || !app.held?.hand) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  // Browsers turn Shift + wheel into a sideways wheel.
+  const turns = (event.deltaY || event.deltaX) * (event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 33 : 1);
+  app.pushTool(-turns * 2.5e-4 * app.stage.radius_m);
+}, { capture: true, passive: false });
+canvas.addEventListener('contextmenu', (event) => event.preventDefault());
+app.stage.controls.addEventListener('start', () => canvas.classList.add('orbiting'));
+app.stage.controls.addEventListener('end', () => canvas.classList.remove('orbiting'));
+
+// --- keys --------------------------------------------------------------------------------------------------------------------------------------------
+
+function takeAnyTool(): void {
+  if (app.held) {
+    void app.releaseTool();
+    return;
+  }
+  const free = app.view.tools.find((tool) => app.ownerOf(tool.index) === 'free');
+  if (free) void app.takeTool(free.index);
+  else if (app.view.tools.length > 0) app.toasts.show('Every instrument is operated by a station.', { info: true });
+}
+
+window.addEventListener('keydown', (event) => {
+  const target = event.target as HTMLElement;
+  if (target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey || event.altKey) return;
+  const key = event.key.toLowerCase();
+  app.setKey(key, true);
+  if (event.repeat) return;
+  const toggle = toggles.find((one) => one.key === key);
+  if (toggle) flip(toggle);
+  else if (key === ' ') void app.togglePlay();
+  else if (key === 'n') void app.step();
+  else if (key === 'r') void app.reset();
+  else if (key === 't') takeAnyTool();
+  else if (key === 'f') app.fit();
+  else if (key === 'p') showPanel(panel.classList.contains('away'));
+  else if (key === '?' || key === 'h') help.hidden = !help.hidden;
+  else if (key === 'escape') help.hidden = true;
+  else return;
+  event.preventDefault();
+});
+window.addEventListener('keyup', (event) => app.setKey(event.key.toLowerCase(), false));
+window.addEventListener('blur', () => app.clearKeys());
+window.addEventListener('resize', () => app.stage.resize());
+
+showPanel(panel.offsetWidth > 0);
+app.start();
+
+// --- for scripts and tests -----------------------------------------------------------------------------------------------------------------------------
+
+const api = {
+  version: PALPATE_VERSION,
+  get connection() {
+    return app.state.kind;
+  },
+  get reconnects() {
+    return app.reconnects;
+  },
+  get sceneId() {
+    return app.sceneId;
+  },
+  get scenes() {
+    return app.scenes.map((scene) => scene.sceneId);
+  },
+  get runState() {
+    return ['unspecified', 'paused', 'playing', 'failed'][app.runState] ?? 'unspecified';
+  },
+  get stats() {
+    const frame = app.frame;
+    return {
+      step: Number(frame?.step ?? 0n),
+      simTimeS: frame?.simTimeS ?? 0,
+      stepsPerS: frame?.stats?.stepsPerS ?? 0,
+      stepMs: frame?.stats?.stepMs ?? 0,
+      overruns: Number(frame?.stats?.overruns ?? 0n),
+      dropped: Number(frame?.dropped ?? 0n),
+      contacts: frame?.contacts.length ?? 0,
+      framesReceived: app.framesReceived,
+      keyframesReceived: app.keyframesReceived,
+      framesPerS: app.fps,
+      bytesReceived: app.connection.bytesReceived,
+      stages: [...app.panel.stages.stageNames],
+      lowBandwidth: app.lowBandwidth,
+      quality: app.stage.quality,
+    };
+  },
+  get bodies() {
+    return app.view.organs.map((organ) => ({ name: organ.name, vertexCount: organ.positions.length / 3 }));
+  },
+  get tools() {
+    return app.view.tools.map((tool) => {
+      const state = app.frame?.tools[tool.index];
+      const force = state?.forceN;
+      return {
+        name: tool.name,
+        owner: app.ownerOf(tool.index),
+        positionM: tool.group.position.toArray(),
+        handM: app.held?.index === tool.index ? app.held.hand?.pose.position.toArray() : undefined,
+        forceN: force ? [force.x, force.y, force.z] : [0, 0, 0],
+        contactCount: state?.contactCount ?? 0,
+      };
+    });
+  },
+  errors: app.errors,
+  /** A copy of the positions of a body, metres in W. */
+  positions: (body: number) => Array.from(app.view.organs[body]?.positions ?? []),
+  /** Where a point of W is in the window, in CSS pixels. */
+  project(x: number, y: number, z: number) {
+    const at = new THREE.Vector3(x, y, z).project(app.stage.camera);
+    return { x: ((at.x + 1) / 2) * canvas.clientWidth, y: ((1 - at.y) / 2) * canvas.clientHeight };
+  },
+};
+export type PalpateApi = typeof api;
+(window as unknown as { palpate: PalpateApi }).palpate = api;

@@ -1,0 +1,127 @@
+import type { SceneInfo } from '../../generated/palpate/v1/control_pb';
+import type { Frame } from '../../generated/palpate/v1/stream_pb';
+import { TOOL_COLORS } from '../view/tool_model';
+import { History, StageGraph } from './graphs';
+
+export type ToolOwner = 'free' | 'you' | 'station' | 'taking';
+
+const count = new Intl.NumberFormat('en');
+
+export function formatTime(time_s: number): string {
+  if (time_s < 60) return `${time_s.toFixed(2)} s`;
+  const minutes = Math.floor(time_s / 60);
+  return `${minutes} min ${(time_s - 60 * minutes).toFixed(1)} s`;
+}
+
+export function formatBytesPerSecond(rate: number): string {
+  if (rate >= 1e6) return `${(rate / 1e6).toFixed(2)} MB/s`;
+  if (rate >= 1e3) return `${(rate / 1e3).toFixed(1)} kB/s`;
+  return `${rate.toFixed(0)} B/s`;
+}
+
+interface ToolRow {
+  owner: HTMLElement;
+  force: HTMLElement;
+  button: HTMLButtonElement;
+  history: History;
+}
+
+/** The statistics on the right. Texts change a few times a second, graphs with every picture. */
+export class Panel {
+  readonly stages: StageGraph;
+  private tools: ToolRow[] = [];
+  private lastText_ms = 0;
+
+  constructor(private readonly onTool: (index: number) => void) {
+    this.stages = new StageGraph(element('stages') as HTMLCanvasElement, element('stage-legend'));
+  }
+
+  load(info: SceneInfo | undefined, triangleCount: number, toolNames: string[]): void {
+    this.stages.clear();
+    const tets = info?.bodies.reduce((sum, body) => sum + body.tetCount, 0) ?? 0;
+    element('s-tets').textContent = count.format(tets);
+    element('s-triangles').textContent = count.format(triangleCount);
+    element('tools-card').hidden = toolNames.length === 0;
+    const rows = toolNames.map((name, index) => this.toolRow(name, index));
+    element('tools').replaceChildren(...rows.map((row) => row.root));
+    this.tools = rows.map((row) => row.tool);
+  }
+
+  addFrame(frame: Frame, now_s: number): void {
+    if (frame.stats && frame.stats.stages.length > 0 && frame.step > 0n) this.stages.add(frame.stats);
+    for (const [index, row] of this.tools.entries()) {
+      const force = frame.tools[index]?.forceN;
+      row.history.add(now_s, force ? Math.hypot(force.x, force.y, force.z) : 0);
+    }
+  }
+
+  draw(frame: Frame | undefined, owners: ToolOwner[], rates: { fps: number; bytesPerSecond: number }, now_s: number): void {
+    this.stages.draw();
+    for (const row of this.tools) row.history.draw(now_s);
+    if (now_s * 1000 - this.lastText_ms < 120) return;
+    this.lastText_ms = now_s * 1000;
+    element('s-fps').textContent = rates.fps.toFixed(0);
+    element('s-bytes').textContent = formatBytesPerSecond(rates.bytesPerSecond);
+    if (!frame) return;
+    const stats = frame.stats;
+    element('s-rate').textContent = stats ? stats.stepsPerS.toFixed(stats.stepsPerS < 10 ? 1 : 0) : '–';
+    element('s-step-ms').textContent = stats ? stats.stepMs.toFixed(stats.stepMs < 10 ? 2 : 1) : '–';
+    element('stage-total').textContent = stats ? `${stats.stepMs.toFixed(2)} ms` : '';
+    element('s-time').textContent = formatTime(frame.simTimeS);
+    element('s-step').textContent = count.format(frame.step);
+    element('s-overruns').textContent = count.format(stats?.overruns ?? 0n);
+    element('s-overruns').classList.toggle('alert', (stats?.overruns ?? 0n) > 0n);
+    element('s-dropped').textContent = count.format(frame.dropped);
+    element('s-contacts').textContent = count.format(frame.contacts.length);
+    for (const [index, row] of this.tools.entries()) {
+      const owner = owners[index] ?? 'free';
+      const force = frame.tools[index]?.forceN;
+      row.force.firstChild!.textContent = (force ? Math.hypot(force.x, force.y, force.z) : 0).toFixed(2);
+      row.owner.className = `tool-owner ${owner}`;
+      row.owner.textContent = { free: 'free', you: 'in your hand', station: 'operated by a station', taking: 'taking …' }[owner];
+      row.button.textContent = owner === 'you' ? 'Release' : owner === 'station' ? 'In use' : 'Take tool';
+      row.button.disabled = owner === 'station' || owner === 'taking';
+      row.button.className = owner === 'you' ? 'held' : 'primary';
+    }
+  }
+
+  private toolRow(name: string, index: number): { root: HTMLElement; tool: ToolRow } {
+    const color = `#${TOOL_COLORS[index % TOOL_COLORS.length]!.toString(16).padStart(6, '0')}`;
+    const root = make('div', 'tool');
+    const head = make('div', 'tool-head');
+    const swatch = make('i', '');
+    swatch.style.background = color;
+    const title = make('span', 'tool-name');
+    title.textContent = name;
+    const owner = make('span', 'tool-owner');
+    const force = make('span', 'tool-force');
+    const unit = make('small', '');
+    unit.textContent = ' N';
+    force.append('0.00', unit);
+    const who = make('div', 'tool-who');
+    who.append(title, owner);
+    head.append(swatch, who, force);
+    const canvas = document.createElement('canvas');
+    canvas.className = 'graph';
+    const button = document.createElement('button');
+    button.dataset.tool = name;
+    button.addEventListener('click', () => {
+      button.blur();  // so that the space bar keeps its meaning
+      this.onTool(index);
+    });
+    root.append(head, canvas, button);
+    return { root, tool: { owner, force, button, history: new History(canvas, color, 'N') } };
+  }
+}
+
+export function element(id: string): HTMLElement {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`no element #${id}`);
+  return found;
+}
+
+function make(tag: string, className: string): HTMLElement {
+  const made = document.createElement(tag);
+  made.className = className;
+  return made;
+}

@@ -1,0 +1,246 @@
+import * as THREE from 'three';
+import type { ObstacleSpec, Pose, Vec3 } from '../../generated/palpate/v1/scene_pb';
+import type { Frame, Keyframe, PositionEncoding } from '../../generated/palpate/v1/stream_pb';
+import { decodePositions } from '../net/positions';
+import { Organ } from './organ';
+import { type Stage, tableMaterial } from './stage';
+import { ToolModel } from './tool_model';
+
+const MAX_DOTS = 2048;
+const HOT = new THREE.Color(0xff5a3c);
+const COLD = new THREE.Color(0xffe08a);
+
+export function toVector(v: Vec3 | undefined, out = new THREE.Vector3()): THREE.Vector3 {
+  return v ? out.set(v.x, v.y, v.z) : out.set(0, 0, 0);
+}
+
+export function applyPose(pose: Pose | undefined, object: THREE.Object3D): void {
+  toVector(pose?.positionM, object.position);
+  const q = pose?.rotation;
+  if (q) object.quaternion.set(q.x, q.y, q.z, q.w).normalize();
+  else object.quaternion.identity();
+}
+
+export interface ViewOptions {
+  wireframe: boolean;
+  contacts: boolean;
+  forces: boolean;
+}
+
+/** The watched scene in three dimensions: bodies, obstacles, tools, contacts, forces. */
+export class SceneView {
+  readonly root = new THREE.Group();
+  organs: Organ[] = [];
+  tools: ToolModel[] = [];
+  contactCount = 0;
+  options: ViewOptions = { wireframe: false, contacts: true, forces: true };
+  private readonly statics = new THREE.Group();
+  private readonly dots: THREE.InstancedMesh;
+  private readonly labels: HTMLElement[] = [];
+  private readonly scratch = new THREE.Vector3();
+  private readonly scratch2 = new THREE.Vector3();
+  private readonly matrix = new THREE.Matrix4();
+  private readonly color = new THREE.Color();
+  private readonly arrowTips: THREE.Vector3[] = [];
+  private detail = true;
+
+  constructor(private readonly stage: Stage, private readonly labelLayer: HTMLElement) {
+    stage.scene.add(this.root);
+    this.dots = new THREE.InstancedMesh(new THREE.SphereGeometry(1, 12, 8), new THREE.MeshBasicMaterial({ toneMapped: false }), MAX_DOTS);
+    this.dots.instanceMatrix.setUsage(THREE.DynamicDrawUsage);
+    this.dots.setColorAt(0, COLD);
+    this.dots.count = 0;
+    this.dots.frustumCulled = false;
+    this.root.add(this.statics, this.dots);
+  }
+
+  /** Builds everything anew. Returns what is wrong with the keyframe, if anything. */
+  load(keyframe: Keyframe, encoding: PositionEncoding, moveCamera: boolean): string | undefined {
+    this.clear();
+    const first = keyframe.frame;
+    if (!first) return 'a keyframe without a frame';
+    const bounds = new THREE.Box3();
+    for (const [index, body] of keyframe.bodies.entries()) {
+      const bodyFrame = first.bodies[index];
+      if (!bodyFrame) return `body '${body.name}': no positions in the keyframe`;
+      const triangles = Uint32Array.from(body.triangles);
+      if (triangles.length % 3 !== 0) return `body '${body.name}': ${triangles.length} triangle indices`;
+      for (const vertex of triangles) {
+        if (vertex >= body.vertexCount) return `body '${body.name}': triangle of vertex ${vertex}, of ${body.vertexCount}`;
+      }
+      const positions = new Float32Array(3 * body.vertexCount);
+      const problem = decodePositions(bodyFrame, encoding, positions);
+      if (problem) return `body '${body.name}': ${problem}`;
+      const color = new THREE.Color(0.62, 0.22, 0.18);
+      if (body.color) color.setRGB(body.color.r, body.color.g, body.color.b, THREE.LinearSRGBColorSpace);
+      const organ = new Organ(body.name, positions, triangles, color);
+      organ.setWireframe(this.options.wireframe);
+      organ.setDetail(this.detail);
+      this.organs.push(organ);
+      this.root.add(organ.mesh);
+      bounds.union(new THREE.Box3().setFromArray(positions));
+    }
+    if (bounds.isEmpty()) bounds.set(new THREE.Vector3(-0.1, -0.1, 0), new THREE.Vector3(0.1, 0.1, 0.1));
+    this.stage.frameBox(bounds, moveCamera);
+    for (const [index, tool] of keyframe.tools.entries()) {
+      const model = new ToolModel(tool.name, index, tool.radiusM, tool.lengthM);
+      model.addTo(this.root);
+      this.tools.push(model);
+      this.arrowTips.push(new THREE.Vector3());
+      const label = document.createElement('div');
+      label.className = 'force-label';
+      this.labelLayer.append(label);
+      this.labels.push(label);
+    }
+    this.addObstacles(keyframe.obstacles, bounds);
+    this.update(first, encoding);
+    return undefined;
+  }
+
+  /** Takes over a frame. Returns what is wrong with it, if anything. */
+  update(frame: Frame, encoding: PositionEncoding): string | undefined {
+    if (frame.bodies.length !== this.organs.length) return `a frame of ${frame.bodies.length} bodies, expected ${this.organs.length}`;
+    for (const [index, organ] of this.organs.entries()) {
+      const problem = decodePositions(frame.bodies[index]!, encoding, organ.positions);
+      if (problem) return `body '${organ.name}': ${problem}`;
+      organ.commit();
+    }
+    for (const [index, model] of this.tools.entries()) {
+      const state = frame.tools[index];
+      if (!state) continue;
+      applyPose(state.pose, model.group);
+      applyPose(state.devicePose, model.ghost);
+      const apart_m = model.ghost.position.distanceTo(model.group.position);
+      const angle = model.ghost.quaternion.angleTo(model.group.quaternion);
+      model.ghost.visible = state.operated && (apart_m > 5e-4 || angle > 0.01);
+      const newtons = toVector(state.forceN, this.scratch).length();
+      const shown = this.options.forces && model.arrow.set(model.group.position, this.scratch, this.stage.radius_m * 0.9, this.arrowTips[index]!);
+      if (!shown) model.arrow.group.visible = false;
+      const label = this.labels[index]!;
+      label.textContent = shown ? `${newtons.toFixed(2)} N` : '';
+      label.hidden = !shown;
+    }
+    this.updateDots(frame);
+    return undefined;
+  }
+
+  setOptions(options: Partial<ViewOptions>): void {
+    Object.assign(this.options, options);
+    for (const organ of this.organs) organ.setWireframe(this.options.wireframe);
+    this.dots.visible = this.options.contacts;
+    if (!this.options.forces) {
+      for (const model of this.tools) model.arrow.group.visible = false;
+      for (const label of this.labels) label.hidden = true;
+    }
+  }
+
+  setDetail(shown: boolean): void {
+    this.detail = shown;
+    for (const organ of this.organs) organ.setDetail(shown);
+  }
+
+  /** Puts the force labels beside their arrows; after the camera moved. */
+  placeLabels(): void {
+    const { clientWidth: width, clientHeight: height } = this.stage.canvas;
+    for (const [index, label] of this.labels.entries()) {
+      if (label.hidden) continue;
+      const at = this.scratch2.copy(this.arrowTips[index]!).project(this.stage.camera);
+      label.style.transform = `translate(${((at.x + 1) / 2) * width + 10}px, ${((1 - at.y) / 2) * height - 12}px)`;
+    }
+  }
+
+  clear(): void {
+    for (const organ of this.organs) organ.dispose();
+    for (const tool of this.tools) tool.dispose();
+    for (const label of this.labels) label.remove();
+    this.organs = [];
+    this.tools = [];
+    this.labels.length = 0;
+    this.arrowTips.length = 0;
+    this.dots.count = 0;
+    this.contactCount = 0;
+    this.statics.traverse((child) => {
+      if (!(child instanceof THREE.Mesh)) return;
+      child.geometry.dispose();
+      (child.material as THREE.Material).dispose();
+    });
+    this.statics.clear();
+  }
+
+  private updateDots(frame: Frame): void {
+    this.contactCount = frame.contacts.length;
+    const size_m = this.stage.radius_m * 0.0105;
+    let count = 0;
+    for (const contact of frame.contacts) {
+      if (count >= MAX_DOTS) break;
+      toVector(contact.pointM, this.scratch);
+      const newtons = toVector(contact.forceN, this.scratch2).length();
+      const heat = newtons / (newtons + 0.15);
+      this.matrix.makeScale(size_m, size_m, size_m).setPosition(this.scratch);
+      this.dots.setMatrixAt(count, this.matrix);
+      this.dots.setColorAt(count, this.color.copy(COLD).lerp(HOT, heat));
+      ++count;
+    }
+    this.dots.count = count;
+    this.dots.instanceMatrix.needsUpdate = true;
+    if (this.dots.instanceColor) this.dots.instanceColor.needsUpdate = true;
+    this.dots.visible = this.options.contacts;
+  }
+
+  private addObstacles(obstacles: ObstacleSpec[], bounds: THREE.Box3): void {
+    const r = this.stage.radius_m;
+    const solid = () => new THREE.MeshStandardMaterial({ color: 0x3a4b57, roughness: 0.6, metalness: 0.1 });
+    let grounded = false;
+    for (const obstacle of obstacles) {
+      switch (obstacle.shape.case) {
+        case 'plane': {
+          const plane = obstacle.shape.value;
+          const normal = plane.normal ? toVector(plane.normal, new THREE.Vector3()) : new THREE.Vector3(0, 0, 1);
+          if (normal.lengthSq() === 0) continue;
+          normal.normalize();
+          const center = this.stage.center.clone();
+          center.addScaledVector(normal, -normal.dot(center.clone().sub(toVector(plane.pointM))));
+          this.addTable(center, normal, r * 8);
+          grounded = true;
+          break;
+        }
+        case 'sphere': {
+          const sphere = obstacle.shape.value;
+          const mesh = new THREE.Mesh(new THREE.SphereGeometry(sphere.radiusM, 48, 32), solid());
+          toVector(sphere.centerM, mesh.position);
+          this.addSolid(mesh);
+          break;
+        }
+        case 'capsule': {
+          const capsule = obstacle.shape.value;
+          const from = toVector(capsule.end0M);
+          const to = toVector(capsule.end1M);
+          const length = from.distanceTo(to);
+          const mesh = new THREE.Mesh(new THREE.CapsuleGeometry(capsule.radiusM, length, 16, 40), solid());
+          mesh.position.copy(from).lerp(to, 0.5);
+          if (length > 0) mesh.quaternion.setFromUnitVectors(new THREE.Vector3(0, 1, 0), to.clone().sub(from).divideScalar(length));
+          this.addSolid(mesh);
+          break;
+        }
+        default:
+          break;
+      }
+    }
+    if (!grounded) this.addTable(new THREE.Vector3(this.stage.center.x, this.stage.center.y, bounds.min.z - 0.12 * r), new THREE.Vector3(0, 0, 1), r * 8);
+  }
+
+  private addTable(center: THREE.Vector3, normal: THREE.Vector3, extent_m: number): void {
+    const table = new THREE.Mesh(new THREE.CircleGeometry(extent_m, 96), tableMaterial(extent_m));
+    table.position.copy(center);
+    table.quaternion.setFromUnitVectors(new THREE.Vector3(0, 0, 1), normal);
+    table.receiveShadow = true;
+    table.renderOrder = -1;
+    this.statics.add(table);
+  }
+
+  private addSolid(mesh: THREE.Mesh): void {
+    mesh.castShadow = true;
+    mesh.receiveShadow = true;
+    this.statics.add(mesh);
+  }
+}
