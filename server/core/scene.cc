@@ -1,0 +1,596 @@
+#include "server/core/scene.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "server/api/scene_spec.h"
+#include "server/core/log.h"
+#include "sim/mesh/mesh_io.h"
+
+namespace palpate::server {
+namespace {
+
+constexpr size_t kMaxRateSamples = 1024;
+constexpr double kMaxToolSpeed_m_per_s = 1000;
+
+absl::Status FailedScene(const std::string& failure) {
+  return absl::FailedPreconditionError(absl::StrCat("the scene has failed and needs a reset: ", failure));
+}
+
+/// The body's present volume as a mesh.
+sim::TetMesh VolumeMesh(const v1::BodyTopology& topology, const std::vector<float>& positions_m) {
+  sim::TetMesh mesh;
+  for (size_t i = 0; i + 2 < positions_m.size(); i += 3) mesh.vertices.emplace_back(positions_m[i], positions_m[i + 1], positions_m[i + 2]);
+  for (int i = 0; i + 3 < topology.tets_size(); i += 4) {
+    mesh.tets.push_back({topology.tets(i), topology.tets(i + 1), topology.tets(i + 2), topology.tets(i + 3)});
+  }
+  return mesh;
+}
+
+sim::SurfaceMesh SurfaceOf(const v1::BodyTopology& topology, const std::vector<float>& positions_m) {
+  sim::SurfaceMesh mesh;
+  for (size_t i = 0; i + 2 < positions_m.size(); i += 3) mesh.vertices.emplace_back(positions_m[i], positions_m[i + 1], positions_m[i + 2]);
+  for (int i = 0; i + 2 < topology.triangles_size(); i += 3) {
+    mesh.triangles.push_back({topology.triangles(i), topology.triangles(i + 1), topology.triangles(i + 2)});
+  }
+  return mesh;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Rate> NormalizeRate(const v1::Rate& rate) {
+  if (!v1::RateMode_IsValid(rate.mode())) {
+    return absl::InvalidArgumentError(absl::StrCat("rate.mode: ", static_cast<int>(rate.mode()), " is outside [0, 2]"));
+  }
+  v1::Rate out;
+  out.set_mode(rate.mode() == v1::RATE_MODE_UNSPECIFIED ? v1::RATE_MODE_REAL_TIME : rate.mode());
+  if (rate.has_speed() && !(rate.speed() >= 0.01 && rate.speed() <= 100)) {
+    return absl::InvalidArgumentError(absl::StrCat("rate.speed: ", rate.speed(), " is outside [0.01, 100]"));
+  }
+  if (out.mode() == v1::RATE_MODE_REAL_TIME) out.set_speed(rate.has_speed() ? rate.speed() : 1);
+  return out;
+}
+
+ToolLease::~ToolLease() { scene_->ReleaseTool(attached_.tool_index()); }
+
+absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
+  PALPATE_ASSIGN_OR_RETURN(const sim::RigidPose X_WT, PoseFromProto(pose.pose(), "pose.pose"));
+  const v1::Vec3& v = pose.velocity_m_per_s();
+  for (const auto& [axis, value] : {std::pair("x", v.x()), std::pair("y", v.y()), std::pair("z", v.z())}) {
+    if (!(std::abs(value) <= kMaxToolSpeed_m_per_s)) {
+      return absl::InvalidArgumentError(absl::StrCat("pose.velocity_m_per_s.", axis, ": ", value, " is outside [", -kMaxToolSpeed_m_per_s,
+                                                     ", ", kMaxToolSpeed_m_per_s, "]"));
+    }
+  }
+  if (has_sequence_ && pose.sequence() <= last_sequence_) return absl::OkStatus();
+  has_sequence_ = true;
+  last_sequence_ = pose.sequence();
+  Scene::TimedCommand timed;
+  timed.generation = generation_;
+  timed.command.device_pose = X_WT;
+  timed.command.velocity_m_per_s = {v.x(), v.y(), v.z()};
+  timed.command.pose_sequence = pose.sequence();
+  timed.command.station_time_us = pose.station_time_us();
+  timed.command.device_max_stiffness_n_per_m = max_stiffness_n_per_m_;
+  scene_->tools_[tool_index()]->mailbox.Write(timed);
+  scene_->metrics().OnPose();
+  return absl::OkStatus();
+}
+
+std::shared_ptr<Scene> Scene::Start(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate, bool play,
+                                    WorkerPool& pool, Metrics& metrics) {
+  std::shared_ptr<Scene> scene(new Scene(std::move(id), std::move(spec), std::move(world), rate, play, pool, metrics));
+  scene->thread_ = std::thread([raw = scene.get()] { raw->Run(); });
+  return scene;
+}
+
+Scene::Scene(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate, bool play, WorkerPool& pool,
+             Metrics& metrics)
+    : id_(std::move(id)), spec_(std::move(spec)), pool_(pool), metrics_(metrics.AddScene(id_)), world_(std::move(world)), rate_(rate) {
+  const sim::SceneDescription& description = world_->description();
+  name_ = description.name;
+  dt_s_ = description.dt_s;
+  tools_description_ = description.tools;
+  device_bytes_ = world_->device_bytes();
+  metrics_->SetDeviceBytes(device_bytes_);
+  for (const sim::BodyStatistics& body : world_->body_statistics()) {
+    v1::BodyInfo info;
+    info.set_name(body.name);
+    info.set_vertex_count(body.vertex_count);
+    info.set_tet_count(body.tet_count);
+    info.set_surface_vertex_count(body.surface_vertex_count);
+    info.set_surface_triangle_count(body.surface_triangle_count);
+    info.set_fixed_vertex_count(body.fixed_vertex_count);
+    info.set_mass_kg(body.mass_kg);
+    info.set_volume_m3(body.volume_m3);
+    body_infos_.push_back(std::move(info));
+  }
+  for (const sim::ToolDescription& tool : description.tools) {
+    tool_names_.push_back(tool.name);
+    tools_.push_back(std::make_unique<ToolSlot>());
+  }
+  commands_.assign(tools_.size(), nullptr);
+  frame_ = world_->CurrentFrame();
+  topology_ = BuildTopology(description, world_->surfaces(), frame_->topology_version);
+  if (play) state_ = v1::RUN_STATE_PLAYING;
+  Publish();
+}
+
+Scene::~Scene() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<const SceneSnapshot> Scene::Snapshot() const {
+  const std::lock_guard lock(publish_mutex_);
+  return snapshot_;
+}
+
+v1::SceneInfo Scene::Info() const { return InfoOf(*Snapshot()); }
+
+v1::SceneInfo Scene::InfoOf(const SceneSnapshot& snapshot) const {
+  v1::SceneInfo info;
+  info.set_scene_id(id_);
+  info.set_name(name_);
+  info.set_state(snapshot.status.state);
+  info.set_failure(snapshot.status.failure);
+  *info.mutable_rate() = snapshot.rate;
+  info.set_dt_s(dt_s_);
+  info.set_step(snapshot.frame->step);
+  info.set_sim_time_s(snapshot.frame->sim_time_s);
+  info.set_state_hash(snapshot.frame->state_hash);
+  info.set_overruns(snapshot.status.overruns);
+  const bool is_recent = Clock::now() - snapshot.step_end < std::chrono::seconds(1);
+  info.set_steps_per_s(is_recent ? snapshot.status.steps_per_s : 0);
+  info.set_watchers(static_cast<uint32_t>(std::max(0, watcher_count())));
+  for (size_t t = 0; t < tools_.size(); ++t) {
+    if (tools_[t]->generation.load(std::memory_order_relaxed) != 0) info.add_operated_tools(tool_names_[t]);
+  }
+  for (const v1::BodyInfo& body : body_infos_) *info.add_bodies() = body;
+  for (const std::string& tool : tool_names_) info.add_tools(tool);
+  info.set_device_bytes(device_bytes_);
+  return info;
+}
+
+template <typename T>
+void Scene::Answer(Done<T> done, absl::StatusOr<T> result) {
+  if (!done) return;
+  pool_.Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
+}
+
+void Scene::Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse) {
+  absl::Status reason;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_) {
+      queue_.push_back({std::move(run), std::move(refuse)});
+    } else {
+      reason = end_reason_;
+    }
+  }
+  if (!reason.ok()) {
+    if (refuse) refuse(reason);
+    return;
+  }
+  wake_.notify_one();
+}
+
+void Scene::EnqueueForInfo(std::function<absl::Status()> run, Done<v1::SceneInfo> done) {
+  Enqueue(
+      [this, run = std::move(run), done] {
+        if (absl::Status status = run(); !status.ok()) {
+          Answer<v1::SceneInfo>(done, status);
+        } else {
+          Answer<v1::SceneInfo>(done, Info());
+        }
+      },
+      [this, done](const absl::Status& reason) { Answer<v1::SceneInfo>(done, reason); });
+}
+
+void Scene::Play(Done<v1::SceneInfo> done) {
+  EnqueueForInfo(
+      [this]() -> absl::Status {
+        if (state_ == v1::RUN_STATE_FAILED) return FailedScene(failure_);
+        if (state_ == v1::RUN_STATE_PLAYING) return absl::OkStatus();
+        EndStepJobs(absl::AbortedError("the scene was set to play"));
+        state_ = v1::RUN_STATE_PLAYING;
+        Anchor();
+        Publish();
+        return absl::OkStatus();
+      },
+      std::move(done));
+}
+
+void Scene::Pause(Done<v1::SceneInfo> done) {
+  EnqueueForInfo(
+      [this] {
+        EndStepJobs(absl::AbortedError("the scene was paused"));
+        if (state_ == v1::RUN_STATE_PLAYING) {
+          state_ = v1::RUN_STATE_PAUSED;
+          metrics_->SetStepRate(0);
+          Publish();
+        }
+        return absl::OkStatus();
+      },
+      std::move(done));
+}
+
+void Scene::Step(uint32_t count, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done) {
+  if (count < 1 || count > kMaxStepCount) {
+    Answer<v1::SceneInfo>(std::move(done),
+                          absl::InvalidArgumentError(absl::StrCat("count: ", count, " is outside [1, ", kMaxStepCount, "]")));
+    return;
+  }
+  Enqueue(
+      [this, count, is_cancelled = std::move(is_cancelled), done] {
+        if (state_ == v1::RUN_STATE_FAILED) {
+          Answer<v1::SceneInfo>(done, FailedScene(failure_));
+        } else if (state_ == v1::RUN_STATE_PLAYING) {
+          Answer<v1::SceneInfo>(done, absl::FailedPreconditionError("the scene plays; pause it before stepping"));
+        } else {
+          step_jobs_.push_back({count, 0, is_cancelled, done});
+        }
+      },
+      [this, done](const absl::Status& reason) { Answer<v1::SceneInfo>(done, reason); });
+}
+
+void Scene::Reset(Done<v1::SceneInfo> done) {
+  EnqueueForInfo(
+      [this]() -> absl::Status {
+        EndStepJobs(absl::AbortedError("the scene was reset"));
+        absl::StatusOr<std::shared_ptr<const sim::Frame>> frame = world_->Reset();
+        if (!frame.ok()) {
+          Fail(frame.status());
+          return frame.status();
+        }
+        frame_ = *std::move(frame);
+        if (state_ == v1::RUN_STATE_FAILED) state_ = v1::RUN_STATE_PAUSED;
+        failure_.clear();
+        Anchor();
+        Publish();
+        EnsureVolume();
+        return absl::OkStatus();
+      },
+      std::move(done));
+}
+
+void Scene::SetRate(const v1::Rate& rate, Done<v1::SceneInfo> done) {
+  EnqueueForInfo(
+      [this, rate] {
+        rate_ = rate;
+        Anchor();
+        Publish();
+        return absl::OkStatus();
+      },
+      std::move(done));
+}
+
+void Scene::Export(const std::string& body, v1::ExportFormat format, Done<v1::ExportSceneResponse> done) {
+  if (!v1::ExportFormat_IsValid(format)) {
+    Answer<v1::ExportSceneResponse>(std::move(done),
+                                    absl::InvalidArgumentError(absl::StrCat("format: ", static_cast<int>(format), " is outside [0, 3]")));
+    return;
+  }
+  size_t index = 0;
+  if (!body.empty()) {
+    while (index < body_infos_.size() && body_infos_[index].name() != body) ++index;
+    if (index == body_infos_.size()) {
+      Answer<v1::ExportSceneResponse>(std::move(done), absl::NotFoundError(absl::StrCat("body: the scene has no body \"", body, "\"")));
+      return;
+    }
+  }
+  Enqueue(
+      [this, index, format, done] {
+        const bool is_surface = format == v1::EXPORT_FORMAT_UNSPECIFIED || format == v1::EXPORT_FORMAT_OBJ;
+        std::vector<float> positions_m;
+        if (is_surface) {
+          positions_m = frame_->surface_positions_m[index];
+        } else {
+          absl::StatusOr<std::vector<float>> read = world_->ReadVolumePositions(index);
+          if (!read.ok()) return Answer<v1::ExportSceneResponse>(done, read.status());
+          positions_m = *std::move(read);
+        }
+        // Only the copy is taken here; the text is made on the pool.
+        pool_.Post([done, format, is_surface, index, step = frame_->step, topology = topology_, positions_m = std::move(positions_m)] {
+          v1::ExportSceneResponse response;
+          response.set_step(step);
+          if (is_surface) {
+            response.set_data(sim::FormatObj(SurfaceOf(topology->surface_bodies[index], positions_m)));
+          } else {
+            const sim::TetMesh mesh = VolumeMesh(topology->volume_bodies[index], positions_m);
+            response.set_data(format == v1::EXPORT_FORMAT_VTK ? sim::FormatVtk(mesh) : sim::FormatMsh(mesh));
+          }
+          done(std::move(response));
+        });
+      },
+      [this, done](const absl::Status& reason) { Answer<v1::ExportSceneResponse>(done, reason); });
+}
+
+absl::Status Scene::AddListener(std::shared_ptr<SnapshotListener> listener, bool wants_volume) {
+  {
+    const std::lock_guard lock(publish_mutex_);
+    if (listeners_ended_) return listeners_end_reason_;
+    listener->OnSnapshot(snapshot_);
+    listeners_.push_back({std::move(listener), wants_volume});
+  }
+  if (wants_volume) {
+    volume_wanted_.fetch_add(1, std::memory_order_relaxed);
+    Enqueue([this] { EnsureVolume(); }, nullptr);
+  }
+  return absl::OkStatus();
+}
+
+void Scene::RemoveListener(const SnapshotListener* listener) {
+  bool wanted_volume = false;
+  {
+    const std::lock_guard lock(publish_mutex_);
+    const auto it = std::find_if(listeners_.begin(), listeners_.end(),
+                                 [listener](const ListenerEntry& entry) { return entry.listener.get() == listener; });
+    if (it == listeners_.end()) return;
+    wanted_volume = it->wants_volume;
+    listeners_.erase(it);
+  }
+  if (wanted_volume) {
+    volume_wanted_.fetch_sub(1, std::memory_order_relaxed);
+    Enqueue([this] { EnsureVolume(); }, nullptr);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<ToolLease>> Scene::AcquireTool(const v1::Attach& attach) {
+  if (attach.station().size() > 64) {
+    return absl::InvalidArgumentError(absl::StrCat("attach.station: ", attach.station().size(), " bytes are outside [0, 64]"));
+  }
+  const double stiffness = attach.device_max_stiffness_n_per_m();
+  if (!(stiffness >= 0 && std::isfinite(stiffness))) {
+    return absl::InvalidArgumentError(absl::StrCat("attach.device_max_stiffness_n_per_m: ", stiffness, " is outside [0, inf)"));
+  }
+  const auto name = std::find(tool_names_.begin(), tool_names_.end(), attach.tool());
+  if (name == tool_names_.end()) {
+    return absl::NotFoundError(absl::StrCat("attach.tool: scene \"", id_, "\" has no tool \"", attach.tool(), "\""));
+  }
+  const auto index = static_cast<size_t>(name - tool_names_.begin());
+  const std::shared_ptr<const SceneSnapshot> snapshot = Snapshot();
+  const sim::FrameTool& tool = snapshot->frame->tools[index];
+
+  v1::Attached attached;
+  attached.set_tool_index(static_cast<uint32_t>(index));
+  attached.set_radius_m(tools_description_[index].radius_m);
+  attached.set_length_m(tools_description_[index].length_m);
+  attached.set_dt_s(dt_s_);
+  EncodePose(tool.pose, *attached.mutable_pose());
+
+  std::unique_ptr<ToolLease> lease;
+  {
+    const std::lock_guard lock(tools_mutex_);
+    ToolSlot& slot = *tools_[index];
+    if (slot.generation.load(std::memory_order_relaxed) != 0) {
+      return absl::AlreadyExistsError(absl::StrCat("attach.tool: \"", attach.tool(), "\" is operated by station \"", slot.station, "\""));
+    }
+    const uint64_t generation = next_generation_++;
+    slot.station = attach.station();
+    // The tool keeps its place until the first pose, but the station's stiffness limit holds from the first model on.
+    TimedCommand hold;
+    hold.generation = generation;
+    hold.command.device_pose = tool.device_pose;
+    hold.command.device_max_stiffness_n_per_m = stiffness;
+    slot.mailbox.Write(hold);
+    slot.generation.store(generation, std::memory_order_release);
+    lease.reset(new ToolLease(shared_from_this(), std::move(attached), stiffness, generation));
+  }
+  Enqueue([this] { Publish(); }, nullptr);
+  return lease;
+}
+
+void Scene::ReleaseTool(uint32_t tool_index) {
+  {
+    const std::lock_guard lock(tools_mutex_);
+    tools_[tool_index]->generation.store(0, std::memory_order_release);
+    tools_[tool_index]->station.clear();
+  }
+  Enqueue([this] { Publish(); }, nullptr);
+}
+
+void Scene::Stop(const absl::Status& reason, std::function<void()> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) {
+      if (done) pool_.Post(std::move(done));
+      return;
+    }
+    if (done) stop_callbacks_.push_back(std::move(done));
+    if (stopping_) return;
+    stopping_ = true;
+    end_reason_ = reason;
+  }
+  wake_.notify_all();
+  const std::lock_guard lock(publish_mutex_);
+  listeners_ended_ = true;
+  listeners_end_reason_ = reason;
+  for (const ListenerEntry& entry : listeners_) entry.listener->OnSceneEnd(reason);
+}
+
+void Scene::Run() {
+  pthread_setname_np(pthread_self(), "scene");
+  Anchor();
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (!queue_.empty()) {
+      std::deque<Command> commands = std::move(queue_);
+      queue_.clear();
+      lock.unlock();
+      for (Command& command : commands) command.run();
+      commands.clear();
+      lock.lock();
+    } else if (state_ == v1::RUN_STATE_PLAYING) {
+      if (rate_.mode() == v1::RATE_MODE_REAL_TIME) {
+        const Clock::duration period = Period();
+        const Clock::time_point due = anchor_ + period * static_cast<int64_t>(steps_since_anchor_);
+        const Clock::time_point now = Clock::now();
+        if (now < due) {
+          wake_.wait_until(lock, due);
+          continue;
+        }
+        const Clock::duration late = now - due;
+        if (late > period) {
+          ++overruns_;
+          metrics_->OnOverrun();
+        }
+        if (late > period * kMaxBacklogSteps) {
+          metrics_->OnSkipped(std::chrono::duration<double>(late).count());
+          Anchor();
+        }
+      }
+      lock.unlock();
+      ++steps_since_anchor_;
+      StepOnce();
+      lock.lock();
+    } else if (!step_jobs_.empty()) {
+      lock.unlock();
+      StepJob& job = step_jobs_.front();
+      if (job.is_cancelled && job.is_cancelled()) {
+        Answer<v1::SceneInfo>(std::move(job.done), absl::CancelledError(absl::StrCat("cancelled after ", job.done_count, " steps")));
+        step_jobs_.pop_front();
+      } else {
+        StepOnce();
+        // StepOnce ends all jobs when the scene fails.
+        if (!step_jobs_.empty() && ++step_jobs_.front().done_count == step_jobs_.front().count) {
+          Answer<v1::SceneInfo>(std::move(step_jobs_.front().done), Info());
+          step_jobs_.pop_front();
+        }
+      }
+      lock.lock();
+    } else {
+      wake_.wait(lock);
+    }
+  }
+  std::deque<Command> commands = std::move(queue_);
+  queue_.clear();
+  const absl::Status reason = end_reason_;
+  lock.unlock();
+
+  for (Command& command : commands) {
+    if (command.refuse) command.refuse(reason);
+  }
+  EndStepJobs(reason);
+  world_.reset();
+
+  lock.lock();
+  stopped_ = true;
+  std::vector<std::function<void()>> callbacks = std::move(stop_callbacks_);
+  lock.unlock();
+  for (std::function<void()>& callback : callbacks) pool_.Post(std::move(callback));
+}
+
+void Scene::StepOnce() {
+  for (size_t t = 0; t < tools_.size(); ++t) {
+    ToolSlot& slot = *tools_[t];
+    const uint64_t generation = slot.generation.load(std::memory_order_acquire);
+    slot.mailbox.Read(slot.newest);
+    commands_[t] = generation != 0 && slot.newest.generation == generation ? &slot.newest.command : nullptr;
+  }
+  absl::StatusOr<std::shared_ptr<const sim::Frame>> frame = world_->Step(commands_);
+  const Clock::time_point now = Clock::now();
+  if (!frame.ok()) {
+    Fail(frame.status());
+    return;
+  }
+  frame_ = *std::move(frame);
+  step_ends_.push_back(now);
+  while (step_ends_.size() > kMaxRateSamples || now - step_ends_.front() > std::chrono::seconds(1)) step_ends_.pop_front();
+  Publish();
+  metrics_->OnStep(*frame_, StepRate(now));
+}
+
+void Scene::Fail(const absl::Status& status) {
+  state_ = v1::RUN_STATE_FAILED;
+  failure_ = status.ToString();
+  Log(LogLevel::kError, "scene failed", {{"scene", id_}, {"step", frame_->step}, {"error", failure_}});
+  metrics_->SetStepRate(0);
+  EndStepJobs(absl::DataLossError(absl::StrCat("the scene failed: ", failure_)));
+  Publish();
+}
+
+void Scene::EndStepJobs(const absl::Status& status) {
+  for (StepJob& job : step_jobs_) {
+    Answer<v1::SceneInfo>(std::move(job.done), absl::Status(status.code(), absl::StrCat(status.message(), " (after ", job.done_count,
+                                                                                        " of ", job.count, " steps)")));
+  }
+  step_jobs_.clear();
+}
+
+void Scene::EnsureVolume() {
+  const bool wanted = volume_wanted_.load(std::memory_order_relaxed) > 0;
+  if (wanted != world_gives_volume_) {
+    world_->SetVolumeWanted(wanted);
+    world_gives_volume_ = wanted;
+  }
+  if (!wanted || !frame_->volume_positions_m.empty()) return;
+  // A paused scene makes no frame of its own accord: complete the present one.
+  auto complete = std::make_shared<sim::Frame>(*frame_);
+  for (size_t b = 0; b < body_infos_.size(); ++b) {
+    absl::StatusOr<std::vector<float>> positions_m = world_->ReadVolumePositions(b);
+    if (!positions_m.ok()) {
+      Log(LogLevel::kError, "volume not readable", {{"scene", id_}, {"error", positions_m.status()}});
+      return;
+    }
+    complete->volume_positions_m.push_back(*std::move(positions_m));
+  }
+  frame_ = std::move(complete);
+  Publish();
+}
+
+void Scene::Publish() {
+  if (frame_->topology_version != topology_->version) {
+    topology_ = BuildTopology(world_->description(), world_->surfaces(), frame_->topology_version);
+  }
+  auto snapshot = std::make_shared<SceneSnapshot>();
+  snapshot->serial = ++serial_;
+  snapshot->frame = frame_;
+  snapshot->topology = topology_;
+  snapshot->status.state = state_;
+  snapshot->status.failure = failure_;
+  snapshot->status.overruns = overruns_;
+  snapshot->status.steps_per_s = StepRate(Clock::now());
+  snapshot->status.operated.resize(tools_.size());
+  for (size_t t = 0; t < tools_.size(); ++t) {
+    snapshot->status.operated[t] = tools_[t]->generation.load(std::memory_order_relaxed) != 0;
+  }
+  snapshot->rate = rate_;
+  snapshot->step_end = step_ends_.empty() ? Clock::time_point() : step_ends_.back();
+
+  const std::lock_guard lock(publish_mutex_);
+  snapshot_ = std::move(snapshot);
+  if (listeners_ended_) return;
+  for (const ListenerEntry& entry : listeners_) entry.listener->OnSnapshot(snapshot_);
+}
+
+void Scene::Anchor() {
+  anchor_ = Clock::now();
+  steps_since_anchor_ = 0;
+}
+
+double Scene::StepRate(Clock::time_point now) const {
+  // Steps that ended within the last second: the span between the first and the last of them holds one step less.
+  const auto first =
+      std::find_if(step_ends_.begin(), step_ends_.end(), [now](Clock::time_point end) { return now - end <= std::chrono::seconds(1); });
+  const auto count = step_ends_.end() - first;
+  if (count < 2) return static_cast<double>(count);
+  const double span_s = std::chrono::duration<double>(step_ends_.back() - *first).count();
+  return span_s > 0 ? static_cast<double>(count - 1) / span_s : 0;
+}
+
+Scene::Clock::duration Scene::Period() const {
+  return std::max(Clock::duration(1), std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(dt_s_ / rate_.speed())));
+}
+
+}  // namespace palpate::server

@@ -1,0 +1,241 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "palpate/v1/control.pb.h"
+#include "palpate/v1/haptics.pb.h"
+#include "server/api/encode.h"
+#include "server/core/mailbox.h"
+#include "server/core/metrics.h"
+#include "server/core/worker_pool.h"
+#include "sim/world/world.h"
+
+namespace palpate::server {
+
+/// Called once with the outcome. Must not own the scene (a scene may not die on its own thread).
+template <typename T>
+using Done = std::function<void(absl::StatusOr<T>)>;
+
+/// A scene at one moment: immutable, read by any thread.
+struct SceneSnapshot {
+  uint64_t serial = 0;  ///< goes up by one with each snapshot of the scene
+  std::shared_ptr<const sim::Frame> frame;
+  std::shared_ptr<const SceneTopology> topology;
+  FrameStatus status;
+  v1::Rate rate;
+  std::chrono::steady_clock::time_point step_end;  ///< of the newest step
+};
+
+/// Somebody who wants to know of every snapshot. Both calls come from the scene's thread or from the thread that adds the listener, one at
+/// a time, and must return within microseconds: hand the pointer on, do no work.
+class SnapshotListener {
+ public:
+  virtual ~SnapshotListener() = default;
+  virtual void OnSnapshot(const std::shared_ptr<const SceneSnapshot>& snapshot) = 0;
+  /// The last call. ABORTED: the scene was deleted. UNAVAILABLE: the server stops.
+  virtual void OnSceneEnd(const absl::Status& reason) = 0;
+};
+
+class Scene;
+
+/// The right to move one tool; the destructor gives it back. One thread at a time.
+class ToolLease {
+ public:
+  ~ToolLease();
+  ToolLease(const ToolLease&) = delete;
+  ToolLease& operator=(const ToolLease&) = delete;
+
+  /// The newest pose. Late ones (sequence not above the last) are ignored. Errors: InvalidArgument naming the field; nothing changes then.
+  absl::Status SetPose(const v1::ToolPose& pose);
+
+  const v1::Attached& attached() const { return attached_; }  ///< the answer to the station
+  uint32_t tool_index() const { return attached_.tool_index(); }
+  const std::shared_ptr<Scene>& scene() const { return scene_; }
+
+ private:
+  friend class Scene;
+  ToolLease(std::shared_ptr<Scene> scene, v1::Attached attached, double max_stiffness_n_per_m, uint64_t generation)
+      : scene_(std::move(scene)), attached_(std::move(attached)), max_stiffness_n_per_m_(max_stiffness_n_per_m), generation_(generation) {}
+
+  std::shared_ptr<Scene> scene_;
+  v1::Attached attached_;
+  double max_stiffness_n_per_m_;
+  uint64_t generation_;
+  uint64_t last_sequence_ = 0;
+  bool has_sequence_ = false;
+};
+
+/// One running scene: a World and the thread that steps it. Every method may be called from any thread and returns at once; effects that
+/// need the scene's thread answer through `done`, which runs on the pool. After Stop every `done` gets the reason.
+///
+/// Schedule in real time: step k is due at anchor + k * dt_s / speed. A step that begins late by more than one period counts as an overrun.
+/// A scene that is more than kMaxBacklogSteps behind gives the backlog up: the anchor moves to now and the lost time is counted, so that
+/// the scene neither hides that it is slow nor races to catch up for ever.
+class Scene : public std::enable_shared_from_this<Scene> {
+ public:
+  static constexpr int kMaxBacklogSteps = 5;
+  static constexpr uint32_t kMaxStepCount = 100000;
+
+  /// Takes the world over and starts the thread, paused unless `play`. `rate` as from NormalizeRate. `pool` and `metrics` outlive the
+  /// scene.
+  static std::shared_ptr<Scene> Start(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate,
+                                      bool play, WorkerPool& pool, Metrics& metrics);
+  ~Scene();
+  Scene(const Scene&) = delete;
+  Scene& operator=(const Scene&) = delete;
+
+  const std::string& id() const { return id_; }
+  const v1::SceneSpec& spec() const { return spec_; }  ///< without inline meshes
+  const std::string& name() const { return name_; }
+  double dt_s() const { return dt_s_; }
+  SceneMetrics& metrics() { return *metrics_; }
+
+  std::shared_ptr<const SceneSnapshot> Snapshot() const;
+  v1::SceneInfo Info() const;
+  v1::SceneInfo InfoOf(const SceneSnapshot& snapshot) const;
+
+  void Play(Done<v1::SceneInfo> done);
+  void Pause(Done<v1::SceneInfo> done);
+  /// `is_cancelled` may be empty; when it turns true the remaining steps are given up with CANCELLED.
+  void Step(uint32_t count, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done);
+  void Reset(Done<v1::SceneInfo> done);
+  /// `rate` as from NormalizeRate.
+  void SetRate(const v1::Rate& rate, Done<v1::SceneInfo> done);
+  void Export(const std::string& body, v1::ExportFormat format, Done<v1::ExportSceneResponse> done);
+
+  /// From now on `listener` gets every snapshot, the present one first. `wants_volume`: frames shall carry all vertices; the first
+  /// snapshots may still lack them. Errors: the reason of the end if the scene has ended.
+  absl::Status AddListener(std::shared_ptr<SnapshotListener> listener, bool wants_volume);
+  /// After the return the listener is not called any more. No-op for an unknown one. Must not be called from OnSnapshot or OnSceneEnd.
+  void RemoveListener(const SnapshotListener* listener);
+
+  /// Errors: NotFound (no such tool), AlreadyExists (operated), InvalidArgument (attach.station, attach.device_max_stiffness_n_per_m), the
+  /// reason of the end if the scene has ended.
+  absl::StatusOr<std::unique_ptr<ToolLease>> AcquireTool(const v1::Attach& attach);
+
+  /// Ends all streams with `reason`, then the thread after its present step. `done` (may be empty) runs on the pool when the world is
+  /// freed. Only the first call counts; `done` of later ones runs as well.
+  void Stop(const absl::Status& reason, std::function<void()> done);
+
+  int watcher_count() const { return watcher_count_.load(std::memory_order_relaxed); }
+  void OnWatcherOpened() { watcher_count_.fetch_add(1, std::memory_order_relaxed); }
+  void OnWatcherClosed() { watcher_count_.fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  friend class ToolLease;
+  using Clock = std::chrono::steady_clock;
+
+  struct TimedCommand {
+    sim::ToolCommand command;
+    uint64_t generation = 0;
+  };
+  struct ToolSlot {
+    Mailbox<TimedCommand> mailbox;
+    std::atomic<uint64_t> generation{0};  ///< of the lease that may move the tool; 0 = none
+    // Of the scene's thread:
+    TimedCommand newest;
+    // Guarded by tools_mutex_:
+    std::string station;
+  };
+  struct StepJob {
+    uint32_t count = 0;
+    uint32_t done_count = 0;
+    std::function<bool()> is_cancelled;
+    Done<v1::SceneInfo> done;
+  };
+  struct ListenerEntry {
+    std::shared_ptr<SnapshotListener> listener;
+    bool wants_volume = false;
+  };
+
+  Scene(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate, bool play, WorkerPool& pool,
+        Metrics& metrics);
+
+  // Any thread:
+  void Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse);
+  void EnqueueForInfo(std::function<absl::Status()> run, Done<v1::SceneInfo> done);
+  void ReleaseTool(uint32_t tool_index);
+
+  // The scene's thread:
+  void Run();
+  void StepOnce();
+  void Publish();
+  void EnsureVolume();
+  void EndStepJobs(const absl::Status& status);
+  void Fail(const absl::Status& status);
+  void Anchor();
+  double StepRate(Clock::time_point now) const;
+  Clock::duration Period() const;
+  template <typename T>
+  void Answer(Done<T> done, absl::StatusOr<T> result);
+
+  const std::string id_;
+  const v1::SceneSpec spec_;
+  std::string name_;
+  double dt_s_ = 0;
+  std::vector<v1::BodyInfo> body_infos_;
+  std::vector<std::string> tool_names_;
+  std::vector<sim::ToolDescription> tools_description_;
+  uint64_t device_bytes_ = 0;
+  WorkerPool& pool_;
+  std::shared_ptr<SceneMetrics> metrics_;
+  std::atomic<int> watcher_count_{0};
+
+  // Of the scene's thread.
+  std::unique_ptr<sim::World> world_;
+  std::shared_ptr<const sim::Frame> frame_;
+  std::shared_ptr<const SceneTopology> topology_;
+  v1::RunState state_ = v1::RUN_STATE_PAUSED;
+  std::string failure_;
+  v1::Rate rate_;
+  Clock::time_point anchor_{};
+  uint64_t steps_since_anchor_ = 0;
+  uint64_t overruns_ = 0;
+  uint64_t serial_ = 0;
+  std::deque<Clock::time_point> step_ends_;
+  std::deque<StepJob> step_jobs_;
+  std::vector<const sim::ToolCommand*> commands_;
+  bool world_gives_volume_ = false;
+
+  std::vector<std::unique_ptr<ToolSlot>> tools_;
+  mutable std::mutex tools_mutex_;
+  uint64_t next_generation_ = 1;  ///< guarded by tools_mutex_
+
+  mutable std::mutex mutex_;  ///< of the command queue
+  std::condition_variable wake_;
+  struct Command {
+    std::function<void()> run;
+    std::function<void(const absl::Status&)> refuse;
+  };
+  std::deque<Command> queue_;
+  bool stopping_ = false;
+  bool stopped_ = false;
+  absl::Status end_reason_;
+  std::vector<std::function<void()>> stop_callbacks_;
+
+  mutable std::mutex publish_mutex_;  ///< of the two below
+  std::shared_ptr<const SceneSnapshot> snapshot_;
+  std::vector<ListenerEntry> listeners_;
+  bool listeners_ended_ = false;
+  absl::Status listeners_end_reason_;
+  std::atomic<int> volume_wanted_{0};
+
+  std::thread thread_;
+};
+
+/// Fills defaults in. Errors: InvalidArgument (rate.mode, rate.speed).
+absl::StatusOr<v1::Rate> NormalizeRate(const v1::Rate& rate);
+
+}  // namespace palpate::server

@@ -1,0 +1,267 @@
+#include "server/core/scene_manager.h"
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "server/api/summary.h"
+#include "server/core/build_info.h"
+#include "server/core/log.h"
+
+namespace palpate::server {
+namespace {
+
+constexpr size_t kMaxSceneIdBytes = 40;
+
+absl::Status CheckSceneId(const std::string& id) {
+  if (id.size() > kMaxSceneIdBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("scene_id: ", id.size(), " bytes are outside [1, ", kMaxSceneIdBytes, "]"));
+  }
+  for (const char c : id) {
+    if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-')) {
+      return absl::InvalidArgumentError(absl::StrCat("scene_id: the character ", static_cast<int>(static_cast<unsigned char>(c)),
+                                                     " is not allowed; allowed are a-z, 0-9 and -"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Stopping() { return absl::UnavailableError("the server is stopping"); }
+
+absl::Status NoSuchScene(const std::string& id) {
+  return absl::NotFoundError(absl::StrCat("scene_id: there is no scene \"", id.substr(0, 2 * kMaxSceneIdBytes), "\""));
+}
+
+}  // namespace
+
+StreamTicket::~StreamTicket() { manager_.CloseStream(id_, kind_); }
+
+SceneManager::SceneManager(Options options, Metrics& metrics)
+    : options_(std::move(options)), metrics_(metrics), encode_pool_("encode", 2), haptic_pool_("haptic", 1), build_pool_("build", 1, 5) {
+  metrics_.SetSceneStates([this] { return SceneStates(); });
+}
+
+SceneManager::~SceneManager() {
+  ShutdownAndWait();
+  metrics_.SetSceneStates(nullptr);
+}
+
+void SceneManager::Create(const v1::CreateSceneRequest& request, std::shared_ptr<const AssetResolver> assets, Done<v1::SceneInfo> done) {
+  const auto refuse = [&](const absl::Status& status) { encode_pool_.Post([done, status] { done(status); }); };
+  const absl::StatusOr<v1::Rate> rate = NormalizeRate(request.rate());
+  if (!rate.ok()) return refuse(rate.status());
+  if (absl::Status status = CheckSceneId(request.scene_id()); !status.ok()) return refuse(status);
+  std::string id = request.scene_id();
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return refuse(Stopping());
+    if (!id.empty() && scenes_.count(id) != 0) return refuse(absl::AlreadyExistsError(absl::StrCat("scene_id: \"", id, "\" exists")));
+    if (scenes_.size() >= options_.limits.max_scenes) {
+      return refuse(absl::ResourceExhaustedError(absl::StrCat(
+          "the server has ", scenes_.size(), " scenes and its limit max_scenes = ", options_.limits.max_scenes, " is reached")));
+    }
+    while (id.empty() || scenes_.count(id) != 0) id = absl::StrCat("scene-", next_scene_number_++);
+    scenes_[id];
+    ++unfinished_;
+  }
+  build_pool_.Post(
+      [this, id, request, rate = *rate, assets = std::move(assets), done = std::move(done)] { Build(id, request, rate, assets, done); });
+}
+
+void SceneManager::Build(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
+                         const std::shared_ptr<const AssetResolver>& assets, const Done<v1::SceneInfo>& done) {
+  absl::StatusOr<std::shared_ptr<Scene>> scene = MakeScene(id, request, rate, assets ? *assets : *options_.assets);
+  bool stopping = false;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping = stopping_;
+    if (scene.ok() && !stopping) {
+      scenes_[id].scene = *scene;
+    } else {
+      scenes_.erase(id);
+    }
+  }
+  if (scene.ok() && stopping) {
+    (*scene)->Stop(Stopping(), nullptr);
+    scene = Stopping();
+  }
+  if (scene.ok()) {
+    const v1::SceneInfo info = (*scene)->Info();
+    uint64_t tets = 0;
+    for (const v1::BodyInfo& body : info.bodies()) tets += body.tet_count();
+    Log(LogLevel::kInfo, "scene created",
+        {{"scene", id}, {"name", info.name()}, {"bodies", info.bodies_size()}, {"tets", tets}, {"device_bytes", info.device_bytes()}});
+    done(info);
+  } else {
+    Log(LogLevel::kInfo, "scene refused", {{"scene", id}, {"error", scene.status()}});
+    done(scene.status());
+  }
+  const std::lock_guard lock(mutex_);
+  --unfinished_;
+  finished_.notify_all();
+}
+
+absl::StatusOr<std::shared_ptr<Scene>> SceneManager::MakeScene(const std::string& id, const v1::CreateSceneRequest& request,
+                                                               const v1::Rate& rate, const AssetResolver& assets) {
+  PALPATE_ASSIGN_OR_RETURN(sim::SceneDescription description, BuildSceneDescription(request.spec(), assets, options_.limits.scene));
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(options_.context, std::move(description)));
+  return Scene::Start(id, WithoutInlineMeshes(request.spec()), std::move(world), rate, request.play(), encode_pool_, metrics_);
+}
+
+void SceneManager::Check(const v1::SceneSpec& spec, Done<v1::CheckSceneResponse> done) {
+  build_pool_.Post([this, spec, done = std::move(done)] {
+    const absl::StatusOr<sim::SceneDescription> description = BuildSceneDescription(spec, *options_.assets, options_.limits.scene);
+    if (!description.ok()) {
+      done(description.status());
+    } else {
+      done(SummarizeScene(*description));
+    }
+  });
+}
+
+void SceneManager::Delete(const std::string& scene_id, Done<v1::DeleteSceneResponse> done) {
+  std::shared_ptr<Scene> scene;
+  absl::Status refused;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = scenes_.find(scene_id);
+    if (it == scenes_.end() || it->second.deleting) {
+      refused = NoSuchScene(scene_id);
+    } else if (!it->second.scene) {
+      refused = absl::UnavailableError(absl::StrCat("scene \"", scene_id, "\" is still being built"));
+    } else {
+      it->second.deleting = true;
+      scene = it->second.scene;
+      ++unfinished_;
+    }
+  }
+  if (!refused.ok()) {
+    encode_pool_.Post([done = std::move(done), refused] { done(refused); });
+    return;
+  }
+  Scene& to_stop = *scene;
+  to_stop.Stop(absl::AbortedError(absl::StrCat("scene \"", scene_id, "\" was deleted")),
+               [this, scene_id, done = std::move(done), scene = std::move(scene)]() mutable {
+                 {
+                   const std::lock_guard lock(mutex_);
+                   scenes_.erase(scene_id);
+                 }
+                 scene.reset();  // joins the thread, which is at its end
+                 Log(LogLevel::kInfo, "scene deleted", {{"scene", scene_id}});
+                 done(v1::DeleteSceneResponse());
+                 const std::lock_guard lock(mutex_);
+                 --unfinished_;
+                 finished_.notify_all();
+               });
+}
+
+absl::StatusOr<std::shared_ptr<Scene>> SceneManager::Find(const std::string& scene_id) const {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return Stopping();
+  const auto it = scenes_.find(scene_id);
+  if (it == scenes_.end() || it->second.deleting) return NoSuchScene(scene_id);
+  if (!it->second.scene) return absl::UnavailableError(absl::StrCat("scene \"", scene_id, "\" is still being built"));
+  return it->second.scene;
+}
+
+std::vector<std::shared_ptr<Scene>> SceneManager::List() const {
+  std::vector<std::shared_ptr<Scene>> out;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, entry] : scenes_) {
+    if (entry.scene && !entry.deleting) out.push_back(entry.scene);
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, int>> SceneManager::SceneStates() const {
+  std::array<int, 3> counts{};
+  for (const std::shared_ptr<Scene>& scene : List()) {
+    switch (scene->Snapshot()->status.state) {
+      case v1::RUN_STATE_PLAYING:
+        ++counts[1];
+        break;
+      case v1::RUN_STATE_FAILED:
+        ++counts[2];
+        break;
+      default:
+        ++counts[0];
+    }
+  }
+  return {{"paused", counts[0]}, {"playing", counts[1]}, {"failed", counts[2]}};
+}
+
+v1::GetServerInfoResponse SceneManager::ServerInfo() const {
+  v1::GetServerInfoResponse out;
+  out.set_version(kVersion);
+  out.set_commit(kBuildCommit);
+  if (options_.context) {
+    out.set_device(gpu::DescribeDevice(options_.context->device()));
+    out.set_driver_version(options_.context->device().driver_version);
+  }
+  out.set_scene_count(static_cast<uint32_t>(List().size()));
+  v1::ServerLimits& limits = *out.mutable_limits();
+  limits.set_max_scenes(options_.limits.max_scenes);
+  limits.set_max_bodies_per_scene(options_.limits.scene.max_bodies_per_scene);
+  limits.set_max_tets_per_scene(options_.limits.scene.max_tets_per_scene);
+  limits.set_max_message_bytes(options_.limits.max_message_bytes);
+  limits.set_max_streams(options_.limits.max_streams);
+  return out;
+}
+
+absl::StatusOr<std::unique_ptr<StreamTicket>> SceneManager::OpenStream(StreamKind kind, std::function<void(const absl::Status&)> end) {
+  uint64_t id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return Stopping();
+    if (streams_.size() >= options_.limits.max_streams) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the server has ", streams_.size(), " streams and its limit max_streams = ", options_.limits.max_streams, " is reached"));
+    }
+    id = next_stream_id_++;
+    streams_.emplace(id, std::move(end));
+  }
+  metrics_.OnStreamOpened(kind);
+  return std::make_unique<StreamTicket>(*this, id, kind);
+}
+
+void SceneManager::CloseStream(uint64_t id, StreamKind kind) {
+  metrics_.OnStreamClosed(kind);
+  const std::lock_guard lock(mutex_);
+  streams_.erase(id);
+}
+
+void SceneManager::ShutdownAndWait() {
+  std::map<std::string, Entry> scenes;
+  std::map<uint64_t, std::function<void(const absl::Status&)>> streams;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    streams = streams_;
+    for (auto& [id, entry] : scenes_) {
+      if (entry.scene && !entry.deleting) {
+        entry.deleting = true;
+        ++unfinished_;
+        scenes.emplace(id, entry);
+      }
+    }
+  }
+  for (const auto& [id, end] : streams) end(Stopping());
+  for (auto& [id, entry] : scenes) {
+    Scene& scene = *entry.scene;
+    scene.Stop(Stopping(), [this, id = id, owned = std::move(entry.scene)]() mutable {
+      {
+        const std::lock_guard lock(mutex_);
+        scenes_.erase(id);
+      }
+      owned.reset();
+      const std::lock_guard lock(mutex_);
+      --unfinished_;
+      finished_.notify_all();
+    });
+  }
+  std::unique_lock lock(mutex_);
+  finished_.wait(lock, [this] { return unfinished_ == 0; });
+}
+
+}  // namespace palpate::server

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/runtime/context.h"
+#include "palpate/v1/control.pb.h"
+#include "server/api/asset_resolver.h"
+#include "server/api/scene_spec.h"
+#include "server/core/metrics.h"
+#include "server/core/scene.h"
+#include "server/core/worker_pool.h"
+
+namespace palpate::server {
+
+/// What one server may hold; the names are those of ServerLimits.
+struct Limits {
+  uint32_t max_scenes = 16;
+  SceneLimits scene;
+  uint64_t max_message_bytes = 64ULL << 20;
+  uint32_t max_streams = 256;
+};
+
+class SceneManager;
+
+/// A place among max_streams; the destructor gives it back.
+class StreamTicket {
+ public:
+  StreamTicket(SceneManager& manager, uint64_t id, StreamKind kind) : manager_(manager), id_(id), kind_(kind) {}
+  ~StreamTicket();
+  StreamTicket(const StreamTicket&) = delete;
+  StreamTicket& operator=(const StreamTicket&) = delete;
+
+ private:
+  SceneManager& manager_;
+  uint64_t id_;
+  StreamKind kind_;
+};
+
+/// All scenes of a server, whatever the transport. Thread-safe; no method blocks. Answers through `done` come on a pool thread.
+class SceneManager {
+ public:
+  struct Options {
+    Limits limits;
+    std::shared_ptr<const AssetResolver> assets;
+    std::shared_ptr<gpu::Context> context;
+  };
+
+  /// `metrics` outlives the manager.
+  SceneManager(Options options, Metrics& metrics);
+  /// Precondition: Shutdown has been called and its streams have ended.
+  ~SceneManager();
+  SceneManager(const SceneManager&) = delete;
+  SceneManager& operator=(const SceneManager&) = delete;
+
+  /// `assets`: where mesh files come from; null = those of the options. Errors: InvalidArgument, AlreadyExists, ResourceExhausted, NotFound
+  /// (mesh file), Unavailable (the server stops).
+  void Create(const v1::CreateSceneRequest& request, std::shared_ptr<const AssetResolver> assets, Done<v1::SceneInfo> done);
+  void Check(const v1::SceneSpec& spec, Done<v1::CheckSceneResponse> done);
+  /// Ends the streams at once with ABORTED; `done` comes when the scene is freed.
+  void Delete(const std::string& scene_id, Done<v1::DeleteSceneResponse> done);
+
+  /// Errors: NotFound, Unavailable (still being built, or the server stops).
+  absl::StatusOr<std::shared_ptr<Scene>> Find(const std::string& scene_id) const;
+  /// In order of id; scenes still being built are left out.
+  std::vector<std::shared_ptr<Scene>> List() const;
+  v1::GetServerInfoResponse ServerInfo() const;
+
+  /// `end` is called when the server stops, perhaps when the ticket has just been given back: it must own what it touches, and only start
+  /// the end of the stream. Errors: ResourceExhausted, Unavailable.
+  absl::StatusOr<std::unique_ptr<StreamTicket>> OpenStream(StreamKind kind, std::function<void(const absl::Status&)> end);
+
+  /// Refuses new work, ends every stream with UNAVAILABLE, stops every scene and waits for their threads. Idempotent. Blocks for as long as
+  /// the longest step.
+  void ShutdownAndWait();
+
+  const Limits& limits() const { return options_.limits; }
+  Metrics& metrics() { return metrics_; }
+  WorkerPool& encode_pool() { return encode_pool_; }  ///< frames, timers, answers
+  WorkerPool& haptic_pool() { return haptic_pool_; }  ///< local models: short jobs only
+
+ private:
+  friend class StreamTicket;
+  struct Entry {
+    std::shared_ptr<Scene> scene;  ///< null while it is being built
+    bool deleting = false;
+  };
+
+  void Build(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
+             const std::shared_ptr<const AssetResolver>& assets, const Done<v1::SceneInfo>& done);
+  absl::StatusOr<std::shared_ptr<Scene>> MakeScene(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
+                                                   const AssetResolver& assets);
+  void CloseStream(uint64_t id, StreamKind kind);
+  std::vector<std::pair<std::string, int>> SceneStates() const;
+
+  const Options options_;
+  Metrics& metrics_;
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> scenes_;
+  std::map<uint64_t, std::function<void(const absl::Status&)>> streams_;
+  uint64_t next_stream_id_ = 1;
+  uint64_t next_scene_number_ = 1;
+  bool stopping_ = false;
+  int unfinished_ = 0;  ///< builds and deletions in progress
+  std::condition_variable finished_;
+
+  // Last members: their threads end first.
+  WorkerPool encode_pool_;
+  WorkerPool haptic_pool_;
+  WorkerPool build_pool_;
+};
+
+}  // namespace palpate::server

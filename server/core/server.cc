@@ -1,0 +1,197 @@
+#include "server/core/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "server/core/build_info.h"
+
+namespace palpate::server {
+namespace {
+
+constexpr std::chrono::seconds kStopGrace{5};
+constexpr int kKeepaliveTime_ms = 20000;
+constexpr int kKeepaliveTimeout_ms = 10000;
+constexpr const char* kServiceNames[] = {"palpate.v1.SceneService", "palpate.v1.StreamService", "palpate.v1.HapticService"};
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, const std::string& what) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat(what, ": \"", path, "\" cannot be read"));
+  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const ServerOptions& options) {
+  if (options.tls_cert_file.empty()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions ssl(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  PALPATE_ASSIGN_OR_RETURN(std::string key, ReadFile(options.tls_key_file, "--tls-key"));
+  PALPATE_ASSIGN_OR_RETURN(std::string certificate, ReadFile(options.tls_cert_file, "--tls-cert"));
+  if (!absl::StrContains(certificate, "BEGIN CERTIFICATE"))
+    return absl::InvalidArgumentError("--tls-cert: the file holds no PEM certificate");
+  if (!absl::StrContains(key, "PRIVATE KEY")) return absl::InvalidArgumentError("--tls-key: the file holds no PEM private key");
+  ssl.pem_key_cert_pairs.push_back({std::move(key), std::move(certificate)});
+  return grpc::SslServerCredentials(ssl);
+}
+
+std::string GrpcTarget(const Address& address) {
+  const bool is_v6 = address.host.find(':') != std::string::npos;
+  return is_v6 ? absl::StrCat("[", address.host, "]:", address.port) : absl::StrCat(address.host, ":", address.port);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
+  gpu::ContextOptions context_options;
+  context_options.device = options.device;
+  PALPATE_ASSIGN_OR_RETURN(std::shared_ptr<gpu::Context> context, gpu::Context::Create(context_options));
+  return Start(options, std::move(context));
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, std::shared_ptr<gpu::Context> context) {
+  std::string token;
+  if (!options.token_file.empty()) {
+    PALPATE_ASSIGN_OR_RETURN(token, Authenticator::ReadTokenFile(options.token_file));
+  }
+  std::unique_ptr<Server> server(new Server);
+  server->context_ = std::move(context);
+  Log(LogLevel::kInfo, "device opened",
+      {{"device", gpu::DescribeDevice(server->context_->device())}, {"version", kVersion}, {"commit", kBuildCommit}});
+  server->metrics_ = std::make_unique<Metrics>(server->context_);
+  SceneManager::Options manager_options;
+  manager_options.limits = options.limits;
+  manager_options.assets = std::make_shared<AssetRootResolver>(options.asset_root);
+  manager_options.context = server->context_;
+  server->manager_ = std::make_unique<SceneManager>(std::move(manager_options), *server->metrics_);
+  server->authenticator_ = std::make_unique<Authenticator>(std::move(token));
+
+  // Scenes first: whoever reaches the ports finds them.
+  PALPATE_RETURN_IF_ERROR(server->CreateScenes(options));
+  PALPATE_RETURN_IF_ERROR(server->StartGrpc(options));
+  if (options.has_http) PALPATE_RETURN_IF_ERROR(server->StartWeb(options));
+  if (!options.ready_file.empty()) PALPATE_RETURN_IF_ERROR(server->WriteReadyFile(options.ready_file));
+  Log(LogLevel::kInfo, "server ready",
+      {{"grpc_port", server->grpc_port()}, {"http_port", server->http_port()}, {"viewer", server->viewer_url()}});
+  return server;
+}
+
+Server::~Server() { Stop(); }
+
+absl::Status Server::StartGrpc(const ServerOptions& options) {
+  scene_service_ = std::make_unique<SceneServiceImpl>(*manager_, *authenticator_);
+  stream_service_ = std::make_unique<StreamServiceImpl>(*manager_, *authenticator_);
+  haptic_service_ = std::make_unique<HapticServiceImpl>(*manager_, *authenticator_);
+  PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials, Credentials(options));
+
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  const std::string target = GrpcTarget(options.listen);
+  builder.AddListeningPort(target, credentials, &grpc_port_);
+  builder.RegisterService(scene_service_.get());
+  builder.RegisterService(stream_service_.get());
+  builder.RegisterService(haptic_service_.get());
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.limits.max_message_bytes));
+  // Two servers on one port would share its clients silently.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Finds readers whose machine has vanished.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTime_ms);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeout_ms);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(2 * options.limits.max_streams));
+  grpc_ = builder.BuildAndStart();
+  if (!grpc_ || grpc_port_ == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("--listen: cannot serve on ", target, " (address in use, not of this machine, or a bad certificate)"));
+  }
+  if (grpc::HealthCheckServiceInterface* health = grpc_->GetHealthCheckService()) {
+    for (const char* name : kServiceNames) health->SetServingStatus(name, true);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Server::StartWeb(const ServerOptions& options) {
+  WebServerOptions web;
+  web.bind_address = options.http.host;
+  web.port = options.http.port;
+  web.web_root = options.web_root;
+  if (!options.tls_cert_file.empty() && WebServerHasTls()) {
+    web.certificate_file = options.tls_cert_file;
+    web.private_key_file = options.tls_key_file;
+  } else if (!options.http.is_loopback && !options.insecure) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--http: ", options.http.host,
+                     " is not a loopback address and the HTTP library of this machine cannot speak TLS; put a reverse "
+                     "proxy before a loopback address, or give --insecure"));
+  }
+  if (!authenticator_->enabled()) viewer_ = std::make_unique<ViewerBridge>(*manager_);
+  WebServer::Sources sources;
+  sources.metrics_text = [this] { return metrics_->Text(); };
+  sources.health = [] { return absl::OkStatus(); };
+  sources.log = [](std::string_view message) { Log(LogLevel::kWarning, "http", {{"message", message}}); };
+  PALPATE_ASSIGN_OR_RETURN(web_, WebServer::Start(web, viewer_.get(), std::move(sources)));
+  metrics_->SetWebCounts([this] {
+    const WebServerStatistics statistics = web_->statistics();
+    return std::pair<double, double>(statistics.connections, static_cast<double>(statistics.requests_bad));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Server::CreateScenes(const ServerOptions& options) {
+  for (const std::string& path : options.scene_files) {
+    PALPATE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, "--scene"));
+    v1::CreateSceneRequest request;
+    PALPATE_ASSIGN_OR_RETURN(*request.mutable_spec(), ParseSceneJson(text, path));
+    PALPATE_ASSIGN_OR_RETURN(*request.mutable_scene_id(), SceneIdOfFile(path));
+    request.set_play(true);
+    std::promise<absl::Status> created;
+    manager_->Create(request, std::make_shared<SceneFolderResolver>(std::filesystem::path(path).parent_path()),
+                     [&created](const absl::StatusOr<v1::SceneInfo>& info) { created.set_value(info.status()); });
+    PALPATE_RETURN_IF_ERROR(Annotate(created.get_future().get(), path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Server::WriteReadyFile(const std::string& path) const {
+  const std::string temporary = absl::StrCat(path, ".part");
+  {
+    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+    file << "{\"grpc_port\":" << grpc_port() << ",\"http_port\":" << http_port() << "}\n";
+    file.close();
+    if (!file) return absl::UnavailableError(absl::StrCat("--ready-file: \"", temporary, "\" cannot be written"));
+  }
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  if (error) return absl::UnavailableError(absl::StrCat("--ready-file: \"", path, "\": ", error.message()));
+  return absl::OkStatus();
+}
+
+void Server::Stop() {
+  if (stopped_) return;
+  stopped_ = true;
+  Log(LogLevel::kInfo, "server stops");
+  if (grpc_) {
+    if (grpc::HealthCheckServiceInterface* health = grpc_->GetHealthCheckService()) health->SetServingStatus(false);
+  }
+  // Streams and waiting calls end with UNAVAILABLE while the transports still carry it.
+  if (manager_) manager_->ShutdownAndWait();
+  if (web_) {
+    metrics_->SetWebCounts(nullptr);
+    web_->Stop();
+  }
+  if (grpc_) {
+    grpc_->Shutdown(std::chrono::system_clock::now() + kStopGrace);
+    grpc_->Wait();
+  }
+  Log(LogLevel::kInfo, "server stopped");
+}
+
+}  // namespace palpate::server
