@@ -1,0 +1,179 @@
+// The whole station against a haptic service of our own, over a socket.
+#include "clients/station/station.h"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/clients/station/fake_haptic_server.h"
+
+namespace palpate::station {
+namespace {
+
+using ::palpate::testing::FakeHapticServer;
+using ::testing::HasSubstr;
+
+client::Connection ConnectTo(const FakeHapticServer& server) {
+  client::ConnectionOptions options;
+  options.target = server.address();
+  return *client::Connection::Open(options);
+}
+
+StationOptions Options(const std::string& report_name) {
+  StationOptions options;
+  options.scene_id = "scene";
+  options.tool = "tool";
+  options.station_name = "test";
+  options.live = false;
+  options.patience_s = 20;
+  options.report_file = ::testing::TempDir() + "palpate_station_" + std::to_string(getpid()) + "_" + report_name + ".json";
+  options.loop.limits.ramp_time_s = 0.1;
+  return options;
+}
+
+nlohmann::json ReadReport(const StationOptions& options) {
+  std::ifstream file(options.report_file);
+  nlohmann::json report = nlohmann::json::parse(file);
+  std::filesystem::remove(options.report_file);
+  return report;
+}
+
+std::unique_ptr<HapticDevice> Hand(const std::string& spec = "sim:script=poke,rate=4,speed=0.2,depth=0.01") { return *MakeDevice(spec); }
+
+TEST(Station, FeelsTheWallAndReports) {
+  const FakeHapticServer server({.wall_z_m = -0.01, .stiffness_n_per_m = 300, .start_z_m = 0.02});
+  StationOptions options = Options("feels");
+  options.run_s = 2.5;
+  const std::atomic<bool> stop{false};
+  const absl::Status status = RunStation(options, ConnectTo(server), Hand(), stop);
+  EXPECT_TRUE(status.ok()) << status;
+  const nlohmann::json report = ReadReport(options);
+  EXPECT_GT(report["cycles"].get<int>(), 100);
+  EXPECT_GT(report["rate_hz"].get<double>(), 0);
+  EXPECT_GT(report["contact_cycles"].get<int>(), 10);
+  EXPECT_GT(report["force_n"]["max"].get<double>(), 0.2);
+  EXPECT_LT(report["force_n"]["max"].get<double>(), 12.0);
+  EXPECT_GT(report["force_n"]["mean"].get<double>(), 0);
+  EXPECT_GT(report["models_received"].get<int>(), 10);
+  EXPECT_EQ(report["models_refused"], 0);
+  EXPECT_EQ(report["reconnects"], 0);
+  EXPECT_GT(report["model_age_ms"]["p50"].get<double>(), 0);
+  for (const char* key : {"p50", "p99", "p999", "max"}) EXPECT_TRUE(report["jitter_us"][key].is_number()) << key;
+  EXPECT_LE(report["jitter_us"]["p50"], report["jitter_us"]["max"]);
+  EXPECT_TRUE(report["missed"].is_number_unsigned());
+  EXPECT_EQ(report["safety"]["nan_ticks"], 0);
+  EXPECT_GT(server.poses(), 10U);
+  EXPECT_EQ(server.out_of_order_poses(), 0U);
+  EXPECT_EQ(server.last_attach().device_max_stiffness_n_per_m(), 5000);
+  EXPECT_EQ(server.last_attach().station(), "test");
+}
+
+TEST(Station, ComesBackWhenStreamsBreak) {
+  const FakeHapticServer server({.models_per_stream = 20});
+  StationOptions options = Options("breaks");
+  options.run_s = 2;
+  const std::atomic<bool> stop{false};
+  const absl::Status status = RunStation(options, ConnectTo(server), Hand(), stop);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GE(ReadReport(options)["reconnects"].get<int>(), 2);
+  EXPECT_GE(server.attachments(), 3);
+}
+
+TEST(Station, WaitsForAServerThatComesAndGoes) {
+  FakeHapticServer server({});
+  const client::Connection connection = ConnectTo(server);
+  server.Stop();
+  StationOptions options = Options("late");
+  std::atomic<bool> stop{false};
+  absl::Status status;
+  std::thread station([&] { status = RunStation(options, connection, Hand(), stop); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(server.attachments(), 0);
+  const auto wait_for = [&](int attachments) {
+    for (int i = 0; i < 500 && server.attachments() < attachments; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(server.attachments(), attachments);
+  };
+  server.Start();
+  wait_for(1);
+  server.Stop();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  server.Start();
+  wait_for(2);
+  stop.store(true);
+  station.join();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(ReadReport(options)["reconnects"], 1);
+}
+
+TEST(Station, GivesUpWhenItsPatienceEnds) {
+  FakeHapticServer server({});
+  const client::Connection connection = ConnectTo(server);
+  server.Stop();
+  StationOptions options = Options("patience");
+  options.patience_s = 0.5;
+  const std::atomic<bool> stop{false};
+  const absl::Status status = RunStation(options, connection, Hand(), stop);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(server.address()));
+  const nlohmann::json report = ReadReport(options);
+  EXPECT_EQ(report["contact_cycles"], 0);
+  EXPECT_GT(report["cycles"].get<int>(), 50);
+}
+
+TEST(Station, SaysWhyItWasRefused) {
+  const FakeHapticServer server({.attach_status = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "attach.tool: no tool 'tool'")});
+  const std::atomic<bool> stop{false};
+  StationOptions options = Options("refused");
+  options.report_file.clear();
+  const absl::Status status = RunStation(options, ConnectTo(server), Hand(), stop);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(status.message()), "attach.tool: no tool 'tool'");
+}
+
+TEST(Station, LeavesBrokenModelsAside) {
+  const FakeHapticServer server({.start_z_m = 0.02, .broken_models = true});
+  StationOptions options = Options("broken");
+  options.run_s = 1.5;
+  const std::atomic<bool> stop{false};
+  EXPECT_TRUE(RunStation(options, ConnectTo(server), Hand(), stop).ok());
+  const nlohmann::json report = ReadReport(options);
+  EXPECT_GT(report["models_refused"].get<int>(), 5);
+  EXPECT_GT(report["contact_cycles"].get<int>(), 10);
+  EXPECT_EQ(report["safety"]["nan_ticks"], 0);
+}
+
+TEST(Station, EndsWithItsRecording) {
+  const FakeHapticServer server({});
+  const std::string file = ::testing::TempDir() + "palpate_station_" + std::to_string(getpid()) + ".rec";
+  const std::atomic<bool> stop{false};
+  StationOptions options = Options("recording");
+  options.run_s = 0.5;
+  EXPECT_TRUE(RunStation(options, ConnectTo(server), Hand("record:" + file + ",inner=sim:script=poke"), stop).ok());
+  ReadReport(options);
+  options.run_s = 0;
+  EXPECT_TRUE(RunStation(options, ConnectTo(server), Hand("replay:" + file), stop).ok());
+  const nlohmann::json report = ReadReport(options);
+  EXPECT_THAT(report["device"].get<std::string>(), HasSubstr("replay of simulated hand"));
+  EXPECT_EQ(report["cycles"].get<size_t>() * 192 + 192, std::filesystem::file_size(file));
+  std::filesystem::remove(file);
+}
+
+TEST(Station, NamesAReportThatCannotBeWritten) {
+  const FakeHapticServer server({});
+  StationOptions options = Options("nowhere");
+  options.report_file = "/nonexistent/report.json";
+  options.run_s = 0.2;
+  const std::atomic<bool> stop{false};
+  EXPECT_THAT(std::string(RunStation(options, ConnectTo(server), Hand(), stop).message()), HasSubstr("/nonexistent/report.json"));
+}
+
+}  // namespace
+}  // namespace palpate::station
