@@ -1,5 +1,5 @@
 // palpate: the command line client. The work is in the *_command(s).cc files; here the line is parsed and a status becomes an exit status.
-#include <cstdio>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
@@ -12,6 +12,14 @@ namespace {
 constexpr char kFooter[] =
     "Exit status: 0 done; 1 failed: bad input, or the server refused; 2 wrong usage; 3 no server answers.\n"
     "Every length is in metres, every force in newtons. `palpate COMMAND --help` explains a command.";
+
+/// The first word that is neither an option nor a command, if any.
+std::string UnknownCommand(const CLI::App& app) {
+  for (const std::string& word : app.remaining(/*recurse=*/true)) {
+    if (!word.empty() && word[0] != '-') return word;
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -42,6 +50,13 @@ int main(int argc, char** argv) {
   AddDemoCommand(app, session);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    // CLI11 asks for a command before it looks at what stands in its place.
+    if (const std::string word = UnknownCommand(app); !word.empty()) {
+      PrintError(absl::InvalidArgumentError("no command '" + word + "'; see --help"), session.json);
+      return kExitUsage;
+    }
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }

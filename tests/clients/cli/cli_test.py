@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+"""Runs the palpate program on files, without a server. usage: cli_test.py PALPATE SCENES_FOLDER"""
+import json
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PALPATE = ""
+SCENES = pathlib.Path()
+
+LEAVES = ["scene check", "scene create", "scene list", "scene show", "scene delete", "scene play", "scene pause", "scene step", "scene reset", "scene rate",
+          "watch", "export", "mesh info", "mesh convert", "mesh from-surface", "mesh generate liver", "mesh generate torus", "mesh generate slab",
+          "mesh generate sphere", "devices", "server-info", "demo"]
+FAILED, USAGE, UNREACHABLE = 1, 2, 3
+
+
+def run(*arguments, env=None):
+    return subprocess.run([PALPATE, *map(str, arguments)], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=env)
+
+
+def tetrahedron_msh(tets):
+    """MSH 2.2 with the corners of a unit tetrahedron."""
+    lines = ["$MeshFormat", "2.2 0 8", "$EndMeshFormat", "$Nodes", "4", "1 0 0 0", "2 1 0 0", "3 0 1 0", "4 0 0 1", "$EndNodes", "$Elements", str(len(tets))]
+    lines += [f"{i + 1} 4 2 0 1 " + " ".join(map(str, tet)) for i, tet in enumerate(tets)]
+    return "\n".join(lines + ["$EndElements", ""])
+
+
+def cube_stl(size, open_side=False):
+    """Binary STL of an axis-aligned cube, as a scanner writes it: no shared vertices."""
+    corner = [(size * (i & 1), size * (i >> 1 & 1), size * (i >> 2 & 1)) for i in range(8)]
+    quads = [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (2, 6, 7, 3), (0, 4, 6, 2), (1, 3, 7, 5)]
+    triangles = [t for a, b, c, d in quads[open_side:] for t in ((a, b, c), (a, c, d))]
+    out = b"\0" * 80 + struct.pack("<I", len(triangles))
+    for triangle in triangles:
+        out += struct.pack("<12fH", 0, 0, 0, *(x for vertex in triangle for x in corner[vertex]), 0)
+    return out
+
+
+class CliTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def ok(self, *arguments):
+        result = run(*arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def fails(self, status, *arguments):
+        """Runs a command that must fail with this status, a message on standard error and nothing on standard output; the message."""
+        result = run(*arguments)
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertTrue(result.stderr.strip())
+        return result.stderr
+
+
+class Help(CliTest):
+    def test_every_command_explains_itself(self):
+        for leaf in LEAVES:
+            with self.subTest(leaf):
+                text = self.ok(*leaf.split(), "--help")
+                self.assertIn(f"Usage: palpate {leaf}", text)
+                self.assertIn("Exit status:", text)
+
+    def test_help_lists_every_command(self):
+        self.assertEqual({leaf.split()[0] for leaf in LEAVES}, self.commands_in(self.ok("--help")))
+        for group in ("scene", "mesh", "mesh generate"):
+            listed = self.commands_in(self.ok(*group.split(), "--help"))
+            self.assertEqual({leaf[len(group):].split()[0] for leaf in LEAVES if leaf.startswith(group + " ")}, listed)
+
+    @staticmethod
+    def commands_in(text):
+        return set(re.findall(r"^  ([a-z-]+) ", text.split("Subcommands:")[1], re.MULTILINE))
+
+    def test_version(self):
+        self.assertRegex(self.ok("--version"), r"^palpate \d+\.\d+\.\d+\n$")
+
+
+class Usage(CliTest):
+    def test_wrong_arguments(self):
+        for arguments in ([], ["mesh"], ["nonsense"], ["mesh", "nonsense"], ["mesh", "info"], ["mesh", "info", "a", "b"], ["scene", "step", "x", "0"],
+                          ["scene", "step", "x", "-1"], ["scene", "rate", "x", "--speed", "0"], ["watch", "x", "--rate", "fast"],
+                          ["mesh", "generate", "liver"], ["mesh", "generate", "liver", "-o", "x.msh", "--edge-length", "-1"],
+                          ["mesh", "generate", "liver", "-o", "x.msh", "--edge-length", "0.1", "--tets", "600"], ["--timeout", "0", "server-info"],
+                          ["export", "x", "-o", "y", "--format", "doc"], ["demo", "--scene", "x", "--headless"], ["--tls-ca", "/nonexistent", "devices"]):
+            with self.subTest(arguments):
+                self.fails(USAGE, *arguments)
+
+    def test_unknown_command_is_named(self):
+        self.assertIn("nonsense", self.fails(USAGE, "nonsense"))
+        self.assertIn("nonsense", self.fails(USAGE, "mesh", "nonsense"))
+
+
+class Mesh(CliTest):
+    def generate(self, name="liver.msh", *extra):
+        path = self.folder / name
+        self.ok("mesh", "generate", "liver", "--edge-length", "0.03", "-o", path, *extra)
+        return path
+
+    def info(self, path, *extra):
+        return json.loads(self.ok("mesh", "info", path, "--json", *extra))
+
+    def test_generated_meshes_are_what_they_say(self):
+        for shape, options, volume in (("sphere", ["--radius", 0.05], 4 / 3 * 3.14159 * 0.05 ** 3), ("slab", ["--size", 0.1, 0.1, 0.02], 0.0002),
+                                       ("torus", ["--major-radius", 0.06, "--minor-radius", 0.02], 2 * 3.14159 ** 2 * 0.06 * 0.02 ** 2)):
+            with self.subTest(shape):
+                path = self.folder / f"{shape}.msh"
+                said = json.loads(self.ok("mesh", "generate", shape, "--edge-length", "0.008", "-o", path, "--json", *options))
+                info = self.info(path)
+                self.assertEqual((said["tets"], said["vertices"]), (info["tets"], info["vertices"]))
+                self.assertAlmostEqual(info["volume_m3"] / volume, 1, delta=0.06)
+                # Euler: V - E + F = 2 - 2 genus, with 2 E = 3 F.
+                self.assertEqual(info["surface_vertices"] - info["surface_triangles"] // 2, 0 if shape == "torus" else 2)
+
+    def test_a_length_that_is_no_number_is_refused(self):
+        self.assertIn("edge_length_m", self.fails(FAILED, "mesh", "generate", "liver", "-o", self.folder / "x.msh", "--edge-length", "nan"))
+
+    def test_generators_are_deterministic(self):
+        self.assertEqual(self.generate("a.msh").read_bytes(), self.generate("b.msh").read_bytes())
+
+    def test_tets_option(self):
+        path = self.folder / "l.msh"
+        self.ok("mesh", "generate", "liver", "--tets", "2500", "-o", path)
+        self.assertAlmostEqual(self.info(path)["tets"] / 2500, 1, delta=0.1)
+
+    def test_conversion_keeps_the_mesh(self):
+        source = self.generate()
+        before = self.info(source)
+        for name, options in (("a.vtk", []), ("b.vtk", ["--binary"]), ("c.msh", ["--msh-version", "2.2"]), ("d.msh", ["--msh-version", "4.1"])):
+            with self.subTest(name):
+                target = self.folder / name
+                self.ok("mesh", "convert", source, "-o", target, *options)
+                self.assertEqual(before, self.info(target))
+
+    def test_surface_of_a_mesh_bounds_the_same_solid(self):
+        source = self.generate()
+        target = self.folder / "surface.obj"
+        self.ok("mesh", "convert", source, "-o", target)
+        volume, surface = self.info(source), self.info(target)
+        self.assertTrue(surface["bounds_a_solid"])
+        self.assertEqual(surface["triangles"], volume["surface_triangles"])
+        self.assertAlmostEqual(surface["volume_m3"] / volume["volume_m3"], 1, delta=1e-5)  # assimp keeps floats
+
+    def test_info_measures_a_tetrahedron_known_by_heart(self):
+        path = self.write("one.msh", tetrahedron_msh([(1, 2, 3, 4)]))
+        info = self.info(path)
+        self.assertEqual((info["tets"], info["vertices"], info["surface_triangles"]), (1, 4, 4))
+        self.assertAlmostEqual(info["volume_m3"], 1 / 6)
+        self.assertAlmostEqual(info["dihedral_deg"]["min"], 54.7356103172)
+        self.assertAlmostEqual(info["dihedral_deg"]["max"], 90)
+        self.assertAlmostEqual(info["edge_m"]["max"], 2 ** 0.5)
+        # inradius 1 / (3 + sqrt 3), circumradius sqrt(3) / 2
+        self.assertAlmostEqual(info["radius_ratio"]["min"], 3 / (3 + 3 ** 0.5) / (3 ** 0.5 / 2))
+        self.assertIn("1 tets, 4 vertices", self.ok("mesh", "info", path))
+
+    def test_inverted_tet_is_refused_and_can_be_flipped(self):
+        path = self.write("inverted.msh", tetrahedron_msh([(1, 3, 2, 4)]))
+        self.assertIn("inverted.msh", self.fails(FAILED, "mesh", "info", path))
+        self.assertAlmostEqual(self.info(path, "--flip-inverted")["volume_m3"], 1 / 6)
+
+    def test_bad_files_are_refused_by_name(self):
+        good = self.generate().read_text()
+        cases = {"missing.msh": None, "empty.msh": "", "truncated.msh": good[:len(good) // 2], "garbage.vtk": "\x7f\x00\xff" * 99, "noformat.xyz": "1 2 3",
+                 "index.msh": tetrahedron_msh([(1, 2, 3, 9)]), "huge.msh": good.replace("$Nodes\n", "$Nodes\n1 99999999999 1 99999999999\n"),
+                 "flat.obj": "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 7\n"}
+        for name, content in cases.items():
+            with self.subTest(name):
+                path = self.folder / name
+                if content is not None:
+                    self.write(name, content)
+                self.assertIn(name, self.fails(FAILED, "mesh", "info", path))
+
+    def test_errors_are_json_when_asked(self):
+        error = json.loads(self.fails(FAILED, "--json", "mesh", "info", self.folder / "none.msh"))["error"]
+        self.assertEqual(error["code"], "NOT_FOUND")
+        self.assertIn("none.msh", error["message"])
+
+    def test_from_surface_fills_a_cube(self):
+        source = self.write("cube.stl", cube_stl(100.0))
+        target = self.folder / "cube.msh"
+        result = run("mesh", "from-surface", source, "--scale", "0.001", "--edge-length", "0.012", "-o", target)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "", "a progress bar belongs on a terminal only")
+        info = self.info(target)
+        self.assertAlmostEqual(info["volume_m3"] / 0.001, 1, delta=0.05)
+        self.assertGreater(info["dihedral_deg"]["min"], 10.7)
+        self.assertLess(info["dihedral_deg"]["max"], 164.8)
+
+    def test_from_surface_refuses_what_bounds_no_solid(self):
+        source = self.write("open.stl", cube_stl(0.1, open_side=True))
+        target = self.folder / "open.msh"
+        self.assertIn("open.stl", self.fails(FAILED, "mesh", "from-surface", source, "--edge-length", "0.02", "-o", target))
+        self.assertFalse(target.exists())
+        self.assertFalse(self.info(source)["bounds_a_solid"])
+
+    def test_limit_on_tets(self):
+        source = self.write("cube.stl", cube_stl(0.1))
+        self.fails(FAILED, "mesh", "from-surface", source, "--edge-length", "0.01", "--max-tets", "100", "-o", self.folder / "x.msh")
+
+    def test_output_is_checked_before_the_work(self):
+        source = self.generate()
+        for target in ("x.doc", "nowhere/x.msh"):
+            with self.subTest(target):
+                self.fails(FAILED, "mesh", "convert", source, "-o", self.folder / target)
+        self.fails(FAILED, "mesh", "convert", source, "-o", self.folder / "x.msh", "--binary")
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["liver.msh"])
+
+
+class Scene(CliTest):
+    def spec(self, **changes):
+        return {"bodies": [{"generator": {"sphere": {"radius_m": 0.05}}}]} | changes
+
+    def check_error(self, spec, name="scene.json"):
+        path = self.write(name, spec if isinstance(spec, str) else json.dumps(spec))
+        message = self.fails(FAILED, "scene", "check", path)
+        self.assertIn(name, message)
+        return message
+
+    def test_every_example_is_valid(self):
+        files = sorted(SCENES.glob("*.json"))
+        self.assertIn("liver.json", [f.name for f in files])
+        for file in files:
+            with self.subTest(file.name):
+                built = json.loads(self.ok("scene", "check", file, "--json"))
+                for body in built["bodies"]:
+                    self.assertGreater(body["tet_count"], 0)
+                    self.assertGreater(body["mass_kg"], 0)
+                self.assertGreater(int(built["device_bytes"]), 0)
+                self.assertIn("valid", self.ok("scene", "check", file))
+
+    def test_the_demo_scene_is_about_2500_tets_with_two_tools(self):
+        built = json.loads(self.ok("scene", "check", SCENES / "liver.json", "--json"))
+        self.assertAlmostEqual(built["bodies"][0]["tet_count"] / 2500, 1, delta=0.1)
+        self.assertGreater(built["bodies"][0]["fixed_vertex_count"], 20)
+        self.assertEqual([t["name"] for t in json.loads((SCENES / "liver.json").read_text())["tools"]], ["probe", "hand"])
+
+    def test_mass_is_volume_times_density(self):
+        path = self.write("s.json", json.dumps(self.spec(bodies=[{"generator": {"slab": {}}, "material": {"density_kg_per_m3": 500}, "scale": 2}])))
+        body = json.loads(self.ok("scene", "check", path, "--json"))["bodies"][0]
+        self.assertAlmostEqual(body["volume_m3"], 8 * 0.0002)
+        self.assertAlmostEqual(body["mass_kg"], 500 * 8 * 0.0002)
+
+    def test_mesh_files_are_found_beside_the_scene(self):
+        (self.folder / "meshes").mkdir()
+        self.write("meshes/one.msh", tetrahedron_msh([(1, 2, 3, 4)]))
+        path = self.write("s.json", json.dumps(self.spec(bodies=[{"mesh_file": "meshes/one.msh"}])))
+        self.assertEqual(json.loads(self.ok("scene", "check", path, "--json"))["bodies"][0]["tet_count"], 1)
+        self.assertIn("bodies[0].mesh_file", self.check_error(self.spec(bodies=[{"mesh_file": "meshes/two.msh"}])))
+
+    def test_errors_name_file_and_field(self):
+        cases = [({"bodies": []}, "bodies"), (self.spec(dt_s=3), "dt_s"), (self.spec(dt="x"), "dt"), (self.spec(dt_s="x"), "dt_s"),
+                 (self.spec(solver={"iterations": 0}), "solver.iterations"),
+                 (self.spec(bodies=[{"generator": {"sphere": {"radius_m": 50}}}]), "bodies[0].generator.sphere.radius_m"),
+                 (self.spec(bodies=[{"generator": {"sphere": {}}, "material": {"poisson_ratio": 0.5}}]), "bodies[0].material.poisson_ratio"),
+                 (self.spec(bodies=[{"generator": {"sphere": {}}, "material": {"young_modulus": 5}}]), "young_modulus"),
+                 (self.spec(bodies=[{"generator": {"sphere": {}}, "material": {"model": "JELLY"}}]), "bodies[0].material.model"),
+                 (self.spec(tools=[{"name": "a"}, {"name": "a"}]), "tools[1].name"),
+                 (self.spec(gravity_m_per_s2={"z": -1e9}), "gravity_m_per_s2")]
+        for spec, field in cases:
+            with self.subTest(field):
+                self.assertIn(field, self.check_error(spec))
+
+    def test_syntax_errors_name_line_and_column(self):
+        self.assertIn("broken.json:3:", self.check_error('{\n  "name": "a"\n  "dt_s": 1\n}\n', "broken.json"))
+        self.assertIn("empty.json:1:1", self.check_error("", "empty.json"))
+        self.check_error("[]", "list.json")
+        self.check_error("\xff\xfe", "bytes.json")
+        self.check_error("[" * 100000, "deep.json")
+
+    def test_missing_file_and_folder(self):
+        self.assertIn("none.json", self.fails(FAILED, "scene", "check", self.folder / "none.json"))
+        self.fails(FAILED, "scene", "check", self.folder)
+
+    def test_create_looks_at_the_file_before_the_server(self):
+        self.assertIn("dt", self.fails(FAILED, "--server", "127.0.0.1:1", "scene", "create", self.write("s.json", '{"dt": 1}')))
+
+
+class Server(CliTest):
+    def test_nobody_there(self):
+        for command in ("scene list", "scene show x", "scene delete x", "scene play x", "scene pause x", "scene step x", "scene reset x", "scene rate x",
+                        "watch x", "export x -o x.obj", "server-info"):
+            with self.subTest(command):
+                self.assertIn("127.0.0.1:1", self.fails(UNREACHABLE, "--server", "127.0.0.1:1", "--timeout", "0.2", *command.split()))
+
+    def test_address_from_the_environment(self):
+        result = run("--timeout", "0.2", "server-info", env={"PALPATE_SERVER": "127.0.0.1:2"})
+        self.assertEqual(result.returncode, UNREACHABLE)
+        self.assertIn("127.0.0.1:2", result.stderr)
+
+
+class Devices(CliTest):
+    def test_list(self):
+        result = run("--json", "devices")
+        devices = json.loads(result.stdout)["devices"]
+        self.assertEqual(result.returncode, 0 if devices else FAILED)
+        for index, device in enumerate(devices):
+            self.assertEqual(device["index"], index)
+            self.assertTrue(device["name"])
+
+
+if __name__ == "__main__":
+    PALPATE, SCENES = sys.argv[1], pathlib.Path(sys.argv[2])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
