@@ -227,8 +227,9 @@ double LiverEdgeLengthForTets(double length_m, double tet_count) {
     double tets;
     double edges_per_length;
   };
-  constexpr std::array<Resolution, 4> kTable = {{{600, 7}, {2500, 12}, {10000, 20}, {50000, 35}}};
-  // the cube of (edges per length + a constant for the surface layer) grows like the tets: interpolate logarithms, extend the outer pieces
+  // measured; the four of the contract and the ends of the range, with logarithms interpolated between and beyond
+  constexpr std::array<Resolution, 7> kTable = {
+      {{196, 5}, {600, 7.32}, {2500, 11.72}, {10000, 18.74}, {50000, 32.42}, {309259, 60}, {11215599, 200}}};
   size_t piece = 0;
   while (piece + 2 < kTable.size() && tet_count > kTable[piece + 1].tets) ++piece;
   const Resolution& a = kTable[piece];
