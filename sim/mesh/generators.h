@@ -20,7 +20,7 @@ inline constexpr double kMaxEdgesPerExtent = 200;
 
 /// A liver-like body: a large right lobe at -x that tapers to a thin left lobe at +x, a convex dome on top (+z) and a concave visceral face
 /// below with a notch between the lobes; anterior is -y. One piece of genus 0 at every allowed edge length up to a fifth of the length.
-/// `length_m`: extent along x, in [0.01, 1], default 0.2.
+/// `length_m`: extent along x (met to half an edge length), in [0.01, 1], default 0.2.
 absl::StatusOr<TetMesh> GenerateLiver(double length_m = 0.2, double edge_length_m = 0, const ProgressCallback& progress = {});
 
 /// The implicit function of that body (negative inside; not a distance) and a box that contains it.

@@ -40,7 +40,7 @@ TEST(GenerateLiver, IsOnePieceOfTheStatedLengthAtEveryResolution) {
     EXPECT_EQ(shape.boundary_pieces, 1);
     EXPECT_EQ(shape.euler, 2);
     const Eigen::AlignedBox3d bounds = BoundsOf(*mesh);
-    EXPECT_NEAR(bounds.sizes()[0], 0.2, 0.2 * 0.06);
+    EXPECT_NEAR(bounds.sizes()[0], 0.2, 0.5 * 0.2 / edges_per_length);
     EXPECT_TRUE(LiverBounds(0.2).contains(bounds));
     // deeper and higher on the right (-x) than on the left
     double right_low = 0;

@@ -82,11 +82,11 @@ inline Shape Measure(const TetMesh& mesh) {
   constexpr std::array<std::array<int, 3>, 4> kFaces = {{{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}}};
   Shape shape;
   struct Face {
-    int count = 0;
+    std::array<uint32_t, 3> key{};
     size_t tet = 0;
     std::array<uint32_t, 3> outward{};
   };
-  std::map<std::array<uint32_t, 3>, Face> faces;
+  std::vector<Face> faces;
   UnionFind pieces(mesh.tets.size());
   std::vector<uint8_t> used(mesh.vertices.size(), 0);
   for (size_t t = 0; t < mesh.tets.size(); ++t) {
@@ -100,21 +100,22 @@ inline Shape Measure(const TetMesh& mesh) {
       const std::array<uint32_t, 3> outward = {tet[corner[0]], tet[corner[1]], tet[corner[2]]};
       std::array<uint32_t, 3> key = outward;
       std::sort(key.begin(), key.end());
-      Face& face = faces[key];
-      if (face.count > 0) pieces.Join(face.tet, t);
-      ++face.count;
-      face.tet = t;
-      face.outward = outward;
+      faces.push_back({key, t, outward});
     }
+  }
+  std::sort(faces.begin(), faces.end(), [](const Face& a, const Face& b) { return a.key < b.key; });
+  std::vector<Face> single;
+  for (size_t begin = 0, end = 0; begin < faces.size(); begin = end) {
+    for (end = begin; end < faces.size() && faces[end].key == faces[begin].key; ++end) pieces.Join(faces[begin].tet, faces[end].tet);
+    if (end - begin > 2) ++shape.crowded_faces;
+    if (end - begin == 1) single.push_back(faces[begin]);
   }
   for (size_t t = 0; t < mesh.tets.size(); ++t) shape.pieces += pieces.Root(t) == t ? 1 : 0;
   for (const uint8_t u : used) shape.loose_vertices += u == 0 ? 1 : 0;
   std::map<std::pair<uint32_t, uint32_t>, int> edges;
   std::map<uint32_t, std::map<uint32_t, uint32_t>> fans;  // vertex -> successor of each neighbour
   UnionFind sheets(mesh.vertices.size());
-  for (const auto& [key, face] : faces) {
-    if (face.count > 2) ++shape.crowded_faces;
-    if (face.count != 1) continue;
+  for (const Face& face : single) {
     const auto& f = face.outward;
     shape.boundary.push_back(f);
     shape.enclosed_volume_m3 += mesh.vertices[f[0]].dot(mesh.vertices[f[1]].cross(mesh.vertices[f[2]])) / 6;
