@@ -1,5 +1,8 @@
 // palpate demo: a server, a station with a simulated hand and a streaming viewer on this machine, as child processes, until Ctrl-C or for a
 // given time.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,6 +41,7 @@ constexpr auto kServerStartLimit = 180s;
 constexpr auto kConnectLimit = 10s;
 constexpr auto kAttachLimit = 30s;
 constexpr auto kStopPatience = 10s;
+constexpr int kDefaultHttpPort = 8080;
 constexpr double kViewerRateHz = 60;
 
 struct DemoOptions {
@@ -47,7 +51,7 @@ struct DemoOptions {
   std::string scene;
   std::string web_root;
   std::string device;
-  std::string http = "127.0.0.1:8080";
+  std::string http;  // empty: the default port, or any if that is taken
   std::string tool = "probe";
   std::string hand = "sim";
   bool fast = false;
@@ -157,6 +161,21 @@ class Demo {
   std::optional<StreamReader> steps_;
 };
 
+/// Whether a server on the loopback address could have this port now.
+bool IsPortFree(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const int reuse = 1;  // as servers do, so that connections that linger do not count
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool is_free = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  close(fd);
+  return is_free;
+}
+
 /// A program beside this one.
 std::string SiblingProgram(const std::string& name) {
   std::error_code error;
@@ -167,17 +186,20 @@ std::string SiblingProgram(const std::string& name) {
 absl::Status Demo::StartServer() {
   const std::string ready_file = folder_.Path("ready.json");
   const std::string log = folder_.Path("server.log");
+  std::string http = options_.http;
+  if (http.empty())
+    http = options_.headless || !IsPortFree(kDefaultHttpPort) ? "127.0.0.1:0" : absl::StrCat("127.0.0.1:", kDefaultHttpPort);
   std::vector<std::string> arguments = {SiblingProgram("palpate-server"),
                                         "--listen",
                                         "127.0.0.1:0",
                                         "--http",
-                                        options_.http,
+                                        http,
                                         "--scene",
                                         options_.scene,
                                         "--ready-file",
                                         ready_file,
                                         "--log-level",
-                                        "warn"};
+                                        "warning"};
   if (!options_.web_root.empty()) arguments.insert(arguments.end(), {"--web-root", options_.web_root});
   if (!options_.device.empty()) arguments.insert(arguments.end(), {"--device", options_.device});
   PALPATE_ASSIGN_OR_RETURN(server_, ChildProcess::Start(arguments, log));
@@ -197,14 +219,18 @@ absl::Status Demo::StartServer() {
   }
   PALPATE_ASSIGN_OR_RETURN(const Json ready, ReadJson(ready_file));
   target_ = absl::StrFormat("127.0.0.1:%d", ready.value("grpc_port", 0));
-  const std::string host = options_.http.substr(0, options_.http.rfind(':'));
-  url_ = absl::StrFormat("http://%s:%d/?scene=%s", host == "0.0.0.0" ? "127.0.0.1" : host, ready.value("http_port", 0), scene_id_);
+  const int http_port = ready.value("http_port", 0);
   client::ConnectionOptions options;
   options.target = target_;
   PALPATE_ASSIGN_OR_RETURN(connection_, client::Connection::Open(options));
   PALPATE_RETURN_IF_ERROR(connection_->WaitUntilReady(kConnectLimit));
   client::SceneClient scenes(*connection_);
   PALPATE_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, scenes.ServerInfo());
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<v1::SceneInfo> list, scenes.List());
+  if (list.empty()) return absl::InternalError(absl::StrFormat("the server made no scene of %s", options_.scene));
+  scene_id_ = list.front().scene_id();
+  const std::string host = http.substr(0, http.rfind(':'));
+  url_ = absl::StrFormat("http://%s:%d/?scene=%s", host == "0.0.0.0" ? "127.0.0.1" : host, http_port, scene_id_);
   device_ = info.device();
   commit_ = info.commit();
   if (options_.fast) {
@@ -329,7 +355,6 @@ absl::Status Demo::Run() {
   if (!folder_.made()) return absl::InternalError("no temporary folder can be made");
   std::error_code error;
   if (!fs::is_regular_file(options_.scene, error)) return absl::NotFoundError(absl::StrFormat("%s: no such scene file", options_.scene));
-  scene_id_ = fs::path(options_.scene).stem().string();
   InstallInterruptHandler();
   PALPATE_RETURN_IF_ERROR(StartServer());
   absl::PrintF("server   %s on %s\n", target_, device_);
@@ -364,7 +389,8 @@ void AddDemoCommand(CLI::App& app, Session& session) {
   auto* command = app.add_subcommand("demo", "a server, a simulated hand at 1 kHz and the viewer, on this machine, until Ctrl-C");
   command->add_option("--scene", options->scene, "scene file")->required();
   command->add_option("--web-root", options->web_root, "folder of the viewer's files");
-  command->add_option("--http", options->http, "address of the viewer, ADDRESS:PORT; port 0: any free one")->capture_default_str();
+  command->add_option("--http", options->http,
+                      "address of the viewer, ADDRESS:PORT; default: 127.0.0.1:8080, or any port if that is taken or nobody looks");
   command->add_option("--device", options->device, "OpenCL device of the server, see `palpate devices`");
   command->add_option("--tool", options->tool, "the tool that the hand holds")->capture_default_str();
   command->add_option("--hand", options->hand, "the station's device, see `palpate-station --help`")->capture_default_str();

@@ -51,6 +51,9 @@ absl::Status CheckSyntax(std::string_view text, const std::string& name) {
   // The library's message begins with its own error number and the position, which our line and column repeat.
   std::string cause = checker.message();
   if (const size_t at = cause.find(": "); at != std::string::npos) cause.erase(0, at + 2);
+  // It also quotes the bytes it stopped at, whatever they are.
+  std::replace_if(
+      cause.begin(), cause.end(), [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
   const std::string_view before = text.substr(0, checker.position() > 0 ? checker.position() - 1 : 0);
   const size_t line_begin = before.rfind('\n');
   const size_t column = line_begin == std::string_view::npos ? before.size() + 1 : before.size() - line_begin;

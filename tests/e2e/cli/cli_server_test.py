@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The palpate program against a running server: every scene command, watch and export. usage: cli_server_test.py PALPATE PALPATE_SERVER SCENES_FOLDER"""
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PALPATE, SERVER, SCENES = "", "", pathlib.Path()
+FAILED, UNREACHABLE = 1, 3
+
+
+class CliServerTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.holder.name)
+        cls.log = open(cls.folder / "server.log", "w", encoding="utf-8")
+        ready = cls.folder / "ready.json"
+        cls.server = subprocess.Popen([SERVER, "--listen", "127.0.0.1:0", "--http", "off", "--ready-file", ready], stdout=cls.log, stderr=cls.log)
+        while not ready.exists():
+            if cls.server.poll() is not None:
+                raise AssertionError((cls.folder / "server.log").read_text())
+            time.sleep(0.05)
+        cls.address = f"127.0.0.1:{json.loads(ready.read_text())['grpc_port']}"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.send_signal(signal.SIGTERM)
+        status = cls.server.wait(timeout=60)
+        cls.log.close()
+        text = (cls.folder / "server.log").read_text()
+        cls.holder.cleanup()
+        assert status == 0, text
+
+    def run_cli(self, *arguments):
+        return subprocess.run([PALPATE, "--server", self.address, *map(str, arguments)], capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL)
+
+    def ok(self, *arguments):
+        result = self.run_cli(*arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def json(self, *arguments):
+        return json.loads(self.ok("--json", *arguments))
+
+    def fails(self, *arguments):
+        result = self.run_cli("--json", *arguments)
+        self.assertEqual(result.returncode, FAILED, result.stdout + result.stderr)
+        return json.loads(result.stderr)["error"]["code"]
+
+    def create(self, scene_id, *extra, spec=None):
+        path = self.folder / f"{scene_id}.json"
+        path.write_text(json.dumps(spec or {"bodies": [{"name": "ball", "generator": {"sphere": {"radius_m": 0.05}, "edge_length_m": 0.025}}]}))
+        self.addCleanup(self.run_cli, "scene", "delete", scene_id)
+        return self.json("scene", "create", path, "--id", scene_id, *extra)
+
+    def test_life_of_a_scene(self):
+        info = self.create("life")
+        self.assertEqual((info["scene_id"], info["state"], int(info["step"])), ("life", "RUN_STATE_PAUSED", 0))
+        self.assertIn("life", [scene["scene_id"] for scene in self.json("scene", "list")["scenes"]])
+        rest_hash = info["state_hash"]
+        self.assertEqual(int(self.json("scene", "step", "life", 7)["step"]), 7)
+        stepped = self.json("scene", "step", "life")
+        self.assertEqual(int(stepped["step"]), 8)
+        self.assertNotEqual(stepped["state_hash"], rest_hash)
+        reset = self.json("scene", "reset", "life")
+        self.assertEqual((int(reset["step"]), reset["state_hash"]), (0, rest_hash))
+        self.assertEqual(self.json("scene", "step", "life", 8)["state_hash"], stepped["state_hash"], "the same steps give the same bits")
+        self.assertEqual(self.json("scene", "rate", "life", "--fast")["rate"]["mode"], "RATE_MODE_AS_FAST_AS_POSSIBLE")
+        self.assertEqual(self.json("scene", "play", "life")["state"], "RUN_STATE_PLAYING")
+        self.assertEqual(self.fails("scene", "step", "life"), "FAILED_PRECONDITION")
+        before = int(self.json("scene", "show", "life")["scene"]["step"])
+        end = time.monotonic() + 60
+        while int(self.json("scene", "show", "life")["scene"]["step"]) <= before:
+            self.assertLess(time.monotonic(), end, "a playing scene must step")
+        self.assertEqual(self.json("scene", "pause", "life")["state"], "RUN_STATE_PAUSED")
+        self.assertEqual(self.json("scene", "rate", "life", "--speed", "0.5")["rate"]["speed"], 0.5)
+        self.assertIn("ball", self.ok("scene", "show", "life"))
+        self.assertIn("life", self.ok("scene", "list"))
+        self.ok("scene", "delete", "life")
+        self.assertEqual(self.fails("scene", "show", "life"), "NOT_FOUND")
+
+    def test_refusals(self):
+        self.create("taken")
+        path = self.folder / "taken.json"
+        self.assertEqual(self.fails("scene", "create", path, "--id", "taken"), "ALREADY_EXISTS")
+        self.assertEqual(self.fails("scene", "create", path, "--id", "Not An Id"), "INVALID_ARGUMENT")
+        for command in ("show", "delete", "play", "pause", "step", "reset", "rate"):
+            self.assertEqual(self.fails("scene", command, "nobody"), "NOT_FOUND", command)
+        self.assertEqual(self.fails("watch", "nobody"), "NOT_FOUND")
+        self.assertEqual(self.fails("export", "nobody", "-o", "x.obj"), "NOT_FOUND")
+        self.assertFalse(pathlib.Path("x.obj").exists())
+        self.assertEqual(self.fails("export", "taken", "-o", self.folder / "x.obj", "--body", "nobody"), "NOT_FOUND")
+
+    def test_mesh_files_travel_with_the_scene(self):
+        mesh = self.folder / "block.msh"
+        self.ok("mesh", "generate", "slab", "--edge-length", "0.02", "-o", mesh)
+        info = self.create("travel", spec={"bodies": [{"mesh_file": mesh.name}]})
+        self.assertEqual(info["bodies"][0]["tet_count"], self.json("mesh", "info", mesh)["tets"])
+
+    def test_export_gives_back_the_mesh(self):
+        info = self.create("out")["bodies"][0]
+        for name, key, counts in (("a.msh", "tets", info["tet_count"]), ("a.vtk", "tets", info["tet_count"]),
+                                  ("a.obj", "triangles", info["surface_triangle_count"])):
+            with self.subTest(name):
+                path = self.folder / name
+                self.ok("export", "out", "-o", path)
+                self.assertEqual(self.json("mesh", "info", path)[key], counts)
+        self.assertIn("v ", self.ok("export", "out", "-o", "-", "--format", "obj"))
+
+    def test_watch_tells_of_each_step(self):
+        self.create("seen", "--play", "--fast")
+        lines = [json.loads(line) for line in self.ok("--json", "watch", "seen", "--frames", 20, "--rate", 10000, "--positions", "uint16").splitlines()]
+        self.assertEqual(lines[0]["type"], "keyframe")
+        self.assertEqual(lines[0]["bodies"][0]["name"], "ball")
+        frames = [line for line in lines if line["type"] == "frame"]
+        self.assertEqual(len(frames), 20)
+        steps = [frame["step"] for frame in frames]
+        self.assertEqual(steps, sorted(set(steps)))
+        self.assertIn("solve", frames[-1]["stage_ms"])
+        self.assertGreater(frames[-1]["bytes"], 6 * lines[0]["bodies"][0]["vertices"])
+        text = self.ok("watch", "seen", "--frames", 2)
+        self.assertEqual(len(text.splitlines()), 2)
+        self.assertIn("steps/s", text)
+
+    def test_watch_ends_with_time_and_with_a_signal(self):
+        self.create("still")
+        self.ok("watch", "still", "--seconds", "0.3")
+        process = subprocess.Popen([PALPATE, "--server", self.address, "--json", "watch", "still"], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(json.loads(process.stdout.readline())["type"], "keyframe")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0)
+
+    def test_watch_fails_when_the_scene_goes(self):
+        self.create("gone")
+        process = subprocess.Popen([PALPATE, "--server", self.address, "--json", "watch", "gone"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        self.ok("scene", "delete", "gone")
+        _, error = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, json.loads(error)["error"]["code"]), (FAILED, "ABORTED"))
+
+    def test_server_info(self):
+        info = self.json("server-info")
+        self.assertRegex(info["version"], r"^\d+\.\d+\.\d+$")
+        self.assertGreater(int(info["limits"]["max_scenes"]), 0)
+        self.assertIn(info["device"].split()[0], self.ok("server-info"))
+
+    def test_every_example_scene_runs(self):
+        for file in sorted(SCENES.glob("*.json")):
+            with self.subTest(file.name):
+                scene_id = f"example-{file.stem}"
+                self.addCleanup(self.run_cli, "scene", "delete", scene_id)
+                self.json("scene", "create", file, "--id", scene_id)
+                info = self.json("scene", "step", scene_id, 60)
+                self.assertEqual((info["state"], info["failure"]), ("RUN_STATE_PAUSED", ""))
+                self.ok("scene", "delete", scene_id)
+
+
+if __name__ == "__main__":
+    PALPATE, SERVER, SCENES = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
