@@ -11,17 +11,40 @@ FLAGS = ["-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "--
          "-Wdouble-promotion", "-Wconversion", "-Werror"]
 
 
+# Kernels that are compiled with definitions from the host: each set in turn, with each set for the group added.
+GROUPS = [{"GROUP_SIZE": "1", "ITEMS": "1024"}, {"GROUP_SIZE": "64", "ITEMS": "8"}]
+VARIANTS = {
+    "gpu/primitives/radix_sort.cl": [{"KEY": "uint", "FLOAT_KEYS": "0"}, {"KEY": "uint", "FLOAT_KEYS": "1"}, {"KEY": "ulong", "FLOAT_KEYS": "0"}],
+    "gpu/primitives/reduce.cl": [{"VALUE": "float", "ELEMENT": "float", "REDUCE_SUM": "1", "IDENTITY": "0"},
+                                 {"VALUE": "uint", "ELEMENT": "uint", "REDUCE_MIN": "1", "MIN_FUNCTION": "min", "IDENTITY": "UINT_MAX"},
+                                 {"VALUE": "ulong", "ELEMENT": "ulong", "REDUCE_MAX": "1", "MAX_FUNCTION": "max", "IDENTITY": "0"},
+                                 {"VALUE": "Box", "ELEMENT": "Float4", "REDUCE_BOX": "1"}],
+    "gpu/primitives/scan.cl": [{"SCAN_VALUES": "1", "VALUE": "uint"}, {"SCAN_SEGMENTS": "1", "VALUE": "float"}, {"SCAN_FLAGS": "1", "VALUE": "uint"},
+                               {"SCAN_RUNS": "1", "VALUE": "uint", "KEY": "uint"}, {"SCAN_RUNS": "1", "VALUE": "uint", "KEY": "ulong"}],
+}
+FIXED = {"gpu/primitives/radix_sort.cl": {"RADIX_BITS": "8"}}
+
+
+def definitions_of(name):
+    if name not in VARIANTS:
+        return [{}]
+    return [{**variant, **group, **FIXED.get(name, {})} for variant in VARIANTS[name] for group in GROUPS]
+
+
 def check(root, files):
     names = [name for name in files if name.endswith(".cl")]
     if TOOL is None:
         yield "clang is not installed (Debian package clang)"
         return
     for name in names:
-        run = subprocess.run([TOOL, *FLAGS, "-I.", name], cwd=root, capture_output=True, text=True)
-        if run.returncode == 0:
-            continue
-        errors = [line for line in run.stderr.splitlines() if re.search(r": (fatal )?error: ", line)]
-        yield from errors or [f"{name}: {run.stderr.strip()}"]
+        for definitions in definitions_of(name):
+            flags = [f"-D{key}={value}" for key, value in definitions.items()]
+            run = subprocess.run([TOOL, *FLAGS, *flags, "-I.", name], cwd=root, capture_output=True, text=True)
+            if run.returncode == 0:
+                continue
+            errors = [line for line in run.stderr.splitlines() if re.search(r": (fatal )?error: ", line)] or [f"{name}: {run.stderr.strip()}"]
+            yield from (f"{error} ({' '.join(flags)})" if flags else error for error in errors)
+            break  # the first bad set is enough
 
 
 SELF_TESTS = [
