@@ -1,0 +1,275 @@
+#include "server/api/encode.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "server/api/summary.h"
+#include "sim/mesh/generators.h"
+
+namespace palpate::server {
+namespace {
+
+std::vector<double> Decode(const v1::BodyFrame& body, v1::PositionEncoding encoding) {
+  std::vector<double> out;
+  if (encoding == v1::POSITION_ENCODING_FLOAT32) {
+    for (size_t i = 0; i + 4 <= body.positions().size(); i += 4) {
+      float value = 0;
+      std::memcpy(&value, body.positions().data() + i, 4);
+      out.push_back(value);
+    }
+    return out;
+  }
+  const double origin[] = {body.origin_m().x(), body.origin_m().y(), body.origin_m().z()};
+  const double scale[] = {body.scale_m().x(), body.scale_m().y(), body.scale_m().z()};
+  for (size_t i = 0; i + 2 <= body.positions().size(); i += 2) {
+    // Little-endian whatever this machine is.
+    const unsigned value = static_cast<unsigned char>(body.positions()[i]) + 256U * static_cast<unsigned char>(body.positions()[i + 1]);
+    const size_t axis = (i / 2) % 3;
+    out.push_back(origin[axis] + value * scale[axis]);
+  }
+  return out;
+}
+
+TEST(EncodePositions, Float32IsExact) {
+  const std::vector<float> positions = {1.5F, -2.25F, 1e-20F, 3.1415927F, 0, 100};
+  v1::BodyFrame body;
+  EncodePositions(positions, v1::POSITION_ENCODING_FLOAT32, body);
+  const std::vector<double> decoded = Decode(body, v1::POSITION_ENCODING_FLOAT32);
+  ASSERT_EQ(decoded.size(), positions.size());
+  for (size_t i = 0; i < positions.size(); ++i) EXPECT_EQ(decoded[i], positions[i]);
+  EXPECT_EQ(body.max_error_m(), 0);
+}
+
+TEST(EncodePositions, QuantisedErrorIsWithinTheStatedBoundAndTheBoundIsTight) {
+  std::mt19937 random(7);
+  for (const double extent : {1e-4, 0.01, 0.2, 10.0}) {
+    for (const double offset : {0.0, 0.5, -99.0}) {
+      std::uniform_real_distribution<float> coordinate(static_cast<float>(offset - extent), static_cast<float>(offset + extent));
+      std::vector<float> positions(3 * 5000);
+      for (float& x : positions) x = coordinate(random);
+      v1::BodyFrame body;
+      EncodePositions(positions, v1::POSITION_ENCODING_UINT16, body);
+      ASSERT_EQ(body.positions().size(), positions.size() * 2);
+      const std::vector<double> decoded = Decode(body, v1::POSITION_ENCODING_UINT16);
+      double worst = 0;
+      for (size_t i = 0; i < positions.size(); ++i) worst = std::max(worst, std::abs(decoded[i] - positions[i]));
+      EXPECT_LE(worst, body.max_error_m()) << extent << " " << offset;
+      EXPECT_LE(body.max_error_m(), 2 * extent / 65535 / 2 * 1.001 + 1e-12) << extent << " " << offset;
+    }
+  }
+}
+
+TEST(EncodePositions, DegenerateBoxes) {
+  v1::BodyFrame body;
+  // Flat in z, one point, none.
+  EncodePositions(std::vector<float>{0, 0, 0.1F, 1, 1, 0.1F}, v1::POSITION_ENCODING_UINT16, body);
+  EXPECT_EQ(body.scale_m().z(), 0);
+  EXPECT_FLOAT_EQ(static_cast<float>(Decode(body, v1::POSITION_ENCODING_UINT16)[5]), 0.1F);
+  EncodePositions(std::vector<float>{1, 2, 3}, v1::POSITION_ENCODING_UINT16, body);
+  EXPECT_EQ(Decode(body, v1::POSITION_ENCODING_UINT16), (std::vector<double>{1, 2, 3}));
+  EncodePositions(std::vector<float>{}, v1::POSITION_ENCODING_UINT16, body);
+  EXPECT_TRUE(body.positions().empty());
+  EncodePositions(std::vector<float>{1, 2, 3}, v1::POSITION_ENCODING_NONE, body);
+  EXPECT_TRUE(body.positions().empty());
+}
+
+TEST(EncodePositions, ExtremesOfTheBoxUseTheFullRange) {
+  v1::BodyFrame body;
+  EncodePositions(std::vector<float>{-1, -1, -1, 3, 3, 3}, v1::POSITION_ENCODING_UINT16, body);
+  EXPECT_EQ(body.positions(), std::string("\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff", 12));
+}
+
+sim::SceneDescription TwoBodies() {
+  sim::SceneDescription description;
+  for (int i = 0; i < 2; ++i) {
+    sim::BodyDescription body;
+    body.name = i == 0 ? "a" : "b";
+    body.mesh = *sim::BoxMesh({4, 4, 4}, {0.1, 0.1, 0.1});
+    description.bodies.push_back(std::move(body));
+  }
+  sim::ToolDescription tool;
+  tool.name = "probe";
+  description.tools.push_back(tool);
+  description.obstacles.push_back({"floor", sim::PlaneShape{}});
+  sim::CapsuleShape capsule;
+  capsule.radius_m = 0.25;
+  capsule.end1_m = {0, 0, 1};
+  description.obstacles.push_back({"rail", capsule});
+  return description;
+}
+
+TEST(Topology, SurfaceAndVolumeAgree) {
+  sim::SceneDescription description = TwoBodies();
+  // A corner, which lies on the surface, and the inner vertex (1, 1, 1) of the grid, which does not.
+  description.bodies[0].fixed_vertices = {0, 1 + 4 * (1 + 4 * 1)};
+  std::vector<sim::BoundarySurface> surfaces;
+  for (const sim::BodyDescription& body : description.bodies) surfaces.push_back(sim::ExtractBoundary(body.mesh));
+  const std::shared_ptr<const SceneTopology> topology = BuildTopology(description, surfaces, 3);
+  EXPECT_EQ(topology->version, 3U);
+  const v1::BodyTopology& surface = topology->surface_bodies[0];
+  const v1::BodyTopology& volume = topology->volume_bodies[0];
+  EXPECT_EQ(volume.vertex_count(), 64U);
+  EXPECT_EQ(surface.vertex_count(), 56U);
+  EXPECT_EQ(surface.triangles_size(), volume.triangles_size());
+  for (int i = 0; i < surface.triangles_size(); ++i) {
+    ASSERT_LT(surface.triangles(i), surface.vertex_count());
+    EXPECT_EQ(surfaces[0].vertices[surface.triangles(i)], volume.triangles(i));
+  }
+  EXPECT_EQ(surface.tets_size(), 0);
+  EXPECT_EQ(static_cast<size_t>(volume.tets_size()), 4 * description.bodies[0].mesh.tets.size());
+  EXPECT_EQ(volume.fixed_size(), 2);
+  ASSERT_EQ(surface.fixed_size(), 1);
+  EXPECT_EQ(surfaces[0].vertices[surface.fixed(0)], 0U);
+
+  v1::Keyframe keyframe;
+  EncodeTopology(*topology, false, keyframe);
+  EXPECT_EQ(keyframe.topology_version(), 3U);
+  EXPECT_EQ(keyframe.bodies(1).name(), "b");
+  EXPECT_EQ(keyframe.bodies(0).tets_size(), 0);
+  EXPECT_EQ(keyframe.tools(0).name(), "probe");
+  EXPECT_EQ(keyframe.obstacles(1).capsule().radius_m(), 0.25);
+  EXPECT_EQ(keyframe.gravity_m_per_s2().z(), -9.81);
+}
+
+sim::Frame SomeFrame() {
+  sim::Frame frame;
+  frame.step = 42;
+  frame.sim_time_s = 0.35;
+  frame.server_time_us = 1234;
+  frame.state_hash = 0xfedcba9876543210ULL;
+  frame.surface_positions_m = {{0, 0, 0, 1, 1, 1}};
+  frame.volume_positions_m = {{0, 0, 0, 1, 1, 1, 2, 2, 2}};
+  sim::FrameContact contact;
+  contact.body_index = 1;
+  contact.point_m = {1, 2, 3};
+  contact.normal = {0, 0, 1};
+  contact.separation_m = -0.001F;
+  contact.force_n = {0, 0, -2};
+  frame.contacts.push_back(contact);
+  sim::FrameTool tool;
+  tool.pose.position_m = {0, 0, 1};
+  tool.force_n = {0, 0, 2};
+  tool.contact_count = 1;
+  frame.tools.push_back(tool);
+  frame.stage_ms = {1, 2, 3, 4, 5, 6};
+  frame.max_penetration_m = 0.001;
+  return frame;
+}
+
+TEST(EncodeFrame, CarriesEverything) {
+  FrameStatus status;
+  status.state = v1::RUN_STATE_PLAYING;
+  status.steps_per_s = 119.5;
+  status.overruns = 3;
+  status.operated = {true};
+  v1::Frame out;
+  out.add_contacts();  // overwritten, not appended to
+  EncodeFrame(SomeFrame(), status, FrameOptions{}, 7, out);
+  EXPECT_EQ(out.step(), 42U);
+  EXPECT_EQ(out.sim_time_s(), 0.35);
+  EXPECT_EQ(out.server_time_us(), 1234);
+  EXPECT_EQ(out.state_hash(), 0xfedcba9876543210ULL);
+  EXPECT_EQ(out.topology_version(), 1U);
+  EXPECT_EQ(out.dropped(), 7U);
+  EXPECT_EQ(out.state(), v1::RUN_STATE_PLAYING);
+  ASSERT_EQ(out.contacts_size(), 1);
+  EXPECT_EQ(out.contacts(0).tool_index(), 0xffffffffU);
+  EXPECT_EQ(out.contacts(0).body_index(), 1U);
+  EXPECT_EQ(out.contacts(0).point_m().y(), 2);
+  EXPECT_FLOAT_EQ(static_cast<float>(out.contacts(0).separation_m()), -0.001F);
+  EXPECT_EQ(out.contacts(0).force_n().z(), -2);
+  ASSERT_EQ(out.tools_size(), 1);
+  EXPECT_TRUE(out.tools(0).operated());
+  EXPECT_EQ(out.tools(0).pose().position_m().z(), 1);
+  EXPECT_EQ(out.tools(0).pose().rotation().w(), 1);
+  EXPECT_EQ(out.tools(0).force_n().z(), 2);
+  ASSERT_EQ(static_cast<size_t>(out.stats().stages_size()), sim::kStageNames.size());
+  EXPECT_EQ(out.stats().stages(2).stage(), "solve");
+  EXPECT_EQ(out.stats().stages(2).ms(), 3);
+  EXPECT_EQ(out.stats().steps_per_s(), 119.5);
+  EXPECT_EQ(out.stats().overruns(), 3U);
+  EXPECT_EQ(out.bodies(0).positions().size(), 24U);
+}
+
+TEST(EncodeFrame, LeavesOutWhatIsNotWanted) {
+  FrameOptions options;
+  options.with_contacts = false;
+  options.with_tools = false;
+  options.with_volume = true;
+  v1::Frame out;
+  EncodeFrame(SomeFrame(), FrameStatus{}, options, 0, out);
+  EXPECT_EQ(out.contacts_size(), 0);
+  EXPECT_EQ(out.tools_size(), 0);
+  EXPECT_EQ(out.bodies(0).positions().size(), 36U);
+}
+
+TEST(FrameOptions, AreChecked) {
+  v1::WatchRequest request;
+  ASSERT_TRUE(FrameOptionsFromProto(request).ok());
+  EXPECT_EQ(FrameOptionsFromProto(request)->positions, v1::POSITION_ENCODING_FLOAT32);
+  EXPECT_EQ(MaxRateFromProto(request), 60);
+  for (const double rate : {0.0, 0.09, 10001.0, std::nan("")}) {
+    request.set_max_rate_hz(rate);
+    EXPECT_EQ(FrameOptionsFromProto(request).status().code(), absl::StatusCode::kInvalidArgument) << rate;
+  }
+  request.set_max_rate_hz(10000);
+  EXPECT_TRUE(FrameOptionsFromProto(request).ok());
+  request.set_positions(static_cast<v1::PositionEncoding>(4));
+  EXPECT_FALSE(FrameOptionsFromProto(request).ok());
+}
+
+TEST(EncodeLocalModel, CarriesTheUsedConstraintsOnly) {
+  sim::LocalModel model;
+  model.step = 5;
+  model.pose_sequence = 9;
+  model.station_time_us = 77;
+  model.constraint_count = 2;
+  for (int i = 0; i < sim::kMaxLocalConstraints; ++i) {
+    sim::LocalConstraint& c = model.constraints[static_cast<size_t>(i)];
+    c.arm_T_m = {0.1 * i, 0, 0};
+    c.normal_W = {0, 0, 1};
+    c.stiffness_n_per_m = 100 + i;
+  }
+  model.force_n = {1, 2, 3};
+  v1::LocalModel out;
+  out.add_constraints();
+  EncodeLocalModel(model, out);
+  EXPECT_EQ(out.step(), 5U);
+  EXPECT_EQ(out.pose_sequence(), 9U);
+  EXPECT_EQ(out.station_time_us(), 77);
+  ASSERT_EQ(out.constraints_size(), 2);
+  EXPECT_EQ(out.constraints(1).arm_m().x(), 0.1);
+  EXPECT_EQ(out.constraints(1).stiffness_n_per_m(), 101);
+  EXPECT_EQ(out.force_n().y(), 2);
+  // A count that no model should have never reads outside the array.
+  model.constraint_count = 1000;
+  EncodeLocalModel(model, out);
+  EXPECT_EQ(out.constraints_size(), sim::kMaxLocalConstraints);
+}
+
+TEST(Summary, CountsVolumeMassAndColors) {
+  sim::SceneDescription description = TwoBodies();
+  description.bodies[0].material.density_kg_per_m3 = 2000;
+  description.bodies[0].fixed_vertices = {0, 1};
+  const v1::BodyInfo info = SummarizeBody(description.bodies[0]);
+  EXPECT_EQ(info.vertex_count(), 64U);
+  EXPECT_EQ(info.tet_count(), 27U * 5);
+  EXPECT_EQ(info.surface_vertex_count(), 56U);
+  EXPECT_EQ(info.surface_triangle_count(), 6U * 9 * 2);
+  EXPECT_EQ(info.fixed_vertex_count(), 2U);
+  EXPECT_NEAR(info.volume_m3(), 0.001, 1e-12);
+  EXPECT_NEAR(info.mass_kg(), 2, 1e-9);
+  const v1::CheckSceneResponse summary = SummarizeScene(description);
+  EXPECT_EQ(summary.bodies_size(), 2);
+  EXPECT_GT(summary.device_bytes(), 0U);
+  // A tet needs four colours, and a greedy colouring never more than one above the highest number of neighbours.
+  EXPECT_GE(summary.color_count(), 4U);
+  EXPECT_LE(summary.color_count(), 19U);
+}
+
+}  // namespace
+}  // namespace palpate::server

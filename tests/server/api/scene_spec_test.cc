@@ -1,0 +1,564 @@
+#include "server/api/scene_spec.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sim/mesh/generators.h"
+#include "sim/mesh/mesh_io.h"
+
+namespace palpate::server {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+namespace pb = google::protobuf;
+
+const AssetRootResolver& NoAssets() {
+  static const AssetRootResolver resolver("");
+  return resolver;
+}
+
+/// A coarse slab with nothing else set.
+v1::SceneSpec SlabScene() {
+  v1::SceneSpec spec;
+  v1::GeneratorSpec& generator = *spec.add_bodies()->mutable_generator();
+  generator.mutable_slab();
+  generator.set_edge_length_m(0.05);
+  return spec;
+}
+
+absl::StatusOr<sim::SceneDescription> Build(const v1::SceneSpec& spec, const SceneLimits& limits = {}) {
+  return BuildSceneDescription(spec, NoAssets(), limits);
+}
+
+void ExpectRefused(const v1::SceneSpec& spec, const std::string& text, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_FALSE(built.ok()) << "expected a refusal with: " << text;
+  EXPECT_EQ(built.status().code(), code) << built.status();
+  EXPECT_THAT(std::string(built.status().message()), HasSubstr(text));
+}
+
+/// One tetrahedron, positive orientation.
+void SetSingleTet(v1::TetMeshData& mesh) {
+  for (const double x : {0.0, 0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 0.1}) mesh.add_vertices_m(x);
+  for (const uint32_t v : {0U, 1U, 2U, 3U}) mesh.add_tets(v);
+}
+
+/// Every message and every numeric field present, each with a value that is in range.
+std::vector<v1::SceneSpec> FullSpecs() {
+  v1::SceneSpec base;
+  base.set_name("full");
+  base.set_dt_s(0.01);
+  base.mutable_gravity_m_per_s2()->set_z(-9.81);
+  base.mutable_solver()->set_iterations(3);
+  base.mutable_solver()->set_acceleration(0.5);
+  base.mutable_contact()->set_margin_m(0.001);
+  base.mutable_contact()->set_friction(0.2);
+  base.mutable_contact()->set_stiffness_n_per_m(100);
+  base.mutable_haptics()->set_max_constraints(8);
+  base.mutable_haptics()->set_blend_time_s(0.01);
+  base.mutable_haptics()->set_range_m(0.01);
+  v1::BodySpec& body = *base.add_bodies();
+  body.mutable_material()->set_young_modulus_pa(5000);
+  body.mutable_material()->set_poisson_ratio(0.4);
+  body.mutable_material()->set_density_kg_per_m3(1000);
+  body.mutable_material()->set_damping_s(0.01);
+  body.mutable_pose()->mutable_position_m()->set_x(0.1);
+  body.mutable_pose()->mutable_rotation()->set_w(1);
+  body.mutable_color()->set_r(0.5);
+  body.set_scale(1);
+  v1::Box& box = *body.add_fixed()->mutable_box();
+  box.mutable_min_m()->set_x(-10);
+  box.mutable_min_m()->set_y(-10);
+  box.mutable_min_m()->set_z(-10);
+  box.mutable_max_m()->set_x(0.101);
+  box.mutable_max_m()->set_y(10);
+  box.mutable_max_m()->set_z(10);
+  body.add_fixed()->mutable_vertices()->add_indices(0);
+  v1::PlaneObstacle& plane = *base.add_obstacles()->mutable_plane();
+  plane.mutable_point_m()->set_z(-1);
+  plane.mutable_normal()->set_z(1);
+  v1::SphereObstacle& sphere = *base.add_obstacles()->mutable_sphere();
+  sphere.mutable_center_m()->set_z(-2);
+  sphere.set_radius_m(0.1);
+  v1::CapsuleObstacle& capsule = *base.add_obstacles()->mutable_capsule();
+  capsule.mutable_end0_m()->set_z(-3);
+  capsule.mutable_end1_m()->set_z(-4);
+  capsule.set_radius_m(0.1);
+  v1::ToolSpec& tool = *base.add_tools();
+  tool.set_name("probe");
+  tool.set_radius_m(0.005);
+  tool.set_length_m(0.1);
+  tool.mutable_rest_pose()->mutable_position_m()->set_z(1);
+  tool.mutable_rest_pose()->mutable_rotation()->set_w(1);
+  tool.set_mass_kg(0.1);
+  tool.set_coupling_stiffness_n_per_m(100);
+  tool.set_coupling_damping_n_s_per_m(1);
+
+  // One spec per geometry: a oneof holds one at a time.
+  std::vector<v1::SceneSpec> out(5, base);
+  SetSingleTet(*out[0].mutable_bodies(0)->mutable_mesh());
+  const auto generator = [&out](size_t i) -> v1::GeneratorSpec& { return *out[i].mutable_bodies(0)->mutable_generator(); };
+  generator(1).mutable_slab()->mutable_size_m()->set_x(0.1);
+  generator(1).mutable_slab()->mutable_size_m()->set_y(0.1);
+  generator(1).mutable_slab()->mutable_size_m()->set_z(0.1);
+  generator(1).set_edge_length_m(0.05);
+  generator(2).mutable_sphere()->set_radius_m(0.05);
+  generator(2).set_edge_length_m(0.03);
+  generator(3).mutable_torus()->set_major_radius_m(0.06);
+  generator(3).mutable_torus()->set_minor_radius_m(0.03);
+  generator(3).set_edge_length_m(0.03);
+  generator(4).mutable_liver()->set_length_m(0.2);
+  generator(4).set_edge_length_m(0.05);
+  return out;
+}
+
+/// Calls `visit(path, message, field, index)` for every numeric field below `message`, also for those that have no presence and are zero.
+using Visit = std::function<void(const std::string& path, pb::Message& message, const pb::FieldDescriptor& field, int index)>;
+void WalkNumbers(const std::string& prefix, pb::Message& message, const Visit& visit) {
+  const pb::Reflection& reflection = *message.GetReflection();
+  for (int f = 0; f < message.GetDescriptor()->field_count(); ++f) {
+    const pb::FieldDescriptor& field = *message.GetDescriptor()->field(f);
+    const std::string path = prefix.empty() ? field.name() : prefix + "." + field.name();
+    const bool is_number = field.cpp_type() == pb::FieldDescriptor::CPPTYPE_DOUBLE ||
+                           field.cpp_type() == pb::FieldDescriptor::CPPTYPE_UINT32 || field.cpp_type() == pb::FieldDescriptor::CPPTYPE_ENUM;
+    if (field.is_repeated()) {
+      for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+        const std::string element = path + "[" + std::to_string(i) + "]";
+        if (is_number) {
+          visit(element, message, field, i);
+        } else if (field.cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE) {
+          WalkNumbers(element, *reflection.MutableRepeatedMessage(&message, &field, i), visit);
+        }
+      }
+    } else if (is_number) {
+      visit(path, message, field, -1);
+    } else if (field.cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE && reflection.HasField(message, &field)) {
+      WalkNumbers(path, *reflection.MutableMessage(&message, &field), visit);
+    }
+  }
+}
+
+TEST(SceneSpec, FullSpecsAreAccepted) {
+  for (const v1::SceneSpec& spec : FullSpecs()) {
+    const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+    EXPECT_TRUE(built.ok()) << built.status() << "\n" << spec.bodies(0).ShortDebugString();
+  }
+}
+
+TEST(SceneSpec, EveryNumberOutOfRangeIsRefusedByName) {
+  std::set<std::string> visited;
+  for (const v1::SceneSpec& original : FullSpecs()) {
+    v1::SceneSpec spec = original;
+    WalkNumbers("", spec, [&](const std::string& path, pb::Message& message, const pb::FieldDescriptor& field, int index) {
+      const pb::Reflection& reflection = *message.GetReflection();
+      const v1::SceneSpec before = spec;
+      visited.insert(message.GetDescriptor()->name() + "." + field.name());
+      const auto expect_refused = [&](const std::string& value) {
+        const absl::Status status = BuildSceneDescription(spec, NoAssets(), {}).status();
+        EXPECT_FALSE(status.ok()) << path << " = " << value << " was accepted";
+        EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+        EXPECT_THAT(std::string(status.message()), HasSubstr(path)) << value;
+      };
+      if (field.cpp_type() == pb::FieldDescriptor::CPPTYPE_ENUM) {
+        reflection.SetEnumValue(&message, &field, 99);
+        expect_refused("99");
+        reflection.SetEnumValue(&message, &field, 0);
+      } else if (field.cpp_type() == pb::FieldDescriptor::CPPTYPE_UINT32) {
+        const uint32_t old = index < 0 ? reflection.GetUInt32(message, &field) : reflection.GetRepeatedUInt32(message, &field, index);
+        const auto set = [&](uint32_t value) {
+          if (index < 0) {
+            reflection.SetUInt32(&message, &field, value);
+          } else {
+            reflection.SetRepeatedUInt32(&message, &field, index, value);
+          }
+        };
+        set(4'000'000'000U);
+        expect_refused("4000000000");
+        set(old);
+      } else {
+        const double old = index < 0 ? reflection.GetDouble(message, &field) : reflection.GetRepeatedDouble(message, &field, index);
+        const auto set = [&](double value) {
+          if (index < 0) {
+            reflection.SetDouble(&message, &field, value);
+          } else {
+            reflection.SetRepeatedDouble(&message, &field, index, value);
+          }
+        };
+        // Directions need not be normalised: any finite length goes.
+        const bool is_direction = path.find("rotation.") != std::string::npos || path.find("normal.") != std::string::npos;
+        for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+                                   -std::numeric_limits<double>::infinity(), 1e30, -1e30}) {
+          if (is_direction && std::isfinite(value)) continue;
+          set(value);
+          expect_refused(std::to_string(value));
+        }
+        set(old);
+      }
+      EXPECT_EQ(spec.SerializeAsString(), before.SerializeAsString()) << "the walk must put " << path << " back";
+    });
+  }
+  // The walk must have met every number that scene.proto defines.
+  const pb::FileDescriptor& file = *v1::SceneSpec::descriptor()->file();
+  for (int m = 0; m < file.message_type_count(); ++m) {
+    const pb::Descriptor& message = *file.message_type(m);
+    for (int f = 0; f < message.field_count(); ++f) {
+      const pb::FieldDescriptor::CppType type = message.field(f)->cpp_type();
+      if (type == pb::FieldDescriptor::CPPTYPE_DOUBLE || type == pb::FieldDescriptor::CPPTYPE_UINT32 ||
+          type == pb::FieldDescriptor::CPPTYPE_ENUM) {
+        EXPECT_TRUE(visited.count(message.name() + "." + message.field(f)->name())) << message.name() << "." << message.field(f)->name();
+      }
+    }
+  }
+}
+
+TEST(SceneSpec, MessagesNamePathValueAndRange) {
+  v1::SceneSpec spec = SlabScene();
+  spec.mutable_bodies(0)->mutable_material()->set_poisson_ratio(0.6);
+  const absl::Status status = Build(spec).status();
+  EXPECT_EQ(status.message(), "bodies[0].material.poisson_ratio: 0.6 is outside [0, 0.495]");
+}
+
+TEST(SceneSpec, BoundsThemselvesAreAllowed) {
+  v1::SceneSpec spec = SlabScene();
+  for (const double value : {0.0, 0.495}) {
+    spec.mutable_bodies(0)->mutable_material()->set_poisson_ratio(value);
+    EXPECT_TRUE(Build(spec).ok()) << value;
+  }
+  spec.set_dt_s(1e-4);
+  EXPECT_TRUE(Build(spec).ok());
+  spec.set_dt_s(0.1);
+  EXPECT_TRUE(Build(spec).ok());
+  spec.set_dt_s(std::nextafter(0.1, 1));
+  EXPECT_FALSE(Build(spec).ok());
+}
+
+TEST(SceneSpec, AbsentFieldsTakeTheDocumentedDefaults) {
+  v1::SceneSpec spec = SlabScene();
+  spec.add_tools()->set_name("probe");
+  spec.add_obstacles()->mutable_plane();
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->name, "scene");
+  EXPECT_DOUBLE_EQ(built->dt_s, 1.0 / 120);
+  EXPECT_EQ(built->gravity_m_per_s2, Eigen::Vector3d(0, 0, -9.81));
+  EXPECT_EQ(built->solver.iterations, 12);
+  EXPECT_EQ(built->solver.acceleration, 0);
+  EXPECT_EQ(built->contact.margin_m, 0.001);
+  EXPECT_EQ(built->contact.friction, 0.1);
+  EXPECT_EQ(built->contact.stiffness_n_per_m, 0);
+  EXPECT_EQ(built->haptics.max_constraints, 16);
+  EXPECT_LT(built->haptics.blend_time_s, 0);
+  EXPECT_EQ(built->haptics.range_m, 0.01);
+  ASSERT_EQ(built->bodies.size(), 1U);
+  EXPECT_EQ(built->bodies[0].name, "body0");
+  EXPECT_EQ(built->bodies[0].material.model, sim::MaterialModel::kStableNeoHookean);
+  EXPECT_EQ(built->bodies[0].material.young_modulus_pa, 5000);
+  EXPECT_EQ(built->bodies[0].material.poisson_ratio, 0.45);
+  EXPECT_EQ(built->bodies[0].material.density_kg_per_m3, 1060);
+  EXPECT_EQ(built->bodies[0].material.damping_s, 0.005);
+  EXPECT_EQ(built->bodies[0].color, Eigen::Vector3f(0.62F, 0.22F, 0.18F));
+  ASSERT_EQ(built->tools.size(), 1U);
+  EXPECT_EQ(built->tools[0].radius_m, 0.005);
+  EXPECT_EQ(built->tools[0].length_m, 0.1);
+  EXPECT_EQ(built->tools[0].drive, sim::ToolDrive::kCoupled);
+  EXPECT_EQ(built->tools[0].mass_kg, 0.05);
+  EXPECT_EQ(built->tools[0].coupling_stiffness_n_per_m, 500);
+  EXPECT_LT(built->tools[0].coupling_damping_n_s_per_m, 0);
+  const auto& plane = std::get<sim::PlaneShape>(built->obstacles[0].shape);
+  EXPECT_EQ(plane.normal, Eigen::Vector3d(0, 0, 1));
+}
+
+TEST(SceneSpec, AZeroThatIsWrittenIsNotADefault) {
+  v1::SceneSpec spec = SlabScene();
+  spec.mutable_gravity_m_per_s2();  // present, all zero
+  spec.mutable_contact()->set_friction(0);
+  spec.mutable_bodies(0)->mutable_material()->set_damping_s(0);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok());
+  EXPECT_EQ(built->gravity_m_per_s2, Eigen::Vector3d::Zero());
+  EXPECT_EQ(built->contact.friction, 0);
+  EXPECT_EQ(built->bodies[0].material.damping_s, 0);
+}
+
+TEST(SceneSpec, ScaleComesBeforePoseAndTheBoxIsInWorld) {
+  v1::SceneSpec spec;
+  v1::BodySpec& body = *spec.add_bodies();
+  SetSingleTet(*body.mutable_mesh());
+  body.set_scale(2);
+  body.mutable_pose()->mutable_position_m()->set_x(1);
+  // 90 degrees about z, with a length that is not one.
+  body.mutable_pose()->mutable_rotation()->set_w(3);
+  body.mutable_pose()->mutable_rotation()->set_z(3);
+  v1::Box& box = *body.add_fixed()->mutable_box();
+  box.mutable_min_m()->set_x(0.99);
+  box.mutable_min_m()->set_y(0.19);
+  box.mutable_min_m()->set_z(-0.01);
+  box.mutable_max_m()->set_x(1.01);
+  box.mutable_max_m()->set_y(0.21);
+  box.mutable_max_m()->set_z(0.01);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  // Vertex 1 at (0.1, 0, 0) is scaled to (0.2, 0, 0), turned to (0, 0.2, 0), moved to (1, 0.2, 0).
+  EXPECT_TRUE(built->bodies[0].mesh.vertices[1].isApprox(Eigen::Vector3d(1, 0.2, 0), 1e-12));
+  EXPECT_EQ(built->bodies[0].fixed_vertices, std::vector<uint32_t>({1}));
+}
+
+TEST(SceneSpec, ExtremeQuaternionsAndNormalsAreNormalised) {
+  for (const double length : {1e-300, 1e300}) {
+    v1::SceneSpec spec = SlabScene();
+    spec.mutable_bodies(0)->mutable_pose()->mutable_rotation()->set_w(length);
+    spec.add_obstacles()->mutable_plane()->mutable_normal()->set_y(-length);
+    const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+    ASSERT_TRUE(built.ok()) << built.status();
+    EXPECT_EQ(std::get<sim::PlaneShape>(built->obstacles[0].shape).normal, Eigen::Vector3d(0, -1, 0));
+  }
+  v1::SceneSpec spec = SlabScene();
+  spec.mutable_bodies(0)->mutable_pose()->mutable_rotation();
+  ExpectRefused(spec, "bodies[0].pose.rotation: is zero");
+  spec = SlabScene();
+  spec.add_obstacles()->mutable_plane()->mutable_normal();
+  ExpectRefused(spec, "obstacles[0].plane.normal: is zero");
+}
+
+TEST(SceneSpec, FixedRegionsAreChecked) {
+  v1::SceneSpec spec = SlabScene();
+  v1::FixedRegion& region = *spec.mutable_bodies(0)->add_fixed();
+  ExpectRefused(spec, "bodies[0].fixed[0]: no region is given");
+  region.mutable_vertices();
+  ExpectRefused(spec, "bodies[0].fixed[0].vertices.indices: the list is empty");
+  region.mutable_vertices()->add_indices(7);
+  region.mutable_vertices()->add_indices(7);
+  region.mutable_vertices()->add_indices(3);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok());
+  EXPECT_EQ(built->bodies[0].fixed_vertices, std::vector<uint32_t>({3, 7}));
+  const size_t vertex_count = built->bodies[0].mesh.vertices.size();
+  region.mutable_vertices()->add_indices(static_cast<uint32_t>(vertex_count));
+  ExpectRefused(spec, "bodies[0].fixed[0].vertices.indices[3]: " + std::to_string(vertex_count) + " is outside [0, ");
+
+  region.mutable_box()->mutable_min_m()->set_x(5);
+  region.mutable_box()->mutable_max_m()->set_x(6);
+  ExpectRefused(spec, "bodies[0].fixed[0].box: holds no vertex");
+  region.mutable_box()->mutable_min_m()->set_x(7);
+  ExpectRefused(spec, "bodies[0].fixed[0].box.min_m.x: 7 is above max_m.x = 6");
+  for (v1::Vec3* low : {region.mutable_box()->mutable_min_m()}) {
+    low->set_x(-1);
+    low->set_y(-1);
+    low->set_z(-1);
+  }
+  for (v1::Vec3* high : {region.mutable_box()->mutable_max_m()}) {
+    high->set_x(1);
+    high->set_y(1);
+    high->set_z(1);
+  }
+  ExpectRefused(spec, "at least one must be free");
+}
+
+TEST(SceneSpec, NamesMustBeUniqueAndShort) {
+  v1::SceneSpec spec = SlabScene();
+  *spec.add_bodies() = spec.bodies(0);
+  spec.mutable_bodies(0)->set_name("body1");  // the default name of the second
+  ExpectRefused(spec, "bodies[1].name: \"body1\" is used twice");
+  spec = SlabScene();
+  spec.mutable_bodies(0)->set_name(std::string(65, 'x'));
+  ExpectRefused(spec, "bodies[0].name: 65 bytes are outside [0, 64]");
+  spec.mutable_bodies(0)->set_name("two\nlines");
+  ExpectRefused(spec, "bodies[0].name: holds the control character 10");
+  spec = SlabScene();
+  spec.add_tools();
+  ExpectRefused(spec, "tools[0].name: a tool needs a name");
+  spec.mutable_tools(0)->set_name("a");
+  spec.add_tools()->set_name("a");
+  ExpectRefused(spec, "tools[1].name: \"a\" is used twice");
+  spec = SlabScene();
+  spec.set_name(std::string(129, 'x'));
+  ExpectRefused(spec, "name: 129 bytes");
+}
+
+TEST(SceneSpec, MissingChoicesAreRefused) {
+  v1::SceneSpec spec;
+  ExpectRefused(spec, "bodies: a scene needs at least one body");
+  spec.add_bodies();
+  ExpectRefused(spec, "bodies[0]: no geometry is given");
+  spec.mutable_bodies(0)->mutable_generator();
+  ExpectRefused(spec, "bodies[0].generator: no shape is given");
+  spec = SlabScene();
+  spec.add_obstacles();
+  ExpectRefused(spec, "obstacles[0]: no shape is given");
+  spec = SlabScene();
+  spec.add_obstacles()->mutable_sphere();
+  ExpectRefused(spec, "obstacles[0].sphere.radius_m: 0 is outside (0, 10]");
+}
+
+TEST(SceneSpec, LimitsAreResourceExhaustedAndNamed) {
+  SceneLimits limits;
+  limits.max_bodies_per_scene = 1;
+  v1::SceneSpec spec = SlabScene();
+  spec.add_bodies()->mutable_generator()->mutable_slab();
+  absl::Status status = Build(spec, limits).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max_bodies_per_scene = 1"));
+
+  // Counted over all bodies: each alone would fit.
+  limits = {};
+  const absl::StatusOr<sim::SceneDescription> one = Build(SlabScene());
+  ASSERT_TRUE(one.ok());
+  limits.max_tets_per_scene = one->bodies[0].mesh.tets.size() + 1;
+  spec = SlabScene();
+  *spec.add_bodies() = spec.bodies(0);
+  status = Build(spec, limits).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max_tets_per_scene = "));
+
+  // A hopeless generator is refused before it works.
+  spec = SlabScene();
+  spec.mutable_bodies(0)->mutable_generator()->mutable_sphere();
+  spec.mutable_bodies(0)->mutable_generator()->set_edge_length_m(0.1 / 200);
+  status = Build(spec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("bodies[0].generator.edge_length_m"), HasSubstr("max_tets_per_scene")));
+}
+
+TEST(SceneSpec, InlineMeshesAreChecked) {
+  v1::SceneSpec spec;
+  v1::TetMeshData& mesh = *spec.add_bodies()->mutable_mesh();
+  ExpectRefused(spec, "bodies[0].mesh.tets: no tetrahedron is given");
+  SetSingleTet(mesh);
+  ASSERT_TRUE(Build(spec).ok());
+  mesh.set_tets(2, 4);
+  ExpectRefused(spec, "bodies[0].mesh.tets[2]: 4 is outside [0, 3]");
+  mesh.set_tets(2, 1);
+  ExpectRefused(spec, "bodies[0].mesh");  // a repeated vertex
+  mesh.set_tets(2, 3);
+  mesh.set_tets(3, 2);
+  ExpectRefused(spec, "bodies[0].mesh");  // inverted
+  mesh.add_tets(0);
+  ExpectRefused(spec, "bodies[0].mesh.tets: 5 numbers are not a multiple of 4");
+  mesh.add_vertices_m(0);
+  ExpectRefused(spec, "bodies[0].mesh.vertices_m: 13 numbers are not a multiple of 3");
+}
+
+TEST(SceneSpec, MeshesThatEndUpFarAwayAreRefused) {
+  v1::SceneSpec spec = SlabScene();
+  spec.mutable_bodies(0)->set_scale(1e6);
+  ExpectRefused(spec, "after scale and pose");
+}
+
+TEST(SceneSpec, TooManyToolsObstaclesAndRegions) {
+  v1::SceneSpec spec = SlabScene();
+  for (int i = 0; i < 9; ++i) spec.add_tools()->set_name(std::to_string(i));
+  ExpectRefused(spec, "tools: 9 entries are outside [0, 8]");
+  spec = SlabScene();
+  for (int i = 0; i <= kMaxObstacles; ++i) spec.add_obstacles()->mutable_plane();
+  ExpectRefused(spec, "obstacles: 257 entries are outside [0, 256]");
+  spec = SlabScene();
+  for (int i = 0; i <= kMaxFixedRegions; ++i) spec.mutable_bodies(0)->add_fixed()->mutable_vertices()->add_indices(0);
+  ExpectRefused(spec, "bodies[0].fixed: 257 entries are outside [0, 256]");
+}
+
+TEST(SceneJson, RoundTripsAndNamesMistakes) {
+  const absl::StatusOr<v1::SceneSpec> spec =
+      ParseSceneJson(R"({"name":"a","bodies":[{"generator":{"slab":{},"edge_length_m":0.05}}]})", "a.json");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->bodies(0).generator().edge_length_m(), 0.05);
+
+  absl::Status status = ParseSceneJson(R"({"bodies":[{"materiel":{}}]})", "typo.json").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("typo.json"), HasSubstr("materiel")));
+  EXPECT_FALSE(ParseSceneJson("{", "x").ok());
+  EXPECT_FALSE(ParseSceneJson("", "x").ok());
+  EXPECT_FALSE(ParseSceneJson("[]", "x").ok());
+  EXPECT_FALSE(ParseSceneJson(R"({"dt_s":"fast"})", "x").ok());
+  EXPECT_FALSE(ParseSceneJson(R"({"solver":{"iterations":-1}})", "x").ok());
+  EXPECT_FALSE(ParseSceneJson(std::string(100000, '['), "deep").ok());
+  // JSON spells these as strings; the ranges refuse them.
+  const absl::StatusOr<v1::SceneSpec> nan = ParseSceneJson(R"({"dt_s":"NaN","bodies":[{"generator":{"slab":{}}}]})", "x");
+  ASSERT_TRUE(nan.ok());
+  ExpectRefused(*nan, "dt_s: nan is outside [0.0001, 0.1]");
+}
+
+class MeshFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(::testing::TempDir()) / ("palpate_assets_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_ / "root" / "sub");
+    const absl::StatusOr<sim::TetMesh> mesh = sim::GenerateSlab({0.1, 0.1, 0.1}, 0.05);
+    ASSERT_TRUE(mesh.ok());
+    ASSERT_TRUE(sim::WriteMsh(*mesh, folder_ / "root" / "sub" / "slab.msh").ok());
+    ASSERT_TRUE(sim::WriteMsh(*mesh, folder_ / "outside.msh").ok());
+    std::filesystem::create_symlink(folder_ / "outside.msh", folder_ / "root" / "link.msh");
+    std::filesystem::create_symlink(folder_, folder_ / "root" / "up");
+    std::filesystem::create_symlink("sub/slab.msh", folder_ / "root" / "inner.msh");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  absl::Status TryFile(const std::string& name) {
+    v1::SceneSpec spec;
+    spec.add_bodies()->set_mesh_file(name);
+    return BuildSceneDescription(spec, AssetRootResolver(folder_ / "root"), {}).status();
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(MeshFiles, OnlyFilesInsideTheRootAreRead) {
+  EXPECT_TRUE(TryFile("sub/slab.msh").ok()) << TryFile("sub/slab.msh");
+  EXPECT_TRUE(TryFile("inner.msh").ok());
+  for (const std::string& name :
+       {std::string("../outside.msh"), std::string("sub/../../outside.msh"), (folder_ / "outside.msh").string(), std::string("link.msh"),
+        std::string("up/outside.msh"), std::string("sub"), std::string("."), std::string("none.msh"), std::string("sub/slab.msh\0.txt", 17),
+        std::string("/etc/passwd"), std::string(2000, 'a')}) {
+    const absl::Status status = TryFile(name);
+    EXPECT_FALSE(status.ok()) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("bodies[0].mesh_file"));
+  }
+}
+
+TEST_F(MeshFiles, ErrorsDoNotShowWhereTheRootLies) {
+  std::ofstream(folder_ / "root" / "bad.msh") << "not a mesh";
+  const absl::Status status = TryFile("bad.msh");
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("bad.msh"));
+  EXPECT_EQ(std::string(status.message()).find(folder_.string()), std::string::npos) << status;
+}
+
+TEST_F(MeshFiles, WithoutARootEveryFileIsRefused) {
+  v1::SceneSpec spec;
+  spec.add_bodies()->set_mesh_file("sub/slab.msh");
+  const absl::Status status = BuildSceneDescription(spec, AssetRootResolver(""), {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--asset-root"));
+}
+
+TEST_F(MeshFiles, SceneFolderResolverIsRelativeToTheScene) {
+  v1::SceneSpec spec;
+  spec.add_bodies()->set_mesh_file("../outside.msh");
+  EXPECT_TRUE(BuildSceneDescription(spec, SceneFolderResolver(folder_ / "root"), {}).ok());
+  spec.mutable_bodies(0)->set_mesh_file("missing.msh");
+  EXPECT_EQ(BuildSceneDescription(spec, SceneFolderResolver(folder_ / "root"), {}).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(PoseFromProto, NamesTheComponent) {
+  v1::Pose pose;
+  EXPECT_TRUE(PoseFromProto(pose, "p").ok());
+  pose.mutable_position_m()->set_y(101);
+  EXPECT_EQ(PoseFromProto(pose, "p").status().message(), "p.position_m.y: 101 is outside [-100, 100]");
+  pose.mutable_position_m()->set_y(0);
+  pose.mutable_rotation()->set_x(std::nan(""));
+  EXPECT_EQ(PoseFromProto(pose, "p").status().message(), "p.rotation.x: nan is not finite");
+}
+
+}  // namespace
+}  // namespace palpate::server
