@@ -34,7 +34,7 @@ struct LoopOptions {
 struct PoseSample {
   uint64_t sequence = 0;
   int64_t station_time_us = 0;
-  sim::RigidPose pose;  ///< X_WT
+  sim::RigidPose pose = {};  ///< X_WT
   Eigen::Vector3d velocity_m_per_s = Eigen::Vector3d::Zero();
 };
 

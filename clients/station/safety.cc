@@ -84,8 +84,13 @@ DeviceForce SafetyChain::Apply(const SafetyInput& input) noexcept {
         energy_j_ - (force.force_n.dot(velocity.linear_m_per_s) + force.torque_n_m.dot(velocity.angular_rad_per_s)) * dt_s;
     const double deficit_j = -limits_.energy_allowance_j - expected_j;
     if (limits_.passivity && deficit_j > 0 && speed_sq > 1e-12 && dt_s > 0) {
-      const double damping_n_s_per_m = std::min(deficit_j / (speed_sq * dt_s), limits_.max_damping_n_s_per_m);
-      force.force_n -= damping_n_s_per_m * velocity.linear_m_per_s;
+      const Vector3d& v = velocity.linear_m_per_s;
+      const double driving_n_m_per_s = force.force_n.dot(v);
+      if (driving_n_m_per_s > 0) {
+        const double kept = limits_.energy_allowance_j > 0 ? std::max(0.0, 1 - deficit_j / limits_.energy_allowance_j) : 0;
+        force.force_n -= (1 - kept) * driving_n_m_per_s / speed_sq * v;
+      }
+      force.force_n -= std::min(deficit_j / (speed_sq * dt_s), limits_.max_damping_n_s_per_m) * v;
       AddRelaxed(counters_.passivity_ticks, uint64_t{1});
     }
   }

@@ -20,7 +20,7 @@ struct SafetyLimits {
   double age_decay_time_s = 0.1;     ///< beyond it the force falls by 1/e per this time; below 1/1000 it is zero
   double ramp_time_s = 1.0;          ///< from zero to full force after a start
   bool passivity = true;
-  double energy_allowance_j = 0.002;  ///< what may be given to the hand before the passivity controller acts
+  double energy_allowance_j = 0.002;  ///< given to the hand before the passivity controller acts; at twice it no more is given
 };
 
 /// Limits of a device: its peaks, its slew (torque: the full torque in 10 ms), its damping.
@@ -51,10 +51,11 @@ struct SafetyInput {
 /// 2 Age: see SafetyLimits; a force from a model that no longer tells the truth fades.
 /// 3 Ramp after Restart.
 /// 4 Passivity, in the time domain (Hannaford and Ryu 2002): the observer adds up the work that the rendered forces have done on the hand,
-/// exactly for a force held
-///   over a tick, E -= F . dx. When the energy, with what the next tick is expected to add, falls below minus the allowance, damping is
-///   added along the velocity, just enough, at most what the device renders. In free space surplus is forgotten (it must not pay for later
-///   activity), deficit is kept, and nothing is damped.
+///   exactly for a force held over a tick, E -= F . dx. When the energy, with what the next tick is expected to add, falls below minus the
+///   allowance, damping is added along the velocity, just enough, at most what the device renders. Damping that is bounded cannot stop
+///   tissue that drives the hand slowly, so the part of the force that drives the hand also fades, to nothing at minus twice the
+///   allowance: beyond that no energy is given. In free space surplus is forgotten (it must not pay for later activity), deficit is kept,
+///   and nothing is damped.
 /// 5 Peak: force and torque are shortened to the device's limits, direction kept.
 /// 6 Slew: the change from the last force is shortened likewise. Nothing bypasses it, so every fault fades at the device's own rate.
 /// The observer sees what came out of 6. Not thread-safe but for the counters. No allocation.

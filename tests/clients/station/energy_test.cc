@@ -78,7 +78,7 @@ struct Outcome {
 
 /// 12 s of a poking hand. `hold_force`: the station holds the force that the server computed instead of evaluating the local model (what
 /// this design avoids).
-Outcome Run(const Organ& organ, const Network& network, bool passivity, bool hold_force, const std::string& script) {
+Outcome Emulate(const Organ& organ, const Network& network, bool passivity, bool hold_force, const std::string& script) {
   std::mt19937 random(77);
   std::uniform_real_distribution<double> unit(0, 1);
   EnergyMeter device(std::make_unique<SimulatedHand>(*ParseHandOptions(script)));
@@ -139,7 +139,7 @@ Outcome Run(const Organ& organ, const Network& network, bool passivity, bool hol
 
 constexpr Network kNetworks[] = {{0, 0, 0}, {0.005, 0.005, 0}, {0.025, 0.01, 0.05}, {0.05, 0.02, 0.2}};
 constexpr double kAllowance_j = 0.002;
-constexpr double kSlack_j = 0.001;  // what one tick may add before the controller sees it, and what its damping limit leaves
+constexpr double kSlack_j = 0.001;  // what leaves while the slew limit still takes a driving force back
 
 TEST(Energy, LocalModelsStayPassiveOverABadNetwork) {
   std::printf("stiffness  delay  jitter  loss   least energy [mJ]: held force, local model, with controller (ticks)\n");
@@ -148,15 +148,15 @@ TEST(Energy, LocalModelsStayPassiveOverABadNetwork) {
     for (const Network& network : kNetworks) {
       const Organ organ{.stiffness_n_per_m = stiffness};
       const std::string script = "script=poke,rate=1.5,depth=0.012";
-      const Outcome held = Run(organ, network, false, true, script);
-      const Outcome plain = Run(organ, network, false, false, script);
-      const Outcome guarded = Run(organ, network, true, false, script);
+      const Outcome held = Emulate(organ, network, false, true, script);
+      const Outcome plain = Emulate(organ, network, false, false, script);
+      const Outcome guarded = Emulate(organ, network, true, false, script);
       std::printf("%9.0f  %5.3f  %6.3f  %4.2f   %10.3f  %10.3f  %10.3f  (%lu)\n", stiffness, network.delay_s, network.jitter_s,
                   network.loss, 1e3 * held.least_energy_j, 1e3 * plain.least_energy_j, 1e3 * guarded.least_energy_j,
                   static_cast<unsigned long>(guarded.passivity_ticks));
       worst_held_j = std::min(worst_held_j, held.least_energy_j);
       EXPECT_GT(guarded.contact_cycles, 1000U);
-      EXPECT_GT(guarded.least_energy_j, -kAllowance_j - kSlack_j);
+      EXPECT_GT(guarded.least_energy_j, -2 * kAllowance_j - kSlack_j);
       EXPECT_GE(plain.least_energy_j, held.least_energy_j - 1e-4);
     }
   }
@@ -169,12 +169,12 @@ TEST(Energy, ControllerKeepsABreathingOrganFromDrivingTheHand) {
   for (const Network& network : kNetworks) {
     const Organ organ{.stiffness_n_per_m = 400, .breath_m = 0.006};
     const std::string script = "depth=0.01,dwell=4,spots=1";
-    const Outcome plain = Run(organ, network, false, false, script);
-    const Outcome guarded = Run(organ, network, true, false, script);
+    const Outcome plain = Emulate(organ, network, false, false, script);
+    const Outcome guarded = Emulate(organ, network, true, false, script);
     std::printf("breathing, delay %.3f: least energy %.3f mJ, with controller %.3f mJ (%lu ticks)\n", network.delay_s,
                 1e3 * plain.least_energy_j, 1e3 * guarded.least_energy_j, static_cast<unsigned long>(guarded.passivity_ticks));
-    EXPECT_GT(guarded.least_energy_j, -kAllowance_j - kSlack_j);
-    plain_drives |= plain.least_energy_j < -kAllowance_j - kSlack_j;
+    EXPECT_GT(guarded.least_energy_j, -2 * kAllowance_j - kSlack_j);
+    plain_drives |= plain.least_energy_j < -4 * kAllowance_j - kSlack_j;
   }
   EXPECT_TRUE(plain_drives);
 }

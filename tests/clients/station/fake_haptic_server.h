@@ -20,10 +20,10 @@ class FakeHapticServer final : public v1::HapticService::Service {
     double stiffness_n_per_m = 300;
     double start_z_m = 0;
     double rate_hz = 120;
-    int models_per_stream = 0;   ///< cancel the stream after so many; 0 = go on
-    grpc::Status attach_status;  ///< refuses attachments if not OK
-    bool broken_models = false;  ///< every second model holds a NaN
-    std::string wanted_token;    ///< refuse calls without it
+    int models_per_stream = 0;        ///< cancel the stream after so many; 0 = go on
+    grpc::Status attach_status = {};  ///< refuses attachments if not OK
+    bool broken_models = false;       ///< every second model holds a NaN
+    std::string wanted_token = {};    ///< refuse calls without it
   };
 
   explicit FakeHapticServer(const Options& options);

@@ -1,0 +1,243 @@
+// The haptic loop beside a working server: how even it runs, how old the local models are, what is felt; on a server with one scene and on
+// one with others to do.
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <google/protobuf/util/json_util.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "bench/bench_support.h"
+#include "clients/cpp/connection.h"
+#include "clients/cpp/scene_client.h"
+#include "gpu/base/status.h"
+
+ABSL_FLAG(double, seconds, 60, "length of each case in seconds; --quick: 10");
+ABSL_FLAG(std::string, scene, "scenes/liver.json", "scene file");
+ABSL_FLAG(std::string, tool, "probe", "tool that the station operates");
+ABSL_FLAG(std::string, hand, "sim", "device of the station, see `palpate-station --help`");
+ABSL_FLAG(int, load_scenes, 2, "further scenes that run as fast as they can in the loaded case");
+
+extern char** environ;
+
+namespace palpate::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+/// A program that is ended with its owner.
+class Child {
+ public:
+  static absl::StatusOr<Child> Start(const std::vector<std::string>& arguments) {
+    std::vector<char*> argv;
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    pid_t pid = 0;
+    const int error = posix_spawn(&pid, argv[0], nullptr, nullptr, argv.data(), environ);
+    if (error != 0) return absl::NotFoundError(absl::StrCat(arguments[0], " cannot be started: ", std::strerror(error)));
+    return Child(pid);
+  }
+  Child(Child&& other) noexcept : pid_(other.pid_) { other.pid_ = 0; }
+  Child& operator=(Child&&) = delete;
+  ~Child() {
+    if (pid_ == 0) return;
+    kill(pid_, SIGTERM);
+    Wait();
+  }
+
+  bool IsRunning() {
+    if (pid_ != 0 && waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = 0;
+    return pid_ != 0;
+  }
+  /// Blocks until the program has ended. Its exit status; 128 plus the signal that ended it.
+  int Wait() {
+    while (pid_ != 0 && waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = 0;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  }
+
+ private:
+  explicit Child(pid_t pid) : pid_(pid) {}
+  pid_t pid_;
+  int status_ = 0;
+};
+
+std::string ReadText(const fs::path& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+absl::StatusOr<nlohmann::json> ReadJson(const fs::path& file) {
+  nlohmann::json json = nlohmann::json::parse(ReadText(file), nullptr, false);
+  if (json.is_discarded()) return absl::DataLossError(absl::StrCat(file.string(), " is no JSON"));
+  return json;
+}
+
+/// Programs are built into one folder.
+std::string Sibling(const std::string& name) { return (fs::read_symlink("/proc/self/exe").parent_path() / name).string(); }
+
+/// Server, scenes and station in a folder for their files.
+class Setup {
+ public:
+  explicit Setup(fs::path folder) : folder_(std::move(folder)) {}
+
+  absl::Status StartServer() {
+    const fs::path ready = folder_ / "ready.json";
+    fs::remove(ready);
+    std::vector<std::string> arguments = {Sibling("palpate-server"),  "--listen",     "127.0.0.1:0",  "--http",      "off",    "--scene",
+                                          absl::GetFlag(FLAGS_scene), "--ready-file", ready.string(), "--log-level", "warning"};
+    if (!DeviceSelector().empty()) {
+      arguments.emplace_back("--device");
+      arguments.push_back(DeviceSelector());
+    }
+    absl::StatusOr<Child> child = Child::Start(arguments);
+    if (!child.ok()) return child.status();
+    server_.emplace(*std::move(child));
+    // Kernels are compiled on the first start.
+    const auto until = Clock::now() + std::chrono::minutes(5);
+    while (!fs::exists(ready)) {
+      if (!server_->IsRunning()) return absl::UnavailableError("palpate-server ended while it started, see its messages above");
+      if (Clock::now() > until) return absl::DeadlineExceededError("palpate-server was not ready within 5 minutes");
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    PALPATE_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJson(ready));
+    client::ConnectionOptions options;
+    options.target = absl::StrCat("127.0.0.1:", json.value("grpc_port", 0));
+    PALPATE_ASSIGN_OR_RETURN(client::Connection connection, client::Connection::Open(options));
+    target_ = options.target;
+    scenes_.emplace(connection);
+    PALPATE_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, scenes_->ServerInfo());
+    device_ = info.device();
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<v1::SceneInfo> scenes, scenes_->List());
+    if (scenes.size() != 1) return absl::InternalError(absl::StrCat("the server has ", scenes.size(), " scenes instead of one"));
+    scene_id_ = scenes[0].scene_id();
+    return absl::OkStatus();
+  }
+
+  absl::Status AddLoad(int count) {
+    v1::CreateSceneRequest request;
+    const google::protobuf::util::Status parsed =
+        google::protobuf::util::JsonStringToMessage(ReadText(absl::GetFlag(FLAGS_scene)), request.mutable_spec());
+    if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat(absl::GetFlag(FLAGS_scene), ": ", parsed.ToString()));
+    request.set_play(true);
+    request.mutable_rate()->set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
+    for (int i = 0; i < count; ++i) {
+      request.set_scene_id(absl::StrCat("load-", i));
+      PALPATE_RETURN_IF_ERROR(scenes_->Create(request).status());
+    }
+    return absl::OkStatus();
+  }
+
+  /// Runs the station and adds its figures to `report`.
+  absl::Status Measure(Report& report, const std::string& name, double seconds) {
+    const fs::path file = folder_ / "station.json";
+    fs::remove(file);
+    PALPATE_ASSIGN_OR_RETURN(
+        Child station, Child::Start({Sibling("palpate-station"), "--server", target_, "--scene", scene_id_, "--tool",
+                                     absl::GetFlag(FLAGS_tool), "--device", absl::GetFlag(FLAGS_hand), "--seconds", absl::StrCat(seconds),
+                                     "--report", file.string(), "--quiet", "--log-level", "warning"}));
+    const int status = station.Wait();
+    if (status != 0) return absl::InternalError(absl::StrCat("palpate-station ended with status ", status));
+    PALPATE_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJson(file));
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<v1::SceneInfo> scenes, scenes_->List());
+    for (const v1::SceneInfo& scene : scenes) {
+      if (scene.scene_id() == scene_id_) report.Add(name, "scene_steps", scene.steps_per_s(), "per_s");
+    }
+    const auto number = [&](const char* pointer) {
+      const nlohmann::json::json_pointer path(pointer);
+      return json.contains(path) && json[path].is_number() ? json[path].get<double>() : std::nan("");
+    };
+    struct Metric {
+      const char* name;
+      const char* pointer;
+      double to_unit;
+      const char* unit;
+    };
+    for (const Metric& metric : std::vector<Metric>{{"cycles", "/cycles", 1, "count"},
+                                                    {"rate", "/rate_hz", 1, "per_s"},
+                                                    {"jitter_p50", "/jitter_us/p50", 1e-6, "s"},
+                                                    {"jitter_p99", "/jitter_us/p99", 1e-6, "s"},
+                                                    {"jitter_p999", "/jitter_us/p999", 1e-6, "s"},
+                                                    {"jitter_max", "/jitter_us/max", 1e-6, "s"},
+                                                    {"missed", "/missed", 1, "count"},
+                                                    {"cycle_p50", "/cycle_us/p50", 1e-6, "s"},
+                                                    {"cycle_p99", "/cycle_us/p99", 1e-6, "s"},
+                                                    {"model_age_p50", "/model_age_ms/p50", 1e-3, "s"},
+                                                    {"model_age_p99", "/model_age_ms/p99", 1e-3, "s"},
+                                                    {"models_received", "/models_received", 1, "count"},
+                                                    {"stale_ticks", "/safety/stale_ticks", 1, "count"},
+                                                    {"contact_cycles", "/contact_cycles", 1, "count"},
+                                                    {"force_mean", "/force_n/mean", 1, "N"},
+                                                    {"force_max", "/force_n/max", 1, "N"}}) {
+      const double value = number(metric.pointer);
+      if (std::isnan(value)) return absl::DataLossError(absl::StrCat("the station's report lacks ", metric.pointer));
+      report.Add(name, metric.name, value * metric.to_unit, metric.unit);
+    }
+    const nlohmann::json& real_time = json["real_time"];
+    report.Note(absl::StrCat(name, ": real-time priority ", real_time.value("priority", false) ? "yes" : "no", ", memory locked: ",
+                             real_time.value("memory", "?"), real_time.value("priority", false) ? "" : "; " + real_time.value("note", "")));
+    return absl::OkStatus();
+  }
+
+  const std::string& device() const { return device_; }
+
+ private:
+  fs::path folder_;
+  std::optional<Child> server_;
+  std::optional<client::SceneClient> scenes_;
+  std::string target_;
+  std::string scene_id_;
+  std::string device_;
+};
+
+absl::Status RunCases(Setup& setup, Report& report) {
+  const double seconds = IsQuick() ? std::min(10.0, absl::GetFlag(FLAGS_seconds)) : absl::GetFlag(FLAGS_seconds);
+  if (!(seconds > 0 && seconds <= 1e6)) return absl::InvalidArgumentError(absl::StrCat("--seconds = ", seconds, " is not in (0, 1e6]"));
+  if (IsSelected("idle_server")) PALPATE_RETURN_IF_ERROR(setup.Measure(report, "idle_server", seconds));
+  if (IsSelected("loaded_server")) {
+    PALPATE_RETURN_IF_ERROR(setup.AddLoad(absl::GetFlag(FLAGS_load_scenes)));
+    PALPATE_RETURN_IF_ERROR(setup.Measure(report, "loaded_server", seconds));
+  }
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Initialize(argc, argv, "The station's 1 kHz loop beside a server with one scene, and beside one with further scenes.");
+  const fs::path folder = fs::temp_directory_path() / absl::StrCat("palpate_bench_haptic_", getpid());
+  fs::create_directories(folder);
+  int status = 1;
+  {
+    Setup setup(folder);
+    const absl::Status started = setup.StartServer();
+    Report report("haptic", started.ok() ? setup.device() : "none");
+    status = report.Finish(started.ok() ? RunCases(setup, report) : started);
+  }
+  fs::remove_all(folder);
+  return status;
+}
+
+}  // namespace
+}  // namespace palpate::bench
+
+int main(int argc, char** argv) { return palpate::bench::Main(argc, argv); }
