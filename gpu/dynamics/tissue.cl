@@ -11,7 +11,7 @@
    Layout: vertices are in solver order: colour by colour, fixed ones last. The corners of a vertex fill whole blocks of PALPATE_LANES; block b holds
      corner_real   [b][12][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V mu, V lambda, damping/dt
      corner_index  [b][4][lanes]: the other three vertices in the order that keeps the orientation, tet with the model in bit 31
-     corner_strain [b][6][lanes]: C = F^T F at the start of the step (only with PALPATE_VISCOUS)
+     corner_strain [b][7][lanes]: C = F^T F at the start of the step and the viscosity/dt that acts in it (only with PALPATE_VISCOUS)
    Padding lanes have zero gradients and zero moduli, so they add exact zeros. */
 #include "gpu/shared/prelude.h"
 #include "gpu/shared/dynamics_types.h"
@@ -156,7 +156,7 @@ static inline PALPATE_R corotated_lanes(const __global uint* tet) {
 #endif
 
 /* Adds the elastic and viscous terms of one block of corners. */
-static inline void add_block(const __global float4* x, float4 xi, uint block, const __global float* corner_real, const __global uint* corner_index,
+static inline void add_block(float lambda_cap, const __global float4* x, float4 xi, uint block, const __global float* corner_real, const __global uint* corner_index,
                              const __global float* corner_strain, const __global float4* rotations, RVec* force, RSym* hessian) {
   const __global float* real = corner_real + (size_t)block * 12 * PALPATE_LANES;
   const __global uint* index = corner_index + (size_t)block * 4 * PALPATE_LANES;
@@ -165,7 +165,7 @@ static inline void add_block(const __global float4* x, float4 xi, uint block, co
   RVec g;
   const RMat f = deformation(x, xi, real, index, &g);
   const PALPATE_R mu = LOAD_R(real + 9 * PALPATE_LANES);
-  const PALPATE_R lambda = LOAD_R(real + 10 * PALPATE_LANES);
+  const PALPATE_R lambda = fmin(LOAD_R(real + 10 * PALPATE_LANES), lambda_cap * mu);
 #if PALPATE_COROTATED
   const PALPATE_R corotated = corotated_lanes(index + 3 * PALPATE_LANES);
   const RMat r = gather_rotation(rotations, index + 3 * PALPATE_LANES);
@@ -178,7 +178,7 @@ static inline void add_block(const __global float4* x, float4 xi, uint block, co
   add_neo_hookean(&f, &g, mu, lambda, force, hessian);
 #endif
 #if PALPATE_VISCOUS
-  const __global float* strain = corner_strain + (size_t)block * 6 * PALPATE_LANES;
+  const __global float* strain = corner_strain + (size_t)block * 7 * PALPATE_LANES;
   RSym start;
   start.xx = LOAD_R(strain);
   start.xy = LOAD_R(strain + PALPATE_LANES);
@@ -186,7 +186,7 @@ static inline void add_block(const __global float4* x, float4 xi, uint block, co
   start.yy = LOAD_R(strain + 3 * PALPATE_LANES);
   start.yz = LOAD_R(strain + 4 * PALPATE_LANES);
   start.zz = LOAD_R(strain + 5 * PALPATE_LANES);
-  add_viscous(&f, &g, &start, LOAD_R(real + 11 * PALPATE_LANES), mu, lambda, force, hessian);
+  add_viscous(&f, &g, &start, LOAD_R(strain + 6 * PALPATE_LANES), mu, lambda, force, hessian);
 #endif
 }
 
@@ -291,7 +291,7 @@ static inline float3 solve_block(const Block* b) {
 }
 
 /* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles. */
-static inline Block elastic_block(uint v, uint lane, const __global float4* x, const __global uint* block_begin, const __global float* corner_real,
+static inline Block elastic_block(const __global StepParams* p, uint v, uint lane, const __global float4* x, const __global uint* block_begin, const __global float* corner_real,
                                   const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations) {
   const float4 xi = x[v];
   RVec force;
@@ -300,7 +300,7 @@ static inline Block elastic_block(uint v, uint lane, const __global float4* x, c
   h.xx = h.xy = h.xz = h.yy = h.yz = h.zz = SPLAT(0.0f);
   const uint end = block_begin[v + 1];
   for (uint block = block_begin[v] + lane; block < end; block += PALPATE_TEAM) {
-    add_block(x, xi, block, corner_real, corner_index, corner_strain, rotations, &force, &h);
+    add_block(p->lambda_cap, x, xi, block, corner_real, corner_index, corner_strain, rotations, &force, &h);
   }
   Block b;
   b.force = (float3)(lane_sum(force.x), lane_sum(force.y), lane_sum(force.z));
@@ -336,7 +336,9 @@ __kernel void predict(const __global StepParams* p, __global float4* x, __global
   x[v] = (float4)(drift + share * dt2 * g, xv.w);
 }
 
-/* C = F^T F of every corner at the start of the step. Work-item: block of corners of vertex block_vertex[block]. */
+/* C = F^T F of every corner at the start of the step, and its viscosity. A law linear in Green strain is sound up to strains of order one; beyond,
+   it would hold a tangled mesh in its tangle, so it fades as 1 / (1 + (|E|/2)^4) and does not act in inverted tets.
+   Work-item: block of corners of vertex block_vertex[block]. */
 __kernel void start_strain(uint block_count, const __global float4* x_start, const __global uint* block_vertex, const __global float* corner_real,
                            const __global uint* corner_index, __global float* corner_strain) {
   const uint block = (uint)get_global_id(0);
@@ -345,13 +347,19 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
   const RMat f = deformation(x_start, x_start[block_vertex[block]], corner_real + (size_t)block * 12 * PALPATE_LANES,
                              corner_index + (size_t)block * 4 * PALPATE_LANES, &g);
   const RSym c = right_cauchy_green(&f);
-  __global float* out = corner_strain + (size_t)block * 6 * PALPATE_LANES;
+  __global float* out = corner_strain + (size_t)block * 7 * PALPATE_LANES;
   STORE_R(c.xx, out);
   STORE_R(c.xy, out + PALPATE_LANES);
   STORE_R(c.xz, out + 2 * PALPATE_LANES);
   STORE_R(c.yy, out + 3 * PALPATE_LANES);
   STORE_R(c.yz, out + 4 * PALPATE_LANES);
   STORE_R(c.zz, out + 5 * PALPATE_LANES);
+  const RMat cof = cofactor(&f);
+  const PALPATE_R xx = c.xx - 1.0f, yy = c.yy - 1.0f, zz = c.zz - 1.0f;
+  const PALPATE_R strain_sq = 0.25f * (xx * xx + yy * yy + zz * zz + 2.0f * (c.xy * c.xy + c.xz * c.xz + c.yz * c.yz));
+  const PALPATE_R fade = 1.0f / (1.0f + strain_sq * strain_sq * 0.0625f);
+  const PALPATE_R upright = step(SPLAT(0.0f), determinant(&f, &cof));
+  STORE_R(LOAD_R(corner_real + (size_t)block * 12 * PALPATE_LANES + 11 * PALPATE_LANES) * fade * upright, out + 6 * PALPATE_LANES);
 }
 
 /* Rotation of the polar decomposition of each tet's F, from its last value (Mueller, Bender, Chentanez, Macklin 2016: always a proper rotation,
@@ -372,6 +380,7 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
   const float3 f1 = a * ra.y + b * rb.y + c * rc.y;
   const float3 f2 = a * ra.z + b * rb.z + c * rc.z;
   float4 q = rotations[t];
+  if (!(fabs(dot(q, q) - 1.0f) < 0.01f)) q = (float4)(0.0f, 0.0f, 0.0f, 1.0f); /* lost in a step that was undone */
   for (int iteration = 0; iteration < 40; ++iteration) {
     const float3 r0 = (float3)(1.0f - 2.0f * (q.y * q.y + q.z * q.z), 2.0f * (q.x * q.y + q.w * q.z), 2.0f * (q.x * q.z - q.w * q.y));
     const float3 r1 = (float3)(2.0f * (q.x * q.y - q.w * q.z), 1.0f - 2.0f * (q.x * q.x + q.z * q.z), 2.0f * (q.y * q.z + q.w * q.x));
@@ -403,12 +412,12 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
 #if PALPATE_TEAM == 1
   if (item >= count) return;
   const uint v = first + item;
-  Block b = elastic_block(v, 0, x, block_begin, corner_real, corner_index, corner_strain, rotations);
+  Block b = elastic_block(p, v, 0, x, block_begin, corner_real, corner_index, corner_strain, rotations);
 #else
   __local float sums[9 * PALPATE_GROUP];
   const uint lane = (uint)get_global_id(0) % PALPATE_TEAM;
   const uint v = first + min(item, count - 1);
-  Block b = elastic_block(v, lane, x, block_begin, corner_real, corner_index, corner_strain, rotations);
+  Block b = elastic_block(p, v, lane, x, block_begin, corner_real, corner_index, corner_strain, rotations);
   const uint me = (uint)get_local_id(0);
   __local float* mine = sums + me;
   mine[0] = b.force.x;
@@ -462,7 +471,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
   b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
   if (parts & 1u) {
     for (uint lane = 0; lane < PALPATE_TEAM; ++lane) {
-      b.force += elastic_block(v, lane, x, block_begin, corner_real, corner_index, corner_strain, rotations).force;
+      b.force += elastic_block(p, v, lane, x, block_begin, corner_real, corner_index, corner_strain, rotations).force;
     }
   }
   if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (x[v].xyz - y[v].xyz);
@@ -796,7 +805,7 @@ static inline ulong mix_bits(ulong h) {
 /* Velocities of the step, and what the host checks after it. Work-item: a contiguous share of the vertices and tets, one partial each. */
 __kernel void finish_step(const __global StepParams* p, const __global float4* x, const __global float4* x_start, __global float4* velocity,
                           __global float4* velocity_before, const __global float* mass, const __global uint* original_index,
-                          const __global uint4* tets, __global StepPartial* partials) {
+                          const __global uint4* tets, const __global float4* tet_rest, __global StepPartial* partials) {
   const uint items = (uint)get_global_size(0);
   const uint me = (uint)get_global_id(0);
   StepPartial out;
@@ -805,6 +814,8 @@ __kernel void finish_step(const __global StepParams* p, const __global float4* x
   out.max_speed_m_per_s = 0.0f;
   out.bad_vertices = 0;
   out.inverted_tets = 0;
+  out.strained_tets = 0;
+  out.unused = 0;
   uint share = (p->vertex_count + items - 1) / items;
   uint end = min((me + 1) * share, p->vertex_count);
   for (uint v = me * share; v < end; ++v) {
@@ -830,7 +841,21 @@ __kernel void finish_step(const __global StepParams* p, const __global float4* x
   for (uint t = me * share; t < end; ++t) {
     const uint4 v = tets[t];
     const float3 o = x[v.x].xyz;
-    if (!(dot(cross(x[v.y].xyz - o, x[v.z].xyz - o), x[v.w].xyz - o) > 0.0f)) out.inverted_tets += 1;
+    const float3 a = x[v.y].xyz - o;
+    const float3 b = x[v.z].xyz - o;
+    const float3 c = x[v.w].xyz - o;
+    if (!(dot(cross(a, b), c) > 0.0f)) out.inverted_tets += 1;
+    if (p->lambda_cap < PALPATE_LAMBDA_UNCAPPED) {
+      const float3 ra = tet_rest[3 * t].xyz;
+      const float3 rb = tet_rest[3 * t + 1].xyz;
+      const float3 rc = tet_rest[3 * t + 2].xyz;
+      const float3 f0 = a * ra.x + b * rb.x + c * rc.x; /* columns of F */
+      const float3 f1 = a * ra.y + b * rb.y + c * rc.y;
+      const float3 f2 = a * ra.z + b * rb.z + c * rc.z;
+      const float3 e = 0.5f * ((float3)(dot(f0, f0), dot(f1, f1), dot(f2, f2)) - 1.0f);
+      const float3 g = 0.5f * (float3)(dot(f0, f1), dot(f0, f2), dot(f1, f2));
+      if (!(dot(e, e) + 2.0f * dot(g, g) < 1.0f)) out.strained_tets += 1;
+    }
   }
   partials[me] = out;
 }

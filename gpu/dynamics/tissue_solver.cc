@@ -22,7 +22,13 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kPlaneContact = 0xffffffffU;
 constexpr float kStiffening = 10.0F;
 constexpr double kSlipSpeed_m_per_s = 0.001;  // below it friction is viscous
-constexpr uint32_t kMaxColliders = 32;        // bits of a triangle's collider mask
+// Recovery of a tangled mesh, see docs/algorithms/tissue.md: begins when this share of the tets is inverted, softens volume changes to
+// those of a Poisson ratio of 0.3, ends when no tet was inverted or strained beyond 1 for a while, or after a time limit.
+constexpr double kTangledShare = 0.02;
+constexpr float kRecoveryLambdaCap = 1.5F;
+constexpr double kRecoveryCalm_s = 0.25;
+constexpr double kRecoveryLimit_s = 20;
+constexpr uint32_t kMaxColliders = 32;  // bits of a triangle's collider mask
 
 Float4 ToFloat4(const std::array<double, 3>& v, double w = 0) {
   return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
@@ -77,6 +83,8 @@ class TissueSolver::Impl {
   absl::StatusOr<double> Residual();
   Range Vertices() const { return {layout_.vertex_count, tuning_.partials >= 256 ? 64U : 0U}; }
 
+  absl::Status UpdateRecovery(const TissueStep& step);
+
   std::unique_ptr<Queue> queue_;
   TissueLayout layout_;
   TissueOptions options_;
@@ -115,6 +123,9 @@ class TissueSolver::Impl {
   std::vector<float> gathered_host_;
   std::vector<Float4> scratch_;
   bool any_coupled_ = false;
+  uint32_t strained_tets_ = 0;
+  double recovery_left_s_ = 0;  // > 0 while a tangled mesh recovers
+  double calm_s_ = 0;           // how long it has looked untangled
 };
 
 absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const TissueModel& model, const TissueOptions& options,
@@ -141,6 +152,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
   params_host_.friction = static_cast<float>(options.friction);
   params_host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
   params_host_.range_m = static_cast<float>(options.range_m);
+  params_host_.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
   params_host_.free_count = layout_.free_count;
   params_host_.vertex_count = layout_.vertex_count;
   params_host_.triangle_count = static_cast<uint32_t>(layout_.triangles.size());
@@ -184,7 +196,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
   PALPATE_RETURN_IF_ERROR(Fill(&corner_real_, std::span<const float>(layout_.corner_real), "corner_real"));
   PALPATE_RETURN_IF_ERROR(Fill(&corner_index_, std::span<const uint32_t>(layout_.corner_index), "corner_index"));
   PALPATE_RETURN_IF_ERROR(
-      Make(&corner_strain_, layout_.has_viscosity ? layout_.block_vertex.size() * 6 * layout_.lanes : 0, "corner_strain"));
+      Make(&corner_strain_, layout_.has_viscosity ? layout_.block_vertex.size() * 7 * layout_.lanes : 0, "corner_strain"));
   PALPATE_RETURN_IF_ERROR(Fill(&tets_, std::span<const UInt4>(layout_.tets), "tets"));
   PALPATE_RETURN_IF_ERROR(Fill(&tet_rest_, std::span<const Float4>(layout_.tet_rest), "tet_rest"));
   const std::vector<Float4> identity(layout_.has_corotated ? layout_.tets.size() : 0, Float4{0, 0, 0, 1});
@@ -254,7 +266,7 @@ absl::Status TissueSolver::Impl::Bind() {
   PALPATE_RETURN_IF_ERROR(update_contacts_.SetArgs(params_, x_, triangles_, colliders_, list_, contacts_));
   PALPATE_RETURN_IF_ERROR(solve_colliders_.SetArgs(params_, x_, x_start_, triangles_, list_, contacts_, colliders_));
   PALPATE_RETURN_IF_ERROR(finish_colliders_.SetArgs(params_, colliders_));
-  return finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, partials_);
+  return finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_);
 }
 
 absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {
@@ -400,13 +412,17 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
 
   TissueStep step;
+  strained_tets_ = 0;
   for (const StepPartial& partial : partials_host_) {
     step.hash += partial.hash;
     step.kinetic_energy_j += partial.kinetic_energy_j;
     step.max_speed_m_per_s = std::max<double>(step.max_speed_m_per_s, partial.max_speed_m_per_s);
     step.bad_vertices += partial.bad_vertices;
     step.inverted_tets += partial.inverted_tets;
+    strained_tets_ += partial.strained_tets;
   }
+  if (advance) PALPATE_RETURN_IF_ERROR(UpdateRecovery(step));
+  step.recovering = recovery_left_s_ > 0;
   if (step.bad_vertices > 0) {  // keep the last good state
     PALPATE_RETURN_IF_ERROR(queue_->Copy(x_start_, x_, layout_.vertex_count));
     PALPATE_RETURN_IF_ERROR(queue_->Copy(velocity_before_, velocity_, layout_.vertex_count));
@@ -424,7 +440,26 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   return step;
 }
 
+absl::Status TissueSolver::Impl::UpdateRecovery(const TissueStep& step) {
+  const bool was_recovering = recovery_left_s_ > 0;
+  if (!was_recovering) {
+    if (step.inverted_tets > kTangledShare * static_cast<double>(layout_.tets.size())) recovery_left_s_ = kRecoveryLimit_s;
+    calm_s_ = 0;
+  } else {
+    recovery_left_s_ -= options_.dt_s;
+    calm_s_ = step.inverted_tets + strained_tets_ == 0 ? calm_s_ + options_.dt_s : 0;
+    if (calm_s_ >= kRecoveryCalm_s) recovery_left_s_ = 0;
+  }
+  const bool recovering = recovery_left_s_ > 0;
+  if (recovering == was_recovering) return absl::OkStatus();
+  params_host_.lambda_cap = recovering ? kRecoveryLambdaCap : PALPATE_LAMBDA_UNCAPPED;
+  return queue_->Write(params_, std::span<const StepParams>(&params_host_, 1));
+}
+
 absl::Status TissueSolver::Impl::Reset() {
+  recovery_left_s_ = 0;
+  params_host_.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
+  PALPATE_RETURN_IF_ERROR(queue_->Write(params_, std::span<const StepParams>(&params_host_, 1)));
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(rest_positions_)));
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_start_, std::span<const Float4>(rest_positions_)));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));

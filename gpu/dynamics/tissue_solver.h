@@ -71,6 +71,7 @@ struct TissueStep {
   double max_speed_m_per_s = 0;
   uint32_t bad_vertices = 0;  ///< non-finite or absurd (beyond 1e6 m, 1e6 m/s): the step was undone
   uint32_t inverted_tets = 0;
+  bool recovering = false;                  ///< the mesh was tangled (2 % of the tets inverted) and is softened to find back
   std::span<const ContactReport> contacts;  ///< sorted by (collider, triangle); those with force, and those with a gap below range_m
   std::span<const Collider> colliders;      ///< state after the step
   std::span<const float> gathered_m;        ///< positions of the vertices given to SetGathered, [count * 3]

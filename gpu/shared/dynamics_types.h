@@ -1,4 +1,5 @@
-/* Structs that the tissue solver shares between host and kernels. Only 4-byte scalars and 16-byte vectors, so that both sides agree on the layout. */
+/* Structs that the tissue solver shares between host and kernels. Only 4-byte scalars and 16-byte vectors, so that both sides agree on the
+ * layout. */
 #ifndef PALPATE_GPU_SHARED_DYNAMICS_TYPES_H_
 #define PALPATE_GPU_SHARED_DYNAMICS_TYPES_H_
 
@@ -6,19 +7,22 @@
 
 PALPATE_SHARED_BEGIN
 
+#define PALPATE_LAMBDA_UNCAPPED 1e30f
+
 /* Constants of a step. Contact law: with c = margin_m - gap > 0 a contact pushes with
    stiffness_n_per_m * c * (1 + stiffening * (c / margin_m)^2), continued with constant slope beyond c = 2 margin_m. */
 typedef struct StepParams {
   float dt_s;
-  float inv_dt;             /* 1/s */
+  float inv_dt;                          /* 1/s */
   float gravity_x, gravity_y, gravity_z; /* m/s^2 */
   float margin_m;
   float stiffness_n_per_m;
   float stiffening;
   float friction;
-  float slip_m;             /* sliding distance per step below which friction is proportional to it */
-  float range_m;            /* gaps up to this are reported without force */
-  UInt free_count;          /* vertices [0, free_count) move, the rest are fixed */
+  float slip_m;     /* sliding distance per step below which friction is proportional to it */
+  float range_m;    /* gaps up to this are reported without force */
+  float lambda_cap; /* lambda acts as min(lambda, lambda_cap mu); large, except while a tangled mesh recovers */
+  UInt free_count;  /* vertices [0, free_count) move, the rest are fixed */
   UInt vertex_count;
   UInt triangle_count;
   UInt collider_count;
@@ -28,53 +32,56 @@ typedef struct StepParams {
 
 /* A capsule: a tool or a static obstacle. The axis runs from the tip to tip + axis. */
 typedef struct Collider {
-  Float4 tip_start;         /* xyz [m] at the start of the step; w = radius [m] */
-  Float4 axis_start;        /* xyz [m] at the start of the step; w unused */
-  Float4 tip;               /* xyz [m], end of the step, unknown of the solve when coupled; w unused */
-  Float4 axis;              /* xyz [m], end of the step; w unused */
-  Float4 velocity;          /* xyz [m/s] of the tip; w = mass [kg] */
-  Float4 device_tip;        /* xyz [m] where the device wants the tip; w = coupling stiffness [N/m], 0 = not coupled */
-  Float4 device_velocity;   /* xyz [m/s]; w = coupling damping [N s/m] */
+  Float4 tip_start;       /* xyz [m] at the start of the step; w = radius [m] */
+  Float4 axis_start;      /* xyz [m] at the start of the step; w unused */
+  Float4 tip;             /* xyz [m], end of the step, unknown of the solve when coupled; w unused */
+  Float4 axis;            /* xyz [m], end of the step; w unused */
+  Float4 velocity;        /* xyz [m/s] of the tip; w = mass [kg] */
+  Float4 device_tip;      /* xyz [m] where the device wants the tip; w = coupling stiffness [N/m], 0 = not coupled */
+  Float4 device_velocity; /* xyz [m/s]; w = coupling damping [N s/m] */
 } Collider;
 
-/* One capsule against one surface triangle, linearised at the newest iterate: gap = normal . (sum_j weight_j x_j - tip - s * axis) - radius. */
+/* One capsule against one surface triangle, linearised at the newest iterate: gap = normal . (sum_j weight_j x_j - tip - s * axis) -
+ * radius. */
 typedef struct ToolContact {
-  Float4 normal;            /* xyz unit, from the capsule to the tissue; w = s, place on the axis in [0, 1] */
-  Float4 weights;           /* xyz barycentric weights of the triangle's vertices; w = 1 if the contact may act, else 0 */
-  Float4 side;              /* xyz unit: the side of the capsule on which the triangle belongs; w = 1 once the two have come near, else 0 */
+  Float4 normal;  /* xyz unit, from the capsule to the tissue; w = s, place on the axis in [0, 1] */
+  Float4 weights; /* xyz barycentric weights of the triangle's vertices; w = 1 if the contact may act, else 0 */
+  Float4 side;    /* xyz unit: the side of the capsule on which the triangle belongs; w = 1 once the two have come near, else 0 */
 } ToolContact;
 
 /* A contact with its force, for the host. */
 typedef struct ContactReport {
-  UInt collider;            /* 0xffffffff: a plane */
-  UInt triangle;            /* surface triangle; of a plane contact: the vertex */
+  UInt collider; /* 0xffffffff: a plane */
+  UInt triangle; /* surface triangle; of a plane contact: the vertex */
   float gap_m;
-  float arm;                /* s, place on the collider's axis in [0, 1] */
-  Float4 point;             /* xyz [m] on the tissue; w = normal force [N] */
-  Float4 normal;            /* xyz unit, towards the tissue; w unused */
-  Float4 force;             /* xyz [N] on the tissue, friction included; w unused */
+  float arm;     /* s, place on the collider's axis in [0, 1] */
+  Float4 point;  /* xyz [m] on the tissue; w = normal force [N] */
+  Float4 normal; /* xyz unit, towards the tissue; w unused */
+  Float4 force;  /* xyz [N] on the tissue, friction included; w unused */
 } ContactReport;
 
 /* Half-space obstacle: solid where normal . x < offset. */
 typedef struct PlaneObstacle {
-  Float4 normal_offset;     /* xyz unit normal, w = offset [m] */
+  Float4 normal_offset; /* xyz unit normal, w = offset [m] */
 } PlaneObstacle;
 
 /* One work-item's share of the checks after a step. */
 typedef struct StepPartial {
-  ULong hash;               /* sum over vertices of a mix of index, position and velocity bits */
+  ULong hash; /* sum over vertices of a mix of index, position and velocity bits */
   float kinetic_energy_j;
   float max_speed_m_per_s;
-  UInt bad_vertices;        /* non-finite position or velocity */
+  UInt bad_vertices; /* non-finite position or velocity */
   UInt inverted_tets;
+  UInt strained_tets; /* |E| > 1; counted only while lambda_cap is below PALPATE_LAMBDA_UNCAPPED */
+  UInt unused;
 } StepPartial;
 
-PALPATE_SHARED_SIZE(StepParams, 68);
+PALPATE_SHARED_SIZE(StepParams, 72);
 PALPATE_SHARED_SIZE(Collider, 112);
 PALPATE_SHARED_SIZE(ToolContact, 48);
 PALPATE_SHARED_SIZE(ContactReport, 64);
 PALPATE_SHARED_SIZE(PlaneObstacle, 16);
-PALPATE_SHARED_SIZE(StepPartial, 24);
+PALPATE_SHARED_SIZE(StepPartial, 32);
 
 PALPATE_SHARED_END
 
