@@ -14,7 +14,7 @@ RUN apt-get update \
 WORKDIR /src
 COPY . .
 RUN cmake --preset release -DPALPATE_BUILD_TESTS=OFF -DPALPATE_BUILD_BENCH=OFF \
-    && cmake --build --preset release --target palpate_server palpate_station palpate_cli palpate_web \
+    && cmake --build --preset release --target palpate_server palpate_station palpate_cli palpate_web_viewer \
     && strip build/release/bin/palpate-server build/release/bin/palpate-station build/release/bin/palpate
 
 FROM debian:bookworm-slim
@@ -24,7 +24,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* /packages.runtime \
     && useradd --system --uid 10001 --user-group --home-dir /var/cache/palpate --create-home palpate
 COPY --from=build /src/build/release/bin/palpate-server /src/build/release/bin/palpate-station /src/build/release/bin/palpate /usr/local/bin/
-COPY --from=build /src/build/release/web /usr/local/share/palpate/web
+COPY --from=build /src/clients/web/dist /usr/local/share/palpate/web
 COPY scenes /usr/local/share/palpate/scenes
 COPY LICENSE /usr/local/share/palpate/LICENSE
 USER palpate

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -161,6 +162,19 @@ class Demo {
   std::optional<StreamReader> steps_;
 };
 
+/// What the station said last about its device loop: the rate, or nothing before its first line.
+std::string HandRate(const std::string& log) {
+  std::ifstream file(log);
+  std::string rate;
+  for (std::string line; std::getline(file, line);) {
+    double rate_hz = 0;
+    if (const size_t at = line.find("loop "); at != std::string::npos && std::sscanf(line.c_str() + at, "loop %lf Hz", &rate_hz) == 1) {
+      rate = absl::StrFormat("%.0f Hz", rate_hz);
+    }
+  }
+  return rate.empty() ? "starting" : rate;
+}
+
 /// Whether a server on the loopback address could have this port now.
 bool IsPortFree(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -285,16 +299,13 @@ std::string Demo::StatusLine() const {
   const auto& stats = seen.last.stats();
   double force_n = 0;
   uint32_t contacts = 0;
-  uint32_t hands = 0;
   for (const auto& tool : seen.last.tools()) {
     force_n += std::hypot(tool.force_n().x(), tool.force_n().y(), tool.force_n().z());
     contacts += tool.contact_count();
-    hands += tool.operated() ? 1 : 0;
   }
-  return absl::StrFormat(
-      "step %d  %.1f steps/s  %.2f ms/step  %d contacts  %.2f N on tools  %d hands  %.0f kB/s to the viewer  %d overruns", seen.last_step,
-      stats.steps_per_s(), stats.step_ms(), contacts, force_n, hands,
-      seen.span_s > 0 ? static_cast<double>(seen.bytes) / seen.span_s / 1000 : 0.0, stats.overruns());
+  return absl::StrFormat("step %d  %.1f steps/s  %.2f ms/step  %d late  %d contacts  %.2f N  hand %s  viewer %.0f kB/s", seen.last_step,
+                         stats.steps_per_s(), stats.step_ms(), stats.overruns(), contacts, force_n, HandRate(folder_.Path("station.log")),
+                         seen.span_s > 0 ? static_cast<double>(seen.bytes) / seen.span_s / 1000 : 0.0);
 }
 
 absl::Status Demo::Measure() {
