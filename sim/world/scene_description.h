@@ -66,8 +66,8 @@ struct ToolDescription {
 };
 
 struct SolverOptions {
-  int iterations = 12;
-  double acceleration = 0;  ///< Chebyshev spectral radius estimate, 0 = off
+  int iterations = 20;
+  double acceleration = 0.9;  ///< Chebyshev spectral radius estimate, 0 = off
 };
 
 struct ContactOptions {

@@ -1,0 +1,154 @@
+// The step of a liver with a tool pressing on it, at several sizes: rate, how the time splits, growth, and how far each sweep takes the
+// implicit equation.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_format.h"
+#include "bench/bench_support.h"
+#include "gpu/dynamics/tissue_solver.h"
+#include "gpu/runtime/context.h"
+#include "sim/mesh/generators.h"
+#include "sim/world/world.h"
+
+ABSL_FLAG(int, steps, 400, "Counted steps a size.");
+
+namespace palpate::bench {
+namespace {
+
+constexpr double kLength_m = 0.2;
+
+sim::SceneDescription LiverScene(const sim::TetMesh& mesh) {
+  sim::SceneDescription scene;
+  sim::BodyDescription body;
+  body.name = "liver";
+  body.mesh = mesh;
+  double low = 1e9;
+  double high = -1e9;
+  for (const Eigen::Vector3d& v : mesh.vertices) {
+    low = std::min(low, v.z());
+    high = std::max(high, v.z());
+  }
+  for (uint32_t v = 0; v < mesh.vertices.size(); ++v) {
+    if (mesh.vertices[v].z() < low + 0.25 * (high - low)) body.fixed_vertices.push_back(v);
+  }
+  scene.bodies.push_back(std::move(body));
+  sim::ToolDescription tool;
+  tool.name = "probe";
+  tool.rest_pose.position_m = {-0.2 * kLength_m, 0, high + 0.02};
+  scene.tools.push_back(tool);
+  return scene;
+}
+
+absl::Status MeasureSize(std::shared_ptr<gpu::Context> context, double tet_count, double* us_per_tet, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, sim::GenerateLiver(kLength_m, sim::LiverEdgeLengthForTets(kLength_m, tet_count)));
+  const std::string name = absl::StrFormat("liver_%d", static_cast<int>(tet_count));
+  const sim::SceneDescription scene = LiverScene(mesh);
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
+
+  sim::ToolCommand command;
+  command.device_pose = scene.tools[0].rest_pose;
+  const sim::ToolCommand* const commands[] = {&command};
+  const double top_m = command.device_pose.position_m.z();
+  const int warm = 120;  // the organ settles, the tool comes down
+  const int counted = IsQuick() ? 60 : absl::GetFlag(FLAGS_steps);
+  std::vector<double> step_ms;
+  std::vector<double> stage_ms(sim::kStageNames.size(), 0.0);
+  uint64_t in_contact = 0;
+  double contacts = 0;
+  for (int i = 0; i < warm + counted; ++i) {
+    // Down by 4 cm within the warm-up, then to and fro by 1 cm: the tool stays in the tissue.
+    const double depth = 0.04 * std::min(1.0, static_cast<double>(i) / warm) + (i < warm ? 0.0 : 0.01 * std::sin(0.05 * (i - warm)));
+    command.device_pose.position_m.z() = top_m - depth;
+    PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands));
+    if (i < warm) continue;
+    step_ms.push_back(frame->step_ms);
+    for (size_t s = 0; s < stage_ms.size(); ++s) stage_ms[s] += frame->stage_ms[s] / counted;
+    in_contact += frame->tools[0].contact_count > 0 ? 1 : 0;
+    contacts += static_cast<double>(frame->contacts.size()) / counted;
+  }
+  if (in_contact == 0) return absl::InternalError(name + ": the tool never touched the organ, so the figures would mean nothing");
+  const double median_ms = Quantile(step_ms, 0.5);
+  *us_per_tet = median_ms * 1000 / static_cast<double>(mesh.tets.size());
+  report->Add(name, "tets", static_cast<double>(mesh.tets.size()), "count");
+  report->Add(name, "vertices", static_cast<double>(mesh.vertices.size()), "count");
+  report->Add(name, "colors", world->color_count(), "count");
+  report->Add(name, "device_memory", static_cast<double>(world->device_bytes()), "bytes");
+  report->Add(name, "steps_per_second", 1000 / median_ms, "per_s");
+  report->Add(name, "step_p50", median_ms / 1000, "s");
+  report->Add(name, "step_p99", Quantile(step_ms, 0.99) / 1000, "s");
+  report->Add(name, "step_max", Quantile(step_ms, 1.0) / 1000, "s");
+  for (size_t s = 0; s < stage_ms.size(); ++s) {
+    report->Add(name, "stage_" + std::string(sim::kStageNames[s]), stage_ms[s] / 1000, "s");
+  }
+  report->Add(name, "time_per_tet", *us_per_tet * 1e-6, "s");
+  report->Add(name, "contact_share_of_steps", static_cast<double>(in_contact) / counted, "ratio");
+  report->Add(name, "contacts", contacts, "count");
+  return absl::OkStatus();
+}
+
+/// How far the residual of the implicit equation falls with the sweeps of one step of the settling organ.
+absl::Status MeasureResidual(const std::shared_ptr<gpu::Context>& context, double tet_count, double acceleration, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, sim::GenerateLiver(kLength_m, sim::LiverEdgeLengthForTets(kLength_m, tet_count)));
+  const sim::SceneDescription scene = LiverScene(mesh);
+  const sim::Material& material = scene.bodies[0].material;
+  gpu::TissueModel model;
+  for (const Eigen::Vector3d& v : mesh.vertices) model.rest_m.push_back({v.x(), v.y(), v.z()});
+  model.fixed.assign(mesh.vertices.size(), 0);
+  for (const uint32_t v : scene.bodies[0].fixed_vertices) model.fixed[v] = 1;
+  const double e = material.young_modulus_pa;
+  const double nu = material.poisson_ratio;
+  for (const auto& tet : mesh.tets) {
+    model.tets.push_back({.vertices = tet,
+                          .mu_pa = static_cast<float>(e / (2 * (1 + nu))),
+                          .lambda_pa = static_cast<float>(e * nu / ((1 + nu) * (1 - 2 * nu))),
+                          .damping_s = static_cast<float>(material.damping_s),
+                          .density_kg_per_m3 = static_cast<float>(material.density_kg_per_m3)});
+  }
+  gpu::TissueOptions options;
+  options.iterations = 60;
+  options.acceleration = acceleration;
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<gpu::TissueSolver> solver,
+                           gpu::TissueSolver::Create(context, model, options, {}, {}, gpu::TissueTuning::For(context->device())));
+  for (int i = 0; i < 20; ++i) PALPATE_RETURN_IF_ERROR(solver->Step({}).status());
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<double> residual, solver->StepMeasuringResidual({}));
+  const std::string name = absl::StrFormat("residual_%d_chebyshev_%.2f", static_cast<int>(tet_count), acceleration);
+  for (const size_t sweep : {0, 1, 2, 5, 10, 20, 40, 60}) {
+    report->Add(name, absl::StrFormat("residual_after_%d_sweeps", static_cast<int>(sweep)), residual[sweep] / residual[0], "ratio");
+  }
+  report->Add(name, "mean_factor_per_sweep", std::pow(residual[20] / residual[0], 1.0 / 20), "ratio");
+  return absl::OkStatus();
+}
+
+absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
+  const std::vector<double> sizes = IsQuick() ? std::vector<double>{600, 2500} : std::vector<double>{600, 2500, 10000, 50000};
+  double first = 0;
+  for (const double size : sizes) {
+    if (!IsSelected(absl::StrFormat("liver_%d", static_cast<int>(size)))) continue;
+    double us_per_tet = 0;
+    PALPATE_RETURN_IF_ERROR(MeasureSize(context, size, &us_per_tet, report));
+    if (first == 0) first = us_per_tet;
+    report->Add(absl::StrFormat("liver_%d", static_cast<int>(size)), "growth_of_time_per_tet", us_per_tet / first, "ratio");
+  }
+  for (const double size : {2500.0, 10000.0}) {
+    if (IsQuick() && size > 2500) continue;
+    for (const double acceleration : {0.0, 0.9}) {
+      if (IsSelected("residual")) PALPATE_RETURN_IF_ERROR(MeasureResidual(context, size, acceleration, report));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace palpate::bench
+
+int main(int argc, char** argv) {
+  palpate::bench::Initialize(argc, argv, "Steps of a deforming organ under a tool.");
+  auto context = palpate::gpu::Context::Create({.device = palpate::bench::DeviceSelector()});
+  palpate::bench::Report report("step", context.ok() ? palpate::gpu::DescribeDevice((*context)->device()) : "none");
+  if (!context.ok()) return report.Finish(context.status());
+  return report.Finish(palpate::bench::Run(&report, *context));
+}
