@@ -265,6 +265,10 @@ TEST_F(SceneServiceTest, CheckCreatesNothing) {
   EXPECT_GT(response.device_bytes(), 0U);
   EXPECT_GE(response.color_count(), 4U);
   EXPECT_TRUE(server_->manager().List().empty());
+  // The estimate without a device agrees with what is then built.
+  const v1::SceneInfo built = Get(CreateScene());
+  EXPECT_NEAR(static_cast<double>(response.device_bytes()), static_cast<double>(built.device_bytes()),
+              0.3 * static_cast<double>(built.device_bytes()));
   grpc::ClientContext bad_context;
   request.mutable_spec()->mutable_bodies(0)->mutable_material()->set_poisson_ratio(0.6);
   EXPECT_THAT(scenes_->CheckScene(&bad_context, request, &response).error_message(), HasSubstr("bodies[0].material.poisson_ratio: 0.6"));
