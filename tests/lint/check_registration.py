@@ -52,7 +52,7 @@ def named_by_cmake(root, path, lists):
 
 
 def without_comments(text):
-    return re.sub(r"#.*", "", text)
+    return re.sub(r"#.*", "", text).replace("${CMAKE_CURRENT_SOURCE_DIR}/", "")
 
 
 TOP = {"tests/CMakeLists.txt": "add_subdirectory(a)\n"}
@@ -61,6 +61,7 @@ SELF_TESTS = [
     ({**TOP, "tests/a/CMakeLists.txt": "foreach(n IN ITEMS x y)\n  palpate_test(${n} SRCS ${n}_test.cc)\nendforeach()\n", "tests/a/y_test.cc": ""}, None),
     ({**TOP, "tests/a/CMakeLists.txt": "foreach(n IN ITEMS x)\n  palpate_test(${n} SRCS ${n}_test.cc)\nendforeach()\n", "tests/a/y_test.cc": ""},
      "tests/a/y_test.cc:1: no CMakeLists.txt names this test"),
+    ({**TOP, "tests/a/CMakeLists.txt": "foreach(n IN ITEMS x)\n  add_test(NAME ${n} COMMAND \"${CMAKE_CURRENT_SOURCE_DIR}/check_${n}.py\")\nendforeach()\n", "tests/a/check_x.py": ""}, None),
     ({**TOP, "tests/a/CMakeLists.txt": "# x_test.cc\n", "tests/a/x_test.cc": ""}, "no CMakeLists.txt names this test"),
     ({**TOP, "tests/a/CMakeLists.txt": "", "tests/b/CMakeLists.txt": ""}, "tests/b/CMakeLists.txt:1: no add_subdirectory leads here"),
     ({**TOP, "tests/a/CMakeLists.txt": "palpate_test(x SRCS xx_test.cc)\n", "tests/a/x_test.cc": "", "tests/a/xx_test.cc": ""}, "tests/a/x_test.cc"),
