@@ -24,7 +24,7 @@ GROUP_KERNEL void radix_count(uint capacity, global const uint* device_count, gl
   const uint item = (uint)get_local_id(0);
   for (uint d = item; d < DIGITS; d += GROUP_SIZE) digit_counts[d] = 0;
   GROUP_BARRIER();
-  for (uint i = chunk.begin + item; i < chunk.end; i += GROUP_SIZE) {
+  for (size_t i = chunk.begin + item; i < chunk.end; i += GROUP_SIZE) {
     const uint digit = digit_of(keys[i], shift, mask);
 #if GROUP_SIZE > 1
     atomic_inc(&digit_counts[digit]);
@@ -51,8 +51,8 @@ GROUP_KERNEL void radix_scatter(uint capacity, global const uint* device_count, 
   for (uint w = item; w < DIGITS * MASK_WORDS; w += GROUP_SIZE) members[w] = 0;
 #endif
   GROUP_BARRIER();
-  for (uint tile = chunk.begin; tile < chunk.end; tile += GROUP_SIZE) {
-    const uint i = tile + item;
+  for (size_t tile = chunk.begin; tile < chunk.end; tile += GROUP_SIZE) {
+    const size_t i = tile + item;
     const bool is_inside = i < chunk.end;
     const KEY key = is_inside ? keys_in[i] : 0;
     const uint digit = digit_of(key, shift, mask);
@@ -72,7 +72,7 @@ GROUP_KERNEL void radix_scatter(uint capacity, global const uint* device_count, 
     if (is_inside) {
       const uint place = next[digit] + rank;
       keys_out[place] = key;
-      values_out[place] = values_are_indices ? i : values_in[i];
+      values_out[place] = values_are_indices ? (uint)i : values_in[i];
     }
 #if GROUP_SIZE > 1
     GROUP_BARRIER();

@@ -58,9 +58,9 @@ GROUP_KERNEL void reduce_chunks(uint capacity, global const uint* device_count, 
   const Chunk chunk = chunk_of_group(element_count(capacity, device_count));
   VALUE lanes[ITEMS];
   for (uint k = 0; k < ITEMS; ++k) lanes[k] = identity();
-  const uint whole_tiles = (chunk.end - chunk.begin) / TILE;
-  uint i = chunk.begin + (uint)get_local_id(0) * ITEMS;
-  for (uint tile = 0; tile < whole_tiles; ++tile, i += TILE) {
+  const size_t whole_tiles = (chunk.end - chunk.begin) / TILE;
+  size_t i = chunk.begin + get_local_id(0) * ITEMS;
+  for (size_t tile = 0; tile < whole_tiles; ++tile, i += TILE) {
 #pragma unroll
     for (uint k = 0; k < ITEMS; ++k) lanes[k] = combine(lanes[k], value_of(in[i + k]));
   }

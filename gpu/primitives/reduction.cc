@@ -11,9 +11,12 @@ extern const KernelSource reduce;
 }
 namespace {
 
-// Independent accumulators of one work-item: enough to fill the vector units of a CPU and to hide the latency of an addition.
-uint32_t Lanes(const PrimitiveConfig& config, size_t value_bytes) {
-  return static_cast<uint32_t>((config.group_size == 1 ? 128 : 16) / value_bytes);
+// Accumulators of one work-item: for floats enough to fill the vector units of a CPU and to hide the latency of an addition. Operations on
+// integers may be reordered, so the compiler does that by itself.
+template <typename T>
+uint32_t Lanes(const PrimitiveConfig& config) {
+  if (!std::is_same_v<T, float>) return 1;
+  return config.group_size == 1 ? 32 : 4;
 }
 
 template <typename T>
@@ -61,7 +64,7 @@ absl::StatusOr<Reduction<T>> Reduction<T>::Create(const std::shared_ptr<Context>
   Reduction reduction;
   reduction.config_ = config.value_or(PrimitiveConfig::For(context->device()));
   PALPATE_RETURN_IF_ERROR(reduction.config_.Validate());
-  ProgramDefines defines = reduction.config_.Defines(Lanes(reduction.config_, sizeof(T)));
+  ProgramDefines defines = reduction.config_.Defines(Lanes<T>(reduction.config_));
   defines.merge(OpDefines<T>(op));
   PALPATE_ASSIGN_OR_RETURN(reduction.chunks_, context->CreateKernel(kernels::reduce, "reduce_chunks", defines));
   PALPATE_ASSIGN_OR_RETURN(reduction.partials_kernel_, context->CreateKernel(kernels::reduce, "reduce_partials", defines));

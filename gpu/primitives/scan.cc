@@ -24,6 +24,7 @@ absl::StatusOr<ScanKernels> ScanKernels::Create(const std::shared_ptr<Context>& 
   PALPATE_RETURN_IF_ERROR(kernels.config_.Validate());
   ProgramDefines all = kernels.config_.Defines(kernels.config_.group_size == 1 ? 16 : 4);
   all.insert(defines.begin(), defines.end());
+  kernels.needs_own_sum_ = kernels.config_.group_size == 1 && (defines.contains("SCAN_FLAGS") || defines.contains("SCAN_RUNS"));
   PALPATE_ASSIGN_OR_RETURN(kernels.sums_, context->CreateKernel(kernels::scan, "scan_chunk_sums", all));
   PALPATE_ASSIGN_OR_RETURN(kernels.scan_, context->CreateKernel(kernels::scan, "scan_chunks", all));
   PALPATE_ASSIGN_OR_RETURN(kernels.chunk_sums_,

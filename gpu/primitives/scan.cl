@@ -38,19 +38,32 @@ typedef uint State;
 #define OUTPUTS global uint* out
 #define LOAD(i) (uint)(flags[i] != 0)
 #define STORE(i, prefix, state) \
-  if (state) out[prefix] = i
+  if (IS_KEPT(prefix, state)) out[prefix] = (uint)(i)
 
 #elif defined(SCAN_RUNS)
 typedef uint State;
-uint is_run_head(global const KEY* keys, uint i) { return i == 0 ? 1u : (uint)(keys[i] != keys[i - 1]); }
+uint is_run_head(global const KEY* keys, size_t i) { return i == 0 ? 1u : (uint)(keys[i] != keys[i - 1]); }
 #define INPUTS global const KEY* keys
 #define OUTPUTS global KEY *run_keys, global uint *run_begins
 #define LOAD(i) is_run_head(keys, i)
-#define STORE(i, prefix, state) \
-  if (state) {                  \
-    run_keys[prefix] = keys[i]; \
-    run_begins[prefix] = i;     \
+#define STORE(i, prefix, state)     \
+  if (state) {                      \
+    run_keys[prefix] = keys[i];     \
+    run_begins[prefix] = (uint)(i); \
   }
+#endif
+
+/* A lone work-item may write an element that is not kept to the place of the next kept one, which comes after it: a random branch costs
+   more than the write. Behind the last kept one there is no such place. */
+#if defined(SCAN_FLAGS) || defined(SCAN_RUNS)
+#define COMPACTS 1
+#else
+#define COMPACTS 0
+#endif
+#if GROUP_SIZE > 1
+#define IS_KEPT(prefix, state) (state)
+#else
+#define IS_KEPT(prefix, state) ((prefix) < places_end)
 #endif
 
 #if defined(SCAN_SEGMENTS)
@@ -83,13 +96,27 @@ State scan_group(State value, local State* scratch, State* total) {
   *total = scratch[from + GROUP_SIZE - 1];
   return item == 0 ? identity() : scratch[from + item - 1];
 }
+
+/* Combination of everything before this work-item's elements of the tile; *carry moves on to the next tile. */
+State scan_tile(const State* states, local State* scratch, State* carry) {
+  State sum = states[0];
+  for (uint k = 1; k < ITEMS; ++k) sum = combine(sum, states[k]);
+  State tile_total;
+  const State prefix = combine(*carry, scan_group(sum, scratch, &tile_total));
+  *carry = combine(*carry, tile_total);
+  return prefix;
+}
+#define finish_tile(carry, prefix)
 #define LOCAL_SCRATCH local State scratch[2 * GROUP_SIZE];
 #else
+/* A lone work-item carries its running prefix from tile to tile. */
 State scan_group_of_one(State value, State* total) {
   *total = value;
   return identity();
 }
 #define scan_group(value, scratch, total) scan_group_of_one(value, total)
+#define scan_tile(states, scratch, carry) (*(carry))
+#define finish_tile(carry, prefix) (*(carry) = (prefix))
 #define LOCAL_SCRATCH
 #endif
 
@@ -97,34 +124,23 @@ State scan_group_of_one(State value, State* total) {
 GROUP_KERNEL void scan_chunk_sums(uint capacity, global const uint* device_count, global State* chunk_sums, INPUTS) {
   LOCAL_SCRATCH
   const Chunk chunk = chunk_of_group(element_count(capacity, device_count));
-  const uint first = (uint)get_local_id(0) * ITEMS;
   State total = identity();
 #if defined(SCAN_SEGMENTS)
-  /* The order of the elements matters, so tiles are combined one by one. */
-  for (uint tile = chunk.begin; tile < chunk.end; tile += TILE) {
+  /* Only what follows the last head counts, so tiles are visited from the end until there is one. */
+  const size_t tiles = (chunk.end - chunk.begin + TILE - 1) / TILE;
+  for (size_t tile = tiles; tile > 0 && !total.has_head; --tile) {
+    const size_t begin = chunk.begin + (tile - 1) * TILE + get_local_id(0) * ITEMS;
     State sum = identity();
     for (uint k = 0; k < ITEMS; ++k) {
-      const uint i = tile + first + k;
-      if (i < chunk.end) sum = combine(sum, LOAD(i));
+      if (begin + k < chunk.end) sum = combine(sum, LOAD(begin + k));
     }
     State tile_total;
     scan_group(sum, scratch, &tile_total);
-    total = combine(total, tile_total);
+    total = combine(tile_total, total);
   }
 #else
-  State lanes[ITEMS];
-  for (uint k = 0; k < ITEMS; ++k) lanes[k] = identity();
-  const uint whole_tiles = (chunk.end - chunk.begin) / TILE;
-  uint begin = chunk.begin + first;
-  for (uint tile = 0; tile < whole_tiles; ++tile, begin += TILE) {
-#pragma unroll
-    for (uint k = 0; k < ITEMS; ++k) lanes[k] += LOAD(begin + k);
-  }
-  for (uint k = 0; k < ITEMS; ++k) {
-    if (begin + k < chunk.end) lanes[k] += LOAD(begin + k);
-  }
   State sum = identity();
-  for (uint k = 0; k < ITEMS; ++k) sum += lanes[k];
+  for (size_t i = chunk.begin + get_local_id(0); i < chunk.end; i += GROUP_SIZE) sum += LOAD(i);
   scan_group(sum, scratch, &total);
 #endif
   if (get_local_id(0) == 0) chunk_sums[get_group_id(0)] = total;
@@ -136,44 +152,42 @@ GROUP_KERNEL void scan_chunks(uint capacity, global const uint* device_count, gl
   LOCAL_SCRATCH
   const uint count = element_count(capacity, device_count);
   const Chunk chunk = chunk_of_group(count);
-  const uint item = (uint)get_local_id(0);
+  const size_t item = get_local_id(0);
 
   /* Sum of the chunks before this one: consecutive chunk sums for each work-item, then across the group. */
-  const uint chunks_before = (uint)get_group_id(0);
-  const uint sums_per_item = chunks_before / GROUP_SIZE + (chunks_before % GROUP_SIZE != 0);
+  const size_t chunks_before = get_group_id(0);
+  const size_t sums_per_item = chunks_before / GROUP_SIZE + (chunks_before % GROUP_SIZE != 0);
   State sum = identity();
-  for (uint k = item * sums_per_item; k < min((item + 1) * sums_per_item, chunks_before); ++k) sum = combine(sum, chunk_sums[k]);
+  for (size_t k = item * sums_per_item; k < min((item + 1) * sums_per_item, chunks_before); ++k) sum = combine(sum, chunk_sums[k]);
   State carry;
   scan_group(sum, scratch, &carry);
 
-  for (uint tile = chunk.begin; tile < chunk.end; tile += TILE) {
-    const uint begin = tile + item * ITEMS;
+#if COMPACTS && GROUP_SIZE == 1
+  const uint places_end = carry + chunk_sums[chunks_before];
+#endif
+
+  for (size_t tile = chunk.begin; tile < chunk.end; tile += TILE) {
+    const size_t begin = tile + item * ITEMS;
     State states[ITEMS];
-    State tile_total;
     if (tile + TILE <= chunk.end) {
-      State item_sum = identity();
-      for (uint k = 0; k < ITEMS; ++k) {
-        states[k] = LOAD(begin + k);
-        item_sum = combine(item_sum, states[k]);
-      }
-      State prefix = combine(carry, scan_group(item_sum, scratch, &tile_total));
+#pragma unroll
+      for (uint k = 0; k < ITEMS; ++k) states[k] = LOAD(begin + k);
+      State prefix = scan_tile(states, scratch, &carry);
+#pragma unroll
       for (uint k = 0; k < ITEMS; ++k) {
         STORE(begin + k, prefix, states[k]);
         prefix = combine(prefix, states[k]);
       }
+      finish_tile(&carry, prefix);
     } else {
-      State item_sum = identity();
-      for (uint k = 0; k < ITEMS; ++k) {
-        states[k] = begin + k < chunk.end ? LOAD(begin + k) : identity();
-        item_sum = combine(item_sum, states[k]);
-      }
-      State prefix = combine(carry, scan_group(item_sum, scratch, &tile_total));
+      for (uint k = 0; k < ITEMS; ++k) states[k] = begin + k < chunk.end ? LOAD(begin + k) : identity();
+      State prefix = scan_tile(states, scratch, &carry);
       for (uint k = 0; k < ITEMS && begin + k < chunk.end; ++k) {
         STORE(begin + k, prefix, states[k]);
         prefix = combine(prefix, states[k]);
       }
+      finish_tile(&carry, prefix);
     }
-    carry = combine(carry, tile_total);
   }
 
   if (item == 0 && get_group_id(0) + 1 == get_num_groups(0)) {

@@ -26,7 +26,7 @@ class ScanKernels {
                    const std::tuple<Outputs...>& outputs) {
     const Range range = config_.RangeFor(count.capacity);
     const auto launch = [&](Kernel& kernel, const auto&... arguments) { return queue.Launch(kernel, range, arguments...); };
-    if (config_.GroupsFor(count.capacity) > 1) {
+    if (needs_own_sum_ || config_.GroupsFor(count.capacity) > 1) {
       PALPATE_RETURN_IF_ERROR(std::apply(
           launch, std::tuple_cat(std::tie(sums_), std::make_tuple(count.capacity, count.on_device, chunk_sums_.view()), inputs)));
     }
@@ -36,6 +36,7 @@ class ScanKernels {
 
  private:
   PrimitiveConfig config_;
+  bool needs_own_sum_ = false;  // compaction by a lone work-item: see IS_KEPT in scan.cl
   Kernel sums_;
   Kernel scan_;
   DeviceBuffer<uint8_t> chunk_sums_;

@@ -45,13 +45,14 @@ std::vector<std::pair<std::string, std::vector<T>>> TestPatterns(size_t size, ui
   constexpr T max = std::numeric_limits<T>::max();
   std::vector<std::pair<std::string, std::vector<T>>> patterns;
   patterns.emplace_back("random", make([&](size_t) { return random(); }));
+  patterns.emplace_back("few values", make([&](size_t) { return random() % 3; }));
+  patterns.emplace_back("max", make([&](size_t) { return max; }));
+  if (size > 5000) return patterns;  // the rest is about edges, not about size
   patterns.emplace_back("all equal", make([&](size_t) { return T{7}; }));
   patterns.emplace_back("zero", make([&](size_t) { return T{0}; }));
-  patterns.emplace_back("max", make([&](size_t) { return max; }));
   patterns.emplace_back("rising", make([&](size_t i) { return i; }));
   patterns.emplace_back("falling", make([&](size_t i) { return size - i; }));
   patterns.emplace_back("one bit", make([&](size_t) { return T{1} << (random() % (8 * sizeof(T))); }));
-  patterns.emplace_back("few values", make([&](size_t) { return random() % 3; }));
   patterns.emplace_back("top byte", make([&](size_t) { return T(random() % 5) << (8 * sizeof(T) - 8); }));
   patterns.emplace_back("sawtooth", make([&](size_t i) { return i % 97; }));
   return patterns;

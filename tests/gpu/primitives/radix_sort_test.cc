@@ -173,7 +173,7 @@ TEST_F(RadixSortTest, DISABLED_LargeSort) {
   const uint32_t size = 10'000'019;
   {
     PALPATE_TEST_ASSIGN(RadixSort<uint32_t> sort, RadixSort<uint32_t>::Create(context(), size));
-    for (const size_t pattern : {0U, 7U}) {
+    for (const size_t pattern : {0U, 1U}) {
       const auto [name, keys] = TestPatterns<uint32_t>(size, 8)[pattern];
       Check(sort, keys, RadixSort<uint32_t>::kAllBits, true, name);
     }

@@ -262,7 +262,7 @@ TEST_F(ScanTest, DISABLED_LargeScanAndCompaction) {
   PALPATE_TEST_ASSIGN(ExclusiveScan scan, ExclusiveScan::Create(context()));
   PALPATE_TEST_ASSIGN(StreamCompaction compaction, StreamCompaction::Create(context()));
   PALPATE_TEST_ASSIGN(RunLengthEncode<uint32_t> encode, RunLengthEncode<uint32_t>::Create(context()));
-  for (const size_t pattern : {0U, 3U, 7U}) {
+  for (const size_t pattern : {0U, 1U, 2U}) {
     CheckExclusiveScan(scan, patterns[pattern].second, patterns[pattern].first);
     CheckCompaction(compaction, patterns[pattern].second, patterns[pattern].first);
     CheckRuns(encode, patterns[pattern].second, patterns[pattern].first);
