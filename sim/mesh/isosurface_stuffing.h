@@ -52,10 +52,11 @@ inline constexpr double kStuffingAlphaShort = 0.41189;
 /// Fills the solid {f < 0} with tets: uniform isosurface stuffing (Labelle and Shewchuk, "Isosurface Stuffing: Fast Tetrahedral Meshes with
 /// Good Dihedral Angles", SIGGRAPH 2007). `bounds_m` must contain the solid; f is evaluated up to about one edge length outside it.
 ///
-/// Guarantees: the result passes ValidateTetMesh; every dihedral angle lies in [kStuffingMinDihedralDeg, kStuffingMaxDihedralDeg]; the
-/// boundary is a closed 2-manifold in its connectivity (two sheets may touch at a point where the solid is thinner than the lattice); the
-/// same input gives the same bits on the same build. Features thinner than about one edge length may be lost, joined or cut, and sharp
-/// edges are rounded at that scale: see docs/meshing.md.
+/// Guarantees, for every f: the result passes ValidateTetMesh; the boundary is a closed 2-manifold in its connectivity (two sheets may
+/// touch at a point where the solid is thinner than the lattice); the same input gives the same bits on the same build. Every dihedral
+/// angle lies in [kStuffingMinDihedralDeg, kStuffingMaxDihedralDeg]: verified by test up to white noise, on smooth shapes 18 degrees and
+/// better, but not proven for this implementation; see docs/meshing.md. Features thinner than about one edge length may be lost, joined or
+/// cut, and sharp edges are rounded at that scale.
 ///
 /// Errors: InvalidArgument (an option out of range, empty or non-finite bounds, f not finite at a point, the solid reaches out of the
 /// bounds, no lattice point inside the solid: the edge length is too coarse or the solid is empty); ResourceExhausted (lattice or tet
