@@ -157,7 +157,7 @@ export class FakeScene {
         const inward = dot(this.velocities[i]!, normal);
         if (inward < 0) this.velocities[i] = subtract(this.velocities[i]!, scale(normal, inward));
         const offset = subtract(this.positions[i]!, this.rest[i]!);
-        const force = scale(normal, 1.6 * length(offset) + 6 * depth);
+        const force = scale(normal, 24 * length(offset) + 6 * depth);
         tool.force = subtract(tool.force, force);
         ++tool.contacts;
         this.contacts.push({ tool: index, point: this.positions[i]!, normal, force });
@@ -231,22 +231,26 @@ export function encodePositions(positions: Vector[], encoding: PositionEncoding)
 class Session {
   private watched: { scene: FakeScene; encoding: PositionEncoding; version: number; sent: number; nextMs: number; intervalMs: number } | undefined;
   private held: { tool: FakeTool } | undefined;
+  private inFlight = 0;
 
   constructor(private readonly socket: WebSocket, private readonly scenes: Map<string, FakeScene>) {
     socket.on('message', (data, binary) => {
       if (!binary) socket.close(1003, 'binary only');
       else this.onRequest(fromBinary(ViewerRequestSchema, new Uint8Array(data as Buffer)));
     });
+    socket.on('pong', () => --this.inFlight);
     socket.on('close', () => this.release());
   }
 
-  /** Sends a frame if one is due and the socket has taken the last. */
+  /** Sends a frame if one is due and the viewer has taken the last ones off the network, which its pongs tell. */
   tick(nowMs: number): void {
     const watched = this.watched;
-    if (!watched || nowMs < watched.nextMs || watched.version === watched.scene.version || this.socket.bufferedAmount > 300000) return;
+    if (!watched || nowMs < watched.nextMs || watched.version === watched.scene.version || this.inFlight >= 3) return;
     watched.nextMs = nowMs + watched.intervalMs;
     watched.version = watched.scene.version;
     this.send(0, { case: 'watch', value: { update: { case: 'frame', value: watched.scene.frame(watched.encoding, 0) } } });
+    ++this.inFlight;
+    this.socket.ping();
   }
 
   private send(requestId: number, update: object): void {

@@ -6,10 +6,15 @@ import { build } from 'esbuild';
 import { generate } from './generate.mjs';
 
 const webDir = join(dirname(fileURLToPath(import.meta.url)), '..');
-const out = join(webDir, 'build', 'fake_server.mjs');
-generate();
-mkdirSync(dirname(out), { recursive: true });
-await build({ entryPoints: [join(webDir, 'dev', 'fake_server.ts')], bundle: true, platform: 'node', format: 'esm', target: ['node18'], outfile: out,
-  external: ['ws'], logLevel: 'warning' });
-const { main } = await import(pathToFileURL(out).href);
-await main(process.argv.slice(2), join(webDir, 'dist'));
+
+/** The module dev/fake_server.ts. */
+export async function bundleFakeServer() {
+  const out = join(webDir, 'build', 'fake_server.mjs');
+  generate();
+  mkdirSync(dirname(out), { recursive: true });
+  await build({ entryPoints: [join(webDir, 'dev', 'fake_server.ts')], bundle: true, platform: 'node', format: 'esm', target: ['node18'], outfile: out,
+    external: ['ws'], logLevel: 'warning' });
+  return import(pathToFileURL(out).href);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await (await bundleFakeServer()).main(process.argv.slice(2), join(webDir, 'dist'));

@@ -14,6 +14,8 @@ import { ToolHand } from './view/tool_hand';
 
 const LIST_INTERVAL_MS = 2500;
 const ABORTED = 10;
+/** Between pictures at low quality: a machine that draws in software has other work to do, perhaps the simulation itself. */
+const LOW_QUALITY_INTERVAL_MS = 80;
 
 const SPEEDS: { label: string; rate: { mode: RateMode; speed?: number } }[] = [
   ...[0.1, 0.25, 0.5, 1, 2].map((speed) => ({ label: `${speed}×`, rate: { mode: RateMode.REAL_TIME, speed } })),
@@ -56,6 +58,8 @@ export class App {
   private readonly bytes: { t: number; total: number }[] = [];
   private connectionState: ConnectionState = { kind: 'connecting', attempt: 0 };
   private lastPicture_ms = 0;
+  private lastRender_ms = 0;
+  private needsPicture = true;
   private slowPictures = 0;
   private readonly autoQuality: boolean;
   private listTimer: ReturnType<typeof setTimeout> | undefined;
@@ -191,6 +195,7 @@ export class App {
   }
 
   private leaveScene(): void {
+    this.redraw();
     this.dropTool();
     this.view.clear();
     this.keyframe = undefined;
@@ -245,6 +250,7 @@ export class App {
         this.report('Keyframe', new Error(problem));
         return;
       }
+      this.redraw();
       this.framedScene = this.watchedScene;
       this.keyframe = keyframe;
       this.frame = keyframe.frame;
@@ -378,6 +384,7 @@ export class App {
       position: toVector(attached.pose?.positionM as never),
       rotation: q ? new THREE.Quaternion(q.x, q.y, q.z, q.w).normalize() : new THREE.Quaternion(),
     });
+    this.redraw();
     for (const model of this.view.tools) model.setHighlight(model.index === held.index);
     element('view').classList.add('holding');
   }
@@ -385,6 +392,7 @@ export class App {
   /** Forgets the tool without telling the server. */
   private dropTool(): void {
     this.held = undefined;
+    this.redraw();
     for (const model of this.view.tools) model.setHighlight(false);
     element('view').classList.remove('holding');
   }
@@ -443,14 +451,21 @@ export class App {
     if (tilt !== 0) hand.rotate(new THREE.Quaternion().setFromAxisAngle(up, tilt));
   }
 
+  /** Something besides a frame or the camera changed what there is to see. */
+  redraw(): void {
+    this.needsPicture = true;
+  }
+
   // --- pictures -------------------------------------------------------------------------------------------------------------------------------------
 
   setQuality(quality: Quality): void {
+    this.redraw();
     this.stage.setQuality(quality);
     this.view.setDetail(quality !== 'low');
   }
 
   fit(): void {
+    this.redraw();
     const box = new THREE.Box3();
     for (const organ of this.view.organs) box.union(new THREE.Box3().setFromArray(organ.positions));
     if (!box.isEmpty()) this.stage.frameBox(box, true);
@@ -463,6 +478,7 @@ export class App {
     if (this.autoQuality) this.adaptQuality(elapsed_ms);
     this.moveByKeys(Math.min(elapsed_ms, 100) / 1000);
     this.sendPose(now);
+    if (this.stage.quality === 'low' && now - this.lastRender_ms < LOW_QUALITY_INTERVAL_MS) return;
     if (this.pendingFrame) {
       const before = this.runState;
       const problem = this.view.update(this.pendingFrame, this.streamEncoding);
@@ -473,11 +489,18 @@ export class App {
       } else {
         this.frame = this.pendingFrame;
         this.pendingFrame = undefined;
+        this.needsPicture = true;
         if (this.runState !== before) this.showPills();
       }
     }
-    this.stage.render();
-    this.view.placeLabels();
+    // Nothing moves: nothing is drawn.
+    if (this.stage.controls.update()) this.needsPicture = true;
+    if (this.needsPicture) {
+      this.needsPicture = false;
+      this.lastRender_ms = now;
+      this.stage.render();
+      this.view.placeLabels();
+    }
     const owners = this.view.tools.map((tool) => this.ownerOf(tool.index));
     this.panel.draw(this.frame, owners, { fps: this.fps, bytesPerSecond: this.bytesPerSecond(now) }, now / 1000);
     this.showHint();
@@ -507,7 +530,7 @@ export class App {
   private showHint(): void {
     const hint = element('hint');
     let html = '';
-    if (this.held?.hand) html = `<b>Drag</b> to move the instrument · <b>Shift + wheel</b> or <b>W S</b> to push along the view · <b>right drag</b> to orbit · <b>T</b> to release`;
+    if (this.held?.hand) html = `<b>Drag</b> moves the instrument · <b>W S</b> or <b>Shift + wheel</b> push it away and back · <b>Right drag</b> orbits · <b>T</b> releases`;
     else if (this.connection.isOpen && this.view.tools.some((tool) => this.ownerOf(tool.index) === 'free')) html = `<b>Click an instrument</b> or press <b>T</b> to take it and push the organ`;
     if (hint.dataset.text !== html) {
       hint.dataset.text = html;

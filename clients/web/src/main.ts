@@ -2,6 +2,7 @@ import * as THREE from 'three';
 import './style.css';
 import { App } from './app';
 import { element } from './ui/panel';
+import type { Quality } from './view/stage';
 
 declare const PALPATE_VERSION: string;
 
@@ -27,10 +28,14 @@ interface Toggle {
   set: (on: boolean) => void;
   input?: HTMLInputElement;
 }
+const setOptions = (options: Partial<typeof app.view.options>) => {
+  app.view.setOptions(options);
+  app.redraw();
+};
 const toggles: Toggle[] = [
-  { label: 'Wireframe', key: 'm', get: () => app.view.options.wireframe, set: (on) => app.view.setOptions({ wireframe: on }) },
-  { label: 'Contacts', key: 'c', get: () => app.view.options.contacts, set: (on) => app.view.setOptions({ contacts: on }) },
-  { label: 'Forces', key: 'v', get: () => app.view.options.forces, set: (on) => app.view.setOptions({ forces: on }) },
+  { label: 'Wireframe', key: 'm', get: () => app.view.options.wireframe, set: (on) => setOptions({ wireframe: on }) },
+  { label: 'Contacts', key: 'c', get: () => app.view.options.contacts, set: (on) => setOptions({ contacts: on }) },
+  { label: 'Forces', key: 'v', get: () => app.view.options.forces, set: (on) => setOptions({ forces: on }) },
   { label: 'Low bandwidth', key: 'b', get: () => app.lowBandwidth, set: (on) => app.setLowBandwidth(on) },
 ];
 for (const toggle of toggles) {
@@ -55,6 +60,7 @@ const flip = (toggle: Toggle) => {
 function showPanel(shown: boolean): void {
   panel.classList.toggle('away', !shown);
   app.stage.setRightInset(shown ? panel.offsetWidth + 16 : 0);
+  app.redraw();
 }
 
 const speed = element('speed') as HTMLSelectElement;
@@ -199,7 +205,10 @@ window.addEventListener('keydown', (event) => {
 });
 window.addEventListener('keyup', (event) => app.setKey(event.key.toLowerCase(), false));
 window.addEventListener('blur', () => app.clearKeys());
-window.addEventListener('resize', () => app.stage.resize());
+window.addEventListener('resize', () => {
+  app.stage.resize();
+  app.redraw();
+});
 
 showPanel(panel.offsetWidth > 0);
 app.start();
@@ -262,10 +271,17 @@ const api = {
   errors: app.errors,
   /** A copy of the positions of a body, metres in W. */
   positions: (body: number) => Array.from(app.view.organs[body]?.positions ?? []),
-  /** Where a point of W is in the window, in CSS pixels. */
+  /** Where a point of W is in the window, in CSS pixels, and how far in front of the camera, in metres. */
   project(x: number, y: number, z: number) {
-    const at = new THREE.Vector3(x, y, z).project(app.stage.camera);
-    return { x: ((at.x + 1) / 2) * canvas.clientWidth, y: ((1 - at.y) / 2) * canvas.clientHeight };
+    const point = new THREE.Vector3(x, y, z);
+    const depthM = -point.clone().applyMatrix4(app.stage.camera.matrixWorldInverse).z;
+    const at = point.project(app.stage.camera);
+    return { x: ((at.x + 1) / 2) * canvas.clientWidth, y: ((1 - at.y) / 2) * canvas.clientHeight, depthM };
+  },
+  /** Like the URL parameter `quality`; also draws at once. */
+  setQuality(quality: Quality) {
+    app.setQuality(quality);
+    app.stage.render();
   },
 };
 export type PalpateApi = typeof api;

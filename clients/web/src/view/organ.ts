@@ -110,8 +110,14 @@ export class Organ {
     material.polygonOffsetUnits = 1;
   }
 
+  /** Without detail the shader is a much cheaper one. */
   setDetail(shown: boolean): void {
-    this.mesh.material.userData.uniforms.uDetail.value = shown ? 1 : 0;
+    const material = this.mesh.material;
+    material.userData.uniforms.uDetail.value = shown ? 1 : 0;
+    material.clearcoat = shown ? 1 : 0;
+    material.sheen = shown ? 0.15 : 0;
+    material.roughness = shown ? 0.5 : 0.34;
+    material.needsUpdate = true;
   }
 
   dispose(): void {

@@ -9,7 +9,7 @@ const BACKGROUND = new THREE.Color(0x080c11);
 function roomEnvironment(renderer: THREE.WebGLRenderer): THREE.Texture {
   const room = new THREE.Scene();
   const box = new THREE.BoxGeometry();
-  const wall = new THREE.Mesh(box, new THREE.MeshBasicMaterial({ color: new THREE.Color(0.035, 0.045, 0.058), side: THREE.BackSide }));
+  const wall = new THREE.Mesh(box, new THREE.MeshBasicMaterial({ color: new THREE.Color(0.06, 0.075, 0.095), side: THREE.BackSide }));
   wall.scale.setScalar(20);
   room.add(wall);
   const floor = new THREE.Mesh(box, new THREE.MeshBasicMaterial({ color: new THREE.Color(0.02, 0.045, 0.05) }));
@@ -107,6 +107,7 @@ export class Stage {
 
   setQuality(quality: Quality): void {
     this.quality = quality;
+    document.body.dataset.quality = quality;
     this.renderer.shadowMap.enabled = quality !== 'low';
     this.lamp.castShadow = quality !== 'low';
     this.scene.traverse((child) => {
@@ -162,7 +163,6 @@ export class Stage {
   }
 
   render(): void {
-    this.controls.update();
     this.renderer.render(this.scene, this.camera);
   }
 }

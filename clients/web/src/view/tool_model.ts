@@ -23,7 +23,7 @@ export class ToolModel {
     const color = new THREE.Color(TOOL_COLORS[index % TOOL_COLORS.length]!);
     const geometry = capsuleGeometry(radius_m, length_m);
     this.body = new THREE.Mesh(geometry, new THREE.MeshPhysicalMaterial({
-      color: 0xe4eaef, metalness: 0.94, roughness: 0.3, clearcoat: 0.3, clearcoatRoughness: 0.15, envMapIntensity: 1.7,
+      color: 0xdde4ea, metalness: 0.78, roughness: 0.27, clearcoat: 0.3, clearcoatRoughness: 0.15, envMapIntensity: 1.7,
     }));
     this.body.castShadow = true;
     this.body.receiveShadow = true;
