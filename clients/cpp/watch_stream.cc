@@ -12,14 +12,19 @@ WatchStream::~WatchStream() {
   if (!finished_) (void)Finish();
 }
 
-bool WatchStream::Read(v1::WatchUpdate* update) { return reader_->Read(update); }
+bool WatchStream::Read(v1::WatchUpdate* update) {
+  ended_ = ended_ || !reader_->Read(update);
+  return !ended_;
+}
 
 absl::Status WatchStream::Finish() {
   finished_ = true;
-  context_.TryCancel();
-  // A finish before the last message was read would wait for ever.
-  v1::WatchUpdate rest;
-  while (reader_->Read(&rest)) {
+  if (!ended_) {
+    // A cancellation after the end would hide the server's status; a finish before the last message was read would wait for ever.
+    context_.TryCancel();
+    v1::WatchUpdate rest;
+    while (reader_->Read(&rest)) {
+    }
   }
   return ToAbslStatus(reader_->Finish());
 }

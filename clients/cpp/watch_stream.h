@@ -31,6 +31,7 @@ class WatchStream {
   std::unique_ptr<v1::StreamService::Stub> stub_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReader<v1::WatchUpdate>> reader_;
+  bool ended_ = false;  // there is nothing more to read
   bool finished_ = false;
 };
 

@@ -16,15 +16,15 @@ thread_local bool counting = false;
 thread_local long allocations = 0;
 }  // namespace
 
-// Counts what the loop must not do.
-void* operator new(std::size_t size) {
+// Counts what the loop must not do. Not inlined: the compiler must not see that new and delete are malloc and free.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   if (counting) ++allocations;
   void* memory = std::malloc(size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace palpate::station {
 namespace {
