@@ -33,7 +33,7 @@ sim::SceneDescription LiverScene(const sim::TetMesh& mesh) {
     high = std::max(high, v.z());
   }
   for (uint32_t v = 0; v < mesh.vertices.size(); ++v) {
-    if (mesh.vertices[v].z() < low + 0.25 * (high - low)) body.fixed_vertices.push_back(v);
+    if (mesh.vertices[v].z() < low + 0.4 * (high - low)) body.fixed_vertices.push_back(v);
   }
   scene.bodies.push_back(std::move(body));
   sim::ToolDescription tool;
@@ -60,8 +60,8 @@ absl::Status MeasureSize(std::shared_ptr<gpu::Context> context, double tet_count
   uint64_t in_contact = 0;
   double contacts = 0;
   for (int i = 0; i < warm + counted; ++i) {
-    // Down by 4 cm within the warm-up, then to and fro by 1 cm: the tool stays in the tissue.
-    const double depth = 0.04 * std::min(1.0, static_cast<double>(i) / warm) + (i < warm ? 0.0 : 0.01 * std::sin(0.05 * (i - warm)));
+    // Down by 5 cm within the warm-up, then to and fro by 1 cm: the tool stays in the tissue.
+    const double depth = 0.05 * std::min(1.0, static_cast<double>(i) / warm) + (i < warm ? 0.0 : 0.01 * std::sin(0.05 * (i - warm)));
     command.device_pose.position_m.z() = top_m - depth;
     PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands));
     if (i < warm) continue;
