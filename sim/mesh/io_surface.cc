@@ -55,15 +55,27 @@ class OneFile : public Assimp::IOSystem {
   std::string name_;
 };
 
-// assimp allocates what the header of a PLY file asks for before it reads on.
-absl::Status CheckPlyCounts(std::string_view bytes, std::string_view name) {
+// What assimp lets pass: it allocates what the header of a PLY file asks for before it reads on, and takes a cut file for a short one.
+// Gives the number of faces announced.
+absl::StatusOr<uint64_t> CheckPlyHeader(std::string_view bytes, std::string_view name) {
   Cursor in(bytes, name);
   uint64_t total = 0;
+  uint64_t faces = 0;
+  bool is_text = false;
   while (!in.AtEnd()) {
     const size_t begin = in.offset();
     const std::vector<std::string_view> words = SplitWords(in.Line());
     if (words.empty()) continue;
-    if (words[0] == "end_header") return absl::OkStatus();
+    if (words[0] == "format") is_text = words.size() > 1 && words[1] == "ascii";
+    if (words[0] == "end_header") {
+      // A text has each element on a line of its own; the last one may lack its end.
+      const std::string_view data = in.rest();
+      const auto lines = static_cast<uint64_t>(std::count(data.begin(), data.end(), '\n')) + (data.ends_with('\n') ? 0 : 1);
+      if (is_text && lines < total) {
+        return in.Error(absl::StrFormat("%d elements announced, but only %d lines follow: the file is cut off", total, lines));
+      }
+      return faces;
+    }
     if (words[0] != "element") continue;
     uint64_t count = 0;
     if (words.size() != 3 || !ParseUnsigned(words[2], &count)) {
@@ -73,8 +85,17 @@ absl::Status CheckPlyCounts(std::string_view bytes, std::string_view name) {
       return ErrorAt(in.source(), begin, absl::StrFormat("%d elements announced, but the file has only %d bytes", count, bytes.size()));
     }
     total += count;
+    if (words[1] == "face") faces += count;
   }
   return in.Truncated("end_header");
+}
+
+absl::Status CheckStlEnd(std::string_view bytes, std::string_view name) {
+  constexpr size_t kHeaderBytes = 84;
+  constexpr size_t kTriangleBytes = 50;
+  const bool fits_binary = bytes.size() >= kHeaderBytes && (bytes.size() - kHeaderBytes) % kTriangleBytes == 0;
+  if (bytes.substr(0, 5) != "solid" || fits_binary || bytes.rfind("endsolid") != std::string_view::npos) return absl::OkStatus();
+  return Cursor(bytes, name).Truncated("endsolid");
 }
 
 // Leaves only the reader of one format: else assimp guesses from the contents.
@@ -137,18 +158,27 @@ absl::StatusOr<SurfaceMesh> Convert(const aiScene& scene, std::string_view name)
   return surface;
 }
 
-absl::StatusOr<SurfaceMesh> Import(std::string_view bytes, std::string_view format, std::string_view name) {
+absl::StatusOr<SurfaceMesh> Import(std::string_view bytes, std::string_view format, std::string_view name, uint64_t ply_faces) {
   Assimp::Importer importer;
   KeepOneReader(importer, format);
   const std::string file = absl::StrCat("surface.", ToAbsl(format));
   importer.SetIOHandler(new OneFile(bytes, file));  // the importer deletes it
-  // Two passes: validation keeps wrong indices away from the triangulation, which also fails on a mesh of lines.
+  // One step after the other: validation keeps wrong indices away from the triangulation, which also fails on a mesh of lines.
   importer.SetPropertyInteger(AI_CONFIG_PP_SBP_REMOVE, aiPrimitiveType_POINT | aiPrimitiveType_LINE);
-  const aiScene* scene = importer.ReadFile(file, aiProcess_ValidateDataStructure | aiProcess_SortByPType);
+  const aiScene* scene = importer.ReadFile(file, aiProcess_ValidateDataStructure);
+  if (scene != nullptr && format == "ply") {
+    uint64_t found = 0;
+    for (unsigned int m = 0; m < scene->mNumMeshes; ++m) found += scene->mMeshes[m]->mNumFaces;
+    if (found != ply_faces) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s: %d faces announced, %d found: the file is cut off", ToAbsl(name), ply_faces, found));
+    }
+  }
+  if (scene != nullptr) scene = importer.ApplyPostProcessing(aiProcess_SortByPType);
   if (scene != nullptr) scene = importer.ApplyPostProcessing(aiProcess_Triangulate);
   if (scene == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat(ToAbsl(name), ": not a readable .", ToAbsl(format), " file: ", importer.GetErrorString()));
+        absl::StrCat(ToAbsl(name), ": not a readable .", ToAbsl(format), " file with triangles: ", importer.GetErrorString()));
   }
   return Convert(*scene, name);
 }
@@ -160,9 +190,13 @@ absl::StatusOr<SurfaceMesh> ParseSurface(std::string_view bytes, std::string_vie
   if (lower != ".obj" && lower != ".stl" && lower != ".ply") {
     return absl::InvalidArgumentError(absl::StrCat(ToAbsl(name), ": extension ", Quoted(extension), " is not one of .obj .stl .ply"));
   }
-  if (lower == ".ply") PALPATE_RETURN_IF_ERROR(CheckPlyCounts(bytes, name));
+  uint64_t ply_faces = 0;
+  if (lower == ".ply") {
+    PALPATE_ASSIGN_OR_RETURN(ply_faces, CheckPlyHeader(bytes, name));
+  }
+  if (lower == ".stl") PALPATE_RETURN_IF_ERROR(CheckStlEnd(bytes, name));
   try {
-    return Import(bytes, std::string_view(lower).substr(1), name);
+    return Import(bytes, std::string_view(lower).substr(1), name, ply_faces);
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat(ToAbsl(name), ": not a readable ", lower, " file: ", error.what()));
   }

@@ -18,14 +18,14 @@ struct ReadOptions {
 
 /// Reads a tetrahedral mesh; the extension decides: .msh (ParseMsh), .vtk (ParseVtk), .node or .ele (ParseTetGen; the sibling is found).
 /// Units and frame are those of the file; vertices and tets keep the file's order. The result passes ValidateTetMesh.
-/// Errors: NotFound or PermissionDenied (file), InvalidArgument (extension, contents; see the parsers), ResourceExhausted (file above 4
-/// GiB).
+/// Errors: NotFound or PermissionDenied (file), InvalidArgument (extension, contents; see the parsers), ResourceExhausted (over 4 GiB).
 absl::StatusOr<TetMesh> ReadTetMesh(const std::filesystem::path& path, const ReadOptions& options = {});
 
 /// Reads Gmsh MSH 2.x (2.0 to 2.2) or 4.1, ASCII or binary of either byte order, from memory. Vertices are in file order, whatever their
 /// tags. Points, lines and faces are skipped, other volume elements (hexahedra, quadratic tets...) are an error, and so is a file without
-/// tets. The parsers below and this one allocate no more than a small multiple of the input and never read outside it. Errors:
-/// InvalidArgument naming `name`, the line (text) or byte offset (binary) and the element.
+/// tets. The parsers below and this one allocate no more than a small multiple of the input and never read outside it.
+///
+/// Errors: InvalidArgument naming `name`, the line (text) or byte offset (binary) and the element.
 absl::StatusOr<TetMesh> ParseMsh(std::string_view bytes, std::string_view name, const ReadOptions& options = {});
 
 /// Reads a legacy VTK unstructured grid, ASCII or binary, CELLS in the old form or as OFFSETS and CONNECTIVITY (VTK 5.1). Point and cell
@@ -43,8 +43,10 @@ absl::StatusOr<SurfaceMesh> ReadSurfaceMesh(const std::filesystem::path& path);
 
 /// Reads a surface from memory. `extension` is ".obj", ".stl" or ".ply". Polygons are triangulated, groups are merged, vertices with equal
 /// coordinates are joined (so an STL file gives a connected surface) in the order of first use, triangles that lose a vertex by that (they
-/// have no area) are left out, and so are points and lines. The surface may be open or cross itself: see CheckClosedSurface. Errors:
-/// InvalidArgument naming `name` and what is wrong.
+/// have no area) are left out, and so are points and lines. The surface may be open or cross itself: see CheckClosedSurface. STL and PLY
+/// files that are cut off are refused; an OBJ file does not say where it ends, so a cut between two lines shows only as an open surface.
+///
+/// Errors: InvalidArgument naming `name` and what is wrong.
 absl::StatusOr<SurfaceMesh> ParseSurface(std::string_view bytes, std::string_view extension, std::string_view name);
 
 enum class MshVersion { k22, k41 };          ///< Gmsh MSH 2.2 or 4.1, both ASCII
