@@ -90,10 +90,10 @@ absl::StatusOr<TetMesh> GenerateTorus(double major_radius_m, double minor_radius
   StuffingOptions options;
   PALPATE_ASSIGN_OR_RETURN(options.edge_length_m, EdgeLength(edge_length_m, 2 * outer));
   // coarser, the tube would break or the hole close
-  const double coarsest_m = 1.5 * std::min(minor_radius_m, major_radius_m - minor_radius_m);
+  const double coarsest_m = 1.25 * std::min(minor_radius_m, major_radius_m - minor_radius_m);
   if (options.edge_length_m > coarsest_m) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("edge_length_m = %g: must be at most %g, 1.5 times the smaller of the tube's and the hole's radius",
+        absl::StrFormat("edge_length_m = %g: must be at most %g, 1.25 times the smaller of the tube's and the hole's radius",
                         options.edge_length_m, coarsest_m));
   }
   options.is_distance = true;

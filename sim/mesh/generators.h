@@ -32,7 +32,7 @@ Eigen::AlignedBox3d LiverBounds(double length_m);
 double LiverEdgeLengthForTets(double length_m, double tet_count);
 
 /// Axis along z. `major_radius_m` (centre to tube centre, default 0.06) in [0.005, 1]; `minor_radius_m` (of the tube, default 0.02)
-/// positive and smaller than the major radius. The edge length, also the default one, must be at most 1.5 times the smaller of the tube's
+/// positive and smaller than the major radius. The edge length, also the default one, must be at most 1.25 times the smaller of the tube's
 /// and the hole's radius.
 absl::StatusOr<TetMesh> GenerateTorus(double major_radius_m = 0.06, double minor_radius_m = 0.02, double edge_length_m = 0,
                                       const ProgressCallback& progress = {});
