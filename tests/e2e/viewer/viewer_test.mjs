@@ -1,9 +1,10 @@
-// The viewer in a real browser: node viewer_test.mjs (--url URL | --fake) [--scene ID] [--out FOLDER] [--size WxH]
+// The viewer in a real browser: node viewer_test.mjs (--url URL | --fake | --server PROGRAM --scene-file FILE) [--scene ID] [--out FOLDER] [--size WxH]
 //
 // Loads the viewer, sees the organ move, takes a free instrument, pushes the organ with the mouse, loses the server and gets it back. The server must
-// play, or be able to play, a scene with a free tool. Screenshots go to FOLDER. Exit status: 0 passed, 1 failed, 77 no browser on this machine.
+// play, or be able to play, a scene with a free tool; --server starts a palpate-server of its own. Screenshots go to FOLDER. Exit status: 0 passed, 1 failed, 77 no browser on this machine.
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -13,10 +14,13 @@ import { TcpGate } from './tcp_gate.mjs';
 
 const webDir = join(dirname(fileURLToPath(import.meta.url)), '..', '..', '..', 'clients', 'web');
 const { values: options } = parseArgs({
-  options: { url: { type: 'string' }, fake: { type: 'boolean' }, scene: { type: 'string' }, out: { type: 'string' }, size: { type: 'string', default: '1280x760' } },
+  options: {
+    url: { type: 'string' }, fake: { type: 'boolean' }, server: { type: 'string' }, 'scene-file': { type: 'string' }, scene: { type: 'string' },
+    out: { type: 'string' }, size: { type: 'string', default: '1280x760' },
+  },
 });
-if (!options.url && !options.fake) {
-  console.error('give --url URL of a server, or --fake');
+if (!options.url && !options.fake && !(options.server && options['scene-file'])) {
+  console.error('give --url URL of a server, or --server PROGRAM and --scene-file FILE, or --fake');
   process.exit(1);
 }
 const browserPath = [process.env.PALPATE_CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) => path && existsSync(path));
@@ -29,21 +33,36 @@ const PATIENCE_MS = 120_000;  // a browser that draws in software on a busy mach
 const outDir = options.out ?? join(tmpdir(), 'palpate-viewer');
 mkdirSync(outDir, { recursive: true });
 
+const profile = mkdtempSync(join(tmpdir(), 'palpate-chromium-'));
 let fake;
+let server;
 let target;
 if (options.fake) {
   const { bundleFakeServer } = await import(pathToFileURL(join(webDir, 'scripts', 'fake_server.mjs')).href);
   fake = await (await bundleFakeServer()).startFakeServer(0, join(webDir, 'dist'));
   target = new URL(`http://127.0.0.1:${fake.port}/`);
+} else if (options.server) {
+  const readyFile = join(profile, 'ready.json');
+  server = spawn(options.server, ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0', '--web-root', join(webDir, 'dist'), '--scene', options['scene-file'],
+    '--ready-file', readyFile, '--log-level', 'warning'], { stdio: 'inherit' });
+  const deadline = Date.now() + PATIENCE_MS;
+  while (!existsSync(readyFile)) {
+    if (server.exitCode !== null || Date.now() > deadline) {
+      console.error('FAILED: the server does not start');
+      server.kill('SIGKILL');
+      process.exit(1);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  target = new URL(`http://127.0.0.1:${JSON.parse(readFileSync(readyFile, 'utf8')).http_port}/`);
 } else {
   target = new URL(options.url);
 }
 const gate = new TcpGate(target.hostname, Number(target.port || 80));
 await gate.open();
 
-const profile = mkdtempSync(join(tmpdir(), 'palpate-chromium-'));
 const [width, height] = options.size.split('x').map(Number);
-const context = await chromium.launchPersistentContext(profile, {
+const context = await chromium.launchPersistentContext(join(profile, 'browser'), {
   executablePath: browserPath,
   headless: true,
   viewport: { width, height },
@@ -250,9 +269,18 @@ try {
   await page?.screenshot({ path: join(outDir, 'failed.png'), timeout: 30_000 }).catch(() => {});
 } finally {
   await context.close();
-  rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
   await gate.shut().catch(() => {});
   await fake?.close();
+  if (server && server.exitCode === null) {
+    const ended = new Promise((resolve) => server.once('exit', resolve));
+    server.kill('SIGTERM');
+    const code = await ended;
+    if (code !== 0) {
+      failed = true;
+      console.error(`FAILED: the server ended with ${code}`);
+    }
+  }
 }
+rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
 console.log(failed ? `screenshots: ${outDir}` : `passed; screenshots: ${outDir}`);
 process.exit(failed ? 1 : 0);
