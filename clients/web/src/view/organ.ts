@@ -1,5 +1,18 @@
 import * as THREE from 'three';
 import { computeNormals } from './normals';
+import { Refinement } from './refine';
+
+/** A surface is refined while it stays below so many triangles. */
+const MAX_TRIANGLES = 16000;
+const MAX_LEVELS = 2;
+
+/** What is drawn of a body after some refinements. */
+interface Level {
+  refinement: Refinement | undefined;
+  triangles: Uint32Array;
+  positions: Float32Array;
+  normals: Float32Array;
+}
 
 /** Wet tissue: mottled colour and fine relief that stick to the rest shape, under a clear, glossy film. */
 function tissueMaterial(color: THREE.Color, extent_m: number): THREE.MeshPhysicalMaterial {
@@ -59,24 +72,32 @@ reflectedLight.directDiffuse += diffuseColor.rgb * vec3(1.0, 0.32, 0.24) * tissu
   return material;
 }
 
-/** One deformable body: a surface whose vertices move with every frame. */
+/** One deformable body: a surface whose vertices move with every frame, drawn rounder than it is meshed. */
 export class Organ {
   readonly mesh: THREE.Mesh<THREE.BufferGeometry, THREE.MeshPhysicalMaterial>;
   readonly positions: Float32Array;
-  private readonly normals: Float32Array;
-  private readonly triangles: Uint32Array;
+  private readonly levels: Level[] = [];
   private readonly wire: THREE.LineSegments;
 
   constructor(readonly name: string, initialPositions: Float32Array, triangles: Uint32Array, color: THREE.Color) {
     this.positions = initialPositions;
-    this.triangles = triangles;
-    this.normals = new Float32Array(initialPositions.length);
+    this.levels.push({ refinement: undefined, triangles, positions: initialPositions, normals: new Float32Array(initialPositions.length) });
+    let rest = initialPositions.slice();
+    let finest = this.levels[0]!;
+    while (this.levels.length <= MAX_LEVELS && (4 * finest.triangles.length) / 3 <= MAX_TRIANGLES) {
+      const refinement = new Refinement(finest.triangles, finest.positions.length / 3);
+      const size = 3 * refinement.vertexCount;
+      const fineRest = new Float32Array(size);
+      refinement.interpolate(rest, fineRest);
+      rest = fineRest;
+      finest = { refinement, triangles: refinement.triangles, positions: new Float32Array(size), normals: new Float32Array(size) };
+      this.levels.push(finest);
+    }
     const geometry = new THREE.BufferGeometry();
-    const position = new THREE.BufferAttribute(this.positions, 3).setUsage(THREE.DynamicDrawUsage);
-    geometry.setAttribute('position', position);
-    geometry.setAttribute('normal', new THREE.BufferAttribute(this.normals, 3).setUsage(THREE.DynamicDrawUsage));
-    geometry.setAttribute('restPosition', new THREE.BufferAttribute(initialPositions.slice(), 3));
-    geometry.setIndex(new THREE.BufferAttribute(triangles, 1));
+    geometry.setAttribute('position', new THREE.BufferAttribute(finest.positions, 3).setUsage(THREE.DynamicDrawUsage));
+    geometry.setAttribute('normal', new THREE.BufferAttribute(finest.normals, 3).setUsage(THREE.DynamicDrawUsage));
+    geometry.setAttribute('restPosition', new THREE.BufferAttribute(rest, 3));
+    geometry.setIndex(new THREE.BufferAttribute(finest.triangles, 1));
     const box = new THREE.Box3().setFromArray(initialPositions);
     const extent_m = box.getSize(new THREE.Vector3()).length();
     this.mesh = new THREE.Mesh(geometry, tissueMaterial(color, extent_m));
@@ -86,9 +107,9 @@ export class Organ {
     this.mesh.name = name;
 
     const edges = new THREE.BufferGeometry();
-    edges.setAttribute('position', position);
+    edges.setAttribute('position', new THREE.BufferAttribute(this.positions, 3).setUsage(THREE.DynamicDrawUsage));
     edges.setIndex(new THREE.BufferAttribute(uniqueEdges(triangles), 1));
-    this.wire = new THREE.LineSegments(edges, new THREE.LineBasicMaterial({ color: 0xffe4d6, transparent: true, opacity: 0.28, depthWrite: false }));
+    this.wire = new THREE.LineSegments(edges, new THREE.LineBasicMaterial({ color: 0xffe4d6, transparent: true, opacity: 0.3, depthWrite: false }));
     this.wire.frustumCulled = false;
     this.wire.visible = false;
     this.mesh.add(this.wire);
@@ -97,7 +118,12 @@ export class Organ {
 
   /** Call after `positions` changed. */
   commit(): void {
-    computeNormals(this.positions, this.triangles, this.normals);
+    for (const [index, level] of this.levels.entries()) {
+      const coarser = this.levels[index - 1];
+      if (coarser) level.refinement!.refine(coarser.positions, coarser.normals, level.positions);
+      computeNormals(level.positions, level.triangles, level.normals);
+    }
+    this.wire.geometry.attributes.position!.needsUpdate = true;
     this.mesh.geometry.attributes.position!.needsUpdate = true;
     this.mesh.geometry.attributes.normal!.needsUpdate = true;
   }
@@ -106,8 +132,8 @@ export class Organ {
     this.wire.visible = shown;
     const material = this.mesh.material;
     material.polygonOffset = shown;
-    material.polygonOffsetFactor = 1;
-    material.polygonOffsetUnits = 1;
+    material.polygonOffsetFactor = 4;  // the drawn surface bulges a little over the mesh
+    material.polygonOffsetUnits = 8;
   }
 
   /** Without detail the shader is a much cheaper one. */

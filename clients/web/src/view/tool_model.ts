@@ -80,13 +80,17 @@ export class ForceArrow {
   private readonly direction = new THREE.Vector3();
 
   constructor(color: THREE.Color, private readonly radius_m: number) {
-    const material = new THREE.MeshStandardMaterial({ color, emissive: color, emissiveIntensity: 0.55, roughness: 0.5 });
+    // Seen through everything: the force of a straight push runs along the inside of the shaft.
+    const bright = color.clone().lerp(new THREE.Color(1, 1, 1), 0.25);
+    const material = new THREE.MeshBasicMaterial({ color: bright, depthTest: false, depthWrite: false, transparent: true, opacity: 0.92, toneMapped: false });
     const shaft = new THREE.CylinderGeometry(1, 1, 1, 20);
     shaft.translate(0, 0.5, 0);
     const head = new THREE.ConeGeometry(1, 1, 24);
     head.translate(0, 0.5, 0);
     this.shaft = new THREE.Mesh(shaft, material);
     this.head = new THREE.Mesh(head, material);
+    this.shaft.renderOrder = 10;
+    this.head.renderOrder = 10;
     this.group.add(this.shaft, this.head);
     this.group.visible = false;
   }
