@@ -6,7 +6,7 @@ import re
 import lint_common
 
 SUBDIRECTORY = re.compile(r"add_subdirectory\(\s*([\w/.-]+)")
-TEST_FILE = re.compile(r"(_test\.(cc|py|sh|mjs|ts)|_fuzz(er)?\.cc|^check_\w+\.py|_bench\.cc)$")
+TEST_FILE = re.compile(r"(_test\.(cc|py|sh|mjs|ts)|_fuzz(er)?\.cc|^fuzz_\w+\.cc|^check_\w+\.py|_bench\.cc)$")
 
 
 def check(root, files):
