@@ -55,11 +55,6 @@ uint is_run_head(global const KEY* keys, size_t i) { return i == 0 ? 1u : (uint)
 
 /* A lone work-item may write an element that is not kept to the place of the next kept one, which comes after it: a random branch costs
    more than the write. Behind the last kept one there is no such place. */
-#if defined(SCAN_FLAGS) || defined(SCAN_RUNS)
-#define COMPACTS 1
-#else
-#define COMPACTS 0
-#endif
 #if GROUP_SIZE > 1
 #define IS_KEPT(prefix, state) (state)
 #else
@@ -162,7 +157,7 @@ GROUP_KERNEL void scan_chunks(uint capacity, global const uint* device_count, gl
   State carry;
   scan_group(sum, scratch, &carry);
 
-#if COMPACTS && GROUP_SIZE == 1
+#if defined(SCAN_FLAGS) && GROUP_SIZE == 1
   const uint places_end = carry + chunk_sums[chunks_before];
 #endif
 
