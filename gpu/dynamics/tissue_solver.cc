@@ -81,6 +81,12 @@ class TissueSolver::Impl {
   absl::Status Bind();
   absl::Status Sweep();
   absl::StatusOr<double> Residual();
+  /// Velocity a step before rest in free fall: what makes the first guess after a given state that of free fall, so that a body that nothing
+  /// holds falls right from its first step.
+  Float4 FallenFromRest() const {
+    const StepParams& p = params_host_;
+    return {-p.dt_s * p.gravity_x, -p.dt_s * p.gravity_y, -p.dt_s * p.gravity_z, 0.0F};
+  }
   Range Vertices() const { return {layout_.vertex_count, tuning_.partials >= 256 ? 64U : 0U}; }
 
   absl::Status UpdateRecovery(const TissueStep& step);
@@ -463,7 +469,7 @@ absl::Status TissueSolver::Impl::Reset() {
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(rest_positions_)));
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_start_, std::span<const Float4>(rest_positions_)));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));
-  PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_before_, Float4{}));
+  PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_before_, FallenFromRest()));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(list_, 0U));
   if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
@@ -505,11 +511,12 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_start_, positions));
   if (velocities.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));
-    return queue_->Fill(velocity_before_, Float4{});
+    return queue_->Fill(velocity_before_, FallenFromRest());
   }
-  const auto ordered_velocities = ordered(velocities);
-  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, ordered_velocities));
-  return queue_->Write(velocity_before_, ordered_velocities);
+  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, ordered(velocities)));
+  const Float4 before = FallenFromRest();
+  for (Float4& v : scratch_) v = {v.x + before.x, v.y + before.y, v.z + before.z, 0.0F};
+  return queue_->Write(velocity_before_, std::span<const Float4>(scratch_));
 }
 
 absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> forces_n) {

@@ -57,7 +57,10 @@ double Distance(const Query& q) {
 class ContactGeometryTest : public test::DeviceTest {
  protected:
   Vector3d Random(double scale = 1) { return scale * Vector3d(uniform_(random_), uniform_(random_), uniform_(random_)); }
-  static Vector3d Rounded(const Vector3d& v) { return v.cast<float>().cast<double>(); }
+  static Vector3d Rounded(const Vector3d& v) {
+    const Eigen::Vector3f rounded = v.cast<float>();
+    return rounded.cast<double>();
+  }
 
   void Check(std::vector<Query> queries, double tolerance) {
     std::vector<Float4> in;

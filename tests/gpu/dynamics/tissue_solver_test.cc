@@ -1,0 +1,625 @@
+#include "gpu/dynamics/tissue_solver.h"
+
+#include <gmock/gmock.h>
+
+#include <Eigen/Dense>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "tests/gpu/dynamics/tissue_models.h"
+#include "tests/support/device_test.h"
+
+namespace palpate::gpu {
+namespace {
+
+using Eigen::Vector3d;
+using ::testing::HasSubstr;
+
+class TissueSolverTest : public test::DeviceTest {
+ protected:
+  std::unique_ptr<TissueSolver> Make(const TissueModel& model, const TissueOptions& options,
+                                     const std::vector<ColliderDescription>& colliders = {}, const std::vector<PlaneObstacle>& planes = {},
+                                     const TissueTuning& tuning = {}) {
+    model_ = model;
+    auto solver = TissueSolver::Create(context(), model, options, colliders, planes, tuning);
+    EXPECT_TRUE(solver.ok()) << solver.status();
+    return solver.ok() ? *std::move(solver) : nullptr;
+  }
+
+  std::vector<Vector3d> Positions(TissueSolver& solver) {
+    std::vector<float> flat(model_.rest_m.size() * 3);
+    PALPATE_EXPECT_OK(solver.ReadPositions(flat));
+    return Unpack(flat);
+  }
+  std::vector<Vector3d> Forces(TissueSolver& solver, uint32_t parts) {
+    std::vector<float> flat(model_.rest_m.size() * 3);
+    PALPATE_EXPECT_OK(solver.ReadForces(parts, flat));
+    return Unpack(flat);
+  }
+  Vector3d Rest(size_t v) const { return {model_.rest_m[v][0], model_.rest_m[v][1], model_.rest_m[v][2]}; }
+  /// The nearest vector of floats, as the device holds it.
+  static Vector3d Rounded(const Vector3d& v) {
+    const Eigen::Vector3f rounded = v.cast<float>();
+    return rounded.cast<double>();
+  }
+  std::vector<double> Masses(const TissueSolver& solver) const {
+    std::vector<double> mass;
+    for (const uint32_t i : solver.layout().solver_index) mass.push_back(solver.layout().mass_kg[i]);
+    return mass;
+  }
+
+  static std::vector<Vector3d> Unpack(const std::vector<float>& flat) {
+    std::vector<Vector3d> out;
+    for (size_t i = 0; i < flat.size(); i += 3) out.emplace_back(flat[i], flat[i + 1], flat[i + 2]);
+    return out;
+  }
+  static std::vector<float> Pack(const std::vector<Vector3d>& vectors) {
+    std::vector<float> flat;
+    for (const Vector3d& v : vectors) {
+      for (int axis = 0; axis < 3; ++axis) flat.push_back(static_cast<float>(v[axis]));
+    }
+    return flat;
+  }
+  static ColliderTarget TargetOf(const ColliderDescription& c) { return {c.tip_m, c.axis_m}; }
+  static Vector3d ContactForce(const TissueStep& step) {
+    Vector3d sum = Vector3d::Zero();
+    for (const ContactReport& r : step.contacts) sum += Vector3d(r.force.x, r.force.y, r.force.z);
+    return sum;
+  }
+  /// Steps until nothing moves faster than `speed`; the last step.
+  TissueStep Settle(TissueSolver& solver, const std::vector<ColliderTarget>& targets, int max_steps, double speed = 1e-4) {
+    TissueStep last;
+    for (int i = 0; i < max_steps; ++i) {
+      const auto step = solver.Step(targets);
+      EXPECT_TRUE(step.ok()) << step.status();
+      if (!step.ok()) return last;
+      last = *step;
+      EXPECT_EQ(last.bad_vertices, 0U);
+      if (i > 10 && last.max_speed_m_per_s < speed) return last;
+    }
+    ADD_FAILURE() << "still moving at " << last.max_speed_m_per_s << " m/s after " << max_steps << " steps";
+    return last;
+  }
+
+  TissueModel model_;
+};
+
+TEST_F(TissueSolverTest, FreeFallFollowsBackwardEuler) {
+  for (const bool corotated : {false, true}) {
+    // Viscosity and stiffness must not act on a body that moves rigidly.
+    auto solver = Make(BoxModel({3, 2, 2}, {0.06, 0.04, 0.04}, {0, 0, 0}, {.damping_s = 0.05, .corotated = corotated}),
+                       {.dt_s = 0.01, .gravity_m_per_s2 = {1, 0, -9.81}, .iterations = 4});
+    ASSERT_NE(solver, nullptr);
+    const Vector3d v0(0.3, -0.2, 1.5);
+    const Vector3d g(1, 0, -9.81);
+    std::vector<Vector3d> rest;
+    for (size_t v = 0; v < model_.rest_m.size(); ++v) rest.push_back(Rest(v));
+    PALPATE_ASSERT_OK(solver->WriteState(Pack(rest), Pack(std::vector<Vector3d>(rest.size(), v0))));
+    for (int n = 1; n <= 50; ++n) {
+      PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
+      const Vector3d shift = 0.01 * n * v0 + 0.01 * 0.01 * n * (n + 1) / 2 * g;
+      const std::vector<Vector3d> x = Positions(*solver);
+      for (size_t v = 0; v < x.size(); ++v) ASSERT_LT((x[v] - rest[v] - shift).norm(), 2e-6 + 2e-7 * n) << "step " << n << ", vertex " << v;
+      EXPECT_EQ(step.inverted_tets, 0U);
+    }
+    const double mass = 0.06 * 0.04 * 0.04 * 1000;
+    const Vector3d velocity = v0 + 0.5 * g;
+    PALPATE_TEST_ASSIGN(const TissueStep state, solver->Step({}));
+    EXPECT_NEAR(state.kinetic_energy_j, mass * (velocity + 0.01 * g).squaredNorm() / 2, 1e-3 * mass * velocity.squaredNorm());
+  }
+}
+
+TEST_F(TissueSolverTest, RotationLosesOnlyWhatBackwardEulerLoses) {
+  for (const double damping : {0.0, 0.05}) {
+    SCOPED_TRACE(testing::Message() << "damping " << damping << " s");
+    constexpr double kDt = 0.01;
+    auto solver = Make(BoxModel({3, 3, 3}, {0.06, 0.06, 0.06}, {-0.03, -0.03, -0.03}, {.young_modulus_pa = 20000, .damping_s = damping}),
+                       {.dt_s = kDt, .gravity_m_per_s2 = {0, 0, 0}, .iterations = 80});
+    ASSERT_NE(solver, nullptr);
+    const std::vector<double> mass = Masses(*solver);
+    const Vector3d omega(0.5, -1, 4);
+    std::vector<Vector3d> x, v;
+    for (size_t i = 0; i < mass.size(); ++i) {
+      x.push_back(Rest(i));
+      v.push_back(omega.cross(x.back()));
+    }
+    PALPATE_ASSERT_OK(solver->WriteState(Pack(x), Pack(v)));
+    const auto momentum = [&](const std::vector<Vector3d>& at, const std::vector<Vector3d>& velocity) {
+      Vector3d sum = Vector3d::Zero();
+      for (size_t i = 0; i < mass.size(); ++i) sum += mass[i] * at[i].cross(velocity[i]);
+      return sum;
+    };
+    const Vector3d start = momentum(x, v);
+    Vector3d predicted = start;
+    for (int n = 0; n < 20; ++n) {
+      PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
+      EXPECT_EQ(step.bad_vertices, 0U);
+      const std::vector<Vector3d> x1 = Positions(*solver);
+      std::vector<Vector3d> v1;
+      for (size_t i = 0; i < x1.size(); ++i) v1.push_back((x1[i] - x[i]) / kDt);
+      // x1 = x + h v1, and internal forces have no torque about x1: L1 = sum m x1 cross v.
+      predicted = momentum(x1, v);
+      EXPECT_LT((momentum(x1, v1) - predicted).norm(), 2e-3 * start.norm()) << "step " << n;
+      x = x1;
+      v = v1;
+    }
+    const double lost = 1 - momentum(x, v).norm() / start.norm();
+    const double theta = omega.norm() * kDt;
+    EXPECT_GT(lost, 0);
+    EXPECT_LT(lost, 20 * theta * theta * 1.5) << "about theta^2 a step";
+  }
+}
+
+TEST_F(TissueSolverTest, FixedVerticesNeverMove) {
+  TissueModel model = BoxModel({4, 2, 2}, {0.08, 0.04, 0.04}, {0, 0, 0}, {.young_modulus_pa = 1000, .damping_s = 0.01});
+  for (size_t v = 0; v < model.fixed.size(); v += 5) model.fixed[v] = 1;
+  const ColliderDescription tool{.radius_m = 0.01, .tip_m = {0.04, 0.02, 0.02}, .axis_m = {0, 0, 0.05}};
+  auto solver = Make(model, {}, {tool});
+  ASSERT_NE(solver, nullptr);
+  const std::vector<ColliderTarget> targets{TargetOf(tool)};
+  for (int i = 0; i < 30; ++i) {
+    PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step(targets));
+    EXPECT_EQ(step.bad_vertices, 0U);
+  }
+  std::vector<float> x(model.rest_m.size() * 3);
+  PALPATE_ASSERT_OK(solver->ReadPositions(x));
+  double moved = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const auto rest = static_cast<float>(model.rest_m[i / 3][i % 3]);
+    if (model.fixed[i / 3]) {
+      EXPECT_EQ(x[i], rest) << "vertex " << i / 3;
+    }
+    moved = std::max(moved, static_cast<double>(std::abs(x[i] - rest)));
+  }
+  EXPECT_GT(moved, 0.001) << "the others must feel the tool";
+}
+
+/// A scene with every feature: both models, viscosity, plane, direct and coupled tool, friction.
+struct BusyScene {
+  TissueModel model;
+  TissueOptions options;
+  std::vector<ColliderDescription> colliders;
+  std::vector<PlaneObstacle> planes;
+
+  BusyScene() : model(BoxModel({5, 4, 3}, {0.1, 0.08, 0.06}, {-0.05, -0.04, 0}, {.young_modulus_pa = 5000, .damping_s = 0.01})) {
+    for (size_t t = 0; t < model.tets.size(); t += 2) model.tets[t].corotated = true;
+    options.iterations = 10;
+    options.friction = 0.3;
+    colliders.push_back({.radius_m = 0.01, .tip_m = {0, 0, 0.075}, .axis_m = {0, 0.02, 0.05}});
+    colliders.push_back({.radius_m = 0.008,
+                         .tip_m = {0.035, 0, 0.072},
+                         .axis_m = {0, 0, 0.05},
+                         .coupling_n_per_m = 300,
+                         .damping_n_s_per_m = 2 * std::sqrt(300 * 0.05),
+                         .mass_kg = 0.05});
+    planes.push_back({{0, 0, 1, -0.0005F}});
+  }
+  std::vector<ColliderTarget> Targets(int step) const {
+    std::vector<ColliderTarget> targets;
+    for (const ColliderDescription& c : colliders) targets.push_back({c.tip_m, c.axis_m});
+    targets[0].tip_m[2] -= 0.001 * step;
+    targets[0].tip_m[0] += 0.0005 * step;
+    targets[1].tip_m[2] -= 0.0008 * step;
+    return targets;
+  }
+};
+
+TEST_F(TissueSolverTest, SameCallsGiveSameBits) {
+  const BusyScene scene;
+  auto a = Make(scene.model, scene.options, scene.colliders, scene.planes);
+  auto b = Make(scene.model, scene.options, scene.colliders, scene.planes);
+  ASSERT_TRUE(a != nullptr && b != nullptr);
+  std::vector<uint64_t> hashes;
+  std::vector<std::vector<ContactReport>> contacts;
+  size_t contact_count = 0;
+  for (int i = 0; i < 30; ++i) {
+    PALPATE_TEST_ASSIGN(const TissueStep sa, a->Step(scene.Targets(i)));
+    PALPATE_TEST_ASSIGN(const TissueStep sb, b->Step(scene.Targets(i)));
+    ASSERT_EQ(sa.hash, sb.hash) << "step " << i;
+    EXPECT_EQ(sa.kinetic_energy_j, sb.kinetic_energy_j);
+    ASSERT_EQ(sa.contacts.size(), sb.contacts.size());
+    contact_count += sa.contacts.size();
+    for (size_t k = 0; k < sa.contacts.size(); ++k) {
+      EXPECT_EQ(sa.contacts[k].triangle, sb.contacts[k].triangle);
+      EXPECT_EQ(sa.contacts[k].force, sb.contacts[k].force);
+    }
+    if (!hashes.empty()) {
+      EXPECT_NE(hashes.back(), sa.hash);
+    }
+    hashes.push_back(sa.hash);
+  }
+  EXPECT_GT(contact_count, 100U);
+  PALPATE_ASSERT_OK(a->Reset());
+  for (int i = 0; i < 30; ++i) {
+    PALPATE_TEST_ASSIGN(const TissueStep step, a->Step(scene.Targets(i)));
+    ASSERT_EQ(step.hash, hashes[static_cast<size_t>(i)]) << "after Reset, step " << i;
+  }
+}
+
+TEST_F(TissueSolverTest, TuningsAgree) {
+  BusyScene scene;
+  scene.options.iterations = 30;
+  std::vector<Vector3d> reference;
+  Vector3d reference_force = Vector3d::Zero();
+  double moved = 0;
+  for (const TissueTuning& tuning : std::vector<TissueTuning>{{},
+                                                              {.lanes = 1, .team = 1, .group = 8, .partials = 1},
+                                                              {.lanes = 16, .team = 1, .group = 4, .list_group = 16},
+                                                              {.lanes = 1, .team = 8, .group = 64, .list_group = 16, .partials = 256},
+                                                              {.lanes = 4, .team = 4, .group = 16, .list_group = 4}}) {
+    SCOPED_TRACE(testing::Message() << "lanes " << tuning.lanes << ", team " << tuning.team << ", group " << tuning.group << ", list group "
+                                    << tuning.list_group);
+    auto solver = Make(scene.model, scene.options, scene.colliders, scene.planes, tuning);
+    ASSERT_NE(solver, nullptr);
+    Vector3d force = Vector3d::Zero();
+    size_t contacts = 0;
+    for (int i = 0; i < 12; ++i) {
+      PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step(scene.Targets(i)));
+      force = ContactForce(step);
+      contacts = step.contacts.size();
+    }
+    EXPECT_GT(contacts, 10U);
+    const std::vector<Vector3d> x = Positions(*solver);
+    if (reference.empty()) {
+      reference = x;
+      reference_force = force;
+      for (size_t v = 0; v < x.size(); ++v) moved = std::max(moved, (x[v] - Rest(v)).norm());
+      EXPECT_GT(moved, 0.003);
+      continue;
+    }
+    double worst = 0;
+    for (size_t v = 0; v < x.size(); ++v) worst = std::max(worst, (x[v] - reference[v]).norm());
+    EXPECT_LT(worst, 2e-3 * moved);
+    EXPECT_LT((force - reference_force).norm(), 5e-3 * reference_force.norm());
+  }
+}
+
+TEST_F(TissueSolverTest, ResidualFallsToRounding) {
+  for (const bool corotated : {false, true}) {
+    for (const double acceleration : {0.0, 0.9}) {
+      SCOPED_TRACE(testing::Message() << (corotated ? "corotated" : "neo-Hookean") << ", acceleration " << acceleration);
+      TissueModel model =
+          BoxModel({6, 3, 3}, {0.12, 0.06, 0.06}, {0, 0, 0}, {.young_modulus_pa = 5000, .damping_s = 0.005, .corotated = corotated});
+      for (uint32_t v = 0; v < model.fixed.size(); ++v) model.fixed[v] = model.rest_m[v][0] == 0;
+      auto solver = Make(model, {.iterations = 160, .acceleration = acceleration});
+      ASSERT_NE(solver, nullptr);
+      for (int i = 0; i < 3; ++i) PALPATE_ASSERT_OK(solver->Step({}).status());
+      PALPATE_TEST_ASSIGN(const std::vector<double> residual, solver->StepMeasuringResidual({}));
+      ASSERT_EQ(residual.size(), 161U);
+      // Rounding of positions of 0.1 m, seen through the stiffest block.
+      const double noise = 3e-4 * residual[0];
+      EXPECT_LT(residual.back(), noise);
+      if (acceleration > 0) continue;
+      size_t at = 0;
+      while (at + 1 < residual.size() && residual[at] > 2 * noise) {
+        EXPECT_LT(residual[at + 1], residual[at] * 1.02) << "sweep " << at + 1;
+        ++at;
+      }
+      RecordProperty("sweeps_to_noise", static_cast<int>(at));
+    }
+  }
+}
+
+TEST_F(TissueSolverTest, AbsurdStatesAreUndoneAndReported) {
+  for (const bool corotated : {false, true}) {
+    auto solver = Make(BoxModel({2, 2, 2}, {0.04, 0.04, 0.04}, {0, 0, 0}, {.damping_s = 0.01, .corotated = corotated}), {});
+    ASSERT_NE(solver, nullptr);
+    std::vector<Vector3d> rest;
+    for (size_t v = 0; v < model_.rest_m.size(); ++v) rest.push_back(Rounded(Rest(v)));
+    std::vector<Vector3d> velocity(rest.size(), Vector3d::Zero());
+    for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 1e9, 1e30}) {
+      SCOPED_TRACE(bad);
+      velocity[13] = {bad, 0, 0};
+      PALPATE_ASSERT_OK(solver->WriteState(Pack(rest), Pack(velocity)));
+      PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
+      EXPECT_GT(step.bad_vertices, 0U);
+      EXPECT_EQ(Positions(*solver), rest) << "the step was undone";
+      // A good state afterwards must be simulated as if nothing had happened.
+      PALPATE_ASSERT_OK(solver->WriteState(Pack(rest)));
+      for (int i = 0; i < 3; ++i) {
+        PALPATE_TEST_ASSIGN(const TissueStep good, solver->Step({}));
+        EXPECT_EQ(good.bad_vertices, 0U);
+        EXPECT_NEAR(good.max_speed_m_per_s, 9.81 / 120 * (i + 1), 1e-4);
+      }
+    }
+  }
+}
+
+TEST_F(TissueSolverTest, ManyContactsAreAllReported) {
+  // 31 x 31 vertices lie on the plane at once: more than the list holds at first.
+  TissueModel model = BoxModel({30, 30, 1}, {0.3, 0.3, 0.01}, {0, 0, 0.0004}, {.damping_s = 0.02});
+  for (uint32_t v = 31 * 31; v < model.fixed.size(); ++v) model.fixed[v] = 1;
+  auto solver = Make(model, {.iterations = 6, .stiffness_n_per_m = 20}, {}, {{{0, 0, 1, 0}}});
+  ASSERT_NE(solver, nullptr);
+  size_t on_plane = 0;
+  for (int i = 0; i < 3; ++i) {
+    PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
+    on_plane = step.contacts.size();
+    EXPECT_EQ(on_plane, 31U * 31U);
+    uint32_t last = 0;
+    Vector3d from_reports = Vector3d::Zero();
+    for (const ContactReport& r : step.contacts) {
+      EXPECT_EQ(r.collider, 0xffffffffU);
+      EXPECT_LT(r.triangle, 31U * 31U) << "the vertices of the lowest layer, in the caller's order";
+      from_reports += Vector3d(r.force.x, r.force.y, r.force.z);
+      last = std::max(last, r.triangle);
+    }
+    EXPECT_EQ(last, 31U * 31U - 1);
+    Vector3d from_vertices = Vector3d::Zero();
+    for (const Vector3d& f : Forces(*solver, kContactForces)) from_vertices += f;
+    EXPECT_LT((from_reports - from_vertices).norm(), 1e-4 * from_vertices.norm());
+  }
+}
+
+TEST_F(TissueSolverTest, ContactForceCarriesTheWeight) {
+  const double weight = 0.05 * 0.05 * 0.04 * 1000 * 9.81;
+  const TestMaterial material{.young_modulus_pa = 8000, .damping_s = 0.02};
+  const TissueOptions options{.iterations = 30, .friction = 0.5};
+  {
+    SCOPED_TRACE("on a plane");
+    auto solver = Make(BoxModel({4, 4, 3}, {0.05, 0.05, 0.04}, {-0.025, -0.025, 0.001}, material), options, {}, {{{0, 0, 1, 0}}});
+    ASSERT_NE(solver, nullptr);
+    const Vector3d force = ContactForce(Settle(*solver, {}, 400));
+    EXPECT_NEAR(force.z(), weight, 2e-3 * weight);
+    EXPECT_LT(force.head<2>().norm(), 1e-3 * weight);
+    Vector3d elastic = Vector3d::Zero();
+    for (const Vector3d& f : Forces(*solver, kElasticForces)) elastic += f;
+    EXPECT_LT(elastic.norm(), 1e-3 * weight) << "internal forces cancel";
+    for (const Vector3d& x : Positions(*solver)) EXPECT_GT(x.z(), -1e-4);
+  }
+  {
+    SCOPED_TRACE("on a large fixed sphere");
+    const ColliderDescription sphere{.radius_m = 0.5, .tip_m = {0, 0, -0.5}};
+    auto solver = Make(BoxModel({4, 4, 3}, {0.05, 0.05, 0.04}, {-0.025, -0.025, 0.001}, material), options, {sphere});
+    ASSERT_NE(solver, nullptr);
+    const Vector3d force = ContactForce(Settle(*solver, {TargetOf(sphere)}, 400));
+    EXPECT_NEAR(force.z(), weight, 5e-3 * weight);
+    EXPECT_LT(force.head<2>().norm(), 5e-3 * weight);
+  }
+}
+
+TEST_F(TissueSolverTest, PressedToolFeelsWhatTheTissueFeels) {
+  for (const double coupling : {0.0, 400.0}) {
+    SCOPED_TRACE(testing::Message() << "coupling " << coupling << " N/m");
+    TissueModel model = BoxModel({6, 6, 4}, {0.09, 0.09, 0.06}, {-0.045, -0.045, 0}, {.young_modulus_pa = 6000, .damping_s = 0.02});
+    for (uint32_t v = 0; v < model.fixed.size(); ++v) model.fixed[v] = model.rest_m[v][2] == 0;
+    ColliderDescription tool{.radius_m = 0.01, .tip_m = {0, 0, 0.075}, .axis_m = {0.02, 0, 0.06}};
+    if (coupling > 0) {
+      tool.coupling_n_per_m = coupling;
+      tool.mass_kg = 0.05;
+      tool.damping_n_s_per_m = 2 * std::sqrt(coupling * tool.mass_kg);
+    }
+    auto solver = Make(model, {.iterations = 40, .friction = 0.2}, {tool});
+    ASSERT_NE(solver, nullptr);
+    std::vector<ColliderTarget> targets{TargetOf(tool)};
+    for (int i = 0; i < 30; ++i) {
+      targets[0].tip_m[2] -= 0.0005;
+      PALPATE_ASSERT_OK(solver->Step(targets).status());
+    }
+    const TissueStep step = Settle(*solver, targets, 300, 3e-4);
+    const Vector3d on_tissue = ContactForce(step);
+    EXPECT_LT(on_tissue.z(), -0.3) << "pressed down";
+
+    Vector3d from_vertices = Vector3d::Zero();
+    for (const Vector3d& f : Forces(*solver, kContactForces)) from_vertices += f;
+    EXPECT_LT((from_vertices - on_tissue).norm(), 1e-4 * on_tissue.norm());
+
+    // Statics of the free part: contact + weight + pull of the fixed part = 0; the fixed vertices feel the opposite of that pull.
+    const std::vector<double> mass = Masses(*solver);
+    const std::vector<Vector3d> elastic = Forces(*solver, kElasticForces);
+    Vector3d pull = Vector3d::Zero();
+    double free_mass = 0;
+    for (size_t v = 0; v < mass.size(); ++v) {
+      if (model.fixed[v]) {
+        pull += elastic[v];
+      } else {
+        free_mass += mass[v];
+      }
+    }
+    const Vector3d expected = on_tissue + free_mass * Vector3d(0, 0, -9.81);
+    EXPECT_LT((pull - expected).norm(), 0.005 * expected.norm()) << pull.transpose() << " instead of " << expected.transpose();
+
+    if (coupling > 0) {
+      const Collider& c = step.colliders[0];
+      const Vector3d spring = coupling * (Vector3d(c.device_tip.x, c.device_tip.y, c.device_tip.z) - Vector3d(c.tip.x, c.tip.y, c.tip.z));
+      EXPECT_LT((spring - on_tissue).norm(), 0.005 * on_tissue.norm()) << spring.transpose() << " instead of " << on_tissue.transpose();
+    } else {
+      EXPECT_FLOAT_EQ(step.colliders[0].tip.z, static_cast<float>(targets[0].tip_m[2]));
+    }
+    for (const ContactReport& r : step.contacts) EXPECT_GT(r.gap_m, -0.001) << "no deeper than the margin";
+  }
+}
+
+TEST_F(TissueSolverTest, FrictionHoldsUpToItsCoefficient) {
+  // Gravity is tilted instead of the plane.
+  constexpr double kFriction = 0.5;
+  constexpr double kDt = 0.01;
+  for (const double slope : {0.4, 0.6}) {
+    SCOPED_TRACE(testing::Message() << "tan(theta) = " << slope);
+    const double angle = std::atan(slope);
+    auto solver = Make(
+        BoxModel({3, 3, 1}, {0.04, 0.04, 0.01}, {0, 0, 0.0008}, {.young_modulus_pa = 5000, .damping_s = 0.01}),
+        {.dt_s = kDt, .gravity_m_per_s2 = {9.81 * std::sin(angle), 0, -9.81 * std::cos(angle)}, .iterations = 150, .friction = kFriction},
+        {}, {{{0, 0, 1, 0}}});
+    ASSERT_NE(solver, nullptr);
+    const std::vector<double> mass = Masses(*solver);
+    const auto center = [&] {
+      const std::vector<Vector3d> x = Positions(*solver);
+      double sum = 0, total = 0;
+      for (size_t v = 0; v < x.size(); ++v) {
+        sum += mass[v] * x[v].x();
+        total += mass[v];
+      }
+      return sum / total;
+    };
+    for (int i = 0; i < 30; ++i) PALPATE_ASSERT_OK(solver->Step({}).status());
+    const double x0 = center();
+    PALPATE_ASSERT_OK(solver->Step({}).status());
+    const double v0 = (center() - x0) / kDt;
+    for (int i = 0; i < 29; ++i) PALPATE_ASSERT_OK(solver->Step({}).status());
+    const double x1 = center();
+    PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
+    const double v1 = (center() - x1) / kDt;
+    Vector3d force = ContactForce(step);
+    if (slope < kFriction) {
+      // Friction is viscous below 1 mm/s: the cube creeps with that share of it that balances the pull.
+      EXPECT_LT(std::abs(v1), 0.001);
+      EXPECT_NEAR(force.x() / force.z(), -slope, 0.02);
+    } else {
+      const double expected = 9.81 * (std::sin(angle) - kFriction * std::cos(angle));
+      EXPECT_NEAR((v1 - v0) / 0.3, expected, 0.05 * 9.81 * std::cos(angle) * kFriction);
+      EXPECT_NEAR(force.x() / force.z(), -kFriction, 0.01);
+    }
+  }
+}
+
+/// Distance from the axis p + s d, s in [0, 1], to a point.
+double DistanceToAxis(const Vector3d& x, const Vector3d& p, const Vector3d& d) {
+  const double s = std::clamp((x - p).dot(d) / std::max(d.squaredNorm(), 1e-300), 0.0, 1.0);
+  return (x - p - s * d).norm();
+}
+
+/// Whether the axis passes through a surface triangle.
+bool AxisCrossesSurface(const TissueModel& model, const std::vector<Vector3d>& x, const Vector3d& p, const Vector3d& d) {
+  for (const auto& t : model.surface_triangles) {
+    const Vector3d &a = x[t[0]], &b = x[t[1]], &c = x[t[2]];
+    const Vector3d n = (b - a).cross(c - a);
+    const double h0 = n.dot(p - a), h1 = n.dot(p + d - a);
+    if (h0 * h1 > 0 || h0 == h1) continue;
+    const Vector3d q = p + h0 / (h0 - h1) * d;
+    if (n.dot((b - a).cross(q - a)) >= 0 && n.dot((c - b).cross(q - b)) >= 0 && n.dot((a - c).cross(q - c)) >= 0) return true;
+  }
+  return false;
+}
+
+TEST_F(TissueSolverTest, FastToolDoesNotJumpThroughASlab) {
+  constexpr double kMargin = 0.001;
+  struct Sweep {
+    const char* name;
+    ColliderDescription tool;
+    Vector3d motion;
+  };
+  for (const double radius : {0.002, 0.005}) {
+    for (const Sweep& sweep : std::vector<Sweep>{
+             {"lying across", {.radius_m = radius, .tip_m = {-0.08, 0.003, 0.02}, .axis_m = {0.16, 0, 0}}, {0, 0, -0.05}},
+             {"tip first", {.radius_m = radius, .tip_m = {0.004, 0.003, 0.02}, .axis_m = {0, 0, 0.08}}, {0, 0, -0.05}},
+             {"from below", {.radius_m = radius, .tip_m = {0.004, 0.003, -0.02}, .axis_m = {0.02, 0, -0.08}}, {0, 0, 0.05}}}) {
+      SCOPED_TRACE(testing::Message() << sweep.name << ", radius " << radius << " m");
+      // 6 mm thick, held at its rim.
+      TissueModel model = BoxModel({12, 12, 1}, {0.12, 0.12, 0.006}, {-0.06, -0.06, -0.003}, {.young_modulus_pa = 5000, .damping_s = 0.01});
+      for (uint32_t v = 0; v < model.fixed.size(); ++v) {
+        model.fixed[v] = std::max(std::abs(model.rest_m[v][0]), std::abs(model.rest_m[v][1])) > 0.0599 && sweep.tool.axis_m[0] < 0.1;
+        // A tool that lies across touches the rim too, so only the two sides along it are held.
+        if (sweep.tool.axis_m[0] > 0.1) model.fixed[v] = std::abs(model.rest_m[v][1]) > 0.0599;
+      }
+      auto solver = Make(model, {.gravity_m_per_s2 = {0, 0, 0}, .iterations = 30, .margin_m = kMargin}, {sweep.tool});
+      ASSERT_NE(solver, nullptr);
+      std::vector<ColliderTarget> targets{TargetOf(sweep.tool)};
+      PALPATE_ASSERT_OK(solver->Step(targets).status());
+      for (int axis = 0; axis < 3; ++axis) targets[0].tip_m[axis] += sweep.motion[axis];
+      PALPATE_ASSERT_OK(solver->Step(targets).status());
+      const Vector3d p(targets[0].tip_m[0], targets[0].tip_m[1], targets[0].tip_m[2]);
+      const Vector3d d(targets[0].axis_m[0], targets[0].axis_m[1], targets[0].axis_m[2]);
+      for (int i = 0; i < 60; ++i) PALPATE_ASSERT_OK(solver->Step(targets).status());
+      PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step(targets));
+      const std::vector<Vector3d> x = Positions(*solver);
+      EXPECT_GT(std::abs(ContactForce(step).z()), 0.01) << "the slab holds the tool up";
+      EXPECT_FALSE(AxisCrossesSurface(model, x, p, d)) << "the slab stayed on its side";
+      for (const Vector3d& v : x) EXPECT_GT(DistanceToAxis(v, p, d), radius - kMargin);
+      double deflection = 0;
+      for (size_t v = 0; v < x.size(); ++v) deflection = std::max(deflection, (x[v].z() - Rest(v).z()) * (sweep.motion.z() > 0 ? 1 : -1));
+      EXPECT_GT(deflection, 0.02) << "it was carried along";
+
+      // Pulled back as fast, the slab is free again.
+      PALPATE_ASSERT_OK(solver->Step(std::vector<ColliderTarget>{TargetOf(sweep.tool)}).status());
+      for (int i = 0; i < 200; ++i) PALPATE_ASSERT_OK(solver->Step(std::vector<ColliderTarget>{TargetOf(sweep.tool)}).status());
+      const std::vector<Vector3d> after = Positions(*solver);
+      double worst = 0;
+      for (size_t v = 0; v < after.size(); ++v) worst = std::max(worst, (after[v] - Rest(v)).norm());
+      EXPECT_LT(worst, 0.001);
+    }
+  }
+}
+
+TEST_F(TissueSolverTest, ElasticForcesMatchADirectSum) {
+  // Single-tet forces on a random deformation, summed on the host in double precision.
+  {
+    TissueModel model = BoxModel({2, 2, 2}, {0.1, 0.1, 0.1}, {0, 0, 0}, {.young_modulus_pa = 5000, .poisson_ratio = 0.4});
+    for (size_t t = 0; t < model.tets.size(); t += 2) model.tets[t].corotated = true;
+    auto solver = Make(model, {});
+    ASSERT_NE(solver, nullptr);
+    std::mt19937_64 random(7);
+    std::uniform_real_distribution<double> jitter(-0.01, 0.01);
+    std::vector<Vector3d> x;
+    for (size_t v = 0; v < model_.rest_m.size(); ++v)
+      x.push_back(Rounded(Rest(v) + Vector3d(jitter(random), jitter(random), jitter(random))));
+    PALPATE_ASSERT_OK(solver->WriteState(Pack(x)));
+    const std::vector<Vector3d> forces = Forces(*solver, kElasticForces);
+    std::vector<Vector3d> expected(x.size(), Vector3d::Zero());
+    for (const TissueTet& tet : model_.tets) {
+      Eigen::Matrix3d rest, now;
+      for (int k = 0; k < 3; ++k) {
+        rest.col(k) = Rest(tet.vertices[k + 1]) - Rest(tet.vertices[0]);
+        now.col(k) = x[tet.vertices[k + 1]] - x[tet.vertices[0]];
+      }
+      const Eigen::Matrix3d f = now * rest.inverse();
+      const double j = f.determinant();
+      Eigen::Matrix3d stress;
+      if (tet.corotated) {
+        const Eigen::JacobiSVD<Eigen::Matrix3d> svd(f, Eigen::ComputeFullU | Eigen::ComputeFullV);
+        const Eigen::Matrix3d r = svd.matrixU() * svd.matrixV().transpose();
+        stress = 2 * tet.mu_pa * (f - r) + tet.lambda_pa * ((r.transpose() * f).trace() - 3) * r;
+      } else {
+        stress = tet.mu_pa * f + ((tet.lambda_pa + tet.mu_pa) * (j - 1) - tet.mu_pa) * j * f.inverse().transpose();
+      }
+      const Eigen::Matrix3d h = -rest.determinant() / 6 * stress * rest.inverse().transpose();
+      for (int k = 0; k < 3; ++k) {
+        expected[tet.vertices[k + 1]] += h.col(k);
+        expected[tet.vertices[0]] -= h.col(k);
+      }
+    }
+    for (size_t v = 0; v < x.size(); ++v) EXPECT_LT((forces[v] - expected[v]).norm(), 1e-4 + 1e-4 * expected[v].norm()) << "vertex " << v;
+  }
+}
+
+TEST_F(TissueSolverTest, RefusesBadCallsAndGivesMemoryBack) {
+  const BusyScene scene;
+  const size_t before = context()->allocated_bytes();
+  auto solver = Make(scene.model, scene.options, scene.colliders, scene.planes);
+  ASSERT_NE(solver, nullptr);
+  const size_t bytes = solver->device_bytes();
+  EXPECT_GT(bytes, scene.model.rest_m.size() * sizeof(Float4) * 5);
+  EXPECT_LE(bytes, context()->allocated_bytes() - before);
+  const std::vector<uint32_t> some{3, 0, 17};
+  for (int i = 0; i < 3; ++i) PALPATE_ASSERT_OK(solver->SetGathered(some));
+  const size_t gathered = solver->device_bytes();
+  PALPATE_ASSERT_OK(solver->SetGathered(some));
+  EXPECT_EQ(solver->device_bytes(), gathered);
+  PALPATE_TEST_ASSIGN(const TissueStep step, solver->Inspect());
+  ASSERT_EQ(step.gathered_m.size(), 9U);
+  for (size_t i = 0; i < some.size(); ++i) {
+    for (size_t axis = 0; axis < 3; ++axis) EXPECT_EQ(step.gathered_m[3 * i + axis], static_cast<float>(scene.model.rest_m[some[i]][axis]));
+  }
+  EXPECT_EQ(step.bad_vertices, 0U);
+
+  EXPECT_EQ(solver->Step({}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(solver->Step({}).status().message()), HasSubstr("0 collider targets for 2 colliders"));
+  const std::vector<uint32_t> outside{static_cast<uint32_t>(scene.model.rest_m.size())};
+  EXPECT_EQ(solver->SetGathered(outside).code(), absl::StatusCode::kInvalidArgument);
+  std::vector<float> short_buffer(5);
+  EXPECT_EQ(solver->ReadPositions(short_buffer).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(solver->ReadForces(kAllForces, short_buffer).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(solver->WriteState(short_buffer).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(TissueSolver::Create(context(), scene.model, scene.options, std::vector<ColliderDescription>(33), {}, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  TissueModel bad = scene.model;
+  bad.tets[0].vertices[0] = 0xffffffffU;
+  EXPECT_EQ(TissueSolver::Create(context(), bad, scene.options, {}, {}, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  solver.reset();
+  EXPECT_EQ(context()->allocated_bytes(), before);
+}
+
+}  // namespace
+}  // namespace palpate::gpu
