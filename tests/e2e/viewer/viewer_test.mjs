@@ -70,6 +70,7 @@ const context = await chromium.launchPersistentContext(join(profile, 'browser'),
     '--disable-background-networking', '--disable-component-update', '--disable-sync'],
 });
 
+context.setDefaultTimeout(PATIENCE_MS);
 let page;
 const complaints = [];
 const foreign = [];

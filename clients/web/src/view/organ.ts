@@ -51,7 +51,7 @@ float tissueRelief(vec3 p) { return 0.6 * tissueNoise(p * 34.0) + 0.3 * tissueNo
 if (uDetail > 0.0) {
   float broad = tissueNoise(vRest * 5.0) * 0.6 + tissueNoise(vRest * 13.0) * 0.4;
   float fine = tissueNoise(vRest * 48.0);
-  diffuseColor.rgb *= mix(vec3(0.66, 0.56, 0.6), vec3(1.15, 1.08, 1.05), broad);
+  diffuseColor.rgb *= mix(vec3(0.58, 0.47, 0.5), vec3(1.0, 0.9, 0.88), broad);
   diffuseColor.rgb = mix(diffuseColor.rgb, diffuseColor.rgb * vec3(1.18, 1.0, 0.86), smoothstep(0.55, 0.85, fine) * 0.35);
 }`)
       .replace('#include <normal_fragment_maps>', `#include <normal_fragment_maps>

@@ -123,7 +123,7 @@ export class Stage {
     const r = this.radius_m;
     this.lamp.position.set(this.center.x + 1.4 * r, this.center.y - 1.1 * r, this.center.z + 4.6 * r);
     this.lamp.target.position.copy(this.center);
-    this.lamp.intensity = 40 * r * r;
+    this.lamp.intensity = 33 * r * r;
     this.lamp.shadow.camera.near = r;
     this.lamp.shadow.camera.far = 9 * r;
     this.lamp.shadow.normalBias = r * 0.01;
