@@ -157,6 +157,11 @@ void EncodePositions(std::span<const float> positions_m, v1::PositionEncoding en
   out.set_max_error_m(0.5 * scale.maxCoeff() * (1 + 1e-9) + 8 * std::numeric_limits<double>::epsilon() * magnitude);
 }
 
+bool HasVolume(const sim::Frame& frame) {
+  return !frame.volume_positions_m.empty() && std::none_of(frame.volume_positions_m.begin(), frame.volume_positions_m.end(),
+                                                           [](const std::vector<float>& body) { return body.empty(); });
+}
+
 void EncodeFrame(const sim::Frame& frame, const FrameStatus& status, const FrameOptions& options, uint64_t dropped, v1::Frame& out) {
   out.Clear();
   out.set_step(frame.step);

@@ -51,6 +51,9 @@ struct FrameOptions {
 absl::StatusOr<FrameOptions> FrameOptionsFromProto(const v1::WatchRequest& request);
 double MaxRateFromProto(const v1::WatchRequest& request);
 
+/// Whether the frame carries the positions of all vertices of every body.
+bool HasVolume(const sim::Frame& frame);
+
 /// Appends nothing, overwrites `out`. With with_volume, bodies carry the positions of all vertices (precondition: the frame has them).
 void EncodeFrame(const sim::Frame& frame, const FrameStatus& status, const FrameOptions& options, uint64_t dropped, v1::Frame& out);
 

@@ -23,7 +23,7 @@ bool FramePacer::TakeSlot(Clock::time_point now) {
 }
 
 void FramePacer::OnSnapshot(const std::shared_ptr<const SceneSnapshot>& snapshot) {
-  if (needs_volume_ && snapshot->frame->volume_positions_m.empty()) return;
+  if (needs_volume_ && !HasVolume(*snapshot->frame)) return;
   const std::lock_guard lock(mutex_);
   if (stopped_) return;
   const Clock::time_point now = Clock::now();

@@ -534,9 +534,10 @@ void Scene::EnsureVolume() {
     world_->SetVolumeWanted(wanted);
     world_gives_volume_ = wanted;
   }
-  if (!wanted || !frame_->volume_positions_m.empty()) return;
+  if (!wanted || HasVolume(*frame_)) return;
   // A paused scene makes no frame of its own accord: complete the present one.
   auto complete = std::make_shared<sim::Frame>(*frame_);
+  complete->volume_positions_m.clear();
   for (size_t b = 0; b < body_infos_.size(); ++b) {
     absl::StatusOr<std::vector<float>> positions_m = world_->ReadVolumePositions(b);
     if (!positions_m.ok()) {

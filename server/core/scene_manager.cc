@@ -30,7 +30,9 @@ absl::Status CheckSceneId(const std::string& id) {
 absl::Status Stopping() { return absl::UnavailableError("the server is stopping"); }
 
 absl::Status NoSuchScene(const std::string& id) {
-  return absl::NotFoundError(absl::StrCat("scene_id: there is no scene \"", id.substr(0, 2 * kMaxSceneIdBytes), "\""));
+  // An id that no scene can have is not echoed: it may be long or unprintable.
+  if (absl::Status status = CheckSceneId(id); !status.ok()) return absl::NotFoundError(status.message());
+  return absl::NotFoundError(absl::StrCat("scene_id: there is no scene \"", id, "\""));
 }
 
 }  // namespace

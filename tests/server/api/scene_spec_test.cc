@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -346,7 +347,7 @@ TEST(SceneSpec, FixedRegionsAreChecked) {
   EXPECT_EQ(built->bodies[0].fixed_vertices, std::vector<uint32_t>({3, 7}));
   const size_t vertex_count = built->bodies[0].mesh.vertices.size();
   region.mutable_vertices()->add_indices(static_cast<uint32_t>(vertex_count));
-  ExpectRefused(spec, "bodies[0].fixed[0].vertices.indices[3]: " + std::to_string(vertex_count) + " is outside [0, ");
+  ExpectRefused(spec, absl::StrCat("bodies[0].fixed[0].vertices.indices[3]: ", vertex_count, " is outside [0, "));
 
   region.mutable_box()->mutable_min_m()->set_x(5);
   region.mutable_box()->mutable_max_m()->set_x(6);
@@ -466,6 +467,35 @@ TEST(SceneSpec, TooManyToolsObstaclesAndRegions) {
   spec = SlabScene();
   for (int i = 0; i <= kMaxFixedRegions; ++i) spec.mutable_bodies(0)->add_fixed()->mutable_vertices()->add_indices(0);
   ExpectRefused(spec, "bodies[0].fixed: 257 entries are outside [0, 256]");
+}
+
+TEST(SceneSpec, DamagedBytesNeverCrash) {
+  std::mt19937 random(20);
+  SceneLimits limits;
+  limits.max_tets_per_scene = 3000;
+  std::vector<std::string> seeds;
+  for (const v1::SceneSpec& spec : FullSpecs()) seeds.push_back(spec.SerializeAsString());
+  int parsed = 0;
+  int built = 0;
+  for (int i = 0; i < 4000; ++i) {
+    std::string bytes = seeds[random() % seeds.size()];
+    for (int flips = static_cast<int>(random() % 4); flips >= 0; --flips) bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (random() % 8 == 0) bytes.resize(random() % bytes.size());
+    v1::SceneSpec spec;
+    if (!spec.ParseFromString(bytes)) continue;
+    ++parsed;
+    const absl::StatusOr<sim::SceneDescription> description = Build(spec, limits);
+    if (!description.ok()) {
+      EXPECT_FALSE(description.status().message().empty());
+      continue;
+    }
+    ++built;
+    for (const sim::BodyDescription& body : description->bodies) EXPECT_TRUE(sim::ValidateTetMesh(body.mesh).ok());
+  }
+  // The damage must reach both sides of the checks to be worth anything.
+  EXPECT_GT(parsed, 100);
+  EXPECT_GT(built, 10);
+  EXPECT_LT(built, parsed);
 }
 
 TEST(SceneJson, RoundTripsAndNamesMistakes) {

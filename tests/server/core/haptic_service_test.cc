@@ -93,7 +93,7 @@ TEST_F(HapticServiceTest, AttachThenOneModelPerStep) {
   EXPECT_EQ(attached.radius_m(), 0.005);
   EXPECT_EQ(attached.length_m(), 0.1);
   EXPECT_NEAR(attached.dt_s(), 1.0 / 120, 1e-12);
-  EXPECT_EQ(attached.pose().position_m().z(), 0.1);
+  EXPECT_NEAR(attached.pose().position_m().z(), 0.1, 1e-6);
   EXPECT_THAT(Get(id).operated_tools(), ElementsAre("probe"));
   for (uint64_t step = 1; step <= 4; ++step) {
     ASSERT_TRUE(Step(id, 1).ok());

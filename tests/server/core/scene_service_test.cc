@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/mesh/mesh_io.h"
+#include "absl/strings/str_cat.h"
 #include "tests/server/core/server_fixture.h"
 
 namespace palpate::server {
@@ -107,7 +108,7 @@ TEST_F(SceneServiceTest, StepPlayPauseReset) {
   for (const uint32_t count : {0U, 100001U}) {
     const grpc::Status status = Step(id, count);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-    EXPECT_THAT(status.error_message(), HasSubstr("count: " + std::to_string(count) + " is outside [1, 100000]"));
+    EXPECT_THAT(status.error_message(), HasSubstr(absl::StrCat("count: ", count, " is outside [1, 100000]")));
   }
 
   ASSERT_TRUE(SetRate(id, v1::RATE_MODE_AS_FAST_AS_POSSIBLE).ok());

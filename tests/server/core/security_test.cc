@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tests/server/core/server_fixture.h"
 
 namespace palpate::server {
@@ -134,7 +135,7 @@ class TlsTest : public ServerTest {
 TEST_F(TlsTest, ServesOnlyThoseWhoSpeakTls) {
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = ReadAll(folder_ / "cert.pem");
-  const std::string target = "localhost:" + std::to_string(server_->grpc_port());
+  const std::string target = absl::StrCat("localhost:", server_->grpc_port());
   const auto call = [&](const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
     const auto stub = v1::SceneService::NewStub(grpc::CreateChannel(target, credentials));
     grpc::ClientContext context;

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
+
 namespace palpate::server {
 
 std::shared_ptr<gpu::Context> TestContext() {
@@ -76,7 +78,7 @@ std::shared_ptr<grpc::Channel> ServerTest::NewChannel() const {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(64 << 20);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-  return grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->grpc_port()), grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", server_->grpc_port()), grpc::InsecureChannelCredentials(), arguments);
 }
 
 std::string ServerTest::CreateScene(bool play, const std::string& id, const v1::SceneSpec& spec) {
@@ -149,8 +151,8 @@ grpc::Status ServerTest::Pause(const std::string& id, v1::SceneInfo* info) {
 }
 
 double ServerTest::Metric(const std::string& name) {
-  const std::string text = "\n" + server_->metrics().Text();
-  const size_t at = text.find("\n" + name + " ");
+  const std::string text = absl::StrCat("\n", server_->metrics().Text());
+  const size_t at = text.find(absl::StrCat("\n", name, " "));
   return at == std::string::npos ? -1 : std::strtod(text.c_str() + at + 1 + name.size(), nullptr);
 }
 

@@ -251,7 +251,9 @@ TEST_F(StreamServiceTest, ReadersThatVanishAreForgotten) {
   for (int i = 0; i < 10; ++i) {
     Watcher watcher(*streams_, WatchOf(id));
     v1::WatchUpdate update;
-    if (i % 2 == 0) ASSERT_TRUE(watcher.Read(&update));
+    if (i % 2 == 0) {
+      ASSERT_TRUE(watcher.Read(&update));
+    }
   }
   EXPECT_TRUE(Eventually([&] { return Get(id).watchers() == 0; }));
   EXPECT_TRUE(Eventually([&] { return Metric("palpate_streams{kind=\"watch\"}") == 0; }));

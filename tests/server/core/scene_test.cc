@@ -1,0 +1,204 @@
+#include "server/core/scene.h"
+
+#include <gmock/gmock.h>
+
+#include <future>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "server/api/scene_spec.h"
+#include "tests/server/core/server_fixture.h"
+
+namespace palpate::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Recorder : public SnapshotListener {
+ public:
+  void OnSnapshot(const std::shared_ptr<const SceneSnapshot>& snapshot) override {
+    const std::lock_guard lock(mutex_);
+    snapshots_.push_back(snapshot);
+  }
+  void OnSceneEnd(const absl::Status& reason) override {
+    const std::lock_guard lock(mutex_);
+    ends_.push_back(reason);
+  }
+  std::vector<std::shared_ptr<const SceneSnapshot>> snapshots() const {
+    const std::lock_guard lock(mutex_);
+    return snapshots_;
+  }
+  std::vector<absl::Status> ends() const {
+    const std::lock_guard lock(mutex_);
+    return ends_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<const SceneSnapshot>> snapshots_;
+  std::vector<absl::Status> ends_;
+};
+
+class SceneTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ConfigureLog(LogLevel::kOff, false); }
+
+  std::unique_ptr<sim::World> NewWorld() {
+    absl::StatusOr<sim::SceneDescription> description = BuildSceneDescription(TinyScene(), AssetRootResolver(""), {});
+    EXPECT_TRUE(description.ok()) << description.status();
+    absl::StatusOr<std::unique_ptr<sim::World>> world = sim::World::Create(TestContext(), *std::move(description));
+    EXPECT_TRUE(world.ok()) << world.status();
+    return *std::move(world);
+  }
+  std::shared_ptr<Scene> NewScene(std::unique_ptr<sim::World> world) {
+    return Scene::Start("test", TinyScene(), std::move(world), *NormalizeRate({}), false, pool_, metrics_);
+  }
+  /// Runs an asynchronous call and waits for its answer.
+  template <typename Call>
+  absl::StatusOr<v1::SceneInfo> Await(Call call) {
+    std::promise<absl::StatusOr<v1::SceneInfo>> promise;
+    call([&promise](absl::StatusOr<v1::SceneInfo> info) { promise.set_value(std::move(info)); });
+    return promise.get_future().get();
+  }
+  absl::StatusOr<v1::SceneInfo> Step(Scene& scene, uint32_t count) {
+    return Await([&](Done<v1::SceneInfo> done) { scene.Step(count, nullptr, std::move(done)); });
+  }
+
+  Metrics metrics_{nullptr};
+  WorkerPool pool_{"test", 2};
+};
+
+TEST_F(SceneTest, ListenersSeeEveryStepInOrderAndTheEndLast) {
+  const std::shared_ptr<Scene> scene = NewScene(NewWorld());
+  const auto recorder = std::make_shared<Recorder>();
+  ASSERT_TRUE(scene->AddListener(recorder, false).ok());
+  ASSERT_TRUE(Step(*scene, 10).ok());
+  std::vector<std::shared_ptr<const SceneSnapshot>> snapshots = recorder->snapshots();
+  ASSERT_EQ(snapshots.size(), 11U);  // the present one first
+  for (size_t i = 0; i < snapshots.size(); ++i) {
+    EXPECT_EQ(snapshots[i]->frame->step, i);
+    if (i > 0) {
+      EXPECT_EQ(snapshots[i]->serial, snapshots[i - 1]->serial + 1);
+    }
+  }
+  std::promise<void> stopped;
+  scene->Stop(absl::AbortedError("deleted"), [&] { stopped.set_value(); });
+  stopped.get_future().wait();
+  ASSERT_EQ(recorder->ends().size(), 1U);
+  EXPECT_EQ(recorder->ends()[0].code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(recorder->snapshots().size(), 11U);
+  // After the end everything is refused with the reason.
+  EXPECT_EQ(Step(*scene, 1).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(scene->AddListener(recorder, false).code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(SceneTest, RemovedListenersAreNotCalled) {
+  const std::shared_ptr<Scene> scene = NewScene(NewWorld());
+  const auto recorder = std::make_shared<Recorder>();
+  ASSERT_TRUE(scene->AddListener(recorder, false).ok());
+  scene->RemoveListener(recorder.get());
+  ASSERT_TRUE(Step(*scene, 3).ok());
+  EXPECT_EQ(recorder->snapshots().size(), 1U);
+}
+
+TEST_F(SceneTest, VolumeIsGivenOnlyWhileSomebodyWantsIt) {
+  const std::shared_ptr<Scene> scene = NewScene(NewWorld());
+  const auto recorder = std::make_shared<Recorder>();
+  ASSERT_TRUE(scene->AddListener(recorder, true).ok());
+  ASSERT_TRUE(Step(*scene, 1).ok());
+  ASSERT_TRUE(HasVolume(*scene->Snapshot()->frame));
+  EXPECT_EQ(scene->Snapshot()->frame->volume_positions_m[0].size(), 27U * 3);
+  scene->RemoveListener(recorder.get());
+  ASSERT_TRUE(Step(*scene, 1).ok());
+  EXPECT_FALSE(HasVolume(*scene->Snapshot()->frame));
+}
+
+TEST_F(SceneTest, AFailedSceneStopsAloneSaysWhyAndRecoversByReset) {
+  std::unique_ptr<sim::World> world = NewWorld();
+  // Positions whose squares overflow: the next step cannot be finite.
+  std::vector<float> positions(27 * 3);
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = (i % 2 == 0 ? 1.0F : -1.0F) * std::numeric_limits<float>::max() / 4;
+  ASSERT_TRUE(world->WriteVolumePositions(0, positions).ok());
+  const std::shared_ptr<Scene> scene = NewScene(std::move(world));
+  const auto recorder = std::make_shared<Recorder>();
+  ASSERT_TRUE(scene->AddListener(recorder, false).ok());
+
+  const absl::Status failed = Step(*scene, 5).status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kDataLoss) << failed;
+  const v1::SceneInfo info = scene->Info();
+  EXPECT_EQ(info.state(), v1::RUN_STATE_FAILED);
+  EXPECT_FALSE(info.failure().empty());
+  EXPECT_EQ(recorder->snapshots().back()->status.state, v1::RUN_STATE_FAILED);
+  EXPECT_EQ(recorder->snapshots().back()->status.failure, info.failure());
+  EXPECT_TRUE(recorder->ends().empty());  // the stream goes on: somebody may reset the scene
+
+  const absl::Status play = Await([&](Done<v1::SceneInfo> done) { scene->Play(std::move(done)); }).status();
+  EXPECT_EQ(play.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(play.message()), HasSubstr("needs a reset"));
+  EXPECT_EQ(Step(*scene, 1).status().code(), absl::StatusCode::kFailedPrecondition);
+
+  const std::shared_ptr<Scene> healthy = Scene::Start("healthy", TinyScene(), NewWorld(), *NormalizeRate({}), false, pool_, metrics_);
+  EXPECT_TRUE(Step(*healthy, 2).ok());
+
+  const absl::StatusOr<v1::SceneInfo> reset = Await([&](Done<v1::SceneInfo> done) { scene->Reset(std::move(done)); });
+  ASSERT_TRUE(reset.ok()) << reset.status();
+  EXPECT_EQ(reset->state(), v1::RUN_STATE_PAUSED);
+  EXPECT_TRUE(reset->failure().empty());
+  const absl::StatusOr<v1::SceneInfo> stepped = Step(*scene, 2);
+  ASSERT_TRUE(stepped.ok()) << stepped.status();
+  EXPECT_EQ(stepped->state_hash(), healthy->Info().state_hash());
+}
+
+TEST_F(SceneTest, CommandsFromManyThreadsAreAllAnswered) {
+  const std::shared_ptr<Scene> scene = NewScene(NewWorld());
+  std::atomic<int> answers = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 25; ++i) {
+        const Done<v1::SceneInfo> done = [&answers](const absl::StatusOr<v1::SceneInfo>&) { ++answers; };
+        switch ((t + i) % 5) {
+          case 0:
+            scene->Play(done);
+            break;
+          case 1:
+            scene->Pause(done);
+            break;
+          case 2:
+            scene->Step(3, nullptr, done);
+            break;
+          case 3:
+            scene->Reset(done);
+            break;
+          default:
+            scene->SetRate(*NormalizeRate({}), done);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // Step requests that wait behind a pause or a reset are ended by it; the last may still step.
+  std::promise<void> stopped;
+  scene->Stop(absl::AbortedError("deleted"), [&] { stopped.set_value(); });
+  stopped.get_future().wait();
+  EXPECT_TRUE(Eventually([&] { return answers == 100; })) << answers;
+}
+
+TEST_F(SceneTest, ALeaseKeepsTheSceneAliveButNotRunning) {
+  std::unique_ptr<ToolLease> lease;
+  {
+    const std::shared_ptr<Scene> scene = NewScene(NewWorld());
+    v1::Attach attach;
+    attach.set_tool("probe");
+    absl::StatusOr<std::unique_ptr<ToolLease>> acquired = scene->AcquireTool(attach);
+    ASSERT_TRUE(acquired.ok()) << acquired.status();
+    lease = *std::move(acquired);
+    scene->Stop(absl::AbortedError("deleted"), nullptr);
+  }
+  v1::ToolPose pose;
+  EXPECT_TRUE(lease->SetPose(pose).ok());  // harmless
+}
+
+}  // namespace
+}  // namespace palpate::server
