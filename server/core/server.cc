@@ -93,6 +93,7 @@ absl::Status Server::StartGrpc(const ServerOptions& options) {
   PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials, Credentials(options));
 
   grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   const std::string target = GrpcTarget(options.listen);
   builder.AddListeningPort(target, credentials, &grpc_port_);

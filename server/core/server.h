@@ -24,8 +24,8 @@ class Server {
  public:
   /// Opens the device, binds the ports, creates and plays the scenes of the options, writes the ready file. With TLS the certificate serves
   /// gRPC; it serves HTTP too where the HTTP library can. With a token the browser viewer is off, because a page cannot present it;
-  /// /metrics and /healthz and the health service need no token. Reflection is on unless there is a token. Errors: of the device, the scene
-  /// files, the certificate; Unavailable (a port that cannot be bound).
+  /// /metrics, /healthz, the health service and reflection (the API is public) need no token. Errors: of the device, the scene files, the
+  /// certificate; Unavailable (a port that cannot be bound).
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
 
   /// The same with a device that is open already (options.device is not looked at).

@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "palpate/v1/control.grpc.pb.h"
 #include "palpate/v1/stream.grpc.pb.h"
 
@@ -147,7 +148,7 @@ TEST_F(ServerProgram, ServesAndEndsCleanly) {
     int http_port = 0;
     const std::unique_ptr<Process> server = Start({"--scene", (folder_ / "Small Slab.json").string(), "--log-json"}, grpc_port, http_port);
     ASSERT_NE(server, nullptr);
-    const auto channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(grpc_port), grpc::InsecureChannelCredentials());
+    const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", grpc_port), grpc::InsecureChannelCredentials());
     const auto scenes = v1::SceneService::NewStub(channel);
     {
       grpc::ClientContext context;
@@ -194,7 +195,7 @@ TEST_F(ServerProgram, AnswersTheStandardHealthServiceAndReflection) {
   int http_port = 0;
   const std::unique_ptr<Process> server = Start({}, grpc_port, http_port);
   ASSERT_NE(server, nullptr);
-  const auto channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(grpc_port), grpc::InsecureChannelCredentials());
+  const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", grpc_port), grpc::InsecureChannelCredentials());
   grpc::GenericStub stub(channel);
   const auto call = [&](const std::string& method, const std::string& request_bytes, std::string& answer) {
     grpc::ClientContext context;
@@ -273,7 +274,7 @@ TEST_F(ServerProgram, ReadsItsConfigurationFile) {
   ASSERT_EQ(std::sscanf(ReadAll(ready).c_str(), "{\"grpc_port\":%d,\"http_port\":%d}", &grpc_port, &http_port), 2) << Output();
   EXPECT_EQ(http_port, 0);
   const auto scenes =
-      v1::SceneService::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(grpc_port), grpc::InsecureChannelCredentials()));
+      v1::SceneService::NewStub(grpc::CreateChannel(absl::StrCat("127.0.0.1:", grpc_port), grpc::InsecureChannelCredentials()));
   grpc::ClientContext info_context;
   v1::GetServerInfoResponse info;
   ASSERT_TRUE(scenes->GetServerInfo(&info_context, {}, &info).ok());

@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "sim/mesh/mesh_io.h"
 #include "absl/strings/str_cat.h"
+#include "sim/mesh/mesh_io.h"
 #include "tests/server/core/server_fixture.h"
 
 namespace palpate::server {
