@@ -104,7 +104,8 @@ void HapticLoop::UpdateVelocity(const DeviceState& state, double dt_s) noexcept 
 DeviceResult HapticLoop::Tick(int64_t now_us) noexcept {
   if (!has_last_) first_us_ = now_us;
   const double now_s = static_cast<double>(now_us - first_us_) * 1e-6;
-  const double dt_s = has_last_ ? static_cast<double>(now_us - last_us_) * 1e-6 : 1 / options_.rate_hz;
+  // Two ticks within a microsecond, after a missed one, still have a time between them.
+  const double dt_s = has_last_ ? static_cast<double>(std::max<int64_t>(now_us - last_us_, 1)) * 1e-6 : 1 / options_.rate_hz;
 
   DeviceState state;
   const DeviceResult read = device_->Read(now_s, &state);

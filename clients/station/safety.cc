@@ -61,7 +61,7 @@ DeviceForce SafetyChain::Apply(const SafetyInput& input) noexcept {
     if (scale < kLeastScale) scale = 0;
     force.force_n *= scale;
     force.torque_n_m *= scale;
-    AddRelaxed(counters_.stale_ticks, uint64_t{1});
+    if (std::isfinite(input.model_age_s)) AddRelaxed(counters_.stale_ticks, uint64_t{1});
     if (!stale_) AddRelaxed(counters_.stale_events, uint64_t{1});
   }
   stale_ = stale;

@@ -29,7 +29,7 @@ SafetyLimits LimitsOf(const DeviceCapabilities& capabilities);
 /// How often each guard acted. One thread counts, any thread reads.
 struct SafetyCounters {
   std::atomic<uint64_t> nan_ticks{0};
-  std::atomic<uint64_t> stale_ticks{0};   ///< the model was too old
+  std::atomic<uint64_t> stale_ticks{0};   ///< there was a model, too old
   std::atomic<uint64_t> stale_events{0};  ///< times it became too old
   std::atomic<uint64_t> ramp_ticks{0};
   std::atomic<uint64_t> passivity_ticks{0};  ///< damping was added
