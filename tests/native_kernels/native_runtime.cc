@@ -76,6 +76,7 @@ struct Fiber {
   ucontext_t context;
   void* stack = nullptr;
   bool is_done = true;
+  unsigned barrier_count = 0;
 #ifdef PALPATE_ASAN
   void* fake_stack = nullptr;
 #endif
@@ -86,13 +87,13 @@ struct Fiber {
 
 class Fibers {
  public:
-  // Runs one group; `synchronised`: its work-items see what was written before, and what follows sees their writes.
-  void RunGroup(Call call, void** arguments, const WorkItem& first, bool synchronised) {
+  // Runs one group. Its work-items see what was written before, and what follows sees their writes.
+  void RunGroup(Call call, void** arguments, const WorkItem& first) {
     call_ = call;
     arguments_ = arguments;
     const size_t count = first.local_size;
     if (fibers_.size() < count) fibers_.resize(count);
-    if (synchronised) Release();
+    Release(&begin_);
     for (size_t i = 0; i < count; ++i) Start(fibers_[i]);
     for (size_t done = 0; done < count;) {
       size_t waiting = 0;
@@ -106,13 +107,15 @@ class Fibers {
       }
       if (waiting != 0 && done != 0) Die("a barrier was reached by some work-items of a group only");
     }
-    if (synchronised) Acquire();
+    Acquire(&end_);
   }
 
   void Barrier() {
-    Release();
+    // Two marks in turn: a work-item that has passed this barrier may reach the next one before others wake up from this one.
+    char* const mark = &barriers_[running_->barrier_count++ % 2];
+    Release(mark);
     Suspend(false);
-    Acquire();
+    Acquire(mark);
   }
 
   static Fibers& Instance() {
@@ -120,20 +123,20 @@ class Fibers {
     return fibers;
   }
 
-  // What happened before Release is known after Acquire.
-  void Release() {
-#ifdef PALPATE_TSAN
-    __tsan_release(this);
-#endif
-  }
-  void Acquire() {
-#ifdef PALPATE_TSAN
-    __tsan_acquire(this);
-#endif
-  }
-
  private:
   Fibers() { fibers_.reserve(kWidestGroup); }
+
+  // What happened before Release is known after Acquire of the same mark.
+  static void Release([[maybe_unused]] char* mark) {
+#ifdef PALPATE_TSAN
+    __tsan_release(mark);
+#endif
+  }
+  static void Acquire([[maybe_unused]] char* mark) {
+#ifdef PALPATE_TSAN
+    __tsan_acquire(mark);
+#endif
+  }
 
   void Start(Fiber& fiber) {
     if (fiber.stack == nullptr) {
@@ -149,6 +152,7 @@ class Fibers {
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Fibers::Entry), 0);
     fiber.is_done = false;
+    fiber.barrier_count = 0;
 #ifdef PALPATE_ASAN
     fiber.fake_stack = nullptr;
 #endif
@@ -159,9 +163,9 @@ class Fibers {
 #ifdef PALPATE_ASAN
     __sanitizer_finish_switch_fiber(nullptr, &self.main_stack_, &self.main_stack_bytes_);
 #endif
-    self.Acquire();
+    Acquire(&self.begin_);
     self.call_(self.arguments_);
-    self.Release();
+    Release(&self.end_);
     self.running_->is_done = true;
     self.Suspend(true);
   }
@@ -197,6 +201,7 @@ class Fibers {
 #endif
   }
 
+  char begin_ = 0, end_ = 0, barriers_[2] = {};
   std::vector<Fiber> fibers_;
   ucontext_t main_{};
   Fiber* running_ = nullptr;
@@ -253,13 +258,13 @@ struct _cl_mem {
   void Poison() const {
 #ifdef PALPATE_ASAN
     if (inner_end == 0) return;
-    ASAN_POISON_MEMORY_REGION(data, inner_begin);
-    ASAN_POISON_MEMORY_REGION(data + inner_end, size - inner_end);
+    __asan_poison_memory_region(data, inner_begin);
+    __asan_poison_memory_region(data + inner_end, size - inner_end);
 #endif
   }
   void Unpoison() const {
 #ifdef PALPATE_ASAN
-    if (inner_end != 0) ASAN_UNPOISON_MEMORY_REGION(data, size);
+    if (inner_end != 0) __asan_unpoison_memory_region(data, size);
 #endif
   }
 };
@@ -812,7 +817,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue, cl_kernel kernel, cl_uint dimens
         current_item = item;
         entry.call(arguments.data());
       } else {
-        Fibers::Instance().RunGroup(entry.call, arguments.data(), item, true);
+        Fibers::Instance().RunGroup(entry.call, arguments.data(), item);
       }
     }
 

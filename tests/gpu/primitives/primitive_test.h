@@ -27,10 +27,17 @@ inline std::vector<NamedConfig> TestConfigs() {
           {"half_word", PrimitiveConfig{.group_size = 16, .max_groups = 33, .min_chunk = 1}}};
 }
 
+/// A size at which launches have many groups.
+#ifdef PALPATE_NATIVE_KERNELS
+inline constexpr uint32_t kManyElements = 2000;
+#else
+inline constexpr uint32_t kManyElements = 100000;
+#endif
+
 /// 0, 1, 2, the edges of tiles, groups and chunks, primes, powers of two.
 inline std::vector<uint32_t> TestSizes() {
 #ifdef PALPATE_NATIVE_KERNELS  // every access is checked there, which takes its time
-  return {0, 1, 2, 15, 16, 17, 33, 63, 64, 65, 100, 101, 129, 257, 1009, 4999};
+  return {0, 1, 2, 15, 16, 17, 63, 64, 65, 101, 257, 1009};
 #endif
   return {0,   1,   2,   3,   15,  16,  17,   31,   32,   33,   63,   64,    65,    99,    100,   101,   127,
           128, 129, 255, 256, 257, 511, 1009, 1023, 1024, 1025, 4999, 65535, 65536, 65537, 99991, 100000};
@@ -50,7 +57,12 @@ std::vector<std::pair<std::string, std::vector<T>>> TestPatterns(size_t size, ui
   patterns.emplace_back("random", make([&](size_t) { return random(); }));
   patterns.emplace_back("few values", make([&](size_t) { return random() % 3; }));
   patterns.emplace_back("max", make([&](size_t) { return max; }));
-  if (size > 5000) return patterns;  // the rest is about edges, not about size
+#ifdef PALPATE_NATIVE_KERNELS
+  constexpr size_t kFewPatternsFrom = 66;
+#else
+  constexpr size_t kFewPatternsFrom = 5001;
+#endif
+  if (size >= kFewPatternsFrom) return patterns;  // the rest is about edges, not about size
   patterns.emplace_back("all equal", make([&](size_t) { return T{7}; }));
   patterns.emplace_back("zero", make([&](size_t) { return T{0}; }));
   patterns.emplace_back("rising", make([&](size_t i) { return i; }));

@@ -106,7 +106,7 @@ TEST_F(RadixSortTest, FloatsOfEverySignAndSize) {
                                   std::numeric_limits<float>::max(),
                                   std::numeric_limits<float>::lowest()};
     Check(sort, special, RadixSort<float>::kAllBits, false, config.name + " special");
-    for (const uint32_t size : {1U, 2U, 1009U, 50000U}) {
+    for (const uint32_t size : {1U, 2U, 1009U, kManyElements}) {
       std::vector<float> keys(size);
       for (float& key : keys) {
         do {

@@ -129,7 +129,7 @@ TEST_F(ScanTest, SegmentedScanOfFloatsIsCloseAndTheSameEachTime) {
   std::uniform_real_distribution<float> uniform(0, 1);
   for (const NamedConfig& config : TestConfigs()) {
     PALPATE_TEST_ASSIGN(SegmentedScan<float> scan, SegmentedScan<float>::Create(context(), config.config));
-    for (const uint32_t size : {0U, 1U, 2U, 63U, 64U, 65U, 1009U, 100000U}) {
+    for (const uint32_t size : {0U, 1U, 2U, 63U, 64U, 65U, 1009U, kManyElements}) {
       std::vector<float> values(size);
       for (float& value : values) value = uniform(random);
       for (const auto& [pattern, flags] : HeadPatterns(size, size)) {
