@@ -9,9 +9,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
+#include <map>
 #include <mutex>
-#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -29,6 +30,7 @@ namespace {
 constexpr int kSpareThreads = 8;                                   // for requests besides /ws, and to refuse browsers past the limit
 constexpr int kReaderPollMs = 500;                                 // how soon a reader notices that its connection is to end
 constexpr auto kGoodbyeTimeout = std::chrono::milliseconds(1000);  // for close frames when the server stops
+constexpr auto kReaderStart = std::chrono::milliseconds(100);      // time for a reader thread to get from the handshake into its loop
 constexpr auto kWakeInterval = std::chrono::milliseconds(20);
 
 absl::string_view AbslView(std::string_view text) { return {text.data(), text.size()}; }
@@ -108,6 +110,16 @@ class WebServer::Impl {
     std::string partial;  // message whose last fragment has not come
     bool in_message = false;
     bool counted = false;  // takes one of max_connections
+
+    // The reader is about to leave the HTTP library's loop, or has left it.
+    void SetReaderDone() {
+      const std::lock_guard lock(reader_mutex);
+      reader_done = true;
+      reader_changed.notify_all();
+    }
+    std::mutex reader_mutex;
+    std::condition_variable reader_changed;
+    bool reader_done = false;
   };
   struct Response {
     int status = 200;
@@ -127,10 +139,12 @@ class WebServer::Impl {
 
   int OnWebSocketConnect(const mg_connection* http);
   void OnWebSocketReady(mg_connection* http);
-  int OnWebSocketData(Browser& browser, int bits, std::string_view data);
+  int OnWebSocketData(const mg_connection* http, int bits, std::string_view data);
+  /// Takes what came from the browser; false ends the connection.
+  bool Read(Browser& browser, int bits, std::string_view data);
   void OnWebSocketClose(const mg_connection* http);
-  /// Answers with an error, lets what waits leave, and ends the connection.
-  int Refuse(Browser& browser, WebSocketClose code, const absl::Status& status);
+  /// Answers with an error, lets what waits leave, and ends the connection: false.
+  bool Refuse(Browser& browser, WebSocketClose code, const absl::Status& status);
   static void SendError(ViewerConnection& connection, uint32_t request_id, const absl::Status& status);
 
   const WebServerOptions options_;
@@ -141,7 +155,7 @@ class WebServer::Impl {
   uint16_t port_ = 0;
 
   mutable std::mutex mutex_;
-  std::set<Browser*> browsers_;
+  std::map<const mg_connection*, Browser*> browsers_;  // the library's own per-connection pointer does not survive a close by the writer
   int counted_connections_ = 0;
   WebServerStatistics totals_;  // of ended connections, and the counts that belong to none
   std::atomic<bool> stopping_ = false;
@@ -221,8 +235,7 @@ absl::Status WebServer::Impl::Start() {
         context_, "/", [](const mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnWebSocketConnect(http); },
         [](mg_connection* http, void* self) { static_cast<Impl*>(self)->OnWebSocketReady(http); },
         [](mg_connection* http, int bits, char* data, size_t size, void* self) {
-          auto* browser = static_cast<Browser*>(mg_get_user_connection_data(http));
-          return browser == nullptr ? 0 : static_cast<Impl*>(self)->OnWebSocketData(*browser, bits, {data, size});
+          return static_cast<Impl*>(self)->OnWebSocketData(http, bits, {data, size});
         },
         [](const mg_connection* http, void* self) { static_cast<Impl*>(self)->OnWebSocketClose(http); }, this);
   }
@@ -235,7 +248,7 @@ void WebServer::Impl::Stop() {
   std::vector<std::shared_ptr<ViewerConnection>> connections;
   {
     const std::lock_guard lock(mutex_);
-    for (const Browser* browser : browsers_) connections.push_back(browser->connection);
+    for (const auto& [http, browser] : browsers_) connections.push_back(browser->connection);
   }
   for (const auto& connection : connections) connection->CloseWith(WebSocketClose::kGoingAway, "the server stops");
   const auto deadline = std::chrono::steady_clock::now() + kGoodbyeTimeout;
@@ -271,7 +284,7 @@ WebServerStatistics WebServer::Impl::statistics() const {
   const std::lock_guard lock(mutex_);
   WebServerStatistics sum = totals_;
   sum.connections = counted_connections_;
-  for (const Browser* browser : browsers_) {
+  for (const auto& [http, browser] : browsers_) {
     const ViewerSinkStatistics one = browser->connection->statistics();
     sum.frames_sent += one.frames_sent;
     sum.frames_dropped += one.frames_dropped;
@@ -403,20 +416,23 @@ void WebServer::Impl::OnWebSocketReady(mg_connection* http) {
   limits.stall_timeout = std::chrono::milliseconds(options_.write_timeout_ms);
   auto owned = std::make_unique<Browser>(limits);
   Browser* const browser = owned.get();
-  browser->writer = std::thread([connection = browser->connection, http] {
-    connection->Run([http](ViewerConnection::Opcode opcode, std::string_view payload) {
+  browser->writer = std::thread([browser, http] {
+    browser->connection->Run([http](ViewerConnection::Opcode opcode, std::string_view payload) {
       const int written = mg_websocket_write(http, static_cast<int>(opcode), payload.data(), payload.size());
       return written > 0 && static_cast<size_t>(written) >= payload.size();
     });
-    mg_close_connection(http);  // makes the reader end; the connection itself lives until OnWebSocketClose returns
+    // Makes the reader leave its loop. Only while it is in there may another thread do so: it gets time to enter, and is left alone once it
+    // leaves. The connection itself lives until OnWebSocketClose, which waits for this thread.
+    std::unique_lock lock(browser->reader_mutex);
+    if (!browser->reader_changed.wait_for(lock, kReaderStart, [browser] { return browser->reader_done; })) mg_close_connection(http);
   });
-  mg_set_user_connection_data(http, owned.release());
+  owned.release();
 
   const mg_request_info& request = *mg_get_request_info(http);
   absl::Status status;
   {
     const std::lock_guard lock(mutex_);
-    browsers_.insert(browser);
+    browsers_[http] = browser;
     if (stopping_) {
       status = absl::UnavailableError("the server stops");
     } else if (counted_connections_ >= options_.max_connections) {
@@ -441,7 +457,20 @@ void WebServer::Impl::OnWebSocketReady(mg_connection* http) {
   browser->connection->CloseWith(WebSocketClose::kTryAgainLater, std::string(status.message()));
 }
 
-int WebServer::Impl::OnWebSocketData(Browser& browser, int bits, std::string_view data) {
+int WebServer::Impl::OnWebSocketData(const mg_connection* http, int bits, std::string_view data) {
+  Browser* browser = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = browsers_.find(http);
+    if (found == browsers_.end()) return 0;
+    browser = found->second;
+  }
+  if (Read(*browser, bits, data)) return 1;
+  browser->SetReaderDone();
+  return 0;
+}
+
+bool WebServer::Impl::Read(Browser& browser, int bits, std::string_view data) {
   constexpr int kFinalBit = 0x80;
   constexpr int kReservedBits = 0x70;
   ViewerConnection& connection = *browser.connection;
@@ -450,14 +479,14 @@ int WebServer::Impl::OnWebSocketData(Browser& browser, int bits, std::string_vie
   switch (bits & 0x0f) {
     case MG_WEBSOCKET_OPCODE_PING:
       connection.OnPing(data);
-      return 1;
+      return true;
     case MG_WEBSOCKET_OPCODE_PONG:
       connection.OnPong(data);
-      return 1;
+      return true;
     case MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE:
       connection.Close();
       connection.WaitUntilEnded(kGoodbyeTimeout);
-      return 0;
+      return false;
     case MG_WEBSOCKET_OPCODE_TEXT:
       return Refuse(browser, WebSocketClose::kUnsupportedData,
                     absl::InvalidArgumentError("a text message: /ws speaks binary ViewerRequest messages"));
@@ -480,7 +509,7 @@ int WebServer::Impl::OnWebSocketData(Browser& browser, int bits, std::string_vie
         absl::ResourceExhaustedError(absl::StrCat("message longer than ", options_.max_request_bytes, " bytes (web.max_request_bytes)")));
   }
   browser.partial.append(data);
-  if ((bits & kFinalBit) == 0) return 1;
+  if ((bits & kFinalBit) == 0) return true;
   browser.in_message = false;
 
   v1::ViewerRequest request;
@@ -490,14 +519,14 @@ int WebServer::Impl::OnWebSocketData(Browser& browser, int bits, std::string_vie
   if (request.request_case() == v1::ViewerRequest::REQUEST_NOT_SET) {
     // Also what a newer viewer's unknown request looks like: refuse it, but keep the connection.
     SendError(connection, request.request_id(), absl::UnimplementedError("ViewerRequest.request: absent, or unknown to this server"));
-    return 1;
+    return true;
   }
-  if (browser.session == nullptr) return 1;  // refused; the close frame is on its way
+  if (browser.session == nullptr) return true;  // refused; the close frame is on its way
   browser.session->OnRequest(request);
-  return 1;
+  return true;
 }
 
-int WebServer::Impl::Refuse(Browser& browser, WebSocketClose code, const absl::Status& status) {
+bool WebServer::Impl::Refuse(Browser& browser, WebSocketClose code, const absl::Status& status) {
   {
     const std::lock_guard lock(mutex_);
     ++totals_.requests_bad;
@@ -505,7 +534,7 @@ int WebServer::Impl::Refuse(Browser& browser, WebSocketClose code, const absl::S
   SendError(*browser.connection, 0, status);
   browser.connection->CloseWith(code, std::string(status.message()));
   browser.connection->WaitUntilEnded(kGoodbyeTimeout);
-  return 0;
+  return false;
 }
 
 void WebServer::Impl::SendError(ViewerConnection& connection, uint32_t request_id, const absl::Status& status) {
@@ -517,15 +546,20 @@ void WebServer::Impl::SendError(ViewerConnection& connection, uint32_t request_i
 }
 
 void WebServer::Impl::OnWebSocketClose(const mg_connection* http) {
-  const std::unique_ptr<Browser> browser(static_cast<Browser*>(mg_get_user_connection_data(http)));
-  if (browser == nullptr) return;
-  mg_set_user_connection_data(http, nullptr);
+  std::unique_ptr<Browser> browser;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = browsers_.find(http);
+    if (found == browsers_.end()) return;
+    browser.reset(found->second);
+  }
+  browser->SetReaderDone();
   browser->connection->End();
   browser->writer.join();
   browser->session.reset();
   const ViewerSinkStatistics statistics = browser->connection->statistics();
   const std::lock_guard lock(mutex_);
-  browsers_.erase(browser.get());
+  browsers_.erase(http);
   if (browser->counted) --counted_connections_;
   totals_.frames_sent += statistics.frames_sent;
   totals_.frames_dropped += statistics.frames_dropped;

@@ -161,7 +161,7 @@ export class StageGraph {
       context.moveTo(0, y);
       context.lineTo(width, y);
       context.stroke();
-      const text = `${(this.top * fraction).toPrecision(2)} ms`;
+      const text = `${Number((this.top * fraction).toPrecision(2))} ms`;
       context.fillStyle = 'rgba(10,14,19,0.65)';
       context.fillRect(2, y + 2, context.measureText(text).width + 6, 12);
       context.fillStyle = '#a9b8c5';
