@@ -3,7 +3,6 @@
 #include <CL/cl.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <atomic>
@@ -71,9 +70,35 @@ WorkItem current_item;
 
 using Call = void (*)(void** arguments);
 
+// Saves the registers a function must keep and the stack pointer (to *from), and goes on where `to` was saved. swapcontext would do, but it
+// asks the kernel for the signal mask, and AddressSanitizer clears its shadow of the whole stack each time.
+extern "C" void palpate_switch_stack(void** from, void* to);
+__asm__(R"(
+  .text
+  .globl palpate_switch_stack
+  .type palpate_switch_stack, @function
+palpate_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+  .size palpate_switch_stack, .-palpate_switch_stack
+)");
+
 // One suspended work-item. The fibers of a group take turns at barriers, always in the order of the work-items.
 struct Fiber {
-  ucontext_t context;
+  void* stack_pointer = nullptr;  // while suspended
   void* stack = nullptr;
   bool is_done = true;
   unsigned barrier_count = 0;
@@ -146,11 +171,10 @@ class Fibers {
       fiber.tsan = __tsan_create_fiber(0);
 #endif
     }
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack;
-    fiber.context.uc_stack.ss_size = kStackBytes;
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Fibers::Entry), 0);
+    // As if palpate_switch_stack had been called from the begin of Entry: its return address, and six saved registers below.
+    auto** top = reinterpret_cast<void**>(static_cast<char*>(fiber.stack) + kStackBytes) - 2;
+    *top = reinterpret_cast<void*>(&Fibers::Entry);
+    fiber.stack_pointer = top - 6;
     fiber.is_done = false;
     fiber.barrier_count = 0;
 #ifdef PALPATE_ASAN
@@ -179,7 +203,7 @@ class Fibers {
     main_tsan_ = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(fiber.tsan, 1);  // 1: no synchronisation, as between threads
 #endif
-    swapcontext(&main_, &fiber.context);
+    palpate_switch_stack(&main_stack_pointer_, fiber.stack_pointer);
 #ifdef PALPATE_ASAN
     __sanitizer_finish_switch_fiber(main_fake_stack_, nullptr, nullptr);
 #endif
@@ -195,7 +219,7 @@ class Fibers {
 #ifdef PALPATE_TSAN
     __tsan_switch_to_fiber(main_tsan_, 1);
 #endif
-    swapcontext(&fiber.context, &main_);
+    palpate_switch_stack(&fiber.stack_pointer, main_stack_pointer_);
 #ifdef PALPATE_ASAN
     __sanitizer_finish_switch_fiber(fiber.fake_stack, &main_stack_, &main_stack_bytes_);
 #endif
@@ -203,7 +227,7 @@ class Fibers {
 
   char begin_ = 0, end_ = 0, barriers_[2] = {};
   std::vector<Fiber> fibers_;
-  ucontext_t main_{};
+  void* main_stack_pointer_ = nullptr;
   Fiber* running_ = nullptr;
   Call call_ = nullptr;
   void** arguments_ = nullptr;
@@ -286,6 +310,18 @@ struct EntryPoint {
 
 std::mutex registry_mutex;
 std::map<std::pair<std::string, std::string>, uint64_t> registry;  // (file, kernel) -> launches
+
+// Leaves a line for each kernel that was launched in $PALPATE_NATIVE_LAUNCHES, for check_coverage.py.
+struct LaunchWriter {
+  ~LaunchWriter() {
+    const char* path = std::getenv("PALPATE_NATIVE_LAUNCHES");
+    if (path == nullptr) return;
+    std::ofstream file(path);
+    for (const auto& [key, launches] : registry) {
+      if (launches > 0) file << key.first << " " << key.second << "\n";
+    }
+  }
+} launch_writer;
 
 }  // namespace
 
