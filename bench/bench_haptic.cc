@@ -161,9 +161,15 @@ class Setup {
     if (status != 0) return absl::InternalError(absl::StrCat("palpate-station ended with status ", status));
     PALPATE_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJson(file));
     PALPATE_ASSIGN_OR_RETURN(const std::vector<v1::SceneInfo> scenes, scenes_->List());
+    double load_steps_per_s = 0;
     for (const v1::SceneInfo& scene : scenes) {
-      if (scene.scene_id() == scene_id_) report.Add(name, "scene_steps", scene.steps_per_s(), "per_s");
+      if (scene.scene_id() == scene_id_) {
+        report.Add(name, "scene_steps", scene.steps_per_s(), "per_s");
+      } else {
+        load_steps_per_s += scene.steps_per_s();
+      }
     }
+    report.Add(name, "load_steps", load_steps_per_s, "per_s");
     const auto number = [&](const char* pointer) {
       const nlohmann::json::json_pointer path(pointer);
       return json.contains(path) && json[path].is_number() ? json[path].get<double>() : std::nan("");
