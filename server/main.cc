@@ -1,4 +1,6 @@
 // palpate-server: runs scenes and serves them to stations, viewers and programs.
+#include <google/protobuf/stubs/logging.h>
+#include <grpc/support/log.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -101,14 +103,19 @@ absl::StatusOr<std::vector<std::string>> NormalizeArguments(int argc, char** arg
     std::optional<std::string> value;
     if (equals != std::string::npos) {
       value = argument.substr(equals + 1);
-    } else if (name != "log_json" && name != "insecure" && name != "nolog_json" && name != "noinsecure") {
+    } else if (name == "log_json" || name == "insecure") {
+      value = "true";
+    } else if (name == "nolog_json" || name == "noinsecure") {
+      name.erase(0, 2);
+      value = "false";
+    } else {
       if (i + 1 >= argc) return absl::InvalidArgumentError(absl::StrCat("--", argument.substr(2), " needs a value; see --help"));
       value = argv[++i];
     }
-    if (name == "scene" && value) {
+    if (name == "scene") {
       scenes.push_back(*value);
     } else {
-      out.push_back(value ? absl::StrCat("--", name, "=", *value) : absl::StrCat("--", name));
+      out.push_back(absl::StrCat("--", name, "=", *value));
     }
   }
   if (!scenes.empty()) out.push_back(absl::StrCat("--scene=", absl::StrJoin(scenes, ",")));
@@ -156,6 +163,16 @@ absl::StatusOr<ServerOptions> LoadOptions() {
   return ResolveConfig(MergeConfig(config, FlagConfig()));
 }
 
+/// What the libraries report, much of it caused by what clients send, goes the way of all log lines.
+void CaptureLibraryLogs() {
+  google::protobuf::SetLogHandler([](google::protobuf::LogLevel level, const char*, int, const std::string& message) {
+    Log(level >= google::protobuf::LOGLEVEL_FATAL ? LogLevel::kError : LogLevel::kDebug, "protobuf", {{"message", message}});
+  });
+  gpr_set_log_function([](gpr_log_func_args* args) {
+    Log(args->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarning : LogLevel::kDebug, "grpc", {{"message", args->message}});
+  });
+}
+
 int Main(int argc, char** argv) {
   bool help = false;
   bool version = false;
@@ -183,6 +200,7 @@ int Main(int argc, char** argv) {
     return 2;
   }
   ConfigureLog(options->log_level, options->log_json);
+  CaptureLibraryLogs();
 
   // Blocked before any thread starts, so that every thread leaves these signals to sigwait below.
   sigset_t signals;

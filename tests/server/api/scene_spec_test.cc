@@ -254,8 +254,8 @@ TEST(SceneSpec, AbsentFieldsTakeTheDocumentedDefaults) {
   EXPECT_EQ(built->name, "scene");
   EXPECT_DOUBLE_EQ(built->dt_s, 1.0 / 120);
   EXPECT_EQ(built->gravity_m_per_s2, Eigen::Vector3d(0, 0, -9.81));
-  EXPECT_EQ(built->solver.iterations, 12);
-  EXPECT_EQ(built->solver.acceleration, 0);
+  EXPECT_EQ(built->solver.iterations, 20);
+  EXPECT_EQ(built->solver.acceleration, 0.9);
   EXPECT_EQ(built->contact.margin_m, 0.001);
   EXPECT_EQ(built->contact.friction, 0.1);
   EXPECT_EQ(built->contact.stiffness_n_per_m, 0);
