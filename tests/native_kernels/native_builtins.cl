@@ -12,7 +12,10 @@ size_t PALPATE_OVERLOAD get_group_id(uint dimension) { return palpate_native_que
 size_t PALPATE_OVERLOAD get_global_size(uint dimension) { return palpate_native_query(3, dimension); }
 size_t PALPATE_OVERLOAD get_local_size(uint dimension) { return palpate_native_query(4, dimension); }
 size_t PALPATE_OVERLOAD get_num_groups(uint dimension) { return palpate_native_query(5, dimension); }
-void PALPATE_OVERLOAD barrier(cl_mem_fence_flags flags) { palpate_native_barrier(); }
+void PALPATE_OVERLOAD barrier(cl_mem_fence_flags flags) {
+  (void)flags;
+  palpate_native_barrier();
+}
 
 #define PALPATE_ATOMICS(type, space)                                                                                                     \
   type PALPATE_OVERLOAD atomic_add(volatile space type* p, type v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }                \
