@@ -640,9 +640,8 @@ __kernel void update_contacts(const __global StepParams* p, const __global float
         /* The triangle is beyond the axis: push it back the way it came. */
         n = side.xyz;
         active = true;
-      } else if (active) {
-        side.xyz = n;
       }
+      /* A capsule deep in the tissue on its way out sees its neighbours sideways: they keep the side that the start of the step gave them. */
     } else if (active) {
       side = (float4)(n, 1.0f);
     }

@@ -28,6 +28,7 @@ constexpr double kTangledShare = 0.02;
 constexpr float kRecoveryLambdaCap = 1.5F;
 constexpr double kRecoveryCalm_s = 0.25;
 constexpr double kRecoveryLimit_s = 20;
+constexpr uint32_t kToolSweeps = 8;     // of the tools alone, before those of tissue and tools
 constexpr uint32_t kMaxColliders = 32;  // bits of a triangle's collider mask
 
 Float4 ToFloat4(const std::array<double, 3>& v, double w = 0) {
@@ -81,8 +82,8 @@ class TissueSolver::Impl {
   absl::Status Bind();
   absl::Status Sweep();
   absl::StatusOr<double> Residual();
-  /// Velocity a step before rest in free fall: what makes the first guess after a given state that of free fall, so that a body that nothing
-  /// holds falls right from its first step.
+  /// Velocity a step before rest in free fall: what makes the first guess after a given state that of free fall, so that a body that
+  /// nothing holds falls right from its first step.
   Float4 FallenFromRest() const {
     const StepParams& p = params_host_;
     return {-p.dt_s * p.gravity_x, -p.dt_s * p.gravity_y, -p.dt_s * p.gravity_z, 0.0F};
@@ -342,6 +343,13 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(move_colliders_, {targets.size(), 0}));
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(find_contacts_, {layout_.triangles.size(), 0}));
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(list_contacts_, {tuning_.list_group, tuning_.list_group}));
+    // A coupled tool was moved as if nothing touched it, which may be far into the tissue. The sweeps start from where it rests against the
+    // tissue as that stands, or few of them could not bring it out again.
+    for (uint32_t k = 0; any_coupled_ && k < kToolSweeps; ++k) {
+      PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
+      PALPATE_RETURN_IF_ERROR(
+          queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
+    }
   }
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.detect_ms = MillisecondsSince(&mark);

@@ -241,6 +241,11 @@ TEST_F(WorldTest, ToolForceEqualsTissueForceAndTheLocalModel) {
       stiffness += model.constraints[static_cast<size_t>(i)].stiffness_n_per_m;
     }
     EXPECT_GT(stiffness, 1);
+    // The model was built to push, where it was built, as the solver did; friction begins from a fresh memory there.
+    FrictionState friction;
+    const ContactForce there = EvaluateLocalModel(model, model.pose_at_build, {}, friction);
+    const Vector3d normal = tool.force_n.normalized();
+    EXPECT_NEAR(there.force_n.dot(normal), tool.force_n.norm(), 0.05 * tool.force_n.norm()) << there.force_n.transpose();
   }
 }
 
