@@ -56,6 +56,8 @@ PALPATE_INTEGERS(ulong)
   float2 PALPATE_OVERLOAD name(float2 v) { return (float2)(name(v.x), name(v.y)); }                                      \
   float3 PALPATE_OVERLOAD name(float3 v) { return (float3)(name(v.x), name(v.y), name(v.z)); }                           \
   float4 PALPATE_OVERLOAD name(float4 v) { return (float4)(name(v.x), name(v.y), name(v.z), name(v.w)); }                \
+  float8 PALPATE_OVERLOAD name(float8 v) { return (float8)(name(v.lo), name(v.hi)); }                                    \
+  float16 PALPATE_OVERLOAD name(float16 v) { return (float16)(name(v.lo), name(v.hi)); }                                 \
   double PALPATE_OVERLOAD name(double x) { return builtin(x); }
 PALPATE_UNARY(sqrt, __builtin_sqrt)
 PALPATE_UNARY(fabs, __builtin_fabs)
@@ -79,6 +81,10 @@ double PALPATE_OVERLOAD atan2(double y, double x) { return __builtin_atan2(y, x)
   float4 PALPATE_OVERLOAD name(float4 a, float4 b) {                                                                     \
     return (float4)(name(a.x, b.x), name(a.y, b.y), name(a.z, b.z), name(a.w, b.w));                                     \
   }                                                                                                                      \
+  float8 PALPATE_OVERLOAD name(float8 a, float8 b) { return (float8)(name(a.lo, b.lo), name(a.hi, b.hi)); }              \
+  float16 PALPATE_OVERLOAD name(float16 a, float16 b) { return (float16)(name(a.lo, b.lo), name(a.hi, b.hi)); }          \
+  float8 PALPATE_OVERLOAD name(float8 a, float b) { return name(a, (float8)(b)); }                                       \
+  float16 PALPATE_OVERLOAD name(float16 a, float b) { return name(a, (float16)(b)); }                                    \
   float4 PALPATE_OVERLOAD name(float4 a, float b) { return name(a, (float4)(b)); }                                       \
   double PALPATE_OVERLOAD name(double x, double y) { return builtin(x, y); }
 PALPATE_BINARY(fmin, __builtin_fmin)
@@ -90,6 +96,18 @@ float PALPATE_OVERLOAD clamp(float x, float low, float high) { return fmin(fmax(
 double PALPATE_OVERLOAD clamp(double x, double low, double high) { return fmin(fmax(x, low), high); }
 float4 PALPATE_OVERLOAD clamp(float4 x, float4 low, float4 high) { return fmin(fmax(x, low), high); }
 float4 PALPATE_OVERLOAD clamp(float4 x, float low, float high) { return fmin(fmax(x, low), high); }
+float8 PALPATE_OVERLOAD clamp(float8 x, float8 low, float8 high) { return fmin(fmax(x, low), high); }
+float8 PALPATE_OVERLOAD clamp(float8 x, float low, float high) { return fmin(fmax(x, low), high); }
+float16 PALPATE_OVERLOAD clamp(float16 x, float16 low, float16 high) { return fmin(fmax(x, low), high); }
+float16 PALPATE_OVERLOAD clamp(float16 x, float low, float high) { return fmin(fmax(x, low), high); }
+float8 PALPATE_OVERLOAD mix(float8 a, float8 b, float8 t) { return a + (b - a) * t; }
+float8 PALPATE_OVERLOAD mix(float8 a, float8 b, float t) { return a + (b - a) * t; }
+float PALPATE_OVERLOAD step(float edge, float x) { return x < edge ? 0.0f : 1.0f; }
+float4 PALPATE_OVERLOAD step(float4 a, float4 x) {
+  return (float4)(step(a.x, x.x), step(a.y, x.y), step(a.z, x.z), step(a.w, x.w));
+}
+float8 PALPATE_OVERLOAD step(float8 a, float8 x) { return (float8)(step(a.lo, x.lo), step(a.hi, x.hi)); }
+float16 PALPATE_OVERLOAD step(float16 a, float16 x) { return (float16)(step(a.lo, x.lo), step(a.hi, x.hi)); }
 float PALPATE_OVERLOAD fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 double PALPATE_OVERLOAD fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 float PALPATE_OVERLOAD mad(float a, float b, float c) { return a * b + c; }
@@ -123,3 +141,26 @@ int PALPATE_OVERLOAD isfinite(double x) { return __builtin_isfinite(x); }
   scalar##4 PALPATE_OVERLOAD normalize(scalar##4 v) { return v / length(v); }
 PALPATE_GEOMETRY(float)
 PALPATE_GEOMETRY(double)
+
+/* The pointers need the alignment of the scalar only. */
+#define PALPATE_VECTOR_MEMORY(type, lanes, space)                                                                        \
+  type##lanes PALPATE_OVERLOAD vload##lanes(size_t offset, const space type* p) {                                        \
+    type##lanes v;                                                                                                       \
+    for (size_t i = 0; i < lanes; ++i) v[i] = p[offset * lanes + i];                                                     \
+    return v;                                                                                                            \
+  }                                                                                                                      \
+  void PALPATE_OVERLOAD vstore##lanes(type##lanes v, size_t offset, space type* p) {                                     \
+    for (size_t i = 0; i < lanes; ++i) p[offset * lanes + i] = v[i];                                                     \
+  }
+#define PALPATE_VECTOR_MEMORIES(type, space) \
+  PALPATE_VECTOR_MEMORY(type, 2, space)      \
+  PALPATE_VECTOR_MEMORY(type, 3, space)      \
+  PALPATE_VECTOR_MEMORY(type, 4, space)      \
+  PALPATE_VECTOR_MEMORY(type, 8, space)      \
+  PALPATE_VECTOR_MEMORY(type, 16, space)
+PALPATE_VECTOR_MEMORIES(float, global)
+PALPATE_VECTOR_MEMORIES(float, local)
+PALPATE_VECTOR_MEMORIES(float, private)
+PALPATE_VECTOR_MEMORIES(uint, global)
+PALPATE_VECTOR_MEMORIES(uint, local)
+PALPATE_VECTOR_MEMORIES(uint, private)

@@ -47,7 +47,7 @@ namespace {
 constexpr size_t kStackBytes = 512 * 1024;
 constexpr size_t kWidestGroup = 256;
 // Work-items of kernels without groups that ThreadSanitizer sees as concurrent.
-[[maybe_unused]] constexpr size_t kConcurrentItems = 16;
+constexpr size_t kConcurrentItems = 16;
 
 [[noreturn]] void Die(const std::string& message) {
   std::fprintf(stderr, "native kernels: %s\n", message.c_str());
@@ -131,6 +131,22 @@ class Fibers {
         fibers_[i].is_done ? ++done : ++waiting;
       }
       if (waiting != 0 && done != 0) Die("a barrier was reached by some work-items of a group only");
+    }
+    Acquire(&end_);
+  }
+
+  // Runs groups of one work-item as a few threads would that know nothing of each other.
+  void RunIndependent(Call call, void** arguments, const WorkItem& first) {
+    call_ = call;
+    arguments_ = arguments;
+    if (fibers_.size() < kConcurrentItems) fibers_.resize(kConcurrentItems);
+    Release(&begin_);
+    current_item = first;
+    for (size_t g = 0; g < first.group_count; ++g) {
+      current_item.global_id = current_item.group_id = g;
+      Fiber& fiber = fibers_[g % kConcurrentItems];
+      Start(fiber);
+      Resume(fiber);
     }
     Acquire(&end_);
   }
@@ -827,25 +843,13 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue, cl_kernel kernel, cl_uint dimens
   item.local_size = local_size;
   item.group_count = global[0] / local_size;
 #ifdef PALPATE_TSAN
-  // Work-items of kernels without groups run as a few threads would: each on a fiber of its own, unaware of the others.
-  if (local_size == 1 && !entry.uses_local_memory) {
-    static std::vector<void*>& threads = *new std::vector<void*>();
-    while (threads.size() < kConcurrentItems) threads.push_back(__tsan_create_fiber(0));
-    void* const main_thread = __tsan_get_current_fiber();
-    static char begin_mark, end_mark;
-    __tsan_release(&begin_mark);
-    for (size_t g = 0; g < item.group_count; ++g) {
-      item.global_id = item.group_id = g;
-      current_item = item;
-      __tsan_switch_to_fiber(threads[g % kConcurrentItems], 1);
-      __tsan_acquire(&begin_mark);
-      entry.call(arguments.data());
-      __tsan_release(&end_mark);
-      __tsan_switch_to_fiber(main_thread, 1);
-    }
-    __tsan_acquire(&end_mark);
-  } else  // NOLINT: the branch below is common to all builds
+  const bool independent = local_size == 1 && !entry.uses_local_memory;
+#else
+  const bool independent = false;  // the other sanitizers do not see the difference
 #endif
+  if (independent) {
+    Fibers::Instance().RunIndependent(entry.call, arguments.data(), item);
+  } else {
     for (size_t g = 0; g < item.group_count; ++g) {
       item.group_id = g;
       item.global_id = g * local_size;
@@ -856,6 +860,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue, cl_kernel kernel, cl_uint dimens
         Fibers::Instance().RunGroup(entry.call, arguments.data(), item);
       }
     }
+  }
 
   {
     const std::lock_guard registry_lock(registry_mutex);
