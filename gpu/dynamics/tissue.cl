@@ -629,7 +629,8 @@ __kernel void update_contacts(const __global StepParams* p, const __global float
     const uint4 tri = triangles[slot % p->triangle_count];
     float s;
     float3 weights;
-    const float3 d = closest_segment_triangle(colliders[c].tip.xyz, colliders[c].axis.xyz, x[tri.x].xyz, x[tri.y].xyz, x[tri.z].xyz, &s, &weights);
+    const float3 d = central_segment_triangle(colliders[c].tip.xyz, colliders[c].axis.xyz, x[tri.x].xyz, x[tri.y].xyz, x[tri.z].xyz,
+                                              0.1f * p->margin_m, &s, &weights);
     const float dist = length(d);
     float4 side = contacts[slot].side;
     const float touch = colliders[c].tip_start.w + p->margin_m;

@@ -380,6 +380,20 @@ TEST_F(TissueSolverTest, ContactForceCarriesTheWeight) {
   }
 }
 
+TEST_F(TissueSolverTest, RailsAlongTheFacesCarryTheWeight) {
+  // The nearest point of a rail and a flat face is not unique; the contact must settle all the same.
+  const double weight = 0.05 * 0.05 * 0.04 * 1000 * 9.81;
+  const TestMaterial material{.young_modulus_pa = 8000, .damping_s = 0.02};
+  const TissueOptions options{.iterations = 30, .friction = 0.5};
+  std::vector<ColliderDescription> rails;
+  for (const double x : {-0.015, 0.015}) rails.push_back({.radius_m = 0.004, .tip_m = {x, -0.05, -0.004}, .axis_m = {0, 0.1, 0}});
+  auto solver = Make(BoxModel({4, 4, 3}, {0.05, 0.05, 0.04}, {-0.025, -0.025, 0.001}, material), options, rails);
+  ASSERT_NE(solver, nullptr);
+  const Vector3d force = ContactForce(Settle(*solver, {TargetOf(rails[0]), TargetOf(rails[1])}, 800, 1e-3));
+  EXPECT_NEAR(force.z(), weight, 0.02 * weight);
+  EXPECT_LT(force.head<2>().norm(), 0.02 * weight);
+}
+
 TEST_F(TissueSolverTest, PressedToolFeelsWhatTheTissueFeels) {
   for (const double coupling : {0.0, 400.0}) {
     SCOPED_TRACE(testing::Message() << "coupling " << coupling << " N/m");
