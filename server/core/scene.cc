@@ -516,8 +516,8 @@ void Scene::Fail(const absl::Status& status) {
   failure_ = status.ToString();
   Log(LogLevel::kError, "scene failed", {{"scene", id_}, {"step", frame_->step}, {"error", failure_}});
   metrics_->SetStepRate(0);
+  Publish();  // before the answers: who gets one finds the scene failed
   EndStepJobs(absl::DataLossError(absl::StrCat("the scene failed: ", failure_)));
-  Publish();
 }
 
 void Scene::EndStepJobs(const absl::Status& status) {

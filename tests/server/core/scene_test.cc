@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <future>
 #include <limits>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "server/api/scene_spec.h"
@@ -183,6 +185,39 @@ TEST_F(SceneTest, CommandsFromManyThreadsAreAllAnswered) {
   scene->Stop(absl::AbortedError("deleted"), [&] { stopped.set_value(); });
   stopped.get_future().wait();
   EXPECT_TRUE(Eventually([&] { return answers == 100; })) << answers;
+}
+
+TEST_F(SceneTest, PosesArriveWhileTheSceneSteps) {
+  const std::shared_ptr<Scene> scene = NewScene(NewWorld());
+  v1::Attach attach;
+  attach.set_tool("probe");
+  absl::StatusOr<std::unique_ptr<ToolLease>> lease = scene->AcquireTool(attach);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  std::atomic<bool> stop = false;
+  uint64_t sequence = 0;
+  std::thread station([&] {
+    while (!stop) {
+      v1::ToolPose pose;
+      pose.set_sequence(++sequence);
+      pose.mutable_pose()->mutable_position_m()->set_x(1e-6 * static_cast<double>(sequence));
+      pose.mutable_pose()->mutable_position_m()->set_z(0.5);
+      EXPECT_TRUE((*lease)->SetPose(pose).ok());
+    }
+  });
+  uint64_t last = 0;
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(Step(*scene, 1).ok());
+    const std::shared_ptr<const sim::Frame> frame = scene->Snapshot()->frame;
+    const sim::LocalModel& model = frame->local_models[0];
+    EXPECT_GE(model.pose_sequence, last);
+    last = model.pose_sequence;
+    if (last > 0) {
+      EXPECT_NEAR(model.pose_at_build.position_m.x(), 1e-6 * static_cast<double>(last), 1e-12);
+    }
+  }
+  stop = true;
+  station.join();
+  EXPECT_TRUE(Eventually([&] { return Step(*scene, 1).ok() && scene->Snapshot()->frame->local_models[0].pose_sequence == sequence; }));
 }
 
 TEST_F(SceneTest, ALeaseKeepsTheSceneAliveButNotRunning) {
