@@ -1,5 +1,7 @@
 /* Every struct of gpu/shared with its members, read by the layout test on both sides. A new shared header is included here, and each of
    its structs gets STRUCT(type) and one FIELD(type, member) for each member in order. */
+#include "gpu/shared/box.h"
+#include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/types.h"
 
 #define PALPATE_SHARED_LAYOUT(STRUCT, FIELD) \
@@ -17,7 +19,59 @@
   FIELD(LayoutProbe, b)                      \
   FIELD(LayoutProbe, c)                      \
   FIELD(LayoutProbe, d)                      \
-  FIELD(LayoutProbe, e)
+  FIELD(LayoutProbe, e)                      \
+  STRUCT(Box)                                \
+  FIELD(Box, lower)                          \
+  FIELD(Box, upper)                          \
+  STRUCT(StepParams)                         \
+  FIELD(StepParams, dt_s)                    \
+  FIELD(StepParams, inv_dt)                  \
+  FIELD(StepParams, gravity_x)               \
+  FIELD(StepParams, gravity_y)               \
+  FIELD(StepParams, gravity_z)               \
+  FIELD(StepParams, margin_m)                \
+  FIELD(StepParams, stiffness_n_per_m)       \
+  FIELD(StepParams, stiffening)              \
+  FIELD(StepParams, friction)                \
+  FIELD(StepParams, slip_m)                  \
+  FIELD(StepParams, range_m)                 \
+  FIELD(StepParams, lambda_cap)              \
+  FIELD(StepParams, free_count)              \
+  FIELD(StepParams, vertex_count)            \
+  FIELD(StepParams, triangle_count)          \
+  FIELD(StepParams, collider_count)          \
+  FIELD(StepParams, plane_count)             \
+  FIELD(StepParams, tet_count)               \
+  STRUCT(Collider)                           \
+  FIELD(Collider, tip_start)                 \
+  FIELD(Collider, axis_start)                \
+  FIELD(Collider, tip)                       \
+  FIELD(Collider, axis)                      \
+  FIELD(Collider, velocity)                  \
+  FIELD(Collider, device_tip)                \
+  FIELD(Collider, device_velocity)           \
+  STRUCT(ToolContact)                        \
+  FIELD(ToolContact, normal)                 \
+  FIELD(ToolContact, weights)                \
+  FIELD(ToolContact, side)                   \
+  STRUCT(ContactReport)                      \
+  FIELD(ContactReport, collider)             \
+  FIELD(ContactReport, triangle)             \
+  FIELD(ContactReport, gap_m)                \
+  FIELD(ContactReport, arm)                  \
+  FIELD(ContactReport, point)                \
+  FIELD(ContactReport, normal)               \
+  FIELD(ContactReport, force)                \
+  STRUCT(PlaneObstacle)                      \
+  FIELD(PlaneObstacle, normal_offset)        \
+  STRUCT(StepPartial)                        \
+  FIELD(StepPartial, hash)                   \
+  FIELD(StepPartial, kinetic_energy_j)       \
+  FIELD(StepPartial, max_speed_m_per_s)      \
+  FIELD(StepPartial, bad_vertices)           \
+  FIELD(StepPartial, inverted_tets)          \
+  FIELD(StepPartial, strained_tets)          \
+  FIELD(StepPartial, unused)
 
 PALPATE_SHARED_BEGIN
 
