@@ -172,6 +172,10 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
   options.range_m = description_.haptics.range_m;
   const gpu::TissueTuning tuning = gpu::TissueTuning::For(context->device());
   PALPATE_ASSIGN_OR_RETURN(solver_, gpu::TissueSolver::Create(std::move(context), model, options, colliders, planes, tuning));
+  // Drivers compile a kernel for good at its first launch, which can take seconds: that time belongs here, not to the first step of the
+  // scene.
+  PALPATE_RETURN_IF_ERROR(UpdateGathered());
+  PALPATE_RETURN_IF_ERROR(solver_->Step(targets_).status());
   return Reset().status();
 }
 
