@@ -245,7 +245,7 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
       const float3 on_axis = tip.xyz + s * axis.xyz;
       const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
       float slope;
-      const float force = contact_force(p, p->margin_m + radius - dot(n, point - on_axis), &slope);
+      const float force = contact_force(p, axis.w, p->margin_m + radius - dot(n, point - on_axis), &slope);
       if (force == 0.0f) continue;
       pushed = true;
       add_normal_term(b, n, weight * force, weight * weight * slope);
@@ -259,7 +259,7 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
     for (uint i = 0; i < p->plane_count; ++i) {
       const float4 plane = planes[i].normal_offset;
       float slope;
-      const float force = contact_force(p, p->margin_m - (dot(plane.xyz, x[v].xyz) - plane.w), &slope);
+      const float force = contact_force(p, p->stiffness_n_per_m, p->margin_m - (dot(plane.xyz, x[v].xyz) - plane.w), &slope);
       if (force == 0.0f) continue;
       pushed = true;
       add_normal_term(b, plane.xyz, force, slope);
@@ -504,7 +504,7 @@ __kernel void move_colliders(const __global StepParams* p, __global Collider* co
   k.tip_start = (float4)(k.tip.xyz, k.tip_start.w);
   k.axis_start = k.axis;
   const float3 target = targets[2 * c].xyz;
-  k.axis = (float4)(targets[2 * c + 1].xyz, 0.0f);
+  k.axis = (float4)(targets[2 * c + 1].xyz, k.axis.w);
   k.device_velocity = (float4)((target - k.device_tip.xyz) * p->inv_dt, k.device_velocity.w);
   k.device_tip = (float4)(target, k.device_tip.w);
   const float coupling = k.device_tip.w;
@@ -518,6 +518,18 @@ __kernel void move_colliders(const __global StepParams* p, __global Collider* co
     k.tip = (float4)((inertia * ballistic + damping * dragged + coupling * target) / (inertia + damping + coupling), 0.0f);
   }
   colliders[c] = k;
+}
+
+/* What ToolContact::side.w says. */
+#define SIDE_UNKNOWN 0.0f /* the two have not come near */
+#define SIDE_NEAR 1.0f    /* near at the start of the step or since the solve brought them together */
+#define SIDE_SWEPT 2.0f   /* came near on the way through the step */
+
+/* Whether the axis has passed to the far side of the triangle. `d` leads from the axis to the triangle, `outward` is the triangle's normal. On a
+   convex edge or a tip the direction of a contact may turn by more than a right angle while the tool stays outside, so for triangles that were near from
+   the start the axis must also be on the inner side of the triangle; one that came near on the way may have been crossed from within. */
+static inline bool is_beyond(float3 d, float4 side, float3 outward) {
+  return !(dot(d, side.xyz) > 0.0f) && (side.w == SIDE_SWEPT || dot(d, outward) > 0.0f);
 }
 
 /* Which triangles each capsule may touch in this step, and on which side of it they belong. Work-item: surface triangle.
@@ -559,13 +571,12 @@ __kernel void find_contacts(const __global StepParams* p, const __global float4*
     contact.weights = (float4)(0.0f);
     contact.side = (float4)(0.0f);
     if (dist < touch) {
-      const bool known = ((mask_before >> k) & 1u) && contacts[slot].side.w != 0.0f;
-      /* An axis that lies on the triangle or beyond it keeps the side of the step before. */
-      if (known && !(dot(d, contacts[slot].side.xyz) > 0.0f)) {
+      const bool known = ((mask_before >> k) & 1u) && contacts[slot].side.w != SIDE_UNKNOWN;
+      if (known && is_beyond(d, contacts[slot].side, cross(b0 - a0, c0 - a0))) {
         contact.side = contacts[slot].side;
       } else {
-        const float3 n = dist > 1e-9f ? d / dist : normalize(cross(b0 - a0, c0 - a0));
-        contact.side = (float4)(n, 1.0f);
+        const float3 n = dist > 1e-9f ? d / dist : -normalize(cross(b0 - a0, c0 - a0));
+        contact.side = (float4)(n, SIDE_NEAR);
       }
     } else {
       const int samples = (int)clamp(ceil((tool_motion + motion) / (0.5f * radius)), 1.0f, 1024.0f);
@@ -574,8 +585,8 @@ __kernel void find_contacts(const __global StepParams* p, const __global float4*
         d = closest_segment_triangle(mix(p0, p1, u), mix(d0, d1, u), mix(a0, a1, u), mix(b0, b1, u), mix(c0, c1, u), &s, &weights);
         dist = length(d);
         if (dist < touch) {
-          const float3 n = dist > 1e-9f ? d / dist : normalize(cross(b0 - a0, c0 - a0));
-          contact.side = (float4)(n, 1.0f);
+          const float3 n = dist > 1e-9f ? d / dist : -normalize(cross(b0 - a0, c0 - a0));
+          contact.side = (float4)(n, SIDE_SWEPT);
           break;
         }
       }
@@ -636,15 +647,14 @@ __kernel void update_contacts(const __global StepParams* p, const __global float
     const float touch = colliders[c].tip_start.w + p->margin_m;
     float3 n = dist > 1e-9f ? d / dist : side.xyz;
     bool active = dist < touch;
-    if (side.w != 0.0f) {
-      if (!(dot(d, side.xyz) > 0.0f)) {
-        /* The triangle is beyond the axis: push it back the way it came. */
-        n = side.xyz;
+    if (side.w != SIDE_UNKNOWN) {
+      if (is_beyond(d, side, cross(x[tri.y].xyz - x[tri.x].xyz, x[tri.z].xyz - x[tri.x].xyz))) {
+        n = side.xyz; /* push it back the way it came */
         active = true;
       }
       /* A capsule deep in the tissue on its way out sees its neighbours sideways: they keep the side that the start of the step gave them. */
     } else if (active) {
-      side = (float4)(n, 1.0f);
+      side = (float4)(n, SIDE_NEAR);
     }
     ToolContact out;
     out.normal = (float4)(n, s);
@@ -678,7 +688,7 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void so
     const float3 on_axis = k.tip.xyz + s * k.axis.xyz;
     const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
     float slope;
-    const float force = contact_force(p, p->margin_m + k.tip_start.w - dot(n, point - on_axis), &slope);
+    const float force = contact_force(p, k.axis.w, p->margin_m + k.tip_start.w - dot(n, point - on_axis), &slope);
     if (force == 0.0f) continue;
     add_normal_term(&b, n, -force, slope);
     const float3 start = contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
@@ -750,7 +760,7 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
     const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
     const float gap = dot(n, point - on_axis) - radius;
     float slope;
-    const float force = contact.weights.w != 0.0f ? contact_force(p, p->margin_m - gap, &slope) : 0.0f;
+    const float force = contact.weights.w != 0.0f ? contact_force(p, colliders[c].axis.w, p->margin_m - gap, &slope) : 0.0f;
     if (force == 0.0f && !(gap < p->range_m)) continue;
     const float3 start = contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
     float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
@@ -774,7 +784,7 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
       const float4 plane = planes[i].normal_offset;
       const float gap = dot(plane.xyz, x[v].xyz) - plane.w;
       float slope;
-      const float force = contact_force(p, p->margin_m - gap, &slope);
+      const float force = contact_force(p, p->stiffness_n_per_m, p->margin_m - gap, &slope);
       if (force == 0.0f) continue;
       float3 slip = x[v].xyz - x_start[v].xyz;
       slip -= dot(slip, plane.xyz) * plane.xyz;

@@ -28,8 +28,9 @@ constexpr double kTangledShare = 0.02;
 constexpr float kRecoveryLambdaCap = 1.5F;
 constexpr double kRecoveryCalm_s = 0.25;
 constexpr double kRecoveryLimit_s = 20;
-constexpr uint32_t kToolSweeps = 8;     // of the tools alone, before those of tissue and tools
-constexpr uint32_t kMaxColliders = 32;  // bits of a triangle's collider mask
+constexpr double kToolContactRatio = 20;  // a coupled tool's contacts are at most this much stiffer than what drives it
+constexpr uint32_t kToolSweeps = 8;       // of the tools alone, before those of tissue and tools
+constexpr uint32_t kMaxColliders = 32;    // bits of a triangle's collider mask
 
 Float4 ToFloat4(const std::array<double, 3>& v, double w = 0) {
   return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
@@ -175,7 +176,11 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
     collider.tip_start = ToFloat4(c.tip_m, c.radius_m);
     collider.axis_start = ToFloat4(c.axis_m);
     collider.tip = ToFloat4(c.tip_m);
-    collider.axis = ToFloat4(c.axis_m);
+    // Against a light tool on a soft coupling a stiff contact is only slow to solve, and what is left unsolved shows as force peaks.
+    const double impedance_n_per_m = c.mass_kg / (options.dt_s * options.dt_s) + c.damping_n_s_per_m / options.dt_s + c.coupling_n_per_m;
+    const double stiffness_n_per_m = params_host_.stiffness_n_per_m;
+    collider.axis =
+        ToFloat4(c.axis_m, c.coupling_n_per_m > 0 ? std::min(stiffness_n_per_m, kToolContactRatio * impedance_n_per_m) : stiffness_n_per_m);
     collider.velocity = ToFloat4({}, c.mass_kg);
     collider.device_tip = ToFloat4(c.tip_m, c.coupling_n_per_m);
     collider.device_velocity = ToFloat4({}, c.damping_n_s_per_m);

@@ -35,7 +35,7 @@ typedef struct Collider {
   Float4 tip_start;       /* xyz [m] at the start of the step; w = radius [m] */
   Float4 axis_start;      /* xyz [m] at the start of the step; w unused */
   Float4 tip;             /* xyz [m], end of the step, unknown of the solve when coupled; w unused */
-  Float4 axis;            /* xyz [m], end of the step; w unused */
+  Float4 axis;            /* xyz [m], end of the step; w = stiffness of its contacts [N/m] */
   Float4 velocity;        /* xyz [m/s] of the tip; w = mass [kg] */
   Float4 device_tip;      /* xyz [m] where the device wants the tip; w = coupling stiffness [N/m], 0 = not coupled */
   Float4 device_velocity; /* xyz [m/s]; w = coupling damping [N s/m] */
@@ -46,7 +46,8 @@ typedef struct Collider {
 typedef struct ToolContact {
   Float4 normal;  /* xyz unit, from the capsule to the tissue; w = s, place on the axis in [0, 1] */
   Float4 weights; /* xyz barycentric weights of the triangle's vertices; w = 1 if the contact may act, else 0 */
-  Float4 side;    /* xyz unit: the side of the capsule on which the triangle belongs; w = 1 once the two have come near, else 0 */
+  Float4
+      side; /* xyz unit: the side of the capsule on which the triangle belongs; w = SIDE_UNKNOWN, SIDE_NEAR or SIDE_SWEPT, see tissue.cl */
 } ToolContact;
 
 /* A contact with its force, for the host. */

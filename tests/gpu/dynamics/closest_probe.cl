@@ -19,6 +19,6 @@ __kernel void probe_contact_force(uint count, const __global StepParams* p, cons
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   float slope;
-  const float force = contact_force(p, violations[i], &slope);
+  const float force = contact_force(p, p->stiffness_n_per_m, violations[i], &slope);
   results[i] = (float2)(force, slope);
 }
