@@ -290,6 +290,34 @@ static inline float3 solve_block(const Block* b) {
   return r;
 }
 
+/* The sum of the blocks of `team` neighbouring work-items, valid at lane 0, always added in the same order. Every work-item of the group must come here.
+   `mine`: this work-item's first slot of nine local floats, `stride` apart. */
+static inline Block sum_of_team(__local float* mine, uint stride, uint lane, uint team, Block b) {
+  mine[0] = b.force.x;
+  mine[stride] = b.force.y;
+  mine[2 * stride] = b.force.z;
+  mine[3 * stride] = b.xx;
+  mine[4 * stride] = b.xy;
+  mine[5 * stride] = b.xz;
+  mine[6 * stride] = b.yy;
+  mine[7 * stride] = b.yz;
+  mine[8 * stride] = b.zz;
+  for (uint half_team = team / 2; half_team > 0; half_team /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane < half_team) {
+      for (uint k = 0; k < 9; ++k) mine[k * stride] += mine[k * stride + half_team];
+    }
+  }
+  b.force = (float3)(mine[0], mine[stride], mine[2 * stride]);
+  b.xx = mine[3 * stride];
+  b.xy = mine[4 * stride];
+  b.xz = mine[5 * stride];
+  b.yy = mine[6 * stride];
+  b.yz = mine[7 * stride];
+  b.zz = mine[8 * stride];
+  return b;
+}
+
 /* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles. */
 static inline Block elastic_block(const __global StepParams* p, uint v, uint lane, const __global float4* x, const __global uint* block_begin, const __global float* corner_real,
                                   const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations) {
@@ -418,31 +446,8 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
   const uint lane = (uint)get_global_id(0) % PALPATE_TEAM;
   const uint v = first + min(item, count - 1);
   Block b = elastic_block(p, v, lane, x, block_begin, corner_real, corner_index, corner_strain, rotations);
-  const uint me = (uint)get_local_id(0);
-  __local float* mine = sums + me;
-  mine[0] = b.force.x;
-  mine[PALPATE_GROUP] = b.force.y;
-  mine[2 * PALPATE_GROUP] = b.force.z;
-  mine[3 * PALPATE_GROUP] = b.xx;
-  mine[4 * PALPATE_GROUP] = b.xy;
-  mine[5 * PALPATE_GROUP] = b.xz;
-  mine[6 * PALPATE_GROUP] = b.yy;
-  mine[7 * PALPATE_GROUP] = b.yz;
-  mine[8 * PALPATE_GROUP] = b.zz;
-  for (uint half_team = PALPATE_TEAM / 2; half_team > 0; half_team /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane < half_team) {
-      for (uint k = 0; k < 9; ++k) mine[k * PALPATE_GROUP] += mine[k * PALPATE_GROUP + half_team];
-    }
-  }
+  b = sum_of_team(sums + (uint)get_local_id(0), PALPATE_GROUP, lane, PALPATE_TEAM, b);
   if (lane != 0 || item >= count) return;
-  b.force = (float3)(mine[0], mine[PALPATE_GROUP], mine[2 * PALPATE_GROUP]);
-  b.xx = mine[3 * PALPATE_GROUP];
-  b.xy = mine[4 * PALPATE_GROUP];
-  b.xz = mine[5 * PALPATE_GROUP];
-  b.yy = mine[6 * PALPATE_GROUP];
-  b.yz = mine[7 * PALPATE_GROUP];
-  b.zz = mine[8 * PALPATE_GROUP];
 #endif
   const float4 xi = x[v];
   const float inertia = mass[v] * p->inv_dt * p->inv_dt;
@@ -696,30 +701,8 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void so
     slip -= dot(slip, n) * n;
     add_friction_term(&b, n, slip, friction_factor(p, force, length(slip)), 1.0f);
   }
-  __local float* mine = sums + me;
-  mine[0] = b.force.x;
-  mine[PALPATE_LIST_GROUP] = b.force.y;
-  mine[2 * PALPATE_LIST_GROUP] = b.force.z;
-  mine[3 * PALPATE_LIST_GROUP] = b.xx;
-  mine[4 * PALPATE_LIST_GROUP] = b.xy;
-  mine[5 * PALPATE_LIST_GROUP] = b.xz;
-  mine[6 * PALPATE_LIST_GROUP] = b.yy;
-  mine[7 * PALPATE_LIST_GROUP] = b.yz;
-  mine[8 * PALPATE_LIST_GROUP] = b.zz;
-  for (uint half_group = PALPATE_LIST_GROUP / 2; half_group > 0; half_group /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (me < half_group) {
-      for (uint i = 0; i < 9; ++i) mine[i * PALPATE_LIST_GROUP] += mine[i * PALPATE_LIST_GROUP + half_group];
-    }
-  }
+  b = sum_of_team(sums + me, PALPATE_LIST_GROUP, me, PALPATE_LIST_GROUP, b);
   if (me != 0 || !coupled) return;
-  b.force = (float3)(mine[0], mine[PALPATE_LIST_GROUP], mine[2 * PALPATE_LIST_GROUP]);
-  b.xx = mine[3 * PALPATE_LIST_GROUP];
-  b.xy = mine[4 * PALPATE_LIST_GROUP];
-  b.xz = mine[5 * PALPATE_LIST_GROUP];
-  b.yy = mine[6 * PALPATE_LIST_GROUP];
-  b.yz = mine[7 * PALPATE_LIST_GROUP];
-  b.zz = mine[8 * PALPATE_LIST_GROUP];
   const float inertia = k.velocity.w * p->inv_dt * p->inv_dt;
   const float damping = k.device_velocity.w * p->inv_dt;
   const float coupling = k.device_tip.w;
