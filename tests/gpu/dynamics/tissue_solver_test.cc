@@ -40,10 +40,7 @@ class TissueSolverTest : public test::DeviceTest {
   }
   Vector3d Rest(size_t v) const { return {model_.rest_m[v][0], model_.rest_m[v][1], model_.rest_m[v][2]}; }
   /// The nearest vector of floats, as the device holds it.
-  static Vector3d Rounded(const Vector3d& v) {
-    const Eigen::Vector3f rounded = v.cast<float>();
-    return rounded.cast<double>();
-  }
+  static Vector3d Rounded(const Vector3d& v) { return Unpack(Pack({v})).front(); }
   std::vector<double> Masses(const TissueSolver& solver) const {
     std::vector<double> mass;
     for (const uint32_t i : solver.layout().solver_index) mass.push_back(solver.layout().mass_kg[i]);
