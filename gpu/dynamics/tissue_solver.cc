@@ -440,7 +440,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     step.inverted_tets += partial.inverted_tets;
     strained_tets_ += partial.strained_tets;
   }
-  if (advance) PALPATE_RETURN_IF_ERROR(UpdateRecovery(step));
+  if (advance && step.bad_vertices == 0) PALPATE_RETURN_IF_ERROR(UpdateRecovery(step));
   step.recovering = recovery_left_s_ > 0;
   if (step.bad_vertices > 0) {  // keep the last good state
     PALPATE_RETURN_IF_ERROR(queue_->Copy(x_start_, x_, layout_.vertex_count));

@@ -521,6 +521,12 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   }
   check.Count("obstacles", spec.obstacles_size(), 0, kMaxObstacles);
   check.Count("tools", spec.tools_size(), 0, kMaxTools);
+  const auto capsules = std::count_if(spec.obstacles().begin(), spec.obstacles().end(),
+                                      [](const v1::ObstacleSpec& obstacle) { return obstacle.has_sphere() || obstacle.has_capsule(); });
+  if (capsules + spec.tools_size() > kMaxCapsules) {
+    check.Invalid("obstacles",
+                  absl::StrCat(capsules, " spheres and capsules with ", spec.tools_size(), " tools exceed ", kMaxCapsules, " in all"));
+  }
   if (!check.ok()) return check.status();
 
   std::unordered_set<std::string> body_names;

@@ -19,6 +19,7 @@ struct SceneLimits {
 
 inline constexpr int kMaxTools = 8;           ///< per scene
 inline constexpr int kMaxObstacles = 256;     ///< per scene
+inline constexpr int kMaxCapsules = 32;       ///< per scene: tools, sphere and capsule obstacles together (the solver's limit)
 inline constexpr int kMaxFixedRegions = 256;  ///< per body
 inline constexpr size_t kMaxNameBytes = 64;   ///< of bodies, obstacles and tools
 inline constexpr size_t kMaxSceneNameBytes = 128;

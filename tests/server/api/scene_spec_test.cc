@@ -465,6 +465,10 @@ TEST(SceneSpec, TooManyToolsObstaclesAndRegions) {
   for (int i = 0; i <= kMaxObstacles; ++i) spec.add_obstacles()->mutable_plane();
   ExpectRefused(spec, "obstacles: 257 entries are outside [0, 256]");
   spec = SlabScene();
+  spec.clear_tools();
+  for (int i = 0; i <= kMaxCapsules; ++i) spec.add_obstacles()->mutable_sphere()->set_radius_m(0.01);
+  ExpectRefused(spec, "obstacles: 33 spheres and capsules with 0 tools exceed 32 in all");
+  spec = SlabScene();
   for (int i = 0; i <= kMaxFixedRegions; ++i) spec.mutable_bodies(0)->add_fixed()->mutable_vertices()->add_indices(0);
   ExpectRefused(spec, "bodies[0].fixed: 257 entries are outside [0, 256]");
 }
