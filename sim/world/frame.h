@@ -24,6 +24,36 @@ struct FrameContact {
   Eigen::Vector3f force_n;  ///< on the body, friction included
 };
 
+enum class SurfaceContactKind { kVertexTriangle, kEdgeEdge };
+
+/// A vertex and a triangle, or two edges, of one or two bodies that push each other.
+struct FrameSurfaceContact {
+  SurfaceContactKind kind = SurfaceContactKind::kVertexTriangle;
+  uint32_t body_a = 0;  ///< vertex-triangle: of the vertex
+  uint32_t body_b = 0;  ///< may be body_a
+  /// Vertex-triangle: the vertex of A, then three of B; edge-edge: two of A, two of B. Places in surface_positions_m of their body.
+  std::array<uint32_t, 4> vertices{};
+  Eigen::Vector3f point_a_m;
+  Eigen::Vector3f point_b_m;
+  Eigen::Vector3f normal;  ///< unit, from A to B
+  float distance_m = 0;
+  Eigen::Vector3f force_n;  ///< on B, friction included; the force on A is the opposite
+};
+
+/// What contact between and within bodies did in a step.
+struct FrameContactStatistics {
+  uint32_t contact_count = 0;       ///< pairs of elements within the detection range
+  uint32_t acting_count = 0;        ///< those with a force: size of surface_contacts
+  uint32_t detection_count = 0;     ///< proximity detections
+  uint32_t filter_rounds = 0;       ///< continuous collision detections of the first guess
+  uint32_t filtered_vertices = 0;   ///< vertices whose first guess was shortened
+  uint32_t truncated_vertices = 0;  ///< vertices that wanted to move farther than their bound at the end of the step
+  uint32_t intersection_count = 0;  ///< edges through triangles after the step; only with ContactOptions::check_intersections
+  double detect_ms = 0;             ///< proximity
+  double filter_ms = 0;             ///< continuous collision detection
+  double check_ms = 0;              ///< intersections
+};
+
 struct FrameTool {
   RigidPose pose;                                        ///< simulated
   RigidPose device_pose;                                 ///< newest given
@@ -44,7 +74,9 @@ struct Frame {
   uint64_t topology_version = 1;
   std::vector<std::vector<float>> surface_positions_m;  ///< per body, [surface_vertex_count * 3] in W
   std::vector<std::vector<float>> volume_positions_m;   ///< per body, [vertex_count * 3] in W; empty unless World::SetVolumeWanted
-  std::vector<FrameContact> contacts;
+  std::vector<FrameContact> contacts;                   ///< with tools and obstacles
+  std::vector<FrameSurfaceContact> surface_contacts;    ///< between and within bodies; those with a force
+  FrameContactStatistics contact_statistics;
   std::vector<FrameTool> tools;
   std::vector<LocalModel> local_models;  ///< one per tool
   double step_ms = 0;

@@ -24,12 +24,26 @@ struct Material {
   double damping_s = 0.005;  ///< stiffness-proportional
 };
 
+/// Motion of fixed vertices as one rigid piece: from start_s for duration_s of simulated time they turn with the angular velocity about
+/// center_m, which itself moves with the velocity; before and after they rest.
+struct DrivenRegion {
+  std::vector<uint32_t> vertices;  ///< indices into mesh.vertices; each one fixed, and in no other region of its body
+  Eigen::Vector3d velocity_m_per_s{0, 0, 0};
+  Eigen::Vector3d angular_velocity_rad_per_s{0, 0, 0};
+  Eigen::Vector3d center_m{0, 0, 0};  ///< at start_s, in W
+  double start_s = 0;
+  double duration_s = 0;
+};
+
 /// A deformable body, already meshed, placed and checked. Defaults and ranges are those of proto/palpate/v1/scene.proto.
 struct BodyDescription {
   std::string name;
   TetMesh mesh;  ///< rest shape in W, metres, valid by ValidateTetMesh
   Material material;
-  std::vector<uint32_t> fixed_vertices;  ///< indices into mesh.vertices, ascending, unique
+  std::vector<uint32_t> fixed_vertices;       ///< indices into mesh.vertices, ascending, unique
+  std::vector<DrivenRegion> driven_regions;   ///< of fixed vertices
+  Eigen::Vector3d velocity_m_per_s{0, 0, 0};  ///< of the free vertices at step 0
+  bool self_collision = true;                 ///< whether the body's surface may not pass through itself
   Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
 };
 
@@ -70,10 +84,16 @@ struct SolverOptions {
   double acceleration = 0.9;  ///< Chebyshev spectral radius estimate, 0 = off
 };
 
+/// Contact of bodies with tools and obstacles, with each other and with themselves. Bodies always collide with each other; the fields
+/// that begin with `surface_` are about contact between bodies and within a body only; see docs/algorithms/surface_contact.md.
 struct ContactOptions {
-  double margin_m = 0.001;
-  double friction = 0.1;
+  double margin_m = 0.001;       ///< surfaces push each other from this gap on
+  double friction = 0.1;         ///< against tools and obstacles
   double stiffness_n_per_m = 0;  ///< 0: derived from the materials
+  double surface_friction = 0.1;
+  double surface_reserve_m = 0;      ///< how far beyond the margin contacts are looked for; 0: derived from the mesh
+  int surface_max_detections = 4;    ///< of contacts in one step, at least 1
+  bool check_intersections = false;  ///< counts after each step where surfaces pass through each other
 };
 
 struct HapticOptions {
