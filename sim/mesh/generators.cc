@@ -6,6 +6,9 @@
 #include <numbers>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include <Eigen/Geometry>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
@@ -61,6 +64,128 @@ double UnitLiver(const Vector3d& x) {
   return body;
 }
 
+// The body for length 1.
+double UnitKidney(const Vector3d& x) {
+  return SmoothMax(Ellipsoid(x, {0, 0, 0}, {0.5, 0.29, 0.2}), -Ellipsoid(x, {0, -0.36, 0}, {0.17, 0.2, 0.26}), 0.14);
+}
+
+// The structured meshes' triangle of a section, counter-clockwise seen from the side of `high`, as a prism between two sections of
+// `section_size` vertices. With its corners sorted by index each side's diagonal rises from the lower to the higher index, as its
+// neighbour finds too.
+void AppendPrism(uint32_t low_base, uint32_t high_base, std::array<uint32_t, 3> triangle, std::vector<std::array<uint32_t, 4>>* tets) {
+  bool even = true;
+  for (const auto& [a, b] : {std::pair(0, 1), std::pair(1, 2), std::pair(0, 1)}) {
+    if (triangle[a] <= triangle[b]) continue;
+    std::swap(triangle[a], triangle[b]);
+    even = !even;
+  }
+  std::array<uint32_t, 3> low;
+  std::array<uint32_t, 3> high;
+  for (int i = 0; i < 3; ++i) {
+    low[i] = low_base + triangle[i];
+    high[i] = high_base + triangle[i];
+  }
+  std::array<std::array<uint32_t, 4>, 3> cut = {
+      {{low[0], low[1], low[2], high[2]}, {low[0], low[1], high[2], high[1]}, {low[0], high[1], high[2], high[0]}}};
+  for (auto& tet : cut) {
+    if (!even) std::swap(tet[2], tet[3]);
+    tets->push_back(tet);
+  }
+}
+
+// Torus knot (2, 3) with three lobes; the third coordinate is stretched so that the strands pass each other with more room.
+Vector3d Trefoil(double t) { return {std::sin(t) + 2 * std::sin(2 * t), std::cos(t) - 2 * std::cos(2 * t), -1.2 * std::sin(3 * t)}; }
+
+// Points of the centre line, close enough to each other to count as the curve, of extent 1 along x, centred.
+std::vector<Vector3d> KnotCurve(KnotEnds ends) {
+  std::vector<Vector3d> points;
+  if (ends == KnotEnds::kClosed) {
+    constexpr int kPoints = 12'000;
+    for (int i = 0; i < kPoints; ++i) points.push_back(Trefoil(2 * std::numbers::pi * i / kPoints));
+  } else {
+    // The trefoil cut open at the tip of one lobe, whose two strands turn outwards into the tails: a uniform cubic B-spline.
+    constexpr std::array<double, 7> kTail = {9, 8, 7, 6, 5, 4, 3.2};
+    constexpr double kTailY = 3;
+    constexpr double kCut = 0.7;
+    constexpr int kArcPoints = 27;
+    std::vector<Vector3d> control;
+    for (const double x : kTail) control.emplace_back(-x, kTailY, 0);
+    for (int i = 0; i < kArcPoints; ++i) {
+      const Vector3d p = Trefoil(std::numbers::pi + kCut + 2 * (std::numbers::pi - kCut) * i / (kArcPoints - 1));
+      control.emplace_back(-p[0], -p[1], p[2]);
+    }
+    for (size_t i = kTail.size(); i-- > 0;) control.emplace_back(kTail[i], kTailY, 0);
+    constexpr int kPointsPerSpan = 300;
+    for (size_t i = 0; i + 3 < control.size(); ++i) {
+      const int last = i + 4 == control.size() ? kPointsPerSpan : kPointsPerSpan - 1;
+      for (int k = 0; k <= last; ++k) {
+        const double u = static_cast<double>(k) / kPointsPerSpan;
+        const double w = 1 - u;
+        points.emplace_back((w * w * w * control[i] + (3 * u * u * u - 6 * u * u + 4) * control[i + 1] +
+                             (3 * w * w * w - 6 * w * w + 4) * control[i + 2] + u * u * u * control[i + 3]) /
+                            6);
+      }
+    }
+  }
+  Eigen::AlignedBox3d bounds;
+  for (const Vector3d& p : points) bounds.extend(p);
+  for (Vector3d& p : points) p = (p - bounds.center()) / bounds.sizes()[0];
+  return points;
+}
+
+struct CurvePoint {
+  Vector3d position;
+  Vector3d tangent;  // unit
+};
+
+// `count` points of equal distance along the curve. Closed: the last one is one distance before the first; open: the ends are included.
+std::vector<CurvePoint> ResampleCurve(const std::vector<Vector3d>& points, bool is_closed, uint32_t count) {
+  const size_t n = points.size();
+  const size_t segments = is_closed ? n : n - 1;
+  std::vector<double> at(segments + 1, 0);
+  for (size_t i = 0; i < segments; ++i) at[i + 1] = at[i] + (points[(i + 1) % n] - points[i]).norm();
+  const auto tangent = [&](size_t i) -> Vector3d {
+    const size_t before = i > 0 ? i - 1 : (is_closed ? n - 1 : 0);
+    const size_t after = i + 1 < n ? i + 1 : (is_closed ? 0 : n - 1);
+    return (points[after] - points[before]).normalized();
+  };
+  std::vector<CurvePoint> out;
+  size_t segment = 0;
+  for (uint32_t k = 0; k < count; ++k) {
+    const double s = at.back() * k / (is_closed ? count : count - 1);
+    while (segment + 1 < segments && at[segment + 1] < s) ++segment;
+    const double u = std::clamp((s - at[segment]) / (at[segment + 1] - at[segment]), 0.0, 1.0);
+    const size_t next = (segment + 1) % n;
+    out.push_back({(1 - u) * points[segment] + u * points[next], ((1 - u) * tangent(segment) + u * tangent(next)).normalized()});
+  }
+  return out;
+}
+
+double CurveLength(const std::vector<Vector3d>& points, bool is_closed) {
+  double length = 0;
+  for (size_t i = 0; i + (is_closed ? 0 : 1) < points.size(); ++i) length += (points[(i + 1) % points.size()] - points[i]).norm();
+  return length;
+}
+
+// Vertices of a disc with `ring_count` rings, and its triangles, counter-clockwise.
+uint32_t DiscSize(uint32_t ring_count) { return 1 + 3 * ring_count * (ring_count + 1); }
+
+std::vector<std::array<uint32_t, 3>> DiscTriangles(uint32_t ring_count) {
+  const auto at = [](uint32_t ring, uint32_t place) { return ring == 0 ? 0 : 1 + 3 * ring * (ring - 1) + place % (6 * ring); };
+  std::vector<std::array<uint32_t, 3>> triangles;
+  for (uint32_t ring = 1; ring <= ring_count; ++ring) {
+    for (uint32_t sextant = 0; sextant < 6; ++sextant) {
+      for (uint32_t j = 0; j < ring; ++j) {
+        const uint32_t outer = sextant * ring + j;
+        const uint32_t inner = sextant * (ring - 1) + j;
+        triangles.push_back({at(ring - 1, inner), at(ring, outer), at(ring, outer + 1)});
+        if (j + 1 < ring) triangles.push_back({at(ring - 1, inner), at(ring, outer + 1), at(ring - 1, inner + 1)});
+      }
+    }
+  }
+  return triangles;
+}
+
 }  // namespace
 
 ImplicitFunction LiverFunction(double length_m) {
@@ -111,6 +236,80 @@ absl::StatusOr<TetMesh> GenerateSphere(double radius_m, double edge_length_m, co
   options.progress = progress;
   const Vector3d half = Vector3d::Constant(radius_m);
   return StuffIsosurface([radius_m](const Vector3d& x) { return x.norm() - radius_m; }, Eigen::AlignedBox3d(-half, half), options);
+}
+
+absl::StatusOr<TetMesh> GenerateKidney(double length_m, double edge_length_m, const ProgressCallback& progress) {
+  PALPATE_RETURN_IF_ERROR(CheckRange("length_m", length_m, 0.01, 1));
+  StuffingOptions options;
+  PALPATE_ASSIGN_OR_RETURN(options.edge_length_m, EdgeLength(edge_length_m, length_m));
+  options.progress = progress;
+  const Vector3d half(0.52, 0.32, 0.23);
+  return StuffIsosurface([length_m](const Vector3d& x_m) { return length_m * UnitKidney(x_m / length_m); },
+                         Eigen::AlignedBox3d(-length_m * half, length_m * half), options);
+}
+
+absl::StatusOr<TetMesh> GenerateKnot(KnotEnds ends, double extent_m, double tube_radius_m, double edge_length_m) {
+  PALPATE_RETURN_IF_ERROR(CheckRange("extent_m", extent_m, 0.02, 2));
+  const bool is_closed = ends == KnotEnds::kClosed;
+  const double thickest_m = extent_m * (is_closed ? kMaxClosedKnotTubePerExtent : kMaxOpenKnotTubePerExtent);
+  const double thinnest_m = extent_m / kMaxEdgesPerExtent;
+  if (tube_radius_m == 0) tube_radius_m = extent_m * (is_closed ? kDefaultClosedKnotTubePerExtent : kDefaultOpenKnotTubePerExtent);
+  PALPATE_RETURN_IF_ERROR(CheckRange("tube_radius_m", tube_radius_m, thinnest_m * (1 - 1e-9), thickest_m * (1 + 1e-9)));
+  if (edge_length_m == 0) edge_length_m = tube_radius_m;
+  PALPATE_RETURN_IF_ERROR(CheckRange("edge_length_m", edge_length_m, thinnest_m * (1 - 1e-9), tube_radius_m * (1 + 1e-9)));
+
+  const std::vector<Vector3d> curve = KnotCurve(ends);
+  const double length_m = extent_m * CurveLength(curve, is_closed);
+  const auto ring_count = static_cast<uint32_t>(std::max(1.0, std::round(tube_radius_m / edge_length_m)));
+  const auto gap_count = static_cast<uint32_t>(std::max(3.0, std::round(length_m / edge_length_m)));
+  const uint32_t disc_count = is_closed ? gap_count : gap_count + 1;
+  const uint32_t disc_size = DiscSize(ring_count);
+  const std::vector<CurvePoint> centers = ResampleCurve(curve, is_closed, disc_count);
+
+  // A normal to the curve, carried along without twist.
+  std::vector<Vector3d> normals = {centers[0].tangent.unitOrthogonal()};
+  const auto carry = [](const Vector3d& normal, const Vector3d& from, const Vector3d& to) -> Vector3d {
+    const Vector3d carried = Eigen::Quaterniond::FromTwoVectors(from, to) * normal;
+    return (carried - carried.dot(to) * to).normalized();
+  };
+  for (uint32_t i = 1; i < disc_count; ++i) normals.push_back(carry(normals.back(), centers[i - 1].tangent, centers[i].tangent));
+  double excess_rad = 0;
+  if (is_closed) {
+    const Vector3d back = carry(normals.back(), centers.back().tangent, centers[0].tangent);
+    excess_rad = std::atan2(normals[0].cross(back).dot(centers[0].tangent), normals[0].dot(back));
+  }
+
+  TetMesh mesh;
+  mesh.vertices.reserve(size_t{disc_size} * disc_count);
+  for (uint32_t i = 0; i < disc_count; ++i) {
+    const Vector3d center_m = extent_m * centers[i].position;
+    const Vector3d u = Eigen::AngleAxisd(-excess_rad * i / disc_count, centers[i].tangent) * normals[i];
+    const Vector3d v = centers[i].tangent.cross(u);
+    mesh.vertices.push_back(center_m);
+    for (uint32_t ring = 1; ring <= ring_count; ++ring) {
+      const double r = tube_radius_m * ring / ring_count;
+      for (uint32_t place = 0; place < 6 * ring; ++place) {
+        const double angle = 2 * std::numbers::pi * place / (6.0 * ring);
+        mesh.vertices.emplace_back(center_m + r * (std::cos(angle) * u + std::sin(angle) * v));
+      }
+    }
+  }
+  const std::vector<std::array<uint32_t, 3>> section = DiscTriangles(ring_count);
+  mesh.tets.reserve(section.size() * 3 * gap_count);
+  for (uint32_t i = 0; i < gap_count; ++i) {
+    for (const auto& triangle : section) AppendPrism(i * disc_size, (i + 1) % disc_count * disc_size, triangle, &mesh.tets);
+  }
+  return mesh;
+}
+
+absl::StatusOr<TetMesh> GenerateSheet(double length_m, double width_m, double thickness_m, uint32_t layer_count, double edge_length_m) {
+  PALPATE_RETURN_IF_ERROR(CheckRange("length_m", length_m, 0.001, 2));
+  PALPATE_RETURN_IF_ERROR(CheckRange("width_m", width_m, 0.001, 2));
+  PALPATE_RETURN_IF_ERROR(CheckRange("thickness_m", thickness_m, 1e-4, std::min({0.1, length_m, width_m})));
+  PALPATE_RETURN_IF_ERROR(CheckRange("layer_count", layer_count, 1, 16));
+  PALPATE_ASSIGN_OR_RETURN(const double edge, EdgeLength(edge_length_m, std::max(length_m, width_m)));
+  const auto nodes = [edge](double extent_m) { return 1 + static_cast<uint32_t>(std::max(1.0, std::round(extent_m / edge))); };
+  return BoxMesh({nodes(length_m), nodes(width_m), layer_count + 1}, {length_m, width_m, thickness_m});
 }
 
 absl::StatusOr<TetMesh> GenerateSlab(const Vector3d& size_m, double edge_length_m) {
@@ -195,27 +394,8 @@ absl::StatusOr<TetMesh> CylinderMesh(double radius_m, double height_m, uint32_t 
     }
   }
   const auto at = [&](uint32_t ring, uint32_t sector) { return ring == 0 ? 0 : 1 + (ring - 1) * sector_count + sector % sector_count; };
-  // Prism over the counter-clockwise triangle: with its corners sorted by index, each side's diagonal rises from the lower to the higher
-  // index, as its neighbour finds too.
-  const auto prism = [&](uint32_t layer, std::array<uint32_t, 3> triangle) {
-    bool even = true;
-    for (const auto& [a, b] : {std::pair(0, 1), std::pair(1, 2), std::pair(0, 1)}) {
-      if (triangle[a] <= triangle[b]) continue;
-      std::swap(triangle[a], triangle[b]);
-      even = !even;
-    }
-    std::array<uint32_t, 3> low;
-    std::array<uint32_t, 3> high;
-    for (int i = 0; i < 3; ++i) {
-      low[i] = layer * per_layer + triangle[i];
-      high[i] = low[i] + per_layer;
-    }
-    std::array<std::array<uint32_t, 4>, 3> cut = {
-        {{low[0], low[1], low[2], high[2]}, {low[0], low[1], high[2], high[1]}, {low[0], high[1], high[2], high[0]}}};
-    for (auto& tet : cut) {
-      if (!even) std::swap(tet[2], tet[3]);
-      mesh.tets.push_back(tet);
-    }
+  const auto prism = [&](uint32_t layer, const std::array<uint32_t, 3>& triangle) {
+    AppendPrism(layer * per_layer, (layer + 1) * per_layer, triangle, &mesh.tets);
   };
   for (uint32_t layer = 0; layer < layer_count; ++layer) {
     for (uint32_t sector = 0; sector < sector_count; ++sector) {

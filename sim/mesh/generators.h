@@ -37,6 +37,38 @@ double LiverEdgeLengthForTets(double length_m, double tet_count);
 absl::StatusOr<TetMesh> GenerateTorus(double major_radius_m = 0.06, double minor_radius_m = 0.02, double edge_length_m = 0,
                                       const ProgressCallback& progress = {});
 
+/// A bean-like body: long axis along x, the hilum's dent at -y. One piece of genus 0 at every allowed edge length up to a fifth of the
+/// length. `length_m`: extent along x (met to half an edge length), in [0.01, 1], default 0.11.
+absl::StatusOr<TetMesh> GenerateKidney(double length_m = 0.11, double edge_length_m = 0, const ProgressCallback& progress = {});
+
+/// A closed trefoil has no ends; an overhand knot is the same knot in a strand with two long tails, which end at x = -extent/2 and
+/// x = +extent/2 and run along x there, at the same y and z.
+enum class KnotEnds { kClosed, kOpen };
+
+/// Largest tube_radius_m / extent_m: nine tenths of the radius at which the tube would touch itself.
+inline constexpr double kMaxClosedKnotTubePerExtent = 0.110;
+inline constexpr double kMaxOpenKnotTubePerExtent = 0.0358;
+/// The default ratio.
+inline constexpr double kDefaultClosedKnotTubePerExtent = 0.08;
+inline constexpr double kDefaultOpenKnotTubePerExtent = 0.025;
+/// Length of the tube's centre line / extent_m, to 1 %.
+inline constexpr double kClosedKnotLengthPerExtent = 5.50;
+inline constexpr double kOpenKnotLengthPerExtent = 2.38;
+
+/// A tube around a knotted curve, swept: discs of equal distance along the centre line, each a centre vertex and rings of 6, 12, 18...
+/// vertices at the edge length; each prism between two discs is cut into three tets. No mesh of a lattice, so the numbering is known:
+/// vertex index = disc * (1 + 3 * rings * (rings + 1)) + place in the disc, the centre first, then rings outwards.
+/// `extent_m`: of the centre line along x, in [0.02, 2]. `tube_radius_m`: 0 = the default ratio; at most the ratio above times the extent.
+/// Here `edge_length_m` = 0 means the tube's radius, which is also the largest allowed; the smallest is a kMaxEdgesPerExtent-th of the
+/// extent. The frames of the discs are transported in parallel; in a closed knot the angle left over is shared by all discs.
+absl::StatusOr<TetMesh> GenerateKnot(KnotEnds ends, double extent_m = 0.2, double tube_radius_m = 0, double edge_length_m = 0);
+
+/// A thin box, exact, that keeps a given number of layers of cells across its thickness whatever the edge length, which holds in its plane
+/// only. `length_m` (x) and `width_m` (y) in [0.001, 2], `thickness_m` (z) in [1e-4, 0.1] and no more than either, `layer_count` in
+/// [1, 16]. Five tets a cell (see BoxMesh).
+absl::StatusOr<TetMesh> GenerateSheet(double length_m = 0.2, double width_m = 0.2, double thickness_m = 0.004, uint32_t layer_count = 1,
+                                      double edge_length_m = 0);
+
 /// A box, exact: a grid of cells as near to cubes of the edge length as the size allows, five tets each (see BoxMesh); the lattice mesher
 /// would round its edges. Each of `size_m` in [0.001, 1], default (0.1, 0.1, 0.02).
 absl::StatusOr<TetMesh> GenerateSlab(const Eigen::Vector3d& size_m = {0.1, 0.1, 0.02}, double edge_length_m = 0);

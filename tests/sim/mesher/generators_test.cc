@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "sim/mesh/surface_check.h"
 #include "tests/sim/mesher/mesh_probe.h"
 
 namespace palpate::sim {
@@ -137,6 +138,187 @@ TEST(GenerateSlab, IsAnExactBox) {
   ASSERT_TRUE(GenerateSlab().ok());
 }
 
+TEST(GenerateKidney, IsABean) {
+  for (const double edges_per_length : {5.0, 8.0, 15.0, 30.0}) {
+    SCOPED_TRACE(edges_per_length);
+    const auto mesh = GenerateKidney(0.11, 0.11 / edges_per_length);
+    ASSERT_TRUE(mesh.ok()) << mesh.status();
+    EXPECT_SOUND(*mesh);
+    EXPECT_EQ(Measure(*mesh).euler, 2);
+    EXPECT_EQ(Measure(*mesh).pieces, 1);
+    EXPECT_NEAR(BoundsOf(*mesh).sizes()[0], 0.11, 0.5 * 0.11 / edges_per_length);
+  }
+  // the dent: in the middle the surface stays behind what it reaches at the sides
+  const auto mesh = GenerateKidney(1, 0.03);
+  ASSERT_TRUE(mesh.ok());
+  double middle = 0;
+  double sides = 0;
+  for (const Vector3d& x : mesh->vertices) {
+    double& low = std::abs(x[0]) < 0.04 ? middle : sides;
+    low = std::min(low, x[1]);
+  }
+  EXPECT_GT(middle, sides + 0.04);
+}
+
+/// The centre line of a swept tube of `disc_size` vertices a section.
+std::vector<Vector3d> CenterLine(const TetMesh& mesh, size_t disc_size) {
+  std::vector<Vector3d> line;
+  for (size_t v = 0; v < mesh.vertices.size(); v += disc_size) line.push_back(mesh.vertices[v]);
+  return line;
+}
+
+/// Where a line's projection along z crosses itself.
+struct Crossing {
+  double under = 0, over = 0;  ///< places on the line
+  int sign = 0;
+};
+std::vector<Crossing> Crossings(const std::vector<Vector3d>& line, bool is_closed) {
+  std::vector<Crossing> out;
+  const size_t n = line.size();
+  const size_t segments = is_closed ? n : n - 1;
+  for (size_t i = 0; i < segments; ++i) {
+    for (size_t j = i + 2; j < segments; ++j) {
+      if (is_closed && i == 0 && j == n - 1) continue;
+      const Vector3d a = line[(i + 1) % n] - line[i];
+      const Vector3d b = line[(j + 1) % n] - line[j];
+      const Vector3d d = line[j] - line[i];
+      const double cross = a[0] * b[1] - a[1] * b[0];
+      const double s = (d[0] * b[1] - d[1] * b[0]) / cross;
+      const double t = (d[0] * a[1] - d[1] * a[0]) / cross;
+      if (!(s >= 0 && s < 1 && t >= 0 && t < 1)) continue;
+      const bool i_over = line[i][2] + s * a[2] > line[j][2] + t * b[2];
+      const double at_i = static_cast<double>(i) + s;
+      const double at_j = static_cast<double>(j) + t;
+      out.push_back({i_over ? at_j : at_i, i_over ? at_i : at_j, (cross > 0) == i_over ? 1 : -1});
+    }
+  }
+  return out;
+}
+
+/// A diagram of three alternating crossings of one sign is the trefoil's.
+void ExpectTrefoil(const std::vector<Vector3d>& line, bool is_closed) {
+  const std::vector<Crossing> crossings = Crossings(line, is_closed);
+  ASSERT_EQ(crossings.size(), 3U);
+  std::vector<std::pair<double, bool>> passes;
+  for (const Crossing& c : crossings) {
+    EXPECT_EQ(c.sign, crossings[0].sign);
+    passes.emplace_back(c.under, false);
+    passes.emplace_back(c.over, true);
+  }
+  std::sort(passes.begin(), passes.end());
+  for (size_t i = 0; i + 1 < passes.size(); ++i) EXPECT_NE(passes[i].second, passes[i + 1].second);
+}
+
+struct KnotCase {
+  KnotEnds ends;
+  double radius_m;  ///< for an extent of 1
+  double edge_m;
+};
+
+TEST(GenerateKnot, IsAKnottedTubeThatDoesNotMeetItself) {
+  for (const KnotCase& c :
+       {KnotCase{KnotEnds::kClosed, 0, 0}, KnotCase{KnotEnds::kClosed, 0.08, 0.04},
+        KnotCase{KnotEnds::kClosed, kMaxClosedKnotTubePerExtent, kMaxClosedKnotTubePerExtent / 3},
+        KnotCase{KnotEnds::kClosed, kMaxClosedKnotTubePerExtent, kMaxClosedKnotTubePerExtent}, KnotCase{KnotEnds::kClosed, 0.03, 0.03},
+        KnotCase{KnotEnds::kOpen, 0, 0}, KnotCase{KnotEnds::kOpen, kMaxOpenKnotTubePerExtent, kMaxOpenKnotTubePerExtent / 2},
+        KnotCase{KnotEnds::kOpen, 0.01, 0.01}}) {
+    SCOPED_TRACE(testing::Message() << (c.ends == KnotEnds::kClosed ? "closed" : "open") << " radius " << c.radius_m << " edge "
+                                    << c.edge_m);
+    const bool is_closed = c.ends == KnotEnds::kClosed;
+    const auto mesh = GenerateKnot(c.ends, 1, c.radius_m, c.edge_m);
+    ASSERT_TRUE(mesh.ok()) << mesh.status();
+    EXPECT_SOUND(*mesh);
+    const Shape shape = Measure(*mesh);
+    EXPECT_EQ(shape.pieces, 1);
+    EXPECT_EQ(shape.boundary_pieces, 1);
+    EXPECT_EQ(shape.euler, is_closed ? 0 : 2);
+    // exact: no two triangles of the surface meet
+    EXPECT_TRUE(CheckClosedSurface(BoundaryOf(*mesh)).ok()) << CheckClosedSurface(BoundaryOf(*mesh));
+    const double radius = c.radius_m > 0 ? c.radius_m : is_closed ? kDefaultClosedKnotTubePerExtent : kDefaultOpenKnotTubePerExtent;
+    const double edge = c.edge_m > 0 ? c.edge_m : radius;
+    const auto rings = static_cast<size_t>(std::round(radius / edge));
+    const size_t disc_size = 1 + 3 * rings * (rings + 1);
+    ASSERT_EQ(mesh->vertices.size() % disc_size, 0U);
+    const std::vector<Vector3d> line = CenterLine(*mesh, disc_size);
+    ExpectTrefoil(line, is_closed);
+    Eigen::AlignedBox3d bounds;
+    for (const Vector3d& x : line) bounds.extend(x);
+    EXPECT_NEAR(bounds.sizes()[0], 1, 0.02);
+    // equal distances; the volume is the section's times the length, less what a polygon cuts off
+    double length = 0;
+    double shortest = 1e9;
+    double longest = 0;
+    for (size_t i = 0; i + (is_closed ? 0 : 1) < line.size(); ++i) {
+      const double step = (line[(i + 1) % line.size()] - line[i]).norm();
+      length += step;
+      shortest = std::min(shortest, step);
+      longest = std::max(longest, step);
+    }
+    EXPECT_GT(shortest, 0.9 * longest);
+    EXPECT_NEAR(longest, edge, 0.05 * edge);
+    EXPECT_NEAR(length, is_closed ? kClosedKnotLengthPerExtent : kOpenKnotLengthPerExtent, 0.03 * length);
+    const double sides = 6.0 * static_cast<double>(rings);
+    const double area = sides / 2 * std::sin(2 * std::numbers::pi / sides) * radius * radius;
+    EXPECT_NEAR(shape.tet_volume_m3, area * length, 0.08 * area * length);
+    const AngleRange angles = DihedralAngles(*mesh);
+    EXPECT_GT(angles.min_deg, 15);
+    EXPECT_LT(angles.max_deg, 150);
+    // every vertex of a disc lies in the tube, the last ring on it
+    for (size_t v = 0; v < mesh->vertices.size(); ++v) {
+      const double r = (mesh->vertices[v] - line[v / disc_size]).norm();
+      EXPECT_LE(r, radius * (1 + 1e-9));
+      if (v % disc_size >= disc_size - 6 * rings) {
+        EXPECT_NEAR(r, radius, 1e-9 * radius);
+      }
+    }
+    if (!is_closed) {
+      // both tails end on one line along x, which is the direction of the end faces
+      EXPECT_NEAR(line.front()[0], -0.5, 1e-9);
+      EXPECT_NEAR(line.back()[0], 0.5, 1e-9);
+      EXPECT_NEAR((line.front() - line.back()).tail<2>().norm(), 0, 1e-9);
+      EXPECT_NEAR(std::abs((line[1] - line[0]).normalized()[0]), 1, 1e-3);
+    }
+  }
+}
+
+TEST(GenerateKnot, RatiosAreNineTenthsOfTouching) {
+  // Thickness of a curve: the smaller of the radius of curvature and half the distance between strands.
+  for (const KnotEnds ends : {KnotEnds::kClosed, KnotEnds::kOpen}) {
+    const bool is_closed = ends == KnotEnds::kClosed;
+    const auto mesh = GenerateKnot(ends, 1, 0.005, 0.005);
+    ASSERT_TRUE(mesh.ok());
+    const std::vector<Vector3d> line = CenterLine(*mesh, 7);
+    const size_t n = line.size();
+    double radius = 1e9;
+    for (size_t i = 1; i + 1 < n; ++i) {
+      const Vector3d a = line[i] - line[i - 1];
+      const Vector3d b = line[i + 1] - line[i];
+      radius = std::min(radius, a.norm() * b.norm() * (a + b).norm() / (2 * a.cross(b).norm()));
+    }
+    double half = 1e9;
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        const size_t apart = is_closed ? std::min(i - j, n - (i - j)) : i - j;
+        if (static_cast<double>(apart) * 0.005 > std::numbers::pi * radius) half = std::min(half, (line[i] - line[j]).norm() / 2);
+      }
+    }
+    EXPECT_NEAR(is_closed ? kMaxClosedKnotTubePerExtent : kMaxOpenKnotTubePerExtent, 0.9 * std::min(radius, half), 0.01 * half);
+  }
+}
+
+TEST(GenerateSheet, KeepsItsLayers) {
+  for (const uint32_t layers : {1U, 2U, 5U}) {
+    const auto mesh = GenerateSheet(0.2, 0.1, 0.004, layers, 0.01);
+    ASSERT_TRUE(mesh.ok()) << mesh.status();
+    EXPECT_SOUND(*mesh);
+    EXPECT_EQ(mesh->tets.size(), 20U * 10 * layers * 5);
+    EXPECT_NEAR(Measure(*mesh).tet_volume_m3, 0.2 * 0.1 * 0.004, 1e-15);
+    EXPECT_EQ(BoundsOf(*mesh).max(), Vector3d(0.1, 0.05, 0.002));
+    EXPECT_EQ(BoundsOf(*mesh).min(), Vector3d(-0.1, -0.05, -0.002));
+  }
+  ASSERT_TRUE(GenerateSheet().ok());
+}
+
 TEST(Generators, RefuseValuesOutOfRange) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double length_m : {0.009, 1.1, -0.2, nan}) ExpectInvalid(GenerateLiver(length_m), "length_m", "[0.01, 1]");
@@ -152,6 +334,19 @@ TEST(Generators, RefuseValuesOutOfRange) {
   ExpectInvalid(GenerateSphere(0.0005), "radius_m", "[0.001, 1]");
   ExpectInvalid(GenerateSlab({0.1, 2, 0.1}), "size_m.y", "[0.001, 1]");
   ExpectInvalid(GenerateSlab({0.1, 0.1, 0.1}, 0.0001), "edge_length_m", "[0.0005, 0.1]");
+  ExpectInvalid(GenerateKidney(2), "length_m", "[0.01, 1]");
+  for (const double extent_m : {0.019, 2.1, nan}) ExpectInvalid(GenerateKnot(KnotEnds::kClosed, extent_m), "extent_m", "[0.02, 2]");
+  for (const double radius_m : {0.1101, 0.0049, -1.0, nan})
+    ExpectInvalid(GenerateKnot(KnotEnds::kClosed, 1, radius_m), "tube_radius_m", "[0.005, 0.11]");
+  ExpectInvalid(GenerateKnot(KnotEnds::kOpen, 1, 0.036), "tube_radius_m = 0.036", "[0.005, 0.0358]");
+  for (const double edge_m : {0.0049, 0.081, nan})
+    ExpectInvalid(GenerateKnot(KnotEnds::kClosed, 1, 0.08, edge_m), "edge_length_m", "[0.005, 0.08]");
+  ExpectInvalid(GenerateSheet(2.1), "length_m", "[0.001, 2]");
+  ExpectInvalid(GenerateSheet(0.1, nan), "width_m", "[0.001, 2]");
+  ExpectInvalid(GenerateSheet(0.1, 0.05, 0.06), "thickness_m", "[0.0001, 0.05]");
+  ExpectInvalid(GenerateSheet(0.1, 0.1, 0.01, 0), "layer_count = 0", "[1, 16]");
+  ExpectInvalid(GenerateSheet(0.1, 0.1, 0.01, 17), "layer_count = 17", "[1, 16]");
+  ExpectInvalid(GenerateSheet(0.1, 0.1, 0.01, 1, 0.11), "edge_length_m", "[0.0005, 0.1]");
   EXPECT_EQ(GenerateLiver(0.2, 0, [](double) { return false; }).status().code(), absl::StatusCode::kCancelled);
 }
 
