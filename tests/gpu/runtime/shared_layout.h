@@ -1,6 +1,7 @@
 /* Every struct of gpu/shared with its members, read by the layout test on both sides. A new shared header is included here, and each of
    its structs gets STRUCT(type) and one FIELD(type, member) for each member in order. */
 #include "gpu/shared/box.h"
+#include "gpu/shared/collision_types.h"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/types.h"
 
@@ -23,6 +24,22 @@
   STRUCT(Box)                                \
   FIELD(Box, lower)                          \
   FIELD(Box, upper)                          \
+  STRUCT(SurfaceContact)                     \
+  FIELD(SurfaceContact, kind)                \
+  FIELD(SurfaceContact, a)                   \
+  FIELD(SurfaceContact, b)                   \
+  FIELD(SurfaceContact, group_a)             \
+  FIELD(SurfaceContact, weights)             \
+  FIELD(SurfaceContact, normal)              \
+  FIELD(SurfaceContact, vertices)            \
+  STRUCT(CcdHit)                             \
+  FIELD(CcdHit, kind)                        \
+  FIELD(CcdHit, a)                           \
+  FIELD(CcdHit, b)                           \
+  FIELD(CcdHit, toi)                         \
+  FIELD(CcdHit, weights)                     \
+  FIELD(CcdHit, normal)                      \
+  FIELD(CcdHit, vertices)                    \
   STRUCT(StepParams)                         \
   FIELD(StepParams, dt_s)                    \
   FIELD(StepParams, inv_dt)                  \
