@@ -19,6 +19,8 @@ void AppendLittleEndian(const T* values, size_t count, std::string& out) {
   out.append(reinterpret_cast<const char*>(values), count * sizeof(T));
 }
 
+constexpr int kMaxContactBodies = 1024;
+
 v1::BodyTopology TopologyHead(const sim::BodyDescription& body) {
   v1::BodyTopology out;
   out.set_name(body.name);
@@ -98,12 +100,14 @@ std::shared_ptr<const SceneTopology> BuildTopology(const sim::SceneDescription& 
     shape.set_length_m(tool.length_m);
     out->tools.push_back(std::move(shape));
   }
+  for (const sim::BoundarySurface& surface : surfaces) out->surface_vertices.push_back(surface.vertices);
+  out->checks_intersections = description.contact.check_intersections;
   for (const sim::ObstacleDescription& obstacle : description.obstacles) out->obstacles.push_back(EncodeObstacle(obstacle));
   EncodeVec3(description.gravity_m_per_s2, out->gravity_m_per_s2);
   return out;
 }
 
-absl::StatusOr<FrameOptions> FrameOptionsFromProto(const v1::WatchRequest& request) {
+absl::StatusOr<FrameOptions> FrameOptionsFromProto(const v1::WatchRequest& request, const SceneTopology& topology) {
   if (!v1::PositionEncoding_IsValid(request.positions())) {
     return absl::InvalidArgumentError(absl::StrCat("positions: ", static_cast<int>(request.positions()), " is outside [0, 3]"));
   }
@@ -115,6 +119,21 @@ absl::StatusOr<FrameOptions> FrameOptionsFromProto(const v1::WatchRequest& reque
   out.with_contacts = !request.without_contacts();
   out.with_tools = !request.without_tools();
   out.with_volume = request.with_volume();
+  if (request.contact_bodies_size() > kMaxContactBodies) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("contact_bodies: ", request.contact_bodies_size(), " entries are outside [0, ", kMaxContactBodies, "]"));
+  }
+  if (!request.contact_bodies().empty()) out.contact_bodies.assign(topology.surface_bodies.size(), false);
+  for (int i = 0; i < request.contact_bodies_size(); ++i) {
+    bool is_known = false;
+    for (size_t b = 0; b < topology.surface_bodies.size(); ++b) {
+      if (topology.surface_bodies[b].name() != request.contact_bodies(i)) continue;
+      out.contact_bodies[b] = true;
+      is_known = true;
+    }
+    if (!is_known)
+      return absl::NotFoundError(absl::StrCat("contact_bodies[", i, "]: the scene has no body \"", request.contact_bodies(i), "\""));
+  }
   return out;
 }
 
@@ -162,7 +181,43 @@ bool HasVolume(const sim::Frame& frame) {
                                                            [](const std::vector<float>& body) { return body.empty(); });
 }
 
-void EncodeFrame(const sim::Frame& frame, const FrameStatus& status, const FrameOptions& options, uint64_t dropped, v1::Frame& out) {
+namespace {
+
+void EncodeSurfaceContact(const sim::FrameSurfaceContact& contact, const SceneTopology& topology, bool in_volume, v1::SurfaceContact& out) {
+  const bool is_edge_edge = contact.kind == sim::SurfaceContactKind::kEdgeEdge;
+  out.set_kind(is_edge_edge ? v1::SURFACE_CONTACT_KIND_EDGE_EDGE : v1::SURFACE_CONTACT_KIND_VERTEX_TRIANGLE);
+  out.set_body_a(contact.body_a);
+  out.set_body_b(contact.body_b);
+  const size_t of_a = is_edge_edge ? 2 : 1;
+  for (size_t i = 0; i < contact.vertices.size(); ++i) {
+    const uint32_t body = i < of_a ? contact.body_a : contact.body_b;
+    out.add_vertices(in_volume ? topology.surface_vertices[body][contact.vertices[i]] : contact.vertices[i]);
+  }
+  EncodeVec3(contact.point_a_m.cast<double>(), *out.mutable_point_a_m());
+  EncodeVec3(contact.point_b_m.cast<double>(), *out.mutable_point_b_m());
+  EncodeVec3(contact.normal.cast<double>(), *out.mutable_normal());
+  out.set_distance_m(contact.distance_m);
+  EncodeVec3(contact.force_n.cast<double>(), *out.mutable_force_n());
+}
+
+void EncodeContactStatistics(const sim::FrameContactStatistics& statistics, bool intersections_checked, v1::ContactStats& out) {
+  out.set_contact_count(statistics.contact_count);
+  out.set_acting_count(statistics.acting_count);
+  out.set_detection_count(statistics.detection_count);
+  out.set_filter_rounds(statistics.filter_rounds);
+  out.set_filtered_vertices(statistics.filtered_vertices);
+  out.set_truncated_vertices(statistics.truncated_vertices);
+  out.set_intersection_count(statistics.intersection_count);
+  out.set_intersections_checked(intersections_checked);
+  out.set_detect_ms(statistics.detect_ms);
+  out.set_filter_ms(statistics.filter_ms);
+  out.set_check_ms(statistics.check_ms);
+}
+
+}  // namespace
+
+void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const FrameStatus& status, const FrameOptions& options,
+                 uint64_t dropped, v1::Frame& out) {
   out.Clear();
   out.set_step(frame.step);
   out.set_sim_time_s(frame.sim_time_s);
@@ -177,8 +232,15 @@ void EncodeFrame(const sim::Frame& frame, const FrameStatus& status, const Frame
   for (const std::vector<float>& body : positions) EncodePositions(body, options.positions, *out.add_bodies());
 
   if (options.with_contacts) {
-    out.mutable_contacts()->Reserve(static_cast<int>(frame.contacts.size()));
+    const auto is_wanted = [&](uint32_t body) {
+      return options.contact_bodies.empty() || (body < options.contact_bodies.size() && options.contact_bodies[body]);
+    };
+    for (const sim::FrameSurfaceContact& contact : frame.surface_contacts) {
+      if (!is_wanted(contact.body_a) && !is_wanted(contact.body_b)) continue;
+      EncodeSurfaceContact(contact, topology, options.with_volume, *out.add_surface_contacts());
+    }
     for (const sim::FrameContact& contact : frame.contacts) {
+      if (!is_wanted(contact.body_index)) continue;
       v1::Contact& c = *out.add_contacts();
       c.set_tool_index(contact.tool_index);
       c.set_body_index(contact.body_index);
@@ -214,6 +276,7 @@ void EncodeFrame(const sim::Frame& frame, const FrameStatus& status, const Frame
   stats.set_max_speed_m_per_s(frame.max_speed_m_per_s);
   stats.set_inverted_tets(frame.inverted_tets);
   stats.set_max_penetration_m(frame.max_penetration_m);
+  EncodeContactStatistics(frame.contact_statistics, topology.checks_intersections, *stats.mutable_contact());
 }
 
 void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyframe& out) {

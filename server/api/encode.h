@@ -24,6 +24,8 @@ struct SceneTopology {
   std::vector<v1::ToolShape> tools;
   std::vector<v1::ObstacleSpec> obstacles;
   v1::Vec3 gravity_m_per_s2;
+  std::vector<std::vector<uint32_t>> surface_vertices;  ///< per body: places of the surface's positions among those of all vertices
+  bool checks_intersections = false;
 };
 
 /// `surfaces`: one per body, as World::surfaces gives them.
@@ -45,17 +47,21 @@ struct FrameOptions {
   bool with_contacts = true;
   bool with_tools = true;
   bool with_volume = false;
+  std::vector<bool> contact_bodies;  ///< per body, whether its contacts are wanted; empty = all
 };
 
-/// Checks and translates the content part of a WatchRequest. Errors: InvalidArgument (unknown encoding, max_rate_hz outside [0.1, 10000]).
-absl::StatusOr<FrameOptions> FrameOptionsFromProto(const v1::WatchRequest& request);
+/// Checks and translates the content part of a WatchRequest for a scene. Errors: InvalidArgument (unknown encoding, max_rate_hz outside
+/// [0.1, 10000], too many contact_bodies), NotFound (no body of a name in contact_bodies).
+absl::StatusOr<FrameOptions> FrameOptionsFromProto(const v1::WatchRequest& request, const SceneTopology& topology);
 double MaxRateFromProto(const v1::WatchRequest& request);
 
 /// Whether the frame carries the positions of all vertices of every body.
 bool HasVolume(const sim::Frame& frame);
 
-/// Appends nothing, overwrites `out`. With with_volume, bodies carry the positions of all vertices (precondition: the frame has them).
-void EncodeFrame(const sim::Frame& frame, const FrameStatus& status, const FrameOptions& options, uint64_t dropped, v1::Frame& out);
+/// Appends nothing, overwrites `out`. With with_volume, bodies carry the positions of all vertices (precondition: the frame has them), and
+/// contacts name their vertices among these. `topology`: of the frame's version.
+void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const FrameStatus& status, const FrameOptions& options,
+                 uint64_t dropped, v1::Frame& out);
 
 /// Fills a keyframe except for `scene` and `frame`.
 void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyframe& out);

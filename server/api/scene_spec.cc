@@ -92,12 +92,33 @@ struct Torus {
 Torus TorusOf(const v1::TorusShape& t) {
   return {Or(t.has_major_radius_m(), t.major_radius_m(), 0.06), Or(t.has_minor_radius_m(), t.minor_radius_m(), 0.02)};
 }
+struct Knot {
+  sim::KnotEnds ends;
+  double extent_m, tube_radius_m;
+};
+Knot KnotOf(const v1::KnotShape& k) {
+  const double extent_m = Or(k.has_extent_m(), k.extent_m(), 0.2);
+  const double ratio = k.open() ? sim::kDefaultOpenKnotTubePerExtent : sim::kDefaultClosedKnotTubePerExtent;
+  return {k.open() ? sim::KnotEnds::kOpen : sim::KnotEnds::kClosed, extent_m,
+          Or(k.has_tube_radius_m(), k.tube_radius_m(), ratio * extent_m)};
+}
+struct Sheet {
+  double length_m, width_m, thickness_m;
+  uint32_t layer_count;
+};
+Sheet SheetOf(const v1::SheetShape& s) {
+  return {Or(s.has_length_m(), s.length_m(), 0.2), Or(s.has_width_m(), s.width_m(), 0.2), Or(s.has_thickness_m(), s.thickness_m(), 0.004),
+          s.has_layer_count() ? s.layer_count() : 1};
+}
 Eigen::Vector3d SlabSize(const v1::SlabShape& s) { return s.has_size_m() ? ToEigen(s.size_m()) : Eigen::Vector3d(0.1, 0.1, 0.02); }
 
-/// Largest extent of a generated shape and a lower bound of its volume; precondition: its fields are in range.
+/// What bounds the edge length and the number of tets of a generated shape; precondition: its fields are in range.
 struct Extent {
-  double extent_m = 0;
-  double volume_m3 = 0;
+  double extent_m = 0;        ///< largest one
+  double volume_m3 = 0;       ///< lower bound
+  double longest_edge_m = 0;  ///< 0: the extent
+  double default_edge_m = 0;  ///< 0: a kDefaultEdgesPerExtent-th of the extent
+  double layers_area_m2 = 0;  ///< of all layers of a shape whose cells count by area, not by volume
 };
 Extent ExtentOf(const v1::GeneratorSpec& g) {
   switch (g.shape_case()) {
@@ -117,6 +138,22 @@ Extent ExtentOf(const v1::GeneratorSpec& g) {
     case v1::GeneratorSpec::kSphere: {
       const double r = Or(g.sphere().has_radius_m(), g.sphere().radius_m(), 0.05);
       return {2 * r, 4.0 / 3.0 * std::numbers::pi * r * r * r};
+    }
+    case v1::GeneratorSpec::kKidney: {
+      const double length = Or(g.kidney().has_length_m(), g.kidney().length_m(), 0.11);
+      return {length, 0.09 * length * length * length};
+    }
+    case v1::GeneratorSpec::kKnot: {
+      const Knot k = KnotOf(g.knot());
+      const double length = (g.knot().open() ? sim::kOpenKnotLengthPerExtent : sim::kClosedKnotLengthPerExtent) * k.extent_m;
+      return {k.extent_m, 2.5 * k.tube_radius_m * k.tube_radius_m * length, k.tube_radius_m, k.tube_radius_m};
+    }
+    case v1::GeneratorSpec::kSheet: {
+      const Sheet s = SheetOf(g.sheet());
+      Extent e;
+      e.extent_m = std::max(s.length_m, s.width_m);
+      e.layers_area_m2 = s.length_m * s.width_m * s.layer_count;
+      return e;
     }
     case v1::GeneratorSpec::SHAPE_NOT_SET:
       break;
@@ -148,19 +185,39 @@ void CheckGenerator(Checker& check, const std::string& path, const v1::Generator
     case v1::GeneratorSpec::kSphere:
       if (g.sphere().has_radius_m()) check.Range(At(path, "sphere.radius_m"), g.sphere().radius_m(), 0.001, 1);
       break;
+    case v1::GeneratorSpec::kKidney:
+      if (g.kidney().has_length_m()) check.Range(At(path, "kidney.length_m"), g.kidney().length_m(), 0.01, 1);
+      break;
+    case v1::GeneratorSpec::kKnot: {
+      const Knot k = KnotOf(g.knot());
+      const double thickest = g.knot().open() ? sim::kMaxOpenKnotTubePerExtent : sim::kMaxClosedKnotTubePerExtent;
+      check.Range(At(path, "knot.extent_m"), k.extent_m, 0.02, 2);
+      check.Range(At(path, "knot.tube_radius_m"), k.tube_radius_m, k.extent_m / sim::kMaxEdgesPerExtent, thickest * k.extent_m);
+      break;
+    }
+    case v1::GeneratorSpec::kSheet: {
+      const Sheet s = SheetOf(g.sheet());
+      check.Range(At(path, "sheet.length_m"), s.length_m, 0.001, 2);
+      check.Range(At(path, "sheet.width_m"), s.width_m, 0.001, 2);
+      check.Range(At(path, "sheet.thickness_m"), s.thickness_m, 1e-4, std::min({0.1, s.length_m, s.width_m}));
+      check.Range(At(path, "sheet.layer_count"), s.layer_count, 1, 16);
+      break;
+    }
     case v1::GeneratorSpec::SHAPE_NOT_SET:
-      check.Invalid(path, "no shape is given; one of liver, torus, slab, sphere is needed");
+      check.Invalid(path, "no shape is given; one of liver, torus, slab, sphere, kidney, knot, sheet is needed");
       break;
   }
   if (!check.ok()) return;
   const Extent e = ExtentOf(g);
   if (g.has_edge_length_m()) {
-    check.Range(At(path, "edge_length_m"), g.edge_length_m(), e.extent_m / sim::kMaxEdgesPerExtent, e.extent_m);
+    check.Range(At(path, "edge_length_m"), g.edge_length_m(), e.extent_m / sim::kMaxEdgesPerExtent,
+                e.longest_edge_m > 0 ? e.longest_edge_m : e.extent_m);
   }
   if (!check.ok()) return;
   // Every generator makes at least five tets per cube of the edge length: refuse hopeless ones before the work.
-  const double edge_m = Or(g.has_edge_length_m(), g.edge_length_m(), e.extent_m / sim::kDefaultEdgesPerExtent);
-  const double at_least = 0.5 * 5 * e.volume_m3 / (edge_m * edge_m * edge_m);
+  const double default_m = e.default_edge_m > 0 ? e.default_edge_m : e.extent_m / sim::kDefaultEdgesPerExtent;
+  const double edge_m = Or(g.has_edge_length_m(), g.edge_length_m(), default_m);
+  const double at_least = 0.5 * 5 * (e.volume_m3 / (edge_m * edge_m * edge_m) + e.layers_area_m2 / (edge_m * edge_m));
   CheckTets(check, At(path, "edge_length_m"), static_cast<uint64_t>(at_least), limits, "more than ");
 }
 
@@ -225,6 +282,13 @@ void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRe
       check.Invalid(path, "no region is given; one of box, vertices is needed");
       break;
   }
+  if (!region.has_motion()) return;
+  const v1::RegionMotion& motion = region.motion();
+  check.RangeVec(At(path, "motion.velocity_m_per_s"), motion.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
+  check.RangeVec(At(path, "motion.angular_velocity_rad_per_s"), motion.angular_velocity_rad_per_s(), -1000, 1000);
+  check.RangeVec(At(path, "motion.center_m"), motion.center_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+  if (motion.has_start_s()) check.Range(At(path, "motion.start_s"), motion.start_s(), 0, 3600);
+  if (motion.has_duration_s()) check.RangeAbove(At(path, "motion.duration_s"), motion.duration_s(), 0, 3600);
 }
 
 void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body, const SceneLimits& limits) {
@@ -253,6 +317,7 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
     check.Range(At(path, "color.b"), body.color().b(), 0, 1);
   }
   if (body.has_scale()) check.Range(At(path, "scale"), body.scale(), 1e-6, 1e6);
+  check.RangeVec(At(path, "velocity_m_per_s"), body.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
 }
 
 void CheckObstacle(Checker& check, const std::string& path, const v1::ObstacleSpec& obstacle) {
@@ -335,6 +400,19 @@ absl::StatusOr<sim::TetMesh> LoadGeometry(const v1::BodySpec& body, const std::s
         case v1::GeneratorSpec::kSphere:
           mesh = sim::GenerateSphere(Or(g.sphere().has_radius_m(), g.sphere().radius_m(), 0.05), edge_m);
           break;
+        case v1::GeneratorSpec::kKidney:
+          mesh = sim::GenerateKidney(Or(g.kidney().has_length_m(), g.kidney().length_m(), 0.11), edge_m);
+          break;
+        case v1::GeneratorSpec::kKnot: {
+          const Knot k = KnotOf(g.knot());
+          mesh = sim::GenerateKnot(k.ends, k.extent_m, k.tube_radius_m, edge_m);
+          break;
+        }
+        case v1::GeneratorSpec::kSheet: {
+          const Sheet s = SheetOf(g.sheet());
+          mesh = sim::GenerateSheet(s.length_m, s.width_m, s.thickness_m, s.layer_count, edge_m);
+          break;
+        }
         case v1::GeneratorSpec::SHAPE_NOT_SET:
           return absl::InternalError("generator without a shape passed validation");
       }
@@ -360,50 +438,76 @@ absl::StatusOr<sim::TetMesh> LoadGeometry(const v1::BodySpec& body, const std::s
   return absl::InternalError("body without a geometry passed validation");
 }
 
-absl::StatusOr<std::vector<uint32_t>> FixedVertices(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh) {
+/// The vertices of one region, ascending.
+absl::StatusOr<std::vector<uint32_t>> RegionVertices(const v1::FixedRegion& region, const std::string& path, const sim::TetMesh& mesh) {
   const size_t count = mesh.vertices.size();
-  std::vector<bool> is_fixed(count, false);
-  for (int r = 0; r < body.fixed_size(); ++r) {
-    const v1::FixedRegion& region = body.fixed(r);
-    const std::string region_path = At(At(path, "fixed"), r);
-    if (region.has_box()) {
-      const Eigen::AlignedBox3d box(ToEigen(region.box().min_m()), ToEigen(region.box().max_m()));
-      bool any = false;
-      for (size_t v = 0; v < count; ++v) {
-        if (box.contains(mesh.vertices[v])) {
-          is_fixed[v] = true;
-          any = true;
-        }
-      }
-      if (!any) {
-        const Eigen::AlignedBox3d bounds = [&] {
-          Eigen::AlignedBox3d b;
-          for (const Eigen::Vector3d& p : mesh.vertices) b.extend(p);
-          return b;
-        }();
-        const auto text = [](const Eigen::Vector3d& p) { return absl::StrCat("(", p.x(), ", ", p.y(), ", ", p.z(), ")"); };
-        return absl::InvalidArgumentError(absl::StrCat(region_path, ".box: holds no vertex of the body, which lies between ",
-                                                       text(bounds.min()), " and ", text(bounds.max())));
-      }
-    } else {
-      for (int i = 0; i < region.vertices().indices_size(); ++i) {
-        const uint32_t v = region.vertices().indices(i);
-        if (v >= count) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(region_path, ".vertices.indices[", i, "]: ", v, " is outside [0, ", count - 1, "]"));
-        }
-        is_fixed[v] = true;
-      }
+  std::vector<uint32_t> out;
+  if (region.has_box()) {
+    const Eigen::AlignedBox3d box(ToEigen(region.box().min_m()), ToEigen(region.box().max_m()));
+    Eigen::AlignedBox3d bounds;
+    for (size_t v = 0; v < count; ++v) {
+      bounds.extend(mesh.vertices[v]);
+      if (box.contains(mesh.vertices[v])) out.push_back(static_cast<uint32_t>(v));
     }
+    if (out.empty()) {
+      const auto text = [](const Eigen::Vector3d& p) { return absl::StrCat("(", p.x(), ", ", p.y(), ", ", p.z(), ")"); };
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ".box: holds no vertex of the body, which lies between ", text(bounds.min()), " and ", text(bounds.max())));
+    }
+    return out;
   }
-  std::vector<uint32_t> fixed;
+  for (int i = 0; i < region.vertices().indices_size(); ++i) {
+    const uint32_t v = region.vertices().indices(i);
+    if (v >= count) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ".vertices.indices[", i, "]: ", v, " is outside [0, ", count - 1, "]"));
+    }
+    out.push_back(v);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+sim::DrivenRegion BuildMotion(const v1::RegionMotion& motion, std::vector<uint32_t> vertices, const sim::TetMesh& mesh) {
+  sim::DrivenRegion out;
+  out.velocity_m_per_s = ToEigen(motion.velocity_m_per_s());
+  out.angular_velocity_rad_per_s = ToEigen(motion.angular_velocity_rad_per_s());
+  if (motion.has_center_m()) {
+    out.center_m = ToEigen(motion.center_m());
+  } else {
+    for (const uint32_t v : vertices) out.center_m += mesh.vertices[v] / static_cast<double>(vertices.size());
+  }
+  out.start_s = Or(motion.has_start_s(), motion.start_s(), 0);
+  out.duration_s = Or(motion.has_duration_s(), motion.duration_s(), 1);
+  out.vertices = std::move(vertices);
+  return out;
+}
+
+/// Fills fixed_vertices and driven_regions.
+absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out) {
+  constexpr int kNone = -1;
+  const size_t count = out.mesh.vertices.size();
+  std::vector<int> region_of(count, kNone);  // the last one
+  for (int r = 0; r < body.fixed_size(); ++r) {
+    const std::string region_path = At(At(path, "fixed"), r);
+    PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> vertices, RegionVertices(body.fixed(r), region_path, out.mesh));
+    for (const uint32_t v : vertices) {
+      const int other = region_of[v];
+      if (other != kNone && (body.fixed(r).has_motion() || body.fixed(other).has_motion())) {
+        return absl::InvalidArgumentError(absl::StrCat(region_path, ": vertex ", v, " belongs to ", path, ".fixed[", other,
+                                                       "] too; a vertex of a region with a motion may belong to no other"));
+      }
+      region_of[v] = r;
+    }
+    if (body.fixed(r).has_motion()) out.driven_regions.push_back(BuildMotion(body.fixed(r).motion(), std::move(vertices), out.mesh));
+  }
   for (size_t v = 0; v < count; ++v) {
-    if (is_fixed[v]) fixed.push_back(static_cast<uint32_t>(v));
+    if (region_of[v] != kNone) out.fixed_vertices.push_back(static_cast<uint32_t>(v));
   }
-  if (fixed.size() == count) {
+  if (out.fixed_vertices.size() == count) {
     return absl::InvalidArgumentError(absl::StrCat(path, ".fixed: all ", count, " vertices are fixed; at least one must be free"));
   }
-  return fixed;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, const AssetResolver& assets) {
@@ -427,7 +531,9 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
     const char* field = body.has_mesh() ? "mesh" : body.has_generator() ? "generator" : "mesh_file";
     return Annotate(valid, At(path, field));
   }
-  PALPATE_ASSIGN_OR_RETURN(out.fixed_vertices, FixedVertices(body, path, out.mesh));
+  PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, out));
+  out.velocity_m_per_s = ToEigen(body.velocity_m_per_s());
+  if (body.has_self_collision()) out.self_collision = body.self_collision();
 
   const v1::MaterialSpec& m = body.material();
   if (m.model() == v1::MATERIAL_MODEL_COROTATED_LINEAR) out.material.model = sim::MaterialModel::kCorotatedLinear;
@@ -510,6 +616,11 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   if (spec.contact().has_margin_m()) check.Range("contact.margin_m", spec.contact().margin_m(), 1e-6, 0.1);
   if (spec.contact().has_friction()) check.Range("contact.friction", spec.contact().friction(), 0, 2);
   if (spec.contact().has_stiffness_n_per_m()) check.Range("contact.stiffness_n_per_m", spec.contact().stiffness_n_per_m(), 0, 1e7);
+  if (spec.contact().has_surface_friction()) check.Range("contact.surface_friction", spec.contact().surface_friction(), 0, 2);
+  if (spec.contact().has_surface_reserve_m()) check.Range("contact.surface_reserve_m", spec.contact().surface_reserve_m(), 0, 0.1);
+  if (spec.contact().has_surface_max_detections()) {
+    check.Range("contact.surface_max_detections", spec.contact().surface_max_detections(), 1, 64);
+  }
   if (spec.haptics().has_max_constraints()) check.Range("haptics.max_constraints", spec.haptics().max_constraints(), 1, 64);
   if (spec.haptics().has_blend_time_s()) check.Range("haptics.blend_time_s", spec.haptics().blend_time_s(), 0, 0.1);
   if (spec.haptics().has_range_m()) check.Range("haptics.range_m", spec.haptics().range_m(), 1e-4, 0.1);
@@ -558,6 +669,12 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   if (spec.contact().has_margin_m()) out.contact.margin_m = spec.contact().margin_m();
   if (spec.contact().has_friction()) out.contact.friction = spec.contact().friction();
   if (spec.contact().has_stiffness_n_per_m()) out.contact.stiffness_n_per_m = spec.contact().stiffness_n_per_m();
+  if (spec.contact().has_surface_friction()) out.contact.surface_friction = spec.contact().surface_friction();
+  if (spec.contact().has_surface_reserve_m()) out.contact.surface_reserve_m = spec.contact().surface_reserve_m();
+  if (spec.contact().has_surface_max_detections()) {
+    out.contact.surface_max_detections = static_cast<int>(spec.contact().surface_max_detections());
+  }
+  out.contact.check_intersections = spec.contact().check_intersections();
   if (spec.haptics().has_max_constraints()) out.haptics.max_constraints = static_cast<int>(spec.haptics().max_constraints());
   if (spec.haptics().has_blend_time_s()) out.haptics.blend_time_s = spec.haptics().blend_time_s();
   if (spec.haptics().has_range_m()) out.haptics.range_m = spec.haptics().range_m();

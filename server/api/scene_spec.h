@@ -24,6 +24,7 @@ inline constexpr int kMaxFixedRegions = 256;  ///< per body
 inline constexpr size_t kMaxNameBytes = 64;   ///< of bodies, obstacles and tools
 inline constexpr size_t kMaxSceneNameBytes = 128;
 inline constexpr double kMaxCoordinate_m = 100;         ///< of poses and obstacles
+inline constexpr double kMaxSpeed_m_per_s = 100;        ///< of bodies and driven regions, per component
 inline constexpr double kMaxPlacedCoordinate_m = 1000;  ///< of mesh vertices after scale and pose
 inline constexpr double kMaxMeshCoordinate = 1e6;       ///< of inline mesh vertices and of boxes
 

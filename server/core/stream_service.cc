@@ -75,7 +75,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::WatchUpdate> {
     } else {
       frame = update.mutable_frame();
     }
-    EncodeFrame(*snapshot.frame, snapshot.status, options_, dropped, *frame);
+    EncodeFrame(*snapshot.frame, *snapshot.topology, snapshot.status, options_, dropped, *frame);
     scene_->metrics().OnFrameSent();
     manager_.metrics().OnStreamBytes(StreamKind::kWatch, update.ByteSizeLong());
     return true;
@@ -101,7 +101,7 @@ grpc::ServerWriteReactor<v1::WatchUpdate>* StreamServiceImpl::Watch(grpc::Callba
   if (absl::Status status = authenticator_.Check(*context); !status.ok()) return refuse(status);
   absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(request->scene_id());
   if (!scene.ok()) return refuse(scene.status());
-  const absl::StatusOr<FrameOptions> options = FrameOptionsFromProto(*request);
+  const absl::StatusOr<FrameOptions> options = FrameOptionsFromProto(*request, *(*scene)->Snapshot()->topology);
   if (!options.ok()) return refuse(options.status());
   auto* reactor = new WatchReactor(manager_, context, *std::move(scene), *options, MaxRateFromProto(*request));
   reactor->Begin();

@@ -99,7 +99,7 @@ class ViewerWatch {
       v1::Keyframe& keyframe = *update.mutable_watch()->mutable_keyframe();
       EncodeTopology(*snapshot.topology, options.with_volume, keyframe);
       *keyframe.mutable_scene() = scene->InfoOf(snapshot);
-      EncodeFrame(*snapshot.frame, snapshot.status, options, 0, *keyframe.mutable_frame());
+      EncodeFrame(*snapshot.frame, *snapshot.topology, snapshot.status, options, 0, *keyframe.mutable_frame());
       std::shared_ptr<const SceneSnapshot> next;
       {
         const std::lock_guard lock(mutex);
@@ -122,7 +122,7 @@ class ViewerWatch {
     }
 
     void WriteFrame(const SceneSnapshot& snapshot, uint64_t dropped, v1::ViewerUpdate& update) {
-      EncodeFrame(*snapshot.frame, snapshot.status, options, dropped, *update.mutable_watch()->mutable_frame());
+      EncodeFrame(*snapshot.frame, *snapshot.topology, snapshot.status, options, dropped, *update.mutable_watch()->mutable_frame());
       scene->metrics().OnFrameSent();
       metrics.OnStreamBytes(StreamKind::kViewer, update.ByteSizeLong());
       if (dropped > counted_dropped) scene->metrics().OnFramesDropped(dropped - counted_dropped);
@@ -224,7 +224,7 @@ class Session : public ViewerSession {
   absl::Status Watch(const v1::WatchRequest& request) {
     absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(request.scene_id());
     if (!scene.ok()) return scene.status();
-    const absl::StatusOr<FrameOptions> options = FrameOptionsFromProto(request);
+    const absl::StatusOr<FrameOptions> options = FrameOptionsFromProto(request, *(*scene)->Snapshot()->topology);
     if (!options.ok()) return options.status();
     watch_.reset();
     sink_->BeginStream();

@@ -113,6 +113,9 @@ TEST(Topology, SurfaceAndVolumeAgree) {
   const v1::BodyTopology& surface = topology->surface_bodies[0];
   const v1::BodyTopology& volume = topology->volume_bodies[0];
   EXPECT_EQ(volume.vertex_count(), 64U);
+  ASSERT_EQ(topology->surface_vertices.size(), 2U);
+  EXPECT_EQ(topology->surface_vertices[1], surfaces[1].vertices);
+  EXPECT_FALSE(topology->checks_intersections);
   EXPECT_EQ(surface.vertex_count(), 56U);
   EXPECT_EQ(surface.triangles_size(), volume.triangles_size());
   for (int i = 0; i < surface.triangles_size(); ++i) {
@@ -157,7 +160,35 @@ sim::Frame SomeFrame() {
   frame.tools.push_back(tool);
   frame.stage_ms = {1, 2, 3, 4, 5, 6};
   frame.max_penetration_m = 0.001;
+  sim::FrameSurfaceContact pair;
+  pair.kind = sim::SurfaceContactKind::kVertexTriangle;
+  pair.body_a = 0;
+  pair.body_b = 2;
+  pair.vertices = {1, 0, 2, 1};
+  pair.point_a_m = {1, 0, 0};
+  pair.point_b_m = {2, 0, 0};
+  pair.normal = {1, 0, 0};
+  pair.distance_m = 1;
+  pair.force_n = {5, 0, 0};
+  frame.surface_contacts.push_back(pair);
+  pair.kind = sim::SurfaceContactKind::kEdgeEdge;
+  pair.body_a = 1;
+  frame.surface_contacts.push_back(pair);
+  frame.contact_statistics = {10, 2, 3, 4, 5, 6, 7, 1.5, 2.5, 3.5};
   return frame;
+}
+
+/// Three bodies whose surfaces hold every second vertex of the volume.
+SceneTopology SomeTopology() {
+  SceneTopology topology;
+  for (const char* name : {"a", "b", "c"}) {
+    v1::BodyTopology body;
+    body.set_name(name);
+    topology.surface_bodies.push_back(body);
+    topology.surface_vertices.push_back({1, 3, 5});
+  }
+  topology.checks_intersections = true;
+  return topology;
 }
 
 TEST(EncodeFrame, CarriesEverything) {
@@ -168,7 +199,7 @@ TEST(EncodeFrame, CarriesEverything) {
   status.operated = {true};
   v1::Frame out;
   out.add_contacts();  // overwritten, not appended to
-  EncodeFrame(SomeFrame(), status, FrameOptions{}, 7, out);
+  EncodeFrame(SomeFrame(), SomeTopology(), status, FrameOptions{}, 7, out);
   EXPECT_EQ(out.step(), 42U);
   EXPECT_EQ(out.sim_time_s(), 0.35);
   EXPECT_EQ(out.server_time_us(), 1234);
@@ -201,25 +232,91 @@ TEST(EncodeFrame, LeavesOutWhatIsNotWanted) {
   options.with_tools = false;
   options.with_volume = true;
   v1::Frame out;
-  EncodeFrame(SomeFrame(), FrameStatus{}, options, 0, out);
+  EncodeFrame(SomeFrame(), SomeTopology(), FrameStatus{}, options, 0, out);
   EXPECT_EQ(out.contacts_size(), 0);
+  EXPECT_EQ(out.surface_contacts_size(), 0);
+  EXPECT_EQ(out.stats().contact().contact_count(), 10U);
   EXPECT_EQ(out.tools_size(), 0);
   EXPECT_EQ(out.bodies(0).positions().size(), 36U);
 }
 
-TEST(FrameOptions, AreChecked) {
+TEST(EncodeFrame, CarriesContactsBetweenSurfaces) {
+  v1::Frame out;
+  EncodeFrame(SomeFrame(), SomeTopology(), FrameStatus{}, FrameOptions{}, 0, out);
+  ASSERT_EQ(out.surface_contacts_size(), 2);
+  const v1::SurfaceContact& contact = out.surface_contacts(0);
+  EXPECT_EQ(contact.kind(), v1::SURFACE_CONTACT_KIND_VERTEX_TRIANGLE);
+  EXPECT_EQ(contact.body_a(), 0U);
+  EXPECT_EQ(contact.body_b(), 2U);
+  EXPECT_EQ(std::vector<uint32_t>(contact.vertices().begin(), contact.vertices().end()), (std::vector<uint32_t>{1, 0, 2, 1}));
+  EXPECT_EQ(contact.point_a_m().x(), 1);
+  EXPECT_EQ(contact.point_b_m().x(), 2);
+  EXPECT_EQ(contact.normal().x(), 1);
+  EXPECT_EQ(contact.distance_m(), 1);
+  EXPECT_EQ(contact.force_n().x(), 5);
+  EXPECT_EQ(out.surface_contacts(1).kind(), v1::SURFACE_CONTACT_KIND_EDGE_EDGE);
+  const v1::ContactStats& stats = out.stats().contact();
+  EXPECT_EQ(stats.contact_count(), 10U);
+  EXPECT_EQ(stats.acting_count(), 2U);
+  EXPECT_EQ(stats.detection_count(), 3U);
+  EXPECT_EQ(stats.filter_rounds(), 4U);
+  EXPECT_EQ(stats.filtered_vertices(), 5U);
+  EXPECT_EQ(stats.truncated_vertices(), 6U);
+  EXPECT_EQ(stats.intersection_count(), 7U);
+  EXPECT_TRUE(stats.intersections_checked());
+  EXPECT_EQ(stats.detect_ms(), 1.5);
+  EXPECT_EQ(stats.filter_ms(), 2.5);
+  EXPECT_EQ(stats.check_ms(), 3.5);
+  // among all vertices the surface's have other places
+  FrameOptions in_volume;
+  in_volume.with_volume = true;
+  EncodeFrame(SomeFrame(), SomeTopology(), FrameStatus{}, in_volume, 0, out);
+  EXPECT_EQ(out.surface_contacts(0).vertices(0), 3U);
+  EXPECT_EQ(out.surface_contacts(0).vertices(2), 5U);
+}
+
+TEST(EncodeFrame, KeepsTheContactsOfTheBodiesAskedFor) {
   v1::WatchRequest request;
-  ASSERT_TRUE(FrameOptionsFromProto(request).ok());
-  EXPECT_EQ(FrameOptionsFromProto(request)->positions, v1::POSITION_ENCODING_FLOAT32);
+  const auto encode = [&request] {
+    v1::Frame out;
+    const absl::StatusOr<FrameOptions> options = FrameOptionsFromProto(request, SomeTopology());
+    EXPECT_TRUE(options.ok()) << options.status();
+    EncodeFrame(SomeFrame(), SomeTopology(), FrameStatus{}, *options, 0, out);
+    return out;
+  };
+  request.add_contact_bodies("b");  // of the contact with an obstacle and of one of the pairs
+  EXPECT_EQ(encode().contacts_size(), 1);
+  ASSERT_EQ(encode().surface_contacts_size(), 1);
+  EXPECT_EQ(encode().surface_contacts(0).body_a(), 1U);
+  request.set_contact_bodies(0, "c");
+  EXPECT_EQ(encode().contacts_size(), 0);
+  EXPECT_EQ(encode().surface_contacts_size(), 2);
+  request.set_contact_bodies(0, "a");
+  request.add_contact_bodies("a");
+  EXPECT_EQ(encode().surface_contacts_size(), 1);
+  request.set_contact_bodies(1, "liver");
+  const absl::Status status = FrameOptionsFromProto(request, SomeTopology()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(status.message(), "contact_bodies[1]: the scene has no body \"liver\"");
+  request.clear_contact_bodies();
+  for (int i = 0; i < 1025; ++i) request.add_contact_bodies("a");
+  EXPECT_EQ(FrameOptionsFromProto(request, SomeTopology()).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(FrameOptions, AreChecked) {
+  const SceneTopology topology;
+  v1::WatchRequest request;
+  ASSERT_TRUE(FrameOptionsFromProto(request, topology).ok());
+  EXPECT_EQ(FrameOptionsFromProto(request, topology)->positions, v1::POSITION_ENCODING_FLOAT32);
   EXPECT_EQ(MaxRateFromProto(request), 60);
   for (const double rate : {0.0, 0.09, 10001.0, std::nan("")}) {
     request.set_max_rate_hz(rate);
-    EXPECT_EQ(FrameOptionsFromProto(request).status().code(), absl::StatusCode::kInvalidArgument) << rate;
+    EXPECT_EQ(FrameOptionsFromProto(request, topology).status().code(), absl::StatusCode::kInvalidArgument) << rate;
   }
   request.set_max_rate_hz(10000);
-  EXPECT_TRUE(FrameOptionsFromProto(request).ok());
+  EXPECT_TRUE(FrameOptionsFromProto(request, topology).ok());
   request.set_positions(static_cast<v1::PositionEncoding>(4));
-  EXPECT_FALSE(FrameOptionsFromProto(request).ok());
+  EXPECT_FALSE(FrameOptionsFromProto(request, topology).ok());
 }
 
 TEST(EncodeLocalModel, CarriesTheUsedConstraintsOnly) {

@@ -67,6 +67,9 @@ std::vector<v1::SceneSpec> FullSpecs() {
   base.mutable_contact()->set_margin_m(0.001);
   base.mutable_contact()->set_friction(0.2);
   base.mutable_contact()->set_stiffness_n_per_m(100);
+  base.mutable_contact()->set_surface_friction(0.3);
+  base.mutable_contact()->set_surface_reserve_m(0.002);
+  base.mutable_contact()->set_surface_max_detections(2);
   base.mutable_haptics()->set_max_constraints(8);
   base.mutable_haptics()->set_blend_time_s(0.01);
   base.mutable_haptics()->set_range_m(0.01);
@@ -79,6 +82,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   body.mutable_pose()->mutable_rotation()->set_w(1);
   body.mutable_color()->set_r(0.5);
   body.set_scale(1);
+  body.mutable_velocity_m_per_s()->set_y(0.5);
   v1::Box& box = *body.add_fixed()->mutable_box();
   box.mutable_min_m()->set_x(-10);
   box.mutable_min_m()->set_y(-10);
@@ -108,7 +112,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   tool.set_coupling_damping_n_s_per_m(1);
 
   // One spec per geometry: a oneof holds one at a time.
-  std::vector<v1::SceneSpec> out(5, base);
+  std::vector<v1::SceneSpec> out(9, base);
   SetSingleTet(*out[0].mutable_bodies(0)->mutable_mesh());
   const auto generator = [&out](size_t i) -> v1::GeneratorSpec& { return *out[i].mutable_bodies(0)->mutable_generator(); };
   generator(1).mutable_slab()->mutable_size_m()->set_x(0.1);
@@ -122,6 +126,27 @@ std::vector<v1::SceneSpec> FullSpecs() {
   generator(3).set_edge_length_m(0.03);
   generator(4).mutable_liver()->set_length_m(0.2);
   generator(4).set_edge_length_m(0.05);
+  generator(5).mutable_kidney()->set_length_m(0.2);
+  generator(5).set_edge_length_m(0.05);
+  generator(6).mutable_knot()->set_extent_m(0.5);
+  generator(6).mutable_knot()->set_tube_radius_m(0.05);
+  generator(6).set_edge_length_m(0.05);
+  generator(7).mutable_sheet()->set_length_m(0.2);
+  generator(7).mutable_sheet()->set_width_m(0.1);
+  generator(7).mutable_sheet()->set_thickness_m(0.01);
+  generator(7).mutable_sheet()->set_layer_count(2);
+  generator(7).set_edge_length_m(0.05);
+  // A region that moves shares its vertices with no other.
+  generator(8).mutable_slab();
+  generator(8).set_edge_length_m(0.05);
+  google::protobuf::RepeatedPtrField<v1::FixedRegion>& fixed = *out[8].mutable_bodies(0)->mutable_fixed();
+  fixed.RemoveLast();
+  v1::RegionMotion& motion = *fixed.Mutable(0)->mutable_motion();
+  motion.mutable_velocity_m_per_s()->set_x(-0.1);
+  motion.mutable_angular_velocity_rad_per_s()->set_z(3);
+  motion.mutable_center_m()->set_x(0.1);
+  motion.set_start_s(0.5);
+  motion.set_duration_s(2);
   return out;
 }
 
@@ -259,6 +284,13 @@ TEST(SceneSpec, AbsentFieldsTakeTheDocumentedDefaults) {
   EXPECT_EQ(built->contact.margin_m, 0.001);
   EXPECT_EQ(built->contact.friction, 0.1);
   EXPECT_EQ(built->contact.stiffness_n_per_m, 0);
+  EXPECT_EQ(built->contact.surface_friction, 0.1);
+  EXPECT_EQ(built->contact.surface_reserve_m, 0);
+  EXPECT_EQ(built->contact.surface_max_detections, 4);
+  EXPECT_FALSE(built->contact.check_intersections);
+  EXPECT_TRUE(built->bodies[0].self_collision);
+  EXPECT_EQ(built->bodies[0].velocity_m_per_s, Eigen::Vector3d::Zero());
+  EXPECT_TRUE(built->bodies[0].driven_regions.empty());
   EXPECT_EQ(built->haptics.max_constraints, 16);
   EXPECT_LT(built->haptics.blend_time_s, 0);
   EXPECT_EQ(built->haptics.range_m, 0.01);
@@ -365,6 +397,95 @@ TEST(SceneSpec, FixedRegionsAreChecked) {
     high->set_z(1);
   }
   ExpectRefused(spec, "at least one must be free");
+}
+
+TEST(SceneSpec, RegionsMove) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.set_self_collision(false);
+  body.mutable_velocity_m_per_s()->set_z(-2);
+  spec.mutable_contact()->set_surface_friction(0);
+  spec.mutable_contact()->set_check_intersections(true);
+  // The two faces of the slab (0.1 x 0.1 x 0.02, edge 0.05: 3 x 3 x 2 vertices) at its ends along x.
+  for (const double x : {-0.05, 0.05}) {
+    v1::FixedRegion& region = *body.add_fixed();
+    v1::Box& box = *region.mutable_box();
+    box.mutable_min_m()->set_x(x - 0.001);
+    box.mutable_max_m()->set_x(x + 0.001);
+    for (const double sign : {-1.0, 1.0}) {
+      v1::Vec3& corner = sign < 0 ? *box.mutable_min_m() : *box.mutable_max_m();
+      corner.set_y(sign);
+      corner.set_z(sign);
+    }
+    region.mutable_motion()->mutable_velocity_m_per_s()->set_x(x);
+  }
+  body.mutable_fixed(1)->mutable_motion()->mutable_center_m()->set_y(7);
+  body.mutable_fixed(1)->mutable_motion()->set_start_s(0.25);
+  body.mutable_fixed(1)->mutable_motion()->set_duration_s(3);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  const sim::BodyDescription& made = built->bodies[0];
+  EXPECT_FALSE(made.self_collision);
+  EXPECT_EQ(made.velocity_m_per_s, Eigen::Vector3d(0, 0, -2));
+  EXPECT_EQ(built->contact.surface_friction, 0);
+  EXPECT_TRUE(built->contact.check_intersections);
+  EXPECT_EQ(made.fixed_vertices.size(), 12U);
+  ASSERT_EQ(made.driven_regions.size(), 2U);
+  EXPECT_EQ(made.driven_regions[0].vertices, (std::vector<uint32_t>{0, 3, 6, 9, 12, 15}));
+  EXPECT_EQ(made.driven_regions[0].velocity_m_per_s, Eigen::Vector3d(-0.05, 0, 0));
+  EXPECT_EQ(made.driven_regions[0].start_s, 0);
+  EXPECT_EQ(made.driven_regions[0].duration_s, 1);
+  // the mean of the region's vertices, unless it is given
+  EXPECT_LT((made.driven_regions[0].center_m - Eigen::Vector3d(-0.05, 0, 0)).norm(), 1e-12);
+  EXPECT_EQ(made.driven_regions[1].center_m, Eigen::Vector3d(0, 7, 0));
+  EXPECT_EQ(made.driven_regions[1].start_s, 0.25);
+  EXPECT_EQ(made.driven_regions[1].duration_s, 3);
+
+  body.add_fixed()->mutable_vertices()->add_indices(3);
+  ExpectRefused(spec, "bodies[0].fixed[2]: vertex 3 belongs to bodies[0].fixed[0] too");
+  body.mutable_fixed(0)->clear_motion();
+  EXPECT_TRUE(Build(spec).ok());  // regions that rest may share vertices
+  body.mutable_fixed(2)->mutable_motion();
+  ExpectRefused(spec, "a vertex of a region with a motion may belong to no other");
+  body.mutable_fixed(2)->mutable_motion()->set_duration_s(0);
+  ExpectRefused(spec, "bodies[0].fixed[2].motion.duration_s: 0 is outside (0, 3600]");
+}
+
+TEST(SceneSpec, ShapesOfTheGeneratorAreMade) {
+  v1::SceneSpec spec = SlabScene();
+  v1::GeneratorSpec& generator = *spec.mutable_bodies(0)->mutable_generator();
+  generator.clear_edge_length_m();
+  generator.mutable_knot()->set_open(true);
+  absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].mesh.vertices, sim::GenerateKnot(sim::KnotEnds::kOpen)->vertices);
+  generator.mutable_knot()->set_open(false);
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].mesh.vertices, sim::GenerateKnot(sim::KnotEnds::kClosed)->vertices);
+  generator.mutable_knot()->set_tube_radius_m(0.0221);
+  ExpectRefused(spec, "bodies[0].generator.knot.tube_radius_m: 0.0221 is outside [0.001, 0.022]");
+  generator.mutable_knot()->set_tube_radius_m(0.02);
+  generator.set_edge_length_m(0.0201);
+  ExpectRefused(spec, "bodies[0].generator.edge_length_m: 0.0201 is outside [0.001, 0.02]");
+  generator.clear_edge_length_m();
+  generator.mutable_kidney();
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].mesh.vertices, sim::GenerateKidney()->vertices);
+  generator.mutable_sheet();
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].mesh.vertices, sim::GenerateSheet()->vertices);
+  generator.mutable_sheet()->set_thickness_m(0.3);
+  ExpectRefused(spec, "bodies[0].generator.sheet.thickness_m: 0.3 is outside [0.0001, 0.1]");
+  // flat cells are counted by area and layers
+  generator.mutable_sheet()->set_thickness_m(0.004);
+  generator.mutable_sheet()->set_layer_count(16);
+  generator.set_edge_length_m(0.001);
+  SceneLimits limits;
+  limits.max_tets_per_scene = 1'000'000;
+  EXPECT_EQ(ValidateSceneSpec(spec, limits).code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(SceneSpec, NamesMustBeUniqueAndShort) {
