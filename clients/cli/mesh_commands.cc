@@ -330,6 +330,44 @@ void AddGenerate(CLI::App& mesh, Session& session) {
     return sim::GenerateSphere(*radius_m, edge_length_m, progress);
   });
   command->add_option("--radius", *radius_m, "[m]")->capture_default_str();
+
+  auto length_m = std::make_shared<double>(0.11);
+  command = AddShape(*generate, session, "kidney", "a bean with the proportions of a kidney",
+                     [length_m](double edge_length_m, const sim::ProgressCallback& progress) {
+                       return sim::GenerateKidney(*length_m, edge_length_m, progress);
+                     });
+  command->add_option("--length", *length_m, "extent along x [m], 0.01 to 1")->capture_default_str();
+
+  struct Knot {
+    bool is_open = false;
+    double extent_m = 0.2;
+    double tube_radius_m = 0;
+  };
+  auto knot = std::make_shared<Knot>();
+  command = AddShape(*generate, session, "knot", "a tube around a trefoil; its edge length is by default, and at most, the tube's radius",
+                     [knot](double edge_length_m, const sim::ProgressCallback& /*progress*/) {
+                       return sim::GenerateKnot(knot->is_open ? sim::KnotEnds::kOpen : sim::KnotEnds::kClosed, knot->extent_m,
+                                                knot->tube_radius_m, edge_length_m);
+                     });
+  command->add_flag("--open", knot->is_open, "an overhand knot with two tails");
+  command->add_option("--extent", knot->extent_m, "of the centre line along x [m], 0.02 to 2")->capture_default_str();
+  command->add_option("--tube-radius", knot->tube_radius_m, "[m]; default: 0.08 of the extent, open 0.025");
+
+  struct Sheet {
+    double length_m = 0.2;
+    double width_m = 0.2;
+    double thickness_m = 0.004;
+    uint32_t layer_count = 1;
+  };
+  auto sheet = std::make_shared<Sheet>();
+  command = AddShape(*generate, session, "sheet", "a thin box with a given number of layers of cells",
+                     [sheet](double edge_length_m, const sim::ProgressCallback& /*progress*/) {
+                       return sim::GenerateSheet(sheet->length_m, sheet->width_m, sheet->thickness_m, sheet->layer_count, edge_length_m);
+                     });
+  command->add_option("--length", sheet->length_m, "along x [m]")->capture_default_str();
+  command->add_option("--width", sheet->width_m, "along y [m]")->capture_default_str();
+  command->add_option("--thickness", sheet->thickness_m, "along z [m]")->capture_default_str();
+  command->add_option("--layers", sheet->layer_count, "of cells across the thickness")->capture_default_str();
 }
 
 }  // namespace

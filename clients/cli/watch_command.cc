@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,8 @@ struct WatchOptions {
   double rate_hz = 4;
   double seconds = 0;
   uint64_t frames = 0;
+  std::vector<std::string> bodies;
+  bool list_contacts = false;
 };
 
 nlohmann::ordered_json ToJson(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}; }
@@ -45,6 +48,51 @@ nlohmann::ordered_json KeyframeJson(const v1::Keyframe& keyframe) {
           {"topology_version", keyframe.topology_version()},
           {"bodies", bodies},
           {"tools", tools}};
+}
+
+nlohmann::ordered_json ContactStatsJson(const v1::ContactStats& stats) {
+  nlohmann::ordered_json json = {{"pairs", stats.contact_count()},
+                                 {"acting", stats.acting_count()},
+                                 {"detections", stats.detection_count()},
+                                 {"filter_rounds", stats.filter_rounds()},
+                                 {"filtered_vertices", stats.filtered_vertices()},
+                                 {"truncated_vertices", stats.truncated_vertices()},
+                                 {"detect_ms", stats.detect_ms()},
+                                 {"filter_ms", stats.filter_ms()},
+                                 {"check_ms", stats.check_ms()}};
+  if (stats.intersections_checked()) json["intersections"] = stats.intersection_count();
+  return json;
+}
+
+/// Every contact of a frame, those with tools and obstacles first.
+nlohmann::ordered_json ContactListJson(const v1::Frame& frame, const v1::Keyframe& keyframe) {
+  const auto body = [&keyframe](uint32_t index) {
+    const auto i = static_cast<int>(index);
+    return i < keyframe.bodies_size() ? keyframe.bodies(i).name() : std::to_string(index);
+  };
+  auto list = nlohmann::ordered_json::array();
+  for (const v1::Contact& contact : frame.contacts()) {
+    const bool by_tool = contact.tool_index() < static_cast<uint32_t>(keyframe.tools_size());
+    list.push_back({{"kind", by_tool ? "tool" : "obstacle"},
+                    {"a", by_tool ? keyframe.tools(static_cast<int>(contact.tool_index())).name() : ""},
+                    {"b", body(contact.body_index())},
+                    {"point_b_m", ToJson(contact.point_m())},
+                    {"normal", ToJson(contact.normal())},
+                    {"distance_m", contact.separation_m()},
+                    {"force_n", ToJson(contact.force_n())}});
+  }
+  for (const v1::SurfaceContact& contact : frame.surface_contacts()) {
+    list.push_back({{"kind", contact.kind() == v1::SURFACE_CONTACT_KIND_EDGE_EDGE ? "edge-edge" : "vertex-triangle"},
+                    {"a", body(contact.body_a())},
+                    {"b", body(contact.body_b())},
+                    {"vertices", std::vector<uint32_t>(contact.vertices().begin(), contact.vertices().end())},
+                    {"point_a_m", ToJson(contact.point_a_m())},
+                    {"point_b_m", ToJson(contact.point_b_m())},
+                    {"normal", ToJson(contact.normal())},
+                    {"distance_m", contact.distance_m()},
+                    {"force_n", ToJson(contact.force_n())}});
+  }
+  return list;
 }
 
 nlohmann::ordered_json FrameJson(const v1::Frame& frame, size_t bytes) {
@@ -67,6 +115,8 @@ nlohmann::ordered_json FrameJson(const v1::Frame& frame, size_t bytes) {
           {"stage_ms", stages},
           {"overruns", frame.stats().overruns()},
           {"contacts", frame.contacts_size()},
+          {"surface_contacts", frame.surface_contacts_size()},
+          {"contact", ContactStatsJson(frame.stats().contact())},
           {"max_penetration_m", frame.stats().max_penetration_m()},
           {"kinetic_energy_j", frame.stats().kinetic_energy_j()},
           {"max_speed_m_per_s", frame.stats().max_speed_m_per_s()},
@@ -80,8 +130,11 @@ nlohmann::ordered_json FrameJson(const v1::Frame& frame, size_t bytes) {
 double Norm(const v1::Vec3& v) { return std::sqrt(v.x() * v.x() + v.y() * v.y() + v.z() * v.z()); }
 
 std::string FrameLine(const v1::Frame& frame, const v1::Keyframe& keyframe) {
-  std::string line = absl::StrFormat("step %d  %.2f s  %.1f steps/s  %.2f ms/step  %d contacts", frame.step(), frame.sim_time_s(),
-                                     frame.stats().steps_per_s(), frame.stats().step_ms(), frame.contacts_size());
+  std::string line =
+      absl::StrFormat("step %d  %.2f s  %.1f steps/s  %.2f ms/step  %d contacts", frame.step(), frame.sim_time_s(),
+                      frame.stats().steps_per_s(), frame.stats().step_ms(), frame.contacts_size() + frame.surface_contacts_size());
+  const v1::ContactStats& contact = frame.stats().contact();
+  if (contact.intersections_checked()) absl::StrAppendFormat(&line, "  %d intersections", contact.intersection_count());
   for (int i = 0; i < frame.tools_size() && i < keyframe.tools_size(); ++i) {
     absl::StrAppendFormat(&line, "  %s %.2f N%s", keyframe.tools(i).name(), Norm(frame.tools(i).force_n()),
                           frame.tools(i).operated() ? "*" : "");
@@ -99,6 +152,7 @@ absl::Status Watch(const Session& session, const WatchOptions& options) {
   request.set_positions(options.positions);
   request.set_with_volume(options.with_volume);
   request.set_max_rate_hz(options.rate_hz);
+  for (const std::string& body : options.bodies) request.add_contact_bodies(body);
   InstallInterruptHandler();
   client::WatchStream stream(connection, request);
   // A paused scene sends nothing, so the time limit and Ctrl-C need a thread of their own.
@@ -126,7 +180,9 @@ absl::Status Watch(const Session& session, const WatchOptions& options) {
     }
     if (frame == nullptr) continue;
     if (session.json) {
-      absl::PrintF("%s\n", FrameJson(*frame, update.ByteSizeLong()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      nlohmann::ordered_json json = FrameJson(*frame, update.ByteSizeLong());
+      if (options.list_contacts) json["contact_list"] = ContactListJson(*frame, keyframe);
+      absl::PrintF("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {
       absl::PrintF("%s%s%s", live ? "\r\x1b[K" : "", FrameLine(*frame, keyframe), live ? "" : "\n");
     }
@@ -158,6 +214,9 @@ void AddWatchCommand(CLI::App& app, Session& session) {
   command->add_option("--positions", options->positions, "ask for positions too, as a viewer does; they are counted in `bytes`")
       ->transform(CLI::Transformer(encodings))
       ->default_str("none");
+  command->add_option("--body", options->bodies, "only contacts of this body; may be given more than once");
+  command->add_flag("--contacts", options->list_contacts,
+                    "with --json: every contact with bodies, elements, points, normal, distance and force");
   command->add_flag("--volume", options->with_volume, "positions of all vertices instead of those of the surface");
   command->callback([&session, options] { session.action = [&session, options] { return Watch(session, *options); }; });
 }

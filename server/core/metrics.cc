@@ -135,7 +135,14 @@ Metrics::Metrics(std::shared_ptr<gpu::Context> context)
       step_rate_(Gauges(registry_, metric::kStepRate, "Steps per second of wall time over the last second.")),
       overruns_(Counters(registry_, metric::kOverruns, "Steps that began late by more than one period.")),
       skipped_(Counters(registry_, metric::kSkipped, "Wall time that a scene gave up because it had fallen too far behind its schedule.")),
-      contacts_(Gauges(registry_, metric::kContacts, "Contacts after the newest step.")),
+      contacts_(Gauges(registry_, metric::kContacts, "Contacts with tools and obstacles after the newest step.")),
+      surface_contacts_(
+          Gauges(registry_, metric::kSurfaceContacts, "Contacts between and within bodies that push, after the newest step.")),
+      surface_pairs_(
+          Gauges(registry_, metric::kSurfacePairs, "Pairs of elements of bodies within the detection range in the newest step.")),
+      truncated_(Gauges(registry_, metric::kTruncated, "Vertices held back by their bound in the newest step.")),
+      intersections_(Counters(registry_, metric::kIntersections, "Edges found through triangles after steps; needs check_intersections.")),
+      contact_seconds_(Histograms(registry_, metric::kContactSeconds, "Wall time of the parts of contact between and within bodies.")),
       max_penetration_(Gauges(registry_, metric::kMaxPenetration, "Deepest contact after the newest step.")),
       inverted_tets_(Gauges(registry_, metric::kInvertedTets, "Inverted tetrahedra after the newest step.")),
       scene_device_bytes_(Gauges(registry_, metric::kSceneDeviceBytes, "Device memory held by a scene.")),
@@ -182,6 +189,13 @@ std::unique_ptr<SceneMetrics> Metrics::MakeScene(const std::string& scene_id) {
   scene->overruns_ = &overruns_.Add(labels);
   scene->skipped_ = &skipped_.Add(labels);
   scene->contacts_ = &contacts_.Add(labels);
+  scene->surface_contacts_ = &surface_contacts_.Add(labels);
+  scene->surface_pairs_ = &surface_pairs_.Add(labels);
+  scene->truncated_ = &truncated_.Add(labels);
+  scene->intersections_ = &intersections_.Add(labels);
+  for (size_t i = 0; i < kContactStageNames.size(); ++i) {
+    scene->contact_seconds_[i] = &contact_seconds_.Add({{"scene", scene_id}, {"stage", std::string(kContactStageNames[i])}}, kStageBuckets);
+  }
   scene->max_penetration_ = &max_penetration_.Add(labels);
   scene->inverted_tets_ = &inverted_tets_.Add(labels);
   scene->device_bytes_ = &scene_device_bytes_.Add(labels);
@@ -202,6 +216,11 @@ SceneMetrics::~SceneMetrics() {
   owner_.overruns_.Remove(overruns_);
   owner_.skipped_.Remove(skipped_);
   owner_.contacts_.Remove(contacts_);
+  owner_.surface_contacts_.Remove(surface_contacts_);
+  owner_.surface_pairs_.Remove(surface_pairs_);
+  owner_.truncated_.Remove(truncated_);
+  owner_.intersections_.Remove(intersections_);
+  for (prometheus::Histogram* stage : contact_seconds_) owner_.contact_seconds_.Remove(stage);
   owner_.max_penetration_.Remove(max_penetration_);
   owner_.inverted_tets_.Remove(inverted_tets_);
   owner_.scene_device_bytes_.Remove(device_bytes_);
@@ -219,6 +238,13 @@ void SceneMetrics::OnStep(const sim::Frame& frame, double steps_per_s) {
   for (size_t i = 0; i < stage_seconds_.size(); ++i) stage_seconds_[i]->Observe(frame.stage_ms[i] * 1e-3);
   step_rate_->Set(steps_per_s);
   contacts_->Set(static_cast<double>(frame.contacts.size()));
+  const sim::FrameContactStatistics& contact = frame.contact_statistics;
+  surface_contacts_->Set(contact.acting_count);
+  surface_pairs_->Set(contact.contact_count);
+  truncated_->Set(contact.truncated_vertices);
+  intersections_->Increment(contact.intersection_count);
+  const std::array<double, kContactStageNames.size()> parts_ms = {contact.detect_ms, contact.filter_ms, contact.check_ms};
+  for (size_t i = 0; i < parts_ms.size(); ++i) contact_seconds_[i]->Observe(parts_ms[i] * 1e-3);
   max_penetration_->Set(frame.max_penetration_m);
   inverted_tets_->Set(frame.inverted_tets);
 }

@@ -32,6 +32,11 @@ inline constexpr char kStepRate[] = "palpate_steps_per_second";               //
 inline constexpr char kOverruns[] = "palpate_overruns_total";                 // {scene}
 inline constexpr char kSkipped[] = "palpate_schedule_skipped_seconds_total";  // {scene}
 inline constexpr char kContacts[] = "palpate_contacts";                       // {scene}
+inline constexpr char kSurfaceContacts[] = "palpate_surface_contacts";        // {scene}
+inline constexpr char kSurfacePairs[] = "palpate_surface_pairs";              // {scene}
+inline constexpr char kTruncated[] = "palpate_truncated_vertices";            // {scene}
+inline constexpr char kIntersections[] = "palpate_intersections_total";       // {scene}
+inline constexpr char kContactSeconds[] = "palpate_contact_seconds";          // {scene, stage} histogram
 inline constexpr char kMaxPenetration[] = "palpate_max_penetration_meters";   // {scene}
 inline constexpr char kInvertedTets[] = "palpate_inverted_tets";              // {scene}
 inline constexpr char kSceneDeviceBytes[] = "palpate_scene_device_bytes";     // {scene}
@@ -57,6 +62,9 @@ inline constexpr char kWebRequestsBad[] = "palpate_web_bad_requests_total";
 
 enum class StreamKind { kWatch, kOperate, kViewer };
 inline constexpr std::array<std::string_view, 3> kStreamKindNames = {"watch", "operate", "viewer"};
+
+/// Parts of the contact between and within bodies that are timed on their own.
+inline constexpr std::array<std::string_view, 3> kContactStageNames = {"detect", "filter", "check"};
 
 class Metrics;
 
@@ -91,6 +99,11 @@ class SceneMetrics {
   prometheus::Counter* overruns_ = nullptr;
   prometheus::Counter* skipped_ = nullptr;
   prometheus::Gauge* contacts_ = nullptr;
+  prometheus::Gauge* surface_contacts_ = nullptr;
+  prometheus::Gauge* surface_pairs_ = nullptr;
+  prometheus::Gauge* truncated_ = nullptr;
+  prometheus::Counter* intersections_ = nullptr;
+  std::array<prometheus::Histogram*, kContactStageNames.size()> contact_seconds_{};
   prometheus::Gauge* max_penetration_ = nullptr;
   prometheus::Gauge* inverted_tets_ = nullptr;
   prometheus::Gauge* device_bytes_ = nullptr;
@@ -147,6 +160,11 @@ class Metrics {
   prometheus::Family<prometheus::Counter>& overruns_;
   prometheus::Family<prometheus::Counter>& skipped_;
   prometheus::Family<prometheus::Gauge>& contacts_;
+  prometheus::Family<prometheus::Gauge>& surface_contacts_;
+  prometheus::Family<prometheus::Gauge>& surface_pairs_;
+  prometheus::Family<prometheus::Gauge>& truncated_;
+  prometheus::Family<prometheus::Counter>& intersections_;
+  prometheus::Family<prometheus::Histogram>& contact_seconds_;
   prometheus::Family<prometheus::Gauge>& max_penetration_;
   prometheus::Family<prometheus::Gauge>& inverted_tets_;
   prometheus::Family<prometheus::Gauge>& scene_device_bytes_;

@@ -14,7 +14,7 @@ SCENES = pathlib.Path()
 
 LEAVES = ["scene check", "scene create", "scene list", "scene show", "scene delete", "scene play", "scene pause", "scene step", "scene reset", "scene rate",
           "watch", "export", "mesh info", "mesh convert", "mesh from-surface", "mesh generate liver", "mesh generate torus", "mesh generate slab",
-          "mesh generate sphere", "devices", "server-info", "demo"]
+          "mesh generate sphere", "mesh generate kidney", "mesh generate knot", "mesh generate sheet", "devices", "server-info", "demo"]
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 
 
@@ -113,15 +113,17 @@ class Mesh(CliTest):
 
     def test_generated_meshes_are_what_they_say(self):
         for shape, options, volume in (("sphere", ["--radius", 0.05], 4 / 3 * 3.14159 * 0.05 ** 3), ("slab", ["--size", 0.1, 0.1, 0.02], 0.0002),
-                                       ("torus", ["--major-radius", 0.06, "--minor-radius", 0.02], 2 * 3.14159 ** 2 * 0.06 * 0.02 ** 2)):
-            with self.subTest(shape):
+                                       ("torus", ["--major-radius", 0.06, "--minor-radius", 0.02], 2 * 3.14159 ** 2 * 0.06 * 0.02 ** 2),
+                                       ("knot", ["--tube-radius", 0.016], 3 * 0.016 ** 2 * 1.1), ("knot", ["--open", "--extent", 0.5], 3 * 0.0125 ** 2 * 1.19),
+                                       ("sheet", ["--layers", 2], 0.00016), ("kidney", [], 0.91 * 4 / 3 * 3.14159 * 0.5 * 0.29 * 0.2 * 0.11 ** 3)):
+            with self.subTest(shape, options=options):
                 path = self.folder / f"{shape}.msh"
                 said = json.loads(self.ok("mesh", "generate", shape, "--edge-length", "0.008", "-o", path, "--json", *options))
                 info = self.info(path)
                 self.assertEqual((said["tets"], said["vertices"]), (info["tets"], info["vertices"]))
                 self.assertAlmostEqual(info["volume_m3"] / volume, 1, delta=0.06)
                 # Euler: V - E + F = 2 - 2 genus, with 2 E = 3 F.
-                self.assertEqual(info["surface_vertices"] - info["surface_triangles"] // 2, 0 if shape == "torus" else 2)
+                self.assertEqual(info["surface_vertices"] - info["surface_triangles"] // 2, 0 if shape == "torus" or options[:1] == ["--tube-radius"] else 2)
 
     def test_a_length_that_is_no_number_is_refused(self):
         self.assertIn("edge_length_m", self.fails(FAILED, "mesh", "generate", "liver", "-o", self.folder / "x.msh", "--edge-length", "nan"))

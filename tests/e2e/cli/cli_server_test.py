@@ -127,6 +127,22 @@ class CliServerTest(unittest.TestCase):
         self.assertEqual(len(text.splitlines()), 2)
         self.assertIn("steps/s", text)
 
+    def test_watch_lists_contacts_and_filters_them_by_body(self):
+        ball = {"name": "ball", "generator": {"sphere": {"radius_m": 0.05}, "edge_length_m": 0.025}, "pose": {"position_m": {"z": 0.0505}}}
+        self.create("touch", spec={"contact": {"check_intersections": True}, "bodies": [ball], "obstacles": [{"name": "table", "plane": {}}]})
+        self.ok("scene", "step", "touch", 20)
+        frame = [json.loads(line) for line in self.ok("--json", "watch", "touch", "--frames", 1, "--contacts").splitlines()][-1]
+        self.assertGreater(frame["contacts"], 0)
+        self.assertEqual(len(frame["contact_list"]), frame["contacts"] + frame["surface_contacts"])
+        contact = frame["contact_list"][0]
+        self.assertEqual((contact["kind"], contact["b"]), ("obstacle", "ball"))
+        self.assertGreater(contact["force_n"][2], 0)
+        self.assertEqual(frame["contact"]["intersections"], 0)
+        self.assertIn("0 intersections", self.ok("watch", "touch", "--frames", 1))
+        self.assertEqual(self.fails("watch", "touch", "--body", "nobody"), "NOT_FOUND")
+        lines = self.ok("--json", "watch", "touch", "--frames", 1, "--body", "ball").splitlines()
+        self.assertEqual(json.loads(lines[-1])["contacts"], frame["contacts"])
+
     def test_watch_ends_with_time_and_with_a_signal(self):
         self.create("still")
         self.ok("watch", "still", "--seconds", "0.3")

@@ -17,6 +17,11 @@ TEST(Metrics, SceneLabelsComeAndGoWithTheScene) {
     frame.step_ms = 5;
     frame.stage_ms = {1, 1, 1, 1, 1, 0};
     frame.contacts.resize(3);
+    frame.contact_statistics.acting_count = 5;
+    frame.contact_statistics.contact_count = 70;
+    frame.contact_statistics.truncated_vertices = 6;
+    frame.contact_statistics.intersection_count = 2;
+    frame.contact_statistics.filter_ms = 4;
     frame.max_penetration_m = 0.25;
     scene->OnStep(frame, 120);
     scene->OnStep(frame, 120);
@@ -29,6 +34,11 @@ TEST(Metrics, SceneLabelsComeAndGoWithTheScene) {
     EXPECT_THAT(text, HasSubstr("palpate_step_seconds_sum{scene=\"liver\"} 0.01\n"));
     EXPECT_THAT(text, HasSubstr("palpate_stage_seconds_count{scene=\"liver\",stage=\"solve\"} 2\n"));
     EXPECT_THAT(text, HasSubstr("palpate_contacts{scene=\"liver\"} 3\n"));
+    EXPECT_THAT(text, HasSubstr("palpate_surface_contacts{scene=\"liver\"} 5\n"));
+    EXPECT_THAT(text, HasSubstr("palpate_surface_pairs{scene=\"liver\"} 70\n"));
+    EXPECT_THAT(text, HasSubstr("palpate_truncated_vertices{scene=\"liver\"} 6\n"));
+    EXPECT_THAT(text, HasSubstr("palpate_intersections_total{scene=\"liver\"} 4\n"));
+    EXPECT_THAT(text, HasSubstr("palpate_contact_seconds_sum{scene=\"liver\",stage=\"filter\"} 0.008\n"));
     EXPECT_THAT(text, HasSubstr("palpate_max_penetration_meters{scene=\"liver\"} 0.25\n"));
     EXPECT_THAT(text, HasSubstr("palpate_overruns_total{scene=\"liver\"} 1\n"));
     EXPECT_THAT(text, HasSubstr("palpate_haptic_model_age_seconds_count{scene=\"liver\"} 1\n"));
