@@ -1,0 +1,204 @@
+#include "gpu/collision/proximity.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "gpu/runtime/kernel_source.h"
+
+namespace palpate::gpu {
+namespace kernels {
+extern const KernelSource proximity;
+}
+namespace {
+
+constexpr uint32_t kCounters = 10;
+constexpr uint64_t kMaxContacts = 1ULL << 28;
+constexpr uint32_t kFirstCapacity = 4096;
+
+uint32_t CeilDivide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+uint64_t Wide(const uint32_t* low_high) { return low_high[0] | uint64_t{low_high[1]} << 32; }
+
+// Bits that hold the numbers below `count`.
+uint32_t BitsFor(uint32_t count) { return std::max<uint32_t>(std::bit_width(std::max(count, 1U) - 1), 1); }
+
+template <typename T>
+absl::Status Grow(const std::shared_ptr<Context>& context, DeviceBuffer<T>* buffer, size_t count, const char* name) {
+  if (*buffer && buffer->count() >= count) return absl::OkStatus();
+  *buffer = DeviceBuffer<T>();
+  PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Create(context, count, name));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ProximityDetector> ProximityDetector::Create(const std::shared_ptr<Context>& context, const ProximityOptions& options) {
+  if (!(options.rest_exclusion_m >= 0) || !std::isfinite(options.rest_exclusion_m)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("proximity: rest_exclusion_m is ", options.rest_exclusion_m, ", it must be 0 or a positive number"));
+  }
+  if (options.max_contacts == 0 || options.max_contacts > kMaxContacts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("proximity: max_contacts is ", options.max_contacts, ", it must be in [1, ", kMaxContacts, "]"));
+  }
+  ProximityDetector detector;
+  detector.context_ = context;
+  detector.options_ = options;
+  // A CPU's work-item works in vectors; on a GPU the neighbouring work-items are the lanes.
+  detector.lanes_ = context->device().is_gpu ? 1 : 16;
+  const ProgramDefines defines = {{"LANES", std::to_string(detector.lanes_)}};
+  const auto& source = kernels::proximity;
+  PALPATE_ASSIGN_OR_RETURN(detector.boxes_kernel_, context->CreateKernel(source, "proximity_boxes", defines));
+  PALPATE_ASSIGN_OR_RETURN(detector.detect_, context->CreateKernel(source, "proximity_detect", defines));
+  PALPATE_ASSIGN_OR_RETURN(detector.records_, context->CreateKernel(source, "proximity_records", defines));
+  PALPATE_ASSIGN_OR_RETURN(detector.hierarchy_, BoxHierarchy::Create(context));
+  PALPATE_ASSIGN_OR_RETURN(detector.cluster_pairs_, ClusterPairs::Create(context, options.max_cluster_pairs));
+  PALPATE_ASSIGN_OR_RETURN(detector.counters_, DeviceBuffer<uint32_t>::Create(context, kCounters, "proximity counters"));
+  if (options.reduction == ContactReduction::kNearest) {
+    PALPATE_ASSIGN_OR_RETURN(detector.nearest_distance_, context->CreateKernel(source, "proximity_nearest_distance", defines));
+    PALPATE_ASSIGN_OR_RETURN(detector.nearest_index_, context->CreateKernel(source, "proximity_nearest_contact", defines));
+    PALPATE_ASSIGN_OR_RETURN(detector.nearest_flags_, context->CreateKernel(source, "proximity_nearest_flags", defines));
+    PALPATE_ASSIGN_OR_RETURN(detector.gather_, context->CreateKernel(source, "proximity_gather", defines));
+    PALPATE_ASSIGN_OR_RETURN(detector.compaction_, StreamCompaction::Create(context));
+    PALPATE_ASSIGN_OR_RETURN(detector.kept_count_, DeviceBuffer<uint32_t>::Create(context, 1, "proximity kept count"));
+  }
+  PALPATE_RETURN_IF_ERROR(detector.ReserveContacts(0));
+  return detector;
+}
+
+absl::Status ProximityDetector::ReserveContacts(uint32_t count) {
+  if (capacity_ >= count && capacity_ > 0) return absl::OkStatus();
+  // Room for a quarter more, so that slowly closing surfaces do not grow it each step.
+  const auto target =
+      static_cast<uint32_t>(std::min<uint64_t>(std::max<uint64_t>(count + uint64_t{count} / 4, kFirstCapacity), options_.max_contacts));
+  capacity_ = 0;
+  PALPATE_RETURN_IF_ERROR(Grow(context_, &keys_, target, "proximity keys"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, &sorted_keys_, target, "proximity sorted keys"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, &order_, target, "proximity order"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, &contacts_, target, "surface contacts"));
+  PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint64_t>::Create(context_, target));
+  if (options_.reduction == ContactReduction::kNearest) {
+    PALPATE_RETURN_IF_ERROR(Grow(context_, &all_contacts_, target, "surface contacts before reduction"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, &flags_, target, "proximity flags"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, &kept_, target, "proximity kept"));
+  }
+  capacity_ = target;
+  return absl::OkStatus();
+}
+
+absl::Status ProximityDetector::SetTopology(Queue& queue, const SurfaceTopology& topology, std::span<const Float4> rest_positions_m) {
+  has_topology_ = false;
+  contact_count_ = 0;
+  if (options_.rest_exclusion_m > 0) {
+    if (rest_positions_m.size() < topology.vertex_count) {
+      return absl::InvalidArgumentError(absl::StrCat("proximity: ", rest_positions_m.size(), " rest positions for ", topology.vertex_count,
+                                                     " vertices; rest_exclusion_m needs them all"));
+    }
+    for (size_t v = 0; v < topology.vertex_count; ++v) {
+      const Float4& p = rest_positions_m[v];
+      if (topology.vertex_groups[v] != SurfaceTopology::kNoGroup && !(std::isfinite(p.x) && std::isfinite(p.y) && std::isfinite(p.z))) {
+        return absl::InvalidArgumentError(absl::StrCat("proximity: the rest position of vertex ", v, " is not finite"));
+      }
+    }
+    PALPATE_RETURN_IF_ERROR(Grow(context_, &rest_positions_, topology.vertex_count, "proximity rest positions"));
+    if (topology.vertex_count > 0) {
+      PALPATE_RETURN_IF_ERROR(queue.Write(rest_positions_, rest_positions_m.first(topology.vertex_count)));
+    }
+  }
+  PALPATE_ASSIGN_OR_RETURN(surface_, DeviceSurface::Upload(queue, topology));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, &boxes_, surface_.triangle_count, "proximity boxes"));
+  if (options_.spheres) PALPATE_RETURN_IF_ERROR(Grow(context_, &spheres_, surface_.triangle_count, "proximity spheres"));
+  if (options_.reduction == ContactReduction::kNearest) {
+    const size_t elements = size_t{surface_.vertex_count} + surface_.edge_count;
+    PALPATE_RETURN_IF_ERROR(Grow(context_, &nearest_, elements, "proximity nearest distances"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, &nearest_contact_, elements, "proximity nearest contacts"));
+  }
+  has_topology_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m, float range_m) {
+  contact_count_ = 0;
+  stats_ = {};
+  if (!has_topology_) return absl::FailedPreconditionError("proximity: SetTopology comes before Run");
+  if (!(range_m > 0) || !std::isfinite(range_m)) {
+    return absl::InvalidArgumentError(absl::StrCat("proximity: range_m is ", range_m, ", it must be a positive number"));
+  }
+  if (positions_m.count < surface_.vertex_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("proximity: ", positions_m.count, " positions for ", surface_.vertex_count, " vertices"));
+  }
+  if (surface_.triangle_count == 0) return absl::OkStatus();
+
+  const bool is_gpu = lanes_ == 1;
+  const size_t local_size = is_gpu ? 64 : 8;
+  PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_.triangle_count, is_gpu ? size_t{64} : size_t{256}}, surface_.triangle_count,
+                                       surface_.triangles, positions_m, range_m, boxes_, spheres_, counters_));
+  PALPATE_RETURN_IF_ERROR(hierarchy_.Build(queue, boxes_, surface_.groups, surface_.triangle_count, surface_.body_count));
+  PALPATE_RETURN_IF_ERROR(Annotate(cluster_pairs_.FindWithin(queue, hierarchy_), "proximity"));
+  stats_.cluster_pairs = cluster_pairs_.count();
+
+  // Enough work-items to balance them, not so many that each has a batch half empty.
+  const uint32_t pair_count = cluster_pairs_.count();
+  const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
+  const uint32_t a_shift = BitsFor(std::max(surface_.triangle_count, surface_.edge_count));
+  const uint32_t kind_shift = a_shift + BitsFor(std::max(surface_.vertex_count, surface_.edge_count));
+  std::array<uint32_t, kCounters> counters = {};
+  for (;;) {
+    if (pair_count > 0) {
+      PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, {CeilDivide(pair_count, chunk), is_gpu ? local_size : 1}, hierarchy_.nodes(),
+                                           hierarchy_.node_groups(), hierarchy_.elements(), cluster_pairs_.pairs(), pair_count, chunk,
+                                           surface_.triangles, surface_.triangle_edges, surface_.edges, surface_.vertex_groups, spheres_,
+                                           positions_m, rest_positions_, range_m, options_.rest_exclusion_m, cl_int{options_.element_boxes},
+                                           a_shift, kind_shift, capacity_, static_cast<uint32_t>(options_.max_contacts), keys_, counters_));
+      ++stats_.detect_launches;
+    }
+    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
+    if (counters[1] != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("proximity: the position of vertex ", ~counters[1], " is not finite or beyond 1e8 m"));
+    }
+    if (counters[0] > options_.max_contacts) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("proximity: more than max_contacts = ", options_.max_contacts, " contacts below ", range_m, " m"));
+    }
+    if (counters[0] <= capacity_) break;
+    PALPATE_RETURN_IF_ERROR(ReserveContacts(counters[0]));
+    PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+  }
+  stats_.contacts_found = counters[0];
+  stats_.triangle_pairs = Wide(&counters[2]);
+  stats_.element_pairs = Wide(&counters[4]);
+  stats_.tests = Wide(&counters[6]);
+  stats_.rest_excluded = Wide(&counters[8]);
+  if (counters[0] == 0) return absl::OkStatus();
+
+  PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, counters[0], sorted_keys_, order_, {0, kind_shift + 1}));
+  const bool reduces = options_.reduction == ContactReduction::kNearest;
+  PALPATE_RETURN_IF_ERROR(queue.Launch(records_, {CeilDivide(counters[0], lanes_), local_size}, counters[0], sorted_keys_, a_shift,
+                                       kind_shift, surface_.triangles, surface_.edges, surface_.vertex_groups, surface_.edge_triangle_begin,
+                                       surface_.edge_triangles, positions_m, reduces ? all_contacts_ : contacts_));
+  contact_count_ = counters[0];
+  if (!reduces) return absl::OkStatus();
+  const absl::Status status = Reduce(queue);
+  if (!status.ok()) contact_count_ = 0;
+  return status;
+}
+
+absl::Status ProximityDetector::Reduce(Queue& queue) {
+  const uint32_t found = contact_count_;
+  const Range range = {found, 64};
+  PALPATE_RETURN_IF_ERROR(queue.Fill(nearest_, 0xffffffffU));
+  PALPATE_RETURN_IF_ERROR(queue.Fill(nearest_contact_, 0xffffffffU));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_distance_, range, found, all_contacts_, surface_.vertex_count, nearest_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_index_, range, found, all_contacts_, surface_.vertex_count, nearest_, nearest_contact_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_flags_, range, found, all_contacts_, surface_.vertex_count, nearest_contact_, flags_));
+  PALPATE_RETURN_IF_ERROR(compaction_.Run(queue, flags_, found, kept_, kept_count_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(gather_, range, found, kept_count_, kept_, all_contacts_, contacts_));
+  return queue.ReadBlocking(kept_count_, std::span<uint32_t>(&contact_count_, 1));
+}
+
+}  // namespace palpate::gpu

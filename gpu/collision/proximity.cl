@@ -1,0 +1,506 @@
+#include "gpu/collision/box_hierarchy.clh"
+#include "gpu/collision/closest.clh"
+#include "gpu/shared/box.h"
+#include "gpu/shared/collision_types.h"
+#include "gpu/shared/prelude.h"
+
+/* Proximity of the elements of triangle surfaces: see proximity.h. Given by the host: LANES (closest.clh). Where `spheres` is not null a
+   triangle's volume is its bounding sphere. */
+
+/* Places in counters[]; the 64-bit ones take two words, low first. */
+#define COUNT_CONTACTS 0
+#define BAD_VERTEX 1 /* ~smallest vertex that is not a usable number; 0: none */
+#define COUNT_TRIANGLE_PAIRS 2
+#define COUNT_ELEMENT_PAIRS 4
+#define COUNT_TESTS 6
+#define COUNT_REST_EXCLUDED 8
+
+/* Coordinates beyond this are refused: fourth powers of lengths must stay finite. */
+#define MAX_COORDINATE_M 1e8f
+
+void add_wide(volatile global uint* counter, uint value) {
+  if (value == 0u) return;
+  const uint old = atomic_add(counter, value);
+  if (old + value < old) atomic_inc(counter + 1);
+}
+
+/* How far a triangle's box is drawn out on each side so that boxes of elements with a computed distance below the range overlap: half the
+   range, the rounding of the distance (relative to the extent of the elements) and that of the box itself (relative to coordinates). */
+float box_reserve(float range_m, float4 lower, float4 upper) {
+  const float4 extent = upper - lower;
+  const float4 far = fmax(fabs(lower), fabs(upper));
+  return 0.50001f * range_m + 2e-6f * fmax(extent.x, fmax(extent.y, extent.z)) + 2.5e-7f * fmax(far.x, fmax(far.y, far.z));
+}
+
+float4 point(global const float4* positions, uint vertex) { return (float4)(positions[vertex].xyz, 0.0f); }
+
+/* Smallest sphere around a triangle: through its corners, or around its longest edge where the angle opposite is not acute. */
+float4 bounding_sphere(float4 a, float4 b, float4 c) {
+  const float ab = dot(b - a, b - a);
+  const float bc = dot(c - b, c - b);
+  const float ca = dot(a - c, a - c);
+  const float wa = bc * (ab + ca - bc);
+  const float wb = ca * (ab + bc - ca);
+  const float wc = ab * (bc + ca - ab);
+  float4 centre;
+  if (!(wa > 0.0f)) {
+    centre = 0.5f * (b + c);
+  } else if (!(wb > 0.0f)) {
+    centre = 0.5f * (a + c);
+  } else if (!(wc > 0.0f)) {
+    centre = 0.5f * (a + b);
+  } else {
+    const float4 weighted = wb * (b - a) + wc * (c - a);
+    centre = a + weighted / (wa + wb + wc);
+  }
+  const float radius_sq = fmax(dot(a - centre, a - centre), fmax(dot(b - centre, b - centre), dot(c - centre, c - centre)));
+  return (float4)(centre.xyz, sqrt(radius_sq) * 1.000001f);
+}
+
+/* Volume of each triangle, drawn out by its reserve. One work-item a triangle. */
+kernel void proximity_boxes(uint triangle_count, global const uint4* triangles, global const float4* positions, float range_m,
+                            global Box* boxes, global float4* spheres, volatile global uint* counters) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= triangle_count) return;
+  const uint4 t = triangles[i];
+  const float4 a = point(positions, t.x);
+  const float4 b = point(positions, t.y);
+  const float4 c = point(positions, t.z);
+  float4 lower = fmin(a, fmin(b, c));
+  float4 upper = fmax(a, fmax(b, c));
+  const float4 limit = (float4)(MAX_COORDINATE_M);
+  const int4 good = (fabs(a) <= limit) & (fabs(b) <= limit) & (fabs(c) <= limit);
+  if (!all(good)) {
+    if (!all(fabs(a) <= limit)) atomic_max(counters + BAD_VERTEX, ~t.x);
+    if (!all(fabs(b) <= limit)) atomic_max(counters + BAD_VERTEX, ~t.y);
+    if (!all(fabs(c) <= limit)) atomic_max(counters + BAD_VERTEX, ~t.z);
+    lower = (float4)(INFINITY);
+    upper = (float4)(-INFINITY);
+  }
+  const float reserve = box_reserve(range_m, lower, upper);
+  float grow = reserve;
+  if (spheres && all(good)) {
+    const float4 sphere = bounding_sphere(a, b, c);
+    grow += sphere.w;
+    lower = upper = (float4)(sphere.xyz, 0.0f);
+    spheres[i] = (float4)(sphere.xyz, grow);
+  }
+  const Box box = {lower - (float4)(grow, grow, grow, 0.0f), upper + (float4)(grow, grow, grow, 0.0f)};
+  boxes[i] = box;
+}
+
+/* What a work-item has found so far and not tested. */
+typedef struct {
+  uint a[LANES];
+  uint b[LANES];
+  uint count;
+} Batch;
+
+/* Where contacts go, and what decides. */
+typedef struct {
+  global const uint4* triangles;
+  global const uint2* edges;
+  global const uint* vertex_groups;
+  global const float4* positions;
+  global const float4* rest_positions;
+  float range_sq_m2;
+  float rest_exclusion_sq_m2; /* 0: none */
+  uint a_shift;               /* of A in a key; B below it */
+  uint kind_shift;
+  int element_boxes; /* boxes of vertices and edges are tested before their distance */
+  uint capacity;
+  global ulong* keys;
+  volatile global uint* counters;
+  uint triangle_pairs, element_pairs, tests, rest_excluded;
+} Search;
+
+/* Coordinates of one corner in all lanes. */
+typedef struct {
+  float x[LANES], y[LANES], z[LANES];
+} Gathered;
+
+void gather_point(Gathered* to, uint lane, float4 p) {
+  to->x[lane] = p.x;
+  to->y[lane] = p.y;
+  to->z[lane] = p.z;
+}
+LaneVector gathered(const Gathered* from) {
+  const LaneVector v = {LANE_LOAD(from->x), LANE_LOAD(from->y), LANE_LOAD(from->z)};
+  return v;
+}
+
+/* Distances of a batch in the given configuration; lanes past its count repeat the last. */
+Closest batch_vertex_triangle(const Search* search, const Batch* batch, global const float4* positions) {
+  Gathered p, a, b, c;
+  for (uint lane = 0; lane < LANES; ++lane) {
+    const uint slot = min(lane, batch->count - 1u);
+    const uint4 t = search->triangles[batch->b[slot]];
+    gather_point(&p, lane, positions[batch->a[slot]]);
+    gather_point(&a, lane, positions[t.x]);
+    gather_point(&b, lane, positions[t.y]);
+    gather_point(&c, lane, positions[t.z]);
+  }
+  return closest_vertex_triangle(gathered(&p), gathered(&a), gathered(&b), gathered(&c));
+}
+
+Closest batch_edge_edge(const Search* search, const Batch* batch, global const float4* positions) {
+  Gathered p0, p1, q0, q1;
+  for (uint lane = 0; lane < LANES; ++lane) {
+    const uint slot = min(lane, batch->count - 1u);
+    const uint2 p = search->edges[batch->a[slot]];
+    const uint2 q = search->edges[batch->b[slot]];
+    gather_point(&p0, lane, positions[p.x]);
+    gather_point(&p1, lane, positions[p.y]);
+    gather_point(&q0, lane, positions[q.x]);
+    gather_point(&q1, lane, positions[q.y]);
+  }
+  return closest_edge_edge(gathered(&p0), gathered(&p1), gathered(&q0), gathered(&q1));
+}
+
+/* Tests a batch and appends a key for each pair within the range that is not excluded by its distance at rest. */
+void flush_batch(Search* search, Batch* batch, uint kind) {
+  if (batch->count == 0u) return;
+  search->tests += batch->count;
+  const Closest now = kind == PALPATE_VERTEX_TRIANGLE ? batch_vertex_triangle(search, batch, search->positions)
+                                                      : batch_edge_edge(search, batch, search->positions);
+  const LaneMask is_near = now.dist_sq < search->range_sq_m2;
+  int hits[LANES];
+  LANE_STORE(is_near, hits);
+  uint found = 0;
+  for (uint lane = 0; lane < batch->count; ++lane) found += hits[lane] != 0 ? 1u : 0u;
+  if (found != 0u && search->rest_exclusion_sq_m2 > 0.0f) {
+    const Closest rest = kind == PALPATE_VERTEX_TRIANGLE ? batch_vertex_triangle(search, batch, search->rest_positions)
+                                                         : batch_edge_edge(search, batch, search->rest_positions);
+    int excluded[LANES];
+    LANE_STORE(rest.dist_sq < search->rest_exclusion_sq_m2, excluded);
+    for (uint lane = 0; lane < batch->count; ++lane) {
+      if (hits[lane] == 0 || excluded[lane] == 0) continue;
+      const uint a = kind == PALPATE_VERTEX_TRIANGLE ? batch->a[lane] : search->edges[batch->a[lane]].x;
+      const uint b = kind == PALPATE_VERTEX_TRIANGLE ? search->triangles[batch->b[lane]].x : search->edges[batch->b[lane]].x;
+      if (search->vertex_groups[a] != search->vertex_groups[b]) continue;
+      hits[lane] = 0;
+      --found;
+      search->rest_excluded += 1u;
+    }
+  }
+  if (found != 0u) {
+    uint place = atomic_add(search->counters + COUNT_CONTACTS, found);
+    for (uint lane = 0; lane < batch->count; ++lane) {
+      if (hits[lane] == 0) continue;
+      if (place < search->capacity) {
+        search->keys[place] = ((ulong)kind << search->kind_shift) | ((ulong)batch->a[lane] << search->a_shift) | batch->b[lane];
+      }
+      ++place;
+    }
+  }
+  batch->count = 0;
+}
+
+void add_to_batch(Search* search, Batch* batch, uint kind, uint a, uint b) {
+  batch->a[batch->count] = a;
+  batch->b[batch->count] = b;
+  if (++batch->count == LANES) flush_batch(search, batch, kind);
+}
+
+uint component(uint4 v, uint k) { return k == 0u ? v.x : k == 1u ? v.y : v.z; }
+
+/* All bits set if `condition`. */
+uint mask_if(int condition) { return condition ? ALL_LANES : 0u; }
+
+/* One triangle of cluster p against the triangles of cluster q in `mask`. */
+void test_row(Search* search, Batch* vertices, Batch* edges, const LaneBoxes* q_lanes, global const uint* q_elements, uint own, uint mask,
+              float range_m, global const uint4* triangle_edges) {
+  const uint4 t = search->triangles[own];
+  const uint4 own_edges = triangle_edges[own];
+  float4 corner[4];
+  corner[0] = point(search->positions, t.x);
+  corner[1] = point(search->positions, t.y);
+  corner[2] = point(search->positions, t.z);
+  corner[3] = corner[0];
+  const float4 lower = fmin(corner[0], fmin(corner[1], corner[2]));
+  const float4 upper = fmax(corner[0], fmax(corner[1], corner[2]));
+  const float own_reserve = box_reserve(range_m, lower, upper);
+  /* Lanes that each own vertex and edge may be near. */
+  uint vertex_lanes[3];
+  uint edge_lanes[3];
+  for (uint k = 0; k < 3u; ++k) {
+    vertex_lanes[k] = mask & mask_if(((t.w >> k) & 1u) != 0u);
+    edge_lanes[k] = mask & mask_if(((t.w >> (3u + k)) & 1u) != 0u);
+    if (!search->element_boxes) continue;
+    if (vertex_lanes[k] != 0u) vertex_lanes[k] &= lanes_overlapping(q_lanes, corner[k] - own_reserve, corner[k] + own_reserve);
+    if (edge_lanes[k] != 0u) {
+      edge_lanes[k] &=
+          lanes_overlapping(q_lanes, fmin(corner[k], corner[k + 1u]) - own_reserve, fmax(corner[k], corner[k + 1u]) + own_reserve);
+    }
+  }
+  search->triangle_pairs += popcount(mask);
+  while (mask != 0u) {
+    const uint lane = lowest_lane(mask);
+    const uint bit = 1u << lane;
+    mask &= mask - 1u;
+    const uint other = q_elements[lane];
+    const uint4 u = search->triangles[other];
+    const uint4 other_edges = triangle_edges[other];
+    search->element_pairs += popcount(t.w & 7u) + popcount(u.w & 7u) + popcount(t.w & 56u) * popcount(u.w & 56u);
+    for (uint k = 0; k < 3u; ++k) {
+      if ((vertex_lanes[k] & bit) == 0u) continue;
+      const uint v = component(t, k);
+      if (v != u.x && v != u.y && v != u.z) add_to_batch(search, vertices, PALPATE_VERTEX_TRIANGLE, v, other);
+    }
+    float4 q[4];
+    q[0] = point(search->positions, u.x);
+    q[1] = point(search->positions, u.y);
+    q[2] = point(search->positions, u.z);
+    q[3] = q[0];
+    const float reach =
+        search->element_boxes ? own_reserve + box_reserve(range_m, fmin(q[0], fmin(q[1], q[2])), fmax(q[0], fmax(q[1], q[2]))) : INFINITY;
+    for (uint k = 0; k < 3u; ++k) {
+      if (((u.w >> k) & 1u) == 0u) continue;
+      if (!all((q[k] - reach <= upper) & (q[k] + reach >= lower))) continue;
+      const uint v = component(u, k);
+      if (v != t.x && v != t.y && v != t.z) add_to_batch(search, vertices, PALPATE_VERTEX_TRIANGLE, v, own);
+    }
+    for (uint j = 0; j < 3u; ++j) {
+      if (((u.w >> (3u + j)) & 1u) == 0u) continue;
+      const uint other_edge = component(other_edges, j);
+      const uint u0 = component(u, j);
+      const uint u1 = component(u, j == 2u ? 0u : j + 1u);
+      const float4 other_lower = fmin(q[j], q[j + 1u]) - reach;
+      const float4 other_upper = fmax(q[j], q[j + 1u]) + reach;
+      if (!all((other_lower <= upper) & (other_upper >= lower))) continue;
+      for (uint k = 0; k < 3u; ++k) {
+        if ((edge_lanes[k] & bit) == 0u) continue;
+        const uint t0 = component(t, k);
+        const uint t1 = component(t, k == 2u ? 0u : k + 1u);
+        if (t0 == u0 || t0 == u1 || t1 == u0 || t1 == u1) continue;
+        if (!all((other_lower <= fmax(corner[k], corner[k + 1u])) & (other_upper >= fmin(corner[k], corner[k + 1u])))) continue;
+        const uint own_edge = component(own_edges, k);
+        add_to_batch(search, edges, PALPATE_EDGE_EDGE, min(own_edge, other_edge), max(own_edge, other_edge));
+      }
+    }
+  }
+}
+
+/* Those of the lanes in `mask` whose bounding sphere meets that of triangle `own`. */
+uint lanes_with_near_sphere(global const float4* spheres, uint own, global const uint* q_elements, uint mask) {
+  const float4 sphere = spheres[own];
+  for (uint lanes = mask; lanes != 0u; lanes &= lanes - 1u) {
+    const uint lane = lowest_lane(lanes);
+    const float4 other = spheres[q_elements[lane]];
+    const float3 between = other.xyz - sphere.xyz;
+    const float reach = sphere.w + other.w;
+    if (!(dot(between, between) <= reach * reach * 1.000001f)) mask &= ~(1u << lane);
+  }
+  return mask;
+}
+
+/* Appends a key (kind, a, b) for each pair of elements within the range: one work-item takes `chunk` cluster pairs in a row. Counts past
+   the capacity; stops counting somewhere past `max_contacts`, which the host refuses in any case. */
+kernel void proximity_detect(global const float* nodes, global const uint* node_groups, global const uint* elements,
+                             global const UInt2* cluster_pairs, uint pair_count, uint chunk, global const uint4* triangles,
+                             global const uint4* triangle_edges, global const uint2* edges, global const uint* vertex_groups,
+                             global const float4* spheres, global const float4* positions, global const float4* rest_positions,
+                             float range_m, float rest_exclusion_m, int element_boxes, uint a_shift, uint kind_shift, uint capacity,
+                             uint max_contacts, global ulong* keys, volatile global uint* counters) {
+  const uint begin = (uint)get_global_id(0) * chunk;
+  const uint end = min(begin + chunk, pair_count);
+  if (begin >= pair_count) return;
+  Search search = {.triangles = triangles,
+                   .edges = edges,
+                   .vertex_groups = vertex_groups,
+                   .positions = positions,
+                   .rest_positions = rest_positions,
+                   .range_sq_m2 = range_m * range_m,
+                   .rest_exclusion_sq_m2 = rest_exclusion_m * rest_exclusion_m,
+                   .a_shift = a_shift,
+                   .kind_shift = kind_shift,
+                   .element_boxes = element_boxes,
+                   .capacity = capacity,
+                   .keys = keys,
+                   .counters = counters};
+  Batch near_triangles;
+  Batch near_edges;
+  near_triangles.count = 0;
+  near_edges.count = 0;
+  for (uint i = begin; i < end; ++i) {
+    if (counters[COUNT_CONTACTS] > max_contacts) break;
+    const UInt2 pair = cluster_pairs[i];
+    const LaneBoxes q_lanes = load_lane_boxes(nodes, pair.y);
+    global const uint* q_elements = elements + (size_t)pair.y * NODE_WIDTH;
+    for (uint row = 0; row < NODE_WIDTH; ++row) {
+      uint mask = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y);
+      if (mask == 0u) continue;
+      const uint own = elements[(size_t)pair.x * NODE_WIDTH + row];
+      if (spheres) mask = lanes_with_near_sphere(spheres, own, q_elements, mask);
+      if (mask == 0u) continue;
+      test_row(&search, &near_triangles, &near_edges, &q_lanes, q_elements, own, mask, range_m, triangle_edges);
+    }
+  }
+  flush_batch(&search, &near_triangles, PALPATE_VERTEX_TRIANGLE);
+  flush_batch(&search, &near_edges, PALPATE_EDGE_EDGE);
+  add_wide(counters + COUNT_TRIANGLE_PAIRS, search.triangle_pairs);
+  add_wide(counters + COUNT_ELEMENT_PAIRS, search.element_pairs);
+  add_wide(counters + COUNT_TESTS, search.tests);
+  add_wide(counters + COUNT_REST_EXCLUDED, search.rest_excluded);
+}
+
+/* Unit normal of a triangle; z for one without area. */
+float3 face_normal(global const float4* positions, uint4 t) {
+  const float3 a = positions[t.x].xyz;
+  const float3 n = cross(positions[t.y].xyz - a, positions[t.z].xyz - a);
+  const float n_sq = dot(n, n);
+  return n_sq > 0.0f ? n / sqrt(n_sq) : (float3)(0.0f, 0.0f, 1.0f);
+}
+
+/* Below this share of the elements' size a distance vector is mostly rounding, and the direction is taken from the elements. */
+#define SURE_DIRECTION 1e-4f
+
+/* Direction from A to B. `across` is perpendicular to both elements where the nearest points are inside them, else 0; `outside` points out
+   of B, so that -outside is the choice where nothing tells the side. */
+float3 contact_direction(float3 offset, float dist_sq, float size_sq, float3 across, float3 outside) {
+  if (dist_sq > SURE_DIRECTION * SURE_DIRECTION * size_sq) return offset / sqrt(dist_sq);
+  const float across_sq = dot(across, across);
+  if (across_sq > 0.0f) {
+    const float along = dot(offset, across);
+    const float side = along != 0.0f ? along : -dot(outside, across);
+    return across * ((side < 0.0f ? -1.0f : 1.0f) / sqrt(across_sq));
+  }
+  return dist_sq > 0.0f ? offset / sqrt(dist_sq) : -outside;
+}
+
+/* Contact records of sorted keys. One work-item takes LANES in a row. */
+kernel void proximity_records(uint count, global const ulong* keys, uint a_shift, uint kind_shift, global const uint4* triangles,
+                              global const uint2* edges, global const uint* vertex_groups, global const uint* edge_triangle_begin,
+                              global const uint* edge_triangles, global const float4* positions, global SurfaceContact* contacts) {
+  const size_t begin = get_global_id(0) * LANES;
+  if (begin >= count) return;
+  const uint size = (uint)min((size_t)LANES, count - begin);
+  /* Both kinds are worked out for all lanes where they meet; that is one work-item. */
+  const uint first_kind = (uint)(keys[begin] >> kind_shift);
+  const uint last_kind = (uint)(keys[begin + size - 1u] >> kind_shift);
+  for (uint kind = first_kind; kind <= last_kind; ++kind) {
+    Gathered points[4];
+    for (uint lane = 0; lane < LANES; ++lane) {
+      const ulong key = keys[begin + min(lane, size - 1u)];
+      const uint a = (uint)(key >> a_shift) & (uint)((1u << (kind_shift - a_shift)) - 1u);
+      const uint b = (uint)key & ((1u << a_shift) - 1u);
+      /* A key of the other kind is any pair here; its numbers may be out of range. */
+      const int is_kind = (uint)(key >> kind_shift) == kind;
+      uint4 v = (uint4)(0u);
+      if (is_kind && kind == PALPATE_VERTEX_TRIANGLE) {
+        v = (uint4)(a, triangles[b].xyz);
+      } else if (is_kind) {
+        v = (uint4)(edges[a], edges[b]);
+      }
+      gather_point(&points[0], lane, positions[v.x]);
+      gather_point(&points[1], lane, positions[v.y]);
+      gather_point(&points[2], lane, positions[v.z]);
+      gather_point(&points[3], lane, positions[v.w]);
+    }
+    const LaneVector x0 = gathered(&points[0]);
+    const LaneVector x1 = gathered(&points[1]);
+    const LaneVector x2 = gathered(&points[2]);
+    const LaneVector x3 = gathered(&points[3]);
+    const Closest closest = kind == PALPATE_VERTEX_TRIANGLE ? closest_vertex_triangle(x0, x1, x2, x3) : closest_edge_edge(x0, x1, x2, x3);
+    Gathered offsets;
+    float dist_sq[LANES], s[LANES], t[LANES];
+    int is_interior[LANES];
+    LANE_STORE(closest.offset.x, offsets.x);
+    LANE_STORE(closest.offset.y, offsets.y);
+    LANE_STORE(closest.offset.z, offsets.z);
+    LANE_STORE(closest.dist_sq, dist_sq);
+    LANE_STORE(closest.s, s);
+    LANE_STORE(closest.t, t);
+    LANE_STORE(closest.is_interior, is_interior);
+    for (uint lane = 0; lane < size; ++lane) {
+      const ulong key = keys[begin + lane];
+      if ((uint)(key >> kind_shift) != kind) continue;
+      SurfaceContact contact;
+      contact.kind = kind;
+      contact.a = (uint)(key >> a_shift) & (uint)((1u << (kind_shift - a_shift)) - 1u);
+      contact.b = (uint)key & ((1u << a_shift) - 1u);
+      const float3 offset = (float3)(offsets.x[lane], offsets.y[lane], offsets.z[lane]);
+      float3 across = (float3)(0.0f);
+      float3 outside;
+      float size_sq;
+      if (kind == PALPATE_VERTEX_TRIANGLE) {
+        const uint4 tri = triangles[contact.b];
+        contact.vertices = (uint4)(contact.a, tri.xyz);
+        contact.weights = (float4)(fmax(1.0f - s[lane] - t[lane], 0.0f), s[lane], t[lane], 1.0f);
+        const float3 ab = positions[tri.y].xyz - positions[tri.x].xyz;
+        const float3 ac = positions[tri.z].xyz - positions[tri.x].xyz;
+        size_sq = fmax(dot(ab, ab), dot(ac, ac));
+        outside = face_normal(positions, tri);
+        if (is_interior[lane]) across = cross(ab, ac);
+      } else {
+        const uint2 p = edges[contact.a];
+        const uint2 q = edges[contact.b];
+        contact.vertices = (uint4)(p, q);
+        contact.weights = (float4)(1.0f - s[lane], s[lane], 1.0f - t[lane], t[lane]);
+        const float3 d = positions[p.y].xyz - positions[p.x].xyz;
+        const float3 e = positions[q.y].xyz - positions[q.x].xyz;
+        size_sq = fmax(dot(d, d), dot(e, e));
+        outside = (float3)(0.0f);
+        for (uint k = edge_triangle_begin[contact.b]; k < edge_triangle_begin[contact.b + 1u]; ++k) {
+          outside += face_normal(positions, triangles[edge_triangles[k]]);
+        }
+        const float outside_sq = dot(outside, outside);
+        outside = outside_sq > 1e-6f ? outside / sqrt(outside_sq)
+                                     : face_normal(positions, triangles[edge_triangles[edge_triangle_begin[contact.b]]]);
+        if (is_interior[lane]) across = cross(d, e);
+      }
+      contact.group_a = vertex_groups[contact.vertices.x] & PALPATE_GROUP_MASK;
+      const float3 direction = contact_direction(offset, dist_sq[lane], size_sq, across, outside);
+      contact.normal = (float4)(direction, sqrt(dist_sq[lane]));
+      contacts[begin + lane] = contact;
+    }
+  }
+}
+
+/* Reduction to the nearest contact of each element: slots for the vertices, then for the edges. A distance is >= 0, so that its bits have
+   its order. */
+kernel void proximity_nearest_distance(uint count, global const SurfaceContact* contacts, uint vertex_count,
+                                       volatile global uint* nearest) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint distance = as_uint(contacts[i].normal.w);
+  if (contacts[i].kind == PALPATE_VERTEX_TRIANGLE) {
+    atomic_min(nearest + contacts[i].a, distance);
+  } else {
+    atomic_min(nearest + vertex_count + contacts[i].a, distance);
+    atomic_min(nearest + vertex_count + contacts[i].b, distance);
+  }
+}
+
+/* The first contact of each element at that distance. */
+kernel void proximity_nearest_contact(uint count, global const SurfaceContact* contacts, uint vertex_count, global const uint* nearest,
+                                      volatile global uint* nearest_contact) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint distance = as_uint(contacts[i].normal.w);
+  if (contacts[i].kind == PALPATE_VERTEX_TRIANGLE) {
+    if (nearest[contacts[i].a] == distance) atomic_min(nearest_contact + contacts[i].a, i);
+  } else {
+    const size_t a = (size_t)vertex_count + contacts[i].a;
+    const size_t b = (size_t)vertex_count + contacts[i].b;
+    if (nearest[a] == distance) atomic_min(nearest_contact + a, i);
+    if (nearest[b] == distance) atomic_min(nearest_contact + b, i);
+  }
+}
+
+kernel void proximity_nearest_flags(uint count, global const SurfaceContact* contacts, uint vertex_count,
+                                    global const uint* nearest_contact, global uint* flags) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const int is_vertex = contacts[i].kind == PALPATE_VERTEX_TRIANGLE;
+  const size_t a = (is_vertex ? 0u : (size_t)vertex_count) + contacts[i].a;
+  uint is_kept = nearest_contact[a] == i ? 1u : 0u;
+  if (!is_vertex && nearest_contact[(size_t)vertex_count + contacts[i].b] == i) is_kept = 1u;
+  flags[i] = is_kept;
+}
+
+kernel void proximity_gather(uint count, global const uint* kept_count, global const uint* kept, global const SurfaceContact* from,
+                             global SurfaceContact* to) {
+  const uint i = (uint)get_global_id(0);
+  if (i < count && i < kept_count[0]) to[i] = from[kept[i]];
+}

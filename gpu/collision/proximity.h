@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "gpu/base/status.h"
+#include "gpu/collision/box_hierarchy.h"
+#include "gpu/collision/surface_topology.h"
+#include "gpu/primitives/radix_sort.h"
+#include "gpu/primitives/scan.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/box.h"
+#include "gpu/shared/collision_types.h"
+
+namespace palpate::gpu {
+
+/// Which contacts of those within the range are kept.
+enum class ContactReduction {
+  kAll,
+  /// Of each vertex the contact with its nearest triangle, of each edge those that are nearest for at least one of their two edges; among
+  /// equals the first.
+  kNearest,
+};
+
+struct ProximityOptions {
+  /// Two elements of one body whose distance in the rest shape is below this do not meet; 0: none. Choose it above the range, so that
+  /// neighbours along the surface give no contacts. Parts that are this near at rest without being neighbours (a slit, fingers side by
+  /// side) are then not kept apart.
+  float rest_exclusion_m = 0;
+  ContactReduction reduction = ContactReduction::kAll;
+  uint64_t max_contacts = 1U << 24;       ///< bounds the memory, 88 bytes a contact; at most 2^28
+  uint64_t max_cluster_pairs = 1U << 27;  ///< 8 bytes a pair
+
+  // For measurements; neither changes the contacts.
+  bool spheres = false;       ///< a triangle's volume is its bounding sphere instead of its box
+  bool element_boxes = true;  ///< boxes of vertices and edges are tested before their distance
+};
+
+/// What a run did, for measurements and metrics.
+struct ProximityStats {
+  uint64_t cluster_pairs = 0;
+  uint64_t triangle_pairs = 0;   ///< with overlapping volumes
+  uint64_t element_pairs = 0;    ///< elementary tests of these triangle pairs by ownership: 3.25 each on closed surfaces
+  uint64_t tests = 0;            ///< distances computed: less pairs that share a vertex, and those whose boxes are apart
+  uint64_t rest_excluded = 0;    ///< within the range, but too near at rest
+  uint64_t contacts_found = 0;   ///< before the reduction
+  uint32_t detect_launches = 0;  ///< 2 if the buffer of contacts had to grow
+};
+
+/// Finds all pairs (vertex, triangle) and (edge, edge) of triangle surfaces that are nearer than a range, between bodies and within those
+/// that may meet themselves.
+///
+/// Guarantee: each pair whose distance, as computed by closest.clh, is below the range is reported exactly once, except pairs that share a
+/// vertex, pairs of a body with itself if that is off or they are too near at rest, and what the reduction leaves out. Nothing is kept from
+/// one run to the next, so any motion is right and a change of topology costs only SetTopology. Distances are unsigned: a crossing is not
+/// recognised as such (see IntersectionCounter).
+/// Method: packed box hierarchy over the triangles, elements owned by triangles, distances in lanes; docs/algorithms/proximity.md.
+/// Thread: one at a time. Determinism: the contacts are unique for the input and in canonical order.
+class ProximityDetector {
+ public:
+  /// Errors: InvalidArgument naming the option out of range.
+  static absl::StatusOr<ProximityDetector> Create(const std::shared_ptr<Context>& context, const ProximityOptions& options = {});
+
+  /// Sets the surfaces; `rest_positions_m` [vertex_count] is read only with rest_exclusion_m > 0 and may else be empty. Blocking upload.
+  /// Errors: InvalidArgument (rest positions missing or, named, not finite).
+  absl::Status SetTopology(Queue& queue, const SurfaceTopology& topology, std::span<const Float4> rest_positions_m);
+
+  /// Finds the contacts of `positions_m` [vertex_count, w ignored] below `range_m`. Two blocking reads. contacts() is complete in queue
+  /// order on return. Errors: InvalidArgument (range not positive and finite, a buffer too small, a vertex of a triangle whose coordinates
+  /// are not finite or beyond 1e8 m, which is named), FailedPrecondition before SetTopology, ResourceExhausted above max_contacts or
+  /// max_cluster_pairs. After an error there are no contacts.
+  absl::Status Run(Queue& queue, BufferView<Float4> positions_m, float range_m);
+
+  uint32_t contact_count() const { return contact_count_; }
+  /// Sorted by (kind, a, b); valid until the next Run.
+  BufferView<SurfaceContact> contacts() const { return {contacts_.handle(), contact_count_}; }
+  const DeviceBuffer<SurfaceContact>& contact_buffer() const { return contacts_; }
+  const ProximityStats& stats() const { return stats_; }
+  const DeviceSurface& surface() const { return surface_; }
+  /// The hierarchy of the last run, over the triangles.
+  const BoxHierarchy& hierarchy() const { return hierarchy_; }
+
+ private:
+  absl::Status ReserveContacts(uint32_t count);
+  absl::Status Reduce(Queue& queue);
+
+  std::shared_ptr<Context> context_;
+  ProximityOptions options_;
+  uint32_t lanes_ = 1;
+  bool has_topology_ = false;
+  uint32_t contact_count_ = 0;
+  uint32_t capacity_ = 0;
+  ProximityStats stats_;
+  DeviceSurface surface_;
+  BoxHierarchy hierarchy_;
+  ClusterPairs cluster_pairs_;
+  RadixSort<uint64_t> sort_;
+  StreamCompaction compaction_;
+  Kernel boxes_kernel_, detect_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
+  DeviceBuffer<Float4> rest_positions_;
+  DeviceBuffer<Box> boxes_;
+  DeviceBuffer<Float4> spheres_;
+  DeviceBuffer<uint32_t> counters_;
+  DeviceBuffer<uint64_t> keys_, sorted_keys_;
+  DeviceBuffer<uint32_t> order_;
+  DeviceBuffer<SurfaceContact> contacts_, all_contacts_;
+  DeviceBuffer<uint32_t> nearest_, nearest_contact_, flags_, kept_, kept_count_;
+};
+
+}  // namespace palpate::gpu

@@ -1,0 +1,177 @@
+#include "gpu/collision/surface_topology.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+namespace palpate::gpu {
+namespace {
+
+/// Turns counts in begin[1...] into begins.
+void Accumulate(std::vector<uint32_t>& begin) {
+  for (size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
+}
+
+/// For each target, the sources that name it, rising: begin[target]... in `list`. `corner(i, k)` is the k-th target of source i.
+template <typename Corner>
+void Invert(size_t source_count, uint32_t corner_count, size_t target_count, Corner corner, std::vector<uint32_t>* begin,
+            std::vector<uint32_t>* list) {
+  begin->assign(target_count + 1, 0);
+  for (size_t i = 0; i < source_count; ++i) {
+    for (uint32_t k = 0; k < corner_count; ++k) ++(*begin)[corner(i, k) + 1];
+  }
+  Accumulate(*begin);
+  list->resize(source_count * corner_count);
+  std::vector<uint32_t> next(begin->begin(), begin->end() - 1);
+  for (size_t i = 0; i < source_count; ++i) {
+    for (uint32_t k = 0; k < corner_count; ++k) (*list)[next[corner(i, k)]++] = static_cast<uint32_t>(i);
+  }
+}
+
+uint32_t Corner(const UInt4& v, uint32_t k) { return k == 0 ? v.x : k == 1 ? v.y : v.z; }
+
+/// The triangle of [begin, end) that owns fewest elements of `kinds`, the first of them; each is given to it by the caller.
+uint32_t LeastLoaded(const std::vector<UInt4>& triangles, const uint32_t* begin, const uint32_t* end, uint32_t kinds) {
+  uint32_t best = *begin;
+  for (const uint32_t* t = begin + 1; t != end; ++t) {
+    if (std::popcount(triangles[*t].w & kinds) < std::popcount(triangles[best].w & kinds)) best = *t;
+  }
+  return best;
+}
+
+}  // namespace
+
+absl::StatusOr<SurfaceTopology> SurfaceTopology::Build(uint32_t vertex_count, std::span<const SurfaceBody> bodies) {
+  SurfaceTopology out;
+  out.vertex_count = vertex_count;
+  size_t triangle_count = 0;
+  std::vector<uint32_t> body_indices;
+  for (const SurfaceBody& body : bodies) {
+    if (body.body >= PALPATE_GROUP_MASK) {
+      return absl::InvalidArgumentError(absl::StrCat("surface: body ", body.body, " is not below ", PALPATE_GROUP_MASK));
+    }
+    out.body_count = std::max(out.body_count, body.body + 1);
+    body_indices.push_back(body.body);
+    triangle_count += body.triangles.size();
+  }
+  std::sort(body_indices.begin(), body_indices.end());
+  if (const auto twice = std::adjacent_find(body_indices.begin(), body_indices.end()); twice != body_indices.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("surface: body ", *twice, " is given twice"));
+  }
+  // A triangle brings at most three edges.
+  if (vertex_count > kMaxElements || triangle_count > kMaxElements / 3) {
+    return absl::ResourceExhaustedError(absl::StrCat("surface: ", vertex_count, " vertices and ", triangle_count, " triangles; at most ",
+                                                     kMaxElements, " vertices and ", kMaxElements / 3, " triangles are possible"));
+  }
+
+  out.triangles.reserve(triangle_count);
+  out.groups.reserve(triangle_count);
+  out.vertex_groups.assign(vertex_count, kNoGroup);
+  for (const SurfaceBody& body : bodies) {
+    const uint32_t group = body.body | (body.self_collision ? PALPATE_GROUP_SELF : 0U);
+    for (size_t i = 0; i < body.triangles.size(); ++i) {
+      const auto& t = body.triangles[i];
+      const auto error = [&](const std::string& what) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("surface: body ", body.body, ", triangle ", i, " (", t[0], ", ", t[1], ", ", t[2], "): ", what));
+      };
+      for (const uint32_t v : t) {
+        if (v >= vertex_count) return error(absl::StrCat("there are only ", vertex_count, " vertices"));
+        if (out.vertex_groups[v] != kNoGroup && out.vertex_groups[v] != group) {
+          return error(absl::StrCat("vertex ", v, " is also of body ", out.vertex_groups[v] & PALPATE_GROUP_MASK));
+        }
+        out.vertex_groups[v] = group;
+      }
+      if (t[0] == t[1] || t[1] == t[2] || t[2] == t[0]) return error("a vertex is repeated");
+      out.triangles.push_back({t[0], t[1], t[2], 0});
+      out.groups.push_back(group);
+    }
+  }
+
+  // Half-edges by smaller vertex, then sorted by larger vertex within each (few) and numbered.
+  struct HalfEdge {
+    uint32_t larger, triangle, corner;
+  };
+  std::vector<uint32_t> begin(size_t{vertex_count} + 1, 0);
+  for (size_t t = 0; t < triangle_count; ++t) {
+    for (uint32_t k = 0; k < 3; ++k) {
+      const UInt4& v = out.triangles[t];
+      ++begin[std::min(Corner(v, k), Corner(v, (k + 1) % 3)) + 1];
+    }
+  }
+  Accumulate(begin);
+  std::vector<HalfEdge> half_edges(3 * triangle_count);
+  std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
+  for (uint32_t t = 0; t < triangle_count; ++t) {
+    for (uint32_t k = 0; k < 3; ++k) {
+      const uint32_t a = Corner(out.triangles[t], k);
+      const uint32_t b = Corner(out.triangles[t], (k + 1) % 3);
+      half_edges[next[std::min(a, b)]++] = {std::max(a, b), t, k};
+    }
+  }
+  out.triangle_edges.resize(triangle_count);
+  for (size_t t = 0; t < triangle_count; ++t) out.triangle_edges[t].w = out.groups[t];
+  for (uint32_t v = 0; v < vertex_count; ++v) {
+    const auto first = half_edges.begin() + begin[v];
+    const auto last = half_edges.begin() + begin[v + 1];
+    std::sort(first, last,
+              [](const HalfEdge& a, const HalfEdge& b) { return a.larger != b.larger ? a.larger < b.larger : a.triangle < b.triangle; });
+    for (auto h = first; h != last; ++h) {
+      if (h == first || h->larger != (h - 1)->larger) {
+        out.edges.push_back({v, h->larger});
+        out.edge_groups.push_back(out.groups[h->triangle]);
+        out.edge_triangle_begin.push_back(static_cast<uint32_t>(out.edge_triangles.size()));
+      }
+      out.edge_triangles.push_back(h->triangle);
+      const auto edge = static_cast<uint32_t>(out.edges.size() - 1);
+      UInt4& edges = out.triangle_edges[h->triangle];
+      (h->corner == 0 ? edges.x : h->corner == 1 ? edges.y : edges.z) = edge;
+    }
+  }
+  out.edge_triangle_begin.push_back(static_cast<uint32_t>(out.edge_triangles.size()));
+
+  Invert(
+      triangle_count, 3, vertex_count, [&](size_t t, uint32_t k) { return Corner(out.triangles[t], k); }, &out.vertex_triangle_begin,
+      &out.vertex_triangles);
+  Invert(
+      out.edges.size(), 2, vertex_count, [&](size_t e, uint32_t k) { return k == 0 ? out.edges[e].x : out.edges[e].y; },
+      &out.vertex_edge_begin, &out.vertex_edges);
+
+  for (uint32_t v = 0; v < vertex_count; ++v) {
+    const uint32_t* incident = out.vertex_triangles.data();
+    if (out.vertex_triangle_begin[v] == out.vertex_triangle_begin[v + 1]) continue;
+    UInt4& owner =
+        out.triangles[LeastLoaded(out.triangles, incident + out.vertex_triangle_begin[v], incident + out.vertex_triangle_begin[v + 1], 7)];
+    owner.w |= owner.x == v ? 1U : owner.y == v ? 2U : 4U;
+  }
+  for (uint32_t e = 0; e < out.edges.size(); ++e) {
+    const uint32_t* incident = out.edge_triangles.data();
+    const uint32_t t = LeastLoaded(out.triangles, incident + out.edge_triangle_begin[e], incident + out.edge_triangle_begin[e + 1], 56);
+    const UInt4& edges = out.triangle_edges[t];
+    out.triangles[t].w |= edges.x == e ? 8U : edges.y == e ? 16U : 32U;
+  }
+  return out;
+}
+
+absl::StatusOr<DeviceSurface> DeviceSurface::Upload(Queue& queue, const SurfaceTopology& topology) {
+  DeviceSurface surface;
+  surface.vertex_count = topology.vertex_count;
+  surface.triangle_count = static_cast<uint32_t>(topology.triangles.size());
+  surface.edge_count = static_cast<uint32_t>(topology.edges.size());
+  surface.body_count = topology.body_count;
+  const auto upload = [&](const auto& values, auto* buffer, const char* name) -> absl::Status {
+    PALPATE_ASSIGN_OR_RETURN(*buffer, CreateBufferFrom(queue, std::span(values), name));
+    return absl::OkStatus();
+  };
+  PALPATE_RETURN_IF_ERROR(upload(topology.triangles, &surface.triangles, "surface triangles"));
+  PALPATE_RETURN_IF_ERROR(upload(topology.triangle_edges, &surface.triangle_edges, "surface triangle edges"));
+  PALPATE_RETURN_IF_ERROR(upload(topology.edges, &surface.edges, "surface edges"));
+  PALPATE_RETURN_IF_ERROR(upload(topology.groups, &surface.groups, "surface groups"));
+  PALPATE_RETURN_IF_ERROR(upload(topology.vertex_groups, &surface.vertex_groups, "surface vertex groups"));
+  PALPATE_RETURN_IF_ERROR(upload(topology.edge_groups, &surface.edge_groups, "surface edge groups"));
+  PALPATE_RETURN_IF_ERROR(upload(topology.edge_triangle_begin, &surface.edge_triangle_begin, "surface edge triangle begins"));
+  PALPATE_RETURN_IF_ERROR(upload(topology.edge_triangles, &surface.edge_triangles, "surface edge triangles"));
+  return surface;
+}
+
+}  // namespace palpate::gpu

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/collision_types.h"
+
+namespace palpate::gpu {
+
+/// The triangles of one body, as indices into the vertices of the whole scene.
+struct SurfaceBody {
+  std::span<const std::array<uint32_t, 3>> triangles;
+  uint32_t body = 0;           ///< at most PALPATE_GROUP_MASK - 1, any order, need not be dense; one entry a body
+  bool self_collision = true;  ///< elements of this body may meet each other
+};
+
+/// What proximity, continuous and intersection tests need to know of the connectivity of a scene's surfaces, in plain arrays. Triangles
+/// keep the order in which they were given (body after body); edges are numbered by rising (smaller vertex, larger vertex).
+///
+/// Each vertex and each edge is owned by exactly one triangle that has it, so that a test over pairs of triangles sees each pair of
+/// elements once. Ownership is spread evenly: a pair of triangles of closed surfaces has 3.25 elementary tests on average instead of 15.
+/// Edges may have one, two or more triangles; a vertex belongs to one body. After a change of topology, build it again: O(n), 51,200
+/// triangles take some milliseconds on the host.
+struct SurfaceTopology {
+  uint32_t vertex_count = 0;
+  uint32_t body_count = 0;                      ///< largest body index + 1
+  std::vector<UInt4> triangles;                 ///< v0, v1, v2; w: owned elements, bit k = vertex k, bit 3 + k = edge (k, k+1)
+  std::vector<UInt4> triangle_edges;            ///< edges (v0, v1), (v1, v2), (v2, v0); w: group of the triangle
+  std::vector<UInt2> edges;                     ///< smaller vertex, larger vertex
+  std::vector<uint32_t> groups;                 ///< [triangle_count] body, with PALPATE_GROUP_SELF if it may meet itself
+  std::vector<uint32_t> vertex_groups;          ///< [vertex_count] likewise; kNoGroup for a vertex without triangles
+  std::vector<uint32_t> edge_groups;            ///< [edge_count] likewise
+  std::vector<uint32_t> vertex_triangle_begin;  ///< [vertex_count + 1], rising triangles of vertex v: [begin[v], begin[v + 1])
+  std::vector<uint32_t> vertex_triangles;
+  std::vector<uint32_t> vertex_edge_begin;  ///< [vertex_count + 1]
+  std::vector<uint32_t> vertex_edges;
+  std::vector<uint32_t> edge_triangle_begin;  ///< [edge_count + 1]
+  std::vector<uint32_t> edge_triangles;
+
+  static constexpr uint32_t kNoGroup = 0xffffffffU;
+  /// Largest vertex, edge and triangle count.
+  static constexpr uint32_t kMaxElements = 1U << 26;
+
+  /// Errors: InvalidArgument naming the body and the triangle (vertex out of range, repeated vertex in a triangle, vertex of another body,
+  /// body given twice or out of range), ResourceExhausted above kMaxElements.
+  static absl::StatusOr<SurfaceTopology> Build(uint32_t vertex_count, std::span<const SurfaceBody> bodies);
+};
+
+/// The arrays of a SurfaceTopology that kernels read, on the device.
+struct DeviceSurface {
+  uint32_t vertex_count = 0;
+  uint32_t triangle_count = 0;
+  uint32_t edge_count = 0;
+  uint32_t body_count = 0;
+  DeviceBuffer<UInt4> triangles;
+  DeviceBuffer<UInt4> triangle_edges;
+  DeviceBuffer<UInt2> edges;
+  DeviceBuffer<uint32_t> groups;
+  DeviceBuffer<uint32_t> vertex_groups;
+  DeviceBuffer<uint32_t> edge_groups;
+  DeviceBuffer<uint32_t> edge_triangle_begin;
+  DeviceBuffer<uint32_t> edge_triangles;
+
+  static absl::StatusOr<DeviceSurface> Upload(Queue& queue, const SurfaceTopology& topology);
+};
+
+}  // namespace palpate::gpu
