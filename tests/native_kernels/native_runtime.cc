@@ -348,11 +348,16 @@ struct _cl_program {
   int references = 1;
 };
 
+// As aligned as the widest vector type.
+struct alignas(128) ArgumentBlock {
+  unsigned char bytes[128];
+};
+
 struct _cl_kernel {
   cl_program program = nullptr;
   EntryPoint* entry_point = nullptr;
   std::string name;
-  std::vector<std::vector<unsigned char>> values;
+  std::vector<std::vector<ArgumentBlock>> values;
   std::vector<size_t> local_bytes;
   std::vector<bool> is_set;
 };
@@ -801,13 +806,13 @@ cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size, const void* 
       cl_mem buffer = nullptr;
       if (value != nullptr) std::memcpy(&buffer, value, sizeof(buffer));
       void* data = buffer == nullptr ? nullptr : buffer->data;
-      kernel->values[index].resize(sizeof(data));
+      kernel->values[index].resize(1);
       std::memcpy(kernel->values[index].data(), &data, sizeof(data));
       break;
     }
     case ArgumentKind::kValue:
       if (size != kernel->entry_point->size(index)) return CL_INVALID_ARG_SIZE;
-      kernel->values[index].resize((size + 15) / 16 * 16);
+      kernel->values[index].resize((size + sizeof(ArgumentBlock) - 1) / sizeof(ArgumentBlock));
       std::memcpy(kernel->values[index].data(), value, size);
       break;
   }
