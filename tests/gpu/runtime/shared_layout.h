@@ -2,6 +2,7 @@
    its structs gets STRUCT(type) and one FIELD(type, member) for each member in order. */
 #include "gpu/shared/box.h"
 #include "gpu/shared/collision_types.h"
+#include "gpu/shared/convex_types.h"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/types.h"
 
@@ -40,6 +41,19 @@
   FIELD(CcdHit, weights)                     \
   FIELD(CcdHit, normal)                      \
   FIELD(CcdHit, vertices)                    \
+  STRUCT(ConvexShape)                        \
+  FIELD(ConvexShape, block_begin)            \
+  FIELD(ConvexShape, block_count)            \
+  FIELD(ConvexShape, vertex_count)           \
+  FIELD(ConvexShape, row_begin)              \
+  STRUCT(ConvexContact)                      \
+  FIELD(ConvexContact, a)                    \
+  FIELD(ConvexContact, b)                    \
+  FIELD(ConvexContact, status)               \
+  FIELD(ConvexContact, iterations)           \
+  FIELD(ConvexContact, normal)               \
+  FIELD(ConvexContact, point_a)              \
+  FIELD(ConvexContact, point_b)              \
   STRUCT(StepParams)                         \
   FIELD(StepParams, dt_s)                    \
   FIELD(StepParams, inv_dt)                  \
