@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <string>
 
@@ -16,14 +15,10 @@ namespace {
 
 constexpr uint32_t kCounters = 10;
 constexpr uint64_t kMaxContacts = 1ULL << 28;
-constexpr uint32_t kFirstCapacity = 4096;
 
 uint32_t CeilDivide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 uint64_t Wide(const uint32_t* low_high) { return low_high[0] | uint64_t{low_high[1]} << 32; }
-
-// Bits that hold the numbers below `count`.
-uint32_t BitsFor(uint32_t count) { return std::max<uint32_t>(std::bit_width(std::max(count, 1U) - 1), 1); }
 
 template <typename T>
 absl::Status Grow(const std::shared_ptr<Context>& context, DeviceBuffer<T>* buffer, size_t count, const char* name) {
@@ -70,22 +65,14 @@ absl::StatusOr<ProximityDetector> ProximityDetector::Create(const std::shared_pt
 }
 
 absl::Status ProximityDetector::ReserveContacts(uint32_t count) {
-  if (capacity_ >= count && capacity_ > 0) return absl::OkStatus();
-  // Room for a quarter more, so that slowly closing surfaces do not grow it each step.
-  const auto target =
-      static_cast<uint32_t>(std::min<uint64_t>(std::max<uint64_t>(count + uint64_t{count} / 4, kFirstCapacity), options_.max_contacts));
-  capacity_ = 0;
-  PALPATE_RETURN_IF_ERROR(Grow(context_, &keys_, target, "proximity keys"));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, &sorted_keys_, target, "proximity sorted keys"));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, &order_, target, "proximity order"));
+  PALPATE_RETURN_IF_ERROR(keys_.Reserve(context_, count, options_.max_contacts));
+  const uint32_t target = keys_.capacity();
   PALPATE_RETURN_IF_ERROR(Grow(context_, &contacts_, target, "surface contacts"));
-  PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint64_t>::Create(context_, target));
   if (options_.reduction == ContactReduction::kNearest) {
     PALPATE_RETURN_IF_ERROR(Grow(context_, &all_contacts_, target, "surface contacts before reduction"));
     PALPATE_RETURN_IF_ERROR(Grow(context_, &flags_, target, "proximity flags"));
     PALPATE_RETURN_IF_ERROR(Grow(context_, &kept_, target, "proximity kept"));
   }
-  capacity_ = target;
   return absl::OkStatus();
 }
 
@@ -154,7 +141,8 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
                                            hierarchy_.node_groups(), hierarchy_.elements(), cluster_pairs_.pairs(), pair_count, chunk,
                                            surface_.triangles, surface_.triangle_edges, surface_.edges, surface_.vertex_groups, spheres_,
                                            positions_m, rest_positions_, range_m, options_.rest_exclusion_m, cl_int{options_.element_boxes},
-                                           a_shift, kind_shift, capacity_, static_cast<uint32_t>(options_.max_contacts), keys_, counters_));
+                                           a_shift, kind_shift, keys_.capacity(), static_cast<uint32_t>(options_.max_contacts),
+                                           keys_.keys(), counters_));
       ++stats_.detect_launches;
     }
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
@@ -165,7 +153,7 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
       return absl::ResourceExhaustedError(
           absl::StrCat("proximity: more than max_contacts = ", options_.max_contacts, " contacts below ", range_m, " m"));
     }
-    if (counters[0] <= capacity_) break;
+    if (counters[0] <= keys_.capacity()) break;
     PALPATE_RETURN_IF_ERROR(ReserveContacts(counters[0]));
     PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
   }
@@ -176,9 +164,9 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   stats_.rest_excluded = Wide(&counters[8]);
   if (counters[0] == 0) return absl::OkStatus();
 
-  PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, counters[0], sorted_keys_, order_, {0, kind_shift + 1}));
+  PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, counters[0], kind_shift + 1));
   const bool reduces = options_.reduction == ContactReduction::kNearest;
-  PALPATE_RETURN_IF_ERROR(queue.Launch(records_, {CeilDivide(counters[0], lanes_), local_size}, counters[0], sorted_keys_, a_shift,
+  PALPATE_RETURN_IF_ERROR(queue.Launch(records_, {CeilDivide(counters[0], lanes_), local_size}, counters[0], keys_.sorted(), a_shift,
                                        kind_shift, surface_.triangles, surface_.edges, surface_.vertex_groups, surface_.edge_triangle_begin,
                                        surface_.edge_triangles, positions_m, reduces ? all_contacts_ : contacts_));
   contact_count_ = counters[0];

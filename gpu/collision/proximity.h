@@ -6,8 +6,8 @@
 
 #include "gpu/base/status.h"
 #include "gpu/collision/box_hierarchy.h"
+#include "gpu/collision/proximity_key_list.h"
 #include "gpu/collision/surface_topology.h"
-#include "gpu/primitives/radix_sort.h"
 #include "gpu/primitives/scan.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
@@ -91,20 +91,17 @@ class ProximityDetector {
   uint32_t lanes_ = 1;
   bool has_topology_ = false;
   uint32_t contact_count_ = 0;
-  uint32_t capacity_ = 0;
   ProximityStats stats_;
   DeviceSurface surface_;
   BoxHierarchy hierarchy_;
   ClusterPairs cluster_pairs_;
-  RadixSort<uint64_t> sort_;
+  ProximityKeyList keys_;
   StreamCompaction compaction_;
   Kernel boxes_kernel_, detect_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
   DeviceBuffer<Float4> rest_positions_;
   DeviceBuffer<Box> boxes_;
   DeviceBuffer<Float4> spheres_;
   DeviceBuffer<uint32_t> counters_;
-  DeviceBuffer<uint64_t> keys_, sorted_keys_;
-  DeviceBuffer<uint32_t> order_;
   DeviceBuffer<SurfaceContact> contacts_, all_contacts_;
   DeviceBuffer<uint32_t> nearest_, nearest_contact_, flags_, kept_, kept_count_;
 };

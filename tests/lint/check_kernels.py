@@ -14,6 +14,7 @@ FLAGS = ["-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "--
 # Kernels that are compiled with definitions from the host: each set in turn, with each set for the group added.
 GROUPS = [{"GROUP_SIZE": "1", "ITEMS": "1024"}, {"GROUP_SIZE": "64", "ITEMS": "8"}]
 VARIANTS = {
+    "gpu/collision/intersections.cl": [{"USE_DOUBLE": "1"}, {"USE_DOUBLE": "0"}],
     "gpu/collision/proximity.cl": [{"LANES": "16"}, {"LANES": "1"}],
     "tests/gpu/collision/proximity_probe.cl": [{"LANES": "8"}, {"LANES": "1"}],
     "gpu/primitives/radix_sort.cl": [{"KEY": "uint", "FLOAT_KEYS": "0"}, {"KEY": "uint", "FLOAT_KEYS": "1"}, {"KEY": "ulong", "FLOAT_KEYS": "0"}],

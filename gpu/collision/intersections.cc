@@ -1,0 +1,98 @@
+#include "gpu/collision/intersections.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "gpu/runtime/kernel_source.h"
+
+namespace palpate::gpu {
+namespace kernels {
+extern const KernelSource intersections;
+}
+namespace {
+
+constexpr uint32_t kCounters = 3;
+constexpr uint64_t kMaxCrossings = 1ULL << 28;
+
+}  // namespace
+
+absl::StatusOr<IntersectionCounter> IntersectionCounter::Create(const std::shared_ptr<Context>& context,
+                                                                const IntersectionOptions& options) {
+  if (options.max_crossings == 0 || options.max_crossings > kMaxCrossings) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("intersections: max_crossings is ", options.max_crossings, ", it must be in [1, ", kMaxCrossings, "]"));
+  }
+  IntersectionCounter counter;
+  counter.context_ = context;
+  counter.options_ = options;
+  const ProgramDefines defines = {{"USE_DOUBLE", context->device().has_fp64 ? "1" : "0"}};
+  const auto& source = kernels::intersections;
+  PALPATE_ASSIGN_OR_RETURN(counter.boxes_kernel_, context->CreateKernel(source, "intersections_boxes", defines));
+  PALPATE_ASSIGN_OR_RETURN(counter.detect_, context->CreateKernel(source, "intersections_detect", defines));
+  PALPATE_ASSIGN_OR_RETURN(counter.records_, context->CreateKernel(source, "intersections_records", defines));
+  PALPATE_ASSIGN_OR_RETURN(counter.hierarchy_, BoxHierarchy::Create(context));
+  PALPATE_ASSIGN_OR_RETURN(counter.cluster_pairs_, ClusterPairs::Create(context, options.max_cluster_pairs));
+  PALPATE_ASSIGN_OR_RETURN(counter.counters_, DeviceBuffer<uint32_t>::Create(context, kCounters, "intersection counters"));
+  PALPATE_RETURN_IF_ERROR(counter.keys_.Reserve(context, 0, options.max_crossings));
+  return counter;
+}
+
+absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m) {
+  crossing_count_ = 0;
+  touching_count_ = 0;
+  if (positions_m.count < surface.vertex_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("intersections: ", positions_m.count, " positions for ", surface.vertex_count, " vertices"));
+  }
+  const uint32_t triangle_count = surface.triangle_count;
+  if (!boxes_ || boxes_.count() < triangle_count) {
+    boxes_ = {};
+    flags_ = {};
+    PALPATE_ASSIGN_OR_RETURN(boxes_, DeviceBuffer<Box>::Create(context_, triangle_count, "intersection boxes"));
+    PALPATE_ASSIGN_OR_RETURN(flags_, DeviceBuffer<uint32_t>::Create(context_, triangle_count, "intersection flags"));
+  }
+  if (triangle_count == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(boxes_kernel_, {triangle_count, 64}, triangle_count, surface.triangles, positions_m, boxes_, flags_, counters_));
+  PALPATE_RETURN_IF_ERROR(hierarchy_.Build(queue, boxes_, surface.groups, triangle_count, surface.body_count));
+  PALPATE_RETURN_IF_ERROR(Annotate(cluster_pairs_.FindWithin(queue, hierarchy_), "intersections"));
+
+  const bool is_gpu = context_->device().is_gpu;
+  const uint32_t pair_count = cluster_pairs_.count();
+  const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
+  const Range range = {(pair_count + chunk - 1) / chunk, is_gpu ? size_t{64} : size_t{1}};
+  const uint32_t edge_shift = BitsFor(triangle_count);
+  std::array<uint32_t, kCounters> counters = {};
+  for (;;) {
+    PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, range, hierarchy_.nodes(), hierarchy_.node_groups(), hierarchy_.elements(),
+                                         cluster_pairs_.pairs(), pair_count, chunk, surface.triangles, surface.triangle_edges, positions_m,
+                                         edge_shift, keys_.capacity(), static_cast<uint32_t>(options_.max_crossings), keys_.keys(), flags_,
+                                         counters_));
+    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
+    if (counters[1] != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("intersections: the position of vertex ", ~counters[1], " is not finite or beyond 1e8 m"));
+    }
+    if (counters[0] > options_.max_crossings) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("intersections: more than max_crossings = ", options_.max_crossings, " edges pierce triangles"));
+    }
+    if (counters[0] <= keys_.capacity()) break;
+    PALPATE_RETURN_IF_ERROR(keys_.Reserve(context_, counters[0], options_.max_crossings));
+    PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+  }
+  if (!crossings_ || crossings_.count() < counters[0]) {
+    crossings_ = {};
+    PALPATE_ASSIGN_OR_RETURN(crossings_, DeviceBuffer<UInt2>::Create(context_, keys_.capacity(), "crossings"));
+  }
+  crossing_count_ = counters[0];
+  touching_count_ = counters[2];
+  if (crossing_count_ == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, crossing_count_, edge_shift + BitsFor(surface.edge_count)));
+  return queue.Launch(records_, {crossing_count_, 64}, crossing_count_, keys_.sorted(), edge_shift, surface.edge_triangle_begin,
+                      surface.edge_triangles, crossings_, flags_);
+}
+
+}  // namespace palpate::gpu
