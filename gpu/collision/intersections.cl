@@ -7,7 +7,7 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double Real;
 typedef double3 Real3;
-#define TO_REAL3(v) (double3)((v).x, (v).y, (v).z)
+#define TO_REAL3(v) (double3)((double)(v).x, (double)(v).y, (double)(v).z)
 #define ROUNDING 1.1102230246251565e-16
 #define REAL(x) (x)
 #else
