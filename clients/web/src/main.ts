@@ -10,7 +10,7 @@ const SHORTCUTS: [string, string][] = [
   ['Space', 'play or pause'], ['N', 'one step'], ['R', 'reset'], ['T', 'take or release the instrument'],
   ['Left drag', 'orbit; with an instrument: move it'], ['Right drag', 'pan; with an instrument: orbit'], ['Wheel', 'zoom'],
   ['Shift + wheel', 'push the instrument along the view'], ['W S', 'push, pull the instrument'], ['Arrows', 'move the instrument'],
-  ['Q E · A D', 'turn the instrument'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts'], ['V', 'force arrows'], ['B', 'low bandwidth'],
+  ['Q E · A D', 'turn the instrument'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts'], ['K', 'contact normals'], ['V', 'force arrows'], ['B', 'low bandwidth'],
   ['P', 'panel'], ['?', 'this help'],
 ];
 
@@ -35,6 +35,7 @@ const setOptions = (options: Partial<typeof app.view.options>) => {
 const toggles: Toggle[] = [
   { label: 'Wireframe', key: 'm', get: () => app.view.options.wireframe, set: (on) => setOptions({ wireframe: on }) },
   { label: 'Contacts', key: 'c', get: () => app.view.options.contacts, set: (on) => setOptions({ contacts: on }) },
+  { label: 'Normals', key: 'k', get: () => app.view.options.normals, set: (on) => setOptions({ normals: on }) },
   { label: 'Forces', key: 'v', get: () => app.view.options.forces, set: (on) => setOptions({ forces: on }) },
   { label: 'Low bandwidth', key: 'b', get: () => app.lowBandwidth, set: (on) => app.setLowBandwidth(on) },
 ];
@@ -242,6 +243,9 @@ const api = {
       overruns: Number(frame?.stats?.overruns ?? 0n),
       dropped: Number(frame?.dropped ?? 0n),
       contacts: frame?.contacts.length ?? 0,
+      surfaceContacts: frame?.surfaceContacts.length ?? 0,
+      intersections: frame?.stats?.contact?.intersectionsChecked ? frame.stats.contact.intersectionCount : undefined,
+      marksShown: app.view.contactCount,
       framesReceived: app.framesReceived,
       keyframesReceived: app.keyframesReceived,
       framesPerS: app.fps,

@@ -1,5 +1,6 @@
 import type { SceneInfo } from '../../generated/palpate/v1/control_pb';
-import type { Frame } from '../../generated/palpate/v1/stream_pb';
+import { type Frame, SurfaceContactKind } from '../../generated/palpate/v1/stream_pb';
+import { CONTACT_COLORS, type ContactKind, NO_TOOL } from '../view/contact_layer';
 import { TOOL_COLORS } from '../view/tool_model';
 import { History, StageGraph } from './graphs';
 
@@ -19,6 +20,18 @@ export function formatBytesPerSecond(rate: number): string {
   return `${rate.toFixed(0)} B/s`;
 }
 
+/** Contacts of each kind. */
+export function countKinds(frame: Frame): Record<ContactKind, number> {
+  const counts: Record<ContactKind, number> = { tool: 0, obstacle: 0, 'vertex-triangle': 0, 'edge-edge': 0 };
+  for (const contact of frame.contacts) ++counts[contact.toolIndex === NO_TOOL ? 'obstacle' : 'tool'];
+  for (const contact of frame.surfaceContacts) ++counts[contact.kind === SurfaceContactKind.EDGE_EDGE ? 'edge-edge' : 'vertex-triangle'];
+  return counts;
+}
+
+const KIND_LABELS: Record<ContactKind, string> = {
+  tool: 'instruments', obstacle: 'obstacles', 'vertex-triangle': 'vertex on triangle', 'edge-edge': 'edge on edge',
+};
+
 interface ToolRow {
   owner: HTMLElement;
   force: HTMLElement;
@@ -30,10 +43,21 @@ interface ToolRow {
 export class Panel {
   readonly stages: StageGraph;
   private tools: ToolRow[] = [];
+  private readonly kinds = new Map<ContactKind, HTMLElement>();
   private lastText_ms = 0;
 
   constructor(private readonly onTool: (index: number) => void) {
     this.stages = new StageGraph(element('stages') as HTMLCanvasElement, element('stage-legend'));
+    for (const [kind, label] of Object.entries(KIND_LABELS) as [ContactKind, string][]) {
+      const row = make('div', '');
+      const dot = make('i', '');
+      dot.style.background = `#${CONTACT_COLORS[kind][1].toString(16).padStart(6, '0')}`;
+      const value = make('b', '');
+      value.textContent = '0';
+      row.append(dot, label, value);
+      element('contact-kinds').append(row);
+      this.kinds.set(kind, value);
+    }
   }
 
   load(info: SceneInfo | undefined, triangleCount: number, toolNames: string[]): void {
@@ -72,7 +96,7 @@ export class Panel {
     element('s-overruns').textContent = count.format(stats?.overruns ?? 0n);
     element('s-overruns').classList.toggle('alert', (stats?.overruns ?? 0n) > 0n);
     element('s-dropped').textContent = count.format(frame.dropped);
-    element('s-contacts').textContent = count.format(frame.contacts.length);
+    this.drawContact(frame);
     for (const [index, row] of this.tools.entries()) {
       const owner = owners[index] ?? 'free';
       const force = frame.tools[index]?.forceN;
@@ -83,6 +107,21 @@ export class Panel {
       row.button.disabled = owner === 'station' || owner === 'taking';
       row.button.className = owner === 'you' ? 'held' : 'primary';
     }
+  }
+
+  private drawContact(frame: Frame): void {
+    element('contact-total').textContent = count.format(frame.contacts.length + frame.surfaceContacts.length);
+    const counts = countKinds(frame);
+    for (const [kind, value] of this.kinds) value.textContent = count.format(counts[kind]);
+    const stats = frame.stats?.contact;
+    // A scene of one body that cannot touch itself has nothing to say here.
+    element('contact-facts').hidden = !stats || (stats.detectionCount === 0 && !stats.intersectionsChecked);
+    if (!stats) return;
+    element('c-pairs').textContent = count.format(stats.contactCount);
+    element('c-held').textContent = count.format(stats.truncatedVertices);
+    element('c-intersections').textContent = stats.intersectionsChecked ? count.format(stats.intersectionCount) : 'not counted';
+    element('c-intersections').classList.toggle('alert', stats.intersectionCount > 0);
+    element('c-time').textContent = `${(stats.detectMs + stats.filterMs).toFixed(2)} ms`;
   }
 
   private toolRow(name: string, index: number): { root: HTMLElement; tool: ToolRow } {

@@ -2,13 +2,10 @@ import * as THREE from 'three';
 import type { ObstacleSpec, Pose, Vec3 } from '../../generated/palpate/v1/scene_pb';
 import type { Frame, Keyframe, PositionEncoding } from '../../generated/palpate/v1/stream_pb';
 import { decodePositions } from '../net/positions';
+import { ContactLayer, contactMarks } from './contact_layer';
 import { Organ } from './organ';
 import { type Stage, tableMaterial } from './stage';
 import { ToolModel } from './tool_model';
-
-const MAX_DOTS = 2048;
-const HOT = new THREE.Color(0xff5a3c);
-const COLD = new THREE.Color(0xffe08a);
 
 export function toVector(v: Vec3 | undefined, out = new THREE.Vector3()): THREE.Vector3 {
   return v ? out.set(v.x, v.y, v.z) : out.set(0, 0, 0);
@@ -24,6 +21,7 @@ export function applyPose(pose: Pose | undefined, object: THREE.Object3D): void 
 export interface ViewOptions {
   wireframe: boolean;
   contacts: boolean;
+  normals: boolean;
   forces: boolean;
 }
 
@@ -33,25 +31,18 @@ export class SceneView {
   organs: Organ[] = [];
   tools: ToolModel[] = [];
   contactCount = 0;
-  options: ViewOptions = { wireframe: false, contacts: true, forces: true };
+  options: ViewOptions = { wireframe: false, contacts: true, normals: true, forces: true };
   private readonly statics = new THREE.Group();
-  private readonly dots: THREE.InstancedMesh;
+  private readonly contacts = new ContactLayer();
   private readonly labels: HTMLElement[] = [];
   private readonly scratch = new THREE.Vector3();
   private readonly scratch2 = new THREE.Vector3();
-  private readonly matrix = new THREE.Matrix4();
-  private readonly color = new THREE.Color();
   private readonly arrowTips: THREE.Vector3[] = [];
   private detail = true;
 
   constructor(private readonly stage: Stage, private readonly labelLayer: HTMLElement) {
     stage.scene.add(this.root);
-    this.dots = new THREE.InstancedMesh(new THREE.SphereGeometry(1, 12, 8), new THREE.MeshBasicMaterial({ toneMapped: false }), MAX_DOTS);
-    this.dots.instanceMatrix.setUsage(THREE.DynamicDrawUsage);
-    this.dots.setColorAt(0, COLD);
-    this.dots.count = 0;
-    this.dots.frustumCulled = false;
-    this.root.add(this.statics, this.dots);
+    this.root.add(this.statics, this.contacts.group);
   }
 
   /** Builds everything anew. Returns what is wrong with the keyframe, if anything. */
@@ -120,14 +111,17 @@ export class SceneView {
       label.textContent = shown ? `${newtons.toFixed(2)} N` : '';
       label.hidden = !shown;
     }
-    this.updateDots(frame);
+    const marks = contactMarks(frame);
+    this.contactCount = marks.length;
+    this.contacts.update(marks, this.stage.radius_m);
+    this.contacts.setShown(this.options.contacts, this.options.normals);
     return undefined;
   }
 
   setOptions(options: Partial<ViewOptions>): void {
     Object.assign(this.options, options);
     for (const organ of this.organs) organ.setWireframe(this.options.wireframe);
-    this.dots.visible = this.options.contacts;
+    this.contacts.setShown(this.options.contacts, this.options.normals);
     if (!this.options.forces) {
       for (const model of this.tools) model.arrow.group.visible = false;
       for (const label of this.labels) label.hidden = true;
@@ -157,7 +151,7 @@ export class SceneView {
     this.tools = [];
     this.labels.length = 0;
     this.arrowTips.length = 0;
-    this.dots.count = 0;
+    this.contacts.clear();
     this.contactCount = 0;
     this.statics.traverse((child) => {
       if (!(child instanceof THREE.Mesh)) return;
@@ -165,26 +159,6 @@ export class SceneView {
       (child.material as THREE.Material).dispose();
     });
     this.statics.clear();
-  }
-
-  private updateDots(frame: Frame): void {
-    this.contactCount = frame.contacts.length;
-    const size_m = this.stage.radius_m * 0.0105;
-    let count = 0;
-    for (const contact of frame.contacts) {
-      if (count >= MAX_DOTS) break;
-      toVector(contact.pointM, this.scratch);
-      const newtons = toVector(contact.forceN, this.scratch2).length();
-      const heat = newtons / (newtons + 0.15);
-      this.matrix.makeScale(size_m, size_m, size_m).setPosition(this.scratch);
-      this.dots.setMatrixAt(count, this.matrix);
-      this.dots.setColorAt(count, this.color.copy(COLD).lerp(HOT, heat));
-      ++count;
-    }
-    this.dots.count = count;
-    this.dots.instanceMatrix.needsUpdate = true;
-    if (this.dots.instanceColor) this.dots.instanceColor.needsUpdate = true;
-    this.dots.visible = this.options.contacts;
   }
 
   private addObstacles(obstacles: ObstacleSpec[], bounds: THREE.Box3): void {
