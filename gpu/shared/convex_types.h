@@ -42,6 +42,49 @@ typedef struct ConvexContact {
   Float4 point_b;  /* xyz [m] on B; w unused */
 } ConvexContact;
 
+/* Best rigid motion of a point set. */
+typedef struct ShapeMatch {
+  Float4 rotation;    /* unit quaternion: xyz = vector part, w = scalar part */
+  Float4 rest_center; /* xyz [m], w = sum of the weights */
+  Float4 center;      /* xyz [m], w = sum of the weights */
+  UInt rank;          /* 3: a solid set, 2: flat, 1: straight, 0: a point */
+  UInt converged;     /* 0: the rotation is the identity because the input was not finite */
+  UInt unused0, unused1;
+} ShapeMatch;
+
+#define PALPATE_RIGID_THESIS_INTEGRATOR 1u
+#define PALPATE_RIGID_CORRECT_VELOCITIES 2u
+#define PALPATE_RIGID_GROUND 4u
+#define PALPATE_RIGID_LINE_SEARCH 8u
+
+/* Constants of the steps of rigid bodies. */
+typedef struct RigidParams {
+  Float4 gravity; /* xyz [m/s^2] */
+  Float4 ground;  /* xyz unit normal, w = offset [m]; solid where normal . x < offset */
+  float dt_s;
+  float damping; /* thesis: factor on velocities each step; else rate [1/s] */
+  float restitution;
+  float friction;
+  UInt body_count;
+  UInt flags;
+  UInt velocity_iterations;
+  UInt unused;
+} RigidParams;
+
+/* What went wrong or was cut in a step, and was dealt with. */
+typedef struct RigidCounters {
+  UInt unresolved_pairs;    /* a pair whose narrow phase did not converge was skipped in one iteration */
+  UInt incomplete_matches;  /* a body whose points are on a line or one: the open part of its rotation was kept */
+  UInt failed_matches;      /* the decomposition did not end: only the translation was used */
+  UInt limited_rotations;   /* the rotation of one iteration exceeded half a radian and was cut */
+  UInt limited_corrections; /* the speed of a correction exceeded those of the bodies in contact and was cut */
+  UInt restored_bodies;     /* a pose that was not finite: the body stayed where it was, at rest */
+  UInt unused0, unused1;
+} RigidCounters;
+
+PALPATE_SHARED_SIZE(ShapeMatch, 64);
+PALPATE_SHARED_SIZE(RigidParams, 64);
+PALPATE_SHARED_SIZE(RigidCounters, 32);
 PALPATE_SHARED_SIZE(ConvexShape, 16);
 PALPATE_SHARED_SIZE(ConvexContact, 64);
 

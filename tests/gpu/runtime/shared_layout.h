@@ -54,6 +54,34 @@
   FIELD(ConvexContact, normal)               \
   FIELD(ConvexContact, point_a)              \
   FIELD(ConvexContact, point_b)              \
+  STRUCT(ShapeMatch)                         \
+  FIELD(ShapeMatch, rotation)                \
+  FIELD(ShapeMatch, rest_center)             \
+  FIELD(ShapeMatch, center)                  \
+  FIELD(ShapeMatch, rank)                    \
+  FIELD(ShapeMatch, converged)               \
+  FIELD(ShapeMatch, unused0)                 \
+  FIELD(ShapeMatch, unused1)                 \
+  STRUCT(RigidParams)                        \
+  FIELD(RigidParams, gravity)                \
+  FIELD(RigidParams, ground)                 \
+  FIELD(RigidParams, dt_s)                   \
+  FIELD(RigidParams, damping)                \
+  FIELD(RigidParams, restitution)            \
+  FIELD(RigidParams, friction)               \
+  FIELD(RigidParams, body_count)             \
+  FIELD(RigidParams, flags)                  \
+  FIELD(RigidParams, velocity_iterations)    \
+  FIELD(RigidParams, unused)                 \
+  STRUCT(RigidCounters)                      \
+  FIELD(RigidCounters, unresolved_pairs)     \
+  FIELD(RigidCounters, incomplete_matches)   \
+  FIELD(RigidCounters, failed_matches)       \
+  FIELD(RigidCounters, limited_rotations)    \
+  FIELD(RigidCounters, limited_corrections)  \
+  FIELD(RigidCounters, restored_bodies)      \
+  FIELD(RigidCounters, unused0)              \
+  FIELD(RigidCounters, unused1)              \
   STRUCT(StepParams)                         \
   FIELD(StepParams, dt_s)                    \
   FIELD(StepParams, inv_dt)                  \
