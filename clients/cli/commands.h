@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "clients/cli/exit_code.h"
 #include "clients/cpp/connection.h"
 
 namespace palpate::cli {
@@ -19,6 +20,7 @@ struct Session {
   double timeout_s = 5;  ///< to reach the server; > 0
   bool json = false;
   std::function<absl::Status()> action;
+  ExitCode failure = kExitFailed;  ///< exit status of an action that fails, set by the action; an unreachable server has its own
 };
 
 /// A connection to the server, which has answered. Errors: Unavailable (nobody answers in time), those of Connection::Open.
@@ -31,5 +33,6 @@ void AddExportCommand(CLI::App& app, Session& session);
 void AddMeshCommands(CLI::App& app, Session& session);
 void AddInfoCommands(CLI::App& app, Session& session);
 void AddDemoCommand(CLI::App& app, Session& session);
+void AddVerifyCommands(CLI::App& app, Session& session);
 
 }  // namespace palpate::cli

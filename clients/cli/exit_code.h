@@ -8,14 +8,15 @@ namespace palpate::cli {
 enum ExitCode : int {
   kExitOk = 0,
   kExitFailed = 1,             ///< the input is bad or the server refused
-  kExitUsage = 2,              ///< wrong arguments
+  kExitUsage = 2,              ///< wrong arguments; `verify`: also a file it cannot use
   kExitServerUnreachable = 3,  ///< no server answers at the address
 };
 
-/// The exit status for the status of a command: a server that cannot be reached is `Unavailable`, which nothing local returns.
-inline ExitCode ToExitCode(const absl::Status& status) {
+/// The exit status for the status of a command: a server that cannot be reached is `Unavailable`, which nothing local returns; `failure`
+/// for any other error.
+inline ExitCode ToExitCode(const absl::Status& status, ExitCode failure) {
   if (status.ok()) return kExitOk;
-  return absl::IsUnavailable(status) ? kExitServerUnreachable : kExitFailed;
+  return absl::IsUnavailable(status) ? kExitServerUnreachable : failure;
 }
 
 }  // namespace palpate::cli

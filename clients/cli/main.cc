@@ -10,7 +10,7 @@
 namespace {
 
 constexpr char kFooter[] =
-    "Exit status: 0 done; 1 failed: bad input, or the server refused; 2 wrong usage; 3 no server answers.\n"
+    "Exit status: 0 done; 1 failed: bad input, or the server refused; 2 wrong usage (verify: or an unusable file); 3 no server answers.\n"
     "Every length is in metres, every force in newtons. `palpate COMMAND --help` explains a command.";
 
 /// The first word that is neither an option nor a command, if any.
@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   AddMeshCommands(app, session);
   AddInfoCommands(app, session);
   AddDemoCommand(app, session);
+  AddVerifyCommands(app, session);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RequiredError& error) {
@@ -62,5 +63,5 @@ int main(int argc, char** argv) {
   }
   const absl::Status status = session.action();
   if (!status.ok()) PrintError(status, session.json);
-  return ToExitCode(status);
+  return ToExitCode(status, session.failure);
 }

@@ -14,9 +14,16 @@ FLAGS = ["-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "--
 # Kernels that are compiled with definitions from the host: each set in turn, with each set for the group added.
 GROUPS = [{"GROUP_SIZE": "1", "ITEMS": "1024"}, {"GROUP_SIZE": "64", "ITEMS": "8"}]
 VARIANTS = {
+    "gpu/dynamics/tissue.cl": [{"PALPATE_LANES": "8", "PALPATE_TEAM": "1", "PALPATE_GROUP": "8", "PALPATE_LIST_GROUP": "1", "PALPATE_COROTATED": "1",
+                                "PALPATE_NEO_HOOKEAN": "0", "PALPATE_VISCOUS": "0", "PALPATE_SURFACE": "1"},
+                               {"PALPATE_LANES": "1", "PALPATE_TEAM": "8", "PALPATE_GROUP": "64", "PALPATE_LIST_GROUP": "64", "PALPATE_COROTATED": "0",
+                                "PALPATE_NEO_HOOKEAN": "1", "PALPATE_VISCOUS": "1", "PALPATE_SURFACE": "0"}],
+    "gpu/collision/ccd_queries.cl": [{"CCD_DOUBLE": "1"}, {"CCD_DOUBLE": "0"}],
     "gpu/collision/intersections.cl": [{"USE_DOUBLE": "1"}, {"USE_DOUBLE": "0"}],
     "gpu/collision/proximity.cl": [{"LANES": "16"}, {"LANES": "1"}],
     "tests/gpu/collision/proximity_probe.cl": [{"LANES": "8"}, {"LANES": "1"}],
+    **{f"gpu/collision/{stem}.cl": [{"AXES": axes, "STAGE": "4", "LONG_SEGMENT": "64u"} for axes in ("0", "3", "7", "9", "13")]
+       for stem in ("body_broad_phase", "kdop", "pair_list", "principal_axis", "sweep_and_prune")},
     "gpu/primitives/radix_sort.cl": [{"KEY": "uint", "FLOAT_KEYS": "0"}, {"KEY": "uint", "FLOAT_KEYS": "1"}, {"KEY": "ulong", "FLOAT_KEYS": "0"}],
     "gpu/primitives/reduce.cl": [{"VALUE": "float", "ELEMENT": "float", "REDUCE_SUM": "1", "IDENTITY": "0"},
                                  {"VALUE": "uint", "ELEMENT": "uint", "REDUCE_MIN": "1", "MIN_FUNCTION": "min", "IDENTITY": "UINT_MAX"},

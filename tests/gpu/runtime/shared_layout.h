@@ -1,9 +1,11 @@
 /* Every struct of gpu/shared with its members, read by the layout test on both sides. A new shared header is included here, and each of
    its structs gets STRUCT(type) and one FIELD(type, member) for each member in order. */
 #include "gpu/shared/box.h"
+#include "gpu/shared/ccd_types.h"
 #include "gpu/shared/collision_types.h"
 #include "gpu/shared/convex_types.h"
 #include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/kdop.h"
 #include "gpu/shared/types.h"
 
 #define PALPATE_SHARED_LAYOUT(STRUCT, FIELD) \
@@ -54,6 +56,11 @@
   FIELD(ConvexContact, normal)               \
   FIELD(ConvexContact, point_a)              \
   FIELD(ConvexContact, point_b)              \
+  STRUCT(CcdAnswer)                          \
+  FIELD(CcdAnswer, toi)                      \
+  FIELD(CcdAnswer, is_hit)                   \
+  FIELD(CcdAnswer, is_finite)                \
+  FIELD(CcdAnswer, steps)                    \
   STRUCT(ShapeMatch)                         \
   FIELD(ShapeMatch, rotation)                \
   FIELD(ShapeMatch, rest_center)             \
@@ -82,6 +89,21 @@
   FIELD(RigidCounters, restored_bodies)      \
   FIELD(RigidCounters, unused0)              \
   FIELD(RigidCounters, unused1)              \
+  STRUCT(RigidInstance)                      \
+  FIELD(RigidInstance, position)             \
+  FIELD(RigidInstance, rotation)             \
+  FIELD(RigidInstance, scale)                \
+  FIELD(RigidInstance, mesh)                 \
+  STRUCT(PairCounters)                       \
+  FIELD(PairCounters, pair_count)            \
+  FIELD(PairCounters, wraps)                 \
+  FIELD(PairCounters, long_pairs)            \
+  FIELD(PairCounters, bad_body)              \
+  STRUCT(CentreMoments)                      \
+  FIELD(CentreMoments, reference)            \
+  FIELD(CentreMoments, sum)                  \
+  FIELD(CentreMoments, diagonal)             \
+  FIELD(CentreMoments, mixed)                \
   STRUCT(StepParams)                         \
   FIELD(StepParams, dt_s)                    \
   FIELD(StepParams, inv_dt)                  \
