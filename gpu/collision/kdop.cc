@@ -1,0 +1,151 @@
+#include "gpu/collision/kdop.h"
+
+#include <algorithm>
+#include <string>
+
+#include "gpu/runtime/kernel_source.h"
+
+namespace palpate::gpu {
+namespace kernels {
+extern const KernelSource kdop;
+}
+namespace {
+
+constexpr std::array<std::array<double, 3>, 3> kMain = {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
+constexpr std::array<std::array<double, 3>, 6> kEdges = {{{1, 1, 0}, {1, -1, 0}, {1, 0, 1}, {1, 0, -1}, {0, 1, 1}, {0, 1, -1}}};
+constexpr std::array<std::array<double, 3>, 4> kCorners = {{{1, 1, 1}, {1, 1, -1}, {1, -1, 1}, {1, -1, -1}}};
+
+// Vertices of one work-item: long runs on a CPU, on a GPU enough runs to fill it.
+uint32_t RunLength(const Context& context, const PrimitiveConfig& config, uint32_t vertex_count) {
+  if (config.group_size == 1) return 4096;
+  const uint32_t items = std::max(context.device().compute_units, 1U) * 128;
+  return std::clamp(vertex_count / items, 32U, 1024U);
+}
+
+Range RunRange(const PrimitiveConfig& config, uint32_t vertex_count, uint32_t run_length) {
+  return {(size_t{vertex_count} + run_length - 1) / run_length, config.group_size == 1 ? size_t{1} : size_t{64}};
+}
+
+Range BodyRange(const PrimitiveConfig& config, uint32_t body_count) {
+  return {body_count, config.group_size == 1 ? size_t{128} : size_t{64}};
+}
+
+}  // namespace
+
+const char* BoundingVolumeName(BoundingVolume volume) {
+  switch (volume) {
+    case BoundingVolume::kSphere:
+      return "sphere";
+    case BoundingVolume::kDop6:
+      return "6-dop";
+    case BoundingVolume::kDop14:
+      return "14-dop";
+    case BoundingVolume::kDop18:
+      return "18-dop";
+    case BoundingVolume::kDop26:
+      return "26-dop";
+  }
+  return "unknown";
+}
+
+uint32_t AxisCount(BoundingVolume volume) {
+  switch (volume) {
+    case BoundingVolume::kSphere:
+      return 0;
+    case BoundingVolume::kDop6:
+      return 3;
+    case BoundingVolume::kDop14:
+      return 7;
+    case BoundingVolume::kDop18:
+      return 9;
+    case BoundingVolume::kDop26:
+      return 13;
+  }
+  return 0;
+}
+
+uint32_t SweepAxisCount(BoundingVolume volume) { return volume == BoundingVolume::kSphere ? 9 : AxisCount(volume); }
+
+std::array<double, 3> SweepAxis(BoundingVolume volume, uint32_t axis) {
+  if (axis < 3) return kMain[axis];
+  if (volume == BoundingVolume::kDop14) return kCorners[axis - 3];
+  return axis < 9 ? kEdges[axis - 3] : kCorners[axis - 9];
+}
+
+uint32_t FloatsPerVolume(BoundingVolume volume) { return volume == BoundingVolume::kSphere ? 4 : 2 * AxisCount(volume); }
+
+ProgramDefines VolumeDefines(BoundingVolume volume) { return {{"AXES", std::to_string(AxisCount(volume))}}; }
+
+absl::StatusOr<InstanceTransform> InstanceTransform::Create(const std::shared_ptr<Context>& context) {
+  InstanceTransform transform;
+  transform.config_ = PrimitiveConfig::For(context->device());
+  PALPATE_ASSIGN_OR_RETURN(transform.kernel_,
+                           context->CreateKernel(kernels::kdop, "instance_vertices", VolumeDefines(BoundingVolume::kDop6)));
+  return transform;
+}
+
+absl::Status InstanceTransform::Run(Queue& queue, BufferView<Float4> mesh_vertices, BufferView<RigidInstance> instances,
+                                    BufferView<uint32_t> begins, uint32_t instance_count, uint32_t vertex_count,
+                                    BufferView<Float4> world_vertices) {
+  PALPATE_RETURN_IF_ERROR(CheckCapacity("InstanceTransform", "instances", instances.count, instance_count));
+  PALPATE_RETURN_IF_ERROR(CheckCapacity("InstanceTransform", "begins", begins.count, size_t{instance_count} + 1));
+  PALPATE_RETURN_IF_ERROR(CheckCapacity("InstanceTransform", "world_vertices", world_vertices.count, vertex_count));
+  const uint32_t run_length = RunLength(*queue.context(), config_, vertex_count);
+  return queue.Launch(kernel_, RunRange(config_, vertex_count, run_length), vertex_count, instance_count, run_length, mesh_vertices,
+                      instances, begins, world_vertices);
+}
+
+absl::StatusOr<VolumeBuilder> VolumeBuilder::Create(const std::shared_ptr<Context>& context, BoundingVolume volume) {
+  VolumeBuilder builder;
+  builder.context_ = context;
+  builder.config_ = PrimitiveConfig::For(context->device());
+  builder.volume_ = volume;
+  const bool is_sphere = volume == BoundingVolume::kSphere;
+  const ProgramDefines defines = VolumeDefines(volume);
+  PALPATE_ASSIGN_OR_RETURN(builder.runs_, context->CreateKernel(kernels::kdop, is_sphere ? "sphere_runs" : "volume_runs", defines));
+  PALPATE_ASSIGN_OR_RETURN(builder.rest_, context->CreateKernel(kernels::kdop, is_sphere ? "sphere_rest" : "volume_rest", defines));
+  if (is_sphere) {
+    PALPATE_ASSIGN_OR_RETURN(VolumeBuilder boxes, Create(context, BoundingVolume::kDop6));
+    builder.boxes_builder_ = std::make_unique<VolumeBuilder>(std::move(boxes));
+  }
+  return builder;
+}
+
+absl::Status VolumeBuilder::Build(Queue& queue, BufferView<Float4> vertices, BufferView<uint32_t> begins, uint32_t body_count,
+                                  uint32_t vertex_count, BufferView<float> volumes, BufferView<Float4> centres, uint32_t run_length) {
+  const char* name = "VolumeBuilder";
+  PALPATE_RETURN_IF_ERROR(CheckCapacity(name, "vertices", vertices.count, vertex_count));
+  PALPATE_RETURN_IF_ERROR(CheckCapacity(name, "begins", begins.count, size_t{body_count} + 1));
+  PALPATE_RETURN_IF_ERROR(CheckCapacity(name, "volumes", volumes.count, size_t{body_count} * FloatsPerVolume(volume_)));
+  if (centres.handle != nullptr) PALPATE_RETURN_IF_ERROR(CheckCapacity(name, "centres", centres.count, body_count));
+  if (run_length == 0) run_length = RunLength(*context_, config_, vertex_count);
+
+  const bool is_sphere = volume_ == BoundingVolume::kSphere;
+  const Range range = RunRange(config_, vertex_count, run_length);
+  const size_t slot_words = size_t{is_sphere ? 3 : 2 * AxisCount(volume_) + 1};
+  const size_t words = range.global_size * slot_words;
+  if (!slots_ || slots_.count() < words) {
+    slots_ = {};
+    PALPATE_ASSIGN_OR_RETURN(slots_, DeviceBuffer<uint32_t>::Create(context_, words, "volume slots"));
+  }
+  if (words > 0) PALPATE_RETURN_IF_ERROR(queue.Fill(slots_, UINT32_MAX, words));
+  if (!is_sphere) {
+    PALPATE_RETURN_IF_ERROR(queue.Launch(runs_, range, vertex_count, body_count, run_length, vertices, begins, slots_, volumes));
+    return queue.Launch(rest_, BodyRange(config_, body_count), body_count, run_length, begins, slots_, volumes);
+  }
+  BufferView<float> boxes = {};
+  if (centres.handle == nullptr) {
+    const size_t box_floats = size_t{body_count} * 6;
+    if (!boxes_ || boxes_.count() < box_floats) {
+      boxes_ = {};
+      PALPATE_ASSIGN_OR_RETURN(boxes_, DeviceBuffer<float>::Create(context_, box_floats, "boxes of spheres"));
+    }
+    boxes = boxes_.view();
+    PALPATE_RETURN_IF_ERROR(boxes_builder_->Build(queue, vertices, begins, body_count, vertex_count, boxes, {}, run_length));
+  }
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(runs_, range, vertex_count, body_count, run_length, vertices, begins, boxes, centres, slots_, volumes));
+  return queue.Launch(rest_, BodyRange(config_, body_count), body_count, run_length, begins, boxes, centres, slots_, volumes);
+}
+
+}  // namespace palpate::gpu

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "gpu/base/status.h"
+#include "gpu/primitives/primitive_config.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/kdop.h"
+
+namespace palpate::gpu {
+
+/// Kinds of bounding volume of a body. k-DOP: the intervals of the body's vertices on k/2 fixed axes; kDop6 is the axis-aligned box.
+enum class BoundingVolume { kSphere, kDop6, kDop14, kDop18, kDop26 };
+
+inline constexpr std::array<BoundingVolume, 5> kBoundingVolumes = {BoundingVolume::kSphere, BoundingVolume::kDop6, BoundingVolume::kDop14,
+                                                                   BoundingVolume::kDop18, BoundingVolume::kDop26};
+
+/// "sphere", "6-dop", ...
+const char* BoundingVolumeName(BoundingVolume volume);
+
+/// Axes whose intervals a volume holds; 0 for a sphere.
+uint32_t AxisCount(BoundingVolume volume);
+
+/// Axes along which the volumes can be swept: those of the k-DOP; for a sphere the nine of the 18-DOP.
+uint32_t SweepAxisCount(BoundingVolume volume);
+
+/// Direction of sweep axis `axis` < SweepAxisCount; components are 0, 1 and -1, not normalised. First x, y, z; then, for k = 18 and 26 and
+/// spheres, x+y, x-y, x+z, x-z, y+z, y-z; then, for k = 14 and 26, x+y+z, x+y-z, x-y+z, x-y-z.
+std::array<double, 3> SweepAxis(BoundingVolume volume, uint32_t axis);
+
+/// Floats of one volume in a volume buffer. k-DOP: the lower bounds on all axes, then the upper ones [m]. Sphere: centre x, y, z, radius.
+/// The volume of a body without vertices is empty: lower bounds +inf, upper -inf; radius -inf. It overlaps nothing.
+uint32_t FloatsPerVolume(BoundingVolume volume);
+
+/// -D macros that specialise a kernel to a volume: see kdop.clh.
+ProgramDefines VolumeDefines(BoundingVolume volume);
+
+/// Places copies of shared meshes: meshes are uploaded once, each step only the poses.
+class InstanceTransform {
+ public:
+  static absl::StatusOr<InstanceTransform> Create(const std::shared_ptr<Context>& context);
+
+  /// Enqueues world_vertices[begins[i] ... begins[i+1]) = the vertices of instance i in world coordinates [m]: rotation * (scale .* v) +
+  /// position for the vertices v of mesh_vertices from instances[i].mesh.x on. `begins` has instance_count + 1 elements, rises from 0 to
+  /// vertex_count. Errors: InvalidArgument (a buffer too small).
+  absl::Status Run(Queue& queue, BufferView<Float4> mesh_vertices, BufferView<RigidInstance> instances, BufferView<uint32_t> begins,
+                   uint32_t instance_count, uint32_t vertex_count, BufferView<Float4> world_vertices);
+
+ private:
+  PrimitiveConfig config_;
+  Kernel kernel_;
+};
+
+/// Builds the bounding volumes of bodies from the current vertices.
+///
+/// Guarantee: every vertex is inside its body's volume in exact arithmetic; each bound is within a few units in the last place of the exact
+/// one (spheres: 1e-6 of the radius about their centre). A body with a vertex that is not finite (or too far for a sphere, |p - c|^2 not
+/// finite) gets a volume of NaNs, which BodyBroadPhase refuses by name. Work is split over vertices, so that one large body and many small
+/// ones both fill the device. Thread: one at a time. Determinism: the result is unique.
+class VolumeBuilder {
+ public:
+  static absl::StatusOr<VolumeBuilder> Create(const std::shared_ptr<Context>& context, BoundingVolume volume);
+
+  BoundingVolume volume() const { return volume_; }
+
+  /// Enqueues volumes[i] for the bodies i with vertices[begins[i] ... begins[i+1]) (w unused). `begins` has body_count + 1 elements, rises
+  /// from 0 to vertex_count (a precondition; it is not checked). `centres`: those of the spheres, or null for the centre of each body's
+  /// box; ignored by k-DOPs. `run_length` is for tests: vertices of one work-item, 0 = as suits the device. Errors: InvalidArgument (a
+  /// buffer too small), ResourceExhausted.
+  absl::Status Build(Queue& queue, BufferView<Float4> vertices, BufferView<uint32_t> begins, uint32_t body_count, uint32_t vertex_count,
+                     BufferView<float> volumes, BufferView<Float4> centres = {}, uint32_t run_length = 0);
+
+ private:
+  std::shared_ptr<Context> context_;
+  PrimitiveConfig config_;
+  BoundingVolume volume_ = BoundingVolume::kDop6;
+  Kernel runs_, rest_;
+  std::unique_ptr<VolumeBuilder> boxes_builder_;  // spheres: of the centres
+  DeviceBuffer<float> boxes_;
+  DeviceBuffer<uint32_t> slots_;
+};
+
+}  // namespace palpate::gpu
