@@ -6,6 +6,7 @@
 #include "gpu/shared/convex_types.h"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/kdop.h"
+#include "gpu/shared/rigid_types.h"
 #include "gpu/shared/types.h"
 
 #define PALPATE_SHARED_LAYOUT(STRUCT, FIELD) \
@@ -78,8 +79,8 @@
   FIELD(RigidParams, friction)               \
   FIELD(RigidParams, body_count)             \
   FIELD(RigidParams, flags)                  \
-  FIELD(RigidParams, velocity_iterations)    \
-  FIELD(RigidParams, unused)                 \
+  FIELD(RigidParams, unused0)                \
+  FIELD(RigidParams, unused1)                \
   STRUCT(RigidCounters)                      \
   FIELD(RigidCounters, unresolved_pairs)     \
   FIELD(RigidCounters, incomplete_matches)   \
@@ -104,6 +105,27 @@
   FIELD(CentreMoments, sum)                  \
   FIELD(CentreMoments, diagonal)             \
   FIELD(CentreMoments, mixed)                \
+  STRUCT(RigidBlockState)                    \
+  FIELD(RigidBlockState, center)             \
+  FIELD(RigidBlockState, rotation)           \
+  FIELD(RigidBlockState, center_start)       \
+  FIELD(RigidBlockState, rotation_start)     \
+  FIELD(RigidBlockState, center_free)        \
+  FIELD(RigidBlockState, rotation_free)      \
+  FIELD(RigidBlockState, center_detected)    \
+  FIELD(RigidBlockState, rotation_detected)  \
+  FIELD(RigidBlockState, velocity)           \
+  FIELD(RigidBlockState, momentum)           \
+  FIELD(RigidBlockState, acceleration)       \
+  FIELD(RigidBlockState, inertia)            \
+  FIELD(RigidBlockState, vertex_begin)       \
+  FIELD(RigidBlockState, vertex_end)         \
+  FIELD(RigidBlockState, triangle_begin)     \
+  FIELD(RigidBlockState, triangle_end)       \
+  FIELD(RigidBlockState, is_truncated)       \
+  FIELD(RigidBlockState, unused0)            \
+  FIELD(RigidBlockState, unused1)            \
+  FIELD(RigidBlockState, unused2)            \
   STRUCT(StepParams)                         \
   FIELD(StepParams, dt_s)                    \
   FIELD(StepParams, inv_dt)                  \

@@ -1,0 +1,342 @@
+#include "gpu/dynamics/rigid_blocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/runtime/kernel_source.h"
+
+namespace palpate::gpu {
+namespace kernels {
+extern const KernelSource rigid_blocks;
+}
+namespace {
+
+using Vec3 = std::array<double, 3>;
+using Quaternion = std::array<double, 4>;  // x y z w
+
+template <size_t n>
+using Matrix = std::array<std::array<double, n>, n>;
+
+Vec3 operator+(const Vec3& a, const Vec3& b) { return {a[0] + b[0], a[1] + b[1], a[2] + b[2]}; }
+Vec3 operator-(const Vec3& a, const Vec3& b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
+Vec3 operator*(double s, const Vec3& a) { return {s * a[0], s * a[1], s * a[2]}; }
+Vec3 Cross(const Vec3& a, const Vec3& b) { return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]}; }
+Vec3 ToVec3(const Float4& v) { return {v.x, v.y, v.z}; }
+Float4 ToFloat4(const Vec3& v, double w = 0) {
+  return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
+}
+
+/// Eigenvalues and orthonormal eigenvectors (columns) of a symmetric matrix, by cyclic Jacobi rotations.
+template <size_t n>
+void SymmetricEigen(Matrix<n> a, std::array<double, n>* values, Matrix<n>* vectors) {
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < n; ++j) (*vectors)[i][j] = i == j ? 1 : 0;
+  }
+  for (int sweep = 0; sweep < 64; ++sweep) {
+    double off = 0;
+    double on = 0;
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < n; ++j) (i == j ? on : off) += a[i][j] * a[i][j];
+    }
+    if (off <= 1e-30 * on) break;
+    for (size_t p = 0; p + 1 < n; ++p) {
+      for (size_t q = p + 1; q < n; ++q) {
+        if (a[p][q] == 0) continue;
+        const double theta = (a[q][q] - a[p][p]) / (2 * a[p][q]);
+        const double t = std::copysign(1.0, theta) / (std::abs(theta) + std::sqrt(theta * theta + 1));
+        const double c = 1 / std::sqrt(t * t + 1);
+        const double s = t * c;
+        for (size_t k = 0; k < n; ++k) {
+          const double kp = a[k][p];
+          const double kq = a[k][q];
+          a[k][p] = c * kp - s * kq;
+          a[k][q] = s * kp + c * kq;
+        }
+        for (size_t k = 0; k < n; ++k) {
+          const double pk = a[p][k];
+          const double qk = a[q][k];
+          a[p][k] = c * pk - s * qk;
+          a[q][k] = s * pk + c * qk;
+          const double vp = (*vectors)[k][p];
+          const double vq = (*vectors)[k][q];
+          (*vectors)[k][p] = c * vp - s * vq;
+          (*vectors)[k][q] = s * vp + c * vq;
+        }
+      }
+    }
+  }
+  for (size_t i = 0; i < n; ++i) (*values)[i] = a[i][i];
+}
+
+Vec3 Rotate(const Quaternion& q, const Vec3& v) {
+  const Vec3 u = {q[0], q[1], q[2]};
+  const Vec3 t = 2.0 * Cross(u, v);
+  return v + q[3] * t + Cross(u, t);
+}
+Vec3 RotateBack(const Quaternion& q, const Vec3& v) { return Rotate({-q[0], -q[1], -q[2], q[3]}, v); }
+
+/// The quaternion of a rotation matrix (columns are the axes), by the largest of the four (Shepperd 1978).
+Quaternion FromAxes(const Matrix<3>& m) {
+  const double trace = m[0][0] + m[1][1] + m[2][2];
+  const std::array<double, 4> candidates = {m[0][0], m[1][1], m[2][2], trace};
+  const size_t i = static_cast<size_t>(std::max_element(candidates.begin(), candidates.end()) - candidates.begin());
+  Quaternion q{};
+  if (i == 3) {
+    q = {m[2][1] - m[1][2], m[0][2] - m[2][0], m[1][0] - m[0][1], 1 + trace};
+  } else {
+    const size_t j = (i + 1) % 3;
+    const size_t k = (i + 2) % 3;
+    q[i] = 1 + m[i][i] - m[j][j] - m[k][k];
+    q[j] = m[i][j] + m[j][i];
+    q[k] = m[i][k] + m[k][i];
+    q[3] = m[k][j] - m[j][k];
+  }
+  const double norm = std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+  for (double& c : q) c /= norm;
+  return q;
+}
+
+bool IsFinite(const Vec3& v) { return std::isfinite(v[0]) && std::isfinite(v[1]) && std::isfinite(v[2]); }
+
+absl::Status CheckBlock(const RigidBlock& block, size_t index, uint32_t expected_begin, size_t vertex_count) {
+  const std::string where = absl::StrCat("rigid body ", index, ": ");
+  if (block.vertex_begin != expected_begin || block.vertex_end <= block.vertex_begin || block.vertex_end > vertex_count) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "vertices [", block.vertex_begin, ", ", block.vertex_end, ") of ", vertex_count,
+                                                   " must begin at ", expected_begin));
+  }
+  if (!(block.mass_kg > 0) || !std::isfinite(block.mass_kg)) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "mass_kg ", block.mass_kg, " must be positive"));
+  }
+  if (!IsFinite(block.center_m) || !IsFinite(block.velocity_m_per_s) || !IsFinite(block.angular_velocity_rad_per_s)) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "center_m and velocities must be finite"));
+  }
+  double largest = 0;
+  for (const double c : block.inertia_kg_m2) largest = std::isfinite(c) ? std::max(largest, std::abs(c)) : c;
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!(std::abs(block.inertia_kg_m2[3 * i + j] - block.inertia_kg_m2[3 * j + i]) <= 1e-9 * largest)) {
+        return absl::InvalidArgumentError(absl::StrCat(where, "inertia_kg_m2 is not symmetric"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// Pose, momentum and principal moments of a block; InvalidArgument if the inertia is not positive.
+absl::StatusOr<RigidBlockState> InitialState(const RigidBlock& block, size_t index) {
+  Matrix<3> inertia{};
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t j = 0; j < 3; ++j) inertia[i][j] = block.inertia_kg_m2[3 * i + j];
+  }
+  Vec3 moments{};
+  Matrix<3> axes{};
+  SymmetricEigen<3>(inertia, &moments, &axes);
+  if (!(*std::min_element(moments.begin(), moments.end()) > 0) || !IsFinite(moments)) {
+    return absl::InvalidArgumentError(absl::StrCat("rigid body ", index, ": principal moments of inertia ", moments[0], ", ", moments[1],
+                                                   ", ", moments[2], " kg m^2 must be positive"));
+  }
+  const Vec3 first = {axes[0][0], axes[1][0], axes[2][0]};
+  const Vec3 second = {axes[0][1], axes[1][1], axes[2][1]};
+  const Vec3 third = Cross(first, second);
+  for (size_t i = 0; i < 3; ++i) axes[i][2] = third[i];
+  const Quaternion q = FromAxes(axes);
+  RigidBlockState state{};
+  state.center = ToFloat4(block.center_m, block.mass_kg);
+  state.rotation = {static_cast<float>(q[0]), static_cast<float>(q[1]), static_cast<float>(q[2]), static_cast<float>(q[3])};
+  state.inertia = ToFloat4(moments);
+  state.velocity = ToFloat4(block.velocity_m_per_s);
+  const Vec3 omega = RotateBack(q, block.angular_velocity_rad_per_s);
+  state.momentum = ToFloat4(Rotate(q, {moments[0] * omega[0], moments[1] * omega[1], moments[2] * omega[2]}));
+  state.center_start = state.center_free = state.center_detected = state.center;
+  state.rotation_start = state.rotation_free = state.rotation_detected = state.rotation;
+  state.vertex_begin = block.vertex_begin;
+  state.vertex_end = block.vertex_end;
+  state.triangle_begin = block.triangle_begin;
+  state.triangle_end = block.triangle_end;
+  return state;
+}
+
+Quaternion RotationOf(const RigidBlockState& state) { return {state.rotation.x, state.rotation.y, state.rotation.z, state.rotation.w}; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, std::span<const RigidBlock> blocks,
+                                                                 std::span<const Float4> rest_m) {
+  if (blocks.empty()) return absl::InvalidArgumentError("rigid blocks: none given");
+  std::unique_ptr<RigidBlocks> out(new RigidBlocks);
+  out->first_vertex_ = blocks.front().vertex_begin;
+  uint32_t expected = out->first_vertex_;
+  std::vector<uint32_t> block_of;
+  std::vector<Float4> local(rest_m.size());
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    PALPATE_RETURN_IF_ERROR(CheckBlock(blocks[i], i, expected, rest_m.size()));
+    expected = blocks[i].vertex_end;
+    PALPATE_ASSIGN_OR_RETURN(const RigidBlockState state, InitialState(blocks[i], i));
+    out->initial_.push_back(state);
+    for (uint32_t v = blocks[i].vertex_begin; v < blocks[i].vertex_end; ++v) {
+      local[v] = ToFloat4(RotateBack(RotationOf(state), ToVec3(rest_m[v]) - blocks[i].center_m));
+      out->local_m_.push_back(local[v]);
+      block_of.push_back(static_cast<uint32_t>(i));
+    }
+  }
+  out->vertex_count_ = expected - out->first_vertex_;
+  out->states_host_ = out->initial_;
+  const std::shared_ptr<Context>& context = queue.context();
+  out->vertex_group_ = context->device().is_cpu ? 16 : 64;
+  const size_t before = context->allocated_bytes();
+  PALPATE_ASSIGN_OR_RETURN(out->states_, CreateBufferFrom(queue, std::span<const RigidBlockState>(out->initial_), "rigid states"));
+  PALPATE_ASSIGN_OR_RETURN(out->block_of_, CreateBufferFrom(queue, std::span<const uint32_t>(block_of), "rigid body of vertex"));
+  PALPATE_ASSIGN_OR_RETURN(out->local_, CreateBufferFrom(queue, std::span<const Float4>(local), "rigid local positions"));
+  PALPATE_ASSIGN_OR_RETURN(out->no_entries_, DeviceBuffer<uint32_t>::Create(context, rest_m.size() + 1, "rigid without pairs"));
+  PALPATE_RETURN_IF_ERROR(queue.Zero(out->no_entries_));
+  out->device_bytes_ = context->allocated_bytes() - before;
+  for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&out->predict_, "rigid_predict"},
+                                                                                           {&out->place_, "rigid_place"},
+                                                                                           {&out->detected_, "rigid_detected"},
+                                                                                           {&out->take_back_, "rigid_take_back"},
+                                                                                           {&out->bound_, "rigid_bound"},
+                                                                                           {&out->solve_, "rigid_solve"},
+                                                                                           {&out->finish_, "rigid_finish"},
+                                                                                           {&out->undo_, "rigid_undo"}}) {
+    PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::rigid_blocks, name));
+  }
+  return out;
+}
+
+absl::Status RigidBlocks::Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
+                                const DeviceBuffer<uint8_t>& touched) {
+  return queue.Launch(place_, {vertex_count_, vertex_group_}, first_vertex_, vertex_count_, block_of_, states_, local_, begins, x, touched);
+}
+
+absl::Status RigidBlocks::Reset(Queue& queue, const DeviceBuffer<Float4>& x) {
+  PALPATE_RETURN_IF_ERROR(queue.Write(states_, std::span<const RigidBlockState>(initial_)));
+  std::vector<Float4> positions;
+  for (const RigidBlockState& state : initial_) {
+    for (uint32_t v = state.vertex_begin; v < state.vertex_end; ++v) {
+      positions.push_back(ToFloat4(ToVec3(state.center) + Rotate(RotationOf(state), ToVec3(local_m_[v - first_vertex_]))));
+    }
+  }
+  return queue.Write(x, std::span<const Float4>(positions), first_vertex_);
+}
+
+absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s) {
+  const size_t end = size_t{first_vertex_} + vertex_count_;
+  if (positions_m.size() < end || (!velocities_m_per_s.empty() && velocities_m_per_s.size() < end)) {
+    return absl::InvalidArgumentError(absl::StrCat("rigid blocks: states of ", positions_m.size(), " vertices, need ", end));
+  }
+  states_host_ = initial_;
+  for (RigidBlockState& state : states_host_) {
+    // The frame's origin is not the mean of the vertices, so both sets are taken about their means.
+    const double n = state.vertex_end - state.vertex_begin;
+    Vec3 mean{};
+    Vec3 local_mean{};
+    Vec3 velocity{};
+    for (uint32_t v = state.vertex_begin; v < state.vertex_end; ++v) {
+      mean = mean + (1 / n) * ToVec3(positions_m[v]);
+      local_mean = local_mean + (1 / n) * ToVec3(local_m_[v - first_vertex_]);
+      if (!velocities_m_per_s.empty()) velocity = velocity + (1 / n) * ToVec3(velocities_m_per_s[v]);
+    }
+    Matrix<3> s{};
+    for (uint32_t v = state.vertex_begin; v < state.vertex_end; ++v) {
+      const Vec3 from = ToVec3(local_m_[v - first_vertex_]) - local_mean;
+      const Vec3 to = ToVec3(positions_m[v]) - mean;
+      for (size_t i = 0; i < 3; ++i) {
+        for (size_t j = 0; j < 3; ++j) s[i][j] += from[i] * to[j];
+      }
+    }
+    // Horn's matrix for quaternions in the order x y z w; the best one is the eigenvector of the largest eigenvalue.
+    Matrix<4> horn{};
+    for (size_t i = 0; i < 3; ++i) {
+      for (size_t j = 0; j < 3; ++j) horn[i][j] = s[i][j] + s[j][i] - (i == j ? s[0][0] + s[1][1] + s[2][2] : 0.0);
+    }
+    horn[3][3] = s[0][0] + s[1][1] + s[2][2];
+    horn[0][3] = horn[3][0] = s[1][2] - s[2][1];
+    horn[1][3] = horn[3][1] = s[2][0] - s[0][2];
+    horn[2][3] = horn[3][2] = s[0][1] - s[1][0];
+    std::array<double, 4> values{};
+    Matrix<4> vectors{};
+    SymmetricEigen<4>(horn, &values, &vectors);
+    const size_t best = static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
+    const Quaternion q = {vectors[0][best], vectors[1][best], vectors[2][best], vectors[3][best]};
+    const Vec3 center = mean - Rotate(q, local_mean);
+    // Angular velocity: least squares of v = v_mean + omega x r.
+    Matrix<3> normal{};
+    Vec3 rhs{};
+    for (uint32_t v = state.vertex_begin; v < state.vertex_end && !velocities_m_per_s.empty(); ++v) {
+      const Vec3 r = ToVec3(positions_m[v]) - mean;
+      rhs = rhs + Cross(r, ToVec3(velocities_m_per_s[v]) - velocity);
+      const double square = r[0] * r[0] + r[1] * r[1] + r[2] * r[2];
+      for (size_t i = 0; i < 3; ++i) {
+        for (size_t j = 0; j < 3; ++j) normal[i][j] += (i == j ? square : 0.0) - r[i] * r[j];
+      }
+    }
+    Vec3 spread{};
+    Matrix<3> axes{};
+    SymmetricEigen<3>(normal, &spread, &axes);
+    Vec3 omega{};
+    const double floor = 1e-12 * std::max({spread[0], spread[1], spread[2], 1e-300});
+    for (size_t k = 0; k < 3; ++k) {  // what the vertices do not tell (all on a line) stays zero
+      const double along = axes[0][k] * rhs[0] + axes[1][k] * rhs[1] + axes[2][k] * rhs[2];
+      if (spread[k] > floor) omega = omega + (along / spread[k]) * Vec3{axes[0][k], axes[1][k], axes[2][k]};
+    }
+    state.center = ToFloat4(center, state.center.w);
+    state.rotation = {static_cast<float>(q[0]), static_cast<float>(q[1]), static_cast<float>(q[2]), static_cast<float>(q[3])};
+    state.velocity = ToFloat4(velocity + Cross(omega, center - mean));
+    const Vec3 local_omega = RotateBack(q, omega);
+    state.momentum =
+        ToFloat4(Rotate(q, {state.inertia.x * local_omega[0], state.inertia.y * local_omega[1], state.inertia.z * local_omega[2]}));
+    state.acceleration = {};
+    state.center_start = state.center_free = state.center_detected = state.center;
+    state.rotation_start = state.rotation_free = state.rotation_detected = state.rotation;
+  }
+  return queue.Write(states_, std::span<const RigidBlockState>(states_host_));
+}
+
+absl::Status RigidBlocks::Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
+                                  const DeviceBuffer<uint8_t>& touched) {
+  PALPATE_RETURN_IF_ERROR(queue.Launch(predict_, Bodies(), count(), *scene.params, states_));
+  return Place(queue, no_entries_, x, touched);
+}
+
+absl::Status RigidBlocks::Detected(Queue& queue) { return queue.Launch(detected_, Bodies(), count(), states_); }
+
+absl::Status RigidBlocks::TakeBack(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<float>& shares,
+                                   const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
+  PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Bodies(), count(), shares, states_));
+  return Place(queue, *scene.entry_begins, x, touched);
+}
+
+absl::Status RigidBlocks::Bound(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
+                                const DeviceBuffer<uint8_t>& touched) {
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(bound_, Bodies(), count(), *scene.surface_params, local_, *scene.detected, *scene.entry_begins, *scene.bounds, states_));
+  return Place(queue, *scene.entry_begins, x, touched);
+}
+
+absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
+                                const DeviceBuffer<uint8_t>& touched) {
+  const auto view = [](const auto* buffer) { return buffer == nullptr ? std::remove_cvref_t<decltype(buffer->view())>{} : buffer->view(); };
+  const uint32_t has_pairs = scene.pairs != nullptr ? 1 : 0;
+  PALPATE_RETURN_IF_ERROR(queue.Launch(
+      solve_, Bodies(), count(), first_vertex_, vertex_count_, has_pairs, *scene.params, view(scene.surface_params), x, *scene.x_start,
+      local_, view(scene.detected), view(scene.entry_begins), view(scene.entries), view(scene.pairs), view(scene.bounds), *scene.triangles,
+      view(scene.triangle_colliders), view(scene.tool_contacts), view(scene.colliders), view(scene.planes), states_));
+  return Place(queue, has_pairs != 0 ? *scene.entry_begins : no_entries_, x, touched);
+}
+
+absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene) {
+  return queue.Launch(finish_, Bodies(), count(), *scene.params, states_);
+}
+
+absl::Status RigidBlocks::Undo(Queue& queue) { return queue.Launch(undo_, Bodies(), count(), states_); }
+
+absl::StatusOr<std::span<const RigidBlockState>> RigidBlocks::ReadStates(Queue& queue) {
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(states_, std::span<RigidBlockState>(states_host_)));
+  return std::span<const RigidBlockState>(states_host_);
+}
+
+}  // namespace palpate::gpu

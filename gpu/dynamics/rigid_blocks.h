@@ -1,0 +1,117 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/rigid_types.h"
+
+namespace palpate::gpu {
+
+/// A rigid body: mass properties, motion at the start, and which vertices of the scene it carries. World frame.
+struct RigidBlock {
+  uint32_t vertex_begin = 0;  ///< vertices [begin, end) in solver order; fixed ones without tets
+  uint32_t vertex_end = 0;
+  uint32_t triangle_begin = 0;  ///< surface triangles [begin, end)
+  uint32_t triangle_end = 0;
+  double mass_kg = 0;
+  std::array<double, 3> center_m{};          ///< of mass
+  std::array<double, 9> inertia_kg_m2{};     ///< about the centre of mass, world axes, row by row
+  std::array<double, 3> velocity_m_per_s{};  ///< of the centre of mass
+  std::array<double, 3> angular_velocity_rad_per_s{};
+};
+
+/// What the kernels read of the solver's state; see tissue.cl. The fields about pairs are null where surfaces do not meet.
+struct RigidSurroundings {
+  const DeviceBuffer<StepParams>* params = nullptr;
+  const DeviceBuffer<Float4>* x_start = nullptr;
+  const DeviceBuffer<UInt4>* triangles = nullptr;
+  const DeviceBuffer<uint32_t>* triangle_colliders = nullptr;
+  const DeviceBuffer<ToolContact>* tool_contacts = nullptr;
+  const DeviceBuffer<Collider>* colliders = nullptr;
+  const DeviceBuffer<PlaneObstacle>* planes = nullptr;
+  const DeviceBuffer<SurfaceParams>* surface_params = nullptr;
+  const DeviceBuffer<Float4>* detected = nullptr;
+  const DeviceBuffer<uint32_t>* entry_begins = nullptr;
+  const DeviceBuffer<uint32_t>* entries = nullptr;
+  const DeviceBuffer<SurfacePair>* pairs = nullptr;
+  const DeviceBuffer<Float4>* bounds = nullptr;
+};
+
+/// Rigid bodies in the implicit step of TissueSolver: each is one block of six unknowns that takes Newton steps on the energy of the step
+///
+///     m / (2 h^2) |c - c*|^2 + 1 / (2 h^2) t^T J t + contact energy,   t = log(R R*^T),
+///
+/// where (c*, R*) is the pose after free flight and J the inertia there. The angular momentum L is a state: R* turns by it, and a step adds
+/// J t / h, the moment of the contacts; so free flight keeps L to rounding, and what two bodies exchange is equal and opposite. All bodies
+/// take a step at once and read the others where they were; the block of a pair of two rigid bodies counts double, which bounds its energy
+/// from above. A move is cut short as a whole where a vertex meets one of its separating planes (displacement_bounds.clh), so certified
+/// positions stay certified and the body stays rigid.
+/// Rotation by incremental angles as in Ferguson et al., "Intersection-free Rigid Body Dynamics", 2021; blocks as in Chen et al., "Vertex
+/// Block Descent", 2024; docs/algorithms/rigid_blocks.md.
+///
+/// Thread: one at a time. Determinism: same input, same bits.
+class RigidBlocks {
+ public:
+  /// `rest_m` [vertex_count] in solver order, positions at the start. The blocks' vertex ranges follow one another without gaps. Errors:
+  /// InvalidArgument naming the block (mass or inertia not positive and finite, ranges, inertia not symmetric).
+  static absl::StatusOr<std::unique_ptr<RigidBlocks>> Create(Queue& queue, std::span<const RigidBlock> blocks,
+                                                             std::span<const Float4> rest_m);
+
+  uint32_t count() const { return static_cast<uint32_t>(states_host_.size()); }
+  uint32_t vertex_begin() const { return first_vertex_; }
+  uint32_t vertex_count() const { return vertex_count_; }
+  size_t device_bytes() const { return device_bytes_; }
+
+  /// Back to the state after Create; the vertices as well.
+  absl::Status Reset(Queue& queue, const DeviceBuffer<Float4>& x);
+
+  /// Sets poses and velocities from vertices: `positions_m` and `velocities_m_per_s` (or empty: at rest) in solver order [vertex_count of
+  /// the scene]. The pose is the best fit (Horn 1987), the motion the one with the same momenta. Host work; for restoring states.
+  absl::Status Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s);
+
+  /// Start of a step: first guess of poses and vertices. Like all calls below, enqueues only.
+  absl::Status Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  /// The poses are those at which near pairs were detected.
+  absl::Status Detected(Queue& queue);
+  /// Moves since the detection are taken back to the least of the `shares` of a body's vertices; x follows.
+  absl::Status TakeBack(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<float>& shares, const DeviceBuffer<Float4>& x,
+                        const DeviceBuffer<uint8_t>& touched);
+  /// Moves since the detection are taken back to where the planes and the cap allow; x follows.
+  absl::Status Bound(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  /// One Newton step of each body; x follows.
+  absl::Status Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  /// End of a step that is kept.
+  absl::Status Finish(Queue& queue, const RigidSurroundings& scene);
+  /// End of a step that is undone.
+  absl::Status Undo(Queue& queue);
+
+  /// States at the end of the newest step. Blocking.
+  absl::StatusOr<std::span<const RigidBlockState>> ReadStates(Queue& queue);
+
+ private:
+  RigidBlocks() = default;
+  absl::Status Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
+                     const DeviceBuffer<uint8_t>& touched);
+  Range Bodies() const { return {states_host_.size(), 1}; }
+
+  uint32_t first_vertex_ = 0;
+  uint32_t vertex_count_ = 0;
+  uint32_t vertex_group_ = 1;
+  size_t device_bytes_ = 0;
+  std::vector<RigidBlockState> initial_, states_host_;
+  std::vector<Float4> local_m_;  // [vertex_count_], frame B
+  Kernel predict_, place_, detected_, take_back_, bound_, solve_, finish_, undo_;
+  DeviceBuffer<RigidBlockState> states_;
+  DeviceBuffer<uint32_t> block_of_;
+  DeviceBuffer<uint32_t> no_entries_;  // begins of no pairs, where surfaces do not meet
+  DeviceBuffer<Float4> local_;         // [vertices of the scene]
+};
+
+}  // namespace palpate::gpu

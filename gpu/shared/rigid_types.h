@@ -1,0 +1,37 @@
+/* Structs of the rigid bodies in the tissue solver. */
+#ifndef PALPATE_GPU_SHARED_RIGID_TYPES_H_
+#define PALPATE_GPU_SHARED_RIGID_TYPES_H_
+
+#include "gpu/shared/types.h"
+
+PALPATE_SHARED_BEGIN
+
+/* A rigid body as one block of the solver. Its frame B has the centre of mass as origin and the principal axes of inertia. A pose is a
+   centre [m] and a unit quaternion x y z w, from B to world. */
+typedef struct RigidBlockState {
+  Float4 center;   /* xyz, w = mass [kg] */
+  Float4 rotation; /* newest iterate */
+  Float4 center_start;
+  Float4 rotation_start; /* at the start of the step */
+  Float4 center_free;
+  Float4 rotation_free; /* at the end of the step if nothing touched it */
+  Float4 center_detected;
+  Float4 rotation_detected; /* at the newest detection of near pairs */
+  Float4 velocity;          /* xyz of the centre [m/s] */
+  Float4 momentum;          /* xyz angular momentum about the centre [kg m^2/s], world axes */
+  Float4 acceleration;      /* xyz of the centre in the step before [m/s^2] */
+  Float4 inertia;           /* xyz principal moments [kg m^2] */
+  UInt vertex_begin;        /* its vertices in solver order */
+  UInt vertex_end;
+  UInt triangle_begin; /* its surface triangles */
+  UInt triangle_end;
+  UInt is_truncated; /* its newest move was cut short by a bound */
+  UInt unused0;
+  UInt unused1;
+  UInt unused2;
+} RigidBlockState;
+PALPATE_SHARED_SIZE(RigidBlockState, 224);
+
+PALPATE_SHARED_END
+
+#endif /* PALPATE_GPU_SHARED_RIGID_TYPES_H_ */
