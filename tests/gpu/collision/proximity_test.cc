@@ -1,6 +1,11 @@
 // Proximity contacts of surfaces against every pair of elements.
 #include "gpu/collision/proximity.h"
 
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <limits>
+
 #include "tests/gpu/collision/surface_models.h"
 
 namespace palpate::gpu {
@@ -12,6 +17,12 @@ bool Shares(const UInt2& p, const UInt2& q) { return p.x == q.x || p.x == q.y ||
 
 class ProximityTest : public SurfaceTest {
  protected:
+#ifdef PALPATE_NATIVE_KERNELS
+  static constexpr uint32_t kScale = 2;  // every access is checked there, which takes its time
+#else
+  static constexpr uint32_t kScale = 4;
+#endif
+
   /// All pairs of elements that may meet, with the squared distance of closest.clh at `positions`.
   std::vector<std::pair<Id, float>> AllPairs(const SurfaceTopology& s, const std::vector<Float4>& positions) {
     std::vector<UInt4> vertices[2];
@@ -114,7 +125,11 @@ class ProximityTest : public SurfaceTest {
                                    : UInt4{c.a, s.triangles[c.b].x, s.triangles[c.b].y, s.triangles[c.b].z};
     ASSERT_EQ(c.vertices, expected);
     ASSERT_EQ(c.group_a, s.vertex_groups[c.vertices.x] & PALPATE_GROUP_MASK);
-    const auto at = [&](uint32_t v) { return std::array<double, 3>{positions[v].x, positions[v].y, positions[v].z}; };
+    // Weights sum to 1 up to rounding only, which shows far from the origin.
+    const Float4 origin = positions[c.vertices.x];
+    const auto at = [&](uint32_t v) {
+      return std::array<double, 3>{double{positions[v].x} - origin.x, double{positions[v].y} - origin.y, double{positions[v].z} - origin.z};
+    };
     const std::array<std::array<double, 3>, 4> x = {at(c.vertices.x), at(c.vertices.y), at(c.vertices.z), at(c.vertices.w)};
     const std::array<double, 4> w = {c.weights.x, c.weights.y, c.weights.z, c.weights.w};
     for (const double weight : w) ASSERT_TRUE(weight >= 0 && weight <= 1) << weight;
@@ -139,19 +154,353 @@ class ProximityTest : public SurfaceTest {
 TEST_F(ProximityTest, Soup) {
   for (const uint64_t seed : {1, 2, 3}) {
     Model model;
-    AddSoup(&model, 150, 0.2, 1, seed, true);
-    AddSoup(&model, 60, 0.3, 1, seed + 10, false);
-    AddSoup(&model, 40, 0.1, 1, seed + 20, false);
-    EXPECT_GT(Check(model, 0.05F), 100U);
-    ASSERT_FALSE(HasFatalFailure());
+    AddSoup(&model, kScale * 50, 0.2, 1, seed, true);
+    AddSoup(&model, kScale * 20, 0.3, 1, seed + 10, false);
+    AddSoup(&model, kScale * 13, 0.1, 1, seed + 20, false);
+    for (const bool spheres : {false, true}) {
+      for (const bool element_boxes : {false, true}) {
+        EXPECT_GT(Check(model, 0.05F, {.spheres = spheres, .element_boxes = element_boxes}), 50U);
+        ASSERT_FALSE(HasFatalFailure());
+      }
+    }
   }
 }
 
 TEST_F(ProximityTest, TwoTori) {
   Model model;
-  AddTorus(&model, 20, 10, 10, 4, {0, 0, 0}, false);
-  AddTorus(&model, 20, 10, 10, 4, {9, 1, 8.05}, false);
-  EXPECT_GT(Check(model, 0.6F), 10U);
+  AddTorus(&model, kScale * 7, kScale * 3, 10, 4, {0, 0, 0}, false);
+  AddTorus(&model, kScale * 7, kScale * 3, 10, 4, {9, 1, 8.05}, false);
+  EXPECT_GT(Check(model, 0.6F), 1U);
+}
+
+TEST_F(ProximityTest, KnotWithItself) {
+  Model model;
+  AddTrefoil(&model, kScale * 20, 6, 0.66, true);
+  Model rest;
+  AddTrefoil(&rest, kScale * 20, 6, 0.3, true);
+  EXPECT_GT(Check(model, 0.2F), 100U);
+  ASSERT_FALSE(HasFatalFailure());
+  EXPECT_GT(Check(model, 0.2F, {.rest_exclusion_m = 0.5F}, rest.positions), 10U);
+}
+
+// Uneven sizes: two huge triangles under many small ones.
+TEST_F(ProximityTest, FloorOfTwoTriangles) {
+  Model model;
+  AddSheet(
+      &model, 1, 1, [](double u, double v) { return Point(200 * u - 100, 200 * v - 100, 0); }, false);
+  AddTorus(&model, kScale * 7, kScale * 4, 1, 0.3, {0, 0, 0.305}, false);
+  EXPECT_GT(Check(model, 0.02F), 3U);
+}
+
+TEST_F(ProximityTest, EveryPairIsOwnedOnce) {
+  Model model;
+  AddTorus(&model, 40, 20, 10, 4, {0, 0, 0}, false);
+  AddTorus(&model, 40, 20, 10, 4, {9, 1, 6}, false);  // they intersect: many pairs of triangles
+  PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
+  PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context()));
+  PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, {}));
+  PALPATE_ASSERT_OK(detector.Run(queue(), Upload(model.positions), 0.5F));
+  const ProximityStats& stats = detector.stats();
+  ASSERT_GT(stats.triangle_pairs, 1000U);
+  EXPECT_NEAR(static_cast<double>(stats.element_pairs) / static_cast<double>(stats.triangle_pairs), 3.25, 0.1);
+  EXPECT_LE(stats.tests, stats.element_pairs);
+}
+
+// A range of two triangles: the flat sheet has no contacts with the exclusion and many without; folded, it has.
+TEST_F(ProximityTest, NeighboursAtRestDoNotMeet) {
+  constexpr uint32_t kCells = 4 * kScale;
+  const double cell = 1.0 / kCells;
+  const auto flat = [](double u, double v) { return Point(u, v, 0); };
+  const auto range = static_cast<float>(2 * cell);
+  const auto exclusion = static_cast<float>(3 * cell);
+  Model model;
+  AddSheet(&model, kCells, kCells, flat, true);
+  const std::vector<Float4> rest = model.positions;
+  EXPECT_GT(Check(model, range), 1000U);
+  ASSERT_FALSE(HasFatalFailure());
+  EXPECT_EQ(Check(model, range, {.rest_exclusion_m = exclusion}, rest), 0U);
+  ASSERT_FALSE(HasFatalFailure());
+  // Bent over a cylinder by 180 degrees, the halves a cell apart.
+  Model folded;
+  AddSheet(
+      &folded, kCells, kCells,
+      [&](double u, double v) {
+        const double radius = 0.5 * cell;
+        const double along = u - 0.5;
+        const double arc = std::numbers::pi * radius;
+        const double angle = std::clamp(along / arc + 0.5, 0.0, 1.0) * std::numbers::pi;
+        const double straight = std::max(std::abs(along) - 0.5 * arc, 0.0);
+        return Point(radius * std::sin(angle) - straight, v, radius * std::cos(angle));
+      },
+      true);
+  EXPECT_GT(Check(folded, range, {.rest_exclusion_m = exclusion}, rest), 100U);
+}
+
+// Where culling by normal cones loses contacts: the two sides of a V, and sheets of one body that face the same way.
+TEST_F(ProximityTest, FoldsAndStackedSheets) {
+  Model fold;
+  AddSheet(
+      &fold, 4 * kScale, 4, [](double u, double v) { return Point(std::abs(u - 0.5), v, 0.05 * (u - 0.5)); }, true);
+  EXPECT_GT(Check(fold, 0.02F), 50U);
+  ASSERT_FALSE(HasFatalFailure());
+  Model stack;
+  std::vector<Float4> vertices;
+  Triangles triangles;
+  for (uint32_t layer = 0; layer < 3; ++layer) {
+    Model sheet;
+    AddSheet(
+        &sheet, 2 * kScale, 3, [&](double u, double v) { return Point(u, v, 0.01 * layer + 0.002 * u); }, true);
+    for (const auto& t : sheet.bodies[0]) {
+      const auto first = static_cast<uint32_t>(vertices.size());
+      triangles.push_back({t[0] + first, t[1] + first, t[2] + first});
+    }
+    vertices.insert(vertices.end(), sheet.positions.begin(), sheet.positions.end());
+  }
+  stack.Add(vertices, triangles, true);
+  EXPECT_GT(Check(stack, 0.015F), 50U);
+}
+
+TEST_F(ProximityTest, NearestOfEachElement) {
+  for (const uint64_t seed : {4, 5}) {
+    Model model;
+    AddSoup(&model, kScale * 50, 0.3, 1, seed, true);
+    AddSheet(
+        &model, 6, 6, [](double u, double v) { return Point(2 * u - 1, 2 * v - 1, 0.1 * u); }, true);
+    EXPECT_GT(Check(model, 0.1F, {.reduction = ContactReduction::kNearest}), 100U);
+    ASSERT_FALSE(HasFatalFailure());
+  }
+}
+
+TEST_F(ProximityTest, ScalesAndFarAway) {
+  for (const double scale : {1e-6, 1e-3, 1e3, 1e6}) {
+    Model model;
+    AddSoup(&model, kScale * 30, 0.2, 1, 8, true);
+    for (Float4& p : model.positions) {
+      p = Point(scale * static_cast<double>(p.x), scale * static_cast<double>(p.y), scale * static_cast<double>(p.z));
+    }
+    EXPECT_GT(Check(model, static_cast<float>(0.1 * scale)), 30U) << scale;
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  Model model;
+  AddSoup(&model, kScale * 30, 20, 100, 8, true);
+  for (Float4& p : model.positions) p = {p.x + 1e6F, p.y - 1e6F, p.z + 1e6F, 0};
+  EXPECT_GT(Check(model, 10.0F), 30U);
+}
+
+TEST_F(ProximityTest, DegenerateElements) {
+  Model model;
+  AddSoup(&model, kScale * 20, 0.4, 1, 3, true);
+  std::mt19937 random(4);
+  for (size_t t = 0; t < model.bodies[0].size(); ++t) {
+    const auto& v = model.bodies[0][t];
+    if (t % 4 == 0) model.positions[v[1]] = model.positions[v[0]];                               // no edge
+    if (t % 8 == 0) model.positions[v[2]] = model.positions[v[0]];                               // a point
+    if (t % 4 == 1) model.positions[v[0]] = model.positions[random() % model.positions.size()];  // coincident vertices
+    if (t % 4 == 2) model.positions[v[2]].x = model.positions[v[2]].y = model.positions[v[2]].z = 0;
+  }
+  EXPECT_GT(Check(model, 0.1F), 50U);
+}
+
+TEST_F(ProximityTest, AllCoincident) {
+  Model model;
+  std::vector<Float4> vertices;
+  Triangles triangles;
+  for (uint32_t i = 0; i < 7 * kScale; ++i) {
+    for (const Float4& p : {Point(0, 0, 0), Point(1, 0, 0), Point(0, 1, 0)}) vertices.push_back(p);
+    triangles.push_back({3 * i, 3 * i + 1, 3 * i + 2});
+  }
+  model.Add(vertices, triangles, true);
+  EXPECT_EQ(Check(model, 0.1F), 7U * kScale * (7 * kScale - 1) / 2 * (6 + 3 + 6));
+  ASSERT_FALSE(HasFatalFailure());
+  Model points = model;
+  for (Float4& p : points.positions) p = {2, 3, 4, 0};
+  EXPECT_EQ(Check(points, 0.1F), 7U * kScale * (7 * kScale - 1) / 2 * (6 + 9));
+
+  PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
+  PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context(), {.max_contacts = 500}));
+  PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, {}));
+  const absl::Status status = detector.Run(queue(), Upload(model.positions), 0.1F);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(detector.contact_count(), 0U);
+}
+
+// At distance zero the normal comes from the surfaces: into the body for a vertex on a face, across both for edges.
+TEST_F(ProximityTest, NormalsAtNoDistance) {
+  Model model;
+  model.Add({Point(0, 0, 0), Point(1, 0, 0), Point(0, 1, 0)}, {{0, 1, 2}}, false);
+  model.Add({Point(0.25, 0.25, 0), Point(0.3, 0.2, 1), Point(0.2, 0.3, 1)}, {{0, 1, 2}}, false);
+  PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
+  PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context()));
+  PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, {}));
+  PALPATE_ASSERT_OK(detector.Run(queue(), Upload(model.positions), 1e-3F));
+  std::vector<SurfaceContact> contacts = Download(detector.contact_buffer(), detector.contact_count());
+  ASSERT_EQ(contacts.size(), 1U);
+  EXPECT_EQ(contacts[0].normal, (Float4{0, 0, -1, 0}));
+  EXPECT_EQ(contacts[0].group_a, 1U);
+
+  Model edges;
+  edges.Add({Point(-1, 0, 0), Point(1, 0, 0), Point(0, 0, -1)}, {{0, 1, 2}}, false);
+  edges.Add({Point(0, -1, 0), Point(0, 1, 0), Point(0, 0, 1)}, {{0, 1, 2}}, false);
+  PALPATE_TEST_ASSIGN(const SurfaceTopology crossing, edges.Topology());
+  PALPATE_ASSERT_OK(detector.SetTopology(queue(), crossing, {}));
+  PALPATE_ASSERT_OK(detector.Run(queue(), Upload(edges.positions), 1e-3F));
+  contacts = Download(detector.contact_buffer(), detector.contact_count());
+  ASSERT_EQ(contacts.size(), 1U);
+  EXPECT_EQ(contacts[0].kind, PALPATE_EDGE_EDGE);
+  EXPECT_EQ(std::abs(contacts[0].normal.z), 1);
+  EXPECT_EQ(contacts[0].normal.w, 0);
+}
+
+TEST_F(ProximityTest, SameInputSameBitsAndBuffersThatGrow) {
+  Model model;
+  AddSoup(&model, 400, 0.3, 1, 17, true);
+  PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
+  PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context()));
+  PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, {}));
+  const auto positions = Upload(model.positions);
+  std::vector<SurfaceContact> first;
+  for (const int run : {0, 1, 2}) {
+    PALPATE_ASSERT_OK(detector.Run(queue(), positions, 0.1F));
+    EXPECT_EQ(detector.stats().detect_launches, run == 0 ? 2U : 1U);
+    const std::vector<SurfaceContact> contacts = Download(detector.contact_buffer(), detector.contact_count());
+    ASSERT_GT(contacts.size(), 4096U);
+    if (run == 0) first = contacts;
+    ASSERT_EQ(contacts.size(), first.size());
+    EXPECT_EQ(std::memcmp(contacts.data(), first.data(), contacts.size() * sizeof(SurfaceContact)), 0);
+    // Something else in between: nothing of it may stay.
+    PALPATE_ASSERT_OK(detector.Run(queue(), positions, 0.01F));
+    EXPECT_LT(detector.contact_count(), first.size());
+  }
+}
+
+TEST_F(ProximityTest, TopologyMayChangeBetweenRuns) {
+  Model model;
+  AddSheet(
+      &model, 6, 6, [](double u, double v) { return Point(u, v, 0); }, false);
+  AddSheet(
+      &model, 5, 5, [](double u, double v) { return Point(u, v, 0.01 + 0.01 * u); }, false);
+  PALPATE_TEST_ASSIGN(ProximityDetector reused, ProximityDetector::Create(context()));
+  const auto positions = Upload(model.positions);
+  for (int removed = 0; removed < 5; ++removed) {
+    PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
+    PALPATE_TEST_ASSIGN(ProximityDetector fresh, ProximityDetector::Create(context()));
+    std::vector<SurfaceContact> contacts[2];
+    for (ProximityDetector* detector : {&reused, &fresh}) {
+      PALPATE_ASSERT_OK(detector->SetTopology(queue(), surface, {}));
+      PALPATE_ASSERT_OK(detector->Run(queue(), positions, 0.05F));
+      contacts[detector == &fresh ? 1 : 0] = Download(detector->contact_buffer(), detector->contact_count());
+    }
+    ASSERT_GT(contacts[0].size(), 100U);
+    ASSERT_EQ(contacts[0].size(), contacts[1].size());
+    EXPECT_EQ(std::memcmp(contacts[0].data(), contacts[1].data(), contacts[0].size() * sizeof(SurfaceContact)), 0);
+    model.bodies[removed % 2].erase(model.bodies[removed % 2].begin() + 7 * removed);
+  }
+}
+
+TEST_F(ProximityTest, WrongInputIsRefused) {
+  Model model;
+  AddSoup(&model, 20, 0.5, 1, 1, true);
+  model.positions.push_back(Point(std::numeric_limits<double>::quiet_NaN(), 0, 0));  // of no triangle
+  PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
+  PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context(), {.rest_exclusion_m = 0.1F}));
+  const auto positions = Upload(model.positions);
+  EXPECT_TRUE(absl::IsFailedPrecondition(detector.Run(queue(), positions, 0.1F)));
+  EXPECT_TRUE(absl::IsInvalidArgument(detector.SetTopology(queue(), surface, {})));
+  PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, model.positions));
+  PALPATE_ASSERT_OK(detector.Run(queue(), positions, 0.1F));
+  for (const float range : {0.0F, -1.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(detector.Run(queue(), positions, range))) << range;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(detector.Run(queue(), Allocate<Float4>(3), 0.1F)));
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 1e9F}) {
+    std::vector<Float4> broken = model.positions;
+    broken[31].x = broken[17].z = bad;
+    const absl::Status status = detector.Run(queue(), Upload(broken), 0.1F);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_NE(status.message().find("vertex 17 "), absl::string_view::npos) << status;
+    EXPECT_EQ(detector.contact_count(), 0U);
+  }
+  std::vector<Float4> broken = model.positions;
+  broken[5].y = std::numeric_limits<float>::infinity();
+  const absl::Status status = detector.SetTopology(queue(), surface, broken);
+  EXPECT_NE(status.message().find("vertex 5 "), absl::string_view::npos) << status;
+  for (const ProximityOptions& options : {ProximityOptions{.rest_exclusion_m = -1}, ProximityOptions{.max_contacts = 0},
+                                          ProximityOptions{.rest_exclusion_m = std::numeric_limits<float>::infinity()}}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(ProximityDetector::Create(context(), options).status()));
+  }
+}
+
+TEST_F(ProximityTest, NothingToDo) {
+  PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context()));
+  for (const bool has_triangle : {false, true}) {
+    Model model;
+    if (has_triangle) model.Add({Point(0, 0, 0), Point(1, 0, 0), Point(0, 1, 0)}, {{0, 1, 2}}, true);
+    PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
+    PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, {}));
+    PALPATE_ASSERT_OK(detector.Run(queue(), Upload(model.positions), 0.1F));
+    EXPECT_EQ(detector.contact_count(), 0U);
+  }
+}
+
+TEST(SurfaceTopologyTest, ConnectivityOfASheetWithAFin) {
+  // Two triangles of a square and a third that stands on their common edge.
+  const Triangles sheet = {{0, 1, 2}, {0, 2, 3}, {0, 2, 4}};
+  const Triangles other = {{6, 7, 8}};
+  const std::vector<SurfaceBody> bodies = {{sheet, 3, true}, {other, 0, false}};
+  const auto s = SurfaceTopology::Build(9, bodies);
+  ASSERT_TRUE(s.ok()) << s.status();
+  const std::vector<UInt2> edges = {{0, 1}, {0, 2}, {0, 3}, {0, 4}, {1, 2}, {2, 3}, {2, 4}, {6, 7}, {6, 8}, {7, 8}};
+  EXPECT_EQ(s->edges, edges);
+  EXPECT_EQ(s->body_count, 4U);
+  const uint32_t group = 3 | PALPATE_GROUP_SELF;
+  EXPECT_EQ(s->groups, (std::vector<uint32_t>{group, group, group, 0}));
+  EXPECT_EQ(s->vertex_groups, (std::vector<uint32_t>{group, group, group, group, group, SurfaceTopology::kNoGroup, 0, 0, 0}));
+  EXPECT_EQ(s->edge_groups, (std::vector<uint32_t>{group, group, group, group, group, group, group, 0, 0, 0}));
+  EXPECT_EQ(s->triangle_edges[1], (UInt4{1, 5, 2, group}));
+  EXPECT_EQ(s->edge_triangle_begin, (std::vector<uint32_t>{0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(s->edge_triangles, (std::vector<uint32_t>{0, 0, 1, 2, 1, 2, 0, 1, 2, 3, 3, 3}));
+  EXPECT_EQ(s->vertex_triangle_begin, (std::vector<uint32_t>{0, 3, 4, 7, 8, 9, 9, 10, 11, 12}));
+  EXPECT_EQ(s->vertex_triangles, (std::vector<uint32_t>{0, 1, 2, 0, 0, 1, 2, 1, 2, 3, 3, 3}));
+  EXPECT_EQ(s->vertex_edge_begin, (std::vector<uint32_t>{0, 4, 6, 10, 12, 14, 14, 16, 18, 20}));
+  EXPECT_EQ(std::vector<uint32_t>(s->vertex_edges.begin() + 6, s->vertex_edges.begin() + 10), (std::vector<uint32_t>{1, 4, 5, 6}));
+}
+
+TEST(SurfaceTopologyTest, EachElementHasOneOwner) {
+  Model model;
+  AddTorus(&model, 12, 9, 3, 1, {0, 0, 0}, true);
+  AddSoup(&model, 20, 1, 1, 1, true);
+  const auto s = model.Topology();
+  ASSERT_TRUE(s.ok()) << s.status();
+  std::vector<int> vertex_owners(s->vertex_count, 0);
+  std::vector<int> edge_owners(s->edges.size(), 0);
+  for (size_t t = 0; t < s->triangles.size(); ++t) {
+    const UInt4& v = s->triangles[t];
+    const UInt4& e = s->triangle_edges[t];
+    const std::array<uint32_t, 3> vertices = {v.x, v.y, v.z};
+    const std::array<uint32_t, 3> edges = {e.x, e.y, e.z};
+    for (int k = 0; k < 3; ++k) {
+      EXPECT_EQ(s->edges[edges[k]], (UInt2{std::min(vertices[k], vertices[(k + 1) % 3]), std::max(vertices[k], vertices[(k + 1) % 3])}));
+      vertex_owners[vertices[k]] += v.w >> k & 1;
+      edge_owners[edges[k]] += v.w >> (3 + k) & 1;
+    }
+  }
+  EXPECT_THAT(vertex_owners, ::testing::Each(1));
+  EXPECT_THAT(edge_owners, ::testing::Each(1));
+}
+
+TEST(SurfaceTopologyTest, WrongSurfacesAreRefused) {
+  const auto fails = [](std::vector<Triangles> triangles, std::vector<uint32_t> indices, const char* expected) {
+    std::vector<SurfaceBody> bodies;
+    for (size_t b = 0; b < triangles.size(); ++b) bodies.push_back({triangles[b], indices[b], true});
+    const auto surface = SurfaceTopology::Build(6, bodies);
+    EXPECT_TRUE(absl::IsInvalidArgument(surface.status())) << surface.status();
+    EXPECT_NE(surface.status().message().find(expected), absl::string_view::npos) << surface.status();
+  };
+  fails({{{0, 1, 2}, {3, 4, 6}}}, {0}, "triangle 1 (3, 4, 6): there are only 6 vertices");
+  fails({{{0, 1, 0}}}, {0}, "a vertex is repeated");
+  fails({{{0, 1, 2}}, {{2, 3, 4}}}, {0, 5}, "vertex 2 is also of body 0");
+  fails({{{0, 1, 2}}, {{3, 4, 5}}}, {1, 1}, "body 1 is given twice");
+  fails({{{0, 1, 2}}}, {PALPATE_GROUP_MASK}, "is not below");
 }
 
 }  // namespace
