@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "clients/cli/commands.h"
+#include "clients/cli/verify_mesh_pair.h"
 #include "clients/cli/verify_queries.h"
 #include "gpu/base/status.h"
 #include "gpu/collision/ccd_queries.h"
@@ -104,6 +105,82 @@ void AddQueries(CLI::App& verify, Session& session) {
   command->callback([&session, options] { session.action = [&session, options] { return RunQueries(session, *options); }; });
 }
 
+struct MeshPairOptions {
+  MeshPairFiles files;
+  std::string boxes[2], truth[2];
+  DeviceOptions device;
+};
+
+constexpr const char* kKindNames[2] = {"vf", "ee"};
+
+absl::Status RunMeshPair(Session& session, MeshPairOptions& options) {
+  session.failure = kExitUsage;
+  for (size_t kind = 0; kind < 2; ++kind) {
+    if (!options.boxes[kind].empty()) options.files.boxes[kind] = options.boxes[kind];
+    if (!options.truth[kind].empty()) options.files.truth[kind] = options.truth[kind];
+  }
+  PALPATE_ASSIGN_OR_RETURN(const Device device, Open(options.device));
+  gpu::CcdDetectorOptions detector;
+  static_cast<gpu::CcdOptions&>(detector) = options.device.ccd;
+  PALPATE_ASSIGN_OR_RETURN(const MeshPairVerdict verdict, VerifyMeshPair(*device.queue, detector, options.files));
+  const gpu::CcdStatistics& s = verdict.statistics;
+  const double total_ms = 1e3 * (s.build_seconds + s.find_seconds + s.decide_seconds);
+  nlohmann::ordered_json row = {{"vertices", verdict.vertices}, {"edges", verdict.edges}, {"faces", verdict.faces},
+                                {"double", verdict.is_double}};
+  for (size_t kind = 0; kind < 2; ++kind) {
+    nlohmann::ordered_json& part = row[kKindNames[kind]];
+    part = {{"candidates", s.candidates[kind]}, {"undecided", s.pairs[kind]}, {"hits", s.hits[kind]}};
+    if (options.files.boxes[kind]) {
+      part["required"] = verdict.required[kind];
+      part["missing"] = verdict.missing[kind];
+    }
+    if (options.files.truth[kind]) {
+      part["colliding"] = verdict.colliding[kind];
+      part["missed"] = verdict.missed[kind];
+      part["false"] = verdict.false_hits[kind];
+    }
+  }
+  row["earliest_toi"] = s.earliest_toi;
+  row["build_ms"] = 1e3 * s.build_seconds;
+  row["find_ms"] = 1e3 * s.find_seconds;
+  row["decide_ms"] = 1e3 * s.decide_seconds;
+  row["total_ms"] = total_ms;
+  if (session.json) {
+    absl::PrintF("%s\n", row.dump());
+  } else {
+    absl::PrintF("mesh: vertices=%d edges=%d faces=%d coordinates=%s\n", verdict.vertices, verdict.edges, verdict.faces,
+                 verdict.is_double ? "double" : "float");
+    for (const char* kind : kKindNames) {
+      absl::PrintF("%s:", kind);
+      for (const auto& [name, count] : row[kind].items()) absl::PrintF(" %s=%d", name, count.get<uint64_t>());
+      absl::PrintF("\n");
+    }
+    absl::PrintF("earliest_toi=%.7g\n", s.earliest_toi);
+    absl::PrintF("time: build_ms=%.2f find_ms=%.2f decide_ms=%.2f total_ms=%.2f\n", 1e3 * s.build_seconds, 1e3 * s.find_seconds,
+                 1e3 * s.decide_seconds, total_ms);
+  }
+  session.failure = kExitFailed;
+  const uint64_t missing = verdict.missing[0] + verdict.missing[1];
+  const uint64_t missed = verdict.missed[0] + verdict.missed[1];
+  if (missing + missed > 0) {
+    return absl::InternalError(absl::StrFormat("%d required candidates and %d colliding pairs were missed", missing, missed));
+  }
+  return absl::OkStatus();
+}
+
+void AddMeshPair(CLI::App& verify, Session& session) {
+  auto options = std::make_shared<MeshPairOptions>();
+  auto* command = verify.add_subcommand("mesh-pair", "continuous collision detection of a mesh between two frames, against known pairs");
+  command->add_option("FRAME0", options->files.frames[0], "PLY at the start of the step")->required();
+  command->add_option("FRAME1", options->files.frames[1], "PLY at its end")->required();
+  command->add_option("--vf", options->boxes[0], "JSON list of pairs (vertex, face) that must be candidates");
+  command->add_option("--ee", options->boxes[1], "JSON list of pairs of edges that must be candidates");
+  command->add_option("--vf-truth", options->truth[0], "JSON list: which pairs of --vf collide");
+  command->add_option("--ee-truth", options->truth[1], "JSON list: which pairs of --ee collide");
+  AddDeviceOptions(*command, options->device);
+  command->callback([&session, options] { session.action = [&session, options] { return RunMeshPair(session, *options); }; });
+}
+
 }  // namespace
 
 void AddVerifyCommands(CLI::App& app, Session& session) {
@@ -111,6 +188,7 @@ void AddVerifyCommands(CLI::App& app, Session& session) {
       app.add_subcommand("verify", "check the collision detection against known answers; exit status 1 if a collision is missed");
   verify->require_subcommand(1);
   AddQueries(*verify, session);
+  AddMeshPair(*verify, session);
 }
 
 }  // namespace palpate::cli

@@ -14,7 +14,18 @@ typedef struct CcdAnswer {
   UInt steps;     /* of the march through time */
 } CcdAnswer;
 
+/* What the kernels of ContinuousCollisions count. 64-bit counts take two words, low first. */
+typedef struct CcdCounters {
+  UInt candidates[2][2]; /* by kind: pairs whose swept boxes overlap */
+  UInt pairs[2];         /* by kind: left by the filter */
+  UInt hits;
+  UInt bad_vertex;    /* ~the smallest vertex without usable coordinates; 0: none */
+  UInt earliest_bits; /* of the least time of impact; 0xffffffff: no hit */
+  UInt padding[3];
+} CcdCounters;
+
 PALPATE_SHARED_SIZE(CcdAnswer, 16);
+PALPATE_SHARED_SIZE(CcdCounters, 48);
 
 PALPATE_SHARED_END
 

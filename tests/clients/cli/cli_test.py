@@ -14,7 +14,7 @@ SCENES = pathlib.Path()
 
 LEAVES = ["scene check", "scene create", "scene list", "scene show", "scene delete", "scene play", "scene pause", "scene step", "scene reset", "scene rate",
           "watch", "export", "mesh info", "mesh convert", "mesh from-surface", "mesh generate liver", "mesh generate torus", "mesh generate slab",
-          "mesh generate sphere", "mesh generate kidney", "mesh generate knot", "mesh generate sheet", "devices", "server-info", "demo", "verify ccd-queries"]
+          "mesh generate sphere", "mesh generate kidney", "mesh generate knot", "mesh generate sheet", "devices", "server-info", "demo", "verify ccd-queries", "verify mesh-pair"]
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 
 

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/collision/box_hierarchy.h"
+#include "gpu/collision/ccd_queries.h"
+#include "gpu/collision/surface_topology.h"
+#include "gpu/primitives/radix_sort.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/box.h"
+#include "gpu/shared/ccd_types.h"
+#include "gpu/shared/collision_types.h"
+
+namespace palpate::gpu {
+
+/// Counts of one run, by kind (PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE).
+struct CcdStatistics {
+  uint64_t cluster_pairs[2] = {};
+  uint64_t candidates[2] = {};  ///< element pairs whose swept boxes overlap, without those that share a vertex
+  uint64_t pairs[2] = {};       ///< candidates that the float filter left to the narrow phase
+  uint64_t hits[2] = {};
+  float earliest_toi = 1;  ///< least time of impact of all hits, as a share of the step; 1 without one
+  double build_seconds = 0, find_seconds = 0, decide_seconds = 0;  ///< wall time; only with measure_stages
+};
+
+struct CcdDetectorOptions : CcdOptions {
+  uint64_t max_pairs = 1ULL << 28;  ///< bounds the memory of candidates, 8 bytes a pair; in [1, 2^31]
+  uint64_t max_hits = 1ULL << 24;   ///< bounds the memory of hits, 140 bytes a hit; in [1, 2^31]
+  bool measure_stages = false;      ///< waits after each stage to time it
+  bool candidates_only = false;     ///< for checks: neither filters nor decides; CandidatePairs are all whose swept boxes overlap
+};
+
+/// Continuous collision detection between all vertices and triangles, and all edges, of triangle surfaces, of different bodies and of one
+/// body with itself, over one step in which vertices move on straight lines.
+///
+/// Guarantee: each pair that comes to its separation distance within the step, pairs that share a vertex aside, is among the hits, with a
+/// time of impact that is not late (see CcdQueries); pairs of one body only if its group has PALPATE_GROUP_SELF. No capacity truncates:
+/// lists grow and their stage runs again.
+/// Method: swept boxes in a packed hierarchy (box_hierarchy.h), a float filter that rejects only what it proves apart, and the march of
+/// ccd_narrow.clh; docs/algorithms/ccd.md. Thread: one at a time. Determinism: run to run on one device; hits are sorted.
+class ContinuousCollisions {
+ public:
+  /// Errors: InvalidArgument naming the option out of range.
+  static absl::StatusOr<ContinuousCollisions> Create(const std::shared_ptr<Context>& context, const CcdDetectorOptions& options = {});
+
+  /// Uploads the connectivity. Blocking.
+  absl::Status SetTopology(Queue& queue, const SurfaceTopology& topology);
+
+  /// Finds the hits between the positions at the start and at the end of the step [m], [vertex_count] each, w unused. Some blocking reads.
+  /// Errors: FailedPrecondition without topology; InvalidArgument (a buffer too small; a vertex of a triangle is not finite or beyond
+  /// 1e30 m: named); ResourceExhausted (more than max_pairs or max_hits, which are named, or device memory). After an error there are no
+  /// hits.
+  absl::Status Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
+
+  /// As Run, for positions in double: x, y, z of each vertex, [3 vertex_count]. FailedPrecondition on a device without double.
+  absl::Status RunDouble(Queue& queue, BufferView<double> starts_m, BufferView<double> ends_m);
+
+  uint32_t hit_count() const { return hit_count_; }
+  /// Sorted by (kind, a, b); valid until the next run.
+  BufferView<CcdHit> hits() const { return {sorted_hits_.handle(), hit_count_}; }
+  const DeviceBuffer<CcdHit>& hit_buffer() const { return sorted_hits_; }
+  const CcdStatistics& statistics() const { return statistics_; }
+
+  /// Blocking. The pairs of the last run that the filter left to the narrow phase, in no particular order.
+  absl::StatusOr<std::vector<UInt2>> CandidatePairs(Queue& queue, uint32_t kind) const;
+
+ private:
+  // Vertices, edges or triangles.
+  struct Elements {
+    uint32_t count = 0;
+    uint32_t corner_count = 1;
+    uint32_t stride = 1;
+    BufferView<uint32_t> corners;
+    BufferView<uint32_t> groups;
+    BoxHierarchy tree;
+    DeviceBuffer<Box> boxes;
+    DeviceBuffer<float> intervals;
+    DeviceBuffer<uint32_t> ids;
+  };
+  struct Kernels {
+    Kernel boxes, lanes, candidates, decide, gather;
+  };
+
+  template <typename Position>
+  absl::Status RunAs(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends, size_t needed);
+  template <typename Position>
+  absl::Status Build(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Position> starts, BufferView<Position> ends);
+  absl::Status Find(Queue& queue, Kernels& kernels, uint32_t kind);
+  template <typename Position>
+  absl::Status Decide(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends);
+  absl::StatusOr<Kernels> CreateKernels(bool input_double) const;
+  absl::Status ReadCounters(Queue& queue, CcdCounters* counters) const;
+  absl::Status WriteCounters(Queue& queue, const CcdCounters& counters) const;
+
+  std::shared_ptr<Context> context_;
+  CcdDetectorOptions options_;
+  bool is_double_ = false;
+  bool has_topology_ = false;
+  uint32_t hit_count_ = 0;
+  uint32_t a_shift_ = 0;
+  uint32_t kind_shift_ = 0;
+  CcdStatistics statistics_;
+  DeviceSurface surface_;
+  Elements vertices_, edges_, triangles_;
+  ClusterPairs cluster_pairs_;
+  Kernels float_kernels_, double_kernels_;
+  RadixSort<uint64_t> sort_;
+  DeviceBuffer<CcdCounters> counters_;
+  DeviceBuffer<UInt2> pairs_[2];
+  DeviceBuffer<CcdHit> hits_, sorted_hits_;
+  DeviceBuffer<uint64_t> keys_, sorted_keys_;
+  DeviceBuffer<uint32_t> order_;
+};
+
+}  // namespace palpate::gpu
