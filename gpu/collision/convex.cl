@@ -24,6 +24,15 @@ static inline void load_pair(uint a, uint b, global const uint* meshes, global c
   hull_b->start = 0;
 }
 
+/* What came of input that is not finite, or of products that overflow. */
+static inline void mark_if_not_finite(ConvexContact* contact) {
+  const float4 sum = contact->normal + contact->point_a + contact->point_b;
+  if (isfinite(sum.x + sum.y + sum.z + sum.w)) return;
+  contact->status = PALPATE_CONVEX_NOT_CONVERGED;
+  contact->normal = (Float4)(0.0f, 1.0f, 0.0f, 0.0f);
+  contact->point_a = contact->point_b = (Float4)(0.0f);
+}
+
 /* GJK for each pair. Decides pairs that are apart; writes simplex and flag of the others, for EPA. Pairs farther apart than range_m end as
    soon as that is known. */
 kernel void convex_gjk(uint capacity, global const uint* device_count, global const UInt2* pairs, global const uint* meshes,
@@ -104,7 +113,7 @@ kernel void convex_gjk(uint capacity, global const uint* device_count, global co
   contact.iterations = iterations;
   float3 on_a = (float3)(0.0f);
   float3 on_b = (float3)(0.0f);
-  for (uint i = 0; i < s.count; ++i) {
+  for (uint i = 0; status != PALPATE_CONVEX_OVERLAPPING && i < s.count; ++i) { /* else EPA finds the points */
     on_a += s.lam[i] * hull_vertex(vertices, &a, s.a[i]);
     on_b += s.lam[i] * hull_vertex(vertices, &b, s.b[i]);
   }
@@ -113,12 +122,7 @@ kernel void convex_gjk(uint capacity, global const uint* device_count, global co
   contact.point_a = (Float4)(on_a + positions[body_a].xyz, status == PALPATE_CONVEX_OVERLAPPING ? size : fmax(0.0f, separation - lower));
   contact.point_b = (Float4)(on_b + positions[body_a].xyz, 0.0f);
   if (status == PALPATE_CONVEX_OVERLAPPING) contact.normal.w = 0.0f;
-  const float4 sum = contact.normal + contact.point_a + contact.point_b;
-  if (!isfinite(sum.x + sum.y + sum.z + sum.w)) { /* the input was not finite */
-    contact.status = PALPATE_CONVEX_NOT_CONVERGED;
-    contact.normal = (Float4)(0.0f, 1.0f, 0.0f, 0.0f);
-    contact.point_a = contact.point_b = (Float4)(0.0f);
-  }
+  mark_if_not_finite(&contact);
   contacts[pair] = contact;
   if (contact.status == PALPATE_CONVEX_OVERLAPPING) {
     overlaps[pair] = 1;
@@ -325,15 +329,12 @@ kernel void convex_epa(uint capacity, global const uint* device_count, global co
                       lc * hull_vertex(vertices, &a, poly.a[face.z]);
   const float3 on_b = la * hull_vertex(vertices, &b, poly.b[face.x]) + lb * hull_vertex(vertices, &b, poly.b[face.y]) +
                       lc * hull_vertex(vertices, &b, poly.b[face.z]);
-  if (!isfinite(depth)) {
-    depth = 0.0f;
-    lower = 0.0f;
-  }
   contact.status = status;
   contact.iterations |= (iterations << PALPATE_CONVEX_EPA_SHIFT) | (replaced ? PALPATE_CONVEX_REBUILT : 0u);
   contact.normal = (Float4)(normal, -depth);
   contact.point_a = (Float4)(on_a + positions[contact.a].xyz, fmax(0.0f, depth - lower));
   contact.point_b = (Float4)(on_b + positions[contact.a].xyz, 0.0f);
+  mark_if_not_finite(&contact);
   contacts[pair] = contact;
 }
 

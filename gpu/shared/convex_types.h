@@ -67,8 +67,7 @@ typedef struct RigidParams {
   float friction;
   UInt body_count;
   UInt flags;
-  UInt velocity_iterations;
-  UInt unused;
+  UInt unused0, unused1;
 } RigidParams;
 
 /* What went wrong or was cut in a step, and was dealt with. */
@@ -78,7 +77,7 @@ typedef struct RigidCounters {
   UInt failed_matches;      /* the decomposition did not end: only the translation was used */
   UInt limited_rotations;   /* the rotation of one iteration exceeded half a radian and was cut */
   UInt limited_corrections; /* the speed of a correction exceeded those of the bodies in contact and was cut */
-  UInt restored_bodies;     /* a pose that was not finite: the body stayed where it was, at rest */
+  UInt restored_bodies;     /* a pose or velocity beyond 1e18, or not finite: the body stayed where it was, at rest */
   UInt unused0, unused1;
 } RigidCounters;
 

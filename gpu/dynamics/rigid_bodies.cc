@@ -1,0 +1,347 @@
+#include "gpu/dynamics/rigid_bodies.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/primitives/primitive_config.h"
+#include "gpu/runtime/kernel_source.h"
+
+namespace palpate::gpu {
+namespace kernels {
+extern const KernelSource rigid_bodies;
+}
+namespace {
+
+using Vector = std::array<double, 3>;
+
+Float4 ToFloat4(const Vector& v, double w = 0) {
+  return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
+}
+
+bool IsFinite(const Vector& v) { return std::isfinite(v[0] + v[1] + v[2]); }
+
+// v turned by the unit quaternion (vector part x, y, z, scalar part w).
+Vector Rotate(const std::array<double, 4>& q, const Vector& v) {
+  const auto cross = [](const Vector& a, const Vector& b) {
+    return Vector{a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
+  };
+  const Vector u = {q[0], q[1], q[2]};
+  Vector t = cross(u, v);
+  for (double& x : t) x *= 2;
+  const Vector s = cross(u, t);
+  return {v[0] + q[3] * t[0] + s[0], v[1] + q[3] * t[1] + s[1], v[2] + q[3] * t[2] + s[2]};
+}
+
+absl::Status Refuse(std::string_view field, double value, std::string_view allowed) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("rigid bodies: ", std::string(field), " is ", value, ", allowed is ", std::string(allowed)));
+}
+
+absl::Status CheckOptions(const RigidBodiesOptions& o) {
+  if (!(o.dt_s > 0) || !std::isfinite(o.dt_s)) return Refuse("dt_s", o.dt_s, "above 0");
+  if (!IsFinite(o.gravity_m_per_s2)) return Refuse("gravity_m_per_s2", o.gravity_m_per_s2[0], "finite");
+  const bool thesis = o.integrator == RigidIntegrator::kThesis;
+  if (!(o.damping >= 0) || !std::isfinite(o.damping) || (thesis && o.damping > 1)) {
+    return Refuse("damping", o.damping, thesis ? "0 to 1" : "0 and above");
+  }
+  if (o.iterations < 1 || o.iterations > 10000) return Refuse("iterations", o.iterations, "1 to 10000");
+  if (o.velocity_iterations > 10000) return Refuse("velocity_iterations", o.velocity_iterations, "0 to 10000");
+  if (!(o.friction >= 0) || !std::isfinite(o.friction)) return Refuse("friction", o.friction, "0 and above");
+  if (!(o.restitution >= 0 && o.restitution <= 1)) return Refuse("restitution", o.restitution, "0 to 1");
+  if (o.ground) {
+    const std::array<double, 4>& g = *o.ground;
+    const double length = std::hypot(g[0], g[1], g[2]);
+    if (!(length > 0) || !std::isfinite(length) || !std::isfinite(g[3])) return Refuse("length of the ground's normal", length, "above 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBody(const RigidBodyDescription& body, size_t index, size_t mesh_count) {
+  const std::string name = absl::StrCat("body ", index, " ");
+  if (body.mesh >= mesh_count) return Refuse(name + "mesh", body.mesh, absl::StrCat("below ", mesh_count));
+  if (!IsFinite(body.position_m)) return Refuse(name + "position_m", body.position_m[0], "finite");
+  if (!IsFinite(body.velocity_m_per_s)) return Refuse(name + "velocity_m_per_s", body.velocity_m_per_s[0], "finite");
+  if (!IsFinite(body.spin_rad_per_s)) return Refuse(name + "spin_rad_per_s", body.spin_rad_per_s[0], "finite");
+  double norm = 0;
+  for (const double x : body.rotation_wxyz) norm += x * x;
+  if (!(norm > 0) || !std::isfinite(norm)) return Refuse(name + "squared length of rotation_wxyz", norm, "above 0");
+  for (const double s : body.scale) {
+    if (s == 0 || !std::isfinite(s)) return Refuse(name + "scale", s, "not 0");
+  }
+  if (!(body.mass_kg >= 0) || !std::isfinite(body.mass_kg)) return Refuse(name + "mass_kg", body.mass_kg, "0 and above");
+  return absl::OkStatus();
+}
+
+Vector Mean(const ConvexMesh& mesh) {
+  Vector sum{};
+  for (const Float4& v : mesh.vertices_m) sum = {sum[0] + v.x, sum[1] + v.y, sum[2] + v.z};
+  const double count = std::max<double>(1, static_cast<double>(mesh.vertices_m.size()));
+  return {sum[0] / count, sum[1] / count, sum[2] / count};
+}
+
+// Inverse inertia of `mass_kg` spread over the vertices about their mean; xx, yy, zz, then xy, xz, yz [1/(kg m^2)]. Bodies on a line get a
+// little inertia about it (1e-3 of the largest), points none: they do not turn. *radius_m: distance of the farthest vertex.
+std::pair<Vector, Vector> InverseInertia(const ConvexMesh& mesh, const Vector& scale, double mass_kg, double* radius_m) {
+  double c[3][3] = {};
+  double farthest_sq = 0;
+  for (const Float4& v : mesh.vertices_m) {
+    const Vector p = {scale[0] * v.x, scale[1] * v.y, scale[2] * v.z};
+    farthest_sq = std::max(farthest_sq, p[0] * p[0] + p[1] * p[1] + p[2] * p[2]);
+    for (int i = 0; i < 3; ++i) {
+      for (int j = 0; j < 3; ++j) c[i][j] += p[i] * p[j] / static_cast<double>(mesh.vertices_m.size());
+    }
+  }
+  *radius_m = std::sqrt(farthest_sq);
+  const double trace = c[0][0] + c[1][1] + c[2][2];
+  if (!(mass_kg > 0) || !(trace > 0)) return {};
+  double m[3][3];
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 3; ++j) m[i][j] = mass_kg * ((i == j ? trace * 1.001 : 0) - c[i][j]);
+  }
+  const auto minor = [&](int a, int b, int p, int q) { return m[a][p] * m[b][q] - m[a][q] * m[b][p]; };
+  const double det = m[0][0] * minor(1, 2, 1, 2) - m[0][1] * minor(1, 2, 0, 2) + m[0][2] * minor(1, 2, 0, 1);
+  return {{minor(1, 2, 1, 2) / det, minor(0, 2, 0, 2) / det, minor(0, 1, 0, 1) / det},
+          {-minor(1, 2, 0, 2) / det, minor(1, 2, 0, 1) / det, -minor(0, 2, 0, 1) / det}};
+}
+
+}  // namespace
+
+// Books the time since the last mark to a stage, after waiting for the queue. Does nothing unless stages are measured.
+class RigidBodies::StageClock {
+ public:
+  StageClock(Queue& queue, bool is_on, std::array<double, kRigidStageCount>& seconds) : queue_(queue), is_on_(is_on), seconds_(seconds) {}
+  absl::Status Mark(std::optional<RigidStage> stage) {
+    if (!is_on_) return absl::OkStatus();
+    PALPATE_RETURN_IF_ERROR(queue_.FinishBlocking());
+    const auto now = std::chrono::steady_clock::now();
+    if (stage) seconds_[static_cast<size_t>(*stage)] += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return absl::OkStatus();
+  }
+
+ private:
+  Queue& queue_;
+  bool is_on_;
+  std::array<double, kRigidStageCount>& seconds_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+absl::StatusOr<std::unique_ptr<RigidBodies>> RigidBodies::Create(const std::shared_ptr<Context>& context,
+                                                                 std::span<const ConvexMesh> meshes,
+                                                                 std::span<const RigidBodyDescription> bodies,
+                                                                 const RigidBodiesOptions& options) {
+  PALPATE_RETURN_IF_ERROR(CheckOptions(options));
+  if (bodies.empty() || bodies.size() > BodyBroadPhase::kMaxBodies) {
+    return Refuse("number of bodies", static_cast<double>(bodies.size()), absl::StrCat("1 to ", BodyBroadPhase::kMaxBodies));
+  }
+  auto world = std::unique_ptr<RigidBodies>(new RigidBodies());
+  PALPATE_ASSIGN_OR_RETURN(world->queue_, Queue::Create(context));
+  Queue& queue = *world->queue_;
+  world->options_ = options;
+  world->group_ = PrimitiveConfig::For(context->device()).group_size == 1 ? 8 : 64;
+
+  std::vector<ConvexMesh> centered(meshes.begin(), meshes.end());
+  std::vector<Vector> means;
+  for (ConvexMesh& mesh : centered) {
+    means.push_back(Mean(mesh));
+    for (Float4& v : mesh.vertices_m) v = ToFloat4({v.x - means.back()[0], v.y - means.back()[1], v.z - means.back()[2]});
+  }
+  PALPATE_ASSIGN_OR_RETURN(world->meshes_, ConvexMeshes::Create(queue, centered));
+
+  std::vector<uint32_t> mesh_of, filters, vertex_begins = {0};
+  std::vector<Float4> positions, rotations, scales, velocities, spins, local_inertia;
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    const RigidBodyDescription& body = bodies[i];
+    PALPATE_RETURN_IF_ERROR(CheckBody(body, i, meshes.size()));
+    double norm = 0;
+    for (const double x : body.rotation_wxyz) norm += x * x;
+    norm = std::sqrt(norm);
+    const std::array<double, 4> q = {body.rotation_wxyz[1] / norm, body.rotation_wxyz[2] / norm, body.rotation_wxyz[3] / norm,
+                                     body.rotation_wxyz[0] / norm};
+    const Vector& mean = means[body.mesh];
+    world->centers_.push_back({body.scale[0] * mean[0], body.scale[1] * mean[1], body.scale[2] * mean[2]});
+    const Vector center = Rotate(q, world->centers_.back());
+    double radius_m = 0;
+    const auto [diagonal, mixed] = InverseInertia(centered[body.mesh], body.scale, body.mass_kg, &radius_m);
+    const bool is_static = body.mass_kg == 0;
+    mesh_of.push_back(body.mesh);
+    filters.push_back(is_static ? PALPATE_BODY_STATIC : 0U);
+    vertex_begins.push_back(vertex_begins.back() + static_cast<uint32_t>(centered[body.mesh].vertices_m.size()));
+    positions.push_back(ToFloat4({body.position_m[0] + center[0], body.position_m[1] + center[1], body.position_m[2] + center[2]}));
+    rotations.push_back(ToFloat4({q[0], q[1], q[2]}, q[3]));
+    scales.push_back(ToFloat4(body.scale, radius_m));
+    velocities.push_back(is_static ? Float4() : ToFloat4(body.velocity_m_per_s, 1 / body.mass_kg));
+    spins.push_back(is_static ? Float4() : ToFloat4(body.spin_rad_per_s));
+    local_inertia.push_back(ToFloat4(diagonal));
+    local_inertia.push_back(ToFloat4(mixed));
+  }
+  const size_t count = bodies.size();
+  world->body_count_ = static_cast<uint32_t>(count);
+  world->vertex_count_ = vertex_begins.back();
+
+  RigidParams params;
+  params.gravity = ToFloat4(options.gravity_m_per_s2);
+  params.dt_s = static_cast<float>(options.dt_s);
+  params.damping = static_cast<float>(options.damping);
+  params.restitution = static_cast<float>(options.restitution);
+  params.friction = static_cast<float>(options.friction);
+  params.body_count = world->body_count_;
+  params.flags = (options.integrator == RigidIntegrator::kThesis ? PALPATE_RIGID_THESIS_INTEGRATOR : 0U) |
+                 (options.correct_velocities ? PALPATE_RIGID_CORRECT_VELOCITIES : 0U) | (options.ground ? PALPATE_RIGID_GROUND : 0U) |
+                 (options.line_search ? PALPATE_RIGID_LINE_SEARCH : 0U);
+  params.unused0 = 0;
+  params.unused1 = 0;
+  if (options.ground) {
+    const std::array<double, 4>& g = *options.ground;
+    const double length = std::hypot(g[0], g[1], g[2]);
+    params.ground = ToFloat4({g[0] / length, g[1] / length, g[2] / length}, g[3] / length);
+  }
+
+  PALPATE_RETURN_IF_ERROR(world->MakeKernels(context));
+  PALPATE_ASSIGN_OR_RETURN(world->params_, CreateBufferFrom<RigidParams>(queue, std::span(&params, 1), "rigid params"));
+  PALPATE_ASSIGN_OR_RETURN(world->counters_, DeviceBuffer<RigidCounters>::Create(context, 1, "rigid counters"));
+  PALPATE_ASSIGN_OR_RETURN(world->mesh_of_, CreateBufferFrom<uint32_t>(queue, mesh_of, "rigid meshes"));
+  PALPATE_ASSIGN_OR_RETURN(world->filters_, CreateBufferFrom<uint32_t>(queue, filters, "rigid filters"));
+  PALPATE_ASSIGN_OR_RETURN(world->vertex_begins_, CreateBufferFrom<uint32_t>(queue, vertex_begins, "rigid vertex begins"));
+  PALPATE_ASSIGN_OR_RETURN(world->entry_begins_, DeviceBuffer<uint32_t>::Create(context, count + 1, "rigid entry begins"));
+  PALPATE_ASSIGN_OR_RETURN(world->scales_, CreateBufferFrom<Float4>(queue, scales, "rigid scales"));
+  PALPATE_ASSIGN_OR_RETURN(world->local_inertia_, CreateBufferFrom<Float4>(queue, local_inertia, "rigid local inertia"));
+  PALPATE_ASSIGN_OR_RETURN(world->inertia_, DeviceBuffer<Float4>::Create(context, 2 * count, "rigid inertia"));
+  PALPATE_ASSIGN_OR_RETURN(world->positions_, CreateBufferFrom<Float4>(queue, positions, "rigid positions"));
+  PALPATE_ASSIGN_OR_RETURN(world->rotations_, CreateBufferFrom<Float4>(queue, rotations, "rigid rotations"));
+  PALPATE_ASSIGN_OR_RETURN(world->velocities_, CreateBufferFrom<Float4>(queue, velocities, "rigid velocities"));
+  PALPATE_ASSIGN_OR_RETURN(world->spins_, CreateBufferFrom<Float4>(queue, spins, "rigid spins"));
+  for (DeviceBuffer<Float4>* buffer :
+       {&world->next_positions_, &world->next_rotations_, &world->start_positions_, &world->start_rotations_, &world->predicted_positions_,
+        &world->predicted_rotations_, &world->next_velocities_, &world->next_spins_, &world->before_velocities_, &world->before_spins_}) {
+    PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<Float4>::Create(context, count, "rigid scratch"));
+  }
+  PALPATE_ASSIGN_OR_RETURN(world->world_, DeviceBuffer<Float4>::Create(context, world->vertex_count_, "rigid world vertices"));
+  PALPATE_ASSIGN_OR_RETURN(world->volumes_,
+                           DeviceBuffer<float>::Create(context, count * FloatsPerVolume(options.broad_phase.volume), "rigid volumes"));
+  PALPATE_RETURN_IF_ERROR(world->ReservePairs(1));
+  return world;
+}
+
+absl::Status RigidBodies::MakeKernels(const std::shared_ptr<Context>& context) {
+  const std::pair<Kernel*, const char*> table[] = {{&predict_, "rigid_predict"},
+                                                   {&world_vertices_, "rigid_world_vertices"},
+                                                   {&entries_kernel_, "rigid_entries"},
+                                                   {&begins_kernel_, "rigid_begins"},
+                                                   {&note_, "rigid_note"},
+                                                   {&respond_, "rigid_respond"},
+                                                   {&finish_, "rigid_finish"},
+                                                   {&velocities_kernel_, "rigid_velocities"}};
+  for (const auto& [kernel, name] : table) {
+    PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::rigid_bodies, name));
+  }
+  PALPATE_ASSIGN_OR_RETURN(volume_builder_, VolumeBuilder::Create(context, options_.broad_phase.volume));
+  PALPATE_ASSIGN_OR_RETURN(broad_phase_, BodyBroadPhase::Create(context, options_.broad_phase));
+  PALPATE_ASSIGN_OR_RETURN(narrow_phase_, ConvexNarrowPhase::Create(context));
+  return absl::OkStatus();
+}
+
+absl::Status RigidBodies::ReservePairs(uint32_t pair_count) {
+  if (pair_count <= pair_capacity_) return absl::OkStatus();
+  const uint64_t capacity = std::max<uint64_t>(pair_count + uint64_t{pair_count} / 2, 1024);
+  if (2 * capacity > kMaxItems) return absl::ResourceExhaustedError(absl::StrCat("rigid bodies: ", pair_count, " pairs"));
+  const std::shared_ptr<Context>& context = queue_->context();
+  PALPATE_ASSIGN_OR_RETURN(keys_, DeviceBuffer<uint32_t>::Create(context, 2 * capacity, "rigid entry keys"));
+  PALPATE_ASSIGN_OR_RETURN(sorted_keys_, DeviceBuffer<uint32_t>::Create(context, 2 * capacity, "rigid sorted keys"));
+  PALPATE_ASSIGN_OR_RETURN(entries_, DeviceBuffer<uint32_t>::Create(context, 2 * capacity, "rigid entries"));
+  PALPATE_ASSIGN_OR_RETURN(contacts_, DeviceBuffer<ConvexContact>::Create(context, capacity, "rigid contacts"));
+  PALPATE_ASSIGN_OR_RETURN(acting_, DeviceBuffer<Float4>::Create(context, 2 * capacity, "rigid acting contacts"));
+  PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint32_t>::Create(context, static_cast<uint32_t>(2 * capacity)));
+  pair_capacity_ = static_cast<uint32_t>(capacity);
+  return absl::OkStatus();
+}
+
+ConvexBodies RigidBodies::device_bodies() const { return {body_count_, mesh_of_, positions_, rotations_, scales_}; }
+
+absl::StatusOr<RigidStep> RigidBodies::Step() {
+  RigidStep step;
+  StageClock clock(*queue_, options_.measure_stages, step.stage_s);
+  const Range bodies = {body_count_, group_};
+  PALPATE_RETURN_IF_ERROR(queue_->Zero(counters_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(predict_, bodies, params_, velocities_, spins_, positions_, rotations_, start_positions_,
+                                         start_rotations_, predicted_positions_, predicted_rotations_, before_velocities_, before_spins_,
+                                         counters_));
+  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kIntegrate));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(world_vertices_, bodies, body_count_, mesh_of_, meshes_.shapes(), meshes_.vertices(), positions_,
+                                         rotations_, scales_, vertex_begins_, world_));
+  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kTransform));
+  PALPATE_RETURN_IF_ERROR(volume_builder_.Build(*queue_, world_, vertex_begins_, body_count_, vertex_count_, volumes_, positions_));
+  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kVolumes));
+  PALPATE_RETURN_IF_ERROR(broad_phase_.Run(*queue_, volumes_, filters_, body_count_));
+  const uint32_t pair_count = broad_phase_.pair_count();
+  step.pair_count = pair_count;
+  PALPATE_RETURN_IF_ERROR(ReservePairs(pair_count));
+  const Range pairs = {pair_count, group_};
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(entries_kernel_, pairs, pair_count, broad_phase_.pairs(), keys_));
+  PALPATE_RETURN_IF_ERROR(
+      sort_.Run(*queue_, keys_, {}, 2 * pair_count, sorted_keys_, entries_, {0, static_cast<uint32_t>(std::bit_width(body_count_))}));
+  PALPATE_RETURN_IF_ERROR(
+      queue_->Launch(begins_kernel_, {size_t{body_count_} + 1, group_}, body_count_, 2 * pair_count, sorted_keys_, entry_begins_));
+  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kBroadPhase));
+
+  for (uint32_t iteration = 0; iteration < options_.iterations; ++iteration) {
+    PALPATE_RETURN_IF_ERROR(narrow_phase_.Run(*queue_, meshes_, device_bodies(), broad_phase_.pairs(), pair_count, 0.0F, contacts_));
+    PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kNarrowPhase));
+    if (options_.collect_statistics && pair_count > 0) {
+      const uint64_t overlapping = statistics_.by_status[PALPATE_CONVEX_OVERLAPPING];
+      PALPATE_RETURN_IF_ERROR(narrow_phase_.AddStatistics(*queue_, contacts_, pair_count, &statistics_));
+      if (iteration == 0) {
+        step.overlapping_pairs = static_cast<uint32_t>(statistics_.by_status[PALPATE_CONVEX_OVERLAPPING] - overlapping);
+      }
+      PALPATE_RETURN_IF_ERROR(clock.Mark(std::nullopt));
+    }
+    const uint32_t is_first = iteration == 0 ? 1 : 0;
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(note_, pairs, pair_count, is_first, contacts_, mesh_of_, meshes_.shapes(), meshes_.vertices(),
+                                           scales_, positions_, rotations_, acting_, counters_));
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(respond_, bodies, params_, mesh_of_, meshes_.shapes(), meshes_.vertices(), scales_, velocities_,
+                                           start_positions_, start_rotations_, positions_, rotations_, entry_begins_, entries_, contacts_,
+                                           next_positions_, next_rotations_, counters_));
+    std::swap(positions_, next_positions_);
+    std::swap(rotations_, next_rotations_);
+    PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kResponse));
+  }
+
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(finish_, bodies, params_, scales_, local_inertia_, entry_begins_, entries_, broad_phase_.pairs(),
+                                         acting_, predicted_positions_, predicted_rotations_, before_velocities_, before_spins_, positions_,
+                                         rotations_, velocities_, spins_, inertia_, counters_));
+  for (uint32_t i = 0; options_.correct_velocities && i < options_.velocity_iterations; ++i) {
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(velocities_kernel_, bodies, params_, mesh_of_, meshes_.shapes(), meshes_.vertices(), scales_,
+                                           entry_begins_, entries_, broad_phase_.pairs(), acting_, positions_, rotations_,
+                                           before_velocities_, before_spins_, inertia_, velocities_, spins_, next_velocities_,
+                                           next_spins_));
+    std::swap(velocities_, next_velocities_);
+    std::swap(spins_, next_spins_);
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(counters_, std::span(&step.counters, 1)));
+  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kVelocities));
+  return step;
+}
+
+absl::StatusOr<std::vector<RigidBodyState>> RigidBodies::ReadState() {
+  std::vector<Float4> positions(body_count_), rotations(body_count_), velocities(body_count_), spins(body_count_);
+  PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(positions_, positions));
+  PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(rotations_, rotations));
+  PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(velocities_, velocities));
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(spins_, spins));
+  std::vector<RigidBodyState> states(body_count_);
+  for (uint32_t i = 0; i < body_count_; ++i) {
+    const Float4& q = rotations[i];
+    const Vector center = Rotate({q.x, q.y, q.z, q.w}, centers_[i]);
+    states[i].position_m = {positions[i].x - center[0], positions[i].y - center[1], positions[i].z - center[2]};
+    states[i].rotation_wxyz = {q.w, q.x, q.y, q.z};
+    states[i].velocity_m_per_s = {velocities[i].x, velocities[i].y, velocities[i].z};
+    states[i].spin_rad_per_s = {spins[i].x, spins[i].y, spins[i].z};
+  }
+  return states;
+}
+
+}  // namespace palpate::gpu

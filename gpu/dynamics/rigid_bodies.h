@@ -1,0 +1,135 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/collision/body_broad_phase.h"
+#include "gpu/collision/convex_narrow_phase.h"
+#include "gpu/collision/kdop.h"
+#include "gpu/primitives/radix_sort.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/convex_types.h"
+
+namespace palpate::gpu {
+
+struct RigidBodyDescription {
+  uint32_t mesh = 0;                   ///< index of the meshes given to Create
+  std::array<double, 3> position_m{};  ///< of the mesh's origin
+  std::array<double, 4> rotation_wxyz{1, 0, 0, 0};
+  std::array<double, 3> scale{1, 1, 1};      ///< not zero
+  std::array<double, 3> velocity_m_per_s{};  ///< of the centre of mass
+  std::array<double, 3> spin_rad_per_s{};
+  double mass_kg = 1;  ///< spread evenly over the vertices; 0 = static
+};
+
+/// kSymplectic: v += h g, v /= 1 + h damping, x += h v, and rotations alike. kThesis: x += h v + h^2 g / 2, v = (v + h g) damping.
+enum class RigidIntegrator { kSymplectic, kThesis };
+
+struct RigidBodiesOptions {
+  double dt_s = 1.0 / 120;
+  std::array<double, 3> gravity_m_per_s2{0, 0, -9.81};
+  RigidIntegrator integrator = RigidIntegrator::kSymplectic;
+  double damping = 0;                             ///< kSymplectic: rate >= 0 [1/s]; kThesis: factor on velocities each step in [0, 1]
+  uint32_t iterations = 10;                       ///< of narrow phase and response
+  uint32_t velocity_iterations = 4;               ///< after them; 0 with correct_velocities off
+  bool correct_velocities = true;                 ///< off: contacts move bodies but leave their velocities, as in the thesis
+  bool line_search = true;                        ///< off: one plain shape match an iteration, as in the thesis
+  double friction = 0.3;                          ///< Coulomb, >= 0
+  double restitution = 0;                         ///< in [0, 1]; impacts slower than two steps of gravity do not bounce
+  std::optional<std::array<double, 4>> ground{};  ///< normal (not zero) and offset [m]: solid where normal . x < offset
+  BroadPhaseOptions broad_phase{};
+  bool measure_stages = false;      ///< wait after each stage and take its time
+  bool collect_statistics = false;  ///< iterations of GJK and EPA, true contacts; costs a wait an iteration
+};
+
+enum class RigidStage { kIntegrate, kTransform, kVolumes, kBroadPhase, kNarrowPhase, kResponse, kVelocities };
+inline constexpr size_t kRigidStageCount = 7;
+
+/// What a step did.
+struct RigidStep {
+  uint32_t pair_count = 0;         ///< of the broad phase, ground not included
+  uint32_t overlapping_pairs = 0;  ///< of them, in the first iteration; only with collect_statistics
+  RigidCounters counters{};
+  std::array<double, kRigidStageCount> stage_s{};  ///< only with measure_stages
+};
+
+/// State of one body, as in its description.
+struct RigidBodyState {
+  std::array<double, 3> position_m{};
+  std::array<double, 4> rotation_wxyz{};
+  std::array<double, 3> velocity_m_per_s{};
+  std::array<double, 3> spin_rad_per_s{};
+};
+
+/// A world of convex rigid bodies on the device: k-DOP broad phase, GJK and EPA, response by shape matching after M. Mueller et al.,
+/// "Meshless deformations based on shape matching", 2005. See docs/algorithms/shape_matching.md.
+///
+/// Contacts of one iteration are resolved all at once (Jacobi): each body gathers its pairs in the order of the pair list, its vertices
+/// past a contact plane go back by the body's share of the masses, averaged over the planes of a vertex, and the body follows.
+/// Guarantees: static bodies do not move; the state stays finite (a body that did not is put back, at rest, and counted); the same calls
+/// give the same bits on the same device and driver. Not guaranteed: that no penetration is left after the iterations; no continuous
+/// detection, so thin bodies must not move farther than their size in a step. Thread: one at a time. Calls block.
+class RigidBodies {
+ public:
+  /// Errors: InvalidArgument naming what is out of range.
+  static absl::StatusOr<std::unique_ptr<RigidBodies>> Create(const std::shared_ptr<Context>& context, std::span<const ConvexMesh> meshes,
+                                                             std::span<const RigidBodyDescription> bodies,
+                                                             const RigidBodiesOptions& options);
+
+  /// Advances by dt_s. Errors: InvalidArgument (a body so far away that its volume is not finite), ResourceExhausted, Internal.
+  absl::StatusOr<RigidStep> Step();
+
+  absl::StatusOr<std::vector<RigidBodyState>> ReadState();
+
+  uint32_t body_count() const { return body_count_; }
+  const ConvexStatistics& narrow_phase_statistics() const { return statistics_; }  ///< since Create
+  const BroadPhaseStatistics& broad_phase_statistics() const { return broad_phase_.statistics(); }
+  Queue& queue() { return *queue_; }
+
+  /// Current poses (of the centres of mass), for other stages on this queue, and the meshes about those centres.
+  ConvexBodies device_bodies() const;
+  const ConvexMeshes& device_meshes() const { return meshes_; }
+
+ private:
+  class StageClock;
+  RigidBodies() = default;
+  absl::Status MakeKernels(const std::shared_ptr<Context>& context);
+  absl::Status ReservePairs(uint32_t pair_count);
+
+  std::unique_ptr<Queue> queue_;
+  RigidBodiesOptions options_;
+  uint32_t body_count_ = 0;
+  uint32_t vertex_count_ = 0;
+  size_t group_ = 1;
+  ConvexStatistics statistics_;
+  ConvexMeshes meshes_;
+  std::vector<std::array<double, 3>> centers_;  // centre of mass of each body from its origin, scaled, in its own frame
+
+  Kernel predict_, world_vertices_, entries_kernel_, begins_kernel_, note_, respond_, finish_, velocities_kernel_;
+  VolumeBuilder volume_builder_;
+  BodyBroadPhase broad_phase_;
+  ConvexNarrowPhase narrow_phase_;
+  RadixSort<uint32_t> sort_;
+
+  DeviceBuffer<RigidParams> params_;
+  DeviceBuffer<RigidCounters> counters_;
+  DeviceBuffer<uint32_t> mesh_of_, filters_, vertex_begins_, entry_begins_;
+  DeviceBuffer<Float4> scales_, local_inertia_, inertia_;
+  DeviceBuffer<Float4> positions_, rotations_, next_positions_, next_rotations_;
+  DeviceBuffer<Float4> start_positions_, start_rotations_, predicted_positions_, predicted_rotations_;
+  DeviceBuffer<Float4> velocities_, spins_, next_velocities_, next_spins_, before_velocities_, before_spins_;
+  DeviceBuffer<Float4> world_;
+  DeviceBuffer<float> volumes_;
+  uint32_t pair_capacity_ = 0;
+  DeviceBuffer<uint32_t> keys_, sorted_keys_, entries_;
+  DeviceBuffer<ConvexContact> contacts_;
+  DeviceBuffer<Float4> acting_;
+};
+
+}  // namespace palpate::gpu
