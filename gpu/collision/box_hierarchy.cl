@@ -114,9 +114,10 @@ kernel void hierarchy_keys(global const Box* boxes, global const uint* groups, i
   uint curves[NODE_WIDTH];
   for (uint k = 0; k < NODE_WIDTH; ++k) {
     const uint element = (uint)begin + min(k, size - 1u);
-    const uint curve = curve_of(groups, element, is_by_body);
-    const Frame frame = frames[curve];
     const float4 centre = centre_of(boxes[element]);
+    /* What has no place may have no body either. */
+    const uint curve = has_finite_centre(centre) ? curve_of(groups, element, is_by_body) : 0u;
+    const Frame frame = frames[curve];
     const float4 cell = has_finite_centre(centre) ? (centre - frame) * frame.w : (float4)(0.0f);
     x[k] = cell.x;
     y[k] = cell.y;
