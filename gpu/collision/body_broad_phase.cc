@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kNone = 0xffffffffU;
 // A cluster of the sweep may have this many tiles before the hierarchy, which takes longer to build, is faster (measured on PoCL, uniform
 // clouds of 1K to 64K bodies).
-constexpr uint64_t kSweepTilesPerCluster = 32;
+constexpr uint64_t kSweepTilesPerCluster = 14;
 
 template <typename T>
 absl::Status Grow(const std::shared_ptr<Context>& context, DeviceBuffer<T>& buffer, size_t count, const char* name) {

@@ -48,7 +48,7 @@ TEST_F(KdopTest, IntervalsAreTheProjectionsOfTheVertices) {
         for (uint32_t body = 0; body < bodies.count(); ++body) {
           const float* bounds = &volumes[size_t{body} * 2 * axes];
           for (uint32_t axis = 0; axis < axes; ++axis) {
-            const auto where = [&] { return name + ", body " + std::to_string(body) + ", axis " + std::to_string(axis); };
+            const auto where = [&, world = name] { return world + ", body " + std::to_string(body) + ", axis " + std::to_string(axis); };
             if (bodies.begins[body] == bodies.begins[body + 1]) {
               ASSERT_EQ(bounds[axis], std::numeric_limits<float>::infinity()) << where();
               ASSERT_EQ(bounds[axes + axis], -std::numeric_limits<float>::infinity()) << where();

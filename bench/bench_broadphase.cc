@@ -1,0 +1,366 @@
+// The broad phase of n moving bodies beside libfcl and Bullet, over the same steps in one run: update plus pairs, one result for all.
+#include <CL/cl.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "bench/bench_broadphase_peers.h"
+#include "bench/bench_support.h"
+#include "gpu/collision/body_broad_phase.h"
+#include "gpu/collision/kdop.h"
+#include "gpu/primitives/radix_sort.h"
+#include "gpu/runtime/context.h"
+
+ABSL_FLAG(std::vector<std::string>, sizes, std::vector<std::string>({"1024", "4096", "16384", "65536", "262144", "1048576"}),
+          "Numbers of bodies.");
+ABSL_FLAG(int, steps, 40, "Counted steps of a case.");
+ABSL_FLAG(double, peer_seconds, 20, "Seconds a peer gets for a case; one that needs more is reported with what it managed, or not at all.");
+ABSL_FLAG(bool, peers, true, "Run the peers.");
+
+namespace palpate::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Boxes in a closed cube: half-extents uniform in 0.25 to 0.75 m, side cbrt(4 n / k), velocities uniform in +-0.05 m a step, reflected at
+// the walls. k sets the pairs: about 0.96 k n.
+class BoxWorld {
+ public:
+  BoxWorld(uint32_t count, double k) : side_m_(std::cbrt(4.0 * count / k)), boxes_(count) {
+    std::mt19937_64 random(count * 31 + static_cast<uint64_t>(k));
+    std::uniform_real_distribution<float> extent(0.25F, 0.75F);
+    std::uniform_real_distribution<float> place(0, static_cast<float>(side_m_));
+    std::uniform_real_distribution<float> speed(-0.05F, 0.05F);
+    for (size_t i = 0; i < count; ++i) {
+      for (size_t axis = 0; axis < 3; ++axis) {
+        centres_.push_back(place(random));
+        halves_.push_back(extent(random));
+        velocities_.push_back(speed(random));
+      }
+    }
+    Refresh();
+  }
+
+  void Step() {
+    const auto side = static_cast<float>(side_m_);
+    for (size_t i = 0; i < centres_.size(); ++i) {
+      centres_[i] += velocities_[i];
+      if (centres_[i] < 0) {
+        centres_[i] = -centres_[i];
+        velocities_[i] = -velocities_[i];
+      } else if (centres_[i] > side) {
+        centres_[i] = 2 * side - centres_[i];
+        velocities_[i] = -velocities_[i];
+      }
+    }
+    Refresh();
+  }
+
+  const std::vector<PeerBox>& boxes() const { return boxes_; }
+
+ private:
+  void Refresh() {
+    for (size_t i = 0; i < boxes_.size(); ++i) {
+      for (size_t axis = 0; axis < 3; ++axis) {
+        boxes_[i].lower[axis] = centres_[3 * i + axis] - halves_[3 * i + axis];
+        boxes_[i].upper[axis] = centres_[3 * i + axis] + halves_[3 * i + axis];
+      }
+    }
+  }
+
+  double side_m_;
+  std::vector<float> centres_, halves_, velocities_;
+  std::vector<PeerBox> boxes_;
+};
+
+absl::StatusOr<std::vector<PeerPair>> ReadPairs(gpu::Queue& queue, const gpu::BodyBroadPhase& phase) {
+  std::vector<PeerPair> pairs(phase.pair_count());
+  static_assert(sizeof(PeerPair) == sizeof(gpu::UInt2));
+  if (!pairs.empty() && clEnqueueReadBuffer(queue.handle(), phase.pairs().handle, CL_TRUE, 0, pairs.size() * sizeof(PeerPair), pairs.data(),
+                                            0, nullptr, nullptr) != CL_SUCCESS) {
+    return absl::InternalError("the pairs cannot be read");
+  }
+  return pairs;
+}
+
+void AddTimes(const std::string& name, const std::string& what, const std::vector<double>& seconds, Report* report) {
+  report->Add(name, what + "_step_p50", Quantile(seconds, 0.5), "s");
+  report->Add(name, what + "_step_min", Quantile(seconds, 0), "s");
+  report->Add(name, what + "_step_p90", Quantile(seconds, 0.9), "s");
+}
+
+constexpr std::array<const char*, gpu::kBroadPhaseStageCount> kStageNames = {"stage_axis", "stage_structure", "stage_tests", "stage_sort"};
+
+struct OwnRun {
+  std::vector<double> seconds;
+  std::vector<PeerPair> last_pairs;
+};
+
+// Each step: the host uploads the new boxes, the device finds the pairs.
+absl::StatusOr<OwnRun> RunOwn(gpu::Queue& queue, uint32_t count, double k, gpu::BroadPhaseMethod method, int steps, const std::string& name,
+                              const std::string& what, Report* report) {
+  const std::shared_ptr<gpu::Context>& context = queue.context();
+  OwnRun run;
+  gpu::BroadPhaseStatistics statistics;
+  for (const bool measure_stages : {false, true}) {
+    PALPATE_ASSIGN_OR_RETURN(
+        gpu::BodyBroadPhase phase,
+        gpu::BodyBroadPhase::Create(context, {.volume = gpu::BoundingVolume::kDop6, .method = method, .measure_stages = measure_stages}));
+    PALPATE_ASSIGN_OR_RETURN(const auto volumes, gpu::DeviceBuffer<float>::Create(context, size_t{count} * 6, "volumes"));
+    BoxWorld world(count, k);
+    std::array<std::vector<double>, gpu::kBroadPhaseStageCount> stages;
+    for (int step = 0; step < steps + kPeerWarmSteps; ++step) {
+      world.Step();
+      const auto begin = Clock::now();
+      const auto* floats = reinterpret_cast<const float*>(world.boxes().data());
+      PALPATE_RETURN_IF_ERROR(queue.Write(volumes, {floats, size_t{count} * 6}));
+      PALPATE_RETURN_IF_ERROR(phase.Run(queue, volumes, {}, count));
+      PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
+      if (step < kPeerWarmSteps) continue;
+      if (!measure_stages) run.seconds.push_back(SecondsSince(begin));
+      for (size_t s = 0; s < stages.size(); ++s) stages[s].push_back(phase.statistics().stage_s[s]);
+    }
+    if (!measure_stages) {
+      PALPATE_ASSIGN_OR_RETURN(run.last_pairs, ReadPairs(queue, phase));
+      statistics = phase.statistics();
+    } else {
+      for (size_t s = 0; s < stages.size(); ++s) report->Add(name, what + "_" + kStageNames[s], Quantile(stages[s], 0.5), "s");
+    }
+  }
+  AddTimes(name, what, run.seconds, report);
+  report->Add(name, what + "_tiles", static_cast<double>(statistics.tile_count), "count");
+  report->Add(name, what + "_uses_hierarchy", statistics.method == gpu::BroadPhaseMethod::kHierarchy ? 1 : 0, "count");
+  report->Add(name, what + "_axis_changes", statistics.axis_changes, "count");
+  return run;
+}
+
+// Whether every pair of `part` is in `whole`; both sorted.
+bool IsSubset(const std::vector<PeerPair>& part, const std::vector<PeerPair>& whole) {
+  return std::includes(whole.begin(), whole.end(), part.begin(), part.end());
+}
+
+absl::Status MeasureBoxes(gpu::Queue& queue, uint32_t count, double k, double* first_time_per_body, Report* report) {
+  const std::string name = absl::StrFormat("boxes_%d_k%g", count, k);
+  if (!IsSelected(name)) return absl::OkStatus();
+  const int steps = IsQuick() ? 5 : absl::GetFlag(FLAGS_steps);
+  PALPATE_ASSIGN_OR_RETURN(const OwnRun own, RunOwn(queue, count, k, gpu::BroadPhaseMethod::kAutomatic, steps, name, "palpate", report));
+  report->Add(name, "pairs", static_cast<double>(own.last_pairs.size()), "count");
+  const double own_p50 = Quantile(own.seconds, 0.5);
+  const double time_per_body = own_p50 / count;
+  if (*first_time_per_body == 0) *first_time_per_body = time_per_body;
+  report->Add(name, "growth_of_time_per_body", time_per_body / *first_time_per_body, "ratio");
+  // The other methods, for the choice between them.
+  for (const auto& [method, what] :
+       {std::pair{gpu::BroadPhaseMethod::kSweep, "sweep"}, std::pair{gpu::BroadPhaseMethod::kHierarchy, "hierarchy"}}) {
+    if (method == gpu::BroadPhaseMethod::kSweep && count > 300000) continue;
+    PALPATE_ASSIGN_OR_RETURN(const OwnRun other, RunOwn(queue, count, k, method, std::min(steps, 10), name, what, report));
+    if (std::min(steps, 10) == steps && other.last_pairs != own.last_pairs) return absl::InternalError(name + ": the methods disagree");
+  }
+  if (!absl::GetFlag(FLAGS_peers)) return absl::OkStatus();
+
+  double best_peer = 0;
+  for (const PeerFactory& peer : Peers()) {
+    if (count > peer.max_bodies) {
+      report->Note(absl::StrFormat("%s: %s - (building it takes too long)", name, peer.name));
+      continue;
+    }
+    std::unique_ptr<Peer> engine = peer.create(count);
+    BoxWorld world(count, k);
+    std::vector<double> seconds;
+    std::vector<PeerPair> pairs;
+    const auto begin = Clock::now();
+    world.Step();  // the boxes that the first step of the others sees
+    bool is_late = !engine->Build(world.boxes(), absl::GetFlag(FLAGS_peer_seconds));
+    for (int step = 0; step < steps + kPeerWarmSteps && !is_late; ++step) {
+      if (step > 0) world.Step();
+      const bool is_last = step + 1 == steps + kPeerWarmSteps;
+      const auto step_begin = Clock::now();
+      engine->Step(world.boxes());
+      if (step >= kPeerWarmSteps) seconds.push_back(SecondsSince(step_begin));
+      if (is_last) pairs = engine->Pairs();
+      is_late = !is_last && SecondsSince(begin) > absl::GetFlag(FLAGS_peer_seconds);
+    }
+    if (seconds.empty()) {
+      report->Note(absl::StrFormat("%s: %s - (no step within %g s)", name, peer.name, absl::GetFlag(FLAGS_peer_seconds)));
+      continue;
+    }
+    AddTimes(name, peer.name, seconds, report);
+    const double p50 = Quantile(seconds, 0.5);
+    report->Add(name, std::string("speedup_over_") + peer.name, p50 / own_p50, "ratio");
+    if (best_peer == 0 || p50 < best_peer) best_peer = p50;
+    if (is_late) {
+      report->Note(absl::StrFormat("%s: %s stopped after %d steps", name, peer.name, static_cast<int>(seconds.size())));
+      continue;
+    }
+    std::sort(pairs.begin(), pairs.end());
+    report->Add(name, std::string("pairs_of_") + peer.name, static_cast<double>(pairs.size()), "count");
+    const bool agrees = peer.is_exact ? pairs == own.last_pairs : IsSubset(own.last_pairs, pairs);
+    if (!agrees) return absl::InternalError(absl::StrFormat("%s: the pairs of %s differ", name, peer.name));
+  }
+  if (best_peer > 0) report->Add(name, "speedup_over_best_peer", best_peer / own_p50, "ratio");
+  return absl::OkStatus();
+}
+
+// Bodies of 24 vertices, the permutations of (+-1, +-c, +-c) stretched by (2, 6, 2), at random places and rotations: the device places the
+// vertices, builds the volumes and finds the pairs.
+absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report) {
+  const std::string name = absl::StrFormat("elongated_%d", count);
+  if (!IsSelected(name)) return absl::OkStatus();
+  const std::shared_ptr<gpu::Context>& context = queue.context();
+  std::vector<gpu::Float4> mesh;
+  for (int axis = 0; axis < 3; ++axis) {
+    for (int signs = 0; signs < 8; ++signs) {
+      const float c = 0.179303F;
+      std::array<float, 3> v = {signs & 1 ? c : -c, signs & 2 ? c : -c, signs & 4 ? c : -c};
+      v[static_cast<size_t>(axis)] = v[static_cast<size_t>(axis)] > 0 ? 1.0F : -1.0F;
+      mesh.push_back({v[0], v[1], v[2], 0});
+    }
+  }
+  std::mt19937_64 random(count);
+  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<float> place(0, 12.0F * std::cbrt(static_cast<float>(count)));
+  std::vector<gpu::RigidInstance> instances(count);
+  std::vector<uint32_t> begins(size_t{count} + 1);
+  for (uint32_t i = 0; i < count; ++i) {
+    std::array<float, 4> q = {normal(random), normal(random), normal(random), normal(random)};
+    const float norm = std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+    instances[i] = {.position = {place(random), place(random), place(random), 0},
+                    .rotation = {q[0] / norm, q[1] / norm, q[2] / norm, q[3] / norm},
+                    .scale = {2, 6, 2, 0},
+                    .mesh = {}};
+    begins[i + 1] = begins[i] + 24;
+  }
+  PALPATE_ASSIGN_OR_RETURN(const auto mesh_buffer, gpu::CreateBufferFrom<gpu::Float4>(queue, mesh, "mesh"));
+  PALPATE_ASSIGN_OR_RETURN(const auto begin_buffer, gpu::CreateBufferFrom<uint32_t>(queue, begins, "begins"));
+  PALPATE_ASSIGN_OR_RETURN(const auto instance_buffer, gpu::DeviceBuffer<gpu::RigidInstance>::Create(context, count, "instances"));
+  PALPATE_ASSIGN_OR_RETURN(const auto world, gpu::DeviceBuffer<gpu::Float4>::Create(context, begins.back(), "world vertices"));
+  PALPATE_ASSIGN_OR_RETURN(gpu::InstanceTransform transform, gpu::InstanceTransform::Create(context));
+  const int steps = IsQuick() ? 3 : std::min(10, absl::GetFlag(FLAGS_steps));
+  double box_pairs = 0;
+  for (const gpu::BoundingVolume volume : {gpu::BoundingVolume::kDop6, gpu::BoundingVolume::kSphere, gpu::BoundingVolume::kDop14,
+                                           gpu::BoundingVolume::kDop18, gpu::BoundingVolume::kDop26}) {
+    const std::string what = gpu::BoundingVolumeName(volume);
+    PALPATE_ASSIGN_OR_RETURN(gpu::VolumeBuilder builder, gpu::VolumeBuilder::Create(context, volume));
+    PALPATE_ASSIGN_OR_RETURN(gpu::BodyBroadPhase phase, gpu::BodyBroadPhase::Create(context, {.volume = volume}));
+    PALPATE_ASSIGN_OR_RETURN(const auto volumes,
+                             gpu::DeviceBuffer<float>::Create(context, size_t{count} * gpu::FloatsPerVolume(volume), "volumes"));
+    std::vector<double> place_s, build_s, find_s;
+    for (int step = 0; step < steps + 1; ++step) {
+      auto begin = Clock::now();
+      PALPATE_RETURN_IF_ERROR(queue.Write(instance_buffer, instances));
+      PALPATE_RETURN_IF_ERROR(transform.Run(queue, mesh_buffer, instance_buffer, begin_buffer, count, begins.back(), world));
+      PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
+      const double placed = SecondsSince(begin);
+      begin = Clock::now();
+      PALPATE_RETURN_IF_ERROR(builder.Build(queue, world, begin_buffer, count, begins.back(), volumes));
+      PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
+      const double built = SecondsSince(begin);
+      begin = Clock::now();
+      PALPATE_RETURN_IF_ERROR(phase.Run(queue, volumes, {}, count));
+      PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
+      if (step == 0) continue;
+      place_s.push_back(placed);
+      build_s.push_back(built);
+      find_s.push_back(SecondsSince(begin));
+    }
+    if (volume == gpu::BoundingVolume::kDop6) {
+      box_pairs = phase.pair_count();
+      report->Add(name, "place_vertices_p50", Quantile(place_s, 0.5), "s");
+    }
+    report->Add(name, what + "_build_p50", Quantile(build_s, 0.5), "s");
+    report->Add(name, what + "_pairs_p50", Quantile(find_s, 0.5), "s");
+    report->Add(name, what + "_candidates", phase.pair_count(), "count");
+    if (box_pairs > 0) report->Add(name, what + "_candidates_over_6-dop", phase.pair_count() / box_pairs, "ratio");
+  }
+  return absl::OkStatus();
+}
+
+// The order of the pair list by segments (what the broad phase does, without its emission) beside a radix sort of the same pairs.
+absl::Status MeasureOrder(gpu::Queue& queue, uint32_t count, double k, Report* report) {
+  const std::string name = absl::StrFormat("order_%d_k%g", count, k);
+  if (!IsSelected(name)) return absl::OkStatus();
+  const std::shared_ptr<gpu::Context>& context = queue.context();
+  PALPATE_ASSIGN_OR_RETURN(gpu::BodyBroadPhase phase,
+                           gpu::BodyBroadPhase::Create(context, {.volume = gpu::BoundingVolume::kDop6, .measure_stages = true}));
+  const BoxWorld world(count, k);
+  const auto* floats = reinterpret_cast<const float*>(world.boxes().data());
+  PALPATE_ASSIGN_OR_RETURN(const auto volumes,
+                           gpu::CreateBufferFrom<float>(queue, std::span<const float>(floats, size_t{count} * 6), "volumes"));
+  std::vector<double> segments;
+  for (int step = 0; step < 7; ++step) {
+    PALPATE_RETURN_IF_ERROR(phase.Run(queue, volumes, {}, count));
+    if (step > 1) segments.push_back(phase.statistics().stage_s[static_cast<size_t>(gpu::BroadPhaseStage::kSort)]);
+  }
+  PALPATE_ASSIGN_OR_RETURN(std::vector<PeerPair> pairs, ReadPairs(queue, phase));
+  std::shuffle(pairs.begin(), pairs.end(), std::mt19937_64(1));
+  uint32_t bits = 1;
+  while ((uint64_t{1} << bits) < count) ++bits;
+  std::vector<uint64_t> keys;
+  for (const PeerPair& pair : pairs) keys.push_back(uint64_t{pair.first} << bits | pair.second);
+  const auto pair_count = static_cast<uint32_t>(keys.size());
+  PALPATE_ASSIGN_OR_RETURN(const auto in, gpu::CreateBufferFrom<uint64_t>(queue, keys, "keys"));
+  PALPATE_ASSIGN_OR_RETURN(const auto out, gpu::DeviceBuffer<uint64_t>::Create(context, pair_count, "sorted keys"));
+  PALPATE_ASSIGN_OR_RETURN(const auto values, gpu::DeviceBuffer<uint32_t>::Create(context, pair_count, "values"));
+  PALPATE_ASSIGN_OR_RETURN(auto sort, gpu::RadixSort<uint64_t>::Create(context, pair_count));
+  std::vector<double> radix;
+  for (int step = 0; step < 7; ++step) {
+    const auto begin = Clock::now();
+    PALPATE_RETURN_IF_ERROR(sort.Run(queue, in, {}, pair_count, out, values, {0, 2 * bits}));
+    PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
+    if (step > 1) radix.push_back(SecondsSince(begin));
+  }
+  report->Add(name, "pairs", pair_count, "count");
+  report->Add(name, "by_segments_p50", Quantile(segments, 0.5), "s");
+  report->Add(name, "by_radix_p50", Quantile(radix, 0.5), "s");
+  return absl::OkStatus();
+}
+
+absl::Status Run(Report* report, const std::shared_ptr<gpu::Context>& context) {
+  PALPATE_ASSIGN_OR_RETURN(const std::unique_ptr<gpu::Queue> queue, gpu::Queue::Create(context));
+  std::vector<uint32_t> sizes;
+  for (const std::string& text : absl::GetFlag(FLAGS_sizes)) {
+    uint32_t size = 0;
+    if (!absl::SimpleAtoi(text, &size) || size < 2 || size > gpu::BodyBroadPhase::kMaxBodies) {
+      return absl::InvalidArgumentError(absl::StrFormat("--sizes: %s is not a number from 2 to %d", text, gpu::BodyBroadPhase::kMaxBodies));
+    }
+    if (!IsQuick() || size <= 4096) sizes.push_back(size);
+  }
+  if (absl::GetFlag(FLAGS_peers)) {
+    for (const std::string& name : AbsentPeers())
+      report->Note(name + " is not installed (packages of group [bench] in deploy/packages.txt)");
+  }
+  for (const double k : {1.0, 8.0}) {
+    double first_time_per_body = 0;
+    for (const uint32_t size : sizes) PALPATE_RETURN_IF_ERROR(MeasureBoxes(*queue, size, k, &first_time_per_body, report));
+  }
+  for (const uint32_t size : sizes) {
+    PALPATE_RETURN_IF_ERROR(MeasureElongated(*queue, size, report));
+    for (const double k : {1.0, 8.0}) PALPATE_RETURN_IF_ERROR(MeasureOrder(*queue, size, k, report));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace palpate::bench
+
+int main(int argc, char** argv) {
+  palpate::bench::Initialize(argc, argv, "Broad phase of moving bodies, beside libfcl and Bullet.");
+  auto context = palpate::gpu::Context::Create({.device = palpate::bench::DeviceSelector(), .profiling = false});
+  palpate::bench::Report report("broadphase", context.ok() ? palpate::gpu::DescribeDevice((*context)->device()) : "none");
+  if (!context.ok()) return report.Finish(context.status());
+  return report.Finish(palpate::bench::Run(&report, *context));
+}

@@ -1,0 +1,171 @@
+#include "bench/bench_broadphase_peers.h"
+
+#include <algorithm>
+#include <chrono>
+
+#ifdef PALPATE_HAVE_FCL
+#include <fcl/broadphase/broadphase_SaP.h>
+#include <fcl/broadphase/broadphase_dynamic_AABB_tree.h>
+#include <fcl/geometry/shape/box.h>
+#endif
+#ifdef PALPATE_HAVE_BULLET
+#include <BulletCollision/BroadphaseCollision/btAxisSweep3.h>
+#include <BulletCollision/BroadphaseCollision/btDbvtBroadphase.h>
+#endif
+
+namespace palpate::bench {
+namespace {
+
+#if defined(PALPATE_HAVE_FCL) || defined(PALPATE_HAVE_BULLET)
+PeerPair Ordered(uint32_t a, uint32_t b) { return {std::min(a, b), std::max(a, b)}; }
+
+class Deadline {
+ public:
+  explicit Deadline(double limit_s) : limit_s_(limit_s) {}
+  bool HasPassed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count() > limit_s_; }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double limit_s_;
+};
+#endif
+
+#ifdef PALPATE_HAVE_FCL
+
+template <typename Manager>
+class FclPeer : public Peer {
+ public:
+  bool Build(const std::vector<PeerBox>& boxes, double limit_s) override {
+    const Deadline deadline(limit_s);
+    const auto shape = std::make_shared<fcl::Boxd>(1, 1, 1);
+    std::vector<fcl::CollisionObjectd*> pointers;
+    for (uintptr_t i = 0; i < boxes.size(); ++i) {
+      objects_.push_back(std::make_unique<fcl::CollisionObjectd>(shape));
+      objects_.back()->setUserData(reinterpret_cast<void*>(i));
+      pointers.push_back(objects_.back().get());
+    }
+    Move(boxes);
+    manager_.registerObjects(pointers);
+    manager_.setup();
+    return !deadline.HasPassed();
+  }
+
+  void Step(const std::vector<PeerBox>& boxes) override {
+    Move(boxes);
+    manager_.update();
+    pairs_.clear();
+    manager_.collide(&pairs_, [](fcl::CollisionObjectd* a, fcl::CollisionObjectd* b, void* pairs) {
+      static_cast<std::vector<PeerPair>*>(pairs)->push_back(Ordered(IndexOf(a), IndexOf(b)));
+      return false;
+    });
+  }
+
+  std::vector<PeerPair> Pairs() const override { return pairs_; }
+
+ private:
+  static uint32_t IndexOf(const fcl::CollisionObjectd* object) {
+    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(object->getUserData()));
+  }
+
+  // The boxes are set as they are: through poses they would be rounded otherwise, and take longer.
+  void Move(const std::vector<PeerBox>& boxes) {
+    for (size_t i = 0; i < boxes.size(); ++i) {
+      auto& box = const_cast<fcl::AABBd&>(objects_[i]->getAABB());
+      for (int axis = 0; axis < 3; ++axis) {
+        box.min_[axis] = boxes[i].lower[static_cast<size_t>(axis)];
+        box.max_[axis] = boxes[i].upper[static_cast<size_t>(axis)];
+      }
+    }
+  }
+
+  std::vector<std::unique_ptr<fcl::CollisionObjectd>> objects_;
+  Manager manager_;
+  std::vector<PeerPair> pairs_;
+};
+
+#endif
+
+#ifdef PALPATE_HAVE_BULLET
+
+class BulletPeer : public Peer {
+ public:
+  explicit BulletPeer(std::unique_ptr<btBroadphaseInterface> broadphase) : broadphase_(std::move(broadphase)) {}
+  ~BulletPeer() override {
+    // Proxies are not taken out one by one, which would be quadratic: the arrays below go with the broad phase.
+    if (auto* tree = dynamic_cast<btDbvtBroadphase*>(broadphase_.get())) tree->resetPool(nullptr);
+  }
+
+  bool Build(const std::vector<PeerBox>& boxes, double limit_s) override {
+    const Deadline deadline(limit_s);
+    for (uintptr_t i = 0; i < boxes.size(); ++i) {
+      proxies_.push_back(broadphase_->createProxy(Lower(boxes[i]), Upper(boxes[i]), 0, reinterpret_cast<void*>(i), 1, 1, nullptr));
+      if (i % 1024 == 0 && deadline.HasPassed()) return false;
+    }
+    return !deadline.HasPassed();
+  }
+
+  void Step(const std::vector<PeerBox>& boxes) override {
+    for (size_t i = 0; i < boxes.size(); ++i) broadphase_->setAabb(proxies_[i], Lower(boxes[i]), Upper(boxes[i]), nullptr);
+    broadphase_->calculateOverlappingPairs(nullptr);
+  }
+
+  std::vector<PeerPair> Pairs() const override {
+    const btBroadphasePairArray& array = broadphase_->getOverlappingPairCache()->getOverlappingPairArray();
+    std::vector<PeerPair> pairs;
+    for (int i = 0; i < array.size(); ++i) pairs.push_back(Ordered(IndexOf(array[i].m_pProxy0), IndexOf(array[i].m_pProxy1)));
+    return pairs;
+  }
+
+ private:
+  static btVector3 Lower(const PeerBox& box) { return {box.lower[0], box.lower[1], box.lower[2]}; }
+  static btVector3 Upper(const PeerBox& box) { return {box.upper[0], box.upper[1], box.upper[2]}; }
+  static uint32_t IndexOf(const btBroadphaseProxy* proxy) {
+    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(proxy->m_clientObject));
+  }
+
+  std::unique_ptr<btBroadphaseInterface> broadphase_;
+  std::vector<btBroadphaseProxy*> proxies_;
+};
+
+#endif
+
+}  // namespace
+
+std::vector<PeerFactory> Peers() {
+  std::vector<PeerFactory> peers;
+#ifdef PALPATE_HAVE_FCL
+  peers.push_back(
+      {.name = "fcl_dynamic_aabb_tree", .is_exact = true, .max_bodies = UINT32_MAX, .create = [](uint32_t) -> std::unique_ptr<Peer> {
+         return std::make_unique<FclPeer<fcl::DynamicAABBTreeCollisionManagerd>>();
+       }});
+  peers.push_back({.name = "fcl_sap", .is_exact = true, .max_bodies = 5000, .create = [](uint32_t) -> std::unique_ptr<Peer> {
+                     return std::make_unique<FclPeer<fcl::SaPCollisionManagerd>>();
+                   }});
+#endif
+#ifdef PALPATE_HAVE_BULLET
+  peers.push_back({.name = "bullet_dbvt", .is_exact = false, .max_bodies = UINT32_MAX, .create = [](uint32_t) -> std::unique_ptr<Peer> {
+                     auto tree = std::make_unique<btDbvtBroadphase>();
+                     tree->m_deferedcollide = true;
+                     return std::make_unique<BulletPeer>(std::move(tree));
+                   }});
+  peers.push_back(
+      {.name = "bullet_axis_sweep", .is_exact = false, .max_bodies = 70000, .create = [](uint32_t count) -> std::unique_ptr<Peer> {
+         return std::make_unique<BulletPeer>(
+             std::make_unique<bt32BitAxisSweep3>(btVector3(-2, -2, -2), btVector3(170, 170, 170), count + 2, nullptr, true));
+       }});
+#endif
+  return peers;
+}
+
+std::vector<std::string> AbsentPeers() {
+  std::vector<std::string> names;
+#ifndef PALPATE_HAVE_FCL
+  names.emplace_back("libfcl");
+#endif
+#ifndef PALPATE_HAVE_BULLET
+  names.emplace_back("Bullet");
+#endif
+  return names;
+}
+
+}  // namespace palpate::bench

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace palpate::bench {
+
+/// Layout of a 6-DOP in a volume buffer.
+struct PeerBox {
+  std::array<float, 3> lower = {}, upper = {};
+};
+using PeerPair = std::pair<uint32_t, uint32_t>;
+
+/// Steps before the counted ones.
+inline constexpr int kPeerWarmSteps = 2;
+
+/// The broad phase of another library.
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  /// Adds all boxes. False if that took longer than `limit_s`.
+  virtual bool Build(const std::vector<PeerBox>& boxes, double limit_s) = 0;
+  /// Moves the boxes and finds the pairs.
+  virtual void Step(const std::vector<PeerBox>& boxes) = 0;
+  /// The pairs (a, b), a < b, of the last step, in any order.
+  virtual std::vector<PeerPair> Pairs() const = 0;
+};
+
+struct PeerFactory {
+  std::string name;
+  bool is_exact = true;     ///< reports overlapping boxes only; otherwise others too
+  uint32_t max_bodies = 0;  ///< above, building alone takes minutes
+  std::function<std::unique_ptr<Peer>(uint32_t count)> create;
+};
+
+/// Those that this program was built with.
+std::vector<PeerFactory> Peers();
+
+/// Names of the libraries it was not built with.
+std::vector<std::string> AbsentPeers();
+
+}  // namespace palpate::bench
