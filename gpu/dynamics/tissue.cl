@@ -7,14 +7,15 @@
      PALPATE_GROUP  work-group size of solve_color
      PALPATE_LIST_GROUP  work-group size of the one-group kernels list_contacts and solve_colliders, a power of two
      PALPATE_COROTATED, PALPATE_NEO_HOOKEAN, PALPATE_VISCOUS  1 if any tet of the scene needs that term
+     PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
 
-   Layout: vertices are in solver order: colour by colour, fixed ones last. The corners of a vertex fill whole blocks of PALPATE_LANES; block b holds
-     corner_real   [b][12][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V mu, V lambda, damping/dt
+   Layout: vertices are in solver order: colour by colour, fixed ones last. The corners of a vertex fill whole blocks of PALPATE_LANES;
+   block b holds corner_real   [b][12][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V mu, V lambda, damping/dt
      corner_index  [b][4][lanes]: the other three vertices in the order that keeps the orientation, tet with the model in bit 31
      corner_strain [b][7][lanes]: C = F^T F at the start of the step and the viscosity/dt that acts in it (only with PALPATE_VISCOUS)
    Padding lanes have zero gradients and zero moduli, so they add exact zeros. */
-#include "gpu/shared/prelude.h"
 #include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/prelude.h"
 
 #ifndef PALPATE_LANES /* defaults for tools that look at this file alone */
 #define PALPATE_LANES 1
@@ -24,6 +25,7 @@
 #define PALPATE_COROTATED 1
 #define PALPATE_NEO_HOOKEAN 1
 #define PALPATE_VISCOUS 1
+#define PALPATE_SURFACE 1
 #endif
 
 #define PALPATE_CONCAT_(a, b) a##b
@@ -42,8 +44,10 @@
 #define SPLAT(v) ((PALPATE_R)(v))
 #endif
 
-#include "gpu/dynamics/elasticity.clh"
 #include "gpu/dynamics/contact.clh"
+#include "gpu/dynamics/displacement_bounds.clh"
+#include "gpu/dynamics/elasticity.clh"
+#include "gpu/dynamics/surface_contact.clh"
 
 #define MODEL_BIT 0x80000000u
 #define NOT_A_TRIANGLE 0xffffffffu
@@ -156,8 +160,9 @@ static inline PALPATE_R corotated_lanes(const __global uint* tet) {
 #endif
 
 /* Adds the elastic and viscous terms of one block of corners. */
-static inline void add_block(float lambda_cap, const __global float4* x, float4 xi, uint block, const __global float* corner_real, const __global uint* corner_index,
-                             const __global float* corner_strain, const __global float4* rotations, RVec* force, RSym* hessian) {
+static inline void add_block(float lambda_cap, const __global float4* x, float4 xi, uint block, const __global float* corner_real,
+                             const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations,
+                             RVec* force, RSym* hessian) {
   const __global float* real = corner_real + (size_t)block * 12 * PALPATE_LANES;
   const __global uint* index = corner_index + (size_t)block * 4 * PALPATE_LANES;
   (void)corner_strain; /* which of the two are read depends on the build options */
@@ -220,8 +225,9 @@ static inline void add_friction_term(Block* b, float3 n, float3 slip, float fact
 
 /* Contact of the vertex `v`, through its surface triangles with capsules, and directly with planes. Returns whether any contact pushed. */
 static inline bool add_contacts(const __global StepParams* p, uint v, const __global float4* x, const __global float4* x_start,
-                                const __global uint* vertex_triangle_begin, const __global uint* vertex_triangles, const __global uint4* triangles,
-                                const __global uint* triangle_colliders, const __global ToolContact* contacts, const __global Collider* colliders,
+                                const __global uint* vertex_triangle_begin, const __global uint* vertex_triangles,
+                                const __global uint4* triangles, const __global uint* triangle_colliders,
+                                const __global ToolContact* contacts, const __global Collider* colliders,
                                 const __global PlaneObstacle* planes, Block* b) {
   const uint begin = vertex_triangle_begin[v];
   const uint end = vertex_triangle_begin[v + 1];
@@ -249,7 +255,8 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
       if (force == 0.0f) continue;
       pushed = true;
       add_normal_term(b, n, weight * force, weight * weight * slope);
-      const float3 start = contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
+      const float3 start =
+          contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
       float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
       slip -= dot(slip, n) * n;
       add_friction_term(b, n, slip, friction_factor(p, force, length(slip)), weight);
@@ -271,6 +278,71 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
   return pushed;
 }
 
+#if PALPATE_SURFACE
+/* What the kernels of a sweep need of contact between surfaces; see surface_contact.cl. x_sweep: positions at the start of the sweep. */
+#define SURFACE_ARGS                                                                                                                   \
+  , const __global SurfaceParams *sp, const __global float4 *x_sweep, const __global uint *entry_begins, const __global uint *entries, \
+      const __global SurfacePair *pairs
+#define BOUND_ARGS , const __global float4 *detected, const __global float4 *planes
+
+/* Contact of vertex v with other vertices of surfaces. A pair may hold several vertices of one colour, [first, first + count): the others
+   of them move at the same time, so they count as they were at the start of the sweep, and the block is multiplied by their number, which
+   bounds the pair's energy from above. Returns whether any pair pushed. */
+static inline bool add_surface_contacts(const __global SurfaceParams* sp, uint v, uint first, uint count, const __global float4* x,
+                                        const __global float4* x_sweep, const __global float4* x_start, const __global uint* entry_begins,
+                                        const __global uint* entries, const __global SurfacePair* pairs, Block* b) {
+  bool pushed = false;
+  const uint end = entry_begins[v + 1];
+  for (uint i = entry_begins[v]; i < end; ++i) {
+    const uint entry = entries[i];
+    const __global SurfacePair* pair = pairs + (entry >> 2);
+    const float stiffness = pair->stiffness_n_per_m;
+    if (stiffness == 0.0f) continue;
+    const float4 weights = pair->weights;
+    const uint role = entry & 3u;
+    const float weight = role == 0 ? weights.x : role == 1 ? weights.y : role == 2 ? weights.z : weights.w;
+    if (weight == 0.0f) continue;
+    const uint4 u = pair->vertices;
+    const float4 normal = pair->normal;
+    const bool m0 = u.x - first < count, m1 = u.y - first < count, m2 = u.z - first < count, m3 = u.w - first < count;
+    const float3 x0 = m0 && u.x != v ? x_sweep[u.x].xyz : x[u.x].xyz;
+    const float3 x1 = m1 && u.y != v ? x_sweep[u.y].xyz : x[u.y].xyz;
+    const float3 x2 = m2 && u.z != v ? x_sweep[u.z].xyz : x[u.z].xyz;
+    const float3 x3 = m3 && u.w != v ? x_sweep[u.w].xyz : x[u.w].xyz;
+    PairWeights w;
+    w.w0 = weights.x;
+    w.w1 = weights.y;
+    w.w2 = weights.z;
+    w.w3 = weights.w;
+    const float3 n = normal.xyz;
+    const float3 d = pair_vector(x0, x1, x2, x3, w);
+    float slope;
+    const float force = barrier_force(dot(n, d), normal.w, stiffness, &slope);
+    if (force == 0.0f) continue;
+    pushed = true;
+    const float moving = fmax((m0 && w.w0 != 0.0f ? 1.0f : 0.0f) + (m1 && w.w1 != 0.0f ? 1.0f : 0.0f) + (m2 && w.w2 != 0.0f ? 1.0f : 0.0f) +
+                                  (m3 && w.w3 != 0.0f ? 1.0f : 0.0f),
+                              1.0f);
+    add_normal_term(b, n, weight * force, moving * weight * weight * slope);
+    float3 slip = d - pair_vector(x_start[u.x].xyz, x_start[u.y].xyz, x_start[u.z].xyz, x_start[u.w].xyz, w);
+    slip -= dot(slip, n) * n;
+    const float factor = sp->friction * force / fmax(length(slip), sp->slip_m);
+    b->force -= factor * weight * slip;
+    const float h = moving * factor * weight * weight;
+    b->xx += h * (1.0f - n.x * n.x);
+    b->xy -= h * n.x * n.y;
+    b->xz -= h * n.x * n.z;
+    b->yy += h * (1.0f - n.y * n.y);
+    b->yz -= h * n.y * n.z;
+    b->zz += h * (1.0f - n.z * n.z);
+  }
+  return pushed;
+}
+#else
+#define SURFACE_ARGS
+#define BOUND_ARGS
+#endif
+
 /* x += H^-1 f for symmetric positive definite H, by LDL^T. */
 static inline float3 solve_block(const Block* b) {
   const float d0 = b->xx;
@@ -290,8 +362,8 @@ static inline float3 solve_block(const Block* b) {
   return r;
 }
 
-/* The sum of the blocks of `team` neighbouring work-items, valid at lane 0, always added in the same order. Every work-item of the group must come here.
-   `mine`: this work-item's first slot of nine local floats, `stride` apart. */
+/* The sum of the blocks of `team` neighbouring work-items, valid at lane 0, always added in the same order. Every work-item of the group
+   must come here. `mine`: this work-item's first slot of nine local floats, `stride` apart. */
 static inline Block sum_of_team(__local float* mine, uint stride, uint lane, uint team, Block b) {
   mine[0] = b.force.x;
   mine[stride] = b.force.y;
@@ -319,8 +391,9 @@ static inline Block sum_of_team(__local float* mine, uint stride, uint lane, uin
 }
 
 /* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles. */
-static inline Block elastic_block(const __global StepParams* p, uint v, uint lane, const __global float4* x, const __global uint* block_begin, const __global float* corner_real,
-                                  const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations) {
+static inline Block elastic_block(const __global StepParams* p, uint v, uint lane, const __global float4* x,
+                                  const __global uint* block_begin, const __global float* corner_real, const __global uint* corner_index,
+                                  const __global float* corner_strain, const __global float4* rotations) {
   const float4 xi = x[v];
   RVec force;
   force.x = force.y = force.z = SPLAT(0.0f);
@@ -341,10 +414,10 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
   return b;
 }
 
-/* Start of a step. Work-item: vertex. x_start <- x; y <- inertial target; x <- the initial guess of Chen et al. 4.1: gravity enters as far as the
-   vertex accelerated along it in the last step, so that resting tissue starts at rest. */
-__kernel void predict(const __global StepParams* p, __global float4* x, __global float4* x_start, __global float4* y, const __global float4* velocity,
-                      const __global float4* velocity_before) {
+/* Start of a step. Work-item: vertex. x_start <- x; y <- inertial target; x <- the initial guess of Chen et al. 4.1: gravity enters as far
+   as the vertex accelerated along it in the last step, so that resting tissue starts at rest. */
+__kernel void predict(const __global StepParams* p, __global float4* x, __global float4* x_start, __global float4* y,
+                      const __global float4* velocity, const __global float4* velocity_before) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   const float4 xv = x[v];
@@ -364,11 +437,11 @@ __kernel void predict(const __global StepParams* p, __global float4* x, __global
   x[v] = (float4)(drift + share * dt2 * g, xv.w);
 }
 
-/* C = F^T F of every corner at the start of the step, and its viscosity. A law linear in Green strain is sound up to strains of order one; beyond,
-   it would hold a tangled mesh in its tangle, so it fades as 1 / (1 + (|E|/2)^4) and does not act in inverted tets.
-   Work-item: block of corners of vertex block_vertex[block]. */
-__kernel void start_strain(uint block_count, const __global float4* x_start, const __global uint* block_vertex, const __global float* corner_real,
-                           const __global uint* corner_index, __global float* corner_strain) {
+/* C = F^T F of every corner at the start of the step, and its viscosity. A law linear in Green strain is sound up to strains of order one;
+   beyond, it would hold a tangled mesh in its tangle, so it fades as 1 / (1 + (|E|/2)^4) and does not act in inverted tets. Work-item:
+   block of corners of vertex block_vertex[block]. */
+__kernel void start_strain(uint block_count, const __global float4* x_start, const __global uint* block_vertex,
+                           const __global float* corner_real, const __global uint* corner_index, __global float* corner_strain) {
   const uint block = (uint)get_global_id(0);
   if (block >= block_count) return;
   RVec g;
@@ -390,10 +463,10 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
   STORE_R(LOAD_R(corner_real + (size_t)block * 12 * PALPATE_LANES + 11 * PALPATE_LANES) * fade * upright, out + 6 * PALPATE_LANES);
 }
 
-/* Rotation of the polar decomposition of each tet's F, from its last value (Mueller, Bender, Chentanez, Macklin 2016: always a proper rotation,
-   also for flat and inverted tets). Work-item: tet. tet_rest: rows of Dm^-1, three float4 a tet. */
-__kernel void extract_rotations(const __global StepParams* p, const __global float4* x, const __global uint4* tets, const __global float4* tet_rest,
-                                __global float4* rotations) {
+/* Rotation of the polar decomposition of each tet's F, from its last value (Mueller, Bender, Chentanez, Macklin 2016: always a proper
+   rotation, also for flat and inverted tets). Work-item: tet. tet_rest: rows of Dm^-1, three float4 a tet. */
+__kernel void extract_rotations(const __global StepParams* p, const __global float4* x, const __global uint4* tets,
+                                const __global float4* tet_rest, __global float4* rotations) {
   const uint t = (uint)get_global_id(0);
   if (t >= p->tet_count) return;
   const uint4 v = tets[t];
@@ -404,7 +477,7 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
   const float3 ra = tet_rest[3 * t].xyz;
   const float3 rb = tet_rest[3 * t + 1].xyz;
   const float3 rc = tet_rest[3 * t + 2].xyz;
-  const float3 f0 = a * ra.x + b * rb.x + c * rc.x;  /* columns of F */
+  const float3 f0 = a * ra.x + b * rb.x + c * rc.x; /* columns of F */
   const float3 f1 = a * ra.y + b * rb.y + c * rc.y;
   const float3 f2 = a * ra.z + b * rb.z + c * rc.z;
   float4 q = rotations[t];
@@ -435,7 +508,8 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
     const __global float* mass, const __global uint* block_begin, const __global float* corner_real, const __global uint* corner_index,
     const __global float* corner_strain, const __global float4* rotations, const __global uint* vertex_triangle_begin,
     const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
-    const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* planes, __global uchar* touched) {
+    const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
+    __global uchar* touched SURFACE_ARGS BOUND_ARGS) {
   const uint item = (uint)get_global_id(0) / PALPATE_TEAM;
 #if PALPATE_TEAM == 1
   if (item >= count) return;
@@ -455,10 +529,19 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
   b.xx += inertia;
   b.yy += inertia;
   b.zz += inertia;
-  const bool pushed = add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
-                                   planes, &b);
-  touched[v] = pushed ? 1 : 0;
+  bool pushed = add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
+                             obstacles, &b);
+#if PALPATE_SURFACE
+  pushed |= add_surface_contacts(sp, v, first, count, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
+  uint truncated = 0;
+  const float3 to =
+      bounded_move(xi.xyz, xi.xyz + solve_block(&b), detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, &truncated);
+  touched[v] = (uchar)((pushed ? PALPATE_TOUCH_PUSHED : 0) | (truncated ? PALPATE_TOUCH_TRUNCATED : 0));
+  x[v] = (float4)(to, xi.w);
+#else
+  touched[v] = pushed ? PALPATE_TOUCH_PUSHED : 0;
   x[v] = (float4)(xi.xyz + solve_block(&b), xi.w);
+#endif
 }
 
 /* The residual of the implicit equation at the current x: the sum of all forces minus mass times acceleration [N]; parts are selected by
@@ -466,9 +549,10 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
 __kernel void vertex_forces(const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
                             const __global float4* y, const __global float* mass, const __global uint* block_begin,
                             const __global float* corner_real, const __global uint* corner_index, const __global float* corner_strain,
-                            const __global float4* rotations, const __global uint* vertex_triangle_begin, const __global uint* vertex_triangles,
-                            const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
-                            const __global Collider* colliders, const __global PlaneObstacle* planes, __global float4* forces) {
+                            const __global float4* rotations, const __global uint* vertex_triangle_begin,
+                            const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
+                            const __global ToolContact* contacts, const __global Collider* colliders,
+                            const __global PlaneObstacle* obstacles, __global float4* forces SURFACE_ARGS) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   Block b;
@@ -481,27 +565,43 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
   }
   if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (x[v].xyz - y[v].xyz);
   if (parts & 4u) {
-    add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders, planes, &b);
+    add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles,
+                 &b);
+#if PALPATE_SURFACE
+    add_surface_contacts(sp, v, 0, 0, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
+#endif
   }
   forces[v] = (float4)(b.force, 0.0f);
 }
 
 /* Chebyshev acceleration of the sweeps (Chen et al. 4.2) for vertices that touch nothing. Work-item: free vertex. */
-__kernel void accelerate(const __global StepParams* p, float omega, __global float4* x, __global float4* x_before, __global float4* x_before2,
-                         const __global uchar* touched) {
+__kernel void accelerate(const __global StepParams* p, float omega, __global float4* x, __global float4* x_before,
+                         __global float4* x_before2, __global uchar* touched BOUND_ARGS
+#if PALPATE_SURFACE
+                         ,
+                         const __global uint* entry_begins
+#endif
+) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->free_count) return;
   float4 xv = x[v];
-  if (omega != 1.0f && !touched[v]) {
-    xv = omega * (xv - x_before2[v]) + x_before2[v];
+  if (omega != 1.0f && !(touched[v] & PALPATE_TOUCH_PUSHED)) {
+    const float4 to = omega * (xv - x_before2[v]) + x_before2[v];
+#if PALPATE_SURFACE
+    uint truncated = 0;
+    xv.xyz = bounded_move(xv.xyz, to.xyz, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, &truncated);
+    if (truncated) touched[v] |= PALPATE_TOUCH_TRUNCATED;
+#else
+    xv = to;
+#endif
     x[v] = xv;
   }
   x_before2[v] = x_before[v];
   x_before[v] = xv;
 }
 
-/* Start of a step for the capsules. Work-item: collider. targets: two float4 a collider: tip of the device at the end of the step, axis at the
-   end. A coupled tool first moves as if nothing touched it. */
+/* Start of a step for the capsules. Work-item: collider. targets: two float4 a collider: tip of the device at the end of the step, axis at
+   the end. A coupled tool first moves as if nothing touched it. */
 __kernel void move_colliders(const __global StepParams* p, __global Collider* colliders, const __global float4* targets) {
   const uint c = (uint)get_global_id(0);
   if (c >= p->collider_count) return;
@@ -530,19 +630,21 @@ __kernel void move_colliders(const __global StepParams* p, __global Collider* co
 #define SIDE_NEAR 1.0f    /* near at the start of the step or since the solve brought them together */
 #define SIDE_SWEPT 2.0f   /* came near on the way through the step */
 
-/* Whether the axis has passed to the far side of the triangle. `d` leads from the axis to the triangle, `outward` is the triangle's normal. On a
-   convex edge or a tip the direction of a contact may turn by more than a right angle while the tool stays outside, so for triangles that were near from
-   the start the axis must also be on the inner side of the triangle; one that came near on the way may have been crossed from within. */
+/* Whether the axis has passed to the far side of the triangle. `d` leads from the axis to the triangle, `outward` is the triangle's normal.
+   On a convex edge or a tip the direction of a contact may turn by more than a right angle while the tool stays outside, so for triangles
+   that were near from the start the axis must also be on the inner side of the triangle; one that came near on the way may have been
+   crossed from within. */
 static inline bool is_beyond(float3 d, float4 side, float3 outward) {
   return !(dot(d, side.xyz) > 0.0f) && (side.w == SIDE_SWEPT || dot(d, outward) > 0.0f);
 }
 
 /* Which triangles each capsule may touch in this step, and on which side of it they belong. Work-item: surface triangle.
-   The capsule's axis and the triangle move linearly from their start to their predicted end; they are sampled so densely that between two samples
-   they approach by less than half a radius, so no crossing of the axis goes unseen. Conservative within `slack`, which bounds how much nearer
-   than predicted the solve may bring them. */
-__kernel void find_contacts(const __global StepParams* p, const __global float4* x, const __global float4* x_start, const __global uint4* triangles,
-                            const __global Collider* colliders, __global ToolContact* contacts, __global uint* triangle_colliders) {
+   The capsule's axis and the triangle move linearly from their start to their predicted end; they are sampled so densely that between two
+   samples they approach by less than half a radius, so no crossing of the axis goes unseen. Conservative within `slack`, which bounds how
+   much nearer than predicted the solve may bring them. */
+__kernel void find_contacts(const __global StepParams* p, const __global float4* x, const __global float4* x_start,
+                            const __global uint4* triangles, const __global Collider* colliders, __global ToolContact* contacts,
+                            __global uint* triangle_colliders) {
   const uint t = (uint)get_global_id(0);
   if (t >= p->triangle_count) return;
   const uint4 tri = triangles[t];
@@ -605,8 +707,8 @@ __kernel void find_contacts(const __global StepParams* p, const __global float4*
 /* Lists the (collider, triangle) slots that find_contacts marked, in order, so that the host need not know how many there are.
    One work-group; each work-item takes a contiguous share of the triangles. list[0] = count, then the slots. */
 __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void list_contacts(const __global StepParams* p,
-                                                                                             const __global uint* triangle_colliders,
-                                                                                             __global uint* list) {
+                                                                                            const __global uint* triangle_colliders,
+                                                                                            __global uint* list) {
   __local uint offsets[PALPATE_LIST_GROUP];
   const uint me = (uint)get_local_id(0);
   const uint share = (p->triangle_count + PALPATE_LIST_GROUP - 1) / PALPATE_LIST_GROUP;
@@ -657,7 +759,8 @@ __kernel void update_contacts(const __global StepParams* p, const __global float
         n = side.xyz; /* push it back the way it came */
         active = true;
       }
-      /* A capsule deep in the tissue on its way out sees its neighbours sideways: they keep the side that the start of the step gave them. */
+      /* A capsule deep in the tissue on its way out sees its neighbours sideways: they keep the side that the start of the step gave them.
+       */
     } else if (active) {
       side = (float4)(n, SIDE_NEAR);
     }
@@ -696,7 +799,8 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void so
     const float force = contact_force(p, k.axis.w, p->margin_m + k.tip_start.w - dot(n, point - on_axis), &slope);
     if (force == 0.0f) continue;
     add_normal_term(&b, n, -force, slope);
-    const float3 start = contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
+    const float3 start =
+        contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
     float3 slip = (on_axis - k.tip_start.xyz - s * k.axis_start.xyz) - (point - start);
     slip -= dot(slip, n) * n;
     add_friction_term(&b, n, slip, friction_factor(p, force, length(slip)), 1.0f);
@@ -745,7 +849,8 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
     float slope;
     const float force = contact.weights.w != 0.0f ? contact_force(p, colliders[c].axis.w, p->margin_m - gap, &slope) : 0.0f;
     if (force == 0.0f && !(gap < p->range_m)) continue;
-    const float3 start = contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
+    const float3 start =
+        contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
     float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
     slip -= dot(slip, n) * n;
     const uint at = atomic_inc(header);

@@ -100,6 +100,26 @@ absl::Status CheckModel(const TissueModel& model) {
       if (i >= n) return absl::InvalidArgumentError(absl::StrCat("surface triangle ", t, ": vertex ", i, " is outside [0, ", n, ")"));
     }
   }
+  if (!model.body_triangle_begin.empty()) {
+    const auto& begin = model.body_triangle_begin;
+    if (begin.front() != 0 || begin.back() != model.surface_triangles.size() || !std::is_sorted(begin.begin(), begin.end()) ||
+        model.self_collision.size() + 1 != begin.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("body_triangle_begin must rise from 0 to ", model.surface_triangles.size(), ", with ",
+                                                     begin.size() - 1, " entries in self_collision, not ", model.self_collision.size()));
+    }
+  }
+  std::vector<uint8_t> driven(n, 0);
+  for (size_t r = 0; r < model.driven.size(); ++r) {
+    for (const uint32_t v : model.driven[r].vertices) {
+      if (v >= n || !model.fixed[v] || driven[v]) {
+        return absl::InvalidArgumentError(absl::StrCat("driven region ", r, ": vertex ", v,
+                                                       v >= n            ? " is out of range"
+                                                       : !model.fixed[v] ? " is not fixed"
+                                                                         : " is given twice"));
+      }
+      driven[v] = 1;
+    }
+  }
   if (std::all_of(model.fixed.begin(), model.fixed.end(), [](uint8_t f) { return f != 0; })) {
     return absl::InvalidArgumentError("every vertex is fixed: nothing can move");
   }
@@ -217,6 +237,22 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   std::vector<uint32_t> at(layout.vertex_triangle_begin.begin(), layout.vertex_triangle_begin.end() - 1);
   for (uint32_t t = 0; t < model.surface_triangles.size(); ++t) {
     for (const uint32_t v : model.surface_triangles[t]) layout.vertex_triangles[at[layout.solver_index[v]]++] = t;
+  }
+
+  layout.rest_m.resize(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    const Vec& r = model.rest_m[layout.original_index[i]];
+    layout.rest_m[i] = {static_cast<float>(r[0]), static_cast<float>(r[1]), static_cast<float>(r[2]), 0.0F};
+  }
+  layout.body_triangle_begin = model.body_triangle_begin;
+  layout.self_collision = model.self_collision;
+  layout.has_surface_contact = model.self_collision.size() > 1 ||
+                               std::any_of(model.self_collision.begin(), model.self_collision.end(), [](uint8_t s) { return s != 0; });
+  for (uint32_t r = 0; r < model.driven.size(); ++r) {
+    for (const uint32_t v : model.driven[r].vertices) {
+      layout.driven_vertices.push_back(layout.solver_index[v]);
+      layout.driven_regions.push_back(r);
+    }
   }
   return layout;
 }

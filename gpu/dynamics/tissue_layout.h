@@ -19,12 +19,27 @@ struct TissueTet {
   bool corotated = false;  ///< else stable neo-Hookean
 };
 
+/// Fixed vertices that move as one rigid piece: from start_s for duration_s they turn about a centre, which itself moves.
+struct TissueDrivenRegion {
+  std::vector<uint32_t> vertices;  ///< each fixed, and of one region only
+  std::array<double, 3> velocity_m_per_s{};
+  std::array<double, 3> angular_velocity_rad_per_s{};
+  std::array<double, 3> center_m{};  ///< at start_s
+  double start_s = 0;
+  double duration_s = 0;
+};
+
 /// What a TissueSolver simulates: every body of a scene in one mesh. Metres, world frame, caller's vertex order.
 struct TissueModel {
   std::vector<std::array<double, 3>> rest_m;               ///< [vertex_count]
   std::vector<TissueTet> tets;                             ///< [tet_count]
   std::vector<uint8_t> fixed;                              ///< [vertex_count], 1 = does not move
   std::vector<std::array<uint32_t, 3>> surface_triangles;  ///< outward orientation
+  /// Body b has the triangles [body_triangle_begin[b], body_triangle_begin[b + 1]) and shares no vertex with others. Empty: surfaces meet
+  /// neither each other nor themselves.
+  std::vector<uint32_t> body_triangle_begin;
+  std::vector<uint8_t> self_collision;  ///< per body: 1 = its surface may not pass through itself
+  std::vector<TissueDrivenRegion> driven;
 };
 
 /// The model laid out for the device: vertices renumbered colour by colour (within a colour by falling number of corners, fixed vertices
@@ -46,15 +61,22 @@ struct TissueLayout {
   std::vector<UInt4> triangles;                 ///< [triangle_count], solver vertices, w unused
   std::vector<uint32_t> vertex_triangle_begin;  ///< [vertex_count + 1]
   std::vector<uint32_t> vertex_triangles;
+  std::vector<Float4> rest_m;                 ///< [vertex_count], solver order
+  std::vector<uint32_t> body_triangle_begin;  ///< as in the model
+  std::vector<uint8_t> self_collision;
+  std::vector<uint32_t> driven_vertices;  ///< solver order, all regions one after the other
+  std::vector<uint32_t> driven_regions;   ///< region of each
   bool has_corotated = false;
   bool has_neo_hookean = false;
   bool has_viscosity = false;
+  bool has_surface_contact = false;  ///< there is more than one body, or one that may meet itself
   double mean_edge_m = 0;
   double mean_young_modulus_pa = 0;
 };
 
 /// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
-/// tets, a mesh without free vertices, more than 2^31 tets or corners.
+/// tets, a mesh without free vertices, more than 2^31 tets or corners, ranges of bodies that are not rising, driven vertices that are not
+/// fixed or of two regions.
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes);
 
 }  // namespace palpate::gpu

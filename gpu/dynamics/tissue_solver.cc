@@ -6,12 +6,14 @@
 #include <string>
 #include <tuple>
 
+#include "gpu/dynamics/surface_contact.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
 
 namespace palpate::gpu {
 
 namespace kernels {
+extern const KernelSource surface_contact;
 extern const KernelSource tissue;
 }  // namespace kernels
 
@@ -30,6 +32,7 @@ constexpr double kRecoveryCalm_s = 0.25;
 constexpr double kRecoveryLimit_s = 20;
 constexpr double kToolContactRatio = 20;  // a coupled tool's contacts are at most this much stiffer than what drives it
 constexpr uint32_t kToolSweeps = 8;       // of the tools alone, before those of tissue and tools
+constexpr uint32_t kMinCheckPeriod = 4;   // sweeps between looks at how far surfaces moved
 constexpr uint32_t kMaxColliders = 32;    // bits of a triangle's collider mask
 
 Float4 ToFloat4(const std::array<double, 3>& v, double w = 0) {
@@ -63,7 +66,7 @@ class TissueSolver::Impl {
   absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
 
   const TissueLayout& layout() const { return layout_; }
-  size_t device_bytes() const { return device_bytes_; }
+  size_t device_bytes() const { return device_bytes_ + (surface_ ? surface_->device_bytes() : 0); }
   double stiffness() const { return params_host_.stiffness_n_per_m; }
 
  private:
@@ -81,6 +84,8 @@ class TissueSolver::Impl {
   }
   absl::Status MakeKernels();
   absl::Status Bind();
+  absl::Status BindSurface();
+  absl::Status Drive();
   absl::Status Sweep();
   absl::StatusOr<double> Residual();
   /// Velocity a step before rest in free fall: what makes the first guess after a given state that of free fall, so that a body that
@@ -92,6 +97,7 @@ class TissueSolver::Impl {
   Range Vertices() const { return {layout_.vertex_count, tuning_.partials >= 256 ? 64U : 0U}; }
 
   absl::Status UpdateRecovery(const TissueStep& step);
+  absl::Status StartRecovery();
 
   std::unique_ptr<Queue> queue_;
   TissueLayout layout_;
@@ -122,7 +128,8 @@ class TissueSolver::Impl {
   DeviceBuffer<Float4> forces_;
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
-      list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, gather_positions_;
+      list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, gather_positions_,
+      drive_vertices_, move_driven_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
@@ -130,6 +137,16 @@ class TissueSolver::Impl {
   std::vector<Collider> colliders_host_;
   std::vector<float> gathered_host_;
   std::vector<Float4> scratch_;
+  std::unique_ptr<SurfaceContacts> surface_;  // null: surfaces do not meet
+  uint32_t surface_generation_ = 0;           // of the arguments bound
+  std::vector<SurfaceReport> surface_reports_;
+  std::vector<TissueDrivenRegion> driven_;
+  std::vector<DrivenPose> driven_poses_host_;
+  DeviceBuffer<uint32_t> driven_vertices_, driven_regions_;
+  DeviceBuffer<DrivenPose> driven_poses_;
+  DeviceBuffer<Float4> rest_;
+  uint64_t steps_ = 0;              // since the last reset
+  bool was_given_tangled_ = false;  // positions came from outside with many inverted tets, and have not recovered yet
   bool any_coupled_ = false;
   uint32_t strained_tets_ = 0;
   double recovery_left_s_ = 0;  // > 0 while a tangled mesh recovers
@@ -169,8 +186,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
   params_host_.tet_count = static_cast<uint32_t>(layout_.tets.size());
 
   const size_t n = layout_.vertex_count;
-  rest_positions_.resize(n);
-  for (size_t i = 0; i < n; ++i) rest_positions_[i] = ToFloat4(model.rest_m[layout_.original_index[i]]);
+  rest_positions_ = layout_.rest_m;
   for (const ColliderDescription& c : colliders) {
     Collider collider;
     collider.tip_start = ToFloat4(c.tip_m, c.radius_m);
@@ -229,6 +245,23 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
   PALPATE_RETURN_IF_ERROR(Make(&forces_, n, "forces"));
   PALPATE_RETURN_IF_ERROR(Make(&gathered_index_, 0, "gathered_index"));
   PALPATE_RETURN_IF_ERROR(Make(&gathered_, 0, "gathered"));
+  if (layout_.has_surface_contact) {
+    SurfaceOptions surface;
+    surface.dt_s = options.dt_s;
+    surface.margin_m = options.margin_m;
+    surface.stiffness_n_per_m = params_host_.stiffness_n_per_m;
+    surface.friction = options.surface_friction;
+    surface.reserve_m = options.surface_reserve_m;
+    surface.max_detections = options.surface_max_detections;
+    surface.check_intersections = options.check_intersections;
+    PALPATE_ASSIGN_OR_RETURN(surface_, SurfaceContacts::Create(*queue_, layout_, surface, tuning_.partials));
+  }
+  driven_ = model.driven;
+  driven_poses_host_.resize(driven_.size());
+  PALPATE_RETURN_IF_ERROR(Fill(&driven_vertices_, std::span<const uint32_t>(layout_.driven_vertices), "driven_vertices"));
+  PALPATE_RETURN_IF_ERROR(Fill(&driven_regions_, std::span<const uint32_t>(layout_.driven_regions), "driven_regions"));
+  PALPATE_RETURN_IF_ERROR(Make(&driven_poses_, driven_.size(), "driven_poses"));
+  PALPATE_RETURN_IF_ERROR(Fill(&rest_, std::span<const Float4>(driven_.empty() ? std::vector<Float4>() : rest_positions_), "rest"));
   PALPATE_RETURN_IF_ERROR(MakeKernels());
   return Bind();
 }
@@ -238,7 +271,7 @@ absl::Status TissueSolver::Impl::MakeKernels() {
       {"PALPATE_LANES", std::to_string(tuning_.lanes)},         {"PALPATE_TEAM", std::to_string(tuning_.team)},
       {"PALPATE_GROUP", std::to_string(tuning_.group)},         {"PALPATE_LIST_GROUP", std::to_string(tuning_.list_group)},
       {"PALPATE_COROTATED", layout_.has_corotated ? "1" : "0"}, {"PALPATE_NEO_HOOKEAN", layout_.has_neo_hookean ? "1" : "0"},
-      {"PALPATE_VISCOUS", layout_.has_viscosity ? "1" : "0"}};
+      {"PALPATE_VISCOUS", layout_.has_viscosity ? "1" : "0"},   {"PALPATE_SURFACE", surface_ ? "1" : "0"}};
   Context& context = *queue_->context();
   for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&predict_, "predict"},
                                                                                            {&start_strain_, "start_strain"},
@@ -257,6 +290,8 @@ absl::Status TissueSolver::Impl::MakeKernels() {
                                                                                            {&gather_positions_, "gather_positions"}}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context.CreateKernel(kernels::tissue, name, defines));
   }
+  PALPATE_ASSIGN_OR_RETURN(drive_vertices_, context.CreateKernel(kernels::surface_contact, "drive_vertices"));
+  PALPATE_ASSIGN_OR_RETURN(move_driven_, context.CreateKernel(kernels::surface_contact, "move_driven"));
   return absl::OkStatus();
 }
 
@@ -278,7 +313,48 @@ absl::Status TissueSolver::Impl::Bind() {
   PALPATE_RETURN_IF_ERROR(update_contacts_.SetArgs(params_, x_, triangles_, colliders_, list_, contacts_));
   PALPATE_RETURN_IF_ERROR(solve_colliders_.SetArgs(params_, x_, x_start_, triangles_, list_, contacts_, colliders_));
   PALPATE_RETURN_IF_ERROR(finish_colliders_.SetArgs(params_, colliders_));
-  return finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_);
+  PALPATE_RETURN_IF_ERROR(
+      finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_));
+  return surface_ ? BindSurface() : absl::OkStatus();
+}
+
+/// The arguments that change when the lists of pairs grow.
+absl::Status TissueSolver::Impl::BindSurface() {
+  surface_generation_ = surface_->generation();
+  const auto bind = [&](Kernel& kernel, cl_uint first) -> absl::Status {
+    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first, surface_->params()));
+    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 1, surface_->x_sweep()));
+    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 2, surface_->entry_begins()));
+    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 3, surface_->entries()));
+    return kernel.SetArg(first + 4, surface_->pairs());
+  };
+  PALPATE_RETURN_IF_ERROR(bind(solve_color_, 20));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(25, surface_->detected()));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(26, surface_->planes()));
+  PALPATE_RETURN_IF_ERROR(bind(vertex_forces_, 19));
+  PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(6, surface_->detected()));
+  PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(7, surface_->planes()));
+  return accelerate_.SetArg(8, surface_->entry_begins());
+}
+
+/// Targets and first guesses of driven vertices for the step that begins.
+absl::Status TissueSolver::Impl::Drive() {
+  const double end_s = static_cast<double>(steps_ + 1) * options_.dt_s;
+  for (size_t r = 0; r < driven_.size(); ++r) {
+    const TissueDrivenRegion& region = driven_[r];
+    const double moved_s = std::clamp(end_s - region.start_s, 0.0, region.duration_s);
+    const auto& w = region.angular_velocity_rad_per_s;
+    const double speed = std::hypot(w[0], w[1], w[2]);
+    const double share = speed > 0 ? std::sin(speed * moved_s / 2) / speed : 0;
+    DrivenPose& pose = driven_poses_host_[r];
+    pose.rotation = ToFloat4({w[0] * share, w[1] * share, w[2] * share}, std::cos(speed * moved_s / 2));
+    pose.center_start = ToFloat4(region.center_m);
+    const auto& v = region.velocity_m_per_s;
+    pose.center = ToFloat4({region.center_m[0] + v[0] * moved_s, region.center_m[1] + v[1] * moved_s, region.center_m[2] + v[2] * moved_s});
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->Write(driven_poses_, std::span<const DrivenPose>(driven_poses_host_)));
+  return queue_->Launch(drive_vertices_, {driven_vertices_.count(), 0}, static_cast<uint32_t>(driven_vertices_.count()), driven_vertices_,
+                        driven_regions_, driven_poses_, rest_, y_, x_);
 }
 
 absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {
@@ -302,6 +378,15 @@ absl::Status TissueSolver::Impl::Sweep() {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
   }
   if (layout_.has_corotated) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  if (surface_) {
+    PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
+    if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
+    if (driven_vertices_.count() > 0) {
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(move_driven_, {driven_vertices_.count(), 0}, static_cast<uint32_t>(driven_vertices_.count()),
+                                             driven_vertices_, y_, surface_->detected(), surface_->entry_begins(), surface_->planes(), x_,
+                                             touched_));
+    }
+  }
   for (size_t c = 0; c + 1 < layout_.color_begin.size(); ++c) {
     const uint32_t count = layout_.color_begin[c + 1] - layout_.color_begin[c];
     PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(1, layout_.color_begin[c]));
@@ -318,6 +403,10 @@ absl::Status TissueSolver::Impl::Sweep() {
 absl::StatusOr<double> TissueSolver::Impl::Residual() {
   if (params_host_.collider_count > 0) {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
+  }
+  if (surface_) {
+    PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
+    if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
   }
   if (layout_.has_corotated) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, uint32_t{kAllForces}));
@@ -342,6 +431,11 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
     targets_host_[2 * c + 1] = ToFloat4(targets[c].axis_m);
   }
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(predict_, Vertices()));
+  if (!driven_.empty()) PALPATE_RETURN_IF_ERROR(Drive());
+  bool certified = false;  // surfaces are kept apart in this step
+  if (surface_) {
+    PALPATE_ASSIGN_OR_RETURN(certified, surface_->Begin(*queue_, x_start_, x_));
+  }
   if (layout_.has_viscosity) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(start_strain_, {layout_.block_vertex.size(), 0}));
   if (!targets.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Write(targets_, std::span<const Float4>(targets_host_)));
@@ -365,12 +459,22 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   }
   const double rho = options_.acceleration;
   double omega = 1;
-  for (uint32_t k = 0; k < options_.iterations; ++k) {
+  const uint32_t check_period = std::max(kMinCheckPeriod, options_.iterations / 4);
+  uint32_t plain = 0;  // sweeps since the start or the last jump of the positions
+  for (uint32_t k = 0; k < options_.iterations; ++k, ++plain) {
+    if (certified && k > 0 && k % check_period == 0) {
+      bool jumped = false;
+      PALPATE_RETURN_IF_ERROR(surface_->MayDetectAgain(*queue_, x_, touched_, &jumped));
+      if (jumped) {
+        plain = 0;
+        omega = 1;
+      }
+    }
     PALPATE_RETURN_IF_ERROR(Sweep());
     if (rho > 0) {
       // Two plain sweeps fill the history; then the usual Chebyshev recurrence.
-      if (k == 2) omega = 2 / (2 - rho * rho);
-      if (k > 2) omega = 4 / (4 - rho * rho * omega);
+      if (plain == 2) omega = 2 / (2 - rho * rho);
+      if (plain > 2) omega = 4 / (4 - rho * rho * omega);
       PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(1, static_cast<float>(omega)));
       PALPATE_RETURN_IF_ERROR(queue_->Enqueue(accelerate_, {layout_.free_count, 0}));
     }
@@ -379,8 +483,10 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
       residuals->push_back(residual);
     }
   }
+  if (certified) PALPATE_RETURN_IF_ERROR(surface_->Certify(*queue_, x_, touched_));
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.solve_ms = MillisecondsSince(&mark);
+  ++steps_;
   return Collect(times, true);
 }
 
@@ -406,6 +512,16 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     return queue_->EnqueueRead(reports_, std::span<ContactReport>(reports_host_));
   };
   if (contacts_possible && advance) PALPATE_RETURN_IF_ERROR(report());
+  surface_reports_.clear();
+  if (surface_ && advance) {
+    PALPATE_ASSIGN_OR_RETURN(const std::span<const SurfaceReport> surface_reports, surface_->Report(*queue_, x_, x_start_));
+    surface_reports_.assign(surface_reports.begin(), surface_reports.end());
+    const auto original = [&](uint32_t v) { return layout_.original_index[v]; };
+    for (SurfaceReport& r : surface_reports_) {
+      if (r.kind == PALPATE_VERTEX_TRIANGLE) r.a = original(r.a);
+      r.vertices = {original(r.vertices.x), original(r.vertices.y), original(r.vertices.z), original(r.vertices.w)};
+    }
+  }
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.forces_ms = MillisecondsSince(&mark);
 
@@ -452,6 +568,8 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   }
   step.contacts = reports_host_;
+  step.surface_contacts = surface_reports_;
+  if (surface_) step.surface = surface_->statistics();
   step.colliders = colliders_host_;
   step.gathered_m = gathered_host_;
   times.readback_ms = MillisecondsSince(&mark);
@@ -462,8 +580,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
 absl::Status TissueSolver::Impl::UpdateRecovery(const TissueStep& step) {
   const bool was_recovering = recovery_left_s_ > 0;
   if (!was_recovering) {
-    if (step.inverted_tets > kTangledShare * static_cast<double>(layout_.tets.size())) recovery_left_s_ = kRecoveryLimit_s;
-    calm_s_ = 0;
+    if (step.inverted_tets > kTangledShare * static_cast<double>(layout_.tets.size())) return StartRecovery();
   } else {
     recovery_left_s_ -= options_.dt_s;
     calm_s_ = step.inverted_tets + strained_tets_ == 0 ? calm_s_ + options_.dt_s : 0;
@@ -471,12 +588,25 @@ absl::Status TissueSolver::Impl::UpdateRecovery(const TissueStep& step) {
   }
   const bool recovering = recovery_left_s_ > 0;
   if (recovering == was_recovering) return absl::OkStatus();
-  params_host_.lambda_cap = recovering ? kRecoveryLambdaCap : PALPATE_LAMBDA_UNCAPPED;
+  if (!recovering && surface_ && was_given_tangled_) {
+    was_given_tangled_ = false;
+    PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, true));
+    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
+  }
+  params_host_.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
+  return queue_->Write(params_, std::span<const StepParams>(&params_host_, 1));
+}
+
+absl::Status TissueSolver::Impl::StartRecovery() {
+  recovery_left_s_ = kRecoveryLimit_s;
+  calm_s_ = 0;
+  params_host_.lambda_cap = kRecoveryLambdaCap;
   return queue_->Write(params_, std::span<const StepParams>(&params_host_, 1));
 }
 
 absl::Status TissueSolver::Impl::Reset() {
   recovery_left_s_ = 0;
+  steps_ = 0;
   params_host_.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
   PALPATE_RETURN_IF_ERROR(queue_->Write(params_, std::span<const StepParams>(&params_host_, 1)));
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(rest_positions_)));
@@ -488,6 +618,11 @@ absl::Status TissueSolver::Impl::Reset() {
   if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
   if (!initial_colliders_.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Write(colliders_, std::span<const Collider>(initial_colliders_)));
+  }
+  if (surface_) {
+    was_given_tangled_ = false;
+    PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, true));
+    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
   }
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, {tuning_.partials, 0}));
   return queue_->FinishBlocking();
@@ -522,6 +657,17 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
   const auto positions = ordered(positions_m);
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_, positions));
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_start_, positions));
+  if (surface_) {
+    // A mesh inside out must pass through itself to find its shape.
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, {tuning_.partials, 0}));
+    PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
+    uint32_t inverted = 0;
+    for (const StepPartial& partial : partials_host_) inverted += partial.inverted_tets;
+    was_given_tangled_ = inverted > kTangledShare * static_cast<double>(layout_.tets.size());
+    if (was_given_tangled_) PALPATE_RETURN_IF_ERROR(StartRecovery());
+    PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, !was_given_tangled_));
+    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
+  }
   if (velocities.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));
     return queue_->Fill(velocity_before_, FallenFromRest());

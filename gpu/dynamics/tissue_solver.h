@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpu/base/status.h"
+#include "gpu/dynamics/surface_contact.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/runtime/context.h"
 #include "gpu/shared/dynamics_types.h"
@@ -35,6 +36,11 @@ struct TissueOptions {
   double friction = 0.1;
   double stiffness_n_per_m = 0;  ///< of one contact; 0 = 20 E times the mean edge length
   double range_m = 0.01;         ///< gaps up to this are reported
+  // Contact of the surfaces of bodies with each other and themselves, with the same margin and stiffness.
+  double surface_friction = 0.1;
+  double surface_reserve_m = 0;         ///< see SurfaceOptions
+  uint32_t surface_max_detections = 4;  ///< of near pairs in one step
+  bool check_intersections = false;     ///< counts after each step the edges that pass through triangles
 };
 
 /// A capsule and how it is driven.
@@ -59,7 +65,7 @@ enum ForceParts : uint32_t { kElasticForces = 1, kInertialForces = 2, kContactFo
 /// Wall time of the stages of a step, ms.
 struct TissueTimes {
   double detect_ms = 0;
-  double solve_ms = 0;
+  double solve_ms = 0;  ///< with surfaces that meet: detections between sweeps included
   double forces_ms = 0;
   double readback_ms = 0;
 };
@@ -73,8 +79,10 @@ struct TissueStep {
   uint32_t inverted_tets = 0;
   bool recovering = false;                  ///< the mesh was tangled (2 % of the tets inverted) and is softened to find back
   std::span<const ContactReport> contacts;  ///< sorted by (collider, triangle); those with force, and those with a gap below range_m
-  std::span<const Collider> colliders;      ///< state after the step
-  std::span<const float> gathered_m;        ///< positions of the vertices given to SetGathered, [count * 3]
+  std::span<const SurfaceReport> surface_contacts;  ///< pairs of surfaces that push, sorted by (kind, a, b); indices of the caller
+  SurfaceStatistics surface;
+  std::span<const Collider> colliders;  ///< state after the step
+  std::span<const float> gathered_m;    ///< positions of the vertices given to SetGathered, [count * 3]
   TissueTimes times;
 };
 

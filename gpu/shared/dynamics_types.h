@@ -77,12 +77,76 @@ typedef struct StepPartial {
   UInt unused;
 } StepPartial;
 
+/* Constants of contact between and within bodies, see surface_contact.clh. */
+typedef struct SurfaceParams {
+  float margin_m; /* pairs push each other from this distance on */
+  float stiffness_n_per_m;
+  float friction;
+  float slip_m;  /* sliding distance per step below which friction is proportional to it */
+  float range_m; /* pairs up to this distance are known after a detection */
+  float cap_m;   /* a vertex that has moved farther than this since the detection may have met a pair that is not known */
+  UInt unused0;
+  UInt unused1;
+} SurfaceParams;
+
+/* What the newest sweep did to a vertex. */
+#define PALPATE_TOUCH_PUSHED 1    /* a contact pushed it */
+#define PALPATE_TOUCH_TRUNCATED 2 /* its move was cut short by a bound */
+
+#define PALPATE_PAIR_KIND_MASK 1u
+#define PALPATE_PAIR_DISABLED 2u /* of elements that pass through each other: neither pushes nor bounds */
+
+/* A vertex and a triangle, or two edges, linearised at the newest iterate: sum_i weight_i x_i leads from the nearest point of A to that of
+ * B. */
+typedef struct SurfacePair {
+  UInt4 vertices;          /* vertex-triangle: v, t0, t1, t2; edge-edge: a0, a1, b0, b1 */
+  Float4 weights;          /* of the vertices, negative on A, their sum is 0 */
+  Float4 normal;           /* xyz unit, from A to B; w = margin of this pair [m] */
+  float stiffness_n_per_m; /* 0: does not push now */
+  UInt flags;              /* kind in PALPATE_PAIR_KIND_MASK, PALPATE_PAIR_DISABLED */
+  UInt a;                  /* elements as in SurfaceContact */
+  UInt b;
+} SurfacePair;
+
+/* A pair that pushes, for the host. */
+typedef struct SurfaceReport {
+  UInt kind;
+  UInt a; /* elements as in SurfaceContact */
+  UInt b;
+  UInt unused;
+  UInt4 vertices;
+  Float4 point_a; /* xyz [m]; w = distance [m] */
+  Float4 point_b; /* xyz [m]; w unused */
+  Float4 normal;  /* xyz unit, from A to B; w = normal force [N] */
+  Float4 force;   /* xyz [N] on B, friction included; w unused */
+} SurfaceReport;
+
+/* What a work-item found about the moves since the last detection. */
+typedef struct MovePartial {
+  UInt beyond_cap;  /* vertices of surfaces beyond SurfaceParams::cap_m */
+  UInt truncated;   /* vertices of surfaces whose newest move was cut short */
+  UInt bad;         /* vertices that are not finite */
+  float max_move_m; /* of the vertices of surfaces */
+} MovePartial;
+
+/* Motion of the fixed vertices of a region: x = rotation (rest - center_start) + center. */
+typedef struct DrivenPose {
+  Float4 rotation;     /* quaternion x y z w */
+  Float4 center_start; /* xyz [m] */
+  Float4 center;       /* xyz [m] at the end of the step */
+} DrivenPose;
+
 PALPATE_SHARED_SIZE(StepParams, 72);
 PALPATE_SHARED_SIZE(Collider, 112);
 PALPATE_SHARED_SIZE(ToolContact, 48);
 PALPATE_SHARED_SIZE(ContactReport, 64);
 PALPATE_SHARED_SIZE(PlaneObstacle, 16);
 PALPATE_SHARED_SIZE(StepPartial, 32);
+PALPATE_SHARED_SIZE(SurfaceParams, 32);
+PALPATE_SHARED_SIZE(SurfacePair, 64);
+PALPATE_SHARED_SIZE(SurfaceReport, 96);
+PALPATE_SHARED_SIZE(MovePartial, 16);
+PALPATE_SHARED_SIZE(DrivenPose, 48);
 
 PALPATE_SHARED_END
 

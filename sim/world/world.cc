@@ -58,6 +58,8 @@ class World::Impl {
 
   std::vector<uint32_t> vertex_begin_;    // [body_count + 1] in the solver's caller order
   std::vector<uint32_t> triangle_begin_;  // [body_count + 1]
+  std::vector<uint32_t> surface_index_;   // of each vertex of the solver's caller order, in the surface of its body
+  bool moves_at_start_ = false;           // a body has a velocity
   std::vector<double> triangle_area_m2_;  // at rest
   std::vector<ToolCommand> commands_;     // newest per tool
   std::vector<gpu::ColliderTarget> targets_;
@@ -100,6 +102,25 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
       model.rest_m.push_back(ToArray(v));
       for (int axis = 0; axis < 3; ++axis) rest_positions_.push_back(static_cast<float>(v[axis]));
     }
+    surface_index_.resize(model.rest_m.size(), 0);
+    for (int axis = 0; axis < 3; ++axis) moves_at_start_ |= body.velocity_m_per_s[axis] != 0;
+    for (size_t r = 0; r < body.driven_regions.size(); ++r) {
+      const DrivenRegion& region = body.driven_regions[r];
+      gpu::TissueDrivenRegion driven;
+      for (const uint32_t v : region.vertices) {
+        if (v >= body.mesh.vertices.size()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(name(), ".driven_regions[", r, "]: vertex ", v, " is outside [0, ", body.mesh.vertices.size() - 1, "]"));
+        }
+        driven.vertices.push_back(base + v);
+      }
+      driven.velocity_m_per_s = ToArray(region.velocity_m_per_s);
+      driven.angular_velocity_rad_per_s = ToArray(region.angular_velocity_rad_per_s);
+      driven.center_m = ToArray(region.center_m);
+      driven.start_s = region.start_s;
+      driven.duration_s = region.duration_s;
+      model.driven.push_back(std::move(driven));
+    }
     model.fixed.resize(model.rest_m.size(), 0);
     for (const uint32_t v : body.fixed_vertices) {
       if (v >= body.mesh.vertices.size()) {
@@ -111,6 +132,7 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
     BoundarySurface surface = ExtractBoundary(body.mesh);
     statistics.surface_vertex_count = static_cast<uint32_t>(surface.vertices.size());
     statistics.surface_triangle_count = static_cast<uint32_t>(surface.triangles.size());
+    for (uint32_t i = 0; i < surface.vertices.size(); ++i) surface_index_[base + surface.vertices[i]] = i;
     for (const auto& triangle : surface.triangles) {
       std::array<uint32_t, 3> global{};
       for (size_t c = 0; c < 3; ++c) global[c] = surface.vertices[triangle[c]];
@@ -122,7 +144,9 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
     triangle_begin_.push_back(static_cast<uint32_t>(model.surface_triangles.size()));
     statistics_.push_back(std::move(statistics));
     surfaces_.push_back(std::move(surface));
+    model.self_collision.push_back(body.self_collision ? 1 : 0);
   }
+  model.body_triangle_begin = triangle_begin_;
 
   std::vector<gpu::ColliderDescription> colliders;
   for (const ToolDescription& tool : description_.tools) {
@@ -170,6 +194,10 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
   options.friction = description_.contact.friction;
   options.stiffness_n_per_m = description_.contact.stiffness_n_per_m;
   options.range_m = description_.haptics.range_m;
+  options.surface_friction = description_.contact.surface_friction;
+  options.surface_reserve_m = description_.contact.surface_reserve_m;
+  options.surface_max_detections = static_cast<uint32_t>(std::max(1, description_.contact.surface_max_detections));
+  options.check_intersections = description_.contact.check_intersections;
   const gpu::TissueTuning tuning = gpu::TissueTuning::For(context->device());
   PALPATE_ASSIGN_OR_RETURN(solver_, gpu::TissueSolver::Create(std::move(context), model, options, colliders, planes, tuning));
   // Drivers compile a kernel for good at its first launch, which can take seconds: that time belongs here, not to the first step of the
@@ -197,6 +225,15 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
   step_ = 0;
   failed_ = false;
   PALPATE_RETURN_IF_ERROR(solver_->Reset());
+  if (moves_at_start_) {
+    std::vector<float> velocities;
+    velocities.reserve(rest_positions_.size());
+    for (const BodyDescription& body : description_.bodies) {
+      const Eigen::Vector3f velocity = body.velocity_m_per_s.cast<float>();
+      for (size_t v = 0; v < body.mesh.vertices.size(); ++v) velocities.insert(velocities.end(), velocity.data(), velocity.data() + 3);
+    }
+    PALPATE_RETURN_IF_ERROR(solver_->WriteState(rest_positions_, velocities));
+  }
   PALPATE_RETURN_IF_ERROR(UpdateGathered());
   PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
   tools_ms_ = 0;
@@ -293,6 +330,32 @@ std::shared_ptr<const Frame> World::Impl::MakeFrame(const gpu::TissueStep& step)
       ++tool.contact_count;
     }
   }
+  for (const gpu::SurfaceReport& report : step.surface_contacts) {
+    FrameSurfaceContact contact;
+    const bool edges = report.kind == PALPATE_EDGE_EDGE;
+    contact.kind = edges ? SurfaceContactKind::kEdgeEdge : SurfaceContactKind::kVertexTriangle;
+    contact.body_a = BodyOfVertex(report.vertices.x);
+    contact.body_b = BodyOfVertex(report.vertices.w);
+    contact.vertices = {surface_index_[report.vertices.x], surface_index_[report.vertices.y], surface_index_[report.vertices.z],
+                        surface_index_[report.vertices.w]};
+    contact.point_a_m = ToVector(report.point_a).cast<float>();
+    contact.point_b_m = ToVector(report.point_b).cast<float>();
+    contact.normal = ToVector(report.normal).cast<float>();
+    contact.distance_m = report.point_a.w;
+    contact.force_n = ToVector(report.force).cast<float>();
+    frame->surface_contacts.push_back(contact);
+  }
+  FrameContactStatistics& statistics = frame->contact_statistics;
+  statistics.contact_count = step.surface.contacts;
+  statistics.acting_count = step.surface.acting;
+  statistics.detection_count = step.surface.detections;
+  statistics.filter_rounds = step.surface.filter_rounds;
+  statistics.filtered_vertices = step.surface.filtered_vertices;
+  statistics.truncated_vertices = step.surface.truncated_vertices;
+  statistics.intersection_count = step.surface.intersections;
+  statistics.detect_ms = step.surface.detect_ms;
+  statistics.filter_ms = step.surface.filter_ms;
+  statistics.check_ms = step.surface.check_ms;
   frame->stage_ms[0] = tools_ms_;
   frame->stage_ms[1] = step.times.detect_ms;
   frame->stage_ms[2] = step.times.solve_ms;
@@ -375,9 +438,10 @@ absl::Status World::Impl::WriteVolumePositions(size_t body_index, std::span<cons
   std::vector<float> all(size_t{vertex_begin_.back()} * 3);
   PALPATE_RETURN_IF_ERROR(solver_->ReadPositions(all));
   const size_t base = size_t{vertex_begin_[body_index]} * 3;
+  const std::vector<float> before = all;
   std::copy(positions_m.begin(), positions_m.end(), all.begin() + static_cast<ptrdiff_t>(base));
   for (const uint32_t v : body.fixed_vertices) {
-    for (size_t axis = 0; axis < 3; ++axis) all[base + v * 3 + axis] = rest_positions_[base + v * 3 + axis];
+    for (size_t axis = 0; axis < 3; ++axis) all[base + v * 3 + axis] = before[base + v * 3 + axis];
   }
   return solver_->WriteState(all);
 }

@@ -58,8 +58,8 @@ class World {
   /// Current positions of all vertices of a body, [vertex_count * 3] in W. Blocking read.
   absl::StatusOr<std::vector<float>> ReadVolumePositions(size_t body_index);
 
-  /// Overwrites positions ([vertex_count * 3], W) and zeroes velocities of a body: for tests and recovery. Fixed vertices keep their rest
-  /// positions.
+  /// Overwrites positions ([vertex_count * 3], W) and zeroes velocities of a body: for tests and recovery. Fixed vertices stay where
+  /// they are.
   absl::Status WriteVolumePositions(size_t body_index, std::span<const float> positions_m);
 
   const SceneDescription& description() const;

@@ -174,7 +174,43 @@
   FIELD(StepPartial, bad_vertices)           \
   FIELD(StepPartial, inverted_tets)          \
   FIELD(StepPartial, strained_tets)          \
-  FIELD(StepPartial, unused)
+  FIELD(StepPartial, unused)                 \
+  STRUCT(SurfaceParams)                      \
+  FIELD(SurfaceParams, margin_m)             \
+  FIELD(SurfaceParams, stiffness_n_per_m)    \
+  FIELD(SurfaceParams, friction)             \
+  FIELD(SurfaceParams, slip_m)               \
+  FIELD(SurfaceParams, range_m)              \
+  FIELD(SurfaceParams, cap_m)                \
+  FIELD(SurfaceParams, unused0)              \
+  FIELD(SurfaceParams, unused1)              \
+  STRUCT(SurfacePair)                        \
+  FIELD(SurfacePair, vertices)               \
+  FIELD(SurfacePair, weights)                \
+  FIELD(SurfacePair, normal)                 \
+  FIELD(SurfacePair, stiffness_n_per_m)      \
+  FIELD(SurfacePair, flags)                  \
+  FIELD(SurfacePair, a)                      \
+  FIELD(SurfacePair, b)                      \
+  STRUCT(SurfaceReport)                      \
+  FIELD(SurfaceReport, kind)                 \
+  FIELD(SurfaceReport, a)                    \
+  FIELD(SurfaceReport, b)                    \
+  FIELD(SurfaceReport, unused)               \
+  FIELD(SurfaceReport, vertices)             \
+  FIELD(SurfaceReport, point_a)              \
+  FIELD(SurfaceReport, point_b)              \
+  FIELD(SurfaceReport, normal)               \
+  FIELD(SurfaceReport, force)                \
+  STRUCT(MovePartial)                        \
+  FIELD(MovePartial, beyond_cap)             \
+  FIELD(MovePartial, truncated)              \
+  FIELD(MovePartial, bad)                    \
+  FIELD(MovePartial, max_move_m)             \
+  STRUCT(DrivenPose)                         \
+  FIELD(DrivenPose, rotation)                \
+  FIELD(DrivenPose, center_start)            \
+  FIELD(DrivenPose, center)
 
 PALPATE_SHARED_BEGIN
 

@@ -1,0 +1,329 @@
+/* Contact between bodies and within a body: what surrounds the sweeps of tissue.cl. Pairs of elements are made from a detection, listed by
+   vertex, linearised once a sweep; moves are bounded and checked. See docs/algorithms/surface_contact.md. */
+#include "gpu/shared/prelude.h"
+
+#include "gpu/dynamics/displacement_bounds.clh"
+#include "gpu/dynamics/surface_contact.clh"
+#include "gpu/shared/box.h"
+
+/* Share of the way to the middle of a pair that a vertex may use. */
+#define BOUND_SHARE 0.9f
+
+static inline bool on_a(uint kind, uint role) { return kind == PALPATE_VERTEX_TRIANGLE ? role == 0 : role < 2; }
+
+/* Pairs from the contacts of a detection, and the four (vertex, 4 pair + role) entries of each; values are the entries' own indices.
+   A pair of one body acts from half its distance at rest on, if that is less than the margin: what is near at rest does not push itself.
+   tangled[v]: v is of an edge or triangle that passes through another. Work-item: contact. */
+__kernel void make_pairs(uint count, const __global SurfaceParams* p, const __global SurfaceContact* contacts, const __global float4* rest,
+                         const __global uint* vertex_groups, const __global uint* tangled, __global SurfacePair* pairs,
+                         __global uint* keys) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const SurfaceContact c = contacts[i];
+  const uint4 v = c.vertices;
+  SurfacePair out;
+  out.vertices = v;
+  out.weights = (float4)(0.0f);
+  float margin = p->margin_m;
+  const uint last = c.kind == PALPATE_VERTEX_TRIANGLE ? v.y : v.z; /* a vertex of B */
+  if (vertex_groups[v.x] == vertex_groups[last]) {
+    const float3 r0 = rest[v.x].xyz, r1 = rest[v.y].xyz, r2 = rest[v.z].xyz, r3 = rest[v.w].xyz;
+    float sin_sq;
+    const PairWeights w = closest_pair(c.kind, r0, r1, r2, r3, &sin_sq);
+    margin = fmin(margin, 0.5f * length(pair_vector(r0, r1, r2, r3, w)));
+  }
+  out.normal = (float4)(c.normal.xyz, margin);
+  out.stiffness_n_per_m = 0.0f;
+  uint tangled_a = tangled[v.x];
+  uint tangled_b = tangled[v.z] | tangled[v.w];
+  if (c.kind == PALPATE_VERTEX_TRIANGLE) {
+    tangled_b |= tangled[v.y];
+  } else {
+    tangled_a |= tangled[v.y];
+  }
+  out.flags = c.kind | ((tangled_a & tangled_b) != 0u ? PALPATE_PAIR_DISABLED : 0u);
+  out.a = c.a;
+  out.b = c.b;
+  pairs[i] = out;
+  keys[4 * i] = v.x;
+  keys[4 * i + 1] = v.y;
+  keys[4 * i + 2] = v.z;
+  keys[4 * i + 3] = v.w;
+}
+
+/* After the entries were sorted by vertex: where those of each vertex begin (begins: [vertex_count + 1]), and the plane of each entry.
+   Work-item: entry, and one more. x: positions at the detection. */
+__kernel void bound_entries(uint entry_count, uint vertex_count, const __global uint* keys, const __global uint* entries,
+                            const __global SurfaceContact* contacts, const __global SurfacePair* pairs, const __global float4* x,
+                            __global uint* begins, __global float4* planes) {
+  const uint i = (uint)get_global_id(0);
+  if (i > entry_count) return;
+  const uint first = i == 0 ? 0 : keys[i - 1] + 1;
+  const uint last = i == entry_count ? vertex_count : keys[i];
+  for (uint v = first; v <= last; ++v) begins[v] = i;
+  if (i == entry_count) return;
+  const uint role = entries[i] & 3u;
+  const uint pair = entries[i] >> 2;
+  const SurfaceContact c = contacts[pair];
+  if (pairs[pair].flags & PALPATE_PAIR_DISABLED) {
+    planes[i] = (float4)(0.0f, 0.0f, 0.0f, MAXFLOAT);
+    return;
+  }
+  const float3 x0 = x[c.vertices.x].xyz;
+  const float3 e1 = x[c.vertices.y].xyz - x0;
+  const float3 e2 = x[c.vertices.z].xyz - x0;
+  const float3 e3 = x[c.vertices.w].xyz - x0;
+  const float3 n = c.normal.xyz;
+  const float distance_m = c.normal.w;
+  /* Height above x0 along n of the farthest vertex of A and of the nearest vertex of B: the plane lies between. */
+  const float h1 = dot(n, e1), h2 = dot(n, e2), h3 = dot(n, e3);
+  const bool vertex_triangle = c.kind == PALPATE_VERTEX_TRIANGLE;
+  const float top_a = vertex_triangle ? 0.0f : fmax(0.0f, h1);
+  const float low_b = vertex_triangle ? fmin(h1, fmin(h2, h3)) : fmin(h2, h3);
+  const float h = role == 0 ? 0.0f : role == 1 ? h1 : role == 2 ? h2 : h3;
+  const float3 at = x[keys[i]].xyz;
+  const float rounding = 5e-7f * (fabs(at.x) + fabs(at.y) + fabs(at.z));
+  if (low_b - top_a > 2.0f * rounding) {
+    const float middle = 0.5f * (top_a + low_b);
+    const bool a_side = on_a(c.kind, role);
+    const float way = a_side ? middle - h : h - middle;
+    planes[i] = (float4)(a_side ? n : -n, fmax(BOUND_SHARE * way - rounding, 0.0f));
+  } else {
+    planes[i] = (float4)(0.0f, 0.0f, 0.0f, fmax(0.5f * BOUND_SHARE * distance_m - rounding, 0.0f));
+  }
+}
+
+/* Nearest points of every pair at x, and whether it pushes. Work-item: pair. */
+__kernel void linearize_pairs(uint count, const __global SurfaceParams* p, const __global float4* x, __global SurfacePair* pairs) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint flags = pairs[i].flags;
+  if (flags & PALPATE_PAIR_DISABLED) return;
+  const uint4 v = pairs[i].vertices;
+  const float4 before = pairs[i].normal;
+  const float3 x0 = x[v.x].xyz, x1 = x[v.y].xyz, x2 = x[v.z].xyz, x3 = x[v.w].xyz;
+  float sin_sq;
+  const PairWeights w = closest_pair(flags & PALPATE_PAIR_KIND_MASK, x0, x1, x2, x3, &sin_sq);
+  const float3 d = pair_vector(x0, x1, x2, x3, w);
+  const float dist = length(d);
+  float stiffness = 0.0f;
+  if (dist < 2.0f * before.w) stiffness = p->stiffness_n_per_m * parallel_fade(sin_sq); /* the sweep may bring it within the margin */
+  pairs[i].stiffness_n_per_m = stiffness;
+  if (stiffness == 0.0f) return;
+  pairs[i].weights = (float4)(w.w0, w.w1, w.w2, w.w3);
+  if (dist > 1e-9f) pairs[i].normal = (float4)(d / dist, before.w);
+}
+
+/* Takes moves from the detection to x back as far as the planes demand. Work-item: vertex. */
+__kernel void bound_moves(uint vertex_count, __global float4* x, const __global float4* detected, const __global uint* begins,
+                          const __global float4* planes, __global uchar* touched) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= vertex_count) return;
+  uint cut = 0;
+  const float4 at = x[v];
+  const float3 from = detected[v].xyz;
+  const float3 to = bounded_move(from, at.xyz, from, begins[v], begins[v + 1], planes, &cut);
+  x[v] = (float4)(to, at.w);
+  touched[v] = cut ? PALPATE_TOUCH_TRUNCATED : 0;
+}
+
+/* What became of the vertices since the detection. Work-item: a contiguous share of the vertices. surface[v]: v is of a surface that may
+   meet something. */
+__kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, const __global float4* x, const __global float4* detected,
+                          const __global uint* vertex_groups, const __global uchar* touched, __global MovePartial* partials) {
+  const uint me = (uint)get_global_id(0);
+  const uint share = (vertex_count + (uint)get_global_size(0) - 1) / (uint)get_global_size(0);
+  const uint begin = min(me * share, vertex_count);
+  const uint end = min(begin + share, vertex_count);
+  MovePartial out;
+  out.beyond_cap = 0;
+  out.truncated = 0;
+  out.bad = 0;
+  out.max_move_m = 0.0f;
+  for (uint v = begin; v < end; ++v) {
+    const float3 at = x[v].xyz;
+    if (!(fabs(at.x) + fabs(at.y) + fabs(at.z) < 1e6f)) {
+      out.bad += 1;
+      continue;
+    }
+    if (vertex_groups[v] == 0xffffffffu) continue;
+    const float move = distance(at, detected[v].xyz);
+    if (!(move <= p->cap_m)) out.beyond_cap += 1;
+    if (touched[v] & PALPATE_TOUCH_TRUNCATED) out.truncated += 1;
+    out.max_move_m = fmax(out.max_move_m, move);
+  }
+  partials[me] = out;
+}
+
+/* Every pair that pushes, for the host, which sorts them. Counts past capacity. Work-item: pair. */
+__kernel void report_pairs(uint count, uint capacity, const __global SurfaceParams* p, const __global float4* x,
+                           const __global float4* x_start, const __global SurfacePair* pairs, __global uint* header,
+                           __global SurfaceReport* reports) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const SurfacePair pair = pairs[i];
+  if (pair.stiffness_n_per_m == 0.0f) return;
+  const uint4 v = pair.vertices;
+  const float3 x0 = x[v.x].xyz, x1 = x[v.y].xyz, x2 = x[v.z].xyz, x3 = x[v.w].xyz;
+  PairWeights w;
+  w.w0 = pair.weights.x;
+  w.w1 = pair.weights.y;
+  w.w2 = pair.weights.z;
+  w.w3 = pair.weights.w;
+  const float3 n = pair.normal.xyz;
+  const float3 d = pair_vector(x0, x1, x2, x3, w);
+  const float gap = dot(n, d);
+  float slope;
+  const float force = barrier_force(gap, pair.normal.w, pair.stiffness_n_per_m, &slope);
+  if (force == 0.0f) return;
+  const uint at = atomic_inc(header);
+  if (at >= capacity) return;
+  float3 slip = d - pair_vector(x_start[v.x].xyz, x_start[v.y].xyz, x_start[v.z].xyz, x_start[v.w].xyz, w);
+  slip -= dot(slip, n) * n;
+  const float3 point_a = pair.flags & PALPATE_PAIR_KIND_MASK ? x0 + w.w1 * (x0 - x1) : x0; /* w1 is negative on an edge of A */
+  SurfaceReport r;
+  r.kind = pair.flags & PALPATE_PAIR_KIND_MASK;
+  r.a = pair.a;
+  r.b = pair.b;
+  r.unused = 0;
+  r.vertices = v;
+  r.point_a = (float4)(point_a, length(d));
+  r.point_b = (float4)(point_a + d, 0.0f);
+  r.normal = (float4)(n, force);
+  r.force = (float4)(force * n - p->friction * force / fmax(length(slip), p->slip_m) * slip, 0.0f);
+  reports[at] = r;
+}
+
+/* The first guess of a step, or what a sweep made of vertices that nothing bounds, as shares of straight moves from `detected` to `goal`:
+   every vertex of a pair that meets on the way gets a share that ends a little before. shares: bits of floats, 1 at first, which order like
+   integers. found[0]: how many hits count; found[1]: bits of the least time of impact of those. Work-item: hit. */
+__kernel void shorten_moves(uint count, const __global SurfaceParams* p, const __global CcdHit* hits, const __global float4* detected,
+                            const __global float4* x, const __global uint* tangled, __global uint* shares, __global uint* found) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const CcdHit hit = hits[i];
+  const uint4 v = hit.vertices;
+  const bool vertex_triangle = hit.kind == PALPATE_VERTEX_TRIANGLE;
+  const uint tangled_a = tangled[v.x] | (vertex_triangle ? 0u : tangled[v.y]);
+  const uint tangled_b = (vertex_triangle ? tangled[v.y] : 0u) | tangled[v.z] | tangled[v.w];
+  if ((tangled_a & tangled_b) != 0u) return;
+  atomic_inc(found);
+  atomic_min(found + 1, as_uint(hit.toi));
+  const float3 m0 = x[v.x].xyz - detected[v.x].xyz;
+  const float3 m1 = x[v.y].xyz - detected[v.y].xyz;
+  const float3 m2 = x[v.z].xyz - detected[v.z].xyz;
+  const float3 m3 = x[v.w].xyz - detected[v.w].xyz;
+  float approach = fmax(distance(m0, m2), distance(m0, m3));
+  approach = fmax(approach, vertex_triangle ? distance(m0, m1) : fmax(distance(m1, m2), distance(m1, m3)));
+  /* Half a margin before they meet, where the barrier takes over; at least half of the way. */
+  const float ahead = approach > 0.0f ? 0.5f * p->margin_m / approach : 0.0f;
+  const uint share = as_uint(fmax(0.5f * hit.toi, hit.toi - ahead) * 0.999f);
+  atomic_min(shares + v.x, share);
+  atomic_min(shares + v.y, share);
+  atomic_min(shares + v.z, share);
+  atomic_min(shares + v.w, share);
+}
+
+/* kept *= shares; the shares are 1 again. Work-item: vertex. */
+__kernel void keep_shares(uint vertex_count, __global uint* shares, __global float* kept) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= vertex_count) return;
+  kept[v] *= as_float(shares[v]);
+  shares[v] = as_uint(1.0f);
+}
+
+/* One ring of what was shortened: behind a vertex that stopped its neighbours may come nearer by half of their distance at most, so that
+   the tissue behind an impact is squeezed and not turned inside out. Work-item: free vertex; others keep their share. Lists of neighbours
+   as in tissue.cl: [block][4][lanes]. */
+__kernel void spread_shares(uint vertex_count, uint free_count, uint lanes, const __global uint* block_begin,
+                            const __global uint* corner_index, const __global float4* detected, const __global float4* goal,
+                            const __global float* kept, __global float* spread) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= vertex_count) return;
+  float share = kept[v];
+  if (v < free_count) {
+    const float3 at = detected[v].xyz;
+    const float move = distance(goal[v].xyz, at);
+    const uint end = block_begin[v + 1];
+    for (uint block = block_begin[v]; block < end; ++block) {
+      const __global uint* index = corner_index + (size_t)block * 4 * lanes;
+      for (uint i = 0; i < 3 * lanes; ++i) {
+        const uint u = index[i];
+        if (kept[u] >= share) continue;
+        share = fmin(share, kept[u] + 0.5f * distance(at, detected[u].xyz) / move);
+      }
+    }
+  }
+  spread[v] = share;
+}
+
+/* x = detected + kept * scale (goal - detected); vertices that got less than their goal are marked. Work-item: vertex. */
+__kernel void apply_shares(uint vertex_count, float scale, const __global float4* detected, const __global float4* goal,
+                           __global float* kept, __global float4* x, __global uchar* touched) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= vertex_count) return;
+  const float share = kept[v] * scale;
+  kept[v] = share;
+  const float4 to = goal[v];
+  const float3 from = detected[v].xyz;
+  x[v] = share < 1.0f ? (float4)(from + share * (to.xyz - from), to.w) : to;
+  if (share < 1.0f) touched[v] |= PALPATE_TOUCH_TRUNCATED;
+}
+
+/* Inertial targets of driven vertices, and their first guess: where their region takes them. Work-item: driven vertex. */
+__kernel void drive_vertices(uint count, const __global uint* vertices, const __global uint* regions, const __global DrivenPose* poses,
+                             const __global float4* rest, __global float4* y, __global float4* x) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint v = vertices[i];
+  const DrivenPose pose = poses[regions[i]];
+  const float3 q = pose.rotation.xyz;
+  const float3 arm = rest[v].xyz - pose.center_start.xyz;
+  const float3 t = 2.0f * cross(q, arm);
+  const float4 target = (float4)(pose.center.xyz + arm + pose.rotation.w * t + cross(q, t), 0.0f);
+  y[v] = target;
+  x[v] = target;
+}
+
+/* Driven vertices go on towards their targets as far as the planes allow. Work-item: driven vertex. */
+__kernel void move_driven(uint count, const __global uint* vertices, const __global float4* y, const __global float4* detected,
+                          const __global uint* begins, const __global float4* planes, __global float4* x, __global uchar* touched) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint v = vertices[i];
+  uint cut = 0;
+  x[v] = (float4)(bounded_move(x[v].xyz, y[v].xyz, detected[v].xyz, begins[v], begins[v + 1], planes, &cut), 0.0f);
+  touched[v] = cut ? PALPATE_TOUCH_TRUNCATED : 0;
+}
+
+/* Boxes of each body's moves from `from` to `to`, in parts. Work-item: part of a body; boxes: [body_count][parts]. */
+__kernel void body_boxes(uint body_count, uint parts, const __global uint* body_begin, const __global uint* body_vertices,
+                         const __global float4* from, const __global float4* to, __global Box* boxes) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= body_count * parts) return;
+  const uint body = i / parts;
+  float4 lower = (float4)(INFINITY, INFINITY, INFINITY, 0.0f);
+  float4 upper = (float4)(-INFINITY, -INFINITY, -INFINITY, 0.0f);
+  for (uint k = body_begin[body] + i % parts; k < body_begin[body + 1]; k += parts) {
+    const float4 a = from[body_vertices[k]];
+    const float4 b = to[body_vertices[k]];
+    lower.xyz = fmin(lower.xyz, fmin(a.xyz, b.xyz));
+    upper.xyz = fmax(upper.xyz, fmax(a.xyz, b.xyz));
+  }
+  boxes[i].lower = lower;
+  boxes[i].upper = upper;
+}
+
+/* Marks the vertices of elements that pass through each other. Work-item: crossing, an edge and a triangle. */
+__kernel void mark_tangled(uint count, const __global uint2* crossings, const __global uint2* edges, const __global uint4* triangles,
+                           __global uint* tangled) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint2 e = edges[crossings[i].x];
+  const uint4 t = triangles[crossings[i].y];
+  atomic_or(tangled + e.x, 1u);
+  atomic_or(tangled + e.y, 1u);
+  atomic_or(tangled + t.x, 1u);
+  atomic_or(tangled + t.y, 1u);
+  atomic_or(tangled + t.z, 1u);
+}

@@ -1,0 +1,175 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/collision/ccd.h"
+#include "gpu/collision/intersections.h"
+#include "gpu/collision/proximity.h"
+#include "gpu/collision/surface_topology.h"
+#include "gpu/dynamics/tissue_layout.h"
+#include "gpu/primitives/radix_sort.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/box.h"
+#include "gpu/shared/collision_types.h"
+#include "gpu/shared/dynamics_types.h"
+
+namespace palpate::gpu {
+
+/// How bodies meet each other and themselves.
+struct SurfaceOptions {
+  double dt_s = 1.0 / 120.0;
+  double margin_m = 0.001;       ///< pairs of elements push each other from this distance on
+  double stiffness_n_per_m = 0;  ///< of one pair at the margin
+  double friction = 0.1;
+  double reserve_m = 0;         ///< detections look this much beyond the margin; 0: the larger of the margin and 0.4 mean edges less it
+  uint32_t max_detections = 4;  ///< in one step, at least 1
+  bool check_intersections = false;  ///< count them after every step, not only while there are some
+};
+
+/// What contact between surfaces did in a step.
+struct SurfaceStatistics {
+  uint32_t contacts = 0;            ///< pairs of elements within the range of the last detection
+  uint32_t acting = 0;              ///< those that push
+  uint32_t detections = 0;          ///< proximity
+  uint32_t filter_rounds = 0;       ///< continuous collision detections
+  uint32_t filtered_vertices = 0;   ///< whose first guess those shortened
+  uint32_t truncated_vertices = 0;  ///< whose last move was cut short by a bound
+  uint32_t intersections = 0;       ///< edges through triangles, where that was counted
+  double detect_ms = 0;
+  double filter_ms = 0;
+  double check_ms = 0;
+};
+
+/// Keeps the surfaces of a scene from passing through each other while a solver moves their vertices one by one.
+///
+/// The positions `x` of a step are certified in turns: a detection at certified positions finds every pair of elements nearer than a range
+/// and puts a plane between the two; the solver moves each vertex only behind its planes (displacement_bounds.clh), and pairs that were
+/// farther away cannot have met as long as no vertex went farther than cap_m(). Where one did (a first guess of a fast body), continuous
+/// collision detection shortens moves until none meet. Between certifications the pairs push each other by a barrier energy with friction
+/// (surface_contact.clh), which the sweeps take into account.
+///
+/// Guarantee: positions that passed Certify() are reached from those before it without any two elements passing through each other, except
+/// elements that passed through something at that time already: those neither push nor are held back.
+/// After: Chen et al., "Offset Geometric Contact", 2025 (bounds between detections); Li et al., "Incremental Potential Contact", 2020
+/// (barrier, filtered moves). docs/algorithms/surface_contact.md.
+///
+/// Thread: one at a time. Determinism: pairs, their order and all moves are unique for the input.
+class SurfaceContacts {
+ public:
+  /// Errors: InvalidArgument (surfaces, options), ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<SurfaceContacts>> Create(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options,
+                                                                 uint32_t partials);
+
+  /// Forgets the step before: positions were set from outside.
+  absl::Status Reset(Queue& queue, const DeviceBuffer<Float4>& x);
+
+  /// Whether bodies may meet themselves; on at first. Off while a mesh that was given tangled finds its shape, for which its surface must
+  /// pass through itself.
+  absl::Status SetSelfCollision(Queue& queue, bool on);
+
+  /// Start of a step: x holds a first guess, x_start certified positions. Shortens the guess, detects, and leaves a certified x. Returns
+  /// false, with x as it was, if x is not finite: nothing can be said about such a step, and it must be undone.
+  absl::StatusOr<bool> Begin(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
+
+  /// Enqueues what a sweep needs: the nearest points of all pairs, and the positions at its start.
+  absl::Status BeforeSweep(Queue& queue, const DeviceBuffer<Float4>& x);
+
+  /// Between sweeps: certifies x and detects anew if moves were held back by much or went far, and detections are left. Sets *restarted if
+  /// so. `touched` marks truncated vertices with bit 1.
+  absl::Status MayDetectAgain(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched, bool* restarted);
+
+  /// End of the sweeps: certifies x. Pairs are linearised at the result.
+  absl::Status Certify(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+
+  /// Pairs that push at x, in canonical order; valid until the next call.
+  absl::StatusOr<std::span<const SurfaceReport>> Report(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start);
+
+  const SurfaceStatistics& statistics() const { return statistics_; }
+  const SurfaceTopology& topology() const { return topology_; }
+  double range_m() const { return params_host_.range_m; }
+  double cap_m() const { return params_host_.cap_m; }
+  size_t device_bytes() const { return device_bytes_; }
+
+  /// What kernels of the solver read; SurfaceParams, x at the start of the sweep, and so on as in tissue.cl. They change when pairs are
+  /// made: `generation` counts that.
+  uint32_t generation() const { return generation_; }
+  const DeviceBuffer<SurfaceParams>& params() const { return params_; }
+  const DeviceBuffer<Float4>& x_sweep() const { return x_sweep_; }
+  const DeviceBuffer<Float4>& detected() const { return detected_; }
+  const DeviceBuffer<uint32_t>& entry_begins() const { return begins_; }
+  const DeviceBuffer<uint32_t>& entries() const { return entries_; }
+  const DeviceBuffer<Float4>& planes() const { return planes_; }
+  const DeviceBuffer<SurfacePair>& pairs() const { return pairs_; }
+
+ private:
+  struct Moves {
+    uint32_t beyond_cap = 0;
+    uint32_t truncated = 0;
+    uint32_t bad = 0;
+    double max_move_m = 0;
+  };
+  SurfaceContacts() = default;
+  absl::Status Init(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options, uint32_t partials);
+  absl::StatusOr<Moves> CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  absl::Status Detect(Queue& queue, const DeviceBuffer<Float4>& x);
+  absl::Status MakePairs(Queue& queue, BufferView<SurfaceContact> contacts, uint32_t count);
+  absl::Status Bound(Queue& queue, const DeviceBuffer<Float4>& x);
+  absl::Status Filter(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  absl::Status SetTopology(Queue& queue);
+  /// Whether the boxes of the bodies' straight moves are more than distance_m apart.
+  absl::StatusOr<bool> AreBodiesApart(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to, float distance_m);
+  absl::Status FindTangles(Queue& queue, const DeviceBuffer<Float4>& x);
+  template <typename T>
+  absl::Status Grow(Queue& queue, DeviceBuffer<T>* buffer, size_t count, const char* name);
+
+  SurfaceOptions options_;
+  SurfaceParams params_host_;
+  SurfaceTopology topology_;
+  SurfaceStatistics statistics_;
+  uint32_t vertex_count_ = 0;
+  uint32_t free_count_ = 0;
+  uint32_t lanes_ = 1;
+  uint32_t partial_count_ = 0;
+  uint32_t pair_count_ = 0;
+  uint32_t bounded_vertices_ = 0;
+  uint32_t generation_ = 0;
+  size_t device_bytes_ = 0;
+
+  // Connectivity, kept to build the topology again.
+  std::vector<std::array<uint32_t, 3>> triangles_host_;
+  std::vector<uint32_t> body_triangle_begin_;
+  std::vector<uint8_t> self_collision_;
+  bool self_collision_on_ = true;
+  bool meets_itself_ = false;  // some body does
+  bool idle_ = false;          // nothing can meet in this step
+
+  ContinuousCollisions collisions_;
+  ProximityDetector detector_;
+  IntersectionCounter counter_of_crossings_;
+  RadixSort<uint32_t> sort_;
+  uint32_t sort_capacity_ = 0;
+  Kernel make_pairs_, bound_entries_, linearize_pairs_, bound_moves_, check_moves_, report_pairs_, mark_tangled_, shorten_moves_,
+      keep_shares_, spread_shares_, apply_shares_, body_boxes_;
+  DeviceBuffer<SurfaceParams> params_;
+  DeviceBuffer<Float4> rest_, x_sweep_, detected_, goal_, planes_;
+  DeviceBuffer<uint32_t> vertex_groups_, tangled_, keys_, sorted_keys_, entries_, begins_, block_begin_, corner_index_, shares_, counter_,
+      found_, body_begin_, body_vertices_;
+  DeviceBuffer<float> kept_, spread_;
+  DeviceBuffer<uint8_t> truncated_;
+  DeviceBuffer<SurfacePair> pairs_;
+  DeviceBuffer<MovePartial> partials_;
+  DeviceBuffer<SurfaceReport> reports_;
+  DeviceBuffer<Box> boxes_;
+  std::vector<uint32_t> body_begin_host_;
+  std::vector<Box> boxes_host_;
+  std::vector<MovePartial> partials_host_;
+  std::vector<SurfaceReport> reports_host_;
+};
+
+}  // namespace palpate::gpu
