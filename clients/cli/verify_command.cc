@@ -125,8 +125,8 @@ absl::Status RunMeshPair(Session& session, MeshPairOptions& options) {
   PALPATE_ASSIGN_OR_RETURN(const MeshPairVerdict verdict, VerifyMeshPair(*device.queue, detector, options.files));
   const gpu::CcdStatistics& s = verdict.statistics;
   const double total_ms = 1e3 * (s.build_seconds + s.find_seconds + s.decide_seconds);
-  nlohmann::ordered_json row = {{"vertices", verdict.vertices}, {"edges", verdict.edges}, {"faces", verdict.faces},
-                                {"double", verdict.is_double}};
+  nlohmann::ordered_json row = {
+      {"vertices", verdict.vertices}, {"edges", verdict.edges}, {"faces", verdict.faces}, {"double", verdict.is_double}};
   for (size_t kind = 0; kind < 2; ++kind) {
     nlohmann::ordered_json& part = row[kKindNames[kind]];
     part = {{"candidates", s.candidates[kind]}, {"undecided", s.pairs[kind]}, {"hits", s.hits[kind]}};

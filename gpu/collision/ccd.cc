@@ -132,9 +132,10 @@ absl::Status ContinuousCollisions::Find(Queue& queue, Kernels& kernels, uint32_t
   for (;;) {
     const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(pairs_[kind].count(), options_.max_pairs));
     PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.candidates, {items, context_->device().is_gpu ? size_t{64} : size_t{1}},
-                                         uint32_t{is_within}, uint32_t{!options_.candidates_only}, p.corner_count, q.corner_count, cluster_pairs, chunk, cluster_pairs_.pairs(),
-                                         p.tree.nodes(), p.tree.node_groups(), p.tree.elements(), p.intervals, p.ids, q.tree.nodes(),
-                                         q.tree.node_groups(), q.tree.elements(), q.intervals, q.ids, capacity, pairs_[kind], counters_));
+                                         uint32_t{is_within}, uint32_t{!options_.candidates_only}, p.corner_count, q.corner_count,
+                                         cluster_pairs, chunk, cluster_pairs_.pairs(), p.tree.nodes(), p.tree.node_groups(),
+                                         p.tree.elements(), p.intervals, p.ids, q.tree.nodes(), q.tree.node_groups(), q.tree.elements(),
+                                         q.intervals, q.ids, capacity, pairs_[kind], counters_));
     CcdCounters counters;
     PALPATE_RETURN_IF_ERROR(ReadCounters(queue, &counters));
     statistics_.candidates[kind] = Wide(counters.candidates[kind]);

@@ -262,7 +262,8 @@ kernel void ccd_decide(uint kind, uint pair_count, global const uint2* pairs, gl
   if (place >= capacity) return;
   const float alpha = (float)outcome.alpha;
   const float beta = (float)outcome.beta;
-  hit.weights = kind == PALPATE_EDGE_EDGE ? (float4)(1.0f - alpha, alpha, 1.0f - beta, beta) : (float4)(1.0f - alpha - beta, alpha, beta, 1.0f);
+  hit.weights =
+      kind == PALPATE_EDGE_EDGE ? (float4)(1.0f - alpha, alpha, 1.0f - beta, beta) : (float4)(1.0f - alpha - beta, alpha, beta, 1.0f);
   const float3 normal = (float3)((float)outcome.normal.x, (float)outcome.normal.y, (float)outcome.normal.z);
   const float size = sqrt(normal.x * normal.x + normal.y * normal.y + normal.z * normal.z);
   hit.normal = (float4)(size > 0.0f ? normal / size : (float3)(0.0f, 0.0f, 1.0f), 0.0f);

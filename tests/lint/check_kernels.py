@@ -18,6 +18,8 @@ VARIANTS = {
                                 "PALPATE_NEO_HOOKEAN": "0", "PALPATE_VISCOUS": "0", "PALPATE_SURFACE": "1"},
                                {"PALPATE_LANES": "1", "PALPATE_TEAM": "8", "PALPATE_GROUP": "64", "PALPATE_LIST_GROUP": "64", "PALPATE_COROTATED": "0",
                                 "PALPATE_NEO_HOOKEAN": "1", "PALPATE_VISCOUS": "1", "PALPATE_SURFACE": "0"}],
+    "gpu/collision/ccd.cl": [{"CCD_DOUBLE": "1", "CCD_INPUT_DOUBLE": "0"}, {"CCD_DOUBLE": "1", "CCD_INPUT_DOUBLE": "1"},
+                             {"CCD_DOUBLE": "0", "CCD_INPUT_DOUBLE": "0"}],
     "gpu/collision/ccd_queries.cl": [{"CCD_DOUBLE": "1"}, {"CCD_DOUBLE": "0"}],
     "gpu/collision/intersections.cl": [{"USE_DOUBLE": "1"}, {"USE_DOUBLE": "0"}],
     "gpu/collision/proximity.cl": [{"LANES": "16"}, {"LANES": "1"}],

@@ -126,6 +126,13 @@
   FIELD(RigidBlockState, unused0)            \
   FIELD(RigidBlockState, unused1)            \
   FIELD(RigidBlockState, unused2)            \
+  STRUCT(CcdCounters)                        \
+  FIELD(CcdCounters, candidates)             \
+  FIELD(CcdCounters, pairs)                  \
+  FIELD(CcdCounters, hits)                   \
+  FIELD(CcdCounters, bad_vertex)             \
+  FIELD(CcdCounters, earliest_bits)          \
+  FIELD(CcdCounters, padding)                \
   STRUCT(StepParams)                         \
   FIELD(StepParams, dt_s)                    \
   FIELD(StepParams, inv_dt)                  \
