@@ -128,7 +128,7 @@ kernel void intersections_detect(global const float* nodes, global const uint* n
   const uint end = min(begin + chunk, pair_count);
   const Search search = {positions, edge_shift, capacity, keys, flags, counters};
   for (uint i = begin; i < end; ++i) {
-    if (counters[COUNT_CROSSINGS] > max_crossings) break;
+    if (atomic_or(counters + COUNT_CROSSINGS, 0u) > max_crossings) break;
     const UInt2 pair = cluster_pairs[i];
     const LaneBoxes q_lanes = load_lane_boxes(nodes, pair.y);
     for (uint row = 0; row < NODE_WIDTH; ++row) {

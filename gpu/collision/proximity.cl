@@ -323,7 +323,7 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
   near_triangles.count = 0;
   near_edges.count = 0;
   for (uint i = begin; i < end; ++i) {
-    if (counters[COUNT_CONTACTS] > max_contacts) break;
+    if (atomic_or(counters + COUNT_CONTACTS, 0u) > max_contacts) break;
     const UInt2 pair = cluster_pairs[i];
     const LaneBoxes q_lanes = load_lane_boxes(nodes, pair.y);
     global const uint* q_elements = elements + (size_t)pair.y * NODE_WIDTH;
