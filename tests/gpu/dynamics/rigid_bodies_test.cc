@@ -412,9 +412,11 @@ TEST_F(RigidBodiesTest, BadDescriptionsAreRefused) {
 class PileTest : public RigidBodiesTest, public ::testing::WithParamInterface<bool> {
  protected:
 #ifdef PALPATE_NATIVE_KERNELS
-  static constexpr int kBodies = 8, kSteps = 60;
+  static constexpr int kBodies = 8, kSteps = 60, kColumns = 1;
+  static constexpr double kRise = 2.5;
 #else
-  static constexpr int kBodies = 64, kSteps = 600;
+  static constexpr int kBodies = 64, kSteps = 600, kColumns = 4;
+  static constexpr double kRise = 7;
 #endif
   std::unique_ptr<RigidBodies> MakePile() {
     std::mt19937 random(5);
@@ -424,7 +426,7 @@ class PileTest : public RigidBodiesTest, public ::testing::WithParamInterface<bo
       const Quaterniond q = Eigen::AngleAxisd(angle(random), Vector3d::UnitZ()) * Eigen::AngleAxisd(angle(random), Vector3d::UnitY()) *
                             Eigen::AngleAxisd(angle(random), Vector3d::UnitX());
       RigidBodyDescription body;
-      body.position_m = {5.0 * (i % 4) + 0.01 * i, 5.0 * (i / 4 % 4), 3.0 + 7.0 * (i / 16)};
+      body.position_m = {5.0 * (i % kColumns) + 0.01 * i, 5.0 * (i / kColumns % kColumns), 3.0 + kRise * (i / kColumns / kColumns)};
       body.rotation_wxyz = {q.w(), q.x(), q.y(), q.z()};
       body.scale = {1, 1, GetParam() ? 3.0 : 1.0};
       body.mass_kg = 1.1;
