@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <random>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +19,6 @@
 #include "bench/bench_support.h"
 #include "gpu/collision/body_broad_phase.h"
 #include "gpu/collision/kdop.h"
-#include "gpu/primitives/radix_sort.h"
 #include "gpu/runtime/context.h"
 
 ABSL_FLAG(std::vector<std::string>, sizes, std::vector<std::string>({"1024", "4096", "16384", "65536", "262144", "1048576"}),
@@ -289,46 +287,6 @@ absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report)
   return absl::OkStatus();
 }
 
-// The order of the pair list by segments (what the broad phase does, without its emission) beside a radix sort of the same pairs.
-absl::Status MeasureOrder(gpu::Queue& queue, uint32_t count, double k, Report* report) {
-  const std::string name = absl::StrFormat("order_%d_k%g", count, k);
-  if (!IsSelected(name)) return absl::OkStatus();
-  const std::shared_ptr<gpu::Context>& context = queue.context();
-  PALPATE_ASSIGN_OR_RETURN(gpu::BodyBroadPhase phase,
-                           gpu::BodyBroadPhase::Create(context, {.volume = gpu::BoundingVolume::kDop6, .measure_stages = true}));
-  const BoxWorld world(count, k);
-  const auto* floats = reinterpret_cast<const float*>(world.boxes().data());
-  PALPATE_ASSIGN_OR_RETURN(const auto volumes,
-                           gpu::CreateBufferFrom<float>(queue, std::span<const float>(floats, size_t{count} * 6), "volumes"));
-  std::vector<double> segments;
-  for (int step = 0; step < 7; ++step) {
-    PALPATE_RETURN_IF_ERROR(phase.Run(queue, volumes, {}, count));
-    if (step > 1) segments.push_back(phase.statistics().stage_s[static_cast<size_t>(gpu::BroadPhaseStage::kSort)]);
-  }
-  PALPATE_ASSIGN_OR_RETURN(std::vector<PeerPair> pairs, ReadPairs(queue, phase));
-  std::shuffle(pairs.begin(), pairs.end(), std::mt19937_64(1));
-  uint32_t bits = 1;
-  while ((uint64_t{1} << bits) < count) ++bits;
-  std::vector<uint64_t> keys;
-  for (const PeerPair& pair : pairs) keys.push_back(uint64_t{pair.first} << bits | pair.second);
-  const auto pair_count = static_cast<uint32_t>(keys.size());
-  PALPATE_ASSIGN_OR_RETURN(const auto in, gpu::CreateBufferFrom<uint64_t>(queue, keys, "keys"));
-  PALPATE_ASSIGN_OR_RETURN(const auto out, gpu::DeviceBuffer<uint64_t>::Create(context, pair_count, "sorted keys"));
-  PALPATE_ASSIGN_OR_RETURN(const auto values, gpu::DeviceBuffer<uint32_t>::Create(context, pair_count, "values"));
-  PALPATE_ASSIGN_OR_RETURN(auto sort, gpu::RadixSort<uint64_t>::Create(context, pair_count));
-  std::vector<double> radix;
-  for (int step = 0; step < 7; ++step) {
-    const auto begin = Clock::now();
-    PALPATE_RETURN_IF_ERROR(sort.Run(queue, in, {}, pair_count, out, values, {0, 2 * bits}));
-    PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
-    if (step > 1) radix.push_back(SecondsSince(begin));
-  }
-  report->Add(name, "pairs", pair_count, "count");
-  report->Add(name, "by_segments_p50", Quantile(segments, 0.5), "s");
-  report->Add(name, "by_radix_p50", Quantile(radix, 0.5), "s");
-  return absl::OkStatus();
-}
-
 absl::Status Run(Report* report, const std::shared_ptr<gpu::Context>& context) {
   PALPATE_ASSIGN_OR_RETURN(const std::unique_ptr<gpu::Queue> queue, gpu::Queue::Create(context));
   std::vector<uint32_t> sizes;
@@ -347,10 +305,7 @@ absl::Status Run(Report* report, const std::shared_ptr<gpu::Context>& context) {
     double first_time_per_body = 0;
     for (const uint32_t size : sizes) PALPATE_RETURN_IF_ERROR(MeasureBoxes(*queue, size, k, &first_time_per_body, report));
   }
-  for (const uint32_t size : sizes) {
-    PALPATE_RETURN_IF_ERROR(MeasureElongated(*queue, size, report));
-    for (const double k : {1.0, 8.0}) PALPATE_RETURN_IF_ERROR(MeasureOrder(*queue, size, k, report));
-  }
+  for (const uint32_t size : sizes) PALPATE_RETURN_IF_ERROR(MeasureElongated(*queue, size, report));
   return absl::OkStatus();
 }
 

@@ -190,8 +190,7 @@ absl::Status BodyBroadPhase::RunHierarchy(Queue& queue, BufferView<float> volume
     if (clusters > 0) {
       PALPATE_RETURN_IF_ERROR(queue.Launch(cluster_tiles_kernel_, TileRange(*context_), cluster_pairs_.count(), cluster_pairs_.pairs(),
                                            hierarchy_.nodes(), hierarchy_.level_begins()[1], cluster_volumes, hierarchy_.elements(),
-                                           filters, list_.counters(), list_.partner_counts(), list_.capacity(), list_.emitted(),
-                                           list_.ranks()));
+                                           filters, list_.counters(), list_.capacity(), list_.first(), list_.second()));
     }
     const absl::StatusOr<bool> complete = list_.Complete(queue);
     PALPATE_RETURN_IF_ERROR(CheckVolumes());

@@ -24,17 +24,16 @@ kernel void cluster_volumes(uint cluster_count, global const uint* bodies, globa
 
 /* Tests the tiles of a list of cluster pairs, the same number in each work-item. Rows whose box misses the other cluster are left out. */
 kernel void cluster_tiles(uint tile_count, global const UInt2* tiles, global const float* nodes, uint level_1, global const float* volumes,
-                          global const uint* bodies, global const uint* filters, volatile global PairCounters* counters,
-                          volatile global uint* partner_counts, uint capacity, global UInt2* pairs, global uint* ranks) {
+                          global const uint* bodies, global const uint* filters, volatile global PairCounters* counters, uint capacity,
+                          global uint* first, global uint* second) {
   const ulong items = get_global_size(0);
   const uint begin = (uint)(get_global_id(0) * (ulong)tile_count / items);
   const uint end = (uint)((get_global_id(0) + 1) * (ulong)tile_count / items);
   if (begin >= end) return;
   const Clusters clusters = {volumes, bodies, filters};
-  const PairSink sink = {counters, partner_counts, capacity, pairs, ranks};
+  const PairSink sink = {counters, capacity, first, second};
   PairStage stage;
   stage.size = 0;
-  stage.long_pairs = 0;
   for (uint t = begin; t < end; ++t) {
     const UInt2 tile = tiles[t];
     const LaneBoxes lanes = load_lane_boxes(nodes, tile.x);

@@ -23,7 +23,7 @@ struct BroadPhaseOptions {
   BroadPhaseMethod method = BroadPhaseMethod::kAutomatic;
   uint32_t axis_period = 30;     ///< runs after which axis and method are chosen again; 0 = only the first time and on drift
   double axis_drift = 1.5;       ///< > 1; they are also chosen again when the tiles have grown or shrunk by this factor since
-  uint64_t max_pairs = 1 << 28;  ///< below 2^32; bounds the memory, 20 bytes a pair
+  uint64_t max_pairs = 1 << 28;  ///< at most 2^31; bounds the memory, 32 bytes a pair
   bool measure_stages = false;   ///< wait after each stage and take its time
 };
 

@@ -5,7 +5,6 @@
 
 #include "gpu/base/status.h"
 #include "gpu/primitives/radix_sort.h"
-#include "gpu/primitives/scan.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
 #include "gpu/shared/kdop.h"
@@ -16,14 +15,11 @@ namespace palpate::gpu {
 /// by (a, b), so that the same pairs give the same list. Never truncated: kernels count past the capacity, Complete grows the list and asks
 /// for the emission to be run again.
 ///
-/// The order costs one atomic increment per pair at emission: it counts the partners of each a, and the value it had is the pair's place in
-/// the segment of a. After a scan of the counts each pair is moved to its segment, and segments are sorted by insertion. Segments of more
-/// than kLongSegment pairs (a floor under everything) are sorted together by radix. Memory: 20 bytes a pair. Thread: one at a time.
+/// The order takes two radix sorts, by b and then by a (the sort is stable), of the bits that body_count needs. It costs the same for any
+/// distribution: a floor that meets every body is no special case. Memory: 32 bytes a pair. Thread: one at a time.
 class PairList {
  public:
-  static constexpr uint32_t kLongSegment = 64;
-
-  /// `max_pairs` < 2^32 bounds the memory.
+  /// `max_pairs` (at most kMaxItems) bounds the memory.
   static absl::StatusOr<PairList> Create(const std::shared_ptr<Context>& context, uint64_t max_pairs);
 
   /// Enqueues an empty list for bodies [0, body_count). Errors: ResourceExhausted.
@@ -31,10 +27,9 @@ class PairList {
 
   /// What emission kernels are given, in the order of PairSink. Invalid after Complete returned false.
   BufferView<PairCounters> counters() const { return counters_.view(); }
-  BufferView<uint32_t> partner_counts() const { return partner_counts_.view(); }
   uint32_t capacity() const { return capacity_; }
-  BufferView<UInt2> emitted() const { return emitted_.view(); }
-  BufferView<uint32_t> ranks() const { return ranks_.view(); }
+  BufferView<uint32_t> first() const { return first_.view(); }
+  BufferView<uint32_t> second() const { return second_.view(); }
 
   /// Blocking. Whether all pairs found room. If not, the list has grown and is empty again: emit once more. Errors: ResourceExhausted with
   /// the count when there are more than max_pairs.
@@ -50,7 +45,7 @@ class PairList {
 
  private:
   absl::Status Reset(Queue& queue, uint32_t body_count, uint32_t bad_body);
-  absl::Status SortLongSegments(Queue& queue);
+  absl::Status Reserve(uint32_t capacity);
 
   std::shared_ptr<Context> context_;
   PrimitiveConfig config_;
@@ -58,17 +53,11 @@ class PairList {
   uint32_t body_count_ = 0;
   uint32_t capacity_ = 0;
   PairCounters result_ = {};
-  Kernel scatter_, sort_segments_, find_long_, long_keys_, store_long_;
-  ExclusiveScan scan_;
-  StreamCompaction compaction_;
+  Kernel zip_;
+  RadixSort<uint32_t> sort_;
   DeviceBuffer<PairCounters> counters_;
-  DeviceBuffer<uint32_t> partner_counts_, offsets_, ranks_;
-  DeviceBuffer<UInt2> emitted_, sorted_;
-  // Of long segments only.
-  std::unique_ptr<RadixSort<uint64_t>> long_sort_;
-  uint32_t long_capacity_ = 0;
-  DeviceBuffer<uint32_t> is_long_, places_, long_count_, long_values_;
-  DeviceBuffer<uint64_t> keys_, sorted_keys_;
+  DeviceBuffer<uint32_t> first_, second_, first_by_second_, second_sorted_;
+  DeviceBuffer<UInt2> sorted_;
 };
 
 }  // namespace palpate::gpu

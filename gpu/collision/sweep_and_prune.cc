@@ -26,7 +26,6 @@ uint32_t UnitTiles(uint32_t clusters) {
 ProgramDefines TileDefines(const Context& context, BoundingVolume volume) {
   ProgramDefines defines = VolumeDefines(volume);
   defines.emplace("STAGE", PrimitiveConfig::For(context.device()).group_size == 1 ? "64" : "4");
-  defines.emplace("LONG_SEGMENT", absl::StrCat(PairList::kLongSegment, "u"));
   return defines;
 }
 
@@ -104,8 +103,7 @@ absl::Status SweepAndPrune::Emit(Queue& queue, BufferView<uint32_t> filters, Pai
   if (count_ == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(unit_total_, {units_.get(), 1}));
   return queue.Launch(tiles_kernel_, TileRange(*context_), cluster_count_, unit_tiles_, unit_total_, unit_offsets_, tile_ends_,
-                      sorted_keys_, ends_, clusters_, bodies_, filters, list.counters(), list.partner_counts(), list.capacity(),
-                      list.emitted(), list.ranks());
+                      sorted_keys_, ends_, clusters_, bodies_, filters, list.counters(), list.capacity(), list.first(), list.second());
 }
 
 absl::StatusOr<uint64_t> SweepAndPrune::ReadTileCount(Queue& queue) {

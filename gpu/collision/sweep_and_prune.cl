@@ -51,18 +51,16 @@ kernel void sweep_tile_counts(uint cluster_count, global const float* sorted_key
 kernel void sweep_tiles(uint cluster_count, uint unit_tiles, global const uint* unit_total, global const uint* unit_offsets,
                         global const uint* tile_ends, global const float* sorted_keys, global const float* ends,
                         global const float* volumes, global const uint* bodies, global const uint* filters,
-                        volatile global PairCounters* counters, volatile global uint* partner_counts, uint capacity, global UInt2* pairs,
-                        global uint* ranks) {
+                        volatile global PairCounters* counters, uint capacity, global uint* first, global uint* second) {
   const ulong total = unit_total[0];
   const ulong items = get_global_size(0);
   const uint begin = (uint)(get_global_id(0) * total / items);
   const uint end = (uint)((get_global_id(0) + 1) * total / items);
   if (begin >= end) return;
   const Clusters clusters = {volumes, bodies, filters};
-  const PairSink sink = {counters, partner_counts, capacity, pairs, ranks};
+  const PairSink sink = {counters, capacity, first, second};
   PairStage stage;
   stage.size = 0;
-  stage.long_pairs = 0;
 
   /* The last cluster whose units begin at or before `begin`; each has at least one. */
   uint p = 0;

@@ -23,8 +23,8 @@ PALPATE_SHARED_SIZE(RigidInstance, 64);
 typedef struct PairCounters {
   UInt pair_count; /* pairs found, modulo 2^32, also those past the capacity */
   UInt wraps;      /* how often pair_count passed 2^32 */
-  UInt long_pairs; /* pairs past the length up to which a segment is sorted in place */
   UInt bad_body;   /* smallest index of a body with an invalid volume; 0xffffffff if there is none */
+  UInt unused;
 } PairCounters;
 PALPATE_SHARED_SIZE(PairCounters, 16);
 

@@ -24,8 +24,8 @@ VARIANTS = {
     "gpu/collision/intersections.cl": [{"USE_DOUBLE": "1"}, {"USE_DOUBLE": "0"}],
     "gpu/collision/proximity.cl": [{"LANES": "16"}, {"LANES": "1"}],
     "tests/gpu/collision/proximity_probe.cl": [{"LANES": "8"}, {"LANES": "1"}],
-    **{f"gpu/collision/{stem}.cl": [{"AXES": axes, "STAGE": "4", "LONG_SEGMENT": "64u"} for axes in ("0", "3", "7", "9", "13")]
-       for stem in ("body_broad_phase", "kdop", "pair_list", "principal_axis", "sweep_and_prune")},
+    **{f"gpu/collision/{stem}.cl": [{"AXES": axes, "STAGE": "4"} for axes in ("0", "3", "7", "9", "13")]
+       for stem in ("body_broad_phase", "kdop", "principal_axis", "sweep_and_prune")},
     "gpu/primitives/radix_sort.cl": [{"KEY": "uint", "FLOAT_KEYS": "0"}, {"KEY": "uint", "FLOAT_KEYS": "1"}, {"KEY": "ulong", "FLOAT_KEYS": "0"}],
     "gpu/primitives/reduce.cl": [{"VALUE": "float", "ELEMENT": "float", "REDUCE_SUM": "1", "IDENTITY": "0"},
                                  {"VALUE": "uint", "ELEMENT": "uint", "REDUCE_MIN": "1", "MIN_FUNCTION": "min", "IDENTITY": "UINT_MAX"},

@@ -143,7 +143,7 @@ TEST_F(BodyBroadPhaseTest, FiltersForbidPairs) {
   }
 }
 
-// The list begins small; many more pairs than bodies, and segments far above PairList::kLongSegment.
+// The list begins small: many more pairs than bodies.
 TEST_F(BodyBroadPhaseTest, AListThatIsTooSmallGrows) {
   TestBodies bodies;
   for (uint32_t i = 0; i < kBodies; ++i) bodies.AddBox({0, 0, static_cast<float>(i % 2) * 3, 0}, {0.5F, 0.5F, 0.5F, 0});

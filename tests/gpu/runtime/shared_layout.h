@@ -98,8 +98,8 @@
   STRUCT(PairCounters)                       \
   FIELD(PairCounters, pair_count)            \
   FIELD(PairCounters, wraps)                 \
-  FIELD(PairCounters, long_pairs)            \
   FIELD(PairCounters, bad_body)              \
+  FIELD(PairCounters, unused)                \
   STRUCT(CentreMoments)                      \
   FIELD(CentreMoments, reference)            \
   FIELD(CentreMoments, sum)                  \
