@@ -1,5 +1,6 @@
 #include "sim/ccd/frame_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -44,6 +45,11 @@ uint64_t SizeOf(Type type) {
     default:
       return 4;
   }
+}
+
+// Names go into messages.
+bool IsPrintable(std::string_view name) {
+  return std::all_of(name.begin(), name.end(), [](char c) { return c >= '!' && c <= '~'; });
 }
 
 struct Property {
@@ -91,6 +97,7 @@ absl::StatusOr<Property> ParseProperty(const std::vector<std::string_view>& word
   if (words.size() != (is_list ? 5 : 3))
     return absl::InvalidArgumentError("\"property type name\" or \"property list type type name\" expected");
   property.name = words.back();
+  if (!IsPrintable(property.name)) return absl::InvalidArgumentError("the name of a property is not printable");
   const std::optional<Type> type = TypeNamed(words[words.size() - 2]);
   if (is_list) property.count_type = TypeNamed(words[2]);
   if (!type || (is_list && !property.count_type)) return absl::InvalidArgumentError("unknown type of a property");
@@ -125,6 +132,7 @@ absl::StatusOr<std::vector<Element>> ParseHeader(Cursor& in) {
         return ErrorAt(in.source(), begin, "\"element name count\" expected");
       }
       element.name = words[1];
+      if (!IsPrintable(element.name)) return ErrorAt(in.source(), begin, "the name of an element is not printable");
       elements.push_back(element);
     } else if (words[0] == "property") {
       if (elements.empty()) return ErrorAt(in.source(), begin, "a property before any element");
