@@ -23,7 +23,7 @@ class ConvexMeshes {
  public:
   /// Meshes with triangles and at least this many vertices are climbed, others scanned: the scan takes 8 vertices at once and does not wait
   /// for memory (see docs/algorithms/convex.md for the measurement).
-  static constexpr uint32_t kClimbFrom = 192;
+  static constexpr uint32_t kClimbFrom = 1024;
 
   /// Errors: InvalidArgument naming the mesh: no vertices, a coordinate that is not finite, a triangle with a wrong index; triangles that
   /// are not a closed surface, that leave out a vertex or do not bound a convex set (a vertex more than 1e-4 of the mesh's size outside a

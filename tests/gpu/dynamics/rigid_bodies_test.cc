@@ -413,7 +413,7 @@ class PileTest : public RigidBodiesTest, public ::testing::WithParamInterface<bo
  protected:
 #ifdef PALPATE_NATIVE_KERNELS
   static constexpr int kBodies = 8, kSteps = 60, kColumns = 1;
-  static constexpr double kRise = 2.5;
+  static constexpr double kRise = 1.9;
 #else
   static constexpr int kBodies = 64, kSteps = 600, kColumns = 4;
   static constexpr double kRise = 7;
