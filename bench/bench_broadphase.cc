@@ -24,7 +24,7 @@
 ABSL_FLAG(std::vector<std::string>, sizes, std::vector<std::string>({"1024", "4096", "16384", "65536", "262144", "1048576"}),
           "Numbers of bodies.");
 ABSL_FLAG(int, steps, 40, "Counted steps of a case.");
-ABSL_FLAG(double, peer_seconds, 20, "Seconds a peer gets for a case; one that needs more is reported with what it managed, or not at all.");
+ABSL_FLAG(double, peer_seconds, 20, "Seconds a peer gets for a case; one that needs more is reported with what it managed.");
 ABSL_FLAG(bool, peers, true, "Run the peers.");
 
 namespace palpate::bench {
@@ -103,114 +103,149 @@ void AddTimes(const std::string& name, const std::string& what, const std::vecto
 
 constexpr std::array<const char*, gpu::kBroadPhaseStageCount> kStageNames = {"stage_axis", "stage_structure", "stage_tests", "stage_sort"};
 
-struct OwnRun {
-  std::vector<double> seconds;
-  std::vector<PeerPair> last_pairs;
-};
-
-// Each step: the host uploads the new boxes, the device finds the pairs.
-absl::StatusOr<OwnRun> RunOwn(gpu::Queue& queue, uint32_t count, double k, gpu::BroadPhaseMethod method, int steps, const std::string& name,
-                              const std::string& what, Report* report) {
-  const std::shared_ptr<gpu::Context>& context = queue.context();
-  OwnRun run;
-  gpu::BroadPhaseStatistics statistics;
-  for (const bool measure_stages : {false, true}) {
-    PALPATE_ASSIGN_OR_RETURN(
-        gpu::BodyBroadPhase phase,
-        gpu::BodyBroadPhase::Create(context, {.volume = gpu::BoundingVolume::kDop6, .method = method, .measure_stages = measure_stages}));
-    PALPATE_ASSIGN_OR_RETURN(const auto volumes, gpu::DeviceBuffer<float>::Create(context, size_t{count} * 6, "volumes"));
-    BoxWorld world(count, k);
-    std::array<std::vector<double>, gpu::kBroadPhaseStageCount> stages;
-    for (int step = 0; step < steps + kPeerWarmSteps; ++step) {
-      world.Step();
-      const auto begin = Clock::now();
-      const auto* floats = reinterpret_cast<const float*>(world.boxes().data());
-      PALPATE_RETURN_IF_ERROR(queue.Write(volumes, {floats, size_t{count} * 6}));
-      PALPATE_RETURN_IF_ERROR(phase.Run(queue, volumes, {}, count));
-      PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
-      if (step < kPeerWarmSteps) continue;
-      if (!measure_stages) run.seconds.push_back(SecondsSince(begin));
-      for (size_t s = 0; s < stages.size(); ++s) stages[s].push_back(phase.statistics().stage_s[s]);
-    }
-    if (!measure_stages) {
-      PALPATE_ASSIGN_OR_RETURN(run.last_pairs, ReadPairs(queue, phase));
-      statistics = phase.statistics();
-    } else {
-      for (size_t s = 0; s < stages.size(); ++s) report->Add(name, what + "_" + kStageNames[s], Quantile(stages[s], 0.5), "s");
-    }
+// This project's engine with the given method. Each step the host uploads the new boxes and the device finds the pairs.
+class OwnEngine {
+ public:
+  static absl::StatusOr<OwnEngine> Create(gpu::Queue& queue, uint32_t count, gpu::BroadPhaseMethod method, bool measure_stages) {
+    OwnEngine engine(&queue, count);
+    PALPATE_ASSIGN_OR_RETURN(gpu::BodyBroadPhase phase, gpu::BodyBroadPhase::Create(queue.context(), {.volume = gpu::BoundingVolume::kDop6,
+                                                                                                      .method = method,
+                                                                                                      .measure_stages = measure_stages}));
+    engine.phase_ = std::make_unique<gpu::BodyBroadPhase>(std::move(phase));
+    PALPATE_ASSIGN_OR_RETURN(engine.volumes_, gpu::DeviceBuffer<float>::Create(queue.context(), size_t{count} * 6, "volumes"));
+    return engine;
   }
-  AddTimes(name, what, run.seconds, report);
-  report->Add(name, what + "_tiles", static_cast<double>(statistics.tile_count), "count");
-  report->Add(name, what + "_uses_hierarchy", statistics.method == gpu::BroadPhaseMethod::kHierarchy ? 1 : 0, "count");
-  report->Add(name, what + "_axis_changes", statistics.axis_changes, "count");
-  return run;
-}
+
+  absl::Status Step(const std::vector<PeerBox>& boxes) {
+    const auto* floats = reinterpret_cast<const float*>(boxes.data());
+    PALPATE_RETURN_IF_ERROR(queue_->Write(volumes_, {floats, size_t{count_} * 6}));
+    PALPATE_RETURN_IF_ERROR(phase_->Run(*queue_, volumes_, {}, count_));
+    return queue_->FinishBlocking();
+  }
+
+  const gpu::BroadPhaseStatistics& statistics() const { return phase_->statistics(); }
+  absl::StatusOr<std::vector<PeerPair>> Pairs() const { return ReadPairs(*queue_, *phase_); }
+
+ private:
+  OwnEngine(gpu::Queue* queue, uint32_t count) : queue_(queue), count_(count) {}
+  gpu::Queue* queue_;
+  uint32_t count_;
+  std::unique_ptr<gpu::BodyBroadPhase> phase_;
+  gpu::DeviceBuffer<float> volumes_;
+};
 
 // Whether every pair of `part` is in `whole`; both sorted.
 bool IsSubset(const std::vector<PeerPair>& part, const std::vector<PeerPair>& whole) {
   return std::includes(whole.begin(), whole.end(), part.begin(), part.end());
 }
 
+// Stages of the automatic method, and the time of the two that it chooses from.
+absl::Status MeasureMethods(gpu::Queue& queue, uint32_t count, double k, const std::string& name, Report* report) {
+  for (const auto& [method, what] :
+       {std::pair{gpu::BroadPhaseMethod::kAutomatic, "palpate"}, std::pair{gpu::BroadPhaseMethod::kSweep, "sweep"},
+        std::pair{gpu::BroadPhaseMethod::kHierarchy, "hierarchy"}}) {
+    if (method == gpu::BroadPhaseMethod::kSweep && count > 300000) continue;
+    const bool measure_stages = method == gpu::BroadPhaseMethod::kAutomatic;
+    PALPATE_ASSIGN_OR_RETURN(OwnEngine engine, OwnEngine::Create(queue, count, method, measure_stages));
+    BoxWorld world(count, k);
+    std::vector<double> seconds;
+    std::array<std::vector<double>, gpu::kBroadPhaseStageCount> stages;
+    for (int step = 0; step < kPeerWarmSteps + (IsQuick() ? 3 : 8); ++step) {
+      world.Step();
+      const auto begin = Clock::now();
+      PALPATE_RETURN_IF_ERROR(engine.Step(world.boxes()));
+      if (step < kPeerWarmSteps) continue;
+      seconds.push_back(SecondsSince(begin));
+      for (size_t s = 0; s < stages.size(); ++s) stages[s].push_back(engine.statistics().stage_s[s]);
+    }
+    if (!measure_stages) {
+      AddTimes(name, what, seconds, report);
+      continue;
+    }
+    for (size_t s = 0; s < stages.size(); ++s) report->Add(name, kStageNames[s], Quantile(stages[s], 0.5), "s");
+  }
+  return absl::OkStatus();
+}
+
+// All engines take each step in turn, so that whatever else the machine does meets all of them.
 absl::Status MeasureBoxes(gpu::Queue& queue, uint32_t count, double k, double* first_time_per_body, Report* report) {
   const std::string name = absl::StrFormat("boxes_%d_k%g", count, k);
   if (!IsSelected(name)) return absl::OkStatus();
-  const int steps = IsQuick() ? 5 : absl::GetFlag(FLAGS_steps);
-  PALPATE_ASSIGN_OR_RETURN(const OwnRun own, RunOwn(queue, count, k, gpu::BroadPhaseMethod::kAutomatic, steps, name, "palpate", report));
-  report->Add(name, "pairs", static_cast<double>(own.last_pairs.size()), "count");
-  const double own_p50 = Quantile(own.seconds, 0.5);
-  const double time_per_body = own_p50 / count;
-  if (*first_time_per_body == 0) *first_time_per_body = time_per_body;
-  report->Add(name, "growth_of_time_per_body", time_per_body / *first_time_per_body, "ratio");
-  // The other methods, for the choice between them.
-  for (const auto& [method, what] :
-       {std::pair{gpu::BroadPhaseMethod::kSweep, "sweep"}, std::pair{gpu::BroadPhaseMethod::kHierarchy, "hierarchy"}}) {
-    if (method == gpu::BroadPhaseMethod::kSweep && count > 300000) continue;
-    PALPATE_ASSIGN_OR_RETURN(const OwnRun other, RunOwn(queue, count, k, method, std::min(steps, 10), name, what, report));
-    if (std::min(steps, 10) == steps && other.last_pairs != own.last_pairs) return absl::InternalError(name + ": the methods disagree");
-  }
-  if (!absl::GetFlag(FLAGS_peers)) return absl::OkStatus();
+  const double limit_s = absl::GetFlag(FLAGS_peer_seconds);
+  PALPATE_ASSIGN_OR_RETURN(OwnEngine own, OwnEngine::Create(queue, count, gpu::BroadPhaseMethod::kAutomatic, false));
+  BoxWorld world(count, k);
 
-  double best_peer = 0;
-  for (const PeerFactory& peer : Peers()) {
-    if (count > peer.max_bodies) {
-      report->Note(absl::StrFormat("%s: %s - (building it takes too long)", name, peer.name));
-      continue;
-    }
-    std::unique_ptr<Peer> engine = peer.create(count);
-    BoxWorld world(count, k);
+  struct Contender {
+    PeerFactory factory;
+    std::unique_ptr<Peer> engine;
     std::vector<double> seconds;
-    std::vector<PeerPair> pairs;
-    const auto begin = Clock::now();
-    world.Step();  // the boxes that the first step of the others sees
-    bool is_late = !engine->Build(world.boxes(), absl::GetFlag(FLAGS_peer_seconds));
-    for (int step = 0; step < steps + kPeerWarmSteps && !is_late; ++step) {
-      if (step > 0) world.Step();
-      const bool is_last = step + 1 == steps + kPeerWarmSteps;
-      const auto step_begin = Clock::now();
-      engine->Step(world.boxes());
-      if (step >= kPeerWarmSteps) seconds.push_back(SecondsSince(step_begin));
-      if (is_last) pairs = engine->Pairs();
-      is_late = !is_last && SecondsSince(begin) > absl::GetFlag(FLAGS_peer_seconds);
+    double total_s = 0;
+    bool is_late = false;
+  };
+  std::vector<Contender> contenders;
+  for (PeerFactory& factory : Peers()) {
+    if (!absl::GetFlag(FLAGS_peers)) break;
+    Contender contender = {.factory = std::move(factory), .engine = nullptr, .seconds = {}};
+    if (count <= contender.factory.max_bodies) {
+      contender.engine = contender.factory.create(count);
+      contender.is_late = !contender.engine->Build(world.boxes(), limit_s);
+    } else {
+      contender.is_late = true;
     }
-    if (seconds.empty()) {
-      report->Note(absl::StrFormat("%s: %s - (no step within %g s)", name, peer.name, absl::GetFlag(FLAGS_peer_seconds)));
+    contenders.push_back(std::move(contender));
+  }
+
+  std::vector<double> own_seconds;
+  const int steps = kPeerWarmSteps + (IsQuick() ? 5 : absl::GetFlag(FLAGS_steps));
+  for (int step = 0; step < steps; ++step) {
+    world.Step();
+    auto begin = Clock::now();
+    PALPATE_RETURN_IF_ERROR(own.Step(world.boxes()));
+    if (step >= kPeerWarmSteps) own_seconds.push_back(SecondsSince(begin));
+    for (Contender& contender : contenders) {
+      if (contender.is_late) continue;
+      begin = Clock::now();
+      contender.engine->Step(world.boxes());
+      const double seconds = SecondsSince(begin);
+      if (step >= kPeerWarmSteps) contender.seconds.push_back(seconds);
+      contender.total_s += seconds;
+      contender.is_late = contender.total_s > limit_s && step + 1 < steps;
+    }
+  }
+
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<PeerPair> own_pairs, own.Pairs());
+  const double own_p50 = Quantile(own_seconds, 0.5);
+  const gpu::BroadPhaseStatistics& statistics = own.statistics();
+  AddTimes(name, "palpate", own_seconds, report);
+  report->Add(name, "pairs", static_cast<double>(own_pairs.size()), "count");
+  report->Add(name, "tiles", static_cast<double>(statistics.tile_count), "count");
+  report->Add(name, "uses_hierarchy", statistics.method == gpu::BroadPhaseMethod::kHierarchy ? 1 : 0, "count");
+  report->Add(name, "axis_changes", statistics.axis_changes, "count");
+  if (*first_time_per_body == 0) *first_time_per_body = own_p50 / count;
+  report->Add(name, "growth_of_time_per_body", own_p50 / count / *first_time_per_body, "ratio");
+  double best_peer = 0;
+  for (const Contender& contender : contenders) {
+    const std::string& peer = contender.factory.name;
+    if (contender.seconds.empty()) {
+      report->Note(absl::StrFormat("%s: %s - (building it or the first steps take too long)", name, peer));
       continue;
     }
-    AddTimes(name, peer.name, seconds, report);
-    const double p50 = Quantile(seconds, 0.5);
-    report->Add(name, std::string("speedup_over_") + peer.name, p50 / own_p50, "ratio");
+    AddTimes(name, peer, contender.seconds, report);
+    const double p50 = Quantile(contender.seconds, 0.5);
+    report->Add(name, "speedup_over_" + peer, p50 / own_p50, "ratio");
     if (best_peer == 0 || p50 < best_peer) best_peer = p50;
-    if (is_late) {
-      report->Note(absl::StrFormat("%s: %s stopped after %d steps", name, peer.name, static_cast<int>(seconds.size())));
+    if (contender.is_late) {
+      report->Note(absl::StrFormat("%s: %s stopped after %d counted steps", name, peer, static_cast<int>(contender.seconds.size())));
       continue;
     }
+    std::vector<PeerPair> pairs = contender.engine->Pairs();
     std::sort(pairs.begin(), pairs.end());
-    report->Add(name, std::string("pairs_of_") + peer.name, static_cast<double>(pairs.size()), "count");
-    const bool agrees = peer.is_exact ? pairs == own.last_pairs : IsSubset(own.last_pairs, pairs);
-    if (!agrees) return absl::InternalError(absl::StrFormat("%s: the pairs of %s differ", name, peer.name));
+    report->Add(name, "pairs_of_" + peer, static_cast<double>(pairs.size()), "count");
+    const bool agrees = contender.factory.is_exact ? pairs == own_pairs : IsSubset(own_pairs, pairs);
+    if (!agrees) return absl::InternalError(absl::StrFormat("%s: the pairs of %s differ", name, peer));
   }
   if (best_peer > 0) report->Add(name, "speedup_over_best_peer", best_peer / own_p50, "ratio");
-  return absl::OkStatus();
+  return MeasureMethods(queue, count, k, name, report);
 }
 
 // Bodies of 24 vertices, the permutations of (+-1, +-c, +-c) stretched by (2, 6, 2), at random places and rotations: the device places the
