@@ -39,11 +39,14 @@ absl::StatusOr<ProximityDetector> ProximityDetector::Create(const std::shared_pt
     return absl::InvalidArgumentError(
         absl::StrCat("proximity: max_contacts is ", options.max_contacts, ", it must be in [1, ", kMaxContacts, "]"));
   }
+  if (options.lanes != 0 && options.lanes != 1 && options.lanes != 8 && options.lanes != 16) {
+    return absl::InvalidArgumentError(absl::StrCat("proximity: lanes is ", options.lanes, ", it must be 0, 1, 8 or 16"));
+  }
   ProximityDetector detector;
   detector.context_ = context;
   detector.options_ = options;
   // A CPU's work-item works in vectors; on a GPU the neighbouring work-items are the lanes.
-  detector.lanes_ = context->device().is_gpu ? 1 : 16;
+  detector.lanes_ = options.lanes != 0 ? options.lanes : context->device().is_gpu ? 1 : 16;
   const ProgramDefines defines = {{"LANES", std::to_string(detector.lanes_)}};
   const auto& source = kernels::proximity;
   PALPATE_ASSIGN_OR_RETURN(detector.boxes_kernel_, context->CreateKernel(source, "proximity_boxes", defines));

@@ -33,7 +33,8 @@ struct ProximityOptions {
   uint64_t max_contacts = 1U << 24;       ///< bounds the memory, 88 bytes a contact; at most 2^28
   uint64_t max_cluster_pairs = 1U << 27;  ///< 8 bytes a pair
 
-  // For measurements; neither changes the contacts.
+  // For measurements and tests; none changes the contacts.
+  uint32_t lanes = 0;         ///< 1, 8 or 16 distances at once in a work-item; 0: 1 on GPUs, else 16
   bool spheres = false;       ///< a triangle's volume is its bounding sphere instead of its box
   bool element_boxes = true;  ///< boxes of vertices and edges are tested before their distance
 };

@@ -22,7 +22,7 @@ VARIANTS = {
                              {"CCD_DOUBLE": "0", "CCD_INPUT_DOUBLE": "0"}],
     "gpu/collision/ccd_queries.cl": [{"CCD_DOUBLE": "1"}, {"CCD_DOUBLE": "0"}],
     "gpu/collision/intersections.cl": [{"USE_DOUBLE": "1"}, {"USE_DOUBLE": "0"}],
-    "gpu/collision/proximity.cl": [{"LANES": "16"}, {"LANES": "1"}],
+    "gpu/collision/proximity.cl": [{"LANES": "16"}, {"LANES": "8"}, {"LANES": "1"}],
     "tests/gpu/collision/proximity_probe.cl": [{"LANES": "8"}, {"LANES": "1"}],
     **{f"gpu/collision/{stem}.cl": [{"AXES": axes, "STAGE": "4"} for axes in ("0", "3", "7", "9", "13")]
        for stem in ("body_broad_phase", "kdop", "principal_axis", "sweep_and_prune")},

@@ -166,6 +166,20 @@ TEST_F(ProximityTest, Soup) {
   }
 }
 
+// The shapes of the kernels for other devices.
+TEST_F(ProximityTest, AnyNumberOfLanes) {
+  Model model;
+  AddTrefoil(&model, kScale * 12, 6, 0.66, true);
+  AddSoup(&model, kScale * 12, 0.5, 2, 31, true);
+  Model rest;
+  AddTrefoil(&rest, kScale * 12, 6, 0.3, true);
+  AddSoup(&rest, kScale * 12, 0.5, 2, 31, true);
+  for (const uint32_t lanes : {1U, 8U, 16U}) {
+    EXPECT_GT(Check(model, 0.2F, {.rest_exclusion_m = 0.3F, .lanes = lanes}, rest.positions), 10U);
+    ASSERT_FALSE(HasFatalFailure());
+  }
+}
+
 TEST_F(ProximityTest, TwoTori) {
   Model model;
   AddTorus(&model, kScale * 7, kScale * 3, 10, 4, {0, 0, 0}, false);
@@ -424,8 +438,9 @@ TEST_F(ProximityTest, WrongInputIsRefused) {
   broken[5].y = std::numeric_limits<float>::infinity();
   const absl::Status status = detector.SetTopology(queue(), surface, broken);
   EXPECT_NE(status.message().find("vertex 5 "), absl::string_view::npos) << status;
-  for (const ProximityOptions& options : {ProximityOptions{.rest_exclusion_m = -1}, ProximityOptions{.max_contacts = 0},
-                                          ProximityOptions{.rest_exclusion_m = std::numeric_limits<float>::infinity()}}) {
+  for (const ProximityOptions& options :
+       {ProximityOptions{.rest_exclusion_m = -1}, ProximityOptions{.max_contacts = 0},
+        ProximityOptions{.rest_exclusion_m = std::numeric_limits<float>::infinity()}, ProximityOptions{.lanes = 4}}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ProximityDetector::Create(context(), options).status()));
   }
 }
