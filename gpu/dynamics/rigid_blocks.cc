@@ -15,6 +15,8 @@ extern const KernelSource rigid_blocks;
 }
 namespace {
 
+constexpr uint32_t kNotRigid = 0xffffffffU;  // as in rigid_blocks.cl
+
 using Vec3 = std::array<double, 3>;
 using Quaternion = std::array<double, 4>;  // x y z w
 
@@ -102,11 +104,11 @@ Quaternion FromAxes(const Matrix<3>& m) {
 
 bool IsFinite(const Vec3& v) { return std::isfinite(v[0]) && std::isfinite(v[1]) && std::isfinite(v[2]); }
 
-absl::Status CheckBlock(const RigidBlock& block, size_t index, uint32_t expected_begin, size_t vertex_count) {
+absl::Status CheckBlock(const RigidBlock& block, size_t index, uint32_t least_begin, size_t vertex_count) {
   const std::string where = absl::StrCat("rigid body ", index, ": ");
-  if (block.vertex_begin != expected_begin || block.vertex_end <= block.vertex_begin || block.vertex_end > vertex_count) {
-    return absl::InvalidArgumentError(absl::StrCat(where, "vertices [", block.vertex_begin, ", ", block.vertex_end, ") of ", vertex_count,
-                                                   " must begin at ", expected_begin));
+  if (block.vertex_begin < least_begin || block.vertex_end <= block.vertex_begin || block.vertex_end > vertex_count) {
+    return absl::InvalidArgumentError(absl::StrCat(where, "vertices [", block.vertex_begin, ", ", block.vertex_end, ") are not within [",
+                                                   least_begin, ", ", vertex_count, "]"));
   }
   if (!(block.mass_kg > 0) || !std::isfinite(block.mass_kg)) {
     return absl::InvalidArgumentError(absl::StrCat(where, "mass_kg ", block.mass_kg, " must be positive"));
@@ -169,21 +171,23 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   if (blocks.empty()) return absl::InvalidArgumentError("rigid blocks: none given");
   std::unique_ptr<RigidBlocks> out(new RigidBlocks);
   out->first_vertex_ = blocks.front().vertex_begin;
-  uint32_t expected = out->first_vertex_;
+  uint32_t end = out->first_vertex_;
   std::vector<uint32_t> block_of;
   std::vector<Float4> local(rest_m.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
-    PALPATE_RETURN_IF_ERROR(CheckBlock(blocks[i], i, expected, rest_m.size()));
-    expected = blocks[i].vertex_end;
+    PALPATE_RETURN_IF_ERROR(CheckBlock(blocks[i], i, end, rest_m.size()));
+    end = blocks[i].vertex_end;
+    block_of.resize(end - out->first_vertex_, kNotRigid);
+    out->local_m_.resize(block_of.size());
     PALPATE_ASSIGN_OR_RETURN(const RigidBlockState state, InitialState(blocks[i], i));
     out->initial_.push_back(state);
     for (uint32_t v = blocks[i].vertex_begin; v < blocks[i].vertex_end; ++v) {
       local[v] = ToFloat4(RotateBack(RotationOf(state), ToVec3(rest_m[v]) - blocks[i].center_m));
-      out->local_m_.push_back(local[v]);
-      block_of.push_back(static_cast<uint32_t>(i));
+      out->local_m_[v - out->first_vertex_] = local[v];
+      block_of[v - out->first_vertex_] = static_cast<uint32_t>(i);
     }
   }
-  out->vertex_count_ = expected - out->first_vertex_;
+  out->vertex_count_ = end - out->first_vertex_;
   out->states_host_ = out->initial_;
   const std::shared_ptr<Context>& context = queue.context();
   out->vertex_group_ = context->device().is_cpu ? 16 : 64;
@@ -197,6 +201,7 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&out->predict_, "rigid_predict"},
                                                                                            {&out->place_, "rigid_place"},
                                                                                            {&out->detected_, "rigid_detected"},
+                                                                                           {&out->goal_, "rigid_goal"},
                                                                                            {&out->take_back_, "rigid_take_back"},
                                                                                            {&out->bound_, "rigid_bound"},
                                                                                            {&out->solve_, "rigid_solve"},
@@ -212,18 +217,14 @@ absl::Status RigidBlocks::Place(Queue& queue, const DeviceBuffer<uint32_t>& begi
   return queue.Launch(place_, {vertex_count_, vertex_group_}, first_vertex_, vertex_count_, block_of_, states_, local_, begins, x, touched);
 }
 
-absl::Status RigidBlocks::Reset(Queue& queue, const DeviceBuffer<Float4>& x) {
+absl::Status RigidBlocks::Reset(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
   PALPATE_RETURN_IF_ERROR(queue.Write(states_, std::span<const RigidBlockState>(initial_)));
-  std::vector<Float4> positions;
-  for (const RigidBlockState& state : initial_) {
-    for (uint32_t v = state.vertex_begin; v < state.vertex_end; ++v) {
-      positions.push_back(ToFloat4(ToVec3(state.center) + Rotate(RotationOf(state), ToVec3(local_m_[v - first_vertex_]))));
-    }
-  }
-  return queue.Write(x, std::span<const Float4>(positions), first_vertex_);
+  states_host_ = initial_;
+  return Place(queue, no_entries_, x, touched);
 }
 
-absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s) {
+absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s,
+                              const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
   const size_t end = size_t{first_vertex_} + vertex_count_;
   if (positions_m.size() < end || (!velocities_m_per_s.empty() && velocities_m_per_s.size() < end)) {
     return absl::InvalidArgumentError(absl::StrCat("rigid blocks: states of ", positions_m.size(), " vertices, need ", end));
@@ -293,7 +294,8 @@ absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m,
     state.center_start = state.center_free = state.center_detected = state.center;
     state.rotation_start = state.rotation_free = state.rotation_detected = state.rotation;
   }
-  return queue.Write(states_, std::span<const RigidBlockState>(states_host_));
+  PALPATE_RETURN_IF_ERROR(queue.Write(states_, std::span<const RigidBlockState>(states_host_)));
+  return Place(queue, no_entries_, x, touched);
 }
 
 absl::Status RigidBlocks::Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
@@ -302,19 +304,21 @@ absl::Status RigidBlocks::Predict(Queue& queue, const RigidSurroundings& scene, 
   return Place(queue, no_entries_, x, touched);
 }
 
+absl::Status RigidBlocks::FilterBegins(Queue& queue) { return queue.Launch(goal_, Bodies(), count(), states_); }
+
 absl::Status RigidBlocks::Detected(Queue& queue) { return queue.Launch(detected_, Bodies(), count(), states_); }
 
-absl::Status RigidBlocks::TakeBack(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<float>& shares,
+absl::Status RigidBlocks::TakeBack(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
                                    const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
   PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Bodies(), count(), shares, states_));
-  return Place(queue, *scene.entry_begins, x, touched);
+  return Place(queue, entry_begins, x, touched);
 }
 
-absl::Status RigidBlocks::Bound(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
-                                const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(bound_, Bodies(), count(), *scene.surface_params, local_, *scene.detected, *scene.entry_begins, *scene.bounds, states_));
-  return Place(queue, *scene.entry_begins, x, touched);
+absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
+                                const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
+                                const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), count(), params, local_, detected, entry_begins, bounds, states_));
+  return Place(queue, entry_begins, x, touched);
 }
 
 absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,

@@ -110,8 +110,8 @@ __kernel void rigid_predict(uint count, const __global StepParams* p, __global R
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   RigidBlockState b = blocks[i];
-  b.center_start = b.center;
-  b.rotation_start = b.rotation;
+  b.center_start = b.center_detected = b.center;
+  b.rotation_start = b.rotation_detected = b.rotation;
   const float3 gravity = (float3)(p->gravity_x, p->gravity_y, p->gravity_z);
   const float3 coasting = b.center.xyz + p->dt_s * b.velocity.xyz;
   b.center_free = (float4)(coasting + p->dt_s * p->dt_s * gravity, 0.0f);
@@ -129,12 +129,15 @@ __kernel void rigid_predict(uint count, const __global StepParams* p, __global R
   blocks[i] = b;
 }
 
-/* Vertices follow the poses. Work-item: vertex of a rigid body. */
+#define NOT_RIGID 0xffffffffu
+
+/* Vertices follow the poses. Work-item: vertex of a rigid body; others among them stay (block_of: NOT_RIGID). */
 __kernel void rigid_place(uint first, uint count, const __global uint* block_of, const __global RigidBlockState* blocks,
                           const __global float4* local_m, const __global uint* begins, __global float4* x, __global uchar* touched) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint v = first + i;
+  if (block_of[i] == NOT_RIGID) return;
   const __global RigidBlockState* b = blocks + block_of[i];
   x[v] = (float4)(b->center.xyz + rotate_vector(b->rotation, local_m[v].xyz), x[v].w);
   touched[v] = b->is_truncated && begins[v] != begins[v + 1] ? PALPATE_TOUCH_TRUNCATED : 0;
@@ -148,17 +151,26 @@ __kernel void rigid_detected(uint count, __global RigidBlockState* blocks) {
   blocks[i].rotation_detected = blocks[i].rotation;
 }
 
-/* Takes each body back on its way since the detection, to the least share that a filter left to one of its vertices. shares[v] in [0, 1].
-   Work-item: body. */
-__kernel void rigid_take_back(uint count, const __global float* shares, __global RigidBlockState* blocks) {
+/* The pose becomes the goal that a filter may take back. Work-item: body. */
+__kernel void rigid_goal(uint count, __global RigidBlockState* blocks) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  blocks[i].center_goal = blocks[i].center;
+  blocks[i].rotation_goal = blocks[i].rotation;
+}
+
+/* Takes each body back on its way from the detection to the goal, to the least share that a filter left to one of its vertices, which all
+   get that share. shares[v] in [0, 1]. Work-item: body. */
+__kernel void rigid_take_back(uint count, __global float* shares, __global RigidBlockState* blocks) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
   float share = 1.0f;
   for (uint v = b->vertex_begin; v < b->vertex_end; ++v) share = fmin(share, shares[v]);
   if (share >= 1.0f) return;
+  for (uint v = b->vertex_begin; v < b->vertex_end; ++v) shares[v] = share;
   const Pose from = {b->center_detected.xyz, b->rotation_detected};
-  const Pose to = {b->center.xyz, b->rotation};
+  const Pose to = {b->center_goal.xyz, b->rotation_goal};
   const Pose pose = pose_between(from, to, share);
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;

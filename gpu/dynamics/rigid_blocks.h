@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpu/base/status.h"
+#include "gpu/dynamics/surface_follower.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
 #include "gpu/shared/dynamics_types.h"
@@ -16,7 +17,7 @@ namespace palpate::gpu {
 
 /// A rigid body: mass properties, motion at the start, and which vertices of the scene it carries. World frame.
 struct RigidBlock {
-  uint32_t vertex_begin = 0;  ///< vertices [begin, end) in solver order; fixed ones without tets
+  uint32_t vertex_begin = 0;  ///< vertices [begin, end) in solver order; fixed ones without tets; rising from block to block
   uint32_t vertex_end = 0;
   uint32_t triangle_begin = 0;  ///< surface triangles [begin, end)
   uint32_t triangle_end = 0;
@@ -57,10 +58,10 @@ struct RigidSurroundings {
 /// Block Descent", 2024; docs/algorithms/rigid_blocks.md.
 ///
 /// Thread: one at a time. Determinism: same input, same bits.
-class RigidBlocks {
+class RigidBlocks final : public SurfaceFollower {
  public:
-  /// `rest_m` [vertex_count] in solver order, positions at the start. The blocks' vertex ranges follow one another without gaps. Errors:
-  /// InvalidArgument naming the block (mass or inertia not positive and finite, ranges, inertia not symmetric).
+  /// `rest_m` [vertex_count] in solver order, positions at the start. Errors: InvalidArgument naming the block (mass or inertia not
+  /// positive and finite, ranges, inertia not symmetric).
   static absl::StatusOr<std::unique_ptr<RigidBlocks>> Create(Queue& queue, std::span<const RigidBlock> blocks,
                                                              std::span<const Float4> rest_m);
 
@@ -70,21 +71,25 @@ class RigidBlocks {
   size_t device_bytes() const { return device_bytes_; }
 
   /// Back to the state after Create; the vertices as well.
-  absl::Status Reset(Queue& queue, const DeviceBuffer<Float4>& x);
+  absl::Status Reset(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
 
   /// Sets poses and velocities from vertices: `positions_m` and `velocities_m_per_s` (or empty: at rest) in solver order [vertex_count of
-  /// the scene]. The pose is the best fit (Horn 1987), the motion the one with the same momenta. Host work; for restoring states.
-  absl::Status Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s);
+  /// the scene]. The pose is the best fit (Horn 1987), the motion that of least squares; x follows. Host work; for restoring states.
+  absl::Status Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s,
+                   const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
 
   /// Start of a step: first guess of poses and vertices. Like all calls below, enqueues only.
   absl::Status Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
-  /// The poses are those at which near pairs were detected.
-  absl::Status Detected(Queue& queue);
-  /// Moves since the detection are taken back to the least of the `shares` of a body's vertices; x follows.
-  absl::Status TakeBack(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<float>& shares, const DeviceBuffer<Float4>& x,
-                        const DeviceBuffer<uint8_t>& touched);
-  /// Moves since the detection are taken back to where the planes and the cap allow; x follows.
-  absl::Status Bound(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+
+  // SurfaceFollower.
+  absl::Status Detected(Queue& queue) override;
+  absl::Status FilterBegins(Queue& queue) override;
+  absl::Status TakeBack(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
+                        const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) override;
+  absl::Status Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
+                     const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x,
+                     const DeviceBuffer<uint8_t>& touched) override;
+
   /// One Newton step of each body; x follows.
   absl::Status Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   /// End of a step that is kept.
@@ -107,7 +112,7 @@ class RigidBlocks {
   size_t device_bytes_ = 0;
   std::vector<RigidBlockState> initial_, states_host_;
   std::vector<Float4> local_m_;  // [vertex_count_], frame B
-  Kernel predict_, place_, detected_, take_back_, bound_, solve_, finish_, undo_;
+  Kernel predict_, place_, detected_, goal_, take_back_, bound_, solve_, finish_, undo_;
   DeviceBuffer<RigidBlockState> states_;
   DeviceBuffer<uint32_t> block_of_;
   DeviceBuffer<uint32_t> no_entries_;  // begins of no pairs, where surfaces do not meet

@@ -17,11 +17,13 @@ typedef struct RigidBlockState {
   Float4 rotation_free; /* at the end of the step if nothing touched it */
   Float4 center_detected;
   Float4 rotation_detected; /* at the newest detection of near pairs */
-  Float4 velocity;          /* xyz of the centre [m/s] */
-  Float4 momentum;          /* xyz angular momentum about the centre [kg m^2/s], world axes */
-  Float4 acceleration;      /* xyz of the centre in the step before [m/s^2] */
-  Float4 inertia;           /* xyz principal moments [kg m^2] */
-  UInt vertex_begin;        /* its vertices in solver order */
+  Float4 center_goal;
+  Float4 rotation_goal; /* before a filter shortens the move */
+  Float4 velocity;      /* xyz of the centre [m/s] */
+  Float4 momentum;      /* xyz angular momentum about the centre [kg m^2/s], world axes */
+  Float4 acceleration;  /* xyz of the centre in the step before [m/s^2] */
+  Float4 inertia;       /* xyz principal moments [kg m^2] */
+  UInt vertex_begin;    /* its vertices in solver order */
   UInt vertex_end;
   UInt triangle_begin; /* its surface triangles */
   UInt triangle_end;
@@ -30,7 +32,7 @@ typedef struct RigidBlockState {
   UInt unused1;
   UInt unused2;
 } RigidBlockState;
-PALPATE_SHARED_SIZE(RigidBlockState, 224);
+PALPATE_SHARED_SIZE(RigidBlockState, 256);
 
 PALPATE_SHARED_END
 

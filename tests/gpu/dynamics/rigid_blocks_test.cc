@@ -297,7 +297,7 @@ TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {
   PALPATE_ASSERT_OK(queue().Copy(x_, x_start_, 8));
   PALPATE_ASSERT_OK(rigid_->Predict(queue(), scene_, x_, touched_));
   ASSERT_GT(Download(x_)[3].x - rest_[3].x, 0.001F);
-  PALPATE_ASSERT_OK(rigid_->Bound(queue(), scene_, x_, touched_));
+  PALPATE_ASSERT_OK(rigid_->Bound(queue(), surface_params, detected, entry_begins, bounds, x_, touched_));
   const std::vector<Float4> x = Download(x_);
   EXPECT_LE(x[3].x - rest_[3].x, 0.001F);
   EXPECT_GT(x[3].x - rest_[3].x, 0.0009F) << "not cut shorter than needed";
@@ -313,8 +313,10 @@ TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {
   shares[5] = 0.5F;
   const auto share_buffer = Upload(shares);
   const Float4 before = States()[0].center;
-  PALPATE_ASSERT_OK(rigid_->TakeBack(queue(), scene_, share_buffer, x_, touched_));
+  PALPATE_ASSERT_OK(rigid_->FilterBegins(queue()));
+  PALPATE_ASSERT_OK(rigid_->TakeBack(queue(), share_buffer, entry_begins, x_, touched_));
   EXPECT_NEAR(States()[0].center.x, 0.5F * before.x, 1e-6);
+  EXPECT_EQ(Download(share_buffer), std::vector<float>(8, 0.5F)) << "one share for all";
   PALPATE_ASSERT_OK(rigid_->Undo(queue()));
   EXPECT_EQ(States()[0].center.x, 0.0F);
 }
@@ -336,17 +338,17 @@ TEST_F(RigidBlocksTest, FitFindsPoseAndMotion) {
     positions.push_back({static_cast<float>(p.x()), static_cast<float>(p.y()), static_cast<float>(p.z()), 0});
     velocities.push_back({static_cast<float>(v.x()), static_cast<float>(v.y()), static_cast<float>(v.z()), 0});
   }
-  PALPATE_ASSERT_OK(rigid_->Fit(queue(), positions, velocities));
+  PALPATE_ASSERT_OK(rigid_->Fit(queue(), positions, velocities, x_, touched_));
   for (const RigidBlockState& state : States()) {
     EXPECT_LT((Vec(state.center) - body.center_m - shift).norm(), 1e-6);
     EXPECT_LT((Vec(state.velocity) - velocity).norm(), 1e-4);
     const Matrix3d inertia = q.toRotationMatrix() * body.Inertia() * q.toRotationMatrix().transpose();
     EXPECT_LT((Vec(state.momentum) - inertia * omega).norm(), 1e-4 * (inertia * omega).norm());
   }
-  PALPATE_ASSERT_OK(rigid_->Reset(queue(), x_));
+  PALPATE_ASSERT_OK(rigid_->Reset(queue(), x_, touched_));
   const std::vector<Float4> x = Download(x_);
   for (size_t v = 0; v < rest_.size(); ++v) EXPECT_LT((Vec(x[v]) - Vec(rest_[v])).norm(), 1e-6);
-  EXPECT_TRUE(absl::IsInvalidArgument(rigid_->Fit(queue(), std::span(positions).first(3), {})));
+  EXPECT_TRUE(absl::IsInvalidArgument(rigid_->Fit(queue(), std::span(positions).first(3), {}, x_, touched_)));
 }
 
 TEST_F(RigidBlocksTest, BadBlocksAreNamed) {
@@ -373,8 +375,8 @@ TEST_F(RigidBlocksTest, BadBlocksAreNamed) {
   bad.inertia_kg_m2[1] = 0.5;
   expect(bad, "symmetric");
   bad = good;
-  bad.vertex_begin = 5;
-  expect(bad, "must begin at 4");
+  bad.vertex_begin = 3;
+  expect(bad, "are not within [4");
   bad = good;
   bad.velocity_m_per_s[2] = std::nan("");
   expect(bad, "finite");

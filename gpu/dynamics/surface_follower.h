@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/base/status.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/dynamics_types.h"
+
+namespace palpate::gpu {
+
+/// Something whose vertices move together (rigid bodies), told by SurfaceContacts what happens to the positions x, so that it can keep them
+/// together. Calls enqueue only.
+class SurfaceFollower {
+ public:
+  virtual ~SurfaceFollower() = default;
+
+  /// Near pairs are detected at the current positions: moves are counted from here.
+  virtual absl::Status Detected(Queue& queue) = 0;
+
+  /// The current positions are goals that a filter is about to take back.
+  virtual absl::Status FilterBegins(Queue& queue) = 0;
+
+  /// The filter leaves vertex v the share shares[v] of its way from the detection to its goal. The follower moves all vertices of a piece
+  /// by the least of their shares, which it writes back, and marks them in `touched`.
+  virtual absl::Status TakeBack(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
+                                const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) = 0;
+
+  /// Takes moves since the detection back to where the planes of all vertices (displacement_bounds.clh) and SurfaceParams::cap_m allow.
+  virtual absl::Status Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
+                             const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x,
+                             const DeviceBuffer<uint8_t>& touched) = 0;
+};
+
+}  // namespace palpate::gpu
