@@ -283,8 +283,8 @@ export class App {
     else this.onSceneInfo(await this.ask('Play', { case: 'play', value: { sceneId } }));
   }
 
-  async step(): Promise<void> {
-    if (this.watchedScene !== '') this.onSceneInfo(await this.ask('Step', { case: 'step', value: { sceneId: this.watchedScene, count: 1 } }));
+  async step(count = 1): Promise<void> {
+    if (this.watchedScene !== '') this.onSceneInfo(await this.ask('Step', { case: 'step', value: { sceneId: this.watchedScene, count } }));
   }
 
   async reset(): Promise<void> {

@@ -282,6 +282,21 @@ const api = {
     const at = point.project(app.stage.camera);
     return { x: ((at.x + 1) / 2) * canvas.clientWidth, y: ((1 - at.y) / 2) * canvas.clientHeight, depthM };
   },
+  /** Advances a paused scene. */
+  step: (count: number) => app.step(count),
+  /** Takes the instrument with this name; true when it is in the hand. */
+  takeTool: (name: string) => app.takeTool(app.view.tools.find((tool) => tool.name === name)?.index ?? -1),
+  /** Where the tip of the instrument in the hand should be, metres in W. */
+  moveTool(x: number, y: number, z: number) {
+    const hand = app.held?.hand;
+    if (hand) hand.move(new THREE.Vector3(x, y, z).sub(hand.pose.position));
+  },
+  /** Turns the camera to the middle of the scene, from this direction; a distance of 1 shows all of it. */
+  look(azimuthDeg: number, elevationDeg: number, distance = 1) {
+    app.fit();
+    app.stage.look(azimuthDeg, elevationDeg, distance);
+    app.redraw();
+  },
   /** Like the URL parameter `quality`; also draws at once. */
   setQuality(quality: Quality) {
     app.setQuality(quality);

@@ -29,7 +29,7 @@ export function countKinds(frame: Frame): Record<ContactKind, number> {
 }
 
 const KIND_LABELS: Record<ContactKind, string> = {
-  tool: 'instruments', obstacle: 'obstacles', 'vertex-triangle': 'vertex on triangle', 'edge-edge': 'edge on edge',
+  tool: 'instruments', obstacle: 'obstacles', 'vertex-triangle': 'vertices', 'edge-edge': 'edges',
 };
 
 interface ToolRow {

@@ -134,13 +134,23 @@ export class Stage {
     this.camera.near = r * 0.02;
     this.camera.far = r * 60;
     this.scene.fog = new THREE.Fog(BACKGROUND, r * 7, r * 22);
-    if (moveCamera) {
-      this.controls.target.copy(this.center);
-      const distance = (1.04 * r) / Math.sin((this.camera.fov * Math.PI) / 360);
-      this.camera.position.set(0.46, -0.8, 0.44).normalize().multiplyScalar(distance).add(this.center);
-    }
+    if (moveCamera) this.lookFrom(new THREE.Vector3(0.46, -0.8, 0.44), 1.04);
     this.camera.updateProjectionMatrix();
     this.controls.update();
+  }
+
+  /** Azimuth from +x towards +y, elevation from the horizon; at distance 1 the box of `frameBox` fills the picture. */
+  look(azimuth_deg: number, elevation_deg: number, distance: number): void {
+    const azimuth = THREE.MathUtils.degToRad(azimuth_deg);
+    const elevation = THREE.MathUtils.degToRad(elevation_deg);
+    this.lookFrom(new THREE.Vector3(Math.cos(elevation) * Math.cos(azimuth), Math.cos(elevation) * Math.sin(azimuth), Math.sin(elevation)), distance);
+    this.controls.update();
+  }
+
+  private lookFrom(direction: THREE.Vector3, distance: number): void {
+    this.controls.target.copy(this.center);
+    const length_m = (distance * this.radius_m) / Math.sin((this.camera.fov * Math.PI) / 360);
+    this.camera.position.copy(direction).normalize().multiplyScalar(length_m).add(this.center);
   }
 
   /** Keeps the middle of the picture clear of a panel of this width on the right. */
