@@ -1,0 +1,283 @@
+// Carving and refinement of closed meshes on the host: the statistics of Forest 2003 beside the thesis's, times, and the cost of an edit
+// against the size of the mesh.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "bench/bench_support.h"
+#include "gpu/base/status.h"
+#include "sim/mesh/generators.h"
+#include "sim/topology/carving.h"
+#include "sim/topology/closed_mesh.h"
+#include "sim/topology/refinement.h"
+
+namespace palpate::bench {
+namespace {
+
+using sim::Carver;
+using sim::CarvingStatistics;
+using sim::ClosedMesh;
+using sim::TetId;
+using sim::TetMesh;
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+Eigen::Vector3d CentreOf(const ClosedMesh& mesh, uint32_t tet) {
+  Eigen::Vector3d centre = Eigen::Vector3d::Zero();
+  for (const uint32_t v : mesh.TetVertices(tet)) centre += mesh.PositionOf(v) / 4;
+  return centre;
+}
+
+// Whether each surface edge has two triangles and each surface vertex one fan, counted apart from the structure that the carver keeps.
+bool IsSurfaceManifold(const ClosedMesh& mesh) {
+  const TetMesh tets = mesh.ToTetMesh();
+  const sim::BoundarySurface surface = sim::ExtractBoundary(tets);
+  std::vector<std::array<uint32_t, 2>> edges;
+  std::vector<std::array<uint32_t, 3>> rims;  // vertex, edge of its fan's rim
+  for (const auto& t : surface.triangles) {
+    for (size_t c = 0; c < 3; ++c) {
+      edges.push_back({std::min(t[c], t[(c + 1) % 3]), std::max(t[c], t[(c + 1) % 3])});
+      rims.push_back({t[c], t[(c + 1) % 3], t[(c + 2) % 3]});
+    }
+  }
+  std::sort(edges.begin(), edges.end());
+  for (size_t i = 0; i < edges.size(); i += 2) {
+    if (i + 1 >= edges.size() || edges[i] != edges[i + 1] || (i + 2 < edges.size() && edges[i] == edges[i + 2])) return false;
+  }
+  std::sort(rims.begin(), rims.end());
+  for (size_t i = 0; i < rims.size();) {
+    size_t end = i;
+    while (end < rims.size() && rims[end][0] == rims[i][0]) ++end;
+    // Each rim vertex starts one edge of the rim: follow them round.
+    size_t steps = 0;
+    uint32_t at = rims[i][1];
+    do {
+      const auto next = std::lower_bound(rims.begin() + static_cast<std::ptrdiff_t>(i), rims.begin() + static_cast<std::ptrdiff_t>(end),
+                                         std::array<uint32_t, 3>{rims[i][0], at, 0});
+      if (next == rims.begin() + static_cast<std::ptrdiff_t>(end) || (*next)[1] != at) return false;
+      at = (*next)[2];
+      ++steps;
+    } while (at != rims[i][1] && steps <= end - i);
+    if (steps != end - i) return false;
+    i = end;
+  }
+  return true;
+}
+
+// What the thesis printed for the mesh that comes nearest; shares in percent.
+struct Published {
+  const char* mesh;
+  int operations, no_problem, vertex, edge;
+  int split, set, heuristic, unsolved;
+  double set_size, heuristic_size;
+  double unsolved_of_all, removed_per_operation;
+};
+
+constexpr Published kCylinder = {"cylinder", 278, 83, 14, 3, 82, 18, 0, 0, 4.7, 0, 0, 1.1};
+constexpr Published kSheet = {"thin sheet", 358, 72, 23, 5, 84, 15, 1, 0, 4.3, 4.0, 0, 1.1};
+constexpr Published kLiver4 = {"liver 4k", 418, 81, 17, 2, 81, 16, 3, 0, 4.6, 5.0, 0, 1.1};
+constexpr Published kLiver9 = {"liver 9k, refined", 693, 83, 15, 2, 82, 14, 3, 1, 6.3, 4.3, 0.15, 1.1};
+constexpr Published kLiver10 = {"liver 10k, split by hand", 1881, 83, 15, 2, 86, 12, 1, 1, 5.5, 8.6, 0.15, 1.1};
+
+struct Subject {
+  std::string name;
+  TetMesh mesh;
+  double tip_radius_m;
+  Published published;
+  double refine_to_m = 0;  // edge length along the path before carving
+};
+
+double Share(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole); }
+
+// A tip goes back and forth through the body and asks for the surface tets within its reach, at most six at a step, nearest first.
+absl::Status Carve(const Subject& subject, Report& report) {
+  PALPATE_ASSIGN_OR_RETURN(ClosedMesh mesh, ClosedMesh::Build(subject.mesh));
+  Eigen::Vector3d low = Eigen::Vector3d::Constant(1e300);
+  Eigen::Vector3d high = -low;
+  for (const auto& p : subject.mesh.vertices) {
+    low = low.cwiseMin(p);
+    high = high.cwiseMax(p);
+  }
+  const Eigen::Vector3d centre = (low + high) / 2;
+  const Eigen::Vector3d half = (high - low) / 2;
+  const size_t first_tets = mesh.tet_count();
+  Carver carver(&mesh);
+  double time_s = 0;
+  double worst_s = 0;
+  uint64_t removals = 0;
+  uint64_t manifold_faults = 0;
+  const int step_count = IsQuick() ? 100 : 500;
+  const auto tip_at = [&](double progress) {
+    // Along x, weaving in y, sinking from the top.
+    return Eigen::Vector3d(centre + Eigen::Vector3d(half.x() * (1.6 * progress - 0.8), 0.3 * half.y() * std::sin(40 * progress),
+                                                    half.z() * (0.9 - 1.2 * std::abs(std::sin(9 * progress)))));
+  };
+  if (subject.refine_to_m > 0) {
+    sim::Refiner refiner(&mesh);
+    for (double progress = 0; progress < 1; progress += 0.1) {
+      std::vector<TetId> zone;
+      for (uint32_t t = 0; t < mesh.tet_slot_count(); ++t) {
+        if (mesh.IsTet(t) && (CentreOf(mesh, t) - tip_at(progress)).norm() < subject.tip_radius_m) zone.push_back(mesh.IdOfTet(t));
+      }
+      PALPATE_RETURN_IF_ERROR(refiner.Refine(zone, {.max_edge_m = subject.refine_to_m}).status());
+    }
+  }
+  const size_t start_tets = mesh.tet_count();
+  for (int step = 0; step < step_count; ++step) {
+    const Eigen::Vector3d tip = tip_at(static_cast<double>(step) / step_count);
+    std::vector<std::pair<double, TetId>> near;
+    for (uint32_t t = 0; t < mesh.triangle_slot_count(); ++t) {
+      if (!mesh.IsTriangle(t)) continue;
+      const uint32_t tet = mesh.TriangleTet(t);
+      const double distance_m = (CentreOf(mesh, tet) - tip).norm();
+      if (distance_m < subject.tip_radius_m) near.emplace_back(distance_m, mesh.IdOfTet(tet));
+    }
+    std::sort(near.begin(), near.end());
+    near.erase(std::unique(near.begin(), near.end()), near.end());
+    if (near.size() > 6) near.resize(6);
+    for (const auto& [distance_m, id] : near) {
+      if (mesh.Find(id) == sim::kNoSlot) continue;
+      const double begin_s = Now();
+      PALPATE_ASSIGN_OR_RETURN(const Carver::Outcome outcome, carver.Remove(id));
+      const double taken_s = Now() - begin_s;
+      time_s += taken_s;
+      worst_s = std::max(worst_s, taken_s);
+      removals += outcome.is_removed ? 1 : 0;
+      manifold_faults += outcome.is_removed && !IsSurfaceManifold(mesh) ? 1 : 0;
+    }
+    const double begin_s = Now();
+    removals += carver.RetryPending();
+    time_s += Now() - begin_s;
+  }
+  PALPATE_RETURN_IF_ERROR(mesh.Check());
+  const CarvingStatistics s = carver.statistics();
+  const Published& p = subject.published;
+  const uint64_t vertex = s.vertex_problem();
+  const uint64_t problems = vertex + s.edge_problem;
+  const auto percent = [](uint64_t part, uint64_t whole) { return 100 * Share(part, whole); };
+  report.Note(absl::StrFormat("%s: %d tets (%d before refinement), %d left; beside it in brackets the thesis's %s", subject.name,
+                              start_tets, first_tets, mesh.tet_count(), p.mesh));
+  report.Note(absl::StrFormat("  operations %d [%d]: no problem %.0f %% [%d], vertex %.0f %% [%d], edge %.1f %% [%d]", s.operations(),
+                              p.operations, percent(s.no_problem, s.operations()), p.no_problem, percent(vertex, s.operations()), p.vertex,
+                              percent(s.edge_problem, s.operations()), p.edge));
+  report.Note(absl::StrFormat(
+      "  vertex problems: split %.0f %% [%d], set %.0f %% [%d], heuristic %.1f %% [%d], unsolved %.1f %% [%d], gone with others %.1f %%; "
+      "set size %.1f "
+      "[%.1f], with heuristic %.1f [%.1f]",
+      percent(s.vertex_split, vertex), p.split, percent(s.vertex_set, vertex), p.set, percent(s.vertex_heuristic, vertex), p.heuristic,
+      percent(s.unsolved, vertex), p.unsolved, percent(s.solved_by_others, vertex), Share(s.removed_in_sets, s.vertex_set), p.set_size,
+      Share(s.removed_in_heuristic_sets, s.vertex_heuristic), p.heuristic_size));
+  report.Note(absl::StrFormat(
+      "  all: unsolved %.2f %% [%.2f], tets an operation %.2f [%.1f]; operations with a problem: unsolved %.1f %%, tets %.2f",
+      percent(s.unsolved, s.operations()), p.unsolved_of_all, Share(s.removed_tets, s.operations()), p.removed_per_operation,
+      percent(s.unsolved, problems), Share(s.removed_tets - s.no_problem, problems)));
+  report.Add(subject.name, "operations", static_cast<double>(s.operations()), "count");
+  report.Add(subject.name, "removed_share", 1 - Share(s.unsolved, s.operations()), "ratio");
+  report.Add(subject.name, "no_problem_share", Share(s.no_problem, s.operations()), "ratio");
+  report.Add(subject.name, "vertex_problem_share", Share(vertex, s.operations()), "ratio");
+  report.Add(subject.name, "edge_problem_share", Share(s.edge_problem, s.operations()), "ratio");
+  report.Add(subject.name, "tets_per_operation", Share(s.removed_tets, s.operations()), "count");
+  report.Add(subject.name, "non_manifold_states", static_cast<double>(manifold_faults), "count");
+  report.Add(subject.name, "time_per_removal", removals == 0 ? 0 : time_s / static_cast<double>(removals), "s");
+  report.Add(subject.name, "longest_removal", worst_s, "s");
+  if (manifold_faults > 0) return absl::InternalError("a surface is not a manifold");
+  return absl::OkStatus();
+}
+
+// The same bites out of boxes of different size: time and records must not follow the size.
+absl::Status EditCost(Report& report) {
+  for (const uint32_t nodes : {10U, 17U, 28U, 44U}) {
+    if (IsQuick() && nodes > 28) continue;
+    PALPATE_ASSIGN_OR_RETURN(const TetMesh box, sim::BoxMesh({nodes, nodes, nodes}, {0.1, 0.1, 0.1}));
+    const double build_begin_s = Now();
+    PALPATE_ASSIGN_OR_RETURN(ClosedMesh mesh, ClosedMesh::Build(box));
+    const double build_s = Now() - build_begin_s;
+    const std::string name = absl::StrFormat("edit of %d tets", box.tets.size());
+    Carver carver(&mesh);
+    std::vector<double> times_s;
+    size_t records = 0;
+    // A corner of 4 x 4 x 4 cells, in an order that is the same in every box.
+    const double reach_m = 4 * 0.1 / (nodes - 1);
+    std::vector<TetId> wanted;
+    for (uint32_t t = 0; t < mesh.tet_slot_count(); ++t) {
+      if ((CentreOf(mesh, t) + Eigen::Vector3d::Constant(0.05)).maxCoeff() < reach_m) wanted.push_back(mesh.IdOfTet(t));
+    }
+    for (const TetId id : wanted) {
+      if (mesh.Find(id) == sim::kNoSlot) continue;
+      const double begin_s = Now();
+      PALPATE_ASSIGN_OR_RETURN(const Carver::Outcome outcome, carver.Remove(id));
+      if (!outcome.is_removed) continue;
+      times_s.push_back(Now() - begin_s);
+      records += mesh.edit_cost().tets_read + mesh.edit_cost().records_written + mesh.edit_cost().component_visits;
+    }
+    report.Add(name, "build_time", build_s, "s");
+    report.Add(name, "median_removal_time", Quantile(times_s, 0.5), "s");
+    report.Add(name, "records_per_removal", static_cast<double>(records) / static_cast<double>(times_s.size()), "count");
+  }
+  return absl::OkStatus();
+}
+
+// Refinement of a ball in a liver, as before a cut.
+absl::Status Refinement(Report& report) {
+  for (const double closure_ratio : {0.0, 2.0, 3.0}) {
+    for (const auto mode : {sim::RefineOptions::Mode::kSimultaneous, sim::RefineOptions::Mode::kSequential}) {
+      const bool is_sequential = mode == sim::RefineOptions::Mode::kSequential;
+      if (is_sequential && closure_ratio > 0) continue;
+      PALPATE_ASSIGN_OR_RETURN(const TetMesh liver, sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, 2500)));
+      PALPATE_ASSIGN_OR_RETURN(ClosedMesh mesh, ClosedMesh::Build(liver));
+      std::vector<TetId> zone;
+      for (uint32_t t = 0; t < mesh.tet_slot_count(); ++t) {
+        if ((CentreOf(mesh, t) - Eigen::Vector3d(-0.05, 0, 0.03)).norm() < 0.02) zone.push_back(mesh.IdOfTet(t));
+      }
+      sim::Refiner refiner(&mesh);
+      const size_t before = mesh.tet_count();
+      const double begin_s = Now();
+      PALPATE_ASSIGN_OR_RETURN(const auto result,
+                               refiner.Refine(zone, {.max_edge_m = 0.007, .closure_ratio = closure_ratio, .max_passes = 6, .mode = mode}));
+      const double time_s = Now() - begin_s;
+      const std::string name = is_sequential ? "refine one edge at a time" : absl::StrFormat("refine with closure %g", closure_ratio);
+      report.Add(name, "time", time_s, "s");
+      report.Add(name, "tets_added", static_cast<double>(mesh.tet_count() - before), "count");
+      report.Add(name, "tets_created", static_cast<double>(result.created_tet_count), "count");
+      report.Add(name, "min_edge_ratio", result.min_edge_ratio, "ratio");
+      report.Add(name, "min_mean_ratio", result.min_mean_ratio, "ratio");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(Report& report) {
+  std::vector<Subject> subjects;
+  const auto add = [&](std::string name, absl::StatusOr<TetMesh> mesh, double tip_radius_m, const Published& published,
+                       double refine_to_m = 0) -> absl::Status {
+    if (!IsSelected(name)) return absl::OkStatus();
+    if (!mesh.ok()) return mesh.status();
+    subjects.push_back({std::move(name), *std::move(mesh), tip_radius_m, published, refine_to_m});
+    return absl::OkStatus();
+  };
+  PALPATE_RETURN_IF_ERROR(add("cylinder", sim::CylinderMesh(0.03, 0.12, 4, 12, 12), 0.012, kCylinder));
+  PALPATE_RETURN_IF_ERROR(add("sheet", sim::GenerateSheet(0.2, 0.2, 0.005, 1, 0.01), 0.012, kSheet));
+  PALPATE_RETURN_IF_ERROR(add("liver 4k", sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, 4000)), 0.015, kLiver4));
+  PALPATE_RETURN_IF_ERROR(add("liver 9k refined", sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, 6000)), 0.012, kLiver9, 0.009));
+  PALPATE_RETURN_IF_ERROR(add("liver 10k", sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, 10000)), 0.012, kLiver10));
+  PALPATE_RETURN_IF_ERROR(add("kidney 9k", sim::GenerateKidney(0.11, 0.0062), 0.008, kLiver9));
+  PALPATE_RETURN_IF_ERROR(add("torus 10k", sim::GenerateTorus(0.06, 0.02, 0.0082), 0.01, kLiver10));
+  for (const Subject& subject : subjects) PALPATE_RETURN_IF_ERROR(Carve(subject, report));
+  if (IsSelected("edit")) PALPATE_RETURN_IF_ERROR(EditCost(report));
+  if (IsSelected("refine")) PALPATE_RETURN_IF_ERROR(Refinement(report));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace palpate::bench
+
+int main(int argc, char** argv) {
+  palpate::bench::Initialize(argc, argv, "Carving and refinement of closed tetrahedral meshes, on the host.");
+  palpate::bench::Report report("cutting", "host");
+  return report.Finish(palpate::bench::Run(report));
+}

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "sim/topology/closed_mesh.h"
+
+namespace palpate::sim {
+
+struct RefineOptions {
+  double max_edge_m = 0;  ///< at rest, positive: longer edges of the zone are halved
+  /// In a tet that is split anyway, edges longer than this times its shortest one are split too; >= 1, or 0: none. The source has 2, which
+  /// spreads without end in lattice meshes, whose transition tets have a ratio of 2.3.
+  double closure_ratio = 3;
+  int max_passes = 4;          ///< >= 1; a pass halves each edge at most once
+  size_t tet_budget = 200000;  ///< a pass that would leave more tets in the mesh is refused
+  /// kSimultaneous splits all edges of a pass at once; kSequential one edge at a time, the longest first (Picinbono 2001), for comparison.
+  enum class Mode { kSimultaneous, kSequential } mode = Mode::kSimultaneous;
+};
+
+struct RefineResult {
+  int pass_count = 0;  ///< edits applied
+  size_t split_edge_count = 0;
+  size_t created_tet_count = 0;  ///< including those that a later pass replaced
+  bool is_done = false;          ///< no edge of the zone is longer than max_edge_m
+  bool is_refused = false;       ///< the budget stopped it; the mesh is as the last pass that fitted left it
+  double min_edge_ratio = 1;     ///< of all tets created (Q5)
+  double min_mean_ratio = 1;     ///< of all tets created (Q2)
+};
+
+/// Refines part of a mesh by putting vertices into the middle of its long edges (Forest 2003, section on refinement): each tet is replaced
+/// by the pattern for its split edges, in one edit for all. The mesh stays conforming and a manifold; volume, surface and zones are
+/// preserved; what is derived from the mesh is handed over through the observers (new vertices lie in the middle of two sources).
+class Refiner {
+ public:
+  /// `mesh` must outlive the refiner.
+  explicit Refiner(ClosedMesh* mesh) : mesh_(mesh) {}
+
+  /// Refines until no edge of the tets of `zone`, and of those they are replaced by, is longer than max_edge_m, or passes or budget run
+  /// out. The closure may split tets outside the zone. Errors leave the mesh unchanged: NotFound (a tet of the zone does not exist),
+  /// InvalidArgument (an option out of range). An edit that the mesh refuses (a tet too flat for its children to be positive in double
+  /// precision) returns its error, with the mesh as after the pass before. O(tets around the split edges) a pass.
+  absl::StatusOr<RefineResult> Refine(std::span<const TetId> zone, const RefineOptions& options);
+
+  /// How many calls of Refine the budget has stopped.
+  uint64_t refused_count() const { return refused_count_; }
+
+ private:
+  void MarkEdge(uint32_t tet, int edge);
+  double EdgeLength(uint32_t tet, int edge) const;
+  void MarkPass(const RefineOptions& options);
+  void BuildEdit();
+
+  ClosedMesh* mesh_;
+  uint64_t refused_count_ = 0;
+  // Scratch of one pass.
+  std::vector<uint32_t> zone_;    // tet slots
+  std::vector<uint8_t> mask_;     // [tet slot] split edges; 0 outside a pass
+  std::vector<uint32_t> marked_;  // tets with a mask
+  std::vector<uint32_t> fan_;
+  size_t marked_edge_count_ = 0;
+  absl::flat_hash_map<uint64_t, uint32_t> middle_;  // edge -> new vertex
+  MeshEdit edit_;
+};
+
+}  // namespace palpate::sim
