@@ -16,6 +16,8 @@ extern const KernelSource ccd;
 }
 namespace {
 
+// Small: a CPU driver keeps the variables of a whole group on one stack, and left to itself may choose thousands of work-items.
+constexpr size_t kLocalSize = 32;
 constexpr uint32_t kNoHit = 0xffffffffU;
 constexpr uint32_t kIntervalFloats = 36 * BoxHierarchy::kWidth;
 constexpr uint32_t kIds = 3 * BoxHierarchy::kWidth;
@@ -104,13 +106,13 @@ absl::Status ContinuousCollisions::Build(Queue& queue, Kernels& kernels, Element
                                          BufferView<Position> ends) {
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.boxes, elements.count, "ccd boxes"));
   const auto half_separation = static_cast<float>(options_.separation_m / 2);
-  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.boxes, {elements.count, 0}, elements.count, elements.corner_count, elements.stride,
+  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.boxes, {elements.count, kLocalSize}, elements.count, elements.corner_count, elements.stride,
                                        elements.corners, elements.groups, starts, ends, half_separation, elements.boxes, counters_));
   PALPATE_RETURN_IF_ERROR(elements.tree.Build(queue, elements.boxes, elements.groups, elements.count, surface_.body_count));
   const uint32_t clusters = elements.tree.cluster_count();
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.intervals, size_t{clusters} * kIntervalFloats, "ccd intervals"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.ids, size_t{clusters} * kIds, "ccd corners"));
-  return queue.Launch(kernels.lanes, {clusters, 0}, clusters, elements.corner_count, elements.stride, elements.corners,
+  return queue.Launch(kernels.lanes, {clusters, kLocalSize}, clusters, elements.corner_count, elements.stride, elements.corners,
                       elements.tree.elements(), starts, ends, half_separation, elements.intervals, elements.ids);
 }
 
@@ -167,10 +169,9 @@ absl::Status ContinuousCollisions::Decide(Queue& queue, Kernels& kernels, Buffer
         using Real = decltype(zero);
         // A device may take denormal floats for zero.
         const Real input_error = std::is_same_v<Real, float> ? 4 * std::numeric_limits<Real>::min() : 0;
-        return queue.Launch(kernels.decide, {pair_count, context_->device().is_gpu ? size_t{64} : size_t{32}}, kind, pair_count,
-                            pairs_[kind], surface_.edges, surface_.triangles, starts, ends, static_cast<Real>(options_.separation_m),
-                            input_error, static_cast<Real>(options_.tolerance), options_.max_steps, a_shift_, kind_shift_, capacity, hits_,
-                            keys_, counters_);
+        return queue.Launch(kernels.decide, {pair_count, kLocalSize}, kind, pair_count, pairs_[kind], surface_.edges, surface_.triangles,
+                            starts, ends, static_cast<Real>(options_.separation_m), input_error, static_cast<Real>(options_.tolerance),
+                            options_.max_steps, a_shift_, kind_shift_, capacity, hits_, keys_, counters_);
       };
       PALPATE_RETURN_IF_ERROR(is_double_ ? launch(double{}) : launch(float{}));
       PALPATE_RETURN_IF_ERROR(ReadCounters(queue, &counters));
@@ -197,7 +198,7 @@ absl::Status ContinuousCollisions::Decide(Queue& queue, Kernels& kernels, Buffer
     PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint64_t>::Create(context_, static_cast<uint32_t>(hits_.count())));
   }
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, counters.hits, sorted_keys_, order_, {0, kind_shift_ + 1}));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {counters.hits, 0}, counters.hits, hits_, order_, sorted_hits_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {counters.hits, kLocalSize}, counters.hits, hits_, order_, sorted_hits_));
   hit_count_ = counters.hits;
   return absl::OkStatus();
 }

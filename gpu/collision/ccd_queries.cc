@@ -14,6 +14,8 @@ extern const KernelSource ccd_queries;
 }
 namespace {
 
+// Small: a CPU driver keeps the variables of a whole group on one stack, and left to itself may choose thousands of work-items.
+constexpr size_t kLocalSize = 32;
 // Queries of one launch: bounds the memory, 200 bytes a query.
 constexpr size_t kBatch = size_t{1} << 18;
 
@@ -71,8 +73,9 @@ absl::StatusOr<std::vector<CcdAnswer>> CcdQueries::RunAs(Queue& queue, uint32_t 
     const std::span<const Real> source(rounded);
     PALPATE_RETURN_IF_ERROR(queue.Write(points, source.first(size * kCoordinates)));
     PALPATE_RETURN_IF_ERROR(queue.Write(errors, std::span<const Real>(bounds).first(size)));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(kernel_, {size, 0}, static_cast<uint32_t>(size), kind, static_cast<Real>(options_.separation_m),
-                                         static_cast<Real>(options_.tolerance), options_.max_steps, points, errors, results));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(kernel_, {size, kLocalSize}, static_cast<uint32_t>(size), kind,
+                                         static_cast<Real>(options_.separation_m), static_cast<Real>(options_.tolerance),
+                                         options_.max_steps, points, errors, results));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(results, std::span<CcdAnswer>(answers).subspan(begin, size)));
   }
   return answers;
