@@ -79,7 +79,7 @@ class Carver {
   std::vector<TetId> pending_;
   // Scratch.
   MeshEdit edit_;
-  std::vector<uint32_t> fan_, set_, path_, best_, piece_, queue_;
+  std::vector<uint32_t> fan_, set_, path_, best_;
   std::vector<uint32_t> blocked_;  // tets that FanPieces leaves out
   std::vector<std::vector<uint32_t>> pieces_;
   struct Reached {

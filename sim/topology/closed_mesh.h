@@ -304,7 +304,7 @@ class ClosedMesh {
   uint64_t HashOf(const Vertex& vertex, uint32_t slot) const;
   uint64_t HashOf(const Tet& tet, uint32_t slot) const;
   uint64_t HashOf(const Triangle& triangle, uint32_t slot) const;
-  // Calls f(tet slot) for the tets at a vertex.
+  // Calls f(slot) for what shares a face with a tet, or an edge with a triangle.
   template <typename F>
   void ForTetNeighbors(uint32_t tet, const F& f) const {
     for (const Neighbor n : tets_[tet].neighbors) {
