@@ -4,6 +4,7 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <tuple>
 
@@ -28,7 +29,11 @@ constexpr size_t kGroup = 64;
 constexpr int kLocalRounds = 8;
 constexpr int kGlobalRounds = 3;
 constexpr int kSpreadPasses = 4;  // even: the result is back in its buffer
+// Of a pair to what it meets: much stiffer pairs would push by the errors of the sweeps. Below half the margin the barrier stiffens anyway.
+constexpr float kStiffnessRatio = 2;
 constexpr uint32_t kBoxParts = 8;
+// Share of the distance of a pair that two whole pieces may approach; with BOUND_SHARE of surface_contact.cl it is below 1.
+constexpr double kPieceShare = 0.25;
 constexpr double kReserveEdges = 0.4;  // a detection sees less than the next ring of a regular mesh
 
 double MillisecondsSince(Clock::time_point* mark) {
@@ -46,6 +51,119 @@ double MeanEdge(const SurfaceTopology& topology, const std::vector<Float4>& rest
     sum += std::hypot(a.x - b.x, a.y - b.y, a.z - b.z);
   }
   return topology.edges.empty() ? 0 : sum / static_cast<double>(topology.edges.size());
+}
+
+/// Force on a piece as a whole [N] and the block of that force [N/m].
+struct PieceBlock {
+  std::array<double, 3> force{};
+  std::array<double, 6> block{};  // xx xy xz yy yz zz
+
+  PieceBlock() = default;
+  explicit PieceBlock(const float* sums) {
+    for (size_t k = 0; k < 3; ++k) force[k] = sums[k];
+    for (size_t k = 0; k < 6; ++k) block[k] = sums[3 + k];
+  }
+  void Add(const PieceBlock& other) {
+    for (size_t k = 0; k < 3; ++k) force[k] += other.force[k];
+    for (size_t k = 0; k < 6; ++k) block[k] += other.block[k];
+  }
+  std::array<double, 3> Times(const std::array<double, 3>& v) const {
+    const auto& b = block;
+    return {b[0] * v[0] + b[1] * v[1] + b[2] * v[2], b[1] * v[0] + b[3] * v[1] + b[4] * v[2], b[2] * v[0] + b[4] * v[1] + b[5] * v[2]};
+  }
+  /// The move that balances the force; the block is positive definite.
+  std::array<double, 3> Balance() const {
+    const auto& b = block;
+    const double l10 = b[1] / b[0];
+    const double l20 = b[2] / b[0];
+    const double d1 = b[3] - l10 * b[1];
+    const double t = b[4] - l20 * b[1];
+    const double l21 = t / d1;
+    const double d2 = b[5] - l20 * b[2] - l21 * t;
+    const double y1 = force[1] - l10 * force[0];
+    const double z = (force[2] - l20 * force[0] - l21 * y1) / d2;
+    const double y = y1 / d1 - l21 * z;
+    return {force[0] / b[0] - l10 * y - l20 * z, y, z};
+  }
+};
+
+/// Moves of the free pieces at which the forces on them balance, to first order and all together: conjugate gradients on the blocks of the
+/// pieces and the rows of the pairs that join them.
+std::vector<std::array<double, 3>> BalancePieces(const std::vector<uint8_t>& is_free, const std::vector<PieceBlock>& blocks,
+                                                 const std::vector<PieceRow>& rows) {
+  using Vec = std::array<double, 3>;
+  const size_t n = is_free.size();
+  std::vector<Vec> residual(n);
+  for (size_t p = 0; p < n; ++p) residual[p] = blocks[p].force;
+  std::vector<Vec> scale(n, Vec{});  // of the preconditioner: the inverse of the diagonal
+  for (size_t p = 0; p < n; ++p) scale[p] = {blocks[p].block[0], blocks[p].block[3], blocks[p].block[5]};
+  for (const PieceRow& r : rows) {
+    const Vec normal{r.normal.x, r.normal.y, r.normal.z};
+    const Vec friction{r.friction.x, r.friction.y, r.friction.z};
+    for (size_t k = 0; k < 3; ++k) {
+      const double on_b = r.normal.w * normal[k] - friction[k];
+      const double diagonal = r.friction.w + (r.slope_n_per_m - r.friction.w) * normal[k] * normal[k];
+      if (is_free[r.piece_a]) residual[r.piece_a][k] -= on_b;
+      if (is_free[r.piece_b]) residual[r.piece_b][k] += on_b;
+      scale[r.piece_a][k] += diagonal;
+      scale[r.piece_b][k] += diagonal;
+    }
+  }
+  const auto product = [&](const std::vector<Vec>& v) {
+    std::vector<Vec> out(n, Vec{});
+    for (size_t p = 0; p < n; ++p) out[p] = blocks[p].Times(v[p]);
+    for (const PieceRow& r : rows) {
+      if (r.slope_n_per_m == 0) continue;
+      const Vec normal{r.normal.x, r.normal.y, r.normal.z};
+      const Vec& a = v[r.piece_a];
+      const Vec& b = v[r.piece_b];
+      const double along = normal[0] * (b[0] - a[0]) + normal[1] * (b[1] - a[1]) + normal[2] * (b[2] - a[2]);
+      for (size_t k = 0; k < 3; ++k) {
+        const double on_b = r.friction.w * (b[k] - a[k]) + (r.slope_n_per_m - r.friction.w) * along * normal[k];
+        if (is_free[r.piece_a]) out[r.piece_a][k] -= on_b;
+        if (is_free[r.piece_b]) out[r.piece_b][k] += on_b;
+      }
+    }
+    return out;
+  };
+  const auto dot = [&](const std::vector<Vec>& a, const std::vector<Vec>& b) {
+    double sum = 0;
+    for (size_t p = 0; p < n; ++p) sum += a[p][0] * b[p][0] + a[p][1] * b[p][1] + a[p][2] * b[p][2];
+    return sum;
+  };
+  const auto preconditioned = [&](std::vector<Vec> v) {
+    for (size_t p = 0; p < n; ++p) {
+      for (size_t k = 0; k < 3; ++k) v[p][k] = is_free[p] ? v[p][k] / scale[p][k] : 0;
+    }
+    return v;
+  };
+  std::vector<Vec> move(n, Vec{});
+  std::vector<Vec> z = preconditioned(residual);
+  std::vector<Vec> direction = z;
+  double rz = dot(residual, z);
+  const double enough = 1e-16 * rz;
+  for (size_t i = 0; i < 6 * n + 20 && rz > enough && rz > 0; ++i) {
+    const std::vector<Vec> q = product(direction);
+    const double curvature = dot(direction, q);
+    if (!(curvature > 0)) break;
+    const double alpha = rz / curvature;
+    for (size_t p = 0; p < n; ++p) {
+      for (size_t k = 0; k < 3; ++k) {
+        move[p][k] += alpha * direction[p][k];
+        residual[p][k] -= alpha * q[p][k];
+      }
+    }
+    z = preconditioned(residual);
+    const double next = dot(residual, z);
+    for (size_t p = 0; p < n; ++p) {
+      for (size_t k = 0; k < 3; ++k) direction[p][k] = z[p][k] + next / rz * direction[p][k];
+    }
+    rz = next;
+  }
+  for (Vec& m : move) {
+    if (!std::isfinite(m[0] + m[1] + m[2])) return std::vector<Vec>(n, Vec{});
+  }
+  return move;
 }
 
 }  // namespace
@@ -67,7 +185,7 @@ absl::Status SurfaceContacts::Grow(Queue& queue, DeviceBuffer<T>* buffer, size_t
 }
 
 absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options, uint32_t partials) {
-  if (!(options.margin_m > 0) || !(options.stiffness_n_per_m > 0) || !(options.friction >= 0) || !(options.reserve_m >= 0) ||
+  if (!(options.margin_m > 0) || !(options.stiffness_n_per_m >= 0) || !(options.friction >= 0) || !(options.reserve_m >= 0) ||
       options.max_detections < 1) {
     return absl::InvalidArgumentError(absl::StrCat("surface contact: margin ", options.margin_m, " m, stiffness ",
                                                    options.stiffness_n_per_m, " N/m, friction ", options.friction, ", reserve ",
@@ -98,12 +216,12 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
     body_begin_host_.push_back(static_cast<uint32_t>(body_vertices.size()));
   }
   boxes_host_.resize((body_begin_host_.size() - 1) * kBoxParts);
+  PALPATE_RETURN_IF_ERROR(FindPieces(queue, layout));
 
   const double reserve_m = options.reserve_m > 0
                                ? options.reserve_m
                                : std::max(options.margin_m, kReserveEdges * MeanEdge(topology_, layout.rest_m) - options.margin_m);
   params_host_.margin_m = static_cast<float>(options.margin_m);
-  params_host_.stiffness_n_per_m = static_cast<float>(options.stiffness_n_per_m);
   params_host_.friction = static_cast<float>(options.friction);
   params_host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
   params_host_.range_m = static_cast<float>(options.margin_m + reserve_m);
@@ -119,12 +237,22 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
   const std::shared_ptr<Context>& context = queue.context();
   PALPATE_ASSIGN_OR_RETURN(x_sweep_, DeviceBuffer<Float4>::Create(context, vertex_count_, "surface sweep start"));
   PALPATE_ASSIGN_OR_RETURN(detected_, DeviceBuffer<Float4>::Create(context, vertex_count_, "surface detected"));
+  PALPATE_ASSIGN_OR_RETURN(certified_, DeviceBuffer<Float4>::Create(context, vertex_count_, "surface certified"));
   PALPATE_ASSIGN_OR_RETURN(goal_, DeviceBuffer<Float4>::Create(context, vertex_count_, "surface goal"));
   PALPATE_ASSIGN_OR_RETURN(tangled_, DeviceBuffer<uint32_t>::Create(context, vertex_count_, "surface tangled"));
   PALPATE_ASSIGN_OR_RETURN(kept_, DeviceBuffer<float>::Create(context, vertex_count_, "surface kept"));
   PALPATE_ASSIGN_OR_RETURN(spread_, DeviceBuffer<float>::Create(context, vertex_count_, "surface spread"));
   PALPATE_ASSIGN_OR_RETURN(truncated_, DeviceBuffer<uint8_t>::Create(context, vertex_count_, "surface truncated"));
   PALPATE_ASSIGN_OR_RETURN(begins_, DeviceBuffer<uint32_t>::Create(context, size_t{vertex_count_} + 1, "surface entry begins"));
+  std::vector<float> stiffness(layout.vertex_stiffness_n_per_m);
+  const auto mean = static_cast<float>(layout.mean_young_modulus_pa * layout.mean_edge_m);  // for what has no tets
+  for (float& k : stiffness)
+    k = options.stiffness_n_per_m > 0 ? static_cast<float>(options.stiffness_n_per_m) : kStiffnessRatio * (k > 0 ? k : mean);
+  PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_, CreateBufferFrom(queue, std::span<const float>(stiffness), "surface stiffness"));
+  PALPATE_ASSIGN_OR_RETURN(vertex_triangle_begin_, CreateBufferFrom(queue, std::span<const uint32_t>(topology_.vertex_triangle_begin),
+                                                                    "surface vertex triangle begins"));
+  PALPATE_ASSIGN_OR_RETURN(vertex_triangles_,
+                           CreateBufferFrom(queue, std::span<const uint32_t>(topology_.vertex_triangles), "surface vertex triangles"));
   PALPATE_ASSIGN_OR_RETURN(body_begin_, CreateBufferFrom(queue, std::span<const uint32_t>(body_begin_host_), "surface body begins"));
   PALPATE_ASSIGN_OR_RETURN(body_vertices_, CreateBufferFrom(queue, std::span<const uint32_t>(body_vertices), "surface body vertices"));
   PALPATE_ASSIGN_OR_RETURN(boxes_, DeviceBuffer<Box>::Create(context, boxes_host_.size(), "surface body boxes"));
@@ -146,7 +274,9 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
                                                                                            {&keep_shares_, "keep_shares"},
                                                                                            {&spread_shares_, "spread_shares"},
                                                                                            {&apply_shares_, "apply_shares"},
-                                                                                           {&body_boxes_, "body_boxes"}}) {
+                                                                                           {&body_boxes_, "body_boxes"},
+                                                                                           {&piece_rows_, "piece_rows"},
+                                                                                           {&shift_pieces_, "shift_pieces"}}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::surface_contact, name));
   }
   return MakePairs(queue, {}, 0);
@@ -157,6 +287,8 @@ absl::Status SurfaceContacts::Reset(Queue& queue, const DeviceBuffer<Float4>& x)
   PALPATE_RETURN_IF_ERROR(queue.Zero(tangled_));
   PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, detected_, vertex_count_));
+  PALPATE_RETURN_IF_ERROR(queue.Copy(x, certified_, vertex_count_));
+  std::fill(piece_shift_.begin(), piece_shift_.end(), std::array<double, 3>{});
   return MakePairs(queue, {}, 0);
 }
 
@@ -176,17 +308,20 @@ absl::Status SurfaceContacts::MakePairs(Queue& queue, BufferView<SurfaceContact>
   }
   if (count == 0) return queue.Zero(begins_);
   PALPATE_RETURN_IF_ERROR(queue.Launch(make_pairs_, {count, kGroup}, count, params_, contacts, rest_, detector_.surface().vertex_groups,
-                                       tangled_, pairs_, keys_));
+                                       vertex_stiffness_, tangled_, pairs_, keys_));
   const uint32_t bits = std::bit_width(vertex_count_ - 1);
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
   return queue.Launch(bound_entries_, {size_t{entries} + 1, kGroup}, entries, vertex_count_, sorted_keys_, entries_, contacts, pairs_,
                       detected_, begins_, planes_);
 }
 
-absl::Status SurfaceContacts::Detect(Queue& queue, const DeviceBuffer<Float4>& x) {
+absl::Status SurfaceContacts::Detect(Queue& queue, const DeviceBuffer<Float4>& x, bool at_start) {
   Clock::time_point mark = Clock::now();
+  if (follower_ != nullptr && !at_start) PALPATE_RETURN_IF_ERROR(follower_->Detected(queue));
   ++statistics_.detections;
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, detected_, vertex_count_));
+  PALPATE_RETURN_IF_ERROR(queue.Copy(x, certified_, vertex_count_));
+  std::fill(piece_shift_.begin(), piece_shift_.end(), std::array<double, 3>{});
   PALPATE_RETURN_IF_ERROR(detector_.Run(queue, x, params_host_.range_m));
   PALPATE_RETURN_IF_ERROR(MakePairs(queue, detector_.contacts(), detector_.contact_count()));
   statistics_.detect_ms += MillisecondsSince(&mark);
@@ -195,7 +330,7 @@ absl::Status SurfaceContacts::Detect(Queue& queue, const DeviceBuffer<Float4>& x
 
 absl::StatusOr<SurfaceContacts::Moves> SurfaceContacts::CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x,
                                                                    const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(check_moves_, {partial_count_, 0}, vertex_count_, params_, x, detected_,
+  PALPATE_RETURN_IF_ERROR(queue.Launch(check_moves_, {partial_count_, 0}, vertex_count_, params_, x, certified_,
                                        detector_.surface().vertex_groups, touched, partials_));
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(partials_, std::span<MovePartial>(partials_host_)));
   Moves moves;
@@ -209,23 +344,25 @@ absl::StatusOr<SurfaceContacts::Moves> SurfaceContacts::CheckMoves(Queue& queue,
 }
 
 absl::Status SurfaceContacts::Bound(Queue& queue, const DeviceBuffer<Float4>& x) {
-  return queue.Launch(bound_moves_, {vertex_count_, 0}, vertex_count_, x, detected_, begins_, planes_, truncated_);
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_moves_, {vertex_count_, kGroup}, vertex_count_, x, detected_, begins_, planes_, truncated_));
+  return follower_ == nullptr ? absl::OkStatus() : follower_->Bound(queue, params_, detected_, begins_, planes_, x, truncated_);
 }
 
 absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
   Clock::time_point mark = Clock::now();
-  const Range vertices{vertex_count_, 0};
+  const Range vertices{vertex_count_, kGroup};
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, goal_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Fill(kept_, 1.0F));
+  if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->FilterBegins(queue));
   for (int round = 0;; ++round) {
     ++statistics_.filter_rounds;
-    PALPATE_RETURN_IF_ERROR(collisions_.Run(queue, detected_, x));
+    PALPATE_RETURN_IF_ERROR(collisions_.Run(queue, certified_, x));
     const uint32_t hits = collisions_.hit_count();
     std::array<uint32_t, 2> found{0, std::bit_cast<uint32_t>(1.0F)};
     if (hits > 0) {
       PALPATE_RETURN_IF_ERROR(queue.Write(found_, std::span<const uint32_t>(found)));
       PALPATE_RETURN_IF_ERROR(
-          queue.Launch(shorten_moves_, {hits, kGroup}, hits, params_, collisions_.hits(), detected_, x, tangled_, shares_, found_));
+          queue.Launch(shorten_moves_, {hits, kGroup}, hits, params_, collisions_.hits(), certified_, x, tangled_, shares_, found_));
       PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(found_, std::span<uint32_t>(found)));
     }
     if (found[0] == 0) break;
@@ -234,14 +371,15 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& x
       PALPATE_RETURN_IF_ERROR(queue.Launch(keep_shares_, vertices, vertex_count_, shares_, kept_));
       for (int pass = 0; pass < kSpreadPasses; ++pass) {
         PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, block_begin_, corner_index_,
-                                             detected_, goal_, pass % 2 == 0 ? kept_ : spread_, pass % 2 == 0 ? spread_ : kept_));
+                                             certified_, goal_, pass % 2 == 0 ? kept_ : spread_, pass % 2 == 0 ? spread_ : kept_));
       }
     } else {
       // Up to the first impact of all nothing has met. Were rounding to spoil even that, the moves end up empty, which is certified.
       PALPATE_RETURN_IF_ERROR(queue.Fill(shares_, std::bit_cast<uint32_t>(1.0F)));
       scale = round < kLocalRounds + kGlobalRounds ? 0.9F * std::bit_cast<float>(found[1]) : 0.0F;
     }
-    PALPATE_RETURN_IF_ERROR(queue.Launch(apply_shares_, vertices, vertex_count_, scale, detected_, goal_, kept_, x, touched));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(apply_shares_, vertices, vertex_count_, scale, certified_, goal_, kept_, x, touched));
+    if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->TakeBack(queue, kept_, begins_, x, touched));
     if (scale == 0) break;
   }
   statistics_.filter_ms += MillisecondsSince(&mark);
@@ -252,7 +390,7 @@ absl::StatusOr<bool> SurfaceContacts::AreBodiesApart(Queue& queue, const DeviceB
                                                      float distance_m) {
   const auto bodies = static_cast<uint32_t>(body_begin_host_.size() - 1);
   PALPATE_RETURN_IF_ERROR(
-      queue.Launch(body_boxes_, {size_t{bodies} * kBoxParts, 0}, bodies, kBoxParts, body_begin_, body_vertices_, from, to, boxes_));
+      queue.Launch(body_boxes_, {size_t{bodies} * kBoxParts, kGroup}, bodies, kBoxParts, body_begin_, body_vertices_, from, to, boxes_));
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(boxes_, std::span<Box>(boxes_host_)));
   for (uint32_t b = 0; b < bodies; ++b) {
     Box& box = boxes_host_[b];  // parts of earlier bodies have been read
@@ -273,6 +411,134 @@ absl::StatusOr<bool> SurfaceContacts::AreBodiesApart(Queue& queue, const DeviceB
     }
   }
   return true;
+}
+
+absl::Status SurfaceContacts::FindPieces(Queue& queue, const TissueLayout& layout) {
+  std::vector<uint32_t> parent(vertex_count_);
+  std::iota(parent.begin(), parent.end(), 0U);
+  const auto root = [&](uint32_t v) {
+    while (parent[v] != v) v = parent[v] = parent[parent[v]];
+    return v;
+  };
+  std::vector<uint8_t> has_tet(vertex_count_, 0);
+  for (const UInt4& t : layout.tets) {
+    for (const uint32_t v : {t.x, t.y, t.z, t.w}) {
+      has_tet[v] = 1;
+      parent[root(v)] = root(t.x);
+    }
+  }
+  std::vector<uint32_t> piece_of_root(vertex_count_, PALPATE_NO_PIECE);
+  std::vector<uint32_t> vertex_piece(vertex_count_, PALPATE_NO_PIECE);
+  std::vector<std::vector<uint32_t>> vertices;
+  // Static and rigid bodies, which have no tets, are one piece that these moves leave where it is.
+  uint32_t other_piece = PALPATE_NO_PIECE;
+  for (uint32_t v = 0; v < vertex_count_; ++v) {
+    uint32_t& piece = has_tet[v] ? piece_of_root[root(v)] : other_piece;
+    if (piece == PALPATE_NO_PIECE) {
+      piece = static_cast<uint32_t>(vertices.size());
+      vertices.emplace_back();
+      piece_is_free_.push_back(1);
+    }
+    vertex_piece[v] = piece;
+    vertices[piece].push_back(v);
+    if (v >= free_count_) piece_is_free_[piece] = 0;
+  }
+  std::vector<uint32_t> begin(1, 0);
+  std::vector<uint32_t> list;
+  for (size_t i = 0; i < vertices.size(); ++i) {
+    if (piece_is_free_[i]) list.insert(list.end(), vertices[i].begin(), vertices[i].end());  // of others nothing is summed
+    begin.push_back(static_cast<uint32_t>(list.size()));
+    has_free_pieces_ |= piece_is_free_[i] != 0;
+  }
+  piece_shift_.resize(vertices.size());
+  shifts_host_.resize(vertices.size());
+  sums_host_.resize(vertices.size() * kParts * PALPATE_PIECE_SUMS);
+  PALPATE_ASSIGN_OR_RETURN(vertex_piece_, CreateBufferFrom(queue, std::span<const uint32_t>(vertex_piece), "surface vertex pieces"));
+  PALPATE_ASSIGN_OR_RETURN(piece_begin_, CreateBufferFrom(queue, std::span<const uint32_t>(begin), "surface piece begins"));
+  PALPATE_ASSIGN_OR_RETURN(piece_vertices_, CreateBufferFrom(queue, std::span<const uint32_t>(list), "surface piece vertices"));
+  PALPATE_ASSIGN_OR_RETURN(shifts_, DeviceBuffer<Float4>::Create(queue.context(), vertices.size(), "surface piece shifts"));
+  return absl::OkStatus();
+}
+
+absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float>& sums, const DeviceBuffer<Float4>& x,
+                                          const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x_before,
+                                          const DeviceBuffer<Float4>& x_before2) {
+  const size_t pieces = piece_is_free_.size();
+  rows_host_.resize(pair_count_);
+  if (pair_count_ > 0) {
+    PALPATE_RETURN_IF_ERROR(Grow(queue, &rows_, pairs_.count(), "surface piece rows"));
+    PALPATE_RETURN_IF_ERROR(Linearize(queue, x));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(piece_rows_, {pair_count_, kGroup}, pair_count_, params_, detector_.contacts(), pairs_,
+                                         vertex_piece_, x, x_start, rows_));
+    PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(rows_, std::span<PieceRow>(rows_host_)));
+  }
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(sums, std::span<float>(sums_host_)));
+
+  std::erase_if(rows_host_, [&](const PieceRow& r) {
+    return r.piece_a == r.piece_b || r.piece_a == PALPATE_NO_PIECE || r.piece_b == PALPATE_NO_PIECE ||
+           (!piece_is_free_[r.piece_a] && !piece_is_free_[r.piece_b]);
+  });
+  std::vector<PieceBlock> blocks(pieces);
+  for (size_t p = 0; p < pieces; ++p) {
+    for (uint32_t part = 0; piece_is_free_[p] && part < kParts; ++part) {
+      blocks[p].Add(PieceBlock(&sums_host_[(p * kParts + part) * PALPATE_PIECE_SUMS]));
+    }
+  }
+  const std::vector<std::array<double, 3>> moves = BalancePieces(piece_is_free_, blocks, rows_host_);
+
+  // Pieces that pairs join move alike: fully with the motion that they have in common, which brings none nearer to another, and by the same
+  // share of the rest. So what they exchange is equal and opposite however little of the rest there is room for.
+  std::vector<uint32_t> group(pieces);
+  std::iota(group.begin(), group.end(), 0U);
+  const auto root = [&](uint32_t p) {
+    while (group[p] != p) p = group[p] = group[group[p]];
+    return p;
+  };
+  std::vector<uint8_t> is_held(pieces, 0);
+  for (const PieceRow& r : rows_host_) {
+    const bool both = piece_is_free_[r.piece_a] && piece_is_free_[r.piece_b];
+    if (both) group[root(r.piece_a)] = root(r.piece_b);
+    if (!both) is_held[piece_is_free_[r.piece_a] ? r.piece_a : r.piece_b] = 1;
+  }
+  std::vector<PieceBlock> of_group(pieces);
+  for (uint32_t p = 0; p < pieces; ++p) {
+    if (is_held[p]) is_held[root(p)] = 1;
+    of_group[root(p)].Add(blocks[p]);
+  }
+  std::vector<std::array<double, 3>> common(pieces, std::array<double, 3>{});
+  for (uint32_t p = 0; p < pieces; ++p) {
+    if (piece_is_free_[p] && root(p) == p && !is_held[p]) common[p] = of_group[p].Balance();
+  }
+  std::vector<double> share(pieces, 1.0);
+  for (const PieceRow& r : rows_host_) {
+    double before = 0;
+    double more = 0;
+    const std::array<double, 3> n{r.detected.x, r.detected.y, r.detected.z};
+    for (size_t k = 0; k < 3; ++k) {
+      before += n[k] * (piece_shift_[r.piece_a][k] - piece_shift_[r.piece_b][k]);
+      more += n[k] * (moves[r.piece_a][k] - moves[r.piece_b][k]);  // the common part cancels, and is 0 where one of the two is held
+    }
+    const double room = kPieceShare * r.detected.w;
+    if (before + more <= room) continue;
+    double& s = share[root(piece_is_free_[r.piece_a] ? r.piece_a : r.piece_b)];
+    s = std::min(s, std::max(0.0, (room - before) / more));
+  }
+  bool moved = false;
+  for (uint32_t p = 0; p < pieces; ++p) {
+    std::array<double, 3> shift{};
+    const std::array<double, 3>& together = common[root(p)];
+    for (size_t k = 0; piece_is_free_[p] && k < 3; ++k) shift[k] = together[k] + share[root(p)] * (moves[p][k] - together[k]);
+    shifts_host_[p] = {static_cast<float>(shift[0]), static_cast<float>(shift[1]), static_cast<float>(shift[2]), 0.0F};
+    const std::array<float, 3> rounded{shifts_host_[p].x, shifts_host_[p].y, shifts_host_[p].z};
+    for (size_t k = 0; k < 3; ++k) {
+      piece_shift_[p][k] += rounded[k];
+      moved |= rounded[k] != 0;
+    }
+  }
+  if (!moved) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(queue.Write(shifts_, std::span<const Float4>(shifts_host_)));
+  return queue.Launch(shift_pieces_, {vertex_count_, kGroup}, vertex_count_, vertex_piece_, shifts_, x, detected_,
+                      static_cast<uint32_t>(x_before.count() > 0), x_before, x_before2);
 }
 
 absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {
@@ -314,6 +580,7 @@ absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Flo
   statistics_ = {.intersections = statistics_.intersections};
   PALPATE_RETURN_IF_ERROR(queue.Zero(truncated_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x_start, detected_, vertex_count_));
+  PALPATE_RETURN_IF_ERROR(queue.Copy(x_start, certified_, vertex_count_));
   PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, truncated_));
   idle_ = moves.bad > 0;
   if (!idle_ && !meets_itself_) {
@@ -329,16 +596,22 @@ absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Flo
     statistics_.filtered_vertices = filtered.truncated;
     PALPATE_RETURN_IF_ERROR(Detect(queue, x));
   } else {
-    PALPATE_RETURN_IF_ERROR(Detect(queue, x_start));
+    PALPATE_RETURN_IF_ERROR(Detect(queue, x_start, /*at_start=*/true));
     PALPATE_RETURN_IF_ERROR(Bound(queue, x));
   }
   return true;
 }
 
+absl::Status SurfaceContacts::Linearize(Queue& queue, const DeviceBuffer<Float4>& x) {
+  const DeviceSurface& surface = detector_.surface();
+  return queue.Launch(linearize_pairs_, {pair_count_, kGroup}, pair_count_, x, surface.triangles, surface.triangle_edges,
+                      surface.edge_triangle_begin, surface.edge_triangles, vertex_triangle_begin_, vertex_triangles_, pairs_);
+}
+
 absl::Status SurfaceContacts::BeforeSweep(Queue& queue, const DeviceBuffer<Float4>& x) {
   if (pair_count_ == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, x_sweep_, vertex_count_));
-  return queue.Launch(linearize_pairs_, {pair_count_, kGroup}, pair_count_, params_, x, pairs_);
+  return Linearize(queue, x);
 }
 
 absl::Status SurfaceContacts::MayDetectAgain(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched,
@@ -359,12 +632,12 @@ absl::Status SurfaceContacts::Certify(Queue& queue, const DeviceBuffer<Float4>& 
   if (moves.bad > 0) return absl::OkStatus();
   bool is_safe = moves.beyond_cap == 0;
   if (idle_) {
-    PALPATE_ASSIGN_OR_RETURN(is_safe, AreBodiesApart(queue, detected_, x, 0));
+    PALPATE_ASSIGN_OR_RETURN(is_safe, AreBodiesApart(queue, certified_, x, 0));
   }
   if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, x, touched));
   if (options_.check_intersections || statistics_.intersections > 0) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
   if (pair_count_ == 0) return absl::OkStatus();
-  return queue.Launch(linearize_pairs_, {pair_count_, kGroup}, pair_count_, params_, x, pairs_);
+  return Linearize(queue, x);
 }
 
 absl::StatusOr<std::span<const SurfaceReport>> SurfaceContacts::Report(Queue& queue, const DeviceBuffer<Float4>& x,
@@ -375,7 +648,7 @@ absl::StatusOr<std::span<const SurfaceReport>> SurfaceContacts::Report(Queue& qu
     PALPATE_RETURN_IF_ERROR(Grow(queue, &reports_, std::max<size_t>(64, count + count / 2), "surface reports"));
     PALPATE_RETURN_IF_ERROR(queue.Fill(counter_, 0U));
     PALPATE_RETURN_IF_ERROR(queue.Launch(report_pairs_, {pair_count_, kGroup}, pair_count_, static_cast<uint32_t>(reports_.count()),
-                                         params_, x, x_start, pairs_, counter_, reports_));
+                                         params_, x, x_start, detector_.contacts(), pairs_, counter_, reports_));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counter_, std::span<uint32_t>(&count, 1)));
     if (count > reports_.count()) continue;
     reports_host_.resize(count);

@@ -6,8 +6,8 @@
 #include "gpu/dynamics/surface_contact.clh"
 #include "gpu/shared/box.h"
 
-/* Share of the way to the middle of a pair that a vertex may use. */
-#define BOUND_SHARE 0.9f
+/* Share of the way to the middle of a pair that a vertex may use; SurfaceContacts lets whole pieces use some of the rest. */
+#define BOUND_SHARE 0.7f
 
 static inline bool on_a(uint kind, uint role) { return kind == PALPATE_VERTEX_TRIANGLE ? role == 0 : role < 2; }
 
@@ -15,8 +15,8 @@ static inline bool on_a(uint kind, uint role) { return kind == PALPATE_VERTEX_TR
    A pair of one body acts from half its distance at rest on, if that is less than the margin: what is near at rest does not push itself.
    tangled[v]: v is of an edge or triangle that passes through another. Work-item: contact. */
 __kernel void make_pairs(uint count, const __global SurfaceParams* p, const __global SurfaceContact* contacts, const __global float4* rest,
-                         const __global uint* vertex_groups, const __global uint* tangled, __global SurfacePair* pairs,
-                         __global uint* keys) {
+                         const __global uint* vertex_groups, const __global float* vertex_stiffness_n_per_m, const __global uint* tangled,
+                         __global SurfacePair* pairs, __global uint* keys) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const SurfaceContact c = contacts[i];
@@ -42,7 +42,8 @@ __kernel void make_pairs(uint count, const __global SurfaceParams* p, const __gl
     tangled_a |= tangled[v.y];
   }
   out.flags = c.kind | ((tangled_a & tangled_b) != 0u ? PALPATE_PAIR_DISABLED : 0u);
-  out.a = c.a;
+  out.full_n_per_m = fmin(fmin(vertex_stiffness_n_per_m[v.x], vertex_stiffness_n_per_m[v.y]),
+                          fmin(vertex_stiffness_n_per_m[v.z], vertex_stiffness_n_per_m[v.w]));
   out.b = c.b;
   pairs[i] = out;
   keys[4 * i] = v.x;
@@ -93,23 +94,89 @@ __kernel void bound_entries(uint entry_count, uint vertex_count, const __global 
   }
 }
 
-/* Nearest points of every pair at x, and whether it pushes. Work-item: pair. */
-__kernel void linearize_pairs(uint count, const __global SurfaceParams* p, const __global float4* x, __global SurfacePair* pairs) {
+/* What the neighbourhood of a triangle decides about a vertex nearest to one of its edges or corners. */
+typedef struct {
+  const __global uint4* triangles;
+  const __global uint4* triangle_edges;
+  const __global uint* edge_triangle_begin;
+  const __global uint* edge_triangles;
+  const __global uint* vertex_triangle_begin;
+  const __global uint* vertex_triangles;
+} Neighbourhood;
+
+#define FEATURE_TOLERANCE 1e-4f
+
+static inline uint other_corner(uint4 t, uint a, uint b) { return t.x != a && t.x != b ? t.x : t.y != a && t.y != b ? t.y : t.z; }
+
+/* Whether the triangle stands for its edge or corner that is nearest to the vertex at x0: the first of those that share it does, and only
+   if x0 is not above one of the neighbours, which then meets the vertex itself. So a flat surface pushes along its normal whatever its
+   triangles, and nothing counts twice (Chen et al. 2025, section 3: the blocks of edges and vertices). */
+static inline bool stands_for_feature(const Neighbourhood* n, uint triangle, PairWeights w, float3 x0, const __global float4* x) {
+  const uint4 t = n->triangles[triangle];
+  const bool has_1 = w.w1 != 0.0f, has_2 = w.w2 != 0.0f, has_3 = w.w3 != 0.0f;
+  const uint corners = (has_1 ? 1u : 0u) + (has_2 ? 1u : 0u) + (has_3 ? 1u : 0u);
+  if (corners == 3) return true;
+  if (corners == 2) {
+    const uint p = has_1 ? t.x : t.y;
+    const uint q = has_3 ? t.z : t.y;
+    const uint edge = !has_3 ? n->triangle_edges[triangle].x : !has_1 ? n->triangle_edges[triangle].y : n->triangle_edges[triangle].z;
+    const float3 a = x[p].xyz;
+    const float3 along = x[q].xyz - a;
+    const float3 off = x0 - a;
+    const float length_sq = dot(along, along);
+    for (uint i = n->edge_triangle_begin[edge]; i < n->edge_triangle_begin[edge + 1]; ++i) {
+      const uint other = n->edge_triangles[i];
+      if (other < triangle) return false;
+      const float3 to = x[other_corner(n->triangles[other], p, q)].xyz - a;
+      const float3 inward = to - (dot(to, along) / length_sq) * along;
+      const float3 away = off - (dot(off, along) / length_sq) * along;
+      if (dot(away, inward) > FEATURE_TOLERANCE * length(away) * length(inward)) return false;
+    }
+    return true;
+  }
+  const uint corner = has_1 ? t.x : has_2 ? t.y : t.z;
+  const float3 a = x[corner].xyz;
+  const float3 off = x0 - a;
+  for (uint i = n->vertex_triangle_begin[corner]; i < n->vertex_triangle_begin[corner + 1]; ++i) {
+    const uint other = n->vertex_triangles[i];
+    if (other < triangle) return false;
+    const uint4 o = n->triangles[other];
+    for (uint k = 0; k < 3; ++k) {
+      const uint u = k == 0 ? o.x : k == 1 ? o.y : o.z;
+      const float3 side = x[u].xyz - a;
+      if (u != corner && dot(off, side) > FEATURE_TOLERANCE * length(off) * length(side)) return false;
+    }
+  }
+  return true;
+}
+
+/* Nearest points of every pair at x, and whether it pushes. Edges push only where the nearest points are inside both: at an end, vertices
+   do. Work-item: pair. */
+__kernel void linearize_pairs(uint count, const __global float4* x, const __global uint4* triangles, const __global uint4* triangle_edges,
+                              const __global uint* edge_triangle_begin, const __global uint* edge_triangles,
+                              const __global uint* vertex_triangle_begin, const __global uint* vertex_triangles,
+                              __global SurfacePair* pairs) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint flags = pairs[i].flags;
   if (flags & PALPATE_PAIR_DISABLED) return;
+  const uint kind = flags & PALPATE_PAIR_KIND_MASK;
   const uint4 v = pairs[i].vertices;
   const float4 before = pairs[i].normal;
   const float3 x0 = x[v.x].xyz, x1 = x[v.y].xyz, x2 = x[v.z].xyz, x3 = x[v.w].xyz;
   float sin_sq;
-  const PairWeights w = closest_pair(flags & PALPATE_PAIR_KIND_MASK, x0, x1, x2, x3, &sin_sq);
+  const PairWeights w = closest_pair(kind, x0, x1, x2, x3, &sin_sq);
   const float3 d = pair_vector(x0, x1, x2, x3, w);
   const float dist = length(d);
-  float stiffness = 0.0f;
-  if (dist < 2.0f * before.w) stiffness = p->stiffness_n_per_m * parallel_fade(sin_sq); /* the sweep may bring it within the margin */
-  pairs[i].stiffness_n_per_m = stiffness;
-  if (stiffness == 0.0f) return;
+  pairs[i].stiffness_n_per_m = 0.0f;
+  if (!(dist < 2.0f * before.w)) return; /* the sweep may bring what is a little farther within the margin */
+  if (kind == PALPATE_VERTEX_TRIANGLE) {
+    const Neighbourhood n = {triangles, triangle_edges, edge_triangle_begin, edge_triangles, vertex_triangle_begin, vertex_triangles};
+    if (!stands_for_feature(&n, pairs[i].b, w, x0, x)) return;
+  } else if (w.w0 == 0.0f || w.w1 == 0.0f || w.w2 == 0.0f || w.w3 == 0.0f) {
+    return;
+  }
+  pairs[i].stiffness_n_per_m = pairs[i].full_n_per_m * parallel_fade(sin_sq);
   pairs[i].weights = (float4)(w.w0, w.w1, w.w2, w.w3);
   if (dist > 1e-9f) pairs[i].normal = (float4)(d / dist, before.w);
 }
@@ -157,8 +224,8 @@ __kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, co
 
 /* Every pair that pushes, for the host, which sorts them. Counts past capacity. Work-item: pair. */
 __kernel void report_pairs(uint count, uint capacity, const __global SurfaceParams* p, const __global float4* x,
-                           const __global float4* x_start, const __global SurfacePair* pairs, __global uint* header,
-                           __global SurfaceReport* reports) {
+                           const __global float4* x_start, const __global SurfaceContact* contacts, const __global SurfacePair* pairs,
+                           __global uint* header, __global SurfaceReport* reports) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const SurfacePair pair = pairs[i];
@@ -183,7 +250,7 @@ __kernel void report_pairs(uint count, uint capacity, const __global SurfacePara
   const float3 point_a = pair.flags & PALPATE_PAIR_KIND_MASK ? x0 + w.w1 * (x0 - x1) : x0; /* w1 is negative on an edge of A */
   SurfaceReport r;
   r.kind = pair.flags & PALPATE_PAIR_KIND_MASK;
-  r.a = pair.a;
+  r.a = contacts[i].a;
   r.b = pair.b;
   r.unused = 0;
   r.vertices = v;
@@ -294,6 +361,56 @@ __kernel void move_driven(uint count, const __global uint* vertices, const __glo
   uint cut = 0;
   x[v] = (float4)(bounded_move(x[v].xyz, y[v].xyz, detected[v].xyz, begins[v], begins[v + 1], planes, &cut), 0.0f);
   touched[v] = cut ? PALPATE_TOUCH_TRUNCATED : 0;
+}
+
+/* What each pair means for the pieces that it joins. Work-item: pair. */
+__kernel void piece_rows(uint count, const __global SurfaceParams* p, const __global SurfaceContact* contacts,
+                         const __global SurfacePair* pairs, const __global uint* vertex_piece, const __global float4* x,
+                         const __global float4* x_start, __global PieceRow* rows) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const SurfacePair pair = pairs[i];
+  const uint4 v = pair.vertices;
+  PieceRow row;
+  row.normal = (float4)(0.0f);
+  row.friction = (float4)(0.0f);
+  row.detected = contacts[i].normal;
+  row.piece_a = vertex_piece[v.x];
+  row.piece_b = pair.flags & PALPATE_PAIR_DISABLED ? row.piece_a : vertex_piece[v.w];
+  row.slope_n_per_m = 0.0f;
+  row.unused = 0;
+  if (row.piece_a != row.piece_b && pair.stiffness_n_per_m != 0.0f) {
+    PairWeights w;
+    w.w0 = pair.weights.x;
+    w.w1 = pair.weights.y;
+    w.w2 = pair.weights.z;
+    w.w3 = pair.weights.w;
+    const float3 n = pair.normal.xyz;
+    const float3 d = pair_vector(x[v.x].xyz, x[v.y].xyz, x[v.z].xyz, x[v.w].xyz, w);
+    float slope;
+    const float force = barrier_force(dot(n, d), pair.normal.w, pair.stiffness_n_per_m, &slope);
+    float3 slip = d - pair_vector(x_start[v.x].xyz, x_start[v.y].xyz, x_start[v.z].xyz, x_start[v.w].xyz, w);
+    slip -= dot(slip, n) * n;
+    const float factor = p->friction * force / fmax(length(slip), p->slip_m);
+    row.normal = (float4)(n, force);
+    row.friction = (float4)(factor * slip, factor);
+    row.slope_n_per_m = slope;
+  }
+  rows[i] = row;
+}
+
+/* Moves whole pieces, and with them where their vertices were at the detection and in the sweeps before: within a piece nothing changes.
+   history: whether there are x_before and x_before2. Work-item: vertex. */
+__kernel void shift_pieces(uint vertex_count, const __global uint* vertex_piece, const __global float4* shifts, __global float4* x,
+                           __global float4* detected, uint history, __global float4* x_before, __global float4* x_before2) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= vertex_count || vertex_piece[v] == PALPATE_NO_PIECE) return;
+  const float4 shift = shifts[vertex_piece[v]];
+  x[v] += shift;
+  detected[v] += shift;
+  if (history == 0) return;
+  x_before[v] += shift;
+  x_before2[v] += shift;
 }
 
 /* Boxes of each body's moves from `from` to `to`, in parts. Work-item: part of a body; boxes: [body_count][parts]. */

@@ -11,6 +11,7 @@
 #include "gpu/collision/intersections.h"
 #include "gpu/collision/proximity.h"
 #include "gpu/collision/surface_topology.h"
+#include "gpu/dynamics/surface_follower.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/primitives/radix_sort.h"
 #include "gpu/runtime/buffer.h"
@@ -25,7 +26,7 @@ namespace palpate::gpu {
 struct SurfaceOptions {
   double dt_s = 1.0 / 120.0;
   double margin_m = 0.001;       ///< pairs of elements push each other from this distance on
-  double stiffness_n_per_m = 0;  ///< of one pair at the margin
+  double stiffness_n_per_m = 0;  ///< of one pair at the margin; 0: twice that of the softest of its vertices
   double friction = 0.1;
   double reserve_m = 0;         ///< detections look this much beyond the margin; 0: the larger of the margin and 0.4 mean edges less it
   uint32_t max_detections = 4;  ///< in one step, at least 1
@@ -66,6 +67,9 @@ class SurfaceContacts {
   static absl::StatusOr<std::unique_ptr<SurfaceContacts>> Create(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options,
                                                                  uint32_t partials);
 
+  /// Vertices that `follower` (or null) moves are taken back only together. It must outlive this.
+  void SetFollower(SurfaceFollower* follower) { follower_ = follower; }
+
   /// Forgets the step before: positions were set from outside.
   absl::Status Reset(Queue& queue, const DeviceBuffer<Float4>& x);
 
@@ -83,6 +87,19 @@ class SurfaceContacts {
   /// Between sweeps: certifies x and detects anew if moves were held back by much or went far, and detections are left. Sets *restarted if
   /// so. `touched` marks truncated vertices with bit 1.
   absl::Status MayDetectAgain(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched, bool* restarted);
+
+  /// Moves connected pieces without fixed vertices as wholes to where the forces on them balance, all together: sweeps alone would take
+  /// hundreds to do that. `sums`: what piece_sums of tissue.cl left at x, [piece_count()][kParts][PALPATE_PIECE_SUMS]. The detection moves
+  /// along, and so do x_before and x_before2 (empty: none); pieces approach each other by a share of their distance then, which the planes
+  /// leave to this. Some blocking reads.
+  absl::Status ShiftPieces(Queue& queue, const DeviceBuffer<float>& sums, const DeviceBuffer<Float4>& x,
+                           const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x_before,
+                           const DeviceBuffer<Float4>& x_before2);
+  static constexpr uint32_t kParts = 8;
+  uint32_t piece_count() const { return static_cast<uint32_t>(piece_is_free_.size()); }
+  bool has_free_pieces() const { return has_free_pieces_; }
+  const DeviceBuffer<uint32_t>& piece_begin() const { return piece_begin_; }
+  const DeviceBuffer<uint32_t>& piece_vertices() const { return piece_vertices_; }
 
   /// End of the sweeps: certifies x. Pairs are linearised at the result.
   absl::Status Certify(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
@@ -117,17 +134,20 @@ class SurfaceContacts {
   SurfaceContacts() = default;
   absl::Status Init(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options, uint32_t partials);
   absl::StatusOr<Moves> CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
-  absl::Status Detect(Queue& queue, const DeviceBuffer<Float4>& x);
+  absl::Status Detect(Queue& queue, const DeviceBuffer<Float4>& x, bool at_start = false);
   absl::Status MakePairs(Queue& queue, BufferView<SurfaceContact> contacts, uint32_t count);
   absl::Status Bound(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status Filter(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   absl::Status SetTopology(Queue& queue);
   /// Whether the boxes of the bodies' straight moves are more than distance_m apart.
   absl::StatusOr<bool> AreBodiesApart(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to, float distance_m);
+  absl::Status Linearize(Queue& queue, const DeviceBuffer<Float4>& x);
+  absl::Status FindPieces(Queue& queue, const TissueLayout& layout);
   absl::Status FindTangles(Queue& queue, const DeviceBuffer<Float4>& x);
   template <typename T>
   absl::Status Grow(Queue& queue, DeviceBuffer<T>* buffer, size_t count, const char* name);
 
+  SurfaceFollower* follower_ = nullptr;
   SurfaceOptions options_;
   SurfaceParams params_host_;
   SurfaceTopology topology_;
@@ -155,17 +175,29 @@ class SurfaceContacts {
   RadixSort<uint32_t> sort_;
   uint32_t sort_capacity_ = 0;
   Kernel make_pairs_, bound_entries_, linearize_pairs_, bound_moves_, check_moves_, report_pairs_, mark_tangled_, shorten_moves_,
-      keep_shares_, spread_shares_, apply_shares_, body_boxes_;
+      keep_shares_, spread_shares_, apply_shares_, body_boxes_, piece_rows_, shift_pieces_;
   DeviceBuffer<SurfaceParams> params_;
   DeviceBuffer<Float4> rest_, x_sweep_, detected_, goal_, planes_;
   DeviceBuffer<uint32_t> vertex_groups_, tangled_, keys_, sorted_keys_, entries_, begins_, block_begin_, corner_index_, shares_, counter_,
       found_, body_begin_, body_vertices_;
-  DeviceBuffer<float> kept_, spread_;
+  DeviceBuffer<float> kept_, spread_, vertex_stiffness_;
   DeviceBuffer<uint8_t> truncated_;
   DeviceBuffer<SurfacePair> pairs_;
   DeviceBuffer<MovePartial> partials_;
   DeviceBuffer<SurfaceReport> reports_;
   DeviceBuffer<Box> boxes_;
+  // Connected pieces of the scene.
+  std::vector<uint8_t> piece_is_free_;
+  bool has_free_pieces_ = false;
+  std::vector<std::array<double, 3>> piece_shift_;  // since the detection
+  std::vector<float> sums_host_;
+  std::vector<PieceRow> rows_host_;
+  std::vector<Float4> shifts_host_;
+  DeviceBuffer<uint32_t> vertex_triangle_begin_, vertex_triangles_;
+  DeviceBuffer<uint32_t> vertex_piece_, piece_begin_, piece_vertices_;
+  DeviceBuffer<PieceRow> rows_;
+  DeviceBuffer<Float4> shifts_;
+  DeviceBuffer<Float4> certified_;  // positions at the detection, not moved along
   std::vector<uint32_t> body_begin_host_;
   std::vector<Box> boxes_host_;
   std::vector<MovePartial> partials_host_;

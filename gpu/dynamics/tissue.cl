@@ -574,6 +574,43 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
   forces[v] = (float4)(b.force, 0.0f);
 }
 
+#if PALPATE_SURFACE
+/* Forces on a connected piece of the scene as a whole, without those of pairs, and their block: inertia, capsules and planes. The weights
+   of a capsule's contact on a triangle sum to 1, so thrice the sum of the vertices' blocks bounds that of the piece. Elastic forces cancel.
+   Work-item: part of a piece; sums: [piece_count][parts][PALPATE_PIECE_SUMS]. */
+__kernel void piece_sums(const __global StepParams* p, uint piece_count, uint parts, const __global uint* piece_begin,
+                         const __global uint* piece_vertices, const __global float4* x, const __global float4* x_start,
+                         const __global float4* y, const __global float* mass, const __global uint* vertex_triangle_begin,
+                         const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
+                         const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
+                         __global float* sums) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= piece_count * parts) return;
+  Block b;
+  b.force = (float3)(0.0f);
+  b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
+  float inertia = 0.0f;
+  for (uint k = piece_begin[i / parts] + i % parts; k < piece_begin[i / parts + 1]; k += parts) {
+    const uint v = piece_vertices[k];
+    const float own = mass[v] * p->inv_dt * p->inv_dt;
+    b.force -= own * (x[v].xyz - y[v].xyz);
+    inertia += own;
+    add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles,
+                 &b);
+  }
+  __global float* out = sums + (size_t)i * PALPATE_PIECE_SUMS;
+  out[0] = b.force.x;
+  out[1] = b.force.y;
+  out[2] = b.force.z;
+  out[3] = inertia + 3.0f * b.xx;
+  out[4] = 3.0f * b.xy;
+  out[5] = 3.0f * b.xz;
+  out[6] = inertia + 3.0f * b.yy;
+  out[7] = 3.0f * b.yz;
+  out[8] = inertia + 3.0f * b.zz;
+}
+#endif
+
 /* Chebyshev acceleration of the sweeps (Chen et al. 4.2) for vertices that touch nothing. Work-item: free vertex. */
 __kernel void accelerate(const __global StepParams* p, float omega, __global float4* x, __global float4* x_before,
                          __global float4* x_before2, __global uchar* touched BOUND_ARGS
@@ -927,6 +964,8 @@ __kernel void finish_step(const __global StepParams* p, const __global float4* x
       out.kinetic_energy_j += 0.5f * mass[v] * speed_sq;
       out.max_speed_m_per_s = fmax(out.max_speed_m_per_s, speed_sq);
       if (!(fabs(xv.x) + fabs(xv.y) + fabs(xv.z) < 1e6f) || !(speed_sq < 1e12f)) out.bad_vertices += 1;
+    } else if (!(fabs(xv.x) + fabs(xv.y) + fabs(xv.z) < 1e6f)) {
+      out.bad_vertices += 1; /* driven, or of a rigid body */
     }
     ulong h = mix_bits(((ulong)original_index[v] << 32) ^ as_uint(xv.x));
     h = mix_bits(h ^ ((ulong)as_uint(xv.y) << 32 | as_uint(xv.z)));

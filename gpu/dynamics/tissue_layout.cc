@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 namespace palpate::gpu {
 namespace {
+
+constexpr float kStaticStiffness_n_per_m = 1e6F;  // more than any tissue's
 
 using Vec = std::array<double, 3>;
 
@@ -16,6 +19,10 @@ constexpr uint32_t kCornerOrder[4][4] = {{0, 1, 2, 3}, {1, 0, 3, 2}, {2, 3, 0, 1
 Vec Minus(const Vec& a, const Vec& b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
 Vec Cross(const Vec& a, const Vec& b) { return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]}; }
 double Dot(const Vec& a, const Vec& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+
+double YoungModulus(const TissueTet& tet) {
+  return tet.mu_pa * (3.0 * tet.lambda_pa + 2.0 * tet.mu_pa) / (static_cast<double>(tet.lambda_pa) + tet.mu_pa);
+}
 
 /// Rows of the inverse of [a b c]: the rest gradients of the shape functions of a, b and c.
 std::array<Vec, 3> InverseRows(const Vec& a, const Vec& b, const Vec& c, double* determinant) {
@@ -79,11 +86,39 @@ std::vector<uint32_t> ColorVertices(const TissueModel& model, const CornerLists&
   return color;
 }
 
+/// Rigid bodies need vertices of their own, in one piece of the solver's order: fixed, without tets, rising.
+absl::Status CheckRigid(const TissueModel& model) {
+  std::vector<uint8_t> has_tet(model.rest_m.size(), 0);
+  for (const TissueTet& tet : model.tets) {
+    for (const uint32_t v : tet.vertices) has_tet[v] = 1;
+  }
+  uint32_t end = 0;
+  for (size_t r = 0; r < model.rigid.size(); ++r) {
+    const TissueRigidBody& rigid = model.rigid[r];
+    const auto [first, last] = rigid.vertices;
+    if (first < end || last <= first || last > model.rest_m.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rigid body ", r, ": vertices [", first, ", ", last, ") are not within [", end, ", ", model.rest_m.size(), "]"));
+    }
+    end = last;
+    for (uint32_t v = first; v < last; ++v) {
+      if (!model.fixed[v] || has_tet[v]) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("rigid body ", r, ": vertex ", v, has_tet[v] ? " is of a tet" : " is not marked as fixed"));
+      }
+    }
+    if (size_t{rigid.body} + 1 >= model.body_triangle_begin.size() || model.self_collision[rigid.body] != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("rigid body ", r, ": body ", rigid.body, " is out of range or may meet itself"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckModel(const TissueModel& model) {
   const size_t n = model.rest_m.size();
   if (model.fixed.size() != n)
     return absl::InvalidArgumentError(absl::StrCat("fixed: ", model.fixed.size(), " entries for ", n, " vertices"));
-  if (n == 0 || model.tets.empty()) return absl::InvalidArgumentError("the model has no tetrahedra");
+  if (n == 0 || (model.tets.empty() && model.rigid.empty())) return absl::InvalidArgumentError("the model has no tetrahedra");
   if (model.tets.size() >= (1U << 29) || n >= (1U << 31)) return absl::InvalidArgumentError("the model exceeds 2^29 tetrahedra");
   for (size_t t = 0; t < model.tets.size(); ++t) {
     const auto& v = model.tets[t].vertices;
@@ -120,7 +155,8 @@ absl::Status CheckModel(const TissueModel& model) {
       driven[v] = 1;
     }
   }
-  if (std::all_of(model.fixed.begin(), model.fixed.end(), [](uint8_t f) { return f != 0; })) {
+  PALPATE_RETURN_IF_ERROR(CheckRigid(model));
+  if (model.rigid.empty() && std::all_of(model.fixed.begin(), model.fixed.end(), [](uint8_t f) { return f != 0; })) {
     return absl::InvalidArgumentError("every vertex is fixed: nothing can move");
   }
   return absl::OkStatus();
@@ -175,7 +211,7 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
         edge_sum += std::sqrt(Dot(e, e));
       }
     }
-    modulus_sum += tet.mu_pa * (3.0 * tet.lambda_pa + 2.0 * tet.mu_pa) / (static_cast<double>(tet.lambda_pa) + tet.mu_pa);
+    modulus_sum += YoungModulus(tet);
     layout.tets.push_back({layout.solver_index[tet.vertices[0]], layout.solver_index[tet.vertices[1]], layout.solver_index[tet.vertices[2]],
                            layout.solver_index[tet.vertices[3]]});
     for (const Vec& row : rows) {
@@ -185,8 +221,10 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
     layout.has_viscosity |= tet.damping_s > 0;
   }
   std::transform(mass.begin(), mass.end(), layout.mass_kg.begin(), [](double m) { return static_cast<float>(m); });
-  layout.mean_edge_m = edge_sum / (6.0 * static_cast<double>(model.tets.size()));
-  layout.mean_young_modulus_pa = modulus_sum / static_cast<double>(model.tets.size());
+  if (!model.tets.empty()) {
+    layout.mean_edge_m = edge_sum / (6.0 * static_cast<double>(model.tets.size()));
+    layout.mean_young_modulus_pa = modulus_sum / static_cast<double>(model.tets.size());
+  }
 
   layout.block_begin.assign(n + 1, 0);
   for (uint32_t i = 0; i < n; ++i) layout.block_begin[i + 1] = layout.block_begin[i] + blocks_of(layout.original_index[i]);
@@ -243,6 +281,25 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   for (uint32_t i = 0; i < n; ++i) {
     const Vec& r = model.rest_m[layout.original_index[i]];
     layout.rest_m[i] = {static_cast<float>(r[0]), static_cast<float>(r[1]), static_cast<float>(r[2]), 0.0F};
+  }
+  layout.vertex_stiffness_n_per_m.assign(n, 0.0F);
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t v = layout.original_index[i];
+    double sum = 0;
+    for (uint32_t k = lists.begin[v]; k < lists.begin[v + 1]; ++k) {
+      const TissueTet& tet = model.tets[lists.corners[k].tet];
+      sum += YoungModulus(tet) * std::cbrt(6 * std::numbers::sqrt2 * volume[lists.corners[k].tet]);
+    }
+    if (sum > 0) layout.vertex_stiffness_n_per_m[i] = static_cast<float>(sum / (lists.begin[v + 1] - lists.begin[v]));
+  }
+  // Of a pair the softer side counts: static bodies leave it to the other, rigid ones to what their inertia bears in a step.
+  for (uint32_t i = layout.free_count; i < n; ++i) {
+    if (blocks_of(layout.original_index[i]) == 0) layout.vertex_stiffness_n_per_m[i] = kStaticStiffness_n_per_m;
+  }
+  for (const TissueRigidBody& rigid : model.rigid) {
+    for (uint32_t v = rigid.vertices[0]; v < rigid.vertices[1]; ++v) {
+      layout.vertex_stiffness_n_per_m[layout.solver_index[v]] = static_cast<float>(rigid.mass_kg / (2 * dt_s * dt_s));
+    }
   }
   layout.body_triangle_begin = model.body_triangle_begin;
   layout.self_collision = model.self_collision;

@@ -29,6 +29,17 @@ struct TissueDrivenRegion {
   double duration_s = 0;
 };
 
+/// A rigid body: it carries fixed vertices that have no tets. Metres, world frame at the start.
+struct TissueRigidBody {
+  uint32_t body = 0;                   ///< of TissueModel::body_triangle_begin; it may not meet itself
+  std::array<uint32_t, 2> vertices{};  ///< [begin, end); rising from body to body
+  double mass_kg = 0;
+  std::array<double, 3> center_m{};          ///< of mass
+  std::array<double, 9> inertia_kg_m2{};     ///< about the centre of mass, world axes, row by row
+  std::array<double, 3> velocity_m_per_s{};  ///< of the centre of mass
+  std::array<double, 3> angular_velocity_rad_per_s{};
+};
+
 /// What a TissueSolver simulates: every body of a scene in one mesh. Metres, world frame, caller's vertex order.
 struct TissueModel {
   std::vector<std::array<double, 3>> rest_m;               ///< [vertex_count]
@@ -40,6 +51,7 @@ struct TissueModel {
   std::vector<uint32_t> body_triangle_begin;
   std::vector<uint8_t> self_collision;  ///< per body: 1 = its surface may not pass through itself
   std::vector<TissueDrivenRegion> driven;
+  std::vector<TissueRigidBody> rigid;
 };
 
 /// The model laid out for the device: vertices renumbered colour by colour (within a colour by falling number of corners, fixed vertices
@@ -61,8 +73,9 @@ struct TissueLayout {
   std::vector<UInt4> triangles;                 ///< [triangle_count], solver vertices, w unused
   std::vector<uint32_t> vertex_triangle_begin;  ///< [vertex_count + 1]
   std::vector<uint32_t> vertex_triangles;
-  std::vector<Float4> rest_m;                 ///< [vertex_count], solver order
-  std::vector<uint32_t> body_triangle_begin;  ///< as in the model
+  std::vector<Float4> rest_m;                   ///< [vertex_count], solver order
+  std::vector<float> vertex_stiffness_n_per_m;  ///< mean over a vertex's tets of E times the edge of a regular tet as large; 0 without
+  std::vector<uint32_t> body_triangle_begin;    ///< as in the model
   std::vector<uint8_t> self_collision;
   std::vector<uint32_t> driven_vertices;  ///< solver order, all regions one after the other
   std::vector<uint32_t> driven_regions;   ///< region of each
@@ -75,8 +88,8 @@ struct TissueLayout {
 };
 
 /// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
-/// tets, a mesh without free vertices, more than 2^31 tets or corners, ranges of bodies that are not rising, driven vertices that are not
-/// fixed or of two regions.
+/// tets, a mesh without free vertices and rigid bodies, more than 2^31 tets or corners, ranges of bodies that are not rising, driven
+/// vertices that are not fixed or of two regions.
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes);
 
 }  // namespace palpate::gpu

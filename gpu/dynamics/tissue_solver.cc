@@ -1,11 +1,13 @@
 #include "gpu/dynamics/tissue_solver.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <string>
 #include <tuple>
 
+#include "gpu/dynamics/rigid_blocks.h"
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
@@ -32,6 +34,7 @@ constexpr double kRecoveryCalm_s = 0.25;
 constexpr double kRecoveryLimit_s = 20;
 constexpr double kToolContactRatio = 20;  // a coupled tool's contacts are at most this much stiffer than what drives it
 constexpr uint32_t kToolSweeps = 8;       // of the tools alone, before those of tissue and tools
+constexpr uint32_t kShiftPeriod = 3;      // sweeps between moves of whole bodies
 constexpr uint32_t kMinCheckPeriod = 4;   // sweeps between looks at how far surfaces moved
 constexpr uint32_t kMaxColliders = 32;    // bits of a triangle's collider mask
 
@@ -44,6 +47,36 @@ double MillisecondsSince(Clock::time_point* mark) {
   const double ms = std::chrono::duration<double, std::milli>(now - *mark).count();
   *mark = now;
   return ms;
+}
+
+double MeanRigidMass(const TissueModel& model) {
+  double sum = 0;
+  for (const TissueRigidBody& rigid : model.rigid) sum += rigid.mass_kg;
+  return sum / static_cast<double>(model.rigid.size());
+}
+
+/// Adds the motion of rigid bodies to what the kernels summed over vertices of tissue.
+void AddRigid(std::span<const RigidBlockState> states, TissueStep* step) {
+  for (const RigidBlockState& state : states) {
+    const Float4& v = state.velocity;
+    const Float4& l = state.momentum;
+    const double speed_sq = static_cast<double>(v.x) * v.x + static_cast<double>(v.y) * v.y + static_cast<double>(v.z) * v.z;
+    // Momentum in frame B: rotated by the inverse of the pose.
+    const Float4& q = state.rotation;
+    const double tx = 2 * (-static_cast<double>(q.y) * l.z + static_cast<double>(q.z) * l.y);
+    const double ty = 2 * (-static_cast<double>(q.z) * l.x + static_cast<double>(q.x) * l.z);
+    const double tz = 2 * (-static_cast<double>(q.x) * l.y + static_cast<double>(q.y) * l.x);
+    const double bx = l.x + q.w * tx - q.y * tz + q.z * ty;
+    const double by = l.y + q.w * ty - q.z * tx + q.x * tz;
+    const double bz = l.z + q.w * tz - q.x * ty + q.y * tx;
+    step->kinetic_energy_j +=
+        (state.center.w * speed_sq + bx * bx / state.inertia.x + by * by / state.inertia.y + bz * bz / state.inertia.z) / 2;
+    step->max_speed_m_per_s = std::max(step->max_speed_m_per_s, std::sqrt(speed_sq));
+    for (const float value : {v.x, v.y, v.z, l.x, l.y, l.z}) {
+      step->hash = (step->hash ^ std::bit_cast<uint32_t>(value)) * 0x9e3779b97f4a7c15ULL;
+      step->hash ^= step->hash >> 29;
+    }
+  }
 }
 
 }  // namespace
@@ -66,7 +99,7 @@ class TissueSolver::Impl {
   absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
 
   const TissueLayout& layout() const { return layout_; }
-  size_t device_bytes() const { return device_bytes_ + (surface_ ? surface_->device_bytes() : 0); }
+  size_t device_bytes() const { return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (rigid_ ? rigid_->device_bytes() : 0); }
   double stiffness() const { return params_host_.stiffness_n_per_m; }
 
  private:
@@ -86,8 +119,11 @@ class TissueSolver::Impl {
   absl::Status Bind();
   absl::Status BindSurface();
   absl::Status Drive();
+  absl::Status ShiftPieces();
   absl::Status Sweep();
   absl::StatusOr<double> Residual();
+  absl::Status MakeRigid(const TissueModel& model);
+  RigidSurroundings Surroundings() const;
   /// Velocity a step before rest in free fall: what makes the first guess after a given state that of free fall, so that a body that
   /// nothing holds falls right from its first step.
   Float4 FallenFromRest() const {
@@ -129,7 +165,7 @@ class TissueSolver::Impl {
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
       list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, gather_positions_,
-      drive_vertices_, move_driven_;
+      drive_vertices_, move_driven_, piece_sums_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
@@ -137,6 +173,7 @@ class TissueSolver::Impl {
   std::vector<Collider> colliders_host_;
   std::vector<float> gathered_host_;
   std::vector<Float4> scratch_;
+  std::unique_ptr<RigidBlocks> rigid_;        // null: none
   std::unique_ptr<SurfaceContacts> surface_;  // null: surfaces do not meet
   uint32_t surface_generation_ = 0;           // of the arguments bound
   std::vector<SurfaceReport> surface_reports_;
@@ -145,6 +182,7 @@ class TissueSolver::Impl {
   DeviceBuffer<uint32_t> driven_vertices_, driven_regions_;
   DeviceBuffer<DrivenPose> driven_poses_;
   DeviceBuffer<Float4> rest_;
+  DeviceBuffer<float> piece_sums_buffer_;
   uint64_t steps_ = 0;              // since the last reset
   bool was_given_tangled_ = false;  // positions came from outside with many inverted tets, and have not recovered yet
   bool any_coupled_ = false;
@@ -171,8 +209,9 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
   params_host_.gravity_y = static_cast<float>(options.gravity_m_per_s2[1]);
   params_host_.gravity_z = static_cast<float>(options.gravity_m_per_s2[2]);
   params_host_.margin_m = static_cast<float>(options.margin_m);
-  params_host_.stiffness_n_per_m = static_cast<float>(
-      options.stiffness_n_per_m > 0 ? options.stiffness_n_per_m : 20 * layout_.mean_young_modulus_pa * layout_.mean_edge_m);
+  params_host_.stiffness_n_per_m = static_cast<float>(options.stiffness_n_per_m > 0 ? options.stiffness_n_per_m
+                                                      : layout_.tets.empty()        ? MeanRigidMass(model) / (options.dt_s * options.dt_s)
+                                                                             : 20 * layout_.mean_young_modulus_pa * layout_.mean_edge_m);
   params_host_.stiffening = kStiffening;
   params_host_.friction = static_cast<float>(options.friction);
   params_host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
@@ -249,13 +288,16 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
     SurfaceOptions surface;
     surface.dt_s = options.dt_s;
     surface.margin_m = options.margin_m;
-    surface.stiffness_n_per_m = params_host_.stiffness_n_per_m;
+    surface.stiffness_n_per_m = options.stiffness_n_per_m;
     surface.friction = options.surface_friction;
     surface.reserve_m = options.surface_reserve_m;
     surface.max_detections = options.surface_max_detections;
     surface.check_intersections = options.check_intersections;
     PALPATE_ASSIGN_OR_RETURN(surface_, SurfaceContacts::Create(*queue_, layout_, surface, tuning_.partials));
+    PALPATE_RETURN_IF_ERROR(
+        Make(&piece_sums_buffer_, size_t{surface_->piece_count()} * SurfaceContacts::kParts * PALPATE_PIECE_SUMS, "piece_sums"));
   }
+  if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
   driven_ = model.driven;
   driven_poses_host_.resize(driven_.size());
   PALPATE_RETURN_IF_ERROR(Fill(&driven_vertices_, std::span<const uint32_t>(layout_.driven_vertices), "driven_vertices"));
@@ -264,6 +306,45 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
   PALPATE_RETURN_IF_ERROR(Fill(&rest_, std::span<const Float4>(driven_.empty() ? std::vector<Float4>() : rest_positions_), "rest"));
   PALPATE_RETURN_IF_ERROR(MakeKernels());
   return Bind();
+}
+
+absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
+  std::vector<RigidBlock> blocks;
+  for (const TissueRigidBody& rigid : model.rigid) {
+    // Fixed vertices without tets keep their order, so a range of the caller's is one of the solver's.
+    blocks.push_back({.vertex_begin = layout_.solver_index[rigid.vertices[0]],
+                      .vertex_end = layout_.solver_index[rigid.vertices[1] - 1] + 1,
+                      .triangle_begin = model.body_triangle_begin[rigid.body],
+                      .triangle_end = model.body_triangle_begin[rigid.body + 1],
+                      .mass_kg = rigid.mass_kg,
+                      .center_m = rigid.center_m,
+                      .inertia_kg_m2 = rigid.inertia_kg_m2,
+                      .velocity_m_per_s = rigid.velocity_m_per_s,
+                      .angular_velocity_rad_per_s = rigid.angular_velocity_rad_per_s});
+  }
+  PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, rest_positions_));
+  if (surface_) surface_->SetFollower(rigid_.get());
+  return absl::OkStatus();
+}
+
+RigidSurroundings TissueSolver::Impl::Surroundings() const {
+  RigidSurroundings scene;
+  scene.params = &params_;
+  scene.x_start = &x_start_;
+  scene.triangles = &triangles_;
+  scene.triangle_colliders = &triangle_colliders_;
+  scene.tool_contacts = &contacts_;
+  scene.colliders = &colliders_;
+  scene.planes = &planes_;
+  if (surface_) {
+    scene.surface_params = &surface_->params();
+    scene.detected = &surface_->detected();
+    scene.entry_begins = &surface_->entry_begins();
+    scene.entries = &surface_->entries();
+    scene.pairs = &surface_->pairs();
+    scene.bounds = &surface_->planes();
+  }
+  return scene;
 }
 
 absl::Status TissueSolver::Impl::MakeKernels() {
@@ -289,6 +370,9 @@ absl::Status TissueSolver::Impl::MakeKernels() {
                                                                                            {&finish_step_, "finish_step"},
                                                                                            {&gather_positions_, "gather_positions"}}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context.CreateKernel(kernels::tissue, name, defines));
+  }
+  if (surface_) {
+    PALPATE_ASSIGN_OR_RETURN(piece_sums_, context.CreateKernel(kernels::tissue, "piece_sums", defines));
   }
   PALPATE_ASSIGN_OR_RETURN(drive_vertices_, context.CreateKernel(kernels::surface_contact, "drive_vertices"));
   PALPATE_ASSIGN_OR_RETURN(move_driven_, context.CreateKernel(kernels::surface_contact, "move_driven"));
@@ -335,6 +419,16 @@ absl::Status TissueSolver::Impl::BindSurface() {
   PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(6, surface_->detected()));
   PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(7, surface_->planes()));
   return accelerate_.SetArg(8, surface_->entry_begins());
+}
+
+/// Bodies that nothing holds go as wholes to where the forces on them balance.
+absl::Status TissueSolver::Impl::ShiftPieces() {
+  const uint32_t pieces = surface_->piece_count();
+  constexpr uint32_t kParts = SurfaceContacts::kParts;
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(piece_sums_, {size_t{pieces} * kParts, 0}, params_, pieces, kParts, surface_->piece_begin(),
+                                         surface_->piece_vertices(), x_, x_start_, y_, mass_, vertex_triangle_begin_, vertex_triangles_,
+                                         triangles_, triangle_colliders_, contacts_, colliders_, planes_, piece_sums_buffer_));
+  return surface_->ShiftPieces(*queue_, piece_sums_buffer_, x_, x_start_, x_before_, x_before2_);
 }
 
 /// Targets and first guesses of driven vertices for the step that begins.
@@ -393,6 +487,7 @@ absl::Status TissueSolver::Impl::Sweep() {
     PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(2, count));
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(solve_color_, {size_t{count} * tuning_.team, tuning_.group}));
   }
+  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, Surroundings(), x_, touched_));
   if (any_coupled_) {
     PALPATE_RETURN_IF_ERROR(
         queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
@@ -417,7 +512,7 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
     const Float4& f = scratch_[i];
     sum += static_cast<double>(f.x) * f.x + static_cast<double>(f.y) * f.y + static_cast<double>(f.z) * f.z;
   }
-  return std::sqrt(sum / layout_.free_count);
+  return std::sqrt(sum / std::max(layout_.free_count, 1U));
 }
 
 absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarget> targets, std::vector<double>* residuals) {
@@ -432,6 +527,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   }
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(predict_, Vertices()));
   if (!driven_.empty()) PALPATE_RETURN_IF_ERROR(Drive());
+  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), x_, touched_));
   bool certified = false;  // surfaces are kept apart in this step
   if (surface_) {
     PALPATE_ASSIGN_OR_RETURN(certified, surface_->Begin(*queue_, x_start_, x_));
@@ -477,6 +573,9 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
       if (plain > 2) omega = 4 / (4 - rho * rho * omega);
       PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(1, static_cast<float>(omega)));
       PALPATE_RETURN_IF_ERROR(queue_->Enqueue(accelerate_, {layout_.free_count, 0}));
+    }
+    if (certified && surface_->has_free_pieces() && (k < 2 || (k + 1) % kShiftPeriod == 0 || k + 1 == options_.iterations)) {
+      PALPATE_RETURN_IF_ERROR(ShiftPieces());
     }
     if (residuals != nullptr) {
       PALPATE_ASSIGN_OR_RETURN(const double residual, Residual());
@@ -557,6 +656,13 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     strained_tets_ += partial.strained_tets;
   }
   if (advance && step.bad_vertices == 0) PALPATE_RETURN_IF_ERROR(UpdateRecovery(step));
+  if (rigid_) {
+    if (advance) {
+      PALPATE_RETURN_IF_ERROR(step.bad_vertices == 0 ? rigid_->Finish(*queue_, Surroundings()) : rigid_->Undo(*queue_));
+    }
+    PALPATE_ASSIGN_OR_RETURN(const std::span<const RigidBlockState> states, rigid_->ReadStates(*queue_));
+    AddRigid(states, &step);
+  }
   step.recovering = recovery_left_s_ > 0;
   if (step.bad_vertices > 0) {  // keep the last good state
     PALPATE_RETURN_IF_ERROR(queue_->Copy(x_start_, x_, layout_.vertex_count));
@@ -610,7 +716,8 @@ absl::Status TissueSolver::Impl::Reset() {
   params_host_.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
   PALPATE_RETURN_IF_ERROR(queue_->Write(params_, std::span<const StepParams>(&params_host_, 1)));
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(rest_positions_)));
-  PALPATE_RETURN_IF_ERROR(queue_->Write(x_start_, std::span<const Float4>(rest_positions_)));
+  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Reset(*queue_, x_, touched_));
+  PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_before_, FallenFromRest()));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
@@ -654,9 +761,17 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
     }
     return std::span<const Float4>(scratch_);
   };
-  const auto positions = ordered(positions_m);
-  PALPATE_RETURN_IF_ERROR(queue_->Write(x_, positions));
-  PALPATE_RETURN_IF_ERROR(queue_->Write(x_start_, positions));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(x_, ordered(positions_m)));
+  if (rigid_) {
+    const std::vector<Float4> positions = scratch_;
+    std::vector<Float4> speeds;
+    if (!velocities.empty()) {
+      const auto given = ordered(velocities);
+      speeds.assign(given.begin(), given.end());
+    }
+    PALPATE_RETURN_IF_ERROR(rigid_->Fit(*queue_, positions, speeds, x_, touched_));
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, n));
   if (surface_) {
     // A mesh inside out must pass through itself to find its shape.
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, {tuning_.partials, 0}));

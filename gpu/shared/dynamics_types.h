@@ -80,13 +80,13 @@ typedef struct StepPartial {
 /* Constants of contact between and within bodies, see surface_contact.clh. */
 typedef struct SurfaceParams {
   float margin_m; /* pairs push each other from this distance on */
-  float stiffness_n_per_m;
   float friction;
   float slip_m;  /* sliding distance per step below which friction is proportional to it */
   float range_m; /* pairs up to this distance are known after a detection */
   float cap_m;   /* a vertex that has moved farther than this since the detection may have met a pair that is not known */
   UInt unused0;
   UInt unused1;
+  UInt unused2;
 } SurfaceParams;
 
 /* What the newest sweep did to a vertex. */
@@ -104,9 +104,23 @@ typedef struct SurfacePair {
   Float4 normal;           /* xyz unit, from A to B; w = margin of this pair [m] */
   float stiffness_n_per_m; /* 0: does not push now */
   UInt flags;              /* kind in PALPATE_PAIR_KIND_MASK, PALPATE_PAIR_DISABLED */
-  UInt a;                  /* elements as in SurfaceContact */
-  UInt b;
+  float full_n_per_m;      /* its stiffness when it pushes */
+  UInt b;                  /* element as in SurfaceContact */
 } SurfacePair;
+
+/* What a pair means for two connected pieces of the scene that move as wholes. */
+typedef struct PieceRow {
+  Float4 normal;   /* xyz unit, from A to B; w = force that pushes them apart [N] */
+  Float4 friction; /* xyz [N] on A, minus that on B; w = its slope [N/m] */
+  Float4 detected; /* xyz normal at the detection; w = distance then [m] */
+  UInt piece_a;
+  UInt piece_b; /* equal to piece_a: the row says nothing */
+  float slope_n_per_m;
+  UInt unused;
+} PieceRow;
+
+#define PALPATE_NO_PIECE 0xffffffffu
+#define PALPATE_PIECE_SUMS 9 /* force (3) and block xx xy xz yy yz zz of a piece that moves as a whole */
 
 /* A pair that pushes, for the host. */
 typedef struct SurfaceReport {
@@ -144,6 +158,7 @@ PALPATE_SHARED_SIZE(PlaneObstacle, 16);
 PALPATE_SHARED_SIZE(StepPartial, 32);
 PALPATE_SHARED_SIZE(SurfaceParams, 32);
 PALPATE_SHARED_SIZE(SurfacePair, 64);
+PALPATE_SHARED_SIZE(PieceRow, 64);
 PALPATE_SHARED_SIZE(SurfaceReport, 96);
 PALPATE_SHARED_SIZE(MovePartial, 16);
 PALPATE_SHARED_SIZE(DrivenPose, 48);

@@ -114,6 +114,8 @@
   FIELD(RigidBlockState, rotation_free)      \
   FIELD(RigidBlockState, center_detected)    \
   FIELD(RigidBlockState, rotation_detected)  \
+  FIELD(RigidBlockState, center_goal)        \
+  FIELD(RigidBlockState, rotation_goal)      \
   FIELD(RigidBlockState, velocity)           \
   FIELD(RigidBlockState, momentum)           \
   FIELD(RigidBlockState, acceleration)       \
@@ -184,21 +186,29 @@
   FIELD(StepPartial, unused)                 \
   STRUCT(SurfaceParams)                      \
   FIELD(SurfaceParams, margin_m)             \
-  FIELD(SurfaceParams, stiffness_n_per_m)    \
   FIELD(SurfaceParams, friction)             \
   FIELD(SurfaceParams, slip_m)               \
   FIELD(SurfaceParams, range_m)              \
   FIELD(SurfaceParams, cap_m)                \
   FIELD(SurfaceParams, unused0)              \
   FIELD(SurfaceParams, unused1)              \
+  FIELD(SurfaceParams, unused2)              \
   STRUCT(SurfacePair)                        \
   FIELD(SurfacePair, vertices)               \
   FIELD(SurfacePair, weights)                \
   FIELD(SurfacePair, normal)                 \
   FIELD(SurfacePair, stiffness_n_per_m)      \
   FIELD(SurfacePair, flags)                  \
-  FIELD(SurfacePair, a)                      \
+  FIELD(SurfacePair, full_n_per_m)           \
   FIELD(SurfacePair, b)                      \
+  STRUCT(PieceRow)                           \
+  FIELD(PieceRow, normal)                    \
+  FIELD(PieceRow, friction)                  \
+  FIELD(PieceRow, detected)                  \
+  FIELD(PieceRow, piece_a)                   \
+  FIELD(PieceRow, piece_b)                   \
+  FIELD(PieceRow, slope_n_per_m)             \
+  FIELD(PieceRow, unused)                    \
   STRUCT(SurfaceReport)                      \
   FIELD(SurfaceReport, kind)                 \
   FIELD(SurfaceReport, a)                    \
