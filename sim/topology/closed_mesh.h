@@ -224,7 +224,8 @@ class ClosedMesh {
   /// Sum of the hashes of all live elements (see MeshHash* below): equal meshes with equal ids have equal hashes, however they came about.
   uint64_t hash() const { return delta_.hash; }
 
-  /// Not owned; must outlive the mesh or be removed. Called in the order in which they were added.
+  /// Not owned; must outlive the mesh or be removed. Called in the order in which they were added; must not edit the mesh from a call. A
+  /// mesh that has observers is not to be copied or moved.
   void AddObserver(MeshObserver* observer);
   void RemoveObserver(MeshObserver* observer);
 

@@ -115,6 +115,9 @@ class ComponentTracker {
     }
   }
 
+  // Whether each old component has at most one open search. New cells are what joins old components, so all of them must be expanded first.
+  bool IsDecided() const { return conflicts_ == 0 && unlabelled_open_ == 0 && new_left_ == 0; }
+
   void Visit(uint32_t search, uint32_t slot) {
     mark_[slot] = epoch_;
     search_of_[slot] = search;
@@ -134,27 +137,30 @@ class ComponentTracker {
     open_count_.clear();
     conflicts_ = 0;
     unlabelled_open_ = 0;
+    new_left_ = 0;
     for (const uint32_t seed : seeds) {
       if (mark_[seed] == epoch_) continue;
       const auto search = static_cast<uint32_t>(searches_.size());
       searches_.emplace_back();
       searches_.back().parent = search;
       Visit(search, seed);
+      new_left_ += label_[seed] == 0 ? 1 : 0;
       CountOpen(searches_.back(), true);
     }
     active_.resize(searches_.size());
     for (uint32_t s = 0; s < active_.size(); ++s) active_[s] = s;
     size_t visited = 0;
-    while (conflicts_ > 0 || unlabelled_open_ > 0) {
+    while (!IsDecided()) {
       size_t kept = 0;
       for (size_t a = 0; a < active_.size(); ++a) {
         const uint32_t search = active_[a];
         if (searches_[search].parent != search || !searches_[search].is_open()) continue;
         active_[kept++] = search;
-        if (conflicts_ == 0 && unlabelled_open_ == 0) continue;
+        if (IsDecided()) continue;
         CountOpen(searches_[search], false);
         const uint32_t cell = searches_[search].cells[searches_[search].next++];
         ++visited;
+        new_left_ -= label_[cell] == 0 ? 1 : 0;
         uint32_t own = search;
         for_neighbors(cell, [&](uint32_t neighbor) {
           if (mark_[neighbor] != epoch_) {
@@ -270,6 +276,7 @@ class ComponentTracker {
   std::vector<std::pair<ComponentId, uint32_t>> open_count_;
   int conflicts_ = 0;
   int unlabelled_open_ = 0;
+  int new_left_ = 0;  // new cells not expanded
 };
 
 }  // namespace palpate::sim
