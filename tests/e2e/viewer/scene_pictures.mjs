@@ -2,7 +2,7 @@
 //
 //   node scene_pictures.mjs --server PALPATE_SERVER --out FOLDER [--only NAME] [--size WxH] [--type png]
 //
-// Plays each scene to a moment worth seeing, driving its instrument where it has one, and writes NAME.jpg. Needs the built viewer and Chromium.
+// Plays each scene to a moment worth seeing, driving its instrument where it has one, and writes scene-NAME.jpg. Needs the built viewer and Chromium.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -69,6 +69,8 @@ async function picture(name) {
     await page.waitForFunction(() => palpate.runState === 'paused');
     await page.click('#b-reset');
     await page.waitForFunction(() => palpate.stats.step === 0);
+    // Drawn in software, a small window leaves the machine to the simulation.
+    await page.setViewportSize({ width: 240, height: 160 });
     if (tool) {
       await page.evaluate((which) => palpate.takeTool(which), tool);
       for (let step = 0; step < steps; ++step) {
@@ -80,12 +82,13 @@ async function picture(name) {
       await page.evaluate((count) => palpate.step(count), steps);
     }
     await page.waitForFunction((count) => palpate.stats.step >= count, steps);
+    await page.setViewportSize({ width, height });
     await page.evaluate(([azimuth, elevation, distance]) => {
       palpate.look(azimuth, elevation, distance);
       palpate.setQuality('high');
     }, look);
     await page.waitForTimeout(1500);
-    const file = { path: join(options.out, `${name}.${options.type}`), timeout: 300_000 };
+    const file = { path: join(options.out, `scene-${name}.${options.type}`), timeout: 300_000 };
     await page.screenshot(options.type === 'png' ? file : { ...file, type: 'jpeg', quality: 86 });
     console.log(name, JSON.stringify(await page.evaluate(() => palpate.stats)));
     await page.close();
