@@ -1,5 +1,6 @@
 #include "sim/topology/carving.h"
 
+#include "sim/topology/mesh_attributes.h"
 #include "tests/sim/topology/topology_support.h"
 
 namespace palpate::sim {
@@ -220,6 +221,49 @@ TEST(CarverTest, InsideAndDeadTetsAreToldApart) {
   EXPECT_EQ(mesh.Surfaces().size(), 2U);
   EXPECT_EQ(mesh.Check(), absl::OkStatus());
   EXPECT_EQ(carver.Remove(cavity).status().code(), absl::StatusCode::kNotFound);
+}
+
+// A split takes out the mass and momentum of one tet and leaves everything else in place.
+TEST(CarverTest, SplitsConserveMassMomentumAndEmbeddedPoints) {
+  ClosedMesh mesh = MustBuild(Made(GenerateKidney(0.11, 0.016)));
+  MeshAttributes attributes(&mesh, 1000);
+  Random random(8);
+  for (uint32_t v = 0; v < mesh.vertex_slot_count(); ++v)
+    attributes.vertex(v).velocity_m_per_s = {random.Real(), random.Real() - 1, random.Real()};
+  std::vector<Eigen::Vector3d> points;
+  for (uint32_t t = 0; t < mesh.tet_slot_count(); ++t) {
+    Eigen::Vector3d centre = Eigen::Vector3d::Zero();
+    for (const uint32_t v : mesh.TetVertices(t)) centre += mesh.PositionOf(v) / 4;
+    const auto index = attributes.Embed(mesh.IdOfTet(t), centre);
+    ASSERT_TRUE(index.ok()) << index.status();
+    points.push_back(centre);
+  }
+  Carver carver(&mesh);
+  int splits = 0;
+  for (int attempt = 0; attempt < 1000 && mesh.tet_count() > 50; ++attempt) {
+    const uint32_t tet = RandomSurfaceTet(mesh, &random);
+    const double mass_kg = 1000 * mesh.RestVolume(tet);
+    Eigen::Vector3d tet_momentum = Eigen::Vector3d::Zero();
+    for (const uint32_t v : mesh.TetVertices(tet)) tet_momentum += mass_kg / 4 * attributes.vertex(v).velocity_m_per_s;
+    const double before_kg = attributes.TotalMass();
+    const Eigen::Vector3d before = attributes.Momentum();
+    const auto outcome = carver.Remove(mesh.IdOfTet(tet));
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    if (outcome->copied_vertices == 0) continue;
+    ++splits;
+    EXPECT_NEAR(attributes.TotalMass(), before_kg - mass_kg, 1e-12 * before_kg);
+    EXPECT_LT((attributes.Momentum() - before + tet_momentum).norm(), 1e-12 * before_kg);
+    EXPECT_EQ(attributes.released_points().size(), 1U);
+  }
+  EXPECT_GT(splits, 20);
+  size_t riding = 0;
+  for (uint32_t i = 0; i < points.size(); ++i) {
+    if (attributes.point(i).tet == kNoTet) continue;
+    ++riding;
+    ASSERT_NE(mesh.Find(attributes.point(i).tet), kNoSlot);
+    EXPECT_LT((attributes.PointPosition(i) - points[i]).norm(), 1e-14);
+  }
+  EXPECT_EQ(riding, mesh.tet_count());
 }
 
 // C5 at the size of a test: a tip eats its way into a liver, and nearly every request is met in the end.
