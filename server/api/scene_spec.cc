@@ -3,6 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <string>
@@ -291,6 +292,36 @@ void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRe
   if (motion.has_duration_s()) check.RangeAbove(At(path, "motion.duration_s"), motion.duration_s(), 0, 3600);
 }
 
+uint32_t CountOf(bool given, uint32_t count) { return given ? count : 1; }
+
+/// Bodies that a BodySpec stands for.
+uint64_t CopyCount(const v1::BodySpec& body) {
+  const v1::BodyArray& array = body.array();
+  return uint64_t{CountOf(array.has_count_x(), array.count_x())} * CountOf(array.has_count_y(), array.count_y()) *
+         CountOf(array.has_count_z(), array.count_z());
+}
+
+/// What only bodies of one kind can have.
+void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& body) {
+  if (!v1::BodyKind_IsValid(body.kind())) {
+    check.Invalid(At(path, "kind"), absl::StrCat(static_cast<int>(body.kind()), " is outside [0, 3]"));
+    return;
+  }
+  const bool is_rigid = body.kind() == v1::BODY_KIND_RIGID;
+  const bool is_static = body.kind() == v1::BODY_KIND_STATIC;
+  if ((is_rigid || is_static) && !body.fixed().empty()) {
+    check.Invalid(At(path, "fixed"), "only a deformable body has fixed regions");
+  }
+  if ((is_rigid || is_static) && body.has_self_collision() && body.self_collision()) {
+    check.Invalid(At(path, "self_collision"), "only a deformable body can meet itself");
+  }
+  const auto moves = [](const v1::Vec3& v) { return v.x() != 0 || v.y() != 0 || v.z() != 0; };
+  if (!is_rigid && moves(body.angular_velocity_rad_per_s())) {
+    check.Invalid(At(path, "angular_velocity_rad_per_s"), "only a rigid body starts to turn");
+  }
+  if (is_static && moves(body.velocity_m_per_s())) check.Invalid(At(path, "velocity_m_per_s"), "a static body does not move");
+}
+
 void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body, const SceneLimits& limits) {
   switch (body.geometry_case()) {
     case v1::BodySpec::kMeshFile:
@@ -318,6 +349,14 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
   }
   if (body.has_scale()) check.Range(At(path, "scale"), body.scale(), 1e-6, 1e6);
   check.RangeVec(At(path, "velocity_m_per_s"), body.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
+  check.RangeVec(At(path, "angular_velocity_rad_per_s"), body.angular_velocity_rad_per_s(), -1000, 1000);
+  CheckBodyKind(check, path, body);
+  for (const auto& [axis, count] : {std::pair("count_x", CountOf(body.array().has_count_x(), body.array().count_x())),
+                                    std::pair("count_y", CountOf(body.array().has_count_y(), body.array().count_y())),
+                                    std::pair("count_z", CountOf(body.array().has_count_z(), body.array().count_z()))}) {
+    check.Range(At(At(path, "array"), axis), count, 1, kMaxCopies);
+  }
+  check.RangeVec(At(path, "array.spacing_m"), body.array().spacing_m(), 0, kMaxCoordinate_m);
 }
 
 void CheckObstacle(Checker& check, const std::string& path, const v1::ObstacleSpec& obstacle) {
@@ -510,14 +549,56 @@ absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::
   return absl::OkStatus();
 }
 
-absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, const AssetResolver& assets) {
+/// Where a copy goes: turned about its origin, then moved.
+struct CopyPlace {
+  Eigen::Quaterniond turn = Eigen::Quaterniond::Identity();
+  Eigen::Vector3d shift_m{0, 0, 0};
+};
+
+CopyPlace PlaceOfCopy(const v1::BodyArray& array, uint64_t copy) {
+  const std::array<uint32_t, 3> counts = {CountOf(array.has_count_x(), array.count_x()), CountOf(array.has_count_y(), array.count_y()),
+                                          CountOf(array.has_count_z(), array.count_z())};
+  const Eigen::Vector3d spacing = ToEigen(array.spacing_m());
+  CopyPlace place;
+  uint64_t rest = copy;
+  for (int axis = 0; axis < 3; ++axis) {
+    const uint32_t count = counts[static_cast<size_t>(axis)];
+    place.shift_m[axis] = (static_cast<double>(rest % count) - (count - 1) / 2.0) * spacing[axis];
+    rest /= count;
+  }
+  if (!array.turned()) return place;
+  // Uniform over all rotations (Shoemake 1992), from three numbers of a golden-ratio sequence in three dimensions (Roberts 2018): even, and
+  // the same everywhere.
+  constexpr double kRatio = 1.2207440846057596;
+  std::array<double, 3> u{};
+  double step = 1;
+  for (double& value : u) {
+    step /= kRatio;
+    const double at = 0.5 + step * static_cast<double>(copy + 1);
+    value = at - std::floor(at);
+  }
+  const double a = std::sqrt(1 - u[0]);
+  const double b = std::sqrt(u[0]);
+  const double t1 = 2 * std::numbers::pi * u[1];
+  const double t2 = 2 * std::numbers::pi * u[2];
+  place.turn = Eigen::Quaterniond(b * std::cos(t2), a * std::sin(t1), a * std::cos(t1), b * std::sin(t2));
+  return place;
+}
+
+absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh) {
   const v1::BodySpec& body = spec.bodies(index);
   const std::string path = At("bodies", index);
   sim::BodyDescription out;
   out.name = BodyName(spec, index);
-  PALPATE_ASSIGN_OR_RETURN(out.mesh, LoadGeometry(body, path, assets));
+  if (body.has_array()) absl::StrAppend(&out.name, copy);
+  out.mesh = mesh;
 
-  PALPATE_ASSIGN_OR_RETURN(const sim::RigidPose pose, PoseFromProto(body.pose(), At(path, "pose")));
+  PALPATE_ASSIGN_OR_RETURN(sim::RigidPose pose, PoseFromProto(body.pose(), At(path, "pose")));
+  if (body.has_array()) {
+    const CopyPlace place = PlaceOfCopy(body.array(), copy);
+    pose.rotation = place.turn * pose.rotation;
+    pose.position_m += place.shift_m;
+  }
   const double scale = Or(body.has_scale(), body.scale(), 1);
   for (size_t v = 0; v < out.mesh.vertices.size(); ++v) {
     Eigen::Vector3d& p = out.mesh.vertices[v];
@@ -532,8 +613,12 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
     return Annotate(valid, At(path, field));
   }
   PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, out));
+  if (body.kind() == v1::BODY_KIND_RIGID) out.kind = sim::BodyKind::kRigid;
+  if (body.kind() == v1::BODY_KIND_STATIC) out.kind = sim::BodyKind::kStatic;
   out.velocity_m_per_s = ToEigen(body.velocity_m_per_s());
+  out.angular_velocity_rad_per_s = ToEigen(body.angular_velocity_rad_per_s());
   if (body.has_self_collision()) out.self_collision = body.self_collision();
+  if (out.kind != sim::BodyKind::kDeformable) out.self_collision = false;
 
   const v1::MaterialSpec& m = body.material();
   if (m.model() == v1::MATERIAL_MODEL_COROTATED_LINEAR) out.material.model = sim::MaterialModel::kCorotatedLinear;
@@ -626,9 +711,15 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   if (spec.haptics().has_range_m()) check.Range("haptics.range_m", spec.haptics().range_m(), 1e-4, 0.1);
 
   if (spec.bodies().empty()) check.Invalid("bodies", "a scene needs at least one body");
-  if (static_cast<uint64_t>(spec.bodies_size()) > limits.max_bodies_per_scene) {
+  uint64_t bodies = 0;
+  for (const v1::BodySpec& body : spec.bodies()) bodies += std::min(CopyCount(body), uint64_t{1} << 32);
+  if (bodies > limits.max_bodies_per_scene) {
     check.Fail(absl::ResourceExhaustedError(
-        absl::StrCat("bodies: ", spec.bodies_size(), " bodies exceed the limit max_bodies_per_scene = ", limits.max_bodies_per_scene)));
+        absl::StrCat("bodies: ", bodies, " bodies exceed the limit max_bodies_per_scene = ", limits.max_bodies_per_scene)));
+  }
+  if (!spec.bodies().empty() && std::all_of(spec.bodies().begin(), spec.bodies().end(),
+                                            [](const v1::BodySpec& body) { return body.kind() == v1::BODY_KIND_STATIC; })) {
+    check.Invalid("bodies", "all bodies are static; a scene needs one that moves");
   }
   check.Count("obstacles", spec.obstacles_size(), 0, kMaxObstacles);
   check.Count("tools", spec.tools_size(), 0, kMaxTools);
@@ -644,8 +735,11 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   for (int i = 0; i < spec.bodies_size() && check.ok(); ++i) {
     const std::string path = At("bodies", i);
     check.Name(At(path, "name"), spec.bodies(i).name(), kMaxNameBytes);
-    check.Unique(At(path, "name"), BodyName(spec, i), body_names);
     CheckBody(check, path, spec.bodies(i), limits);
+    if (!spec.bodies(i).has_array()) check.Unique(At(path, "name"), BodyName(spec, i), body_names);
+    for (uint64_t copy = 0; spec.bodies(i).has_array() && copy < CopyCount(spec.bodies(i)) && check.ok(); ++copy) {
+      check.Unique(At(path, "name"), absl::StrCat(BodyName(spec, i), copy), body_names);
+    }
   }
   for (int i = 0; i < spec.obstacles_size() && check.ok(); ++i) CheckObstacle(check, At("obstacles", i), spec.obstacles(i));
   std::unordered_set<std::string> tool_names;
@@ -681,12 +775,16 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
 
   uint64_t tets = 0;
   for (int i = 0; i < spec.bodies_size(); ++i) {
-    PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, assets));
-    tets += body.mesh.tets.size();
+    PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, LoadGeometry(spec.bodies(i), At("bodies", i), assets));
+    const uint64_t copies = CopyCount(spec.bodies(i));
+    tets += copies * mesh.tets.size();
     Checker check;
     CheckTets(check, At("bodies", i), tets, limits, i == 0 ? "" : "with the bodies before it ");
     if (!check.ok()) return check.status();
-    out.bodies.push_back(std::move(body));
+    for (uint64_t copy = 0; copy < copies; ++copy) {
+      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh));
+      out.bodies.push_back(std::move(body));
+    }
   }
   for (const v1::ObstacleSpec& obstacle : spec.obstacles()) out.obstacles.push_back(BuildObstacle(obstacle));
   for (int i = 0; i < spec.tools_size(); ++i) {

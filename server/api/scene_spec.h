@@ -13,7 +13,7 @@ namespace palpate::server {
 
 /// What one scene may hold. Exceeding one is ResourceExhausted, with the name that ServerLimits gives it.
 struct SceneLimits {
-  uint32_t max_bodies_per_scene = 64;
+  uint32_t max_bodies_per_scene = 1024;
   uint64_t max_tets_per_scene = 2'000'000;
 };
 
@@ -21,6 +21,7 @@ inline constexpr int kMaxTools = 8;           ///< per scene
 inline constexpr int kMaxObstacles = 256;     ///< per scene
 inline constexpr int kMaxCapsules = 32;       ///< per scene: tools, sphere and capsule obstacles together (the solver's limit)
 inline constexpr int kMaxFixedRegions = 256;  ///< per body
+inline constexpr uint32_t kMaxCopies = 1024;   ///< of a body along one axis of its array
 inline constexpr size_t kMaxNameBytes = 64;   ///< of bodies, obstacles and tools
 inline constexpr size_t kMaxSceneNameBytes = 128;
 inline constexpr double kMaxCoordinate_m = 100;         ///< of poses and obstacles

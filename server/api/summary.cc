@@ -56,6 +56,7 @@ uint32_t CountColors(const sim::SceneDescription& description) {
   constexpr uint32_t kNone = 0xffffffffU;
   uint32_t color_count = 0;
   for (const sim::BodyDescription& body : description.bodies) {
+    if (body.kind != sim::BodyKind::kDeformable) continue;
     const Incidence around = TetsAroundVertices(body.mesh);
     const size_t vertex_count = body.mesh.vertices.size();
     std::vector<bool> is_fixed(vertex_count, false);

@@ -35,15 +35,24 @@ struct DrivenRegion {
   double duration_s = 0;
 };
 
-/// A deformable body, already meshed, placed and checked. Defaults and ranges are those of proto/palpate/v1/scene.proto.
+enum class BodyKind {
+  kDeformable,
+  kRigid,   ///< moves as one piece; docs/algorithms/rigid_blocks.md
+  kStatic,  ///< an obstacle of any shape
+};
+
+/// A body, already meshed, placed and checked. Defaults and ranges are those of proto/palpate/v1/scene.proto.
 struct BodyDescription {
   std::string name;
   TetMesh mesh;  ///< rest shape in W, metres, valid by ValidateTetMesh
-  Material material;
-  std::vector<uint32_t> fixed_vertices;       ///< indices into mesh.vertices, ascending, unique
-  std::vector<DrivenRegion> driven_regions;   ///< of fixed vertices
-  Eigen::Vector3d velocity_m_per_s{0, 0, 0};  ///< of the free vertices at step 0
-  bool self_collision = true;                 ///< whether the body's surface may not pass through itself
+  BodyKind kind = BodyKind::kDeformable;
+  Material material;  ///< of a rigid body the density counts, of a static one nothing
+  // Fixed vertices, driven regions and self-collision are of deformable bodies only.
+  std::vector<uint32_t> fixed_vertices;                 ///< indices into mesh.vertices, ascending, unique
+  std::vector<DrivenRegion> driven_regions;             ///< of fixed vertices
+  Eigen::Vector3d velocity_m_per_s{0, 0, 0};            ///< of the free vertices or of the centre of mass at step 0
+  Eigen::Vector3d angular_velocity_rad_per_s{0, 0, 0};  ///< of a rigid body about its centre of mass at step 0
+  bool self_collision = true;                           ///< whether the body's surface may not pass through itself
   Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
 };
 

@@ -8,6 +8,7 @@
 
 #include "gpu/dynamics/tissue_solver.h"
 #include "sim/haptics/build_model.h"
+#include "sim/mesh/mass_properties.h"
 
 namespace palpate::sim {
 namespace {
@@ -23,6 +24,9 @@ double MillisecondsSince(Clock::time_point* mark) {
   *mark = now;
   return ms;
 }
+
+// What a hand feels of a body that does not yield; its device limits the stiffness anyway.
+constexpr double kRigidYoungModulus_pa = 1e7;
 
 Eigen::Vector3d AxisOf(const ToolDescription& tool, const RigidPose& pose) { return pose.rotation * Eigen::Vector3d(0, 0, tool.length_m); }
 
@@ -94,7 +98,7 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
     tet.corotated = body.material.model == MaterialModel::kCorotatedLinear;
     for (size_t t = 0; t < body.mesh.tets.size(); ++t) {
       for (size_t c = 0; c < 4; ++c) tet.vertices[c] = base + body.mesh.tets[t][c];
-      model.tets.push_back(tet);
+      if (body.kind == BodyKind::kDeformable) model.tets.push_back(tet);
       statistics.volume_m3 += TetVolume(body.mesh, t);
     }
     statistics.mass_kg = statistics.volume_m3 * body.material.density_kg_per_m3;
@@ -103,7 +107,8 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
       for (int axis = 0; axis < 3; ++axis) rest_positions_.push_back(static_cast<float>(v[axis]));
     }
     surface_index_.resize(model.rest_m.size(), 0);
-    for (int axis = 0; axis < 3; ++axis) moves_at_start_ |= body.velocity_m_per_s[axis] != 0;
+    // The solver itself gives rigid bodies their motion at the start.
+    for (int axis = 0; axis < 3; ++axis) moves_at_start_ |= body.kind == BodyKind::kDeformable && body.velocity_m_per_s[axis] != 0;
     for (size_t r = 0; r < body.driven_regions.size(); ++r) {
       const DrivenRegion& region = body.driven_regions[r];
       gpu::TissueDrivenRegion driven;
@@ -121,7 +126,22 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
       driven.duration_s = region.duration_s;
       model.driven.push_back(std::move(driven));
     }
-    model.fixed.resize(model.rest_m.size(), 0);
+    model.fixed.resize(model.rest_m.size(), body.kind == BodyKind::kDeformable ? 0 : 1);
+    if (body.kind != BodyKind::kDeformable && (!body.driven_regions.empty() || !body.fixed_vertices.empty() || body.self_collision)) {
+      return absl::InvalidArgumentError(absl::StrCat(name(), ": fixed vertices, driven regions and self-collision need a deformable body"));
+    }
+    if (body.kind == BodyKind::kRigid) {
+      const MassProperties mass = ComputeMassProperties(body.mesh, body.material.density_kg_per_m3);
+      gpu::TissueRigidBody rigid;
+      rigid.body = static_cast<uint32_t>(b);
+      rigid.vertices = {base, static_cast<uint32_t>(model.rest_m.size())};
+      rigid.mass_kg = mass.mass_kg;
+      rigid.center_m = ToArray(mass.center_m);
+      for (int i = 0; i < 9; ++i) rigid.inertia_kg_m2[static_cast<size_t>(i)] = mass.inertia_kg_m2(i / 3, i % 3);
+      rigid.velocity_m_per_s = ToArray(body.velocity_m_per_s);
+      rigid.angular_velocity_rad_per_s = ToArray(body.angular_velocity_rad_per_s);
+      model.rigid.push_back(rigid);
+    }
     for (const uint32_t v : body.fixed_vertices) {
       if (v >= body.mesh.vertices.size()) {
         return absl::InvalidArgumentError(
@@ -229,8 +249,11 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
     std::vector<float> velocities;
     velocities.reserve(rest_positions_.size());
     for (const BodyDescription& body : description_.bodies) {
-      const Eigen::Vector3f velocity = body.velocity_m_per_s.cast<float>();
-      for (size_t v = 0; v < body.mesh.vertices.size(); ++v) velocities.insert(velocities.end(), velocity.data(), velocity.data() + 3);
+      const Eigen::Vector3d center = body.kind == BodyKind::kRigid ? ComputeMassProperties(body.mesh, 1).center_m : Eigen::Vector3d::Zero();
+      for (const Eigen::Vector3d& x : body.mesh.vertices) {
+        const Eigen::Vector3f velocity = (body.velocity_m_per_s + body.angular_velocity_rad_per_s.cross(x - center)).cast<float>();
+        velocities.insert(velocities.end(), velocity.data(), velocity.data() + 3);
+      }
     }
     PALPATE_RETURN_IF_ERROR(solver_->WriteState(rest_positions_, velocities));
   }
@@ -386,7 +409,8 @@ void World::Impl::BuildLocalModels(const gpu::TissueStep& step, Frame* frame) {
       contact.gap_m = static_cast<double>(report.gap_m) - description_.contact.margin_m;
       contact.normal_force_n = report.point.w;
       contact.area_m2 = triangle_area_m2_[report.triangle];
-      contact.young_modulus_pa = material.young_modulus_pa;
+      contact.young_modulus_pa =
+          description_.bodies[body].kind == BodyKind::kDeformable ? material.young_modulus_pa : kRigidYoungModulus_pa;
       contact.poisson_ratio = material.poisson_ratio;
       contact.damping_s = material.damping_s;
       contact.friction = description_.contact.friction;

@@ -258,12 +258,14 @@ class SceneRun {
     }
   }
 
-  // A quarter of each tet's mass to its corners, in the rest state, which the keyframe holds.
+  // A quarter of each tet's mass to its corners, in the rest state, which the keyframe holds. Arrays of bodies count as one kind of
+  // material.
   void ComputeMasses() {
     for (int b = 0; b < body_count(); ++b) {
       std::vector<double>& masses = masses_.emplace_back(positions(b).size(), 0.0);
       const auto& tets = topology(b).tets();
-      const double density = spec_.bodies(b).material().has_density_kg_per_m3() ? spec_.bodies(b).material().density_kg_per_m3() : 1060;
+      const v1::MaterialSpec& material = spec_.bodies(std::min(b, spec_.bodies_size() - 1)).material();
+      const double density = material.has_density_kg_per_m3() ? material.density_kg_per_m3() : 1060;
       for (int t = 0; t + 3 < tets.size(); t += 4) {
         const Vector3d& o = positions(b)[tets.at(t)];
         const double volume_m3 =
@@ -333,6 +335,7 @@ class Scenes : public ::testing::Test {
   void PullTheKnot(uint64_t steps);
   void FoldTheSheet(uint64_t steps);
   void StirOrgans(uint64_t steps);
+  void DropBoxes(uint64_t steps);
 };
 
 void Scenes::PressAndReleaseTori(uint64_t steps) {
@@ -455,6 +458,32 @@ void Scenes::StirOrgans(uint64_t steps) {
 
 TEST_F(Scenes, OrgansAreStirred) { StirOrgans(90); }
 TEST_F(Scenes, DISABLED_FullLengthOrgans) { StirOrgans(480); }
+
+void Scenes::DropBoxes(uint64_t steps) {
+  const std::unique_ptr<SceneRun> run = Load("boxes");
+  ASSERT_NE(run, nullptr);
+  constexpr int kWalls = 5;
+  ASSERT_EQ(run->body_count(), kWalls + 512);
+  const std::vector<Vector3d> floor = run->positions(0);
+  std::vector<double> size_m;  // of each body: two vertices far apart
+  const auto span_m = [&](int b) { return (run->positions(b).front() - run->positions(b).back()).norm(); };
+  for (int b = 0; b < run->body_count(); ++b) size_m.push_back(span_m(b));
+  ASSERT_NO_FATAL_FAILURE(Advance(*run, steps, 20));
+  EXPECT_EQ(run->positions(0), floor) << "static bodies stay";
+  EXPECT_GT(run->max_contacts(), steps >= 240 ? 1000U : 50U);
+  for (int b = kWalls; b < run->body_count(); ++b) {
+    EXPECT_NEAR(span_m(b), size_m[static_cast<size_t>(b)], 2e-5) << "rigid";
+    const Vector3d center = run->Center(b);
+    ASSERT_LT(center.head<2>().cwiseAbs().maxCoeff(), 0.3) << run->topology(b).name();
+    ASSERT_GT(center.z(), 0.009) << run->topology(b).name();
+    if (steps >= 240) {
+      ASSERT_LT(center.z(), 0.25) << "has fallen";
+    }
+  }
+}
+
+TEST_F(Scenes, RigidBodiesAreDropped) { DropBoxes(40); }
+TEST_F(Scenes, DISABLED_FullLengthBoxes) { DropBoxes(300); }
 
 TEST_F(Scenes, AToolAtFiveMetresPerSecondDoesNotTunnel) {
   const std::unique_ptr<SceneRun> run = Load("whip", "whip");

@@ -451,6 +451,95 @@ TEST(SceneSpec, RegionsMove) {
   ExpectRefused(spec, "bodies[0].fixed[2].motion.duration_s: 0 is outside (0, 3600]");
 }
 
+TEST(SceneSpec, KindsOfBodies) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& floor = *spec.add_bodies();
+  floor.mutable_generator()->mutable_slab();
+  floor.mutable_pose()->mutable_position_m()->set_z(-1);
+  floor.set_kind(v1::BODY_KIND_STATIC);
+  v1::BodySpec& stone = *spec.add_bodies();
+  stone.mutable_generator()->mutable_slab();
+  stone.mutable_pose()->mutable_position_m()->set_z(1);
+  stone.set_kind(v1::BODY_KIND_RIGID);
+  stone.mutable_velocity_m_per_s()->set_x(0.5);
+  stone.mutable_angular_velocity_rad_per_s()->set_z(3);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].kind, sim::BodyKind::kDeformable);
+  EXPECT_TRUE(built->bodies[0].self_collision);
+  EXPECT_EQ(built->bodies[1].kind, sim::BodyKind::kStatic);
+  EXPECT_FALSE(built->bodies[1].self_collision);
+  EXPECT_EQ(built->bodies[2].kind, sim::BodyKind::kRigid);
+  EXPECT_EQ(built->bodies[2].velocity_m_per_s, Eigen::Vector3d(0.5, 0, 0));
+  EXPECT_EQ(built->bodies[2].angular_velocity_rad_per_s, Eigen::Vector3d(0, 0, 3));
+
+  floor.mutable_velocity_m_per_s()->set_x(1);
+  ExpectRefused(spec, "bodies[1].velocity_m_per_s: a static body does not move");
+  floor.clear_velocity_m_per_s();
+  stone.set_self_collision(true);
+  ExpectRefused(spec, "bodies[2].self_collision: only a deformable body can meet itself");
+  stone.clear_self_collision();
+  stone.add_fixed()->mutable_vertices()->add_indices(0);
+  ExpectRefused(spec, "bodies[2].fixed: only a deformable body has fixed regions");
+  stone.clear_fixed();
+  spec.mutable_bodies(0)->mutable_angular_velocity_rad_per_s()->set_x(1);
+  ExpectRefused(spec, "bodies[0].angular_velocity_rad_per_s: only a rigid body starts to turn");
+  spec.mutable_bodies(0)->clear_angular_velocity_rad_per_s();
+  stone.set_kind(static_cast<v1::BodyKind>(9));
+  ExpectRefused(spec, "bodies[2].kind: 9 is outside [0, 3]");
+  for (v1::BodySpec& body : *spec.mutable_bodies()) {
+    body.clear_fixed();
+    body.clear_velocity_m_per_s();
+    body.clear_angular_velocity_rad_per_s();
+    body.set_kind(v1::BODY_KIND_STATIC);
+  }
+  ExpectRefused(spec, "bodies: all bodies are static");
+}
+
+TEST(SceneSpec, ArraysOfBodies) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.add_bodies();
+  body.set_name("brick");
+  body.mutable_generator()->mutable_slab();
+  body.set_kind(v1::BODY_KIND_RIGID);
+  body.mutable_pose()->mutable_position_m()->set_z(2);
+  body.mutable_array()->set_count_x(3);
+  body.mutable_array()->set_count_z(2);
+  body.mutable_array()->mutable_spacing_m()->set_x(0.5);
+  body.mutable_array()->mutable_spacing_m()->set_z(0.25);
+  absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  ASSERT_EQ(built->bodies.size(), 7U);
+  const auto center = [&](size_t b) {
+    Eigen::Vector3d sum = Eigen::Vector3d::Zero();
+    for (const Eigen::Vector3d& v : built->bodies[b].mesh.vertices) sum += v;
+    return Eigen::Vector3d(sum / static_cast<double>(built->bodies[b].mesh.vertices.size()));
+  };
+  EXPECT_EQ(built->bodies[1].name, "brick0");
+  EXPECT_LT((center(1) - Eigen::Vector3d(-0.5, 0, 1.875)).norm(), 1e-9);
+  EXPECT_LT((center(2) - Eigen::Vector3d(0, 0, 1.875)).norm(), 1e-9);
+  EXPECT_EQ(built->bodies[6].name, "brick5");
+  EXPECT_LT((center(6) - Eigen::Vector3d(0.5, 0, 2.125)).norm(), 1e-9);
+
+  body.mutable_array()->set_turned(true);
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_LT((center(6) - Eigen::Vector3d(0.5, 0, 2.125)).norm(), 1e-9) << "turned about its own place";
+  const auto first_edge = [&](size_t b) {
+    return Eigen::Vector3d((built->bodies[b].mesh.vertices[1] - built->bodies[b].mesh.vertices[0]).normalized());
+  };
+  EXPECT_LT(first_edge(1).dot(first_edge(2)), 0.99);
+  EXPECT_LT(first_edge(1).dot(first_edge(5)), 0.99);
+
+  spec.mutable_bodies(0)->set_name("brick4");
+  ExpectRefused(spec, "brick4");
+  spec.mutable_bodies(0)->clear_name();
+  body.mutable_array()->set_count_y(0);
+  ExpectRefused(spec, "bodies[1].array.count_y: 0 is outside [1, 1024]");
+  body.mutable_array()->set_count_y(1024);
+  ExpectRefused(spec, "max_bodies_per_scene", absl::StatusCode::kResourceExhausted);
+}
+
 TEST(SceneSpec, ShapesOfTheGeneratorAreMade) {
   v1::SceneSpec spec = SlabScene();
   v1::GeneratorSpec& generator = *spec.mutable_bodies(0)->mutable_generator();
