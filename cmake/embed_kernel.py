@@ -35,6 +35,7 @@ def main():
     literal = "\n".join(f'R"~cl~({chunk})~cl~"' for chunk in chunks)
     target.write_text(
         f"// Generated from {relative} by cmake/embed_kernel.py.\n"
+        '#pragma GCC diagnostic ignored "-Woverlength-strings"  // beyond 64 KiB a compiler need not follow; ours do\n'
         '#include "gpu/runtime/kernel_source.h"\n\n'
         "namespace palpate::gpu::kernels {\n"
         f"extern const KernelSource {stem};\n"

@@ -157,7 +157,6 @@ class SurfaceContacts {
   uint32_t lanes_ = 1;
   uint32_t partial_count_ = 0;
   uint32_t pair_count_ = 0;
-  uint32_t bounded_vertices_ = 0;
   uint32_t generation_ = 0;
   size_t device_bytes_ = 0;
 
@@ -173,7 +172,6 @@ class SurfaceContacts {
   ProximityDetector detector_;
   IntersectionCounter counter_of_crossings_;
   RadixSort<uint32_t> sort_;
-  uint32_t sort_capacity_ = 0;
   Kernel make_pairs_, bound_entries_, linearize_pairs_, bound_moves_, check_moves_, report_pairs_, mark_tangled_, shorten_moves_,
       keep_shares_, spread_shares_, apply_shares_, body_boxes_, piece_rows_, shift_pieces_;
   DeviceBuffer<SurfaceParams> params_;
