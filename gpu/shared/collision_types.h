@@ -20,10 +20,10 @@ typedef struct SurfaceContact {
   UInt kind;
   UInt a;
   UInt b;
-  UInt group_a;    /* body of A */
-  Float4 weights;  /* vertex-triangle: barycentric (b0, b1, b2) of the point on B, w = 1; edge-edge: (1-s, s) on A, then (1-t, t) on B */
-  Float4 normal;   /* xyz unit, from the point on A to the point on B; w = distance [m] >= 0 */
-  UInt4 vertices;  /* vertex-triangle: v, t0, t1, t2; edge-edge: a0, a1, b0, b1 */
+  UInt group_a;   /* body of A */
+  Float4 weights; /* vertex-triangle: barycentric (b0, b1, b2) of the point on B, w = 1; edge-edge: (1-s, s) on A, then (1-t, t) on B */
+  Float4 normal;  /* xyz unit, from the point on A to the point on B; w = distance [m] >= 0 */
+  UInt4 vertices; /* vertex-triangle: v, t0, t1, t2; edge-edge: a0, a1, b0, b1 */
 } SurfaceContact;
 
 /* A vertex and a triangle, or two edges, that meet while their vertices move on straight lines over one step. */
@@ -31,10 +31,10 @@ typedef struct CcdHit {
   UInt kind;
   UInt a;
   UInt b;
-  float toi;       /* share of the step in [0, 1] that is certainly free of contact; never late */
-  Float4 weights;  /* as in SurfaceContact, near the time of impact */
-  Float4 normal;   /* xyz unit, a direction that separated A from B just before toi, from A to B; w unused */
-  UInt4 vertices;  /* as in SurfaceContact */
+  float toi;      /* share of the step in [0, 1] that is certainly free of contact; never late */
+  Float4 weights; /* as in SurfaceContact, near the time of impact */
+  Float4 normal;  /* xyz unit, a direction that separated A from B just before toi, from A to B; w unused */
+  UInt4 vertices; /* as in SurfaceContact */
 } CcdHit;
 
 PALPATE_SHARED_SIZE(SurfaceContact, 64);
