@@ -285,9 +285,12 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
 absl::Status SurfaceContacts::Reset(Queue& queue, const DeviceBuffer<Float4>& x) {
   statistics_ = {};
   PALPATE_RETURN_IF_ERROR(queue.Zero(tangled_));
-  PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, certified_, vertex_count_));
+  PALPATE_RETURN_IF_ERROR(queue.Zero(truncated_));
+  PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, truncated_));
+  // Positions beyond all bounds are for the step to report, which will not keep what becomes of them.
+  if (moves.bad == 0) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
   std::fill(piece_shift_.begin(), piece_shift_.end(), std::array<double, 3>{});
   return MakePairs(queue, {}, 0);
 }

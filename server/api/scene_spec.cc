@@ -301,6 +301,15 @@ uint64_t CopyCount(const v1::BodySpec& body) {
          CountOf(array.has_count_z(), array.count_z());
 }
 
+void CheckArray(Checker& check, const std::string& path, const v1::BodySpec& body) {
+  for (const auto& [axis, count] : {std::pair("count_x", CountOf(body.array().has_count_x(), body.array().count_x())),
+                                    std::pair("count_y", CountOf(body.array().has_count_y(), body.array().count_y())),
+                                    std::pair("count_z", CountOf(body.array().has_count_z(), body.array().count_z()))}) {
+    check.Range(At(At(path, "array"), axis), count, 1, kMaxCopies);
+  }
+  check.RangeVec(At(path, "array.spacing_m"), body.array().spacing_m(), 0, kMaxCoordinate_m);
+}
+
 /// What only bodies of one kind can have.
 void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& body) {
   if (!v1::BodyKind_IsValid(body.kind())) {
@@ -351,12 +360,6 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
   check.RangeVec(At(path, "velocity_m_per_s"), body.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
   check.RangeVec(At(path, "angular_velocity_rad_per_s"), body.angular_velocity_rad_per_s(), -1000, 1000);
   CheckBodyKind(check, path, body);
-  for (const auto& [axis, count] : {std::pair("count_x", CountOf(body.array().has_count_x(), body.array().count_x())),
-                                    std::pair("count_y", CountOf(body.array().has_count_y(), body.array().count_y())),
-                                    std::pair("count_z", CountOf(body.array().has_count_z(), body.array().count_z()))}) {
-    check.Range(At(At(path, "array"), axis), count, 1, kMaxCopies);
-  }
-  check.RangeVec(At(path, "array.spacing_m"), body.array().spacing_m(), 0, kMaxCoordinate_m);
 }
 
 void CheckObstacle(Checker& check, const std::string& path, const v1::ObstacleSpec& obstacle) {
@@ -711,6 +714,8 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   if (spec.haptics().has_range_m()) check.Range("haptics.range_m", spec.haptics().range_m(), 1e-4, 0.1);
 
   if (spec.bodies().empty()) check.Invalid("bodies", "a scene needs at least one body");
+  for (int i = 0; i < spec.bodies_size() && check.ok(); ++i) CheckArray(check, At("bodies", i), spec.bodies(i));
+  if (!check.ok()) return check.status();
   uint64_t bodies = 0;
   for (const v1::BodySpec& body : spec.bodies()) bodies += std::min(CopyCount(body), uint64_t{1} << 32);
   if (bodies > limits.max_bodies_per_scene) {

@@ -12,6 +12,10 @@ constexpr uint64_t kBytesPerVertex = 200;
 constexpr uint64_t kBytesPerTet = 410;
 constexpr uint64_t kBytesPerTriangle = 140;
 constexpr uint64_t kBytesPerTriangleAndTool = 52;
+// Of contact between and within bodies, before any contact.
+constexpr uint64_t kSurfaceBytesPerScene = 48'000;
+constexpr uint64_t kSurfaceBytesPerVertex = 150;
+constexpr uint64_t kSurfaceBytesPerTet = 75;
 
 /// Tets around each vertex in compressed rows: those of vertex v are items[starts[v]..starts[v + 1]).
 struct Incidence {
@@ -84,11 +88,13 @@ uint32_t CountColors(const sim::SceneDescription& description) {
 
 v1::CheckSceneResponse SummarizeScene(const sim::SceneDescription& description) {
   v1::CheckSceneResponse out;
-  uint64_t bytes = kBytesPerScene;
+  const bool has_surface_contact = description.bodies.size() > 1 || (!description.bodies.empty() && description.bodies[0].self_collision);
+  uint64_t bytes = kBytesPerScene + (has_surface_contact ? kSurfaceBytesPerScene : 0);
   for (const sim::BodyDescription& body : description.bodies) {
     const v1::BodyInfo info = SummarizeBody(body);
     bytes += kBytesPerVertex * info.vertex_count() + kBytesPerTet * info.tet_count() +
              (kBytesPerTriangle + kBytesPerTriangleAndTool * description.tools.size()) * info.surface_triangle_count();
+    if (has_surface_contact) bytes += kSurfaceBytesPerVertex * info.vertex_count() + kSurfaceBytesPerTet * info.tet_count();
     *out.add_bodies() = info;
   }
   out.set_device_bytes(bytes);

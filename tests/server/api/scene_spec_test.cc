@@ -83,6 +83,10 @@ std::vector<v1::SceneSpec> FullSpecs() {
   body.mutable_color()->set_r(0.5);
   body.set_scale(1);
   body.mutable_velocity_m_per_s()->set_y(0.5);
+  body.mutable_array()->set_count_x(2);
+  body.mutable_array()->set_count_y(1);
+  body.mutable_array()->set_count_z(1);
+  body.mutable_array()->mutable_spacing_m()->set_x(1e-4);
   v1::Box& box = *body.add_fixed()->mutable_box();
   box.mutable_min_m()->set_x(-10);
   box.mutable_min_m()->set_y(-10);
