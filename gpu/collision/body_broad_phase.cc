@@ -20,14 +20,6 @@ constexpr uint32_t kNone = 0xffffffffU;
 // clouds of 1K to 64K bodies).
 constexpr uint64_t kSweepTilesPerCluster = 14;
 
-template <typename T>
-absl::Status Grow(const std::shared_ptr<Context>& context, DeviceBuffer<T>& buffer, size_t count, const char* name) {
-  if (buffer && buffer.count() >= count) return absl::OkStatus();
-  buffer = {};
-  PALPATE_ASSIGN_OR_RETURN(buffer, DeviceBuffer<T>::Create(context, count, name));
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 // Times stages where that was asked for; without it, nothing waits.

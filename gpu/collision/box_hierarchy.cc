@@ -44,16 +44,6 @@ std::array<uint32_t, BoxHierarchy::kMaxLevels> Begins(const BoxHierarchy& tree) 
   return begins;
 }
 
-// Grows a buffer to at least `count` elements, with room for half as many again so that a slowly growing scene does not do it each step.
-template <typename T>
-absl::Status Grow(const std::shared_ptr<Context>& context, DeviceBuffer<T>& buffer, size_t count, const char* name) {
-  if (buffer && buffer.count() >= count) return absl::OkStatus();
-  const size_t target = buffer ? count + count / 2 : count;
-  buffer = DeviceBuffer<T>();
-  PALPATE_ASSIGN_OR_RETURN(buffer, DeviceBuffer<T>::Create(context, target, name));
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<BoxHierarchy> BoxHierarchy::Create(const std::shared_ptr<Context>& context) {

@@ -28,15 +28,6 @@ uint64_t Wide(const UInt* words) { return uint64_t{words[1]} << 32 | words[0]; }
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Grows to at least `count` elements, with room for a quarter more so that a slowly growing scene does not do it each step.
-template <typename T>
-absl::Status Grow(const std::shared_ptr<Context>& context, DeviceBuffer<T>& buffer, size_t count, const char* name) {
-  if (buffer && buffer.count() >= count) return absl::OkStatus();
-  buffer = DeviceBuffer<T>();
-  PALPATE_ASSIGN_OR_RETURN(buffer, DeviceBuffer<T>::Create(context, count + count / 4, name));
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<ContinuousCollisions> ContinuousCollisions::Create(const std::shared_ptr<Context>& context,

@@ -20,14 +20,6 @@ uint32_t CeilDivide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0
 
 uint64_t Wide(const uint32_t* low_high) { return low_high[0] | uint64_t{low_high[1]} << 32; }
 
-template <typename T>
-absl::Status Grow(const std::shared_ptr<Context>& context, DeviceBuffer<T>* buffer, size_t count, const char* name) {
-  if (*buffer && buffer->count() >= count) return absl::OkStatus();
-  *buffer = DeviceBuffer<T>();
-  PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Create(context, count, name));
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<ProximityDetector> ProximityDetector::Create(const std::shared_ptr<Context>& context, const ProximityOptions& options) {
@@ -70,11 +62,11 @@ absl::StatusOr<ProximityDetector> ProximityDetector::Create(const std::shared_pt
 absl::Status ProximityDetector::ReserveContacts(uint32_t count) {
   PALPATE_RETURN_IF_ERROR(keys_.Reserve(context_, count, options_.max_contacts));
   const uint32_t target = keys_.capacity();
-  PALPATE_RETURN_IF_ERROR(Grow(context_, &contacts_, target, "surface contacts"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, contacts_, target, "surface contacts"));
   if (options_.reduction == ContactReduction::kNearest) {
-    PALPATE_RETURN_IF_ERROR(Grow(context_, &all_contacts_, target, "surface contacts before reduction"));
-    PALPATE_RETURN_IF_ERROR(Grow(context_, &flags_, target, "proximity flags"));
-    PALPATE_RETURN_IF_ERROR(Grow(context_, &kept_, target, "proximity kept"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, all_contacts_, target, "surface contacts before reduction"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, flags_, target, "proximity flags"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, kept_, target, "proximity kept"));
   }
   return absl::OkStatus();
 }
@@ -93,18 +85,18 @@ absl::Status ProximityDetector::SetTopology(Queue& queue, const SurfaceTopology&
         return absl::InvalidArgumentError(absl::StrCat("proximity: the rest position of vertex ", v, " is not finite"));
       }
     }
-    PALPATE_RETURN_IF_ERROR(Grow(context_, &rest_positions_, topology.vertex_count, "proximity rest positions"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, rest_positions_, topology.vertex_count, "proximity rest positions"));
     if (topology.vertex_count > 0) {
       PALPATE_RETURN_IF_ERROR(queue.Write(rest_positions_, rest_positions_m.first(topology.vertex_count)));
     }
   }
   PALPATE_ASSIGN_OR_RETURN(surface_, DeviceSurface::Upload(queue, topology));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, &boxes_, surface_.triangle_count, "proximity boxes"));
-  if (options_.spheres) PALPATE_RETURN_IF_ERROR(Grow(context_, &spheres_, surface_.triangle_count, "proximity spheres"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, boxes_, surface_.triangle_count, "proximity boxes"));
+  if (options_.spheres) PALPATE_RETURN_IF_ERROR(Grow(context_, spheres_, surface_.triangle_count, "proximity spheres"));
   if (options_.reduction == ContactReduction::kNearest) {
     const size_t elements = size_t{surface_.vertex_count} + surface_.edge_count;
-    PALPATE_RETURN_IF_ERROR(Grow(context_, &nearest_, elements, "proximity nearest distances"));
-    PALPATE_RETURN_IF_ERROR(Grow(context_, &nearest_contact_, elements, "proximity nearest contacts"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, nearest_, elements, "proximity nearest distances"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, nearest_contact_, elements, "proximity nearest contacts"));
   }
   has_topology_ = true;
   return absl::OkStatus();

@@ -84,4 +84,16 @@ class DeviceBuffer {
   size_t count_ = 0;
 };
 
+/// Makes `buffer` hold at least `count` elements. Where it has to grow its contents are lost, and it gets room for half as many again (the
+/// first time for `count` alone), so that a slowly growing scene does not do it each step. Errors: as DeviceBuffer::Create; the buffer is
+/// then empty.
+template <typename T>
+absl::Status Grow(const std::shared_ptr<Context>& context, DeviceBuffer<T>& buffer, size_t count, const char* name) {
+  if (buffer && buffer.count() >= count) return absl::OkStatus();
+  const size_t target = buffer ? count + count / 2 : count;
+  buffer = DeviceBuffer<T>();  // first, so that both do not have to fit at once
+  PALPATE_ASSIGN_OR_RETURN(buffer, DeviceBuffer<T>::Create(context, target, name));
+  return absl::OkStatus();
+}
+
 }  // namespace palpate::gpu

@@ -90,6 +90,19 @@ TEST_F(BufferTest, TooLargeIsRefusedByNameAndSize) {
   EXPECT_EQ(context()->allocated_bytes(), bytes);
 }
 
+TEST_F(BufferTest, GrowsOnlyWhereItMust) {
+  DeviceBuffer<uint32_t> buffer;
+  PALPATE_ASSERT_OK(Grow(context(), buffer, 10, "growing"));
+  EXPECT_EQ(buffer.count(), 10U);
+  PALPATE_ASSERT_OK(queue().Fill(buffer, 7));
+  PALPATE_ASSERT_OK(Grow(context(), buffer, 4, "growing"));
+  EXPECT_EQ(Download(buffer), std::vector<uint32_t>(10, 7)) << "large enough: untouched";
+  PALPATE_ASSERT_OK(Grow(context(), buffer, 11, "growing"));
+  EXPECT_EQ(buffer.count(), 16U) << "half as many again";
+  EXPECT_TRUE(absl::IsResourceExhausted(Grow(context(), buffer, SIZE_MAX / 8, "growing")));
+  EXPECT_FALSE(static_cast<bool>(buffer));
+}
+
 TEST_F(BufferTest, FillAndCopy) {
   const auto a = Upload(std::vector<int32_t>(10, 1));
   const auto b = Upload(std::vector<int32_t>(10, 2));
