@@ -21,9 +21,11 @@ if (!options.server || !options.out) {
   process.exit(2);
 }
 
-/** steps: before the picture; tool and path: its instrument's tip at each of them; look: azimuth, elevation, distance of the camera. */
+/** steps: before the picture; tool and path: its instrument's tip at each of them; look: azimuth, elevation, distance of the camera; hasNoNormals: those of
+    contacts are not drawn. */
 const SCENES = {
   tori: { steps: 8, look: [-50, 14, 1] },
+  boxes: { steps: 60, look: [-60, 32, 1.0], hasNoNormals: true },
   knot: { steps: 200, look: [-90, 28, 0.36] },
   sheet: { steps: 250, look: [-68, 20, 1.0] },
   organs: {
@@ -55,7 +57,7 @@ context.setDefaultTimeout(300_000);
 const webRoot = join(root, 'clients', 'web', 'dist');
 
 async function picture(name) {
-  const { steps, look, tool, path } = SCENES[name];
+  const { steps, look, tool, path, hasNoNormals } = SCENES[name];
   const ready = join(profile, `${name}.json`);
   const server = spawn(options.server, ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0', '--web-root', webRoot, '--ready-file', ready, '--log-level', 'warning',
     '--scene', join(root, 'scenes', `${name}.json`)], { stdio: 'inherit' });
@@ -87,6 +89,7 @@ async function picture(name) {
       palpate.look(azimuth, elevation, distance);
       palpate.setQuality('high');
     }, look);
+    if (hasNoNormals) await page.keyboard.press('k');
     await page.waitForTimeout(1500);
     const file = { path: join(options.out, `scene-${name}.${options.type}`), timeout: 300_000 };
     await page.screenshot(options.type === 'png' ? file : { ...file, type: 'jpeg', quality: 86 });
