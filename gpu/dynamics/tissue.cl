@@ -211,10 +211,10 @@ static inline void add_normal_term(Block* b, float3 n, float force, float slope)
   b->zz += slope * n.z * n.z;
 }
 
-/* Friction opposes `slip` (already tangential); the block is factor (I - n n^T). */
-static inline void add_friction_term(Block* b, float3 n, float3 slip, float factor, float weight) {
+/* Friction opposes `slip` (already tangential); the block is bound * factor (I - n n^T). */
+static inline void add_friction_term(Block* b, float3 n, float3 slip, float factor, float weight, float bound) {
   b->force -= factor * weight * slip;
-  const float h = factor * weight * weight;
+  const float h = bound * factor * weight * weight;
   b->xx += h * (1.0f - n.x * n.x);
   b->xy -= h * n.x * n.y;
   b->xz -= h * n.x * n.z;
@@ -259,7 +259,7 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
           contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
       float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
       slip -= dot(slip, n) * n;
-      add_friction_term(b, n, slip, friction_factor(p, force, length(slip)), weight);
+      add_friction_term(b, n, slip, friction_factor(p, force, length(slip)), weight, 1.0f);
     }
   }
   if (begin != end) {
@@ -272,7 +272,7 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
       add_normal_term(b, plane.xyz, force, slope);
       float3 slip = x[v].xyz - x_start[v].xyz;
       slip -= dot(slip, plane.xyz) * plane.xyz;
-      add_friction_term(b, plane.xyz, slip, friction_factor(p, force, length(slip)), 1.0f);
+      add_friction_term(b, plane.xyz, slip, friction_factor(p, force, length(slip)), 1.0f, 1.0f);
     }
   }
   return pushed;
@@ -326,15 +326,7 @@ static inline bool add_surface_contacts(const __global SurfaceParams* sp, uint v
     add_normal_term(b, n, weight * force, moving * weight * weight * slope);
     float3 slip = d - pair_vector(x_start[u.x].xyz, x_start[u.y].xyz, x_start[u.z].xyz, x_start[u.w].xyz, w);
     slip -= dot(slip, n) * n;
-    const float factor = sp->friction * force / fmax(length(slip), sp->slip_m);
-    b->force -= factor * weight * slip;
-    const float h = moving * factor * weight * weight;
-    b->xx += h * (1.0f - n.x * n.x);
-    b->xy -= h * n.x * n.y;
-    b->xz -= h * n.x * n.z;
-    b->yy += h * (1.0f - n.y * n.y);
-    b->yz -= h * n.y * n.z;
-    b->zz += h * (1.0f - n.z * n.z);
+    add_friction_term(b, n, slip, sp->friction * force / fmax(length(slip), sp->slip_m), weight, moving);
   }
   return pushed;
 }
@@ -840,7 +832,7 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void so
         contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
     float3 slip = (on_axis - k.tip_start.xyz - s * k.axis_start.xyz) - (point - start);
     slip -= dot(slip, n) * n;
-    add_friction_term(&b, n, slip, friction_factor(p, force, length(slip)), 1.0f);
+    add_friction_term(&b, n, slip, friction_factor(p, force, length(slip)), 1.0f, 1.0f);
   }
   b = sum_of_team(sums + me, PALPATE_LIST_GROUP, me, PALPATE_LIST_GROUP, b);
   if (me != 0 || !coupled) return;
