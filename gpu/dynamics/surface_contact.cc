@@ -205,16 +205,15 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
   PALPATE_ASSIGN_OR_RETURN(counter_of_crossings_, IntersectionCounter::Create(queue.context()));
   PALPATE_RETURN_IF_ERROR(SetTopology(queue));
 
-  body_begin_host_.assign(1, 0);
   std::vector<uint32_t> body_vertices;
-  for (size_t b = 0; b + 1 < body_triangle_begin_.size(); ++b) {
-    for (uint32_t v = 0; v < vertex_count_; ++v) {
-      if (topology_.vertex_groups[v] != SurfaceTopology::kNoGroup && (topology_.vertex_groups[v] & PALPATE_GROUP_MASK) == b) {
-        body_vertices.push_back(v);
-      }
-    }
-    body_begin_host_.push_back(static_cast<uint32_t>(body_vertices.size()));
+  for (uint32_t v = 0; v < vertex_count_; ++v) {
+    if (topology_.vertex_groups[v] != SurfaceTopology::kNoGroup) body_vertices.push_back(v);
   }
+  const auto body_of = [&](uint32_t v) { return topology_.vertex_groups[v] & PALPATE_GROUP_MASK; };
+  std::stable_sort(body_vertices.begin(), body_vertices.end(), [&](uint32_t a, uint32_t b) { return body_of(a) < body_of(b); });
+  body_begin_host_.assign(body_triangle_begin_.size(), 0);
+  for (const uint32_t v : body_vertices) ++body_begin_host_[body_of(v) + 1];
+  std::partial_sum(body_begin_host_.begin(), body_begin_host_.end(), body_begin_host_.begin());
   boxes_host_.resize((body_begin_host_.size() - 1) * kBoxParts);
   PALPATE_RETURN_IF_ERROR(FindPieces(queue, layout));
 

@@ -73,9 +73,10 @@ struct TissueLayout {
   std::vector<UInt4> triangles;                 ///< [triangle_count], solver vertices, w unused
   std::vector<uint32_t> vertex_triangle_begin;  ///< [vertex_count + 1]
   std::vector<uint32_t> vertex_triangles;
-  std::vector<Float4> rest_m;                   ///< [vertex_count], solver order
-  std::vector<float> vertex_stiffness_n_per_m;  ///< mean over a vertex's tets of E times the edge of a regular tet as large; 0 without
-  std::vector<uint32_t> body_triangle_begin;    ///< as in the model
+  std::vector<Float4> rest_m;  ///< [vertex_count], solver order
+  /// Mean over a vertex's tets of E times the edge of a regular tet as large; of rigid bodies half of mass / dt^2, of static ones 1e6.
+  std::vector<float> vertex_stiffness_n_per_m;
+  std::vector<uint32_t> body_triangle_begin;  ///< as in the model
   std::vector<uint8_t> self_collision;
   std::vector<uint32_t> driven_vertices;  ///< solver order, all regions one after the other
   std::vector<uint32_t> driven_regions;   ///< region of each
