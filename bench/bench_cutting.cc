@@ -1,10 +1,11 @@
-// Carving and refinement of closed meshes on the host: the statistics of Forest 2003 beside the thesis's, times, and the cost of an edit
-// against the size of the mesh.
+// Carving, refinement and incision of closed meshes on the host: the statistics of Forest 2003 beside the thesis's, times, and the cost of
+// an edit against the size of the mesh.
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "sim/mesh/generators.h"
 #include "sim/topology/carving.h"
 #include "sim/topology/closed_mesh.h"
+#include "sim/topology/incision.h"
 #include "sim/topology/refinement.h"
 
 namespace palpate::bench {
@@ -251,6 +253,63 @@ absl::Status Refinement(Report& report) {
   return absl::OkStatus();
 }
 
+// A scalpel at 0.1 m/s, 60 steps a second: strokes of 8 cm through one liver, one after the other in turned directions, so that the later
+// ones cross the earlier ones. The blade comes from above and reaches below the middle.
+absl::Status Incisions(Report& report) {
+  for (const double tet_count : {2500.0, 10000.0, 40000.0}) {
+    if (IsQuick() && tet_count > 10000) continue;
+    PALPATE_ASSIGN_OR_RETURN(const TetMesh liver, sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, tet_count)));
+    PALPATE_ASSIGN_OR_RETURN(ClosedMesh mesh, ClosedMesh::Build(liver));
+    const size_t first_tets = mesh.tet_count();
+    sim::Incision incision(&mesh);
+    std::vector<double> times_s;
+    std::vector<Eigen::Vector3d> positions_m;
+    size_t opened = 0;
+    size_t joined = 0;
+    size_t moved = 0;
+    double worst_quality = 1;
+    constexpr double kStepM = 0.1 / 60;
+    const int step_count = static_cast<int>(std::ceil(0.08 / kStepM));
+    for (int stroke = 0; stroke < (IsQuick() ? 3 : 8); ++stroke) {
+      const double angle = stroke * 0.7 * std::numbers::pi;
+      const Eigen::Vector3d way(std::cos(angle), std::sin(angle), 0);
+      const Eigen::Vector3d start = Eigen::Vector3d(-0.04 + 0.003 * stroke, 0.002 * stroke, 0) - 0.04 * way;
+      const auto blade_at = [&](int step) -> std::array<Eigen::Vector3d, 2> {
+        const Eigen::Vector3d at = start + step * kStepM * way;
+        return {at + Eigen::Vector3d(0, 0, 0.1), at + Eigen::Vector3d(0.005, 0, -0.01)};
+      };
+      size_t joined_now = 0;
+      for (int step = 0; step < step_count; ++step) {
+        positions_m.resize(mesh.vertex_slot_count());
+        for (uint32_t v = 0; v < positions_m.size(); ++v) positions_m[v] = mesh.PositionOf(v);
+        const double begin_s = Now();
+        PALPATE_ASSIGN_OR_RETURN(const sim::IncisionResult result, incision.Cut(positions_m, blade_at(step), blade_at(step + 1), {}));
+        times_s.push_back(Now() - begin_s);
+        opened += result.opened_faces;
+        moved += result.moved_crossings;
+        joined_now = result.joined_faces;
+        worst_quality = std::min(worst_quality, result.min_mean_ratio);
+      }
+      incision.EndStroke();
+      joined += joined_now;
+    }
+    PALPATE_RETURN_IF_ERROR(mesh.Check());
+    if (!IsSurfaceManifold(mesh)) return absl::InternalError("a surface is not a manifold");
+    double sum_s = 0;
+    for (const double time_s : times_s) sum_s += time_s;
+    const std::string name = absl::StrFormat("incision of %d tets", first_tets);
+    report.Add(name, "mean_step_time", sum_s / static_cast<double>(times_s.size()), "s");
+    report.Add(name, "median_step_time", Quantile(times_s, 0.5), "s");
+    report.Add(name, "p99_step_time", Quantile(times_s, 0.99), "s");
+    report.Add(name, "opened_faces", static_cast<double>(opened), "count");
+    report.Add(name, "joined_share", Share(joined, opened + joined), "ratio");
+    report.Add(name, "moved_crossings", static_cast<double>(moved), "count");
+    report.Add(name, "tets_added", static_cast<double>(mesh.tet_count() - first_tets), "count");
+    report.Add(name, "min_mean_ratio", worst_quality, "ratio");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(Report& report) {
   std::vector<Subject> subjects;
   const auto add = [&](std::string name, absl::StatusOr<TetMesh> mesh, double tip_radius_m, const Published& published,
@@ -270,6 +329,7 @@ absl::Status Run(Report& report) {
   for (const Subject& subject : subjects) PALPATE_RETURN_IF_ERROR(Carve(subject, report));
   if (IsSelected("edit")) PALPATE_RETURN_IF_ERROR(EditCost(report));
   if (IsSelected("refine")) PALPATE_RETURN_IF_ERROR(Refinement(report));
+  if (IsSelected("incision")) PALPATE_RETURN_IF_ERROR(Incisions(report));
   return absl::OkStatus();
 }
 
@@ -277,7 +337,7 @@ absl::Status Run(Report& report) {
 }  // namespace palpate::bench
 
 int main(int argc, char** argv) {
-  palpate::bench::Initialize(argc, argv, "Carving and refinement of closed tetrahedral meshes, on the host.");
+  palpate::bench::Initialize(argc, argv, "Carving, refinement and incision of closed tetrahedral meshes, on the host.");
   palpate::bench::Report report("cutting", "host");
   return report.Finish(palpate::bench::Run(report));
 }

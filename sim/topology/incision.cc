@@ -1,0 +1,897 @@
+#include "sim/topology/incision.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+#include <Eigen/Geometry>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "sim/topology/quality.h"
+#include "sim/topology/subdivision.h"
+
+namespace palpate::sim {
+namespace {
+
+constexpr uint32_t kNewPoint = 0x80000000U;
+// A vertex is reached when its foot on the sweep's plane is no further from the sweep than this share of its height: so no vertex is missed
+// on the outer side of a bend (up to 53 degrees between two parts of a sweep).
+constexpr double kFootReach = 0.5;
+// Up to here a vertex that a stroke has once gone through stays near, as a share of the edge.
+constexpr double kSnappedShare = 0.5;
+// Sweeps that meet in a vertex are one surface if the cosine between them is at least this, and one hit replaces another at the second.
+constexpr double kOneSheet = 0.5;
+constexpr double kSameHit = 0.9;
+// Relative rounding allowances.
+constexpr double kTouch = 1e-9;
+// A sweep whose two triangles lie at a larger angle is done in parts.
+constexpr double kMaxTwist = 25 * std::numbers::pi / 180;
+constexpr int kMaxParts = 16;
+
+size_t At(int i) { return static_cast<size_t>(i); }
+
+uint64_t EdgeKey(uint32_t a, uint32_t b) { return static_cast<uint64_t>(std::min(a, b)) << 32 | std::max(a, b); }
+
+int CornerOf(const std::array<uint32_t, 4>& vertices, uint32_t vertex) {
+  return static_cast<int>(std::find(vertices.begin(), vertices.end(), vertex) - vertices.begin());
+}
+
+double DistanceToSegment(const Eigen::Vector3d& x, const Eigen::Vector3d& a, const Eigen::Vector3d& b) {
+  const Eigen::Vector3d e = b - a;
+  const double length_sq = e.squaredNorm();
+  const double t = length_sq > 0 ? std::clamp(e.dot(x - a) / length_sq, 0.0, 1.0) : 0.0;
+  return (x - a - t * e).norm();
+}
+
+// Of a point in the triangle's plane.
+double DistanceInPlane(const Eigen::Vector3d& x, const std::array<Eigen::Vector3d, 3>& corners, const Eigen::Vector3d& normal) {
+  double nearest = std::numeric_limits<double>::infinity();
+  bool is_inside = true;
+  for (size_t c = 0; c < 3; ++c) {
+    const Eigen::Vector3d& a = corners[c];
+    const Eigen::Vector3d& b = corners[(c + 1) % 3];
+    if (normal.cross(b - a).dot(x - a) >= 0) continue;
+    is_inside = false;
+    nearest = std::min(nearest, DistanceToSegment(x, a, b));
+  }
+  return is_inside ? 0 : nearest;
+}
+
+}  // namespace
+
+// --- what the sweep meets ---------------------------------------------------------------------------------------------------------------
+
+bool Incision::FindCandidates(const Quad& quad) {
+  // A box along the sweep: the blade, the way, the normal.
+  const Eigen::Vector3d area = (quad[2] - quad[0]).cross(quad[3] - quad[1]);
+  const Eigen::Vector3d normal = area.normalized();
+  const Eigen::Vector3d edge = quad[1] - quad[0] + quad[2] - quad[3];
+  const Eigen::Vector3d way = normal.cross(edge).normalized();
+  const std::array<Eigen::Vector3d, 3> axes = {way.cross(normal), way, normal};
+  const double margin_m = kTouch * ((quad[2] - quad[0]).norm() + (quad[3] - quad[1]).norm());
+  Eigen::Array3d low = Eigen::Array3d::Constant(std::numeric_limits<double>::infinity());
+  Eigen::Array3d high = -low;
+  for (size_t k = 0; k < 3; ++k) {
+    for (const Eigen::Vector3d& corner : quad) {
+      const double x = axes[k].dot(corner);
+      low[static_cast<Eigen::Index>(k)] = std::min(low[static_cast<Eigen::Index>(k)], x - margin_m);
+      high[static_cast<Eigen::Index>(k)] = std::max(high[static_cast<Eigen::Index>(k)], x + margin_m);
+    }
+  }
+  outcodes_.assign(mesh_->vertex_slot_count(), 0xff);
+  for (uint32_t v = 0; v < outcodes_.size(); ++v) {
+    if (!mesh_->IsVertex(v)) continue;
+    uint32_t code = 0;
+    for (size_t k = 0; k < 3; ++k) {
+      const double x = axes[k].dot(positions_m_[v]);
+      code |= (x < low[static_cast<Eigen::Index>(k)] ? 1U : 0U) << (2 * k) | (x > high[static_cast<Eigen::Index>(k)] ? 1U : 0U)
+                                                                                 << (2 * k + 1);
+    }
+    outcodes_[v] = static_cast<uint8_t>(code);
+  }
+  candidates_.clear();
+  candidate_vertices_.clear();
+  for (uint32_t tet = 0; tet < mesh_->tet_slot_count(); ++tet) {
+    if (!mesh_->IsTet(tet)) continue;
+    const auto& v = mesh_->TetVertices(tet);
+    if ((outcodes_[v[0]] & outcodes_[v[1]] & outcodes_[v[2]] & outcodes_[v[3]]) != 0) continue;
+    candidates_.push_back(tet);
+    candidate_vertices_.insert(candidate_vertices_.end(), v.begin(), v.end());
+  }
+  std::sort(candidate_vertices_.begin(), candidate_vertices_.end());
+  candidate_vertices_.erase(std::unique(candidate_vertices_.begin(), candidate_vertices_.end()), candidate_vertices_.end());
+  return !candidates_.empty();
+}
+
+// The smallest share of an edge at this vertex, from its end, at which the facet's plane crosses it; 1 if it crosses none.
+double Incision::ShareAt(uint32_t vertex, uint32_t facet) {
+  const auto [it, is_new] = shares_.try_emplace(static_cast<uint64_t>(vertex) << 1 | facet, 1.0);
+  if (!is_new) return it->second;
+  const double height_m = facets_[facet].HeightOf(positions_m_[vertex]);
+  double other_m = 0;  // farthest neighbour on the other side
+  double all_m = 0;
+  mesh_->TetsAroundVertex(vertex, &star_);
+  for (const uint32_t tet : star_) {
+    for (const uint32_t w : mesh_->TetVertices(tet)) {
+      const double w_m = facets_[facet].HeightOf(positions_m_[w]);
+      all_m = std::max(all_m, std::abs(w_m));
+      if ((w_m > 0) != (height_m > 0)) other_m = std::max(other_m, std::abs(w_m));
+    }
+  }
+  if (std::abs(height_m) <= kTouch * all_m) {
+    it->second = 0;
+  } else if (other_m > 0) {
+    it->second = std::abs(height_m) / (std::abs(height_m) + other_m);
+  }
+  return it->second;
+}
+
+bool Incision::IsNear(uint32_t vertex, uint32_t facet, const IncisionOptions& options) {
+  const double share = ShareAt(vertex, facet);
+  return share <= options.snap || (share <= kSnappedShare && snapped_.contains(mesh_->IdOfVertex(vertex)));
+}
+
+void Incision::FindCrossings(const IncisionOptions& options, IncisionResult* result) {
+  std::vector<std::pair<uint64_t, std::pair<uint32_t, int>>> edges;
+  for (const uint32_t tet : candidates_) {
+    const auto& v = mesh_->TetVertices(tet);
+    for (int e = 0; e < 6; ++e) {
+      const uint32_t a = v[At(kTetEdges[At(e)][0])];
+      const uint32_t b = v[At(kTetEdges[At(e)][1])];
+      if ((outcodes_[a] & outcodes_[b]) == 0) edges.push_back({EdgeKey(a, b), {tet, e}});
+    }
+  }
+  std::sort(edges.begin(), edges.end());
+  edges.erase(std::unique(edges.begin(), edges.end(), [](const auto& x, const auto& y) { return x.first == y.first; }), edges.end());
+
+  crossings_.clear();
+  reached_.clear();
+  crossing_of_edge_.clear();
+  masked_.clear();
+  mask_.resize(mesh_->tet_slot_count(), 0);
+  for (const auto& [key, place] : edges) {
+    Crossing crossing{.a = static_cast<uint32_t>(key >> 32), .b = static_cast<uint32_t>(key), .tet = place.first, .edge = place.second};
+    const Eigen::Vector3d& a = positions_m_[crossing.a];
+    const Eigen::Vector3d& b = positions_m_[crossing.b];
+    bool is_crossed = false;
+    for (; !is_crossed && crossing.facet < 2; ++crossing.facet) {
+      const Facet& facet = facets_[crossing.facet];
+      const double a_m = facet.HeightOf(a);
+      const double b_m = facet.HeightOf(b);
+      // An end in the plane is a near vertex, no crossing.
+      if (!(a_m * b_m < 0)) continue;
+      // The line passes the three sides in the same direction; each side's sign is the same for both facets at it.
+      double low = 0;
+      double high = 0;
+      double scale = 0;
+      for (size_t c = 0; c < 3; ++c) {
+        const Eigen::Vector3d p = facet.corners_m[c] - a;
+        const Eigen::Vector3d q = facet.corners_m[(c + 1) % 3] - a;
+        const double side = (b - a).dot(p.cross(q));
+        low = std::min(low, side);
+        high = std::max(high, side);
+        scale = std::max(scale, (b - a).norm() * (q - p).norm() * std::max(p.norm(), q.norm()));
+      }
+      if (-low > kTouch * scale && high > kTouch * scale) continue;
+      crossing.t = a_m / (a_m - b_m);
+      is_crossed = true;
+      break;
+    }
+    if (!is_crossed) continue;
+    const uint32_t nearer = crossing.t < 0.5 ? crossing.a : crossing.b;
+    bool is_near = false;
+    for (const uint32_t v : {crossing.a, crossing.b}) {
+      if (!IsNear(v, crossing.facet, options)) continue;
+      is_near = true;
+      snapped_.insert(mesh_->IdOfVertex(v));
+      // From the farther end the vertex may lie well ahead of the blade; it is reached when its foot is.
+      if (v == nearer) reached_.emplace_back(v, crossing.facet);
+    }
+    if (is_near) continue;
+    const double length_m = (mesh_->PositionOf(crossing.b) - mesh_->PositionOf(crossing.a)).norm();
+    if (std::min(crossing.t, 1 - crossing.t) * length_m < options.min_edge_m) {
+      snapped_.insert(mesh_->IdOfVertex(nearer));
+      reached_.emplace_back(nearer, crossing.facet);
+      ++result->moved_crossings;
+      continue;
+    }
+    crossing_of_edge_[key] = static_cast<uint32_t>(crossings_.size());
+    crossings_.push_back(crossing);
+  }
+  // A vertex may have become one that the cut goes through after a crossing at it was looked at.
+  for (Crossing& crossing : crossings_) {
+    for (const uint32_t v : {crossing.a, crossing.b}) {
+      if (!IsNear(v, crossing.facet, options)) continue;
+      crossing.is_split = false;
+      if ((v == crossing.a) == (crossing.t < 0.5)) reached_.emplace_back(v, crossing.facet);
+    }
+  }
+  for (const Crossing& crossing : crossings_) {
+    if (!crossing.is_split) continue;
+    mesh_->TetsAroundEdge(crossing.tet, crossing.edge, &fan_);
+    for (const uint32_t tet : fan_) {
+      const auto& v = mesh_->TetVertices(tet);
+      if (mask_[tet] == 0) masked_.push_back(tet);
+      mask_[tet] = static_cast<uint8_t>(mask_[tet] | 1U << TetEdgeBetween(CornerOf(v, crossing.a), CornerOf(v, crossing.b)));
+    }
+  }
+}
+
+// The plane in which a linear displacement of the tets puts the facet's plane at rest: the gradient of the height over the rest state.
+Incision::Hit Incision::HitOf(std::span<const uint32_t> tets, const Facet& facet, double height_m) const {
+  Eigen::Vector3d sum = Eigen::Vector3d::Zero();
+  double volume = 0;
+  for (const uint32_t tet : tets) {
+    const auto& v = mesh_->TetVertices(tet);
+    std::array<Eigen::Vector3d, 3> e;
+    std::array<double, 3> rise_m;
+    const double base_m = facet.HeightOf(positions_m_[v[0]]);
+    for (size_t k = 0; k < 3; ++k) {
+      e[k] = mesh_->PositionOf(v[k + 1]) - mesh_->PositionOf(v[0]);
+      rise_m[k] = facet.HeightOf(positions_m_[v[k + 1]]) - base_m;
+    }
+    sum += rise_m[0] * e[1].cross(e[2]) + rise_m[1] * e[2].cross(e[0]) + rise_m[2] * e[0].cross(e[1]);
+    volume += e[0].cross(e[1]).dot(e[2]);
+  }
+  const double length = sum.norm();
+  if (!(length > 0)) return {facet.normal, 0};
+  return {sum / length, height_m * volume / length};
+}
+
+// Vertices that the sweep has reached: those that stand for a crossing, and the near ones whose foot it has passed.
+void Incision::FindHits(const IncisionOptions& options) {
+  for (const uint32_t v : candidate_vertices_) {
+    for (uint32_t f = 0; f < 2; ++f) {
+      const Facet& facet = facets_[f];
+      if (facet.normal.isZero()) continue;
+      const double height_m = facet.HeightOf(positions_m_[v]);
+      const double size_m = (facet.corners_m[2] - facet.corners_m[0]).norm();
+      const double distance_m = DistanceInPlane(positions_m_[v] - height_m * facet.normal, facet.corners_m, facet.normal);
+      if (distance_m <= kFootReach * std::abs(height_m) + kTouch * size_m && IsNear(v, f, options)) reached_.emplace_back(v, f);
+    }
+  }
+  std::sort(reached_.begin(), reached_.end());
+  reached_.erase(std::unique(reached_.begin(), reached_.end()), reached_.end());
+  hits_.clear();
+  for (const auto& [v, f] : reached_) {
+    mesh_->TetsAroundVertex(v, &star_);
+    hits_.emplace_back(v, HitOf(star_, facets_[f], facets_[f].HeightOf(positions_m_[v])));
+  }
+}
+
+// --- splitting --------------------------------------------------------------------------------------------------------------------------
+
+// The cut goes through this vertex; crossings at it are not split.
+void Incision::MoveTo(uint32_t vertex, uint32_t facet) {
+  snapped_.insert(mesh_->IdOfVertex(vertex));
+  reached_.emplace_back(vertex, facet);
+  work_.clear();
+  for (Crossing& crossing : crossings_) {
+    if (!crossing.is_split || (crossing.a != vertex && crossing.b != vertex)) continue;
+    crossing.is_split = false;
+    mesh_->TetsAroundEdge(crossing.tet, crossing.edge, &fan_);
+    for (const uint32_t tet : fan_) {
+      const auto& v = mesh_->TetVertices(tet);
+      mask_[tet] = static_cast<uint8_t>(mask_[tet] & ~(1U << TetEdgeBetween(CornerOf(v, crossing.a), CornerOf(v, crossing.b))));
+      work_.push_back(tet);
+    }
+  }
+}
+
+Eigen::Vector3d Incision::RestOf(uint32_t point) const {
+  if ((point & kNewPoint) == 0) return mesh_->PositionOf(point);
+  const Crossing& crossing = crossings_[point & ~kNewPoint];
+  return (1 - crossing.t) * mesh_->PositionOf(crossing.a) + crossing.t * mesh_->PositionOf(crossing.b);
+}
+
+int Incision::MakeChildren(uint32_t tet, Children* children) const {
+  // The order of the slots is the common order of the vertices.
+  const auto& v = mesh_->TetVertices(tet);
+  std::array<uint32_t, 10> points;
+  std::copy(v.begin(), v.end(), points.begin());
+  bool is_even = true;
+  for (size_t i = 0; i < 4; ++i) {
+    for (size_t j = 3; j > i; --j) {
+      if (points[j] < points[j - 1]) {
+        std::swap(points[j], points[j - 1]);
+        is_even = !is_even;
+      }
+    }
+  }
+  uint32_t mask = 0;
+  for (size_t e = 0; e < 6; ++e) {
+    const uint32_t a = points[At(kTetEdges[e][0])];
+    const uint32_t b = points[At(kTetEdges[e][1])];
+    if ((mask_[tet] >> TetEdgeBetween(CornerOf(v, a), CornerOf(v, b)) & 1) == 0) continue;
+    mask |= 1U << e;
+    points[4 + e] = kNewPoint | crossing_of_edge_.at(EdgeKey(a, b));
+  }
+  InnerDiagonal diagonal = InnerDiagonal::k67;
+  if (mask == 63) {
+    const auto length = [&](size_t i, size_t j) { return (RestOf(points[i]) - RestOf(points[j])).squaredNorm(); };
+    if (length(4, 9) < length(6, 7)) diagonal = InnerDiagonal::k49;
+    if (length(5, 8) < std::min(length(6, 7), length(4, 9))) diagonal = InnerDiagonal::k58;
+  }
+  const Subdivision& pattern = SubdivisionOf(mask, diagonal);
+  for (int k = 0; k < pattern.count; ++k) {
+    const auto& child = pattern.children[At(k)];
+    (*children)[At(k)] = {points[child[0]], points[child[1]], points[child[2]], points[child[3]]};
+    if (!is_even) std::swap((*children)[At(k)][0], (*children)[At(k)][1]);
+  }
+  return pattern.count;
+}
+
+// Moves crossings to vertices until no tet would be split into bad ones.
+void Incision::KeepQuality(const IncisionOptions& options, IncisionResult* result) {
+  std::vector<uint32_t> queue = masked_;
+  Children children;
+  for (size_t i = 0; i < queue.size(); ++i) {
+    const uint32_t tet = queue[i];
+    if (mask_[tet] == 0) continue;
+    const int count = MakeChildren(tet, &children);
+    bool is_good = true;
+    for (int k = 0; is_good && k < count; ++k) {
+      std::array<Eigen::Vector3d, 4> p;
+      for (size_t c = 0; c < 4; ++c) p[c] = RestOf(children[At(k)][c]);
+      is_good = (p[1] - p[0]).cross(p[2] - p[0]).dot(p[3] - p[0]) > 0 && MeanRatio(p) >= options.min_quality;
+    }
+    if (is_good) continue;
+    // The crossing that is nearest to a vertex of the tet.
+    const Crossing* nearest = nullptr;
+    const auto& v = mesh_->TetVertices(tet);
+    for (int e = 0; e < 6; ++e) {
+      if ((mask_[tet] >> e & 1) == 0) continue;
+      const Crossing& crossing = crossings_[crossing_of_edge_.at(EdgeKey(v[At(kTetEdges[At(e)][0])], v[At(kTetEdges[At(e)][1])]))];
+      if (nearest == nullptr || std::abs(crossing.t - 0.5) > std::abs(nearest->t - 0.5)) nearest = &crossing;
+    }
+    ++result->moved_crossings;
+    MoveTo(nearest->t < 0.5 ? nearest->a : nearest->b, nearest->facet);
+    queue.insert(queue.end(), work_.begin(), work_.end());
+  }
+  std::erase_if(masked_, [&](uint32_t tet) { return mask_[tet] == 0; });
+}
+
+absl::Status Incision::Split(const IncisionOptions& options, IncisionResult* result) {
+  edit_.Clear();
+  std::vector<uint32_t> new_index(crossings_.size(), kNoSlot);  // [crossing] new vertex
+  std::vector<uint32_t> crossing_of_new;
+  Children children;
+  for (const uint32_t tet : masked_) {
+    const TetId parent = mesh_->IdOfTet(tet);
+    edit_.removed.push_back(parent);
+    const int count = MakeChildren(tet, &children);
+    for (int k = 0; k < count; ++k) {
+      MeshEdit::NewTet added{.vertices = {}, .parent = parent};
+      std::array<Eigen::Vector3d, 4> p;
+      for (size_t c = 0; c < 4; ++c) {
+        const uint32_t point = children[At(k)][c];
+        p[c] = RestOf(point);
+        if ((point & kNewPoint) == 0) {
+          added.vertices[c] = mesh_->IdOfVertex(point);
+          continue;
+        }
+        const uint32_t index = point & ~kNewPoint;
+        if (new_index[index] == kNoSlot) {
+          const Crossing& crossing = crossings_[index];
+          new_index[index] = static_cast<uint32_t>(edit_.vertices.size());
+          crossing_of_new.push_back(index);
+          edit_.vertices.push_back(
+              {.position_m = p[c],
+               .sources = {{{mesh_->IdOfVertex(crossing.a), 1 - crossing.t}, {mesh_->IdOfVertex(crossing.b), crossing.t}}},
+               .source_count = 2});
+        }
+        added.vertices[c] = NewVertexId(new_index[index]);
+      }
+      result->min_mean_ratio = std::min(result->min_mean_ratio, MeanRatio(p));
+      edit_.tets.push_back(added);
+    }
+  }
+  for (const uint32_t tet : masked_) mask_[tet] = 0;
+  if (masked_.empty()) return absl::OkStatus();
+  if (mesh_->tet_count() - masked_.size() + edit_.tets.size() > options.tet_budget) {
+    result->is_refused = true;
+    return absl::OkStatus();
+  }
+  // Normals need the tets as they are.
+  std::vector<Hit> new_hits;
+  std::vector<Eigen::Vector3d> new_positions_m;
+  for (const uint32_t index : crossing_of_new) {
+    const Crossing& crossing = crossings_[index];
+    mesh_->TetsAroundEdge(crossing.tet, crossing.edge, &fan_);
+    new_hits.push_back(HitOf(fan_, facets_[crossing.facet], 0));
+    new_positions_m.push_back((1 - crossing.t) * positions_m_[crossing.a] + crossing.t * positions_m_[crossing.b]);
+  }
+  PALPATE_RETURN_IF_ERROR(mesh_->Apply(edit_));
+  positions_m_.resize(mesh_->vertex_slot_count());
+  for (size_t i = 0; i < new_hits.size(); ++i) {
+    const VertexId id = mesh_->delta().added_vertices[i].id;
+    positions_m_[SlotOf(id)] = new_positions_m[i];
+    snapped_.insert(id);
+    AddHit(SlotOf(id), new_hits[i]);
+  }
+  result->split_edges += new_hits.size();
+  result->split_tets += edit_.removed.size();
+  result->added_tets += edit_.tets.size() - edit_.removed.size();
+  return absl::OkStatus();
+}
+
+void Incision::AddHit(uint32_t vertex, const Hit& hit) {
+  const VertexId id = mesh_->IdOfVertex(vertex);
+  auto [it, is_new] = marks_.try_emplace(vertex);
+  Mark& mark = it->second;
+  if (is_new) marked_.push_back(vertex);
+  if (mark.id != id) {
+    mark = Mark();
+    mark.id = id;
+  }
+  mark.is_dormant = false;
+  const auto same = std::find_if(mark.hits.begin(), mark.hits.end(),
+                                 [&](const Hit& other) { return std::abs(other.normal.dot(hit.normal)) >= kSameHit; });
+  if (same != mark.hits.end()) {
+    *same = hit;
+  } else {
+    mark.hits.push_back(hit);
+  }
+}
+
+// --- opening ----------------------------------------------------------------------------------------------------------------------------
+
+void Incision::DropMarks(bool is_stroke_over) {
+  std::erase_if(marked_, [&](uint32_t vertex) {
+    const auto it = marks_.find(vertex);
+    if (it == marks_.end()) return true;
+    it->second.is_dormant = it->second.is_dormant || is_stroke_over;
+    if (mesh_->Find(it->second.id) != kNoSlot && (!is_stroke_over || it->second.is_joined)) return false;
+    marks_.erase(it);
+    return true;
+  });
+}
+
+bool Incision::IsUnderWay() const {
+  return std::any_of(marks_.begin(), marks_.end(), [](const auto& entry) { return !entry.second.is_dormant; });
+}
+
+void Incision::EndStroke() {
+  DropMarks(true);
+  snapped_.clear();
+}
+
+// The mean plane of one sweep that went through all these corners.
+bool Incision::PlaneOf(uint32_t tet, std::span<const int> corners, Plane* plane) const {
+  const auto& v = mesh_->TetVertices(tet);
+  for (const Hit& first : marks_.at(v[At(corners[0])]).hits) {
+    Eigen::Vector3d normal = Eigen::Vector3d::Zero();
+    Eigen::Vector3d point = Eigen::Vector3d::Zero();
+    bool is_found = true;
+    for (const int c : corners) {
+      const Hit* best = nullptr;
+      for (const Hit& hit : marks_.at(v[At(c)]).hits) {
+        if (best == nullptr || std::abs(hit.normal.dot(first.normal)) > std::abs(best->normal.dot(first.normal))) best = &hit;
+      }
+      const double cosine = best->normal.dot(first.normal);
+      is_found = is_found && std::abs(cosine) >= kOneSheet;
+      normal += cosine < 0 ? Eigen::Vector3d(-best->normal) : best->normal;
+      point += mesh_->PositionOf(v[At(c)]) - best->offset_m * best->normal;
+    }
+    if (!is_found) continue;
+    plane->normal = normal.normalized();
+    plane->distance_m = plane->normal.dot(point) / static_cast<double>(corners.size());
+    return true;
+  }
+  return false;
+}
+
+// On which side of the plane a tet with three or four marked corners lies.
+bool Incision::IsAbove(uint32_t tet, const Plane& plane) const {
+  const auto& v = mesh_->TetVertices(tet);
+  const uint32_t marked = marked_corners_[tet];
+  if (marked != 0xF) return plane.normal.dot(mesh_->PositionOf(v[At(std::countr_one(marked))])) >= plane.distance_m;
+  // A flat one goes with its neighbours if they agree.
+  bool has_above = false;
+  bool has_below = false;
+  Eigen::Vector3d centre = Eigen::Vector3d::Zero();
+  for (int f = 0; f < 4; ++f) {
+    centre += mesh_->PositionOf(v[At(f)]) / 4;
+    const Neighbor n = mesh_->TetNeighbor(tet, f);
+    if (n.is_virtual() || marked_corners_[n.slot()] == 0xF) continue;
+    Plane at;
+    if (!PlaneOf(tet, kTetFaces[At(f)], &at)) continue;
+    const auto& w = mesh_->TetVertices(n.slot());
+    const bool is_above =
+        at.normal.dot(mesh_->PositionOf(w[At(std::countr_one(static_cast<uint32_t>(marked_corners_[n.slot()])))])) >= at.distance_m;
+    (is_above == (at.normal.dot(plane.normal) >= 0) ? has_above : has_below) = true;
+  }
+  return has_above != has_below ? has_above : plane.normal.dot(centre) >= plane.distance_m;
+}
+
+// The faces whose three vertices the cut goes through, between tets on either side of it.
+void Incision::FindCutFaces() {
+  marked_corners_.resize(mesh_->tet_slot_count(), 0);
+  blocked_.resize(mesh_->tet_slot_count(), 0);
+  marked_tets_.clear();
+  for (const uint32_t vertex : marked_) {
+    Mark& mark = marks_.at(vertex);
+    if (mark.is_dormant) mark.is_dormant = !std::binary_search(candidate_vertices_.begin(), candidate_vertices_.end(), vertex);
+    if (mark.is_dormant) continue;
+    mesh_->TetsAroundVertex(vertex, &star_);
+    for (const uint32_t tet : star_) {
+      if (marked_corners_[tet] == 0) marked_tets_.push_back(tet);
+      marked_corners_[tet] = static_cast<uint8_t>(marked_corners_[tet] | 1U << CornerOf(mesh_->TetVertices(tet), vertex));
+    }
+  }
+  std::sort(marked_tets_.begin(), marked_tets_.end());
+  cut_faces_.clear();
+  for (const uint32_t tet : marked_tets_) {
+    for (int f = 0; f < 4; ++f) {
+      if ((marked_corners_[tet] | 1U << f) != 0xF) continue;
+      const Neighbor n = mesh_->TetNeighbor(tet, f);
+      if (n.is_virtual() || n.slot() < tet) continue;
+      Plane plane;
+      if (!PlaneOf(tet, kTetFaces[At(f)], &plane) || IsAbove(tet, plane) == IsAbove(n.slot(), plane)) continue;
+      cut_faces_.push_back({tet, f, n.slot()});
+    }
+  }
+}
+
+uint32_t Incision::LabelOf(uint32_t tet, uint32_t vertex) const {
+  const uint32_t index = label_index_[tet];
+  return index == kNoSlot ? vertex : labels_[index][At(CornerOf(mesh_->TetVertices(tet), vertex))];
+}
+
+bool Incision::IsOpen(uint32_t tet, int face) const {
+  const Neighbor n = mesh_->TetNeighbor(tet, face);
+  if (n.is_virtual()) return true;
+  const auto& v = mesh_->TetVertices(tet);
+  return std::any_of(kTetFaces[At(face)].begin(), kTetFaces[At(face)].end(),
+                     [&](int c) { return LabelOf(tet, v[At(c)]) != LabelOf(n.slot(), v[At(c)]); });
+}
+
+// Groups of the tets at a vertex that are joined through faces at it which are not cut: the largest keeps the vertex.
+void Incision::LabelVertex(uint32_t vertex) {
+  mesh_->TetsAroundVertex(vertex, &star_);
+  const auto label = [&](uint32_t tet) -> uint32_t& { return labels_[label_index_[tet]][At(CornerOf(mesh_->TetVertices(tet), vertex))]; };
+  for (const uint32_t tet : star_) {
+    if (label_index_[tet] == kNoSlot) {
+      label_index_[tet] = static_cast<uint32_t>(labels_.size());
+      labels_.push_back(mesh_->TetVertices(tet));
+      labeled_tets_.push_back(tet);
+    }
+    label(tet) = kNoSlot;
+  }
+  groups_.clear();
+  for (const uint32_t first : star_) {
+    if (label(first) != kNoSlot) continue;
+    const auto number = static_cast<uint32_t>(groups_.size());
+    groups_.emplace_back(1, first);
+    std::vector<uint32_t>& group = groups_.back();
+    label(first) = number;
+    for (size_t i = 0; i < group.size(); ++i) {
+      const auto& v = mesh_->TetVertices(group[i]);
+      for (int f = 0; f < 4; ++f) {
+        const Neighbor n = mesh_->TetNeighbor(group[i], f);
+        if (v[At(f)] == vertex || n.is_virtual() || (blocked_[group[i]] >> f & 1) != 0 || label(n.slot()) != kNoSlot) continue;
+        label(n.slot()) = number;
+        group.push_back(n.slot());
+      }
+    }
+  }
+  const auto largest = static_cast<size_t>(
+      std::max_element(groups_.begin(), groups_.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); }) - groups_.begin());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    uint32_t name = vertex;
+    if (g != largest) {
+      name = first_label_ + static_cast<uint32_t>(vertex_of_label_.size());
+      vertex_of_label_.push_back(vertex);
+    }
+    for (const uint32_t tet : groups_[g]) label(tet) = name;
+  }
+}
+
+// Whether the links of a vertex and of its copies would be spheres or discs (as ClosedMesh checks them).
+bool Incision::IsLinkGood(uint32_t vertex) {
+  mesh_->TetsAroundVertex(vertex, &star_);
+  std::stable_sort(star_.begin(), star_.end(), [&](uint32_t a, uint32_t b) { return LabelOf(a, vertex) < LabelOf(b, vertex); });
+  for (size_t i = 0; i < star_.size();) {
+    const uint32_t label = LabelOf(star_[i], vertex);
+    int64_t triangles = 0;
+    int64_t border = 0;
+    link_.clear();
+    for (; i < star_.size() && LabelOf(star_[i], vertex) == label; ++i) {
+      const uint32_t tet = star_[i];
+      ++triangles;
+      for (int c = 0; c < 4; ++c) {
+        const uint32_t v = mesh_->TetVertices(tet)[At(c)];
+        if (v == vertex) continue;
+        link_.push_back(LabelOf(tet, v));
+        border += IsOpen(tet, c) ? 1 : 0;
+      }
+    }
+    std::sort(link_.begin(), link_.end());
+    const auto vertices = std::unique(link_.begin(), link_.end()) - link_.begin();
+    if (vertices - (3 * triangles + border) / 2 + triangles != (border > 0 ? 1 : 2)) return false;
+  }
+  return true;
+}
+
+// Takes a face out of the cut, or puts it back.
+void Incision::SetJoined(CutFace* face, bool is_joined) {
+  face->is_joined = is_joined;
+  SetBlocked(*face, !is_joined);
+  for (const int c : kTetFaces[At(face->face)]) LabelVertex(mesh_->TetVertices(face->tet)[At(c)]);
+}
+
+void Incision::SetBlocked(const CutFace& face, bool is_blocked) {
+  const auto set = [&](uint32_t tet, int f) {
+    blocked_[tet] = static_cast<uint8_t>(is_blocked ? blocked_[tet] | 1U << f : blocked_[tet] & ~(1U << f));
+  };
+  set(face.tet, face.face);
+  for (int f = 0; f < 4; ++f) {
+    if (mesh_->TetNeighbor(face.neighbor, f) == Neighbor::Tet(face.tet)) set(face.neighbor, f);
+  }
+}
+
+// Takes faces out of the cut until it can be opened: those at a vertex where the surface would touch itself.
+void Incision::KeepManifold() {
+  const auto faces_of = [&](uint32_t vertex) {
+    return std::span(std::lower_bound(faces_of_vertex_.begin(), faces_of_vertex_.end(), std::pair<uint32_t, uint32_t>{vertex, 0}),
+                     std::lower_bound(faces_of_vertex_.begin(), faces_of_vertex_.end(), std::pair<uint32_t, uint32_t>{vertex + 1, 0}));
+  };
+  std::vector<std::pair<size_t, uint32_t>> bad;  // number of faces, vertex
+  std::vector<uint32_t> changed;
+  for (;;) {
+    bad.clear();
+    for (const uint32_t vertex : cut_vertices_) {
+      if (IsLinkGood(vertex)) continue;
+      const auto faces = faces_of(vertex);
+      bad.emplace_back(std::count_if(faces.begin(), faces.end(), [&](const auto& entry) { return !cut_faces_[entry.second].is_joined; }),
+                       vertex);
+    }
+    if (bad.empty()) return;
+    std::sort(bad.begin(), bad.end());
+    changed.clear();
+    for (const auto& [count, vertex] : bad) {
+      // One at a time in each neighbourhood: the next may be well then.
+      if (std::find(changed.begin(), changed.end(), vertex) != changed.end()) continue;
+      const auto faces = faces_of(vertex);
+      // One face may do; the one that costs the fewest others.
+      const CutFace* best = nullptr;
+      size_t most = 0;
+      for (const auto& entry : faces) {
+        CutFace& face = cut_faces_[entry.second];
+        if (face.is_joined) continue;
+        SetJoined(&face, true);
+        const bool is_good = IsLinkGood(vertex);
+        size_t open = 0;
+        for (const int c : kTetFaces[At(face.face)]) {
+          for (const auto& other : faces_of(mesh_->TetVertices(face.tet)[At(c)])) {
+            open += IsOpen(cut_faces_[other.second].tet, cut_faces_[other.second].face) ? 1 : 0;
+          }
+        }
+        SetJoined(&face, false);
+        if (!is_good || (best != nullptr && open <= most)) continue;
+        best = &face;
+        most = open;
+      }
+      for (const auto& entry : faces) {
+        CutFace& face = cut_faces_[entry.second];
+        if (face.is_joined || (best != nullptr && best != &face)) continue;
+        SetJoined(&face, true);
+        for (const int c : kTetFaces[At(face.face)]) changed.push_back(mesh_->TetVertices(face.tet)[At(c)]);
+      }
+    }
+    if (!changed.empty()) continue;
+    // A vertex without faces of the cut is as it was, so this cannot be; still, no cut is better than no end.
+    for (CutFace& face : cut_faces_) SetJoined(&face, true);
+    return;
+  }
+}
+
+// Calls keep(label) for the parts of a vertex that still have tissue on both sides of a sweep.
+template <typename F>
+void Incision::ForUnfinishedParts(uint32_t vertex, const F& keep) {
+  mesh_->TetsAroundVertex(vertex, &star_);
+  work_.clear();
+  for (const uint32_t tet : star_) work_.push_back(LabelOf(tet, vertex));
+  std::sort(work_.begin(), work_.end());
+  work_.erase(std::unique(work_.begin(), work_.end()), work_.end());
+  if (work_.size() < 2) return;
+  for (const uint32_t label : work_) {
+    bool is_unfinished = false;
+    for (const Hit& hit : marks_.at(vertex).hits) {
+      bool has_above = false;
+      bool has_below = false;
+      for (const uint32_t tet : star_) {
+        if (LabelOf(tet, vertex) != label) continue;
+        for (const uint32_t w : mesh_->TetVertices(tet)) {
+          if (marks_.contains(w)) continue;
+          const double height_m = hit.normal.dot(mesh_->PositionOf(w) - mesh_->PositionOf(vertex)) + hit.offset_m;
+          (height_m > 0 ? has_above : has_below) = true;
+        }
+      }
+      is_unfinished = is_unfinished || (has_above && has_below);
+    }
+    if (is_unfinished) keep(label);
+  }
+}
+
+absl::Status Incision::Open(IncisionResult* result) {
+  DropMarks(false);
+  front_faces_ = joined_faces_ = 0;
+  FindCutFaces();
+  faces_of_vertex_.clear();
+  cut_vertices_.clear();
+  labels_.clear();
+  labeled_tets_.clear();
+  vertex_of_label_.clear();
+  label_index_.resize(mesh_->tet_slot_count(), kNoSlot);
+  first_label_ = mesh_->vertex_slot_count();
+  for (uint32_t i = 0; i < cut_faces_.size(); ++i) {
+    const CutFace& face = cut_faces_[i];
+    SetBlocked(face, true);
+    for (const int c : kTetFaces[At(face.face)]) {
+      const uint32_t vertex = mesh_->TetVertices(face.tet)[At(c)];
+      faces_of_vertex_.emplace_back(vertex, i);
+      cut_vertices_.push_back(vertex);
+    }
+  }
+  std::sort(faces_of_vertex_.begin(), faces_of_vertex_.end());
+  std::sort(cut_vertices_.begin(), cut_vertices_.end());
+  cut_vertices_.erase(std::unique(cut_vertices_.begin(), cut_vertices_.end()), cut_vertices_.end());
+  for (const uint32_t vertex : cut_vertices_) LabelVertex(vertex);
+  KeepManifold();
+
+  // A vertex that comes apart is done with, unless a part of it still lies on both sides, or has a joined face.
+  struct Kept {
+    uint32_t label;
+    bool is_joined;
+    std::vector<Hit> hits;
+  };
+  std::vector<Kept> kept;
+  for (const uint32_t vertex : cut_vertices_) {
+    ForUnfinishedParts(vertex, [&](uint32_t label) { kept.push_back({label, false, marks_.at(vertex).hits}); });
+  }
+  for (auto& entry : marks_) {
+    if (!entry.second.is_dormant) entry.second.is_joined = false;
+  }
+  for (const CutFace& face : cut_faces_) {
+    if (face.is_joined) {
+      ++joined_faces_;
+      for (const int c : kTetFaces[At(face.face)]) {
+        const uint32_t vertex = mesh_->TetVertices(face.tet)[At(c)];
+        kept.push_back({LabelOf(face.tet, vertex), true, marks_.at(vertex).hits});
+      }
+    } else if (!IsOpen(face.tet, face.face)) {
+      ++front_faces_;
+    } else {
+      ++result->opened_faces;
+      std::array<Eigen::Vector3d, 3> p;
+      for (size_t c = 0; c < 3; ++c) p[c] = mesh_->PositionOf(mesh_->TetVertices(face.tet)[At(kTetFaces[At(face.face)][c])]);
+      result->opened_area_m2 += (p[1] - p[0]).cross(p[2] - p[0]).norm() / 2;
+    }
+  }
+  edit_.Clear();
+  std::vector<uint32_t> new_index(vertex_of_label_.size(), kNoSlot);
+  std::vector<uint32_t> opened;  // [copy] its original
+  for (size_t i = 0; i < labels_.size(); ++i) {
+    if (std::all_of(labels_[i].begin(), labels_[i].end(), [&](uint32_t label) { return label < first_label_; })) continue;
+    const TetId parent = mesh_->IdOfTet(labeled_tets_[i]);
+    edit_.removed.push_back(parent);
+    MeshEdit::NewTet added{.vertices = {}, .parent = parent};
+    for (size_t c = 0; c < 4; ++c) {
+      const uint32_t label = labels_[i][c];
+      if (label < first_label_) {
+        added.vertices[c] = mesh_->IdOfVertex(label);
+        continue;
+      }
+      uint32_t& index = new_index[label - first_label_];
+      if (index == kNoSlot) {
+        index = static_cast<uint32_t>(edit_.vertices.size());
+        const uint32_t original = vertex_of_label_[label - first_label_];
+        opened.push_back(original);
+        edit_.vertices.push_back(
+            {.position_m = mesh_->PositionOf(original), .sources = {{{mesh_->IdOfVertex(original), 1.0}}}, .source_count = 1});
+      }
+      added.vertices[c] = NewVertexId(index);
+    }
+    edit_.tets.push_back(added);
+  }
+  for (const uint32_t tet : marked_tets_) marked_corners_[tet] = blocked_[tet] = 0;
+  for (const uint32_t tet : labeled_tets_) label_index_[tet] = kNoSlot;
+  if (!edit_.tets.empty()) {
+    PALPATE_RETURN_IF_ERROR(mesh_->Apply(edit_));
+    positions_m_.resize(mesh_->vertex_slot_count());
+    for (size_t i = 0; i < opened.size(); ++i) {
+      positions_m_[SlotOf(mesh_->delta().added_vertices[i].id)] = positions_m_[opened[i]];
+      marks_.erase(opened[i]);
+    }
+    result->copied_vertices += opened.size();
+    std::erase_if(marked_, [&](uint32_t vertex) { return !marks_.contains(vertex); });
+  }
+  for (const auto& [label, is_joined, hits] : kept) {
+    const uint32_t vertex = label < first_label_ ? label : SlotOf(mesh_->delta().added_vertices[new_index[label - first_label_]].id);
+    for (const Hit& hit : hits) AddHit(vertex, hit);
+    marks_.at(vertex).is_joined = marks_.at(vertex).is_joined || is_joined;
+  }
+  return absl::OkStatus();
+}
+
+// --- a sweep ----------------------------------------------------------------------------------------------------------------------------
+
+absl::Status Incision::CutPart(const Quad& quad, const IncisionOptions& options, IncisionResult* result) {
+  const std::array<std::array<size_t, 3>, 2> triangles = {{{0, 1, 2}, {0, 2, 3}}};
+  for (size_t f = 0; f < 2; ++f) {
+    Facet& facet = facets_[f];
+    for (size_t c = 0; c < 3; ++c) facet.corners_m[c] = quad[triangles[f][c]];
+    const Eigen::Vector3d area = (facet.corners_m[1] - facet.corners_m[0]).cross(facet.corners_m[2] - facet.corners_m[0]);
+    const double size_sq =
+        (facet.corners_m[1] - facet.corners_m[0]).squaredNorm() + (facet.corners_m[2] - facet.corners_m[0]).squaredNorm();
+    facet.normal = area.norm() > kTouch * size_sq ? Eigen::Vector3d(area.normalized()) : Eigen::Vector3d::Zero();
+  }
+  if (facets_[0].normal.isZero() && facets_[1].normal.isZero()) return absl::OkStatus();
+  if (!FindCandidates(quad)) {
+    EndStroke();
+    return Open(result);
+  }
+  shares_.clear();
+  FindCrossings(options, result);
+  KeepQuality(options, result);
+  FindHits(options);
+  PALPATE_RETURN_IF_ERROR(Split(options, result));
+  if (result->is_refused) return absl::OkStatus();
+  for (const auto& [vertex, hit] : hits_) {
+    result->snapped_vertices += marks_.contains(vertex) ? 0 : 1;
+    snapped_.insert(mesh_->IdOfVertex(vertex));
+    AddHit(vertex, hit);
+  }
+  return Open(result);
+}
+
+absl::StatusOr<IncisionResult> Incision::Cut(std::span<const Eigen::Vector3d> positions_by_slot_m,
+                                             const std::array<Eigen::Vector3d, 2>& blade_from_m,
+                                             const std::array<Eigen::Vector3d, 2>& blade_to_m, const IncisionOptions& options) {
+  if (!(options.snap >= 0.01 && options.snap <= 0.4)) {
+    return absl::InvalidArgumentError(absl::StrCat("snap is ", options.snap, ", must be in [0.01, 0.4]"));
+  }
+  if (!(options.min_quality >= 0.001 && options.min_quality <= 0.5)) {
+    return absl::InvalidArgumentError(absl::StrCat("min_quality is ", options.min_quality, ", must be in [0.001, 0.5]"));
+  }
+  if (!(options.min_edge_m >= 0) || !std::isfinite(options.min_edge_m)) {
+    return absl::InvalidArgumentError(absl::StrCat("min_edge_m is ", options.min_edge_m, ", must be finite and not negative"));
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    if (!blade_from_m[i].allFinite()) return absl::InvalidArgumentError(absl::StrCat("blade_from_m[", i, "]: a coordinate is not finite"));
+    if (!blade_to_m[i].allFinite()) return absl::InvalidArgumentError(absl::StrCat("blade_to_m[", i, "]: a coordinate is not finite"));
+  }
+  if (positions_by_slot_m.size() < mesh_->vertex_slot_count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("positions of ", positions_by_slot_m.size(), " vertex slots given, the mesh has ", mesh_->vertex_slot_count()));
+  }
+  for (uint32_t v = 0; v < mesh_->vertex_slot_count(); ++v) {
+    if (mesh_->IsVertex(v) && !positions_by_slot_m[v].allFinite()) {
+      return absl::InvalidArgumentError(absl::StrCat("positions_by_slot_m[", v, "]: a coordinate is not finite"));
+    }
+  }
+  positions_m_.assign(positions_by_slot_m.begin(), positions_by_slot_m.begin() + mesh_->vertex_slot_count());
+  IncisionResult result;
+  // How far the quadrilateral is from flat.
+  const Eigen::Vector3d first = (blade_from_m[1] - blade_from_m[0]).cross(blade_to_m[1] - blade_from_m[0]);
+  const Eigen::Vector3d second = (blade_to_m[1] - blade_from_m[0]).cross(blade_to_m[0] - blade_from_m[0]);
+  const double twist = std::atan2(first.cross(second).norm(), first.dot(second));
+  const int parts = std::clamp(static_cast<int>(std::ceil(twist / kMaxTwist)), 1, kMaxParts);
+  for (int p = 0; p < parts && !result.is_refused; ++p) {
+    const auto at = [&](size_t i, int k) {
+      const double s = static_cast<double>(k) / parts;
+      return k == parts ? blade_to_m[i] : Eigen::Vector3d((1 - s) * blade_from_m[i] + s * blade_to_m[i]);
+    };
+    PALPATE_RETURN_IF_ERROR(CutPart({at(0, p), at(1, p), at(1, p + 1), at(0, p + 1)}, options, &result));
+  }
+  result.front_faces = front_faces_;
+  result.joined_faces = joined_faces_;
+  return result;
+}
+
+}  // namespace palpate::sim
