@@ -246,6 +246,11 @@ class Suite {
         if (contacts != first_contacts) return absl::InternalError(absl::StrCat(name, ": other contacts than with boxes"));
       }
     }
+    const gpu::ProximityOptions cones = {.rest_exclusion_m = scene.rest_exclusion_m, .normal_cones = true};
+    uint64_t contacts = 0;
+    PALPATE_RETURN_IF_ERROR(RunDetector(scene, surface, frames, absl::StrCat(scene.name, "/boxes/cones"), cones, false, &contacts));
+    report_.Add(absl::StrCat(scene.name, "/boxes/cones"), "contacts_dropped",
+                static_cast<double>(first_contacts - contacts) / static_cast<double>(frames.size()), "count");
 #ifdef PALPATE_HAS_FCL
     RunFcl(scene);
 #endif
@@ -271,6 +276,7 @@ class Suite {
           sum.triangle_pairs += detector.stats().triangle_pairs;
           sum.element_pairs += detector.stats().element_pairs;
           sum.tests += detector.stats().tests;
+          sum.patches += detector.stats().patches;
           *contacts += detector.contact_count();
         } else {
           times.Add(f, stopwatch);
@@ -287,6 +293,7 @@ class Suite {
     add_mean("element_pairs", sum.element_pairs);
     add_mean("distance_tests", sum.tests);
     add_mean("contacts", *contacts);
+    if (options.normal_cones) add_mean("patches", sum.patches);
     report_.Add(name, "element_pairs_per_triangle_pair",
                 static_cast<double>(sum.element_pairs) / std::max<double>(1, static_cast<double>(sum.triangle_pairs)), "ratio");
     report_.Add(name, "memory", static_cast<double>(queue_.context()->allocated_bytes() - bytes_before), "bytes");

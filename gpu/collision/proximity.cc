@@ -13,7 +13,7 @@ extern const KernelSource proximity;
 }
 namespace {
 
-constexpr uint32_t kCounters = 10;
+constexpr uint32_t kCounters = 11;
 constexpr uint64_t kMaxContacts = 1ULL << 28;
 
 uint32_t CeilDivide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -42,6 +42,9 @@ absl::StatusOr<ProximityDetector> ProximityDetector::Create(const std::shared_pt
   const ProgramDefines defines = {{"LANES", std::to_string(detector.lanes_)}};
   const auto& source = kernels::proximity;
   PALPATE_ASSIGN_OR_RETURN(detector.boxes_kernel_, context->CreateKernel(source, "proximity_boxes", defines));
+  if (options.normal_cones) {
+    PALPATE_ASSIGN_OR_RETURN(detector.patches_kernel_, context->CreateKernel(source, "proximity_patches", defines));
+  }
   PALPATE_ASSIGN_OR_RETURN(detector.detect_, context->CreateKernel(source, "proximity_detect", defines));
   PALPATE_ASSIGN_OR_RETURN(detector.records_, context->CreateKernel(source, "proximity_records", defines));
   PALPATE_ASSIGN_OR_RETURN(detector.hierarchy_, BoxHierarchy::Create(context));
@@ -130,14 +133,20 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   const uint32_t a_shift = BitsFor(std::max(surface_.triangle_count, surface_.edge_count));
   const uint32_t kind_shift = a_shift + BitsFor(std::max(surface_.vertex_count, surface_.edge_count));
   std::array<uint32_t, kCounters> counters = {};
+  if (options_.normal_cones) PALPATE_RETURN_IF_ERROR(Grow(context_, is_patch_, hierarchy_.cluster_count(), "proximity patches"));
   for (;;) {
+    if (options_.normal_cones) {
+      PALPATE_RETURN_IF_ERROR(queue.Launch(patches_kernel_, {hierarchy_.cluster_count(), local_size}, hierarchy_.cluster_count(),
+                                           hierarchy_.elements(), surface_.triangles, surface_.triangle_edges, positions_m, range_m,
+                                           is_patch_, counters_));
+    }
     if (pair_count > 0) {
       PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, {CeilDivide(pair_count, chunk), is_gpu ? local_size : 1}, hierarchy_.nodes(),
                                            hierarchy_.node_groups(), hierarchy_.elements(), cluster_pairs_.pairs(), pair_count, chunk,
                                            surface_.triangles, surface_.triangle_edges, surface_.edges, surface_.vertex_groups, spheres_,
-                                           positions_m, rest_positions_, range_m, options_.rest_exclusion_m, cl_int{options_.element_boxes},
-                                           a_shift, kind_shift, keys_.capacity(), static_cast<uint32_t>(options_.max_contacts),
-                                           keys_.keys(), counters_));
+                                           is_patch_, positions_m, rest_positions_, range_m, options_.rest_exclusion_m,
+                                           cl_int{options_.element_boxes}, a_shift, kind_shift, keys_.capacity(),
+                                           static_cast<uint32_t>(options_.max_contacts), keys_.keys(), counters_));
       ++stats_.detect_launches;
     }
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
@@ -157,6 +166,7 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   stats_.element_pairs = Wide(&counters[4]);
   stats_.tests = Wide(&counters[6]);
   stats_.rest_excluded = Wide(&counters[8]);
+  stats_.patches = counters[10];
   if (counters[0] == 0) return absl::OkStatus();
 
   PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, counters[0], kind_shift + 1));

@@ -14,6 +14,7 @@
 #define COUNT_ELEMENT_PAIRS 4
 #define COUNT_TESTS 6
 #define COUNT_REST_EXCLUDED 8
+#define COUNT_PATCHES 10 /* clusters not tested with themselves */
 
 /* Coordinates beyond this are refused: fourth powers of lengths must stay finite. */
 #define MAX_COORDINATE_M 1e8f
@@ -87,6 +88,132 @@ kernel void proximity_boxes(uint triangle_count, global const uint4* triangles, 
   }
   const Box box = {lower - (float4)(grow, grow, grow, 0.0f), upper + (float4)(grow, grow, grow, 0.0f)};
   boxes[i] = box;
+}
+
+/* Unit normal of a triangle; z for one without area. */
+float3 face_normal(global const float4* positions, uint4 t) {
+  const float3 a = positions[t.x].xyz;
+  const float3 n = cross(positions[t.y].xyz - a, positions[t.z].xyz - a);
+  const float n_sq = dot(n, n);
+  return n_sq > 0.0f ? n / sqrt(n_sq) : (float3)(0.0f, 0.0f, 1.0f);
+}
+
+/* A directed edge of a triangle of a cluster. */
+typedef struct {
+  uint edge, from, to;
+} ClusterEdge;
+
+float cross2(float2 a, float2 b) { return a.x * b.y - a.y * b.x; }
+
+float point_segment_dist_sq(float2 p, float2 a, float2 b) {
+  const float2 d = b - a;
+  const float d_sq = dot(d, d);
+  const float t = d_sq > 0.0f ? clamp(dot(p - a, d) / d_sq, 0.0f, 1.0f) : 0.0f;
+  const float2 offset = p - a - t * d;
+  return dot(offset, offset);
+}
+
+float segments_dist_sq(float2 a, float2 b, float2 c, float2 d) {
+  if (cross2(b - a, c - a) * cross2(b - a, d - a) < 0.0f && cross2(d - c, a - c) * cross2(d - c, b - c) < 0.0f) return 0.0f;
+  return fmin(fmin(point_segment_dist_sq(a, c, d), point_segment_dist_sq(b, c, d)),
+              fmin(point_segment_dist_sq(c, a, b), point_segment_dist_sq(d, a, b)));
+}
+
+/* Least cosine between a patch's axis and its normals. */
+#define PATCH_COSINE 0.5f
+
+/* Whether the triangles of a cluster make a patch: one connected, consistently oriented piece of one body whose normals lie in a cone of 60
+   degrees, and whose outline, seen along the axis of the cone, is one loop that comes no nearer to itself than the range and has no notch
+   below a right angle. Seen along the axis all triangles are turned the same way and the outline winds once, so nothing lies above
+   anything: elements of a patch that are within the range are neighbours along it (proximity.md, normal cones). One work-item a cluster. */
+kernel void proximity_patches(uint cluster_count, global const uint* elements, global const uint4* triangles,
+                              global const uint4* triangle_edges, global const float4* positions, float range_m, global uint* is_patch,
+                              volatile global uint* counters) {
+  const uint cluster = (uint)get_global_id(0);
+  if (cluster >= cluster_count) return;
+  is_patch[cluster] = 0;
+  global const uint* own = elements + (size_t)cluster * NODE_WIDTH;
+  uint count = 0;
+  while (count < NODE_WIDTH && own[count] != NO_ELEMENT) ++count;
+  if (count < 2u) return;
+  float3 axis = (float3)(0.0f);
+  for (uint i = 0; i < count; ++i) {
+    if (triangle_edges[own[i]].w != triangle_edges[own[0]].w) return;
+    axis += face_normal(positions, triangles[own[i]]);
+  }
+  const float axis_sq = dot(axis, axis);
+  if (!(axis_sq > 0.25f)) return;
+  axis /= sqrt(axis_sq);
+  ClusterEdge edges[3 * NODE_WIDTH];
+  for (uint i = 0; i < count; ++i) {
+    const uint4 t = triangles[own[i]];
+    const uint4 e = triangle_edges[own[i]];
+    if (!(dot(face_normal(positions, t), axis) > PATCH_COSINE)) return;
+    edges[3 * i] = (ClusterEdge){e.x, t.x, t.y};
+    edges[3 * i + 1] = (ClusterEdge){e.y, t.y, t.z};
+    edges[3 * i + 2] = (ClusterEdge){e.z, t.z, t.x};
+  }
+  /* Triangles that share an edge, and the outline: edges without a partner. */
+  uint neighbors[NODE_WIDTH];
+  for (uint i = 0; i < count; ++i) neighbors[i] = 1u << i;
+  ClusterEdge outline[3 * NODE_WIDTH];
+  uint outline_count = 0;
+  for (uint i = 0; i < 3u * count; ++i) {
+    uint partners = 0;
+    for (uint j = 0; j < 3u * count; ++j) {
+      if (j == i || edges[j].edge != edges[i].edge) continue;
+      if (edges[j].from != edges[i].to) return;
+      ++partners;
+      neighbors[i / 3u] |= 1u << (j / 3u);
+    }
+    if (partners > 1u) return;
+    if (partners == 0u) outline[outline_count++] = edges[i];
+  }
+  uint reached = 1u;
+  for (uint before = 0u; before != reached;) {
+    before = reached;
+    for (uint i = 0; i < count; ++i) reached |= ((reached >> i) & 1u) != 0u ? neighbors[i] : 0u;
+  }
+  if (reached != (1u << count) - 1u) return;
+  /* The outline in order: one loop. */
+  for (uint i = 0; i < outline_count; ++i) {
+    const uint end = outline[i].to;
+    uint next = outline_count;
+    for (uint j = 0; j < outline_count; ++j) {
+      if (outline[j].from != end) continue;
+      if (next != outline_count) return; /* the outline touches itself */
+      next = j;
+    }
+    const uint wanted = i + 1u < outline_count ? i + 1u : 0u;
+    if (next == outline_count || next < wanted || (wanted == 0u && next != 0u)) return;
+    const ClusterEdge swapped = outline[wanted];
+    outline[wanted] = outline[next];
+    outline[next] = swapped;
+  }
+  if (outline_count < 3u) return;
+  /* Seen along the axis, relative to a corner. */
+  const float3 helper = fabs(axis.x) < 0.6f ? (float3)(1.0f, 0.0f, 0.0f) : (float3)(0.0f, 1.0f, 0.0f);
+  const float3 u = normalize(cross(helper, axis));
+  const float3 v = cross(axis, u);
+  const float3 origin = positions[outline[0].from].xyz;
+  float2 corner[3 * NODE_WIDTH + 1];
+  for (uint i = 0; i < outline_count; ++i) {
+    const float3 offset = positions[outline[i].from].xyz - origin;
+    corner[i] = (float2)(dot(offset, u), dot(offset, v));
+  }
+  corner[outline_count] = corner[0];
+  const float clearance_sq = 1.001f * range_m * range_m;
+  for (uint i = 0; i < outline_count; ++i) {
+    const float2 in = corner[i + 1u] - corner[i];
+    const float2 out = corner[i + 1u < outline_count ? i + 2u : 1u] - corner[i + 1u];
+    if (cross2(in, out) <= 0.0f && dot(in, out) <= 0.0f) return;
+    for (uint j = i + 2u; j < outline_count; ++j) {
+      if (i == 0u && j + 1u == outline_count) continue;
+      if (!(segments_dist_sq(corner[i], corner[i + 1u], corner[j], corner[j + 1u]) > clearance_sq)) return;
+    }
+  }
+  is_patch[cluster] = 1;
+  atomic_inc(counters + COUNT_PATCHES);
 }
 
 /* What a work-item has found so far and not tested. */
@@ -299,9 +426,9 @@ uint lanes_with_near_sphere(global const float4* spheres, uint own, global const
 kernel void proximity_detect(global const float* nodes, global const uint* node_groups, global const uint* elements,
                              global const UInt2* cluster_pairs, uint pair_count, uint chunk, global const uint4* triangles,
                              global const uint4* triangle_edges, global const uint2* edges, global const uint* vertex_groups,
-                             global const float4* spheres, global const float4* positions, global const float4* rest_positions,
-                             float range_m, float rest_exclusion_m, int element_boxes, uint a_shift, uint kind_shift, uint capacity,
-                             uint max_contacts, global ulong* keys, volatile global uint* counters) {
+                             global const float4* spheres, global const uint* is_patch, global const float4* positions,
+                             global const float4* rest_positions, float range_m, float rest_exclusion_m, int element_boxes, uint a_shift,
+                             uint kind_shift, uint capacity, uint max_contacts, global ulong* keys, volatile global uint* counters) {
   const uint begin = (uint)get_global_id(0) * chunk;
   const uint end = min(begin + chunk, pair_count);
   if (begin >= pair_count) return;
@@ -325,6 +452,7 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
   for (uint i = begin; i < end; ++i) {
     if (atomic_or(counters + COUNT_CONTACTS, 0u) > max_contacts) break;
     const UInt2 pair = cluster_pairs[i];
+    if (is_patch && pair.x == pair.y && is_patch[pair.x] != 0u) continue;
     const LaneBoxes q_lanes = load_lane_boxes(nodes, pair.y);
     global const uint* q_elements = elements + (size_t)pair.y * NODE_WIDTH;
     for (uint row = 0; row < NODE_WIDTH; ++row) {
@@ -342,14 +470,6 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
   add_wide(counters + COUNT_ELEMENT_PAIRS, search.element_pairs);
   add_wide(counters + COUNT_TESTS, search.tests);
   add_wide(counters + COUNT_REST_EXCLUDED, search.rest_excluded);
-}
-
-/* Unit normal of a triangle; z for one without area. */
-float3 face_normal(global const float4* positions, uint4 t) {
-  const float3 a = positions[t.x].xyz;
-  const float3 n = cross(positions[t.y].xyz - a, positions[t.z].xyz - a);
-  const float n_sq = dot(n, n);
-  return n_sq > 0.0f ? n / sqrt(n_sq) : (float3)(0.0f, 0.0f, 1.0f);
 }
 
 /* Below this share of the elements' size a distance vector is mostly rounding, and the direction is taken from the elements. */

@@ -37,6 +37,10 @@ struct ProximityOptions {
   uint32_t lanes = 0;         ///< 1, 8 or 16 distances at once in a work-item; 0: 1 on GPUs, else 16
   bool spheres = false;       ///< a triangle's volume is its bounding sphere instead of its box
   bool element_boxes = true;  ///< boxes of vertices and edges are tested before their distance
+  /// Clusters of 16 triangles that are patches (their normals in a cone of 60 degrees, their outline simple and clear of itself by the
+  /// range) are not tested with themselves. Unlike the options above this drops contacts: pairs of elements that a path along the surface
+  /// joins which is less than three times as long as they are apart. Folds, stacked sheets and slits lose nothing.
+  bool normal_cones = false;
 };
 
 /// What a run did, for measurements and metrics.
@@ -47,6 +51,7 @@ struct ProximityStats {
   uint64_t tests = 0;            ///< distances computed: less pairs that share a vertex, and those whose boxes are apart
   uint64_t rest_excluded = 0;    ///< within the range, but too near at rest
   uint64_t contacts_found = 0;   ///< before the reduction
+  uint64_t patches = 0;          ///< clusters that normal cones kept from themselves
   uint32_t detect_launches = 0;  ///< 2 if the buffer of contacts had to grow
 };
 
@@ -98,11 +103,11 @@ class ProximityDetector {
   ClusterPairs cluster_pairs_;
   ProximityKeyList keys_;
   StreamCompaction compaction_;
-  Kernel boxes_kernel_, detect_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
+  Kernel boxes_kernel_, patches_kernel_, detect_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
   DeviceBuffer<Float4> rest_positions_;
   DeviceBuffer<Box> boxes_;
   DeviceBuffer<Float4> spheres_;
-  DeviceBuffer<uint32_t> counters_;
+  DeviceBuffer<uint32_t> counters_, is_patch_;
   DeviceBuffer<SurfaceContact> contacts_, all_contacts_;
   DeviceBuffer<uint32_t> nearest_, nearest_contact_, flags_, kept_, kept_count_;
 };

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "tests/gpu/collision/surface_models.h"
 
@@ -272,6 +273,84 @@ TEST_F(ProximityTest, FoldsAndStackedSheets) {
   }
   stack.Add(vertices, triangles, true);
   EXPECT_GT(Check(stack, 0.015F), 50U);
+}
+
+// The same with cones that know the outline of their clusters: they leave clusters out, and no contact between folds, layers or the sides
+// of a slit is lost.
+TEST_F(ProximityTest, NormalConesKeepFoldsLayersAndSlits) {
+  constexpr uint32_t kCells = 8 * kScale;
+  const auto cell = 1.0F / static_cast<float>(kCells);
+  struct Case {
+    const char* name;
+    float range_m;
+    bool has_contacts;
+    bool has_patches;  // surely: where two sheets lie in one place, clusters may have parts of both
+    Model model;
+  };
+  std::vector<Case> cases;
+  cases.push_back({"flat", 0.5F * cell, false, true, {}});
+  AddSheet(
+      &cases.back().model, kCells, kCells, [](double u, double v) { return Point(u, v, 0.1 * u * v); }, true);
+  cases.push_back({"fold", 0.6F * cell, true, false, {}});
+  AddSheet(
+      &cases.back().model, kCells, 8, [](double u, double v) { return Point(std::abs(u - 0.5), v, 0.05 * (u - 0.5)); }, true);
+  cases.push_back({"layers", 0.5F * cell, true, false, {}});
+  std::vector<Float4> vertices;
+  Triangles triangles;
+  for (uint32_t layer = 0; layer < 3; ++layer) {
+    Model sheet;
+    AddSheet(
+        &sheet, kCells, kCells, [&](double u, double v) { return Point(u, v, (0.4 * layer + 0.2 * u) * cell); }, true);
+    for (const auto& t : sheet.bodies[0]) {
+      const auto first = static_cast<uint32_t>(vertices.size());
+      triangles.push_back({t[0] + first, t[1] + first, t[2] + first});
+    }
+    vertices.insert(vertices.end(), sheet.positions.begin(), sheet.positions.end());
+  }
+  cases.back().model.Add(vertices, triangles, true);
+  // A sheet cut along a line of vertices, its sides a fifth of a cell apart: no normal tells of it, only outlines do.
+  cases.push_back({"slit", 0.5F * cell, true, true, {}});
+  Model whole;
+  AddSheet(
+      &whole, kCells, kCells, [](double u, double v) { return Point(u, v, 0); }, true);
+  std::vector<Float4> cut_vertices = whole.positions;
+  Triangles cut = whole.bodies[0];
+  std::map<uint32_t, uint32_t> copies;
+  for (auto& t : cut) {
+    const float middle = (whole.positions[t[0]].y + whole.positions[t[1]].y + whole.positions[t[2]].y) / 3;
+    for (uint32_t& v : t) {
+      const Float4& p = whole.positions[v];
+      if (middle < 0.5F || std::abs(p.y - 0.5F) > 0.01F * cell || p.x < 0.3F) continue;
+      const auto [copy, is_new] = copies.try_emplace(v, static_cast<uint32_t>(cut_vertices.size()));
+      if (is_new) cut_vertices.push_back(Point(p.x, p.y + 0.2F * cell, 0));
+      v = copy->second;
+    }
+  }
+  ASSERT_GT(copies.size(), 10U);
+  cases.back().model.Add(cut_vertices, cut, true);
+
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.name);
+    PALPATE_TEST_ASSIGN(const SurfaceTopology surface, test.model.Topology());
+    const auto positions = Upload(test.model.positions);
+    std::vector<std::vector<Id>> found;
+    for (const bool cones : {false, true}) {
+      PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context(), {.normal_cones = cones}));
+      PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, {}));
+      PALPATE_ASSERT_OK(detector.Run(queue(), positions, test.range_m));
+      if (!cones) {
+        EXPECT_EQ(detector.stats().patches, 0U);
+      } else if (test.has_patches) {
+        EXPECT_GT(detector.stats().patches, 0U);
+      }
+      found.emplace_back();
+      for (const SurfaceContact& c : Download(detector.contact_buffer(), detector.contact_count())) {
+        found.back().emplace_back(c.kind, c.a, c.b);
+      }
+    }
+    EXPECT_EQ(!found[0].empty(), test.has_contacts);
+    EXPECT_EQ(found[1], found[0]);
+  }
 }
 
 TEST_F(ProximityTest, NearestOfEachElement) {
