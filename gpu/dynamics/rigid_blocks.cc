@@ -223,6 +223,19 @@ absl::Status RigidBlocks::Reset(Queue& queue, const DeviceBuffer<Float4>& x, con
   return Place(queue, no_entries_, x, touched);
 }
 
+absl::Status RigidBlocks::GoOnFrom(Queue& queue, RigidBlocks& old) {
+  PALPATE_RETURN_IF_ERROR(old.ReadStates(queue).status());
+  if (old.states_host_.size() != initial_.size()) return absl::InvalidArgumentError("rigid blocks: not the same bodies");
+  states_host_ = old.states_host_;
+  for (size_t i = 0; i < initial_.size(); ++i) {
+    states_host_[i].vertex_begin = initial_[i].vertex_begin;
+    states_host_[i].vertex_end = initial_[i].vertex_end;
+    states_host_[i].triangle_begin = initial_[i].triangle_begin;
+    states_host_[i].triangle_end = initial_[i].triangle_end;
+  }
+  return queue.Write(states_, std::span<const RigidBlockState>(states_host_));
+}
+
 absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s,
                               const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
   const size_t end = size_t{first_vertex_} + vertex_count_;
@@ -308,9 +321,10 @@ absl::Status RigidBlocks::FilterBegins(Queue& queue) { return queue.Launch(goal_
 
 absl::Status RigidBlocks::Detected(Queue& queue) { return queue.Launch(detected_, Bodies(), count(), states_); }
 
-absl::Status RigidBlocks::TakeBack(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
-                                   const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Bodies(), count(), shares, states_));
+absl::Status RigidBlocks::TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares,
+                                   const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& x,
+                                   const DeviceBuffer<uint8_t>& touched) {
+  PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Bodies(), count(), uint32_t{from_start}, shares, states_));
   return Place(queue, entry_begins, x, touched);
 }
 

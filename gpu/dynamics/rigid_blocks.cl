@@ -159,9 +159,9 @@ __kernel void rigid_goal(uint count, __global RigidBlockState* blocks) {
   blocks[i].rotation_goal = blocks[i].rotation;
 }
 
-/* Takes each body back on its way from the detection to the goal, to the least share that a filter left to one of its vertices, which all
-   get that share. shares[v] in [0, 1]. Work-item: body. */
-__kernel void rigid_take_back(uint count, __global float* shares, __global RigidBlockState* blocks) {
+/* Takes each body back on its way from the detection, or the start of the step, to the goal, to the least share that a filter left to one
+   of its vertices, which all get that share. shares[v] in [0, 1]. Work-item: body. */
+__kernel void rigid_take_back(uint count, uint from_start, __global float* shares, __global RigidBlockState* blocks) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
@@ -169,7 +169,7 @@ __kernel void rigid_take_back(uint count, __global float* shares, __global Rigid
   for (uint v = b->vertex_begin; v < b->vertex_end; ++v) share = fmin(share, shares[v]);
   if (share >= 1.0f) return;
   for (uint v = b->vertex_begin; v < b->vertex_end; ++v) shares[v] = share;
-  const Pose from = {b->center_detected.xyz, b->rotation_detected};
+  const Pose from = {from_start ? b->center_start.xyz : b->center_detected.xyz, from_start ? b->rotation_start : b->rotation_detected};
   const Pose to = {b->center_goal.xyz, b->rotation_goal};
   const Pose pose = pose_between(from, to, share);
   b->center.xyz = pose.center;

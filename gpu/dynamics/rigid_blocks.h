@@ -73,6 +73,9 @@ class RigidBlocks final : public SurfaceFollower {
   /// Back to the state after Create; the vertices as well.
   absl::Status Reset(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
 
+  /// Takes over poses and motion of the same bodies, whose vertices and triangles may have had other places.
+  absl::Status GoOnFrom(Queue& queue, RigidBlocks& old);
+
   /// Sets poses and velocities from vertices: `positions_m` and `velocities_m_per_s` (or empty: at rest) in solver order [vertex_count of
   /// the scene]. The pose is the best fit (Horn 1987), the motion that of least squares; x follows. Host work; for restoring states.
   absl::Status Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s,
@@ -84,11 +87,17 @@ class RigidBlocks final : public SurfaceFollower {
   // SurfaceFollower.
   absl::Status Detected(Queue& queue) override;
   absl::Status FilterBegins(Queue& queue) override;
-  absl::Status TakeBack(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
+  absl::Status TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
                         const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) override;
   absl::Status Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
                      const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x,
                      const DeviceBuffer<uint8_t>& touched) override;
+
+  /// TakeBack from the start of the step where surfaces need not meet.
+  absl::Status TakeBackFromStart(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<Float4>& x,
+                                 const DeviceBuffer<uint8_t>& touched) {
+    return TakeBack(queue, true, shares, no_entries_, x, touched);
+  }
 
   /// One Newton step of each body; x follows.
   absl::Status Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);

@@ -169,9 +169,10 @@ std::vector<std::array<double, 3>> BalancePieces(const std::vector<uint8_t>& is_
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SurfaceContacts>> SurfaceContacts::Create(Queue& queue, const TissueLayout& layout,
-                                                                         const SurfaceOptions& options, uint32_t partials) {
+                                                                         const SurfaceOptions& options, uint32_t partials,
+                                                                         SurfaceContacts* old) {
   std::unique_ptr<SurfaceContacts> contacts(new SurfaceContacts);
-  PALPATE_RETURN_IF_ERROR(contacts->Init(queue, layout, options, partials));
+  PALPATE_RETURN_IF_ERROR(contacts->Init(queue, layout, options, partials, old));
   return contacts;
 }
 
@@ -184,7 +185,8 @@ absl::Status SurfaceContacts::Grow(Queue& queue, DeviceBuffer<T>* buffer, size_t
   return absl::OkStatus();
 }
 
-absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options, uint32_t partials) {
+absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options, uint32_t partials,
+                                   SurfaceContacts* old) {
   if (!(options.margin_m > 0) || !(options.stiffness_n_per_m >= 0) || !(options.friction >= 0) || !(options.reserve_m >= 0) ||
       options.max_detections < 1) {
     return absl::InvalidArgumentError(absl::StrCat("surface contact: margin ", options.margin_m, " m, stiffness ",
@@ -200,9 +202,15 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
   for (const UInt4& t : layout.triangles) triangles_host_.push_back({t.x, t.y, t.z});
   body_triangle_begin_ = layout.body_triangle_begin;
   self_collision_ = layout.self_collision;
-  PALPATE_ASSIGN_OR_RETURN(detector_, ProximityDetector::Create(queue.context()));
-  PALPATE_ASSIGN_OR_RETURN(collisions_, ContinuousCollisions::Create(queue.context()));
-  PALPATE_ASSIGN_OR_RETURN(counter_of_crossings_, IntersectionCounter::Create(queue.context()));
+  if (old != nullptr) {
+    detector_ = std::move(old->detector_);
+    collisions_ = std::move(old->collisions_);
+    counter_of_crossings_ = std::move(old->counter_of_crossings_);
+  } else {
+    PALPATE_ASSIGN_OR_RETURN(detector_, ProximityDetector::Create(queue.context()));
+    PALPATE_ASSIGN_OR_RETURN(collisions_, ContinuousCollisions::Create(queue.context()));
+    PALPATE_ASSIGN_OR_RETURN(counter_of_crossings_, IntersectionCounter::Create(queue.context()));
+  }
   PALPATE_RETURN_IF_ERROR(SetTopology(queue));
 
   std::vector<uint32_t> body_vertices;
@@ -243,6 +251,12 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
   PALPATE_ASSIGN_OR_RETURN(spread_, DeviceBuffer<float>::Create(context, vertex_count_, "surface spread"));
   PALPATE_ASSIGN_OR_RETURN(truncated_, DeviceBuffer<uint8_t>::Create(context, vertex_count_, "surface truncated"));
   PALPATE_ASSIGN_OR_RETURN(begins_, DeviceBuffer<uint32_t>::Create(context, size_t{vertex_count_} + 1, "surface entry begins"));
+  std::vector<uint32_t> origins = layout.vertex_origin;
+  has_cuts_ = std::any_of(origins.begin(), origins.end(), [](uint32_t origin) { return (origin & 1U) != 0; });
+  if (origins.empty()) {
+    for (const uint32_t group : topology_.vertex_groups) origins.push_back((group & PALPATE_GROUP_MASK) << 1);
+  }
+  PALPATE_ASSIGN_OR_RETURN(vertex_origins_, CreateBufferFrom(queue, std::span<const uint32_t>(origins), "surface vertex origins"));
   std::vector<float> stiffness(layout.vertex_stiffness_n_per_m);
   const auto mean = static_cast<float>(layout.mean_young_modulus_pa * layout.mean_edge_m);  // for what has no tets
   for (float& k : stiffness)
@@ -262,21 +276,20 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
   partials_host_.resize(partials);
   PALPATE_RETURN_IF_ERROR(queue.Zero(tangled_));
 
-  for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&make_pairs_, "make_pairs"},
-                                                                                           {&bound_entries_, "bound_entries"},
-                                                                                           {&linearize_pairs_, "linearize_pairs"},
-                                                                                           {&bound_moves_, "bound_moves"},
-                                                                                           {&check_moves_, "check_moves"},
-                                                                                           {&report_pairs_, "report_pairs"},
-                                                                                           {&mark_tangled_, "mark_tangled"},
-                                                                                           {&shorten_moves_, "shorten_moves"},
-                                                                                           {&keep_shares_, "keep_shares"},
-                                                                                           {&spread_shares_, "spread_shares"},
-                                                                                           {&apply_shares_, "apply_shares"},
-                                                                                           {&body_boxes_, "body_boxes"},
-                                                                                           {&piece_rows_, "piece_rows"},
-                                                                                           {&shift_pieces_, "shift_pieces"}}) {
-    PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::surface_contact, name));
+  constexpr std::pair<Kernel SurfaceContacts::*, const char*> kKernels[] = {
+      {&SurfaceContacts::make_pairs_, "make_pairs"},           {&SurfaceContacts::bound_entries_, "bound_entries"},
+      {&SurfaceContacts::linearize_pairs_, "linearize_pairs"}, {&SurfaceContacts::bound_moves_, "bound_moves"},
+      {&SurfaceContacts::check_moves_, "check_moves"},         {&SurfaceContacts::report_pairs_, "report_pairs"},
+      {&SurfaceContacts::mark_tangled_, "mark_tangled"},       {&SurfaceContacts::shorten_moves_, "shorten_moves"},
+      {&SurfaceContacts::keep_shares_, "keep_shares"},         {&SurfaceContacts::spread_shares_, "spread_shares"},
+      {&SurfaceContacts::apply_shares_, "apply_shares"},       {&SurfaceContacts::body_boxes_, "body_boxes"},
+      {&SurfaceContacts::piece_rows_, "piece_rows"},           {&SurfaceContacts::shift_pieces_, "shift_pieces"}};
+  for (const auto& [kernel, name] : kKernels) {
+    if (old != nullptr) {
+      this->*kernel = std::move(old->*kernel);
+    } else {
+      PALPATE_ASSIGN_OR_RETURN(this->*kernel, context->CreateKernel(kernels::surface_contact, name));
+    }
   }
   return MakePairs(queue, {}, 0);
 }
@@ -309,8 +322,8 @@ absl::Status SurfaceContacts::MakePairs(Queue& queue, BufferView<SurfaceContact>
     ++generation_;
   }
   if (count == 0) return queue.Zero(begins_);
-  PALPATE_RETURN_IF_ERROR(queue.Launch(make_pairs_, {count, kGroup}, count, params_, contacts, rest_, detector_.surface().vertex_groups,
-                                       vertex_stiffness_, tangled_, pairs_, keys_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(make_pairs_, {count, kGroup}, count, params_, contacts, rest_, vertex_origins_, vertex_stiffness_,
+                                       tangled_, pairs_, keys_));
   const uint32_t bits = std::bit_width(vertex_count_ - 1);
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
   return queue.Launch(bound_entries_, {size_t{entries} + 1, kGroup}, entries, vertex_count_, sorted_keys_, entries_, contacts, pairs_,
@@ -350,7 +363,8 @@ absl::Status SurfaceContacts::Bound(Queue& queue, const DeviceBuffer<Float4>& x)
   return follower_ == nullptr ? absl::OkStatus() : follower_->Bound(queue, params_, detected_, begins_, planes_, x, truncated_);
 }
 
-absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
+absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x,
+                                     const DeviceBuffer<uint8_t>& touched) {
   Clock::time_point mark = Clock::now();
   const Range vertices{vertex_count_, kGroup};
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, goal_, vertex_count_));
@@ -358,13 +372,13 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& x
   if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->FilterBegins(queue));
   for (int round = 0;; ++round) {
     ++statistics_.filter_rounds;
-    PALPATE_RETURN_IF_ERROR(collisions_.Run(queue, certified_, x));
+    PALPATE_RETURN_IF_ERROR(collisions_.Run(queue, from, x));
     const uint32_t hits = collisions_.hit_count();
     std::array<uint32_t, 2> found{0, std::bit_cast<uint32_t>(1.0F)};
     if (hits > 0) {
       PALPATE_RETURN_IF_ERROR(queue.Write(found_, std::span<const uint32_t>(found)));
       PALPATE_RETURN_IF_ERROR(
-          queue.Launch(shorten_moves_, {hits, kGroup}, hits, params_, collisions_.hits(), certified_, x, tangled_, shares_, found_));
+          queue.Launch(shorten_moves_, {hits, kGroup}, hits, params_, collisions_.hits(), from, x, tangled_, shares_, found_));
       PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(found_, std::span<uint32_t>(found)));
     }
     if (found[0] == 0) break;
@@ -373,15 +387,15 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& x
       PALPATE_RETURN_IF_ERROR(queue.Launch(keep_shares_, vertices, vertex_count_, shares_, kept_));
       for (int pass = 0; pass < kSpreadPasses; ++pass) {
         PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, block_begin_, corner_index_,
-                                             certified_, goal_, pass % 2 == 0 ? kept_ : spread_, pass % 2 == 0 ? spread_ : kept_));
+                                             from, goal_, pass % 2 == 0 ? kept_ : spread_, pass % 2 == 0 ? spread_ : kept_));
       }
     } else {
       // Up to the first impact of all nothing has met. Were rounding to spoil even that, the moves end up empty, which is certified.
       PALPATE_RETURN_IF_ERROR(queue.Fill(shares_, std::bit_cast<uint32_t>(1.0F)));
       scale = round < kLocalRounds + kGlobalRounds ? 0.9F * std::bit_cast<float>(found[1]) : 0.0F;
     }
-    PALPATE_RETURN_IF_ERROR(queue.Launch(apply_shares_, vertices, vertex_count_, scale, certified_, goal_, kept_, x, touched));
-    if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->TakeBack(queue, kept_, begins_, x, touched));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(apply_shares_, vertices, vertex_count_, scale, from, goal_, kept_, x, touched));
+    if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->TakeBack(queue, &from != &certified_, kept_, begins_, x, touched));
     if (scale == 0) break;
   }
   statistics_.filter_ms += MillisecondsSince(&mark);
@@ -512,7 +526,11 @@ absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float
     if (piece_is_free_[p] && root(p) == p && !is_held[p]) common[p] = of_group[p].Balance();
   }
   std::vector<double> share(pieces, 1.0);
+  std::vector<uint8_t> stays(pieces, 0);
   for (const PieceRow& r : rows_host_) {
+    // So near that rounding alone might take the two through each other: whole pieces stay where they are.
+    const size_t joined = root(piece_is_free_[r.piece_a] ? r.piece_a : r.piece_b);
+    if (r.detected.w < 4 * r.rounding_m) stays[joined] = 1;
     double before = 0;
     double more = 0;
     const std::array<double, 3> n{r.detected.x, r.detected.y, r.detected.z};
@@ -520,16 +538,17 @@ absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float
       before += n[k] * (piece_shift_[r.piece_a][k] - piece_shift_[r.piece_b][k]);
       more += n[k] * (moves[r.piece_a][k] - moves[r.piece_b][k]);  // the common part cancels, and is 0 where one of the two is held
     }
-    const double room = kPieceShare * r.detected.w;
+    const double room = kPieceShare * r.detected.w - r.rounding_m;
     if (before + more <= room) continue;
-    double& s = share[root(piece_is_free_[r.piece_a] ? r.piece_a : r.piece_b)];
+    double& s = share[joined];
     s = std::min(s, std::max(0.0, (room - before) / more));
   }
   bool moved = false;
   for (uint32_t p = 0; p < pieces; ++p) {
     std::array<double, 3> shift{};
     const std::array<double, 3>& together = common[root(p)];
-    for (size_t k = 0; piece_is_free_[p] && k < 3; ++k) shift[k] = together[k] + share[root(p)] * (moves[p][k] - together[k]);
+    for (size_t k = 0; piece_is_free_[p] && !stays[root(p)] && k < 3; ++k)
+      shift[k] = together[k] + share[root(p)] * (moves[p][k] - together[k]);
     shifts_host_[p] = {static_cast<float>(shift[0]), static_cast<float>(shift[1]), static_cast<float>(shift[2]), 0.0F};
     const std::array<float, 3> rounded{shifts_host_[p].x, shifts_host_[p].y, shifts_host_[p].z};
     for (size_t k = 0; k < 3; ++k) {
@@ -592,14 +611,26 @@ absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Flo
     PALPATE_RETURN_IF_ERROR(MakePairs(queue, {}, 0));
     return moves.bad == 0;
   }
-  if (moves.beyond_cap > 0) {
-    PALPATE_RETURN_IF_ERROR(Filter(queue, x, truncated_));
+  bool goes_far = moves.beyond_cap > 0;
+  if (!goes_far) {
+    PALPATE_RETURN_IF_ERROR(Detect(queue, x_start, /*at_start=*/true));
+    if (has_cuts_) {
+      // The bounds are on moves in the world: lips almost in touch would hold back the one that goes ahead of the other when both move.
+      PALPATE_RETURN_IF_ERROR(queue.Copy(x, x_sweep_, vertex_count_));
+      PALPATE_RETURN_IF_ERROR(
+          queue.Launch(bound_moves_, {vertex_count_, kGroup}, vertex_count_, x, detected_, begins_, planes_, truncated_));
+      PALPATE_ASSIGN_OR_RETURN(const Moves bounded, CheckMoves(queue, x, truncated_));
+      goes_far = bounded.truncated > 0;
+      PALPATE_RETURN_IF_ERROR(queue.Copy(x_sweep_, x, vertex_count_));
+      PALPATE_RETURN_IF_ERROR(queue.Zero(truncated_));
+    }
+    if (!goes_far) PALPATE_RETURN_IF_ERROR(Bound(queue, x));
+  }
+  if (goes_far) {
+    PALPATE_RETURN_IF_ERROR(Filter(queue, certified_, x, truncated_));
     PALPATE_ASSIGN_OR_RETURN(const Moves filtered, CheckMoves(queue, x, truncated_));
     statistics_.filtered_vertices = filtered.truncated;
     PALPATE_RETURN_IF_ERROR(Detect(queue, x));
-  } else {
-    PALPATE_RETURN_IF_ERROR(Detect(queue, x_start, /*at_start=*/true));
-    PALPATE_RETURN_IF_ERROR(Bound(queue, x));
   }
   return true;
 }
@@ -623,7 +654,7 @@ absl::Status SurfaceContacts::MayDetectAgain(Queue& queue, const DeviceBuffer<Fl
   PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, touched));
   const uint32_t limit = static_cast<uint32_t>(kTruncatedShare * std::min<uint32_t>(vertex_count_, 4 * pair_count_));
   if (moves.bad > 0 || (moves.beyond_cap == 0 && moves.truncated <= limit)) return absl::OkStatus();
-  if (moves.beyond_cap > 0) PALPATE_RETURN_IF_ERROR(Filter(queue, x, touched));
+  if (moves.beyond_cap > 0) PALPATE_RETURN_IF_ERROR(Filter(queue, certified_, x, touched));
   *restarted = true;
   return Detect(queue, x);
 }
@@ -636,10 +667,23 @@ absl::Status SurfaceContacts::Certify(Queue& queue, const DeviceBuffer<Float4>& 
   if (idle_) {
     PALPATE_ASSIGN_OR_RETURN(is_safe, AreBodiesApart(queue, certified_, x, 0));
   }
-  if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, x, touched));
+  if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, certified_, x, touched));
   if (options_.check_intersections || statistics_.intersections > 0) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
   if (pair_count_ == 0) return absl::OkStatus();
   return Linearize(queue, x);
+}
+
+absl::StatusOr<bool> SurfaceContacts::CertifyFromStart(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
+                                                       const DeviceBuffer<uint8_t>& touched) {
+  bool is_safe = false;  // the bounds of the last detection do not tell: x may have come from outside of them
+  if (idle_) {
+    PALPATE_ASSIGN_OR_RETURN(is_safe, AreBodiesApart(queue, x_start, x, 0));
+  }
+  const uint32_t rounds = statistics_.filter_rounds;
+  if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, x_start, x, touched));
+  if (options_.check_intersections || statistics_.intersections > 0) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
+  if (pair_count_ > 0) PALPATE_RETURN_IF_ERROR(Linearize(queue, x));
+  return statistics_.filter_rounds > rounds + 1;
 }
 
 absl::StatusOr<std::span<const SurfaceReport>> SurfaceContacts::Report(Queue& queue, const DeviceBuffer<Float4>& x,

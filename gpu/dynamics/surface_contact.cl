@@ -11,11 +11,17 @@
 
 static inline bool on_a(uint kind, uint role) { return kind == PALPATE_VERTEX_TRIANGLE ? role == 0 : role < 2; }
 
+/* Of pairs across a cut, whose margin is small: they bear as much pressure as others before only the planes hold them. */
+#define LIP_STIFFNESS 4.0f
+
 /* Pairs from the contacts of a detection, and the four (vertex, 4 pair + role) entries of each; values are the entries' own indices.
-   A pair of one body acts from half its distance at rest on, if that is less than the margin: what is near at rest does not push itself.
+   A pair of one body, or of pieces of one, acts from half its distance at rest on, if that is less than the margin: what is near at rest
+   does not push itself. Where a cut parted the two they touch at rest, and act from a small share of the margin on, which they were opened
+   by; so does all that lies on cuts, or lips that slide over each other would meet a step of the margin at the end of each element.
+   vertex_origins: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut.
    tangled[v]: v is of an edge or triangle that passes through another. Work-item: contact. */
 __kernel void make_pairs(uint count, const __global SurfaceParams* p, const __global SurfaceContact* contacts, const __global float4* rest,
-                         const __global uint* vertex_groups, const __global float* vertex_stiffness_n_per_m, const __global uint* tangled,
+                         const __global uint* vertex_origins, const __global float* vertex_stiffness_n_per_m, const __global uint* tangled,
                          __global SurfacePair* pairs, __global uint* keys) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
@@ -26,11 +32,20 @@ __kernel void make_pairs(uint count, const __global SurfaceParams* p, const __gl
   out.weights = (float4)(0.0f);
   float margin = p->margin_m;
   const uint last = c.kind == PALPATE_VERTEX_TRIANGLE ? v.y : v.z; /* a vertex of B */
-  if (vertex_groups[v.x] == vertex_groups[last]) {
+  float stiffer = 1.0f;
+  const uint origin_a = vertex_origins[v.x], origin_b = vertex_origins[last];
+  if (origin_a >> 1 == origin_b >> 1) {
     const float3 r0 = rest[v.x].xyz, r1 = rest[v.y].xyz, r2 = rest[v.z].xyz, r3 = rest[v.w].xyz;
     float sin_sq;
     const PairWeights w = closest_pair(c.kind, r0, r1, r2, r3, &sin_sq);
-    margin = fmin(margin, 0.5f * length(pair_vector(r0, r1, r2, r3, w)));
+    const float rest_m = length(pair_vector(r0, r1, r2, r3, w));
+    const bool on_cuts = (vertex_origins[v.x] & vertex_origins[v.y] & vertex_origins[v.z] & vertex_origins[v.w] & 1u) != 0u;
+    if (on_cuts || rest_m < 0.001f * p->margin_m) {
+      margin *= PALPATE_LIP_SHARE;
+      stiffer = LIP_STIFFNESS;
+    } else {
+      margin = fmin(margin, 0.5f * rest_m);
+    }
   }
   out.normal = (float4)(c.normal.xyz, margin);
   out.stiffness_n_per_m = 0.0f;
@@ -42,8 +57,8 @@ __kernel void make_pairs(uint count, const __global SurfaceParams* p, const __gl
     tangled_a |= tangled[v.y];
   }
   out.flags = c.kind | ((tangled_a & tangled_b) != 0u ? PALPATE_PAIR_DISABLED : 0u);
-  out.full_n_per_m = fmin(fmin(vertex_stiffness_n_per_m[v.x], vertex_stiffness_n_per_m[v.y]),
-                          fmin(vertex_stiffness_n_per_m[v.z], vertex_stiffness_n_per_m[v.w]));
+  out.full_n_per_m = stiffer * fmin(fmin(vertex_stiffness_n_per_m[v.x], vertex_stiffness_n_per_m[v.y]),
+                                    fmin(vertex_stiffness_n_per_m[v.z], vertex_stiffness_n_per_m[v.w]));
   out.b = c.b;
   pairs[i] = out;
   keys[4 * i] = v.x;
@@ -378,7 +393,8 @@ __kernel void piece_rows(uint count, const __global SurfaceParams* p, const __gl
   row.piece_a = vertex_piece[v.x];
   row.piece_b = pair.flags & PALPATE_PAIR_DISABLED ? row.piece_a : vertex_piece[v.w];
   row.slope_n_per_m = 0.0f;
-  row.unused = 0;
+  const float3 size = fmax(fmax(fabs(x[v.x].xyz), fabs(x[v.y].xyz)), fmax(fabs(x[v.z].xyz), fabs(x[v.w].xyz)));
+  row.rounding_m = 5e-7f * (size.x + size.y + size.z);
   if (row.piece_a != row.piece_b && pair.stiffness_n_per_m != 0.0f) {
     PairWeights w;
     w.w0 = pair.weights.x;

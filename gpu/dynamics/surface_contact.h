@@ -63,9 +63,10 @@ struct SurfaceStatistics {
 /// Thread: one at a time. Determinism: pairs, their order and all moves are unique for the input.
 class SurfaceContacts {
  public:
+  /// `old` (or null): one that is given up, whose kernels and working memory are used again, also if this fails.
   /// Errors: InvalidArgument (surfaces, options), ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<SurfaceContacts>> Create(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options,
-                                                                 uint32_t partials);
+                                                                 uint32_t partials, SurfaceContacts* old = nullptr);
 
   /// Vertices that `follower` (or null) moves are taken back only together. It must outlive this.
   void SetFollower(SurfaceFollower* follower) { follower_ = follower; }
@@ -104,6 +105,11 @@ class SurfaceContacts {
   /// End of the sweeps: certifies x. Pairs are linearised at the result.
   absl::Status Certify(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
 
+  /// After Certify(), someone who knows nothing of other surfaces took vertices back towards x_start, where the step began: certifies x
+  /// anew, as straight moves from there. Returns whether that changed x.
+  absl::StatusOr<bool> CertifyFromStart(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
+                                        const DeviceBuffer<uint8_t>& touched);
+
   /// Pairs that push at x, in canonical order; valid until the next call.
   absl::StatusOr<std::span<const SurfaceReport>> Report(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start);
 
@@ -132,12 +138,12 @@ class SurfaceContacts {
     double max_move_m = 0;
   };
   SurfaceContacts() = default;
-  absl::Status Init(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options, uint32_t partials);
+  absl::Status Init(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options, uint32_t partials, SurfaceContacts* old);
   absl::StatusOr<Moves> CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   absl::Status Detect(Queue& queue, const DeviceBuffer<Float4>& x, bool at_start = false);
   absl::Status MakePairs(Queue& queue, BufferView<SurfaceContact> contacts, uint32_t count);
   absl::Status Bound(Queue& queue, const DeviceBuffer<Float4>& x);
-  absl::Status Filter(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  absl::Status Filter(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   absl::Status SetTopology(Queue& queue);
   /// Whether the boxes of the bodies' straight moves are more than distance_m apart.
   absl::StatusOr<bool> AreBodiesApart(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to, float distance_m);
@@ -166,6 +172,7 @@ class SurfaceContacts {
   std::vector<uint8_t> self_collision_;
   bool self_collision_on_ = true;
   bool meets_itself_ = false;  // some body does
+  bool has_cuts_ = false;      // lips of which lie almost in touch
   bool idle_ = false;          // nothing can meet in this step
 
   ContinuousCollisions collisions_;
@@ -176,7 +183,7 @@ class SurfaceContacts {
       keep_shares_, spread_shares_, apply_shares_, body_boxes_, piece_rows_, shift_pieces_;
   DeviceBuffer<SurfaceParams> params_;
   DeviceBuffer<Float4> rest_, x_sweep_, detected_, goal_, planes_;
-  DeviceBuffer<uint32_t> vertex_groups_, tangled_, keys_, sorted_keys_, entries_, begins_, block_begin_, corner_index_, shares_, counter_,
+  DeviceBuffer<uint32_t> vertex_origins_, tangled_, keys_, sorted_keys_, entries_, begins_, block_begin_, corner_index_, shares_, counter_,
       found_, body_begin_, body_vertices_;
   DeviceBuffer<float> kept_, spread_, vertex_stiffness_;
   DeviceBuffer<uint8_t> truncated_;

@@ -21,10 +21,11 @@ class SurfaceFollower {
   /// The current positions are goals that a filter is about to take back.
   virtual absl::Status FilterBegins(Queue& queue) = 0;
 
-  /// The filter leaves vertex v the share shares[v] of its way from the detection to its goal. The follower moves all vertices of a piece
-  /// by the least of their shares, which it writes back, and marks them in `touched`.
-  virtual absl::Status TakeBack(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
-                                const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) = 0;
+  /// The filter leaves vertex v the share shares[v] of its way from the detection, or from the start of the step, to its goal. The follower
+  /// moves all vertices of a piece by the least of their shares, which it writes back, and marks them in `touched`.
+  virtual absl::Status TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares,
+                                const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& x,
+                                const DeviceBuffer<uint8_t>& touched) = 0;
 
   /// Takes moves since the detection back to where the planes of all vertices (displacement_bounds.clh) and SurfaceParams::cap_m allow.
   virtual absl::Status Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,

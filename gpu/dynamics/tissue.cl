@@ -6,12 +6,14 @@
      PALPATE_TEAM   work-items that share a vertex, 1 or a power of two up to the group size
      PALPATE_GROUP  work-group size of solve_color
      PALPATE_LIST_GROUP  work-group size of the one-group kernels list_contacts and solve_colliders, a power of two
-     PALPATE_COROTATED, PALPATE_NEO_HOOKEAN, PALPATE_VISCOUS  1 if any tet of the scene needs that term
+     PALPATE_COROTATED, PALPATE_NEO_HOOKEAN, PALPATE_LINEAR, PALPATE_GREEN, PALPATE_SPRINGS, PALPATE_FIBERS, PALPATE_VISCOUS
+                    1 if any tet of the scene needs that term
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
 
    Layout: vertices are in solver order: colour by colour, fixed ones last. The corners of a vertex fill whole blocks of PALPATE_LANES;
-   block b holds corner_real   [b][12][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V mu, V lambda, damping/dt
-     corner_index  [b][4][lanes]: the other three vertices in the order that keeps the orientation, tet with the model in bit 31
+   block b holds corner_real   [b][CORNER_REALS][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V mu, V lambda,
+                   damping/dt; with PALPATE_FIBERS also their unit direction, V alpha, V beta, V (mu along - mu across)
+     corner_index  [b][4][lanes]: the other three vertices in the order that keeps the orientation, tet with its energy in the upper bits
      corner_strain [b][7][lanes]: C = F^T F at the start of the step and the viscosity/dt that acts in it (only with PALPATE_VISCOUS)
    Padding lanes have zero gradients and zero moduli, so they add exact zeros. */
 #include "gpu/shared/dynamics_types.h"
@@ -24,6 +26,10 @@
 #define PALPATE_LIST_GROUP 1
 #define PALPATE_COROTATED 1
 #define PALPATE_NEO_HOOKEAN 1
+#define PALPATE_LINEAR 1
+#define PALPATE_GREEN 1
+#define PALPATE_SPRINGS 1
+#define PALPATE_FIBERS 1
 #define PALPATE_VISCOUS 1
 #define PALPATE_SURFACE 1
 #endif
@@ -49,7 +55,8 @@
 #include "gpu/dynamics/elasticity.clh"
 #include "gpu/dynamics/surface_contact.clh"
 
-#define MODEL_BIT 0x80000000u
+#define CORNER_REALS (PALPATE_FIBERS ? 18 : 12)
+#define ENERGIES (PALPATE_COROTATED + PALPATE_NEO_HOOKEAN + PALPATE_LINEAR + PALPATE_GREEN + PALPATE_SPRINGS)
 #define NOT_A_TRIANGLE 0xffffffffu
 
 /* Sums of the lanes, always in the same order. */
@@ -130,13 +137,13 @@ static inline RMat deformation(const __global float4* x, float4 xi, const __glob
 #if PALPATE_COROTATED
 static inline RMat gather_rotation(const __global float4* rotations, const __global uint* tet) {
 #if PALPATE_LANES == 1
-  const float4 q = rotations[*tet & ~MODEL_BIT];
+  const float4 q = rotations[*tet & PALPATE_TET_MASK];
   return rotation_of(q.x, q.y, q.z, q.w);
 #else
   float qx[PALPATE_LANES], qy[PALPATE_LANES], qz[PALPATE_LANES], qw[PALPATE_LANES];
 #pragma unroll
   for (int l = 0; l < PALPATE_LANES; ++l) {
-    const float4 q = rotations[tet[l] & ~MODEL_BIT];
+    const float4 q = rotations[tet[l] & PALPATE_TET_MASK];
     qx[l] = q.x;
     qy[l] = q.y;
     qz[l] = q.z;
@@ -145,25 +152,29 @@ static inline RMat gather_rotation(const __global float4* rotations, const __glo
   return rotation_of(LOAD_R(qx), LOAD_R(qy), LOAD_R(qz), LOAD_R(qw));
 #endif
 }
+#endif
 
-/* Lanes whose tet is of the corotated model, as 1 or 0. */
-static inline PALPATE_R corotated_lanes(const __global uint* tet) {
+#if ENERGIES > 1
+/* 1 in the lanes whose tet has this energy, else 0. */
+static inline PALPATE_R lanes_of(const __global uint* tet, uint energy) {
 #if PALPATE_LANES == 1
-  return (*tet & MODEL_BIT) ? 1.0f : 0.0f;
+  return *tet >> PALPATE_ENERGY_SHIFT == energy ? 1.0f : 0.0f;
 #else
   float m[PALPATE_LANES];
 #pragma unroll
-  for (int l = 0; l < PALPATE_LANES; ++l) m[l] = (tet[l] & MODEL_BIT) ? 1.0f : 0.0f;
+  for (int l = 0; l < PALPATE_LANES; ++l) m[l] = tet[l] >> PALPATE_ENERGY_SHIFT == energy ? 1.0f : 0.0f;
   return LOAD_R(m);
 #endif
 }
+#else
+#define lanes_of(tet, energy) SPLAT(1.0f)
 #endif
 
 /* Adds the elastic and viscous terms of one block of corners. */
 static inline void add_block(float lambda_cap, const __global float4* x, float4 xi, uint block, const __global float* corner_real,
                              const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations,
                              RVec* force, RSym* hessian) {
-  const __global float* real = corner_real + (size_t)block * 12 * PALPATE_LANES;
+  const __global float* real = corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES;
   const __global uint* index = corner_index + (size_t)block * 4 * PALPATE_LANES;
   (void)corner_strain; /* which of the two are read depends on the build options */
   (void)rotations;
@@ -171,27 +182,73 @@ static inline void add_block(float lambda_cap, const __global float4* x, float4 
   const RMat f = deformation(x, xi, real, index, &g);
   const PALPATE_R mu = LOAD_R(real + 9 * PALPATE_LANES);
   const PALPATE_R lambda = fmin(LOAD_R(real + 10 * PALPATE_LANES), lambda_cap * mu);
-#if PALPATE_COROTATED
-  const PALPATE_R corotated = corotated_lanes(index + 3 * PALPATE_LANES);
-  const RMat r = gather_rotation(rotations, index + 3 * PALPATE_LANES);
-  add_corotated(&f, &r, &g, corotated * mu, corotated * lambda, force, hessian);
+  const __global uint* tet = index + 3 * PALPATE_LANES;
+  (void)tet;
 #if PALPATE_NEO_HOOKEAN
-  const PALPATE_R other = SPLAT(1.0f) - corotated;
-  add_neo_hookean(&f, &g, other * mu, other * lambda, force, hessian);
+  const PALPATE_R neo_hookean = lanes_of(tet, PALPATE_ENERGY_NEO_HOOKEAN);
+  add_neo_hookean(&f, &g, neo_hookean * mu, neo_hookean * lambda, force, hessian);
 #endif
-#else
-  add_neo_hookean(&f, &g, mu, lambda, force, hessian);
+#if PALPATE_COROTATED
+  const PALPATE_R corotated = lanes_of(tet, PALPATE_ENERGY_COROTATED);
+  const RMat r = gather_rotation(rotations, tet);
+  add_corotated(&f, &r, &g, corotated * mu, corotated * lambda, force, hessian);
+#endif
+#if PALPATE_FIBERS
+  RFibers fibers;
+  fibers.a.x = LOAD_R(real + 12 * PALPATE_LANES);
+  fibers.a.y = LOAD_R(real + 13 * PALPATE_LANES);
+  fibers.a.z = LOAD_R(real + 14 * PALPATE_LANES);
+  const PALPATE_R alpha = LOAD_R(real + 15 * PALPATE_LANES);
+  const PALPATE_R beta = LOAD_R(real + 16 * PALPATE_LANES);
+  const PALPATE_R shear = LOAD_R(real + 17 * PALPATE_LANES);
+#endif
+#if PALPATE_LINEAR
+  const PALPATE_R linear = lanes_of(tet, PALPATE_ENERGY_LINEAR);
+  const RSym small = small_strain(&f);
+  add_linear(&small, &g, linear * mu, linear * lambda, force, hessian);
+#if PALPATE_FIBERS
+  fibers.alpha_v = linear * alpha;
+  fibers.beta_v = linear * beta;
+  fibers.shear_v = linear * shear;
+  add_linear_fibers(&small, &g, &fibers, force, hessian);
+#endif
+#endif
+#if PALPATE_GREEN
+  const PALPATE_R green = lanes_of(tet, PALPATE_ENERGY_GREEN);
+  const RSym strain = green_strain(&f);
+  add_green(&f, &strain, &g, green * mu, green * lambda, force, hessian);
+#if PALPATE_FIBERS
+  fibers.alpha_v = green * alpha;
+  fibers.beta_v = green * beta;
+  fibers.shear_v = green * shear;
+  add_green_fibers(&f, &strain, &g, &fibers, force, hessian);
+#endif
+#endif
+#if PALPATE_SPRINGS
+  const PALPATE_R springs = lanes_of(tet, PALPATE_ENERGY_SPRINGS);
+  RVec row_a, row_b, row_c;
+  row_a.x = LOAD_R(real);
+  row_a.y = LOAD_R(real + PALPATE_LANES);
+  row_a.z = LOAD_R(real + 2 * PALPATE_LANES);
+  row_b.x = LOAD_R(real + 3 * PALPATE_LANES);
+  row_b.y = LOAD_R(real + 4 * PALPATE_LANES);
+  row_b.z = LOAD_R(real + 5 * PALPATE_LANES);
+  row_c.x = LOAD_R(real + 6 * PALPATE_LANES);
+  row_c.y = LOAD_R(real + 7 * PALPATE_LANES);
+  row_c.z = LOAD_R(real + 8 * PALPATE_LANES);
+  /* Poisson's ratio is 1/4: mu = lambda = 2/5 E. */
+  add_springs(&f, &row_a, &row_b, &row_c, springs * 2.5f * mu, force, hessian);
 #endif
 #if PALPATE_VISCOUS
-  const __global float* strain = corner_strain + (size_t)block * 7 * PALPATE_LANES;
+  const __global float* known = corner_strain + (size_t)block * 7 * PALPATE_LANES;
   RSym start;
-  start.xx = LOAD_R(strain);
-  start.xy = LOAD_R(strain + PALPATE_LANES);
-  start.xz = LOAD_R(strain + 2 * PALPATE_LANES);
-  start.yy = LOAD_R(strain + 3 * PALPATE_LANES);
-  start.yz = LOAD_R(strain + 4 * PALPATE_LANES);
-  start.zz = LOAD_R(strain + 5 * PALPATE_LANES);
-  add_viscous(&f, &g, &start, LOAD_R(strain + 6 * PALPATE_LANES), mu, lambda, force, hessian);
+  start.xx = LOAD_R(known);
+  start.xy = LOAD_R(known + PALPATE_LANES);
+  start.xz = LOAD_R(known + 2 * PALPATE_LANES);
+  start.yy = LOAD_R(known + 3 * PALPATE_LANES);
+  start.yz = LOAD_R(known + 4 * PALPATE_LANES);
+  start.zz = LOAD_R(known + 5 * PALPATE_LANES);
+  add_viscous(&f, &g, &start, LOAD_R(known + 6 * PALPATE_LANES), mu, lambda, force, hessian);
 #endif
 }
 
@@ -276,6 +333,24 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
     }
   }
   return pushed;
+}
+
+/* Springs that hold vertex v; those of it are anchors[anchor_begin[v] .. anchor_begin[v + 1]). Returns the sum of their blocks' diagonals.
+ */
+static inline float add_anchors(uint v, float3 xv, const __global uint* anchor_begin, const __global Anchor* anchors,
+                                const __global Collider* colliders, Block* b) {
+  float sum = 0.0f;
+  const uint end = anchor_begin[v + 1];
+  for (uint i = anchor_begin[v]; i < end; ++i) {
+    const float3 d = xv - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz;
+    const float factor = anchor_factor(anchors + i, length(d));
+    b->force -= factor * d;
+    sum += factor;
+  }
+  b->xx += sum;
+  b->yy += sum;
+  b->zz += sum;
+  return sum;
 }
 
 #if PALPATE_SURFACE
@@ -406,27 +481,54 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
   return b;
 }
 
-/* Start of a step. Work-item: vertex. x_start <- x; y <- inertial target; x <- the initial guess of Chen et al. 4.1: gravity enters as far
+/* Start of a step. Work-item: vertex. x_start <- x; y <- the point that inertia and mass damping draw the vertex to, w = mass damping times
+   dt: the inertia of the step is m (1 + w) / dt^2; x <- the initial guess of Chen et al. 4.1: gravity enters as far
    as the vertex accelerated along it in the last step, so that resting tissue starts at rest. */
 __kernel void predict(const __global StepParams* p, __global float4* x, __global float4* x_start, __global float4* y,
-                      const __global float4* velocity, const __global float4* velocity_before) {
+                      const __global float4* velocity, const __global float4* velocity_before, const __global float* mass_damping) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   const float4 xv = x[v];
   x_start[v] = xv;
   if (v >= p->free_count) {
-    y[v] = xv;
+    y[v] = (float4)(xv.xyz, 0.0f);
     return;
   }
   const float3 g = (float3)(p->gravity_x, p->gravity_y, p->gravity_z);
   const float3 vel = velocity[v].xyz;
-  const float3 acceleration = (vel - velocity_before[v].xyz) * p->inv_dt;
+  const float3 pushed = (vel - velocity_before[v].xyz) * p->inv_dt + mass_damping[v] * vel; /* acceleration without that of the damping */
   const float gg = dot(g, g);
-  const float share = gg > 0.0f ? clamp(dot(acceleration, g) / gg, 0.0f, 1.0f) : 0.0f;
-  const float3 drift = xv.xyz + p->dt_s * vel;
+  const float share = gg > 0.0f ? clamp(dot(pushed, g) / gg, 0.0f, 1.0f) : 0.0f;
+  const float damping = p->dt_s * mass_damping[v];
+  const float weight = 1.0f / (1.0f + damping);
+  const float3 drift = xv.xyz + p->dt_s * vel + damping * xv.xyz;
   const float dt2 = p->dt_s * p->dt_s;
-  y[v] = (float4)(drift + dt2 * g, xv.w);
-  x[v] = (float4)(drift + share * dt2 * g, xv.w);
+  y[v] = (float4)(weight * (drift + dt2 * g), damping);
+  x[v] = (float4)(weight * (drift + share * dt2 * g), xv.w);
+}
+
+/* Adds the loads to the inertial targets: forces of constant direction, and pressures on triangles all of whose vertices have the bit of
+   the load, with the areas at the start of the step. Work-item: free vertex. */
+__kernel void apply_loads(const __global StepParams* p, uint load_count, const __global float* pressures, const __global uint* load_bits,
+                          const __global float4* load_forces, const __global float4* x_start, const __global uint* vertex_triangle_begin,
+                          const __global uint* vertex_triangles, const __global uint4* triangles, const __global float* mass,
+                          __global float4* y) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= p->free_count || mass[v] == 0.0f) return;
+  float3 force = load_forces[v].xyz;
+  const uint bits = load_bits[v];
+  const uint end = bits != 0 ? vertex_triangle_begin[v + 1] : 0;
+  for (uint k = bits != 0 ? vertex_triangle_begin[v] : 0; k < end; ++k) {
+    const uint4 tri = triangles[vertex_triangles[k]];
+    uint common = load_bits[tri.x] & load_bits[tri.y] & load_bits[tri.z];
+    float pressure = 0.0f;
+    for (uint load = 0; load < load_count; ++load, common >>= 1) pressure += (common & 1u) ? pressures[load] : 0.0f;
+    if (pressure == 0.0f) continue;
+    const float3 o = x_start[tri.x].xyz;
+    force -= (pressure / 6.0f) * cross(x_start[tri.y].xyz - o, x_start[tri.z].xyz - o);
+  }
+  const float4 target = y[v];
+  y[v] = (float4)(target.xyz + p->dt_s * p->dt_s / (mass[v] * (1.0f + target.w)) * force, target.w);
 }
 
 /* C = F^T F of every corner at the start of the step, and its viscosity. A law linear in Green strain is sound up to strains of order one;
@@ -437,7 +539,7 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
   const uint block = (uint)get_global_id(0);
   if (block >= block_count) return;
   RVec g;
-  const RMat f = deformation(x_start, x_start[block_vertex[block]], corner_real + (size_t)block * 12 * PALPATE_LANES,
+  const RMat f = deformation(x_start, x_start[block_vertex[block]], corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES,
                              corner_index + (size_t)block * 4 * PALPATE_LANES, &g);
   const RSym c = right_cauchy_green(&f);
   __global float* out = corner_strain + (size_t)block * 7 * PALPATE_LANES;
@@ -452,7 +554,8 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
   const PALPATE_R strain_sq = 0.25f * (xx * xx + yy * yy + zz * zz + 2.0f * (c.xy * c.xy + c.xz * c.xz + c.yz * c.yz));
   const PALPATE_R fade = 1.0f / (1.0f + strain_sq * strain_sq * 0.0625f);
   const PALPATE_R upright = step(SPLAT(0.0f), determinant(&f, &cof));
-  STORE_R(LOAD_R(corner_real + (size_t)block * 12 * PALPATE_LANES + 11 * PALPATE_LANES) * fade * upright, out + 6 * PALPATE_LANES);
+  STORE_R(LOAD_R(corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES + 11 * PALPATE_LANES) * fade * upright,
+          out + 6 * PALPATE_LANES);
 }
 
 /* Rotation of the polar decomposition of each tet's F, from its last value (Mueller, Bender, Chentanez, Macklin 2016: always a proper
@@ -501,7 +604,7 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
     const __global float* corner_strain, const __global float4* rotations, const __global uint* vertex_triangle_begin,
     const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
     const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
-    __global uchar* touched SURFACE_ARGS BOUND_ARGS) {
+    const __global uint* anchor_begin, const __global Anchor* anchors, __global uchar* touched SURFACE_ARGS BOUND_ARGS) {
   const uint item = (uint)get_global_id(0) / PALPATE_TEAM;
 #if PALPATE_TEAM == 1
   if (item >= count) return;
@@ -516,13 +619,14 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
   if (lane != 0 || item >= count) return;
 #endif
   const float4 xi = x[v];
-  const float inertia = mass[v] * p->inv_dt * p->inv_dt;
+  const float inertia = mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w);
   b.force -= inertia * (xi.xyz - y[v].xyz);
   b.xx += inertia;
   b.yy += inertia;
   b.zz += inertia;
   bool pushed = add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
                              obstacles, &b);
+  pushed |= add_anchors(v, xi.xyz, anchor_begin, anchors, colliders, &b) > 0.0f;
 #if PALPATE_SURFACE
   pushed |= add_surface_contacts(sp, v, first, count, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
   uint truncated = 0;
@@ -537,14 +641,16 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
 }
 
 /* The residual of the implicit equation at the current x: the sum of all forces minus mass times acceleration [N]; parts are selected by
-   `parts`: 1 elastic and viscous, 2 inertia and gravity, 4 contact. Work-item: vertex, fixed ones included. */
+   `parts`: 1 elastic and viscous, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors. Work-item: vertex, fixed ones
+   included. */
 __kernel void vertex_forces(const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
                             const __global float4* y, const __global float* mass, const __global uint* block_begin,
                             const __global float* corner_real, const __global uint* corner_index, const __global float* corner_strain,
                             const __global float4* rotations, const __global uint* vertex_triangle_begin,
                             const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
                             const __global ToolContact* contacts, const __global Collider* colliders,
-                            const __global PlaneObstacle* obstacles, __global float4* forces SURFACE_ARGS) {
+                            const __global PlaneObstacle* obstacles, const __global uint* anchor_begin, const __global Anchor* anchors,
+                            __global float4* forces SURFACE_ARGS) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   Block b;
@@ -555,7 +661,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
       b.force += elastic_block(p, v, lane, x, block_begin, corner_real, corner_index, corner_strain, rotations).force;
     }
   }
-  if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (x[v].xyz - y[v].xyz);
+  if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w) * (x[v].xyz - y[v].xyz);
   if (parts & 4u) {
     add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles,
                  &b);
@@ -563,19 +669,20 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
     add_surface_contacts(sp, v, 0, 0, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
 #endif
   }
+  if (parts & 8u) add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
   forces[v] = (float4)(b.force, 0.0f);
 }
 
 #if PALPATE_SURFACE
-/* Forces on a connected piece of the scene as a whole, without those of pairs, and their block: inertia, capsules and planes. The weights
-   of a capsule's contact on a triangle sum to 1, so thrice the sum of the vertices' blocks bounds that of the piece. Elastic forces cancel.
-   Work-item: part of a piece; sums: [piece_count][parts][PALPATE_PIECE_SUMS]. */
+/* Forces on a connected piece of the scene as a whole, without those of pairs, and their block: inertia, capsules, planes and anchors. The
+   weights of a capsule's contact on a triangle sum to 1, so thrice the sum of the vertices' blocks bounds that of the piece. Elastic forces
+   cancel. Work-item: part of a piece; sums: [piece_count][parts][PALPATE_PIECE_SUMS]. */
 __kernel void piece_sums(const __global StepParams* p, uint piece_count, uint parts, const __global uint* piece_begin,
                          const __global uint* piece_vertices, const __global float4* x, const __global float4* x_start,
                          const __global float4* y, const __global float* mass, const __global uint* vertex_triangle_begin,
                          const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
                          const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
-                         __global float* sums) {
+                         const __global uint* anchor_begin, const __global Anchor* anchors, __global float* sums) {
   const uint i = (uint)get_global_id(0);
   if (i >= piece_count * parts) return;
   Block b;
@@ -584,11 +691,12 @@ __kernel void piece_sums(const __global StepParams* p, uint piece_count, uint pa
   float inertia = 0.0f;
   for (uint k = piece_begin[i / parts] + i % parts; k < piece_begin[i / parts + 1]; k += parts) {
     const uint v = piece_vertices[k];
-    const float own = mass[v] * p->inv_dt * p->inv_dt;
+    const float own = mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w);
     b.force -= own * (x[v].xyz - y[v].xyz);
     inertia += own;
     add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles,
                  &b);
+    add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
   }
   __global float* out = sums + (size_t)i * PALPATE_PIECE_SUMS;
   out[0] = b.force.x;
@@ -629,11 +737,20 @@ __kernel void accelerate(const __global StepParams* p, float omega, __global flo
   x_before[v] = xv;
 }
 
-/* Start of a step for the capsules. Work-item: collider. targets: two float4 a collider: tip of the device at the end of the step, axis at
-   the end. A coupled tool first moves as if nothing touched it. */
+/* The tips of a leader's followers go where it goes. */
+static inline void place_followers(__global Collider* colliders, uint leader) {
+  const float3 tip = colliders[leader].tip.xyz;
+  for (uint m = leader + 1; m < leader + colliders[leader].members; ++m) {
+    colliders[m].tip = (float4)(tip + colliders[m].offset.xyz, 0.0f);
+  }
+}
+
+/* Start of a step for the capsules. Work-item: collider; leaders move, each with its followers. targets: two float4 a collider: tip of the
+   device at the end of the step, axis at the end. A coupled tool first moves as if nothing touched it. */
 __kernel void move_colliders(const __global StepParams* p, __global Collider* colliders, const __global float4* targets) {
   const uint c = (uint)get_global_id(0);
   if (c >= p->collider_count) return;
+  if (colliders[c].leader != c) return;
   Collider k = colliders[c];
   k.tip_start = (float4)(k.tip.xyz, k.tip_start.w);
   k.axis_start = k.axis;
@@ -652,6 +769,17 @@ __kernel void move_colliders(const __global StepParams* p, __global Collider* co
     k.tip = (float4)((inertia * ballistic + damping * dragged + coupling * target) / (inertia + damping + coupling), 0.0f);
   }
   colliders[c] = k;
+  for (uint m = c + 1; m < c + k.members; ++m) {
+    Collider follower = colliders[m];
+    follower.tip_start = (float4)(follower.tip.xyz, follower.tip_start.w);
+    follower.axis_start = follower.axis;
+    follower.axis = (float4)(targets[2 * m + 1].xyz, follower.axis.w);
+    follower.offset = (float4)(targets[2 * m].xyz - target, 0.0f);
+    follower.device_velocity = (float4)((targets[2 * m].xyz - follower.device_tip.xyz) * p->inv_dt, follower.device_velocity.w);
+    follower.device_tip = (float4)(targets[2 * m].xyz, follower.device_tip.w);
+    colliders[m] = follower;
+  }
+  place_followers(colliders, c);
 }
 
 /* What ToolContact::side.w says. */
@@ -801,38 +929,53 @@ __kernel void update_contacts(const __global StepParams* p, const __global float
   }
 }
 
-/* The block of a coupled tool: its tip moves to where coupling, inertia and contacts balance. One work-group a collider. */
+/* The block of a coupled tool: its tip moves to where coupling, inertia, contacts and anchors balance. One work-group a collider; those of
+   followers do nothing. */
 __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void solve_colliders(
     const __global StepParams* p, const __global float4* x, const __global float4* x_start, const __global uint4* triangles,
-    const __global uint* list, const __global ToolContact* contacts, __global Collider* colliders) {
+    const __global uint* list, const __global ToolContact* contacts, const __global uint* anchor_begin, const __global Anchor* anchors,
+    __global Collider* colliders) {
   __local float sums[9 * PALPATE_LIST_GROUP];
   const uint c = (uint)get_group_id(0);
   const uint me = (uint)get_local_id(0);
-  const Collider k = colliders[c];
-  const bool coupled = k.device_tip.w != 0.0f;
+  const bool coupled = colliders[c].leader == c && colliders[c].device_tip.w != 0.0f;
+  Collider k; /* of followers nothing else is read: their leader writes it at the same time */
+  if (coupled) k = colliders[c];
   Block b;
   b.force = (float3)(0.0f);
   b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
   const uint count = coupled ? list[0] : 0;
   for (uint i = me; i < count; i += PALPATE_LIST_GROUP) {
     const uint slot = list[1 + i];
-    if (slot / p->triangle_count != c) continue;
+    const uint m = slot / p->triangle_count;
+    if (m - c >= k.members) continue;
     const ToolContact contact = contacts[slot];
     if (contact.weights.w == 0.0f) continue;
+    const __global Collider* member = colliders + m;
     const uint4 tri = triangles[slot % p->triangle_count];
     const float3 n = contact.normal.xyz;
     const float s = contact.normal.w;
-    const float3 on_axis = k.tip.xyz + s * k.axis.xyz;
+    const float3 on_axis = member->tip.xyz + s * member->axis.xyz;
     const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
     float slope;
-    const float force = contact_force(p, k.axis.w, p->margin_m + k.tip_start.w - dot(n, point - on_axis), &slope);
+    const float force = contact_force(p, member->axis.w, p->margin_m + member->tip_start.w - dot(n, point - on_axis), &slope);
     if (force == 0.0f) continue;
     add_normal_term(&b, n, -force, slope);
     const float3 start =
         contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
-    float3 slip = (on_axis - k.tip_start.xyz - s * k.axis_start.xyz) - (point - start);
+    float3 slip = (on_axis - member->tip_start.xyz - s * member->axis_start.xyz) - (point - start);
     slip -= dot(slip, n) * n;
     add_friction_term(&b, n, slip, friction_factor(p, force, length(slip)), 1.0f, 1.0f);
+  }
+  const uint anchor_count = coupled ? anchor_begin[p->vertex_count] : 0;
+  for (uint i = me; i < anchor_count; i += PALPATE_LIST_GROUP) {
+    if (anchors[i].holder - c >= k.members) continue;
+    const float3 d = x[anchors[i].vertex].xyz - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz;
+    const float factor = anchor_factor(anchors + i, length(d));
+    b.force += factor * d;
+    b.xx += factor;
+    b.yy += factor;
+    b.zz += factor;
   }
   b = sum_of_team(sums + me, PALPATE_LIST_GROUP, me, PALPATE_LIST_GROUP, b);
   if (me != 0 || !coupled) return;
@@ -846,6 +989,37 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void so
   b.yy += inertia + damping + coupling;
   b.zz += inertia + damping + coupling;
   colliders[c].tip = (float4)(k.tip.xyz + solve_block(&b), 0.0f);
+  place_followers(colliders, c);
+}
+
+/* A clip weighs nothing and goes to where its anchors balance. Work-item: clip; it is a collider after those with capsules. */
+__kernel void solve_clips(const __global StepParams* p, uint clip_count, const __global float4* x, const __global uint* anchor_begin,
+                          const __global Anchor* anchors, __global Collider* colliders) {
+  const uint clip = (uint)get_global_id(0);
+  if (clip >= clip_count) return;
+  const uint holder = p->collider_count + clip;
+  const uint anchor_count = anchor_begin[p->vertex_count];
+  float3 sum = (float3)(0.0f);
+  float weight = 0.0f;
+  for (uint i = 0; i < anchor_count; ++i) {
+    if (anchors[i].holder != holder) continue;
+    const float3 place = x[anchors[i].vertex].xyz - anchors[i].target.xyz;
+    const float factor = anchor_factor(anchors + i, distance(place, colliders[holder].tip.xyz));
+    sum += factor * place;
+    weight += factor;
+  }
+  if (weight > 0.0f) colliders[holder].tip = (float4)(sum / weight, 0.0f);
+}
+
+/* Work-item: anchor. */
+__kernel void report_anchors(uint anchor_count, const __global float4* x, const __global Anchor* anchors,
+                             const __global Collider* colliders, __global AnchorReport* reports) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= anchor_count) return;
+  const float3 point = x[anchors[i].vertex].xyz;
+  const float3 d = point - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz;
+  reports[i].point = (float4)(point, 0.0f);
+  reports[i].force = (float4)(-anchor_factor(anchors + i, length(d)) * d, 0.0f);
 }
 
 /* End of a step for the capsules. Work-item: collider. */

@@ -12,7 +12,6 @@ constexpr float kStaticStiffness_n_per_m = 1e6F;  // more than any tissue's
 
 using Vec = std::array<double, 3>;
 
-constexpr uint32_t kModelBit = 0x80000000U;
 // For each corner of a tet, an even permutation of its vertices that begins with that corner.
 constexpr uint32_t kCornerOrder[4][4] = {{0, 1, 2, 3}, {1, 0, 3, 2}, {2, 3, 0, 1}, {3, 2, 1, 0}};
 
@@ -114,11 +113,31 @@ absl::Status CheckRigid(const TissueModel& model) {
   return absl::OkStatus();
 }
 
+bool HasFibers(const TissueTet& tet) { return tet.fibers.coupling_pa != 0 || tet.fibers.stiffness_pa != 0 || tet.fibers.shear_pa != 0; }
+
+absl::Status CheckMaterial(const TissueTet& tet, size_t t) {
+  if (tet.energy == TissueEnergy::kMassSpring && tet.mu_pa != tet.lambda_pa) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tet ", t, ": springs have a Poisson ratio of 1/4, but lambda is ", tet.lambda_pa, " Pa and mu ", tet.mu_pa));
+  }
+  if (!HasFibers(tet)) return absl::OkStatus();
+  if (tet.energy != TissueEnergy::kLinear && tet.energy != TissueEnergy::kStVenantKirchhoff) {
+    return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": only linear and St-Venant-Kirchhoff tissue has fibres"));
+  }
+  const auto& a = tet.fibers.direction;
+  const double length = std::hypot(a[0], a[1], a[2]);
+  if (!(std::abs(length - 1) < 1e-4)) {
+    return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": the fibre direction has the length ", length, ", not 1"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckModel(const TissueModel& model) {
   const size_t n = model.rest_m.size();
   if (model.fixed.size() != n)
     return absl::InvalidArgumentError(absl::StrCat("fixed: ", model.fixed.size(), " entries for ", n, " vertices"));
-  if (n == 0 || (model.tets.empty() && model.rigid.empty())) return absl::InvalidArgumentError("the model has no tetrahedra");
+  if (n == 0 || (model.tets.empty() && model.rigid.empty() && !model.may_be_at_rest))
+    return absl::InvalidArgumentError("the model has no tetrahedra");
   if (model.tets.size() >= (1U << 29) || n >= (1U << 31)) return absl::InvalidArgumentError("the model exceeds 2^29 tetrahedra");
   for (size_t t = 0; t < model.tets.size(); ++t) {
     const auto& v = model.tets[t].vertices;
@@ -129,6 +148,7 @@ absl::Status CheckModel(const TissueModel& model) {
     double det = 0;
     InverseRows(Minus(model.rest_m[v[1]], o), Minus(model.rest_m[v[2]], o), Minus(model.rest_m[v[3]], o), &det);
     if (!(det > 0)) return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": volume ", det / 6, " m^3 is not positive"));
+    PALPATE_RETURN_IF_ERROR(CheckMaterial(model.tets[t], t));
   }
   for (size_t t = 0; t < model.surface_triangles.size(); ++t) {
     for (const uint32_t i : model.surface_triangles[t]) {
@@ -155,8 +175,18 @@ absl::Status CheckModel(const TissueModel& model) {
       driven[v] = 1;
     }
   }
+  if (model.loads.size() > 32) return absl::InvalidArgumentError(absl::StrCat(model.loads.size(), " loads exceed the limit of 32"));
+  for (size_t k = 0; k < model.loads.size(); ++k) {
+    for (const uint32_t v : model.loads[k].vertices) {
+      if (v >= n) return absl::InvalidArgumentError(absl::StrCat("load ", k, ": vertex ", v, " is outside [0, ", n, ")"));
+    }
+  }
   PALPATE_RETURN_IF_ERROR(CheckRigid(model));
-  if (model.rigid.empty() && std::all_of(model.fixed.begin(), model.fixed.end(), [](uint8_t f) { return f != 0; })) {
+  if (!model.vertex_origin.empty() && model.vertex_origin.size() != n) {
+    return absl::InvalidArgumentError(absl::StrCat("vertex_origin: ", model.vertex_origin.size(), " entries for ", n, " vertices"));
+  }
+  if (!model.may_be_at_rest && model.rigid.empty() &&
+      std::all_of(model.fixed.begin(), model.fixed.end(), [](uint8_t f) { return f != 0; })) {
     return absl::InvalidArgumentError("every vertex is fixed: nothing can move");
   }
   return absl::OkStatus();
@@ -194,6 +224,7 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   layout.tets.reserve(model.tets.size());
   layout.tet_rest.reserve(model.tets.size() * 3);
   std::vector<double> mass(n, 0.0);
+  std::vector<double> damped_mass(n, 0.0);
   std::vector<double> volume(model.tets.size());
   double edge_sum = 0;
   double modulus_sum = 0;
@@ -204,7 +235,11 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
     const auto rows = InverseRows(Minus(model.rest_m[tet.vertices[1]], o), Minus(model.rest_m[tet.vertices[2]], o),
                                   Minus(model.rest_m[tet.vertices[3]], o), &det);
     volume[t] = det / 6;
-    for (const uint32_t v : tet.vertices) mass[layout.solver_index[v]] += volume[t] * tet.density_kg_per_m3 / 4;
+    for (const uint32_t v : tet.vertices) {
+      const double share = volume[t] * tet.density_kg_per_m3 / 4;
+      mass[layout.solver_index[v]] += share;
+      damped_mass[layout.solver_index[v]] += share * tet.mass_damping_per_s;
+    }
     for (uint32_t a = 0; a < 4; ++a) {
       for (uint32_t b = a + 1; b < 4; ++b) {
         const Vec e = Minus(model.rest_m[tet.vertices[a]], model.rest_m[tet.vertices[b]]);
@@ -217,10 +252,15 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
     for (const Vec& row : rows) {
       layout.tet_rest.push_back({static_cast<float>(row[0]), static_cast<float>(row[1]), static_cast<float>(row[2]), 0.0F});
     }
-    (tet.corotated ? layout.has_corotated : layout.has_neo_hookean) = true;
+    layout.has_energy[static_cast<size_t>(tet.energy)] = true;
+    layout.has_fibers |= HasFibers(tet);
     layout.has_viscosity |= tet.damping_s > 0;
   }
-  std::transform(mass.begin(), mass.end(), layout.mass_kg.begin(), [](double m) { return static_cast<float>(m); });
+  layout.mass_damping_per_s.assign(n, 0.0F);
+  for (uint32_t i = 0; i < n; ++i) {
+    layout.mass_kg[i] = static_cast<float>(mass[i]);
+    if (damped_mass[i] > 0) layout.mass_damping_per_s[i] = static_cast<float>(damped_mass[i] / mass[i]);
+  }
   if (!model.tets.empty()) {
     layout.mean_edge_m = edge_sum / (6.0 * static_cast<double>(model.tets.size()));
     layout.mean_young_modulus_pa = modulus_sum / static_cast<double>(model.tets.size());
@@ -230,7 +270,8 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   for (uint32_t i = 0; i < n; ++i) layout.block_begin[i + 1] = layout.block_begin[i] + blocks_of(layout.original_index[i]);
   const size_t block_count = layout.block_begin.back();
   layout.block_vertex.resize(block_count);
-  layout.corner_real.assign(block_count * 12 * lanes, 0.0F);
+  layout.corner_reals = layout.has_fibers ? 18 : 12;
+  layout.corner_real.assign(block_count * layout.corner_reals * lanes, 0.0F);
   layout.corner_index.resize(block_count * 4 * lanes);
   for (uint32_t i = 0; i < n; ++i) {
     const uint32_t v = layout.original_index[i];
@@ -238,10 +279,10 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
     for (uint32_t b = layout.block_begin[i]; b < layout.block_begin[i + 1]; ++b) {
       layout.block_vertex[b] = i;
       for (uint32_t lane = 0; lane < lanes; ++lane) {
-        float* const real = &layout.corner_real[size_t{b} * 12 * lanes + lane];
+        float* const real = &layout.corner_real[size_t{b} * layout.corner_reals * lanes + lane];
         uint32_t* const index = &layout.corner_index[size_t{b} * 4 * lanes + lane];
         const uint32_t k = (b - layout.block_begin[i]) * lanes + lane;
-        if (k >= corner_count) {  // padding: the vertex itself, so that F = 0 and every term vanishes
+        if (k >= corner_count) {  // padding: the vertex itself, with zero gradients and moduli, so that every term vanishes
           index[0] = index[lanes] = index[2 * lanes] = i;
           index[3 * lanes] = 0;
           continue;
@@ -260,7 +301,13 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
         real[9 * lanes] = static_cast<float>(volume[t] * tet.mu_pa);
         real[10 * lanes] = static_cast<float>(volume[t] * tet.lambda_pa);
         real[11 * lanes] = static_cast<float>(tet.damping_s / dt_s);
-        index[3 * lanes] = t | (tet.corotated ? kModelBit : 0U);
+        if (HasFibers(tet)) {
+          for (uint32_t axis = 0; axis < 3; ++axis) real[(12 + axis) * lanes] = tet.fibers.direction[axis];
+          real[15 * lanes] = static_cast<float>(volume[t] * tet.fibers.coupling_pa);
+          real[16 * lanes] = static_cast<float>(volume[t] * tet.fibers.stiffness_pa);
+          real[17 * lanes] = static_cast<float>(volume[t] * tet.fibers.shear_pa);
+        }
+        index[3 * lanes] = t | static_cast<uint32_t>(tet.energy) << PALPATE_ENERGY_SHIFT;
       }
     }
   }
@@ -302,9 +349,14 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
     }
   }
   layout.body_triangle_begin = model.body_triangle_begin;
+  for (size_t i = 0; i < model.vertex_origin.size(); ++i) layout.vertex_origin.push_back(model.vertex_origin[layout.original_index[i]]);
   layout.self_collision = model.self_collision;
   layout.has_surface_contact = model.self_collision.size() > 1 ||
                                std::any_of(model.self_collision.begin(), model.self_collision.end(), [](uint8_t s) { return s != 0; });
+  if (!model.loads.empty()) layout.load_bits.assign(n, 0);
+  for (size_t k = 0; k < model.loads.size(); ++k) {
+    for (const uint32_t v : model.loads[k].vertices) layout.load_bits[layout.solver_index[v]] |= 1U << k;
+  }
   for (uint32_t r = 0; r < model.driven.size(); ++r) {
     for (const uint32_t v : model.driven[r].vertices) {
       layout.driven_vertices.push_back(layout.solver_index[v]);

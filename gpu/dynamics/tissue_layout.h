@@ -5,9 +5,28 @@
 #include <vector>
 
 #include "gpu/base/status.h"
+#include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/types.h"
 
 namespace palpate::gpu {
+
+/// Elastic energies; see docs/algorithms/tissue.md.
+enum class TissueEnergy : uint32_t {
+  kStableNeoHookean = PALPATE_ENERGY_NEO_HOOKEAN,
+  kCorotated = PALPATE_ENERGY_COROTATED,
+  kLinear = PALPATE_ENERGY_LINEAR,  ///< small strain: right only where nothing turns
+  kStVenantKirchhoff = PALPATE_ENERGY_GREEN,
+  kMassSpring = PALPATE_ENERGY_SPRINGS,  ///< springs along the edges; mu and lambda must both be 2/5 E: Poisson's ratio is 1/4
+};
+
+/// Fibres of a linear or St-Venant-Kirchhoff tet, for transverse isotropy with the five constants of Spencer 1984: mu and lambda of the
+/// plane across the fibres and these. All zero: isotropic.
+struct TissueFibers {
+  std::array<float, 3> direction{};  ///< at rest, unit
+  float coupling_pa = 0;             ///< alpha, of (a . E a) tr E
+  float stiffness_pa = 0;            ///< beta, of (a . E a)^2 / 2
+  float shear_pa = 0;                ///< shear modulus along minus across, of 2 |E a|^2
+};
 
 /// One linear tetrahedron of tissue.
 struct TissueTet {
@@ -16,7 +35,9 @@ struct TissueTet {
   float lambda_pa = 0;
   float damping_s = 0;  ///< stiffness-proportional viscosity
   float density_kg_per_m3 = 0;
-  bool corotated = false;  ///< else stable neo-Hookean
+  float mass_damping_per_s = 0;  ///< mass-proportional (Rayleigh)
+  TissueEnergy energy = TissueEnergy::kStableNeoHookean;
+  TissueFibers fibers{};
 };
 
 /// Fixed vertices that move as one rigid piece: from start_s for duration_s they turn about a centre, which itself moves.
@@ -27,6 +48,16 @@ struct TissueDrivenRegion {
   std::array<double, 3> center_m{};  ///< at start_s
   double start_s = 0;
   double duration_s = 0;
+};
+
+/// A load from start_s for duration_s: a pressure that follows the surface triangles all of whose vertices are in `vertices`, and a force
+/// of constant direction, spread over those triangles by their area at rest, or over the vertices by their mass where there is none.
+struct TissueLoad {
+  std::vector<uint32_t> vertices{};  ///< of tissue
+  double pressure_pa = 0;            ///< positive pushes inwards
+  std::array<double, 3> force_n{};
+  double start_s = 0;
+  double duration_s = 0;  ///< may be infinite
 };
 
 /// A rigid body: it carries fixed vertices that have no tets. Metres, world frame at the start.
@@ -51,7 +82,12 @@ struct TissueModel {
   std::vector<uint32_t> body_triangle_begin;
   std::vector<uint8_t> self_collision;  ///< per body: 1 = its surface may not pass through itself
   std::vector<TissueDrivenRegion> driven;
+  std::vector<TissueLoad> loads;  ///< at most 32
   std::vector<TissueRigidBody> rigid;
+  /// [vertex_count] or empty: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut. Vertices of one
+  /// such body share a rest shape, however many pieces it is in; see make_pairs in surface_contact.cl. Empty: from the bodies, no cuts.
+  std::vector<uint32_t> vertex_origin;
+  bool may_be_at_rest = false;  ///< it is no error if nothing can move or no tets are left
 };
 
 /// The model laid out for the device: vertices renumbered colour by colour (within a colour by falling number of corners, fixed vertices
@@ -64,9 +100,11 @@ struct TissueLayout {
   std::vector<uint32_t> solver_index;           ///< caller's vertex -> solver's
   std::vector<uint32_t> original_index;         ///< solver's vertex -> caller's
   std::vector<float> mass_kg;                   ///< [vertex_count] lumped, solver order
+  std::vector<float> mass_damping_per_s;        ///< [vertex_count] mean of the tets, weighted by mass
   std::vector<uint32_t> block_begin;            ///< [vertex_count + 1]
   std::vector<uint32_t> block_vertex;           ///< [block_count]
-  std::vector<float> corner_real;               ///< [block_count][12][lanes]
+  uint32_t corner_reals = 12;                   ///< 18 with fibres
+  std::vector<float> corner_real;               ///< [block_count][corner_reals][lanes]
   std::vector<uint32_t> corner_index;           ///< [block_count][4][lanes]
   std::vector<UInt4> tets;                      ///< [tet_count], solver vertices
   std::vector<Float4> tet_rest;                 ///< [tet_count][3] rows of Dm^-1
@@ -78,18 +116,23 @@ struct TissueLayout {
   std::vector<float> vertex_stiffness_n_per_m;
   std::vector<uint32_t> body_triangle_begin;  ///< as in the model
   std::vector<uint8_t> self_collision;
+  std::vector<uint32_t> vertex_origin;    ///< [vertex_count], solver order, or empty
+  std::vector<uint32_t> load_bits;        ///< [vertex_count] bit k: the vertex is in load k; empty: no loads
   std::vector<uint32_t> driven_vertices;  ///< solver order, all regions one after the other
   std::vector<uint32_t> driven_regions;   ///< region of each
-  bool has_corotated = false;
-  bool has_neo_hookean = false;
+  std::array<bool, 5> has_energy{};       ///< by TissueEnergy
+  bool has_fibers = false;
   bool has_viscosity = false;
   bool has_surface_contact = false;  ///< there is more than one body, or one that may meet itself
   double mean_edge_m = 0;
   double mean_young_modulus_pa = 0;
+
+  bool Has(TissueEnergy energy) const { return has_energy[static_cast<size_t>(energy)]; }
 };
 
 /// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
-/// tets, a mesh without free vertices and rigid bodies, more than 2^31 tets or corners, ranges of bodies that are not rising, driven
+/// tets, fibres of an energy that has none or whose direction is not a unit vector, springs whose mu is not lambda, a mesh without free
+/// vertices and rigid bodies (unless it may be at rest), more than 2^31 tets or corners, ranges of bodies that are not rising, driven
 /// vertices that are not fixed or of two regions.
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes);
 

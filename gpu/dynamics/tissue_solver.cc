@@ -4,9 +4,12 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <tuple>
 
+#include "gpu/dynamics/obstacle_barrier.h"
 #include "gpu/dynamics/rigid_blocks.h"
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/runtime/buffer.h"
@@ -37,6 +40,11 @@ constexpr uint32_t kToolSweeps = 8;       // of the tools alone, before those of
 constexpr uint32_t kShiftPeriod = 3;      // sweeps between moves of whole bodies
 constexpr uint32_t kMinCheckPeriod = 4;   // sweeps between looks at how far surfaces moved
 constexpr uint32_t kMaxColliders = 32;    // bits of a triangle's collider mask
+constexpr int kCertifyTurns = 3;          // of obstacles and surfaces, each of which may undo what the other found safe
+// A driven tool that was cut short aims no farther beyond what it reached than this many times that way, and this share of the margin: so
+// tissue that cannot yield settles against where the tool is and not against where it is wanted.
+constexpr double kAimGrowth = 2;
+constexpr double kAimShare = 0.25;
 
 Float4 ToFloat4(const std::array<double, 3>& v, double w = 0) {
   return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
@@ -49,7 +57,30 @@ double MillisecondsSince(Clock::time_point* mark) {
   return ms;
 }
 
+std::array<double, 3> ToArray(const Float4& v) { return {v.x, v.y, v.z}; }
+
+double Distance(const std::array<double, 3>& a, const std::array<double, 3>& b) {
+  return std::hypot(b[0] - a[0], b[1] - a[1], b[2] - a[2]);
+}
+
+/// How far b is beyond a along n.
+double Along(const std::array<double, 3>& n, const std::array<double, 3>& a, const std::array<double, 3>& b) {
+  return n[0] * (b[0] - a[0]) + n[1] * (b[1] - a[1]) + n[2] * (b[2] - a[2]);
+}
+
+/// How far a driven collider goes after it was cut short.
+struct ColliderAim {
+  float cut_m = 0;                                          // in the newest step
+  std::array<double, 3> behind{};                           // unit: where its target was, seen from it
+  double room_m = std::numeric_limits<double>::infinity();  // of the tip that way
+  double turn_m = std::numeric_limits<double>::infinity();  // of the other end about the tip
+  std::array<double, 3> tip_from{};                         // at the start of the step
+  std::array<double, 3> axis_from{};
+  bool is_short = false;  // it was not sent where it is wanted
+};
+
 double MeanRigidMass(const TissueModel& model) {
+  if (model.rigid.empty()) return 0;
   double sum = 0;
   for (const TissueRigidBody& rigid : model.rigid) sum += rigid.mass_kg;
   return sum / static_cast<double>(model.rigid.size());
@@ -88,18 +119,25 @@ TissueTuning TissueTuning::For(const DeviceInfo& device) {
 
 class TissueSolver::Impl {
  public:
-  absl::Status Init(std::shared_ptr<Context> context, const TissueModel& model, const TissueOptions& options,
-                    std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes, const TissueTuning& tuning);
+  absl::Status Init(std::shared_ptr<Queue> queue, const TissueModel& model, const TissueOptions& options,
+                    std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes, const TissueTuning& tuning,
+                    Impl* old = nullptr);
+  absl::StatusOr<std::unique_ptr<Impl>> Rebuilt(const TissueModel& model, std::span<const TissueVertexState> states);
   absl::Status SetGathered(std::span<const uint32_t> vertices);
+  absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
   absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, std::vector<double>* residuals);
   absl::StatusOr<TissueStep> Collect(TissueTimes times, bool advance);
   absl::Status Reset();
   absl::Status ReadPositions(std::span<float> positions_m);
   absl::Status WriteState(std::span<const float> positions_m, std::span<const float> velocities);
   absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
+  absl::Status ReadState(std::span<TissueVertexState> states);
 
   const TissueLayout& layout() const { return layout_; }
-  size_t device_bytes() const { return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (rigid_ ? rigid_->device_bytes() : 0); }
+  size_t device_bytes() const {
+    return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) +
+           (rigid_ ? rigid_->device_bytes() : 0);
+  }
   double stiffness() const { return params_host_.stiffness_n_per_m; }
 
  private:
@@ -115,14 +153,22 @@ class TissueSolver::Impl {
     device_bytes_ += std::max<size_t>(buffer->size_bytes(), sizeof(T));
     return queue_->Zero(*buffer);
   }
-  absl::Status MakeKernels();
+  absl::Status MakeKernels(Impl* old);
   absl::Status Bind();
   absl::Status BindSurface();
+  absl::Status BindAnchors();
+  absl::Status SolveHolders();
   absl::Status Drive();
+  absl::Status MakeLoads(const TissueModel& model);
+  absl::Status ApplyLoads();
   absl::Status ShiftPieces();
   absl::Status Sweep();
+  void Aim(std::span<const ColliderTarget> targets);
+  absl::Status CertifyObstacles(bool certified);
+  void NoteBlocked(std::span<const ColliderTarget> targets);
   absl::StatusOr<double> Residual();
   absl::Status MakeRigid(const TissueModel& model);
+  absl::Status GoOnFrom(Impl& old, std::span<const TissueVertexState> states);
   RigidSurroundings Surroundings() const;
   /// Velocity a step before rest in free fall: what makes the first guess after a given state that of free fall, so that a body that
   /// nothing holds falls right from its first step.
@@ -135,18 +181,21 @@ class TissueSolver::Impl {
   absl::Status UpdateRecovery(const TissueStep& step);
   absl::Status StartRecovery();
 
-  std::unique_ptr<Queue> queue_;
+  std::shared_ptr<Queue> queue_;
   TissueLayout layout_;
   TissueOptions options_;
   TissueTuning tuning_;
   StepParams params_host_;
+  ProgramDefines defines_;
+  std::vector<ColliderDescription> collider_descriptions_;
+  std::vector<PlaneObstacle> plane_obstacles_;
   std::vector<Float4> rest_positions_;
   std::vector<Collider> initial_colliders_;
   size_t device_bytes_ = 0;
 
   DeviceBuffer<StepParams> params_;
   DeviceBuffer<Float4> x_, x_start_, y_, velocity_, velocity_before_, x_before_, x_before2_;
-  DeviceBuffer<float> mass_;
+  DeviceBuffer<float> mass_, mass_damping_;
   DeviceBuffer<uint32_t> original_index_, block_begin_, block_vertex_, corner_index_;
   DeviceBuffer<float> corner_real_, corner_strain_;
   DeviceBuffer<UInt4> tets_, triangles_;
@@ -156,6 +205,9 @@ class TissueSolver::Impl {
   DeviceBuffer<Collider> colliders_;
   DeviceBuffer<Float4> targets_;
   DeviceBuffer<PlaneObstacle> planes_;
+  DeviceBuffer<uint32_t> anchor_begin_;  // [vertex_count + 1]
+  DeviceBuffer<Anchor> anchors_;         // sorted by vertex
+  DeviceBuffer<AnchorReport> anchor_reports_;
   DeviceBuffer<uint8_t> touched_;
   DeviceBuffer<uint32_t> list_, report_count_, gathered_index_;
   DeviceBuffer<ContactReport> reports_;
@@ -165,23 +217,38 @@ class TissueSolver::Impl {
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
       list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, gather_positions_,
-      drive_vertices_, move_driven_, piece_sums_;
+      drive_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
   std::vector<StepPartial> partials_host_;
   std::vector<Collider> colliders_host_;
+  std::vector<Anchor> anchors_host_;  // as on the device
+  std::vector<uint32_t> anchor_begin_host_;
+  std::vector<uint32_t> anchor_place_;  // of each of the caller's
+  std::vector<AnchorReport> anchor_reports_host_, anchor_reports_sorted_;
+  uint32_t clip_count_ = 0;
   std::vector<float> gathered_host_;
   std::vector<Float4> scratch_;
   std::unique_ptr<RigidBlocks> rigid_;        // null: none
   std::unique_ptr<SurfaceContacts> surface_;  // null: surfaces do not meet
   uint32_t surface_generation_ = 0;           // of the arguments bound
+  std::unique_ptr<ObstacleBarrier> barrier_;  // null: no obstacles
+  uint32_t passing_colliders_ = 0;
+  std::vector<ColliderAim> aims_;  // per collider
+  std::vector<double> blocked_m_;  // per collider, in the newest step
   std::vector<SurfaceReport> surface_reports_;
   std::vector<TissueDrivenRegion> driven_;
   std::vector<DrivenPose> driven_poses_host_;
   DeviceBuffer<uint32_t> driven_vertices_, driven_regions_;
   DeviceBuffer<DrivenPose> driven_poses_;
   DeviceBuffer<Float4> rest_;
+  std::vector<TissueLoad> loads_;
+  std::vector<std::vector<std::pair<uint32_t, float>>> load_shares_;  // of each load with a force: solver vertices and their parts of it
+  uint32_t acting_loads_ = 0;                                         // bits of those in the device buffers
+  DeviceBuffer<float> load_pressures_;
+  DeviceBuffer<uint32_t> load_bits_;
+  DeviceBuffer<Float4> load_forces_;
   DeviceBuffer<float> piece_sums_buffer_;
   uint64_t steps_ = 0;              // since the last reset
   bool was_given_tangled_ = false;  // positions came from outside with many inverted tets, and have not recovered yet
@@ -191,16 +258,18 @@ class TissueSolver::Impl {
   double calm_s_ = 0;           // how long it has looked untangled
 };
 
-absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const TissueModel& model, const TissueOptions& options,
+absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const TissueModel& model, const TissueOptions& options,
                                       std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes,
-                                      const TissueTuning& tuning) {
+                                      const TissueTuning& tuning, Impl* old) {
   if (colliders.size() > kMaxColliders) {
     return absl::InvalidArgumentError(absl::StrCat(colliders.size(), " tools and capsule obstacles exceed the limit of ", kMaxColliders));
   }
   options_ = options;
   tuning_ = tuning;
+  collider_descriptions_.assign(colliders.begin(), colliders.end());
+  plane_obstacles_.assign(planes.begin(), planes.end());
   PALPATE_ASSIGN_OR_RETURN(layout_, LayOutTissue(model, options.dt_s, tuning.lanes));
-  PALPATE_ASSIGN_OR_RETURN(queue_, Queue::Create(std::move(context)));
+  queue_ = std::move(queue);
 
   params_host_ = {};
   params_host_.dt_s = static_cast<float>(options.dt_s);
@@ -226,8 +295,25 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
 
   const size_t n = layout_.vertex_count;
   rest_positions_ = layout_.rest_m;
-  for (const ColliderDescription& c : colliders) {
-    Collider collider;
+  for (const ColliderDescription& description : colliders) {
+    const auto index = static_cast<uint32_t>(initial_colliders_.size());
+    const uint32_t place = description.places_after_leader;
+    if (place > 0 && (place > index || initial_colliders_[index - place].leader != index - place ||
+                      initial_colliders_[index - place].members != place)) {
+      return absl::InvalidArgumentError(absl::StrCat("collider ", index, ": is ", place, " places after no leader"));
+    }
+    ColliderDescription c = description;
+    Collider collider{};
+    collider.leader = index - place;
+    collider.members = 1;
+    if (place > 0) {
+      const ColliderDescription& leader = colliders[collider.leader];
+      initial_colliders_[collider.leader].members = place + 1;
+      c.coupling_n_per_m = leader.coupling_n_per_m;
+      c.damping_n_s_per_m = leader.damping_n_s_per_m;
+      c.mass_kg = leader.mass_kg;
+      collider.offset = ToFloat4({c.tip_m[0] - leader.tip_m[0], c.tip_m[1] - leader.tip_m[1], c.tip_m[2] - leader.tip_m[2]});
+    }
     collider.tip_start = ToFloat4(c.tip_m, c.radius_m);
     collider.axis_start = ToFloat4(c.axis_m);
     collider.tip = ToFloat4(c.tip_m);
@@ -243,7 +329,9 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
     any_coupled_ |= c.coupling_n_per_m > 0;
   }
   targets_host_.resize(2 * colliders.size());
-  colliders_host_.resize(colliders.size());
+  colliders_host_ = initial_colliders_;
+  blocked_m_.resize(colliders.size());
+  aims_.resize(colliders.size());
   partials_host_.resize(tuning_.partials);
   scratch_.resize(n);
 
@@ -257,6 +345,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
   PALPATE_RETURN_IF_ERROR(Make(&x_before_, history, "positions_before"));
   PALPATE_RETURN_IF_ERROR(Make(&x_before2_, history, "positions_before2"));
   PALPATE_RETURN_IF_ERROR(Fill(&mass_, std::span<const float>(layout_.mass_kg), "masses"));
+  PALPATE_RETURN_IF_ERROR(Fill(&mass_damping_, std::span<const float>(layout_.mass_damping_per_s), "mass_damping"));
   PALPATE_RETURN_IF_ERROR(Fill(&original_index_, std::span<const uint32_t>(layout_.original_index), "original_index"));
   PALPATE_RETURN_IF_ERROR(Fill(&block_begin_, std::span<const uint32_t>(layout_.block_begin), "block_begin"));
   PALPATE_RETURN_IF_ERROR(Fill(&block_vertex_, std::span<const uint32_t>(layout_.block_vertex), "block_vertex"));
@@ -266,14 +355,18 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
       Make(&corner_strain_, layout_.has_viscosity ? layout_.block_vertex.size() * 7 * layout_.lanes : 0, "corner_strain"));
   PALPATE_RETURN_IF_ERROR(Fill(&tets_, std::span<const UInt4>(layout_.tets), "tets"));
   PALPATE_RETURN_IF_ERROR(Fill(&tet_rest_, std::span<const Float4>(layout_.tet_rest), "tet_rest"));
-  const std::vector<Float4> identity(layout_.has_corotated ? layout_.tets.size() : 0, Float4{0, 0, 0, 1});
+  const std::vector<Float4> identity(layout_.Has(TissueEnergy::kCorotated) ? layout_.tets.size() : 0, Float4{0, 0, 0, 1});
   PALPATE_RETURN_IF_ERROR(Fill(&rotations_, std::span<const Float4>(identity), "rotations"));
   PALPATE_RETURN_IF_ERROR(Fill(&triangles_, std::span<const UInt4>(layout_.triangles), "triangles"));
   PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangle_begin_, std::span<const uint32_t>(layout_.vertex_triangle_begin), "vertex_triangle_begin"));
   PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangles_, std::span<const uint32_t>(layout_.vertex_triangles), "vertex_triangles"));
   PALPATE_RETURN_IF_ERROR(Make(&triangle_colliders_, layout_.triangles.size(), "triangle_colliders"));
   PALPATE_RETURN_IF_ERROR(Make(&contacts_, layout_.triangles.size() * colliders.size(), "contacts"));
-  PALPATE_RETURN_IF_ERROR(Fill(&colliders_, std::span<const Collider>(initial_colliders_), "colliders"));
+  PALPATE_RETURN_IF_ERROR(Make(&colliders_, colliders.size() + kMaxClips, "colliders"));
+  PALPATE_RETURN_IF_ERROR(Make(&anchor_begin_, n + 1, "anchor_begin"));
+  PALPATE_RETURN_IF_ERROR(Make(&anchors_, 1, "anchors"));
+  PALPATE_RETURN_IF_ERROR(Make(&anchor_reports_, 1, "anchor_reports"));
+  anchor_begin_host_.assign(n + 1, 0);
   PALPATE_RETURN_IF_ERROR(Make(&targets_, 2 * colliders.size(), "collider_targets"));
   PALPATE_RETURN_IF_ERROR(Fill(&planes_, planes, "planes"));
   PALPATE_RETURN_IF_ERROR(Make(&touched_, n, "touched"));
@@ -293,18 +386,24 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Context> context, const Ti
     surface.reserve_m = options.surface_reserve_m;
     surface.max_detections = options.surface_max_detections;
     surface.check_intersections = options.check_intersections;
-    PALPATE_ASSIGN_OR_RETURN(surface_, SurfaceContacts::Create(*queue_, layout_, surface, tuning_.partials));
+    PALPATE_ASSIGN_OR_RETURN(
+        surface_, SurfaceContacts::Create(*queue_, layout_, surface, tuning_.partials, old == nullptr ? nullptr : old->surface_.get()));
     PALPATE_RETURN_IF_ERROR(
         Make(&piece_sums_buffer_, size_t{surface_->piece_count()} * SurfaceContacts::kParts * PALPATE_PIECE_SUMS, "piece_sums"));
   }
+  if (!colliders.empty() || !planes.empty()) {
+    PALPATE_ASSIGN_OR_RETURN(
+        barrier_, ObstacleBarrier::Create(*queue_, layout_, params_host_.collider_count, params_host_.plane_count, options.margin_m));
+  }
   if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
+  PALPATE_RETURN_IF_ERROR(MakeLoads(model));
   driven_ = model.driven;
   driven_poses_host_.resize(driven_.size());
   PALPATE_RETURN_IF_ERROR(Fill(&driven_vertices_, std::span<const uint32_t>(layout_.driven_vertices), "driven_vertices"));
   PALPATE_RETURN_IF_ERROR(Fill(&driven_regions_, std::span<const uint32_t>(layout_.driven_regions), "driven_regions"));
   PALPATE_RETURN_IF_ERROR(Make(&driven_poses_, driven_.size(), "driven_poses"));
   PALPATE_RETURN_IF_ERROR(Fill(&rest_, std::span<const Float4>(driven_.empty() ? std::vector<Float4>() : rest_positions_), "rest"));
-  PALPATE_RETURN_IF_ERROR(MakeKernels());
+  PALPATE_RETURN_IF_ERROR(MakeKernels(old));
   return Bind();
 }
 
@@ -347,55 +446,77 @@ RigidSurroundings TissueSolver::Impl::Surroundings() const {
   return scene;
 }
 
-absl::Status TissueSolver::Impl::MakeKernels() {
-  const ProgramDefines defines = {
-      {"PALPATE_LANES", std::to_string(tuning_.lanes)},         {"PALPATE_TEAM", std::to_string(tuning_.team)},
-      {"PALPATE_GROUP", std::to_string(tuning_.group)},         {"PALPATE_LIST_GROUP", std::to_string(tuning_.list_group)},
-      {"PALPATE_COROTATED", layout_.has_corotated ? "1" : "0"}, {"PALPATE_NEO_HOOKEAN", layout_.has_neo_hookean ? "1" : "0"},
-      {"PALPATE_VISCOUS", layout_.has_viscosity ? "1" : "0"},   {"PALPATE_SURFACE", surface_ ? "1" : "0"}};
+/// Those of `old` (or null) are used again if they are the same.
+absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
+  const auto flag = [](bool set) { return std::string(set ? "1" : "0"); };
+  defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)},
+              {"PALPATE_TEAM", std::to_string(tuning_.team)},
+              {"PALPATE_GROUP", std::to_string(tuning_.group)},
+              {"PALPATE_LIST_GROUP", std::to_string(tuning_.list_group)},
+              {"PALPATE_COROTATED", flag(layout_.Has(TissueEnergy::kCorotated))},
+              {"PALPATE_NEO_HOOKEAN", flag(layout_.Has(TissueEnergy::kStableNeoHookean))},
+              {"PALPATE_LINEAR", flag(layout_.Has(TissueEnergy::kLinear))},
+              {"PALPATE_GREEN", flag(layout_.Has(TissueEnergy::kStVenantKirchhoff))},
+              {"PALPATE_SPRINGS", flag(layout_.Has(TissueEnergy::kMassSpring))},
+              {"PALPATE_FIBERS", flag(layout_.has_fibers)},
+              {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
+              {"PALPATE_SURFACE", flag(surface_ != nullptr)}};
+  constexpr std::pair<Kernel Impl::*, const char*> kKernels[] = {{&Impl::predict_, "predict"},
+                                                                 {&Impl::start_strain_, "start_strain"},
+                                                                 {&Impl::extract_rotations_, "extract_rotations"},
+                                                                 {&Impl::solve_color_, "solve_color"},
+                                                                 {&Impl::vertex_forces_, "vertex_forces"},
+                                                                 {&Impl::accelerate_, "accelerate"},
+                                                                 {&Impl::move_colliders_, "move_colliders"},
+                                                                 {&Impl::find_contacts_, "find_contacts"},
+                                                                 {&Impl::list_contacts_, "list_contacts"},
+                                                                 {&Impl::update_contacts_, "update_contacts"},
+                                                                 {&Impl::solve_colliders_, "solve_colliders"},
+                                                                 {&Impl::finish_colliders_, "finish_colliders"},
+                                                                 {&Impl::report_contacts_, "report_contacts"},
+                                                                 {&Impl::finish_step_, "finish_step"},
+                                                                 {&Impl::solve_clips_, "solve_clips"},
+                                                                 {&Impl::report_anchors_, "report_anchors"},
+                                                                 {&Impl::gather_positions_, "gather_positions"},
+                                                                 {&Impl::apply_loads_, "apply_loads"},
+                                                                 {&Impl::piece_sums_, "piece_sums"}};
+  constexpr std::pair<Kernel Impl::*, const char*> kDriving[] = {{&Impl::drive_vertices_, "drive_vertices"},
+                                                                 {&Impl::move_driven_, "move_driven"}};
   Context& context = *queue_->context();
-  for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&predict_, "predict"},
-                                                                                           {&start_strain_, "start_strain"},
-                                                                                           {&extract_rotations_, "extract_rotations"},
-                                                                                           {&solve_color_, "solve_color"},
-                                                                                           {&vertex_forces_, "vertex_forces"},
-                                                                                           {&accelerate_, "accelerate"},
-                                                                                           {&move_colliders_, "move_colliders"},
-                                                                                           {&find_contacts_, "find_contacts"},
-                                                                                           {&list_contacts_, "list_contacts"},
-                                                                                           {&update_contacts_, "update_contacts"},
-                                                                                           {&solve_colliders_, "solve_colliders"},
-                                                                                           {&finish_colliders_, "finish_colliders"},
-                                                                                           {&report_contacts_, "report_contacts"},
-                                                                                           {&finish_step_, "finish_step"},
-                                                                                           {&gather_positions_, "gather_positions"}}) {
-    PALPATE_ASSIGN_OR_RETURN(*kernel, context.CreateKernel(kernels::tissue, name, defines));
+  const bool is_same = old != nullptr && old->defines_ == defines_;
+  for (const auto& [kernel, name] : kKernels) {
+    if (kernel == &Impl::piece_sums_ && !surface_) continue;
+    if (is_same) {
+      this->*kernel = std::move(old->*kernel);
+    } else {
+      PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::tissue, name, defines_));
+    }
   }
-  if (surface_) {
-    PALPATE_ASSIGN_OR_RETURN(piece_sums_, context.CreateKernel(kernels::tissue, "piece_sums", defines));
+  for (const auto& [kernel, name] : kDriving) {
+    PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::surface_contact, name));
   }
-  PALPATE_ASSIGN_OR_RETURN(drive_vertices_, context.CreateKernel(kernels::surface_contact, "drive_vertices"));
-  PALPATE_ASSIGN_OR_RETURN(move_driven_, context.CreateKernel(kernels::surface_contact, "move_driven"));
   return absl::OkStatus();
 }
 
 absl::Status TissueSolver::Impl::Bind() {
-  PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_));
+  PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_, mass_damping_));
   PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(static_cast<uint32_t>(layout_.block_vertex.size()), x_start_, block_vertex_, corner_real_,
                                                 corner_index_, corner_strain_));
   PALPATE_RETURN_IF_ERROR(extract_rotations_.SetArgs(params_, x_, tets_, tet_rest_, rotations_));
   PALPATE_RETURN_IF_ERROR(solve_color_.SetArgs(params_, 0U, 0U, x_, x_start_, y_, mass_, block_begin_, corner_real_, corner_index_,
                                                corner_strain_, rotations_, vertex_triangle_begin_, vertex_triangles_, triangles_,
-                                               triangle_colliders_, contacts_, colliders_, planes_, touched_));
+                                               triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_, touched_));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArgs(params_, uint32_t{kAllForces}, x_, x_start_, y_, mass_, block_begin_, corner_real_,
                                                  corner_index_, corner_strain_, rotations_, vertex_triangle_begin_, vertex_triangles_,
-                                                 triangles_, triangle_colliders_, contacts_, colliders_, planes_, forces_));
+                                                 triangles_, triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_,
+                                                 forces_));
   PALPATE_RETURN_IF_ERROR(accelerate_.SetArgs(params_, 1.0F, x_, x_before_, x_before2_, touched_));
   PALPATE_RETURN_IF_ERROR(move_colliders_.SetArgs(params_, colliders_, targets_));
   PALPATE_RETURN_IF_ERROR(find_contacts_.SetArgs(params_, x_, x_start_, triangles_, colliders_, contacts_, triangle_colliders_));
   PALPATE_RETURN_IF_ERROR(list_contacts_.SetArgs(params_, triangle_colliders_, list_));
   PALPATE_RETURN_IF_ERROR(update_contacts_.SetArgs(params_, x_, triangles_, colliders_, list_, contacts_));
-  PALPATE_RETURN_IF_ERROR(solve_colliders_.SetArgs(params_, x_, x_start_, triangles_, list_, contacts_, colliders_));
+  PALPATE_RETURN_IF_ERROR(
+      solve_colliders_.SetArgs(params_, x_, x_start_, triangles_, list_, contacts_, anchor_begin_, anchors_, colliders_));
   PALPATE_RETURN_IF_ERROR(finish_colliders_.SetArgs(params_, colliders_));
   PALPATE_RETURN_IF_ERROR(
       finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_));
@@ -412,13 +533,78 @@ absl::Status TissueSolver::Impl::BindSurface() {
     PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 3, surface_->entries()));
     return kernel.SetArg(first + 4, surface_->pairs());
   };
-  PALPATE_RETURN_IF_ERROR(bind(solve_color_, 20));
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(25, surface_->detected()));
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(26, surface_->planes()));
-  PALPATE_RETURN_IF_ERROR(bind(vertex_forces_, 19));
+  PALPATE_RETURN_IF_ERROR(bind(solve_color_, 22));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(27, surface_->detected()));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(28, surface_->planes()));
+  PALPATE_RETURN_IF_ERROR(bind(vertex_forces_, 21));
   PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(6, surface_->detected()));
   PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(7, surface_->planes()));
   return accelerate_.SetArg(8, surface_->entry_begins());
+}
+
+/// The arguments that change when anchors_ grows.
+absl::Status TissueSolver::Impl::BindAnchors() {
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(20, anchors_));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(19, anchors_));
+  return solve_colliders_.SetArg(7, anchors_);
+}
+
+absl::Status TissueSolver::Impl::SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count) {
+  if (clip_count > kMaxClips) {
+    return absl::ResourceExhaustedError(absl::StrCat(clip_count, " clips exceed the limit of ", kMaxClips));
+  }
+  const uint32_t holder_count = params_host_.collider_count + clip_count;
+  const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
+  for (size_t i = 0; i < anchors.size(); ++i) {
+    const TissueAnchor& a = anchors[i];
+    if (a.vertex >= layout_.vertex_count || a.holder >= holder_count || !is_positive(a.stiffness_n_per_m) || !is_positive(a.max_force_n) ||
+        !std::isfinite(a.target_m[0] + a.target_m[1] + a.target_m[2])) {
+      return absl::InvalidArgumentError(absl::StrCat("anchor ", i, ": vertex ", a.vertex, " must be below ", layout_.vertex_count,
+                                                     ", holder ", a.holder, " below ", holder_count, ", stiffness ", a.stiffness_n_per_m,
+                                                     " N/m and force ", a.max_force_n, " N positive, the target finite"));
+    }
+  }
+  std::vector<uint32_t> begin(layout_.vertex_count + 1, 0);
+  for (const TissueAnchor& a : anchors) ++begin[layout_.solver_index[a.vertex] + 1];
+  for (size_t v = 0; v < layout_.vertex_count; ++v) begin[v + 1] += begin[v];
+  anchors_host_.resize(anchors.size());
+  anchor_place_.resize(anchors.size());
+  anchor_reports_host_.assign(anchors.size(), AnchorReport{});
+  anchor_reports_sorted_.resize(anchors.size());
+  std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
+  for (size_t i = 0; i < anchors.size(); ++i) {
+    const TissueAnchor& a = anchors[i];
+    const uint32_t vertex = layout_.solver_index[a.vertex];
+    anchor_place_[i] = next[vertex]++;
+    anchors_host_[anchor_place_[i]] = {.target = ToFloat4(a.target_m, a.stiffness_n_per_m),
+                                       .vertex = vertex,
+                                       .holder = a.holder,
+                                       .max_force_n = static_cast<float>(a.max_force_n),
+                                       .unused = 0};
+  }
+  clip_count_ = clip_count;
+  if (begin != anchor_begin_host_) {
+    anchor_begin_host_ = std::move(begin);
+    PALPATE_RETURN_IF_ERROR(queue_->Write(anchor_begin_, std::span<const uint32_t>(anchor_begin_host_)));
+  }
+  if (anchors.size() > anchors_.count()) {
+    device_bytes_ -= anchors_.size_bytes() + anchor_reports_.size_bytes();
+    PALPATE_RETURN_IF_ERROR(Grow(queue_->context(), anchors_, anchors.size(), "anchors"));
+    PALPATE_RETURN_IF_ERROR(Grow(queue_->context(), anchor_reports_, anchors.size(), "anchor_reports"));
+    device_bytes_ += anchors_.size_bytes() + anchor_reports_.size_bytes();
+    PALPATE_RETURN_IF_ERROR(BindAnchors());
+  }
+  return anchors.empty() ? absl::OkStatus() : queue_->Write(anchors_, std::span<const Anchor>(anchors_host_));
+}
+
+/// Tools and clips go to where what acts on them balances.
+absl::Status TissueSolver::Impl::SolveHolders() {
+  if (any_coupled_) {
+    PALPATE_RETURN_IF_ERROR(
+        queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
+  }
+  if (clip_count_ == 0) return absl::OkStatus();
+  return queue_->Launch(solve_clips_, {clip_count_, 0}, params_, clip_count_, x_, anchor_begin_, anchors_, colliders_);
 }
 
 /// Bodies that nothing holds go as wholes to where the forces on them balance.
@@ -427,7 +613,8 @@ absl::Status TissueSolver::Impl::ShiftPieces() {
   constexpr uint32_t kParts = SurfaceContacts::kParts;
   PALPATE_RETURN_IF_ERROR(queue_->Launch(piece_sums_, {size_t{pieces} * kParts, 0}, params_, pieces, kParts, surface_->piece_begin(),
                                          surface_->piece_vertices(), x_, x_start_, y_, mass_, vertex_triangle_begin_, vertex_triangles_,
-                                         triangles_, triangle_colliders_, contacts_, colliders_, planes_, piece_sums_buffer_));
+                                         triangles_, triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_,
+                                         piece_sums_buffer_));
   return surface_->ShiftPieces(*queue_, piece_sums_buffer_, x_, x_start_, x_before_, x_before2_);
 }
 
@@ -451,6 +638,65 @@ absl::Status TissueSolver::Impl::Drive() {
                         driven_regions_, driven_poses_, rest_, y_, x_);
 }
 
+/// Shares of the loads with a force, and the buffers of all.
+absl::Status TissueSolver::Impl::MakeLoads(const TissueModel& model) {
+  loads_ = model.loads;
+  const size_t n = loads_.empty() ? 0 : layout_.vertex_count;
+  for (size_t k = 0; k < loads_.size(); ++k) {
+    std::vector<double> share(n, 0.0);
+    double sum = 0;
+    for (const UInt4& t : layout_.triangles) {
+      if (!(layout_.load_bits[t.x] & layout_.load_bits[t.y] & layout_.load_bits[t.z] & 1U << k)) continue;
+      const Float4& o = layout_.rest_m[t.x];
+      const Float4& b = layout_.rest_m[t.y];
+      const Float4& c = layout_.rest_m[t.z];
+      const double bx = b.x - o.x, by = b.y - o.y, bz = b.z - o.z, cx = c.x - o.x, cy = c.y - o.y, cz = c.z - o.z;
+      const double area = std::hypot(by * cz - bz * cy, bz * cx - bx * cz, bx * cy - by * cx) / 2;
+      for (const uint32_t v : {t.x, t.y, t.z}) share[v] += area / 3;
+      sum += area;
+    }
+    for (size_t v = 0; sum == 0 && v < n; ++v) {
+      if (layout_.load_bits[v] & 1U << k) share[v] = layout_.mass_kg[v];
+    }
+    if (sum == 0) sum = std::accumulate(share.begin(), share.end(), 0.0);
+    load_shares_.emplace_back();
+    for (uint32_t v = 0; v < n; ++v) {
+      if (share[v] > 0) load_shares_.back().emplace_back(v, static_cast<float>(share[v] / sum));
+    }
+  }
+  PALPATE_RETURN_IF_ERROR(Fill(&load_bits_, std::span<const uint32_t>(layout_.load_bits), "load_bits"));
+  PALPATE_RETURN_IF_ERROR(Make(&load_pressures_, loads_.size(), "load_pressures"));
+  return Make(&load_forces_, n, "load_forces");
+}
+
+/// The loads of the step that begins. What acts changes seldom: only then the device is told.
+absl::Status TissueSolver::Impl::ApplyLoads() {
+  const double start_s = static_cast<double>(steps_) * options_.dt_s;
+  uint32_t acting = 0;
+  for (size_t k = 0; k < loads_.size(); ++k) {
+    const double age_s = start_s - loads_[k].start_s + 1e-9;
+    if (age_s >= 0 && age_s < loads_[k].duration_s) acting |= 1U << k;
+  }
+  if (acting != acting_loads_) {
+    acting_loads_ = acting;
+    std::vector<float> pressures(loads_.size(), 0.0F);
+    std::vector<Float4> forces(layout_.vertex_count);
+    for (size_t k = 0; k < loads_.size(); ++k) {
+      if (!(acting & 1U << k)) continue;
+      pressures[k] = static_cast<float>(loads_[k].pressure_pa);
+      const Float4 force = ToFloat4(loads_[k].force_n);
+      for (const auto& [v, share] : load_shares_[k]) {
+        forces[v] = {forces[v].x + share * force.x, forces[v].y + share * force.y, forces[v].z + share * force.z, 0.0F};
+      }
+    }
+    PALPATE_RETURN_IF_ERROR(queue_->Write(load_pressures_, std::span<const float>(pressures)));
+    PALPATE_RETURN_IF_ERROR(queue_->Write(load_forces_, std::span<const Float4>(forces)));
+  }
+  if (acting == 0) return absl::OkStatus();
+  return queue_->Launch(apply_loads_, Vertices(), params_, static_cast<uint32_t>(loads_.size()), load_pressures_, load_bits_, load_forces_,
+                        x_start_, vertex_triangle_begin_, vertex_triangles_, triangles_, mass_, y_);
+}
+
 absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {
   std::vector<uint32_t> indices;
   indices.reserve(vertices.size());
@@ -471,7 +717,7 @@ absl::Status TissueSolver::Impl::Sweep() {
   if (params_host_.collider_count > 0) {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
   }
-  if (layout_.has_corotated) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
   if (surface_) {
     PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
@@ -488,11 +734,7 @@ absl::Status TissueSolver::Impl::Sweep() {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(solve_color_, {size_t{count} * tuning_.team, tuning_.group}));
   }
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, Surroundings(), x_, touched_));
-  if (any_coupled_) {
-    PALPATE_RETURN_IF_ERROR(
-        queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
-  }
-  return absl::OkStatus();
+  return SolveHolders();
 }
 
 absl::StatusOr<double> TissueSolver::Impl::Residual() {
@@ -503,7 +745,7 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
     PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
   }
-  if (layout_.has_corotated) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, uint32_t{kAllForces}));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
@@ -515,17 +757,85 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
   return std::sqrt(sum / std::max(layout_.free_count, 1U));
 }
 
+/// Where the colliders go in this step. One that was cut short closes the gap to its target a little faster than it managed before; what
+/// the target moves across that gap it follows as ever.
+void TissueSolver::Impl::Aim(std::span<const ColliderTarget> targets) {
+  for (size_t c = 0; c < targets.size(); ++c) {
+    ColliderAim& aim = aims_[c];
+    aim.tip_from = ToArray(colliders_host_[c].tip);
+    aim.axis_from = ToArray(colliders_host_[c].axis);
+    std::array<double, 3> tip = targets[c].tip_m;
+    std::array<double, 3> axis = targets[c].axis_m;
+    const double over = Along(aim.behind, aim.tip_from, tip) - aim.room_m;
+    for (size_t k = 0; over > 0 && k < 3; ++k) tip[k] -= over * aim.behind[k];
+    const double turn_m = Distance(aim.axis_from, axis);
+    for (size_t k = 0; turn_m > aim.turn_m && k < 3; ++k) axis[k] = aim.axis_from[k] + aim.turn_m / turn_m * (axis[k] - aim.axis_from[k]);
+    aim.is_short = over > 0 || turn_m > aim.turn_m;
+    targets_host_[2 * c] = ToFloat4(tip);
+    targets_host_[2 * c + 1] = ToFloat4(axis);
+  }
+}
+
+/// Obstacles are certified after surfaces, and surfaces again where that moved tissue: both take moves back to the start of the step.
+absl::Status TissueSolver::Impl::CertifyObstacles(bool certified) {
+  if (surface_ && !certified) return absl::OkStatus();  // the step will be undone
+  ObstacleScene scene;
+  scene.triangles = &triangles_;
+  scene.vertex_triangle_begin = &vertex_triangle_begin_;
+  scene.block_begin = &block_begin_;
+  scene.corner_index = &corner_index_;
+  scene.planes = &planes_;
+  scene.x_start = &x_start_;
+  scene.x = &x_;
+  scene.colliders = &colliders_;
+  scene.touched = &touched_;
+  scene.rigid = rigid_.get();
+  for (ColliderAim& aim : aims_) aim.cut_m = 0;
+  for (int turn = 0;; ++turn) {
+    PALPATE_ASSIGN_OR_RETURN(const ObstacleOutcome outcome, barrier_->Certify(*queue_, scene));
+    for (size_t c = 0; c < aims_.size(); ++c) aims_[c].cut_m += outcome.cut_m[c];
+    passing_colliders_ = outcome.passing;
+    if (!outcome.tissue_moved || !surface_) return absl::OkStatus();
+    PALPATE_ASSIGN_OR_RETURN(const bool moved_again, surface_->CertifyFromStart(*queue_, x_start_, x_, touched_));
+    if (!moved_again) return absl::OkStatus();
+    if (turn == kCertifyTurns) return barrier_->TakeAllBack(*queue_, scene);
+  }
+}
+
+/// After a step: how far each collider was stopped short, and how far it may go next.
+void TissueSolver::Impl::NoteBlocked(std::span<const ColliderTarget> targets) {
+  for (size_t c = 0; c < targets.size(); ++c) {
+    ColliderAim& aim = aims_[c];
+    aim.room_m = aim.turn_m = std::numeric_limits<double>::infinity();
+    blocked_m_[c] = aim.cut_m;
+    if (colliders_host_[c].device_tip.w > 0) continue;  // what drives a coupled tool yields by itself
+    if (!(aim.cut_m > 0) && !aim.is_short) continue;
+    const std::array<double, 3> tip = ToArray(colliders_host_[c].tip);
+    const std::array<double, 3> axis = ToArray(colliders_host_[c].axis);
+    const double gap_m = Distance(tip, targets[c].tip_m);
+    std::array<double, 3> end = tip;
+    std::array<double, 3> end_target = targets[c].tip_m;
+    for (size_t k = 0; k < 3; ++k) {
+      end[k] += axis[k];
+      end_target[k] += targets[c].axis_m[k];
+      aim.behind[k] = gap_m > 0 ? (targets[c].tip_m[k] - tip[k]) / gap_m : 0;
+    }
+    blocked_m_[c] = std::max(gap_m, Distance(end, end_target));
+    const double least_m = kAimShare * options_.margin_m;
+    aim.room_m = kAimGrowth * std::max(Along(aim.behind, aim.tip_from, tip), 0.0) + least_m;
+    if (Distance(axis, targets[c].axis_m) > least_m) aim.turn_m = kAimGrowth * Distance(aim.axis_from, axis) + least_m;
+  }
+}
+
 absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarget> targets, std::vector<double>* residuals) {
   if (targets.size() != params_host_.collider_count) {
     return absl::InvalidArgumentError(absl::StrCat(targets.size(), " collider targets for ", params_host_.collider_count, " colliders"));
   }
   TissueTimes times;
   Clock::time_point mark = Clock::now();
-  for (size_t c = 0; c < targets.size(); ++c) {
-    targets_host_[2 * c] = ToFloat4(targets[c].tip_m);
-    targets_host_[2 * c + 1] = ToFloat4(targets[c].axis_m);
-  }
+  Aim(targets);
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(predict_, Vertices()));
+  if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(ApplyLoads());
   if (!driven_.empty()) PALPATE_RETURN_IF_ERROR(Drive());
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), x_, touched_));
   bool certified = false;  // surfaces are kept apart in this step
@@ -545,6 +855,9 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
       PALPATE_RETURN_IF_ERROR(
           queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
     }
+  }
+  if (clip_count_ > 0) {
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(solve_clips_, {clip_count_, 0}, params_, clip_count_, x_, anchor_begin_, anchors_, colliders_));
   }
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.detect_ms = MillisecondsSince(&mark);
@@ -583,10 +896,13 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
     }
   }
   if (certified) PALPATE_RETURN_IF_ERROR(surface_->Certify(*queue_, x_, touched_));
+  if (barrier_) PALPATE_RETURN_IF_ERROR(CertifyObstacles(certified));
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.solve_ms = MillisecondsSince(&mark);
   ++steps_;
-  return Collect(times, true);
+  PALPATE_ASSIGN_OR_RETURN(const TissueStep step, Collect(times, true));
+  NoteBlocked(targets);
+  return step;
 }
 
 absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool advance) {
@@ -611,6 +927,11 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     return queue_->EnqueueRead(reports_, std::span<ContactReport>(reports_host_));
   };
   if (contacts_possible && advance) PALPATE_RETURN_IF_ERROR(report());
+  if (!anchors_host_.empty() && advance) {
+    const auto count = static_cast<uint32_t>(anchors_host_.size());
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(report_anchors_, {count, 0}, count, x_, anchors_, colliders_, anchor_reports_));
+    PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(anchor_reports_, std::span<AnchorReport>(anchor_reports_sorted_)));
+  }
   surface_reports_.clear();
   if (surface_ && advance) {
     PALPATE_ASSIGN_OR_RETURN(const std::span<const SurfaceReport> surface_reports, surface_->Report(*queue_, x_, x_start_));
@@ -677,6 +998,12 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   step.surface_contacts = surface_reports_;
   if (surface_) step.surface = surface_->statistics();
   step.colliders = colliders_host_;
+  step.blocked_m = blocked_m_;
+  step.passing_colliders = passing_colliders_;
+  if (advance) {
+    for (size_t i = 0; i < anchor_place_.size(); ++i) anchor_reports_host_[i] = anchor_reports_sorted_[anchor_place_[i]];
+  }
+  step.anchors = anchor_reports_host_;
   step.gathered_m = gathered_host_;
   times.readback_ms = MillisecondsSince(&mark);
   step.times = times;
@@ -723,9 +1050,13 @@ absl::Status TissueSolver::Impl::Reset() {
   PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(list_, 0U));
   if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
+  PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
   if (!initial_colliders_.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Write(colliders_, std::span<const Collider>(initial_colliders_)));
   }
+  colliders_host_ = initial_colliders_;
+  std::fill(blocked_m_.begin(), blocked_m_.end(), 0.0);
+  std::fill(aims_.begin(), aims_.end(), ColliderAim{});
   if (surface_) {
     was_given_tangled_ = false;
     PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, true));
@@ -789,15 +1120,92 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
   }
   PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, ordered(velocities)));
   const Float4 before = FallenFromRest();
-  for (Float4& v : scratch_) v = {v.x + before.x, v.y + before.y, v.z + before.z, 0.0F};
+  for (size_t i = 0; i < n; ++i) {
+    Float4& v = scratch_[i];
+    const float braked = 1 + params_host_.dt_s * layout_.mass_damping_per_s[i];
+    v = {braked * v.x + before.x, braked * v.y + before.y, braked * v.z + before.z, 0.0F};
+  }
   return queue_->Write(velocity_before_, std::span<const Float4>(scratch_));
+}
+
+absl::Status TissueSolver::Impl::ReadState(std::span<TissueVertexState> states) {
+  const size_t n = layout_.vertex_count;
+  if (states.size() != n) return absl::InvalidArgumentError(absl::StrCat(states.size(), " states for ", n, " vertices"));
+  std::vector<Float4> velocities(n);
+  std::vector<Float4> velocities_before(n);
+  PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(x_, std::span<Float4>(scratch_)));
+  PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(velocity_, std::span<Float4>(velocities)));
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(velocity_before_, std::span<Float4>(velocities_before)));
+  for (size_t i = 0; i < n; ++i) states[layout_.original_index[i]] = {scratch_[i], velocities[i], velocities_before[i]};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<TissueSolver::Impl>> TissueSolver::Impl::Rebuilt(const TissueModel& model,
+                                                                                std::span<const TissueVertexState> states) {
+  if (states.size() != model.rest_m.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(states.size(), " states for ", model.rest_m.size(), " vertices"));
+  }
+  TissueOptions options = options_;
+  if (surface_) options.surface_reserve_m = surface_->range_m() - options.margin_m;  // of the mesh as it was at first
+  auto next = std::make_unique<Impl>();
+  PALPATE_RETURN_IF_ERROR(next->Init(queue_, model, options, collider_descriptions_, plane_obstacles_, tuning_, this));
+  PALPATE_RETURN_IF_ERROR(next->GoOnFrom(*this, states));
+  return next;
+}
+
+absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVertexState> states) {
+  const uint32_t n = layout_.vertex_count;
+  const float stiffness_n_per_m = old.params_host_.stiffness_n_per_m;
+  params_host_.stiffness_n_per_m = stiffness_n_per_m;
+  params_host_.lambda_cap = old.params_host_.lambda_cap;
+  PALPATE_RETURN_IF_ERROR(queue_->Write(params_, std::span<const StepParams>(&params_host_, 1)));
+  steps_ = old.steps_;
+  was_given_tangled_ = old.was_given_tangled_;
+  recovery_left_s_ = old.recovery_left_s_;
+  calm_s_ = old.calm_s_;
+  initial_colliders_ = old.initial_colliders_;
+  PALPATE_RETURN_IF_ERROR(queue_->Copy(old.colliders_, colliders_, colliders_.count()));
+  colliders_host_ = old.colliders_host_;
+  blocked_m_ = old.blocked_m_;
+  aims_ = old.aims_;
+  passing_colliders_ = old.passing_colliders_;
+
+  std::vector<Float4> positions(n);
+  std::vector<Float4> velocities(n);
+  std::vector<Float4> velocities_before(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    const TissueVertexState& state = states[layout_.original_index[i]];
+    positions[i] = state.position_m;
+    velocities[i] = state.velocity_m_per_s;
+    velocities_before[i] = state.velocity_before_m_per_s;
+    const Float4& x = positions[i];
+    const Float4& v = velocities[i];
+    const float dt = params_host_.dt_s;
+    scratch_[i] = {x.x - dt * v.x, x.y - dt * v.y, x.z - dt * v.z, 0.0F};
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(positions)));
+  // What the end of the step before would have found of this model.
+  PALPATE_RETURN_IF_ERROR(queue_->Write(x_start_, std::span<const Float4>(scratch_)));
+  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, {tuning_.partials, 0}));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, std::span<const Float4>(velocities)));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_before_, std::span<const Float4>(velocities_before)));
+  PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, n));
+  PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
+  PALPATE_RETURN_IF_ERROR(queue_->Fill(list_, 0U));
+  if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
+  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->GoOnFrom(*queue_, *old.rigid_));
+  if (surface_) {
+    PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, !was_given_tangled_));
+    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
+  }
+  return queue_->FinishBlocking();
 }
 
 absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> forces_n) {
   if (forces_n.size() != size_t{layout_.vertex_count} * 3) {
     return absl::InvalidArgumentError(absl::StrCat(forces_n.size(), " floats for ", layout_.vertex_count, " vertices"));
   }
-  if (layout_.has_corotated) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, parts));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
@@ -818,18 +1226,28 @@ absl::StatusOr<std::unique_ptr<TissueSolver>> TissueSolver::Create(std::shared_p
                                                                    std::span<const ColliderDescription> colliders,
                                                                    std::span<const PlaneObstacle> planes, const TissueTuning& tuning) {
   auto impl = std::make_unique<Impl>();
-  PALPATE_RETURN_IF_ERROR(impl->Init(std::move(context), model, options, colliders, planes, tuning));
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, Queue::Create(std::move(context)));
+  PALPATE_RETURN_IF_ERROR(impl->Init(std::move(queue), model, options, colliders, planes, tuning));
   PALPATE_RETURN_IF_ERROR(impl->Reset());
   return std::unique_ptr<TissueSolver>(new TissueSolver(std::move(impl)));
 }
 
 absl::Status TissueSolver::SetGathered(std::span<const uint32_t> vertices) { return impl_->SetGathered(vertices); }
+absl::Status TissueSolver::SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count) {
+  return impl_->SetAnchors(anchors, clip_count);
+}
 absl::StatusOr<TissueStep> TissueSolver::Step(std::span<const ColliderTarget> targets) { return impl_->Step(targets, nullptr); }
 absl::StatusOr<TissueStep> TissueSolver::Inspect() { return impl_->Collect({}, false); }
 absl::Status TissueSolver::Reset() { return impl_->Reset(); }
 absl::Status TissueSolver::ReadPositions(std::span<float> positions_m) { return impl_->ReadPositions(positions_m); }
 absl::Status TissueSolver::WriteState(std::span<const float> positions_m, std::span<const float> velocities_m_per_s) {
   return impl_->WriteState(positions_m, velocities_m_per_s);
+}
+absl::Status TissueSolver::ReadState(std::span<TissueVertexState> states) { return impl_->ReadState(states); }
+absl::Status TissueSolver::Rebuild(const TissueModel& model, std::span<const TissueVertexState> states) {
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<Impl> next, impl_->Rebuilt(model, states));
+  impl_ = std::move(next);
+  return absl::OkStatus();
 }
 absl::Status TissueSolver::ReadForces(uint32_t parts, std::span<float> forces_n) { return impl_->ReadForces(parts, forces_n); }
 absl::StatusOr<std::vector<double>> TissueSolver::StepMeasuringResidual(std::span<const ColliderTarget> targets) {

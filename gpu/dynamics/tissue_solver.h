@@ -51,6 +51,19 @@ struct ColliderDescription {
   double coupling_n_per_m = 0;     ///< 0: goes exactly where it is told; else a body of mass_kg drawn there by a spring and a damper
   double damping_n_s_per_m = 0;
   double mass_kg = 0;
+  /// Moves with the collider that many places before it in the list: together they are one tool, whose place is that of the first, the
+  /// leader, and whose coupling and mass are the leader's. 0: leads itself. Followers stand right behind their leader.
+  uint32_t places_after_leader = 0;
+};
+
+/// A spring between a vertex and a point that is rigid with a collider, or with a clip, which is held by nothing but its anchors. It acts
+/// both ways. It pulls with at most max_force_n, whatever its stretch.
+struct TissueAnchor {
+  uint32_t vertex = 0;               ///< caller's
+  uint32_t holder = 0;               ///< a collider, or collider count + clip
+  std::array<double, 3> target_m{};  ///< from the holder's tip, world axes, at the end of the next step
+  double stiffness_n_per_m = 0;
+  double max_force_n = 0;
 };
 
 /// Where a collider is wanted at the end of a step.
@@ -59,8 +72,15 @@ struct ColliderTarget {
   std::array<double, 3> axis_m{};
 };
 
-/// Parts of the force on a vertex.
-enum ForceParts : uint32_t { kElasticForces = 1, kInertialForces = 2, kContactForces = 4, kAllForces = 7 };
+/// What a step starts from, of one vertex.
+struct TissueVertexState {
+  Float4 position_m{};
+  Float4 velocity_m_per_s{};
+  Float4 velocity_before_m_per_s{};  ///< a step earlier
+};
+
+/// Parts of the force on a vertex; inertia includes gravity, loads and mass damping.
+enum ForceParts : uint32_t { kElasticForces = 1, kInertialForces = 2, kContactForces = 4, kAnchorForces = 8, kAllForces = 15 };
 
 /// Wall time of the stages of a step, ms.
 struct TissueTimes {
@@ -82,7 +102,12 @@ struct TissueStep {
   std::span<const SurfaceReport> surface_contacts;  ///< pairs of surfaces that push, sorted by (kind, a, b); indices of the caller
   SurfaceStatistics surface;
   std::span<const Collider> colliders;  ///< state after the step
-  std::span<const float> gathered_m;    ///< positions of the vertices given to SetGathered, [count * 3]
+  /// Per collider, after Step: how far it was stopped short so that it did not pass through tissue [m]. A driven one, of where it was told
+  /// to go: it aims there in the following steps; a coupled one, of where its forces would have taken it.
+  std::span<const double> blocked_m;
+  uint32_t passing_colliders = 0;  ///< those whose axis passed through a surface at the start of the step: nothing is certified of them
+  std::span<const AnchorReport> anchors;  ///< [anchor] as given to SetAnchors
+  std::span<const float> gathered_m;      ///< positions of the vertices given to SetGathered, [count * 3]
   TissueTimes times;
 };
 
@@ -102,6 +127,11 @@ class TissueSolver {
   /// Which vertices (caller's order) every step reads back.
   absl::Status SetGathered(std::span<const uint32_t> vertices);
 
+  /// Which vertices are held, and where, from the next step on until changed or Reset; those of before are forgotten. Cheap if vertices and
+  /// holders are those of before. Errors: InvalidArgument naming the anchor, ResourceExhausted (more than kMaxClips).
+  static constexpr uint32_t kMaxClips = 128;
+  absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
+
   /// Advances by dt_s. `targets`: one per collider. Errors: InvalidArgument (wrong count), Internal and ResourceExhausted (device).
   absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets);
 
@@ -116,6 +146,15 @@ class TissueSolver {
 
   /// Overwrites positions (caller's order; fixed vertices too) and sets velocities to zero or to `velocities`.
   absl::Status WriteState(std::span<const float> positions_m, std::span<const float> velocities_m_per_s = {});
+
+  /// The state of all vertices, caller's order, [vertex_count].
+  absl::Status ReadState(std::span<TissueVertexState> states);
+
+  /// Goes on with another model (tissue was cut) from `states` [vertex_count of the model]. Rigid bodies, driven regions and colliders must
+  /// be as they were, and go on as they are; time and contact stiffness too. Nothing is gathered until SetGathered; Reset leads to the rest
+  /// state of the new model. After an error it can only be read and destroyed. Errors: those of Create, InvalidArgument for a wrong number
+  /// of states.
+  absl::Status Rebuild(const TissueModel& model, std::span<const TissueVertexState> states);
 
   /// Forces on each vertex at the end of the newest step, caller's order, [vertex_count * 3] N: the sum of the chosen parts. kAllForces on
   /// free vertices is the residual of the implicit equation.

@@ -9,6 +9,15 @@ PALPATE_SHARED_BEGIN
 
 #define PALPATE_LAMBDA_UNCAPPED 1e30f
 
+/* Elastic energies of tets (gpu/dynamics/elasticity.clh), in the upper bits of a corner's tet. */
+#define PALPATE_ENERGY_NEO_HOOKEAN 0u
+#define PALPATE_ENERGY_COROTATED 1u
+#define PALPATE_ENERGY_LINEAR 2u
+#define PALPATE_ENERGY_GREEN 3u
+#define PALPATE_ENERGY_SPRINGS 4u
+#define PALPATE_ENERGY_SHIFT 29
+#define PALPATE_TET_MASK 0x1fffffffu
+
 /* Constants of a step. Contact law: with c = margin_m - gap > 0 a contact pushes with
    stiffness_n_per_m * c * (1 + stiffening * (c / margin_m)^2), continued with constant slope beyond c = 2 margin_m. */
 typedef struct StepParams {
@@ -39,7 +48,29 @@ typedef struct Collider {
   Float4 velocity;        /* xyz [m/s] of the tip; w = mass [kg] */
   Float4 device_tip;      /* xyz [m] where the device wants the tip; w = coupling stiffness [N/m], 0 = not coupled */
   Float4 device_velocity; /* xyz [m/s]; w = coupling damping [N s/m] */
+  /* Capsules of one tool move as one, each with an axis of its own: only the tip of the first, the leader, is an unknown. */
+  Float4 offset; /* xyz [m] of the tip from the leader's, end of the step; w unused */
+  UInt leader;   /* index */
+  UInt members;  /* of the leader: colliders from it on that follow it, itself included */
+  UInt unused0;
+  UInt unused1;
 } Collider;
+
+/* A spring between a vertex and a point that is rigid with a holder: a collider, or a clip, which stands after the colliders. It pulls with
+   stiffness * distance, but at most max_force_n: energy k d^2 / 2, continued linearly. */
+typedef struct Anchor {
+  Float4 target; /* xyz [m] from the holder's tip, end of the step; w = stiffness [N/m] */
+  UInt vertex;
+  UInt holder; /* index of a Collider */
+  float max_force_n;
+  UInt unused;
+} Anchor;
+
+/* What an anchor did in a step. */
+typedef struct AnchorReport {
+  Float4 point; /* xyz [m] of the vertex; w unused */
+  Float4 force; /* xyz [N] on the vertex; w unused */
+} AnchorReport;
 
 /* One capsule against one surface triangle, linearised at the newest iterate: gap = normal . (sum_j weight_j x_j - tip - s * axis) -
  * radius. */
@@ -60,6 +91,31 @@ typedef struct ContactReport {
   Float4 normal; /* xyz unit, towards the tissue; w unused */
   Float4 force;  /* xyz [N] on the tissue, friction included; w unused */
 } ContactReport;
+
+/* A straight move of a capsule whose axis runs from the tip to tip + axis: both ends go on straight lines. */
+typedef struct CapsuleLeg {
+  Float4 tip_from;  /* xyz [m]; w = radius [m] */
+  Float4 axis_from; /* xyz [m]; w = 1, or 0: not looked at */
+  Float4 tip_to;    /* xyz [m]; w unused */
+  Float4 axis_to;   /* xyz [m]; w unused */
+} CapsuleLeg;
+
+/* A capsule and a surface triangle that come nearer than they may while both move. */
+typedef struct CapsuleMeeting {
+  UInt collider;
+  UInt triangle;
+  float toi; /* share of the move that is certainly free of it, never late; -1: the axis passes through the triangle from the start */
+  UInt unused;
+  Float4 normal; /* xyz unit, from the capsule to the triangle; w unused */
+} CapsuleMeeting;
+
+/* What the kernels of ObstacleBarrier count. */
+typedef struct ObstacleCounters {
+  UInt meetings;     /* of capsules, past the capacity too */
+  UInt behind;       /* vertices that would end behind a plane */
+  UInt bad;          /* vertices that are not finite */
+  UInt earliest_toi; /* bits of the least time of impact, which order like integers */
+} ObstacleCounters;
 
 /* Half-space obstacle: solid where normal . x < offset. */
 typedef struct PlaneObstacle {
@@ -93,6 +149,9 @@ typedef struct SurfaceParams {
 #define PALPATE_TOUCH_PUSHED 1    /* a contact pushed it */
 #define PALPATE_TOUCH_TRUNCATED 2 /* its move was cut short by a bound */
 
+/* Share of the margin by which the lips of a cut are opened, and from which on they push each other. */
+#define PALPATE_LIP_SHARE 0.05f
+
 #define PALPATE_PAIR_KIND_MASK 1u
 #define PALPATE_PAIR_DISABLED 2u /* of elements that pass through each other: neither pushes nor bounds */
 
@@ -116,7 +175,7 @@ typedef struct PieceRow {
   UInt piece_a;
   UInt piece_b; /* equal to piece_a: the row says nothing */
   float slope_n_per_m;
-  UInt unused;
+  float rounding_m; /* that the distance may be off, and positions by a move */
 } PieceRow;
 
 #define PALPATE_NO_PIECE 0xffffffffu
@@ -151,9 +210,14 @@ typedef struct DrivenPose {
 } DrivenPose;
 
 PALPATE_SHARED_SIZE(StepParams, 72);
-PALPATE_SHARED_SIZE(Collider, 112);
+PALPATE_SHARED_SIZE(Collider, 144);
+PALPATE_SHARED_SIZE(Anchor, 32);
+PALPATE_SHARED_SIZE(AnchorReport, 32);
 PALPATE_SHARED_SIZE(ToolContact, 48);
 PALPATE_SHARED_SIZE(ContactReport, 64);
+PALPATE_SHARED_SIZE(CapsuleLeg, 64);
+PALPATE_SHARED_SIZE(CapsuleMeeting, 32);
+PALPATE_SHARED_SIZE(ObstacleCounters, 16);
 PALPATE_SHARED_SIZE(PlaneObstacle, 16);
 PALPATE_SHARED_SIZE(StepPartial, 32);
 PALPATE_SHARED_SIZE(SurfaceParams, 32);

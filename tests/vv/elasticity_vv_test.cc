@@ -42,7 +42,9 @@ TissueModel DeviceModelOf(const OracleBody& body, const std::vector<uint8_t>& fi
   tet.lambda_pa = static_cast<float>(e * nu / ((1 + nu) * (1 - 2 * nu)));
   tet.density_kg_per_m3 = static_cast<float>(body.density_kg_per_m3);
   tet.damping_s = static_cast<float>(damping_s);
-  tet.corotated = body.model == OracleModel::kCorotated;
+  tet.energy = body.model == OracleModel::kCorotated     ? gpu::TissueEnergy::kCorotated
+               : body.model == OracleModel::kSmallStrain ? gpu::TissueEnergy::kLinear
+                                                         : gpu::TissueEnergy::kStableNeoHookean;
   for (const auto& vertices : body.tets) {
     tet.vertices = vertices;
     model.tets.push_back(tet);

@@ -500,7 +500,7 @@ TEST_F(SurfaceContactTest, RandomScenesStayApart) {
       const TestMaterial material{.young_modulus_pa = std::pow(10.0, 3 + 2 * unit(random)),
                                   .poisson_ratio = 0.2 + 0.25 * unit(random),
                                   .damping_s = 0.01 * unit(random),
-                                  .corotated = random() % 2 == 0};
+                                  .energy = random() % 2 == 0 ? TissueEnergy::kCorotated : TissueEnergy::kStableNeoHookean};
       bodies.push_back(BoxModel({cells(), cells(), cells()},
                                 {0.02 + 0.02 * unit(random), 0.02 + 0.02 * unit(random), 0.02 + 0.02 * unit(random)},
                                 {0.045 * (b % 2), 0.045 * (b / 2), 0.01 * unit(random)}, material));

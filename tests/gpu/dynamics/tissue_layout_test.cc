@@ -88,7 +88,7 @@ TEST(TissueLayoutTest, CornersSeeTheirTetAtRest) {
       const uint32_t n = layout->vertex_count;
       ASSERT_EQ(layout->block_begin.size(), n + 1);
       ASSERT_EQ(layout->block_vertex.size(), layout->block_begin.back());
-      ASSERT_EQ(layout->corner_real.size(), layout->block_vertex.size() * 12 * lanes);
+      ASSERT_EQ(layout->corner_real.size(), layout->block_vertex.size() * layout->corner_reals * lanes);
       ASSERT_EQ(layout->corner_index.size(), layout->block_vertex.size() * 4 * lanes);
       // Each (tet, vertex) pair must be found exactly once, all other lanes must be padding.
       std::set<std::pair<uint32_t, uint32_t>> corners;
@@ -97,18 +97,18 @@ TEST(TissueLayoutTest, CornersSeeTheirTetAtRest) {
         for (uint32_t b = layout->block_begin[i]; b < layout->block_begin[i + 1]; ++b) {
           EXPECT_EQ(layout->block_vertex[b], i);
           for (uint32_t lane = 0; lane < lanes; ++lane) {
-            const float* const real = &layout->corner_real[size_t{b} * 12 * lanes + lane];
+            const float* const real = &layout->corner_real[size_t{b} * layout->corner_reals * lanes + lane];
             const uint32_t* const index = &layout->corner_index[size_t{b} * 4 * lanes + lane];
             if (real[9 * lanes] == 0) {
               ++padding;
-              for (uint32_t k = 0; k < 12; ++k) EXPECT_EQ(real[k * lanes], 0) << "padding must add nothing";
+              for (uint32_t k = 0; k < layout->corner_reals; ++k) EXPECT_EQ(real[k * lanes], 0) << "padding must add nothing";
               for (uint32_t k = 0; k < 3; ++k) EXPECT_EQ(index[k * lanes], i);
               EXPECT_LT(index[3 * lanes], model.tets.size());
               continue;
             }
-            const uint32_t t = index[3 * lanes] & 0x7fffffffU;
+            const uint32_t t = index[3 * lanes] & PALPATE_TET_MASK;
             ASSERT_LT(t, model.tets.size());
-            EXPECT_EQ((index[3 * lanes] >> 31) != 0, model.tets[t].corotated);
+            EXPECT_EQ(index[3 * lanes] >> PALPATE_ENERGY_SHIFT, static_cast<uint32_t>(model.tets[t].energy));
             EXPECT_TRUE(corners.insert({t, i}).second) << "corner listed twice";
             std::set<uint32_t> expected, found{layout->original_index[i]};
             for (const uint32_t v : model.tets[t].vertices) expected.insert(v);
@@ -128,6 +128,12 @@ TEST(TissueLayoutTest, CornersSeeTheirTetAtRest) {
             EXPECT_NEAR(real[9 * lanes], volume * model.tets[t].mu_pa, 1e-5 * volume * model.tets[t].mu_pa);
             EXPECT_NEAR(real[10 * lanes], volume * model.tets[t].lambda_pa, 1e-5 * volume * model.tets[t].lambda_pa);
             EXPECT_FLOAT_EQ(real[11 * lanes], model.tets[t].damping_s / static_cast<float>(kDt));
+            if (!layout->has_fibers) continue;
+            const TissueFibers& fibers = model.tets[t].fibers;
+            for (uint32_t k = 0; k < 3; ++k) EXPECT_EQ(real[(12 + k) * lanes], fibers.direction[k]);
+            EXPECT_NEAR(real[15 * lanes], volume * fibers.coupling_pa, 1e-5 * volume * fibers.coupling_pa);
+            EXPECT_NEAR(real[16 * lanes], volume * fibers.stiffness_pa, 1e-5 * volume * fibers.stiffness_pa);
+            EXPECT_NEAR(real[17 * lanes], volume * fibers.shear_pa, 1e-5 * volume * fibers.shear_pa);
           }
         }
       }
@@ -184,18 +190,23 @@ TEST(TissueLayoutTest, SaysWhichTermsItNeeds) {
   TissueModel model = BoxModel({1, 1, 1}, {0.1, 0.1, 0.1}, {0, 0, 0}, {.young_modulus_pa = 5000, .poisson_ratio = 0.3});
   auto layout = LayOutTissue(model, kDt, 8);
   ASSERT_TRUE(layout.ok());
-  EXPECT_TRUE(layout->has_neo_hookean);
-  EXPECT_FALSE(layout->has_corotated);
+  EXPECT_TRUE(layout->Has(TissueEnergy::kStableNeoHookean));
+  for (const TissueEnergy energy : kAllEnergies) EXPECT_EQ(layout->Has(energy), energy == TissueEnergy::kStableNeoHookean);
+  EXPECT_FALSE(layout->has_fibers);
   EXPECT_FALSE(layout->has_viscosity);
   EXPECT_NEAR(layout->mean_young_modulus_pa, 5000, 0.01);
   EXPECT_GT(layout->mean_edge_m, 0.1);
   EXPECT_LT(layout->mean_edge_m, 0.1 * std::sqrt(3.0));
-  model.tets[2].corotated = true;
+  model.tets[2].energy = TissueEnergy::kCorotated;
+  model.tets[1].energy = TissueEnergy::kLinear;
+  model.tets[1].fibers = {{1, 0, 0}, 0, 100, 0};
   model.tets[3].damping_s = 0.1F;
   layout = LayOutTissue(model, kDt, 8);
   ASSERT_TRUE(layout.ok());
-  EXPECT_TRUE(layout->has_neo_hookean);
-  EXPECT_TRUE(layout->has_corotated);
+  EXPECT_TRUE(layout->Has(TissueEnergy::kStableNeoHookean));
+  EXPECT_TRUE(layout->Has(TissueEnergy::kCorotated));
+  EXPECT_TRUE(layout->Has(TissueEnergy::kLinear));
+  EXPECT_TRUE(layout->has_fibers);
   EXPECT_TRUE(layout->has_viscosity);
 }
 
@@ -238,6 +249,15 @@ TEST(TissueLayoutTest, RefusesBadModels) {
   bad = good;
   bad.fixed.assign(12, 1);
   expect_error(bad, "every vertex is fixed");
+  bad = good;
+  bad.tets[2].energy = TissueEnergy::kMassSpring;
+  expect_error(bad, "tet 2: springs have a Poisson ratio of 1/4");
+  bad = good;
+  bad.tets[2].fibers = {{1, 0, 0}, 0, 100, 0};
+  expect_error(bad, "tet 2: only linear and St-Venant-Kirchhoff");
+  bad.tets[2].energy = TissueEnergy::kLinear;
+  bad.tets[2].fibers.direction = {1, 1, 0};
+  expect_error(bad, "tet 2: the fibre direction has the length 1.41");
   bad = good;
   bad.tets.clear();
   expect_error(bad, "no tetrahedra");

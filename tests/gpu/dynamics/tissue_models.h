@@ -12,13 +12,23 @@
 
 namespace palpate::gpu {
 
+inline constexpr std::array<TissueEnergy, 5> kAllEnergies = {TissueEnergy::kStableNeoHookean, TissueEnergy::kCorotated,
+                                                             TissueEnergy::kLinear, TissueEnergy::kStVenantKirchhoff,
+                                                             TissueEnergy::kMassSpring};
+inline const char* Name(TissueEnergy energy) {
+  constexpr const char* kNames[] = {"neo-Hookean", "corotated", "linear", "St-Venant-Kirchhoff", "mass-spring"};
+  return kNames[static_cast<size_t>(energy)];
+}
+
 /// Material of a test body.
 struct TestMaterial {
   double young_modulus_pa = 10000;
   double poisson_ratio = 0.4;
   double density_kg_per_m3 = 1000;
   double damping_s = 0;
-  bool corotated = false;
+  double mass_damping_per_s = 0;
+  TissueEnergy energy = TissueEnergy::kStableNeoHookean;
+  TissueFibers fibers{};
 };
 
 /// Triangles of exactly one tet, outward.
@@ -62,7 +72,10 @@ inline TissueModel BoxModel(std::array<uint32_t, 3> cells, const Eigen::Vector3d
   tet.lambda_pa = static_cast<float>(e * nu / ((1 + nu) * (1 - 2 * nu)));
   tet.damping_s = static_cast<float>(material.damping_s);
   tet.density_kg_per_m3 = static_cast<float>(material.density_kg_per_m3);
-  tet.corotated = material.corotated;
+  tet.mass_damping_per_s = static_cast<float>(material.mass_damping_per_s);
+  tet.energy = material.energy;
+  tet.fibers = material.fibers;
+  if (tet.energy == TissueEnergy::kMassSpring) tet.mu_pa = tet.lambda_pa = static_cast<float>(0.4 * e);
   // Every order of the three axes is a path from the low to the high corner of the cube: one tet each.
   constexpr int kPaths[6][3] = {{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}, {2, 1, 0}, {1, 0, 2}};
   const auto index = [&](const std::array<uint32_t, 3>& p) { return p[0] + (cells[0] + 1) * (p[1] + (cells[1] + 1) * p[2]); };
@@ -106,7 +119,9 @@ inline TissueModel TangledModel(uint32_t vertex_count, uint32_t tet_count, uint6
     tet.lambda_pa = 2000;
     tet.damping_s = 0.01F;
     tet.density_kg_per_m3 = 1000;
-    tet.corotated = random() % 2 == 0;
+    tet.energy = kAllEnergies[random() % kAllEnergies.size()];
+    if (tet.energy == TissueEnergy::kMassSpring) tet.lambda_pa = tet.mu_pa;
+    if (tet.energy == TissueEnergy::kLinear && random() % 2 == 0) tet.fibers = {{0.6F, 0, 0.8F}, 100, 3000, 200};
     model.tets.push_back(tet);
   }
   model.fixed.assign(vertex_count, 0);

@@ -5,6 +5,7 @@
 #include <Eigen/Dense>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 
@@ -84,9 +85,10 @@ class TissueSolverTest : public test::DeviceTest {
 };
 
 TEST_F(TissueSolverTest, FreeFallFollowsBackwardEuler) {
-  for (const bool corotated : {false, true}) {
+  for (const TissueEnergy energy : kAllEnergies) {
+    SCOPED_TRACE(Name(energy));
     // Viscosity and stiffness must not act on a body that moves rigidly.
-    auto solver = Make(BoxModel({3, 2, 2}, {0.06, 0.04, 0.04}, {0, 0, 0}, {.damping_s = 0.05, .corotated = corotated}),
+    auto solver = Make(BoxModel({3, 2, 2}, {0.06, 0.04, 0.04}, {0, 0, 0}, {.damping_s = 0.05, .energy = energy}),
                        {.dt_s = 0.01, .gravity_m_per_s2 = {1, 0, -9.81}, .iterations = 4});
     ASSERT_NE(solver, nullptr);
     const Vector3d v0(0.3, -0.2, 1.5);
@@ -149,6 +151,89 @@ TEST_F(TissueSolverTest, RotationLosesOnlyWhatBackwardEulerLoses) {
   }
 }
 
+TEST_F(TissueSolverTest, MassDampingBrakesLikeBackwardEuler) {
+  constexpr double kDt = 0.01;
+  for (const double rate_per_s : {0.5, 30.0}) {
+    SCOPED_TRACE(testing::Message() << "damping " << rate_per_s << " 1/s");
+    auto solver = Make(BoxModel({2, 2, 2}, {0.04, 0.04, 0.04}, {0, 0, 0}, {.mass_damping_per_s = rate_per_s}),
+                       {.dt_s = kDt, .gravity_m_per_s2 = {0, 0, -9.81}, .iterations = 4});
+    ASSERT_NE(solver, nullptr);
+    std::vector<Vector3d> rest;
+    for (size_t v = 0; v < model_.rest_m.size(); ++v) rest.push_back(Rest(v));
+    Vector3d velocity(0.4, -0.1, 0.2);
+    PALPATE_ASSERT_OK(solver->WriteState(Pack(rest), Pack(std::vector<Vector3d>(rest.size(), velocity))));
+    Vector3d shift = Vector3d::Zero();
+    for (int n = 0; n < 40; ++n) {
+      PALPATE_ASSERT_OK(solver->Step({}).status());
+      velocity = (velocity + kDt * Vector3d(0, 0, -9.81)) / (1 + rate_per_s * kDt);
+      shift += kDt * velocity;
+      const std::vector<Vector3d> x = Positions(*solver);
+      for (size_t v = 0; v < x.size(); ++v) ASSERT_LT((x[v] - rest[v] - shift).norm(), 2e-6 + 2e-7 * n) << "step " << n << ", vertex " << v;
+    }
+  }
+}
+
+TEST_F(TissueSolverTest, LoadsAccelerateAFreeBodyForAsLongAsTheyLast) {
+  constexpr double kDt = 0.01;
+  constexpr double kLargestForce_n = 0.1;  // of all loads together
+  TissueModel model = BoxModel({2, 2, 2}, {0.04, 0.04, 0.04}, {0, 0, 0}, {.young_modulus_pa = 5000, .mass_damping_per_s = 2});
+  TissueLoad top{.force_n = {0.02, 0, 0.05}, .start_s = 0.05, .duration_s = 0.1};  // on the faces of the top
+  TissueLoad bottom{.pressure_pa = 30, .duration_s = 0.12};
+  for (uint32_t v = 0; v < model.rest_m.size(); ++v) {
+    if (model.rest_m[v][2] > 0.039) top.vertices.push_back(v);
+    if (model.rest_m[v][2] < 0.001) bottom.vertices.push_back(v);
+  }
+  // No triangle has all its vertices on these: spread by mass.
+  const TissueLoad inside{.vertices = {0, 13}, .force_n = {0, 0.03, 0}, .duration_s = 1e9};
+  model.loads = {top, bottom, inside};
+  auto solver = Make(model, {.dt_s = kDt, .gravity_m_per_s2 = {0, 0, 0}, .iterations = 200});
+  ASSERT_NE(solver, nullptr);
+  const std::vector<double> mass = Masses(*solver);
+  const double total = std::accumulate(mass.begin(), mass.end(), 0.0);
+  for (int pass = 0; pass < 2; ++pass) {
+    std::vector<Vector3d> before;
+    for (size_t v = 0; v < mass.size(); ++v) before.push_back(Rest(v));
+    Vector3d velocity = Vector3d::Zero();
+    for (int n = 0; n < 20; ++n) {
+      Vector3d force(0, 0.03, 0);
+      if (n >= 5 && n < 15) force += Vector3d(0.02, 0, 0.05);
+      if (n < 12) force.z() += 30 * 0.04 * 0.04;  // the area changes little
+      PALPATE_ASSERT_OK(solver->Step({}).status());
+      const std::vector<Vector3d> x = Positions(*solver);
+      Vector3d momentum = Vector3d::Zero();
+      for (size_t v = 0; v < x.size(); ++v) momentum += mass[v] * (x[v] - before[v]) / kDt;
+      velocity = (velocity + kDt * force / total) / (1 + 2 * kDt);
+      ASSERT_LT((momentum / total - velocity).norm(), 0.01 * kDt * kLargestForce_n / total * (n + 1)) << "step " << n;
+      before = x;
+    }
+    EXPECT_GT(velocity.norm(), 0.05);
+    PALPATE_ASSERT_OK(solver->Reset());
+  }
+}
+
+TEST_F(TissueSolverTest, PressureKeepsAHydrostaticBodyInPlaceAndFollowsIt) {
+  // E / (3 (1 - 2 nu)) is the bulk modulus: a pressure all around shrinks every length alike, however the body is turned.
+  const double e = 5000, nu = 0.4, pressure = 50;
+  TissueModel model = BoxModel({3, 2, 2}, {0.06, 0.04, 0.04}, {0, 0, 0}, {.young_modulus_pa = e, .poisson_ratio = nu, .damping_s = 0.02});
+  TissueLoad load{.pressure_pa = pressure, .duration_s = 1e9};
+  for (uint32_t v = 0; v < model.rest_m.size(); ++v) load.vertices.push_back(v);
+  model.loads = {load};
+  auto solver = Make(model, {.gravity_m_per_s2 = {0, 0, 0}, .iterations = 40});
+  ASSERT_NE(solver, nullptr);
+  const Eigen::Matrix3d turn = Eigen::AngleAxisd(1.1, Vector3d(1, 2, -1).normalized()).toRotationMatrix();
+  std::vector<Vector3d> start;
+  for (size_t v = 0; v < model_.rest_m.size(); ++v) start.push_back(turn * Rest(v));
+  PALPATE_ASSERT_OK(solver->WriteState(Pack(start)));
+  for (int n = 0; n < 150; ++n) PALPATE_ASSERT_OK(solver->Step({}).status());
+  const std::vector<Vector3d> x = Positions(*solver);
+  const double strain = -pressure * (1 - 2 * nu) / e;
+  for (const size_t v : {size_t{3}, x.size() - 1}) {
+    const Vector3d expected = (1 + strain) * (start[v] - start[0]);
+    EXPECT_NEAR((x[v] - x[0]).norm(), expected.norm(), 0.02 * std::abs(strain) * expected.norm()) << "vertex " << v;
+    EXPECT_LT((x[v] - x[0]).cross(expected).norm(), 1e-3 * expected.squaredNorm()) << "vertex " << v << ": the body does not turn";
+  }
+}
+
 TEST_F(TissueSolverTest, FixedVerticesNeverMove) {
   TissueModel model = BoxModel({4, 2, 2}, {0.08, 0.04, 0.04}, {0, 0, 0}, {.young_modulus_pa = 1000, .damping_s = 0.01});
   for (size_t v = 0; v < model.fixed.size(); v += 5) model.fixed[v] = 1;
@@ -173,7 +258,39 @@ TEST_F(TissueSolverTest, FixedVerticesNeverMove) {
   EXPECT_GT(moved, 0.001) << "the others must feel the tool";
 }
 
-/// A scene with every feature: both models, viscosity, plane, direct and coupled tool, friction.
+/// Every energy in turn, with and without fibres.
+void MixEnergies(size_t t, TissueTet* tet) {
+  tet->energy = kAllEnergies[t % kAllEnergies.size()];
+  const double e = tet->mu_pa * (3.0 * tet->lambda_pa + 2.0 * tet->mu_pa) / (static_cast<double>(tet->lambda_pa) + tet->mu_pa);
+  if (tet->energy == TissueEnergy::kMassSpring) tet->mu_pa = tet->lambda_pa = static_cast<float>(0.4 * e);
+  const bool has_fibers = tet->energy == TissueEnergy::kLinear || tet->energy == TissueEnergy::kStVenantKirchhoff;
+  if (has_fibers && t % 2 == 0) {
+    tet->fibers = {{0.48F, -0.6F, 0.64F}, static_cast<float>(0.1 * e), static_cast<float>(2 * e), static_cast<float>(0.1 * e)};
+  }
+}
+
+/// First Piola-Kirchhoff stress of an upright tet of any energy but springs.
+Eigen::Matrix3d FirstStress(const TissueTet& tet, const Eigen::Matrix3d& f) {
+  const Eigen::Matrix3d unit = Eigen::Matrix3d::Identity();
+  const double j = f.determinant();
+  const double mu = tet.mu_pa, lambda = tet.lambda_pa;
+  if (tet.energy == TissueEnergy::kStableNeoHookean) return mu * f + ((lambda + mu) * (j - 1) - mu) * j * f.inverse().transpose();
+  if (tet.energy == TissueEnergy::kCorotated) {
+    const Eigen::JacobiSVD<Eigen::Matrix3d> svd(f, Eigen::ComputeFullU | Eigen::ComputeFullV);
+    const Eigen::Matrix3d r = svd.matrixU() * svd.matrixV().transpose();
+    return 2 * mu * (f - r) + lambda * ((r.transpose() * f).trace() - 3) * r;
+  }
+  const bool is_linear = tet.energy == TissueEnergy::kLinear;
+  const Eigen::Matrix3d e = is_linear ? Eigen::Matrix3d((f + f.transpose()) / 2 - unit) : Eigen::Matrix3d((f.transpose() * f - unit) / 2);
+  const Vector3d a(tet.fibers.direction[0], tet.fibers.direction[1], tet.fibers.direction[2]);
+  const Eigen::Matrix3d dyad = a * a.transpose();
+  const double along = a.dot(e * a);
+  const Eigen::Matrix3d s = 2 * mu * e + lambda * e.trace() * unit + tet.fibers.coupling_pa * (along * unit + e.trace() * dyad) +
+                            tet.fibers.stiffness_pa * along * dyad + 2 * tet.fibers.shear_pa * (dyad * e + e * dyad);
+  return is_linear ? s : Eigen::Matrix3d(f * s);
+}
+
+/// A scene with every feature: all energies, viscosity, plane, direct and coupled tool, friction.
 struct BusyScene {
   TissueModel model;
   TissueOptions options;
@@ -181,7 +298,7 @@ struct BusyScene {
   std::vector<PlaneObstacle> planes;
 
   BusyScene() : model(BoxModel({5, 4, 3}, {0.1, 0.08, 0.06}, {-0.05, -0.04, 0}, {.young_modulus_pa = 5000, .damping_s = 0.01})) {
-    for (size_t t = 0; t < model.tets.size(); t += 2) model.tets[t].corotated = true;
+    for (size_t t = 0; t < model.tets.size(); ++t) MixEnergies(t, &model.tets[t]);
     options.iterations = 10;
     options.friction = 0.3;
     colliders.push_back({.radius_m = 0.01, .tip_m = {0, 0, 0.075}, .axis_m = {0, 0.02, 0.05}});
@@ -274,11 +391,11 @@ TEST_F(TissueSolverTest, TuningsAgree) {
 }
 
 TEST_F(TissueSolverTest, ResidualFallsToRounding) {
-  for (const bool corotated : {false, true}) {
+  for (const TissueEnergy energy : kAllEnergies) {
     for (const double acceleration : {0.0, 0.9}) {
-      SCOPED_TRACE(testing::Message() << (corotated ? "corotated" : "neo-Hookean") << ", acceleration " << acceleration);
+      SCOPED_TRACE(testing::Message() << Name(energy) << ", acceleration " << acceleration);
       TissueModel model =
-          BoxModel({6, 3, 3}, {0.12, 0.06, 0.06}, {0, 0, 0}, {.young_modulus_pa = 5000, .damping_s = 0.005, .corotated = corotated});
+          BoxModel({6, 3, 3}, {0.12, 0.06, 0.06}, {0, 0, 0}, {.young_modulus_pa = 5000, .damping_s = 0.005, .energy = energy});
       for (uint32_t v = 0; v < model.fixed.size(); ++v) model.fixed[v] = model.rest_m[v][0] == 0;
       auto solver = Make(model, {.iterations = 160, .acceleration = acceleration});
       ASSERT_NE(solver, nullptr);
@@ -300,8 +417,8 @@ TEST_F(TissueSolverTest, ResidualFallsToRounding) {
 }
 
 TEST_F(TissueSolverTest, AbsurdStatesAreUndoneAndReported) {
-  for (const bool corotated : {false, true}) {
-    auto solver = Make(BoxModel({2, 2, 2}, {0.04, 0.04, 0.04}, {0, 0, 0}, {.damping_s = 0.01, .corotated = corotated}), {});
+  for (const TissueEnergy energy : kAllEnergies) {
+    auto solver = Make(BoxModel({2, 2, 2}, {0.04, 0.04, 0.04}, {0, 0, 0}, {.damping_s = 0.01, .energy = energy}), {});
     ASSERT_NE(solver, nullptr);
     std::vector<Vector3d> rest;
     for (size_t v = 0; v < model_.rest_m.size(); ++v) rest.push_back(Rounded(Rest(v)));
@@ -558,7 +675,7 @@ TEST_F(TissueSolverTest, ElasticForcesMatchADirectSum) {
   // Single-tet forces on a random deformation, summed on the host in double precision.
   {
     TissueModel model = BoxModel({2, 2, 2}, {0.1, 0.1, 0.1}, {0, 0, 0}, {.young_modulus_pa = 5000, .poisson_ratio = 0.4});
-    for (size_t t = 0; t < model.tets.size(); t += 2) model.tets[t].corotated = true;
+    for (size_t t = 0; t < model.tets.size(); ++t) MixEnergies(t, &model.tets[t]);
     auto solver = Make(model, {});
     ASSERT_NE(solver, nullptr);
     std::mt19937_64 random(7);
@@ -576,16 +693,22 @@ TEST_F(TissueSolverTest, ElasticForcesMatchADirectSum) {
         now.col(k) = x[tet.vertices[k + 1]] - x[tet.vertices[0]];
       }
       const Eigen::Matrix3d f = now * rest.inverse();
-      const double j = f.determinant();
-      Eigen::Matrix3d stress;
-      if (tet.corotated) {
-        const Eigen::JacobiSVD<Eigen::Matrix3d> svd(f, Eigen::ComputeFullU | Eigen::ComputeFullV);
-        const Eigen::Matrix3d r = svd.matrixU() * svd.matrixV().transpose();
-        stress = 2 * tet.mu_pa * (f - r) + tet.lambda_pa * ((r.transpose() * f).trace() - 3) * r;
-      } else {
-        stress = tet.mu_pa * f + ((tet.lambda_pa + tet.mu_pa) * (j - 1) - tet.mu_pa) * j * f.inverse().transpose();
+      Eigen::Matrix3d h;
+      if (tet.energy == TissueEnergy::kMassSpring) {
+        h.setZero();
+        for (int i = 0; i < 4; ++i) {
+          for (int k = i + 1; k < 4; ++k) {
+            const Vector3d edge = Rest(tet.vertices[k]) - Rest(tet.vertices[i]);
+            const Vector3d d = x[tet.vertices[k]] - x[tet.vertices[i]];
+            const double stiffness = 2.5 * tet.mu_pa * rest.determinant() / 6 / edge.squaredNorm();
+            const Vector3d pull = stiffness * (d.norm() - edge.norm()) * d.normalized();
+            expected[tet.vertices[i]] += pull;
+            expected[tet.vertices[k]] -= pull;
+          }
+        }
+        continue;
       }
-      const Eigen::Matrix3d h = -rest.determinant() / 6 * stress * rest.inverse().transpose();
+      h = -rest.determinant() / 6 * FirstStress(tet, f) * rest.inverse().transpose();
       for (int k = 0; k < 3; ++k) {
         expected[tet.vertices[k + 1]] += h.col(k);
         expected[tet.vertices[0]] -= h.col(k);

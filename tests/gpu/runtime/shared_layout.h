@@ -174,6 +174,22 @@
   FIELD(ContactReport, point)                \
   FIELD(ContactReport, normal)               \
   FIELD(ContactReport, force)                \
+  STRUCT(CapsuleLeg)                         \
+  FIELD(CapsuleLeg, tip_from)                \
+  FIELD(CapsuleLeg, axis_from)               \
+  FIELD(CapsuleLeg, tip_to)                  \
+  FIELD(CapsuleLeg, axis_to)                 \
+  STRUCT(CapsuleMeeting)                     \
+  FIELD(CapsuleMeeting, collider)            \
+  FIELD(CapsuleMeeting, triangle)            \
+  FIELD(CapsuleMeeting, toi)                 \
+  FIELD(CapsuleMeeting, unused)              \
+  FIELD(CapsuleMeeting, normal)              \
+  STRUCT(ObstacleCounters)                   \
+  FIELD(ObstacleCounters, meetings)          \
+  FIELD(ObstacleCounters, behind)            \
+  FIELD(ObstacleCounters, bad)               \
+  FIELD(ObstacleCounters, earliest_toi)      \
   STRUCT(PlaneObstacle)                      \
   FIELD(PlaneObstacle, normal_offset)        \
   STRUCT(StepPartial)                        \
@@ -208,7 +224,7 @@
   FIELD(PieceRow, piece_a)                   \
   FIELD(PieceRow, piece_b)                   \
   FIELD(PieceRow, slope_n_per_m)             \
-  FIELD(PieceRow, unused)                    \
+  FIELD(PieceRow, rounding_m)                \
   STRUCT(SurfaceReport)                      \
   FIELD(SurfaceReport, kind)                 \
   FIELD(SurfaceReport, a)                    \
