@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <Eigen/Core>
 
 #include "sim/haptics/local_model.h"
+#include "sim/world/body_arrays.h"
 
 namespace palpate::sim {
 
@@ -60,6 +62,12 @@ struct FrameTool {
   Eigen::Vector3d force_n = Eigen::Vector3d::Zero();     ///< of the tissue on the tool, in W
   Eigen::Vector3d torque_n_m = Eigen::Vector3d::Zero();  ///< about the tip, in W
   uint32_t contact_count = 0;
+  double jaw_angle_rad = 0;
+  bool is_touching = false, is_grasping = false, is_cutting = false, is_blocked = false;
+  double blocked_m = 0;  ///< how far it was stopped short so as not to pass through tissue, see gpu::TissueStep::blocked_m
+  uint32_t grasped_vertices = 0;
+  double grasp_force_n = 0;
+  double removed_mass_kg = 0;  ///< by this tool since the last reset
 };
 
 /// Stages of a step, in order; names for metrics and streams.
@@ -69,11 +77,12 @@ inline constexpr std::array<std::string_view, 6> kStageNames = {"tools", "detect
 struct Frame {
   uint64_t step = 0;
   double sim_time_s = 0;
-  int64_t server_time_us = 0;  ///< wall clock when the step ended
-  uint64_t state_hash = 0;     ///< of positions and velocities on the device
-  uint64_t topology_version = 1;
-  std::vector<std::vector<float>> surface_positions_m;  ///< per body, [surface_vertex_count * 3] in W
-  std::vector<std::vector<float>> volume_positions_m;   ///< per body, [vertex_count * 3] in W; empty unless World::SetVolumeWanted
+  int64_t server_time_us = 0;     ///< wall clock when the step ended
+  uint64_t state_hash = 0;        ///< of positions and velocities on the device
+  uint64_t topology_version = 1;  ///< that of `topology`
+  std::shared_ptr<const WorldTopology> topology;
+  std::vector<std::vector<float>> surface_positions_m;  ///< per body, [surface slot * 3] in W; free slots hold the last or zeros
+  std::vector<std::vector<float>> volume_positions_m;   ///< per body, [vertex slot * 3] in W; empty unless World::SetVolumeWanted
   std::vector<FrameContact> contacts;                   ///< with tools and obstacles
   std::vector<FrameSurfaceContact> surface_contacts;    ///< between and within bodies; those with a force
   FrameContactStatistics contact_statistics;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -9,19 +11,36 @@
 #include <Eigen/Geometry>
 
 #include "sim/haptics/local_model.h"
+#include "sim/instrument/description.h"
 #include "sim/mesh/tet_mesh.h"
 
 namespace palpate::sim {
 
 /// Elastic energy densities; see docs/algorithms/tissue.md.
-enum class MaterialModel { kStableNeoHookean, kCorotatedLinear };
+enum class MaterialModel {
+  kStableNeoHookean,
+  kCorotatedLinear,
+  kLinear,  ///< small strain: right only where nothing turns
+  kStVenantKirchhoff,
+  kMassSpring,  ///< springs along the edges of the tets; Poisson's ratio is 1/4
+};
+
+/// Fibres of a linear or St-Venant-Kirchhoff material.
+struct FiberProperties {
+  Eigen::Vector3d direction{1, 0, 0};  ///< at rest in W, unit
+  double young_modulus_pa = 0;         ///< along the fibres
+  double poisson_ratio = 0;            ///< contraction across for a pull along
+  double shear_modulus_pa = 0;         ///< of planes that hold the fibres
+};
 
 struct Material {
   MaterialModel model = MaterialModel::kStableNeoHookean;
   double young_modulus_pa = 5000;
   double poisson_ratio = 0.45;
   double density_kg_per_m3 = 1060;
-  double damping_s = 0.005;  ///< stiffness-proportional
+  double damping_s = 0.005;       ///< stiffness-proportional
+  double mass_damping_per_s = 0;  ///< mass-proportional
+  std::optional<FiberProperties> fibers;
 };
 
 /// Motion of fixed vertices as one rigid piece: from start_s for duration_s of simulated time they turn with the angular velocity about
@@ -33,6 +52,30 @@ struct DrivenRegion {
   Eigen::Vector3d center_m{0, 0, 0};  ///< at start_s, in W
   double start_s = 0;
   double duration_s = 0;
+};
+
+/// What it takes to destroy tissue; see sim/topology/ablation.h.
+struct AblationProperties {
+  double energy_j_per_kg = 2.5e6;
+  double cooling_time_s = 0;  ///< 0: heat stays
+};
+
+/// A part of a body with a material of its own.
+struct ZoneDescription {
+  std::string name;
+  Material material;
+  Eigen::Vector3f interior_color{0.5F, 0.1F, 0.1F};  ///< of surfaces that cuts uncover
+  AblationProperties ablation;
+};
+
+/// A load on a part of a body, from start_s for duration_s of simulated time.
+struct LoadDescription {
+  std::vector<uint32_t> vertices;    ///< indices into mesh.vertices, ascending, unique
+  double pressure_pa = 0;            ///< on the surface triangles of these vertices; follows them; positive pushes inwards
+  Eigen::Vector3d force_n{0, 0, 0};  ///< in all, of constant direction: spread over those triangles by their area at rest, or over
+                                     ///< the vertices by their mass where there is no such triangle
+  double start_s = 0;
+  double duration_s = std::numeric_limits<double>::infinity();
 };
 
 enum class BodyKind {
@@ -50,10 +93,16 @@ struct BodyDescription {
   // Fixed vertices, driven regions and self-collision are of deformable bodies only.
   std::vector<uint32_t> fixed_vertices;                 ///< indices into mesh.vertices, ascending, unique
   std::vector<DrivenRegion> driven_regions;             ///< of fixed vertices
+  std::vector<LoadDescription> loads;                   ///< of deformable bodies; at most 32 in the scene
   Eigen::Vector3d velocity_m_per_s{0, 0, 0};            ///< of the free vertices or of the centre of mass at step 0
   Eigen::Vector3d angular_velocity_rad_per_s{0, 0, 0};  ///< of a rigid body about its centre of mass at step 0
   bool self_collision = true;                           ///< whether the body's surface may not pass through itself
   Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
+  Eigen::Vector3f interior_color{0.5F, 0.1F, 0.1F};  ///< of zone 0
+  AblationProperties ablation;                       ///< of zone 0
+  // Zone 0 is the body itself; zone z + 1 is zones[z]. Deformable bodies only.
+  std::vector<ZoneDescription> zones;
+  std::vector<uint16_t> tet_zones;  ///< [tet of mesh], or empty: all 0
 };
 
 struct PlaneShape {
@@ -86,6 +135,8 @@ struct ToolDescription {
   double mass_kg = 0.05;
   double coupling_stiffness_n_per_m = 500;
   double coupling_damping_n_s_per_m = -1;  ///< negative: critical, 2 sqrt(k m)
+  InstrumentDescription instrument;
+  std::optional<TrocarDescription> trocar;
 };
 
 struct SolverOptions {

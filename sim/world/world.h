@@ -8,6 +8,7 @@
 
 #include "gpu/base/status.h"
 #include "gpu/runtime/context.h"
+#include "sim/world/edit.h"
 #include "sim/world/frame.h"
 #include "sim/world/scene_description.h"
 
@@ -20,9 +21,13 @@ struct ToolCommand {
   uint64_t pose_sequence = 0;
   int64_t station_time_us = 0;
   double device_max_stiffness_n_per_m = 0;  ///< 0 = no limit
+  double jaw_angle_rad = 0;                 ///< wanted; 0 = closed
+  bool pedal = false;                       ///< energy on, or clip
+  double power_w = 0;                       ///< while the pedal is down; 0: the instrument's largest
+  double duty = 0;                          ///< share of the time that power flows; 0: 1
 };
 
-/// Counts and sizes of one body, constant between topology edits.
+/// Counts and sizes of one body, constant between topology edits; mass and volume at rest.
 struct BodyStatistics {
   std::string name;
   uint32_t vertex_count = 0, tet_count = 0, surface_vertex_count = 0, surface_triangle_count = 0, fixed_vertex_count = 0;
@@ -46,7 +51,12 @@ class World {
   /// steps until Reset.
   absl::StatusOr<std::shared_ptr<const Frame>> Step(std::span<const ToolCommand* const> commands);
 
-  /// Back to the rest state, step 0.
+  /// Performs edits between two steps, in order. Everything is checked first: an error leaves the world as it was. A piece that is cut off
+  /// becomes a body of its own at the end of bodies(), with its velocity. CurrentFrame has the new topology afterwards.
+  /// Errors: InvalidArgument naming edits[i] and its field; NotFound (body, tool, zone); FailedPrecondition (the scene has failed).
+  absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits);
+
+  /// Back to the rest state, step 0; every edit is undone, pieces that were cut off are gone.
   absl::StatusOr<std::shared_ptr<const Frame>> Reset();
 
   /// The frame of the newest step (of the rest state before the first).
@@ -55,16 +65,16 @@ class World {
   /// Whether frames carry the positions of all vertices. Off at first. Takes effect with the next step.
   void SetVolumeWanted(bool wanted);
 
-  /// Current positions of all vertices of a body, [vertex_count * 3] in W. Blocking read.
+  /// Current positions of all vertices of a body, [BodyArrays::vertex_slot_count * 3] in W; free slots hold zeros. Blocking read.
   absl::StatusOr<std::vector<float>> ReadVolumePositions(size_t body_index);
 
-  /// Overwrites positions ([vertex_count * 3], W) and zeroes velocities of a body: for tests and recovery. Fixed vertices stay where
-  /// they are.
+  /// Overwrites positions ([BodyArrays::vertex_slot_count * 3], W) and zeroes velocities of a body: for tests and recovery. Fixed vertices
+  /// stay where they are.
   absl::Status WriteVolumePositions(size_t body_index, std::span<const float> positions_m);
 
   const SceneDescription& description() const;
   const std::vector<BodyStatistics>& body_statistics() const;
-  const std::vector<BoundarySurface>& surfaces() const;  ///< per body
+  const std::vector<BoundarySurface>& surfaces() const;  ///< per body of the description, before any edit; see Frame::topology
   size_t device_bytes() const;                           ///< device memory held
   uint32_t color_count() const;
 

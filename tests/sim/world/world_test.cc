@@ -69,6 +69,46 @@ TEST_F(WorldTest, DescribesItsBodies) {
   EXPECT_GE(world->color_count(), 4U);
 }
 
+TEST_F(WorldTest, ZonesHaveTheirStiffnessAndMass) {
+  // A bar along z held below, its upper half ten times as stiff: a pull at its end lengthens both halves as springs in a row.
+  SceneDescription scene;
+  scene.gravity_m_per_s2.setZero();
+  scene.dt_s = 0.05;
+  scene.solver.iterations = 300;
+  BodyDescription body;
+  PALPATE_TEST_ASSIGN(body.mesh, BoxMesh({3, 3, 9}, {0.02, 0.02, 0.08}));
+  body.self_collision = false;
+  body.material.young_modulus_pa = 5000;
+  body.material.poisson_ratio = 0;
+  body.material.density_kg_per_m3 = 100;
+  body.material.damping_s = 0;
+  body.zones.emplace_back();
+  body.zones[0].name = "stiff";
+  body.zones[0].material = body.material;
+  body.zones[0].material.young_modulus_pa = 50000;
+  body.zones[0].material.density_kg_per_m3 = 200;
+  LoadDescription pull;
+  for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
+    if (body.mesh.vertices[v].z() < -0.0399) body.fixed_vertices.push_back(v);
+    if (body.mesh.vertices[v].z() > 0.0399) pull.vertices.push_back(v);
+  }
+  pull.force_n.z() = 0.01 * 5000 * 0.02 * 0.02;  // a strain of 1 % in the soft half
+  body.loads.push_back(pull);
+  for (const auto& tet : body.mesh.tets) {
+    double z = 0;
+    for (const uint32_t v : tet) z += body.mesh.vertices[v].z() / 4;
+    body.tet_zones.push_back(z > 0 ? 1 : 0);
+  }
+  scene.bodies.push_back(body);
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  EXPECT_NEAR(world->body_statistics()[0].mass_kg, 150 * 0.02 * 0.02 * 0.08, 1e-9);
+  for (int i = 0; i < 20; ++i) PALPATE_ASSERT_OK(world->Step({}).status());
+  PALPATE_TEST_ASSIGN(const std::vector<float> x, world->ReadVolumePositions(0));
+  const auto z = [&](size_t layer) { return static_cast<double>(x[(9 * layer + 4) * 3 + 2]); };
+  EXPECT_NEAR(z(4) - z(0) - 0.04, 4e-4, 2e-5);
+  EXPECT_NEAR(z(8) - z(4) - 0.04, 4e-5, 1e-5);
+}
+
 TEST_F(WorldTest, RefusesBadDescriptions) {
   const auto error_of = [&](const SceneDescription& scene) {
     const auto world = World::Create(context(), scene);

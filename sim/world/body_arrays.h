@@ -1,0 +1,77 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <Eigen/Core>
+
+#include "sim/topology/ids.h"
+
+namespace palpate::sim {
+
+/// The topology of one body as clients hold it: arrays by slot, in which an edit changes few places. A free slot holds zeros.
+struct BodyArrays {
+  std::string name;
+  std::string parent;  ///< of a piece that was cut off: name of the body it came from
+  // The surface: places of positions in Frame::surface_positions_m.
+  std::vector<uint32_t> surface_vertices;                  ///< [surface slot] vertex slot of the mesh, kNoSlot: free
+  std::vector<std::array<uint32_t, 3>> surface_triangles;  ///< [triangle slot] surface slots; (0, 0, 0): free
+  std::vector<SurfaceZoneId> triangle_zones;               ///< [triangle slot]
+  // The volume: places in Frame::volume_positions_m are the vertex slots of the mesh.
+  uint32_t vertex_slot_count = 0;
+  std::vector<std::array<uint32_t, 4>> tets;  ///< [tet slot] vertex slots; (0, 0, 0, 0): free
+  std::vector<uint32_t> fixed_vertices;       ///< vertex slots, ascending
+  struct SurfaceZone {
+    std::string name;
+    Eigen::Vector3f color;
+  };
+  std::vector<SurfaceZone> surface_zones;
+  uint64_t surface_hash = 0;  ///< sum over live triangles of HashOfTriangle
+  uint64_t volume_hash = 0;   ///< sum over live tets of HashOfTet
+};
+
+/// What an edit changed in the arrays of one body; the new contents are in the arrays of that version.
+struct BodyArraysChange {
+  uint32_t body = 0;
+  /// Slots, ascending: those whose corners or zone differ, and those with a corner whose place now holds another vertex.
+  std::vector<uint32_t> triangles;
+  std::vector<uint32_t> tets;  ///< slots, ascending
+  bool fixed_changed = false;
+};
+
+/// The arrays of all bodies at one version: immutable, shared; bodies that an edit does not touch are shared between versions.
+struct WorldTopology {
+  uint64_t version = 1;
+  std::vector<std::shared_ptr<const BodyArrays>> bodies;
+  /// From the version before to this one; bodies beyond its count are new. Empty for version 1 and after a reset.
+  std::vector<BodyArraysChange> changes;
+  bool follows = false;  ///< `changes` leads here from version - 1
+};
+
+/// The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection of 64-bit words, all arithmetic modulo 2^64.
+constexpr uint64_t MixWord(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+/// Hashes of one live slot of the arrays, whose sums modulo 2^64 are the hashes of arrays; every client computes the same
+/// (docs/streaming.md). A chain h = MixWord(h + 0x9e3779b97f4a7c15 + low + 2^32 high), from h = 0, over pairs (low, high) of 32-bit
+/// numbers: triangle (slot, v0), (v1, v2), (zone, 3); tet (slot, v0), (v1, v2), (v3, 4).
+constexpr uint64_t HashOfTriangle(uint32_t slot, const std::array<uint32_t, 3>& vertices, uint32_t zone) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
+  uint64_t h = MixWord(kGolden + (uint64_t{slot} | uint64_t{vertices[0]} << 32));
+  h = MixWord(h + kGolden + (uint64_t{vertices[1]} | uint64_t{vertices[2]} << 32));
+  return MixWord(h + kGolden + (uint64_t{zone} | uint64_t{3} << 32));
+}
+constexpr uint64_t HashOfTet(uint32_t slot, const std::array<uint32_t, 4>& vertices) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
+  uint64_t h = MixWord(kGolden + (uint64_t{slot} | uint64_t{vertices[0]} << 32));
+  h = MixWord(h + kGolden + (uint64_t{vertices[1]} | uint64_t{vertices[2]} << 32));
+  return MixWord(h + kGolden + (uint64_t{vertices[3]} | uint64_t{4} << 32));
+}
+
+}  // namespace palpate::sim

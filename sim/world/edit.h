@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <Eigen/Core>
+
+#include "sim/topology/ids.h"
+#include "sim/world/scene_description.h"
+
+namespace palpate::sim {
+
+/// Parts of a body's present shape, in W.
+struct BallRegion {
+  Eigen::Vector3d center_m{0, 0, 0};
+  double radius_m = 0;
+};
+struct CapsuleRegion {
+  Eigen::Vector3d end0_m{0, 0, 0};
+  Eigen::Vector3d end1_m{0, 0, 0};
+  double radius_m = 0;
+};
+struct TetListRegion {
+  std::vector<TetId> tets;
+};
+struct ZoneRegion {
+  std::string zone;
+};
+using EditRegion = std::variant<BallRegion, CapsuleRegion, TetListRegion, ZoneRegion>;
+
+/// Takes out the tets whose centroid lies in the region, from the surface inwards.
+struct CarveEdit {
+  EditRegion region;
+};
+/// Halves edges of the tets of the region until none is longer than max_edge_m at rest.
+struct RefineEdit {
+  EditRegion region;
+  double max_edge_m = 0;
+  size_t tet_budget = 0;  ///< of the body; 0: no other than the scene's
+};
+/// A blade's cutting edge moves in straight lines through these places.
+struct InciseEdit {
+  std::vector<std::array<Eigen::Vector3d, 2>> edges_m;
+  bool goes_on = false;  ///< the stroke is not over: what the blade has passed at its tip opens when a later edit passes on
+};
+struct MaterialEdit {
+  std::string zone;  ///< empty: the whole body
+  Material material;
+};
+/// Takes hold of the surface vertices near a tool's tip (its jaws), as closing jaws do.
+struct GraspEdit {
+  size_t tool = 0;
+  double radius_m = 0;  ///< 0: what lies between the jaws
+};
+struct ReleaseEdit {
+  size_t tool = 0;
+};
+
+struct Edit {
+  size_t body = 0;  ///< index into World::bodies; not of grasp and release
+  std::variant<CarveEdit, RefineEdit, InciseEdit, MaterialEdit, GraspEdit, ReleaseEdit> what;
+};
+
+/// What an edit did. Ids are those of the body's ClosedMesh.
+struct EditOutcome {
+  std::vector<TetId> removed_tets;
+  std::vector<TetId> added_tets;
+  std::vector<std::pair<TetId, TetId>> remapped_tets;  ///< (removed, one of the tets that replace it)
+  std::vector<VertexId> removed_vertices;
+  std::vector<VertexId> added_vertices;
+  std::vector<uint32_t> new_bodies;  ///< pieces that were cut off, indices of bodies
+  uint32_t unchanged_count = 0;      ///< tets that were wanted and stayed, or are unknown
+  bool is_refused = false;           ///< a budget stopped it
+  std::string note;
+  double removed_mass_kg = 0;
+  uint32_t grasped_vertices = 0;
+};
+
+}  // namespace palpate::sim

@@ -1,0 +1,69 @@
+#include "sim/world/material.h"
+
+namespace palpate::sim {
+namespace {
+
+gpu::TissueEnergy EnergyOf(MaterialModel model) {
+  switch (model) {
+    case MaterialModel::kStableNeoHookean:
+      return gpu::TissueEnergy::kStableNeoHookean;
+    case MaterialModel::kCorotatedLinear:
+      return gpu::TissueEnergy::kCorotated;
+    case MaterialModel::kLinear:
+      return gpu::TissueEnergy::kLinear;
+    case MaterialModel::kStVenantKirchhoff:
+      return gpu::TissueEnergy::kStVenantKirchhoff;
+    case MaterialModel::kMassSpring:
+      return gpu::TissueEnergy::kMassSpring;
+  }
+  return gpu::TissueEnergy::kStableNeoHookean;
+}
+
+/// Overwrites Lame constants and fibres of `tet`.
+absl::Status AddFibers(const Material& material, const FiberProperties& fibers, gpu::TissueTet* tet) {
+  if (material.model != MaterialModel::kLinear && material.model != MaterialModel::kStVenantKirchhoff) {
+    return absl::InvalidArgumentError("fibers: only the linear and the St-Venant-Kirchhoff model have fibres");
+  }
+  // Compliance with the fibres along axis 3, inverted: Ting, Anisotropic Elasticity, 1996, section 2.4.
+  const double across = material.young_modulus_pa;
+  const double along = fibers.young_modulus_pa;
+  const double nu = material.poisson_ratio;
+  const double nu_along = fibers.poisson_ratio;
+  const double rest = 1 - nu - 2 * nu_along * nu_along * across / along;
+  if (!(rest > 1e-3)) {
+    return absl::InvalidArgumentError(absl::StrCat("fibers.poisson_ratio: ", nu_along, " leaves 1 - nu - 2 nu_along^2 E / E_along = ", rest,
+                                                   ", below 0.001: the material would not resist every change of volume"));
+  }
+  const double c13 = nu_along * across / rest;
+  const double c33 = along * (1 - nu) / rest;
+  const double mu = across / (2 * (1 + nu));
+  const double lambda = across / (2 * rest) - mu;
+  const double shear = fibers.shear_modulus_pa;
+  tet->mu_pa = static_cast<float>(mu);
+  tet->lambda_pa = static_cast<float>(lambda);
+  for (int axis = 0; axis < 3; ++axis) tet->fibers.direction[static_cast<size_t>(axis)] = static_cast<float>(fibers.direction[axis]);
+  tet->fibers.coupling_pa = static_cast<float>(c13 - lambda);
+  tet->fibers.shear_pa = static_cast<float>(shear - mu);
+  tet->fibers.stiffness_pa = static_cast<float>(c33 - 2 * c13 + lambda - 4 * shear + 2 * mu);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<gpu::TissueTet> TissueOf(const Material& material) {
+  const double e = material.young_modulus_pa;
+  const double nu = material.model == MaterialModel::kMassSpring ? 0.25 : material.poisson_ratio;
+  gpu::TissueTet tet;
+  tet.vertices = {};
+  tet.mu_pa = static_cast<float>(e / (2 * (1 + nu)));
+  tet.lambda_pa = static_cast<float>(e * nu / ((1 + nu) * (1 - 2 * nu)));
+  if (material.model == MaterialModel::kMassSpring) tet.lambda_pa = tet.mu_pa;  // equal but for rounding
+  tet.damping_s = static_cast<float>(material.damping_s);
+  tet.mass_damping_per_s = static_cast<float>(material.mass_damping_per_s);
+  tet.density_kg_per_m3 = static_cast<float>(material.density_kg_per_m3);
+  tet.energy = EnergyOf(material.model);
+  if (material.fibers) PALPATE_RETURN_IF_ERROR(AddFibers(material, *material.fibers, &tet));
+  return tet;
+}
+
+}  // namespace palpate::sim

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "gpu/base/status.h"
+#include "gpu/dynamics/tissue_layout.h"
+#include "sim/world/scene_description.h"
+
+namespace palpate::sim {
+
+/// The constants of a tet of this material, its vertices left at 0. Fibres make the St-Venant-Kirchhoff and the linear model transversely
+/// isotropic: young_modulus_pa and poisson_ratio are then those across them. A mass-spring material has a Poisson ratio of 1/4 whatever
+/// poisson_ratio says. Errors: InvalidArgument naming the field when the five elastic constants of a fibre material do not give a positive
+/// energy, or when the model knows no fibres.
+absl::StatusOr<gpu::TissueTet> TissueOf(const Material& material);
+
+/// Of zone 0, the body itself, or of zones[zone - 1].
+inline const Material& MaterialOf(const BodyDescription& body, size_t zone) {
+  return zone == 0 ? body.material : body.zones[zone - 1].material;
+}
+
+}  // namespace palpate::sim

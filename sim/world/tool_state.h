@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <Eigen/Geometry>
+
+#include "sim/haptics/local_model.h"
+#include "sim/instrument/geometry.h"
+#include "sim/instrument/jaw_drive.h"
+#include "sim/topology/ids.h"
+
+namespace palpate::sim {
+
+/// A vertex that a tool or a clip holds. Vertices are named by handle; a handle whose vertex is at another place at rest than it was
+/// belongs to another vertex by now.
+struct HeldVertex {
+  uint32_t handle = 0;
+  Eigen::Vector3d rest_m;
+  uint32_t part = 0;         ///< of the tool's capsules: the one that it is rigid with
+  Eigen::Vector3d target_m;  ///< in the part's frame, from the tip of its axis; of a clip from its place, unrotated
+  double slipped_m = 0;      ///< way of the target since it was taken
+};
+
+/// What a world remembers of a tool between steps.
+struct ToolState {
+  uint32_t first_collider = 0;
+  std::vector<InstrumentCapsule> parts;  ///< in T, the jaws as they are
+  JawDrive jaws{JawDrive::Limits{}};
+  RigidPose aim;   ///< where it was told to be in the newest step: the device's pose, inside the trocar
+  RigidPose pose;  ///< simulated, after the newest step
+  // What tissue did to the jaws in the newest step.
+  double resistance_n_m = 0;        ///< against closing, on average of both
+  std::array<double, 2> pinch_n{};  ///< normal forces of contacts on their inner sides
+  std::vector<uint32_t> pinched;    ///< handles of vertices of surface triangles that touch an inner side
+  // What it holds.
+  std::vector<HeldVertex> held;
+  double grasp_angle_rad = 0;                                  ///< of the jaws when they took hold
+  Eigen::Vector3d grasp_force_n = Eigen::Vector3d::Zero();     ///< of what it holds on the tool, in the newest step
+  Eigen::Vector3d grasp_torque_n_m = Eigen::Vector3d::Zero();  ///< about the tip
+  bool was_pedal_down = false;
+  // What it removes or cuts.
+  std::optional<std::array<Eigen::Vector3d, 2>> blade_m;  ///< the edge where it cut last, W
+  std::vector<size_t> cut_bodies;                         ///< that it is in
+  std::vector<TetId> due;                                 ///< tets that were to be removed when it tried last
+  uint64_t due_version = 0;                               ///< topology then
+  bool is_cutting = false;                                ///< in the newest step
+  double removed_mass_kg = 0;
+};
+
+/// What was between the jaws of a clip applier, held together by nothing but itself.
+struct Clip {
+  std::vector<HeldVertex> held;
+  Eigen::Quaterniond rotation = Eigen::Quaterniond::Identity();
+};
+
+/// A part's own axes in T: of a jaw (along it to its tip, inward, and y), of others those of T.
+Eigen::Matrix3d PartFrame(const InstrumentDescription& instrument, double jaw_angle_rad, uint32_t part);
+
+/// The rotation that takes `from` nearest to `to`, both about their means (least squares, Kabsch). [i] correspond.
+Eigen::Quaterniond BestRotation(const std::vector<Eigen::Vector3d>& from, const std::vector<Eigen::Vector3d>& to);
+
+}  // namespace palpate::sim

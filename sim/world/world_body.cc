@@ -1,0 +1,515 @@
+#include "sim/world/world_body.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace palpate::sim {
+namespace {
+
+constexpr size_t kDefaultTetBudget = 200000;  // of a body
+
+void SortUnique(std::vector<uint32_t>* values) {
+  std::sort(values->begin(), values->end());
+  values->erase(std::unique(values->begin(), values->end()), values->end());
+}
+
+double SquaredDistance(const CapsuleRegion& capsule, const Eigen::Vector3d& point) {
+  const Eigen::Vector3d axis = capsule.end1_m - capsule.end0_m;
+  const double length_sq = axis.squaredNorm();
+  const double t = length_sq > 0 ? std::clamp((point - capsule.end0_m).dot(axis) / length_sq, 0.0, 1.0) : 0.0;
+  return (point - capsule.end0_m - t * axis).squaredNorm();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescription& description, uint32_t index, SceneVertices* vertices) {
+  std::unique_ptr<WorldBody> body(new WorldBody);
+  body->vertices_ = vertices;
+  body->index_ = index;
+  body->kind_ = description.kind;
+  body->self_collision_ = description.self_collision;
+  body->materials_ = {description.material};
+  body->zone_names_ = {""};
+  for (const ZoneDescription& zone : description.zones) {
+    body->materials_.push_back(zone.material);
+    body->zone_names_.push_back(zone.name);
+  }
+  const bool is_deformable = description.kind == BodyKind::kDeformable;
+  for (uint32_t v = 0; v < description.mesh.vertices.size(); ++v) {
+    const uint32_t handle = vertices->Add();
+    vertices->rest_m[handle] = description.mesh.vertices[v];
+    vertices->is_fixed[handle] = is_deformable ? 0 : 1;
+    vertices->origin[handle] = index << 1;
+    vertices->body[handle] = index;
+    vertices->slot[handle] = v;
+    body->handles_.push_back(handle);
+  }
+  for (const uint32_t v : description.fixed_vertices) {
+    if (v >= description.mesh.vertices.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(".fixed_vertices: ", v, " is outside [0, ", description.mesh.vertices.size() - 1, "]"));
+    }
+    vertices->is_fixed[body->handles_[v]] = 1;
+  }
+  if (!description.tet_zones.empty() && description.tet_zones.size() != description.mesh.tets.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(".tet_zones: ", description.tet_zones.size(), " entries for ", description.mesh.tets.size(), " tets"));
+  }
+  for (const uint16_t zone : description.tet_zones) {
+    if (zone > description.zones.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(".tet_zones: ", zone, " is outside [0, ", description.zones.size(), "]"));
+    }
+  }
+  if (is_deformable) PALPATE_RETURN_IF_ERROR(body->TakeMesh(description));
+  if (body->mesh_ != nullptr) {
+    auto arrays = std::make_shared<BodyArrays>();
+    arrays->surface_zones.push_back({"surface", description.color});
+    arrays->surface_zones.push_back({"inside", description.interior_color});
+    for (const ZoneDescription& zone : description.zones) {
+      arrays->surface_zones.push_back({absl::StrCat("inside ", zone.name), zone.interior_color});
+    }
+    body->arrays_ = std::move(arrays);
+    body->MakeEditors();
+    body->MakeArrays(description.name, "");
+  } else {
+    body->MakeArraysOf(description.mesh, description);
+  }
+  return body;
+}
+
+WorldBody::~WorldBody() {
+  if (mesh_) mesh_->RemoveObserver(this);
+}
+
+/// Of a mesh that is no manifold, mesh_ stays null.
+absl::Status WorldBody::TakeMesh(const BodyDescription& description) {
+  absl::StatusOr<ClosedMesh> mesh = ClosedMesh::Build(description.mesh, description.tet_zones);
+  if (!mesh.ok()) {
+    tet_zones_ = description.tet_zones;
+    return mesh.status().code() == absl::StatusCode::kInvalidArgument ? absl::OkStatus() : mesh.status();
+  }
+  mesh_ = std::make_unique<ClosedMesh>(*std::move(mesh));
+  while (mesh_->tet_zone_count() < materials_.size()) {
+    PALPATE_RETURN_IF_ERROR(mesh_->AddTetZone({zone_names_[mesh_->tet_zone_count()], 0}).status());
+  }
+  for (size_t zone = 0; zone < materials_.size(); ++zone) {
+    PALPATE_ASSIGN_OR_RETURN(const SurfaceZoneId inside, mesh_->AddSurfaceZone(absl::StrCat("inside ", zone_names_[zone])));
+    mesh_->SetInteriorSurfaceZone(static_cast<TetZoneId>(zone), inside);
+  }
+  return absl::OkStatus();
+}
+
+void WorldBody::MakeEditors() {
+  carver_ = std::make_unique<Carver>(mesh_.get());
+  refiner_ = std::make_unique<Refiner>(mesh_.get());
+  incision_ = std::make_unique<Incision>(mesh_.get());
+  mesh_->AddObserver(this);
+}
+
+int WorldBody::FindZone(const std::string& name) const {
+  const auto found = std::find(zone_names_.begin(), zone_names_.end(), name);
+  return found == zone_names_.end() ? -1 : static_cast<int>(found - zone_names_.begin());
+}
+
+Eigen::Vector3d WorldBody::PositionOf(uint32_t vertex_slot) const {
+  const gpu::Float4& x = vertices_->state[handles_[vertex_slot]].position_m;
+  return {x.x, x.y, x.z};
+}
+
+// --- arrays
+
+uint32_t WorldBody::TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex) {
+  if (surface_slots_[vertex] != kNoSlot) return surface_slots_[vertex];
+  uint32_t slot = static_cast<uint32_t>(arrays->surface_vertices.size());
+  if (free_surface_slots_.empty()) {
+    arrays->surface_vertices.push_back(vertex);
+  } else {
+    slot = free_surface_slots_.top();
+    free_surface_slots_.pop();
+    arrays->surface_vertices[slot] = vertex;
+  }
+  surface_slots_[vertex] = slot;
+  return slot;
+}
+
+/// From the whole mesh. The surface zones stay as they are in arrays_.
+void WorldBody::MakeArrays(std::string name, std::string parent) {
+  auto arrays = std::make_shared<BodyArrays>();
+  arrays->name = std::move(name);
+  arrays->parent = std::move(parent);
+  arrays->surface_zones = arrays_->surface_zones;
+  arrays_ = std::move(arrays);
+  surface_slots_.assign(mesh_->vertex_slot_count(), kNoSlot);
+  auto next = std::make_shared<BodyArrays>(*arrays_);
+  for (uint32_t v = 0; v < mesh_->vertex_slot_count(); ++v) {
+    if (mesh_->IsVertex(v) && mesh_->IsVertexOnSurface(v)) TakeSurfaceSlot(next.get(), v);
+  }
+  arrays_ = std::move(next);
+  for (uint32_t t = 0; t < mesh_->tet_slot_count(); ++t) dirty_tets_.push_back(t);
+  for (uint32_t t = 0; t < mesh_->triangle_slot_count(); ++t) dirty_triangles_.push_back(t);
+  fixed_changed_ = true;
+  UpdateArrays();
+}
+
+/// Of a body that is not editable.
+void WorldBody::MakeArraysOf(const TetMesh& mesh, const BodyDescription& description) {
+  auto arrays = std::make_shared<BodyArrays>();
+  arrays->name = description.name;
+  const BoundarySurface surface = ExtractBoundary(mesh);
+  arrays->surface_vertices = surface.vertices;
+  arrays->surface_triangles = surface.triangles;
+  arrays->triangle_zones.assign(surface.triangles.size(), 0);
+  arrays->vertex_slot_count = static_cast<uint32_t>(mesh.vertices.size());
+  arrays->tets = mesh.tets;
+  arrays->fixed_vertices = description.fixed_vertices;
+  arrays->surface_zones.push_back({"surface", description.color});
+  surface_slots_.assign(mesh.vertices.size(), kNoSlot);
+  for (uint32_t i = 0; i < surface.vertices.size(); ++i) surface_slots_[surface.vertices[i]] = i;
+  for (uint32_t t = 0; t < surface.triangles.size(); ++t) arrays->surface_hash += HashOfTriangle(t, surface.triangles[t], 0);
+  for (uint32_t t = 0; t < mesh.tets.size(); ++t) arrays->volume_hash += HashOfTet(t, mesh.tets[t]);
+  arrays_ = std::move(arrays);
+}
+
+BodyArraysChange WorldBody::UpdateArrays() {
+  SortUnique(&dirty_tets_);
+  SortUnique(&dirty_triangles_);
+  auto next = std::make_shared<BodyArrays>(*arrays_);
+  next->vertex_slot_count = mesh_->vertex_slot_count();
+  next->tets.resize(mesh_->tet_slot_count());
+  next->surface_triangles.resize(mesh_->triangle_slot_count());
+  next->triangle_zones.resize(mesh_->triangle_slot_count());
+  surface_slots_.resize(mesh_->vertex_slot_count(), kNoSlot);
+  constexpr std::array<uint32_t, 3> kFreeTriangle = {};
+  constexpr std::array<uint32_t, 4> kFreeTet = {};
+
+  for (const uint32_t t : dirty_triangles_) {
+    auto& triangle = next->surface_triangles[t];
+    if (triangle == kFreeTriangle) continue;
+    next->surface_hash -= HashOfTriangle(t, triangle, next->triangle_zones[t]);
+    for (const uint32_t slot : triangle) {
+      const uint32_t vertex = next->surface_vertices[slot];
+      if (vertex == kNoSlot || (mesh_->IsVertex(vertex) && mesh_->IsVertexOnSurface(vertex))) continue;
+      next->surface_vertices[slot] = kNoSlot;
+      surface_slots_[vertex] = kNoSlot;
+      free_surface_slots_.push(slot);
+    }
+    triangle = kFreeTriangle;
+    next->triangle_zones[t] = 0;
+  }
+  for (const uint32_t t : dirty_triangles_) {
+    if (!mesh_->IsTriangle(t)) continue;
+    std::array<uint32_t, 3> corners{};
+    for (size_t c = 0; c < 3; ++c) corners[c] = TakeSurfaceSlot(next.get(), mesh_->TriangleVertices(t)[c]);
+    next->surface_triangles[t] = corners;
+    next->triangle_zones[t] = mesh_->TriangleZoneOf(t);
+    next->surface_hash += HashOfTriangle(t, corners, next->triangle_zones[t]);
+  }
+  for (const uint32_t t : dirty_tets_) {
+    auto& tet = next->tets[t];
+    if (tet != kFreeTet) next->volume_hash -= HashOfTet(t, tet);
+    tet = mesh_->IsTet(t) ? mesh_->TetVertices(t) : kFreeTet;
+    if (tet != kFreeTet) next->volume_hash += HashOfTet(t, tet);
+  }
+  if (fixed_changed_) {
+    next->fixed_vertices.clear();
+    for (uint32_t v = 0; v < mesh_->vertex_slot_count(); ++v) {
+      if (mesh_->IsVertex(v) && vertices_->is_fixed[handles_[v]] != 0) next->fixed_vertices.push_back(v);
+    }
+  }
+  BodyArraysChange change;
+  change.body = index_;
+  change.triangles = std::exchange(dirty_triangles_, {});
+  change.tets = std::exchange(dirty_tets_, {});
+  change.fixed_changed = fixed_changed_;
+  fixed_changed_ = false;
+  is_new_ = false;
+  arrays_ = std::move(next);
+  return change;
+}
+
+// --- edits
+
+void WorldBody::BeginEdit() {
+  outcome_ = {};
+  first_parent_.clear();
+  added_vertices_.clear();
+}
+
+EditOutcome WorldBody::FinishEdit() {
+  for (const auto& [tet, parent] : first_parent_) {
+    outcome_.added_tets.push_back(tet);
+    if (parent != kNoTet) outcome_.remapped_tets.emplace_back(parent, tet);
+  }
+  std::sort(outcome_.added_tets.begin(), outcome_.added_tets.end());
+  std::sort(outcome_.remapped_tets.begin(), outcome_.remapped_tets.end());
+  std::sort(outcome_.removed_tets.begin(), outcome_.removed_tets.end());
+  outcome_.added_vertices = std::exchange(added_vertices_, {});
+  std::sort(outcome_.added_vertices.begin(), outcome_.added_vertices.end());
+  std::sort(outcome_.removed_vertices.begin(), outcome_.removed_vertices.end());
+  first_parent_.clear();
+  return std::exchange(outcome_, {});
+}
+
+/// Live tets of a region, ascending slots; of a list also those that are gone.
+std::vector<TetId> WorldBody::TetsIn(const EditRegion& region) const {
+  if (const auto* list = std::get_if<TetListRegion>(&region)) return list->tets;
+  std::vector<TetId> tets;
+  const auto* ball = std::get_if<BallRegion>(&region);
+  const auto* capsule = std::get_if<CapsuleRegion>(&region);
+  const auto* named = std::get_if<ZoneRegion>(&region);
+  const int zone = named == nullptr ? -1 : FindZone(named->zone);
+  for (uint32_t t = 0; t < mesh_->tet_slot_count(); ++t) {
+    if (!mesh_->IsTet(t)) continue;
+    bool is_inside = false;
+    if (named != nullptr) {
+      is_inside = mesh_->TetZoneOf(t) == zone;
+    } else {
+      Eigen::Vector3d center_m = Eigen::Vector3d::Zero();
+      for (const uint32_t v : mesh_->TetVertices(t)) center_m += PositionOf(v) / 4;
+      is_inside = ball != nullptr ? (center_m - ball->center_m).squaredNorm() <= ball->radius_m * ball->radius_m
+                                  : SquaredDistance(*capsule, center_m) <= capsule->radius_m * capsule->radius_m;
+    }
+    if (is_inside) tets.push_back(mesh_->IdOfTet(t));
+  }
+  return tets;
+}
+
+absl::Status WorldBody::Carve(const EditRegion& region, EditOutcome* outcome) {
+  is_wanted_.assign(mesh_->tet_slot_count(), 0);
+  wanted_.clear();
+  for (const TetId id : TetsIn(region)) {
+    const uint32_t tet = mesh_->Find(id);
+    if (tet == kNoSlot) {
+      ++outcome->unchanged_count;
+    } else if (is_wanted_[tet] == 0) {
+      is_wanted_[tet] = 1;
+      wanted_.push_back(tet);
+    }
+  }
+  const auto surface_faces = [&](uint32_t tet) {
+    int count = 0;
+    for (int f = 0; f < 4; ++f) count += mesh_->IsFaceOnSurface(tet, f) ? 1 : 0;
+    return count;
+  };
+  std::vector<uint32_t> layer;
+  while (true) {
+    std::erase_if(wanted_, [&](uint32_t tet) { return is_wanted_[tet] == 0; });
+    SortUnique(&wanted_);
+    layer.clear();
+    std::copy_if(wanted_.begin(), wanted_.end(), std::back_inserter(layer), [&](uint32_t tet) { return surface_faces(tet) > 0; });
+    bool has_removed = false;
+    for (const uint32_t tet : layer) {
+      if (is_wanted_[tet] == 0) continue;
+      PALPATE_ASSIGN_OR_RETURN(const Carver::Outcome removed, carver_->Remove(mesh_->IdOfTet(tet)));
+      has_removed |= removed.is_removed;
+    }
+    if (has_removed) continue;
+    // Nothing goes from the surface: what is left and touches it nowhere may open a cavity.
+    const auto inner = std::find_if(wanted_.begin(), wanted_.end(), [&](uint32_t tet) {
+      return surface_faces(tet) == 0 && carver_->Classify(tet) == CarveClass::kRemovable;
+    });
+    if (inner == wanted_.end()) break;
+    PALPATE_RETURN_IF_ERROR(carver_->Remove(mesh_->IdOfTet(*inner)).status());
+  }
+  outcome->unchanged_count += static_cast<uint32_t>(wanted_.size());
+  is_wanted_.clear();
+  wanted_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status WorldBody::Refine(const EditRegion& region, const RefineEdit& edit, EditOutcome* outcome) {
+  std::vector<TetId> zone = TetsIn(region);
+  const size_t given = zone.size();
+  std::erase_if(zone, [&](TetId id) { return mesh_->Find(id) == kNoSlot; });
+  outcome->unchanged_count = static_cast<uint32_t>(given - zone.size());
+  RefineOptions options;
+  options.max_edge_m = edit.max_edge_m;
+  options.tet_budget = edit.tet_budget > 0 ? edit.tet_budget : kDefaultTetBudget;
+  const absl::StatusOr<RefineResult> result = refiner_->Refine(zone, options);
+  if (!result.ok()) {
+    // The mesh is as the last pass that it took left it.
+    outcome->is_refused = true;
+    outcome->note = std::string(result.status().message());
+    return absl::OkStatus();
+  }
+  outcome->is_refused = result->is_refused;
+  if (result->is_refused) outcome->note = absl::StrCat("more than ", options.tet_budget, " tets would be needed");
+  if (!result->is_refused && !result->is_done) outcome->note = absl::StrCat("edges are still longer after ", result->pass_count, " passes");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<IncisionResult> WorldBody::Sweep(const std::array<Eigen::Vector3d, 2>& from_m, const std::array<Eigen::Vector3d, 2>& to_m) {
+  std::vector<Eigen::Vector3d> positions(mesh_->vertex_slot_count());
+  for (uint32_t v = 0; v < positions.size(); ++v) positions[v] = mesh_->IsVertex(v) ? PositionOf(v) : Eigen::Vector3d::Zero();
+  return incision_->Cut(positions, from_m, to_m, {});
+}
+
+absl::Status WorldBody::Incise(const InciseEdit& edit, EditOutcome* outcome) {
+  size_t joined_faces = 0;
+  for (size_t i = 0; i + 1 < edit.edges_m.size() && !outcome->is_refused; ++i) {
+    const absl::StatusOr<IncisionResult> result = Sweep(edit.edges_m[i], edit.edges_m[i + 1]);
+    if (!result.ok()) {
+      // The mesh is as the last part of the sweep that it took left it.
+      outcome->is_refused = true;
+      outcome->note = std::string(result.status().message());
+      break;
+    }
+    joined_faces = result->joined_faces;
+    outcome->is_refused = result->is_refused;
+    if (result->is_refused) outcome->note = "the budget of tets stopped the blade";
+  }
+  if (joined_faces > 0) absl::StrAppend(&outcome->note, joined_faces, " faces of the cut stay joined");
+  if (!edit.goes_on) incision_->EndStroke();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(uint32_t first_index,
+                                                                                const std::function<bool(const std::string&)>& is_taken) {
+  std::vector<std::unique_ptr<WorldBody>> pieces;
+  std::vector<ComponentId> components = std::exchange(new_components_, {});
+  std::sort(components.begin(), components.end());
+  components.erase(std::unique(components.begin(), components.end()), components.end());
+  const std::vector<ComponentId> live = mesh_->Components();
+  std::erase_if(components, [&](ComponentId c) { return mesh_->ComponentTetCount(c) == 0; });
+  if (components.size() == live.size() && !components.empty()) {
+    // Nothing of old is left: the largest goes on as this body.
+    components.erase(std::max_element(components.begin(), components.end(), [&](ComponentId a, ComponentId b) {
+      return mesh_->ComponentTetCount(a) < mesh_->ComponentTetCount(b);
+    }));
+  }
+  for (const ComponentId component : components) {
+    is_detaching_ = true;
+    absl::StatusOr<ClosedMesh::DetachedPiece> detached = mesh_->Detach(component);
+    is_detaching_ = false;
+    if (!detached.ok()) return detached.status();
+    std::unique_ptr<WorldBody> piece(new WorldBody);
+    piece->vertices_ = vertices_;
+    piece->index_ = first_index + static_cast<uint32_t>(pieces.size());
+    piece->self_collision_ = self_collision_;
+    piece->materials_ = materials_;
+    piece->zone_names_ = zone_names_;
+    piece->mesh_ = std::make_unique<ClosedMesh>(std::move(detached->mesh));
+    for (uint32_t v = 0; v < detached->source_vertices.size(); ++v) {
+      const uint32_t handle = std::exchange(handles_[SlotOf(detached->source_vertices[v])], kNoSlot);
+      piece->handles_.push_back(handle);
+      vertices_->body[handle] = piece->index_;
+      vertices_->slot[handle] = v;
+    }
+    piece->MakeEditors();
+    piece->arrays_ = arrays_;
+    std::string name;
+    do {
+      name = absl::StrCat(arrays_->name, ".", ++pieces_made_);
+    } while (is_taken(name));
+    piece->MakeArrays(std::move(name), arrays_->name);
+    piece->is_new_ = true;
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+std::vector<uint32_t> WorldBody::TakeCopied() {
+  SortUnique(&copied_);
+  return std::exchange(copied_, {});
+}
+
+// --- observer
+
+void WorldBody::OnVertexAdded(const ClosedMesh&, const MeshDelta::AddedVertex& vertex) {
+  const uint32_t handle = vertices_->Add();
+  const uint32_t slot = SlotOf(vertex.id);
+  if (slot >= handles_.size()) handles_.resize(slot + 1, kNoSlot);
+  handles_[slot] = handle;
+  gpu::TissueVertexState state;
+  bool is_fixed = true;
+  uint32_t on_cut = 1;
+  std::array<double, 9> sums{};
+  uint32_t region = kNoSlot;
+  uint32_t loads = 0xffffffffU;
+  for (uint32_t s = 0; s < vertex.source_count; ++s) {
+    const uint32_t source = handles_[SlotOf(vertex.sources[s].vertex)];
+    if (s == 0) region = vertices_->driven[source];
+    loads &= vertices_->loads[source];
+    is_fixed = is_fixed && vertices_->is_fixed[source] != 0 && vertices_->driven[source] == region;
+    if (vertex.source_count == 1) {
+      vertices_->origin[source] |= 1;
+      copied_.push_back(source);
+      copied_.push_back(handle);
+    }
+    on_cut &= vertices_->origin[source];
+    const gpu::TissueVertexState& from = vertices_->state[source];
+    const double w = vertex.sources[s].weight;
+    const std::array<float, 9> values = {from.position_m.x,
+                                         from.position_m.y,
+                                         from.position_m.z,
+                                         from.velocity_m_per_s.x,
+                                         from.velocity_m_per_s.y,
+                                         from.velocity_m_per_s.z,
+                                         from.velocity_before_m_per_s.x,
+                                         from.velocity_before_m_per_s.y,
+                                         from.velocity_before_m_per_s.z};
+    for (size_t k = 0; k < 9; ++k) sums[k] += w * values[k];
+  }
+  const auto float4 = [&](size_t k) {
+    return gpu::Float4{static_cast<float>(sums[k]), static_cast<float>(sums[k + 1]), static_cast<float>(sums[k + 2]), 0.0F};
+  };
+  state = {float4(0), float4(3), float4(6)};
+  vertices_->state[handle] = state;
+  vertices_->rest_m[handle] = vertex.position_m;
+  vertices_->is_fixed[handle] = is_fixed ? 1 : 0;
+  vertices_->driven[handle] = is_fixed ? region : kNoSlot;
+  vertices_->loads[handle] = loads;
+  vertices_->origin[handle] = (vertices_->origin[handles_[SlotOf(vertex.sources[0].vertex)]] & ~1U) | on_cut;
+  vertices_->body[handle] = index_;
+  vertices_->slot[handle] = slot;
+  fixed_changed_ |= is_fixed;
+  added_vertices_.push_back(vertex.id);
+}
+
+void WorldBody::OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTet& tet) {
+  const uint32_t slot = SlotOf(tet.id);
+  dirty_tets_.push_back(slot);
+  const auto parent = first_parent_.find(tet.parent);
+  const TetId first = parent == first_parent_.end() ? tet.parent : parent->second;
+  first_parent_[tet.id] = first;
+  outcome_.removed_mass_kg -= materials_[tet.zone].density_kg_per_m3 * mesh.RestVolume(slot);
+  if (is_wanted_.empty()) return;
+  if (slot >= is_wanted_.size()) is_wanted_.resize(slot + 1, 0);
+  is_wanted_[slot] = tet.parent != kNoTet && is_wanted_[SlotOf(tet.parent)] != 0 ? 1 : 0;
+  if (is_wanted_[slot] != 0) wanted_.push_back(slot);
+}
+
+void WorldBody::OnTetRemoved(const ClosedMesh& mesh, TetId tet, const std::array<VertexId, 4>& vertices) {
+  const uint32_t slot = SlotOf(tet);
+  dirty_tets_.push_back(slot);
+  if (first_parent_.erase(tet) == 0) outcome_.removed_tets.push_back(tet);
+  if (slot < is_wanted_.size()) is_wanted_[slot] = 0;
+  if (is_detaching_) return;
+  std::array<Eigen::Vector3d, 4> x;
+  for (size_t c = 0; c < 4; ++c) x[c] = mesh.PositionOf(SlotOf(vertices[c]));
+  const double volume_m3 = (x[1] - x[0]).cross(x[2] - x[0]).dot(x[3] - x[0]) / 6;
+  outcome_.removed_mass_kg += materials_[mesh.TetZoneOf(slot)].density_kg_per_m3 * volume_m3;
+}
+
+void WorldBody::OnVertexRemoved(const ClosedMesh&, VertexId vertex) {
+  const auto added = std::find(added_vertices_.begin(), added_vertices_.end(), vertex);
+  if (added == added_vertices_.end()) {
+    outcome_.removed_vertices.push_back(vertex);
+  } else {
+    added_vertices_.erase(added);
+  }
+  const uint32_t slot = SlotOf(vertex);
+  fixed_changed_ |= vertices_->is_fixed[handles_[slot]] != 0;
+  if (is_detaching_) return;  // the piece takes the handle over
+  vertices_->Release(std::exchange(handles_[slot], kNoSlot));
+}
+
+void WorldBody::OnEdited(const ClosedMesh&, const MeshDelta& delta) {
+  for (const TriangleId id : delta.removed_triangles) dirty_triangles_.push_back(SlotOf(id));
+  for (const MeshDelta::AddedTriangle& triangle : delta.added_triangles) dirty_triangles_.push_back(SlotOf(triangle.id));
+  if (!is_detaching_) new_components_.insert(new_components_.end(), delta.added_components.begin(), delta.added_components.end());
+}
+
+}  // namespace palpate::sim

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "sim/topology/carving.h"
+#include "sim/topology/closed_mesh.h"
+#include "sim/topology/incision.h"
+#include "sim/topology/refinement.h"
+#include "sim/world/body_arrays.h"
+#include "sim/world/edit.h"
+#include "sim/world/scene_description.h"
+#include "sim/world/scene_vertices.h"
+
+namespace palpate::sim {
+
+/// A body of a running world: its mesh, which edits change, and the arrays that clients and the solver's model are made of. As observer of
+/// its mesh it names new vertices by handles, interpolates their state, and notes what the arrays must take over.
+class WorldBody final : public MeshObserver {
+ public:
+  /// A body of the description, at rest, with handles from vertices->size() on. A deformable mesh that is no manifold can be simulated, but
+  /// not edited.
+  static absl::StatusOr<std::unique_ptr<WorldBody>> Create(const BodyDescription& description, uint32_t index, SceneVertices* vertices);
+  ~WorldBody() override;
+  WorldBody(const WorldBody&) = delete;
+  WorldBody& operator=(const WorldBody&) = delete;
+
+  const std::string& name() const { return arrays_->name; }
+  BodyKind kind() const { return kind_; }
+  uint32_t index() const { return index_; }
+  bool self_collision() const { return self_collision_; }
+  bool is_editable() const { return mesh_ != nullptr; }
+  /// Precondition of both: is_editable().
+  ClosedMesh& mesh() { return *mesh_; }
+  const ClosedMesh& mesh() const { return *mesh_; }
+  Carver& carver() { return *carver_; }
+  Incision& incision() { return *incision_; }
+  const std::shared_ptr<const BodyArrays>& arrays() const { return arrays_; }
+  uint32_t HandleOf(uint32_t vertex_slot) const { return handles_[vertex_slot]; }
+  uint32_t vertex_slot_count() const { return static_cast<uint32_t>(handles_.size()); }
+  /// Place of a vertex of the surface in BodyArrays::surface_vertices.
+  uint32_t SurfaceSlotOf(uint32_t vertex_slot) const { return surface_slots_[vertex_slot]; }
+  TetZoneId ZoneOf(uint32_t tet_slot) const {
+    return mesh_ ? mesh_->TetZoneOf(tet_slot) : tet_zones_.empty() ? TetZoneId{0} : tet_zones_[tet_slot];
+  }
+  size_t zone_count() const { return materials_.size(); }
+  const Material& MaterialOf(TetZoneId zone) const { return materials_[zone]; }
+  /// Behind a surface triangle.
+  const Material& MaterialAt(uint32_t triangle_slot) const {
+    return materials_[mesh_ ? mesh_->TetZoneOf(mesh_->TriangleTet(triangle_slot)) : TetZoneId{0}];
+  }
+  void SetMaterial(TetZoneId zone, const Material& material) { materials_[zone] = material; }
+  /// 0 for an empty name is the body itself; -1: unknown.
+  int FindZone(const std::string& name) const;
+  Eigen::Vector3d PositionOf(uint32_t vertex_slot) const;  ///< W, from SceneVertices::state
+
+  /// Between Begin and Finish the body's edits are added up in an outcome.
+  void BeginEdit();
+  EditOutcome FinishEdit();
+  /// Takes the region's tets out from the surface inwards. The outcome counts what stays.
+  absl::Status Carve(const EditRegion& region, EditOutcome* outcome);
+  absl::Status Refine(const EditRegion& region, const RefineEdit& edit, EditOutcome* outcome);
+  /// One stroke of a blade.
+  absl::Status Incise(const InciseEdit& edit, EditOutcome* outcome);
+  /// One sweep of a blade, part of a stroke that goes on.
+  absl::StatusOr<IncisionResult> Sweep(const std::array<Eigen::Vector3d, 2>& from_m, const std::array<Eigen::Vector3d, 2>& to_m);
+
+  /// Makes bodies of the components that came to be since the last call, indices from first_index on.
+  /// Their names are this one's with a number that `is_taken` does not know.
+  absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> DetachPieces(uint32_t first_index,
+                                                                       const std::function<bool(const std::string&)>& is_taken);
+
+  /// Handles of vertices that were copied since the last call, and of their originals, ascending.
+  std::vector<uint32_t> TakeCopied();
+
+  bool has_changes() const { return is_new_ || !dirty_tets_.empty() || !dirty_triangles_.empty(); }
+  /// Brings the arrays to the state of the mesh. O(changes), plus a copy of the arrays.
+  BodyArraysChange UpdateArrays();
+
+  // MeshObserver.
+  void OnVertexAdded(const ClosedMesh& mesh, const MeshDelta::AddedVertex& vertex) override;
+  void OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTet& tet) override;
+  void OnTetRemoved(const ClosedMesh& mesh, TetId tet, const std::array<VertexId, 4>& vertices) override;
+  void OnVertexRemoved(const ClosedMesh& mesh, VertexId vertex) override;
+  void OnEdited(const ClosedMesh& mesh, const MeshDelta& delta) override;
+
+ private:
+  WorldBody() = default;
+  absl::Status TakeMesh(const BodyDescription& description);
+  void MakeEditors();
+  void MakeArrays(std::string name, std::string parent);
+  void MakeArraysOf(const TetMesh& mesh, const BodyDescription& description);
+  std::vector<TetId> TetsIn(const EditRegion& region) const;
+  uint32_t TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex);
+
+  SceneVertices* vertices_ = nullptr;
+  uint32_t index_ = 0;
+  BodyKind kind_ = BodyKind::kDeformable;
+  bool self_collision_ = true;
+  std::vector<Material> materials_;      // by zone
+  std::vector<std::string> zone_names_;  // by zone; the first is empty
+  std::unique_ptr<ClosedMesh> mesh_;     // null: not editable
+  std::unique_ptr<Carver> carver_;
+  std::unique_ptr<Refiner> refiner_;
+  std::unique_ptr<Incision> incision_;
+  std::vector<TetZoneId> tet_zones_;     // [tet slot] of a body that is not editable; empty: all 0
+  std::vector<uint32_t> handles_;        // [vertex slot]
+  std::vector<uint32_t> surface_slots_;  // [vertex slot] kNoSlot: not on the surface
+  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_surface_slots_;
+  std::shared_ptr<const BodyArrays> arrays_;
+  uint32_t pieces_made_ = 0;  // for their names
+
+  // Since the last UpdateArrays.
+  bool is_new_ = false;
+  bool fixed_changed_ = false;
+  std::vector<uint32_t> dirty_tets_, dirty_triangles_;
+  std::vector<ComponentId> new_components_;
+  std::vector<uint32_t> copied_;  // handles
+
+  // Of the edit that runs.
+  bool is_detaching_ = false;
+  EditOutcome outcome_;
+  absl::flat_hash_map<TetId, TetId> first_parent_;  // of tets added by this edit: the tet before it that they come from, or kNoTet
+  std::vector<uint8_t> is_wanted_;                  // [tet slot] of a carving
+  std::vector<uint32_t> wanted_;
+  std::vector<VertexId> added_vertices_;
+};
+
+}  // namespace palpate::sim

@@ -1,0 +1,240 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "sim/mesh/mass_properties.h"
+#include "sim/world/material.h"
+#include "sim/world/world_impl.h"
+
+namespace palpate::sim {
+namespace {
+
+constexpr size_t kMaxLoads = 32;  // of a scene: bits of SceneVertices::loads
+
+absl::Status CheckMaterials(const BodyDescription& body) {
+  for (size_t z = 0; z <= body.zones.size(); ++z) {
+    const absl::Status status = TissueOf(MaterialOf(body, z)).status();
+    if (!status.ok()) return Annotate(status, z == 0 ? std::string("material") : absl::StrCat("zones[", z - 1, "].material"));
+  }
+  if (!body.zones.empty() && body.kind != BodyKind::kDeformable) {
+    return absl::InvalidArgumentError("zones: only a deformable body has zones");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+/// Bodies, driven regions and rigid bodies at rest, and topology version 1 (or the next one after edits).
+absl::Status World::Impl::BuildBodies() {
+  bodies_.clear();
+  vertices_ = {};
+  driven_.clear();
+  loads_.clear();
+  rigid_.clear();
+  statistics_.clear();
+  surfaces_.clear();
+  auto topology = std::make_shared<WorldTopology>();
+  if (topology_ != nullptr) topology->version = topology_->version + 1;
+  for (size_t b = 0; b < description_.bodies.size(); ++b) {
+    const BodyDescription& body = description_.bodies[b];
+    const auto name = [&] { return absl::StrCat("bodies[", b, "] (", body.name, ")"); };
+    if (absl::Status valid = ValidateTetMesh(body.mesh); !valid.ok()) return Annotate(valid, name());
+    if (body.kind != BodyKind::kDeformable && (!body.driven_regions.empty() || !body.fixed_vertices.empty() || body.self_collision)) {
+      return absl::InvalidArgumentError(absl::StrCat(name(), ": fixed vertices, driven regions and self-collision need a deformable body"));
+    }
+    if (absl::Status valid = CheckMaterials(body); !valid.ok()) return Annotate(valid, name());
+    const auto base = static_cast<uint32_t>(vertices_.size());
+    absl::StatusOr<std::unique_ptr<WorldBody>> made = WorldBody::Create(body, static_cast<uint32_t>(b), &vertices_);
+    // Its messages begin with the field.
+    if (!made.ok()) return absl::Status(made.status().code(), absl::StrCat(name(), made.status().message()));
+    bodies_.push_back(*std::move(made));
+    topology->bodies.push_back(bodies_.back()->arrays());
+    // The solver itself gives rigid bodies their motion at the start.
+    for (int axis = 0; axis < 3; ++axis) moves_at_start_ |= body.kind == BodyKind::kDeformable && body.velocity_m_per_s[axis] != 0;
+    for (size_t r = 0; r < body.driven_regions.size(); ++r) {
+      const DrivenRegion& region = body.driven_regions[r];
+      for (const uint32_t v : region.vertices) {
+        const auto error = [&](const std::string& what) {
+          return absl::InvalidArgumentError(absl::StrCat(name(), ".driven_regions[", r, "]: vertex ", v, what));
+        };
+        if (v >= body.mesh.vertices.size()) return error(absl::StrCat(" is outside [0, ", body.mesh.vertices.size() - 1, "]"));
+        if (vertices_.is_fixed[base + v] == 0) return error(" is not fixed");
+        if (vertices_.driven[base + v] != kNoSlot) return error(" is given twice");
+        vertices_.driven[base + v] = static_cast<uint32_t>(driven_.size());
+      }
+      gpu::TissueDrivenRegion driven;
+      driven.velocity_m_per_s = ToArray(region.velocity_m_per_s);
+      driven.angular_velocity_rad_per_s = ToArray(region.angular_velocity_rad_per_s);
+      driven.center_m = ToArray(region.center_m);
+      driven.start_s = region.start_s;
+      driven.duration_s = region.duration_s;
+      driven_.push_back(std::move(driven));
+    }
+    if (body.kind != BodyKind::kDeformable && !body.loads.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(name(), ".loads: only a deformable body has loads"));
+    }
+    for (size_t k = 0; k < body.loads.size(); ++k) {
+      const LoadDescription& load = body.loads[k];
+      if (loads_.size() == kMaxLoads)
+        return absl::InvalidArgumentError(absl::StrCat(name(), ".loads: more than ", kMaxLoads, " in the scene"));
+      for (const uint32_t v : load.vertices) {
+        if (v >= body.mesh.vertices.size()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(name(), ".loads[", k, "]: vertex ", v, " is outside [0, ", body.mesh.vertices.size() - 1, "]"));
+        }
+        vertices_.loads[base + v] |= 1U << loads_.size();
+      }
+      gpu::TissueLoad out;
+      out.pressure_pa = load.pressure_pa;
+      out.force_n = ToArray(load.force_n);
+      out.start_s = load.start_s;
+      out.duration_s = load.duration_s;
+      loads_.push_back(std::move(out));
+    }
+    if (body.kind == BodyKind::kRigid) {
+      const MassProperties mass = ComputeMassProperties(body.mesh, body.material.density_kg_per_m3);
+      gpu::TissueRigidBody rigid;
+      rigid.body = static_cast<uint32_t>(b);
+      rigid.vertices = {base, static_cast<uint32_t>(vertices_.size())};
+      rigid.mass_kg = mass.mass_kg;
+      rigid.center_m = ToArray(mass.center_m);
+      for (int i = 0; i < 9; ++i) rigid.inertia_kg_m2[static_cast<size_t>(i)] = mass.inertia_kg_m2(i / 3, i % 3);
+      rigid.velocity_m_per_s = ToArray(body.velocity_m_per_s);
+      rigid.angular_velocity_rad_per_s = ToArray(body.angular_velocity_rad_per_s);
+      rigid_.push_back(rigid);
+    }
+    statistics_.push_back(StatisticsOf(*bodies_.back()));
+    const BodyArrays& arrays = *bodies_.back()->arrays();
+    surfaces_.push_back({arrays.surface_vertices, arrays.surface_triangles});
+  }
+  topology_ = std::move(topology);
+  return absl::OkStatus();
+}
+
+BodyStatistics World::Impl::StatisticsOf(const WorldBody& body) const {
+  const BodyArrays& arrays = *body.arrays();
+  BodyStatistics statistics;
+  statistics.name = arrays.name;
+  statistics.fixed_vertex_count = static_cast<uint32_t>(arrays.fixed_vertices.size());
+  for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) statistics.vertex_count += body.HandleOf(v) != kNoSlot ? 1 : 0;
+  for (const uint32_t v : arrays.surface_vertices) statistics.surface_vertex_count += v != kNoSlot ? 1 : 0;
+  for (const auto& triangle : arrays.surface_triangles) statistics.surface_triangle_count += triangle != kFreeTriangle ? 1 : 0;
+  for (uint32_t t = 0; t < arrays.tets.size(); ++t) {
+    if (arrays.tets[t] == kFreeTet) continue;
+    ++statistics.tet_count;
+    std::array<Eigen::Vector3d, 4> x;
+    for (size_t c = 0; c < 4; ++c) x[c] = vertices_.rest_m[body.HandleOf(arrays.tets[t][c])];
+    const double volume_m3 = (x[1] - x[0]).cross(x[2] - x[0]).dot(x[3] - x[0]) / 6;
+    statistics.volume_m3 += volume_m3;
+    statistics.mass_kg += volume_m3 * body.MaterialOf(body.ZoneOf(t)).density_kg_per_m3;
+  }
+  return statistics;
+}
+
+/// The scene as it is now, vertices by handle, tets and triangles body by body in the order of their slots.
+gpu::TissueModel World::Impl::MakeModel() {
+  gpu::TissueModel model;
+  model.rest_m.reserve(vertices_.size());
+  for (const Eigen::Vector3d& v : vertices_.rest_m) model.rest_m.push_back(ToArray(v));
+  model.fixed = vertices_.is_fixed;
+  model.vertex_origin = vertices_.origin;
+  model.driven = driven_;
+  model.loads = loads_;
+  model.rigid = rigid_;
+  for (uint32_t v = 0; v < vertices_.size(); ++v) {
+    if (vertices_.driven[v] != kNoSlot) model.driven[vertices_.driven[v]].vertices.push_back(v);
+    for (size_t k = 0; k < model.loads.size(); ++k) {
+      if ((vertices_.loads[v] >> k & 1U) != 0) model.loads[k].vertices.push_back(v);
+    }
+  }
+  triangle_begin_.assign(1, 0);
+  triangle_slots_.clear();
+  triangle_area_m2_.clear();
+  for (const auto& body : bodies_) {
+    const BodyArrays& arrays = *body->arrays();
+    if (body->kind() == BodyKind::kDeformable) {
+      std::vector<gpu::TissueTet> of_zone;
+      for (size_t zone = 0; zone < body->zone_count(); ++zone)
+        of_zone.push_back(*TissueOf(body->MaterialOf(static_cast<TetZoneId>(zone))));  // checked before
+      for (uint32_t t = 0; t < arrays.tets.size(); ++t) {
+        if (arrays.tets[t] == kFreeTet) continue;
+        model.tets.push_back(of_zone[body->ZoneOf(t)]);
+        for (size_t c = 0; c < 4; ++c) model.tets.back().vertices[c] = body->HandleOf(arrays.tets[t][c]);
+      }
+    }
+    for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
+      if (arrays.surface_triangles[t] == kFreeTriangle) continue;
+      std::array<uint32_t, 3> corners{};
+      for (size_t c = 0; c < 3; ++c) corners[c] = body->HandleOf(arrays.surface_vertices[arrays.surface_triangles[t][c]]);
+      const Eigen::Vector3d& o = vertices_.rest_m[corners[0]];
+      triangle_area_m2_.push_back((vertices_.rest_m[corners[1]] - o).cross(vertices_.rest_m[corners[2]] - o).norm() / 2);
+      model.surface_triangles.push_back(corners);
+      triangle_slots_.push_back(t);
+    }
+    triangle_begin_.push_back(static_cast<uint32_t>(model.surface_triangles.size()));
+    model.self_collision.push_back(body->self_collision() ? 1 : 0);
+  }
+  model.body_triangle_begin = triangle_begin_;
+  return model;
+}
+
+absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescription description) {
+  context_ = std::move(context);
+  description_ = std::move(description);
+  PALPATE_RETURN_IF_ERROR(BuildBodies());
+  PALPATE_RETURN_IF_ERROR(CreateSolver());
+  // Drivers compile a kernel for good at its first launch, which can take seconds: that time belongs here, not to the first step of the
+  // scene.
+  PALPATE_RETURN_IF_ERROR(UpdateGathered());
+  PALPATE_RETURN_IF_ERROR(solver_->Step(targets_).status());
+  return Reset().status();
+}
+
+/// A solver of the scene at rest.
+absl::Status World::Impl::CreateSolver() {
+  const gpu::TissueModel model = MakeModel();
+  targets_.clear();
+  std::vector<gpu::ColliderDescription> colliders;
+  PALPATE_RETURN_IF_ERROR(MakeTools(&colliders));
+  // Spheres and capsules that never move are tools that nobody drives: the triangles' faces and edges feel them too, not only the vertices.
+  std::vector<gpu::PlaneObstacle> planes;
+  for (const ObstacleDescription& obstacle : description_.obstacles) {
+    if (const auto* plane = std::get_if<PlaneShape>(&obstacle.shape)) {
+      const Eigen::Vector3d n = plane->normal.normalized();
+      planes.push_back(
+          {{static_cast<float>(n.x()), static_cast<float>(n.y()), static_cast<float>(n.z()), static_cast<float>(n.dot(plane->point_m))}});
+      continue;
+    }
+    gpu::ColliderDescription collider;
+    if (const auto* sphere = std::get_if<SphereShape>(&obstacle.shape)) {
+      collider.radius_m = sphere->radius_m;
+      collider.tip_m = ToArray(sphere->center_m);
+    } else {
+      const auto& capsule = std::get<CapsuleShape>(obstacle.shape);
+      collider.radius_m = capsule.radius_m;
+      collider.tip_m = ToArray(capsule.end0_m);
+      collider.axis_m = ToArray(capsule.end1_m - capsule.end0_m);
+    }
+    colliders.push_back(collider);
+    targets_.push_back({collider.tip_m, collider.axis_m});
+  }
+
+  gpu::TissueOptions options;
+  options.dt_s = description_.dt_s;
+  options.gravity_m_per_s2 = ToArray(description_.gravity_m_per_s2);
+  options.iterations = static_cast<uint32_t>(description_.solver.iterations);
+  options.acceleration = description_.solver.acceleration;
+  options.margin_m = description_.contact.margin_m;
+  options.friction = description_.contact.friction;
+  options.stiffness_n_per_m = description_.contact.stiffness_n_per_m;
+  options.range_m = description_.haptics.range_m;
+  options.surface_friction = description_.contact.surface_friction;
+  options.surface_reserve_m = description_.contact.surface_reserve_m;
+  options.surface_max_detections = static_cast<uint32_t>(std::max(1, description_.contact.surface_max_detections));
+  options.check_intersections = description_.contact.check_intersections;
+  const gpu::TissueTuning tuning = gpu::TissueTuning::For(context_->device());
+  PALPATE_ASSIGN_OR_RETURN(solver_, gpu::TissueSolver::Create(context_, model, options, colliders, planes, tuning));
+  return absl::OkStatus();
+}
+
+}  // namespace palpate::sim

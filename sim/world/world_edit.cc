@@ -1,0 +1,309 @@
+// Edits of a running world. All happen on the host's meshes first; then the arrays of the bodies, and with them the solver's model, take
+// over what changed, once for all edits of a call. docs/surgery.md.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "sim/world/material.h"
+#include "sim/world/world_impl.h"
+
+namespace palpate::sim {
+namespace {
+
+template <typename... T>
+struct Overloaded : T... {
+  using T::operator()...;
+};
+template <typename... T>
+Overloaded(T...) -> Overloaded<T...>;
+
+// Each side of a cut is drawn back by this share of the gap that the lips of a cut have; more than half of it, for normals at an angle.
+constexpr double kOpenShare = 0.6;
+// A vertex is drawn back only if it sees all triangles around it at least this steeply (sine).
+constexpr double kLeastSine = 0.05;
+// A tet at a vertex that is drawn back keeps this share of its volume.
+constexpr double kLeastVolume = 0.5;
+
+absl::Status CheckRegion(const EditRegion& region, const WorldBody& body) {
+  const auto positive = [](double radius_m) -> absl::Status {
+    if (std::isfinite(radius_m) && radius_m > 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("region: radius_m ", radius_m, " must be positive and finite"));
+  };
+  return std::visit(Overloaded{[&](const BallRegion& ball) -> absl::Status {
+                                 if (!ball.center_m.allFinite()) return absl::InvalidArgumentError("region: center_m is not finite");
+                                 return positive(ball.radius_m);
+                               },
+                               [&](const CapsuleRegion& capsule) -> absl::Status {
+                                 if (!capsule.end0_m.allFinite() || !capsule.end1_m.allFinite()) {
+                                   return absl::InvalidArgumentError("region: an end is not finite");
+                                 }
+                                 return positive(capsule.radius_m);
+                               },
+                               [](const TetListRegion&) -> absl::Status { return absl::OkStatus(); },
+                               [&](const ZoneRegion& zone) -> absl::Status {
+                                 if (body.FindZone(zone.zone) >= 0) return absl::OkStatus();
+                                 return absl::NotFoundError(absl::StrCat("region: body ", body.name(), " has no zone \"", zone.zone, "\""));
+                               }},
+                    region);
+}
+
+absl::Status CheckMaterial(const Material& material) {
+  const auto in = [](const char* field, double value, double low, double high) -> absl::Status {
+    if (value >= low && value <= high) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("material.", field, " ", value, " is outside [", low, ", ", high, "]"));
+  };
+  PALPATE_RETURN_IF_ERROR(in("young_modulus_pa", material.young_modulus_pa, 1, 1e9));
+  PALPATE_RETURN_IF_ERROR(in("poisson_ratio", material.poisson_ratio, 0, 0.499));
+  PALPATE_RETURN_IF_ERROR(in("density_kg_per_m3", material.density_kg_per_m3, 1, 1e5));
+  PALPATE_RETURN_IF_ERROR(in("damping_s", material.damping_s, 0, 10));
+  return Annotate(TissueOf(material).status(), "material");
+}
+
+/// The direction whose least fall against the planes of `normals` (unit, outwards) is large: into the solid, seen by all of them. Returns
+/// the sine of that least fall.
+double InwardDirection(const std::vector<Eigen::Vector3d>& normals, Eigen::Vector3d* best) {
+  constexpr int kRounds = 40;
+  Eigen::Vector3d u = Eigen::Vector3d::Zero();
+  for (const Eigen::Vector3d& n : normals) u -= n;
+  double best_fall = -1;
+  for (int round = 0; round < kRounds; ++round) {
+    if (!(u.norm() > 1e-9)) break;
+    u.normalize();
+    double fall = 2;
+    const Eigen::Vector3d* worst = nullptr;
+    for (const Eigen::Vector3d& n : normals) {
+      if (-n.dot(u) < fall) {
+        fall = -n.dot(u);
+        worst = &n;
+      }
+    }
+    if (fall > best_fall) {
+      best_fall = fall;
+      *best = u;
+    }
+    if (best_fall > 0.7 || worst == nullptr) break;
+    u -= 0.3 * *worst;
+  }
+  return best_fall;
+}
+
+double Volume(const std::array<Eigen::Vector3d, 4>& x) { return (x[1] - x[0]).cross(x[2] - x[0]).dot(x[3] - x[0]) / 6; }
+
+}  // namespace
+
+absl::Status World::Impl::CheckEdit(const Edit& edit) const {
+  const auto* const grasp = std::get_if<GraspEdit>(&edit.what);
+  const auto* const release = std::get_if<ReleaseEdit>(&edit.what);
+  if (grasp != nullptr || release != nullptr) {
+    const size_t tool = grasp != nullptr ? grasp->tool : release->tool;
+    if (tool >= tools_.size()) return absl::NotFoundError(absl::StrCat("tool ", tool, " is outside [0, ", tools_.size(), ")"));
+    if (!HasJaws(description_.tools[tool].instrument.kind)) {
+      return absl::InvalidArgumentError(absl::StrCat("tool ", description_.tools[tool].name, " has no jaws"));
+    }
+    if (grasp != nullptr && !(grasp->radius_m >= 0 && std::isfinite(grasp->radius_m))) {
+      return absl::InvalidArgumentError(absl::StrCat("radius_m ", grasp->radius_m, " must not be negative, and finite"));
+    }
+    return absl::OkStatus();
+  }
+  if (edit.body >= bodies_.size()) {
+    return absl::NotFoundError(absl::StrCat("body ", edit.body, " is outside [0, ", bodies_.size(), ")"));
+  }
+  const WorldBody& body = *bodies_[edit.body];
+  if (body.kind() != BodyKind::kDeformable) {
+    return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " is not deformable: only tissue can be edited"));
+  }
+  if (!body.is_editable() && !std::holds_alternative<MaterialEdit>(edit.what)) {
+    return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " cannot be edited: its mesh is not a manifold"));
+  }
+  return std::visit(
+      Overloaded{[&](const CarveEdit& carve) { return CheckRegion(carve.region, body); },
+                 [&](const RefineEdit& refine) -> absl::Status {
+                   if (!std::isfinite(refine.max_edge_m) || !(refine.max_edge_m > 0)) {
+                     return absl::InvalidArgumentError(absl::StrCat("max_edge_m ", refine.max_edge_m, " must be positive and finite"));
+                   }
+                   return CheckRegion(refine.region, body);
+                 },
+                 [&](const InciseEdit& incise) -> absl::Status {
+                   if (incise.edges_m.size() < 2) {
+                     return absl::InvalidArgumentError(absl::StrCat("edges_m: ", incise.edges_m.size(), " places of the blade, needs 2"));
+                   }
+                   for (size_t i = 0; i < incise.edges_m.size(); ++i) {
+                     if (!incise.edges_m[i][0].allFinite() || !incise.edges_m[i][1].allFinite()) {
+                       return absl::InvalidArgumentError(absl::StrCat("edges_m[", i, "] is not finite"));
+                     }
+                   }
+                   return absl::OkStatus();
+                 },
+                 [&](const MaterialEdit& material) -> absl::Status {
+                   if (body.FindZone(material.zone) < 0) {
+                     return absl::NotFoundError(absl::StrCat("zone: body ", body.name(), " has no zone \"", material.zone, "\""));
+                   }
+                   return CheckMaterial(material.material);
+                 },
+                 [](const GraspEdit&) { return absl::OkStatus(); }, [](const ReleaseEdit&) { return absl::OkStatus(); }},
+      edit.what);
+}
+
+absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& edit) {
+  EditOutcome told;  // what the observer of the mesh cannot know
+  body.BeginEdit();
+  if (const auto* carve = std::get_if<CarveEdit>(&edit.what)) {
+    PALPATE_RETURN_IF_ERROR(body.Carve(carve->region, &told));
+  } else if (const auto* refine = std::get_if<RefineEdit>(&edit.what)) {
+    PALPATE_RETURN_IF_ERROR(body.Refine(refine->region, *refine, &told));
+  } else if (const auto* incise = std::get_if<InciseEdit>(&edit.what)) {
+    PALPATE_RETURN_IF_ERROR(body.Incise(*incise, &told));
+  } else if (const auto* material = std::get_if<MaterialEdit>(&edit.what)) {
+    for (size_t zone = 0; zone < body.zone_count(); ++zone) {
+      if (material->zone.empty() || body.FindZone(material->zone) == static_cast<int>(zone)) {
+        body.SetMaterial(static_cast<TetZoneId>(zone), material->material);
+      }
+    }
+  }
+  const auto is_taken = [&](const std::string& name) {
+    return std::any_of(bodies_.begin(), bodies_.end(), [&](const auto& other) { return other->name() == name; });
+  };
+  const auto first = static_cast<uint32_t>(bodies_.size());
+  if (body.is_editable()) {
+    PALPATE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<WorldBody>> pieces, body.DetachPieces(first, is_taken));
+    for (auto& piece : pieces) {
+      told.new_bodies.push_back(piece->index());
+      bodies_.push_back(std::move(piece));
+    }
+  }
+  EditOutcome outcome = body.FinishEdit();
+  outcome.new_bodies = std::move(told.new_bodies);
+  outcome.unchanged_count = told.unchanged_count;
+  outcome.is_refused = told.is_refused;
+  outcome.note = std::move(told.note);
+  return outcome;
+}
+
+absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit> edits) {
+  if (failed_) return absl::FailedPreconditionError("the scene has failed and must be reset");
+  for (size_t i = 0; i < edits.size(); ++i) {
+    if (absl::Status valid = CheckEdit(edits[i]); !valid.ok()) return Annotate(valid, absl::StrCat("edits[", i, "]"));
+  }
+  std::vector<EditOutcome> outcomes;
+  if (edits.empty()) return outcomes;
+  is_edited_ = true;
+  const absl::Status status = [&]() -> absl::Status {
+    PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+    bool has_changed = false;
+    for (const Edit& edit : edits) {
+      if (const auto* grasp = std::get_if<GraspEdit>(&edit.what)) {
+        outcomes.emplace_back().grasped_vertices = Grasp(grasp->tool, grasp->radius_m);
+        continue;
+      }
+      if (const auto* release = std::get_if<ReleaseEdit>(&edit.what)) {
+        tools_[release->tool].held.clear();
+        outcomes.emplace_back();
+        continue;
+      }
+      PALPATE_ASSIGN_OR_RETURN(EditOutcome outcome, ApplyTo(*bodies_[edit.body], edit));
+      outcomes.push_back(std::move(outcome));
+      has_changed |= std::holds_alternative<MaterialEdit>(edit.what);
+    }
+    FollowEdits(edits, outcomes);
+    for (const auto& body : bodies_) has_changed |= body->has_changes();
+    return has_changed ? CommitEdits() : absl::OkStatus();
+  }();
+  if (!status.ok()) {  // none that the checks let through is expected to
+    failed_ = true;
+    return Annotate(status, "the scene failed while it was edited and must be reset");
+  }
+  return outcomes;
+}
+
+/// Brings the arrays, the solver and the frame to the state of the meshes.
+absl::Status World::Impl::CommitEdits() {
+  std::vector<uint32_t> copied;
+  for (const auto& body : bodies_) {
+    const std::vector<uint32_t> of_body = body->TakeCopied();
+    copied.insert(copied.end(), of_body.begin(), of_body.end());
+  }
+  std::sort(copied.begin(), copied.end());
+  copied.erase(std::unique(copied.begin(), copied.end()), copied.end());
+  OpenCopies(copied);
+
+  auto topology = std::make_shared<WorldTopology>();
+  topology->version = topology_->version + 1;
+  topology->follows = true;
+  bool has_changed = false;
+  for (size_t b = 0; b < bodies_.size(); ++b) {
+    WorldBody& body = *bodies_[b];
+    if (body.has_changes()) {
+      has_changed = true;
+      BodyArraysChange change = body.UpdateArrays();
+      if (b < topology_->bodies.size()) topology->changes.push_back(std::move(change));
+    }
+    topology->bodies.push_back(body.arrays());
+  }
+  if (has_changed) topology_ = std::move(topology);
+
+  gpu::TissueModel model = MakeModel();
+  model.may_be_at_rest = true;
+  PALPATE_RETURN_IF_ERROR(solver_->Rebuild(model, vertices_.state));
+  statistics_.clear();
+  for (const auto& body : bodies_) statistics_.push_back(StatisticsOf(*body));
+  PALPATE_RETURN_IF_ERROR(UpdateGathered());
+  PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
+  frame_ = MakeFrame(step);
+  return absl::OkStatus();
+}
+
+/// Copies and their originals lie in the same place, where nothing could keep them apart. Each is drawn back a little into its own solid:
+/// as long as it sees all triangles around it from behind, what the solid loses it had before, so it cannot meet anything that way.
+void World::Impl::OpenCopies(std::span<const uint32_t> copied) {
+  const double back_m = kOpenShare * PALPATE_LIP_SHARE * description_.contact.margin_m;
+  std::vector<uint32_t> fan;
+  std::vector<uint32_t> tets;
+  std::vector<Eigen::Vector3d> normals;
+  for (const uint32_t handle : copied) {
+    if (vertices_.body[handle] == SceneVertices::kNoBody) continue;
+    const WorldBody& body = *bodies_[vertices_.body[handle]];
+    const uint32_t vertex = vertices_.slot[handle];
+    const auto inward = [&](const auto& position_of, Eigen::Vector3d* direction) {
+      normals.clear();
+      body.mesh().SurfaceFan(vertex, &fan);
+      for (const uint32_t triangle : fan) {
+        const auto& v = body.mesh().TriangleVertices(triangle);
+        const Eigen::Vector3d n = (position_of(v[1]) - position_of(v[0])).cross(position_of(v[2]) - position_of(v[0]));
+        if (n.norm() > 1e-16) normals.push_back(n.normalized());
+      }
+      return !normals.empty() && InwardDirection(normals, direction) > kLeastSine;
+    };
+    Eigen::Vector3d direction;
+    if (!inward([&](uint32_t v) { return body.PositionOf(v); }, &direction)) continue;
+    body.mesh().TetsAroundVertex(vertex, &tets);
+    const Eigen::Vector3d from = body.PositionOf(vertex);
+    double way_m = back_m;
+    for (int halving = 0; halving < 10; ++halving, way_m /= 2) {
+      const bool is_fine = std::all_of(tets.begin(), tets.end(), [&](uint32_t tet) {
+        std::array<Eigen::Vector3d, 4> x;
+        std::array<Eigen::Vector3d, 4> moved;
+        for (size_t c = 0; c < 4; ++c) {
+          const uint32_t v = body.mesh().TetVertices(tet)[c];
+          x[c] = body.PositionOf(v);
+          moved[c] = v == vertex ? Eigen::Vector3d(from + way_m * direction) : x[c];
+        }
+        const double volume_m3 = Volume(x);
+        return !(volume_m3 > 0) || Volume(moved) >= kLeastVolume * volume_m3;
+      });
+      if (!is_fine) continue;
+      const Eigen::Vector3f to = (from + way_m * direction).cast<float>();
+      vertices_.state[handle].position_m = {to.x(), to.y(), to.z(), 0.0F};
+      break;
+    }
+    // A driven vertex goes where its place at rest is taken: there too the two must differ.
+    Eigen::Vector3d at_rest;
+    if (vertices_.driven[handle] == kNoSlot) continue;
+    if (inward([&](uint32_t v) { return vertices_.rest_m[body.HandleOf(v)]; }, &at_rest)) vertices_.rest_m[handle] += way_m * at_rest;
+  }
+}
+
+}  // namespace palpate::sim

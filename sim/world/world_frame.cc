@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "sim/world/world_impl.h"
+
+namespace palpate::sim {
+
+absl::Status World::Impl::UpdateGathered() {
+  std::vector<uint32_t> vertices;
+  for (const auto& body : bodies_) {
+    for (const uint32_t v : body->arrays()->surface_vertices) {
+      if (v != kNoSlot) vertices.push_back(body->HandleOf(v));
+    }
+  }
+  for (size_t b = 0; volume_wanted_ && b < bodies_.size(); ++b) {
+    for (uint32_t v = 0; v < bodies_[b]->vertex_slot_count(); ++v) {
+      if (bodies_[b]->HandleOf(v) != kNoSlot) vertices.push_back(bodies_[b]->HandleOf(v));
+    }
+  }
+  volume_gathered_ = volume_wanted_;
+  return solver_->SetGathered(vertices);
+}
+
+uint32_t World::Impl::BodyOfTriangle(uint32_t triangle) const {
+  return static_cast<uint32_t>(std::upper_bound(triangle_begin_.begin(), triangle_begin_.end(), triangle) - triangle_begin_.begin() - 1);
+}
+
+uint32_t World::Impl::SurfaceSlotOf(uint32_t vertex) const {
+  return bodies_[vertices_.body[vertex]]->SurfaceSlotOf(vertices_.slot[vertex]);
+}
+
+std::shared_ptr<const Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
+  auto mark = std::chrono::steady_clock::now();
+  auto frame = std::make_shared<Frame>();
+  frame->step = step_;
+  frame->sim_time_s = static_cast<double>(step_) * description_.dt_s;
+  frame->state_hash = step.hash;
+  frame->kinetic_energy_j = step.kinetic_energy_j;
+  frame->max_speed_m_per_s = step.max_speed_m_per_s;
+  frame->inverted_tets = step.inverted_tets;
+
+  frame->topology_version = topology_->version;
+  frame->topology = topology_;
+  // In the order of UpdateGathered.
+  const float* at = step.gathered_m.data();
+  const auto take = [&](float* to) {
+    std::copy(at, at + 3, to);
+    at += 3;
+  };
+  for (const auto& body : bodies_) {
+    const std::vector<uint32_t>& vertices = body->arrays()->surface_vertices;
+    std::vector<float>& positions = frame->surface_positions_m.emplace_back(vertices.size() * 3, 0.0F);
+    for (size_t i = 0; i < vertices.size(); ++i) {
+      if (vertices[i] != kNoSlot) take(&positions[3 * i]);
+    }
+  }
+  frame->volume_positions_m.resize(bodies_.size());
+  for (size_t b = 0; volume_gathered_ && b < bodies_.size(); ++b) {
+    std::vector<float>& positions = frame->volume_positions_m[b];
+    positions.resize(size_t{bodies_[b]->vertex_slot_count()} * 3);
+    for (uint32_t v = 0; v < bodies_[b]->vertex_slot_count(); ++v) {
+      if (bodies_[b]->HandleOf(v) != kNoSlot) take(&positions[size_t{v} * 3]);
+    }
+  }
+
+  const size_t tool_count = description_.tools.size();
+  frame->tools.resize(tool_count);
+  for (size_t t = 0; t < tool_count; ++t) {
+    FrameTool& tool = frame->tools[t];
+    tool.device_pose = commands_[t].device_pose;
+    const ToolState& state = tools_[t];
+    tool.pose = state.pose;
+    tool.force_n = state.grasp_force_n;
+    tool.torque_n_m = state.grasp_torque_n_m;
+    tool.jaw_angle_rad = state.jaws.angle_rad();
+    for (size_t i = 0; i < state.parts.size(); ++i) {
+      const double stopped_m = step.blocked_m[state.first_collider + i];
+      tool.blocked_m = std::max(tool.blocked_m, stopped_m);
+    }
+    tool.is_grasping = !state.held.empty();
+    tool.is_cutting = state.is_cutting;
+    tool.is_blocked = tool.blocked_m > 0 || state.jaws.is_blocked();
+    tool.grasped_vertices = static_cast<uint32_t>(state.held.size());
+    tool.grasp_force_n = state.grasp_force_n.norm();
+    tool.removed_mass_kg = state.removed_mass_kg;
+  }
+  for (const gpu::ContactReport& report : step.contacts) {
+    if (!(report.point.w > 0)) continue;
+    FrameContact contact;
+    const bool by_tool = report.collider < tool_of_collider_.size();
+    contact.tool_index = by_tool ? tool_of_collider_[report.collider] : kObstacleContact;
+    contact.body_index = report.collider == 0xffffffffU ? vertices_.body[report.triangle] : BodyOfTriangle(report.triangle);
+    contact.point_m = ToVector(report.point).cast<float>();
+    contact.normal = ToVector(report.normal).cast<float>();
+    contact.separation_m = report.gap_m;
+    contact.force_n = ToVector(report.force).cast<float>();
+    frame->max_penetration_m = std::max(frame->max_penetration_m, -static_cast<double>(report.gap_m));
+    frame->contacts.push_back(contact);
+    if (by_tool) {
+      FrameTool& tool = frame->tools[contact.tool_index];
+      const Eigen::Vector3d force = -ToVector(report.force);
+      tool.force_n += force;
+      tool.torque_n_m += (ToVector(report.point) - tool.pose.position_m).cross(force);
+      ++tool.contact_count;
+      tool.is_touching = true;
+    }
+  }
+  for (const gpu::SurfaceReport& report : step.surface_contacts) {
+    FrameSurfaceContact contact;
+    const bool edges = report.kind == PALPATE_EDGE_EDGE;
+    contact.kind = edges ? SurfaceContactKind::kEdgeEdge : SurfaceContactKind::kVertexTriangle;
+    contact.body_a = vertices_.body[report.vertices.x];
+    contact.body_b = vertices_.body[report.vertices.w];
+    contact.vertices = {SurfaceSlotOf(report.vertices.x), SurfaceSlotOf(report.vertices.y), SurfaceSlotOf(report.vertices.z),
+                        SurfaceSlotOf(report.vertices.w)};
+    contact.point_a_m = ToVector(report.point_a).cast<float>();
+    contact.point_b_m = ToVector(report.point_b).cast<float>();
+    contact.normal = ToVector(report.normal).cast<float>();
+    contact.distance_m = report.point_a.w;
+    contact.force_n = ToVector(report.force).cast<float>();
+    frame->surface_contacts.push_back(contact);
+  }
+  FrameContactStatistics& statistics = frame->contact_statistics;
+  statistics.contact_count = step.surface.contacts;
+  statistics.acting_count = step.surface.acting;
+  statistics.detection_count = step.surface.detections;
+  statistics.filter_rounds = step.surface.filter_rounds;
+  statistics.filtered_vertices = step.surface.filtered_vertices;
+  statistics.truncated_vertices = step.surface.truncated_vertices;
+  statistics.intersection_count = step.surface.intersections;
+  statistics.detect_ms = step.surface.detect_ms;
+  statistics.filter_ms = step.surface.filter_ms;
+  statistics.check_ms = step.surface.check_ms;
+  frame->stage_ms[0] = tools_ms_;
+  frame->stage_ms[1] = step.times.detect_ms;
+  frame->stage_ms[2] = step.times.solve_ms;
+  frame->stage_ms[3] = step.times.forces_ms;
+  frame->stage_ms[4] = step.times.readback_ms;
+  frame->server_time_us =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  BuildLocalModels(step, frame.get());
+  frame->stage_ms[5] = MillisecondsSince(&mark);
+  for (const double ms : frame->stage_ms) frame->step_ms += ms;
+  return frame;
+}
+
+}  // namespace palpate::sim

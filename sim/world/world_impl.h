@@ -1,0 +1,118 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <Eigen/Geometry>
+
+#include "gpu/dynamics/tissue_solver.h"
+#include "sim/topology/ablation.h"
+#include "sim/world/scene_vertices.h"
+#include "sim/world/tool_state.h"
+#include "sim/world/world.h"
+#include "sim/world/world_body.h"
+
+namespace palpate::sim {
+
+// Shared by the parts of World: world_build.cc makes the device state, world_frame.cc what clients see of it, world_tools.cc what clients
+// want of their tools and feel through them, world_instruments.cc what instruments do to tissue, world_edit.cc what edits do, world.cc the
+// steps.
+
+inline std::array<double, 3> ToArray(const Eigen::Vector3d& v) { return {v.x(), v.y(), v.z()}; }
+inline Eigen::Vector3d ToVector(const gpu::Float4& v) { return {v.x, v.y, v.z}; }
+
+inline double MillisecondsSince(std::chrono::steady_clock::time_point* mark) {
+  const auto now = std::chrono::steady_clock::now();
+  const double ms = std::chrono::duration<double, std::milli>(now - *mark).count();
+  *mark = now;
+  return ms;
+}
+
+inline double CouplingDamping(const ToolDescription& tool) {
+  return tool.coupling_damping_n_s_per_m >= 0 ? tool.coupling_damping_n_s_per_m
+                                              : 2 * std::sqrt(tool.coupling_stiffness_n_per_m * tool.mass_kg);
+}
+
+/// Contents of free slots of BodyArrays.
+inline constexpr std::array<uint32_t, 3> kFreeTriangle = {};
+inline constexpr std::array<uint32_t, 4> kFreeTet = {};
+
+class World::Impl {
+ public:
+  absl::Status Init(std::shared_ptr<gpu::Context> context, SceneDescription description);
+  absl::StatusOr<std::shared_ptr<const Frame>> Step(std::span<const ToolCommand* const> commands);
+  absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits);
+  absl::StatusOr<std::shared_ptr<const Frame>> Reset();
+  absl::Status UpdateGathered();
+  absl::StatusOr<std::vector<float>> ReadVolumePositions(size_t body_index);
+  absl::Status WriteVolumePositions(size_t body_index, std::span<const float> positions_m);
+
+  std::shared_ptr<gpu::Context> context_;
+  SceneDescription description_;
+  std::vector<BodyStatistics> statistics_;
+  std::vector<BoundarySurface> surfaces_;
+  std::unique_ptr<gpu::TissueSolver> solver_;
+  std::shared_ptr<const Frame> frame_;
+  bool volume_wanted_ = false;
+  bool volume_gathered_ = false;
+
+ private:
+  absl::Status TakeCommands(std::span<const ToolCommand* const> commands);
+  std::shared_ptr<const Frame> MakeFrame(const gpu::TissueStep& step);
+  void BuildLocalModels(const gpu::TissueStep& step, Frame* frame);
+  absl::Status BuildBodies();
+  absl::Status CreateSolver();
+  gpu::TissueModel MakeModel();
+  BodyStatistics StatisticsOf(const WorldBody& body) const;
+  uint32_t BodyOfTriangle(uint32_t triangle) const;
+  uint32_t SurfaceSlotOf(uint32_t vertex) const;
+  absl::Status CheckBody(size_t body_index) const;
+  absl::Status CheckEdit(const Edit& edit) const;
+  absl::StatusOr<EditOutcome> ApplyTo(WorldBody& body, const Edit& edit);
+  void OpenCopies(std::span<const uint32_t> copied);
+  absl::Status CommitEdits();
+  void ResetTools();
+  absl::Status MakeTools(std::vector<gpu::ColliderDescription>* colliders);
+  void AimTool(size_t t);
+  bool IsAlive(const HeldVertex& held) const;
+  Eigen::Vector3d StateOf(uint32_t handle) const;
+  uint32_t Grasp(size_t t, double radius_m);
+  absl::Status MoveJaws(size_t t);
+  size_t RootOf(size_t body) const;
+  absl::StatusOr<AblationModel*> AblationOf(size_t body);
+  absl::Status Ablate(size_t t, std::vector<Edit>* edits);
+  void Slice(size_t t, std::vector<Edit>* edits);
+  absl::Status PrepareInstruments();
+  absl::Status SetAnchors();
+  void FollowInstruments(const gpu::TissueStep& step);
+  void FollowEdits(std::span<const Edit> edits, std::span<const EditOutcome> outcomes);
+
+  std::vector<std::unique_ptr<WorldBody>> bodies_;  // those of the description, then pieces
+  SceneVertices vertices_;
+  std::vector<gpu::TissueDrivenRegion> driven_;  // vertices apart
+  std::vector<gpu::TissueLoad> loads_;           // likewise
+  std::vector<gpu::TissueRigidBody> rigid_;
+  std::shared_ptr<const WorldTopology> topology_;
+  std::vector<uint32_t> triangle_begin_;  // [body_count + 1] in the model
+  std::vector<uint32_t> triangle_slots_;  // [triangle of the model] in the body's arrays
+  bool moves_at_start_ = false;           // a body has a velocity
+  std::vector<double> triangle_area_m2_;  // [triangle of the model] at rest
+  std::vector<ToolCommand> commands_;     // newest per tool
+  std::vector<gpu::ColliderTarget> targets_;
+  std::vector<ToolState> tools_;
+  std::vector<uint32_t> tool_of_collider_;  // of those of tools, which come first
+  std::vector<Clip> clips_;
+  std::vector<gpu::TissueAnchor> anchors_;                 // as the solver has them
+  std::vector<std::unique_ptr<AblationModel>> ablations_;  // per body; null: no heat yet
+  uint64_t step_ = 0;
+  bool failed_ = false;
+  bool is_edited_ = false;  // since the last reset
+  double tools_ms_ = 0;
+};
+
+}  // namespace palpate::sim

@@ -1,0 +1,500 @@
+// What instruments do to tissue between and during steps: jaws that close and hold, power that removes, blades that cut, clips.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <Eigen/SVD>
+
+#include "sim/instrument/trocar.h"
+#include "sim/world/world_impl.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+
+constexpr double kJawSpeed_rad_per_s = 4;
+constexpr double kPinchShare = 0.02;    // of the largest grasp force, on both jaws: then there is something to hold
+constexpr double kInner = 0.3;          // cosine to the direction inwards from which on a contact is on the inner side
+constexpr double kLetGo_rad = 0.05;     // wanted beyond the angle at which they took hold
+constexpr double kGraspRatio = 20;      // a coupled tool's grasp is at most this much stiffer than what drives it
+constexpr double kClipForce_n = 1000;   // a clip holds whatever tissue can pull
+constexpr double kBladeStep_m = 0.001;  // way of a blade between cuts: less would only make slivers
+
+/// Corners of a box around points.
+struct Bounds {
+  Vector3d low = Vector3d::Constant(std::numeric_limits<double>::infinity());
+  Vector3d high = -low;
+  void Add(const Vector3d& x) {
+    low = low.cwiseMin(x);
+    high = high.cwiseMax(x);
+  }
+  bool Meets(const Bounds& other) const { return (low.array() <= other.high.array()).all() && (other.low.array() <= high.array()).all(); }
+};
+
+}  // namespace
+
+Eigen::Matrix3d PartFrame(const InstrumentDescription& instrument, double jaw_angle_rad, uint32_t part) {
+  if (!HasJaws(instrument.kind) || part < kJawMinusPart) return Eigen::Matrix3d::Identity();
+  const JawFrame jaw = JawFrameOf(instrument, jaw_angle_rad, part - kJawMinusPart);
+  Eigen::Matrix3d frame;
+  frame << jaw.along, jaw.inward, jaw.along.cross(jaw.inward);
+  return frame;
+}
+
+Eigen::Quaterniond BestRotation(const std::vector<Vector3d>& from, const std::vector<Vector3d>& to) {
+  Vector3d from_mean = Vector3d::Zero();
+  Vector3d to_mean = Vector3d::Zero();
+  for (size_t i = 0; i < from.size(); ++i) {
+    from_mean += from[i] / static_cast<double>(from.size());
+    to_mean += to[i] / static_cast<double>(from.size());
+  }
+  Eigen::Matrix3d covariance = Eigen::Matrix3d::Zero();
+  for (size_t i = 0; i < from.size(); ++i) covariance += (to[i] - to_mean) * (from[i] - from_mean).transpose();
+  const Eigen::JacobiSVD<Eigen::Matrix3d> svd(covariance, Eigen::ComputeFullU | Eigen::ComputeFullV);
+  Vector3d signs = Vector3d::Ones();
+  if ((svd.matrixU() * svd.matrixV().transpose()).determinant() < 0) signs.z() = -1;
+  return Eigen::Quaterniond(Eigen::Matrix3d(svd.matrixU() * signs.asDiagonal() * svd.matrixV().transpose())).normalized();
+}
+
+/// Tools as at rest, their capsules together and one tool after the other.
+void World::Impl::ResetTools() {
+  tools_.clear();
+  tool_of_collider_.clear();
+  clips_.clear();
+  anchors_.clear();
+  for (size_t t = 0; t < description_.tools.size(); ++t) {
+    const ToolDescription& tool = description_.tools[t];
+    ToolState& state = tools_.emplace_back();
+    state.first_collider = static_cast<uint32_t>(tool_of_collider_.size());
+    state.jaws = JawDrive({.max_angle_rad = tool.instrument.max_jaw_angle_rad,
+                           .max_speed_rad_per_s = kJawSpeed_rad_per_s,
+                           .max_torque_n_m = tool.instrument.max_grasp_force_n * tool.instrument.jaw_length_m / 2});
+    state.parts = CapsulesOf(tool.instrument, tool.length_m, tool.radius_m, state.jaws.angle_rad());
+    state.aim = tool.trocar ? ConstrainToTrocar(*tool.trocar, tool.rest_pose) : tool.rest_pose;
+    state.pose = state.aim;
+    tool_of_collider_.insert(tool_of_collider_.end(), state.parts.size(), static_cast<uint32_t>(t));
+  }
+}
+
+/// Resets the tools, and appends their capsules to `colliders` and to targets_.
+absl::Status World::Impl::MakeTools(std::vector<gpu::ColliderDescription>* colliders) {
+  ResetTools();
+  for (size_t t = 0; t < description_.tools.size(); ++t) {
+    const ToolDescription& tool = description_.tools[t];
+    const InstrumentDescription& instrument = tool.instrument;
+    const double end_m = HasJaws(instrument.kind)                      ? instrument.jaw_length_m
+                         : instrument.kind == InstrumentKind::kScalpel ? instrument.blade_length_m
+                                                                       : 0;
+    if (!(end_m < tool.length_m)) {
+      return absl::InvalidArgumentError(absl::StrCat("tools[", t, "] (", tool.name, "): length_m ", tool.length_m,
+                                                     " must be more than that of its jaws or blade, ", end_m, " m"));
+    }
+    const ToolState& state = tools_[t];
+    for (size_t i = 0; i < state.parts.size(); ++i) {
+      gpu::ColliderDescription collider;
+      collider.radius_m = state.parts[i].radius_m;
+      collider.places_after_leader = static_cast<uint32_t>(i);
+      collider.tip_m = ToArray(state.pose.position_m + state.pose.rotation * state.parts[i].tip_m);
+      collider.axis_m = ToArray(state.pose.rotation * state.parts[i].axis_m);
+      if (tool.drive == ToolDrive::kCoupled) {
+        collider.coupling_n_per_m = tool.coupling_stiffness_n_per_m;
+        collider.damping_n_s_per_m = CouplingDamping(tool);
+        collider.mass_kg = tool.mass_kg;
+      }
+      colliders->push_back(collider);
+      targets_.push_back({collider.tip_m, collider.axis_m});
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// Where the tool's capsules are wanted at the end of the step.
+void World::Impl::AimTool(size_t t) {
+  const ToolDescription& tool = description_.tools[t];
+  ToolState& state = tools_[t];
+  RigidPose aim = commands_[t].device_pose;
+  if (tool.trocar) {
+    aim = ConstrainToTrocar(*tool.trocar, aim);
+    // Where tissue holds the tip back, the shaft still passes through the pivot.
+    const RigidPose held{state.pose.position_m + (aim.position_m - state.aim.position_m), aim.rotation};
+    if (tool.drive == ToolDrive::kCoupled) aim.rotation = ConstrainToTrocar(*tool.trocar, held).rotation;
+  }
+  state.aim = aim;
+  for (size_t i = 0; i < state.parts.size(); ++i) {
+    targets_[state.first_collider + i] = {ToArray(aim.position_m + aim.rotation * state.parts[i].tip_m),
+                                          ToArray(aim.rotation * state.parts[i].axis_m)};
+  }
+}
+
+bool World::Impl::IsAlive(const HeldVertex& held) const {
+  return held.handle < vertices_.size() && vertices_.body[held.handle] != SceneVertices::kNoBody &&
+         vertices_.rest_m[held.handle] == held.rest_m;
+}
+
+Vector3d World::Impl::StateOf(uint32_t handle) const { return ToVector(vertices_.state[handle].position_m); }
+
+/// Takes hold of tissue: of what lies between the jaws, or of surface vertices within radius_m of the tip. Returns how many vertices it
+/// holds now. SceneVertices::state must be up to date.
+uint32_t World::Impl::Grasp(size_t t, double radius_m) {
+  const InstrumentDescription& instrument = description_.tools[t].instrument;
+  ToolState& state = tools_[t];
+  const double angle = state.jaws.angle_rad();
+  const Eigen::Quaterniond to_tool = state.pose.rotation.conjugate();
+  std::vector<uint32_t> handles;
+  for (const auto& body : bodies_) {
+    if (body->kind() != BodyKind::kDeformable) continue;
+    for (const uint32_t vertex : body->arrays()->surface_vertices) {
+      if (vertex == kNoSlot) continue;
+      const Vector3d in_tool = to_tool * (StateOf(body->HandleOf(vertex)) - state.pose.position_m);
+      if (radius_m > 0 ? in_tool.norm() <= radius_m : LiesBetweenJaws(instrument, angle, in_tool, instrument.jaw_radius_m)) {
+        handles.push_back(body->HandleOf(vertex));
+      }
+    }
+  }
+  if (!(radius_m > 0)) handles.insert(handles.end(), state.pinched.begin(), state.pinched.end());
+  std::sort(handles.begin(), handles.end());
+  handles.erase(std::unique(handles.begin(), handles.end()), handles.end());
+  state.held.clear();
+  for (const uint32_t handle : handles) {
+    const Vector3d in_tool = to_tool * (StateOf(handle) - state.pose.position_m);
+    // Rigid with the nearer jaw, so that closing further presses what is between.
+    double depth_m[2];
+    for (const size_t side : {0, 1}) {
+      const JawFrame jaw = JawFrameOf(instrument, angle, side);
+      depth_m[side] = std::abs((in_tool - jaw.hinge_m).dot(jaw.inward));
+    }
+    HeldVertex held;
+    held.handle = handle;
+    held.rest_m = vertices_.rest_m[handle];
+    held.part = depth_m[0] <= depth_m[1] ? kJawMinusPart : kJawPlusPart;
+    held.target_m = PartFrame(instrument, angle, held.part).transpose() * (in_tool - state.parts[held.part].tip_m);
+    state.held.push_back(held);
+  }
+  state.grasp_angle_rad = angle;
+  return static_cast<uint32_t>(state.held.size());
+}
+
+/// Jaws turn, take hold and let go; a clip applier leaves its clip.
+absl::Status World::Impl::MoveJaws(size_t t) {
+  const ToolDescription& tool = description_.tools[t];
+  const ToolCommand& command = commands_[t];
+  ToolState& state = tools_[t];
+  const double wanted_rad = std::clamp(command.jaw_angle_rad, 0.0, tool.instrument.max_jaw_angle_rad);
+  std::erase_if(state.held, [&](const HeldVertex& held) { return !IsAlive(held); });
+  if (wanted_rad > state.grasp_angle_rad + kLetGo_rad) state.held.clear();
+  const double least_n = kPinchShare * tool.instrument.max_grasp_force_n;
+  if (state.held.empty() && wanted_rad < state.jaws.angle_rad() && state.pinch_n[0] > least_n && state.pinch_n[1] > least_n) {
+    PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+    Grasp(t, 0);
+  }
+  state.jaws.Advance(wanted_rad, state.resistance_n_m, description_.dt_s);
+  state.parts = CapsulesOf(tool.instrument, tool.length_m, tool.radius_m, state.jaws.angle_rad());
+  const bool is_pressed = command.pedal && !state.was_pedal_down;
+  state.was_pedal_down = command.pedal;
+  if (tool.instrument.kind != InstrumentKind::kClipApplier || !is_pressed || state.held.empty() ||
+      clips_.size() >= gpu::TissueSolver::kMaxClips) {
+    return absl::OkStatus();
+  }
+  PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+  Clip clip;
+  clip.held = state.held;
+  Vector3d center = Vector3d::Zero();
+  for (const HeldVertex& held : clip.held) center += StateOf(held.handle) / static_cast<double>(clip.held.size());
+  for (HeldVertex& held : clip.held) held.target_m = StateOf(held.handle) - center;
+  clips_.push_back(std::move(clip));
+  return absl::OkStatus();
+}
+
+/// The body of the description that a body is, or was cut off from.
+size_t World::Impl::RootOf(size_t body) const {
+  while (body >= description_.bodies.size()) {
+    const std::string& parent = bodies_[body]->arrays()->parent;
+    const auto found = std::find_if(bodies_.begin(), bodies_.end(), [&](const auto& other) { return other->name() == parent; });
+    body = static_cast<size_t>(found - bodies_.begin());
+  }
+  return body;
+}
+
+/// Heat in the tissue of a body.
+absl::StatusOr<AblationModel*> World::Impl::AblationOf(size_t body) {
+  ablations_.resize(std::max(ablations_.size(), body + 1));
+  if (ablations_[body] == nullptr) {
+    const BodyDescription& root = description_.bodies[RootOf(body)];
+    std::vector<AblationTissue> tissues;
+    for (size_t zone = 0; zone < bodies_[body]->zone_count(); ++zone) {
+      const AblationProperties& properties = zone == 0 || zone > root.zones.size() ? root.ablation : root.zones[zone - 1].ablation;
+      tissues.push_back({.density_kg_per_m3 = bodies_[body]->MaterialOf(static_cast<TetZoneId>(zone)).density_kg_per_m3,
+                         .energy_j_per_kg = properties.energy_j_per_kg,
+                         .cooling_time_s = properties.cooling_time_s});
+    }
+    PALPATE_ASSIGN_OR_RETURN(AblationModel model, AblationModel::Create(std::move(tissues)));
+    ablations_[body] = std::make_unique<AblationModel>(std::move(model));
+  }
+  return ablations_[body].get();
+}
+
+/// Gives the power of a tool to the tets within its reach, and asks for those that have enough to be removed.
+absl::Status World::Impl::Ablate(size_t t, std::vector<Edit>* edits) {
+  const ToolDescription& tool = description_.tools[t];
+  const ToolCommand& command = commands_[t];
+  ToolState& state = tools_[t];
+  const double power_w = command.power_w > 0 ? std::min(command.power_w, tool.instrument.max_power_w) : tool.instrument.max_power_w;
+  const double duty = command.duty > 0 ? std::min(command.duty, 1.0) : 1;
+  const Vector3d tip = state.pose.position_m;
+  const double far_m = tool.radius_m + tool.instrument.reach_m;
+  Bounds reach;
+  reach.Add(tip - Vector3d::Constant(far_m));
+  reach.Add(tip + Vector3d::Constant(far_m));
+  std::vector<std::vector<AblationModel::Exposure>> exposures(bodies_.size());
+  std::vector<double> weights(bodies_.size(), 0);
+  double total_weight = 0;
+  for (size_t b = 0; b < bodies_.size(); ++b) {
+    const WorldBody& body = *bodies_[b];
+    if (body.kind() != BodyKind::kDeformable || !body.is_editable()) continue;
+    const std::vector<std::array<uint32_t, 4>>& tets = body.arrays()->tets;
+    for (uint32_t slot = 0; slot < tets.size(); ++slot) {
+      if (tets[slot] == kFreeTet) continue;
+      std::array<Vector3d, 4> x;
+      Bounds bounds;
+      for (size_t c = 0; c < 4; ++c) {
+        x[c] = StateOf(body.HandleOf(tets[slot][c]));
+        bounds.Add(x[c]);
+      }
+      if (!bounds.Meets(reach)) continue;
+      const double gap_m = std::max(DistanceToTet(tip, x) - tool.radius_m, 0.0);
+      if (gap_m >= tool.instrument.reach_m) continue;
+      AblationModel::Exposure exposure;
+      exposure.tet = body.mesh().IdOfTet(slot);
+      exposure.volume_m3 = body.mesh().RestVolume(slot);
+      exposure.zone = body.ZoneOf(slot);
+      exposure.weight = 1 - gap_m / tool.instrument.reach_m;
+      if (!(exposure.volume_m3 > 0)) continue;
+      weights[b] += exposure.weight;
+      total_weight += exposure.weight;
+      exposures[b].push_back(exposure);
+    }
+  }
+  std::vector<TetId> all_due;
+  std::vector<Edit> carvings;
+  for (size_t b = 0; b < bodies_.size(); ++b) {
+    if (exposures[b].empty()) continue;
+    state.is_cutting = true;
+    PALPATE_ASSIGN_OR_RETURN(AblationModel* const ablation, AblationOf(b));
+    PALPATE_ASSIGN_OR_RETURN(std::vector<TetId> due,
+                             ablation->Deposit(power_w * weights[b] / total_weight, duty, description_.dt_s, exposures[b]));
+    all_due.insert(all_due.end(), due.begin(), due.end());
+    if (!due.empty()) carvings.push_back({.body = b, .what = CarveEdit{TetListRegion{std::move(due)}}});
+  }
+  // What could not go as the mesh is, cannot go before it is another.
+  if (all_due.empty() || (all_due == state.due && state.due_version == topology_->version)) return absl::OkStatus();
+  state.due = std::move(all_due);
+  state.due_version = topology_->version;
+  edits->insert(edits->end(), carvings.begin(), carvings.end());
+  return absl::OkStatus();
+}
+
+/// Asks for the cut that the blade made since the last one.
+void World::Impl::Slice(size_t t, std::vector<Edit>* edits) {
+  ToolState& state = tools_[t];
+  std::array<Vector3d, 2> blade = BladeOf(description_.tools[t].instrument);
+  for (Vector3d& end : blade) end = state.pose.position_m + state.pose.rotation * end;
+  if (!state.blade_m) state.blade_m = blade;
+  const std::array<Vector3d, 2> before = *state.blade_m;
+  if (std::max((blade[0] - before[0]).norm(), (blade[1] - before[1]).norm()) < kBladeStep_m) return;
+  Bounds sweep;
+  for (const auto& edge : {before, blade}) {
+    for (const Vector3d& end : edge) sweep.Add(end);
+  }
+  for (size_t b = 0; b < bodies_.size(); ++b) {
+    const WorldBody& body = *bodies_[b];
+    if (body.kind() != BodyKind::kDeformable || !body.is_editable()) continue;
+    const bool is_met = std::any_of(body.arrays()->tets.begin(), body.arrays()->tets.end(), [&](const std::array<uint32_t, 4>& tet) {
+      Bounds bounds;
+      for (const uint32_t v : tet) {
+        if (tet != kFreeTet) bounds.Add(StateOf(body.HandleOf(v)));
+      }
+      return bounds.Meets(sweep);
+    });
+    const auto in_it = std::find(state.cut_bodies.begin(), state.cut_bodies.end(), b);
+    if (is_met) {
+      edits->push_back({.body = b, .what = InciseEdit{.edges_m = {before, blade}, .goes_on = true}});
+      if (in_it == state.cut_bodies.end()) state.cut_bodies.push_back(b);
+    } else if (in_it != state.cut_bodies.end()) {
+      bodies_[b]->incision().EndStroke();
+      state.cut_bodies.erase(in_it);
+    }
+  }
+  state.blade_m = blade;
+}
+
+/// Everything that instruments do before a step: turn, take hold, let go, remove, cut; then where they and what they hold go.
+absl::Status World::Impl::PrepareInstruments() {
+  std::vector<Edit> edits;
+  std::vector<size_t> owners;
+  bool has_state = false;
+  for (size_t t = 0; t < tools_.size(); ++t) {
+    const InstrumentKind kind = description_.tools[t].instrument.kind;
+    tools_[t].is_cutting = false;
+    if (HasJaws(kind)) PALPATE_RETURN_IF_ERROR(MoveJaws(t));
+    const bool is_burning = HasPower(kind) && commands_[t].pedal;
+    if (!is_burning && kind != InstrumentKind::kScalpel) continue;
+    if (!std::exchange(has_state, true)) PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+    if (is_burning) PALPATE_RETURN_IF_ERROR(Ablate(t, &edits));
+    if (kind == InstrumentKind::kScalpel) Slice(t, &edits);
+    owners.resize(edits.size(), t);
+  }
+  if (!edits.empty()) {
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<EditOutcome> outcomes, Apply(edits));
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      ToolState& state = tools_[owners[i]];
+      state.removed_mass_kg += std::max(outcomes[i].removed_mass_kg, 0.0);
+      // Between two elements a blade in tissue changes nothing in the mesh, and cuts all the same.
+      const bool is_in_stroke = std::holds_alternative<InciseEdit>(edits[i].what) && bodies_[edits[i].body]->incision().IsUnderWay();
+      state.is_cutting = state.is_cutting || is_in_stroke || !outcomes[i].removed_tets.empty() || !outcomes[i].added_vertices.empty();
+    }
+  }
+  for (size_t t = 0; t < tools_.size(); ++t) AimTool(t);
+  return SetAnchors();
+}
+
+/// Tells the solver what is held, and where: tools' vertices first, then clips'.
+absl::Status World::Impl::SetAnchors() {
+  std::vector<gpu::TissueAnchor> anchors;
+  const double contact_n_per_m = solver_->contact_stiffness_n_per_m();
+  for (size_t t = 0; t < tools_.size(); ++t) {
+    const ToolDescription& tool = description_.tools[t];
+    ToolState& state = tools_[t];
+    std::erase_if(state.held, [&](const HeldVertex& held) { return !IsAlive(held); });
+    const double count = static_cast<double>(state.held.size());
+    double stiffness_n_per_m = contact_n_per_m;
+    if (tool.drive == ToolDrive::kCoupled) {
+      const double dt = description_.dt_s;
+      const double impedance_n_per_m = tool.mass_kg / (dt * dt) + CouplingDamping(tool) / dt + tool.coupling_stiffness_n_per_m;
+      stiffness_n_per_m = std::min(stiffness_n_per_m, kGraspRatio * impedance_n_per_m / count);
+    }
+    for (const HeldVertex& held : state.held) {
+      const Vector3d offset = state.aim.rotation * (PartFrame(tool.instrument, state.jaws.angle_rad(), held.part) * held.target_m);
+      anchors.push_back({.vertex = held.handle,
+                         .holder = state.first_collider + held.part,
+                         .target_m = ToArray(offset),
+                         .stiffness_n_per_m = stiffness_n_per_m,
+                         .max_force_n = tool.instrument.max_grasp_force_n / count});
+    }
+  }
+  for (Clip& clip : clips_) {
+    std::erase_if(clip.held, [&](const HeldVertex& held) { return !IsAlive(held); });
+  }
+  std::erase_if(clips_, [](const Clip& clip) { return clip.held.size() < 2; });
+  const auto collider_count = static_cast<uint32_t>(targets_.size());
+  for (uint32_t c = 0; c < clips_.size(); ++c) {
+    for (const HeldVertex& held : clips_[c].held) {
+      anchors.push_back({.vertex = held.handle,
+                         .holder = collider_count + c,
+                         .target_m = ToArray(clips_[c].rotation * held.target_m),
+                         .stiffness_n_per_m = contact_n_per_m,
+                         .max_force_n = kClipForce_n});
+    }
+  }
+  anchors_ = std::move(anchors);
+  return solver_->SetAnchors(anchors_, static_cast<uint32_t>(clips_.size()));
+}
+
+/// What a step did to the instruments: where they are, what presses on the jaws, what slipped.
+void World::Impl::FollowInstruments(const gpu::TissueStep& step) {
+  for (size_t t = 0; t < tools_.size(); ++t) {
+    ToolState& state = tools_[t];
+    state.pose.rotation = state.aim.rotation;
+    state.pose.position_m = ToVector(step.colliders[state.first_collider].tip) - state.pose.rotation * state.parts[0].tip_m;
+    state.resistance_n_m = 0;
+    state.pinch_n = {};
+    state.pinched.clear();
+    state.grasp_force_n.setZero();
+    state.grasp_torque_n_m.setZero();
+  }
+  const auto turn_jaw = [&](size_t t, uint32_t part, const Vector3d& point, const Vector3d& force_on_jaw) {
+    ToolState& state = tools_[t];
+    const JawFrame jaw = JawFrameOf(description_.tools[t].instrument, state.jaws.angle_rad(), part - kJawMinusPart);
+    const Vector3d in_tool = state.pose.rotation.conjugate() * (point - state.pose.position_m);
+    const Vector3d force = state.pose.rotation.conjugate() * force_on_jaw;
+    state.resistance_n_m -= (in_tool - jaw.hinge_m).dot(jaw.along) * force.dot(jaw.inward) / 2;
+  };
+  for (const gpu::ContactReport& report : step.contacts) {
+    if (report.collider >= tool_of_collider_.size() || !(report.point.w > 0)) continue;
+    const size_t t = tool_of_collider_[report.collider];
+    ToolState& state = tools_[t];
+    const uint32_t part = report.collider - state.first_collider;
+    if (!HasJaws(description_.tools[t].instrument.kind) || part < kJawMinusPart) continue;
+    turn_jaw(t, part, ToVector(report.point), -ToVector(report.force));
+    const JawFrame jaw = JawFrameOf(description_.tools[t].instrument, state.jaws.angle_rad(), part - kJawMinusPart);
+    if ((state.pose.rotation * jaw.inward).dot(ToVector(report.normal)) < kInner) continue;
+    const WorldBody& body = *bodies_[BodyOfTriangle(report.triangle)];
+    if (body.kind() != BodyKind::kDeformable) continue;
+    state.pinch_n[part - kJawMinusPart] += report.point.w;
+    for (const uint32_t surface_slot : body.arrays()->surface_triangles[triangle_slots_[report.triangle]]) {
+      state.pinched.push_back(body.HandleOf(body.arrays()->surface_vertices[surface_slot]));
+    }
+  }
+
+  size_t i = 0;
+  for (size_t t = 0; t < tools_.size(); ++t) {
+    ToolState& state = tools_[t];
+    const InstrumentDescription& instrument = description_.tools[t].instrument;
+    for (HeldVertex& held : state.held) {
+      const gpu::TissueAnchor& anchor = anchors_[i];
+      const Vector3d point = ToVector(step.anchors[i].point);
+      const Vector3d on_tool = -ToVector(step.anchors[i].force);
+      ++i;
+      state.grasp_force_n += on_tool;
+      state.grasp_torque_n_m += (point - state.pose.position_m).cross(on_tool);
+      if (held.part >= kJawMinusPart) turn_jaw(t, held.part, point, on_tool);
+      // What pulls with more than it is held with slips: its target comes after it.
+      const Vector3d holder = ToVector(step.colliders[anchor.holder].tip);
+      const Vector3d stretch = point - holder - Vector3d(anchor.target_m[0], anchor.target_m[1], anchor.target_m[2]);
+      const double slip_m = stretch.norm() - anchor.max_force_n / anchor.stiffness_n_per_m;
+      if (slip_m <= 0) continue;
+      const Eigen::Matrix3d frame = PartFrame(instrument, state.jaws.angle_rad(), held.part);
+      held.target_m += frame.transpose() * (state.pose.rotation.conjugate() * (slip_m / stretch.norm() * stretch));
+      held.slipped_m += slip_m;
+    }
+    std::erase_if(state.held, [&](const HeldVertex& held) { return held.slipped_m > instrument.jaw_length_m; });
+  }
+  std::vector<Vector3d> from;
+  std::vector<Vector3d> to;
+  for (Clip& clip : clips_) {
+    from.clear();
+    to.clear();
+    for (const HeldVertex& held : clip.held) {
+      from.push_back(held.target_m);
+      to.push_back(ToVector(step.anchors[i++].point));
+    }
+    // Less than three points say nothing about a rotation.
+    if (from.size() >= 3) clip.rotation = BestRotation(from, to);
+  }
+}
+
+/// Heat goes where its tissue goes.
+void World::Impl::FollowEdits(std::span<const Edit> edits, std::span<const EditOutcome> outcomes) {
+  for (size_t i = 0; i < edits.size(); ++i) {
+    if (edits[i].body >= ablations_.size() || ablations_[edits[i].body] == nullptr) continue;
+    AblationModel& ablation = *ablations_[edits[i].body];
+    const ClosedMesh& mesh = bodies_[edits[i].body]->mesh();
+    const auto& remapped = outcomes[i].remapped_tets;
+    for (size_t begin = 0, end = 0; begin < remapped.size(); begin = end) {
+      std::vector<AblationModel::Child> children;
+      double volume_m3 = 0;
+      for (end = begin; end < remapped.size() && remapped[end].first == remapped[begin].first; ++end) {
+        const uint32_t slot = mesh.Find(remapped[end].second);
+        if (slot == kNoSlot) continue;
+        children.push_back({remapped[end].second, mesh.RestVolume(slot)});
+        volume_m3 += children.back().share;
+      }
+      for (AblationModel::Child& child : children) child.share /= volume_m3;
+      if (!children.empty()) ablation.Replace(remapped[begin].first, children);
+    }
+    for (const TetId tet : outcomes[i].removed_tets) ablation.Remove(tet);
+  }
+}
+
+}  // namespace palpate::sim

@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "sim/haptics/build_model.h"
+#include "sim/world/world_impl.h"
+
+namespace palpate::sim {
+namespace {
+
+// What a hand feels of a body that does not yield; its device limits the stiffness anyway.
+constexpr double kRigidYoungModulus_pa = 1e7;
+
+}  // namespace
+
+absl::Status World::Impl::TakeCommands(std::span<const ToolCommand* const> commands) {
+  if (commands.size() != description_.tools.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(commands.size(), " tool commands for ", description_.tools.size(), " tools"));
+  }
+  for (size_t t = 0; t < commands.size(); ++t) {
+    if (commands[t] == nullptr) continue;
+    const RigidPose& pose = commands[t]->device_pose;
+    if (!pose.position_m.allFinite() || !pose.rotation.coeffs().allFinite() || pose.rotation.norm() < 1e-6) {
+      return absl::InvalidArgumentError(absl::StrCat("tool ", description_.tools[t].name, ": the pose is not finite"));
+    }
+    const ToolCommand& command = *commands[t];
+    if (!std::isfinite(command.jaw_angle_rad) || !std::isfinite(command.power_w) || !std::isfinite(command.duty)) {
+      return absl::InvalidArgumentError(absl::StrCat("tool ", description_.tools[t].name, ": jaw_angle_rad ", command.jaw_angle_rad,
+                                                     ", power_w ", command.power_w, " and duty ", command.duty, " must be finite"));
+    }
+    commands_[t] = *commands[t];
+    commands_[t].device_pose.rotation.normalize();
+  }
+  return absl::OkStatus();
+}
+
+void World::Impl::BuildLocalModels(const gpu::TissueStep& step, Frame* frame) {
+  const HapticOptions& haptics = description_.haptics;
+  std::vector<LocalContact> contacts;
+  for (size_t t = 0; t < frame->tools.size(); ++t) {
+    contacts.clear();
+    for (const gpu::ContactReport& report : step.contacts) {
+      if (report.collider >= tool_of_collider_.size() || tool_of_collider_[report.collider] != t) continue;
+      const WorldBody& body = *bodies_[BodyOfTriangle(report.triangle)];
+      const Material& material = body.MaterialAt(triangle_slots_[report.triangle]);
+      LocalContact contact;
+      contact.point_m = ToVector(report.point);
+      contact.normal_W = -ToVector(report.normal);
+      // The solver pushes from the margin on; for the hand the surface begins there too.
+      contact.gap_m = static_cast<double>(report.gap_m) - description_.contact.margin_m;
+      contact.normal_force_n = report.point.w;
+      contact.area_m2 = triangle_area_m2_[report.triangle];
+      contact.young_modulus_pa = body.kind() == BodyKind::kDeformable ? material.young_modulus_pa : kRigidYoungModulus_pa;
+      contact.poisson_ratio = material.poisson_ratio;
+      contact.damping_s = material.damping_s;
+      contact.friction = description_.contact.friction;
+      contacts.push_back(contact);
+    }
+    const ToolDescription& tool = description_.tools[t];
+    const ToolState& state = tools_[t];
+    const double pull_n = state.grasp_force_n.norm();
+    if (!state.held.empty() && pull_n > 0) {
+      // What the jaws hold pulls them as a contact of their size would push, along the line on which its force acts.
+      const WorldBody& body = *bodies_[vertices_.body[state.held.front().handle]];
+      const Material& material = body.MaterialOf(0);
+      LocalContact contact;
+      contact.point_m = state.pose.position_m + state.grasp_force_n.cross(state.grasp_torque_n_m) / (pull_n * pull_n);
+      contact.normal_W = state.grasp_force_n / pull_n;
+      contact.normal_force_n = pull_n;
+      contact.area_m2 = 2 * tool.instrument.jaw_radius_m * tool.instrument.jaw_length_m;
+      contact.young_modulus_pa = material.young_modulus_pa;
+      contact.poisson_ratio = material.poisson_ratio;
+      contact.damping_s = material.damping_s;
+      contacts.push_back(contact);
+    }
+    LocalModelInput input;
+    input.device_pose = frame->tools[t].device_pose;
+    input.tool_pose = frame->tools[t].pose;
+    if (tool.drive == ToolDrive::kCoupled) input.coupling_stiffness_n_per_m = tool.coupling_stiffness_n_per_m;
+    input.device_max_stiffness_n_per_m = commands_[t].device_max_stiffness_n_per_m;
+    input.max_constraints = haptics.max_constraints;
+    input.contacts = contacts;
+    LocalModel model = BuildLocalModel(input);
+    model.step = step_;
+    model.sim_time_s = frame->sim_time_s;
+    model.server_time_us = frame->server_time_us;
+    model.pose_sequence = commands_[t].pose_sequence;
+    model.station_time_us = commands_[t].station_time_us;
+    model.validity_radius_m = haptics.range_m;
+    model.blend_time_s = haptics.blend_time_s >= 0 ? haptics.blend_time_s : description_.dt_s;
+    model.force_n = frame->tools[t].force_n;
+    model.torque_n_m = frame->tools[t].torque_n_m;
+    frame->local_models.push_back(model);
+  }
+}
+
+}  // namespace palpate::sim

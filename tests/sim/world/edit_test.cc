@@ -1,0 +1,317 @@
+// Tissue that is cut, carved and refined while it is simulated.
+#include <Eigen/Dense>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "sim/mesh/generators.h"
+#include "sim/world/world.h"
+#include "tests/sim/world/topology_checks.h"
+#include "tests/support/device_test.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+
+class WorldEditTest : public test::DeviceTest {
+ protected:
+  static BodyDescription Bar(const std::string& name, const Vector3d& center_m, const std::array<uint32_t, 3>& vertices,
+                             const Vector3d& size_m, bool held) {
+    BodyDescription body;
+    body.name = name;
+    auto mesh = BoxMesh(vertices, size_m);
+    EXPECT_TRUE(mesh.ok()) << mesh.status();
+    body.mesh = *std::move(mesh);
+    for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
+      if (held && body.mesh.vertices[v].z() < -size_m.z() / 2 + 1e-6) body.fixed_vertices.push_back(v);
+      body.mesh.vertices[v] += center_m;
+    }
+    return body;
+  }
+  static SceneDescription OneBlock() {
+    SceneDescription scene;
+    scene.bodies = {Bar("block", {0, 0, 0}, {7, 7, 5}, {0.06, 0.06, 0.04}, true)};
+    scene.contact.check_intersections = true;
+    return scene;
+  }
+  static Edit Carve(size_t body, const Vector3d& center_m, double radius_m) {
+    return {.body = body, .what = CarveEdit{BallRegion{center_m, radius_m}}};
+  }
+
+  static void StepOften(World* world, int steps, const std::string& what) {
+    for (int i = 0; i < steps; ++i) {
+      PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
+      ASSERT_EQ(frame->contact_statistics.intersection_count, 0U) << what << ", step " << i;
+      ASSERT_TRUE(std::isfinite(frame->kinetic_energy_j));
+    }
+  }
+};
+
+TEST_F(WorldEditTest, CarvingTakesTissueOutAndTheRestGoesOn) {
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), OneBlock()));
+  ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, nullptr));
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 20, "before"));
+  const auto before = world->CurrentFrame();
+  const BodyStatistics statistics = world->body_statistics()[0];
+  const std::vector<Edit> edits = {Carve(0, {0.01, 0, 0.015}, 0.014)};
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_GT(outcomes[0].removed_tets.size(), 20U);
+  EXPECT_EQ(outcomes[0].unchanged_count, 0U);
+  EXPECT_NEAR(outcomes[0].removed_mass_kg, statistics.mass_kg - world->body_statistics()[0].mass_kg, 1e-12);
+  EXPECT_EQ(world->body_statistics()[0].tet_count, statistics.tet_count - outcomes[0].removed_tets.size() + outcomes[0].added_tets.size());
+  ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, before->topology.get()));
+  // Nothing jumped: vertices that are still there are where they were, but for those that were drawn back.
+  const BodyArrays& old_arrays = *before->topology->bodies[0];
+  const BodyArrays& arrays = *world->CurrentFrame()->topology->bodies[0];
+  for (uint32_t i = 0; i < old_arrays.surface_vertices.size(); ++i) {
+    if (arrays.surface_vertices[i] != old_arrays.surface_vertices[i]) continue;
+    for (size_t k = 0; k < 3; ++k) {
+      EXPECT_NEAR(world->CurrentFrame()->surface_positions_m[0][3 * i + k], before->surface_positions_m[0][3 * i + k], 5e-5);
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "after"));
+}
+
+TEST_F(WorldEditTest, ResetUndoesEdits) {
+  SceneDescription scene = OneBlock();
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  std::vector<uint64_t> hashes;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(world->body_statistics()[0].tet_count, scene.bodies[0].mesh.tets.size());
+    for (int i = 0; i < 5; ++i) {
+      PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
+      hashes.push_back(frame->state_hash);
+    }
+    const std::vector<Edit> edits = {Carve(0, {0.01, 0, 0.015}, 0.014), Carve(0, {-0.03, -0.03, 0.02}, 0.01)};
+    PALPATE_ASSERT_OK(world->Apply(edits).status());
+    for (int i = 0; i < 5; ++i) {
+      PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
+      hashes.push_back(frame->state_hash);
+    }
+    const uint64_t version = world->CurrentFrame()->topology_version;
+    PALPATE_TEST_ASSIGN(const auto frame, world->Reset());
+    EXPECT_GT(frame->topology_version, version);
+    EXPECT_FALSE(frame->topology->follows);
+    ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, nullptr));
+  }
+  // The same edits before the same steps give the same bits.
+  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(hashes[i], hashes[i + 10]) << i;
+}
+
+TEST_F(WorldEditTest, WhatIsCutOffIsABodyOfItsOwn) {
+  SceneDescription scene;
+  scene.bodies = {Bar("bar", {0, 0, 0.05}, {13, 4, 4}, {0.12, 0.03, 0.03}, false)};
+  for (uint32_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) {
+    if (scene.bodies[0].mesh.vertices[v].x() < -0.0599) scene.bodies[0].fixed_vertices.push_back(v);
+  }
+  scene.contact.check_intersections = true;
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 2, "before"));
+  const auto before = world->CurrentFrame();
+  const double mass_kg = world->body_statistics()[0].mass_kg;
+  std::vector<Edit> edits = {{.body = 0, .what = CarveEdit{CapsuleRegion{{0.02, -0.05, 0.05}, {0.02, 0.05, 0.05}, 0.011}}}};
+  for (const double z : {0.035, 0.065}) {
+    edits.push_back({.body = 0, .what = CarveEdit{CapsuleRegion{{0.02, -0.05, z}, {0.02, 0.05, z}, 0.011}}});
+  }
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+  ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, before->topology.get()));
+  ASSERT_GE(world->body_statistics().size(), 2U);
+  EXPECT_EQ(world->body_statistics()[1].name, "bar.1");
+  EXPECT_EQ(world->CurrentFrame()->topology->bodies[1]->parent, "bar");
+  EXPECT_EQ(world->body_statistics()[1].fixed_vertex_count, 0U);
+  double total_kg = 0;
+  for (const BodyStatistics& body : world->body_statistics()) total_kg += body.mass_kg;
+  for (const EditOutcome& outcome : outcomes) total_kg += outcome.removed_mass_kg;
+  EXPECT_NEAR(total_kg, mass_kg, 1e-12);
+  const auto height = [&] {
+    double sum = 0;
+    const auto& x = world->CurrentFrame()->surface_positions_m[1];
+    for (size_t i = 2; i < x.size(); i += 3) sum += x[i];
+    return sum / (static_cast<double>(x.size()) / 3);
+  };
+  // It falls with the speed that it had; what is held stays.
+  const double start_m = height();
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 12, "falling"));
+  const double fallen_s = 12 * scene.dt_s;
+  EXPECT_GT(start_m - height(), 0.9 * 9.81 / 2 * fallen_s * fallen_s);
+  EXPECT_LT(start_m - height(), 9.81 / 2 * std::pow(fallen_s + 3 * scene.dt_s, 2));
+}
+
+TEST_F(WorldEditTest, RefiningChangesNeitherMassNorMotion) {
+  SceneDescription scene = OneBlock();
+  scene.bodies[0].fixed_vertices.clear();
+  scene.bodies[0].velocity_m_per_s = {0.05, 0.02, 0};
+  scene.gravity_m_per_s2.setZero();
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 5, "before"));
+  const auto before = world->CurrentFrame();
+  const BodyStatistics statistics = world->body_statistics()[0];
+  const std::vector<Edit> edits = {{.body = 0, .what = RefineEdit{BallRegion{{0, 0, 0.02}, 0.015}, 0.008, 0}}};
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+  EXPECT_GT(outcomes[0].added_tets.size(), 50U);
+  EXPECT_EQ(outcomes[0].remapped_tets.size(), outcomes[0].added_tets.size());
+  EXPECT_NEAR(outcomes[0].removed_mass_kg, 0, 1e-15);
+  EXPECT_NEAR(world->body_statistics()[0].mass_kg, statistics.mass_kg, 1e-12);
+  EXPECT_NEAR(world->CurrentFrame()->kinetic_energy_j, before->kinetic_energy_j, 1e-4 * before->kinetic_energy_j);
+  ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, before->topology.get()));
+  const double energy_j = before->kinetic_energy_j;
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 20, "after"));
+  EXPECT_NEAR(world->CurrentFrame()->kinetic_energy_j, energy_j, 1e-3 * energy_j);
+}
+
+/// A bar along x whose ends are held; they are driven apart (or together) by way_m each.
+class WorldIncisionTest : public WorldEditTest {
+ protected:
+  static SceneDescription HeldBar(double way_m) {
+    SceneDescription scene;
+    scene.bodies = {Bar("bar", {0, 0, 0}, {13, 5, 5}, {0.12, 0.03, 0.03}, false)};
+    BodyDescription& bar = scene.bodies[0];
+    DrivenRegion left;
+    DrivenRegion right;
+    for (uint32_t v = 0; v < bar.mesh.vertices.size(); ++v) {
+      const double x = bar.mesh.vertices[v].x();
+      if (std::abs(x) < 0.0599) continue;
+      bar.fixed_vertices.push_back(v);
+      (x < 0 ? left : right).vertices.push_back(v);
+    }
+    left.duration_s = right.duration_s = 0.25;
+    left.velocity_m_per_s = {-way_m / 0.25, 0, 0};
+    right.velocity_m_per_s = {way_m / 0.25, 0, 0};
+    bar.driven_regions = {left, right};
+    scene.gravity_m_per_s2.setZero();
+    scene.contact.check_intersections = true;
+    return scene;
+  }
+  /// Across the bar at x = 0, from above down to z.
+  static Edit CutDownTo(double z) {
+    InciseEdit incise;
+    for (const double at : {0.03, z}) incise.edges_m.push_back({Vector3d(0.0003, -0.05, at), Vector3d(0.0003, 0.05, at)});
+    return {.body = 0, .what = incise};
+  }
+  /// Extent along x of the gap in the middle of the upper face.
+  static double Opening(const World& world) {
+    double left = -1;
+    double right = 1;
+    const Frame& frame = *world.CurrentFrame();
+    for (size_t b = 0; b < frame.surface_positions_m.size(); ++b) {
+      const auto& x = frame.surface_positions_m[b];
+      const auto& vertices = frame.topology->bodies[b]->surface_vertices;
+      for (size_t i = 0; i < vertices.size(); ++i) {
+        if (vertices[i] == kNoSlot || x[3 * i + 2] < 0.012) continue;
+        if (x[3 * i] < 0) left = std::max<double>(left, x[3 * i]);
+        if (x[3 * i] > 0) right = std::min<double>(right, x[3 * i]);
+      }
+    }
+    return right - left;
+  }
+};
+
+TEST_F(WorldIncisionTest, UnderTensionACutOpens) {
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), HeldBar(0.006)));
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "pulled"));
+  const auto before = world->CurrentFrame();
+  const double mass_kg = world->body_statistics()[0].mass_kg;
+  const std::vector<Edit> edits = {CutDownTo(0)};
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+  EXPECT_TRUE(outcomes[0].note.empty()) << outcomes[0].note;
+  EXPECT_GE(outcomes[0].added_vertices.size(), 10U);
+  ASSERT_EQ(world->body_statistics().size(), 1U) << "the bar holds below the cut";
+  EXPECT_NEAR(world->body_statistics()[0].mass_kg, mass_kg, 1e-12);
+  ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, before->topology.get()));
+  EXPECT_LT(world->CurrentFrame()->contact_statistics.intersection_count, 1U);
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 200, "cut"));
+  EXPECT_GT(Opening(*world), 0.004);
+  EXPECT_LT(world->CurrentFrame()->max_speed_m_per_s, 0.05);
+}
+
+/// Lips lie almost in touch: they must not hold each other back when the body moves along their normal.
+TEST_F(WorldIncisionTest, LipsDoNotStickWhenTheBodyMoves) {
+  SceneDescription scene = HeldBar(0);
+  for (DrivenRegion& region : scene.bodies[0].driven_regions) {
+    region.velocity_m_per_s = {0.1, 0, 0};
+    region.duration_s = 10;
+  }
+  scene.bodies[0].velocity_m_per_s = {0.1, 0, 0};
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  const std::vector<Edit> edits = {CutDownTo(0)};
+  PALPATE_ASSERT_OK(world->Apply(edits).status());
+  const double mass_kg = world->body_statistics()[0].mass_kg;
+  for (int i = 0; i < 100; ++i) {
+    PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
+    ASSERT_EQ(frame->contact_statistics.intersection_count, 0U) << "step " << i;
+    EXPECT_NEAR(frame->max_speed_m_per_s, 0.1, 0.01) << "step " << i;
+    EXPECT_LT(frame->kinetic_energy_j, 1.02 * mass_kg * 0.1 * 0.1 / 2);
+  }
+}
+
+TEST_F(WorldIncisionTest, UnderPressureTheLipsBearOnEachOther) {
+  SceneDescription scene = HeldBar(-0.004);
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "pressed"));
+  const double energy_j = world->CurrentFrame()->kinetic_energy_j;
+  const std::vector<Edit> edits = {CutDownTo(-0.03)};
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+  EXPECT_EQ(outcomes[0].new_bodies.size(), 1U);
+  ASSERT_EQ(world->body_statistics().size(), 2U);
+  ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, nullptr));
+  double peak_j = 0;
+  for (int i = 0; i < 200; ++i) {
+    PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
+    ASSERT_EQ(frame->contact_statistics.intersection_count, 0U) << "step " << i;
+    peak_j = std::max(peak_j, frame->kinetic_energy_j);
+  }
+  // 5 kPa pressed by 7 % over 9 cm^2 is 0.3 N: what the halves exchange, and all that their motion can come from is 1.4 mJ.
+  EXPECT_LT(peak_j, energy_j + 2e-4);
+  double force_n = 0;
+  for (const FrameSurfaceContact& contact : world->CurrentFrame()->surface_contacts) {
+    if (contact.body_a != contact.body_b) force_n += std::abs(contact.force_n.x());
+  }
+  EXPECT_NEAR(force_n, 0.32, 0.1);
+  EXPECT_LT(Opening(*world), 2e-4);
+}
+
+TEST_F(WorldEditTest, WholeBodiesCanGo) {
+  SceneDescription scene = OneBlock();
+  scene.bodies.push_back(Bar("other", {0.2, 0, 0}, {3, 3, 3}, {0.02, 0.02, 0.02}, false));
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  const std::vector<Edit> first = {Carve(0, {0, 0, 0}, 1)};
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(first));
+  EXPECT_EQ(world->body_statistics()[0].tet_count, 0U);
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 3, "one left"));
+  const std::vector<Edit> second = {Carve(1, {0, 0, 0}, 1)};
+  PALPATE_ASSERT_OK(world->Apply(second).status());
+  EXPECT_EQ(world->body_statistics()[1].mass_kg, 0);
+  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 3, "none left"));
+  PALPATE_ASSERT_OK(world->Reset().status());
+  EXPECT_EQ(world->body_statistics()[0].tet_count, scene.bodies[0].mesh.tets.size());
+}
+
+TEST_F(WorldEditTest, RefusesBadEditsAndStaysAsItWas) {
+  SceneDescription scene = OneBlock();
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  const auto before = world->CurrentFrame();
+  const auto expect = [&](const Edit& bad, absl::StatusCode code, const std::string& part) {
+    const std::vector<Edit> edits = {Carve(0, {0, 0, 0.02}, 0.01), bad};
+    const auto outcome = world->Apply(edits);
+    EXPECT_EQ(outcome.status().code(), code) << outcome.status();
+    EXPECT_NE(std::string(outcome.status().message()).find("edits[1]"), std::string::npos) << outcome.status();
+    EXPECT_NE(std::string(outcome.status().message()).find(part), std::string::npos) << outcome.status();
+  };
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  expect(Carve(1, {0, 0, 0}, 1), absl::StatusCode::kNotFound, "body 1");
+  expect(Carve(0, {0, 0, 0}, -1), invalid, "radius_m -1");
+  expect(Carve(0, {0, NAN, 0}, 1), invalid, "center_m");
+  expect({.body = 0, .what = CarveEdit{ZoneRegion{"liver"}}}, absl::StatusCode::kNotFound, "liver");
+  expect({.body = 0, .what = RefineEdit{BallRegion{{0, 0, 0}, 1}, 0, 0}}, invalid, "max_edge_m");
+  expect({.body = 0, .what = InciseEdit{{{Vector3d(0, 0, 0), Vector3d(1, 0, 0)}}}}, invalid, "edges_m");
+  expect({.body = 0, .what = MaterialEdit{"x", {}}}, absl::StatusCode::kNotFound, "zone");
+  Material material;
+  material.poisson_ratio = 0.6;
+  expect({.body = 0, .what = MaterialEdit{"", material}}, invalid, "poisson_ratio");
+  EXPECT_EQ(world->CurrentFrame(), before);
+}
+
+}  // namespace
+}  // namespace palpate::sim

@@ -1,0 +1,359 @@
+// Instruments at work in a running world: jaws that hold, power that removes, clips, trocars.
+#include <gmock/gmock.h>
+
+#include <Eigen/Dense>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "sim/mesh/generators.h"
+#include "sim/world/world.h"
+#include "tests/support/device_test.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+using ::testing::HasSubstr;
+
+class WorldInstrumentsTest : public test::DeviceTest {
+ protected:
+  static BodyDescription Block(const std::string& name, const Vector3d& center_m, const std::array<uint32_t, 3>& vertices,
+                               const Vector3d& size_m) {
+    BodyDescription body;
+    body.name = name;
+    auto mesh = BoxMesh(vertices, size_m);
+    EXPECT_TRUE(mesh.ok()) << mesh.status();
+    body.mesh = *std::move(mesh);
+    for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
+      if (body.mesh.vertices[v].z() < -size_m.z() / 2 + 1e-6) body.fixed_vertices.push_back(v);
+      body.mesh.vertices[v] += center_m;
+    }
+    return body;
+  }
+  /// A ridge to take hold of, 12 mm wide in x and 20 mm high, its foot held.
+  static BodyDescription Ridge() { return Block("ridge", {0, 0, 0}, {4, 9, 6}, {0.012, 0.04, 0.02}); }
+  static ToolDescription Tool(const std::string& name, InstrumentKind kind, const Vector3d& tip_m, ToolDrive drive = ToolDrive::kCoupled) {
+    ToolDescription tool;
+    tool.name = name;
+    tool.radius_m = 0.003;
+    tool.drive = drive;
+    tool.rest_pose.position_m = tip_m;
+    tool.instrument.kind = kind;
+    return tool;
+  }
+  /// Steps with one command per tool.
+  static std::shared_ptr<const Frame> Step(World& world, const std::vector<ToolCommand>& commands) {
+    std::vector<const ToolCommand*> pointers;
+    for (const ToolCommand& command : commands) pointers.push_back(&command);
+    const auto frame = world.Step(pointers);
+    EXPECT_TRUE(frame.ok()) << frame.status();
+    return frame.ok() ? *frame : world.CurrentFrame();
+  }
+  static double Highest(const Frame& frame, size_t body) {
+    double highest = -1;
+    for (size_t i = 2; i < frame.surface_positions_m[body].size(); i += 3) {
+      highest = std::max(highest, static_cast<double>(frame.surface_positions_m[body][i]));
+    }
+    return highest;
+  }
+
+  std::shared_ptr<const Frame> first_;
+};
+
+TEST_F(WorldInstrumentsTest, JawsPinchHoldPullAndLetGo) {
+  for (const ToolDrive drive : {ToolDrive::kCoupled, ToolDrive::kDirect}) {
+    SceneDescription scene;
+    scene.bodies = {Ridge()};
+    scene.bodies[0].material.young_modulus_pa = 10000;
+    scene.contact.check_intersections = true;
+    // Open jaws astride of the ridge: hinges 13 mm above its top, tips 7 mm below it.
+    scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.003}, drive)};
+    scene.tools[0].instrument.max_jaw_angle_rad = 1.2;
+    scene.tools[0].instrument.max_grasp_force_n = 2;
+    scene.tools[0].rest_pose.position_m.z() = 0.05;
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    ToolCommand command;
+    command.device_pose = scene.tools[0].rest_pose;
+    command.jaw_angle_rad = 1.2;
+    std::shared_ptr<const Frame> frame;
+    for (int i = 0; i < 60; ++i) frame = Step(*world, {command});
+    EXPECT_NEAR(frame->tools[0].jaw_angle_rad, 1.2, 1e-9);
+    for (int i = 0; i < 80; ++i) {
+      command.device_pose.position_m.z() -= 0.047 / 80;
+      frame = Step(*world, {command});
+    }
+    EXPECT_EQ(frame->tools[0].grasped_vertices, 0U);
+    EXPECT_FALSE(frame->tools[0].is_touching) << "astride";
+    command.jaw_angle_rad = 0;
+    for (int i = 0; i < 90; ++i) frame = Step(*world, {command});
+    EXPECT_TRUE(frame->tools[0].is_grasping);
+    EXPECT_TRUE(frame->tools[0].is_touching);
+    EXPECT_GE(frame->tools[0].grasped_vertices, 4U);
+    EXPECT_GT(frame->tools[0].jaw_angle_rad, 0.1) << "there is tissue between";
+    const double before = Highest(*frame, 0);
+
+    for (int i = 0; i < 100; ++i) {
+      command.device_pose.position_m.z() += i < 60 ? 0.0001 : 0;
+      frame = Step(*world, {command});
+      EXPECT_EQ(frame->contact_statistics.intersection_count, 0U);
+      EXPECT_LT(frame->tools[0].grasp_force_n, 2 * (1 + 1e-4));
+    }
+    EXPECT_TRUE(frame->tools[0].is_grasping);
+    EXPECT_GT(Highest(*frame, 0), before + 0.003);
+    EXPECT_LT(frame->tools[0].force_n.z(), -0.1) << "the tissue pulls back";
+    EXPECT_LT(frame->local_models[0].force_n.z(), -0.1);
+    EXPECT_GT(frame->local_models[0].constraint_count, 0U);
+
+    command.jaw_angle_rad = 1.2;
+    for (int i = 0; i < 150; ++i) frame = Step(*world, {command});
+    EXPECT_EQ(frame->tools[0].grasped_vertices, 0U);
+    EXPECT_FALSE(frame->tools[0].is_grasping);
+    EXPECT_EQ(frame->tools[0].grasp_force_n, 0);
+    EXPECT_NEAR(Highest(*frame, 0), 0.01, 0.001) << "the ridge stands as before";
+  }
+}
+
+TEST_F(WorldInstrumentsTest, GraspsByRequestSlipAtTheirForce) {
+  SceneDescription scene;
+  scene.bodies = {Block("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03})};
+  scene.bodies[0].material.young_modulus_pa = 20000;
+  scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.02}), Tool("probe", InstrumentKind::kProbe, {0, 0, 0.2})};
+  scene.tools[0].instrument.max_grasp_force_n = 1;
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  const auto refusal = [&](const Edit& edit) { return std::string(world->Apply(std::vector<Edit>{edit}).status().message()); };
+  EXPECT_THAT(refusal({.what = GraspEdit{.tool = 2}}), HasSubstr("edits[0]: tool 2 is outside [0, 2)"));
+  EXPECT_THAT(refusal({.what = GraspEdit{.tool = 1}}), HasSubstr("tool probe has no jaws"));
+  EXPECT_THAT(refusal({.what = GraspEdit{.tool = 0, .radius_m = -1}}), HasSubstr("radius_m -1"));
+  EXPECT_THAT(refusal({.what = ReleaseEdit{.tool = 1}}), HasSubstr("tool probe has no jaws"));
+
+  PALPATE_TEST_ASSIGN(auto outcomes, world->Apply(std::vector<Edit>{{.what = GraspEdit{.tool = 0, .radius_m = 0.012}}}));
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_GE(outcomes[0].grasped_vertices, 4U);
+  std::vector<ToolCommand> commands(2);
+  for (size_t t = 0; t < 2; ++t) commands[t].device_pose = scene.tools[t].rest_pose;
+  std::shared_ptr<const Frame> frame;
+  double most = 0;
+  for (int i = 0; i < 120 && (i == 0 || frame->tools[0].is_grasping); ++i) {
+    commands[0].device_pose.position_m.z() += 0.0004;
+    frame = Step(*world, commands);
+    most = std::max(most, frame->tools[0].grasp_force_n);
+    EXPECT_LE(frame->tools[0].grasp_force_n, 1 + 1e-4);
+  }
+  EXPECT_GT(most, 0.8);
+  EXPECT_FALSE(frame->tools[0].is_grasping) << "all slipped out of the jaws";
+
+  for (size_t t = 0; t < 2; ++t) commands[t].device_pose = scene.tools[t].rest_pose;
+  for (int i = 0; i < 100; ++i) frame = Step(*world, commands);
+  PALPATE_TEST_ASSIGN(outcomes, world->Apply(std::vector<Edit>{{.what = GraspEdit{.tool = 0, .radius_m = 0.012}}}));
+  EXPECT_GE(outcomes[0].grasped_vertices, 4U);
+  EXPECT_TRUE(Step(*world, commands)->tools[0].is_grasping);
+  PALPATE_EXPECT_OK(world->Apply(std::vector<Edit>{{.what = ReleaseEdit{.tool = 0}}}).status());
+  EXPECT_FALSE(Step(*world, commands)->tools[0].is_grasping);
+}
+
+TEST_F(WorldInstrumentsTest, PowerRemovesMassAtItsRate) {
+  // Steps and elements of different size, the same power: mass leaves at P / e.
+  for (const auto& [dt, cells] : {std::pair{1.0 / 60, 6U}, std::pair{1.0 / 120, 8U}}) {
+    SceneDescription scene;
+    scene.dt_s = dt;
+    scene.bodies = {Block("block", {0, 0, 0}, {cells, cells, 5}, {0.04, 0.04, 0.025})};
+    scene.bodies[0].ablation.energy_j_per_kg = 5e3;
+    scene.contact.check_intersections = true;
+    scene.tools = {Tool("cavitron", InstrumentKind::kCavitron, {0, 0, 0.018}, ToolDrive::kDirect)};
+    scene.tools[0].instrument.reach_m = 0.005;
+    scene.tools[0].instrument.max_power_w = 40;
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    const double whole_kg = world->body_statistics()[0].mass_kg;
+    ToolCommand command;
+    command.device_pose = scene.tools[0].rest_pose;
+    std::shared_ptr<const Frame> frame = Step(*world, {command});
+    EXPECT_FALSE(frame->tools[0].is_cutting) << "the pedal is up";
+    command.pedal = true;
+    command.power_w = 60;  // more than it has
+    command.duty = 0.5;
+    const double time_s = 1;
+    int heating = 0;
+    for (int i = 0; i < time_s / dt; ++i) {
+      command.device_pose.position_m.z() = std::max(0.006, 0.018 - 0.012 * i * dt / time_s);
+      frame = Step(*world, {command});
+      heating += frame->tools[0].is_cutting ? 1 : 0;
+      ASSERT_EQ(frame->contact_statistics.intersection_count, 0U);
+    }
+    EXPECT_GT(heating * dt, 0.7 * time_s) << "the tip stays at the tissue";
+    double left_kg = 0;
+    for (const BodyStatistics& body : world->body_statistics()) left_kg += body.mass_kg;
+    EXPECT_NEAR(whole_kg - left_kg, frame->tools[0].removed_mass_kg, 1e-9);
+    // 40 W at half duty against 5 kJ/kg: 4 g/s. What is heated but not gone yet, and what goes with its neighbours, is the difference.
+    const double expected_kg = 40 * 0.5 * heating * dt / 5e3;
+    EXPECT_NEAR(frame->tools[0].removed_mass_kg, expected_kg, 0.35 * expected_kg) << cells;
+    command.pedal = false;
+    const double removed_kg = frame->tools[0].removed_mass_kg;
+    frame = Step(*world, {command});
+    EXPECT_EQ(frame->tools[0].removed_mass_kg, removed_kg);
+    PALPATE_TEST_ASSIGN(frame, world->Reset());
+    EXPECT_EQ(frame->tools[0].removed_mass_kg, 0);
+  }
+}
+
+TEST_F(WorldInstrumentsTest, BladesCutWhereTheyMove) {
+  // The edge, longer than the block is wide, goes down into it: a cut as deep as the way, whatever the steps.
+  double area_m2[2] = {0, 0};
+  for (const size_t run : {0, 1}) {
+    SceneDescription scene;
+    scene.dt_s = run == 0 ? 1.0 / 60 : 1.0 / 120;
+    scene.bodies = {Block("block", {0, 0, 0}, {6, 6, 6}, {0.04, 0.04, 0.03})};
+    scene.contact.check_intersections = true;
+    scene.tools = {Tool("scalpel", InstrumentKind::kScalpel, {-0.025, 0.003, 0.02}, ToolDrive::kDirect)};
+    scene.tools[0].instrument.blade_length_m = 0.05;
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    ToolCommand command;
+    command.device_pose = scene.tools[0].rest_pose;
+    std::shared_ptr<const Frame> frame;
+    int cutting = 0;
+    const int steps = static_cast<int>(std::lround(0.3 / scene.dt_s));
+    for (int i = 0; i < steps; ++i) {
+      command.device_pose.position_m.z() = std::max(0.02 - 0.1 * (i + 1) * scene.dt_s, 0.0);
+      frame = Step(*world, {command});
+      cutting += frame->tools[0].is_cutting ? 1 : 0;
+      EXPECT_FALSE(frame->tools[0].is_touching) << "the blade does not push what it cuts";
+      ASSERT_EQ(frame->contact_statistics.intersection_count, 0U);
+    }
+    EXPECT_GE(cutting, 5);
+    EXPECT_NEAR(frame->tools[0].removed_mass_kg, 0, 1e-12);
+    const BodyArrays& arrays = *frame->topology->bodies[0];
+    ASSERT_EQ(frame->topology->bodies.size(), 1U) << "the foot joins both sides";
+    const std::vector<float>& x = frame->surface_positions_m[0];
+    for (size_t t = 0; t < arrays.surface_triangles.size(); ++t) {
+      if (arrays.triangle_zones[t] == 0) continue;
+      Vector3d corners[3];
+      for (size_t c = 0; c < 3; ++c) {
+        const float* const at = &x[size_t{arrays.surface_triangles[t][c]} * 3];
+        corners[c] = Vector3d(at[0], at[1], at[2]);
+      }
+      area_m2[run] += (corners[1] - corners[0]).cross(corners[2] - corners[0]).norm() / 2;
+    }
+  }
+  // Two lips of 40 x 15 mm. The front, as deep as an element, opens when the blade has gone on.
+  EXPECT_GT(area_m2[0], 0.6 * 2 * 0.04 * 0.015);
+  EXPECT_LT(area_m2[0], 1.3 * 2 * 0.04 * 0.015);
+  EXPECT_NEAR(area_m2[0], area_m2[1], 0.05 * area_m2[1]);
+}
+
+TEST_F(WorldInstrumentsTest, ClipsHoldTogetherWhatWasBetweenTheJaws) {
+  // Two blocks side by side; one is drawn away by its foot.
+  for (const bool clipped : {false, true}) {
+    SceneDescription scene;
+    scene.bodies = {Block("left", {-0.012, 0, 0}, {4, 4, 4}, {0.02, 0.02, 0.02}),
+                    Block("right", {0.012, 0, 0}, {4, 4, 4}, {0.02, 0.02, 0.02})};
+    for (BodyDescription& body : scene.bodies) body.material.young_modulus_pa = 3000;
+    scene.bodies[1].driven_regions = {
+        {.vertices = scene.bodies[1].fixed_vertices, .velocity_m_per_s = {0.01, 0, 0}, .start_s = 0.2, .duration_s = 0.6}};
+    scene.tools = {Tool("applier", InstrumentKind::kClipApplier, {0, 0, 0.016})};
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    ToolCommand command;
+    command.device_pose = scene.tools[0].rest_pose;
+    PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(std::vector<Edit>{{.what = GraspEdit{.tool = 0, .radius_m = 0.01}}}));
+    ASSERT_GE(outcomes[0].grasped_vertices, 4U);
+    std::shared_ptr<const Frame> frame;
+    const auto gap = [&] {
+      // Between the upper edges that face each other.
+      double left = -1;
+      double right = 1;
+      for (const size_t b : {0, 1}) {
+        const std::vector<float>& x = frame->surface_positions_m[b];
+        const std::vector<float>& rest = first_->surface_positions_m[b];
+        for (size_t i = 0; i < x.size(); i += 3) {
+          if (std::abs(rest[i]) > 0.0021 || rest[i + 2] < 0.009 || std::abs(rest[i + 1]) > 0.005) continue;
+          (b == 0 ? left : right) = b == 0 ? std::max(left, static_cast<double>(x[i])) : std::min(right, static_cast<double>(x[i]));
+        }
+      }
+      return right - left;
+    };
+    first_ = world->CurrentFrame();
+    for (int i = 0; i < 150; ++i) {
+      command.pedal = clipped && i >= 5 && i < 10;
+      command.jaw_angle_rad = i < 12 ? 0 : 1;  // lets go
+      frame = Step(*world, {command});
+      if (i == 4) {
+        EXPECT_EQ(frame->tools[0].grasped_vertices, outcomes[0].grasped_vertices);
+      }
+    }
+    EXPECT_EQ(frame->tools[0].grasped_vertices, 0U);
+    if (clipped) {
+      EXPECT_LT(gap(), 0.0055);
+    } else {
+      EXPECT_GT(gap(), 0.009);
+    }
+  }
+}
+
+TEST_F(WorldInstrumentsTest, ShaftsPassThroughTheirTrocars) {
+  SceneDescription scene;
+  scene.bodies = {Block("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03})};
+  scene.tools = {Tool("probe", InstrumentKind::kProbe, {0, 0, 0.03})};
+  scene.tools[0].length_m = 0.2;
+  scene.tools[0].trocar = TrocarDescription{.pivot_m = {0, 0, 0.1}, .max_insertion_m = 0.09, .max_tilt_rad = 0.5};
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  ToolCommand command;
+  std::shared_ptr<const Frame> frame;
+  double pressed = 0;
+  for (int i = 0; i < 150; ++i) {
+    // Into the block and across it; the station knows nothing of the wall.
+    command.device_pose.position_m = {0.02 * std::sin(0.05 * i), 0, 0.03 - 0.0002 * i};
+    frame = Step(*world, {command});
+    const RigidPose& pose = frame->tools[0].pose;
+    const Vector3d shaft = pose.rotation * Vector3d::UnitZ();
+    EXPECT_LT((pose.position_m - Vector3d(0, 0, 0.1)).cross(shaft).norm(), 0.0015) << "step " << i;
+    EXPECT_LT((pose.position_m - Vector3d(0, 0, 0.1)).norm(), 0.095);
+    pressed = std::max(pressed, frame->tools[0].force_n.norm());
+  }
+  EXPECT_GT(pressed, 0.3);
+}
+
+TEST_F(WorldInstrumentsTest, SameCommandsGiveTheSameBits) {
+  SceneDescription scene;
+  scene.bodies = {Ridge()};
+  scene.bodies[0].ablation.energy_j_per_kg = 1e4;
+  scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0.012, 0.003}),
+                 Tool("hook", InstrumentKind::kCauteryHook, {0, -0.012, 0.0145})};
+  scene.tools[0].instrument.max_jaw_angle_rad = 1.2;
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  std::vector<uint64_t> hashes[2];
+  double removed_kg[2] = {0, 0};
+  for (std::vector<uint64_t>& run : hashes) {
+    PALPATE_EXPECT_OK(world->Reset().status());
+    std::vector<ToolCommand> commands(2);
+    for (size_t t = 0; t < 2; ++t) commands[t].device_pose = scene.tools[t].rest_pose;
+    for (int i = 0; i < 60; ++i) {
+      commands[0].jaw_angle_rad = i < 20 ? 1.2 : 0;
+      commands[0].device_pose.position_m.z() = i < 20 ? 0.05 : 0.003;
+      commands[1].pedal = i > 10;
+      const auto frame = Step(*world, commands);
+      run.push_back(frame->state_hash);
+      removed_kg[&run - hashes] = frame->tools[1].removed_mass_kg;
+    }
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+  EXPECT_GT(removed_kg[0], 0);
+  EXPECT_EQ(removed_kg[0], removed_kg[1]);
+}
+
+TEST_F(WorldInstrumentsTest, RefusesBadInstrumentsAndCommands) {
+  SceneDescription scene;
+  scene.bodies = {Ridge()};
+  scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.05})};
+  scene.tools[0].length_m = 0.015;
+  EXPECT_THAT(std::string(World::Create(context(), scene).status().message()), HasSubstr("tools[0] (forceps): length_m 0.015"));
+  scene.tools[0].length_m = 0.1;
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  for (int kind = 0; kind < 3; ++kind) {
+    ToolCommand command;
+    (kind == 0 ? command.jaw_angle_rad : kind == 1 ? command.power_w : command.duty) = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_EQ(world->Step(std::vector<const ToolCommand*>{&command}).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace palpate::sim
