@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/api/tool_spec.h"
 
 namespace palpate::server {
 namespace {
@@ -20,32 +21,6 @@ void AppendLittleEndian(const T* values, size_t count, std::string& out) {
 }
 
 constexpr int kMaxContactBodies = 1024;
-
-v1::BodyTopology TopologyHead(const sim::BodyDescription& body) {
-  v1::BodyTopology out;
-  out.set_name(body.name);
-  out.mutable_color()->set_r(body.color.x());
-  out.mutable_color()->set_g(body.color.y());
-  out.mutable_color()->set_b(body.color.z());
-  return out;
-}
-
-v1::ObstacleSpec EncodeObstacle(const sim::ObstacleDescription& obstacle) {
-  v1::ObstacleSpec out;
-  out.set_name(obstacle.name);
-  if (const auto* plane = std::get_if<sim::PlaneShape>(&obstacle.shape)) {
-    EncodeVec3(plane->point_m, *out.mutable_plane()->mutable_point_m());
-    EncodeVec3(plane->normal, *out.mutable_plane()->mutable_normal());
-  } else if (const auto* sphere = std::get_if<sim::SphereShape>(&obstacle.shape)) {
-    EncodeVec3(sphere->center_m, *out.mutable_sphere()->mutable_center_m());
-    out.mutable_sphere()->set_radius_m(sphere->radius_m);
-  } else if (const auto* capsule = std::get_if<sim::CapsuleShape>(&obstacle.shape)) {
-    EncodeVec3(capsule->end0_m, *out.mutable_capsule()->mutable_end0_m());
-    EncodeVec3(capsule->end1_m, *out.mutable_capsule()->mutable_end1_m());
-    out.mutable_capsule()->set_radius_m(capsule->radius_m);
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -64,46 +39,25 @@ void EncodePose(const sim::RigidPose& pose, v1::Pose& out) {
   q.set_z(pose.rotation.z());
 }
 
-std::shared_ptr<const SceneTopology> BuildTopology(const sim::SceneDescription& description, std::span<const sim::BoundarySurface> surfaces,
-                                                   uint64_t version) {
-  auto out = std::make_shared<SceneTopology>();
-  out->version = version;
-  for (size_t b = 0; b < description.bodies.size(); ++b) {
-    const sim::BodyDescription& body = description.bodies[b];
-    const sim::BoundarySurface& surface = surfaces[b];
-
-    v1::BodyTopology on_surface = TopologyHead(body);
-    on_surface.set_vertex_count(static_cast<uint32_t>(surface.vertices.size()));
-    v1::BodyTopology in_volume = TopologyHead(body);
-    in_volume.set_vertex_count(static_cast<uint32_t>(body.mesh.vertices.size()));
-    for (const std::array<uint32_t, 3>& triangle : surface.triangles) {
-      for (const uint32_t v : triangle) {
-        on_surface.add_triangles(v);
-        in_volume.add_triangles(surface.vertices[v]);
-      }
-    }
-    for (const std::array<uint32_t, 4>& tet : body.mesh.tets) {
-      for (const uint32_t v : tet) in_volume.add_tets(v);
-    }
-    for (const uint32_t fixed : body.fixed_vertices) {
-      in_volume.add_fixed(fixed);
-      const auto at = std::lower_bound(surface.vertices.begin(), surface.vertices.end(), fixed);
-      if (at != surface.vertices.end() && *at == fixed) on_surface.add_fixed(static_cast<uint32_t>(at - surface.vertices.begin()));
-    }
-    out->surface_bodies.push_back(std::move(on_surface));
-    out->volume_bodies.push_back(std::move(in_volume));
+v1::ToolShape EncodeToolShape(const sim::ToolDescription& tool) {
+  v1::ToolShape out;
+  out.set_name(tool.name);
+  out.set_radius_m(tool.radius_m);
+  out.set_length_m(tool.length_m);
+  const sim::InstrumentDescription& instrument = tool.instrument;
+  out.set_kind(EncodeInstrumentKind(instrument.kind));
+  const bool has_jaws = instrument.kind == sim::InstrumentKind::kForceps || instrument.kind == sim::InstrumentKind::kClipApplier;
+  const bool has_power = instrument.kind == sim::InstrumentKind::kCauteryHook || instrument.kind == sim::InstrumentKind::kCavitron;
+  if (has_jaws) {
+    out.set_jaw_length_m(instrument.jaw_length_m);
+    out.set_jaw_radius_m(instrument.jaw_radius_m);
+    out.set_max_jaw_angle_rad(instrument.max_jaw_angle_rad);
   }
-  for (const sim::ToolDescription& tool : description.tools) {
-    v1::ToolShape shape;
-    shape.set_name(tool.name);
-    shape.set_radius_m(tool.radius_m);
-    shape.set_length_m(tool.length_m);
-    out->tools.push_back(std::move(shape));
+  if (has_power) {
+    out.set_max_power_w(instrument.max_power_w);
+    out.set_reach_m(instrument.reach_m);
   }
-  for (const sim::BoundarySurface& surface : surfaces) out->surface_vertices.push_back(surface.vertices);
-  out->checks_intersections = description.contact.check_intersections;
-  for (const sim::ObstacleDescription& obstacle : description.obstacles) out->obstacles.push_back(EncodeObstacle(obstacle));
-  EncodeVec3(description.gravity_m_per_s2, out->gravity_m_per_s2);
+  if (instrument.kind == sim::InstrumentKind::kScalpel) out.set_blade_length_m(instrument.blade_length_m);
   return out;
 }
 
@@ -123,23 +77,24 @@ absl::StatusOr<FrameOptions> FrameOptionsFromProto(const v1::WatchRequest& reque
     return absl::InvalidArgumentError(
         absl::StrCat("contact_bodies: ", request.contact_bodies_size(), " entries are outside [0, ", kMaxContactBodies, "]"));
   }
-  if (!request.contact_bodies().empty()) out.contact_bodies.assign(topology.surface_bodies.size(), false);
+  const auto is_body = [&topology](const std::string& name) {
+    return std::any_of(topology.world->bodies.begin(), topology.world->bodies.end(),
+                       [&name](const auto& body) { return body->name == name; });
+  };
   for (int i = 0; i < request.contact_bodies_size(); ++i) {
-    bool is_known = false;
-    for (size_t b = 0; b < topology.surface_bodies.size(); ++b) {
-      if (topology.surface_bodies[b].name() != request.contact_bodies(i)) continue;
-      out.contact_bodies[b] = true;
-      is_known = true;
+    const std::string& name = request.contact_bodies(i);
+    if (!out.contact_bodies.contains(name) && !is_body(name)) {
+      return absl::NotFoundError(absl::StrCat("contact_bodies[", i, "]: the scene has no body \"", name, "\""));
     }
-    if (!is_known)
-      return absl::NotFoundError(absl::StrCat("contact_bodies[", i, "]: the scene has no body \"", request.contact_bodies(i), "\""));
+    out.contact_bodies.insert(name);
   }
   return out;
 }
 
 double MaxRateFromProto(const v1::WatchRequest& request) { return request.has_max_rate_hz() ? request.max_rate_hz() : 60; }
 
-void EncodePositions(std::span<const float> positions_m, v1::PositionEncoding encoding, v1::BodyFrame& out) {
+void EncodePositions(std::span<const float> positions_m, v1::PositionEncoding encoding, v1::BodyFrame& out,
+                     std::span<const uint32_t> places) {
   std::string& bytes = *out.mutable_positions();
   bytes.clear();
   if (encoding == v1::POSITION_ENCODING_NONE) return;
@@ -152,10 +107,13 @@ void EncodePositions(std::span<const float> positions_m, v1::PositionEncoding en
   constexpr double kLevels = 65535;
   Eigen::Array3d low = Eigen::Array3d::Zero();
   Eigen::Array3d high = Eigen::Array3d::Zero();
+  bool is_first = true;
   for (size_t i = 0; i + 2 < positions_m.size(); i += 3) {
+    if (i / 3 < places.size() && places[i / 3] == sim::kNoSlot) continue;
     const Eigen::Array3d p(positions_m[i], positions_m[i + 1], positions_m[i + 2]);
-    low = i == 0 ? p : low.min(p).eval();
-    high = i == 0 ? p : high.max(p).eval();
+    low = is_first ? p : low.min(p).eval();
+    high = is_first ? p : high.max(p).eval();
+    is_first = false;
   }
   const Eigen::Array3d scale = (high - low) / kLevels;
   Eigen::Array3d inverse;
@@ -191,7 +149,7 @@ void EncodeSurfaceContact(const sim::FrameSurfaceContact& contact, const SceneTo
   const size_t of_a = is_edge_edge ? 2 : 1;
   for (size_t i = 0; i < contact.vertices.size(); ++i) {
     const uint32_t body = i < of_a ? contact.body_a : contact.body_b;
-    out.add_vertices(in_volume ? topology.surface_vertices[body][contact.vertices[i]] : contact.vertices[i]);
+    out.add_vertices(in_volume ? topology.world->bodies[body]->surface_vertices[contact.vertices[i]] : contact.vertices[i]);
   }
   EncodeVec3(contact.point_a_m.cast<double>(), *out.mutable_point_a_m());
   EncodeVec3(contact.point_b_m.cast<double>(), *out.mutable_point_b_m());
@@ -214,6 +172,23 @@ void EncodeContactStatistics(const sim::FrameContactStatistics& statistics, bool
   out.set_check_ms(statistics.check_ms);
 }
 
+/// [body] whether its contacts are wanted; empty: all.
+std::vector<bool> WantedBodies(const SceneTopology& topology, const FrameOptions& options) {
+  std::vector<bool> wanted;
+  for (size_t b = 0; !options.contact_bodies.empty() && b < topology.world->bodies.size(); ++b) {
+    const uint32_t parent = topology.parents[b];
+    wanted.push_back((parent != sim::kNoSlot && wanted[parent]) || options.contact_bodies.contains(topology.world->bodies[b]->name));
+  }
+  return wanted;
+}
+
+void EncodeActivities(const sim::FrameTool& tool, v1::ToolState& out) {
+  if (tool.is_touching) out.add_activities(v1::TOOL_ACTIVITY_TOUCHING);
+  if (tool.is_grasping) out.add_activities(v1::TOOL_ACTIVITY_GRASPING);
+  if (tool.is_cutting) out.add_activities(v1::TOOL_ACTIVITY_CUTTING);
+  if (tool.is_blocked) out.add_activities(v1::TOOL_ACTIVITY_BLOCKED);
+}
+
 }  // namespace
 
 void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const FrameStatus& status, const FrameOptions& options,
@@ -229,12 +204,15 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
   out.set_failure(status.failure);
 
   const std::vector<std::vector<float>>& positions = options.with_volume ? frame.volume_positions_m : frame.surface_positions_m;
-  for (const std::vector<float>& body : positions) EncodePositions(body, options.positions, *out.add_bodies());
+  for (size_t b = 0; b < positions.size(); ++b) {
+    const std::span<const uint32_t> places =
+        options.with_volume ? std::span<const uint32_t>() : std::span<const uint32_t>(topology.world->bodies[b]->surface_vertices);
+    EncodePositions(positions[b], options.positions, *out.add_bodies(), places);
+  }
 
   if (options.with_contacts) {
-    const auto is_wanted = [&](uint32_t body) {
-      return options.contact_bodies.empty() || (body < options.contact_bodies.size() && options.contact_bodies[body]);
-    };
+    const std::vector<bool> wanted = WantedBodies(topology, options);
+    const auto is_wanted = [&wanted](uint32_t body) { return wanted.empty() || wanted[body]; };
     for (const sim::FrameSurfaceContact& contact : frame.surface_contacts) {
       if (!is_wanted(contact.body_a) && !is_wanted(contact.body_b)) continue;
       EncodeSurfaceContact(contact, topology, options.with_volume, *out.add_surface_contacts());
@@ -260,6 +238,12 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
       EncodeVec3(tool.torque_n_m, *s.mutable_torque_n_m());
       s.set_operated(t < status.operated.size() && status.operated[t]);
       s.set_contact_count(tool.contact_count);
+      s.set_jaw_angle_rad(tool.jaw_angle_rad);
+      EncodeActivities(tool, s);
+      s.set_blocked_m(tool.blocked_m);
+      s.set_grasped_vertices(tool.grasped_vertices);
+      s.set_grasp_force_n(tool.grasp_force_n);
+      s.set_removed_mass_kg(tool.removed_mass_kg);
     }
   }
 
@@ -276,15 +260,7 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
   stats.set_max_speed_m_per_s(frame.max_speed_m_per_s);
   stats.set_inverted_tets(frame.inverted_tets);
   stats.set_max_penetration_m(frame.max_penetration_m);
-  EncodeContactStatistics(frame.contact_statistics, topology.checks_intersections, *stats.mutable_contact());
-}
-
-void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyframe& out) {
-  out.set_topology_version(topology.version);
-  for (const v1::BodyTopology& body : with_volume ? topology.volume_bodies : topology.surface_bodies) *out.add_bodies() = body;
-  for (const v1::ToolShape& tool : topology.tools) *out.add_tools() = tool;
-  for (const v1::ObstacleSpec& obstacle : topology.obstacles) *out.add_obstacles() = obstacle;
-  *out.mutable_gravity_m_per_s2() = topology.gravity_m_per_s2;
+  EncodeContactStatistics(frame.contact_statistics, topology.statics->checks_intersections, *stats.mutable_contact());
 }
 
 void EncodeLocalModel(const sim::LocalModel& model, v1::LocalModel& out) {

@@ -4,33 +4,19 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "palpate/v1/control.pb.h"
 #include "palpate/v1/haptics.pb.h"
 #include "palpate/v1/stream.pb.h"
+#include "server/api/topology.h"
 #include "sim/haptics/local_model.h"
 #include "sim/world/frame.h"
 #include "sim/world/scene_description.h"
 
 namespace palpate::server {
-
-/// What a scene is made of, as streams need it; immutable, one per topology version, shared by all readers.
-struct SceneTopology {
-  uint64_t version = 1;
-  std::vector<v1::BodyTopology> surface_bodies;  ///< indices refer to surface positions
-  std::vector<v1::BodyTopology> volume_bodies;   ///< triangles and tets refer to the positions of all vertices
-  std::vector<v1::ToolShape> tools;
-  std::vector<v1::ObstacleSpec> obstacles;
-  v1::Vec3 gravity_m_per_s2;
-  std::vector<std::vector<uint32_t>> surface_vertices;  ///< per body: places of the surface's positions among those of all vertices
-  bool checks_intersections = false;
-};
-
-/// `surfaces`: one per body, as World::surfaces gives them.
-std::shared_ptr<const SceneTopology> BuildTopology(const sim::SceneDescription& description, std::span<const sim::BoundarySurface> surfaces,
-                                                   uint64_t version);
 
 /// What a frame message says beyond the sim::Frame.
 struct FrameStatus {
@@ -47,7 +33,8 @@ struct FrameOptions {
   bool with_contacts = true;
   bool with_tools = true;
   bool with_volume = false;
-  std::vector<bool> contact_bodies;  ///< per body, whether its contacts are wanted; empty = all
+  /// Names of the bodies whose contacts are wanted, with all pieces that are cut off from them; empty = all.
+  std::unordered_set<std::string> contact_bodies;
 };
 
 /// Checks and translates the content part of a WatchRequest for a scene. Errors: InvalidArgument (unknown encoding, max_rate_hz outside
@@ -63,16 +50,18 @@ bool HasVolume(const sim::Frame& frame);
 void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const FrameStatus& status, const FrameOptions& options,
                  uint64_t dropped, v1::Frame& out);
 
-/// Fills a keyframe except for `scene` and `frame`.
-void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyframe& out);
-
 /// Positions, [count * 3] finite floats in W, as BodyFrame. UINT16: each coordinate c is rounded to origin + value * scale with the scale
 /// (max - min) / 65535 of its axis, so that decoding in double precision is off by at most max_error_m = max_axis(scale) / 2 (1 + 1e-9)
-/// plus rounding of the doubles.
-void EncodePositions(std::span<const float> positions_m, v1::PositionEncoding encoding, v1::BodyFrame& out);
+/// plus rounding of the doubles. `places`: one per position, sim::kNoSlot = nobody uses it: the bounds leave it out, and what it decodes to
+/// is unspecified; empty: all are used.
+void EncodePositions(std::span<const float> positions_m, v1::PositionEncoding encoding, v1::BodyFrame& out,
+                     std::span<const uint32_t> places = {});
 
 /// The message of one local model.
 void EncodeLocalModel(const sim::LocalModel& model, v1::LocalModel& out);
+
+/// What streams say of a tool once.
+v1::ToolShape EncodeToolShape(const sim::ToolDescription& tool);
 
 void EncodePose(const sim::RigidPose& pose, v1::Pose& out);
 void EncodeVec3(const Eigen::Vector3d& v, v1::Vec3& out);

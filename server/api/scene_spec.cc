@@ -6,81 +6,23 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "server/api/checker.h"
+#include "server/api/tool_spec.h"
 #include "sim/mesh/generators.h"
 #include "sim/mesh/mesh_io.h"
+#include "sim/world/material.h"
 
 namespace palpate::server {
 namespace {
 
-absl::string_view View(std::string_view s) { return {s.data(), s.size()}; }
-
-std::string At(std::string_view path, std::string_view field) { return absl::StrCat(View(path), ".", View(field)); }
-std::string At(std::string_view path, int index) { return absl::StrCat(View(path), "[", index, "]"); }
-
-/// Collects the first error of a series of checks.
-class Checker {
- public:
-  const absl::Status& status() const { return status_; }
-  bool ok() const { return status_.ok(); }
-
-  void Fail(absl::Status status) {
-    if (status_.ok()) status_ = std::move(status);
-  }
-  void Invalid(std::string_view path, std::string_view what) {
-    Fail(absl::InvalidArgumentError(absl::StrCat(View(path), ": ", View(what))));
-  }
-
-  // The comparisons are written so that NaN fails them.
-  void Range(std::string_view path, double value, double low, double high) {
-    if (!(value >= low && value <= high)) Invalid(path, absl::StrCat(value, " is outside [", low, ", ", high, "]"));
-  }
-  void RangeAbove(std::string_view path, double value, double low, double high) {
-    if (!(value > low && value <= high)) Invalid(path, absl::StrCat(value, " is outside (", low, ", ", high, "]"));
-  }
-  void RangeInside(std::string_view path, double value, double low, double high) {
-    if (!(value > low && value < high)) Invalid(path, absl::StrCat(value, " is outside (", low, ", ", high, ")"));
-  }
-  void RangeVec(std::string_view path, const v1::Vec3& v, double low, double high) {
-    Range(At(path, "x"), v.x(), low, high);
-    Range(At(path, "y"), v.y(), low, high);
-    Range(At(path, "z"), v.z(), low, high);
-  }
-  void Finite(std::string_view path, double value) {
-    if (!std::isfinite(value)) Invalid(path, absl::StrCat(value, " is not finite"));
-  }
-  void Count(std::string_view path, int64_t count, int64_t low, int64_t high) {
-    if (count < low || count > high) Invalid(path, absl::StrCat(count, " entries are outside [", low, ", ", high, "]"));
-  }
-  void Name(std::string_view path, const std::string& name, size_t max_bytes) {
-    if (name.size() > max_bytes) Invalid(path, absl::StrCat(name.size(), " bytes are outside [0, ", max_bytes, "]"));
-    for (const char c : name) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-        Invalid(path, absl::StrCat("holds the control character ", static_cast<int>(static_cast<unsigned char>(c))));
-        return;
-      }
-    }
-  }
-  void Unique(std::string_view path, const std::string& name, std::unordered_set<std::string>& seen) {
-    if (!seen.insert(name).second) Invalid(path, absl::StrCat("\"", name, "\" is used twice"));
-  }
-  void Pose(std::string_view path, const v1::Pose& pose) {
-    if (absl::StatusOr<sim::RigidPose> parsed = PoseFromProto(pose, path); !parsed.ok()) Fail(parsed.status());
-  }
-
- private:
-  absl::Status status_;
-};
-
-Eigen::Vector3d ToEigen(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}; }
-
-/// The unit vector along `v`, for every finite v != 0 (no overflow or underflow).
-Eigen::Vector3d Direction(const Eigen::Vector3d& v) { return (v / v.cwiseAbs().maxCoeff()).normalized(); }
+constexpr float kInteriorShade = 0.7F;  // of surfaces that cuts uncover
 
 template <typename T>
 double Or(bool has, T value, double fallback) {
@@ -250,39 +192,120 @@ void CheckMeshData(Checker& check, const std::string& path, const v1::TetMeshDat
   }
 }
 
+/// Applies the defaults. `turn`: rotation of the body's pose. Precondition: fields in range.
+sim::Material MaterialFrom(const v1::MaterialSpec& m, const Eigen::Quaterniond& turn) {
+  sim::Material out;
+  switch (m.model()) {
+    case v1::MATERIAL_MODEL_COROTATED_LINEAR:
+      out.model = sim::MaterialModel::kCorotatedLinear;
+      break;
+    case v1::MATERIAL_MODEL_LINEAR:
+      out.model = sim::MaterialModel::kLinear;
+      break;
+    case v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF:
+      out.model = sim::MaterialModel::kStVenantKirchhoff;
+      break;
+    case v1::MATERIAL_MODEL_MASS_SPRING:
+      out.model = sim::MaterialModel::kMassSpring;
+      out.poisson_ratio = 0.25;
+      break;
+    default:
+      break;
+  }
+  if (m.has_young_modulus_pa()) out.young_modulus_pa = m.young_modulus_pa();
+  if (m.has_poisson_ratio()) out.poisson_ratio = m.poisson_ratio();
+  if (m.has_density_kg_per_m3()) out.density_kg_per_m3 = m.density_kg_per_m3();
+  if (m.has_damping_s()) out.damping_s = m.damping_s();
+  if (m.has_mass_damping_per_s()) out.mass_damping_per_s = m.mass_damping_per_s();
+  if (m.has_fibers()) {
+    const v1::FiberSpec& f = m.fibers();
+    sim::FiberProperties fibers;
+    fibers.direction = turn * Direction(ToEigen(f.direction()));
+    fibers.young_modulus_pa = Or(f.has_young_modulus_pa(), f.young_modulus_pa(), 3 * out.young_modulus_pa);
+    fibers.poisson_ratio = Or(f.has_poisson_ratio(), f.poisson_ratio(), out.poisson_ratio);
+    fibers.shear_modulus_pa = Or(f.has_shear_modulus_pa(), f.shear_modulus_pa(), out.young_modulus_pa / (2 * (1 + out.poisson_ratio)));
+    out.fibers = fibers;
+  }
+  return out;
+}
+
 void CheckMaterial(Checker& check, const std::string& path, const v1::MaterialSpec& m) {
   if (!v1::MaterialModel_IsValid(m.model())) {
-    check.Invalid(At(path, "model"), absl::StrCat(static_cast<int>(m.model()), " is outside [0, 2]"));
+    check.Invalid(At(path, "model"), absl::StrCat(static_cast<int>(m.model()), " is outside [0, 5]"));
   }
   if (m.has_young_modulus_pa()) check.Range(At(path, "young_modulus_pa"), m.young_modulus_pa(), 10, 1e9);
   if (m.has_poisson_ratio()) check.Range(At(path, "poisson_ratio"), m.poisson_ratio(), 0, 0.495);
   if (m.has_density_kg_per_m3()) check.Range(At(path, "density_kg_per_m3"), m.density_kg_per_m3(), 1, 30000);
   if (m.has_damping_s()) check.Range(At(path, "damping_s"), m.damping_s(), 0, 1);
+  if (m.has_mass_damping_per_s()) check.Range(At(path, "mass_damping_per_s"), m.mass_damping_per_s(), 0, 1000);
+  if (m.model() == v1::MATERIAL_MODEL_MASS_SPRING && m.has_poisson_ratio() && m.poisson_ratio() != 0.25) {
+    check.Invalid(At(path, "poisson_ratio"), absl::StrCat(m.poisson_ratio(), " is not 0.25, the only one that springs can have"));
+  }
+  if (!m.has_fibers()) return;
+  const v1::FiberSpec& fibers = m.fibers();
+  if (m.model() != v1::MATERIAL_MODEL_LINEAR && m.model() != v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF) {
+    check.Invalid(At(path, "fibers"), "only the linear and the St-Venant-Kirchhoff model have fibres");
+  }
+  check.RangeVec(At(path, "fibers.direction"), fibers.direction(), -kMaxMeshCoordinate, kMaxMeshCoordinate);
+  if (ToEigen(fibers.direction()).isZero(0)) check.Invalid(At(path, "fibers.direction"), "is zero");
+  if (fibers.has_young_modulus_pa()) check.Range(At(path, "fibers.young_modulus_pa"), fibers.young_modulus_pa(), 10, 1e9);
+  if (fibers.has_poisson_ratio()) check.Range(At(path, "fibers.poisson_ratio"), fibers.poisson_ratio(), 0, 1);
+  if (fibers.has_shear_modulus_pa()) check.Range(At(path, "fibers.shear_modulus_pa"), fibers.shear_modulus_pa(), 1, 1e9);
+  if (!check.ok()) return;
+  if (absl::StatusOr<gpu::TissueTet> tissue = sim::TissueOf(MaterialFrom(m, Eigen::Quaterniond::Identity())); !tissue.ok()) {
+    check.Fail(absl::Status(tissue.status().code(), absl::StrCat(View(path), ".", tissue.status().message())));
+  }
+}
+
+void CheckColor(Checker& check, const std::string& path, const v1::Color& color) {
+  check.Range(At(path, "r"), color.r(), 0, 1);
+  check.Range(At(path, "g"), color.g(), 0, 1);
+  check.Range(At(path, "b"), color.b(), 0, 1);
+}
+
+void CheckAblation(Checker& check, const std::string& path, const v1::AblationSpec& ablation) {
+  if (ablation.has_energy_j_per_kg()) check.Range(At(path, "energy_j_per_kg"), ablation.energy_j_per_kg(), 1, 1e9);
+  if (ablation.has_cooling_time_s()) check.Range(At(path, "cooling_time_s"), ablation.cooling_time_s(), 0, 1e4);
+}
+
+/// A part of a body, in whichever of these forms it is given; the others are null.
+struct Region {
+  const v1::Box* box = nullptr;
+  const v1::BallSpec* ball = nullptr;
+  const v1::VertexList* vertices = nullptr;
+};
+Region RegionOf(const v1::FixedRegion& r) {
+  return {r.has_box() ? &r.box() : nullptr, nullptr, r.has_vertices() ? &r.vertices() : nullptr};
+}
+Region RegionOf(const v1::LoadSpec& r) {
+  return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, r.has_vertices() ? &r.vertices() : nullptr};
+}
+Region RegionOf(const v1::ZoneSpec& r) { return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, nullptr}; }
+
+void CheckRegion(Checker& check, const std::string& path, const Region& region, std::string_view kinds) {
+  if (region.box != nullptr) {
+    const v1::Vec3& low = region.box->min_m();
+    const v1::Vec3& high = region.box->max_m();
+    check.RangeVec(At(path, "box.min_m"), low, -kMaxMeshCoordinate, kMaxMeshCoordinate);
+    check.RangeVec(At(path, "box.max_m"), high, -kMaxMeshCoordinate, kMaxMeshCoordinate);
+    const auto order = [&](std::string_view axis, double a, double b) {
+      if (a > b) check.Invalid(At(path, absl::StrCat("box.min_m.", View(axis))), absl::StrCat(a, " is above max_m.", View(axis), " = ", b));
+    };
+    order("x", low.x(), high.x());
+    order("y", low.y(), high.y());
+    order("z", low.z(), high.z());
+  } else if (region.ball != nullptr) {
+    check.RangeVec(At(path, "ball.center_m"), region.ball->center_m(), -kMaxMeshCoordinate, kMaxMeshCoordinate);
+    check.RangeAbove(At(path, "ball.radius_m"), region.ball->radius_m(), 0, 10);
+  } else if (region.vertices != nullptr) {
+    if (region.vertices->indices().empty()) check.Invalid(At(path, "vertices.indices"), "the list is empty");
+  } else {
+    check.Invalid(path, absl::StrCat("no region is given; one of ", View(kinds), " is needed"));
+  }
 }
 
 void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRegion& region) {
-  switch (region.region_case()) {
-    case v1::FixedRegion::kBox: {
-      const v1::Vec3& low = region.box().min_m();
-      const v1::Vec3& high = region.box().max_m();
-      check.RangeVec(At(path, "box.min_m"), low, -kMaxMeshCoordinate, kMaxMeshCoordinate);
-      check.RangeVec(At(path, "box.max_m"), high, -kMaxMeshCoordinate, kMaxMeshCoordinate);
-      const auto order = [&](std::string_view axis, double a, double b) {
-        if (a > b)
-          check.Invalid(At(path, absl::StrCat("box.min_m.", View(axis))), absl::StrCat(a, " is above max_m.", View(axis), " = ", b));
-      };
-      order("x", low.x(), high.x());
-      order("y", low.y(), high.y());
-      order("z", low.z(), high.z());
-      break;
-    }
-    case v1::FixedRegion::kVertices:
-      if (region.vertices().indices().empty()) check.Invalid(At(path, "vertices.indices"), "the list is empty");
-      break;
-    case v1::FixedRegion::REGION_NOT_SET:
-      check.Invalid(path, "no region is given; one of box, vertices is needed");
-      break;
-  }
+  CheckRegion(check, path, RegionOf(region), "box, vertices");
   if (!region.has_motion()) return;
   const v1::RegionMotion& motion = region.motion();
   check.RangeVec(At(path, "motion.velocity_m_per_s"), motion.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
@@ -290,6 +313,39 @@ void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRe
   check.RangeVec(At(path, "motion.center_m"), motion.center_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
   if (motion.has_start_s()) check.Range(At(path, "motion.start_s"), motion.start_s(), 0, 3600);
   if (motion.has_duration_s()) check.RangeAbove(At(path, "motion.duration_s"), motion.duration_s(), 0, 3600);
+}
+
+void CheckLoad(Checker& check, const std::string& path, const v1::LoadSpec& load) {
+  CheckRegion(check, path, RegionOf(load), "box, ball, vertices");
+  switch (load.load_case()) {
+    case v1::LoadSpec::kPressurePa:
+      check.Range(At(path, "pressure_pa"), load.pressure_pa(), -1e7, 1e7);
+      break;
+    case v1::LoadSpec::kForceN:
+      check.RangeVec(At(path, "force_n"), load.force_n(), -1e5, 1e5);
+      break;
+    case v1::LoadSpec::LOAD_NOT_SET:
+      check.Invalid(path, "no load is given; one of pressure_pa, force_n is needed");
+      break;
+  }
+  if (load.has_start_s()) check.Range(At(path, "start_s"), load.start_s(), 0, 3600);
+  if (load.has_duration_s()) check.RangeAbove(At(path, "duration_s"), load.duration_s(), 0, 3600);
+}
+
+void CheckZones(Checker& check, const std::string& path, const v1::BodySpec& body) {
+  check.Count(At(path, "zones"), body.zones_size(), 0, kMaxZones);
+  std::unordered_set<std::string> names;
+  for (int i = 0; i < body.zones_size() && check.ok(); ++i) {
+    const v1::ZoneSpec& zone = body.zones(i);
+    const std::string zone_path = At(At(path, "zones"), i);
+    if (zone.name().empty()) check.Invalid(At(zone_path, "name"), "a zone needs a name");
+    check.Name(At(zone_path, "name"), zone.name(), kMaxNameBytes);
+    check.Unique(At(zone_path, "name"), zone.name(), names);
+    CheckRegion(check, zone_path, RegionOf(zone), "box, ball");
+    CheckMaterial(check, At(zone_path, "material"), zone.material());
+    if (zone.has_interior_color()) CheckColor(check, At(zone_path, "interior_color"), zone.interior_color());
+    CheckAblation(check, At(zone_path, "ablation"), zone.ablation());
+  }
 }
 
 uint32_t CountOf(bool given, uint32_t count) { return given ? count : 1; }
@@ -321,6 +377,8 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
   if ((is_rigid || is_static) && !body.fixed().empty()) {
     check.Invalid(At(path, "fixed"), "only a deformable body has fixed regions");
   }
+  if ((is_rigid || is_static) && !body.zones().empty()) check.Invalid(At(path, "zones"), "only a deformable body has zones");
+  if ((is_rigid || is_static) && !body.loads().empty()) check.Invalid(At(path, "loads"), "only a deformable body has loads");
   if ((is_rigid || is_static) && body.has_self_collision() && body.self_collision()) {
     check.Invalid(At(path, "self_collision"), "only a deformable body can meet itself");
   }
@@ -351,11 +409,10 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
   check.Count(At(path, "fixed"), body.fixed_size(), 0, kMaxFixedRegions);
   if (!check.ok()) return;
   for (int i = 0; i < body.fixed_size(); ++i) CheckFixedRegion(check, At(At(path, "fixed"), i), body.fixed(i));
-  if (body.has_color()) {
-    check.Range(At(path, "color.r"), body.color().r(), 0, 1);
-    check.Range(At(path, "color.g"), body.color().g(), 0, 1);
-    check.Range(At(path, "color.b"), body.color().b(), 0, 1);
-  }
+  for (int i = 0; i < body.loads_size() && check.ok(); ++i) CheckLoad(check, At(At(path, "loads"), i), body.loads(i));
+  CheckZones(check, path, body);
+  CheckAblation(check, At(path, "ablation"), body.ablation());
+  if (body.has_color()) CheckColor(check, At(path, "color"), body.color());
   if (body.has_scale()) check.Range(At(path, "scale"), body.scale(), 1e-6, 1e6);
   check.RangeVec(At(path, "velocity_m_per_s"), body.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
   check.RangeVec(At(path, "angular_velocity_rad_per_s"), body.angular_velocity_rad_per_s(), -1000, 1000);
@@ -386,24 +443,6 @@ void CheckObstacle(Checker& check, const std::string& path, const v1::ObstacleSp
     case v1::ObstacleSpec::SHAPE_NOT_SET:
       check.Invalid(path, "no shape is given; one of plane, sphere, capsule is needed");
       break;
-  }
-}
-
-void CheckTool(Checker& check, const std::string& path, const v1::ToolSpec& tool) {
-  if (tool.name().empty()) check.Invalid(At(path, "name"), "a tool needs a name");
-  check.Name(At(path, "name"), tool.name(), kMaxNameBytes);
-  if (tool.has_radius_m()) check.Range(At(path, "radius_m"), tool.radius_m(), 1e-4, 0.1);
-  if (tool.has_length_m()) check.Range(At(path, "length_m"), tool.length_m(), 0, 1);
-  check.Pose(At(path, "rest_pose"), tool.rest_pose());
-  if (!v1::ToolDrive_IsValid(tool.drive())) {
-    check.Invalid(At(path, "drive"), absl::StrCat(static_cast<int>(tool.drive()), " is outside [0, 2]"));
-  }
-  if (tool.has_mass_kg()) check.Range(At(path, "mass_kg"), tool.mass_kg(), 1e-4, 10);
-  if (tool.has_coupling_stiffness_n_per_m()) {
-    check.Range(At(path, "coupling_stiffness_n_per_m"), tool.coupling_stiffness_n_per_m(), 1, 1e5);
-  }
-  if (tool.has_coupling_damping_n_s_per_m()) {
-    check.Range(At(path, "coupling_damping_n_s_per_m"), tool.coupling_damping_n_s_per_m(), 0, 1e4);
   }
 }
 
@@ -480,26 +519,34 @@ absl::StatusOr<sim::TetMesh> LoadGeometry(const v1::BodySpec& body, const std::s
   return absl::InternalError("body without a geometry passed validation");
 }
 
+/// Indices of the points in a box or ball, ascending. `what`: "vertex" or "centroid of a tet".
+absl::StatusOr<std::vector<uint32_t>> PointsInside(const Region& region, const std::string& path, std::span<const Eigen::Vector3d> points,
+                                                   std::string_view what) {
+  const Eigen::AlignedBox3d box =
+      region.box != nullptr ? Eigen::AlignedBox3d(ToEigen(region.box->min_m()), ToEigen(region.box->max_m())) : Eigen::AlignedBox3d();
+  const Eigen::Vector3d center = region.ball != nullptr ? ToEigen(region.ball->center_m()) : Eigen::Vector3d::Zero();
+  std::vector<uint32_t> out;
+  Eigen::AlignedBox3d bounds;
+  for (size_t i = 0; i < points.size(); ++i) {
+    bounds.extend(points[i]);
+    const bool inside = region.box != nullptr ? box.contains(points[i]) : (points[i] - center).norm() <= region.ball->radius_m();
+    if (inside) out.push_back(static_cast<uint32_t>(i));
+  }
+  if (out.empty()) {
+    const auto text = [](const Eigen::Vector3d& p) { return absl::StrCat("(", p.x(), ", ", p.y(), ", ", p.z(), ")"); };
+    return absl::InvalidArgumentError(absl::StrCat(path, region.box != nullptr ? ".box" : ".ball", ": holds no ", View(what),
+                                                   " of the body, which lies between ", text(bounds.min()), " and ", text(bounds.max())));
+  }
+  return out;
+}
+
 /// The vertices of one region, ascending.
-absl::StatusOr<std::vector<uint32_t>> RegionVertices(const v1::FixedRegion& region, const std::string& path, const sim::TetMesh& mesh) {
+absl::StatusOr<std::vector<uint32_t>> RegionVertices(const Region& region, const std::string& path, const sim::TetMesh& mesh) {
+  if (region.vertices == nullptr) return PointsInside(region, path, mesh.vertices, "vertex");
   const size_t count = mesh.vertices.size();
   std::vector<uint32_t> out;
-  if (region.has_box()) {
-    const Eigen::AlignedBox3d box(ToEigen(region.box().min_m()), ToEigen(region.box().max_m()));
-    Eigen::AlignedBox3d bounds;
-    for (size_t v = 0; v < count; ++v) {
-      bounds.extend(mesh.vertices[v]);
-      if (box.contains(mesh.vertices[v])) out.push_back(static_cast<uint32_t>(v));
-    }
-    if (out.empty()) {
-      const auto text = [](const Eigen::Vector3d& p) { return absl::StrCat("(", p.x(), ", ", p.y(), ", ", p.z(), ")"); };
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ".box: holds no vertex of the body, which lies between ", text(bounds.min()), " and ", text(bounds.max())));
-    }
-    return out;
-  }
-  for (int i = 0; i < region.vertices().indices_size(); ++i) {
-    const uint32_t v = region.vertices().indices(i);
+  for (int i = 0; i < region.vertices->indices_size(); ++i) {
+    const uint32_t v = region.vertices->indices(i);
     if (v >= count) {
       return absl::InvalidArgumentError(absl::StrCat(path, ".vertices.indices[", i, "]: ", v, " is outside [0, ", count - 1, "]"));
     }
@@ -532,7 +579,7 @@ absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::
   std::vector<int> region_of(count, kNone);  // the last one
   for (int r = 0; r < body.fixed_size(); ++r) {
     const std::string region_path = At(At(path, "fixed"), r);
-    PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> vertices, RegionVertices(body.fixed(r), region_path, out.mesh));
+    PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> vertices, RegionVertices(RegionOf(body.fixed(r)), region_path, out.mesh));
     for (const uint32_t v : vertices) {
       const int other = region_of[v];
       if (other != kNone && (body.fixed(r).has_motion() || body.fixed(other).has_motion())) {
@@ -548,6 +595,53 @@ absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::
   }
   if (out.fixed_vertices.size() == count) {
     return absl::InvalidArgumentError(absl::StrCat(path, ".fixed: all ", count, " vertices are fixed; at least one must be free"));
+  }
+  return absl::OkStatus();
+}
+
+sim::AblationProperties AblationFrom(const v1::AblationSpec& ablation, sim::AblationProperties out) {
+  if (ablation.has_energy_j_per_kg()) out.energy_j_per_kg = ablation.energy_j_per_kg();
+  if (ablation.has_cooling_time_s()) out.cooling_time_s = ablation.cooling_time_s();
+  return out;
+}
+
+Eigen::Vector3f ColorFrom(const v1::Color& color) { return Eigen::Vector3d(color.r(), color.g(), color.b()).cast<float>(); }
+
+/// Fills everything about zones. Precondition: mesh, material, colour and ablation of the body are filled.
+absl::Status BuildZones(const v1::BodySpec& body, const std::string& path, const Eigen::Quaterniond& turn, sim::BodyDescription& out) {
+  if (body.zones().empty()) return absl::OkStatus();
+  std::vector<Eigen::Vector3d> centroids;
+  centroids.reserve(out.mesh.tets.size());
+  for (const auto& tet : out.mesh.tets) {
+    centroids.push_back((out.mesh.vertices[tet[0]] + out.mesh.vertices[tet[1]] + out.mesh.vertices[tet[2]] + out.mesh.vertices[tet[3]]) /
+                        4);
+  }
+  out.tet_zones.assign(out.mesh.tets.size(), 0);
+  for (int i = 0; i < body.zones_size(); ++i) {
+    const v1::ZoneSpec& spec = body.zones(i);
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<uint32_t> tets,
+                             PointsInside(RegionOf(spec), At(At(path, "zones"), i), centroids, "centroid of a tet"));
+    for (const uint32_t t : tets) out.tet_zones[t] = static_cast<uint16_t>(i + 1);
+    sim::ZoneDescription zone;
+    zone.name = spec.name();
+    zone.material = spec.has_material() ? MaterialFrom(spec.material(), turn) : out.material;
+    zone.interior_color = spec.has_interior_color() ? ColorFrom(spec.interior_color()) : out.interior_color;
+    zone.ablation = AblationFrom(spec.ablation(), out.ablation);
+    out.zones.push_back(std::move(zone));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BuildLoads(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out) {
+  for (int i = 0; i < body.loads_size(); ++i) {
+    const v1::LoadSpec& spec = body.loads(i);
+    sim::LoadDescription load;
+    PALPATE_ASSIGN_OR_RETURN(load.vertices, RegionVertices(RegionOf(spec), At(At(path, "loads"), i), out.mesh));
+    if (spec.load_case() == v1::LoadSpec::kPressurePa) load.pressure_pa = spec.pressure_pa();
+    if (spec.load_case() == v1::LoadSpec::kForceN) load.force_n = ToEigen(spec.force_n());
+    load.start_s = Or(spec.has_start_s(), spec.start_s(), load.start_s);
+    load.duration_s = Or(spec.has_duration_s(), spec.duration_s(), load.duration_s);
+    out.loads.push_back(std::move(load));
   }
   return absl::OkStatus();
 }
@@ -588,6 +682,7 @@ CopyPlace PlaceOfCopy(const v1::BodyArray& array, uint64_t copy) {
   return place;
 }
 
+/// Precondition: CheckMaterial passed.
 absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh) {
   const v1::BodySpec& body = spec.bodies(index);
   const std::string path = At("bodies", index);
@@ -623,13 +718,12 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   if (body.has_self_collision()) out.self_collision = body.self_collision();
   if (out.kind != sim::BodyKind::kDeformable) out.self_collision = false;
 
-  const v1::MaterialSpec& m = body.material();
-  if (m.model() == v1::MATERIAL_MODEL_COROTATED_LINEAR) out.material.model = sim::MaterialModel::kCorotatedLinear;
-  if (m.has_young_modulus_pa()) out.material.young_modulus_pa = m.young_modulus_pa();
-  if (m.has_poisson_ratio()) out.material.poisson_ratio = m.poisson_ratio();
-  if (m.has_density_kg_per_m3()) out.material.density_kg_per_m3 = m.density_kg_per_m3();
-  if (m.has_damping_s()) out.material.damping_s = m.damping_s();
-  if (body.has_color()) out.color = Eigen::Vector3d(body.color().r(), body.color().g(), body.color().b()).cast<float>();
+  out.material = MaterialFrom(body.material(), pose.rotation);
+  if (body.has_color()) out.color = ColorFrom(body.color());
+  out.interior_color = kInteriorShade * out.color;
+  out.ablation = AblationFrom(body.ablation(), {});
+  PALPATE_RETURN_IF_ERROR(BuildZones(body, path, pose.rotation, out));
+  PALPATE_RETURN_IF_ERROR(BuildLoads(body, path, out));
   return out;
 }
 
@@ -656,19 +750,6 @@ sim::ObstacleDescription BuildObstacle(const v1::ObstacleSpec& obstacle) {
   return out;
 }
 
-absl::StatusOr<sim::ToolDescription> BuildTool(const v1::ToolSpec& tool, const std::string& path) {
-  sim::ToolDescription out;
-  out.name = tool.name();
-  if (tool.has_radius_m()) out.radius_m = tool.radius_m();
-  if (tool.has_length_m()) out.length_m = tool.length_m();
-  PALPATE_ASSIGN_OR_RETURN(out.rest_pose, PoseFromProto(tool.rest_pose(), At(path, "rest_pose")));
-  if (tool.drive() == v1::TOOL_DRIVE_DIRECT) out.drive = sim::ToolDrive::kDirect;
-  if (tool.has_mass_kg()) out.mass_kg = tool.mass_kg();
-  if (tool.has_coupling_stiffness_n_per_m()) out.coupling_stiffness_n_per_m = tool.coupling_stiffness_n_per_m();
-  if (tool.has_coupling_damping_n_s_per_m()) out.coupling_damping_n_s_per_m = tool.coupling_damping_n_s_per_m();
-  return out;
-}
-
 }  // namespace
 
 absl::StatusOr<sim::RigidPose> PoseFromProto(const v1::Pose& pose, std::string_view path) {
@@ -692,6 +773,13 @@ absl::StatusOr<sim::RigidPose> PoseFromProto(const v1::Pose& pose, std::string_v
   }
   if (!check.ok()) return check.status();
   return out;
+}
+
+absl::StatusOr<sim::Material> MaterialFromProto(const v1::MaterialSpec& material, std::string_view path) {
+  Checker check;
+  CheckMaterial(check, std::string(path), material);
+  if (!check.ok()) return check.status();
+  return MaterialFrom(material, Eigen::Quaterniond::Identity());
 }
 
 absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& limits) {
@@ -728,12 +816,18 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   }
   check.Count("obstacles", spec.obstacles_size(), 0, kMaxObstacles);
   check.Count("tools", spec.tools_size(), 0, kMaxTools);
-  const auto capsules = std::count_if(spec.obstacles().begin(), spec.obstacles().end(),
-                                      [](const v1::ObstacleSpec& obstacle) { return obstacle.has_sphere() || obstacle.has_capsule(); });
-  if (capsules + spec.tools_size() > kMaxCapsules) {
-    check.Invalid("obstacles",
-                  absl::StrCat(capsules, " spheres and capsules with ", spec.tools_size(), " tools exceed ", kMaxCapsules, " in all"));
+  const auto colliders = std::count_if(spec.obstacles().begin(), spec.obstacles().end(),
+                                       [](const v1::ObstacleSpec& obstacle) { return obstacle.has_sphere() || obstacle.has_capsule(); });
+  int tool_capsules = 0;
+  for (const v1::ToolSpec& tool : spec.tools()) tool_capsules += CapsuleCount(tool);
+  if (colliders + tool_capsules > kMaxCapsules) {
+    check.Invalid("obstacles", absl::StrCat(colliders, " spheres and capsules with ", spec.tools_size(), " tools (", tool_capsules,
+                                            " capsules) exceed ", kMaxCapsules, " in all"));
   }
+  if (!check.ok()) return check.status();
+  uint64_t loads = 0;
+  for (const v1::BodySpec& body : spec.bodies()) loads += CopyCount(body) * static_cast<uint64_t>(body.loads_size());
+  if (loads > kMaxLoads) check.Invalid("bodies", absl::StrCat(loads, " loads in all exceed ", kMaxLoads));
   if (!check.ok()) return check.status();
 
   std::unordered_set<std::string> body_names;
@@ -750,7 +844,7 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   std::unordered_set<std::string> tool_names;
   for (int i = 0; i < spec.tools_size() && check.ok(); ++i) {
     const std::string path = At("tools", i);
-    CheckTool(check, path, spec.tools(i));
+    CheckToolSpec(check, path, spec.tools(i));
     check.Unique(At(path, "name"), spec.tools(i).name(), tool_names);
   }
   return check.status();
@@ -793,7 +887,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   }
   for (const v1::ObstacleSpec& obstacle : spec.obstacles()) out.obstacles.push_back(BuildObstacle(obstacle));
   for (int i = 0; i < spec.tools_size(); ++i) {
-    PALPATE_ASSIGN_OR_RETURN(sim::ToolDescription tool, BuildTool(spec.tools(i), At("tools", i)));
+    PALPATE_ASSIGN_OR_RETURN(sim::ToolDescription tool, BuildToolDescription(spec.tools(i), At("tools", i)));
     out.tools.push_back(std::move(tool));
   }
   return out;

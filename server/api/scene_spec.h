@@ -21,6 +21,8 @@ inline constexpr int kMaxTools = 8;           ///< per scene
 inline constexpr int kMaxObstacles = 256;     ///< per scene
 inline constexpr int kMaxCapsules = 32;       ///< per scene: tools, sphere and capsule obstacles together (the solver's limit)
 inline constexpr int kMaxFixedRegions = 256;  ///< per body
+inline constexpr int kMaxZones = 64;          ///< per body
+inline constexpr int kMaxLoads = 32;          ///< per scene
 inline constexpr uint32_t kMaxCopies = 1024;  ///< of a body along one axis of its array
 inline constexpr size_t kMaxNameBytes = 64;   ///< of bodies, obstacles and tools
 inline constexpr size_t kMaxSceneNameBytes = 128;
@@ -35,8 +37,8 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
 
 /// Makes the description of a World: ValidateSceneSpec, then reads or generates the meshes, scales and places them, finds the fixed
 /// vertices and applies every default. Seconds of work for large meshes. Deterministic. Errors: as ValidateSceneSpec; those of the mesh,
-/// behind the field path; InvalidArgument when a box holds no vertex, a vertex index is out of range or a body has no free vertex; NotFound
-/// (mesh file).
+/// behind the field path; InvalidArgument when a region holds no vertex or tet, a vertex index is out of range or a body has no free
+/// vertex; NotFound (mesh file).
 absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec& spec, const AssetResolver& assets,
                                                             const SceneLimits& limits);
 
@@ -46,6 +48,9 @@ absl::StatusOr<v1::SceneSpec> ParseSceneJson(std::string_view text, std::string_
 
 /// A copy without what the scene need not remember: the inline meshes.
 v1::SceneSpec WithoutInlineMeshes(const v1::SceneSpec& spec);
+
+/// Checks a material from outside and applies the defaults. Errors: InvalidArgument naming `path` and the field.
+absl::StatusOr<sim::Material> MaterialFromProto(const v1::MaterialSpec& material, std::string_view path);
 
 /// Checks a pose from outside: finite, each coordinate in [-100, 100], rotation not zero. An absent rotation or position is the identity.
 /// Errors: InvalidArgument naming `path` and the component.

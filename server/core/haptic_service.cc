@@ -40,7 +40,9 @@ class OperateReactor : public grpc::ServerBidiReactor<v1::OperateRequest, v1::Op
  public:
   OperateReactor(SceneManager& manager, grpc::CallbackServerContext* context) : manager_(manager), context_(context) {
     Writer::Operations operations;
-    operations.encode = [this](const auto& snapshot, uint64_t /*dropped*/, v1::OperateUpdate& update) { return Encode(*snapshot, update); };
+    operations.encode = [this](const auto& snapshot, uint64_t /*dropped*/, v1::OperateUpdate& update) {
+      return Encode(*snapshot, update) ? Encoded::kLast : Encoded::kNothing;
+    };
     operations.start_write = [this](const v1::OperateUpdate* update) { StartWrite(update); };
     operations.finish = [this](const absl::Status& status) {
       if (!status.ok() && status.code() != absl::StatusCode::kCancelled) manager_.metrics().OnRpcError(status.code());

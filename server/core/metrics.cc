@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "server/api/edit_request.h"
 #include "server/core/build_info.h"
 
 namespace palpate::server {
@@ -152,6 +153,13 @@ Metrics::Metrics(std::shared_ptr<gpu::Context> context)
       poses_(Counters(registry_, metric::kPoses, "Tool poses received from stations.")),
       frames_(Counters(registry_, metric::kFrames, "Frames sent to readers.")),
       frames_dropped_(Counters(registry_, metric::kFramesDropped, "Frames that slow readers missed.")),
+      edits_(Counters(registry_, metric::kEdits, "Edits performed by requests.")),
+      edit_seconds_(Histograms(registry_, metric::kEditSeconds, "Wall time of the edits of a request.")),
+      tets_removed_(Counters(registry_, metric::kTetsRemoved, "Tetrahedra removed by requests.")),
+      topology_version_(Gauges(registry_, metric::kTopologyVersion, "Version of the topology.")),
+      deltas_(Counters(registry_, metric::kDeltas, "Changes of the topology sent to readers.")),
+      delta_bytes_(Counters(registry_, metric::kDeltaBytes, "Payload of the changes of the topology sent to readers.")),
+      gap_keyframes_(Counters(registry_, metric::kGapKeyframes, "Keyframes sent in place of a change of the topology.")),
       rpc_errors_(Counters(registry_, metric::kRpcErrors, "Calls and streams that ended with an error, by canonical code.")) {
   auto& streams = Gauges(registry_, metric::kStreams, "Streams open now.");
   auto& bytes = Counters(registry_, metric::kStreamBytes, "Payload of stream messages sent.");
@@ -205,6 +213,15 @@ std::unique_ptr<SceneMetrics> Metrics::MakeScene(const std::string& scene_id) {
   scene->poses_ = &poses_.Add(labels);
   scene->frames_ = &frames_.Add(labels);
   scene->frames_dropped_ = &frames_dropped_.Add(labels);
+  for (size_t i = 0; i < kEditKindCount; ++i) {
+    scene->edits_[i] = &edits_.Add({{"scene", scene_id}, {"kind", std::string(kEditKindNames[i])}});
+  }
+  scene->edit_seconds_ = &edit_seconds_.Add(labels, kStageBuckets);
+  scene->tets_removed_ = &tets_removed_.Add(labels);
+  scene->topology_version_ = &topology_version_.Add(labels);
+  scene->deltas_ = &deltas_.Add(labels);
+  scene->delta_bytes_ = &delta_bytes_.Add(labels);
+  scene->gap_keyframes_ = &gap_keyframes_.Add(labels);
   return scene;
 }
 
@@ -230,6 +247,13 @@ SceneMetrics::~SceneMetrics() {
   owner_.poses_.Remove(poses_);
   owner_.frames_.Remove(frames_);
   owner_.frames_dropped_.Remove(frames_dropped_);
+  for (prometheus::Counter* edits : edits_) owner_.edits_.Remove(edits);
+  owner_.edit_seconds_.Remove(edit_seconds_);
+  owner_.tets_removed_.Remove(tets_removed_);
+  owner_.topology_version_.Remove(topology_version_);
+  owner_.deltas_.Remove(deltas_);
+  owner_.delta_bytes_.Remove(delta_bytes_);
+  owner_.gap_keyframes_.Remove(gap_keyframes_);
 }
 
 void SceneMetrics::OnStep(const sim::Frame& frame, double steps_per_s) {
@@ -247,6 +271,17 @@ void SceneMetrics::OnStep(const sim::Frame& frame, double steps_per_s) {
   for (size_t i = 0; i < parts_ms.size(); ++i) contact_seconds_[i]->Observe(parts_ms[i] * 1e-3);
   max_penetration_->Set(frame.max_penetration_m);
   inverted_tets_->Set(frame.inverted_tets);
+}
+
+void SceneMetrics::OnEdits(std::span<const sim::Edit> edits, std::span<const sim::EditOutcome> outcomes, double seconds) {
+  for (const sim::Edit& edit : edits) edits_[edit.what.index()]->Increment();
+  for (const sim::EditOutcome& outcome : outcomes) tets_removed_->Increment(static_cast<double>(outcome.removed_tets.size()));
+  edit_seconds_->Observe(seconds);
+}
+
+void SceneMetrics::OnDeltaSent(size_t bytes) {
+  deltas_->Increment();
+  delta_bytes_->Increment(static_cast<double>(bytes));
 }
 
 void SceneMetrics::OnModelSent(double age_s) {

@@ -6,8 +6,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include <prometheus/counter.h>
@@ -19,6 +21,7 @@
 #include "absl/status/status.h"
 #include "gpu/runtime/context.h"
 #include "palpate/v1/control.pb.h"
+#include "sim/world/edit.h"
 #include "sim/world/frame.h"
 
 namespace palpate::server {
@@ -40,6 +43,13 @@ inline constexpr char kContactSeconds[] = "palpate_contact_seconds";          //
 inline constexpr char kMaxPenetration[] = "palpate_max_penetration_meters";   // {scene}
 inline constexpr char kInvertedTets[] = "palpate_inverted_tets";              // {scene}
 inline constexpr char kSceneDeviceBytes[] = "palpate_scene_device_bytes";     // {scene}
+inline constexpr char kEdits[] = "palpate_edits_total";                       // {scene, kind}
+inline constexpr char kEditSeconds[] = "palpate_edit_seconds";                // {scene} histogram: of a request, in the scene's thread
+inline constexpr char kTetsRemoved[] = "palpate_tets_removed_total";          // {scene} by requests
+inline constexpr char kTopologyVersion[] = "palpate_topology_version";        // {scene}
+inline constexpr char kDeltas[] = "palpate_topology_deltas_total";            // {scene} sent
+inline constexpr char kDeltaBytes[] = "palpate_topology_delta_bytes_total";   // {scene} sent
+inline constexpr char kGapKeyframes[] = "palpate_topology_keyframes_total";   // {scene} sent in place of a delta
 inline constexpr char kModelAge[] = "palpate_haptic_model_age_seconds";  // {scene} histogram: end of the step to hand-over to the network
 inline constexpr char kModels[] = "palpate_haptic_models_total";         // {scene} sent
 inline constexpr char kModelsDropped[] = "palpate_haptic_models_dropped_total";  // {scene} replaced by a newer one before they left
@@ -66,6 +76,8 @@ inline constexpr std::array<std::string_view, 3> kStreamKindNames = {"watch", "o
 /// Parts of the contact between and within bodies that are timed on their own.
 inline constexpr std::array<std::string_view, 3> kContactStageNames = {"detect", "filter", "check"};
 
+inline constexpr size_t kEditKindCount = std::variant_size_v<decltype(sim::Edit::what)>;
+
 class Metrics;
 
 /// The metrics of one scene. Methods may be called from any thread; they take only the short locks of single
@@ -84,6 +96,11 @@ class SceneMetrics {
   void OnPose() { poses_->Increment(); }
   void OnFrameSent() { frames_->Increment(); }
   void OnFramesDropped(uint64_t count) { frames_dropped_->Increment(static_cast<double>(count)); }
+  /// Edits of one request and what they did.
+  void OnEdits(std::span<const sim::Edit> edits, std::span<const sim::EditOutcome> outcomes, double seconds);
+  void OnDeltaSent(size_t bytes);
+  void OnKeyframeForGap() { gap_keyframes_->Increment(); }
+  void SetTopologyVersion(uint64_t version) { topology_version_->Set(static_cast<double>(version)); }
   void SetStepRate(double steps_per_s) { step_rate_->Set(steps_per_s); }
   void SetDeviceBytes(size_t bytes) { device_bytes_->Set(static_cast<double>(bytes)); }
 
@@ -113,6 +130,13 @@ class SceneMetrics {
   prometheus::Counter* poses_ = nullptr;
   prometheus::Counter* frames_ = nullptr;
   prometheus::Counter* frames_dropped_ = nullptr;
+  std::array<prometheus::Counter*, kEditKindCount> edits_{};
+  prometheus::Histogram* edit_seconds_ = nullptr;
+  prometheus::Counter* tets_removed_ = nullptr;
+  prometheus::Gauge* topology_version_ = nullptr;
+  prometheus::Counter* deltas_ = nullptr;
+  prometheus::Counter* delta_bytes_ = nullptr;
+  prometheus::Counter* gap_keyframes_ = nullptr;
 };
 
 /// The server's registry and its text form. Thread-safe. Outlives what it gives out.
@@ -174,6 +198,13 @@ class Metrics {
   prometheus::Family<prometheus::Counter>& poses_;
   prometheus::Family<prometheus::Counter>& frames_;
   prometheus::Family<prometheus::Counter>& frames_dropped_;
+  prometheus::Family<prometheus::Counter>& edits_;
+  prometheus::Family<prometheus::Histogram>& edit_seconds_;
+  prometheus::Family<prometheus::Counter>& tets_removed_;
+  prometheus::Family<prometheus::Gauge>& topology_version_;
+  prometheus::Family<prometheus::Counter>& deltas_;
+  prometheus::Family<prometheus::Counter>& delta_bytes_;
+  prometheus::Family<prometheus::Counter>& gap_keyframes_;
   prometheus::Family<prometheus::Counter>& rpc_errors_;
 
   struct SharedScene {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "server/api/scene_spec.h"
+#include "server/api/tool_spec.h"
 #include "server/core/log.h"
 #include "sim/mesh/mesh_io.h"
 
@@ -23,22 +24,60 @@ absl::Status FailedScene(const std::string& failure) {
   return absl::FailedPreconditionError(absl::StrCat("the scene has failed and needs a reset: ", failure));
 }
 
-/// The body's present volume as a mesh.
-sim::TetMesh VolumeMesh(const v1::BodyTopology& topology, const std::vector<float>& positions_m) {
-  sim::TetMesh mesh;
-  for (size_t i = 0; i + 2 < positions_m.size(); i += 3) mesh.vertices.emplace_back(positions_m[i], positions_m[i + 1], positions_m[i + 2]);
-  for (int i = 0; i + 3 < topology.tets_size(); i += 4) {
-    mesh.tets.push_back({topology.tets(i), topology.tets(i + 1), topology.tets(i + 2), topology.tets(i + 3)});
+/// Vertices that elements use, in their order, without the others.
+class VertexCompactor {
+ public:
+  VertexCompactor(const std::vector<float>& positions_m, std::vector<Eigen::Vector3d>& vertices)
+      : positions_m_(positions_m), places_(positions_m.size() / 3, sim::kNoSlot), vertices_(vertices) {}
+
+  template <size_t N>
+  void Use(const std::array<uint32_t, N>& element) {
+    for (const uint32_t v : element) places_[v] = 0;
   }
+  void Number() {
+    for (size_t v = 0; v < places_.size(); ++v) {
+      if (places_[v] == sim::kNoSlot) continue;
+      places_[v] = static_cast<uint32_t>(vertices_.size());
+      vertices_.emplace_back(positions_m_[3 * v], positions_m_[3 * v + 1], positions_m_[3 * v + 2]);
+    }
+  }
+  template <size_t N>
+  std::array<uint32_t, N> Place(std::array<uint32_t, N> element) const {
+    for (uint32_t& v : element) v = places_[v];
+    return element;
+  }
+
+ private:
+  const std::vector<float>& positions_m_;
+  std::vector<uint32_t> places_;
+  std::vector<Eigen::Vector3d>& vertices_;
+};
+
+/// The elements in use, with their vertices. `positions_m`: by the places that elements name.
+template <size_t N>
+void Compact(const std::vector<std::array<uint32_t, N>>& slots, const std::vector<float>& positions_m,
+             std::vector<Eigen::Vector3d>& vertices, std::vector<std::array<uint32_t, N>>& elements) {
+  constexpr std::array<uint32_t, N> kFree{};
+  VertexCompactor compactor(positions_m, vertices);
+  for (const auto& element : slots) {
+    if (element != kFree) compactor.Use(element);
+  }
+  compactor.Number();
+  for (const auto& element : slots) {
+    if (element != kFree) elements.push_back(compactor.Place(element));
+  }
+}
+
+/// The body's present volume as a mesh.
+sim::TetMesh VolumeMesh(const sim::BodyArrays& arrays, const std::vector<float>& positions_m) {
+  sim::TetMesh mesh;
+  Compact(arrays.tets, positions_m, mesh.vertices, mesh.tets);
   return mesh;
 }
 
-sim::SurfaceMesh SurfaceOf(const v1::BodyTopology& topology, const std::vector<float>& positions_m) {
+sim::SurfaceMesh SurfaceOf(const sim::BodyArrays& arrays, const std::vector<float>& positions_m) {
   sim::SurfaceMesh mesh;
-  for (size_t i = 0; i + 2 < positions_m.size(); i += 3) mesh.vertices.emplace_back(positions_m[i], positions_m[i + 1], positions_m[i + 2]);
-  for (int i = 0; i + 2 < topology.triangles_size(); i += 3) {
-    mesh.triangles.push_back({topology.triangles(i), topology.triangles(i + 1), topology.triangles(i + 2)});
-  }
+  Compact(arrays.surface_triangles, positions_m, mesh.vertices, mesh.triangles);
   return mesh;
 }
 
@@ -68,6 +107,13 @@ absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
                                                      ", ", kMaxToolSpeed_m_per_s, "]"));
     }
   }
+  const auto check = [](const char* field, double value, double high) -> absl::Status {
+    if (value >= 0 && value <= high) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("pose.", field, ": ", value, " is outside [0, ", high, "]"));
+  };
+  PALPATE_RETURN_IF_ERROR(check("jaw_angle_rad", pose.jaw_angle_rad(), kMaxJawAngle_rad));
+  PALPATE_RETURN_IF_ERROR(check("power_w", pose.power_w(), kMaxPower_w));
+  PALPATE_RETURN_IF_ERROR(check("duty", pose.duty(), 1));
   if (has_sequence_ && pose.sequence() <= last_sequence_) return absl::OkStatus();
   has_sequence_ = true;
   last_sequence_ = pose.sequence();
@@ -78,6 +124,12 @@ absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
   timed.command.pose_sequence = pose.sequence();
   timed.command.station_time_us = pose.station_time_us();
   timed.command.device_max_stiffness_n_per_m = max_stiffness_n_per_m_;
+  // What is beyond the instrument, though not beyond all instruments, is as far as it goes.
+  const sim::InstrumentDescription& instrument = scene_->tools_description_[tool_index()].instrument;
+  timed.command.jaw_angle_rad = std::min(pose.jaw_angle_rad(), instrument.max_jaw_angle_rad);
+  timed.command.pedal = pose.pedal();
+  timed.command.power_w = std::min(pose.power_w(), instrument.max_power_w);
+  timed.command.duty = pose.duty();
   scene_->tools_[tool_index()]->mailbox.Write(timed);
   scene_->metrics().OnPose();
   return absl::OkStatus();
@@ -97,27 +149,15 @@ Scene::Scene(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> wor
   name_ = description.name;
   dt_s_ = description.dt_s;
   tools_description_ = description.tools;
-  device_bytes_ = world_->device_bytes();
-  metrics_->SetDeviceBytes(device_bytes_);
-  for (const sim::BodyStatistics& body : world_->body_statistics()) {
-    v1::BodyInfo info;
-    info.set_name(body.name);
-    info.set_vertex_count(body.vertex_count);
-    info.set_tet_count(body.tet_count);
-    info.set_surface_vertex_count(body.surface_vertex_count);
-    info.set_surface_triangle_count(body.surface_triangle_count);
-    info.set_fixed_vertex_count(body.fixed_vertex_count);
-    info.set_mass_kg(body.mass_kg);
-    info.set_volume_m3(body.volume_m3);
-    body_infos_.push_back(std::move(info));
-  }
   for (const sim::ToolDescription& tool : description.tools) {
     tool_names_.push_back(tool.name);
     tools_.push_back(std::make_unique<ToolSlot>());
   }
   commands_.assign(tools_.size(), nullptr);
   frame_ = world_->CurrentFrame();
-  topology_ = BuildTopology(description, world_->surfaces(), frame_->topology_version);
+  topology_ = BuildTopology(description, frame_->topology);
+  metrics_->SetTopologyVersion(topology_->version);
+  UpdateBodies();
   if (play) state_ = v1::RUN_STATE_PLAYING;
   Publish();
 }
@@ -156,9 +196,9 @@ v1::SceneInfo Scene::InfoOf(const SceneSnapshot& snapshot) const {
   for (size_t t = 0; t < tools_.size(); ++t) {
     if (tools_[t]->generation.load(std::memory_order_relaxed) != 0) info.add_operated_tools(tool_names_[t]);
   }
-  for (const v1::BodyInfo& body : body_infos_) *info.add_bodies() = body;
+  for (const v1::BodyInfo& body : *snapshot.bodies) *info.add_bodies() = body;
   for (const std::string& tool : tool_names_) info.add_tools(tool);
-  info.set_device_bytes(device_bytes_);
+  info.set_device_bytes(snapshot.device_bytes);
   return info;
 }
 
@@ -254,6 +294,7 @@ void Scene::Reset(Done<v1::SceneInfo> done) {
           return frame.status();
         }
         frame_ = *std::move(frame);
+        UpdateBodies();
         if (state_ == v1::RUN_STATE_FAILED) state_ = v1::RUN_STATE_PAUSED;
         failure_.clear();
         Anchor();
@@ -281,16 +322,15 @@ void Scene::Export(const std::string& body, v1::ExportFormat format, Done<v1::Ex
                                     absl::InvalidArgumentError(absl::StrCat("format: ", static_cast<int>(format), " is outside [0, 3]")));
     return;
   }
-  size_t index = 0;
-  if (!body.empty()) {
-    while (index < body_infos_.size() && body_infos_[index].name() != body) ++index;
-    if (index == body_infos_.size()) {
-      Answer<v1::ExportSceneResponse>(std::move(done), absl::NotFoundError(absl::StrCat("body: the scene has no body \"", body, "\"")));
-      return;
-    }
-  }
   Enqueue(
-      [this, index, format, done] {
+      [this, body, format, done] {
+        const std::vector<std::shared_ptr<const sim::BodyArrays>>& bodies = topology_->world->bodies;
+        const auto found =
+            body.empty() ? bodies.begin() : std::find_if(bodies.begin(), bodies.end(), [&body](const auto& b) { return b->name == body; });
+        if (found == bodies.end()) {
+          return Answer<v1::ExportSceneResponse>(done, absl::NotFoundError(absl::StrCat("body: the scene has no body \"", body, "\"")));
+        }
+        const auto index = static_cast<size_t>(found - bodies.begin());
         const bool is_surface = format == v1::EXPORT_FORMAT_UNSPECIFIED || format == v1::EXPORT_FORMAT_OBJ;
         std::vector<float> positions_m;
         if (is_surface) {
@@ -301,19 +341,82 @@ void Scene::Export(const std::string& body, v1::ExportFormat format, Done<v1::Ex
           positions_m = *std::move(read);
         }
         // Only the copy is taken here; the text is made on the pool.
-        pool_.Post([done, format, is_surface, index, step = frame_->step, topology = topology_, positions_m = std::move(positions_m)] {
+        pool_.Post([done, format, is_surface, step = frame_->step, arrays = *found, positions_m = std::move(positions_m)] {
           v1::ExportSceneResponse response;
           response.set_step(step);
           if (is_surface) {
-            response.set_data(sim::FormatObj(SurfaceOf(topology->surface_bodies[index], positions_m)));
+            response.set_data(sim::FormatObj(SurfaceOf(*arrays, positions_m)));
           } else {
-            const sim::TetMesh mesh = VolumeMesh(topology->volume_bodies[index], positions_m);
+            const sim::TetMesh mesh = VolumeMesh(*arrays, positions_m);
             response.set_data(format == v1::EXPORT_FORMAT_VTK ? sim::FormatVtk(mesh) : sim::FormatMsh(mesh));
           }
           done(std::move(response));
         });
       },
       [this, done](const absl::Status& reason) { Answer<v1::ExportSceneResponse>(done, reason); });
+}
+
+void Scene::Edit(const v1::EditSceneRequest& request, Done<v1::EditSceneResponse> done) {
+  if (absl::Status status = ValidateEditRequest(request); !status.ok()) return Answer<v1::EditSceneResponse>(std::move(done), status);
+  Enqueue([this, request = std::make_shared<const v1::EditSceneRequest>(request),
+           done] { Answer<v1::EditSceneResponse>(done, PerformEdits(*request)); },
+          [this, done](const absl::Status& reason) { Answer<v1::EditSceneResponse>(done, reason); });
+}
+
+absl::StatusOr<v1::EditSceneResponse> Scene::PerformEdits(const v1::EditSceneRequest& request) {
+  PALPATE_ASSIGN_OR_RETURN(const v1::EditSceneResponse* known, edit_log_.Find(request));
+  if (known != nullptr) {
+    v1::EditSceneResponse repeat = *known;
+    repeat.set_is_repeat(true);
+    return repeat;
+  }
+  if (state_ == v1::RUN_STATE_FAILED) return FailedScene(failure_);
+  if (request.has_expected_topology_version() && request.expected_topology_version() != topology_->version) {
+    return absl::FailedPreconditionError(absl::StrCat("expected_topology_version: ", request.expected_topology_version(),
+                                                      ", but the scene is at version ", topology_->version));
+  }
+  EditTargets targets;
+  for (const auto& body : topology_->world->bodies) targets.bodies.push_back(body->name);
+  targets.tools = tool_names_;
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::Edit> edits, BuildEdits(request, targets));
+  const Clock::time_point start = Clock::now();
+  absl::StatusOr<std::vector<sim::EditOutcome>> outcomes = world_->Apply(edits);
+  if (!outcomes.ok()) {
+    // What the world refuses it has not touched; after other errors it is of no use.
+    if (!absl::IsInvalidArgument(outcomes.status()) && !absl::IsNotFound(outcomes.status())) Fail(outcomes.status());
+    return outcomes.status();
+  }
+  frame_ = world_->CurrentFrame();
+  UpdateBodies();  // masses may change with a material
+  Publish();
+  EnsureVolume();
+  v1::EditSceneResponse response;
+  response.set_topology_version(topology_->version);
+  response.set_step(frame_->step);
+  std::vector<std::string> names;
+  for (const auto& body : topology_->world->bodies) names.push_back(body->name);
+  EncodeOutcomes(edits, *outcomes, names, response);
+  edit_log_.Remember(request, response);
+  metrics_->OnEdits(edits, *outcomes, std::chrono::duration<double>(Clock::now() - start).count());
+  return response;
+}
+
+void Scene::UpdateBodies() {
+  auto infos = std::make_shared<std::vector<v1::BodyInfo>>();
+  for (const sim::BodyStatistics& body : world_->body_statistics()) {
+    v1::BodyInfo& info = infos->emplace_back();
+    info.set_name(body.name);
+    info.set_vertex_count(body.vertex_count);
+    info.set_tet_count(body.tet_count);
+    info.set_surface_vertex_count(body.surface_vertex_count);
+    info.set_surface_triangle_count(body.surface_triangle_count);
+    info.set_fixed_vertex_count(body.fixed_vertex_count);
+    info.set_mass_kg(body.mass_kg);
+    info.set_volume_m3(body.volume_m3);
+  }
+  body_infos_ = std::move(infos);
+  device_bytes_ = world_->device_bytes();
+  metrics_->SetDeviceBytes(device_bytes_);
 }
 
 absl::Status Scene::AddListener(std::shared_ptr<SnapshotListener> listener, bool wants_volume) {
@@ -538,7 +641,7 @@ void Scene::EnsureVolume() {
   // A paused scene makes no frame of its own accord: complete the present one.
   auto complete = std::make_shared<sim::Frame>(*frame_);
   complete->volume_positions_m.clear();
-  for (size_t b = 0; b < body_infos_.size(); ++b) {
+  for (size_t b = 0; b < topology_->world->bodies.size(); ++b) {
     absl::StatusOr<std::vector<float>> positions_m = world_->ReadVolumePositions(b);
     if (!positions_m.ok()) {
       Log(LogLevel::kError, "volume not readable", {{"scene", id_}, {"error", positions_m.status()}});
@@ -552,12 +655,18 @@ void Scene::EnsureVolume() {
 
 void Scene::Publish() {
   if (frame_->topology_version != topology_->version) {
-    topology_ = BuildTopology(world_->description(), world_->surfaces(), frame_->topology_version);
+    std::shared_ptr<const SceneTopology> topology = AdvanceTopology(*topology_, frame_->topology);
+    topology_history_.Append(*topology_, *topology);
+    topology_ = std::move(topology);
+    UpdateBodies();
+    metrics_->SetTopologyVersion(topology_->version);
   }
   auto snapshot = std::make_shared<SceneSnapshot>();
   snapshot->serial = ++serial_;
   snapshot->frame = frame_;
   snapshot->topology = topology_;
+  snapshot->bodies = body_infos_;
+  snapshot->device_bytes = device_bytes_;
   snapshot->status.state = state_;
   snapshot->status.failure = failure_;
   snapshot->status.overruns = overruns_;

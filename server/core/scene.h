@@ -15,8 +15,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "palpate/v1/control.pb.h"
+#include "palpate/v1/edit.pb.h"
 #include "palpate/v1/haptics.pb.h"
+#include "server/api/edit_request.h"
 #include "server/api/encode.h"
+#include "server/core/edit_log.h"
 #include "server/core/mailbox.h"
 #include "server/core/metrics.h"
 #include "server/core/worker_pool.h"
@@ -32,7 +35,9 @@ using Done = std::function<void(absl::StatusOr<T>)>;
 struct SceneSnapshot {
   uint64_t serial = 0;  ///< goes up by one with each snapshot of the scene
   std::shared_ptr<const sim::Frame> frame;
-  std::shared_ptr<const SceneTopology> topology;
+  std::shared_ptr<const SceneTopology> topology;  ///< of the frame's version
+  std::shared_ptr<const std::vector<v1::BodyInfo>> bodies;
+  uint64_t device_bytes = 0;
   FrameStatus status;
   v1::Rate rate;
   std::chrono::steady_clock::time_point step_end;  ///< of the newest step
@@ -101,6 +106,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   const std::string& name() const { return name_; }
   double dt_s() const { return dt_s_; }
   SceneMetrics& metrics() { return *metrics_; }
+  const TopologyHistory& topology_history() const { return topology_history_; }
 
   std::shared_ptr<const SceneSnapshot> Snapshot() const;
   v1::SceneInfo Info() const;
@@ -113,6 +119,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void Reset(Done<v1::SceneInfo> done);
   /// `rate` as from NormalizeRate.
   void SetRate(const v1::Rate& rate, Done<v1::SceneInfo> done);
+  /// Between two steps; the snapshot with the effect is out before the answer. Errors: those of EditService.EditScene.
+  void Edit(const v1::EditSceneRequest& request, Done<v1::EditSceneResponse> done);
   void Export(const std::string& body, v1::ExportFormat format, Done<v1::ExportSceneResponse> done);
 
   /// From now on `listener` gets every snapshot, the present one first. `wants_volume`: frames shall carry all vertices; the first
@@ -172,6 +180,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void Run();
   void StepOnce();
   void Publish();
+  absl::StatusOr<v1::EditSceneResponse> PerformEdits(const v1::EditSceneRequest& request);
+  void UpdateBodies();
   void EnsureVolume();
   void EndStepJobs(const absl::Status& status);
   void Fail(const absl::Status& status);
@@ -185,18 +195,20 @@ class Scene : public std::enable_shared_from_this<Scene> {
   const v1::SceneSpec spec_;
   std::string name_;
   double dt_s_ = 0;
-  std::vector<v1::BodyInfo> body_infos_;
   std::vector<std::string> tool_names_;
   std::vector<sim::ToolDescription> tools_description_;
-  uint64_t device_bytes_ = 0;
   WorkerPool& pool_;
   std::shared_ptr<SceneMetrics> metrics_;
   std::atomic<int> watcher_count_{0};
+  TopologyHistory topology_history_;  ///< the scene's thread appends
 
   // Of the scene's thread.
   std::unique_ptr<sim::World> world_;
   std::shared_ptr<const sim::Frame> frame_;
   std::shared_ptr<const SceneTopology> topology_;
+  std::shared_ptr<const std::vector<v1::BodyInfo>> body_infos_;
+  uint64_t device_bytes_ = 0;
+  EditLog edit_log_;
   v1::RunState state_ = v1::RUN_STATE_PAUSED;
   std::string failure_;
   v1::Rate rate_;

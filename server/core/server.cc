@@ -23,7 +23,8 @@ namespace {
 constexpr std::chrono::seconds kStopGrace{5};
 constexpr int kKeepaliveTime_ms = 20000;
 constexpr int kKeepaliveTimeout_ms = 10000;
-constexpr const char* kServiceNames[] = {"palpate.v1.SceneService", "palpate.v1.StreamService", "palpate.v1.HapticService"};
+constexpr const char* kServiceNames[] = {"palpate.v1.SceneService", "palpate.v1.EditService", "palpate.v1.StreamService",
+                                         "palpate.v1.HapticService"};
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, const std::string& what) {
   std::ifstream file(path, std::ios::binary);
@@ -88,6 +89,7 @@ Server::~Server() { Stop(); }
 
 absl::Status Server::StartGrpc(const ServerOptions& options) {
   scene_service_ = std::make_unique<SceneServiceImpl>(*manager_, *authenticator_);
+  edit_service_ = std::make_unique<EditServiceImpl>(*manager_, *authenticator_);
   stream_service_ = std::make_unique<StreamServiceImpl>(*manager_, *authenticator_);
   haptic_service_ = std::make_unique<HapticServiceImpl>(*manager_, *authenticator_);
   PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials, Credentials(options));
@@ -98,6 +100,7 @@ absl::Status Server::StartGrpc(const ServerOptions& options) {
   const std::string target = GrpcTarget(options.listen);
   builder.AddListeningPort(target, credentials, &grpc_port_);
   builder.RegisterService(scene_service_.get());
+  builder.RegisterService(edit_service_.get());
   builder.RegisterService(stream_service_.get());
   builder.RegisterService(haptic_service_.get());
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.limits.max_message_bytes));

@@ -55,6 +55,7 @@ class Server {
   std::unique_ptr<SceneManager> manager_;
   std::unique_ptr<Authenticator> authenticator_;
   std::unique_ptr<SceneServiceImpl> scene_service_;
+  std::unique_ptr<EditServiceImpl> edit_service_;
   std::unique_ptr<StreamServiceImpl> stream_service_;
   std::unique_ptr<HapticServiceImpl> haptic_service_;
   std::unique_ptr<grpc::Server> grpc_;

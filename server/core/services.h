@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "palpate/v1/control.grpc.pb.h"
+#include "palpate/v1/edit.grpc.pb.h"
 #include "palpate/v1/haptics.grpc.pb.h"
 #include "palpate/v1/stream.grpc.pb.h"
 #include "server/core/rpc.h"
@@ -49,6 +50,19 @@ class SceneServiceImpl final : public v1::SceneService::CallbackService {
   bool Refused(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor);
   template <typename Response>
   Done<v1::SceneInfo> InfoInto(grpc::ServerUnaryReactor* reactor, Response* response);
+
+  SceneManager& manager_;
+  const Authenticator& authenticator_;
+};
+
+class EditServiceImpl final : public v1::EditService::CallbackService {
+ public:
+  EditServiceImpl(SceneManager& manager, const Authenticator& authenticator) : manager_(manager), authenticator_(authenticator) {}
+  grpc::ServerUnaryReactor* EditScene(grpc::CallbackServerContext* context, const v1::EditSceneRequest* request,
+                                      v1::EditSceneResponse* response) override;
+
+ private:
+  void Finish(grpc::ServerUnaryReactor* reactor, const absl::Status& status);
 
   SceneManager& manager_;
   const Authenticator& authenticator_;

@@ -5,6 +5,7 @@
 #include "server/core/log.h"
 #include "server/core/services.h"
 #include "server/core/stream_writer.h"
+#include "server/core/watch_encoder.h"
 
 namespace palpate::server {
 namespace {
@@ -24,10 +25,14 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::WatchUpdate> {
 
   WatchReactor(SceneManager& manager, grpc::CallbackServerContext* context, std::shared_ptr<Scene> scene, const FrameOptions& options,
                double max_rate_hz)
-      : manager_(manager), context_(context), scene_(std::move(scene)), options_(options) {
+      : manager_(manager),
+        context_(context),
+        scene_(std::move(scene)),
+        with_volume_(options.with_volume),
+        encoder_(scene_, manager_.metrics(), StreamKind::kWatch, options) {
     Writer::Operations operations;
     operations.encode = [this](const auto& snapshot, uint64_t dropped, v1::WatchUpdate& update) {
-      return Encode(*snapshot, dropped, update);
+      return encoder_.Encode(*snapshot, dropped, update);
     };
     operations.start_write = [this](const v1::WatchUpdate* update) { StartWrite(update); };
     operations.finish = [this](const absl::Status& status) {
@@ -38,7 +43,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::WatchUpdate> {
     operations.on_dropped = [metrics = scene_] { metrics->metrics().OnFramesDropped(1); };
     writer_ = std::make_shared<Writer>(manager_.encode_pool(), std::move(operations));
     pacer_ = FramePacer::Create(
-        max_rate_hz, options_.with_volume, manager_.encode_pool(), [writer = writer_](const auto& snapshot) { writer->Offer(snapshot); },
+        max_rate_hz, with_volume_, manager_.encode_pool(), [writer = writer_](const auto& snapshot) { writer->Offer(snapshot); },
         [writer = writer_](const absl::Status& reason) { writer->End(reason); });
   }
 
@@ -48,7 +53,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::WatchUpdate> {
         manager_.OpenStream(StreamKind::kWatch, [writer = writer_](const absl::Status& reason) { writer->End(reason); });
     if (!ticket.ok()) return writer_->End(ticket.status());
     ticket_ = *std::move(ticket);
-    if (absl::Status status = scene_->AddListener(pacer_, options_.with_volume); !status.ok()) writer_->End(status);
+    if (absl::Status status = scene_->AddListener(pacer_, with_volume_); !status.ok()) writer_->End(status);
   }
 
   void OnWriteDone(bool ok) override { writer_->OnWriteDone(ok); }
@@ -63,32 +68,14 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::WatchUpdate> {
   }
 
  private:
-  bool Encode(const SceneSnapshot& snapshot, uint64_t dropped, v1::WatchUpdate& update) {
-    update.Clear();
-    v1::Frame* frame = nullptr;
-    if (snapshot.topology->version != topology_version_) {
-      topology_version_ = snapshot.topology->version;
-      v1::Keyframe& keyframe = *update.mutable_keyframe();
-      EncodeTopology(*snapshot.topology, options_.with_volume, keyframe);
-      *keyframe.mutable_scene() = scene_->InfoOf(snapshot);
-      frame = keyframe.mutable_frame();
-    } else {
-      frame = update.mutable_frame();
-    }
-    EncodeFrame(*snapshot.frame, *snapshot.topology, snapshot.status, options_, dropped, *frame);
-    scene_->metrics().OnFrameSent();
-    manager_.metrics().OnStreamBytes(StreamKind::kWatch, update.ByteSizeLong());
-    return true;
-  }
-
   SceneManager& manager_;
   grpc::CallbackServerContext* const context_;
   const std::shared_ptr<Scene> scene_;
-  const FrameOptions options_;
+  const bool with_volume_;
+  WatchEncoder encoder_;  ///< of the encoding job
   std::shared_ptr<Writer> writer_;
   std::shared_ptr<FramePacer> pacer_;
   std::unique_ptr<StreamTicket> ticket_;
-  uint64_t topology_version_ = 0;  ///< that the reader knows; versions begin at 1. Of the encoding job.
 };
 
 }  // namespace

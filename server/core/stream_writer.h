@@ -13,8 +13,16 @@
 
 namespace palpate::server {
 
+/// What encoding a snapshot gave.
+enum class Encoded {
+  kNothing,  ///< nothing to send
+  kLast,     ///< a message
+  kMore,     ///< a message, and the same snapshot has another one
+};
+
 /// The write side of one gRPC stream of snapshots: encodes on a pool, keeps one write in flight, the latest snapshot wins, and finishes the
-/// call exactly once and only while no write is in flight.
+/// call exactly once and only while no write is in flight. A snapshot of several messages is sent to its last one before a newer takes its
+/// place.
 ///
 /// The operations are those of the reactor, which must stay alive until OnDone; after Finish none is called. A reader that stalls cannot
 /// take the end of its stream either: kEndGrace after End the call is cancelled.
@@ -24,9 +32,8 @@ class StreamWriter : public std::enable_shared_from_this<StreamWriter<Update>> {
   static constexpr std::chrono::seconds kEndGrace{2};
 
   struct Operations {
-    /// Fills the message for a snapshot; `dropped`: how many were replaced so far. Runs on the pool, one at a time. False = nothing to
-    /// send.
-    std::function<bool(const std::shared_ptr<const SceneSnapshot>& snapshot, uint64_t dropped, Update& update)> encode;
+    /// Fills the message for a snapshot; `dropped`: how many were replaced so far. Runs on the pool, one at a time.
+    std::function<Encoded(const std::shared_ptr<const SceneSnapshot>& snapshot, uint64_t dropped, Update& update)> encode;
     std::function<void(const Update* update)> start_write;
     std::function<void(const absl::Status& status)> finish;
     std::function<void()> cancel;
@@ -60,6 +67,8 @@ class StreamWriter : public std::enable_shared_from_this<StreamWriter<Update>> {
       if (!ok && !end_) end_ = absl::CancelledError("the reader is gone");
       if (end_) {
         end = TakeEnd();
+      } else if (unfinished_) {
+        next = std::exchange(unfinished_, nullptr);
       } else if (pending_) {
         next = std::exchange(pending_, nullptr);
       } else {
@@ -126,11 +135,13 @@ class StreamWriter : public std::enable_shared_from_this<StreamWriter<Update>> {
       ended = end_.has_value();
     }
     // busy_ keeps the reactor alive and `update_` ours until OnWriteDone.
-    if (!ended && operations_.encode(snapshot, dropped, update_)) {
-      operations_.start_write(&update_);
-    } else {
-      OnWriteDone(true);
+    const Encoded encoded = ended ? Encoded::kNothing : operations_.encode(snapshot, dropped, update_);
+    if (encoded == Encoded::kNothing) return OnWriteDone(true);
+    if (encoded == Encoded::kMore) {
+      const std::lock_guard lock(mutex_);
+      unfinished_ = snapshot;
     }
+    operations_.start_write(&update_);
   }
 
   void CancelIfStuck() {
@@ -142,7 +153,8 @@ class StreamWriter : public std::enable_shared_from_this<StreamWriter<Update>> {
   const Operations operations_;
   Update update_;  ///< of the job or write in flight
   mutable std::mutex mutex_;
-  bool busy_ = false;  ///< a job or a write is in flight
+  bool busy_ = false;                                ///< a job or a write is in flight
+  std::shared_ptr<const SceneSnapshot> unfinished_;  ///< has more messages
   std::shared_ptr<const SceneSnapshot> pending_;
   uint64_t dropped_ = 0;
   std::optional<absl::Status> end_;

@@ -9,6 +9,7 @@
 #include "server/api/encode.h"
 #include "server/core/frame_pacer.h"
 #include "server/core/log.h"
+#include "server/core/watch_encoder.h"
 
 namespace palpate::server {
 namespace {
@@ -47,17 +48,16 @@ void SendError(ViewerSink& sink, uint32_t request_id, const absl::Status& status
   sink.Send(std::move(update));
 }
 
-/// The watch of one connection: a pacer whose snapshots go to the sink. Keyframes are answers, frames are latest-wins in the sink's slot.
+/// The watch of one connection: a pacer whose snapshots go to the sink's slot, latest wins; what the browser needs of one is decided when
+/// the connection can take it.
 class ViewerWatch {
  public:
   ViewerWatch(SceneManager& manager, std::shared_ptr<ViewerSink> sink, std::shared_ptr<Scene> scene, const FrameOptions& options,
               double rate_hz)
-      : scene_(std::move(scene)), state_(std::make_shared<State>(manager, std::move(sink), scene_, options)) {
+      : scene_(std::move(scene)), state_(std::make_shared<State>(manager.metrics(), std::move(sink), scene_, options)) {
     pacer_ = FramePacer::Create(
         rate_hz, options.with_volume, manager.encode_pool(),
-        [state = state_, pool = &manager.encode_pool()](const std::shared_ptr<const SceneSnapshot>& snapshot) {
-          state->Deliver(snapshot, *pool);
-        },
+        [state = state_](const std::shared_ptr<const SceneSnapshot>& snapshot) { state->Offer(snapshot); },
         [state = state_](const absl::Status& reason) { SendError(*state->sink, 0, reason); });
     scene_->OnWatcherOpened();
   }
@@ -73,77 +73,33 @@ class ViewerWatch {
 
  private:
   struct State : std::enable_shared_from_this<State> {
-    State(SceneManager& m, std::shared_ptr<ViewerSink> s, std::shared_ptr<Scene> sc, const FrameOptions& o)
-        : metrics(m.metrics()), sink(std::move(s)), scene(std::move(sc)), options(o) {}
-
-    // Called by the pacer, one at a time: hands the snapshot on.
-    void Deliver(const std::shared_ptr<const SceneSnapshot>& snapshot, WorkerPool& pool) {
-      if (snapshot->topology->version != topology_version) {
-        topology_version = snapshot->topology->version;
-        pool.Post([self = shared_from_this(), snapshot] { self->SendKeyframe(*snapshot); });
-        return;
-      }
-      {
-        // Frames must not overtake the keyframe, which the pool may still be making.
-        const std::lock_guard lock(mutex);
-        if (sent_topology_version != snapshot->topology->version) {
-          waiting = snapshot;
-          return;
-        }
-      }
-      Offer(snapshot);
-    }
-
-    void SendKeyframe(const SceneSnapshot& snapshot) {
-      v1::ViewerUpdate update;
-      v1::Keyframe& keyframe = *update.mutable_watch()->mutable_keyframe();
-      EncodeTopology(*snapshot.topology, options.with_volume, keyframe);
-      *keyframe.mutable_scene() = scene->InfoOf(snapshot);
-      EncodeFrame(*snapshot.frame, *snapshot.topology, snapshot.status, options, 0, *keyframe.mutable_frame());
-      std::shared_ptr<const SceneSnapshot> next;
-      {
-        const std::lock_guard lock(mutex);
-        if (closed) return;
-        metrics.OnStreamBytes(StreamKind::kViewer, update.ByteSizeLong());
-        scene->metrics().OnFrameSent();
-        sink->Send(std::move(update));
-        sent_topology_version = snapshot.topology->version;
-        next = std::exchange(waiting, nullptr);
-      }
-      if (next) Offer(next);
-    }
+    State(Metrics& metrics, std::shared_ptr<ViewerSink> s, std::shared_ptr<Scene> sc, const FrameOptions& options)
+        : sink(std::move(s)), scene(std::move(sc)), encoder(scene, metrics, StreamKind::kViewer, options) {}
 
     void Offer(const std::shared_ptr<const SceneSnapshot>& snapshot) {
       const std::lock_guard lock(mutex);
       if (closed) return;
       sink->OfferFrame([self = shared_from_this(), snapshot](uint64_t dropped, v1::ViewerUpdate& update) {
-        self->WriteFrame(*snapshot, dropped, update);
+        return self->Write(*snapshot, dropped, update);
       });
     }
 
-    void WriteFrame(const SceneSnapshot& snapshot, uint64_t dropped, v1::ViewerUpdate& update) {
-      EncodeFrame(*snapshot.frame, *snapshot.topology, snapshot.status, options, dropped, *update.mutable_watch()->mutable_frame());
-      scene->metrics().OnFrameSent();
-      metrics.OnStreamBytes(StreamKind::kViewer, update.ByteSizeLong());
+    bool Write(const SceneSnapshot& snapshot, uint64_t dropped, v1::ViewerUpdate& update) {
       if (dropped > counted_dropped) scene->metrics().OnFramesDropped(dropped - counted_dropped);
       counted_dropped = dropped;
+      return encoder.Encode(snapshot, dropped, *update.mutable_watch()) == Encoded::kMore;
     }
 
     void Close() {
       const std::lock_guard lock(mutex);
       closed = true;
-      waiting.reset();
     }
 
-    Metrics& metrics;
     const std::shared_ptr<ViewerSink> sink;
     const std::shared_ptr<Scene> scene;
-    const FrameOptions options;
-    uint64_t topology_version = 0;  ///< of the pacer
-    uint64_t counted_dropped = 0;   ///< of the sink's writer thread
+    WatchEncoder encoder;          ///< of the sink's writer thread
+    uint64_t counted_dropped = 0;  ///< of the sink's writer thread
     std::mutex mutex;
-    uint64_t sent_topology_version = 0;
-    std::shared_ptr<const SceneSnapshot> waiting;
     bool closed = false;
   };
 
@@ -208,6 +164,9 @@ class Session : public ViewerSession {
       case v1::ViewerRequest::kServerInfo:
         *update.mutable_server_info() = manager_.ServerInfo();
         break;
+      case v1::ViewerRequest::kEdit:
+        status = Edit(request.edit(), update);
+        break;
       case v1::ViewerRequest::REQUEST_NOT_SET:
         status = absl::InvalidArgumentError("request: none is given");
         break;
@@ -243,6 +202,16 @@ class Session : public ViewerSession {
     lease_ = *std::move(lease);
     *update.mutable_operate()->mutable_attached() = lease_->attached();
     return absl::OkStatus();
+  }
+
+  absl::Status Edit(const v1::EditSceneRequest& request, v1::ViewerUpdate& update) {
+    absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(request.scene_id());
+    if (!scene.ok()) return scene.status();
+    Wait<v1::EditSceneResponse> wait;
+    (*scene)->Edit(request, wait.done());
+    absl::StatusOr<v1::EditSceneResponse> response = wait.Get();
+    if (response.ok()) *update.mutable_edit() = *std::move(response);
+    return response.status();
   }
 
   template <typename Act>

@@ -22,14 +22,14 @@ struct ViewerSinkStatistics {
 /// connection has ended. Answers leave in the order of Send; a frame leaves when no answer waits and the socket can take it.
 class ViewerSink {
  public:
-  /// Writes one frame: fills `update.watch.frame` and nothing else. `dropped` is the number of frames this connection missed since
-  /// BeginStream, for Frame.dropped. Runs on the connection's writer thread, at most once, possibly never; it keeps what it captured alive
-  /// until then.
-  using FrameWriter = std::function<void(uint64_t dropped, v1::ViewerUpdate& update)>;
+  /// Writes one message of the watch into the empty `update`: a frame, a keyframe or a delta. `dropped` is the number of frames this
+  /// connection missed since BeginStream, for Frame.dropped. True: there is another message, for which it is called again at once, so that
+  /// nothing comes between. Runs on the connection's writer thread, possibly never; it keeps what it captured alive until then.
+  using FrameWriter = std::function<bool(uint64_t dropped, v1::ViewerUpdate& update)>;
 
   virtual ~ViewerSink() = default;
 
-  /// Queues a message that must arrive: an answer, an error, a keyframe, a local contact model that was asked for. Past the limit on
+  /// Queues a message that must arrive: an answer, an error, a local contact model that was asked for. Past the limit on
   /// waiting messages (WebServerOptions) the connection is closed, because the browser does not read what it asked for.
   virtual void Send(v1::ViewerUpdate update) = 0;
 
@@ -40,7 +40,7 @@ class ViewerSink {
   virtual bool CanTakeFrame() const = 0;
 
   /// Begins a new stream: forgets a waiting frame and counts `dropped` from zero. The caller has stopped offering frames of the old stream,
-  /// and sends the new keyframe next.
+  /// and offers the new keyframe next.
   virtual void BeginStream() = 0;
 
   /// Closes the connection after what waits has left: for errors after which nothing the browser says can make sense.

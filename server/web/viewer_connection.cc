@@ -52,13 +52,20 @@ void ViewerConnection::Run(const Write& write) {
     if (frame_ && HasRoomLocked()) {
       FrameWriter writer = std::exchange(frame_, nullptr);
       const uint64_t dropped = dropped_in_stream_;
-      lock.unlock();
-      v1::ViewerUpdate update;
-      writer(dropped, update);
-      writer = nullptr;  // lets go of the frame before the slow part
-      const std::string bytes = update.SerializeAsString();
-      lock.lock();
-      if (WriteUnlocked(lock, write, Opcode::kBinary, bytes)) {
+      while (writer && state_ == State::kOpen) {
+        lock.unlock();
+        v1::ViewerUpdate update;
+        if (!writer(dropped, update)) writer = nullptr;  // lets go of the frame before the slow part
+        const std::string bytes = update.SerializeAsString();
+        lock.lock();
+        WriteUnlocked(lock, write, Opcode::kBinary, bytes);
+      }
+      if (writer) {  // the connection closes; what it owns goes outside the lock
+        lock.unlock();
+        writer = nullptr;
+        lock.lock();
+      }
+      if (state_ != State::kEnded) {
         ++statistics_.frames_sent;
         WritePing(lock, write);
       }

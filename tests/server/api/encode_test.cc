@@ -102,40 +102,89 @@ sim::SceneDescription TwoBodies() {
   return description;
 }
 
+std::shared_ptr<const sim::WorldTopology> WorldOf(const sim::SceneDescription& description, uint64_t version) {
+  auto world = std::make_shared<sim::WorldTopology>();
+  world->version = version;
+  for (const sim::BodyDescription& body : description.bodies) {
+    const sim::BoundarySurface surface = sim::ExtractBoundary(body.mesh);
+    auto arrays = std::make_shared<sim::BodyArrays>();
+    arrays->name = body.name;
+    arrays->surface_vertices = surface.vertices;
+    arrays->surface_triangles = surface.triangles;
+    arrays->triangle_zones.resize(surface.triangles.size());
+    arrays->vertex_slot_count = static_cast<uint32_t>(body.mesh.vertices.size());
+    arrays->tets = body.mesh.tets;
+    arrays->fixed_vertices = body.fixed_vertices;
+    arrays->surface_zones = {{"skin", body.color}, {"interior", body.interior_color}};
+    world->bodies.push_back(std::move(arrays));
+  }
+  return world;
+}
+
 TEST(Topology, SurfaceAndVolumeAgree) {
   sim::SceneDescription description = TwoBodies();
   // A corner, which lies on the surface, and the inner vertex (1, 1, 1) of the grid, which does not.
   description.bodies[0].fixed_vertices = {0, 1 + 4 * (1 + 4 * 1)};
-  std::vector<sim::BoundarySurface> surfaces;
-  for (const sim::BodyDescription& body : description.bodies) surfaces.push_back(sim::ExtractBoundary(body.mesh));
-  const std::shared_ptr<const SceneTopology> topology = BuildTopology(description, surfaces, 3);
+  const std::shared_ptr<const SceneTopology> topology = BuildTopology(description, WorldOf(description, 3));
   EXPECT_EQ(topology->version, 3U);
-  const v1::BodyTopology& surface = topology->surface_bodies[0];
-  const v1::BodyTopology& volume = topology->volume_bodies[0];
+  v1::Keyframe on_surface;
+  v1::Keyframe in_volume;
+  EncodeTopology(*topology, false, on_surface);
+  EncodeTopology(*topology, true, in_volume);
+  const v1::BodyTopology& surface = on_surface.bodies(0);
+  const v1::BodyTopology& volume = in_volume.bodies(0);
+  const std::vector<uint32_t>& vertices = topology->world->bodies[0]->surface_vertices;
   EXPECT_EQ(volume.vertex_count(), 64U);
-  ASSERT_EQ(topology->surface_vertices.size(), 2U);
-  EXPECT_EQ(topology->surface_vertices[1], surfaces[1].vertices);
-  EXPECT_FALSE(topology->checks_intersections);
+  EXPECT_FALSE(topology->statics->checks_intersections);
   EXPECT_EQ(surface.vertex_count(), 56U);
   EXPECT_EQ(surface.triangles_size(), volume.triangles_size());
   for (int i = 0; i < surface.triangles_size(); ++i) {
     ASSERT_LT(surface.triangles(i), surface.vertex_count());
-    EXPECT_EQ(surfaces[0].vertices[surface.triangles(i)], volume.triangles(i));
+    EXPECT_EQ(vertices[surface.triangles(i)], volume.triangles(i));
   }
   EXPECT_EQ(surface.tets_size(), 0);
   EXPECT_EQ(static_cast<size_t>(volume.tets_size()), 4 * description.bodies[0].mesh.tets.size());
   EXPECT_EQ(volume.fixed_size(), 2);
   ASSERT_EQ(surface.fixed_size(), 1);
-  EXPECT_EQ(surfaces[0].vertices[surface.fixed(0)], 0U);
+  EXPECT_EQ(vertices[surface.fixed(0)], 0U);
+  EXPECT_EQ(surface.triangle_zones_size(), 0);
+  EXPECT_EQ(surface.surface_zones(1).name(), "interior");
 
-  v1::Keyframe keyframe;
-  EncodeTopology(*topology, false, keyframe);
-  EXPECT_EQ(keyframe.topology_version(), 3U);
-  EXPECT_EQ(keyframe.bodies(1).name(), "b");
-  EXPECT_EQ(keyframe.bodies(0).tets_size(), 0);
-  EXPECT_EQ(keyframe.tools(0).name(), "probe");
-  EXPECT_EQ(keyframe.obstacles(1).capsule().radius_m(), 0.25);
-  EXPECT_EQ(keyframe.gravity_m_per_s2().z(), -9.81);
+  EXPECT_EQ(on_surface.topology_version(), 3U);
+  EXPECT_EQ(on_surface.bodies(1).name(), "b");
+  EXPECT_EQ(on_surface.tools(0).name(), "probe");
+  EXPECT_EQ(on_surface.obstacles(1).capsule().radius_m(), 0.25);
+  EXPECT_EQ(on_surface.gravity_m_per_s2().z(), -9.81);
+}
+
+TEST(Topology, ToolsShowWhatTheirInstrumentIs) {
+  sim::ToolDescription tool;
+  tool.name = "grasper";
+  tool.instrument.kind = sim::InstrumentKind::kForceps;
+  tool.instrument.jaw_length_m = 0.03;
+  v1::ToolShape shape = EncodeToolShape(tool);
+  EXPECT_EQ(shape.kind(), v1::INSTRUMENT_KIND_FORCEPS);
+  EXPECT_EQ(shape.jaw_length_m(), 0.03);
+  EXPECT_EQ(shape.max_jaw_angle_rad(), 1);
+  EXPECT_EQ(shape.blade_length_m(), 0);
+  EXPECT_EQ(shape.max_power_w(), 0);
+  tool.instrument.kind = sim::InstrumentKind::kCavitron;
+  shape = EncodeToolShape(tool);
+  EXPECT_EQ(shape.kind(), v1::INSTRUMENT_KIND_CAVITRON);
+  EXPECT_EQ(shape.jaw_length_m(), 0);
+  EXPECT_EQ(shape.max_power_w(), 60);
+  EXPECT_EQ(shape.reach_m(), 0.003);
+}
+
+TEST(EncodePositions, PlacesThatNobodyUsesAreOutsideTheBounds) {
+  v1::BodyFrame body;
+  const std::vector<float> positions = {1, 1, 1, 0, 0, 0, 1.25F, 1.5F, 2};
+  const std::vector<uint32_t> places = {4, sim::kNoSlot, 5};
+  EncodePositions(positions, v1::POSITION_ENCODING_UINT16, body, places);
+  EXPECT_EQ(body.origin_m().x(), 1);
+  EXPECT_NEAR(body.scale_m().z(), 1.0 / 65535, 1e-12);
+  ASSERT_EQ(body.positions().size(), 18U);
+  EXPECT_NEAR(Decode(body, v1::POSITION_ENCODING_UINT16)[8], 2, body.max_error_m());
 }
 
 sim::Frame SomeFrame() {
@@ -157,6 +206,12 @@ sim::Frame SomeFrame() {
   tool.pose.position_m = {0, 0, 1};
   tool.force_n = {0, 0, 2};
   tool.contact_count = 1;
+  tool.jaw_angle_rad = 0.5;
+  tool.is_touching = tool.is_blocked = true;
+  tool.blocked_m = 0.002;
+  tool.grasped_vertices = 12;
+  tool.grasp_force_n = 3;
+  tool.removed_mass_kg = 0.25;
   frame.tools.push_back(tool);
   frame.stage_ms = {1, 2, 3, 4, 5, 6};
   frame.max_penetration_m = 0.001;
@@ -181,13 +236,18 @@ sim::Frame SomeFrame() {
 /// Three bodies whose surfaces hold every second vertex of the volume.
 SceneTopology SomeTopology() {
   SceneTopology topology;
+  auto world = std::make_shared<sim::WorldTopology>();
   for (const char* name : {"a", "b", "c"}) {
-    v1::BodyTopology body;
-    body.set_name(name);
-    topology.surface_bodies.push_back(body);
-    topology.surface_vertices.push_back({1, 3, 5});
+    auto body = std::make_shared<sim::BodyArrays>();
+    body->name = name;
+    body->surface_vertices = {1, 3, 5};
+    world->bodies.push_back(std::move(body));
   }
-  topology.checks_intersections = true;
+  topology.world = std::move(world);
+  topology.parents = {sim::kNoSlot, sim::kNoSlot, sim::kNoSlot};
+  auto statics = std::make_shared<SceneStatics>();
+  statics->checks_intersections = true;
+  topology.statics = std::move(statics);
   return topology;
 }
 
@@ -218,6 +278,14 @@ TEST(EncodeFrame, CarriesEverything) {
   EXPECT_EQ(out.tools(0).pose().position_m().z(), 1);
   EXPECT_EQ(out.tools(0).pose().rotation().w(), 1);
   EXPECT_EQ(out.tools(0).force_n().z(), 2);
+  EXPECT_EQ(out.tools(0).jaw_angle_rad(), 0.5);
+  ASSERT_EQ(out.tools(0).activities_size(), 2);
+  EXPECT_EQ(out.tools(0).activities(0), v1::TOOL_ACTIVITY_TOUCHING);
+  EXPECT_EQ(out.tools(0).activities(1), v1::TOOL_ACTIVITY_BLOCKED);
+  EXPECT_EQ(out.tools(0).blocked_m(), 0.002);
+  EXPECT_EQ(out.tools(0).grasped_vertices(), 12U);
+  EXPECT_EQ(out.tools(0).grasp_force_n(), 3);
+  EXPECT_EQ(out.tools(0).removed_mass_kg(), 0.25);
   ASSERT_EQ(static_cast<size_t>(out.stats().stages_size()), sim::kStageNames.size());
   EXPECT_EQ(out.stats().stages(2).stage(), "solve");
   EXPECT_EQ(out.stats().stages(2).ms(), 3);
@@ -294,6 +362,12 @@ TEST(EncodeFrame, KeepsTheContactsOfTheBodiesAskedFor) {
   request.set_contact_bodies(0, "a");
   request.add_contact_bodies("a");
   EXPECT_EQ(encode().surface_contacts_size(), 1);
+  // A piece belongs to the body it was cut off from.
+  SceneTopology cut = SomeTopology();
+  cut.parents[2] = 0;
+  v1::Frame out;
+  EncodeFrame(SomeFrame(), cut, FrameStatus{}, *FrameOptionsFromProto(request, cut), 0, out);
+  EXPECT_EQ(out.surface_contacts_size(), 2);
   request.set_contact_bodies(1, "liver");
   const absl::Status status = FrameOptionsFromProto(request, SomeTopology()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);

@@ -78,6 +78,29 @@ std::vector<v1::SceneSpec> FullSpecs() {
   body.mutable_material()->set_poisson_ratio(0.4);
   body.mutable_material()->set_density_kg_per_m3(1000);
   body.mutable_material()->set_damping_s(0.01);
+  body.mutable_material()->set_mass_damping_per_s(0.5);
+  body.mutable_material()->set_model(v1::MATERIAL_MODEL_LINEAR);
+  v1::FiberSpec& fibers = *body.mutable_material()->mutable_fibers();
+  fibers.mutable_direction()->set_x(2);
+  fibers.set_young_modulus_pa(20000);
+  fibers.set_poisson_ratio(0.3);
+  fibers.set_shear_modulus_pa(3000);
+  body.mutable_ablation()->set_energy_j_per_kg(1e6);
+  body.mutable_ablation()->set_cooling_time_s(30);
+  v1::ZoneSpec& zone = *body.add_zones();
+  zone.set_name("all");
+  zone.mutable_ball()->mutable_center_m()->set_x(0.1);
+  zone.mutable_ball()->set_radius_m(5);
+  zone.mutable_interior_color()->set_g(0.5);
+  v1::LoadSpec& pressure = *body.add_loads();
+  pressure.mutable_ball()->set_radius_m(5);
+  pressure.mutable_ball()->mutable_center_m();
+  pressure.set_pressure_pa(10);
+  pressure.set_start_s(1);
+  pressure.set_duration_s(2);
+  v1::LoadSpec& force = *body.add_loads();
+  force.mutable_vertices()->add_indices(1);
+  force.mutable_force_n()->set_z(-3);
   body.mutable_pose()->mutable_position_m()->set_x(0.1);
   body.mutable_pose()->mutable_rotation()->set_w(1);
   body.mutable_color()->set_r(0.5);
@@ -143,6 +166,23 @@ std::vector<v1::SceneSpec> FullSpecs() {
   // A region that moves shares its vertices with no other.
   generator(8).mutable_slab();
   generator(8).set_edge_length_m(0.05);
+  // Each kind of instrument has fields of its own.
+  v1::ToolSpec& forceps = *out[1].mutable_tools(0);
+  forceps.mutable_instrument()->set_kind(v1::INSTRUMENT_KIND_FORCEPS);
+  forceps.mutable_instrument()->set_jaw_length_m(0.03);
+  forceps.mutable_instrument()->set_jaw_radius_m(0.002);
+  forceps.mutable_instrument()->set_max_jaw_angle_rad(0.8);
+  forceps.mutable_instrument()->set_max_grasp_force_n(5);
+  forceps.mutable_trocar()->mutable_pivot_m()->set_x(0.1);
+  forceps.mutable_trocar()->set_min_insertion_m(0.01);
+  forceps.mutable_trocar()->set_max_insertion_m(0.09);
+  forceps.mutable_trocar()->set_max_tilt_rad(1);
+  forceps.mutable_trocar()->mutable_axis()->set_z(-2);
+  out[2].mutable_tools(0)->mutable_instrument()->set_kind(v1::INSTRUMENT_KIND_SCALPEL);
+  out[2].mutable_tools(0)->mutable_instrument()->set_blade_length_m(0.02);
+  out[3].mutable_tools(0)->mutable_instrument()->set_kind(v1::INSTRUMENT_KIND_CAVITRON);
+  out[3].mutable_tools(0)->mutable_instrument()->set_max_power_w(30);
+  out[3].mutable_tools(0)->mutable_instrument()->set_reach_m(0.002);
   google::protobuf::RepeatedPtrField<v1::FixedRegion>& fixed = *out[8].mutable_bodies(0)->mutable_fixed();
   fixed.RemoveLast();
   v1::RegionMotion& motion = *fixed.Mutable(0)->mutable_motion();
@@ -154,7 +194,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   return out;
 }
 
-/// Calls `visit(path, message, field, index)` for every numeric field below `message`, also for those that have no presence and are zero.
+/// Calls `visit(path, message, field, index)` for every numeric field below `message` that is given, or has no presence and is zero.
 using Visit = std::function<void(const std::string& path, pb::Message& message, const pb::FieldDescriptor& field, int index)>;
 void WalkNumbers(const std::string& prefix, pb::Message& message, const Visit& visit) {
   const pb::Reflection& reflection = *message.GetReflection();
@@ -172,7 +212,7 @@ void WalkNumbers(const std::string& prefix, pb::Message& message, const Visit& v
           WalkNumbers(element, *reflection.MutableRepeatedMessage(&message, &field, i), visit);
         }
       }
-    } else if (is_number) {
+    } else if (is_number && (!field.has_presence() || reflection.HasField(message, &field))) {
       visit(path, message, field, -1);
     } else if (field.cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE && reflection.HasField(message, &field)) {
       WalkNumbers(path, *reflection.MutableMessage(&message, &field), visit);
@@ -202,9 +242,10 @@ TEST(SceneSpec, EveryNumberOutOfRangeIsRefusedByName) {
         EXPECT_THAT(std::string(status.message()), HasSubstr(path)) << value;
       };
       if (field.cpp_type() == pb::FieldDescriptor::CPPTYPE_ENUM) {
+        const int old = reflection.GetEnumValue(message, &field);
         reflection.SetEnumValue(&message, &field, 99);
         expect_refused("99");
-        reflection.SetEnumValue(&message, &field, 0);
+        reflection.SetEnumValue(&message, &field, old);
       } else if (field.cpp_type() == pb::FieldDescriptor::CPPTYPE_UINT32) {
         const uint32_t old = index < 0 ? reflection.GetUInt32(message, &field) : reflection.GetRepeatedUInt32(message, &field, index);
         const auto set = [&](uint32_t value) {
@@ -227,7 +268,8 @@ TEST(SceneSpec, EveryNumberOutOfRangeIsRefusedByName) {
           }
         };
         // Directions need not be normalised: any finite length goes.
-        const bool is_direction = path.find("rotation.") != std::string::npos || path.find("normal.") != std::string::npos;
+        const bool is_direction = path.find("rotation.") != std::string::npos || path.find("normal.") != std::string::npos ||
+                                  path.find("axis.") != std::string::npos;
         for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                                    -std::numeric_limits<double>::infinity(), 1e30, -1e30}) {
           if (is_direction && std::isfinite(value)) continue;
@@ -367,6 +409,137 @@ TEST(SceneSpec, ExtremeQuaternionsAndNormalsAreNormalised) {
   spec = SlabScene();
   spec.add_obstacles()->mutable_plane()->mutable_normal();
   ExpectRefused(spec, "obstacles[0].plane.normal: is zero");
+}
+
+TEST(SceneSpec, MaterialsOfEveryModel) {
+  v1::SceneSpec spec = SlabScene();
+  v1::MaterialSpec& material = *spec.mutable_bodies(0)->mutable_material();
+  const auto model_of = [&](v1::MaterialModel model) {
+    material.set_model(model);
+    const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+    EXPECT_TRUE(built.ok()) << built.status();
+    return built.ok() ? built->bodies[0].material : sim::Material{};
+  };
+  EXPECT_EQ(model_of(v1::MATERIAL_MODEL_COROTATED_LINEAR).model, sim::MaterialModel::kCorotatedLinear);
+  EXPECT_EQ(model_of(v1::MATERIAL_MODEL_LINEAR).model, sim::MaterialModel::kLinear);
+  EXPECT_EQ(model_of(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF).model, sim::MaterialModel::kStVenantKirchhoff);
+  EXPECT_EQ(model_of(v1::MATERIAL_MODEL_MASS_SPRING).model, sim::MaterialModel::kMassSpring);
+  EXPECT_EQ(model_of(v1::MATERIAL_MODEL_MASS_SPRING).poisson_ratio, 0.25);
+  material.set_poisson_ratio(0.4);
+  ExpectRefused(spec, "bodies[0].material.poisson_ratio: 0.4 is not 0.25");
+
+  // Fibres: defaults, direction turned with the body, what does not fit.
+  material.Clear();
+  material.mutable_fibers()->mutable_direction()->set_x(3);
+  ExpectRefused(spec, "bodies[0].material.fibers: only the linear and the St-Venant-Kirchhoff model have fibres");
+  material.set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
+  v1::Quaternion& turn = *spec.mutable_bodies(0)->mutable_pose()->mutable_rotation();
+  turn.set_w(1);
+  turn.set_z(1);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  ASSERT_TRUE(built->bodies[0].material.fibers.has_value());
+  const sim::FiberProperties& fibers = *built->bodies[0].material.fibers;
+  EXPECT_LT((fibers.direction - Eigen::Vector3d::UnitY()).norm(), 1e-12);
+  EXPECT_EQ(fibers.young_modulus_pa, 15000);
+  EXPECT_EQ(fibers.poisson_ratio, 0.45);
+  EXPECT_NEAR(fibers.shear_modulus_pa, 5000 / 2.9, 1e-9);
+  material.mutable_fibers()->set_young_modulus_pa(100);
+  ExpectRefused(spec, "bodies[0].material.fibers.poisson_ratio: 0.45 leaves");
+  material.mutable_fibers()->mutable_direction()->Clear();
+  ExpectRefused(spec, "bodies[0].material.fibers.direction: is zero");
+}
+
+TEST(SceneSpec, ZonesHaveMaterialsOfTheirOwn) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.mutable_material()->set_young_modulus_pa(7000);
+  body.mutable_color()->set_r(1);
+  body.mutable_ablation()->set_energy_j_per_kg(1e6);
+  body.mutable_pose()->mutable_position_m()->set_x(1);
+  const auto box = [](v1::ZoneSpec& zone, double from_x, double to_x) {
+    v1::Box& b = *zone.mutable_box();
+    b.mutable_min_m()->set_x(from_x);
+    b.mutable_min_m()->set_y(-1);
+    b.mutable_min_m()->set_z(-1);
+    b.mutable_max_m()->set_x(to_x);
+    b.mutable_max_m()->set_y(1);
+    b.mutable_max_m()->set_z(1);
+  };
+  v1::ZoneSpec& left = *body.add_zones();
+  left.set_name("left");
+  box(left, 0, 1);
+  v1::ZoneSpec& tumour = *body.add_zones();
+  tumour.set_name("tumour");
+  box(tumour, 0.97, 1.03);
+  tumour.mutable_material()->set_young_modulus_pa(90000);
+  tumour.mutable_interior_color()->set_b(0.25);
+  tumour.mutable_ablation()->set_cooling_time_s(5);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  const sim::BodyDescription& made = built->bodies[0];
+  ASSERT_EQ(made.zones.size(), 2U);
+  ASSERT_EQ(made.tet_zones.size(), made.mesh.tets.size());
+  std::set<uint16_t> seen;
+  for (size_t t = 0; t < made.mesh.tets.size(); ++t) {
+    double x = 0;
+    for (const uint32_t v : made.mesh.tets[t]) x += made.mesh.vertices[v].x() / 4;
+    EXPECT_EQ(made.tet_zones[t], x >= 0.97 && x <= 1.03 ? 2 : x <= 1 ? 1 : 0) << "centroid at " << x << " m: later zones win";
+    seen.insert(made.tet_zones[t]);
+  }
+  EXPECT_EQ(seen.size(), 3U);
+  EXPECT_EQ(made.zones[0].name, "left");
+  EXPECT_EQ(made.zones[0].material.young_modulus_pa, 7000) << "as the body";
+  EXPECT_EQ(made.zones[0].ablation.energy_j_per_kg, 1e6);
+  EXPECT_EQ(made.zones[0].interior_color, made.interior_color);
+  EXPECT_LT(made.interior_color.x(), 1) << "darker than the body";
+  EXPECT_EQ(made.zones[1].material.young_modulus_pa, 90000);
+  EXPECT_EQ(made.zones[1].interior_color, Eigen::Vector3f(0, 0, 0.25F));
+  EXPECT_EQ(made.zones[1].ablation.energy_j_per_kg, 1e6);
+  EXPECT_EQ(made.zones[1].ablation.cooling_time_s, 5);
+
+  tumour.set_name("left");
+  ExpectRefused(spec, "bodies[0].zones[1].name: \"left\" is used twice");
+  tumour.set_name("");
+  ExpectRefused(spec, "bodies[0].zones[1].name: a zone needs a name");
+  tumour.set_name("tumour");
+  tumour.mutable_ball()->set_radius_m(1e-6);
+  ExpectRefused(spec, "bodies[0].zones[1].ball: holds no centroid of a tet");
+  tumour.clear_region();
+  ExpectRefused(spec, "bodies[0].zones[1]: no region is given; one of box, ball");
+  tumour.mutable_ball()->set_radius_m(1);
+  tumour.mutable_ball()->mutable_center_m()->set_x(1);
+  body.set_kind(v1::BODY_KIND_RIGID);
+  ExpectRefused(spec, "bodies[0].zones: only a deformable body has zones");
+}
+
+TEST(SceneSpec, LoadsAreChecked) {
+  v1::SceneSpec spec = SlabScene();
+  v1::LoadSpec& load = *spec.mutable_bodies(0)->add_loads();
+  ExpectRefused(spec, "bodies[0].loads[0]: no region is given; one of box, ball, vertices");
+  load.mutable_ball()->mutable_center_m()->set_x(0.05);
+  load.mutable_ball()->set_radius_m(0.001);
+  ExpectRefused(spec, "bodies[0].loads[0]: no load is given; one of pressure_pa, force_n");
+  load.set_pressure_pa(100);
+  ExpectRefused(spec, "bodies[0].loads[0].ball: holds no vertex");
+  load.mutable_ball()->set_radius_m(0.04);
+  absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  ASSERT_EQ(built->bodies[0].loads.size(), 1U);
+  const sim::LoadDescription& made = built->bodies[0].loads[0];
+  EXPECT_EQ(made.pressure_pa, 100);
+  EXPECT_EQ(made.force_n, Eigen::Vector3d::Zero());
+  EXPECT_EQ(made.start_s, 0);
+  EXPECT_TRUE(std::isinf(made.duration_s));
+  ASSERT_FALSE(made.vertices.empty());
+  EXPECT_LT(made.vertices.size(), built->bodies[0].mesh.vertices.size());
+  for (const uint32_t v : made.vertices) EXPECT_LE((built->bodies[0].mesh.vertices[v] - Eigen::Vector3d(0.05, 0, 0)).norm(), 0.04);
+  for (int i = 0; i < kMaxLoads; ++i) *spec.mutable_bodies(0)->add_loads() = load;
+  ExpectRefused(spec, "33 loads in all exceed 32");
+  spec.mutable_bodies(0)->mutable_loads()->DeleteSubrange(1, kMaxLoads);
+  spec.mutable_bodies(0)->set_kind(v1::BODY_KIND_STATIC);
+  spec.add_bodies()->mutable_generator()->mutable_slab();
+  ExpectRefused(spec, "bodies[0].loads: only a deformable body has loads");
 }
 
 TEST(SceneSpec, FixedRegionsAreChecked) {
@@ -681,7 +854,7 @@ TEST(SceneSpec, TooManyToolsObstaclesAndRegions) {
   spec = SlabScene();
   spec.clear_tools();
   for (int i = 0; i <= kMaxCapsules; ++i) spec.add_obstacles()->mutable_sphere()->set_radius_m(0.01);
-  ExpectRefused(spec, "obstacles: 33 spheres and capsules with 0 tools exceed 32 in all");
+  ExpectRefused(spec, "obstacles: 33 spheres and capsules with 0 tools (0 capsules) exceed 32 in all");
   spec = SlabScene();
   for (int i = 0; i <= kMaxFixedRegions; ++i) spec.mutable_bodies(0)->add_fixed()->mutable_vertices()->add_indices(0);
   ExpectRefused(spec, "bodies[0].fixed: 257 entries are outside [0, 256]");
@@ -796,6 +969,77 @@ TEST_F(MeshFiles, SceneFolderResolverIsRelativeToTheScene) {
   EXPECT_TRUE(BuildSceneDescription(spec, SceneFolderResolver(folder_ / "root"), {}).ok());
   spec.mutable_bodies(0)->set_mesh_file("missing.msh");
   EXPECT_EQ(BuildSceneDescription(spec, SceneFolderResolver(folder_ / "root"), {}).status().code(), absl::StatusCode::kNotFound);
+}
+
+v1::SceneSpec WithInstrument(v1::InstrumentKind kind) {
+  v1::SceneSpec spec;
+  spec.add_bodies()->mutable_generator()->mutable_slab();
+  spec.mutable_bodies(0)->mutable_generator()->set_edge_length_m(0.05);
+  v1::ToolSpec& tool = *spec.add_tools();
+  tool.set_name("t");
+  tool.mutable_instrument()->set_kind(kind);
+  return spec;
+}
+
+TEST(ToolSpec, InstrumentsAndTrocarsAreBuilt) {
+  v1::SceneSpec spec = WithInstrument(v1::INSTRUMENT_KIND_FORCEPS);
+  v1::InstrumentSpec& forceps = *spec.mutable_tools(0)->mutable_instrument();
+  forceps.set_jaw_length_m(0.03);
+  forceps.set_max_grasp_force_n(4);
+  v1::TrocarSpec& trocar = *spec.mutable_tools(0)->mutable_trocar();
+  trocar.mutable_pivot_m()->set_z(0.2);
+  trocar.mutable_axis()->set_z(-3);
+  spec.mutable_tools(0)->set_length_m(0.3);
+  *spec.add_tools() = WithInstrument(v1::INSTRUMENT_KIND_CAUTERY_HOOK).tools(0);
+  spec.mutable_tools(1)->set_name("hook");
+  spec.mutable_tools(1)->mutable_instrument()->set_max_power_w(30);
+  const absl::StatusOr<sim::SceneDescription> description = Build(spec);
+  ASSERT_TRUE(description.ok()) << description.status();
+  const sim::ToolDescription& tool = description->tools[0];
+  EXPECT_EQ(tool.instrument.kind, sim::InstrumentKind::kForceps);
+  EXPECT_EQ(tool.instrument.jaw_length_m, 0.03);
+  EXPECT_EQ(tool.instrument.jaw_radius_m, 0.0015);
+  EXPECT_EQ(tool.instrument.max_grasp_force_n, 4);
+  ASSERT_TRUE(tool.trocar.has_value());
+  EXPECT_EQ(tool.trocar->pivot_m.z(), 0.2);
+  EXPECT_EQ(tool.trocar->axis, Eigen::Vector3d(0, 0, -1));
+  EXPECT_EQ(tool.trocar->max_insertion_m, 0.3);
+  EXPECT_EQ(description->tools[1].instrument.kind, sim::InstrumentKind::kCauteryHook);
+  EXPECT_EQ(description->tools[1].instrument.max_power_w, 30);
+  EXPECT_FALSE(description->tools[1].trocar.has_value());
+}
+
+TEST(ToolSpec, InstrumentsAndTrocarsAreChecked) {
+  v1::SceneSpec spec = WithInstrument(static_cast<v1::InstrumentKind>(7));
+  ExpectRefused(spec, "tools[0].instrument.kind: 7 is outside [0, 6]");
+  spec = WithInstrument(v1::INSTRUMENT_KIND_PROBE);
+  spec.mutable_tools(0)->mutable_instrument()->set_jaw_length_m(0.02);
+  ExpectRefused(spec, "tools[0].instrument.jaw_length_m: only forceps and clip appliers have it");
+  spec = WithInstrument(v1::INSTRUMENT_KIND_FORCEPS);
+  spec.mutable_tools(0)->mutable_instrument()->set_blade_length_m(0.02);
+  ExpectRefused(spec, "tools[0].instrument.blade_length_m: only scalpels have it");
+  spec = WithInstrument(v1::INSTRUMENT_KIND_SCALPEL);
+  spec.mutable_tools(0)->mutable_instrument()->set_reach_m(0.02);
+  ExpectRefused(spec, "tools[0].instrument.reach_m: only cautery hooks and cavitrons have it");
+  spec = WithInstrument(v1::INSTRUMENT_KIND_CLIP_APPLIER);
+  spec.mutable_tools(0)->mutable_instrument()->set_max_jaw_angle_rad(0);
+  ExpectRefused(spec, "tools[0].instrument.max_jaw_angle_rad: 0 is outside (0, 3]");
+  spec = WithInstrument(v1::INSTRUMENT_KIND_CAVITRON);
+  spec.mutable_tools(0)->mutable_instrument()->set_max_power_w(std::nan(""));
+  ExpectRefused(spec, "tools[0].instrument.max_power_w: nan is outside (0, 1000]");
+  spec.mutable_tools(0)->clear_instrument();
+  v1::TrocarSpec& trocar = *spec.mutable_tools(0)->mutable_trocar();
+  trocar.set_min_insertion_m(0.2);
+  ExpectRefused(spec, "tools[0].trocar.min_insertion_m: 0.2 is above max_insertion_m = 0.1");
+  trocar.clear_min_insertion_m();
+  trocar.set_max_tilt_rad(1.6);
+  ExpectRefused(spec, "tools[0].trocar.max_tilt_rad: 1.6 is outside (0, 1.5]");
+  trocar.clear_max_tilt_rad();
+  trocar.mutable_axis();
+  ExpectRefused(spec, "tools[0].trocar.axis: is zero");
+  trocar.clear_axis();
+  trocar.mutable_pivot_m()->set_x(1e3);
+  ExpectRefused(spec, "tools[0].trocar.pivot_m.x: 1000 is outside [-100, 100]");
 }
 
 TEST(PoseFromProto, NamesTheComponent) {

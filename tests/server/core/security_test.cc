@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "palpate/v1/edit.grpc.pb.h"
 #include "tests/server/core/server_fixture.h"
 
 namespace palpate::server {
@@ -77,6 +78,11 @@ TEST_F(TokenTest, NoMethodIsForgotten) {
   EXPECT_UNARY_REFUSED(GetServerInfo)
 #undef EXPECT_UNARY_REFUSED
   EXPECT_EQ(v1::SceneService::service_full_name(), std::string("palpate.v1.SceneService"));
+  {
+    grpc::ClientContext context;
+    v1::EditSceneResponse response;
+    EXPECT_TRUE(refused(v1::EditService::NewStub(NewChannel())->EditScene(&context, {}, &response)));
+  }
   {
     grpc::ClientContext context;
     const auto reader = streams_->Watch(&context, {});

@@ -26,7 +26,8 @@ struct FakeCall {
     operations.encode = [this](const std::shared_ptr<const SceneSnapshot>& snapshot, uint64_t dropped, uint64_t& update) {
       update = snapshot->serial;
       dropped_at_encode = dropped;
-      return snapshot->serial != kNothingToSend;
+      if (snapshot->serial == kNothingToSend) return Encoded::kNothing;
+      return more_messages.fetch_sub(1) > 0 ? Encoded::kMore : Encoded::kLast;
     };
     operations.start_write = [this](const uint64_t* update) {
       EXPECT_FALSE(write_in_flight.exchange(true)) << "two writes at once";
@@ -61,6 +62,7 @@ struct FakeCall {
   std::atomic<int> dropped_count = 0;
   std::atomic<uint64_t> written = 0;
   std::atomic<uint64_t> dropped_at_encode = 0;
+  std::atomic<int> more_messages = 0;
   std::promise<absl::Status> finished;
 };
 
@@ -92,6 +94,25 @@ TEST(StreamWriter, NothingToSendIsNoWrite) {
   call.Complete(true);
   call.writer->End(absl::OkStatus());
   call.finished.get_future().wait();
+}
+
+TEST(StreamWriter, ASnapshotOfSeveralMessagesIsSentToItsEnd) {
+  WorkerPool pool("test", 2);
+  FakeCall call(pool);
+  call.more_messages = 2;
+  call.writer->Offer(SnapshotOf(1));
+  for (int message = 1; message <= 3; ++message) {
+    call.WaitForWrite(message);
+    EXPECT_EQ(call.written, 1U);
+    call.writer->Offer(SnapshotOf(static_cast<uint64_t>(message) + 1));
+    call.Complete(true);
+  }
+  call.WaitForWrite(4);
+  EXPECT_EQ(call.written, 4U);
+  EXPECT_EQ(call.writer->dropped(), 2U);
+  call.Complete(true);
+  call.writer->End(absl::OkStatus());
+  EXPECT_TRUE(call.finished.get_future().get().ok());
 }
 
 TEST(StreamWriter, TheEndWaitsForTheWriteAndTheFirstReasonCounts) {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "tests/server/core/server_fixture.h"
 
@@ -60,8 +61,19 @@ class FakeSink : public ViewerSink {
     }
     if (!writer) return std::nullopt;
     v1::ViewerUpdate out;
-    writer(dropped, out);
+    EXPECT_FALSE(writer(dropped, out));
     return out;
+  }
+  /// The messages of the waiting frame; false if there is none.
+  bool TakeAll(std::vector<v1::ViewerUpdate>& updates) {
+    FrameWriter writer;
+    {
+      const std::lock_guard lock(mutex_);
+      writer = std::exchange(slot_, nullptr);
+    }
+    if (!writer) return false;
+    while (writer(0, updates.emplace_back())) continue;
+    return true;
   }
   bool closed() const {
     const std::lock_guard lock(mutex_);
@@ -165,7 +177,8 @@ TEST_F(ViewerBridgeTest, WatchSendsTheKeyframeThenOffersFrames) {
   request.mutable_watch()->set_scene_id(id);
   request.mutable_watch()->set_max_rate_hz(10000);
   request.mutable_watch()->set_positions(v1::POSITION_ENCODING_UINT16);
-  v1::ViewerUpdate update = Ask(request);
+  session_->OnRequest(request);
+  v1::ViewerUpdate update = NextFrame();
   EXPECT_EQ(update.request_id(), 0U);
   ASSERT_TRUE(update.watch().has_keyframe());
   EXPECT_EQ(update.watch().keyframe().bodies(0).vertex_count(), 26U);
@@ -192,13 +205,44 @@ TEST_F(ViewerBridgeTest, WatchSendsTheKeyframeThenOffersFrames) {
   // A second watch replaces the first.
   const std::string other = CreateScene();
   request.mutable_watch()->set_scene_id(other);
-  EXPECT_EQ(Ask(request).watch().keyframe().scene().scene_id(), other);
+  session_->OnRequest(request);
+  EXPECT_EQ(NextFrame().watch().keyframe().scene().scene_id(), other);
   EXPECT_TRUE(Eventually([&] { return Get(id).watchers() == 0; }));
   EXPECT_EQ(Get(other).watchers(), 1U);
   ASSERT_TRUE(Delete(other).ok());
   update = NextMessage();
   EXPECT_EQ(update.error().code(), static_cast<int>(absl::StatusCode::kAborted));
   EXPECT_EQ(update.request_id(), 0U);
+}
+
+TEST_F(ViewerBridgeTest, EditsAnswerAndTheWatchGetsADeltaAndAFrame) {
+  const std::string id = CreateScene(false, "a");
+  v1::ViewerRequest watch;
+  watch.mutable_watch()->set_scene_id(id);
+  session_->OnRequest(watch);
+  ASSERT_TRUE(NextFrame().watch().has_keyframe());
+  v1::ViewerRequest request;
+  request.mutable_edit()->set_scene_id(id);
+  EXPECT_THAT(Ask(request).error().message(), HasSubstr("edits: 0 entries"));
+  v1::Edit& edit = *request.mutable_edit()->add_edits();
+  edit.set_body("slab");
+  v1::BallRegion& ball = *edit.mutable_carve()->mutable_region()->mutable_ball();
+  ball.mutable_center_m()->set_z(0.05);
+  ball.mutable_center_m()->set_x(0.05);
+  ball.set_radius_m(0.03);
+  const v1::ViewerUpdate answer = Ask(request);
+  ASSERT_TRUE(answer.has_edit()) << answer.error().message();
+  EXPECT_EQ(answer.edit().topology_version(), 2U);
+  std::vector<v1::ViewerUpdate> updates;
+  ASSERT_TRUE(Eventually([&] { return sink_->TakeAll(updates); }));
+  // The delta of so small a mesh may be longer than a keyframe, which brings its frame with it.
+  if (updates.size() == 2) {
+    EXPECT_EQ(updates[0].watch().delta().to_version(), 2U);
+    EXPECT_EQ(updates[1].watch().frame().topology_version(), 2U);
+  } else {
+    ASSERT_EQ(updates.size(), 1U);
+    EXPECT_EQ(updates[0].watch().keyframe().frame().topology_version(), 2U);
+  }
 }
 
 TEST_F(ViewerBridgeTest, TheMouseTakesAFreeTool) {

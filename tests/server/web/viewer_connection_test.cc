@@ -28,6 +28,7 @@ ViewerSink::FrameWriter FrameOf(uint64_t step) {
     v1::Frame& frame = *update.mutable_watch()->mutable_frame();
     frame.set_step(step);
     frame.set_dropped(dropped);
+    return false;
   };
 }
 
@@ -136,6 +137,27 @@ TEST(ViewerConnection, ABlockedSocketGetsTheNewestFrameAndTheCountOfTheOthers) {
   ASSERT_TRUE(harness.WaitForWrites(2));
   EXPECT_THAT(harness.log(), ElementsAre("a1", "f100/99"));
   EXPECT_EQ(harness.connection.statistics().frames_dropped, 99u);
+}
+
+TEST(ViewerConnection, NothingComesBetweenTheMessagesOfAFrame) {
+  Harness harness;
+  harness.Block();
+  harness.connection.Send(Answer(1));
+  ASSERT_TRUE(harness.WaitForWrites(1));
+  int left = 2;
+  harness.connection.OfferFrame([&left, &harness](uint64_t dropped, v1::ViewerUpdate& update) {
+    harness.connection.Send(Answer(static_cast<uint32_t>(10 - left)));
+    harness.connection.OfferFrame(FrameOf(9));
+    update.mutable_watch()->mutable_frame()->set_step(static_cast<uint64_t>(5 - left));
+    update.mutable_watch()->mutable_frame()->set_dropped(dropped);
+    return --left > 0;
+  });
+  harness.Open();
+  ASSERT_TRUE(harness.WaitForWrites(6));
+  std::vector<std::string> log = harness.log();
+  std::erase_if(log, [](const std::string& entry) { return entry.substr(0, 4) == "ping"; });
+  log.resize(std::min<size_t>(log.size(), 5));
+  EXPECT_THAT(log, ElementsAre("a1", "f3/0", "f4/0", "a8", "a9"));
 }
 
 TEST(ViewerConnection, ANewStreamForgetsTheOldOne) {

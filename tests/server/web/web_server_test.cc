@@ -52,7 +52,10 @@ class FakeBackend : public ViewerBackend {
       stop_ = true;
       if (streamer_.joinable()) streamer_.join();
       sink_->Send({});  // allowed after the end, does nothing
-      sink_->OfferFrame([](uint64_t, v1::ViewerUpdate&) { ADD_FAILURE() << "a frame was written after the end"; });
+      sink_->OfferFrame([](uint64_t, v1::ViewerUpdate&) {
+        ADD_FAILURE() << "a frame was written after the end";
+        return false;
+      });
       --backend_.alive;
     }
     void OnRequest(const v1::ViewerRequest& request) override {
@@ -89,6 +92,7 @@ class FakeBackend : public ViewerBackend {
           frame.set_step(step);
           frame.set_dropped(dropped);
           frame.add_bodies()->set_positions(std::string(bytes, 'p'));
+          return false;
         });
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
