@@ -93,6 +93,7 @@ std::optional<int> ChildProcess::WaitFor(std::chrono::milliseconds limit) {
 }
 
 int ChildProcess::Stop(std::chrono::milliseconds patience) {
+  if (pid_ <= 0) return exit_status_.value_or(0);  // moved from: kill() of -1 would reach every process
   if (!ExitStatus().has_value()) kill(pid_, SIGTERM);
   if (!WaitFor(patience).has_value()) kill(-pid_, SIGKILL);
   while (!ExitStatus().has_value()) std::this_thread::sleep_for(kPoll);

@@ -29,6 +29,7 @@ absl::StatusOr<client::Connection> Connect(const Session& session);
 /// Each adds its commands to `app`. `session` must outlive the parse and the action.
 void AddSceneCommands(CLI::App& app, Session& session);
 void AddWatchCommand(CLI::App& app, Session& session);
+void AddEditCommand(CLI::App& app, Session& session);
 void AddExportCommand(CLI::App& app, Session& session);
 void AddMeshCommands(CLI::App& app, Session& session);
 void AddInfoCommands(CLI::App& app, Session& session);

@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   app.add_flag("--json", session.json, "results as JSON on standard output, errors as JSON on standard error");
   AddSceneCommands(app, session);
   AddWatchCommand(app, session);
+  AddEditCommand(app, session);
   AddExportCommand(app, session);
   AddMeshCommands(app, session);
   AddInfoCommands(app, session);

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "gpu/base/status.h"
+#include "server/api/edit_request.h"
 #include "server/api/scene_spec.h"
 #include "sim/mesh/mesh_io.h"
 
@@ -61,17 +62,30 @@ absl::Status CheckSyntax(std::string_view text, const std::string& name) {
       absl::StrFormat("%s:%d:%d: not JSON: %s", name, 1 + std::count(before.begin(), before.end(), '\n'), column, cause));
 }
 
+/// The text of a JSON file. `what` it should be, for messages.
+absl::StatusOr<std::string> ReadJson(const std::filesystem::path& path, const char* what) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  if (std::filesystem::is_directory(path)) {
+    return absl::NotFoundError(absl::StrFormat("%s: is a folder, not %s", path.string(), what));
+  }
+  if (!file) return absl::NotFoundError(absl::StrFormat("%s: cannot be read: %s", path.string(), std::strerror(errno)));
+  content << file.rdbuf();
+  std::string text = content.str();
+  if (absl::Status status = CheckSyntax(text, path.string()); !status.ok()) return status;
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<v1::SceneSpec> ReadSceneFile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  if (std::filesystem::is_directory(path)) return absl::NotFoundError(absl::StrFormat("%s: is a folder, not a scene file", path.string()));
-  if (!file) return absl::NotFoundError(absl::StrFormat("%s: cannot be read: %s", path.string(), std::strerror(errno)));
-  content << file.rdbuf();
-  const std::string text = content.str();
-  if (absl::Status status = CheckSyntax(text, path.string()); !status.ok()) return status;
+  PALPATE_ASSIGN_OR_RETURN(const std::string text, ReadJson(path, "a scene file"));
   return server::ParseSceneJson(text, path.string());
+}
+
+absl::StatusOr<v1::EditSceneRequest> ReadEditFile(const std::filesystem::path& path) {
+  PALPATE_ASSIGN_OR_RETURN(const std::string text, ReadJson(path, "a file of edits"));
+  return server::ParseEditJson(text, path.string());
 }
 
 absl::Status InlineMeshFiles(const std::filesystem::path& folder, v1::SceneSpec& spec) {

@@ -1,14 +1,22 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
 #include "clients/cli/commands.h"
+#include "clients/cli/console.h"
+#include "clients/cli/own_server.h"
 #include "clients/cli/verify_mesh_pair.h"
 #include "clients/cli/verify_queries.h"
+#include "clients/cli/verify_tissue.h"
+#include "clients/cpp/scene_client.h"
 #include "gpu/base/status.h"
 #include "gpu/collision/ccd_queries.h"
 #include "gpu/runtime/context.h"
@@ -16,6 +24,9 @@
 
 namespace palpate::cli {
 namespace {
+
+// Thousands of sweeps in one call, on a machine that may be busy.
+constexpr std::chrono::minutes kTissueCallLimit{10};
 
 struct DeviceOptions {
   std::string device;
@@ -181,14 +192,71 @@ void AddMeshPair(CLI::App& verify, Session& session) {
   command->callback([&session, options] { session.action = [&session, options] { return RunMeshPair(session, *options); }; });
 }
 
+struct TissueOptions {
+  std::string report;
+  std::string device;
+  bool use_running = false;
+};
+
+absl::Status RunTissue(Session& session, const TissueOptions& options) {
+  session.failure = kExitUsage;
+  std::optional<OwnServer> own;
+  if (!options.use_running) {
+    absl::FPrintF(stderr, "server: starting; the first start on a machine compiles the OpenCL kernels\n");
+    absl::StatusOr<OwnServer> started = OwnServer::Start(options.device);
+    if (!started.ok()) return started.status();
+    own.emplace(*std::move(started));
+  }
+  PALPATE_ASSIGN_OR_RETURN(const client::Connection connection,
+                           own ? absl::StatusOr<client::Connection>(own->connection()) : Connect(session));
+  session.failure = kExitFailed;
+  client::SceneClient server(connection, kTissueCallLimit);
+  PALPATE_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, server.ServerInfo());
+  const auto row_of = [](const TissueCheck& check) {
+    return nlohmann::ordered_json{{"id", check.id},      {"what", check.what},     {"expected", check.expected},
+                                  {"got", check.got},    {"error", check.error()}, {"tolerance", check.tolerance},
+                                  {"pass", check.pass()}};
+  };
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<TissueCheck> checks, VerifyTissue(server, [&](const TissueCheck& check) {
+                             if (session.json) {
+                               absl::PrintF("%s\n", row_of(check).dump());
+                             } else {
+                               absl::PrintF("%-4s %-4s expected %11.6g got %11.6g error %8.2g of %8.2g  %s\n", check.pass() ? "ok" : "FAIL",
+                                            check.id, check.expected, check.got, check.error(), check.tolerance, check.what);
+                             }
+                             std::fflush(stdout);
+                           }));
+  const auto failed = static_cast<size_t>(std::count_if(checks.begin(), checks.end(), [](const TissueCheck& c) { return !c.pass(); }));
+  if (!options.report.empty()) {
+    nlohmann::ordered_json report = {{"version", info.version()}, {"commit", info.commit()}, {"device", info.device()}};
+    report["passed"] = checks.size() - failed;
+    report["failed"] = failed;
+    for (const TissueCheck& check : checks) report["checks"].push_back(row_of(check));
+    PALPATE_RETURN_IF_ERROR(WriteFile(options.report, report.dump(2) + "\n"));
+  }
+  if (!session.json) absl::PrintF("%d of %d checks passed\n", checks.size() - failed, checks.size());
+  if (failed > 0) return absl::InternalError(absl::StrFormat("%d of %d checks failed", failed, checks.size()));
+  return absl::OkStatus();
+}
+
+void AddTissue(CLI::App& verify, Session& session) {
+  auto options = std::make_shared<TissueOptions>();
+  auto* command =
+      verify.add_subcommand("tissue", "elasticity and dynamics of tissue against theory, through the public API of a server of its own");
+  command->add_option("--report", options->report, "write a JSON report: expected, got, error and tolerance of each check");
+  command->add_option("--device", options->device, "OpenCL device of the server: auto, gpu, cpu, an index or a part of the name");
+  command->add_flag("--running", options->use_running, "use the server that --server names instead of starting one")->excludes("--device");
+  command->callback([&session, options] { session.action = [&session, options] { return RunTissue(session, *options); }; });
+}
+
 }  // namespace
 
 void AddVerifyCommands(CLI::App& app, Session& session) {
-  auto* verify =
-      app.add_subcommand("verify", "check the collision detection against known answers; exit status 1 if a collision is missed");
+  auto* verify = app.add_subcommand("verify", "check collision detection and tissue against known answers; exit status 1 if one is missed");
   verify->require_subcommand(1);
   AddQueries(*verify, session);
   AddMeshPair(*verify, session);
+  AddTissue(*verify, session);
 }
 
 }  // namespace palpate::cli

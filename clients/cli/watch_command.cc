@@ -33,13 +33,49 @@ struct WatchOptions {
 
 nlohmann::ordered_json ToJson(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}; }
 
+nlohmann::ordered_json BodyJson(const v1::BodyTopology& body) {
+  nlohmann::ordered_json json = {{"name", body.name()},
+                                 {"vertices", body.vertex_count()},
+                                 {"triangles", body.triangles_size() / 3},
+                                 {"tets", body.tets_size() / 4},
+                                 {"mesh_hash", absl::StrFormat("%016x", body.mesh_hash())}};
+  if (!body.parent().empty()) json["parent"] = body.parent();
+  return json;
+}
+
+/// A change of topology, which the stream has applied to `topology` and found to have the server's hashes.
+nlohmann::ordered_json DeltaJson(const v1::TopologyDelta& delta, const client::TopologyMirror& topology) {
+  auto bodies = nlohmann::ordered_json::array();
+  for (const auto& change : delta.bodies()) {
+    const client::TopologyMirror::Body& body = topology.bodies()[change.body_index()];
+    bodies.push_back({{"name", body.name},
+                      {"changed_triangles", change.triangle_slots_size()},
+                      {"changed_tets", change.tet_slots_size()},
+                      {"triangles", body.triangle_count()},
+                      {"tets", body.tet_count()},
+                      {"mesh_hash", absl::StrFormat("%016x", body.mesh_hash)}});
+  }
+  auto new_bodies = nlohmann::ordered_json::array();
+  for (const auto& body : delta.new_bodies()) new_bodies.push_back(BodyJson(body));
+  return {{"type", "delta"},          {"from_version", delta.from_version()}, {"to_version", delta.to_version()}, {"bodies", bodies},
+          {"new_bodies", new_bodies}, {"bytes", delta.ByteSizeLong()}};
+}
+
+std::string DeltaLine(const v1::TopologyDelta& delta, const client::TopologyMirror& topology) {
+  std::string line = absl::StrFormat("topology %d -> %d:", delta.from_version(), delta.to_version());
+  for (const auto& change : delta.bodies()) {
+    const client::TopologyMirror::Body& body = topology.bodies()[change.body_index()];
+    absl::StrAppendFormat(&line, "  %s %d of %d triangles, mesh %016x", body.name, change.triangle_slots_size(), body.triangle_count(),
+                          body.mesh_hash);
+  }
+  for (const auto& body : delta.new_bodies()) absl::StrAppendFormat(&line, "  new %s", body.name());
+  return line;
+}
+
 nlohmann::ordered_json KeyframeJson(const v1::Keyframe& keyframe) {
   auto bodies = nlohmann::ordered_json::array();
   for (const auto& body : keyframe.bodies()) {
-    bodies.push_back({{"name", body.name()},
-                      {"vertices", body.vertex_count()},
-                      {"triangles", body.triangles_size() / 3},
-                      {"tets", body.tets_size() / 4}});
+    bodies.push_back(BodyJson(body));
   }
   auto tools = nlohmann::ordered_json::array();
   for (const auto& tool : keyframe.tools()) tools.push_back(tool.name());
@@ -65,10 +101,9 @@ nlohmann::ordered_json ContactStatsJson(const v1::ContactStats& stats) {
 }
 
 /// Every contact of a frame, those with tools and obstacles first.
-nlohmann::ordered_json ContactListJson(const v1::Frame& frame, const v1::Keyframe& keyframe) {
-  const auto body = [&keyframe](uint32_t index) {
-    const auto i = static_cast<int>(index);
-    return i < keyframe.bodies_size() ? keyframe.bodies(i).name() : std::to_string(index);
+nlohmann::ordered_json ContactListJson(const v1::Frame& frame, const v1::Keyframe& keyframe, const client::TopologyMirror& topology) {
+  const auto body = [&topology](uint32_t index) {
+    return index < topology.bodies().size() ? topology.bodies()[index].name : std::to_string(index);
   };
   auto list = nlohmann::ordered_json::array();
   for (const v1::Contact& contact : frame.contacts()) {
@@ -95,6 +130,29 @@ nlohmann::ordered_json ContactListJson(const v1::Frame& frame, const v1::Keyfram
   return list;
 }
 
+std::vector<std::string> ActivityNames(const v1::ToolState& tool) {
+  std::vector<std::string> names;
+  for (const int activity : tool.activities()) {
+    switch (activity) {
+      case v1::TOOL_ACTIVITY_TOUCHING:
+        names.emplace_back("touching");
+        break;
+      case v1::TOOL_ACTIVITY_GRASPING:
+        names.emplace_back("grasping");
+        break;
+      case v1::TOOL_ACTIVITY_CUTTING:
+        names.emplace_back("cutting");
+        break;
+      case v1::TOOL_ACTIVITY_BLOCKED:
+        names.emplace_back("blocked");
+        break;
+      default:
+        break;
+    }
+  }
+  return names;
+}
+
 nlohmann::ordered_json FrameJson(const v1::Frame& frame, size_t bytes) {
   nlohmann::ordered_json stages = nlohmann::ordered_json::object();
   for (const auto& stage : frame.stats().stages()) stages[stage.stage()] = stage.ms();
@@ -104,11 +162,16 @@ nlohmann::ordered_json FrameJson(const v1::Frame& frame, size_t bytes) {
                      {"force_n", ToJson(tool.force_n())},
                      {"torque_n_m", ToJson(tool.torque_n_m())},
                      {"contacts", tool.contact_count()},
-                     {"operated", tool.operated()}});
+                     {"operated", tool.operated()},
+                     {"activities", ActivityNames(tool)},
+                     {"jaw_angle_rad", tool.jaw_angle_rad()},
+                     {"blocked_m", tool.blocked_m()},
+                     {"grasped_vertices", tool.grasped_vertices()}});
   }
   return {{"type", "frame"},
           {"step", frame.step()},
           {"sim_time_s", frame.sim_time_s()},
+          {"topology_version", frame.topology_version()},
           {"state_hash", absl::StrFormat("%016x", frame.state_hash())},
           {"steps_per_s", frame.stats().steps_per_s()},
           {"step_ms", frame.stats().step_ms()},
@@ -172,7 +235,14 @@ absl::Status Watch(const Session& session, const WatchOptions& options) {
   uint64_t frames = 0;
   bool enough = false;
   while (!enough && stream.Read(&update)) {
-    const v1::Frame* frame = update.has_keyframe() ? nullptr : &update.frame();
+    const v1::Frame* frame = update.has_frame() ? &update.frame() : nullptr;
+    if (update.has_delta()) {
+      if (session.json) {
+        absl::PrintF("%s\n", DeltaJson(update.delta(), stream.topology()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      } else {
+        absl::PrintF("%s%s\n", live ? "\r\x1b[K" : "", DeltaLine(update.delta(), stream.topology()));
+      }
+    }
     if (update.has_keyframe()) {
       keyframe = update.keyframe();
       if (session.json) absl::PrintF("%s\n", KeyframeJson(keyframe).dump());
@@ -181,7 +251,7 @@ absl::Status Watch(const Session& session, const WatchOptions& options) {
     if (frame == nullptr) continue;
     if (session.json) {
       nlohmann::ordered_json json = FrameJson(*frame, update.ByteSizeLong());
-      if (options.list_contacts) json["contact_list"] = ContactListJson(*frame, keyframe);
+      if (options.list_contacts) json["contact_list"] = ContactListJson(*frame, keyframe, stream.topology());
       absl::PrintF("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {
       absl::PrintF("%s%s%s", live ? "\r\x1b[K" : "", FrameLine(*frame, keyframe), live ? "" : "\n");

@@ -5,15 +5,18 @@
 namespace palpate::client {
 
 SceneClient::SceneClient(Connection connection, std::chrono::milliseconds timeout)
-    : connection_(std::move(connection)), timeout_(timeout), stub_(v1::SceneService::NewStub(connection_.channel())) {}
+    : connection_(std::move(connection)),
+      timeout_(timeout),
+      stub_(v1::SceneService::NewStub(connection_.channel())),
+      edit_stub_(v1::EditService::NewStub(connection_.channel())) {}
 
-template <typename Request, typename Response>
-absl::StatusOr<Response> SceneClient::Call(grpc::Status (v1::SceneService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> SceneClient::Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                            const Request& request) {
   grpc::ClientContext context;
   connection_.Prepare(context, timeout_);
   Response response;
-  const absl::Status status = ToAbslStatus((stub_.get()->*method)(&context, request, &response));
+  const absl::Status status = ToAbslStatus((stub.*method)(&context, request, &response));
   if (!status.ok()) return status;
   return response;
 }
@@ -81,6 +84,10 @@ absl::StatusOr<v1::SceneInfo> SceneClient::SetRate(const std::string& scene_id, 
   v1::SetSceneRateRequest request = ForScene<v1::SetSceneRateRequest>(scene_id);
   *request.mutable_rate() = rate;
   return SceneOf(Call(&v1::SceneService::Stub::SetSceneRate, request));
+}
+
+absl::StatusOr<v1::EditSceneResponse> SceneClient::Edit(const v1::EditSceneRequest& request) {
+  return Call(*edit_stub_, &v1::EditService::Stub::EditScene, request);
 }
 
 absl::StatusOr<v1::ExportSceneResponse> SceneClient::Export(const v1::ExportSceneRequest& request) {

@@ -14,7 +14,26 @@ WatchStream::~WatchStream() {
 
 bool WatchStream::Read(v1::WatchUpdate* update) {
   ended_ = ended_ || !reader_->Read(update);
-  return !ended_;
+  if (ended_ || !mismatch_.ok()) return false;
+  mismatch_ = Follow(*update);
+  if (!mismatch_.ok()) context_.TryCancel();
+  return mismatch_.ok();
+}
+
+absl::Status WatchStream::Follow(const v1::WatchUpdate& update) {
+  switch (update.update_case()) {
+    case v1::WatchUpdate::kKeyframe: {
+      const absl::Status status = topology_.Apply(update.keyframe());
+      return status.ok() && update.keyframe().has_frame() ? topology_.Check(update.keyframe().frame()) : status;
+    }
+    case v1::WatchUpdate::kDelta:
+      return topology_.Apply(update.delta());
+    case v1::WatchUpdate::kFrame:
+      return topology_.Check(update.frame());
+    case v1::WatchUpdate::UPDATE_NOT_SET:
+      break;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WatchStream::Finish() {
@@ -26,7 +45,8 @@ absl::Status WatchStream::Finish() {
     while (reader_->Read(&rest)) {
     }
   }
-  return ToAbslStatus(reader_->Finish());
+  const absl::Status status = ToAbslStatus(reader_->Finish());
+  return mismatch_.ok() ? status : mismatch_;
 }
 
 void WatchStream::Cancel() { context_.TryCancel(); }

@@ -1,4 +1,5 @@
-// A stand-in for palpate-server, for work on the viewer where no server is built: the same pages and socket, with a rubbery toy in place of tissue.
+// A stand-in for palpate-server, for work on the viewer where no server is built: the same pages and socket, with a rubbery toy in
+// place of tissue.
 import { createReadStream, existsSync, statSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { extname, join, normalize } from 'node:path';
@@ -6,17 +7,17 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { WebSocketServer, type WebSocket } from 'ws';
 import { ListScenesResponseSchema, RateMode, RateSchema, RunState, SceneInfoSchema, type Rate, type SceneInfo } from '../generated/palpate/v1/control_pb';
 import type { ToolPose } from '../generated/palpate/v1/haptics_pb';
-import { FrameSchema, KeyframeSchema, PositionEncoding, type Frame, type Keyframe, type WatchRequest } from '../generated/palpate/v1/stream_pb';
+import { EditOutcomeSchema, EditSceneResponseSchema, type Edit, type EditOutcome, type EditSceneRequest, type EditSceneResponse } from '../generated/palpate/v1/edit_pb';
+import { InstrumentKind, type Vec3 } from '../generated/palpate/v1/scene_pb';
+import { FrameSchema, KeyframeSchema, PositionEncoding, ToolActivity, TopologyDeltaSchema, type Frame, type Keyframe, type TopologyDelta,
+  type WatchRequest } from '../generated/palpate/v1/stream_pb';
 import { ViewerRequestSchema, ViewerUpdateSchema, type ViewerRequest } from '../generated/palpate/v1/viewer_pb';
-
-type Vector = [number, number, number];
+import { FakeTissue, surfaceHash } from './fake_tissue';
+import { add, dot, length, scale, subtract, type Vector } from './vectors';
 
 const DT_S = 1 / 60;
-const add = (a: Vector, b: Vector): Vector => [a[0] + b[0], a[1] + b[1], a[2] + b[2]];
-const subtract = (a: Vector, b: Vector): Vector => [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
-const scale = (a: Vector, s: number): Vector => [a[0] * s, a[1] * s, a[2] * s];
-const dot = (a: Vector, b: Vector): number => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
-const length = (a: Vector): number => Math.sqrt(dot(a, a));
+const MAX_JAW_ANGLE_RAD = 1;
+const JAW_SPEED_RAD_PER_S = 4;
 const vec3 = (a: Vector) => ({ x: a[0], y: a[1], z: a[2] });
 
 /** Points and triangles of a subdivided icosahedron on the unit sphere, seen from outside counter-clockwise. */
@@ -50,14 +51,20 @@ export function icosphere(subdivisions: number): { vertices: Vector[]; triangles
 
 interface FakeTool {
   name: string;
+  kind: InstrumentKind;
   radius_m: number;
   length_m: number;
   axis: Vector;
   tip: Vector;
   target: Vector;
   rotation: { w: number; x: number; y: number; z: number };
+  jaw_rad: number;
+  wantedJaw_rad: number;
+  isPedalDown: boolean;
   force: Vector;
   contacts: number;
+  held: number;
+  isCutting: boolean;
   owner: object | undefined;
   /** Drives itself, like a tool at a station. */
   script?: (time_s: number) => Vector;
@@ -69,107 +76,200 @@ function rotationTo(axis: Vector): { w: number; x: number; y: number; z: number 
   return { w: q.w / n, x: q.x / n, y: q.y / n, z: 0 };
 }
 
+/** A request that the server does not do; `code` is a canonical status code. */
+class Refusal extends Error {
+  constructor(readonly code: number, message: string) {
+    super(message);
+  }
+}
+
+const tuple = (v: Vec3 | undefined): Vector => [v?.x ?? 0, v?.y ?? 0, v?.z ?? 0];
+const isJawed = (tool: FakeTool) => tool.kind === InstrumentKind.FORCEPS;
+
 export class FakeScene {
-  readonly rest: Vector[];
-  readonly positions: Vector[];
-  readonly velocities: Vector[];
-  readonly triangles: number[];
-  readonly neighbours: number[][];
+  bodies: FakeTissue[] = [];
   readonly tools: FakeTool[];
-  contacts: { tool: number; point: Vector; normal: Vector; force: Vector }[] = [];
+  contacts: { tool: number; body: number; point: Vector; normal: Vector; force: Vector }[] = [];
   state = RunState.PLAYING;
   rate: Rate = create(RateSchema, { mode: RateMode.REAL_TIME, speed: 1 });
   step = 0;
   version = 0;  // changes with everything that a viewer could see
+  topologyVersion = 1;
+  /** From each version to the next. */
+  readonly deltas = new Map<number, TopologyDelta>();
+  /** Of the last keyframe that everybody has to see: after a reset. */
+  keyframeVersion = 1;
+  private readonly answers = new Map<string, EditSceneResponse>();
+  private readonly pieceCounts = new Map<string, number>();
 
-  constructor(readonly id: string, readonly name: string, kind: 'liver' | 'sphere') {
-    const sphere = icosphere(kind === 'liver' ? 4 : 3);
-    this.triangles = sphere.triangles;
-    this.rest = sphere.vertices.map((v) => (kind === 'liver' ? liverPoint(v) : [0.05 * v[0], 0.05 * v[1], 0.052 + 0.05 * v[2]]));
-    this.positions = this.rest.map((p) => [...p]);
-    this.velocities = this.rest.map(() => [0, 0, 0]);
-    const sets = this.rest.map(() => new Set<number>());
-    for (let i = 0; i < this.triangles.length; i += 3) {
-      for (let k = 0; k < 3; ++k) {
-        sets[this.triangles[i + k]!]!.add(this.triangles[i + ((k + 1) % 3)]!);
-        sets[this.triangles[i + ((k + 1) % 3)]!]!.add(this.triangles[i + k]!);
-      }
-    }
-    this.neighbours = sets.map((set) => [...set]);
-    const tool = (name: string, radius_m: number, length_m: number, tip: Vector, lean: Vector): FakeTool => {
+  constructor(readonly id: string, readonly name: string, private readonly kind: 'liver' | 'sphere' | 'surgery') {
+    const tool = (name: string, toolKind: InstrumentKind, radius_m: number, length_m: number, tip: Vector, lean: Vector): FakeTool => {
       const axis = scale(lean, 1 / length(lean));
-      return { name, radius_m, length_m, axis, tip, target: tip, rotation: rotationTo(axis), force: [0, 0, 0], contacts: 0, owner: undefined };
+      return { name, kind: toolKind, radius_m, length_m, axis, tip, target: tip, rotation: rotationTo(axis), jaw_rad: MAX_JAW_ANGLE_RAD, wantedJaw_rad: MAX_JAW_ANGLE_RAD,
+        isPedalDown: false, force: [0, 0, 0], contacts: 0, held: 0, isCutting: false, owner: undefined };
     };
-    this.tools = [tool('probe', 0.005, 0.11, [0.035, -0.02, 0.105], [0.45, -0.35, 1])];
+    if (kind === 'surgery') {
+      this.tools = [
+        tool('forceps', InstrumentKind.FORCEPS, 0.0035, 0.13, [0.045, -0.045, 0.115], [0.5, -0.6, 1]),
+        tool('hook', InstrumentKind.CAUTERY_HOOK, 0.0025, 0.13, [-0.02, -0.06, 0.12], [-0.1, -0.8, 1]),
+        tool('aspirator', InstrumentKind.CAVITRON, 0.004, 0.13, [-0.085, 0.01, 0.12], [-0.7, 0.1, 1]),
+        tool('scalpel', InstrumentKind.SCALPEL, 0.003, 0.12, [0.06, 0.05, 0.11], [0.6, 0.5, 1]),
+      ];
+    } else {
+      this.tools = [tool('probe', InstrumentKind.PROBE, 0.005, 0.11, [0.035, -0.02, 0.105], [0.45, -0.35, 1])];
+    }
     if (kind === 'liver') {
-      const driven = tool('palpator', 0.006, 0.1, [-0.055, 0, 0.1], [-0.5, 0.2, 1]);
+      const driven = tool('palpator', InstrumentKind.PROBE, 0.006, 0.1, [-0.055, 0, 0.1], [-0.5, 0.2, 1]);
       driven.script = (time_s) => [-0.05 + 0.012 * Math.sin(0.9 * time_s), 0.006 * Math.cos(0.7 * time_s), 0.082 + 0.016 * Math.cos(1.7 * time_s)];
       this.tools.push(driven);
     }
+    this.fill();
+  }
+
+  private fill(): void {
+    const tumor = (p: Vector) => (this.kind === 'surgery' && length(subtract(p, [-0.35, 0, 0.55])) < 0.27 ? 1 : 0);
+    this.bodies = [this.kind === 'sphere' ? FakeTissue.ball('ball', 6, (v) => [0.05 * v[0], 0.05 * v[1], 0.052 + 0.05 * v[2]], () => 0)
+      : FakeTissue.ball('liver', this.kind === 'surgery' ? 12 : 11, liverPoint, tumor)];
+    this.pieceCounts.clear();
   }
 
   reset(): void {
-    for (const [i, p] of this.rest.entries()) {
-      this.positions[i] = [...p];
-      this.velocities[i] = [0, 0, 0];
-    }
+    this.fill();
     this.step = 0;
     ++this.version;
+    this.deltas.clear();
+    this.keyframeVersion = ++this.topologyVersion;
   }
 
   advance(): void {
     ++this.step;
     ++this.version;
     const time_s = this.step * DT_S;
-    for (const tool of this.tools) {
+    for (const [index, tool] of this.tools.entries()) {
       if (tool.script && !tool.owner) tool.target = tool.script(time_s);
       const move = subtract(tool.target, tool.tip);
       tool.tip = add(tool.tip, scale(move, 0.45));
+      const turn = tool.wantedJaw_rad - tool.jaw_rad;
+      tool.jaw_rad += Math.sign(turn) * Math.min(Math.abs(turn), JAW_SPEED_RAD_PER_S * DT_S);
+      if (isJawed(tool) && tool.held === 0 && turn < 0 && tool.jaw_rad < 0.2) for (const body of this.bodies) body.hold(index, tool.tip, 0.008);
+      if (isJawed(tool) && turn > 0.1) for (const body of this.bodies) body.release(index);
+      tool.isCutting = false;
+      if (tool.isPedalDown && this.step % 4 === 0) this.burn(tool);
     }
-    const breath = 1 + 0.02 * Math.sin(1.6 * time_s);
-    const pull = 0.16, spread = 0.32, damping = 0.86;
-    const displacement = this.positions.map((p, i) => subtract(p, [this.rest[i]![0], this.rest[i]![1], this.rest[i]![2] * breath]));
-    for (let i = 0; i < this.positions.length; ++i) {
-      let mean: Vector = [0, 0, 0];
-      const around = this.neighbours[i]!;
-      for (const j of around) mean = add(mean, displacement[j]!);
-      mean = scale(mean, 1 / around.length);
-      const d = displacement[i]!;
-      const force = add(scale(d, -pull), scale(subtract(mean, d), spread));
-      this.velocities[i] = scale(add(this.velocities[i]!, force), damping);
-      this.positions[i] = add(this.positions[i]!, this.velocities[i]!);
-      if (this.positions[i]![2] < 0.0005) this.positions[i]![2] = 0.0005;
-    }
+    const tips = this.tools.map((tool) => tool.tip);
+    for (const body of this.bodies) body.advance(time_s, tips);
     this.contacts = [];
     for (const [index, tool] of this.tools.entries()) {
-      tool.force = [0, 0, 0];
+      const holds = this.bodies.map((body) => body.holdForce(index));
+      tool.held = holds.reduce((sum, hold) => sum + hold.count, 0);
+      tool.force = holds.reduce<Vector>((sum, hold) => add(sum, hold.force), [0, 0, 0]);
       tool.contacts = 0;
+      if (tool.held > 0) continue;
       const reach = tool.radius_m + 0.001;
-      for (let i = 0; i < this.positions.length; ++i) {
-        const p = this.positions[i]!;
+      for (const [bodyIndex, body] of this.bodies.entries()) for (const vertex of body.surfaceVertices) {
+        const p = body.positions[vertex]!;
         const along = Math.min(tool.length_m, Math.max(0, dot(subtract(p, tool.tip), tool.axis)));
         const away = subtract(p, add(tool.tip, scale(tool.axis, along)));
         const distance = length(away);
         if (distance >= reach || distance === 0) continue;
         const normal = scale(away, 1 / distance);
         const depth = reach - distance;
-        this.positions[i] = add(p, scale(normal, depth));
-        const inward = dot(this.velocities[i]!, normal);
-        if (inward < 0) this.velocities[i] = subtract(this.velocities[i]!, scale(normal, inward));
-        const offset = subtract(this.positions[i]!, this.rest[i]!);
-        const force = scale(normal, 24 * length(offset) + 6 * depth);
+        const force = scale(normal, 24 * length(body.push(vertex, normal, depth)) + 6 * depth);
         tool.force = subtract(tool.force, force);
         ++tool.contacts;
-        this.contacts.push({ tool: index, point: this.positions[i]!, normal, force });
+        this.contacts.push({ tool: index, body: bodyIndex, point: body.positions[vertex]!, normal, force });
       }
     }
+  }
+
+  // --- edits ----------------------------------------------------------------------------------------------------------------------------------------
+
+  /** Energy takes the tissue around the tip away. */
+  private burn(tool: FakeTool): void {
+    const reach_m = 1.6 * tool.radius_m;
+    for (const body of [...this.bodies]) if (body.carve(tool.tip, tool.tip, reach_m).length > 0) tool.isCutting = true;
+    if (tool.isCutting) this.publish();
+  }
+
+  edit(request: EditSceneRequest): EditSceneResponse {
+    const known = this.answers.get(request.key);
+    if (known) return create(EditSceneResponseSchema, { ...known, isRepeat: true });
+    if (request.edits.length < 1 || request.edits.length > 256) throw new Refusal(3, `edits: ${request.edits.length} edits, must be 1 to 256`);
+    if (this.kind === 'sphere') throw new Refusal(9, "edits[0].body: 'ball' is rigid, only a deformable body can be cut");
+    const outcomes = request.edits.map((edit, index) => this.perform(edit, `edits[${index}]`));
+    for (const { body, pieces } of this.publish()) outcomes.find((outcome) => outcome.body === body)?.newBodies.push(...pieces);
+    const answer = create(EditSceneResponseSchema, { topologyVersion: BigInt(this.topologyVersion), step: BigInt(this.step), outcomes });
+    if (request.key !== '') this.answers.set(request.key, answer);
+    return answer;
+  }
+
+  private perform(edit: Edit, field: string): EditOutcome {
+    const outcome = create(EditOutcomeSchema, { body: edit.body });
+    const body = this.bodies.find((one) => one.name === edit.body);
+    if (!body && edit.edit.case !== 'grasp' && edit.edit.case !== 'release') throw new Refusal(5, `${field}.body: no body '${edit.body}'`);
+    switch (edit.edit.case) {
+      case 'carve': {
+        const region = edit.edit.value.region?.region;
+        if (region?.case !== 'ball' && region?.case !== 'capsule') throw new Refusal(12, `${field}.carve.region: only balls and capsules here`);
+        const { radiusM } = region.value;
+        if (!(radiusM > 0 && radiusM <= 10)) throw new Refusal(3, `${field}.carve.region.${region.case}.radius_m: ${radiusM} is outside (0, 10]`);
+        const [end0, end1] = region.case === 'ball' ? [region.value.centerM, region.value.centerM] : [region.value.end0M, region.value.end1M];
+        outcome.removedTets = body!.carve(tuple(end0), tuple(end1), radiusM).map(BigInt);
+        outcome.removedMassKg = 2e-5 * outcome.removedTets.length;
+        break;
+      }
+      case 'incise': {
+        const { edges } = edit.edit.value;
+        if (edges.length < 2 || edges.length > 1024) throw new Refusal(3, `${field}.incise.edges: ${edges.length} edges, must be 2 to 1024`);
+        outcome.unchangedCount = body!.incise(edges.map((edge) => [tuple(edge.end0M), tuple(edge.end1M)])) > 0 ? 0 : 1;
+        break;
+      }
+      case 'grasp':
+      case 'release': {
+        const name = edit.edit.value.tool;
+        const index = this.tools.findIndex((tool) => tool.name === name);
+        if (index < 0) throw new Refusal(5, `${field}.${edit.edit.case}.tool: no tool '${name}'`);
+        if (!isJawed(this.tools[index]!)) throw new Refusal(3, `${field}.${edit.edit.case}.tool: '${name}' has no jaws`);
+        for (const one of this.bodies) {
+          if (edit.edit.case === 'grasp') outcome.graspedVertices += one.hold(index, this.tools[index]!.tip, edit.edit.value.radiusM ?? 0.008);
+          else one.release(index);
+        }
+        break;
+      }
+      default:
+        throw new Refusal(12, `${field}.edit: not here`);
+    }
+    return outcome;
+  }
+
+  /** Makes what was edited a new version of the topology; the pieces that came off. */
+  private publish(): { body: string; pieces: string[] }[] {
+    const before = this.bodies.length;
+    const cameOff = this.bodies.map((body) => {
+      const pieces = body.takePieces(() => {
+        const root = body.name.split('.')[0]!;
+        const count = (this.pieceCounts.get(root) ?? 0) + 1;
+        this.pieceCounts.set(root, count);
+        return `${root}.${count}`;
+      });
+      return { body, pieces };
+    });
+    const newBodies = cameOff.flatMap(({ pieces }) => pieces);
+    const bodies = this.bodies.map((body, index) => body.delta(index)).filter((delta) => delta !== undefined);
+    this.bodies.push(...newBodies);
+    if (bodies.length > 0 || this.bodies.length > before) {
+      const from = this.topologyVersion++;
+      this.deltas.set(from, create(TopologyDeltaSchema, { fromVersion: BigInt(from), toVersion: BigInt(from + 1), bodies, newBodies: newBodies.map((piece) => piece.topology()) }));
+      ++this.version;
+    }
+    return cameOff.map(({ body, pieces }) => ({ body: body.name, pieces: pieces.map((piece) => piece.name) }));
   }
 
   info(): SceneInfo {
     return create(SceneInfoSchema, {
       sceneId: this.id, name: this.name, state: this.state, rate: this.rate, dtS: DT_S, step: BigInt(this.step), simTimeS: this.step * DT_S,
-      bodies: [{ name: this.name, vertexCount: this.rest.length, tetCount: this.triangles.length, surfaceVertexCount: this.rest.length,
-        surfaceTriangleCount: this.triangles.length / 3 }],
+      bodies: this.bodies.map((body) => ({ name: body.name, vertexCount: body.positions.length, tetCount: body.tets.size, surfaceVertexCount: body.slotCount,
+        surfaceTriangleCount: body.zones.length })),
       tools: this.tools.map((tool) => tool.name),
     });
   }
@@ -179,13 +279,15 @@ export class FakeScene {
     const stages = [['tools', 0.08], ['detect', 0.9], ['solve', 3.6 + 0.02 * this.contacts.length], ['forces', 0.25], ['readback', 0.35], ['models', 0.15]]
       .map(([stage, ms]) => ({ stage: stage as string, ms: (ms as number) * jitter() }));
     return create(FrameSchema, {
-      step: BigInt(this.step), simTimeS: this.step * DT_S, serverTimeUs: BigInt(Date.now()) * 1000n, topologyVersion: 1n,
-      bodies: [encodePositions(this.positions, encoding)],
-      contacts: this.contacts.map((contact) => ({ toolIndex: contact.tool, bodyIndex: 0, pointM: vec3(contact.point), normal: vec3(contact.normal), forceN: vec3(contact.force) })),
+      step: BigInt(this.step), simTimeS: this.step * DT_S, serverTimeUs: BigInt(Date.now()) * 1000n, topologyVersion: BigInt(this.topologyVersion),
+      bodies: this.bodies.map((body) => body.encode(encoding)),
+      contacts: this.contacts.map((contact) => ({ toolIndex: contact.tool, bodyIndex: contact.body, pointM: vec3(contact.point), normal: vec3(contact.normal), forceN: vec3(contact.force) })),
       tools: this.tools.map((tool) => ({
         pose: { positionM: vec3(tool.tip), rotation: tool.rotation },
         devicePose: { positionM: vec3(tool.target), rotation: tool.rotation },
         forceN: vec3(tool.force), operated: tool.owner !== undefined || tool.script !== undefined, contactCount: tool.contacts,
+        jawAngleRad: isJawed(tool) ? tool.jaw_rad : 0, graspedVertices: tool.held,
+        activities: [...(tool.contacts > 0 ? [ToolActivity.TOUCHING] : []), ...(tool.held > 0 ? [ToolActivity.GRASPING] : []), ...(tool.isCutting ? [ToolActivity.CUTTING] : [])],
       })),
       stats: { stepMs: stages.reduce((sum, stage) => sum + stage.ms, 0), stages, stepsPerS: this.state === RunState.PLAYING ? 59.9 * (this.rate.speed ?? 1) : 0, overruns: 0n },
       dropped: BigInt(dropped), state: this.state,
@@ -194,9 +296,11 @@ export class FakeScene {
 
   keyframe(encoding: PositionEncoding): Keyframe {
     return create(KeyframeSchema, {
-      scene: this.info(), topologyVersion: 1n,
-      bodies: [{ name: this.name, vertexCount: this.rest.length, triangles: this.triangles, color: { r: 0.5, g: 0.105, b: 0.075 } }],
-      tools: this.tools.map((tool) => ({ name: tool.name, radiusM: tool.radius_m, lengthM: tool.length_m })),
+      scene: this.info(), topologyVersion: BigInt(this.topologyVersion),
+      bodies: this.bodies.map((body) => body.topology()),
+      tools: this.tools.map((tool) => ({ name: tool.name, kind: tool.kind, radiusM: tool.radius_m, lengthM: tool.length_m,
+        ...(isJawed(tool) ? { jawLengthM: 0.018, jawRadiusM: 0.0018, maxJawAngleRad: MAX_JAW_ANGLE_RAD } : {}),
+        ...(tool.kind === InstrumentKind.SCALPEL ? { bladeLengthM: 0.01 } : {}) })),
       obstacles: [{ name: 'table', shape: { case: 'plane', value: { normal: { x: 0, y: 0, z: 1 } } } }],
       frame: this.frame(encoding, 0),
     });
@@ -212,28 +316,19 @@ function liverPoint(v: Vector): Vector {
   return [x, y, Math.max(0.001, 0.036 + height * (v[2] < 0 ? 0.75 : 1) * v[2] * notch + 0.006 * Math.sin(30 * x))];
 }
 
-export function encodePositions(positions: Vector[], encoding: PositionEncoding) {
-  if (encoding === PositionEncoding.UINT16) {
-    const low: Vector = [Infinity, Infinity, Infinity];
-    const high: Vector = [-Infinity, -Infinity, -Infinity];
-    for (const p of positions) for (let k = 0; k < 3; ++k) { low[k] = Math.min(low[k]!, p[k]!); high[k] = Math.max(high[k]!, p[k]!); }
-    const step = high.map((h, k) => Math.max((h - low[k]!) / 65535, 1e-12)) as Vector;
-    const bytes = new DataView(new ArrayBuffer(positions.length * 6));
-    positions.forEach((p, i) => p.forEach((x, k) => bytes.setUint16(6 * i + 2 * k, Math.round((x - low[k]!) / step[k]!), true)));
-    return { positions: new Uint8Array(bytes.buffer), originM: vec3(low), scaleM: vec3(step), maxErrorM: Math.max(...step) / 2 };
-  }
-  const bytes = new DataView(new ArrayBuffer(positions.length * 12));
-  positions.forEach((p, i) => p.forEach((x, k) => bytes.setFloat32(12 * i + 4 * k, x, true)));
-  return { positions: new Uint8Array(bytes.buffer) };
+/** What a test may want to go wrong, once for each count. */
+export interface Faults {
+  corruptDeltas: number;
+  lostDeltas: number;
 }
 
 /** One viewer's side of the conversation. */
 class Session {
-  private watched: { scene: FakeScene; encoding: PositionEncoding; version: number; sent: number; nextMs: number; intervalMs: number } | undefined;
+  private watched: { scene: FakeScene; encoding: PositionEncoding; version: number; topologyVersion: number; sent: number; nextMs: number; intervalMs: number } | undefined;
   private held: { tool: FakeTool } | undefined;
   private inFlight = 0;
 
-  constructor(private readonly socket: WebSocket, private readonly scenes: Map<string, FakeScene>) {
+  constructor(private readonly socket: WebSocket, private readonly scenes: Map<string, FakeScene>, private readonly faults: Faults) {
     socket.on('message', (data, binary) => {
       if (!binary) socket.close(1003, 'binary only');
       else this.onRequest(fromBinary(ViewerRequestSchema, new Uint8Array(data as Buffer)));
@@ -242,15 +337,47 @@ class Session {
     socket.on('close', () => this.release());
   }
 
+  get scene(): FakeScene | undefined {
+    return this.watched?.scene;
+  }
+
   /** Sends a frame if one is due and the viewer has taken the last ones off the network, which its pongs tell. */
   tick(nowMs: number): void {
     const watched = this.watched;
     if (!watched || nowMs < watched.nextMs || watched.version === watched.scene.version || this.inFlight >= 3) return;
     watched.nextMs = nowMs + watched.intervalMs;
     watched.version = watched.scene.version;
+    if (watched.topologyVersion < watched.scene.keyframeVersion) {
+      this.sendKeyframe();
+      return;
+    }
+    this.sendDeltas();
     this.send(0, { case: 'watch', value: { update: { case: 'frame', value: watched.scene.frame(watched.encoding, 0) } } });
     ++this.inFlight;
     this.socket.ping();
+  }
+
+  private sendKeyframe(): void {
+    const { scene, encoding } = this.watched!;
+    this.watched!.topologyVersion = scene.topologyVersion;
+    this.send(0, { case: 'watch', value: { update: { case: 'keyframe', value: scene.keyframe(encoding) } } });
+  }
+
+  private sendDeltas(): void {
+    const watched = this.watched!;
+    for (; watched.topologyVersion < watched.scene.topologyVersion; ++watched.topologyVersion) {
+      if (this.faults.lostDeltas > 0) {
+        --this.faults.lostDeltas;
+        continue;
+      }
+      let delta = watched.scene.deltas.get(watched.topologyVersion)!;
+      if (this.faults.corruptDeltas > 0 && delta.bodies.length > 0) {
+        --this.faults.corruptDeltas;
+        delta = fromBinary(TopologyDeltaSchema, toBinary(TopologyDeltaSchema, delta));
+        delta.bodies[0]!.triangleZones[0]! ^= 1;
+      }
+      this.send(0, { case: 'watch', value: { update: { case: 'delta', value: delta } } });
+    }
   }
 
   private send(requestId: number, update: object): void {
@@ -263,7 +390,10 @@ class Session {
   }
 
   private release(): void {
-    if (this.held) this.held.tool.owner = undefined;
+    if (this.held) {
+      this.held.tool.owner = undefined;
+      this.held.tool.isPedalDown = false;
+    }
     this.held = undefined;
   }
 
@@ -310,6 +440,13 @@ class Session {
       case 'release':
         this.release();
         return this.send(id, { case: 'released', value: {} });
+      case 'edit':
+        try {
+          return this.send(id, { case: 'edit', value: scene!.edit(request.value) });
+        } catch (error) {
+          if (error instanceof Refusal) return this.fail(id, error.code, error.message);
+          throw error;
+        }
       case 'serverInfo':
         return this.send(id, { case: 'serverInfo', value: {} });
       default:
@@ -323,6 +460,8 @@ class Session {
     const q = pose.pose?.rotation;
     if (!p || ![p.x, p.y, p.z].every((x) => Math.abs(x) <= 100)) return this.fail(id, 3, 'pose.position_m: outside [-100, 100]');
     this.held.tool.target = [p.x, p.y, p.z];
+    this.held.tool.wantedJaw_rad = Math.min(MAX_JAW_ANGLE_RAD, Math.max(0, pose.jawAngleRad));
+    this.held.tool.isPedalDown = pose.pedal;
     if (q) {
       this.held.tool.rotation = { w: q.w, x: q.x, y: q.y, z: q.z };
       this.held.tool.axis = [2 * (q.x * q.z + q.w * q.y), 2 * (q.y * q.z - q.w * q.x), 1 - 2 * (q.x * q.x + q.y * q.y)];
@@ -331,16 +470,26 @@ class Session {
 
   private watch(request: WatchRequest, scene: FakeScene): void {
     const encoding = request.positions === PositionEncoding.UINT16 ? PositionEncoding.UINT16 : PositionEncoding.FLOAT32;
-    this.watched = { scene, encoding, version: scene.version, sent: 0, nextMs: 0, intervalMs: 900 / (request.maxRateHz ?? 60) };
-    this.send(0, { case: 'watch', value: { update: { case: 'keyframe', value: scene.keyframe(encoding) } } });
+    this.watched = { scene, encoding, version: scene.version, topologyVersion: 0, sent: 0, nextMs: 0, intervalMs: 900 / (request.maxRateHz ?? 60) };
+    this.sendKeyframe();
   }
 }
 
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.txt': 'text/plain' };
 
+export interface FakeServer {
+  port: number;
+  faults: Faults;
+  /** What a viewer of the scene should have. */
+  truth(sceneId: string): { topologyVersion: number; surfaces: { name: string; triangleCount: number; meshHash: string }[] };
+  close(): Promise<void>;
+}
+
 /** Serves until close() of what it returns. Port 0: a free one. */
-export async function startFakeServer(port: number, root: string): Promise<{ port: number; close: () => Promise<void> }> {
-  const scenes = new Map([new FakeScene('liver', 'Liver on a table', 'liver'), new FakeScene('ball', 'Ball', 'sphere')].map((scene) => [scene.id, scene]));
+export async function startFakeServer(port: number, root: string): Promise<FakeServer> {
+  const scenes = new Map([new FakeScene('liver', 'Liver on a table', 'liver'), new FakeScene('ball', 'Ball', 'sphere'),
+    new FakeScene('surgery', 'Liver with a tumor', 'surgery')].map((scene) => [scene.id, scene]));
+  const faults: Faults = { corruptDeltas: 0, lostDeltas: 0 };
   const http: Server = createServer((request, response) => {
     const path = join(root, normalize(decodeURIComponent(new URL(request.url ?? '/', 'http://x').pathname)).replace(/^(\.\.[/\\])+/, ''));
     const file = existsSync(path) && statSync(path).isDirectory() ? join(path, 'index.html') : path;
@@ -355,7 +504,7 @@ export async function startFakeServer(port: number, root: string): Promise<{ por
   const sockets = new WebSocketServer({ server: http, path: '/ws' });
   const sessions = new Map<WebSocket, Session>();
   sockets.on('connection', (socket) => {
-    sessions.set(socket, new Session(socket, scenes));
+    sessions.set(socket, new Session(socket, scenes, faults));
     socket.on('close', () => sessions.delete(socket));
     socket.on('error', () => socket.terminate());
   });
@@ -363,8 +512,9 @@ export async function startFakeServer(port: number, root: string): Promise<{ por
   const due = new Map<FakeScene, number>();
   const timer = setInterval(() => {
     const now = performance.now();
+    const watched = new Set([...sessions.values()].map((session) => session.scene));
     for (const scene of scenes.values()) {
-      if (scene.state !== RunState.PLAYING) continue;
+      if (scene.state !== RunState.PLAYING || !watched.has(scene)) continue;  // what nobody sees stands still
       const speed = scene.rate.mode === RateMode.AS_FAST_AS_POSSIBLE ? 2 : scene.rate.speed ?? 1;
       let behind = Math.min((due.get(scene) ?? 0) + ((now - before) / 1000) * speed, 4 * DT_S);
       for (; behind >= DT_S; behind -= DT_S) scene.advance();
@@ -380,6 +530,13 @@ export async function startFakeServer(port: number, root: string): Promise<{ por
   const address = http.address();
   return {
     port: typeof address === 'object' && address ? address.port : port,
+    faults,
+    truth: (sceneId) => {
+      const { topologyVersion, bodies } = scenes.get(sceneId)!;
+      return { topologyVersion, surfaces: bodies.map(({ name, triangles, zones }) => ({ name,
+        triangleCount: zones.filter((_, slot) => triangles.slice(3 * slot, 3 * slot + 3).some((corner) => corner !== 0)).length,
+        meshHash: surfaceHash(triangles, zones).toString(16).padStart(16, '0') })) };
+    },
     close: async () => {
       clearInterval(timer);
       for (const socket of sessions.keys()) socket.terminate();

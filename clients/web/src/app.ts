@@ -1,19 +1,30 @@
 import * as THREE from 'three';
 import { create } from '@bufbuild/protobuf';
 import { RateMode, RunState, type Rate, type SceneInfo } from '../generated/palpate/v1/control_pb';
-import { PositionEncoding, type Frame, type Keyframe, type WatchUpdate } from '../generated/palpate/v1/stream_pb';
+import type { EditSceneResponse } from '../generated/palpate/v1/edit_pb';
+import { PositionEncoding, type Frame, type Keyframe, type TopologyDelta, type WatchUpdate } from '../generated/palpate/v1/stream_pb';
 import { ToolPoseSchema } from '../generated/palpate/v1/haptics_pb';
 import type { ViewerUpdate } from '../generated/palpate/v1/viewer_pb';
 import { Connection, ServerError, type ConnectionState } from './net/connection';
+import { Surgery, type SurgeryHost } from './surgery/surgery';
+import type { EditInit, SurfaceHit } from './surgery/strokes';
 import { codeName, Overlay, Toasts } from './ui/notices';
 import { element, Panel, type ToolOwner } from './ui/panel';
+import { Brush } from './view/brush';
+import { pickSurface } from './view/pick';
 import { RateMeter } from './view/rate_meter';
 import { SceneView, toVector } from './view/scene_view';
 import { Stage, type Quality } from './view/stage';
 import { ToolHand } from './view/tool_hand';
+import { hasJaws, hasPedal, maxJawAngle } from './view/tool_model';
 
 const LIST_INTERVAL_MS = 2500;
 const ABORTED = 10;
+/** Two new keyframes within this time are one too many: the second waits for the next list. */
+const REWATCH_PAUSE_MS = 1000;
+/** The tool in the hand is where it should be within this distance. */
+const ARRIVED_M = 0.004;
+const ARRIVE_PATIENCE_MS = 3000;
 /** Between pictures at low quality: a machine that draws in software has other work to do, perhaps the simulation itself. */
 const LOW_QUALITY_INTERVAL_MS = 80;
 
@@ -28,16 +39,20 @@ interface Held {
   name: string;
   hand?: ToolHand;
   sequence: bigint;
+  jawsClosed: boolean;
+  pedalDown: boolean;
 }
 
 /** The viewer: a connection, one watched scene, at most one tool in the hand. */
-export class App {
+export class App implements SurgeryHost {
   readonly stage: Stage;
   readonly view: SceneView;
   readonly panel: Panel;
   readonly toasts: Toasts;
   readonly overlay: Overlay;
   readonly connection: Connection;
+  readonly brush = new Brush();
+  readonly surgery: Surgery;
   readonly errors: string[] = [];
   sceneId: string;
   scenes: SceneInfo[] = [];
@@ -46,6 +61,9 @@ export class App {
   held: Held | undefined;
   framesReceived = 0;
   keyframesReceived = 0;
+  deltasReceived = 0;
+  /** Of the copies in `view`. */
+  topologyVersion = 0n;
   reconnects = 0;
   private encoding = PositionEncoding.FLOAT32;
   /** Encoding of the stream that runs; changes with its first keyframe. */
@@ -53,6 +71,11 @@ export class App {
   private watchId = 0;
   private watchedScene = '';
   private pendingFrame: Frame | undefined;
+  /** After a watch request, what still comes of the old stream means nothing. */
+  private awaitsKeyframe = true;
+  /** The topology has changed; a picture needs the frame that follows. */
+  private awaitsFrame = false;
+  private lastRewatch_ms = -Infinity;
   private framedScene = '';
   private readonly frameMeter = new RateMeter();
   private readonly bytes: { t: number; total: number }[] = [];
@@ -64,6 +87,7 @@ export class App {
   private readonly autoQuality: boolean;
   private listTimer: ReturnType<typeof setTimeout> | undefined;
   private readonly keys = new Set<string>();
+  private readonly ray = new THREE.Raycaster();
   private readonly forward = new THREE.Vector3();
   private readonly side = new THREE.Vector3();
 
@@ -72,7 +96,13 @@ export class App {
     if (parameters.get('positions') === 'uint16') this.encoding = PositionEncoding.UINT16;
     this.stage = new Stage(element('view') as HTMLCanvasElement);
     this.view = new SceneView(this.stage, element('labels'));
-    this.panel = new Panel((index) => this.toggleTool(index));
+    this.panel = new Panel({
+      toggle: (index) => this.toggleTool(index),
+      setJaws: (closed) => this.setJaws(closed),
+      setPedal: (down) => this.setPedal(down),
+    });
+    this.stage.scene.add(this.brush.group);
+    this.surgery = new Surgery(this);
     this.toasts = new Toasts(element('toasts'));
     this.overlay = new Overlay(element('overlay'));
     const quality = parameters.get('quality');
@@ -134,7 +164,7 @@ export class App {
     }
   }
 
-  private report(what: string, error: unknown): void {
+  report(what: string, error: unknown): void {
     const message = error instanceof Error ? error.message : String(error);
     this.errors.push(`${what}: ${message}`);
     this.toasts.show(message, { title: error instanceof ServerError ? `${what} · ${codeName(error.code)}` : what });
@@ -176,12 +206,17 @@ export class App {
     } else if (this.watchedScene !== this.sceneId) {
       this.watch(this.sceneId);
     }
-    this.syncSpeed(scenes.find((scene) => scene.sceneId === this.sceneId)?.rate);
+    const info = scenes.find((scene) => scene.sceneId === this.sceneId);
+    this.syncSpeed(info?.rate);
+    this.panel.setTets(info);
     this.showPills();
   }
 
   watch(sceneId: string): void {
-    if (sceneId !== this.watchedScene) this.dropTool();
+    if (sceneId !== this.watchedScene) {
+      this.dropTool();
+      this.surgery.forget();
+    }
     this.sceneId = sceneId;
     this.watchedScene = sceneId;
     (element('scenes') as HTMLSelectElement).value = sceneId;
@@ -190,6 +225,7 @@ export class App {
     history.replaceState(null, '', url);
     this.pendingFrame = undefined;
     this.streamEncoding = this.encoding;
+    this.awaitsKeyframe = true;
     this.watchId = this.connection.send({ case: 'watch', value: { sceneId, positions: this.encoding, maxRateHz: 60 } });
     if (this.watchId === 0) this.watchedScene = '';
   }
@@ -201,6 +237,7 @@ export class App {
     this.keyframe = undefined;
     this.frame = undefined;
     this.pendingFrame = undefined;
+    this.surgery.forget();
     this.panel.load(undefined, 0, []);
   }
 
@@ -239,35 +276,83 @@ export class App {
   }
 
   private onWatch(update: WatchUpdate): void {
-    const now = performance.now();
-    if (update.update.case === 'keyframe') {
-      const keyframe = update.update.value;
-      if (keyframe.scene && keyframe.scene.sceneId !== this.watchedScene) return;
-      ++this.keyframesReceived;
-      const moveCamera = this.framedScene !== this.watchedScene;
-      const problem = this.view.load(keyframe, this.streamEncoding, moveCamera);
-      if (problem) {
-        this.report('Keyframe', new Error(problem));
-        return;
-      }
-      this.redraw();
-      this.framedScene = this.watchedScene;
-      this.keyframe = keyframe;
-      this.frame = keyframe.frame;
-      this.pendingFrame = undefined;
-      this.overlay.hide();
-      const triangles = keyframe.bodies.reduce((sum, body) => sum + body.triangles.length / 3, 0);
-      this.panel.load(keyframe.scene, triangles, keyframe.tools.map((tool) => tool.name));
-      this.syncSpeed(keyframe.scene?.rate);
-      this.showPills();
-    } else if (update.update.case === 'frame') {
-      const frame = update.update.value;
-      if (!this.keyframe || frame.topologyVersion !== this.keyframe.topologyVersion) return;
-      ++this.framesReceived;
-      this.frameMeter.add(now);
-      this.pendingFrame = frame;  // the picture takes the newest
-      this.panel.addFrame(frame, now / 1000);
+    if (update.update.case === 'keyframe') this.onKeyframe(update.update.value);
+    else if (this.awaitsKeyframe) return;
+    else if (update.update.case === 'delta') this.onDelta(update.update.value);
+    else if (update.update.case === 'frame') this.onFrame(update.update.value);
+  }
+
+  private onKeyframe(keyframe: Keyframe): void {
+    if (keyframe.scene && keyframe.scene.sceneId !== this.watchedScene) return;
+    ++this.keyframesReceived;
+    const problem = this.view.load(keyframe, this.streamEncoding, this.framedScene !== this.watchedScene);
+    if (problem) {
+      this.report('Keyframe', new Error(problem));
+      return;
     }
+    const different = keyframe.bodies.filter((body, index) => !this.view.organs[index]!.surface.matches(body.meshHash));
+    if (different.length > 0) this.report('Keyframe', new Error(`the surface of '${different[0]!.name}' is not what its hash says`));
+    this.redraw();
+    this.awaitsKeyframe = false;
+    this.awaitsFrame = false;
+    this.framedScene = this.watchedScene;
+    this.keyframe = keyframe;
+    this.topologyVersion = keyframe.topologyVersion;
+    this.frame = keyframe.frame;
+    this.pendingFrame = undefined;
+    this.overlay.hide();
+    this.panel.load(keyframe.scene, this.triangleCount, keyframe.tools);
+    if (this.held) for (const model of this.view.tools) model.setHighlight(model.index === this.held.index);
+    this.syncSpeed(keyframe.scene?.rate);
+    this.showPills();
+  }
+
+  private onDelta(delta: TopologyDelta): void {
+    ++this.deltasReceived;
+    if (delta.fromVersion !== this.topologyVersion) {
+      this.rewatch(`an edit leads from version ${delta.fromVersion}, but here is ${this.topologyVersion}`);
+      return;
+    }
+    const problem = this.view.applyDelta(delta);
+    if (problem) {
+      this.rewatch(problem);
+      return;
+    }
+    const { organs } = this.view;
+    const firstPiece = organs.length - delta.newBodies.length;
+    const different = delta.bodies.find((body) => !organs[body.bodyIndex]!.surface.matches(body.meshHash))
+      ?? delta.newBodies.find((body, index) => !organs[firstPiece + index]!.surface.matches(body.meshHash));
+    if (different) {
+      this.rewatch(`the copy of '${'name' in different ? different.name : organs[different.bodyIndex]!.name}' here is not the server's any more`);
+      return;
+    }
+    this.topologyVersion = delta.toVersion;
+    this.pendingFrame = undefined;  // it has the old vertices
+    this.awaitsFrame = true;
+    this.panel.setTriangles(this.triangleCount);
+  }
+
+  private onFrame(frame: Frame): void {
+    if (frame.topologyVersion !== this.topologyVersion) return;
+    const now = performance.now();
+    ++this.framesReceived;
+    this.frameMeter.add(now);
+    this.pendingFrame = frame;  // the picture takes the newest
+    this.panel.addFrame(frame, now / 1000);
+  }
+
+  /** The surfaces here cannot follow the server's any more: says so, and asks for all of them. */
+  private rewatch(why: string): void {
+    this.report('Topology', new Error(`${why}; asking for a new keyframe`));
+    const now = performance.now();
+    this.awaitsKeyframe = true;
+    if (now - this.lastRewatch_ms > REWATCH_PAUSE_MS) this.watch(this.watchedScene);
+    else this.watchedScene = '';  // with the next list
+    this.lastRewatch_ms = now;
+  }
+
+  get triangleCount(): number {
+    return this.view.organs.reduce((sum, organ) => sum + organ.surface.liveCount, 0);
   }
 
   // --- simulation controls --------------------------------------------------------------------------------------------------------------------------
@@ -288,7 +373,9 @@ export class App {
   }
 
   async reset(): Promise<void> {
-    if (this.watchedScene !== '') this.onSceneInfo(await this.ask('Reset', { case: 'reset', value: { sceneId: this.watchedScene } }));
+    if (this.watchedScene === '') return;
+    this.surgery.forget();
+    this.onSceneInfo(await this.ask('Reset', { case: 'reset', value: { sceneId: this.watchedScene } }));
   }
 
   async setSpeed(index: number): Promise<void> {
@@ -356,7 +443,7 @@ export class App {
     const tool = this.keyframe?.tools[index];
     if (!tool || this.watchedScene === '') return false;
     if (this.held) await this.releaseTool();
-    const held: Held = { index, name: tool.name, sequence: 0n };
+    const held: Held = { index, name: tool.name, sequence: 0n, jawsClosed: false, pedalDown: false };
     this.held = held;
     let answer: ViewerUpdate['update'] | undefined;
     try {
@@ -411,8 +498,31 @@ export class App {
         stationTimeUs: BigInt(Math.round(now * 1000)),
         pose: { positionM: { x: p.x, y: p.y, z: p.z }, rotation: { w: q.w, x: q.x, y: q.y, z: q.z } },
         velocityMPerS: { x: velocity.x, y: velocity.y, z: velocity.z },
+        jawAngleRad: held.jawsClosed ? 0 : maxJawAngle(this.view.tools[held.index]!.shape),
+        pedal: held.pedalDown,
       }),
     });
+  }
+
+  /** The instrument in the hand, if it has jaws, or a pedal. */
+  get heldWithJaws(): boolean {
+    return this.held?.hand !== undefined && hasJaws(this.view.tools[this.held.index]!.shape.kind);
+  }
+
+  get heldWithPedal(): boolean {
+    return this.held?.hand !== undefined && hasPedal(this.view.tools[this.held.index]!.shape.kind);
+  }
+
+  setJaws(closed: boolean): void {
+    if (!this.held?.hand || !this.heldWithJaws) return;
+    this.held.jawsClosed = closed;
+    this.held.hand.touch();
+  }
+
+  setPedal(down: boolean): void {
+    if (!this.held?.hand || !this.heldWithPedal) return;
+    this.held.pedalDown = down;
+    this.held.hand.touch();
   }
 
   setKey(key: string, down: boolean): void {
@@ -422,6 +532,8 @@ export class App {
 
   clearKeys(): void {
     this.keys.clear();
+    this.setJaws(false);
+    this.setPedal(false);
   }
 
   /** Moves the held tool along the view; positive = away from the camera. */
@@ -451,6 +563,60 @@ export class App {
     if (tilt !== 0) hand.rotate(new THREE.Quaternion().setFromAxisAngle(up, tilt));
   }
 
+  // --- surgery with the mouse -----------------------------------------------------------------------------------------------------------------------
+
+  get radius_m(): number {
+    return this.stage.radius_m;
+  }
+
+  pick(pointer: THREE.Vector2): SurfaceHit | undefined {
+    if (this.awaitsFrame) return undefined;
+    this.ray.setFromCamera(pointer, this.stage.camera);
+    return pickSurface(this.ray.ray, this.view.organs);
+  }
+
+  async edit(edits: EditInit[], key: string): Promise<EditSceneResponse> {
+    const answer = await this.connection.call({ case: 'edit', value: { sceneId: this.watchedScene, key, edits } });
+    if (answer.case !== 'edit') throw new Error(`the server answered an edit with '${answer.case}'`);
+    return answer.value;
+  }
+
+  tell(message: string): void {
+    this.toasts.show(message, { info: true });
+  }
+
+  async bringJaws(hit: SurfaceHit, pointer: THREE.Vector2): Promise<string | undefined> {
+    const scene = this.watchedScene;
+    if (!this.heldWithJaws) {
+      const free = this.view.tools.find((tool) => hasJaws(tool.shape.kind) && this.ownerOf(tool.index) === 'free');
+      if (!free) {
+        this.tell('No instrument with jaws is free in this scene.');
+        return undefined;
+      }
+      if (!(await this.takeTool(free.index))) return undefined;
+    }
+    if (this.runState !== RunState.PLAYING) {
+      this.tell('The scene stands still: press play, then grasp.');
+      return undefined;
+    }
+    const { held } = this;
+    if (!held?.hand) return undefined;
+    held.jawsClosed = false;
+    held.hand.move(hit.point.clone().sub(held.hand.pose.position));
+    const until = performance.now() + ARRIVE_PATIENCE_MS;
+    const tip = this.view.tools[held.index]!.group.position;
+    while (tip.distanceTo(held.hand.pose.position) > ARRIVED_M && performance.now() < until) {
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      if (this.held !== held || this.watchedScene !== scene || !this.surgery.isCutting) return undefined;
+    }
+    held.hand.beginDrag(pointer, this.stage.camera);
+    return held.name;
+  }
+
+  letGo(): void {
+    this.held?.hand?.endDrag();
+  }
+
   /** Something besides a frame or the camera changed what there is to see. */
   redraw(): void {
     this.needsPicture = true;
@@ -467,7 +633,7 @@ export class App {
   fit(): void {
     this.redraw();
     const box = new THREE.Box3();
-    for (const organ of this.view.organs) box.union(new THREE.Box3().setFromArray(organ.positions));
+    for (const organ of this.view.organs) organ.expandBox(box);
     if (!box.isEmpty()) this.stage.frameBox(box, true);
   }
 
@@ -489,13 +655,14 @@ export class App {
       } else {
         this.frame = this.pendingFrame;
         this.pendingFrame = undefined;
+        this.awaitsFrame = false;
         this.needsPicture = true;
         if (this.runState !== before) this.showPills();
       }
     }
     // Nothing moves: nothing is drawn.
     if (this.stage.controls.update()) this.needsPicture = true;
-    if (this.needsPicture) {
+    if (this.needsPicture && !this.awaitsFrame) {
       this.needsPicture = false;
       this.lastRender_ms = now;
       this.stage.render();
@@ -530,8 +697,16 @@ export class App {
   private showHint(): void {
     const hint = element('hint');
     let html = '';
-    if (this.held?.hand) html = `<b>Drag</b> moves the instrument · <b>W S</b> or <b>Shift + wheel</b> push it away and back · <b>Right drag</b> orbits · <b>T</b> releases`;
-    else if (this.connection.isOpen && this.view.tools.some((tool) => this.ownerOf(tool.index) === 'free')) html = `<b>Click an instrument</b> or press <b>T</b> to take it and push the organ`;
+    const { mode } = this.surgery;
+    if (mode !== 'hand') {
+      html = { carve: '<b>Drag</b> over the tissue to carve', incise: '<b>Drag</b> along the line of the incision', grasp: '<b>Press and drag</b> to grasp and pull' }[mode]
+        + ' · <b>Wheel + Ctrl</b> or <b>[ ]</b> size · <b>Right drag</b> orbits · <b>R</b> restores the tissue · <b>Esc</b> ends';
+    } else if (this.held?.hand) {
+      html = `<b>Drag</b> moves the instrument · <b>W S</b> or <b>Shift + wheel</b> push it away and back · <b>Right drag</b> orbits`
+        + `${this.heldWithJaws ? ' · <b>G</b> closes the jaws' : ''}${this.heldWithPedal ? ' · <b>Space</b> is the pedal' : ''} · <b>T</b> releases`;
+    } else if (this.connection.isOpen && this.view.tools.some((tool) => this.ownerOf(tool.index) === 'free')) {
+      html = `<b>Click an instrument</b> or press <b>T</b> to take it and push the organ`;
+    }
     if (hint.dataset.text !== html) {
       hint.dataset.text = html;
       hint.innerHTML = html;  // constants only

@@ -1,8 +1,10 @@
 import * as THREE from 'three';
 import './style.css';
 import { App } from './app';
+import { MODE_SIZES, type Mode } from './surgery/surgery';
 import { element } from './ui/panel';
 import type { Quality } from './view/stage';
+import { ACTIVITY_LABELS, mainActivity } from './view/tool_model';
 
 declare const PALPATE_VERSION: string;
 
@@ -10,7 +12,8 @@ const SHORTCUTS: [string, string][] = [
   ['Space', 'play or pause'], ['N', 'one step'], ['R', 'reset'], ['T', 'take or release the instrument'],
   ['Left drag', 'orbit; with an instrument: move it'], ['Right drag', 'pan; with an instrument: orbit'], ['Wheel', 'zoom'],
   ['Shift + wheel', 'push the instrument along the view'], ['W S', 'push, pull the instrument'], ['Arrows', 'move the instrument'],
-  ['Q E · A D', 'turn the instrument'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts'], ['K', 'contact normals'], ['V', 'force arrows'], ['B', 'low bandwidth'],
+  ['Q E · A D', 'turn the instrument'], ['G', 'hold: close the jaws'], ['Space', 'with a hook or aspirator: hold for the pedal'],
+  ['1 2 3 4', 'hand, carve, incise, grasp'], ['[ ]', 'size of the cut'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts'], ['K', 'contact normals'], ['V', 'force arrows'], ['B', 'low bandwidth'],
   ['P', 'panel'], ['?', 'this help'],
 ];
 
@@ -97,6 +100,42 @@ help.addEventListener('click', (event) => {
   if (event.target === help) help.hidden = true;
 });
 
+// --- what the left button does --------------------------------------------------------------------------------------------------------------------------
+
+const MODES: Mode[] = ['hand', 'carve', 'incise', 'grasp'];
+const slider = element('size') as HTMLInputElement;
+
+function showSize(): void {
+  const { mode } = app.surgery;
+  element('size-box').hidden = mode === 'hand';
+  if (mode === 'hand') return;
+  slider.value = String(app.surgery.slide);
+  element('size-label').textContent = MODE_SIZES[mode].label;
+  element('size-value').textContent = `${(1000 * app.surgery.size_m).toFixed(1)} mm`;
+}
+function setMode(mode: Mode): void {
+  app.surgery.setMode(mode);
+  for (const one of MODES) element(`m-${one}`).setAttribute('aria-pressed', String(one === mode));
+  canvas.dataset.mode = mode;
+  showSize();
+}
+function changeSize(by: number): void {
+  app.surgery.setSlide(app.surgery.slide + by);
+  showSize();
+  app.surgery.hover(pointer);
+}
+for (const mode of MODES) {
+  element(`m-${mode}`).addEventListener('click', () => {
+    element(`m-${mode}`).blur();
+    setMode(mode);
+  });
+}
+slider.addEventListener('input', () => {
+  app.surgery.setSlide(slider.valueAsNumber);
+  showSize();
+});
+slider.addEventListener('change', () => slider.blur());
+
 // --- mouse -------------------------------------------------------------------------------------------------------------------------------------------
 
 const raycaster = new THREE.Raycaster();
@@ -109,13 +148,17 @@ function readPointer(event: PointerEvent | WheelEvent): THREE.Vector2 {
 
 function toolUnder(at: THREE.Vector2): number | undefined {
   raycaster.setFromCamera(at, app.stage.camera);
-  const hit = raycaster.intersectObjects(app.view.tools.map((tool) => tool.body), false)[0];
+  const hit = raycaster.intersectObjects(app.view.tools.flatMap((tool) => tool.bodies), false)[0];
   return hit?.object.userData.toolIndex as number | undefined;
 }
 
 /** With an instrument in the hand the left button is the hand's, and the right one orbits. */
 function assignButtons(): void {
-  const holding = app.held?.hand !== undefined;
+  const holding = app.held?.hand !== undefined && app.surgery.mode === 'hand';
+  if (app.surgery.mode !== 'hand') {
+    app.stage.controls.mouseButtons = { LEFT: THREE.MOUSE.ROTATE, MIDDLE: THREE.MOUSE.PAN, RIGHT: THREE.MOUSE.ROTATE };
+    return;
+  }
   app.stage.controls.mouseButtons = holding
     ? { LEFT: null, MIDDLE: THREE.MOUSE.PAN, RIGHT: THREE.MOUSE.ROTATE }
     : { LEFT: THREE.MOUSE.ROTATE, MIDDLE: THREE.MOUSE.DOLLY, RIGHT: THREE.MOUSE.PAN };
@@ -128,6 +171,14 @@ canvas.addEventListener('pointerdown', (event) => {
   assignButtons();
   if (event.button !== 0) return;
   const at = readPointer(event).clone();
+  if (app.surgery.mode !== 'hand') {
+    // Beside the tissue the left button orbits.
+    if (!app.surgery.begin(at)) return;
+    event.stopImmediatePropagation();
+    dragPointer = event.pointerId;
+    canvas.setPointerCapture(event.pointerId);
+    return;
+  }
   const hand = app.held?.hand;
   if (hand) {
     hand.beginDrag(at, app.stage.camera);
@@ -148,7 +199,10 @@ canvas.addEventListener('pointerdown', (event) => {
 canvas.addEventListener('pointermove', (event) => {
   const at = readPointer(event);
   if (dragPointer === event.pointerId) {
+    app.surgery.move(at);
     app.held?.hand?.drag(at, app.stage.camera);
+  } else if (app.surgery.mode !== 'hand') {
+    if (event.buttons === 0) app.surgery.hover(at);
   } else if (event.buttons === 0 && !app.held) {
     const tool = toolUnder(at);
     canvas.classList.toggle('over-tool', tool !== undefined && app.ownerOf(tool) === 'free');
@@ -157,11 +211,18 @@ canvas.addEventListener('pointermove', (event) => {
 const endDrag = (event: PointerEvent) => {
   if (dragPointer !== event.pointerId) return;
   dragPointer = undefined;
+  app.surgery.end();
   app.held?.hand?.endDrag();
 };
 canvas.addEventListener('pointerup', endDrag);
 canvas.addEventListener('pointercancel', endDrag);
 canvas.addEventListener('wheel', (event) => {
+  if (event.ctrlKey && app.surgery.mode !== 'hand') {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    changeSize(event.deltaY < 0 ? 0.05 : -0.05);
+    return;
+  }
   if (!event.shiftKey || !app.held?.hand) return;
   event.preventDefault();
   event.stopImmediatePropagation();
@@ -169,6 +230,7 @@ canvas.addEventListener('wheel', (event) => {
   const turns = (event.deltaY || event.deltaX) * (event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 33 : 1);
   app.pushTool(-turns * 2.5e-4 * app.stage.radius_m);
 }, { capture: true, passive: false });
+canvas.addEventListener('pointerleave', () => app.surgery.leave());
 canvas.addEventListener('contextmenu', (event) => event.preventDefault());
 app.stage.controls.addEventListener('start', () => canvas.classList.add('orbiting'));
 app.stage.controls.addEventListener('end', () => canvas.classList.remove('orbiting'));
@@ -193,24 +255,35 @@ window.addEventListener('keydown', (event) => {
   if (event.repeat) return;
   const toggle = toggles.find((one) => one.key === key);
   if (toggle) flip(toggle);
+  else if (key === ' ' && app.heldWithPedal) app.setPedal(true);
   else if (key === ' ') void app.togglePlay();
+  else if (key === 'g') app.setJaws(true);
+  else if (MODES[Number(key) - 1]) setMode(MODES[Number(key) - 1]!);
+  else if (key === '[' || key === ']') changeSize(key === '[' ? -0.05 : 0.05);
   else if (key === 'n') void app.step();
   else if (key === 'r') void app.reset();
   else if (key === 't') takeAnyTool();
   else if (key === 'f') app.fit();
   else if (key === 'p') showPanel(panel.classList.contains('away'));
   else if (key === '?' || key === 'h') help.hidden = !help.hidden;
+  else if (key === 'escape' && help.hidden) setMode('hand');
   else if (key === 'escape') help.hidden = true;
   else return;
   event.preventDefault();
 });
-window.addEventListener('keyup', (event) => app.setKey(event.key.toLowerCase(), false));
+window.addEventListener('keyup', (event) => {
+  const key = event.key.toLowerCase();
+  app.setKey(key, false);
+  if (key === ' ') app.setPedal(false);
+  if (key === 'g') app.setJaws(false);
+});
 window.addEventListener('blur', () => app.clearKeys());
 window.addEventListener('resize', () => {
   app.stage.resize();
   app.redraw();
 });
 
+setMode('hand');
 showPanel(panel.offsetWidth > 0);
 app.start();
 
@@ -248,6 +321,8 @@ const api = {
       marksShown: app.view.contactCount,
       framesReceived: app.framesReceived,
       keyframesReceived: app.keyframesReceived,
+      deltasReceived: app.deltasReceived,
+      topologyVersion: Number(app.topologyVersion),
       framesPerS: app.fps,
       bytesReceived: app.connection.bytesReceived,
       stages: [...app.panel.stages.stageNames],
@@ -256,7 +331,14 @@ const api = {
     };
   },
   get bodies() {
-    return app.view.organs.map((organ) => ({ name: organ.name, vertexCount: organ.positions.length / 3 }));
+    return app.view.organs.map((organ) => ({
+      name: organ.name,
+      vertexCount: organ.positions.length / 3,
+      triangleCount: organ.surface.liveCount,
+      interiorTriangleCount: organ.interiorTriangleCount,
+      meshHash: organ.surface.hash.toString(16).padStart(16, '0'),
+      lowestM: organ.expandBox(new THREE.Box3()).min.z,
+    }));
   },
   get tools() {
     return app.view.tools.map((tool) => {
@@ -269,10 +351,23 @@ const api = {
         handM: app.held?.index === tool.index ? app.held.hand?.pose.position.toArray() : undefined,
         forceN: force ? [force.x, force.y, force.z] : [0, 0, 0],
         contactCount: state?.contactCount ?? 0,
+        jawAngleRad: state?.jawAngleRad ?? 0,
+        activity: ACTIVITY_LABELS[mainActivity(state?.activities ?? [])],
+        graspedVertices: state?.graspedVertices ?? 0,
       };
     });
   },
   errors: app.errors,
+  /** What the mouse did to tissue. */
+  get surgery() {
+    return { mode: app.surgery.mode, sizeM: app.surgery.size_m, isBusy: app.surgery.isBusy, ...app.surgery.counts };
+  },
+  setMode,
+  /** Radius, depth or reach of the mode, metres. */
+  setSize(size_m: number) {
+    app.surgery.setSize(size_m);
+    showSize();
+  },
   /** A copy of the positions of a body, metres in W. */
   positions: (body: number) => Array.from(app.view.organs[body]?.positions ?? []),
   /** Where a point of W is in the window, in CSS pixels, and how far in front of the camera, in metres. */

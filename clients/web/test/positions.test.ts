@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import { encodePositions } from '../dev/fake_server';
+import { encodePositions } from '../dev/fake_tissue';
 import { BodyFrameSchema, PositionEncoding } from '../generated/palpate/v1/stream_pb';
 import { decodePositions } from '../src/net/positions';
 

@@ -13,8 +13,8 @@ PALPATE = ""
 SCENES = pathlib.Path()
 
 LEAVES = ["scene check", "scene create", "scene list", "scene show", "scene delete", "scene play", "scene pause", "scene step", "scene reset", "scene rate",
-          "watch", "export", "mesh info", "mesh convert", "mesh from-surface", "mesh generate liver", "mesh generate torus", "mesh generate slab",
-          "mesh generate sphere", "mesh generate kidney", "mesh generate knot", "mesh generate sheet", "devices", "server-info", "demo", "verify ccd-queries", "verify mesh-pair"]
+          "watch", "export", "edit", "mesh info", "mesh convert", "mesh from-surface", "mesh generate liver", "mesh generate torus", "mesh generate slab",
+          "mesh generate sphere", "mesh generate kidney", "mesh generate knot", "mesh generate sheet", "devices", "server-info", "demo", "verify ccd-queries", "verify mesh-pair", "verify tissue"]
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 
 

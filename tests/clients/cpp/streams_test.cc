@@ -166,6 +166,7 @@ class FakeScenes final : public v1::SceneService::Service, public v1::StreamServ
     const bool endless = request->scene_id() == "endless";
     for (uint64_t step = 1; endless ? !context->IsCancelled() : step <= 3; ++step) {
       update.mutable_frame()->set_step(step);
+      update.mutable_frame()->set_topology_version(request->scene_id() == "torn" && step == 2 ? 2 : 1);
       if (!writer->Write(update)) break;
       if (endless) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -211,6 +212,21 @@ TEST(WatchStream, ReadsToTheEndAndSaysWhyItEnded) {
   const absl::Status status = stream.Finish();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_EQ(std::string(status.message()), "the scene was deleted");
+}
+
+TEST(WatchStream, EndsWhenAnUpdateDoesNotFit) {
+  const FakeScenes scenes;
+  v1::WatchRequest request;
+  request.set_scene_id("torn");
+  WatchStream stream(ConnectTo(scenes.address()), request);
+  v1::WatchUpdate update;
+  EXPECT_TRUE(stream.Read(&update));
+  EXPECT_TRUE(stream.Read(&update));
+  EXPECT_FALSE(stream.Read(&update));
+  EXPECT_FALSE(stream.Read(&update));
+  const absl::Status status = stream.Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(std::string(status.message()), "frame 2 is of topology version 2, the arrays are of 1");
 }
 
 TEST(WatchStream, CanBeCancelledFromAnotherThread) {

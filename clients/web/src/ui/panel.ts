@@ -1,7 +1,7 @@
 import type { SceneInfo } from '../../generated/palpate/v1/control_pb';
-import { type Frame, SurfaceContactKind } from '../../generated/palpate/v1/stream_pb';
+import { type Frame, SurfaceContactKind, type ToolShape } from '../../generated/palpate/v1/stream_pb';
 import { CONTACT_COLORS, type ContactKind, NO_TOOL } from '../view/contact_layer';
-import { TOOL_COLORS } from '../view/tool_model';
+import { ACTIVITY_COLORS, ACTIVITY_LABELS, hasJaws, hasPedal, mainActivity, TOOL_COLORS } from '../view/tool_model';
 import { History, StageGraph } from './graphs';
 
 export type ToolOwner = 'free' | 'you' | 'station' | 'taking';
@@ -32,8 +32,18 @@ const KIND_LABELS: Record<ContactKind, string> = {
   tool: 'instruments', obstacle: 'obstacles', 'vertex-triangle': 'vertices', 'edge-edge': 'edges',
 };
 
+/** What the buttons of the panel do. */
+export interface ToolActions {
+  toggle(index: number): void;
+  /** Of the instrument in the hand. */
+  setJaws(closed: boolean): void;
+  setPedal(down: boolean): void;
+}
+
 interface ToolRow {
   owner: HTMLElement;
+  activity: HTMLElement;
+  controls: HTMLElement;
   force: HTMLElement;
   button: HTMLButtonElement;
   history: History;
@@ -46,7 +56,7 @@ export class Panel {
   private readonly kinds = new Map<ContactKind, HTMLElement>();
   private lastText_ms = 0;
 
-  constructor(private readonly onTool: (index: number) => void) {
+  constructor(private readonly actions: ToolActions) {
     this.stages = new StageGraph(element('stages') as HTMLCanvasElement, element('stage-legend'));
     for (const [kind, label] of Object.entries(KIND_LABELS) as [ContactKind, string][]) {
       const row = make('div', '');
@@ -60,15 +70,22 @@ export class Panel {
     }
   }
 
-  load(info: SceneInfo | undefined, triangleCount: number, toolNames: string[]): void {
+  load(info: SceneInfo | undefined, triangleCount: number, tools: ToolShape[]): void {
     this.stages.clear();
-    const tets = info?.bodies.reduce((sum, body) => sum + body.tetCount, 0) ?? 0;
-    element('s-tets').textContent = count.format(tets);
-    element('s-triangles').textContent = count.format(triangleCount);
-    element('tools-card').hidden = toolNames.length === 0;
-    const rows = toolNames.map((name, index) => this.toolRow(name, index));
+    this.setTets(info);
+    this.setTriangles(triangleCount);
+    element('tools-card').hidden = tools.length === 0;
+    const rows = tools.map((tool, index) => this.toolRow(tool, index));
     element('tools').replaceChildren(...rows.map((row) => row.root));
     this.tools = rows.map((row) => row.tool);
+  }
+
+  setTets(info: SceneInfo | undefined): void {
+    element('s-tets').textContent = count.format(info?.bodies.reduce((sum, body) => sum + body.tetCount, 0) ?? 0);
+  }
+
+  setTriangles(triangleCount: number): void {
+    element('s-triangles').textContent = count.format(triangleCount);
   }
 
   addFrame(frame: Frame, now_s: number): void {
@@ -103,6 +120,10 @@ export class Panel {
       row.force.firstChild!.textContent = (force ? Math.hypot(force.x, force.y, force.z) : 0).toFixed(2);
       row.owner.className = `tool-owner ${owner}`;
       row.owner.textContent = { free: 'free', you: 'in your hand', station: 'operated by a station', taking: 'taking …' }[owner];
+      const activity = mainActivity(frame.tools[index]?.activities ?? []);
+      row.activity.textContent = ACTIVITY_LABELS[activity];
+      row.activity.style.color = `#${ACTIVITY_COLORS[activity].toString(16).padStart(6, '0')}`;
+      row.controls.hidden = owner !== 'you';
       row.button.textContent = owner === 'you' ? 'Release' : owner === 'station' ? 'In use' : 'Take tool';
       row.button.disabled = owner === 'station' || owner === 'taking';
       row.button.className = owner === 'you' ? 'held' : 'primary';
@@ -124,7 +145,7 @@ export class Panel {
     element('c-time').textContent = `${(stats.detectMs + stats.filterMs).toFixed(2)} ms`;
   }
 
-  private toolRow(name: string, index: number): { root: HTMLElement; tool: ToolRow } {
+  private toolRow({ name, kind }: ToolShape, index: number): { root: HTMLElement; tool: ToolRow } {
     const color = `#${TOOL_COLORS[index % TOOL_COLORS.length]!.toString(16).padStart(6, '0')}`;
     const root = make('div', 'tool');
     const head = make('div', 'tool-head');
@@ -138,7 +159,8 @@ export class Panel {
     unit.textContent = ' N';
     force.append('0.00', unit);
     const who = make('div', 'tool-who');
-    who.append(title, owner);
+    const activity = make('span', 'tool-activity');
+    who.append(title, owner, activity);
     head.append(swatch, who, force);
     const canvas = document.createElement('canvas');
     canvas.className = 'graph';
@@ -146,11 +168,37 @@ export class Panel {
     button.dataset.tool = name;
     button.addEventListener('click', () => {
       button.blur();  // so that the space bar keeps its meaning
-      this.onTool(index);
+      this.actions.toggle(index);
     });
-    root.append(head, canvas, button);
-    return { root, tool: { owner, force, button, history: new History(canvas, color, 'N') } };
+    const controls = make('div', 'tool-controls');
+    controls.hidden = true;
+    if (hasJaws(kind)) controls.append(holdButton('Jaws', 'Hold to close the jaws (G)', (on) => this.actions.setJaws(on)));
+    if (hasPedal(kind)) controls.append(holdButton('Pedal', 'Hold to press the pedal (Space)', (on) => this.actions.setPedal(on)));
+    root.append(head, canvas, controls, button);
+    return { root, tool: { owner, activity, controls, force, button, history: new History(canvas, color, 'N') } };
   }
+}
+
+/** A button that is on while it is pressed. */
+function holdButton(text: string, title: string, onChange: (on: boolean) => void): HTMLButtonElement {
+  const button = document.createElement('button');
+  button.textContent = text;
+  button.title = title;
+  const set = (on: boolean) => {
+    button.classList.toggle('held', on);
+    onChange(on);
+  };
+  button.addEventListener('pointerdown', (event) => {
+    button.setPointerCapture(event.pointerId);
+    set(true);
+  });
+  for (const end of ['pointerup', 'pointercancel'] as const) {
+    button.addEventListener(end, () => {
+      button.blur();  // so that the space bar keeps its meaning
+      set(false);
+    });
+  }
+  return button;
 }
 
 export function element(id: string): HTMLElement {

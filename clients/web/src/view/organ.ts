@@ -1,149 +1,138 @@
 import * as THREE from 'three';
-import { computeNormals } from './normals';
-import { Refinement } from './refine';
+import type { SurfaceMirror, TriangleChange } from '../net/surface_mirror';
+import { RefineLayer, SplitLayer, type Layer } from './layers';
+import { guessRest, type RestSamples } from './rest_shape';
+import { setTissueDetail, setTissueExtent, tissueMaterial, type ZoneStyle } from './tissue_material';
 
 /** A surface is refined while it stays below so many triangles. */
 const MAX_TRIANGLES = 16000;
 const MAX_LEVELS = 2;
+/** A delta that changes more than this share of the triangles is cheaper uploaded whole. */
+const MANY = 0.25;
 
-/** What is drawn of a body after some refinements. */
-interface Level {
-  refinement: Refinement | undefined;
-  triangles: Uint32Array;
-  positions: Float32Array;
-  normals: Float32Array;
+function levelsFor(triangleCount: number): number {
+  let levels = 0;
+  while (levels < MAX_LEVELS && triangleCount * 4 ** (levels + 1) <= MAX_TRIANGLES) ++levels;
+  return levels;
 }
 
-/** Wet tissue: mottled colour and fine relief that stick to the rest shape, under a clear, glossy film. */
-function tissueMaterial(color: THREE.Color, extent_m: number): THREE.MeshPhysicalMaterial {
-  const material = new THREE.MeshPhysicalMaterial({
-    color,
-    roughness: 0.5,
-    metalness: 0,
-    clearcoat: 1,
-    clearcoatRoughness: 0.16,
-    sheen: 0.15,
-    sheenRoughness: 0.5,
-    sheenColor: color.clone().lerp(new THREE.Color(1, 0.75, 0.65), 0.5),
-    envMapIntensity: 0.9,
-  });
-  const uniforms = { uDetailScale: { value: 1 / Math.max(extent_m, 1e-6) }, uDetail: { value: 1 }, uReliefHeight: { value: 0.0016 * extent_m } };
-  material.userData.uniforms = uniforms;
-  material.onBeforeCompile = (shader) => {
-    Object.assign(shader.uniforms, uniforms);
-    shader.vertexShader = shader.vertexShader
-      .replace('#include <common>', '#include <common>\nattribute vec3 restPosition;\nvarying vec3 vRest;\nuniform float uDetailScale;')
-      .replace('#include <begin_vertex>', '#include <begin_vertex>\nvRest = restPosition * uDetailScale;');
-    shader.fragmentShader = shader.fragmentShader
-      .replace('#include <common>', `#include <common>
-varying vec3 vRest;
-uniform float uDetail;
-uniform float uReliefHeight;  // metres
-float tissueHash(vec3 p) { p = fract(p * 0.3183099 + vec3(0.11, 0.17, 0.13)); p *= 17.0; return fract(p.x * p.y * p.z * (p.x + p.y + p.z)); }
-float tissueNoise(vec3 x) {
-  vec3 i = floor(x), f = fract(x);
-  f = f * f * (3.0 - 2.0 * f);
-  return mix(mix(mix(tissueHash(i), tissueHash(i + vec3(1, 0, 0)), f.x), mix(tissueHash(i + vec3(0, 1, 0)), tissueHash(i + vec3(1, 1, 0)), f.x), f.y),
-             mix(mix(tissueHash(i + vec3(0, 0, 1)), tissueHash(i + vec3(1, 0, 1)), f.x), mix(tissueHash(i + vec3(0, 1, 1)), tissueHash(i + vec3(1, 1, 1)), f.x), f.y), f.z);
-}
-float tissueRelief(vec3 p) { return 0.6 * tissueNoise(p * 34.0) + 0.3 * tissueNoise(p * 71.0) + 0.1 * tissueNoise(p * 140.0); }`)
-      .replace('#include <color_fragment>', `#include <color_fragment>
-if (uDetail > 0.0) {
-  float broad = tissueNoise(vRest * 5.0) * 0.6 + tissueNoise(vRest * 13.0) * 0.4;
-  float fine = tissueNoise(vRest * 48.0);
-  diffuseColor.rgb *= mix(vec3(0.58, 0.47, 0.5), vec3(1.0, 0.9, 0.88), broad);
-  diffuseColor.rgb = mix(diffuseColor.rgb, diffuseColor.rgb * vec3(1.18, 1.0, 0.86), smoothstep(0.55, 0.85, fine) * 0.35);
-}`)
-      .replace('#include <normal_fragment_maps>', `#include <normal_fragment_maps>
-if (uDetail > 0.0) {
-  // Relief finer than a pixel is left out, it would only glitter.
-  float fade = 1.0 - smoothstep(0.25, 0.9, length(fwidth(vRest)) * 34.0);
-  float height = tissueRelief(vRest) * uReliefHeight * uDetail * fade;
-  vec3 dpdx = dFdx(-vViewPosition), dpdy = dFdy(-vViewPosition);
-  vec3 r1 = cross(dpdy, normal), r2 = cross(normal, dpdx);
-  float det = dot(dpdx, r1);
-  normal = normalize(abs(det) * normal - sign(det) * (dFdx(height) * r1 + dFdy(height) * r2));
-}`);
-    // Light that wraps around and comes out red at grazing angles stands in for scattering below the surface.
-    shader.fragmentShader = shader.fragmentShader.replace('#include <lights_fragment_end>', `#include <lights_fragment_end>
-float tissueRim = pow(1.0 - saturate(dot(normal, normalize(vViewPosition))), 2.6);
-reflectedLight.directDiffuse += diffuseColor.rgb * vec3(1.0, 0.32, 0.24) * tissueRim * 0.16;`);
-  };
-  return material;
+/** What a piece takes over from the body that it was cut off. */
+export interface Heritage {
+  samples: RestSamples;
+  extent_m: number;
 }
 
-/** One deformable body: a surface whose vertices move with every frame, drawn rounder than it is meshed. */
+/**
+ * One body: a surface whose vertices move with every frame and whose triangles change with edits, drawn rounder than it is meshed. Skin and inside have
+ * normals of their own, so that the edge of a cut is crisp; every zone has its colour up to its border.
+ */
 export class Organ {
   readonly mesh: THREE.Mesh<THREE.BufferGeometry, THREE.MeshPhysicalMaterial>;
-  readonly positions: Float32Array;
-  private readonly levels: Level[] = [];
+  /** [3 * vertex] in W, as the simulation has them; vertices in free slots are anywhere. */
+  positions: Float32Array;
+  private rest: Float32Array;
+  private sides!: SplitLayer;
+  private layers!: Layer[];
+  private levels = 0;
+  private colors = new Float32Array(0);
+  private topologyChanged = true;
+  private extent_m = 0;
+  private changedSlots: number[] = [];
+  private uploadsAll = true;
+  private wireIsOld = true;
   private readonly wire: THREE.LineSegments;
 
-  constructor(readonly name: string, initialPositions: Float32Array, triangles: Uint32Array, color: THREE.Color) {
-    this.positions = initialPositions;
-    this.levels.push({ refinement: undefined, triangles, positions: initialPositions, normals: new Float32Array(initialPositions.length) });
-    let rest = initialPositions.slice();
-    let finest = this.levels[0]!;
-    while (this.levels.length <= MAX_LEVELS && (4 * finest.triangles.length) / 3 <= MAX_TRIANGLES) {
-      const refinement = new Refinement(finest.triangles, finest.positions.length / 3);
-      const size = 3 * refinement.vertexCount;
-      const fineRest = new Float32Array(size);
-      refinement.interpolate(rest, fineRest);
-      rest = fineRest;
-      finest = { refinement, triangles: refinement.triangles, positions: new Float32Array(size), normals: new Float32Array(size) };
-      this.levels.push(finest);
-    }
-    const geometry = new THREE.BufferGeometry();
-    geometry.setAttribute('position', new THREE.BufferAttribute(finest.positions, 3).setUsage(THREE.DynamicDrawUsage));
-    geometry.setAttribute('normal', new THREE.BufferAttribute(finest.normals, 3).setUsage(THREE.DynamicDrawUsage));
-    geometry.setAttribute('restPosition', new THREE.BufferAttribute(rest, 3));
-    geometry.setIndex(new THREE.BufferAttribute(finest.triangles, 1));
-    const box = new THREE.Box3().setFromArray(initialPositions);
-    const extent_m = box.getSize(new THREE.Vector3()).length();
-    this.mesh = new THREE.Mesh(geometry, tissueMaterial(color, extent_m));
+  constructor(readonly surface: SurfaceMirror, readonly zones: ZoneStyle[], private readonly heritage?: Heritage) {
+    this.positions = new Float32Array(3 * surface.vertexCount);
+    this.rest = new Float32Array(3 * surface.vertexCount);
+    this.mesh = new THREE.Mesh(new THREE.BufferGeometry(), tissueMaterial(zones[0]!.color));
     this.mesh.castShadow = true;
     this.mesh.receiveShadow = true;
     this.mesh.frustumCulled = false;  // the bounds change with every frame
-    this.mesh.name = name;
-
-    const edges = new THREE.BufferGeometry();
-    edges.setAttribute('position', new THREE.BufferAttribute(this.positions, 3).setUsage(THREE.DynamicDrawUsage));
-    edges.setIndex(new THREE.BufferAttribute(uniqueEdges(triangles), 1));
-    this.wire = new THREE.LineSegments(edges, new THREE.LineBasicMaterial({ color: 0xffe4d6, transparent: true, opacity: 0.3, depthWrite: false }));
+    this.mesh.name = surface.name;
+    this.wire = new THREE.LineSegments(new THREE.BufferGeometry(),
+      new THREE.LineBasicMaterial({ color: 0xffe4d6, transparent: true, opacity: 0.3, depthWrite: false }));
     this.wire.frustumCulled = false;
     this.wire.visible = false;
     this.mesh.add(this.wire);
-    this.commit();
+    this.build();
+  }
+
+  get name(): string {
+    return this.surface.name;
+  }
+
+  /** Smooth normals of the surface as it is meshed: of corner `corner` of the triangle in a slot. */
+  cornerNormal(slot: number, corner: number, out: THREE.Vector3): THREE.Vector3 {
+    return out.fromArray(this.sides.normals, 3 * this.sides.triangles[3 * slot + corner]!);
+  }
+
+  /** Of what cuts have uncovered. */
+  get interiorTriangleCount(): number {
+    let count = 0;
+    for (let slot = 0; slot < this.surface.slotCount; ++slot) if (!this.surface.isFree(slot) && this.styleOf(this.surface.zones[slot]!).isInterior) ++count;
+    return count;
+  }
+
+  /** Makes `box` hold the surface. */
+  expandBox(box: THREE.Box3): THREE.Box3 {
+    const point = new THREE.Vector3();
+    for (let vertex = 0; vertex < this.surface.vertexCount; ++vertex) {
+      if (this.sides.isUsed(vertex)) box.expandByPoint(point.fromArray(this.positions, 3 * vertex));
+    }
+    return box;
+  }
+
+  /** For pieces that come off with the next delta. */
+  bequeath(): Heritage | undefined {
+    if (this.extent_m === 0) return this.heritage;  // no frame since it came off itself
+    const known: number[] = [];
+    for (let vertex = 0; vertex < this.surface.vertexCount; ++vertex) if (this.sides.isUsed(vertex)) known.push(vertex);
+    return { samples: { positions: this.positions.slice(), rest: this.rest.slice(), known }, extent_m: this.extent_m };
+  }
+
+  /** The surface has changed in these slots. New positions and `commit` have to follow before the next picture. */
+  change(changes: TriangleChange[]): void {
+    if (this.positions.length !== 3 * this.surface.vertexCount) {
+      this.positions = fitted(this.positions, 3 * this.surface.vertexCount);
+      this.rest = fitted(this.rest, 3 * this.surface.vertexCount);
+      this.wireIsOld = true;
+    }
+    this.topologyChanged = true;
+    this.wireIsOld = true;
+    if (this.levels > 0 && this.surface.liveCount * 4 ** this.levels > 1.5 * MAX_TRIANGLES) {
+      this.build();
+      return;
+    }
+    // All that goes goes first: a vertex that keeps no triangle is another one when it comes back.
+    for (const { slot } of changes) this.release(slot);
+    for (const { slot } of changes) this.fill(slot);
+    this.changedSlots.push(...changes.map(({ slot }) => slot));
   }
 
   /** Call after `positions` changed. */
   commit(): void {
-    for (const [index, level] of this.levels.entries()) {
-      const coarser = this.levels[index - 1];
-      if (coarser) level.refinement!.refine(coarser.positions, coarser.normals, level.positions);
-      computeNormals(level.positions, level.triangles, level.normals);
+    const made = this.topologyChanged ? this.settle() : [];
+    this.sides.derive(this.positions);
+    for (const [index, layer] of this.layers.entries()) {
+      if (layer instanceof RefineLayer) layer.derive(this.layers[index - 1]!);
+      else if (layer !== this.sides) (layer as SplitLayer).derive(this.layers[index - 1]!.positions, this.layers[index - 1]!.normals);
     }
-    this.wire.geometry.attributes.position!.needsUpdate = true;
-    this.mesh.geometry.attributes.position!.needsUpdate = true;
-    this.mesh.geometry.attributes.normal!.needsUpdate = true;
+    this.upload(made);
+    if (this.wire.visible) this.drawWire();
   }
 
   setWireframe(shown: boolean): void {
     this.wire.visible = shown;
+    if (shown) this.drawWire();
     const material = this.mesh.material;
     material.polygonOffset = shown;
     material.polygonOffsetFactor = 4;  // the drawn surface bulges a little over the mesh
     material.polygonOffsetUnits = 8;
   }
 
-  /** Without detail the shader is a much cheaper one. */
   setDetail(shown: boolean): void {
-    const material = this.mesh.material;
-    material.userData.uniforms.uDetail.value = shown ? 1 : 0;
-    material.clearcoat = shown ? 1 : 0;
-    material.sheen = shown ? 0.15 : 0;
-    material.roughness = shown ? 0.5 : 0.34;
-    material.needsUpdate = true;
+    setTissueDetail(this.mesh.material, shown);
   }
 
   dispose(): void {
@@ -153,6 +142,148 @@ export class Organ {
     this.wire.geometry.dispose();
     (this.wire.material as THREE.Material).dispose();
   }
+
+  private get finest(): Layer {
+    return this.layers[this.layers.length - 1]!;
+  }
+
+  /** Zones beyond those that are described look like the last. */
+  private styleOf(zone: number): ZoneStyle {
+    return this.zones[Math.min(zone, this.zones.length - 1)]!;
+  }
+
+  private build(): void {
+    const waiting = this.sides?.firstUses;
+    this.levels = levelsFor(this.surface.liveCount);
+    this.sides = new SplitLayer(this.surface.slotCount);
+    this.layers = [this.sides];
+    for (let level = 0; level < this.levels; ++level) this.layers.push(new RefineLayer(this.surface.slotCount * 4 ** level));
+    // With one kind of inside the two sides are the zones. With more, they share normals and differ in colour, which the last layer tells apart.
+    if (this.zones.length > 2) this.layers.push(new SplitLayer(this.surface.slotCount * 4 ** this.levels));
+    for (let slot = 0; slot < this.surface.slotCount; ++slot) this.fill(slot);
+    if (waiting) this.sides.firstUses = waiting;  // the others have their places at rest
+    this.uploadsAll = true;
+    this.topologyChanged = true;
+  }
+
+  private release(slot: number): void {
+    for (let at = this.layers.length - 1; at > 0; --at) {
+      const layer = this.layers[at]!;
+      const count = layer instanceof RefineLayer ? 4 ** (at - 1) : 4 ** this.levels;
+      for (let k = 0; k < count; ++k) layer.release(slot * count + k);
+    }
+    this.sides.release(slot);
+  }
+
+  private fill(slot: number): void {
+    const { triangles, zones } = this.surface;
+    const zone = zones[slot]!;
+    const side = this.zones.length > 2 ? Number(this.styleOf(zone).isInterior) : Math.min(zone, this.zones.length - 1);
+    this.sides.fill(slot, triangles[3 * slot]!, triangles[3 * slot + 1]!, triangles[3 * slot + 2]!, side);
+    for (let at = 1; at < this.layers.length; ++at) {
+      const layer = this.layers[at]!;
+      const below = this.layers[at - 1]!;
+      const count = layer instanceof RefineLayer ? 4 ** (at - 1) : 4 ** this.levels;
+      for (let k = slot * count; k < (slot + 1) * count; ++k) {
+        layer.fill(k, below.triangles[3 * k]!, below.triangles[3 * k + 1]!, below.triangles[3 * k + 2]!, Math.min(zone, this.zones.length - 1));
+      }
+    }
+  }
+
+  /** Gives new vertices their places at rest; returns those of the finest layer. */
+  private settle(): number[] {
+    const fresh = [...new Set(this.sides.firstUses)].filter((vertex) => this.sides.isUsed(vertex));
+    this.sides.firstUses = [];
+    if (this.extent_m === 0) {
+      this.extent_m = this.heritage?.extent_m ?? this.expandBox(new THREE.Box3()).getSize(new THREE.Vector3()).length();
+      setTissueExtent(this.mesh.material, this.extent_m);
+      guessRest(fresh, this.positions, this.rest, this.heritage?.samples ?? { positions: this.positions, rest: this.rest, known: [] });
+    } else if (fresh.length > 0) {
+      const isFresh = new Set(fresh);
+      const known: number[] = [];
+      for (let vertex = 0; vertex < this.surface.vertexCount; ++vertex) if (this.sides.isUsed(vertex) && !isFresh.has(vertex)) known.push(vertex);
+      guessRest(fresh, this.positions, this.rest, { positions: this.positions, rest: this.rest, known });
+    }
+    let made = this.sides.settle(this.rest);
+    for (let at = 1; at < this.layers.length; ++at) made = this.layers[at]!.settle(this.layers[at - 1]!.rest, this.layers[at - 1]!.tags);
+    this.topologyChanged = false;
+    return made;
+  }
+
+  private paint(ids: Iterable<number>): void {
+    const { tags } = this.finest;
+    for (const id of ids) {
+      const { color, isInterior } = this.styleOf(tags[id]!);
+      color.toArray(this.colors, 4 * id);
+      this.colors[4 * id + 3] = isInterior ? 1 : 0;
+    }
+  }
+
+  /** Brings what changed to the graphics card: positions and normals always, the rest where `made` and the changed slots say. */
+  private upload(made: number[]): void {
+    const { positions, normals, rest, triangles, vertexCount, triangleCount } = this.finest;
+    let { geometry } = this.mesh;
+    const has = geometry.attributes.position as THREE.BufferAttribute | undefined;
+    if (this.uploadsAll || has?.array !== positions || geometry.index?.array !== triangles) {
+      const colors = new Float32Array((positions.length / 3) * 4);
+      colors.set(this.colors.subarray(0, Math.min(colors.length, this.colors.length)));
+      this.colors = colors;
+      this.paint(this.uploadsAll ? Array(vertexCount).keys() : made);
+      // A geometry of its own for grown arrays: three.js frees buffers with the geometry that they belong to, and not before.
+      geometry.dispose();
+      geometry = new THREE.BufferGeometry();
+      geometry.setAttribute('position', new THREE.BufferAttribute(positions, 3).setUsage(THREE.DynamicDrawUsage));
+      geometry.setAttribute('normal', new THREE.BufferAttribute(normals, 3).setUsage(THREE.DynamicDrawUsage));
+      geometry.setAttribute('restPosition', new THREE.BufferAttribute(rest, 3));
+      geometry.setAttribute('zoneColor', new THREE.BufferAttribute(this.colors, 4));
+      geometry.setIndex(new THREE.BufferAttribute(triangles, 1));
+      this.mesh.geometry = geometry;
+      this.uploadsAll = false;
+    } else {
+      for (const name of ['position', 'normal']) {
+        const attribute = geometry.attributes[name] as THREE.BufferAttribute;
+        attribute.clearUpdateRanges();
+        attribute.addUpdateRange(0, 3 * vertexCount);
+        attribute.needsUpdate = true;
+      }
+      this.paint(made);
+      touch(geometry.attributes.restPosition as THREE.BufferAttribute, made, 3, vertexCount);
+      touch(geometry.attributes.zoneColor as THREE.BufferAttribute, made, 4, vertexCount);
+      touch(geometry.index!, this.changedSlots, 3 * 4 ** this.levels, this.surface.slotCount);
+    }
+    geometry.setDrawRange(0, 3 * triangleCount);
+    this.changedSlots = [];
+  }
+
+  /** The mesh itself, without refinement. */
+  private drawWire(): void {
+    if (this.wireIsOld) {
+      this.wireIsOld = false;
+      this.wire.geometry.dispose();
+      this.wire.geometry = new THREE.BufferGeometry();
+      this.wire.geometry.setAttribute('position', new THREE.BufferAttribute(this.positions, 3).setUsage(THREE.DynamicDrawUsage));
+      this.wire.geometry.setIndex(new THREE.BufferAttribute(uniqueEdges(this.surface.triangles.subarray(0, 3 * this.surface.slotCount)), 1));
+    }
+    this.wire.geometry.attributes.position!.needsUpdate = true;
+  }
+}
+
+function fitted(array: Float32Array, size: number): Float32Array {
+  const result = new Float32Array(size);
+  result.set(array.subarray(0, Math.min(size, array.length)));
+  return result;
+}
+
+/** Marks the items of `size` numbers each for upload. Ranges that wait from a picture that was not drawn stay. */
+function touch(attribute: THREE.BufferAttribute, items: number[], size: number, itemCount: number): void {
+  if (items.length === 0) return;
+  if (items.length > MANY * itemCount) {
+    attribute.clearUpdateRanges();
+    attribute.addUpdateRange(0, size * itemCount);
+  } else {
+    for (const item of items) attribute.addUpdateRange(size * item, size);
+  }
+  attribute.needsUpdate = true;
 }
 
 /** Index pairs of the edges of a mesh, each once. */
@@ -163,6 +294,7 @@ export function uniqueEdges(triangles: Uint32Array): Uint32Array {
     for (let k = 0; k < 3; ++k) {
       const a = triangles[t + k]!;
       const b = triangles[t + ((k + 1) % 3)]!;
+      if (a === b) continue;  // a free slot
       const low = Math.min(a, b);
       const high = Math.max(a, b);
       const key = low * 2 ** 26 + high;  // exact below 2^26 vertices

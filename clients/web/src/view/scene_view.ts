@@ -1,11 +1,13 @@
 import * as THREE from 'three';
 import type { ObstacleSpec, Pose, Vec3 } from '../../generated/palpate/v1/scene_pb';
-import type { Frame, Keyframe, PositionEncoding } from '../../generated/palpate/v1/stream_pb';
+import { ToolActivity, type BodyTopology, type Frame, type Keyframe, type PositionEncoding, type TopologyDelta } from '../../generated/palpate/v1/stream_pb';
 import { decodePositions } from '../net/positions';
+import { SurfaceMirror } from '../net/surface_mirror';
 import { ContactLayer, contactMarks } from './contact_layer';
-import { Organ } from './organ';
+import { Organ, type Heritage } from './organ';
 import { type Stage, tableMaterial } from './stage';
-import { ToolModel } from './tool_model';
+import type { ZoneStyle } from './tissue_material';
+import { ACTIVITY_COLORS, ACTIVITY_LABELS, hasJaws, mainActivity, ToolModel } from './tool_model';
 
 export function toVector(v: Vec3 | undefined, out = new THREE.Vector3()): THREE.Vector3 {
   return v ? out.set(v.x, v.y, v.z) : out.set(0, 0, 0);
@@ -23,6 +25,15 @@ export interface ViewOptions {
   contacts: boolean;
   normals: boolean;
   forces: boolean;
+}
+
+/** What the zones of a body's surface look like; a body that does not say has a skin and, darker, what lies below. */
+function zoneStyles(body: BodyTopology, inherited: THREE.Color | undefined): ZoneStyle[] {
+  const of = (color: { r: number; g: number; b: number } | undefined) => color && new THREE.Color().setRGB(color.r, color.g, color.b, THREE.LinearSRGBColorSpace);
+  const skin = of(body.surfaceZones[0]?.color) ?? of(body.color) ?? inherited ?? new THREE.Color(0.62, 0.22, 0.18);
+  const inside = skin.clone().multiplyScalar(0.6);
+  const zones = body.surfaceZones.slice(1).map((zone): ZoneStyle => ({ color: of(zone.color) ?? inside, isInterior: true }));
+  return [{ color: skin, isInterior: false }, ...(zones.length > 0 ? zones : [{ color: inside, isInterior: true }])];
 }
 
 /** The watched scene in three dimensions: bodies, obstacles, tools, contacts, forces. */
@@ -54,27 +65,18 @@ export class SceneView {
     for (const [index, body] of keyframe.bodies.entries()) {
       const bodyFrame = first.bodies[index];
       if (!bodyFrame) return `body '${body.name}': no positions in the keyframe`;
-      const triangles = Uint32Array.from(body.triangles);
-      if (triangles.length % 3 !== 0) return `body '${body.name}': ${triangles.length} triangle indices`;
-      for (const vertex of triangles) {
-        if (vertex >= body.vertexCount) return `body '${body.name}': triangle of vertex ${vertex}, of ${body.vertexCount}`;
-      }
-      const positions = new Float32Array(3 * body.vertexCount);
-      const problem = decodePositions(bodyFrame, encoding, positions);
+      const surface = SurfaceMirror.of(body);
+      if (typeof surface === 'string') return surface;
+      const organ = this.addOrgan(surface, zoneStyles(body, undefined));
+      const problem = decodePositions(bodyFrame, encoding, organ.positions);
       if (problem) return `body '${body.name}': ${problem}`;
-      const color = new THREE.Color(0.62, 0.22, 0.18);
-      if (body.color) color.setRGB(body.color.r, body.color.g, body.color.b, THREE.LinearSRGBColorSpace);
-      const organ = new Organ(body.name, positions, triangles, color);
-      organ.setWireframe(this.options.wireframe);
-      organ.setDetail(this.detail);
-      this.organs.push(organ);
-      this.root.add(organ.mesh);
-      bounds.union(new THREE.Box3().setFromArray(positions));
+      organ.commit();
+      organ.expandBox(bounds);
     }
     if (bounds.isEmpty()) bounds.set(new THREE.Vector3(-0.1, -0.1, 0), new THREE.Vector3(0.1, 0.1, 0.1));
     this.stage.frameBox(bounds, moveCamera);
     for (const [index, tool] of keyframe.tools.entries()) {
-      const model = new ToolModel(tool.name, index, tool.radiusM, tool.lengthM);
+      const model = new ToolModel(tool, index);
       model.addTo(this.root);
       this.tools.push(model);
       this.arrowTips.push(new THREE.Vector3());
@@ -86,6 +88,35 @@ export class SceneView {
     this.addObstacles(keyframe.obstacles, bounds);
     this.update(first, encoding);
     return undefined;
+  }
+
+  /** Takes over a change of topology; a frame has to follow before the next picture. What is wrong with it, if anything: then nothing has changed. */
+  applyDelta(delta: TopologyDelta): string | undefined {
+    for (const change of delta.bodies) {
+      const organ = this.organs[change.bodyIndex];
+      const problem = organ ? organ.surface.check(change) : `body ${change.bodyIndex}, of ${this.organs.length}`;
+      if (problem) return problem;
+    }
+    const pieces = delta.newBodies.map((body) => {
+      const parent = this.organs.find((organ) => organ.name === body.parent);
+      return { body, surface: SurfaceMirror.of(body), heritage: parent?.bequeath(), skin: parent?.zones[0]!.color };
+    });
+    for (const { surface } of pieces) if (typeof surface === 'string') return surface;
+    for (const change of delta.bodies) {
+      const organ = this.organs[change.bodyIndex]!;
+      organ.change(organ.surface.apply(change));
+    }
+    for (const { body, surface, heritage, skin } of pieces) this.addOrgan(surface as SurfaceMirror, zoneStyles(body, skin), heritage);
+    return undefined;
+  }
+
+  private addOrgan(surface: SurfaceMirror, zones: ZoneStyle[], heritage?: Heritage): Organ {
+    const organ = new Organ(surface, zones, heritage);
+    organ.setWireframe(this.options.wireframe);
+    organ.setDetail(this.detail);
+    this.organs.push(organ);
+    this.root.add(organ.mesh);
+    return organ;
   }
 
   /** Takes over a frame. Returns what is wrong with it, if anything. */
@@ -107,9 +138,16 @@ export class SceneView {
       const newtons = toVector(state.forceN, this.scratch).length();
       const shown = this.options.forces && model.arrow.set(model.group.position, this.scratch, this.stage.radius_m * 0.9, this.arrowTips[index]!);
       if (!shown) model.arrow.group.visible = false;
+      const activity = mainActivity(state.activities);
+      model.setActivity(activity);
+      if (hasJaws(model.shape.kind)) model.setJawAngle(state.jawAngleRad);
+      // Without a force to show, only what changes the tissue is worth a label.
+      const says = activity > ToolActivity.TOUCHING || shown;
       const label = this.labels[index]!;
-      label.textContent = shown ? `${newtons.toFixed(2)} N` : '';
-      label.hidden = !shown;
+      label.textContent = says ? [ACTIVITY_LABELS[activity], shown ? `${newtons.toFixed(2)} N` : ''].filter(Boolean).join(' · ') : '';
+      label.style.color = activity > ToolActivity.TOUCHING ? `#${ACTIVITY_COLORS[activity].toString(16).padStart(6, '0')}` : '';
+      label.hidden = !says;
+      if (!shown) this.arrowTips[index]!.copy(model.group.position);
     }
     const marks = contactMarks(frame);
     this.contactCount = marks.length;

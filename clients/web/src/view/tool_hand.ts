@@ -62,6 +62,11 @@ export class ToolHand {
     this.dirty = true;
   }
 
+  /** What goes with the pose has changed. */
+  touch(): void {
+    this.dirty = true;
+  }
+
   /** The velocity to send with the pose (m/s in W), or undefined if nothing is due. A hand at rest repeats itself once, with velocity zero. */
   tick(nowMs: number): THREE.Vector3 | undefined {
     const elapsed = nowMs - this.lastSentMs;

@@ -1,6 +1,16 @@
 import * as THREE from 'three';
+import { InstrumentKind } from '../../generated/palpate/v1/scene_pb';
+import { ToolActivity, type ToolShape } from '../../generated/palpate/v1/stream_pb';
 
 export const TOOL_COLORS = [0x4cc9f0, 0xf7b955, 0xb48cff, 0x6ee7a8, 0xff8fa3, 0x9ad1ff, 0xffd166, 0xc0f0d0];
+
+/** Used for instruments that do not say. */
+const DEFAULT_MAX_JAW_ANGLE_RAD = 1;
+
+/** How far the jaws of an instrument open. */
+export function maxJawAngle(shape: ToolShape): number {
+  return hasJaws(shape.kind) ? shape.maxJawAngleRad || DEFAULT_MAX_JAW_ANGLE_RAD : 0;
+}
 
 /** The capsule of the tool frame: from the tip at the origin along +z, as the solver sees it. */
 function capsuleGeometry(radius_m: number, length_m: number): THREE.BufferGeometry {
@@ -10,26 +20,56 @@ function capsuleGeometry(radius_m: number, length_m: number): THREE.BufferGeomet
   return geometry;
 }
 
+const STEEL = { color: 0xdde4ea, metalness: 0.78, roughness: 0.27, clearcoat: 0.3, clearcoatRoughness: 0.15, envMapIntensity: 1.7 };
+
+export const ACTIVITY_LABELS: Record<ToolActivity, string> = {
+  [ToolActivity.UNSPECIFIED]: '', [ToolActivity.TOUCHING]: 'touching', [ToolActivity.GRASPING]: 'grasping', [ToolActivity.CUTTING]: 'cutting',
+  [ToolActivity.BLOCKED]: 'blocked',
+};
+export const ACTIVITY_COLORS: Record<ToolActivity, number> = {
+  [ToolActivity.UNSPECIFIED]: 0x8fa1b1, [ToolActivity.TOUCHING]: 0xffe08a, [ToolActivity.GRASPING]: 0x6ee7a8, [ToolActivity.CUTTING]: 0xff7a3d,
+  [ToolActivity.BLOCKED]: 0xff4d6d,
+};
+
+/** What is worth saying of a tool that does several things: the last of blocked, cutting, grasping, touching gives way to those before. */
+export function mainActivity(activities: ToolActivity[]): ToolActivity {
+  for (const one of [ToolActivity.BLOCKED, ToolActivity.CUTTING, ToolActivity.GRASPING, ToolActivity.TOUCHING]) if (activities.includes(one)) return one;
+  return ToolActivity.UNSPECIFIED;
+}
+
+export function hasJaws(kind: InstrumentKind): boolean {
+  return kind === InstrumentKind.FORCEPS || kind === InstrumentKind.CLIP_APPLIER;
+}
+
+export function hasPedal(kind: InstrumentKind): boolean {
+  return kind === InstrumentKind.CAUTERY_HOOK || kind === InstrumentKind.CAVITRON || kind === InstrumentKind.CLIP_APPLIER;
+}
+
 /** An instrument, its device's pose as a ghost, and the force on it as an arrow. */
 export class ToolModel {
   readonly group = new THREE.Group();
   readonly ghost: THREE.Mesh;
   readonly arrow: ForceArrow;
-  readonly body: THREE.Mesh;
+  /** What the mouse takes the instrument by. */
+  readonly bodies: THREE.Mesh[] = [];
+  private readonly color: THREE.Color;
   private readonly ringMaterial: THREE.MeshStandardMaterial;
+  private readonly tipMaterial = new THREE.MeshPhysicalMaterial(STEEL);
   private readonly halo: THREE.Mesh;
+  private readonly jaws: THREE.Group[] = [];
+  private isHeld = false;
+  private activity = ToolActivity.UNSPECIFIED;
 
-  constructor(readonly name: string, readonly index: number, readonly radius_m: number, readonly length_m: number) {
-    const color = new THREE.Color(TOOL_COLORS[index % TOOL_COLORS.length]!);
-    const geometry = capsuleGeometry(radius_m, length_m);
-    this.body = new THREE.Mesh(geometry, new THREE.MeshPhysicalMaterial({
-      color: 0xdde4ea, metalness: 0.78, roughness: 0.27, clearcoat: 0.3, clearcoatRoughness: 0.15, envMapIntensity: 1.7,
-    }));
-    this.body.castShadow = true;
-    this.body.receiveShadow = true;
-    this.body.userData.toolIndex = index;
-    this.group.add(this.body);
+  constructor(readonly shape: ToolShape, readonly index: number) {
+    const { radiusM: radius_m, lengthM: length_m } = shape;
+    this.color = new THREE.Color(TOOL_COLORS[index % TOOL_COLORS.length]!);
+    // The tip of the instrument takes this much of the capsule that is its shaft otherwise.
+    const tip_m = Math.min(this.addTip(), 0.6 * length_m);
+    const shaft = capsuleGeometry(radius_m, length_m - tip_m);
+    shaft.translate(0, 0, tip_m);
+    this.addPart(shaft, new THREE.MeshPhysicalMaterial(STEEL));
 
+    const { color } = this;
     this.ringMaterial = new THREE.MeshStandardMaterial({ color, metalness: 0.2, roughness: 0.4, emissive: color, emissiveIntensity: 0.35 });
     const ringLength_m = Math.min(radius_m * 1.1, length_m * 0.08);
     for (const at of [0.72, 0.8]) {
@@ -40,7 +80,7 @@ export class ToolModel {
       this.group.add(ring);
     }
 
-    this.ghost = new THREE.Mesh(geometry, new THREE.MeshBasicMaterial({ color, transparent: true, opacity: 0.16, depthWrite: false }));
+    this.ghost = new THREE.Mesh(capsuleGeometry(radius_m, length_m), new THREE.MeshBasicMaterial({ color, transparent: true, opacity: 0.16, depthWrite: false }));
     this.ghost.renderOrder = 2;
     this.ghost.visible = false;
     this.halo = new THREE.Mesh(capsuleGeometry(radius_m * 1.28, length_m), new THREE.MeshBasicMaterial({
@@ -49,11 +89,108 @@ export class ToolModel {
     this.halo.visible = false;
     this.group.add(this.halo);
     this.arrow = new ForceArrow(color, radius_m);
+    this.setJawAngle(maxJawAngle(shape));
+  }
+
+  get name(): string {
+    return this.shape.name;
   }
 
   setHighlight(shown: boolean): void {
-    this.halo.visible = shown;
-    this.ringMaterial.emissiveIntensity = shown ? 1.1 : 0.35;
+    this.isHeld = shown;
+    this.glow();
+  }
+
+  /** The tip glows in the colour of what the instrument does. */
+  setActivity(activity: ToolActivity): void {
+    if (activity === this.activity) return;
+    this.activity = activity;
+    this.glow();
+  }
+
+  setJawAngle(angle_rad: number): void {
+    for (const [index, jaw] of this.jaws.entries()) jaw.rotation.y = (index === 0 ? 0.5 : -0.5) * angle_rad;
+  }
+
+  private glow(): void {
+    this.halo.visible = this.isHeld;
+    this.ringMaterial.emissiveIntensity = this.isHeld ? 1.1 : 0.35;
+    this.tipMaterial.emissive.setHex(this.activity === ToolActivity.UNSPECIFIED ? 0 : ACTIVITY_COLORS[this.activity]);
+    this.tipMaterial.emissiveIntensity = this.activity === ToolActivity.TOUCHING ? 0.12 : 0.4;
+  }
+
+  private addPart(geometry: THREE.BufferGeometry, material: THREE.Material, parent: THREE.Object3D = this.group): THREE.Mesh {
+    const part = new THREE.Mesh(geometry, material);
+    part.castShadow = true;
+    part.receiveShadow = true;
+    part.userData.toolIndex = this.index;
+    this.bodies.push(part);
+    parent.add(part);
+    return part;
+  }
+
+  /** What the kind of instrument has at its tip; returns where its shaft begins. */
+  private addTip(): number {
+    const { radiusM: r, lengthM, kind, jawLengthM, jawRadiusM, bladeLengthM } = this.shape;
+    switch (kind) {
+      case InstrumentKind.FORCEPS:
+      case InstrumentKind.CLIP_APPLIER: {
+        const length_m = jawLengthM || 0.02, radius_m = jawRadiusM || 0.0015;
+        for (const side of [-1, 1]) {
+          const jaw = new THREE.Group();
+          jaw.position.set(side * radius_m, 0, length_m);
+          this.jaws.push(jaw);
+          this.group.add(jaw);
+          const geometry = capsuleGeometry(radius_m, length_m);
+          geometry.translate(0, 0, -length_m);
+          if (kind === InstrumentKind.CLIP_APPLIER) geometry.scale(1, 1.8, 1);
+          this.addPart(geometry, this.tipMaterial, jaw);
+          // Teeth on the inner side
+          const teeth = Math.max(3, Math.round(length_m / (2.4 * radius_m)));
+          for (let i = 1; i < teeth; ++i) {
+            const tooth = this.addPart(new THREE.ConeGeometry(0.42 * radius_m, 0.5 * radius_m, 6), this.tipMaterial, jaw);
+            tooth.position.set(-0.85 * side * radius_m, 0, -length_m * (i / teeth));
+            tooth.rotation.z = (side * Math.PI) / 2;
+          }
+        }
+        const wrist = new THREE.CylinderGeometry(0.8 * r, Math.max(1.6 * radius_m, 0.5 * r), 0.5 * length_m, 28);
+        wrist.rotateX(Math.PI / 2);
+        wrist.translate(0, 0, 1.1 * length_m);
+        this.addPart(wrist, this.tipMaterial);
+        return 1.3 * length_m;
+      }
+      case InstrumentKind.SCALPEL: {
+        const length_m = bladeLengthM || 0.01;
+        // Seen along -y; the cutting edge is at the bottom.
+        const outline = new THREE.Shape([[0, 0], [length_m, 0], [0.92 * length_m, length_m], [0.75 * length_m, 2.2 * length_m], [0.1 * length_m, 2.2 * length_m], [0.05 * length_m, length_m]]
+          .map(([x, z]) => new THREE.Vector2(x, z)));
+        const blade = new THREE.ExtrudeGeometry(outline, { depth: 0.06 * length_m, bevelEnabled: true, bevelThickness: 0.02 * length_m, bevelSize: 0.02 * length_m, bevelSegments: 1 });
+        blade.translate(0, 0, -0.03 * length_m);
+        blade.rotateX(Math.PI / 2);
+        this.addPart(blade, this.tipMaterial);
+        return Math.min(2 * length_m, 0.5 * lengthM);
+      }
+      case InstrumentKind.CAUTERY_HOOK: {
+        const w = 0.28 * r;
+        const curve = new THREE.CatmullRomCurve3([[0, 0, 4 * r], [0, 0, 1.6 * r], [0.1 * r, 0, 0.35 * r], [0.8 * r, 0, w], [1.6 * r, 0, w], [1.9 * r, 0, 0.8 * r]]
+          .map(([x, y, z]) => new THREE.Vector3(x, y, z)));
+        this.addPart(new THREE.TubeGeometry(curve, 48, w, 12), this.tipMaterial);
+        const end = this.addPart(new THREE.SphereGeometry(w, 14, 10), this.tipMaterial);
+        end.position.set(1.9 * r, 0, 0.8 * r);
+        return 3.6 * r;
+      }
+      case InstrumentKind.CAVITRON: {
+        const profile = [[0.3, 0], [0.52, 0.05], [0.56, 0.4], [0.62, 3.2], [1.0, 5.2]].map(([x, z]) => new THREE.Vector2(x! * r, z! * r));
+        const tip = new THREE.LatheGeometry(profile, 36);
+        tip.rotateX(Math.PI / 2);
+        this.addPart(tip, this.tipMaterial);
+        const bore = this.addPart(new THREE.CircleGeometry(0.32 * r, 24), new THREE.MeshBasicMaterial({ color: 0x05070a, side: THREE.DoubleSide }));
+        bore.position.z = 0.02 * r;
+        return 6 * r;
+      }
+      default:
+        return 0;
+    }
   }
 
   addTo(parent: THREE.Object3D): void {

@@ -1,0 +1,207 @@
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/console.h"
+#include "clients/cli/scene_file.h"
+#include "clients/cpp/scene_client.h"
+#include "gpu/base/status.h"
+
+namespace palpate::cli {
+namespace {
+
+// A large edit may take long; Ctrl-C ends the wait.
+constexpr std::chrono::milliseconds kNoLimit{0};
+
+struct EditOptions {
+  std::string scene_id;
+  std::string file;
+  bool each = false;
+  std::string key;
+  std::optional<uint64_t> expected_version;
+  v1::Edit edit;
+  std::string body;
+  // Numbers of one region or blade, as they stand on the line.
+  std::vector<double> ball, capsule, edges;
+  std::vector<uint64_t> tets;
+  std::string zone;
+};
+
+void SetVec3(const double* values, v1::Vec3& v) {
+  v.set_x(values[0]);
+  v.set_y(values[1]);
+  v.set_z(values[2]);
+}
+
+absl::Status FillRegion(const EditOptions& options, v1::EditRegion& region) {
+  const int given = int{!options.ball.empty()} + int{!options.capsule.empty()} + int{!options.tets.empty()} + int{!options.zone.empty()};
+  if (given != 1) return absl::InvalidArgumentError("give one of --ball, --capsule, --tet, --zone: where to edit");
+  if (!options.ball.empty()) {
+    SetVec3(options.ball.data(), *region.mutable_ball()->mutable_center_m());
+    region.mutable_ball()->set_radius_m(options.ball[3]);
+  } else if (!options.capsule.empty()) {
+    SetVec3(options.capsule.data(), *region.mutable_capsule()->mutable_end0_m());
+    SetVec3(options.capsule.data() + 3, *region.mutable_capsule()->mutable_end1_m());
+    region.mutable_capsule()->set_radius_m(options.capsule[6]);
+  } else if (!options.tets.empty()) {
+    region.mutable_tets()->mutable_ids()->Add(options.tets.begin(), options.tets.end());
+  } else {
+    region.set_zone(options.zone);
+  }
+  return absl::OkStatus();
+}
+
+/// The requests of a line: one, or with --each one for each edit of the file.
+absl::StatusOr<std::vector<v1::EditSceneRequest>> Requests(const EditOptions& options) {
+  v1::EditSceneRequest request;
+  if (!options.file.empty()) {
+    PALPATE_ASSIGN_OR_RETURN(request, ReadEditFile(options.file));
+  } else {
+    v1::Edit& edit = *request.add_edits() = options.edit;
+    edit.set_body(options.body);
+    if (edit.has_carve()) PALPATE_RETURN_IF_ERROR(FillRegion(options, *edit.mutable_carve()->mutable_region()));
+    if (edit.has_refine()) PALPATE_RETURN_IF_ERROR(FillRegion(options, *edit.mutable_refine()->mutable_region()));
+    if (edit.has_material()) edit.mutable_material()->set_zone(options.zone);
+    for (size_t i = 0; i + 5 < options.edges.size(); i += 6) {
+      v1::BladeEdge& edge = *edit.mutable_incise()->add_edges();
+      SetVec3(options.edges.data() + i, *edge.mutable_end0_m());
+      SetVec3(options.edges.data() + i + 3, *edge.mutable_end1_m());
+    }
+  }
+  request.set_scene_id(options.scene_id);
+  if (!options.key.empty()) request.set_key(options.key);
+  if (options.expected_version) request.set_expected_topology_version(*options.expected_version);
+  if (!options.each) return std::vector<v1::EditSceneRequest>{std::move(request)};
+  std::vector<v1::EditSceneRequest> requests;
+  for (int i = 0; i < request.edits_size(); ++i) {
+    v1::EditSceneRequest& one = requests.emplace_back(request);
+    if (i > 0) one.clear_expected_topology_version();
+    if (!one.key().empty()) one.set_key(absl::StrCat(request.key(), "-", i));
+    *one.mutable_edits(0) = request.edits(i);
+    one.mutable_edits()->DeleteSubrange(1, one.edits_size() - 1);
+  }
+  return requests;
+}
+
+void PrintOutcomes(const v1::EditSceneResponse& response) {
+  absl::PrintF("topology version %d at step %d%s\n", response.topology_version(), response.step(),
+               response.is_repeat() ? ", done before" : "");
+  for (const v1::EditOutcome& outcome : response.outcomes()) {
+    absl::PrintF("%s: %d tets removed, %d added, %.3g g removed", outcome.body().empty() ? "tool" : outcome.body(),
+                 outcome.removed_tets_size(), outcome.added_tets_size(), 1e3 * outcome.removed_mass_kg());
+    if (outcome.grasped_vertices() > 0) absl::PrintF(", %d vertices grasped", outcome.grasped_vertices());
+    if (outcome.unchanged_count() > 0) absl::PrintF(", %d stay", outcome.unchanged_count());
+    if (!outcome.new_bodies().empty()) absl::PrintF(", cut off: %s", absl::StrJoin(outcome.new_bodies(), ", "));
+    if (outcome.is_refused()) absl::PrintF(", refused");
+    absl::PrintF("%s%s\n", outcome.note().empty() ? "" : ": ", outcome.note());
+  }
+}
+
+absl::Status Edit(const Session& session, const EditOptions& options) {
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<v1::EditSceneRequest> requests, Requests(options));
+  PALPATE_ASSIGN_OR_RETURN(const client::Connection connection, Connect(session));
+  client::SceneClient client(connection, kNoLimit);
+  for (const v1::EditSceneRequest& request : requests) {
+    PALPATE_ASSIGN_OR_RETURN(const v1::EditSceneResponse response, client.Edit(request));
+    if (session.json) {
+      PrintJson(response);
+    } else {
+      PrintOutcomes(response);
+    }
+  }
+  return absl::OkStatus();
+}
+
+CLI::App* AddKind(CLI::App& command, const char* name, const char* what) { return command.add_subcommand(name, what)->fallthrough(); }
+
+void AddBody(CLI::App& kind, EditOptions& options) { kind.add_option("--body", options.body, "name of the body")->required(); }
+
+void AddRegion(CLI::App& kind, EditOptions& options) {
+  kind.add_option("--ball", options.ball, "centre and radius: X Y Z R")->expected(4);
+  kind.add_option("--capsule", options.capsule, "both ends and radius: X Y Z X Y Z R")->expected(7);
+  kind.add_option("--tet", options.tets, "id of a tet; may be given more than once");
+  kind.add_option("--zone", options.zone, "all tets of a zone");
+}
+
+void AddMaterial(CLI::App& command, const std::shared_ptr<EditOptions>& options) {
+  auto* kind = AddKind(command, "material", "change the material of a body or of a zone; what is not given takes its default");
+  AddBody(*kind, *options);
+  kind->add_option("--zone", options->zone, "zone; default: the whole body");
+  const auto add = [&](const char* name, const char* what, void (v1::MaterialSpec::*set)(double)) {
+    kind->add_option_function<double>(
+        name, [options, set](const double& value) { (options->edit.mutable_material()->mutable_material()->*set)(value); }, what);
+  };
+  add("--young-modulus", "Pa", &v1::MaterialSpec::set_young_modulus_pa);
+  add("--poisson-ratio", "", &v1::MaterialSpec::set_poisson_ratio);
+  add("--density", "kg/m3", &v1::MaterialSpec::set_density_kg_per_m3);
+  add("--damping", "s", &v1::MaterialSpec::set_damping_s);
+  kind->callback([options] { options->edit.mutable_material(); });
+}
+
+}  // namespace
+
+void AddEditCommand(CLI::App& app, Session& session) {
+  auto options = std::make_shared<EditOptions>();
+  auto* command = app.add_subcommand("edit", "cut, refine or change the tissue of a scene, between two of its steps");
+  command->require_subcommand(0, 1);
+  command->add_option("ID", options->scene_id, "scene id, see `palpate scene list`")->required();
+  auto* file = command->add_option("--file", options->file, "edits from a file: the JSON form of palpate.v1.EditSceneRequest");
+  command->add_flag("--each", options->each, "a request for each edit of the file, so that steps may come between")->needs(file);
+  command->add_option("--key", options->key, "a repeat with the same key is not performed again; at most 64 bytes");
+  command->add_option("--expected-version", options->expected_version, "refuse if the topology has another version");
+
+  auto* carve = AddKind(*command, "carve", "take tissue out");
+  AddBody(*carve, *options);
+  AddRegion(*carve, *options);
+  carve->callback([options] { options->edit.mutable_carve(); });
+
+  auto* refine = AddKind(*command, "refine", "split tets until no edge is longer");
+  AddBody(*refine, *options);
+  AddRegion(*refine, *options);
+  refine
+      ->add_option_function<double>(
+          "--max-edge", [options](const double& value) { options->edit.mutable_refine()->set_max_edge_m(value); }, "m, at rest")
+      ->required();
+  refine->add_option_function<uint32_t>(
+      "--tet-budget", [options](const uint32_t& value) { options->edit.mutable_refine()->set_tet_budget(value); },
+      "most tets of the body afterwards");
+
+  auto* incise = AddKind(*command, "incise", "move a blade through the tissue");
+  AddBody(*incise, *options);
+  incise->add_option("--edge", options->edges, "where the cutting edge is, both ends: X Y Z X Y Z; two or more in turn")
+      ->required()
+      ->type_size(6)
+      ->expected(2, 1024);
+  incise->callback([options] { options->edit.mutable_incise(); });
+
+  AddMaterial(*command, options);
+
+  auto* grasp = AddKind(*command, "grasp", "take hold of the tissue at the jaws of a tool");
+  grasp
+      ->add_option_function<std::string>(
+          "--tool", [options](const std::string& tool) { options->edit.mutable_grasp()->set_tool(tool); }, "name of the tool")
+      ->required();
+  grasp->add_option_function<double>(
+      "--radius", [options](const double& value) { options->edit.mutable_grasp()->set_radius_m(value); },
+      "m around the tip; default: what lies between the jaws");
+  auto* release = AddKind(*command, "release", "let go of what a tool holds");
+  release
+      ->add_option_function<std::string>(
+          "--tool", [options](const std::string& tool) { options->edit.mutable_release()->set_tool(tool); }, "name of the tool")
+      ->required();
+
+  command->callback([&session, options, command] {
+    if (options->file.empty() == command->get_subcommands().empty()) {
+      throw CLI::ValidationError("edit", "give an edit (carve, refine, incise, material, grasp, release) or --file");
+    }
+    session.action = [&session, options] { return Edit(session, *options); };
+  });
+}
+
+}  // namespace palpate::cli

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "palpate/v1/stream.pb.h"
+
+namespace palpate::client {
+
+/// A reader's copy of what the bodies of a scene are made of: the arrays of the last keyframe, brought from version to version by the
+/// deltas after it (docs/streaming.md). Each change costs as much as its message. Not thread-safe.
+class TopologyMirror {
+ public:
+  using Triangle = std::array<uint32_t, 3>;
+  using Tet = std::array<uint32_t, 4>;
+  static constexpr Triangle kFreeTriangle = {0, 0, 0};
+  static constexpr Tet kFreeTet = {0, 0, 0, 0};
+
+  struct Body {
+    std::string name;
+    std::string parent;               ///< of a piece that was cut off: the body it came from
+    uint32_t vertex_count = 0;        ///< positions per frame
+    std::vector<Triangle> triangles;  ///< [slot] indices of positions; kFreeTriangle: a free slot
+    std::vector<uint32_t> zones;      ///< [slot of triangle]
+    std::vector<Tet> tets;            ///< [slot]; only of streams with the volume
+    std::vector<uint32_t> fixed;      ///< indices of positions
+    uint64_t mesh_hash = 0;           ///< of the arrays, checked against the server's
+
+    size_t triangle_count() const;  ///< without free slots
+    size_t tet_count() const;
+  };
+
+  /// Errors: DataLoss: the message makes no sense, or its arrays do not have the hash that it says. The mirror is of no use then until the
+  /// next keyframe.
+  absl::Status Apply(const v1::Keyframe& keyframe);
+  /// Errors: DataLoss, also if the delta does not begin at version().
+  absl::Status Apply(const v1::TopologyDelta& delta);
+  /// Whether a frame belongs to the arrays. Errors: DataLoss (another version, another number of bodies).
+  absl::Status Check(const v1::Frame& frame) const;
+
+  uint64_t version() const { return version_; }  ///< 0: no keyframe yet
+  const std::vector<Body>& bodies() const { return bodies_; }
+
+ private:
+  absl::Status AddBody(const v1::BodyTopology& topology);
+  absl::Status ApplyBody(const v1::BodyDelta& delta);
+
+  uint64_t version_ = 0;
+  std::vector<Body> bodies_;
+};
+
+/// Hashes of live slots, whose sums modulo 2^64 are the hashes of arrays.
+uint64_t HashOfTriangle(uint32_t slot, const TopologyMirror::Triangle& triangle, uint32_t zone);
+uint64_t HashOfTet(uint32_t slot, const TopologyMirror::Tet& tet);
+
+}  // namespace palpate::client

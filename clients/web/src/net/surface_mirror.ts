@@ -1,0 +1,125 @@
+import type { BodyDelta, BodyTopology } from '../../generated/palpate/v1/stream_pb';
+import { TriangleHashSum } from './mesh_hash';
+
+/** A slot whose triangle an edit changed. Corners 0 0 0: no triangle. */
+export interface TriangleChange {
+  slot: number;
+  corners: [number, number, number];
+  zone: number;
+}
+
+function grown<T extends Uint32Array | Uint16Array>(array: T, size: number): T {
+  if (size <= array.length) return array;
+  const larger = new (array.constructor as new (length: number) => T)(Math.max(size, 2 * array.length));
+  larger.set(array);
+  return larger;
+}
+
+/**
+ * The surface of a body as the server numbers it: triangles by slot, three vertices each, and what each of them shows. A slot that is free holds three
+ * zeros. Edits cost what they change; the hash tells whether this copy is the server's.
+ */
+export class SurfaceMirror {
+  readonly name: string;
+  vertexCount: number;
+  /** Slots, free ones included. */
+  slotCount: number;
+  /** Of slots that hold a triangle. */
+  liveCount = 0;
+  /** [3 * slot + corner]; what lies beyond slotCount means nothing. */
+  triangles: Uint32Array;
+  /** [slot] index into surface zones. */
+  zones: Uint16Array;
+  private readonly sum = new TriangleHashSum();
+
+  private constructor(topology: BodyTopology) {
+    this.name = topology.name;
+    this.vertexCount = topology.vertexCount;
+    this.slotCount = topology.triangles.length / 3;
+    this.triangles = Uint32Array.from(topology.triangles);
+    this.zones = new Uint16Array(this.slotCount);
+    if (topology.triangleZones.length > 0) this.zones.set(topology.triangleZones);
+    for (let slot = 0; slot < this.slotCount; ++slot) {
+      if (!this.isFree(slot)) this.count(slot, 1);
+    }
+  }
+
+  /** The surface of a keyframe's body, or what is wrong with it. */
+  static of(topology: BodyTopology): SurfaceMirror | string {
+    const { name, triangles, triangleZones, vertexCount } = topology;
+    if (triangles.length % 3 !== 0) return `body '${name}': ${triangles.length} triangle indices`;
+    if (triangleZones.length !== 0 && triangleZones.length !== triangles.length / 3) {
+      return `body '${name}': ${triangleZones.length} zones of ${triangles.length / 3} triangles`;
+    }
+    const problem = SurfaceMirror.checkTriangles(triangles, triangleZones, vertexCount);
+    return problem ? `body '${name}': ${problem}` : new SurfaceMirror(topology);
+  }
+
+  private static checkTriangles(triangles: readonly number[], zones: readonly number[], vertexCount: number): string | undefined {
+    for (let i = 0; i < triangles.length; i += 3) {
+      const a = triangles[i]!, b = triangles[i + 1]!, c = triangles[i + 2]!;
+      if (a === 0 && b === 0 && c === 0) continue;
+      const largest = Math.max(a, b, c);
+      if (largest >= vertexCount) return `triangle of vertex ${largest}, of ${vertexCount}`;
+      if (a === b || b === c || c === a) return `triangle of vertices ${a} ${b} ${c}`;
+    }
+    for (const zone of zones) {
+      if (zone > 0xffff) return `surface zone ${zone}`;
+    }
+    return undefined;
+  }
+
+  isFree(slot: number): boolean {
+    return this.triangles[3 * slot] === 0 && this.triangles[3 * slot + 1] === 0 && this.triangles[3 * slot + 2] === 0;
+  }
+
+  /** Sum of the hashes of the triangles, as in BodyTopology.mesh_hash. */
+  get hash(): bigint {
+    return this.sum.toBigInt();
+  }
+
+  /** Whether this is what the server has; a server that sends no hash (0) is believed. */
+  matches(meshHash: bigint): boolean {
+    return meshHash === 0n || this.sum.equals(meshHash);
+  }
+
+  /** What is wrong with a delta, if anything. */
+  check(delta: BodyDelta): string | undefined {
+    const { triangleSlots: slots, triangles, triangleZones: zones, triangleCount, vertexCount } = delta;
+    if (triangles.length !== 3 * slots.length || zones.length !== slots.length) {
+      return `body '${this.name}': ${slots.length} slots, ${triangles.length} indices, ${zones.length} zones`;
+    }
+    if (triangleCount < this.slotCount || vertexCount < this.vertexCount) {
+      return `body '${this.name}': ${triangleCount} slots and ${vertexCount} vertices after ${this.slotCount} and ${this.vertexCount}`;
+    }
+    for (const slot of slots) {
+      if (slot >= triangleCount) return `body '${this.name}': slot ${slot}, of ${triangleCount}`;
+    }
+    const problem = SurfaceMirror.checkTriangles(triangles, zones, vertexCount);
+    return problem ? `body '${this.name}': ${problem}` : undefined;
+  }
+
+  /** Takes over a delta that `check` has nothing against; what changed. */
+  apply(delta: BodyDelta): TriangleChange[] {
+    this.vertexCount = delta.vertexCount;
+    this.triangles = grown(this.triangles, 3 * delta.triangleCount);
+    this.zones = grown(this.zones, delta.triangleCount);
+    this.slotCount = delta.triangleCount;
+    return delta.triangleSlots.map((slot, i) => {
+      const corners: [number, number, number] = [delta.triangles[3 * i]!, delta.triangles[3 * i + 1]!, delta.triangles[3 * i + 2]!];
+      const zone = delta.triangleZones[i]!;
+      if (!this.isFree(slot)) this.count(slot, -1);
+      this.triangles.set(corners, 3 * slot);
+      this.zones[slot] = zone;
+      if (!this.isFree(slot)) this.count(slot, 1);
+      return { slot, corners, zone };
+    });
+  }
+
+  private count(slot: number, change: 1 | -1): void {
+    this.liveCount += change;
+    const a = this.triangles[3 * slot]!, b = this.triangles[3 * slot + 1]!, c = this.triangles[3 * slot + 2]!;
+    if (change > 0) this.sum.add(slot, a, b, c, this.zones[slot]!);
+    else this.sum.remove(slot, a, b, c, this.zones[slot]!);
+  }
+}

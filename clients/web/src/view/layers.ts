@@ -1,0 +1,260 @@
+// Drawn surfaces in layers: each layer's vertices and triangles derive from those of the layer below, and a change of some triangles passes through all
+// layers at the cost of these triangles.
+import { computeNormals } from './normals';
+
+const TAG_RANGE = 2 ** 26;  // keys are exact for fewer vertices and tags
+
+function grownTo<T extends Float32Array | Uint32Array | Uint16Array | Uint8Array>(array: T, size: number): T {
+  if (size <= array.length) return array;
+  const larger = new (array.constructor as new (length: number) => T)(Math.max(size, 2 * array.length));
+  larger.set(array);
+  return larger;
+}
+
+/**
+ * Vertices that lie on one vertex of the layer below, or between two of them: made when their first triangle asks for them, given back with their last.
+ * Ids of vertices that are gone are used again.
+ */
+class DerivedVertices {
+  /** Ids so far; some may be free. */
+  count = 0;
+  /** [id] what it derives from; the same twice for a copy. */
+  first = new Uint32Array(64);
+  second = new Uint32Array(64);
+  /** Made since the owner last emptied it; may hold ids that are gone again. */
+  made: number[] = [];
+  private readonly ids = new Map<number, number>();
+  private keys: number[] = [];
+  private uses = new Uint32Array(64);
+  private readonly free: number[] = [];
+
+  /** The vertex with this key. True in `isNew` if nobody had it. */
+  acquire(key: number, first: number, second: number): { id: number; isNew: boolean } {
+    let id = this.ids.get(key);
+    const isNew = id === undefined;
+    if (id === undefined) {
+      id = this.free.pop() ?? this.count++;
+      this.first = grownTo(this.first, this.count);
+      this.second = grownTo(this.second, this.count);
+      this.uses = grownTo(this.uses, this.count);
+      this.ids.set(key, id);
+      this.keys[id] = key;
+      this.first[id] = first;
+      this.second[id] = second;
+      this.uses[id] = 0;
+      this.made.push(id);
+    }
+    this.uses[id]! += 1;
+    return { id, isNew };
+  }
+
+  /** True if nobody has it any more. */
+  release(id: number): boolean {
+    this.uses[id]! -= 1;
+    if (this.uses[id] !== 0) return false;
+    this.ids.delete(this.keys[id]!);
+    this.free.push(id);
+    return true;
+  }
+}
+
+/** Positions and triangles of one layer. What is free is degenerate: corners 0 0 0. */
+export abstract class Layer {
+  triangles: Uint32Array;
+  positions = new Float32Array(0);
+  normals = new Float32Array(0);
+  /** Places on the body at rest, to which the texture sticks. */
+  rest = new Float32Array(0);
+  /** [vertex] what the first split told apart, see SplitLayer. */
+  tags = new Uint16Array(0);
+  /** [vertex] 1 where the surface has two sides: neighbours across may not round it differently. */
+  seams = new Uint8Array(0);
+  /** Slots of triangles. */
+  triangleCount = 0;
+  protected readonly vertices = new DerivedVertices();
+
+  /** `factor`: triangles for one of the layer below. */
+  protected constructor(readonly factor: number, triangleCapacity: number) {
+    this.triangles = new Uint32Array(3 * triangleCapacity);
+  }
+
+  /** Ids of vertices so far. */
+  get vertexCount(): number {
+    return this.vertices.count;
+  }
+
+  /** Gives back the vertices of what lies in a slot of the layer below. */
+  abstract release(slot: number): void;
+  /** Fills a released slot of the layer below; corners 0 0 0 leave it empty. */
+  abstract fill(slot: number, a: number, b: number, c: number, tag: number): void;
+
+  protected reserve(slots: number): void {
+    this.triangleCount = Math.max(this.triangleCount, slots);
+    this.triangles = grownTo(this.triangles, 3 * slots);
+  }
+
+  protected isFree(slot: number): boolean {
+    return this.triangles[3 * slot] === 0 && this.triangles[3 * slot + 1] === 0 && this.triangles[3 * slot + 2] === 0;
+  }
+
+  protected fitVertices(): void {
+    const count = this.vertices.count;
+    if (3 * count <= this.positions.length) return;
+    this.positions = grownTo(this.positions, 3 * count);
+    this.normals = grownTo(this.normals, this.positions.length);
+    this.rest = grownTo(this.rest, this.positions.length);
+    this.tags = grownTo(this.tags, this.positions.length / 3);
+    this.seams = grownTo(this.seams, this.positions.length / 3);
+  }
+
+  /** Room for the vertices that were made, with their rest places and tags; returns which. `below` undefined: `rest` is what lies below. */
+  settle(restBelow: Float32Array, tagsBelow: Uint16Array | undefined): number[] {
+    this.fitVertices();
+    const { first, second, made } = this.vertices;
+    for (const id of made) {
+      const a = 3 * first[id]!, b = 3 * second[id]!;
+      for (let k = 0; k < 3; ++k) this.rest[3 * id + k] = 0.5 * (restBelow[a + k]! + restBelow[b + k]!);
+      if (tagsBelow) this.tags[id] = tagsBelow[first[id]!]!;
+    }
+    this.vertices.made = [];
+    return made;
+  }
+
+  protected computeNormals(): void {
+    computeNormals(this.positions.subarray(0, 3 * this.vertexCount), this.triangles.subarray(0, 3 * this.triangleCount), this.normals.subarray(0, 3 * this.vertexCount));
+  }
+}
+
+/**
+ * A vertex for each pair of a vertex below and a tag of its triangles, so that what differs by tag, such as a colour or the direction of the surface, may
+ * have a sharp border.
+ */
+export class SplitLayer extends Layer {
+  /** [vertex below] how many tags it has. */
+  private copies = new Uint8Array(64);
+  private madeTags: number[] = [];
+  /** Vertices below that got their first triangle since the owner last emptied it. */
+  firstUses: number[] = [];
+
+  constructor(triangleCapacity: number) {
+    super(1, triangleCapacity);
+  }
+
+  /** Whether triangles hang on the vertex below. */
+  isUsed(below: number): boolean {
+    return (this.copies[below] ?? 0) > 0;
+  }
+
+  release(slot: number): void {
+    if (slot >= this.triangleCount || this.isFree(slot)) return;
+    for (let k = 0; k < 3; ++k) {
+      const id = this.triangles[3 * slot + k]!;
+      if (this.vertices.release(id)) this.copies[this.vertices.first[id]!]! -= 1;
+    }
+    this.triangles.fill(0, 3 * slot, 3 * slot + 3);
+  }
+
+  fill(slot: number, a: number, b: number, c: number, tag: number): void {
+    this.reserve(slot + 1);
+    if (a === 0 && b === 0 && c === 0) return;
+    let corner = 3 * slot;
+    for (const below of [a, b, c]) {
+      const { id, isNew } = this.vertices.acquire(below * TAG_RANGE + tag, below, below);
+      if (isNew) {
+        this.copies = grownTo(this.copies, below + 1);
+        this.copies[below]! += 1;
+        if (this.copies[below] === 1) this.firstUses.push(below);
+        this.madeTags.push(tag);
+      }
+      this.triangles[corner++] = id;
+    }
+  }
+
+  override settle(restBelow: Float32Array): number[] {
+    const tags = this.madeTags;
+    this.madeTags = [];
+    const made = super.settle(restBelow, undefined);
+    for (const [i, id] of made.entries()) this.tags[id] = tags[i]!;
+    return made;
+  }
+
+  /** Positions from those below; normals too, or if there are none, from the triangles. */
+  derive(positions: Float32Array, normals?: Float32Array): void {
+    this.fitVertices();
+    const { first, count } = this.vertices;
+    for (let id = 0; id < count; ++id) {
+      const from = 3 * first[id]!, to = 3 * id;
+      this.positions[to] = positions[from]!;
+      this.positions[to + 1] = positions[from + 1]!;
+      this.positions[to + 2] = positions[from + 2]!;
+      if (normals) {
+        this.normals[to] = normals[from]!;
+        this.normals[to + 1] = normals[from + 1]!;
+        this.normals[to + 2] = normals[from + 2]!;
+      }
+      this.seams[id] = this.copies[first[id]!]! > 1 ? 1 : 0;
+    }
+    if (!normals) this.computeNormals();
+  }
+}
+
+/**
+ * A vertex on each vertex below and one in the middle of each edge, four triangles for one. Middles lie on the curve that leaves both ends at right angles
+ * to their normals (the middle of an edge of a curved PN triangle: Vlachos et al., Curved PN Triangles, 2001), so that a coarse surface has a round
+ * outline; between two vertices of a seam they lie straight, since the other side of the seam has other normals. So they do wherever the tag is not 0:
+ * what a cut leaves is not round. Old vertices stay where the simulation has them.
+ */
+export class RefineLayer extends Layer {
+  constructor(triangleCapacity: number) {
+    super(4, 4 * triangleCapacity);
+  }
+
+  release(slot: number): void {
+    const from = 12 * slot;
+    if (4 * slot >= this.triangleCount || this.isFree(4 * slot)) return;
+    for (const at of [0, 1, 2, 3, 4, 6]) this.vertices.release(this.triangles[from + at]!);
+    this.triangles.fill(0, from, from + 12);
+  }
+
+  fill(slot: number, a: number, b: number, c: number): void {
+    this.reserve(4 * (slot + 1));
+    if (a === 0 && b === 0 && c === 0) return;
+    const vertex = (p: number, q: number) => {
+      const low = Math.min(p, q), high = Math.max(p, q);
+      return this.vertices.acquire(low * TAG_RANGE + high, low, high).id;
+    };
+    const va = vertex(a, a), vb = vertex(b, b), vc = vertex(c, c);
+    const ab = vertex(a, b), bc = vertex(b, c), ca = vertex(c, a);
+    // release() knows this order
+    this.triangles.set([va, ab, ca, vb, bc, ab, vc, ca, bc, ab, bc, ca], 12 * slot);
+  }
+
+  derive(below: Layer): void {
+    this.fitVertices();
+    const { positions: p, normals: n, seams, tags } = below;
+    const { first, second, count } = this.vertices;
+    const out = this.positions;
+    for (let id = 0; id < count; ++id) {
+      const u = first[id]!, v = second[id]!;
+      const a = 3 * u, b = 3 * v, to = 3 * id;
+      const isSeam = seams[u]! & seams[v]!;
+      this.seams[id] = isSeam;
+      if (u === v) {
+        out[to] = p[a]!;
+        out[to + 1] = p[a + 1]!;
+        out[to + 2] = p[a + 2]!;
+        continue;
+      }
+      let wa = 0, wb = 0;
+      if (isSeam === 0 && tags[u] === 0) {
+        const dx = p[b]! - p[a]!, dy = p[b + 1]! - p[a + 1]!, dz = p[b + 2]! - p[a + 2]!;
+        wa = (dx * n[a]! + dy * n[a + 1]! + dz * n[a + 2]!) / 8;
+        wb = (dx * n[b]! + dy * n[b + 1]! + dz * n[b + 2]!) / 8;
+      }
+      out[to] = 0.5 * (p[a]! + p[b]!) + wb * n[b]! - wa * n[a]!;
+      out[to + 1] = 0.5 * (p[a + 1]! + p[b + 1]!) + wb * n[b + 1]! - wa * n[a + 1]!;
+      out[to + 2] = 0.5 * (p[a + 2]! + p[b + 2]!) + wb * n[b + 2]! - wa * n[a + 2]!;
+    }
+    this.computeNormals();
+  }
+}

@@ -1,0 +1,141 @@
+import * as THREE from 'three';
+
+/** What a surface zone looks like. */
+export interface ZoneStyle {
+  color: THREE.Color;
+  /** Uncovered by a cut: drawn as the inside of tissue, not as its skin. */
+  isInterior: boolean;
+}
+
+const NOISE = `
+varying vec3 vRest;
+varying vec4 vZone;
+uniform float uReliefHeight;  // metres
+#ifdef TISSUE_DETAIL
+float tissueHash(vec3 p) { p = fract(p * 0.3183099 + vec3(0.11, 0.17, 0.13)); p *= 17.0; return fract(p.x * p.y * p.z * (p.x + p.y + p.z)); }
+float tissueNoise(vec3 x) {
+  vec3 i = floor(x), f = fract(x);
+  f = f * f * (3.0 - 2.0 * f);
+  return mix(mix(mix(tissueHash(i), tissueHash(i + vec3(1, 0, 0)), f.x), mix(tissueHash(i + vec3(0, 1, 0)), tissueHash(i + vec3(1, 1, 0)), f.x), f.y),
+             mix(mix(tissueHash(i + vec3(0, 0, 1)), tissueHash(i + vec3(1, 0, 1)), f.x), mix(tissueHash(i + vec3(0, 1, 1)), tissueHash(i + vec3(1, 1, 1)), f.x), f.y), f.z);
+}
+// Distances to the nearest and the second nearest of points scattered one to a cell; of the eight cells around only, which is near enough.
+vec2 tissueCells(vec3 x) {
+  vec3 base = floor(x - 0.5);
+  vec2 nearest = vec2(8.0);
+  for (int k = 0; k < 8; ++k) {
+    vec3 cell = base + vec3(k & 1, (k >> 1) & 1, k >> 2);
+    vec3 d = cell + 0.2 + 0.6 * vec3(tissueHash(cell), tissueHash(cell + 7.3), tissueHash(cell + 19.1)) - x;
+    float s = dot(d, d);
+    nearest = s < nearest.x ? vec2(s, nearest.x) : vec2(nearest.x, min(nearest.y, s));
+  }
+  return sqrt(nearest);
+}
+float tissueRelief(vec3 p) { return 0.6 * tissueNoise(p * 34.0) + 0.3 * tissueNoise(p * 71.0) + 0.1 * tissueNoise(p * 140.0); }
+// Lobules stand out of a cut; vessels are holes in it.
+float interiorRelief(vec3 p) {
+  vec2 lobules = tissueCells(p * 52.0);
+  vec2 vessels = tissueCells(p * 9.0 + 0.4 * tissueNoise(p * 30.0));
+  return 0.4 * smoothstep(0.0, 0.5, lobules.y - lobules.x) + 0.15 * tissueNoise(p * 150.0) - 0.9 * (1.0 - smoothstep(0.12, 0.2, vessels.x));
+}
+#endif`;
+
+const COLOR = `
+diffuseColor.rgb = vZone.rgb;
+#ifdef TISSUE_DETAIL
+{
+  if (vZone.a > 0.5) {
+    vec2 lobules = tissueCells(vRest * 52.0);
+    vec2 vessels = tissueCells(vRest * 9.0 + 0.4 * tissueNoise(vRest * 30.0));
+    float blood = tissueNoise(vRest * 11.0) * 0.65 + tissueNoise(vRest * 27.0) * 0.35;
+    diffuseColor.rgb *= mix(vec3(0.74, 0.6, 0.58), vec3(1.14, 1.08, 1.04), smoothstep(0.0, 0.5, lobules.y - lobules.x));
+    diffuseColor.rgb *= mix(vec3(0.66, 0.42, 0.42), vec3(1.1, 1.06, 1.02), smoothstep(0.25, 0.7, blood));
+    diffuseColor.rgb = mix(diffuseColor.rgb, diffuseColor.rgb * 0.45 + vec3(0.34, 0.2, 0.16), 1.0 - smoothstep(0.19, 0.23, vessels.x));  // wall
+    diffuseColor.rgb = mix(diffuseColor.rgb, vec3(0.045, 0.004, 0.006), 1.0 - smoothstep(0.13, 0.16, vessels.x));  // lumen
+  } else {
+    float broad = tissueNoise(vRest * 5.0) * 0.6 + tissueNoise(vRest * 13.0) * 0.4;
+    float fine = tissueNoise(vRest * 48.0);
+    diffuseColor.rgb *= mix(vec3(0.58, 0.47, 0.5), vec3(1.0, 0.9, 0.88), broad);
+    diffuseColor.rgb = mix(diffuseColor.rgb, diffuseColor.rgb * vec3(1.18, 1.0, 0.86), smoothstep(0.55, 0.85, fine) * 0.35);
+  }
+}
+#endif`;
+
+const RELIEF = `
+#ifdef TISSUE_DETAIL
+{
+  // Relief finer than a pixel is left out, it would only glitter.
+  float fade = 1.0 - smoothstep(0.25, 0.9, length(fwidth(vRest)) * (vZone.a > 0.5 ? 52.0 : 34.0));
+  float height = (vZone.a > 0.5 ? interiorRelief(vRest) : tissueRelief(vRest)) * uReliefHeight * fade;
+  vec3 dpdx = dFdx(-vViewPosition), dpdy = dFdy(-vViewPosition);
+  vec3 r1 = cross(dpdy, normal), r2 = cross(normal, dpdx);
+  float det = dot(dpdx, r1);
+  normal = normalize(abs(det) * normal - sign(det) * (dFdx(height) * r1 + dFdy(height) * r2));
+}
+#endif`;
+
+/**
+ * Wet tissue under a clear, glossy film. The skin is mottled, with a fine relief; what cuts uncover shows lobules and vessels. Both stick to the rest
+ * shape. Vertex attributes: `restPosition` in metres; `zoneColor`, linear red, green and blue, and 1 for the inside.
+ */
+export function tissueMaterial(color: THREE.Color): THREE.MeshPhysicalMaterial {
+  const material = new THREE.MeshPhysicalMaterial({
+    color: 0xffffff,
+    roughness: 0.5,
+    metalness: 0,
+    clearcoat: 1,
+    clearcoatRoughness: 0.16,
+    sheen: 0.15,
+    sheenRoughness: 0.5,
+    sheenColor: color.clone().lerp(new THREE.Color(1, 0.75, 0.65), 0.5),
+    envMapIntensity: 0.9,
+  });
+  const uniforms = { uDetailScale: { value: 1 }, uReliefHeight: { value: 0 } };
+  material.userData.uniforms = uniforms;
+  material.onBeforeCompile = (shader) => {
+    Object.assign(shader.uniforms, uniforms);
+    shader.vertexShader = shader.vertexShader
+      .replace('#include <common>', `#include <common>
+attribute vec3 restPosition;
+attribute vec4 zoneColor;
+varying vec3 vRest;
+varying vec4 vZone;
+uniform float uDetailScale;`)
+      .replace('#include <begin_vertex>', '#include <begin_vertex>\nvRest = restPosition * uDetailScale;\nvZone = zoneColor;');
+    shader.fragmentShader = shader.fragmentShader
+      .replace('#include <common>', `#include <common>${NOISE}`)
+      .replace('#include <color_fragment>', `#include <color_fragment>${COLOR}`)
+      .replace('#include <normal_fragment_maps>', `#include <normal_fragment_maps>${RELIEF}`)
+      // A cut is moist, but has no smooth film.
+      .replace('#include <lights_physical_fragment>', `#include <lights_physical_fragment>
+#ifdef USE_CLEARCOAT
+if (vZone.a > 0.5) {
+  material.clearcoat *= 0.3;
+  material.clearcoatRoughness = max(material.clearcoatRoughness, 0.35);
+}
+#endif`)
+      // Light that wraps around and comes out red at grazing angles stands in for scattering below the surface.
+      .replace('#include <lights_fragment_end>', `#include <lights_fragment_end>
+float tissueRim = pow(1.0 - saturate(dot(normal, normalize(vViewPosition))), 2.6);
+reflectedLight.directDiffuse += diffuseColor.rgb * vec3(1.0, 0.32, 0.24) * tissueRim * 0.16;`);
+  };
+  return material;
+}
+
+/** The size of the body gives that of its texture. */
+export function setTissueExtent(material: THREE.MeshPhysicalMaterial, extent_m: number): void {
+  material.userData.uniforms.uDetailScale.value = 1 / Math.max(extent_m, 1e-6);
+  material.userData.uniforms.uReliefHeight.value = 0.0016 * extent_m;
+}
+
+/** Without detail the shader is a much cheaper one. */
+export function setTissueDetail(material: THREE.MeshPhysicalMaterial, shown: boolean): void {
+  // Left out, not just skipped: drawing in software compiles both sides of a branch, which takes minutes.
+  const { defines } = material as THREE.MeshPhysicalMaterial & { defines: Record<string, string> };
+  if (shown) defines.TISSUE_DETAIL = '';
+  else delete defines.TISSUE_DETAIL;
+  material.clearcoat = shown ? 1 : 0;
+  material.sheen = shown ? 0.15 : 0;
+  material.roughness = shown ? 0.5 : 0.34;
+  material.needsUpdate = true;
+}

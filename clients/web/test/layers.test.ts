@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { icosphere } from '../dev/fake_server';
+import { RefineLayer, SplitLayer, type Layer } from '../src/view/layers';
+import { random } from './random';
+
+interface Stack {
+  sides: SplitLayer;
+  layers: Layer[];
+}
+
+/** A split by tag, refined `levels` times. */
+function stack(levels: number): Stack {
+  const sides = new SplitLayer(0);
+  return { sides, layers: [sides, ...Array.from({ length: levels }, () => new RefineLayer(0))] };
+}
+
+function release({ layers }: Stack, slot: number): void {
+  for (let at = layers.length - 1; at >= 0; --at) {
+    const count = at === 0 ? 1 : 4 ** (at - 1);
+    for (let k = 0; k < count; ++k) layers[at]!.release(slot * count + k);
+  }
+}
+
+function fill({ layers, sides }: Stack, slot: number, corners: number[], tag: number): void {
+  sides.fill(slot, corners[0]!, corners[1]!, corners[2]!, tag);
+  for (let at = 1; at < layers.length; ++at) {
+    const below = layers[at - 1]!;
+    for (let k = slot * 4 ** (at - 1); k < (slot + 1) * 4 ** (at - 1); ++k) {
+      layers[at]!.fill(k, below.triangles[3 * k]!, below.triangles[3 * k + 1]!, below.triangles[3 * k + 2]!, tag);
+    }
+  }
+}
+
+function derive({ sides, layers }: Stack, positions: Float32Array): void {
+  sides.settle(positions);
+  for (let at = 1; at < layers.length; ++at) layers[at]!.settle(layers[at - 1]!.rest, layers[at - 1]!.tags);
+  sides.derive(positions);
+  for (let at = 1; at < layers.length; ++at) (layers[at] as RefineLayer).derive(layers[at - 1]!);
+}
+
+/** Triangles of a layer as coordinates with their tags, in an order of their own: what is drawn, whatever the numbering. */
+function drawn(layer: Layer): string[] {
+  const all: string[] = [];
+  for (let slot = 0; slot < layer.triangleCount; ++slot) {
+    const corners = [...layer.triangles.subarray(3 * slot, 3 * slot + 3)];
+    if (corners.every((corner) => corner === 0)) continue;
+    all.push(corners.map((v) => [...layer.positions.subarray(3 * v, 3 * v + 3), ...layer.normals.subarray(3 * v, 3 * v + 3), ...layer.rest.subarray(3 * v, 3 * v + 3)]
+      .map((x) => x.toFixed(5)).join(' ') + ` #${layer.tags[v]}`).join(' | '));
+  }
+  return all.sort();
+}
+
+test('a refined sphere keeps its vertices, is closed, and comes nearer to what it approximates', () => {
+  const { vertices, triangles } = icosphere(1);
+  const one = stack(1);
+  for (let slot = 0; 3 * slot < triangles.length; ++slot) fill(one, slot, triangles.slice(3 * slot, 3 * slot + 3), 0);
+  derive(one, Float32Array.from(vertices.flat()));
+  const round = one.layers[1]!;
+  assert.equal(round.triangleCount, (4 * triangles.length) / 3);
+  assert.equal(round.vertexCount - round.triangleCount / 2, 2);  // Euler, closed
+  const error = (at: (id: number) => number[]) => {
+    let worst = 0;
+    for (let id = 0; id < round.vertexCount; ++id) worst = Math.max(worst, Math.abs(1 - Math.hypot(...at(id))));
+    return worst;
+  };
+  const curved = error((id) => [...round.positions.subarray(3 * id, 3 * id + 3)]);
+  const straight = error((id) => [...round.rest.subarray(3 * id, 3 * id + 3)]);  // interpolated without curvature
+  assert.ok(straight > 0.03 && curved < 0.1 * straight, `${straight} -> ${curved}`);
+  const kept = new Set(Array.from({ length: round.vertexCount }, (_, id) => [...round.positions.subarray(3 * id, 3 * id + 3)].join()));
+  for (const v of vertices) assert.ok(kept.has([...Float32Array.from(v)].join()));
+});
+
+test('a refined plane stays plane, and outward stays outward', () => {
+  const one = stack(2);
+  fill(one, 0, [0, 1, 2], 0);
+  fill(one, 1, [2, 1, 3], 0);
+  derive(one, Float32Array.from([0, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 1]));
+  const { positions, normals, vertexCount } = one.layers[2]!;
+  for (let id = 0; id < vertexCount; ++id) assert.deepEqual([positions[3 * id + 2], normals[3 * id + 2]], [1, 1]);
+});
+
+test('a thousand random edits draw what a fresh surface of the same triangles draws', () => {
+  const next = random(7);
+  const { vertices } = icosphere(2);
+  const positions = Float32Array.from(vertices.flat());
+  const slots: { corners: number[]; tag: number }[] = Array.from({ length: 120 }, () => ({ corners: [0, 0, 0], tag: 0 }));
+  const edited = stack(2);
+  for (let round = 0; round < 1000; ++round) {
+    const changes = new Map<number, { corners: number[]; tag: number }>();
+    for (let i = 0; i < 1 + next(6); ++i) {
+      const a = next(40);
+      const isFree = next(3) === 0;
+      changes.set(next(slots.length), { corners: isFree ? [0, 0, 0] : [a, (a + 1 + next(3)) % 40, (a + 5 + next(3)) % 40], tag: isFree ? 0 : next(2) });
+    }
+    for (const slot of changes.keys()) release(edited, slot);
+    for (const [slot, change] of changes) {
+      fill(edited, slot, change.corners, change.tag);
+      slots[slot] = change;
+    }
+    if (round % 50 !== 49) continue;
+    derive(edited, positions);
+    const fresh = stack(2);
+    slots.forEach(({ corners, tag }, slot) => fill(fresh, slot, corners, tag));
+    derive(fresh, positions);
+    for (const at of [0, 1, 2]) assert.deepEqual(drawn(edited.layers[at]!), drawn(fresh.layers[at]!));
+    // Ids are used again.
+    assert.ok(edited.layers[2]!.vertexCount < 2 * fresh.layers[2]!.vertexCount);
+  }
+});
+
+test('both sides of a seam meet without a gap, each with a normal of its own', () => {
+  // A roof: two triangles of skin, two of the inside, that share the ridge 0 1.
+  const positions = Float32Array.from([0, 0, 1, 2, 0, 1, 1, -1, 0, 1, 1, 0, 0.2, -0.4, 0.5]);
+  const one = stack(2);
+  fill(one, 0, [0, 2, 1], 0);
+  fill(one, 1, [0, 1, 3], 1);
+  derive(one, positions);
+  for (const layer of one.layers) {
+    const side = (tag: number) => {
+      const onRidge = new Map<string, number>();
+      for (let id = 0; id < layer.vertexCount; ++id) {
+        const [x, y, z] = layer.positions.subarray(3 * id, 3 * id + 3);
+        if (layer.tags[id] === tag && layer.seams[id] === 1) {
+          assert.deepEqual([y, z], [0, 1]);
+          onRidge.set(x!.toFixed(6), layer.normals[3 * id + 1]!);
+        }
+      }
+      return onRidge;
+    };
+    const [skin, inside] = [side(0), side(1)];
+    assert.deepEqual([...skin.keys()].sort(), [...inside.keys()].sort());
+    for (const [at, y] of skin) assert.ok(y * inside.get(at)! < 0, `normals at ${at}: ${y} ${inside.get(at)}`);
+  }
+  assert.equal(one.layers[2]!.seams.slice(0, one.layers[2]!.vertexCount).filter(Boolean).length, 2 * 5);
+});

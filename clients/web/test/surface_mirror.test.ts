@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { create } from '@bufbuild/protobuf';
+import { surfaceHash } from '../dev/fake_tissue';
+import { BodyDeltaSchema, BodyTopologySchema } from '../generated/palpate/v1/stream_pb';
+import { TriangleHashSum } from '../src/net/mesh_hash';
+import { SurfaceMirror } from '../src/net/surface_mirror';
+import { random } from './random';
+
+function mirrorOf(topology: object): SurfaceMirror {
+  const mirror = SurfaceMirror.of(create(BodyTopologySchema, { name: 'liver', ...topology }));
+  assert.ok(mirror instanceof SurfaceMirror, String(mirror));
+  return mirror;
+}
+
+test('hashes are those of the server', () => {
+  // Known answers of docs/streaming.md
+  for (const [slot, corners, zone, hash] of [[0, [0, 1, 2], 0, 0xac0384c8a72943acn], [7, [5, 6, 8], 2, 0x7cd99ce37c3d9b92n],
+    [4294967295, [4294967294, 1, 2], 9, 0x4bd474e54de8c36bn]] as const) {
+    const sum = new TriangleHashSum();
+    sum.add(slot, corners[0], corners[1], corners[2], zone);
+    assert.equal(sum.toBigInt(), hash);
+  }
+});
+
+test('sums of hashes agree with 64-bit arithmetic, carries included', () => {
+  const next = random(3);
+  const sum = new TriangleHashSum();
+  const triangles: number[] = [];
+  const zones: number[] = [];
+  for (let slot = 0; slot < 400; ++slot) {
+    const corners = [next(2 ** 32), next(2 ** 32), next(2 ** 32)] as const;
+    triangles.push(...corners);
+    zones.push(next(65536));
+    sum.add(slot, ...corners, zones[slot]!);
+    if (slot % 40 === 0) assert.equal(sum.toBigInt(), surfaceHash(triangles, zones));
+  }
+  for (let slot = 0; slot < 399; ++slot) sum.remove(slot, triangles[3 * slot]!, triangles[3 * slot + 1]!, triangles[3 * slot + 2]!, zones[slot]!);
+  assert.equal(sum.toBigInt(), surfaceHash([...Array(3 * 399).fill(0), ...triangles.slice(3 * 399)], zones));
+  sum.remove(399, triangles[3 * 399]!, triangles[3 * 399 + 1]!, triangles[3 * 399 + 2]!, zones[399]!);
+  assert.equal(sum.toBigInt(), 0n);
+});
+
+test('a mirror that follows a thousand random deltas is what a keyframe would bring', () => {
+  const next = random(11);
+  let vertexCount = 12;
+  const triangles = [0, 1, 2, 3, 4, 5, 0, 0, 0];
+  const zones = [0, 1, 0];
+  const mirror = mirrorOf({ vertexCount, triangles, triangleZones: zones });
+  for (let round = 0; round < 1000; ++round) {
+    if (next(10) === 0) vertexCount += next(5);
+    if (next(4) === 0) {
+      triangles.push(0, 0, 0);
+      zones.push(0);
+    }
+    const slots = [...new Set(Array.from({ length: 1 + next(5) }, () => next(zones.length)))].sort((a, b) => a - b);
+    for (const slot of slots) {
+      const a = next(vertexCount);
+      const isFree = next(3) === 0;
+      triangles.splice(3 * slot, 3, ...(isFree ? [0, 0, 0] : [a, (a + 1) % vertexCount, (a + 2 + next(3)) % vertexCount]));
+      zones[slot] = isFree ? 0 : next(4);
+    }
+    const delta = create(BodyDeltaSchema, {
+      vertexCount, triangleCount: zones.length, triangleSlots: slots, triangles: slots.flatMap((slot) => triangles.slice(3 * slot, 3 * slot + 3)),
+      triangleZones: slots.map((slot) => zones[slot]!),
+    });
+    assert.equal(mirror.check(delta), undefined);
+    mirror.apply(delta);
+    if (round % 25 !== 0) continue;
+    const fresh = mirrorOf({ vertexCount, triangles, triangleZones: zones });
+    assert.deepEqual([...mirror.triangles.subarray(0, 3 * mirror.slotCount)], triangles);
+    assert.deepEqual([...mirror.zones.subarray(0, mirror.slotCount)], zones);
+    assert.equal(mirror.liveCount, fresh.liveCount);
+    assert.equal(mirror.hash, fresh.hash);
+    assert.equal(mirror.hash, surfaceHash(triangles, zones));
+    assert.ok(mirror.matches(fresh.hash) && mirror.matches(0n) && !mirror.matches(fresh.hash ^ 1n));
+  }
+});
+
+test('what cannot be is refused before anything changes', () => {
+  const mirror = mirrorOf({ vertexCount: 4, triangles: [0, 1, 2, 0, 2, 3], triangleZones: [0, 1] });
+  const good = { vertexCount: 5, triangleCount: 3, triangleSlots: [2], triangles: [1, 2, 4], triangleZones: [1] };
+  assert.equal(mirror.check(create(BodyDeltaSchema, good)), undefined);
+  for (const [damage, says] of [
+    [{ triangleSlots: [3] }, /slot 3, of 3/], [{ triangles: [1, 2] }, /1 slots, 2 indices/], [{ triangleZones: [] }, /0 zones/], [{ triangles: [1, 2, 5] }, /vertex 5, of 5/],
+    [{ triangles: [1, 1, 2] }, /vertices 1 1 2/], [{ triangleCount: 1 }, /1 slots/], [{ vertexCount: 3 }, /3 vertices/], [{ triangleZones: [65536] }, /zone 65536/],
+  ] as const) {
+    assert.match(mirror.check(create(BodyDeltaSchema, { ...good, ...damage } as object)) ?? 'nothing', says);
+  }
+  assert.equal(mirror.hash, surfaceHash([0, 1, 2, 0, 2, 3], [0, 1]));
+  for (const [topology, says] of [[{ vertexCount: 2, triangles: [0, 1, 2] }, /vertex 2, of 2/], [{ vertexCount: 9, triangles: [1, 2] }, /2 triangle indices/],
+    [{ vertexCount: 9, triangles: [1, 2, 3], triangleZones: [0, 0] }, /2 zones of 1/]] as const) {
+    assert.match(String(SurfaceMirror.of(create(BodyTopologySchema, topology as object))), says);
+  }
+});
