@@ -1,0 +1,214 @@
+// Elasticity alone, without contact: how fast the device's sweeps reduce the residual of an implicit step, next to Newton's method of Eigen
+// on the host to the same residual; the explicit tensor-mass model with its stable step; update orders of the relaxation of the thesis.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "bench/bench_support.h"
+#include "gpu/dynamics/tissue_solver.h"
+#include "gpu/runtime/context.h"
+#include "sim/mesh/generators.h"
+#include "sim/reference/newton.h"
+#include "sim/reference/tensor_mass.h"
+#include "sim/world/material.h"
+
+namespace palpate::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Eigen::Vector3d;
+
+constexpr double kLength_m = 0.2;
+constexpr double kStep_s = 1.0 / 120;
+constexpr double kGravity_m_per_s2 = 9.81;
+constexpr double kTargets[] = {0.1, 0.01, 0.001};  // of the residual at the start
+constexpr int kShownPasses[] = {1, 2, 5, 10, 20, 50, 100, 200};
+
+double MillisecondsSince(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
+
+/// A liver held at its lower part.
+struct Organ {
+  sim::TetMesh mesh;
+  std::vector<uint8_t> fixed;
+  double low_m = 1e9, high_m = -1e9;
+};
+
+absl::StatusOr<Organ> MakeOrgan(double tet_count) {
+  Organ organ;
+  PALPATE_ASSIGN_OR_RETURN(organ.mesh, sim::GenerateLiver(kLength_m, sim::LiverEdgeLengthForTets(kLength_m, tet_count)));
+  for (const Vector3d& v : organ.mesh.vertices) {
+    organ.low_m = std::min(organ.low_m, v.z());
+    organ.high_m = std::max(organ.high_m, v.z());
+  }
+  for (const Vector3d& v : organ.mesh.vertices) organ.fixed.push_back(v.z() < organ.low_m + 0.4 * (organ.high_m - organ.low_m) ? 1 : 0);
+  return organ;
+}
+
+absl::StatusOr<std::vector<gpu::TissueTet>> TetsOf(const Organ& organ, sim::MaterialModel model) {
+  sim::Material material;
+  material.model = model;
+  material.damping_s = 0;
+  PALPATE_ASSIGN_OR_RETURN(gpu::TissueTet tet, sim::TissueOf(material));
+  std::vector<gpu::TissueTet> tets;
+  for (const auto& vertices : organ.mesh.tets) {
+    tet.vertices = vertices;
+    tets.push_back(tet);
+  }
+  return tets;
+}
+
+/// The first time at which a curve of residuals is at or below a value; -1 if never.
+double TimeTo(const std::vector<double>& residual_n, const std::vector<double>& time_ms, double value) {
+  for (size_t k = 0; k < residual_n.size(); ++k) {
+    if (residual_n[k] <= value) return time_ms[k];
+  }
+  return -1;
+}
+
+/// One implicit step of an organ that was pulled a tenth longer upwards and is let go.
+absl::Status CompareStep(std::shared_ptr<gpu::Context> context, const Organ& organ, const std::string& name, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::TissueTet> tets, TetsOf(organ, sim::MaterialModel::kStableNeoHookean));
+  gpu::TissueModel model;
+  model.tets = tets;
+  model.fixed = organ.fixed;
+  std::vector<float> start;
+  const double bottom_m = organ.low_m + 0.4 * (organ.high_m - organ.low_m);
+  PALPATE_ASSIGN_OR_RETURN(const sim::ReferenceBody body, sim::ReferenceBody::Create(organ.mesh.vertices, tets, organ.fixed));
+  Eigen::VectorXd x = body.Rest();
+  for (size_t v = 0; v < organ.mesh.vertices.size(); ++v) {
+    const Vector3d& rest = organ.mesh.vertices[v];
+    model.rest_m.push_back({rest.x(), rest.y(), rest.z()});
+    const double z = rest.z() + (organ.fixed[v] != 0 ? 0 : 0.1 * (rest.z() - bottom_m));
+    x[static_cast<Eigen::Index>(3 * v + 2)] = static_cast<float>(z);
+    for (const double value : {rest.x(), rest.y(), z}) start.push_back(static_cast<float>(value));
+  }
+  gpu::TissueOptions options;
+  options.dt_s = kStep_s;
+  options.iterations = IsQuick() ? 40 : 200;
+  PALPATE_ASSIGN_OR_RETURN(auto solver,
+                           gpu::TissueSolver::Create(context, model, options, {}, {}, gpu::TissueTuning::For(context->device())));
+
+  PALPATE_RETURN_IF_ERROR(solver->WriteState(start));
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<double> residual_n, solver->StepMeasuringResidual({}));
+  std::vector<double> step_ms;
+  for (int repetition = 0; repetition < (IsQuick() ? 3 : 9); ++repetition) {
+    PALPATE_RETURN_IF_ERROR(solver->WriteState(start));
+    const Clock::time_point begin = Clock::now();
+    PALPATE_RETURN_IF_ERROR(solver->Step({}).status());
+    step_ms.push_back(MillisecondsSince(begin));
+  }
+  const double sweep_ms = Quantile(step_ms, 0.5) / options.iterations;
+  std::vector<double> sweep_time_ms;
+  for (size_t k = 0; k < residual_n.size(); ++k) sweep_time_ms.push_back(static_cast<double>(k) * sweep_ms);
+  report->Add(name, "sweep", sweep_ms, "ms");
+  std::string curve = name + ": residual over that at the start after";
+  for (const int k : kShownPasses) {
+    if (static_cast<size_t>(k) < residual_n.size())
+      curve += absl::StrFormat(" %d sweeps (%.1f ms) %.2g;", k, k * sweep_ms, residual_n[k] / residual_n[0]);
+  }
+  report->Note(curve);
+
+  sim::NewtonProblem problem;
+  problem.inv_dt_sq = 1 / (kStep_s * kStep_s);
+  problem.load_n = Eigen::VectorXd::Zero(x.size());
+  problem.target_m = x;
+  for (Eigen::Index i = 2; i < x.size(); i += 3) problem.target_m[i] -= kStep_s * kStep_s * kGravity_m_per_s2;
+  sim::NewtonResult newton[2];
+  for (const auto solver_kind : {sim::NewtonSolver::kDirect, sim::NewtonSolver::kConjugateGradient}) {
+    const size_t kind = solver_kind == sim::NewtonSolver::kDirect ? 0 : 1;
+    PALPATE_ASSIGN_OR_RETURN(newton[kind], sim::MinimizeByNewton(body, problem, x, {solver_kind, 0.2 * kTargets[2] * residual_n[0], 100}));
+  }
+  // The answer before the times: both minimise the same function.
+  std::vector<float> got(start.size());
+  PALPATE_RETURN_IF_ERROR(solver->ReadPositions(got));
+  double worst_m = 0, moved_m = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    worst_m = std::max(worst_m, std::abs(got[i] - newton[0].x[static_cast<Eigen::Index>(i)]));
+    moved_m = std::max(moved_m, std::abs(x[static_cast<Eigen::Index>(i)] - newton[0].x[static_cast<Eigen::Index>(i)]));
+  }
+  report->Add(name, "distance_over_motion", worst_m / moved_m, "ratio");
+  if (!IsQuick() && !(worst_m < 0.05 * moved_m)) {
+    return absl::InternalError(
+        absl::StrFormat("%s: device and reference are %.2g m apart after a motion of %.2g m", name, worst_m, moved_m));
+  }
+  for (const double target : kTargets) {
+    const std::string suffix = absl::StrFormat("_to_%g", target);
+    report->Add(name, "device" + suffix, TimeTo(residual_n, sweep_time_ms, target * residual_n[0]), "ms");
+    report->Add(name, "newton_direct" + suffix, TimeTo(newton[0].residual_n, newton[0].time_ms, target * residual_n[0]), "ms");
+    report->Add(name, "newton_cg" + suffix, TimeTo(newton[1].residual_n, newton[1].time_ms, target * residual_n[0]), "ms");
+  }
+  return absl::OkStatus();
+}
+
+/// The model of the thesis: explicit steps, and relaxation in its orders, of an organ that is pushed at its top.
+absl::Status MeasureThesis(const Organ& organ, const std::string& name, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::TissueTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
+  PALPATE_ASSIGN_OR_RETURN(const sim::TensorMass model, sim::TensorMass::Create(organ.mesh.vertices, tets, organ.fixed));
+  std::vector<Vector3d> loads(organ.mesh.vertices.size(), Vector3d::Zero());
+  for (size_t v = 0; v < loads.size(); ++v) {
+    if (organ.mesh.vertices[v].z() > organ.high_m - 0.01) loads[v].z() = -0.01;
+  }
+  const double stable_s = model.StableStep();
+  report->Add(name, "explicit_stable_step", stable_s, "s");
+  std::vector<Vector3d> now(loads.size(), Vector3d::Zero()), before = now;
+  const int steps = IsQuick() ? 20 : 200;
+  const Clock::time_point begin = Clock::now();
+  for (int step = 0; step < steps; ++step) model.StepExplicitly(loads, 0.9 * stable_s, 1, &now, &before);
+  const double explicit_ms = MillisecondsSince(begin) / steps;
+  report->Add(name, "explicit_step", explicit_ms, "ms");
+  report->Add(name, "explicit_speed", 0.9 * stable_s * 1e3 / explicit_ms, "ratio");  // simulated over real time
+
+  const int passes = IsQuick() ? 20 : 200;
+  for (const auto& [order, order_name] : {std::pair(sim::UpdateOrder::kSynchronous, "synchronous"),
+                                          {sim::UpdateOrder::kRandom, "random"},
+                                          {sim::UpdateOrder::kBreadthFirst, "breadth_first"},
+                                          {sim::UpdateOrder::kPriority, "priority"}}) {
+    std::vector<Vector3d> u(loads.size(), Vector3d::Zero());
+    const double start_n = model.Residual(u, loads);
+    std::vector<double> residual_n;
+    const Clock::time_point order_begin = Clock::now();
+    double measuring_ms = 0;
+    model.Relax(loads, order, passes, 1, &u, [&] {
+      const Clock::time_point mark = Clock::now();
+      residual_n.push_back(model.Residual(u, loads));
+      measuring_ms += MillisecondsSince(mark);
+    });
+    const double pass_ms = (MillisecondsSince(order_begin) - measuring_ms) / passes;
+    report->Add(name, absl::StrFormat("pass_%s", order_name), pass_ms, "ms");
+    report->Add(name, absl::StrFormat("residual_%s", order_name), residual_n.back() / start_n, "ratio");
+    std::string curve = absl::StrFormat("%s, %s order: residual over that at the start after", name, order_name);
+    for (const int k : kShownPasses) {
+      if (k <= passes)
+        curve += absl::StrFormat(" %d passes (%.1f ms) %.2g;", k, k * pass_ms, residual_n[static_cast<size_t>(k) - 1] / start_n);
+    }
+    report->Note(curve);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(std::shared_ptr<gpu::Context> context, Report* report) {
+  for (const double tet_count : IsQuick() ? std::vector<double>{1000} : std::vector<double>{1000, 2500, 10000}) {
+    const std::string name = absl::StrFormat("liver_%d", static_cast<int>(tet_count));
+    if (!IsSelected(name)) continue;
+    PALPATE_ASSIGN_OR_RETURN(const Organ organ, MakeOrgan(tet_count));
+    PALPATE_RETURN_IF_ERROR(CompareStep(context, organ, name, report));
+    PALPATE_RETURN_IF_ERROR(MeasureThesis(organ, name, report));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace palpate::bench
+
+int main(int argc, char** argv) {
+  palpate::bench::Initialize(argc, argv,
+                             "Solvers of elasticity: sweeps of the device, Newton's method, explicit tensor-mass, update orders.");
+  auto context = palpate::gpu::Context::Create({.device = palpate::bench::DeviceSelector()});
+  palpate::bench::Report report("tissue", context.ok() ? palpate::gpu::DescribeDevice((*context)->device()) : "none");
+  if (!context.ok()) return report.Finish(context.status());
+  return report.Finish(palpate::bench::Run(*context, &report));
+}
