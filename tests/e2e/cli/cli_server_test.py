@@ -143,6 +143,47 @@ class CliServerTest(unittest.TestCase):
         lines = self.ok("--json", "watch", "touch", "--frames", 1, "--body", "ball").splitlines()
         self.assertEqual(json.loads(lines[-1])["contacts"], frame["contacts"])
 
+    def test_edits_and_the_watch_that_follows_them(self):
+        before = self.create("cut")["bodies"][0]
+        process = subprocess.Popen([PALPATE, "--server", self.address, "--json", "watch", "cut", "--rate", "10000"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        keyframe = json.loads(process.stdout.readline())
+        self.assertEqual((keyframe["type"], keyframe["topology_version"]), ("keyframe", 1))
+        answer = self.json("edit", "cut", "--key", "k", "carve", "--body", "ball", "--ball", 0, 0, 0.05, 0.02)
+        removed = len(answer["outcomes"][0]["removed_tets"])
+        self.assertEqual((int(answer["topology_version"]), answer["is_repeat"]), (2, False))
+        self.assertGreater(removed, 0)
+        after = self.json("scene", "show", "cut")["scene"]["bodies"][0]
+        self.assertEqual(after["tet_count"], before["tet_count"] - removed + len(answer["outcomes"][0]["added_tets"]))
+        self.assertTrue(self.json("edit", "cut", "--key", "k", "carve", "--body", "ball", "--ball", 0, 0, 0.05, 0.02)["is_repeat"])
+        # The change, or a keyframe if that is shorter, with the hash that the program has checked.
+        line = json.loads(process.stdout.readline())
+        while line["type"] == "frame" and line["topology_version"] == 1:
+            line = json.loads(process.stdout.readline())
+        self.assertIn(line["type"], ("delta", "keyframe"))
+        self.assertRegex(line["bodies"][0]["mesh_hash"], "^[0-9a-f]{16}$")
+        self.assertNotEqual(line["bodies"][0]["mesh_hash"], keyframe["bodies"][0]["mesh_hash"])
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0)
+
+        self.assertIn("ball:", self.ok("edit", "cut", "refine", "--body", "ball", "--ball", 0, 0, -0.05, 0.02, "--max-edge", "0.02"))
+        self.ok("edit", "cut", "incise", "--body", "ball", "--edge", 0.04, -0.03, 0, 0.06, -0.03, 0, "--edge", 0.04, 0.03, 0, 0.06, 0.03, 0)
+        self.ok("edit", "cut", "material", "--body", "ball", "--young-modulus", 20000)
+        file = self.folder / "edits.json"
+        ball = {"center_m": {"z": -0.05}, "radius_m": 0.01}
+        file.write_text(json.dumps({"edits": [{"body": "ball", "carve": {"region": {"ball": ball}}}, {"body": "ball", "carve": {"region": {"ball": ball}}}]}))
+        self.assertEqual(len(self.json("edit", "cut", "--file", file)["outcomes"]), 2)
+        self.assertEqual(len(self.ok("--json", "edit", "cut", "--file", file, "--each").splitlines()), 2)
+        exported = self.folder / "cut.msh"
+        self.ok("export", "cut", "-o", exported)
+        self.assertEqual(self.json("mesh", "info", exported)["tets"], self.json("scene", "show", "cut")["scene"]["bodies"][0]["tet_count"])
+        self.assertEqual(self.fails("edit", "cut", "carve", "--body", "nobody", "--ball", 0, 0, 0, 1), "NOT_FOUND")
+        self.assertEqual(self.fails("edit", "cut", "carve", "--body", "ball", "--ball", 0, 0, 0, 0), "INVALID_ARGUMENT")
+        self.assertEqual(self.fails("edit", "cut", "carve", "--body", "ball"), "INVALID_ARGUMENT")
+        self.assertEqual(self.fails("edit", "cut", "--expected-version", 1, "carve", "--body", "ball", "--zone", "none"), "FAILED_PRECONDITION")
+        self.assertEqual(self.run_cli("edit", "cut").returncode, 2)
+
     def test_watch_ends_with_time_and_with_a_signal(self):
         self.create("still")
         self.ok("watch", "still", "--seconds", "0.3")

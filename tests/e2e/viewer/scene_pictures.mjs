@@ -38,7 +38,7 @@ const SCENES = {
       return [0.06 * Math.cos(angle), 0.045 * Math.sin(angle), 0.26 - 0.21 * Math.min(1, t / 0.4)];
     },
   },
-  whip: { steps: 60, look: [-62, 26, 1.0], tool: 'whip', path: (step) => [Math.min(0.03, -0.06 + 0.0208 * step), 0, -0.06] },
+  whip: { steps: 40, look: [-62, 26, 1.0], tool: 'whip', path: (step) => [Math.min(0.03, -0.06 + 0.0417 * step), 0, -0.06] },
 };
 
 const browserPath = [process.env.PALPATE_CHROMIUM, '/usr/bin/chromium', '/usr/bin/google-chrome'].find((path) => path && existsSync(path));

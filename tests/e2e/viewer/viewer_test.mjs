@@ -5,14 +5,13 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
+import { browserPath, complaintsOf, openBrowser, PATIENCE_MS, step, webDir } from './browser.mjs';
 import { TcpGate } from './tcp_gate.mjs';
 
-const webDir = join(dirname(fileURLToPath(import.meta.url)), '..', '..', '..', 'clients', 'web');
 const { values: options } = parseArgs({
   options: {
     url: { type: 'string' }, fake: { type: 'boolean' }, server: { type: 'string' }, 'scene-file': { type: 'string' }, scene: { type: 'string' },
@@ -23,13 +22,10 @@ if (!options.url && !options.fake && !(options.server && options['scene-file']))
   console.error('give --url URL of a server, or --server PROGRAM and --scene-file FILE, or --fake');
   process.exit(1);
 }
-const browserPath = [process.env.PALPATE_CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) => path && existsSync(path));
 if (!browserPath) {
   console.log('skipped: no chromium (set PALPATE_CHROMIUM)');
   process.exit(77);
 }
-const { chromium } = createRequire(join(webDir, 'package.json'))('playwright-core');
-const PATIENCE_MS = 120_000;  // a browser that draws in software on a busy machine
 const outDir = options.out ?? join(tmpdir(), 'palpate-viewer');
 mkdirSync(outDir, { recursive: true });
 
@@ -61,18 +57,9 @@ if (options.fake) {
 const gate = new TcpGate(target.hostname, Number(target.port || 80));
 await gate.open();
 
-const [width, height] = options.size.split('x').map(Number);
-const context = await chromium.launchPersistentContext(join(profile, 'browser'), {
-  executablePath: browserPath,
-  headless: true,
-  viewport: { width, height },
-  args: ['--no-sandbox', '--disable-gpu', '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader', '--disable-quic', '--no-first-run',
-    '--disable-background-networking', '--disable-component-update', '--disable-sync'],
-});
-
-context.setDefaultTimeout(PATIENCE_MS);
+const context = await openBrowser(profile, options.size);
 let page;
-const complaints = [];
+let complaints = [];
 const foreign = [];
 const state = () => page.evaluate(() => ({ connection: palpate.connection, sceneId: palpate.sceneId, runState: palpate.runState, stats: palpate.stats,
   tools: palpate.tools, bodies: palpate.bodies, reconnects: palpate.reconnects, errors: [...palpate.errors] }));
@@ -86,11 +73,6 @@ const farthest_m = (a, b) => {
   return far;
 };
 const newtons = (tool) => Math.hypot(...tool.forceN);
-const step = async (name, run) => {
-  const begin = Date.now();
-  await run();
-  console.log(`ok  ${name} (${((Date.now() - begin) / 1000).toFixed(1)} s)`);
-};
 /** A picture at full quality; the scene stands still for it, so that software drawing can keep up. */
 async function screenshot(name) {
   const playing = (await state()).runState === 'playing';
@@ -111,11 +93,7 @@ async function screenshot(name) {
 let failed = false;
 try {
   page = context.pages()[0] ?? (await context.newPage());
-  page.on('pageerror', (error) => complaints.push(`page: ${error.message}`));
-  page.on('console', (message) => {
-    // The browser itself logs failed connections while the server is away.
-    if (message.type() === 'error' && !/WebSocket connection|ERR_CONNECTION_REFUSED/.test(message.text())) complaints.push(`console: ${message.text()}`);
-  });
+  complaints = complaintsOf(page);
   page.on('request', (request) => {
     if (!/^(data|blob):/.test(request.url()) && new URL(request.url()).host !== `127.0.0.1:${gate.port}`) foreign.push(request.url());
   });

@@ -1,0 +1,392 @@
+// Random edits of a playing scene, seen by three clients at different paces.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <Eigen/Core>
+#include <Eigen/Geometry>
+
+#include "absl/strings/str_cat.h"
+#include "clients/cpp/connection.h"
+#include "clients/cpp/scene_client.h"
+#include "clients/cpp/watch_stream.h"
+
+namespace palpate {
+namespace {
+
+namespace fs = std::filesystem;
+using client::TopologyMirror;
+using Eigen::Vector3d;
+using ::testing::HasSubstr;
+
+constexpr int kEdits = 60;
+constexpr int kLateAt = 30;  ///< edits before the late reader comes
+constexpr int kRepeatEvery = 10;
+constexpr double kReach_m = 1;  ///< of edits
+
+/// A palpate-server of our own.
+class Server {
+ public:
+  Server() : folder_(fs::path(::testing::TempDir()) / ("palpate_e2e_edits_" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+    const std::string ready = folder_ / "ready.json";
+    const std::string log = folder_ / "log";
+    pid_ = fork();
+    if (pid_ == 0) {
+      const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      dup2(fd, 1);
+      dup2(fd, 2);
+      execl(PALPATE_SERVER_BINARY, PALPATE_SERVER_BINARY, "--listen", "127.0.0.1:0", "--http", "off", "--ready-file", ready.c_str(),
+            nullptr);
+      _exit(127);
+    }
+    int status = 0;
+    while (!fs::exists(ready)) {
+      if (waitpid(pid_, &status, WNOHANG) == pid_) {
+        pid_ = -1;
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    int port = 0;
+    if (std::sscanf(ReadAll("ready.json").c_str(), "{\"grpc_port\":%d", &port) == 1) address_ = "127.0.0.1:" + std::to_string(port);
+  }
+  ~Server() {
+    if (pid_ > 0) {
+      kill(pid_, SIGTERM);
+      waitpid(pid_, nullptr, 0);
+    }
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  /// Empty if the server did not start.
+  const std::string& address() const { return address_; }
+  std::string Log() const { return ReadAll("log"); }
+  client::Connection Connect() const {
+    return client::Connection::FromChannel(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  }
+
+ private:
+  std::string ReadAll(const char* name) const {
+    std::ifstream file(folder_ / name);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  fs::path folder_;
+  pid_t pid_ = -1;
+  std::string address_;
+};
+
+v1::SceneSpec TwoLivers() {
+  v1::SceneSpec spec;
+  spec.set_dt_s(1.0 / 120);
+  for (int i = 0; i < 2; ++i) {
+    v1::BodySpec& body = *spec.add_bodies();
+    body.set_name(i == 0 ? "left" : "right");
+    body.set_self_collision(false);  // this test is about streams; those of sim/world cut under contact
+    body.mutable_generator()->mutable_liver()->set_length_m(0.1);
+    body.mutable_generator()->set_edge_length_m(0.017);
+    body.mutable_pose()->mutable_position_m()->set_x(0.14 * i);
+    v1::Box& box = *body.add_fixed()->mutable_box();
+    box.mutable_min_m()->set_x(-1);
+    box.mutable_min_m()->set_y(0.02);
+    box.mutable_min_m()->set_z(-1);
+    box.mutable_max_m()->set_x(1);
+    box.mutable_max_m()->set_y(1);
+    box.mutable_max_m()->set_z(1);
+  }
+  return spec;
+}
+
+/// A client that watches on a thread of its own. WatchStream itself refuses an update whose arrays do not have the server's hash and a
+/// frame of another version than the arrays.
+class Reader {
+ public:
+  Reader(const client::Connection& connection, const std::string& scene_id, bool with_volume, double max_rate_hz) {
+    v1::WatchRequest request;
+    request.set_scene_id(scene_id);
+    request.set_with_volume(with_volume);
+    request.set_max_rate_hz(max_rate_hz);
+    stream_ = std::make_unique<client::WatchStream>(connection, request);
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~Reader() { (void)Stop(); }
+
+  /// Ends the stream. What it ended with, if not by us.
+  absl::Status Stop() {
+    if (thread_.joinable()) {
+      stream_->Cancel();
+      thread_.join();
+      status_ = stream_->Finish();
+    }
+    return absl::IsCancelled(status_) ? absl::OkStatus() : status_;
+  }
+
+  bool ended() const { return ended_; }
+  uint64_t version() const {
+    const std::lock_guard lock(mutex_);
+    return bodies_version_;
+  }
+  std::vector<TopologyMirror::Body> bodies() const {
+    const std::lock_guard lock(mutex_);
+    return bodies_;
+  }
+  int keyframes() const { return keyframes_; }
+  int deltas() const { return deltas_; }
+  uint64_t dropped() const { return dropped_; }
+  std::string problem() const {
+    const std::lock_guard lock(mutex_);
+    return problem_;
+  }
+
+  /// A place on the surface of a body that has one left; its name in `body`.
+  Vector3d PlaceOnSurface(std::mt19937& random, std::string& body) const {
+    const std::lock_guard lock(mutex_);
+    for (int tries = 0; tries < 1000; ++tries) {
+      const size_t b = random() % bodies_.size();
+      if (bodies_[b].triangles.empty()) continue;
+      const TopologyMirror::Triangle& triangle = bodies_[b].triangles[random() % bodies_[b].triangles.size()];
+      if (triangle == TopologyMirror::kFreeTriangle || positions_[b].empty()) continue;
+      float xyz[3];
+      std::memcpy(xyz, positions_[b].data() + size_t{12} * triangle[0], 12);
+      if (!(std::abs(xyz[2]) < kReach_m)) continue;  // a piece that has fallen far away
+      body = bodies_[b].name;
+      return {xyz[0], xyz[1], xyz[2]};
+    }
+    body.clear();
+    return Vector3d::Zero();
+  }
+
+ private:
+  void Run() {
+    v1::WatchUpdate update;
+    while (stream_->Read(&update)) {
+      keyframes_ += update.has_keyframe() ? 1 : 0;
+      deltas_ += update.has_delta() ? 1 : 0;
+      const v1::Frame* frame = update.has_frame() ? &update.frame() : update.has_keyframe() ? &update.keyframe().frame() : nullptr;
+      if (frame != nullptr) Take(*frame);
+    }
+    ended_ = true;
+  }
+
+  void Take(const v1::Frame& frame) {
+    const std::lock_guard lock(mutex_);
+    if (bodies_version_ != stream_->topology().version()) {
+      bodies_ = stream_->topology().bodies();
+      bodies_version_ = stream_->topology().version();
+    }
+    positions_.clear();
+    dropped_ = frame.dropped();
+    const auto note = [this, &frame](const std::string& what) {
+      if (problem_.empty()) problem_ = absl::StrCat("step ", frame.step(), ", version ", frame.topology_version(), ": ", what);
+    };
+    if (!frame.failure().empty()) note(frame.failure());
+    for (size_t b = 0; b < bodies_.size(); ++b) {
+      const std::string& bytes = frame.bodies(static_cast<int>(b)).positions();
+      positions_.push_back(bytes);
+      if (bytes.size() != size_t{12} * bodies_[b].vertex_count)
+        note(absl::StrCat(bytes.size(), " bytes of positions of ", bodies_[b].name));
+      for (size_t at = 0; at + 4 <= bytes.size(); at += 4) {
+        float x = 0;
+        std::memcpy(&x, bytes.data() + at, 4);
+        if (!std::isfinite(x)) note("a position is not finite");
+      }
+    }
+    for (const v1::SurfaceContact& contact : frame.surface_contacts()) {
+      const int of_a = contact.kind() == v1::SURFACE_CONTACT_KIND_EDGE_EDGE ? 2 : 1;
+      for (int i = 0; i < contact.vertices_size(); ++i) {
+        const uint32_t body = i < of_a ? contact.body_a() : contact.body_b();
+        if (body >= bodies_.size() || contact.vertices(i) >= bodies_[body].vertex_count) note("a contact names a vertex that is not there");
+      }
+    }
+  }
+
+  std::unique_ptr<client::WatchStream> stream_;
+  std::thread thread_;
+  absl::Status status_;
+  std::atomic<bool> ended_ = false;
+  std::atomic<int> keyframes_ = 0;
+  std::atomic<int> deltas_ = 0;
+  std::atomic<uint64_t> dropped_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<TopologyMirror::Body> bodies_;  ///< of the newest frame
+  uint64_t bodies_version_ = 0;
+  std::vector<std::string> positions_;
+  std::string problem_;
+};
+
+void Set(const Vector3d& from, v1::Vec3& to) {
+  to.set_x(from.x());
+  to.set_y(from.y());
+  to.set_z(from.z());
+}
+
+/// Carve, refine or incise around a place of the surface.
+v1::EditSceneRequest RandomEdit(const std::string& scene_id, const Reader& reader, std::mt19937& random) {
+  std::normal_distribution<double> normal;
+  const auto direction = [&] { return Vector3d(normal(random), normal(random), normal(random)).normalized(); };
+  v1::EditSceneRequest request;
+  request.set_scene_id(scene_id);
+  v1::Edit& edit = *request.add_edits();
+  const Vector3d place = reader.PlaceOnSurface(random, *edit.mutable_body());
+  const auto ball = [&place](double radius_m, v1::EditRegion& region) {
+    Set(place, *region.mutable_ball()->mutable_center_m());
+    region.mutable_ball()->set_radius_m(radius_m);
+  };
+  switch (random() % 3) {
+    case 0:
+      ball(0.006, *edit.mutable_carve()->mutable_region());
+      break;
+    case 1:
+      ball(0.008, *edit.mutable_refine()->mutable_region());
+      edit.mutable_refine()->set_max_edge_m(0.012);
+      edit.mutable_refine()->set_tet_budget(800);
+      break;
+    default: {
+      const Vector3d edge = 0.012 * direction();
+      const Vector3d way = 0.01 * direction();
+      for (const double at : {-1.0, 0.0, 1.0}) {
+        v1::BladeEdge& blade = *edit.mutable_incise()->add_edges();
+        Set(place + at * way - edge, *blade.mutable_end0_m());
+        Set(place + at * way + edge, *blade.mutable_end1_m());
+      }
+    }
+  }
+  return request;
+}
+
+TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
+  const Server server;
+  ASSERT_FALSE(server.address().empty()) << "palpate-server does not start: " << server.Log();
+  const client::Connection connection = server.Connect();
+  client::SceneClient client(connection, std::chrono::minutes(5));
+  v1::CreateSceneRequest create;
+  *create.mutable_spec() = TwoLivers();
+  create.mutable_rate()->set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
+  const absl::StatusOr<v1::SceneInfo> created = client.Create(create);
+  ASSERT_TRUE(created.ok()) << created.status();
+  const std::string id = created->scene_id();
+
+  ASSERT_TRUE(client.Play(id).ok());
+
+  // Channels of their own, as other machines have them.
+  auto first = std::make_unique<Reader>(server.Connect(), id, /*with_volume=*/true, 10000);
+  auto slow = std::make_unique<Reader>(server.Connect(), id, /*with_volume=*/false, 2);
+  std::unique_ptr<Reader> late;
+  while (first->version() == 0 && !first->ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+
+  std::mt19937 random(2026);
+  uint64_t version = 1;
+  size_t removed = 0;
+  size_t added = 0;
+  size_t pieces = 0;
+  std::vector<std::pair<v1::EditSceneRequest, v1::EditSceneResponse>> done;
+  for (int i = 0; i < kEdits; ++i) {
+    if (i == kLateAt) late = std::make_unique<Reader>(server.Connect(), id, false, 10000);
+    v1::EditSceneRequest request = RandomEdit(id, *first, random);
+    request.set_key(absl::StrCat("edit ", i));
+    const absl::StatusOr<v1::EditSceneResponse> response = client.Edit(request);
+    ASSERT_TRUE(response.ok()) << "edit " << i << ": " << response.status() << "\n" << request.ShortDebugString();
+    ASSERT_FALSE(response->is_repeat());
+    ASSERT_GE(response->topology_version(), version);
+    version = response->topology_version();
+    removed += static_cast<size_t>(response->outcomes(0).removed_tets_size());
+    added += static_cast<size_t>(response->outcomes(0).added_tets_size());
+    pieces += static_cast<size_t>(response->outcomes(0).new_bodies_size());
+    done.emplace_back(std::move(request), *response);
+    if (i % kRepeatEvery == 0) {
+      const auto& [again, answer] = done[random() % done.size()];
+      absl::StatusOr<v1::EditSceneResponse> repeat = client.Edit(again);
+      ASSERT_TRUE(repeat.ok()) << repeat.status();
+      EXPECT_TRUE(repeat->is_repeat());
+      repeat->set_is_repeat(false);
+      EXPECT_EQ(repeat->SerializeAsString(), answer.SerializeAsString());
+      v1::EditSceneRequest other = again;
+      other.add_edits()->set_body("left");
+      other.mutable_edits(1)->mutable_carve()->mutable_region()->mutable_ball()->set_radius_m(1);
+      EXPECT_THAT(std::string(client.Edit(other).status().message()), HasSubstr("was used for another request"));
+      v1::EditSceneRequest bad = RandomEdit(id, *first, random);
+      bad.mutable_edits(0)->set_body("spleen");
+      EXPECT_EQ(client.Edit(bad).status().message(), "edits[0].body: the scene has no body \"spleen\"");
+      bad.set_expected_topology_version(version + 1);
+      EXPECT_EQ(client.Edit(bad).status().code(), absl::StatusCode::kFailedPrecondition);
+    }
+    ASSERT_FALSE(first->ended()) << first->Stop();
+    ASSERT_EQ(first->problem(), "") << "edit " << i;
+  }
+  const absl::StatusOr<v1::SceneInfo> info = client.Pause(id);
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->failure(), "");
+  EXPECT_GT(removed, 60U);
+
+  // Who comes last of all gets what the server has, and the others must have the same.
+  Reader surface(server.Connect(), id, false, 10000);
+  Reader volume(server.Connect(), id, true, 10000);
+  for (const Reader* reader : {first.get(), slow.get(), late.get(), &surface, &volume}) {
+    while (reader->version() != version && !reader->ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(reader->version(), version);
+  }
+  for (const Reader* reader : {first.get(), slow.get(), late.get()}) {
+    EXPECT_EQ(reader->problem(), "");
+    const std::vector<TopologyMirror::Body> mine = reader->bodies();
+    const std::vector<TopologyMirror::Body> servers = (reader == first.get() ? volume : surface).bodies();
+    ASSERT_EQ(mine.size(), servers.size());
+    ASSERT_EQ(mine.size(), static_cast<size_t>(info->bodies_size()));
+    for (size_t b = 0; b < mine.size(); ++b) {
+      EXPECT_EQ(mine[b].mesh_hash, servers[b].mesh_hash) << mine[b].name;
+      EXPECT_EQ(mine[b].triangles, servers[b].triangles) << mine[b].name;
+      EXPECT_EQ(mine[b].tets, servers[b].tets) << mine[b].name;
+      EXPECT_EQ(mine[b].fixed, servers[b].fixed) << mine[b].name;
+      EXPECT_EQ(mine[b].triangle_count(), info->bodies(static_cast<int>(b)).surface_triangle_count()) << mine[b].name;
+      if (reader == first.get()) {
+        EXPECT_EQ(mine[b].tet_count(), info->bodies(static_cast<int>(b)).tet_count()) << mine[b].name;
+      }
+    }
+  }
+  std::printf("%d edits in %lu steps: %zu tets removed, %zu added, %zu pieces, version %lu\n", kEdits,
+              static_cast<unsigned long>(info->step()), removed, added, pieces, static_cast<unsigned long>(version));
+  for (const auto& [name, reader] : {std::pair("first", first.get()), std::pair("slow", slow.get()), std::pair("late", late.get())}) {
+    std::printf("%-5s reader: %d keyframes, %d deltas, %lu frames missed\n", name, reader->keyframes(), reader->deltas(),
+                static_cast<unsigned long>(reader->dropped()));
+    EXPECT_GT(reader->deltas(), 0) << name;
+  }
+  EXPECT_LT(slow->deltas(), first->deltas()) << "deltas of skipped versions are merged";
+  for (Reader* reader : {first.get(), slow.get(), late.get(), &surface, &volume}) {
+    const absl::Status status = reader->Stop();
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  // And back: a reset undoes everything.
+  const absl::StatusOr<v1::SceneInfo> reset = client.Reset(id);
+  ASSERT_TRUE(reset.ok()) << reset.status();
+  EXPECT_EQ(reset->step(), 0U);
+  ASSERT_EQ(reset->bodies_size(), 2);
+  EXPECT_EQ(reset->bodies(0).tet_count(), created->bodies(0).tet_count());
+  EXPECT_EQ(reset->state_hash(), created->state_hash());
+  // A key stays known.
+  const absl::StatusOr<v1::EditSceneResponse> old = client.Edit(done.back().first);
+  ASSERT_TRUE(old.ok()) << old.status();
+  EXPECT_TRUE(old->is_repeat());
+}
+
+}  // namespace
+}  // namespace palpate

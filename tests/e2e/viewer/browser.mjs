@@ -1,0 +1,44 @@
+// Chromium for tests and pictures, drawing in software.
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const webDir = join(dirname(fileURLToPath(import.meta.url)), '..', '..', '..', 'clients', 'web');
+/** For everything: a browser that draws in software on a busy machine. */
+export const PATIENCE_MS = 120_000;
+
+/** undefined: none on this machine. */
+export const browserPath = [process.env.PALPATE_CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) => path && existsSync(path));
+
+/** `size`: WxH of the window. */
+export async function openBrowser(profile, size) {
+  const { chromium } = createRequire(join(webDir, 'package.json'))('playwright-core');
+  const [width, height] = size.split('x').map(Number);
+  const context = await chromium.launchPersistentContext(join(profile, 'browser'), {
+    executablePath: browserPath,
+    headless: true,
+    viewport: { width, height },
+    args: ['--no-sandbox', '--disable-gpu', '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader', '--disable-quic', '--no-first-run',
+      '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+  });
+  context.setDefaultTimeout(PATIENCE_MS);
+  return context;
+}
+
+/** What the page has to complain about, as it comes. */
+export function complaintsOf(page) {
+  const complaints = [];
+  page.on('pageerror', (error) => complaints.push(`page: ${error.message}`));
+  page.on('console', (message) => {
+    // The browser itself logs failed connections while the server is away.
+    if (message.type() === 'error' && !/WebSocket connection|ERR_CONNECTION_REFUSED/.test(message.text())) complaints.push(`console: ${message.text()}`);
+  });
+  return complaints;
+}
+
+export async function step(name, run) {
+  const begin = Date.now();
+  await run();
+  console.log(`ok  ${name} (${((Date.now() - begin) / 1000).toFixed(1)} s)`);
+}
