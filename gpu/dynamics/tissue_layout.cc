@@ -115,10 +115,13 @@ absl::Status CheckRigid(const TissueModel& model) {
 
 bool HasFibers(const TissueTet& tet) { return tet.fibers.coupling_pa != 0 || tet.fibers.stiffness_pa != 0 || tet.fibers.shear_pa != 0; }
 
-absl::Status CheckMaterial(const TissueTet& tet, size_t t) {
+absl::Status CheckMaterial(const TissueTet& tet, size_t t, size_t shape_count) {
   if (tet.energy == TissueEnergy::kMassSpring && tet.mu_pa != tet.lambda_pa) {
     return absl::InvalidArgumentError(
         absl::StrCat("tet ", t, ": springs have a Poisson ratio of 1/4, but lambda is ", tet.lambda_pa, " Pa and mu ", tet.mu_pa));
+  }
+  if (tet.energy == TissueEnergy::kShapeMatched && tet.shape >= shape_count) {
+    return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": shape ", tet.shape, " is outside [0, ", shape_count, ")"));
   }
   if (!HasFibers(tet)) return absl::OkStatus();
   if (tet.energy != TissueEnergy::kLinear && tet.energy != TissueEnergy::kStVenantKirchhoff) {
@@ -128,6 +131,31 @@ absl::Status CheckMaterial(const TissueTet& tet, size_t t) {
   const double length = std::hypot(a[0], a[1], a[2]);
   if (!(std::abs(length - 1) < 1e-4)) {
     return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": the fibre direction has the length ", length, ", not 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckShapes(const TissueModel& model) {
+  for (size_t k = 0; k < model.shapes.size(); ++k) {
+    const TissueShape& shape = model.shapes[k];
+    if (!(shape.beta >= 0 && shape.beta <= 1) || !(shape.cluster_size_m >= 0 && std::isfinite(shape.cluster_size_m))) {
+      return absl::InvalidArgumentError(absl::StrCat("shapes[", k, "]: beta ", shape.beta, " must be in [0, 1], the cluster size ",
+                                                     shape.cluster_size_m, " m finite and not negative"));
+    }
+  }
+  if (model.shapes.empty()) return absl::OkStatus();
+  constexpr uint32_t kUnseen = 0xffffffffU;
+  constexpr uint32_t kElastic = 0xfffffffeU;
+  std::vector<uint32_t> shape_of(model.rest_m.size(), kUnseen);
+  for (size_t t = 0; t < model.tets.size(); ++t) {
+    const TissueTet& tet = model.tets[t];
+    const uint32_t shape = tet.energy == TissueEnergy::kShapeMatched ? tet.shape : kElastic;
+    for (const uint32_t v : tet.vertices) {
+      if (shape_of[v] != kUnseen && shape_of[v] != shape) {
+        return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": vertex ", v, " is also of another body than this one's shape"));
+      }
+      shape_of[v] = shape;
+    }
   }
   return absl::OkStatus();
 }
@@ -148,8 +176,9 @@ absl::Status CheckModel(const TissueModel& model) {
     double det = 0;
     InverseRows(Minus(model.rest_m[v[1]], o), Minus(model.rest_m[v[2]], o), Minus(model.rest_m[v[3]], o), &det);
     if (!(det > 0)) return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": volume ", det / 6, " m^3 is not positive"));
-    PALPATE_RETURN_IF_ERROR(CheckMaterial(model.tets[t], t));
+    PALPATE_RETURN_IF_ERROR(CheckMaterial(model.tets[t], t, model.shapes.size()));
   }
+  PALPATE_RETURN_IF_ERROR(CheckShapes(model));
   for (size_t t = 0; t < model.surface_triangles.size(); ++t) {
     for (const uint32_t i : model.surface_triangles[t]) {
       if (i >= n) return absl::InvalidArgumentError(absl::StrCat("surface triangle ", t, ": vertex ", i, " is outside [0, ", n, ")"));
@@ -252,9 +281,11 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
     for (const Vec& row : rows) {
       layout.tet_rest.push_back({static_cast<float>(row[0]), static_cast<float>(row[1]), static_cast<float>(row[2]), 0.0F});
     }
+    const bool is_elastic = tet.energy != TissueEnergy::kShapeMatched;
+    if (!is_elastic) layout.tet_rest[3 * t].w = 1.0F;
     layout.has_energy[static_cast<size_t>(tet.energy)] = true;
     layout.has_fibers |= HasFibers(tet);
-    layout.has_viscosity |= tet.damping_s > 0;
+    layout.has_viscosity |= is_elastic && tet.damping_s > 0;
   }
   layout.mass_damping_per_s.assign(n, 0.0F);
   for (uint32_t i = 0; i < n; ++i) {
@@ -298,9 +329,11 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
           for (uint32_t axis = 0; axis < 3; ++axis) real[(row * 3 + axis) * lanes] = static_cast<float>(rows[row][axis]);
           index[row * lanes] = layout.solver_index[tet.vertices[order[row + 1]]];
         }
-        real[9 * lanes] = static_cast<float>(volume[t] * tet.mu_pa);
-        real[10 * lanes] = static_cast<float>(volume[t] * tet.lambda_pa);
-        real[11 * lanes] = static_cast<float>(tet.damping_s / dt_s);
+        if (tet.energy != TissueEnergy::kShapeMatched) {
+          real[9 * lanes] = static_cast<float>(volume[t] * tet.mu_pa);
+          real[10 * lanes] = static_cast<float>(volume[t] * tet.lambda_pa);
+          real[11 * lanes] = static_cast<float>(tet.damping_s / dt_s);
+        }
         if (HasFibers(tet)) {
           for (uint32_t axis = 0; axis < 3; ++axis) real[(12 + axis) * lanes] = tet.fibers.direction[axis];
           real[15 * lanes] = static_cast<float>(volume[t] * tet.fibers.coupling_pa);

@@ -6,6 +6,7 @@
 
 #include "gpu/base/status.h"
 #include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/shape_types.h"
 #include "gpu/shared/types.h"
 
 namespace palpate::gpu {
@@ -17,6 +18,24 @@ enum class TissueEnergy : uint32_t {
   kLinear = PALPATE_ENERGY_LINEAR,  ///< small strain: right only where nothing turns
   kStVenantKirchhoff = PALPATE_ENERGY_GREEN,
   kMassSpring = PALPATE_ENERGY_SPRINGS,  ///< springs along the edges; mu and lambda must both be 2/5 E: Poisson's ratio is 1/4
+  kShapeMatched = PALPATE_ENERGY_SHAPE,  ///< none of its own: the tet gives mass and stiffness to the body TissueTet::shape
+};
+
+enum class TissueShapeMode : uint32_t {
+  kRigid = PALPATE_SHAPE_RIGID,
+  kLinear = PALPATE_SHAPE_LINEAR,
+  kQuadratic = PALPATE_SHAPE_QUADRATIC,  ///< bends and twists within a cluster
+};
+
+/// A shape-matched body: its vertices are drawn to where clusters of them would lie if each moved as a rigid piece, or deformed a little;
+/// docs/algorithms/shape_matching.md, "Deformable bodies".
+struct TissueShape {
+  TissueShapeMode mode = TissueShapeMode::kLinear;
+  /// Share of the goals that deforms, in [0, 1]; not of kRigid. Where volume is kept, Poisson's ratio is beta / (3 - beta). At 1 nothing
+  /// but the limits of the mode brings the shape back.
+  double beta = 0.5;
+  double cluster_size_m = 0;  ///< 0: one cluster for each connected part; else at least the mean edge of the tets
+  bool keeps_volume = true;   ///< of each cluster's linear deformation
 };
 
 /// Fibres of a linear or St-Venant-Kirchhoff tet, for transverse isotropy with the five constants of Spencer 1984: mu and lambda of the
@@ -38,6 +57,7 @@ struct TissueTet {
   float mass_damping_per_s = 0;  ///< mass-proportional (Rayleigh)
   TissueEnergy energy = TissueEnergy::kStableNeoHookean;
   TissueFibers fibers{};
+  uint32_t shape = 0;  ///< of kShapeMatched: place in TissueModel::shapes
 };
 
 /// Fixed vertices that move as one rigid piece: from start_s for duration_s they turn about a centre, which itself moves.
@@ -84,6 +104,7 @@ struct TissueModel {
   std::vector<TissueDrivenRegion> driven;
   std::vector<TissueLoad> loads;  ///< at most 32
   std::vector<TissueRigidBody> rigid;
+  std::vector<TissueShape> shapes;  ///< shape-matched bodies; they share no vertex with each other or with other tets
   /// [vertex_count] or empty: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut. Vertices of one
   /// such body share a rest shape, however many pieces it is in; see make_pairs in surface_contact.cl. Empty: from the bodies, no cuts.
   std::vector<uint32_t> vertex_origin;
@@ -107,7 +128,7 @@ struct TissueLayout {
   std::vector<float> corner_real;               ///< [block_count][corner_reals][lanes]
   std::vector<uint32_t> corner_index;           ///< [block_count][4][lanes]
   std::vector<UInt4> tets;                      ///< [tet_count], solver vertices
-  std::vector<Float4> tet_rest;                 ///< [tet_count][3] rows of Dm^-1
+  std::vector<Float4> tet_rest;                 ///< [tet_count][3] rows of Dm^-1; w of the first = 1 if shape-matched
   std::vector<UInt4> triangles;                 ///< [triangle_count], solver vertices, w unused
   std::vector<uint32_t> vertex_triangle_begin;  ///< [vertex_count + 1]
   std::vector<uint32_t> vertex_triangles;
@@ -120,7 +141,7 @@ struct TissueLayout {
   std::vector<uint32_t> load_bits;        ///< [vertex_count] bit k: the vertex is in load k; empty: no loads
   std::vector<uint32_t> driven_vertices;  ///< solver order, all regions one after the other
   std::vector<uint32_t> driven_regions;   ///< region of each
-  std::array<bool, 5> has_energy{};       ///< by TissueEnergy
+  std::array<bool, 6> has_energy{};       ///< by TissueEnergy
   bool has_fibers = false;
   bool has_viscosity = false;
   bool has_surface_contact = false;  ///< there is more than one body, or one that may meet itself
@@ -133,7 +154,7 @@ struct TissueLayout {
 /// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
 /// tets, fibres of an energy that has none or whose direction is not a unit vector, springs whose mu is not lambda, a mesh without free
 /// vertices and rigid bodies (unless it may be at rest), more than 2^31 tets or corners, ranges of bodies that are not rising, driven
-/// vertices that are not fixed or of two regions.
+/// vertices that are not fixed or of two regions, shapes out of range or that share a vertex, beta outside [0, 1].
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes);
 
 }  // namespace palpate::gpu

@@ -11,6 +11,7 @@
 
 #include "gpu/dynamics/obstacle_barrier.h"
 #include "gpu/dynamics/rigid_blocks.h"
+#include "gpu/dynamics/shape_goals.h"
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
@@ -113,8 +114,8 @@ void AddRigid(std::span<const RigidBlockState> states, TissueStep* step) {
 }  // namespace
 
 TissueTuning TissueTuning::For(const DeviceInfo& device) {
-  if (device.is_cpu) return {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .partials = 4 * device.compute_units};
-  return {.lanes = 1, .team = 8, .group = 64, .list_group = 256, .partials = 1024};
+  if (device.is_cpu) return {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .shape_group = 1, .partials = 4 * device.compute_units};
+  return {.lanes = 1, .team = 8, .group = 64, .list_group = 256, .shape_group = 64, .partials = 1024};
 }
 
 class TissueSolver::Impl {
@@ -136,7 +137,7 @@ class TissueSolver::Impl {
   const TissueLayout& layout() const { return layout_; }
   size_t device_bytes() const {
     return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) +
-           (rigid_ ? rigid_->device_bytes() : 0);
+           (rigid_ ? rigid_->device_bytes() : 0) + (shapes_ ? shapes_->device_bytes() : 0);
   }
   double stiffness() const { return params_host_.stiffness_n_per_m; }
 
@@ -157,6 +158,8 @@ class TissueSolver::Impl {
   absl::Status Bind();
   absl::Status BindSurface();
   absl::Status BindAnchors();
+  absl::Status BindShapes();
+  absl::Status UpdateFollowed();
   absl::Status SolveHolders();
   absl::Status Drive();
   absl::Status MakeLoads(const TissueModel& model);
@@ -231,6 +234,7 @@ class TissueSolver::Impl {
   std::vector<float> gathered_host_;
   std::vector<Float4> scratch_;
   std::unique_ptr<RigidBlocks> rigid_;        // null: none
+  std::unique_ptr<ShapeGoals> shapes_;        // null: no shape-matched bodies
   std::unique_ptr<SurfaceContacts> surface_;  // null: surfaces do not meet
   uint32_t surface_generation_ = 0;           // of the arguments bound
   std::unique_ptr<ObstacleBarrier> barrier_;  // null: no obstacles
@@ -254,6 +258,7 @@ class TissueSolver::Impl {
   bool was_given_tangled_ = false;  // positions came from outside with many inverted tets, and have not recovered yet
   bool any_coupled_ = false;
   uint32_t strained_tets_ = 0;
+  uint32_t inverted_elastic_ = 0;
   double recovery_left_s_ = 0;  // > 0 while a tangled mesh recovers
   double calm_s_ = 0;           // how long it has looked untangled
 };
@@ -396,6 +401,10 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
         barrier_, ObstacleBarrier::Create(*queue_, layout_, params_host_.collider_count, params_host_.plane_count, options.margin_m));
   }
   if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
+  if (layout_.Has(TissueEnergy::kShapeMatched)) {
+    PALPATE_ASSIGN_OR_RETURN(const ShapeClusters clusters, BuildShapeClusters(model, layout_.solver_index, options.dt_s));
+    PALPATE_ASSIGN_OR_RETURN(shapes_, ShapeGoals::Create(*queue_, clusters, tuning_.shape_group));
+  }
   PALPATE_RETURN_IF_ERROR(MakeLoads(model));
   driven_ = model.driven;
   driven_poses_host_.resize(driven_.size());
@@ -460,7 +469,8 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
               {"PALPATE_SPRINGS", flag(layout_.Has(TissueEnergy::kMassSpring))},
               {"PALPATE_FIBERS", flag(layout_.has_fibers)},
               {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
-              {"PALPATE_SURFACE", flag(surface_ != nullptr)}};
+              {"PALPATE_SURFACE", flag(surface_ != nullptr)},
+              {"PALPATE_SHAPE", flag(shapes_ != nullptr)}};
   constexpr std::pair<Kernel Impl::*, const char*> kKernels[] = {{&Impl::predict_, "predict"},
                                                                  {&Impl::start_strain_, "start_strain"},
                                                                  {&Impl::extract_rotations_, "extract_rotations"},
@@ -520,7 +530,20 @@ absl::Status TissueSolver::Impl::Bind() {
   PALPATE_RETURN_IF_ERROR(finish_colliders_.SetArgs(params_, colliders_));
   PALPATE_RETURN_IF_ERROR(
       finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_));
+  if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
   return surface_ ? BindSurface() : absl::OkStatus();
+}
+
+/// The last arguments of the kernels that read goals.
+absl::Status TissueSolver::Impl::BindShapes() {
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(surface_ ? 29 : 22, shapes_->goals()));
+  return vertex_forces_.SetArg(surface_ ? 26 : 21, shapes_->goals());
+}
+
+/// What a sweep takes from the positions as they are: rotations of tets, goals of shape-matched bodies.
+absl::Status TissueSolver::Impl::UpdateFollowed() {
+  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  return shapes_ ? shapes_->Update(*queue_, x_) : absl::OkStatus();
 }
 
 /// The arguments that change when the lists of pairs grow.
@@ -717,7 +740,7 @@ absl::Status TissueSolver::Impl::Sweep() {
   if (params_host_.collider_count > 0) {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
   }
-  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  PALPATE_RETURN_IF_ERROR(UpdateFollowed());
   if (surface_) {
     PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
@@ -745,7 +768,7 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
     PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
   }
-  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  PALPATE_RETURN_IF_ERROR(UpdateFollowed());
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, uint32_t{kAllForces}));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
@@ -842,6 +865,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   if (surface_) {
     PALPATE_ASSIGN_OR_RETURN(certified, surface_->Begin(*queue_, x_start_, x_));
   }
+  if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(*queue_, x_start_));
   if (layout_.has_viscosity) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(start_strain_, {layout_.block_vertex.size(), 0}));
   if (!targets.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Write(targets_, std::span<const Float4>(targets_host_)));
@@ -967,7 +991,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
 
   TissueStep step;
-  strained_tets_ = 0;
+  strained_tets_ = inverted_elastic_ = 0;
   for (const StepPartial& partial : partials_host_) {
     step.hash += partial.hash;
     step.kinetic_energy_j += partial.kinetic_energy_j;
@@ -975,6 +999,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     step.bad_vertices += partial.bad_vertices;
     step.inverted_tets += partial.inverted_tets;
     strained_tets_ += partial.strained_tets;
+    inverted_elastic_ += partial.inverted_elastic;
   }
   if (advance && step.bad_vertices == 0) PALPATE_RETURN_IF_ERROR(UpdateRecovery(step));
   if (rigid_) {
@@ -1013,7 +1038,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
 absl::Status TissueSolver::Impl::UpdateRecovery(const TissueStep& step) {
   const bool was_recovering = recovery_left_s_ > 0;
   if (!was_recovering) {
-    if (step.inverted_tets > kTangledShare * static_cast<double>(layout_.tets.size())) return StartRecovery();
+    if (inverted_elastic_ > kTangledShare * static_cast<double>(layout_.tets.size())) return StartRecovery();
   } else {
     recovery_left_s_ -= options_.dt_s;
     calm_s_ = step.inverted_tets + strained_tets_ == 0 ? calm_s_ + options_.dt_s : 0;
@@ -1205,7 +1230,7 @@ absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> for
   if (forces_n.size() != size_t{layout_.vertex_count} * 3) {
     return absl::InvalidArgumentError(absl::StrCat(forces_n.size(), " floats for ", layout_.vertex_count, " vertices"));
   }
-  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  PALPATE_RETURN_IF_ERROR(UpdateFollowed());
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, parts));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));

@@ -21,7 +21,8 @@ struct TissueTuning {
   uint32_t team = 1;
   uint32_t group = 8;
   uint32_t list_group = 1;
-  uint32_t partials = 16;  ///< work-items of the end-of-step checks
+  uint32_t shape_group = 1;  ///< of a cluster of shape_goals.cl
+  uint32_t partials = 16;    ///< work-items of the end-of-step checks
 
   /// What was measured best for the kind of device.
   static TissueTuning For(const DeviceInfo& device);
