@@ -757,22 +757,42 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
   return std::sqrt(sum / std::max(layout_.free_count, 1U));
 }
 
-/// Where the colliders go in this step. One that was cut short closes the gap to its target a little faster than it managed before; what
-/// the target moves across that gap it follows as ever.
+/// Where the colliders go in this step. A tool that was cut short closes the gap to its target a little faster than it managed before; what
+/// the target moves across that gap it follows as ever. Capsules of one tool are held back together.
 void TissueSolver::Impl::Aim(std::span<const ColliderTarget> targets) {
-  for (size_t c = 0; c < targets.size(); ++c) {
-    ColliderAim& aim = aims_[c];
-    aim.tip_from = ToArray(colliders_host_[c].tip);
-    aim.axis_from = ToArray(colliders_host_[c].axis);
-    std::array<double, 3> tip = targets[c].tip_m;
-    std::array<double, 3> axis = targets[c].axis_m;
-    const double over = Along(aim.behind, aim.tip_from, tip) - aim.room_m;
-    for (size_t k = 0; over > 0 && k < 3; ++k) tip[k] -= over * aim.behind[k];
-    const double turn_m = Distance(aim.axis_from, axis);
-    for (size_t k = 0; turn_m > aim.turn_m && k < 3; ++k) axis[k] = aim.axis_from[k] + aim.turn_m / turn_m * (axis[k] - aim.axis_from[k]);
-    aim.is_short = over > 0 || turn_m > aim.turn_m;
-    targets_host_[2 * c] = ToFloat4(tip);
-    targets_host_[2 * c + 1] = ToFloat4(axis);
+  for (size_t leader = 0, end = 0; leader < targets.size(); leader = end) {
+    end = leader + colliders_host_[leader].members;
+    double over_m = 0;
+    double turn_share = 1;
+    const std::array<double, 3>* behind = nullptr;
+    for (size_t c = leader; c < end; ++c) {
+      ColliderAim& aim = aims_[c];
+      aim.tip_from = ToArray(colliders_host_[c].tip);
+      aim.axis_from = ToArray(colliders_host_[c].axis);
+      if (const double over = Along(aim.behind, aim.tip_from, targets[c].tip_m) - aim.room_m; over > over_m) {
+        over_m = over;
+        behind = &aim.behind;
+      }
+      const double turn_m = Distance(aim.axis_from, targets[c].axis_m);
+      if (turn_m > aim.turn_m) turn_share = std::min(turn_share, aim.turn_m / turn_m);
+    }
+    std::array<double, 3> back{};
+    for (size_t k = 0; behind != nullptr && k < 3; ++k) back[k] = over_m * (*behind)[k];
+    for (size_t c = leader; c < end; ++c) {
+      ColliderAim& aim = aims_[c];
+      std::array<double, 3> tip = targets[leader].tip_m;
+      std::array<double, 3> axis = targets[c].axis_m;
+      for (size_t k = 0; k < 3; ++k) {
+        const double offset_from = aim.tip_from[k] - aims_[leader].tip_from[k];
+        const double offset = targets[c].tip_m[k] - targets[leader].tip_m[k];
+        tip[k] += offset_from + turn_share * (offset - offset_from) - back[k];
+        axis[k] = aim.axis_from[k] + turn_share * (axis[k] - aim.axis_from[k]);
+      }
+      aim.is_short = behind != nullptr || turn_share < 1;
+      // Where nothing holds it back it goes to its target to the bit.
+      targets_host_[2 * c] = ToFloat4(aim.is_short ? tip : targets[c].tip_m);
+      targets_host_[2 * c + 1] = ToFloat4(aim.is_short ? axis : targets[c].axis_m);
+    }
   }
 }
 
