@@ -30,7 +30,7 @@ constexpr double kNoExtent = 1e-3;         // likewise: below it a direction is 
 constexpr double kLeastQuadratic = 1e-3;   // share of its mean square that is new in a quadratic coordinate which counts
 constexpr double kLeastRigidShare = 0.05;  // 1 - beta in stiffnesses is at least that
 constexpr double kLeastSpread = 1.0 / 36;  // mean square extent of a cluster, in squares of the cluster size, from which on it counts
-constexpr double kMaxCells = 1 << 20;
+constexpr int kMaxCells = 1 << 20;
 constexpr uint32_t kNone = 0xffffffffU;
 
 double YoungModulus(const TissueTet& tet) {
@@ -98,7 +98,6 @@ class ShapeBuilder {
     damped_worth_.assign(vertices_.size(), 0.0);
     // Twice the shear modulus: of Poisson's ratio beta / (3 - beta) where volume is kept, else of 0.
     const double share = Deforms() && shape_.keeps_volume ? (3 - shape_.beta) / 3 : 1;
-    double edges = 0;
     for (const uint32_t t : tets_) {
       const TissueTet& tet = model_.tets[t];
       const Vec3& o = Rest(tet.vertices[0]);
@@ -107,22 +106,13 @@ class ShapeBuilder {
         const double worth = share * YoungModulus(tet) * volume / 4;
         worth_j_[local_[tet.vertices[a]]] += worth;
         damped_worth_[local_[tet.vertices[a]]] += worth * tet.damping_s;
-        for (size_t b = a + 1; b < 4; ++b) {
-          const Vec3 edge = Rest(tet.vertices[a]) - Rest(tet.vertices[b]);
-          edges += std::sqrt(Dot(edge, edge));
-        }
       }
     }
-    mean_edge_m_ = edges / (6 * static_cast<double>(tets_.size()));
   }
 
   bool Deforms() const { return shape_.mode != TissueShapeMode::kRigid; }
 
   absl::Status DivideByGrid() {
-    if (shape_.cluster_size_m > 0 && shape_.cluster_size_m < mean_edge_m_) {
-      return absl::InvalidArgumentError(absl::StrCat("shapes[", index_, "]: clusters of ", shape_.cluster_size_m,
-                                                     " m are smaller than the mean edge of the tets, ", mean_edge_m_, " m"));
-    }
     Vec3 low = Rest(vertices_[0]);
     Vec3 high = low;
     for (const uint32_t v : vertices_) {
@@ -368,7 +358,6 @@ class ShapeBuilder {
   std::vector<uint32_t> vertices_;
   std::vector<double> worth_j_;  // [vertices_] stiffness times square metres
   std::vector<double> damped_worth_;
-  double mean_edge_m_ = 0;
   std::vector<Draft> drafts_;
   std::vector<uint32_t> place_;  // scratch: of vertices_ in the cluster at hand
 };

@@ -34,7 +34,7 @@ struct TissueShape {
   /// Share of the goals that deforms, in [0, 1]; not of kRigid. Where volume is kept, Poisson's ratio is beta / (3 - beta). At 1 nothing
   /// but the limits of the mode brings the shape back.
   double beta = 0.5;
-  double cluster_size_m = 0;  ///< 0: one cluster for each connected part; else at least the mean edge of the tets
+  double cluster_size_m = 0;  ///< 0: one cluster for each connected part
   bool keeps_volume = true;   ///< of each cluster's linear deformation
 };
 

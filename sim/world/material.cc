@@ -50,6 +50,15 @@ absl::Status AddFibers(const Material& material, const FiberProperties& fibers, 
 
 }  // namespace
 
+absl::Status CheckMaterialFor(Simulation simulation, const Material& material) {
+  if (simulation != Simulation::kShapeMatched) return absl::OkStatus();
+  if (material.fibers) return absl::InvalidArgumentError("fibers: a shape-matched body has none");
+  if (material.model != MaterialModel::kStableNeoHookean) {
+    return absl::InvalidArgumentError("model: a shape-matched body has no elastic model");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<gpu::TissueTet> TissueOf(const Material& material) {
   const double e = material.young_modulus_pa;
   const double nu = material.model == MaterialModel::kMassSpring ? 0.25 : material.poisson_ratio;

@@ -17,4 +17,7 @@ inline const Material& MaterialOf(const BodyDescription& body, size_t zone) {
   return zone == 0 ? body.material : body.zones[zone - 1].material;
 }
 
+/// What a kind of simulation asks of a material. Errors: InvalidArgument naming the field (fibres or springs of a shape-matched body).
+absl::Status CheckMaterialFor(Simulation simulation, const Material& material);
+
 }  // namespace palpate::sim

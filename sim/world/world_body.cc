@@ -29,6 +29,8 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
   body->vertices_ = vertices;
   body->index_ = index;
   body->kind_ = description.kind;
+  body->simulation_ = description.simulation;
+  body->shape_matching_ = description.shape_matching;
   body->self_collision_ = description.self_collision;
   body->materials_ = {description.material};
   body->zone_names_ = {""};
@@ -387,6 +389,8 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
     std::unique_ptr<WorldBody> piece(new WorldBody);
     piece->vertices_ = vertices_;
     piece->index_ = first_index + static_cast<uint32_t>(pieces.size());
+    piece->simulation_ = simulation_;
+    piece->shape_matching_ = shape_matching_;
     piece->self_collision_ = self_collision_;
     piece->materials_ = materials_;
     piece->zone_names_ = zone_names_;

@@ -37,6 +37,8 @@ class WorldBody final : public MeshObserver {
   BodyKind kind() const { return kind_; }
   uint32_t index() const { return index_; }
   bool self_collision() const { return self_collision_; }
+  Simulation simulation() const { return simulation_; }
+  const ShapeMatchingOptions& shape_matching() const { return shape_matching_; }
   bool is_editable() const { return mesh_ != nullptr; }
   /// Precondition of both: is_editable().
   ClosedMesh& mesh() { return *mesh_; }
@@ -104,6 +106,8 @@ class WorldBody final : public MeshObserver {
   SceneVertices* vertices_ = nullptr;
   uint32_t index_ = 0;
   BodyKind kind_ = BodyKind::kDeformable;
+  Simulation simulation_ = Simulation::kDynamic;
+  ShapeMatchingOptions shape_matching_;
   bool self_collision_ = true;
   std::vector<Material> materials_;      // by zone
   std::vector<std::string> zone_names_;  // by zone; the first is empty

@@ -9,10 +9,41 @@
 namespace palpate::sim {
 namespace {
 
+constexpr double kMaxShapeBeta = 0.95;
+constexpr double kMaxClusterSize_m = 100;
 constexpr size_t kMaxLoads = 32;  // of a scene: bits of SceneVertices::loads
+
+/// What a shape-matched body asks of its mesh and its options.
+absl::Status CheckShapeMatching(const BodyDescription& body) {
+  if (body.simulation != Simulation::kShapeMatched) return absl::OkStatus();
+  if (body.kind != BodyKind::kDeformable) return absl::InvalidArgumentError("simulation: only a deformable body is shape-matched");
+  const ShapeMatchingOptions& options = body.shape_matching;
+  if (!(options.beta <= kMaxShapeBeta)) {
+    return absl::InvalidArgumentError(absl::StrCat("shape_matching.beta: ", options.beta, " is above ", kMaxShapeBeta));
+  }
+  if (options.mode == ShapeMode::kRigid && options.beta > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("shape_matching.beta: ", options.beta, ", but clusters that are rigid do not deform"));
+  }
+  double edges_m = 0;
+  for (const auto& tet : body.mesh.tets) {
+    for (size_t a = 0; a < 4; ++a) {
+      for (size_t b = a + 1; b < 4; ++b) edges_m += (body.mesh.vertices[tet[a]] - body.mesh.vertices[tet[b]]).norm();
+    }
+  }
+  const double mean_m = edges_m / (6.0 * static_cast<double>(body.mesh.tets.size()));
+  const double size_m = options.cluster_size_m;
+  if (size_m != 0 && !(size_m >= mean_m && size_m <= kMaxClusterSize_m)) {
+    return absl::InvalidArgumentError(absl::StrCat("shape_matching.cluster_size_m: ", size_m, " is outside [", mean_m, ", ",
+                                                   kMaxClusterSize_m, "], from the mean edge of the mesh on"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckMaterials(const BodyDescription& body) {
   for (size_t z = 0; z <= body.zones.size(); ++z) {
+    if (absl::Status valid = CheckMaterialFor(body.simulation, MaterialOf(body, z)); !valid.ok()) {
+      return Annotate(valid, z == 0 ? std::string("material") : absl::StrCat("zones[", z - 1, "].material"));
+    }
     const absl::Status status = TissueOf(MaterialOf(body, z)).status();
     if (!status.ok()) return Annotate(status, z == 0 ? std::string("material") : absl::StrCat("zones[", z - 1, "].material"));
   }
@@ -20,6 +51,18 @@ absl::Status CheckMaterials(const BodyDescription& body) {
     return absl::InvalidArgumentError("zones: only a deformable body has zones");
   }
   return absl::OkStatus();
+}
+
+gpu::TissueShape ShapeOf(const ShapeMatchingOptions& options, const Material& material) {
+  gpu::TissueShape shape;
+  shape.mode = options.mode == ShapeMode::kRigid    ? gpu::TissueShapeMode::kRigid
+               : options.mode == ShapeMode::kLinear ? gpu::TissueShapeMode::kLinear
+                                                    : gpu::TissueShapeMode::kQuadratic;
+  const double nu = material.poisson_ratio;
+  shape.beta = options.beta >= 0 ? options.beta : options.keeps_volume ? std::min(3 * nu / (1 + nu), kMaxShapeBeta) : 0.5;
+  shape.cluster_size_m = options.cluster_size_m;
+  shape.keeps_volume = options.keeps_volume;
+  return shape;
 }
 
 }  // namespace
@@ -43,6 +86,7 @@ absl::Status World::Impl::BuildBodies() {
       return absl::InvalidArgumentError(absl::StrCat(name(), ": fixed vertices, driven regions and self-collision need a deformable body"));
     }
     if (absl::Status valid = CheckMaterials(body); !valid.ok()) return Annotate(valid, name());
+    if (absl::Status valid = CheckShapeMatching(body); !valid.ok()) return Annotate(valid, name());
     const auto base = static_cast<uint32_t>(vertices_.size());
     absl::StatusOr<std::unique_ptr<WorldBody>> made = WorldBody::Create(body, static_cast<uint32_t>(b), &vertices_);
     // Its messages begin with the field.
@@ -156,6 +200,13 @@ gpu::TissueModel World::Impl::MakeModel() {
       std::vector<gpu::TissueTet> of_zone;
       for (size_t zone = 0; zone < body->zone_count(); ++zone)
         of_zone.push_back(*TissueOf(body->MaterialOf(static_cast<TetZoneId>(zone))));  // checked before
+      if (body->simulation() == Simulation::kShapeMatched) {
+        for (gpu::TissueTet& tet : of_zone) {
+          tet.energy = gpu::TissueEnergy::kShapeMatched;
+          tet.shape = static_cast<uint32_t>(model.shapes.size());
+        }
+        model.shapes.push_back(ShapeOf(body->shape_matching(), body->MaterialOf(0)));
+      }
       for (uint32_t t = 0; t < arrays.tets.size(); ++t) {
         if (arrays.tets[t] == kFreeTet) continue;
         model.tets.push_back(of_zone[body->ZoneOf(t)]);

@@ -142,6 +142,9 @@ absl::Status World::Impl::CheckEdit(const Edit& edit) const {
                    if (body.FindZone(material.zone) < 0) {
                      return absl::NotFoundError(absl::StrCat("zone: body ", body.name(), " has no zone \"", material.zone, "\""));
                    }
+                   if (absl::Status valid = CheckMaterialFor(body.simulation(), material.material); !valid.ok()) {
+                     return Annotate(valid, "material");
+                   }
                    return CheckMaterial(material.material);
                  },
                  [](const GraspEdit&) { return absl::OkStatus(); }, [](const ReleaseEdit&) { return absl::OkStatus(); }},

@@ -628,6 +628,56 @@ TEST(SceneSpec, RegionsMove) {
   ExpectRefused(spec, "bodies[0].fixed[2].motion.duration_s: 0 is outside (0, 3600]");
 }
 
+TEST(SceneSpecTest, SimulationsAreChecked) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  v1::ShapeMatchingSpec& shape = *body.mutable_shape_matching();
+  ExpectRefused(spec, "bodies[0].shape_matching: only a shape-matched body has it");
+  body.set_simulation(v1::SIMULATION_SHAPE_MATCHED);
+  absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].simulation, sim::Simulation::kShapeMatched);
+  EXPECT_EQ(built->bodies[0].shape_matching.mode, sim::ShapeMode::kLinear);
+  EXPECT_LT(built->bodies[0].shape_matching.beta, 0);
+  EXPECT_EQ(built->bodies[0].shape_matching.cluster_size_m, 0);
+  EXPECT_TRUE(built->bodies[0].shape_matching.keeps_volume);
+
+  shape.set_mode(v1::SHAPE_MODE_QUADRATIC);
+  shape.set_beta(0.25);
+  shape.set_cluster_size_m(0.125);
+  shape.set_keep_volume(false);
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].shape_matching.mode, sim::ShapeMode::kQuadratic);
+  EXPECT_EQ(built->bodies[0].shape_matching.beta, 0.25);
+  EXPECT_EQ(built->bodies[0].shape_matching.cluster_size_m, 0.125);
+  EXPECT_FALSE(built->bodies[0].shape_matching.keeps_volume);
+
+  shape.set_beta(0.96);
+  ExpectRefused(spec, "bodies[0].shape_matching.beta");
+  shape.set_beta(std::nan(""));
+  ExpectRefused(spec, "bodies[0].shape_matching.beta");
+  shape.set_beta(0.5);
+  shape.set_cluster_size_m(0);
+  ExpectRefused(spec, "bodies[0].shape_matching.cluster_size_m");
+  shape.set_cluster_size_m(101);
+  ExpectRefused(spec, "bodies[0].shape_matching.cluster_size_m");
+  shape.clear_cluster_size_m();
+  shape.set_mode(v1::SHAPE_MODE_RIGID);
+  ExpectRefused(spec, "bodies[0].shape_matching.beta: 0.5, but clusters that are rigid do not deform");
+  shape.set_mode(static_cast<v1::ShapeMode>(7));
+  ExpectRefused(spec, "bodies[0].shape_matching.mode: 7 is outside [0, 3]");
+  shape.clear_mode();
+  body.mutable_material()->set_model(v1::MATERIAL_MODEL_COROTATED_LINEAR);
+  ExpectRefused(spec, "bodies[0].material.model: a shape-matched body has no elastic model");
+  body.clear_material();
+  body.set_simulation(static_cast<v1::Simulation>(9));
+  ExpectRefused(spec, "bodies[0].simulation: 9 is not a kind of simulation");
+  body.set_simulation(v1::SIMULATION_SHAPE_MATCHED);
+  body.set_kind(v1::BODY_KIND_RIGID);
+  ExpectRefused(spec, "bodies[0].simulation: only of a deformable body");
+}
+
 TEST(SceneSpec, KindsOfBodies) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& floor = *spec.add_bodies();
