@@ -94,7 +94,8 @@ export class App implements SurgeryHost {
   constructor(parameters: URLSearchParams) {
     this.sceneId = parameters.get('scene') ?? '';
     if (parameters.get('positions') === 'uint16') this.encoding = PositionEncoding.UINT16;
-    this.stage = new Stage(element('view') as HTMLCanvasElement);
+    const quality = parameters.get('quality');
+    this.stage = new Stage(element('view') as HTMLCanvasElement, quality !== 'low');
     this.view = new SceneView(this.stage, element('labels'));
     this.panel = new Panel({
       toggle: (index) => this.toggleTool(index),
@@ -105,7 +106,6 @@ export class App implements SurgeryHost {
     this.surgery = new Surgery(this);
     this.toasts = new Toasts(element('toasts'));
     this.overlay = new Overlay(element('overlay'));
-    const quality = parameters.get('quality');
     this.autoQuality = quality !== 'high' && quality !== 'medium' && quality !== 'low';
     this.setQuality(this.autoQuality ? 'high' : (quality as Quality));
     const socketUrl = new URL('ws', document.baseURI);
@@ -627,7 +627,7 @@ export class App implements SurgeryHost {
   setQuality(quality: Quality): void {
     this.redraw();
     this.stage.setQuality(quality);
-    this.view.setDetail(quality !== 'low');
+    this.view.setPlain(quality === 'low');
   }
 
   fit(): void {
