@@ -78,6 +78,17 @@ export class Organ {
     return count;
   }
 
+  /** How many triangles show each zone, by its name. */
+  get zoneTriangleCounts(): Record<string, number> {
+    const counts: Record<string, number> = {};
+    for (let slot = 0; slot < this.surface.slotCount; ++slot) {
+      if (this.surface.isFree(slot)) continue;
+      const { name } = this.styleOf(this.surface.zones[slot]!);
+      counts[name] = (counts[name] ?? 0) + 1;
+    }
+    return counts;
+  }
+
   /** Makes `box` hold the surface. */
   expandBox(box: THREE.Box3): THREE.Box3 {
     const point = new THREE.Vector3();

@@ -2,6 +2,7 @@ import * as THREE from 'three';
 
 /** What a surface zone looks like. */
 export interface ZoneStyle {
+  name: string;
   color: THREE.Color;
   /** Uncovered by a cut: drawn as the inside of tissue, not as its skin. */
   isInterior: boolean;

@@ -67,6 +67,8 @@ export class ToolModel {
   private readonly tipMaterial = steel();
   private readonly halo: THREE.Mesh;
   private readonly jaws: THREE.Group[] = [];
+  /** Between the jaws as they are drawn. */
+  jawAngle_rad = 0;
   private isHeld = false;
   private activity = ToolActivity.UNSPECIFIED;
 
@@ -122,6 +124,7 @@ export class ToolModel {
   }
 
   setJawAngle(angle_rad: number): void {
+    this.jawAngle_rad = angle_rad;
     for (const [index, jaw] of this.jaws.entries()) jaw.rotation.y = (index === 0 ? 0.5 : -0.5) * angle_rad;
   }
 
