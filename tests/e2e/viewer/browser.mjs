@@ -45,8 +45,11 @@ export async function startServer(program, sceneFile, folder) {
     }
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
+  const ports = JSON.parse(readFileSync(readyFile, 'utf8'));
   return {
-    url: `http://127.0.0.1:${JSON.parse(readFileSync(readyFile, 'utf8')).http_port}/`,
+    url: `http://127.0.0.1:${ports.http_port}/`,
+    /** For other clients. */
+    address: `127.0.0.1:${ports.grpc_port}`,
     /** Its exit status. */
     end: () => {
       server.kill('SIGTERM');
