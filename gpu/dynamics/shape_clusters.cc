@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/dynamics/layout_entries.h"
 #include "gpu/dynamics/symmetric_eigen.h"
 
 namespace palpate::gpu {
@@ -32,10 +33,6 @@ constexpr double kLeastRigidShare = 0.05;  // 1 - beta in stiffnesses is at leas
 constexpr double kLeastSpread = 1.0 / 36;  // mean square extent of a cluster, in squares of the cluster size, from which on it counts
 constexpr int kMaxCells = 1 << 20;
 constexpr uint32_t kNone = 0xffffffffU;
-
-double YoungModulus(const TissueTet& tet) {
-  return tet.mu_pa * (3.0 * tet.lambda_pa + 2.0 * tet.mu_pa) / (static_cast<double>(tet.lambda_pa) + tet.mu_pa);
-}
 
 /// Disjoint sets of vertices.
 class Sets {
@@ -64,11 +61,8 @@ struct Draft {
 /// One body: what its vertices are worth, and its clusters.
 class ShapeBuilder {
  public:
-  ShapeBuilder(const TissueModel& model, uint32_t shape) : model_(model), shape_(model.shapes[shape]), index_(shape) {
-    for (uint32_t t = 0; t < model.tets.size(); ++t) {
-      if (model.tets[t].energy == TissueEnergy::kShapeMatched && model.tets[t].shape == shape) tets_.push_back(t);
-    }
-  }
+  ShapeBuilder(const TissueModel& model, uint32_t shape, std::vector<uint32_t> tets)
+      : model_(model), shape_(model.shapes[shape]), index_(shape), tets_(std::move(tets)) {}
 
   absl::Status Build(std::span<const uint32_t> solver_index, double dt_s, ShapeClusters* out) {
     if (tets_.empty()) return absl::OkStatus();
@@ -103,7 +97,7 @@ class ShapeBuilder {
       const Vec3& o = Rest(tet.vertices[0]);
       const double volume = Dot(Cross(Rest(tet.vertices[1]) - o, Rest(tet.vertices[2]) - o), Rest(tet.vertices[3]) - o) / 6;
       for (size_t a = 0; a < 4; ++a) {
-        const double worth = share * YoungModulus(tet) * volume / 4;
+        const double worth = share * LayoutEntries::YoungModulus(tet) * volume / 4;
         worth_j_[local_[tet.vertices[a]]] += worth;
         damped_worth_[local_[tet.vertices[a]]] += worth * tet.damping_s;
       }
@@ -364,13 +358,19 @@ class ShapeBuilder {
 
 }  // namespace
 
-absl::StatusOr<ShapeClusters> BuildShapeClusters(const TissueModel& model, std::span<const uint32_t> solver_index, double dt_s) {
+absl::StatusOr<ShapeClusters> BuildShapeClusters(const TissueModel& model, std::span<const uint32_t> solver_index, uint32_t slot_count,
+                                                 double dt_s) {
   ShapeClusters out;
+  std::vector<std::vector<uint32_t>> tets_of(model.shapes.size());
+  for (uint32_t t = 0; t < model.tets.size(); ++t) {
+    if (LayoutEntries::IsFree(model.tets[t]) || model.tets[t].energy != TissueEnergy::kShapeMatched) continue;
+    tets_of[model.tets[t].shape].push_back(t);
+  }
   for (uint32_t shape = 0; shape < model.shapes.size(); ++shape) {
-    PALPATE_RETURN_IF_ERROR(ShapeBuilder(model, shape).Build(solver_index, dt_s, &out));
+    PALPATE_RETURN_IF_ERROR(ShapeBuilder(model, shape, std::move(tets_of[shape])).Build(solver_index, dt_s, &out));
   }
   if (!out.member_quadratic.empty()) out.member_quadratic.resize(2 * out.member_vertex.size());
-  out.share_begin.assign(model.rest_m.size() + 1, 0);
+  out.share_begin.assign(size_t{slot_count} + 1, 0);
   for (const uint32_t v : out.member_vertex) ++out.share_begin[v + 1];
   std::partial_sum(out.share_begin.begin(), out.share_begin.end(), out.share_begin.begin());
   out.shares.resize(out.member_vertex.size());

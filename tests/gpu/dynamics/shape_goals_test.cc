@@ -126,7 +126,7 @@ class ShapeGoalsTest : public test::DeviceTest {
     model_ = model;
     std::vector<uint32_t> order(model.rest_m.size());
     std::iota(order.begin(), order.end(), 0U);
-    PALPATE_TEST_ASSIGN(clusters_, BuildShapeClusters(model_, order, dt_s));
+    PALPATE_TEST_ASSIGN(clusters_, BuildShapeClusters(model_, order, static_cast<uint32_t>(order.size()), dt_s));
     PALPATE_TEST_ASSIGN(goals_, ShapeGoals::Create(queue(), clusters_, group_size));
   }
 
@@ -479,7 +479,7 @@ TEST_F(ShapeGoalsTest, RefusesShapesThatMakeNoSense) {
   const auto error_of = [](const TissueModel& model) -> std::string {
     const auto layout = LayOutTissue(model, 0.01, 1);
     if (!layout.ok()) return std::string(layout.status().message());
-    return std::string(BuildShapeClusters(model, layout->solver_index, 0.01).status().message());
+    return std::string(BuildShapeClusters(model, layout->solver_index, layout->vertex_count, 0.01).status().message());
   };
   EXPECT_EQ(error_of(good), "");
   TissueModel bad = good;
