@@ -157,7 +157,8 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
   if (n < rest_m_.size() || model.tets.size() < tets_.size() || model.fixed.size() != n) {
     return absl::InvalidArgumentError("an edit must keep the places of vertices and tets that are gone");
   }
-  if (!model.body_triangle_begin.empty() || (!model.self_collision.empty() && model.triangle_body.size() != model.surface_triangles.size())) {
+  if (!model.body_triangle_begin.empty() ||
+      (!model.self_collision.empty() && model.triangle_body.size() != model.surface_triangles.size())) {
     return absl::InvalidArgumentError("edits need TissueModel::triangle_body, of every triangle");
   }
   rest_m_.resize(n);
