@@ -29,13 +29,15 @@ struct TissueFibers {
 };
 
 inline constexpr uint32_t kNoTissueVertex = 0xffffffffU;
+/// The vertices of a free place, which edits may leave in a list of tets.
+inline constexpr std::array<uint32_t, 4> kFreeTissueTet = {kNoTissueVertex, kNoTissueVertex, kNoTissueVertex, kNoTissueVertex};
 
 /// What TissueModel::fixed says of a vertex.
 enum TissueVertexKind : uint8_t { kFreeVertex = 0, kFixedVertex = 1, kAbsentVertex = 2 };
 
 /// One linear tetrahedron of tissue.
 struct TissueTet {
-  std::array<uint32_t, 4> vertices;  ///< positive orientation; the first kNoTissueVertex: a free place, which edits may leave in a list
+  std::array<uint32_t, 4> vertices;  ///< positive orientation, or kFreeTissueTet
   float mu_pa = 0;                   ///< Lame constants of small strain
   float lambda_pa = 0;
   float damping_s = 0;  ///< stiffness-proportional viscosity

@@ -57,7 +57,7 @@ class TissueLayoutEditor {
   TissueLayout& layout_;
   TissueLayoutDelta delta_;
   std::vector<std::array<double, 3>> rest_m_;            // [caller's vertex] as laid out
-  std::vector<std::array<uint32_t, 4>> tets_;            // [place] caller's vertices; the first kNoTissueVertex: free
+  std::vector<std::array<uint32_t, 4>> tets_;            // [place] caller's vertices, or kFreeTissueTet
   std::vector<std::array<uint32_t, 3>> triangles_;       // caller's vertices
   std::vector<std::vector<uint32_t>> vertex_tets_;       // [caller's vertex] rising
   std::vector<std::vector<uint32_t>> vertex_triangles_;  // likewise

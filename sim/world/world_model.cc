@@ -144,7 +144,7 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
     for (const uint32_t slot : of_body.tets) {
       const uint32_t place = std::exchange(At(tet_places_[of_body.body], slot), kNoSlot);
       if (place == kNoSlot) continue;
-      model_.tets[place].vertices = {gpu::kNoTissueVertex, 0, 0, 0};
+      model_.tets[place].vertices = gpu::kFreeTissueTet;
       free_tets_.push_back(place);
       change.tets.push_back(place);
     }

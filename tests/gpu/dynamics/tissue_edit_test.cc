@@ -66,7 +66,7 @@ struct EditedModel {
     return t;
   }
   void RemoveTet(uint32_t t) {
-    model.tets[t].vertices = {kNoTissueVertex, 0, 0, 0};
+    model.tets[t].vertices = kFreeTissueTet;
     change.tets.push_back(t);
   }
   void AddTet(const TissueTet& tet) {
