@@ -141,8 +141,8 @@ absl::Status CheckBodies(const TissueModel& model) {
     }
     for (size_t t = 0; t < triangles; ++t) {
       if (model.triangle_body[t] < model.self_collision.size()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("triangle_body[", t, "]: ", model.triangle_body[t], " is outside [0, ",
-                                                     model.self_collision.size(), ")"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("triangle_body[", t, "]: ", model.triangle_body[t], " is outside [0, ", model.self_collision.size(), ")"));
     }
   } else if (!model.body_triangle_begin.empty()) {
     const auto& begin = model.body_triangle_begin;
@@ -172,9 +172,9 @@ absl::Status CheckModel(const TissueModel& model, const LayoutEntries& entries) 
     for (const uint32_t v : model.driven[r].vertices) {
       if (v >= n || model.fixed[v] != kFixedVertex || driven[v]) {
         return absl::InvalidArgumentError(absl::StrCat("driven region ", r, ": vertex ", v,
-                                                       v >= n            ? " is out of range"
+                                                       v >= n                           ? " is out of range"
                                                        : model.fixed[v] != kFixedVertex ? " is not fixed"
-                                                                         : " is given twice"));
+                                                                                        : " is given twice"));
       }
       driven[v] = 1;
     }
@@ -455,7 +455,8 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   layout.vertex_triangles_end = end;
   layout.vertex_triangles.resize(slack.Room(end));
   for (uint32_t t = 0; t < layout.triangle_count; ++t) {
-    for (const uint32_t v : model.surface_triangles[t]) layout.vertex_triangles[layout.vertex_triangle_range[layout.solver_index[v]].y++] = t;
+    for (const uint32_t v : model.surface_triangles[t])
+      layout.vertex_triangles[layout.vertex_triangle_range[layout.solver_index[v]].y++] = t;
   }
   layout.triangle_body = model.triangle_body;
   for (uint32_t b = 0; b + 1 < model.body_triangle_begin.size(); ++b) {

@@ -29,13 +29,15 @@ struct TissueFibers {
 };
 
 inline constexpr uint32_t kNoTissueVertex = 0xffffffffU;
+/// The vertices of a free place, which edits may leave in a list of tets.
+inline constexpr std::array<uint32_t, 4> kFreeTissueTet = {kNoTissueVertex, kNoTissueVertex, kNoTissueVertex, kNoTissueVertex};
 
 /// What TissueModel::fixed says of a vertex.
 enum TissueVertexKind : uint8_t { kFreeVertex = 0, kFixedVertex = 1, kAbsentVertex = 2 };
 
 /// One linear tetrahedron of tissue.
 struct TissueTet {
-  std::array<uint32_t, 4> vertices;  ///< positive orientation; the first kNoTissueVertex: a free place, which edits may leave in a list
+  std::array<uint32_t, 4> vertices;  ///< positive orientation, or kFreeTissueTet
   float mu_pa = 0;                   ///< Lame constants of small strain
   float lambda_pa = 0;
   float damping_s = 0;  ///< stiffness-proportional viscosity
@@ -85,8 +87,8 @@ struct TissueModel {
   /// Body b has the triangles [body_triangle_begin[b], body_triangle_begin[b + 1]) and shares no vertex with others. Empty: surfaces meet
   /// neither each other nor themselves.
   std::vector<uint32_t> body_triangle_begin;
-  /// [triangle_count] or empty: the body of each triangle, in place of body_triangle_begin where edits mix the triangles of bodies. Those of
-  /// a rigid body must stand together.
+  /// [triangle_count] or empty: the body of each triangle, in place of body_triangle_begin where edits mix the triangles of bodies. Those
+  /// of a rigid body must stand together.
   std::vector<uint32_t> triangle_body;
   std::vector<uint8_t> self_collision;  ///< per body: 1 = its surface may not pass through itself
   std::vector<TissueDrivenRegion> driven;
@@ -127,25 +129,25 @@ struct TissueLayout {
   uint32_t tet_count = 0;     ///< places of the model, free ones included
   uint32_t live_tet_count = 0;
   uint32_t triangle_count = 0;
-  std::vector<uint32_t> color_begin;             ///< [color_count + 1], the last is free_count
-  std::vector<uint32_t> color_end;               ///< [color_count] one past the last slot in use
-  std::vector<uint32_t> solver_index;            ///< caller's vertex -> slot, kNoTissueVertex for an absent one
-  std::vector<uint32_t> original_index;          ///< slot -> caller's vertex, kNoTissueVertex for an empty one
-  std::vector<float> mass_kg;                    ///< [vertex_count] lumped, by slot
-  std::vector<float> mass_damping_per_s;         ///< [vertex_count] mean of the tets, weighted by mass
-  std::vector<UInt2> block_range;                ///< [vertex_count] begin and end of a vertex's blocks
-  std::vector<uint32_t> block_vertex;            ///< [block room] slot
-  uint32_t corner_reals = 12;                    ///< 18 with fibres
-  std::vector<float> corner_real;                ///< [block room][corner_reals][lanes]
-  std::vector<uint32_t> corner_index;            ///< [block room][4][lanes]
-  std::vector<UInt4> tets;                       ///< [tet room], slots
-  std::vector<Float4> tet_rest;                  ///< [tet room][3] rows of Dm^-1
-  std::vector<UInt4> triangles;                  ///< [triangle room], slots, w unused
-  std::vector<uint32_t> triangle_body;           ///< [triangle_count] or empty: surfaces do not meet
-  std::vector<UInt2> vertex_triangle_range;      ///< [vertex_count] begin and end in vertex_triangles
-  std::vector<uint32_t> vertex_triangles;        ///< rising for each vertex; lists take multiples of four places
-  uint32_t vertex_triangles_end = 0;             ///< one past the last place in use
-  std::vector<Float4> rest_m;                    ///< [vertex_count], by slot
+  std::vector<uint32_t> color_begin;         ///< [color_count + 1], the last is free_count
+  std::vector<uint32_t> color_end;           ///< [color_count] one past the last slot in use
+  std::vector<uint32_t> solver_index;        ///< caller's vertex -> slot, kNoTissueVertex for an absent one
+  std::vector<uint32_t> original_index;      ///< slot -> caller's vertex, kNoTissueVertex for an empty one
+  std::vector<float> mass_kg;                ///< [vertex_count] lumped, by slot
+  std::vector<float> mass_damping_per_s;     ///< [vertex_count] mean of the tets, weighted by mass
+  std::vector<UInt2> block_range;            ///< [vertex_count] begin and end of a vertex's blocks
+  std::vector<uint32_t> block_vertex;        ///< [block room] slot
+  uint32_t corner_reals = 12;                ///< 18 with fibres
+  std::vector<float> corner_real;            ///< [block room][corner_reals][lanes]
+  std::vector<uint32_t> corner_index;        ///< [block room][4][lanes]
+  std::vector<UInt4> tets;                   ///< [tet room], slots
+  std::vector<Float4> tet_rest;              ///< [tet room][3] rows of Dm^-1
+  std::vector<UInt4> triangles;              ///< [triangle room], slots, w unused
+  std::vector<uint32_t> triangle_body;       ///< [triangle_count] or empty: surfaces do not meet
+  std::vector<UInt2> vertex_triangle_range;  ///< [vertex_count] begin and end in vertex_triangles
+  std::vector<uint32_t> vertex_triangles;    ///< rising for each vertex; lists take multiples of four places
+  uint32_t vertex_triangles_end = 0;         ///< one past the last place in use
+  std::vector<Float4> rest_m;                ///< [vertex_count], by slot
   /// Mean over a vertex's tets of E times the edge of a regular tet as large; of rigid bodies half of mass / dt^2, of static ones 1e6.
   std::vector<float> vertex_stiffness_n_per_m;
   std::vector<uint8_t> self_collision;    ///< as in the model

@@ -45,7 +45,7 @@ constexpr uint32_t kMinCheckPeriod = 4;   // sweeps between looks at how far sur
 constexpr uint32_t kMaxColliders = 32;    // bits of a triangle's collider mask
 // Room that is left for edits once there was one: a fresh layout, which costs as much as some hundred deltas, comes after as many at least.
 constexpr TissueSlack kEditSlack = {.share = 0.25, .least = 32, .spare_colors = 4};
-constexpr int kCertifyTurns = 3;          // of obstacles and surfaces, each of which may undo what the other found safe
+constexpr int kCertifyTurns = 3;  // of obstacles and surfaces, each of which may undo what the other found safe
 // A driven tool that was cut short aims no farther beyond what it reached than this many times that way, and this share of the margin: so
 // tissue that cannot yield settles against where the tool is and not against where it is wanted.
 constexpr double kAimGrowth = 2;
@@ -192,9 +192,7 @@ class TissueSolver::Impl {
     const StepParams& p = params_host_;
     return {-p.dt_s * p.gravity_x, -p.dt_s * p.gravity_y, -p.dt_s * p.gravity_z, 0.0F};
   }
-  bool HasVertex(uint32_t vertex) const {
-    return vertex < layout_.solver_index.size() && layout_.solver_index[vertex] != kNoTissueVertex;
-  }
+  bool HasVertex(uint32_t vertex) const { return vertex < layout_.solver_index.size() && layout_.solver_index[vertex] != kNoTissueVertex; }
   Range Vertices() const { return {layout_.vertex_count, tuning_.partials >= 256 ? 64U : 0U}; }
 
   absl::Status UpdateRecovery(const TissueStep& step);
@@ -239,9 +237,8 @@ class TissueSolver::Impl {
   DeviceBuffer<Float4> forces_;
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
-      list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_,
-      inspect_state_, gather_positions_,
-      drive_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
+      list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, inspect_state_,
+      gather_positions_, drive_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
@@ -309,9 +306,10 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   params_host_.gravity_y = static_cast<float>(options.gravity_m_per_s2[1]);
   params_host_.gravity_z = static_cast<float>(options.gravity_m_per_s2[2]);
   params_host_.margin_m = static_cast<float>(options.margin_m);
-  params_host_.stiffness_n_per_m = static_cast<float>(options.stiffness_n_per_m > 0 ? options.stiffness_n_per_m
-                                                      : layout_.live_tet_count == 0   ? MeanRigidMass(model) / (options.dt_s * options.dt_s)
-                                                                             : 20 * layout_.mean_young_modulus_pa * layout_.mean_edge_m);
+  params_host_.stiffness_n_per_m =
+      static_cast<float>(options.stiffness_n_per_m > 0 ? options.stiffness_n_per_m
+                         : layout_.live_tet_count == 0 ? MeanRigidMass(model) / (options.dt_s * options.dt_s)
+                                                       : 20 * layout_.mean_young_modulus_pa * layout_.mean_edge_m);
   params_host_.stiffening = kStiffening;
   params_host_.friction = static_cast<float>(options.friction);
   params_host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
@@ -549,8 +547,7 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
 
 absl::Status TissueSolver::Impl::Bind() {
   PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_, mass_, mass_damping_));
-  PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(layout_.block_count, x_start_, block_vertex_, corner_real_,
-                                                corner_index_, corner_strain_));
+  PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(layout_.block_count, x_start_, block_vertex_, corner_real_, corner_index_, corner_strain_));
   PALPATE_RETURN_IF_ERROR(extract_rotations_.SetArgs(params_, x_, tets_, tet_rest_, rotations_));
   PALPATE_RETURN_IF_ERROR(solve_color_.SetArgs(params_, 0U, 0U, x_, x_start_, y_, mass_, block_range_, corner_real_, corner_index_,
                                                corner_strain_, rotations_, vertex_triangle_range_, vertex_triangles_, triangles_,
@@ -569,8 +566,7 @@ absl::Status TissueSolver::Impl::Bind() {
   PALPATE_RETURN_IF_ERROR(finish_colliders_.SetArgs(params_, colliders_));
   PALPATE_RETURN_IF_ERROR(
       finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_));
-  PALPATE_RETURN_IF_ERROR(
-      inspect_state_.SetArgs(params_, x_, velocity_, mass_, original_index_, tets_, tet_rest_, partials_));
+  PALPATE_RETURN_IF_ERROR(inspect_state_.SetArgs(params_, x_, velocity_, mass_, original_index_, tets_, tet_rest_, partials_));
   return surface_ ? BindSurface() : absl::OkStatus();
 }
 
@@ -688,8 +684,8 @@ absl::Status TissueSolver::Impl::Drive() {
     pose.center = ToFloat4({region.center_m[0] + v[0] * moved_s, region.center_m[1] + v[1] * moved_s, region.center_m[2] + v[2] * moved_s});
   }
   PALPATE_RETURN_IF_ERROR(queue_->Write(driven_poses_, std::span<const DrivenPose>(driven_poses_host_)));
-  return queue_->Launch(drive_vertices_, {driven_count_, 0}, driven_count_, driven_vertices_,
-                        driven_regions_, driven_poses_, rest_, y_, x_);
+  return queue_->Launch(drive_vertices_, {driven_count_, 0}, driven_count_, driven_vertices_, driven_regions_, driven_poses_, rest_, y_,
+                        x_);
 }
 
 /// Shares of the loads with a force, and the buffers of all.
@@ -790,9 +786,8 @@ absl::Status TissueSolver::Impl::Sweep() {
     PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
     if (driven_count_ > 0) {
-      PALPATE_RETURN_IF_ERROR(queue_->Launch(move_driven_, {driven_count_, 0}, driven_count_,
-                                             driven_vertices_, y_, surface_->detected(), surface_->entry_begins(), surface_->planes(), x_,
-                                             touched_));
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(move_driven_, {driven_count_, 0}, driven_count_, driven_vertices_, y_, surface_->detected(),
+                                             surface_->entry_begins(), surface_->planes(), x_, touched_));
     }
   }
   for (size_t c = 0; c < layout_.color_end.size(); ++c) {
@@ -1420,12 +1415,12 @@ absl::Status TissueSolver::Rebuild(const TissueModel& model, std::span<const Tis
   ++edit_counts_.rebuilds;
   return absl::OkStatus();
 }
-absl::Status TissueSolver::Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states) {
+absl::StatusOr<bool> TissueSolver::Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states) {
   PALPATE_ASSIGN_OR_RETURN(const bool fits, impl_->Update(model, change, states));
-  if (!fits) return Rebuild(model, states);
+  if (!fits) return false;
   ++edit_counts_.deltas;
   edit_counts_.delta_bytes = impl_->delta_bytes();
-  return absl::OkStatus();
+  return true;
 }
 absl::Status TissueSolver::ReadForces(uint32_t parts, std::span<float> forces_n) { return impl_->ReadForces(parts, forces_n); }
 absl::StatusOr<std::vector<double>> TissueSolver::StepMeasuringResidual(std::span<const ColliderTarget> targets) {

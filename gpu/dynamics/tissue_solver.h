@@ -158,9 +158,9 @@ class TissueSolver {
 
   /// As Rebuild, for a model that differs from the one before in `change` alone: only what changed goes to the device, into a layout that
   /// keeps its other entries (TissueLayoutEditor). `model` must list triangle_body and keep the places of vertices and tets that are gone;
-  /// vertices that the change does not name keep their state, whatever `states` says of them. Where that does not fit, and at the first
-  /// edit, it is a Rebuild, which leaves room for more.
-  absl::Status Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states);
+  /// vertices that the change does not name keep their state, whatever `states` says of them. False: that does not fit, and Rebuild must be
+  /// called next, which leaves room for more edits; so it is at the first edit. Errors: those of Rebuild.
+  absl::StatusOr<bool> Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states);
   /// Edits that were deltas, and those that laid the model out anew.
   struct EditCounts {
     uint64_t deltas = 0;

@@ -122,6 +122,10 @@ absl::Status World::WriteVolumePositions(size_t body_index, std::span<const floa
 const SceneDescription& World::description() const { return impl_->description_; }
 const std::vector<BodyStatistics>& World::body_statistics() const { return impl_->Statistics(); }
 const std::vector<BoundarySurface>& World::surfaces() const { return impl_->surfaces_; }
+World::EditCounts World::edit_counts() const {
+  const gpu::TissueSolver::EditCounts& counts = impl_->solver_->edit_counts();
+  return {counts.deltas, counts.rebuilds, counts.delta_bytes};
+}
 size_t World::device_bytes() const { return impl_->solver_->device_bytes(); }
 uint32_t World::color_count() const { return impl_->solver_->color_count(); }
 

@@ -76,6 +76,13 @@ class World {
   const std::vector<BodyStatistics>& body_statistics() const;
   const std::vector<BoundarySurface>& surfaces() const;  ///< per body of the description, before any edit; see Frame::topology
   size_t device_bytes() const;                           ///< device memory held
+  /// How edits reached the device since the scene was built: as deltas, or in a fresh layout.
+  struct EditCounts {
+    uint64_t deltas = 0;
+    uint64_t rebuilds = 0;
+    size_t delta_bytes = 0;  ///< of the newest delta
+  };
+  EditCounts edit_counts() const;
   uint32_t color_count() const;
 
  private:

@@ -252,7 +252,11 @@ absl::Status World::Impl::CommitEdits() {
   if (has_changed) topology_ = std::move(topology);
 
   const gpu::TissueChange change = UpdateModel(changes);
-  PALPATE_RETURN_IF_ERROR(solver_->Update(model_, change, vertices_.state));
+  PALPATE_ASSIGN_OR_RETURN(const bool follows, solver_->Update(model_, change, vertices_.state));
+  if (!follows) {
+    MakeModel();  // with everything in order again
+    PALPATE_RETURN_IF_ERROR(solver_->Rebuild(model_, vertices_.state));
+  }
   PALPATE_RETURN_IF_ERROR(UpdateGathered());
   PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
   frame_ = MakeFrame(step);
