@@ -72,6 +72,9 @@ const RELIEF = `
   vec3 r1 = cross(dpdy, normal), r2 = cross(normal, dpdx);
   float det = dot(dpdx, r1);
   normal = normalize(abs(det) * normal - sign(det) * (dFdx(height) * r1 + dFdy(height) * r2));
+  // Smooth normals of a coarse mesh turn away from the eye at its outline, where they would be black.
+  vec3 toEye = normalize(vViewPosition);
+  normal = normalize(normal + max(0.0, 0.1 - dot(normal, toEye)) * toEye);
 }`;
 
 /**
