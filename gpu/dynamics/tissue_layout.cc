@@ -175,6 +175,24 @@ absl::Status CheckModel(const TissueModel& model) {
       driven[v] = 1;
     }
   }
+  if (model.prescribed.stiffness_n_per_m.size() != model.prescribed.vertices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("prescribed: ", model.prescribed.stiffness_n_per_m.size(), " stiffnesses for ",
+                                                   model.prescribed.vertices.size(), " vertices"));
+  }
+  for (size_t i = 0; i < model.prescribed.vertices.size(); ++i) {
+    const uint32_t v = model.prescribed.vertices[i];
+    if (v >= n || !model.fixed[v] || driven[v]) {
+      return absl::InvalidArgumentError(absl::StrCat("prescribed vertex ", v,
+                                                     v >= n            ? " is out of range"
+                                                     : !model.fixed[v] ? " is not fixed"
+                                                                       : " is driven or given twice"));
+    }
+    if (!(model.prescribed.stiffness_n_per_m[i] > 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prescribed vertex ", v, ": stiffness ", model.prescribed.stiffness_n_per_m[i], " N/m is not positive"));
+    }
+    driven[v] = 1;
+  }
   if (model.loads.size() > 32) return absl::InvalidArgumentError(absl::StrCat(model.loads.size(), " loads exceed the limit of 32"));
   for (size_t k = 0; k < model.loads.size(); ++k) {
     for (const uint32_t v : model.loads[k].vertices) {
@@ -343,6 +361,10 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   for (uint32_t i = layout.free_count; i < n; ++i) {
     if (blocks_of(layout.original_index[i]) == 0) layout.vertex_stiffness_n_per_m[i] = kStaticStiffness_n_per_m;
   }
+  for (size_t k = 0; k < model.prescribed.vertices.size(); ++k) {
+    const uint32_t v = model.prescribed.vertices[k];
+    if (blocks_of(v) == 0) layout.vertex_stiffness_n_per_m[layout.solver_index[v]] = model.prescribed.stiffness_n_per_m[k];
+  }
   for (const TissueRigidBody& rigid : model.rigid) {
     for (uint32_t v = rigid.vertices[0]; v < rigid.vertices[1]; ++v) {
       layout.vertex_stiffness_n_per_m[layout.solver_index[v]] = static_cast<float>(rigid.mass_kg / (2 * dt_s * dt_s));
@@ -363,6 +385,7 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
       layout.driven_regions.push_back(r);
     }
   }
+  for (const uint32_t v : model.prescribed.vertices) layout.driven_vertices.push_back(layout.solver_index[v]);
   return layout;
 }
 
