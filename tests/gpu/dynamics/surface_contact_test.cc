@@ -490,8 +490,8 @@ TEST_F(SurfaceContactTest, SheetFoldsOntoItself) {
 TEST_F(SurfaceContactTest, PrescribedSheetGoesWhereItIsToldAsFarAsItCan) {
   // A sheet whose vertices the caller moves, without tets of its own, comes down on a soft block and bends as it goes.
   Scene scene;
-  const TissueModel block = BoxModel({3, 3, 2}, {0.03, 0.03, 0.02}, {0, 0, 0.01}, kSoft);
-  TissueModel sheet = BoxModel({4, 4, 1}, {0.05, 0.05, 0.004}, {0, 0, 0.024}, kSoft);
+  const TissueModel block = BoxModel({3, 3, 2}, {0.03, 0.03, 0.02}, {-0.015, -0.015, 0}, kSoft);
+  TissueModel sheet = BoxModel({4, 4, 1}, {0.05, 0.05, 0.004}, {-0.025, -0.025, 0.022}, kSoft);
   sheet.tets.clear();
   std::fill(sheet.fixed.begin(), sheet.fixed.end(), uint8_t{1});
   scene.model = SceneOf({block, sheet}, false);
