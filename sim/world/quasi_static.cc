@@ -133,6 +133,7 @@ absl::StatusOr<QuasiStatic::Part> QuasiStatic::MakePart(const WorldBody& body, c
   part.young_edge_n_per_m = young_sum / count * edge_sum / count;
 
   VectorXd joined_mass = VectorXd::Zero(static_cast<Index>(slots.size()));
+  part.joined_n = VectorXd::Zero(At(slots.size()));
   if (!layer.empty()) {
     std::vector<uint8_t> held(layer_rest.size(), 1);
     for (const uint32_t v : slots) {
@@ -140,6 +141,14 @@ absl::StatusOr<QuasiStatic::Part> QuasiStatic::MakePart(const WorldBody& body, c
       part.interface.push_back(local[v]);
       held[local[v]] = 0;
     }
+    // What the layer does to the interface as it is now; from the next step on the device tells.
+    PALPATE_ASSIGN_OR_RETURN(const ReferenceBody now, ReferenceBody::Create(layer_rest, layer, held));
+    VectorXd layer_x = now.Rest();
+    for (uint32_t v = 0; v < layer_local.size(); ++v) {
+      if (layer_local[v] != kNone) layer_x.segment<3>(At(layer_local[v])) = body.PositionOf(v);
+    }
+    const VectorXd pull = now.Forces(layer_x);
+    for (const uint32_t v : part.interface) part.joined_n.segment<3>(At(v)) = pull.segment<3>(At(v));
     for (gpu::TissueTet& tet : layer) {
       const auto stiffer = static_cast<float>(kLayerMargin + tet.damping_s / dt_s);
       tet.mu_pa *= stiffer;
@@ -175,7 +184,6 @@ absl::StatusOr<QuasiStatic::Part> QuasiStatic::MakePart(const WorldBody& body, c
   for (size_t v = 0; v < slots.size(); ++v) {
     part.weight_n.segment<3>(At(v)) = (part.model->mass_kg()[v] + joined_mass[static_cast<Index>(v)]) * gravity_m_per_s2;
   }
-  part.joined_n = VectorXd::Zero(At(slots.size()));
   return part;
 }
 

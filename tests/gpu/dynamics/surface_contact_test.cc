@@ -494,7 +494,7 @@ TEST_F(SurfaceContactTest, PrescribedSheetGoesWhereItIsToldAsFarAsItCan) {
   TissueModel sheet = BoxModel({4, 4, 1}, {0.05, 0.05, 0.004}, {-0.025, -0.025, 0.022}, kSoft);
   sheet.tets.clear();
   std::fill(sheet.fixed.begin(), sheet.fixed.end(), uint8_t{1});
-  scene.model = SceneOf({block, sheet}, false);
+  scene.model = SceneOf({block, sheet}, true);
   for (uint32_t v = 0; v < block.rest_m.size(); ++v) {
     if (block.rest_m[v][2] < 1e-6) scene.model.fixed[v] = 1;
   }
@@ -525,7 +525,7 @@ TEST_F(SurfaceContactTest, PrescribedSheetGoesWhereItIsToldAsFarAsItCan) {
     }
   }
   EXPECT_GT(most_acting_, 3U) << "the sheet never met the block";
-  EXPECT_LT(off, 1e-6) << "the block was soft enough to give way";
+  EXPECT_LT(off, 1e-4) << "the block is soft enough to give way";
   // Beyond the bottom of the block it cannot go, whatever it is told.
   for (size_t v = 0; v < sheet.rest_m.size(); ++v) targets[3 * v + 2] = static_cast<float>(sheet.rest_m[v][2] - 0.1);
   PALPATE_ASSERT_OK(solver_->SetPrescribed(targets));

@@ -193,60 +193,66 @@ TEST_F(QuasiStaticTest, PrecomputedBodyRefusesCuts) {
   EXPECT_NEAR(sag_m(), before_m / 10, 0.01 * before_m);
 }
 
-TEST_F(QuasiStaticTest, CutZoneBecomesDynamicWithoutAJump) {
-  constexpr double kJump_m = 5e-5;  // of any vertex in a step: half of what a finger can feel, a hundredth of the sag
+TEST_F(QuasiStaticTest, CutZonesBecomeDynamicWithoutAJump) {
+  constexpr double kJump_m = 5e-5;  // of any vertex in a step: a two-hundredth of the way that the bar is bent
+  const Vector3d pressed(0.02, 0.002, 0.018);
   std::vector<float> shape[2];
   Vector3d force[2];
   for (const Simulation simulation : {Simulation::kDynamic, Simulation::kHybrid}) {
     const size_t k = simulation == Simulation::kDynamic ? 0 : 1;
     SCOPED_TRACE(k == 0 ? "dynamic" : "hybrid");
     SceneDescription scene = Scene(simulation);
-    scene.tools = {Tool({0.0, 0.002, 0.03}, ToolDrive::kCoupled)};
+    scene.tools = {Tool({0.02, 0.002, 0.03}, ToolDrive::kCoupled)};
     PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
-    ASSERT_NO_FATAL_FAILURE(Run(world.get(), 30, 230, {0.0, 0.002, 0.018}));
-    const auto before = world->CurrentFrame();
-    EXPECT_GT(before->tools[0].force_n.norm(), 0.2);
-    // A corner at the free end, where next to no stress is released.
-    const double end_z = before->surface_positions_m[0][3 * world->surfaces()[0].vertices.size() - 1];
-    PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(std::vector<Edit>{Carve({0.06, 0.02, end_z - 0.002}, 0.009)}));
-    EXPECT_GT(outcomes[0].removed_tets.size(), 0U);
-    for (const TetId id : outcomes[0].removed_tets) EXPECT_EQ(scene.bodies[0].tet_zones[SlotOf(id)], 2);
-    ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, before->topology.get()));
-    if (k == 1) {
-      // The others are as they were.
-      EXPECT_EQ(world->body_statistics()[0].quasi_static_tets, ZoneCount(scene.bodies[0], 0) + ZoneCount(scene.bodies[0], 1));
+    ASSERT_NO_FATAL_FAILURE(Run(world.get(), 30, 230, pressed));
+    EXPECT_GT(world->CurrentFrame()->tools[0].force_n.norm(), 0.2);
+    // First a corner at the free end is taken away, where next to no stress is released; then tets in the middle, which carries the load,
+    // are refined, which leaves the solid what it is.
+    const double end_z = world->CurrentFrame()->surface_positions_m[0][3 * world->surfaces()[0].vertices.size() - 1];
+    const Edit refine = {.body = 0, .what = RefineEdit{BallRegion{Vector3d(0, 0, -0.002), 0.006}, 0.012}};
+    uint32_t quasi_static_tets = ZoneCount(scene.bodies[0], 0) + ZoneCount(scene.bodies[0], 1);
+    for (const Edit& edit : {Carve({0.06, 0.02, end_z - 0.002}, 0.009), refine}) {
+      const auto before = world->CurrentFrame();
+      PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(std::vector<Edit>{edit}));
+      EXPECT_GT(outcomes[0].removed_tets.size(), 0U);
+      ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, before->topology.get()));
+      // The other zones are as they were.
+      EXPECT_EQ(world->body_statistics()[0].quasi_static_tets, k == 1 ? quasi_static_tets : 0);
+      quasi_static_tets = ZoneCount(scene.bodies[0], 0);
+      std::vector<float> last = before->surface_positions_m[0];
+      double last_n = before->tools[0].force_n.norm();
+      double most_m = 0, most_n = 0;
+      const auto now_at = world->CurrentFrame()->topology->bodies[0]->surface_vertices;
+      const auto& before_at = before->topology->bodies[0]->surface_vertices;
+      const auto look = [&](const std::vector<float>& x) {
+        for (size_t i = 0; i < before_at.size(); ++i) {
+          if (now_at[i] != before_at[i]) continue;
+          const auto at = [&](const std::vector<float>& from) { return Vector3d(from[3 * i], from[3 * i + 1], from[3 * i + 2]); };
+          most_m = std::max(most_m, (at(x) - at(last)).norm());
+        }
+        last = x;
+      };
+      look(world->CurrentFrame()->surface_positions_m[0]);
+      ASSERT_NO_FATAL_FAILURE(Run(world.get(), 0, 20, pressed, [&](const Frame& frame) {
+        look(frame.surface_positions_m[0]);
+        most_n = std::max(most_n, std::abs(frame.tools[0].force_n.norm() - last_n));
+        last_n = frame.tools[0].force_n.norm();
+      }));
+      std::printf("%s: largest move %.4f mm, largest change of the tool's force %.4f N of %.3f\n", k == 0 ? "dynamic" : "hybrid ",
+                  most_m * 1e3, most_n, last_n);
+      EXPECT_LT(most_m, kJump_m);
+      EXPECT_LT(most_n, 0.01 * last_n);
     }
-    std::vector<float> last = before->surface_positions_m[0];
-    double last_n = before->tools[0].force_n.norm();
-    double most_m = 0, most_n = 0;
-    const auto& now_at = world->CurrentFrame()->topology->bodies[0]->surface_vertices;
-    const auto& before_at = before->topology->bodies[0]->surface_vertices;
-    const auto look = [&](const std::vector<float>& x) {
-      for (size_t i = 0; i < before_at.size(); ++i) {
-        if (now_at[i] != before_at[i]) continue;
-        most_m =
-            std::max<double>(most_m, std::hypot(x[3 * i] - last[3 * i], x[3 * i + 1] - last[3 * i + 1], x[3 * i + 2] - last[3 * i + 2]));
-      }
-      last = x;
-    };
-    look(world->CurrentFrame()->surface_positions_m[0]);
-    ASSERT_NO_FATAL_FAILURE(Run(world.get(), 0, 20, {0.0, 0.002, 0.018}, [&](const Frame& frame) {
-      look(frame.surface_positions_m[0]);
-      most_n = std::max(most_n, std::abs(frame.tools[0].force_n.norm() - last_n));
-      last_n = frame.tools[0].force_n.norm();
-    }));
-    std::printf("%s: largest move %.4f mm, largest change of the tool's force %.4f N of %.3f\n", k == 0 ? "dynamic" : "hybrid ",
-                most_m * 1e3, most_n, last_n);
-    EXPECT_LT(most_m, kJump_m);
-    EXPECT_LT(most_n, 0.01 * last_n);
     // At rest again the two kinds of tissue hold each other as one would hold itself.
-    ASSERT_NO_FATAL_FAILURE(Run(world.get(), 0, 300, {0.0, 0.002, 0.018}));
+    ASSERT_NO_FATAL_FAILURE(Run(world.get(), 0, 300, pressed));
     PALPATE_TEST_ASSIGN(shape[k], world->ReadVolumePositions(0));
     force[k] = world->CurrentFrame()->tools[0].force_n;
   }
+  std::printf("at rest: shapes within %.4f mm, %.4f N dynamic, %.4f N hybrid\n", LargestMove(shape[0], shape[1]) * 1e3, force[0].norm(),
+              force[1].norm());
   ASSERT_EQ(shape[0].size(), shape[1].size());
-  EXPECT_LT(LargestMove(shape[0], shape[1]), 2e-4);
-  EXPECT_LT((force[0] - force[1]).norm(), 0.02 * force[0].norm());
+  EXPECT_LT(LargestMove(shape[0], shape[1]), 1e-4);
+  EXPECT_LT((force[0] - force[1]).norm(), 0.01 * force[0].norm());
 }
 
 TEST_F(QuasiStaticTest, ZonesThatNothingHoldsBecomeDynamicToo) {
