@@ -132,6 +132,11 @@ class TissueSolver {
   static constexpr uint32_t kMaxClips = 128;
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
 
+  /// Where the vertices of TissueModel::prescribed go, [count * 3] m in its order, from the next step on until changed. WriteState, Rebuild
+  /// and Reset leave them where they are then. They go there as far as they can without passing through anything; ReadPositions tells.
+  /// Errors: InvalidArgument (wrong count, not finite).
+  absl::Status SetPrescribed(std::span<const float> positions_m);
+
   /// Advances by dt_s. `targets`: one per collider. Errors: InvalidArgument (wrong count), Internal and ResourceExhausted (device).
   absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets);
 
@@ -181,6 +186,7 @@ class TissueSolver {
   uint32_t color_count() const;
   size_t device_bytes() const;
   double contact_stiffness_n_per_m() const;
+  const StepParams& step_params() const;  ///< contact law and step of the model as it is now
 
  private:
   class Impl;

@@ -84,12 +84,20 @@ enum class BodyKind {
   kStatic,  ///< an obstacle of any shape
 };
 
+/// How the shape of a deformable body is found.
+enum class Simulation {
+  kDynamic,
+  kPrecomputed,  ///< quasi-static small strain, cannot be cut; docs/algorithms/precomputed.md
+  kHybrid,       ///< the same, but a zone becomes dynamic when it is cut
+};
+
 /// A body, already meshed, placed and checked. Defaults and ranges are those of proto/palpate/v1/scene.proto.
 struct BodyDescription {
   std::string name;
   TetMesh mesh;  ///< rest shape in W, metres, valid by ValidateTetMesh
   BodyKind kind = BodyKind::kDeformable;
-  Material material;  ///< of a rigid body the density counts, of a static one nothing
+  Simulation simulation = Simulation::kDynamic;  ///< of a deformable body; others than dynamic take no driven regions, loads, velocities
+  Material material;                             ///< of a rigid body the density counts, of a static one nothing
   // Fixed vertices, driven regions and self-collision are of deformable bodies only.
   std::vector<uint32_t> fixed_vertices;                 ///< indices into mesh.vertices, ascending, unique
   std::vector<DrivenRegion> driven_regions;             ///< of fixed vertices

@@ -31,6 +31,7 @@ struct ToolCommand {
 struct BodyStatistics {
   std::string name;
   uint32_t vertex_count = 0, tet_count = 0, surface_vertex_count = 0, surface_triangle_count = 0, fixed_vertex_count = 0;
+  uint32_t quasi_static_tets = 0;  ///< of tet_count: of a pre-computed body, or of zones of a hybrid one that nothing has cut
   double mass_kg = 0, volume_m3 = 0;
 };
 

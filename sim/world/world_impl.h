@@ -12,6 +12,7 @@
 
 #include "gpu/dynamics/tissue_solver.h"
 #include "sim/topology/ablation.h"
+#include "sim/world/quasi_static.h"
 #include "sim/world/scene_vertices.h"
 #include "sim/world/tool_state.h"
 #include "sim/world/world.h"
@@ -21,7 +22,7 @@ namespace palpate::sim {
 
 // Shared by the parts of World: world_build.cc makes the device state, world_frame.cc what clients see of it, world_tools.cc what clients
 // want of their tools and feel through them, world_instruments.cc what instruments do to tissue, world_edit.cc what edits do, world.cc the
-// steps.
+// steps, world_quasi_static.cc what moves without inertia.
 
 inline std::array<double, 3> ToArray(const Eigen::Vector3d& v) { return {v.x(), v.y(), v.z()}; }
 inline Eigen::Vector3d ToVector(const gpu::Float4& v) { return {v.x, v.y, v.z}; }
@@ -96,6 +97,9 @@ class World::Impl {
   absl::Status PrepareInstruments();
   absl::Status SetAnchors();
   void FollowInstruments(const gpu::TissueStep& step);
+  absl::Status UpdateQuasiStatic(bool eager);
+  absl::Status PrescribeQuasiStatic();
+  absl::Status FollowQuasiStatic(const gpu::TissueStep& step);
   void FollowEdits(std::span<const Edit> edits, std::span<const EditOutcome> outcomes);
 
   std::vector<std::unique_ptr<WorldBody>> bodies_;  // those of the description, then pieces
@@ -103,6 +107,7 @@ class World::Impl {
   std::vector<gpu::TissueDrivenRegion> driven_;  // vertices apart
   std::vector<gpu::TissueLoad> loads_;           // likewise
   std::vector<gpu::TissueRigidBody> rigid_;
+  QuasiStatic quasi_static_;
   std::shared_ptr<const WorldTopology> topology_;
   std::vector<BodyStatistics> statistics_;
   std::vector<uint8_t> statistics_known_;  // per body: as the body is now

@@ -96,6 +96,8 @@ void World::Impl::MakeModel() {
   for (const Eigen::Vector3d& v : vertices_.rest_m) model_.rest_m.push_back(ToArray(v));
   for (uint32_t v = 0; v < vertices_.size(); ++v) model_.fixed.push_back(KindOf(v));
   model_.may_be_at_rest = is_edited_;
+  model_.prescribed = quasi_static_.Prescribed();
+  for (const uint32_t v : model_.prescribed.vertices) model_.fixed[v] = gpu::kFixedVertex;
   model_.vertex_origin = vertices_.origin;
   model_.rigid = rigid_;
   ListDrivenAndLoads();
@@ -105,7 +107,7 @@ void World::Impl::MakeModel() {
       const BodyArrays& arrays = *bodies_[b]->arrays();
       const std::vector<gpu::TissueTet> of_zone = TissueOfZones(*bodies_[b]);
       for (uint32_t t = 0; bodies_[b]->kind() == BodyKind::kDeformable && t < arrays.tets.size(); ++t) {
-        if (arrays.tets[t] != kFreeTet) PlaceTet(b, t, of_zone, nullptr);
+        if (arrays.tets[t] != kFreeTet && !bodies_[b]->IsQuasiStatic(bodies_[b]->ZoneOf(t))) PlaceTet(b, t, of_zone, nullptr);
       }
       for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
         if (arrays.surface_triangles[t] != kFreeTriangle) PlaceTriangle(static_cast<uint32_t>(model_.surface_triangles.size()), b, t);
