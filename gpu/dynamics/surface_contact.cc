@@ -244,8 +244,7 @@ absl::Status SurfaceContacts::Init(Queue& queue, const SurfaceOptions& options, 
   has_cuts_ = std::any_of(layout_.vertex_origin.begin(), layout_.vertex_origin.end(), [](uint32_t origin) { return (origin & 1U) != 0; });
   PALPATE_ASSIGN_OR_RETURN(vertex_origins_,
                            CreateBufferFrom(queue, std::span<const uint32_t>(vertex_origins_host_), "surface vertex origins"));
-  PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_,
-                           CreateBufferFrom(queue, std::span<const float>(vertex_stiffness_host_), "surface stiffness"));
+  PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_, CreateBufferFrom(queue, std::span<const float>(vertex_stiffness_host_), "surface stiffness"));
   PALPATE_ASSIGN_OR_RETURN(found_, DeviceBuffer<uint32_t>::Create(context, 2, "surface hits found"));
   PALPATE_ASSIGN_OR_RETURN(counter_, DeviceBuffer<uint32_t>::Create(context, 1, "surface counter"));
   PALPATE_ASSIGN_OR_RETURN(partials_, DeviceBuffer<MovePartial>::Create(context, partials, "surface moves"));
@@ -293,8 +292,9 @@ absl::StatusOr<bool> SurfaceContacts::Follow(Queue& queue, const TissueLayoutDel
   for (uint32_t t = 0; t < layout_.triangle_count; ++t) groups.push_back(GroupOf(layout_.triangle_body[t]));
   meets_itself_ =
       self_collision_on_ && std::any_of(layout_.self_collision.begin(), layout_.self_collision.end(), [](uint8_t s) { return s != 0; });
-  PALPATE_ASSIGN_OR_RETURN(const bool fits, editor_->Apply(delta.triangles, std::span(layout_.triangles).first(layout_.triangle_count), groups,
-                                                           static_cast<uint32_t>(layout_.self_collision.size()), surface_.get(), writer));
+  PALPATE_ASSIGN_OR_RETURN(const bool fits,
+                           editor_->Apply(delta.triangles, std::span(layout_.triangles).first(layout_.triangle_count), groups,
+                                          static_cast<uint32_t>(layout_.self_collision.size()), surface_.get(), writer));
   if (!fits) return false;
   PALPATE_RETURN_IF_ERROR(detector_.SetSurface(surface_));
   collisions_.SetSurface(surface_);
@@ -420,7 +420,8 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
       PALPATE_RETURN_IF_ERROR(queue.Launch(keep_shares_, vertices, vertex_count_, shares_, kept_));
       for (int pass = 0; pass < kSpreadPasses; ++pass) {
         PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, *scene_.block_range,
-                                             *scene_.corner_index, from, goal_, pass % 2 == 0 ? kept_ : spread_, pass % 2 == 0 ? spread_ : kept_));
+                                             *scene_.corner_index, from, goal_, pass % 2 == 0 ? kept_ : spread_,
+                                             pass % 2 == 0 ? spread_ : kept_));
       }
     } else {
       // Up to the first impact of all nothing has met. Were rounding to spoil even that, the moves end up empty, which is certified.

@@ -77,11 +77,11 @@ class SurfaceContacts {
   /// Keeps references to `layout` and what `scene` names. `slack_share` > 0: room for edits. `old` (or null): one that is given up, whose
   /// kernels and working memory are used again, also if this fails. Errors: InvalidArgument (surfaces, options), ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<SurfaceContacts>> Create(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options,
-                                                                 const SurfaceSurroundings& scene, uint32_t partials, double slack_share = 0,
-                                                                 SurfaceContacts* old = nullptr);
+                                                                 const SurfaceSurroundings& scene, uint32_t partials,
+                                                                 double slack_share = 0, SurfaceContacts* old = nullptr);
 
-  /// Follows an edit of the layout: hands what changed to `writer`, whose Flush must come before anything else here. False: it does not fit,
-  /// and contacts must be created anew. Errors: InvalidArgument (surfaces).
+  /// Follows an edit of the layout: hands what changed to `writer`, whose Flush must come before anything else here. False: it does not
+  /// fit, and contacts must be created anew. Errors: InvalidArgument (surfaces).
   absl::StatusOr<bool> Follow(Queue& queue, const TissueLayoutDelta& delta, RunWriter* writer);
   /// After that: pairs of the step before are forgotten. Whether elements pass through each other is known to be as it was, unless there
   /// were such, or `may_cross`.

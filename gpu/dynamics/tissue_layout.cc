@@ -209,6 +209,24 @@ absl::Status CheckModel(const TissueModel& model, const LayoutEntries& entries) 
       driven[v] = 1;
     }
   }
+  if (model.prescribed.stiffness_n_per_m.size() != model.prescribed.vertices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("prescribed: ", model.prescribed.stiffness_n_per_m.size(), " stiffnesses for ",
+                                                   model.prescribed.vertices.size(), " vertices"));
+  }
+  for (size_t i = 0; i < model.prescribed.vertices.size(); ++i) {
+    const uint32_t v = model.prescribed.vertices[i];
+    if (v >= n || model.fixed[v] != kFixedVertex || driven[v]) {
+      return absl::InvalidArgumentError(absl::StrCat("prescribed vertex ", v,
+                                                     v >= n                           ? " is out of range"
+                                                     : model.fixed[v] != kFixedVertex ? " is not fixed"
+                                                                                      : " is driven or given twice"));
+    }
+    if (!(model.prescribed.stiffness_n_per_m[i] > 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prescribed vertex ", v, ": stiffness ", model.prescribed.stiffness_n_per_m[i], " N/m is not positive"));
+    }
+    driven[v] = 1;
+  }
   if (model.loads.size() > 32) return absl::InvalidArgumentError(absl::StrCat(model.loads.size(), " loads exceed the limit of 32"));
   for (size_t k = 0; k < model.loads.size(); ++k) {
     for (const uint32_t v : model.loads[k].vertices) {
@@ -379,6 +397,7 @@ void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout) {
       layout->driven_regions.push_back(r);
     }
   }
+  for (const uint32_t v : model.prescribed.vertices) layout->driven_vertices.push_back(layout->solver_index[v]);
 }
 
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack) {
@@ -464,6 +483,10 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   for (const uint32_t v : order) {
     entries.WriteVertex(v, lists.Around(v));
     entries.WriteBlocks(v, lists.Around(v));
+  }
+  for (size_t k = 0; k < model.prescribed.vertices.size(); ++k) {
+    const uint32_t v = model.prescribed.vertices[k];
+    if (blocks_of(v) == 0) layout.vertex_stiffness_n_per_m[layout.solver_index[v]] = model.prescribed.stiffness_n_per_m[k];
   }
   // Of a pair the softer side counts: rigid bodies bear what their inertia bears in a step.
   for (const TissueRigidBody& rigid : model.rigid) {

@@ -48,13 +48,15 @@ struct TissueFibers {
 };
 
 inline constexpr uint32_t kNoTissueVertex = 0xffffffffU;
+/// The vertices of a free place, which edits may leave in a list of tets.
+inline constexpr std::array<uint32_t, 4> kFreeTissueTet = {kNoTissueVertex, kNoTissueVertex, kNoTissueVertex, kNoTissueVertex};
 
 /// What TissueModel::fixed says of a vertex.
 enum TissueVertexKind : uint8_t { kFreeVertex = 0, kFixedVertex = 1, kAbsentVertex = 2 };
 
 /// One linear tetrahedron of tissue.
 struct TissueTet {
-  std::array<uint32_t, 4> vertices;  ///< positive orientation; the first kNoTissueVertex: a free place, which edits may leave in a list
+  std::array<uint32_t, 4> vertices;  ///< positive orientation, or kFreeTissueTet
   float mu_pa = 0;                   ///< Lame constants of small strain
   float lambda_pa = 0;
   float damping_s = 0;  ///< stiffness-proportional viscosity
@@ -73,6 +75,13 @@ struct TissueDrivenRegion {
   std::array<double, 3> center_m{};  ///< at start_s
   double start_s = 0;
   double duration_s = 0;
+};
+
+/// Fixed vertices that the caller moves, each on its own: see TissueSolver::SetPrescribed.
+struct TissuePrescribed {
+  std::vector<uint32_t> vertices;  ///< each fixed, and not driven
+  /// [vertices] E times edge length of what they are part of: how stiff contacts with them may be where they have no tets.
+  std::vector<float> stiffness_n_per_m;
 };
 
 /// A load from start_s for duration_s: a pressure that follows the surface triangles all of whose vertices are in `vertices`, and a force
@@ -110,6 +119,7 @@ struct TissueModel {
   std::vector<uint32_t> triangle_body;
   std::vector<uint8_t> self_collision;  ///< per body: 1 = its surface may not pass through itself
   std::vector<TissueDrivenRegion> driven;
+  TissuePrescribed prescribed;
   std::vector<TissueLoad> loads;  ///< at most 32
   std::vector<TissueRigidBody> rigid;
   std::vector<TissueShape> shapes;  ///< of shape-matched tets; those of one share no vertex with other tets
@@ -172,8 +182,8 @@ struct TissueLayout {
   std::vector<uint8_t> self_collision;    ///< as in the model
   std::vector<uint32_t> vertex_origin;    ///< [vertex_count], by slot, or empty
   std::vector<uint32_t> load_bits;        ///< [vertex_count] bit k: the vertex is in load k; empty: no loads
-  std::vector<uint32_t> driven_vertices;  ///< slots, all regions one after the other
-  std::vector<uint32_t> driven_regions;   ///< region of each
+  std::vector<uint32_t> driven_vertices;  ///< slots, all regions one after the other, then those that are prescribed
+  std::vector<uint32_t> driven_regions;   ///< region of each but the prescribed
   std::array<bool, 6> has_energy{};       ///< by TissueEnergy
   bool has_fibers = false;
   bool has_viscosity = false;
@@ -187,11 +197,11 @@ struct TissueLayout {
 /// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
 /// tets, fibres of an energy that has none or whose direction is not a unit vector, springs whose mu is not lambda, a mesh without free
 /// vertices and rigid bodies (unless it may be at rest), more than 2^31 tets or corners, bodies of triangles out of range or ranges of
-/// bodies that are not rising, driven vertices that are not fixed or of two regions, absent vertices in use, shapes out of range or that
-/// share a vertex, beta outside [0, 1].
+/// bodies that are not rising, driven vertices that are not fixed or of two regions, prescribed ones that are not fixed or are driven,
+/// absent vertices in use, shapes out of range or that share a vertex, beta outside [0, 1].
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack = {});
 
-/// Lists load_bits, driven_vertices and driven_regions anew. O(vertices with a load or driven), and a fill if there are loads.
+/// Lists load_bits, driven_vertices and driven_regions anew. O(vertices with a load, driven or prescribed), and a fill if there are loads.
 void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout);
 
 /// Places that a list of `count` triangles takes in vertex_triangles: a few to spare, so that it moves seldom.

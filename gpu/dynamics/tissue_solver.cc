@@ -134,6 +134,7 @@ class TissueSolver::Impl {
   absl::StatusOr<std::unique_ptr<Impl>> Rebuilt(const TissueModel& model, std::span<const TissueVertexState> states);
   absl::Status SetGathered(std::span<const uint32_t> vertices);
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
+  absl::Status SetPrescribed(std::span<const float> positions_m);
   absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, std::vector<double>* residuals);
   absl::StatusOr<TissueStep> Collect(TissueTimes times, bool advance);
   absl::Status Reset();
@@ -148,6 +149,7 @@ class TissueSolver::Impl {
            (rigid_ ? rigid_->device_bytes() : 0) + (shapes_ ? shapes_->device_bytes() : 0);
   }
   double stiffness() const { return params_host_.stiffness_n_per_m; }
+  const StepParams& params() const { return params_host_; }
 
  private:
   template <typename T>
@@ -174,6 +176,7 @@ class TissueSolver::Impl {
   absl::Status UpdateFollowed();
   absl::Status SolveHolders();
   absl::Status Drive();
+  absl::Status HoldPrescribed(std::span<const Float4> positions);
   absl::Status MakeLoads(const TissueModel& model);
   absl::Status ChooseLoads();
   absl::Status MakeDriven(const TissueModel& model);
@@ -243,7 +246,7 @@ class TissueSolver::Impl {
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
       list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, inspect_state_,
-      gather_positions_, drive_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
+      gather_positions_, drive_vertices_, prescribe_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
@@ -272,6 +275,8 @@ class TissueSolver::Impl {
   std::vector<DrivenPose> driven_poses_host_;
   DeviceBuffer<uint32_t> driven_vertices_, driven_regions_;
   DeviceBuffer<DrivenPose> driven_poses_;
+  DeviceBuffer<Float4> prescribed_;  // targets of the last ones of driven_vertices_
+  std::vector<Float4> prescribed_host_;
   DeviceBuffer<Float4> rest_;
   std::vector<TissueLoad> loads_;
   std::vector<std::vector<std::pair<uint32_t, float>>> load_shares_;  // of each load with a force: solver vertices and their parts of it
@@ -436,6 +441,8 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(model));
   PALPATE_RETURN_IF_ERROR(MakeLoads(model));
   PALPATE_RETURN_IF_ERROR(MakeDriven(model));
+  PALPATE_RETURN_IF_ERROR(Make(&prescribed_, model.prescribed.vertices.size(), "prescribed"));
+  PALPATE_RETURN_IF_ERROR(HoldPrescribed(rest_positions_));
   PALPATE_RETURN_IF_ERROR(MakeKernels(old));
   return Bind();
 }
@@ -444,7 +451,7 @@ absl::Status TissueSolver::Impl::MakeDriven(const TissueModel& model) {
   driven_ = model.driven;
   driven_poses_host_.resize(driven_.size());
   driven_count_ = static_cast<uint32_t>(layout_.driven_vertices.size());
-  if (driven_.empty()) return absl::OkStatus();
+  if (driven_count_ == 0) return absl::OkStatus();
   const std::shared_ptr<Context>& context = queue_->context();
   device_bytes_ -= driven_vertices_.size_bytes() + driven_regions_.size_bytes() + driven_poses_.size_bytes() + rest_.size_bytes();
   PALPATE_RETURN_IF_ERROR(Grow(context, driven_vertices_, std::max(driven_count_, 1U), "driven_vertices"));
@@ -537,8 +544,8 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
                                                                  {&Impl::gather_positions_, "gather_positions"},
                                                                  {&Impl::apply_loads_, "apply_loads"},
                                                                  {&Impl::piece_sums_, "piece_sums"}};
-  constexpr std::pair<Kernel Impl::*, const char*> kDriving[] = {{&Impl::drive_vertices_, "drive_vertices"},
-                                                                 {&Impl::move_driven_, "move_driven"}};
+  constexpr std::pair<Kernel Impl::*, const char*> kDriving[] = {
+      {&Impl::drive_vertices_, "drive_vertices"}, {&Impl::prescribe_vertices_, "prescribe_vertices"}, {&Impl::move_driven_, "move_driven"}};
   Context& context = *queue_->context();
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
@@ -711,6 +718,12 @@ absl::Status TissueSolver::Impl::ShiftPieces() {
 
 /// Targets and first guesses of driven vertices for the step that begins.
 absl::Status TissueSolver::Impl::Drive() {
+  if (prescribed_.count() > 0) {
+    const auto count = static_cast<uint32_t>(prescribed_.count());
+    const auto first = static_cast<uint32_t>(layout_.driven_regions.size());
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(prescribe_vertices_, {count, 0}, count, first, driven_vertices_, prescribed_, y_, x_));
+  }
+  if (driven_.empty()) return absl::OkStatus();
   const double end_s = static_cast<double>(steps_ + 1) * options_.dt_s;
   for (size_t r = 0; r < driven_.size(); ++r) {
     const TissueDrivenRegion& region = driven_[r];
@@ -725,8 +738,29 @@ absl::Status TissueSolver::Impl::Drive() {
     pose.center = ToFloat4({region.center_m[0] + v[0] * moved_s, region.center_m[1] + v[1] * moved_s, region.center_m[2] + v[2] * moved_s});
   }
   PALPATE_RETURN_IF_ERROR(queue_->Write(driven_poses_, std::span<const DrivenPose>(driven_poses_host_)));
-  return queue_->Launch(drive_vertices_, {driven_count_, 0}, driven_count_, driven_vertices_, driven_regions_, driven_poses_, rest_, y_,
-                        x_);
+  const auto count = static_cast<uint32_t>(layout_.driven_regions.size());
+  return queue_->Launch(drive_vertices_, {count, 0}, count, driven_vertices_, driven_regions_, driven_poses_, rest_, y_, x_);
+}
+
+/// Prescribed vertices stay where they are in `positions` [solver's vertex].
+absl::Status TissueSolver::Impl::HoldPrescribed(std::span<const Float4> positions) {
+  const size_t first = layout_.driven_regions.size();
+  prescribed_host_.clear();
+  for (size_t i = first; i < layout_.driven_vertices.size(); ++i) prescribed_host_.push_back(positions[layout_.driven_vertices[i]]);
+  return prescribed_host_.empty() ? absl::OkStatus() : queue_->Write(prescribed_, std::span<const Float4>(prescribed_host_));
+}
+
+absl::Status TissueSolver::Impl::SetPrescribed(std::span<const float> positions_m) {
+  if (positions_m.size() != prescribed_host_.size() * 3) {
+    return absl::InvalidArgumentError(absl::StrCat(positions_m.size(), " floats for ", prescribed_host_.size(), " prescribed vertices"));
+  }
+  if (!std::all_of(positions_m.begin(), positions_m.end(), [](float v) { return std::isfinite(v); })) {
+    return absl::InvalidArgumentError("a prescribed position is not finite");
+  }
+  for (size_t i = 0; i < prescribed_host_.size(); ++i) {
+    prescribed_host_[i] = {positions_m[3 * i], positions_m[3 * i + 1], positions_m[3 * i + 2], 0.0F};
+  }
+  return prescribed_host_.empty() ? absl::OkStatus() : queue_->Write(prescribed_, std::span<const Float4>(prescribed_host_));
 }
 
 /// Shares of the loads with a force, and the buffers of all.
@@ -962,7 +996,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   Aim(targets);
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(predict_, Vertices()));
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(ChooseLoads());
-  if (!driven_.empty()) PALPATE_RETURN_IF_ERROR(Drive());
+  if (driven_count_ > 0) PALPATE_RETURN_IF_ERROR(Drive());
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), x_, touched_));
   bool certified = false;  // surfaces are kept apart in this step
   if (surface_) {
@@ -1178,6 +1212,7 @@ absl::Status TissueSolver::Impl::Reset() {
   PALPATE_RETURN_IF_ERROR(queue_->Fill(list_, 0U));
   if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
   PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
+  PALPATE_RETURN_IF_ERROR(HoldPrescribed(rest_positions_));
   if (!initial_colliders_.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Write(colliders_, std::span<const Collider>(initial_colliders_)));
   }
@@ -1230,6 +1265,7 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
     return std::span<const Float4>(scratch_);
   };
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_, ordered(positions_m)));
+  PALPATE_RETURN_IF_ERROR(HoldPrescribed(scratch_));
   if (rigid_) {
     const std::vector<Float4> positions = scratch_;
     std::vector<Float4> speeds;
@@ -1323,6 +1359,7 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
     velocities_before[i] = state.velocity_before_m_per_s;
   }
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(positions)));
+  PALPATE_RETURN_IF_ERROR(HoldPrescribed(positions));
   PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, std::span<const Float4>(velocities)));
   PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_before_, std::span<const Float4>(velocities_before)));
   if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
@@ -1384,6 +1421,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   const bool had_surface_contact = layout_.has_surface_contact;
   const bool has_surface_contact = model.self_collision.size() > 1 || (!model.self_collision.empty() && model.self_collision[0] != 0);
   if (!editor_ || has_surface_contact != had_surface_contact) return false;
+  if (!prescribed_host_.empty() || !model.prescribed.vertices.empty()) return false;
   PALPATE_ASSIGN_OR_RETURN(const bool fits, editor_->Apply(model, change));
   if (!fits) return false;
   const TissueLayoutDelta& delta = editor_->delta();
@@ -1448,6 +1486,7 @@ absl::Status TissueSolver::SetGathered(std::span<const uint32_t> vertices) { ret
 absl::Status TissueSolver::SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count) {
   return impl_->SetAnchors(anchors, clip_count);
 }
+absl::Status TissueSolver::SetPrescribed(std::span<const float> positions_m) { return impl_->SetPrescribed(positions_m); }
 absl::StatusOr<TissueStep> TissueSolver::Step(std::span<const ColliderTarget> targets) { return impl_->Step(targets, nullptr); }
 absl::StatusOr<TissueStep> TissueSolver::Inspect() { return impl_->Collect({}, false); }
 absl::Status TissueSolver::Reset() { return impl_->Reset(); }
@@ -1462,12 +1501,12 @@ absl::Status TissueSolver::Rebuild(const TissueModel& model, std::span<const Tis
   ++edit_counts_.rebuilds;
   return absl::OkStatus();
 }
-absl::Status TissueSolver::Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states) {
+absl::StatusOr<bool> TissueSolver::Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states) {
   PALPATE_ASSIGN_OR_RETURN(const bool fits, impl_->Update(model, change, states));
-  if (!fits) return Rebuild(model, states);
+  if (!fits) return false;
   ++edit_counts_.deltas;
   edit_counts_.delta_bytes = impl_->delta_bytes();
-  return absl::OkStatus();
+  return true;
 }
 absl::Status TissueSolver::ReadForces(uint32_t parts, std::span<float> forces_n) { return impl_->ReadForces(parts, forces_n); }
 absl::StatusOr<std::vector<double>> TissueSolver::StepMeasuringResidual(std::span<const ColliderTarget> targets) {
@@ -1484,5 +1523,6 @@ uint32_t TissueSolver::color_count() const {
 }
 size_t TissueSolver::device_bytes() const { return impl_->device_bytes(); }
 double TissueSolver::contact_stiffness_n_per_m() const { return impl_->stiffness(); }
+const StepParams& TissueSolver::step_params() const { return impl_->params(); }
 
 }  // namespace palpate::gpu

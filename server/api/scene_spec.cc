@@ -375,6 +375,23 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
   }
   const bool is_rigid = body.kind() == v1::BODY_KIND_RIGID;
   const bool is_static = body.kind() == v1::BODY_KIND_STATIC;
+  if (!v1::Simulation_IsValid(body.simulation())) {
+    check.Invalid(At(path, "simulation"), absl::StrCat(static_cast<int>(body.simulation()), " is outside [0, 4]"));
+    return;
+  }
+  if (body.simulation() == v1::SIMULATION_PRECOMPUTED || body.simulation() == v1::SIMULATION_HYBRID) {
+    const auto refuse = [&](const char* field, const char* what) {
+      check.Invalid(At(path, field), absl::StrCat(what, " needs simulation SIMULATION_DYNAMIC"));
+    };
+    if (is_rigid || is_static) check.Invalid(At(path, "simulation"), "only a deformable body can be pre-computed or hybrid");
+    if (!body.loads().empty()) refuse("loads", "a load");
+    const v1::Vec3& v = body.velocity_m_per_s();
+    if (v.x() != 0 || v.y() != 0 || v.z() != 0) refuse("velocity_m_per_s", "a velocity");
+    for (int i = 0; i < body.fixed_size(); ++i) {
+      if (body.fixed(i).has_motion()) refuse("fixed", "a region that moves");
+    }
+    if (body.fixed().empty()) check.Invalid(At(path, "fixed"), "a pre-computed or hybrid body needs regions that hold it");
+  }
   if ((is_rigid || is_static) && !body.fixed().empty()) {
     check.Invalid(At(path, "fixed"), "only a deformable body has fixed regions");
   }
@@ -392,18 +409,12 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
 
 /// What only bodies of one kind of simulation can have.
 void CheckSimulation(Checker& check, const std::string& path, const v1::BodySpec& body) {
-  if (!v1::Simulation_IsValid(body.simulation())) {
-    check.Invalid(At(path, "simulation"), absl::StrCat(static_cast<int>(body.simulation()), " is not a kind of simulation"));
-    return;
-  }
-  const bool is_shape_matched = body.simulation() == v1::SIMULATION_SHAPE_MATCHED;
-  const bool is_deformable = body.kind() == v1::BODY_KIND_UNSPECIFIED || body.kind() == v1::BODY_KIND_DEFORMABLE;
-  if (body.simulation() != v1::SIMULATION_UNSPECIFIED && !is_deformable) {
-    check.Invalid(At(path, "simulation"), "only of a deformable body a kind of simulation is chosen");
-  }
-  if (!is_shape_matched) {
+  if (body.simulation() != v1::SIMULATION_SHAPE_MATCHED) {
     if (body.has_shape_matching()) check.Invalid(At(path, "shape_matching"), "only a shape-matched body has it; see simulation");
     return;
+  }
+  if (body.kind() == v1::BODY_KIND_RIGID || body.kind() == v1::BODY_KIND_STATIC) {
+    check.Invalid(At(path, "simulation"), "only a deformable body can be shape-matched");
   }
   const v1::ShapeMatchingSpec& spec = body.shape_matching();
   const std::string spec_path = At(path, "shape_matching");
@@ -760,6 +771,8 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, out));
   if (body.kind() == v1::BODY_KIND_RIGID) out.kind = sim::BodyKind::kRigid;
   if (body.kind() == v1::BODY_KIND_STATIC) out.kind = sim::BodyKind::kStatic;
+  if (body.simulation() == v1::SIMULATION_PRECOMPUTED) out.simulation = sim::Simulation::kPrecomputed;
+  if (body.simulation() == v1::SIMULATION_HYBRID) out.simulation = sim::Simulation::kHybrid;
   out.velocity_m_per_s = ToEigen(body.velocity_m_per_s());
   out.angular_velocity_rad_per_s = ToEigen(body.angular_velocity_rad_per_s());
   if (body.has_self_collision()) out.self_collision = body.self_collision();

@@ -87,8 +87,15 @@ enum class BodyKind {
 /// How the shape of a deformable body is found.
 enum class Simulation {
   kDynamic,
+  kPrecomputed,   ///< quasi-static small strain, cannot be cut; docs/algorithms/precomputed.md
+  kHybrid,        ///< the same, but a zone becomes dynamic when it is cut
   kShapeMatched,  ///< docs/algorithms/shape_matching.md, "Deformable bodies"
 };
+
+/// Whether a body starts with tets whose responses are pre-computed.
+constexpr bool StartsQuasiStatic(Simulation simulation) {
+  return simulation == Simulation::kPrecomputed || simulation == Simulation::kHybrid;
+}
 
 enum class ShapeMode { kRigid, kLinear, kQuadratic };
 
@@ -105,7 +112,8 @@ struct BodyDescription {
   std::string name;
   TetMesh mesh;  ///< rest shape in W, metres, valid by ValidateTetMesh
   BodyKind kind = BodyKind::kDeformable;
-  Simulation simulation = Simulation::kDynamic;  ///< of a deformable body
+  Simulation simulation = Simulation::kDynamic;  ///< of a deformable body; pre-computed and hybrid ones take no driven regions, loads,
+                                                 ///< velocities
   ShapeMatchingOptions shape_matching;           ///< of a shape-matched one
   Material material;                             ///< of a rigid body the density counts, of a static one nothing
   // Fixed vertices, driven regions and self-collision are of deformable bodies only.

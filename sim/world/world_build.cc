@@ -52,6 +52,15 @@ absl::Status CheckMaterials(const BodyDescription& body) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSimulation(const BodyDescription& body) {
+  if (!StartsQuasiStatic(body.simulation)) return absl::OkStatus();
+  if (body.kind != BodyKind::kDeformable) return absl::InvalidArgumentError("simulation: only a deformable body has one");
+  if (!body.driven_regions.empty()) return absl::InvalidArgumentError("driven_regions: only a dynamic body has driven regions");
+  if (!body.loads.empty()) return absl::InvalidArgumentError("loads: only a dynamic body has loads");
+  if (!body.velocity_m_per_s.isZero(0)) return absl::InvalidArgumentError("velocity_m_per_s: only a dynamic body starts to move");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 /// Bodies, driven regions and rigid bodies at rest, and topology version 1 (or the next one after edits).
@@ -75,6 +84,7 @@ absl::Status World::Impl::BuildBodies() {
     }
     if (absl::Status valid = CheckMaterials(body); !valid.ok()) return Annotate(valid, name());
     if (absl::Status valid = CheckShapeMatching(body); !valid.ok()) return Annotate(valid, name());
+    if (absl::Status valid = CheckSimulation(body); !valid.ok()) return Annotate(valid, name());
     const auto base = static_cast<uint32_t>(vertices_.size());
     absl::StatusOr<std::unique_ptr<WorldBody>> made = WorldBody::Create(body, static_cast<uint32_t>(b), &vertices_);
     // Its messages begin with the field.
@@ -138,6 +148,8 @@ absl::Status World::Impl::BuildBodies() {
     const BodyArrays& arrays = *bodies_.back()->arrays();
     surfaces_.push_back({arrays.surface_vertices, arrays.surface_triangles});
   }
+  quasi_static_ = {};
+  PALPATE_RETURN_IF_ERROR(UpdateQuasiStatic(/*eager=*/true));
   topology_ = std::move(topology);
   return absl::OkStatus();
 }
@@ -153,6 +165,7 @@ BodyStatistics World::Impl::StatisticsOf(const WorldBody& body) const {
   for (uint32_t t = 0; t < arrays.tets.size(); ++t) {
     if (arrays.tets[t] == kFreeTet) continue;
     ++statistics.tet_count;
+    if (body.kind() == BodyKind::kDeformable && body.IsQuasiStatic(body.ZoneOf(t))) ++statistics.quasi_static_tets;
     std::array<Eigen::Vector3d, 4> x;
     for (size_t c = 0; c < 4; ++c) x[c] = vertices_.rest_m[body.HandleOf(arrays.tets[t][c])];
     const double volume_m3 = (x[1] - x[0]).cross(x[2] - x[0]).dot(x[3] - x[0]) / 6;
@@ -187,6 +200,7 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
 /// A solver of the scene at rest.
 absl::Status World::Impl::CreateSolver() {
   MakeModel();
+  model_.may_be_at_rest = !model_.prescribed.vertices.empty();
   targets_.clear();
   std::vector<gpu::ColliderDescription> colliders;
   PALPATE_RETURN_IF_ERROR(MakeTools(&colliders));
@@ -221,6 +235,8 @@ absl::Status World::Impl::CreateSolver() {
   options.margin_m = description_.contact.margin_m;
   options.friction = description_.contact.friction;
   options.stiffness_n_per_m = description_.contact.stiffness_n_per_m;
+  // The solver takes it from its tets, if it has some.
+  if (options.stiffness_n_per_m == 0 && model.tets.empty()) options.stiffness_n_per_m = quasi_static_.ContactStiffness();
   options.range_m = description_.haptics.range_m;
   options.surface_friction = description_.contact.surface_friction;
   options.surface_reserve_m = description_.contact.surface_reserve_m;

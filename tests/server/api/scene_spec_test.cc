@@ -628,7 +628,7 @@ TEST(SceneSpec, RegionsMove) {
   ExpectRefused(spec, "bodies[0].fixed[2].motion.duration_s: 0 is outside (0, 3600]");
 }
 
-TEST(SceneSpecTest, SimulationsAreChecked) {
+TEST(SceneSpec, ShapeMatching) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);
   v1::ShapeMatchingSpec& shape = *body.mutable_shape_matching();
@@ -672,10 +672,10 @@ TEST(SceneSpecTest, SimulationsAreChecked) {
   ExpectRefused(spec, "bodies[0].material.model: a shape-matched body has no elastic model");
   body.clear_material();
   body.set_simulation(static_cast<v1::Simulation>(9));
-  ExpectRefused(spec, "bodies[0].simulation: 9 is not a kind of simulation");
+  ExpectRefused(spec, "bodies[0].simulation: 9 is outside [0, 4]");
   body.set_simulation(v1::SIMULATION_SHAPE_MATCHED);
   body.set_kind(v1::BODY_KIND_RIGID);
-  ExpectRefused(spec, "bodies[0].simulation: only of a deformable body");
+  ExpectRefused(spec, "bodies[0].simulation: only a deformable body can be shape-matched");
 }
 
 TEST(SceneSpec, KindsOfBodies) {
@@ -721,6 +721,43 @@ TEST(SceneSpec, KindsOfBodies) {
     body.set_kind(v1::BODY_KIND_STATIC);
   }
   ExpectRefused(spec, "bodies: all bodies are static");
+}
+
+TEST(SceneSpec, SimulationsOfBodies) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.clear_fixed();
+  body.clear_velocity_m_per_s();
+  body.clear_loads();
+  ASSERT_TRUE(Build(spec).ok());
+  EXPECT_EQ(Build(spec)->bodies[0].simulation, sim::Simulation::kDynamic);
+  body.set_simulation(v1::SIMULATION_PRECOMPUTED);
+  ExpectRefused(spec, "bodies[0].fixed: a pre-computed or hybrid body needs regions that hold it");
+  v1::FixedRegion& region = *body.add_fixed();
+  for (uint32_t v = 0; v < 6; ++v) region.mutable_vertices()->add_indices(v);
+  for (const auto& [given, expected] : {std::pair(v1::SIMULATION_PRECOMPUTED, sim::Simulation::kPrecomputed),
+                                        {v1::SIMULATION_HYBRID, sim::Simulation::kHybrid},
+                                        {v1::SIMULATION_DYNAMIC, sim::Simulation::kDynamic}}) {
+    body.set_simulation(given);
+    const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+    ASSERT_TRUE(built.ok()) << built.status();
+    EXPECT_EQ(built->bodies[0].simulation, expected);
+  }
+  body.set_simulation(v1::SIMULATION_HYBRID);
+  body.mutable_velocity_m_per_s()->set_x(1);
+  ExpectRefused(spec, "bodies[0].velocity_m_per_s: a velocity needs simulation SIMULATION_DYNAMIC");
+  body.clear_velocity_m_per_s();
+  region.mutable_motion()->set_duration_s(1);
+  ExpectRefused(spec, "bodies[0].fixed: a region that moves needs simulation SIMULATION_DYNAMIC");
+  region.clear_motion();
+  v1::LoadSpec& load = *body.add_loads();
+  load.mutable_vertices()->add_indices(9);
+  load.set_pressure_pa(10);
+  ExpectRefused(spec, "bodies[0].loads: a load needs simulation SIMULATION_DYNAMIC");
+  body.clear_loads();
+  body.clear_fixed();
+  body.set_kind(v1::BODY_KIND_RIGID);
+  ExpectRefused(spec, "bodies[0].simulation: only a deformable body can be pre-computed or hybrid");
 }
 
 TEST(SceneSpec, ArraysOfBodies) {
