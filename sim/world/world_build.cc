@@ -236,7 +236,7 @@ absl::Status World::Impl::CreateSolver() {
   options.friction = description_.contact.friction;
   options.stiffness_n_per_m = description_.contact.stiffness_n_per_m;
   // The solver takes it from its tets, if it has some.
-  if (options.stiffness_n_per_m == 0 && model.tets.empty()) options.stiffness_n_per_m = quasi_static_.ContactStiffness();
+  if (options.stiffness_n_per_m == 0 && model_.tets.empty()) options.stiffness_n_per_m = quasi_static_.ContactStiffness();
   options.range_m = description_.haptics.range_m;
   options.surface_friction = description_.contact.surface_friction;
   options.surface_reserve_m = description_.contact.surface_reserve_m;
