@@ -426,6 +426,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
     surface.stiffness_n_per_m = options.stiffness_n_per_m;
     surface.friction = options.surface_friction;
     surface.reserve_m = options.surface_reserve_m;
+    if (old != nullptr && old->surface_) surface.reach_edge_m = old->surface_->reach_edge_m();
     surface.max_detections = options.surface_max_detections;
     surface.check_intersections = options.check_intersections;
     PALPATE_ASSIGN_OR_RETURN(
@@ -1323,10 +1324,8 @@ absl::StatusOr<std::unique_ptr<TissueSolver::Impl>> TissueSolver::Impl::Rebuilt(
   if (states.size() != model.rest_m.size()) {
     return absl::InvalidArgumentError(absl::StrCat(states.size(), " states for ", model.rest_m.size(), " vertices"));
   }
-  TissueOptions options = options_;
-  if (surface_) options.surface_reserve_m = surface_->range_m() - options.margin_m;  // of the mesh as it was at first
   auto next = std::make_unique<Impl>();
-  PALPATE_RETURN_IF_ERROR(next->Init(queue_, model, options, collider_descriptions_, plane_obstacles_, tuning_, this));
+  PALPATE_RETURN_IF_ERROR(next->Init(queue_, model, options_, collider_descriptions_, plane_obstacles_, tuning_, this));
   PALPATE_RETURN_IF_ERROR(next->GoOnFrom(*this, states));
   return next;
 }
