@@ -153,49 +153,69 @@ absl::Status ObstacleBarrier::ShortenTissue(Queue& queue, const ObstacleScene& s
   return scene.rigid == nullptr ? absl::OkStatus() : scene.rigid->TakeBackFromStart(queue, kept_, *scene.x, *scene.touched);
 }
 
-absl::Status ObstacleBarrier::MoveCapsules(Queue& queue, const ObstacleScene& scene, std::span<const uint8_t> is_met) {
+absl::Status ObstacleBarrier::MoveCapsules(Queue& queue, const ObstacleScene& scene, std::span<const uint8_t> is_met,
+                                           std::span<const uint8_t> passes) {
   std::vector<CapsulePose> at(collider_count_), to(collider_count_);
-  for (uint32_t c = 0; c < collider_count_; ++c) {
-    const Collider& k = colliders_host_[c];
-    at[c] = {ToVec3(k.tip_start), ToVec3(k.axis_start)};
-    to[c] = {ToVec3(k.tip), ToVec3(k.axis)};
-    legs_host_[c] = is_met[c] ? LegOf(k.tip_start.w, at[c], to[c]) : CapsuleLeg{};
+  std::vector<uint8_t> is_moving(collider_count_);  // of leaders: the tool has some way to go
+  const auto end_of = [&](uint32_t leader) { return leader + colliders_host_[leader].members; };
+  const auto set_legs = [&](uint32_t leader) {
+    for (uint32_t c = leader; c < end_of(leader); ++c) {
+      const bool is_certified = is_moving[leader] != 0 && passes[c] == 0;
+      legs_host_[c] = is_certified ? LegOf(colliders_host_[c].tip_start.w, at[c], to[c]) : CapsuleLeg{};
+    }
+  };
+  for (uint32_t leader = 0; leader < collider_count_; leader = end_of(leader)) {
+    for (uint32_t c = leader; c < end_of(leader); ++c) {
+      const Collider& k = colliders_host_[c];
+      at[c] = {ToVec3(k.tip_start), ToVec3(k.axis_start)};
+      to[c] = {ToVec3(k.tip), ToVec3(k.axis)};
+      is_moving[leader] |= is_met[c];
+    }
+    set_legs(leader);
   }
+  const std::vector<uint8_t> was_moved = is_moving;
   for (int slide = 0; slide <= kSlides; ++slide) {
     PALPATE_RETURN_IF_ERROR(queue.Write(legs_, std::span<const CapsuleLeg>(legs_host_)));
     PALPATE_RETURN_IF_ERROR(FindMeetings(queue, scene, *scene.x, false, false));
     size_t next = 0;
     bool any = false;
-    for (uint32_t c = 0; c < collider_count_; ++c) {
-      const size_t first = next;
-      while (next < meetings_host_.size() && meetings_host_[next].collider == c) ++next;
-      if (legs_host_[c].axis_from.w == 0) continue;
-      legs_host_[c] = {};
-      if (first == next) {
-        at[c] = to[c];
-        continue;
+    for (uint32_t leader = 0; leader < collider_count_; leader = end_of(leader)) {
+      float share = 1;
+      const CapsuleMeeting* stop = nullptr;  // the meeting that lets the tool go least far
+      for (uint32_t c = leader; c < end_of(leader); ++c) {
+        const size_t first = next;
+        while (next < meetings_host_.size() && meetings_host_[next].collider == c) ++next;
+        if (first == next) continue;
+        const float toi = meetings_host_[first].toi;  // the capsule's earliest
+        const float its_share = std::max({toi - ahead_m_ / MoveOf(at[c], to[c]), 0.5F * toi, 0.0F});
+        if (stop != nullptr && its_share >= share) continue;
+        share = its_share;
+        stop = &meetings_host_[first];
       }
-      const CapsuleMeeting& meeting = meetings_host_[first];  // the earliest
-      const float move = MoveOf(at[c], to[c]);
-      const float share = std::max({meeting.toi - ahead_m_ / move, 0.5F * meeting.toi, 0.0F});
-      const CapsulePose cut = Between(at[c], to[c], share);
-      Vec3 rest = to[c].tip - cut.tip;
-      const Vec3 normal = ToVec3(meeting.normal);
-      rest = rest - std::max(Dot(rest, normal), 0.0F) * normal;
-      at[c] = cut;
-      if (slide == kSlides || !(Length(rest) > ahead_m_)) continue;
-      to[c] = {cut.tip + rest, cut.axis};
-      legs_host_[c] = LegOf(colliders_host_[c].tip_start.w, at[c], to[c]);
-      any = true;
+      if (is_moving[leader] == 0) continue;
+      for (uint32_t c = leader; c < end_of(leader); ++c) at[c] = stop == nullptr ? to[c] : Between(at[c], to[c], share);
+      is_moving[leader] = 0;
+      if (stop != nullptr && slide < kSlides) {
+        const Vec3 normal = ToVec3(stop->normal);
+        Vec3 rest = to[leader].tip - at[leader].tip;
+        rest = rest - std::max(Dot(rest, normal), 0.0F) * normal;
+        is_moving[leader] = Length(rest) > ahead_m_;
+        for (uint32_t c = leader; c < end_of(leader); ++c) to[c] = {at[c].tip + rest, at[c].axis};
+        any |= is_moving[leader] != 0;
+      }
+      set_legs(leader);
     }
     if (!any) break;
   }
-  for (uint32_t c = 0; c < collider_count_; ++c) {
-    if (!is_met[c]) continue;
-    Collider& k = colliders_host_[c];
-    cut_m_[c] = MoveOf(at[c], {ToVec3(k.tip), ToVec3(k.axis)});
-    SetXyz(at[c].tip, &k.tip);
-    SetXyz(at[c].axis, &k.axis);
+  for (uint32_t leader = 0; leader < collider_count_; leader = end_of(leader)) {
+    if (was_moved[leader] == 0) continue;
+    for (uint32_t c = leader; c < end_of(leader); ++c) {
+      Collider& k = colliders_host_[c];
+      cut_m_[c] = MoveOf(at[c], {ToVec3(k.tip), ToVec3(k.axis)});
+      SetXyz(at[c].tip, &k.tip);
+      SetXyz(at[c].axis, &k.axis);
+      SetXyz(at[c].tip - at[leader].tip, &k.offset);
+    }
   }
   return queue.Write(*scene.colliders, std::span<const Collider>(colliders_host_));
 }
@@ -238,7 +258,7 @@ absl::StatusOr<ObstacleOutcome> ObstacleBarrier::Certify(Queue& queue, const Obs
       tissue_meets |= counters_host_.meetings > 0;
     }
     if (!tissue_meets) {
-      PALPATE_RETURN_IF_ERROR(MoveCapsules(queue, scene, is_met));
+      PALPATE_RETURN_IF_ERROR(MoveCapsules(queue, scene, is_met, passes));
       return outcome;
     }
     if (round > kLocalRounds + kGlobalRounds) {
@@ -263,6 +283,7 @@ absl::Status ObstacleBarrier::TakeAllBack(Queue& queue, const ObstacleScene& sce
     cut_m_[c] += MoveOf(start, {ToVec3(k.tip), ToVec3(k.axis)});
     SetXyz(start.tip, &k.tip);
     SetXyz(start.axis, &k.axis);
+    SetXyz(start.tip - ToVec3(colliders_host_[k.leader].tip_start), &k.offset);
   }
   return queue.Write(*scene.colliders, std::span<const Collider>(colliders_host_));
 }

@@ -45,6 +45,7 @@ struct ObstacleOutcome {
 /// Method: the straight joint moves of axis and triangles by continuous collision detection with the radius as separation. Where a capsule
 /// outruns the tissue, the tissue moves first, beside the capsule where that was, then the capsule as far as it gets, and on along what it
 /// met. Only where the tissue meets the capsule's old place, or a plane, its own moves are shortened, in rounds, until nothing meets.
+/// Capsules of one tool move by the same share of their ways, so that it stays in one piece.
 /// docs/algorithms/surface_contact.md.
 ///
 /// Thread: one at a time. Determinism: same input, same bits.
@@ -69,7 +70,8 @@ class ObstacleBarrier {
   /// Runs the detection with legs_; the counters and, sorted, the meetings are then on the host.
   absl::Status FindMeetings(Queue& queue, const ObstacleScene& scene, const DeviceBuffer<Float4>& from, bool marks, bool planes);
   absl::Status ShortenTissue(Queue& queue, const ObstacleScene& scene, int round);
-  absl::Status MoveCapsules(Queue& queue, const ObstacleScene& scene, std::span<const uint8_t> is_met);
+  /// Tools of which a capsule `is_met` go as far as they get; capsules that pass through tissue go along.
+  absl::Status MoveCapsules(Queue& queue, const ObstacleScene& scene, std::span<const uint8_t> is_met, std::span<const uint8_t> passes);
 
   uint32_t vertex_count_ = 0;
   uint32_t free_count_ = 0;

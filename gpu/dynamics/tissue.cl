@@ -501,18 +501,19 @@ __kernel void predict(const __global StepParams* p, __global float4* x, __global
   const float share = gg > 0.0f ? clamp(dot(pushed, g) / gg, 0.0f, 1.0f) : 0.0f;
   const float damping = p->dt_s * mass_damping[v];
   const float weight = 1.0f / (1.0f + damping);
-  const float3 drift = xv.xyz + p->dt_s * vel + damping * xv.xyz;
   const float dt2 = p->dt_s * p->dt_s;
-  y[v] = (float4)(weight * (drift + dt2 * g), damping);
-  x[v] = (float4)(weight * (drift + share * dt2 * g), xv.w);
+  /* Positions are far larger than moves: what rounds them must not act in the same direction in every step. */
+  y[v] = (float4)(xv.xyz + weight * (p->dt_s * vel + dt2 * g), damping);
+  x[v] = (float4)(xv.xyz + weight * (p->dt_s * vel + share * dt2 * g), xv.w);
 }
 
-/* Adds the loads to the inertial targets: forces of constant direction, and pressures on triangles all of whose vertices have the bit of
-   the load, with the areas at the start of the step. Work-item: free vertex. */
+/* The inertial targets with the loads: forces of constant direction, and pressures on triangles all of whose vertices have the bit of the
+   load, with the areas as they are in x. The force on a vertex of a closed fan does not depend on its own place, so that between sweeps
+   this is all that the implicit equation asks for. y_free: targets without loads. Work-item: free vertex. */
 __kernel void apply_loads(const __global StepParams* p, uint load_count, const __global float* pressures, const __global uint* load_bits,
-                          const __global float4* load_forces, const __global float4* x_start, const __global uint* vertex_triangle_begin,
+                          const __global float4* load_forces, const __global float4* x, const __global uint* vertex_triangle_begin,
                           const __global uint* vertex_triangles, const __global uint4* triangles, const __global float* mass,
-                          __global float4* y) {
+                          const __global float4* y_free, __global float4* y) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->free_count || mass[v] == 0.0f) return;
   float3 force = load_forces[v].xyz;
@@ -524,10 +525,10 @@ __kernel void apply_loads(const __global StepParams* p, uint load_count, const _
     float pressure = 0.0f;
     for (uint load = 0; load < load_count; ++load, common >>= 1) pressure += (common & 1u) ? pressures[load] : 0.0f;
     if (pressure == 0.0f) continue;
-    const float3 o = x_start[tri.x].xyz;
-    force -= (pressure / 6.0f) * cross(x_start[tri.y].xyz - o, x_start[tri.z].xyz - o);
+    const float3 o = x[tri.x].xyz;
+    force -= (pressure / 6.0f) * cross(x[tri.y].xyz - o, x[tri.z].xyz - o);
   }
-  const float4 target = y[v];
+  const float4 target = y_free[v];
   y[v] = (float4)(target.xyz + p->dt_s * p->dt_s / (mass[v] * (1.0f + target.w)) * force, target.w);
 }
 

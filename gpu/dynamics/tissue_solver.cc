@@ -160,6 +160,7 @@ class TissueSolver::Impl {
   absl::Status SolveHolders();
   absl::Status Drive();
   absl::Status MakeLoads(const TissueModel& model);
+  absl::Status ChooseLoads();
   absl::Status ApplyLoads();
   absl::Status ShiftPieces();
   absl::Status Sweep();
@@ -248,7 +249,7 @@ class TissueSolver::Impl {
   uint32_t acting_loads_ = 0;                                         // bits of those in the device buffers
   DeviceBuffer<float> load_pressures_;
   DeviceBuffer<uint32_t> load_bits_;
-  DeviceBuffer<Float4> load_forces_;
+  DeviceBuffer<Float4> load_forces_, y_free_;
   DeviceBuffer<float> piece_sums_buffer_;
   uint64_t steps_ = 0;              // since the last reset
   bool was_given_tangled_ = false;  // positions came from outside with many inverted tets, and have not recovered yet
@@ -666,11 +667,12 @@ absl::Status TissueSolver::Impl::MakeLoads(const TissueModel& model) {
   }
   PALPATE_RETURN_IF_ERROR(Fill(&load_bits_, std::span<const uint32_t>(layout_.load_bits), "load_bits"));
   PALPATE_RETURN_IF_ERROR(Make(&load_pressures_, loads_.size(), "load_pressures"));
+  PALPATE_RETURN_IF_ERROR(Make(&y_free_, n, "inertial_targets_without_loads"));
   return Make(&load_forces_, n, "load_forces");
 }
 
 /// The loads of the step that begins. What acts changes seldom: only then the device is told.
-absl::Status TissueSolver::Impl::ApplyLoads() {
+absl::Status TissueSolver::Impl::ChooseLoads() {
   const double start_s = static_cast<double>(steps_) * options_.dt_s;
   uint32_t acting = 0;
   for (size_t k = 0; k < loads_.size(); ++k) {
@@ -693,8 +695,15 @@ absl::Status TissueSolver::Impl::ApplyLoads() {
     PALPATE_RETURN_IF_ERROR(queue_->Write(load_forces_, std::span<const Float4>(forces)));
   }
   if (acting == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(queue_->Copy(y_, y_free_, layout_.vertex_count));
+  return ApplyLoads();
+}
+
+/// Loads as they are where the tissue is now.
+absl::Status TissueSolver::Impl::ApplyLoads() {
+  if (acting_loads_ == 0) return absl::OkStatus();
   return queue_->Launch(apply_loads_, Vertices(), params_, static_cast<uint32_t>(loads_.size()), load_pressures_, load_bits_, load_forces_,
-                        x_start_, vertex_triangle_begin_, vertex_triangles_, triangles_, mass_, y_);
+                        x_, vertex_triangle_begin_, vertex_triangles_, triangles_, mass_, y_free_, y_);
 }
 
 absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {
@@ -714,6 +723,7 @@ absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices)
 }
 
 absl::Status TissueSolver::Impl::Sweep() {
+  PALPATE_RETURN_IF_ERROR(ApplyLoads());
   if (params_host_.collider_count > 0) {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
   }
@@ -738,6 +748,7 @@ absl::Status TissueSolver::Impl::Sweep() {
 }
 
 absl::StatusOr<double> TissueSolver::Impl::Residual() {
+  PALPATE_RETURN_IF_ERROR(ApplyLoads());
   if (params_host_.collider_count > 0) {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
   }
@@ -757,22 +768,42 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
   return std::sqrt(sum / std::max(layout_.free_count, 1U));
 }
 
-/// Where the colliders go in this step. One that was cut short closes the gap to its target a little faster than it managed before; what
-/// the target moves across that gap it follows as ever.
+/// Where the colliders go in this step. A tool that was cut short closes the gap to its target a little faster than it managed before; what
+/// the target moves across that gap it follows as ever. Capsules of one tool are held back together.
 void TissueSolver::Impl::Aim(std::span<const ColliderTarget> targets) {
-  for (size_t c = 0; c < targets.size(); ++c) {
-    ColliderAim& aim = aims_[c];
-    aim.tip_from = ToArray(colliders_host_[c].tip);
-    aim.axis_from = ToArray(colliders_host_[c].axis);
-    std::array<double, 3> tip = targets[c].tip_m;
-    std::array<double, 3> axis = targets[c].axis_m;
-    const double over = Along(aim.behind, aim.tip_from, tip) - aim.room_m;
-    for (size_t k = 0; over > 0 && k < 3; ++k) tip[k] -= over * aim.behind[k];
-    const double turn_m = Distance(aim.axis_from, axis);
-    for (size_t k = 0; turn_m > aim.turn_m && k < 3; ++k) axis[k] = aim.axis_from[k] + aim.turn_m / turn_m * (axis[k] - aim.axis_from[k]);
-    aim.is_short = over > 0 || turn_m > aim.turn_m;
-    targets_host_[2 * c] = ToFloat4(tip);
-    targets_host_[2 * c + 1] = ToFloat4(axis);
+  for (size_t leader = 0, end = 0; leader < targets.size(); leader = end) {
+    end = leader + colliders_host_[leader].members;
+    double over_m = 0;
+    double turn_share = 1;
+    const std::array<double, 3>* behind = nullptr;
+    for (size_t c = leader; c < end; ++c) {
+      ColliderAim& aim = aims_[c];
+      aim.tip_from = ToArray(colliders_host_[c].tip);
+      aim.axis_from = ToArray(colliders_host_[c].axis);
+      if (const double over = Along(aim.behind, aim.tip_from, targets[c].tip_m) - aim.room_m; over > over_m) {
+        over_m = over;
+        behind = &aim.behind;
+      }
+      const double turn_m = Distance(aim.axis_from, targets[c].axis_m);
+      if (turn_m > aim.turn_m) turn_share = std::min(turn_share, aim.turn_m / turn_m);
+    }
+    std::array<double, 3> back{};
+    for (size_t k = 0; behind != nullptr && k < 3; ++k) back[k] = over_m * (*behind)[k];
+    for (size_t c = leader; c < end; ++c) {
+      ColliderAim& aim = aims_[c];
+      std::array<double, 3> tip = targets[leader].tip_m;
+      std::array<double, 3> axis = targets[c].axis_m;
+      for (size_t k = 0; k < 3; ++k) {
+        const double offset_from = aim.tip_from[k] - aims_[leader].tip_from[k];
+        const double offset = targets[c].tip_m[k] - targets[leader].tip_m[k];
+        tip[k] += offset_from + turn_share * (offset - offset_from) - back[k];
+        axis[k] = aim.axis_from[k] + turn_share * (axis[k] - aim.axis_from[k]);
+      }
+      aim.is_short = behind != nullptr || turn_share < 1;
+      // Where nothing holds it back it goes to its target to the bit.
+      targets_host_[2 * c] = ToFloat4(aim.is_short ? tip : targets[c].tip_m);
+      targets_host_[2 * c + 1] = ToFloat4(aim.is_short ? axis : targets[c].axis_m);
+    }
   }
 }
 
@@ -835,7 +866,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   Clock::time_point mark = Clock::now();
   Aim(targets);
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(predict_, Vertices()));
-  if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(ApplyLoads());
+  if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(ChooseLoads());
   if (!driven_.empty()) PALPATE_RETURN_IF_ERROR(Drive());
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), x_, touched_));
   bool certified = false;  // surfaces are kept apart in this step
@@ -1205,6 +1236,7 @@ absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> for
   if (forces_n.size() != size_t{layout_.vertex_count} * 3) {
     return absl::InvalidArgumentError(absl::StrCat(forces_n.size(), " floats for ", layout_.vertex_count, " vertices"));
   }
+  if (steps_ > 0) PALPATE_RETURN_IF_ERROR(ApplyLoads());
   if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, parts));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));

@@ -4,6 +4,7 @@
 
 #include <Eigen/Dense>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -311,6 +312,45 @@ TEST_F(ObstacleBarrierTest, ABlockedToolSlidesAlong) {
   EXPECT_NEAR(Tip(0).z(), 0.004, 1e-4);
   EXPECT_NEAR(Tip(0).x(), targets_[0].tip_m[0], 0.01) << "it follows along the floor";
   EXPECT_NEAR(step_.blocked_m[0], 0.034, 0.002);
+}
+
+TEST_F(ObstacleBarrierTest, AToolOfSeveralCapsulesStaysInOnePiece) {
+  // A shaft and two jaws that open below its tip, driven fast into a slab, at a slant and turning: the jaws meet it first.
+  for (const double coupling_n_per_m : {0.0, 500.0}) {
+    SCOPED_TRACE(coupling_n_per_m);
+    TissueModel slab = BoxModel({6, 6, 2}, {0.09, 0.09, 0.02}, {-0.045, -0.045, -0.02}, {.young_modulus_pa = 8000, .damping_s = 0.01});
+    for (size_t v = 0; v < slab.rest_m.size(); ++v) slab.fixed[v] = slab.rest_m[v][2] < -0.0199;
+    const Vector3d hinge(-0.02, 0, 0.05);
+    const std::array<Vector3d, 3> axes{Vector3d(0, 0, 0.1), Vector3d(0.006, 0, -0.02), Vector3d(-0.006, 0, -0.02)};
+    std::vector<ColliderDescription> tool;
+    for (uint32_t c = 0; c < 3; ++c) {
+      tool.push_back({.radius_m = 0.002,
+                      .tip_m = {hinge.x(), hinge.y(), hinge.z()},
+                      .axis_m = {axes[c].x(), axes[c].y(), axes[c].z()},
+                      .coupling_n_per_m = c == 0 ? coupling_n_per_m : 0,
+                      .damping_n_s_per_m = c == 0 ? 10.0 : 0,
+                      .mass_kg = c == 0 ? 0.05 : 0,
+                      .places_after_leader = c});
+    }
+    ASSERT_NO_FATAL_FAILURE(Make(slab, {.gravity_m_per_s2 = {0, 0, 0}}, tool));
+    double most_apart_m = 0;
+    for (int i = 0; i < 50; ++i) {
+      const int driven = std::min(i + 1, 12);
+      const Vector3d at = hinge + driven * Vector3d(0.002, 0.0005, -0.008);  // 1 m/s, the jaws' tips to 65 mm below the surface
+      const Eigen::AngleAxisd turn(0.05 * driven, Vector3d::UnitY());
+      for (size_t c = 0; c < 3; ++c) {
+        const Vector3d axis = turn * axes[c];
+        targets_[c] = {{at.x(), at.y(), at.z()}, {axis.x(), axis.y(), axis.z()}};
+      }
+      ASSERT_NO_FATAL_FAILURE(Step());
+      for (size_t c = 1; c < 3; ++c) most_apart_m = std::max(most_apart_m, (Tip(c) - Tip(0)).norm());
+    }
+    EXPECT_LT(most_apart_m, 1e-6) << "the hinge of jaws and shaft";
+    if (coupling_n_per_m == 0) {
+      EXPECT_GT(step_.blocked_m[0], 0.01) << "the shaft is stopped by what stops its jaws";
+      EXPECT_GT(step_.blocked_m[1], 0.01);
+    }
+  }
 }
 
 TEST_F(ObstacleBarrierTest, TwoToolsPinchASheet) {

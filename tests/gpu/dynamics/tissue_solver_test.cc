@@ -234,6 +234,36 @@ TEST_F(TissueSolverTest, PressureKeepsAHydrostaticBodyInPlaceAndFollowsIt) {
   }
 }
 
+TEST_F(TissueSolverTest, PressureAllAroundDoesNotSpinAFreeBody) {
+  // Torque that lags behind the rotation would let a spin grow at 2 p V dt over the moment of inertia, 88 1/s.
+  const double pressure = 1500, spin_rad_per_s = 0.5, side_m = 0.04;
+  TissueModel model = BoxModel({3, 3, 3}, {side_m, side_m, side_m}, {-0.02, -0.02, -0.02}, {.young_modulus_pa = 20000, .damping_s = 0.01});
+  TissueLoad load{.pressure_pa = pressure, .duration_s = 1e9};
+  for (uint32_t v = 0; v < model.rest_m.size(); ++v) load.vertices.push_back(v);
+  model.loads = {load};
+  auto solver = Make(model, {.gravity_m_per_s2 = {0, 0, 0}, .iterations = 40});
+  ASSERT_NE(solver, nullptr);
+  std::vector<Vector3d> rest, velocity;
+  for (size_t v = 0; v < model_.rest_m.size(); ++v) {
+    rest.push_back(Rest(v));
+    velocity.push_back(Vector3d(0, 0, spin_rad_per_s).cross(Rest(v)));
+  }
+  PALPATE_ASSERT_OK(solver->WriteState(Pack(rest), Pack(velocity)));
+  std::vector<Vector3d> before = rest;
+  for (int n = 0; n < 240; ++n) {
+    PALPATE_ASSERT_OK(solver->Step({}).status());
+    if (n == 238) before = Positions(*solver);
+  }
+  const std::vector<Vector3d> x = Positions(*solver);
+  double turn = 0, inertia = 0;
+  for (size_t v = 0; v < x.size(); ++v) {
+    turn += before[v].cross(x[v] - before[v]).z() * 120;
+    inertia += before[v].head<2>().squaredNorm();
+  }
+  EXPECT_LT(turn / inertia, 1.1 * spin_rad_per_s);
+  EXPECT_GT(turn / inertia, 0.5 * spin_rad_per_s) << "nor does it brake it";
+}
+
 TEST_F(TissueSolverTest, FixedVerticesNeverMove) {
   TissueModel model = BoxModel({4, 2, 2}, {0.08, 0.04, 0.04}, {0, 0, 0}, {.young_modulus_pa = 1000, .damping_s = 0.01});
   for (size_t v = 0; v < model.fixed.size(); v += 5) model.fixed[v] = 1;
