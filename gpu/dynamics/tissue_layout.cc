@@ -314,7 +314,9 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
 
   layout.vertex_triangle_begin.assign(n + 1, 0);
   for (const auto& triangle : model.surface_triangles) {
-    layout.triangles.push_back({layout.solver_index[triangle[0]], layout.solver_index[triangle[1]], layout.solver_index[triangle[2]], 0U});
+    const uint32_t is_tissue = lists.begin[triangle[0]] != lists.begin[triangle[0] + 1] ? 1 : 0;
+    layout.triangles.push_back(
+        {layout.solver_index[triangle[0]], layout.solver_index[triangle[1]], layout.solver_index[triangle[2]], is_tissue});
     for (const uint32_t v : triangle) ++layout.vertex_triangle_begin[layout.solver_index[v] + 1];
   }
   std::partial_sum(layout.vertex_triangle_begin.begin(), layout.vertex_triangle_begin.end(), layout.vertex_triangle_begin.begin());

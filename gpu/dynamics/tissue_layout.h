@@ -108,7 +108,7 @@ struct TissueLayout {
   std::vector<uint32_t> corner_index;           ///< [block_count][4][lanes]
   std::vector<UInt4> tets;                      ///< [tet_count], solver vertices
   std::vector<Float4> tet_rest;                 ///< [tet_count][3] rows of Dm^-1
-  std::vector<UInt4> triangles;                 ///< [triangle_count], solver vertices, w unused
+  std::vector<UInt4> triangles;                 ///< [triangle_count], solver vertices; w = 1: of tissue, 0: of a rigid body
   std::vector<uint32_t> vertex_triangle_begin;  ///< [vertex_count + 1]
   std::vector<uint32_t> vertex_triangles;
   std::vector<Float4> rest_m;  ///< [vertex_count], solver order
