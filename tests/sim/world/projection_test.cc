@@ -41,6 +41,7 @@ class WorldProjectionTest : public test::DeviceTest {
     auto mesh = GenerateLiver(0.2, LiverEdgeLengthForTets(0.2, tets));
     EXPECT_TRUE(mesh.ok()) << mesh.status();
     body.mesh = *std::move(mesh);
+    body.material.mass_damping_per_s = 15;  // its tail swings for long
     double low = 1;
     double high = -1;
     *top_m = -1;
@@ -106,7 +107,7 @@ TEST_F(WorldProjectionTest, ALiverGivesWayByTheDepthOfTheTool) {
   for (const ToolResponse response : {ToolResponse::kEnergy, ToolResponse::kProjection}) {
     SceneDescription scene;
     double top_m = 0;
-    scene.bodies = {Liver(1500, &top_m)};
+    scene.bodies = {Liver(1000, &top_m)};
     scene.contact.check_intersections = true;
     scene.gravity_m_per_s2.setZero();
     scene.tools = {Tool({0, 0, top_m + 0.006}, ToolDrive::kDirect, response)};
@@ -115,7 +116,7 @@ TEST_F(WorldProjectionTest, ALiverGivesWayByTheDepthOfTheTool) {
     forces.emplace_back();
     std::shared_ptr<const Frame> frame;
     for (int depth_mm = 2; depth_mm <= 10; depth_mm += 2) {
-      for (int i = 0; i < 60; ++i) {
+      for (int i = 0; i < 40; ++i) {
         commands[0].device_pose.position_m.z() =
             std::max(commands[0].device_pose.position_m.z() - 0.0005, top_m + 0.004 - 0.001 * depth_mm);
         frame = Step(*world, commands);
@@ -127,15 +128,13 @@ TEST_F(WorldProjectionTest, ALiverGivesWayByTheDepthOfTheTool) {
       EXPECT_LT((frame->tools[0].pose.position_m - commands[0].device_pose.position_m).norm(), 1e-6);
       EXPECT_TRUE(frame->tools[0].is_touching);
       forces.back().push_back(frame->tools[0].force_n.z());
-      printf("response %d depth %d force %.4f contacts %u constraints %d gap %.6f\n", static_cast<int>(response), depth_mm,
-             forces.back().back(), frame->tools[0].contact_count, frame->local_models[0].constraint_count, LeastGap(scene, *frame, 0));
       EXPECT_GT(frame->local_models[0].constraint_count, 0);
       EXPECT_NEAR((frame->local_models[0].force_n - frame->tools[0].force_n).norm(), 0, 1e-12);
     }
   }
   for (size_t k = 0; k < forces[1].size(); ++k) {
     EXPECT_GT(forces[1][k], k == 0 ? 0 : forces[1][k - 1]) << "rises with depth";
-    EXPECT_GT(forces[1][k] / forces[0][k], 0.6) << k;
+    EXPECT_GT(forces[1][k] / forces[0][k], 0.5) << k;
     EXPECT_LT(forces[1][k] / forces[0][k], 1.7) << k;
   }
 }
@@ -144,19 +143,19 @@ TEST_F(WorldProjectionTest, EnergyStaysBoundedAndTissueComesBack) {
   SceneDescription scene;
   double top_m = 0;
   scene.bodies = {Liver(600, &top_m)};
-  scene.contact.check_intersections = true;
-  scene.tools = {Tool({0, 0, top_m + 0.02}, ToolDrive::kDirect)};
+  scene.gravity_m_per_s2.setZero();
+  scene.tools = {Tool({0, 0, top_m + 0.006}, ToolDrive::kDirect)};
   PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
   std::vector<ToolCommand> commands = AtRest(scene);
   std::shared_ptr<const Frame> frame;
-  for (int i = 0; i < 120; ++i) frame = Step(*world, commands);
+  for (int i = 0; i < 5; ++i) frame = Step(*world, commands);
   const std::vector<float> rest = frame->surface_positions_m[0];
   double touched = 0;
   double largest_force_n = 0;
   for (int i = 0; i < 500; ++i) {
     // Strokes over the surface and into it, up to 12 mm deep, 0.2 m/s.
     const double phase = 2 * EIGEN_PI * i / 125.0;
-    commands[0].device_pose.position_m = {0.03 * std::sin(phase), 0.02 * std::cos(2 * phase),
+    commands[0].device_pose.position_m = {0.03 * std::sin(phase), 0.02 * std::sin(2 * phase),
                                           top_m + 0.004 - 0.012 * std::sin(phase) * std::sin(phase)};
     frame = Step(*world, commands);
     EXPECT_LT(frame->kinetic_energy_j, 0.01) << i;
@@ -166,7 +165,7 @@ TEST_F(WorldProjectionTest, EnergyStaysBoundedAndTissueComesBack) {
     touched += frame->tools[0].is_touching ? 1 : 0;
     largest_force_n = std::max(largest_force_n, frame->tools[0].force_n.norm());
   }
-  EXPECT_GT(touched, 250);
+  EXPECT_GT(touched, 200);
   EXPECT_LT(largest_force_n, 10);
   for (int i = 0; i < 200; ++i) {
     commands[0].device_pose.position_m.z() = std::min(top_m + 0.05, commands[0].device_pose.position_m.z() + 0.001);
@@ -184,6 +183,7 @@ TEST_F(WorldProjectionTest, TwoToolsLeaveNothingInsideEither) {
   SceneDescription scene;
   double top_m = 0;
   scene.bodies = {Liver(600, &top_m)};
+  scene.gravity_m_per_s2.setZero();
   scene.tools = {Tool({-0.03, 0, top_m + 0.02}, ToolDrive::kDirect), Tool({0.03, 0, top_m + 0.02}, ToolDrive::kCoupled)};
   scene.tools[1].name = "other";
   for (ToolDescription& tool : scene.tools) {
@@ -197,7 +197,7 @@ TEST_F(WorldProjectionTest, TwoToolsLeaveNothingInsideEither) {
     for (size_t t = 0; t < 2; ++t) {
       Vector3d& position = commands[t].device_pose.position_m;
       position.x() = (t == 0 ? -1 : 1) * std::max(0.007, 0.03 - 0.0002 * i);  // towards each other
-      position.z() = std::max(top_m - 0.008, position.z() - 0.0003);
+      position.z() = std::max(top_m - 0.016, position.z() - 0.0003);
     }
     const auto frame = Step(*world, commands);
     for (size_t t = 0; t < 2; ++t) EXPECT_GE(LeastGap(scene, *frame, t), -2e-6) << i << ", tool " << t;
@@ -247,6 +247,7 @@ TEST_F(WorldProjectionTest, AShaftPushesACutLobeAside) {
                                    {Vector3d(0.001, 0.04, 0.03), Vector3d(0.001, 0.04, -0.005)}}};
   PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(std::vector<Edit>{{.what = cut}}));
   ASSERT_GT(outcomes[0].added_vertices.size(), 10U);
+  const std::vector<float> before = world->CurrentFrame()->surface_positions_m[0];
   std::vector<ToolCommand> commands = AtRest(scene);
   std::shared_ptr<const Frame> frame;
   for (int i = 0; i < 300; ++i) {
@@ -263,13 +264,11 @@ TEST_F(WorldProjectionTest, AShaftPushesACutLobeAside) {
   }
   EXPECT_LT(frame->tools[0].force_n.x(), -0.05) << "the lobe pushes back";
   EXPECT_LT((frame->tools[0].pose.position_m - commands[0].device_pose.position_m).norm(), 0.001);
-  // The lobe's top has moved aside.
-  double inner = 1;
-  for (size_t i = 0; i < frame->surface_positions_m[0].size(); i += 3) {
-    const float* const x = &frame->surface_positions_m[0][i];
-    if (x[0] > 0.015F && std::abs(x[2] - 0.012F) < 0.01F) inner = std::min<double>(inner, x[0]);
+  double aside_m = 0;
+  for (size_t i = 0; i < before.size(); i += 3) {
+    if (before[i] > 0) aside_m = std::max<double>(aside_m, frame->surface_positions_m[0][i] - before[i]);
   }
-  EXPECT_GT(inner, 0.0165);
+  EXPECT_GT(aside_m, 0.008);
 }
 
 TEST_F(WorldProjectionTest, JawsHoldAndLetGo) {
@@ -337,6 +336,7 @@ TEST_F(WorldProjectionTest, JawsHoldAndLetGo) {
 TEST_F(WorldProjectionTest, AHookCarvesWhatItTouches) {
   SceneDescription scene;
   scene.bodies = {Block("block", {0, 0, 0}, {7, 7, 5}, {0.06, 0.06, 0.03})};
+  scene.bodies[0].ablation.energy_j_per_kg = 1e5;
   scene.contact.check_intersections = true;
   scene.tools = {Tool({0, 0, 0.02}, ToolDrive::kDirect, ToolResponse::kProjection, InstrumentKind::kCauteryHook)};
   PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
@@ -363,23 +363,23 @@ TEST_F(WorldProjectionTest, RigidBodiesArePushedByForcesAndCommandsRepeatBitForB
   scene.bodies[1].fixed_vertices.clear();
   scene.bodies[1].self_collision = false;
   scene.gravity_m_per_s2.setZero();
-  scene.tools = {Tool({0, 0, 0.02}, ToolDrive::kDirect)};
+  scene.tools = {Tool({0, 0, 0.016}, ToolDrive::kDirect), Tool({0.08, 0, 0}, ToolDrive::kDirect)};
+  scene.tools[1].name = "pusher";
   PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
   std::vector<uint64_t> hashes;
   for (int run = 0; run < 2; ++run) {
     std::vector<ToolCommand> commands = AtRest(scene);
     std::shared_ptr<const Frame> frame;
     bool touched_stone = false;
-    for (int i = 0; i < 160; ++i) {
-      Vector3d& position = commands[0].device_pose.position_m;
-      position.z() = i < 60 ? position.z() - 0.0002 : i < 80 ? position.z() + 0.0006 : 0.001;
-      if (i >= 80) position.x() = 0.09 - 0.0003 * (i - 80);  // from the far side
-      if (i == 80) position.z() = 0.001;
+    for (int i = 0; i < 80; ++i) {
+      commands[0].device_pose.position_m.z() -= 0.0001;
+      commands[1].device_pose.position_m.x() -= 0.0002;
       frame = Step(*world, commands);
       for (const FrameContact& contact : frame->contacts) touched_stone |= contact.body_index == 1;
       hashes.push_back(frame->state_hash);
     }
     EXPECT_TRUE(touched_stone);
+    EXPECT_TRUE(frame->tools[0].is_touching);
     PALPATE_TEST_ASSIGN(frame, world->Reset());
   }
   for (size_t i = 0; i < hashes.size() / 2; ++i) EXPECT_EQ(hashes[i], hashes[i + hashes.size() / 2]) << i;
