@@ -1,7 +1,8 @@
-// A liver that is operated on while it runs: a groove carved along a line, and a scalpel drawn through at 0.1 m/s. How fast the scene goes
-// on meanwhile, edits included, with self-collision and a tool on the organ.
+// A liver that is operated on while it runs: a groove carved along a line, and a scalpel drawn through at 0.1 m/s, both at the surface as
+// it is then. How fast the scene goes on meanwhile, edits included, with self-collision and a tool on the organ.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,7 +26,7 @@ using Eigen::Vector3d;
 constexpr double kLength_m = 0.2;
 constexpr double kTravel_m = 0.1;  // of the instrument, along x about the middle
 constexpr double kBladeSpeed_m_per_s = 0.1;
-constexpr double kBladeDepth_m = 0.015;
+constexpr double kDepth_m = 0.015;  // of groove and cut
 
 double Milliseconds(Clock::time_point since) { return std::chrono::duration<double, std::milli>(Clock::now() - since).count(); }
 
@@ -48,7 +49,7 @@ absl::StatusOr<Operation> Liver(double tet_count) {
     operation.top_m = std::max(operation.top_m, v.z());
   }
   for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
-    if (body.mesh.vertices[v].z() < operation.bottom_m + 0.25 * (operation.top_m - operation.bottom_m)) body.fixed_vertices.push_back(v);
+    if (body.mesh.vertices[v].z() < operation.bottom_m + 0.4 * (operation.top_m - operation.bottom_m)) body.fixed_vertices.push_back(v);
   }
   operation.scene.bodies.push_back(std::move(body));
   sim::ToolDescription probe;  // rests on the organ beside the cut
@@ -58,9 +59,20 @@ absl::StatusOr<Operation> Liver(double tet_count) {
   return operation;
 }
 
-// `edits_of_step(i)`: what the instrument does before step i.
+/// Height of the organ's surface along the instrument's way, near x.
+double TopAt(const sim::Frame& frame, double x, double reach_m) {
+  double top_m = -1e9;
+  for (const std::vector<float>& positions : frame.surface_positions_m) {
+    for (size_t i = 0; i + 2 < positions.size(); i += 3) {
+      if (std::abs(positions[i] - x) < reach_m && std::abs(positions[i + 1]) < reach_m) top_m = std::max<double>(top_m, positions[i + 2]);
+    }
+  }
+  return top_m;
+}
+
+// `edits_of_step(i, frame)`: what the instrument does before step i, after `frame`.
 absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::string& name, const Operation& operation, int steps,
-                     const std::function<std::vector<sim::Edit>(int)>& edits_of_step, Report* report) {
+                     const std::function<std::vector<sim::Edit>(int, const sim::Frame&)>& edits_of_step, Report* report) {
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, operation.scene));
   const sim::ToolCommand* const commands[] = {nullptr};
   for (int i = 0; i < 60; ++i) PALPATE_RETURN_IF_ERROR(world->Step(commands).status());
@@ -72,7 +84,7 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
   uint32_t intersections = 0;
   for (int i = 0; i < steps; ++i) {
     const Clock::time_point start = Clock::now();
-    const std::vector<sim::Edit> edits = edits_of_step(i);
+    const std::vector<sim::Edit> edits = edits_of_step(i, *world->CurrentFrame());
     if (!edits.empty()) {
       PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::EditOutcome> outcomes, world->Apply(edits));
       size_t changed = 0;
@@ -109,11 +121,12 @@ absl::Status Carve(const std::shared_ptr<gpu::Context>& context, const std::stri
   const int steps = IsQuick() ? 60 : 480;  // 2.5 cm/s
   return Measure(
       context, name, operation, steps,
-      [&](int i) {
+      [&, top_m = -1.0](int i, const sim::Frame& frame) mutable {
         const double x = kTravel_m * ((i + 0.5) / steps - 0.5);
+        if (i == 0) top_m = TopAt(frame, 0, kTravel_m / 2);
         sim::CapsuleRegion groove;
-        groove.end0_m = {x, 0, operation.top_m + 0.01};
-        groove.end1_m = {x, 0, operation.top_m - 0.02};
+        groove.end0_m = {x, 0, top_m + 0.01};
+        groove.end1_m = {x, 0, top_m - kDepth_m};
         groove.radius_m = 0.6 * operation.edge_m;
         return std::vector<sim::Edit>{{.body = 0, .what = sim::CarveEdit{groove}}};
       },
@@ -126,10 +139,11 @@ absl::Status Incise(const std::shared_ptr<gpu::Context>& context, const std::str
   const int steps = static_cast<int>(kTravel_m / step_m);
   return Measure(
       context, name, operation, steps,
-      [&](int i) {
+      [&, top_m = -1.0](int i, const sim::Frame& frame) mutable {
+        if (i == 0) top_m = TopAt(frame, 0, kTravel_m / 2);
         const auto edge_at = [&](int k) {
           const double x = k * step_m - kTravel_m / 2;
-          return std::array<Vector3d, 2>{Vector3d(x, 0, operation.top_m + 0.02), Vector3d(x, 0, operation.top_m - kBladeDepth_m)};
+          return std::array<Vector3d, 2>{Vector3d(x, 0, top_m + 0.02), Vector3d(x, 0, top_m - kDepth_m)};
         };
         return std::vector<sim::Edit>{{.body = 0, .what = sim::InciseEdit{{edge_at(i), edge_at(i + 1)}}}};
       },

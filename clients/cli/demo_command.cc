@@ -25,6 +25,7 @@
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
 #include "clients/cli/frame_statistics.h"
+#include "clients/cli/own_server.h"
 #include "clients/cpp/scene_client.h"
 #include "clients/cpp/watch_stream.h"
 #include "gpu/base/status.h"
@@ -37,9 +38,6 @@ using namespace std::chrono_literals;
 using Clock = FrameStatistics::Clock;
 using Json = nlohmann::ordered_json;
 
-// The first start of a server compiles its kernels.
-constexpr auto kServerStartLimit = 180s;
-constexpr auto kConnectLimit = 10s;
 constexpr auto kAttachLimit = 30s;
 constexpr auto kStopPatience = 10s;
 constexpr int kDefaultHttpPort = 8080;
@@ -81,20 +79,6 @@ absl::StatusOr<Json> ReadJson(const std::string& path) {
   Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (!file || json.is_discarded()) return absl::NotFoundError(absl::StrFormat("%s: no JSON could be read", path));
   return json;
-}
-
-/// The last lines of a log, for an error message.
-std::string Tail(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(std::move(line));
-  std::string text;
-  for (size_t i = lines.size() > 15 ? lines.size() - 15 : 0; i < lines.size(); ++i) text += "\n  " + lines[i];
-  return text.empty() ? "\n  (no output)" : text;
-}
-
-absl::Status Ended(const char* what, int exit_status, const std::string& log) {
-  return absl::InternalError(absl::StrFormat("%s ended with status %d; its last words:%s", what, exit_status, Tail(log)));
 }
 
 absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
@@ -146,17 +130,16 @@ class Demo {
   absl::StatusOr<Json> StopStation();
   absl::Status WriteReport(const Json& station) const;
   std::string StatusLine() const;
+  absl::Status StationEnded(int exit_status) const;
 
   DemoOptions options_;
   std::string scene_id_;
   TemporaryFolder folder_;
-  std::optional<ChildProcess> server_;
+  std::optional<OwnServer> server_;
   std::optional<ChildProcess> station_;
-  std::string target_;
   std::string url_;
   std::string device_;
   std::string commit_;
-  std::optional<client::Connection> connection_;
   // What a viewer gets, and every step without its positions: a viewer sees only some of the steps.
   std::optional<StreamReader> viewer_;
   std::optional<StreamReader> steps_;
@@ -190,61 +173,35 @@ bool IsPortFree(int port) {
   return is_free;
 }
 
-/// A program beside this one.
-std::string SiblingProgram(const std::string& name) {
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  return (error ? fs::path(name) : self.parent_path() / name).string();
-}
-
 absl::Status Demo::StartServer() {
-  const std::string ready_file = folder_.Path("ready.json");
-  const std::string log = folder_.Path("server.log");
-  std::string http = options_.http;
-  if (http.empty())
-    http = options_.headless || !IsPortFree(kDefaultHttpPort) ? "127.0.0.1:0" : absl::StrCat("127.0.0.1:", kDefaultHttpPort);
-  std::vector<std::string> arguments = {SiblingProgram("palpate-server"),
-                                        "--listen",
-                                        "127.0.0.1:0",
-                                        "--http",
-                                        http,
-                                        "--scene",
-                                        options_.scene,
-                                        "--ready-file",
-                                        ready_file,
-                                        "--log-level",
-                                        "warning"};
-  if (!options_.web_root.empty()) arguments.insert(arguments.end(), {"--web-root", options_.web_root});
-  if (!options_.device.empty()) arguments.insert(arguments.end(), {"--device", options_.device});
-  PALPATE_ASSIGN_OR_RETURN(server_, ChildProcess::Start(arguments, log));
+  OwnServerOptions server;
+  server.http = options_.http;
+  if (server.http.empty()) {
+    server.http = options_.headless || !IsPortFree(kDefaultHttpPort) ? "127.0.0.1:0" : absl::StrCat("127.0.0.1:", kDefaultHttpPort);
+  }
+  server.device = options_.device;
+  server.arguments = {"--scene", options_.scene};
+  if (!options_.web_root.empty()) server.arguments.insert(server.arguments.end(), {"--web-root", options_.web_root});
   const auto begin = Clock::now();
   bool patient = false;
-  while (!fs::exists(ready_file)) {
+  server.while_waiting = [&]() -> absl::Status {
     if (g_interrupted.load()) return Interrupted();
-    if (const auto status = server_->WaitFor(50ms)) return Ended("palpate-server", *status, log);
     if (!patient && Clock::now() - begin > 2s) {
       absl::FPrintF(stderr, "server: starting; the first start on a machine compiles the OpenCL kernels\n");
       patient = true;
     }
-    if (Clock::now() - begin > kServerStartLimit) {
-      return absl::DeadlineExceededError(
-          absl::StrFormat("palpate-server is not ready after %d s; its last words:%s", kServerStartLimit.count(), Tail(log)));
-    }
-  }
-  PALPATE_ASSIGN_OR_RETURN(const Json ready, ReadJson(ready_file));
-  target_ = absl::StrFormat("127.0.0.1:%d", ready.value("grpc_port", 0));
-  const int http_port = ready.value("http_port", 0);
-  client::ConnectionOptions options;
-  options.target = target_;
-  PALPATE_ASSIGN_OR_RETURN(connection_, client::Connection::Open(options));
-  PALPATE_RETURN_IF_ERROR(connection_->WaitUntilReady(kConnectLimit));
-  client::SceneClient scenes(*connection_);
+    return absl::OkStatus();
+  };
+  absl::StatusOr<OwnServer> started = OwnServer::Start(server);
+  if (!started.ok()) return started.status();
+  server_.emplace(*std::move(started));
+  client::SceneClient scenes(server_->connection());
   PALPATE_ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, scenes.ServerInfo());
   PALPATE_ASSIGN_OR_RETURN(const std::vector<v1::SceneInfo> list, scenes.List());
   if (list.empty()) return absl::InternalError(absl::StrFormat("the server made no scene of %s", options_.scene));
   scene_id_ = list.front().scene_id();
-  const std::string host = http.substr(0, http.rfind(':'));
-  url_ = absl::StrFormat("http://%s:%d/?scene=%s", host == "0.0.0.0" ? "127.0.0.1" : host, http_port, scene_id_);
+  const std::string host = server.http.substr(0, server.http.rfind(':'));
+  url_ = absl::StrFormat("http://%s:%d/?scene=%s", host == "0.0.0.0" ? "127.0.0.1" : host, server_->http_port(), scene_id_);
   device_ = info.device();
   commit_ = info.commit();
   if (options_.fast) {
@@ -258,7 +215,7 @@ absl::Status Demo::StartServer() {
 absl::Status Demo::StartStation() {
   std::vector<std::string> arguments = {SiblingProgram("palpate-station"),
                                         "--server",
-                                        target_,
+                                        server_->target(),
                                         "--scene",
                                         scene_id_,
                                         "--tool",
@@ -271,14 +228,19 @@ absl::Status Demo::StartStation() {
   return absl::OkStatus();
 }
 
+absl::Status Demo::StationEnded(int exit_status) const {
+  return absl::InternalError(
+      absl::StrFormat("palpate-station ended with status %d; its last words:%s", exit_status, TailOf(folder_.Path("station.log"))));
+}
+
 absl::Status Demo::CheckAlive() {
-  if (const auto status = server_->ExitStatus()) return Ended("palpate-server", *status, folder_.Path("server.log"));
-  if (const auto status = station_->ExitStatus()) return Ended("palpate-station", *status, folder_.Path("station.log"));
-  return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(server_->CheckAlive());
+  const auto status = station_->ExitStatus();
+  return status ? StationEnded(*status) : absl::OkStatus();
 }
 
 absl::Status Demo::WaitForHand() {
-  client::SceneClient scenes(*connection_);
+  client::SceneClient scenes(server_->connection());
   const auto begin = Clock::now();
   while (true) {
     PALPATE_RETURN_IF_ERROR(CheckAlive());
@@ -288,7 +250,7 @@ absl::Status Demo::WaitForHand() {
     if (g_interrupted.load()) return Interrupted();
     if (Clock::now() - begin > kAttachLimit) {
       return absl::DeadlineExceededError(absl::StrFormat("palpate-station holds no tool after %d s; its last words:%s",
-                                                         kAttachLimit.count(), Tail(folder_.Path("station.log"))));
+                                                         kAttachLimit.count(), TailOf(folder_.Path("station.log"))));
     }
     std::this_thread::sleep_for(20ms);
   }
@@ -313,14 +275,14 @@ absl::Status Demo::Measure() {
   viewer.set_scene_id(scene_id_);
   viewer.set_positions(v1::POSITION_ENCODING_UINT16);
   viewer.set_max_rate_hz(kViewerRateHz);
-  viewer_.emplace(*connection_, viewer);
+  viewer_.emplace(server_->connection(), viewer);
   v1::WatchRequest steps;
   steps.set_scene_id(scene_id_);
   steps.set_positions(v1::POSITION_ENCODING_NONE);
   steps.set_without_contacts(true);
   steps.set_without_tools(true);
   steps.set_max_rate_hz(10000);
-  steps_.emplace(*connection_, steps);
+  steps_.emplace(server_->connection(), steps);
   const auto begin = Clock::now();
   const bool live = IsTerminal(STDOUT_FILENO);
   for (int second = 1; !g_interrupted.load(); ++second) {
@@ -345,7 +307,7 @@ absl::Status Demo::Measure() {
 
 absl::StatusOr<Json> Demo::StopStation() {
   const int status = station_->Stop(kStopPatience);
-  if (status != 0) return Ended("palpate-station", status, folder_.Path("station.log"));
+  if (status != 0) return StationEnded(status);
   return ReadJson(folder_.Path("station.json"));
 }
 
@@ -368,7 +330,7 @@ absl::Status Demo::Run() {
   if (!fs::is_regular_file(options_.scene, error)) return absl::NotFoundError(absl::StrFormat("%s: no such scene file", options_.scene));
   InstallInterruptHandler();
   PALPATE_RETURN_IF_ERROR(StartServer());
-  absl::PrintF("server   %s on %s\n", target_, device_);
+  absl::PrintF("server   %s on %s\n", server_->target(), device_);
   PALPATE_RETURN_IF_ERROR(StartStation());
   PALPATE_RETURN_IF_ERROR(WaitForHand());
   absl::PrintF("station  simulated hand on tool %s of scene %s\n", options_.tool, scene_id_);
@@ -387,10 +349,8 @@ absl::Status Demo::Run() {
     if (result.ok() && !end.ok() && !absl::IsCancelled(end)) result = Annotate(end, "a stream of the viewer ended early");
     stream->reset();
   }
-  connection_.reset();
-  const int server_status = server_->Stop(kStopPatience);
-  if (result.ok() && server_status != 0) return Ended("palpate-server", server_status, folder_.Path("server.log"));
-  return result;
+  const absl::Status stopped = server_->Stop();
+  return result.ok() ? stopped : result;
 }
 
 }  // namespace

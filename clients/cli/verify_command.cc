@@ -203,7 +203,7 @@ absl::Status RunTissue(Session& session, const TissueOptions& options) {
   std::optional<OwnServer> own;
   if (!options.use_running) {
     absl::FPrintF(stderr, "server: starting; the first start on a machine compiles the OpenCL kernels\n");
-    absl::StatusOr<OwnServer> started = OwnServer::Start(options.device);
+    absl::StatusOr<OwnServer> started = OwnServer::Start({.device = options.device});
     if (!started.ok()) return started.status();
     own.emplace(*std::move(started));
   }

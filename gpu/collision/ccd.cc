@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "gpu/runtime/kernel_source.h"
@@ -64,9 +65,14 @@ absl::StatusOr<ContinuousCollisions::Kernels> ContinuousCollisions::CreateKernel
 }
 
 absl::Status ContinuousCollisions::SetTopology(Queue& queue, const SurfaceTopology& topology) {
-  has_topology_ = false;
+  PALPATE_ASSIGN_OR_RETURN(DeviceSurface surface, DeviceSurface::Upload(queue, topology));
+  SetSurface(std::make_shared<const DeviceSurface>(std::move(surface)));
+  return absl::OkStatus();
+}
+
+void ContinuousCollisions::SetSurface(std::shared_ptr<const DeviceSurface> surface) {
   hit_count_ = 0;
-  PALPATE_ASSIGN_OR_RETURN(surface_, DeviceSurface::Upload(queue, topology));
+  surface_ = std::move(surface);
   const auto set = [](Elements& elements, uint32_t count, uint32_t corners, uint32_t stride, cl_mem handle, BufferView<uint32_t> groups) {
     elements.count = count;
     elements.corner_count = corners;
@@ -74,14 +80,13 @@ absl::Status ContinuousCollisions::SetTopology(Queue& queue, const SurfaceTopolo
     elements.corners = {handle, size_t{count} * stride};
     elements.groups = groups;
   };
-  set(vertices_, surface_.vertex_count, 1, 1, nullptr, surface_.vertex_groups);
-  set(edges_, surface_.edge_count, 2, 2, surface_.edges.handle(), surface_.edge_groups);
-  set(triangles_, surface_.triangle_count, 3, 4, surface_.triangles.handle(), surface_.groups);
-  const uint32_t b_bits = std::bit_width(std::max(surface_.triangle_count, surface_.edge_count));
+  set(vertices_, surface_->vertex_count, 1, 1, nullptr, surface_->vertex_groups);
+  set(edges_, surface_->edge_count, 2, 2, surface_->edges.handle(), surface_->edge_groups);
+  set(triangles_, surface_->triangle_count, 3, 4, surface_->triangles.handle(), surface_->groups);
+  const uint32_t b_bits = std::bit_width(std::max(surface_->triangle_count, surface_->edge_count));
   a_shift_ = b_bits;
-  kind_shift_ = a_shift_ + std::bit_width(std::max(surface_.vertex_count, surface_.edge_count));
+  kind_shift_ = a_shift_ + std::bit_width(std::max(surface_->vertex_count, surface_->edge_count));
   has_topology_ = true;
-  return absl::OkStatus();
 }
 
 absl::Status ContinuousCollisions::ReadCounters(Queue& queue, CcdCounters* counters) const {
@@ -99,7 +104,7 @@ absl::Status ContinuousCollisions::Build(Queue& queue, Kernels& kernels, Element
   const auto half_separation = static_cast<float>(options_.separation_m / 2);
   PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.boxes, {elements.count, kLocalSize}, elements.count, elements.corner_count, elements.stride,
                                        elements.corners, elements.groups, starts, ends, half_separation, elements.boxes, counters_));
-  PALPATE_RETURN_IF_ERROR(elements.tree.Build(queue, elements.boxes, elements.groups, elements.count, surface_.body_count));
+  PALPATE_RETURN_IF_ERROR(elements.tree.Build(queue, elements.boxes, elements.groups, elements.count, surface_->body_count));
   const uint32_t clusters = elements.tree.cluster_count();
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.intervals, size_t{clusters} * kIntervalFloats, "ccd intervals"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.ids, size_t{clusters} * kIds, "ccd corners"));
@@ -160,7 +165,7 @@ absl::Status ContinuousCollisions::Decide(Queue& queue, Kernels& kernels, Buffer
         using Real = decltype(zero);
         // A device may take denormal floats for zero.
         const Real input_error = std::is_same_v<Real, float> ? 4 * std::numeric_limits<Real>::min() : 0;
-        return queue.Launch(kernels.decide, {pair_count, kLocalSize}, kind, pair_count, pairs_[kind], surface_.edges, surface_.triangles,
+        return queue.Launch(kernels.decide, {pair_count, kLocalSize}, kind, pair_count, pairs_[kind], surface_->edges, surface_->triangles,
                             starts, ends, static_cast<Real>(options_.separation_m), input_error, static_cast<Real>(options_.tolerance),
                             options_.max_steps, a_shift_, kind_shift_, capacity, hits_, keys_, counters_);
       };
@@ -231,7 +236,7 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
 }
 
 absl::Status ContinuousCollisions::Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m) {
-  return RunAs(queue, float_kernels_, starts_m, ends_m, surface_.vertex_count);
+  return RunAs(queue, float_kernels_, starts_m, ends_m, surface_->vertex_count);
 }
 
 absl::Status ContinuousCollisions::RunDouble(Queue& queue, BufferView<double> starts_m, BufferView<double> ends_m) {
@@ -239,7 +244,7 @@ absl::Status ContinuousCollisions::RunDouble(Queue& queue, BufferView<double> st
   if (!double_kernels_.boxes) {
     PALPATE_ASSIGN_OR_RETURN(double_kernels_, CreateKernels(true));
   }
-  return RunAs(queue, double_kernels_, starts_m, ends_m, size_t{3} * surface_.vertex_count);
+  return RunAs(queue, double_kernels_, starts_m, ends_m, size_t{3} * surface_->vertex_count);
 }
 
 absl::StatusOr<std::vector<UInt2>> ContinuousCollisions::CandidatePairs(Queue& queue, uint32_t kind) const {

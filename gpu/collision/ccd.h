@@ -49,6 +49,8 @@ class ContinuousCollisions {
 
   /// Uploads the connectivity. Blocking.
   absl::Status SetTopology(Queue& queue, const SurfaceTopology& topology);
+  /// Likewise, on the device already. Someone else may change the surface between runs; then this must be called again.
+  void SetSurface(std::shared_ptr<const DeviceSurface> surface);
 
   /// Finds the hits between the positions at the start and at the end of the step [m], [vertex_count] each, w unused. Some blocking reads.
   /// Errors: FailedPrecondition without topology; InvalidArgument (a buffer too small; a vertex of a triangle is not finite or beyond
@@ -104,7 +106,7 @@ class ContinuousCollisions {
   uint32_t a_shift_ = 0;
   uint32_t kind_shift_ = 0;
   CcdStatistics statistics_;
-  DeviceSurface surface_;
+  std::shared_ptr<const DeviceSurface> surface_ = std::make_shared<const DeviceSurface>();
   Elements vertices_, edges_, triangles_;
   ClusterPairs cluster_pairs_;
   Kernels float_kernels_, double_kernels_;

@@ -91,7 +91,7 @@ absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface
   touching_count_ = counters[2];
   if (crossing_count_ == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, crossing_count_, edge_shift + BitsFor(surface.edge_count)));
-  return queue.Launch(records_, {crossing_count_, 64}, crossing_count_, keys_.sorted(), edge_shift, surface.edge_triangle_begin,
+  return queue.Launch(records_, {crossing_count_, 64}, crossing_count_, keys_.sorted(), edge_shift, surface.edge_triangle_range,
                       surface.edge_triangles, crossings_, flags_);
 }
 

@@ -151,11 +151,11 @@ kernel void intersections_detect(global const float* nodes, global const uint* n
 }
 
 /* Sorted keys as (edge, triangle); the triangles of a piercing edge that do not own it get their flag, too. */
-kernel void intersections_records(uint count, global const ulong* keys, uint edge_shift, global const uint* edge_triangle_begin,
+kernel void intersections_records(uint count, global const ulong* keys, uint edge_shift, global const uint2* edge_triangle_range,
                                   global const uint* edge_triangles, global UInt2* crossings, volatile global uint* flags) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint edge = (uint)(keys[i] >> edge_shift);
   crossings[i] = (UInt2)(edge, (uint)keys[i] & ((1u << edge_shift) - 1u));
-  for (uint k = edge_triangle_begin[edge]; k < edge_triangle_begin[edge + 1u]; ++k) atomic_or(flags + edge_triangles[k], PIERCING);
+  for (uint k = edge_triangle_range[edge].x; k < edge_triangle_range[edge].y; ++k) atomic_or(flags + edge_triangles[k], PIERCING);
 }

@@ -93,11 +93,21 @@ absl::Status ProximityDetector::SetTopology(Queue& queue, const SurfaceTopology&
       PALPATE_RETURN_IF_ERROR(queue.Write(rest_positions_, rest_positions_m.first(topology.vertex_count)));
     }
   }
-  PALPATE_ASSIGN_OR_RETURN(surface_, DeviceSurface::Upload(queue, topology));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, boxes_, surface_.triangle_count, "proximity boxes"));
-  if (options_.spheres) PALPATE_RETURN_IF_ERROR(Grow(context_, spheres_, surface_.triangle_count, "proximity spheres"));
+  PALPATE_ASSIGN_OR_RETURN(DeviceSurface surface, DeviceSurface::Upload(queue, topology));
+  return SetSurface(std::make_shared<const DeviceSurface>(std::move(surface)));
+}
+
+absl::Status ProximityDetector::SetSurface(std::shared_ptr<const DeviceSurface> surface) {
+  has_topology_ = false;
+  contact_count_ = 0;
+  if (options_.rest_exclusion_m > 0 && rest_positions_.count() < surface->vertex_count) {
+    return absl::InvalidArgumentError("proximity: rest_exclusion_m needs rest positions, which SetTopology sets");
+  }
+  surface_ = std::move(surface);
+  PALPATE_RETURN_IF_ERROR(Grow(context_, boxes_, surface_->triangle_count, "proximity boxes"));
+  if (options_.spheres) PALPATE_RETURN_IF_ERROR(Grow(context_, spheres_, surface_->triangle_count, "proximity spheres"));
   if (options_.reduction == ContactReduction::kNearest) {
-    const size_t elements = size_t{surface_.vertex_count} + surface_.edge_count;
+    const size_t elements = size_t{surface_->vertex_count} + surface_->edge_count;
     PALPATE_RETURN_IF_ERROR(Grow(context_, nearest_, elements, "proximity nearest distances"));
     PALPATE_RETURN_IF_ERROR(Grow(context_, nearest_contact_, elements, "proximity nearest contacts"));
   }
@@ -112,38 +122,38 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   if (!(range_m > 0) || !std::isfinite(range_m)) {
     return absl::InvalidArgumentError(absl::StrCat("proximity: range_m is ", range_m, ", it must be a positive number"));
   }
-  if (positions_m.count < surface_.vertex_count) {
+  if (positions_m.count < surface_->vertex_count) {
     return absl::InvalidArgumentError(
-        absl::StrCat("proximity: ", positions_m.count, " positions for ", surface_.vertex_count, " vertices"));
+        absl::StrCat("proximity: ", positions_m.count, " positions for ", surface_->vertex_count, " vertices"));
   }
-  if (surface_.triangle_count == 0) return absl::OkStatus();
+  if (surface_->triangle_count == 0) return absl::OkStatus();
 
   const bool is_gpu = lanes_ == 1;
   const size_t local_size = is_gpu ? 64 : 8;
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_.triangle_count, is_gpu ? size_t{64} : size_t{256}}, surface_.triangle_count,
-                                       surface_.triangles, positions_m, range_m, boxes_, spheres_, counters_));
-  PALPATE_RETURN_IF_ERROR(hierarchy_.Build(queue, boxes_, surface_.groups, surface_.triangle_count, surface_.body_count));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}}, surface_->triangle_count,
+                                       surface_->triangles, positions_m, range_m, boxes_, spheres_, counters_));
+  PALPATE_RETURN_IF_ERROR(hierarchy_.Build(queue, boxes_, surface_->groups, surface_->triangle_count, surface_->body_count));
   PALPATE_RETURN_IF_ERROR(Annotate(cluster_pairs_.FindWithin(queue, hierarchy_), "proximity"));
   stats_.cluster_pairs = cluster_pairs_.count();
 
   // Enough work-items to balance them, not so many that each has a batch half empty.
   const uint32_t pair_count = cluster_pairs_.count();
   const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
-  const uint32_t a_shift = BitsFor(std::max(surface_.triangle_count, surface_.edge_count));
-  const uint32_t kind_shift = a_shift + BitsFor(std::max(surface_.vertex_count, surface_.edge_count));
+  const uint32_t a_shift = BitsFor(std::max(surface_->triangle_count, surface_->edge_count));
+  const uint32_t kind_shift = a_shift + BitsFor(std::max(surface_->vertex_count, surface_->edge_count));
   std::array<uint32_t, kCounters> counters = {};
   if (options_.normal_cones) PALPATE_RETURN_IF_ERROR(Grow(context_, is_patch_, hierarchy_.cluster_count(), "proximity patches"));
   for (;;) {
     if (options_.normal_cones) {
       PALPATE_RETURN_IF_ERROR(queue.Launch(patches_kernel_, {hierarchy_.cluster_count(), local_size}, hierarchy_.cluster_count(),
-                                           hierarchy_.elements(), surface_.triangles, surface_.triangle_edges, positions_m, range_m,
+                                           hierarchy_.elements(), surface_->triangles, surface_->triangle_edges, positions_m, range_m,
                                            is_patch_, counters_));
     }
     if (pair_count > 0) {
       PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, {CeilDivide(pair_count, chunk), is_gpu ? local_size : 1}, hierarchy_.nodes(),
                                            hierarchy_.node_groups(), hierarchy_.elements(), cluster_pairs_.pairs(), pair_count, chunk,
-                                           surface_.triangles, surface_.triangle_edges, surface_.edges, surface_.vertex_groups, spheres_,
+                                           surface_->triangles, surface_->triangle_edges, surface_->edges, surface_->vertex_groups, spheres_,
                                            is_patch_, positions_m, rest_positions_, range_m, options_.rest_exclusion_m,
                                            cl_int{options_.element_boxes}, a_shift, kind_shift, keys_.capacity(),
                                            static_cast<uint32_t>(options_.max_contacts), keys_.keys(), counters_));
@@ -172,8 +182,8 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, counters[0], kind_shift + 1));
   const bool reduces = options_.reduction == ContactReduction::kNearest;
   PALPATE_RETURN_IF_ERROR(queue.Launch(records_, {CeilDivide(counters[0], lanes_), local_size}, counters[0], keys_.sorted(), a_shift,
-                                       kind_shift, surface_.triangles, surface_.edges, surface_.vertex_groups, surface_.edge_triangle_begin,
-                                       surface_.edge_triangles, positions_m, reduces ? all_contacts_ : contacts_));
+                                       kind_shift, surface_->triangles, surface_->edges, surface_->vertex_groups, surface_->edge_triangle_range,
+                                       surface_->edge_triangles, positions_m, reduces ? all_contacts_ : contacts_));
   contact_count_ = counters[0];
   if (!reduces) return absl::OkStatus();
   const absl::Status status = Reduce(queue);
@@ -186,9 +196,9 @@ absl::Status ProximityDetector::Reduce(Queue& queue) {
   const Range range = {found, 64};
   PALPATE_RETURN_IF_ERROR(queue.Fill(nearest_, 0xffffffffU));
   PALPATE_RETURN_IF_ERROR(queue.Fill(nearest_contact_, 0xffffffffU));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_distance_, range, found, all_contacts_, surface_.vertex_count, nearest_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_index_, range, found, all_contacts_, surface_.vertex_count, nearest_, nearest_contact_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_flags_, range, found, all_contacts_, surface_.vertex_count, nearest_contact_, flags_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_distance_, range, found, all_contacts_, surface_->vertex_count, nearest_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_index_, range, found, all_contacts_, surface_->vertex_count, nearest_, nearest_contact_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_flags_, range, found, all_contacts_, surface_->vertex_count, nearest_contact_, flags_));
   PALPATE_RETURN_IF_ERROR(compaction_.Run(queue, flags_, found, kept_, kept_count_));
   PALPATE_RETURN_IF_ERROR(queue.Launch(gather_, range, found, kept_count_, kept_, all_contacts_, contacts_));
   return queue.ReadBlocking(kept_count_, std::span<uint32_t>(&contact_count_, 1));

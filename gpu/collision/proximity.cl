@@ -490,7 +490,7 @@ float3 contact_direction(float3 offset, float dist_sq, float size_sq, float3 acr
 
 /* Contact records of sorted keys. One work-item takes LANES in a row. */
 kernel void proximity_records(uint count, global const ulong* keys, uint a_shift, uint kind_shift, global const uint4* triangles,
-                              global const uint2* edges, global const uint* vertex_groups, global const uint* edge_triangle_begin,
+                              global const uint2* edges, global const uint* vertex_groups, global const uint2* edge_triangle_range,
                               global const uint* edge_triangles, global const float4* positions, global SurfaceContact* contacts) {
   const size_t begin = get_global_id(0) * LANES;
   if (begin >= count) return;
@@ -561,12 +561,12 @@ kernel void proximity_records(uint count, global const ulong* keys, uint a_shift
         const float3 e = positions[q.y].xyz - positions[q.x].xyz;
         size_sq = fmax(dot(d, d), dot(e, e));
         outside = (float3)(0.0f);
-        for (uint k = edge_triangle_begin[contact.b]; k < edge_triangle_begin[contact.b + 1u]; ++k) {
+        for (uint k = edge_triangle_range[contact.b].x; k < edge_triangle_range[contact.b].y; ++k) {
           outside += face_normal(positions, triangles[edge_triangles[k]]);
         }
         const float outside_sq = dot(outside, outside);
         outside = outside_sq > 1e-6f ? outside / sqrt(outside_sq)
-                                     : face_normal(positions, triangles[edge_triangles[edge_triangle_begin[contact.b]]]);
+                                     : face_normal(positions, triangles[edge_triangles[edge_triangle_range[contact.b].x]]);
         if (is_interior[lane]) across = cross(d, e);
       }
       contact.group_a = vertex_groups[contact.vertices.x] & PALPATE_GROUP_MASK;

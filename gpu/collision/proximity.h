@@ -73,6 +73,10 @@ class ProximityDetector {
   /// Errors: InvalidArgument (rest positions missing or, named, not finite).
   absl::Status SetTopology(Queue& queue, const SurfaceTopology& topology, std::span<const Float4> rest_positions_m);
 
+  /// As SetTopology, with surfaces that are on the device already and that someone else may change between runs; then this must be called
+  /// again. With rest_exclusion_m > 0 the rest positions of an earlier SetTopology must reach.
+  absl::Status SetSurface(std::shared_ptr<const DeviceSurface> surface);
+
   /// Finds the contacts of `positions_m` [vertex_count, w ignored] below `range_m`. Two blocking reads. contacts() is complete in queue
   /// order on return. Errors: InvalidArgument (range not positive and finite, a buffer too small, a vertex of a triangle whose coordinates
   /// are not finite or beyond 1e8 m, which is named), FailedPrecondition before SetTopology, ResourceExhausted above max_contacts or
@@ -84,7 +88,7 @@ class ProximityDetector {
   BufferView<SurfaceContact> contacts() const { return {contacts_.handle(), contact_count_}; }
   const DeviceBuffer<SurfaceContact>& contact_buffer() const { return contacts_; }
   const ProximityStats& stats() const { return stats_; }
-  const DeviceSurface& surface() const { return surface_; }
+  const DeviceSurface& surface() const { return *surface_; }
   /// The hierarchy of the last run, over the triangles.
   const BoxHierarchy& hierarchy() const { return hierarchy_; }
 
@@ -98,7 +102,7 @@ class ProximityDetector {
   bool has_topology_ = false;
   uint32_t contact_count_ = 0;
   ProximityStats stats_;
-  DeviceSurface surface_;
+  std::shared_ptr<const DeviceSurface> surface_ = std::make_shared<const DeviceSurface>();
   BoxHierarchy hierarchy_;
   ClusterPairs cluster_pairs_;
   ProximityKeyList keys_;

@@ -7,6 +7,8 @@
 namespace palpate::gpu {
 namespace {
 
+constexpr size_t kLeastSlack = 256;  // elements
+
 /// Turns counts in begin[1...] into begins.
 void Accumulate(std::vector<uint32_t>& begin) {
   for (size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
@@ -42,21 +44,35 @@ uint32_t LeastLoaded(const std::vector<UInt4>& triangles, const uint32_t* begin,
 }  // namespace
 
 absl::StatusOr<SurfaceTopology> SurfaceTopology::Build(uint32_t vertex_count, std::span<const SurfaceBody> bodies) {
-  SurfaceTopology out;
-  out.vertex_count = vertex_count;
-  size_t triangle_count = 0;
   std::vector<uint32_t> body_indices;
+  std::vector<std::array<uint32_t, 3>> triangles;
+  std::vector<uint32_t> groups;
+  uint32_t body_count = 0;
   for (const SurfaceBody& body : bodies) {
     if (body.body >= PALPATE_GROUP_MASK) {
       return absl::InvalidArgumentError(absl::StrCat("surface: body ", body.body, " is not below ", PALPATE_GROUP_MASK));
     }
-    out.body_count = std::max(out.body_count, body.body + 1);
     body_indices.push_back(body.body);
-    triangle_count += body.triangles.size();
+    body_count = std::max(body_count, body.body + 1);
+    triangles.insert(triangles.end(), body.triangles.begin(), body.triangles.end());
+    groups.insert(groups.end(), body.triangles.size(), body.body | (body.self_collision ? PALPATE_GROUP_SELF : 0U));
   }
   std::sort(body_indices.begin(), body_indices.end());
   if (const auto twice = std::adjacent_find(body_indices.begin(), body_indices.end()); twice != body_indices.end()) {
     return absl::InvalidArgumentError(absl::StrCat("surface: body ", *twice, " is given twice"));
+  }
+  PALPATE_ASSIGN_OR_RETURN(SurfaceTopology out, Build(vertex_count, triangles, groups));
+  out.body_count = body_count;
+  return out;
+}
+
+absl::StatusOr<SurfaceTopology> SurfaceTopology::Build(uint32_t vertex_count, std::span<const std::array<uint32_t, 3>> triangles,
+                                                       std::span<const uint32_t> groups) {
+  SurfaceTopology out;
+  out.vertex_count = vertex_count;
+  const size_t triangle_count = triangles.size();
+  if (groups.size() != triangle_count) {
+    return absl::InvalidArgumentError(absl::StrCat("surface: ", groups.size(), " groups for ", triangle_count, " triangles"));
   }
   // A triangle brings at most three edges.
   if (vertex_count > kMaxElements || triangle_count > kMaxElements / 3) {
@@ -65,27 +81,28 @@ absl::StatusOr<SurfaceTopology> SurfaceTopology::Build(uint32_t vertex_count, st
   }
 
   out.triangles.reserve(triangle_count);
-  out.groups.reserve(triangle_count);
+  out.groups.assign(groups.begin(), groups.end());
   out.vertex_groups.assign(vertex_count, kNoGroup);
-  for (const SurfaceBody& body : bodies) {
-    const uint32_t group = body.body | (body.self_collision ? PALPATE_GROUP_SELF : 0U);
-    for (size_t i = 0; i < body.triangles.size(); ++i) {
-      const auto& t = body.triangles[i];
-      const auto error = [&](const std::string& what) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("surface: body ", body.body, ", triangle ", i, " (", t[0], ", ", t[1], ", ", t[2], "): ", what));
-      };
-      for (const uint32_t v : t) {
-        if (v >= vertex_count) return error(absl::StrCat("there are only ", vertex_count, " vertices"));
-        if (out.vertex_groups[v] != kNoGroup && out.vertex_groups[v] != group) {
-          return error(absl::StrCat("vertex ", v, " is also of body ", out.vertex_groups[v] & PALPATE_GROUP_MASK));
-        }
-        out.vertex_groups[v] = group;
+  uint32_t of_body = 0;  // place among the triangles of its body, which messages name
+  for (size_t i = 0; i < triangle_count; ++i) {
+    const auto& t = triangles[i];
+    const uint32_t group = groups[i];
+    const uint32_t body = group & PALPATE_GROUP_MASK;
+    of_body = i > 0 && (groups[i - 1] & PALPATE_GROUP_MASK) == body ? of_body + 1 : 0;
+    out.body_count = std::max(out.body_count, body + 1);
+    const auto error = [&](const std::string& what) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("surface: body ", body, ", triangle ", of_body, " (", t[0], ", ", t[1], ", ", t[2], "): ", what));
+    };
+    for (const uint32_t v : t) {
+      if (v >= vertex_count) return error(absl::StrCat("there are only ", vertex_count, " vertices"));
+      if (out.vertex_groups[v] != kNoGroup && out.vertex_groups[v] != group) {
+        return error(absl::StrCat("vertex ", v, " is also of body ", out.vertex_groups[v] & PALPATE_GROUP_MASK));
       }
-      if (t[0] == t[1] || t[1] == t[2] || t[2] == t[0]) return error("a vertex is repeated");
-      out.triangles.push_back({t[0], t[1], t[2], 0});
-      out.groups.push_back(group);
+      out.vertex_groups[v] = group;
     }
+    if (t[0] == t[1] || t[1] == t[2] || t[2] == t[0]) return error("a vertex is repeated");
+    out.triangles.push_back({t[0], t[1], t[2], 0});
   }
 
   // Half-edges by smaller vertex, then sorted by larger vertex within each (few) and numbered.
@@ -153,23 +170,29 @@ absl::StatusOr<SurfaceTopology> SurfaceTopology::Build(uint32_t vertex_count, st
   return out;
 }
 
-absl::StatusOr<DeviceSurface> DeviceSurface::Upload(Queue& queue, const SurfaceTopology& topology) {
+absl::StatusOr<DeviceSurface> DeviceSurface::Upload(Queue& queue, const SurfaceTopology& topology, double slack_share) {
   DeviceSurface surface;
   surface.vertex_count = topology.vertex_count;
   surface.triangle_count = static_cast<uint32_t>(topology.triangles.size());
   surface.edge_count = static_cast<uint32_t>(topology.edges.size());
   surface.body_count = topology.body_count;
-  const auto upload = [&](const auto& values, auto* buffer, const char* name) -> absl::Status {
-    PALPATE_ASSIGN_OR_RETURN(*buffer, CreateBufferFrom(queue, std::span(values), name));
-    return absl::OkStatus();
+  const auto upload = [&]<typename T>(const std::vector<T>& values, DeviceBuffer<T>* buffer, const char* name) -> absl::Status {
+    const size_t slack = slack_share > 0 ? static_cast<size_t>(slack_share * static_cast<double>(values.size())) + kLeastSlack : 0;
+    PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Create(queue.context(), values.size() + slack, name));
+    return queue.Write(*buffer, std::span<const T>(values));
   };
+  std::vector<UInt2> ranges;
+  ranges.reserve(topology.edges.size());
+  for (size_t e = 0; e < topology.edges.size(); ++e) {
+    ranges.push_back({topology.edge_triangle_begin[e], topology.edge_triangle_begin[e + 1]});
+  }
   PALPATE_RETURN_IF_ERROR(upload(topology.triangles, &surface.triangles, "surface triangles"));
   PALPATE_RETURN_IF_ERROR(upload(topology.triangle_edges, &surface.triangle_edges, "surface triangle edges"));
   PALPATE_RETURN_IF_ERROR(upload(topology.edges, &surface.edges, "surface edges"));
   PALPATE_RETURN_IF_ERROR(upload(topology.groups, &surface.groups, "surface groups"));
   PALPATE_RETURN_IF_ERROR(upload(topology.vertex_groups, &surface.vertex_groups, "surface vertex groups"));
   PALPATE_RETURN_IF_ERROR(upload(topology.edge_groups, &surface.edge_groups, "surface edge groups"));
-  PALPATE_RETURN_IF_ERROR(upload(topology.edge_triangle_begin, &surface.edge_triangle_begin, "surface edge triangle begins"));
+  PALPATE_RETURN_IF_ERROR(upload(ranges, &surface.edge_triangle_range, "surface edge triangle ranges"));
   PALPATE_RETURN_IF_ERROR(upload(topology.edge_triangles, &surface.edge_triangles, "surface edge triangles"));
   return surface;
 }

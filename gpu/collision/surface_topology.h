@@ -49,9 +49,12 @@ struct SurfaceTopology {
   /// Errors: InvalidArgument naming the body and the triangle (vertex out of range, repeated vertex in a triangle, vertex of another body,
   /// body given twice or out of range), ResourceExhausted above kMaxElements.
   static absl::StatusOr<SurfaceTopology> Build(uint32_t vertex_count, std::span<const SurfaceBody> bodies);
+  /// The same of triangles of any bodies in any order; `groups`: body of each triangle, with PALPATE_GROUP_SELF if it may meet itself.
+  static absl::StatusOr<SurfaceTopology> Build(uint32_t vertex_count, std::span<const std::array<uint32_t, 3>> triangles,
+                                               std::span<const uint32_t> groups);
 };
 
-/// The arrays of a SurfaceTopology that kernels read, on the device.
+/// The arrays of a SurfaceTopology that kernels read, on the device. Buffers may be longer than the counts say.
 struct DeviceSurface {
   uint32_t vertex_count = 0;
   uint32_t triangle_count = 0;
@@ -63,10 +66,11 @@ struct DeviceSurface {
   DeviceBuffer<uint32_t> groups;
   DeviceBuffer<uint32_t> vertex_groups;
   DeviceBuffer<uint32_t> edge_groups;
-  DeviceBuffer<uint32_t> edge_triangle_begin;
+  DeviceBuffer<UInt2> edge_triangle_range;  ///< [edge_count] begin and end in edge_triangles
   DeviceBuffer<uint32_t> edge_triangles;
 
-  static absl::StatusOr<DeviceSurface> Upload(Queue& queue, const SurfaceTopology& topology);
+  /// `slack_share` > 0: buffers get room for this share of their elements more, and some, for edits.
+  static absl::StatusOr<DeviceSurface> Upload(Queue& queue, const SurfaceTopology& topology, double slack_share = 0);
 };
 
 }  // namespace palpate::gpu

@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<ObstacleBarrier>> ObstacleBarrier::Create(Queue& 
 absl::Status ObstacleBarrier::Init(Queue& queue, const TissueLayout& layout) {
   vertex_count_ = layout.vertex_count;
   free_count_ = layout.free_count;
-  triangle_count_ = static_cast<uint32_t>(layout.triangles.size());
+  triangle_count_ = layout.triangle_count;
   lanes_ = layout.lanes;
   cut_m_.resize(collider_count_);
   colliders_host_.resize(collider_count_);
@@ -112,7 +112,7 @@ absl::Status ObstacleBarrier::FindMeetings(Queue& queue, const ObstacleScene& sc
                                          collider_count_, uint32_t{marks}, ahead_m_, *scene.triangles, from, *scene.x, legs_,
                                          static_cast<uint32_t>(meetings_.count()), counters_, meetings_, shares_));
     PALPATE_RETURN_IF_ERROR(queue.Launch(find_behind_, {planes && plane_count_ > 0 ? vertex_count_ : 0, kGroup}, vertex_count_,
-                                         plane_count_, ahead_m_, *scene.planes, *scene.vertex_triangle_begin, from, *scene.x, counters_,
+                                         plane_count_, ahead_m_, *scene.planes, *scene.vertex_triangle_range, from, *scene.x, counters_,
                                          shares_));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, std::span<ObstacleCounters>(&counters_host_, 1)));
     if (counters_host_.meetings <= meetings_.count()) break;
@@ -140,7 +140,7 @@ absl::Status ObstacleBarrier::ShortenTissue(Queue& queue, const ObstacleScene& s
   if (round < kLocalRounds) {
     PALPATE_RETURN_IF_ERROR(queue.Launch(keep_shares_, vertices, vertex_count_, shares_, kept_));
     for (int pass = 0; pass < kSpreadPasses; ++pass) {
-      PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, *scene.block_begin,
+      PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, *scene.block_range,
                                            *scene.corner_index, *scene.x_start, goal_, pass % 2 == 0 ? kept_ : spread_,
                                            pass % 2 == 0 ? spread_ : kept_));
     }

@@ -173,10 +173,10 @@ __kernel void obstacle_meetings(uint triangle_count, uint collider_count, uint m
 /* Vertices of surfaces that end behind a half-space's plane, or farther behind than they began: their moves are marked to end a little
    before it, after half the way there at least. Work-item: vertex. */
 __kernel void plane_meetings(uint vertex_count, uint plane_count, float ahead_m, const __global PlaneObstacle* planes,
-                             const __global uint* vertex_triangle_begin, const __global float4* x0, const __global float4* x1,
+                             const __global uint2* vertex_triangle_range, const __global float4* x0, const __global float4* x1,
                              volatile __global ObstacleCounters* counters, __global uint* shares) {
   const uint v = (uint)get_global_id(0);
-  if (v >= vertex_count || vertex_triangle_begin[v] == vertex_triangle_begin[v + 1]) return;
+  if (v >= vertex_count || vertex_triangle_range[v].x == vertex_triangle_range[v].y) return;
   const float3 from = x0[v].xyz;
   const float3 to = x1[v].xyz;
   if (!(distance(from, to) < 1e6f)) {

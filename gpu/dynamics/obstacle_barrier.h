@@ -17,8 +17,8 @@ namespace palpate::gpu {
 /// The state of a step that is about to end, on the device; solver order.
 struct ObstacleScene {
   const DeviceBuffer<UInt4>* triangles = nullptr;
-  const DeviceBuffer<uint32_t>* vertex_triangle_begin = nullptr;
-  const DeviceBuffer<uint32_t>* block_begin = nullptr;   // neighbours of each vertex, as in tissue.cl
+  const DeviceBuffer<UInt2>* vertex_triangle_range = nullptr;
+  const DeviceBuffer<UInt2>* block_range = nullptr;      // neighbours of each vertex, as in tissue.cl
   const DeviceBuffer<uint32_t>* corner_index = nullptr;  // likewise
   const DeviceBuffer<PlaneObstacle>* planes = nullptr;
   const DeviceBuffer<Float4>* x_start = nullptr;
@@ -61,6 +61,9 @@ class ObstacleBarrier {
 
   /// Ends the step where it began: certified without a look.
   absl::Status TakeAllBack(Queue& queue, const ObstacleScene& scene);
+
+  /// The surface has another number of triangles now.
+  void SetTriangleCount(uint32_t count) { triangle_count_ = count; }
 
   size_t device_bytes() const { return device_bytes_; }
 

@@ -43,6 +43,7 @@ double MillisecondsSince(Clock::time_point* mark) {
   return ms;
 }
 
+/// At rest.
 double MeanEdge(const SurfaceTopology& topology, const std::vector<Float4>& rest) {
   double sum = 0;
   for (const UInt2& e : topology.edges) {
@@ -169,10 +170,10 @@ std::vector<std::array<double, 3>> BalancePieces(const std::vector<uint8_t>& is_
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SurfaceContacts>> SurfaceContacts::Create(Queue& queue, const TissueLayout& layout,
-                                                                         const SurfaceOptions& options, uint32_t partials,
-                                                                         SurfaceContacts* old) {
-  std::unique_ptr<SurfaceContacts> contacts(new SurfaceContacts);
-  PALPATE_RETURN_IF_ERROR(contacts->Init(queue, layout, options, partials, old));
+                                                                         const SurfaceOptions& options, const SurfaceSurroundings& scene,
+                                                                         uint32_t partials, double slack_share, SurfaceContacts* old) {
+  std::unique_ptr<SurfaceContacts> contacts(new SurfaceContacts(layout, scene));
+  PALPATE_RETURN_IF_ERROR(contacts->Init(queue, options, partials, slack_share, old));
   return contacts;
 }
 
@@ -185,7 +186,7 @@ absl::Status SurfaceContacts::Grow(Queue& queue, DeviceBuffer<T>* buffer, size_t
   return absl::OkStatus();
 }
 
-absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options, uint32_t partials,
+absl::Status SurfaceContacts::Init(Queue& queue, const SurfaceOptions& options, uint32_t partials, double slack_share,
                                    SurfaceContacts* old) {
   if (!(options.margin_m > 0) || !(options.stiffness_n_per_m >= 0) || !(options.friction >= 0) || !(options.reserve_m >= 0) ||
       options.max_detections < 1) {
@@ -194,14 +195,11 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
                                                    options.reserve_m, " m, detections ", options.max_detections));
   }
   options_ = options;
-  vertex_count_ = layout.vertex_count;
-  free_count_ = layout.free_count;
-  lanes_ = layout.lanes;
+  slack_share_ = slack_share;
+  vertex_count_ = layout_.vertex_count;
+  free_count_ = layout_.free_count;
+  lanes_ = layout_.lanes;
   partial_count_ = partials;
-
-  for (const UInt4& t : layout.triangles) triangles_host_.push_back({t.x, t.y, t.z});
-  body_triangle_begin_ = layout.body_triangle_begin;
-  self_collision_ = layout.self_collision;
   if (old != nullptr) {
     detector_ = std::move(old->detector_);
     collisions_ = std::move(old->collisions_);
@@ -212,22 +210,10 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
     PALPATE_ASSIGN_OR_RETURN(counter_of_crossings_, IntersectionCounter::Create(queue.context()));
   }
   PALPATE_RETURN_IF_ERROR(SetTopology(queue));
+  PALPATE_RETURN_IF_ERROR(FindPieces(queue));
 
-  std::vector<uint32_t> body_vertices;
-  for (uint32_t v = 0; v < vertex_count_; ++v) {
-    if (topology_.vertex_groups[v] != SurfaceTopology::kNoGroup) body_vertices.push_back(v);
-  }
-  const auto body_of = [&](uint32_t v) { return topology_.vertex_groups[v] & PALPATE_GROUP_MASK; };
-  std::stable_sort(body_vertices.begin(), body_vertices.end(), [&](uint32_t a, uint32_t b) { return body_of(a) < body_of(b); });
-  body_begin_host_.assign(body_triangle_begin_.size(), 0);
-  for (const uint32_t v : body_vertices) ++body_begin_host_[body_of(v) + 1];
-  std::partial_sum(body_begin_host_.begin(), body_begin_host_.end(), body_begin_host_.begin());
-  boxes_host_.resize((body_begin_host_.size() - 1) * kBoxParts);
-  PALPATE_RETURN_IF_ERROR(FindPieces(queue, layout));
-
-  const double reserve_m = options.reserve_m > 0
-                               ? options.reserve_m
-                               : std::max(options.margin_m, kReserveEdges * MeanEdge(topology_, layout.rest_m) - options.margin_m);
+  const double reserve_m =
+      options.reserve_m > 0 ? options.reserve_m : std::max(options.margin_m, kReserveEdges * mean_edge_m_ - options.margin_m);
   params_host_.margin_m = static_cast<float>(options.margin_m);
   params_host_.friction = static_cast<float>(options.friction);
   params_host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
@@ -236,9 +222,7 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
 
   const size_t before = queue.context()->allocated_bytes();
   PALPATE_ASSIGN_OR_RETURN(params_, CreateBufferFrom(queue, std::span<const SurfaceParams>(&params_host_, 1), "surface params"));
-  PALPATE_ASSIGN_OR_RETURN(rest_, CreateBufferFrom(queue, std::span(layout.rest_m), "surface rest"));
-  PALPATE_ASSIGN_OR_RETURN(block_begin_, CreateBufferFrom(queue, std::span(layout.block_begin), "surface neighbour begins"));
-  PALPATE_ASSIGN_OR_RETURN(corner_index_, CreateBufferFrom(queue, std::span(layout.corner_index), "surface neighbours"));
+  PALPATE_ASSIGN_OR_RETURN(rest_, CreateBufferFrom(queue, std::span(layout_.rest_m), "surface rest"));
   const std::vector<uint32_t> ones(vertex_count_, std::bit_cast<uint32_t>(1.0F));
   PALPATE_ASSIGN_OR_RETURN(shares_, CreateBufferFrom(queue, std::span(ones), "surface shares"));
   const std::shared_ptr<Context>& context = queue.context();
@@ -251,24 +235,17 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
   PALPATE_ASSIGN_OR_RETURN(spread_, DeviceBuffer<float>::Create(context, vertex_count_, "surface spread"));
   PALPATE_ASSIGN_OR_RETURN(truncated_, DeviceBuffer<uint8_t>::Create(context, vertex_count_, "surface truncated"));
   PALPATE_ASSIGN_OR_RETURN(begins_, DeviceBuffer<uint32_t>::Create(context, size_t{vertex_count_} + 1, "surface entry begins"));
-  std::vector<uint32_t> origins = layout.vertex_origin;
-  has_cuts_ = std::any_of(origins.begin(), origins.end(), [](uint32_t origin) { return (origin & 1U) != 0; });
-  if (origins.empty()) {
-    for (const uint32_t group : topology_.vertex_groups) origins.push_back((group & PALPATE_GROUP_MASK) << 1);
+  vertex_origins_host_.resize(vertex_count_);
+  vertex_stiffness_host_.resize(vertex_count_);
+  for (uint32_t v = 0; v < vertex_count_; ++v) {
+    vertex_origins_host_[v] = OriginOf(v);
+    vertex_stiffness_host_[v] = StiffnessOf(v);
   }
-  PALPATE_ASSIGN_OR_RETURN(vertex_origins_, CreateBufferFrom(queue, std::span<const uint32_t>(origins), "surface vertex origins"));
-  std::vector<float> stiffness(layout.vertex_stiffness_n_per_m);
-  const auto mean = static_cast<float>(layout.mean_young_modulus_pa * layout.mean_edge_m);  // for what has no tets
-  for (float& k : stiffness)
-    k = options.stiffness_n_per_m > 0 ? static_cast<float>(options.stiffness_n_per_m) : kStiffnessRatio * (k > 0 ? k : mean);
-  PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_, CreateBufferFrom(queue, std::span<const float>(stiffness), "surface stiffness"));
-  PALPATE_ASSIGN_OR_RETURN(vertex_triangle_begin_, CreateBufferFrom(queue, std::span<const uint32_t>(topology_.vertex_triangle_begin),
-                                                                    "surface vertex triangle begins"));
-  PALPATE_ASSIGN_OR_RETURN(vertex_triangles_,
-                           CreateBufferFrom(queue, std::span<const uint32_t>(topology_.vertex_triangles), "surface vertex triangles"));
-  PALPATE_ASSIGN_OR_RETURN(body_begin_, CreateBufferFrom(queue, std::span<const uint32_t>(body_begin_host_), "surface body begins"));
-  PALPATE_ASSIGN_OR_RETURN(body_vertices_, CreateBufferFrom(queue, std::span<const uint32_t>(body_vertices), "surface body vertices"));
-  PALPATE_ASSIGN_OR_RETURN(boxes_, DeviceBuffer<Box>::Create(context, boxes_host_.size(), "surface body boxes"));
+  has_cuts_ = std::any_of(layout_.vertex_origin.begin(), layout_.vertex_origin.end(), [](uint32_t origin) { return (origin & 1U) != 0; });
+  PALPATE_ASSIGN_OR_RETURN(vertex_origins_,
+                           CreateBufferFrom(queue, std::span<const uint32_t>(vertex_origins_host_), "surface vertex origins"));
+  PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_,
+                           CreateBufferFrom(queue, std::span<const float>(vertex_stiffness_host_), "surface stiffness"));
   PALPATE_ASSIGN_OR_RETURN(found_, DeviceBuffer<uint32_t>::Create(context, 2, "surface hits found"));
   PALPATE_ASSIGN_OR_RETURN(counter_, DeviceBuffer<uint32_t>::Create(context, 1, "surface counter"));
   PALPATE_ASSIGN_OR_RETURN(partials_, DeviceBuffer<MovePartial>::Create(context, partials, "surface moves"));
@@ -291,6 +268,62 @@ absl::Status SurfaceContacts::Init(Queue& queue, const TissueLayout& layout, con
       PALPATE_ASSIGN_OR_RETURN(this->*kernel, context->CreateKernel(kernels::surface_contact, name));
     }
   }
+  return MakePairs(queue, {}, 0);
+}
+
+uint32_t SurfaceContacts::GroupOf(uint32_t body) const {
+  return body | (self_collision_on_ && layout_.self_collision[body] != 0 ? PALPATE_GROUP_SELF : 0U);
+}
+
+/// Of a vertex: twice the number of the body that it was part of at first, plus 1 if it lies on a cut.
+uint32_t SurfaceContacts::OriginOf(uint32_t slot) const {
+  return layout_.vertex_origin.empty() ? (vertex_groups_[slot] & PALPATE_GROUP_MASK) << 1 : layout_.vertex_origin[slot];
+}
+
+float SurfaceContacts::StiffnessOf(uint32_t slot) const {
+  if (options_.stiffness_n_per_m > 0) return static_cast<float>(options_.stiffness_n_per_m);
+  const float own = layout_.vertex_stiffness_n_per_m[slot];
+  return kStiffnessRatio * (own > 0 ? own : static_cast<float>(layout_.mean_young_modulus_pa * layout_.mean_edge_m));
+}
+
+absl::StatusOr<bool> SurfaceContacts::Follow(Queue& queue, const TissueLayoutDelta& delta, RunWriter* writer) {
+  if (slack_share_ == 0) return false;
+  std::vector<uint32_t> groups;
+  groups.reserve(layout_.triangle_count);
+  for (uint32_t t = 0; t < layout_.triangle_count; ++t) groups.push_back(GroupOf(layout_.triangle_body[t]));
+  meets_itself_ =
+      self_collision_on_ && std::any_of(layout_.self_collision.begin(), layout_.self_collision.end(), [](uint8_t s) { return s != 0; });
+  PALPATE_ASSIGN_OR_RETURN(const bool fits, editor_->Apply(delta.triangles, std::span(layout_.triangles).first(layout_.triangle_count), groups,
+                                                           static_cast<uint32_t>(layout_.self_collision.size()), surface_.get(), writer));
+  if (!fits) return false;
+  PALPATE_RETURN_IF_ERROR(detector_.SetSurface(surface_));
+  collisions_.SetSurface(surface_);
+  bodies_listed_ = false;
+  vertex_groups_ = editor_->vertex_groups();
+  for (const uint32_t v : delta.slots) {
+    vertex_origins_host_[v] = OriginOf(v);
+    vertex_stiffness_host_[v] = StiffnessOf(v);
+    has_cuts_ |= !layout_.vertex_origin.empty() && (layout_.vertex_origin[v] & 1U) != 0;
+  }
+  PALPATE_RETURN_IF_ERROR(writer->AddElements(rest_, layout_.rest_m, delta.slots));
+  PALPATE_RETURN_IF_ERROR(writer->AddElements(vertex_origins_, vertex_origins_host_, delta.slots));
+  PALPATE_RETURN_IF_ERROR(writer->AddElements(vertex_stiffness_, vertex_stiffness_host_, delta.slots));
+  const std::vector<uint32_t> none(delta.slots.size(), 0);
+  for (size_t i = 0; i < delta.slots.size(); ++i) {
+    PALPATE_RETURN_IF_ERROR(writer->Add(tangled_, std::span<const uint32_t>(&none[i], 1), delta.slots[i]));
+  }
+  PALPATE_RETURN_IF_ERROR(FindPieces(queue));
+  return true;
+}
+
+absl::Status SurfaceContacts::GoOn(Queue& queue, const DeviceBuffer<Float4>& x, bool may_cross) {
+  const uint32_t intersections = statistics_.intersections;
+  statistics_ = {.intersections = intersections};
+  PALPATE_RETURN_IF_ERROR(queue.Copy(x, detected_, vertex_count_));
+  PALPATE_RETURN_IF_ERROR(queue.Copy(x, certified_, vertex_count_));
+  PALPATE_RETURN_IF_ERROR(queue.Zero(truncated_));
+  if (may_cross || intersections > 0 || options_.check_intersections) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
+  std::fill(piece_shift_.begin(), piece_shift_.end(), std::array<double, 3>{});
   return MakePairs(queue, {}, 0);
 }
 
@@ -386,8 +419,8 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
     if (round < kLocalRounds) {
       PALPATE_RETURN_IF_ERROR(queue.Launch(keep_shares_, vertices, vertex_count_, shares_, kept_));
       for (int pass = 0; pass < kSpreadPasses; ++pass) {
-        PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, block_begin_, corner_index_,
-                                             from, goal_, pass % 2 == 0 ? kept_ : spread_, pass % 2 == 0 ? spread_ : kept_));
+        PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, *scene_.block_range,
+                                             *scene_.corner_index, from, goal_, pass % 2 == 0 ? kept_ : spread_, pass % 2 == 0 ? spread_ : kept_));
       }
     } else {
       // Up to the first impact of all nothing has met. Were rounding to spoil even that, the moves end up empty, which is certified.
@@ -402,8 +435,30 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
   return absl::OkStatus();
 }
 
+/// The vertices of each body's surface. O(vertices), after each edit once, and only in scenes where no body meets itself.
+absl::Status SurfaceContacts::ListBodies(Queue& queue) {
+  std::vector<uint32_t> vertices;
+  for (uint32_t v = 0; v < vertex_count_; ++v) {
+    if (vertex_groups_[v] != SurfaceTopology::kNoGroup) vertices.push_back(v);
+  }
+  const auto body_of = [&](uint32_t v) { return vertex_groups_[v] & PALPATE_GROUP_MASK; };
+  std::stable_sort(vertices.begin(), vertices.end(), [&](uint32_t a, uint32_t b) { return body_of(a) < body_of(b); });
+  body_begin_host_.assign(layout_.self_collision.size() + 1, 0);
+  for (const uint32_t v : vertices) ++body_begin_host_[body_of(v) + 1];
+  std::partial_sum(body_begin_host_.begin(), body_begin_host_.end(), body_begin_host_.begin());
+  boxes_host_.resize((body_begin_host_.size() - 1) * kBoxParts);
+  PALPATE_RETURN_IF_ERROR(Grow(queue, &body_begin_, body_begin_host_.size(), "surface body begins"));
+  PALPATE_RETURN_IF_ERROR(Grow(queue, &body_vertices_, std::max<size_t>(vertices.size(), 1), "surface body vertices"));
+  PALPATE_RETURN_IF_ERROR(Grow(queue, &boxes_, boxes_host_.size(), "surface body boxes"));
+  PALPATE_RETURN_IF_ERROR(queue.Write(body_begin_, std::span<const uint32_t>(body_begin_host_)));
+  PALPATE_RETURN_IF_ERROR(queue.Write(body_vertices_, std::span<const uint32_t>(vertices)));
+  bodies_listed_ = true;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> SurfaceContacts::AreBodiesApart(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to,
                                                      float distance_m) {
+  if (!bodies_listed_) PALPATE_RETURN_IF_ERROR(ListBodies(queue));
   const auto bodies = static_cast<uint32_t>(body_begin_host_.size() - 1);
   PALPATE_RETURN_IF_ERROR(
       queue.Launch(body_boxes_, {size_t{bodies} * kBoxParts, kGroup}, bodies, kBoxParts, body_begin_, body_vertices_, from, to, boxes_));
@@ -429,7 +484,7 @@ absl::StatusOr<bool> SurfaceContacts::AreBodiesApart(Queue& queue, const DeviceB
   return true;
 }
 
-absl::Status SurfaceContacts::FindPieces(Queue& queue, const TissueLayout& layout) {
+absl::Status SurfaceContacts::FindPieces(Queue& queue) {
   std::vector<uint32_t> parent(vertex_count_);
   std::iota(parent.begin(), parent.end(), 0U);
   const auto root = [&](uint32_t v) {
@@ -437,7 +492,9 @@ absl::Status SurfaceContacts::FindPieces(Queue& queue, const TissueLayout& layou
     return v;
   };
   std::vector<uint8_t> has_tet(vertex_count_, 0);
-  for (const UInt4& t : layout.tets) {
+  for (uint32_t i = 0; i < layout_.tet_count; ++i) {
+    const UInt4& t = layout_.tets[i];
+    if (t.x == t.y) continue;  // a free place
     for (const uint32_t v : {t.x, t.y, t.z, t.w}) {
       has_tet[v] = 1;
       parent[root(v)] = root(t.x);
@@ -448,7 +505,10 @@ absl::Status SurfaceContacts::FindPieces(Queue& queue, const TissueLayout& layou
   std::vector<std::vector<uint32_t>> vertices;
   // Static and rigid bodies, which have no tets, are one piece that these moves leave where it is.
   uint32_t other_piece = PALPATE_NO_PIECE;
+  piece_is_free_.clear();
+  has_free_pieces_ = false;
   for (uint32_t v = 0; v < vertex_count_; ++v) {
+    if (layout_.original_index[v] == kNoTissueVertex) continue;
     uint32_t& piece = has_tet[v] ? piece_of_root[root(v)] : other_piece;
     if (piece == PALPATE_NO_PIECE) {
       piece = static_cast<uint32_t>(vertices.size());
@@ -466,14 +526,16 @@ absl::Status SurfaceContacts::FindPieces(Queue& queue, const TissueLayout& layou
     begin.push_back(static_cast<uint32_t>(list.size()));
     has_free_pieces_ |= piece_is_free_[i] != 0;
   }
-  piece_shift_.resize(vertices.size());
+  piece_shift_.assign(vertices.size(), std::array<double, 3>{});
   shifts_host_.resize(vertices.size());
   sums_host_.resize(vertices.size() * kParts * PALPATE_PIECE_SUMS);
-  PALPATE_ASSIGN_OR_RETURN(vertex_piece_, CreateBufferFrom(queue, std::span<const uint32_t>(vertex_piece), "surface vertex pieces"));
-  PALPATE_ASSIGN_OR_RETURN(piece_begin_, CreateBufferFrom(queue, std::span<const uint32_t>(begin), "surface piece begins"));
-  PALPATE_ASSIGN_OR_RETURN(piece_vertices_, CreateBufferFrom(queue, std::span<const uint32_t>(list), "surface piece vertices"));
-  PALPATE_ASSIGN_OR_RETURN(shifts_, DeviceBuffer<Float4>::Create(queue.context(), vertices.size(), "surface piece shifts"));
-  return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(Grow(queue, &vertex_piece_, vertex_count_, "surface vertex pieces"));
+  PALPATE_RETURN_IF_ERROR(Grow(queue, &piece_begin_, begin.size(), "surface piece begins"));
+  PALPATE_RETURN_IF_ERROR(Grow(queue, &piece_vertices_, std::max<size_t>(list.size(), 1), "surface piece vertices"));
+  PALPATE_RETURN_IF_ERROR(Grow(queue, &shifts_, std::max<size_t>(vertices.size(), 1), "surface piece shifts"));
+  PALPATE_RETURN_IF_ERROR(queue.Write(vertex_piece_, std::span<const uint32_t>(vertex_piece)));
+  PALPATE_RETURN_IF_ERROR(queue.Write(piece_begin_, std::span<const uint32_t>(begin)));
+  return queue.Write(piece_vertices_, std::span<const uint32_t>(list));
 }
 
 absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float>& sums, const DeviceBuffer<Float4>& x,
@@ -569,19 +631,25 @@ absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {
 }
 
 absl::Status SurfaceContacts::SetTopology(Queue& queue) {
-  std::vector<SurfaceBody> bodies;
-  meets_itself_ = false;
-  for (size_t b = 0; b + 1 < body_triangle_begin_.size(); ++b) {
-    const uint32_t begin = body_triangle_begin_[b];
-    const bool self = self_collision_on_ && self_collision_[b] != 0;
-    meets_itself_ |= self;
-    bodies.push_back({.triangles = std::span(triangles_host_).subspan(begin, body_triangle_begin_[b + 1] - begin),
-                      .body = static_cast<uint32_t>(b),
-                      .self_collision = self});
+  std::vector<std::array<uint32_t, 3>> triangles;
+  std::vector<uint32_t> groups;
+  for (uint32_t t = 0; t < layout_.triangle_count; ++t) {
+    const UInt4& v = layout_.triangles[t];
+    triangles.push_back({v.x, v.y, v.z});
+    groups.push_back(GroupOf(layout_.triangle_body[t]));
   }
-  PALPATE_ASSIGN_OR_RETURN(topology_, SurfaceTopology::Build(vertex_count_, bodies));
-  PALPATE_RETURN_IF_ERROR(detector_.SetTopology(queue, topology_, {}));
-  return collisions_.SetTopology(queue, topology_);
+  meets_itself_ =
+      self_collision_on_ && std::any_of(layout_.self_collision.begin(), layout_.self_collision.end(), [](uint8_t s) { return s != 0; });
+  PALPATE_ASSIGN_OR_RETURN(const SurfaceTopology topology, SurfaceTopology::Build(vertex_count_, triangles, groups));
+  mean_edge_m_ = MeanEdge(topology, layout_.rest_m);
+  vertex_groups_ = topology.vertex_groups;
+  PALPATE_ASSIGN_OR_RETURN(DeviceSurface surface, DeviceSurface::Upload(queue, topology, slack_share_));
+  surface_ = std::make_shared<DeviceSurface>(std::move(surface));
+  editor_ = slack_share_ > 0 ? std::make_unique<SurfaceTopologyEditor>(topology, *surface_) : nullptr;
+  bodies_listed_ = false;
+  PALPATE_RETURN_IF_ERROR(detector_.SetSurface(surface_));
+  collisions_.SetSurface(surface_);
+  return absl::OkStatus();
 }
 
 absl::Status SurfaceContacts::FindTangles(Queue& queue, const DeviceBuffer<Float4>& x) {
@@ -638,7 +706,7 @@ absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Flo
 absl::Status SurfaceContacts::Linearize(Queue& queue, const DeviceBuffer<Float4>& x) {
   const DeviceSurface& surface = detector_.surface();
   return queue.Launch(linearize_pairs_, {pair_count_, kGroup}, pair_count_, x, surface.triangles, surface.triangle_edges,
-                      surface.edge_triangle_begin, surface.edge_triangles, vertex_triangle_begin_, vertex_triangles_, pairs_);
+                      surface.edge_triangle_range, surface.edge_triangles, *scene_.vertex_triangle_range, *scene_.vertex_triangles, pairs_);
 }
 
 absl::Status SurfaceContacts::BeforeSweep(Queue& queue, const DeviceBuffer<Float4>& x) {

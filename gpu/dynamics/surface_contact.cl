@@ -113,9 +113,9 @@ __kernel void bound_entries(uint entry_count, uint vertex_count, const __global 
 typedef struct {
   const __global uint4* triangles;
   const __global uint4* triangle_edges;
-  const __global uint* edge_triangle_begin;
+  const __global uint2* edge_triangle_range;
   const __global uint* edge_triangles;
-  const __global uint* vertex_triangle_begin;
+  const __global uint2* vertex_triangle_range;
   const __global uint* vertex_triangles;
 } Neighbourhood;
 
@@ -139,7 +139,7 @@ static inline bool stands_for_feature(const Neighbourhood* n, uint triangle, Pai
     const float3 along = x[q].xyz - a;
     const float3 off = x0 - a;
     const float length_sq = dot(along, along);
-    for (uint i = n->edge_triangle_begin[edge]; i < n->edge_triangle_begin[edge + 1]; ++i) {
+    for (uint i = n->edge_triangle_range[edge].x; i < n->edge_triangle_range[edge].y; ++i) {
       const uint other = n->edge_triangles[i];
       if (other < triangle) return false;
       const float3 to = x[other_corner(n->triangles[other], p, q)].xyz - a;
@@ -152,7 +152,8 @@ static inline bool stands_for_feature(const Neighbourhood* n, uint triangle, Pai
   const uint corner = has_1 ? t.x : has_2 ? t.y : t.z;
   const float3 a = x[corner].xyz;
   const float3 off = x0 - a;
-  for (uint i = n->vertex_triangle_begin[corner]; i < n->vertex_triangle_begin[corner + 1]; ++i) {
+  const uint2 fan = n->vertex_triangle_range[corner];
+  for (uint i = fan.x; i < fan.y; ++i) {
     const uint other = n->vertex_triangles[i];
     if (other < triangle) return false;
     const uint4 o = n->triangles[other];
@@ -168,8 +169,8 @@ static inline bool stands_for_feature(const Neighbourhood* n, uint triangle, Pai
 /* Nearest points of every pair at x, and whether it pushes. Edges push only where the nearest points are inside both: at an end, vertices
    do. Work-item: pair. */
 __kernel void linearize_pairs(uint count, const __global float4* x, const __global uint4* triangles, const __global uint4* triangle_edges,
-                              const __global uint* edge_triangle_begin, const __global uint* edge_triangles,
-                              const __global uint* vertex_triangle_begin, const __global uint* vertex_triangles,
+                              const __global uint2* edge_triangle_range, const __global uint* edge_triangles,
+                              const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
                               __global SurfacePair* pairs) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
@@ -186,7 +187,7 @@ __kernel void linearize_pairs(uint count, const __global float4* x, const __glob
   pairs[i].stiffness_n_per_m = 0.0f;
   if (!(dist < 2.0f * before.w)) return; /* the sweep may bring what is a little farther within the margin */
   if (kind == PALPATE_VERTEX_TRIANGLE) {
-    const Neighbourhood n = {triangles, triangle_edges, edge_triangle_begin, edge_triangles, vertex_triangle_begin, vertex_triangles};
+    const Neighbourhood n = {triangles, triangle_edges, edge_triangle_range, edge_triangles, vertex_triangle_range, vertex_triangles};
     if (!stands_for_feature(&n, pairs[i].b, w, x0, x)) return;
   } else if (w.w0 == 0.0f || w.w1 == 0.0f || w.w2 == 0.0f || w.w3 == 0.0f) {
     return;
@@ -317,7 +318,7 @@ __kernel void keep_shares(uint vertex_count, __global uint* shares, __global flo
 /* One ring of what was shortened: behind a vertex that stopped its neighbours may come nearer by half of their distance at most, so that
    the tissue behind an impact is squeezed and not turned inside out. Work-item: free vertex; others keep their share. Lists of neighbours
    as in tissue.cl: [block][4][lanes]. */
-__kernel void spread_shares(uint vertex_count, uint free_count, uint lanes, const __global uint* block_begin,
+__kernel void spread_shares(uint vertex_count, uint free_count, uint lanes, const __global uint2* block_range,
                             const __global uint* corner_index, const __global float4* detected, const __global float4* goal,
                             const __global float* kept, __global float* spread) {
   const uint v = (uint)get_global_id(0);
@@ -326,8 +327,8 @@ __kernel void spread_shares(uint vertex_count, uint free_count, uint lanes, cons
   if (v < free_count) {
     const float3 at = detected[v].xyz;
     const float move = distance(goal[v].xyz, at);
-    const uint end = block_begin[v + 1];
-    for (uint block = block_begin[v]; block < end; ++block) {
+    const uint2 blocks = block_range[v];
+    for (uint block = blocks.x; block < blocks.y; ++block) {
       const __global uint* index = corner_index + (size_t)block * 4 * lanes;
       for (uint i = 0; i < 3 * lanes; ++i) {
         const uint u = index[i];

@@ -11,9 +11,12 @@
 #include "gpu/collision/intersections.h"
 #include "gpu/collision/proximity.h"
 #include "gpu/collision/surface_topology.h"
+#include "gpu/collision/surface_topology_editor.h"
 #include "gpu/dynamics/surface_follower.h"
 #include "gpu/dynamics/tissue_layout.h"
+#include "gpu/dynamics/tissue_layout_editor.h"
 #include "gpu/primitives/radix_sort.h"
+#include "gpu/primitives/run_writer.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
 #include "gpu/shared/box.h"
@@ -31,6 +34,14 @@ struct SurfaceOptions {
   double reserve_m = 0;         ///< detections look this much beyond the margin; 0: the larger of the margin and 0.4 mean edges less it
   uint32_t max_detections = 4;  ///< in one step, at least 1
   bool check_intersections = false;  ///< count them after every step, not only while there are some
+};
+
+/// Arrays of the solver, as in tissue.cl, which it keeps up to date.
+struct SurfaceSurroundings {
+  const DeviceBuffer<UInt2>* block_range = nullptr;
+  const DeviceBuffer<uint32_t>* corner_index = nullptr;
+  const DeviceBuffer<UInt2>* vertex_triangle_range = nullptr;
+  const DeviceBuffer<uint32_t>* vertex_triangles = nullptr;
 };
 
 /// What contact between surfaces did in a step.
@@ -63,10 +74,18 @@ struct SurfaceStatistics {
 /// Thread: one at a time. Determinism: pairs, their order and all moves are unique for the input.
 class SurfaceContacts {
  public:
-  /// `old` (or null): one that is given up, whose kernels and working memory are used again, also if this fails.
-  /// Errors: InvalidArgument (surfaces, options), ResourceExhausted.
+  /// Keeps references to `layout` and what `scene` names. `slack_share` > 0: room for edits. `old` (or null): one that is given up, whose
+  /// kernels and working memory are used again, also if this fails. Errors: InvalidArgument (surfaces, options), ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<SurfaceContacts>> Create(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options,
-                                                                 uint32_t partials, SurfaceContacts* old = nullptr);
+                                                                 const SurfaceSurroundings& scene, uint32_t partials, double slack_share = 0,
+                                                                 SurfaceContacts* old = nullptr);
+
+  /// Follows an edit of the layout: hands what changed to `writer`, whose Flush must come before anything else here. False: it does not fit,
+  /// and contacts must be created anew. Errors: InvalidArgument (surfaces).
+  absl::StatusOr<bool> Follow(Queue& queue, const TissueLayoutDelta& delta, RunWriter* writer);
+  /// After that: pairs of the step before are forgotten. Whether elements pass through each other is known to be as it was, unless there
+  /// were such, or `may_cross`.
+  absl::Status GoOn(Queue& queue, const DeviceBuffer<Float4>& x, bool may_cross);
 
   /// Vertices that `follower` (or null) moves are taken back only together. It must outlive this.
   void SetFollower(SurfaceFollower* follower) { follower_ = follower; }
@@ -114,7 +133,6 @@ class SurfaceContacts {
   absl::StatusOr<std::span<const SurfaceReport>> Report(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start);
 
   const SurfaceStatistics& statistics() const { return statistics_; }
-  const SurfaceTopology& topology() const { return topology_; }
   double range_m() const { return params_host_.range_m; }
   double cap_m() const { return params_host_.cap_m; }
   size_t device_bytes() const { return device_bytes_; }
@@ -137,8 +155,12 @@ class SurfaceContacts {
     uint32_t bad = 0;
     double max_move_m = 0;
   };
-  SurfaceContacts() = default;
-  absl::Status Init(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options, uint32_t partials, SurfaceContacts* old);
+  SurfaceContacts(const TissueLayout& layout, const SurfaceSurroundings& scene) : layout_(layout), scene_(scene) {}
+  absl::Status Init(Queue& queue, const SurfaceOptions& options, uint32_t partials, double slack_share, SurfaceContacts* old);
+  uint32_t GroupOf(uint32_t body) const;
+  uint32_t OriginOf(uint32_t slot) const;
+  float StiffnessOf(uint32_t slot) const;
+  absl::Status ListBodies(Queue& queue);
   absl::StatusOr<Moves> CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   absl::Status Detect(Queue& queue, const DeviceBuffer<Float4>& x, bool at_start = false);
   absl::Status MakePairs(Queue& queue, BufferView<SurfaceContact> contacts, uint32_t count);
@@ -148,15 +170,20 @@ class SurfaceContacts {
   /// Whether the boxes of the bodies' straight moves are more than distance_m apart.
   absl::StatusOr<bool> AreBodiesApart(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to, float distance_m);
   absl::Status Linearize(Queue& queue, const DeviceBuffer<Float4>& x);
-  absl::Status FindPieces(Queue& queue, const TissueLayout& layout);
+  absl::Status FindPieces(Queue& queue);
   absl::Status FindTangles(Queue& queue, const DeviceBuffer<Float4>& x);
   template <typename T>
   absl::Status Grow(Queue& queue, DeviceBuffer<T>* buffer, size_t count, const char* name);
 
+  const TissueLayout& layout_;
+  SurfaceSurroundings scene_;
   SurfaceFollower* follower_ = nullptr;
   SurfaceOptions options_;
   SurfaceParams params_host_;
-  SurfaceTopology topology_;
+  double slack_share_ = 0;
+  double mean_edge_m_ = 0;  // of the surfaces at rest
+  std::shared_ptr<DeviceSurface> surface_;
+  std::unique_ptr<SurfaceTopologyEditor> editor_;  // null: no edits so far
   SurfaceStatistics statistics_;
   uint32_t vertex_count_ = 0;
   uint32_t free_count_ = 0;
@@ -166,10 +193,6 @@ class SurfaceContacts {
   uint32_t generation_ = 0;
   size_t device_bytes_ = 0;
 
-  // Connectivity, kept to build the topology again.
-  std::vector<std::array<uint32_t, 3>> triangles_host_;
-  std::vector<uint32_t> body_triangle_begin_;
-  std::vector<uint8_t> self_collision_;
   bool self_collision_on_ = true;
   bool meets_itself_ = false;  // some body does
   bool has_cuts_ = false;      // lips of which lie almost in touch
@@ -183,8 +206,8 @@ class SurfaceContacts {
       keep_shares_, spread_shares_, apply_shares_, body_boxes_, piece_rows_, shift_pieces_;
   DeviceBuffer<SurfaceParams> params_;
   DeviceBuffer<Float4> rest_, x_sweep_, detected_, goal_, planes_;
-  DeviceBuffer<uint32_t> vertex_origins_, tangled_, keys_, sorted_keys_, entries_, begins_, block_begin_, corner_index_, shares_, counter_,
-      found_, body_begin_, body_vertices_;
+  DeviceBuffer<uint32_t> vertex_origins_, tangled_, keys_, sorted_keys_, entries_, begins_, shares_, counter_, found_, body_begin_,
+      body_vertices_;
   DeviceBuffer<float> kept_, spread_, vertex_stiffness_;
   DeviceBuffer<uint8_t> truncated_;
   DeviceBuffer<SurfacePair> pairs_;
@@ -198,12 +221,14 @@ class SurfaceContacts {
   std::vector<float> sums_host_;
   std::vector<PieceRow> rows_host_;
   std::vector<Float4> shifts_host_;
-  DeviceBuffer<uint32_t> vertex_triangle_begin_, vertex_triangles_;
   DeviceBuffer<uint32_t> vertex_piece_, piece_begin_, piece_vertices_;
   DeviceBuffer<PieceRow> rows_;
   DeviceBuffer<Float4> shifts_;
   DeviceBuffer<Float4> certified_;  // positions at the detection, not moved along
+  std::vector<uint32_t> vertex_groups_, vertex_origins_host_;
+  std::vector<float> vertex_stiffness_host_;
   std::vector<uint32_t> body_begin_host_;
+  bool bodies_listed_ = false;  // body_begin_ and body_vertices_ are those of the surfaces
   std::vector<Box> boxes_host_;
   std::vector<MovePartial> partials_host_;
   std::vector<SurfaceReport> reports_host_;

@@ -10,12 +10,13 @@
                     1 if any tet of the scene needs that term
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
 
-   Layout: vertices are in solver order: colour by colour, fixed ones last. The corners of a vertex fill whole blocks of PALPATE_LANES;
-   block b holds corner_real   [b][CORNER_REALS][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V mu, V lambda,
-                   damping/dt; with PALPATE_FIBERS also their unit direction, V alpha, V beta, V (mu along - mu across)
-     corner_index  [b][4][lanes]: the other three vertices in the order that keeps the orientation, tet with its energy in the upper bits
-     corner_strain [b][7][lanes]: C = F^T F at the start of the step and the viscosity/dt that acts in it (only with PALPATE_VISCOUS)
-   Padding lanes have zero gradients and zero moduli, so they add exact zeros. */
+   Layout: vertices are in solver order: colour by colour, fixed ones last. Edits leave slots without a vertex (no mass, no corners), blocks
+   that are of nobody, and tets without one (four equal vertices). The corners of a vertex fill whole blocks of PALPATE_LANES, those that
+   block_range gives it; block b holds corner_real   [b][CORNER_REALS][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V
+   mu, V lambda, damping/dt; with PALPATE_FIBERS also their unit direction, V alpha, V beta, V (mu along - mu across) corner_index
+   [b][4][lanes]: the other three vertices in the order that keeps the orientation, tet with its energy in the upper bits corner_strain
+   [b][7][lanes]: C = F^T F at the start of the step and the viscosity/dt that acts in it (only with PALPATE_VISCOUS) Padding lanes have
+   zero gradients and zero moduli, so they add exact zeros. */
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/prelude.h"
 
@@ -58,6 +59,7 @@
 #define CORNER_REALS (PALPATE_FIBERS ? 18 : 12)
 #define ENERGIES (PALPATE_COROTATED + PALPATE_NEO_HOOKEAN + PALPATE_LINEAR + PALPATE_GREEN + PALPATE_SPRINGS)
 #define NOT_A_TRIANGLE 0xffffffffu
+#define NOT_A_VERTEX 0xffffffffu
 
 /* Sums of the lanes, always in the same order. */
 #if PALPATE_LANES == 1
@@ -282,14 +284,13 @@ static inline void add_friction_term(Block* b, float3 n, float3 slip, float fact
 
 /* Contact of the vertex `v`, through its surface triangles with capsules, and directly with planes. Returns whether any contact pushed. */
 static inline bool add_contacts(const __global StepParams* p, uint v, const __global float4* x, const __global float4* x_start,
-                                const __global uint* vertex_triangle_begin, const __global uint* vertex_triangles,
+                                const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
                                 const __global uint4* triangles, const __global uint* triangle_colliders,
                                 const __global ToolContact* contacts, const __global Collider* colliders,
                                 const __global PlaneObstacle* planes, Block* b) {
-  const uint begin = vertex_triangle_begin[v];
-  const uint end = vertex_triangle_begin[v + 1];
+  const uint2 fan = vertex_triangle_range[v];
   bool pushed = false;
-  for (uint k = begin; k < end; ++k) {
+  for (uint k = fan.x; k < fan.y; ++k) {
     const uint t = vertex_triangles[k];
     uint mask = triangle_colliders[t];
     if (mask == 0) continue;
@@ -319,7 +320,7 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
       add_friction_term(b, n, slip, friction_factor(p, force, length(slip)), weight, 1.0f);
     }
   }
-  if (begin != end) {
+  if (fan.x != fan.y) {
     for (uint i = 0; i < p->plane_count; ++i) {
       const float4 plane = planes[i].normal_offset;
       float slope;
@@ -465,15 +466,15 @@ static inline Block sum_of_team(__local float* mine, uint stride, uint lane, uin
 
 /* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles. */
 static inline Block elastic_block(const __global StepParams* p, uint v, uint lane, const __global float4* x,
-                                  const __global uint* block_begin, const __global float* corner_real, const __global uint* corner_index,
+                                  const __global uint2* block_range, const __global float* corner_real, const __global uint* corner_index,
                                   const __global float* corner_strain, const __global float4* rotations) {
   const float4 xi = x[v];
   RVec force;
   force.x = force.y = force.z = SPLAT(0.0f);
   RSym h;
   h.xx = h.xy = h.xz = h.yy = h.yz = h.zz = SPLAT(0.0f);
-  const uint end = block_begin[v + 1];
-  for (uint block = block_begin[v] + lane; block < end; block += PALPATE_TEAM) {
+  const uint2 blocks = block_range[v];
+  for (uint block = blocks.x + lane; block < blocks.y; block += PALPATE_TEAM) {
     add_block(p->lambda_cap, x, xi, block, corner_real, corner_index, corner_strain, rotations, &force, &h);
   }
   Block b;
@@ -491,12 +492,13 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
    dt: the inertia of the step is m (1 + w) / dt^2; x <- the initial guess of Chen et al. 4.1: gravity enters as far
    as the vertex accelerated along it in the last step, so that resting tissue starts at rest. */
 __kernel void predict(const __global StepParams* p, __global float4* x, __global float4* x_start, __global float4* y,
-                      const __global float4* velocity, const __global float4* velocity_before, const __global float* mass_damping) {
+                      const __global float4* velocity, const __global float4* velocity_before, const __global float* mass,
+                      const __global float* mass_damping) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   const float4 xv = x[v];
   x_start[v] = xv;
-  if (v >= p->free_count) {
+  if (v >= p->free_count || mass[v] == 0.0f) {
     y[v] = (float4)(xv.xyz, 0.0f);
     return;
   }
@@ -517,15 +519,15 @@ __kernel void predict(const __global StepParams* p, __global float4* x, __global
    load, with the areas as they are in x. The force on a vertex of a closed fan does not depend on its own place, so that between sweeps
    this is all that the implicit equation asks for. y_free: targets without loads. Work-item: free vertex. */
 __kernel void apply_loads(const __global StepParams* p, uint load_count, const __global float* pressures, const __global uint* load_bits,
-                          const __global float4* load_forces, const __global float4* x, const __global uint* vertex_triangle_begin,
+                          const __global float4* load_forces, const __global float4* x, const __global uint2* vertex_triangle_range,
                           const __global uint* vertex_triangles, const __global uint4* triangles, const __global float* mass,
                           const __global float4* y_free, __global float4* y) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->free_count || mass[v] == 0.0f) return;
   float3 force = load_forces[v].xyz;
   const uint bits = load_bits[v];
-  const uint end = bits != 0 ? vertex_triangle_begin[v + 1] : 0;
-  for (uint k = bits != 0 ? vertex_triangle_begin[v] : 0; k < end; ++k) {
+  const uint2 fan = bits != 0 ? vertex_triangle_range[v] : (uint2)(0, 0);
+  for (uint k = fan.x; k < fan.y; ++k) {
     const uint4 tri = triangles[vertex_triangles[k]];
     uint common = load_bits[tri.x] & load_bits[tri.y] & load_bits[tri.z];
     float pressure = 0.0f;
@@ -572,6 +574,7 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
   const uint t = (uint)get_global_id(0);
   if (t >= p->tet_count) return;
   const uint4 v = tets[t];
+  if (v.x == v.y) return; /* a free place */
   const float3 o = x[v.x].xyz;
   const float3 a = x[v.y].xyz - o;
   const float3 b = x[v.z].xyz - o;
@@ -607,8 +610,8 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
    Work-items: PALPATE_TEAM a vertex, for the vertices [first, first + count). Local memory: 9 floats a work-item if PALPATE_TEAM > 1. */
 __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_color(
     const __global StepParams* p, uint first, uint count, __global float4* x, const __global float4* x_start, const __global float4* y,
-    const __global float* mass, const __global uint* block_begin, const __global float* corner_real, const __global uint* corner_index,
-    const __global float* corner_strain, const __global float4* rotations, const __global uint* vertex_triangle_begin,
+    const __global float* mass, const __global uint2* block_range, const __global float* corner_real, const __global uint* corner_index,
+    const __global float* corner_strain, const __global float4* rotations, const __global uint2* vertex_triangle_range,
     const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
     const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
     const __global uint* anchor_begin, const __global Anchor* anchors, __global uchar* touched SURFACE_ARGS BOUND_ARGS) {
@@ -616,14 +619,15 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
 #if PALPATE_TEAM == 1
   if (item >= count) return;
   const uint v = first + item;
-  Block b = elastic_block(p, v, 0, x, block_begin, corner_real, corner_index, corner_strain, rotations);
+  if (mass[v] == 0.0f) return; /* an empty slot */
+  Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, rotations);
 #else
   __local float sums[9 * PALPATE_GROUP];
   const uint lane = (uint)get_global_id(0) % PALPATE_TEAM;
   const uint v = first + min(item, count - 1);
-  Block b = elastic_block(p, v, lane, x, block_begin, corner_real, corner_index, corner_strain, rotations);
+  Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations);
   b = sum_of_team(sums + (uint)get_local_id(0), PALPATE_GROUP, lane, PALPATE_TEAM, b);
-  if (lane != 0 || item >= count) return;
+  if (lane != 0 || item >= count || mass[v] == 0.0f) return;
 #endif
   const float4 xi = x[v];
   const float inertia = mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w);
@@ -631,7 +635,7 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
   b.xx += inertia;
   b.yy += inertia;
   b.zz += inertia;
-  bool pushed = add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
+  bool pushed = add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
                              obstacles, &b);
   pushed |= add_anchors(v, xi.xyz, anchor_begin, anchors, colliders, &b);
 #if PALPATE_SURFACE
@@ -651,9 +655,9 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
    `parts`: 1 elastic and viscous, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors. Work-item: vertex, fixed ones
    included. */
 __kernel void vertex_forces(const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
-                            const __global float4* y, const __global float* mass, const __global uint* block_begin,
+                            const __global float4* y, const __global float* mass, const __global uint2* block_range,
                             const __global float* corner_real, const __global uint* corner_index, const __global float* corner_strain,
-                            const __global float4* rotations, const __global uint* vertex_triangle_begin,
+                            const __global float4* rotations, const __global uint2* vertex_triangle_range,
                             const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
                             const __global ToolContact* contacts, const __global Collider* colliders,
                             const __global PlaneObstacle* obstacles, const __global uint* anchor_begin, const __global Anchor* anchors,
@@ -665,12 +669,12 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
   b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
   if (parts & 1u) {
     for (uint lane = 0; lane < PALPATE_TEAM; ++lane) {
-      b.force += elastic_block(p, v, lane, x, block_begin, corner_real, corner_index, corner_strain, rotations).force;
+      b.force += elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations).force;
     }
   }
   if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w) * (x[v].xyz - y[v].xyz);
   if (parts & 4u) {
-    add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles,
+    add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles,
                  &b);
 #if PALPATE_SURFACE
     add_surface_contacts(sp, v, 0, 0, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
@@ -686,7 +690,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
    cancel. Work-item: part of a piece; sums: [piece_count][parts][PALPATE_PIECE_SUMS]. */
 __kernel void piece_sums(const __global StepParams* p, uint piece_count, uint parts, const __global uint* piece_begin,
                          const __global uint* piece_vertices, const __global float4* x, const __global float4* x_start,
-                         const __global float4* y, const __global float* mass, const __global uint* vertex_triangle_begin,
+                         const __global float4* y, const __global float* mass, const __global uint2* vertex_triangle_range,
                          const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
                          const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
                          const __global uint* anchor_begin, const __global Anchor* anchors, __global float* sums) {
@@ -701,7 +705,7 @@ __kernel void piece_sums(const __global StepParams* p, uint piece_count, uint pa
     const float own = mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w);
     b.force -= own * (x[v].xyz - y[v].xyz);
     inertia += own;
-    add_contacts(p, v, x, x_start, vertex_triangle_begin, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles,
+    add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles,
                  &b);
     add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
   }
@@ -978,8 +982,7 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void so
   const uint anchor_count = coupled ? anchor_begin[p->vertex_count] : 0;
   for (uint i = me; i < anchor_count; i += PALPATE_LIST_GROUP) {
     if (anchors[i].holder - c >= k.members) continue;
-    const float3 d =
-        anchor_stretch(anchors + i, x[anchors[i].vertex].xyz - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
+    const float3 d = anchor_stretch(anchors + i, x[anchors[i].vertex].xyz - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
     const float factor = anchor_factor(anchors + i, length(d));
     if (anchors[i].normal.w == 0.0f) {
       b.force += factor * d;
@@ -1048,7 +1051,7 @@ __kernel void finish_colliders(const __global StepParams* p, __global Collider* 
 __kernel void report_contacts(const __global StepParams* p, uint capacity, const __global float4* x, const __global float4* x_start,
                               const __global uint4* triangles, const __global Collider* colliders, const __global uint* list,
                               const __global ToolContact* contacts, const __global PlaneObstacle* planes,
-                              const __global uint* vertex_triangle_begin, __global uint* header, __global ContactReport* reports) {
+                              const __global uint2* vertex_triangle_range, __global uint* header, __global ContactReport* reports) {
   const uint count = list[0];
   for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
     const uint slot = list[1 + i];
@@ -1083,7 +1086,7 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
   }
   if (p->plane_count == 0) return;
   for (uint v = (uint)get_global_id(0); v < p->vertex_count; v += (uint)get_global_size(0)) {
-    if (vertex_triangle_begin[v] == vertex_triangle_begin[v + 1]) continue;
+    if (vertex_triangle_range[v].x == vertex_triangle_range[v].y) continue;
     for (uint i = 0; i < p->plane_count; ++i) {
       const float4 plane = planes[i].normal_offset;
       const float gap = dot(plane.xyz, x[v].xyz) - plane.w;
@@ -1116,12 +1119,10 @@ static inline ulong mix_bits(ulong h) {
   return h;
 }
 
-/* Velocities of the step, and what the host checks after it. Work-item: a contiguous share of the vertices and tets, one partial each. */
-__kernel void finish_step(const __global StepParams* p, const __global float4* x, const __global float4* x_start, __global float4* velocity,
-                          __global float4* velocity_before, const __global float* mass, const __global uint* original_index,
-                          const __global uint4* tets, const __global float4* tet_rest, __global StepPartial* partials) {
-  const uint items = (uint)get_global_size(0);
-  const uint me = (uint)get_global_id(0);
+/* What the host checks of a state: x with velocities, of a contiguous share of the vertices and tets. */
+static inline void check_state(const __global StepParams* p, uint me, uint items, const __global float4* x, const __global float4* velocity,
+                               const __global float* mass, const __global uint* original_index, const __global uint4* tets,
+                               const __global float4* tet_rest, __global StepPartial* partials) {
   StepPartial out;
   out.hash = 0;
   out.kinetic_energy_j = 0.0f;
@@ -1135,10 +1136,9 @@ __kernel void finish_step(const __global StepParams* p, const __global float4* x
   for (uint v = me * share; v < end; ++v) {
     const float3 xv = x[v].xyz;
     float3 vel = (float3)(0.0f);
+    if (original_index[v] == NOT_A_VERTEX) continue;
     if (v < p->free_count) {
-      vel = (xv - x_start[v].xyz) * p->inv_dt;
-      velocity_before[v] = velocity[v];
-      velocity[v] = (float4)(vel, 0.0f);
+      vel = velocity[v].xyz;
       const float speed_sq = dot(vel, vel);
       out.kinetic_energy_j += 0.5f * mass[v] * speed_sq;
       out.max_speed_m_per_s = fmax(out.max_speed_m_per_s, speed_sq);
@@ -1156,6 +1156,7 @@ __kernel void finish_step(const __global StepParams* p, const __global float4* x
   end = min((me + 1) * share, p->tet_count);
   for (uint t = me * share; t < end; ++t) {
     const uint4 v = tets[t];
+    if (v.x == v.y) continue; /* a free place */
     const float3 o = x[v.x].xyz;
     const float3 a = x[v.y].xyz - o;
     const float3 b = x[v.z].xyz - o;
@@ -1174,6 +1175,28 @@ __kernel void finish_step(const __global StepParams* p, const __global float4* x
     }
   }
   partials[me] = out;
+}
+
+/* Velocities of the step, and what the host checks after it. Work-item: a contiguous share of the vertices and tets, one partial each. */
+__kernel void finish_step(const __global StepParams* p, const __global float4* x, const __global float4* x_start, __global float4* velocity,
+                          __global float4* velocity_before, const __global float* mass, const __global uint* original_index,
+                          const __global uint4* tets, const __global float4* tet_rest, __global StepPartial* partials) {
+  const uint items = (uint)get_global_size(0);
+  const uint me = (uint)get_global_id(0);
+  const uint share = (p->vertex_count + items - 1) / items;
+  const uint end = min(min((me + 1) * share, p->vertex_count), p->free_count);
+  for (uint v = me * share; v < end; ++v) {
+    velocity_before[v] = velocity[v];
+    velocity[v] = (float4)((x[v].xyz - x_start[v].xyz) * p->inv_dt, 0.0f);
+  }
+  check_state(p, me, items, x, velocity, mass, original_index, tets, tet_rest, partials);
+}
+
+/* The checks alone, of a state that came from elsewhere. Work-item: as of finish_step. */
+__kernel void inspect_state(const __global StepParams* p, const __global float4* x, const __global float4* velocity,
+                            const __global float* mass, const __global uint* original_index, const __global uint4* tets,
+                            const __global float4* tet_rest, __global StepPartial* partials) {
+  check_state(p, (uint)get_global_id(0), (uint)get_global_size(0), x, velocity, mass, original_index, tets, tet_rest, partials);
 }
 
 /* Positions in the order of `indices`, packed as x y z. Work-item: entry. */

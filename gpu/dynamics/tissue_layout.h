@@ -28,9 +28,14 @@ struct TissueFibers {
   float shear_pa = 0;                ///< shear modulus along minus across, of 2 |E a|^2
 };
 
+inline constexpr uint32_t kNoTissueVertex = 0xffffffffU;
+
+/// What TissueModel::fixed says of a vertex.
+enum TissueVertexKind : uint8_t { kFreeVertex = 0, kFixedVertex = 1, kAbsentVertex = 2 };
+
 /// One linear tetrahedron of tissue.
 struct TissueTet {
-  std::array<uint32_t, 4> vertices;  ///< positive orientation
+  std::array<uint32_t, 4> vertices;  ///< positive orientation; the first kNoTissueVertex: a free place, which edits may leave in a list
   float mu_pa = 0;                   ///< Lame constants of small strain
   float lambda_pa = 0;
   float damping_s = 0;  ///< stiffness-proportional viscosity
@@ -75,11 +80,14 @@ struct TissueRigidBody {
 struct TissueModel {
   std::vector<std::array<double, 3>> rest_m;               ///< [vertex_count]
   std::vector<TissueTet> tets;                             ///< [tet_count]
-  std::vector<uint8_t> fixed;                              ///< [vertex_count], 1 = does not move
+  std::vector<uint8_t> fixed;                              ///< [vertex_count], TissueVertexKind; absent: the index is not in use
   std::vector<std::array<uint32_t, 3>> surface_triangles;  ///< outward orientation
   /// Body b has the triangles [body_triangle_begin[b], body_triangle_begin[b + 1]) and shares no vertex with others. Empty: surfaces meet
   /// neither each other nor themselves.
   std::vector<uint32_t> body_triangle_begin;
+  /// [triangle_count] or empty: the body of each triangle, in place of body_triangle_begin where edits mix the triangles of bodies. Those
+  /// of a rigid body must stand together.
+  std::vector<uint32_t> triangle_body;
   std::vector<uint8_t> self_collision;  ///< per body: 1 = its surface may not pass through itself
   std::vector<TissueDrivenRegion> driven;
   std::vector<TissueLoad> loads;  ///< at most 32
@@ -90,35 +98,60 @@ struct TissueModel {
   bool may_be_at_rest = false;  ///< it is no error if nothing can move or no tets are left
 };
 
-/// The model laid out for the device: vertices renumbered colour by colour (within a colour by falling number of corners, fixed vertices
-/// last), corners in blocks of `lanes`; see the head of gpu/dynamics/tissue.cl for the arrays.
+/// Which entries of a model an edit changed, added or took away, in any order; places beyond the new end of a list may be left out.
+/// A vertex counts if its rest position, kind, origin, loads, or its state changed.
+struct TissueChange {
+  std::vector<uint32_t> vertices{};
+  std::vector<uint32_t> tets{};
+  std::vector<uint32_t> triangles{};
+};
+
+/// Room that a layout leaves for edits: of each array a share of its size and a few more, and colours that nothing has yet.
+struct TissueSlack {
+  double share = 0;
+  uint32_t least = 0;
+  uint32_t spare_colors = 0;
+
+  size_t Room(size_t count) const { return count + static_cast<size_t>(share * static_cast<double>(count)) + least; }
+};
+
+/// The model laid out for the device: vertices have slots, colour by colour (within a colour by falling number of corners, fixed vertices
+/// last), corners are in blocks of `lanes`; see the head of gpu/dynamics/tissue.cl for the arrays. Slots, blocks and places in slack are
+/// empty: a slot without a vertex has no mass, a tet without one has four equal vertices. Arrays are as long as their room.
 struct TissueLayout {
   uint32_t lanes = 1;
-  uint32_t vertex_count = 0;
-  uint32_t free_count = 0;
-  std::vector<uint32_t> color_begin;            ///< [color_count + 1], the last is free_count
-  std::vector<uint32_t> solver_index;           ///< caller's vertex -> solver's
-  std::vector<uint32_t> original_index;         ///< solver's vertex -> caller's
-  std::vector<float> mass_kg;                   ///< [vertex_count] lumped, solver order
-  std::vector<float> mass_damping_per_s;        ///< [vertex_count] mean of the tets, weighted by mass
-  std::vector<uint32_t> block_begin;            ///< [vertex_count + 1]
-  std::vector<uint32_t> block_vertex;           ///< [block_count]
-  uint32_t corner_reals = 12;                   ///< 18 with fibres
-  std::vector<float> corner_real;               ///< [block_count][corner_reals][lanes]
-  std::vector<uint32_t> corner_index;           ///< [block_count][4][lanes]
-  std::vector<UInt4> tets;                      ///< [tet_count], solver vertices
-  std::vector<Float4> tet_rest;                 ///< [tet_count][3] rows of Dm^-1
-  std::vector<UInt4> triangles;                 ///< [triangle_count], solver vertices; w = 1: of tissue, 0: of a rigid body
-  std::vector<uint32_t> vertex_triangle_begin;  ///< [vertex_count + 1]
-  std::vector<uint32_t> vertex_triangles;
-  std::vector<Float4> rest_m;  ///< [vertex_count], solver order
+  uint32_t vertex_count = 0;  ///< slots
+  uint32_t free_count = 0;    ///< slots of free vertices come first
+  uint32_t fixed_end = 0;     ///< one past the last slot of a fixed vertex
+  uint32_t block_count = 0;   ///< one past the last block in use
+  uint32_t tet_count = 0;     ///< places of the model, free ones included
+  uint32_t live_tet_count = 0;
+  uint32_t triangle_count = 0;
+  std::vector<uint32_t> color_begin;         ///< [color_count + 1], the last is free_count
+  std::vector<uint32_t> color_end;           ///< [color_count] one past the last slot in use
+  std::vector<uint32_t> solver_index;        ///< caller's vertex -> slot, kNoTissueVertex for an absent one
+  std::vector<uint32_t> original_index;      ///< slot -> caller's vertex, kNoTissueVertex for an empty one
+  std::vector<float> mass_kg;                ///< [vertex_count] lumped, by slot
+  std::vector<float> mass_damping_per_s;     ///< [vertex_count] mean of the tets, weighted by mass
+  std::vector<UInt2> block_range;            ///< [vertex_count] begin and end of a vertex's blocks
+  std::vector<uint32_t> block_vertex;        ///< [block room] slot
+  uint32_t corner_reals = 12;                ///< 18 with fibres
+  std::vector<float> corner_real;            ///< [block room][corner_reals][lanes]
+  std::vector<uint32_t> corner_index;        ///< [block room][4][lanes]
+  std::vector<UInt4> tets;                   ///< [tet room], slots
+  std::vector<Float4> tet_rest;              ///< [tet room][3] rows of Dm^-1
+  std::vector<UInt4> triangles;              ///< [triangle room], slots; w = 1: of tissue
+  std::vector<uint32_t> triangle_body;       ///< [triangle_count] or empty: surfaces do not meet
+  std::vector<UInt2> vertex_triangle_range;  ///< [vertex_count] begin and end in vertex_triangles
+  std::vector<uint32_t> vertex_triangles;    ///< rising for each vertex; lists take multiples of four places
+  uint32_t vertex_triangles_end = 0;         ///< one past the last place in use
+  std::vector<Float4> rest_m;                ///< [vertex_count], by slot
   /// Mean over a vertex's tets of E times the edge of a regular tet as large; of rigid bodies half of mass / dt^2, of static ones 1e6.
   std::vector<float> vertex_stiffness_n_per_m;
-  std::vector<uint32_t> body_triangle_begin;  ///< as in the model
-  std::vector<uint8_t> self_collision;
-  std::vector<uint32_t> vertex_origin;    ///< [vertex_count], solver order, or empty
+  std::vector<uint8_t> self_collision;    ///< as in the model
+  std::vector<uint32_t> vertex_origin;    ///< [vertex_count], by slot, or empty
   std::vector<uint32_t> load_bits;        ///< [vertex_count] bit k: the vertex is in load k; empty: no loads
-  std::vector<uint32_t> driven_vertices;  ///< solver order, all regions one after the other
+  std::vector<uint32_t> driven_vertices;  ///< slots, all regions one after the other
   std::vector<uint32_t> driven_regions;   ///< region of each
   std::array<bool, 5> has_energy{};       ///< by TissueEnergy
   bool has_fibers = false;
@@ -132,8 +165,14 @@ struct TissueLayout {
 
 /// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
 /// tets, fibres of an energy that has none or whose direction is not a unit vector, springs whose mu is not lambda, a mesh without free
-/// vertices and rigid bodies (unless it may be at rest), more than 2^31 tets or corners, ranges of bodies that are not rising, driven
-/// vertices that are not fixed or of two regions.
-absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes);
+/// vertices and rigid bodies (unless it may be at rest), more than 2^31 tets or corners, bodies of triangles out of range or ranges of
+/// bodies that are not rising, driven vertices that are not fixed or of two regions, absent vertices in use.
+absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack = {});
+
+/// Lists load_bits, driven_vertices and driven_regions anew. O(vertices with a load or driven), and a fill if there are loads.
+void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout);
+
+/// Places that a list of `count` triangles takes in vertex_triangles: a few to spare, so that it moves seldom.
+constexpr uint32_t TriangleListRoom(uint32_t count) { return (count + 3) / 4 * 4; }
 
 }  // namespace palpate::gpu

@@ -6,12 +6,15 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <tuple>
 
 #include "gpu/dynamics/obstacle_barrier.h"
 #include "gpu/dynamics/rigid_blocks.h"
 #include "gpu/dynamics/surface_contact.h"
+#include "gpu/dynamics/tissue_layout_editor.h"
+#include "gpu/primitives/run_writer.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
 
@@ -40,7 +43,9 @@ constexpr uint32_t kToolSweeps = 8;       // of the tools alone, before those of
 constexpr uint32_t kShiftPeriod = 3;      // sweeps between moves of whole bodies
 constexpr uint32_t kMinCheckPeriod = 4;   // sweeps between looks at how far surfaces moved
 constexpr uint32_t kMaxColliders = 32;    // bits of a triangle's collider mask
-constexpr int kCertifyTurns = 3;          // of obstacles and surfaces, each of which may undo what the other found safe
+// Room that is left for edits once there was one: a fresh layout, which costs as much as some hundred deltas, comes after as many at least.
+constexpr TissueSlack kEditSlack = {.share = 0.25, .least = 32, .spare_colors = 4};
+constexpr int kCertifyTurns = 3;  // of obstacles and surfaces, each of which may undo what the other found safe
 // A driven tool that was cut short aims no farther beyond what it reached than this many times that way, and this share of the margin: so
 // tissue that cannot yield settles against where the tool is and not against where it is wanted.
 constexpr double kAimGrowth = 2;
@@ -122,6 +127,9 @@ class TissueSolver::Impl {
   absl::Status Init(std::shared_ptr<Queue> queue, const TissueModel& model, const TissueOptions& options,
                     std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes, const TissueTuning& tuning,
                     Impl* old = nullptr);
+  /// False: it does not fit, and this must be rebuilt.
+  absl::StatusOr<bool> Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states);
+  size_t delta_bytes() const { return delta_bytes_; }
   absl::StatusOr<std::unique_ptr<Impl>> Rebuilt(const TissueModel& model, std::span<const TissueVertexState> states);
   absl::Status SetGathered(std::span<const uint32_t> vertices);
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
@@ -143,12 +151,14 @@ class TissueSolver::Impl {
  private:
   template <typename T>
   absl::Status Fill(DeviceBuffer<T>* buffer, std::span<const T> data, const char* name) {
+    if (*buffer) device_bytes_ -= std::max<size_t>(buffer->size_bytes(), sizeof(T));
     PALPATE_ASSIGN_OR_RETURN(*buffer, CreateBufferFrom<T>(*queue_, data, name));
     device_bytes_ += std::max<size_t>(buffer->size_bytes(), sizeof(T));
     return absl::OkStatus();
   }
   template <typename T>
   absl::Status Make(DeviceBuffer<T>* buffer, size_t count, const char* name) {
+    if (*buffer) device_bytes_ -= std::max<size_t>(buffer->size_bytes(), sizeof(T));
     PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Create(queue_->context(), count, name));
     device_bytes_ += std::max<size_t>(buffer->size_bytes(), sizeof(T));
     return queue_->Zero(*buffer);
@@ -161,6 +171,9 @@ class TissueSolver::Impl {
   absl::Status Drive();
   absl::Status MakeLoads(const TissueModel& model);
   absl::Status ChooseLoads();
+  absl::Status MakeDriven(const TissueModel& model);
+  absl::Status ForgetContacts();
+  absl::Status WriteDelta(const TissueLayoutDelta& delta, std::span<const TissueVertexState> states);
   absl::Status ApplyLoads();
   absl::Status ShiftPieces();
   absl::Status Sweep();
@@ -168,6 +181,8 @@ class TissueSolver::Impl {
   absl::Status CertifyObstacles(bool certified);
   void NoteBlocked(std::span<const ColliderTarget> targets);
   absl::StatusOr<double> Residual();
+  absl::Status CheckFloats(size_t count) const;
+  void ScatterScratch(std::span<float> values) const;
   absl::Status MakeRigid(const TissueModel& model);
   absl::Status GoOnFrom(Impl& old, std::span<const TissueVertexState> states);
   RigidSurroundings Surroundings() const;
@@ -177,6 +192,7 @@ class TissueSolver::Impl {
     const StepParams& p = params_host_;
     return {-p.dt_s * p.gravity_x, -p.dt_s * p.gravity_y, -p.dt_s * p.gravity_z, 0.0F};
   }
+  bool HasVertex(uint32_t vertex) const { return vertex < layout_.solver_index.size() && layout_.solver_index[vertex] != kNoTissueVertex; }
   Range Vertices() const { return {layout_.vertex_count, tuning_.partials >= 256 ? 64U : 0U}; }
 
   absl::Status UpdateRecovery(const TissueStep& step);
@@ -184,6 +200,9 @@ class TissueSolver::Impl {
 
   std::shared_ptr<Queue> queue_;
   TissueLayout layout_;
+  std::unique_ptr<TissueLayoutEditor> editor_;  // null: the layout has no room for edits
+  std::optional<RunWriter> writer_;             // likewise
+  size_t delta_bytes_ = 0;
   TissueOptions options_;
   TissueTuning tuning_;
   StepParams params_host_;
@@ -197,11 +216,12 @@ class TissueSolver::Impl {
   DeviceBuffer<StepParams> params_;
   DeviceBuffer<Float4> x_, x_start_, y_, velocity_, velocity_before_, x_before_, x_before2_;
   DeviceBuffer<float> mass_, mass_damping_;
-  DeviceBuffer<uint32_t> original_index_, block_begin_, block_vertex_, corner_index_;
+  DeviceBuffer<UInt2> block_range_, vertex_triangle_range_;
+  DeviceBuffer<uint32_t> original_index_, block_vertex_, corner_index_;
   DeviceBuffer<float> corner_real_, corner_strain_;
   DeviceBuffer<UInt4> tets_, triangles_;
   DeviceBuffer<Float4> tet_rest_, rotations_;
-  DeviceBuffer<uint32_t> vertex_triangle_begin_, vertex_triangles_, triangle_colliders_;
+  DeviceBuffer<uint32_t> vertex_triangles_, triangle_colliders_;
   DeviceBuffer<ToolContact> contacts_;
   DeviceBuffer<Collider> colliders_;
   DeviceBuffer<Float4> targets_;
@@ -217,8 +237,8 @@ class TissueSolver::Impl {
   DeviceBuffer<Float4> forces_;
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
-      list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, gather_positions_,
-      drive_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
+      list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, inspect_state_,
+      gather_positions_, drive_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
@@ -230,6 +250,8 @@ class TissueSolver::Impl {
   std::vector<AnchorReport> anchor_reports_host_, anchor_reports_sorted_;
   uint32_t clip_count_ = 0;
   std::vector<float> gathered_host_;
+  uint32_t gathered_count_ = 0;
+  uint32_t driven_count_ = 0;
   std::vector<Float4> scratch_;
   std::unique_ptr<RigidBlocks> rigid_;        // null: none
   std::unique_ptr<SurfaceContacts> surface_;  // null: surfaces do not meet
@@ -269,8 +291,13 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   tuning_ = tuning;
   collider_descriptions_.assign(colliders.begin(), colliders.end());
   plane_obstacles_.assign(planes.begin(), planes.end());
-  PALPATE_ASSIGN_OR_RETURN(layout_, LayOutTissue(model, options.dt_s, tuning.lanes));
+  // Scenes that are never edited need no room.
+  PALPATE_ASSIGN_OR_RETURN(layout_, LayOutTissue(model, options.dt_s, tuning.lanes, old == nullptr ? TissueSlack{} : kEditSlack));
   queue_ = std::move(queue);
+  if (old != nullptr) {
+    editor_ = std::make_unique<TissueLayoutEditor>(model, options.dt_s, &layout_);
+    PALPATE_ASSIGN_OR_RETURN(writer_, RunWriter::Create(queue_->context()));
+  }
 
   params_host_ = {};
   params_host_.dt_s = static_cast<float>(options.dt_s);
@@ -279,9 +306,10 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   params_host_.gravity_y = static_cast<float>(options.gravity_m_per_s2[1]);
   params_host_.gravity_z = static_cast<float>(options.gravity_m_per_s2[2]);
   params_host_.margin_m = static_cast<float>(options.margin_m);
-  params_host_.stiffness_n_per_m = static_cast<float>(options.stiffness_n_per_m > 0 ? options.stiffness_n_per_m
-                                                      : layout_.tets.empty()        ? MeanRigidMass(model) / (options.dt_s * options.dt_s)
-                                                                             : 20 * layout_.mean_young_modulus_pa * layout_.mean_edge_m);
+  params_host_.stiffness_n_per_m =
+      static_cast<float>(options.stiffness_n_per_m > 0 ? options.stiffness_n_per_m
+                         : layout_.live_tet_count == 0 ? MeanRigidMass(model) / (options.dt_s * options.dt_s)
+                                                       : 20 * layout_.mean_young_modulus_pa * layout_.mean_edge_m);
   params_host_.stiffening = kStiffening;
   params_host_.friction = static_cast<float>(options.friction);
   params_host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
@@ -289,10 +317,10 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   params_host_.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
   params_host_.free_count = layout_.free_count;
   params_host_.vertex_count = layout_.vertex_count;
-  params_host_.triangle_count = static_cast<uint32_t>(layout_.triangles.size());
+  params_host_.triangle_count = layout_.triangle_count;
   params_host_.collider_count = static_cast<uint32_t>(colliders.size());
   params_host_.plane_count = static_cast<uint32_t>(planes.size());
-  params_host_.tet_count = static_cast<uint32_t>(layout_.tets.size());
+  params_host_.tet_count = layout_.tet_count;
 
   const size_t n = layout_.vertex_count;
   rest_positions_ = layout_.rest_m;
@@ -349,7 +377,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   PALPATE_RETURN_IF_ERROR(Fill(&mass_, std::span<const float>(layout_.mass_kg), "masses"));
   PALPATE_RETURN_IF_ERROR(Fill(&mass_damping_, std::span<const float>(layout_.mass_damping_per_s), "mass_damping"));
   PALPATE_RETURN_IF_ERROR(Fill(&original_index_, std::span<const uint32_t>(layout_.original_index), "original_index"));
-  PALPATE_RETURN_IF_ERROR(Fill(&block_begin_, std::span<const uint32_t>(layout_.block_begin), "block_begin"));
+  PALPATE_RETURN_IF_ERROR(Fill(&block_range_, std::span<const UInt2>(layout_.block_range), "block_range"));
   PALPATE_RETURN_IF_ERROR(Fill(&block_vertex_, std::span<const uint32_t>(layout_.block_vertex), "block_vertex"));
   PALPATE_RETURN_IF_ERROR(Fill(&corner_real_, std::span<const float>(layout_.corner_real), "corner_real"));
   PALPATE_RETURN_IF_ERROR(Fill(&corner_index_, std::span<const uint32_t>(layout_.corner_index), "corner_index"));
@@ -360,7 +388,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   const std::vector<Float4> identity(layout_.Has(TissueEnergy::kCorotated) ? layout_.tets.size() : 0, Float4{0, 0, 0, 1});
   PALPATE_RETURN_IF_ERROR(Fill(&rotations_, std::span<const Float4>(identity), "rotations"));
   PALPATE_RETURN_IF_ERROR(Fill(&triangles_, std::span<const UInt4>(layout_.triangles), "triangles"));
-  PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangle_begin_, std::span<const uint32_t>(layout_.vertex_triangle_begin), "vertex_triangle_begin"));
+  PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangle_range_, std::span<const UInt2>(layout_.vertex_triangle_range), "vertex_triangle_range"));
   PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangles_, std::span<const uint32_t>(layout_.vertex_triangles), "vertex_triangles"));
   PALPATE_RETURN_IF_ERROR(Make(&triangle_colliders_, layout_.triangles.size(), "triangle_colliders"));
   PALPATE_RETURN_IF_ERROR(Make(&contacts_, layout_.triangles.size() * colliders.size(), "contacts"));
@@ -389,9 +417,9 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
     surface.max_detections = options.surface_max_detections;
     surface.check_intersections = options.check_intersections;
     PALPATE_ASSIGN_OR_RETURN(
-        surface_, SurfaceContacts::Create(*queue_, layout_, surface, tuning_.partials, old == nullptr ? nullptr : old->surface_.get()));
-    PALPATE_RETURN_IF_ERROR(
-        Make(&piece_sums_buffer_, size_t{surface_->piece_count()} * SurfaceContacts::kParts * PALPATE_PIECE_SUMS, "piece_sums"));
+        surface_,
+        SurfaceContacts::Create(*queue_, layout_, surface, {&block_range_, &corner_index_, &vertex_triangle_range_, &vertex_triangles_},
+                                tuning_.partials, old == nullptr ? 0 : kEditSlack.share, old == nullptr ? nullptr : old->surface_.get()));
   }
   if (!colliders.empty() || !planes.empty()) {
     PALPATE_ASSIGN_OR_RETURN(
@@ -399,24 +427,41 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   }
   if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
   PALPATE_RETURN_IF_ERROR(MakeLoads(model));
-  driven_ = model.driven;
-  driven_poses_host_.resize(driven_.size());
-  PALPATE_RETURN_IF_ERROR(Fill(&driven_vertices_, std::span<const uint32_t>(layout_.driven_vertices), "driven_vertices"));
-  PALPATE_RETURN_IF_ERROR(Fill(&driven_regions_, std::span<const uint32_t>(layout_.driven_regions), "driven_regions"));
-  PALPATE_RETURN_IF_ERROR(Make(&driven_poses_, driven_.size(), "driven_poses"));
-  PALPATE_RETURN_IF_ERROR(Fill(&rest_, std::span<const Float4>(driven_.empty() ? std::vector<Float4>() : rest_positions_), "rest"));
+  PALPATE_RETURN_IF_ERROR(MakeDriven(model));
   PALPATE_RETURN_IF_ERROR(MakeKernels(old));
   return Bind();
+}
+
+absl::Status TissueSolver::Impl::MakeDriven(const TissueModel& model) {
+  driven_ = model.driven;
+  driven_poses_host_.resize(driven_.size());
+  driven_count_ = static_cast<uint32_t>(layout_.driven_vertices.size());
+  if (driven_.empty()) return absl::OkStatus();
+  const std::shared_ptr<Context>& context = queue_->context();
+  device_bytes_ -= driven_vertices_.size_bytes() + driven_regions_.size_bytes() + driven_poses_.size_bytes() + rest_.size_bytes();
+  PALPATE_RETURN_IF_ERROR(Grow(context, driven_vertices_, std::max(driven_count_, 1U), "driven_vertices"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, driven_regions_, std::max(driven_count_, 1U), "driven_regions"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, driven_poses_, driven_.size(), "driven_poses"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, rest_, layout_.vertex_count, "rest"));
+  device_bytes_ += driven_vertices_.size_bytes() + driven_regions_.size_bytes() + driven_poses_.size_bytes() + rest_.size_bytes();
+  PALPATE_RETURN_IF_ERROR(queue_->Write(driven_vertices_, std::span<const uint32_t>(layout_.driven_vertices)));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(driven_regions_, std::span<const uint32_t>(layout_.driven_regions)));
+  return queue_->Write(rest_, std::span<const Float4>(layout_.rest_m));
 }
 
 absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
   std::vector<RigidBlock> blocks;
   for (const TissueRigidBody& rigid : model.rigid) {
+    const auto of_body = std::find(layout_.triangle_body.begin(), layout_.triangle_body.end(), rigid.body);
+    const auto past = std::find_if(of_body, layout_.triangle_body.end(), [&](uint32_t body) { return body != rigid.body; });
+    if (std::find(past, layout_.triangle_body.end(), rigid.body) != layout_.triangle_body.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("triangle_body: the triangles of rigid body ", rigid.body, " do not stand together"));
+    }
     // Fixed vertices without tets keep their order, so a range of the caller's is one of the solver's.
     blocks.push_back({.vertex_begin = layout_.solver_index[rigid.vertices[0]],
                       .vertex_end = layout_.solver_index[rigid.vertices[1] - 1] + 1,
-                      .triangle_begin = model.body_triangle_begin[rigid.body],
-                      .triangle_end = model.body_triangle_begin[rigid.body + 1],
+                      .triangle_begin = static_cast<uint32_t>(of_body - layout_.triangle_body.begin()),
+                      .triangle_end = static_cast<uint32_t>(past - layout_.triangle_body.begin()),
                       .mass_kg = rigid.mass_kg,
                       .center_m = rigid.center_m,
                       .inertia_kg_m2 = rigid.inertia_kg_m2,
@@ -477,6 +522,7 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
                                                                  {&Impl::finish_colliders_, "finish_colliders"},
                                                                  {&Impl::report_contacts_, "report_contacts"},
                                                                  {&Impl::finish_step_, "finish_step"},
+                                                                 {&Impl::inspect_state_, "inspect_state"},
                                                                  {&Impl::solve_clips_, "solve_clips"},
                                                                  {&Impl::report_anchors_, "report_anchors"},
                                                                  {&Impl::gather_positions_, "gather_positions"},
@@ -501,15 +547,14 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
 }
 
 absl::Status TissueSolver::Impl::Bind() {
-  PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_, mass_damping_));
-  PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(static_cast<uint32_t>(layout_.block_vertex.size()), x_start_, block_vertex_, corner_real_,
-                                                corner_index_, corner_strain_));
+  PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_, mass_, mass_damping_));
+  PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(layout_.block_count, x_start_, block_vertex_, corner_real_, corner_index_, corner_strain_));
   PALPATE_RETURN_IF_ERROR(extract_rotations_.SetArgs(params_, x_, tets_, tet_rest_, rotations_));
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArgs(params_, 0U, 0U, x_, x_start_, y_, mass_, block_begin_, corner_real_, corner_index_,
-                                               corner_strain_, rotations_, vertex_triangle_begin_, vertex_triangles_, triangles_,
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArgs(params_, 0U, 0U, x_, x_start_, y_, mass_, block_range_, corner_real_, corner_index_,
+                                               corner_strain_, rotations_, vertex_triangle_range_, vertex_triangles_, triangles_,
                                                triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_, touched_));
-  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArgs(params_, uint32_t{kAllForces}, x_, x_start_, y_, mass_, block_begin_, corner_real_,
-                                                 corner_index_, corner_strain_, rotations_, vertex_triangle_begin_, vertex_triangles_,
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArgs(params_, uint32_t{kAllForces}, x_, x_start_, y_, mass_, block_range_, corner_real_,
+                                                 corner_index_, corner_strain_, rotations_, vertex_triangle_range_, vertex_triangles_,
                                                  triangles_, triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_,
                                                  forces_));
   PALPATE_RETURN_IF_ERROR(accelerate_.SetArgs(params_, 1.0F, x_, x_before_, x_before2_, touched_));
@@ -522,6 +567,7 @@ absl::Status TissueSolver::Impl::Bind() {
   PALPATE_RETURN_IF_ERROR(finish_colliders_.SetArgs(params_, colliders_));
   PALPATE_RETURN_IF_ERROR(
       finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_));
+  PALPATE_RETURN_IF_ERROR(inspect_state_.SetArgs(params_, x_, velocity_, mass_, original_index_, tets_, tet_rest_, partials_));
   return surface_ ? BindSurface() : absl::OkStatus();
 }
 
@@ -563,9 +609,9 @@ absl::Status TissueSolver::Impl::SetAnchors(std::span<const TissueAnchor> anchor
   };
   for (size_t i = 0; i < anchors.size(); ++i) {
     const TissueAnchor& a = anchors[i];
-    if (a.vertex >= layout_.vertex_count || a.holder >= holder_count || !is_positive(a.stiffness_n_per_m) || !is_positive(a.max_force_n) ||
+    if (!HasVertex(a.vertex) || a.holder >= holder_count || !is_positive(a.stiffness_n_per_m) || !is_positive(a.max_force_n) ||
         !std::isfinite(a.target_m[0] + a.target_m[1] + a.target_m[2]) || !is_normal(a)) {
-      return absl::InvalidArgumentError(absl::StrCat("anchor ", i, ": vertex ", a.vertex, " must be below ", layout_.vertex_count,
+      return absl::InvalidArgumentError(absl::StrCat("anchor ", i, ": vertex ", a.vertex, " must be one of ", layout_.solver_index.size(),
                                                      ", holder ", a.holder, " below ", holder_count, ", stiffness ", a.stiffness_n_per_m,
                                                      " N/m and force ", a.max_force_n,
                                                      " N positive, the target finite, the normal zero or (not of a clip) unit"));
@@ -619,8 +665,11 @@ absl::Status TissueSolver::Impl::SolveHolders() {
 absl::Status TissueSolver::Impl::ShiftPieces() {
   const uint32_t pieces = surface_->piece_count();
   constexpr uint32_t kParts = SurfaceContacts::kParts;
+  if (const size_t sums = size_t{pieces} * kParts * PALPATE_PIECE_SUMS; piece_sums_buffer_.count() < sums) {
+    PALPATE_RETURN_IF_ERROR(Make(&piece_sums_buffer_, sums + sums / 2, "piece_sums"));
+  }
   PALPATE_RETURN_IF_ERROR(queue_->Launch(piece_sums_, {size_t{pieces} * kParts, 0}, params_, pieces, kParts, surface_->piece_begin(),
-                                         surface_->piece_vertices(), x_, x_start_, y_, mass_, vertex_triangle_begin_, vertex_triangles_,
+                                         surface_->piece_vertices(), x_, x_start_, y_, mass_, vertex_triangle_range_, vertex_triangles_,
                                          triangles_, triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_,
                                          piece_sums_buffer_));
   return surface_->ShiftPieces(*queue_, piece_sums_buffer_, x_, x_start_, x_before_, x_before2_);
@@ -642,18 +691,20 @@ absl::Status TissueSolver::Impl::Drive() {
     pose.center = ToFloat4({region.center_m[0] + v[0] * moved_s, region.center_m[1] + v[1] * moved_s, region.center_m[2] + v[2] * moved_s});
   }
   PALPATE_RETURN_IF_ERROR(queue_->Write(driven_poses_, std::span<const DrivenPose>(driven_poses_host_)));
-  return queue_->Launch(drive_vertices_, {driven_vertices_.count(), 0}, static_cast<uint32_t>(driven_vertices_.count()), driven_vertices_,
-                        driven_regions_, driven_poses_, rest_, y_, x_);
+  return queue_->Launch(drive_vertices_, {driven_count_, 0}, driven_count_, driven_vertices_, driven_regions_, driven_poses_, rest_, y_,
+                        x_);
 }
 
 /// Shares of the loads with a force, and the buffers of all.
 absl::Status TissueSolver::Impl::MakeLoads(const TissueModel& model) {
   loads_ = model.loads;
+  load_shares_.clear();
+  acting_loads_ = 0;
   const size_t n = loads_.empty() ? 0 : layout_.vertex_count;
   for (size_t k = 0; k < loads_.size(); ++k) {
     std::vector<double> share(n, 0.0);
     double sum = 0;
-    for (const UInt4& t : layout_.triangles) {
+    for (const UInt4& t : std::span(layout_.triangles).first(layout_.triangle_count)) {
       if (!(layout_.load_bits[t.x] & layout_.load_bits[t.y] & layout_.load_bits[t.z] & 1U << k)) continue;
       const Float4& o = layout_.rest_m[t.x];
       const Float4& b = layout_.rest_m[t.y];
@@ -710,21 +761,24 @@ absl::Status TissueSolver::Impl::ChooseLoads() {
 absl::Status TissueSolver::Impl::ApplyLoads() {
   if (acting_loads_ == 0) return absl::OkStatus();
   return queue_->Launch(apply_loads_, Vertices(), params_, static_cast<uint32_t>(loads_.size()), load_pressures_, load_bits_, load_forces_,
-                        x_, vertex_triangle_begin_, vertex_triangles_, triangles_, mass_, y_free_, y_);
+                        x_, vertex_triangle_range_, vertex_triangles_, triangles_, mass_, y_free_, y_);
 }
 
 absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {
   std::vector<uint32_t> indices;
   indices.reserve(vertices.size());
   for (const uint32_t v : vertices) {
-    if (v >= layout_.vertex_count) {
-      return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " is outside [0, ", layout_.vertex_count, ")"));
+    if (!HasVertex(v)) {
+      return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " is absent or outside [0, ", layout_.solver_index.size(), ")"));
     }
     indices.push_back(layout_.solver_index[v]);
   }
-  device_bytes_ -= std::max<size_t>(gathered_index_.size_bytes(), 4) + std::max<size_t>(gathered_.size_bytes(), 4);
-  PALPATE_RETURN_IF_ERROR(Fill(&gathered_index_, std::span<const uint32_t>(indices), "gathered_index"));
-  PALPATE_RETURN_IF_ERROR(Make(&gathered_, indices.size() * 3, "gathered"));
+  gathered_count_ = static_cast<uint32_t>(indices.size());
+  device_bytes_ -= gathered_index_.size_bytes() + gathered_.size_bytes();
+  PALPATE_RETURN_IF_ERROR(Grow(queue_->context(), gathered_index_, std::max<size_t>(indices.size(), 1), "gathered_index"));
+  PALPATE_RETURN_IF_ERROR(Grow(queue_->context(), gathered_, std::max<size_t>(indices.size(), 1) * 3, "gathered"));
+  device_bytes_ += gathered_index_.size_bytes() + gathered_.size_bytes();
+  PALPATE_RETURN_IF_ERROR(queue_->Write(gathered_index_, std::span<const uint32_t>(indices)));
   gathered_host_.assign(indices.size() * 3, 0.0F);
   return gather_positions_.SetArgs(static_cast<uint32_t>(indices.size()), x_, gathered_index_, gathered_);
 }
@@ -734,18 +788,18 @@ absl::Status TissueSolver::Impl::Sweep() {
   if (params_host_.collider_count > 0) {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
   }
-  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tet_count, 0}));
   if (surface_) {
     PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
-    if (driven_vertices_.count() > 0) {
-      PALPATE_RETURN_IF_ERROR(queue_->Launch(move_driven_, {driven_vertices_.count(), 0}, static_cast<uint32_t>(driven_vertices_.count()),
-                                             driven_vertices_, y_, surface_->detected(), surface_->entry_begins(), surface_->planes(), x_,
-                                             touched_));
+    if (driven_count_ > 0) {
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(move_driven_, {driven_count_, 0}, driven_count_, driven_vertices_, y_, surface_->detected(),
+                                             surface_->entry_begins(), surface_->planes(), x_, touched_));
     }
   }
-  for (size_t c = 0; c + 1 < layout_.color_begin.size(); ++c) {
-    const uint32_t count = layout_.color_begin[c + 1] - layout_.color_begin[c];
+  for (size_t c = 0; c < layout_.color_end.size(); ++c) {
+    const uint32_t count = layout_.color_end[c] - layout_.color_begin[c];
+    if (count == 0) continue;
     PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(1, layout_.color_begin[c]));
     PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(2, count));
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(solve_color_, {size_t{count} * tuning_.team, tuning_.group}));
@@ -763,7 +817,7 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
     PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
   }
-  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tet_count, 0}));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, uint32_t{kAllForces}));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
@@ -819,8 +873,8 @@ absl::Status TissueSolver::Impl::CertifyObstacles(bool certified) {
   if (surface_ && !certified) return absl::OkStatus();  // the step will be undone
   ObstacleScene scene;
   scene.triangles = &triangles_;
-  scene.vertex_triangle_begin = &vertex_triangle_begin_;
-  scene.block_begin = &block_begin_;
+  scene.vertex_triangle_range = &vertex_triangle_range_;
+  scene.block_range = &block_range_;
   scene.corner_index = &corner_index_;
   scene.planes = &planes_;
   scene.x_start = &x_start_;
@@ -880,11 +934,11 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   if (surface_) {
     PALPATE_ASSIGN_OR_RETURN(certified, surface_->Begin(*queue_, x_start_, x_));
   }
-  if (layout_.has_viscosity) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(start_strain_, {layout_.block_vertex.size(), 0}));
+  if (layout_.has_viscosity) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(start_strain_, {layout_.block_count, 0}));
   if (!targets.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Write(targets_, std::span<const Float4>(targets_host_)));
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(move_colliders_, {targets.size(), 0}));
-    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(find_contacts_, {layout_.triangles.size(), 0}));
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(find_contacts_, {layout_.triangle_count, 0}));
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(list_contacts_, {tuning_.list_group, tuning_.list_group}));
     // A coupled tool was moved as if nothing touched it, which may be far into the tissue. The sweeps start from where it rests against the
     // tissue as that stands, or few of them could not bring it out again.
@@ -958,7 +1012,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     PALPATE_RETURN_IF_ERROR(queue_->Fill(report_count_, 0U));
     const size_t local = tuning_.list_group;
     PALPATE_RETURN_IF_ERROR(queue_->Launch(report_contacts_, {local * 4, local}, params_, static_cast<uint32_t>(reports_.count()), x_,
-                                           x_start_, triangles_, colliders_, list_, contacts_, planes_, vertex_triangle_begin_,
+                                           x_start_, triangles_, colliders_, list_, contacts_, planes_, vertex_triangle_range_,
                                            report_count_, reports_));
     reports_host_.resize(reports_.count());
     PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(report_count_, std::span<uint32_t>(&report_count, 1)));
@@ -984,7 +1038,6 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   times.forces_ms = MillisecondsSince(&mark);
 
   if (report_count > reports_.count()) {  // grow and run the stage again
-    device_bytes_ -= reports_.size_bytes();
     PALPATE_RETURN_IF_ERROR(Make(&reports_, size_t{report_count} * 2, "contact_reports"));
     PALPATE_RETURN_IF_ERROR(report());
     PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
@@ -997,8 +1050,8 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     if (r.collider == kPlaneContact) r.triangle = layout_.original_index[r.triangle];
   }
 
-  if (gathered_.count() > 0) {
-    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(gather_positions_, {gathered_index_.count(), 0}));
+  if (gathered_count_ > 0) {
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(gather_positions_, {gathered_count_, 0}));
     PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(gathered_, std::span<float>(gathered_host_)));
   }
   if (!colliders_host_.empty()) PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(colliders_, std::span<Collider>(colliders_host_)));
@@ -1026,8 +1079,8 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   if (step.bad_vertices > 0) {  // keep the last good state
     PALPATE_RETURN_IF_ERROR(queue_->Copy(x_start_, x_, layout_.vertex_count));
     PALPATE_RETURN_IF_ERROR(queue_->Copy(velocity_before_, velocity_, layout_.vertex_count));
-    if (gathered_.count() > 0) {
-      PALPATE_RETURN_IF_ERROR(queue_->Enqueue(gather_positions_, {gathered_index_.count(), 0}));
+    if (gathered_count_ > 0) {
+      PALPATE_RETURN_IF_ERROR(queue_->Enqueue(gather_positions_, {gathered_count_, 0}));
       PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(gathered_, std::span<float>(gathered_host_)));
     }
     PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
@@ -1051,7 +1104,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
 absl::Status TissueSolver::Impl::UpdateRecovery(const TissueStep& step) {
   const bool was_recovering = recovery_left_s_ > 0;
   if (!was_recovering) {
-    if (step.inverted_tets > kTangledShare * static_cast<double>(layout_.tets.size())) return StartRecovery();
+    if (step.inverted_tets > kTangledShare * static_cast<double>(layout_.live_tet_count)) return StartRecovery();
   } else {
     recovery_left_s_ -= options_.dt_s;
     calm_s_ = step.inverted_tets + strained_tets_ == 0 ? calm_s_ + options_.dt_s : 0;
@@ -1104,27 +1157,37 @@ absl::Status TissueSolver::Impl::Reset() {
   return queue_->FinishBlocking();
 }
 
+absl::Status TissueSolver::Impl::CheckFloats(size_t count) const {
+  if (count == layout_.solver_index.size() * 3) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(count, " floats for ", layout_.solver_index.size(), " vertices"));
+}
+
+/// From the solver's order to the caller's; absent vertices have zeros.
+void TissueSolver::Impl::ScatterScratch(std::span<float> values) const {
+  for (size_t v = 0; v < layout_.solver_index.size(); ++v) {
+    const uint32_t slot = layout_.solver_index[v];
+    const Float4 value = slot == kNoTissueVertex ? Float4{} : scratch_[slot];
+    values[3 * v] = value.x;
+    values[3 * v + 1] = value.y;
+    values[3 * v + 2] = value.z;
+  }
+}
+
 absl::Status TissueSolver::Impl::ReadPositions(std::span<float> positions_m) {
-  if (positions_m.size() != size_t{layout_.vertex_count} * 3) {
-    return absl::InvalidArgumentError(absl::StrCat(positions_m.size(), " floats for ", layout_.vertex_count, " vertices"));
-  }
+  PALPATE_RETURN_IF_ERROR(CheckFloats(positions_m.size()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(x_, std::span<Float4>(scratch_)));
-  for (size_t i = 0; i < scratch_.size(); ++i) {
-    float* const out = &positions_m[size_t{layout_.original_index[i]} * 3];
-    out[0] = scratch_[i].x;
-    out[1] = scratch_[i].y;
-    out[2] = scratch_[i].z;
-  }
+  ScatterScratch(positions_m);
   return absl::OkStatus();
 }
 
 absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, std::span<const float> velocities) {
   const size_t n = layout_.vertex_count;
-  if (positions_m.size() != n * 3 || (!velocities.empty() && velocities.size() != n * 3)) {
-    return absl::InvalidArgumentError(absl::StrCat(positions_m.size(), " and ", velocities.size(), " floats for ", n, " vertices"));
-  }
+  PALPATE_RETURN_IF_ERROR(CheckFloats(positions_m.size()));
+  if (!velocities.empty()) PALPATE_RETURN_IF_ERROR(CheckFloats(velocities.size()));
   const auto ordered = [&](std::span<const float> values) {
     for (size_t i = 0; i < n; ++i) {
+      scratch_[i] = {};
+      if (layout_.original_index[i] == kNoTissueVertex) continue;
       const float* const v = &values[size_t{layout_.original_index[i]} * 3];
       scratch_[i] = {v[0], v[1], v[2], 0.0F};
     }
@@ -1147,7 +1210,7 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
     PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
     uint32_t inverted = 0;
     for (const StepPartial& partial : partials_host_) inverted += partial.inverted_tets;
-    was_given_tangled_ = inverted > kTangledShare * static_cast<double>(layout_.tets.size());
+    was_given_tangled_ = inverted > kTangledShare * static_cast<double>(layout_.live_tet_count);
     if (was_given_tangled_) PALPATE_RETURN_IF_ERROR(StartRecovery());
     PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, !was_given_tangled_));
     PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
@@ -1168,13 +1231,18 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
 
 absl::Status TissueSolver::Impl::ReadState(std::span<TissueVertexState> states) {
   const size_t n = layout_.vertex_count;
-  if (states.size() != n) return absl::InvalidArgumentError(absl::StrCat(states.size(), " states for ", n, " vertices"));
+  if (states.size() != layout_.solver_index.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(states.size(), " states for ", layout_.solver_index.size(), " vertices"));
+  }
   std::vector<Float4> velocities(n);
   std::vector<Float4> velocities_before(n);
   PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(x_, std::span<Float4>(scratch_)));
   PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(velocity_, std::span<Float4>(velocities)));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(velocity_before_, std::span<Float4>(velocities_before)));
-  for (size_t i = 0; i < n; ++i) states[layout_.original_index[i]] = {scratch_[i], velocities[i], velocities_before[i]};
+  for (size_t v = 0; v < states.size(); ++v) {
+    const uint32_t i = layout_.solver_index[v];
+    states[v] = i == kNoTissueVertex ? TissueVertexState{} : TissueVertexState{scratch_[i], velocities[i], velocities_before[i]};
+  }
   return absl::OkStatus();
 }
 
@@ -1212,25 +1280,17 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
   std::vector<Float4> velocities(n);
   std::vector<Float4> velocities_before(n);
   for (uint32_t i = 0; i < n; ++i) {
+    if (layout_.original_index[i] == kNoTissueVertex) continue;
     const TissueVertexState& state = states[layout_.original_index[i]];
     positions[i] = state.position_m;
     velocities[i] = state.velocity_m_per_s;
     velocities_before[i] = state.velocity_before_m_per_s;
-    const Float4& x = positions[i];
-    const Float4& v = velocities[i];
-    const float dt = params_host_.dt_s;
-    scratch_[i] = {x.x - dt * v.x, x.y - dt * v.y, x.z - dt * v.z, 0.0F};
   }
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(positions)));
-  // What the end of the step before would have found of this model.
-  PALPATE_RETURN_IF_ERROR(queue_->Write(x_start_, std::span<const Float4>(scratch_)));
-  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, {tuning_.partials, 0}));
   PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, std::span<const Float4>(velocities)));
   PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_before_, std::span<const Float4>(velocities_before)));
-  PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, n));
-  PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
-  PALPATE_RETURN_IF_ERROR(queue_->Fill(list_, 0U));
   if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
+  PALPATE_RETURN_IF_ERROR(ForgetContacts());
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->GoOnFrom(*queue_, *old.rigid_));
   if (surface_) {
     PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, !was_given_tangled_));
@@ -1239,21 +1299,94 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
   return queue_->FinishBlocking();
 }
 
-absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> forces_n) {
-  if (forces_n.size() != size_t{layout_.vertex_count} * 3) {
-    return absl::InvalidArgumentError(absl::StrCat(forces_n.size(), " floats for ", layout_.vertex_count, " vertices"));
+/// After an edit: the state is that of the end of a step in which nothing touched a tool.
+absl::Status TissueSolver::Impl::ForgetContacts() {
+  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(inspect_state_, {tuning_.partials, 0}));
+  PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, layout_.vertex_count));
+  PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
+  return queue_->Fill(list_, 0U, 1);
+}
+
+/// Hands the changed entries to writer_.
+absl::Status TissueSolver::Impl::WriteDelta(const TissueLayoutDelta& delta, std::span<const TissueVertexState> states) {
+  const size_t lanes = layout_.lanes;
+  RunWriter& w = *writer_;
+  PALPATE_RETURN_IF_ERROR(w.Add(params_, std::span<const StepParams>(&params_host_, 1), 0));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(mass_, layout_.mass_kg, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(mass_damping_, layout_.mass_damping_per_s, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(original_index_, layout_.original_index, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(block_range_, layout_.block_range, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangle_range_, layout_.vertex_triangle_range, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangles_, layout_.vertex_triangles, delta.fan_places));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(block_vertex_, layout_.block_vertex, delta.blocks));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(corner_real_, layout_.corner_real, delta.blocks, layout_.corner_reals * lanes));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(corner_index_, layout_.corner_index, delta.blocks, 4 * lanes));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tets_, layout_.tets, delta.tets));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tet_rest_, layout_.tet_rest, delta.tets, 3));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(triangles_, layout_.triangles, delta.triangles));
+  const Float4 identity{0, 0, 0, 1};
+  for (const uint32_t t : delta.tets) {
+    if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(w.Add(rotations_, std::span<const Float4>(&identity, 1), t));
   }
+  const auto write_state = [&](uint32_t slot, const TissueVertexState& state) -> absl::Status {
+    PALPATE_RETURN_IF_ERROR(w.Add(x_, std::span<const Float4>(&state.position_m, 1), slot));
+    PALPATE_RETURN_IF_ERROR(w.Add(velocity_, std::span<const Float4>(&state.velocity_m_per_s, 1), slot));
+    return w.Add(velocity_before_, std::span<const Float4>(&state.velocity_before_m_per_s, 1), slot);
+  };
+  for (const uint32_t slot : delta.slots) {
+    if (layout_.original_index[slot] == kNoTissueVertex) PALPATE_RETURN_IF_ERROR(write_state(slot, {}));
+  }
+  for (const uint32_t v : delta.state_vertices) PALPATE_RETURN_IF_ERROR(write_state(layout_.solver_index[v], states[v]));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const TissueChange& change,
+                                                std::span<const TissueVertexState> states) {
+  if (states.size() != model.rest_m.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(states.size(), " states for ", model.rest_m.size(), " vertices"));
+  }
+  const bool had_surface_contact = layout_.has_surface_contact;
+  const bool has_surface_contact = model.self_collision.size() > 1 || (!model.self_collision.empty() && model.self_collision[0] != 0);
+  if (!editor_ || has_surface_contact != had_surface_contact) return false;
+  PALPATE_ASSIGN_OR_RETURN(const bool fits, editor_->Apply(model, change));
+  if (!fits) return false;
+  const TissueLayoutDelta& delta = editor_->delta();
+  params_host_.triangle_count = layout_.triangle_count;
+  params_host_.tet_count = layout_.tet_count;
+  for (const uint32_t slot : delta.slots) rest_positions_[slot] = layout_.rest_m[slot];
+  PALPATE_RETURN_IF_ERROR(WriteDelta(delta, states));
+  if (surface_) {
+    PALPATE_ASSIGN_OR_RETURN(const bool follows, surface_->Follow(*queue_, delta, &*writer_));
+    if (!follows) return false;
+  }
+  delta_bytes_ = writer_->pending_bytes();
+  PALPATE_RETURN_IF_ERROR(writer_->Flush(*queue_));
+  PALPATE_RETURN_IF_ERROR(start_strain_.SetArg(0, layout_.block_count));
+  if (barrier_) barrier_->SetTriangleCount(layout_.triangle_count);
+  PALPATE_RETURN_IF_ERROR(MakeDriven(model));
+  if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(MakeLoads(model));
+  PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
+  gathered_count_ = 0;
+  gathered_host_.clear();
+  PALPATE_RETURN_IF_ERROR(ForgetContacts());
+  if (surface_) {
+    uint32_t inverted = 0;
+    PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
+    for (const StepPartial& partial : partials_host_) inverted += partial.inverted_tets;
+    PALPATE_RETURN_IF_ERROR(surface_->GoOn(*queue_, x_, inverted > 0));
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
+  return true;
+}
+
+absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> forces_n) {
+  PALPATE_RETURN_IF_ERROR(CheckFloats(forces_n.size()));
   if (steps_ > 0) PALPATE_RETURN_IF_ERROR(ApplyLoads());
-  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tets.size(), 0}));
+  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tet_count, 0}));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, parts));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
-  for (size_t i = 0; i < scratch_.size(); ++i) {
-    float* const out = &forces_n[size_t{layout_.original_index[i]} * 3];
-    out[0] = scratch_[i].x;
-    out[1] = scratch_[i].y;
-    out[2] = scratch_[i].z;
-  }
+  ScatterScratch(forces_n);
   return absl::OkStatus();
 }
 
@@ -1286,6 +1419,14 @@ absl::Status TissueSolver::ReadState(std::span<TissueVertexState> states) { retu
 absl::Status TissueSolver::Rebuild(const TissueModel& model, std::span<const TissueVertexState> states) {
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<Impl> next, impl_->Rebuilt(model, states));
   impl_ = std::move(next);
+  ++edit_counts_.rebuilds;
+  return absl::OkStatus();
+}
+absl::Status TissueSolver::Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states) {
+  PALPATE_ASSIGN_OR_RETURN(const bool fits, impl_->Update(model, change, states));
+  if (!fits) return Rebuild(model, states);
+  ++edit_counts_.deltas;
+  edit_counts_.delta_bytes = impl_->delta_bytes();
   return absl::OkStatus();
 }
 absl::Status TissueSolver::ReadForces(uint32_t parts, std::span<float> forces_n) { return impl_->ReadForces(parts, forces_n); }
@@ -1295,7 +1436,12 @@ absl::StatusOr<std::vector<double>> TissueSolver::StepMeasuringResidual(std::spa
   return residuals;
 }
 const TissueLayout& TissueSolver::layout() const { return impl_->layout(); }
-uint32_t TissueSolver::color_count() const { return static_cast<uint32_t>(impl_->layout().color_begin.size() - 1); }
+uint32_t TissueSolver::color_count() const {
+  const TissueLayout& layout = impl_->layout();
+  uint32_t count = 0;
+  for (size_t c = 0; c < layout.color_end.size(); ++c) count += layout.color_end[c] > layout.color_begin[c] ? 1 : 0;
+  return count;
+}
 size_t TissueSolver::device_bytes() const { return impl_->device_bytes(); }
 double TissueSolver::contact_stiffness_n_per_m() const { return impl_->stiffness(); }
 

@@ -159,6 +159,19 @@ class TissueSolver {
   /// of states.
   absl::Status Rebuild(const TissueModel& model, std::span<const TissueVertexState> states);
 
+  /// As Rebuild, for a model that differs from the one before in `change` alone: only what changed goes to the device, into a layout that
+  /// keeps its other entries (TissueLayoutEditor). `model` must list triangle_body and keep the places of vertices and tets that are gone;
+  /// vertices that the change does not name keep their state, whatever `states` says of them. Where that does not fit, and at the first
+  /// edit, it is a Rebuild, which leaves room for more.
+  absl::Status Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states);
+  /// Edits that were deltas, and those that laid the model out anew.
+  struct EditCounts {
+    uint64_t deltas = 0;
+    uint64_t rebuilds = 0;
+    size_t delta_bytes = 0;  ///< of the newest delta
+  };
+  const EditCounts& edit_counts() const { return edit_counts_; }
+
   /// Forces on each vertex at the end of the newest step, caller's order, [vertex_count * 3] N: the sum of the chosen parts. kAllForces on
   /// free vertices is the residual of the implicit equation.
   absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
@@ -176,6 +189,7 @@ class TissueSolver {
   class Impl;
   explicit TissueSolver(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
+  EditCounts edit_counts_;
 };
 
 }  // namespace palpate::gpu

@@ -27,14 +27,17 @@ struct SceneVertices {
   std::vector<uint32_t> slot;    ///< in the body's mesh
   /// Positions and velocities, up to date only while edits run.
   std::vector<gpu::TissueVertexState> state;
+  std::vector<uint32_t> changed;  ///< handles, since the solver's model was brought up to date; may repeat
 
   uint32_t Add() {
     if (!free_.empty()) {
       const uint32_t handle = free_.top();
       free_.pop();
+      changed.push_back(handle);
       return handle;
     }
     const auto handle = static_cast<uint32_t>(rest_m.size());
+    changed.push_back(handle);
     rest_m.emplace_back(0, 0, 0);
     is_fixed.push_back(0);
     driven.push_back(kNoSlot);
@@ -54,6 +57,7 @@ struct SceneVertices {
     body[handle] = kNoBody;
     slot[handle] = kNoSlot;
     state[handle] = {};
+    changed.push_back(handle);
     free_.push(handle);
   }
   size_t size() const { return rest_m.size(); }

@@ -120,7 +120,7 @@ absl::Status World::WriteVolumePositions(size_t body_index, std::span<const floa
   return impl_->WriteVolumePositions(body_index, positions_m);
 }
 const SceneDescription& World::description() const { return impl_->description_; }
-const std::vector<BodyStatistics>& World::body_statistics() const { return impl_->statistics_; }
+const std::vector<BodyStatistics>& World::body_statistics() const { return impl_->Statistics(); }
 const std::vector<BoundarySurface>& World::surfaces() const { return impl_->surfaces_; }
 size_t World::device_bytes() const { return impl_->solver_->device_bytes(); }
 uint32_t World::color_count() const { return impl_->solver_->color_count(); }

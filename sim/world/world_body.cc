@@ -435,6 +435,7 @@ void WorldBody::OnVertexAdded(const ClosedMesh&, const MeshDelta::AddedVertex& v
     is_fixed = is_fixed && vertices_->is_fixed[source] != 0 && vertices_->driven[source] == region;
     if (vertex.source_count == 1) {
       vertices_->origin[source] |= 1;
+      vertices_->changed.push_back(source);
       copied_.push_back(source);
       copied_.push_back(handle);
     }

@@ -32,6 +32,7 @@ absl::Status World::Impl::BuildBodies() {
   loads_.clear();
   rigid_.clear();
   statistics_.clear();
+  statistics_known_.clear();
   surfaces_.clear();
   auto topology = std::make_shared<WorldTopology>();
   if (topology_ != nullptr) topology->version = topology_->version + 1;
@@ -103,7 +104,6 @@ absl::Status World::Impl::BuildBodies() {
       rigid.angular_velocity_rad_per_s = ToArray(body.angular_velocity_rad_per_s);
       rigid_.push_back(rigid);
     }
-    statistics_.push_back(StatisticsOf(*bodies_.back()));
     const BodyArrays& arrays = *bodies_.back()->arrays();
     surfaces_.push_back({arrays.surface_vertices, arrays.surface_triangles});
   }
@@ -131,51 +131,14 @@ BodyStatistics World::Impl::StatisticsOf(const WorldBody& body) const {
   return statistics;
 }
 
-/// The scene as it is now, vertices by handle, tets and triangles body by body in the order of their slots.
-gpu::TissueModel World::Impl::MakeModel() {
-  gpu::TissueModel model;
-  model.rest_m.reserve(vertices_.size());
-  for (const Eigen::Vector3d& v : vertices_.rest_m) model.rest_m.push_back(ToArray(v));
-  model.fixed = vertices_.is_fixed;
-  model.vertex_origin = vertices_.origin;
-  model.driven = driven_;
-  model.loads = loads_;
-  model.rigid = rigid_;
-  for (uint32_t v = 0; v < vertices_.size(); ++v) {
-    if (vertices_.driven[v] != kNoSlot) model.driven[vertices_.driven[v]].vertices.push_back(v);
-    for (size_t k = 0; k < model.loads.size(); ++k) {
-      if ((vertices_.loads[v] >> k & 1U) != 0) model.loads[k].vertices.push_back(v);
-    }
+/// Worked out when somebody asks: after an edit that is O(tets of the body).
+const std::vector<BodyStatistics>& World::Impl::Statistics() {
+  statistics_.resize(bodies_.size());
+  statistics_known_.resize(bodies_.size(), 0);
+  for (size_t b = 0; b < bodies_.size(); ++b) {
+    if (std::exchange(statistics_known_[b], 1) == 0) statistics_[b] = StatisticsOf(*bodies_[b]);
   }
-  triangle_begin_.assign(1, 0);
-  triangle_slots_.clear();
-  triangle_area_m2_.clear();
-  for (const auto& body : bodies_) {
-    const BodyArrays& arrays = *body->arrays();
-    if (body->kind() == BodyKind::kDeformable) {
-      std::vector<gpu::TissueTet> of_zone;
-      for (size_t zone = 0; zone < body->zone_count(); ++zone)
-        of_zone.push_back(*TissueOf(body->MaterialOf(static_cast<TetZoneId>(zone))));  // checked before
-      for (uint32_t t = 0; t < arrays.tets.size(); ++t) {
-        if (arrays.tets[t] == kFreeTet) continue;
-        model.tets.push_back(of_zone[body->ZoneOf(t)]);
-        for (size_t c = 0; c < 4; ++c) model.tets.back().vertices[c] = body->HandleOf(arrays.tets[t][c]);
-      }
-    }
-    for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
-      if (arrays.surface_triangles[t] == kFreeTriangle) continue;
-      std::array<uint32_t, 3> corners{};
-      for (size_t c = 0; c < 3; ++c) corners[c] = body->HandleOf(arrays.surface_vertices[arrays.surface_triangles[t][c]]);
-      const Eigen::Vector3d& o = vertices_.rest_m[corners[0]];
-      triangle_area_m2_.push_back((vertices_.rest_m[corners[1]] - o).cross(vertices_.rest_m[corners[2]] - o).norm() / 2);
-      model.surface_triangles.push_back(corners);
-      triangle_slots_.push_back(t);
-    }
-    triangle_begin_.push_back(static_cast<uint32_t>(model.surface_triangles.size()));
-    model.self_collision.push_back(body->self_collision() ? 1 : 0);
-  }
-  model.body_triangle_begin = triangle_begin_;
-  return model;
+  return statistics_;
 }
 
 absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescription description) {
@@ -192,7 +155,7 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
 
 /// A solver of the scene at rest.
 absl::Status World::Impl::CreateSolver() {
-  const gpu::TissueModel model = MakeModel();
+  MakeModel();
   targets_.clear();
   std::vector<gpu::ColliderDescription> colliders;
   PALPATE_RETURN_IF_ERROR(MakeTools(&colliders));
@@ -233,7 +196,7 @@ absl::Status World::Impl::CreateSolver() {
   options.surface_max_detections = static_cast<uint32_t>(std::max(1, description_.contact.surface_max_detections));
   options.check_intersections = description_.contact.check_intersections;
   const gpu::TissueTuning tuning = gpu::TissueTuning::For(context_->device());
-  PALPATE_ASSIGN_OR_RETURN(solver_, gpu::TissueSolver::Create(context_, model, options, colliders, planes, tuning));
+  PALPATE_ASSIGN_OR_RETURN(solver_, gpu::TissueSolver::Create(context_, model_, options, colliders, planes, tuning));
   return absl::OkStatus();
 }
 

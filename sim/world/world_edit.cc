@@ -163,6 +163,8 @@ absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& ed
         body.SetMaterial(static_cast<TetZoneId>(zone), material->material);
       }
     }
+    rematerialised_.push_back(body.index());
+    statistics_known_.assign(bodies_.size(), 0);
   }
   const auto is_taken = [&](const std::string& name) {
     return std::any_of(bodies_.begin(), bodies_.end(), [&](const auto& other) { return other->name() == name; });
@@ -233,23 +235,24 @@ absl::Status World::Impl::CommitEdits() {
   auto topology = std::make_shared<WorldTopology>();
   topology->version = topology_->version + 1;
   topology->follows = true;
+  statistics_known_.resize(bodies_.size(), 0);
+  std::vector<BodyArraysChange> changes;
   bool has_changed = false;
   for (size_t b = 0; b < bodies_.size(); ++b) {
     WorldBody& body = *bodies_[b];
     if (body.has_changes()) {
       has_changed = true;
+      statistics_known_[b] = 0;
       BodyArraysChange change = body.UpdateArrays();
-      if (b < topology_->bodies.size()) topology->changes.push_back(std::move(change));
+      if (b < topology_->bodies.size()) changes.push_back(std::move(change));
     }
     topology->bodies.push_back(body.arrays());
   }
+  topology->changes = changes;
   if (has_changed) topology_ = std::move(topology);
 
-  gpu::TissueModel model = MakeModel();
-  model.may_be_at_rest = true;
-  PALPATE_RETURN_IF_ERROR(solver_->Rebuild(model, vertices_.state));
-  statistics_.clear();
-  for (const auto& body : bodies_) statistics_.push_back(StatisticsOf(*body));
+  const gpu::TissueChange change = UpdateModel(changes);
+  PALPATE_RETURN_IF_ERROR(solver_->Update(model_, change, vertices_.state));
   PALPATE_RETURN_IF_ERROR(UpdateGathered());
   PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
   // Contacts are of a step, and this frame is not of one; the next projection still starts from their forces.
@@ -300,12 +303,15 @@ void World::Impl::OpenCopies(std::span<const uint32_t> copied) {
       if (!is_fine) continue;
       const Eigen::Vector3f to = (from + way_m * direction).cast<float>();
       vertices_.state[handle].position_m = {to.x(), to.y(), to.z(), 0.0F};
+      vertices_.changed.push_back(handle);
       break;
     }
     // A driven vertex goes where its place at rest is taken: there too the two must differ.
     Eigen::Vector3d at_rest;
     if (vertices_.driven[handle] == kNoSlot) continue;
-    if (inward([&](uint32_t v) { return vertices_.rest_m[body.HandleOf(v)]; }, &at_rest)) vertices_.rest_m[handle] += way_m * at_rest;
+    if (!inward([&](uint32_t v) { return vertices_.rest_m[body.HandleOf(v)]; }, &at_rest)) continue;
+    vertices_.rest_m[handle] += way_m * at_rest;
+    vertices_.changed.push_back(handle);
   }
 }
 

@@ -22,10 +22,6 @@ absl::Status World::Impl::UpdateGathered() {
   return solver_->SetGathered(vertices);
 }
 
-uint32_t World::Impl::BodyOfTriangle(uint32_t triangle) const {
-  return static_cast<uint32_t>(std::upper_bound(triangle_begin_.begin(), triangle_begin_.end(), triangle) - triangle_begin_.begin() - 1);
-}
-
 uint32_t World::Impl::SurfaceSlotOf(uint32_t vertex) const {
   return bodies_[vertices_.body[vertex]]->SurfaceSlotOf(vertices_.slot[vertex]);
 }

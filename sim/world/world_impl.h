@@ -56,7 +56,7 @@ class World::Impl {
 
   std::shared_ptr<gpu::Context> context_;
   SceneDescription description_;
-  std::vector<BodyStatistics> statistics_;
+  const std::vector<BodyStatistics>& Statistics();
   std::vector<BoundarySurface> surfaces_;
   std::unique_ptr<gpu::TissueSolver> solver_;
   std::shared_ptr<const Frame> frame_;
@@ -69,9 +69,14 @@ class World::Impl {
   void BuildLocalModels(const gpu::TissueStep& step, Frame* frame);
   absl::Status BuildBodies();
   absl::Status CreateSolver();
-  gpu::TissueModel MakeModel();
+  void MakeModel();
+  gpu::TissueChange UpdateModel(std::span<const BodyArraysChange> changes);
+  void ListDrivenAndLoads();
+  void PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::TissueTet>& of_zone, gpu::TissueChange* change);
+  void PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot);
+  std::vector<gpu::TissueTet> TissueOfZones(const WorldBody& body) const;
   BodyStatistics StatisticsOf(const WorldBody& body) const;
-  uint32_t BodyOfTriangle(uint32_t triangle) const;
+  uint32_t BodyOfTriangle(uint32_t triangle) const { return model_.triangle_body[triangle]; }
   uint32_t SurfaceSlotOf(uint32_t vertex) const;
   absl::Status CheckBody(size_t body_index) const;
   absl::Status CheckEdit(const Edit& edit) const;
@@ -107,11 +112,19 @@ class World::Impl {
   std::vector<gpu::TissueLoad> loads_;           // likewise
   std::vector<gpu::TissueRigidBody> rigid_;
   std::shared_ptr<const WorldTopology> topology_;
-  std::vector<uint32_t> triangle_begin_;  // [body_count + 1] in the model
-  std::vector<uint32_t> triangle_slots_;  // [triangle of the model] in the body's arrays
-  bool moves_at_start_ = false;           // a body has a velocity
-  std::vector<double> triangle_area_m2_;  // [triangle of the model] at rest
-  std::vector<ToolCommand> commands_;     // newest per tool
+  std::vector<BodyStatistics> statistics_;
+  std::vector<uint8_t> statistics_known_;  // per body: as the body is now
+  // The solver's model, which follows edits entry by entry: vertices have their handles, tets and triangles have places. Triangles of
+  // bodies that cannot be edited come first, and those of the others have no gaps between them.
+  gpu::TissueModel model_;
+  std::vector<std::vector<uint32_t>> tet_places_;       // [body][slot], kNoSlot: free
+  std::vector<std::vector<uint32_t>> triangle_places_;  // likewise
+  std::vector<uint32_t> free_tets_;                     // places
+  std::vector<uint32_t> rematerialised_;                // bodies, since the model was brought up to date
+  std::vector<uint32_t> triangle_slots_;                // [triangle of the model] in the body's arrays
+  bool moves_at_start_ = false;                         // a body has a velocity
+  std::vector<double> triangle_area_m2_;                // [triangle of the model] at rest
+  std::vector<ToolCommand> commands_;                   // newest per tool
   std::vector<gpu::ColliderTarget> targets_;
   std::vector<ToolState> tools_;
   std::vector<uint32_t> tool_of_collider_;  // of those of tools, which come first

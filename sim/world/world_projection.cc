@@ -28,19 +28,10 @@ const ProjectionMesh& World::Impl::TissueSurface() {
   tissue_surface_version_ = topology_->version;
   std::vector<std::array<uint32_t, 3>> triangles;
   tissue_triangles_.clear();
-  uint32_t in_model = 0;
-  for (const auto& body : bodies_) {
-    const BodyArrays& arrays = *body->arrays();
-    for (const std::array<uint32_t, 3>& triangle : arrays.surface_triangles) {
-      if (triangle == kFreeTriangle) continue;
-      if (body->kind() == BodyKind::kDeformable) {
-        std::array<uint32_t, 3> corners{};
-        for (size_t c = 0; c < 3; ++c) corners[c] = body->HandleOf(arrays.surface_vertices[triangle[c]]);
-        triangles.push_back(corners);
-        tissue_triangles_.push_back(in_model);
-      }
-      ++in_model;
-    }
+  for (uint32_t t = 0; t < model_.surface_triangles.size(); ++t) {
+    if (bodies_[model_.triangle_body[t]]->kind() != BodyKind::kDeformable) continue;
+    triangles.push_back(model_.surface_triangles[t]);
+    tissue_triangles_.push_back(t);
   }
   tissue_surface_ = ProjectionMesh(std::move(triangles), vertices_.size());
   return tissue_surface_;

@@ -13,11 +13,15 @@ import { FrameSchema, KeyframeSchema, PositionEncoding, ToolActivity, TopologyDe
   type WatchRequest } from '../generated/palpate/v1/stream_pb';
 import { ViewerRequestSchema, ViewerUpdateSchema, type ViewerRequest } from '../generated/palpate/v1/viewer_pb';
 import { FakeTissue, surfaceHash } from './fake_tissue';
-import { add, dot, length, scale, subtract, type Vector } from './vectors';
+import { add, length, scale, subtract, type Vector } from './vectors';
 
 const DT_S = 1 / 60;
 const MAX_JAW_ANGLE_RAD = 1;
 const JAW_SPEED_RAD_PER_S = 4;
+const MARGIN_M = 0.001;
+/** Of each triangle that a tool touches, where it has been pushed from its rest and where it is pushed now. */
+const STIFFNESS_N_PER_M = 24;
+const DEPTH_STIFFNESS_N_PER_M = 6;
 const vec3 = (a: Vector) => ({ x: a[0], y: a[1], z: a[2] });
 
 /** Points and triangles of a subdivided icosahedron on the unit sphere, seen from outside counter-clockwise. */
@@ -147,8 +151,9 @@ export class FakeScene {
     const time_s = this.step * DT_S;
     for (const [index, tool] of this.tools.entries()) {
       if (tool.script && !tool.owner) tool.target = tool.script(time_s);
+      // No faster than contact can follow.
       const move = subtract(tool.target, tool.tip);
-      tool.tip = add(tool.tip, scale(move, 0.45));
+      tool.tip = add(tool.tip, scale(move, Math.min(0.45, tool.radius_m / (length(move) || 1))));
       const turn = tool.wantedJaw_rad - tool.jaw_rad;
       tool.jaw_rad += Math.sign(turn) * Math.min(Math.abs(turn), JAW_SPEED_RAD_PER_S * DT_S);
       if (isJawed(tool) && tool.held === 0 && turn < 0 && tool.jaw_rad < 0.2) for (const body of this.bodies) body.hold(index, tool.tip, 0.008);
@@ -165,19 +170,13 @@ export class FakeScene {
       tool.force = holds.reduce<Vector>((sum, hold) => add(sum, hold.force), [0, 0, 0]);
       tool.contacts = 0;
       if (tool.held > 0) continue;
-      const reach = tool.radius_m + 0.001;
-      for (const [bodyIndex, body] of this.bodies.entries()) for (const vertex of body.surfaceVertices) {
-        const p = body.positions[vertex]!;
-        const along = Math.min(tool.length_m, Math.max(0, dot(subtract(p, tool.tip), tool.axis)));
-        const away = subtract(p, add(tool.tip, scale(tool.axis, along)));
-        const distance = length(away);
-        if (distance >= reach || distance === 0) continue;
-        const normal = scale(away, 1 / distance);
-        const depth = reach - distance;
-        const force = scale(normal, 24 * length(body.push(vertex, normal, depth)) + 6 * depth);
-        tool.force = subtract(tool.force, force);
-        ++tool.contacts;
-        this.contacts.push({ tool: index, body: bodyIndex, point: body.positions[vertex]!, normal, force });
+      for (const [bodyIndex, body] of this.bodies.entries()) {
+        for (const { point, normal, offset_m, depth_m } of body.pushOut(tool.tip, add(tool.tip, scale(tool.axis, tool.length_m)), tool.radius_m + MARGIN_M)) {
+          const force = scale(normal, STIFFNESS_N_PER_M * offset_m + DEPTH_STIFFNESS_N_PER_M * depth_m);
+          tool.force = subtract(tool.force, force);
+          ++tool.contacts;
+          this.contacts.push({ tool: index, body: bodyIndex, point, normal, force });
+        }
       }
     }
   }

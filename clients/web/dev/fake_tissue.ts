@@ -1,7 +1,7 @@
 // Tissue for the fake server: tetrahedra that can be taken out and cut apart along their faces, moved by a rubbery toy in place of mechanics.
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { BodyDeltaSchema, BodyTopologySchema, PositionEncoding, type BodyDelta, type BodyTopology } from '../generated/palpate/v1/stream_pb';
-import { add, cross, dot, length, scale, subtract, type Vector } from './vectors';
+import { add, cross, dot, length, nearestOnTriangle, scale, subtract, type Vector } from './vectors';
 
 export const GRAVITY_M_PER_S2 = 9.81;
 const DT_S = 1 / 60;
@@ -86,6 +86,8 @@ export class FakeTissue {
   /** [3 * slot + corner], [slot]: what viewers have. */
   triangles: number[] = [];
   zones: number[] = [];
+  /** Vertices of the triangles of the surface. */
+  private surface: Vector[] = [];
   private readonly vertexSlots = new SlotMap();
   private readonly triangleSlots = new SlotMap();
   readonly held = new Map<number, { tool: number; offset: Vector }>();
@@ -288,6 +290,7 @@ export class FakeTissue {
       for (const v of corners) vertices.add(v);
       faces.set(4 * tet.id + k, { corners, zone: tet.faceZones[k]! });
     });
+    this.surface = [...faces.values()].map(({ corners }) => corners as Vector);
     this.vertexSlots.keepOnly(vertices);
     this.triangleSlots.keepOnly(new Set(faces.keys()));
     const before = { triangles: this.triangles, zones: this.zones };
@@ -392,16 +395,39 @@ export class FakeTissue {
     for (const [vertex, one] of this.held) if (one.tool === tool) this.held.delete(vertex);
   }
 
-  /** Moves a surface vertex out of a tool; its offset from where it rests. */
-  push(vertex: number, normal: Vector, depth_m: number): Vector {
-    this.positions[vertex] = add(this.positions[vertex]!, scale(normal, depth_m));
-    const inward = dot(this.velocities[vertex]!, normal);
-    if (inward < 0) this.velocities[vertex] = subtract(this.velocities[vertex]!, scale(normal, inward));
-    return subtract(this.positions[vertex]!, this.rest[vertex]!);
-  }
-
-  get surfaceVertices(): IterableIterator<number> {
-    return this.vertexSlots.slots.keys();
+  /** Moves the surface out of a capsule from `end0` to `end1`; where it touches, the way it was pushed, and how far it has been pushed from its rest. */
+  pushOut(end0: Vector, end1: Vector, radius_m: number): { point: Vector; normal: Vector; offset_m: number; depth_m: number }[] {
+    const contacts: { point: Vector; normal: Vector; offset_m: number; depth_m: number }[] = [];
+    const low = end0.map((x, k) => Math.min(x, end1[k]!) - radius_m);
+    const high = end0.map((x, k) => Math.max(x, end1[k]!) + radius_m);
+    const axis = subtract(end1, end0);
+    for (const corners of this.surface) {
+      const [a, b, c] = corners.map((vertex) => this.positions[vertex]!) as [Vector, Vector, Vector];
+      if (low.some((x, k) => Math.max(a[k]!, b[k]!, c[k]!) < x) || high.some((x, k) => Math.min(a[k]!, b[k]!, c[k]!) > x)) continue;
+      // Both are convex: going back and forth between them ends where they are nearest.
+      let onAxis = end0, weights: Vector = [1, 0, 0], point = a;
+      for (let i = 0; i < 8; ++i) {
+        weights = nearestOnTriangle(onAxis, a, b, c);
+        point = add(add(scale(a, weights[0]), scale(b, weights[1])), scale(c, weights[2]));
+        onAxis = add(end0, scale(axis, Math.min(1, Math.max(0, dot(subtract(point, end0), axis) / dot(axis, axis)))));
+      }
+      const away = subtract(point, onAxis);
+      const distance = length(away);
+      if (distance >= radius_m) continue;
+      const outward = cross(subtract(b, a), subtract(c, a));
+      const normal = distance > 1e-6 ? scale(away, 1 / distance) : scale(outward, -1 / (length(outward) || 1));
+      const depth_m = radius_m - distance;
+      const share = depth_m / dot(weights, weights);
+      let offset: Vector = [0, 0, 0];
+      for (const [k, vertex] of corners.entries()) {
+        this.positions[vertex] = add(this.positions[vertex]!, scale(normal, share * weights[k]!));
+        const inward = weights[k]! > 0 ? dot(this.velocities[vertex]!, normal) : 0;
+        if (inward < 0) this.velocities[vertex] = subtract(this.velocities[vertex]!, scale(normal, inward));
+        offset = add(offset, scale(subtract(this.positions[vertex]!, this.rest[vertex]!), weights[k]!));
+      }
+      contacts.push({ point: add(point, scale(normal, depth_m)), normal, offset_m: length(offset), depth_m });
+    }
+    return contacts;
   }
 
   encode(encoding: PositionEncoding) {

@@ -94,7 +94,8 @@ export class App implements SurgeryHost {
   constructor(parameters: URLSearchParams) {
     this.sceneId = parameters.get('scene') ?? '';
     if (parameters.get('positions') === 'uint16') this.encoding = PositionEncoding.UINT16;
-    this.stage = new Stage(element('view') as HTMLCanvasElement);
+    const quality = parameters.get('quality');
+    this.stage = new Stage(element('view') as HTMLCanvasElement, quality !== 'low');
     this.view = new SceneView(this.stage, element('labels'));
     this.panel = new Panel({
       toggle: (index) => this.toggleTool(index),
@@ -105,7 +106,6 @@ export class App implements SurgeryHost {
     this.surgery = new Surgery(this);
     this.toasts = new Toasts(element('toasts'));
     this.overlay = new Overlay(element('overlay'));
-    const quality = parameters.get('quality');
     this.autoQuality = quality !== 'high' && quality !== 'medium' && quality !== 'low';
     this.setQuality(this.autoQuality ? 'high' : (quality as Quality));
     const socketUrl = new URL('ws', document.baseURI);
@@ -569,14 +569,20 @@ export class App implements SurgeryHost {
     return this.stage.radius_m;
   }
 
+  /** What is shown waits for the server: its surfaces cannot be pointed at. */
+  get isBehind(): boolean {
+    return this.awaitsFrame || this.awaitsKeyframe;
+  }
+
   pick(pointer: THREE.Vector2): SurfaceHit | undefined {
-    if (this.awaitsFrame) return undefined;
+    if (this.awaitsFrame) this.takeFrame();
+    if (this.isBehind) return undefined;
     this.ray.setFromCamera(pointer, this.stage.camera);
     return pickSurface(this.ray.ray, this.view.organs);
   }
 
   async edit(edits: EditInit[], key: string): Promise<EditSceneResponse> {
-    const answer = await this.connection.call({ case: 'edit', value: { sceneId: this.watchedScene, key, edits } });
+    const answer = await this.connection.call({ case: 'edit', value: { sceneId: this.sceneId, key, edits } });
     if (answer.case !== 'edit') throw new Error(`the server answered an edit with '${answer.case}'`);
     return answer.value;
   }
@@ -627,7 +633,7 @@ export class App implements SurgeryHost {
   setQuality(quality: Quality): void {
     this.redraw();
     this.stage.setQuality(quality);
-    this.view.setDetail(quality !== 'low');
+    this.view.setPlain(quality === 'low');
   }
 
   fit(): void {
@@ -645,21 +651,7 @@ export class App implements SurgeryHost {
     this.moveByKeys(Math.min(elapsed_ms, 100) / 1000);
     this.sendPose(now);
     if (this.stage.quality === 'low' && now - this.lastRender_ms < LOW_QUALITY_INTERVAL_MS) return;
-    if (this.pendingFrame) {
-      const before = this.runState;
-      const problem = this.view.update(this.pendingFrame, this.streamEncoding);
-      if (problem) {
-        this.report('Frame', new Error(problem));
-        this.pendingFrame = undefined;
-        this.watchedScene = '';  // asks for a new keyframe with the next list
-      } else {
-        this.frame = this.pendingFrame;
-        this.pendingFrame = undefined;
-        this.awaitsFrame = false;
-        this.needsPicture = true;
-        if (this.runState !== before) this.showPills();
-      }
-    }
+    this.takeFrame();
     // Nothing moves: nothing is drawn.
     if (this.stage.controls.update()) this.needsPicture = true;
     if (this.needsPicture && !this.awaitsFrame) {
@@ -672,6 +664,24 @@ export class App implements SurgeryHost {
     this.panel.draw(this.frame, owners, { fps: this.fps, bytesPerSecond: this.bytesPerSecond(now) }, now / 1000);
     this.showHint();
     if (this.connectionState.kind === 'waiting') this.showAway();
+  }
+
+  /** Brings the newest frame into the view. */
+  private takeFrame(): void {
+    const frame = this.pendingFrame;
+    if (!frame) return;
+    this.pendingFrame = undefined;
+    const before = this.runState;
+    const problem = this.view.update(frame, this.streamEncoding);
+    if (problem) {
+      this.report('Frame', new Error(problem));
+      this.watchedScene = '';  // asks for a new keyframe with the next list
+      return;
+    }
+    this.frame = frame;
+    this.awaitsFrame = false;
+    this.needsPicture = true;
+    if (this.runState !== before) this.showPills();
   }
 
   get fps(): number {

@@ -1,4 +1,6 @@
+import { fromJson, type JsonValue } from '@bufbuild/protobuf';
 import * as THREE from 'three';
+import { EditSceneRequestSchema } from '../generated/palpate/v1/edit_pb';
 import './style.css';
 import { App } from './app';
 import { MODE_SIZES, type Mode } from './surgery/surgery';
@@ -173,7 +175,10 @@ canvas.addEventListener('pointerdown', (event) => {
   const at = readPointer(event).clone();
   if (app.surgery.mode !== 'hand') {
     // Beside the tissue the left button orbits.
-    if (!app.surgery.begin(at)) return;
+    if (!app.surgery.begin(at)) {
+      if (app.isBehind) event.stopImmediatePropagation();
+      return;
+    }
     event.stopImmediatePropagation();
     dragPointer = event.pointerId;
     canvas.setPointerCapture(event.pointerId);
@@ -336,6 +341,7 @@ const api = {
       vertexCount: organ.positions.length / 3,
       triangleCount: organ.surface.liveCount,
       interiorTriangleCount: organ.interiorTriangleCount,
+      zoneTriangleCounts: organ.zoneTriangleCounts,
       meshHash: organ.surface.hash.toString(16).padStart(16, '0'),
       lowestM: organ.expandBox(new THREE.Box3()).min.z,
     }));
@@ -351,7 +357,7 @@ const api = {
         handM: app.held?.index === tool.index ? app.held.hand?.pose.position.toArray() : undefined,
         forceN: force ? [force.x, force.y, force.z] : [0, 0, 0],
         contactCount: state?.contactCount ?? 0,
-        jawAngleRad: state?.jawAngleRad ?? 0,
+        jawAngleRad: tool.jawAngle_rad,
         activity: ACTIVITY_LABELS[mainActivity(state?.activities ?? [])],
         graspedVertices: state?.graspedVertices ?? 0,
       };
@@ -360,7 +366,7 @@ const api = {
   errors: app.errors,
   /** What the mouse did to tissue. */
   get surgery() {
-    return { mode: app.surgery.mode, sizeM: app.surgery.size_m, isBusy: app.surgery.isBusy, ...app.surgery.counts };
+    return { mode: app.surgery.mode, sizeM: app.surgery.size_m, isBusy: app.surgery.isBusy || app.isBehind, ...app.surgery.counts };
   },
   setMode,
   /** Radius, depth or reach of the mode, metres. */
@@ -377,10 +383,25 @@ const api = {
     const at = point.project(app.stage.camera);
     return { x: ((at.x + 1) / 2) * canvas.clientWidth, y: ((1 - at.y) / 2) * canvas.clientHeight, depthM };
   },
+  /** What the mouse would work on at a place of the window: the body, and where in W. */
+  pick(x: number, y: number) {
+    const hit = app.pick(new THREE.Vector2((2 * x) / canvas.clientWidth - 1, 1 - (2 * y) / canvas.clientHeight));
+    return hit && { body: hit.body, pointM: hit.point.toArray() };
+  },
   /** Advances a paused scene. */
   step: (count: number) => app.step(count),
   /** Takes the instrument with this name; true when it is in the hand. */
   takeTool: (name: string) => app.takeTool(app.view.tools.find((tool) => tool.name === name)?.index ?? -1),
+  /** Closes or opens the jaws of the instrument in the hand. */
+  setJaws: (closed: boolean) => app.setJaws(closed),
+  setPedal: (down: boolean) => app.setPedal(down),
+  /** Performs edits, in the JSON form of `EditSceneRequest.edits`; what came of each. */
+  async edit(edits: JsonValue[]) {
+    const request = fromJson(EditSceneRequestSchema, { edits });
+    const { outcomes } = await app.edit(request.edits, '');
+    return outcomes.map(({ body, removedTets, addedTets, newBodies, unchangedCount, isRefused, note }) =>
+      ({ body, removedTets: removedTets.length, addedTets: addedTets.length, newBodies, unchangedCount, isRefused, note }));
+  },
   /** Where the tip of the instrument in the hand should be, metres in W. */
   moveTool(x: number, y: number, z: number) {
     const hand = app.held?.hand;

@@ -9,7 +9,7 @@ import { SurfaceMirror } from '../src/net/surface_mirror';
 import { Organ } from '../src/view/organ';
 import { firstTriangle, pickSurface } from '../src/view/pick';
 
-const ZONES = SURFACE_ZONES!.map((zone, index) => ({ color: new THREE.Color(zone.color!.r!, zone.color!.g!, zone.color!.b!), isInterior: index > 0 }));
+const ZONES = SURFACE_ZONES!.map((zone, index) => ({ name: zone.name!, color: new THREE.Color(zone.color!.r!, zone.color!.g!, zone.color!.b!), isInterior: index > 0 }));
 
 function organOf(tissue: FakeTissue, heritage?: Organ): Organ {
   const surface = SurfaceMirror.of(tissue.topology());

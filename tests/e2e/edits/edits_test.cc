@@ -1,20 +1,13 @@
 // Random edits of a playing scene, seen by three clients at different paces.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -26,6 +19,7 @@
 #include <Eigen/Geometry>
 
 #include "absl/strings/str_cat.h"
+#include "clients/cli/own_server.h"
 #include "clients/cpp/connection.h"
 #include "clients/cpp/scene_client.h"
 #include "clients/cpp/watch_stream.h"
@@ -33,7 +27,6 @@
 namespace palpate {
 namespace {
 
-namespace fs = std::filesystem;
 using client::TopologyMirror;
 using Eigen::Vector3d;
 using ::testing::HasSubstr;
@@ -42,59 +35,6 @@ constexpr int kEdits = 60;
 constexpr int kLateAt = 30;  ///< edits before the late reader comes
 constexpr int kRepeatEvery = 10;
 constexpr double kReach_m = 1;  ///< of edits
-
-/// A palpate-server of our own.
-class Server {
- public:
-  Server() : folder_(fs::path(::testing::TempDir()) / ("palpate_e2e_edits_" + std::to_string(::getpid()))) {
-    fs::create_directories(folder_);
-    const std::string ready = folder_ / "ready.json";
-    const std::string log = folder_ / "log";
-    pid_ = fork();
-    if (pid_ == 0) {
-      const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-      dup2(fd, 1);
-      dup2(fd, 2);
-      execl(PALPATE_SERVER_BINARY, PALPATE_SERVER_BINARY, "--listen", "127.0.0.1:0", "--http", "off", "--ready-file", ready.c_str(),
-            nullptr);
-      _exit(127);
-    }
-    int status = 0;
-    while (!fs::exists(ready)) {
-      if (waitpid(pid_, &status, WNOHANG) == pid_) {
-        pid_ = -1;
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    int port = 0;
-    if (std::sscanf(ReadAll("ready.json").c_str(), "{\"grpc_port\":%d", &port) == 1) address_ = "127.0.0.1:" + std::to_string(port);
-  }
-  ~Server() {
-    if (pid_ > 0) {
-      kill(pid_, SIGTERM);
-      waitpid(pid_, nullptr, 0);
-    }
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  /// Empty if the server did not start.
-  const std::string& address() const { return address_; }
-  std::string Log() const { return ReadAll("log"); }
-  client::Connection Connect() const {
-    return client::Connection::FromChannel(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
-  }
-
- private:
-  std::string ReadAll(const char* name) const {
-    std::ifstream file(folder_ / name);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  }
-
-  fs::path folder_;
-  pid_t pid_ = -1;
-  std::string address_;
-};
 
 v1::SceneSpec TwoLivers() {
   v1::SceneSpec spec;
@@ -275,10 +215,13 @@ v1::EditSceneRequest RandomEdit(const std::string& scene_id, const Reader& reade
 }
 
 TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
-  const Server server;
-  ASSERT_FALSE(server.address().empty()) << "palpate-server does not start: " << server.Log();
-  const client::Connection connection = server.Connect();
-  client::SceneClient client(connection, std::chrono::minutes(5));
+  const absl::StatusOr<cli::OwnServer> server = cli::OwnServer::Start({.program = PALPATE_SERVER_BINARY, .http = "off"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  // Each reader has a channel of its own, as other machines have them.
+  client::ConnectionOptions address;
+  address.target = server->target();
+  const auto connect = [&] { return *client::Connection::Open(address); };
+  client::SceneClient client(server->connection(), std::chrono::minutes(5));
   v1::CreateSceneRequest create;
   *create.mutable_spec() = TwoLivers();
   create.mutable_rate()->set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
@@ -288,9 +231,8 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
 
   ASSERT_TRUE(client.Play(id).ok());
 
-  // Channels of their own, as other machines have them.
-  auto first = std::make_unique<Reader>(server.Connect(), id, /*with_volume=*/true, 10000);
-  auto slow = std::make_unique<Reader>(server.Connect(), id, /*with_volume=*/false, 2);
+  auto first = std::make_unique<Reader>(connect(), id, /*with_volume=*/true, 10000);
+  auto slow = std::make_unique<Reader>(connect(), id, /*with_volume=*/false, 2);
   std::unique_ptr<Reader> late;
   while (first->version() == 0 && !first->ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
 
@@ -301,7 +243,7 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
   size_t pieces = 0;
   std::vector<std::pair<v1::EditSceneRequest, v1::EditSceneResponse>> done;
   for (int i = 0; i < kEdits; ++i) {
-    if (i == kLateAt) late = std::make_unique<Reader>(server.Connect(), id, false, 10000);
+    if (i == kLateAt) late = std::make_unique<Reader>(connect(), id, false, 10000);
     v1::EditSceneRequest request = RandomEdit(id, *first, random);
     request.set_key(absl::StrCat("edit ", i));
     const absl::StatusOr<v1::EditSceneResponse> response = client.Edit(request);
@@ -339,8 +281,8 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
   EXPECT_GT(removed, 60U);
 
   // Who comes last of all gets what the server has, and the others must have the same.
-  Reader surface(server.Connect(), id, false, 10000);
-  Reader volume(server.Connect(), id, true, 10000);
+  Reader surface(connect(), id, false, 10000);
+  Reader volume(connect(), id, true, 10000);
   for (const Reader* reader : {first.get(), slow.get(), late.get(), &surface, &volume}) {
     while (reader->version() != version && !reader->ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(reader->version(), version);

@@ -1,9 +1,5 @@
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,6 +17,7 @@
 #include <Eigen/Core>
 #include <Eigen/Geometry>
 
+#include "clients/cli/own_server.h"
 #include "clients/cpp/connection.h"
 #include "clients/cpp/scene_client.h"
 #include "clients/cpp/watch_stream.h"
@@ -38,65 +35,17 @@ using Eigen::Vector3d;
 Vector3d ToEigen(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}; }
 
 /// One palpate-server for all tests of the program.
-class Server {
- public:
-  static Server& Get() {
-    static Server server;
-    return server;
-  }
-
-  ~Server() {
-    if (pid_ > 0) {
-      kill(pid_, SIGTERM);
-      waitpid(pid_, nullptr, 0);
-    }
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-
-  /// Empty if the server did not start.
-  const std::string& address() const { return address_; }
-
- private:
-  Server() : folder_(fs::path(::testing::TempDir()) / ("palpate_e2e_scenes_" + std::to_string(::getpid()))) {
-    fs::create_directories(folder_);
-    const std::string ready = folder_ / "ready.json";
-    const std::string log = folder_ / "log";
-    pid_ = fork();
-    if (pid_ == 0) {
-      const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-      dup2(fd, 1);
-      dup2(fd, 2);
-      execl(PALPATE_SERVER_BINARY, PALPATE_SERVER_BINARY, "--listen", "127.0.0.1:0", "--http", "off", "--ready-file", ready.c_str(),
-            nullptr);
-      _exit(127);
-    }
-    int status = 0;
-    while (!fs::exists(ready)) {
-      if (waitpid(pid_, &status, WNOHANG) == pid_) {
-        pid_ = -1;
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    std::ifstream file(ready);
-    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    int port = 0;
-    if (std::sscanf(text.c_str(), "{\"grpc_port\":%d", &port) == 1) address_ = "127.0.0.1:" + std::to_string(port);
-  }
-
-  fs::path folder_;
-  pid_t pid_ = -1;
-  std::string address_;
-};
+const absl::StatusOr<cli::OwnServer>& Server() {
+  static const auto server = cli::OwnServer::Start({.program = PALPATE_SERVER_BINARY, .http = "off"});
+  return server;
+}
 
 /// A scene of scenes/, paused, advanced one step at a time; the frame of every step is checked.
 class SceneRun {
  public:
   /// `tool`: the one to hold, or empty.
   SceneRun(const std::string& name, const std::string& tool)
-      : connection_(client::Connection::FromChannel(grpc::CreateChannel(Server::Get().address(), grpc::InsecureChannelCredentials()))),
-        client_(connection_, std::chrono::minutes(5)) {
+      : connection_(Server()->connection()), client_(connection_, std::chrono::minutes(5)) {
     const absl::Status status = Init(name, tool);
     EXPECT_TRUE(status.ok()) << status;
     is_ready_ = status.ok();
@@ -351,7 +300,7 @@ class SceneRun {
 
 class Scenes : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_FALSE(Server::Get().address().empty()) << "palpate-server does not start"; }
+  void SetUp() override { ASSERT_TRUE(Server().ok()) << Server().status(); }
 
   std::unique_ptr<SceneRun> Load(const std::string& name, const std::string& tool = "") {
     auto run = std::make_unique<SceneRun>(name, tool);

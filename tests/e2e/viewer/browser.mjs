@@ -1,5 +1,6 @@
-// Chromium for tests and pictures, drawing in software.
-import { existsSync } from 'node:fs';
+// Chromium for tests and pictures, drawing in software, and the server that it looks at.
+import { spawn } from 'node:child_process';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -24,6 +25,37 @@ export async function openBrowser(profile, size) {
   });
   context.setDefaultTimeout(PATIENCE_MS);
   return context;
+}
+
+/** `program`: palpate-server. Ends with `end`, which says how; `folder`: for a file in which it says where it listens. */
+export async function startServer(program, sceneFile, folder) {
+  const readyFile = join(folder, 'ready.json');
+  rmSync(readyFile, { force: true });
+  const server = spawn(program, ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0', '--web-root', join(webDir, 'dist'), '--scene', sceneFile,
+    '--ready-file', readyFile, '--log-level', 'warning'], { stdio: 'inherit' });
+  const ended = new Promise((resolve) => {
+    server.once('exit', resolve);
+    server.once('error', resolve);
+  });
+  const deadline = Date.now() + PATIENCE_MS;
+  while (!existsSync(readyFile)) {
+    if (server.exitCode !== null || server.pid === undefined || Date.now() > deadline) {
+      server.kill('SIGKILL');
+      throw new Error('the server does not start');
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const ports = JSON.parse(readFileSync(readyFile, 'utf8'));
+  return {
+    url: `http://127.0.0.1:${ports.http_port}/`,
+    /** For other clients. */
+    address: `127.0.0.1:${ports.grpc_port}`,
+    /** Its exit status. */
+    end: () => {
+      server.kill('SIGTERM');
+      return ended;
+    },
+  };
 }
 
 /** What the page has to complain about, as it comes. */

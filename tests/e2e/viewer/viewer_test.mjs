@@ -3,13 +3,12 @@
 // Loads the viewer, sees the organ move, takes a free instrument, pushes the organ with the mouse, loses the server and gets it back. The server must
 // play, or be able to play, a scene with a free tool; --server starts a palpate-server of its own. Screenshots go to FOLDER. Exit status: 0 passed, 1 failed, 77 no browser on this machine.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
-import { browserPath, complaintsOf, openBrowser, PATIENCE_MS, step, webDir } from './browser.mjs';
+import { browserPath, complaintsOf, openBrowser, PATIENCE_MS, startServer, step, webDir } from './browser.mjs';
 import { TcpGate } from './tcp_gate.mjs';
 
 const { values: options } = parseArgs({
@@ -38,19 +37,8 @@ if (options.fake) {
   fake = await (await bundleFakeServer()).startFakeServer(0, join(webDir, 'dist'));
   target = new URL(`http://127.0.0.1:${fake.port}/`);
 } else if (options.server) {
-  const readyFile = join(profile, 'ready.json');
-  server = spawn(options.server, ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0', '--web-root', join(webDir, 'dist'), '--scene', options['scene-file'],
-    '--ready-file', readyFile, '--log-level', 'warning'], { stdio: 'inherit' });
-  const deadline = Date.now() + PATIENCE_MS;
-  while (!existsSync(readyFile)) {
-    if (server.exitCode !== null || Date.now() > deadline) {
-      console.error('FAILED: the server does not start');
-      server.kill('SIGKILL');
-      process.exit(1);
-    }
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  target = new URL(`http://127.0.0.1:${JSON.parse(readFileSync(readyFile, 'utf8')).http_port}/`);
+  server = await startServer(options.server, options['scene-file'], profile);
+  target = new URL(server.url);
 } else {
   target = new URL(options.url);
 }
@@ -250,14 +238,10 @@ try {
   await context.close();
   await gate.shut().catch(() => {});
   await fake?.close();
-  if (server && server.exitCode === null) {
-    const ended = new Promise((resolve) => server.once('exit', resolve));
-    server.kill('SIGTERM');
-    const code = await ended;
-    if (code !== 0) {
-      failed = true;
-      console.error(`FAILED: the server ended with ${code}`);
-    }
+  const code = (await server?.end()) ?? 0;
+  if (code !== 0) {
+    failed = true;
+    console.error(`FAILED: the server ended with ${code}`);
   }
 }
 rmSync(profile, { recursive: true, force: true, maxRetries: 5 });

@@ -86,15 +86,15 @@ TEST(TissueLayoutTest, CornersSeeTheirTetAtRest) {
       const auto layout = LayOutTissue(model, kDt, lanes);
       ASSERT_TRUE(layout.ok()) << layout.status();
       const uint32_t n = layout->vertex_count;
-      ASSERT_EQ(layout->block_begin.size(), n + 1);
-      ASSERT_EQ(layout->block_vertex.size(), layout->block_begin.back());
+      ASSERT_EQ(layout->block_range.size(), n);
+      ASSERT_EQ(layout->block_vertex.size(), layout->block_count);
       ASSERT_EQ(layout->corner_real.size(), layout->block_vertex.size() * layout->corner_reals * lanes);
       ASSERT_EQ(layout->corner_index.size(), layout->block_vertex.size() * 4 * lanes);
       // Each (tet, vertex) pair must be found exactly once, all other lanes must be padding.
       std::set<std::pair<uint32_t, uint32_t>> corners;
       size_t padding = 0;
       for (uint32_t i = 0; i < n; ++i) {
-        for (uint32_t b = layout->block_begin[i]; b < layout->block_begin[i + 1]; ++b) {
+        for (uint32_t b = layout->block_range[i].x; b < layout->block_range[i].y; ++b) {
           EXPECT_EQ(layout->block_vertex[b], i);
           for (uint32_t lane = 0; lane < lanes; ++lane) {
             const float* const real = &layout->corner_real[size_t{b} * layout->corner_reals * lanes + lane];
@@ -171,7 +171,6 @@ TEST(TissueLayoutTest, MassesTetsAndTrianglesFollowTheModel) {
     EXPECT_NEAR(std::accumulate(layout->mass_kg.begin(), layout->mass_kg.end(), 0.0), mass, 1e-5 * mass);
 
     ASSERT_EQ(layout->triangles.size(), model.surface_triangles.size());
-    ASSERT_EQ(layout->vertex_triangle_begin.back(), 3 * model.surface_triangles.size());
     for (uint32_t i = 0; i < layout->vertex_count; ++i) {
       std::set<uint32_t> expected, found;
       for (uint32_t t = 0; t < model.surface_triangles.size(); ++t) {
@@ -179,7 +178,10 @@ TEST(TissueLayoutTest, MassesTetsAndTrianglesFollowTheModel) {
           if (layout->solver_index[v] == i) expected.insert(t);
         }
       }
-      for (uint32_t k = layout->vertex_triangle_begin[i]; k < layout->vertex_triangle_begin[i + 1]; ++k)
+      const UInt2 range = layout->vertex_triangle_range[i];
+      ASSERT_LE(range.y, layout->vertex_triangles_end);
+      EXPECT_EQ(range.y - range.x, expected.size());
+      for (uint32_t k = range.x; k < range.y; ++k)
         found.insert(layout->vertex_triangles[k]);
       EXPECT_EQ(found, expected);
     }

@@ -1,8 +1,9 @@
 import * as THREE from 'three';
 import type { SurfaceMirror, TriangleChange } from '../net/surface_mirror';
 import { RefineLayer, SplitLayer, type Layer } from './layers';
+import { disposeMeshes, dressed } from './looks';
 import { guessRest, type RestSamples } from './rest_shape';
-import { setTissueDetail, setTissueExtent, tissueMaterial, type ZoneStyle } from './tissue_material';
+import { plainTissueMaterial, setTissueExtent, tissueMaterial, type ZoneStyle } from './tissue_material';
 
 /** A surface is refined while it stays below so many triangles. */
 const MAX_TRIANGLES = 16000;
@@ -27,7 +28,9 @@ export interface Heritage {
  * normals of their own, so that the edge of a cut is crisp; every zone has its colour up to its border.
  */
 export class Organ {
-  readonly mesh: THREE.Mesh<THREE.BufferGeometry, THREE.MeshPhysicalMaterial>;
+  readonly mesh: THREE.Mesh<THREE.BufferGeometry, THREE.Material>;
+  private readonly material: THREE.MeshPhysicalMaterial;
+  private readonly plainMaterial = plainTissueMaterial();
   /** [3 * vertex] in W, as the simulation has them; vertices in free slots are anywhere. */
   positions: Float32Array;
   private rest: Float32Array;
@@ -45,7 +48,8 @@ export class Organ {
   constructor(readonly surface: SurfaceMirror, readonly zones: ZoneStyle[], private readonly heritage?: Heritage) {
     this.positions = new Float32Array(3 * surface.vertexCount);
     this.rest = new Float32Array(3 * surface.vertexCount);
-    this.mesh = new THREE.Mesh(new THREE.BufferGeometry(), tissueMaterial(zones[0]!.color));
+    this.material = tissueMaterial(zones[0]!.color);
+    this.mesh = dressed(new THREE.BufferGeometry(), this.material, this.plainMaterial);
     this.mesh.castShadow = true;
     this.mesh.receiveShadow = true;
     this.mesh.frustumCulled = false;  // the bounds change with every frame
@@ -72,6 +76,17 @@ export class Organ {
     let count = 0;
     for (let slot = 0; slot < this.surface.slotCount; ++slot) if (!this.surface.isFree(slot) && this.styleOf(this.surface.zones[slot]!).isInterior) ++count;
     return count;
+  }
+
+  /** How many triangles show each zone, by its name. */
+  get zoneTriangleCounts(): Record<string, number> {
+    const counts: Record<string, number> = {};
+    for (let slot = 0; slot < this.surface.slotCount; ++slot) {
+      if (this.surface.isFree(slot)) continue;
+      const { name } = this.styleOf(this.surface.zones[slot]!);
+      counts[name] = (counts[name] ?? 0) + 1;
+    }
+    return counts;
   }
 
   /** Makes `box` hold the surface. */
@@ -125,22 +140,16 @@ export class Organ {
   setWireframe(shown: boolean): void {
     this.wire.visible = shown;
     if (shown) this.drawWire();
-    const material = this.mesh.material;
-    material.polygonOffset = shown;
-    material.polygonOffsetFactor = 4;  // the drawn surface bulges a little over the mesh
-    material.polygonOffsetUnits = 8;
-  }
-
-  setDetail(shown: boolean): void {
-    setTissueDetail(this.mesh.material, shown);
+    for (const material of [this.material, this.plainMaterial]) {
+      material.polygonOffset = shown;
+      material.polygonOffsetFactor = 4;  // the drawn surface bulges a little over the mesh
+      material.polygonOffsetUnits = 8;
+    }
   }
 
   dispose(): void {
     this.mesh.removeFromParent();
-    this.mesh.geometry.dispose();
-    this.mesh.material.dispose();
-    this.wire.geometry.dispose();
-    (this.wire.material as THREE.Material).dispose();
+    disposeMeshes(this.mesh);
   }
 
   private get finest(): Layer {
@@ -196,7 +205,7 @@ export class Organ {
     this.sides.firstUses = [];
     if (this.extent_m === 0) {
       this.extent_m = this.heritage?.extent_m ?? this.expandBox(new THREE.Box3()).getSize(new THREE.Vector3()).length();
-      setTissueExtent(this.mesh.material, this.extent_m);
+      setTissueExtent(this.material, this.extent_m);
       guessRest(fresh, this.positions, this.rest, this.heritage?.samples ?? { positions: this.positions, rest: this.rest, known: [] });
     } else if (fresh.length > 0) {
       const isFresh = new Set(fresh);

@@ -4,8 +4,9 @@ import { ToolActivity, type BodyTopology, type Frame, type Keyframe, type Positi
 import { decodePositions } from '../net/positions';
 import { SurfaceMirror } from '../net/surface_mirror';
 import { ContactLayer, contactMarks } from './contact_layer';
+import { applyLooks, disposeMeshes, dressed } from './looks';
 import { Organ, type Heritage } from './organ';
-import { type Stage, tableMaterial } from './stage';
+import { plainTableMaterial, type Stage, tableMaterial } from './stage';
 import type { ZoneStyle } from './tissue_material';
 import { ACTIVITY_COLORS, ACTIVITY_LABELS, hasJaws, mainActivity, ToolModel } from './tool_model';
 
@@ -32,8 +33,8 @@ function zoneStyles(body: BodyTopology, inherited: THREE.Color | undefined): Zon
   const of = (color: { r: number; g: number; b: number } | undefined) => color && new THREE.Color().setRGB(color.r, color.g, color.b, THREE.LinearSRGBColorSpace);
   const skin = of(body.surfaceZones[0]?.color) ?? of(body.color) ?? inherited ?? new THREE.Color(0.62, 0.22, 0.18);
   const inside = skin.clone().multiplyScalar(0.6);
-  const zones = body.surfaceZones.slice(1).map((zone): ZoneStyle => ({ color: of(zone.color) ?? inside, isInterior: true }));
-  return [{ color: skin, isInterior: false }, ...(zones.length > 0 ? zones : [{ color: inside, isInterior: true }])];
+  const zones = body.surfaceZones.slice(1).map((zone): ZoneStyle => ({ name: zone.name, color: of(zone.color) ?? inside, isInterior: true }));
+  return [{ name: body.surfaceZones[0]?.name || 'skin', color: skin, isInterior: false }, ...(zones.length > 0 ? zones : [{ name: 'inside', color: inside, isInterior: true }])];
 }
 
 /** The watched scene in three dimensions: bodies, obstacles, tools, contacts, forces. */
@@ -49,7 +50,7 @@ export class SceneView {
   private readonly scratch = new THREE.Vector3();
   private readonly scratch2 = new THREE.Vector3();
   private readonly arrowTips: THREE.Vector3[] = [];
-  private detail = true;
+  private isPlain = false;
 
   constructor(private readonly stage: Stage, private readonly labelLayer: HTMLElement) {
     stage.scene.add(this.root);
@@ -86,6 +87,7 @@ export class SceneView {
       this.labels.push(label);
     }
     this.addObstacles(keyframe.obstacles, bounds);
+    applyLooks(this.root, this.isPlain);
     this.update(first, encoding);
     return undefined;
   }
@@ -113,7 +115,7 @@ export class SceneView {
   private addOrgan(surface: SurfaceMirror, zones: ZoneStyle[], heritage?: Heritage): Organ {
     const organ = new Organ(surface, zones, heritage);
     organ.setWireframe(this.options.wireframe);
-    organ.setDetail(this.detail);
+    applyLooks(organ.mesh, this.isPlain);
     this.organs.push(organ);
     this.root.add(organ.mesh);
     return organ;
@@ -166,9 +168,10 @@ export class SceneView {
     }
   }
 
-  setDetail(shown: boolean): void {
-    this.detail = shown;
-    for (const organ of this.organs) organ.setDetail(shown);
+  /** Materials that a processor can draw, or all there is to see. */
+  setPlain(isPlain: boolean): void {
+    this.isPlain = isPlain;
+    applyLooks(this.root, isPlain);
   }
 
   /** Puts the force labels beside their arrows; after the camera moved. */
@@ -191,17 +194,14 @@ export class SceneView {
     this.arrowTips.length = 0;
     this.contacts.clear();
     this.contactCount = 0;
-    this.statics.traverse((child) => {
-      if (!(child instanceof THREE.Mesh)) return;
-      child.geometry.dispose();
-      (child.material as THREE.Material).dispose();
-    });
+    disposeMeshes(this.statics);
     this.statics.clear();
   }
 
   private addObstacles(obstacles: ObstacleSpec[], bounds: THREE.Box3): void {
     const r = this.stage.radius_m;
-    const solid = () => new THREE.MeshStandardMaterial({ color: 0x3a4b57, roughness: 0.6, metalness: 0.1 });
+    const solid = (geometry: THREE.BufferGeometry) =>
+      dressed(geometry, new THREE.MeshStandardMaterial({ color: 0x3a4b57, roughness: 0.6, metalness: 0.1 }), new THREE.MeshLambertMaterial({ color: 0x3a4b57 }));
     let grounded = false;
     for (const obstacle of obstacles) {
       switch (obstacle.shape.case) {
@@ -218,7 +218,7 @@ export class SceneView {
         }
         case 'sphere': {
           const sphere = obstacle.shape.value;
-          const mesh = new THREE.Mesh(new THREE.SphereGeometry(sphere.radiusM, 48, 32), solid());
+          const mesh = solid(new THREE.SphereGeometry(sphere.radiusM, 48, 32));
           toVector(sphere.centerM, mesh.position);
           this.addSolid(mesh);
           break;
@@ -228,7 +228,7 @@ export class SceneView {
           const from = toVector(capsule.end0M);
           const to = toVector(capsule.end1M);
           const length = from.distanceTo(to);
-          const mesh = new THREE.Mesh(new THREE.CapsuleGeometry(capsule.radiusM, length, 16, 40), solid());
+          const mesh = solid(new THREE.CapsuleGeometry(capsule.radiusM, length, 16, 40));
           mesh.position.copy(from).lerp(to, 0.5);
           if (length > 0) mesh.quaternion.setFromUnitVectors(new THREE.Vector3(0, 1, 0), to.clone().sub(from).divideScalar(length));
           this.addSolid(mesh);
@@ -242,7 +242,7 @@ export class SceneView {
   }
 
   private addTable(center: THREE.Vector3, normal: THREE.Vector3, extent_m: number): void {
-    const table = new THREE.Mesh(new THREE.CircleGeometry(extent_m, 96), tableMaterial(extent_m));
+    const table = dressed(new THREE.CircleGeometry(extent_m, 96), tableMaterial(extent_m), plainTableMaterial(extent_m));
     table.position.copy(center);
     table.quaternion.setFromUnitVectors(new THREE.Vector3(0, 0, 1), normal);
     table.receiveShadow = true;

@@ -43,8 +43,16 @@ function roomEnvironment(renderer: THREE.WebGLRenderer): THREE.Texture {
 }
 
 /** A surface that fades out with distance, with lines every centimetre and stronger ones every five. */
-export function tableMaterial(fade_m: number): THREE.MeshStandardMaterial {
-  const material = new THREE.MeshStandardMaterial({ color: 0x111c22, roughness: 0.7, metalness: 0, transparent: true, envMapIntensity: 0.35 });
+export function tableMaterial(fade_m: number): THREE.Material {
+  return withLines(new THREE.MeshStandardMaterial({ color: 0x111c22, roughness: 0.7, metalness: 0, transparent: true, envMapIntensity: 0.35 }), fade_m);
+}
+
+/** The same without light. */
+export function plainTableMaterial(fade_m: number): THREE.Material {
+  return withLines(new THREE.MeshBasicMaterial({ color: 0x0d161b, transparent: true }), fade_m);
+}
+
+function withLines(material: THREE.Material, fade_m: number): THREE.Material {
   material.onBeforeCompile = (shader) => {
     shader.uniforms.uFade = { value: fade_m };
     shader.vertexShader = shader.vertexShader
@@ -82,8 +90,8 @@ export class Stage {
   quality: Quality = 'high';
   private rightInset_px = 0;
 
-  constructor(readonly canvas: HTMLCanvasElement) {
-    this.renderer = new THREE.WebGLRenderer({ canvas, antialias: true, powerPreference: 'high-performance' });
+  constructor(readonly canvas: HTMLCanvasElement, antialias: boolean) {
+    this.renderer = new THREE.WebGLRenderer({ canvas, antialias, powerPreference: 'high-performance' });
     this.renderer.toneMapping = THREE.ACESFilmicToneMapping;
     this.renderer.toneMappingExposure = 0.95;
     this.renderer.shadowMap.enabled = true;
@@ -110,6 +118,7 @@ export class Stage {
     document.body.dataset.quality = quality;
     this.renderer.shadowMap.enabled = quality !== 'low';
     this.lamp.castShadow = quality !== 'low';
+    this.fill.intensity = quality === 'low' ? 1.5 : 0.22;  // plain materials do not see the room
     this.scene.traverse((child) => {
       if (child instanceof THREE.Mesh) (child.material as THREE.Material).needsUpdate = true;
     });

@@ -2,6 +2,7 @@ import * as THREE from 'three';
 
 /** What a surface zone looks like. */
 export interface ZoneStyle {
+  name: string;
   color: THREE.Color;
   /** Uncovered by a cut: drawn as the inside of tissue, not as its skin. */
   isInterior: boolean;
@@ -11,7 +12,6 @@ const NOISE = `
 varying vec3 vRest;
 varying vec4 vZone;
 uniform float uReliefHeight;  // metres
-#ifdef TISSUE_DETAIL
 float tissueHash(vec3 p) { p = fract(p * 0.3183099 + vec3(0.11, 0.17, 0.13)); p *= 17.0; return fract(p.x * p.y * p.z * (p.x + p.y + p.z)); }
 float tissueNoise(vec3 x) {
   vec3 i = floor(x), f = fract(x);
@@ -37,12 +37,10 @@ float interiorRelief(vec3 p) {
   vec2 lobules = tissueCells(p * 52.0);
   vec2 vessels = tissueCells(p * 9.0 + 0.4 * tissueNoise(p * 30.0));
   return 0.4 * smoothstep(0.0, 0.5, lobules.y - lobules.x) + 0.15 * tissueNoise(p * 150.0) - 0.9 * (1.0 - smoothstep(0.12, 0.2, vessels.x));
-}
-#endif`;
+}`;
 
 const COLOR = `
 diffuseColor.rgb = vZone.rgb;
-#ifdef TISSUE_DETAIL
 {
   if (vZone.a > 0.5) {
     vec2 lobules = tissueCells(vRest * 52.0);
@@ -58,11 +56,9 @@ diffuseColor.rgb = vZone.rgb;
     diffuseColor.rgb *= mix(vec3(0.58, 0.47, 0.5), vec3(1.0, 0.9, 0.88), broad);
     diffuseColor.rgb = mix(diffuseColor.rgb, diffuseColor.rgb * vec3(1.18, 1.0, 0.86), smoothstep(0.55, 0.85, fine) * 0.35);
   }
-}
-#endif`;
+}`;
 
 const RELIEF = `
-#ifdef TISSUE_DETAIL
 {
   // Relief finer than a pixel is left out, it would only glitter.
   float fade = 1.0 - smoothstep(0.25, 0.9, length(fwidth(vRest)) * (vZone.a > 0.5 ? 52.0 : 34.0));
@@ -71,8 +67,7 @@ const RELIEF = `
   vec3 r1 = cross(dpdy, normal), r2 = cross(normal, dpdx);
   float det = dot(dpdx, r1);
   normal = normalize(abs(det) * normal - sign(det) * (dFdx(height) * r1 + dFdy(height) * r2));
-}
-#endif`;
+}`;
 
 /**
  * Wet tissue under a clear, glossy film. The skin is mottled, with a fine relief; what cuts uncover shows lobules and vessels. Both stick to the rest
@@ -128,14 +123,16 @@ export function setTissueExtent(material: THREE.MeshPhysicalMaterial, extent_m: 
   material.userData.uniforms.uReliefHeight.value = 0.0016 * extent_m;
 }
 
-/** Without detail the shader is a much cheaper one. */
-export function setTissueDetail(material: THREE.MeshPhysicalMaterial, shown: boolean): void {
-  // Left out, not just skipped: drawing in software compiles both sides of a branch, which takes minutes.
-  const { defines } = material as THREE.MeshPhysicalMaterial & { defines: Record<string, string> };
-  if (shown) defines.TISSUE_DETAIL = '';
-  else delete defines.TISSUE_DETAIL;
-  material.clearcoat = shown ? 1 : 0;
-  material.sheen = shown ? 0.15 : 0;
-  material.roughness = shown ? 0.5 : 0.34;
-  material.needsUpdate = true;
+/** Tissue for a processor to draw: the colour of each zone and a highlight. Vertex attributes as above, without `restPosition`. */
+export function plainTissueMaterial(): THREE.MeshPhongMaterial {
+  const material = new THREE.MeshPhongMaterial({ color: 0xffffff, specular: 0x3c3836, shininess: 55 });
+  material.onBeforeCompile = (shader) => {
+    shader.vertexShader = shader.vertexShader
+      .replace('#include <common>', '#include <common>\nattribute vec4 zoneColor;\nvarying vec3 vZoneColor;')
+      .replace('#include <begin_vertex>', '#include <begin_vertex>\nvZoneColor = zoneColor.rgb;');
+    shader.fragmentShader = shader.fragmentShader
+      .replace('#include <common>', '#include <common>\nvarying vec3 vZoneColor;')
+      .replace('#include <color_fragment>', '#include <color_fragment>\ndiffuseColor.rgb = vZoneColor;');
+  };
+  return material;
 }

@@ -1,8 +1,15 @@
 import * as THREE from 'three';
 import { InstrumentKind } from '../../generated/palpate/v1/scene_pb';
 import { ToolActivity, type ToolShape } from '../../generated/palpate/v1/stream_pb';
+import { disposeMeshes, dressed } from './looks';
 
 export const TOOL_COLORS = [0x4cc9f0, 0xf7b955, 0xb48cff, 0x6ee7a8, 0xff8fa3, 0x9ad1ff, 0xffd166, 0xc0f0d0];
+
+/** One material in its two looks. */
+interface Pair<Full extends THREE.MeshStandardMaterial> {
+  full: Full;
+  plain: THREE.MeshPhongMaterial;
+}
 
 /** Used for instruments that do not say. */
 const DEFAULT_MAX_JAW_ANGLE_RAD = 1;
@@ -20,7 +27,10 @@ function capsuleGeometry(radius_m: number, length_m: number): THREE.BufferGeomet
   return geometry;
 }
 
-const STEEL = { color: 0xdde4ea, metalness: 0.78, roughness: 0.27, clearcoat: 0.3, clearcoatRoughness: 0.15, envMapIntensity: 1.7 };
+const steel = (): Pair<THREE.MeshPhysicalMaterial> => ({
+  full: new THREE.MeshPhysicalMaterial({ color: 0xdde4ea, metalness: 0.78, roughness: 0.27, clearcoat: 0.3, clearcoatRoughness: 0.15, envMapIntensity: 1.7 }),
+  plain: new THREE.MeshPhongMaterial({ color: 0x8c979f, specular: 0xcfd8de, shininess: 70 }),
+});
 
 export const ACTIVITY_LABELS: Record<ToolActivity, string> = {
   [ToolActivity.UNSPECIFIED]: '', [ToolActivity.TOUCHING]: 'touching', [ToolActivity.GRASPING]: 'grasping', [ToolActivity.CUTTING]: 'cutting',
@@ -53,10 +63,12 @@ export class ToolModel {
   /** What the mouse takes the instrument by. */
   readonly bodies: THREE.Mesh[] = [];
   private readonly color: THREE.Color;
-  private readonly ringMaterial: THREE.MeshStandardMaterial;
-  private readonly tipMaterial = new THREE.MeshPhysicalMaterial(STEEL);
+  private readonly ringMaterial: Pair<THREE.MeshStandardMaterial>;
+  private readonly tipMaterial = steel();
   private readonly halo: THREE.Mesh;
   private readonly jaws: THREE.Group[] = [];
+  /** Between the jaws as they are drawn. */
+  jawAngle_rad = 0;
   private isHeld = false;
   private activity = ToolActivity.UNSPECIFIED;
 
@@ -67,13 +79,16 @@ export class ToolModel {
     const tip_m = Math.min(this.addTip(), 0.6 * length_m);
     const shaft = capsuleGeometry(radius_m, length_m - tip_m);
     shaft.translate(0, 0, tip_m);
-    this.addPart(shaft, new THREE.MeshPhysicalMaterial(STEEL));
+    this.addPart(shaft, steel());
 
     const { color } = this;
-    this.ringMaterial = new THREE.MeshStandardMaterial({ color, metalness: 0.2, roughness: 0.4, emissive: color, emissiveIntensity: 0.35 });
+    this.ringMaterial = {
+      full: new THREE.MeshStandardMaterial({ color, metalness: 0.2, roughness: 0.4, emissive: color, emissiveIntensity: 0.35 }),
+      plain: new THREE.MeshPhongMaterial({ color, emissive: color, emissiveIntensity: 0.35 }),
+    };
     const ringLength_m = Math.min(radius_m * 1.1, length_m * 0.08);
     for (const at of [0.72, 0.8]) {
-      const ring = new THREE.Mesh(new THREE.CylinderGeometry(radius_m * 1.035, radius_m * 1.035, ringLength_m, 40), this.ringMaterial);
+      const ring = dressed(new THREE.CylinderGeometry(radius_m * 1.035, radius_m * 1.035, ringLength_m, 40), this.ringMaterial.full, this.ringMaterial.plain);
       ring.rotation.x = Math.PI / 2;
       ring.position.z = length_m * at;
       ring.castShadow = true;
@@ -109,18 +124,21 @@ export class ToolModel {
   }
 
   setJawAngle(angle_rad: number): void {
+    this.jawAngle_rad = angle_rad;
     for (const [index, jaw] of this.jaws.entries()) jaw.rotation.y = (index === 0 ? 0.5 : -0.5) * angle_rad;
   }
 
   private glow(): void {
     this.halo.visible = this.isHeld;
-    this.ringMaterial.emissiveIntensity = this.isHeld ? 1.1 : 0.35;
-    this.tipMaterial.emissive.setHex(this.activity === ToolActivity.UNSPECIFIED ? 0 : ACTIVITY_COLORS[this.activity]);
-    this.tipMaterial.emissiveIntensity = this.activity === ToolActivity.TOUCHING ? 0.12 : 0.4;
+    for (const ring of Object.values(this.ringMaterial)) ring.emissiveIntensity = this.isHeld ? 1.1 : 0.35;
+    for (const tip of Object.values(this.tipMaterial)) {
+      tip.emissive.setHex(this.activity === ToolActivity.UNSPECIFIED ? 0 : ACTIVITY_COLORS[this.activity]);
+      tip.emissiveIntensity = this.activity === ToolActivity.TOUCHING ? 0.12 : 0.4;
+    }
   }
 
-  private addPart(geometry: THREE.BufferGeometry, material: THREE.Material, parent: THREE.Object3D = this.group): THREE.Mesh {
-    const part = new THREE.Mesh(geometry, material);
+  private addPart(geometry: THREE.BufferGeometry, material: { full: THREE.Material; plain: THREE.Material }, parent: THREE.Object3D = this.group): THREE.Mesh {
+    const part = dressed(geometry, material.full, material.plain);
     part.castShadow = true;
     part.receiveShadow = true;
     part.userData.toolIndex = this.index;
@@ -184,7 +202,8 @@ export class ToolModel {
         const tip = new THREE.LatheGeometry(profile, 36);
         tip.rotateX(Math.PI / 2);
         this.addPart(tip, this.tipMaterial);
-        const bore = this.addPart(new THREE.CircleGeometry(0.32 * r, 24), new THREE.MeshBasicMaterial({ color: 0x05070a, side: THREE.DoubleSide }));
+        const black = new THREE.MeshBasicMaterial({ color: 0x05070a, side: THREE.DoubleSide });
+        const bore = this.addPart(new THREE.CircleGeometry(0.32 * r, 24), { full: black, plain: black });
         bore.position.z = 0.02 * r;
         return 6 * r;
       }
@@ -200,11 +219,7 @@ export class ToolModel {
   dispose(): void {
     for (const root of [this.group, this.ghost, this.arrow.group]) {
       root.removeFromParent();
-      root.traverse((child) => {
-        if (!(child instanceof THREE.Mesh)) return;
-        child.geometry.dispose();
-        (child.material as THREE.Material).dispose();
-      });
+      disposeMeshes(root);
     }
   }
 }

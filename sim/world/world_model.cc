@@ -1,0 +1,210 @@
+// The solver's model of a world: made once, and then brought up to date with what edits changed.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "sim/world/material.h"
+#include "sim/world/world_impl.h"
+
+namespace palpate::sim {
+namespace {
+
+bool IsSameMaterial(const gpu::TissueTet& a, const gpu::TissueTet& b) {
+  return a.mu_pa == b.mu_pa && a.lambda_pa == b.lambda_pa && a.damping_s == b.damping_s && a.density_kg_per_m3 == b.density_kg_per_m3 &&
+         a.mass_damping_per_s == b.mass_damping_per_s && a.energy == b.energy && a.fibers.direction == b.fibers.direction &&
+         a.fibers.coupling_pa == b.fibers.coupling_pa && a.fibers.stiffness_pa == b.fibers.stiffness_pa &&
+         a.fibers.shear_pa == b.fibers.shear_pa;
+}
+
+uint32_t& At(std::vector<uint32_t>& places, uint32_t slot) {
+  if (slot >= places.size()) places.resize(slot + 1, kNoSlot);
+  return places[slot];
+}
+
+}  // namespace
+
+std::vector<gpu::TissueTet> World::Impl::TissueOfZones(const WorldBody& body) const {
+  std::vector<gpu::TissueTet> of_zone;
+  for (size_t zone = 0; zone < body.zone_count(); ++zone) {
+    of_zone.push_back(*TissueOf(body.MaterialOf(static_cast<TetZoneId>(zone))));  // checked before
+  }
+  return of_zone;
+}
+
+void World::Impl::PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::TissueTet>& of_zone, gpu::TissueChange* change) {
+  const WorldBody& of = *bodies_[body];
+  auto place = static_cast<uint32_t>(model_.tets.size());
+  if (free_tets_.empty()) {
+    model_.tets.emplace_back();
+  } else {
+    place = free_tets_.back();
+    free_tets_.pop_back();
+  }
+  gpu::TissueTet& tet = model_.tets[place];
+  tet = of_zone[of.ZoneOf(slot)];
+  for (size_t c = 0; c < 4; ++c) tet.vertices[c] = of.HandleOf(of.arrays()->tets[slot][c]);
+  At(tet_places_[body], slot) = place;
+  if (change != nullptr) change->tets.push_back(place);
+}
+
+void World::Impl::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
+  const WorldBody& of = *bodies_[body];
+  std::array<uint32_t, 3> corners{};
+  for (size_t c = 0; c < 3; ++c) corners[c] = of.HandleOf(of.arrays()->surface_vertices[of.arrays()->surface_triangles[slot][c]]);
+  if (place == model_.surface_triangles.size()) {
+    model_.surface_triangles.emplace_back();
+    model_.triangle_body.emplace_back();
+    triangle_slots_.emplace_back();
+    triangle_area_m2_.emplace_back();
+  }
+  const Eigen::Vector3d& o = vertices_.rest_m[corners[0]];
+  triangle_area_m2_[place] = (vertices_.rest_m[corners[1]] - o).cross(vertices_.rest_m[corners[2]] - o).norm() / 2;
+  model_.surface_triangles[place] = corners;
+  model_.triangle_body[place] = body;
+  triangle_slots_[place] = slot;
+  At(triangle_places_[body], slot) = place;
+}
+
+/// Vertices of driven regions and loads. O(vertices) in scenes that have any.
+void World::Impl::ListDrivenAndLoads() {
+  if (driven_.empty() && loads_.empty()) return;
+  model_.driven = driven_;
+  model_.loads = loads_;
+  for (uint32_t v = 0; v < vertices_.size(); ++v) {
+    if (vertices_.driven[v] != kNoSlot) model_.driven[vertices_.driven[v]].vertices.push_back(v);
+    for (size_t k = 0; k < model_.loads.size() && vertices_.loads[v] != 0; ++k) {
+      if ((vertices_.loads[v] >> k & 1U) != 0) model_.loads[k].vertices.push_back(v);
+    }
+  }
+}
+
+/// From the whole scene at rest.
+void World::Impl::MakeModel() {
+  model_ = {};
+  tet_places_.assign(bodies_.size(), {});
+  triangle_places_.assign(bodies_.size(), {});
+  free_tets_.clear();
+  triangle_slots_.clear();
+  triangle_area_m2_.clear();
+  rematerialised_.clear();
+  vertices_.changed.clear();
+  for (const Eigen::Vector3d& v : vertices_.rest_m) model_.rest_m.push_back(ToArray(v));
+  model_.fixed = vertices_.is_fixed;
+  model_.vertex_origin = vertices_.origin;
+  model_.rigid = rigid_;
+  ListDrivenAndLoads();
+  for (const bool editable : {false, true}) {
+    for (uint32_t b = 0; b < bodies_.size(); ++b) {
+      if (bodies_[b]->is_editable() != editable) continue;
+      const BodyArrays& arrays = *bodies_[b]->arrays();
+      const std::vector<gpu::TissueTet> of_zone = TissueOfZones(*bodies_[b]);
+      for (uint32_t t = 0; bodies_[b]->kind() == BodyKind::kDeformable && t < arrays.tets.size(); ++t) {
+        if (arrays.tets[t] != kFreeTet) PlaceTet(b, t, of_zone, nullptr);
+      }
+      for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
+        if (arrays.surface_triangles[t] != kFreeTriangle) PlaceTriangle(static_cast<uint32_t>(model_.surface_triangles.size()), b, t);
+      }
+    }
+  }
+  for (const auto& body : bodies_) model_.self_collision.push_back(body->self_collision() ? 1 : 0);
+}
+
+/// Brings the model to the state of the bodies: of those that were there before `changes` tell what is different, others are new.
+/// O(changes), but for scenes with driven regions or loads.
+gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> changes) {
+  gpu::TissueChange change;
+  const auto known_bodies = static_cast<uint32_t>(tet_places_.size());
+  tet_places_.resize(bodies_.size());
+  triangle_places_.resize(bodies_.size());
+  model_.may_be_at_rest = true;
+
+  change.vertices = std::exchange(vertices_.changed, {});
+  std::sort(change.vertices.begin(), change.vertices.end());
+  change.vertices.erase(std::unique(change.vertices.begin(), change.vertices.end()), change.vertices.end());
+  model_.rest_m.resize(vertices_.size());
+  model_.fixed.resize(vertices_.size());
+  model_.vertex_origin.resize(vertices_.size());
+  for (const uint32_t v : change.vertices) {
+    const bool is_present = vertices_.body[v] != SceneVertices::kNoBody;
+    model_.rest_m[v] = ToArray(vertices_.rest_m[v]);
+    model_.fixed[v] = !is_present ? gpu::kAbsentVertex : vertices_.is_fixed[v] != 0 ? gpu::kFixedVertex : gpu::kFreeVertex;
+    model_.vertex_origin[v] = vertices_.origin[v];
+  }
+  if (!change.vertices.empty()) ListDrivenAndLoads();
+
+  // What is gone first, so that what comes finds its places.
+  std::vector<uint32_t> gaps;  // of triangles
+  for (const BodyArraysChange& of_body : changes) {
+    if (of_body.body >= known_bodies) continue;
+    for (const uint32_t slot : of_body.tets) {
+      const uint32_t place = std::exchange(At(tet_places_[of_body.body], slot), kNoSlot);
+      if (place == kNoSlot) continue;
+      model_.tets[place].vertices = {gpu::kNoTissueVertex, 0, 0, 0};
+      free_tets_.push_back(place);
+      change.tets.push_back(place);
+    }
+    for (const uint32_t slot : of_body.triangles) {
+      const uint32_t place = std::exchange(At(triangle_places_[of_body.body], slot), kNoSlot);
+      if (place != kNoSlot) gaps.push_back(place);
+    }
+  }
+  std::sort(gaps.begin(), gaps.end());
+  size_t filled = 0;
+  const auto add_triangle = [&](uint32_t body, uint32_t slot) {
+    const uint32_t place = filled < gaps.size() ? gaps[filled++] : static_cast<uint32_t>(model_.surface_triangles.size());
+    PlaceTriangle(place, body, slot);
+    change.triangles.push_back(place);
+  };
+  const auto add = [&](uint32_t body, const auto& tets, const auto& triangles) {
+    const BodyArrays& arrays = *bodies_[body]->arrays();
+    const std::vector<gpu::TissueTet> of_zone = TissueOfZones(*bodies_[body]);
+    for (const uint32_t slot : tets) {
+      if (slot < arrays.tets.size() && arrays.tets[slot] != kFreeTet) PlaceTet(body, slot, of_zone, &change);
+    }
+    for (const uint32_t slot : triangles) {
+      if (slot < arrays.surface_triangles.size() && arrays.surface_triangles[slot] != kFreeTriangle) add_triangle(body, slot);
+    }
+  };
+  for (const BodyArraysChange& of_body : changes) {
+    if (of_body.body < known_bodies) add(of_body.body, of_body.tets, of_body.triangles);
+  }
+  for (uint32_t b = known_bodies; b < bodies_.size(); ++b) {
+    std::vector<uint32_t> tets(bodies_[b]->arrays()->tets.size());
+    std::vector<uint32_t> triangles(bodies_[b]->arrays()->surface_triangles.size());
+    for (uint32_t i = 0; i < tets.size(); ++i) tets[i] = i;
+    for (uint32_t i = 0; i < triangles.size(); ++i) triangles[i] = i;
+    add(b, tets, triangles);
+    model_.self_collision.push_back(bodies_[b]->self_collision() ? 1 : 0);
+  }
+  // The last triangles take the places of those that are gone.
+  for (size_t end = gaps.size(); filled < end;) {
+    const auto last = static_cast<uint32_t>(model_.surface_triangles.size() - 1);
+    if (gaps[end - 1] == last) {
+      --end;
+    } else {
+      const uint32_t place = gaps[filled++];
+      PlaceTriangle(place, model_.triangle_body[last], triangle_slots_[last]);
+      change.triangles.push_back(place);
+    }
+    model_.surface_triangles.pop_back();
+    model_.triangle_body.pop_back();
+    triangle_slots_.pop_back();
+    triangle_area_m2_.pop_back();
+  }
+  for (const uint32_t b : std::exchange(rematerialised_, {})) {
+    const std::vector<gpu::TissueTet> of_zone = TissueOfZones(*bodies_[b]);
+    for (uint32_t slot = 0; slot < tet_places_[b].size(); ++slot) {
+      const uint32_t place = tet_places_[b][slot];
+      if (place == kNoSlot) continue;
+      const std::array<uint32_t, 4> vertices = model_.tets[place].vertices;
+      const gpu::TissueTet& now = of_zone[bodies_[b]->ZoneOf(slot)];
+      if (IsSameMaterial(model_.tets[place], now)) continue;
+      model_.tets[place] = now;
+      model_.tets[place].vertices = vertices;
+      change.tets.push_back(place);
+    }
+  }
+  return change;
+}
+
+}  // namespace palpate::sim
