@@ -26,59 +26,67 @@ const ball = (body, center, radius_m) => ({ body, carve: { region: { ball: { cen
 const editsOf = (name) => JSON.parse(readFileSync(join(root, 'scenes', 'edits', `${name}.json`), 'utf8')).edits;
 
 /**
- * file: of `scenes`, by default the name; look: azimuth, elevation, distance of the camera; keys: pressed before the picture (p: the panel, k: no normals of contacts, c: no
- * contacts, v: no forces); play: brings the scene to its moment.
+ * file: of `scenes`, by default the name; look: azimuth, elevation, distance of the camera; keys: pressed before the picture (p: no panel, k: no normals of contacts, c: no
+ * contacts, v: no forces); isBare: the picture without panel, controls, contacts and forces; play: brings the scene to its moment.
  */
 const SCENES = {
-  tori: { look: [-50, 14, 1], keys: 'p', play: (hand) => hand.step(8) },
-  boxes: { look: [-60, 32, 1.0], keys: 'pk', play: (hand) => hand.step(60) },
-  knot: { look: [-90, 28, 0.36], keys: 'p', play: (hand) => hand.step(200) },
-  sheet: { look: [-68, 20, 1.0], keys: 'p', play: (hand) => hand.step(250) },
+  tori: { look: [-50, 14, 1], play: (hand) => hand.step(8) },
+  boxes: { look: [-60, 32, 1.0], keys: 'k', play: (hand) => hand.step(60) },
+  knot: { look: [-90, 28, 0.36], play: (hand) => hand.step(200) },
+  sheet: { look: [-68, 20, 1.0], play: (hand) => hand.step(250) },
   organs: {
     look: [-60, 30, 1.15],
-    keys: 'p',
     play: (hand) => hand.move('stirrer', range(150).map((step) => {
       const t = step / 120;
       const angle = -2.5 * Math.max(0, t - 0.4) - 0.6;
       return [0.06 * Math.cos(angle), 0.045 * Math.sin(angle), 0.26 - 0.21 * Math.min(1, t / 0.4)];
     })),
   },
-  whip: { look: [-62, 26, 1.0], keys: 'p', play: (hand) => hand.move('whip', range(40).map((step) => [Math.min(0.03, -0.06 + 0.0417 * step), 0, -0.06])) },
+  whip: { look: [-62, 26, 1.0], play: (hand) => hand.move('whip', range(40).map((step) => [Math.min(0.03, -0.06 + 0.0417 * step), 0, -0.06])) },
   hepatectomy: {
-    look: [-64, 34, 0.8],
-    keys: 'c',
+    look: [-104, 36, 0.74],
+    isBare: true,
     async play(hand) {
-      const plane = { end0_m: { x: -0.035, y: -0.12, z: 0 }, end1_m: { x: -0.035, y: 0.12, z: 0 }, radius_m: 0.03 };
-      await hand.edit([{ body: 'liver', refine: { region: { capsule: { ...plane, radius_m: 0.06 } }, max_edge_m: 0.011 } }]);
-      for (const edit of editsOf('hepatectomy').slice(0, 9)) {
-        await hand.edit([edit]);
-        await hand.step(4);
-      }
-      await hand.step(20);
+      const end = (y) => vec3([-0.035, y, 0.01]);
+      await hand.edit([{ body: 'liver', refine: { region: { capsule: { end0_m: end(-0.12), end1_m: end(0.12), radius_m: 0.055 } }, max_edge_m: 0.01 } }]);
+      for (const edit of editsOf('hepatectomy').slice(0, 9)) await hand.edit([edit]);
+      const place = [-0.037, -0.042, 0.024];
+      await hand.move('aspirator', range(4).map((step) => lerp([-0.035, -0.03, 0.05], place, (step + 1) / 4)));
     },
   },
   incision: {
-    look: [-62, 40, 0.9],
-    keys: 'c',
+    look: [-56, 40, 0.84],
+    isBare: true,
     async play(hand) {
       await hand.step(60);
-      await hand.edit([{ body: 'slab', refine: { region: { ball: { center_m: vec3([0, 0, 0.005]), radius_m: 0.024 } }, max_edge_m: 0.006 } }]);
+      await hand.edit([{ body: 'slab', refine: { region: { ball: { center_m: vec3([0, 0, 0.005]), radius_m: 0.024 } }, max_edge_m: 0.0065 } }]);
       await hand.edit(editsOf('incision'));
       await hand.step(60);
+      await hand.move('scalpel', range(6).map((step) => lerp([0.001, 0.0, 0.05], [0.001, 0.0185, 0.013], (step + 1) / 6)));
     },
   },
   tumor: {
-    look: [-75, 55, 0.8],
-    keys: 'c',
+    look: [-80, 52, 0.7],
+    isBare: true,
     async play(hand) {
-      await hand.edit([{ body: 'liver', refine: { region: { ball: { center_m: vec3([-0.03, 0, 0.02]), radius_m: 0.05 } }, max_edge_m: 0.007 } }]);
-      await hand.edit([ball('liver', [-0.03, 0, 0.06], 0.03)]);
-      await hand.step(30);
+      const center = [-0.03, 0, 0.015];
+      await hand.edit([{ body: 'liver', refine: { region: { ball: { center_m: vec3([-0.03, 0, 0.025]), radius_m: 0.045 } }, max_edge_m: 0.009 } }]);
+      // Balls around the tumour, down to `least` of its height, by the golden angle.
+      const shell = (count, distance_m, radius_m, least) => range(count).map((i) => {
+        const z = 1 - ((i + 0.5) / count) * (1 - least);
+        const r = Math.sqrt(1 - z * z);
+        const angle = Math.PI * (3 - Math.sqrt(5)) * i;
+        return ball('liver', [r * Math.cos(angle), r * Math.sin(angle), z].map((x, k) => center[k] + distance_m * x), radius_m);
+      });
+      await hand.edit(shell(60, 0.036, 0.0095, 0.1));
+      await hand.edit(shell(150, 0.0274, 0.0069, 0));
+      const place = [-0.052, -0.014, 0.036];
+      await hand.move('aspirator', range(4).map((step) => lerp([-0.07, -0.02, 0.07], place, (step + 1) / 4)));
     },
   },
   grasp: {
-    look: [-40, 18, 0.9],
-    keys: 'c',
+    look: [-35, 16, 1.25],
+    isBare: true,
     async play(hand) {
       await hand.move('forceps', range(60).map(() => [0, 0, 0.05]));
       await hand.move('forceps', range(80).map((step) => [0, 0, 0.05 - 0.047 * ((step + 1) / 80)]));
@@ -94,7 +102,6 @@ mkdirSync(options.out, { recursive: true });
 const profile = mkdtempSync(join(tmpdir(), 'palpate-pictures-'));
 const names = options.only ? options.only.split(',') : Object.keys(SCENES);
 const context = await openBrowser(profile, options.size);
-context.setDefaultTimeout(300_000);
 
 /** What a scene's `play` works with. */
 class Hand {
@@ -109,7 +116,7 @@ class Hand {
     for (let left = count; left > 0; left -= 10) {
       await this.page.evaluate((n) => palpate.step(n), Math.min(10, left));
       this.step_ += Math.min(10, left);
-      await this.page.waitForFunction((n) => palpate.stats.step >= n, this.step_);
+      await this.page.waitForFunction((n) => palpate.stats.step >= n, this.step_, { polling: 100 });
     }
   }
 
@@ -140,23 +147,26 @@ class Hand {
 }
 
 async function picture(name) {
-  const { file, look, keys, play } = SCENES[name];
+  const { file, look, keys, isBare, play } = SCENES[name];
   const server = await startServer(options.server, join(root, 'scenes', `${file ?? name}.json`), profile);
   try {
     const page = await context.newPage();
-    // Drawn in software, a small window leaves the machine to the simulation.
+    // Drawn in software, a small and plain window leaves the machine to the simulation.
     await page.setViewportSize({ width: 240, height: 160 });
-    await page.goto(`${server.url}?quality=high`);
-    await page.waitForFunction(() => window.palpate?.bodies.length > 0 && palpate.runState === 'playing');
+    await page.goto(`${server.url}?quality=low`);
+    await page.waitForFunction(() => window.palpate?.bodies.length > 0 && palpate.runState === 'playing', undefined, { polling: 100 });
     await page.keyboard.press('Space');
-    await page.waitForFunction(() => palpate.runState === 'paused');
+    await page.waitForFunction(() => palpate.runState === 'paused', undefined, { polling: 100 });
     await page.keyboard.press('r');
-    await page.waitForFunction(() => palpate.stats.step === 0);
+    await page.waitForFunction(() => palpate.stats.step === 0, undefined, { polling: 100 });
     await play(new Hand(page));
     await page.setViewportSize({ width, height });
-    for (const key of keys ?? '') await page.keyboard.press(key);
+    await page.goto(`${server.url}?quality=high`);
+    await page.waitForFunction(() => window.palpate?.bodies.length > 0, undefined, { polling: 100 });
+    for (const key of keys ?? (isBare ? 'pcv' : '')) await page.keyboard.press(key);
+    if (isBare) await page.evaluate(() => ['bottom', 'modes', 'toasts', 'panel'].forEach((id) => (document.getElementById(id).hidden = true)));
     await page.evaluate(([azimuth, elevation, distance]) => palpate.look(azimuth, elevation, distance), look);
-    await page.waitForTimeout(5000);  // toasts are gone, and the picture is drawn
+    await page.waitForTimeout(3000);  // the panel is gone, and the picture is drawn
     const target = { path: join(options.out, `scene-${name}.${options.type}`), timeout: 300_000 };
     await page.screenshot(options.type === 'png' ? target : { ...target, type: 'jpeg', quality: 86 });
     console.log(name, JSON.stringify(await page.evaluate(() => palpate.stats)), JSON.stringify(await page.evaluate(() => palpate.errors)));

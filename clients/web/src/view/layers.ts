@@ -3,6 +3,9 @@
 import { computeNormals } from './normals';
 
 const TAG_RANGE = 2 ** 26;  // keys are exact for fewer vertices and tags
+/** Between a triangle and the normal of its corner: rounded fully, and not at all. */
+const ROUND_COSINE = 0.87;
+const SHARP_COSINE = 0.72;
 
 function grownTo<T extends Float32Array | Uint32Array | Uint16Array | Uint8Array>(array: T, size: number): T {
   if (size <= array.length) return array;
@@ -69,6 +72,8 @@ export abstract class Layer {
   tags = new Uint16Array(0);
   /** [vertex] 1 where the surface has two sides: neighbours across may not round it differently. */
   seams = new Uint8Array(0);
+  /** [vertex] 1 where the surface is round, down to 0 at a corner or an edge, which is not to be rounded. */
+  roundness = new Float32Array(0);
   /** Slots of triangles. */
   triangleCount = 0;
   protected readonly vertices = new DerivedVertices();
@@ -105,6 +110,7 @@ export abstract class Layer {
     this.rest = grownTo(this.rest, this.positions.length);
     this.tags = grownTo(this.tags, this.positions.length / 3);
     this.seams = grownTo(this.seams, this.positions.length / 3);
+    this.roundness = grownTo(this.roundness, this.positions.length / 3);
   }
 
   /** Room for the vertices that were made, with their rest places and tags; returns which. `below` undefined: `rest` is what lies below. */
@@ -194,15 +200,37 @@ export class SplitLayer extends Layer {
       }
       this.seams[id] = this.copies[first[id]!]! > 1 ? 1 : 0;
     }
-    if (!normals) this.computeNormals();
+    if (!normals) {
+      this.computeNormals();
+      this.findRoundness();
+    }
+  }
+
+  /** By the triangle that turns away most from the normal of a vertex. */
+  private findRoundness(): void {
+    const { positions: p, normals: n, triangles, roundness } = this;
+    roundness.fill(1, 0, this.vertexCount);
+    for (let t = 0; t < 3 * this.triangleCount; t += 3) {
+      const a = 3 * triangles[t]!, b = 3 * triangles[t + 1]!, c = 3 * triangles[t + 2]!;
+      const ux = p[b]! - p[a]!, uy = p[b + 1]! - p[a + 1]!, uz = p[b + 2]! - p[a + 2]!;
+      const vx = p[c]! - p[a]!, vy = p[c + 1]! - p[a + 1]!, vz = p[c + 2]! - p[a + 2]!;
+      const x = uy * vz - uz * vy, y = uz * vx - ux * vz, z = ux * vy - uy * vx;
+      const size = Math.sqrt(x * x + y * y + z * z);
+      if (size === 0) continue;
+      for (const corner of [a, b, c]) {
+        const cosine = (x * n[corner]! + y * n[corner + 1]! + z * n[corner + 2]!) / size;
+        const round = Math.min(1, Math.max(0, (cosine - SHARP_COSINE) / (ROUND_COSINE - SHARP_COSINE)));
+        if (round < roundness[corner / 3]!) roundness[corner / 3] = round;
+      }
+    }
   }
 }
 
 /**
  * A vertex on each vertex below and one in the middle of each edge, four triangles for one. Middles lie on the curve that leaves both ends at right angles
  * to their normals (the middle of an edge of a curved PN triangle: Vlachos et al., Curved PN Triangles, 2001), so that a coarse surface has a round
- * outline; between two vertices of a seam they lie straight, since the other side of the seam has other normals. So they do wherever the tag is not 0:
- * what a cut leaves is not round. Old vertices stay where the simulation has them.
+ * outline; between two vertices of a seam they lie straight, since the other side of the seam has other normals, and at edges and corners of the body too. Their
+ * normals are those of the same construction, which turn evenly along the edge. Old vertices stay.
  */
 export class RefineLayer extends Layer {
   constructor(triangleCapacity: number) {
@@ -231,30 +259,35 @@ export class RefineLayer extends Layer {
 
   derive(below: Layer): void {
     this.fitVertices();
-    const { positions: p, normals: n, seams, tags } = below;
+    const { positions: p, normals: n, seams, roundness } = below;
     const { first, second, count } = this.vertices;
     const out = this.positions;
+    const normals = this.normals;
     for (let id = 0; id < count; ++id) {
       const u = first[id]!, v = second[id]!;
       const a = 3 * u, b = 3 * v, to = 3 * id;
       const isSeam = seams[u]! & seams[v]!;
       this.seams[id] = isSeam;
+      this.roundness[id] = Math.min(roundness[u]!, roundness[v]!);
       if (u === v) {
-        out[to] = p[a]!;
-        out[to + 1] = p[a + 1]!;
-        out[to + 2] = p[a + 2]!;
+        for (let k = 0; k < 3; ++k) {
+          out[to + k] = p[a + k]!;
+          normals[to + k] = n[a + k]!;
+        }
         continue;
       }
-      let wa = 0, wb = 0;
-      if (isSeam === 0 && tags[u] === 0) {
-        const dx = p[b]! - p[a]!, dy = p[b + 1]! - p[a + 1]!, dz = p[b + 2]! - p[a + 2]!;
-        wa = (dx * n[a]! + dy * n[a + 1]! + dz * n[a + 2]!) / 8;
-        wb = (dx * n[b]! + dy * n[b + 1]! + dz * n[b + 2]!) / 8;
-      }
+      const dx = p[b]! - p[a]!, dy = p[b + 1]! - p[a + 1]!, dz = p[b + 2]! - p[a + 2]!;
+      const ta = dx * n[a]! + dy * n[a + 1]! + dz * n[a + 2]!, tb = dx * n[b]! + dy * n[b + 1]! + dz * n[b + 2]!;
+      const wa = isSeam ? 0 : (roundness[u]! * ta) / 8, wb = isSeam ? 0 : (roundness[v]! * tb) / 8;
+      const turn = (2 * this.roundness[id]! * (ta + tb)) / (dx * dx + dy * dy + dz * dz || 1);
+      const nx = n[a]! + n[b]! - turn * dx, ny = n[a + 1]! + n[b + 1]! - turn * dy, nz = n[a + 2]! + n[b + 2]! - turn * dz;
+      const size = Math.sqrt(nx * nx + ny * ny + nz * nz) || 1;
+      normals[to] = nx / size;
+      normals[to + 1] = ny / size;
+      normals[to + 2] = nz / size;
       out[to] = 0.5 * (p[a]! + p[b]!) + wb * n[b]! - wa * n[a]!;
       out[to + 1] = 0.5 * (p[a + 1]! + p[b + 1]!) + wb * n[b + 1]! - wa * n[a + 1]!;
       out[to + 2] = 0.5 * (p[a + 2]! + p[b + 2]!) + wb * n[b + 2]! - wa * n[a + 2]!;
     }
-    this.computeNormals();
   }
 }

@@ -1,5 +1,6 @@
 import * as THREE from 'three';
 import type { SurfaceMirror, TriangleChange } from '../net/surface_mirror';
+import { CutSmoothing } from './cut_smoothing';
 import { RefineLayer, SplitLayer, type Layer } from './layers';
 import { disposeMeshes, dressed } from './looks';
 import { guessRest, type RestSamples } from './rest_shape';
@@ -37,6 +38,7 @@ export class Organ {
   private sides!: SplitLayer;
   private layers!: Layer[];
   private levels = 0;
+  private readonly smoothing = new CutSmoothing();
   private colors = new Float32Array(0);
   private topologyChanged = true;
   private extent_m = 0;
@@ -128,7 +130,7 @@ export class Organ {
   /** Call after `positions` changed. */
   commit(): void {
     const made = this.topologyChanged ? this.settle() : [];
-    this.sides.derive(this.positions);
+    this.sides.derive(this.smoothing.apply(this.positions));
     for (const [index, layer] of this.layers.entries()) {
       if (layer instanceof RefineLayer) layer.derive(this.layers[index - 1]!);
       else if (layer !== this.sides) (layer as SplitLayer).derive(this.layers[index - 1]!.positions, this.layers[index - 1]!.normals);
@@ -215,6 +217,7 @@ export class Organ {
     }
     let made = this.sides.settle(this.rest);
     for (let at = 1; at < this.layers.length; ++at) made = this.layers[at]!.settle(this.layers[at - 1]!.rest, this.layers[at - 1]!.tags);
+    this.smoothing.rebuild(this.surface, (zone) => this.styleOf(zone).isInterior);
     this.topologyChanged = false;
     return made;
   }

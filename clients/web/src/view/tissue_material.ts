@@ -32,24 +32,29 @@ vec2 tissueCells(vec3 x) {
   return sqrt(nearest);
 }
 float tissueRelief(vec3 p) { return 0.6 * tissueNoise(p * 34.0) + 0.3 * tissueNoise(p * 71.0) + 0.1 * tissueNoise(p * 140.0); }
-// Lobules stand out of a cut; vessels are holes in it.
+// What a cut shows at a place. x: 0 between lobules, 1 inside one; y: depth in a vessel, 0 outside of its wall, 1 in its hole; z: blood in the tissue.
+vec3 interiorAt(vec3 p) {
+  vec3 warped = p + 0.012 * vec3(tissueNoise(p * 23.0), tissueNoise(p * 23.0 + 17.0), tissueNoise(p * 23.0 + 31.0));
+  vec2 lobules = tissueCells(warped * 44.0);
+  vec3 at = p * 6.5 + 0.5 * vec3(tissueNoise(p * 19.0), tissueNoise(p * 19.0 + 11.0), 0.0);
+  float vessel = 1.0 - smoothstep(0.05, 0.12, tissueCells(at).x);
+  return vec3(smoothstep(0.02, 0.34, lobules.y - lobules.x), vessel, 0.6 * tissueNoise(p * 9.0) + 0.4 * tissueNoise(p * 31.0));
+}
 float interiorRelief(vec3 p) {
-  vec2 lobules = tissueCells(p * 52.0);
-  vec2 vessels = tissueCells(p * 9.0 + 0.4 * tissueNoise(p * 30.0));
-  return 0.4 * smoothstep(0.0, 0.5, lobules.y - lobules.x) + 0.15 * tissueNoise(p * 150.0) - 0.9 * (1.0 - smoothstep(0.12, 0.2, vessels.x));
+  vec3 inside = interiorAt(p);
+  return 0.16 * inside.x + 0.2 * tissueNoise(p * 64.0) + 0.14 * tissueNoise(p * 150.0) - 0.7 * smoothstep(0.3, 1.0, inside.y);
 }`;
 
 const COLOR = `
 diffuseColor.rgb = vZone.rgb;
 {
   if (vZone.a > 0.5) {
-    vec2 lobules = tissueCells(vRest * 52.0);
-    vec2 vessels = tissueCells(vRest * 9.0 + 0.4 * tissueNoise(vRest * 30.0));
-    float blood = tissueNoise(vRest * 11.0) * 0.65 + tissueNoise(vRest * 27.0) * 0.35;
-    diffuseColor.rgb *= mix(vec3(0.74, 0.6, 0.58), vec3(1.14, 1.08, 1.04), smoothstep(0.0, 0.5, lobules.y - lobules.x));
-    diffuseColor.rgb *= mix(vec3(0.66, 0.42, 0.42), vec3(1.1, 1.06, 1.02), smoothstep(0.25, 0.7, blood));
-    diffuseColor.rgb = mix(diffuseColor.rgb, diffuseColor.rgb * 0.45 + vec3(0.34, 0.2, 0.16), 1.0 - smoothstep(0.19, 0.23, vessels.x));  // wall
-    diffuseColor.rgb = mix(diffuseColor.rgb, vec3(0.045, 0.004, 0.006), 1.0 - smoothstep(0.13, 0.16, vessels.x));  // lumen
+    vec3 inside = interiorAt(vRest);
+    diffuseColor.rgb *= mix(vec3(0.87, 0.8, 0.79), vec3(1.03, 1.02, 1.02), inside.x);
+    diffuseColor.rgb *= mix(vec3(0.78, 0.62, 0.6), vec3(1.16, 1.12, 1.08), smoothstep(0.2, 0.75, inside.z));
+    diffuseColor.rgb *= 0.9 + 0.2 * tissueNoise(vRest * 130.0);
+    diffuseColor.rgb = mix(diffuseColor.rgb, diffuseColor.rgb * 0.5 + vec3(0.3, 0.2, 0.16), smoothstep(0.0, 0.25, inside.y));  // wall
+    diffuseColor.rgb = mix(diffuseColor.rgb, vec3(0.05, 0.005, 0.007), smoothstep(0.55, 0.75, inside.y));  // hole
   } else {
     float broad = tissueNoise(vRest * 5.0) * 0.6 + tissueNoise(vRest * 13.0) * 0.4;
     float fine = tissueNoise(vRest * 48.0);
@@ -61,12 +66,15 @@ diffuseColor.rgb = vZone.rgb;
 const RELIEF = `
 {
   // Relief finer than a pixel is left out, it would only glitter.
-  float fade = 1.0 - smoothstep(0.25, 0.9, length(fwidth(vRest)) * (vZone.a > 0.5 ? 52.0 : 34.0));
+  float fade = 1.0 - smoothstep(0.25, 0.9, length(fwidth(vRest)) * (vZone.a > 0.5 ? 44.0 : 34.0));
   float height = (vZone.a > 0.5 ? interiorRelief(vRest) : tissueRelief(vRest)) * uReliefHeight * fade;
   vec3 dpdx = dFdx(-vViewPosition), dpdy = dFdy(-vViewPosition);
   vec3 r1 = cross(dpdy, normal), r2 = cross(normal, dpdx);
   float det = dot(dpdx, r1);
   normal = normalize(abs(det) * normal - sign(det) * (dFdx(height) * r1 + dFdy(height) * r2));
+  // Smooth normals of a coarse mesh turn away from the eye at its outline, where they would be black.
+  vec3 toEye = normalize(vViewPosition);
+  normal = normalize(normal + max(0.0, 0.1 - dot(normal, toEye)) * toEye);
 }`;
 
 /**
@@ -79,7 +87,7 @@ export function tissueMaterial(color: THREE.Color): THREE.MeshPhysicalMaterial {
     roughness: 0.5,
     metalness: 0,
     clearcoat: 1,
-    clearcoatRoughness: 0.16,
+    clearcoatRoughness: 0.22,
     sheen: 0.15,
     sheenRoughness: 0.5,
     sheenColor: color.clone().lerp(new THREE.Color(1, 0.75, 0.65), 0.5),
@@ -105,8 +113,8 @@ uniform float uDetailScale;`)
       .replace('#include <lights_physical_fragment>', `#include <lights_physical_fragment>
 #ifdef USE_CLEARCOAT
 if (vZone.a > 0.5) {
-  material.clearcoat *= 0.3;
-  material.clearcoatRoughness = max(material.clearcoatRoughness, 0.35);
+  material.clearcoat *= 0.35;
+  material.clearcoatRoughness = max(material.clearcoatRoughness, 0.32);
 }
 #endif`)
       // Light that wraps around and comes out red at grazing angles stands in for scattering below the surface.

@@ -27,8 +27,9 @@ function capsuleGeometry(radius_m: number, length_m: number): THREE.BufferGeomet
   return geometry;
 }
 
-const steel = (): Pair<THREE.MeshPhysicalMaterial> => ({
-  full: new THREE.MeshPhysicalMaterial({ color: 0xdde4ea, metalness: 0.78, roughness: 0.27, clearcoat: 0.3, clearcoatRoughness: 0.15, envMapIntensity: 1.7 }),
+/** `metalness`: what is flat shows one place of the room only, and may need less of it. */
+const steel = (metalness = 0.78): Pair<THREE.MeshPhysicalMaterial> => ({
+  full: new THREE.MeshPhysicalMaterial({ color: 0xdde4ea, metalness, roughness: 0.27, clearcoat: 0.3, clearcoatRoughness: 0.15, envMapIntensity: 1.7 }),
   plain: new THREE.MeshPhongMaterial({ color: 0x8c979f, specular: 0xcfd8de, shininess: 70 }),
 });
 
@@ -64,7 +65,7 @@ export class ToolModel {
   readonly bodies: THREE.Mesh[] = [];
   private readonly color: THREE.Color;
   private readonly ringMaterial: Pair<THREE.MeshStandardMaterial>;
-  private readonly tipMaterial = steel();
+  private readonly tipMaterial: Pair<THREE.MeshPhysicalMaterial>;
   private readonly halo: THREE.Mesh;
   private readonly jaws: THREE.Group[] = [];
   /** Between the jaws as they are drawn. */
@@ -74,6 +75,7 @@ export class ToolModel {
 
   constructor(readonly shape: ToolShape, readonly index: number) {
     const { radiusM: radius_m, lengthM: length_m } = shape;
+    this.tipMaterial = steel(shape.kind === InstrumentKind.SCALPEL ? 0.45 : 0.7);
     this.color = new THREE.Color(TOOL_COLORS[index % TOOL_COLORS.length]!);
     // The tip of the instrument takes this much of the capsule that is its shaft otherwise.
     const tip_m = Math.min(this.addTip(), 0.6 * length_m);
@@ -179,11 +181,17 @@ export class ToolModel {
       }
       case InstrumentKind.SCALPEL: {
         const length_m = bladeLengthM || 0.01;
-        // Seen along -y; the cutting edge is at the bottom.
-        const outline = new THREE.Shape([[0, 0], [length_m, 0], [0.92 * length_m, length_m], [0.75 * length_m, 2.2 * length_m], [0.1 * length_m, 2.2 * length_m], [0.05 * length_m, length_m]]
-          .map(([x, z]) => new THREE.Vector2(x, z)));
-        const blade = new THREE.ExtrudeGeometry(outline, { depth: 0.06 * length_m, bevelEnabled: true, bevelThickness: 0.02 * length_m, bevelSize: 0.02 * length_m, bevelSegments: 1 });
-        blade.translate(0, 0, -0.03 * length_m);
+        // Seen along -y: the cutting edge is at the bottom, the neck holds the shaft.
+        const neck = Math.min(0.9 * r, 0.45 * length_m) / length_m;
+        const outline = new THREE.Shape();
+        outline.moveTo(0, 0);
+        outline.lineTo(length_m, 0);
+        outline.splineThru([[0.96, 0.2], [0.78, 0.62], [0.5, 1.05], [0.5 * neck + 0.15, 1.5], [neck, 2.1]].map(([x, z]) => new THREE.Vector2(x! * length_m, z! * length_m)));
+        outline.lineTo(-neck * length_m, 2.1 * length_m);
+        outline.splineThru([[-neck, 1.7], [-0.55 * neck, 0.8], [0, 0]].map(([x, z]) => new THREE.Vector2(x! * length_m, z! * length_m)));
+        const blade = new THREE.ExtrudeGeometry(outline, { depth: 0.02 * length_m, bevelEnabled: true, bevelThickness: 0.025 * length_m, bevelSize: 0.07 * length_m, bevelOffset: -0.07 * length_m,
+          bevelSegments: 2, curveSegments: 16 });
+        blade.translate(0, 0, -0.01 * length_m);
         blade.rotateX(Math.PI / 2);
         this.addPart(blade, this.tipMaterial);
         return Math.min(2 * length_m, 0.5 * lengthM);
