@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "bench/bench_support.h"
 #include "gpu/runtime/context.h"
+#include "sim/instrument/projection.h"
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
 
@@ -149,6 +150,61 @@ absl::Status Incise(const std::shared_ptr<gpu::Context>& context, const std::str
       report);
 }
 
+/// The two responses of a tool side by side: the same probe pressed 1 cm deep and drawn over the organ, and the projection's own parts on
+/// the host, on the surface that the run ends with.
+absl::Status Project(const std::shared_ptr<gpu::Context>& context, const std::string& name, double tet_count, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(Operation operation, Liver(tet_count));
+  operation.scene.gravity_m_per_s2.setZero();
+  sim::ToolDescription& probe = operation.scene.tools[0];
+  probe.drive = sim::ToolDrive::kDirect;
+  double top_m = -1;  // where the probe is
+  for (const Vector3d& v : operation.scene.bodies[0].mesh.vertices) {
+    if (v.head<2>().norm() < operation.edge_m) top_m = std::max(top_m, v.z());
+  }
+  probe.rest_pose.position_m = {0, 0, top_m + probe.radius_m + 0.001};
+  const int steps = IsQuick() ? 120 : 360;
+  for (const sim::ToolResponse response : {sim::ToolResponse::kEnergy, sim::ToolResponse::kProjection}) {
+    probe.response = response;
+    const std::string label = response == sim::ToolResponse::kEnergy ? "energy" : "projection";
+    PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, operation.scene));
+    sim::ToolCommand command;
+    command.device_pose = probe.rest_pose;
+    const sim::ToolCommand* const commands[] = {&command};
+    std::vector<double> step_ms;
+    std::vector<double> tools_ms;
+    std::shared_ptr<const sim::Frame> frame;
+    for (int i = 0; i < steps; ++i) {
+      const double depth_m = 0.01 * std::min(1.0, 3.0 * i / steps);
+      command.device_pose.position_m = {i < 2 * steps / 3 ? 0 : 0.00005 * (i - 2 * steps / 3), 0, top_m + probe.radius_m - depth_m};
+      PALPATE_ASSIGN_OR_RETURN(frame, world->Step(commands));
+      step_ms.push_back(frame->step_ms);
+      tools_ms.push_back(frame->stage_ms[0]);
+      if (i == 2 * steps / 3 - 1) report->Add(name, label + "_force_at_1cm", frame->tools[0].force_n.z(), "N");
+    }
+    if (!frame->tools[0].is_touching) return absl::InternalError(name + ": the probe never touched the organ");
+    report->Add(name, label + "_step_p50", Quantile(step_ms, 0.5) / 1000, "s");
+    report->Add(name, label + "_step_p99", Quantile(step_ms, 0.99) / 1000, "s");
+    report->Add(name, label + "_stage_tools", Quantile(tools_ms, 0.5) / 1000, "s");
+    if (response != sim::ToolResponse::kProjection) continue;
+    std::vector<Vector3d> positions;
+    const std::vector<float>& x = frame->surface_positions_m[0];
+    for (size_t i = 0; i < x.size(); i += 3) positions.emplace_back(x[i], x[i + 1], x[i + 2]);
+    const sim::ProjectionMesh mesh(frame->topology->bodies[0]->surface_triangles, positions.size());
+    sim::ProjectionCapsule capsule;
+    capsule.tip_from_m = frame->tools[0].pose.position_m;
+    capsule.axis_from_m = capsule.axis_to_m = {0, 0, probe.length_m};
+    capsule.tip_to_m = capsule.tip_from_m + Vector3d(0.0005, 0, -0.001);
+    capsule.radius_m = probe.radius_m;
+    report->Add(name, "triangles", static_cast<double>(mesh.triangles().size()), "count");
+    report->Add(name, "find_touching", MedianSeconds([&] { sim::FindTouching(mesh, positions, capsule); }), "s");
+    report->Add(name, "find_swept", MedianSeconds([&] { sim::FindSwept(mesh, positions, positions, capsule); }), "s");
+    const sim::ProjectionInput input{.mesh = &mesh, .from_m = positions, .to_m = positions, .is_fixed = {}, .capsules = {&capsule, 1}};
+    report->Add(name, "project_out", MedianSeconds([&] { sim::ProjectOut(input, {.reach_m = 0.002}); }), "s");
+    report->Add(name, "projected_vertices", static_cast<double>(sim::ProjectOut(input).moved.size()), "count");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(Report* report, const std::shared_ptr<gpu::Context>& context) {
   for (const double tets : IsQuick() ? std::vector<double>{2500} : std::vector<double>{2500, 10000}) {
     const int count = static_cast<int>(tets);
@@ -157,6 +213,9 @@ absl::Status Run(Report* report, const std::shared_ptr<gpu::Context>& context) {
     }
     if (const std::string name = absl::StrFormat("incise_%d", count); IsSelected(name)) {
       PALPATE_RETURN_IF_ERROR(Incise(context, name, tets, report));
+    }
+    if (const std::string name = absl::StrFormat("project_%d", count); IsSelected(name)) {
+      PALPATE_RETURN_IF_ERROR(Project(context, name, tets, report));
     }
   }
   return absl::OkStatus();

@@ -30,7 +30,7 @@ class LayoutEntries {
   double Volume(size_t t) const;
 
   void WriteTet(uint32_t t);
-  void WriteTriangle(uint32_t t);
+  void WriteTriangle(uint32_t t, bool is_tissue);
   /// Rest position, masses, stiffness, origin and loads of a vertex with a slot; `tets`: those around it, rising.
   void WriteVertex(uint32_t vertex, std::span<const uint32_t> tets);
   /// Its corners, in the blocks that block_range gives it.

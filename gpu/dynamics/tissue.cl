@@ -342,22 +342,28 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
   return pushed;
 }
 
-/* Springs that hold vertex v; those of it are anchors[anchor_begin[v] .. anchor_begin[v + 1]). Returns the sum of their blocks' diagonals.
- */
-static inline float add_anchors(uint v, float3 xv, const __global uint* anchor_begin, const __global Anchor* anchors,
-                                const __global Collider* colliders, Block* b) {
+/* Springs that hold vertex v; those of it are anchors[anchor_begin[v] .. anchor_begin[v + 1]). Returns whether any pulls. */
+static inline bool add_anchors(uint v, float3 xv, const __global uint* anchor_begin, const __global Anchor* anchors,
+                               const __global Collider* colliders, Block* b) {
   float sum = 0.0f;
+  bool pulls = false;
   const uint end = anchor_begin[v + 1];
   for (uint i = anchor_begin[v]; i < end; ++i) {
-    const float3 d = xv - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz;
+    const float3 d = anchor_stretch(anchors + i, xv - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
     const float factor = anchor_factor(anchors + i, length(d));
-    b->force -= factor * d;
-    sum += factor;
+    if (anchors[i].normal.w == 0.0f) {
+      b->force -= factor * d;
+      sum += factor;
+      pulls = true;
+    } else if (dot(d, d) > 0.0f) {
+      add_normal_term(b, anchors[i].normal.xyz, factor * length(d), factor);
+      pulls = true;
+    }
   }
   b->xx += sum;
   b->yy += sum;
   b->zz += sum;
-  return sum;
+  return pulls;
 }
 
 /* goals: of shape-matched bodies, see shape_goals.cl. */
@@ -659,7 +665,7 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
   b.zz += inertia;
   bool pushed = add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
                              obstacles, &b);
-  pushed |= add_anchors(v, xi.xyz, anchor_begin, anchors, colliders, &b) > 0.0f;
+  pushed |= add_anchors(v, xi.xyz, anchor_begin, anchors, colliders, &b);
 #if PALPATE_SURFACE
   pushed |= add_surface_contacts(sp, v, first, count, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
   uint truncated = 0;
@@ -846,6 +852,7 @@ __kernel void find_contacts(const __global StepParams* p, const __global float4*
   const uint mask_before = triangle_colliders[t];
   uint mask = 0;
   for (uint k = 0; k < p->collider_count; ++k) {
+    if (tri.w != 0u && colliders[k].skips_tissue != 0u) continue;
     const float3 p0 = colliders[k].tip_start.xyz;
     const float3 d0 = colliders[k].axis_start.xyz;
     const float3 p1 = colliders[k].tip.xyz;
@@ -1003,12 +1010,16 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void so
   const uint anchor_count = coupled ? anchor_begin[p->vertex_count] : 0;
   for (uint i = me; i < anchor_count; i += PALPATE_LIST_GROUP) {
     if (anchors[i].holder - c >= k.members) continue;
-    const float3 d = x[anchors[i].vertex].xyz - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz;
+    const float3 d = anchor_stretch(anchors + i, x[anchors[i].vertex].xyz - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
     const float factor = anchor_factor(anchors + i, length(d));
-    b.force += factor * d;
-    b.xx += factor;
-    b.yy += factor;
-    b.zz += factor;
+    if (anchors[i].normal.w == 0.0f) {
+      b.force += factor * d;
+      b.xx += factor;
+      b.yy += factor;
+      b.zz += factor;
+    } else if (dot(d, d) > 0.0f) {
+      add_normal_term(&b, anchors[i].normal.xyz, -factor * length(d), factor);
+    }
   }
   b = sum_of_team(sums + me, PALPATE_LIST_GROUP, me, PALPATE_LIST_GROUP, b);
   if (me != 0 || !coupled) return;
@@ -1050,7 +1061,7 @@ __kernel void report_anchors(uint anchor_count, const __global float4* x, const 
   const uint i = (uint)get_global_id(0);
   if (i >= anchor_count) return;
   const float3 point = x[anchors[i].vertex].xyz;
-  const float3 d = point - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz;
+  const float3 d = anchor_stretch(anchors + i, point - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
   reports[i].point = (float4)(point, 0.0f);
   reports[i].force = (float4)(-anchor_factor(anchors + i, length(d)) * d, 0.0f);
 }

@@ -299,9 +299,9 @@ void LayoutEntries::WriteTet(uint32_t t) {
   if (tet.energy == TissueEnergy::kShapeMatched) layout_.tet_rest[size_t{3} * t].w = 1.0F;
 }
 
-void LayoutEntries::WriteTriangle(uint32_t t) {
+void LayoutEntries::WriteTriangle(uint32_t t, bool is_tissue) {
   const auto& v = model_.surface_triangles[t];
-  layout_.triangles[t] = {layout_.solver_index[v[0]], layout_.solver_index[v[1]], layout_.solver_index[v[2]], 0U};
+  layout_.triangles[t] = {layout_.solver_index[v[0]], layout_.solver_index[v[1]], layout_.solver_index[v[2]], is_tissue ? 1U : 0U};
 }
 
 void LayoutEntries::WriteVertex(uint32_t vertex, std::span<const uint32_t> tets) {
@@ -499,7 +499,7 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   layout.triangles.resize(slack.Room(model.surface_triangles.size()));
   std::vector<uint32_t> fan(layout.vertex_count, 0);
   for (uint32_t t = 0; t < layout.triangle_count; ++t) {
-    entries.WriteTriangle(t);
+    entries.WriteTriangle(t, !lists.Around(model.surface_triangles[t][0]).empty());
     for (const uint32_t v : model.surface_triangles[t]) ++fan[layout.solver_index[v]];
   }
   layout.vertex_triangle_range.resize(layout.vertex_count);

@@ -171,7 +171,7 @@ struct TissueLayout {
   std::vector<uint32_t> corner_index;        ///< [block room][4][lanes]
   std::vector<UInt4> tets;                   ///< [tet room], slots
   std::vector<Float4> tet_rest;              ///< [tet room][3] rows of Dm^-1; w of the first = 1 if shape-matched
-  std::vector<UInt4> triangles;              ///< [triangle room], slots, w unused
+  std::vector<UInt4> triangles;              ///< [triangle room], slots; w = 1: of tissue
   std::vector<uint32_t> triangle_body;       ///< [triangle_count] or empty: surfaces do not meet
   std::vector<UInt2> vertex_triangle_range;  ///< [vertex_count] begin and end in vertex_triangles
   std::vector<uint32_t> vertex_triangles;    ///< rising for each vertex; lists take multiples of four places

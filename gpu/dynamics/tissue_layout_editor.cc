@@ -125,7 +125,7 @@ bool TissueLayoutEditor::PlaceTriangles(const TissueModel& model, std::vector<ui
       fans->push_back(v);
     }
     if (!model.triangle_body.empty()) layout_.triangle_body[t] = model.triangle_body[t];
-    entries.WriteTriangle(t);
+    entries.WriteTriangle(t, !vertex_tets_[triangles_[t][0]].empty());
     delta_.triangles.push_back(t);
   }
   SortUnique(fans);

@@ -348,6 +348,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
     Collider collider{};
     collider.leader = index - place;
     collider.members = 1;
+    collider.skips_tissue = description.skips_tissue ? 1 : 0;
     if (place > 0) {
       const ColliderDescription& leader = colliders[collider.leader];
       initial_colliders_[collider.leader].members = place + 1;
@@ -651,13 +652,18 @@ absl::Status TissueSolver::Impl::SetAnchors(std::span<const TissueAnchor> anchor
   }
   const uint32_t holder_count = params_host_.collider_count + clip_count;
   const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
+  const auto is_normal = [&](const TissueAnchor& a) {
+    const double length = std::hypot(a.normal[0], a.normal[1], a.normal[2]);
+    return length == 0 || (std::abs(length - 1) < 1e-6 && a.holder < params_host_.collider_count);
+  };
   for (size_t i = 0; i < anchors.size(); ++i) {
     const TissueAnchor& a = anchors[i];
     if (!HasVertex(a.vertex) || a.holder >= holder_count || !is_positive(a.stiffness_n_per_m) || !is_positive(a.max_force_n) ||
-        !std::isfinite(a.target_m[0] + a.target_m[1] + a.target_m[2])) {
+        !std::isfinite(a.target_m[0] + a.target_m[1] + a.target_m[2]) || !is_normal(a)) {
       return absl::InvalidArgumentError(absl::StrCat("anchor ", i, ": vertex ", a.vertex, " must be one of ", layout_.solver_index.size(),
                                                      ", holder ", a.holder, " below ", holder_count, ", stiffness ", a.stiffness_n_per_m,
-                                                     " N/m and force ", a.max_force_n, " N positive, the target finite"));
+                                                     " N/m and force ", a.max_force_n,
+                                                     " N positive, the target finite, the normal zero or (not of a clip) unit"));
     }
   }
   std::vector<uint32_t> begin(layout_.vertex_count + 1, 0);
@@ -676,7 +682,8 @@ absl::Status TissueSolver::Impl::SetAnchors(std::span<const TissueAnchor> anchor
                                        .vertex = vertex,
                                        .holder = a.holder,
                                        .max_force_n = static_cast<float>(a.max_force_n),
-                                       .unused = 0};
+                                       .unused = 0,
+                                       .normal = ToFloat4(a.normal, a.normal == std::array<double, 3>{} ? 0 : 1)};
   }
   clip_count_ = clip_count;
   if (begin != anchor_begin_host_) {

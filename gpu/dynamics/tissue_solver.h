@@ -55,16 +55,19 @@ struct ColliderDescription {
   /// Moves with the collider that many places before it in the list: together they are one tool, whose place is that of the first, the
   /// leader, and whose coupling and mass are the leader's. 0: leads itself. Followers stand right behind their leader.
   uint32_t places_after_leader = 0;
+  bool skips_tissue = false;  ///< it does not push tissue, only rigid bodies: anchors keep tissue away
 };
 
 /// A spring between a vertex and a point that is rigid with a collider, or with a clip, which is held by nothing but its anchors. It acts
-/// both ways. It pulls with at most max_force_n, whatever its stretch.
+/// both ways. It pulls with at most max_force_n, whatever its stretch. One-sided, it only keeps the vertex from going behind the plane
+/// through the target, and lets it slide.
 struct TissueAnchor {
   uint32_t vertex = 0;               ///< caller's
   uint32_t holder = 0;               ///< a collider, or collider count + clip
   std::array<double, 3> target_m{};  ///< from the holder's tip, world axes, at the end of the next step
   double stiffness_n_per_m = 0;
   double max_force_n = 0;
+  std::array<double, 3> normal{};  ///< unit: one-sided, pushes this way; zero: holds from all sides. Not of clips
 };
 
 /// Where a collider is wanted at the end of a step.

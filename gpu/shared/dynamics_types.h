@@ -50,21 +50,23 @@ typedef struct Collider {
   Float4 device_tip;      /* xyz [m] where the device wants the tip; w = coupling stiffness [N/m], 0 = not coupled */
   Float4 device_velocity; /* xyz [m/s]; w = coupling damping [N s/m] */
   /* Capsules of one tool move as one, each with an axis of its own: only the tip of the first, the leader, is an unknown. */
-  Float4 offset; /* xyz [m] of the tip from the leader's, end of the step; w unused */
-  UInt leader;   /* index */
-  UInt members;  /* of the leader: colliders from it on that follow it, itself included */
-  UInt unused0;
+  Float4 offset;     /* xyz [m] of the tip from the leader's, end of the step; w unused */
+  UInt leader;       /* index */
+  UInt members;      /* of the leader: colliders from it on that follow it, itself included */
+  UInt skips_tissue; /* 1: does not push triangles of tissue (UInt4 w = 1), which are kept away by anchors */
   UInt unused1;
 } Collider;
 
 /* A spring between a vertex and a point that is rigid with a holder: a collider, or a clip, which stands after the colliders. It pulls with
-   stiffness * distance, but at most max_force_n: energy k d^2 / 2, continued linearly. */
+   stiffness * distance, but at most max_force_n: energy k d^2 / 2, continued linearly. With a normal it is one-sided: only the way that the
+   vertex is behind the plane through the target counts. */
 typedef struct Anchor {
   Float4 target; /* xyz [m] from the holder's tip, end of the step; w = stiffness [N/m] */
   UInt vertex;
   UInt holder; /* index of a Collider */
   float max_force_n;
   UInt unused;
+  Float4 normal; /* xyz unit; w = 1: one-sided, 0: there is none */
 } Anchor;
 
 /* What an anchor did in a step. */
@@ -212,7 +214,7 @@ typedef struct DrivenPose {
 
 PALPATE_SHARED_SIZE(StepParams, 72);
 PALPATE_SHARED_SIZE(Collider, 144);
-PALPATE_SHARED_SIZE(Anchor, 32);
+PALPATE_SHARED_SIZE(Anchor, 48);
 PALPATE_SHARED_SIZE(AnchorReport, 32);
 PALPATE_SHARED_SIZE(ToolContact, 48);
 PALPATE_SHARED_SIZE(ContactReport, 64);

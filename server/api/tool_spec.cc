@@ -124,6 +124,9 @@ void CheckToolSpec(Checker& check, const std::string& path, const v1::ToolSpec& 
   if (!v1::ToolDrive_IsValid(tool.drive())) {
     check.Invalid(At(path, "drive"), absl::StrCat(static_cast<int>(tool.drive()), " is outside [0, 2]"));
   }
+  if (!v1::ToolResponse_IsValid(tool.response())) {
+    check.Invalid(At(path, "response"), absl::StrCat(static_cast<int>(tool.response()), " is outside [0, 2]"));
+  }
   if (tool.has_mass_kg()) check.Range(At(path, "mass_kg"), tool.mass_kg(), 1e-4, 10);
   if (tool.has_coupling_stiffness_n_per_m()) {
     check.Range(At(path, "coupling_stiffness_n_per_m"), tool.coupling_stiffness_n_per_m(), 1, 1e5);
@@ -147,6 +150,7 @@ absl::StatusOr<sim::ToolDescription> BuildToolDescription(const v1::ToolSpec& to
   if (tool.has_length_m()) out.length_m = tool.length_m();
   PALPATE_ASSIGN_OR_RETURN(out.rest_pose, PoseFromProto(tool.rest_pose(), At(path, "rest_pose")));
   if (tool.drive() == v1::TOOL_DRIVE_DIRECT) out.drive = sim::ToolDrive::kDirect;
+  if (tool.response() == v1::TOOL_RESPONSE_PROJECTION) out.response = sim::ToolResponse::kProjection;
   if (tool.has_mass_kg()) out.mass_kg = tool.mass_kg();
   if (tool.has_coupling_stiffness_n_per_m()) out.coupling_stiffness_n_per_m = tool.coupling_stiffness_n_per_m();
   if (tool.has_coupling_damping_n_s_per_m()) out.coupling_damping_n_s_per_m = tool.coupling_damping_n_s_per_m();

@@ -151,6 +151,12 @@ struct ObstacleDescription {
 
 enum class ToolDrive { kCoupled, kDirect };
 
+/// What keeps tissue out of a tool; see docs/instruments.md.
+enum class ToolResponse {
+  kEnergy,      ///< contact forces, part of the energy that a step minimises
+  kProjection,  ///< the surface is moved out before each step; docs/algorithms/projection.md
+};
+
 /// A capsule tool; the axis runs from the origin of T (the tip) along +z of T for length_m.
 struct ToolDescription {
   std::string name;
@@ -158,6 +164,7 @@ struct ToolDescription {
   double length_m = 0.1;
   RigidPose rest_pose;
   ToolDrive drive = ToolDrive::kCoupled;
+  ToolResponse response = ToolResponse::kEnergy;  ///< of deformable bodies; rigid and static ones are always pushed by forces
   double mass_kg = 0.05;
   double coupling_stiffness_n_per_m = 500;
   double coupling_damping_n_s_per_m = -1;  ///< negative: critical, 2 sqrt(k m)

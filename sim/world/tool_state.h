@@ -31,6 +31,11 @@ struct ToolState {
   JawDrive jaws{JawDrive::Limits{}};
   RigidPose aim;   ///< where it was told to be in the newest step: the device's pose, inside the trocar
   RigidPose pose;  ///< simulated, after the newest step
+  std::vector<std::array<Eigen::Vector3d, 2>> capsules_m;      ///< tip and axis of each part then, W
+  Eigen::Vector3d velocity_m_per_s = Eigen::Vector3d::Zero();  ///< of the tip of the first part then
+  Eigen::Vector3d wanted_tip_m = Eigen::Vector3d::Zero();      ///< of the first part, in the newest step
+  Eigen::Vector3d tissue_force_n = Eigen::Vector3d::Zero();    ///< of all that tissue did to it in the newest step
+  double held_back_m = 0;  ///< how far a projection stopped it short in the newest step, since tissue had no place to go
   // What tissue did to the jaws in the newest step.
   double resistance_n_m = 0;        ///< against closing, on average of both
   std::array<double, 2> pinch_n{};  ///< normal forces of contacts on their inner sides
@@ -48,6 +53,19 @@ struct ToolState {
   uint64_t due_version = 0;                               ///< topology then
   bool is_cutting = false;                                ///< in the newest step
   double removed_mass_kg = 0;
+};
+
+/// A vertex that a tool whose response is the projection keeps away, in the newest step.
+struct ProjectedContact {
+  uint32_t handle = 0;
+  Eigen::Vector3d rest_m{0, 0, 0};
+  uint32_t collider = 0;
+  Eigen::Vector3d target_m{0, 0, 0};   ///< from the collider's tip, world axes: the vertex stays before the plane through it
+  Eigen::Vector3d normal{0, 0, 0};     ///< unit, from the tool to the tissue
+  Eigen::Vector3d contact_m{0, 0, 0};  ///< from the collider's tip: where the surface was pushed
+  Eigen::Vector3d point_m{0, 0, 0};    ///< the same after the step, W
+  double force_n = 0;                  ///< on the vertex along the normal
+  double separation_m = 0;             ///< of the surface there from the tool's
 };
 
 /// What was between the jaws of a clip applier, held together by nothing but itself.

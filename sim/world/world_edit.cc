@@ -275,7 +275,10 @@ absl::Status World::Impl::CommitEdits() {
   }
   PALPATE_RETURN_IF_ERROR(UpdateGathered());
   PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
+  // Contacts are of a step, and this frame is not of one; the next projection still starts from their forces.
+  std::vector<ProjectedContact> projected = std::exchange(projected_, {});
   frame_ = MakeFrame(step);
+  projected_ = std::move(projected);
   return absl::OkStatus();
 }
 

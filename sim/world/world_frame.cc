@@ -74,6 +74,7 @@ std::shared_ptr<const Frame> World::Impl::MakeFrame(const gpu::TissueStep& step)
       const double stopped_m = step.blocked_m[state.first_collider + i];
       tool.blocked_m = std::max(tool.blocked_m, stopped_m);
     }
+    tool.blocked_m += state.held_back_m;
     tool.is_grasping = !state.held.empty();
     tool.is_cutting = state.is_cutting;
     tool.is_blocked = tool.blocked_m > 0 || state.jaws.is_blocked();
@@ -81,6 +82,16 @@ std::shared_ptr<const Frame> World::Impl::MakeFrame(const gpu::TissueStep& step)
     tool.grasp_force_n = state.grasp_force_n.norm();
     tool.removed_mass_kg = state.removed_mass_kg;
   }
+  const auto add_contact = [&](const FrameContact& contact, const Eigen::Vector3d& point_m, const Eigen::Vector3d& force_n) {
+    frame->max_penetration_m = std::max(frame->max_penetration_m, -static_cast<double>(contact.separation_m));
+    frame->contacts.push_back(contact);
+    if (contact.tool_index == kObstacleContact) return;
+    FrameTool& tool = frame->tools[contact.tool_index];
+    tool.force_n -= force_n;
+    tool.torque_n_m -= (point_m - tool.pose.position_m).cross(force_n);
+    ++tool.contact_count;
+    tool.is_touching = true;
+  };
   for (const gpu::ContactReport& report : step.contacts) {
     if (!(report.point.w > 0)) continue;
     FrameContact contact;
@@ -91,16 +102,18 @@ std::shared_ptr<const Frame> World::Impl::MakeFrame(const gpu::TissueStep& step)
     contact.normal = ToVector(report.normal).cast<float>();
     contact.separation_m = report.gap_m;
     contact.force_n = ToVector(report.force).cast<float>();
-    frame->max_penetration_m = std::max(frame->max_penetration_m, -static_cast<double>(report.gap_m));
-    frame->contacts.push_back(contact);
-    if (by_tool) {
-      FrameTool& tool = frame->tools[contact.tool_index];
-      const Eigen::Vector3d force = -ToVector(report.force);
-      tool.force_n += force;
-      tool.torque_n_m += (ToVector(report.point) - tool.pose.position_m).cross(force);
-      ++tool.contact_count;
-      tool.is_touching = true;
-    }
+    add_contact(contact, ToVector(report.point), ToVector(report.force));
+  }
+  for (const ProjectedContact& projected : projected_) {
+    if (!(projected.force_n > 0)) continue;
+    FrameContact contact;
+    contact.tool_index = tool_of_collider_[projected.collider];
+    contact.body_index = vertices_.body[projected.handle];
+    contact.point_m = projected.point_m.cast<float>();
+    contact.normal = projected.normal.cast<float>();
+    contact.separation_m = static_cast<float>(projected.separation_m);
+    contact.force_n = (projected.force_n * projected.normal).cast<float>();
+    add_contact(contact, projected.point_m, projected.force_n * projected.normal);
   }
   for (const gpu::SurfaceReport& report : step.surface_contacts) {
     FrameSurfaceContact contact;

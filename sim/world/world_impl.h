@@ -11,6 +11,8 @@
 #include <Eigen/Geometry>
 
 #include "gpu/dynamics/tissue_solver.h"
+#include "sim/haptics/build_model.h"
+#include "sim/instrument/projection.h"
 #include "sim/topology/ablation.h"
 #include "sim/world/quasi_static.h"
 #include "sim/world/scene_vertices.h"
@@ -21,8 +23,8 @@
 namespace palpate::sim {
 
 // Shared by the parts of World: world_build.cc makes the device state, world_frame.cc what clients see of it, world_tools.cc what clients
-// want of their tools and feel through them, world_instruments.cc what instruments do to tissue, world_edit.cc what edits do, world.cc the
-// steps, world_quasi_static.cc what moves without inertia.
+// want of their tools and feel through them, world_instruments.cc what instruments do to tissue, world_projection.cc how tissue is kept
+// out of some of them, world_edit.cc what edits do, world.cc the steps, world_quasi_static.cc what moves without inertia.
 
 inline std::array<double, 3> ToArray(const Eigen::Vector3d& v) { return {v.x(), v.y(), v.z()}; }
 inline Eigen::Vector3d ToVector(const gpu::Float4& v) { return {v.x, v.y, v.z}; }
@@ -87,6 +89,13 @@ class World::Impl {
   void ResetTools();
   absl::Status MakeTools(std::vector<gpu::ColliderDescription>* colliders);
   void AimTool(size_t t);
+  void SetTargets(size_t t);
+  const ProjectionMesh& TissueSurface();
+  Eigen::Vector3d PredictLag(size_t t) const;
+  void ProjectTissue();
+  void AppendProjected(std::vector<gpu::TissueAnchor>* anchors) const;
+  void FollowProjected(const gpu::TissueStep& step, std::span<const gpu::AnchorReport> reports);
+  void AppendLocalContacts(size_t t, std::span<const Eigen::Vector3d> positions_m, std::vector<LocalContact>* contacts);
   bool IsAlive(const HeldVertex& held) const;
   Eigen::Vector3d StateOf(uint32_t handle) const;
   uint32_t Grasp(size_t t, double radius_m);
@@ -127,7 +136,12 @@ class World::Impl {
   std::vector<ToolState> tools_;
   std::vector<uint32_t> tool_of_collider_;  // of those of tools, which come first
   std::vector<Clip> clips_;
-  std::vector<gpu::TissueAnchor> anchors_;                 // as the solver has them
+  std::vector<gpu::TissueAnchor> anchors_;   // as the solver has them
+  bool any_projection_ = false;              // is the response of a tool
+  std::vector<ProjectedContact> projected_;  // in the newest step; their anchors come last
+  ProjectionMesh tissue_surface_;
+  std::vector<uint32_t> tissue_triangles_;                 // [triangle of tissue_surface_] in the model
+  uint64_t tissue_surface_version_ = 0;                    // of topology_, 0: none yet
   std::vector<std::unique_ptr<AblationModel>> ablations_;  // per body; null: no heat yet
   uint64_t step_ = 0;
   bool failed_ = false;

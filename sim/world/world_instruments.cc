@@ -64,6 +64,8 @@ void World::Impl::ResetTools() {
   tool_of_collider_.clear();
   clips_.clear();
   anchors_.clear();
+  projected_.clear();
+  any_projection_ = false;
   for (size_t t = 0; t < description_.tools.size(); ++t) {
     const ToolDescription& tool = description_.tools[t];
     ToolState& state = tools_.emplace_back();
@@ -74,6 +76,11 @@ void World::Impl::ResetTools() {
     state.parts = CapsulesOf(tool.instrument, tool.length_m, tool.radius_m, state.jaws.angle_rad());
     state.aim = tool.trocar ? ConstrainToTrocar(*tool.trocar, tool.rest_pose) : tool.rest_pose;
     state.pose = state.aim;
+    for (const InstrumentCapsule& part : state.parts) {
+      state.capsules_m.push_back({state.pose.position_m + state.pose.rotation * part.tip_m, state.pose.rotation * part.axis_m});
+    }
+    state.wanted_tip_m = state.capsules_m[0][0];
+    any_projection_ = any_projection_ || tool.response == ToolResponse::kProjection;
     tool_of_collider_.insert(tool_of_collider_.end(), state.parts.size(), static_cast<uint32_t>(t));
   }
 }
@@ -96,6 +103,7 @@ absl::Status World::Impl::MakeTools(std::vector<gpu::ColliderDescription>* colli
       gpu::ColliderDescription collider;
       collider.radius_m = state.parts[i].radius_m;
       collider.places_after_leader = static_cast<uint32_t>(i);
+      collider.skips_tissue = tool.response == ToolResponse::kProjection;
       collider.tip_m = ToArray(state.pose.position_m + state.pose.rotation * state.parts[i].tip_m);
       collider.axis_m = ToArray(state.pose.rotation * state.parts[i].axis_m);
       if (tool.drive == ToolDrive::kCoupled) {
@@ -122,6 +130,13 @@ void World::Impl::AimTool(size_t t) {
     if (tool.drive == ToolDrive::kCoupled) aim.rotation = ConstrainToTrocar(*tool.trocar, held).rotation;
   }
   state.aim = aim;
+  SetTargets(t);
+}
+
+/// Tells the capsules of a tool to go where it is aimed.
+void World::Impl::SetTargets(size_t t) {
+  const ToolState& state = tools_[t];
+  const RigidPose& aim = state.aim;
   for (size_t i = 0; i < state.parts.size(); ++i) {
     targets_[state.first_collider + i] = {ToArray(aim.position_m + aim.rotation * state.parts[i].tip_m),
                                           ToArray(aim.rotation * state.parts[i].axis_m)};
@@ -356,6 +371,10 @@ absl::Status World::Impl::PrepareInstruments() {
     }
   }
   for (size_t t = 0; t < tools_.size(); ++t) AimTool(t);
+  if (any_projection_) {
+    PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+    ProjectTissue();
+  }
   return SetAnchors();
 }
 
@@ -397,6 +416,7 @@ absl::Status World::Impl::SetAnchors() {
                          .max_force_n = kClipForce_n});
     }
   }
+  AppendProjected(&anchors);
   anchors_ = std::move(anchors);
   return solver_->SetAnchors(anchors_, static_cast<uint32_t>(clips_.size()));
 }
@@ -412,6 +432,14 @@ void World::Impl::FollowInstruments(const gpu::TissueStep& step) {
     state.pinched.clear();
     state.grasp_force_n.setZero();
     state.grasp_torque_n_m.setZero();
+    state.tissue_force_n.setZero();
+    for (size_t i = 0; i < state.parts.size(); ++i) {
+      const gpu::Collider& collider = step.colliders[state.first_collider + i];
+      state.capsules_m[i] = {ToVector(collider.tip), ToVector(collider.axis)};
+    }
+    state.velocity_m_per_s = ToVector(step.colliders[state.first_collider].velocity);
+    const auto& wanted = targets_[state.first_collider].tip_m;
+    state.wanted_tip_m = {wanted[0], wanted[1], wanted[2]};
   }
   const auto turn_jaw = [&](size_t t, uint32_t part, const Vector3d& point, const Vector3d& force_on_jaw) {
     ToolState& state = tools_[t];
@@ -420,20 +448,35 @@ void World::Impl::FollowInstruments(const gpu::TissueStep& step) {
     const Vector3d force = state.pose.rotation.conjugate() * force_on_jaw;
     state.resistance_n_m -= (in_tool - jaw.hinge_m).dot(jaw.along) * force.dot(jaw.inward) / 2;
   };
+  // Whether a contact presses the inner side of a jaw.
+  const auto press = [&](uint32_t collider, const Vector3d& point, const Vector3d& normal, const Vector3d& force_on_tool, double normal_n) {
+    const size_t t = tool_of_collider_[collider];
+    ToolState& state = tools_[t];
+    const uint32_t part = collider - state.first_collider;
+    if (!HasJaws(description_.tools[t].instrument.kind) || part < kJawMinusPart) return false;
+    turn_jaw(t, part, point, force_on_tool);
+    const JawFrame jaw = JawFrameOf(description_.tools[t].instrument, state.jaws.angle_rad(), part - kJawMinusPart);
+    if ((state.pose.rotation * jaw.inward).dot(normal) < kInner) return false;
+    state.pinch_n[part - kJawMinusPart] += normal_n;
+    return true;
+  };
   for (const gpu::ContactReport& report : step.contacts) {
     if (report.collider >= tool_of_collider_.size() || !(report.point.w > 0)) continue;
-    const size_t t = tool_of_collider_[report.collider];
-    ToolState& state = tools_[t];
-    const uint32_t part = report.collider - state.first_collider;
-    if (!HasJaws(description_.tools[t].instrument.kind) || part < kJawMinusPart) continue;
-    turn_jaw(t, part, ToVector(report.point), -ToVector(report.force));
-    const JawFrame jaw = JawFrameOf(description_.tools[t].instrument, state.jaws.angle_rad(), part - kJawMinusPart);
-    if ((state.pose.rotation * jaw.inward).dot(ToVector(report.normal)) < kInner) continue;
+    ToolState& state = tools_[tool_of_collider_[report.collider]];
+    state.tissue_force_n -= ToVector(report.force);
     const WorldBody& body = *bodies_[BodyOfTriangle(report.triangle)];
+    const double normal_n = body.kind() == BodyKind::kDeformable ? report.point.w : 0;
+    if (!press(report.collider, ToVector(report.point), ToVector(report.normal), -ToVector(report.force), normal_n)) continue;
     if (body.kind() != BodyKind::kDeformable) continue;
-    state.pinch_n[part - kJawMinusPart] += report.point.w;
     for (const uint32_t surface_slot : body.arrays()->surface_triangles[triangle_slots_[report.triangle]]) {
       state.pinched.push_back(body.HandleOf(body.arrays()->surface_vertices[surface_slot]));
+    }
+  }
+  FollowProjected(step, step.anchors.subspan(anchors_.size() - projected_.size()));
+  for (const ProjectedContact& contact : projected_) {
+    if (!(contact.force_n > 0)) continue;
+    if (press(contact.collider, contact.point_m, contact.normal, -contact.force_n * contact.normal, contact.force_n)) {
+      tools_[tool_of_collider_[contact.collider]].pinched.push_back(contact.handle);
     }
   }
 
@@ -447,6 +490,7 @@ void World::Impl::FollowInstruments(const gpu::TissueStep& step) {
       const Vector3d on_tool = -ToVector(step.anchors[i].force);
       ++i;
       state.grasp_force_n += on_tool;
+      state.tissue_force_n += on_tool;
       state.grasp_torque_n_m += (point - state.pose.position_m).cross(on_tool);
       if (held.part >= kJawMinusPart) turn_jaw(t, held.part, point, on_tool);
       // What pulls with more than it is held with slips: its target comes after it.

@@ -37,6 +37,16 @@ absl::Status World::Impl::TakeCommands(std::span<const ToolCommand* const> comma
 void World::Impl::BuildLocalModels(const gpu::TissueStep& step, Frame* frame) {
   const HapticOptions& haptics = description_.haptics;
   std::vector<LocalContact> contacts;
+  std::vector<Eigen::Vector3d> surface_m;  // by handle
+  if (any_projection_) surface_m.resize(vertices_.size(), Eigen::Vector3d::Zero());
+  for (size_t b = 0; any_projection_ && b < bodies_.size(); ++b) {
+    const std::vector<uint32_t>& surface = bodies_[b]->arrays()->surface_vertices;
+    for (size_t i = 0; i < surface.size(); ++i) {
+      if (surface[i] == kNoSlot) continue;
+      const float* const x = &frame->surface_positions_m[b][3 * i];
+      surface_m[bodies_[b]->HandleOf(surface[i])] = {x[0], x[1], x[2]};
+    }
+  }
   for (size_t t = 0; t < frame->tools.size(); ++t) {
     contacts.clear();
     for (const gpu::ContactReport& report : step.contacts) {
@@ -58,6 +68,7 @@ void World::Impl::BuildLocalModels(const gpu::TissueStep& step, Frame* frame) {
     }
     const ToolDescription& tool = description_.tools[t];
     const ToolState& state = tools_[t];
+    if (tool.response == ToolResponse::kProjection) AppendLocalContacts(t, surface_m, &contacts);
     const double pull_n = state.grasp_force_n.norm();
     if (!state.held.empty() && pull_n > 0) {
       // What the jaws hold pulls them as a contact of their size would push, along the line on which its force acts.

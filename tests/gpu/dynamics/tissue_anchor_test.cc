@@ -82,11 +82,16 @@ TEST_F(TissueAnchorTest, ForceIsMinusTheGradientOfTheEnergy) {
   std::vector<TissueAnchor> anchors;
   const std::vector<Vector3d> x = Positions(*solver);
   uint32_t capped = 0;
+  uint32_t before = 0;  // one-sided ones whose vertex is on the free side
   for (uint32_t i = 0; i < 60; ++i) {
     // Some vertices are held twice, one of them is fixed.
     TissueAnchor a{.vertex = static_cast<uint32_t>(random() % x.size()), .holder = i % 3, .stiffness_n_per_m = 100.0 + i};
     for (int axis = 0; axis < 3; ++axis) a.target_m[axis] = x[a.vertex][axis] - tool[a.holder].tip_m[axis] + shift(random);
     a.max_force_n = i % 2 == 0 ? 0.4 : 100;
+    if (i % 3 == 2) {  // one-sided
+      const Vector3d n = Vector3d(shift(random), shift(random), shift(random)).normalized();
+      a.normal = {n.x(), n.y(), n.z()};
+    }
     anchors.push_back(a);
   }
   PALPATE_ASSERT_OK(solver->SetAnchors(anchors, 0));
@@ -97,6 +102,10 @@ TEST_F(TissueAnchorTest, ForceIsMinusTheGradientOfTheEnergy) {
       if (a.vertex != vertex) continue;
       Vector3d d = at;
       for (int axis = 0; axis < 3; ++axis) d[axis] -= tool[a.holder].tip_m[axis] + a.target_m[axis];
+      if (const Vector3d n(a.normal[0], a.normal[1], a.normal[2]); n.norm() > 0) {
+        before += n.dot(d) > 0 ? 1 : 0;
+        d = std::min(n.dot(d), 0.0) * n;
+      }
       const double yield_m = a.max_force_n / a.stiffness_n_per_m;
       if (d.norm() < yield_m) {
         sum += a.stiffness_n_per_m * d.squaredNorm() / 2;
@@ -116,6 +125,57 @@ TEST_F(TissueAnchorTest, ForceIsMinusTheGradientOfTheEnergy) {
     EXPECT_LT((forces[v] + gradient).norm(), 1e-4 * (1 + gradient.norm())) << "vertex " << v;
   }
   EXPECT_GT(capped, 30U);
+  EXPECT_GT(before, 30U);
+}
+
+TEST_F(TissueAnchorTest, OneSidedAnchorsKeepTissueBeforeTheirPlaneAndPushTheTool) {
+  // A coupled tool that leaves tissue to anchors comes down on a block: each vertex of its top has a plane below the tip.
+  const std::array<double, 3> size{0.06, 0.06, 0.04};
+  TissueModel model = BoxModel({4, 4, 3}, size, {0, 0, 0}, {});
+  for (size_t v = 0; v < model.rest_m.size(); ++v) model.fixed[v] = model.rest_m[v][2] < 1e-6 ? 1 : 0;
+  std::vector<ColliderDescription> tool = Forceps({0.03, 0.03, 0.045}, 500);
+  for (ColliderDescription& c : tool) c.skips_tissue = true;
+  TissueOptions options;
+  options.gravity_m_per_s2 = {0, 0, 0};
+  auto solver = Make(model, options, tool);
+  ASSERT_NE(solver, nullptr);
+  std::vector<TissueAnchor> anchors;
+  for (uint32_t v = 0; v < model.rest_m.size(); ++v) {
+    if (model.rest_m[v][2] < size[2] - 1e-6) continue;
+    TissueAnchor a{.vertex = v, .holder = 0, .stiffness_n_per_m = 2000, .max_force_n = 1e6};
+    a.target_m = {model.rest_m[v][0] - tool[0].tip_m[0], model.rest_m[v][1] - tool[0].tip_m[1], -0.004};
+    a.normal = {0, 0, -1};
+    anchors.push_back(a);
+  }
+  PALPATE_ASSERT_OK(solver->SetAnchors(anchors, 0));
+  std::vector<ColliderTarget> targets = TargetsOf(tool);
+  TissueStep step;
+  for (int i = 0; i < 200; ++i) {
+    for (ColliderTarget& target : targets) target.tip_m[2] -= i < 100 ? 0.00005 : 0;
+    PALPATE_TEST_ASSIGN(step, solver->Step(targets));
+    EXPECT_TRUE(step.contacts.empty() || step.contacts[0].point.w == 0) << "no contact force";
+  }
+  const double tip_z = step.colliders[0].tip.z;
+  for (const AnchorReport& report : step.anchors) {
+    EXPECT_LE(report.force.z, 0) << "it never pulls the tissue up";
+    EXPECT_EQ(report.force.x, 0);
+    EXPECT_LT(report.point.z, tip_z - 0.004 + 0.0005);
+  }
+  const Vector3d on_tool = -Sum(step.anchors);
+  EXPECT_GT(on_tool.z(), 0.1);
+  EXPECT_NEAR(on_tool.z(), 500 * (tip_z - targets[0].tip_m[2]), 0.02 * on_tool.z()) << "what the coupling carries";
+  // Withdrawn, it lets go at once.
+  for (int i = 0; i < 60; ++i) {
+    for (ColliderTarget& target : targets) target.tip_m[2] += 0.0005;
+    PALPATE_TEST_ASSIGN(step, solver->Step(targets));
+    for (const AnchorReport& report : step.anchors) EXPECT_LE(report.force.z, 0);
+  }
+  EXPECT_EQ(Sum(step.anchors), Vector3d(Vector3d::Zero()));
+
+  anchors.assign(1, {.vertex = 40, .holder = 0, .stiffness_n_per_m = 1, .max_force_n = 1, .normal = {0, 0, 0.5}});
+  EXPECT_EQ(solver->SetAnchors(anchors, 0).code(), absl::StatusCode::kInvalidArgument);
+  anchors[0] = {.vertex = 40, .holder = 3, .stiffness_n_per_m = 1, .max_force_n = 1, .normal = {0, 0, 1}};
+  EXPECT_EQ(solver->SetAnchors(anchors, 1).code(), absl::StatusCode::kInvalidArgument) << "a clip holds from all sides";
 }
 
 TEST_F(TissueAnchorTest, ToolFeelsWhatItHolds) {

@@ -1080,9 +1080,12 @@ TEST(ToolSpec, InstrumentsAndTrocarsAreBuilt) {
   *spec.add_tools() = WithInstrument(v1::INSTRUMENT_KIND_CAUTERY_HOOK).tools(0);
   spec.mutable_tools(1)->set_name("hook");
   spec.mutable_tools(1)->mutable_instrument()->set_max_power_w(30);
+  spec.mutable_tools(1)->set_response(v1::TOOL_RESPONSE_PROJECTION);
   const absl::StatusOr<sim::SceneDescription> description = Build(spec);
   ASSERT_TRUE(description.ok()) << description.status();
   const sim::ToolDescription& tool = description->tools[0];
+  EXPECT_EQ(tool.response, sim::ToolResponse::kEnergy) << "the default";
+  EXPECT_EQ(description->tools[1].response, sim::ToolResponse::kProjection);
   EXPECT_EQ(tool.instrument.kind, sim::InstrumentKind::kForceps);
   EXPECT_EQ(tool.instrument.jaw_length_m, 0.03);
   EXPECT_EQ(tool.instrument.jaw_radius_m, 0.0015);
@@ -1100,6 +1103,9 @@ TEST(ToolSpec, InstrumentsAndTrocarsAreChecked) {
   v1::SceneSpec spec = WithInstrument(static_cast<v1::InstrumentKind>(7));
   ExpectRefused(spec, "tools[0].instrument.kind: 7 is outside [0, 6]");
   spec = WithInstrument(v1::INSTRUMENT_KIND_PROBE);
+  spec.mutable_tools(0)->set_response(static_cast<v1::ToolResponse>(3));
+  ExpectRefused(spec, "tools[0].response: 3 is outside [0, 2]");
+  spec.mutable_tools(0)->clear_response();
   spec.mutable_tools(0)->mutable_instrument()->set_jaw_length_m(0.02);
   ExpectRefused(spec, "tools[0].instrument.jaw_length_m: only forceps and clip appliers have it");
   spec = WithInstrument(v1::INSTRUMENT_KIND_FORCEPS);
