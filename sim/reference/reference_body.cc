@@ -71,7 +71,8 @@ double Density(const gpu::TissueTet& tet, const Matrix3d& f) {
       const Matrix3d e = GreenStrain(f);
       return (HookeStress(tet, e).array() * e.array()).sum() / 2;
     }
-    case gpu::TissueEnergy::kMassSpring:
+    case gpu::TissueEnergy::kMassSpring:    // has no density
+    case gpu::TissueEnergy::kShapeMatched:  // refused by Create
       break;
   }
   return 0;
@@ -91,7 +92,8 @@ Matrix3d Stress(const gpu::TissueTet& tet, const Matrix3d& f) {
       return HookeStress(tet, SmallStrain(f));
     case gpu::TissueEnergy::kStVenantKirchhoff:
       return f * HookeStress(tet, GreenStrain(f));
-    case gpu::TissueEnergy::kMassSpring:
+    case gpu::TissueEnergy::kMassSpring:    // has no density
+    case gpu::TissueEnergy::kShapeMatched:  // refused by Create
       break;
   }
   return Matrix3d::Zero();
@@ -122,7 +124,8 @@ Matrix3d StressChange(const gpu::TissueTet& tet, const Matrix3d& f, const Matrix
       return HookeStress(tet, (df + df.transpose()) / 2);
     case gpu::TissueEnergy::kStVenantKirchhoff:
       return df * HookeStress(tet, GreenStrain(f)) + f * HookeStress(tet, (f.transpose() * df + df.transpose() * f) / 2);
-    case gpu::TissueEnergy::kMassSpring:
+    case gpu::TissueEnergy::kMassSpring:    // has no density
+    case gpu::TissueEnergy::kShapeMatched:  // refused by Create
       break;
   }
   return Matrix3d::Zero();
@@ -145,6 +148,9 @@ absl::StatusOr<ReferenceBody> ReferenceBody::Create(std::vector<Vector3d> rest_m
   ReferenceBody body;
   body.mass_kg_.assign(rest_m.size(), 0.0);
   for (size_t t = 0; t < tets.size(); ++t) {
+    if (tets[t].energy == gpu::TissueEnergy::kShapeMatched) {
+      return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": shape matching has no energy of tets"));
+    }
     Element element;
     element.tet = tets[t];
     for (const uint32_t v : tets[t].vertices) {
