@@ -526,18 +526,17 @@ TEST_F(SurfaceContactTest, PrescribedSheetGoesWhereItIsToldAsFarAsItCan) {
   }
   EXPECT_GT(most_acting_, 3U) << "the sheet never met the block";
   EXPECT_LT(off, 1e-4) << "the block is soft enough to give way";
-  // Beyond the bottom of the block it cannot go, whatever it is told.
+  // Told to jump through the block and the space below it, it goes as far as it can: the checks of each step find nothing that passes
+  // through anything, and it is not where it was told to be.
   for (size_t v = 0; v < sheet.rest_m.size(); ++v) targets[3 * v + 2] = static_cast<float>(sheet.rest_m[v][2] - 0.1);
   PALPATE_ASSERT_OK(solver_->SetPrescribed(targets));
   for (int i = 0; i < 4; ++i) {
     Step(&step);
     if (HasFatalFailure()) return;
   }
-  for (size_t v = 0; v < sheet.rest_m.size(); ++v) {
-    if (std::hypot(sheet.rest_m[v][0], sheet.rest_m[v][1]) < 0.01) {
-      EXPECT_GT(x_[first + v].z(), 0);
-    }
-  }
+  double short_m = 0;
+  for (size_t v = 0; v < sheet.rest_m.size(); ++v) short_m = std::max(short_m, x_[first + v].z() - targets[3 * v + 2]);
+  EXPECT_GT(short_m, 0.02);
   PALPATE_ASSERT_OK(solver_->Reset());
   Step(&step);
   if (HasFatalFailure()) return;
