@@ -1,22 +1,26 @@
 // Carving, refinement and incision of closed meshes on the host: the statistics of Forest 2003 beside the thesis's, times, and the cost of
-// an edit against the size of the mesh.
+// an edit against the size of the mesh; and, in a running scene, of a removal with all that follows it on the device.
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <numbers>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "bench/bench_support.h"
 #include "gpu/base/status.h"
+#include "gpu/runtime/context.h"
 #include "sim/mesh/generators.h"
 #include "sim/topology/carving.h"
 #include "sim/topology/closed_mesh.h"
 #include "sim/topology/incision.h"
 #include "sim/topology/refinement.h"
+#include "sim/world/world.h"
 
 namespace palpate::bench {
 namespace {
@@ -310,6 +314,78 @@ absl::Status Incisions(Report& report) {
   return absl::OkStatus();
 }
 
+// A bowl is taken out of a body that lies in a running scene, with self-collision and a tool on it, tet by tet: each removal is a call of
+// its own, from the request to the next frame's topology, with the delta on the device. A step runs after six of them.
+absl::Status DeviceDeltas(Report& report) {
+  struct Body {
+    std::string name;
+    absl::StatusOr<TetMesh> mesh;
+  };
+  PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<gpu::Context> context, gpu::Context::Create({.device = DeviceSelector()}));
+  std::vector<Body> bodies;
+  bodies.push_back({"device, liver 4k", sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, 4000))});
+  bodies.push_back({"device, kidney 9k", sim::GenerateKidney(0.11, 0.0062)});
+  bodies.push_back({"device, liver 10k", sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, 10000))});
+  if (!IsQuick()) bodies.push_back({"device, liver 40k", sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, 40000))});
+  for (Body& subject : bodies) {
+    if (!subject.mesh.ok()) return subject.mesh.status();
+    const TetMesh& mesh = *subject.mesh;
+    sim::SceneDescription scene;
+    scene.gravity_m_per_s2.setZero();
+    sim::BodyDescription body;
+    body.name = "organ";
+    body.mesh = mesh;
+    Eigen::Vector3d top = mesh.vertices[0];
+    double low_m = top.z();
+    for (const Eigen::Vector3d& v : mesh.vertices) {
+      if (v.z() > top.z()) top = v;
+      low_m = std::min(low_m, v.z());
+    }
+    for (uint32_t v = 0; v < mesh.vertices.size(); ++v) {
+      if (mesh.vertices[v].z() < low_m + 0.3 * (top.z() - low_m)) body.fixed_vertices.push_back(v);
+    }
+    scene.bodies.push_back(std::move(body));
+    sim::ToolDescription probe;
+    probe.name = "probe";
+    probe.rest_pose.position_m = top + Eigen::Vector3d(0.03, 0, 0);
+    scene.tools.push_back(probe);
+    std::vector<std::pair<double, uint32_t>> by_distance;
+    for (uint32_t t = 0; t < mesh.tets.size(); ++t) {
+      Eigen::Vector3d centre = Eigen::Vector3d::Zero();
+      for (const uint32_t v : mesh.tets[t]) centre += mesh.vertices[v] / 4;
+      by_distance.emplace_back((centre - top).norm(), t);
+    }
+    std::sort(by_distance.begin(), by_distance.end());
+    PALPATE_ASSIGN_OR_RETURN(const std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
+    const sim::ToolCommand* const commands[] = {nullptr};
+    std::vector<double> times_s;
+    size_t removed = 0;
+    const size_t calls = IsQuick() ? 100 : 400;
+    for (size_t i = 0; i < calls; ++i) {
+      const auto id = sim::MakeId<TetId>(by_distance[i].second, 1);  // the first generation of that slot
+      const std::vector<sim::Edit> edits = {{.body = 0, .what = sim::CarveEdit{sim::TetListRegion{{id}}}}};
+      const double begin_s = Now();
+      PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::EditOutcome> outcomes, world->Apply(edits));
+      const double time_s = Now() - begin_s;
+      if (!outcomes[0].removed_tets.empty()) times_s.push_back(time_s);
+      removed += outcomes[0].removed_tets.size();
+      if (i % 6 == 5) PALPATE_RETURN_IF_ERROR(world->Step(commands).status());
+    }
+    if (removed < calls / 2) return absl::InternalError(subject.name + ": too little was removed for the figures to mean anything");
+    double sum_s = 0;
+    for (const double time_s : times_s) sum_s += time_s;
+    report.Add(subject.name, "tets", static_cast<double>(mesh.tets.size()), "count");
+    report.Add(subject.name, "removed_tets", static_cast<double>(removed), "count");
+    report.Add(subject.name, "calls", static_cast<double>(times_s.size()), "count");
+    report.Add(subject.name, "mean_time_per_removal", sum_s / static_cast<double>(removed), "s");
+    report.Add(subject.name, "median_call", Quantile(times_s, 0.5), "s");
+    report.Add(subject.name, "p99_call", Quantile(times_s, 0.99), "s");
+    report.Add(subject.name, "fresh_layouts", static_cast<double>(world->edit_counts().rebuilds), "count");
+    report.Add(subject.name, "newest_delta", static_cast<double>(world->edit_counts().delta_bytes), "bytes");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(Report& report) {
   std::vector<Subject> subjects;
   const auto add = [&](std::string name, absl::StatusOr<TetMesh> mesh, double tip_radius_m, const Published& published,
@@ -329,6 +405,7 @@ absl::Status Run(Report& report) {
   for (const Subject& subject : subjects) PALPATE_RETURN_IF_ERROR(Carve(subject, report));
   if (IsSelected("edit")) PALPATE_RETURN_IF_ERROR(EditCost(report));
   if (IsSelected("refine")) PALPATE_RETURN_IF_ERROR(Refinement(report));
+  if (IsSelected("device")) PALPATE_RETURN_IF_ERROR(DeviceDeltas(report));
   if (IsSelected("incision")) PALPATE_RETURN_IF_ERROR(Incisions(report));
   return absl::OkStatus();
 }
@@ -337,7 +414,7 @@ absl::Status Run(Report& report) {
 }  // namespace palpate::bench
 
 int main(int argc, char** argv) {
-  palpate::bench::Initialize(argc, argv, "Carving, refinement and incision of closed tetrahedral meshes, on the host.");
+  palpate::bench::Initialize(argc, argv, "Carving, refinement and incision of closed tetrahedral meshes.");
   palpate::bench::Report report("cutting", "host");
   return report.Finish(palpate::bench::Run(report));
 }

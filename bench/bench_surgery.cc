@@ -1,5 +1,5 @@
-// A liver that is operated on while it runs: a groove carved along a line, and a scalpel drawn through at 0.1 m/s, both at the surface as it
-// is then. How fast the scene goes on meanwhile, edits included, with self-collision and a tool on the organ.
+// A liver that is operated on while it runs: a groove carved along a line, and a scalpel drawn through at 0.1 m/s, both at the surface as
+// it is then. How fast the scene goes on meanwhile, edits included, with self-collision and a tool on the organ.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -1,5 +1,6 @@
 // Elasticity alone, without contact: how fast the device's sweeps reduce the residual of an implicit step, next to Newton's method of Eigen
-// on the host to the same residual; the explicit tensor-mass model with its stable step; update orders of the relaxation of the thesis.
+// on the host to the same residual; the explicit tensor-mass model with its stable step; update orders of the relaxation of the thesis;
+// shape-matched bodies against elastic ones.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,6 +13,8 @@
 #include "gpu/dynamics/tissue_solver.h"
 #include "gpu/runtime/context.h"
 #include "sim/mesh/generators.h"
+#include "sim/quasistatic/contact_response.h"
+#include "sim/quasistatic/precomputed_model.h"
 #include "sim/reference/newton.h"
 #include "sim/reference/tensor_mass.h"
 #include "sim/world/material.h"
@@ -190,13 +193,142 @@ absl::Status MeasureThesis(const Organ& organ, const std::string& name, Report* 
   return absl::OkStatus();
 }
 
+/// A step of the organ as an elastic and as a shape-matched body of the same moduli, 20 sweeps each, and how far each sags under its
+/// weight.
+absl::Status CompareShapeMatching(std::shared_ptr<gpu::Context> context, const Organ& organ, const std::string& name, Report* report) {
+  struct Kind {
+    const char* name;
+    bool is_elastic;
+    gpu::TissueShape shape;
+  };
+  double edges_m = 0;
+  for (const auto& tet : organ.mesh.tets) {
+    for (size_t a = 0; a < 4; ++a) {
+      for (size_t b = a + 1; b < 4; ++b) edges_m += (organ.mesh.vertices[tet[a]] - organ.mesh.vertices[tet[b]]).norm();
+    }
+  }
+  const double cluster_size_m = 3 * edges_m / (6.0 * static_cast<double>(organ.mesh.tets.size()));
+  // Poisson's ratio 0.3 in all: beta = 3 nu / (1 + nu).
+  sim::Material material;
+  material.poisson_ratio = 0.3;
+  const double beta = 0.9 / 1.3;
+  const Kind kinds[] = {
+      {"elastic", true, {}},
+      {"shape_rigid", false, {.mode = gpu::TissueShapeMode::kRigid, .cluster_size_m = cluster_size_m}},
+      {"shape_linear", false, {.mode = gpu::TissueShapeMode::kLinear, .beta = beta, .cluster_size_m = cluster_size_m}},
+      {"shape_quadratic", false, {.mode = gpu::TissueShapeMode::kQuadratic, .beta = beta, .cluster_size_m = cluster_size_m}},
+      {"shape_one_cluster", false, {.mode = gpu::TissueShapeMode::kQuadratic, .beta = beta}}};
+  PALPATE_ASSIGN_OR_RETURN(gpu::TissueTet tet, sim::TissueOf(material));
+  double elastic_sag_m = 0;
+  for (const Kind& kind : kinds) {
+    gpu::TissueModel model;
+    model.fixed = organ.fixed;
+    for (const Vector3d& rest : organ.mesh.vertices) model.rest_m.push_back({rest.x(), rest.y(), rest.z()});
+    if (!kind.is_elastic) {
+      model.shapes = {kind.shape};
+      tet.energy = gpu::TissueEnergy::kShapeMatched;
+    }
+    for (const auto& vertices : organ.mesh.tets) {
+      tet.vertices = vertices;
+      model.tets.push_back(tet);
+    }
+    gpu::TissueOptions options;
+    options.dt_s = kStep_s;
+    PALPATE_ASSIGN_OR_RETURN(auto solver,
+                             gpu::TissueSolver::Create(context, model, options, {}, {}, gpu::TissueTuning::For(context->device())));
+    std::vector<double> step_ms;
+    for (int step = 0; step < (IsQuick() ? 60 : 240); ++step) {
+      const Clock::time_point begin = Clock::now();
+      PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep outcome, solver->Step({}));
+      step_ms.push_back(MillisecondsSince(begin));
+      if (outcome.bad_vertices > 0) return absl::InternalError(absl::StrFormat("%s, %s: a step was undone", name, kind.name));
+    }
+    std::vector<float> x(3 * organ.mesh.vertices.size());
+    PALPATE_RETURN_IF_ERROR(solver->ReadPositions(x));
+    double sag_m = 0;
+    for (size_t v = 0; v < organ.mesh.vertices.size(); ++v) sag_m += organ.mesh.vertices[v].z() - x[3 * v + 2];
+    sag_m /= static_cast<double>(organ.mesh.vertices.size());
+    if (kind.is_elastic) elastic_sag_m = sag_m;
+    report->Add(name, absl::StrFormat("step_%s", kind.name), Quantile(step_ms, 0.5), "ms");
+    report->Add(name, absl::StrFormat("sag_%s", kind.name), sag_m / elastic_sag_m, "ratio");
+    report->Add(name, absl::StrFormat("memory_%s", kind.name), static_cast<double>(solver->device_bytes()) / 1e6, "MB");
+  }
+  return absl::OkStatus();
+}
+
+/// The pre-computed model: what it takes to make and to hold, and what a step costs that has contacts on a patch of the surface.
+absl::Status MeasurePrecomputed(const Organ& organ, const std::string& name, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::TissueTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
+  std::vector<uint32_t> surface;
+  for (const uint32_t v : sim::ExtractBoundary(organ.mesh).vertices) {
+    if (organ.fixed[v] == 0) surface.push_back(v);
+  }
+  std::sort(surface.begin(), surface.end());
+  Clock::time_point begin = Clock::now();
+  PALPATE_ASSIGN_OR_RETURN(const auto model,
+                           sim::PrecomputedModel::Create(organ.mesh.vertices, tets, organ.fixed, surface, {}, {.dt_s = kStep_s}));
+  report->Add(name, "precomputed_factor", MillisecondsSince(begin), "ms");
+  begin = Clock::now();
+  model->ComputeColumns();
+  report->Add(name, "precomputed_columns", MillisecondsSince(begin), "ms");
+  report->Add(name, "precomputed_memory", static_cast<double>(model->bytes()) / (1 << 20), "MiB");
+  report->Add(name, "precomputed_touchable", static_cast<double>(surface.size()), "count");
+
+  // A plate presses on the vertices nearest to the top.
+  std::vector<uint32_t> patch = surface;
+  std::sort(patch.begin(), patch.end(), [&](uint32_t a, uint32_t b) {
+    const double za = organ.mesh.vertices[a].z(), zb = organ.mesh.vertices[b].z();
+    return za != zb ? za > zb : a < b;
+  });
+  patch.resize(std::min<size_t>(patch.size(), 24));
+  const int rounds = IsQuick() ? 3 : 30;
+  double residual_m = 0;
+  Eigen::VectorXd u;
+  begin = Clock::now();
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<sim::ResponseContact> contacts;
+    for (const uint32_t v : patch) {
+      sim::ResponseContact contact;
+      contact.normal = -Vector3d::UnitZ();
+      contact.gap_m = organ.high_m - 0.004 - 1e-5 * round - organ.mesh.vertices[v].z();
+      contact.stiffness_n_per_m = 1500;
+      contact.margin_m = 0.001;
+      contact.stiffening = 10;
+      contact.friction = 0.1;
+      contact.slip_full_m = 1e-3 * kStep_s;
+      contacts.push_back(contact);
+    }
+    Eigen::MatrixXd compliance(3 * static_cast<Eigen::Index>(patch.size()), 3 * static_cast<Eigen::Index>(patch.size()));
+    for (size_t i = 0; i < patch.size(); ++i) {
+      for (size_t j = 0; j < patch.size(); ++j) {
+        compliance.block<3, 3>(3 * static_cast<Eigen::Index>(i), 3 * static_cast<Eigen::Index>(j)) =
+            model->Response(model->ChosenIndex(patch[i]), model->ChosenIndex(patch[j]));
+      }
+    }
+    const sim::ResponseSolution solution = sim::SolveResponse(contacts, compliance, 1e-8, 40);
+    residual_m = std::max(residual_m, solution.residual_m);
+    Eigen::VectorXd load = Eigen::VectorXd::Zero(3 * static_cast<Eigen::Index>(organ.mesh.vertices.size()));
+    for (size_t i = 0; i < patch.size(); ++i) load.segment<3>(3 * static_cast<Eigen::Index>(patch[i])) = solution.force_n[i];
+    u = model->Displace(load);
+  }
+  report->Add(name, "precomputed_step", MillisecondsSince(begin) / rounds, "ms");  // contacts and the displacement of all vertices
+  report->Add(name, "precomputed_residual", residual_m, "m");
+  if (!(residual_m < 1e-6) || !(u.cwiseAbs().maxCoeff() > 0.001)) {
+    return absl::InternalError(
+        absl::StrFormat("%s: the pre-computed step left %g m and moved %g m", name, residual_m, u.cwiseAbs().maxCoeff()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(std::shared_ptr<gpu::Context> context, Report* report) {
   for (const double tet_count : IsQuick() ? std::vector<double>{1000} : std::vector<double>{1000, 2500, 10000}) {
     const std::string name = absl::StrFormat("liver_%d", static_cast<int>(tet_count));
     if (!IsSelected(name)) continue;
     PALPATE_ASSIGN_OR_RETURN(const Organ organ, MakeOrgan(tet_count));
     PALPATE_RETURN_IF_ERROR(CompareStep(context, organ, name, report));
+    PALPATE_RETURN_IF_ERROR(CompareShapeMatching(context, organ, name, report));
     PALPATE_RETURN_IF_ERROR(MeasureThesis(organ, name, report));
+    PALPATE_RETURN_IF_ERROR(MeasurePrecomputed(organ, name, report));
   }
   return absl::OkStatus();
 }

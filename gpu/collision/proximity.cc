@@ -131,8 +131,8 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   const bool is_gpu = lanes_ == 1;
   const size_t local_size = is_gpu ? 64 : 8;
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}}, surface_->triangle_count,
-                                       surface_->triangles, positions_m, range_m, boxes_, spheres_, counters_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}},
+                                       surface_->triangle_count, surface_->triangles, positions_m, range_m, boxes_, spheres_, counters_));
   PALPATE_RETURN_IF_ERROR(hierarchy_.Build(queue, boxes_, surface_->groups, surface_->triangle_count, surface_->body_count));
   PALPATE_RETURN_IF_ERROR(Annotate(cluster_pairs_.FindWithin(queue, hierarchy_), "proximity"));
   stats_.cluster_pairs = cluster_pairs_.count();
@@ -153,8 +153,8 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
     if (pair_count > 0) {
       PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, {CeilDivide(pair_count, chunk), is_gpu ? local_size : 1}, hierarchy_.nodes(),
                                            hierarchy_.node_groups(), hierarchy_.elements(), cluster_pairs_.pairs(), pair_count, chunk,
-                                           surface_->triangles, surface_->triangle_edges, surface_->edges, surface_->vertex_groups, spheres_,
-                                           is_patch_, positions_m, rest_positions_, range_m, options_.rest_exclusion_m,
+                                           surface_->triangles, surface_->triangle_edges, surface_->edges, surface_->vertex_groups,
+                                           spheres_, is_patch_, positions_m, rest_positions_, range_m, options_.rest_exclusion_m,
                                            cl_int{options_.element_boxes}, a_shift, kind_shift, keys_.capacity(),
                                            static_cast<uint32_t>(options_.max_contacts), keys_.keys(), counters_));
       ++stats_.detect_launches;
@@ -182,8 +182,9 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, counters[0], kind_shift + 1));
   const bool reduces = options_.reduction == ContactReduction::kNearest;
   PALPATE_RETURN_IF_ERROR(queue.Launch(records_, {CeilDivide(counters[0], lanes_), local_size}, counters[0], keys_.sorted(), a_shift,
-                                       kind_shift, surface_->triangles, surface_->edges, surface_->vertex_groups, surface_->edge_triangle_range,
-                                       surface_->edge_triangles, positions_m, reduces ? all_contacts_ : contacts_));
+                                       kind_shift, surface_->triangles, surface_->edges, surface_->vertex_groups,
+                                       surface_->edge_triangle_range, surface_->edge_triangles, positions_m,
+                                       reduces ? all_contacts_ : contacts_));
   contact_count_ = counters[0];
   if (!reduces) return absl::OkStatus();
   const absl::Status status = Reduce(queue);

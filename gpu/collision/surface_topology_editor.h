@@ -23,9 +23,9 @@ class SurfaceTopologyEditor {
   /// Of a topology that was just built, and uploaded with slack.
   explicit SurfaceTopologyEditor(const SurfaceTopology& topology, const DeviceSurface& surface);
 
-  /// `changed`: rising indices of triangles that differ or are new; those from `triangles.size()` on are gone, in any case. `triangles`: all,
-  /// xyz vertices; `groups`: of each, as SurfaceTopology::groups. Hands what changed to `writer` and sets the counts of `surface`. False: no
-  /// room, build it anew. Errors: InvalidArgument naming a triangle with a repeated vertex or one of another group.
+  /// `changed`: rising indices of triangles that differ or are new; those from `triangles.size()` on are gone, in any case. `triangles`:
+  /// all, xyz vertices; `groups`: of each, as SurfaceTopology::groups. Hands what changed to `writer` and sets the counts of `surface`.
+  /// False: no room, build it anew. Errors: InvalidArgument naming a triangle with a repeated vertex or one of another group.
   absl::StatusOr<bool> Apply(std::span<const uint32_t> changed, std::span<const UInt4> triangles, std::span<const uint32_t> groups,
                              uint32_t body_count, DeviceSurface* surface, RunWriter* writer);
 
@@ -47,11 +47,11 @@ class SurfaceTopologyEditor {
   std::vector<UInt4> triangles_, triangle_edges_;
   std::vector<UInt2> edges_;
   std::vector<uint32_t> groups_, vertex_groups_, edge_groups_;
-  std::vector<UInt2> edge_ranges_;                      // in edge_places_
-  std::vector<uint32_t> edge_places_;                   // as on the device
-  std::vector<std::vector<uint32_t>> edge_lists_;       // triangles of each edge, rising
-  std::vector<std::vector<uint32_t>> vertex_edges_;     // of each vertex
-  std::vector<std::vector<uint32_t>> vertex_triangles_; // likewise
+  std::vector<UInt2> edge_ranges_;                       // in edge_places_
+  std::vector<uint32_t> edge_places_;                    // as on the device
+  std::vector<std::vector<uint32_t>> edge_lists_;        // triangles of each edge, rising
+  std::vector<std::vector<uint32_t>> vertex_edges_;      // of each vertex
+  std::vector<std::vector<uint32_t>> vertex_triangles_;  // likewise
   RangePool places_;
   // Of the edit that runs.
   std::vector<uint32_t> dirty_triangles_, dirty_edges_, dirty_vertices_, dirty_places_, gaps_;

@@ -19,7 +19,8 @@ class LayoutEntries {
   static bool HasFibers(const TissueTet& tet) {
     return tet.fibers.coupling_pa != 0 || tet.fibers.stiffness_pa != 0 || tet.fibers.shear_pa != 0;
   }
-  static bool IsFree(const TissueTet& tet) { return tet.vertices[0] == kNoTissueVertex; }
+  static bool HasViscosity(const TissueTet& tet) { return tet.damping_s > 0 && tet.energy != TissueEnergy::kShapeMatched; }
+  static bool IsFree(const TissueTet& tet) { return tet.vertices == kFreeTissueTet; }
   static double YoungModulus(const TissueTet& tet);
 
   /// Vertices in use, volume and material of a tet that is not a free place. InvalidArgument naming it.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/dynamics/symmetric_eigen.h"
 #include "gpu/runtime/kernel_source.h"
 
 namespace palpate::gpu {
@@ -20,9 +21,6 @@ constexpr uint32_t kNotRigid = 0xffffffffU;  // as in rigid_blocks.cl
 using Vec3 = std::array<double, 3>;
 using Quaternion = std::array<double, 4>;  // x y z w
 
-template <size_t n>
-using Matrix = std::array<std::array<double, n>, n>;
-
 Vec3 operator+(const Vec3& a, const Vec3& b) { return {a[0] + b[0], a[1] + b[1], a[2] + b[2]}; }
 Vec3 operator-(const Vec3& a, const Vec3& b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
 Vec3 operator*(double s, const Vec3& a) { return {s * a[0], s * a[1], s * a[2]}; }
@@ -30,48 +28,6 @@ Vec3 Cross(const Vec3& a, const Vec3& b) { return {a[1] * b[2] - a[2] * b[1], a[
 Vec3 ToVec3(const Float4& v) { return {v.x, v.y, v.z}; }
 Float4 ToFloat4(const Vec3& v, double w = 0) {
   return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
-}
-
-/// Eigenvalues and orthonormal eigenvectors (columns) of a symmetric matrix, by cyclic Jacobi rotations.
-template <size_t n>
-void SymmetricEigen(Matrix<n> a, std::array<double, n>* values, Matrix<n>* vectors) {
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j < n; ++j) (*vectors)[i][j] = i == j ? 1 : 0;
-  }
-  for (int sweep = 0; sweep < 64; ++sweep) {
-    double off = 0;
-    double on = 0;
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j < n; ++j) (i == j ? on : off) += a[i][j] * a[i][j];
-    }
-    if (off <= 1e-30 * on) break;
-    for (size_t p = 0; p + 1 < n; ++p) {
-      for (size_t q = p + 1; q < n; ++q) {
-        if (a[p][q] == 0) continue;
-        const double theta = (a[q][q] - a[p][p]) / (2 * a[p][q]);
-        const double t = std::copysign(1.0, theta) / (std::abs(theta) + std::sqrt(theta * theta + 1));
-        const double c = 1 / std::sqrt(t * t + 1);
-        const double s = t * c;
-        for (size_t k = 0; k < n; ++k) {
-          const double kp = a[k][p];
-          const double kq = a[k][q];
-          a[k][p] = c * kp - s * kq;
-          a[k][q] = s * kp + c * kq;
-        }
-        for (size_t k = 0; k < n; ++k) {
-          const double pk = a[p][k];
-          const double qk = a[q][k];
-          a[p][k] = c * pk - s * qk;
-          a[q][k] = s * pk + c * qk;
-          const double vp = (*vectors)[k][p];
-          const double vq = (*vectors)[k][q];
-          (*vectors)[k][p] = c * vp - s * vq;
-          (*vectors)[k][q] = s * vp + c * vq;
-        }
-      }
-    }
-  }
-  for (size_t i = 0; i < n; ++i) (*values)[i] = a[i][i];
 }
 
 Vec3 Rotate(const Quaternion& q, const Vec3& v) {

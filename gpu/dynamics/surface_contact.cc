@@ -34,6 +34,8 @@ constexpr float kStiffnessRatio = 2;
 constexpr uint32_t kBoxParts = 8;
 // Share of the distance of a pair that two whole pieces may approach; with BOUND_SHARE of surface_contact.cl it is below 1.
 constexpr double kPieceShare = 0.25;
+constexpr double kReachChange = 0.3;   // of the mean edge, from which on the range follows it
+constexpr double kReachLook = 0.1;     // share of the edges that must have come or gone before that is looked at
 constexpr double kReserveEdges = 0.4;  // a detection sees less than the next ring of a regular mesh
 
 double MillisecondsSince(Clock::time_point* mark) {
@@ -44,14 +46,14 @@ double MillisecondsSince(Clock::time_point* mark) {
 }
 
 /// At rest.
-double MeanEdge(const SurfaceTopology& topology, const std::vector<Float4>& rest) {
+double MeanEdge(std::span<const UInt2> edges, const std::vector<Float4>& rest) {
   double sum = 0;
-  for (const UInt2& e : topology.edges) {
+  for (const UInt2& e : edges) {
     const Float4& a = rest[e.x];
     const Float4& b = rest[e.y];
     sum += std::hypot(a.x - b.x, a.y - b.y, a.z - b.z);
   }
-  return topology.edges.empty() ? 0 : sum / static_cast<double>(topology.edges.size());
+  return edges.empty() ? 0 : sum / static_cast<double>(edges.size());
 }
 
 /// Force on a piece as a whole [N] and the block of that force [N/m].
@@ -212,13 +214,9 @@ absl::Status SurfaceContacts::Init(Queue& queue, const SurfaceOptions& options, 
   PALPATE_RETURN_IF_ERROR(SetTopology(queue));
   PALPATE_RETURN_IF_ERROR(FindPieces(queue));
 
-  const double reserve_m =
-      options.reserve_m > 0 ? options.reserve_m : std::max(options.margin_m, kReserveEdges * mean_edge_m_ - options.margin_m);
   params_host_.margin_m = static_cast<float>(options.margin_m);
   params_host_.friction = static_cast<float>(options.friction);
   params_host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
-  params_host_.range_m = static_cast<float>(options.margin_m + reserve_m);
-  params_host_.cap_m = static_cast<float>(kCapShare * (options.margin_m + reserve_m));
 
   const size_t before = queue.context()->allocated_bytes();
   PALPATE_ASSIGN_OR_RETURN(params_, CreateBufferFrom(queue, std::span<const SurfaceParams>(&params_host_, 1), "surface params"));
@@ -244,8 +242,7 @@ absl::Status SurfaceContacts::Init(Queue& queue, const SurfaceOptions& options, 
   has_cuts_ = std::any_of(layout_.vertex_origin.begin(), layout_.vertex_origin.end(), [](uint32_t origin) { return (origin & 1U) != 0; });
   PALPATE_ASSIGN_OR_RETURN(vertex_origins_,
                            CreateBufferFrom(queue, std::span<const uint32_t>(vertex_origins_host_), "surface vertex origins"));
-  PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_,
-                           CreateBufferFrom(queue, std::span<const float>(vertex_stiffness_host_), "surface stiffness"));
+  PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_, CreateBufferFrom(queue, std::span<const float>(vertex_stiffness_host_), "surface stiffness"));
   PALPATE_ASSIGN_OR_RETURN(found_, DeviceBuffer<uint32_t>::Create(context, 2, "surface hits found"));
   PALPATE_ASSIGN_OR_RETURN(counter_, DeviceBuffer<uint32_t>::Create(context, 1, "surface counter"));
   PALPATE_ASSIGN_OR_RETURN(partials_, DeviceBuffer<MovePartial>::Create(context, partials, "surface moves"));
@@ -271,6 +268,21 @@ absl::Status SurfaceContacts::Init(Queue& queue, const SurfaceOptions& options, 
   return MakePairs(queue, {}, 0);
 }
 
+/// The range of detections for surfaces with these edges. Returns whether it changed. Any range beyond the margin is safe: a vertex that
+/// goes farther than its half is certified by continuous detection.
+bool SurfaceContacts::SetReach(std::span<const UInt2> edges) {
+  const double mean_m = MeanEdge(edges, layout_.rest_m);
+  reach_edges_ = edges.size();
+  if (reach_edge_m_ == 0) reach_edge_m_ = options_.reach_edge_m;
+  if (std::abs(mean_m - reach_edge_m_) >= kReachChange * reach_edge_m_) reach_edge_m_ = mean_m;
+  const double reserve_m =
+      options_.reserve_m > 0 ? options_.reserve_m : std::max(options_.margin_m, kReserveEdges * reach_edge_m_ - options_.margin_m);
+  const SurfaceParams before = params_host_;
+  params_host_.range_m = static_cast<float>(options_.margin_m + reserve_m);
+  params_host_.cap_m = static_cast<float>(kCapShare * (options_.margin_m + reserve_m));
+  return before.range_m != params_host_.range_m;
+}
+
 uint32_t SurfaceContacts::GroupOf(uint32_t body) const {
   return body | (self_collision_on_ && layout_.self_collision[body] != 0 ? PALPATE_GROUP_SELF : 0U);
 }
@@ -293,12 +305,17 @@ absl::StatusOr<bool> SurfaceContacts::Follow(Queue& queue, const TissueLayoutDel
   for (uint32_t t = 0; t < layout_.triangle_count; ++t) groups.push_back(GroupOf(layout_.triangle_body[t]));
   meets_itself_ =
       self_collision_on_ && std::any_of(layout_.self_collision.begin(), layout_.self_collision.end(), [](uint8_t s) { return s != 0; });
-  PALPATE_ASSIGN_OR_RETURN(const bool fits, editor_->Apply(delta.triangles, std::span(layout_.triangles).first(layout_.triangle_count), groups,
-                                                           static_cast<uint32_t>(layout_.self_collision.size()), surface_.get(), writer));
+  PALPATE_ASSIGN_OR_RETURN(const bool fits,
+                           editor_->Apply(delta.triangles, std::span(layout_.triangles).first(layout_.triangle_count), groups,
+                                          static_cast<uint32_t>(layout_.self_collision.size()), surface_.get(), writer));
   if (!fits) return false;
   PALPATE_RETURN_IF_ERROR(detector_.SetSurface(surface_));
   collisions_.SetSurface(surface_);
   bodies_listed_ = false;
+  const double edges = static_cast<double>(editor_->edges().size());
+  if (std::abs(edges - static_cast<double>(reach_edges_)) > kReachLook * static_cast<double>(reach_edges_) && SetReach(editor_->edges())) {
+    PALPATE_RETURN_IF_ERROR(writer->Add(params_, std::span<const SurfaceParams>(&params_host_, 1), 0));
+  }
   vertex_groups_ = editor_->vertex_groups();
   for (const uint32_t v : delta.slots) {
     vertex_origins_host_[v] = OriginOf(v);
@@ -420,7 +437,8 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
       PALPATE_RETURN_IF_ERROR(queue.Launch(keep_shares_, vertices, vertex_count_, shares_, kept_));
       for (int pass = 0; pass < kSpreadPasses; ++pass) {
         PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, *scene_.block_range,
-                                             *scene_.corner_index, from, goal_, pass % 2 == 0 ? kept_ : spread_, pass % 2 == 0 ? spread_ : kept_));
+                                             *scene_.corner_index, from, goal_, pass % 2 == 0 ? kept_ : spread_,
+                                             pass % 2 == 0 ? spread_ : kept_));
       }
     } else {
       // Up to the first impact of all nothing has met. Were rounding to spoil even that, the moves end up empty, which is certified.
@@ -641,7 +659,9 @@ absl::Status SurfaceContacts::SetTopology(Queue& queue) {
   meets_itself_ =
       self_collision_on_ && std::any_of(layout_.self_collision.begin(), layout_.self_collision.end(), [](uint8_t s) { return s != 0; });
   PALPATE_ASSIGN_OR_RETURN(const SurfaceTopology topology, SurfaceTopology::Build(vertex_count_, triangles, groups));
-  mean_edge_m_ = MeanEdge(topology, layout_.rest_m);
+  if (SetReach(topology.edges) && params_) {
+    PALPATE_RETURN_IF_ERROR(queue.Write(params_, std::span<const SurfaceParams>(&params_host_, 1)));
+  }
   vertex_groups_ = topology.vertex_groups;
   PALPATE_ASSIGN_OR_RETURN(DeviceSurface surface, DeviceSurface::Upload(queue, topology, slack_share_));
   surface_ = std::make_shared<DeviceSurface>(std::move(surface));

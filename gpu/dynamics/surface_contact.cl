@@ -368,7 +368,17 @@ __kernel void drive_vertices(uint count, const __global uint* vertices, const __
   x[v] = target;
 }
 
-/* Driven vertices go on towards their targets as far as the planes allow. Work-item: driven vertex. */
+/* The same for vertices whose places the caller prescribes. Work-item: prescribed vertex; `vertices` begins with `driven` others. */
+__kernel void prescribe_vertices(uint count, uint driven, const __global uint* vertices, const __global float4* targets,
+                                 __global float4* y, __global float4* x) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint v = vertices[driven + i];
+  y[v] = targets[i];
+  x[v] = targets[i];
+}
+
+/* Driven and prescribed vertices go on towards their targets as far as the planes allow. Work-item: driven vertex. */
 __kernel void move_driven(uint count, const __global uint* vertices, const __global float4* y, const __global float4* detected,
                           const __global uint* begins, const __global float4* planes, __global float4* x, __global uchar* touched) {
   const uint i = (uint)get_global_id(0);

@@ -31,8 +31,10 @@ struct SurfaceOptions {
   double margin_m = 0.001;       ///< pairs of elements push each other from this distance on
   double stiffness_n_per_m = 0;  ///< of one pair at the margin; 0: twice that of the softest of its vertices
   double friction = 0.1;
-  double reserve_m = 0;         ///< detections look this much beyond the margin; 0: the larger of the margin and 0.4 mean edges less it
-  uint32_t max_detections = 4;  ///< in one step, at least 1
+  double reserve_m = 0;  ///< detections look this much beyond the margin; 0: the larger of the margin and 0.4 mean edges less it
+  /// Mean edge that the reserve went by before an edit, or 0. It is kept until edges are another size, see SurfaceContacts::reach_edge_m.
+  double reach_edge_m = 0;
+  uint32_t max_detections = 4;       ///< in one step, at least 1
   bool check_intersections = false;  ///< count them after every step, not only while there are some
 };
 
@@ -77,11 +79,11 @@ class SurfaceContacts {
   /// Keeps references to `layout` and what `scene` names. `slack_share` > 0: room for edits. `old` (or null): one that is given up, whose
   /// kernels and working memory are used again, also if this fails. Errors: InvalidArgument (surfaces, options), ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<SurfaceContacts>> Create(Queue& queue, const TissueLayout& layout, const SurfaceOptions& options,
-                                                                 const SurfaceSurroundings& scene, uint32_t partials, double slack_share = 0,
-                                                                 SurfaceContacts* old = nullptr);
+                                                                 const SurfaceSurroundings& scene, uint32_t partials,
+                                                                 double slack_share = 0, SurfaceContacts* old = nullptr);
 
-  /// Follows an edit of the layout: hands what changed to `writer`, whose Flush must come before anything else here. False: it does not fit,
-  /// and contacts must be created anew. Errors: InvalidArgument (surfaces).
+  /// Follows an edit of the layout: hands what changed to `writer`, whose Flush must come before anything else here. False: it does not
+  /// fit, and contacts must be created anew. Errors: InvalidArgument (surfaces).
   absl::StatusOr<bool> Follow(Queue& queue, const TissueLayoutDelta& delta, RunWriter* writer);
   /// After that: pairs of the step before are forgotten. Whether elements pass through each other is known to be as it was, unless there
   /// were such, or `may_cross`.
@@ -134,6 +136,9 @@ class SurfaceContacts {
 
   const SurfaceStatistics& statistics() const { return statistics_; }
   double range_m() const { return params_host_.range_m; }
+  /// Mean edge of the surfaces at rest that the range goes by, unless the reserve was given. It follows edits where the mean has become
+  /// another by three tenths: a range of many elements would find pairs by the square of that number, and a shorter one is as safe.
+  double reach_edge_m() const { return reach_edge_m_; }
   double cap_m() const { return params_host_.cap_m; }
   size_t device_bytes() const { return device_bytes_; }
 
@@ -157,6 +162,7 @@ class SurfaceContacts {
   };
   SurfaceContacts(const TissueLayout& layout, const SurfaceSurroundings& scene) : layout_(layout), scene_(scene) {}
   absl::Status Init(Queue& queue, const SurfaceOptions& options, uint32_t partials, double slack_share, SurfaceContacts* old);
+  bool SetReach(std::span<const UInt2> edges);
   uint32_t GroupOf(uint32_t body) const;
   uint32_t OriginOf(uint32_t slot) const;
   float StiffnessOf(uint32_t slot) const;
@@ -179,9 +185,10 @@ class SurfaceContacts {
   SurfaceSurroundings scene_;
   SurfaceFollower* follower_ = nullptr;
   SurfaceOptions options_;
-  SurfaceParams params_host_;
+  SurfaceParams params_host_{};
   double slack_share_ = 0;
-  double mean_edge_m_ = 0;  // of the surfaces at rest
+  double reach_edge_m_ = 0;
+  size_t reach_edges_ = 0;  // how many there were when it was last looked at
   std::shared_ptr<DeviceSurface> surface_;
   std::unique_ptr<SurfaceTopologyEditor> editor_;  // null: no edits so far
   SurfaceStatistics statistics_;

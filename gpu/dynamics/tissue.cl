@@ -9,14 +9,15 @@
      PALPATE_COROTATED, PALPATE_NEO_HOOKEAN, PALPATE_LINEAR, PALPATE_GREEN, PALPATE_SPRINGS, PALPATE_FIBERS, PALPATE_VISCOUS
                     1 if any tet of the scene needs that term
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
+     PALPATE_SHAPE  1 if there are shape-matched bodies; their corners have zero moduli and are read as lists of neighbours only
 
    Layout: vertices are in solver order: colour by colour, fixed ones last. Edits leave slots without a vertex (no mass, no corners), blocks
    that are of nobody, and tets without one (four equal vertices). The corners of a vertex fill whole blocks of PALPATE_LANES, those that
-   block_range gives it; block b holds corner_real   [b][CORNER_REALS][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V mu, V lambda,
-                   damping/dt; with PALPATE_FIBERS also their unit direction, V alpha, V beta, V (mu along - mu across)
-     corner_index  [b][4][lanes]: the other three vertices in the order that keeps the orientation, tet with its energy in the upper bits
-     corner_strain [b][7][lanes]: C = F^T F at the start of the step and the viscosity/dt that acts in it (only with PALPATE_VISCOUS)
-   Padding lanes have zero gradients and zero moduli, so they add exact zeros. */
+   block_range gives it; block b holds corner_real   [b][CORNER_REALS][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V
+   mu, V lambda, damping/dt; with PALPATE_FIBERS also their unit direction, V alpha, V beta, V (mu along - mu across) corner_index
+   [b][4][lanes]: the other three vertices in the order that keeps the orientation, tet with its energy in the upper bits corner_strain
+   [b][7][lanes]: C = F^T F at the start of the step and the viscosity/dt that acts in it (only with PALPATE_VISCOUS) Padding lanes have
+   zero gradients and zero moduli, so they add exact zeros. */
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/prelude.h"
 
@@ -33,6 +34,7 @@
 #define PALPATE_FIBERS 1
 #define PALPATE_VISCOUS 1
 #define PALPATE_SURFACE 1
+#define PALPATE_SHAPE 1
 #endif
 
 #define PALPATE_CONCAT_(a, b) a##b
@@ -178,12 +180,16 @@ static inline void add_block(float lambda_cap, const __global float4* x, float4 
                              RVec* force, RSym* hessian) {
   const __global float* real = corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES;
   const __global uint* index = corner_index + (size_t)block * 4 * PALPATE_LANES;
-  (void)corner_strain; /* which of the two are read depends on the build options */
+  (void)corner_strain; /* which of these are read depends on the build options */
   (void)rotations;
+  (void)force;
+  (void)hessian;
   RVec g;
   const RMat f = deformation(x, xi, real, index, &g);
   const PALPATE_R mu = LOAD_R(real + 9 * PALPATE_LANES);
   const PALPATE_R lambda = fmin(LOAD_R(real + 10 * PALPATE_LANES), lambda_cap * mu);
+  (void)f;
+  (void)lambda;
   const __global uint* tet = index + 3 * PALPATE_LANES;
   (void)tet;
 #if PALPATE_NEO_HOOKEAN
@@ -354,6 +360,15 @@ static inline float add_anchors(uint v, float3 xv, const __global uint* anchor_b
   return sum;
 }
 
+/* goals: of shape-matched bodies, see shape_goals.cl. */
+#if PALPATE_SHAPE
+#define SHAPE_ARGS , const __global float4* goals
+#define SHAPE_VALUES , goals
+#else
+#define SHAPE_ARGS
+#define SHAPE_VALUES
+#endif
+
 #if PALPATE_SURFACE
 /* What the kernels of a sweep need of contact between surfaces; see surface_contact.cl. x_sweep: positions at the start of the sweep. */
 #define SURFACE_ARGS                                                                                                                   \
@@ -458,16 +473,21 @@ static inline Block sum_of_team(__local float* mine, uint stride, uint lane, uin
   return b;
 }
 
-/* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles. */
+/* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles, and the pull of its goal at the first. */
 static inline Block elastic_block(const __global StepParams* p, uint v, uint lane, const __global float4* x,
                                   const __global uint2* block_range, const __global float* corner_real, const __global uint* corner_index,
-                                  const __global float* corner_strain, const __global float4* rotations) {
+                                  const __global float* corner_strain, const __global float4* rotations SHAPE_ARGS) {
   const float4 xi = x[v];
   RVec force;
   force.x = force.y = force.z = SPLAT(0.0f);
   RSym h;
   h.xx = h.xy = h.xz = h.yy = h.yz = h.zz = SPLAT(0.0f);
+#if PALPATE_SHAPE
+  const float4 goal = goals[v];
+  const uint2 blocks = goal.w > 0.0f ? (uint2)(0) : block_range[v]; /* what has a goal has no elastic tets */
+#else
   const uint2 blocks = block_range[v];
+#endif
   for (uint block = blocks.x + lane; block < blocks.y; block += PALPATE_TEAM) {
     add_block(p->lambda_cap, x, xi, block, corner_real, corner_index, corner_strain, rotations, &force, &h);
   }
@@ -479,6 +499,14 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
   b.yy = lane_sum(h.yy);
   b.yz = lane_sum(h.yz);
   b.zz = lane_sum(h.zz);
+#if PALPATE_SHAPE
+  if (goal.w > 0.0f && lane == 0) {
+    b.force -= goal.w * (xi.xyz - goal.xyz);
+    b.xx += goal.w;
+    b.yy += goal.w;
+    b.zz += goal.w;
+  }
+#endif
   return b;
 }
 
@@ -608,18 +636,18 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
     const __global float* corner_strain, const __global float4* rotations, const __global uint2* vertex_triangle_range,
     const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
     const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
-    const __global uint* anchor_begin, const __global Anchor* anchors, __global uchar* touched SURFACE_ARGS BOUND_ARGS) {
+    const __global uint* anchor_begin, const __global Anchor* anchors, __global uchar* touched SURFACE_ARGS BOUND_ARGS SHAPE_ARGS) {
   const uint item = (uint)get_global_id(0) / PALPATE_TEAM;
 #if PALPATE_TEAM == 1
   if (item >= count) return;
   const uint v = first + item;
   if (mass[v] == 0.0f) return; /* an empty slot */
-  Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, rotations);
+  Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES);
 #else
   __local float sums[9 * PALPATE_GROUP];
   const uint lane = (uint)get_global_id(0) % PALPATE_TEAM;
   const uint v = first + min(item, count - 1);
-  Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations);
+  Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES);
   b = sum_of_team(sums + (uint)get_local_id(0), PALPATE_GROUP, lane, PALPATE_TEAM, b);
   if (lane != 0 || item >= count || mass[v] == 0.0f) return;
 #endif
@@ -655,7 +683,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
                             const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
                             const __global ToolContact* contacts, const __global Collider* colliders,
                             const __global PlaneObstacle* obstacles, const __global uint* anchor_begin, const __global Anchor* anchors,
-                            __global float4* forces SURFACE_ARGS) {
+                            __global float4* forces SURFACE_ARGS SHAPE_ARGS) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   Block b;
@@ -663,7 +691,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
   b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
   if (parts & 1u) {
     for (uint lane = 0; lane < PALPATE_TEAM; ++lane) {
-      b.force += elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations).force;
+      b.force += elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES).force;
     }
   }
   if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w) * (x[v].xyz - y[v].xyz);
@@ -1119,7 +1147,7 @@ static inline void check_state(const __global StepParams* p, uint me, uint items
   out.bad_vertices = 0;
   out.inverted_tets = 0;
   out.strained_tets = 0;
-  out.unused = 0;
+  out.inverted_elastic = 0;
   uint share = (p->vertex_count + items - 1) / items;
   uint end = min((me + 1) * share, p->vertex_count);
   for (uint v = me * share; v < end; ++v) {
@@ -1150,7 +1178,10 @@ static inline void check_state(const __global StepParams* p, uint me, uint items
     const float3 a = x[v.y].xyz - o;
     const float3 b = x[v.z].xyz - o;
     const float3 c = x[v.w].xyz - o;
-    if (!(dot(cross(a, b), c) > 0.0f)) out.inverted_tets += 1;
+    if (!(dot(cross(a, b), c) > 0.0f)) {
+      out.inverted_tets += 1;
+      out.inverted_elastic += tet_rest[3 * t].w == 0.0f ? 1 : 0;
+    }
     if (p->lambda_cap < PALPATE_LAMBDA_UNCAPPED) {
       const float3 ra = tet_rest[3 * t].xyz;
       const float3 rb = tet_rest[3 * t + 1].xyz;

@@ -115,10 +115,13 @@ absl::Status CheckRigid(const TissueModel& model) {
   return absl::OkStatus();
 }
 
-absl::Status CheckMaterial(const TissueTet& tet, size_t t) {
+absl::Status CheckMaterial(const TissueTet& tet, size_t t, size_t shape_count) {
   if (tet.energy == TissueEnergy::kMassSpring && tet.mu_pa != tet.lambda_pa) {
     return absl::InvalidArgumentError(
         absl::StrCat("tet ", t, ": springs have a Poisson ratio of 1/4, but lambda is ", tet.lambda_pa, " Pa and mu ", tet.mu_pa));
+  }
+  if (tet.energy == TissueEnergy::kShapeMatched && tet.shape >= shape_count) {
+    return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": shape ", tet.shape, " is outside [0, ", shape_count, ")"));
   }
   if (!LayoutEntries::HasFibers(tet)) return absl::OkStatus();
   if (tet.energy != TissueEnergy::kLinear && tet.energy != TissueEnergy::kStVenantKirchhoff) {
@@ -132,6 +135,32 @@ absl::Status CheckMaterial(const TissueTet& tet, size_t t) {
   return absl::OkStatus();
 }
 
+absl::Status CheckShapes(const TissueModel& model) {
+  for (size_t k = 0; k < model.shapes.size(); ++k) {
+    const TissueShape& shape = model.shapes[k];
+    if (!(shape.beta >= 0 && shape.beta <= 1) || !(shape.cluster_size_m >= 0 && std::isfinite(shape.cluster_size_m))) {
+      return absl::InvalidArgumentError(absl::StrCat("shapes[", k, "]: beta ", shape.beta, " must be in [0, 1], the cluster size ",
+                                                     shape.cluster_size_m, " m finite and not negative"));
+    }
+  }
+  if (model.shapes.empty()) return absl::OkStatus();
+  constexpr uint32_t kUnseen = 0xffffffffU;
+  constexpr uint32_t kElastic = 0xfffffffeU;
+  std::vector<uint32_t> shape_of(model.rest_m.size(), kUnseen);
+  for (size_t t = 0; t < model.tets.size(); ++t) {
+    const TissueTet& tet = model.tets[t];
+    if (LayoutEntries::IsFree(tet)) continue;
+    const uint32_t shape = tet.energy == TissueEnergy::kShapeMatched ? tet.shape : kElastic;
+    for (const uint32_t v : tet.vertices) {
+      if (shape_of[v] != kUnseen && shape_of[v] != shape) {
+        return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": vertex ", v, " is also of another body than this one's shape"));
+      }
+      shape_of[v] = shape;
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckBodies(const TissueModel& model) {
   const size_t triangles = model.surface_triangles.size();
   if (!model.triangle_body.empty()) {
@@ -141,8 +170,8 @@ absl::Status CheckBodies(const TissueModel& model) {
     }
     for (size_t t = 0; t < triangles; ++t) {
       if (model.triangle_body[t] < model.self_collision.size()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("triangle_body[", t, "]: ", model.triangle_body[t], " is outside [0, ",
-                                                     model.self_collision.size(), ")"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("triangle_body[", t, "]: ", model.triangle_body[t], " is outside [0, ", model.self_collision.size(), ")"));
     }
   } else if (!model.body_triangle_begin.empty()) {
     const auto& begin = model.body_triangle_begin;
@@ -167,17 +196,36 @@ absl::Status CheckModel(const TissueModel& model, const LayoutEntries& entries) 
   }
   for (size_t t = 0; t < model.surface_triangles.size(); ++t) PALPATE_RETURN_IF_ERROR(entries.CheckTriangle(t));
   PALPATE_RETURN_IF_ERROR(CheckBodies(model));
+  PALPATE_RETURN_IF_ERROR(CheckShapes(model));
   std::vector<uint8_t> driven(n, 0);
   for (size_t r = 0; r < model.driven.size(); ++r) {
     for (const uint32_t v : model.driven[r].vertices) {
       if (v >= n || model.fixed[v] != kFixedVertex || driven[v]) {
         return absl::InvalidArgumentError(absl::StrCat("driven region ", r, ": vertex ", v,
-                                                       v >= n            ? " is out of range"
+                                                       v >= n                           ? " is out of range"
                                                        : model.fixed[v] != kFixedVertex ? " is not fixed"
-                                                                         : " is given twice"));
+                                                                                        : " is given twice"));
       }
       driven[v] = 1;
     }
+  }
+  if (model.prescribed.stiffness_n_per_m.size() != model.prescribed.vertices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("prescribed: ", model.prescribed.stiffness_n_per_m.size(), " stiffnesses for ",
+                                                   model.prescribed.vertices.size(), " vertices"));
+  }
+  for (size_t i = 0; i < model.prescribed.vertices.size(); ++i) {
+    const uint32_t v = model.prescribed.vertices[i];
+    if (v >= n || model.fixed[v] != kFixedVertex || driven[v]) {
+      return absl::InvalidArgumentError(absl::StrCat("prescribed vertex ", v,
+                                                     v >= n                           ? " is out of range"
+                                                     : model.fixed[v] != kFixedVertex ? " is not fixed"
+                                                                                      : " is driven or given twice"));
+    }
+    if (!(model.prescribed.stiffness_n_per_m[i] > 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prescribed vertex ", v, ": stiffness ", model.prescribed.stiffness_n_per_m[i], " N/m is not positive"));
+    }
+    driven[v] = 1;
   }
   if (model.loads.size() > 32) return absl::InvalidArgumentError(absl::StrCat(model.loads.size(), " loads exceed the limit of 32"));
   for (size_t k = 0; k < model.loads.size(); ++k) {
@@ -218,7 +266,7 @@ absl::Status LayoutEntries::CheckTet(size_t t) const {
   }
   const double volume_m3 = Volume(t);
   if (!(volume_m3 > 0)) return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": volume ", volume_m3, " m^3 is not positive"));
-  return CheckMaterial(model_.tets[t], t);
+  return CheckMaterial(model_.tets[t], t, model_.shapes.size());
 }
 
 absl::Status LayoutEntries::CheckTriangle(size_t t) const {
@@ -248,6 +296,7 @@ void LayoutEntries::WriteTet(uint32_t t) {
     layout_.tet_rest[size_t{3} * t + row] = {static_cast<float>(rows[row][0]), static_cast<float>(rows[row][1]),
                                              static_cast<float>(rows[row][2]), 0.0F};
   }
+  if (tet.energy == TissueEnergy::kShapeMatched) layout_.tet_rest[size_t{3} * t].w = 1.0F;
 }
 
 void LayoutEntries::WriteTriangle(uint32_t t) {
@@ -306,9 +355,11 @@ void LayoutEntries::WriteBlocks(uint32_t vertex, std::span<const uint32_t> tets)
         for (uint32_t axis = 0; axis < 3; ++axis) real[(row * 3 + axis) * lanes] = static_cast<float>(rows[row][axis]);
         index[row * lanes] = layout_.solver_index[tet.vertices[order[row + 1]]];
       }
-      real[9 * lanes] = static_cast<float>(volume_m3 * tet.mu_pa);
-      real[10 * lanes] = static_cast<float>(volume_m3 * tet.lambda_pa);
-      real[11 * lanes] = static_cast<float>(tet.damping_s / dt_s_);
+      if (tet.energy != TissueEnergy::kShapeMatched) {
+        real[9 * lanes] = static_cast<float>(volume_m3 * tet.mu_pa);
+        real[10 * lanes] = static_cast<float>(volume_m3 * tet.lambda_pa);
+        real[11 * lanes] = static_cast<float>(tet.damping_s / dt_s_);
+      }
       if (HasFibers(tet)) {
         for (uint32_t axis = 0; axis < 3; ++axis) real[(12 + axis) * lanes] = tet.fibers.direction[axis];
         real[15 * lanes] = static_cast<float>(volume_m3 * tet.fibers.coupling_pa);
@@ -346,6 +397,7 @@ void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout) {
       layout->driven_regions.push_back(r);
     }
   }
+  for (const uint32_t v : model.prescribed.vertices) layout->driven_vertices.push_back(layout->solver_index[v]);
 }
 
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack) {
@@ -406,7 +458,7 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
     modulus_sum += LayoutEntries::YoungModulus(tet);
     layout.has_energy[static_cast<size_t>(tet.energy)] = true;
     layout.has_fibers |= LayoutEntries::HasFibers(tet);
-    layout.has_viscosity |= tet.damping_s > 0;
+    layout.has_viscosity |= LayoutEntries::HasViscosity(tet);
   }
   if (layout.live_tet_count > 0) {
     layout.mean_edge_m = edge_sum / (6.0 * layout.live_tet_count);
@@ -432,6 +484,10 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
     entries.WriteVertex(v, lists.Around(v));
     entries.WriteBlocks(v, lists.Around(v));
   }
+  for (size_t k = 0; k < model.prescribed.vertices.size(); ++k) {
+    const uint32_t v = model.prescribed.vertices[k];
+    if (blocks_of(v) == 0) layout.vertex_stiffness_n_per_m[layout.solver_index[v]] = model.prescribed.stiffness_n_per_m[k];
+  }
   // Of a pair the softer side counts: rigid bodies bear what their inertia bears in a step.
   for (const TissueRigidBody& rigid : model.rigid) {
     for (uint32_t v = rigid.vertices[0]; v < rigid.vertices[1]; ++v) {
@@ -455,7 +511,8 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   layout.vertex_triangles_end = end;
   layout.vertex_triangles.resize(slack.Room(end));
   for (uint32_t t = 0; t < layout.triangle_count; ++t) {
-    for (const uint32_t v : model.surface_triangles[t]) layout.vertex_triangles[layout.vertex_triangle_range[layout.solver_index[v]].y++] = t;
+    for (const uint32_t v : model.surface_triangles[t])
+      layout.vertex_triangles[layout.vertex_triangle_range[layout.solver_index[v]].y++] = t;
   }
   layout.triangle_body = model.triangle_body;
   for (uint32_t b = 0; b + 1 < model.body_triangle_begin.size(); ++b) {

@@ -6,6 +6,7 @@
 
 #include "gpu/base/status.h"
 #include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/shape_types.h"
 #include "gpu/shared/types.h"
 
 namespace palpate::gpu {
@@ -17,6 +18,24 @@ enum class TissueEnergy : uint32_t {
   kLinear = PALPATE_ENERGY_LINEAR,  ///< small strain: right only where nothing turns
   kStVenantKirchhoff = PALPATE_ENERGY_GREEN,
   kMassSpring = PALPATE_ENERGY_SPRINGS,  ///< springs along the edges; mu and lambda must both be 2/5 E: Poisson's ratio is 1/4
+  kShapeMatched = PALPATE_ENERGY_SHAPE,  ///< none of its own: the tet gives mass and stiffness to the body TissueTet::shape
+};
+
+enum class TissueShapeMode : uint32_t {
+  kRigid = PALPATE_SHAPE_RIGID,
+  kLinear = PALPATE_SHAPE_LINEAR,
+  kQuadratic = PALPATE_SHAPE_QUADRATIC,  ///< bends and twists within a cluster
+};
+
+/// A shape-matched body: its vertices are drawn to where clusters of them would lie if each moved as a rigid piece, or deformed a little;
+/// docs/algorithms/shape_matching.md, "Deformable bodies".
+struct TissueShape {
+  TissueShapeMode mode = TissueShapeMode::kLinear;
+  /// Share of the goals that deforms, in [0, 1]; not of kRigid. Where volume is kept, Poisson's ratio is beta / (3 - beta). At 1 nothing
+  /// but the limits of the mode brings the shape back.
+  double beta = 0.5;
+  double cluster_size_m = 0;  ///< 0: one cluster for each connected part
+  bool keeps_volume = true;   ///< of each cluster's linear deformation
 };
 
 /// Fibres of a linear or St-Venant-Kirchhoff tet, for transverse isotropy with the five constants of Spencer 1984: mu and lambda of the
@@ -29,13 +48,15 @@ struct TissueFibers {
 };
 
 inline constexpr uint32_t kNoTissueVertex = 0xffffffffU;
+/// The vertices of a free place, which edits may leave in a list of tets.
+inline constexpr std::array<uint32_t, 4> kFreeTissueTet = {kNoTissueVertex, kNoTissueVertex, kNoTissueVertex, kNoTissueVertex};
 
 /// What TissueModel::fixed says of a vertex.
 enum TissueVertexKind : uint8_t { kFreeVertex = 0, kFixedVertex = 1, kAbsentVertex = 2 };
 
 /// One linear tetrahedron of tissue.
 struct TissueTet {
-  std::array<uint32_t, 4> vertices;  ///< positive orientation; the first kNoTissueVertex: a free place, which edits may leave in a list
+  std::array<uint32_t, 4> vertices;  ///< positive orientation, or kFreeTissueTet
   float mu_pa = 0;                   ///< Lame constants of small strain
   float lambda_pa = 0;
   float damping_s = 0;  ///< stiffness-proportional viscosity
@@ -43,6 +64,7 @@ struct TissueTet {
   float mass_damping_per_s = 0;  ///< mass-proportional (Rayleigh)
   TissueEnergy energy = TissueEnergy::kStableNeoHookean;
   TissueFibers fibers{};
+  uint32_t shape = 0;  ///< of kShapeMatched: place in TissueModel::shapes
 };
 
 /// Fixed vertices that move as one rigid piece: from start_s for duration_s they turn about a centre, which itself moves.
@@ -53,6 +75,13 @@ struct TissueDrivenRegion {
   std::array<double, 3> center_m{};  ///< at start_s
   double start_s = 0;
   double duration_s = 0;
+};
+
+/// Fixed vertices that the caller moves, each on its own: see TissueSolver::SetPrescribed.
+struct TissuePrescribed {
+  std::vector<uint32_t> vertices;  ///< each fixed, and not driven
+  /// [vertices] E times edge length of what they are part of: how stiff contacts with them may be where they have no tets.
+  std::vector<float> stiffness_n_per_m;
 };
 
 /// A load from start_s for duration_s: a pressure that follows the surface triangles all of whose vertices are in `vertices`, and a force
@@ -85,13 +114,15 @@ struct TissueModel {
   /// Body b has the triangles [body_triangle_begin[b], body_triangle_begin[b + 1]) and shares no vertex with others. Empty: surfaces meet
   /// neither each other nor themselves.
   std::vector<uint32_t> body_triangle_begin;
-  /// [triangle_count] or empty: the body of each triangle, in place of body_triangle_begin where edits mix the triangles of bodies. Those of
-  /// a rigid body must stand together.
+  /// [triangle_count] or empty: the body of each triangle, in place of body_triangle_begin where edits mix the triangles of bodies. Those
+  /// of a rigid body must stand together.
   std::vector<uint32_t> triangle_body;
   std::vector<uint8_t> self_collision;  ///< per body: 1 = its surface may not pass through itself
   std::vector<TissueDrivenRegion> driven;
+  TissuePrescribed prescribed;
   std::vector<TissueLoad> loads;  ///< at most 32
   std::vector<TissueRigidBody> rigid;
+  std::vector<TissueShape> shapes;  ///< of shape-matched tets; those of one share no vertex with other tets
   /// [vertex_count] or empty: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut. Vertices of one
   /// such body share a rest shape, however many pieces it is in; see make_pairs in surface_contact.cl. Empty: from the bodies, no cuts.
   std::vector<uint32_t> vertex_origin;
@@ -127,33 +158,33 @@ struct TissueLayout {
   uint32_t tet_count = 0;     ///< places of the model, free ones included
   uint32_t live_tet_count = 0;
   uint32_t triangle_count = 0;
-  std::vector<uint32_t> color_begin;             ///< [color_count + 1], the last is free_count
-  std::vector<uint32_t> color_end;               ///< [color_count] one past the last slot in use
-  std::vector<uint32_t> solver_index;            ///< caller's vertex -> slot, kNoTissueVertex for an absent one
-  std::vector<uint32_t> original_index;          ///< slot -> caller's vertex, kNoTissueVertex for an empty one
-  std::vector<float> mass_kg;                    ///< [vertex_count] lumped, by slot
-  std::vector<float> mass_damping_per_s;         ///< [vertex_count] mean of the tets, weighted by mass
-  std::vector<UInt2> block_range;                ///< [vertex_count] begin and end of a vertex's blocks
-  std::vector<uint32_t> block_vertex;            ///< [block room] slot
-  uint32_t corner_reals = 12;                    ///< 18 with fibres
-  std::vector<float> corner_real;                ///< [block room][corner_reals][lanes]
-  std::vector<uint32_t> corner_index;            ///< [block room][4][lanes]
-  std::vector<UInt4> tets;                       ///< [tet room], slots
-  std::vector<Float4> tet_rest;                  ///< [tet room][3] rows of Dm^-1
-  std::vector<UInt4> triangles;                  ///< [triangle room], slots, w unused
-  std::vector<uint32_t> triangle_body;           ///< [triangle_count] or empty: surfaces do not meet
-  std::vector<UInt2> vertex_triangle_range;      ///< [vertex_count] begin and end in vertex_triangles
-  std::vector<uint32_t> vertex_triangles;        ///< rising for each vertex; lists take multiples of four places
-  uint32_t vertex_triangles_end = 0;             ///< one past the last place in use
-  std::vector<Float4> rest_m;                    ///< [vertex_count], by slot
+  std::vector<uint32_t> color_begin;         ///< [color_count + 1], the last is free_count
+  std::vector<uint32_t> color_end;           ///< [color_count] one past the last slot in use
+  std::vector<uint32_t> solver_index;        ///< caller's vertex -> slot, kNoTissueVertex for an absent one
+  std::vector<uint32_t> original_index;      ///< slot -> caller's vertex, kNoTissueVertex for an empty one
+  std::vector<float> mass_kg;                ///< [vertex_count] lumped, by slot
+  std::vector<float> mass_damping_per_s;     ///< [vertex_count] mean of the tets, weighted by mass
+  std::vector<UInt2> block_range;            ///< [vertex_count] begin and end of a vertex's blocks
+  std::vector<uint32_t> block_vertex;        ///< [block room] slot
+  uint32_t corner_reals = 12;                ///< 18 with fibres
+  std::vector<float> corner_real;            ///< [block room][corner_reals][lanes]
+  std::vector<uint32_t> corner_index;        ///< [block room][4][lanes]
+  std::vector<UInt4> tets;                   ///< [tet room], slots
+  std::vector<Float4> tet_rest;              ///< [tet room][3] rows of Dm^-1; w of the first = 1 if shape-matched
+  std::vector<UInt4> triangles;              ///< [triangle room], slots, w unused
+  std::vector<uint32_t> triangle_body;       ///< [triangle_count] or empty: surfaces do not meet
+  std::vector<UInt2> vertex_triangle_range;  ///< [vertex_count] begin and end in vertex_triangles
+  std::vector<uint32_t> vertex_triangles;    ///< rising for each vertex; lists take multiples of four places
+  uint32_t vertex_triangles_end = 0;         ///< one past the last place in use
+  std::vector<Float4> rest_m;                ///< [vertex_count], by slot
   /// Mean over a vertex's tets of E times the edge of a regular tet as large; of rigid bodies half of mass / dt^2, of static ones 1e6.
   std::vector<float> vertex_stiffness_n_per_m;
   std::vector<uint8_t> self_collision;    ///< as in the model
   std::vector<uint32_t> vertex_origin;    ///< [vertex_count], by slot, or empty
   std::vector<uint32_t> load_bits;        ///< [vertex_count] bit k: the vertex is in load k; empty: no loads
-  std::vector<uint32_t> driven_vertices;  ///< slots, all regions one after the other
-  std::vector<uint32_t> driven_regions;   ///< region of each
-  std::array<bool, 5> has_energy{};       ///< by TissueEnergy
+  std::vector<uint32_t> driven_vertices;  ///< slots, all regions one after the other, then those that are prescribed
+  std::vector<uint32_t> driven_regions;   ///< region of each but the prescribed
+  std::array<bool, 6> has_energy{};       ///< by TissueEnergy
   bool has_fibers = false;
   bool has_viscosity = false;
   bool has_surface_contact = false;  ///< there is more than one body, or one that may meet itself
@@ -166,10 +197,11 @@ struct TissueLayout {
 /// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
 /// tets, fibres of an energy that has none or whose direction is not a unit vector, springs whose mu is not lambda, a mesh without free
 /// vertices and rigid bodies (unless it may be at rest), more than 2^31 tets or corners, bodies of triangles out of range or ranges of
-/// bodies that are not rising, driven vertices that are not fixed or of two regions, absent vertices in use.
+/// bodies that are not rising, driven vertices that are not fixed or of two regions, prescribed ones that are not fixed or are driven,
+/// absent vertices in use, shapes out of range or that share a vertex, beta outside [0, 1].
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack = {});
 
-/// Lists load_bits, driven_vertices and driven_regions anew. O(vertices with a load or driven), and a fill if there are loads.
+/// Lists load_bits, driven_vertices and driven_regions anew. O(vertices with a load, driven or prescribed), and a fill if there are loads.
 void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout);
 
 /// Places that a list of `count` triangles takes in vertex_triangles: a few to spare, so that it moves seldom.

@@ -6,7 +6,6 @@
 namespace palpate::gpu {
 namespace {
 
-constexpr std::array<uint32_t, 4> kFreePlace = {kNoTissueVertex, 0, 0, 0};
 constexpr size_t kMaxChangedShare = 4;  // beyond one tet in this many a fresh layout is cheaper, and better ordered
 
 void SortUnique(std::vector<uint32_t>* values) {
@@ -38,9 +37,9 @@ TissueLayoutEditor::TissueLayoutEditor(const TissueModel& model, double dt_s, Ti
       fans_(layout->vertex_triangles_end, static_cast<uint32_t>(layout->vertex_triangles.size())) {
   tets_.reserve(model.tets.size());
   for (uint32_t t = 0; t < model.tets.size(); ++t) {
-    tets_.push_back(LayoutEntries::IsFree(model.tets[t]) ? kFreePlace : model.tets[t].vertices);
+    tets_.push_back(LayoutEntries::IsFree(model.tets[t]) ? kFreeTissueTet : model.tets[t].vertices);
     for (const uint32_t v : tets_[t]) {
-      if (tets_[t] != kFreePlace) vertex_tets_[v].push_back(t);
+      if (tets_[t] != kFreeTissueTet) vertex_tets_[v].push_back(t);
     }
   }
   for (uint32_t t = 0; t < triangles_.size(); ++t) {
@@ -53,7 +52,7 @@ TissueLayoutEditor::TissueLayoutEditor(const TissueModel& model, double dt_s, Ti
 
 bool TissueLayoutEditor::HasKindsOf(const TissueTet& tet) const {
   return layout_.Has(tet.energy) && (layout_.has_fibers || !LayoutEntries::HasFibers(tet)) &&
-         (layout_.has_viscosity || !(tet.damping_s > 0));
+         (layout_.has_viscosity || !LayoutEntries::HasViscosity(tet));
 }
 
 void TissueLayoutEditor::ReleaseSlot(uint32_t vertex) {
@@ -157,7 +156,8 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
   if (n < rest_m_.size() || model.tets.size() < tets_.size() || model.fixed.size() != n) {
     return absl::InvalidArgumentError("an edit must keep the places of vertices and tets that are gone");
   }
-  if (!model.body_triangle_begin.empty() || (!model.self_collision.empty() && model.triangle_body.size() != model.surface_triangles.size())) {
+  if (!model.body_triangle_begin.empty() ||
+      (!model.self_collision.empty() && model.triangle_body.size() != model.surface_triangles.size())) {
     return absl::InvalidArgumentError("edits need TissueModel::triangle_body, of every triangle");
   }
   rest_m_.resize(n);
@@ -179,7 +179,7 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
   SortUnique(&tets);
   while (!tets.empty() && tets.back() >= model.tets.size()) tets.pop_back();
   if (model.tets.size() > layout_.tets.size() || tets.size() * kMaxChangedShare > layout_.tets.size()) return false;
-  tets_.resize(model.tets.size(), kFreePlace);
+  tets_.resize(model.tets.size(), kFreeTissueTet);
   layout_.tet_count = static_cast<uint32_t>(tets_.size());
   std::vector<uint32_t> touched;
   for (const uint32_t t : tets) {
@@ -191,12 +191,12 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
   for (const uint32_t t : tets) {
     const bool is_free = LayoutEntries::IsFree(model.tets[t]);
     for (const uint32_t v : tets_[t]) {
-      if (tets_[t] == kFreePlace) break;
+      if (tets_[t] == kFreeTissueTet) break;
       EraseSorted(&vertex_tets_[v], t);
       touched.push_back(v);
     }
-    layout_.live_tet_count += (is_free ? 0U : 1U) - (tets_[t] == kFreePlace ? 0U : 1U);
-    tets_[t] = is_free ? kFreePlace : model.tets[t].vertices;
+    layout_.live_tet_count += (is_free ? 0U : 1U) - (tets_[t] == kFreeTissueTet ? 0U : 1U);
+    tets_[t] = is_free ? kFreeTissueTet : model.tets[t].vertices;
     for (const uint32_t v : tets_[t]) {
       if (is_free) break;
       InsertSorted(&vertex_tets_[v], t);
@@ -229,7 +229,7 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
     if (is_present && layout_.solver_index[v] == kNoTissueVertex) homeless.push_back(v);
   }
   for (const uint32_t t : tets) {
-    if (tets_[t] == kFreePlace) continue;
+    if (tets_[t] == kFreeTissueTet) continue;
     for (size_t a = 0; a < 4; ++a) {
       for (size_t b = a + 1; b < 4; ++b) {
         uint32_t u = tets_[t][a];

@@ -12,6 +12,7 @@
 
 #include "gpu/dynamics/obstacle_barrier.h"
 #include "gpu/dynamics/rigid_blocks.h"
+#include "gpu/dynamics/shape_goals.h"
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/dynamics/tissue_layout_editor.h"
 #include "gpu/primitives/run_writer.h"
@@ -45,7 +46,7 @@ constexpr uint32_t kMinCheckPeriod = 4;   // sweeps between looks at how far sur
 constexpr uint32_t kMaxColliders = 32;    // bits of a triangle's collider mask
 // Room that is left for edits once there was one: a fresh layout, which costs as much as some hundred deltas, comes after as many at least.
 constexpr TissueSlack kEditSlack = {.share = 0.25, .least = 32, .spare_colors = 4};
-constexpr int kCertifyTurns = 3;          // of obstacles and surfaces, each of which may undo what the other found safe
+constexpr int kCertifyTurns = 3;  // of obstacles and surfaces, each of which may undo what the other found safe
 // A driven tool that was cut short aims no farther beyond what it reached than this many times that way, and this share of the margin: so
 // tissue that cannot yield settles against where the tool is and not against where it is wanted.
 constexpr double kAimGrowth = 2;
@@ -118,8 +119,8 @@ void AddRigid(std::span<const RigidBlockState> states, TissueStep* step) {
 }  // namespace
 
 TissueTuning TissueTuning::For(const DeviceInfo& device) {
-  if (device.is_cpu) return {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .partials = 4 * device.compute_units};
-  return {.lanes = 1, .team = 8, .group = 64, .list_group = 256, .partials = 1024};
+  if (device.is_cpu) return {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .shape_group = 1, .partials = 4 * device.compute_units};
+  return {.lanes = 1, .team = 8, .group = 64, .list_group = 256, .shape_group = 64, .partials = 1024};
 }
 
 class TissueSolver::Impl {
@@ -133,6 +134,7 @@ class TissueSolver::Impl {
   absl::StatusOr<std::unique_ptr<Impl>> Rebuilt(const TissueModel& model, std::span<const TissueVertexState> states);
   absl::Status SetGathered(std::span<const uint32_t> vertices);
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
+  absl::Status SetPrescribed(std::span<const float> positions_m);
   absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, std::vector<double>* residuals);
   absl::StatusOr<TissueStep> Collect(TissueTimes times, bool advance);
   absl::Status Reset();
@@ -144,9 +146,10 @@ class TissueSolver::Impl {
   const TissueLayout& layout() const { return layout_; }
   size_t device_bytes() const {
     return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) +
-           (rigid_ ? rigid_->device_bytes() : 0);
+           (rigid_ ? rigid_->device_bytes() : 0) + (shapes_ ? shapes_->device_bytes() : 0);
   }
   double stiffness() const { return params_host_.stiffness_n_per_m; }
+  const StepParams& params() const { return params_host_; }
 
  private:
   template <typename T>
@@ -167,8 +170,13 @@ class TissueSolver::Impl {
   absl::Status Bind();
   absl::Status BindSurface();
   absl::Status BindAnchors();
+  absl::Status MakeShapes(const TissueModel& model);
+  bool TouchesShapes(const TissueModel& model, const TissueChange& change, const TissueLayoutDelta& delta) const;
+  absl::Status BindShapes();
+  absl::Status UpdateFollowed();
   absl::Status SolveHolders();
   absl::Status Drive();
+  absl::Status HoldPrescribed(std::span<const Float4> positions);
   absl::Status MakeLoads(const TissueModel& model);
   absl::Status ChooseLoads();
   absl::Status MakeDriven(const TissueModel& model);
@@ -192,9 +200,7 @@ class TissueSolver::Impl {
     const StepParams& p = params_host_;
     return {-p.dt_s * p.gravity_x, -p.dt_s * p.gravity_y, -p.dt_s * p.gravity_z, 0.0F};
   }
-  bool HasVertex(uint32_t vertex) const {
-    return vertex < layout_.solver_index.size() && layout_.solver_index[vertex] != kNoTissueVertex;
-  }
+  bool HasVertex(uint32_t vertex) const { return vertex < layout_.solver_index.size() && layout_.solver_index[vertex] != kNoTissueVertex; }
   Range Vertices() const { return {layout_.vertex_count, tuning_.partials >= 256 ? 64U : 0U}; }
 
   absl::Status UpdateRecovery(const TissueStep& step);
@@ -239,9 +245,8 @@ class TissueSolver::Impl {
   DeviceBuffer<Float4> forces_;
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
-      list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_,
-      inspect_state_, gather_positions_,
-      drive_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
+      list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, inspect_state_,
+      gather_positions_, drive_vertices_, prescribe_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
@@ -257,6 +262,8 @@ class TissueSolver::Impl {
   uint32_t driven_count_ = 0;
   std::vector<Float4> scratch_;
   std::unique_ptr<RigidBlocks> rigid_;        // null: none
+  std::unique_ptr<ShapeGoals> shapes_;        // null: no shape-matched bodies
+  std::vector<uint8_t> has_goal_;             // [slot], if there are
   std::unique_ptr<SurfaceContacts> surface_;  // null: surfaces do not meet
   uint32_t surface_generation_ = 0;           // of the arguments bound
   std::unique_ptr<ObstacleBarrier> barrier_;  // null: no obstacles
@@ -268,6 +275,8 @@ class TissueSolver::Impl {
   std::vector<DrivenPose> driven_poses_host_;
   DeviceBuffer<uint32_t> driven_vertices_, driven_regions_;
   DeviceBuffer<DrivenPose> driven_poses_;
+  DeviceBuffer<Float4> prescribed_;  // targets of the last ones of driven_vertices_
+  std::vector<Float4> prescribed_host_;
   DeviceBuffer<Float4> rest_;
   std::vector<TissueLoad> loads_;
   std::vector<std::vector<std::pair<uint32_t, float>>> load_shares_;  // of each load with a force: solver vertices and their parts of it
@@ -280,6 +289,7 @@ class TissueSolver::Impl {
   bool was_given_tangled_ = false;  // positions came from outside with many inverted tets, and have not recovered yet
   bool any_coupled_ = false;
   uint32_t strained_tets_ = 0;
+  uint32_t inverted_elastic_ = 0;
   double recovery_left_s_ = 0;  // > 0 while a tangled mesh recovers
   double calm_s_ = 0;           // how long it has looked untangled
 };
@@ -309,9 +319,10 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   params_host_.gravity_y = static_cast<float>(options.gravity_m_per_s2[1]);
   params_host_.gravity_z = static_cast<float>(options.gravity_m_per_s2[2]);
   params_host_.margin_m = static_cast<float>(options.margin_m);
-  params_host_.stiffness_n_per_m = static_cast<float>(options.stiffness_n_per_m > 0 ? options.stiffness_n_per_m
-                                                      : layout_.live_tet_count == 0   ? MeanRigidMass(model) / (options.dt_s * options.dt_s)
-                                                                             : 20 * layout_.mean_young_modulus_pa * layout_.mean_edge_m);
+  params_host_.stiffness_n_per_m =
+      static_cast<float>(options.stiffness_n_per_m > 0 ? options.stiffness_n_per_m
+                         : layout_.live_tet_count == 0 ? MeanRigidMass(model) / (options.dt_s * options.dt_s)
+                                                       : 20 * layout_.mean_young_modulus_pa * layout_.mean_edge_m);
   params_host_.stiffening = kStiffening;
   params_host_.friction = static_cast<float>(options.friction);
   params_host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
@@ -415,6 +426,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
     surface.stiffness_n_per_m = options.stiffness_n_per_m;
     surface.friction = options.surface_friction;
     surface.reserve_m = options.surface_reserve_m;
+    if (old != nullptr && old->surface_) surface.reach_edge_m = old->surface_->reach_edge_m();
     surface.max_detections = options.surface_max_detections;
     surface.check_intersections = options.check_intersections;
     PALPATE_ASSIGN_OR_RETURN(
@@ -427,8 +439,11 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
         barrier_, ObstacleBarrier::Create(*queue_, layout_, params_host_.collider_count, params_host_.plane_count, options.margin_m));
   }
   if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
+  if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(model));
   PALPATE_RETURN_IF_ERROR(MakeLoads(model));
   PALPATE_RETURN_IF_ERROR(MakeDriven(model));
+  PALPATE_RETURN_IF_ERROR(Make(&prescribed_, model.prescribed.vertices.size(), "prescribed"));
+  PALPATE_RETURN_IF_ERROR(HoldPrescribed(rest_positions_));
   PALPATE_RETURN_IF_ERROR(MakeKernels(old));
   return Bind();
 }
@@ -437,7 +452,7 @@ absl::Status TissueSolver::Impl::MakeDriven(const TissueModel& model) {
   driven_ = model.driven;
   driven_poses_host_.resize(driven_.size());
   driven_count_ = static_cast<uint32_t>(layout_.driven_vertices.size());
-  if (driven_.empty()) return absl::OkStatus();
+  if (driven_count_ == 0) return absl::OkStatus();
   const std::shared_ptr<Context>& context = queue_->context();
   device_bytes_ -= driven_vertices_.size_bytes() + driven_regions_.size_bytes() + driven_poses_.size_bytes() + rest_.size_bytes();
   PALPATE_RETURN_IF_ERROR(Grow(context, driven_vertices_, std::max(driven_count_, 1U), "driven_vertices"));
@@ -508,7 +523,8 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
               {"PALPATE_SPRINGS", flag(layout_.Has(TissueEnergy::kMassSpring))},
               {"PALPATE_FIBERS", flag(layout_.has_fibers)},
               {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
-              {"PALPATE_SURFACE", flag(surface_ != nullptr)}};
+              {"PALPATE_SURFACE", flag(surface_ != nullptr)},
+              {"PALPATE_SHAPE", flag(shapes_ != nullptr)}};
   constexpr std::pair<Kernel Impl::*, const char*> kKernels[] = {{&Impl::predict_, "predict"},
                                                                  {&Impl::start_strain_, "start_strain"},
                                                                  {&Impl::extract_rotations_, "extract_rotations"},
@@ -529,8 +545,8 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
                                                                  {&Impl::gather_positions_, "gather_positions"},
                                                                  {&Impl::apply_loads_, "apply_loads"},
                                                                  {&Impl::piece_sums_, "piece_sums"}};
-  constexpr std::pair<Kernel Impl::*, const char*> kDriving[] = {{&Impl::drive_vertices_, "drive_vertices"},
-                                                                 {&Impl::move_driven_, "move_driven"}};
+  constexpr std::pair<Kernel Impl::*, const char*> kDriving[] = {
+      {&Impl::drive_vertices_, "drive_vertices"}, {&Impl::prescribe_vertices_, "prescribe_vertices"}, {&Impl::move_driven_, "move_driven"}};
   Context& context = *queue_->context();
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
@@ -549,8 +565,7 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
 
 absl::Status TissueSolver::Impl::Bind() {
   PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_, mass_, mass_damping_));
-  PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(layout_.block_count, x_start_, block_vertex_, corner_real_,
-                                                corner_index_, corner_strain_));
+  PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(layout_.block_count, x_start_, block_vertex_, corner_real_, corner_index_, corner_strain_));
   PALPATE_RETURN_IF_ERROR(extract_rotations_.SetArgs(params_, x_, tets_, tet_rest_, rotations_));
   PALPATE_RETURN_IF_ERROR(solve_color_.SetArgs(params_, 0U, 0U, x_, x_start_, y_, mass_, block_range_, corner_real_, corner_index_,
                                                corner_strain_, rotations_, vertex_triangle_range_, vertex_triangles_, triangles_,
@@ -569,9 +584,39 @@ absl::Status TissueSolver::Impl::Bind() {
   PALPATE_RETURN_IF_ERROR(finish_colliders_.SetArgs(params_, colliders_));
   PALPATE_RETURN_IF_ERROR(
       finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_));
-  PALPATE_RETURN_IF_ERROR(
-      inspect_state_.SetArgs(params_, x_, velocity_, mass_, original_index_, tets_, tet_rest_, partials_));
+  PALPATE_RETURN_IF_ERROR(inspect_state_.SetArgs(params_, x_, velocity_, mass_, original_index_, tets_, tet_rest_, partials_));
+  if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
   return surface_ ? BindSurface() : absl::OkStatus();
+}
+
+/// Clusters of all shape-matched bodies, and their goals.
+absl::Status TissueSolver::Impl::MakeShapes(const TissueModel& model) {
+  PALPATE_ASSIGN_OR_RETURN(const ShapeClusters clusters,
+                           BuildShapeClusters(model, layout_.solver_index, layout_.vertex_count, options_.dt_s));
+  PALPATE_ASSIGN_OR_RETURN(shapes_, ShapeGoals::Create(*queue_, clusters, tuning_.shape_group));
+  has_goal_.assign(layout_.vertex_count, 0);
+  for (const uint32_t slot : clusters.member_vertex) has_goal_[slot] = 1;
+  return absl::OkStatus();
+}
+
+/// Whether an edit reaches shape-matched bodies: tets of them changed, or slots that were theirs.
+bool TissueSolver::Impl::TouchesShapes(const TissueModel& model, const TissueChange& change, const TissueLayoutDelta& delta) const {
+  return std::any_of(delta.slots.begin(), delta.slots.end(), [&](uint32_t slot) { return has_goal_[slot] != 0; }) ||
+         std::any_of(change.tets.begin(), change.tets.end(), [&](uint32_t t) {
+           return t < model.tets.size() && !LayoutEntries::IsFree(model.tets[t]) && model.tets[t].energy == TissueEnergy::kShapeMatched;
+         });
+}
+
+/// The last arguments of the kernels that read goals.
+absl::Status TissueSolver::Impl::BindShapes() {
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(surface_ ? 29 : 22, shapes_->goals()));
+  return vertex_forces_.SetArg(surface_ ? 26 : 21, shapes_->goals());
+}
+
+/// What a sweep takes from the positions as they are: rotations of tets, goals of shape-matched bodies.
+absl::Status TissueSolver::Impl::UpdateFollowed() {
+  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tet_count, 0}));
+  return shapes_ ? shapes_->Update(*queue_, x_) : absl::OkStatus();
 }
 
 /// The arguments that change when the lists of pairs grow.
@@ -674,6 +719,12 @@ absl::Status TissueSolver::Impl::ShiftPieces() {
 
 /// Targets and first guesses of driven vertices for the step that begins.
 absl::Status TissueSolver::Impl::Drive() {
+  if (prescribed_.count() > 0) {
+    const auto count = static_cast<uint32_t>(prescribed_.count());
+    const auto first = static_cast<uint32_t>(layout_.driven_regions.size());
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(prescribe_vertices_, {count, 0}, count, first, driven_vertices_, prescribed_, y_, x_));
+  }
+  if (driven_.empty()) return absl::OkStatus();
   const double end_s = static_cast<double>(steps_ + 1) * options_.dt_s;
   for (size_t r = 0; r < driven_.size(); ++r) {
     const TissueDrivenRegion& region = driven_[r];
@@ -688,8 +739,29 @@ absl::Status TissueSolver::Impl::Drive() {
     pose.center = ToFloat4({region.center_m[0] + v[0] * moved_s, region.center_m[1] + v[1] * moved_s, region.center_m[2] + v[2] * moved_s});
   }
   PALPATE_RETURN_IF_ERROR(queue_->Write(driven_poses_, std::span<const DrivenPose>(driven_poses_host_)));
-  return queue_->Launch(drive_vertices_, {driven_count_, 0}, driven_count_, driven_vertices_,
-                        driven_regions_, driven_poses_, rest_, y_, x_);
+  const auto count = static_cast<uint32_t>(layout_.driven_regions.size());
+  return queue_->Launch(drive_vertices_, {count, 0}, count, driven_vertices_, driven_regions_, driven_poses_, rest_, y_, x_);
+}
+
+/// Prescribed vertices stay where they are in `positions` [solver's vertex].
+absl::Status TissueSolver::Impl::HoldPrescribed(std::span<const Float4> positions) {
+  const size_t first = layout_.driven_regions.size();
+  prescribed_host_.clear();
+  for (size_t i = first; i < layout_.driven_vertices.size(); ++i) prescribed_host_.push_back(positions[layout_.driven_vertices[i]]);
+  return prescribed_host_.empty() ? absl::OkStatus() : queue_->Write(prescribed_, std::span<const Float4>(prescribed_host_));
+}
+
+absl::Status TissueSolver::Impl::SetPrescribed(std::span<const float> positions_m) {
+  if (positions_m.size() != prescribed_host_.size() * 3) {
+    return absl::InvalidArgumentError(absl::StrCat(positions_m.size(), " floats for ", prescribed_host_.size(), " prescribed vertices"));
+  }
+  if (!std::all_of(positions_m.begin(), positions_m.end(), [](float v) { return std::isfinite(v); })) {
+    return absl::InvalidArgumentError("a prescribed position is not finite");
+  }
+  for (size_t i = 0; i < prescribed_host_.size(); ++i) {
+    prescribed_host_[i] = {positions_m[3 * i], positions_m[3 * i + 1], positions_m[3 * i + 2], 0.0F};
+  }
+  return prescribed_host_.empty() ? absl::OkStatus() : queue_->Write(prescribed_, std::span<const Float4>(prescribed_host_));
 }
 
 /// Shares of the loads with a force, and the buffers of all.
@@ -785,14 +857,13 @@ absl::Status TissueSolver::Impl::Sweep() {
   if (params_host_.collider_count > 0) {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
   }
-  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tet_count, 0}));
+  PALPATE_RETURN_IF_ERROR(UpdateFollowed());
   if (surface_) {
     PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
     if (driven_count_ > 0) {
-      PALPATE_RETURN_IF_ERROR(queue_->Launch(move_driven_, {driven_count_, 0}, driven_count_,
-                                             driven_vertices_, y_, surface_->detected(), surface_->entry_begins(), surface_->planes(), x_,
-                                             touched_));
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(move_driven_, {driven_count_, 0}, driven_count_, driven_vertices_, y_, surface_->detected(),
+                                             surface_->entry_begins(), surface_->planes(), x_, touched_));
     }
   }
   for (size_t c = 0; c < layout_.color_end.size(); ++c) {
@@ -815,7 +886,7 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
     PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
   }
-  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tet_count, 0}));
+  PALPATE_RETURN_IF_ERROR(UpdateFollowed());
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, uint32_t{kAllForces}));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
@@ -926,12 +997,13 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   Aim(targets);
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(predict_, Vertices()));
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(ChooseLoads());
-  if (!driven_.empty()) PALPATE_RETURN_IF_ERROR(Drive());
+  if (driven_count_ > 0) PALPATE_RETURN_IF_ERROR(Drive());
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), x_, touched_));
   bool certified = false;  // surfaces are kept apart in this step
   if (surface_) {
     PALPATE_ASSIGN_OR_RETURN(certified, surface_->Begin(*queue_, x_start_, x_));
   }
+  if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(*queue_, x_start_));
   if (layout_.has_viscosity) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(start_strain_, {layout_.block_count, 0}));
   if (!targets.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Write(targets_, std::span<const Float4>(targets_host_)));
@@ -1056,7 +1128,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
 
   TissueStep step;
-  strained_tets_ = 0;
+  strained_tets_ = inverted_elastic_ = 0;
   for (const StepPartial& partial : partials_host_) {
     step.hash += partial.hash;
     step.kinetic_energy_j += partial.kinetic_energy_j;
@@ -1064,6 +1136,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     step.bad_vertices += partial.bad_vertices;
     step.inverted_tets += partial.inverted_tets;
     strained_tets_ += partial.strained_tets;
+    inverted_elastic_ += partial.inverted_elastic;
   }
   if (advance && step.bad_vertices == 0) PALPATE_RETURN_IF_ERROR(UpdateRecovery(step));
   if (rigid_) {
@@ -1102,7 +1175,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
 absl::Status TissueSolver::Impl::UpdateRecovery(const TissueStep& step) {
   const bool was_recovering = recovery_left_s_ > 0;
   if (!was_recovering) {
-    if (step.inverted_tets > kTangledShare * static_cast<double>(layout_.live_tet_count)) return StartRecovery();
+    if (inverted_elastic_ > kTangledShare * static_cast<double>(layout_.live_tet_count)) return StartRecovery();
   } else {
     recovery_left_s_ -= options_.dt_s;
     calm_s_ = step.inverted_tets + strained_tets_ == 0 ? calm_s_ + options_.dt_s : 0;
@@ -1140,6 +1213,7 @@ absl::Status TissueSolver::Impl::Reset() {
   PALPATE_RETURN_IF_ERROR(queue_->Fill(list_, 0U));
   if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
   PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
+  PALPATE_RETURN_IF_ERROR(HoldPrescribed(rest_positions_));
   if (!initial_colliders_.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Write(colliders_, std::span<const Collider>(initial_colliders_)));
   }
@@ -1192,6 +1266,7 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
     return std::span<const Float4>(scratch_);
   };
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_, ordered(positions_m)));
+  PALPATE_RETURN_IF_ERROR(HoldPrescribed(scratch_));
   if (rigid_) {
     const std::vector<Float4> positions = scratch_;
     std::vector<Float4> speeds;
@@ -1249,10 +1324,8 @@ absl::StatusOr<std::unique_ptr<TissueSolver::Impl>> TissueSolver::Impl::Rebuilt(
   if (states.size() != model.rest_m.size()) {
     return absl::InvalidArgumentError(absl::StrCat(states.size(), " states for ", model.rest_m.size(), " vertices"));
   }
-  TissueOptions options = options_;
-  if (surface_) options.surface_reserve_m = surface_->range_m() - options.margin_m;  // of the mesh as it was at first
   auto next = std::make_unique<Impl>();
-  PALPATE_RETURN_IF_ERROR(next->Init(queue_, model, options, collider_descriptions_, plane_obstacles_, tuning_, this));
+  PALPATE_RETURN_IF_ERROR(next->Init(queue_, model, options_, collider_descriptions_, plane_obstacles_, tuning_, this));
   PALPATE_RETURN_IF_ERROR(next->GoOnFrom(*this, states));
   return next;
 }
@@ -1285,6 +1358,7 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
     velocities_before[i] = state.velocity_before_m_per_s;
   }
   PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(positions)));
+  PALPATE_RETURN_IF_ERROR(HoldPrescribed(positions));
   PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, std::span<const Float4>(velocities)));
   PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_before_, std::span<const Float4>(velocities_before)));
   if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
@@ -1346,6 +1420,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   const bool had_surface_contact = layout_.has_surface_contact;
   const bool has_surface_contact = model.self_collision.size() > 1 || (!model.self_collision.empty() && model.self_collision[0] != 0);
   if (!editor_ || has_surface_contact != had_surface_contact) return false;
+  if (!prescribed_host_.empty() || !model.prescribed.vertices.empty()) return false;
   PALPATE_ASSIGN_OR_RETURN(const bool fits, editor_->Apply(model, change));
   if (!fits) return false;
   const TissueLayoutDelta& delta = editor_->delta();
@@ -1360,6 +1435,10 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   delta_bytes_ = writer_->pending_bytes();
   PALPATE_RETURN_IF_ERROR(writer_->Flush(*queue_));
   PALPATE_RETURN_IF_ERROR(start_strain_.SetArg(0, layout_.block_count));
+  if (shapes_ && TouchesShapes(model, change, delta)) {
+    PALPATE_RETURN_IF_ERROR(MakeShapes(model));
+    PALPATE_RETURN_IF_ERROR(BindShapes());
+  }
   if (barrier_) barrier_->SetTriangleCount(layout_.triangle_count);
   PALPATE_RETURN_IF_ERROR(MakeDriven(model));
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(MakeLoads(model));
@@ -1380,7 +1459,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
 absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> forces_n) {
   PALPATE_RETURN_IF_ERROR(CheckFloats(forces_n.size()));
   if (steps_ > 0) PALPATE_RETURN_IF_ERROR(ApplyLoads());
-  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tet_count, 0}));
+  PALPATE_RETURN_IF_ERROR(UpdateFollowed());
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, parts));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
@@ -1406,6 +1485,7 @@ absl::Status TissueSolver::SetGathered(std::span<const uint32_t> vertices) { ret
 absl::Status TissueSolver::SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count) {
   return impl_->SetAnchors(anchors, clip_count);
 }
+absl::Status TissueSolver::SetPrescribed(std::span<const float> positions_m) { return impl_->SetPrescribed(positions_m); }
 absl::StatusOr<TissueStep> TissueSolver::Step(std::span<const ColliderTarget> targets) { return impl_->Step(targets, nullptr); }
 absl::StatusOr<TissueStep> TissueSolver::Inspect() { return impl_->Collect({}, false); }
 absl::Status TissueSolver::Reset() { return impl_->Reset(); }
@@ -1420,12 +1500,12 @@ absl::Status TissueSolver::Rebuild(const TissueModel& model, std::span<const Tis
   ++edit_counts_.rebuilds;
   return absl::OkStatus();
 }
-absl::Status TissueSolver::Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states) {
+absl::StatusOr<bool> TissueSolver::Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states) {
   PALPATE_ASSIGN_OR_RETURN(const bool fits, impl_->Update(model, change, states));
-  if (!fits) return Rebuild(model, states);
+  if (!fits) return false;
   ++edit_counts_.deltas;
   edit_counts_.delta_bytes = impl_->delta_bytes();
-  return absl::OkStatus();
+  return true;
 }
 absl::Status TissueSolver::ReadForces(uint32_t parts, std::span<float> forces_n) { return impl_->ReadForces(parts, forces_n); }
 absl::StatusOr<std::vector<double>> TissueSolver::StepMeasuringResidual(std::span<const ColliderTarget> targets) {
@@ -1442,5 +1522,6 @@ uint32_t TissueSolver::color_count() const {
 }
 size_t TissueSolver::device_bytes() const { return impl_->device_bytes(); }
 double TissueSolver::contact_stiffness_n_per_m() const { return impl_->stiffness(); }
+const StepParams& TissueSolver::step_params() const { return impl_->params(); }
 
 }  // namespace palpate::gpu

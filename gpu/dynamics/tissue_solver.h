@@ -21,7 +21,8 @@ struct TissueTuning {
   uint32_t team = 1;
   uint32_t group = 8;
   uint32_t list_group = 1;
-  uint32_t partials = 16;  ///< work-items of the end-of-step checks
+  uint32_t shape_group = 1;  ///< of a cluster of shape_goals.cl
+  uint32_t partials = 16;    ///< work-items of the end-of-step checks
 
   /// What was measured best for the kind of device.
   static TissueTuning For(const DeviceInfo& device);
@@ -132,6 +133,11 @@ class TissueSolver {
   static constexpr uint32_t kMaxClips = 128;
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
 
+  /// Where the vertices of TissueModel::prescribed go, [count * 3] m in its order, from the next step on until changed. WriteState, Rebuild
+  /// and Reset leave them where they are then. They go there as far as they can without passing through anything; ReadPositions tells.
+  /// Errors: InvalidArgument (wrong count, not finite).
+  absl::Status SetPrescribed(std::span<const float> positions_m);
+
   /// Advances by dt_s. `targets`: one per collider. Errors: InvalidArgument (wrong count), Internal and ResourceExhausted (device).
   absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets);
 
@@ -158,9 +164,9 @@ class TissueSolver {
 
   /// As Rebuild, for a model that differs from the one before in `change` alone: only what changed goes to the device, into a layout that
   /// keeps its other entries (TissueLayoutEditor). `model` must list triangle_body and keep the places of vertices and tets that are gone;
-  /// vertices that the change does not name keep their state, whatever `states` says of them. Where that does not fit, and at the first
-  /// edit, it is a Rebuild, which leaves room for more.
-  absl::Status Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states);
+  /// vertices that the change does not name keep their state, whatever `states` says of them. False: that does not fit, and Rebuild must be
+  /// called next, which leaves room for more edits; so it is at the first edit. Errors: those of Rebuild.
+  absl::StatusOr<bool> Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states);
   /// Edits that were deltas, and those that laid the model out anew.
   struct EditCounts {
     uint64_t deltas = 0;
@@ -181,6 +187,7 @@ class TissueSolver {
   uint32_t color_count() const;
   size_t device_bytes() const;
   double contact_stiffness_n_per_m() const;
+  const StepParams& step_params() const;  ///< contact law and step of the model as it is now
 
  private:
   class Impl;

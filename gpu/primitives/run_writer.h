@@ -22,8 +22,8 @@ class RunWriter {
  public:
   static absl::StatusOr<RunWriter> Create(const std::shared_ptr<Context>& context);
 
-  /// The next Flush writes `source` to buffer[offset...]. The source is copied; the buffer must live until then. Errors: InvalidArgument past
-  /// the end, ResourceExhausted above 2^32 words.
+  /// The next Flush writes `source` to buffer[offset...]. The source is copied; the buffer must live until then. Errors: InvalidArgument
+  /// past the end, ResourceExhausted above 2^32 words.
   template <typename T>
   absl::Status Add(const DeviceBuffer<T>& buffer, std::span<const std::type_identity_t<T>> source, size_t offset) {
     static_assert(sizeof(T) % sizeof(uint32_t) == 0, "runs are copied in words");

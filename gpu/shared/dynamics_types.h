@@ -15,6 +15,7 @@ PALPATE_SHARED_BEGIN
 #define PALPATE_ENERGY_LINEAR 2u
 #define PALPATE_ENERGY_GREEN 3u
 #define PALPATE_ENERGY_SPRINGS 4u
+#define PALPATE_ENERGY_SHAPE 5u /* none: the vertices are drawn to goals, see gpu/dynamics/shape_goals.cl */
 #define PALPATE_ENERGY_SHIFT 29
 #define PALPATE_TET_MASK 0x1fffffffu
 
@@ -129,8 +130,8 @@ typedef struct StepPartial {
   float max_speed_m_per_s;
   UInt bad_vertices; /* non-finite position or velocity */
   UInt inverted_tets;
-  UInt strained_tets; /* |E| > 1; counted only while lambda_cap is below PALPATE_LAMBDA_UNCAPPED */
-  UInt unused;
+  UInt strained_tets;    /* |E| > 1; counted only while lambda_cap is below PALPATE_LAMBDA_UNCAPPED */
+  UInt inverted_elastic; /* inverted_tets without those of shape-matched bodies */
 } StepPartial;
 
 /* Constants of contact between and within bodies, see surface_contact.clh. */

@@ -23,6 +23,7 @@ namespace palpate::server {
 namespace {
 
 constexpr float kInteriorShade = 0.7F;  // of surfaces that cuts uncover
+constexpr double kMinClusterSize_m = 1e-5;
 
 template <typename T>
 double Or(bool has, T value, double fallback) {
@@ -374,6 +375,23 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
   }
   const bool is_rigid = body.kind() == v1::BODY_KIND_RIGID;
   const bool is_static = body.kind() == v1::BODY_KIND_STATIC;
+  if (!v1::Simulation_IsValid(body.simulation())) {
+    check.Invalid(At(path, "simulation"), absl::StrCat(static_cast<int>(body.simulation()), " is outside [0, 4]"));
+    return;
+  }
+  if (body.simulation() == v1::SIMULATION_PRECOMPUTED || body.simulation() == v1::SIMULATION_HYBRID) {
+    const auto refuse = [&](const char* field, const char* what) {
+      check.Invalid(At(path, field), absl::StrCat(what, " needs simulation SIMULATION_DYNAMIC"));
+    };
+    if (is_rigid || is_static) check.Invalid(At(path, "simulation"), "only a deformable body can be pre-computed or hybrid");
+    if (!body.loads().empty()) refuse("loads", "a load");
+    const v1::Vec3& v = body.velocity_m_per_s();
+    if (v.x() != 0 || v.y() != 0 || v.z() != 0) refuse("velocity_m_per_s", "a velocity");
+    for (int i = 0; i < body.fixed_size(); ++i) {
+      if (body.fixed(i).has_motion()) refuse("fixed", "a region that moves");
+    }
+    if (body.fixed().empty()) check.Invalid(At(path, "fixed"), "a pre-computed or hybrid body needs regions that hold it");
+  }
   if ((is_rigid || is_static) && !body.fixed().empty()) {
     check.Invalid(At(path, "fixed"), "only a deformable body has fixed regions");
   }
@@ -387,6 +405,45 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
     check.Invalid(At(path, "angular_velocity_rad_per_s"), "only a rigid body starts to turn");
   }
   if (is_static && moves(body.velocity_m_per_s())) check.Invalid(At(path, "velocity_m_per_s"), "a static body does not move");
+}
+
+/// What only bodies of one kind of simulation can have.
+void CheckSimulation(Checker& check, const std::string& path, const v1::BodySpec& body) {
+  if (body.simulation() != v1::SIMULATION_SHAPE_MATCHED) {
+    if (body.has_shape_matching()) check.Invalid(At(path, "shape_matching"), "only a shape-matched body has it; see simulation");
+    return;
+  }
+  if (body.kind() == v1::BODY_KIND_RIGID || body.kind() == v1::BODY_KIND_STATIC) {
+    check.Invalid(At(path, "simulation"), "only a deformable body can be shape-matched");
+  }
+  const v1::ShapeMatchingSpec& spec = body.shape_matching();
+  const std::string spec_path = At(path, "shape_matching");
+  if (!v1::ShapeMode_IsValid(spec.mode())) {
+    check.Invalid(At(spec_path, "mode"), absl::StrCat(static_cast<int>(spec.mode()), " is outside [0, 3]"));
+  }
+  if (spec.has_beta()) check.Range(At(spec_path, "beta"), spec.beta(), 0, 0.95);
+  if (spec.mode() == v1::SHAPE_MODE_RIGID && spec.beta() > 0) {
+    check.Invalid(At(spec_path, "beta"), absl::StrCat(spec.beta(), ", but clusters that are rigid do not deform"));
+  }
+  if (spec.has_cluster_size_m()) check.Range(At(spec_path, "cluster_size_m"), spec.cluster_size_m(), kMinClusterSize_m, 100);
+  const auto check_material = [&](const std::string& material_path, const v1::MaterialSpec& material) {
+    if (material.model() != v1::MATERIAL_MODEL_UNSPECIFIED) {
+      check.Invalid(At(material_path, "model"), "a shape-matched body has no elastic model");
+    }
+    if (material.has_fibers()) check.Invalid(At(material_path, "fibers"), "a shape-matched body has none");
+  };
+  check_material(At(path, "material"), body.material());
+  for (int z = 0; z < body.zones_size(); ++z) check_material(At(At(At(path, "zones"), z), "material"), body.zones(z).material());
+}
+
+sim::ShapeMatchingOptions ShapeMatchingFrom(const v1::ShapeMatchingSpec& spec) {
+  sim::ShapeMatchingOptions out;
+  if (spec.mode() == v1::SHAPE_MODE_RIGID) out.mode = sim::ShapeMode::kRigid;
+  if (spec.mode() == v1::SHAPE_MODE_QUADRATIC) out.mode = sim::ShapeMode::kQuadratic;
+  if (spec.has_beta()) out.beta = spec.beta();
+  out.cluster_size_m = spec.cluster_size_m();
+  if (spec.has_keep_volume()) out.keeps_volume = spec.keep_volume();
+  return out;
 }
 
 void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body, const SceneLimits& limits) {
@@ -417,6 +474,7 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
   check.RangeVec(At(path, "velocity_m_per_s"), body.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
   check.RangeVec(At(path, "angular_velocity_rad_per_s"), body.angular_velocity_rad_per_s(), -1000, 1000);
   CheckBodyKind(check, path, body);
+  CheckSimulation(check, path, body);
 }
 
 void CheckObstacle(Checker& check, const std::string& path, const v1::ObstacleSpec& obstacle) {
@@ -713,11 +771,15 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, out));
   if (body.kind() == v1::BODY_KIND_RIGID) out.kind = sim::BodyKind::kRigid;
   if (body.kind() == v1::BODY_KIND_STATIC) out.kind = sim::BodyKind::kStatic;
+  if (body.simulation() == v1::SIMULATION_PRECOMPUTED) out.simulation = sim::Simulation::kPrecomputed;
+  if (body.simulation() == v1::SIMULATION_HYBRID) out.simulation = sim::Simulation::kHybrid;
   out.velocity_m_per_s = ToEigen(body.velocity_m_per_s());
   out.angular_velocity_rad_per_s = ToEigen(body.angular_velocity_rad_per_s());
   if (body.has_self_collision()) out.self_collision = body.self_collision();
   if (out.kind != sim::BodyKind::kDeformable) out.self_collision = false;
 
+  if (body.simulation() == v1::SIMULATION_SHAPE_MATCHED) out.simulation = sim::Simulation::kShapeMatched;
+  out.shape_matching = ShapeMatchingFrom(body.shape_matching());
   out.material = MaterialFrom(body.material(), pose.rotation);
   if (body.has_color()) out.color = ColorFrom(body.color());
   out.interior_color = kInteriorShade * out.color;

@@ -51,6 +51,7 @@ v1::BodyInfo SummarizeBody(const sim::BodyDescription& body) {
   out.set_surface_vertex_count(static_cast<uint32_t>(surface.vertices.size()));
   out.set_surface_triangle_count(static_cast<uint32_t>(surface.triangles.size()));
   out.set_fixed_vertex_count(static_cast<uint32_t>(body.fixed_vertices.size()));
+  if (sim::StartsQuasiStatic(body.simulation)) out.set_quasi_static_tets(out.tet_count());
   out.set_volume_m3(volume_m3);
   out.set_mass_kg(volume_m3 * body.material.density_kg_per_m3);
   return out;

@@ -412,6 +412,7 @@ void Scene::UpdateBodies() {
     info.set_surface_triangle_count(body.surface_triangle_count);
     info.set_fixed_vertex_count(body.fixed_vertex_count);
     info.set_mass_kg(body.mass_kg);
+    info.set_quasi_static_tets(body.quasi_static_tets);
     info.set_volume_m3(body.volume_m3);
   }
   body_infos_ = std::move(infos);

@@ -1,5 +1,7 @@
 #include "sim/world/material.h"
 
+#include <algorithm>
+
 namespace palpate::sim {
 namespace {
 
@@ -49,6 +51,27 @@ absl::Status AddFibers(const Material& material, const FiberProperties& fibers, 
 }
 
 }  // namespace
+
+gpu::TissueShape ShapeOf(const ShapeMatchingOptions& options, const Material& material) {
+  gpu::TissueShape shape;
+  shape.mode = options.mode == ShapeMode::kRigid    ? gpu::TissueShapeMode::kRigid
+               : options.mode == ShapeMode::kLinear ? gpu::TissueShapeMode::kLinear
+                                                    : gpu::TissueShapeMode::kQuadratic;
+  const double nu = material.poisson_ratio;
+  shape.beta = options.beta >= 0 ? options.beta : options.keeps_volume ? std::min(3 * nu / (1 + nu), kMaxShapeBeta) : 0.5;
+  shape.cluster_size_m = options.cluster_size_m;
+  shape.keeps_volume = options.keeps_volume;
+  return shape;
+}
+
+absl::Status CheckMaterialFor(Simulation simulation, const Material& material) {
+  if (simulation != Simulation::kShapeMatched) return absl::OkStatus();
+  if (material.fibers) return absl::InvalidArgumentError("fibers: a shape-matched body has none");
+  if (material.model != MaterialModel::kStableNeoHookean) {
+    return absl::InvalidArgumentError("model: a shape-matched body has no elastic model");
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<gpu::TissueTet> TissueOf(const Material& material) {
   const double e = material.young_modulus_pa;

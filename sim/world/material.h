@@ -17,4 +17,12 @@ inline const Material& MaterialOf(const BodyDescription& body, size_t zone) {
   return zone == 0 ? body.material : body.zones[zone - 1].material;
 }
 
+inline constexpr double kMaxShapeBeta = 0.95;
+
+/// How the solver matches shapes; `material` is that of zone 0.
+gpu::TissueShape ShapeOf(const ShapeMatchingOptions& options, const Material& material);
+
+/// What a kind of simulation asks of a material. Errors: InvalidArgument naming the field (fibres or springs of a shape-matched body).
+absl::Status CheckMaterialFor(Simulation simulation, const Material& material);
+
 }  // namespace palpate::sim

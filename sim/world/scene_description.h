@@ -84,12 +84,38 @@ enum class BodyKind {
   kStatic,  ///< an obstacle of any shape
 };
 
+/// How the shape of a deformable body is found.
+enum class Simulation {
+  kDynamic,
+  kPrecomputed,   ///< quasi-static small strain, cannot be cut; docs/algorithms/precomputed.md
+  kHybrid,        ///< the same, but a zone becomes dynamic when it is cut
+  kShapeMatched,  ///< docs/algorithms/shape_matching.md, "Deformable bodies"
+};
+
+/// Whether a body starts with tets whose responses are pre-computed.
+constexpr bool StartsQuasiStatic(Simulation simulation) {
+  return simulation == Simulation::kPrecomputed || simulation == Simulation::kHybrid;
+}
+
+enum class ShapeMode { kRigid, kLinear, kQuadratic };
+
+/// Of a shape-matched body.
+struct ShapeMatchingOptions {
+  ShapeMode mode = ShapeMode::kLinear;
+  double beta = -1;           ///< share of the goals that deforms, in [0, 0.95]; negative: from Poisson's ratio, see proto
+  double cluster_size_m = 0;  ///< 0: one cluster of the whole body; else at least the mean edge of the mesh
+  bool keeps_volume = true;
+};
+
 /// A body, already meshed, placed and checked. Defaults and ranges are those of proto/palpate/v1/scene.proto.
 struct BodyDescription {
   std::string name;
   TetMesh mesh;  ///< rest shape in W, metres, valid by ValidateTetMesh
   BodyKind kind = BodyKind::kDeformable;
-  Material material;  ///< of a rigid body the density counts, of a static one nothing
+  Simulation simulation = Simulation::kDynamic;  ///< of a deformable body; pre-computed and hybrid ones take no driven regions, loads,
+                                                 ///< velocities
+  ShapeMatchingOptions shape_matching;           ///< of a shape-matched one
+  Material material;                             ///< of a rigid body the density counts, of a static one nothing
   // Fixed vertices, driven regions and self-collision are of deformable bodies only.
   std::vector<uint32_t> fixed_vertices;                 ///< indices into mesh.vertices, ascending, unique
   std::vector<DrivenRegion> driven_regions;             ///< of fixed vertices

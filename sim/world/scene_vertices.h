@@ -20,11 +20,12 @@ struct SceneVertices {
 
   std::vector<Eigen::Vector3d> rest_m;
   std::vector<uint8_t> is_fixed;
-  std::vector<uint32_t> driven;  ///< region of TissueModel::driven, kNoSlot: none
-  std::vector<uint32_t> loads;   ///< bit k: in TissueModel::loads[k]
-  std::vector<uint32_t> origin;  ///< TissueModel::vertex_origin
-  std::vector<uint32_t> body;    ///< kNoBody: the handle is free
-  std::vector<uint32_t> slot;    ///< in the body's mesh
+  std::vector<uint8_t> is_prescribed;  ///< of quasi-static tissue, which TissueModel::prescribed moves
+  std::vector<uint32_t> driven;        ///< region of TissueModel::driven, kNoSlot: none
+  std::vector<uint32_t> loads;         ///< bit k: in TissueModel::loads[k]
+  std::vector<uint32_t> origin;        ///< TissueModel::vertex_origin
+  std::vector<uint32_t> body;          ///< kNoBody: the handle is free
+  std::vector<uint32_t> slot;          ///< in the body's mesh
   /// Positions and velocities, up to date only while edits run.
   std::vector<gpu::TissueVertexState> state;
   std::vector<uint32_t> changed;  ///< handles, since the solver's model was brought up to date; may repeat
@@ -40,6 +41,7 @@ struct SceneVertices {
     changed.push_back(handle);
     rest_m.emplace_back(0, 0, 0);
     is_fixed.push_back(0);
+    is_prescribed.push_back(0);
     driven.push_back(kNoSlot);
     loads.push_back(0);
     origin.push_back(0);
@@ -51,6 +53,7 @@ struct SceneVertices {
   void Release(uint32_t handle) {
     rest_m[handle].setZero();
     is_fixed[handle] = 1;
+    is_prescribed[handle] = 0;
     driven[handle] = kNoSlot;
     loads[handle] = 0;
     origin[handle] = 0;

@@ -39,6 +39,7 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
   }
   PALPATE_RETURN_IF_ERROR(UpdateGathered());
   PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
+  quasi_static_.Reset(vertices_, step.colliders);
   tools_ms_ = 0;
   frame_ = MakeFrame(step);
   return frame_;
@@ -50,6 +51,7 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
   if (volume_wanted_ != volume_gathered_) PALPATE_RETURN_IF_ERROR(UpdateGathered());
   PALPATE_RETURN_IF_ERROR(TakeCommands(commands));
   PALPATE_RETURN_IF_ERROR(PrepareInstruments());
+  PALPATE_RETURN_IF_ERROR(PrescribeQuasiStatic());
   tools_ms_ = MillisecondsSince(&mark);
   PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Step(targets_));
   if (step.bad_vertices > 0) {
@@ -60,6 +62,7 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
   }
   ++step_;
   FollowInstruments(step);
+  PALPATE_RETURN_IF_ERROR(FollowQuasiStatic(step));
   frame_ = MakeFrame(step);
   return frame_;
 }
@@ -87,6 +90,10 @@ absl::Status World::Impl::WriteVolumePositions(size_t body_index, std::span<cons
   const WorldBody& body = *bodies_[body_index];
   if (positions_m.size() != size_t{body.vertex_slot_count()} * 3) {
     return absl::InvalidArgumentError(absl::StrCat(positions_m.size(), " floats for ", body.vertex_slot_count(), " vertices"));
+  }
+  if (StartsQuasiStatic(body.simulation())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("body ", body.name(), " is quasi-static: its shape follows from what acts on it and cannot be given"));
   }
   if (!std::all_of(positions_m.begin(), positions_m.end(), [](float v) { return std::isfinite(v); })) {
     return absl::InvalidArgumentError("a position is not finite");
@@ -122,6 +129,10 @@ absl::Status World::WriteVolumePositions(size_t body_index, std::span<const floa
 const SceneDescription& World::description() const { return impl_->description_; }
 const std::vector<BodyStatistics>& World::body_statistics() const { return impl_->Statistics(); }
 const std::vector<BoundarySurface>& World::surfaces() const { return impl_->surfaces_; }
+World::EditCounts World::edit_counts() const {
+  const gpu::TissueSolver::EditCounts& counts = impl_->solver_->edit_counts();
+  return {counts.deltas, counts.rebuilds, counts.delta_bytes};
+}
 size_t World::device_bytes() const { return impl_->solver_->device_bytes(); }
 uint32_t World::color_count() const { return impl_->solver_->color_count(); }
 

@@ -31,6 +31,7 @@ struct ToolCommand {
 struct BodyStatistics {
   std::string name;
   uint32_t vertex_count = 0, tet_count = 0, surface_vertex_count = 0, surface_triangle_count = 0, fixed_vertex_count = 0;
+  uint32_t quasi_static_tets = 0;  ///< of tet_count: of a pre-computed body, or of zones of a hybrid one that nothing has cut
   double mass_kg = 0, volume_m3 = 0;
 };
 
@@ -76,6 +77,13 @@ class World {
   const std::vector<BodyStatistics>& body_statistics() const;
   const std::vector<BoundarySurface>& surfaces() const;  ///< per body of the description, before any edit; see Frame::topology
   size_t device_bytes() const;                           ///< device memory held
+  /// How edits reached the device since the scene was built: as deltas, or in a fresh layout.
+  struct EditCounts {
+    uint64_t deltas = 0;
+    uint64_t rebuilds = 0;
+    size_t delta_bytes = 0;  ///< of the newest delta
+  };
+  EditCounts edit_counts() const;
   uint32_t color_count() const;
 
  private:

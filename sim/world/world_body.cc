@@ -29,7 +29,10 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
   body->vertices_ = vertices;
   body->index_ = index;
   body->kind_ = description.kind;
+  body->simulation_ = description.simulation;
+  body->shape_matching_ = description.shape_matching;
   body->self_collision_ = description.self_collision;
+  body->is_dynamic_.assign(description.zones.size() + 1, 0);
   body->materials_ = {description.material};
   body->zone_names_ = {""};
   for (const ZoneDescription& zone : description.zones) {
@@ -379,6 +382,7 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
       return mesh_->ComponentTetCount(a) < mesh_->ComponentTetCount(b);
     }));
   }
+  for (const TetZoneId zone : changed_zones_) is_dynamic_[zone] = 1;  // of pieces too
   for (const ComponentId component : components) {
     is_detaching_ = true;
     absl::StatusOr<ClosedMesh::DetachedPiece> detached = mesh_->Detach(component);
@@ -387,6 +391,9 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
     std::unique_ptr<WorldBody> piece(new WorldBody);
     piece->vertices_ = vertices_;
     piece->index_ = first_index + static_cast<uint32_t>(pieces.size());
+    piece->simulation_ = simulation_;
+    piece->shape_matching_ = shape_matching_;
+    piece->is_dynamic_ = is_dynamic_;
     piece->self_collision_ = self_collision_;
     piece->materials_ = materials_;
     piece->zone_names_ = zone_names_;
@@ -408,6 +415,12 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
     pieces.push_back(std::move(piece));
   }
   return pieces;
+}
+
+std::vector<TetZoneId> WorldBody::TakeChangedZones() {
+  std::sort(changed_zones_.begin(), changed_zones_.end());
+  changed_zones_.erase(std::unique(changed_zones_.begin(), changed_zones_.end()), changed_zones_.end());
+  return std::exchange(changed_zones_, {});
 }
 
 std::vector<uint32_t> WorldBody::TakeCopied() {
@@ -475,6 +488,7 @@ void WorldBody::OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTet& te
   const auto parent = first_parent_.find(tet.parent);
   const TetId first = parent == first_parent_.end() ? tet.parent : parent->second;
   first_parent_[tet.id] = first;
+  changed_zones_.push_back(tet.zone);
   outcome_.removed_mass_kg -= materials_[tet.zone].density_kg_per_m3 * mesh.RestVolume(slot);
   if (is_wanted_.empty()) return;
   if (slot >= is_wanted_.size()) is_wanted_.resize(slot + 1, 0);
@@ -488,6 +502,7 @@ void WorldBody::OnTetRemoved(const ClosedMesh& mesh, TetId tet, const std::array
   if (first_parent_.erase(tet) == 0) outcome_.removed_tets.push_back(tet);
   if (slot < is_wanted_.size()) is_wanted_[slot] = 0;
   if (is_detaching_) return;
+  changed_zones_.push_back(mesh.TetZoneOf(slot));
   std::array<Eigen::Vector3d, 4> x;
   for (size_t c = 0; c < 4; ++c) x[c] = mesh.PositionOf(SlotOf(vertices[c]));
   const double volume_m3 = (x[1] - x[0]).cross(x[2] - x[0]).dot(x[3] - x[0]) / 6;

@@ -37,7 +37,16 @@ class WorldBody final : public MeshObserver {
   BodyKind kind() const { return kind_; }
   uint32_t index() const { return index_; }
   bool self_collision() const { return self_collision_; }
+  const ShapeMatchingOptions& shape_matching() const { return shape_matching_; }
   bool is_editable() const { return mesh_ != nullptr; }
+  /// Whether its mesh may change: it can, and its responses were not computed for it as it is.
+  bool is_cuttable() const { return is_editable() && simulation_ != Simulation::kPrecomputed; }
+  Simulation simulation() const { return simulation_; }
+  /// Whether a zone's tets are quasi-static now.
+  bool IsQuasiStatic(TetZoneId zone) const { return StartsQuasiStatic(simulation_) && is_dynamic_[zone] == 0; }
+  void MakeDynamic(TetZoneId zone) { is_dynamic_[zone] = 1; }
+  /// Zones whose tets have changed since the last call, ascending.
+  std::vector<TetZoneId> TakeChangedZones();
   /// Precondition of both: is_editable().
   ClosedMesh& mesh() { return *mesh_; }
   const ClosedMesh& mesh() const { return *mesh_; }
@@ -104,7 +113,10 @@ class WorldBody final : public MeshObserver {
   SceneVertices* vertices_ = nullptr;
   uint32_t index_ = 0;
   BodyKind kind_ = BodyKind::kDeformable;
+  Simulation simulation_ = Simulation::kDynamic;
+  ShapeMatchingOptions shape_matching_;
   bool self_collision_ = true;
+  std::vector<uint8_t> is_dynamic_;      // by zone, unless simulation_ is
   std::vector<Material> materials_;      // by zone
   std::vector<std::string> zone_names_;  // by zone; the first is empty
   std::unique_ptr<ClosedMesh> mesh_;     // null: not editable
@@ -124,6 +136,7 @@ class WorldBody final : public MeshObserver {
   std::vector<uint32_t> dirty_tets_, dirty_triangles_;
   std::vector<ComponentId> new_components_;
   std::vector<uint32_t> copied_;  // handles
+  std::vector<TetZoneId> changed_zones_;
 
   // Of the edit that runs.
   bool is_detaching_ = false;

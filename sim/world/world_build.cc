@@ -9,16 +9,55 @@
 namespace palpate::sim {
 namespace {
 
+constexpr double kMaxClusterSize_m = 100;
 constexpr size_t kMaxLoads = 32;  // of a scene: bits of SceneVertices::loads
+
+/// What a shape-matched body asks of its mesh and its options.
+absl::Status CheckShapeMatching(const BodyDescription& body) {
+  if (body.simulation != Simulation::kShapeMatched) return absl::OkStatus();
+  if (body.kind != BodyKind::kDeformable) return absl::InvalidArgumentError("simulation: only a deformable body is shape-matched");
+  const ShapeMatchingOptions& options = body.shape_matching;
+  if (!(options.beta <= kMaxShapeBeta)) {
+    return absl::InvalidArgumentError(absl::StrCat("shape_matching.beta: ", options.beta, " is above ", kMaxShapeBeta));
+  }
+  if (options.mode == ShapeMode::kRigid && options.beta > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("shape_matching.beta: ", options.beta, ", but clusters that are rigid do not deform"));
+  }
+  double edges_m = 0;
+  for (const auto& tet : body.mesh.tets) {
+    for (size_t a = 0; a < 4; ++a) {
+      for (size_t b = a + 1; b < 4; ++b) edges_m += (body.mesh.vertices[tet[a]] - body.mesh.vertices[tet[b]]).norm();
+    }
+  }
+  const double mean_m = edges_m / (6.0 * static_cast<double>(body.mesh.tets.size()));
+  const double size_m = options.cluster_size_m;
+  if (size_m != 0 && !(size_m >= mean_m && size_m <= kMaxClusterSize_m)) {
+    return absl::InvalidArgumentError(absl::StrCat("shape_matching.cluster_size_m: ", size_m, " is outside [", mean_m, ", ",
+                                                   kMaxClusterSize_m, "], from the mean edge of the mesh on"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckMaterials(const BodyDescription& body) {
   for (size_t z = 0; z <= body.zones.size(); ++z) {
+    if (absl::Status valid = CheckMaterialFor(body.simulation, MaterialOf(body, z)); !valid.ok()) {
+      return Annotate(valid, z == 0 ? std::string("material") : absl::StrCat("zones[", z - 1, "].material"));
+    }
     const absl::Status status = TissueOf(MaterialOf(body, z)).status();
     if (!status.ok()) return Annotate(status, z == 0 ? std::string("material") : absl::StrCat("zones[", z - 1, "].material"));
   }
   if (!body.zones.empty() && body.kind != BodyKind::kDeformable) {
     return absl::InvalidArgumentError("zones: only a deformable body has zones");
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSimulation(const BodyDescription& body) {
+  if (!StartsQuasiStatic(body.simulation)) return absl::OkStatus();
+  if (body.kind != BodyKind::kDeformable) return absl::InvalidArgumentError("simulation: only a deformable body has one");
+  if (!body.driven_regions.empty()) return absl::InvalidArgumentError("driven_regions: only a dynamic body has driven regions");
+  if (!body.loads.empty()) return absl::InvalidArgumentError("loads: only a dynamic body has loads");
+  if (!body.velocity_m_per_s.isZero(0)) return absl::InvalidArgumentError("velocity_m_per_s: only a dynamic body starts to move");
   return absl::OkStatus();
 }
 
@@ -44,6 +83,8 @@ absl::Status World::Impl::BuildBodies() {
       return absl::InvalidArgumentError(absl::StrCat(name(), ": fixed vertices, driven regions and self-collision need a deformable body"));
     }
     if (absl::Status valid = CheckMaterials(body); !valid.ok()) return Annotate(valid, name());
+    if (absl::Status valid = CheckShapeMatching(body); !valid.ok()) return Annotate(valid, name());
+    if (absl::Status valid = CheckSimulation(body); !valid.ok()) return Annotate(valid, name());
     const auto base = static_cast<uint32_t>(vertices_.size());
     absl::StatusOr<std::unique_ptr<WorldBody>> made = WorldBody::Create(body, static_cast<uint32_t>(b), &vertices_);
     // Its messages begin with the field.
@@ -107,6 +148,8 @@ absl::Status World::Impl::BuildBodies() {
     const BodyArrays& arrays = *bodies_.back()->arrays();
     surfaces_.push_back({arrays.surface_vertices, arrays.surface_triangles});
   }
+  quasi_static_ = {};
+  PALPATE_RETURN_IF_ERROR(UpdateQuasiStatic(/*eager=*/true));
   topology_ = std::move(topology);
   return absl::OkStatus();
 }
@@ -122,6 +165,7 @@ BodyStatistics World::Impl::StatisticsOf(const WorldBody& body) const {
   for (uint32_t t = 0; t < arrays.tets.size(); ++t) {
     if (arrays.tets[t] == kFreeTet) continue;
     ++statistics.tet_count;
+    if (body.kind() == BodyKind::kDeformable && body.IsQuasiStatic(body.ZoneOf(t))) ++statistics.quasi_static_tets;
     std::array<Eigen::Vector3d, 4> x;
     for (size_t c = 0; c < 4; ++c) x[c] = vertices_.rest_m[body.HandleOf(arrays.tets[t][c])];
     const double volume_m3 = (x[1] - x[0]).cross(x[2] - x[0]).dot(x[3] - x[0]) / 6;
@@ -156,6 +200,7 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
 /// A solver of the scene at rest.
 absl::Status World::Impl::CreateSolver() {
   MakeModel();
+  model_.may_be_at_rest = !model_.prescribed.vertices.empty();
   targets_.clear();
   std::vector<gpu::ColliderDescription> colliders;
   PALPATE_RETURN_IF_ERROR(MakeTools(&colliders));
@@ -190,6 +235,8 @@ absl::Status World::Impl::CreateSolver() {
   options.margin_m = description_.contact.margin_m;
   options.friction = description_.contact.friction;
   options.stiffness_n_per_m = description_.contact.stiffness_n_per_m;
+  // The solver takes it from its tets, if it has some.
+  if (options.stiffness_n_per_m == 0 && model_.tets.empty()) options.stiffness_n_per_m = quasi_static_.ContactStiffness();
   options.range_m = description_.haptics.range_m;
   options.surface_friction = description_.contact.surface_friction;
   options.surface_reserve_m = description_.contact.surface_reserve_m;

@@ -119,6 +119,10 @@ absl::Status World::Impl::CheckEdit(const Edit& edit) const {
   if (!body.is_editable() && !std::holds_alternative<MaterialEdit>(edit.what)) {
     return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " cannot be edited: its mesh is not a manifold"));
   }
+  if (!body.is_cuttable() && !std::holds_alternative<MaterialEdit>(edit.what)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("body ", body.name(), " is pre-computed: its mesh cannot change; a body that is to be cut is hybrid or dynamic"));
+  }
   return std::visit(
       Overloaded{[&](const CarveEdit& carve) { return CheckRegion(carve.region, body); },
                  [&](const RefineEdit& refine) -> absl::Status {
@@ -141,6 +145,9 @@ absl::Status World::Impl::CheckEdit(const Edit& edit) const {
                  [&](const MaterialEdit& material) -> absl::Status {
                    if (body.FindZone(material.zone) < 0) {
                      return absl::NotFoundError(absl::StrCat("zone: body ", body.name(), " has no zone \"", material.zone, "\""));
+                   }
+                   if (absl::Status valid = CheckMaterialFor(body.simulation(), material.material); !valid.ok()) {
+                     return Annotate(valid, "material");
                    }
                    return CheckMaterial(material.material);
                  },
@@ -195,6 +202,7 @@ absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit
   is_edited_ = true;
   const absl::Status status = [&]() -> absl::Status {
     PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+    quasi_static_.GiveVelocities(description_.dt_s, &vertices_);
     bool has_changed = false;
     for (const Edit& edit : edits) {
       if (const auto* grasp = std::get_if<GraspEdit>(&edit.what)) {
@@ -208,7 +216,10 @@ absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit
       }
       PALPATE_ASSIGN_OR_RETURN(EditOutcome outcome, ApplyTo(*bodies_[edit.body], edit));
       outcomes.push_back(std::move(outcome));
-      has_changed |= std::holds_alternative<MaterialEdit>(edit.what);
+      if (std::holds_alternative<MaterialEdit>(edit.what)) {
+        has_changed = true;
+        quasi_static_.ForgetModel(static_cast<uint32_t>(edit.body));
+      }
     }
     FollowEdits(edits, outcomes);
     for (const auto& body : bodies_) has_changed |= body->has_changes();
@@ -251,8 +262,17 @@ absl::Status World::Impl::CommitEdits() {
   topology->changes = changes;
   if (has_changed) topology_ = std::move(topology);
 
-  const gpu::TissueChange change = UpdateModel(changes);
-  PALPATE_RETURN_IF_ERROR(solver_->Update(model_, change, vertices_.state));
+  // The layout of prescribed vertices is made anew as a whole.
+  bool follows = quasi_static_.empty();
+  PALPATE_RETURN_IF_ERROR(UpdateQuasiStatic(/*eager=*/false));
+  if (follows) {
+    const gpu::TissueChange change = UpdateModel(changes);
+    PALPATE_ASSIGN_OR_RETURN(follows, solver_->Update(model_, change, vertices_.state));
+  }
+  if (!follows) {
+    MakeModel();  // with everything in order again
+    PALPATE_RETURN_IF_ERROR(solver_->Rebuild(model_, vertices_.state));
+  }
   PALPATE_RETURN_IF_ERROR(UpdateGathered());
   PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
   frame_ = MakeFrame(step);

@@ -12,6 +12,7 @@
 
 #include "gpu/dynamics/tissue_solver.h"
 #include "sim/topology/ablation.h"
+#include "sim/world/quasi_static.h"
 #include "sim/world/scene_vertices.h"
 #include "sim/world/tool_state.h"
 #include "sim/world/world.h"
@@ -21,7 +22,7 @@ namespace palpate::sim {
 
 // Shared by the parts of World: world_build.cc makes the device state, world_frame.cc what clients see of it, world_tools.cc what clients
 // want of their tools and feel through them, world_instruments.cc what instruments do to tissue, world_edit.cc what edits do, world.cc the
-// steps.
+// steps, world_quasi_static.cc what moves without inertia.
 
 inline std::array<double, 3> ToArray(const Eigen::Vector3d& v) { return {v.x(), v.y(), v.z()}; }
 inline Eigen::Vector3d ToVector(const gpu::Float4& v) { return {v.x, v.y, v.z}; }
@@ -70,8 +71,10 @@ class World::Impl {
   void MakeModel();
   gpu::TissueChange UpdateModel(std::span<const BodyArraysChange> changes);
   void ListDrivenAndLoads();
+  uint8_t KindOf(uint32_t handle) const;
   void PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::TissueTet>& of_zone, gpu::TissueChange* change);
   void PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot);
+  void ListShapes();
   std::vector<gpu::TissueTet> TissueOfZones(const WorldBody& body) const;
   BodyStatistics StatisticsOf(const WorldBody& body) const;
   uint32_t BodyOfTriangle(uint32_t triangle) const { return model_.triangle_body[triangle]; }
@@ -95,6 +98,9 @@ class World::Impl {
   absl::Status PrepareInstruments();
   absl::Status SetAnchors();
   void FollowInstruments(const gpu::TissueStep& step);
+  absl::Status UpdateQuasiStatic(bool eager);
+  absl::Status PrescribeQuasiStatic();
+  absl::Status FollowQuasiStatic(const gpu::TissueStep& step);
   void FollowEdits(std::span<const Edit> edits, std::span<const EditOutcome> outcomes);
 
   std::vector<std::unique_ptr<WorldBody>> bodies_;  // those of the description, then pieces
@@ -102,20 +108,21 @@ class World::Impl {
   std::vector<gpu::TissueDrivenRegion> driven_;  // vertices apart
   std::vector<gpu::TissueLoad> loads_;           // likewise
   std::vector<gpu::TissueRigidBody> rigid_;
+  QuasiStatic quasi_static_;
   std::shared_ptr<const WorldTopology> topology_;
   std::vector<BodyStatistics> statistics_;
   std::vector<uint8_t> statistics_known_;  // per body: as the body is now
-  // The solver's model, which follows edits entry by entry: vertices have their handles, tets and triangles have places. Triangles of bodies
-  // that cannot be edited come first, and those of the others have no gaps between them.
+  // The solver's model, which follows edits entry by entry: vertices have their handles, tets and triangles have places. Triangles of
+  // bodies that cannot be edited come first, and those of the others have no gaps between them.
   gpu::TissueModel model_;
   std::vector<std::vector<uint32_t>> tet_places_;       // [body][slot], kNoSlot: free
   std::vector<std::vector<uint32_t>> triangle_places_;  // likewise
   std::vector<uint32_t> free_tets_;                     // places
   std::vector<uint32_t> rematerialised_;                // bodies, since the model was brought up to date
   std::vector<uint32_t> triangle_slots_;                // [triangle of the model] in the body's arrays
-  bool moves_at_start_ = false;           // a body has a velocity
-  std::vector<double> triangle_area_m2_;  // [triangle of the model] at rest
-  std::vector<ToolCommand> commands_;     // newest per tool
+  bool moves_at_start_ = false;                         // a body has a velocity
+  std::vector<double> triangle_area_m2_;                // [triangle of the model] at rest
+  std::vector<ToolCommand> commands_;                   // newest per tool
   std::vector<gpu::ColliderTarget> targets_;
   std::vector<ToolState> tools_;
   std::vector<uint32_t> tool_of_collider_;  // of those of tools, which come first

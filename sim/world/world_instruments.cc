@@ -252,7 +252,7 @@ absl::Status World::Impl::Ablate(size_t t, std::vector<Edit>* edits) {
   double total_weight = 0;
   for (size_t b = 0; b < bodies_.size(); ++b) {
     const WorldBody& body = *bodies_[b];
-    if (body.kind() != BodyKind::kDeformable || !body.is_editable()) continue;
+    if (body.kind() != BodyKind::kDeformable || !body.is_cuttable()) continue;
     const std::vector<std::array<uint32_t, 4>>& tets = body.arrays()->tets;
     for (uint32_t slot = 0; slot < tets.size(); ++slot) {
       if (tets[slot] == kFreeTet) continue;
@@ -309,7 +309,7 @@ void World::Impl::Slice(size_t t, std::vector<Edit>* edits) {
   }
   for (size_t b = 0; b < bodies_.size(); ++b) {
     const WorldBody& body = *bodies_[b];
-    if (body.kind() != BodyKind::kDeformable || !body.is_editable()) continue;
+    if (body.kind() != BodyKind::kDeformable || !body.is_cuttable()) continue;
     const bool is_met = std::any_of(body.arrays()->tets.begin(), body.arrays()->tets.end(), [&](const std::array<uint32_t, 4>& tet) {
       Bounds bounds;
       for (const uint32_t v : tet) {

@@ -27,6 +27,9 @@ std::vector<gpu::TissueTet> World::Impl::TissueOfZones(const WorldBody& body) co
   std::vector<gpu::TissueTet> of_zone;
   for (size_t zone = 0; zone < body.zone_count(); ++zone) {
     of_zone.push_back(*TissueOf(body.MaterialOf(static_cast<TetZoneId>(zone))));  // checked before
+    if (body.simulation() != Simulation::kShapeMatched) continue;
+    of_zone.back().energy = gpu::TissueEnergy::kShapeMatched;
+    of_zone.back().shape = body.index();
   }
   return of_zone;
 }
@@ -78,7 +81,22 @@ void World::Impl::ListDrivenAndLoads() {
   }
 }
 
-/// From the whole scene at rest.
+/// How each body is shape-matched; of others nothing refers to it.
+void World::Impl::ListShapes() {
+  model_.shapes.clear();
+  const bool any =
+      std::any_of(bodies_.begin(), bodies_.end(), [](const auto& body) { return body->simulation() == Simulation::kShapeMatched; });
+  for (size_t b = 0; any && b < bodies_.size(); ++b) {
+    model_.shapes.push_back(ShapeOf(bodies_[b]->shape_matching(), bodies_[b]->MaterialOf(0)));
+  }
+}
+
+uint8_t World::Impl::KindOf(uint32_t handle) const {
+  if (vertices_.body[handle] == SceneVertices::kNoBody) return gpu::kAbsentVertex;
+  return vertices_.is_fixed[handle] != 0 ? gpu::kFixedVertex : gpu::kFreeVertex;
+}
+
+/// From the whole scene: vertices by handle, tets and triangles body by body in the order of their slots.
 void World::Impl::MakeModel() {
   model_ = {};
   tet_places_.assign(bodies_.size(), {});
@@ -89,9 +107,13 @@ void World::Impl::MakeModel() {
   rematerialised_.clear();
   vertices_.changed.clear();
   for (const Eigen::Vector3d& v : vertices_.rest_m) model_.rest_m.push_back(ToArray(v));
-  model_.fixed = vertices_.is_fixed;
+  for (uint32_t v = 0; v < vertices_.size(); ++v) model_.fixed.push_back(KindOf(v));
+  model_.may_be_at_rest = is_edited_;
+  model_.prescribed = quasi_static_.Prescribed();
+  for (const uint32_t v : model_.prescribed.vertices) model_.fixed[v] = gpu::kFixedVertex;
   model_.vertex_origin = vertices_.origin;
   model_.rigid = rigid_;
+  ListShapes();
   ListDrivenAndLoads();
   for (const bool editable : {false, true}) {
     for (uint32_t b = 0; b < bodies_.size(); ++b) {
@@ -99,7 +121,7 @@ void World::Impl::MakeModel() {
       const BodyArrays& arrays = *bodies_[b]->arrays();
       const std::vector<gpu::TissueTet> of_zone = TissueOfZones(*bodies_[b]);
       for (uint32_t t = 0; bodies_[b]->kind() == BodyKind::kDeformable && t < arrays.tets.size(); ++t) {
-        if (arrays.tets[t] != kFreeTet) PlaceTet(b, t, of_zone, nullptr);
+        if (arrays.tets[t] != kFreeTet && !bodies_[b]->IsQuasiStatic(bodies_[b]->ZoneOf(t))) PlaceTet(b, t, of_zone, nullptr);
       }
       for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
         if (arrays.surface_triangles[t] != kFreeTriangle) PlaceTriangle(static_cast<uint32_t>(model_.surface_triangles.size()), b, t);
@@ -117,6 +139,7 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
   tet_places_.resize(bodies_.size());
   triangle_places_.resize(bodies_.size());
   model_.may_be_at_rest = true;
+  ListShapes();
 
   change.vertices = std::exchange(vertices_.changed, {});
   std::sort(change.vertices.begin(), change.vertices.end());
@@ -125,9 +148,8 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
   model_.fixed.resize(vertices_.size());
   model_.vertex_origin.resize(vertices_.size());
   for (const uint32_t v : change.vertices) {
-    const bool is_present = vertices_.body[v] != SceneVertices::kNoBody;
     model_.rest_m[v] = ToArray(vertices_.rest_m[v]);
-    model_.fixed[v] = !is_present ? gpu::kAbsentVertex : vertices_.is_fixed[v] != 0 ? gpu::kFixedVertex : gpu::kFreeVertex;
+    model_.fixed[v] = KindOf(v);
     model_.vertex_origin[v] = vertices_.origin[v];
   }
   if (!change.vertices.empty()) ListDrivenAndLoads();
@@ -139,7 +161,7 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
     for (const uint32_t slot : of_body.tets) {
       const uint32_t place = std::exchange(At(tet_places_[of_body.body], slot), kNoSlot);
       if (place == kNoSlot) continue;
-      model_.tets[place].vertices = {gpu::kNoTissueVertex, 0, 0, 0};
+      model_.tets[place].vertices = gpu::kFreeTissueTet;
       free_tets_.push_back(place);
       change.tets.push_back(place);
     }

@@ -328,6 +328,7 @@ class Scenes : public ::testing::Test {
   void FoldTheSheet(uint64_t steps);
   void StirOrgans(uint64_t steps);
   void DropBoxes(uint64_t steps);
+  void PokeJellies(uint64_t steps);
 };
 
 void Scenes::PressAndReleaseTori(uint64_t steps) {
@@ -476,6 +477,33 @@ void Scenes::DropBoxes(uint64_t steps) {
 
 TEST_F(Scenes, RigidBodiesAreDropped) { DropBoxes(40); }
 TEST_F(Scenes, DISABLED_FullLengthBoxes) { DropBoxes(300); }
+
+void Scenes::PokeJellies(uint64_t steps) {
+  const std::unique_ptr<SceneRun> run = Load("jelly", "finger");
+  ASSERT_NE(run, nullptr);
+  ASSERT_EQ(run->body_count(), 5);
+  double largest_tool_n = 0;
+  bool bodies_touch = false;
+  ASSERT_NO_FATAL_FAILURE(Advance(
+      *run, steps, 10,
+      [&] {
+        // Down onto the pile once it lies, and up again.
+        const double t_s = static_cast<double>(run->frame().step()) * run->dt_s();
+        run->MoveTool({0.005, 0, 0.26 - 0.19 * std::clamp(2 * t_s - 0.4, 0.0, 1.0) + 0.19 * std::clamp(t_s - 1.6, 0.0, 1.0)});
+      },
+      [&] {
+        largest_tool_n = std::max(largest_tool_n, ToEigen(run->frame().tools(0).force_n()).norm());
+        for (int a = 0; a < 5; ++a) {
+          for (int b = a + 1; b < 5; ++b) bodies_touch |= run->ContactsBetween(static_cast<uint32_t>(a), static_cast<uint32_t>(b)) > 0;
+          for (const Vector3d& p : run->positions(a)) ASSERT_GT(p.z(), -5e-4);
+        }
+      }));
+  EXPECT_TRUE(bodies_touch);
+  EXPECT_GT(largest_tool_n, 0.05);
+}
+
+TEST_F(Scenes, JelliesFallAndArePoked) { PokeJellies(90); }
+TEST_F(Scenes, DISABLED_FullLengthJellies) { PokeJellies(420); }
 
 TEST_F(Scenes, AToolAtFiveMetresPerSecondDoesNotTunnel) {
   const std::unique_ptr<SceneRun> run = Load("whip", "whip");

@@ -487,6 +487,63 @@ TEST_F(SurfaceContactTest, SheetFoldsOntoItself) {
   EXPECT_LT(off, 0.002);
 }
 
+TEST_F(SurfaceContactTest, PrescribedSheetGoesWhereItIsToldAsFarAsItCan) {
+  // A sheet whose vertices the caller moves, without tets of its own, comes down on a soft block and bends as it goes.
+  Scene scene;
+  const TissueModel block = BoxModel({3, 3, 2}, {0.03, 0.03, 0.02}, {-0.015, -0.015, 0}, kSoft);
+  TissueModel sheet = BoxModel({4, 4, 1}, {0.05, 0.05, 0.004}, {-0.025, -0.025, 0.022}, kSoft);
+  sheet.tets.clear();
+  std::fill(sheet.fixed.begin(), sheet.fixed.end(), uint8_t{1});
+  scene.model = SceneOf({block, sheet}, true);
+  for (uint32_t v = 0; v < block.rest_m.size(); ++v) {
+    if (block.rest_m[v][2] < 1e-6) scene.model.fixed[v] = 1;
+  }
+  const auto first = static_cast<uint32_t>(block.rest_m.size());
+  for (uint32_t v = 0; v < sheet.rest_m.size(); ++v) {
+    scene.model.prescribed.vertices.push_back(first + v);
+    scene.model.prescribed.stiffness_n_per_m.push_back(50);
+  }
+  scene.options.check_intersections = true;
+  Start(scene);
+  if (HasFatalFailure()) return;
+  EXPECT_EQ(solver_->SetPrescribed(std::vector<float>(7)).code(), absl::StatusCode::kInvalidArgument);
+  std::vector<float> targets(3 * sheet.rest_m.size());
+  TissueStep step;
+  double off = 0;
+  for (int i = 1; i <= 12; ++i) {
+    for (size_t v = 0; v < sheet.rest_m.size(); ++v) {
+      const auto& at = sheet.rest_m[v];
+      const double bend = 0.3 * i * at[0] * at[0];
+      for (size_t axis = 0; axis < 3; ++axis) targets[3 * v + axis] = static_cast<float>(at[axis]);
+      targets[3 * v + 2] += static_cast<float>(bend - 0.0005 * i);
+    }
+    PALPATE_ASSERT_OK(solver_->SetPrescribed(targets));
+    Step(&step);
+    if (HasFatalFailure()) return;
+    for (size_t v = 0; v < sheet.rest_m.size(); ++v) {
+      off = std::max(off, (x_[first + v] - Vector3d(targets[3 * v], targets[3 * v + 1], targets[3 * v + 2])).norm());
+    }
+  }
+  EXPECT_GT(most_acting_, 3U) << "the sheet never met the block";
+  EXPECT_LT(off, 1e-4) << "the block is soft enough to give way";
+  // Beyond the bottom of the block it cannot go, whatever it is told.
+  for (size_t v = 0; v < sheet.rest_m.size(); ++v) targets[3 * v + 2] = static_cast<float>(sheet.rest_m[v][2] - 0.1);
+  PALPATE_ASSERT_OK(solver_->SetPrescribed(targets));
+  for (int i = 0; i < 4; ++i) {
+    Step(&step);
+    if (HasFatalFailure()) return;
+  }
+  for (size_t v = 0; v < sheet.rest_m.size(); ++v) {
+    if (std::hypot(sheet.rest_m[v][0], sheet.rest_m[v][1]) < 0.01) {
+      EXPECT_GT(x_[first + v].z(), 0);
+    }
+  }
+  PALPATE_ASSERT_OK(solver_->Reset());
+  Step(&step);
+  if (HasFatalFailure()) return;
+  for (uint32_t v = 0; v < sheet.rest_m.size(); ++v) EXPECT_LT((x_[first + v] - Vector3d(sheet.rest_m[v].data())).norm(), 1e-7);
+}
+
 TEST_F(SurfaceContactTest, RandomScenesStayApart) {
   uint32_t total_acting = 0;
   for (uint64_t seed = 1; seed <= 4; ++seed) {
@@ -626,6 +683,18 @@ TEST_F(SurfaceContactTest, RefusesBadModels) {
   expect_error(model, {}, "driven region 1: vertex 0 is given twice");
   model.driven = {{.vertices = {99}}};
   expect_error(model, {}, "vertex 99 is out of range");
+  model.driven = {{.vertices = {0}}};
+  model.prescribed = {.vertices = {0}, .stiffness_n_per_m = {10}};
+  expect_error(model, {}, "prescribed vertex 0 is driven or given twice");
+  model.prescribed = {.vertices = {1}, .stiffness_n_per_m = {10}};
+  expect_error(model, {}, "prescribed vertex 1 is not fixed");
+  model.prescribed = {.vertices = {99}, .stiffness_n_per_m = {10}};
+  expect_error(model, {}, "prescribed vertex 99 is out of range");
+  model.prescribed = {.vertices = {1}, .stiffness_n_per_m = {}};
+  expect_error(model, {}, "prescribed: 0 stiffnesses for 1 vertices");
+  model.driven.clear();
+  model.prescribed = {.vertices = {0}, .stiffness_n_per_m = {0}};
+  expect_error(model, {}, "stiffness 0 N/m is not positive");
   expect_error(SceneOf({box}, true), {.margin_m = 0}, "surface contact: margin 0 m");
   expect_error(SceneOf({box}, true), {.surface_max_detections = 0}, "detections 0");
 }

@@ -66,7 +66,7 @@ struct EditedModel {
     return t;
   }
   void RemoveTet(uint32_t t) {
-    model.tets[t].vertices = {kNoTissueVertex, 0, 0, 0};
+    model.tets[t].vertices = kFreeTissueTet;
     change.tets.push_back(t);
   }
   void AddTet(const TissueTet& tet) {
@@ -252,13 +252,27 @@ struct EditedModel {
     const uint32_t count = 1 + Pick(3);
     for (uint32_t i = 0; i < count; ++i) {
       switch (manifold_only ? Pick(2) : Pick(7)) {
-        case 0: Carve(); break;
-        case 1: Refine(); break;
-        case 2: Split(); break;
-        case 3: Join(); break;
-        case 4: Soften(); break;
-        case 5: MoveAtRest(); break;
-        default: TurnFixed(); break;
+        case 0:
+          Carve();
+          break;
+        case 1:
+          Refine();
+          break;
+        case 2:
+          Split();
+          break;
+        case 3:
+          Join();
+          break;
+        case 4:
+          Soften();
+          break;
+        case 5:
+          MoveAtRest();
+          break;
+        default:
+          TurnFixed();
+          break;
       }
     }
     Finish();
@@ -267,8 +281,8 @@ struct EditedModel {
 
 /// Two boxes beside each other, the first in part fixed.
 TissueModel TwoBoxes(TissueEnergy energy, double damping_s) {
-  TissueModel model = BoxModel({6, 4, 3}, {0.12, 0.08, 0.06}, {0, 0, 0},
-                               {.damping_s = damping_s, .mass_damping_per_s = 0.5, .energy = energy});
+  TissueModel model =
+      BoxModel({5, 3, 3}, {0.1, 0.06, 0.06}, {0, 0, 0}, {.damping_s = damping_s, .mass_damping_per_s = 0.5, .energy = energy});
   for (uint32_t v = 0; v < model.rest_m.size(); ++v) model.fixed[v] = model.rest_m[v][2] < 0.01 ? kFixedVertex : kFreeVertex;
   const TissueModel other = BoxModel({2, 2, 2}, {0.04, 0.04, 0.04}, {0.2, 0, 0}, {.young_modulus_pa = 30000, .damping_s = damping_s});
   const auto base = static_cast<uint32_t>(model.rest_m.size());
@@ -403,7 +417,7 @@ TEST(TissueLayoutEditorTest, FollowsRandomEdits) {
       int followed = 0;
       int fresh_layouts = 0;
       int moved = 0;
-      for (int edit = 0; edit < 150; ++edit) {
+      for (int edit = 0; edit < 100; ++edit) {
         scene.RandomEdit(false);
         for (const uint32_t v : scene.change.vertices) {
           if (scene.model.fixed[v] == kAbsentVertex) std::erase(scene.model.loads[0].vertices, v);
@@ -435,7 +449,8 @@ TEST(TissueLayoutEditorTest, WritesOnlyWhatIsNear) {
   // The same edit in meshes of 960 and 30,720 tets.
   std::vector<std::array<size_t, 4>> written;
   for (const uint32_t scale : {1U, 4U}) {
-    EditedModel scene(BoxModel({10 * scale, 4, 4 * scale * scale / (scale == 1 ? 1 : 2)}, {0.1 * scale, 0.04, 0.04 * scale}, {0, 0, 0}, {}), 1);
+    EditedModel scene(BoxModel({10 * scale, 4, 4 * scale * scale / (scale == 1 ? 1 : 2)}, {0.1 * scale, 0.04, 0.04 * scale}, {0, 0, 0}, {}),
+                      1);
     scene.model.triangle_body.assign(scene.model.surface_triangles.size(), 0);
     scene.model.self_collision = {1};
     auto layout = LayOutTissue(scene.model, kDt, 8, kSlack);
@@ -529,7 +544,7 @@ class TissueUpdateTest : public test::DeviceTest {
     options.dt_s = kDt;
     options.iterations = iterations;
     options.margin_m = 0.001;
-    ColliderDescription probe{.radius_m = 0.005, .tip_m = {0.06, 0.04, 0.064}, .axis_m = {0, 0, 0.1}};
+    ColliderDescription probe{.radius_m = 0.005, .tip_m = {0.05, 0.03, 0.064}, .axis_m = {0, 0, 0.1}};
     return TissueSolver::Create(context(), model, options, {&probe, 1}, {}, kTuning);
   }
   static std::vector<float> Positions(TissueSolver& solver) {
@@ -537,7 +552,12 @@ class TissueUpdateTest : public test::DeviceTest {
     PALPATE_EXPECT_OK(solver.ReadPositions(flat));
     return flat;
   }
-  static std::vector<ColliderTarget> Target() { return {{{0.06, 0.04, 0.062}, {0, 0, 0.1}}}; }
+  /// As a delta if that fits.
+  static absl::Status Follow(TissueSolver& solver, const EditedModel& scene) {
+    PALPATE_ASSIGN_OR_RETURN(const bool fits, solver.Update(scene.model, scene.change, scene.states));
+    return fits ? absl::OkStatus() : solver.Rebuild(scene.model, scene.states);
+  }
+  static std::vector<ColliderTarget> Target() { return {{{0.05, 0.03, 0.062}, {0, 0, 0.1}}}; }
 };
 
 // After each edit the solver that followed it has the state, to the bit, of one made anew, and takes the same step up to what is left of
@@ -545,14 +565,14 @@ class TissueUpdateTest : public test::DeviceTest {
 TEST_F(TissueUpdateTest, GoesOnAsASolverMadeAnew) {
   for (const auto& [energy, damping_s] : {std::pair(TissueEnergy::kStableNeoHookean, 0.01), std::pair(TissueEnergy::kCorotated, 0.0)}) {
     EditedModel scene(TwoBoxes(energy, damping_s), 5);
-    PALPATE_TEST_ASSIGN(std::unique_ptr<TissueSolver> solver, Make(scene.model, 80));
+    PALPATE_TEST_ASSIGN(std::unique_ptr<TissueSolver> solver, Make(scene.model, 60));
     PALPATE_ASSERT_OK(solver->Rebuild(scene.model, scene.states));
-    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> fresh, Make(scene.model, 80));
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> fresh, Make(scene.model, 60));
     for (int edit = 0; edit < 8; ++edit) {
       SCOPED_TRACE(edit);
       PALPATE_ASSERT_OK(solver->ReadState(scene.states));
       scene.RandomEdit(true);
-      PALPATE_ASSERT_OK(solver->Update(scene.model, scene.change, scene.states));
+      PALPATE_ASSERT_OK(Follow(*solver, scene));
       PALPATE_ASSERT_OK(fresh->Rebuild(scene.model, scene.states));
       std::vector<TissueVertexState> states(scene.states.size());
       PALPATE_ASSERT_OK(solver->ReadState(states));
@@ -598,7 +618,7 @@ TEST_F(TissueUpdateTest, SameEditsGiveTheSameBits) {
     for (int edit = 0; edit < 12; ++edit) {
       PALPATE_ASSERT_OK(solver->ReadState(scene.states));
       scene.RandomEdit(true);
-      PALPATE_ASSERT_OK(solver->Update(scene.model, scene.change, scene.states));
+      PALPATE_ASSERT_OK(Follow(*solver, scene));
       PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step(Target()));
       ASSERT_EQ(step.bad_vertices, 0U);
       of_run.push_back(step.hash);
@@ -611,14 +631,14 @@ TEST_F(TissueUpdateTest, SameEditsGiveTheSameBits) {
 TEST_F(TissueUpdateTest, AbsentVerticesCannotBeHeldOrGathered) {
   EditedModel scene(TwoBoxes(TissueEnergy::kStableNeoHookean, 0), 2);
   PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver, Make(scene.model, 5));
-  const uint32_t corner = 6 + 7 * 4;  // of the top layer's first tets: all that have it go
+  const uint32_t corner = 5;  // all tets that have it go
   for (uint32_t t = 0; t < scene.model.tets.size(); ++t) {
     const auto& v = scene.model.tets[t].vertices;
     if (scene.IsLive(t) && std::find(v.begin(), v.end(), corner) != v.end()) scene.RemoveTet(t);
   }
   scene.Finish();
   ASSERT_EQ(scene.model.fixed[corner], kAbsentVertex);
-  PALPATE_ASSERT_OK(solver->Update(scene.model, scene.change, scene.states));
+  PALPATE_ASSERT_OK(Follow(*solver, scene));
   const std::vector<uint32_t> vertices = {corner};
   EXPECT_TRUE(absl::IsInvalidArgument(solver->SetGathered(vertices)));
   const TissueAnchor anchor{.vertex = corner, .holder = 0, .stiffness_n_per_m = 1, .max_force_n = 1};

@@ -181,8 +181,7 @@ TEST(TissueLayoutTest, MassesTetsAndTrianglesFollowTheModel) {
       const UInt2 range = layout->vertex_triangle_range[i];
       ASSERT_LE(range.y, layout->vertex_triangles_end);
       EXPECT_EQ(range.y - range.x, expected.size());
-      for (uint32_t k = range.x; k < range.y; ++k)
-        found.insert(layout->vertex_triangles[k]);
+      for (uint32_t k = range.x; k < range.y; ++k) found.insert(layout->vertex_triangles[k]);
       EXPECT_EQ(found, expected);
     }
   }

@@ -7,6 +7,7 @@
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/kdop.h"
 #include "gpu/shared/rigid_types.h"
+#include "gpu/shared/shape_types.h"
 #include "gpu/shared/types.h"
 
 #define PALPATE_SHARED_LAYOUT(STRUCT, FIELD) \
@@ -199,7 +200,7 @@
   FIELD(StepPartial, bad_vertices)           \
   FIELD(StepPartial, inverted_tets)          \
   FIELD(StepPartial, strained_tets)          \
-  FIELD(StepPartial, unused)                 \
+  FIELD(StepPartial, inverted_elastic)       \
   STRUCT(SurfaceParams)                      \
   FIELD(SurfaceParams, margin_m)             \
   FIELD(SurfaceParams, friction)             \
@@ -240,6 +241,25 @@
   FIELD(MovePartial, truncated)              \
   FIELD(MovePartial, bad)                    \
   FIELD(MovePartial, max_move_m)             \
+  STRUCT(ShapeCluster)                       \
+  FIELD(ShapeCluster, basis_x)               \
+  FIELD(ShapeCluster, basis_y)               \
+  FIELD(ShapeCluster, basis_z)               \
+  FIELD(ShapeCluster, begin)                 \
+  FIELD(ShapeCluster, end)                   \
+  FIELD(ShapeCluster, mode)                  \
+  FIELD(ShapeCluster, rank)                  \
+  FIELD(ShapeCluster, beta)                  \
+  FIELD(ShapeCluster, keeps)                 \
+  FIELD(ShapeCluster, held)                  \
+  FIELD(ShapeCluster, unused)                \
+  STRUCT(ShapePose)                          \
+  FIELD(ShapePose, center)                   \
+  FIELD(ShapePose, rotation)                 \
+  FIELD(ShapePose, column_x)                 \
+  FIELD(ShapePose, column_y)                 \
+  FIELD(ShapePose, column_z)                 \
+  FIELD(ShapePose, quadratic)                \
   STRUCT(DrivenPose)                         \
   FIELD(DrivenPose, rotation)                \
   FIELD(DrivenPose, center_start)            \

@@ -628,6 +628,56 @@ TEST(SceneSpec, RegionsMove) {
   ExpectRefused(spec, "bodies[0].fixed[2].motion.duration_s: 0 is outside (0, 3600]");
 }
 
+TEST(SceneSpec, ShapeMatching) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  v1::ShapeMatchingSpec& shape = *body.mutable_shape_matching();
+  ExpectRefused(spec, "bodies[0].shape_matching: only a shape-matched body has it");
+  body.set_simulation(v1::SIMULATION_SHAPE_MATCHED);
+  absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].simulation, sim::Simulation::kShapeMatched);
+  EXPECT_EQ(built->bodies[0].shape_matching.mode, sim::ShapeMode::kLinear);
+  EXPECT_LT(built->bodies[0].shape_matching.beta, 0);
+  EXPECT_EQ(built->bodies[0].shape_matching.cluster_size_m, 0);
+  EXPECT_TRUE(built->bodies[0].shape_matching.keeps_volume);
+
+  shape.set_mode(v1::SHAPE_MODE_QUADRATIC);
+  shape.set_beta(0.25);
+  shape.set_cluster_size_m(0.125);
+  shape.set_keep_volume(false);
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].shape_matching.mode, sim::ShapeMode::kQuadratic);
+  EXPECT_EQ(built->bodies[0].shape_matching.beta, 0.25);
+  EXPECT_EQ(built->bodies[0].shape_matching.cluster_size_m, 0.125);
+  EXPECT_FALSE(built->bodies[0].shape_matching.keeps_volume);
+
+  shape.set_beta(0.96);
+  ExpectRefused(spec, "bodies[0].shape_matching.beta");
+  shape.set_beta(std::nan(""));
+  ExpectRefused(spec, "bodies[0].shape_matching.beta");
+  shape.set_beta(0.5);
+  shape.set_cluster_size_m(0);
+  ExpectRefused(spec, "bodies[0].shape_matching.cluster_size_m");
+  shape.set_cluster_size_m(101);
+  ExpectRefused(spec, "bodies[0].shape_matching.cluster_size_m");
+  shape.clear_cluster_size_m();
+  shape.set_mode(v1::SHAPE_MODE_RIGID);
+  ExpectRefused(spec, "bodies[0].shape_matching.beta: 0.5, but clusters that are rigid do not deform");
+  shape.set_mode(static_cast<v1::ShapeMode>(7));
+  ExpectRefused(spec, "bodies[0].shape_matching.mode: 7 is outside [0, 3]");
+  shape.clear_mode();
+  body.mutable_material()->set_model(v1::MATERIAL_MODEL_COROTATED_LINEAR);
+  ExpectRefused(spec, "bodies[0].material.model: a shape-matched body has no elastic model");
+  body.clear_material();
+  body.set_simulation(static_cast<v1::Simulation>(9));
+  ExpectRefused(spec, "bodies[0].simulation: 9 is outside [0, 4]");
+  body.set_simulation(v1::SIMULATION_SHAPE_MATCHED);
+  body.set_kind(v1::BODY_KIND_RIGID);
+  ExpectRefused(spec, "bodies[0].simulation: only a deformable body can be shape-matched");
+}
+
 TEST(SceneSpec, KindsOfBodies) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& floor = *spec.add_bodies();
@@ -671,6 +721,43 @@ TEST(SceneSpec, KindsOfBodies) {
     body.set_kind(v1::BODY_KIND_STATIC);
   }
   ExpectRefused(spec, "bodies: all bodies are static");
+}
+
+TEST(SceneSpec, SimulationsOfBodies) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.clear_fixed();
+  body.clear_velocity_m_per_s();
+  body.clear_loads();
+  ASSERT_TRUE(Build(spec).ok());
+  EXPECT_EQ(Build(spec)->bodies[0].simulation, sim::Simulation::kDynamic);
+  body.set_simulation(v1::SIMULATION_PRECOMPUTED);
+  ExpectRefused(spec, "bodies[0].fixed: a pre-computed or hybrid body needs regions that hold it");
+  v1::FixedRegion& region = *body.add_fixed();
+  for (uint32_t v = 0; v < 6; ++v) region.mutable_vertices()->add_indices(v);
+  for (const auto& [given, expected] : {std::pair(v1::SIMULATION_PRECOMPUTED, sim::Simulation::kPrecomputed),
+                                        {v1::SIMULATION_HYBRID, sim::Simulation::kHybrid},
+                                        {v1::SIMULATION_DYNAMIC, sim::Simulation::kDynamic}}) {
+    body.set_simulation(given);
+    const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+    ASSERT_TRUE(built.ok()) << built.status();
+    EXPECT_EQ(built->bodies[0].simulation, expected);
+  }
+  body.set_simulation(v1::SIMULATION_HYBRID);
+  body.mutable_velocity_m_per_s()->set_x(1);
+  ExpectRefused(spec, "bodies[0].velocity_m_per_s: a velocity needs simulation SIMULATION_DYNAMIC");
+  body.clear_velocity_m_per_s();
+  region.mutable_motion()->set_duration_s(1);
+  ExpectRefused(spec, "bodies[0].fixed: a region that moves needs simulation SIMULATION_DYNAMIC");
+  region.clear_motion();
+  v1::LoadSpec& load = *body.add_loads();
+  load.mutable_vertices()->add_indices(9);
+  load.set_pressure_pa(10);
+  ExpectRefused(spec, "bodies[0].loads: a load needs simulation SIMULATION_DYNAMIC");
+  body.clear_loads();
+  body.clear_fixed();
+  body.set_kind(v1::BODY_KIND_RIGID);
+  ExpectRefused(spec, "bodies[0].simulation: only a deformable body can be pre-computed or hybrid");
 }
 
 TEST(SceneSpec, ArraysOfBodies) {

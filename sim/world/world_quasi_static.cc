@@ -1,0 +1,135 @@
+// Tissue without inertia: where it goes before a step, and what the step says of its contacts.
+#include <algorithm>
+#include <utility>
+
+#include "sim/world/world_impl.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+
+/// Weights of the point of a triangle nearest to `point`, which lies on it but for rounding.
+std::array<double, 3> WeightsOf(const Vector3d& point, const std::array<Vector3d, 3>& x) {
+  const Vector3d normal = (x[1] - x[0]).cross(x[2] - x[0]);
+  const double area = normal.squaredNorm();
+  if (!(area > 0)) return {1, 0, 0};
+  std::array<double, 3> weights{};
+  double sum = 0;
+  for (size_t c = 0; c < 3; ++c) {
+    const double w = (x[(c + 2) % 3] - x[(c + 1) % 3]).cross(point - x[(c + 1) % 3]).dot(normal) / area;
+    weights[c] = std::clamp(w, 0.0, 1.0);
+    sum += weights[c];
+  }
+  for (double& w : weights) w /= sum;
+  return weights;
+}
+
+/// Place of `point` on the edge from a to b, in [0, 1].
+double PlaceOn(const Vector3d& point, const Vector3d& a, const Vector3d& b) {
+  const double length_sq = (b - a).squaredNorm();
+  return length_sq > 0 ? std::clamp((point - a).dot(b - a) / length_sq, 0.0, 1.0) : 0.0;
+}
+
+}  // namespace
+
+/// After BuildBodies and after edits.
+absl::Status World::Impl::UpdateQuasiStatic(bool eager) {
+  return quasi_static_.Update(bodies_, description_.gravity_m_per_s2, description_.dt_s, eager, &vertices_);
+}
+
+absl::Status World::Impl::PrescribeQuasiStatic() {
+  if (quasi_static_.empty()) return absl::OkStatus();
+  return solver_->SetPrescribed(quasi_static_.Solve(solver_->step_params(), targets_, anchors_));
+}
+
+absl::Status World::Impl::FollowQuasiStatic(const gpu::TissueStep& step) {
+  if (quasi_static_.empty()) return absl::OkStatus();
+  // Positions of all surfaces, in the order of UpdateGathered.
+  std::vector<Eigen::Vector3f> places(vertices_.size(), Eigen::Vector3f::Zero());
+  std::vector<std::pair<uint32_t, Eigen::Vector3f>> reached;
+  size_t at = 0;
+  for (const auto& body : bodies_) {
+    for (const uint32_t v : body->arrays()->surface_vertices) {
+      if (v == kNoSlot) continue;
+      const uint32_t handle = body->HandleOf(v);
+      places[handle] = {step.gathered_m[at], step.gathered_m[at + 1], step.gathered_m[at + 2]};
+      at += 3;
+      if (vertices_.is_prescribed[handle] != 0) reached.emplace_back(handle, places[handle]);
+    }
+  }
+  quasi_static_.SetReached(reached);
+  const auto place = [&](uint32_t handle) { return Vector3d(places[handle].cast<double>()); };
+
+  const gpu::StepParams& params = solver_->step_params();
+  std::vector<QuasiStatic::Contact> contacts;
+  for (const gpu::ContactReport& report : step.contacts) {
+    QuasiStatic::Contact contact;
+    contact.normal = ToVector(report.normal);
+    contact.gap_m = report.gap_m;
+    contact.friction = params.friction;
+    contact.stiffness_n_per_m = params.stiffness_n_per_m;
+    if (report.collider == QuasiStatic::kNone) {  // a plane
+      contact.handles[0] = report.triangle;
+      contact.weights[0] = 1;
+      contact.vertex_count = 1;
+      if (vertices_.is_prescribed[report.triangle] != 0) contacts.push_back(contact);
+      continue;
+    }
+    contact.collider = report.collider;
+    contact.arm = report.arm;
+    contact.stiffness_n_per_m = step.colliders[report.collider].axis.w;
+    const BodyArrays& arrays = *bodies_[BodyOfTriangle(report.triangle)]->arrays();
+    std::array<Vector3d, 3> x;
+    for (size_t c = 0; c < 3; ++c) {
+      const uint32_t slot = arrays.surface_triangles[triangle_slots_[report.triangle]][c];
+      contact.handles[c] = bodies_[BodyOfTriangle(report.triangle)]->HandleOf(arrays.surface_vertices[slot]);
+      x[c] = place(contact.handles[c]);
+    }
+    const std::array<double, 3> weights = WeightsOf(ToVector(report.point), x);
+    std::copy(weights.begin(), weights.end(), contact.weights.begin());
+    contact.vertex_count = 3;
+    contacts.push_back(contact);
+  }
+  for (const gpu::SurfaceReport& report : step.surface_contacts) {
+    const std::array<uint32_t, 4> v = {report.vertices.x, report.vertices.y, report.vertices.z, report.vertices.w};
+    if (std::none_of(v.begin(), v.end(), [&](uint32_t handle) { return vertices_.is_prescribed[handle] != 0; })) continue;
+    QuasiStatic::Contact contact;
+    contact.law = ContactLaw::kBarrier;
+    contact.handles = v;
+    contact.vertex_count = 4;
+    contact.normal = ToVector(report.normal);
+    contact.gap_m = report.point_a.w;
+    contact.friction = description_.contact.surface_friction;
+    if (report.kind == PALPATE_EDGE_EDGE) {
+      const double s = PlaceOn(ToVector(report.point_a), place(v[0]), place(v[1]));
+      const double t = PlaceOn(ToVector(report.point_b), place(v[2]), place(v[3]));
+      contact.weights = {s - 1, -s, 1 - t, t};
+    } else {
+      const std::array<double, 3> weights = WeightsOf(ToVector(report.point_b), {place(v[1]), place(v[2]), place(v[3])});
+      contact.weights = {-1, weights[0], weights[1], weights[2]};
+    }
+    // Its stiffness is what gives its force: forces are proportional to it.
+    ResponseContact unit;
+    unit.law = ContactLaw::kBarrier;
+    unit.margin_m = params.margin_m;
+    unit.gap_m = contact.gap_m;
+    unit.normal = contact.normal;
+    unit.stiffness_n_per_m = 1;
+    unit.slip_full_m = params.slip_m;
+    Eigen::Matrix3d unused;
+    const double of_unit_n = ContactForce(unit, Vector3d::Zero(), 0, &unused).dot(unit.normal);
+    if (!(of_unit_n > 0)) continue;
+    contact.stiffness_n_per_m = report.normal.w / of_unit_n;
+    contacts.push_back(contact);
+  }
+  quasi_static_.SetContacts(std::move(contacts), step.colliders);
+  if (quasi_static_.has_interfaces()) {
+    std::vector<float> forces(vertices_.size() * 3);
+    PALPATE_RETURN_IF_ERROR(solver_->ReadForces(gpu::kElasticForces, forces));
+    quasi_static_.SetJoined(forces);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace palpate::sim
