@@ -118,7 +118,7 @@ export class Stage {
     document.body.dataset.quality = quality;
     this.renderer.shadowMap.enabled = quality !== 'low';
     this.lamp.castShadow = quality !== 'low';
-    this.fill.intensity = quality === 'low' ? 1.5 : 0.22;  // plain materials do not see the room
+    this.fill.intensity = quality === 'low' ? 1 : 0.22;  // plain materials do not see the room
     this.scene.traverse((child) => {
       if (child instanceof THREE.Mesh) (child.material as THREE.Material).needsUpdate = true;
     });

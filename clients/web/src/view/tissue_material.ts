@@ -72,9 +72,6 @@ const RELIEF = `
   vec3 r1 = cross(dpdy, normal), r2 = cross(normal, dpdx);
   float det = dot(dpdx, r1);
   normal = normalize(abs(det) * normal - sign(det) * (dFdx(height) * r1 + dFdy(height) * r2));
-  // Smooth normals of a coarse mesh turn away from the eye at its outline, where they would be black.
-  vec3 toEye = normalize(vViewPosition);
-  normal = normalize(normal + max(0.0, 0.1 - dot(normal, toEye)) * toEye);
 }`;
 
 /**
@@ -109,6 +106,13 @@ uniform float uDetailScale;`)
       .replace('#include <common>', `#include <common>${NOISE}`)
       .replace('#include <color_fragment>', `#include <color_fragment>${COLOR}`)
       .replace('#include <normal_fragment_maps>', `#include <normal_fragment_maps>${RELIEF}`)
+      // Smooth normals of a coarse mesh turn away from the eye at its outline, where the film would mirror the dark floor alone.
+      .replace('#include <clearcoat_normal_fragment_begin>', `#include <clearcoat_normal_fragment_begin>
+vec3 toEye = normalize(vViewPosition);
+normal = normalize(normal + max(0.0, 0.15 - dot(normal, toEye)) * toEye);
+#ifdef USE_CLEARCOAT
+clearcoatNormal = normalize(clearcoatNormal + max(0.0, 0.3 - dot(clearcoatNormal, toEye)) * toEye);
+#endif`)
       // A cut is moist, but has no smooth film.
       .replace('#include <lights_physical_fragment>', `#include <lights_physical_fragment>
 #ifdef USE_CLEARCOAT
