@@ -98,6 +98,12 @@ absl::Status World::Impl::MakeTools(std::vector<gpu::ColliderDescription>* colli
       return absl::InvalidArgumentError(absl::StrCat("tools[", t, "] (", tool.name, "): length_m ", tool.length_m,
                                                      " must be more than that of its jaws or blade, ", end_m, " m"));
     }
+    for (size_t b = 0; tool.response == ToolResponse::kProjection && b < description_.bodies.size(); ++b) {
+      if (!StartsQuasiStatic(description_.bodies[b].simulation)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("tools[", t, "] (", tool.name,
+                                                     "): the response by projection needs bodies with dynamics, and bodies[", b, "] (",
+                                                     description_.bodies[b].name, ") is pre-computed or hybrid"));
+    }
     const ToolState& state = tools_[t];
     for (size_t i = 0; i < state.parts.size(); ++i) {
       gpu::ColliderDescription collider;

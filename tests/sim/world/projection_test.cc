@@ -385,5 +385,16 @@ TEST_F(WorldProjectionTest, RigidBodiesArePushedByForcesAndCommandsRepeatBitForB
   for (size_t i = 0; i < hashes.size() / 2; ++i) EXPECT_EQ(hashes[i], hashes[i + hashes.size() / 2]) << i;
 }
 
+TEST_F(WorldProjectionTest, PrecomputedBodiesAreRefused) {
+  SceneDescription scene;
+  scene.bodies = {Block("tissue", {0, 0, 0}, {4, 4, 3}, {0.05, 0.05, 0.02})};
+  scene.bodies[0].simulation = Simulation::kPrecomputed;
+  scene.bodies[0].material.model = MaterialModel::kLinear;
+  scene.tools = {Tool({0, 0, 0.02}, ToolDrive::kDirect)};
+  const auto world = World::Create(context(), scene);
+  EXPECT_EQ(world.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(world.status().message(), ::testing::HasSubstr("tools[0] (tool): the response by projection needs bodies with dynamics"));
+}
+
 }  // namespace
 }  // namespace palpate::sim
