@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "gpu/runtime/kernel_source.h"
 
@@ -24,20 +25,20 @@ absl::StatusOr<RunWriter> RunWriter::Create(const std::shared_ptr<Context>& cont
   return writer;
 }
 
-absl::Status RunWriter::AddWords(cl_mem buffer, const std::string& name, size_t buffer_words, const void* source, size_t count,
-                                 size_t offset) {
+absl::Status RunWriter::AddWords(BufferView<uint32_t> buffer, const std::string& name, const void* source, size_t count, size_t offset) {
   if (count == 0) return absl::OkStatus();
-  if (offset > buffer_words || count > buffer_words - offset) {
+  if (offset > buffer.count || count > buffer.count - offset) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ": words [", offset, ", ", offset + count, ") are outside [0, ", buffer_words, ")"));
+        absl::StrCat(name, ": words [", offset, ", ", offset + count, ") are outside [0, ", buffer.count, ")"));
   }
-  if (buffer_words > kMaxWords || words_.size() + count > kMaxWords) {
+  if (buffer.count > kMaxWords || words_.size() + count > kMaxWords) {
     return absl::ResourceExhaustedError(absl::StrCat(name, ": runs of more than 2^32 words"));
   }
   Batch* batch = nullptr;
   uint32_t target = 0;
   for (Batch& candidate : batches_) {
-    const auto found = std::find(candidate.targets.begin(), candidate.targets.end(), buffer);
+    const auto found = std::find_if(candidate.targets.begin(), candidate.targets.end(),
+                                    [&](const BufferView<uint32_t>& view) { return view.handle == buffer.handle; });
     if (found == candidate.targets.end()) continue;
     batch = &candidate;
     target = static_cast<uint32_t>(found - candidate.targets.begin());
@@ -73,8 +74,7 @@ absl::Status RunWriter::Flush(Queue& queue) {
     const auto count = static_cast<uint32_t>(batch.runs.size());
     PALPATE_RETURN_IF_ERROR(write_runs_.SetArgs(first, count, device_runs_, device_words_));
     for (size_t t = 0; t < kTargets; ++t) {  // those that are not used must be bound to something, too
-      const BufferView<uint32_t> target{batch.targets[std::min(t, batch.targets.size() - 1)], 0};
-      PALPATE_RETURN_IF_ERROR(write_runs_.SetArg(static_cast<cl_uint>(4 + t), target));
+      PALPATE_RETURN_IF_ERROR(write_runs_.SetArg(static_cast<uint32_t>(4 + t), batch.targets[std::min(t, batch.targets.size() - 1)]));
     }
     PALPATE_RETURN_IF_ERROR(queue.Enqueue(write_runs_, {count, kGroup}));
     first += count;

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <CL/cl.h>
-
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -27,7 +26,7 @@ class RunWriter {
   template <typename T>
   absl::Status Add(const DeviceBuffer<T>& buffer, std::span<const std::type_identity_t<T>> source, size_t offset) {
     static_assert(sizeof(T) % sizeof(uint32_t) == 0, "runs are copied in words");
-    return AddWords(buffer.handle(), buffer.name(), buffer.size_bytes() / 4, source.data(), source.size_bytes() / 4,
+    return AddWords({buffer.handle(), buffer.size_bytes() / 4}, buffer.name(), source.data(), source.size_bytes() / 4,
                     SaturatedBytes(offset, sizeof(T)) / 4);
   }
 
@@ -54,12 +53,12 @@ class RunWriter {
  private:
   static constexpr size_t kTargets = 8;  // of a launch
   struct Batch {
-    std::vector<cl_mem> targets;
+    std::vector<BufferView<uint32_t>> targets;
     std::vector<UInt4> runs;  // target, first word there, word count, first word in words_
   };
 
   RunWriter() = default;
-  absl::Status AddWords(cl_mem buffer, const std::string& name, size_t buffer_words, const void* source, size_t count, size_t offset);
+  absl::Status AddWords(BufferView<uint32_t> buffer, const std::string& name, const void* source, size_t count, size_t offset);
 
   Kernel write_runs_;
   std::vector<Batch> batches_;

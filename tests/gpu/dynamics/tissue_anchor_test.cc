@@ -130,7 +130,7 @@ TEST_F(TissueAnchorTest, ForceIsMinusTheGradientOfTheEnergy) {
 
 TEST_F(TissueAnchorTest, OneSidedAnchorsKeepTissueBeforeTheirPlaneAndPushTheTool) {
   // A coupled tool that leaves tissue to anchors comes down on a block: each vertex of its top has a plane below the tip.
-  const std::array<double, 3> size{0.06, 0.06, 0.04};
+  const Vector3d size(0.06, 0.06, 0.04);
   TissueModel model = BoxModel({4, 4, 3}, size, {0, 0, 0}, {});
   for (size_t v = 0; v < model.rest_m.size(); ++v) model.fixed[v] = model.rest_m[v][2] < 1e-6 ? 1 : 0;
   std::vector<ColliderDescription> tool = Forceps({0.03, 0.03, 0.045}, 500);

@@ -100,7 +100,8 @@ TEST_F(TissueSolverTest, FreeFallFollowsBackwardEuler) {
       PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
       const Vector3d shift = 0.01 * n * v0 + 0.01 * 0.01 * n * (n + 1) / 2 * g;
       const std::vector<Vector3d> x = Positions(*solver);
-      for (size_t v = 0; v < x.size(); ++v) ASSERT_LT((x[v] - rest[v] - shift).norm(), 2e-6 + 2e-7 * n) << "step " << n << ", vertex " << v;
+      // Each step rounds positions of about a metre, of which velocities are differences.
+      for (size_t v = 0; v < x.size(); ++v) ASSERT_LT((x[v] - rest[v] - shift).norm(), 2e-6 + 3e-7 * n) << "step " << n << ", vertex " << v;
       EXPECT_EQ(step.inverted_tets, 0U);
     }
     const double mass = 0.06 * 0.04 * 0.04 * 1000;
