@@ -140,6 +140,15 @@ std::vector<v1::SceneSpec> FullSpecs() {
 
   // One spec per geometry: a oneof holds one at a time.
   std::vector<v1::SceneSpec> out(9, base);
+  out.push_back(base);
+  v1::BodySpec& matched = *out.back().mutable_bodies(0);
+  SetSingleTet(*matched.mutable_mesh());
+  matched.clear_material();
+  matched.clear_zones();
+  matched.set_simulation(v1::SIMULATION_SHAPE_MATCHED);
+  matched.mutable_shape_matching()->set_mode(v1::SHAPE_MODE_LINEAR);
+  matched.mutable_shape_matching()->set_beta(0.5);
+  matched.mutable_shape_matching()->set_cluster_size_m(10);
   SetSingleTet(*out[0].mutable_bodies(0)->mutable_mesh());
   const auto generator = [&out](size_t i) -> v1::GeneratorSpec& { return *out[i].mutable_bodies(0)->mutable_generator(); };
   generator(1).mutable_slab()->mutable_size_m()->set_x(0.1);

