@@ -278,14 +278,14 @@ TEST_F(ObstacleBarrierTest, TissueOnAWallBlocksTheTool) {
       targets_[0].tip_m[2] -= 0.01;  // 1.2 m/s, to 65 mm below the wall
       ASSERT_NO_FATAL_FAILURE(Step());
     }
-    for (int i = 0; i < 30; ++i) ASSERT_NO_FATAL_FAILURE(Step());
+    for (int i = 0; i < 90; ++i) ASSERT_NO_FATAL_FAILURE(Step());
     const Vector3d stopped = Tip(0);
     EXPECT_GT(stopped.z(), wall == "capsule" ? 0 : 0.0039) << "above the wall";
     EXPECT_LT(stopped.z(), 0.02) << "the tissue is squeezed";
     EXPECT_GT(step_.blocked_m[0], 0.065 + stopped.z() - 1e-4);
     EXPECT_LT(step_.blocked_m[0], 0.065 + stopped.z() + 0.02) << "it may slip sideways";
     for (int i = 0; i < 10; ++i) ASSERT_NO_FATAL_FAILURE(Step());
-    EXPECT_LT((Tip(0) - stopped).norm(), 1e-3) << "it stands";
+    EXPECT_LT((Tip(0) - stopped).norm(), 5e-4) << "it stands";
     double force_n = 0;
     for (const ContactReport& r : step_.contacts) force_n += r.collider == 0 ? -r.force.z : 0;
     EXPECT_GT(force_n, 0.5);

@@ -213,6 +213,7 @@ TEST_F(WorldProjectionTest, ACoupledToolInATrocarRestsAgainstItsCoupling) {
   scene.bodies = {Liver(600, &top_m)};
   scene.gravity_m_per_s2.setZero();
   scene.tools = {Tool({0, 0, top_m + 0.006}, ToolDrive::kCoupled)};
+  scene.solver.iterations = 60;  // twenty leave 11 % of the balance between a light tool and stiff anchors unsolved
   scene.tools[0].trocar = TrocarDescription{.pivot_m = {0.02, 0, top_m + 0.09}, .max_insertion_m = 0.14};
   PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
   std::vector<ToolCommand> commands = AtRest(scene);
@@ -228,8 +229,7 @@ TEST_F(WorldProjectionTest, ACoupledToolInATrocarRestsAgainstItsCoupling) {
   EXPECT_LT(to_pivot.cross(shaft).norm(), 0.0005) << "through the pivot";
   const Vector3d spring = scene.tools[0].coupling_stiffness_n_per_m * (tool.pose.position_m - commands[0].device_pose.position_m);
   EXPECT_GT(tool.force_n.norm(), 0.1);
-  // Twenty sweeps leave part of the balance between a light tool and stiff anchors unsolved: 11 % here.
-  EXPECT_LT((tool.force_n - spring).norm(), 0.15 * tool.force_n.norm()) << tool.force_n.transpose() << " against " << spring.transpose();
+  EXPECT_LT((tool.force_n - spring).norm(), 0.1 * tool.force_n.norm()) << tool.force_n.transpose() << " against " << spring.transpose();
 }
 
 TEST_F(WorldProjectionTest, AShaftPushesACutLobeAside) {
