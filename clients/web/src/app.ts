@@ -76,6 +76,7 @@ export class App implements SurgeryHost {
   /** The topology has changed; a picture needs the frame that follows. */
   private awaitsFrame = false;
   private lastRewatch_ms = -Infinity;
+  private rewatchTimer: ReturnType<typeof setTimeout> | undefined;
   private framedScene = '';
   private readonly frameMeter = new RateMeter();
   private readonly bytes: { t: number; total: number }[] = [];
@@ -310,12 +311,12 @@ export class App implements SurgeryHost {
   private onDelta(delta: TopologyDelta): void {
     ++this.deltasReceived;
     if (delta.fromVersion !== this.topologyVersion) {
-      this.rewatch(`an edit leads from version ${delta.fromVersion}, but here is ${this.topologyVersion}`);
+      this.rewatch('Topology', `an edit leads from version ${delta.fromVersion}, but here is ${this.topologyVersion}`);
       return;
     }
     const problem = this.view.applyDelta(delta);
     if (problem) {
-      this.rewatch(problem);
+      this.rewatch('Topology', problem);
       return;
     }
     const { organs } = this.view;
@@ -323,7 +324,7 @@ export class App implements SurgeryHost {
     const different = delta.bodies.find((body) => !organs[body.bodyIndex]!.surface.matches(body.meshHash))
       ?? delta.newBodies.find((body, index) => !organs[firstPiece + index]!.surface.matches(body.meshHash));
     if (different) {
-      this.rewatch(`the copy of '${'name' in different ? different.name : organs[different.bodyIndex]!.name}' here is not the server's any more`);
+      this.rewatch('Topology', `the copy of '${'name' in different ? different.name : organs[different.bodyIndex]!.name}' here is not the server's any more`);
       return;
     }
     this.topologyVersion = delta.toVersion;
@@ -342,13 +343,17 @@ export class App implements SurgeryHost {
   }
 
   /** The surfaces here cannot follow the server's any more: says so, and asks for all of them. */
-  private rewatch(why: string): void {
-    this.report('Topology', new Error(`${why}; asking for a new keyframe`));
-    const now = performance.now();
+  private rewatch(what: string, why: string): void {
+    this.report(what, new Error(`${why}; asking for a new keyframe`));
     this.awaitsKeyframe = true;
-    if (now - this.lastRewatch_ms > REWATCH_PAUSE_MS) this.watch(this.watchedScene);
-    else this.watchedScene = '';  // with the next list
-    this.lastRewatch_ms = now;
+    const scene = this.watchedScene;
+    clearTimeout(this.rewatchTimer);
+    // The scene stays the one at hand meanwhile: its tool, its strokes and what they did are not lost with a delta.
+    this.rewatchTimer = setTimeout(() => {
+      if (scene === '' || this.watchedScene !== scene || !this.awaitsKeyframe) return;
+      this.lastRewatch_ms = performance.now();
+      this.watch(scene);
+    }, Math.max(0, this.lastRewatch_ms + REWATCH_PAUSE_MS - performance.now()));
   }
 
   get triangleCount(): number {
@@ -674,8 +679,7 @@ export class App implements SurgeryHost {
     const before = this.runState;
     const problem = this.view.update(frame, this.streamEncoding);
     if (problem) {
-      this.report('Frame', new Error(problem));
-      this.watchedScene = '';  // asks for a new keyframe with the next list
+      this.rewatch('Frame', problem);
       return;
     }
     this.frame = frame;

@@ -86,8 +86,9 @@ try {
       }
       await surgeon.waitFor('a keyframe', (count) => palpate.stats.keyframesReceived > count, before.stats.keyframesReceived);
       await surgeon.expectServersSurfaces();
-      const { errors, stats } = await surgeon.state();
+      const { errors, stats, surgery } = await surgeon.state();
       assert.equal(fake.faults[fault], 0);
+      assert.ok(surgery.requests > before.surgery.requests, 'what was done is forgotten');
       assert.equal(errors.length, before.errors.length + 1, errors.join('\n'));
       assert.match(errors.at(-1), complaint);
       assert.equal(stats.keyframesReceived, before.stats.keyframesReceived + 1);
