@@ -160,18 +160,24 @@ absl::Status ContinuousCollisions::Decide(Queue& queue, Kernels& kernels, Buffer
     const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(hits_.count(), options_.max_hits));
     for (const uint32_t kind : kKinds) {
       const auto pair_count = static_cast<uint32_t>(statistics_.pairs[kind]);
-      if (pair_count == 0) continue;
+      // Some drivers compile a kernel when it is first launched, this one for a second: with nothing to do in the first call, rather than
+      // at the first close pair, in the middle of a cut.
+      if (pair_count == 0 && kernels.are_compiled) continue;
       const auto launch = [&](auto zero) {
         using Real = decltype(zero);
         // A device may take denormal floats for zero.
         const Real input_error = std::is_same_v<Real, float> ? 4 * std::numeric_limits<Real>::min() : 0;
-        return queue.Launch(kernels.decide, {pair_count, kLocalSize}, kind, pair_count, pairs_[kind], surface_->edges, surface_->triangles,
+        return queue.Launch(kernels.decide, {std::max(pair_count, 1U), kLocalSize}, kind, pair_count, pairs_[kind], surface_->edges, surface_->triangles,
                             starts, ends, static_cast<Real>(options_.separation_m), input_error, static_cast<Real>(options_.tolerance),
                             options_.max_steps, a_shift_, kind_shift_, capacity, hits_, keys_, counters_);
       };
       PALPATE_RETURN_IF_ERROR(is_double_ ? launch(double{}) : launch(float{}));
       PALPATE_RETURN_IF_ERROR(ReadCounters(queue, &counters));
       statistics_.hits[kind] = counters.hits - (kind == kKinds[0] ? 0 : statistics_.hits[kKinds[0]]);
+    }
+    if (!kernels.are_compiled) {
+      PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {1, kLocalSize}, 0U, hits_, order_, sorted_hits_));
+      kernels.are_compiled = true;
     }
     if (statistics_.pairs[0] + statistics_.pairs[1] == 0) return absl::OkStatus();
     if (counters.hits > options_.max_hits) {

@@ -85,6 +85,7 @@ class ContinuousCollisions {
   };
   struct Kernels {
     Kernel boxes, lanes, candidates, decide, gather;
+    bool are_compiled = false;
   };
 
   template <typename Position>

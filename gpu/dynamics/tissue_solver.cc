@@ -201,7 +201,8 @@ class TissueSolver::Impl {
     return {-p.dt_s * p.gravity_x, -p.dt_s * p.gravity_y, -p.dt_s * p.gravity_z, 0.0F};
   }
   bool HasVertex(uint32_t vertex) const { return vertex < layout_.solver_index.size() && layout_.solver_index[vertex] != kNoTissueVertex; }
-  Range Vertices() const { return {layout_.vertex_count, tuning_.partials >= 256 ? 64U : 0U}; }
+  Range Vertices() const { return {layout_.vertex_count, 0}; }
+  Range Partials() const { return {tuning_.partials, tuning_.partials % 64 == 0 ? 64U : 1U}; }  // exactly as many, whatever the device
 
   absl::Status UpdateRecovery(const TissueStep& step);
   absl::Status StartRecovery();
@@ -1082,7 +1083,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
       PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
       PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_colliders_, {params_host_.collider_count, 0}));
     }
-    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, {tuning_.partials, 0}));
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, Partials()));
   }
   uint32_t report_count = 0;
   const auto report = [&]() -> absl::Status {
@@ -1232,7 +1233,7 @@ absl::Status TissueSolver::Impl::Reset() {
     PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, true));
     PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
   }
-  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, {tuning_.partials, 0}));
+  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, Partials()));
   return queue_->FinishBlocking();
 }
 
@@ -1286,7 +1287,7 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
   PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, n));
   if (surface_) {
     // A mesh inside out must pass through itself to find its shape.
-    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, {tuning_.partials, 0}));
+    PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, Partials()));
     PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
     uint32_t inverted = 0;
     for (const StepPartial& partial : partials_host_) inverted += partial.inverted_tets;
@@ -1380,7 +1381,7 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
 
 /// After an edit: the state is that of the end of a step in which nothing touched a tool.
 absl::Status TissueSolver::Impl::ForgetContacts() {
-  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(inspect_state_, {tuning_.partials, 0}));
+  PALPATE_RETURN_IF_ERROR(queue_->Enqueue(inspect_state_, Partials()));
   PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
   return queue_->Fill(list_, 0U, 1);

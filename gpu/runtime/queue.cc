@@ -21,6 +21,7 @@ absl::StatusOr<std::unique_ptr<Queue>> Queue::Create(std::shared_ptr<Context> co
   queue->queue_ = clCreateCommandQueue(context->handle(), context->device().id, properties, &code);
   PALPATE_CL_RETURN_IF_ERROR(code, "clCreateCommandQueue", context->device().name);
   queue->profiling_ = context->profiling();
+  queue->usual_local_size_ = UsualLocalSize(context->device().is_cpu);
   queue->context_ = std::move(context);
   return queue;
 }
@@ -34,12 +35,10 @@ Queue::~Queue() {
 
 absl::Status Queue::Enqueue(Kernel& kernel, Range range) {
   if (range.global_size == 0) return absl::OkStatus();
-  size_t global = range.global_size;
-  const size_t local = range.local_size;
-  if (local != 0) global = (global + local - 1) / local * local;
+  const size_t local = range.local_size == 0 ? usual_local_size_ : range.local_size;
+  const size_t global = (range.global_size + local - 1) / local * local;
   cl_event event = nullptr;
-  const cl_int code = clEnqueueNDRangeKernel(queue_, kernel.kernel_, 1, nullptr, &global, local == 0 ? nullptr : &local, 0, nullptr,
-                                             profiling_ ? &event : nullptr);
+  const cl_int code = clEnqueueNDRangeKernel(queue_, kernel.kernel_, 1, nullptr, &global, &local, 0, nullptr, profiling_ ? &event : nullptr);
   if (code != CL_SUCCESS) return ClStatus(code, "clEnqueueNDRangeKernel", kernel.name_);
   kernel.timer_->launches.fetch_add(1, std::memory_order_relaxed);
   if (event != nullptr) pending_.emplace_back(kernel.timer_, event);

@@ -82,12 +82,16 @@ class Kernel {
   std::string name_;
 };
 
-/// Work-items of a launch; local_size 0 lets the driver choose. global_size is rounded up to a multiple of local_size: kernels check their
-/// bounds.
+/// Work-items of a launch. global_size is rounded up to a multiple of local_size: kernels check their bounds. local_size 0 stands for
+/// UsualLocalSize: drivers left to choose follow the divisors of global_size, so that a prime one runs item by item, and PoCL compiles the
+/// kernel again whenever the size is new, in the middle of a cut.
 struct Range {
   size_t global_size = 0;
   size_t local_size = 0;
 };
+
+/// Work-items of a group where a kernel has no wish of its own: of the order of a vector register on CPUs, of a few warps elsewhere.
+constexpr size_t UsualLocalSize(bool is_cpu) { return is_cpu ? 8 : 64; }
 
 /// An in-order queue: commands run one after the other. Not thread-safe; make one per thread.
 class Queue {
@@ -175,6 +179,7 @@ class Queue {
   std::shared_ptr<Context> context_;
   cl_command_queue queue_ = nullptr;
   bool profiling_ = false;
+  size_t usual_local_size_ = 1;
   std::vector<std::pair<Context::Timer*, cl_event>> pending_;
 };
 

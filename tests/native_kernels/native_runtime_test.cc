@@ -68,7 +68,7 @@ TEST_F(NativeRuntimeTest, KernelsRun) {
   EXPECT_EQ(Download(values), (std::vector<int32_t>{3, 2, 1, 6, 5, 4}));
   PALPATE_TEST_ASSIGN(Kernel count, context()->CreateKernel(kSource, "count_all"));
   const auto counter = Upload(std::vector<uint32_t>{0});
-  PALPATE_ASSERT_OK(queue().Launch(count, {100}, counter));
+  PALPATE_ASSERT_OK(queue().Launch(count, {100, 4}, counter));
   EXPECT_EQ(Download(counter), std::vector<uint32_t>{100});
 }
 

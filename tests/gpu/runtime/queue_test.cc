@@ -39,6 +39,16 @@ TEST_F(QueueTest, GlobalSizeIsRoundedUpToWholeGroups) {
   EXPECT_EQ(Download(out), std::vector<int32_t>(101, 21));
 }
 
+TEST_F(QueueTest, GroupsKeepTheirSizeWhateverTheNumberOfItems) {
+  PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "group_sizes"));
+  const auto usual = static_cast<uint32_t>(UsualLocalSize(context()->device().is_cpu));
+  for (const size_t count : {1, 7, 97, 100, 1009, 4096}) {
+    const auto out = Allocate<uint32_t>(count);
+    PALPATE_ASSERT_OK(queue().Launch(kernel, {count}, out, static_cast<uint32_t>(count)));
+    EXPECT_EQ(Download(out), std::vector<uint32_t>(count, usual)) << count;
+  }
+}
+
 TEST_F(QueueTest, LocalMemoryArgument) {
   PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "sum_of_group"));
   std::vector<uint32_t> values(64);

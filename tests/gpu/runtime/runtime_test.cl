@@ -26,3 +26,9 @@ kernel void sum_of_group(global const uint* in, global uint* out, local uint* sc
     out[get_group_id(0)] = sum;
   }
 }
+
+/* The size of the group that each work-item is in. */
+kernel void group_sizes(global uint* out, uint count) {
+  const size_t i = get_global_id(0);
+  if (i < count) out[i] = (uint)get_local_size(0);
+}
