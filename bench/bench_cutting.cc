@@ -321,12 +321,17 @@ absl::Status DeviceDeltas(Report& report) {
     std::string name;
     absl::StatusOr<TetMesh> mesh;
   };
-  PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<gpu::Context> context, gpu::Context::Create({.device = DeviceSelector()}));
   std::vector<Body> bodies;
-  bodies.push_back({"device, liver 4k", sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, 4000))});
-  bodies.push_back({"device, kidney 9k", sim::GenerateKidney(0.11, 0.0062)});
-  bodies.push_back({"device, liver 10k", sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, 10000))});
-  if (!IsQuick()) bodies.push_back({"device, liver 40k", sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, 40000))});
+  const auto add = [&](const char* name, auto make) {
+    if (IsSelected(name)) bodies.push_back({name, make()});
+  };
+  const auto liver = [](double tets) { return [tets] { return sim::GenerateLiver(0.2, sim::LiverEdgeLengthForTets(0.2, tets)); }; };
+  add("device, liver 4k", liver(4000));
+  add("device, kidney 9k", [] { return sim::GenerateKidney(0.11, 0.0062); });
+  add("device, liver 10k", liver(10000));
+  if (!IsQuick()) add("device, liver 40k", liver(40000));
+  if (bodies.empty()) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<gpu::Context> context, gpu::Context::Create({.device = DeviceSelector()}));
   for (Body& subject : bodies) {
     if (!subject.mesh.ok()) return subject.mesh.status();
     const TetMesh& mesh = *subject.mesh;
@@ -405,7 +410,7 @@ absl::Status Run(Report& report) {
   for (const Subject& subject : subjects) PALPATE_RETURN_IF_ERROR(Carve(subject, report));
   if (IsSelected("edit")) PALPATE_RETURN_IF_ERROR(EditCost(report));
   if (IsSelected("refine")) PALPATE_RETURN_IF_ERROR(Refinement(report));
-  if (IsSelected("device")) PALPATE_RETURN_IF_ERROR(DeviceDeltas(report));
+  PALPATE_RETURN_IF_ERROR(DeviceDeltas(report));
   if (IsSelected("incision")) PALPATE_RETURN_IF_ERROR(Incisions(report));
   return absl::OkStatus();
 }

@@ -204,14 +204,14 @@ absl::StatusOr<bool> SurfaceTopologyEditor::Apply(std::span<const uint32_t> chan
   triangle_edges_.resize(count);
   groups_.resize(count);
   std::sort(gaps_.begin(), gaps_.end(), std::greater<>());  // the lowest first
-  for (const uint32_t t : changed) {
-    if (t >= count) break;
+  for (size_t i = 0; i < changed.size() && changed[i] < count; ++i) {
+    const uint32_t t = changed[i];
     const UInt4& v = triangles[t];
     if (v.x == v.y || v.y == v.z || v.z == v.x || std::max({v.x, v.y, v.z}) >= vertex_triangles_.size()) {
       return absl::InvalidArgumentError(absl::StrCat("surface triangle ", t, " (", v.x, ", ", v.y, ", ", v.z,
                                                      "): a vertex is repeated, or not below ", vertex_triangles_.size()));
     }
-    AddTriangle(t, v, groups[t]);
+    AddTriangle(t, v, groups[i]);
     dirty_triangles_.push_back(t);
   }
   for (const uint32_t v : dirty_vertices_) {

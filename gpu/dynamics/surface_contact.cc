@@ -212,7 +212,6 @@ absl::Status SurfaceContacts::Init(Queue& queue, const SurfaceOptions& options, 
     PALPATE_ASSIGN_OR_RETURN(counter_of_crossings_, IntersectionCounter::Create(queue.context()));
   }
   PALPATE_RETURN_IF_ERROR(SetTopology(queue));
-  PALPATE_RETURN_IF_ERROR(FindPieces(queue));
 
   params_host_.margin_m = static_cast<float>(options.margin_m);
   params_host_.friction = static_cast<float>(options.friction);
@@ -289,7 +288,7 @@ uint32_t SurfaceContacts::GroupOf(uint32_t body) const {
 
 /// Of a vertex: twice the number of the body that it was part of at first, plus 1 if it lies on a cut.
 uint32_t SurfaceContacts::OriginOf(uint32_t slot) const {
-  return layout_.vertex_origin.empty() ? (vertex_groups_[slot] & PALPATE_GROUP_MASK) << 1 : layout_.vertex_origin[slot];
+  return layout_.vertex_origin.empty() ? (VertexGroups()[slot] & PALPATE_GROUP_MASK) << 1 : layout_.vertex_origin[slot];
 }
 
 float SurfaceContacts::StiffnessOf(uint32_t slot) const {
@@ -298,11 +297,10 @@ float SurfaceContacts::StiffnessOf(uint32_t slot) const {
   return kStiffnessRatio * (own > 0 ? own : static_cast<float>(layout_.mean_young_modulus_pa * layout_.mean_edge_m));
 }
 
-absl::StatusOr<bool> SurfaceContacts::Follow(Queue& queue, const TissueLayoutDelta& delta, RunWriter* writer) {
+absl::StatusOr<bool> SurfaceContacts::Follow(const TissueLayoutDelta& delta, RunWriter* writer) {
   if (slack_share_ == 0) return false;
   std::vector<uint32_t> groups;
-  groups.reserve(layout_.triangle_count);
-  for (uint32_t t = 0; t < layout_.triangle_count; ++t) groups.push_back(GroupOf(layout_.triangle_body[t]));
+  for (const uint32_t t : delta.triangles) groups.push_back(GroupOf(layout_.triangle_body[t]));
   meets_itself_ =
       self_collision_on_ && std::any_of(layout_.self_collision.begin(), layout_.self_collision.end(), [](uint8_t s) { return s != 0; });
   PALPATE_ASSIGN_OR_RETURN(const bool fits,
@@ -316,7 +314,6 @@ absl::StatusOr<bool> SurfaceContacts::Follow(Queue& queue, const TissueLayoutDel
   if (std::abs(edges - static_cast<double>(reach_edges_)) > kReachLook * static_cast<double>(reach_edges_) && SetReach(editor_->edges())) {
     PALPATE_RETURN_IF_ERROR(writer->Add(params_, std::span<const SurfaceParams>(&params_host_, 1), 0));
   }
-  vertex_groups_ = editor_->vertex_groups();
   for (const uint32_t v : delta.slots) {
     vertex_origins_host_[v] = OriginOf(v);
     vertex_stiffness_host_[v] = StiffnessOf(v);
@@ -329,7 +326,7 @@ absl::StatusOr<bool> SurfaceContacts::Follow(Queue& queue, const TissueLayoutDel
   for (size_t i = 0; i < delta.slots.size(); ++i) {
     PALPATE_RETURN_IF_ERROR(writer->Add(tangled_, std::span<const uint32_t>(&none[i], 1), delta.slots[i]));
   }
-  PALPATE_RETURN_IF_ERROR(FindPieces(queue));
+  are_pieces_known_ = false;
   return true;
 }
 
@@ -455,11 +452,12 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
 
 /// The vertices of each body's surface. O(vertices), after each edit once, and only in scenes where no body meets itself.
 absl::Status SurfaceContacts::ListBodies(Queue& queue) {
+  const std::vector<uint32_t>& of_vertex = VertexGroups();
   std::vector<uint32_t> vertices;
   for (uint32_t v = 0; v < vertex_count_; ++v) {
-    if (vertex_groups_[v] != SurfaceTopology::kNoGroup) vertices.push_back(v);
+    if (of_vertex[v] != SurfaceTopology::kNoGroup) vertices.push_back(v);
   }
-  const auto body_of = [&](uint32_t v) { return vertex_groups_[v] & PALPATE_GROUP_MASK; };
+  const auto body_of = [&](uint32_t v) { return of_vertex[v] & PALPATE_GROUP_MASK; };
   std::stable_sort(vertices.begin(), vertices.end(), [&](uint32_t a, uint32_t b) { return body_of(a) < body_of(b); });
   body_begin_host_.assign(layout_.self_collision.size() + 1, 0);
   for (const uint32_t v : vertices) ++body_begin_host_[body_of(v) + 1];
@@ -502,7 +500,9 @@ absl::StatusOr<bool> SurfaceContacts::AreBodiesApart(Queue& queue, const DeviceB
   return true;
 }
 
+/// O(tets), in the first step after an edit.
 absl::Status SurfaceContacts::FindPieces(Queue& queue) {
+  are_pieces_known_ = true;
   std::vector<uint32_t> parent(vertex_count_);
   std::iota(parent.begin(), parent.end(), 0U);
   const auto root = [&](uint32_t v) {
@@ -687,6 +687,7 @@ absl::Status SurfaceContacts::FindTangles(Queue& queue, const DeviceBuffer<Float
 
 absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x) {
   statistics_ = {.intersections = statistics_.intersections};
+  if (!are_pieces_known_) PALPATE_RETURN_IF_ERROR(FindPieces(queue));
   PALPATE_RETURN_IF_ERROR(queue.Zero(truncated_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x_start, detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x_start, certified_, vertex_count_));

@@ -84,7 +84,7 @@ class SurfaceContacts {
 
   /// Follows an edit of the layout: hands what changed to `writer`, whose Flush must come before anything else here. False: it does not
   /// fit, and contacts must be created anew. Errors: InvalidArgument (surfaces).
-  absl::StatusOr<bool> Follow(Queue& queue, const TissueLayoutDelta& delta, RunWriter* writer);
+  absl::StatusOr<bool> Follow(const TissueLayoutDelta& delta, RunWriter* writer);
   /// After that: pairs of the step before are forgotten. Whether elements pass through each other is known to be as it was, unless there
   /// were such, or `may_cross`.
   absl::Status GoOn(Queue& queue, const DeviceBuffer<Float4>& x, bool may_cross);
@@ -118,6 +118,7 @@ class SurfaceContacts {
                            const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x_before,
                            const DeviceBuffer<Float4>& x_before2);
   static constexpr uint32_t kParts = 8;
+  /// Of the step that Begin() began.
   uint32_t piece_count() const { return static_cast<uint32_t>(piece_is_free_.size()); }
   bool has_free_pieces() const { return has_free_pieces_; }
   const DeviceBuffer<uint32_t>& piece_begin() const { return piece_begin_; }
@@ -165,6 +166,7 @@ class SurfaceContacts {
   bool SetReach(std::span<const UInt2> edges);
   uint32_t GroupOf(uint32_t body) const;
   uint32_t OriginOf(uint32_t slot) const;
+  const std::vector<uint32_t>& VertexGroups() const { return editor_ ? editor_->vertex_groups() : vertex_groups_; }
   float StiffnessOf(uint32_t slot) const;
   absl::Status ListBodies(Queue& queue);
   absl::StatusOr<Moves> CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
@@ -204,6 +206,7 @@ class SurfaceContacts {
   bool meets_itself_ = false;  // some body does
   bool has_cuts_ = false;      // lips of which lie almost in touch
   bool idle_ = false;          // nothing can meet in this step
+  bool are_pieces_known_ = false;
 
   ContinuousCollisions collisions_;
   ProximityDetector detector_;

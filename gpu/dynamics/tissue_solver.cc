@@ -667,6 +667,7 @@ absl::Status TissueSolver::Impl::SetAnchors(std::span<const TissueAnchor> anchor
                                                      " N positive, the target finite, the normal zero or (not of a clip) unit"));
     }
   }
+  if (anchors.empty() && anchors_host_.empty() && clip_count == clip_count_) return absl::OkStatus();
   std::vector<uint32_t> begin(layout_.vertex_count + 1, 0);
   for (const TissueAnchor& a : anchors) ++begin[layout_.solver_index[a.vertex] + 1];
   for (size_t v = 0; v < layout_.vertex_count; ++v) begin[v + 1] += begin[v];
@@ -1437,7 +1438,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   for (const uint32_t slot : delta.slots) rest_positions_[slot] = layout_.rest_m[slot];
   PALPATE_RETURN_IF_ERROR(WriteDelta(delta, states));
   if (surface_) {
-    PALPATE_ASSIGN_OR_RETURN(const bool follows, surface_->Follow(*queue_, delta, &*writer_));
+    PALPATE_ASSIGN_OR_RETURN(const bool follows, surface_->Follow(delta, &*writer_));
     if (!follows) return false;
   }
   delta_bytes_ = writer_->pending_bytes();

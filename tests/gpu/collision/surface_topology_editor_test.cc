@@ -124,7 +124,9 @@ TEST_F(SurfaceTopologyEditorTest, FollowsRandomEdits) {
         make(&triangles.emplace_back(), &groups.emplace_back());
       }
       const std::vector<uint32_t> rising(changed.begin(), changed.end());
-      PALPATE_TEST_ASSIGN(const bool fits, editor.Apply(rising, triangles, groups, 2, &surface, &writer));
+      std::vector<uint32_t> of_changed;
+      for (const uint32_t t : rising) of_changed.push_back(t < groups.size() ? groups[t] : 0);
+      PALPATE_TEST_ASSIGN(const bool fits, editor.Apply(rising, triangles, of_changed, 2, &surface, &writer));
       ASSERT_TRUE(fits);
       PALPATE_ASSERT_OK(writer.Flush(queue()));
       ASSERT_NO_FATAL_FAILURE(ExpectSound(editor, surface, triangles, groups, 2 * kVerticesOfBody)) << "edit " << edit;
@@ -141,7 +143,7 @@ TEST_F(SurfaceTopologyEditorTest, SaysWhatIsWrongAndWhatDoesNotFit) {
     PALPATE_ASSIGN_OR_RETURN(DeviceSurface surface, DeviceSurface::Upload(queue(), topology, slack_share));
     PALPATE_ASSIGN_OR_RETURN(RunWriter writer, RunWriter::Create(context()));
     const std::vector<uint32_t> changed = {2};
-    return SurfaceTopologyEditor(topology, surface).Apply(changed, triangles, of_groups, 2, &surface, &writer);
+    return SurfaceTopologyEditor(topology, surface).Apply(changed, triangles, std::span(of_groups).subspan(2), 2, &surface, &writer);
   };
   const std::vector<UInt4> good = {{0, 1, 2, 0}, {0, 2, 3, 0}, {4, 5, 6, 0}};
   const auto fits = apply(0.5, good, {0, 0, 1});
