@@ -31,18 +31,22 @@ using client::TopologyMirror;
 using Eigen::Vector3d;
 using ::testing::HasSubstr;
 
-constexpr int kEdits = 60;
-constexpr int kLateAt = 30;  ///< edits before the late reader comes
-constexpr int kRepeatEvery = 10;
+constexpr int kEdits = 1000;
+constexpr int kEditsOfRequest = 4;
+constexpr int kLateAt = kEdits / 2;  ///< edits before the late reader comes
+constexpr int kRepeatEvery = 40;
 constexpr double kReach_m = 1;  ///< of edits
 
 v1::SceneSpec TwoLivers() {
   v1::SceneSpec spec;
   spec.set_dt_s(1.0 / 120);
+  spec.mutable_contact()->set_check_intersections(true);
+  v1::ObstacleSpec& floor = *spec.add_obstacles();
+  floor.set_name("floor");
+  floor.mutable_plane()->mutable_point_m()->set_z(-0.06);
   for (int i = 0; i < 2; ++i) {
     v1::BodySpec& body = *spec.add_bodies();
     body.set_name(i == 0 ? "left" : "right");
-    body.set_self_collision(false);  // this test is about streams; those of sim/world cut under contact
     body.mutable_generator()->mutable_liver()->set_length_m(0.1);
     body.mutable_generator()->set_edge_length_m(0.017);
     body.mutable_pose()->mutable_position_m()->set_x(0.14 * i);
@@ -140,6 +144,8 @@ class Reader {
       if (problem_.empty()) problem_ = absl::StrCat("step ", frame.step(), ", version ", frame.topology_version(), ": ", what);
     };
     if (!frame.failure().empty()) note(frame.failure());
+    if (frame.stats().contact().intersection_count() > 0) note(absl::StrCat(frame.stats().contact().intersection_count(), " intersections"));
+    if (frame.step() > 0 && !frame.stats().contact().intersections_checked()) note("nobody looked for intersections");
     for (size_t b = 0; b < bodies_.size(); ++b) {
       const std::string& bytes = frame.bodies(static_cast<int>(b)).positions();
       positions_.push_back(bytes);
@@ -181,11 +187,9 @@ void Set(const Vector3d& from, v1::Vec3& to) {
 }
 
 /// Carve, refine or incise around a place of the surface.
-v1::EditSceneRequest RandomEdit(const std::string& scene_id, const Reader& reader, std::mt19937& random) {
+void AddRandomEdit(const Reader& reader, std::mt19937& random, v1::EditSceneRequest& request) {
   std::normal_distribution<double> normal;
   const auto direction = [&] { return Vector3d(normal(random), normal(random), normal(random)).normalized(); };
-  v1::EditSceneRequest request;
-  request.set_scene_id(scene_id);
   v1::Edit& edit = *request.add_edits();
   const Vector3d place = reader.PlaceOnSurface(random, *edit.mutable_body());
   const auto ball = [&place](double radius_m, v1::EditRegion& region) {
@@ -211,6 +215,12 @@ v1::EditSceneRequest RandomEdit(const std::string& scene_id, const Reader& reade
       }
     }
   }
+}
+
+v1::EditSceneRequest RandomEdits(const std::string& scene_id, const Reader& reader, std::mt19937& random) {
+  v1::EditSceneRequest request;
+  request.set_scene_id(scene_id);
+  for (int i = 0; i < kEditsOfRequest; ++i) AddRandomEdit(reader, random, request);
   return request;
 }
 
@@ -242,18 +252,21 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
   size_t added = 0;
   size_t pieces = 0;
   std::vector<std::pair<v1::EditSceneRequest, v1::EditSceneResponse>> done;
-  for (int i = 0; i < kEdits; ++i) {
+  for (int i = 0; i < kEdits; i += kEditsOfRequest) {
     if (i == kLateAt) late = std::make_unique<Reader>(connect(), id, false, 10000);
-    v1::EditSceneRequest request = RandomEdit(id, *first, random);
+    v1::EditSceneRequest request = RandomEdits(id, *first, random);
     request.set_key(absl::StrCat("edit ", i));
     const absl::StatusOr<v1::EditSceneResponse> response = client.Edit(request);
     ASSERT_TRUE(response.ok()) << "edit " << i << ": " << response.status() << "\n" << request.ShortDebugString();
     ASSERT_FALSE(response->is_repeat());
     ASSERT_GE(response->topology_version(), version);
     version = response->topology_version();
-    removed += static_cast<size_t>(response->outcomes(0).removed_tets_size());
-    added += static_cast<size_t>(response->outcomes(0).added_tets_size());
-    pieces += static_cast<size_t>(response->outcomes(0).new_bodies_size());
+    ASSERT_EQ(response->outcomes_size(), kEditsOfRequest);
+    for (const v1::EditOutcome& outcome : response->outcomes()) {
+      removed += static_cast<size_t>(outcome.removed_tets_size());
+      added += static_cast<size_t>(outcome.added_tets_size());
+      pieces += static_cast<size_t>(outcome.new_bodies_size());
+    }
     done.emplace_back(std::move(request), *response);
     if (i % kRepeatEvery == 0) {
       const auto& [again, answer] = done[random() % done.size()];
@@ -264,9 +277,9 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
       EXPECT_EQ(repeat->SerializeAsString(), answer.SerializeAsString());
       v1::EditSceneRequest other = again;
       other.add_edits()->set_body("left");
-      other.mutable_edits(1)->mutable_carve()->mutable_region()->mutable_ball()->set_radius_m(1);
+      other.mutable_edits(kEditsOfRequest)->mutable_carve()->mutable_region()->mutable_ball()->set_radius_m(1);
       EXPECT_THAT(std::string(client.Edit(other).status().message()), HasSubstr("was used for another request"));
-      v1::EditSceneRequest bad = RandomEdit(id, *first, random);
+      v1::EditSceneRequest bad = RandomEdits(id, *first, random);
       bad.mutable_edits(0)->set_body("spleen");
       EXPECT_EQ(client.Edit(bad).status().message(), "edits[0].body: the scene has no body \"spleen\"");
       bad.set_expected_topology_version(version + 1);
@@ -278,7 +291,9 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
   const absl::StatusOr<v1::SceneInfo> info = client.Pause(id);
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->failure(), "");
-  EXPECT_GT(removed, 60U);
+  EXPECT_GT(removed, 1000U);
+  EXPECT_GT(added, 1000U);
+  EXPECT_GT(pieces, 10U);
 
   // Who comes last of all gets what the server has, and the others must have the same.
   Reader surface(connect(), id, false, 10000);
