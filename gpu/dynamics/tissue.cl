@@ -761,7 +761,11 @@ __kernel void accelerate(const __global StepParams* p, float omega, __global flo
   const uint v = (uint)get_global_id(0);
   if (v >= p->free_count) return;
   float4 xv = x[v];
-  if (omega != 1.0f && !(touched[v] & PALPATE_TOUCH_PUSHED)) {
+  /* A sweep that takes back more than half of the move before it ends the momentum of its vertex: where the estimate of the spectral
+     radius is too high, the recurrence would swing ever farther. */
+  const float3 last = x_before[v].xyz - x_before2[v].xyz;
+  const bool goes_on = dot(xv.xyz - x_before[v].xyz, last) >= -0.5f * dot(last, last);
+  if (omega != 1.0f && goes_on && !(touched[v] & PALPATE_TOUCH_PUSHED)) {
     const float4 to = omega * (xv - x_before2[v]) + x_before2[v];
 #if PALPATE_SURFACE
     uint truncated = 0;

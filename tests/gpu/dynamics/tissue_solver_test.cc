@@ -447,6 +447,34 @@ TEST_F(TissueSolverTest, ResidualFallsToRounding) {
   }
 }
 
+// Estimates of the spectral radius that are too high for a stiff body would let the sweeps swing ever farther.
+TEST_F(TissueSolverTest, AccelerationDoesNotBlowUpStiffBodies) {
+  for (const TissueEnergy energy : kAllEnergies) {
+    for (const uint32_t iterations : {20U, 100U}) {
+      if (iterations > 20 && energy != TissueEnergy::kStableNeoHookean) continue;
+      double plain_m = 0;
+      for (const double acceleration : {0.0, 0.9, 0.95, 0.99}) {
+        SCOPED_TRACE(testing::Message() << Name(energy) << ", " << iterations << " sweeps, acceleration " << acceleration);
+        TissueModel model =
+            BoxModel({9, 3, 3}, {0.16, 0.04, 0.04}, {0, 0, 0}, {.young_modulus_pa = 2e6, .damping_s = 0.01, .energy = energy});
+        for (uint32_t v = 0; v < model.fixed.size(); ++v) model.fixed[v] = model.rest_m[v][0] == 0;
+        auto solver = Make(model, {.dt_s = 0.02, .iterations = iterations, .acceleration = acceleration});
+        ASSERT_NE(solver, nullptr);
+        double most_m = 0;
+        for (int i = 0; i < 50; ++i) {
+          PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
+          ASSERT_EQ(step.bad_vertices, 0U);
+          const std::vector<Vector3d> x = Positions(*solver);
+          for (size_t v = 0; v < x.size(); ++v) most_m = std::max(most_m, (x[v] - Rest(v)).norm());
+        }
+        if (acceleration == 0) plain_m = most_m;
+        EXPECT_GT(most_m, 0.3 * plain_m);
+        EXPECT_LT(most_m, 1.3 * plain_m);
+      }
+    }
+  }
+}
+
 TEST_F(TissueSolverTest, AbsurdStatesAreUndoneAndReported) {
   for (const TissueEnergy energy : kAllEnergies) {
     auto solver = Make(BoxModel({2, 2, 2}, {0.04, 0.04, 0.04}, {0, 0, 0}, {.damping_s = 0.01, .energy = energy}), {});
