@@ -1,6 +1,7 @@
 // Tissue that is cut, carved and refined while it is simulated.
 #include <Eigen/Dense>
 #include <cmath>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -247,29 +248,40 @@ TEST_F(WorldIncisionTest, LipsDoNotStickWhenTheBodyMoves) {
 }
 
 TEST_F(WorldIncisionTest, UnderPressureTheLipsBearOnEachOther) {
-  SceneDescription scene = HeldBar(-0.004);
-  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
-  ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "pressed"));
-  const double energy_j = world->CurrentFrame()->kinetic_energy_j;
-  const std::vector<Edit> edits = {CutDownTo(-0.03)};
-  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
-  EXPECT_EQ(outcomes[0].new_bodies.size(), 1U);
-  ASSERT_EQ(world->body_statistics().size(), 2U);
-  ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, nullptr));
-  double peak_j = 0;
-  for (int i = 0; i < 200; ++i) {
-    PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
-    ASSERT_EQ(frame->contact_statistics.intersection_count, 0U) << "step " << i;
-    peak_j = std::max(peak_j, frame->kinetic_energy_j);
+  for (const unsigned seed : {0U, 1U, 2U}) {  // of the order of the tets, which must not matter
+    SCOPED_TRACE(seed);
+    SceneDescription scene = HeldBar(-0.004);
+    std::mt19937 random(seed);
+    if (seed > 0) std::shuffle(scene.bodies[0].mesh.tets.begin(), scene.bodies[0].mesh.tets.end(), random);
+    PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+    ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "pressed"));
+    const double energy_j = world->CurrentFrame()->kinetic_energy_j;
+    const std::vector<Edit> edits = {CutDownTo(-0.03)};
+    PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+    EXPECT_EQ(outcomes[0].new_bodies.size(), 1U);
+    ASSERT_EQ(world->body_statistics().size(), 2U);
+    ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, nullptr));
+    double peak_j = 0;
+    for (int i = 0; i < 200; ++i) {
+      PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
+      ASSERT_EQ(frame->contact_statistics.intersection_count, 0U) << "step " << i;
+      peak_j = std::max(peak_j, frame->kinetic_energy_j);
+    }
+    // 5 kPa pressed by 7 % over 9 cm^2, with ends that cannot widen, is 0.35 N: what the halves exchange; all that their motion can come
+    // from is 1.4 mJ.
+    EXPECT_LT(peak_j, energy_j + 2e-4);
+    Vector3d force_n = Vector3d::Zero();
+    double sum_n = 0;
+    for (const FrameSurfaceContact& contact : world->CurrentFrame()->surface_contacts) {
+      if (contact.body_a == contact.body_b) continue;
+      force_n += (contact.body_a < contact.body_b ? 1 : -1) * contact.force_n.cast<double>();
+      sum_n += contact.force_n.norm();
+    }
+    EXPECT_NEAR(std::abs(force_n.x()), 0.355, 0.01);
+    EXPECT_NEAR(std::hypot(force_n.y(), force_n.z()), 0, 0.005);
+    EXPECT_LT(sum_n, 1.02 * force_n.norm()) << "contacts work against each other";
+    EXPECT_LT(Opening(*world), 2e-4);
   }
-  // 5 kPa pressed by 7 % over 9 cm^2 is 0.3 N: what the halves exchange, and all that their motion can come from is 1.4 mJ.
-  EXPECT_LT(peak_j, energy_j + 2e-4);
-  double force_n = 0;
-  for (const FrameSurfaceContact& contact : world->CurrentFrame()->surface_contacts) {
-    if (contact.body_a != contact.body_b) force_n += std::abs(contact.force_n.x());
-  }
-  EXPECT_NEAR(force_n, 0.32, 0.1);
-  EXPECT_LT(Opening(*world), 2e-4);
 }
 
 TEST_F(WorldEditTest, WholeBodiesCanGo) {
