@@ -1,8 +1,8 @@
 #include "server/core/viewer_bridge.h"
 
-#include <condition_variable>
+#include <atomic>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,31 +14,8 @@
 namespace palpate::server {
 namespace {
 
-/// Waits on the connection's own thread for an answer that another thread gives.
-template <typename T>
-class Wait {
- public:
-  Done<T> done() {
-    return [state = state_](absl::StatusOr<T> result) {
-      const std::lock_guard lock(state->mutex);
-      state->result = std::move(result);
-      state->ready.notify_one();
-    };
-  }
-  absl::StatusOr<T> Get() {
-    std::unique_lock lock(state_->mutex);
-    state_->ready.wait(lock, [this] { return state_->result.has_value(); });
-    return *std::move(state_->result);
-  }
-
- private:
-  struct State {
-    std::mutex mutex;
-    std::condition_variable ready;
-    std::optional<absl::StatusOr<T>> result;
-  };
-  std::shared_ptr<State> state_ = std::make_shared<State>();
-};
+/// Requests of one browser that wait for their scene.
+constexpr int kMaxWaiting = 64;
 
 void SendError(ViewerSink& sink, uint32_t request_id, const absl::Status& status) {
   v1::ViewerUpdate update;
@@ -112,12 +89,14 @@ class Session : public ViewerSession {
  public:
   Session(SceneManager& manager, std::shared_ptr<ViewerSink> sink, std::unique_ptr<StreamTicket> ticket, std::string peer)
       : manager_(manager), sink_(std::move(sink)), ticket_(std::move(ticket)), peer_(std::move(peer)) {}
+  ~Session() override { state_->is_gone = true; }
 
   void OnRequest(const v1::ViewerRequest& request) override {
+    const uint32_t id = request.request_id();
     v1::ViewerUpdate update;
-    update.set_request_id(request.request_id());
+    update.set_request_id(id);
     absl::Status status;
-    bool has_answer = true;
+    bool has_answer = true;  // now: what a scene is asked for comes when it is done, and the connection goes on meanwhile
     switch (request.request_case()) {
       case v1::ViewerRequest::kWatch:
         status = Watch(request.watch());
@@ -128,26 +107,28 @@ class Session : public ViewerSession {
         update.mutable_list();
         break;
       case v1::ViewerRequest::kPlay:
-        status = Control(request.play().scene_id(), update, [](Scene& scene, Done<v1::SceneInfo> done) { scene.Play(std::move(done)); });
+        status = Ask(request.play().scene_id(), [&](Scene& scene) { scene.Play(InfoLater(id)); });
+        has_answer = false;
         break;
       case v1::ViewerRequest::kPause:
-        status = Control(request.pause().scene_id(), update, [](Scene& scene, Done<v1::SceneInfo> done) { scene.Pause(std::move(done)); });
+        status = Ask(request.pause().scene_id(), [&](Scene& scene) { scene.Pause(InfoLater(id)); });
+        has_answer = false;
         break;
       case v1::ViewerRequest::kStep:
-        status = Control(request.step().scene_id(), update, [&request](Scene& scene, Done<v1::SceneInfo> done) {
-          scene.Step(request.step().count(), nullptr, std::move(done));
-        });
+        status = Ask(request.step().scene_id(), [&](Scene& scene) { scene.Step(request.step().count(), [state = state_] { return state->is_gone.load(); }, InfoLater(id)); });
+        has_answer = false;
         break;
       case v1::ViewerRequest::kReset:
-        status = Control(request.reset().scene_id(), update, [](Scene& scene, Done<v1::SceneInfo> done) { scene.Reset(std::move(done)); });
+        status = Ask(request.reset().scene_id(), [&](Scene& scene) { scene.Reset(InfoLater(id)); });
+        has_answer = false;
         break;
       case v1::ViewerRequest::kSetRate: {
         const absl::StatusOr<v1::Rate> rate = NormalizeRate(request.set_rate().rate());
         status = rate.status();
         if (rate.ok()) {
-          status = Control(request.set_rate().scene_id(), update,
-                           [&rate](Scene& scene, Done<v1::SceneInfo> done) { scene.SetRate(*rate, std::move(done)); });
+          status = Ask(request.set_rate().scene_id(), [&](Scene& scene) { scene.SetRate(*rate, InfoLater(id)); });
         }
+        has_answer = false;
         break;
       }
       case v1::ViewerRequest::kAttach:
@@ -165,7 +146,12 @@ class Session : public ViewerSession {
         *update.mutable_server_info() = manager_.ServerInfo();
         break;
       case v1::ViewerRequest::kEdit:
-        status = Edit(request.edit(), update);
+        status = Ask(request.edit().scene_id(), [&](Scene& scene) {
+          scene.Edit(request.edit(), AnswerLater<v1::EditSceneResponse>(id, [](v1::EditSceneResponse response, v1::ViewerUpdate& answer) {
+            *answer.mutable_edit() = std::move(response);
+          }));
+        });
+        has_answer = false;
         break;
       case v1::ViewerRequest::REQUEST_NOT_SET:
         status = absl::InvalidArgumentError("request: none is given");
@@ -180,6 +166,11 @@ class Session : public ViewerSession {
   }
 
  private:
+  struct State {
+    std::atomic<int> waiting = 0;  ///< for an answer
+    std::atomic<bool> is_gone = false;
+  };
+
   absl::Status Watch(const v1::WatchRequest& request) {
     absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(request.scene_id());
     if (!scene.ok()) return scene.status();
@@ -204,31 +195,43 @@ class Session : public ViewerSession {
     return absl::OkStatus();
   }
 
-  absl::Status Edit(const v1::EditSceneRequest& request, v1::ViewerUpdate& update) {
-    absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(request.scene_id());
-    if (!scene.ok()) return scene.status();
-    Wait<v1::EditSceneResponse> wait;
-    (*scene)->Edit(request, wait.done());
-    absl::StatusOr<v1::EditSceneResponse> response = wait.Get();
-    if (response.ok()) *update.mutable_edit() = *std::move(response);
-    return response.status();
-  }
-
   template <typename Act>
-  absl::Status Control(const std::string& scene_id, v1::ViewerUpdate& update, Act act) {
+  absl::Status Ask(const std::string& scene_id, Act act) {
     absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(scene_id);
     if (!scene.ok()) return scene.status();
-    Wait<v1::SceneInfo> wait;
-    act(**scene, wait.done());
-    absl::StatusOr<v1::SceneInfo> info = wait.Get();
-    if (info.ok()) *update.mutable_scene() = *std::move(info);
-    return info.status();
+    if (state_->waiting >= kMaxWaiting) {
+      return absl::ResourceExhaustedError(absl::StrCat(kMaxWaiting, " requests of this browser wait for an answer; wait for one"));
+    }
+    act(**scene);
+    return absl::OkStatus();
+  }
+
+  /// Sends the answer to request `id` when the scene has it; the session may be gone by then.
+  template <typename T, typename Fill>
+  Done<T> AnswerLater(uint32_t id, Fill fill) {
+    ++state_->waiting;
+    return [sink = sink_, state = state_, &metrics = manager_.metrics(), id, fill](absl::StatusOr<T> result) {
+      --state->waiting;
+      if (!result.ok()) {
+        metrics.OnRpcError(result.status().code());
+        SendError(*sink, id, result.status());
+        return;
+      }
+      v1::ViewerUpdate update;
+      update.set_request_id(id);
+      fill(*std::move(result), update);
+      sink->Send(std::move(update));
+    };
+  }
+  Done<v1::SceneInfo> InfoLater(uint32_t id) {
+    return AnswerLater<v1::SceneInfo>(id, [](v1::SceneInfo info, v1::ViewerUpdate& answer) { *answer.mutable_scene() = std::move(info); });
   }
 
   SceneManager& manager_;
   const std::shared_ptr<ViewerSink> sink_;
   const std::unique_ptr<StreamTicket> ticket_;
   const std::string peer_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
   std::unique_ptr<ViewerWatch> watch_;
   std::unique_ptr<ToolLease> lease_;
 };

@@ -56,8 +56,8 @@ class ViewerSession {
   virtual ~ViewerSession() = default;
 
   /// One request, already decoded. Calls come one at a time, in the order in which the browser sent them, on the connection's own reader
-  /// thread: a long answer holds up only this browser. Answers go to the sink with the request's request_id; failures as ViewerError with a
-  /// canonical code.
+  /// thread, and must not wait for a scene: pongs and other requests would wait too. Answers go to the sink with the request's request_id,
+  /// then or later, in any order; failures as ViewerError with a canonical code.
   virtual void OnRequest(const v1::ViewerRequest& request) = 0;
 };
 

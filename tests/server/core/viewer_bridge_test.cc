@@ -126,6 +126,27 @@ class ViewerBridgeTest : public ServerTest {
   uint32_t request_id_ = 0;
 };
 
+/// Pongs and other requests come through the same thread: it must not wait for a scene.
+TEST_F(ViewerBridgeTest, LongStepsHoldUpNothingElse) {
+  const std::string id = CreateScene();
+  v1::ViewerRequest steps;
+  steps.set_request_id(7);
+  steps.mutable_step()->set_scene_id(id);
+  steps.mutable_step()->set_count(100000);
+  session_->OnRequest(steps);
+  v1::ViewerRequest list;
+  list.mutable_list();
+  EXPECT_TRUE(Ask(list).has_list()) << "before the answer to the steps";
+  // What waits is bounded.
+  steps.mutable_step()->set_count(1);
+  for (uint32_t i = 0; i < 63; ++i) session_->OnRequest(steps);
+  EXPECT_THAT(Ask(steps).error().message(), HasSubstr("64 requests of this browser wait"));
+  // Who is gone waits for nothing.
+  session_.reset();
+  EXPECT_TRUE(Eventually([&] { return Step(id, 1).ok(); }));
+  EXPECT_LT(Get(id).step(), 100000U);
+}
+
 TEST_F(ViewerBridgeTest, ControlsAnswerWithTheScene) {
   const std::string id = CreateScene(false, "a");
   v1::ViewerRequest request;
