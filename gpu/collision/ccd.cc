@@ -167,9 +167,10 @@ absl::Status ContinuousCollisions::Decide(Queue& queue, Kernels& kernels, Buffer
         using Real = decltype(zero);
         // A device may take denormal floats for zero.
         const Real input_error = std::is_same_v<Real, float> ? 4 * std::numeric_limits<Real>::min() : 0;
-        return queue.Launch(kernels.decide, {std::max(pair_count, 1U), kLocalSize}, kind, pair_count, pairs_[kind], surface_->edges, surface_->triangles,
-                            starts, ends, static_cast<Real>(options_.separation_m), input_error, static_cast<Real>(options_.tolerance),
-                            options_.max_steps, a_shift_, kind_shift_, capacity, hits_, keys_, counters_);
+        return queue.Launch(kernels.decide, {std::max(pair_count, 1U), kLocalSize}, kind, pair_count, pairs_[kind], surface_->edges,
+                            surface_->triangles, starts, ends, static_cast<Real>(options_.separation_m), input_error,
+                            static_cast<Real>(options_.tolerance), options_.max_steps, a_shift_, kind_shift_, capacity, hits_, keys_,
+                            counters_);
       };
       PALPATE_RETURN_IF_ERROR(is_double_ ? launch(double{}) : launch(float{}));
       PALPATE_RETURN_IF_ERROR(ReadCounters(queue, &counters));

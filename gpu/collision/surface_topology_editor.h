@@ -24,8 +24,8 @@ class SurfaceTopologyEditor {
   explicit SurfaceTopologyEditor(const SurfaceTopology& topology, const DeviceSurface& surface);
 
   /// `changed`: rising indices of triangles that differ or are new; those from `triangles.size()` on are gone, in any case. `triangles`:
-  /// all, xyz vertices; `groups`: of each of `changed`, as SurfaceTopology::groups. Hands what changed to `writer` and sets the counts of `surface`.
-  /// False: no room, build it anew. Errors: InvalidArgument naming a triangle with a repeated vertex or one of another group.
+  /// all, xyz vertices; `groups`: of each of `changed`, as SurfaceTopology::groups. Hands what changed to `writer` and sets the counts of
+  /// `surface`. False: no room, build it anew. Errors: InvalidArgument naming a triangle with a repeated vertex or one of another group.
   absl::StatusOr<bool> Apply(std::span<const uint32_t> changed, std::span<const UInt4> triangles, std::span<const uint32_t> groups,
                              uint32_t body_count, DeviceSurface* surface, RunWriter* writer);
 

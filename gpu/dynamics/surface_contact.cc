@@ -392,8 +392,8 @@ absl::Status SurfaceContacts::Detect(Queue& queue, const DeviceBuffer<Float4>& x
 
 absl::StatusOr<SurfaceContacts::Moves> SurfaceContacts::CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x,
                                                                    const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(check_moves_, {partial_count_, partial_count_ % kGroup == 0 ? kGroup : 1}, vertex_count_, params_, x, certified_,
-                                       detector_.surface().vertex_groups, touched, partials_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(check_moves_, {partial_count_, partial_count_ % kGroup == 0 ? kGroup : 1}, vertex_count_, params_, x,
+                                       certified_, detector_.surface().vertex_groups, touched, partials_));
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(partials_, std::span<MovePartial>(partials_host_)));
   Moves moves;
   for (const MovePartial& p : partials_host_) {

@@ -38,7 +38,8 @@ absl::Status Queue::Enqueue(Kernel& kernel, Range range) {
   const size_t local = range.local_size == 0 ? usual_local_size_ : range.local_size;
   const size_t global = (range.global_size + local - 1) / local * local;
   cl_event event = nullptr;
-  const cl_int code = clEnqueueNDRangeKernel(queue_, kernel.kernel_, 1, nullptr, &global, &local, 0, nullptr, profiling_ ? &event : nullptr);
+  const cl_int code =
+      clEnqueueNDRangeKernel(queue_, kernel.kernel_, 1, nullptr, &global, &local, 0, nullptr, profiling_ ? &event : nullptr);
   if (code != CL_SUCCESS) return ClStatus(code, "clEnqueueNDRangeKernel", kernel.name_);
   kernel.timer_->launches.fetch_add(1, std::memory_order_relaxed);
   if (event != nullptr) pending_.emplace_back(kernel.timer_, event);

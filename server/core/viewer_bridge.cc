@@ -115,7 +115,10 @@ class Session : public ViewerSession {
         has_answer = false;
         break;
       case v1::ViewerRequest::kStep:
-        status = Ask(request.step().scene_id(), [&](Scene& scene) { scene.Step(request.step().count(), [state = state_] { return state->is_gone.load(); }, InfoLater(id)); });
+        status = Ask(request.step().scene_id(), [&](Scene& scene) {
+          scene.Step(
+              request.step().count(), [state = state_] { return state->is_gone.load(); }, InfoLater(id));
+        });
         has_answer = false;
         break;
       case v1::ViewerRequest::kReset:
@@ -148,8 +151,8 @@ class Session : public ViewerSession {
       case v1::ViewerRequest::kEdit:
         status = Ask(request.edit().scene_id(), [&](Scene& scene) {
           scene.Edit(request.edit(), AnswerLater<v1::EditSceneResponse>(id, [](v1::EditSceneResponse response, v1::ViewerUpdate& answer) {
-            *answer.mutable_edit() = std::move(response);
-          }));
+                       *answer.mutable_edit() = std::move(response);
+                     }));
         });
         has_answer = false;
         break;

@@ -144,7 +144,8 @@ class Reader {
       if (problem_.empty()) problem_ = absl::StrCat("step ", frame.step(), ", version ", frame.topology_version(), ": ", what);
     };
     if (!frame.failure().empty()) note(frame.failure());
-    if (frame.stats().contact().intersection_count() > 0) note(absl::StrCat(frame.stats().contact().intersection_count(), " intersections"));
+    if (frame.stats().contact().intersection_count() > 0)
+      note(absl::StrCat(frame.stats().contact().intersection_count(), " intersections"));
     if (frame.step() > 0 && !frame.stats().contact().intersections_checked()) note("nobody looked for intersections");
     for (size_t b = 0; b < bodies_.size(); ++b) {
       const std::string& bytes = frame.bodies(static_cast<int>(b)).positions();

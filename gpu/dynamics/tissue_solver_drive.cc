@@ -1,0 +1,293 @@
+// What acts on tissue from outside: anchors, prescribed and driven vertices, loads, and where tools are sent.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "gpu/dynamics/tissue_solver_impl.h"
+
+namespace palpate::gpu {
+namespace {
+
+// A driven tool that was cut short aims no farther beyond what it reached than this many times that way, and this share of the margin: so
+// tissue that cannot yield settles against where the tool is and not against where it is wanted.
+constexpr double kAimGrowth = 2;
+constexpr double kAimShare = 0.25;
+
+std::array<double, 3> ToArray(const Float4& v) { return {v.x, v.y, v.z}; }
+
+double Distance(const std::array<double, 3>& a, const std::array<double, 3>& b) {
+  return std::hypot(b[0] - a[0], b[1] - a[1], b[2] - a[2]);
+}
+
+/// How far b is beyond a along n.
+double Along(const std::array<double, 3>& n, const std::array<double, 3>& a, const std::array<double, 3>& b) {
+  return n[0] * (b[0] - a[0]) + n[1] * (b[1] - a[1]) + n[2] * (b[2] - a[2]);
+}
+
+}  // namespace
+
+absl::Status TissueSolver::Impl::SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count) {
+  if (clip_count > kMaxClips) {
+    return absl::ResourceExhaustedError(absl::StrCat(clip_count, " clips exceed the limit of ", kMaxClips));
+  }
+  const uint32_t holder_count = params_host_.collider_count + clip_count;
+  const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
+  const auto is_normal = [&](const TissueAnchor& a) {
+    const double length = std::hypot(a.normal[0], a.normal[1], a.normal[2]);
+    return length == 0 || (std::abs(length - 1) < 1e-6 && a.holder < params_host_.collider_count);
+  };
+  for (size_t i = 0; i < anchors.size(); ++i) {
+    const TissueAnchor& a = anchors[i];
+    if (!HasVertex(a.vertex) || a.holder >= holder_count || !is_positive(a.stiffness_n_per_m) || !is_positive(a.max_force_n) ||
+        !std::isfinite(a.target_m[0] + a.target_m[1] + a.target_m[2]) || !is_normal(a)) {
+      return absl::InvalidArgumentError(absl::StrCat("anchor ", i, ": vertex ", a.vertex, " must be one of ", layout_.solver_index.size(),
+                                                     ", holder ", a.holder, " below ", holder_count, ", stiffness ", a.stiffness_n_per_m,
+                                                     " N/m and force ", a.max_force_n,
+                                                     " N positive, the target finite, the normal zero or (not of a clip) unit"));
+    }
+  }
+  if (anchors.empty() && anchors_host_.empty() && clip_count == clip_count_) return absl::OkStatus();
+  std::vector<uint32_t> begin(layout_.vertex_count + 1, 0);
+  for (const TissueAnchor& a : anchors) ++begin[layout_.solver_index[a.vertex] + 1];
+  for (size_t v = 0; v < layout_.vertex_count; ++v) begin[v + 1] += begin[v];
+  anchors_host_.resize(anchors.size());
+  anchor_place_.resize(anchors.size());
+  anchor_reports_host_.assign(anchors.size(), AnchorReport{});
+  anchor_reports_sorted_.resize(anchors.size());
+  std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
+  for (size_t i = 0; i < anchors.size(); ++i) {
+    const TissueAnchor& a = anchors[i];
+    const uint32_t vertex = layout_.solver_index[a.vertex];
+    anchor_place_[i] = next[vertex]++;
+    anchors_host_[anchor_place_[i]] = {.target = ToFloat4(a.target_m, a.stiffness_n_per_m),
+                                       .vertex = vertex,
+                                       .holder = a.holder,
+                                       .max_force_n = static_cast<float>(a.max_force_n),
+                                       .unused = 0,
+                                       .normal = ToFloat4(a.normal, a.normal == std::array<double, 3>{} ? 0 : 1)};
+  }
+  clip_count_ = clip_count;
+  if (begin != anchor_begin_host_) {
+    anchor_begin_host_ = std::move(begin);
+    PALPATE_RETURN_IF_ERROR(queue_->Write(anchor_begin_, std::span<const uint32_t>(anchor_begin_host_)));
+  }
+  if (anchors.size() > anchors_.count()) {
+    device_bytes_ -= anchors_.size_bytes() + anchor_reports_.size_bytes();
+    PALPATE_RETURN_IF_ERROR(Grow(queue_->context(), anchors_, anchors.size(), "anchors"));
+    PALPATE_RETURN_IF_ERROR(Grow(queue_->context(), anchor_reports_, anchors.size(), "anchor_reports"));
+    device_bytes_ += anchors_.size_bytes() + anchor_reports_.size_bytes();
+    PALPATE_RETURN_IF_ERROR(BindAnchors());
+  }
+  return anchors.empty() ? absl::OkStatus() : queue_->Write(anchors_, std::span<const Anchor>(anchors_host_));
+}
+
+/// Tools and clips go to where what acts on them balances.
+absl::Status TissueSolver::Impl::SolveHolders() {
+  if (any_coupled_) {
+    PALPATE_RETURN_IF_ERROR(
+        queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
+  }
+  if (clip_count_ == 0) return absl::OkStatus();
+  return queue_->Launch(solve_clips_, {clip_count_, 0}, params_, clip_count_, x_, anchor_begin_, anchors_, colliders_);
+}
+
+/// Targets and first guesses of driven vertices for the step that begins.
+absl::Status TissueSolver::Impl::Drive() {
+  if (prescribed_.count() > 0) {
+    const auto count = static_cast<uint32_t>(prescribed_.count());
+    const auto first = static_cast<uint32_t>(layout_.driven_regions.size());
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(prescribe_vertices_, {count, 0}, count, first, driven_vertices_, prescribed_, y_, x_));
+  }
+  if (driven_.empty()) return absl::OkStatus();
+  const double end_s = static_cast<double>(steps_ + 1) * options_.dt_s;
+  for (size_t r = 0; r < driven_.size(); ++r) {
+    const TissueDrivenRegion& region = driven_[r];
+    const double moved_s = std::clamp(end_s - region.start_s, 0.0, region.duration_s);
+    const auto& w = region.angular_velocity_rad_per_s;
+    const double speed = std::hypot(w[0], w[1], w[2]);
+    const double share = speed > 0 ? std::sin(speed * moved_s / 2) / speed : 0;
+    DrivenPose& pose = driven_poses_host_[r];
+    pose.rotation = ToFloat4({w[0] * share, w[1] * share, w[2] * share}, std::cos(speed * moved_s / 2));
+    pose.center_start = ToFloat4(region.center_m);
+    const auto& v = region.velocity_m_per_s;
+    pose.center = ToFloat4({region.center_m[0] + v[0] * moved_s, region.center_m[1] + v[1] * moved_s, region.center_m[2] + v[2] * moved_s});
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->Write(driven_poses_, std::span<const DrivenPose>(driven_poses_host_)));
+  const auto count = static_cast<uint32_t>(layout_.driven_regions.size());
+  return queue_->Launch(drive_vertices_, {count, 0}, count, driven_vertices_, driven_regions_, driven_poses_, rest_, y_, x_);
+}
+
+/// Prescribed vertices stay where they are in `positions` [solver's vertex].
+absl::Status TissueSolver::Impl::HoldPrescribed(std::span<const Float4> positions) {
+  const size_t first = layout_.driven_regions.size();
+  prescribed_host_.clear();
+  for (size_t i = first; i < layout_.driven_vertices.size(); ++i) prescribed_host_.push_back(positions[layout_.driven_vertices[i]]);
+  return prescribed_host_.empty() ? absl::OkStatus() : queue_->Write(prescribed_, std::span<const Float4>(prescribed_host_));
+}
+
+absl::Status TissueSolver::Impl::SetPrescribed(std::span<const float> positions_m) {
+  if (positions_m.size() != prescribed_host_.size() * 3) {
+    return absl::InvalidArgumentError(absl::StrCat(positions_m.size(), " floats for ", prescribed_host_.size(), " prescribed vertices"));
+  }
+  if (!std::all_of(positions_m.begin(), positions_m.end(), [](float v) { return std::isfinite(v); })) {
+    return absl::InvalidArgumentError("a prescribed position is not finite");
+  }
+  for (size_t i = 0; i < prescribed_host_.size(); ++i) {
+    prescribed_host_[i] = {positions_m[3 * i], positions_m[3 * i + 1], positions_m[3 * i + 2], 0.0F};
+  }
+  return prescribed_host_.empty() ? absl::OkStatus() : queue_->Write(prescribed_, std::span<const Float4>(prescribed_host_));
+}
+
+/// Shares of the loads with a force, and the buffers of all.
+absl::Status TissueSolver::Impl::MakeLoads(const TissueModel& model) {
+  loads_ = model.loads;
+  load_shares_.clear();
+  acting_loads_ = 0;
+  const size_t n = loads_.empty() ? 0 : layout_.vertex_count;
+  for (size_t k = 0; k < loads_.size(); ++k) {
+    std::vector<double> share(n, 0.0);
+    double sum = 0;
+    for (const UInt4& t : std::span(layout_.triangles).first(layout_.triangle_count)) {
+      if (!(layout_.load_bits[t.x] & layout_.load_bits[t.y] & layout_.load_bits[t.z] & 1U << k)) continue;
+      const Float4& o = layout_.rest_m[t.x];
+      const Float4& b = layout_.rest_m[t.y];
+      const Float4& c = layout_.rest_m[t.z];
+      const double bx = b.x - o.x, by = b.y - o.y, bz = b.z - o.z, cx = c.x - o.x, cy = c.y - o.y, cz = c.z - o.z;
+      const double area = std::hypot(by * cz - bz * cy, bz * cx - bx * cz, bx * cy - by * cx) / 2;
+      for (const uint32_t v : {t.x, t.y, t.z}) share[v] += area / 3;
+      sum += area;
+    }
+    for (size_t v = 0; sum == 0 && v < n; ++v) {
+      if (layout_.load_bits[v] & 1U << k) share[v] = layout_.mass_kg[v];
+    }
+    if (sum == 0) sum = std::accumulate(share.begin(), share.end(), 0.0);
+    load_shares_.emplace_back();
+    for (uint32_t v = 0; v < n; ++v) {
+      if (share[v] > 0) load_shares_.back().emplace_back(v, static_cast<float>(share[v] / sum));
+    }
+  }
+  PALPATE_RETURN_IF_ERROR(Fill(&load_bits_, std::span<const uint32_t>(layout_.load_bits), "load_bits"));
+  PALPATE_RETURN_IF_ERROR(Make(&load_pressures_, loads_.size(), "load_pressures"));
+  PALPATE_RETURN_IF_ERROR(Make(&y_free_, n, "inertial_targets_without_loads"));
+  return Make(&load_forces_, n, "load_forces");
+}
+
+/// The loads of the step that begins. What acts changes seldom: only then the device is told.
+absl::Status TissueSolver::Impl::ChooseLoads() {
+  const double start_s = static_cast<double>(steps_) * options_.dt_s;
+  uint32_t acting = 0;
+  for (size_t k = 0; k < loads_.size(); ++k) {
+    const double age_s = start_s - loads_[k].start_s + 1e-9;
+    if (age_s >= 0 && age_s < loads_[k].duration_s) acting |= 1U << k;
+  }
+  if (acting != acting_loads_) {
+    acting_loads_ = acting;
+    std::vector<float> pressures(loads_.size(), 0.0F);
+    std::vector<Float4> forces(layout_.vertex_count);
+    for (size_t k = 0; k < loads_.size(); ++k) {
+      if (!(acting & 1U << k)) continue;
+      pressures[k] = static_cast<float>(loads_[k].pressure_pa);
+      const Float4 force = ToFloat4(loads_[k].force_n);
+      for (const auto& [v, share] : load_shares_[k]) {
+        forces[v] = {forces[v].x + share * force.x, forces[v].y + share * force.y, forces[v].z + share * force.z, 0.0F};
+      }
+    }
+    PALPATE_RETURN_IF_ERROR(queue_->Write(load_pressures_, std::span<const float>(pressures)));
+    PALPATE_RETURN_IF_ERROR(queue_->Write(load_forces_, std::span<const Float4>(forces)));
+  }
+  if (acting == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(queue_->Copy(y_, y_free_, layout_.vertex_count));
+  return ApplyLoads();
+}
+
+/// Loads as they are where the tissue is now.
+absl::Status TissueSolver::Impl::ApplyLoads() {
+  if (acting_loads_ == 0) return absl::OkStatus();
+  return queue_->Launch(apply_loads_, Vertices(), params_, static_cast<uint32_t>(loads_.size()), load_pressures_, load_bits_, load_forces_,
+                        x_, vertex_triangle_range_, vertex_triangles_, triangles_, mass_, y_free_, y_);
+}
+
+absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {
+  std::vector<uint32_t> indices;
+  indices.reserve(vertices.size());
+  for (const uint32_t v : vertices) {
+    if (!HasVertex(v)) {
+      return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " is absent or outside [0, ", layout_.solver_index.size(), ")"));
+    }
+    indices.push_back(layout_.solver_index[v]);
+  }
+  gathered_count_ = static_cast<uint32_t>(indices.size());
+  device_bytes_ -= gathered_index_.size_bytes() + gathered_.size_bytes();
+  PALPATE_RETURN_IF_ERROR(Grow(queue_->context(), gathered_index_, std::max<size_t>(indices.size(), 1), "gathered_index"));
+  PALPATE_RETURN_IF_ERROR(Grow(queue_->context(), gathered_, std::max<size_t>(indices.size(), 1) * 3, "gathered"));
+  device_bytes_ += gathered_index_.size_bytes() + gathered_.size_bytes();
+  PALPATE_RETURN_IF_ERROR(queue_->Write(gathered_index_, std::span<const uint32_t>(indices)));
+  gathered_host_.assign(indices.size() * 3, 0.0F);
+  return gather_positions_.SetArgs(static_cast<uint32_t>(indices.size()), x_, gathered_index_, gathered_);
+}
+
+/// Where the colliders go in this step. A tool that was cut short closes the gap to its target a little faster than it managed before; what
+/// the target moves across that gap it follows as ever. Capsules of one tool are held back together.
+void TissueSolver::Impl::Aim(std::span<const ColliderTarget> targets) {
+  for (size_t leader = 0, end = 0; leader < targets.size(); leader = end) {
+    end = leader + colliders_host_[leader].members;
+    double over_m = 0;
+    double turn_share = 1;
+    const std::array<double, 3>* behind = nullptr;
+    for (size_t c = leader; c < end; ++c) {
+      ColliderAim& aim = aims_[c];
+      aim.tip_from = ToArray(colliders_host_[c].tip);
+      aim.axis_from = ToArray(colliders_host_[c].axis);
+      if (const double over = Along(aim.behind, aim.tip_from, targets[c].tip_m) - aim.room_m; over > over_m) {
+        over_m = over;
+        behind = &aim.behind;
+      }
+      const double turn_m = Distance(aim.axis_from, targets[c].axis_m);
+      if (turn_m > aim.turn_m) turn_share = std::min(turn_share, aim.turn_m / turn_m);
+    }
+    std::array<double, 3> back{};
+    for (size_t k = 0; behind != nullptr && k < 3; ++k) back[k] = over_m * (*behind)[k];
+    for (size_t c = leader; c < end; ++c) {
+      ColliderAim& aim = aims_[c];
+      std::array<double, 3> tip = targets[leader].tip_m;
+      std::array<double, 3> axis = targets[c].axis_m;
+      for (size_t k = 0; k < 3; ++k) {
+        const double offset_from = aim.tip_from[k] - aims_[leader].tip_from[k];
+        const double offset = targets[c].tip_m[k] - targets[leader].tip_m[k];
+        tip[k] += offset_from + turn_share * (offset - offset_from) - back[k];
+        axis[k] = aim.axis_from[k] + turn_share * (axis[k] - aim.axis_from[k]);
+      }
+      aim.is_short = behind != nullptr || turn_share < 1;
+      // Where nothing holds it back it goes to its target to the bit.
+      targets_host_[2 * c] = ToFloat4(aim.is_short ? tip : targets[c].tip_m);
+      targets_host_[2 * c + 1] = ToFloat4(aim.is_short ? axis : targets[c].axis_m);
+    }
+  }
+}
+
+/// After a step: how far each collider was stopped short, and how far it may go next.
+void TissueSolver::Impl::NoteBlocked(std::span<const ColliderTarget> targets) {
+  for (size_t c = 0; c < targets.size(); ++c) {
+    ColliderAim& aim = aims_[c];
+    aim.room_m = aim.turn_m = std::numeric_limits<double>::infinity();
+    blocked_m_[c] = aim.cut_m;
+    if (colliders_host_[c].device_tip.w > 0) continue;  // what drives a coupled tool yields by itself
+    if (!(aim.cut_m > 0) && !aim.is_short) continue;
+    const std::array<double, 3> tip = ToArray(colliders_host_[c].tip);
+    const std::array<double, 3> axis = ToArray(colliders_host_[c].axis);
+    const double gap_m = Distance(tip, targets[c].tip_m);
+    std::array<double, 3> end = tip;
+    std::array<double, 3> end_target = targets[c].tip_m;
+    for (size_t k = 0; k < 3; ++k) {
+      end[k] += axis[k];
+      end_target[k] += targets[c].axis_m[k];
+      aim.behind[k] = gap_m > 0 ? (targets[c].tip_m[k] - tip[k]) / gap_m : 0;
+    }
+    blocked_m_[c] = std::max(gap_m, Distance(end, end_target));
+    const double least_m = kAimShare * options_.margin_m;
+    aim.room_m = kAimGrowth * std::max(Along(aim.behind, aim.tip_from, tip), 0.0) + least_m;
+    if (Distance(axis, targets[c].axis_m) > least_m) aim.turn_m = kAimGrowth * Distance(aim.axis_from, axis) + least_m;
+  }
+}
+
+}  // namespace palpate::gpu

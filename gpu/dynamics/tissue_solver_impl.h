@@ -1,0 +1,214 @@
+#pragma once
+
+#include <array>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "gpu/dynamics/obstacle_barrier.h"
+#include "gpu/dynamics/rigid_blocks.h"
+#include "gpu/dynamics/shape_goals.h"
+#include "gpu/dynamics/surface_contact.h"
+#include "gpu/dynamics/tissue_layout_editor.h"
+#include "gpu/dynamics/tissue_solver.h"
+#include "gpu/primitives/run_writer.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+
+namespace palpate::gpu {
+
+/// Share of inverted tets from which a mesh is tangled and recovers, see docs/algorithms/tissue.md.
+inline constexpr double kTangledShare = 0.02;
+
+inline Float4 ToFloat4(const std::array<double, 3>& v, double w = 0) {
+  return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
+}
+
+/// How far a driven collider goes after it was cut short.
+struct ColliderAim {
+  float cut_m = 0;                                          // in the newest step
+  std::array<double, 3> behind{};                           // unit: where its target was, seen from it
+  double room_m = std::numeric_limits<double>::infinity();  // of the tip that way
+  double turn_m = std::numeric_limits<double>::infinity();  // of the other end about the tip
+  std::array<double, 3> tip_from{};                         // at the start of the step
+  std::array<double, 3> axis_from{};
+  bool is_short = false;  // it was not sent where it is wanted
+};
+
+/// What tissue_solver.h hides. The step is in tissue_solver.cc; what stands before the first one in tissue_solver_setup.cc; what acts from
+/// outside in tissue_solver_drive.cc; the state, and how it goes on after an edit, in tissue_solver_state.cc.
+class TissueSolver::Impl {
+ public:
+  absl::Status Init(std::shared_ptr<Queue> queue, const TissueModel& model, const TissueOptions& options,
+                    std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes, const TissueTuning& tuning,
+                    Impl* old = nullptr);
+  /// False: it does not fit, and this must be rebuilt.
+  absl::StatusOr<bool> Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states);
+  size_t delta_bytes() const { return delta_bytes_; }
+  absl::StatusOr<std::unique_ptr<Impl>> Rebuilt(const TissueModel& model, std::span<const TissueVertexState> states);
+  absl::Status SetGathered(std::span<const uint32_t> vertices);
+  absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
+  absl::Status SetPrescribed(std::span<const float> positions_m);
+  absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, std::vector<double>* residuals);
+  absl::StatusOr<TissueStep> Collect(TissueTimes times, bool advance);
+  absl::Status Reset();
+  absl::Status ReadPositions(std::span<float> positions_m);
+  absl::Status WriteState(std::span<const float> positions_m, std::span<const float> velocities);
+  absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
+  absl::Status ReadState(std::span<TissueVertexState> states);
+
+  const TissueLayout& layout() const { return layout_; }
+  size_t device_bytes() const {
+    return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) +
+           (rigid_ ? rigid_->device_bytes() : 0) + (shapes_ ? shapes_->device_bytes() : 0);
+  }
+  double stiffness() const { return params_host_.stiffness_n_per_m; }
+  const StepParams& params() const { return params_host_; }
+
+ private:
+  template <typename T>
+  absl::Status Fill(DeviceBuffer<T>* buffer, std::span<const T> data, const char* name) {
+    if (*buffer) device_bytes_ -= std::max<size_t>(buffer->size_bytes(), sizeof(T));
+    PALPATE_ASSIGN_OR_RETURN(*buffer, CreateBufferFrom<T>(*queue_, data, name));
+    device_bytes_ += std::max<size_t>(buffer->size_bytes(), sizeof(T));
+    return absl::OkStatus();
+  }
+  template <typename T>
+  absl::Status Make(DeviceBuffer<T>* buffer, size_t count, const char* name) {
+    if (*buffer) device_bytes_ -= std::max<size_t>(buffer->size_bytes(), sizeof(T));
+    PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Create(queue_->context(), count, name));
+    device_bytes_ += std::max<size_t>(buffer->size_bytes(), sizeof(T));
+    return queue_->Zero(*buffer);
+  }
+  absl::Status MakeKernels(Impl* old);
+  absl::Status Bind();
+  absl::Status BindSurface();
+  absl::Status BindAnchors();
+  absl::Status MakeShapes(const TissueModel& model);
+  bool TouchesShapes(const TissueModel& model, const TissueChange& change, const TissueLayoutDelta& delta) const;
+  absl::Status BindShapes();
+  absl::Status UpdateFollowed();
+  absl::Status SolveHolders();
+  absl::Status Drive();
+  absl::Status HoldPrescribed(std::span<const Float4> positions);
+  absl::Status MakeLoads(const TissueModel& model);
+  absl::Status ChooseLoads();
+  absl::Status MakeDriven(const TissueModel& model);
+  absl::Status ForgetContacts();
+  absl::Status WriteDelta(const TissueLayoutDelta& delta, std::span<const TissueVertexState> states);
+  absl::Status ApplyLoads();
+  absl::Status ShiftPieces();
+  absl::Status Sweep();
+  void Aim(std::span<const ColliderTarget> targets);
+  absl::Status CertifyObstacles(bool certified);
+  void NoteBlocked(std::span<const ColliderTarget> targets);
+  absl::StatusOr<double> Residual();
+  absl::Status CheckFloats(size_t count) const;
+  void ScatterScratch(std::span<float> values) const;
+  absl::Status MakeRigid(const TissueModel& model);
+  absl::Status GoOnFrom(Impl& old, std::span<const TissueVertexState> states);
+  RigidSurroundings Surroundings() const;
+  /// Velocity a step before rest in free fall: what makes the first guess after a given state that of free fall, so that a body that
+  /// nothing holds falls right from its first step.
+  Float4 FallenFromRest() const {
+    const StepParams& p = params_host_;
+    return {-p.dt_s * p.gravity_x, -p.dt_s * p.gravity_y, -p.dt_s * p.gravity_z, 0.0F};
+  }
+  bool HasVertex(uint32_t vertex) const { return vertex < layout_.solver_index.size() && layout_.solver_index[vertex] != kNoTissueVertex; }
+  Range Vertices() const { return {layout_.vertex_count, 0}; }
+  Range Partials() const { return {tuning_.partials, tuning_.partials % 64 == 0 ? 64U : 1U}; }  // exactly as many, whatever the device
+
+  absl::Status UpdateRecovery(const TissueStep& step);
+  absl::Status StartRecovery();
+
+  std::shared_ptr<Queue> queue_;
+  TissueLayout layout_;
+  std::unique_ptr<TissueLayoutEditor> editor_;  // null: the layout has no room for edits
+  std::optional<RunWriter> writer_;             // likewise
+  size_t delta_bytes_ = 0;
+  TissueOptions options_;
+  TissueTuning tuning_;
+  StepParams params_host_;
+  ProgramDefines defines_;
+  std::vector<ColliderDescription> collider_descriptions_;
+  std::vector<PlaneObstacle> plane_obstacles_;
+  std::vector<Float4> rest_positions_;
+  std::vector<Collider> initial_colliders_;
+  size_t device_bytes_ = 0;
+
+  DeviceBuffer<StepParams> params_;
+  DeviceBuffer<Float4> x_, x_start_, y_, velocity_, velocity_before_, x_before_, x_before2_;
+  DeviceBuffer<float> mass_, mass_damping_;
+  DeviceBuffer<UInt2> block_range_, vertex_triangle_range_;
+  DeviceBuffer<uint32_t> original_index_, block_vertex_, corner_index_;
+  DeviceBuffer<float> corner_real_, corner_strain_;
+  DeviceBuffer<UInt4> tets_, triangles_;
+  DeviceBuffer<Float4> tet_rest_, rotations_;
+  DeviceBuffer<uint32_t> vertex_triangles_, triangle_colliders_;
+  DeviceBuffer<ToolContact> contacts_;
+  DeviceBuffer<Collider> colliders_;
+  DeviceBuffer<Float4> targets_;
+  DeviceBuffer<PlaneObstacle> planes_;
+  DeviceBuffer<uint32_t> anchor_begin_;  // [vertex_count + 1]
+  DeviceBuffer<Anchor> anchors_;         // sorted by vertex
+  DeviceBuffer<AnchorReport> anchor_reports_;
+  DeviceBuffer<uint8_t> touched_;
+  DeviceBuffer<uint32_t> list_, report_count_, gathered_index_;
+  DeviceBuffer<ContactReport> reports_;
+  DeviceBuffer<StepPartial> partials_;
+  DeviceBuffer<float> gathered_;
+  DeviceBuffer<Float4> forces_;
+
+  Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
+      list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, inspect_state_,
+      gather_positions_, drive_vertices_, prescribe_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
+
+  std::vector<Float4> targets_host_;
+  std::vector<ContactReport> reports_host_;
+  std::vector<StepPartial> partials_host_;
+  std::vector<Collider> colliders_host_;
+  std::vector<Anchor> anchors_host_;  // as on the device
+  std::vector<uint32_t> anchor_begin_host_;
+  std::vector<uint32_t> anchor_place_;  // of each of the caller's
+  std::vector<AnchorReport> anchor_reports_host_, anchor_reports_sorted_;
+  uint32_t clip_count_ = 0;
+  std::vector<float> gathered_host_;
+  uint32_t gathered_count_ = 0;
+  uint32_t driven_count_ = 0;
+  std::vector<Float4> scratch_;
+  std::unique_ptr<RigidBlocks> rigid_;        // null: none
+  std::unique_ptr<ShapeGoals> shapes_;        // null: no shape-matched bodies
+  std::vector<uint8_t> has_goal_;             // [slot], if there are
+  std::unique_ptr<SurfaceContacts> surface_;  // null: surfaces do not meet
+  uint32_t surface_generation_ = 0;           // of the arguments bound
+  std::unique_ptr<ObstacleBarrier> barrier_;  // null: no obstacles
+  uint32_t passing_colliders_ = 0;
+  std::vector<ColliderAim> aims_;  // per collider
+  std::vector<double> blocked_m_;  // per collider, in the newest step
+  std::vector<SurfaceReport> surface_reports_;
+  std::vector<TissueDrivenRegion> driven_;
+  std::vector<DrivenPose> driven_poses_host_;
+  DeviceBuffer<uint32_t> driven_vertices_, driven_regions_;
+  DeviceBuffer<DrivenPose> driven_poses_;
+  DeviceBuffer<Float4> prescribed_;  // targets of the last ones of driven_vertices_
+  std::vector<Float4> prescribed_host_;
+  DeviceBuffer<Float4> rest_;
+  std::vector<TissueLoad> loads_;
+  std::vector<std::vector<std::pair<uint32_t, float>>> load_shares_;  // of each load with a force: solver vertices and their parts of it
+  uint32_t acting_loads_ = 0;                                         // bits of those in the device buffers
+  DeviceBuffer<float> load_pressures_;
+  DeviceBuffer<uint32_t> load_bits_;
+  DeviceBuffer<Float4> load_forces_, y_free_;
+  DeviceBuffer<float> piece_sums_buffer_;
+  uint64_t steps_ = 0;              // since the last reset
+  bool was_given_tangled_ = false;  // positions came from outside with many inverted tets, and have not recovered yet
+  bool any_coupled_ = false;
+  uint32_t strained_tets_ = 0;
+  uint32_t inverted_elastic_ = 0;
+  double recovery_left_s_ = 0;  // > 0 while a tangled mesh recovers
+  double calm_s_ = 0;           // how long it has looked untangled
+};
+
+}  // namespace palpate::gpu

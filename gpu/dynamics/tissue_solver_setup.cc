@@ -1,0 +1,376 @@
+// Buffers, kernels and their arguments.
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "gpu/dynamics/tissue_solver_impl.h"
+
+namespace palpate::gpu {
+
+namespace kernels {
+extern const KernelSource surface_contact;
+extern const KernelSource tissue;
+}  // namespace kernels
+
+namespace {
+
+constexpr float kStiffening = 10.0F;
+constexpr double kSlipSpeed_m_per_s = 0.001;  // below it friction is viscous
+constexpr double kToolContactRatio = 20;      // a coupled tool's contacts are at most this much stiffer than what drives it
+constexpr uint32_t kMaxColliders = 32;        // bits of a triangle's collider mask
+// Room that is left for edits once there was one: a fresh layout, which costs as much as some hundred deltas, comes after as many at least.
+constexpr TissueSlack kEditSlack = {.share = 0.25, .least = 32, .spare_colors = 4};
+
+double MeanRigidMass(const TissueModel& model) {
+  if (model.rigid.empty()) return 0;
+  double sum = 0;
+  for (const TissueRigidBody& rigid : model.rigid) sum += rigid.mass_kg;
+  return sum / static_cast<double>(model.rigid.size());
+}
+
+}  // namespace
+
+TissueTuning TissueTuning::For(const DeviceInfo& device) {
+  if (device.is_cpu) return {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .shape_group = 1, .partials = 4 * device.compute_units};
+  return {.lanes = 1, .team = 8, .group = 64, .list_group = 256, .shape_group = 64, .partials = 1024};
+}
+
+absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const TissueModel& model, const TissueOptions& options,
+                                      std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes,
+                                      const TissueTuning& tuning, Impl* old) {
+  if (colliders.size() > kMaxColliders) {
+    return absl::InvalidArgumentError(absl::StrCat(colliders.size(), " tools and capsule obstacles exceed the limit of ", kMaxColliders));
+  }
+  options_ = options;
+  tuning_ = tuning;
+  collider_descriptions_.assign(colliders.begin(), colliders.end());
+  plane_obstacles_.assign(planes.begin(), planes.end());
+  // Scenes that are never edited need no room.
+  PALPATE_ASSIGN_OR_RETURN(layout_, LayOutTissue(model, options.dt_s, tuning.lanes, old == nullptr ? TissueSlack{} : kEditSlack));
+  queue_ = std::move(queue);
+  if (old != nullptr) {
+    editor_ = std::make_unique<TissueLayoutEditor>(model, options.dt_s, &layout_);
+    PALPATE_ASSIGN_OR_RETURN(writer_, RunWriter::Create(queue_->context()));
+  }
+
+  params_host_ = {};
+  params_host_.dt_s = static_cast<float>(options.dt_s);
+  params_host_.inv_dt = static_cast<float>(1.0 / options.dt_s);
+  params_host_.gravity_x = static_cast<float>(options.gravity_m_per_s2[0]);
+  params_host_.gravity_y = static_cast<float>(options.gravity_m_per_s2[1]);
+  params_host_.gravity_z = static_cast<float>(options.gravity_m_per_s2[2]);
+  params_host_.margin_m = static_cast<float>(options.margin_m);
+  params_host_.stiffness_n_per_m =
+      static_cast<float>(options.stiffness_n_per_m > 0 ? options.stiffness_n_per_m
+                         : layout_.live_tet_count == 0 ? MeanRigidMass(model) / (options.dt_s * options.dt_s)
+                                                       : 20 * layout_.mean_young_modulus_pa * layout_.mean_edge_m);
+  params_host_.stiffening = kStiffening;
+  params_host_.friction = static_cast<float>(options.friction);
+  params_host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
+  params_host_.range_m = static_cast<float>(options.range_m);
+  params_host_.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
+  params_host_.free_count = layout_.free_count;
+  params_host_.vertex_count = layout_.vertex_count;
+  params_host_.triangle_count = layout_.triangle_count;
+  params_host_.collider_count = static_cast<uint32_t>(colliders.size());
+  params_host_.plane_count = static_cast<uint32_t>(planes.size());
+  params_host_.tet_count = layout_.tet_count;
+
+  const size_t n = layout_.vertex_count;
+  rest_positions_ = layout_.rest_m;
+  for (const ColliderDescription& description : colliders) {
+    const auto index = static_cast<uint32_t>(initial_colliders_.size());
+    const uint32_t place = description.places_after_leader;
+    if (place > 0 && (place > index || initial_colliders_[index - place].leader != index - place ||
+                      initial_colliders_[index - place].members != place)) {
+      return absl::InvalidArgumentError(absl::StrCat("collider ", index, ": is ", place, " places after no leader"));
+    }
+    ColliderDescription c = description;
+    Collider collider{};
+    collider.leader = index - place;
+    collider.members = 1;
+    collider.skips_tissue = description.skips_tissue ? 1 : 0;
+    if (place > 0) {
+      const ColliderDescription& leader = colliders[collider.leader];
+      initial_colliders_[collider.leader].members = place + 1;
+      c.coupling_n_per_m = leader.coupling_n_per_m;
+      c.damping_n_s_per_m = leader.damping_n_s_per_m;
+      c.mass_kg = leader.mass_kg;
+      collider.offset = ToFloat4({c.tip_m[0] - leader.tip_m[0], c.tip_m[1] - leader.tip_m[1], c.tip_m[2] - leader.tip_m[2]});
+    }
+    collider.tip_start = ToFloat4(c.tip_m, c.radius_m);
+    collider.axis_start = ToFloat4(c.axis_m);
+    collider.tip = ToFloat4(c.tip_m);
+    // Against a light tool on a soft coupling a stiff contact is only slow to solve, and what is left unsolved shows as force peaks.
+    const double impedance_n_per_m = c.mass_kg / (options.dt_s * options.dt_s) + c.damping_n_s_per_m / options.dt_s + c.coupling_n_per_m;
+    const double stiffness_n_per_m = params_host_.stiffness_n_per_m;
+    collider.axis =
+        ToFloat4(c.axis_m, c.coupling_n_per_m > 0 ? std::min(stiffness_n_per_m, kToolContactRatio * impedance_n_per_m) : stiffness_n_per_m);
+    collider.velocity = ToFloat4({}, c.mass_kg);
+    collider.device_tip = ToFloat4(c.tip_m, c.coupling_n_per_m);
+    collider.device_velocity = ToFloat4({}, c.damping_n_s_per_m);
+    initial_colliders_.push_back(collider);
+    any_coupled_ |= c.coupling_n_per_m > 0;
+  }
+  targets_host_.resize(2 * colliders.size());
+  colliders_host_ = initial_colliders_;
+  blocked_m_.resize(colliders.size());
+  aims_.resize(colliders.size());
+  partials_host_.resize(tuning_.partials);
+  scratch_.resize(n);
+
+  PALPATE_RETURN_IF_ERROR(Fill(&params_, std::span<const StepParams>(&params_host_, 1), "params"));
+  PALPATE_RETURN_IF_ERROR(Fill(&x_, std::span<const Float4>(rest_positions_), "positions"));
+  PALPATE_RETURN_IF_ERROR(Fill(&x_start_, std::span<const Float4>(rest_positions_), "positions_start"));
+  PALPATE_RETURN_IF_ERROR(Fill(&y_, std::span<const Float4>(rest_positions_), "inertial_targets"));
+  PALPATE_RETURN_IF_ERROR(Make(&velocity_, n, "velocities"));
+  PALPATE_RETURN_IF_ERROR(Make(&velocity_before_, n, "velocities_before"));
+  const size_t history = options_.acceleration > 0 ? n : 0;
+  PALPATE_RETURN_IF_ERROR(Make(&x_before_, history, "positions_before"));
+  PALPATE_RETURN_IF_ERROR(Make(&x_before2_, history, "positions_before2"));
+  PALPATE_RETURN_IF_ERROR(Fill(&mass_, std::span<const float>(layout_.mass_kg), "masses"));
+  PALPATE_RETURN_IF_ERROR(Fill(&mass_damping_, std::span<const float>(layout_.mass_damping_per_s), "mass_damping"));
+  PALPATE_RETURN_IF_ERROR(Fill(&original_index_, std::span<const uint32_t>(layout_.original_index), "original_index"));
+  PALPATE_RETURN_IF_ERROR(Fill(&block_range_, std::span<const UInt2>(layout_.block_range), "block_range"));
+  PALPATE_RETURN_IF_ERROR(Fill(&block_vertex_, std::span<const uint32_t>(layout_.block_vertex), "block_vertex"));
+  PALPATE_RETURN_IF_ERROR(Fill(&corner_real_, std::span<const float>(layout_.corner_real), "corner_real"));
+  PALPATE_RETURN_IF_ERROR(Fill(&corner_index_, std::span<const uint32_t>(layout_.corner_index), "corner_index"));
+  PALPATE_RETURN_IF_ERROR(
+      Make(&corner_strain_, layout_.has_viscosity ? layout_.block_vertex.size() * 7 * layout_.lanes : 0, "corner_strain"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tets_, std::span<const UInt4>(layout_.tets), "tets"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tet_rest_, std::span<const Float4>(layout_.tet_rest), "tet_rest"));
+  const std::vector<Float4> identity(layout_.Has(TissueEnergy::kCorotated) ? layout_.tets.size() : 0, Float4{0, 0, 0, 1});
+  PALPATE_RETURN_IF_ERROR(Fill(&rotations_, std::span<const Float4>(identity), "rotations"));
+  PALPATE_RETURN_IF_ERROR(Fill(&triangles_, std::span<const UInt4>(layout_.triangles), "triangles"));
+  PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangle_range_, std::span<const UInt2>(layout_.vertex_triangle_range), "vertex_triangle_range"));
+  PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangles_, std::span<const uint32_t>(layout_.vertex_triangles), "vertex_triangles"));
+  PALPATE_RETURN_IF_ERROR(Make(&triangle_colliders_, layout_.triangles.size(), "triangle_colliders"));
+  PALPATE_RETURN_IF_ERROR(Make(&contacts_, layout_.triangles.size() * colliders.size(), "contacts"));
+  PALPATE_RETURN_IF_ERROR(Make(&colliders_, colliders.size() + kMaxClips, "colliders"));
+  PALPATE_RETURN_IF_ERROR(Make(&anchor_begin_, n + 1, "anchor_begin"));
+  PALPATE_RETURN_IF_ERROR(Make(&anchors_, 1, "anchors"));
+  PALPATE_RETURN_IF_ERROR(Make(&anchor_reports_, 1, "anchor_reports"));
+  anchor_begin_host_.assign(n + 1, 0);
+  PALPATE_RETURN_IF_ERROR(Make(&targets_, 2 * colliders.size(), "collider_targets"));
+  PALPATE_RETURN_IF_ERROR(Fill(&planes_, planes, "planes"));
+  PALPATE_RETURN_IF_ERROR(Make(&touched_, n, "touched"));
+  PALPATE_RETURN_IF_ERROR(Make(&list_, layout_.triangles.size() * colliders.size() + 1, "contact_list"));
+  PALPATE_RETURN_IF_ERROR(Make(&report_count_, 1, "report_count"));
+  PALPATE_RETURN_IF_ERROR(Make(&reports_, 256, "contact_reports"));
+  PALPATE_RETURN_IF_ERROR(Make(&partials_, tuning_.partials, "step_partials"));
+  PALPATE_RETURN_IF_ERROR(Make(&forces_, n, "forces"));
+  PALPATE_RETURN_IF_ERROR(Make(&gathered_index_, 0, "gathered_index"));
+  PALPATE_RETURN_IF_ERROR(Make(&gathered_, 0, "gathered"));
+  if (layout_.has_surface_contact) {
+    SurfaceOptions surface;
+    surface.dt_s = options.dt_s;
+    surface.margin_m = options.margin_m;
+    surface.stiffness_n_per_m = options.stiffness_n_per_m;
+    surface.friction = options.surface_friction;
+    surface.reserve_m = options.surface_reserve_m;
+    if (old != nullptr && old->surface_) surface.reach_edge_m = old->surface_->reach_edge_m();
+    surface.max_detections = options.surface_max_detections;
+    surface.check_intersections = options.check_intersections;
+    PALPATE_ASSIGN_OR_RETURN(
+        surface_,
+        SurfaceContacts::Create(*queue_, layout_, surface, {&block_range_, &corner_index_, &vertex_triangle_range_, &vertex_triangles_},
+                                tuning_.partials, old == nullptr ? 0 : kEditSlack.share, old == nullptr ? nullptr : old->surface_.get()));
+  }
+  if (!colliders.empty() || !planes.empty()) {
+    PALPATE_ASSIGN_OR_RETURN(
+        barrier_, ObstacleBarrier::Create(*queue_, layout_, params_host_.collider_count, params_host_.plane_count, options.margin_m));
+  }
+  if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
+  if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(model));
+  PALPATE_RETURN_IF_ERROR(MakeLoads(model));
+  PALPATE_RETURN_IF_ERROR(MakeDriven(model));
+  PALPATE_RETURN_IF_ERROR(Make(&prescribed_, model.prescribed.vertices.size(), "prescribed"));
+  PALPATE_RETURN_IF_ERROR(HoldPrescribed(rest_positions_));
+  PALPATE_RETURN_IF_ERROR(MakeKernels(old));
+  return Bind();
+}
+
+absl::Status TissueSolver::Impl::MakeDriven(const TissueModel& model) {
+  driven_ = model.driven;
+  driven_poses_host_.resize(driven_.size());
+  driven_count_ = static_cast<uint32_t>(layout_.driven_vertices.size());
+  if (driven_count_ == 0) return absl::OkStatus();
+  const std::shared_ptr<Context>& context = queue_->context();
+  device_bytes_ -= driven_vertices_.size_bytes() + driven_regions_.size_bytes() + driven_poses_.size_bytes() + rest_.size_bytes();
+  PALPATE_RETURN_IF_ERROR(Grow(context, driven_vertices_, std::max(driven_count_, 1U), "driven_vertices"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, driven_regions_, std::max(driven_count_, 1U), "driven_regions"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, driven_poses_, driven_.size(), "driven_poses"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, rest_, layout_.vertex_count, "rest"));
+  device_bytes_ += driven_vertices_.size_bytes() + driven_regions_.size_bytes() + driven_poses_.size_bytes() + rest_.size_bytes();
+  PALPATE_RETURN_IF_ERROR(queue_->Write(driven_vertices_, std::span<const uint32_t>(layout_.driven_vertices)));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(driven_regions_, std::span<const uint32_t>(layout_.driven_regions)));
+  return queue_->Write(rest_, std::span<const Float4>(layout_.rest_m));
+}
+
+absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
+  std::vector<RigidBlock> blocks;
+  for (const TissueRigidBody& rigid : model.rigid) {
+    const auto of_body = std::find(layout_.triangle_body.begin(), layout_.triangle_body.end(), rigid.body);
+    const auto past = std::find_if(of_body, layout_.triangle_body.end(), [&](uint32_t body) { return body != rigid.body; });
+    if (std::find(past, layout_.triangle_body.end(), rigid.body) != layout_.triangle_body.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("triangle_body: the triangles of rigid body ", rigid.body, " do not stand together"));
+    }
+    // Fixed vertices without tets keep their order, so a range of the caller's is one of the solver's.
+    blocks.push_back({.vertex_begin = layout_.solver_index[rigid.vertices[0]],
+                      .vertex_end = layout_.solver_index[rigid.vertices[1] - 1] + 1,
+                      .triangle_begin = static_cast<uint32_t>(of_body - layout_.triangle_body.begin()),
+                      .triangle_end = static_cast<uint32_t>(past - layout_.triangle_body.begin()),
+                      .mass_kg = rigid.mass_kg,
+                      .center_m = rigid.center_m,
+                      .inertia_kg_m2 = rigid.inertia_kg_m2,
+                      .velocity_m_per_s = rigid.velocity_m_per_s,
+                      .angular_velocity_rad_per_s = rigid.angular_velocity_rad_per_s});
+  }
+  PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, rest_positions_));
+  if (surface_) surface_->SetFollower(rigid_.get());
+  return absl::OkStatus();
+}
+
+RigidSurroundings TissueSolver::Impl::Surroundings() const {
+  RigidSurroundings scene;
+  scene.params = &params_;
+  scene.x_start = &x_start_;
+  scene.triangles = &triangles_;
+  scene.triangle_colliders = &triangle_colliders_;
+  scene.tool_contacts = &contacts_;
+  scene.colliders = &colliders_;
+  scene.planes = &planes_;
+  if (surface_) {
+    scene.surface_params = &surface_->params();
+    scene.detected = &surface_->detected();
+    scene.entry_begins = &surface_->entry_begins();
+    scene.entries = &surface_->entries();
+    scene.pairs = &surface_->pairs();
+    scene.bounds = &surface_->planes();
+  }
+  return scene;
+}
+
+/// Those of `old` (or null) are used again if they are the same.
+absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
+  const auto flag = [](bool set) { return std::string(set ? "1" : "0"); };
+  defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)},
+              {"PALPATE_TEAM", std::to_string(tuning_.team)},
+              {"PALPATE_GROUP", std::to_string(tuning_.group)},
+              {"PALPATE_LIST_GROUP", std::to_string(tuning_.list_group)},
+              {"PALPATE_COROTATED", flag(layout_.Has(TissueEnergy::kCorotated))},
+              {"PALPATE_NEO_HOOKEAN", flag(layout_.Has(TissueEnergy::kStableNeoHookean))},
+              {"PALPATE_LINEAR", flag(layout_.Has(TissueEnergy::kLinear))},
+              {"PALPATE_GREEN", flag(layout_.Has(TissueEnergy::kStVenantKirchhoff))},
+              {"PALPATE_SPRINGS", flag(layout_.Has(TissueEnergy::kMassSpring))},
+              {"PALPATE_FIBERS", flag(layout_.has_fibers)},
+              {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
+              {"PALPATE_SURFACE", flag(surface_ != nullptr)},
+              {"PALPATE_SHAPE", flag(shapes_ != nullptr)}};
+  constexpr std::pair<Kernel Impl::*, const char*> kKernels[] = {{&Impl::predict_, "predict"},
+                                                                 {&Impl::start_strain_, "start_strain"},
+                                                                 {&Impl::extract_rotations_, "extract_rotations"},
+                                                                 {&Impl::solve_color_, "solve_color"},
+                                                                 {&Impl::vertex_forces_, "vertex_forces"},
+                                                                 {&Impl::accelerate_, "accelerate"},
+                                                                 {&Impl::move_colliders_, "move_colliders"},
+                                                                 {&Impl::find_contacts_, "find_contacts"},
+                                                                 {&Impl::list_contacts_, "list_contacts"},
+                                                                 {&Impl::update_contacts_, "update_contacts"},
+                                                                 {&Impl::solve_colliders_, "solve_colliders"},
+                                                                 {&Impl::finish_colliders_, "finish_colliders"},
+                                                                 {&Impl::report_contacts_, "report_contacts"},
+                                                                 {&Impl::finish_step_, "finish_step"},
+                                                                 {&Impl::inspect_state_, "inspect_state"},
+                                                                 {&Impl::solve_clips_, "solve_clips"},
+                                                                 {&Impl::report_anchors_, "report_anchors"},
+                                                                 {&Impl::gather_positions_, "gather_positions"},
+                                                                 {&Impl::apply_loads_, "apply_loads"},
+                                                                 {&Impl::piece_sums_, "piece_sums"}};
+  constexpr std::pair<Kernel Impl::*, const char*> kDriving[] = {
+      {&Impl::drive_vertices_, "drive_vertices"}, {&Impl::prescribe_vertices_, "prescribe_vertices"}, {&Impl::move_driven_, "move_driven"}};
+  Context& context = *queue_->context();
+  const bool is_same = old != nullptr && old->defines_ == defines_;
+  for (const auto& [kernel, name] : kKernels) {
+    if (kernel == &Impl::piece_sums_ && !surface_) continue;
+    if (is_same) {
+      this->*kernel = std::move(old->*kernel);
+    } else {
+      PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::tissue, name, defines_));
+    }
+  }
+  for (const auto& [kernel, name] : kDriving) {
+    PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::surface_contact, name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TissueSolver::Impl::Bind() {
+  PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_, mass_, mass_damping_));
+  PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(layout_.block_count, x_start_, block_vertex_, corner_real_, corner_index_, corner_strain_));
+  PALPATE_RETURN_IF_ERROR(extract_rotations_.SetArgs(params_, x_, tets_, tet_rest_, rotations_));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArgs(params_, 0U, 0U, x_, x_start_, y_, mass_, block_range_, corner_real_, corner_index_,
+                                               corner_strain_, rotations_, vertex_triangle_range_, vertex_triangles_, triangles_,
+                                               triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_, touched_));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArgs(params_, uint32_t{kAllForces}, x_, x_start_, y_, mass_, block_range_, corner_real_,
+                                                 corner_index_, corner_strain_, rotations_, vertex_triangle_range_, vertex_triangles_,
+                                                 triangles_, triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_,
+                                                 forces_));
+  PALPATE_RETURN_IF_ERROR(accelerate_.SetArgs(params_, 1.0F, x_, x_before_, x_before2_, touched_));
+  PALPATE_RETURN_IF_ERROR(move_colliders_.SetArgs(params_, colliders_, targets_));
+  PALPATE_RETURN_IF_ERROR(find_contacts_.SetArgs(params_, x_, x_start_, triangles_, colliders_, contacts_, triangle_colliders_));
+  PALPATE_RETURN_IF_ERROR(list_contacts_.SetArgs(params_, triangle_colliders_, list_));
+  PALPATE_RETURN_IF_ERROR(update_contacts_.SetArgs(params_, x_, triangles_, colliders_, list_, contacts_));
+  PALPATE_RETURN_IF_ERROR(
+      solve_colliders_.SetArgs(params_, x_, x_start_, triangles_, list_, contacts_, anchor_begin_, anchors_, colliders_));
+  PALPATE_RETURN_IF_ERROR(finish_colliders_.SetArgs(params_, colliders_));
+  PALPATE_RETURN_IF_ERROR(
+      finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_));
+  PALPATE_RETURN_IF_ERROR(inspect_state_.SetArgs(params_, x_, velocity_, mass_, original_index_, tets_, tet_rest_, partials_));
+  if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
+  return surface_ ? BindSurface() : absl::OkStatus();
+}
+
+/// Clusters of all shape-matched bodies, and their goals.
+absl::Status TissueSolver::Impl::MakeShapes(const TissueModel& model) {
+  PALPATE_ASSIGN_OR_RETURN(const ShapeClusters clusters,
+                           BuildShapeClusters(model, layout_.solver_index, layout_.vertex_count, options_.dt_s));
+  PALPATE_ASSIGN_OR_RETURN(shapes_, ShapeGoals::Create(*queue_, clusters, tuning_.shape_group));
+  has_goal_.assign(layout_.vertex_count, 0);
+  for (const uint32_t slot : clusters.member_vertex) has_goal_[slot] = 1;
+  return absl::OkStatus();
+}
+
+/// The last arguments of the kernels that read goals.
+absl::Status TissueSolver::Impl::BindShapes() {
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(surface_ ? 29 : 22, shapes_->goals()));
+  return vertex_forces_.SetArg(surface_ ? 26 : 21, shapes_->goals());
+}
+
+/// The arguments that change when the lists of pairs grow.
+absl::Status TissueSolver::Impl::BindSurface() {
+  surface_generation_ = surface_->generation();
+  const auto bind = [&](Kernel& kernel, cl_uint first) -> absl::Status {
+    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first, surface_->params()));
+    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 1, surface_->x_sweep()));
+    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 2, surface_->entry_begins()));
+    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 3, surface_->entries()));
+    return kernel.SetArg(first + 4, surface_->pairs());
+  };
+  PALPATE_RETURN_IF_ERROR(bind(solve_color_, 22));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(27, surface_->detected()));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(28, surface_->planes()));
+  PALPATE_RETURN_IF_ERROR(bind(vertex_forces_, 21));
+  PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(6, surface_->detected()));
+  PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(7, surface_->planes()));
+  return accelerate_.SetArg(8, surface_->entry_begins());
+}
+
+/// The arguments that change when anchors_ grows.
+absl::Status TissueSolver::Impl::BindAnchors() {
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(20, anchors_));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(19, anchors_));
+  return solve_colliders_.SetArg(7, anchors_);
+}
+
+}  // namespace palpate::gpu
