@@ -68,10 +68,13 @@ absl::StatusOr<NewtonResult> MinimizeByNewton(const ReferenceBody& body, const N
   result.x = start;
   Eigen::SimplicialLDLT<Eigen::SparseMatrix<double>> direct;
   Eigen::ConjugateGradient<Eigen::SparseMatrix<double>, Eigen::Lower | Eigen::Upper> gradient;
+  Eigen::ConjugateGradient<Eigen::SparseMatrix<double>, Eigen::Lower | Eigen::Upper, Eigen::IncompleteCholesky<double>> factored;
+  double linear_ms = 0;
   for (int iteration = 0;; ++iteration) {
     const VectorXd residual = minimization.Residual(result.x);
     result.residual_n.push_back(minimization.Norm(residual));
     result.time_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    result.linear_ms.push_back(linear_ms);
     if (result.residual_n.back() <= options.tolerance_n) return result;
     if (iteration == options.max_iterations) {
       return absl::DeadlineExceededError(absl::StrCat("a residual of ", result.residual_n.back(), " N is left after ", iteration,
@@ -79,16 +82,23 @@ absl::StatusOr<NewtonResult> MinimizeByNewton(const ReferenceBody& body, const N
     }
     const Eigen::SparseMatrix<double> matrix = minimization.Matrix(result.x);
     VectorXd step;
+    const Clock::time_point linear_begin = Clock::now();
     if (options.solver == NewtonSolver::kDirect) {
       if (iteration == 0) direct.analyzePattern(matrix);
       direct.factorize(matrix);
       if (direct.info() != Eigen::Success) return absl::InternalError("the stiffness matrix cannot be factorised");
       step = direct.solve(residual);
-    } else {
-      gradient.setTolerance(0.01);
+    } else if (options.solver == NewtonSolver::kConjugateGradient) {
+      gradient.setTolerance(options.linear_tolerance_ratio);
       gradient.compute(matrix);
       step = gradient.solve(residual);
+    } else {
+      factored.setTolerance(options.linear_tolerance_ratio);
+      factored.compute(matrix);
+      if (factored.info() != Eigen::Success) return absl::InternalError("the stiffness matrix has no incomplete factorisation");
+      step = factored.solve(residual);
     }
+    linear_ms += std::chrono::duration<double, std::milli>(Clock::now() - linear_begin).count();
     const double slope = step.dot(residual);
     const double energy = minimization.Energy(result.x);
     const VectorXd before = result.x;
