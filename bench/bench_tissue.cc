@@ -320,7 +320,7 @@ absl::Status MeasurePrecomputed(const Organ& organ, const std::string& name, Rep
     const double za = organ.mesh.vertices[a].z(), zb = organ.mesh.vertices[b].z();
     return za != zb ? za > zb : a < b;
   });
-  patch.resize(std::min<size_t>(patch.size(), 24));
+  if (patch.size() > 24) patch.erase(patch.begin() + 24, patch.end());
   const int rounds = IsQuick() ? 3 : 30;
   double residual_m = 0;
   Eigen::VectorXd u;
