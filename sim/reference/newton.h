@@ -23,6 +23,9 @@ struct NewtonOptions {
   NewtonSolver solver = NewtonSolver::kDirect;
   double tolerance_n = 1e-10;  ///< of the residual
   int max_iterations = 60;
+  /// Whether of each tet only the semidefinite part of the stiffness is taken, always or only where the whole leads uphill. The parts cost
+  /// more than all the rest, and near a minimum they are not needed.
+  bool always_projects = true;
   double linear_tolerance_ratio = 0.01;  ///< conjugate gradients: share of the residual at which a linear solve ends
 };
 

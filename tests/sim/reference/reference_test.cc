@@ -104,8 +104,11 @@ TEST_F(ReferenceTest, DirectAndIterativeFindTheSameStaticShape) {
     PALPATE_TEST_ASSIGN(const NewtonResult direct, MinimizeByNewton(body, problem, body.Rest(), {}));
     EXPECT_GT((direct.x - body.Rest()).cwiseAbs().maxCoeff(), 0.002);
     for (const NewtonSolver solver : {NewtonSolver::kConjugateGradient, NewtonSolver::kIncompleteCholesky}) {
-      PALPATE_TEST_ASSIGN(const NewtonResult iterative, MinimizeByNewton(body, problem, body.Rest(), {solver, 1e-10, 200}));
-      EXPECT_LT((direct.x - iterative.x).cwiseAbs().maxCoeff(), 1e-7);
+      for (const bool always_projects : {true, false}) {
+        PALPATE_TEST_ASSIGN(const NewtonResult iterative,
+                            MinimizeByNewton(body, problem, body.Rest(), {solver, 1e-10, 200, always_projects}));
+        EXPECT_LT((direct.x - iterative.x).cwiseAbs().maxCoeff(), 1e-7);
+      }
     }
     EXPECT_LT(direct.residual_n.back(), 1e-10);
   }
