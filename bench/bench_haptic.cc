@@ -1,10 +1,12 @@
-// The haptic loop beside a working server: how even it runs, how old the local models are, what is felt; on a server with one scene and on
-// one with others to do.
+// The haptic loop beside a working server: how even it runs, how old the local models are, what is felt; on a server with one scene, on one
+// with others to do, and while somebody carves and cuts the tissue that the hand presses.
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -94,6 +96,20 @@ absl::StatusOr<nlohmann::json> ReadJson(const fs::path& file) {
   return json;
 }
 
+/// What a client that edits tissue has seen.
+struct EditFigures {
+  std::vector<double> answer_s;  ///< of each request
+  double changes = 0;            ///< requests that removed or added a tet
+  double removed_tets = 0, added_tets = 0;
+  absl::Status status;
+};
+
+void SetPoint(double x_m, double y_m, double z_m, v1::Vec3& point) {
+  point.set_x(x_m);
+  point.set_y(y_m);
+  point.set_z(z_m);
+}
+
 /// Programs are built into one folder.
 std::string Sibling(const std::string& name) { return (fs::read_symlink("/proc/self/exe").parent_path() / name).string(); }
 
@@ -132,6 +148,9 @@ class Setup {
     PALPATE_ASSIGN_OR_RETURN(const std::vector<v1::SceneInfo> scenes, scenes_->List());
     if (scenes.size() != 1) return absl::InternalError(absl::StrCat("the server has ", scenes.size(), " scenes instead of one"));
     scene_id_ = scenes[0].scene_id();
+    dt_s_ = scenes[0].dt_s();
+    if (scenes[0].bodies().empty()) return absl::InvalidArgumentError(absl::StrCat(absl::GetFlag(FLAGS_scene), ": the scene has no body"));
+    body_ = scenes[0].bodies(0).name();
     return absl::OkStatus();
   }
 
@@ -146,6 +165,28 @@ class Setup {
       request.set_scene_id(absl::StrCat("load-", i));
       PALPATE_RETURN_IF_ERROR(scenes_->Create(request).status());
     }
+    return absl::OkStatus();
+  }
+
+  /// As Measure, while another client edits the tissue beside the hand, 60 times a second: a burr goes to and fro at 2.5 cm/s, or a blade
+  /// makes strokes of 0.1 m/s, one in 2 s, first one way and then across.
+  absl::Status MeasureEdited(Report& report, const std::string& name, bool carves, double seconds) {
+    PALPATE_RETURN_IF_ERROR(scenes_->Reset(scene_id_).status());
+    EditFigures edits;
+    std::atomic<bool> stop = false;
+    std::thread editor([&] { Operate(carves, stop, edits); });
+    const absl::Status measured = Measure(report, name, seconds);
+    stop = true;
+    editor.join();
+    PALPATE_RETURN_IF_ERROR(measured);
+    PALPATE_RETURN_IF_ERROR(edits.status);
+    if (edits.removed_tets == 0) return absl::InternalError(absl::StrCat(name, ": nothing was cut, so the figures would mean nothing"));
+    report.Add(name, "edits", static_cast<double>(edits.answer_s.size()), "count");
+    report.Add(name, "edits_with_changes", edits.changes, "count");
+    report.Add(name, "edit_answer_p50", Quantile(edits.answer_s, 0.5), "s");
+    report.Add(name, "edit_answer_p99", Quantile(edits.answer_s, 0.99), "s");
+    report.Add(name, "removed_tets", edits.removed_tets, "count");
+    report.Add(name, "added_tets", edits.added_tets, "count");
     return absl::OkStatus();
   }
 
@@ -191,6 +232,10 @@ class Setup {
                                                     {"cycle_p99", "/cycle_us/p99", 1e-6, "s"},
                                                     {"model_age_p50", "/model_age_ms/p50", 1e-3, "s"},
                                                     {"model_age_p99", "/model_age_ms/p99", 1e-3, "s"},
+                                                    {"model_age_max", "/model_age_ms/max", 1e-3, "s"},
+                                                    {"model_age_in_steps_p50", "/model_age_ms/p50", 1e-3 / dt_s_, "ratio"},
+                                                    {"model_age_in_steps_p99", "/model_age_ms/p99", 1e-3 / dt_s_, "ratio"},
+                                                    {"model_age_in_steps_max", "/model_age_ms/max", 1e-3 / dt_s_, "ratio"},
                                                     {"models_received", "/models_received", 1, "count"},
                                                     {"stale_ticks", "/safety/stale_ticks", 1, "count"},
                                                     {"contact_cycles", "/contact_cycles", 1, "count"},
@@ -209,11 +254,66 @@ class Setup {
   const std::string& device() const { return device_; }
 
  private:
+  void Operate(bool carves, const std::atomic<bool>& stop, EditFigures& figures) {
+    constexpr double kPeriod_s = 1.0 / 60;
+    constexpr double kFirst_m = 0, kLength_m = 0.08;  // of a pass, along x; the hand stays on the other side
+    constexpr int kPasses = 9;                        // beside each other, 1 cm apart
+    const double speed_m_per_s = carves ? 0.025 : 0.1;
+    const int edits_per_pass = static_cast<int>(kLength_m / (speed_m_per_s * kPeriod_s));
+    const int period_of_pass = carves ? edits_per_pass : 120;
+    auto next = Clock::now();
+    for (int i = 0; !stop; ++i) {
+      next = std::max(next + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kPeriod_s)), Clock::now());
+      std::this_thread::sleep_until(next);
+      const int k = i % period_of_pass;
+      if (k >= edits_per_pass) continue;
+      const int pass = i / period_of_pass;
+      const bool is_across = !carves && pass / kPasses % 2 == 1;
+      const double depth_m = carves ? 0.02 - 0.01 * (pass / kPasses) : 0.01;  // height of the tool's end
+      const double beside_m = -0.04 + 0.01 * (pass % kPasses);
+      const auto at = [&](int step, v1::Vec3& low, v1::Vec3& high) {
+        const double along_m = kFirst_m + kLength_m * step / edits_per_pass;
+        const double x_m = is_across ? kFirst_m + kLength_m / 2 + beside_m : along_m;
+        const double y_m = is_across ? along_m - kFirst_m - kLength_m / 2 : beside_m;
+        SetPoint(x_m, y_m, depth_m, low);
+        SetPoint(x_m, y_m, 0.1, high);
+      };
+      v1::EditSceneRequest request;
+      request.set_scene_id(scene_id_);
+      v1::Edit& edit = *request.add_edits();
+      edit.set_body(body_);
+      if (carves) {
+        v1::CapsuleRegion& burr = *edit.mutable_carve()->mutable_region()->mutable_capsule();
+        at(k, *burr.mutable_end0_m(), *burr.mutable_end1_m());
+        burr.set_radius_m(0.006);
+      } else {
+        for (const int step : {k, k + 1}) {
+          v1::BladeEdge& edge = *edit.mutable_incise()->add_edges();
+          at(step, *edge.mutable_end0_m(), *edge.mutable_end1_m());
+        }
+      }
+      const Clock::time_point begin = Clock::now();
+      const absl::StatusOr<v1::EditSceneResponse> response = scenes_->Edit(request);
+      if (!response.ok()) {
+        figures.status = response.status();
+        return;
+      }
+      figures.answer_s.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      for (const v1::EditOutcome& outcome : response->outcomes()) {
+        figures.removed_tets += outcome.removed_tets_size();
+        figures.added_tets += outcome.added_tets_size();
+        if (outcome.removed_tets_size() + outcome.added_tets_size() > 0) ++figures.changes;
+      }
+    }
+  }
+
   fs::path folder_;
   std::optional<Child> server_;
   std::optional<client::SceneClient> scenes_;
   std::string target_;
   std::string scene_id_;
+  std::string body_;
+  double dt_s_ = 1;
   std::string device_;
 };
 
@@ -221,6 +321,8 @@ absl::Status RunCases(Setup& setup, Report& report) {
   const double seconds = IsQuick() ? std::min(10.0, absl::GetFlag(FLAGS_seconds)) : absl::GetFlag(FLAGS_seconds);
   if (!(seconds > 0 && seconds <= 1e6)) return absl::InvalidArgumentError(absl::StrCat("--seconds = ", seconds, " is not in (0, 1e6]"));
   if (IsSelected("idle_server")) PALPATE_RETURN_IF_ERROR(setup.Measure(report, "idle_server", seconds));
+  if (IsSelected("carved")) PALPATE_RETURN_IF_ERROR(setup.MeasureEdited(report, "carved", true, seconds));
+  if (IsSelected("incised")) PALPATE_RETURN_IF_ERROR(setup.MeasureEdited(report, "incised", false, seconds));
   if (IsSelected("loaded_server")) {
     PALPATE_RETURN_IF_ERROR(setup.AddLoad(absl::GetFlag(FLAGS_load_scenes)));
     PALPATE_RETURN_IF_ERROR(setup.Measure(report, "loaded_server", seconds));
@@ -229,7 +331,7 @@ absl::Status RunCases(Setup& setup, Report& report) {
 }
 
 int Main(int argc, char** argv) {
-  Initialize(argc, argv, "The station's 1 kHz loop beside a server with one scene, and beside one with further scenes.");
+  Initialize(argc, argv, "The station's 1 kHz loop beside a server with one scene, with further scenes, and while tissue is cut.");
   const fs::path folder = fs::temp_directory_path() / absl::StrCat("palpate_bench_haptic_", getpid());
   fs::create_directories(folder);
   int status = 1;

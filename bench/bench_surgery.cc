@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -70,6 +71,22 @@ double TopAt(const sim::Frame& frame, double x, double reach_m) {
   return top_m;
 }
 
+/// Ages of the newest local model as a station would see them that looks once a millisecond: a step answers the pose that it found at its
+/// begin, and its model is there at its end.
+struct ModelAges {
+  std::vector<double> asked_ms, ready_ms;  // of each step
+
+  std::vector<double> Sample() const {
+    std::vector<double> ages_ms;
+    size_t newest = 0;
+    for (double t = ready_ms.front(); t < ready_ms.back(); t += 1) {
+      while (newest + 1 < ready_ms.size() && ready_ms[newest + 1] <= t) ++newest;
+      ages_ms.push_back(t - asked_ms[newest]);
+    }
+    return ages_ms;
+  }
+};
+
 // `edits_of_step(i, frame)`: what the instrument does before step i, after `frame`.
 absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::string& name, const Operation& operation, int steps,
                      const std::function<std::vector<sim::Edit>(int, const sim::Frame&)>& edits_of_step, Report* report) {
@@ -82,6 +99,9 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
   size_t added = 0;
   double total_ms = 0;
   uint32_t intersections = 0;
+  ModelAges ages;
+  int contact_models = 0;
+  const Clock::time_point begin = Clock::now();
   for (int i = 0; i < steps; ++i) {
     const Clock::time_point start = Clock::now();
     const std::vector<sim::Edit> edits = edits_of_step(i, *world->CurrentFrame());
@@ -95,7 +115,12 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
       }
       if (changed > 0) edit_ms.push_back(Milliseconds(start));
     }
+    ages.asked_ms.push_back(Milliseconds(begin));
     PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands));
+    ages.ready_ms.push_back(Milliseconds(begin));
+    const sim::LocalModel& model = frame->local_models[0];
+    if (model.step != frame->step) return absl::InternalError(absl::StrFormat("%s: step %d has no model of its own", name, frame->step));
+    if (model.constraint_count > 0) ++contact_models;
     step_ms.push_back(Milliseconds(start));
     total_ms += step_ms.back();
     intersections += frame->contact_statistics.intersection_count;
@@ -109,6 +134,13 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
   report->Add(name, "edits", static_cast<double>(edit_ms.size()), "count");
   report->Add(name, "edit_p50", Quantile(edit_ms, 0.5) / 1000, "s");
   report->Add(name, "edit_p99", Quantile(edit_ms, 0.99) / 1000, "s");
+  const std::vector<double> ages_ms = ages.Sample();
+  for (const auto& [suffix, share] : {std::pair("p50", 0.5), std::pair("p99", 0.99), std::pair("max", 1.0)}) {
+    const double age_ms = Quantile(ages_ms, share);
+    report->Add(name, absl::StrFormat("model_age_%s", suffix), age_ms / 1000, "s");
+    report->Add(name, absl::StrFormat("model_age_in_steps_%s", suffix), age_ms * steps / total_ms, "ratio");  // of the mean step
+  }
+  report->Add(name, "models_in_contact", static_cast<double>(contact_models) / steps, "ratio");
   report->Add(name, "removed_tets", static_cast<double>(removed), "count");
   report->Add(name, "added_tets", static_cast<double>(added), "count");
   report->Add(name, "bodies", static_cast<double>(world->CurrentFrame()->surface_positions_m.size()), "count");

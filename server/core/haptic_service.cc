@@ -1,6 +1,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,24 +17,23 @@ constexpr std::chrono::seconds kAttachTimeout{10};
 
 using Writer = StreamWriter<v1::OperateUpdate>;
 
-/// Passes on the snapshots that come from a new step.
+/// Passes on the snapshots of a new step. Those between two steps (an edit, a change of state) say nothing new of the contact, and a model
+/// that comes twice would start the station's blend anew.
 class StepListener : public SnapshotListener {
  public:
   explicit StepListener(std::shared_ptr<Writer> writer) : writer_(std::move(writer)) {}
 
   void OnSnapshot(const std::shared_ptr<const SceneSnapshot>& snapshot) override {
     // The first one, which comes when the listener is added, carries the answer to `attach`.
-    if (has_first_ && snapshot->frame == last_) return;
-    has_first_ = true;
-    last_ = snapshot->frame;
+    if (last_step_ == snapshot->frame->step) return;
+    last_step_ = snapshot->frame->step;
     writer_->Offer(snapshot);
   }
   void OnSceneEnd(const absl::Status& reason) override { writer_->End(reason); }
 
  private:
   const std::shared_ptr<Writer> writer_;
-  bool has_first_ = false;
-  std::shared_ptr<const sim::Frame> last_;
+  std::optional<uint64_t> last_step_;
 };
 
 class OperateReactor : public grpc::ServerBidiReactor<v1::OperateRequest, v1::OperateUpdate> {

@@ -208,12 +208,12 @@ void Scene::Answer(Done<T> done, absl::StatusOr<T> result) {
   pool_.Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
 }
 
-void Scene::Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse) {
+void Scene::Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, bool is_edit) {
   absl::Status reason;
   {
     const std::lock_guard lock(mutex_);
     if (!stopping_) {
-      queue_.push_back({std::move(run), std::move(refuse)});
+      queue_.push_back({std::move(run), std::move(refuse), is_edit});
     } else {
       reason = end_reason_;
     }
@@ -360,7 +360,7 @@ void Scene::Edit(const v1::EditSceneRequest& request, Done<v1::EditSceneResponse
   if (absl::Status status = ValidateEditRequest(request); !status.ok()) return Answer<v1::EditSceneResponse>(std::move(done), status);
   Enqueue([this, request = std::make_shared<const v1::EditSceneRequest>(request),
            done] { Answer<v1::EditSceneResponse>(done, PerformEdits(*request)); },
-          [this, done](const absl::Status& reason) { Answer<v1::EditSceneResponse>(done, reason); });
+          [this, done](const absl::Status& reason) { Answer<v1::EditSceneResponse>(done, reason); }, /*is_edit=*/true);
 }
 
 absl::StatusOr<v1::EditSceneResponse> Scene::PerformEdits(const v1::EditSceneRequest& request) {
@@ -527,18 +527,22 @@ void Scene::Run() {
   pthread_setname_np(pthread_self(), "scene");
   Anchor();
   std::unique_lock lock(mutex_);
+  bool has_edited = false;  // since the last step
   while (!stopping_) {
-    if (!queue_.empty()) {
-      std::deque<Command> commands = std::move(queue_);
-      queue_.clear();
-      lock.unlock();
-      for (Command& command : commands) command.run();
-      commands.clear();
+    // However many edits wait, a step that is due goes before the second of them: the models of the stations come with the steps.
+    if (!queue_.empty() && !(has_edited && queue_.front().is_edit && IsStepDue())) {
+      {
+        const Command command = std::move(queue_.front());
+        queue_.pop_front();
+        lock.unlock();
+        command.run();
+        has_edited |= command.is_edit;
+      }
       lock.lock();
     } else if (state_ == v1::RUN_STATE_PLAYING) {
       if (rate_.mode() == v1::RATE_MODE_REAL_TIME) {
         const Clock::duration period = Period();
-        const Clock::time_point due = anchor_ + period * static_cast<int64_t>(steps_since_anchor_);
+        const Clock::time_point due = Due();
         const Clock::time_point now = Clock::now();
         if (now < due) {
           wake_.wait_until(lock, due);
@@ -555,6 +559,7 @@ void Scene::Run() {
         }
       }
       lock.unlock();
+      has_edited = false;
       ++steps_since_anchor_;
       StepOnce();
       lock.lock();
@@ -683,6 +688,12 @@ void Scene::Publish() {
   snapshot_ = std::move(snapshot);
   if (listeners_ended_) return;
   for (const ListenerEntry& entry : listeners_) entry.listener->OnSnapshot(snapshot_);
+}
+
+Scene::Clock::time_point Scene::Due() const { return anchor_ + Period() * static_cast<int64_t>(steps_since_anchor_); }
+
+bool Scene::IsStepDue() const {
+  return state_ == v1::RUN_STATE_PLAYING && (rate_.mode() != v1::RATE_MODE_REAL_TIME || Clock::now() >= Due());
 }
 
 void Scene::Anchor() {

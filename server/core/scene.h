@@ -172,7 +172,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
         Metrics& metrics);
 
   // Any thread:
-  void Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse);
+  void Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, bool is_edit = false);
   void EnqueueForInfo(std::function<absl::Status()> run, Done<v1::SceneInfo> done);
   void ReleaseTool(uint32_t tool_index);
 
@@ -186,6 +186,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void EndStepJobs(const absl::Status& status);
   void Fail(const absl::Status& status);
   void Anchor();
+  Clock::time_point Due() const;
+  bool IsStepDue() const;
   double StepRate(Clock::time_point now) const;
   Clock::duration Period() const;
   template <typename T>
@@ -230,6 +232,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   struct Command {
     std::function<void()> run;
     std::function<void(const absl::Status&)> refuse;
+    bool is_edit = false;
   };
   std::deque<Command> queue_;
   bool stopping_ = false;

@@ -37,8 +37,8 @@ class Minimization {
   double Norm(const VectorXd& residual) const {
     return residual.norm() / std::sqrt(static_cast<double>(std::max<size_t>(body_.free_count(), 1)));
   }
-  Eigen::SparseMatrix<double> Matrix(const VectorXd& x) const {
-    Eigen::SparseMatrix<double> matrix = body_.Stiffness(x, true);
+  Eigen::SparseMatrix<double> Matrix(const VectorXd& x, bool projected) const {
+    Eigen::SparseMatrix<double> matrix = body_.Stiffness(x, projected);
     // Fixed coordinates get a one so that the matrix is regular; their right side is zero.
     VectorXd diagonal = inertia_.cwiseProduct(free_) + (VectorXd::Ones(free_.size()) - free_);
     Eigen::SparseMatrix<double> other(matrix.rows(), matrix.cols());
@@ -68,26 +68,48 @@ absl::StatusOr<NewtonResult> MinimizeByNewton(const ReferenceBody& body, const N
   result.x = start;
   Eigen::SimplicialLDLT<Eigen::SparseMatrix<double>> direct;
   Eigen::ConjugateGradient<Eigen::SparseMatrix<double>, Eigen::Lower | Eigen::Upper> gradient;
+  Eigen::ConjugateGradient<Eigen::SparseMatrix<double>, Eigen::Lower | Eigen::Upper, Eigen::IncompleteCholesky<double>> factored;
+  double linear_ms = 0;
   for (int iteration = 0;; ++iteration) {
     const VectorXd residual = minimization.Residual(result.x);
     result.residual_n.push_back(minimization.Norm(residual));
     result.time_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    result.linear_ms.push_back(linear_ms);
     if (result.residual_n.back() <= options.tolerance_n) return result;
     if (iteration == options.max_iterations) {
       return absl::DeadlineExceededError(absl::StrCat("a residual of ", result.residual_n.back(), " N is left after ", iteration,
                                                       " iterations, above ", options.tolerance_n));
     }
-    const Eigen::SparseMatrix<double> matrix = minimization.Matrix(result.x);
     VectorXd step;
-    if (options.solver == NewtonSolver::kDirect) {
-      if (iteration == 0) direct.analyzePattern(matrix);
-      direct.factorize(matrix);
-      if (direct.info() != Eigen::Success) return absl::InternalError("the stiffness matrix cannot be factorised");
-      step = direct.solve(residual);
-    } else {
-      gradient.setTolerance(0.01);
-      gradient.compute(matrix);
-      step = gradient.solve(residual);
+    for (const bool projected : {false, true}) {
+      if (!projected && options.always_projects) continue;
+      const Eigen::SparseMatrix<double> matrix = minimization.Matrix(result.x, projected);
+      const Clock::time_point linear_begin = Clock::now();
+      absl::Status solved;
+      if (options.solver == NewtonSolver::kDirect) {
+        if (result.residual_n.size() == 1) direct.analyzePattern(matrix);
+        direct.factorize(matrix);
+        if (direct.info() != Eigen::Success) {
+          solved = absl::InternalError("the stiffness matrix cannot be factorised");
+        } else {
+          step = direct.solve(residual);
+        }
+      } else if (options.solver == NewtonSolver::kConjugateGradient) {
+        gradient.setTolerance(options.linear_tolerance_ratio);
+        gradient.compute(matrix);
+        step = gradient.solve(residual);
+      } else {
+        factored.setTolerance(options.linear_tolerance_ratio);
+        factored.compute(matrix);
+        if (factored.info() != Eigen::Success) {
+          solved = absl::InternalError("the stiffness matrix has no incomplete factorisation");
+        } else {
+          step = factored.solve(residual);
+        }
+      }
+      linear_ms += std::chrono::duration<double, std::milli>(Clock::now() - linear_begin).count();
+      if (projected && !solved.ok()) return solved;
+      if (solved.ok() && step.allFinite() && step.dot(residual) > 0) break;
     }
     const double slope = step.dot(residual);
     const double energy = minimization.Energy(result.x);

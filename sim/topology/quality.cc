@@ -23,20 +23,23 @@ std::array<double, 6> EdgeLengths(const Points& p) {
 
 // Sines of half the solid angles at the four vertices.
 std::array<double, 4> HalfSolidAngleSines(const Points& p) {
-  const std::array<double, 6> l = EdgeLengths(p);
+  // By both ends: where the compiler unrolls all, it warns of edges that TetEdgeBetween cannot return.
+  std::array<std::array<double, 4>, 4> l{};
+  for (size_t i = 0; i < 4; ++i) {
+    for (size_t j = 0; j < 4; ++j) l[i][j] = (p[i] - p[j]).norm();
+  }
   const double volume = VolumeOf(p);
   std::array<double, 4> sines;
-  for (int i = 0; i < 4; ++i) {
+  for (size_t i = 0; i < 4; ++i) {
     double product = 1;
-    for (int j = 0; j < 4; ++j) {
-      for (int k = j + 1; k < 4; ++k) {
+    for (size_t j = 0; j < 4; ++j) {
+      for (size_t k = j + 1; k < 4; ++k) {
         if (j == i || k == i) continue;
-        const double sum = l[static_cast<size_t>(TetEdgeBetween(i, j))] + l[static_cast<size_t>(TetEdgeBetween(i, k))];
-        const double opposite = l[static_cast<size_t>(TetEdgeBetween(j, k))];
-        product *= sum * sum - opposite * opposite;
+        const double sum = l[i][j] + l[i][k];
+        product *= sum * sum - l[j][k] * l[j][k];
       }
     }
-    sines[static_cast<size_t>(i)] = std::min(1.0, 12 * volume / std::sqrt(product));
+    sines[i] = std::min(1.0, 12 * volume / std::sqrt(product));
   }
   return sines;
 }

@@ -277,8 +277,18 @@ absl::Status World::Impl::CommitEdits() {
   PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
   // Contacts are of a step, and this frame is not of one; the next projection still starts from their forces.
   std::vector<ProjectedContact> projected = std::exchange(projected_, {});
-  frame_ = MakeFrame(step);
+  std::shared_ptr<Frame> frame = MakeFrame(step);
   projected_ = std::move(projected);
+  // What the newest step told of the tools holds until the next: a hand would feel a gap.
+  for (size_t t = 0; t < frame->tools.size(); ++t) {
+    const FrameTool& before = frame_->tools[t];
+    frame->tools[t].force_n = before.force_n;
+    frame->tools[t].torque_n_m = before.torque_n_m;
+    frame->tools[t].contact_count = before.contact_count;
+    frame->tools[t].is_touching = before.is_touching;
+  }
+  frame->local_models = frame_->local_models;
+  frame_ = std::move(frame);
   return absl::OkStatus();
 }
 

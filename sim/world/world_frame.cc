@@ -26,7 +26,7 @@ uint32_t World::Impl::SurfaceSlotOf(uint32_t vertex) const {
   return bodies_[vertices_.body[vertex]]->SurfaceSlotOf(vertices_.slot[vertex]);
 }
 
-std::shared_ptr<const Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
+std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
   auto mark = std::chrono::steady_clock::now();
   auto frame = std::make_shared<Frame>();
   frame->step = step_;

@@ -66,7 +66,7 @@ class World::Impl {
 
  private:
   absl::Status TakeCommands(std::span<const ToolCommand* const> commands);
-  std::shared_ptr<const Frame> MakeFrame(const gpu::TissueStep& step);
+  std::shared_ptr<Frame> MakeFrame(const gpu::TissueStep& step);
   void BuildLocalModels(const gpu::TissueStep& step, Frame* frame);
   absl::Status BuildBodies();
   absl::Status CreateSolver();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "palpate/v1/edit.grpc.pb.h"
 #include "tests/server/core/server_fixture.h"
 
 namespace palpate::server {
@@ -140,6 +141,47 @@ TEST_F(HapticServiceTest, PressingOnTheTissueGivesConstraintsAndForce) {
   EXPECT_GT(model.constraints_size(), 0);
   EXPECT_GT(model.force_n().z(), 0);  // the tissue pushes back up
   EXPECT_GT(Metric("palpate_contacts{scene=\"" + id + "\"}"), 0);
+}
+
+TEST_F(HapticServiceTest, ModelsOfEveryStepGoOnWhileTissueIsCarved) {
+  v1::SceneSpec spec = TinyScene();
+  spec.mutable_bodies(0)->mutable_generator()->set_edge_length_m(0.025);
+  const std::string id = CreateScene(false, "", spec);
+  const std::unique_ptr<Station> station = Attached(id, "probe");
+  uint64_t sequence = 0;
+  v1::LocalModel model;
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(station->SendPose(++sequence, -0.02, 0, 0.045));
+    model = ModelFor(id, *station, sequence);
+  }
+  ASSERT_GT(model.constraints_size(), 0);
+  const std::unique_ptr<v1::EditService::Stub> edits = v1::EditService::NewStub(NewChannel());
+  int removed = 0;
+  for (int i = 0; i < 20; ++i) {
+    v1::EditSceneRequest request;
+    request.set_scene_id(id);
+    v1::Edit& edit = *request.add_edits();
+    edit.set_body("slab");
+    v1::BallRegion& ball = *edit.mutable_carve()->mutable_region()->mutable_ball();
+    ball.mutable_center_m()->set_x(0.04);
+    ball.mutable_center_m()->set_y(-0.05 + 0.005 * i);
+    ball.mutable_center_m()->set_z(0.05);
+    ball.set_radius_m(0.015);
+    grpc::ClientContext context;
+    v1::EditSceneResponse response;
+    ASSERT_TRUE(edits->EditScene(&context, request, &response).ok());
+    removed += response.outcomes(0).removed_tets_size();
+    ASSERT_TRUE(Step(id, 1).ok());
+    // The next thing the station hears is the model of that step: none is left out, comes twice or is empty.
+    v1::OperateUpdate update;
+    ASSERT_TRUE(station->Read(&update));
+    ASSERT_TRUE(update.has_model());
+    EXPECT_EQ(update.model().step(), model.step() + 1);
+    EXPECT_GT(update.model().constraints_size(), 0);
+    EXPECT_GT(update.model().force_n().z(), 0);
+    model = update.model();
+  }
+  EXPECT_GT(removed, 0);
 }
 
 TEST_F(HapticServiceTest, ASecondStationOnTheSameToolIsRefused) {

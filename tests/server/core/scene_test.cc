@@ -187,6 +187,31 @@ TEST_F(SceneTest, CommandsFromManyThreadsAreAllAnswered) {
   EXPECT_TRUE(Eventually([&] { return answers == 100; })) << answers;
 }
 
+TEST_F(SceneTest, EditsThatWaitTogetherHoldUpNoMoreThanOneStep) {
+  const std::shared_ptr<Scene> scene = NewScene(NewWorld());
+  v1::Rate rate;
+  rate.set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
+  ASSERT_TRUE(Await([&](Done<v1::SceneInfo> done) { scene->SetRate(*NormalizeRate(rate), std::move(done)); }).ok());
+  ASSERT_TRUE(Await([&](Done<v1::SceneInfo> done) { scene->Play(std::move(done)); }).ok());
+  v1::EditSceneRequest request;
+  request.set_scene_id("test");
+  request.add_edits()->set_body("slab");
+  request.mutable_edits(0)->mutable_material()->mutable_material()->set_density_kg_per_m3(1000);
+  std::vector<std::promise<absl::StatusOr<v1::EditSceneResponse>>> answers(12);
+  for (auto& answer : answers) {
+    scene->Edit(request, [&answer](absl::StatusOr<v1::EditSceneResponse> response) { answer.set_value(std::move(response)); });
+  }
+  uint64_t last = 0;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const absl::StatusOr<v1::EditSceneResponse> response = answers[i].get_future().get();
+    ASSERT_TRUE(response.ok()) << response.status();
+    if (i > 0) {
+      EXPECT_GT(response->step(), last);
+    }
+    last = response->step();
+  }
+}
+
 TEST_F(SceneTest, PosesArriveWhileTheSceneSteps) {
   const std::shared_ptr<Scene> scene = NewScene(NewWorld());
   v1::Attach attach;

@@ -102,10 +102,14 @@ TEST_F(ReferenceTest, DirectAndIterativeFindTheSameStaticShape) {
     problem.load_n = VectorXd::Zero(static_cast<Eigen::Index>(3 * body.vertex_count()));
     for (size_t v = 0; v < body.vertex_count(); ++v) problem.load_n[static_cast<Eigen::Index>(3 * v + 2)] = -3 * body.mass_kg()[v];
     PALPATE_TEST_ASSIGN(const NewtonResult direct, MinimizeByNewton(body, problem, body.Rest(), {}));
-    PALPATE_TEST_ASSIGN(const NewtonResult iterative,
-                        MinimizeByNewton(body, problem, body.Rest(), {NewtonSolver::kConjugateGradient, 1e-10, 200}));
     EXPECT_GT((direct.x - body.Rest()).cwiseAbs().maxCoeff(), 0.002);
-    EXPECT_LT((direct.x - iterative.x).cwiseAbs().maxCoeff(), 1e-7);
+    for (const NewtonSolver solver : {NewtonSolver::kConjugateGradient, NewtonSolver::kIncompleteCholesky}) {
+      for (const bool always_projects : {true, false}) {
+        PALPATE_TEST_ASSIGN(const NewtonResult iterative,
+                            MinimizeByNewton(body, problem, body.Rest(), {solver, 1e-10, 200, always_projects}));
+        EXPECT_LT((direct.x - iterative.x).cwiseAbs().maxCoeff(), 1e-7);
+      }
+    }
     EXPECT_LT(direct.residual_n.back(), 1e-10);
   }
 }

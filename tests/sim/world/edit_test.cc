@@ -75,6 +75,38 @@ TEST_F(WorldEditTest, CarvingTakesTissueOutAndTheRestGoesOn) {
   ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "after"));
 }
 
+TEST_F(WorldEditTest, AToolFeelsNoGapWhileTissueBesideItGoes) {
+  SceneDescription scene = OneBlock();
+  ToolDescription probe;
+  probe.name = "probe";
+  probe.drive = ToolDrive::kDirect;
+  probe.rest_pose.position_m = {-0.015, 0, 0.02 + probe.radius_m - 0.003};
+  scene.tools = {probe};
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  const ToolCommand* const commands[] = {nullptr};
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(world->Step(commands).ok());
+  size_t removed = 0;
+  for (int i = 0; i < 30; ++i) {
+    const auto before = world->CurrentFrame();
+    const std::vector<Edit> edits = {Carve(0, {0.02, -0.025 + 0.0017 * i, 0.02}, 0.008)};
+    PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+    removed += outcomes[0].removed_tets.size();
+    // Between two steps the hand has what the newest one found.
+    const auto edited = world->CurrentFrame();
+    ASSERT_EQ(edited->local_models.size(), 1U);
+    ASSERT_EQ(edited->local_models[0].step, before->step);
+    ASSERT_EQ(edited->local_models[0].constraint_count, before->local_models[0].constraint_count);
+    ASSERT_EQ(edited->local_models[0].force_n, before->local_models[0].force_n);
+    ASSERT_EQ(edited->tools[0].force_n, before->tools[0].force_n);
+    ASSERT_EQ(edited->tools[0].is_touching, before->tools[0].is_touching);
+    PALPATE_TEST_ASSIGN(const auto frame, world->Step(commands));
+    ASSERT_EQ(frame->local_models[0].step, before->step + 1);
+    ASSERT_GT(frame->local_models[0].constraint_count, 0U) << "step " << frame->step;
+    ASSERT_GT(frame->tools[0].force_n.z(), 0.01) << "step " << frame->step;
+  }
+  EXPECT_GT(removed, 20U);
+}
+
 TEST_F(WorldEditTest, ResetUndoesEdits) {
   SceneDescription scene = OneBlock();
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
