@@ -28,6 +28,8 @@ constexpr double kLength_m = 0.2;
 constexpr double kTravel_m = 0.1;  // of the instrument, along x about the middle
 constexpr double kBladeSpeed_m_per_s = 0.1;
 constexpr double kDepth_m = 0.015;  // of groove and cut
+constexpr double kProbeBeside_m = 0.03, kProbeDepth_m = 0.006;
+constexpr int kStepsBefore = 60;  // to settle, to press, and to compare with
 
 double Milliseconds(Clock::time_point since) { return std::chrono::duration<double, std::milli>(Clock::now() - since).count(); }
 
@@ -53,19 +55,20 @@ absl::StatusOr<Operation> Liver(double tet_count) {
     if (body.mesh.vertices[v].z() < operation.bottom_m + 0.4 * (operation.top_m - operation.bottom_m)) body.fixed_vertices.push_back(v);
   }
   operation.scene.bodies.push_back(std::move(body));
-  sim::ToolDescription probe;  // rests on the organ beside the cut
+  sim::ToolDescription probe;  // presses the organ beside the cut
   probe.name = "probe";
-  probe.rest_pose.position_m = {0, 0.03, operation.top_m - 0.002};
+  probe.rest_pose.position_m = {0, kProbeBeside_m, operation.top_m + 0.02};
   operation.scene.tools.push_back(probe);
   return operation;
 }
 
-/// Height of the organ's surface along the instrument's way, near x.
-double TopAt(const sim::Frame& frame, double x, double reach_m) {
+/// Height of the organ's surface near (x, y); y = 0 is the instrument's way.
+double TopAt(const sim::Frame& frame, double x, double y, double reach_m) {
   double top_m = -1e9;
   for (const std::vector<float>& positions : frame.surface_positions_m) {
     for (size_t i = 0; i + 2 < positions.size(); i += 3) {
-      if (std::abs(positions[i] - x) < reach_m && std::abs(positions[i + 1]) < reach_m) top_m = std::max<double>(top_m, positions[i + 2]);
+      if (std::abs(positions[i] - x) < reach_m && std::abs(positions[i + 1] - y) < reach_m)
+        top_m = std::max<double>(top_m, positions[i + 2]);
     }
   }
   return top_m;
@@ -91,17 +94,33 @@ struct ModelAges {
 absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::string& name, const Operation& operation, int steps,
                      const std::function<std::vector<sim::Edit>(int, const sim::Frame&)>& edits_of_step, Report* report) {
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, operation.scene));
-  const sim::ToolCommand* const commands[] = {nullptr};
-  for (int i = 0; i < 60; ++i) PALPATE_RETURN_IF_ERROR(world->Step(commands).status());
+  sim::ToolCommand press;
+  press.device_pose = operation.scene.tools[0].rest_pose;
+  const sim::ToolCommand* const commands[] = {&press};
+  const Clock::time_point begin = Clock::now();
+  ModelAges ages_before;
+  double before_ms = 0;
+  for (int i = 0; i < 3 * kStepsBefore; ++i) {
+    if (i == kStepsBefore) {
+      press.device_pose.position_m.z() =
+          TopAt(*world->CurrentFrame(), 0, kProbeBeside_m, operation.edge_m) + operation.scene.tools[0].radius_m - kProbeDepth_m;
+    }
+    const double asked_ms = Milliseconds(begin);
+    PALPATE_RETURN_IF_ERROR(world->Step(commands).status());
+    if (i < 2 * kStepsBefore) continue;
+    ages_before.asked_ms.push_back(asked_ms);
+    ages_before.ready_ms.push_back(Milliseconds(begin));
+    before_ms += ages_before.ready_ms.back() - asked_ms;
+  }
   std::vector<double> step_ms;
   std::vector<double> edit_ms;
+  std::vector<double> empty_edit_ms;  // of those that changed nothing
   size_t removed = 0;
   size_t added = 0;
   double total_ms = 0;
   uint32_t intersections = 0;
   ModelAges ages;
   int contact_models = 0;
-  const Clock::time_point begin = Clock::now();
   for (int i = 0; i < steps; ++i) {
     const Clock::time_point start = Clock::now();
     const std::vector<sim::Edit> edits = edits_of_step(i, *world->CurrentFrame());
@@ -113,7 +132,7 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
         added += outcome.added_tets.size();
         changed += outcome.removed_tets.size() + outcome.added_tets.size();
       }
-      if (changed > 0) edit_ms.push_back(Milliseconds(start));
+      (changed > 0 ? edit_ms : empty_edit_ms).push_back(Milliseconds(start));
     }
     ages.asked_ms.push_back(Milliseconds(begin));
     PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands));
@@ -126,6 +145,7 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
     intersections += frame->contact_statistics.intersection_count;
   }
   if (removed == 0) return absl::InternalError(name + ": nothing was cut, so the figures would mean nothing");
+  if (2 * contact_models < steps) return absl::InternalError(name + ": the probe does not touch the organ");
   report->Add(name, "tets", static_cast<double>(operation.scene.bodies[0].mesh.tets.size()), "count");
   report->Add(name, "steps_per_second", 1000 * steps / total_ms, "per_s");
   report->Add(name, "step_p50", Quantile(step_ms, 0.5) / 1000, "s");
@@ -134,12 +154,16 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
   report->Add(name, "edits", static_cast<double>(edit_ms.size()), "count");
   report->Add(name, "edit_p50", Quantile(edit_ms, 0.5) / 1000, "s");
   report->Add(name, "edit_p99", Quantile(edit_ms, 0.99) / 1000, "s");
+  report->Add(name, "empty_edit_p50", Quantile(empty_edit_ms, 0.5) / 1000, "s");
   const std::vector<double> ages_ms = ages.Sample();
   for (const auto& [suffix, share] : {std::pair("p50", 0.5), std::pair("p99", 0.99), std::pair("max", 1.0)}) {
     const double age_ms = Quantile(ages_ms, share);
     report->Add(name, absl::StrFormat("model_age_%s", suffix), age_ms / 1000, "s");
     report->Add(name, absl::StrFormat("model_age_in_steps_%s", suffix), age_ms * steps / total_ms, "ratio");  // of the mean step
   }
+  const double before_p99_ms = Quantile(ages_before.Sample(), 0.99);
+  report->Add(name, "model_age_before_p99", before_p99_ms / 1000, "s");
+  report->Add(name, "model_age_in_steps_before_p99", before_p99_ms * kStepsBefore / before_ms, "ratio");
   report->Add(name, "models_in_contact", static_cast<double>(contact_models) / steps, "ratio");
   report->Add(name, "removed_tets", static_cast<double>(removed), "count");
   report->Add(name, "added_tets", static_cast<double>(added), "count");
@@ -155,7 +179,7 @@ absl::Status Carve(const std::shared_ptr<gpu::Context>& context, const std::stri
       context, name, operation, steps,
       [&, top_m = -1.0](int i, const sim::Frame& frame) mutable {
         const double x = kTravel_m * ((i + 0.5) / steps - 0.5);
-        if (i == 0) top_m = TopAt(frame, 0, kTravel_m / 2);
+        if (i == 0) top_m = TopAt(frame, 0, 0, kTravel_m / 2);
         sim::CapsuleRegion groove;
         groove.end0_m = {x, 0, top_m + 0.01};
         groove.end1_m = {x, 0, top_m - kDepth_m};
@@ -172,7 +196,7 @@ absl::Status Incise(const std::shared_ptr<gpu::Context>& context, const std::str
   return Measure(
       context, name, operation, steps,
       [&, top_m = -1.0](int i, const sim::Frame& frame) mutable {
-        if (i == 0) top_m = TopAt(frame, 0, kTravel_m / 2);
+        if (i == 0) top_m = TopAt(frame, 0, 0, kTravel_m / 2);
         const auto edge_at = [&](int k) {
           const double x = k * step_m - kTravel_m / 2;
           return std::array<Vector3d, 2>{Vector3d(x, 0, top_m + 0.02), Vector3d(x, 0, top_m - kDepth_m)};

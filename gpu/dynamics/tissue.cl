@@ -620,7 +620,33 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
     const float3 r1 = (float3)(2.0f * (q.x * q.y - q.w * q.z), 1.0f - 2.0f * (q.x * q.x + q.z * q.z), 2.0f * (q.y * q.z + q.w * q.x));
     const float3 r2 = (float3)(2.0f * (q.x * q.z + q.w * q.y), 2.0f * (q.y * q.z - q.w * q.x), 1.0f - 2.0f * (q.x * q.x + q.y * q.y));
     const float3 torque = cross(r0, f0) + cross(r1, f1) + cross(r2, f2);
-    const float3 omega = torque / (fabs(dot(r0, f0) + dot(r1, f1) + dot(r2, f2)) + 1e-9f);
+    const float trace = dot(r0, f0) + dot(r1, f1) + dot(r2, f2);
+    /* Newton: (trace I - sym(sum r f')) omega = torque. Away from a solution, and where that matrix is not safely positive definite, the
+       source's step, which gains a factor of 3 only near the rest shape but leads there from anywhere. */
+    const float kxx = trace - (r0.x * f0.x + r1.x * f1.x + r2.x * f2.x);
+    const float kyy = trace - (r0.y * f0.y + r1.y * f1.y + r2.y * f2.y);
+    const float kzz = trace - (r0.z * f0.z + r1.z * f1.z + r2.z * f2.z);
+    const float kxy = -0.5f * (r0.x * f0.y + r1.x * f1.y + r2.x * f2.y + r0.y * f0.x + r1.y * f1.x + r2.y * f2.x);
+    const float kxz = -0.5f * (r0.x * f0.z + r1.x * f1.z + r2.x * f2.z + r0.z * f0.x + r1.z * f1.x + r2.z * f2.x);
+    const float kyz = -0.5f * (r0.y * f0.z + r1.y * f1.z + r2.y * f2.z + r0.z * f0.y + r1.z * f1.y + r2.z * f2.y);
+    const float cxx = kyy * kzz - kyz * kyz;
+    const float cxy = kxz * kyz - kxy * kzz;
+    const float cxz = kxy * kyz - kxz * kyy;
+    const float det = kxx * cxx + kxy * cxy + kxz * cxz;
+    float3 omega = torque / (fabs(trace) + 1e-9f);
+    bool is_newton = false;
+    if (trace > 0.0f && kxx > 0.0f && kxx * kyy - kxy * kxy > 0.0f && det > 1e-3f * trace * trace * trace) {
+      const float cyy = kxx * kzz - kxz * kxz;
+      const float cyz = kxy * kxz - kxx * kyz;
+      const float czz = kxx * kyy - kxy * kxy;
+      const float3 step = (float3)(cxx * torque.x + cxy * torque.y + cxz * torque.z, cxy * torque.x + cyy * torque.y + cyz * torque.z,
+                                   cxz * torque.x + cyz * torque.y + czz * torque.z) /
+                          det;
+      if (dot(step, step) < 0.25f) {
+        omega = step;
+        is_newton = true;
+      }
+    }
     const float angle = length(omega);
     if (angle < 1e-7f) break;
     const float half_angle = 0.5f * angle;
@@ -630,6 +656,7 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
     float4 r = (float4)(w * q.x + d.x * q.w + d.y * q.z - d.z * q.y, w * q.y + d.y * q.w + d.z * q.x - d.x * q.z,
                         w * q.z + d.z * q.w + d.x * q.y - d.y * q.x, w * q.w - d.x * q.x - d.y * q.y - d.z * q.z);
     q = r / length(r);
+    if (is_newton && angle < 1e-4f) break; /* what is left goes by the square of that */
   }
   rotations[t] = q;
 }
