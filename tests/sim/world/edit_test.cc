@@ -247,7 +247,9 @@ TEST_F(WorldIncisionTest, LipsDoNotStickWhenTheBodyMoves) {
 }
 
 TEST_F(WorldIncisionTest, UnderPressureTheLipsBearOnEachOther) {
-  SceneDescription scene = HeldBar(-0.004);
+  // 5 kPa pressed by 3.3 % over 9 cm^2 is 0.15 N. A half whose lip slides is a column with one free end: from pi^2 E I / (4 l^2) = 0.23 N
+  // on it would give way to the side, with only friction against it.
+  SceneDescription scene = HeldBar(-0.002);
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
   ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "pressed"));
   const double energy_j = world->CurrentFrame()->kinetic_energy_j;
@@ -262,13 +264,13 @@ TEST_F(WorldIncisionTest, UnderPressureTheLipsBearOnEachOther) {
     ASSERT_EQ(frame->contact_statistics.intersection_count, 0U) << "step " << i;
     peak_j = std::max(peak_j, frame->kinetic_energy_j);
   }
-  // 5 kPa pressed by 7 % over 9 cm^2 is 0.3 N: what the halves exchange, and all that their motion can come from is 1.4 mJ.
+  // All that their motion can come from is 0.35 mJ.
   EXPECT_LT(peak_j, energy_j + 2e-4);
   double force_n = 0;
   for (const FrameSurfaceContact& contact : world->CurrentFrame()->surface_contacts) {
     if (contact.body_a != contact.body_b) force_n += std::abs(contact.force_n.x());
   }
-  EXPECT_NEAR(force_n, 0.32, 0.1);
+  EXPECT_NEAR(force_n, 0.155, 0.05);
   EXPECT_LT(Opening(*world), 2e-4);
 }
 
