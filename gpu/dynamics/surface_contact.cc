@@ -25,8 +25,10 @@ constexpr double kCapShare = 0.49;
 constexpr double kTruncatedShare = 0.01;
 // Of launches over pairs, whose number changes: drivers may compile a kernel anew for each size of work-group.
 constexpr size_t kGroup = 64;
-// Rounds of the filter that shorten the moves of what meets; then all moves end before the first impact.
+// Rounds of the filter that shorten the moves of what meets; rounds that give up those of what still does; then all moves end before the
+// first impact.
 constexpr int kLocalRounds = 8;
+constexpr int kStopRounds = 24;
 constexpr int kGlobalRounds = 3;
 constexpr int kSpreadPasses = 4;  // even: the result is back in its buffer
 // Of a pair to what it meets: much stiffer pairs would push by the errors of the sweeps. Below half the margin the barrier stiffens anyway.
@@ -34,6 +36,9 @@ constexpr float kStiffnessRatio = 2;
 constexpr uint32_t kBoxParts = 8;
 // Share of the distance of a pair that two whole pieces may approach; with BOUND_SHARE of surface_contact.cl it is below 1.
 constexpr double kPieceShare = 0.25;
+// Share of the margin that pairs keep as distance, unless they were nearer before. So near that rounding hides which side is which, a pair
+// could only stay where it is, whatever pulls it apart.
+constexpr double kLeastGapShare = 0.001;
 constexpr double kReachChange = 0.3;   // of the mean edge, from which on the range follows it
 constexpr double kReachLook = 0.1;     // share of the edges that must have come or gone before that is looked at
 constexpr double kReserveEdges = 0.4;  // a detection sees less than the next ring of a regular mesh
@@ -208,7 +213,9 @@ absl::Status SurfaceContacts::Init(Queue& queue, const SurfaceOptions& options, 
     counter_of_crossings_ = std::move(old->counter_of_crossings_);
   } else {
     PALPATE_ASSIGN_OR_RETURN(detector_, ProximityDetector::Create(queue.context()));
-    PALPATE_ASSIGN_OR_RETURN(collisions_, ContinuousCollisions::Create(queue.context()));
+    CcdDetectorOptions apart;
+    apart.separation_m = static_cast<float>(kLeastGapShare * options.margin_m);
+    PALPATE_ASSIGN_OR_RETURN(collisions_, ContinuousCollisions::Create(queue.context(), apart));
     PALPATE_ASSIGN_OR_RETURN(counter_of_crossings_, IntersectionCounter::Create(queue.context()));
   }
   PALPATE_RETURN_IF_ERROR(SetTopology(queue));
@@ -373,8 +380,9 @@ absl::Status SurfaceContacts::MakePairs(Queue& queue, BufferView<SurfaceContact>
                                        tangled_, pairs_, keys_));
   const uint32_t bits = std::bit_width(vertex_count_ - 1);
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
-  return queue.Launch(bound_entries_, {size_t{entries} + 1, kGroup}, entries, vertex_count_, sorted_keys_, entries_, contacts, pairs_,
-                      detected_, begins_, planes_);
+  return queue.Launch(bound_entries_, {size_t{entries} + 1, kGroup}, entries, vertex_count_,
+                      static_cast<float>(kLeastGapShare * options_.margin_m), sorted_keys_, entries_, contacts, pairs_, detected_, begins_,
+                      planes_);
 }
 
 absl::Status SurfaceContacts::Detect(Queue& queue, const DeviceBuffer<Float4>& x, bool at_start) {
@@ -414,6 +422,7 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
                                      const DeviceBuffer<uint8_t>& touched) {
   Clock::time_point mark = Clock::now();
   const Range vertices{vertex_count_, kGroup};
+  const auto least_gap_m = static_cast<float>(kLeastGapShare * options_.margin_m);
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, goal_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Fill(kept_, 1.0F));
   if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->FilterBegins(queue));
@@ -424,13 +433,13 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
     std::array<uint32_t, 2> found{0, std::bit_cast<uint32_t>(1.0F)};
     if (hits > 0) {
       PALPATE_RETURN_IF_ERROR(queue.Write(found_, std::span<const uint32_t>(found)));
-      PALPATE_RETURN_IF_ERROR(
-          queue.Launch(shorten_moves_, {hits, kGroup}, hits, params_, collisions_.hits(), from, x, tangled_, shares_, found_));
+      PALPATE_RETURN_IF_ERROR(queue.Launch(shorten_moves_, {hits, kGroup}, hits, static_cast<uint32_t>(round >= kLocalRounds), least_gap_m,
+                                           params_, collisions_.hits(), from, x, tangled_, shares_, found_));
       PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(found_, std::span<uint32_t>(found)));
     }
     if (found[0] == 0) break;
     float scale = 1;
-    if (round < kLocalRounds) {
+    if (round < kLocalRounds + kStopRounds) {
       PALPATE_RETURN_IF_ERROR(queue.Launch(keep_shares_, vertices, vertex_count_, shares_, kept_));
       for (int pass = 0; pass < kSpreadPasses; ++pass) {
         PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, *scene_.block_range,
@@ -440,7 +449,7 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
     } else {
       // Up to the first impact of all nothing has met. Were rounding to spoil even that, the moves end up empty, which is certified.
       PALPATE_RETURN_IF_ERROR(queue.Fill(shares_, std::bit_cast<uint32_t>(1.0F)));
-      scale = round < kLocalRounds + kGlobalRounds ? 0.9F * std::bit_cast<float>(found[1]) : 0.0F;
+      scale = round < kLocalRounds + kStopRounds + kGlobalRounds ? 0.9F * std::bit_cast<float>(found[1]) : 0.0F;
     }
     PALPATE_RETURN_IF_ERROR(queue.Launch(apply_shares_, vertices, vertex_count_, scale, from, goal_, kept_, x, touched));
     if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->TakeBack(queue, &from != &certified_, kept_, begins_, x, touched));
@@ -605,6 +614,7 @@ absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float
   for (uint32_t p = 0; p < pieces; ++p) {
     if (piece_is_free_[p] && root(p) == p && !is_held[p]) common[p] = of_group[p].Balance();
   }
+  const double least_gap_m = kLeastGapShare * options_.margin_m;
   std::vector<double> share(pieces, 1.0);
   std::vector<uint8_t> stays(pieces, 0);
   for (const PieceRow& r : rows_host_) {
@@ -618,7 +628,7 @@ absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float
       before += n[k] * (piece_shift_[r.piece_a][k] - piece_shift_[r.piece_b][k]);
       more += n[k] * (moves[r.piece_a][k] - moves[r.piece_b][k]);  // the common part cancels, and is 0 where one of the two is held
     }
-    const double room = kPieceShare * r.detected.w - r.rounding_m;
+    const double room = std::max(0.0, kPieceShare * (r.detected.w - least_gap_m) - r.rounding_m);
     if (before + more <= room) continue;
     double& s = share[joined];
     s = std::min(s, std::max(0.0, (room - before) / more));

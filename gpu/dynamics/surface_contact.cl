@@ -9,6 +9,14 @@
 /* Share of the way to the middle of a pair that a vertex may use; SurfaceContacts lets whole pieces use some of the rest. */
 #define BOUND_SHARE 0.7f
 
+/* Rounding of positions, and of what is computed from them, as a share of their coordinates. */
+#define POSITION_ROUNDING 5e-7f
+/* Pairs come no nearer than the least gap, or this many roundings if that is more: so near that rounding hides which side is which, a pair
+   could only stay where it is, whatever pulls it apart, and hold the tissue around it. */
+#define LEAST_GAP_ROUNDINGS 8.0f
+
+static inline float least_gap(float least_gap_m, float rounding) { return fmax(least_gap_m, LEAST_GAP_ROUNDINGS * rounding); }
+
 static inline bool on_a(uint kind, uint role) { return kind == PALPATE_VERTEX_TRIANGLE ? role == 0 : role < 2; }
 
 /* Of pairs across a cut, whose margin is small: they bear as much pressure as others before only the planes hold them. */
@@ -69,7 +77,7 @@ __kernel void make_pairs(uint count, const __global SurfaceParams* p, const __gl
 
 /* After the entries were sorted by vertex: where those of each vertex begin (begins: [vertex_count + 1]), and the plane of each entry.
    Work-item: entry, and one more. x: positions at the detection. */
-__kernel void bound_entries(uint entry_count, uint vertex_count, const __global uint* keys, const __global uint* entries,
+__kernel void bound_entries(uint entry_count, uint vertex_count, float least_gap_m, const __global uint* keys, const __global uint* entries,
                             const __global SurfaceContact* contacts, const __global SurfacePair* pairs, const __global float4* x,
                             __global uint* begins, __global float4* planes) {
   const uint i = (uint)get_global_id(0);
@@ -98,11 +106,12 @@ __kernel void bound_entries(uint entry_count, uint vertex_count, const __global 
   const float low_b = vertex_triangle ? fmin(h1, fmin(h2, h3)) : fmin(h2, h3);
   const float h = role == 0 ? 0.0f : role == 1 ? h1 : role == 2 ? h2 : h3;
   const float3 at = x[keys[i]].xyz;
-  const float rounding = 5e-7f * (fabs(at.x) + fabs(at.y) + fabs(at.z));
+  const float rounding = POSITION_ROUNDING * (fabs(at.x) + fabs(at.y) + fabs(at.z));
   if (low_b - top_a > 2.0f * rounding) {
     const float middle = 0.5f * (top_a + low_b);
     const bool a_side = on_a(c.kind, role);
-    const float way = a_side ? middle - h : h - middle;
+    const float kept = 0.5f * fmin(low_b - top_a, least_gap(least_gap_m, rounding));
+    const float way = (a_side ? middle - h : h - middle) - kept;
     planes[i] = (float4)(a_side ? n : -n, fmax(BOUND_SHARE * way - rounding, 0.0f));
   } else {
     planes[i] = (float4)(0.0f, 0.0f, 0.0f, fmax(0.5f * BOUND_SHARE * distance_m - rounding, 0.0f));
@@ -278,10 +287,12 @@ __kernel void report_pairs(uint count, uint capacity, const __global SurfacePara
 }
 
 /* The first guess of a step, or what a sweep made of vertices that nothing bounds, as shares of straight moves from `detected` to `goal`:
-   every vertex of a pair that meets on the way gets a share that ends a little before. shares: bits of floats, 1 at first, which order like
-   integers. found[0]: how many hits count; found[1]: bits of the least time of impact of those. Work-item: hit. */
-__kernel void shorten_moves(uint count, const __global SurfaceParams* p, const __global CcdHit* hits, const __global float4* detected,
-                            const __global float4* x, const __global uint* tangled, __global uint* shares, __global uint* found) {
+   every vertex of a pair that meets on the way gets a share that ends a little before, or with `stop` none. A pair that rests
+   can only be too near for the detection to tell, and counts as apart. shares: bits of floats, 1 at first, which order like integers.
+   found[0]: how many hits count; found[1]: bits of the least time of impact of those. Work-item: hit. */
+__kernel void shorten_moves(uint count, uint stop, float least_gap_m, const __global SurfaceParams* p, const __global CcdHit* hits,
+                            const __global float4* detected, const __global float4* x, const __global uint* tangled, __global uint* shares,
+                            __global uint* found) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const CcdHit hit = hits[i];
@@ -290,17 +301,24 @@ __kernel void shorten_moves(uint count, const __global SurfaceParams* p, const _
   const uint tangled_a = tangled[v.x] | (vertex_triangle ? 0u : tangled[v.y]);
   const uint tangled_b = (vertex_triangle ? tangled[v.y] : 0u) | tangled[v.z] | tangled[v.w];
   if ((tangled_a & tangled_b) != 0u) return;
-  atomic_inc(found);
-  atomic_min(found + 1, as_uint(hit.toi));
   const float3 m0 = x[v.x].xyz - detected[v.x].xyz;
   const float3 m1 = x[v.y].xyz - detected[v.y].xyz;
   const float3 m2 = x[v.z].xyz - detected[v.z].xyz;
   const float3 m3 = x[v.w].xyz - detected[v.w].xyz;
   float approach = fmax(distance(m0, m2), distance(m0, m3));
   approach = fmax(approach, vertex_triangle ? distance(m0, m1) : fmax(distance(m1, m2), distance(m1, m3)));
-  /* Half a margin before they meet, where the barrier takes over; at least half of the way. */
-  const float ahead = approach > 0.0f ? 0.5f * p->margin_m / approach : 0.0f;
-  const uint share = as_uint(fmax(0.5f * hit.toi, hit.toi - ahead) * 0.999f);
+  if (approach == 0.0f && dot(m0, m0) == 0.0f) return;
+  atomic_inc(found);
+  atomic_min(found + 1, as_uint(hit.toi));
+  /* Half a margin before they meet, where the barrier takes over; at least half of the way, unless that leaves less than the least gap. */
+  const float near = fmax(0.5f * hit.toi, hit.toi - 0.5f * p->margin_m / approach) * 0.999f;
+  const float3 a0 = detected[v.x].xyz + near * m0, a1 = detected[v.y].xyz + near * m1;
+  const float3 a2 = detected[v.z].xyz + near * m2, a3 = detected[v.w].xyz + near * m3;
+  float sin_sq;
+  const PairWeights w = closest_pair(hit.kind, a0, a1, a2, a3, &sin_sq);
+  const float left_m = length(pair_vector(a0, a1, a2, a3, w));
+  const float least_m = least_gap(least_gap_m, POSITION_ROUNDING * (fabs(a0.x) + fabs(a0.y) + fabs(a0.z)));
+  const uint share = as_uint(stop || left_m < least_m ? 0.0f : near);
   atomic_min(shares + v.x, share);
   atomic_min(shares + v.y, share);
   atomic_min(shares + v.z, share);
@@ -405,7 +423,7 @@ __kernel void piece_rows(uint count, const __global SurfaceParams* p, const __gl
   row.piece_b = pair.flags & PALPATE_PAIR_DISABLED ? row.piece_a : vertex_piece[v.w];
   row.slope_n_per_m = 0.0f;
   const float3 size = fmax(fmax(fabs(x[v.x].xyz), fabs(x[v.y].xyz)), fmax(fabs(x[v.z].xyz), fabs(x[v.w].xyz)));
-  row.rounding_m = 5e-7f * (size.x + size.y + size.z);
+  row.rounding_m = POSITION_ROUNDING * (size.x + size.y + size.z);
   if (row.piece_a != row.piece_b && pair.stiffness_n_per_m != 0.0f) {
     PairWeights w;
     w.w0 = pair.weights.x;

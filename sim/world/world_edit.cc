@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "sim/mesh/exact_predicates.h"
 #include "sim/world/material.h"
 #include "sim/world/world_impl.h"
 
@@ -27,6 +28,7 @@ constexpr double kOpenShare = 0.6;
 constexpr double kLeastSine = 0.05;
 // A tet at a vertex that is drawn back keeps this share of its volume.
 constexpr double kLeastVolume = 0.5;
+constexpr double kLeastVolumeAway = 0.1;  // of one that sees not all of them
 
 absl::Status CheckRegion(const EditRegion& region, const WorldBody& body) {
   const auto positive = [](double radius_m) -> absl::Status {
@@ -293,13 +295,18 @@ absl::Status World::Impl::CommitEdits() {
 }
 
 /// Copies and their originals lie in the same place, where nothing could keep them apart. Each is drawn back a little into its own solid:
-/// as long as it sees all triangles around it from behind, what the solid loses it had before, so it cannot meet anything that way.
+/// as long as it sees all triangles around it from behind, what the solid loses it had before, so it cannot meet anything that way. Where
+/// nothing sees them all, as in a saddle, the vertex goes away from its copies, as far as what is there leaves room.
 void World::Impl::OpenCopies(std::span<const uint32_t> copied) {
   const double back_m = kOpenShare * PALPATE_LIP_SHARE * description_.contact.margin_m;
+  std::vector<Eigen::Vector3d> places_m;
+  for (const uint32_t handle : copied)
+    places_m.push_back(vertices_.body[handle] == SceneVertices::kNoBody ? Eigen::Vector3d::Constant(NAN) : PositionOf(handle));
+  std::vector<size_t> unopened;
   std::vector<uint32_t> fan;
-  std::vector<uint32_t> tets;
   std::vector<Eigen::Vector3d> normals;
-  for (const uint32_t handle : copied) {
+  for (size_t i = 0; i < copied.size(); ++i) {
+    const uint32_t handle = copied[i];
     if (vertices_.body[handle] == SceneVertices::kNoBody) continue;
     const WorldBody& body = *bodies_[vertices_.body[handle]];
     const uint32_t vertex = vertices_.slot[handle];
@@ -314,27 +321,16 @@ void World::Impl::OpenCopies(std::span<const uint32_t> copied) {
       return !normals.empty() && InwardDirection(normals, direction) > kLeastSine;
     };
     Eigen::Vector3d direction;
-    if (!inward([&](uint32_t v) { return body.PositionOf(v); }, &direction)) continue;
-    body.mesh().TetsAroundVertex(vertex, &tets);
-    const Eigen::Vector3d from = body.PositionOf(vertex);
+    if (!inward([&](uint32_t v) { return body.PositionOf(v); }, &direction)) {
+      unopened.push_back(i);
+      continue;
+    }
     double way_m = back_m;
     for (int halving = 0; halving < 10; ++halving, way_m /= 2) {
-      const bool is_fine = std::all_of(tets.begin(), tets.end(), [&](uint32_t tet) {
-        std::array<Eigen::Vector3d, 4> x;
-        std::array<Eigen::Vector3d, 4> moved;
-        for (size_t c = 0; c < 4; ++c) {
-          const uint32_t v = body.mesh().TetVertices(tet)[c];
-          x[c] = body.PositionOf(v);
-          moved[c] = v == vertex ? Eigen::Vector3d(from + way_m * direction) : x[c];
-        }
-        const double volume_m3 = Volume(x);
-        return !(volume_m3 > 0) || Volume(moved) >= kLeastVolume * volume_m3;
-      });
-      if (!is_fine) continue;
-      const Eigen::Vector3f to = (from + way_m * direction).cast<float>();
-      vertices_.state[handle].position_m = {to.x(), to.y(), to.z(), 0.0F};
-      vertices_.changed.push_back(handle);
-      break;
+      if (KeepsVolume(handle, places_m[i] + way_m * direction, kLeastVolume)) {
+        MoveCopy(handle, places_m[i] + way_m * direction);
+        break;
+      }
     }
     // A driven vertex goes where its place at rest is taken: there too the two must differ.
     Eigen::Vector3d at_rest;
@@ -342,6 +338,149 @@ void World::Impl::OpenCopies(std::span<const uint32_t> copied) {
     if (!inward([&](uint32_t v) { return vertices_.rest_m[body.HandleOf(v)]; }, &at_rest)) continue;
     vertices_.rest_m[handle] += way_m * at_rest;
     vertices_.changed.push_back(handle);
+  }
+  for (const size_t i : unopened) {
+    std::vector<uint32_t> others;
+    for (size_t k = 0; k < copied.size(); ++k) {
+      if (k != i && places_m[k] == places_m[i]) others.push_back(copied[k]);
+    }
+    DrawAway(copied[i], others, back_m);
+  }
+}
+
+Eigen::Vector3d World::Impl::PositionOf(uint32_t handle) const {
+  const gpu::Float4& x = vertices_.state[handle].position_m;
+  return {x.x, x.y, x.z};
+}
+
+void World::Impl::MoveCopy(uint32_t handle, const Eigen::Vector3d& to_m) {
+  const Eigen::Vector3f to = to_m.cast<float>();
+  vertices_.state[handle].position_m = {to.x(), to.y(), to.z(), 0.0F};
+  vertices_.changed.push_back(handle);
+}
+
+/// Whether each tet around a vertex keeps this share of its volume if the vertex goes there.
+bool World::Impl::KeepsVolume(uint32_t handle, const Eigen::Vector3d& to_m, double least_share) const {
+  const WorldBody& body = *bodies_[vertices_.body[handle]];
+  const uint32_t vertex = vertices_.slot[handle];
+  std::vector<uint32_t> tets;
+  body.mesh().TetsAroundVertex(vertex, &tets);
+  return std::all_of(tets.begin(), tets.end(), [&](uint32_t tet) {
+    std::array<Eigen::Vector3d, 4> x;
+    std::array<Eigen::Vector3d, 4> moved;
+    for (size_t c = 0; c < 4; ++c) {
+      const uint32_t v = body.mesh().TetVertices(tet)[c];
+      x[c] = body.PositionOf(v);
+      moved[c] = v == vertex ? to_m : x[c];
+    }
+    const double volume_m3 = Volume(x);
+    return !(volume_m3 > 0) || Volume(moved) >= least_share * volume_m3;
+  });
+}
+
+/// Moves a vertex away from others in the same place by way_m, or less, such that none of its tets turns over, it ends in no tet of the
+/// others, and no triangle around it passes through another. O(surface triangles); few vertices need it.
+void World::Impl::DrawAway(uint32_t handle, std::span<const uint32_t> others, double way_m) {
+  const WorldBody& body = *bodies_[vertices_.body[handle]];
+  const uint32_t vertex = vertices_.slot[handle];
+  const Eigen::Vector3d from = PositionOf(handle);
+  std::vector<uint32_t> list;
+
+  // Handles of the corners of what is around: of the tets of the others, of the own fan, and of triangles that this may meet.
+  std::vector<std::array<uint32_t, 4>> tets;
+  const auto toward_tets = [&](uint32_t at, std::vector<std::array<uint32_t, 4>>* corners) {
+    Eigen::Vector3d sum = Eigen::Vector3d::Zero();
+    const WorldBody& owner = *bodies_[vertices_.body[at]];
+    owner.mesh().TetsAroundVertex(vertices_.slot[at], &list);
+    for (const uint32_t tet : list) {
+      std::array<uint32_t, 4> handles{};
+      Eigen::Vector3d arm = Eigen::Vector3d::Zero();
+      for (size_t c = 0; c < 4; ++c) {
+        handles[c] = owner.HandleOf(owner.mesh().TetVertices(tet)[c]);
+        arm += PositionOf(handles[c]) - PositionOf(at);
+      }
+      sum += arm.normalized();
+      if (corners != nullptr) corners->push_back(handles);
+    }
+    return sum;
+  };
+  const Eigen::Vector3d own = toward_tets(handle, nullptr);
+  Eigen::Vector3d away = own.normalized();
+  for (const uint32_t other : others) away -= toward_tets(other, &tets).normalized();
+  std::vector<std::array<uint32_t, 3>> fan;
+  Eigen::AlignedBox3d box(from);
+  Eigen::Vector3d inward = Eigen::Vector3d::Zero();
+  body.mesh().SurfaceFan(vertex, &list);
+  for (const uint32_t triangle : list) {
+    std::array<uint32_t, 3>& corners = fan.emplace_back();
+    for (size_t c = 0; c < 3; ++c) {
+      corners[c] = body.HandleOf(body.mesh().TriangleVertices(triangle)[c]);
+      box.extend(PositionOf(corners[c]));
+    }
+    while (corners[0] != handle) std::rotate(corners.begin(), corners.begin() + 1, corners.end());
+    const Eigen::Vector3d normal = (PositionOf(corners[1]) - from).cross(PositionOf(corners[2]) - from);
+    if (normal.norm() > 0) inward -= normal.normalized();
+  }
+  box.extend(box.min() - Eigen::Vector3d::Constant(way_m));
+  box.extend(box.max() + Eigen::Vector3d::Constant(way_m));
+  std::vector<std::array<uint32_t, 3>> near;
+  for (const auto& other : bodies_) {
+    const BodyArrays& arrays = *other->arrays();
+    if (other->is_editable()) {
+      for (uint32_t t = 0; t < other->mesh().triangle_slot_count(); ++t) {
+        if (!other->mesh().IsTriangle(t)) continue;
+        const auto& v = other->mesh().TriangleVertices(t);
+        near.push_back({other->HandleOf(v[0]), other->HandleOf(v[1]), other->HandleOf(v[2])});
+      }
+    } else {
+      for (const auto& t : arrays.surface_triangles) {
+        near.push_back({other->HandleOf(arrays.surface_vertices[t[0]]), other->HandleOf(arrays.surface_vertices[t[1]]),
+                        other->HandleOf(arrays.surface_vertices[t[2]])});
+      }
+    }
+    std::erase_if(near, [&](const auto& corners) {
+      Eigen::AlignedBox3d around;
+      for (const uint32_t corner : corners) around.extend(PositionOf(corner));
+      return !around.intersects(box) || std::find(corners.begin(), corners.end(), handle) != corners.end();
+    });
+  }
+
+  const auto is_free = [&](const Eigen::Vector3d& to) {
+    const auto at = [&](uint32_t corner) { return corner == handle ? to : PositionOf(corner); };
+    const auto is_inside = [&](const std::array<uint32_t, 4>& tet) {
+      const Eigen::Vector3d x[] = {at(tet[0]), at(tet[1]), at(tet[2]), at(tet[3])};
+      return Orient3d(to, x[1], x[2], x[3]) >= 0 && Orient3d(x[0], to, x[2], x[3]) >= 0 && Orient3d(x[0], x[1], to, x[3]) >= 0 &&
+             Orient3d(x[0], x[1], x[2], to) >= 0;
+    };
+    if (std::any_of(tets.begin(), tets.end(), is_inside)) return false;
+    const auto passes = [&](uint32_t p, uint32_t q, const std::array<uint32_t, 3>& triangle) {
+      if (std::find(triangle.begin(), triangle.end(), p) != triangle.end()) return false;
+      if (std::find(triangle.begin(), triangle.end(), q) != triangle.end()) return false;
+      const Eigen::Vector3d x[] = {at(triangle[0]), at(triangle[1]), at(triangle[2])};
+      if (Orient3d(x[0], x[1], x[2], at(p)) * Orient3d(x[0], x[1], x[2], at(q)) >= 0) return false;
+      const int sides[] = {Orient3d(at(p), at(q), x[0], x[1]), Orient3d(at(p), at(q), x[1], x[2]), Orient3d(at(p), at(q), x[2], x[0])};
+      return *std::min_element(sides, sides + 3) >= 0 || *std::max_element(sides, sides + 3) <= 0;
+    };
+    for (const auto& own_triangle : fan) {
+      for (const auto& other : near) {
+        for (size_t c = 0; c < 3; ++c) {
+          if (passes(other[c], other[(c + 1) % 3], own_triangle)) return false;
+        }
+        if (passes(handle, own_triangle[1], other)) return false;
+      }
+    }
+    return true;
+  };
+  std::vector<Eigen::Vector3d> directions = {away, inward, own};
+  for (int k = 0; k < 27; ++k) directions.emplace_back(k % 3 - 1, k / 3 % 3 - 1, k / 9 - 1);
+  for (int halving = 0; halving < 4; ++halving, way_m /= 2) {
+    for (const Eigen::Vector3d& direction : directions) {
+      if (!(direction.norm() > 1e-6)) continue;
+      const Eigen::Vector3d to = (from + way_m * direction.normalized()).cast<float>().cast<double>();
+      if (!KeepsVolume(handle, to, kLeastVolumeAway) || !is_free(to)) continue;
+      MoveCopy(handle, to);
+      return;
+    }
   }
 }
 

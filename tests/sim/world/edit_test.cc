@@ -280,9 +280,11 @@ TEST_F(WorldIncisionTest, LipsDoNotStickWhenTheBodyMoves) {
 }
 
 TEST_F(WorldIncisionTest, UnderPressureTheLipsBearOnEachOther) {
+  // 5 kPa pressed by 3.3 % over 9 cm^2, with ends that cannot widen, is 0.16 N. A half whose lip slides is a column with one free end: from
+  // pi^2 E I / (4 l^2) = 0.23 N on it would give way to the side, with only friction against it.
   for (const unsigned seed : {0U, 1U, 2U}) {  // of the order of the tets, which must not matter
     SCOPED_TRACE(seed);
-    SceneDescription scene = HeldBar(-0.004);
+    SceneDescription scene = HeldBar(-0.002);
     std::mt19937 random(seed);
     if (seed > 0) std::shuffle(scene.bodies[0].mesh.tets.begin(), scene.bodies[0].mesh.tets.end(), random);
     PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
@@ -299,8 +301,7 @@ TEST_F(WorldIncisionTest, UnderPressureTheLipsBearOnEachOther) {
       ASSERT_EQ(frame->contact_statistics.intersection_count, 0U) << "step " << i;
       peak_j = std::max(peak_j, frame->kinetic_energy_j);
     }
-    // 5 kPa pressed by 7 % over 9 cm^2, with ends that cannot widen, is 0.35 N: what the halves exchange; all that their motion can come
-    // from is 1.4 mJ.
+    // All that their motion can come from is 0.35 mJ.
     EXPECT_LT(peak_j, energy_j + 2e-4);
     Vector3d force_n = Vector3d::Zero();
     double sum_n = 0;
@@ -309,7 +310,7 @@ TEST_F(WorldIncisionTest, UnderPressureTheLipsBearOnEachOther) {
       force_n += (contact.body_a < contact.body_b ? 1 : -1) * contact.force_n.cast<double>();
       sum_n += contact.force_n.norm();
     }
-    EXPECT_NEAR(std::abs(force_n.x()), 0.355, 0.01);
+    EXPECT_NEAR(std::abs(force_n.x()), 0.165, 0.02);
     EXPECT_NEAR(std::hypot(force_n.y(), force_n.z()), 0, 0.005);
     EXPECT_LT(sum_n, 1.02 * force_n.norm()) << "contacts work against each other";
     EXPECT_LT(Opening(*world), 2e-4);
