@@ -487,9 +487,9 @@ void Scenes::PokeJellies(uint64_t steps) {
   ASSERT_NO_FATAL_FAILURE(Advance(
       *run, steps, 10,
       [&] {
-        // Down onto the pile once it lies, and up again.
+        // Down into the pile once it lies, as far as the top of the cube at its bottom, and up again.
         const double t_s = static_cast<double>(run->frame().step()) * run->dt_s();
-        run->MoveTool({0.005, 0, 0.26 - 0.19 * std::clamp(2 * t_s - 0.4, 0.0, 1.0) + 0.19 * std::clamp(t_s - 1.6, 0.0, 1.0)});
+        run->MoveTool({0.005, 0, 0.26 - 0.215 * std::clamp(2 * t_s - 0.4, 0.0, 1.0) + 0.215 * std::clamp(t_s - 1.6, 0.0, 1.0)});
       },
       [&] {
         largest_tool_n = std::max(largest_tool_n, ToEigen(run->frame().tools(0).force_n()).norm());
