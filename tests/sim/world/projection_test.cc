@@ -261,7 +261,7 @@ TEST_F(WorldProjectionTest, AShaftPushesACutLobeAside) {
     frame = Step(*world, commands);
     EXPECT_GE(LeastGap(scene, *frame, 0), -2e-6) << i;
     EXPECT_EQ(frame->contact_statistics.intersection_count, 0U) << i;
-    EXPECT_LT(frame->max_speed_m_per_s, 1.5) << i;  // a vertex may be pushed past the shaft in one step
+    EXPECT_LT(frame->max_speed_m_per_s, 1.1) << i;  // around step 138 a lip springs off the shaft at 1.0 m/s
   }
   EXPECT_LT(frame->tools[0].force_n.x(), -0.05) << "the lobe pushes back";
   EXPECT_LT((frame->tools[0].pose.position_m - commands[0].device_pose.position_m).norm(), 0.001);
