@@ -470,6 +470,8 @@ TEST_F(StressTest, AThousandEditsOfThreeOrgans) {
   Print(seed, tally);
   if (HasFatalFailure()) return;
   EXPECT_GT(tally.accepted, 700);
+  EXPECT_LT(tally.rest_kinetic_j, 0.01 * tally.peak_kinetic_j);
+  EXPECT_NEAR(tally.rest_floor_n, tally.rest_weight_n, 0.15 * tally.rest_weight_n) << "walls carry some by friction";
 }
 
 TEST_F(StressTest, SameEditsGiveTheSameBits) {
