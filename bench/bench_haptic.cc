@@ -255,8 +255,17 @@ class Setup {
     server_.reset();
     const fs::path ready = folder_ / "ready.json";
     fs::remove(ready);
-    std::vector<std::string> arguments = {Sibling("palpate-server"),  "--listen",     "127.0.0.1:0",  "--http",      "off",    "--scene",
-                                          scene_file,                 "--ready-file", ready.string(), "--log-level", "warning"};
+    std::vector<std::string> arguments = {Sibling("palpate-server"),
+                                          "--listen",
+                                          "127.0.0.1:0",
+                                          "--http",
+                                          "off",
+                                          "--scene",
+                                          scene_file,
+                                          "--ready-file",
+                                          ready.string(),
+                                          "--log-level",
+                                          "warning"};
     if (!DeviceSelector().empty()) {
       arguments.emplace_back("--device");
       arguments.push_back(DeviceSelector());
