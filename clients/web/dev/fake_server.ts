@@ -8,8 +8,8 @@ import { WebSocketServer, type WebSocket } from 'ws';
 import { ListScenesResponseSchema, RateMode, RateSchema, RunState, SceneInfoSchema, type Rate, type SceneInfo } from '../generated/palpate/v1/control_pb';
 import type { ToolPose } from '../generated/palpate/v1/haptics_pb';
 import { EditOutcomeSchema, EditSceneResponseSchema, type Edit, type EditOutcome, type EditSceneRequest, type EditSceneResponse } from '../generated/palpate/v1/edit_pb';
-import { InstrumentKind, type Vec3 } from '../generated/palpate/v1/scene_pb';
-import { FrameSchema, KeyframeSchema, PositionEncoding, ToolActivity, TopologyDeltaSchema, type Frame, type Keyframe, type TopologyDelta,
+import { InstrumentKind, ToolActivity, type Vec3 } from '../generated/palpate/v1/scene_pb';
+import { FrameSchema, KeyframeSchema, PositionEncoding, TopologyDeltaSchema, type Frame, type Keyframe, type TopologyDelta,
   type WatchRequest } from '../generated/palpate/v1/stream_pb';
 import { ViewerRequestSchema, ViewerUpdateSchema, type ViewerRequest } from '../generated/palpate/v1/viewer_pb';
 import { FakeTissue, surfaceHash } from './fake_tissue';

@@ -1,6 +1,6 @@
 import * as THREE from 'three';
-import type { ObstacleSpec, Pose, Vec3 } from '../../generated/palpate/v1/scene_pb';
-import { ToolActivity, type BodyTopology, type Frame, type Keyframe, type PositionEncoding, type TopologyDelta } from '../../generated/palpate/v1/stream_pb';
+import { ToolActivity, type ObstacleSpec, type Pose, type Vec3 } from '../../generated/palpate/v1/scene_pb';
+import type { BodyTopology, Frame, Keyframe, PositionEncoding, TopologyDelta } from '../../generated/palpate/v1/stream_pb';
 import { decodePositions } from '../net/positions';
 import { SurfaceMirror } from '../net/surface_mirror';
 import { ContactLayer, contactMarks } from './contact_layer';

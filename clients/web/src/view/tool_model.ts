@@ -1,6 +1,6 @@
 import * as THREE from 'three';
-import { InstrumentKind } from '../../generated/palpate/v1/scene_pb';
-import { ToolActivity, type ToolShape } from '../../generated/palpate/v1/stream_pb';
+import { InstrumentKind, ToolActivity } from '../../generated/palpate/v1/scene_pb';
+import type { ToolShape } from '../../generated/palpate/v1/stream_pb';
 import { disposeMeshes, dressed } from './looks';
 
 export const TOOL_COLORS = [0x4cc9f0, 0xf7b955, 0xb48cff, 0x6ee7a8, 0xff8fa3, 0x9ad1ff, 0xffd166, 0xc0f0d0];
