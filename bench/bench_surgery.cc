@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,9 +28,11 @@ using Eigen::Vector3d;
 constexpr double kLength_m = 0.2;
 constexpr double kTravel_m = 0.1;  // of the instrument, along x about the middle
 constexpr double kBladeSpeed_m_per_s = 0.1;
-constexpr double kDepth_m = 0.015;  // of groove and cut
+constexpr double kGrooveDepth_m = 0.015;
+constexpr double kCutDepth_m = 0.03;  // more than two elements of 2,500 tets
 constexpr double kProbeBeside_m = 0.03, kProbeDepth_m = 0.006;
 constexpr int kStepsBefore = 60;  // to settle, to press, and to compare with
+constexpr int kStepsAfter = 120;  // with the cut there, and no more edits
 
 double Milliseconds(Clock::time_point since) { return std::chrono::duration<double, std::milli>(Clock::now() - since).count(); }
 
@@ -74,6 +77,21 @@ double TopAt(const sim::Frame& frame, double x, double y, double reach_m) {
   return top_m;
 }
 
+/// Area of what cuts have uncovered, m^2, all sides.
+double UncoveredArea(const sim::Frame& frame) {
+  double area_m2 = 0;
+  for (size_t b = 0; b < frame.topology->bodies.size(); ++b) {
+    const sim::BodyArrays& body = *frame.topology->bodies[b];
+    const auto at = [&](uint32_t slot) { return Eigen::Map<const Eigen::Vector3f>(&frame.surface_positions_m[b][3 * size_t{slot}]); };
+    for (size_t i = 0; i < body.surface_triangles.size(); ++i) {
+      const auto& [v0, v1, v2] = body.surface_triangles[i];
+      if (v0 == v1 || body.triangle_zones[i] == 0) continue;
+      area_m2 += 0.5 * double{(at(v1) - at(v0)).cross(at(v2) - at(v0)).norm()};
+    }
+  }
+  return area_m2;
+}
+
 /// Ages of the newest local model as a station would see them that looks once a millisecond: a step answers the pose that it found at its
 /// begin, and its model is there at its end.
 struct ModelAges {
@@ -90,85 +108,121 @@ struct ModelAges {
   }
 };
 
+using EditsOfStep = std::function<std::vector<sim::Edit>(int, const sim::Frame&)>;
+
+/// What a run of an operation showed.
+struct RunFigures {
+  std::vector<double> before_ms, step_ms, after_ms;  // of steps: pressed, with their edits, and with what was cut
+  std::vector<double> edited_step_ms;                // of step_ms those whose edits changed something
+  std::vector<double> edit_ms, empty_edit_ms;        // of edits that changed something, and nothing
+  ModelAges ages_before, ages;
+  size_t removed = 0, added = 0;
+  int contact_models = 0;
+  double uncovered_m2 = 0;
+  uint64_t intersections = 0;  // after all steps, if the scene checks them
+  size_t bodies = 0;
+};
+
 // `edits_of_step(i, frame)`: what the instrument does before step i, after `frame`.
-absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::string& name, const Operation& operation, int steps,
-                     const std::function<std::vector<sim::Edit>(int, const sim::Frame&)>& edits_of_step, Report* report) {
-  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, operation.scene));
+absl::StatusOr<RunFigures> RunOperation(const std::shared_ptr<gpu::Context>& context, const sim::SceneDescription& scene,
+                                        const Operation& operation, int steps, const EditsOfStep& edits_of_step) {
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
+  RunFigures figures;
   sim::ToolCommand press;
-  press.device_pose = operation.scene.tools[0].rest_pose;
+  press.device_pose = scene.tools[0].rest_pose;
   const sim::ToolCommand* const commands[] = {&press};
   const Clock::time_point begin = Clock::now();
-  ModelAges ages_before;
-  double before_ms = 0;
   for (int i = 0; i < 3 * kStepsBefore; ++i) {
     if (i == kStepsBefore) {
       press.device_pose.position_m.z() =
-          TopAt(*world->CurrentFrame(), 0, kProbeBeside_m, operation.edge_m) + operation.scene.tools[0].radius_m - kProbeDepth_m;
+          TopAt(*world->CurrentFrame(), 0, kProbeBeside_m, operation.edge_m) + scene.tools[0].radius_m - kProbeDepth_m;
     }
     const double asked_ms = Milliseconds(begin);
     PALPATE_RETURN_IF_ERROR(world->Step(commands).status());
     if (i < 2 * kStepsBefore) continue;
-    ages_before.asked_ms.push_back(asked_ms);
-    ages_before.ready_ms.push_back(Milliseconds(begin));
-    before_ms += ages_before.ready_ms.back() - asked_ms;
+    figures.ages_before.asked_ms.push_back(asked_ms);
+    figures.ages_before.ready_ms.push_back(Milliseconds(begin));
+    figures.before_ms.push_back(figures.ages_before.ready_ms.back() - asked_ms);
   }
-  std::vector<double> step_ms;
-  std::vector<double> edit_ms;
-  std::vector<double> empty_edit_ms;  // of those that changed nothing
-  size_t removed = 0;
-  size_t added = 0;
-  double total_ms = 0;
-  uint32_t intersections = 0;
-  ModelAges ages;
-  int contact_models = 0;
-  for (int i = 0; i < steps; ++i) {
+  for (int i = 0; i < steps + kStepsAfter; ++i) {
     const Clock::time_point start = Clock::now();
-    const std::vector<sim::Edit> edits = edits_of_step(i, *world->CurrentFrame());
+    const std::vector<sim::Edit> edits = i < steps ? edits_of_step(i, *world->CurrentFrame()) : std::vector<sim::Edit>{};
+    size_t changed = 0;
     if (!edits.empty()) {
       PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::EditOutcome> outcomes, world->Apply(edits));
-      size_t changed = 0;
       for (const sim::EditOutcome& outcome : outcomes) {
-        removed += outcome.removed_tets.size();
-        added += outcome.added_tets.size();
+        figures.removed += outcome.removed_tets.size();
+        figures.added += outcome.added_tets.size();
         changed += outcome.removed_tets.size() + outcome.added_tets.size();
       }
-      (changed > 0 ? edit_ms : empty_edit_ms).push_back(Milliseconds(start));
+      (changed > 0 ? figures.edit_ms : figures.empty_edit_ms).push_back(Milliseconds(start));
     }
-    ages.asked_ms.push_back(Milliseconds(begin));
+    const double asked_ms = Milliseconds(begin);
     PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands));
-    ages.ready_ms.push_back(Milliseconds(begin));
+    figures.intersections += frame->contact_statistics.intersection_count;
+    if (i >= steps) {
+      figures.after_ms.push_back(Milliseconds(start));
+      continue;
+    }
+    figures.ages.asked_ms.push_back(asked_ms);
+    figures.ages.ready_ms.push_back(Milliseconds(begin));
     const sim::LocalModel& model = frame->local_models[0];
-    if (model.step != frame->step) return absl::InternalError(absl::StrFormat("%s: step %d has no model of its own", name, frame->step));
-    if (model.constraint_count > 0) ++contact_models;
-    step_ms.push_back(Milliseconds(start));
-    total_ms += step_ms.back();
-    intersections += frame->contact_statistics.intersection_count;
+    if (model.step != frame->step) return absl::InternalError(absl::StrFormat("step %d has no model of its own", frame->step));
+    if (model.constraint_count > 0) ++figures.contact_models;
+    figures.step_ms.push_back(Milliseconds(start));
+    if (changed > 0) figures.edited_step_ms.push_back(figures.step_ms.back());
   }
-  if (removed == 0) return absl::InternalError(name + ": nothing was cut, so the figures would mean nothing");
-  if (2 * contact_models < steps) return absl::InternalError(name + ": the probe does not touch the organ");
+  figures.uncovered_m2 = UncoveredArea(*world->CurrentFrame());
+  figures.bodies = world->CurrentFrame()->surface_positions_m.size();
+  return figures;
+}
+
+double Sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+/// Runs the operation twice: for its times, and with a count of intersections after each step. `least_uncovered_m2`: an operation that
+/// uncovers less did not do what its figures claim.
+absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::string& name, const Operation& operation, int steps,
+                     double least_uncovered_m2, const EditsOfStep& edits_of_step, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(const RunFigures figures, RunOperation(context, operation.scene, operation, steps, edits_of_step));
+  sim::SceneDescription checked_scene = operation.scene;
+  checked_scene.contact.check_intersections = true;
+  PALPATE_ASSIGN_OR_RETURN(const RunFigures checked, RunOperation(context, checked_scene, operation, steps, edits_of_step));
+  if (figures.uncovered_m2 < least_uncovered_m2) {
+    return absl::InternalError(
+        absl::StrFormat("%s: %.3g m^2 uncovered, at least %.3g m^2 would be a cut", name, figures.uncovered_m2, least_uncovered_m2));
+  }
+  if (2 * figures.contact_models < steps) return absl::InternalError(name + ": the probe does not touch the organ");
+  const double total_ms = Sum(figures.step_ms);
+  const double before_ms = Sum(figures.before_ms);
   report->Add(name, "tets", static_cast<double>(operation.scene.bodies[0].mesh.tets.size()), "count");
   report->Add(name, "steps_per_second", 1000 * steps / total_ms, "per_s");
-  report->Add(name, "step_p50", Quantile(step_ms, 0.5) / 1000, "s");
-  report->Add(name, "step_p99", Quantile(step_ms, 0.99) / 1000, "s");
-  report->Add(name, "step_max", Quantile(step_ms, 1.0) / 1000, "s");
-  report->Add(name, "edits", static_cast<double>(edit_ms.size()), "count");
-  report->Add(name, "edit_p50", Quantile(edit_ms, 0.5) / 1000, "s");
-  report->Add(name, "edit_p99", Quantile(edit_ms, 0.99) / 1000, "s");
-  report->Add(name, "empty_edit_p50", Quantile(empty_edit_ms, 0.5) / 1000, "s");
-  const std::vector<double> ages_ms = ages.Sample();
+  report->Add(name, "step_p50", Quantile(figures.step_ms, 0.5) / 1000, "s");
+  report->Add(name, "step_p99", Quantile(figures.step_ms, 0.99) / 1000, "s");
+  report->Add(name, "step_max", Quantile(figures.step_ms, 1.0) / 1000, "s");
+  report->Add(name, "edited_step_p50", Quantile(figures.edited_step_ms, 0.5) / 1000, "s");
+  report->Add(name, "edited_step_p99", Quantile(figures.edited_step_ms, 0.99) / 1000, "s");
+  report->Add(name, "steps_per_second_before", 1000 * kStepsBefore / before_ms, "per_s");
+  report->Add(name, "steps_per_second_after", 1000 * kStepsAfter / Sum(figures.after_ms), "per_s");
+  report->Add(name, "step_after_p99", Quantile(figures.after_ms, 0.99) / 1000, "s");
+  report->Add(name, "edits", static_cast<double>(figures.edit_ms.size()), "count");
+  report->Add(name, "edit_p50", Quantile(figures.edit_ms, 0.5) / 1000, "s");
+  report->Add(name, "edit_p99", Quantile(figures.edit_ms, 0.99) / 1000, "s");
+  report->Add(name, "empty_edit_p50", Quantile(figures.empty_edit_ms, 0.5) / 1000, "s");
+  const std::vector<double> ages_ms = figures.ages.Sample();
   for (const auto& [suffix, share] : {std::pair("p50", 0.5), std::pair("p99", 0.99), std::pair("max", 1.0)}) {
     const double age_ms = Quantile(ages_ms, share);
     report->Add(name, absl::StrFormat("model_age_%s", suffix), age_ms / 1000, "s");
     report->Add(name, absl::StrFormat("model_age_in_steps_%s", suffix), age_ms * steps / total_ms, "ratio");  // of the mean step
   }
-  const double before_p99_ms = Quantile(ages_before.Sample(), 0.99);
+  const double before_p99_ms = Quantile(figures.ages_before.Sample(), 0.99);
   report->Add(name, "model_age_before_p99", before_p99_ms / 1000, "s");
   report->Add(name, "model_age_in_steps_before_p99", before_p99_ms * kStepsBefore / before_ms, "ratio");
-  report->Add(name, "models_in_contact", static_cast<double>(contact_models) / steps, "ratio");
-  report->Add(name, "removed_tets", static_cast<double>(removed), "count");
-  report->Add(name, "added_tets", static_cast<double>(added), "count");
-  report->Add(name, "bodies", static_cast<double>(world->CurrentFrame()->surface_positions_m.size()), "count");
-  report->Add(name, "intersections", intersections, "count");
+  report->Add(name, "models_in_contact", static_cast<double>(figures.contact_models) / steps, "ratio");
+  report->Add(name, "removed_tets", static_cast<double>(figures.removed), "count");
+  report->Add(name, "added_tets", static_cast<double>(figures.added), "count");
+  report->Add(name, "uncovered_area", figures.uncovered_m2, "m^2");
+  report->Add(name, "bodies", static_cast<double>(figures.bodies), "count");
+  report->Add(name, "intersections", static_cast<double>(checked.intersections), "count");
   return absl::OkStatus();
 }
 
@@ -176,13 +230,13 @@ absl::Status Carve(const std::shared_ptr<gpu::Context>& context, const std::stri
   PALPATE_ASSIGN_OR_RETURN(const Operation operation, Liver(tet_count));
   const int steps = IsQuick() ? 60 : 480;  // 2.5 cm/s
   return Measure(
-      context, name, operation, steps,
+      context, name, operation, steps, 0.5 * kTravel_m * kGrooveDepth_m,
       [&, top_m = -1.0](int i, const sim::Frame& frame) mutable {
         const double x = kTravel_m * ((i + 0.5) / steps - 0.5);
         if (i == 0) top_m = TopAt(frame, 0, 0, kTravel_m / 2);
         sim::CapsuleRegion groove;
         groove.end0_m = {x, 0, top_m + 0.01};
-        groove.end1_m = {x, 0, top_m - kDepth_m};
+        groove.end1_m = {x, 0, top_m - kGrooveDepth_m};
         groove.radius_m = 0.6 * operation.edge_m;
         return std::vector<sim::Edit>{{.body = 0, .what = sim::CarveEdit{groove}}};
       },
@@ -193,13 +247,14 @@ absl::Status Incise(const std::shared_ptr<gpu::Context>& context, const std::str
   PALPATE_ASSIGN_OR_RETURN(const Operation operation, Liver(tet_count));
   const double step_m = kBladeSpeed_m_per_s * operation.scene.dt_s;
   const int steps = static_cast<int>(kTravel_m / step_m);
+  // Each edit is a request of its own: the slit goes on from one to the next. Both lips count, and at its ends the organ is less high.
   return Measure(
-      context, name, operation, steps,
+      context, name, operation, steps, 2 * 0.5 * kTravel_m * kCutDepth_m,
       [&, top_m = -1.0](int i, const sim::Frame& frame) mutable {
         if (i == 0) top_m = TopAt(frame, 0, 0, kTravel_m / 2);
         const auto edge_at = [&](int k) {
           const double x = k * step_m - kTravel_m / 2;
-          return std::array<Vector3d, 2>{Vector3d(x, 0, top_m + 0.02), Vector3d(x, 0, top_m - kDepth_m)};
+          return std::array<Vector3d, 2>{Vector3d(x, 0, top_m + 0.02), Vector3d(x, 0, top_m - kCutDepth_m)};
         };
         return std::vector<sim::Edit>{{.body = 0, .what = sim::InciseEdit{{edge_at(i), edge_at(i + 1)}}}};
       },

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -89,18 +90,38 @@ absl::StatusOr<std::vector<v1::EditSceneRequest>> Requests(const EditOptions& op
   return requests;
 }
 
-void PrintOutcomes(const v1::EditSceneResponse& response) {
+/// What an edit did, in words that suit its kind.
+std::string DescribeOutcome(const v1::Edit& edit, const v1::EditOutcome& outcome) {
+  if (edit.has_grasp()) return absl::StrFormat("%s: %d vertices grasped", edit.grasp().tool(), outcome.grasped_vertices());
+  if (edit.has_release()) return absl::StrFormat("%s: released", edit.release().tool());
+  if (edit.has_material()) {
+    return absl::StrFormat("%s%s: material changed", outcome.body(),
+                           edit.material().zone().empty() ? "" : absl::StrCat(", zone ", edit.material().zone()));
+  }
+  std::vector<std::string> parts;
+  if (outcome.removed_tets().empty() && outcome.added_tets().empty()) {
+    parts.emplace_back("nothing changed");
+  } else if (edit.has_carve()) {
+    parts.push_back(absl::StrFormat("%d tets removed, %.3g g", outcome.removed_tets_size(), 1e3 * outcome.removed_mass_kg()));
+    if (!outcome.added_tets().empty()) parts.push_back(absl::StrFormat("%d added where edges were split", outcome.added_tets_size()));
+  } else {
+    parts.push_back(absl::StrFormat("%d tets replaced by %d, least mean ratio %.2f", outcome.removed_tets_size(), outcome.added_tets_size(),
+                                    outcome.min_mean_ratio()));
+  }
+  if (outcome.unchanged_count() > 0) parts.push_back(absl::StrFormat("%d stay", outcome.unchanged_count()));
+  if (!outcome.new_bodies().empty()) parts.push_back(absl::StrCat("cut off: ", absl::StrJoin(outcome.new_bodies(), ", ")));
+  if (!outcome.released_markers().empty()) {
+    parts.push_back(absl::StrCat("markers released: ", absl::StrJoin(outcome.released_markers(), ", ")));
+  }
+  if (outcome.is_refused()) parts.emplace_back("stopped by a budget");
+  if (!outcome.note().empty()) parts.push_back(outcome.note());
+  return absl::StrCat(outcome.body(), ": ", absl::StrJoin(parts, ", "));
+}
+
+void PrintOutcomes(const v1::EditSceneRequest& request, const v1::EditSceneResponse& response) {
   absl::PrintF("topology version %d at step %d%s\n", response.topology_version(), response.step(),
                response.is_repeat() ? ", done before" : "");
-  for (const v1::EditOutcome& outcome : response.outcomes()) {
-    absl::PrintF("%s: %d tets removed, %d added, %.3g g removed", outcome.body().empty() ? "tool" : outcome.body(),
-                 outcome.removed_tets_size(), outcome.added_tets_size(), 1e3 * outcome.removed_mass_kg());
-    if (outcome.grasped_vertices() > 0) absl::PrintF(", %d vertices grasped", outcome.grasped_vertices());
-    if (outcome.unchanged_count() > 0) absl::PrintF(", %d stay", outcome.unchanged_count());
-    if (!outcome.new_bodies().empty()) absl::PrintF(", cut off: %s", absl::StrJoin(outcome.new_bodies(), ", "));
-    if (outcome.is_refused()) absl::PrintF(", refused");
-    absl::PrintF("%s%s\n", outcome.note().empty() ? "" : ": ", outcome.note());
-  }
+  for (int i = 0; i < response.outcomes_size(); ++i) absl::PrintF("%s\n", DescribeOutcome(request.edits(i), response.outcomes(i)));
 }
 
 absl::Status Edit(const Session& session, const EditOptions& options) {
@@ -112,7 +133,7 @@ absl::Status Edit(const Session& session, const EditOptions& options) {
     if (session.json) {
       PrintJson(response);
     } else {
-      PrintOutcomes(response);
+      PrintOutcomes(request, response);
     }
   }
   return absl::OkStatus();
@@ -130,7 +151,7 @@ void AddRegion(CLI::App& kind, EditOptions& options) {
 }
 
 void AddMaterial(CLI::App& command, const std::shared_ptr<EditOptions>& options) {
-  auto* kind = AddKind(command, "material", "change the material of a body or of a zone; what is not given takes its default");
+  auto* kind = AddKind(command, "material", "change the material of a body or of a zone; what is not given stays as it is");
   AddBody(*kind, *options);
   kind->add_option("--zone", options->zone, "zone; default: the whole body");
   const auto add = [&](const char* name, const char* what, void (v1::MaterialSpec::*set)(double)) {
@@ -141,6 +162,16 @@ void AddMaterial(CLI::App& command, const std::shared_ptr<EditOptions>& options)
   add("--poisson-ratio", "", &v1::MaterialSpec::set_poisson_ratio);
   add("--density", "kg/m3", &v1::MaterialSpec::set_density_kg_per_m3);
   add("--damping", "s", &v1::MaterialSpec::set_damping_s);
+  add("--mass-damping", "1/s", &v1::MaterialSpec::set_mass_damping_per_s);
+  kind->add_option_function<v1::MaterialModel>(
+          "--model", [options](const v1::MaterialModel& model) { options->edit.mutable_material()->mutable_material()->set_model(model); },
+          "elastic energy")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, v1::MaterialModel>{
+          {"neo-hookean", v1::MATERIAL_MODEL_STABLE_NEO_HOOKEAN},
+          {"corotated", v1::MATERIAL_MODEL_COROTATED_LINEAR},
+          {"linear", v1::MATERIAL_MODEL_LINEAR},
+          {"st-venant-kirchhoff", v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF},
+          {"mass-spring", v1::MATERIAL_MODEL_MASS_SPRING}}));
   kind->callback([options] { options->edit.mutable_material(); });
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "server/api/checker.h"
+#include "server/api/material_spec.h"
 #include "server/api/scene_spec.h"
 
 namespace palpate::server {
@@ -69,7 +70,7 @@ void CheckEdit(Checker& check, const std::string& path, const v1::Edit& edit) {
       break;
     case v1::Edit::kMaterial:
       check.Name(At(path, "material.zone"), edit.material().zone(), kMaxNameBytes);
-      check.Fail(MaterialFromProto(edit.material().material(), At(path, "material.material")).status());
+      CheckMaterialRanges(check, At(path, "material.material"), edit.material().material());
       break;
     case v1::Edit::kGrasp:
       check.RequiredName(At(path, "grasp.tool"), edit.grasp().tool(), kMaxNameBytes);
@@ -109,7 +110,23 @@ absl::StatusOr<size_t> IndexOf(const std::vector<std::string>& names, const std:
   return static_cast<size_t>(at - names.begin());
 }
 
-absl::StatusOr<sim::Edit> BuildEdit(const v1::Edit& edit, const std::string& path, const EditTargets& targets) {
+/// Also notes the change in `present`, for edits that come after it.
+absl::StatusOr<sim::MaterialEdit> ChangeMaterials(const v1::MaterialEdit& edit, const std::string& path,
+                                                  std::vector<sim::ZoneMaterial>* present) {
+  sim::MaterialEdit out{.zone = edit.zone(), .material = {}, .of_zones = {}};
+  bool is_known = false;
+  for (sim::ZoneMaterial& zone : *present) {
+    if (!edit.zone().empty() && zone.zone != edit.zone()) continue;
+    PALPATE_ASSIGN_OR_RETURN(zone.material, ChangedMaterial(zone.material, edit.material(), At(path, "material")));
+    out.material = zone.material;
+    if (edit.zone().empty()) out.of_zones.push_back(zone.material);
+    is_known = true;
+  }
+  if (!is_known) return absl::NotFoundError(absl::StrCat(At(path, "zone"), ": the body has no zone \"", edit.zone(), "\""));
+  return out;
+}
+
+absl::StatusOr<sim::Edit> BuildEdit(const v1::Edit& edit, const std::string& path, EditTargets& targets) {
   sim::Edit out;
   if (!edit.has_grasp() && !edit.has_release()) {
     PALPATE_ASSIGN_OR_RETURN(out.body, IndexOf(targets.bodies, edit.body(), At(path, "body"), "body"));
@@ -128,9 +145,7 @@ absl::StatusOr<sim::Edit> BuildEdit(const v1::Edit& edit, const std::string& pat
       break;
     }
     case v1::Edit::kMaterial: {
-      const absl::StatusOr<sim::Material> material = MaterialFromProto(edit.material().material(), At(path, "material.material"));
-      if (!material.ok()) return material.status();
-      out.what = sim::MaterialEdit{edit.material().zone(), *material};
+      PALPATE_ASSIGN_OR_RETURN(out.what, ChangeMaterials(edit.material(), At(path, "material"), &targets.materials[out.body]));
       break;
     }
     case v1::Edit::kGrasp: {
@@ -173,7 +188,7 @@ absl::StatusOr<v1::EditSceneRequest> ParseEditJson(std::string_view text, std::s
   return request;
 }
 
-absl::StatusOr<std::vector<sim::Edit>> BuildEdits(const v1::EditSceneRequest& request, const EditTargets& targets) {
+absl::StatusOr<std::vector<sim::Edit>> BuildEdits(const v1::EditSceneRequest& request, EditTargets targets) {
   std::vector<sim::Edit> out;
   out.reserve(static_cast<size_t>(request.edits_size()));
   for (int i = 0; i < request.edits_size(); ++i) {
@@ -206,6 +221,22 @@ void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditO
     o.set_note(outcome.note);
     o.set_removed_mass_kg(outcome.removed_mass_kg);
     o.set_grasped_vertices(outcome.grasped_vertices);
+    if (!outcome.added_tets.empty()) {
+      o.set_min_mean_ratio(outcome.min_mean_ratio);
+      o.set_min_edge_ratio(outcome.min_edge_ratio);
+    }
+    for (const sim::MovedTissue& moved : outcome.moved) {
+      v1::MovedTissue& m = *o.add_moved();
+      m.set_body(bodies[moved.body]);
+      for (const auto& [here, there] : moved.tets) {
+        m.add_tets(static_cast<uint64_t>(here));
+        m.add_tets_there(static_cast<uint64_t>(there));
+      }
+      for (const auto& [here, there] : moved.vertices) {
+        m.add_vertices(static_cast<uint64_t>(here));
+        m.add_vertices_there(static_cast<uint64_t>(there));
+      }
+    }
   }
 }
 

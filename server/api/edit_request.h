@@ -27,6 +27,7 @@ inline constexpr std::string_view kEditKindNames[] = {"carve", "refine", "incise
 struct EditTargets {
   std::vector<std::string> bodies;
   std::vector<std::string> tools;
+  std::vector<std::vector<sim::ZoneMaterial>> materials;  ///< of each body, see sim::World::MaterialsOf
 };
 
 /// Checks every field of a request against the ranges of edit.proto, without a scene. Errors: InvalidArgument `<field path>: <value> is
@@ -37,8 +38,9 @@ absl::Status ValidateEditRequest(const v1::EditSceneRequest& request);
 /// Errors: InvalidArgument (syntax, unknown field, wrong type).
 absl::StatusOr<v1::EditSceneRequest> ParseEditJson(std::string_view text, std::string_view display_name);
 
-/// The edits for World::Apply, in order. Precondition: ValidateEditRequest passed. Errors: NotFound (body, tool), naming the field.
-absl::StatusOr<std::vector<sim::Edit>> BuildEdits(const v1::EditSceneRequest& request, const EditTargets& targets);
+/// The edits for World::Apply, in order. Precondition: ValidateEditRequest passed. Errors: NotFound (body, tool, zone), InvalidArgument (a
+/// material whose parts do not go together), naming the field.
+absl::StatusOr<std::vector<sim::Edit>> BuildEdits(const v1::EditSceneRequest& request, EditTargets targets);
 
 /// Fills `outcomes` of an answer. `edits` as performed; `bodies`: names after the edits.
 void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditOutcome> outcomes, std::span<const std::string> bodies,

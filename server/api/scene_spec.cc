@@ -14,10 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "server/api/checker.h"
+#include "server/api/material_spec.h"
 #include "server/api/tool_spec.h"
 #include "sim/mesh/generators.h"
 #include "sim/mesh/mesh_io.h"
-#include "sim/world/material.h"
 
 namespace palpate::server {
 namespace {
@@ -190,71 +190,6 @@ void CheckMeshData(Checker& check, const std::string& path, const v1::TetMeshDat
       check.Invalid(At(At(path, "tets"), i), absl::StrCat(mesh.tets(i), " is outside [0, ", vertex_count - 1, "]"));
       return;
     }
-  }
-}
-
-/// Applies the defaults. `turn`: rotation of the body's pose. Precondition: fields in range.
-sim::Material MaterialFrom(const v1::MaterialSpec& m, const Eigen::Quaterniond& turn) {
-  sim::Material out;
-  switch (m.model()) {
-    case v1::MATERIAL_MODEL_COROTATED_LINEAR:
-      out.model = sim::MaterialModel::kCorotatedLinear;
-      break;
-    case v1::MATERIAL_MODEL_LINEAR:
-      out.model = sim::MaterialModel::kLinear;
-      break;
-    case v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF:
-      out.model = sim::MaterialModel::kStVenantKirchhoff;
-      break;
-    case v1::MATERIAL_MODEL_MASS_SPRING:
-      out.model = sim::MaterialModel::kMassSpring;
-      out.poisson_ratio = 0.25;
-      break;
-    default:
-      break;
-  }
-  if (m.has_young_modulus_pa()) out.young_modulus_pa = m.young_modulus_pa();
-  if (m.has_poisson_ratio()) out.poisson_ratio = m.poisson_ratio();
-  if (m.has_density_kg_per_m3()) out.density_kg_per_m3 = m.density_kg_per_m3();
-  if (m.has_damping_s()) out.damping_s = m.damping_s();
-  if (m.has_mass_damping_per_s()) out.mass_damping_per_s = m.mass_damping_per_s();
-  if (m.has_fibers()) {
-    const v1::FiberSpec& f = m.fibers();
-    sim::FiberProperties fibers;
-    fibers.direction = turn * Direction(ToEigen(f.direction()));
-    fibers.young_modulus_pa = Or(f.has_young_modulus_pa(), f.young_modulus_pa(), 3 * out.young_modulus_pa);
-    fibers.poisson_ratio = Or(f.has_poisson_ratio(), f.poisson_ratio(), out.poisson_ratio);
-    fibers.shear_modulus_pa = Or(f.has_shear_modulus_pa(), f.shear_modulus_pa(), out.young_modulus_pa / (2 * (1 + out.poisson_ratio)));
-    out.fibers = fibers;
-  }
-  return out;
-}
-
-void CheckMaterial(Checker& check, const std::string& path, const v1::MaterialSpec& m) {
-  if (!v1::MaterialModel_IsValid(m.model())) {
-    check.Invalid(At(path, "model"), absl::StrCat(static_cast<int>(m.model()), " is outside [0, 5]"));
-  }
-  if (m.has_young_modulus_pa()) check.Range(At(path, "young_modulus_pa"), m.young_modulus_pa(), 10, 1e9);
-  if (m.has_poisson_ratio()) check.Range(At(path, "poisson_ratio"), m.poisson_ratio(), 0, 0.495);
-  if (m.has_density_kg_per_m3()) check.Range(At(path, "density_kg_per_m3"), m.density_kg_per_m3(), 1, 30000);
-  if (m.has_damping_s()) check.Range(At(path, "damping_s"), m.damping_s(), 0, 1);
-  if (m.has_mass_damping_per_s()) check.Range(At(path, "mass_damping_per_s"), m.mass_damping_per_s(), 0, 1000);
-  if (m.model() == v1::MATERIAL_MODEL_MASS_SPRING && m.has_poisson_ratio() && m.poisson_ratio() != 0.25) {
-    check.Invalid(At(path, "poisson_ratio"), absl::StrCat(m.poisson_ratio(), " is not 0.25, the only one that springs can have"));
-  }
-  if (!m.has_fibers()) return;
-  const v1::FiberSpec& fibers = m.fibers();
-  if (m.model() != v1::MATERIAL_MODEL_LINEAR && m.model() != v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF) {
-    check.Invalid(At(path, "fibers"), "only the linear and the St-Venant-Kirchhoff model have fibres");
-  }
-  check.RangeVec(At(path, "fibers.direction"), fibers.direction(), -kMaxMeshCoordinate, kMaxMeshCoordinate);
-  if (ToEigen(fibers.direction()).isZero(0)) check.Invalid(At(path, "fibers.direction"), "is zero");
-  if (fibers.has_young_modulus_pa()) check.Range(At(path, "fibers.young_modulus_pa"), fibers.young_modulus_pa(), 10, 1e9);
-  if (fibers.has_poisson_ratio()) check.Range(At(path, "fibers.poisson_ratio"), fibers.poisson_ratio(), 0, 1);
-  if (fibers.has_shear_modulus_pa()) check.Range(At(path, "fibers.shear_modulus_pa"), fibers.shear_modulus_pa(), 1, 1e9);
-  if (!check.ok()) return;
-  if (absl::StatusOr<gpu::TissueTet> tissue = sim::TissueOf(MaterialFrom(m, Eigen::Quaterniond::Identity())); !tissue.ok()) {
-    check.Fail(absl::Status(tissue.status().code(), absl::StrCat(View(path), ".", tissue.status().message())));
   }
 }
 
@@ -837,13 +772,6 @@ absl::StatusOr<sim::RigidPose> PoseFromProto(const v1::Pose& pose, std::string_v
   return out;
 }
 
-absl::StatusOr<sim::Material> MaterialFromProto(const v1::MaterialSpec& material, std::string_view path) {
-  Checker check;
-  CheckMaterial(check, std::string(path), material);
-  if (!check.ok()) return check.status();
-  return MaterialFrom(material, Eigen::Quaterniond::Identity());
-}
-
 absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& limits) {
   Checker check;
   check.Name("name", spec.name(), kMaxSceneNameBytes);
@@ -917,6 +845,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   PALPATE_RETURN_IF_ERROR(ValidateSceneSpec(spec, limits));
   sim::SceneDescription out;
   out.name = spec.name().empty() ? "scene" : spec.name();
+  out.max_tets = limits.max_tets_per_scene;
   if (spec.has_dt_s()) out.dt_s = spec.dt_s();
   if (spec.has_gravity_m_per_s2()) out.gravity_m_per_s2 = ToEigen(spec.gravity_m_per_s2());
   if (spec.solver().has_iterations()) out.solver.iterations = static_cast<int>(spec.solver().iterations());

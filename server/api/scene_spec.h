@@ -49,9 +49,6 @@ absl::StatusOr<v1::SceneSpec> ParseSceneJson(std::string_view text, std::string_
 /// A copy without what the scene need not remember: the inline meshes.
 v1::SceneSpec WithoutInlineMeshes(const v1::SceneSpec& spec);
 
-/// Checks a material from outside and applies the defaults. Errors: InvalidArgument naming `path` and the field.
-absl::StatusOr<sim::Material> MaterialFromProto(const v1::MaterialSpec& material, std::string_view path);
-
 /// Checks a pose from outside: finite, each coordinate in [-100, 100], rotation not zero. An absent rotation or position is the identity.
 /// Errors: InvalidArgument naming `path` and the component.
 absl::StatusOr<sim::RigidPose> PoseFromProto(const v1::Pose& pose, std::string_view path);

@@ -154,6 +154,7 @@ Metrics::Metrics(std::shared_ptr<gpu::Context> context)
       frames_(Counters(registry_, metric::kFrames, "Frames sent to readers.")),
       frames_dropped_(Counters(registry_, metric::kFramesDropped, "Frames that slow readers missed.")),
       edits_(Counters(registry_, metric::kEdits, "Edits performed by requests.")),
+      edits_refused_(Counters(registry_, metric::kEditsRefused, "Edits of requests that a budget of tets stopped.")),
       edit_seconds_(Histograms(registry_, metric::kEditSeconds, "Wall time of the edits of a request.")),
       tets_removed_(Counters(registry_, metric::kTetsRemoved, "Tetrahedra removed by requests.")),
       topology_version_(Gauges(registry_, metric::kTopologyVersion, "Version of the topology.")),
@@ -214,7 +215,9 @@ std::unique_ptr<SceneMetrics> Metrics::MakeScene(const std::string& scene_id) {
   scene->frames_ = &frames_.Add(labels);
   scene->frames_dropped_ = &frames_dropped_.Add(labels);
   for (size_t i = 0; i < kEditKindCount; ++i) {
-    scene->edits_[i] = &edits_.Add({{"scene", scene_id}, {"kind", std::string(kEditKindNames[i])}});
+    const prometheus::Labels of_kind = {{"scene", scene_id}, {"kind", std::string(kEditKindNames[i])}};
+    scene->edits_[i] = &edits_.Add(of_kind);
+    scene->edits_refused_[i] = &edits_refused_.Add(of_kind);
   }
   scene->edit_seconds_ = &edit_seconds_.Add(labels, kStageBuckets);
   scene->tets_removed_ = &tets_removed_.Add(labels);
@@ -248,6 +251,7 @@ SceneMetrics::~SceneMetrics() {
   owner_.frames_.Remove(frames_);
   owner_.frames_dropped_.Remove(frames_dropped_);
   for (prometheus::Counter* edits : edits_) owner_.edits_.Remove(edits);
+  for (prometheus::Counter* refused : edits_refused_) owner_.edits_refused_.Remove(refused);
   owner_.edit_seconds_.Remove(edit_seconds_);
   owner_.tets_removed_.Remove(tets_removed_);
   owner_.topology_version_.Remove(topology_version_);
@@ -274,8 +278,12 @@ void SceneMetrics::OnStep(const sim::Frame& frame, double steps_per_s) {
 }
 
 void SceneMetrics::OnEdits(std::span<const sim::Edit> edits, std::span<const sim::EditOutcome> outcomes, double seconds) {
-  for (const sim::Edit& edit : edits) edits_[edit.what.index()]->Increment();
-  for (const sim::EditOutcome& outcome : outcomes) tets_removed_->Increment(static_cast<double>(outcome.removed_tets.size()));
+  for (size_t i = 0; i < edits.size(); ++i) {
+    const size_t kind = edits[i].what.index();
+    edits_[kind]->Increment();
+    if (outcomes[i].is_refused) edits_refused_[kind]->Increment();
+    tets_removed_->Increment(static_cast<double>(outcomes[i].removed_tets.size()));
+  }
   edit_seconds_->Observe(seconds);
 }
 

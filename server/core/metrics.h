@@ -44,6 +44,7 @@ inline constexpr char kMaxPenetration[] = "palpate_max_penetration_meters";   //
 inline constexpr char kInvertedTets[] = "palpate_inverted_tets";              // {scene}
 inline constexpr char kSceneDeviceBytes[] = "palpate_scene_device_bytes";     // {scene}
 inline constexpr char kEdits[] = "palpate_edits_total";                       // {scene, kind}
+inline constexpr char kEditsRefused[] = "palpate_edits_refused_total";        // {scene, kind} stopped by a budget of tets
 inline constexpr char kEditSeconds[] = "palpate_edit_seconds";                // {scene} histogram: of a request, in the scene's thread
 inline constexpr char kTetsRemoved[] = "palpate_tets_removed_total";          // {scene} by requests
 inline constexpr char kTopologyVersion[] = "palpate_topology_version";        // {scene}
@@ -131,6 +132,7 @@ class SceneMetrics {
   prometheus::Counter* frames_ = nullptr;
   prometheus::Counter* frames_dropped_ = nullptr;
   std::array<prometheus::Counter*, kEditKindCount> edits_{};
+  std::array<prometheus::Counter*, kEditKindCount> edits_refused_{};
   prometheus::Histogram* edit_seconds_ = nullptr;
   prometheus::Counter* tets_removed_ = nullptr;
   prometheus::Gauge* topology_version_ = nullptr;
@@ -199,6 +201,7 @@ class Metrics {
   prometheus::Family<prometheus::Counter>& frames_;
   prometheus::Family<prometheus::Counter>& frames_dropped_;
   prometheus::Family<prometheus::Counter>& edits_;
+  prometheus::Family<prometheus::Counter>& edits_refused_;
   prometheus::Family<prometheus::Histogram>& edit_seconds_;
   prometheus::Family<prometheus::Counter>& tets_removed_;
   prometheus::Family<prometheus::Gauge>& topology_version_;

@@ -376,14 +376,16 @@ absl::StatusOr<v1::EditSceneResponse> Scene::PerformEdits(const v1::EditSceneReq
                                                       ", but the scene is at version ", topology_->version));
   }
   EditTargets targets;
-  for (const auto& body : topology_->world->bodies) targets.bodies.push_back(body->name);
+  for (size_t b = 0; b < topology_->world->bodies.size(); ++b) {
+    targets.bodies.push_back(topology_->world->bodies[b]->name);
+    targets.materials.push_back(world_->MaterialsOf(b));
+  }
   targets.tools = tool_names_;
-  PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::Edit> edits, BuildEdits(request, targets));
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::Edit> edits, BuildEdits(request, std::move(targets)));
   const Clock::time_point start = Clock::now();
   absl::StatusOr<std::vector<sim::EditOutcome>> outcomes = world_->Apply(edits);
   if (!outcomes.ok()) {
-    // What the world refuses it has not touched; after other errors it is of no use.
-    if (!absl::IsInvalidArgument(outcomes.status()) && !absl::IsNotFound(outcomes.status())) Fail(outcomes.status());
+    if (world_->has_failed()) Fail(outcomes.status());
     return outcomes.status();
   }
   frame_ = world_->CurrentFrame();

@@ -26,6 +26,8 @@ constexpr double kSnappedShare = 0.5;
 // Sweeps that meet in a vertex are one surface if the cosine between them is at least this, and one hit replaces another at the second.
 constexpr double kOneSheet = 0.5;
 constexpr double kSameHit = 0.9;
+// A sweep goes on with the slit of an earlier stroke if their normals are within 30 degrees.
+constexpr double kContinued = 0.87;
 // Relative rounding allowances.
 constexpr double kTouch = 1e-9;
 // A sweep whose two triangles lie at a larger angle is done in parts.
@@ -59,6 +61,23 @@ double DistanceInPlane(const Eigen::Vector3d& x, const std::array<Eigen::Vector3
     nearest = std::min(nearest, DistanceToSegment(x, a, b));
   }
   return is_inside ? 0 : nearest;
+}
+
+// Whether a segment meets a tet; faces count to it.
+bool MeetsSegment(const std::array<Eigen::Vector3d, 4>& x, const std::array<Eigen::Vector3d, 2>& segment) {
+  double begin = 0;
+  double end = 1;
+  for (size_t c = 0; c < 4; ++c) {
+    const Eigen::Vector3d& a = x[(c + 1) % 4];
+    const Eigen::Vector3d normal = (x[(c + 2) % 4] - a).cross(x[(c + 3) % 4] - a);
+    const double side = normal.dot(x[c] - a) < 0 ? -1 : 1;
+    const double from = side * normal.dot(segment[0] - a);
+    const double to = side * normal.dot(segment[1] - a);
+    if (from < 0 && to < 0) return false;
+    if (from < 0) begin = std::max(begin, from / (from - to));
+    if (to < 0) end = std::min(end, from / (from - to));
+  }
+  return begin <= end;
 }
 
 }  // namespace
@@ -133,6 +152,55 @@ double Incision::ShareAt(uint32_t vertex, uint32_t facet) {
 bool Incision::IsNear(uint32_t vertex, uint32_t facet, const IncisionOptions& options) {
   const double share = ShareAt(vertex, facet);
   return share <= options.snap || (share <= kSnappedShare && snapped_.contains(mesh_->IdOfVertex(vertex)));
+}
+
+void Incision::Wake(uint32_t vertex, Mark* mark) {
+  mark->is_dormant = false;
+  snapped_.insert(mesh_->IdOfVertex(vertex));
+}
+
+// Marks that earlier strokes left and this sweep goes on with: near its plane continued and of about its normal, and what belongs to the
+// same front; joined ones also if it comes by at an angle.
+void Incision::WakeMarks(const IncisionOptions& options) {
+  DropMarks();
+  std::vector<uint32_t> awake;
+  for (const uint32_t vertex : marked_) {
+    Mark& mark = marks_.at(vertex);
+    if (!mark.is_dormant || !std::binary_search(candidate_vertices_.begin(), candidate_vertices_.end(), vertex)) continue;
+    bool goes_on = mark.is_joined;
+    for (uint32_t f = 0; f < 2 && !goes_on; ++f) {
+      if (facets_[f].normal.isZero() || !IsNear(vertex, f, options)) continue;
+      mesh_->TetsAroundVertex(vertex, &star_);
+      const Hit now = HitOf(star_, facets_[f], facets_[f].HeightOf(positions_m_[vertex]));
+      goes_on = std::any_of(mark.hits.begin(), mark.hits.end(),
+                            [&](const Hit& hit) { return std::abs(hit.normal.dot(now.normal)) >= kContinued; });
+    }
+    if (!goes_on) continue;
+    Wake(vertex, &mark);
+    if (!mark.is_joined) awake.push_back(vertex);
+  }
+  if (!awake.empty()) {
+    snapped_.insert(rested_.begin(), rested_.end());
+    rested_.clear();
+  }
+  while (!awake.empty()) {
+    const uint32_t vertex = awake.back();
+    awake.pop_back();
+    mesh_->TetsAroundVertex(vertex, &star_);
+    for (const uint32_t tet : star_) {
+      for (const uint32_t w : mesh_->TetVertices(tet)) {
+        const auto it = marks_.find(w);
+        if (it == marks_.end() || !it->second.is_dormant) continue;
+        const bool is_same = std::any_of(it->second.hits.begin(), it->second.hits.end(), [&](const Hit& other) {
+          const auto& hits = marks_.at(vertex).hits;
+          return std::any_of(hits.begin(), hits.end(), [&](const Hit& hit) { return std::abs(hit.normal.dot(other.normal)) >= kOneSheet; });
+        });
+        if (!is_same) continue;
+        Wake(w, &it->second);
+        awake.push_back(w);
+      }
+    }
+  }
 }
 
 void Incision::FindCrossings(const IncisionOptions& options, IncisionResult* result) {
@@ -440,12 +508,12 @@ void Incision::AddHit(uint32_t vertex, const Hit& hit) {
 
 // --- opening ----------------------------------------------------------------------------------------------------------------------------
 
-void Incision::DropMarks(bool is_stroke_over) {
+// Of vertices that are gone.
+void Incision::DropMarks() {
   std::erase_if(marked_, [&](uint32_t vertex) {
     const auto it = marks_.find(vertex);
     if (it == marks_.end()) return true;
-    it->second.is_dormant = it->second.is_dormant || is_stroke_over;
-    if (mesh_->Find(it->second.id) != kNoSlot && (!is_stroke_over || it->second.is_joined)) return false;
+    if (mesh_->Find(it->second.id) != kNoSlot) return false;
     marks_.erase(it);
     return true;
   });
@@ -455,9 +523,32 @@ bool Incision::IsUnderWay() const {
   return std::any_of(marks_.begin(), marks_.end(), [](const auto& entry) { return !entry.second.is_dormant; });
 }
 
+bool Incision::IsBladeInTissue() const {
+  const Eigen::Array3d low = blade_m_[0].cwiseMin(blade_m_[1]);
+  const Eigen::Array3d high = blade_m_[0].cwiseMax(blade_m_[1]);
+  for (uint32_t tet = 0; tet < mesh_->tet_slot_count(); ++tet) {
+    if (!mesh_->IsTet(tet)) continue;
+    const auto& v = mesh_->TetVertices(tet);
+    if (std::any_of(v.begin(), v.end(), [&](uint32_t w) { return w >= positions_m_.size(); })) continue;  // of somebody else's edit
+    const std::array<Eigen::Vector3d, 4> x = {positions_m_[v[0]], positions_m_[v[1]], positions_m_[v[2]], positions_m_[v[3]]};
+    if ((x[0].cwiseMax(x[1]).cwiseMax(x[2].cwiseMax(x[3])).array() < low).any()) continue;
+    if ((x[0].cwiseMin(x[1]).cwiseMin(x[2].cwiseMin(x[3])).array() > high).any()) continue;
+    if (MeetsSegment(x, blade_m_)) return true;
+  }
+  return false;
+}
+
 void Incision::EndStroke() {
-  DropMarks(true);
+  const bool is_inside = is_blade_known_ && !marks_.empty() && IsBladeInTissue();
+  absl::erase_if(marks_, [&](auto& entry) {
+    entry.second.is_dormant = true;
+    return !entry.second.is_joined && !is_inside;
+  });
+  DropMarks();
+  absl::erase_if(rested_, [&](VertexId id) { return mesh_->Find(id) == kNoSlot; });
+  if (is_inside) rested_.insert(snapped_.begin(), snapped_.end());
   snapped_.clear();
+  is_blade_known_ = false;
 }
 
 // The mean plane of one sweep that went through all these corners.
@@ -514,9 +605,7 @@ void Incision::FindCutFaces() {
   blocked_.resize(mesh_->tet_slot_count(), 0);
   marked_tets_.clear();
   for (const uint32_t vertex : marked_) {
-    Mark& mark = marks_.at(vertex);
-    if (mark.is_dormant) mark.is_dormant = !std::binary_search(candidate_vertices_.begin(), candidate_vertices_.end(), vertex);
-    if (mark.is_dormant) continue;
+    if (marks_.at(vertex).is_dormant) continue;
     mesh_->TetsAroundVertex(vertex, &star_);
     for (const uint32_t tet : star_) {
       if (marked_corners_[tet] == 0) marked_tets_.push_back(tet);
@@ -719,7 +808,7 @@ void Incision::ForUnfinishedParts(uint32_t vertex, const F& keep) {
 }
 
 absl::Status Incision::Open(IncisionResult* result) {
-  DropMarks(false);
+  DropMarks();
   front_faces_ = joined_faces_ = 0;
   FindCutFaces();
   faces_of_vertex_.clear();
@@ -833,10 +922,12 @@ absl::Status Incision::CutPart(const Quad& quad, const IncisionOptions& options,
   }
   if (facets_[0].normal.isZero() && facets_[1].normal.isZero()) return absl::OkStatus();
   if (!FindCandidates(quad)) {
+    is_blade_known_ = false;
     EndStroke();
     return Open(result);
   }
   shares_.clear();
+  WakeMarks(options);
   FindCrossings(options, result);
   KeepQuality(options, result);
   FindHits(options);
@@ -889,6 +980,8 @@ absl::StatusOr<IncisionResult> Incision::Cut(std::span<const Eigen::Vector3d> po
     };
     PALPATE_RETURN_IF_ERROR(CutPart({at(0, p), at(1, p), at(1, p + 1), at(0, p + 1)}, options, &result));
   }
+  blade_m_ = blade_to_m;
+  is_blade_known_ = true;
   result.front_faces = front_faces_;
   result.joined_faces = joined_faces_;
   return result;

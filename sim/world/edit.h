@@ -40,16 +40,21 @@ struct CarveEdit {
 struct RefineEdit {
   EditRegion region;
   double max_edge_m = 0;
-  size_t tet_budget = 0;  ///< of the body; 0: no other than the scene's
+  size_t tet_budget = 0;  ///< of the body; 0: no other than SceneDescription::max_tets, which holds in any case
 };
 /// A blade's cutting edge moves in straight lines through these places.
 struct InciseEdit {
   std::vector<std::array<Eigen::Vector3d, 2>> edges_m;
   bool goes_on = false;  ///< the stroke is not over: what the blade has passed at its tip opens when a later edit passes on
 };
+struct ZoneMaterial {
+  std::string zone;  ///< name
+  Material material;
+};
 struct MaterialEdit {
   std::string zone;  ///< empty: the whole body
   Material material;
+  std::vector<Material> of_zones = {};  ///< of the whole body: one for each zone in place of `material`; may be empty
 };
 /// Takes hold of the surface vertices near a tool's tip (its jaws), as closing jaws do.
 struct GraspEdit {
@@ -65,10 +70,17 @@ struct Edit {
   std::variant<CarveEdit, RefineEdit, InciseEdit, MaterialEdit, GraspEdit, ReleaseEdit> what;
 };
 
+/// Tissue that an edit has cut off and that goes on in a body of its own, where it has other ids.
+struct MovedTissue {
+  uint32_t body = 0;                                    ///< index of the piece
+  std::vector<std::pair<TetId, TetId>> tets;            ///< (id in the body that was edited, id in the piece)
+  std::vector<std::pair<VertexId, VertexId>> vertices;  ///< likewise
+};
+
 /// What an edit did. Ids are those of the body's ClosedMesh.
 struct EditOutcome {
-  std::vector<TetId> removed_tets;
-  std::vector<TetId> added_tets;
+  std::vector<TetId> removed_tets;                     ///< and gone: none that goes on in a piece
+  std::vector<TetId> added_tets;                       ///< in this body and its pieces
   std::vector<std::pair<TetId, TetId>> remapped_tets;  ///< (removed, one of the tets that replace it)
   std::vector<VertexId> removed_vertices;
   std::vector<VertexId> added_vertices;
@@ -78,6 +90,10 @@ struct EditOutcome {
   std::string note;
   double removed_mass_kg = 0;
   uint32_t grasped_vertices = 0;
+  std::vector<MovedTissue> moved;  ///< of each of new_bodies
+  // Of added_tets at rest, see TetQuality; 1 if there are none.
+  double min_mean_ratio = 1;
+  double min_edge_ratio = 1;
 };
 
 }  // namespace palpate::sim

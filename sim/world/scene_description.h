@@ -206,6 +206,7 @@ struct SceneDescription {
   std::vector<ObstacleDescription> obstacles;
   std::vector<ToolDescription> tools;
   HapticOptions haptics;
+  size_t max_tets = 2'000'000;  ///< of all bodies, edits included: one that would need more is refused
 };
 
 }  // namespace palpate::sim

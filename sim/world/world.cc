@@ -108,6 +108,13 @@ absl::Status World::Impl::WriteVolumePositions(size_t body_index, std::span<cons
   return solver_->WriteState(all);
 }
 
+std::vector<ZoneMaterial> World::Impl::MaterialsOf(size_t body) const {
+  const WorldBody& of = *bodies_[body];
+  std::vector<ZoneMaterial> materials;
+  for (TetZoneId zone = 0; zone < of.zone_count(); ++zone) materials.push_back({of.zone_name(zone), of.MaterialOf(zone)});
+  return materials;
+}
+
 World::World(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 World::~World() = default;
 
@@ -126,6 +133,8 @@ absl::StatusOr<std::vector<float>> World::ReadVolumePositions(size_t body_index)
 absl::Status World::WriteVolumePositions(size_t body_index, std::span<const float> positions_m) {
   return impl_->WriteVolumePositions(body_index, positions_m);
 }
+bool World::has_failed() const { return impl_->has_failed(); }
+std::vector<ZoneMaterial> World::MaterialsOf(size_t body) const { return impl_->MaterialsOf(body); }
 const SceneDescription& World::description() const { return impl_->description_; }
 const std::vector<BodyStatistics>& World::body_statistics() const { return impl_->Statistics(); }
 const std::vector<BoundarySurface>& World::surfaces() const { return impl_->surfaces_; }

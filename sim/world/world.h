@@ -54,7 +54,8 @@ class World {
 
   /// Performs edits between two steps, in order. Everything is checked first: an error leaves the world as it was. A piece that is cut off
   /// becomes a body of its own at the end of bodies(), with its velocity. CurrentFrame has the new topology afterwards.
-  /// Errors: InvalidArgument naming edits[i] and its field; NotFound (body, tool, zone); FailedPrecondition (the scene has failed).
+  /// Errors: InvalidArgument naming edits[i] and its field; NotFound (body, tool, zone); FailedPrecondition (the scene has failed, or the
+  /// body cannot be edited in that way).
   absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits);
 
   /// Back to the rest state, step 0; every edit is undone, pieces that were cut off are gone.
@@ -72,6 +73,11 @@ class World {
   /// Overwrites positions ([BodyArrays::vertex_slot_count * 3], W) and zeroes velocities of a body: for tests and recovery. Fixed vertices
   /// stay where they are.
   absl::Status WriteVolumePositions(size_t body_index, std::span<const float> positions_m);
+
+  /// Whether an error has left the world in a state that only Reset mends.
+  bool has_failed() const;
+  /// Present materials of a body by zone; the first is that of the body itself, without a name.
+  std::vector<ZoneMaterial> MaterialsOf(size_t body) const;
 
   const SceneDescription& description() const;
   const std::vector<BodyStatistics>& body_statistics() const;

@@ -4,11 +4,10 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "sim/topology/quality.h"
 
 namespace palpate::sim {
 namespace {
-
-constexpr size_t kDefaultTetBudget = 200000;  // of a body
 
 void SortUnique(std::vector<uint32_t>* values) {
   std::sort(values->begin(), values->end());
@@ -236,13 +235,23 @@ BodyArraysChange WorldBody::UpdateArrays() {
 
 void WorldBody::BeginEdit() {
   outcome_ = {};
+  touched_mass_kg_ = 0;
   first_parent_.clear();
   added_vertices_.clear();
+}
+
+// Of a tet that this edit has added, at rest.
+void WorldBody::JudgeAdded(const ClosedMesh& mesh, uint32_t slot) {
+  const auto& v = mesh.TetVertices(slot);
+  const std::array<Eigen::Vector3d, 4> x = {mesh.PositionOf(v[0]), mesh.PositionOf(v[1]), mesh.PositionOf(v[2]), mesh.PositionOf(v[3])};
+  outcome_.min_mean_ratio = std::min(outcome_.min_mean_ratio, MeanRatio(x));
+  outcome_.min_edge_ratio = std::min(outcome_.min_edge_ratio, EdgeRatio(x));
 }
 
 EditOutcome WorldBody::FinishEdit() {
   for (const auto& [tet, parent] : first_parent_) {
     outcome_.added_tets.push_back(tet);
+    if (const uint32_t slot = mesh_->Find(tet); slot != kNoSlot) JudgeAdded(*mesh_, slot);
     if (parent != kNoTet) outcome_.remapped_tets.emplace_back(parent, tet);
   }
   std::sort(outcome_.added_tets.begin(), outcome_.added_tets.end());
@@ -252,6 +261,8 @@ EditOutcome WorldBody::FinishEdit() {
   std::sort(outcome_.added_vertices.begin(), outcome_.added_vertices.end());
   std::sort(outcome_.removed_vertices.begin(), outcome_.removed_vertices.end());
   first_parent_.clear();
+  // What is refined or cut weighs what it did, but for rounding.
+  if (std::abs(outcome_.removed_mass_kg) < 1e-12 * touched_mass_kg_) outcome_.removed_mass_kg = 0;
   return std::exchange(outcome_, {});
 }
 
@@ -322,14 +333,14 @@ absl::Status WorldBody::Carve(const EditRegion& region, EditOutcome* outcome) {
   return absl::OkStatus();
 }
 
-absl::Status WorldBody::Refine(const EditRegion& region, const RefineEdit& edit, EditOutcome* outcome) {
+absl::Status WorldBody::Refine(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome) {
   std::vector<TetId> zone = TetsIn(region);
   const size_t given = zone.size();
   std::erase_if(zone, [&](TetId id) { return mesh_->Find(id) == kNoSlot; });
   outcome->unchanged_count = static_cast<uint32_t>(given - zone.size());
   RefineOptions options;
   options.max_edge_m = edit.max_edge_m;
-  options.tet_budget = edit.tet_budget > 0 ? edit.tet_budget : kDefaultTetBudget;
+  options.tet_budget = edit.tet_budget > 0 ? std::min(edit.tet_budget, max_tets) : max_tets;
   const absl::StatusOr<RefineResult> result = refiner_->Refine(zone, options);
   if (!result.ok()) {
     // The mesh is as the last pass that it took left it.
@@ -343,16 +354,14 @@ absl::Status WorldBody::Refine(const EditRegion& region, const RefineEdit& edit,
   return absl::OkStatus();
 }
 
-absl::StatusOr<IncisionResult> WorldBody::Sweep(const std::array<Eigen::Vector3d, 2>& from_m, const std::array<Eigen::Vector3d, 2>& to_m) {
-  std::vector<Eigen::Vector3d> positions(mesh_->vertex_slot_count());
-  for (uint32_t v = 0; v < positions.size(); ++v) positions[v] = mesh_->IsVertex(v) ? PositionOf(v) : Eigen::Vector3d::Zero();
-  return incision_->Cut(positions, from_m, to_m, {});
-}
-
-absl::Status WorldBody::Incise(const InciseEdit& edit, EditOutcome* outcome) {
+absl::Status WorldBody::Incise(const InciseEdit& edit, size_t max_tets, EditOutcome* outcome) {
   size_t joined_faces = 0;
+  IncisionOptions options;
+  options.tet_budget = max_tets;
   for (size_t i = 0; i + 1 < edit.edges_m.size() && !outcome->is_refused; ++i) {
-    const absl::StatusOr<IncisionResult> result = Sweep(edit.edges_m[i], edit.edges_m[i + 1]);
+    std::vector<Eigen::Vector3d> positions(mesh_->vertex_slot_count());
+    for (uint32_t v = 0; v < positions.size(); ++v) positions[v] = mesh_->IsVertex(v) ? PositionOf(v) : Eigen::Vector3d::Zero();
+    const absl::StatusOr<IncisionResult> result = incision_->Cut(positions, edit.edges_m[i], edit.edges_m[i + 1], options);
     if (!result.ok()) {
       // The mesh is as the last part of the sweep that it took left it.
       outcome->is_refused = true;
@@ -403,6 +412,15 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
       piece->handles_.push_back(handle);
       vertices_->body[handle] = piece->index_;
       vertices_->slot[handle] = v;
+    }
+    MovedTissue& moved = outcome_.moved.emplace_back();
+    moved.body = piece->index_;
+    for (uint32_t v = 0; v < detached->source_vertices.size(); ++v) {
+      moved.vertices.emplace_back(detached->source_vertices[v], piece->mesh_->IdOfVertex(v));
+    }
+    for (uint32_t t = 0; t < detached->source_tets.size(); ++t) {
+      moved.tets.emplace_back(detached->source_tets[t], piece->mesh_->IdOfTet(t));
+      if (first_parent_.contains(detached->source_tets[t])) JudgeAdded(*piece->mesh_, t);
     }
     piece->MakeEditors();
     piece->arrays_ = arrays_;
@@ -489,7 +507,9 @@ void WorldBody::OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTet& te
   const TetId first = parent == first_parent_.end() ? tet.parent : parent->second;
   first_parent_[tet.id] = first;
   changed_zones_.push_back(tet.zone);
-  outcome_.removed_mass_kg -= materials_[tet.zone].density_kg_per_m3 * mesh.RestVolume(slot);
+  const double mass_kg = materials_[tet.zone].density_kg_per_m3 * mesh.RestVolume(slot);
+  outcome_.removed_mass_kg -= mass_kg;
+  touched_mass_kg_ += mass_kg;
   if (is_wanted_.empty()) return;
   if (slot >= is_wanted_.size()) is_wanted_.resize(slot + 1, 0);
   is_wanted_[slot] = tet.parent != kNoTet && is_wanted_[SlotOf(tet.parent)] != 0 ? 1 : 0;
@@ -499,26 +519,28 @@ void WorldBody::OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTet& te
 void WorldBody::OnTetRemoved(const ClosedMesh& mesh, TetId tet, const std::array<VertexId, 4>& vertices) {
   const uint32_t slot = SlotOf(tet);
   dirty_tets_.push_back(slot);
-  if (first_parent_.erase(tet) == 0) outcome_.removed_tets.push_back(tet);
   if (slot < is_wanted_.size()) is_wanted_[slot] = 0;
-  if (is_detaching_) return;
+  if (is_detaching_) return;  // it goes on in a piece
+  if (first_parent_.erase(tet) == 0) outcome_.removed_tets.push_back(tet);
   changed_zones_.push_back(mesh.TetZoneOf(slot));
   std::array<Eigen::Vector3d, 4> x;
   for (size_t c = 0; c < 4; ++c) x[c] = mesh.PositionOf(SlotOf(vertices[c]));
   const double volume_m3 = (x[1] - x[0]).cross(x[2] - x[0]).dot(x[3] - x[0]) / 6;
-  outcome_.removed_mass_kg += materials_[mesh.TetZoneOf(slot)].density_kg_per_m3 * volume_m3;
+  const double mass_kg = materials_[mesh.TetZoneOf(slot)].density_kg_per_m3 * volume_m3;
+  outcome_.removed_mass_kg += mass_kg;
+  touched_mass_kg_ += mass_kg;
 }
 
 void WorldBody::OnVertexRemoved(const ClosedMesh&, VertexId vertex) {
+  const uint32_t slot = SlotOf(vertex);
+  fixed_changed_ |= vertices_->is_fixed[handles_[slot]] != 0;
+  if (is_detaching_) return;  // the piece takes the handle over
   const auto added = std::find(added_vertices_.begin(), added_vertices_.end(), vertex);
   if (added == added_vertices_.end()) {
     outcome_.removed_vertices.push_back(vertex);
   } else {
     added_vertices_.erase(added);
   }
-  const uint32_t slot = SlotOf(vertex);
-  fixed_changed_ |= vertices_->is_fixed[handles_[slot]] != 0;
-  if (is_detaching_) return;  // the piece takes the handle over
   vertices_->Release(std::exchange(handles_[slot], kNoSlot));
 }
 

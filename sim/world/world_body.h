@@ -61,6 +61,8 @@ class WorldBody final : public MeshObserver {
     return mesh_ ? mesh_->TetZoneOf(tet_slot) : tet_zones_.empty() ? TetZoneId{0} : tet_zones_[tet_slot];
   }
   size_t zone_count() const { return materials_.size(); }
+  const std::string& zone_name(TetZoneId zone) const { return zone_names_[zone]; }
+  size_t tet_count() const { return mesh_ ? mesh_->tet_count() : arrays_->tets.size(); }
   const Material& MaterialOf(TetZoneId zone) const { return materials_[zone]; }
   /// Behind a surface triangle.
   const Material& MaterialAt(uint32_t triangle_slot) const {
@@ -76,11 +78,10 @@ class WorldBody final : public MeshObserver {
   EditOutcome FinishEdit();
   /// Takes the region's tets out from the surface inwards. The outcome counts what stays.
   absl::Status Carve(const EditRegion& region, EditOutcome* outcome);
-  absl::Status Refine(const EditRegion& region, const RefineEdit& edit, EditOutcome* outcome);
-  /// One stroke of a blade.
-  absl::Status Incise(const InciseEdit& edit, EditOutcome* outcome);
-  /// One sweep of a blade, part of a stroke that goes on.
-  absl::StatusOr<IncisionResult> Sweep(const std::array<Eigen::Vector3d, 2>& from_m, const std::array<Eigen::Vector3d, 2>& to_m);
+  /// No more tets than max_tets will be in the body, nor than the edit allows.
+  absl::Status Refine(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome);
+  /// One stroke of a blade, or a part of one.
+  absl::Status Incise(const InciseEdit& edit, size_t max_tets, EditOutcome* outcome);
 
   /// Makes bodies of the components that came to be since the last call, indices from first_index on.
   /// Their names are this one's with a number that `is_taken` does not know.
@@ -105,6 +106,7 @@ class WorldBody final : public MeshObserver {
   WorldBody() = default;
   absl::Status TakeMesh(const BodyDescription& description);
   void MakeEditors();
+  void JudgeAdded(const ClosedMesh& mesh, uint32_t slot);
   void MakeArrays(std::string name, std::string parent);
   void MakeArraysOf(const TetMesh& mesh, const BodyDescription& description);
   std::vector<TetId> TetsIn(const EditRegion& region) const;
@@ -141,6 +143,7 @@ class WorldBody final : public MeshObserver {
   // Of the edit that runs.
   bool is_detaching_ = false;
   EditOutcome outcome_;
+  double touched_mass_kg_ = 0;                      // of all tets that came and went
   absl::flat_hash_map<TetId, TetId> first_parent_;  // of tets added by this edit: the tet before it that they come from, or kNoTet
   std::vector<uint8_t> is_wanted_;                  // [tet slot] of a carving
   std::vector<uint32_t> wanted_;

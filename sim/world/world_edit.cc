@@ -148,28 +148,35 @@ absl::Status World::Impl::CheckEdit(const Edit& edit) const {
                    if (body.FindZone(material.zone) < 0) {
                      return absl::NotFoundError(absl::StrCat("zone: body ", body.name(), " has no zone \"", material.zone, "\""));
                    }
-                   if (absl::Status valid = CheckMaterialFor(body.simulation(), material.material); !valid.ok()) {
-                     return Annotate(valid, "material");
+                   if (!material.of_zones.empty() && (!material.zone.empty() || material.of_zones.size() != body.zone_count())) {
+                     return absl::InvalidArgumentError(absl::StrCat("of_zones: ", material.of_zones.size(), " materials for ",
+                                                                    body.zone_count(), " zones of the whole body"));
                    }
-                   return CheckMaterial(material.material);
+                   for (const Material& one : material.of_zones.empty() ? std::vector{material.material} : material.of_zones) {
+                     if (absl::Status valid = CheckMaterialFor(body.simulation(), one); !valid.ok()) return Annotate(valid, "material");
+                     PALPATE_RETURN_IF_ERROR(CheckMaterial(one));
+                   }
+                   return absl::OkStatus();
                  },
                  [](const GraspEdit&) { return absl::OkStatus(); }, [](const ReleaseEdit&) { return absl::OkStatus(); }},
       edit.what);
 }
 
 absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& edit) {
-  EditOutcome told;  // what the observer of the mesh cannot know
+  EditOutcome told;                         // what the observer of the mesh cannot know
+  size_t max_tets = description_.max_tets;  // of this body
+  for (const auto& other : bodies_) max_tets -= other->index() == body.index() ? 0 : std::min(max_tets, other->tet_count());
   body.BeginEdit();
   if (const auto* carve = std::get_if<CarveEdit>(&edit.what)) {
     PALPATE_RETURN_IF_ERROR(body.Carve(carve->region, &told));
   } else if (const auto* refine = std::get_if<RefineEdit>(&edit.what)) {
-    PALPATE_RETURN_IF_ERROR(body.Refine(refine->region, *refine, &told));
+    PALPATE_RETURN_IF_ERROR(body.Refine(refine->region, *refine, max_tets, &told));
   } else if (const auto* incise = std::get_if<InciseEdit>(&edit.what)) {
-    PALPATE_RETURN_IF_ERROR(body.Incise(*incise, &told));
+    PALPATE_RETURN_IF_ERROR(body.Incise(*incise, max_tets, &told));
   } else if (const auto* material = std::get_if<MaterialEdit>(&edit.what)) {
     for (size_t zone = 0; zone < body.zone_count(); ++zone) {
       if (material->zone.empty() || body.FindZone(material->zone) == static_cast<int>(zone)) {
-        body.SetMaterial(static_cast<TetZoneId>(zone), material->material);
+        body.SetMaterial(static_cast<TetZoneId>(zone), material->of_zones.empty() ? material->material : material->of_zones[zone]);
       }
     }
     rematerialised_.push_back(body.index());

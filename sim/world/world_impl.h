@@ -57,6 +57,8 @@ class World::Impl {
 
   std::shared_ptr<gpu::Context> context_;
   SceneDescription description_;
+  bool has_failed() const { return failed_; }
+  std::vector<ZoneMaterial> MaterialsOf(size_t body) const;
   const std::vector<BodyStatistics>& Statistics();
   std::vector<BoundarySurface> surfaces_;
   std::unique_ptr<gpu::TissueSolver> solver_;

@@ -48,12 +48,23 @@ v1::EditSceneRequest EveryEdit() {
   return request;
 }
 
-const EditTargets kTargets = {{"slab", "liver"}, {"probe", "forceps"}};
+EditTargets Targets() {
+  sim::Material fibrous;
+  fibrous.model = sim::MaterialModel::kStVenantKirchhoff;
+  fibrous.young_modulus_pa = 3000;
+  fibrous.poisson_ratio = 0.3;
+  fibrous.damping_s = 0.02;
+  fibrous.mass_damping_per_s = 0.5;
+  fibrous.fibers = {.direction = {0, 0, 1}, .young_modulus_pa = 9000, .poisson_ratio = 0.3, .shear_modulus_pa = 1000};
+  sim::Material tumor;
+  tumor.density_kg_per_m3 = 1100;
+  return {{"slab", "liver"}, {"probe", "forceps"}, {{{"", fibrous}, {"tumor", tumor}}, {{"", {}}, {"tumor", tumor}}}};
+}
 
 TEST(EditRequest, BecomesEdits) {
   const v1::EditSceneRequest request = EveryEdit();
   ASSERT_TRUE(ValidateEditRequest(request).ok()) << ValidateEditRequest(request);
-  const absl::StatusOr<std::vector<sim::Edit>> edits = BuildEdits(request, kTargets);
+  const absl::StatusOr<std::vector<sim::Edit>> edits = BuildEdits(request, Targets());
   ASSERT_TRUE(edits.ok()) << edits.status();
   ASSERT_EQ(edits->size(), 8U);
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ((*edits)[i].body, 1U);
@@ -76,7 +87,7 @@ TEST(EditRequest, BecomesEdits) {
   const auto& material = std::get<sim::MaterialEdit>((*edits)[5].what);
   EXPECT_EQ(material.zone, "tumor");
   EXPECT_EQ(material.material.young_modulus_pa, 20000);
-  EXPECT_EQ(material.material.density_kg_per_m3, 1060);
+  EXPECT_EQ(material.material.density_kg_per_m3, 1100);
   EXPECT_EQ(std::get<sim::GraspEdit>((*edits)[6].what).tool, 1U);
   EXPECT_EQ(std::get<sim::GraspEdit>((*edits)[6].what).radius_m, 0.005);
   EXPECT_EQ(std::get<sim::ReleaseEdit>((*edits)[7].what).tool, 1U);
@@ -129,15 +140,59 @@ TEST(EditRequest, NamesTheFieldTheValueAndTheRange) {
   EXPECT_EQ(refused([](R& r) { r.mutable_edits(7)->mutable_release()->clear_tool(); }), "edits[7].release.tool: is empty");
 }
 
+TEST(EditRequest, AMaterialKeepsWhatIsNotGiven) {
+  v1::EditSceneRequest request;
+  const auto add = [&](const std::string& zone) -> v1::MaterialSpec& {
+    v1::Edit& edit = *request.add_edits();
+    edit.set_body("slab");
+    edit.mutable_material()->set_zone(zone);
+    return *edit.mutable_material()->mutable_material();
+  };
+  add("").set_young_modulus_pa(4000);
+  add("tumor").set_model(v1::MATERIAL_MODEL_MASS_SPRING);
+  add("").set_damping_s(0.1);
+  ASSERT_EQ(ValidateEditRequest(request), absl::OkStatus());
+  const absl::StatusOr<std::vector<sim::Edit>> edits = BuildEdits(request, Targets());
+  ASSERT_TRUE(edits.ok()) << edits.status();
+  const auto& first = std::get<sim::MaterialEdit>((*edits)[0].what);
+  ASSERT_EQ(first.of_zones.size(), 2U);
+  EXPECT_EQ(first.of_zones[0].model, sim::MaterialModel::kStVenantKirchhoff);
+  EXPECT_EQ(first.of_zones[0].young_modulus_pa, 4000);
+  EXPECT_EQ(first.of_zones[0].poisson_ratio, 0.3);
+  EXPECT_EQ(first.of_zones[0].mass_damping_per_s, 0.5);
+  ASSERT_TRUE(first.of_zones[0].fibers);
+  EXPECT_EQ(first.of_zones[0].fibers->young_modulus_pa, 9000);
+  EXPECT_EQ(first.of_zones[1].density_kg_per_m3, 1100);
+  // Springs have one Poisson ratio; later edits of a request see the earlier ones.
+  const auto& last = std::get<sim::MaterialEdit>((*edits)[2].what);
+  EXPECT_EQ(last.of_zones[0].young_modulus_pa, 4000);
+  EXPECT_EQ(last.of_zones[0].damping_s, 0.1);
+  EXPECT_EQ(last.of_zones[1].model, sim::MaterialModel::kMassSpring);
+  EXPECT_EQ(last.of_zones[1].poisson_ratio, 0.25);
+  EXPECT_EQ(last.of_zones[1].young_modulus_pa, 4000);
+
+  // Fibres go with a model that has none, and cannot be given to it.
+  request.clear_edits();
+  add("").set_model(v1::MATERIAL_MODEL_COROTATED_LINEAR);
+  const absl::StatusOr<std::vector<sim::Edit>> plain = BuildEdits(request, Targets());
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_FALSE(std::get<sim::MaterialEdit>((*plain)[0].what).of_zones[0].fibers);
+  request.mutable_edits(0)->mutable_material()->mutable_material()->mutable_fibers()->mutable_direction()->set_x(1);
+  EXPECT_EQ(BuildEdits(request, Targets()).status(),
+            absl::InvalidArgumentError("edits[0].material.material.fibers: only the linear and the St-Venant-Kirchhoff model have fibres"));
+  request.mutable_edits(0)->mutable_material()->set_zone("cyst");
+  EXPECT_EQ(BuildEdits(request, Targets()).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST(EditRequest, WhatTheSceneDoesNotHaveIsNotFound) {
   v1::EditSceneRequest request = EveryEdit();
   request.mutable_edits(3)->set_body("kidney");
-  absl::Status status = BuildEdits(request, kTargets).status();
+  absl::Status status = BuildEdits(request, Targets()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "edits[3].body: the scene has no body \"kidney\"");
   request = EveryEdit();
   request.mutable_edits(7)->mutable_release()->set_tool("hook");
-  status = BuildEdits(request, kTargets).status();
+  status = BuildEdits(request, Targets()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "edits[7].release.tool: the scene has no tool \"hook\"");
 }
@@ -159,15 +214,17 @@ TEST(EditRequest, DamagedBytesAreRefusedOrBecomeSoundEdits) {
       ++refused;
       continue;
     }
-    const absl::StatusOr<std::vector<sim::Edit>> edits = BuildEdits(request, kTargets);
+    const absl::StatusOr<std::vector<sim::Edit>> edits = BuildEdits(request, Targets());
     if (!edits.ok()) {
-      EXPECT_EQ(edits.status().code(), absl::StatusCode::kNotFound);
+      // A material may be unsound only together with what is there.
+      const bool is_of_material = edits.status().message().find(".material.material.") != absl::string_view::npos;
+      EXPECT_EQ(edits.status().code(), is_of_material ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kNotFound) << edits.status();
       ++refused;
       continue;
     }
     ++accepted;
     for (const sim::Edit& edit : *edits) {
-      EXPECT_LT(edit.body, kTargets.bodies.size());
+      EXPECT_LT(edit.body, Targets().bodies.size());
       if (const auto* refine = std::get_if<sim::RefineEdit>(&edit.what)) {
         EXPECT_GE(refine->max_edge_m, 1e-5);
       }
@@ -182,7 +239,7 @@ TEST(EditRequest, DamagedBytesAreRefusedOrBecomeSoundEdits) {
 }
 
 TEST(EditOutcomes, AreEncodedWithNames) {
-  const absl::StatusOr<std::vector<sim::Edit>> edits = BuildEdits(EveryEdit(), kTargets);
+  const absl::StatusOr<std::vector<sim::Edit>> edits = BuildEdits(EveryEdit(), Targets());
   ASSERT_TRUE(edits.ok());
   std::vector<sim::EditOutcome> outcomes(edits->size());
   sim::EditOutcome& carved = outcomes[0];
@@ -196,6 +253,8 @@ TEST(EditOutcomes, AreEncodedWithNames) {
   carved.is_refused = true;
   carved.note = "why";
   carved.removed_mass_kg = 0.5;
+  carved.min_mean_ratio = 0.25;
+  carved.moved = {{2, {{carved.added_tets[0], sim::MakeId<sim::TetId>(0, 1)}}, {}}};
   outcomes[6].grasped_vertices = 12;
   v1::EditSceneResponse response;
   const std::vector<std::string> bodies = {"slab", "liver", "liver.1"};
@@ -215,6 +274,12 @@ TEST(EditOutcomes, AreEncodedWithNames) {
   EXPECT_TRUE(out.is_refused());
   EXPECT_EQ(out.note(), "why");
   EXPECT_EQ(out.removed_mass_kg(), 0.5);
+  EXPECT_EQ(out.min_mean_ratio(), 0.25);
+  EXPECT_FALSE(response.outcomes(1).has_min_mean_ratio());
+  ASSERT_EQ(out.moved_size(), 1);
+  EXPECT_EQ(out.moved(0).body(), "liver.1");
+  EXPECT_EQ(out.moved(0).tets(0), 0x200000003ULL);
+  EXPECT_EQ(out.moved(0).tets_there(0), 0x100000000ULL);
   EXPECT_EQ(response.outcomes(6).body(), "");
   EXPECT_EQ(response.outcomes(6).grasped_vertices(), 12U);
 }
