@@ -247,16 +247,22 @@ absl::Status Incise(const std::shared_ptr<gpu::Context>& context, const std::str
   PALPATE_ASSIGN_OR_RETURN(const Operation operation, Liver(tet_count));
   const double step_m = kBladeSpeed_m_per_s * operation.scene.dt_s;
   const int steps = static_cast<int>(kTravel_m / step_m);
-  // Each edit is a request of its own: the slit goes on from one to the next. Both lips count, and at its ends the organ is less high.
+  const auto blade_at = [&](double x, double top_m) {
+    return std::array<Vector3d, 2>{Vector3d(x, 0, top_m + 0.02), Vector3d(x, 0, top_m - kCutDepth_m)};
+  };
+  // What one long stroke through the pressed organ uncovers: many short ones, each a request of its own, must come near it.
+  PALPATE_ASSIGN_OR_RETURN(const RunFigures one_stroke,
+                           RunOperation(context, operation.scene, operation, 1, [&](int, const sim::Frame& frame) {
+                             const double top_m = TopAt(frame, 0, 0, kTravel_m / 2);
+                             return std::vector<sim::Edit>{
+                                 {.body = 0, .what = sim::InciseEdit{{blade_at(-kTravel_m / 2, top_m), blade_at(kTravel_m / 2, top_m)}}}};
+                           }));
   return Measure(
-      context, name, operation, steps, 2 * 0.5 * kTravel_m * kCutDepth_m,
+      context, name, operation, steps, 0.8 * one_stroke.uncovered_m2,
       [&, top_m = -1.0](int i, const sim::Frame& frame) mutable {
         if (i == 0) top_m = TopAt(frame, 0, 0, kTravel_m / 2);
-        const auto edge_at = [&](int k) {
-          const double x = k * step_m - kTravel_m / 2;
-          return std::array<Vector3d, 2>{Vector3d(x, 0, top_m + 0.02), Vector3d(x, 0, top_m - kCutDepth_m)};
-        };
-        return std::vector<sim::Edit>{{.body = 0, .what = sim::InciseEdit{{edge_at(i), edge_at(i + 1)}}}};
+        const auto edge_at = [&](int k) { return blade_at(k * step_m - kTravel_m / 2, top_m); };
+        return std::vector<sim::Edit>{{.body = 0, .what = sim::InciseEdit{{edge_at(i), edge_at(i + 1)}, getenv("GOES") != nullptr}}};
       },
       report);
 }
