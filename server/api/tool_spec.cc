@@ -40,6 +40,8 @@ void CheckInstrument(Checker& check, const std::string& path, const v1::Instrume
       {"max_power_w", instrument.has_max_power_w(), HasPower(kind), instrument.max_power_w(), 0, kMaxPower_w, true,
        "cautery hooks and cavitrons"},
       {"reach_m", instrument.has_reach_m(), HasPower(kind), instrument.reach_m(), 1e-4, 0.05, false, "cautery hooks and cavitrons"},
+      {"refine_to_m", instrument.has_refine_to_m(), HasPower(kind), instrument.refine_to_m(), 1e-4, 0.1, false,
+       "cautery hooks and cavitrons"},
   };
   for (const Field& field : fields) {
     if (!field.is_given) continue;
@@ -100,6 +102,7 @@ sim::InstrumentDescription BuildInstrument(const v1::InstrumentSpec& instrument)
   if (instrument.has_blade_length_m()) out.blade_length_m = instrument.blade_length_m();
   if (instrument.has_max_power_w()) out.max_power_w = instrument.max_power_w();
   if (instrument.has_reach_m()) out.reach_m = instrument.reach_m();
+  if (instrument.has_refine_to_m()) out.refine_to_m = instrument.refine_to_m();
   return out;
 }
 

@@ -16,6 +16,7 @@ struct InstrumentDescription {
   double blade_length_m = 0.01;
   double max_power_w = 60;
   double reach_m = 0.003;
+  double refine_to_m = 0;  ///< 0: tissue is taken as it is meshed
 };
 
 /// A fixed point that the shaft passes through.

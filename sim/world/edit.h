@@ -40,7 +40,7 @@ struct CarveEdit {
 struct RefineEdit {
   EditRegion region;
   double max_edge_m = 0;
-  size_t tet_budget = 0;  ///< of the body; 0: no other than SceneDescription::max_tets, which holds in any case
+  size_t tet_budget = 0;  ///< of the body; 0: ten times what it has; in any case SceneDescription::max_tets
 };
 /// A blade's cutting edge moves in straight lines through these places.
 struct InciseEdit {

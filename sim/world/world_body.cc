@@ -9,6 +9,8 @@
 namespace palpate::sim {
 namespace {
 
+constexpr size_t kDefaultGrowth = 10;  // of a body that is refined without a budget; the closure of a refinement can run away
+
 void SortUnique(std::vector<uint32_t>* values) {
   std::sort(values->begin(), values->end());
   values->erase(std::unique(values->begin(), values->end()), values->end());
@@ -340,7 +342,7 @@ absl::Status WorldBody::Refine(const EditRegion& region, const RefineEdit& edit,
   outcome->unchanged_count = static_cast<uint32_t>(given - zone.size());
   RefineOptions options;
   options.max_edge_m = edit.max_edge_m;
-  options.tet_budget = edit.tet_budget > 0 ? std::min(edit.tet_budget, max_tets) : max_tets;
+  options.tet_budget = std::min(edit.tet_budget > 0 ? edit.tet_budget : kDefaultGrowth * mesh_->tet_count(), max_tets);
   const absl::StatusOr<RefineResult> result = refiner_->Refine(zone, options);
   if (!result.ok()) {
     // The mesh is as the last pass that it took left it.

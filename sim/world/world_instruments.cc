@@ -20,6 +20,7 @@ constexpr double kInner = 0.3;          // cosine to the direction inwards from 
 constexpr double kLetGo_rad = 0.05;     // wanted beyond the angle at which they took hold
 constexpr double kGraspRatio = 20;      // a coupled tool's grasp is at most this much stiffer than what drives it
 constexpr double kClipForce_n = 1000;   // a clip holds whatever tissue can pull
+constexpr size_t kRefinedGrowth = 8;    // tets of a body that is refined by power, to those of its description
 constexpr double kBladeStep_m = 0.001;  // way of a blade between cuts: less would only make slivers
 
 /// Corners of a box around points.
@@ -32,6 +33,17 @@ struct Bounds {
   }
   bool Meets(const Bounds& other) const { return (low.array() <= other.high.array()).all() && (other.low.array() <= high.array()).all(); }
 };
+
+/// At rest.
+double LongestEdge(const ClosedMesh& mesh, uint32_t tet) {
+  const auto& v = mesh.TetVertices(tet);
+  double longest_sq = 0;
+  for (const auto& [a, b] : kTetEdges) {
+    const Vector3d edge = mesh.PositionOf(v[static_cast<size_t>(a)]) - mesh.PositionOf(v[static_cast<size_t>(b)]);
+    longest_sq = std::max(longest_sq, edge.squaredNorm());
+  }
+  return std::sqrt(longest_sq);
+}
 
 }  // namespace
 
@@ -256,7 +268,8 @@ absl::StatusOr<AblationModel*> World::Impl::AblationOf(size_t body) {
   return ablations_[body].get();
 }
 
-/// Gives the power of a tool to the tets within its reach, and asks for those that have enough to be removed.
+/// Gives the power of a tool to the tets within its reach, and asks for those that have enough to be removed, and for coarse ones to be
+/// refined.
 absl::Status World::Impl::Ablate(size_t t, std::vector<Edit>* edits) {
   const ToolDescription& tool = description_.tools[t];
   const ToolCommand& command = commands_[t];
@@ -271,10 +284,12 @@ absl::Status World::Impl::Ablate(size_t t, std::vector<Edit>* edits) {
   std::vector<std::vector<AblationModel::Exposure>> exposures(bodies_.size());
   std::vector<double> weights(bodies_.size(), 0);
   double total_weight = 0;
+  std::vector<Edit> refinements;
   for (size_t b = 0; b < bodies_.size(); ++b) {
     const WorldBody& body = *bodies_[b];
     if (body.kind() != BodyKind::kDeformable || !body.is_cuttable()) continue;
     const std::vector<std::array<uint32_t, 4>>& tets = body.arrays()->tets;
+    TetListRegion coarse;
     for (uint32_t slot = 0; slot < tets.size(); ++slot) {
       if (tets[slot] == kFreeTet) continue;
       std::array<Vector3d, 4> x;
@@ -295,8 +310,17 @@ absl::Status World::Impl::Ablate(size_t t, std::vector<Edit>* edits) {
       weights[b] += exposure.weight;
       total_weight += exposure.weight;
       exposures[b].push_back(exposure);
+      if (tool.instrument.refine_to_m > 0 && LongestEdge(body.mesh(), slot) > tool.instrument.refine_to_m) {
+        coarse.tets.push_back(exposure.tet);
+      }
+    }
+    if (!coarse.tets.empty()) {
+      const size_t budget = kRefinedGrowth * description_.bodies[RootOf(b)].mesh.tets.size();
+      refinements.push_back({.body = b, .what = RefineEdit{std::move(coarse), tool.instrument.refine_to_m, budget}});
     }
   }
+  // What a budget has refused once is not asked for again before the mesh is another.
+  const bool is_refining = !refinements.empty() && state.refined_version != topology_->version;
   std::vector<TetId> all_due;
   std::vector<Edit> carvings;
   for (size_t b = 0; b < bodies_.size(); ++b) {
@@ -305,14 +329,22 @@ absl::Status World::Impl::Ablate(size_t t, std::vector<Edit>* edits) {
     PALPATE_ASSIGN_OR_RETURN(AblationModel* const ablation, AblationOf(b));
     PALPATE_ASSIGN_OR_RETURN(std::vector<TetId> due,
                              ablation->Deposit(power_w * weights[b] / total_weight, duty, description_.dt_s, exposures[b]));
+    if (is_refining) {  // a coarse tet's parts go, not all of it
+      std::erase_if(due, [&](TetId tet) { return LongestEdge(bodies_[b]->mesh(), SlotOf(tet)) > tool.instrument.refine_to_m; });
+    }
     all_due.insert(all_due.end(), due.begin(), due.end());
     if (!due.empty()) carvings.push_back({.body = b, .what = CarveEdit{TetListRegion{std::move(due)}}});
   }
   // What could not go as the mesh is, cannot go before it is another.
-  if (all_due.empty() || (all_due == state.due && state.due_version == topology_->version)) return absl::OkStatus();
-  state.due = std::move(all_due);
-  state.due_version = topology_->version;
-  edits->insert(edits->end(), carvings.begin(), carvings.end());
+  if (!all_due.empty() && (all_due != state.due || state.due_version != topology_->version)) {
+    state.due = std::move(all_due);
+    state.due_version = topology_->version;
+    edits->insert(edits->end(), carvings.begin(), carvings.end());
+  }
+  if (is_refining) {
+    state.refined_version = topology_->version;
+    edits->insert(edits->end(), refinements.begin(), refinements.end());
+  }
   return absl::OkStatus();
 }
 

@@ -355,5 +355,72 @@ TEST_F(WorldInstrumentsTest, RefusesBadInstrumentsAndCommands) {
   }
 }
 
+TEST_F(WorldInstrumentsTest, PowerRefinesCoarseTissueBeforeItTakesIt) {
+  constexpr double kFinest_m = 0.006;
+  int removals[2] = {0, 0};  // steps that took something
+  for (const size_t run : {0, 1}) {
+    SceneDescription scene;
+    scene.bodies = {Block("block", {0, 0, 0}, {4, 4, 3}, {0.04, 0.04, 0.025})};
+    scene.bodies[0].ablation.energy_j_per_kg = 5e3;
+    scene.contact.check_intersections = true;
+    scene.tools = {Tool("hook", InstrumentKind::kCauteryHook, {0, 0, 0.017}, ToolDrive::kDirect)};
+    scene.tools[0].instrument.reach_m = 0.004;
+    scene.tools[0].instrument.max_power_w = 20;
+    scene.tools[0].instrument.refine_to_m = run == 0 ? 0 : kFinest_m;
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    const double whole_kg = world->body_statistics()[0].mass_kg;
+    const uint32_t tets = world->body_statistics()[0].tet_count;
+    ToolCommand command;
+    command.device_pose = scene.tools[0].rest_pose;
+    command.pedal = true;
+    double before_kg = 0;
+    uint32_t most_tets = tets;
+    for (int i = 0; i < 120; ++i) {
+      command.device_pose.position_m.z() = std::max(0.008, 0.017 - 0.0001 * i);
+      const std::shared_ptr<const Frame> frame = Step(*world, {command});
+      ASSERT_EQ(frame->contact_statistics.intersection_count, 0U);
+      removals[run] += frame->tools[0].removed_mass_kg > before_kg ? 1 : 0;
+      before_kg = frame->tools[0].removed_mass_kg;
+      most_tets = std::max(most_tets, world->body_statistics()[0].tet_count);
+    }
+    EXPECT_GT(before_kg, 0.002 * whole_kg) << run;
+    double left_kg = 0;
+    for (const BodyStatistics& body : world->body_statistics()) left_kg += body.mass_kg;
+    EXPECT_NEAR(whole_kg - left_kg, before_kg, 1e-9);
+    if (run == 0) {
+      EXPECT_EQ(most_tets, tets);
+    } else {
+      EXPECT_GT(most_tets, 2 * tets);
+    }
+  }
+  EXPECT_GT(removals[0], 0);
+  EXPECT_GT(removals[1], 2 * removals[0]) << "smaller parts go more evenly";
+}
+
+TEST_F(WorldInstrumentsTest, WhatIsHeldMayBeCarvedAway) {
+  SceneDescription scene;
+  scene.bodies = {Block("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03})};
+  scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.02})};
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  PALPATE_TEST_ASSIGN(const auto grasped, world->Apply(std::vector<Edit>{{.what = GraspEdit{.tool = 0, .radius_m = 0.012}}}));
+  ASSERT_GE(grasped[0].grasped_vertices, 4U);
+  ToolCommand command;
+  command.device_pose = scene.tools[0].rest_pose;
+  ASSERT_TRUE(Step(*world, {command})->tools[0].is_grasping);
+  // All of it goes, and refinement beside it gives the places of its vertices to new ones, which nobody holds.
+  const std::vector<Edit> edits = {{.body = 0, .what = CarveEdit{BallRegion{{0, 0, 0.02}, 0.022}}},
+                                   {.body = 0, .what = RefineEdit{BallRegion{{0.02, 0.02, 0}, 0.015}, 0.006, 0}}};
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+  ASSERT_GE(outcomes[0].removed_vertices.size(), grasped[0].grasped_vertices);
+  ASSERT_GT(outcomes[1].added_vertices.size(), outcomes[0].removed_vertices.size());
+  for (int i = 0; i < 20; ++i) {
+    command.device_pose.position_m.z() += 0.0005;
+    const std::shared_ptr<const Frame> frame = Step(*world, {command});
+    EXPECT_FALSE(frame->tools[0].is_grasping) << i;
+    EXPECT_EQ(frame->tools[0].grasped_vertices, 0U);
+    EXPECT_EQ(frame->tools[0].grasp_force_n, 0);
+  }
+}
+
 }  // namespace
 }  // namespace palpate::sim
