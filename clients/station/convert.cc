@@ -45,6 +45,11 @@ absl::Status FromProto(const v1::LocalModel& message, sim::LocalModel* model) {
   absl::Status status = FromProto(message.pose_at_build(), "pose_at_build", &model->pose_at_build);
   if (status.ok()) status = CheckNotNegative("validity_radius_m", message.validity_radius_m());
   if (status.ok()) status = CheckNotNegative("blend_time_s", message.blend_time_s());
+  if (status.ok()) status = CheckNotNegative("sim_time_s", message.sim_time_s());
+  if (status.ok()) status = CheckNotNegative("jaw_angle_rad", message.jaw_angle_rad());
+  if (status.ok()) status = CheckNotNegative("grasp_force_n", message.grasp_force_n());
+  if (status.ok()) status = CheckNotNegative("blocked_m", message.blocked_m());
+  if (status.ok()) status = CheckNotNegative("removed_mass_kg", message.removed_mass_kg());
   if (!status.ok()) return status;
   model->step = message.step();
   model->sim_time_s = message.sim_time_s();

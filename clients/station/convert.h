@@ -9,7 +9,7 @@ namespace palpate::station {
 
 /// Checks a model from the wire and fills `model`. Errors: InvalidArgument naming the field, its value and what is allowed: more than
 /// kMaxLocalConstraints constraints, a number that is not finite, a zero rotation or normal, a negative stiffness, friction, damping, blend
-/// time or radius. On error `model` is unspecified.
+/// time or radius, a negative value of what the tool does (which `model` does not hold; see ToolLog). On error `model` is unspecified.
 absl::Status FromProto(const v1::LocalModel& message, sim::LocalModel* model);
 
 /// A pose from the wire; absent parts are zero and identity. Errors: InvalidArgument (not finite, zero quaternion), naming `field`.

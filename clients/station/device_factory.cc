@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "clients/station/haptic_device.h"
+#include "clients/station/laparoscopic_station_device.h"
 #include "clients/station/plugin_device.h"
 #include "clients/station/recording.h"
 #include "clients/station/simulated_hand.h"
@@ -42,14 +43,16 @@ absl::StatusOr<std::unique_ptr<HapticDevice>> MakeDevice(const std::string& spec
     if (rest.empty() || comma == 0) return absl::InvalidArgumentError("device plugin: no library; give plugin:LIBRARY[,OPTIONS]");
     return PluginDevice::Open(rest.substr(0, comma), comma == std::string::npos ? "" : rest.substr(comma + 1));
   }
-  return absl::InvalidArgumentError(absl::StrCat("device '", spec, "': kind '", kind, "' is not one of sim, replay, record, plugin"));
+  if (kind == "lie") return LaparoscopicStationDevice::Open(rest);
+  return absl::InvalidArgumentError(absl::StrCat("device '", spec, "': kind '", kind, "' is not one of sim, replay, record, plugin, lie"));
 }
 
 std::string DeviceSpecHelp() {
   return absl::StrCat(
       "Devices (--device SPEC):\n"
       "  sim[:KEY=VALUE,...]        a simulated hand; keys and defaults:\n"
-      "      script=palpate         palpate (ring of spots), sweep (slide under pressure) or poke (sine)\n"
+      "      script=palpate         palpate (ring of spots), sweep (slide under pressure), poke (sine) or grasp\n"
+      "      pedal=none             push: button 0 is down while it pushes, or holds what it grasped; grasp: button 1 while closed\n"
       "      profile=omega.3        limits of a real device: ",
       absl::StrJoin(DeviceProfileNames(), " "),
       "\n"
@@ -57,7 +60,9 @@ std::string DeviceSpecHelp() {
       "      max_force=4 rate=0.5 mass=0.3 stiffness=400 damping=12                             (N, Hz, kg, N/m, N s/m)\n"
       "  replay:FILE                poses of a recording, tick by tick\n"
       "  record:FILE,inner=SPEC     records all that goes to and from SPEC\n"
-      "  plugin:LIBRARY[,OPTIONS]   a shared library with the interface of palpate_device.h\n");
+      "  plugin:LIBRARY[,OPTIONS]   a shared library with the interface of palpate_device.h\n"
+      "  lie[:KEY=VALUE,...,inner=SPEC]   a laparoscopic device: encoders and motors of a plug-in that has them, or of a simulated\n"
+      "                             mechanism in the hand SPEC (default sim); start=0.02 (m) stiffness=1000 (N/m) damping=5 (N s/m)\n");
 }
 
 }  // namespace palpate::station

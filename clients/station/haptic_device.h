@@ -39,6 +39,8 @@ struct DeviceState {
   sim::RigidVelocity velocity;  ///< in D
   bool has_velocity = false;    ///< false: the station derives it from positions
   uint32_t buttons = 0;         ///< one bit each
+  bool has_grip = false;        ///< the handle opens and closes
+  double grip = 0;              ///< 0 = closed to 1 = open
 };
 
 /// Force on the hand at the tip and torque about it, in D.
@@ -69,15 +71,19 @@ class HapticDevice {
   /// Tells whether the device moves a tool: simulated hands rest while it does not.
   virtual void SetEngaged(bool /*engaged*/) noexcept {}
 
+  /// Writes whose force was beyond what the device could render, so that less was. Any thread.
+  virtual uint64_t limited_ticks() const noexcept { return 0; }
+
   /// Why Read or Write failed; "" if they did not.
   virtual const char* error() const noexcept { return ""; }
 };
 
 /// Makes a device from SPEC = KIND[:KEY=VALUE[,KEY=VALUE...]]:
-///   sim[:script=palpate|sweep|poke,...]  a simulated hand, see simulated_hand.h for its keys
+///   sim[:script=palpate|sweep|poke|grasp,...]  a simulated hand, see simulated_hand.h for its keys
 ///   replay:FILE                          the poses of a recording, see recording.h
 ///   record:FILE,inner=SPEC               writes all that goes to and from the device SPEC into FILE (inner must come last)
 ///   plugin:LIBRARY[,OPTIONS]             a vendor's device, see plugin/palpate_device.h
+///   lie[:KEY=VALUE,...,inner=SPEC]      a laparoscopic device, see laparoscopic_station_device.h (inner must come last)
 /// Errors: InvalidArgument naming the part of SPEC that is wrong and what is allowed; those of the device otherwise.
 absl::StatusOr<std::unique_ptr<HapticDevice>> MakeDevice(const std::string& spec);
 

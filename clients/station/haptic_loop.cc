@@ -152,6 +152,9 @@ DeviceResult HapticLoop::Tick(int64_t now_us) noexcept {
     velocity_W.linear_m_per_s = R_WD * (options_.placement.scale * velocity_D_.linear_m_per_s);
     velocity_W.angular_rad_per_s = R_WD * velocity_D_.angular_rad_per_s;
     sample.velocity_m_per_s = velocity_W.linear_m_per_s;
+    sample.buttons = state.buttons;
+    sample.has_grip = state.has_grip && std::isfinite(state.grip);
+    sample.grip = sample.has_grip ? state.grip : 0;
     const sim::RigidPose pose_W = sample.pose;
     poses_.Publish();
 

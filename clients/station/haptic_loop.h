@@ -36,6 +36,9 @@ struct PoseSample {
   int64_t station_time_us = 0;
   sim::RigidPose pose = {};  ///< X_WT
   Eigen::Vector3d velocity_m_per_s = Eigen::Vector3d::Zero();
+  uint32_t buttons = 0;   ///< as the device's, see DeviceState
+  bool has_grip = false;  ///< false too while the device gives no number
+  double grip = 0;
 };
 
 /// What the loop has done. The loop's thread writes, any thread reads.

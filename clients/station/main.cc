@@ -34,6 +34,7 @@ void OnSignal(int signal) {
 int ExitCode(const absl::Status& status) {
   if (status.ok()) return kOk;
   if (status.code() == absl::StatusCode::kUnavailable) return kDeviceFailed;
+  if (status.code() == absl::StatusCode::kFailedPrecondition) return kUsage;  // options that the instrument has no use for
   if (status.code() == absl::StatusCode::kPermissionDenied || status.code() == absl::StatusCode::kDataLoss) return kFailed;
   return kNotAttached;
 }
@@ -80,6 +81,12 @@ int main(int argc, char** argv) {
       ->expected(3);
   app.add_option("--rotation", rotation_wxyz, "rotation of the device's frame in the world, quaternion W X Y Z; default: none")
       ->expected(4);
+  app.add_option("--pedal-button", options.controls.pedal_button, "button of the device, 0 to 31, that is the pedal while it is held");
+  app.add_option("--power", options.controls.power_w, "W while the pedal is down; default: the instrument's largest");
+  app.add_option("--duty", options.controls.duty, "share of the time that power flows, above 0 to 1; default: 1");
+  app.add_option("--jaw-button", options.controls.jaw_button,
+                 "button of the device that closes the jaws while it is held; default: the device's grip, or closed");
+  app.add_option("--jaw-angle", options.controls.jaw_angle_rad, "rad between open jaws; default: the instrument's largest");
   app.add_option("--ramp", options.loop.limits.ramp_time_s, "seconds from zero to full force after attaching")
       ->check(CLI::Range(0.0, 60.0))
       ->capture_default_str();
@@ -95,7 +102,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--quiet", quiet, "no live line each second");
   app.footer(palpate::station::DeviceSpecHelp() +
-             "\nExit status: 0 done, 1 the report could not be written, 2 wrong usage, 3 not attached (refused, or --wait is over), 4 the "
+             "\nExit status: 0 done, 1 the report could not be written, 2 wrong usage (also options that do not fit the instrument), 3 not "
+             "attached (refused, or --wait is over), 4 the "
              "device failed.");
   try {
     app.parse(argc, argv);
@@ -125,6 +133,9 @@ int main(int argc, char** argv) {
       return usage_error("--rotation must be finite and not zero");
     }
     options.loop.placement.rotation = rotation.normalized();
+  }
+  if (const absl::Status status = palpate::station::CheckControls(options.controls); !status.ok()) {
+    return usage_error(std::string(status.message()));
   }
   options.loop.limits.max_model_age_s = age_limit_ms * 1e-3;
   options.loop.limits.passivity = !no_passivity;

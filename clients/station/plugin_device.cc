@@ -3,12 +3,19 @@
 #include <dlfcn.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace palpate::station {
+namespace {
+
+/// What every plug-in's table has; version 1.1 added the rest.
+constexpr size_t kLeastApiBytes = offsetof(PalpateDeviceApi, read_encoders);
+
+}  // namespace
 
 void PluginDevice::LibraryCloser::operator()(void* handle) const { dlclose(handle); }
 
@@ -25,10 +32,10 @@ absl::StatusOr<std::unique_ptr<PluginDevice>> PluginDevice::Open(const std::stri
   if (api == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(where, "does not work with interface version ", PALPATE_DEVICE_ABI_VERSION));
   }
-  if (api->abi_version != PALPATE_DEVICE_ABI_VERSION || api->struct_size < sizeof(PalpateDeviceApi)) {
+  if (api->abi_version != PALPATE_DEVICE_ABI_VERSION || api->struct_size < kLeastApiBytes) {
     return absl::FailedPreconditionError(absl::StrCat(where, "has interface version ", api->abi_version, " with a table of ",
                                                       api->struct_size, " bytes; wanted version ", PALPATE_DEVICE_ABI_VERSION,
-                                                      " with at least ", sizeof(PalpateDeviceApi)));
+                                                      " with at least ", kLeastApiBytes));
   }
   if (api->open == nullptr || api->capabilities == nullptr || api->read == nullptr || api->write == nullptr || api->last_error == nullptr ||
       api->close == nullptr) {
@@ -88,6 +95,8 @@ DeviceResult PluginDevice::Read(double now_s, DeviceState* state) noexcept {
     state->velocity.angular_rad_per_s = Eigen::Vector3d(raw.angular_velocity_rad_per_s);
   }
   state->buttons = raw.buttons;
+  state->has_grip = raw.has_grip != 0;
+  state->grip = raw.grip;
   return DeviceResult::kOk;
 }
 
@@ -99,6 +108,25 @@ DeviceResult PluginDevice::Write(const DeviceForce& force) noexcept {
     raw.torque_n_m[axis] = force.torque_n_m[axis];
   }
   return api_->write(device_, &raw) == PALPATE_DEVICE_OK ? DeviceResult::kOk : DeviceResult::kFailed;
+}
+
+bool PluginDevice::has_encoders() const {
+  return api_->struct_size >= sizeof(PalpateDeviceApi) && api_->read_encoders != nullptr && api_->write_motors != nullptr;
+}
+
+DeviceResult PluginDevice::ReadEncoders(double now_s, PalpateDeviceEncoders* encoders) noexcept {
+  *encoders = PalpateDeviceEncoders{};
+  encoders->struct_size = sizeof(*encoders);
+  const int32_t result = api_->read_encoders(device_, now_s, encoders);
+  if (result == PALPATE_DEVICE_ENDED) return DeviceResult::kEnded;
+  return result == PALPATE_DEVICE_OK ? DeviceResult::kOk : DeviceResult::kFailed;
+}
+
+DeviceResult PluginDevice::WriteMotors(const std::array<double, 3>& motor_v) noexcept {
+  PalpateDeviceMotors raw{};
+  raw.struct_size = sizeof(raw);
+  for (size_t i = 0; i < motor_v.size(); ++i) raw.motor_v[i] = motor_v[i];
+  return api_->write_motors(device_, &raw) == PALPATE_DEVICE_OK ? DeviceResult::kOk : DeviceResult::kFailed;
 }
 
 const char* PluginDevice::error() const noexcept { return own_error_ != nullptr ? own_error_ : api_->last_error(device_); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,12 @@ class PluginDevice final : public HapticDevice {
   DeviceResult Read(double now_s, DeviceState* state) noexcept override;
   DeviceResult Write(const DeviceForce& force) noexcept override;
   const char* error() const noexcept override;
+
+  /// Whether it is a laparoscopic device that gives its encoders away. Only then may the next two be called, instead of Read and Write.
+  bool has_encoders() const;
+  DeviceResult ReadEncoders(double now_s, PalpateDeviceEncoders* encoders) noexcept;
+  /// Voltages of tilt about y, tilt about x, insertion.
+  DeviceResult WriteMotors(const std::array<double, 3>& motor_v) noexcept;
 
  private:
   struct LibraryCloser {

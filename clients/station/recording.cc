@@ -12,6 +12,9 @@
 namespace palpate::station {
 namespace {
 
+constexpr uint32_t kHasVelocity = 1;  // RecordingTick::flags
+constexpr uint32_t kHasGrip = 2;
+
 static_assert(std::endian::native == std::endian::little, "recordings are little-endian");
 
 struct FileCloser {
@@ -24,7 +27,7 @@ absl::Status Bad(const std::string& file, uint64_t offset, std::string_view what
 }
 
 bool AllFinite(const RecordingTick& tick) {
-  double sum = tick.time_s;
+  double sum = tick.time_s + std::abs(tick.grip);
   for (const double v : tick.position_m) sum += std::abs(v);
   for (const double v : tick.rotation_wxyz) sum += std::abs(v);
   for (const double v : tick.velocity_m_per_s) sum += std::abs(v);
@@ -97,8 +100,10 @@ DeviceResult ReplayDevice::Read(double /*now_s*/, DeviceState* state) noexcept {
   state->pose.rotation = Eigen::Quaterniond(q[0], q[1], q[2], q[3]);
   state->velocity.linear_m_per_s = Eigen::Vector3d(tick.velocity_m_per_s);
   state->velocity.angular_rad_per_s = Eigen::Vector3d(tick.angular_velocity_rad_per_s);
-  state->has_velocity = (tick.flags & 1U) != 0;
+  state->has_velocity = (tick.flags & kHasVelocity) != 0;
   state->buttons = tick.buttons;
+  state->has_grip = (tick.flags & kHasGrip) != 0;
+  state->grip = tick.grip;
   return DeviceResult::kOk;
 }
 
@@ -148,7 +153,9 @@ DeviceResult RecordingDevice::Read(double now_s, DeviceState* state) noexcept {
     current_.angular_velocity_rad_per_s[axis] = state->velocity.angular_rad_per_s[axis];
   }
   current_.buttons = state->buttons;
-  current_.flags = state->has_velocity ? 1 : 0;
+  const bool has_grip = state->has_grip && std::isfinite(state->grip);
+  current_.flags = (state->has_velocity ? kHasVelocity : 0) | (has_grip ? kHasGrip : 0);
+  current_.grip = has_grip ? state->grip : 0;
   has_current_ = true;
   return DeviceResult::kOk;
 }

@@ -21,10 +21,11 @@ struct RecordingTick {
   double velocity_m_per_s[3] = {};
   double angular_velocity_rad_per_s[3] = {};
   uint32_t buttons = 0;
-  uint32_t flags = 0;      ///< bit 0: has_velocity
+  uint32_t flags = 0;      ///< bit 0: has_velocity; bit 1: has_grip
   double force_n[3] = {};  ///< what the station then wrote
   double torque_n_m[3] = {};
-  double reserved[3] = {};
+  double grip = 0;  ///< recordings of before there were grips hold 0, without bit 1
+  double reserved[2] = {};
 };
 static_assert(sizeof(RecordingTick) == 192 && std::is_trivially_copyable_v<RecordingTick>);
 
@@ -78,6 +79,7 @@ class RecordingDevice final : public HapticDevice {
   DeviceResult Read(double now_s, DeviceState* state) noexcept override;
   DeviceResult Write(const DeviceForce& force) noexcept override;
   void SetEngaged(bool engaged) noexcept override { inner_->SetEngaged(engaged); }
+  uint64_t limited_ticks() const noexcept override { return inner_->limited_ticks(); }
   const char* error() const noexcept override;
 
   uint64_t lost() const { return lost_.load(); }

@@ -19,6 +19,7 @@ constexpr double kStep_s = 0.001;       // longest step of the integration
 constexpr double kTouch_n = 0.08;       // what a hand notices
 constexpr double kTouchTime_s = 0.005;  // for this long, so that one stray sample is no touch
 constexpr int kSlideLegs = 3;
+constexpr double kGripTime_s = 0.3;  // from open to closed
 
 struct NumberKey {
   const char* name;
@@ -58,9 +59,18 @@ absl::StatusOr<HandOptions> ParseHandOptions(const std::string& text) {
         options.script = HandScript::kSweep;
       } else if (value == "poke") {
         options.script = HandScript::kPoke;
+      } else if (value == "grasp") {
+        options.script = HandScript::kGrasp;
       } else {
-        return absl::InvalidArgumentError(absl::StrCat("device sim: script '", value, "' is not one of palpate, sweep, poke"));
+        return absl::InvalidArgumentError(absl::StrCat("device sim: script '", value, "' is not one of palpate, sweep, poke, grasp"));
       }
+      continue;
+    }
+    if (key == "pedal") {
+      if (value != "none" && value != "push") {
+        return absl::InvalidArgumentError(absl::StrCat("device sim: pedal '", value, "' is not one of none, push"));
+      }
+      options.uses_pedal = value == "push";
       continue;
     }
     if (key == "profile") {
@@ -80,7 +90,7 @@ absl::StatusOr<HandOptions> ParseHandOptions(const std::string& text) {
     }
     const auto* known = std::find_if(std::begin(kNumberKeys), std::end(kNumberKeys), [&](const NumberKey& k) { return key == k.name; });
     if (known == std::end(kNumberKeys)) {
-      std::vector<std::string> names = {"script", "profile", "spots"};
+      std::vector<std::string> names = {"script", "profile", "spots", "pedal"};
       for (const NumberKey& k : kNumberKeys) names.emplace_back(k.name);
       return absl::InvalidArgumentError(absl::StrCat("device sim: unknown key '", key, "'; known: ", absl::StrJoin(names, ", ")));
     }
@@ -104,6 +114,7 @@ void SimulatedHand::SetEngaged(bool engaged) noexcept {
   surface_z_m_ = position_m_.z();
   start_z_m_ = position_m_.z();
   spot_ = 0;
+  grip_ = 1;
   Enter(engaged ? Phase::kDescend : Phase::kRest);
 }
 
@@ -123,6 +134,9 @@ DeviceResult SimulatedHand::Read(double now_s, DeviceState* state) noexcept {
   state->pose.position_m = position_m_;
   state->velocity.linear_m_per_s = velocity_m_per_s_;
   state->has_velocity = true;
+  state->buttons = (IsPedalDown() ? 1U << kHandPedalButton : 0U) | (IsClosed() ? 1U << kHandClosedButton : 0U);
+  state->has_grip = options_.script == HandScript::kGrasp;
+  state->grip = state->has_grip ? grip_ : 0;
   return DeviceResult::kOk;
 }
 
@@ -139,6 +153,11 @@ void SimulatedHand::Advance(double dt_s) noexcept {
   const Vector3d momentum = m * velocity_m_per_s_ + dt_s * (k * (reference_m_ - position_m_) + b * reference_velocity_m_per_s_ + force_n_);
   velocity_m_per_s_ = momentum / (m + dt_s * b + dt_s * dt_s * k);
   position_m_ += dt_s * velocity_m_per_s_;
+}
+
+bool SimulatedHand::IsPedalDown() const noexcept {
+  return options_.uses_pedal && (phase_ == Phase::kPress || phase_ == Phase::kDwell || phase_ == Phase::kSlide || phase_ == Phase::kPoke ||
+                                 phase_ == Phase::kHold);
 }
 
 Vector3d SimulatedHand::SpotOffset() const noexcept {
@@ -172,6 +191,7 @@ void SimulatedHand::Enter(Phase phase) noexcept {
 
 void SimulatedHand::AdvanceScript(double dt_s) noexcept {
   phase_s_ += dt_s;
+  grip_ = std::clamp(grip_ + (IsClosed() ? -dt_s : dt_s) / kGripTime_s, 0.0, 1.0);
   switch (phase_) {
     case Phase::kRest:
       return;
@@ -181,7 +201,14 @@ void SimulatedHand::AdvanceScript(double dt_s) noexcept {
       return;
     }
     case Phase::kDescend: {
-      felt_s_ = felt_n() > kTouch_n ? felt_s_ + dt_s : 0;
+      // Who grasps wants to be deep, not only there.
+      const bool grasps = options_.script == HandScript::kGrasp;
+      felt_s_ = felt_n() > (grasps ? options_.max_force_n : kTouch_n) ? felt_s_ + dt_s : 0;
+      if (felt_s_ >= kTouchTime_s && grasps) {
+        lift_z_m_ = start_z_m_;
+        Enter(Phase::kClose);
+        return;
+      }
       if (felt_s_ >= kTouchTime_s) {
         surface_z_m_ = position_m_.z();
         lift_z_m_ = surface_z_m_ + options_.clearance_m;
@@ -190,7 +217,7 @@ void SimulatedHand::AdvanceScript(double dt_s) noexcept {
       }
       if (MoveReference(Vector3d(held_m_.x(), held_m_.y(), start_z_m_ - options_.travel_m), dt_s)) {
         lift_z_m_ = start_z_m_;  // nothing here
-        Enter(Phase::kLift);
+        Enter(grasps ? Phase::kClose : Phase::kLift);
       }
       return;
     }
@@ -230,6 +257,26 @@ void SimulatedHand::AdvanceScript(double dt_s) noexcept {
       reference_m_ = Vector3d(held_m_.x(), held_m_.y(), surface_z_m_ - depth_m);
       reference_velocity_m_per_s_ = Vector3d(0, 0, -0.5 * options_.depth_m * omega * std::sin(omega * phase_s_));
       pushes_ = std::max(pushes_, static_cast<int>(phase_s_ * options_.poke_rate_hz));
+      return;
+    }
+    case Phase::kClose: {
+      reference_velocity_m_per_s_.setZero();
+      if (phase_s_ >= kGripTime_s + options_.dwell_s) Enter(Phase::kPull);
+      return;
+    }
+    case Phase::kPull: {
+      if (MoveReference(held_m_ + Vector3d(0, 0, options_.clearance_m), dt_s)) Enter(Phase::kHold);
+      return;
+    }
+    case Phase::kHold: {
+      if (phase_s_ >= options_.dwell_s) {
+        ++pushes_;
+        Enter(Phase::kOpen);
+      }
+      return;
+    }
+    case Phase::kOpen: {
+      if (phase_s_ >= kGripTime_s + 0.5 * options_.dwell_s) Enter(Phase::kLift);
       return;
     }
     case Phase::kLift: {

@@ -13,7 +13,12 @@ enum class HandScript {
   kPalpate,  ///< find the surface, press, hold, lift, move to the next of a ring of spots, again and again
   kSweep,    ///< find the surface, press, slide to both sides under pressure, lift
   kPoke,     ///< find the surface, then press and release in a sine on the spot
+  kGrasp,    ///< go down with the grip open until `travel` or `max_force`, close, pull up by `clearance`, hold, open, lift, again
 };
+
+/// Buttons of a simulated hand, as bits of DeviceState.buttons.
+inline constexpr int kHandPedalButton = 0;   ///< with `pedal=push`, down while the hand pushes; while it holds what it grasped
+inline constexpr int kHandClosedButton = 1;  ///< of script `grasp`: down while the hand is closed
 
 struct HandOptions {
   HandScript script = HandScript::kPalpate;
@@ -31,6 +36,7 @@ struct HandOptions {
   double clearance_m = 0.01;       ///< key clearance: how far the hand lifts off between pushes, [0, 0.2]
   double max_force_n = 4;          ///< key max_force: a push ends when the hand feels this, [0.1, 50]
   double poke_rate_hz = 0.5;       ///< key rate: of the sine of `poke`, [0.01, 10]
+  bool uses_pedal = false;         ///< key pedal=none|push
 };
 
 /// Parses "script=palpate,depth=0.01,...". Errors: InvalidArgument naming key, value and range.
@@ -52,10 +58,10 @@ class SimulatedHand final : public HapticDevice {
   void SetEngaged(bool engaged) noexcept override;
 
   const Eigen::Vector3d& reference_m() const { return reference_m_; }  ///< where the arm wants the hand, in D
-  int pushes() const { return pushes_; }                               ///< pushes that were held to their end
+  int pushes() const { return pushes_; }                               ///< pushes and grasps that were held to their end
 
  private:
-  enum class Phase { kRest, kTravel, kDescend, kPress, kDwell, kSlide, kPoke, kLift };
+  enum class Phase { kRest, kTravel, kDescend, kPress, kDwell, kSlide, kPoke, kClose, kPull, kHold, kOpen, kLift };
 
   void Advance(double dt_s) noexcept;
   void AdvanceScript(double dt_s) noexcept;
@@ -63,6 +69,8 @@ class SimulatedHand final : public HapticDevice {
   /// Moves the reference towards a point at the script's speed. True when it has arrived.
   bool MoveReference(const Eigen::Vector3d& goal_m, double dt_s) noexcept;
   Eigen::Vector3d SpotOffset() const noexcept;
+  bool IsPedalDown() const noexcept;
+  bool IsClosed() const noexcept { return phase_ == Phase::kClose || phase_ == Phase::kPull || phase_ == Phase::kHold; }
   double felt_n() const noexcept { return force_n_.z(); }  // tissue below pushes up
 
   HandOptions options_;
@@ -77,6 +85,7 @@ class SimulatedHand final : public HapticDevice {
   Phase phase_ = Phase::kRest;
   double phase_s_ = 0;
   double felt_s_ = 0;
+  double grip_ = 1;
   double surface_z_m_ = 0;
   double lift_z_m_ = 0;
   double start_z_m_ = 0;

@@ -54,10 +54,14 @@ absl::Status RunStation(const StationOptions& options, client::Connection connec
   // The device feels world stiffness times the scale.
   operate.attach.set_device_max_stiffness_n_per_m(device->capabilities().max_stiffness_n_per_m / loop_options.placement.scale);
   operate.send_rate_hz = options.send_rate_hz;
+  ControlMap controls(options.controls);
+  ToolLog tool_log;
+  std::atomic<bool> is_misfit{false};
   operate.next_pose = [&](v1::ToolPose* pose) {
     PoseSample sample;
-    if (!loop->NextPose(&sample)) return false;
+    if (is_misfit.load() || !loop->NextPose(&sample)) return false;
     ToProto(sample, pose);
+    controls.Apply(sample, pose);
     return true;
   };
   operate.on_attached = [&](const v1::Attached& message) {
@@ -69,6 +73,14 @@ absl::Status RunStation(const StationOptions& options, client::Connection connec
     }
     spdlog::info("tool '{}' of scene '{}' attached: radius {} m, length {} m, scene step {} s", options.tool, options.scene_id,
                  message.radius_m(), message.length_m(), message.dt_s());
+    const absl::Status fits = controls.Attach(message);
+    if (!fits.ok()) {
+      const std::lock_guard<std::mutex> lock(refusal_mutex);
+      refusal = absl::Status(fits.code(), absl::StrCat("tool '", options.tool, "' of scene '", options.scene_id, "': ", fits.message()));
+      is_misfit.store(true);
+      return;
+    }
+    tool_log.Attach(message);
     loop->Attach(pose);
     attached.store(true);
   };
@@ -76,7 +88,9 @@ absl::Status RunStation(const StationOptions& options, client::Connection connec
     models_received.fetch_add(1);
     const absl::Status status = FromProto(message, &loop->ModelSlot());
     if (status.ok()) {
+      if (is_misfit.load()) return;
       loop->PublishModel(MonotonicNow_us());
+      tool_log.Add(message);
     } else if (models_refused.fetch_add(1) == 0) {
       spdlog::error("a local model of step {} is broken and not used: {}", message.step(), std::string(status.message()));
     }
@@ -114,7 +128,7 @@ absl::Status RunStation(const StationOptions& options, client::Connection connec
   double last_line_s = 0;
   uint64_t last_cycles = 0;
   uint64_t last_models = 0;
-  while (!stop.load() && !loop_ended.load() && !stream->done()) {
+  while (!stop.load() && !loop_ended.load() && !stream->done() && !is_misfit.load()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const double now_s = SecondsSince(begin);
     if (first_attached_s < 0 && stream->attachments() > 0) first_attached_s = now_s;
@@ -129,6 +143,7 @@ absl::Status RunStation(const StationOptions& options, client::Connection connec
       const uint64_t models = models_received.load();
       const double interval_s = now_s - last_line_s;
       report.elapsed_s = now_s;
+      report.tool = tool_log.Summary();
       std::puts(LiveLine(report, static_cast<double>(cycles - last_cycles) / interval_s,
                          static_cast<double>(models - last_models) / interval_s, attached.load())
                     .c_str());
@@ -151,6 +166,9 @@ absl::Status RunStation(const StationOptions& options, client::Connection connec
   report.attachments = stream->attachments();
   report.poses_sent = stream->poses_sent();
   report.passivity = limits.passivity;
+  report.device_limited_ticks = device->limited_ticks();
+  report.sent = controls.statistics();
+  report.tool = tool_log.Summary();
   if (!real_time.priority) spdlog::info("the loop ran without real-time priority: {}", real_time.priority_note);
   if (result.ok()) {
     const std::lock_guard<std::mutex> lock(refusal_mutex);

@@ -46,14 +46,12 @@ v1::ToolShape EncodeToolShape(const sim::ToolDescription& tool) {
   out.set_length_m(tool.length_m);
   const sim::InstrumentDescription& instrument = tool.instrument;
   out.set_kind(EncodeInstrumentKind(instrument.kind));
-  const bool has_jaws = instrument.kind == sim::InstrumentKind::kForceps || instrument.kind == sim::InstrumentKind::kClipApplier;
-  const bool has_power = instrument.kind == sim::InstrumentKind::kCauteryHook || instrument.kind == sim::InstrumentKind::kCavitron;
-  if (has_jaws) {
+  if (sim::HasJaws(instrument.kind)) {
     out.set_jaw_length_m(instrument.jaw_length_m);
     out.set_jaw_radius_m(instrument.jaw_radius_m);
     out.set_max_jaw_angle_rad(instrument.max_jaw_angle_rad);
   }
-  if (has_power) {
+  if (sim::HasPower(instrument.kind)) {
     out.set_max_power_w(instrument.max_power_w);
     out.set_reach_m(instrument.reach_m);
   }
@@ -182,7 +180,9 @@ std::vector<bool> WantedBodies(const SceneTopology& topology, const FrameOptions
   return wanted;
 }
 
-void EncodeActivities(const sim::FrameTool& tool, v1::ToolState& out) {
+/// `Message`: v1::ToolState or v1::LocalModel.
+template <typename Message>
+void EncodeActivities(const sim::FrameTool& tool, Message& out) {
   if (tool.is_touching) out.add_activities(v1::TOOL_ACTIVITY_TOUCHING);
   if (tool.is_grasping) out.add_activities(v1::TOOL_ACTIVITY_GRASPING);
   if (tool.is_cutting) out.add_activities(v1::TOOL_ACTIVITY_CUTTING);
@@ -263,7 +263,16 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
   EncodeContactStatistics(frame.contact_statistics, topology.statics->checks_intersections, *stats.mutable_contact());
 }
 
-void EncodeLocalModel(const sim::LocalModel& model, v1::LocalModel& out) {
+void EncodeAttached(const sim::ToolDescription& tool, v1::Attached& out) {
+  const sim::InstrumentDescription& instrument = tool.instrument;
+  out.set_radius_m(tool.radius_m);
+  out.set_length_m(tool.length_m);
+  out.set_kind(EncodeInstrumentKind(instrument.kind));
+  out.set_max_jaw_angle_rad(sim::HasJaws(instrument.kind) ? instrument.max_jaw_angle_rad : 0);
+  out.set_max_power_w(sim::HasPower(instrument.kind) ? instrument.max_power_w : 0);
+}
+
+void EncodeLocalModel(const sim::LocalModel& model, const sim::FrameTool& tool, v1::LocalModel& out) {
   out.Clear();
   out.set_step(model.step);
   out.set_sim_time_s(model.sim_time_s);
@@ -286,6 +295,11 @@ void EncodeLocalModel(const sim::LocalModel& model, v1::LocalModel& out) {
   out.set_blend_time_s(model.blend_time_s);
   EncodeVec3(model.force_n, *out.mutable_force_n());
   EncodeVec3(model.torque_n_m, *out.mutable_torque_n_m());
+  EncodeActivities(tool, out);
+  out.set_jaw_angle_rad(tool.jaw_angle_rad);
+  out.set_grasp_force_n(tool.grasp_force_n);
+  out.set_blocked_m(tool.blocked_m);
+  out.set_removed_mass_kg(tool.removed_mass_kg);
 }
 
 }  // namespace palpate::server

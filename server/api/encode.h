@@ -57,8 +57,11 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
 void EncodePositions(std::span<const float> positions_m, v1::PositionEncoding encoding, v1::BodyFrame& out,
                      std::span<const uint32_t> places = {});
 
-/// The message of one local model.
-void EncodeLocalModel(const sim::LocalModel& model, v1::LocalModel& out);
+/// The message of one local model, with what its tool did in the same step. Overwrites `out`.
+void EncodeLocalModel(const sim::LocalModel& model, const sim::FrameTool& tool, v1::LocalModel& out);
+
+/// Size, kind and limits of a tool: what a station must know to operate it. Leaves index, step length and pose of `out` as they are.
+void EncodeAttached(const sim::ToolDescription& tool, v1::Attached& out);
 
 /// What streams say of a tool once.
 v1::ToolShape EncodeToolShape(const sim::ToolDescription& tool);

@@ -126,7 +126,7 @@ class OperateReactor : public grpc::ServerBidiReactor<v1::OperateRequest, v1::Op
     }
     const uint32_t tool = lease_->tool_index();
     if (tool >= snapshot.frame->local_models.size()) return false;
-    EncodeLocalModel(snapshot.frame->local_models[tool], *update.mutable_model());
+    EncodeLocalModel(snapshot.frame->local_models[tool], snapshot.frame->tools[tool], *update.mutable_model());
     const std::chrono::duration<double> age = std::chrono::steady_clock::now() - snapshot.step_end;
     lease_->scene()->metrics().OnModelSent(age.count());
     manager_.metrics().OnStreamBytes(StreamKind::kOperate, update.ByteSizeLong());

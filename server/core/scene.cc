@@ -470,8 +470,7 @@ absl::StatusOr<std::unique_ptr<ToolLease>> Scene::AcquireTool(const v1::Attach& 
 
   v1::Attached attached;
   attached.set_tool_index(static_cast<uint32_t>(index));
-  attached.set_radius_m(tools_description_[index].radius_m);
-  attached.set_length_m(tools_description_[index].length_m);
+  EncodeAttached(tools_description_[index], attached);
   attached.set_dt_s(dt_s_);
   EncodePose(tool.pose, *attached.mutable_pose());
 

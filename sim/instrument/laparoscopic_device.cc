@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <Eigen/Geometry>
+#include <Eigen/LU>
 
 namespace palpate::sim {
 namespace {
@@ -88,6 +89,23 @@ LaparoscopicDevice::Drive LaparoscopicDevice::DriveOf(const Joints& joints, cons
                    drive.tilt_x_torque_n_m / description_.tilt_gear / description_.motor_n_m_per_v,
                    drive.insertion_force_n * description_.capstan_arm_m / description_.motor_n_m_per_v};
   return drive;
+}
+
+Eigen::Vector3d LaparoscopicDevice::ForceOf(const Joints& joints, const std::array<double, 3>& motor_v) const {
+  const TiltFrame frame = TiltFrameOf(joints.tilt_y_rad, joints.tilt_x_rad);
+  const double length_m = joints.insertion_m + description_.rest_length_m;
+  Eigen::Matrix3d tip_by_joints;  // columns: derivatives of the tip
+  tip_by_joints << -length_m * frame.z1_by_tilt_y, -length_m * frame.z1_by_tilt_x, -frame.z1;
+  const Vector3d at_joints(motor_v[0] * description_.motor_n_m_per_v * description_.tilt_gear,
+                           motor_v[1] * description_.motor_n_m_per_v * description_.tilt_gear,
+                           motor_v[2] * description_.motor_n_m_per_v / description_.capstan_arm_m);
+  return tip_by_joints.transpose().inverse() * at_joints;
+}
+
+LaparoscopicDevice::Joints LaparoscopicDevice::BetweenStops(const Joints& joints) const {
+  const auto& range = description_.range;
+  return {std::clamp(joints.tilt_y_rad, -range[0] / 2, range[0] / 2), std::clamp(joints.tilt_x_rad, -range[1] / 2, range[1] / 2),
+          std::clamp(joints.insertion_m, 0.0, range[2]), joints.roll_rad};
 }
 
 }  // namespace palpate::sim

@@ -61,6 +61,14 @@ class LaparoscopicDevice {
   /// can is scaled as a whole, so that its direction in joint space stays.
   Drive DriveOf(const Joints& joints, const Eigen::Vector3d& force_n) const;
 
+  /// The force at the tip (D) that the hand feels from motors at these voltages: the inverse of DriveOf where nothing is limited. The power
+  /// of the motors' joints is that of the force at the tip, for every motion but roll, in which there is none. Precondition: as PoseOf.
+  Eigen::Vector3d ForceOf(const Joints& joints, const std::array<double, 3>& motor_v) const;
+
+  /// The nearest joints between the mechanism's stops: tilts to half of their range on either side, insertion over its range; roll turns
+  /// on.
+  Joints BetweenStops(const Joints& joints) const;
+
   const LaparoscopicDeviceDescription& description() const { return description_; }
 
  private:

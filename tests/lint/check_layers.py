@@ -15,7 +15,7 @@ MAY_INCLUDE = {
     "server": ["server", "sim", "gpu", "proto"],
     "clients/cpp": ["proto", "gpu/base"],
     # The local model is the one piece that both ends of the haptic path run.
-    "clients/station": ["proto", "clients/cpp", "sim/haptics", "gpu/base"],
+    "clients/station": ["proto", "clients/cpp", "sim/haptics", "sim/instrument", "gpu/base"],
     # Files are checked, meshed and converted on the user's machine by the code the server runs; `verify` runs the detectors themselves.
     "clients/cli": ["proto", "clients/cpp", "sim/ccd", "sim/mesh", "sim/reference", "sim/world", "server/api", "gpu/collision", "gpu/shared", "gpu/runtime", "gpu/base"],
     "clients/web": [],

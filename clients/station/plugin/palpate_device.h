@@ -1,4 +1,4 @@
-/* Palpate haptic device plug-in interface, version 1. Plain C; self-contained; may be copied into a vendor's tree.
+/* Palpate haptic device plug-in interface, version 1.1. Plain C; self-contained; may be copied into a vendor's tree.
  *
  * A plug-in is a shared library that exports one function, palpate_device_api. The station loads it, asks for the function table, opens one
  * device, and then, on its 1 kHz thread, calls read and write alternately. All numbers are SI: metres, seconds, newtons, radians. Device
@@ -56,6 +56,10 @@ typedef struct PalpateDeviceState {
   double rotation_wxyz[4]; /* 3 degrees of freedom: (1, 0, 0, 0) */
   double velocity_m_per_s[3];
   double angular_velocity_rad_per_s[3];
+  /* Since 1.1; a host of before gives a smaller struct_size. */
+  uint32_t has_grip; /* the handle opens and closes */
+  uint32_t reserved2;
+  double grip; /* 0 = closed to 1 = open */
 } PalpateDeviceState;
 
 typedef struct PalpateDeviceForce {
@@ -64,6 +68,23 @@ typedef struct PalpateDeviceForce {
   double force_n[3];    /* on the hand, in D, within the capabilities */
   double torque_n_m[3]; /* about the tip */
 } PalpateDeviceForce;
+
+/* Since 1.1. A laparoscopic device below its kinematics: tilt about y, tilt about x, insertion, roll, as the encoders count them, zero
+ * where the tool is centred and fully withdrawn; roll counts on over several turns. */
+typedef struct PalpateDeviceEncoders {
+  uint32_t struct_size;
+  uint32_t buttons;
+  int32_t counts[4];
+  uint32_t has_grip;
+  uint32_t reserved;
+  double grip; /* 0 = closed to 1 = open */
+} PalpateDeviceEncoders;
+
+typedef struct PalpateDeviceMotors {
+  uint32_t struct_size;
+  uint32_t reserved;
+  double motor_v[3]; /* tilt about y, tilt about x, insertion (positive pushes the tool in), within the amplifier's range */
+} PalpateDeviceMotors;
 
 typedef struct PalpateDeviceApi {
   uint32_t struct_size;
@@ -86,6 +107,11 @@ typedef struct PalpateDeviceApi {
 
   /* Switches the force off and frees the device. */
   void (*close)(PalpateDevice* device);
+
+  /* Since 1.1, optional: both or neither (NULL). With them the station's device `lie` does the kinematics, and calls these instead of read
+   * and write, under the same rules. */
+  int32_t (*read_encoders)(PalpateDevice* device, double now_s, PalpateDeviceEncoders* encoders);
+  int32_t (*write_motors)(PalpateDevice* device, const PalpateDeviceMotors* motors);
 } PalpateDeviceApi;
 
 /* Returns the table, which lives as long as the library is loaded, or NULL if the plug-in cannot work with a host of that version. */

@@ -1,5 +1,6 @@
-/* A sample plug-in: a handle on a spring, pushed along -z by a slow motor, that gives way to the rendered force. Options: amplitude=M
- * (default 0.02, up to 0.2), period=S (default 2, at least 0.1), reads=N (end after N reads; default 0 = never), comma-separated. */
+/* A sample plug-in: a handle on a spring, pushed along -z by a slow motor, that gives way to the rendered force. Its grip closes as it goes
+ * down, and button 0 is down below half of the way. As a laparoscopic device it is pushed in and turns. Options: amplitude=M (default 0.02,
+ * up to 0.2), period=S (default 2, at least 0.1), reads=N (end after N reads; default 0 = never), comma-separated. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,22 +91,31 @@ static int32_t Capabilities(PalpateDevice* device, PalpateDeviceCapabilities* ca
   return PALPATE_DEVICE_OK;
 }
 
-static int32_t Read(PalpateDevice* device, double now_s, PalpateDeviceState* state) {
+/* How far down the motor has the handle, 0 to 1; negative: no more reads. */
+static double Progress(PalpateDevice* device, double now_s) {
   if (device->limited) {
-    if (device->reads_left == 0) return PALPATE_DEVICE_ENDED;
+    if (device->reads_left == 0) return -1;
     --device->reads_left;
   }
   if (!device->started) {
     device->started = 1;
     device->start_s = now_s;
   }
-  const double phase = 2 * kPi * (now_s - device->start_s) / device->period_s;
+  return 0.5 * (1 - cos(2 * kPi * (now_s - device->start_s) / device->period_s));
+}
+
+static int32_t Read(PalpateDevice* device, double now_s, PalpateDeviceState* state) {
+  const double progress = Progress(device, now_s);
+  if (progress < 0) return PALPATE_DEVICE_ENDED;
   const uint32_t size = state->struct_size;
   PalpateDeviceState mine;
   memset(&mine, 0, sizeof(mine));
   for (int axis = 0; axis < 3; ++axis) mine.position_m[axis] = device->force_n[axis] / kHandleStiffness;
-  mine.position_m[2] -= 0.5 * device->amplitude_m * (1 - cos(phase));
+  mine.position_m[2] -= device->amplitude_m * progress;
   mine.rotation_wxyz[0] = 1;
+  mine.buttons = progress > 0.5 ? 1 : 0;
+  mine.has_grip = 1;
+  mine.grip = 1 - progress;
   mine.struct_size = size < sizeof(mine) ? size : (uint32_t)sizeof(mine);
   memcpy(state, &mine, mine.struct_size);
   return PALPATE_DEVICE_OK;
@@ -122,12 +132,41 @@ static int32_t Write(PalpateDevice* device, const PalpateDeviceForce* force) {
   return PALPATE_DEVICE_OK;
 }
 
+/* 5800 counts over 80 mm of insertion, 1024 over a turn of roll, as the Laparoscopic Impulse Engine. */
+static int32_t ReadEncoders(PalpateDevice* device, double now_s, PalpateDeviceEncoders* encoders) {
+  const double progress = Progress(device, now_s);
+  if (progress < 0) return PALPATE_DEVICE_ENDED;
+  const uint32_t size = encoders->struct_size;
+  PalpateDeviceEncoders mine;
+  memset(&mine, 0, sizeof(mine));
+  const double insertion_m = device->amplitude_m * progress - device->force_n[2] / kHandleStiffness;
+  mine.counts[2] = (int32_t)lround(insertion_m * 5800 / 0.08);
+  mine.counts[3] = (int32_t)lround(progress * 1024);
+  mine.buttons = progress > 0.5 ? 1 : 0;
+  mine.has_grip = 1;
+  mine.grip = 1 - progress;
+  mine.struct_size = size < sizeof(mine) ? size : (uint32_t)sizeof(mine);
+  memcpy(encoders, &mine, mine.struct_size);
+  return PALPATE_DEVICE_OK;
+}
+
+static int32_t WriteMotors(PalpateDevice* device, const PalpateDeviceMotors* motors) {
+  for (int motor = 0; motor < 3; ++motor) {
+    if (!(fabs(motors->motor_v[motor]) <= 3.5 * (1 + 1e-9))) {
+      snprintf(device->error, sizeof(device->error), "voltage of motor %d is outside [-3.5, 3.5]", motor);
+      return PALPATE_DEVICE_FAILED;
+    }
+  }
+  device->force_n[2] = -motors->motor_v[2] * 0.010 / 0.005; /* N m per V over the capstan's arm; outwards is +z */
+  return PALPATE_DEVICE_OK;
+}
+
 static const char* LastError(PalpateDevice* device) { return device->error; }
 
 static void Close(PalpateDevice* device) { free(device); }
 
 const PalpateDeviceApi* palpate_device_api(uint32_t host_abi_version) {
   static const PalpateDeviceApi kApi = {
-      sizeof(PalpateDeviceApi), PALPATE_DEVICE_ABI_VERSION, Open, Capabilities, Read, Write, LastError, Close};
+      sizeof(PalpateDeviceApi), PALPATE_DEVICE_ABI_VERSION, Open, Capabilities, Read, Write, LastError, Close, ReadEncoders, WriteMotors};
   return host_abi_version == PALPATE_DEVICE_ABI_VERSION ? &kApi : NULL;
 }

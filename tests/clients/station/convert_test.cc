@@ -69,6 +69,9 @@ TEST(FromProto, NamesWhatIsWrongWithAModel) {
   EXPECT_THAT(error([](v1::LocalModel* m) { m->set_blend_time_s(-1); }), AllOf(HasSubstr("blend_time_s"), HasSubstr("-1")));
   EXPECT_THAT(error([](v1::LocalModel* m) { m->set_validity_radius_m(kNan); }), HasSubstr("validity_radius_m"));
   EXPECT_THAT(error([](v1::LocalModel* m) { m->mutable_force_n()->set_x(kNan); }), HasSubstr("force_n"));
+  EXPECT_THAT(error([](v1::LocalModel* m) { m->set_removed_mass_kg(kNan); }), HasSubstr("removed_mass_kg"));
+  EXPECT_THAT(error([](v1::LocalModel* m) { m->set_grasp_force_n(-1); }), HasSubstr("grasp_force_n = -1"));
+  EXPECT_THAT(error([](v1::LocalModel* m) { m->set_sim_time_s(kNan); }), HasSubstr("sim_time_s"));
   EXPECT_THAT(error([](v1::LocalModel* m) { m->mutable_constraints(1)->clear_normal(); }), HasSubstr("constraints[1].normal"));
   EXPECT_THAT(error([](v1::LocalModel* m) { m->mutable_constraints(1)->mutable_arm_m()->set_x(kNan); }), HasSubstr("constraints[1]"));
   EXPECT_THAT(error([](v1::LocalModel* m) { m->mutable_constraints(0)->set_stiffness_n_per_m(-5); }),

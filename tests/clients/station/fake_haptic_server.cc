@@ -35,6 +35,11 @@ v1::Attach FakeHapticServer::last_attach() const {
   return last_attach_;
 }
 
+v1::ToolPose FakeHapticServer::last_pedal_pose() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return last_pedal_pose_;
+}
+
 grpc::Status FakeHapticServer::Operate(grpc::ServerContext* context,
                                        grpc::ServerReaderWriter<v1::OperateUpdate, v1::OperateRequest>* stream) {
   if (!options_.wanted_token.empty()) {
@@ -59,6 +64,9 @@ grpc::Status FakeHapticServer::Operate(grpc::ServerContext* context,
   update.mutable_attached()->set_radius_m(0.005);
   update.mutable_attached()->set_length_m(0.1);
   update.mutable_attached()->set_dt_s(1 / options_.rate_hz);
+  update.mutable_attached()->set_kind(options_.kind);
+  update.mutable_attached()->set_max_jaw_angle_rad(options_.max_jaw_angle_rad);
+  update.mutable_attached()->set_max_power_w(options_.max_power_w);
   update.mutable_attached()->mutable_pose()->mutable_position_m()->set_z(options_.start_z_m);
   update.mutable_attached()->mutable_pose()->mutable_rotation()->set_w(1);
   stream->Write(update);
@@ -74,11 +82,16 @@ grpc::Status FakeHapticServer::Operate(grpc::ServerContext* context,
       const std::lock_guard<std::mutex> lock(pose_mutex);
       if (incoming.pose().sequence() <= newest.sequence()) out_of_order_poses_.fetch_add(1);
       newest = incoming.pose();
+      if (newest.pedal()) {
+        const std::lock_guard<std::mutex> pedal_lock(mutex_);
+        last_pedal_pose_ = newest;
+      }
     }
     ended.store(true);
   });
   const auto period = std::chrono::nanoseconds(static_cast<int64_t>(1e9 / options_.rate_hz));
   auto next = std::chrono::steady_clock::now();
+  double removed_kg = 0;
   for (uint64_t step = 1; !ended.load() && !context->IsCancelled(); ++step) {
     v1::ToolPose pose;
     {
@@ -97,6 +110,17 @@ grpc::Status FakeHapticServer::Operate(grpc::ServerContext* context,
     constraint->mutable_normal()->set_z(1);
     constraint->set_rest_penetration_m(options_.wall_z_m - pose.pose().position_m().z());
     constraint->set_stiffness_n_per_m(options_.stiffness_n_per_m);
+    model->set_sim_time_s(static_cast<double>(step) / options_.rate_hz);
+    if (pose.pose().position_m().z() < options_.wall_z_m) model->add_activities(v1::TOOL_ACTIVITY_TOUCHING);
+    if (options_.max_jaw_angle_rad > 0 && pose.jaw_angle_rad() < 0.5 * options_.max_jaw_angle_rad) {
+      model->add_activities(v1::TOOL_ACTIVITY_GRASPING);
+      model->set_grasp_force_n(2);
+    }
+    if (pose.pedal()) {
+      model->add_activities(v1::TOOL_ACTIVITY_CUTTING);
+      removed_kg += 0.001;
+    }
+    model->set_removed_mass_kg(removed_kg);
     if (options_.broken_models && step % 2 == 0) constraint->set_stiffness_n_per_m(std::numeric_limits<double>::quiet_NaN());
     if (!stream->Write(message)) break;
     if (step == static_cast<uint64_t>(options_.models_per_stream)) break;

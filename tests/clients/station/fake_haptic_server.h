@@ -24,6 +24,11 @@ class FakeHapticServer final : public v1::HapticService::Service {
     grpc::Status attach_status = {};  ///< refuses attachments if not OK
     bool broken_models = false;       ///< every second model holds a NaN
     std::string wanted_token = {};    ///< refuse calls without it
+    /// The tool's instrument. Models say: touching below the wall; grasping while jaws are wanted less than half open; cutting, and 1 g
+    /// gone each step, while the pedal is down.
+    v1::InstrumentKind kind = v1::INSTRUMENT_KIND_PROBE;
+    double max_jaw_angle_rad = 0;
+    double max_power_w = 0;
   };
 
   explicit FakeHapticServer(const Options& options);
@@ -39,6 +44,7 @@ class FakeHapticServer final : public v1::HapticService::Service {
   uint64_t poses() const { return poses_.load(); }
   uint64_t out_of_order_poses() const { return out_of_order_poses_.load(); }
   v1::Attach last_attach() const;
+  v1::ToolPose last_pedal_pose() const;  ///< the newest with the pedal down
 
  private:
   grpc::Status Operate(grpc::ServerContext* context, grpc::ServerReaderWriter<v1::OperateUpdate, v1::OperateRequest>* stream) override;
@@ -50,7 +56,8 @@ class FakeHapticServer final : public v1::HapticService::Service {
   std::atomic<uint64_t> poses_{0};
   std::atomic<uint64_t> out_of_order_poses_{0};
   mutable std::mutex mutex_;
-  v1::Attach last_attach_;  // guarded by mutex_
+  v1::Attach last_attach_;        // guarded by mutex_
+  v1::ToolPose last_pedal_pose_;  // guarded by mutex_
 };
 
 }  // namespace palpate::testing

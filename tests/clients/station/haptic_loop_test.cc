@@ -115,6 +115,25 @@ TEST_F(HapticLoopTest, RendersNothingAndSendsNothingWithoutATool) {
   EXPECT_EQ(loop_->statistics().cycles, 100U);
 }
 
+TEST_F(HapticLoopTest, PosesCarryButtonsAndGrip) {
+  ScriptedDevice device;
+  device.next.buttons = 6;
+  device.next.has_grip = true;
+  device.next.grip = 0.3;
+  Make(&device);
+  loop_->Attach({});
+  Tick();
+  PoseSample pose;
+  ASSERT_TRUE(loop_->NextPose(&pose));
+  EXPECT_EQ(pose.buttons, 6U);
+  EXPECT_TRUE(pose.has_grip);
+  EXPECT_EQ(pose.grip, 0.3);
+  device.next.grip = std::nan("");
+  Tick();
+  ASSERT_TRUE(loop_->NextPose(&pose));
+  EXPECT_FALSE(pose.has_grip);
+}
+
 TEST_F(HapticLoopTest, TakesTheToolUpWhereItIs) {
   ScriptedDevice device;
   LoopOptions options;

@@ -11,6 +11,7 @@
 #define BAD_ROTATION 5
 #define SHORT_STATE 6
 #define NO_ENTRY 7
+#define BEFORE 8 /* version 1.0: a shorter table and state */
 
 #if ODDITY == NO_ENTRY
 int palpate_nothing(void);
@@ -42,6 +43,7 @@ static int32_t Read(PalpateDevice* device, double now_s, PalpateDeviceState* sta
   state->position_m[1] = 2;
   state->position_m[2] = 3;
   if (ODDITY == BAD_ROTATION) state->rotation_wxyz[0] = 3;
+  if (ODDITY == BEFORE) state->struct_size = offsetof(PalpateDeviceState, has_grip);
   if (ODDITY == SHORT_STATE) state->struct_size = offsetof(PalpateDeviceState, velocity_m_per_s);
   return PALPATE_DEVICE_OK;
 }
@@ -62,7 +64,7 @@ static void Close(PalpateDevice* device) { (void)device; }
 const PalpateDeviceApi* palpate_device_api(uint32_t host_abi_version) {
   static PalpateDeviceApi api;
   (void)host_abi_version;
-  api.struct_size = sizeof(api);
+  api.struct_size = ODDITY == BEFORE ? offsetof(PalpateDeviceApi, read_encoders) : sizeof(api);
   api.abi_version = ODDITY == OTHER_VERSION ? 99 : PALPATE_DEVICE_ABI_VERSION;
   api.open = Open;
   api.capabilities = Capabilities;

@@ -36,6 +36,52 @@ TEST(PluginDevice, SpeaksWithTheSample) {
   EXPECT_STREQ(device.error(), "force on axis 0 is not finite");
 }
 
+TEST(PluginDevice, PassesButtonsAndGripOn) {
+  const auto device = PluginDevice::Open(PALPATE_SAMPLE_PLUGIN, "amplitude=0.05,period=1");
+  ASSERT_TRUE(device.ok()) << device.status();
+  DeviceState state;
+  ASSERT_EQ((*device)->Read(10.0, &state), DeviceResult::kOk);
+  EXPECT_TRUE(state.has_grip);
+  EXPECT_EQ(state.grip, 1);
+  EXPECT_EQ(state.buttons, 0U);
+  ASSERT_EQ((*device)->Read(10.5, &state), DeviceResult::kOk);
+  EXPECT_NEAR(state.grip, 0, 1e-12);
+  EXPECT_EQ(state.buttons, 1U);
+}
+
+TEST(PluginDevice, GivesItsEncodersToTheLaparoscopicDevice) {
+  const auto device = MakeDevice(std::string("lie:inner=plugin:") + PALPATE_SAMPLE_PLUGIN + ",amplitude=0.04,period=1");
+  ASSERT_TRUE(device.ok()) << device.status();
+  DeviceState state;
+  ASSERT_EQ((*device)->Read(10.0, &state), DeviceResult::kOk);
+  EXPECT_NEAR(state.pose.position_m.z(), -0.02, 1e-12);
+  ASSERT_EQ((*device)->Read(10.25, &state), DeviceResult::kOk);  // half of the way in, half of a turn
+  EXPECT_NEAR(state.pose.position_m.z(), -0.04, 1e-9);
+  EXPECT_NEAR((state.pose.rotation * Eigen::Vector3d::UnitX()).x(), -1, 1e-9);
+  // 2 N outwards push the handle, a spring of 500 N/m, by 4 mm: 290 counts.
+  ASSERT_EQ((*device)->Write({.force_n = {0, 0, 2}}), DeviceResult::kOk);
+  ASSERT_EQ((*device)->Read(10.25, &state), DeviceResult::kOk);
+  EXPECT_NEAR(state.pose.position_m.z(), -0.036, 1e-9);
+  // Beyond the motors nothing beyond their voltage is sent: the plug-in would fail.
+  ASSERT_EQ((*device)->Write({.force_n = {0, 0, 20}}), DeviceResult::kOk);
+  EXPECT_EQ((*device)->limited_ticks(), 1U);
+  ASSERT_EQ((*device)->Read(10.25, &state), DeviceResult::kOk);
+  EXPECT_NEAR(state.pose.position_m.z(), -0.026, 0.08 / 5800);
+}
+
+TEST(PluginDevice, WithoutEncodersIsNoLaparoscopicDevice) {
+  const auto device = MakeDevice(std::string("lie:inner=plugin:") + PALPATE_PLUGIN_OF_BEFORE);
+  EXPECT_EQ(device.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(device.status().message()), HasSubstr("read_encoders"));
+  // As what it is, a plug-in with the table and the state of version 1.0 works, and has no grip.
+  const auto plain = PluginDevice::Open(PALPATE_PLUGIN_OF_BEFORE, "");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  DeviceState state;
+  ASSERT_EQ((*plain)->Read(0, &state), DeviceResult::kOk);
+  EXPECT_EQ(state.pose.position_m, Eigen::Vector3d(1, 2, 3));
+  EXPECT_FALSE(state.has_grip);
+}
+
 TEST(PluginDevice, EndsWhenThePluginSaysSo) {
   const auto device = PluginDevice::Open(PALPATE_SAMPLE_PLUGIN, "reads=2");
   ASSERT_TRUE(device.ok());

@@ -24,9 +24,9 @@ std::string TempFile(const std::string& name) {
 }
 
 /// Records `ticks` ticks of a poking hand on a wall; returns the states that went through.
-std::vector<DeviceState> Record(const std::string& file, int ticks) {
+std::vector<DeviceState> Record(const std::string& file, int ticks, const std::string& hand = "script=poke") {
   std::vector<DeviceState> states(ticks);
-  auto device = RecordingDevice::Open(file, std::make_unique<SimulatedHand>(*ParseHandOptions("script=poke")));
+  auto device = RecordingDevice::Open(file, std::make_unique<SimulatedHand>(*ParseHandOptions(hand)));
   EXPECT_TRUE(device.ok()) << device.status();
   (*device)->SetEngaged(true);
   for (int tick = 0; tick < ticks; ++tick) {
@@ -57,6 +57,33 @@ TEST(Recording, ReplaysWhatWasRecordedBitForBit) {
   }
   DeviceState state;
   EXPECT_EQ((*replay)->Read(0, &state), DeviceResult::kEnded);
+  std::filesystem::remove(file);
+}
+
+TEST(Recording, KeepsButtonsAndGrip) {
+  const std::string file = TempFile("grip");
+  const std::vector<DeviceState> states = Record(file, 2500, "script=grasp,pedal=push,travel=0.02,dwell=0.2,speed=0.1");
+  auto replay = ReplayDevice::Open(file);
+  ASSERT_TRUE(replay.ok()) << replay.status();
+  uint32_t all_buttons = 0;
+  double least_grip = 1;
+  for (const DeviceState& wanted : states) {
+    DeviceState state;
+    ASSERT_EQ((*replay)->Read(0, &state), DeviceResult::kOk);
+    ASSERT_EQ(state.buttons, wanted.buttons);
+    ASSERT_TRUE(state.has_grip);
+    ASSERT_EQ(state.grip, wanted.grip);
+    all_buttons |= state.buttons;
+    least_grip = std::min(least_grip, state.grip);
+  }
+  EXPECT_EQ(all_buttons, 3U);
+  EXPECT_EQ(least_grip, 0);
+  // Without a grip there is none afterwards either.
+  Record(file, 10);
+  auto plain = ReplayDevice::Open(file);
+  DeviceState state;
+  ASSERT_EQ((*plain)->Read(0, &state), DeviceResult::kOk);
+  EXPECT_FALSE(state.has_grip);
   std::filesystem::remove(file);
 }
 

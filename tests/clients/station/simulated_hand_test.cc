@@ -118,6 +118,53 @@ TEST(SimulatedHand, PokesInASine) {
   EXPECT_NEAR(touches, 19, 2);
 }
 
+TEST(SimulatedHand, PressesThePedalWhileItPushesAndOnlyIfAsked) {
+  for (const bool asked : {true, false}) {
+    SimulatedHand hand(*ParseHandOptions(asked ? "pedal=push,spots=1" : "spots=1"));
+    int with_force = 0;
+    int pressed_in_the_air = 0;
+    int pressed = 0;
+    WorkOnWall(&hand, 200, -0.02, 6, [&](const DeviceState& state, const DeviceForce& force) {
+      const bool is_down = (state.buttons & 1U << kHandPedalButton) != 0;
+      pressed += is_down ? 1 : 0;
+      with_force += is_down && force.force_n.z() > 0.3 ? 1 : 0;
+      pressed_in_the_air += is_down && force.force_n.z() == 0 ? 1 : 0;
+      EXPECT_FALSE(state.has_grip);
+    });
+    EXPECT_EQ(pressed > 500, asked);
+    EXPECT_GT(with_force, asked ? 0.8 * pressed : -1);
+    EXPECT_EQ(pressed_in_the_air, 0);
+  }
+}
+
+TEST(SimulatedHand, GraspsAtTheEndOfItsWayPullsAndOpens) {
+  SimulatedHand hand(*ParseHandOptions("script=grasp,pedal=push,travel=0.03,clearance=0.005,dwell=0.4,speed=0.1,spots=1"));
+  double closed_low_m = 1;
+  double closed_high_m = -1;
+  double last_grip = 1;
+  int closings = 0;
+  bool was_closed = false;
+  WorkOnWall(&hand, 0, -1, 8, [&](const DeviceState& state, const DeviceForce&) {
+    const bool is_closed = (state.buttons & 1U << kHandClosedButton) != 0;
+    ASSERT_TRUE(state.has_grip);
+    ASSERT_LE(std::abs(state.grip - last_grip), 0.001 / 0.3 + 1e-9) << "fingers take their time";
+    last_grip = state.grip;
+    closings += is_closed && !was_closed ? 1 : 0;
+    was_closed = is_closed;
+    if (state.grip == 0) {
+      closed_low_m = std::min(closed_low_m, state.pose.position_m.z());
+      closed_high_m = std::max(closed_high_m, state.pose.position_m.z());
+    }
+    if ((state.buttons & 1U << kHandPedalButton) != 0) {
+      EXPECT_EQ(state.grip, 0) << "the pedal is for what is held";
+    }
+  });
+  EXPECT_GE(hand.pushes(), 2);
+  EXPECT_GE(closings, hand.pushes());
+  EXPECT_NEAR(closed_low_m, -0.03, 0.001);
+  EXPECT_NEAR(closed_high_m, -0.025, 0.002) << "the arm overshoots a little";
+}
+
 TEST(SimulatedHand, LooksElsewhereWhereThereIsNothing) {
   SimulatedHand hand(*ParseHandOptions("travel=0.03,speed=0.1"));
   double least_z_m = 0;
@@ -157,6 +204,7 @@ TEST(ParseHandOptions, NamesWhatIsWrong) {
   EXPECT_THAT(message("depth"), HasSubstr("KEY=VALUE"));
   EXPECT_THAT(message("deep=1"), AllOf(HasSubstr("'deep'"), HasSubstr("depth")));
   EXPECT_THAT(message("script=dance"), AllOf(HasSubstr("'dance'"), HasSubstr("sweep")));
+  EXPECT_THAT(message("pedal=kick"), AllOf(HasSubstr("'kick'"), HasSubstr("push")));
   EXPECT_THAT(message("profile=x"), AllOf(HasSubstr("'x'"), HasSubstr("omega.3")));
   EXPECT_THAT(message("spots=0"), HasSubstr("[1, 64]"));
   EXPECT_EQ(ParseHandOptions("profile=touch")->capabilities.peak_force_n, 3.3);
@@ -165,7 +213,7 @@ TEST(ParseHandOptions, NamesWhatIsWrong) {
 TEST(MakeDevice, NamesWhatIsWrong) {
   using ::testing::HasSubstr;
   const auto message = [](const char* spec) { return std::string(MakeDevice(spec).status().message()); };
-  EXPECT_THAT(message("joystick"), HasSubstr("one of sim, replay, record, plugin"));
+  EXPECT_THAT(message("joystick"), HasSubstr("one of sim, replay, record, plugin, lie"));
   EXPECT_THAT(message("replay"), HasSubstr("replay:FILE"));
   EXPECT_THAT(message("record:file"), HasSubstr("FILE,inner=SPEC"));
   EXPECT_THAT(message("record:a,inner=record:b,inner=sim"), HasSubstr("recorder itself"));

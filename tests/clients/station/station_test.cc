@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "clients/station/simulated_hand.h"
 #include "tests/clients/station/fake_haptic_server.h"
 
 namespace palpate::station {
@@ -74,6 +75,74 @@ TEST(Station, FeelsTheWallAndReports) {
   EXPECT_EQ(server.out_of_order_poses(), 0U);
   EXPECT_EQ(server.last_attach().device_max_stiffness_n_per_m(), 5000);
   EXPECT_EQ(server.last_attach().station(), "test");
+}
+
+TEST(Station, SendsPedalPowerAndDutyAndReportsWhatTheToolDid) {
+  const FakeHapticServer server({.wall_z_m = -0.01, .start_z_m = 0.02, .kind = v1::INSTRUMENT_KIND_CAVITRON, .max_power_w = 60});
+  StationOptions options = Options("burns");
+  options.run_s = 2.5;
+  options.controls = {.pedal_button = kHandPedalButton, .power_w = 35, .duty = 0.5};
+  const std::atomic<bool> stop{false};
+  const absl::Status status = RunStation(options, ConnectTo(server), Hand("sim:script=poke,pedal=push,rate=4,speed=0.2,depth=0.01"), stop);
+  ASSERT_TRUE(status.ok()) << status;
+  const nlohmann::json report = ReadReport(options);
+  EXPECT_GT(report["sent"]["pedal_poses"].get<int>(), 10);
+  EXPECT_EQ(report["sent"]["pedal_presses"], 1) << "down from the touch on";
+  EXPECT_EQ(report["sent"]["power_w"], 35);
+  EXPECT_EQ(report["sent"]["duty"], 0.5);
+  EXPECT_EQ(server.last_pedal_pose().power_w(), 35);
+  EXPECT_EQ(server.last_pedal_pose().duty(), 0.5);
+  EXPECT_GT(report["tool"]["touching_s"].get<double>(), 0);
+  EXPECT_GT(report["tool"]["cutting_s"].get<double>(), 0);
+  EXPECT_EQ(report["tool"]["grasping_s"], 0);
+  // 1 g for each step of 1/120 s with the pedal down, but for models that were overtaken.
+  EXPECT_NEAR(report["tool"]["removed_mass_kg"].get<double>(), 0.001 * 120 * report["tool"]["cutting_s"].get<double>(), 1e-9);
+}
+
+TEST(Station, SendsTheJawAngleOfItsGrip) {
+  const FakeHapticServer server({.start_z_m = 0.02, .kind = v1::INSTRUMENT_KIND_FORCEPS, .max_jaw_angle_rad = 1.2});
+  StationOptions options = Options("grasps");
+  options.run_s = 2.5;
+  options.controls.jaw_angle_rad = 0.9;
+  const std::atomic<bool> stop{false};
+  const absl::Status status = RunStation(options, ConnectTo(server), Hand("sim:script=grasp,travel=0.01,dwell=0.3,speed=0.2"), stop);
+  ASSERT_TRUE(status.ok()) << status;
+  const nlohmann::json report = ReadReport(options);
+  EXPECT_GE(report["sent"]["jaw_closings"].get<int>(), 1);
+  EXPECT_NEAR(report["sent"]["jaw_angle_rad"]["max"].get<double>(), 0.9, 1e-9);
+  EXPECT_EQ(report["sent"]["jaw_angle_rad"]["min"], 0);
+  EXPECT_EQ(report["sent"]["pedal_poses"], 0);
+  EXPECT_GT(report["tool"]["grasping_s"].get<double>(), 0);
+  EXPECT_EQ(report["tool"]["max_grasp_force_n"], 2);
+}
+
+TEST(Station, EndsWhenItsControlsDoNotFitTheInstrument) {
+  const FakeHapticServer server({});
+  StationOptions options = Options("misfit");
+  options.controls.pedal_button = 0;
+  const std::atomic<bool> stop{false};
+  const absl::Status status = RunStation(options, ConnectTo(server), Hand(), stop);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), ::testing::AllOf(HasSubstr("'tool'"), HasSubstr("--pedal-button"), HasSubstr("probe")));
+  EXPECT_EQ(server.poses(), 0U);
+  EXPECT_EQ(ReadReport(options)["poses_sent"], 0);
+}
+
+TEST(Station, WorksWithALaparoscopicDevice) {
+  const FakeHapticServer server({.wall_z_m = -0.01, .stiffness_n_per_m = 800, .start_z_m = 0.01});
+  StationOptions options = Options("lie");
+  options.run_s = 3;
+  const std::atomic<bool> stop{false};
+  const absl::Status status =
+      RunStation(options, ConnectTo(server), Hand("lie:inner=sim:script=poke,rate=2,speed=0.2,depth=0.01,max_force=20"), stop);
+  ASSERT_TRUE(status.ok()) << status;
+  const nlohmann::json report = ReadReport(options);
+  EXPECT_GT(report["contact_cycles"].get<int>(), 10);
+  EXPECT_GT(report["force_n"]["max"].get<double>(), 0.2);
+  EXPECT_LE(report["force_n"]["max"].get<double>(), 7.0001);
+  EXPECT_EQ(report["device_limited_ticks"], 0) << "the safety chain keeps within the motors along the shaft";
+  EXPECT_EQ(server.last_attach().device_max_stiffness_n_per_m(), 1000);
+  EXPECT_EQ(report["safety"]["nan_ticks"], 0);
 }
 
 TEST(Station, ComesBackWhenStreamsBreak) {

@@ -107,8 +107,8 @@ class SceneRun {
     return count;
   }
 
-  /// Where the tool shall be for the next steps, and how far its jaws shall be open.
-  void MoveTool(const Vector3d& tip_m, double jaw_angle_rad = 0) {
+  /// Where the tool shall be for the next steps, how far its jaws shall be open, and whether its pedal shall be down.
+  void MoveTool(const Vector3d& tip_m, double jaw_angle_rad = 0, bool pedal = false) {
     v1::OperateRequest request;
     v1::ToolPose& pose = *request.mutable_pose();
     pose.set_sequence(++pose_sequence_);
@@ -116,6 +116,7 @@ class SceneRun {
     pose.mutable_pose()->mutable_position_m()->set_y(tip_m.y());
     pose.mutable_pose()->mutable_position_m()->set_z(tip_m.z());
     pose.set_jaw_angle_rad(jaw_angle_rad);
+    pose.set_pedal(pedal);
     ASSERT_TRUE(operate_->Write(request));
     // Poses go another way than steps; a step that came first would only use the pose one step later.
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
@@ -618,6 +619,100 @@ TEST_F(Scenes, ATumorIsReachedAndTakenOut) {
   EXPECT_GT(outcomes[1].removed_tets_size(), 20);
   EXPECT_LT(outcomes[1].unchanged_count(), static_cast<uint32_t>(outcomes[1].removed_tets_size()) / 10 + 1);
   ASSERT_NO_FATAL_FAILURE(Advance(*run, run->frame().step() + 10, 5));
+}
+
+/// Whether the first tool does this in the newest frame.
+bool Does(const SceneRun& run, v1::ToolActivity activity) {
+  const auto& activities = run.frame().tools(0).activities();
+  return std::find(activities.begin(), activities.end(), activity) != activities.end();
+}
+
+TEST_F(Scenes, AspiratorsResectWithThePedalDown) {
+  const struct {
+    const char* scene;
+    Vector3d above_m;
+  } cases[] = {{"hepatectomy", {-0.035, -0.01, 0.12}}, {"tumor", {-0.03, 0, 0.085}}};
+  for (const auto& c : cases) {
+    const std::unique_ptr<SceneRun> run = Load(c.scene, "aspirator");
+    ASSERT_NE(run, nullptr);
+    const double whole_kg = run->TotalMass();
+    Vector3d tip_m = c.above_m;
+    // Down to the tissue with the pedal up.
+    for (int i = 0; i < 120 && !Does(*run, v1::TOOL_ACTIVITY_TOUCHING); ++i) {
+      tip_m.z() -= 0.001;
+      run->MoveTool(tip_m);
+      ASSERT_NO_FATAL_FAILURE(run->Step());
+    }
+    ASSERT_TRUE(Does(*run, v1::TOOL_ACTIVITY_TOUCHING)) << c.scene;
+    EXPECT_EQ(run->frame().tools(0).removed_mass_kg(), 0) << "the pedal is up";
+    // 60 W for 2 s: 6 g at 2e4 J/kg, of which part is still only warm.
+    int cutting = 0;
+    ASSERT_NO_FATAL_FAILURE(Advance(
+        *run, run->frame().step() + 240, 60,
+        [&] {
+          tip_m.z() -= 0.00005;
+          run->MoveTool(tip_m, 0, true);
+        },
+        [&] { cutting += Does(*run, v1::TOOL_ACTIVITY_CUTTING) ? 1 : 0; }));
+    const double removed_kg = run->frame().tools(0).removed_mass_kg();
+    EXPECT_GT(cutting, 120) << c.scene;
+    EXPECT_GT(removed_kg, 0.001) << c.scene;
+    EXPECT_LT(removed_kg, 0.009) << c.scene;
+    EXPECT_NEAR(run->TotalMass(), whole_kg - removed_kg, 1e-6 * whole_kg);
+  }
+}
+
+TEST_F(Scenes, AToolWorksThroughItsTrocar) {
+  const std::unique_ptr<SceneRun> run = Load("trocar", "aspirator");
+  ASSERT_NE(run, nullptr);
+  const v1::TrocarSpec& trocar = run->spec().tools(0).trocar();
+  double tilt_rad = 0, most_tilt_rad = 0, off_m = 0;
+  const auto check = [&] {
+    for (int t = 0; t < 2; ++t) {
+      const v1::Pose& pose = run->frame().tools(t).pose();
+      const v1::Quaternion& q = pose.rotation();
+      const Vector3d shaft = Eigen::Quaterniond(q.w(), q.x(), q.y(), q.z()) * Vector3d::UnitZ();
+      const v1::TrocarSpec& own = run->spec().tools(t).trocar();
+      const Vector3d in_m = ToEigen(pose.position_m()) - ToEigen(own.pivot_m());
+      // A coupled tool in motion is laid through the pivot and the place where its tip was a step ago.
+      const double missed_by_m = in_m.cross(shaft).norm();
+      EXPECT_LT(missed_by_m, 0.0015) << "tool " << t << " left its trocar at step " << run->frame().step();
+      EXPECT_LT(in_m.norm(), own.max_insertion_m() + 1e-3);
+      EXPECT_GT(in_m.norm(), own.min_insertion_m() - 1e-3);
+      if (t > 0) continue;
+      tilt_rad = std::acos(std::clamp(-in_m.normalized().z(), -1.0, 1.0));
+      most_tilt_rad = std::max(most_tilt_rad, tilt_rad);
+      off_m = missed_by_m;
+    }
+  };
+  const double whole_kg = run->TotalMass();
+  double z_m = 0.05;
+  ASSERT_NO_FATAL_FAILURE(Advance(
+      *run, 60, 30,
+      [&] {
+        run->MoveTool({0, 0, z_m -= 0.0005}, 0, true);
+      },
+      check));
+  // To and fro along a line, the device upright throughout: the trocar tilts the shaft.
+  int step = 0;
+  const auto sweep = [&] {
+    ++step;
+    run->MoveTool({0.02 * std::sin(2 * std::numbers::pi * step / 120), 0, 0.016 - 0.00002 * step}, 0, true);
+  };
+  ASSERT_NO_FATAL_FAILURE(Advance(*run, run->frame().step() + 240, 60, sweep, check));
+  EXPECT_GT(most_tilt_rad, 0.15);
+  EXPECT_LT(most_tilt_rad, 0.3) << "20 mm to the side, 75 mm below the pivot";
+  const double removed_kg = run->frame().tools(0).removed_mass_kg();
+  EXPECT_GT(removed_kg, 0.001);
+  EXPECT_NEAR(run->TotalMass(), whole_kg - removed_kg, 1e-6 * whole_kg);
+  // Out, and farther to the side than the trocar lets it.
+  for (int i = 0; i < 200; ++i) {
+    run->MoveTool({0.0008 * std::min(i, 150), 0, 0.05});
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+    check();
+  }
+  EXPECT_NEAR(tilt_rad, trocar.max_tilt_rad(), 1e-3);
+  EXPECT_LT(off_m, 1e-5) << "at rest the shaft passes through the pivot";
 }
 
 TEST_F(Scenes, ForcepsHoldPullAndLetGo) {

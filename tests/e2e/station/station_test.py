@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """palpate-station against a running server: what it feels, reports and returns. usage: station_test.py STATION SERVER SAMPLE_PLUGIN SCENE_FILE"""
+import contextlib
 import json
 import pathlib
 import signal
@@ -19,6 +20,26 @@ class StationTest(unittest.TestCase):
         cls.holder = tempfile.TemporaryDirectory()
         cls.folder = pathlib.Path(cls.holder.name)
         cls.start_server("127.0.0.1:0")
+
+    @contextlib.contextmanager
+    def other_scene(self, name):
+        """A server of its own with a scene of scenes/; the id of the scene is `name`."""
+        ready = self.folder / f"{name}.ready.json"
+        log = self.folder / f"{name}.log"
+        with open(log, "w", encoding="utf-8") as out:
+            server = subprocess.Popen([SERVER, "--listen", "127.0.0.1:0", "--http", "off", "--scene", SCENE.parent / f"{name}.json", "--ready-file", ready], stdout=out, stderr=out)
+        home, address = self.address, None
+        try:
+            while not ready.exists():
+                self.assertIsNone(server.poll(), log.read_text())
+                time.sleep(0.05)
+            type(self).address = address = f"127.0.0.1:{json.loads(ready.read_text())['grpc_port']}"
+            yield
+        finally:
+            type(self).address = home
+            server.send_signal(signal.SIGTERM)
+            status = server.wait(timeout=60)
+        self.assertEqual(status, 0, (address, log.read_text()))
 
     @classmethod
     def start_server(cls, address):
@@ -75,6 +96,50 @@ class StationTest(unittest.TestCase):
         self.assertEqual(result.stdout, "")
         self.assertEqual(json.loads(report_file.read_text())["device"], "sample spring handle")
 
+    def test_grasps_with_its_grip(self):
+        report_file = self.folder / "grasp.json.report"
+        with self.other_scene("grasp"):
+            # Astride of the ridge, 47 mm below; dwell leaves a slow machine's scene time to close the jaws.
+            hand = "sim:script=grasp,spots=1,travel=0.047,clearance=0.006,dwell=4,speed=0.05"
+            result = self.run_station("--seconds", 14, "--quiet", "--report", report_file, "--device", hand, scene="grasp", tool="forceps")
+            self.assertEqual(result.returncode, 0, result.stderr)
+        report = json.loads(report_file.read_text())
+        self.assertGreater(report["tool"]["grasping_s"], 0)
+        self.assertGreater(report["tool"]["touching_s"], 0)
+        self.assertGreater(report["tool"]["max_grasp_force_n"], 0)
+        self.assertGreaterEqual(report["sent"]["jaw_closings"], 1)
+        self.assertAlmostEqual(report["sent"]["jaw_angle_rad"]["max"], 1.2)
+        self.assertEqual(report["tool"]["removed_mass_kg"], 0)
+
+    def test_burns_with_its_pedal(self):
+        report_file = self.folder / "burn.json.report"
+        with self.other_scene("trocar"):
+            hand = "sim:script=palpate,pedal=push,spots=1,travel=0.06,depth=0.006,dwell=5,speed=0.05"
+            options = ("--seconds", 10, "--quiet", "--device", hand, "--pedal-button", 0, "--power", 50)
+            result = self.run_station("--report", report_file, *options, scene="trocar", tool="aspirator")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            # Options that the instrument has no use for.
+            for extra, tool, word in ((("--jaw-button", 1), "aspirator", "--jaw-button"), (("--pedal-button", 0), "forceps", "forceps"), (("--pedal-button", 0, "--power", 70), "aspirator", "60 W")):
+                result = self.run_station("--seconds", 1, *extra, scene="trocar", tool=tool)
+                self.assertEqual(result.returncode, USAGE, (extra, result.stderr))
+                self.assertIn(word, result.stderr, extra)
+        report = json.loads(report_file.read_text())
+        self.assertGreater(report["tool"]["removed_mass_kg"], 0)
+        self.assertGreater(report["tool"]["cutting_s"], 0)
+        self.assertEqual(report["sent"]["power_w"], 50)
+        self.assertEqual(report["sent"]["duty"], 1)
+        self.assertGreaterEqual(report["sent"]["pedal_presses"], 1)
+
+    def test_works_with_a_laparoscopic_device(self):
+        report_file = self.folder / "lie.json"
+        for device in ("lie:inner=sim:script=palpate", f"lie:inner=plugin:{PLUGIN},amplitude=0.03"):
+            result = self.run_station("--seconds", 2, "--quiet", "--report", report_file, "--device", device)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(report_file.read_text())
+            self.assertIn("laparoscopic device", report["device"])
+            self.assertGreater(report["poses_sent"], 10)
+            self.assertGreaterEqual(report["device_limited_ticks"], 0)
+
     def test_records_and_replays(self):
         file = self.folder / "session.rec"
         result = self.run_station("--seconds", 1, "--quiet", "--device", f"record:{file},inner=sim:script=poke")
@@ -116,6 +181,10 @@ class StationTest(unittest.TestCase):
             (("--rate", "0"), {}, USAGE, "rate"),
             (("--device", "joystick"), {}, USAGE, "joystick"),
             (("--device", "sim:depth=7"), {}, USAGE, "depth"),
+            (("--device", "lie:start=1"), {}, USAGE, "start"),
+            (("--duty", "0.5"), {}, USAGE, "--pedal-button"),
+            (("--pedal-button", "32"), {}, USAGE, "[0, 31]"),
+            (("--pedal-button", "0"), {}, USAGE, "probe"),
             (("--device", "plugin:/nonexistent.so"), {}, DEVICE_FAILED, "/nonexistent.so"),
             (("--tls-ca", "/nonexistent.pem"), {}, USAGE, "/nonexistent.pem"),
             (("--device", f"plugin:{PLUGIN},reads=many"), {}, DEVICE_FAILED, "reads"),

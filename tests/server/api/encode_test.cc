@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/api/summary.h"
+#include "server/api/tool_spec.h"
 #include "sim/mesh/generators.h"
 
 namespace palpate::server {
@@ -408,7 +409,8 @@ TEST(EncodeLocalModel, CarriesTheUsedConstraintsOnly) {
   model.force_n = {1, 2, 3};
   v1::LocalModel out;
   out.add_constraints();
-  EncodeLocalModel(model, out);
+  const sim::FrameTool tool;
+  EncodeLocalModel(model, tool, out);
   EXPECT_EQ(out.step(), 5U);
   EXPECT_EQ(out.pose_sequence(), 9U);
   EXPECT_EQ(out.station_time_us(), 77);
@@ -418,8 +420,50 @@ TEST(EncodeLocalModel, CarriesTheUsedConstraintsOnly) {
   EXPECT_EQ(out.force_n().y(), 2);
   // A count that no model should have never reads outside the array.
   model.constraint_count = 1000;
-  EncodeLocalModel(model, out);
+  EncodeLocalModel(model, tool, out);
   EXPECT_EQ(out.constraints_size(), sim::kMaxLocalConstraints);
+}
+
+TEST(EncodeLocalModel, SaysWhatTheToolDoes) {
+  sim::FrameTool tool;
+  tool.jaw_angle_rad = 0.25;
+  tool.grasp_force_n = 1.5;
+  tool.blocked_m = 0.002;
+  tool.removed_mass_kg = 0.003;
+  for (const auto& [flag, activity] : {std::pair(&sim::FrameTool::is_touching, v1::TOOL_ACTIVITY_TOUCHING),
+                                       std::pair(&sim::FrameTool::is_grasping, v1::TOOL_ACTIVITY_GRASPING),
+                                       std::pair(&sim::FrameTool::is_cutting, v1::TOOL_ACTIVITY_CUTTING),
+                                       std::pair(&sim::FrameTool::is_blocked, v1::TOOL_ACTIVITY_BLOCKED)}) {
+    tool.*flag = true;
+    v1::LocalModel out;
+    EncodeLocalModel(sim::LocalModel(), tool, out);
+    ASSERT_EQ(out.activities_size(), 1);
+    EXPECT_EQ(out.activities(0), activity);
+    EXPECT_EQ(out.jaw_angle_rad(), 0.25);
+    EXPECT_EQ(out.grasp_force_n(), 1.5);
+    EXPECT_EQ(out.blocked_m(), 0.002);
+    EXPECT_EQ(out.removed_mass_kg(), 0.003);
+    tool.*flag = false;
+  }
+}
+
+TEST(EncodeAttached, StatesLimitsOnlyOfWhatTheInstrumentHas) {
+  sim::ToolDescription tool;
+  tool.instrument.max_jaw_angle_rad = 0.7;
+  tool.instrument.max_power_w = 33;
+  const auto encode = [&](sim::InstrumentKind kind) {
+    tool.instrument.kind = kind;
+    v1::Attached out;
+    EncodeAttached(tool, out);
+    EXPECT_EQ(out.kind(), EncodeInstrumentKind(kind));
+    return std::pair(out.max_jaw_angle_rad(), out.max_power_w());
+  };
+  EXPECT_EQ(encode(sim::InstrumentKind::kProbe), std::pair(0.0, 0.0));
+  EXPECT_EQ(encode(sim::InstrumentKind::kForceps), std::pair(0.7, 0.0));
+  EXPECT_EQ(encode(sim::InstrumentKind::kClipApplier), std::pair(0.7, 0.0));
+  EXPECT_EQ(encode(sim::InstrumentKind::kScalpel), std::pair(0.0, 0.0));
+  EXPECT_EQ(encode(sim::InstrumentKind::kCauteryHook), std::pair(0.0, 33.0));
+  EXPECT_EQ(encode(sim::InstrumentKind::kCavitron), std::pair(0.0, 33.0));
 }
 
 TEST(Summary, CountsVolumeMassAndColors) {

@@ -75,6 +75,29 @@ TEST_F(LaparoscopicDeviceTest, MotorsDoTheWorkOfTheForce) {
   }
 }
 
+TEST_F(LaparoscopicDeviceTest, TheTipFeelsWhatTheMotorsDo) {
+  for (int i = 0; i < 300; ++i) {
+    const LaparoscopicDevice::Joints joints = Draw();
+    const Vector3d force = Vector3d::Random();
+    const LaparoscopicDevice::Drive drive = device_.DriveOf(joints, force);
+    ASSERT_FALSE(drive.is_limited);
+    EXPECT_LT((device_.ForceOf(joints, drive.motor_v) - force).norm(), 1e-12);
+  }
+  // Each motor alone: 3.5 V of insertion are 7 N inwards.
+  EXPECT_LT((device_.ForceOf({}, {0, 0, 3.5}) - Vector3d(0, 0, -7)).norm(), 1e-12);
+}
+
+TEST_F(LaparoscopicDeviceTest, StopsAreAtTheEndsOfTheRanges) {
+  const LaparoscopicDevice::Joints inside{0.1, -0.2, 0.03, 20};
+  EXPECT_EQ(device_.BetweenStops(inside).tilt_y_rad, 0.1);
+  EXPECT_EQ(device_.BetweenStops(inside).roll_rad, 20);
+  const LaparoscopicDevice::Joints outside = device_.BetweenStops({1, -1, 0.2, 0});
+  EXPECT_NEAR(outside.tilt_y_rad, std::numbers::pi / 6, 1e-15);
+  EXPECT_NEAR(outside.tilt_x_rad, -std::numbers::pi / 6, 1e-15);
+  EXPECT_EQ(outside.insertion_m, 0.08);
+  EXPECT_EQ(device_.BetweenStops({0, 0, -0.01, 0}).insertion_m, 0);
+}
+
 TEST_F(LaparoscopicDeviceTest, MotorsHaveLimits) {
   EXPECT_NEAR(device_.description().max_tilt_torque_n_m(), 0.49, 1e-12);
   EXPECT_NEAR(device_.description().max_insertion_force_n(), 7, 1e-12);
