@@ -156,6 +156,8 @@ v1::SceneSpec StaticSceneOf(const sim::TetMesh& mesh, v1::MaterialSpec material,
   return spec;
 }
 
+void Calm(v1::SceneSpec& spec) { spec.mutable_bodies(0)->mutable_material()->set_mass_damping_per_s(30); }
+
 v1::MaterialSpec Elastic(v1::MaterialModel model, double young_modulus_pa, double poisson_ratio) {
   v1::MaterialSpec material;
   material.set_model(model);

@@ -82,6 +82,8 @@ void Set(v1::Vec3& out, const Eigen::Vector3d& v);
 v1::SceneSpec SceneOf(const sim::TetMesh& mesh, const v1::MaterialSpec& material);
 /// For the shape at rest under loads: a light body and steps of a tenth of a second, in which backward Euler takes nearly all motion out.
 v1::SceneSpec StaticSceneOf(const sim::TetMesh& mesh, v1::MaterialSpec material, uint32_t sweeps);
+/// Takes out what turns and drifts a body that nothing holds, which the loads do not: a damping that changes no state of rest.
+void Calm(v1::SceneSpec& spec);
 v1::MaterialSpec Elastic(v1::MaterialModel model, double young_modulus_pa, double poisson_ratio);
 
 /// A force on all vertices with this coordinate along `axis`.

@@ -81,7 +81,7 @@ absl::Status StressFromEnergy(TissueBench& bench) {
   for (int i = 0; i < 9; ++i) noise(i / 3, i % 3) = 0.12 * (static_cast<double>(random()) / 4294967295.0 - 0.5);
   // Symmetric and stretched in all directions: a block under tension does not turn.
   const Matrix3d f = 1.15 * Matrix3d::Identity() + (noise + noise.transpose()) / 2;
-  constexpr double kStep = 0.01;  // of C, or of the strain
+  constexpr double kStep = 0.005;  // of C, or of the strain
   constexpr double kModulus_pa = 1000, kNu = 0.3;
   for (const Material& material :
        {Material{{v1::MATERIAL_MODEL_STABLE_NEO_HOOKEAN, "neo-Hookean", kModulus_pa, kNu}},
@@ -112,12 +112,13 @@ absl::Status StressFromEnergy(TissueBench& bench) {
     if (!material.has_fibers) {
       const Matrix3d exact_pa = is_linear ? material.law.Stress(f) : Matrix3d(f.inverse() * material.law.Stress(f));
       bench.Add("E8", name + "worst component against the closed form, over the largest", 0,
-                (measured_pa - exact_pa).cwiseAbs().maxCoeff() / exact_pa.cwiseAbs().maxCoeff(), 5e-4);
+                (measured_pa - exact_pa).cwiseAbs().maxCoeff() / exact_pa.cwiseAbs().maxCoeff(), 1e-4);
     }
     v1::SceneSpec spec = StaticSceneOf(mesh, material.Spec(), 100);
+    Calm(spec);
     LoadFaces(mesh, size, is_linear ? measured_pa : Matrix3d(f * measured_pa), spec);
     PALPATE_ASSIGN_OR_RETURN(const std::unique_ptr<TissueBench::Scene> scene, bench.Create(spec));
-    PALPATE_ASSIGN_OR_RETURN(const std::vector<Vector3d> x, scene->Settle(kDriveSteps, 60, 1e-6));
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<Vector3d> x, scene->Settle(kDriveSteps, 60, 1e-7));
     Vector3d mean = Vector3d::Zero();
     for (const Vector3d& v : x) mean += v / static_cast<double>(x.size());
     Matrix3d moved = Matrix3d::Zero(), rest = Matrix3d::Zero();
@@ -128,7 +129,7 @@ absl::Status StressFromEnergy(TissueBench& bench) {
     const Matrix3d got = moved * rest.inverse();
     const Matrix3d error = is_linear ? Matrix3d((got + got.transpose()) / 2 - f) : Matrix3d(got.transpose() * got - f.transpose() * f);
     bench.Add("E8", name + (is_linear ? "strain" : "C = F^T F") + " of a block pulled by it, worst component", 0,
-              error.cwiseAbs().maxCoeff(), 5e-4);
+              error.cwiseAbs().maxCoeff(), 2e-4);
   }
   return absl::OkStatus();
 }
@@ -147,10 +148,10 @@ struct LoadResponse {
 
 void AddDerivatives(TissueBench& bench, const std::string& name, const LoadResponse& r) {
   const auto [force_n, stiffness_n_per_m] = r.Derivatives(r.energy_j);
-  bench.Add("E8", name + "slope of the energy over the length against the load [N]", r.force_n[1], force_n, 1e-3 * r.force_n[1]);
+  bench.Add("E8", name + "slope of the energy over the length against the load [N]", r.force_n[1], force_n, 5e-4 * r.force_n[1]);
   const double expected = r.Derivatives(r.force_n).first;
   bench.Add("E8", name + "curvature of the energy against the change of load over that of length [N/m]", expected, stiffness_n_per_m,
-            0.01 * expected);
+            1e-3 * expected);
 }
 
 /// E8: the tangent, along one path. Loads, lengths and energies are all measured.
@@ -158,7 +159,7 @@ absl::Status TangentFromEnergy(TissueBench& bench) {
   const Vector3d size(0.1, 0.1, 0.2);
   PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, sim::BoxMesh({3, 3, 5}, size));
   constexpr double kModulus_pa = 10000, kNu = 0.3;
-  constexpr std::array<double, 3> kShares = {0.9, 1, 1.1};
+  constexpr std::array<double, 3> kShares = {0.95, 1, 1.05};
   for (const Material& material :
        {Material{{v1::MATERIAL_MODEL_STABLE_NEO_HOOKEAN, "neo-Hookean", kModulus_pa, kNu}},
         Material{{v1::MATERIAL_MODEL_COROTATED_LINEAR, "corotated", kModulus_pa, kNu}},
@@ -170,6 +171,7 @@ absl::Status TangentFromEnergy(TissueBench& bench) {
       r.force_n[i] = kShares[i] * 0.2 * kModulus_pa * size.x() * size.y();
       v1::SceneSpec spec = StaticSceneOf(mesh, material.Spec(), 600);
       spec.mutable_solver()->set_report_energy(true);
+      Calm(spec);
       PullEnds(mesh, r.force_n[i], spec);
       PALPATE_ASSIGN_OR_RETURN(const std::unique_ptr<TissueBench::Scene> scene, bench.Create(spec));
       PALPATE_ASSIGN_OR_RETURN(const std::vector<Vector3d> x, scene->Settle(4, 20, 1e-7));
@@ -219,7 +221,7 @@ absl::Status UnitCubeEnergies(TissueBench& bench) {
         PALPATE_ASSIGN_OR_RETURN(const double got, MeasuredDensity(bench, mesh, size, law, f));
         const double expected = law.EnergyDensity(f);
         bench.Add("E10", absl::StrFormat("unit cube of %d^3 vertices, %s, %s: energy [J]", nodes, law.name, strain), expected, got,
-                  1e-4 * expected);
+                  1e-5 * expected);
       }
     }
   }
@@ -241,7 +243,7 @@ absl::Status UnitCubeEnergies(TissueBench& bench) {
     }
     PALPATE_ASSIGN_OR_RETURN(const double got, MeasuredDensity(bench, mesh, size, springs, f));
     bench.Add("E10", absl::StrFormat("unit cube of 4^3 vertices, %s, %s: energy [J]", springs.name, strain), expected, got,
-              1e-4 * expected);
+              1e-5 * expected);
   }
   return absl::OkStatus();
 }
@@ -257,11 +259,11 @@ absl::Status StretchedSolidAndSheet(TissueBench& bench) {
     const double stretch = std::sqrt(1 + 2 * s);
     PALPATE_ASSIGN_OR_RETURN(const double solid_pa, MeasuredDensity(bench, solid, solid_size, law, stretch * Matrix3d::Identity()));
     bench.Add("E14", absl::StrFormat("solid, Green strain %g in all directions: energy", s), 3 * s * s, solid_pa / law.mu_pa(),
-              1e-4 * 3 * s * s);
+              1e-5 * 3 * s * s);
     PALPATE_ASSIGN_OR_RETURN(const double sheet_pa,
                              MeasuredDensity(bench, sheet, sheet_size, law, Vector3d(stretch, stretch, 1).asDiagonal()));
     bench.Add("E14", absl::StrFormat("sheet, Green strain %g in its plane: energy", s), 2 * s * s, sheet_pa / law.mu_pa(),
-              1e-4 * 2 * s * s);
+              1e-5 * 2 * s * s);
   }
   v1::SceneSpec spec = StaticSceneOf(sheet, law.Spec(), 60);
   v1::FixedRegion& region = *spec.mutable_bodies(0)->add_fixed();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <numbers>
@@ -23,7 +24,8 @@ namespace {
 using Eigen::Matrix3d;
 using Eigen::Vector3d;
 
-/// E1: linear elasticity, p/E along and -nu p/E across, whatever the size of the load.
+/// E1: linear elasticity, p/E along and -nu p/E across, whatever the size of the load. Strains are differences along the axes at rest, as
+/// the linear law has them: a small turn of the body, which that law allows at no cost, does not count.
 absl::Status CylinderTraction(TissueBench& bench) {
   constexpr double kRadius_m = 0.2, kHeight_m = 1;
   constexpr uint32_t kRings = 2, kSectors = 12, kLayers = 6;
@@ -36,13 +38,15 @@ absl::Status CylinderTraction(TissueBench& bench) {
     for (const double nu : {0.0, 0.3, 0.49}) {
       for (const double pressure_pa : {2000.0, -2000.0, 6000.0, -6000.0}) {
         const double strain = pressure_pa / modulus_pa;
-        v1::SceneSpec spec = StaticSceneOf(mesh, Elastic(v1::MATERIAL_MODEL_LINEAR, modulus_pa, nu), 1000);
+        v1::SceneSpec spec = StaticSceneOf(mesh, Elastic(v1::MATERIAL_MODEL_LINEAR, modulus_pa, nu), 300);
         PullEnds(mesh, pressure_pa * area_m2, spec);
+        Calm(spec);
+        spec.mutable_solver()->set_acceleration(0.97);
         PALPATE_ASSIGN_OR_RETURN(const std::unique_ptr<TissueBench::Scene> scene, bench.Create(spec));
-        PALPATE_ASSIGN_OR_RETURN(const std::vector<Vector3d> x, scene->Settle(2, 30, 1e-6));
+        PALPATE_ASSIGN_OR_RETURN(const std::vector<Vector3d> x, scene->Settle(2, 40, 5e-7));
         const std::string name = absl::StrFormat("cylinder, E %g, nu %g, p %g Pa: strain ", modulus_pa, nu, pressure_pa);
-        bench.Add("E1", name + "along", strain, (x[kLayers * layer] - x[0]).norm() / kHeight_m - 1, 1e-4);
-        bench.Add("E1", name + "across", -nu * strain, (x[rim] - x[middle]).norm() / kRadius_m - 1, 2e-4);
+        bench.Add("E1", name + "along", strain, (x[kLayers * layer] - x[0]).z() / kHeight_m - 1, 1e-5);
+        bench.Add("E1", name + "across", -nu * strain, (x[rim] - x[middle]).x() / kRadius_m - 1, 1e-5);
       }
     }
   }
@@ -86,7 +90,7 @@ absl::Status Patch(TissueBench& bench) {
         worst = std::max(worst, (x[v] - f * mesh.vertices[v] - (is_rigid ? shift : Vector3d::Zero())).norm());
       }
       bench.Add("E2", absl::StrFormat("%s patch, %s: farthest vertex from the map [m]", is_rigid ? "rigid" : "affine", name), 0, worst,
-                1e-5);
+                1e-6);
     }
   }
   return absl::OkStatus();
@@ -180,6 +184,41 @@ absl::Status Cantilever(TissueBench& bench) {
   return absl::OkStatus();
 }
 
+/// E9: a cantilever of 0.02 x 0.02 x 0.2 m under its weight against beam theory. Linear tetrahedra are too stiff in bending, by about the
+/// square of the edge length: the limit of finer meshes is extrapolated from three, by the parabola in that square.
+absl::Status CantileverLimit(TissueBench& bench) {
+  // q = 4.3164 N/m: 31.72 mm by the inextensible elastica, and 0.37 mm of shear.
+  constexpr double kExpected_m = 0.03209;
+  std::array<double, 3> h_sq{}, tip_m{};
+  for (size_t i = 0; i < 3; ++i) {
+    const auto cells = static_cast<uint32_t>(i + 2);
+    PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, sim::BoxMesh({10 * cells + 1, cells + 1, cells + 1}, {0.2, 0.02, 0.02}));
+    v1::SceneSpec spec = StaticSceneOf(mesh, Elastic(v1::MATERIAL_MODEL_STABLE_NEO_HOOKEAN, 2e6, 0.3), 1000);
+    spec.mutable_bodies(0)->mutable_material()->set_density_kg_per_m3(1100);
+    // So slender a beam is far from its shape after one step of sweeps: over the steps it swings towards it, the slower the finer the mesh,
+    // and this damping is about the critical one of that swing.
+    spec.mutable_bodies(0)->mutable_material()->set_mass_damping_per_s(45.0 / (cells * cells));
+    spec.mutable_solver()->set_acceleration(0.99);
+    spec.mutable_gravity_m_per_s2()->set_z(-kStandardGravity_m_per_s2);
+    v1::VertexList& clamp = *spec.mutable_bodies(0)->add_fixed()->mutable_vertices();
+    std::vector<size_t> tip;
+    for (size_t v = 0; v < mesh.vertices.size(); ++v) {
+      if (mesh.vertices[v].x() < -0.0999) clamp.add_indices(static_cast<uint32_t>(v));
+      if (mesh.vertices[v].x() > 0.0999) tip.push_back(v);
+    }
+    PALPATE_ASSIGN_OR_RETURN(const std::unique_ptr<TissueBench::Scene> scene, bench.Create(spec));
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<Vector3d> x, scene->Settle(20, 100, 1e-6));
+    h_sq[i] = 1.0 / (cells * cells);
+    for (const size_t v : tip) tip_m[i] += (mesh.vertices[v].z() - x[v].z()) / static_cast<double>(tip.size());
+  }
+  const double first = (tip_m[1] - tip_m[0]) / (h_sq[1] - h_sq[0]);
+  const double second = ((tip_m[2] - tip_m[1]) / (h_sq[2] - h_sq[1]) - first) / (h_sq[2] - h_sq[0]);
+  const double limit_m = tip_m[0] - h_sq[0] * (first - h_sq[1] * second);
+  bench.Add("E9", "cantilever of 0.2 m, nu 0.3: tip in the limit of 2, 3 and 4 cells across, against beam theory [m]", kExpected_m, limit_m,
+            0.03 * kExpected_m);
+  return absl::OkStatus();
+}
+
 /// E13: blocks of every model pulled by the force that theory asks for a stretch; near-incompressible ones keep their volume.
 absl::Status UniaxialStretch(TissueBench& bench) {
   const Vector3d size(0.1, 0.1, 0.2);
@@ -230,9 +269,9 @@ absl::Status UniaxialStretch(TissueBench& bench) {
     const std::string name = absl::StrFormat("block, %s, nu %g: ", c.name, c.nu);
     const double along_got = (x[4 * 9] - x[0]).norm() / size.z();
     const double across_got = (x[2 * 9 + 2] - x[2 * 9]).norm() / size.x();
-    bench.Add("E13", name + "stretch along", s, along_got, 1e-3);
-    bench.Add("E13", name + "stretch across", across, across_got, 1e-3);
-    if (c.nu > 0.49) bench.Add("E13", name + "volume over that at rest", s * across * across, along_got * across_got * across_got, 2e-3);
+    bench.Add("E13", name + "stretch along", s, along_got, 2e-5);
+    bench.Add("E13", name + "stretch across", across, across_got, 2e-5);
+    if (c.nu > 0.49) bench.Add("E13", name + "volume over that at rest", s * across * across, along_got * across_got * across_got, 2e-5);
   }
   return absl::OkStatus();
 }
@@ -249,13 +288,14 @@ absl::Status Membrane(TissueBench& bench) {
     for (const double s : {1.2, 2.0}) {
       const double area = (lambda_p + mu) * s * s / (mu + lambda_p * s * s);
       v1::SceneSpec spec = StaticSceneOf(mesh, law.Spec(), 300);
+      Calm(spec);
       LoadFaces(mesh, size, law.Stress(Vector3d(s, area / s, 1).asDiagonal()), spec);
       PALPATE_ASSIGN_OR_RETURN(const std::unique_ptr<TissueBench::Scene> scene, bench.Create(spec));
       PALPATE_ASSIGN_OR_RETURN(const std::vector<Vector3d> x, scene->Settle(4, 40, 1e-6));
       const double along = (x[3] - x[0]).norm() / size.x(), across = (x[12] - x[0]).norm() / size.y();
       const std::string name = absl::StrFormat("membrane, nu %g, stretch %g: ", flat_nu, s);
-      bench.Add("E13", name + "area over that at rest", area, along * across, 1e-3);
-      bench.Add("E13", name + "thickness over that at rest", 1, (x[48] - x[0]).norm() / size.z(), 1e-3);
+      bench.Add("E13", name + "area over that at rest", area, along * across, 2e-5);
+      bench.Add("E13", name + "thickness over that at rest", 1, (x[48] - x[0]).norm() / size.z(), 2e-5);
     }
   }
   return absl::OkStatus();
@@ -276,7 +316,7 @@ absl::Status HydrostaticPressure(TissueBench& bench) {
     load.set_pressure_pa(pressure_pa);
     PALPATE_ASSIGN_OR_RETURN(const std::vector<Vector3d> x, bench.PositionsAfter(spec, 40));
     bench.Add("P1", absl::StrFormat("block under %g Pa all around: stretch", pressure_pa), expected,
-              (x[63] - x[0]).norm() / (0.1 * std::sqrt(3.0)), 1e-4);
+              (x[63] - x[0]).norm() / (0.1 * std::sqrt(3.0)), 1e-5);
   }
   return absl::OkStatus();
 }
@@ -289,6 +329,7 @@ absl::Status VerifyStatics(TissueBench& bench) {
   PALPATE_RETURN_IF_ERROR(OneTet(bench));
   PALPATE_RETURN_IF_ERROR(OneCube(bench));
   PALPATE_RETURN_IF_ERROR(Cantilever(bench));
+  PALPATE_RETURN_IF_ERROR(CantileverLimit(bench));
   PALPATE_RETURN_IF_ERROR(UniaxialStretch(bench));
   PALPATE_RETURN_IF_ERROR(Membrane(bench));
   return HydrostaticPressure(bench);

@@ -76,7 +76,9 @@ class TissueEnergyTest : public test::DeviceTest {
 TEST_F(TissueEnergyTest, EqualsTheReferenceInDoubleAndInFloat) {
   for (const TissueEnergy energy : kAllEnergies) {
     const TissueModel model = BoxModel({4, 3, 3}, {0.08, 0.06, 0.06}, {-0.04, -0.03, -0.03}, MaterialOf(energy));
+    // That of GPUs takes other records; one energy with it is enough, each being a build of all kernels.
     for (const TissueTuning& tuning : {TissueTuning{}, TissueTuning{.lanes = 1, .team = 4, .group = 8, .list_group = 8, .partials = 64}}) {
+      if (tuning.lanes == 1 && energy != TissueEnergy::kCorotated) continue;
       for (const bool in_double : {true, false}) {
         SCOPED_TRACE(testing::Message() << Name(energy) << (in_double ? ", double, " : ", float, ") << tuning.lanes << " lanes");
         auto solver = Make(model, {.dt_s = 0.01, .report_energy = true, .energy_in_double = in_double}, tuning);
@@ -116,7 +118,9 @@ TEST_F(TissueEnergyTest, ZeroAtRestAndUnderRigidMotion) {
       if (energy == TissueEnergy::kLinear) {
         EXPECT_GT(turned.elastic_energy_j.value_or(0), 1e6 * limit_j) << "small strain is known to resist rotation";
       } else {
-        EXPECT_LT(std::abs(turned.elastic_energy_j.value_or(1)), 10 * limit_j);
+        // In float, terms of the size of the rotation cancel but for their rounding: to the first order, where the energy is not a square.
+        const bool is_square = in_double || energy != TissueEnergy::kStableNeoHookean;
+        EXPECT_LT(std::abs(turned.elastic_energy_j.value_or(1)), 10 * limit_j * (is_square ? 1 : 1e3));
       }
     }
   }
@@ -156,6 +160,7 @@ TEST_F(TissueEnergyTest, FollowsEdits) {
   }
   model.triangle_body.assign(model.surface_triangles.size(), 0);
   model.body_triangle_begin.clear();
+  model.self_collision = {0};
   auto solver = Make(model, {.report_energy = true});
   ASSERT_NE(solver, nullptr);
   PALPATE_ASSERT_OK(solver->WriteState(Turned(model, 0.004)));
