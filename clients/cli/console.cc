@@ -1,6 +1,7 @@
 #include "clients/cli/console.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,11 @@ std::atomic<bool> g_interrupted{false};
 namespace {
 extern "C" void OnInterrupt(int /*signal*/) { g_interrupted.store(true, std::memory_order_relaxed); }
 static_assert(std::atomic<bool>::is_always_lock_free, "the handler may only touch a lock-free flag");
+
+absl::Status Unwritable(const std::string& path, int error) {
+  return absl::FailedPreconditionError(absl::StrCat(path, ": cannot be written: ", std::strerror(error)));
+}
+std::string TemporaryFor(const std::string& path) { return absl::StrCat(path, ".", getpid(), ".part"); }
 }  // namespace
 
 std::string FormatBytes(uint64_t bytes) {
@@ -93,23 +99,33 @@ void PrintError(const absl::Status& status, bool json) {
 }
 
 absl::Status WriteFile(const std::string& path, std::string_view content) {
-  const auto failure = [&path](int error) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": cannot be written: ", std::strerror(error)));
-  };
   if (path == "-") {
-    if (std::fwrite(content.data(), 1, content.size(), stdout) != content.size() || std::fflush(stdout) != 0) return failure(errno);
+    if (std::fwrite(content.data(), 1, content.size(), stdout) != content.size() || std::fflush(stdout) != 0)
+      return Unwritable(path, errno);
     return absl::OkStatus();
   }
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".part");
+  const std::string temporary = TemporaryFor(path);
   std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (file == nullptr) return failure(errno);
+  if (file == nullptr) return Unwritable(path, errno);
   const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
   int error = written ? 0 : errno;
   if (std::fclose(file) != 0 && error == 0) error = errno;
   if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return absl::OkStatus();
   std::remove(temporary.c_str());
-  return failure(error);
+  return Unwritable(path, error);
+}
+
+absl::Status CheckWritable(const std::string& path) {
+  if (path == "-") return absl::OkStatus();
+  struct stat status = {};
+  if (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return Unwritable(path, EISDIR);
+  const std::string temporary = TemporaryFor(path);
+  std::FILE* file = std::fopen(temporary.c_str(), "wb");
+  if (file == nullptr) return Unwritable(path, errno);
+  std::fclose(file);
+  std::remove(temporary.c_str());
+  return absl::OkStatus();
 }
 
 bool IsTerminal(int file_descriptor) { return isatty(file_descriptor) == 1; }

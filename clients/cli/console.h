@@ -53,6 +53,9 @@ void PrintError(const absl::Status& status, bool json);
 /// Writes a file whole or not at all (temporary file beside it, then rename). "-" is standard output. Errors: names the file and the cause.
 absl::Status WriteFile(const std::string& path, std::string_view content);
 
+/// Whether WriteFile finds a place to write to; leaves nothing behind. Errors: those of WriteFile.
+absl::Status CheckWritable(const std::string& path);
+
 bool IsTerminal(int file_descriptor);
 
 /// Set by SIGINT and SIGTERM once InstallInterruptHandler has run; the handler stays quiet so that loops can end in order.

@@ -200,6 +200,8 @@ struct TissueOptions {
 
 absl::Status RunTissue(Session& session, const TissueOptions& options) {
   session.failure = kExitUsage;
+  // Minutes of measuring are not spent on a report that cannot be kept.
+  if (!options.report.empty()) PALPATE_RETURN_IF_ERROR(CheckWritable(options.report));
   std::optional<OwnServer> own;
   if (!options.use_running) {
     absl::FPrintF(stderr, "server: starting; the first start on a machine compiles the OpenCL kernels\n");
@@ -217,7 +219,7 @@ absl::Status RunTissue(Session& session, const TissueOptions& options) {
                                   {"got", check.got},    {"error", check.error()}, {"tolerance", check.tolerance},
                                   {"pass", check.pass()}};
   };
-  PALPATE_ASSIGN_OR_RETURN(const std::vector<TissueCheck> checks, VerifyTissue(server, [&](const TissueCheck& check) {
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<TissueCheck> checks, VerifyTissue(connection, server, [&](const TissueCheck& check) {
                              if (session.json) {
                                absl::PrintF("%s\n", row_of(check).dump());
                              } else {

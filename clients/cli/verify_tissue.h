@@ -21,8 +21,10 @@ struct TissueCheck {
   bool pass() const;  ///< false for NaN
 };
 
-/// Builds the cases as scenes, runs them and compares, all through the public API. `seen` gets each check as it is made. The server must
+/// Builds the cases as scenes, runs them and compares, all through the public API: `server` and streams of its
+/// `connection`. `seen` gets each check as it is made. The server must
 /// allow 1 more scene. Errors: those of the calls.
-absl::StatusOr<std::vector<TissueCheck>> VerifyTissue(client::SceneClient& server, const std::function<void(const TissueCheck&)>& seen);
+absl::StatusOr<std::vector<TissueCheck>> VerifyTissue(const client::Connection& connection, client::SceneClient& server,
+                                                      const std::function<void(const TissueCheck&)>& seen);
 
 }  // namespace palpate::cli

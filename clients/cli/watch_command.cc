@@ -168,26 +168,28 @@ nlohmann::ordered_json FrameJson(const v1::Frame& frame, size_t bytes) {
                      {"blocked_m", tool.blocked_m()},
                      {"grasped_vertices", tool.grasped_vertices()}});
   }
-  return {{"type", "frame"},
-          {"step", frame.step()},
-          {"sim_time_s", frame.sim_time_s()},
-          {"topology_version", frame.topology_version()},
-          {"state_hash", absl::StrFormat("%016x", frame.state_hash())},
-          {"steps_per_s", frame.stats().steps_per_s()},
-          {"step_ms", frame.stats().step_ms()},
-          {"stage_ms", stages},
-          {"overruns", frame.stats().overruns()},
-          {"contacts", frame.contacts_size()},
-          {"surface_contacts", frame.surface_contacts_size()},
-          {"contact", ContactStatsJson(frame.stats().contact())},
-          {"max_penetration_m", frame.stats().max_penetration_m()},
-          {"kinetic_energy_j", frame.stats().kinetic_energy_j()},
-          {"max_speed_m_per_s", frame.stats().max_speed_m_per_s()},
-          {"inverted_tets", frame.stats().inverted_tets()},
-          {"tools", tools},
-          {"dropped", frame.dropped()},
-          {"bytes", bytes},
-          {"failure", frame.failure()}};
+  nlohmann::ordered_json json = {{"type", "frame"},
+                                 {"step", frame.step()},
+                                 {"sim_time_s", frame.sim_time_s()},
+                                 {"topology_version", frame.topology_version()},
+                                 {"state_hash", absl::StrFormat("%016x", frame.state_hash())},
+                                 {"steps_per_s", frame.stats().steps_per_s()},
+                                 {"step_ms", frame.stats().step_ms()},
+                                 {"stage_ms", stages},
+                                 {"overruns", frame.stats().overruns()},
+                                 {"contacts", frame.contacts_size()},
+                                 {"surface_contacts", frame.surface_contacts_size()},
+                                 {"contact", ContactStatsJson(frame.stats().contact())},
+                                 {"max_penetration_m", frame.stats().max_penetration_m()},
+                                 {"kinetic_energy_j", frame.stats().kinetic_energy_j()},
+                                 {"max_speed_m_per_s", frame.stats().max_speed_m_per_s()},
+                                 {"inverted_tets", frame.stats().inverted_tets()},
+                                 {"tools", tools},
+                                 {"dropped", frame.dropped()},
+                                 {"bytes", bytes},
+                                 {"failure", frame.failure()}};
+  if (frame.stats().has_elastic_energy_j()) json["elastic_energy_j"] = frame.stats().elastic_energy_j();
+  return json;
 }
 
 double Norm(const v1::Vec3& v) { return std::sqrt(v.x() * v.x() + v.y() * v.y() + v.z() * v.z()); }

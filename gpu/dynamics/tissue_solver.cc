@@ -122,6 +122,21 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
   return std::sqrt(sum / std::max(layout_.free_count, 1U));
 }
 
+/// Of x_ as it is. Leaves everything else as it is.
+absl::StatusOr<double> TissueSolver::Impl::ElasticEnergy() {
+  if (layout_.Has(TissueEnergy::kCorotated)) {
+    PALPATE_RETURN_IF_ERROR(queue_->Copy(rotations_, energy_rotations_, layout_.tet_count));
+    PALPATE_RETURN_IF_ERROR(
+        queue_->Launch(extract_energy_rotations_, {layout_.tet_count, 0}, params_, x_, tets_, tet_rest_, energy_rotations_));
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(sum_elastic_energy_, Partials(), params_, layout_.lanes, layout_.corner_reals, x_, block_range_,
+                                         corner_real_, corner_index_, energy_rotations_, energy_partials_));
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(energy_partials_, std::span<Float2>(energy_partials_host_)));
+  double sum = 0;
+  for (const Float2& partial : energy_partials_host_) sum += static_cast<double>(partial.x) + partial.y;
+  return sum;
+}
+
 /// Obstacles are certified after surfaces, and surfaces again where that moved tissue: both take moves back to the start of the step.
 absl::Status TissueSolver::Impl::CertifyObstacles(bool certified) {
   if (surface_ && !certified) return absl::OkStatus();  // the step will be undone
@@ -315,6 +330,9 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
       PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(gathered_, std::span<float>(gathered_host_)));
     }
     PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
+  }
+  if (options_.report_energy) {
+    PALPATE_ASSIGN_OR_RETURN(step.elastic_energy_j, ElasticEnergy());
   }
   step.contacts = reports_host_;
   step.surface_contacts = surface_reports_;

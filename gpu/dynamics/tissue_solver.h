@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct TissueOptions {
   double surface_reserve_m = 0;         ///< see SurfaceOptions
   uint32_t surface_max_detections = 4;  ///< of near pairs in one step
   bool check_intersections = false;     ///< counts after each step the edges that pass through triangles
+  bool report_energy = false;           ///< TissueStep::elastic_energy_j; costs nothing if off, and never changes the motion
+  bool energy_in_double = true;         ///< where the device has it; else in float with a compensated sum
 };
 
 /// A capsule and how it is driven.
@@ -98,6 +101,9 @@ struct TissueTimes {
 struct TissueStep {
   uint64_t hash = 0;  ///< of positions and velocities; independent of the solver's vertex order
   double kinetic_energy_j = 0;
+  /// Of all tets but shape-matched ones, by the energies of docs/algorithms/tissue.md: 0 at rest, without viscosity, contacts and anchors.
+  /// While a mesh recovers, with the softened lambda that acts. Only with TissueOptions::report_energy.
+  std::optional<double> elastic_energy_j;
   double max_speed_m_per_s = 0;
   uint32_t bad_vertices = 0;  ///< non-finite or absurd (beyond 1e6 m, 1e6 m/s): the step was undone
   uint32_t inverted_tets = 0;

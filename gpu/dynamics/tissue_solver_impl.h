@@ -105,6 +105,7 @@ class TissueSolver::Impl {
   absl::Status CertifyObstacles(bool certified);
   void NoteBlocked(std::span<const ColliderTarget> targets);
   absl::StatusOr<double> Residual();
+  absl::StatusOr<double> ElasticEnergy();
   absl::Status CheckFloats(size_t count) const;
   void ScatterScratch(std::span<float> values) const;
   absl::Status MakeRigid(const TissueModel& model);
@@ -159,15 +160,19 @@ class TissueSolver::Impl {
   DeviceBuffer<ContactReport> reports_;
   DeviceBuffer<StepPartial> partials_;
   DeviceBuffer<float> gathered_;
+  DeviceBuffer<Float2> energy_partials_;   // high and low parts; empty: no one asks for the energy
+  DeviceBuffer<Float4> energy_rotations_;  // of corotated tets as they are: those of the sweeps are a sweep older, and go on as they would
   DeviceBuffer<Float4> forces_;
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
       list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, inspect_state_,
-      gather_positions_, drive_vertices_, prescribe_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_;
+      gather_positions_, drive_vertices_, prescribe_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_,
+      sum_elastic_energy_, extract_energy_rotations_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
   std::vector<StepPartial> partials_host_;
+  std::vector<Float2> energy_partials_host_;
   std::vector<Collider> colliders_host_;
   std::vector<Anchor> anchors_host_;  // as on the device
   std::vector<uint32_t> anchor_begin_host_;

@@ -10,6 +10,7 @@ namespace palpate::gpu {
 namespace kernels {
 extern const KernelSource surface_contact;
 extern const KernelSource tissue;
+extern const KernelSource tissue_energy;
 }  // namespace kernels
 
 namespace {
@@ -158,6 +159,11 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   PALPATE_RETURN_IF_ERROR(Make(&report_count_, 1, "report_count"));
   PALPATE_RETURN_IF_ERROR(Make(&reports_, 256, "contact_reports"));
   PALPATE_RETURN_IF_ERROR(Make(&partials_, tuning_.partials, "step_partials"));
+  if (options_.report_energy) {
+    energy_partials_host_.resize(tuning_.partials);
+    PALPATE_RETURN_IF_ERROR(Make(&energy_partials_, tuning_.partials, "energy_partials"));
+    PALPATE_RETURN_IF_ERROR(Make(&energy_rotations_, rotations_.count(), "energy_rotations"));
+  }
   PALPATE_RETURN_IF_ERROR(Make(&forces_, n, "forces"));
   PALPATE_RETURN_IF_ERROR(Make(&gathered_index_, 0, "gathered_index"));
   PALPATE_RETURN_IF_ERROR(Make(&gathered_, 0, "gathered"));
@@ -298,6 +304,12 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
     } else {
       PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::tissue, name, defines_));
     }
+  }
+  if (options_.report_energy) {
+    const bool in_double = options_.energy_in_double && context.device().has_fp64;
+    PALPATE_ASSIGN_OR_RETURN(sum_elastic_energy_,
+                             context.CreateKernel(kernels::tissue_energy, "sum_elastic_energy", {{"PALPATE_DOUBLE", flag(in_double)}}));
+    PALPATE_ASSIGN_OR_RETURN(extract_energy_rotations_, context.CreateKernel(kernels::tissue, "extract_rotations", defines_));
   }
   for (const auto& [kernel, name] : kDriving) {
     PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::surface_contact, name));

@@ -257,6 +257,7 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
   stats.set_steps_per_s(status.steps_per_s);
   stats.set_overruns(status.overruns);
   stats.set_kinetic_energy_j(frame.kinetic_energy_j);
+  if (frame.elastic_energy_j) stats.set_elastic_energy_j(*frame.elastic_energy_j);
   stats.set_max_speed_m_per_s(frame.max_speed_m_per_s);
   stats.set_inverted_tets(frame.inverted_tets);
   stats.set_max_penetration_m(frame.max_penetration_m);

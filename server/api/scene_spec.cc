@@ -850,6 +850,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   if (spec.has_gravity_m_per_s2()) out.gravity_m_per_s2 = ToEigen(spec.gravity_m_per_s2());
   if (spec.solver().has_iterations()) out.solver.iterations = static_cast<int>(spec.solver().iterations());
   if (spec.solver().has_acceleration()) out.solver.acceleration = spec.solver().acceleration();
+  out.solver.report_energy = spec.solver().report_energy();
   if (spec.contact().has_margin_m()) out.contact.margin_m = spec.contact().margin_m();
   if (spec.contact().has_friction()) out.contact.friction = spec.contact().friction();
   if (spec.contact().has_stiffness_n_per_m()) out.contact.stiffness_n_per_m = spec.contact().stiffness_n_per_m();

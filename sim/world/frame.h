@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -91,6 +92,7 @@ struct Frame {
   double step_ms = 0;
   std::array<double, kStageNames.size()> stage_ms{};
   double kinetic_energy_j = 0;
+  std::optional<double> elastic_energy_j;  ///< of all dynamic tissue, see gpu::TissueStep; only with SolverOptions::report_energy
   double max_speed_m_per_s = 0;
   uint32_t inverted_tets = 0;
   double max_penetration_m = 0;  ///< deepest contact; 0 = none

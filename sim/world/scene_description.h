@@ -174,7 +174,8 @@ struct ToolDescription {
 
 struct SolverOptions {
   int iterations = 20;
-  double acceleration = 0.9;  ///< Chebyshev spectral radius estimate, 0 = off
+  double acceleration = 0.9;   ///< Chebyshev spectral radius estimate, 0 = off
+  bool report_energy = false;  ///< measure Frame::elastic_energy_j after each step
 };
 
 /// Contact of bodies with tools and obstacles, with each other and with themselves. Bodies always collide with each other; the fields

@@ -232,6 +232,7 @@ absl::Status World::Impl::CreateSolver() {
   options.gravity_m_per_s2 = ToArray(description_.gravity_m_per_s2);
   options.iterations = static_cast<uint32_t>(description_.solver.iterations);
   options.acceleration = description_.solver.acceleration;
+  options.report_energy = description_.solver.report_energy;
   options.margin_m = description_.contact.margin_m;
   options.friction = description_.contact.friction;
   options.stiffness_n_per_m = description_.contact.stiffness_n_per_m;

@@ -33,6 +33,7 @@ std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
   frame->sim_time_s = static_cast<double>(step_) * description_.dt_s;
   frame->state_hash = step.hash;
   frame->kinetic_energy_j = step.kinetic_energy_j;
+  frame->elastic_energy_j = step.elastic_energy_j;
   frame->max_speed_m_per_s = step.max_speed_m_per_s;
   frame->inverted_tets = step.inverted_tets;
 

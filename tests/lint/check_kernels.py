@@ -23,6 +23,7 @@ VARIANTS = {
                                {"PALPATE_LANES": "8", "PALPATE_TEAM": "1", "PALPATE_GROUP": "8", "PALPATE_LIST_GROUP": "1", "PALPATE_COROTATED": "0",
                                 "PALPATE_NEO_HOOKEAN": "0", "PALPATE_LINEAR": "0", "PALPATE_GREEN": "0", "PALPATE_SPRINGS": "0",
                                 "PALPATE_FIBERS": "0", "PALPATE_VISCOUS": "0", "PALPATE_SURFACE": "1", "PALPATE_SHAPE": "1"}],
+    "gpu/dynamics/tissue_energy.cl": [{"PALPATE_DOUBLE": "1"}, {"PALPATE_DOUBLE": "0"}],
     "gpu/dynamics/shape_goals.cl": [{"PALPATE_SHAPE_GROUP": "1"}, {"PALPATE_SHAPE_GROUP": "64"}],
     "gpu/collision/ccd.cl": [{"CCD_DOUBLE": "1", "CCD_INPUT_DOUBLE": "0"}, {"CCD_DOUBLE": "1", "CCD_INPUT_DOUBLE": "1"},
                              {"CCD_DOUBLE": "0", "CCD_INPUT_DOUBLE": "0"}],

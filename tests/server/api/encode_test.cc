@@ -290,6 +290,7 @@ TEST(EncodeFrame, CarriesEverything) {
   ASSERT_EQ(static_cast<size_t>(out.stats().stages_size()), sim::kStageNames.size());
   EXPECT_EQ(out.stats().stages(2).stage(), "solve");
   EXPECT_EQ(out.stats().stages(2).ms(), 3);
+  EXPECT_FALSE(out.stats().has_elastic_energy_j()) << "not measured";
   EXPECT_EQ(out.stats().steps_per_s(), 119.5);
   EXPECT_EQ(out.stats().overruns(), 3U);
   EXPECT_EQ(out.bodies(0).positions().size(), 24U);

@@ -64,6 +64,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   base.mutable_gravity_m_per_s2()->set_z(-9.81);
   base.mutable_solver()->set_iterations(3);
   base.mutable_solver()->set_acceleration(0.5);
+  base.mutable_solver()->set_report_energy(true);
   base.mutable_contact()->set_margin_m(0.001);
   base.mutable_contact()->set_friction(0.2);
   base.mutable_contact()->set_stiffness_n_per_m(100);
@@ -336,6 +337,11 @@ TEST(SceneSpec, AbsentFieldsTakeTheDocumentedDefaults) {
   EXPECT_EQ(built->gravity_m_per_s2, Eigen::Vector3d(0, 0, -9.81));
   EXPECT_EQ(built->solver.iterations, 20);
   EXPECT_EQ(built->solver.acceleration, 0.9);
+  EXPECT_FALSE(built->solver.report_energy);
+  spec.mutable_solver()->set_report_energy(true);
+  const absl::StatusOr<sim::SceneDescription> telling = Build(spec);
+  ASSERT_TRUE(telling.ok()) << telling.status();
+  EXPECT_TRUE(telling->solver.report_energy);
   EXPECT_EQ(built->contact.margin_m, 0.001);
   EXPECT_EQ(built->contact.friction, 0.1);
   EXPECT_EQ(built->contact.stiffness_n_per_m, 0);

@@ -1,0 +1,120 @@
+/* Elastic energy of the tissue as it is, each tet once, for the host.
+   Build option: PALPATE_DOUBLE  1: computed and summed in double; 0: in float, with a compensated sum. */
+#include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/prelude.h"
+
+#ifndef PALPATE_DOUBLE /* default for tools that look at this file alone */
+#define PALPATE_DOUBLE 1
+#endif
+#if PALPATE_DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#define PALPATE_R double
+#else
+#define PALPATE_R float
+#endif
+
+#include "gpu/dynamics/elasticity.clh"
+
+static inline RVec load_row(const __global float* real, uint row, uint lanes) {
+  RVec r;
+  r.x = (PALPATE_R)real[3 * row * lanes];
+  r.y = (PALPATE_R)real[(3 * row + 1) * lanes];
+  r.z = (PALPATE_R)real[(3 * row + 2) * lanes];
+  return r;
+}
+
+static inline RVec difference(float4 a, float4 b) {
+  RVec r;
+  r.x = (PALPATE_R)a.x - (PALPATE_R)b.x;
+  r.y = (PALPATE_R)a.y - (PALPATE_R)b.y;
+  r.z = (PALPATE_R)a.z - (PALPATE_R)b.z;
+  return r;
+}
+
+/* Elastic energy [J] of the tet of one corner: `real` and `index` are those of its lane, see the head of tissue.cl. */
+static inline PALPATE_R corner_energy(const __global StepParams* p, float4 xi, const __global float4* x, const __global float* real,
+                                      const __global uint* index, uint lanes, uint corner_reals, const __global float4* rotations) {
+  const RVec a = difference(x[index[0]], xi);
+  const RVec b = difference(x[index[lanes]], xi);
+  const RVec c = difference(x[index[2 * lanes]], xi);
+  const RVec row_a = load_row(real, 0, lanes);
+  const RVec row_b = load_row(real, 1, lanes);
+  const RVec row_c = load_row(real, 2, lanes);
+  RMat f;
+  f.xx = a.x * row_a.x + b.x * row_b.x + c.x * row_c.x;
+  f.xy = a.x * row_a.y + b.x * row_b.y + c.x * row_c.y;
+  f.xz = a.x * row_a.z + b.x * row_b.z + c.x * row_c.z;
+  f.yx = a.y * row_a.x + b.y * row_b.x + c.y * row_c.x;
+  f.yy = a.y * row_a.y + b.y * row_b.y + c.y * row_c.y;
+  f.yz = a.y * row_a.z + b.y * row_b.z + c.y * row_c.z;
+  f.zx = a.z * row_a.x + b.z * row_b.x + c.z * row_c.x;
+  f.zy = a.z * row_a.y + b.z * row_b.y + c.z * row_c.y;
+  f.zz = a.z * row_a.z + b.z * row_b.z + c.z * row_c.z;
+  const PALPATE_R mu = (PALPATE_R)real[9 * lanes];
+  const PALPATE_R lambda = fmin((PALPATE_R)real[10 * lanes], (PALPATE_R)p->lambda_cap * mu);
+  const uint energy = index[3 * lanes] >> PALPATE_ENERGY_SHIFT;
+  if (energy == PALPATE_ENERGY_NEO_HOOKEAN) return neo_hookean_energy(&f, mu, lambda);
+  if (energy == PALPATE_ENERGY_COROTATED) {
+    const float4 q = rotations[index[3 * lanes] & PALPATE_TET_MASK];
+    const PALPATE_R qx = (PALPATE_R)q.x, qy = (PALPATE_R)q.y, qz = (PALPATE_R)q.z, qw = (PALPATE_R)q.w;
+    const PALPATE_R scale =
+        1 / sqrt(qx * qx + qy * qy + qz * qz + qw * qw); /* what is left of its error changes the energy by its square */
+    const RMat r = rotation_of(scale * qx, scale * qy, scale * qz, scale * qw);
+    return corotated_energy(&f, &r, mu, lambda);
+  }
+  /* Poisson's ratio is 1/4: mu = lambda = 2/5 E. */
+  if (energy == PALPATE_ENERGY_SPRINGS) return springs_energy(&f, &row_a, &row_b, &row_c, mu * 5 / 2);
+  if (energy != PALPATE_ENERGY_LINEAR && energy != PALPATE_ENERGY_GREEN) return 0; /* shape-matched */
+  const RSym strain = energy == PALPATE_ENERGY_LINEAR ? small_strain(&f) : green_strain(&f);
+  PALPATE_R sum = hooke_energy(&strain, mu, lambda);
+  if (corner_reals > 12) {
+    RFibers fibers;
+    fibers.a = load_row(real, 4, lanes);
+    fibers.alpha_v = (PALPATE_R)real[15 * lanes];
+    fibers.beta_v = (PALPATE_R)real[16 * lanes];
+    fibers.shear_v = (PALPATE_R)real[17 * lanes];
+    sum += fiber_energy(&strain, &fibers);
+  }
+  return sum;
+}
+
+/* partials[i] = elastic energy [J] as the sum of x and y, of the tets whose first vertex in the solver's order is in the share of work-item
+   i. Work-item: a contiguous share of the vertices. Corners are read as tissue.cl has them; rotations: of corotated tets, those of x. No
+   atomics, no local memory. */
+__kernel void sum_elastic_energy(const __global StepParams* p, uint lanes, uint corner_reals, const __global float4* x,
+                                 const __global uint2* block_range, const __global float* corner_real, const __global uint* corner_index,
+                                 const __global float4* rotations, __global float2* partials) {
+  const uint items = (uint)get_global_size(0);
+  const uint me = (uint)get_global_id(0);
+  const uint share = (p->vertex_count + items - 1) / items;
+  const uint end = min((me + 1) * share, p->vertex_count);
+  PALPATE_R sum = 0;
+#if !PALPATE_DOUBLE
+  float lost = 0.0f; /* Neumaier 1974 */
+#endif
+  for (uint v = me * share; v < end; ++v) {
+    const uint2 blocks = block_range[v];
+    const float4 xi = x[v];
+    for (uint k = blocks.x * lanes; k < blocks.y * lanes; ++k) {
+      const uint block = k / lanes;
+      const uint lane = k % lanes;
+      const __global uint* index = corner_index + (size_t)block * 4 * lanes + lane;
+      if (!(v < index[0] && v < index[lanes] && v < index[2 * lanes])) continue; /* another corner's, or padding */
+      const __global float* real = corner_real + (size_t)block * corner_reals * lanes + lane;
+      const PALPATE_R energy = corner_energy(p, xi, x, real, index, lanes, corner_reals, rotations);
+#if PALPATE_DOUBLE
+      sum += energy;
+#else
+      const float next = sum + energy;
+      lost += fabs(sum) >= fabs(energy) ? (sum - next) + energy : (energy - next) + sum;
+      sum = next;
+#endif
+    }
+  }
+#if PALPATE_DOUBLE
+  const float high = (float)sum;
+  partials[me] = (float2)(high, (float)(sum - (double)high));
+#else
+  partials[me] = (float2)(sum, lost);
+#endif
+}
