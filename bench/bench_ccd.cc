@@ -1,5 +1,6 @@
 // Continuous collision detection: the whole pipeline (boxes, hierarchy, candidates, decision) between two frames of the public scenes,
-// where PALPATE_DATA_DIR has them, and of a generated one: a sheet that falls over a ball and through itself.
+// where PALPATE_DATA_DIR has them, and of a generated one: a sheet that falls onto another and through it. And single queries with known
+// answers: the public files, and the pairs of the scenes.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,10 +15,12 @@
 #include "absl/strings/str_cat.h"
 #include "bench/bench_support.h"
 #include "gpu/collision/ccd.h"
+#include "gpu/collision/ccd_queries.h"
 #include "gpu/collision/surface_topology.h"
 #include "gpu/runtime/queue.h"
 #include "sim/ccd/frame_file.h"
 #include "sim/ccd/pair_file.h"
+#include "sim/ccd/query_file.h"
 
 namespace palpate::bench {
 namespace {
@@ -80,8 +83,8 @@ absl::StatusOr<Scene> Load(const fs::path& folder, const std::string& name, cons
 
 uint64_t KeyOf(uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; }
 
-// Collisions of the truth that are no hits.
-uint64_t CountMissed(const Scene& scene, const gpu::SurfaceTopology& topology, const std::vector<gpu::CcdHit>& hits) {
+// The required pairs of one kind as the detector numbers their elements.
+std::vector<std::array<uint32_t, 2>> RequiredElements(const Scene& scene, const gpu::SurfaceTopology& topology, uint32_t kind) {
   // The public data number edges by their larger vertex, then by the smaller one.
   std::vector<uint32_t> edge_of_rank(topology.edges.size());
   for (uint32_t e = 0; e < edge_of_rank.size(); ++e) edge_of_rank[e] = e;
@@ -91,25 +94,55 @@ uint64_t CountMissed(const Scene& scene, const gpu::SurfaceTopology& topology, c
   });
   const uint32_t vertices = topology.vertex_count;
   const auto edges_end = static_cast<uint32_t>(vertices + topology.edges.size());
+  std::vector<std::array<uint32_t, 2>> elements;
+  for (const auto& ids : scene.required[kind]) {
+    const auto [low, high] = std::minmax(ids[0], ids[1]);
+    if (kind == PALPATE_EDGE_EDGE) {
+      const uint32_t x = edge_of_rank.at(low - vertices), y = edge_of_rank.at(high - vertices);
+      elements.push_back({std::min(x, y), std::max(x, y)});
+    } else {
+      elements.push_back({low, high - edges_end});
+    }
+  }
+  return elements;
+}
+
+// Collisions of the truth that are no hits.
+uint64_t CountMissed(const Scene& scene, const gpu::SurfaceTopology& topology, const std::vector<gpu::CcdHit>& hits) {
   uint64_t missed = 0;
   for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
     std::vector<uint64_t> keys;
     for (const gpu::CcdHit& hit : hits) {
       if (hit.kind == kind) keys.push_back(KeyOf(hit.a, hit.b));
     }
-    for (size_t i = 0; i < scene.required[kind].size(); ++i) {
+    const auto elements = RequiredElements(scene, topology, kind);
+    for (size_t i = 0; i < elements.size(); ++i) {
       if (!scene.truth[kind][i]) continue;
-      const auto [low, high] = std::minmax(scene.required[kind][i][0], scene.required[kind][i][1]);
-      uint32_t a = low, b = high - edges_end;
-      if (kind == PALPATE_EDGE_EDGE) {
-        const uint32_t x = edge_of_rank.at(low - vertices), y = edge_of_rank.at(high - vertices);
-        a = std::min(x, y);
-        b = std::max(x, y);
-      }
-      missed += std::binary_search(keys.begin(), keys.end(), KeyOf(a, b)) ? 0 : 1;
+      missed += std::binary_search(keys.begin(), keys.end(), KeyOf(elements[i][0], elements[i][1])) ? 0 : 1;
     }
   }
   return missed;
+}
+
+// The required pairs of one kind as single queries, with the coordinates of the frames.
+sim::CcdQuerySet QueriesOf(const Scene& scene, const gpu::SurfaceTopology& topology, uint32_t kind) {
+  sim::CcdQuerySet set;
+  set.truth = scene.truth[kind];
+  for (const auto& [a, b] : RequiredElements(scene, topology, kind)) {
+    std::array<uint32_t, 4> vertices;
+    if (kind == PALPATE_EDGE_EDGE) {
+      vertices = {topology.edges[a].x, topology.edges[a].y, topology.edges[b].x, topology.edges[b].y};
+    } else {
+      vertices = {a, topology.triangles[b].x, topology.triangles[b].y, topology.triangles[b].z};
+    }
+    for (const auto* frame : {&scene.start, &scene.end}) {
+      for (const uint32_t v : vertices) {
+        set.coordinates.insert(set.coordinates.end(), frame->positions_m[v].begin(), frame->positions_m[v].end());
+      }
+    }
+    set.errors.push_back(0);
+  }
+  return set;
 }
 
 class Suite {
@@ -185,7 +218,88 @@ class Suite {
     report_.Add(scene.name, "build_time", Quantile(build, 0.5), "s");
     report_.Add(scene.name, "find_time", Quantile(find, 0.5), "s");
     report_.Add(scene.name, "decide_time", Quantile(decide, 0.5), "s");
-    report_.Add(scene.name, "memory", static_cast<double>(queue_.context()->peak_allocated_bytes()), "bytes");
+    PALPATE_RETURN_IF_ERROR(ReportMemory(scene.name, topology, use_double, doubles, floats));
+    for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
+      if (scene.required[kind].empty()) continue;
+      const char* const suffix = kind == PALPATE_EDGE_EDGE ? "/ee_queries" : "/vf_queries";
+      PALPATE_RETURN_IF_ERROR(RunQueries(scene.name + suffix, kind, QueriesOf(scene, topology, kind)));
+    }
+    return absl::OkStatus();
+  }
+
+  // Peak of the device memory of one detector with its input, in a context that has seen nothing else.
+  absl::Status ReportMemory(const std::string& name, const gpu::SurfaceTopology& topology, bool use_double,
+                            const std::vector<double> (&doubles)[2], const std::vector<Float4> (&floats)[2]) {
+    PALPATE_ASSIGN_OR_RETURN(const auto context, gpu::Context::Create({.device = DeviceSelector()}));
+    PALPATE_ASSIGN_OR_RETURN(const auto queue, gpu::Queue::Create(context));
+    PALPATE_ASSIGN_OR_RETURN(auto detector, gpu::ContinuousCollisions::Create(context));
+    PALPATE_RETURN_IF_ERROR(detector.SetTopology(*queue, topology));
+    if (use_double) {
+      PALPATE_ASSIGN_OR_RETURN(const auto start, gpu::CreateBufferFrom(*queue, std::span<const double>(doubles[0]), "start"));
+      PALPATE_ASSIGN_OR_RETURN(const auto end, gpu::CreateBufferFrom(*queue, std::span<const double>(doubles[1]), "end"));
+      PALPATE_RETURN_IF_ERROR(detector.RunDouble(*queue, start, end));
+      PALPATE_RETURN_IF_ERROR(queue->FinishBlocking());
+    } else {
+      PALPATE_ASSIGN_OR_RETURN(const auto start, gpu::CreateBufferFrom(*queue, std::span<const Float4>(floats[0]), "start"));
+      PALPATE_ASSIGN_OR_RETURN(const auto end, gpu::CreateBufferFrom(*queue, std::span<const Float4>(floats[1]), "end"));
+      PALPATE_RETURN_IF_ERROR(detector.Run(*queue, start, end));
+      PALPATE_RETURN_IF_ERROR(queue->FinishBlocking());
+    }
+    report_.Add(name, "memory", static_cast<double>(context->peak_allocated_bytes()), "bytes");
+    return absl::OkStatus();
+  }
+
+  // Single queries with their exact answers. Missed ones are an error.
+  absl::Status RunQueries(const std::string& name, uint32_t kind, const sim::CcdQuerySet& set) {
+    PALPATE_ASSIGN_OR_RETURN(auto queries, gpu::CcdQueries::Create(queue_.context()));
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::CcdAnswer> answers, queries.Run(queue_, kind, set.coordinates, set.errors));
+    uint64_t colliding = 0, missed = 0, false_hits = 0;
+    for (size_t i = 0; i < answers.size(); ++i) {
+      colliding += set.truth[i] ? 1 : 0;
+      missed += set.truth[i] && answers[i].is_hit == 0 ? 1 : 0;
+      false_hits += !set.truth[i] && answers[i].is_hit != 0 ? 1 : 0;
+    }
+    report_.Add(name, "queries", static_cast<double>(set.count()), "count");
+    report_.Add(name, "colliding", static_cast<double>(colliding), "count");
+    report_.Add(name, "missed", static_cast<double>(missed), "count");
+    report_.Add(name, "false", static_cast<double>(false_hits), "count");
+    if (missed > 0) return absl::InternalError(absl::StrCat(name, ": ", missed, " collisions missed"));
+    // Small files take less than the clock can tell: each repetition is timed as a whole, the time of all cores together by the process.
+    absl::Status status;
+    const std::clock_t cpu_begin = std::clock();
+    const std::vector<double> seconds =
+        TimeRepetitions([&] { status.Update(queries.Run(queue_, kind, set.coordinates, set.errors).status()); },
+                        {.warmup_repetitions = 0, .min_repetitions = IsQuick() ? 3 : 11, .max_repetitions = 1000, .min_total_time_s = 0.1});
+    PALPATE_RETURN_IF_ERROR(status);
+    const double cpu_s = static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC / static_cast<double>(seconds.size());
+    report_.Add(name, "time_per_query", Quantile(seconds, 0.5) / static_cast<double>(set.count()), "s");
+    report_.Add(name, "cpu_time_per_query", cpu_s / static_cast<double>(set.count()), "s");
+    return absl::OkStatus();
+  }
+
+  // Files of single queries below `folder`: SUITE/edge-edge/*.csv and SUITE/vertex-face/*.csv, with their answers in column 7.
+  absl::Status RunQueryFiles(const fs::path& folder) {
+    if (!fs::is_directory(folder)) {
+      report_.Note("no ccd/queries in PALPATE_DATA_DIR");
+      return absl::OkStatus();
+    }
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      if (entry.path().extension() == ".csv") files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    for (const fs::path& file : files) {
+      const std::string kind_name = file.parent_path().filename().string();
+      const std::string name =
+          absl::StrCat(file.parent_path().parent_path().filename().string(), "/", kind_name, "/", file.stem().string());
+      if (!IsSelected(name)) continue;
+      if (kind_name != "edge-edge" && kind_name != "vertex-face") {
+        return absl::InvalidArgumentError(absl::StrCat(file.string(), ": is in no folder named edge-edge or vertex-face"));
+      }
+      PALPATE_ASSIGN_OR_RETURN(const sim::CcdQuerySet set, sim::ReadCcdQueries(file));
+      if (set.truth.empty()) return absl::InvalidArgumentError(absl::StrCat(file.string(), ": has no answers in a 7th column"));
+      PALPATE_RETURN_IF_ERROR(RunQueries(name, kind_name == "edge-edge" ? PALPATE_EDGE_EDGE : PALPATE_VERTEX_TRIANGLE, set));
+    }
     return absl::OkStatus();
   }
 
@@ -215,7 +329,7 @@ class Suite {
       PALPATE_ASSIGN_OR_RETURN(const Scene scene, Load(scenes / entry.name, entry.name, entry.start, entry.end, entry.step));
       PALPATE_RETURN_IF_ERROR(Run(scene));
     }
-    return absl::OkStatus();
+    return RunQueryFiles(fs::path(data) / "ccd" / "queries");
   }
 
  private:
@@ -234,7 +348,13 @@ int Main() {
   report.Note(
       "time: median wall time of the whole pipeline, positions on the device; cpu_time: of all cores together. candidates: pairs whose "
       "swept boxes overlap;");
-  report.Note("undecided: those the float filter leaves to the march in double. *_time of the stages: with a wait after each.");
+  report.Note(
+      "undecided: those the float filter leaves to the march in double. *_time of the stages: with a wait after each. memory: peak "
+      "of the device memory of one detector with its input, in a context of its own.");
+  report.Note(
+      "time_per_query: median wall time of a file divided by its queries, with their upload and that of the answers; cpu_time_per_query: "
+      "of "
+      "all cores together. A scene's *_queries are the pairs whose exact answers are known.");
   return report.Finish(status);
 }
 

@@ -138,8 +138,7 @@ absl::StatusOr<ClusterPairs> ClusterPairs::Create(const std::shared_ptr<Context>
   PALPATE_ASSIGN_OR_RETURN(pairs.count_kernel_, context->CreateKernel(source, "hierarchy_count_pairs"));
   PALPATE_ASSIGN_OR_RETURN(pairs.write_kernel_, context->CreateKernel(source, "hierarchy_write_pairs"));
   PALPATE_ASSIGN_OR_RETURN(pairs.scan_, ExclusiveScan::Create(context));
-  PALPATE_ASSIGN_OR_RETURN(pairs.sum_, Reduction<uint64_t>::Create(context, ReductionOp::kSum));
-  PALPATE_ASSIGN_OR_RETURN(pairs.total_, DeviceBuffer<uint64_t>::Create(context, 1, "cluster pair total"));
+  PALPATE_ASSIGN_OR_RETURN(pairs.total_, DeviceBuffer<uint32_t>::Create(context, 2, "cluster pair total"));
   PALPATE_ASSIGN_OR_RETURN(pairs.pairs_, DeviceBuffer<UInt2>::Create(context, 0, "cluster pairs"));
   return pairs;
 }
@@ -154,27 +153,27 @@ absl::Status ClusterPairs::Find(Queue& queue, const BoxHierarchy& a, const BoxHi
   const uint32_t clusters = a.cluster_count();
   PALPATE_RETURN_IF_ERROR(Grow(context_, counts_, clusters, "cluster pair counts"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, offsets_, clusters, "cluster pair offsets"));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, wide_counts_, clusters, "cluster pair wide counts"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, first_pairs_, size_t{clusters} * kSlots, "first cluster pairs"));
 
   const uint32_t a_level_1 = a.level_begins()[1];
   const auto b_begins = Begins(b);
   const uint32_t b_top = static_cast<uint32_t>(b.level_begins().size()) - 2;
   const Range range = NodeRange(config_, clusters);
+  PALPATE_RETURN_IF_ERROR(queue.Zero(total_));
   PALPATE_RETURN_IF_ERROR(queue.Launch(count_kernel_, range, a.nodes(), a.node_groups(), a_level_1, clusters, b.nodes(), b.node_groups(),
-                                       b_begins, b_top, Int{within}, kSlots, first_pairs_, counts_, wide_counts_));
+                                       b_begins, b_top, Int{within}, kSlots, static_cast<uint32_t>(max_pairs_), first_pairs_, counts_,
+                                       total_));
   PALPATE_RETURN_IF_ERROR(scan_.Run(queue, counts_, clusters, offsets_));
-  PALPATE_RETURN_IF_ERROR(sum_.Run(queue, wide_counts_, clusters, total_));
-  uint64_t total = 0;
-  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(total_, {&total, 1}));
-  if (total > max_pairs_) {
-    return absl::ResourceExhaustedError(absl::StrCat("box hierarchy: ", total, " pairs of clusters, at most ", max_pairs_,
-                                                     " are allowed; too many boxes overlap each other"));
+  std::array<uint32_t, 2> total = {};  // pairs, and whether there are too many
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(total_, total));
+  if (total[1] != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("box hierarchy: more than max_cluster_pairs = ", max_pairs_, " pairs of clusters; too many boxes overlap each other"));
   }
-  PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_, total, "cluster pairs"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_, total[0], "cluster pairs"));
   PALPATE_RETURN_IF_ERROR(queue.Launch(write_kernel_, range, a.nodes(), a.node_groups(), a_level_1, clusters, b.nodes(), b.node_groups(),
                                        b_begins, b_top, Int{within}, kSlots, first_pairs_, counts_, offsets_, pairs_));
-  count_ = static_cast<uint32_t>(total);
+  count_ = total[0];
   return absl::OkStatus();
 }
 

@@ -254,16 +254,19 @@ uint visit_clusters(global const float* a_nodes, global const uint* a_groups, ui
   return found;
 }
 
-/* Counts the partners of each cluster and keeps the first `slots` of each. One work-item a cluster of a. */
+/* Counts the partners of each cluster and keeps the first `slots` of each. total[0] is the sum of the counts, total[1] is set once that is
+   beyond `limit`; no further visit begins then, since n clusters in one place have n^2 pairs. One work-item a cluster of a. */
 kernel void hierarchy_count_pairs(global const float* a_nodes, global const uint* a_groups, uint a_level_1, uint a_clusters,
                                   global const float* b_nodes, global const uint* b_groups, uint8 b_begins, uint b_top, int is_within,
-                                  uint slots, global UInt2* first_pairs, global uint* counts, global ulong* wide_counts) {
+                                  uint slots, uint limit, global UInt2* first_pairs, global uint* counts, volatile global uint* total) {
   const uint p = (uint)get_global_id(0);
-  if (p >= a_clusters) return;
+  if (p >= a_clusters || atomic_or(total + 1, 0u) != 0u) return;
   const uint count = visit_clusters(a_nodes, a_groups, a_level_1, p, b_nodes, b_groups, b_begins, b_top, is_within,
                                     first_pairs + (size_t)p * slots, slots);
   counts[p] = count;
-  wide_counts[p] = count;
+  if (count == 0u) return;
+  const uint before = atomic_add(total, count);
+  if (before > limit || count > limit - before) atomic_or(total + 1, 1u);
 }
 
 /* Puts the pairs of each cluster in their place; visits again only where there were more than the slots hold. */

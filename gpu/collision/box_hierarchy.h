@@ -7,7 +7,6 @@
 #include "gpu/base/status.h"
 #include "gpu/primitives/primitive_config.h"
 #include "gpu/primitives/radix_sort.h"
-#include "gpu/primitives/reduction.h"
 #include "gpu/primitives/scan.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
@@ -79,8 +78,8 @@ class ClusterPairs {
   /// `max_pairs` (below 2^32) bounds the memory: 8 bytes a pair.
   static absl::StatusOr<ClusterPairs> Create(const std::shared_ptr<Context>& context, uint64_t max_pairs = 1ULL << 28);
 
-  /// All pairs (p, q), p <= q, of clusters of `tree`. One blocking read. Errors: ResourceExhausted with the count when there are more than
-  /// max_pairs.
+  /// All pairs (p, q), p <= q, of clusters of `tree`. One blocking read. Errors: ResourceExhausted when there are more than max_pairs,
+  /// named max_cluster_pairs as in the options of the detectors; the search ends there, before any memory is taken for them.
   absl::Status FindWithin(Queue& queue, const BoxHierarchy& tree);
 
   /// All pairs (p of a, q of b). Two elements of one group meet only if that group has PALPATE_GROUP_SELF. Errors as above.
@@ -98,9 +97,7 @@ class ClusterPairs {
   PrimitiveConfig config_;
   Kernel count_kernel_, write_kernel_;
   ExclusiveScan scan_;
-  Reduction<uint64_t> sum_;
-  DeviceBuffer<uint32_t> counts_, offsets_;
-  DeviceBuffer<uint64_t> wide_counts_, total_;
+  DeviceBuffer<uint32_t> counts_, offsets_, total_;
   DeviceBuffer<UInt2> first_pairs_, pairs_;
 };
 

@@ -24,22 +24,53 @@ constexpr uint32_t kIntervalFloats = 36 * BoxHierarchy::kWidth;
 constexpr uint32_t kIds = 3 * BoxHierarchy::kWidth;
 constexpr uint32_t kKinds[2] = {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE};
 constexpr uint64_t kMaxCapacity = 1ULL << 31;
-
-uint64_t Wide(const UInt* words) { return uint64_t{words[1]} << 32 | words[0]; }
+constexpr uint32_t kPairsPerClusterPair = BoxHierarchy::kWidth * BoxHierarchy::kWidth;
+// Shares of batch_pairs: cluster pairs searched at a time, which rarely give more than a few undecided pairs each, and pairs decided before
+// the hits are compared with their limit.
+constexpr uint32_t kPairsExpected = 16;
+constexpr uint32_t kDecisionsShare = 8;
+constexpr uint32_t kMaxBatchPairs = 1U << 26;
+// Up to this many hits the list grows as they come. Beyond, all are counted first: there may be more than any memory holds.
+constexpr uint32_t kHitsWorthCopying = 1U << 18;
+static_assert(uint64_t{kMaxBatchPairs} / kPairsExpected * kPairsPerClusterPair + kMaxCapacity < uint64_t{1} << 32, "counts do not wrap");
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+absl::Status CheckLimit(const char* name, uint64_t value, uint64_t least, uint64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat("CcdDetectorOptions.%s: %d is not in [%d, %d]", name, value, least, most));
+}
+
+absl::Status PastLimit(const char* name, uint64_t limit, const char* of_what) {
+  return absl::ResourceExhaustedError(absl::StrFormat("ccd: more than CcdDetectorOptions.%s = %d %s", name, limit, of_what));
+}
+
 }  // namespace
+
+// Times the stages where that was asked for.
+struct ContinuousCollisions::StageClock {
+  Queue& queue;
+  bool is_on = false;
+  double begin = Now();
+
+  absl::Status End(double* seconds) {
+    if (!is_on) return absl::OkStatus();
+    PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
+    const double now = Now();
+    *seconds += now - begin;
+    begin = now;
+    return absl::OkStatus();
+  }
+};
 
 absl::StatusOr<ContinuousCollisions> ContinuousCollisions::Create(const std::shared_ptr<Context>& context,
                                                                   const CcdDetectorOptions& options) {
   PALPATE_RETURN_IF_ERROR(options.Validate());
-  if (options.max_pairs < 1 || options.max_pairs > kMaxCapacity) {
-    return absl::InvalidArgumentError(absl::StrFormat("CcdDetectorOptions.max_pairs: %d is not in [1, 2^31]", options.max_pairs));
-  }
-  if (options.max_hits < 1 || options.max_hits > kMaxCapacity) {
-    return absl::InvalidArgumentError(absl::StrFormat("CcdDetectorOptions.max_hits: %d is not in [1, 2^31]", options.max_hits));
-  }
+  PALPATE_RETURN_IF_ERROR(CheckLimit("max_cluster_pairs", options.max_cluster_pairs, 1, std::numeric_limits<uint32_t>::max()));
+  PALPATE_RETURN_IF_ERROR(CheckLimit("max_candidates", options.max_candidates, 1, 1ULL << 48));
+  PALPATE_RETURN_IF_ERROR(CheckLimit("max_pairs", options.max_pairs, 1, kMaxCapacity));
+  PALPATE_RETURN_IF_ERROR(CheckLimit("max_hits", options.max_hits, 1, kMaxCapacity));
+  PALPATE_RETURN_IF_ERROR(CheckLimit("batch_pairs", options.batch_pairs, kPairsPerClusterPair, kMaxBatchPairs));
   ContinuousCollisions detector;
   detector.context_ = context;
   detector.options_ = options;
@@ -48,7 +79,7 @@ absl::StatusOr<ContinuousCollisions> ContinuousCollisions::Create(const std::sha
   for (Elements* elements : {&detector.vertices_, &detector.edges_, &detector.triangles_}) {
     PALPATE_ASSIGN_OR_RETURN(elements->tree, BoxHierarchy::Create(context));
   }
-  PALPATE_ASSIGN_OR_RETURN(detector.cluster_pairs_, ClusterPairs::Create(context));
+  PALPATE_ASSIGN_OR_RETURN(detector.cluster_pairs_, ClusterPairs::Create(context, options.max_cluster_pairs));
   PALPATE_ASSIGN_OR_RETURN(detector.counters_, DeviceBuffer<CcdCounters>::Create(context, 1, "ccd counters"));
   return detector;
 }
@@ -89,13 +120,9 @@ void ContinuousCollisions::SetSurface(std::shared_ptr<const DeviceSurface> surfa
   has_topology_ = true;
 }
 
-absl::Status ContinuousCollisions::ReadCounters(Queue& queue, CcdCounters* counters) const {
-  return queue.ReadBlocking(counters_, std::span<CcdCounters>(counters, 1));
-}
+absl::Status ContinuousCollisions::ReadCounters(Queue& queue) { return queue.ReadBlocking(counters_, std::span<CcdCounters>(&counts_, 1)); }
 
-absl::Status ContinuousCollisions::WriteCounters(Queue& queue, const CcdCounters& counters) const {
-  return queue.Write(counters_, std::span<const CcdCounters>(&counters, 1));
-}
+absl::Status ContinuousCollisions::WriteCounters(Queue& queue) { return queue.Write(counters_, std::span<const CcdCounters>(&counts_, 1)); }
 
 template <typename Position>
 absl::Status ContinuousCollisions::Build(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Position> starts,
@@ -112,97 +139,153 @@ absl::Status ContinuousCollisions::Build(Queue& queue, Kernels& kernels, Element
                       elements.tree.elements(), starts, ends, half_separation, elements.intervals, elements.ids);
 }
 
-absl::Status ContinuousCollisions::Find(Queue& queue, Kernels& kernels, uint32_t kind) {
+absl::Status ContinuousCollisions::FindClusterPairs(Queue& queue, uint32_t kind) {
+  PALPATE_RETURN_IF_ERROR(kind == PALPATE_EDGE_EDGE ? cluster_pairs_.FindWithin(queue, edges_.tree)
+                                                    : cluster_pairs_.FindBetween(queue, vertices_.tree, triangles_.tree));
+  statistics_.cluster_pairs[kind] = cluster_pairs_.count();
+  return Grow(context_, pairs_[kind], std::min(4096U, options_.batch_pairs), "ccd pairs");
+}
+
+absl::Status ContinuousCollisions::FindBatch(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last) {
   const bool is_within = kind == PALPATE_EDGE_EDGE;
-  Elements& p = is_within ? edges_ : vertices_;
-  Elements& q = is_within ? edges_ : triangles_;
-  if (is_within) {
-    PALPATE_RETURN_IF_ERROR(cluster_pairs_.FindWithin(queue, p.tree));
-  } else {
-    PALPATE_RETURN_IF_ERROR(cluster_pairs_.FindBetween(queue, p.tree, q.tree));
-  }
-  const uint32_t cluster_pairs = cluster_pairs_.count();
-  statistics_.cluster_pairs[kind] = cluster_pairs;
-  if (cluster_pairs == 0) return absl::OkStatus();
-  PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_[kind], 4096, "ccd pairs"));
+  const Elements& p = is_within ? edges_ : vertices_;
+  const Elements& q = is_within ? edges_ : triangles_;
   const uint32_t chunk = context_->device().is_gpu ? 1 : 64;
-  const size_t items = (cluster_pairs + chunk - 1) / chunk;
+  const size_t items = (last - first + chunk - 1) / chunk;
+  const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(pairs_[kind].count(), kMaxCapacity));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.candidates, {items, context_->device().is_gpu ? size_t{64} : size_t{1}}, uint32_t{is_within},
+                                       uint32_t{!options_.candidates_only}, p.corner_count, q.corner_count, first, last, chunk,
+                                       cluster_pairs_.pairs(), p.tree.nodes(), p.tree.node_groups(), p.tree.elements(), p.intervals, p.ids,
+                                       q.tree.nodes(), q.tree.node_groups(), q.tree.elements(), q.intervals, q.ids, capacity, pairs_[kind],
+                                       counters_));
+  return ReadCounters(queue);
+}
+
+absl::Status ContinuousCollisions::CheckLimits(uint32_t kind, uint64_t candidates, uint64_t pairs) const {
+  const bool is_within = kind == PALPATE_EDGE_EDGE;
+  if (candidates > options_.max_candidates) {
+    return PastLimit("max_candidates", options_.max_candidates,
+                     is_within ? "pairs of edges whose swept boxes overlap" : "pairs of a vertex and a triangle whose swept boxes overlap");
+  }
+  if (pairs > options_.max_pairs) {
+    return PastLimit("max_pairs", options_.max_pairs,
+                     is_within ? "undecided pairs of edges" : "undecided pairs of a vertex and a triangle");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ContinuousCollisions::ListCandidates(Queue& queue, Kernels& kernels, uint32_t kind) {
+  PALPATE_RETURN_IF_ERROR(FindClusterPairs(queue, kind));
+  const uint32_t total = cluster_pairs_.count();
   for (;;) {
-    const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(pairs_[kind].count(), options_.max_pairs));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.candidates, {items, context_->device().is_gpu ? size_t{64} : size_t{1}},
-                                         uint32_t{is_within}, uint32_t{!options_.candidates_only}, p.corner_count, q.corner_count,
-                                         cluster_pairs, chunk, cluster_pairs_.pairs(), p.tree.nodes(), p.tree.node_groups(),
-                                         p.tree.elements(), p.intervals, p.ids, q.tree.nodes(), q.tree.node_groups(), q.tree.elements(),
-                                         q.intervals, q.ids, capacity, pairs_[kind], counters_));
-    CcdCounters counters;
-    PALPATE_RETURN_IF_ERROR(ReadCounters(queue, &counters));
-    statistics_.candidates[kind] = Wide(counters.candidates[kind]);
-    statistics_.pairs[kind] = counters.pairs[kind];
-    // The count of pairs wraps at 2^32, that of the candidates it is a part of does not.
-    if (counters.pairs[kind] > options_.max_pairs || statistics_.candidates[kind] > std::numeric_limits<uint32_t>::max()) {
-      return absl::ResourceExhaustedError(absl::StrFormat("ccd: %d candidates, %d of them undecided; CcdDetectorOptions.max_pairs is %d",
-                                                          statistics_.candidates[kind], counters.pairs[kind], options_.max_pairs));
+    counts_.candidates = counts_.pairs = 0;
+    PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
+    for (uint32_t first = 0, last = 0; first < total; first = last) {
+      last = first + std::min(options_.batch_pairs / kPairsExpected, total - first);
+      PALPATE_RETURN_IF_ERROR(FindBatch(queue, kernels, kind, first, last));
+      PALPATE_RETURN_IF_ERROR(CheckLimits(kind, counts_.candidates, counts_.pairs));
     }
-    if (counters.pairs[kind] <= capacity) return absl::OkStatus();
-    PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_[kind], counters.pairs[kind], "ccd pairs"));
-    counters.pairs[kind] = 0;
-    counters.candidates[kind][0] = counters.candidates[kind][1] = 0;
-    PALPATE_RETURN_IF_ERROR(WriteCounters(queue, counters));
+    statistics_.candidates[kind] = counts_.candidates;
+    statistics_.pairs[kind] = counts_.pairs;
+    if (counts_.pairs <= pairs_[kind].count()) return absl::OkStatus();
+    PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_[kind], counts_.pairs, "ccd pairs"));
   }
 }
 
 template <typename Position>
-absl::Status ContinuousCollisions::Decide(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends) {
-  PALPATE_RETURN_IF_ERROR(Grow(context_, hits_, 1024, "ccd hits"));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, keys_, hits_.count(), "ccd keys"));
-  CcdCounters counters;
-  for (;;) {
-    const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(hits_.count(), options_.max_hits));
-    for (const uint32_t kind : kKinds) {
-      const auto pair_count = static_cast<uint32_t>(statistics_.pairs[kind]);
-      // Some drivers compile a kernel when it is first launched, this one for a second: with nothing to do in the first call, rather than
-      // at the first close pair, in the middle of a cut.
-      if (pair_count == 0 && kernels.are_compiled) continue;
-      const auto launch = [&](auto zero) {
-        using Real = decltype(zero);
-        // A device may take denormal floats for zero.
-        const Real input_error = std::is_same_v<Real, float> ? 4 * std::numeric_limits<Real>::min() : 0;
-        return queue.Launch(kernels.decide, {std::max(pair_count, 1U), kLocalSize}, kind, pair_count, pairs_[kind], surface_->edges,
-                            surface_->triangles, starts, ends, static_cast<Real>(options_.separation_m), input_error,
-                            static_cast<Real>(options_.tolerance), options_.max_steps, a_shift_, kind_shift_, capacity, hits_, keys_,
-                            counters_);
-      };
-      PALPATE_RETURN_IF_ERROR(is_double_ ? launch(double{}) : launch(float{}));
-      PALPATE_RETURN_IF_ERROR(ReadCounters(queue, &counters));
-      statistics_.hits[kind] = counters.hits - (kind == kKinds[0] ? 0 : statistics_.hits[kKinds[0]]);
+absl::Status ContinuousCollisions::FindAndDecide(Queue& queue, Kernels& kernels, uint32_t kind, BufferView<Position> starts,
+                                                 BufferView<Position> ends, StageClock& clock) {
+  PALPATE_RETURN_IF_ERROR(FindClusterPairs(queue, kind));
+  const uint32_t total = cluster_pairs_.count();
+  uint32_t batch = options_.batch_pairs / kPairsExpected;
+  for (uint32_t first = 0; first < total;) {
+    const uint32_t last = first + std::min(batch, total - first);
+    PALPATE_RETURN_IF_ERROR(FindBatch(queue, kernels, kind, first, last));
+    const uint64_t candidates = statistics_.candidates[kind] + counts_.candidates;
+    const uint64_t pairs = statistics_.pairs[kind] + counts_.pairs;
+    PALPATE_RETURN_IF_ERROR(CheckLimits(kind, candidates, pairs));
+    const uint32_t found = counts_.pairs;
+    counts_.candidates = counts_.pairs = 0;
+    PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
+    if (found > pairs_[kind].count()) {
+      // Dense: fewer at a time from here on, as many as surely fit if need be.
+      if (found > options_.batch_pairs) {
+        const uint64_t half_full = uint64_t{last - first} * (options_.batch_pairs / 2) / found;
+        batch = std::max(static_cast<uint32_t>(half_full), options_.batch_pairs / kPairsPerClusterPair);
+      }
+      PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_[kind], std::min(found, options_.batch_pairs), "ccd pairs"));
+      continue;
     }
-    if (!kernels.are_compiled) {
-      PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {1, kLocalSize}, 0U, hits_, order_, sorted_hits_));
-      kernels.are_compiled = true;
-    }
-    if (statistics_.pairs[0] + statistics_.pairs[1] == 0) return absl::OkStatus();
-    if (counters.hits > options_.max_hits) {
-      return absl::ResourceExhaustedError(
-          absl::StrFormat("ccd: %d hits; CcdDetectorOptions.max_hits is %d", counters.hits, options_.max_hits));
-    }
-    if (counters.hits <= capacity) break;
-    PALPATE_RETURN_IF_ERROR(Grow(context_, hits_, counters.hits, "ccd hits"));
-    PALPATE_RETURN_IF_ERROR(Grow(context_, keys_, hits_.count(), "ccd keys"));
-    counters.hits = 0;
-    counters.earliest_bits = kNoHit;
-    PALPATE_RETURN_IF_ERROR(WriteCounters(queue, counters));
+    statistics_.candidates[kind] = candidates;
+    statistics_.pairs[kind] = pairs;
+    PALPATE_RETURN_IF_ERROR(clock.End(&statistics_.find_seconds));
+    PALPATE_RETURN_IF_ERROR(Decide(queue, kernels, kind, found, starts, ends));
+    PALPATE_RETURN_IF_ERROR(clock.End(&statistics_.decide_seconds));
+    first = last;
   }
-  if (counters.hits == 0) return absl::OkStatus();
-  statistics_.earliest_toi = std::bit_cast<float>(counters.earliest_bits);
-  if (sorted_keys_.count() < counters.hits) {
+  return clock.End(&statistics_.find_seconds);
+}
+
+template <typename Position>
+absl::Status ContinuousCollisions::LaunchDecide(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last,
+                                                uint32_t capacity, BufferView<Position> starts, BufferView<Position> ends) {
+  const auto launch = [&](auto zero) {
+    using Real = decltype(zero);
+    // A device may take denormal floats for zero.
+    const Real input_error = std::is_same_v<Real, float> ? 4 * std::numeric_limits<Real>::min() : 0;
+    return queue.Launch(kernels.decide, {std::max(last - first, 1U), kLocalSize}, kind, first, last, pairs_[kind], surface_->edges,
+                        surface_->triangles, starts, ends, static_cast<Real>(options_.separation_m), input_error,
+                        static_cast<Real>(options_.tolerance), options_.max_steps, a_shift_, kind_shift_, capacity, hits_, keys_,
+                        counters_);
+  };
+  return is_double_ ? launch(double{}) : launch(float{});
+}
+
+template <typename Position>
+absl::Status ContinuousCollisions::Decide(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t pair_count, BufferView<Position> starts,
+                                          BufferView<Position> ends) {
+  for (uint32_t first = 0; first < pair_count;) {
+    const uint32_t last = first + std::min(options_.batch_pairs / kDecisionsShare, pair_count - first);
+    const uint32_t before = counts_.hits;
+    const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(hits_.count(), options_.max_hits));
+    PALPATE_RETURN_IF_ERROR(LaunchDecide(queue, kernels, kind, first, last, capacity, starts, ends));
+    PALPATE_RETURN_IF_ERROR(ReadCounters(queue));
+    if (counts_.hits > options_.max_hits) return PastLimit("max_hits", options_.max_hits, "hits");
+    if (counts_.hits > capacity && counts_.hits <= kHitsWorthCopying) {
+      PALPATE_RETURN_IF_ERROR(GrowHits(queue, before, counts_.hits));
+      counts_.hits = before;
+      PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
+      continue;
+    }
+    statistics_.hits[kind] += counts_.hits - before;
+    first = last;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ContinuousCollisions::GrowHits(Queue& queue, uint32_t kept, uint32_t needed) {
+  const uint64_t target = std::min(uint64_t{needed} + needed / 2, options_.max_hits);
+  PALPATE_ASSIGN_OR_RETURN(auto hits, DeviceBuffer<CcdHit>::Create(context_, target, "ccd hits"));
+  PALPATE_RETURN_IF_ERROR(queue.Copy(hits_, hits, kept));
+  hits_ = std::move(hits);
+  PALPATE_ASSIGN_OR_RETURN(auto keys, DeviceBuffer<uint64_t>::Create(context_, target, "ccd keys"));
+  PALPATE_RETURN_IF_ERROR(queue.Copy(keys_, keys, kept));
+  keys_ = std::move(keys);
+  return absl::OkStatus();
+}
+
+absl::Status ContinuousCollisions::SortHits(Queue& queue, Kernels& kernels) {
+  if (counts_.hits == 0) return absl::OkStatus();
+  statistics_.earliest_toi = std::bit_cast<float>(counts_.earliest_bits);
+  if (sorted_keys_.count() < counts_.hits) {
     PALPATE_RETURN_IF_ERROR(Grow(context_, sorted_keys_, hits_.count(), "ccd sorted keys"));
     PALPATE_RETURN_IF_ERROR(Grow(context_, order_, hits_.count(), "ccd order"));
     PALPATE_RETURN_IF_ERROR(Grow(context_, sorted_hits_, hits_.count(), "ccd sorted hits"));
     PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint64_t>::Create(context_, static_cast<uint32_t>(hits_.count())));
   }
-  PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, counters.hits, sorted_keys_, order_, {0, kind_shift_ + 1}));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {counters.hits, kLocalSize}, counters.hits, hits_, order_, sorted_hits_));
-  hit_count_ = counters.hits;
+  PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, counts_.hits, sorted_keys_, order_, {0, kind_shift_ + 1}));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {counts_.hits, kLocalSize}, counts_.hits, hits_, order_, sorted_hits_));
+  hit_count_ = counts_.hits;
   return absl::OkStatus();
 }
 
@@ -215,31 +298,43 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
   PALPATE_RETURN_IF_ERROR(CheckCapacity("ContinuousCollisions", "starts", starts.count, needed));
   PALPATE_RETURN_IF_ERROR(CheckCapacity("ContinuousCollisions", "ends", ends.count, needed));
   if (triangles_.count == 0) return absl::OkStatus();
-  CcdCounters counters = {};
-  counters.earliest_bits = kNoHit;
-  PALPATE_RETURN_IF_ERROR(WriteCounters(queue, counters));
+  counts_ = {};
+  counts_.earliest_bits = kNoHit;
+  PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
 
-  double stage_begin = Now();
-  const auto end_stage = [&](double* seconds) {
-    if (!options_.measure_stages) return absl::OkStatus();
-    PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
-    const double now = Now();
-    *seconds = now - stage_begin;
-    stage_begin = now;
-    return absl::OkStatus();
-  };
+  StageClock clock = {queue, options_.measure_stages};
   for (Elements* elements : {&vertices_, &edges_, &triangles_}) PALPATE_RETURN_IF_ERROR(Build(queue, kernels, *elements, starts, ends));
-  PALPATE_RETURN_IF_ERROR(end_stage(&statistics_.build_seconds));
-  for (const uint32_t kind : kKinds) PALPATE_RETURN_IF_ERROR(Find(queue, kernels, kind));
-  PALPATE_RETURN_IF_ERROR(end_stage(&statistics_.find_seconds));
-  PALPATE_RETURN_IF_ERROR(ReadCounters(queue, &counters));
-  if (counters.bad_vertex != 0) {
+  PALPATE_RETURN_IF_ERROR(clock.End(&statistics_.build_seconds));
+  // What is not finite overlaps nothing, and must not wait for a limit that the rest may pass.
+  PALPATE_RETURN_IF_ERROR(ReadCounters(queue));
+  if (counts_.bad_vertex != 0) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("ccd: the coordinates of vertex %d are not finite or beyond 1e30 m", ~counters.bad_vertex));
+        absl::StrFormat("ccd: the coordinates of vertex %d are not finite or beyond 1e30 m", ~counts_.bad_vertex));
   }
-  if (options_.candidates_only) return absl::OkStatus();
-  PALPATE_RETURN_IF_ERROR(Decide(queue, kernels, starts, ends));
-  return end_stage(&statistics_.decide_seconds);
+  if (options_.candidates_only) {
+    for (const uint32_t kind : kKinds) PALPATE_RETURN_IF_ERROR(ListCandidates(queue, kernels, kind));
+    return clock.End(&statistics_.find_seconds);
+  }
+  PALPATE_RETURN_IF_ERROR(Grow(context_, hits_, 1024, "ccd hits"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, keys_, hits_.count(), "ccd keys"));
+  if (!kernels.are_compiled) {
+    // Some drivers compile a kernel when it is first launched, this one for a second: with nothing to do in the first call, rather than
+    // at the first close pair, in the middle of a cut.
+    PALPATE_RETURN_IF_ERROR(LaunchDecide(queue, kernels, PALPATE_VERTEX_TRIANGLE, 0, 0, 0, starts, ends));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {1, kLocalSize}, 0U, hits_, order_, sorted_hits_));
+    kernels.are_compiled = true;
+  }
+  for (;;) {
+    for (const uint32_t kind : kKinds) PALPATE_RETURN_IF_ERROR(FindAndDecide(queue, kernels, kind, starts, ends, clock));
+    if (counts_.hits <= hits_.count()) break;
+    PALPATE_RETURN_IF_ERROR(Grow(context_, hits_, counts_.hits, "ccd hits"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, keys_, hits_.count(), "ccd keys"));
+    for (const uint32_t kind : kKinds) statistics_.candidates[kind] = statistics_.pairs[kind] = statistics_.hits[kind] = 0;
+    counts_.hits = 0;
+    PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
+  }
+  PALPATE_RETURN_IF_ERROR(SortHits(queue, kernels));
+  return clock.End(&statistics_.decide_seconds);
 }
 
 absl::Status ContinuousCollisions::Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m) {
@@ -255,6 +350,7 @@ absl::Status ContinuousCollisions::RunDouble(Queue& queue, BufferView<double> st
 }
 
 absl::StatusOr<std::vector<UInt2>> ContinuousCollisions::CandidatePairs(Queue& queue, uint32_t kind) const {
+  if (!options_.candidates_only) return absl::FailedPreconditionError("ccd: pairs are kept with CcdDetectorOptions.candidates_only");
   std::vector<UInt2> pairs(statistics_.pairs[kind]);
   if (!pairs.empty()) PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(pairs_[kind], pairs));
   return pairs;

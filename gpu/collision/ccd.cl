@@ -177,16 +177,16 @@ void flush_pairs(const uint2* pending, uint count, uint capacity, global uint2* 
   }
 }
 
-/* Element pairs of `chunk` cluster pairs that the filter cannot tell apart, in any order, to pairs[]; counts all of them. p is a vertex and
-   q a triangle, or is_within: both are edges. */
-kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_corners, uint cluster_pair_count, uint chunk,
+/* Element pairs of the cluster pairs [first, last), `chunk` a work-item, that the filter cannot tell apart, in any order, to pairs[];
+   counts all of them. p is a vertex and q a triangle, or is_within: both are edges. */
+kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_corners, uint first, uint last, uint chunk,
                            global const UInt2* cluster_pairs, global const float* p_nodes, global const uint* p_groups,
                            global const uint* p_elements, global const float* p_intervals, global const uint* p_ids,
                            global const float* q_nodes, global const uint* q_groups, global const uint* q_elements,
                            global const float* q_intervals, global const uint* q_ids, uint capacity, global uint2* pairs,
                            volatile global CcdCounters* counters) {
-  const size_t begin = get_global_id(0) * chunk;
-  const size_t end = min(begin + chunk, (size_t)cluster_pair_count);
+  const size_t begin = first + get_global_id(0) * chunk;
+  const size_t end = min(begin + chunk, (size_t)last);
   uint2 pending[PENDING];
   uint pending_count = 0;
   uint candidates = 0;
@@ -206,7 +206,7 @@ kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_
       if (mask != 0u && filters) mask = lanes_not_apart(p_rows, row, q_rows, mask);
       if (mask == 0u) continue;
       if (pending_count > PENDING - NODE_WIDTH) {
-        flush_pairs(pending, pending_count, capacity, pairs, &counters->pairs[is_within]);
+        flush_pairs(pending, pending_count, capacity, pairs, &counters->pairs);
         pending_count = 0;
       }
       const uint a = p_elements[p * NODE_WIDTH + row];
@@ -216,20 +216,17 @@ kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_
       }
     }
   }
-  if (pending_count > 0u) flush_pairs(pending, pending_count, capacity, pairs, &counters->pairs[is_within]);
-  if (candidates == 0u) return;
-  volatile global uint* total = counters->candidates[is_within];
-  const uint old = atomic_add(total, candidates);
-  if (old + candidates < old) atomic_inc(total + 1);
+  if (pending_count > 0u) flush_pairs(pending, pending_count, capacity, pairs, &counters->pairs);
+  if (candidates > 0u) atomic_add(&counters->candidates, candidates);
 }
 
-/* Decides the pairs. A hit goes to hits[], in any order, with its key for sorting to keys[]. One work-item a pair. */
-kernel void ccd_decide(uint kind, uint pair_count, global const uint2* pairs, global const uint2* edges, global const uint4* triangles,
-                       global const Position* starts, global const Position* ends, Real separation, Real input_error, Real tolerance,
-                       uint max_steps, uint a_shift, uint kind_shift, uint capacity, global CcdHit* hits, global ulong* keys,
-                       volatile global CcdCounters* counters) {
-  const size_t i = get_global_id(0);
-  if (i >= pair_count) return;
+/* Decides the pairs [first, last). A hit goes to hits[], in any order, with its key for sorting to keys[]. One work-item a pair. */
+kernel void ccd_decide(uint kind, uint first, uint last, global const uint2* pairs, global const uint2* edges,
+                       global const uint4* triangles, global const Position* starts, global const Position* ends, Real separation,
+                       Real input_error, Real tolerance, uint max_steps, uint a_shift, uint kind_shift, uint capacity, global CcdHit* hits,
+                       global ulong* keys, volatile global CcdCounters* counters) {
+  const size_t i = first + get_global_id(0);
+  if (i >= last) return;
   const uint2 pair = pairs[i];
   uint4 vertices;
   if (kind == PALPATE_EDGE_EDGE) {
@@ -262,8 +259,8 @@ kernel void ccd_decide(uint kind, uint pair_count, global const uint2* pairs, gl
   if (place >= capacity) return;
   const float alpha = (float)outcome.alpha;
   const float beta = (float)outcome.beta;
-  hit.weights =
-      kind == PALPATE_EDGE_EDGE ? (float4)(1.0f - alpha, alpha, 1.0f - beta, beta) : (float4)(1.0f - alpha - beta, alpha, beta, 1.0f);
+  hit.weights = kind == PALPATE_EDGE_EDGE ? (float4)((float)(1 - outcome.alpha), alpha, (float)(1 - outcome.beta), beta)
+                                          : (float4)((float)fmax(1 - outcome.alpha - outcome.beta, (Real)0), alpha, beta, 1.0f);
   const float3 normal = (float3)((float)outcome.normal.x, (float)outcome.normal.y, (float)outcome.normal.z);
   const float size = sqrt(normal.x * normal.x + normal.y * normal.y + normal.z * normal.z);
   hit.normal = (float4)(size > 0.0f ? normal / size : (float3)(0.0f, 0.0f, 1.0f), 0.0f);

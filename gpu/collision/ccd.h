@@ -27,11 +27,17 @@ struct CcdStatistics {
   double build_seconds = 0, find_seconds = 0, decide_seconds = 0;  ///< wall time; only with measure_stages
 };
 
+/// The limits are there for geometry that is all in one place, where n elements have n^2 pairs: work stops soon after one is passed, and no
+/// memory is taken for what is beyond it. All but max_hits hold for each kind by itself.
 struct CcdDetectorOptions : CcdOptions {
-  uint64_t max_pairs = 1ULL << 28;  ///< bounds the memory of candidates, 8 bytes a pair; in [1, 2^31]
-  uint64_t max_hits = 1ULL << 24;   ///< bounds the memory of hits, 140 bytes a hit; in [1, 2^31]
-  bool measure_stages = false;      ///< waits after each stage to time it
-  bool candidates_only = false;     ///< for checks: neither filters nor decides; CandidatePairs are all whose swept boxes overlap
+  uint64_t max_cluster_pairs = 1ULL << 26;  ///< pairs of clusters of 16 elements whose boxes overlap, 8 bytes each; in [1, 2^32)
+  uint64_t max_candidates = 1ULL << 32;     ///< element pairs whose swept boxes overlap; bounds the time to find; in [1, 2^48]
+  uint64_t max_pairs = 1ULL << 28;          ///< those that the filter leaves; bounds the time to decide; in [1, 2^31]
+  uint64_t max_hits = 1ULL << 24;           ///< bounds the memory of hits, 148 bytes a hit; in [1, 2^31]
+  uint32_t batch_pairs = 1U << 22;          ///< undecided pairs found at a time, 8 bytes each; changes no result; in [256, 2^26]
+  bool measure_stages = false;              ///< waits after each stage to time it
+  /// For checks: neither filters nor decides; CandidatePairs are all whose swept boxes overlap, 8 bytes a pair, at most max_pairs.
+  bool candidates_only = false;
 };
 
 /// Continuous collision detection between all vertices and triangles, and all edges, of triangle surfaces, of different bodies and of one
@@ -39,7 +45,7 @@ struct CcdDetectorOptions : CcdOptions {
 ///
 /// Guarantee: each pair that comes to its separation distance within the step, pairs that share a vertex aside, is among the hits, with a
 /// time of impact that is not late (see CcdQueries); pairs of one body only if its group has PALPATE_GROUP_SELF. No capacity truncates:
-/// lists grow and their stage runs again.
+/// lists grow and their stage runs again. Candidates are found and decided in batches, so that memory follows the hits, not the candidates.
 /// Method: swept boxes in a packed hierarchy (box_hierarchy.h), a float filter that rejects only what it proves apart, and the march of
 /// ccd_narrow.clh; docs/algorithms/ccd.md. Thread: one at a time. Determinism: run to run on one device; hits are sorted.
 class ContinuousCollisions {
@@ -54,8 +60,8 @@ class ContinuousCollisions {
 
   /// Finds the hits between the positions at the start and at the end of the step [m], [vertex_count] each, w unused. Some blocking reads.
   /// Errors: FailedPrecondition without topology; InvalidArgument (a buffer too small; a vertex of a triangle is not finite or beyond
-  /// 1e30 m: named); ResourceExhausted (more than max_pairs or max_hits, which are named, or device memory). After an error there are no
-  /// hits.
+  /// 1e30 m: named); ResourceExhausted (one of the limits of CcdDetectorOptions, named with its value, or device memory). After an error
+  /// there are no hits.
   absl::Status Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
 
   /// As Run, for positions in double: x, y, z of each vertex, [3 vertex_count]. FailedPrecondition on a device without double.
@@ -67,7 +73,7 @@ class ContinuousCollisions {
   const DeviceBuffer<CcdHit>& hit_buffer() const { return sorted_hits_; }
   const CcdStatistics& statistics() const { return statistics_; }
 
-  /// Blocking. The pairs of the last run that the filter left to the narrow phase, in no particular order.
+  /// Blocking. The candidates of the last run, in no particular order. FailedPrecondition without candidates_only.
   absl::StatusOr<std::vector<UInt2>> CandidatePairs(Queue& queue, uint32_t kind) const;
 
  private:
@@ -88,16 +94,32 @@ class ContinuousCollisions {
     bool are_compiled = false;
   };
 
+  struct StageClock;
+
   template <typename Position>
   absl::Status RunAs(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends, size_t needed);
   template <typename Position>
   absl::Status Build(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Position> starts, BufferView<Position> ends);
-  absl::Status Find(Queue& queue, Kernels& kernels, uint32_t kind);
+  absl::Status FindClusterPairs(Queue& queue, uint32_t kind);
+  // Adds what the cluster pairs [first, last) give to pairs_[kind] and to the counts, which it reads. Not an error: pairs beyond the
+  // capacity, which are only counted.
+  absl::Status FindBatch(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last);
+  absl::Status CheckLimits(uint32_t kind, uint64_t candidates, uint64_t pairs) const;
+  absl::Status ListCandidates(Queue& queue, Kernels& kernels, uint32_t kind);
   template <typename Position>
-  absl::Status Decide(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends);
+  absl::Status FindAndDecide(Queue& queue, Kernels& kernels, uint32_t kind, BufferView<Position> starts, BufferView<Position> ends,
+                             StageClock& clock);
+  template <typename Position>
+  absl::Status Decide(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t pair_count, BufferView<Position> starts,
+                      BufferView<Position> ends);
+  template <typename Position>
+  absl::Status LaunchDecide(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last, uint32_t capacity,
+                            BufferView<Position> starts, BufferView<Position> ends);
+  absl::Status GrowHits(Queue& queue, uint32_t kept, uint32_t needed);
+  absl::Status SortHits(Queue& queue, Kernels& kernels);
   absl::StatusOr<Kernels> CreateKernels(bool input_double) const;
-  absl::Status ReadCounters(Queue& queue, CcdCounters* counters) const;
-  absl::Status WriteCounters(Queue& queue, const CcdCounters& counters) const;
+  absl::Status ReadCounters(Queue& queue);
+  absl::Status WriteCounters(Queue& queue);
 
   std::shared_ptr<Context> context_;
   CcdDetectorOptions options_;
@@ -112,8 +134,9 @@ class ContinuousCollisions {
   ClusterPairs cluster_pairs_;
   Kernels float_kernels_, double_kernels_;
   RadixSort<uint64_t> sort_;
+  CcdCounters counts_ = {};  // as last read or written
   DeviceBuffer<CcdCounters> counters_;
-  DeviceBuffer<UInt2> pairs_[2];
+  DeviceBuffer<UInt2> pairs_[2];  // by kind: of one batch, or all candidates
   DeviceBuffer<CcdHit> hits_, sorted_hits_;
   DeviceBuffer<uint64_t> keys_, sorted_keys_;
   DeviceBuffer<uint32_t> order_;

@@ -14,10 +14,10 @@ typedef struct CcdAnswer {
   UInt steps;     /* of the march through time */
 } CcdAnswer;
 
-/* What the kernels of ContinuousCollisions count. 64-bit counts take two words, low first. */
+/* What the kernels of ContinuousCollisions count. Candidates and pairs are those of one batch, or of all while candidates are listed. */
 typedef struct CcdCounters {
-  UInt candidates[2][2]; /* by kind: pairs whose swept boxes overlap */
-  UInt pairs[2];         /* by kind: left by the filter */
+  UInt candidates; /* pairs whose swept boxes overlap */
+  UInt pairs;      /* left by the filter */
   UInt hits;
   UInt bad_vertex;    /* ~the smallest vertex without usable coordinates; 0: none */
   UInt earliest_bits; /* of the least time of impact; 0xffffffff: no hit */
@@ -25,7 +25,7 @@ typedef struct CcdCounters {
 } CcdCounters;
 
 PALPATE_SHARED_SIZE(CcdAnswer, 16);
-PALPATE_SHARED_SIZE(CcdCounters, 48);
+PALPATE_SHARED_SIZE(CcdCounters, 32);
 
 PALPATE_SHARED_END
 

@@ -32,8 +32,8 @@ typedef struct CcdHit {
   UInt a;
   UInt b;
   float toi;      /* share of the step in [0, 1] that is certainly free of contact; never late */
-  Float4 weights; /* as in SurfaceContact, near the time of impact */
-  Float4 normal;  /* xyz unit, a direction that separated A from B just before toi, from A to B; w unused */
+  Float4 weights; /* as in SurfaceContact: of the points that are nearest to each other at toi */
+  Float4 normal;  /* xyz unit, a direction that separated A from B just before toi, from A to B; z if they touch at the start; w unused */
   UInt4 vertices; /* as in SurfaceContact */
 } CcdHit;
 

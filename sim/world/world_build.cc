@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
 #include <utility>
 
 #include "sim/mesh/mass_properties.h"
@@ -10,6 +12,9 @@ namespace palpate::sim {
 namespace {
 
 constexpr double kMaxClusterSize_m = 100;
+// The margin in mean edges of a body's surface, at most. Contacts are looked for up to twice the margin: with this, in some 450 triangles
+// about each vertex of a body's own surface, and far beyond it among all pairs there are.
+constexpr double kMaxMarginEdges = 4;
 constexpr size_t kMaxLoads = 32;  // of a scene: bits of SceneVertices::loads
 
 /// What a shape-matched body asks of its mesh and its options.
@@ -61,6 +66,29 @@ absl::Status CheckSimulation(const BodyDescription& body) {
   return absl::OkStatus();
 }
 
+/// Mean over the sides of all surface triangles [m]; infinite without any.
+double MeanSurfaceEdge_m(const BodyArrays& arrays, const WorldBody& body, const SceneVertices& vertices) {
+  double sum_m = 0;
+  size_t count = 0;
+  for (const auto& triangle : arrays.surface_triangles) {
+    if (triangle == kFreeTriangle) continue;
+    for (size_t c = 0; c < 3; ++c) {
+      const auto at = [&](size_t corner) { return vertices.rest_m[body.HandleOf(arrays.surface_vertices[triangle[corner]])]; };
+      sum_m += (at(c) - at((c + 1) % 3)).norm();
+      ++count;
+    }
+  }
+  return count == 0 ? std::numeric_limits<double>::infinity() : sum_m / static_cast<double>(count);
+}
+
+/// A margin far above the size of a mesh is a mesh in other units than metres: nothing would be out of contact, and all pairs would be.
+absl::Status CheckMargin(double margin_m, const std::string& body, double mean_edge_m) {
+  if (margin_m <= kMaxMarginEdges * mean_edge_m) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "contact.margin_m: ", margin_m, " is more than ", kMaxMarginEdges, " times the mean edge of the surface of ", body, ", which is ",
+      mean_edge_m, " m; a margin of at most ", kMaxMarginEdges * mean_edge_m, " would do, or the body in metres (scale)"));
+}
+
 }  // namespace
 
 /// Bodies, driven regions and rigid bodies at rest, and topology version 1 (or the next one after edits).
@@ -91,6 +119,8 @@ absl::Status World::Impl::BuildBodies() {
     if (!made.ok()) return absl::Status(made.status().code(), absl::StrCat(name(), made.status().message()));
     bodies_.push_back(*std::move(made));
     topology->bodies.push_back(bodies_.back()->arrays());
+    const double mean_edge_m = MeanSurfaceEdge_m(*bodies_.back()->arrays(), *bodies_.back(), vertices_);
+    PALPATE_RETURN_IF_ERROR(CheckMargin(description_.contact.margin_m, name(), mean_edge_m));
     // The solver itself gives rigid bodies their motion at the start.
     for (int axis = 0; axis < 3; ++axis) moves_at_start_ |= body.kind == BodyKind::kDeformable && body.velocity_m_per_s[axis] != 0;
     for (size_t r = 0; r < body.driven_regions.size(); ++r) {

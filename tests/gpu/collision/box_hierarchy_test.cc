@@ -340,8 +340,14 @@ TEST_F(BoxHierarchyTest, TooManyPairsAndBadInputAreRefused) {
   const Uploaded in = Build(tree, same);
   const absl::Status status = few.FindWithin(queue(), tree);
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  EXPECT_NE(status.message().find("20100"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("more than max_cluster_pairs = 1000 "), std::string::npos) << status;
   EXPECT_EQ(few.count(), 0U);
+  // 200 clusters in one place: exactly as many pairs as that is allowed, one fewer is not.
+  PALPATE_TEST_ASSIGN(ClusterPairs enough, ClusterPairs::Create(context(), 20100));
+  PALPATE_EXPECT_OK(enough.FindWithin(queue(), tree));
+  EXPECT_EQ(enough.count(), 20100U);
+  PALPATE_TEST_ASSIGN(ClusterPairs one_less, ClusterPairs::Create(context(), 20099));
+  EXPECT_TRUE(absl::IsResourceExhausted(one_less.FindWithin(queue(), tree)));
   EXPECT_TRUE(absl::IsInvalidArgument(tree.Build(queue(), in.boxes, {}, 16 * 200 + 1, 1)));
   EXPECT_TRUE(absl::IsInvalidArgument(tree.Build(queue(), in.boxes, {}, (1U << 26) + 1, 1)));
   EXPECT_TRUE(absl::IsInvalidArgument(tree.Build(queue(), in.boxes, Allocate<uint32_t>(5), 6, 1)));

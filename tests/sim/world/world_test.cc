@@ -130,6 +130,35 @@ TEST_F(WorldTest, RefusesBadDescriptions) {
   EXPECT_THAT(error_of(scene), HasSubstr("limit of 32"));
 }
 
+// A mesh in kilometres or with a wrong scale: every element would be in contact with every other one.
+TEST_F(WorldTest, RefusesAMarginFarAboveTheMesh) {
+  for (const double scale : {1e-3, 1e-6}) {
+    SceneDescription scene = TwoBoxes();
+    for (Vector3d& v : scene.bodies[1].mesh.vertices) v = Vector3d(0.06, 0, 0) + scale * (v - Vector3d(0.06, 0, 0));
+    const absl::Status status = World::Create(context(), scene).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("contact.margin_m: 0.001 is more than 4 times the mean edge"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("bodies[1] (right)"));
+  }
+}
+
+// Small bodies are fine with a margin to match, up to the limit itself.
+TEST_F(WorldTest, TakesSmallBodiesWithASmallMargin) {
+  SceneDescription scene = TwoBoxes();
+  scene.tools.clear();
+  for (BodyDescription& body : scene.bodies) {
+    for (Vector3d& v : body.mesh.vertices) v *= 1e-2;
+  }
+  // Surface edges of 0.167 to 0.283 mm: a mean of 0.217 mm, of which 0.8 mm are fewer than 4 and 0.95 mm are more.
+  scene.contact.margin_m = 9.5e-4;
+  EXPECT_TRUE(absl::IsInvalidArgument(World::Create(context(), scene).status()));
+  scene.contact.margin_m = 8e-4;
+  PALPATE_EXPECT_OK(World::Create(context(), scene).status());
+  scene.contact.margin_m = 1e-5;
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  for (int i = 0; i < 3; ++i) PALPATE_ASSERT_OK(world->Step({}).status());
+}
+
 TEST_F(WorldTest, RefusesBadCalls) {
   PALPATE_TEST_ASSIGN(auto world, World::Create(context(), TwoBoxes()));
   const auto before = world->CurrentFrame();
