@@ -166,12 +166,12 @@ void AddMaterial(CLI::App& command, const std::shared_ptr<EditOptions>& options)
   kind->add_option_function<v1::MaterialModel>(
           "--model", [options](const v1::MaterialModel& model) { options->edit.mutable_material()->mutable_material()->set_model(model); },
           "elastic energy")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, v1::MaterialModel>{
-          {"neo-hookean", v1::MATERIAL_MODEL_STABLE_NEO_HOOKEAN},
-          {"corotated", v1::MATERIAL_MODEL_COROTATED_LINEAR},
-          {"linear", v1::MATERIAL_MODEL_LINEAR},
-          {"st-venant-kirchhoff", v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF},
-          {"mass-spring", v1::MATERIAL_MODEL_MASS_SPRING}}));
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, v1::MaterialModel>{{"neo-hookean", v1::MATERIAL_MODEL_STABLE_NEO_HOOKEAN},
+                                                                           {"corotated", v1::MATERIAL_MODEL_COROTATED_LINEAR},
+                                                                           {"linear", v1::MATERIAL_MODEL_LINEAR},
+                                                                           {"st-venant-kirchhoff", v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF},
+                                                                           {"mass-spring", v1::MATERIAL_MODEL_MASS_SPRING}}));
   kind->callback([options] { options->edit.mutable_material(); });
 }
 
