@@ -78,6 +78,7 @@ struct EditOutcome {
   std::string note;
   double removed_mass_kg = 0;
   uint32_t grasped_vertices = 0;
+  std::vector<uint32_t> released_markers;  ///< indices into Frame::markers, ascending: their tissue was removed
 };
 
 }  // namespace palpate::sim
