@@ -98,6 +98,7 @@ void PrintOutcomes(const v1::EditSceneResponse& response) {
     if (outcome.grasped_vertices() > 0) absl::PrintF(", %d vertices grasped", outcome.grasped_vertices());
     if (outcome.unchanged_count() > 0) absl::PrintF(", %d stay", outcome.unchanged_count());
     if (!outcome.new_bodies().empty()) absl::PrintF(", cut off: %s", absl::StrJoin(outcome.new_bodies(), ", "));
+    if (!outcome.released_markers().empty()) absl::PrintF(", released: %s", absl::StrJoin(outcome.released_markers(), ", "));
     if (outcome.is_refused()) absl::PrintF(", refused");
     absl::PrintF("%s%s\n", outcome.note().empty() ? "" : ": ", outcome.note());
   }

@@ -184,7 +184,7 @@ absl::StatusOr<std::vector<sim::Edit>> BuildEdits(const v1::EditSceneRequest& re
 }
 
 void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditOutcome> outcomes, std::span<const std::string> bodies,
-                    v1::EditSceneResponse& out) {
+                    std::span<const v1::MarkerInfo> markers, v1::EditSceneResponse& out) {
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const sim::EditOutcome& outcome = outcomes[i];
     v1::EditOutcome& o = *out.add_outcomes();
@@ -206,6 +206,7 @@ void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditO
     o.set_note(outcome.note);
     o.set_removed_mass_kg(outcome.removed_mass_kg);
     o.set_grasped_vertices(outcome.grasped_vertices);
+    for (const uint32_t marker : outcome.released_markers) o.add_released_markers(markers[marker].name());
   }
 }
 

@@ -196,10 +196,15 @@ TEST(EditOutcomes, AreEncodedWithNames) {
   carved.is_refused = true;
   carved.note = "why";
   carved.removed_mass_kg = 0.5;
+  carved.released_markers = {0, 2};
   outcomes[6].grasped_vertices = 12;
   v1::EditSceneResponse response;
   const std::vector<std::string> bodies = {"slab", "liver", "liver.1"};
-  EncodeOutcomes(*edits, outcomes, bodies, response);
+  std::vector<v1::MarkerInfo> markers(3);
+  markers[0].set_name("seed");
+  markers[1].set_name("stays");
+  markers[2].set_name("margin");
+  EncodeOutcomes(*edits, outcomes, bodies, markers, response);
   ASSERT_EQ(response.outcomes_size(), 8);
   const v1::EditOutcome& out = response.outcomes(0);
   EXPECT_EQ(out.body(), "liver");
@@ -215,6 +220,7 @@ TEST(EditOutcomes, AreEncodedWithNames) {
   EXPECT_TRUE(out.is_refused());
   EXPECT_EQ(out.note(), "why");
   EXPECT_EQ(out.removed_mass_kg(), 0.5);
+  EXPECT_THAT(out.released_markers(), ::testing::ElementsAre("seed", "margin"));
   EXPECT_EQ(response.outcomes(6).body(), "");
   EXPECT_EQ(response.outcomes(6).grasped_vertices(), 12U);
 }
