@@ -163,6 +163,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   generator(3).mutable_torus()->set_major_radius_m(0.06);
   generator(3).mutable_torus()->set_minor_radius_m(0.03);
   generator(3).set_edge_length_m(0.03);
+  out[3].mutable_bodies(0)->clear_markers();  // the place of the others' lies in its hole
   generator(4).mutable_liver()->set_length_m(0.2);
   generator(4).set_edge_length_m(0.05);
   generator(5).mutable_kidney()->set_length_m(0.2);
