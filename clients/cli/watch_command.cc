@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -29,6 +30,7 @@ struct WatchOptions {
   uint64_t frames = 0;
   std::vector<std::string> bodies;
   bool list_contacts = false;
+  bool list_markers = false;
 };
 
 nlohmann::ordered_json ToJson(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}; }
@@ -79,11 +81,13 @@ nlohmann::ordered_json KeyframeJson(const v1::Keyframe& keyframe) {
   }
   auto tools = nlohmann::ordered_json::array();
   for (const auto& tool : keyframe.tools()) tools.push_back(tool.name());
-  return {{"type", "keyframe"},
-          {"scene_id", keyframe.scene().scene_id()},
-          {"topology_version", keyframe.topology_version()},
-          {"bodies", bodies},
-          {"tools", tools}};
+  nlohmann::ordered_json json = {{"type", "keyframe"},
+                                 {"scene_id", keyframe.scene().scene_id()},
+                                 {"topology_version", keyframe.topology_version()},
+                                 {"bodies", bodies},
+                                 {"tools", tools}};
+  for (const auto& marker : keyframe.markers()) json["markers"].push_back({{"name", marker.name()}, {"body", marker.body()}});
+  return json;
 }
 
 nlohmann::ordered_json ContactStatsJson(const v1::ContactStats& stats) {
@@ -128,6 +132,34 @@ nlohmann::ordered_json ContactListJson(const v1::Frame& frame, const v1::Keyfram
                     {"force_n", ToJson(contact.force_n())}});
   }
   return list;
+}
+
+const std::string& BodyOf(const v1::MarkerState& marker, const client::TopologyMirror& topology) {
+  return topology.bodies()[marker.body_index()].name;  // in range, as the stream has checked
+}
+
+nlohmann::ordered_json MarkerListJson(const v1::Frame& frame, const client::TopologyMirror& topology) {
+  auto list = nlohmann::ordered_json::array();
+  for (int i = 0; i < frame.markers_size(); ++i) {
+    const v1::MarkerState& marker = frame.markers(i);
+    list.push_back({{"name", topology.markers()[static_cast<size_t>(i)].name},
+                    {"body", BodyOf(marker, topology)},
+                    {"position_m", ToJson(marker.position_m())},
+                    {"released", marker.is_released()}});
+  }
+  return list;
+}
+
+/// A line for each marker.
+std::string MarkerLines(const v1::Frame& frame, const client::TopologyMirror& topology) {
+  std::string lines;
+  for (int i = 0; i < frame.markers_size(); ++i) {
+    const v1::MarkerState& marker = frame.markers(i);
+    const v1::Vec3& p = marker.position_m();
+    absl::StrAppendFormat(&lines, "  %-20s %9.5f %9.5f %9.5f m  %s%s\n", topology.markers()[static_cast<size_t>(i)].name, p.x(), p.y(),
+                          p.z(), BodyOf(marker, topology), marker.is_released() ? "  released" : "");
+  }
+  return lines;
 }
 
 std::vector<std::string> ActivityNames(const v1::ToolState& tool) {
@@ -204,6 +236,9 @@ std::string FrameLine(const v1::Frame& frame, const v1::Keyframe& keyframe) {
     absl::StrAppendFormat(&line, "  %s %.2f N%s", keyframe.tools(i).name(), Norm(frame.tools(i).force_n()),
                           frame.tools(i).operated() ? "*" : "");
   }
+  const auto released = std::count_if(frame.markers().begin(), frame.markers().end(), [](const auto& m) { return m.is_released(); });
+  if (!frame.markers().empty()) absl::StrAppendFormat(&line, "  %d markers", frame.markers_size() - released);
+  if (released > 0) absl::StrAppendFormat(&line, " (%d released)", released);
   absl::StrAppendFormat(&line, "  %d overruns  %d dropped", frame.stats().overruns(), frame.dropped());
   if (frame.state() == v1::RUN_STATE_PAUSED) line += "  paused";
   if (!frame.failure().empty()) line += "  FAILED: " + frame.failure();
@@ -254,9 +289,11 @@ absl::Status Watch(const Session& session, const WatchOptions& options) {
     if (session.json) {
       nlohmann::ordered_json json = FrameJson(*frame, update.ByteSizeLong());
       if (options.list_contacts) json["contact_list"] = ContactListJson(*frame, keyframe, stream.topology());
+      if (!frame->markers().empty()) json["markers"] = MarkerListJson(*frame, stream.topology());
       absl::PrintF("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {
-      absl::PrintF("%s%s%s", live ? "\r\x1b[K" : "", FrameLine(*frame, keyframe), live ? "" : "\n");
+      absl::PrintF("%s%s%s", live ? "\r\x1b[K" : "", FrameLine(*frame, keyframe), live && !options.list_markers ? "" : "\n");
+      if (options.list_markers) absl::PrintF("%s", MarkerLines(*frame, stream.topology()));
     }
     std::fflush(stdout);
     enough = ++frames == options.frames;
@@ -289,6 +326,8 @@ void AddWatchCommand(CLI::App& app, Session& session) {
   command->add_option("--body", options->bodies, "only contacts of this body; may be given more than once");
   command->add_flag("--contacts", options->list_contacts,
                     "with --json: every contact with bodies, elements, points, normal, distance and force");
+  command->add_flag("--markers", options->list_markers,
+                    "where each marker is, the body it is in, and whether its tissue is gone; with --json always");
   command->add_flag("--volume", options->with_volume, "positions of all vertices instead of those of the surface");
   command->callback([&session, options] { session.action = [&session, options] { return Watch(session, *options); }; });
 }

@@ -89,7 +89,9 @@ size_t TopologyMirror::Body::tet_count() const { return tets.size() - static_cas
 
 absl::Status TopologyMirror::Apply(const v1::Keyframe& keyframe) {
   bodies_.clear();
+  markers_.clear();
   version_ = keyframe.topology_version();
+  for (const v1::MarkerInfo& marker : keyframe.markers()) markers_.push_back({marker.name(), marker.body()});
   for (const v1::BodyTopology& body : keyframe.bodies()) {
     if (absl::Status status = AddBody(body); !status.ok()) return status;
   }
@@ -118,6 +120,14 @@ absl::Status TopologyMirror::Check(const v1::Frame& frame) const {
   }
   if (static_cast<size_t>(frame.bodies_size()) != bodies_.size()) {
     return absl::DataLossError(absl::StrCat("frame ", frame.step(), " has ", frame.bodies_size(), " bodies of ", bodies_.size()));
+  }
+  if (static_cast<size_t>(frame.markers_size()) != markers_.size()) {
+    return absl::DataLossError(absl::StrCat("frame ", frame.step(), " has ", frame.markers_size(), " markers of ", markers_.size()));
+  }
+  for (const v1::MarkerState& marker : frame.markers()) {
+    if (marker.body_index() < bodies_.size()) continue;
+    return absl::DataLossError(absl::StrCat("frame ", frame.step(), ": a marker is in body ", marker.body_index(),
+                                            ", which is outside [0, ", bodies_.size(), ")"));
   }
   return absl::OkStatus();
 }

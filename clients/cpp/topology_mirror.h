@@ -34,16 +34,23 @@ class TopologyMirror {
     size_t tet_count() const;
   };
 
+  /// A point that rides in the tissue; where it is, is in every frame.
+  struct Marker {
+    std::string name;
+    std::string body;  ///< that it was put into
+  };
+
   /// Errors: DataLoss: the message makes no sense, or its arrays do not have the hash that it says. The mirror is of no use then until the
   /// next keyframe.
   absl::Status Apply(const v1::Keyframe& keyframe);
   /// Errors: DataLoss, also if the delta does not begin at version().
   absl::Status Apply(const v1::TopologyDelta& delta);
-  /// Whether a frame belongs to the arrays. Errors: DataLoss (another version, another number of bodies).
+  /// Whether a frame belongs to the arrays. Errors: DataLoss (another version, another number of bodies or markers, a marker in no body).
   absl::Status Check(const v1::Frame& frame) const;
 
   uint64_t version() const { return version_; }  ///< 0: no keyframe yet
   const std::vector<Body>& bodies() const { return bodies_; }
+  const std::vector<Marker>& markers() const { return markers_; }  ///< in the order of Frame.markers
 
  private:
   absl::Status AddBody(const v1::BodyTopology& topology);
@@ -51,6 +58,7 @@ class TopologyMirror {
 
   uint64_t version_ = 0;
   std::vector<Body> bodies_;
+  std::vector<Marker> markers_;
 };
 
 /// Hashes of live slots, whose sums modulo 2^64 are the hashes of arrays.

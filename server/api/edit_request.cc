@@ -199,7 +199,7 @@ absl::StatusOr<std::vector<sim::Edit>> BuildEdits(const v1::EditSceneRequest& re
 }
 
 void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditOutcome> outcomes, std::span<const std::string> bodies,
-                    v1::EditSceneResponse& out) {
+                    std::span<const v1::MarkerInfo> markers, v1::EditSceneResponse& out) {
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const sim::EditOutcome& outcome = outcomes[i];
     v1::EditOutcome& o = *out.add_outcomes();
@@ -237,6 +237,7 @@ void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditO
         m.add_vertices_there(static_cast<uint64_t>(there));
       }
     }
+    for (const uint32_t marker : outcome.released_markers) o.add_released_markers(markers[marker].name());
   }
 }
 

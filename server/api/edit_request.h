@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "palpate/v1/edit.pb.h"
+#include "palpate/v1/stream.pb.h"
 #include "sim/world/edit.h"
 
 namespace palpate::server {
@@ -42,8 +43,8 @@ absl::StatusOr<v1::EditSceneRequest> ParseEditJson(std::string_view text, std::s
 /// material whose parts do not go together), naming the field.
 absl::StatusOr<std::vector<sim::Edit>> BuildEdits(const v1::EditSceneRequest& request, EditTargets targets);
 
-/// Fills `outcomes` of an answer. `edits` as performed; `bodies`: names after the edits.
+/// Fills `outcomes` of an answer. `edits` as performed; `bodies`: names after the edits; `markers`: those of the scene.
 void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditOutcome> outcomes, std::span<const std::string> bodies,
-                    v1::EditSceneResponse& out);
+                    std::span<const v1::MarkerInfo> markers, v1::EditSceneResponse& out);
 
 }  // namespace palpate::server

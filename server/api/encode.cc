@@ -210,6 +210,13 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
     EncodePositions(positions[b], options.positions, *out.add_bodies(), places);
   }
 
+  for (const sim::FrameMarker& marker : frame.markers) {
+    v1::MarkerState& m = *out.add_markers();
+    EncodeVec3(marker.position_m, *m.mutable_position_m());
+    m.set_body_index(marker.body_index);
+    m.set_is_released(marker.is_released);
+  }
+
   if (options.with_contacts) {
     const std::vector<bool> wanted = WantedBodies(topology, options);
     const auto is_wanted = [&wanted](uint32_t body) { return wanted.empty() || wanted[body]; };

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "server/api/checker.h"
+#include "server/api/marker_spec.h"
 #include "server/api/material_spec.h"
 #include "server/api/tool_spec.h"
 #include "sim/mesh/generators.h"
@@ -403,6 +404,7 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
   for (int i = 0; i < body.fixed_size(); ++i) CheckFixedRegion(check, At(At(path, "fixed"), i), body.fixed(i));
   for (int i = 0; i < body.loads_size() && check.ok(); ++i) CheckLoad(check, At(At(path, "loads"), i), body.loads(i));
   CheckZones(check, path, body);
+  CheckMarkers(check, path, body);
   CheckAblation(check, At(path, "ablation"), body.ablation());
   if (body.has_color()) CheckColor(check, At(path, "color"), body.color());
   if (body.has_scale()) check.Range(At(path, "scale"), body.scale(), 1e-6, 1e6);
@@ -685,10 +687,13 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   out.mesh = mesh;
 
   PALPATE_ASSIGN_OR_RETURN(sim::RigidPose pose, PoseFromProto(body.pose(), At(path, "pose")));
+  MarkerMove to_copy{.from_m = pose.position_m, .to_m = pose.position_m};
   if (body.has_array()) {
     const CopyPlace place = PlaceOfCopy(body.array(), copy);
     pose.rotation = place.turn * pose.rotation;
     pose.position_m += place.shift_m;
+    to_copy.turn = place.turn;
+    to_copy.to_m += place.shift_m;
   }
   const double scale = Or(body.has_scale(), body.scale(), 1);
   for (size_t v = 0; v < out.mesh.vertices.size(); ++v) {
@@ -721,6 +726,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   out.ablation = AblationFrom(body.ablation(), {});
   PALPATE_RETURN_IF_ERROR(BuildZones(body, path, pose.rotation, out));
   PALPATE_RETURN_IF_ERROR(BuildLoads(body, path, out));
+  PALPATE_RETURN_IF_ERROR(BuildMarkers(body, path, to_copy, &out));
   return out;
 }
 
@@ -818,6 +824,9 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   uint64_t loads = 0;
   for (const v1::BodySpec& body : spec.bodies()) loads += CopyCount(body) * static_cast<uint64_t>(body.loads_size());
   if (loads > kMaxLoads) check.Invalid("bodies", absl::StrCat(loads, " loads in all exceed ", kMaxLoads));
+  uint64_t markers = 0;
+  for (const v1::BodySpec& body : spec.bodies()) markers += CopyCount(body) * static_cast<uint64_t>(body.markers_size());
+  if (markers > sim::kMaxMarkers) check.Invalid("bodies", absl::StrCat(markers, " markers in all exceed ", sim::kMaxMarkers));
   if (!check.ok()) return check.status();
 
   std::unordered_set<std::string> body_names;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "server/api/encode.h"
+#include "server/api/marker_spec.h"
 #include "server/api/tool_spec.h"
 
 namespace palpate::server {
@@ -186,6 +187,7 @@ std::shared_ptr<const SceneStatics> BuildStatics(const sim::SceneDescription& de
   for (const sim::ToolDescription& tool : description.tools) out->tools.push_back(EncodeToolShape(tool));
   for (const sim::ObstacleDescription& obstacle : description.obstacles) out->obstacles.push_back(EncodeObstacle(obstacle));
   EncodeVec3(description.gravity_m_per_s2, out->gravity_m_per_s2);
+  out->markers = EncodeMarkerInfos(description);
   out->checks_intersections = description.contact.check_intersections;
   return out;
 }
@@ -300,6 +302,7 @@ void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyfram
   for (size_t b = 0; b < topology.world->bodies.size(); ++b) EncodeBody(topology, b, with_volume, *out.add_bodies());
   for (const v1::ToolShape& tool : topology.statics->tools) *out.add_tools() = tool;
   for (const v1::ObstacleSpec& obstacle : topology.statics->obstacles) *out.add_obstacles() = obstacle;
+  for (const v1::MarkerInfo& marker : topology.statics->markers) *out.add_markers() = marker;
   *out.mutable_gravity_m_per_s2() = topology.statics->gravity_m_per_s2;
 }
 

@@ -19,6 +19,7 @@ struct SceneStatics {
   std::vector<v1::Color> body_colors;  ///< of the description's bodies
   std::vector<v1::ToolShape> tools;
   std::vector<v1::ObstacleSpec> obstacles;
+  std::vector<v1::MarkerInfo> markers;  ///< in the order of sim::Frame::markers
   v1::Vec3 gravity_m_per_s2;
   bool checks_intersections = false;
 };

@@ -397,7 +397,7 @@ absl::StatusOr<v1::EditSceneResponse> Scene::PerformEdits(const v1::EditSceneReq
   response.set_step(frame_->step);
   std::vector<std::string> names;
   for (const auto& body : topology_->world->bodies) names.push_back(body->name);
-  EncodeOutcomes(edits, *outcomes, names, response);
+  EncodeOutcomes(edits, *outcomes, names, topology_->statics->markers, response);
   edit_log_.Remember(request, response);
   metrics_->OnEdits(edits, *outcomes, std::chrono::duration<double>(Clock::now() - start).count());
   return response;

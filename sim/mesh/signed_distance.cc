@@ -21,7 +21,7 @@ constexpr uint32_t kLeafSize = 4;
 
 // Closest point of triangle a b c to x by Voronoi regions (Ericson, "Real-Time Collision Detection", 5.1.5). Feature: 0..2 vertex, 3..5
 // edge, 6 face.
-std::pair<Vector3d, int> ClosestOnTriangle(const Vector3d& x, const Vector3d& a, const Vector3d& b, const Vector3d& c) {
+std::pair<Vector3d, int> ClosestFeature(const Vector3d& x, const Vector3d& a, const Vector3d& b, const Vector3d& c) {
   const Vector3d ab = b - a;
   const Vector3d ac = c - a;
   const Vector3d ax = x - a;
@@ -47,6 +47,10 @@ std::pair<Vector3d, int> ClosestOnTriangle(const Vector3d& x, const Vector3d& a,
 }
 
 }  // namespace
+
+Vector3d ClosestOnTriangle(const Vector3d& x, const Vector3d& a, const Vector3d& b, const Vector3d& c) {
+  return ClosestFeature(x, a, b, c).first;
+}
 
 SignedDistance::SignedDistance(const SurfaceMesh& surface) : surface_(surface) {
   const auto count = static_cast<uint32_t>(surface_.triangles.size());
@@ -119,7 +123,7 @@ SignedDistance::Hit SignedDistance::Closest(const Vector3d& x) const {
       for (uint32_t s = node.first; s < node.first + node.count; ++s) {
         const auto& triangle = surface_.triangles[order_[s]];
         const auto [point, feature] =
-            ClosestOnTriangle(x, surface_.vertices[triangle[0]], surface_.vertices[triangle[1]], surface_.vertices[triangle[2]]);
+            ClosestFeature(x, surface_.vertices[triangle[0]], surface_.vertices[triangle[1]], surface_.vertices[triangle[2]]);
         const double dist_sq_m2 = (x - point).squaredNorm();
         if (dist_sq_m2 < best.dist_sq_m2) best = {dist_sq_m2, point, order_[s], feature};
       }

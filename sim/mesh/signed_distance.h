@@ -13,6 +13,10 @@
 
 namespace palpate::sim {
 
+/// The point of triangle a b c closest to `x_m`; all in one frame, m.
+Eigen::Vector3d ClosestOnTriangle(const Eigen::Vector3d& x_m, const Eigen::Vector3d& a_m, const Eigen::Vector3d& b_m,
+                                  const Eigen::Vector3d& c_m);
+
 /// Signed distance to a closed, consistently oriented, non-self-intersecting surface (CheckClosedSurface): exact distance over a bounding
 /// volume hierarchy; the sign from the angle-weighted pseudo-normal of the closest feature (Baerentzen and Aanaes, "Signed Distance
 /// Computation Using the Angle Weighted Pseudonormal", 2005), which is right for every such surface. Immutable; queries from several

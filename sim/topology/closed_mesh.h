@@ -357,7 +357,7 @@ class ClosedMesh {
 struct ClosedMesh::DetachedPiece {
   ClosedMesh mesh;
   std::vector<VertexId> source_vertices;  ///< [vertex slot of `mesh`] id in the mesh it came from
-  std::vector<TetId> source_tets;         ///< [tet slot of `mesh`]
+  std::vector<TetId> source_tets;         ///< [tet slot of `mesh`], of ascending slots; its vertices are in the same order
 };
 
 /// Hashes of single elements, mixed well enough that their sum modulo 2^64 tells meshes apart.

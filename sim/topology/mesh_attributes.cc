@@ -1,15 +1,10 @@
 #include "sim/topology/mesh_attributes.h"
 
-#include <algorithm>
-#include <utility>
-
 #include <Eigen/Geometry>
-
-#include "absl/strings/str_cat.h"
 
 namespace palpate::sim {
 
-MeshAttributes::MeshAttributes(ClosedMesh* mesh, double density_kg_per_m3) : mesh_(mesh) {
+MeshAttributes::MeshAttributes(ClosedMesh* mesh, double density_kg_per_m3) : mesh_(mesh), points_(mesh) {
   vertices_.resize(mesh->vertex_slot_count());
   density_.resize(mesh->tet_slot_count(), density_kg_per_m3);
   for (uint32_t v = 0; v < vertices_.size(); ++v) {
@@ -35,32 +30,8 @@ double MeshAttributes::VolumeOf(const std::array<uint32_t, 4>& v) const {
   return (mesh_->PositionOf(v[1]) - a).cross(mesh_->PositionOf(v[2]) - a).dot(mesh_->PositionOf(v[3]) - a) / 6;
 }
 
-std::array<double, 4> MeshAttributes::WeightsIn(const std::array<uint32_t, 4>& v, const Eigen::Vector3d& rest_m) const {
-  const double volume = VolumeOf(v);
-  std::array<Eigen::Vector3d, 4> p;
-  std::array<double, 4> weights;
-  for (size_t k = 0; k < 4; ++k) {
-    for (size_t c = 0; c < 4; ++c) p[c] = c == k ? rest_m : mesh_->PositionOf(v[c]);
-    weights[k] = (p[1] - p[0]).cross(p[2] - p[0]).dot(p[3] - p[0]) / (6 * volume);
-  }
-  return weights;
-}
-
-absl::StatusOr<uint32_t> MeshAttributes::Embed(TetId tet, const Eigen::Vector3d& rest_m) {
-  const uint32_t slot = mesh_->Find(tet);
-  if (slot == kNoSlot)
-    return absl::NotFoundError(absl::StrCat("tet ", SlotOf(tet), " (generation ", GenerationOf(tet), ") does not exist"));
-  const auto weights = WeightsIn(mesh_->TetVertices(slot), rest_m);
-  const double worst = *std::min_element(weights.begin(), weights.end());
-  if (!(worst >= -1e-6)) return absl::InvalidArgumentError(absl::StrCat("the point lies outside tet ", slot, " (weight ", worst, ")"));
-  const auto index = static_cast<uint32_t>(points_.size());
-  points_.push_back({tet, weights, rest_m});
-  points_of_tet_[slot].push_back(index);
-  return index;
-}
-
 Eigen::Vector3d MeshAttributes::PointPosition(uint32_t index) const {
-  const EmbeddedPoint& point = points_[index];
+  const EmbeddedPoints::Point& point = points_.point(index);
   const auto& v = mesh_->TetVertices(SlotOf(point.tet));
   Eigen::Vector3d sum = Eigen::Vector3d::Zero();
   for (size_t c = 0; c < 4; ++c) sum += point.weights[c] * vertices_[v[c]].position_m;
@@ -97,44 +68,14 @@ void MeshAttributes::OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTe
   if (slot >= density_.size()) density_.resize(slot + 1);
   density_[slot] = tet.parent == kNoTet ? 0 : density_[SlotOf(tet.parent)];
   for (const VertexId v : tet.vertices) vertices_[SlotOf(v)].mass_kg += density_[slot] * mesh.RestVolume(slot) / 4;
-  if (tet.parent == kNoTet) return;
-  const auto points = points_of_tet_.find(SlotOf(tet.parent));
-  if (points == points_of_tet_.end()) return;
-  for (const uint32_t index : points->second) {
-    const auto weights = WeightsIn(mesh.TetVertices(slot), points_[index].rest_m);
-    const double worst = *std::min_element(weights.begin(), weights.end());
-    Candidate& candidate = candidates_[index];
-    if (worst > candidate.worst) candidate = {tet.id, weights, worst};
-  }
 }
 
 void MeshAttributes::OnTetRemoved(const ClosedMesh&, TetId tet, const std::array<VertexId, 4>& vertices) {
   const std::array<uint32_t, 4> slots = {SlotOf(vertices[0]), SlotOf(vertices[1]), SlotOf(vertices[2]), SlotOf(vertices[3])};
   const double quarter_kg = density_[SlotOf(tet)] * VolumeOf(slots) / 4;
   for (const uint32_t v : slots) vertices_[v].mass_kg -= quarter_kg;
-  if (is_released_stale_) released_.clear();
-  is_released_stale_ = false;
-  const auto node = points_of_tet_.extract(SlotOf(tet));
-  if (node.empty()) return;
-  for (const uint32_t index : node.mapped()) {
-    const auto candidate = candidates_.find(index);
-    if (candidate == candidates_.end()) {
-      points_[index].tet = kNoTet;
-      released_.push_back(index);
-    } else {
-      points_[index].tet = candidate->second.tet;
-      points_[index].weights = candidate->second.weights;
-      points_of_tet_[SlotOf(candidate->second.tet)].push_back(index);
-    }
-  }
 }
 
 void MeshAttributes::OnVertexRemoved(const ClosedMesh&, VertexId vertex) { vertices_[SlotOf(vertex)] = {}; }
-
-void MeshAttributes::OnEdited(const ClosedMesh&, const MeshDelta&) {
-  if (is_released_stale_) released_.clear();
-  is_released_stale_ = true;
-  candidates_.clear();
-}
 
 }  // namespace palpate::sim

@@ -94,6 +94,7 @@ struct EditOutcome {
   // Of added_tets at rest, see TetQuality; 1 if there are none.
   double min_mean_ratio = 1;
   double min_edge_ratio = 1;
+  std::vector<uint32_t> released_markers;  ///< indices into Frame::markers, ascending: their tissue was removed
 };
 
 }  // namespace palpate::sim

@@ -71,6 +71,13 @@ struct FrameTool {
   double removed_mass_kg = 0;  ///< by this tool since the last reset
 };
 
+/// A marker of the scene after a step.
+struct FrameMarker {
+  Eigen::Vector3d position_m = Eigen::Vector3d::Zero();  ///< in W; of a released one where it was last
+  uint32_t body_index = 0;                               ///< that it is in; of a released one where it was last
+  bool is_released = false;                              ///< the tissue around it was removed
+};
+
 /// Stages of a step, in order; names for metrics and streams.
 inline constexpr std::array<std::string_view, 6> kStageNames = {"tools", "detect", "solve", "forces", "readback", "models"};
 
@@ -88,6 +95,7 @@ struct Frame {
   std::vector<FrameSurfaceContact> surface_contacts;    ///< between and within bodies; those with a force
   FrameContactStatistics contact_statistics;
   std::vector<FrameTool> tools;
+  std::vector<FrameMarker> markers;      ///< those of the description, body by body
   std::vector<LocalModel> local_models;  ///< one per tool
   double step_ms = 0;
   std::array<double, kStageNames.size()> stage_ms{};

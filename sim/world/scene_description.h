@@ -107,6 +107,15 @@ struct ShapeMatchingOptions {
   bool keeps_volume = true;
 };
 
+/// A point that rides in the tissue of a deformable body: docs/surgery.md, "Markers".
+struct MarkerDescription {
+  static constexpr uint32_t kUnplaced = 0xffffffffU;
+  std::string name;                     ///< unique in the body
+  Eigen::Vector3d position_m{0, 0, 0};  ///< at rest in W
+  uint32_t tet = kUnplaced;             ///< of the body's mesh, that holds it; see PlaceMarkers
+};
+inline constexpr size_t kMaxMarkers = 4096;  ///< of a scene
+
 /// A body, already meshed, placed and checked. Defaults and ranges are those of proto/palpate/v1/scene.proto.
 struct BodyDescription {
   std::string name;
@@ -120,6 +129,7 @@ struct BodyDescription {
   std::vector<uint32_t> fixed_vertices;                 ///< indices into mesh.vertices, ascending, unique
   std::vector<DrivenRegion> driven_regions;             ///< of fixed vertices
   std::vector<LoadDescription> loads;                   ///< of deformable bodies; at most 32 in the scene
+  std::vector<MarkerDescription> markers;               ///< of deformable bodies; at most kMaxMarkers in the scene
   Eigen::Vector3d velocity_m_per_s{0, 0, 0};            ///< of the free vertices or of the centre of mass at step 0
   Eigen::Vector3d angular_velocity_rad_per_s{0, 0, 0};  ///< of a rigid body about its centre of mass at step 0
   bool self_collision = true;                           ///< whether the body's surface may not pass through itself

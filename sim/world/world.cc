@@ -85,6 +85,17 @@ absl::StatusOr<std::vector<float>> World::Impl::ReadVolumePositions(size_t body_
   return positions;
 }
 
+std::vector<Eigen::Vector3d> World::Impl::RestPositions(size_t body_index) const {
+  const WorldBody& body = *bodies_[body_index];
+  std::vector<Eigen::Vector3d> positions_m(body.vertex_slot_count(), Eigen::Vector3d::Zero());
+  for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) {
+    if (body.HandleOf(v) == kNoSlot) continue;
+    // A driven copy has a solver's place at rest beside its original's (OpenCopies); the mesh has the material's.
+    positions_m[v] = body.is_editable() ? body.mesh().PositionOf(v) : vertices_.rest_m[body.HandleOf(v)];
+  }
+  return positions_m;
+}
+
 absl::Status World::Impl::WriteVolumePositions(size_t body_index, std::span<const float> positions_m) {
   PALPATE_RETURN_IF_ERROR(CheckBody(body_index));
   const WorldBody& body = *bodies_[body_index];
@@ -130,6 +141,7 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Reset() { return impl_->Rese
 std::shared_ptr<const Frame> World::CurrentFrame() const { return impl_->frame_; }
 void World::SetVolumeWanted(bool wanted) { impl_->volume_wanted_ = wanted; }
 absl::StatusOr<std::vector<float>> World::ReadVolumePositions(size_t body_index) { return impl_->ReadVolumePositions(body_index); }
+std::vector<Eigen::Vector3d> World::RestPositions(size_t body_index) const { return impl_->RestPositions(body_index); }
 absl::Status World::WriteVolumePositions(size_t body_index, std::span<const float> positions_m) {
   return impl_->WriteVolumePositions(body_index, positions_m);
 }

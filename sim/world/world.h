@@ -70,6 +70,10 @@ class World {
   /// Current positions of all vertices of a body, [BodyArrays::vertex_slot_count * 3] in W; free slots hold zeros. Blocking read.
   absl::StatusOr<std::vector<float>> ReadVolumePositions(size_t body_index);
 
+  /// Places at rest of all vertices of a body, [BodyArrays::vertex_slot_count] in W as the mesh has them, new vertices included; zeros in
+  /// free slots. Precondition: body_index < Frame::topology->bodies.size().
+  std::vector<Eigen::Vector3d> RestPositions(size_t body_index) const;
+
   /// Overwrites positions ([BodyArrays::vertex_slot_count * 3], W) and zeroes velocities of a body: for tests and recovery. Fixed vertices
   /// stay where they are.
   absl::Status WriteVolumePositions(size_t body_index, std::span<const float> positions_m);

@@ -122,6 +122,42 @@ Eigen::Vector3d WorldBody::PositionOf(uint32_t vertex_slot) const {
   return {x.x, x.y, x.z};
 }
 
+// --- markers
+
+absl::Status WorldBody::TakeMarkers(const BodyDescription& description, uint32_t first_index) {
+  if (description.markers.empty()) return absl::OkStatus();
+  if (kind_ != BodyKind::kDeformable) return absl::InvalidArgumentError(".markers: only a deformable body has markers");
+  if (mesh_ != nullptr) points_ = std::make_unique<EmbeddedPoints>(mesh_.get());
+  for (uint32_t m = 0; m < description.markers.size(); ++m) {
+    const MarkerDescription& marker = description.markers[m];
+    if (marker.tet >= description.mesh.tets.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(".markers[", m, "].tet: ", marker.tet, " is outside [0, ", description.mesh.tets.size() - 1, "]"));
+    }
+    if (mesh_ != nullptr) {
+      const absl::StatusOr<uint32_t> point = points_->Embed(mesh_->IdOfTet(marker.tet), marker.position_m);
+      if (!point.ok()) return Annotate(point.status(), absl::StrCat(".markers[", m, "].position_m"));
+      marker_of_point_.push_back(first_index + m);
+    } else {
+      const auto& v = description.mesh.tets[marker.tet];
+      std::array<Eigen::Vector3d, 4> corners_m;
+      for (size_t c = 0; c < 4; ++c) corners_m[c] = description.mesh.vertices[v[c]];
+      markers_.push_back({first_index + m, v, BarycentricWeights(corners_m, marker.position_m)});
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<WorldBody::Marker> WorldBody::Markers() const {
+  if (points_ == nullptr) return markers_;
+  std::vector<Marker> out;
+  for (uint32_t i = 0; i < points_->size(); ++i) {
+    const EmbeddedPoints::Point& point = points_->point(i);
+    if (point.tet != kNoTet) out.push_back({marker_of_point_[i], mesh_->TetVertices(SlotOf(point.tet)), point.weights});
+  }
+  return out;
+}
+
 // --- arrays
 
 uint32_t WorldBody::TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex) {
@@ -265,6 +301,10 @@ EditOutcome WorldBody::FinishEdit() {
   first_parent_.clear();
   // What is refined or cut weighs what it did, but for rounding.
   if (std::abs(outcome_.removed_mass_kg) < 1e-12 * touched_mass_kg_) outcome_.removed_mass_kg = 0;
+  if (points_ != nullptr) {
+    for (const uint32_t point : points_->TakeReleased()) outcome_.released_markers.push_back(marker_of_point_[point]);
+    SortUnique(&outcome_.released_markers);
+  }
   return std::exchange(outcome_, {});
 }
 
@@ -395,6 +435,11 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
   }
   for (const TetZoneId zone : changed_zones_) is_dynamic_[zone] = 1;  // of pieces too
   for (const ComponentId component : components) {
+    std::vector<std::pair<uint32_t, EmbeddedPoints::Point>> riders;  // with the index of their marker
+    for (const uint32_t point : points_ == nullptr ? std::vector<uint32_t>() : points_->PointsOf(component)) {
+      riders.emplace_back(marker_of_point_[point], points_->point(point));
+      points_->Withdraw(point);
+    }
     is_detaching_ = true;
     absl::StatusOr<ClosedMesh::DetachedPiece> detached = mesh_->Detach(component);
     is_detaching_ = false;
@@ -425,6 +470,14 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
       if (first_parent_.contains(detached->source_tets[t])) JudgeAdded(*piece->mesh_, t);
     }
     piece->MakeEditors();
+    if (!riders.empty()) piece->points_ = std::make_unique<EmbeddedPoints>(piece->mesh_.get());
+    for (const auto& [marker, rider] : riders) {
+      const auto tet = std::lower_bound(detached->source_tets.begin(), detached->source_tets.end(), SlotOf(rider.tet),
+                                        [](TetId source, uint32_t slot) { return SlotOf(source) < slot; });
+      const auto slot = static_cast<uint32_t>(tet - detached->source_tets.begin());
+      piece->points_->Adopt(rider, piece->mesh_->IdOfTet(slot));
+      piece->marker_of_point_.push_back(marker);
+    }
     piece->arrays_ = arrays_;
     std::string name;
     do {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "sim/topology/carving.h"
 #include "sim/topology/closed_mesh.h"
+#include "sim/topology/embedded_points.h"
 #include "sim/topology/incision.h"
 #include "sim/topology/refinement.h"
 #include "sim/world/body_arrays.h"
@@ -73,6 +74,17 @@ class WorldBody final : public MeshObserver {
   int FindZone(const std::string& name) const;
   Eigen::Vector3d PositionOf(uint32_t vertex_slot) const;  ///< W, from SceneVertices::state
 
+  /// A marker that rides in this body: its position is the sum of the weights times the positions of four vertices (slots).
+  struct Marker {
+    uint32_t index = 0;  ///< in Frame::markers
+    std::array<uint32_t, 4> vertices{};
+    std::array<double, 4> weights{};
+  };
+  /// Takes up the markers of a description, all placed; their indices run from first_index on. Errors: InvalidArgument, with a message that
+  /// begins with the field.
+  absl::Status TakeMarkers(const BodyDescription& description, uint32_t first_index);
+  std::vector<Marker> Markers() const;
+
   /// Between Begin and Finish the body's edits are added up in an outcome.
   void BeginEdit();
   EditOutcome FinishEdit();
@@ -125,9 +137,12 @@ class WorldBody final : public MeshObserver {
   std::unique_ptr<Carver> carver_;
   std::unique_ptr<Refiner> refiner_;
   std::unique_ptr<Incision> incision_;
-  std::vector<TetZoneId> tet_zones_;     // [tet slot] of a body that is not editable; empty: all 0
-  std::vector<uint32_t> handles_;        // [vertex slot]
-  std::vector<uint32_t> surface_slots_;  // [vertex slot] kNoSlot: not on the surface
+  std::unique_ptr<EmbeddedPoints> points_;  // null: none, or not editable
+  std::vector<uint32_t> marker_of_point_;   // [point]
+  std::vector<Marker> markers_;             // of a body that is not editable
+  std::vector<TetZoneId> tet_zones_;        // [tet slot] of a body that is not editable; empty: all 0
+  std::vector<uint32_t> handles_;           // [vertex slot]
+  std::vector<uint32_t> surface_slots_;     // [vertex slot] kNoSlot: not on the surface
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_surface_slots_;
   std::shared_ptr<const BodyArrays> arrays_;
   uint32_t pieces_made_ = 0;  // for their names

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/mesh/mass_properties.h"
+#include "sim/world/markers.h"
 #include "sim/world/material.h"
 #include "sim/world/world_impl.h"
 
@@ -101,6 +102,7 @@ absl::Status World::Impl::BuildBodies() {
   statistics_.clear();
   statistics_known_.clear();
   surfaces_.clear();
+  markers_.clear();
   auto topology = std::make_shared<WorldTopology>();
   if (topology_ != nullptr) topology->version = topology_->version + 1;
   for (size_t b = 0; b < description_.bodies.size(); ++b) {
@@ -118,6 +120,9 @@ absl::Status World::Impl::BuildBodies() {
     // Its messages begin with the field.
     if (!made.ok()) return absl::Status(made.status().code(), absl::StrCat(name(), made.status().message()));
     bodies_.push_back(*std::move(made));
+    const absl::Status marked = bodies_.back()->TakeMarkers(body, static_cast<uint32_t>(markers_.size()));
+    if (!marked.ok()) return absl::Status(marked.code(), absl::StrCat(name(), marked.message()));
+    for (const MarkerDescription& marker : body.markers) markers_.push_back({marker.position_m, static_cast<uint32_t>(b), false});
     topology->bodies.push_back(bodies_.back()->arrays());
     const double mean_edge_m = MeanSurfaceEdge_m(*bodies_.back()->arrays(), *bodies_.back(), vertices_);
     PALPATE_RETURN_IF_ERROR(CheckMargin(description_.contact.margin_m, name(), mean_edge_m));
@@ -218,6 +223,17 @@ const std::vector<BodyStatistics>& World::Impl::Statistics() {
 absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescription description) {
   context_ = std::move(context);
   description_ = std::move(description);
+  size_t markers = 0;
+  for (size_t b = 0; b < description_.bodies.size(); ++b) {
+    BodyDescription& body = description_.bodies[b];
+    const auto name = [&] { return absl::StrCat("bodies[", b, "] (", body.name, ")"); };
+    markers += body.markers.size();
+    if (markers > kMaxMarkers)
+      return absl::InvalidArgumentError(absl::StrCat(name(), ".markers: more than ", kMaxMarkers, " in the scene"));
+    if (body.markers.empty()) continue;
+    if (absl::Status valid = ValidateTetMesh(body.mesh); !valid.ok()) return Annotate(valid, name());
+    if (absl::Status placed = PlaceMarkers(&body); !placed.ok()) return absl::Status(placed.code(), absl::StrCat(name(), placed.message()));
+  }
   PALPATE_RETURN_IF_ERROR(BuildBodies());
   PALPATE_RETURN_IF_ERROR(CreateSolver());
   // Drivers compile a kernel for good at its first launch, which can take seconds: that time belongs here, not to the first step of the

@@ -194,6 +194,11 @@ absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& ed
     }
   }
   EditOutcome outcome = body.FinishEdit();
+  // A released marker stays where the newest frame has it.
+  for (const uint32_t marker : outcome.released_markers) {
+    markers_[marker].is_released = true;
+    markers_[marker].body_index = body.index();
+  }
   outcome.new_bodies = std::move(told.new_bodies);
   outcome.unchanged_count = told.unchanged_count;
   outcome.is_refused = told.is_refused;

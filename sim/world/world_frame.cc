@@ -18,8 +18,40 @@ absl::Status World::Impl::UpdateGathered() {
       if (bodies_[b]->HandleOf(v) != kNoSlot) vertices.push_back(bodies_[b]->HandleOf(v));
     }
   }
+  // Last, so that scenes without markers read back what they always did: the vertices around markers, each once.
+  std::vector<std::pair<const WorldBody*, WorldBody::Marker>> markers;
+  std::vector<uint32_t> around;
+  for (const auto& body : bodies_) {
+    for (const WorldBody::Marker& marker : body->Markers()) {
+      markers.emplace_back(body.get(), marker);
+      for (const uint32_t v : marker.vertices) around.push_back(body->HandleOf(v));
+    }
+  }
+  std::sort(around.begin(), around.end());
+  around.erase(std::unique(around.begin(), around.end()), around.end());
+  marker_places_.clear();
+  for (const auto& [body, marker] : markers) {
+    MarkerPlace& place = marker_places_.emplace_back(MarkerPlace{marker.index, {}, marker.weights});
+    for (size_t c = 0; c < 4; ++c) {
+      const auto at = std::lower_bound(around.begin(), around.end(), body->HandleOf(marker.vertices[c]));
+      place.places[c] = static_cast<uint32_t>(at - around.begin());
+    }
+    markers_[marker.index].body_index = body->index();
+  }
+  vertices.insert(vertices.end(), around.begin(), around.end());
   volume_gathered_ = volume_wanted_;
   return solver_->SetGathered(vertices);
+}
+
+/// `gathered_m`: positions of the vertices around markers, in the order of UpdateGathered.
+void World::Impl::PlaceFrameMarkers(const float* gathered_m) {
+  for (const MarkerPlace& place : marker_places_) {
+    Eigen::Vector3d& position_m = markers_[place.index].position_m;
+    position_m.setZero();
+    for (size_t c = 0; c < 4; ++c) {
+      position_m += place.weights[c] * Eigen::Map<const Eigen::Vector3f>(gathered_m + 3 * size_t{place.places[c]}).cast<double>();
+    }
+  }
 }
 
 uint32_t World::Impl::SurfaceSlotOf(uint32_t vertex) const {
@@ -60,6 +92,9 @@ std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
       if (bodies_[b]->HandleOf(v) != kNoSlot) take(&positions[size_t{v} * 3]);
     }
   }
+
+  PlaceFrameMarkers(at);
+  frame->markers = markers_;
 
   const size_t tool_count = description_.tools.size();
   frame->tools.resize(tool_count);

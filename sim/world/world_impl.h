@@ -53,6 +53,7 @@ class World::Impl {
   absl::StatusOr<std::shared_ptr<const Frame>> Reset();
   absl::Status UpdateGathered();
   absl::StatusOr<std::vector<float>> ReadVolumePositions(size_t body_index);
+  std::vector<Eigen::Vector3d> RestPositions(size_t body_index) const;
   absl::Status WriteVolumePositions(size_t body_index, std::span<const float> positions_m);
 
   std::shared_ptr<gpu::Context> context_;
@@ -71,6 +72,7 @@ class World::Impl {
   std::shared_ptr<Frame> MakeFrame(const gpu::TissueStep& step);
   void BuildLocalModels(const gpu::TissueStep& step, Frame* frame);
   absl::Status BuildBodies();
+  void PlaceFrameMarkers(const float* gathered_m);
   absl::Status CreateSolver();
   void MakeModel();
   gpu::TissueChange UpdateModel(std::span<const BodyArraysChange> changes);
@@ -149,6 +151,14 @@ class World::Impl {
   std::vector<uint32_t> tissue_triangles_;                 // [triangle of tissue_surface_] in the model
   uint64_t tissue_surface_version_ = 0;                    // of topology_, 0: none yet
   std::vector<std::unique_ptr<AblationModel>> ablations_;  // per body; null: no heat yet
+  // Of the markers that ride in tissue: where their vertices are among those that are read back for markers.
+  struct MarkerPlace {
+    uint32_t index = 0;
+    std::array<uint32_t, 4> places{};
+    std::array<double, 4> weights{};
+  };
+  std::vector<FrameMarker> markers_;  // as they are in the newest frame
+  std::vector<MarkerPlace> marker_places_;
   uint64_t step_ = 0;
   bool failed_ = false;
   bool is_edited_ = false;  // since the last reset

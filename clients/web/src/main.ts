@@ -5,6 +5,7 @@ import './style.css';
 import { App } from './app';
 import { MODE_SIZES, type Mode } from './surgery/surgery';
 import { element } from './ui/panel';
+import { MAX_NAMES } from './view/marker_layer';
 import type { Quality } from './view/stage';
 import { ACTIVITY_LABELS, mainActivity } from './view/tool_model';
 
@@ -15,7 +16,7 @@ const SHORTCUTS: [string, string][] = [
   ['Left drag', 'orbit; with an instrument: move it'], ['Right drag', 'pan; with an instrument: orbit'], ['Wheel', 'zoom'],
   ['Shift + wheel', 'push the instrument along the view'], ['W S', 'push, pull the instrument'], ['Arrows', 'move the instrument'],
   ['Q E · A D', 'turn the instrument'], ['G', 'hold: close the jaws'], ['Space', 'with a hook or aspirator: hold for the pedal'],
-  ['1 2 3 4', 'hand, carve, incise, grasp'], ['[ ]', 'size of the cut'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts'], ['K', 'contact normals'], ['V', 'force arrows'], ['B', 'low bandwidth'],
+  ['1 2 3 4', 'hand, carve, incise, grasp'], ['[ ]', 'size of the cut'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts'], ['K', 'contact normals'], ['V', 'force arrows'], ['L', 'markers'], ['B', 'low bandwidth'],
   ['P', 'panel'], ['?', 'this help'],
 ];
 
@@ -42,6 +43,7 @@ const toggles: Toggle[] = [
   { label: 'Contacts', key: 'c', get: () => app.view.options.contacts, set: (on) => setOptions({ contacts: on }) },
   { label: 'Normals', key: 'k', get: () => app.view.options.normals, set: (on) => setOptions({ normals: on }) },
   { label: 'Forces', key: 'v', get: () => app.view.options.forces, set: (on) => setOptions({ forces: on }) },
+  { label: 'Markers', key: 'l', get: () => app.view.options.markers, set: (on) => setOptions({ markers: on }) },
   { label: 'Low bandwidth', key: 'b', get: () => app.lowBandwidth, set: (on) => app.setLowBandwidth(on) },
 ];
 for (const toggle of toggles) {
@@ -203,6 +205,8 @@ canvas.addEventListener('pointerdown', (event) => {
 }, { capture: true });
 canvas.addEventListener('pointermove', (event) => {
   const at = readPointer(event);
+  app.view.pointer = [event.offsetX, event.offsetY];
+  if (app.view.markers.count > MAX_NAMES) app.redraw();
   if (dragPointer === event.pointerId) {
     app.surgery.move(at);
     app.held?.hand?.drag(at, app.stage.camera);
@@ -324,6 +328,7 @@ const api = {
       surfaceContacts: frame?.surfaceContacts.length ?? 0,
       intersections: frame?.stats?.contact?.intersectionsChecked ? frame.stats.contact.intersectionCount : undefined,
       marksShown: app.view.contactCount,
+      markers: app.view.markers.states,
       framesReceived: app.framesReceived,
       keyframesReceived: app.keyframesReceived,
       deltasReceived: app.deltasReceived,

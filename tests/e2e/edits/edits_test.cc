@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,6 +37,7 @@ constexpr int kEdits = 1000;
 constexpr int kEditsOfRequest = 4;
 constexpr int kLateAt = kEdits / 2;  ///< edits before the late reader comes
 constexpr int kRepeatEvery = 40;
+constexpr int kMarkers = 200;
 constexpr double kReach_m = 1;  ///< of edits
 
 v1::SceneSpec TwoLivers() {
@@ -61,11 +64,68 @@ v1::SceneSpec TwoLivers() {
   return spec;
 }
 
+/// A marker of the test, and where it is at rest: in a tet, with these weights.
+struct Placed {
+  size_t body = 0;
+  size_t tet = 0;  ///< slot
+  TopologyMirror::Tet vertices{};
+  Eigen::Vector4d weights = Eigen::Vector4d::Zero();
+};
+
+Vector3d PositionIn(const std::string& positions, uint32_t vertex) {
+  std::array<float, 3> xyz{};
+  std::memcpy(xyz.data(), positions.data() + size_t{12} * vertex, 12);
+  return {xyz[0], xyz[1], xyz[2]};
+}
+
+Eigen::Vector4d WeightsOf(const std::array<Vector3d, 4>& x, const Vector3d& p) {
+  Eigen::Matrix3d edges;
+  for (int c = 0; c < 3; ++c) edges.col(c) = x[static_cast<size_t>(c) + 1] - x[0];
+  const Vector3d w = edges.inverse() * (p - x[0]);
+  return {1 - w.sum(), w[0], w[1], w[2]};
+}
+
+/// Puts markers at random places into the bodies of a scene at rest, as a client sees them.
+std::vector<Placed> AddMarkers(const client::Connection& connection, const std::string& scene_id, v1::SceneSpec* spec) {
+  v1::WatchRequest request;
+  request.set_scene_id(scene_id);
+  request.set_with_volume(true);
+  client::WatchStream stream(connection, request);
+  v1::WatchUpdate update;
+  std::vector<Placed> out;
+  if (!stream.Read(&update) || !update.has_keyframe()) return out;
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> unit(0.02, 1);
+  for (int m = 0; m < kMarkers; ++m) {
+    Placed& placed = out.emplace_back();
+    placed.body = static_cast<size_t>(m) / (kMarkers / 2);
+    const TopologyMirror::Body& body = stream.topology().bodies()[placed.body];
+    placed.tet = random() % body.tets.size();
+    placed.vertices = body.tets[placed.tet];
+    for (int c = 0; c < 4; ++c) placed.weights[c] = unit(random);
+    placed.weights /= placed.weights.sum();
+    const std::string& positions = update.keyframe().frame().bodies(static_cast<int>(placed.body)).positions();
+    Vector3d at = Vector3d::Zero();
+    for (int c = 0; c < 4; ++c) at += placed.weights[c] * PositionIn(positions, placed.vertices[static_cast<size_t>(c)]);
+    v1::MarkerSpec& marker = *spec->mutable_bodies(static_cast<int>(placed.body))->add_markers();
+    marker.set_name(absl::StrCat("m", m));
+    marker.mutable_position_m()->set_x(at.x());
+    marker.mutable_position_m()->set_y(at.y());
+    marker.mutable_position_m()->set_z(at.z());
+  }
+  stream.Cancel();
+  (void)stream.Finish();
+  return out;
+}
+
 /// A client that watches on a thread of its own. WatchStream itself refuses an update whose arrays do not have the server's hash and a
 /// frame of another version than the arrays.
 class Reader {
  public:
-  Reader(const client::Connection& connection, const std::string& scene_id, bool with_volume, double max_rate_hz) {
+  /// `placed`: the scene's markers, which a reader with the volume checks against the tets around them; empty: it does not.
+  Reader(const client::Connection& connection, const std::string& scene_id, bool with_volume, double max_rate_hz,
+         std::vector<Placed> placed = {})
+      : placed_(std::move(placed)) {
     v1::WatchRequest request;
     request.set_scene_id(scene_id);
     request.set_with_volume(with_volume);
@@ -94,6 +154,13 @@ class Reader {
     const std::lock_guard lock(mutex_);
     return bodies_;
   }
+  uint64_t step() const { return step_; }
+  std::vector<v1::MarkerState> markers() const {
+    const std::lock_guard lock(mutex_);
+    return markers_;
+  }
+  size_t markers_in_their_first_tet() const { return in_first_tet_; }
+  size_t markers_in_other_tets() const { return in_other_tets_; }
   int keyframes() const { return keyframes_; }
   int deltas() const { return deltas_; }
   uint64_t dropped() const { return dropped_; }
@@ -158,6 +225,11 @@ class Reader {
         if (!std::isfinite(x)) note("a position is not finite");
       }
     }
+    markers_.assign(frame.markers().begin(), frame.markers().end());
+    for (size_t m = 0; m < placed_.size(); ++m) {
+      if (const std::string wrong = WrongOf(m, frame); !wrong.empty()) note(absl::StrCat("marker ", m, " ", wrong));
+    }
+    step_ = frame.step();
     for (const v1::SurfaceContact& contact : frame.surface_contacts()) {
       const int of_a = contact.kind() == v1::SURFACE_CONTACT_KIND_EDGE_EDGE ? 2 : 1;
       for (int i = 0; i < contact.vertices_size(); ++i) {
@@ -167,6 +239,41 @@ class Reader {
     }
   }
 
+  /// What is wrong with a marker: as long as its first tet is there it goes with its vertices, and then with some tet of its body.
+  std::string WrongOf(size_t m, const v1::Frame& frame) {
+    if (m >= markers_.size()) return "is missing";
+    const v1::MarkerState& marker = markers_[m];
+    const Vector3d at(marker.position_m().x(), marker.position_m().y(), marker.position_m().z());
+    const Placed& placed = placed_[m];
+    const std::vector<TopologyMirror::Tet>& tets = bodies_[placed.body].tets;
+    if (placed.tet < tets.size() && tets[placed.tet] == placed.vertices) {
+      if (marker.is_released()) return "is released, and its first tet is there";
+      if (marker.body_index() != placed.body) return "is in another body than its tet";
+      Vector3d expected = Vector3d::Zero();
+      for (int c = 0; c < 4; ++c) {
+        expected += placed.weights[c] * PositionIn(positions_[placed.body], placed.vertices[static_cast<size_t>(c)]);
+      }
+      ++in_first_tet_;
+      return (expected - at).norm() < 1e-7 ? "" : absl::StrCat("is ", (expected - at).norm(), " m from its tet's point");
+    }
+    if (marker.is_released() || frame.step() % 16 != 0) return "";
+    const TopologyMirror::Body& body = bodies_[marker.body_index()];
+    for (const TopologyMirror::Tet& tet : body.tets) {
+      if (tet == TopologyMirror::kFreeTet) continue;
+      std::array<Vector3d, 4> x;
+      Eigen::AlignedBox3d box;
+      for (size_t c = 0; c < 4; ++c) {
+        x[c] = PositionIn(positions_[marker.body_index()], tet[c]);
+        box.extend(x[c]);
+      }
+      if (box.exteriorDistance(at) > 1e-6 || WeightsOf(x, at).minCoeff() < -1e-3) continue;
+      ++in_other_tets_;
+      return "";
+    }
+    return absl::StrCat("lies in no tet of ", body.name);
+  }
+
+  const std::vector<Placed> placed_;
   std::unique_ptr<client::WatchStream> stream_;
   std::thread thread_;
   absl::Status status_;
@@ -178,6 +285,9 @@ class Reader {
   std::vector<TopologyMirror::Body> bodies_;  ///< of the newest frame
   uint64_t bodies_version_ = 0;
   std::vector<std::string> positions_;
+  std::vector<v1::MarkerState> markers_;
+  std::atomic<uint64_t> step_ = 0;
+  std::atomic<size_t> in_first_tet_ = 0, in_other_tets_ = 0;
   std::string problem_;
 };
 
@@ -236,13 +346,18 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
   v1::CreateSceneRequest create;
   *create.mutable_spec() = TwoLivers();
   create.mutable_rate()->set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
+  const absl::StatusOr<v1::SceneInfo> unmarked = client.Create(create);
+  ASSERT_TRUE(unmarked.ok()) << unmarked.status();
+  const std::vector<Placed> placed = AddMarkers(server->connection(), unmarked->scene_id(), create.mutable_spec());
+  ASSERT_EQ(placed.size(), static_cast<size_t>(kMarkers));
+  ASSERT_TRUE(client.Delete(unmarked->scene_id()).ok());
   const absl::StatusOr<v1::SceneInfo> created = client.Create(create);
   ASSERT_TRUE(created.ok()) << created.status();
   const std::string id = created->scene_id();
 
   ASSERT_TRUE(client.Play(id).ok());
 
-  auto first = std::make_unique<Reader>(connect(), id, /*with_volume=*/true, 10000);
+  auto first = std::make_unique<Reader>(connect(), id, /*with_volume=*/true, 10000, placed);
   auto slow = std::make_unique<Reader>(connect(), id, /*with_volume=*/false, 2);
   std::unique_ptr<Reader> late;
   while (first->version() == 0 && !first->ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -252,6 +367,7 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
   size_t removed = 0;
   size_t added = 0;
   size_t pieces = 0;
+  std::set<std::string> released;
   std::vector<std::pair<v1::EditSceneRequest, v1::EditSceneResponse>> done;
   for (int i = 0; i < kEdits; i += kEditsOfRequest) {
     if (i == kLateAt) late = std::make_unique<Reader>(connect(), id, false, 10000);
@@ -267,6 +383,7 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
       removed += static_cast<size_t>(outcome.removed_tets_size());
       added += static_cast<size_t>(outcome.added_tets_size());
       pieces += static_cast<size_t>(outcome.new_bodies_size());
+      for (const std::string& marker : outcome.released_markers()) EXPECT_TRUE(released.insert(marker).second) << marker;
     }
     done.emplace_back(std::move(request), *response);
     if (i % kRepeatEvery == 0) {
@@ -300,7 +417,8 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
   Reader surface(connect(), id, false, 10000);
   Reader volume(connect(), id, true, 10000);
   for (const Reader* reader : {first.get(), slow.get(), late.get(), &surface, &volume}) {
-    while (reader->version() != version && !reader->ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while ((reader->version() != version || reader->step() != info->step()) && !reader->ended())
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(reader->version(), version);
   }
   for (const Reader* reader : {first.get(), slow.get(), late.get()}) {
@@ -320,6 +438,24 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
       }
     }
   }
+  // All have the same markers, bit for bit, and those are released that the answers named.
+  std::set<std::string> gone;
+  size_t in_pieces = 0;
+  const std::vector<v1::MarkerState> markers = volume.markers();
+  ASSERT_EQ(markers.size(), static_cast<size_t>(kMarkers));
+  for (size_t m = 0; m < markers.size(); ++m) {
+    if (markers[m].is_released()) gone.insert(absl::StrCat("m", m));
+    in_pieces += !markers[m].is_released() && markers[m].body_index() > 1 ? 1 : 0;
+    for (const Reader* reader : {first.get(), slow.get(), late.get(), &surface}) {
+      EXPECT_EQ(reader->markers()[m].SerializeAsString(), markers[m].SerializeAsString()) << m;
+    }
+  }
+  EXPECT_EQ(gone, released);
+  EXPECT_GT(released.size(), 10U);
+  EXPECT_LT(released.size(), static_cast<size_t>(kMarkers));
+  EXPECT_GT(first->markers_in_their_first_tet(), 1000U);
+  EXPECT_GT(first->markers_in_other_tets(), 100U);
+  std::printf("%d markers: %zu released, %zu in pieces\n", kMarkers, released.size(), in_pieces);
   std::printf("%d edits in %lu steps: %zu tets removed, %zu added, %zu pieces, version %lu\n", kEdits,
               static_cast<unsigned long>(info->step()), removed, added, pieces, static_cast<unsigned long>(version));
   for (const auto& [name, reader] : {std::pair("first", first.get()), std::pair("slow", slow.get()), std::pair("late", late.get())}) {

@@ -551,6 +551,15 @@ TEST_F(Scenes, AToolAtFiveMetresPerSecondDoesNotTunnel) {
   EXPECT_GT(least_m, -0.035);
 }
 
+/// Names of the markers that edits released, in their order.
+std::vector<std::string> Released(const std::vector<v1::EditOutcome>& outcomes) {
+  std::vector<std::string> names;
+  for (const v1::EditOutcome& outcome : outcomes) {
+    names.insert(names.end(), outcome.released_markers().begin(), outcome.released_markers().end());
+  }
+  return names;
+}
+
 TEST_F(Scenes, ALobeIsResectedAlongTheLine) {
   const std::unique_ptr<SceneRun> run = Load("hepatectomy");
   ASSERT_NE(run, nullptr);
@@ -580,6 +589,13 @@ TEST_F(Scenes, ALobeIsResectedAlongTheLine) {
   ASSERT_NO_FATAL_FAILURE(Advance(*run, run->frame().step() + 30, 10));
   EXPECT_LT(lowest_m(lobe), -0.08) << "on the table";
   EXPECT_GT(lowest_m(lobe), -0.0901) << "below the table";
+  // The marker on the line is gone, those beside it are on their sides.
+  EXPECT_THAT(Released(outcomes), ::testing::ElementsAre("line"));
+  ASSERT_EQ(run->frame().markers_size(), 4);
+  EXPECT_TRUE(run->frame().markers(0).is_released());
+  for (const int m : {1, 2}) EXPECT_EQ(run->frame().markers(m).body_index(), static_cast<uint32_t>(lobe)) << m;
+  EXPECT_LT(run->frame().markers(1).position_m().z(), -0.01) << "fallen with the lobe";
+  EXPECT_EQ(run->frame().markers(3).body_index(), 0U);
 }
 
 TEST_F(Scenes, AnIncisionUnderTensionOpens) {
@@ -619,6 +635,13 @@ TEST_F(Scenes, ATumorIsReachedAndTakenOut) {
   EXPECT_GT(outcomes[1].removed_tets_size(), 20);
   EXPECT_LT(outcomes[1].unchanged_count(), static_cast<uint32_t>(outcomes[1].removed_tets_size()) / 10 + 1);
   ASSERT_NO_FATAL_FAILURE(Advance(*run, run->frame().step() + 10, 5));
+  // The tumour's marker goes with it, the margins stay in the liver.
+  EXPECT_THAT(Released(outcomes), ::testing::ElementsAre("tumor"));
+  ASSERT_EQ(run->frame().markers_size(), 6);
+  for (int m = 1; m < 6; ++m) {
+    EXPECT_FALSE(run->frame().markers(m).is_released()) << m;
+    EXPECT_EQ(run->frame().markers(m).body_index(), 0U) << m;
+  }
 }
 
 /// Whether the first tool does this in the newest frame.

@@ -255,10 +255,15 @@ TEST(EditOutcomes, AreEncodedWithNames) {
   carved.removed_mass_kg = 0.5;
   carved.min_mean_ratio = 0.25;
   carved.moved = {{2, {{carved.added_tets[0], sim::MakeId<sim::TetId>(0, 1)}}, {}}};
+  carved.released_markers = {0, 2};
   outcomes[6].grasped_vertices = 12;
   v1::EditSceneResponse response;
   const std::vector<std::string> bodies = {"slab", "liver", "liver.1"};
-  EncodeOutcomes(*edits, outcomes, bodies, response);
+  std::vector<v1::MarkerInfo> markers(3);
+  markers[0].set_name("seed");
+  markers[1].set_name("stays");
+  markers[2].set_name("margin");
+  EncodeOutcomes(*edits, outcomes, bodies, markers, response);
   ASSERT_EQ(response.outcomes_size(), 8);
   const v1::EditOutcome& out = response.outcomes(0);
   EXPECT_EQ(out.body(), "liver");
@@ -280,6 +285,7 @@ TEST(EditOutcomes, AreEncodedWithNames) {
   EXPECT_EQ(out.moved(0).body(), "liver.1");
   EXPECT_EQ(out.moved(0).tets(0), 0x200000003ULL);
   EXPECT_EQ(out.moved(0).tets_there(0), 0x100000000ULL);
+  EXPECT_THAT(out.released_markers(), ::testing::ElementsAre("seed", "margin"));
   EXPECT_EQ(response.outcomes(6).body(), "");
   EXPECT_EQ(response.outcomes(6).grasped_vertices(), 12U);
 }

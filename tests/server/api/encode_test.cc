@@ -126,6 +126,8 @@ TEST(Topology, SurfaceAndVolumeAgree) {
   sim::SceneDescription description = TwoBodies();
   // A corner, which lies on the surface, and the inner vertex (1, 1, 1) of the grid, which does not.
   description.bodies[0].fixed_vertices = {0, 1 + 4 * (1 + 4 * 1)};
+  description.bodies[0].markers = {{"m0", {0, 0, 0}}};
+  description.bodies[1].markers = {{"m1", {0, 0, 0}}};
   const std::shared_ptr<const SceneTopology> topology = BuildTopology(description, WorldOf(description, 3));
   EXPECT_EQ(topology->version, 3U);
   v1::Keyframe on_surface;
@@ -152,6 +154,9 @@ TEST(Topology, SurfaceAndVolumeAgree) {
   EXPECT_EQ(surface.surface_zones(1).name(), "interior");
 
   EXPECT_EQ(on_surface.topology_version(), 3U);
+  ASSERT_EQ(on_surface.markers_size(), 2);
+  EXPECT_EQ(on_surface.markers(1).name(), "m1");
+  EXPECT_EQ(on_surface.markers(1).body(), "b");
   EXPECT_EQ(on_surface.bodies(1).name(), "b");
   EXPECT_EQ(on_surface.tools(0).name(), "probe");
   EXPECT_EQ(on_surface.obstacles(1).capsule().radius_m(), 0.25);
@@ -214,6 +219,7 @@ sim::Frame SomeFrame() {
   tool.grasp_force_n = 3;
   tool.removed_mass_kg = 0.25;
   frame.tools.push_back(tool);
+  frame.markers = {{{1, 2, 3}, 0, false}, {{4, 5, 6}, 2, true}};
   frame.stage_ms = {1, 2, 3, 4, 5, 6};
   frame.max_penetration_m = 0.001;
   sim::FrameSurfaceContact pair;
@@ -294,6 +300,13 @@ TEST(EncodeFrame, CarriesEverything) {
   EXPECT_EQ(out.stats().steps_per_s(), 119.5);
   EXPECT_EQ(out.stats().overruns(), 3U);
   EXPECT_EQ(out.bodies(0).positions().size(), 24U);
+  ASSERT_EQ(out.markers_size(), 2);
+  EXPECT_EQ(out.markers(0).position_m().y(), 2);
+  EXPECT_EQ(out.markers(0).body_index(), 0U);
+  EXPECT_FALSE(out.markers(0).is_released());
+  EXPECT_EQ(out.markers(1).position_m().z(), 6);
+  EXPECT_EQ(out.markers(1).body_index(), 2U);
+  EXPECT_TRUE(out.markers(1).is_released());
 }
 
 TEST(EncodeFrame, LeavesOutWhatIsNotWanted) {

@@ -104,6 +104,9 @@ std::vector<v1::SceneSpec> FullSpecs() {
   force.mutable_force_n()->set_z(-3);
   body.mutable_pose()->mutable_position_m()->set_x(0.1);
   body.mutable_pose()->mutable_rotation()->set_w(1);
+  v1::MarkerSpec& marker = *body.add_markers();
+  marker.set_name("corner");
+  marker.mutable_position_m()->set_x(0.1);
   body.mutable_color()->set_r(0.5);
   body.set_scale(1);
   body.mutable_velocity_m_per_s()->set_y(0.5);
@@ -161,6 +164,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   generator(3).mutable_torus()->set_major_radius_m(0.06);
   generator(3).mutable_torus()->set_minor_radius_m(0.03);
   generator(3).set_edge_length_m(0.03);
+  out[3].mutable_bodies(0)->clear_markers();  // the place of the others' lies in its hole
   generator(4).mutable_liver()->set_length_m(0.2);
   generator(4).set_edge_length_m(0.05);
   generator(5).mutable_kidney()->set_length_m(0.2);
@@ -817,6 +821,83 @@ TEST(SceneSpec, ArraysOfBodies) {
   ExpectRefused(spec, "bodies[1].array.count_y: 0 is outside [1, 1024]");
   body.mutable_array()->set_count_y(1024);
   ExpectRefused(spec, "max_bodies_per_scene", absl::StatusCode::kResourceExhausted);
+}
+
+TEST(SceneSpec, MarkersAreChecked) {
+  // A slab of 0.1 x 0.1 x 0.02 m, turned a quarter about z and moved.
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.mutable_pose()->mutable_position_m()->set_x(1);
+  body.mutable_pose()->mutable_rotation()->set_w(1);
+  body.mutable_pose()->mutable_rotation()->set_z(1);
+  const auto add = [&body](const std::string& name, const Eigen::Vector3d& at_m) {
+    v1::MarkerSpec& marker = *body.add_markers();
+    marker.set_name(name);
+    marker.mutable_position_m()->set_x(at_m.x());
+    marker.mutable_position_m()->set_y(at_m.y());
+    marker.mutable_position_m()->set_z(at_m.z());
+  };
+  add("deep", {1.02, -0.03, 0.004});
+  add("top", {1.02, -0.03, 0.01 + 9e-5});
+  absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  const std::vector<sim::MarkerDescription>& markers = built->bodies[0].markers;
+  ASSERT_EQ(markers.size(), 2U);
+  EXPECT_EQ(markers[0].name, "deep");
+  EXPECT_EQ(markers[0].position_m, Eigen::Vector3d(1.02, -0.03, 0.004));
+  EXPECT_LT((markers[1].position_m - Eigen::Vector3d(1.02, -0.03, 0.01)).norm(), 1e-12);
+  for (const sim::MarkerDescription& marker : markers) {
+    ASSERT_LT(marker.tet, built->bodies[0].mesh.tets.size());
+    Eigen::AlignedBox3d box;
+    for (const uint32_t v : built->bodies[0].mesh.tets[marker.tet]) box.extend(built->bodies[0].mesh.vertices[v]);
+    EXPECT_LT(box.exteriorDistance(marker.position_m), 1e-9) << marker.name;
+  }
+
+  add("off", {1.02, -0.03, 0.0102});
+  ExpectRefused(spec,
+                "bodies[0].markers[2].position_m: (1.02, -0.03, 0.0102) lies 0.0002 m outside the body; a marker is put on the "
+                "surface from at most 0.0001 m (0.001 of its extent)");
+  body.mutable_markers(2)->mutable_position_m()->set_z(0.01);
+  EXPECT_TRUE(Build(spec).ok());
+  body.mutable_markers(2)->set_name("deep");
+  ExpectRefused(spec, "bodies[0].markers[2].name: \"deep\" is used twice");
+  body.mutable_markers(2)->set_name("");
+  ExpectRefused(spec, "bodies[0].markers[2].name: is empty");
+  body.mutable_markers(2)->set_name(std::string(65, 'm'));
+  ExpectRefused(spec, "bodies[0].markers[2].name: 65 bytes are outside [0, 64]");
+  body.mutable_markers(2)->set_name("third");
+  body.mutable_markers(2)->mutable_position_m()->set_z(101);
+  ExpectRefused(spec, "bodies[0].markers[2].position_m.z: 101 is outside [-100, 100]");
+  body.mutable_markers(2)->mutable_position_m()->set_z(0);
+  for (const v1::BodyKind kind : {v1::BODY_KIND_RIGID, v1::BODY_KIND_STATIC}) {
+    body.set_kind(kind);
+    v1::SceneSpec other = spec;
+    if (kind == v1::BODY_KIND_STATIC) other.add_bodies()->mutable_generator()->mutable_slab();  // a scene needs one that moves
+    ExpectRefused(other, "bodies[0].markers: only a deformable body has markers");
+  }
+  body.set_kind(v1::BODY_KIND_DEFORMABLE);
+
+  // Copies have theirs at the same places of the material, however they are turned.
+  body.mutable_array()->set_count_x(2);
+  body.mutable_array()->set_count_y(3);
+  body.mutable_array()->mutable_spacing_m()->set_x(0.3);
+  body.mutable_array()->mutable_spacing_m()->set_y(0.3);
+  body.mutable_array()->set_turned(true);
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  ASSERT_EQ(built->bodies.size(), 6U);
+  for (const sim::BodyDescription& copy : built->bodies) {
+    ASSERT_EQ(copy.markers.size(), 3U);
+    for (size_t m = 0; m < 3; ++m) {
+      for (const size_t v : {size_t{0}, size_t{1}, copy.mesh.vertices.size() - 1}) {
+        EXPECT_NEAR((copy.markers[m].position_m - copy.mesh.vertices[v]).norm(),
+                    (built->bodies[0].markers[m].position_m - built->bodies[0].mesh.vertices[v]).norm(), 1e-12);
+      }
+    }
+  }
+  EXPECT_GT((built->bodies[0].markers[0].position_m - built->bodies[1].markers[0].position_m).norm(), 0.1);
+  for (int m = 3; m < 700; ++m) add(absl::StrCat("m", m), {1, 0, 0});
+  ExpectRefused(spec, "bodies: 4200 markers in all exceed 4096");
 }
 
 TEST(SceneSpec, ShapesOfTheGeneratorAreMade) {

@@ -465,7 +465,7 @@ TEST(IncisionTest, DeformedTissueIsCutWhereItIsAndKeepsMassAndMomentum) {
   for (uint32_t t = 0; t < mesh.tet_slot_count(); t += 7) {
     Eigen::Vector3d rest = Eigen::Vector3d::Zero();
     for (size_t c = 0; c < 4; ++c) rest += (0.1 + 0.1 * static_cast<double>(c)) * mesh.PositionOf(mesh.TetVertices(t)[c]);
-    const auto index = attributes.Embed(mesh.IdOfTet(t), rest);
+    const auto index = attributes.points().Embed(mesh.IdOfTet(t), rest);
     ASSERT_TRUE(index.ok());
     embedded.emplace_back(*index, attributes.PointPosition(*index));
   }

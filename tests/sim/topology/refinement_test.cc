@@ -366,12 +366,12 @@ TEST(RefinerTest, MassMomentumAndEmbeddedPointsAreConserved) {
     double sum = 0;
     for (auto& x : w) sum += x = 0.01 + random.Real();
     for (size_t c = 0; c < 4; ++c) p += w[c] / sum * mesh.PositionOf(mesh.TetVertices(t)[c]);
-    const auto index = attributes.Embed(mesh.IdOfTet(t), p);
+    const auto index = attributes.points().Embed(mesh.IdOfTet(t), p);
     ASSERT_TRUE(index.ok()) << index.status();
     before.push_back(attributes.PointPosition(*index));
   }
-  EXPECT_EQ(attributes.Embed(kNoTet, {0, 0, 0}).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(attributes.Embed(mesh.IdOfTet(0), {5, 5, 5}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(attributes.points().Embed(kNoTet, {0, 0, 0}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(attributes.points().Embed(mesh.IdOfTet(0), {5, 5, 5}).status().code(), absl::StatusCode::kInvalidArgument);
   const double mass_kg = attributes.TotalMass();
   const Eigen::Vector3d momentum = attributes.Momentum();
   Refiner refiner(&mesh);
@@ -381,10 +381,10 @@ TEST(RefinerTest, MassMomentumAndEmbeddedPointsAreConserved) {
   EXPECT_NEAR(attributes.TotalMass(), mass_kg, 1e-13 * mass_kg);
   EXPECT_LT((attributes.Momentum() - momentum).norm(), 1e-12 * momentum.norm());
   for (uint32_t i = 0; i < before.size(); ++i) {
-    ASSERT_NE(attributes.point(i).tet, kNoTet);
-    const uint32_t tet = mesh.Find(attributes.point(i).tet);
+    ASSERT_NE(attributes.points().point(i).tet, kNoTet);
+    const uint32_t tet = mesh.Find(attributes.points().point(i).tet);
     ASSERT_NE(tet, kNoSlot);
-    for (const double w : attributes.point(i).weights) EXPECT_GE(w, -1e-9);
+    for (const double w : attributes.points().point(i).weights) EXPECT_GE(w, -1e-9);
     // The parent's map and that of its children agree, since the new vertices lie in the middle before and after the motion.
     EXPECT_LT((attributes.PointPosition(i) - before[i]).norm(), 1e-12);
   }
@@ -401,11 +401,11 @@ TEST(RefinerTest, MassMomentumAndEmbeddedPointsAreConserved) {
   const double now_kg = attributes.TotalMass();
   std::vector<uint32_t> riders;
   for (uint32_t i = 0; i < before.size(); ++i) {
-    if (attributes.point(i).tet == mesh.IdOfTet(gone)) riders.push_back(i);
+    if (attributes.points().point(i).tet == mesh.IdOfTet(gone)) riders.push_back(i);
   }
   ASSERT_EQ(mesh.Apply({.removed = {mesh.IdOfTet(gone)}}), absl::OkStatus());
   EXPECT_NEAR(attributes.TotalMass(), now_kg - gone_kg, 1e-13 * mass_kg);
-  EXPECT_EQ(attributes.released_points(), riders);
+  EXPECT_EQ(attributes.points().TakeReleased(), riders);
 }
 
 TEST(RefinerTest, BudgetRefusesAndLeavesTheMeshAlone) {

@@ -4,6 +4,7 @@ import type { BodyTopology, Frame, Keyframe, PositionEncoding, TopologyDelta } f
 import { decodePositions } from '../net/positions';
 import { SurfaceMirror } from '../net/surface_mirror';
 import { ContactLayer, contactMarks } from './contact_layer';
+import { MarkerLayer } from './marker_layer';
 import { applyLooks, disposeMeshes, dressed } from './looks';
 import { Organ, type Heritage } from './organ';
 import { plainTableMaterial, type Stage, tableMaterial } from './stage';
@@ -26,6 +27,7 @@ export interface ViewOptions {
   contacts: boolean;
   normals: boolean;
   forces: boolean;
+  markers: boolean;
 }
 
 /** What the zones of a body's surface look like; a body that does not say has a skin and, darker, what lies below. */
@@ -43,8 +45,11 @@ export class SceneView {
   organs: Organ[] = [];
   tools: ToolModel[] = [];
   contactCount = 0;
-  options: ViewOptions = { wireframe: false, contacts: true, normals: true, forces: true };
+  options: ViewOptions = { wireframe: false, contacts: true, normals: true, forces: true, markers: true };
   private readonly statics = new THREE.Group();
+  readonly markers = new MarkerLayer();
+  /** Where the mouse is over the canvas, in pixels. */
+  pointer: [number, number] | undefined;
   private readonly contacts = new ContactLayer();
   private readonly labels: HTMLElement[] = [];
   private readonly scratch = new THREE.Vector3();
@@ -54,7 +59,7 @@ export class SceneView {
 
   constructor(private readonly stage: Stage, private readonly labelLayer: HTMLElement) {
     stage.scene.add(this.root);
-    this.root.add(this.statics, this.contacts.group);
+    this.root.add(this.statics, this.contacts.group, this.markers.group);
   }
 
   /** Builds everything anew. Returns what is wrong with the keyframe, if anything. */
@@ -87,6 +92,7 @@ export class SceneView {
       this.labels.push(label);
     }
     this.addObstacles(keyframe.obstacles, bounds);
+    this.markers.load(keyframe.markers);
     applyLooks(this.root, this.isPlain);
     this.update(first, encoding);
     return undefined;
@@ -151,6 +157,8 @@ export class SceneView {
       label.hidden = !says;
       if (!shown) this.arrowTips[index]!.copy(model.group.position);
     }
+    const wrong = this.markers.update(frame.markers, this.stage.radius_m);
+    if (wrong) return wrong;
     const marks = contactMarks(frame);
     this.contactCount = marks.length;
     this.contacts.update(marks, this.stage.radius_m);
@@ -162,6 +170,7 @@ export class SceneView {
     Object.assign(this.options, options);
     for (const organ of this.organs) organ.setWireframe(this.options.wireframe);
     this.contacts.setShown(this.options.contacts, this.options.normals);
+    this.markers.setShown(this.options.markers);
     if (!this.options.forces) {
       for (const model of this.tools) model.arrow.group.visible = false;
       for (const label of this.labels) label.hidden = true;
@@ -174,9 +183,10 @@ export class SceneView {
     applyLooks(this.root, isPlain);
   }
 
-  /** Puts the force labels beside their arrows; after the camera moved. */
+  /** Puts the labels beside what they tell of; after the camera moved. */
   placeLabels(): void {
     const { clientWidth: width, clientHeight: height } = this.stage.canvas;
+    this.markers.placeNames(this.labelLayer, this.stage.camera, width, height, this.pointer);
     for (const [index, label] of this.labels.entries()) {
       if (label.hidden) continue;
       const at = this.scratch2.copy(this.arrowTips[index]!).project(this.stage.camera);
@@ -194,6 +204,7 @@ export class SceneView {
     this.arrowTips.length = 0;
     this.contacts.clear();
     this.contactCount = 0;
+    this.markers.clear();
     disposeMeshes(this.statics);
     this.statics.clear();
   }
