@@ -80,6 +80,8 @@ absl::Status Write(const sim::TetMesh& mesh, const OutputOptions& output) {
 Json Describe(const sim::TetMesh& mesh) {
   const MeshQuality quality = MeasureQuality(mesh);
   const sim::BoundarySurface surface = sim::ExtractBoundary(mesh);
+  Json shape;
+  for (const ShapeMeasure& measure : quality.shape) shape[measure.name] = {{"min", measure.min}, {"mean", measure.mean}};
   return {{"kind", "volume"},
           {"vertices", mesh.vertices.size()},
           {"tets", mesh.tets.size()},
@@ -90,7 +92,7 @@ Json Describe(const sim::TetMesh& mesh) {
           {"edge_m", {{"min", quality.min_edge_m}, {"mean", quality.mean_edge_m}, {"max", quality.max_edge_m}}},
           {"tet_volume_m3", {{"min", quality.min_tet_volume_m3}, {"max", quality.max_tet_volume_m3}}},
           {"dihedral_deg", {{"min", quality.min_dihedral_deg}, {"max", quality.max_dihedral_deg}}},
-          {"radius_ratio", {{"min", quality.min_radius_ratio}, {"mean", quality.mean_radius_ratio}}}};
+          {"shape", std::move(shape)}};
 }
 
 Json Describe(const sim::SurfaceMesh& surface) {
@@ -150,7 +152,7 @@ void Print(const Json& description, bool json) {
   absl::PrintF("edges       %s\n", Range(description["edge_m"], " m"));
   absl::PrintF("tet volume  %s\n", Range(description["tet_volume_m3"], " m^3"));
   absl::PrintF("dihedral    %s\n", Range(description["dihedral_deg"], " degrees"));
-  absl::PrintF("quality     %s of 1 (3 inradius / circumradius)\n", Range(description["radius_ratio"], ""));
+  for (const auto& [name, range] : description["shape"].items()) absl::PrintF("%-18s%s of 1\n", name, Range(range, ""));
 }
 
 /// Says on standard output what was written.

@@ -163,7 +163,9 @@ class Mesh(CliTest):
         self.assertAlmostEqual(info["dihedral_deg"]["max"], 90)
         self.assertAlmostEqual(info["edge_m"]["max"], 2 ** 0.5)
         # inradius 1 / (3 + sqrt 3), circumradius sqrt(3) / 2
-        self.assertAlmostEqual(info["radius_ratio"]["min"], 3 / (3 + 3 ** 0.5) / (3 ** 0.5 / 2))
+        self.assertEqual(set(info["shape"]), {"radius_ratio", "mean_ratio", "solid_angle", "dihedral", "edge_ratio", "inradius_per_edge"})
+        self.assertAlmostEqual(info["shape"]["edge_ratio"]["min"], 1 / 2 ** 0.5)
+        self.assertAlmostEqual(info["shape"]["radius_ratio"]["min"], 3 / (3 + 3 ** 0.5) / (3 ** 0.5 / 2))
         self.assertIn("1 tets, 4 vertices", self.ok("mesh", "info", path))
 
     def test_inverted_tet_is_refused_and_can_be_flipped(self):
