@@ -171,13 +171,14 @@ absl::Status MeasureMethods(gpu::Queue& queue, uint32_t count, double k, const s
 // The peers, which take the same steps. Each one's pairs are compared with ours at the last step that it takes.
 class Contenders {
  public:
-  Contenders(const std::string& name, const std::vector<PeerBox>& boxes) : name_(name), limit_s_(absl::GetFlag(FLAGS_peer_seconds)) {
+  Contenders(const std::string& name, const std::vector<PeerBox>& boxes, bool resizes)
+      : name_(name), limit_s_(absl::GetFlag(FLAGS_peer_seconds)) {
     if (!absl::GetFlag(FLAGS_peers)) return;
     const auto count = static_cast<uint32_t>(boxes.size());
     for (PeerFactory& factory : Peers()) {
       Contender contender = {.factory = std::move(factory), .engine = nullptr, .seconds = {}};
-      if (count <= contender.factory.max_bodies) {
-        contender.engine = contender.factory.create(count);
+      if (count <= contender.factory.max_bodies && (!resizes || contender.factory.takes_resizing)) {
+        contender.engine = contender.factory.create(boxes);
         contender.is_done = !contender.engine->Build(boxes, limit_s_);
       } else {
         contender.is_done = true;
@@ -216,8 +217,9 @@ class Contenders {
       const std::string& peer = contender.factory.name;
       if (contender.is_compared) report->Add(name_, "pairs_of_" + peer, static_cast<double>(contender.pair_count), "count");
       if (contender.seconds.empty()) {
-        report->Note(absl::StrFormat("%s: %s - (too many bodies for it, or building it or the first steps take too long)%s", name_, peer,
-                                     contender.is_compared ? "; pairs compared" : "; pairs not compared"));
+        report->Note(
+            absl::StrFormat("%s: %s - (too many bodies for it, boxes that change size, or building it or the first steps take too long)%s",
+                            name_, peer, contender.is_compared ? "; pairs compared" : "; pairs not compared"));
         continue;
       }
       AddTimes(name_, peer, contender.seconds, report);
@@ -255,7 +257,7 @@ absl::Status MeasureBoxes(gpu::Queue& queue, uint32_t count, double k, double* f
   if (!IsSelected(name)) return absl::OkStatus();
   PALPATE_ASSIGN_OR_RETURN(OwnEngine own, OwnEngine::Create(queue, count, gpu::BroadPhaseMethod::kAutomatic, false));
   BoxWorld world(count, k);
-  Contenders contenders(name, world.boxes());
+  Contenders contenders(name, world.boxes(), false);
   std::vector<double> own_seconds;
   const int steps = kPeerWarmSteps + (IsQuick() ? 5 : absl::GetFlag(FLAGS_steps));
   for (int step = 0; step < steps; ++step) {
@@ -382,7 +384,7 @@ absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report)
         static_assert(sizeof(PeerBox) == 6 * sizeof(float));
         std::vector<PeerBox> boxes(count);
         PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(volumes, {reinterpret_cast<float*>(boxes.data()), size_t{count} * 6}));
-        if (contenders == nullptr) contenders = std::make_unique<Contenders>(name, boxes);
+        if (contenders == nullptr) contenders = std::make_unique<Contenders>(name, boxes, true);
         PALPATE_RETURN_IF_ERROR(contenders->Step(boxes, step > 0, step == steps, [&] { return ReadPairs(queue, phase); }));
       }
       if (step == 0) continue;
