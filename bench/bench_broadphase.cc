@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -167,50 +168,104 @@ absl::Status MeasureMethods(gpu::Queue& queue, uint32_t count, double k, const s
   return absl::OkStatus();
 }
 
-// All engines take each step in turn, so that whatever else the machine does meets all of them.
-absl::Status MeasureBoxes(gpu::Queue& queue, uint32_t count, double k, double* first_time_per_body, Report* report) {
-  const std::string name = absl::StrFormat("boxes_%d_k%g", count, k);
-  if (!IsSelected(name)) return absl::OkStatus();
-  const double limit_s = absl::GetFlag(FLAGS_peer_seconds);
-  PALPATE_ASSIGN_OR_RETURN(OwnEngine own, OwnEngine::Create(queue, count, gpu::BroadPhaseMethod::kAutomatic, false));
-  BoxWorld world(count, k);
+// The peers, which take the same steps. Each one's pairs are compared with ours at the last step that it takes.
+class Contenders {
+ public:
+  Contenders(const std::string& name, const std::vector<PeerBox>& boxes, bool resizes)
+      : name_(name), limit_s_(absl::GetFlag(FLAGS_peer_seconds)) {
+    if (!absl::GetFlag(FLAGS_peers)) return;
+    const auto count = static_cast<uint32_t>(boxes.size());
+    for (PeerFactory& factory : Peers()) {
+      Contender contender = {.factory = std::move(factory), .engine = nullptr, .seconds = {}};
+      if (count <= contender.factory.max_bodies && (!resizes || contender.factory.takes_resizing)) {
+        contender.engine = contender.factory.create(boxes);
+        contender.is_done = !contender.engine->Build(boxes, limit_s_);
+      } else {
+        contender.is_done = true;
+      }
+      contenders_.push_back(std::move(contender));
+    }
+  }
 
+  // One step to `boxes`, whose pairs `own_pairs()` reads. `is_counted`: it goes into the times.
+  template <typename OwnPairs>
+  absl::Status Step(const std::vector<PeerBox>& boxes, bool is_counted, bool is_last, const OwnPairs& own_pairs) {
+    for (Contender& contender : contenders_) {
+      if (contender.is_done) continue;
+      const auto begin = Clock::now();
+      contender.engine->Step(boxes);
+      const double seconds = SecondsSince(begin);
+      if (is_counted) contender.seconds.push_back(seconds);
+      contender.total_s += seconds;
+      contender.is_done = is_last || contender.total_s > limit_s_;
+      if (!contender.is_done) continue;
+      contender.is_late = !is_last;
+      PALPATE_ASSIGN_OR_RETURN(const std::vector<PeerPair> own, own_pairs());
+      std::vector<PeerPair> pairs = contender.engine->Pairs();
+      std::sort(pairs.begin(), pairs.end());
+      contender.pair_count = pairs.size();
+      contender.is_compared = true;
+      const bool agrees = contender.factory.is_exact ? pairs == own : IsSubset(own, pairs);
+      if (!agrees) return absl::InternalError(absl::StrFormat("%s: the pairs of %s differ", name_, contender.factory.name));
+    }
+    return absl::OkStatus();
+  }
+
+  void AddTo(double own_p50, Report* report) const {
+    double best_peer = 0;
+    for (const Contender& contender : contenders_) {
+      const std::string& peer = contender.factory.name;
+      if (contender.is_compared) report->Add(name_, "pairs_of_" + peer, static_cast<double>(contender.pair_count), "count");
+      if (contender.seconds.empty()) {
+        report->Note(
+            absl::StrFormat("%s: %s - (too many bodies for it, boxes that change size, or building it or the first steps take too long)%s",
+                            name_, peer, contender.is_compared ? "; pairs compared" : "; pairs not compared"));
+        continue;
+      }
+      AddTimes(name_, peer, contender.seconds, report);
+      report->Add(name_, "counted_steps_of_" + peer, static_cast<double>(contender.seconds.size()), "count");
+      const double p50 = Quantile(contender.seconds, 0.5);
+      report->Add(name_, "speedup_over_" + peer, p50 / own_p50, "ratio");
+      if (best_peer == 0 || p50 < best_peer) best_peer = p50;
+      if (contender.is_late) {
+        report->Note(absl::StrFormat("%s: %s truncated after %d counted steps (--peer_seconds); pairs compared at the last of them", name_,
+                                     peer, static_cast<int>(contender.seconds.size())));
+      }
+    }
+    if (best_peer > 0) report->Add(name_, "speedup_over_best_peer", best_peer / own_p50, "ratio");
+  }
+
+ private:
   struct Contender {
     PeerFactory factory;
     std::unique_ptr<Peer> engine;
     std::vector<double> seconds;
     double total_s = 0;
-    bool is_late = false;
+    size_t pair_count = 0;
+    bool is_done = false;      // takes no more steps
+    bool is_late = false;      // because it took too long
+    bool is_compared = false;  // its pairs were, at its last step
   };
-  std::vector<Contender> contenders;
-  for (PeerFactory& factory : Peers()) {
-    if (!absl::GetFlag(FLAGS_peers)) break;
-    Contender contender = {.factory = std::move(factory), .engine = nullptr, .seconds = {}};
-    if (count <= contender.factory.max_bodies) {
-      contender.engine = contender.factory.create(count);
-      contender.is_late = !contender.engine->Build(world.boxes(), limit_s);
-    } else {
-      contender.is_late = true;
-    }
-    contenders.push_back(std::move(contender));
-  }
+  std::string name_;
+  double limit_s_;
+  std::vector<Contender> contenders_;
+};
 
+// All engines take each step in turn, so that whatever else the machine does meets all of them.
+absl::Status MeasureBoxes(gpu::Queue& queue, uint32_t count, double k, double* first_time_per_body, Report* report) {
+  const std::string name = absl::StrFormat("boxes_%d_k%g", count, k);
+  if (!IsSelected(name)) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(OwnEngine own, OwnEngine::Create(queue, count, gpu::BroadPhaseMethod::kAutomatic, false));
+  BoxWorld world(count, k);
+  Contenders contenders(name, world.boxes(), false);
   std::vector<double> own_seconds;
   const int steps = kPeerWarmSteps + (IsQuick() ? 5 : absl::GetFlag(FLAGS_steps));
   for (int step = 0; step < steps; ++step) {
     world.Step();
-    auto begin = Clock::now();
+    const auto begin = Clock::now();
     PALPATE_RETURN_IF_ERROR(own.Step(world.boxes()));
     if (step >= kPeerWarmSteps) own_seconds.push_back(SecondsSince(begin));
-    for (Contender& contender : contenders) {
-      if (contender.is_late) continue;
-      begin = Clock::now();
-      contender.engine->Step(world.boxes());
-      const double seconds = SecondsSince(begin);
-      if (step >= kPeerWarmSteps) contender.seconds.push_back(seconds);
-      contender.total_s += seconds;
-      contender.is_late = contender.total_s > limit_s && step + 1 < steps;
-    }
+    PALPATE_RETURN_IF_ERROR(contenders.Step(world.boxes(), step >= kPeerWarmSteps, step + 1 == steps, [&] { return own.Pairs(); }));
   }
 
   PALPATE_ASSIGN_OR_RETURN(const std::vector<PeerPair> own_pairs, own.Pairs());
@@ -223,33 +278,61 @@ absl::Status MeasureBoxes(gpu::Queue& queue, uint32_t count, double k, double* f
   report->Add(name, "axis_changes", statistics.axis_changes, "count");
   if (*first_time_per_body == 0) *first_time_per_body = own_p50 / count;
   report->Add(name, "growth_of_time_per_body", own_p50 / count / *first_time_per_body, "ratio");
-  double best_peer = 0;
-  for (const Contender& contender : contenders) {
-    const std::string& peer = contender.factory.name;
-    if (contender.seconds.empty()) {
-      report->Note(absl::StrFormat("%s: %s - (building it or the first steps take too long)", name, peer));
-      continue;
-    }
-    AddTimes(name, peer, contender.seconds, report);
-    const double p50 = Quantile(contender.seconds, 0.5);
-    report->Add(name, "speedup_over_" + peer, p50 / own_p50, "ratio");
-    if (best_peer == 0 || p50 < best_peer) best_peer = p50;
-    if (contender.is_late) {
-      report->Note(absl::StrFormat("%s: %s stopped after %d counted steps", name, peer, static_cast<int>(contender.seconds.size())));
-      continue;
-    }
-    std::vector<PeerPair> pairs = contender.engine->Pairs();
-    std::sort(pairs.begin(), pairs.end());
-    report->Add(name, "pairs_of_" + peer, static_cast<double>(pairs.size()), "count");
-    const bool agrees = contender.factory.is_exact ? pairs == own_pairs : IsSubset(own_pairs, pairs);
-    if (!agrees) return absl::InternalError(absl::StrFormat("%s: the pairs of %s differ", name, peer));
-  }
-  if (best_peer > 0) report->Add(name, "speedup_over_best_peer", best_peer / own_p50, "ratio");
+  contenders.AddTo(own_p50, report);
   return MeasureMethods(queue, count, k, name, report);
 }
 
-// Bodies of 24 vertices, the permutations of (+-1, +-c, +-c) stretched by (2, 6, 2), at random places and rotations: the device places the
-// vertices, builds the volumes and finds the pairs.
+// Elongated bodies that drift by up to 0.25 m along each axis and turn by up to 0.1 rad about an axis of their own in a step.
+class TumblingWorld {
+ public:
+  explicit TumblingWorld(uint32_t count) {
+    std::mt19937_64 random(count);
+    std::normal_distribution<float> normal;
+    const float side_m = 12.0F * std::cbrt(static_cast<float>(count));
+    std::uniform_real_distribution<float> place(0, side_m);
+    std::uniform_real_distribution<float> speed(-0.25F, 0.25F);
+    std::uniform_real_distribution<float> turn(-0.1F, 0.1F);
+    for (uint32_t i = 0; i < count; ++i) {
+      const Quaternion q = Unit({normal(random), normal(random), normal(random), normal(random)});
+      instances_.push_back({.position = {place(random), place(random), place(random), 0},
+                            .rotation = {q[1], q[2], q[3], q[0]},
+                            .scale = {2, 6, 2, 0},
+                            .mesh = {}});
+      velocities_.push_back({speed(random), speed(random), speed(random)});
+      const Quaternion axis = Unit({0, normal(random), normal(random), normal(random)});
+      const float half = turn(random) / 2;
+      turns_.push_back({std::cos(half), std::sin(half) * axis[1], std::sin(half) * axis[2], std::sin(half) * axis[3]});
+    }
+  }
+
+  void Step() {
+    for (size_t i = 0; i < instances_.size(); ++i) {
+      gpu::Float4& p = instances_[i].position;
+      p = {p.x + velocities_[i][0], p.y + velocities_[i][1], p.z + velocities_[i][2], 0};
+      const gpu::Float4 r = instances_[i].rotation;
+      const Quaternion t = turns_[i];
+      const Quaternion q = Unit({t[0] * r.w - t[1] * r.x - t[2] * r.y - t[3] * r.z, t[0] * r.x + t[1] * r.w + t[2] * r.z - t[3] * r.y,
+                                 t[0] * r.y - t[1] * r.z + t[2] * r.w + t[3] * r.x, t[0] * r.z + t[1] * r.y - t[2] * r.x + t[3] * r.w});
+      instances_[i].rotation = {q[1], q[2], q[3], q[0]};
+    }
+  }
+
+  const std::vector<gpu::RigidInstance>& instances() const { return instances_; }
+
+ private:
+  using Quaternion = std::array<float, 4>;  // w, x, y, z; RigidInstance has w last
+  static Quaternion Unit(const Quaternion& q) {
+    const float norm = std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+    return {q[0] / norm, q[1] / norm, q[2] / norm, q[3] / norm};
+  }
+
+  std::vector<gpu::RigidInstance> instances_;
+  std::vector<std::array<float, 3>> velocities_;
+  std::vector<Quaternion> turns_;
+};
+
+// Bodies of 24 vertices, the permutations of (+-1, +-c, +-c) stretched by (2, 6, 2), that drift and tumble: the device places the vertices,
+// builds the volumes and finds the pairs. The peers get the boxes (6-DOPs) of the same steps.
 absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report) {
   const std::string name = absl::StrFormat("elongated_%d", count);
   if (!IsSelected(name)) return absl::OkStatus();
@@ -263,20 +346,8 @@ absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report)
       mesh.push_back({v[0], v[1], v[2], 0});
     }
   }
-  std::mt19937_64 random(count);
-  std::normal_distribution<float> normal;
-  std::uniform_real_distribution<float> place(0, 12.0F * std::cbrt(static_cast<float>(count)));
-  std::vector<gpu::RigidInstance> instances(count);
   std::vector<uint32_t> begins(size_t{count} + 1);
-  for (uint32_t i = 0; i < count; ++i) {
-    std::array<float, 4> q = {normal(random), normal(random), normal(random), normal(random)};
-    const float norm = std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
-    instances[i] = {.position = {place(random), place(random), place(random), 0},
-                    .rotation = {q[0] / norm, q[1] / norm, q[2] / norm, q[3] / norm},
-                    .scale = {2, 6, 2, 0},
-                    .mesh = {}};
-    begins[i + 1] = begins[i] + 24;
-  }
+  for (uint32_t i = 0; i < count; ++i) begins[i + 1] = begins[i] + 24;
   PALPATE_ASSIGN_OR_RETURN(const auto mesh_buffer, gpu::CreateBufferFrom<gpu::Float4>(queue, mesh, "mesh"));
   PALPATE_ASSIGN_OR_RETURN(const auto begin_buffer, gpu::CreateBufferFrom<uint32_t>(queue, begins, "begins"));
   PALPATE_ASSIGN_OR_RETURN(const auto instance_buffer, gpu::DeviceBuffer<gpu::RigidInstance>::Create(context, count, "instances"));
@@ -291,10 +362,13 @@ absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report)
     PALPATE_ASSIGN_OR_RETURN(gpu::BodyBroadPhase phase, gpu::BodyBroadPhase::Create(context, {.volume = volume}));
     PALPATE_ASSIGN_OR_RETURN(const auto volumes,
                              gpu::DeviceBuffer<float>::Create(context, size_t{count} * gpu::FloatsPerVolume(volume), "volumes"));
-    std::vector<double> place_s, build_s, find_s;
+    std::vector<double> place_s, build_s, find_s, candidates;
+    TumblingWorld tumbling(count);
+    std::unique_ptr<Contenders> contenders;
     for (int step = 0; step < steps + 1; ++step) {
+      tumbling.Step();
       auto begin = Clock::now();
-      PALPATE_RETURN_IF_ERROR(queue.Write(instance_buffer, instances));
+      PALPATE_RETURN_IF_ERROR(queue.Write(instance_buffer, tumbling.instances()));
       PALPATE_RETURN_IF_ERROR(transform.Run(queue, mesh_buffer, instance_buffer, begin_buffer, count, begins.back(), world));
       PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
       const double placed = SecondsSince(begin);
@@ -305,19 +379,30 @@ absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report)
       begin = Clock::now();
       PALPATE_RETURN_IF_ERROR(phase.Run(queue, volumes, {}, count));
       PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
+      const double found = SecondsSince(begin);
+      if (volume == gpu::BoundingVolume::kDop6) {
+        static_assert(sizeof(PeerBox) == 6 * sizeof(float));
+        std::vector<PeerBox> boxes(count);
+        PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(volumes, {reinterpret_cast<float*>(boxes.data()), size_t{count} * 6}));
+        if (contenders == nullptr) contenders = std::make_unique<Contenders>(name, boxes, true);
+        PALPATE_RETURN_IF_ERROR(contenders->Step(boxes, step > 0, step == steps, [&] { return ReadPairs(queue, phase); }));
+      }
       if (step == 0) continue;
       place_s.push_back(placed);
       build_s.push_back(built);
-      find_s.push_back(SecondsSince(begin));
+      find_s.push_back(found);
+      candidates.push_back(phase.pair_count());
     }
+    const double mean_candidates = std::accumulate(candidates.begin(), candidates.end(), 0.0) / static_cast<double>(candidates.size());
     if (volume == gpu::BoundingVolume::kDop6) {
-      box_pairs = phase.pair_count();
+      box_pairs = mean_candidates;
       report->Add(name, "place_vertices_p50", Quantile(place_s, 0.5), "s");
+      contenders->AddTo(Quantile(find_s, 0.5), report);
     }
     report->Add(name, what + "_build_p50", Quantile(build_s, 0.5), "s");
     report->Add(name, what + "_pairs_p50", Quantile(find_s, 0.5), "s");
-    report->Add(name, what + "_candidates", phase.pair_count(), "count");
-    if (box_pairs > 0) report->Add(name, what + "_candidates_over_6-dop", phase.pair_count() / box_pairs, "ratio");
+    report->Add(name, what + "_candidates", mean_candidates, "count");
+    if (box_pairs > 0) report->Add(name, what + "_candidates_over_6-dop", mean_candidates / box_pairs, "ratio");
   }
   return absl::OkStatus();
 }

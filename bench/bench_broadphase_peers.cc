@@ -134,25 +134,43 @@ class BulletPeer : public Peer {
 std::vector<PeerFactory> Peers() {
   std::vector<PeerFactory> peers;
 #ifdef PALPATE_HAVE_FCL
-  peers.push_back(
-      {.name = "fcl_dynamic_aabb_tree", .is_exact = true, .max_bodies = UINT32_MAX, .create = [](uint32_t) -> std::unique_ptr<Peer> {
-         return std::make_unique<FclPeer<fcl::DynamicAABBTreeCollisionManagerd>>();
-       }});
-  peers.push_back({.name = "fcl_sap", .is_exact = true, .max_bodies = 5000, .create = [](uint32_t) -> std::unique_ptr<Peer> {
+  peers.push_back({.name = "fcl_dynamic_aabb_tree",
+                   .is_exact = true,
+                   .max_bodies = UINT32_MAX,
+                   .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
+                     return std::make_unique<FclPeer<fcl::DynamicAABBTreeCollisionManagerd>>();
+                   }});
+  peers.push_back({.name = "fcl_sap",
+                   .is_exact = true,
+                   .takes_resizing = false,
+                   .max_bodies = 5000,
+                   .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
                      return std::make_unique<FclPeer<fcl::SaPCollisionManagerd>>();
                    }});
 #endif
 #ifdef PALPATE_HAVE_BULLET
-  peers.push_back({.name = "bullet_dbvt", .is_exact = false, .max_bodies = UINT32_MAX, .create = [](uint32_t) -> std::unique_ptr<Peer> {
+  peers.push_back({.name = "bullet_dbvt",
+                   .is_exact = false,
+                   .max_bodies = UINT32_MAX,
+                   .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
                      auto tree = std::make_unique<btDbvtBroadphase>();
                      tree->m_deferedcollide = true;
                      return std::make_unique<BulletPeer>(std::move(tree));
                    }});
-  peers.push_back(
-      {.name = "bullet_axis_sweep", .is_exact = false, .max_bodies = 70000, .create = [](uint32_t count) -> std::unique_ptr<Peer> {
-         return std::make_unique<BulletPeer>(
-             std::make_unique<bt32BitAxisSweep3>(btVector3(-2, -2, -2), btVector3(170, 170, 170), count + 2, nullptr, true));
-       }});
+  peers.push_back({.name = "bullet_axis_sweep",
+                   .is_exact = false,
+                   .max_bodies = 70000,
+                   .create = [](const std::vector<PeerBox>& boxes) -> std::unique_ptr<Peer> {
+                     // Its world is fixed, and nothing may leave it.
+                     btVector3 lower(0, 0, 0), upper(0, 0, 0);
+                     for (const PeerBox& box : boxes) {
+                       lower.setMin(btVector3(box.lower[0], box.lower[1], box.lower[2]));
+                       upper.setMax(btVector3(box.upper[0], box.upper[1], box.upper[2]));
+                     }
+                     const btVector3 room(20, 20, 20);
+                     return std::make_unique<BulletPeer>(std::make_unique<bt32BitAxisSweep3>(
+                         lower - room, upper + room, static_cast<unsigned>(boxes.size()) + 2, nullptr, true));
+                   }});
 #endif
   return peers;
 }

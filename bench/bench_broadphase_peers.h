@@ -33,9 +33,10 @@ class Peer {
 
 struct PeerFactory {
   std::string name;
-  bool is_exact = true;     ///< reports overlapping boxes only; otherwise others too
-  uint32_t max_bodies = 0;  ///< above, building alone takes minutes
-  std::function<std::unique_ptr<Peer>(uint32_t count)> create;
+  bool is_exact = true;        ///< reports overlapping boxes only; otherwise others too
+  bool takes_resizing = true;  ///< false: its update does not end when boxes change their size, not only their place
+  uint32_t max_bodies = 0;     ///< above, building alone takes minutes
+  std::function<std::unique_ptr<Peer>(const std::vector<PeerBox>& boxes)> create;  ///< for a world of about their extent
 };
 
 /// Those that this program was built with.

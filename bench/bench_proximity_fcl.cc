@@ -22,6 +22,7 @@ class NearPairs : public fcl::detail::MeshDistanceTraversalNode<BV> {
   double range_m = 0;
   bool is_self = false;
   mutable uint64_t found = 0;
+  std::vector<std::array<uint32_t, 2>>* list = nullptr;  // of what was found, if wanted
 
   double BVTesting(int b1, int b2) const override { return this->model1->getBV(b1).bv.distance(this->model2->getBV(b2).bv); }
   bool canStop(double distance) const override { return distance >= range_m; }
@@ -43,7 +44,9 @@ class NearPairs : public fcl::detail::MeshDistanceTraversalNode<BV> {
     const double distance =
         fcl::detail::TriangleDistanced::triDistance(this->vertices1[a[0]], this->vertices1[a[1]], this->vertices1[a[2]],
                                                     this->vertices2[b[0]], this->vertices2[b[1]], this->vertices2[b[2]], p, q);
-    if (distance < range_m) ++found;
+    if (!(distance < range_m)) return;
+    ++found;
+    if (list != nullptr) list->push_back({static_cast<uint32_t>(t1), static_cast<uint32_t>(t2)});
   }
 };
 
@@ -77,9 +80,22 @@ class Scene : public FclScene {
       body.model->updateSubModel(Points(body, positions_m));
       body.model->endUpdateModel(true, refit_from_leaves_);
     }
+    return Traverse(range_m, nullptr);
+  }
+
+  std::vector<std::array<uint32_t, 2>> Pairs(double range_m) const override {
+    std::vector<std::array<uint32_t, 2>> pairs;
+    Traverse(range_m, &pairs);
+    std::sort(pairs.begin(), pairs.end());
+    return pairs;
+  }
+
+ private:
+  uint64_t Traverse(double range_m, std::vector<std::array<uint32_t, 2>>* list) const {
     const fcl::BVHModel<BV>& a = *bodies_.front().model;
     const fcl::BVHModel<BV>& b = *bodies_.back().model;
     NearPairs<BV> node;
+    node.list = list;
     node.model1 = &a;
     node.model2 = &b;
     node.vertices1 = a.vertices;
@@ -92,7 +108,6 @@ class Scene : public FclScene {
     return node.found;
   }
 
- private:
   struct Body {
     uint32_t first = 0;
     uint32_t end = 0;

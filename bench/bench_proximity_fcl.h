@@ -20,6 +20,9 @@ class FclScene {
   /// Pairs of triangles without a common vertex and nearer than `range_m`: of bodies 0 and 1, or of body 0 with itself if it is alone.
   /// Takes the new positions into account first.
   virtual uint64_t Run(std::span<const gpu::Float4> positions_m, double range_m) = 0;
+  /// The pairs themselves, at the positions of the last Run: indices within the lists of triangles of their bodies, of one body alone the
+  /// smaller one first. Sorted.
+  virtual std::vector<std::array<uint32_t, 2>> Pairs(double range_m) const = 0;
 
   static std::unique_ptr<FclScene> Create(Volume volume, std::span<const gpu::Float4> positions_m,
                                           const std::vector<std::vector<std::array<uint32_t, 3>>>& bodies);
