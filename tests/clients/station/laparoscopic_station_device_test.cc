@@ -42,7 +42,7 @@ class PuppetHand final : public HapticDevice {
 class LaparoscopicStationDeviceTest : public ::testing::Test {
  protected:
   static constexpr double kStart_m = 0.03;
-  const sim::LaparoscopicDeviceDescription description_;
+  const sim::LaparoscopicDeviceDescription description_{};
   PuppetHand* hand_ = new PuppetHand;  // the device owns it
   LaparoscopicStationDevice device_{description_, 1000, 5,
                                     std::make_unique<SimulatedMechanism>(description_, kStart_m, std::unique_ptr<HapticDevice>(hand_))};
