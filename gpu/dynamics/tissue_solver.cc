@@ -116,7 +116,10 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
   double sum = 0;
   for (uint32_t i = 0; i < layout_.free_count; ++i) {
-    const Float4& f = scratch_[i];
+    Float4 f = scratch_[i];
+    if (layout_.held_axes[i] & 1U) f.x = 0;
+    if (layout_.held_axes[i] & 2U) f.y = 0;
+    if (layout_.held_axes[i] & 4U) f.z = 0;
     sum += static_cast<double>(f.x) * f.x + static_cast<double>(f.y) * f.y + static_cast<double>(f.z) * f.z;
   }
   return std::sqrt(sum / std::max(layout_.free_count, 1U));

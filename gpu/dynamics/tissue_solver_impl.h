@@ -142,7 +142,7 @@ class TissueSolver::Impl {
   DeviceBuffer<Float4> x_, x_start_, y_, velocity_, velocity_before_, x_before_, x_before2_;
   DeviceBuffer<float> mass_, mass_damping_;
   DeviceBuffer<UInt2> block_range_, vertex_triangle_range_;
-  DeviceBuffer<uint32_t> original_index_, block_vertex_, corner_index_;
+  DeviceBuffer<uint32_t> original_index_, held_axes_, block_vertex_, corner_index_;
   DeviceBuffer<float> corner_real_, corner_strain_;
   DeviceBuffer<UInt4> tets_, triangles_;
   DeviceBuffer<Float4> tet_rest_, rotations_;
@@ -199,7 +199,7 @@ class TissueSolver::Impl {
   std::vector<std::vector<std::pair<uint32_t, float>>> load_shares_;  // of each load with a force: solver vertices and their parts of it
   uint32_t acting_loads_ = 0;                                         // bits of those in the device buffers
   DeviceBuffer<float> load_pressures_;
-  DeviceBuffer<uint32_t> load_bits_;
+  DeviceBuffer<uint32_t> load_bits_, triangle_loads_;
   DeviceBuffer<Float4> load_forces_, y_free_;
   DeviceBuffer<float> piece_sums_buffer_;
   uint64_t steps_ = 0;              // since the last reset

@@ -107,7 +107,13 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
     PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));
     return queue_->Fill(velocity_before_, FallenFromRest());
   }
-  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, ordered(velocities)));
+  ordered(velocities);
+  for (size_t i = 0; i < n; ++i) {
+    if (layout_.held_axes[i] & 1U) scratch_[i].x = 0;
+    if (layout_.held_axes[i] & 2U) scratch_[i].y = 0;
+    if (layout_.held_axes[i] & 4U) scratch_[i].z = 0;
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, std::span<const Float4>(scratch_)));
   const Float4 before = FallenFromRest();
   for (size_t i = 0; i < n; ++i) {
     Float4& v = scratch_[i];
@@ -201,6 +207,7 @@ absl::Status TissueSolver::Impl::WriteDelta(const TissueLayoutDelta& delta, std:
   PALPATE_RETURN_IF_ERROR(w.Add(params_, std::span<const StepParams>(&params_host_, 1), 0));
   PALPATE_RETURN_IF_ERROR(w.AddElements(mass_, layout_.mass_kg, delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(mass_damping_, layout_.mass_damping_per_s, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(held_axes_, layout_.held_axes, delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(original_index_, layout_.original_index, delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(block_range_, layout_.block_range, delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangle_range_, layout_.vertex_triangle_range, delta.slots));

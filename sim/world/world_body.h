@@ -62,6 +62,14 @@ class WorldBody final : public MeshObserver {
   }
   size_t zone_count() const { return materials_.size(); }
   const Material& MaterialOf(TetZoneId zone) const { return materials_[zone]; }
+  /// The surface zone of SurfaceZoneDescription `k`.
+  SurfaceZoneId NamedSurfaceZone(size_t k) const { return static_cast<SurfaceZoneId>((mesh_ ? 1 + materials_.size() : 1) + k); }
+  /// Bit k: load k of the scene acts on the triangles of the zone, also of pieces that come off.
+  uint32_t LoadsOn(SurfaceZoneId zone) const { return zone < zone_loads_.size() ? zone_loads_[zone] : 0; }
+  void AddLoadOn(SurfaceZoneId zone, uint32_t bit) {
+    if (zone >= zone_loads_.size()) zone_loads_.resize(zone + size_t{1}, 0);
+    zone_loads_[zone] |= bit;
+  }
   /// Behind a surface triangle.
   const Material& MaterialAt(uint32_t triangle_slot) const {
     return materials_[mesh_ ? mesh_->TetZoneOf(mesh_->TriangleTet(triangle_slot)) : TetZoneId{0}];
@@ -104,9 +112,10 @@ class WorldBody final : public MeshObserver {
  private:
   WorldBody() = default;
   absl::Status TakeMesh(const BodyDescription& description);
+  absl::Status NameSurfaceZones(const BodyDescription& description, BodyArrays* arrays);
   void MakeEditors();
   void MakeArrays(std::string name, std::string parent);
-  void MakeArraysOf(const TetMesh& mesh, const BodyDescription& description);
+  absl::Status MakeArraysOf(const TetMesh& mesh, const BodyDescription& description);
   std::vector<TetId> TetsIn(const EditRegion& region) const;
   uint32_t TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex);
 
@@ -119,6 +128,7 @@ class WorldBody final : public MeshObserver {
   std::vector<uint8_t> is_dynamic_;      // by zone, unless simulation_ is
   std::vector<Material> materials_;      // by zone
   std::vector<std::string> zone_names_;  // by zone; the first is empty
+  std::vector<uint32_t> zone_loads_;     // by surface zone; those beyond its end have none
   std::unique_ptr<ClosedMesh> mesh_;     // null: not editable
   std::unique_ptr<Carver> carver_;
   std::unique_ptr<Refiner> refiner_;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <Eigen/Dense>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -212,6 +213,125 @@ TEST_F(TissueSolverTest, LoadsAccelerateAFreeBodyForAsLongAsTheyLast) {
   }
 }
 
+TEST_F(TissueSolverTest, ALoadOnTrianglesActsOnThoseAlone) {
+  constexpr double kDt = 0.001;
+  TissueModel model = BoxModel({2, 2, 2}, {0.04, 0.04, 0.04}, {0, 0, 0}, {.young_modulus_pa = 20000});
+  // All vertices of the top but one half of its triangles; the force is spread over the other half.
+  double area_m2 = 0;
+  size_t named = 0;
+  for (const auto& t : model.surface_triangles) {
+    double x = 0;
+    double z = 1;
+    for (const uint32_t v : t) {
+      x += model.rest_m[v][0] / 3;
+      z = std::min(z, model.rest_m[v][2]);
+    }
+    const bool is_top = z > 0.039;
+    model.triangle_loads.push_back(!is_top ? 0 : x < 0.02 ? 1 : 2);
+    if (is_top && x < 0.02) area_m2 += 0.02 * 0.02 / 2;
+    named += is_top ? 1 : 0;
+  }
+  ASSERT_EQ(named, 8U);
+  model.loads = {{.pressure_pa = 40, .duration_s = 1e9}, {.force_n = {0.01, 0.02, 0}, .duration_s = 1e9}};
+  auto solver = Make(model, {.dt_s = kDt, .gravity_m_per_s2 = {0, 0, 0}, .iterations = 60});
+  ASSERT_NE(solver, nullptr);
+  const std::vector<double> mass = Masses(*solver);
+  PALPATE_ASSERT_OK(solver->Step({}).status());
+  const std::vector<Vector3d> x = Positions(*solver);
+  Vector3d momentum = Vector3d::Zero();
+  for (size_t v = 0; v < x.size(); ++v) momentum += mass[v] * (x[v] - Rest(v)) / kDt;
+  const Vector3d force(0.01, 0.02, -40 * area_m2);
+  EXPECT_LT((momentum / kDt - force).norm(), 0.01 * force.norm());
+  model.triangle_loads.pop_back();
+  const auto refused = TissueSolver::Create(context(), model, {}, {}, {}, {});
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("triangle_loads: 47 entries for 48 triangles"));
+}
+
+/// A bar on three planes at its lowest x, y and z, along which it slides; the corner that all three have is fixed.
+TissueModel SlidingBar(const TestMaterial& material) {
+  TissueModel model = BoxModel({4, 3, 3}, {0.08, 0.03, 0.03}, {0, 0, 0}, material);
+  for (const auto& x : model.rest_m) {
+    model.held_axes.push_back(static_cast<uint8_t>((x[0] == 0 ? 1 : 0) | (x[1] == 0 ? 2 : 0) | (x[2] == 0 ? 4 : 0)));
+    if (model.held_axes.back() == 7) model.fixed[model.held_axes.size() - 1] = kFixedVertex;
+  }
+  return model;
+}
+TissueLoad PressOnTheEnd(const TissueModel& model, double pressure_pa) {
+  TissueLoad load{.pressure_pa = pressure_pa, .duration_s = 1e9};
+  for (uint32_t v = 0; v < model.rest_m.size(); ++v) {
+    if (model.rest_m[v][0] > 0.0799) load.vertices.push_back(v);
+  }
+  return load;
+}
+
+TEST_F(TissueSolverTest, SlidingSupportsLeaveABarInUniaxialStress) {
+  const double e = 10000, nu = 0.4, pressure = 150;
+  for (const double acceleration : {0.0, 0.9}) {
+    SCOPED_TRACE(acceleration);
+    TissueModel model = SlidingBar({.young_modulus_pa = e, .poisson_ratio = nu, .damping_s = 0.02, .energy = TissueEnergy::kLinear});
+    model.loads = {PressOnTheEnd(model, pressure)};
+    auto solver = Make(model, {.gravity_m_per_s2 = {0, 0, 0}, .iterations = 40, .acceleration = acceleration});
+    ASSERT_NE(solver, nullptr);
+    for (int n = 0; n < 200; ++n) PALPATE_ASSERT_OK(solver->Step({}).status());
+    const std::vector<Vector3d> x = Positions(*solver);
+    // The pressure acts on the area as it is.
+    double across = 0;
+    for (int k = 0; k < 50; ++k) across = nu * pressure / e * (1 + across) * (1 + across);
+    const Vector3d stretch(1 - across / nu, 1 + across, 1 + across);
+    for (size_t v = 0; v < x.size(); ++v) {
+      const Vector3d expected = stretch.cwiseProduct(Rest(v));
+      EXPECT_LT((x[v] - expected).norm(), 2e-3 * across / nu * 0.08) << "vertex " << v;
+      for (int axis = 0; axis < 3; ++axis) {
+        if (model.held_axes[v] >> axis & 1) {
+          EXPECT_EQ(std::bit_cast<uint32_t>(static_cast<float>(x[v][axis])), std::bit_cast<uint32_t>(static_cast<float>(Rest(v)[axis])));
+        }
+      }
+    }
+    // What the supports bear: the pressure along x, nothing across.
+    Vector3d support = Vector3d::Zero();
+    const std::vector<Vector3d> forces = Forces(*solver, kAllForces);
+    for (size_t v = 0; v < x.size(); ++v) {
+      for (int axis = 0; axis < 3; ++axis) {
+        if (model.held_axes[v] >> axis & 1) support[axis] += forces[v][axis];
+      }
+    }
+    const double pressed_n = pressure * 0.03 * 0.03 * (1 + across) * (1 + across);
+    EXPECT_NEAR(support.x(), -pressed_n, 5e-3 * pressed_n);
+    EXPECT_NEAR(support.y(), 0, 5e-3 * pressed_n);
+    EXPECT_NEAR(support.z(), 0, 5e-3 * pressed_n);
+    PALPATE_TEST_ASSIGN(const std::vector<double> residuals, solver->StepMeasuringResidual({}));
+    EXPECT_LT(residuals.back(), 1e-3 * pressed_n) << "what supports bear is no residual";
+  }
+}
+
+TEST_F(TissueSolverTest, ABodyOnASlidingPlaneFallsFreelyAlongIt) {
+  constexpr double kDt = 0.01;
+  TissueModel model = BoxModel({3, 2, 2}, {0.06, 0.04, 0.04}, {0, 0, 0.01}, {.young_modulus_pa = 20000, .mass_damping_per_s = 0});
+  for (const auto& x : model.rest_m) model.held_axes.push_back(x[2] == 0.01 ? 4 : 0);
+  auto solver = Make(model, {.dt_s = kDt, .gravity_m_per_s2 = {2, -1, 0}, .iterations = 10});
+  ASSERT_NE(solver, nullptr);
+  std::vector<Vector3d> rest;
+  std::vector<Vector3d> velocity;
+  for (size_t v = 0; v < model_.rest_m.size(); ++v) {
+    rest.push_back(Rest(v));
+    velocity.emplace_back(0.1, 0, model.held_axes[v] != 0 ? -3 : 0);  // what a support takes does not count
+  }
+  PALPATE_ASSERT_OK(solver->WriteState(Pack(rest), Pack(velocity)));
+  for (int n = 1; n <= 40; ++n) {
+    PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
+    const double speed_sq = (Vector3d(0.1, 0, 0) + kDt * n * Vector3d(2, -1, 0)).squaredNorm();
+    EXPECT_NEAR(step.kinetic_energy_j, 0.06 * 0.04 * 0.04 * 1000 * speed_sq / 2, 1e-3 * 0.048 * speed_sq);
+    const Vector3d shift = kDt * n * Vector3d(0.1, 0, 0) + kDt * kDt * n * (n + 1) / 2 * Vector3d(2, -1, 0);
+    const std::vector<Vector3d> x = Positions(*solver);
+    for (size_t v = 0; v < x.size(); ++v) {
+      ASSERT_LT((x[v] - Rest(v) - shift).norm(), 2e-6 + 3e-7 * n) << "step " << n << ", vertex " << v;
+      if (model.held_axes[v] != 0) {
+        ASSERT_EQ(static_cast<float>(x[v].z()), 0.01F);
+      }
+    }
+  }
+}
+
 TEST_F(TissueSolverTest, PressureKeepsAHydrostaticBodyInPlaceAndFollowsIt) {
   // E / (3 (1 - 2 nu)) is the bulk modulus: a pressure all around shrinks every length alike, however the body is turned.
   const double e = 5000, nu = 0.4, pressure = 50;
@@ -244,7 +364,8 @@ TEST_F(TissueSolverTest, PressureAllAroundDoesNotSpinAFreeBody) {
   model.loads = {load};
   auto solver = Make(model, {.gravity_m_per_s2 = {0, 0, 0}, .iterations = 40});
   ASSERT_NE(solver, nullptr);
-  std::vector<Vector3d> rest, velocity;
+  std::vector<Vector3d> rest;
+  std::vector<Vector3d> velocity;
   for (size_t v = 0; v < model_.rest_m.size(); ++v) {
     rest.push_back(Rest(v));
     velocity.push_back(Vector3d(0, 0, spin_rad_per_s).cross(Rest(v)));
