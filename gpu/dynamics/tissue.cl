@@ -9,6 +9,7 @@
      PALPATE_COROTATED, PALPATE_NEO_HOOKEAN, PALPATE_LINEAR, PALPATE_GREEN, PALPATE_SPRINGS, PALPATE_FIBERS, PALPATE_VISCOUS
                     1 if any tet of the scene needs that term
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
+     PALPATE_VOLUME  1 if there are bodies that keep their volume; see volume.cl
      PALPATE_SHAPE  1 if there are shape-matched bodies; their corners have zero moduli and are read as lists of neighbours only
 
    Layout: vertices are in solver order: colour by colour, fixed ones last. Edits leave slots without a vertex (no mass, no corners), blocks
@@ -35,6 +36,7 @@
 #define PALPATE_VISCOUS 1
 #define PALPATE_SURFACE 1
 #define PALPATE_SHAPE 1
+#define PALPATE_VOLUME 1
 #endif
 
 #define PALPATE_CONCAT_(a, b) a##b
@@ -375,6 +377,29 @@ static inline bool add_anchors(uint v, float3 xv, const __global uint* anchor_be
 #define SHAPE_VALUES
 #endif
 
+/* Of bodies that keep their volume, see volume.cl. vertex_entry: by vertex. */
+#define NOT_AN_ENTRY 0xffffffffu
+#if PALPATE_VOLUME
+#define MOVE_ARGS , const __global uint *vertex_entry, __global float4 *volume_moves
+#define PRESSURE_ARGS , const __global uint *vertex_entry, const __global uint *entry_body, const __global float4 *volume_bodies
+
+/* dV/dx of a vertex of a closed surface: a third of the area vectors around it. It does not depend on the vertex's own place. */
+static inline float3 volume_gradient(uint v, const __global float4* x, const __global uint2* vertex_triangle_range,
+                                     const __global uint* vertex_triangles, const __global uint4* triangles) {
+  const uint2 fan = vertex_triangle_range[v];
+  float3 sum = (float3)(0.0f);
+  for (uint k = fan.x; k < fan.y; ++k) {
+    const uint4 tri = triangles[vertex_triangles[k]];
+    const float3 o = x[tri.x].xyz;
+    sum += cross(x[tri.y].xyz - o, x[tri.z].xyz - o);
+  }
+  return sum / 6.0f;
+}
+#else
+#define MOVE_ARGS
+#define PRESSURE_ARGS
+#endif
+
 #if PALPATE_SURFACE
 /* What the kernels of a sweep need of contact between surfaces; see surface_contact.cl. x_sweep: positions at the start of the sweep. */
 #define SURFACE_ARGS                                                                                                                   \
@@ -692,7 +717,7 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
     const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
     const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
     const __global uint* anchor_begin, const __global Anchor* anchors, __global uchar* touched,
-    const __global uint* held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS) {
+    const __global uint* held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS) {
   const uint item = (uint)get_global_id(0) / PALPATE_TEAM;
 #if PALPATE_TEAM == 1
   if (item >= count) return;
@@ -721,6 +746,20 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
 #endif
   const uint held = held_axes[v];
   if (held) hold_axes(&b, held);
+#if PALPATE_VOLUME
+  const uint entry = vertex_entry[v];
+  if (entry != NOT_AN_ENTRY) { /* keep_volumes moves it, when the pressure is known */
+    const float3 a = without_held(volume_gradient(v, x, vertex_triangle_range, vertex_triangles, triangles), held);
+    const float3 u = solve_block(&b);
+    b.force = a;
+    const float3 w = solve_block(&b);
+    volume_moves[3 * entry] = (float4)(u, dot(a, u));
+    volume_moves[3 * entry + 1] = (float4)(w, dot(a, w));
+    volume_moves[3 * entry + 2] = (float4)(a, 0.0f);
+    touched[v] = pushed ? PALPATE_TOUCH_PUSHED : 0;
+    return;
+  }
+#endif
   const float3 wanted = keep_held(xi.xyz, xi.xyz + solve_block(&b), held);
 #if PALPATE_SURFACE
   uint truncated = 0;
@@ -733,9 +772,41 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
 #endif
 }
 
+#if PALPATE_VOLUME
+/* Moves the vertices of a colour whose bodies keep their volume: what their other forces want, and what the pressure of the body does
+   besides. Work-item: entry, from `first` on. */
+__kernel void keep_volumes(uint first, uint count, const __global uint* entry_vertex, const __global uint* entry_body,
+                           const __global float4* volume_bodies, __global float4* volume_moves, __global float4* x,
+                           const __global uint* held_axes, __global uchar* touched BOUND_ARGS
+#if PALPATE_SURFACE
+                           ,
+                           const __global uint* entry_begins
+#endif
+) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint e = first + i;
+  const uint v = entry_vertex[e];
+  const float4 xi = x[v];
+  const uint held = held_axes[v];
+  float3 to = xi.xyz + (volume_moves[3 * e].xyz - volume_bodies[entry_body[e]].w * volume_moves[3 * e + 1].xyz);
+  to = keep_held(xi.xyz, to, held);
+#if PALPATE_SURFACE
+  uint truncated = 0;
+  to = bounded_move(xi.xyz, to, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
+  if (truncated) touched[v] |= PALPATE_TOUCH_TRUNCATED;
+#else
+  (void)touched;
+#endif
+  const float3 a = volume_moves[3 * e + 2].xyz;
+  volume_moves[3 * e + 2] = (float4)(a, dot(a, to - xi.xyz));
+  x[v] = (float4)(to, xi.w);
+}
+#endif
+
 /* The residual of the implicit equation at the current x: the sum of all forces minus mass times acceleration [N]; parts are selected by
-   `parts`: 1 elastic and viscous, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors. Work-item: vertex, fixed ones
-   included. */
+   `parts`: 1 elastic and viscous, pressure of a kept volume included, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors.
+   Work-item: vertex, fixed ones included. */
 __kernel void vertex_forces(const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
                             const __global float4* y, const __global float* mass, const __global uint2* block_range,
                             const __global float* corner_real, const __global uint* corner_index, const __global float* corner_strain,
@@ -743,7 +814,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
                             const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
                             const __global ToolContact* contacts, const __global Collider* colliders,
                             const __global PlaneObstacle* obstacles, const __global uint* anchor_begin, const __global Anchor* anchors,
-                            __global float4* forces SURFACE_ARGS SHAPE_ARGS) {
+                            __global float4* forces SURFACE_ARGS SHAPE_ARGS PRESSURE_ARGS) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   Block b;
@@ -753,6 +824,12 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
     for (uint lane = 0; lane < PALPATE_TEAM; ++lane) {
       b.force += elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES).force;
     }
+#if PALPATE_VOLUME
+    const uint entry = vertex_entry[v];
+    if (entry != NOT_AN_ENTRY) {
+      b.force -= volume_bodies[entry_body[entry]].w * volume_gradient(v, x, vertex_triangle_range, vertex_triangles, triangles);
+    }
+#endif
   }
   if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w) * (x[v].xyz - y[v].xyz);
   if (parts & 4u) {

@@ -122,6 +122,8 @@ struct TissueModel {
   /// of a rigid body must stand together.
   std::vector<uint32_t> triangle_body;
   std::vector<uint8_t> self_collision;  ///< per body: 1 = its surface may not pass through itself
+  /// [body] or empty: k [Pa], at least 0, with which a body resists a change of the volume V within its surface: k (V - V0)^2 / (2 V0).
+  std::vector<double> volume_stiffness_pa;
   std::vector<TissueDrivenRegion> driven;
   TissuePrescribed prescribed;
   std::vector<TissueLoad> loads;  ///< at most 32

@@ -183,6 +183,10 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   }
   if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
   if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(model));
+  if (KeepsVolumes(model)) {
+    PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
+    PALPATE_ASSIGN_OR_RETURN(volumes_, VolumeKeeper::Create(*queue_, volumes, tuning_.list_group));
+  }
   PALPATE_RETURN_IF_ERROR(MakeLoads(model));
   PALPATE_RETURN_IF_ERROR(MakeDriven(model));
   PALPATE_RETURN_IF_ERROR(Make(&prescribed_, model.prescribed.vertices.size(), "prescribed"));
@@ -267,7 +271,8 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
               {"PALPATE_FIBERS", flag(layout_.has_fibers)},
               {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
               {"PALPATE_SURFACE", flag(surface_ != nullptr)},
-              {"PALPATE_SHAPE", flag(shapes_ != nullptr)}};
+              {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
+              {"PALPATE_VOLUME", flag(volumes_ != nullptr)}};
   constexpr std::pair<Kernel Impl::*, const char*> kKernels[] = {{&Impl::predict_, "predict"},
                                                                  {&Impl::start_strain_, "start_strain"},
                                                                  {&Impl::extract_rotations_, "extract_rotations"},
@@ -287,13 +292,15 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
                                                                  {&Impl::report_anchors_, "report_anchors"},
                                                                  {&Impl::gather_positions_, "gather_positions"},
                                                                  {&Impl::apply_loads_, "apply_loads"},
-                                                                 {&Impl::piece_sums_, "piece_sums"}};
+                                                                 {&Impl::piece_sums_, "piece_sums"},
+                                                                 {&Impl::keep_volumes_, "keep_volumes"}};
   constexpr std::pair<Kernel Impl::*, const char*> kDriving[] = {
       {&Impl::drive_vertices_, "drive_vertices"}, {&Impl::prescribe_vertices_, "prescribe_vertices"}, {&Impl::move_driven_, "move_driven"}};
   Context& context = *queue_->context();
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
     if (kernel == &Impl::piece_sums_ && !surface_) continue;
+    if (kernel == &Impl::keep_volumes_ && !volumes_) continue;
     if (is_same) {
       this->*kernel = std::move(old->*kernel);
     } else {
@@ -330,6 +337,7 @@ absl::Status TissueSolver::Impl::Bind() {
       finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_));
   PALPATE_RETURN_IF_ERROR(inspect_state_.SetArgs(params_, x_, velocity_, mass_, original_index_, tets_, tet_rest_, partials_));
   if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
+  if (volumes_) PALPATE_RETURN_IF_ERROR(BindVolumes());
   return surface_ ? BindSurface() : absl::OkStatus();
 }
 
@@ -349,6 +357,24 @@ absl::Status TissueSolver::Impl::BindShapes() {
   return vertex_forces_.SetArg(surface_ ? 26 : 21, shapes_->goals());
 }
 
+/// The arguments that change when an edit makes the lists of volumes_ grow.
+absl::Status TissueSolver::Impl::BindVolumes() {
+  const cl_uint of_color = (surface_ ? 30U : 23U) + (shapes_ ? 1U : 0U);
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(of_color, volumes_->vertex_entry()));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(of_color + 1, volumes_->moves()));
+  const cl_uint of_forces = (surface_ ? 26U : 21U) + (shapes_ ? 1U : 0U);
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(of_forces, volumes_->vertex_entry()));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(of_forces + 1, volumes_->entry_body()));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(of_forces + 2, volumes_->bodies()));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(2, volumes_->entry_vertex()));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(3, volumes_->entry_body()));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(4, volumes_->bodies()));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(5, volumes_->moves()));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(6, x_));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(7, held_axes_));
+  return keep_volumes_.SetArg(8, touched_);
+}
+
 /// The arguments that change when the lists of pairs grow.
 absl::Status TissueSolver::Impl::BindSurface() {
   surface_generation_ = surface_->generation();
@@ -363,6 +389,11 @@ absl::Status TissueSolver::Impl::BindSurface() {
   PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(28, surface_->detected()));
   PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(29, surface_->planes()));
   PALPATE_RETURN_IF_ERROR(bind(vertex_forces_, 21));
+  if (volumes_) {
+    PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(9, surface_->detected()));
+    PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(10, surface_->planes()));
+    PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(11, surface_->entry_begins()));
+  }
   PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(7, surface_->detected()));
   PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(8, surface_->planes()));
   return accelerate_.SetArg(9, surface_->entry_begins());

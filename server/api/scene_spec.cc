@@ -342,6 +342,10 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
   if ((is_rigid || is_static) && body.has_self_collision() && body.self_collision()) {
     check.Invalid(At(path, "self_collision"), "only a deformable body can meet itself");
   }
+  if (body.volume_stiffness_pa() != 0 &&
+      (is_rigid || is_static || (body.simulation() != v1::SIMULATION_UNSPECIFIED && body.simulation() != v1::SIMULATION_DYNAMIC))) {
+    check.Invalid(At(path, "volume_stiffness_pa"), "only a deformable body with simulation SIMULATION_DYNAMIC keeps its volume");
+  }
   const auto moves = [](const v1::Vec3& v) { return v.x() != 0 || v.y() != 0 || v.z() != 0; };
   if (!is_rigid && moves(body.angular_velocity_rad_per_s())) {
     check.Invalid(At(path, "angular_velocity_rad_per_s"), "only a rigid body starts to turn");
@@ -414,6 +418,7 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
   CheckAblation(check, At(path, "ablation"), body.ablation());
   if (body.has_color()) CheckColor(check, At(path, "color"), body.color());
   if (body.has_scale()) check.Range(At(path, "scale"), body.scale(), 1e-6, 1e6);
+  if (body.has_volume_stiffness_pa()) check.Range(At(path, "volume_stiffness_pa"), body.volume_stiffness_pa(), 0, 1e9);
   check.RangeVec(At(path, "velocity_m_per_s"), body.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
   check.RangeVec(At(path, "angular_velocity_rad_per_s"), body.angular_velocity_rad_per_s(), -1000, 1000);
   CheckBodyKind(check, path, body);
@@ -622,6 +627,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   if (body.simulation() == v1::SIMULATION_HYBRID) out.simulation = sim::Simulation::kHybrid;
   out.velocity_m_per_s = ToEigen(body.velocity_m_per_s());
   out.angular_velocity_rad_per_s = ToEigen(body.angular_velocity_rad_per_s());
+  out.volume_stiffness_pa = body.volume_stiffness_pa();
   if (body.has_self_collision()) out.self_collision = body.self_collision();
   if (out.kind != sim::BodyKind::kDeformable) out.self_collision = false;
 

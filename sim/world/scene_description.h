@@ -138,6 +138,7 @@ struct BodyDescription {
   std::vector<LoadDescription> loads;                   ///< of deformable bodies; at most 32 in the scene
   Eigen::Vector3d velocity_m_per_s{0, 0, 0};            ///< of the free vertices or of the centre of mass at step 0
   Eigen::Vector3d angular_velocity_rad_per_s{0, 0, 0};  ///< of a rigid body about its centre of mass at step 0
+  double volume_stiffness_pa = 0;                       ///< k of the energy k (V - V0)^2 / (2 V0), of dynamic bodies
   bool self_collision = true;                           ///< whether the body's surface may not pass through itself
   Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
   Eigen::Vector3f interior_color{0.5F, 0.1F, 0.1F};  ///< of zone 0

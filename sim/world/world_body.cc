@@ -33,6 +33,7 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
   body->simulation_ = description.simulation;
   body->shape_matching_ = description.shape_matching;
   body->self_collision_ = description.self_collision;
+  body->volume_stiffness_pa_ = description.volume_stiffness_pa;
   body->is_dynamic_.assign(description.zones.size() + 1, 0);
   body->materials_ = {description.material};
   body->zone_names_ = {""};
@@ -447,6 +448,7 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
     piece->shape_matching_ = shape_matching_;
     piece->is_dynamic_ = is_dynamic_;
     piece->self_collision_ = self_collision_;
+    piece->volume_stiffness_pa_ = volume_stiffness_pa_;
     piece->materials_ = materials_;
     piece->zone_names_ = zone_names_;
     piece->zone_loads_ = zone_loads_;

@@ -37,6 +37,7 @@ class WorldBody final : public MeshObserver {
   BodyKind kind() const { return kind_; }
   uint32_t index() const { return index_; }
   bool self_collision() const { return self_collision_; }
+  double volume_stiffness_pa() const { return volume_stiffness_pa_; }
   const ShapeMatchingOptions& shape_matching() const { return shape_matching_; }
   bool is_editable() const { return mesh_ != nullptr; }
   /// Whether its mesh may change: it can, and its responses were not computed for it as it is.
@@ -125,6 +126,7 @@ class WorldBody final : public MeshObserver {
   Simulation simulation_ = Simulation::kDynamic;
   ShapeMatchingOptions shape_matching_;
   bool self_collision_ = true;
+  double volume_stiffness_pa_ = 0;
   std::vector<uint8_t> is_dynamic_;      // by zone, unless simulation_ is
   std::vector<Material> materials_;      // by zone
   std::vector<std::string> zone_names_;  // by zone; the first is empty

@@ -53,6 +53,11 @@ absl::Status CheckMaterials(const BodyDescription& body) {
 }
 
 absl::Status CheckSimulation(const BodyDescription& body) {
+  const double k = body.volume_stiffness_pa;
+  if (!(k >= 0 && std::isfinite(k)) || (k > 0 && (body.kind != BodyKind::kDeformable || body.simulation != Simulation::kDynamic))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("volume_stiffness_pa: ", k, " must be finite and not negative, and of a deformable, dynamic body"));
+  }
   if (!StartsQuasiStatic(body.simulation)) return absl::OkStatus();
   if (body.kind != BodyKind::kDeformable) return absl::InvalidArgumentError("simulation: only a deformable body has one");
   if (!body.driven_regions.empty()) return absl::InvalidArgumentError("driven_regions: only a dynamic body has driven regions");

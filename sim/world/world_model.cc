@@ -131,7 +131,10 @@ void World::Impl::MakeModel() {
       }
     }
   }
-  for (const auto& body : bodies_) model_.self_collision.push_back(body->self_collision() ? 1 : 0);
+  for (const auto& body : bodies_) {
+    model_.self_collision.push_back(body->self_collision() ? 1 : 0);
+    model_.volume_stiffness_pa.push_back(body->volume_stiffness_pa());
+  }
 }
 
 /// Brings the model to the state of the bodies: of those that were there before `changes` tell what is different, others are new.
@@ -202,6 +205,7 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
     for (uint32_t i = 0; i < triangles.size(); ++i) triangles[i] = i;
     add(b, tets, triangles);
     model_.self_collision.push_back(bodies_[b]->self_collision() ? 1 : 0);
+    model_.volume_stiffness_pa.push_back(bodies_[b]->volume_stiffness_pa());
   }
   // The last triangles take the places of those that are gone.
   for (size_t end = gaps.size(); filled < end;) {

@@ -264,5 +264,64 @@ TEST_F(WorldSupportTest, ALoadOnASurfaceZoneFollowsEdits) {
   EXPECT_NEAR(both_n, -20 * area_m2, 0.05 * 20 * sum_m2);
 }
 
+// Pressed between a plane that it slides on and a zone of its top, whole, hollowed and in two pieces: each keeps the volume of its tissue.
+TEST_F(WorldSupportTest, AKeptVolumeFollowsEdits) {
+  for (const double k : {0.0, 1e6}) {
+    SCOPED_TRACE(k);
+    SceneDescription scene = Block();
+    BodyDescription& block = scene.bodies[0];
+    scene.gravity_m_per_s2.setZero();
+    scene.dt_s = 1.0 / 60;
+    block.material.poisson_ratio = 0.3;
+    block.material.damping_s = 0.02;
+    block.volume_stiffness_pa = k;
+    for (uint32_t v = 0; v < block.mesh.vertices.size(); ++v) {
+      if (block.mesh.vertices[v].z() < -0.0199) block.sliding_vertices.push_back({v, 4});
+    }
+    SurfaceZoneDescription top{.name = "top", .color = {0, 0, 1}, .triangles = {}};
+    top.triangles = SideOf(block.mesh, 2, 0.02, [](const Vector3d&) { return true; });
+    block.surface_zones = {top};
+    LoadDescription load;
+    load.surface_zone = 0;
+    load.pressure_pa = 600;
+    block.loads = {load};
+    PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+    const auto run = [&](int steps) {
+      for (int n = 0; n < steps; ++n) {
+        PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
+        ASSERT_EQ(frame->contact_statistics.intersection_count, 0U) << "step " << n;
+      }
+    };
+    // Share of its volume at rest that a body has lost.
+    const auto lost = [&](size_t body) { return 1 - VolumeOf(*world, body) / world->body_statistics()[body].volume_m3; };
+    ASSERT_NO_FATAL_FAILURE(run(60));
+    if (k == 0) {
+      EXPECT_GT(lost(0), 0.03);
+      continue;
+    }
+    EXPECT_NEAR(lost(0), 0, 1e-3);
+    const double whole_m3 = world->body_statistics()[0].volume_m3;
+    const std::vector<Edit> carve = {{.body = 0, .what = CarveEdit{BallRegion{{-0.03, 0, 0.015}, 0.018}}}};
+    PALPATE_ASSERT_OK(world->Apply(carve).status());
+    EXPECT_LT(world->body_statistics()[0].volume_m3, 0.97 * whole_m3);
+    ASSERT_NO_FATAL_FAILURE(run(60));
+    EXPECT_NEAR(lost(0), 0, 1e-3);
+    InciseEdit incise;
+    for (const double z : {0.05, -0.05}) incise.edges_m.push_back({Vector3d(0.0023, -0.06, z), Vector3d(0.0023, 0.06, z)});
+    const std::vector<Edit> cut = {{.body = 0, .what = incise}};
+    PALPATE_TEST_ASSIGN(const auto outcome, world->Apply(cut));
+    ASSERT_EQ(outcome[0].new_bodies.size(), 1U) << outcome[0].note;
+    ASSERT_NO_FATAL_FAILURE(run(60));
+    EXPECT_NEAR(lost(0), 0, 1e-3);
+    EXPECT_NEAR(lost(1), 0, 1e-3);
+    EXPECT_LT(world->CurrentFrame()->max_speed_m_per_s, 0.05);
+    // All of one piece goes: nothing is left of its volume, and the other goes on.
+    const std::vector<Edit> all = {{.body = 1, .what = CarveEdit{BallRegion{{0, 0, 0}, 1}}}};
+    PALPATE_ASSERT_OK(world->Apply(all).status());
+    ASSERT_NO_FATAL_FAILURE(run(20));
+    EXPECT_NEAR(lost(0), 0, 1e-3);
+  }
+}
+
 }  // namespace
 }  // namespace palpate::sim
