@@ -25,6 +25,8 @@ class LayoutEntries {
 
   /// Vertices in use, volume and material of a tet that is not a free place. InvalidArgument naming it.
   absl::Status CheckTet(size_t t) const;
+  /// Axes along which a vertex is held. InvalidArgument naming it.
+  absl::Status CheckHeld(size_t v) const;
   /// Vertices of a triangle. InvalidArgument naming it.
   absl::Status CheckTriangle(size_t t) const;
   double Volume(size_t t) const;

@@ -414,7 +414,8 @@ absl::StatusOr<SurfaceContacts::Moves> SurfaceContacts::CheckMoves(Queue& queue,
 }
 
 absl::Status SurfaceContacts::Bound(Queue& queue, const DeviceBuffer<Float4>& x) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_moves_, {vertex_count_, kGroup}, vertex_count_, x, detected_, begins_, planes_, truncated_));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(bound_moves_, {vertex_count_, kGroup}, vertex_count_, x, detected_, begins_, planes_, *scene_.held_axes, truncated_));
   return follower_ == nullptr ? absl::OkStatus() : follower_->Bound(queue, params_, detected_, begins_, planes_, x, truncated_);
 }
 
@@ -544,7 +545,7 @@ absl::Status SurfaceContacts::FindPieces(Queue& queue) {
     }
     vertex_piece[v] = piece;
     vertices[piece].push_back(v);
-    if (v >= free_count_) piece_is_free_[piece] = 0;
+    if (v >= free_count_ || layout_.held_axes[v] != 0) piece_is_free_[piece] = 0;
   }
   std::vector<uint32_t> begin(1, 0);
   std::vector<uint32_t> list;
@@ -716,8 +717,8 @@ absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Flo
     if (has_cuts_) {
       // The bounds are on moves in the world: lips almost in touch would hold back the one that goes ahead of the other when both move.
       PALPATE_RETURN_IF_ERROR(queue.Copy(x, x_sweep_, vertex_count_));
-      PALPATE_RETURN_IF_ERROR(
-          queue.Launch(bound_moves_, {vertex_count_, kGroup}, vertex_count_, x, detected_, begins_, planes_, truncated_));
+      PALPATE_RETURN_IF_ERROR(queue.Launch(bound_moves_, {vertex_count_, kGroup}, vertex_count_, x, detected_, begins_, planes_,
+                                           *scene_.held_axes, truncated_));
       PALPATE_ASSIGN_OR_RETURN(const Moves bounded, CheckMoves(queue, x, truncated_));
       goes_far = bounded.truncated > 0;
       PALPATE_RETURN_IF_ERROR(queue.Copy(x_sweep_, x, vertex_count_));

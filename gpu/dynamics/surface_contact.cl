@@ -208,13 +208,13 @@ __kernel void linearize_pairs(uint count, const __global float4* x, const __glob
 
 /* Takes moves from the detection to x back as far as the planes demand. Work-item: vertex. */
 __kernel void bound_moves(uint vertex_count, __global float4* x, const __global float4* detected, const __global uint* begins,
-                          const __global float4* planes, __global uchar* touched) {
+                          const __global float4* planes, const __global uint* held_axes, __global uchar* touched) {
   const uint v = (uint)get_global_id(0);
   if (v >= vertex_count) return;
   uint cut = 0;
   const float4 at = x[v];
   const float3 from = detected[v].xyz;
-  const float3 to = bounded_move(from, at.xyz, from, begins[v], begins[v + 1], planes, &cut);
+  const float3 to = bounded_move(from, at.xyz, from, begins[v], begins[v + 1], planes, held_axes[v], &cut);
   x[v] = (float4)(to, at.w);
   touched[v] = cut ? PALPATE_TOUCH_TRUNCATED : 0;
 }
@@ -387,8 +387,8 @@ __kernel void drive_vertices(uint count, const __global uint* vertices, const __
 }
 
 /* The same for vertices whose places the caller prescribes. Work-item: prescribed vertex; `vertices` begins with `driven` others. */
-__kernel void prescribe_vertices(uint count, uint driven, const __global uint* vertices, const __global float4* targets,
-                                 __global float4* y, __global float4* x) {
+__kernel void prescribe_vertices(uint count, uint driven, const __global uint* vertices, const __global float4* targets, __global float4* y,
+                                 __global float4* x) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint v = vertices[driven + i];
@@ -403,7 +403,7 @@ __kernel void move_driven(uint count, const __global uint* vertices, const __glo
   if (i >= count) return;
   const uint v = vertices[i];
   uint cut = 0;
-  x[v] = (float4)(bounded_move(x[v].xyz, y[v].xyz, detected[v].xyz, begins[v], begins[v + 1], planes, &cut), 0.0f);
+  x[v] = (float4)(bounded_move(x[v].xyz, y[v].xyz, detected[v].xyz, begins[v], begins[v + 1], planes, 0u, &cut), 0.0f);
   touched[v] = cut ? PALPATE_TOUCH_TRUNCATED : 0;
 }
 

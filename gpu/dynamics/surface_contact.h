@@ -44,6 +44,7 @@ struct SurfaceSurroundings {
   const DeviceBuffer<uint32_t>* corner_index = nullptr;
   const DeviceBuffer<UInt2>* vertex_triangle_range = nullptr;
   const DeviceBuffer<uint32_t>* vertex_triangles = nullptr;
+  const DeviceBuffer<uint32_t>* held_axes = nullptr;  ///< TissueLayout::held_axes
 };
 
 /// What contact between surfaces did in a step.
@@ -110,10 +111,10 @@ class SurfaceContacts {
   /// so. `touched` marks truncated vertices with bit 1.
   absl::Status MayDetectAgain(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched, bool* restarted);
 
-  /// Moves connected pieces without fixed vertices as wholes to where the forces on them balance, all together: sweeps alone would take
-  /// hundreds to do that. `sums`: what piece_sums of tissue.cl left at x, [piece_count()][kParts][PALPATE_PIECE_SUMS]. The detection moves
-  /// along, and so do x_before and x_before2 (empty: none); pieces approach each other by a share of their distance then, which the planes
-  /// leave to this. Some blocking reads.
+  /// Moves connected pieces without vertices that are fixed or held as wholes to where the forces on them balance, all together: sweeps
+  /// alone would take hundreds to do that. `sums`: what piece_sums of tissue.cl left at x, [piece_count()][kParts][PALPATE_PIECE_SUMS]. The
+  /// detection moves along, and so do x_before and x_before2 (empty: none); pieces approach each other by a share of their distance then,
+  /// which the planes leave to this. Some blocking reads.
   absl::Status ShiftPieces(Queue& queue, const DeviceBuffer<float>& sums, const DeviceBuffer<Float4>& x,
                            const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x_before,
                            const DeviceBuffer<Float4>& x_before2);

@@ -9,6 +9,7 @@
      PALPATE_COROTATED, PALPATE_NEO_HOOKEAN, PALPATE_LINEAR, PALPATE_GREEN, PALPATE_SPRINGS, PALPATE_FIBERS, PALPATE_VISCOUS
                     1 if any tet of the scene needs that term
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
+     PALPATE_VOLUME  1 if there are bodies that keep their volume; see volume.cl
      PALPATE_SHAPE  1 if there are shape-matched bodies; their corners have zero moduli and are read as lists of neighbours only
 
    Layout: vertices are in solver order: colour by colour, fixed ones last. Edits leave slots without a vertex (no mass, no corners), blocks
@@ -35,6 +36,7 @@
 #define PALPATE_VISCOUS 1
 #define PALPATE_SURFACE 1
 #define PALPATE_SHAPE 1
+#define PALPATE_VOLUME 1
 #endif
 
 #define PALPATE_CONCAT_(a, b) a##b
@@ -375,6 +377,29 @@ static inline bool add_anchors(uint v, float3 xv, const __global uint* anchor_be
 #define SHAPE_VALUES
 #endif
 
+/* Of bodies that keep their volume, see volume.cl. vertex_entry: by vertex. */
+#define NOT_AN_ENTRY 0xffffffffu
+#if PALPATE_VOLUME
+#define MOVE_ARGS , const __global uint *vertex_entry, __global float4 *volume_moves
+#define PRESSURE_ARGS , const __global uint *vertex_entry, const __global uint *entry_body, const __global float4 *volume_bodies
+
+/* dV/dx of a vertex of a closed surface: a third of the area vectors around it. It does not depend on the vertex's own place. */
+static inline float3 volume_gradient(uint v, const __global float4* x, const __global uint2* vertex_triangle_range,
+                                     const __global uint* vertex_triangles, const __global uint4* triangles) {
+  const uint2 fan = vertex_triangle_range[v];
+  float3 sum = (float3)(0.0f);
+  for (uint k = fan.x; k < fan.y; ++k) {
+    const uint4 tri = triangles[vertex_triangles[k]];
+    const float3 o = x[tri.x].xyz;
+    sum += cross(x[tri.y].xyz - o, x[tri.z].xyz - o);
+  }
+  return sum / 6.0f;
+}
+#else
+#define MOVE_ARGS
+#define PRESSURE_ARGS
+#endif
+
 #if PALPATE_SURFACE
 /* What the kernels of a sweep need of contact between surfaces; see surface_contact.cl. x_sweep: positions at the start of the sweep. */
 #define SURFACE_ARGS                                                                                                                   \
@@ -451,6 +476,23 @@ static inline float3 solve_block(const Block* b) {
   return r;
 }
 
+/* Leaves of a block what concerns the axes that are not in `held`: solve_block() then solves that sub-block, and gives 0 along the others.
+ */
+static inline void hold_axes(Block* b, uint held) {
+  if (held & 1u) {
+    b->force.x = b->xy = b->xz = 0.0f;
+    b->xx = 1.0f;
+  }
+  if (held & 2u) {
+    b->force.y = b->xy = b->yz = 0.0f;
+    b->yy = 1.0f;
+  }
+  if (held & 4u) {
+    b->force.z = b->xz = b->yz = 0.0f;
+    b->zz = 1.0f;
+  }
+}
+
 /* The sum of the blocks of `team` neighbouring work-items, valid at lane 0, always added in the same order. Every work-item of the group
    must come here. `mine`: this work-item's first slot of nine local floats, `stride` apart. */
 static inline Block sum_of_team(__local float* mine, uint stride, uint lane, uint team, Block b) {
@@ -518,10 +560,11 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
 
 /* Start of a step. Work-item: vertex. x_start <- x; y <- the point that inertia and mass damping draw the vertex to, w = mass damping times
    dt: the inertia of the step is m (1 + w) / dt^2; x <- the initial guess of Chen et al. 4.1: gravity enters as far
-   as the vertex accelerated along it in the last step, so that resting tissue starts at rest. */
+   as the vertex accelerated along it in the last step, so that resting tissue starts at rest. Coordinates in held_axes stay; their targets
+   do not, so that the residual there is all that the support has to bear. */
 __kernel void predict(const __global StepParams* p, __global float4* x, __global float4* x_start, __global float4* y,
                       const __global float4* velocity, const __global float4* velocity_before, const __global float* mass,
-                      const __global float* mass_damping) {
+                      const __global float* mass_damping, const __global uint* held_axes) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   const float4 xv = x[v];
@@ -533,31 +576,35 @@ __kernel void predict(const __global StepParams* p, __global float4* x, __global
   const float3 g = (float3)(p->gravity_x, p->gravity_y, p->gravity_z);
   const float3 vel = velocity[v].xyz;
   const float3 pushed = (vel - velocity_before[v].xyz) * p->inv_dt + mass_damping[v] * vel; /* acceleration without that of the damping */
-  const float gg = dot(g, g);
-  const float share = gg > 0.0f ? clamp(dot(pushed, g) / gg, 0.0f, 1.0f) : 0.0f;
+  const uint held = held_axes[v];
+  const float3 free_g = without_held(g, held);
+  const float gg = dot(free_g, free_g);
+  const float share = gg > 0.0f ? clamp(dot(pushed, free_g) / gg, 0.0f, 1.0f) : 0.0f;
   const float damping = p->dt_s * mass_damping[v];
   const float weight = 1.0f / (1.0f + damping);
   const float dt2 = p->dt_s * p->dt_s;
   /* Positions are far larger than moves: what rounds them must not act in the same direction in every step. */
   y[v] = (float4)(xv.xyz + weight * (p->dt_s * vel + dt2 * g), damping);
-  x[v] = (float4)(xv.xyz + weight * (p->dt_s * vel + share * dt2 * g), xv.w);
+  x[v] = (float4)(keep_held(xv.xyz, xv.xyz + weight * (p->dt_s * vel + share * dt2 * g), held), xv.w);
 }
 
-/* The inertial targets with the loads: forces of constant direction, and pressures on triangles all of whose vertices have the bit of the
-   load, with the areas as they are in x. The force on a vertex of a closed fan does not depend on its own place, so that between sweeps
-   this is all that the implicit equation asks for. y_free: targets without loads. Work-item: free vertex. */
+/* The inertial targets with the loads: forces of constant direction, and pressures on triangles that have the bit of the load, or all of
+   whose vertices do, with the areas as they are in x. The force on a vertex of a closed fan does not depend on its own place, so that
+   between sweeps this is all that the implicit equation asks for. y_free: targets without loads. triangle_loads: read if any_triangle is
+   not 0. Work-item: free vertex. */
 __kernel void apply_loads(const __global StepParams* p, uint load_count, const __global float* pressures, const __global uint* load_bits,
-                          const __global float4* load_forces, const __global float4* x, const __global uint2* vertex_triangle_range,
-                          const __global uint* vertex_triangles, const __global uint4* triangles, const __global float* mass,
-                          const __global float4* y_free, __global float4* y) {
+                          uint any_triangle, const __global uint* triangle_loads, const __global float4* load_forces,
+                          const __global float4* x, const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
+                          const __global uint4* triangles, const __global float* mass, const __global float4* y_free, __global float4* y) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->free_count || mass[v] == 0.0f) return;
   float3 force = load_forces[v].xyz;
   const uint bits = load_bits[v];
-  const uint2 fan = bits != 0 ? vertex_triangle_range[v] : (uint2)(0, 0);
+  const uint2 fan = (bits | any_triangle) != 0 ? vertex_triangle_range[v] : (uint2)(0, 0);
   for (uint k = fan.x; k < fan.y; ++k) {
-    const uint4 tri = triangles[vertex_triangles[k]];
-    uint common = load_bits[tri.x] & load_bits[tri.y] & load_bits[tri.z];
+    const uint t = vertex_triangles[k];
+    const uint4 tri = triangles[t];
+    uint common = (load_bits[tri.x] & load_bits[tri.y] & load_bits[tri.z]) | (any_triangle != 0 ? triangle_loads[t] : 0);
     float pressure = 0.0f;
     for (uint load = 0; load < load_count; ++load, common >>= 1) pressure += (common & 1u) ? pressures[load] : 0.0f;
     if (pressure == 0.0f) continue;
@@ -669,7 +716,8 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
     const __global float* corner_strain, const __global float4* rotations, const __global uint2* vertex_triangle_range,
     const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
     const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
-    const __global uint* anchor_begin, const __global Anchor* anchors, __global uchar* touched SURFACE_ARGS BOUND_ARGS SHAPE_ARGS) {
+    const __global uint* anchor_begin, const __global Anchor* anchors, __global uchar* touched,
+    const __global uint* held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS) {
   const uint item = (uint)get_global_id(0) / PALPATE_TEAM;
 #if PALPATE_TEAM == 1
   if (item >= count) return;
@@ -695,20 +743,70 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
   pushed |= add_anchors(v, xi.xyz, anchor_begin, anchors, colliders, &b);
 #if PALPATE_SURFACE
   pushed |= add_surface_contacts(sp, v, first, count, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
+#endif
+  const uint held = held_axes[v];
+  if (held) hold_axes(&b, held);
+#if PALPATE_VOLUME
+  const uint entry = vertex_entry[v];
+  if (entry != NOT_AN_ENTRY) { /* keep_volumes moves it, when the pressure is known */
+    const float3 a = without_held(volume_gradient(v, x, vertex_triangle_range, vertex_triangles, triangles), held);
+    const float3 u = solve_block(&b);
+    b.force = a;
+    const float3 w = solve_block(&b);
+    volume_moves[3 * entry] = (float4)(u, dot(a, u));
+    volume_moves[3 * entry + 1] = (float4)(w, dot(a, w));
+    volume_moves[3 * entry + 2] = (float4)(a, 0.0f);
+    touched[v] = pushed ? PALPATE_TOUCH_PUSHED : 0;
+    return;
+  }
+#endif
+  const float3 wanted = keep_held(xi.xyz, xi.xyz + solve_block(&b), held);
+#if PALPATE_SURFACE
   uint truncated = 0;
-  const float3 to =
-      bounded_move(xi.xyz, xi.xyz + solve_block(&b), detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, &truncated);
+  const float3 to = bounded_move(xi.xyz, wanted, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
   touched[v] = (uchar)((pushed ? PALPATE_TOUCH_PUSHED : 0) | (truncated ? PALPATE_TOUCH_TRUNCATED : 0));
   x[v] = (float4)(to, xi.w);
 #else
   touched[v] = pushed ? PALPATE_TOUCH_PUSHED : 0;
-  x[v] = (float4)(xi.xyz + solve_block(&b), xi.w);
+  x[v] = (float4)(wanted, xi.w);
 #endif
 }
 
+#if PALPATE_VOLUME
+/* Moves the vertices of a colour whose bodies keep their volume: what their other forces want, and what the pressure of the body does
+   besides. Work-item: entry, from `first` on. */
+__kernel void keep_volumes(uint first, uint count, const __global uint* entry_vertex, const __global uint* entry_body,
+                           const __global float4* volume_bodies, __global float4* volume_moves, __global float4* x,
+                           const __global uint* held_axes, __global uchar* touched BOUND_ARGS
+#if PALPATE_SURFACE
+                           ,
+                           const __global uint* entry_begins
+#endif
+) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint e = first + i;
+  const uint v = entry_vertex[e];
+  const float4 xi = x[v];
+  const uint held = held_axes[v];
+  float3 to = xi.xyz + (volume_moves[3 * e].xyz - volume_bodies[entry_body[e]].w * volume_moves[3 * e + 1].xyz);
+  to = keep_held(xi.xyz, to, held);
+#if PALPATE_SURFACE
+  uint truncated = 0;
+  to = bounded_move(xi.xyz, to, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
+  if (truncated) touched[v] |= PALPATE_TOUCH_TRUNCATED;
+#else
+  (void)touched;
+#endif
+  const float3 a = volume_moves[3 * e + 2].xyz;
+  volume_moves[3 * e + 2] = (float4)(a, dot(a, to - xi.xyz));
+  x[v] = (float4)(to, xi.w);
+}
+#endif
+
 /* The residual of the implicit equation at the current x: the sum of all forces minus mass times acceleration [N]; parts are selected by
-   `parts`: 1 elastic and viscous, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors. Work-item: vertex, fixed ones
-   included. */
+   `parts`: 1 elastic and viscous, pressure of a kept volume included, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors.
+   Work-item: vertex, fixed ones included. */
 __kernel void vertex_forces(const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
                             const __global float4* y, const __global float* mass, const __global uint2* block_range,
                             const __global float* corner_real, const __global uint* corner_index, const __global float* corner_strain,
@@ -716,7 +814,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
                             const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
                             const __global ToolContact* contacts, const __global Collider* colliders,
                             const __global PlaneObstacle* obstacles, const __global uint* anchor_begin, const __global Anchor* anchors,
-                            __global float4* forces SURFACE_ARGS SHAPE_ARGS) {
+                            __global float4* forces SURFACE_ARGS SHAPE_ARGS PRESSURE_ARGS) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   Block b;
@@ -726,6 +824,12 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
     for (uint lane = 0; lane < PALPATE_TEAM; ++lane) {
       b.force += elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES).force;
     }
+#if PALPATE_VOLUME
+    const uint entry = vertex_entry[v];
+    if (entry != NOT_AN_ENTRY) {
+      b.force -= volume_bodies[entry_body[entry]].w * volume_gradient(v, x, vertex_triangle_range, vertex_triangles, triangles);
+    }
+#endif
   }
   if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w) * (x[v].xyz - y[v].xyz);
   if (parts & 4u) {
@@ -779,7 +883,7 @@ __kernel void piece_sums(const __global StepParams* p, uint piece_count, uint pa
 
 /* Chebyshev acceleration of the sweeps (Chen et al. 4.2) for vertices that touch nothing. Work-item: free vertex. */
 __kernel void accelerate(const __global StepParams* p, float omega, __global float4* x, __global float4* x_before,
-                         __global float4* x_before2, __global uchar* touched BOUND_ARGS
+                         __global float4* x_before2, __global uchar* touched, const __global uint* held_axes BOUND_ARGS
 #if PALPATE_SURFACE
                          ,
                          const __global uint* entry_begins
@@ -793,13 +897,15 @@ __kernel void accelerate(const __global StepParams* p, float omega, __global flo
   const float3 last = x_before[v].xyz - x_before2[v].xyz;
   const bool goes_on = dot(xv.xyz - x_before[v].xyz, last) >= -0.5f * dot(last, last);
   if (omega != 1.0f && goes_on && !(touched[v] & PALPATE_TOUCH_PUSHED)) {
-    const float4 to = omega * (xv - x_before2[v]) + x_before2[v];
+    const uint held = held_axes[v];
+    const float4 on = omega * (xv - x_before2[v]) + x_before2[v];
+    const float3 to = keep_held(xv.xyz, on.xyz, held);
 #if PALPATE_SURFACE
     uint truncated = 0;
-    xv.xyz = bounded_move(xv.xyz, to.xyz, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, &truncated);
+    xv.xyz = bounded_move(xv.xyz, to, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
     if (truncated) touched[v] |= PALPATE_TOUCH_TRUNCATED;
 #else
-    xv = to;
+    xv = (float4)(to, on.w);
 #endif
     x[v] = xv;
   }

@@ -11,6 +11,7 @@ namespace palpate::gpu {
 namespace {
 
 constexpr float kStaticStiffness_n_per_m = 1e6F;  // more than any tissue's
+constexpr uint32_t kAllAxes = 7;
 
 using Vec = std::array<double, 3>;
 
@@ -188,6 +189,9 @@ absl::Status CheckModel(const TissueModel& model, const LayoutEntries& entries) 
   const size_t n = model.rest_m.size();
   if (model.fixed.size() != n)
     return absl::InvalidArgumentError(absl::StrCat("fixed: ", model.fixed.size(), " entries for ", n, " vertices"));
+  if (!model.held_axes.empty() && model.held_axes.size() != n)
+    return absl::InvalidArgumentError(absl::StrCat("held_axes: ", model.held_axes.size(), " entries for ", n, " vertices"));
+  for (size_t v = 0; v < model.held_axes.size(); ++v) PALPATE_RETURN_IF_ERROR(entries.CheckHeld(v));
   if (n == 0 || (model.tets.empty() && model.rigid.empty() && !model.may_be_at_rest))
     return absl::InvalidArgumentError("the model has no tetrahedra");
   if (model.tets.size() >= (1U << 29) || n >= (1U << 31)) return absl::InvalidArgumentError("the model exceeds 2^29 tetrahedra");
@@ -228,6 +232,10 @@ absl::Status CheckModel(const TissueModel& model, const LayoutEntries& entries) 
     driven[v] = 1;
   }
   if (model.loads.size() > 32) return absl::InvalidArgumentError(absl::StrCat(model.loads.size(), " loads exceed the limit of 32"));
+  if (!model.triangle_loads.empty() && model.triangle_loads.size() != model.surface_triangles.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("triangle_loads: ", model.triangle_loads.size(), " entries for ", model.surface_triangles.size(), " triangles"));
+  }
   for (size_t k = 0; k < model.loads.size(); ++k) {
     for (const uint32_t v : model.loads[k].vertices) {
       if (v >= n || model.fixed[v] == kAbsentVertex) {
@@ -267,6 +275,12 @@ absl::Status LayoutEntries::CheckTet(size_t t) const {
   const double volume_m3 = Volume(t);
   if (!(volume_m3 > 0)) return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": volume ", volume_m3, " m^3 is not positive"));
   return CheckMaterial(model_.tets[t], t, model_.shapes.size());
+}
+
+absl::Status LayoutEntries::CheckHeld(size_t v) const {
+  if (model_.held_axes.empty() || model_.fixed[v] != kFreeVertex || model_.held_axes[v] < kAllAxes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("held_axes[", v, "]: ", model_.held_axes[v], " is outside [0, ", kAllAxes,
+                                                 "); a vertex that is held along all axes is fixed"));
 }
 
 absl::Status LayoutEntries::CheckTriangle(size_t t) const {
@@ -320,6 +334,7 @@ void LayoutEntries::WriteVertex(uint32_t vertex, std::span<const uint32_t> tets)
     stiffness += YoungModulus(tet) * std::cbrt(6 * std::numbers::sqrt2 * volume_m3);
   }
   layout_.mass_kg[slot] = static_cast<float>(mass);
+  layout_.held_axes[slot] = model_.held_axes.empty() || model_.fixed[vertex] != kFreeVertex ? 0 : model_.held_axes[vertex];
   layout_.mass_damping_per_s[slot] = damped_mass > 0 ? static_cast<float>(damped_mass / mass) : 0.0F;
   // Of a pair the softer side counts: static bodies leave it to the other.
   layout_.vertex_stiffness_n_per_m[slot] = stiffness > 0 ? static_cast<float>(stiffness / static_cast<double>(tets.size()))
@@ -375,6 +390,7 @@ void LayoutEntries::ClearSlot(TissueLayout* layout, uint32_t slot) {
   layout->rest_m[slot] = {};
   layout->original_index[slot] = kNoTissueVertex;
   layout->mass_kg[slot] = 0;
+  layout->held_axes[slot] = 0;
   layout->mass_damping_per_s[slot] = 0;
   layout->vertex_stiffness_n_per_m[slot] = 0;
   layout->block_range[slot] = {};
@@ -389,6 +405,8 @@ void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout) {
   for (size_t k = 0; k < model.loads.size(); ++k) {
     for (const uint32_t v : model.loads[k].vertices) layout->load_bits[layout->solver_index[v]] |= 1U << k;
   }
+  layout->triangle_loads.clear();
+  if (!model.loads.empty()) layout->triangle_loads = model.triangle_loads;
   layout->driven_vertices.clear();
   layout->driven_regions.clear();
   for (uint32_t r = 0; r < model.driven.size(); ++r) {
@@ -477,6 +495,7 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   layout.corner_index.resize(block_room * 4 * lanes);
   layout.rest_m.resize(layout.vertex_count);
   layout.mass_kg.resize(layout.vertex_count);
+  layout.held_axes.resize(layout.vertex_count);
   layout.mass_damping_per_s.resize(layout.vertex_count);
   layout.vertex_stiffness_n_per_m.resize(layout.vertex_count);
   if (!model.vertex_origin.empty()) layout.vertex_origin.resize(layout.vertex_count);

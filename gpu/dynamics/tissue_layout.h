@@ -84,8 +84,9 @@ struct TissuePrescribed {
   std::vector<float> stiffness_n_per_m;
 };
 
-/// A load from start_s for duration_s: a pressure that follows the surface triangles all of whose vertices are in `vertices`, and a force
-/// of constant direction, spread over those triangles by their area at rest, or over the vertices by their mass where there is none.
+/// A load from start_s for duration_s: a pressure that follows the surface triangles all of whose vertices are in `vertices`, or that name
+/// it (TissueModel::triangle_loads), and a force of constant direction, spread over those triangles by their area at rest, or over the
+/// vertices by their mass where there is none.
 struct TissueLoad {
   std::vector<uint32_t> vertices{};  ///< of tissue
   double pressure_pa = 0;            ///< positive pushes inwards
@@ -107,9 +108,12 @@ struct TissueRigidBody {
 
 /// What a TissueSolver simulates: every body of a scene in one mesh. Metres, world frame, caller's vertex order.
 struct TissueModel {
-  std::vector<std::array<double, 3>> rest_m;               ///< [vertex_count]
-  std::vector<TissueTet> tets;                             ///< [tet_count]
-  std::vector<uint8_t> fixed;                              ///< [vertex_count], TissueVertexKind; absent: the index is not in use
+  std::vector<std::array<double, 3>> rest_m;  ///< [vertex_count]
+  std::vector<TissueTet> tets;                ///< [tet_count]
+  std::vector<uint8_t> fixed;                 ///< [vertex_count], TissueVertexKind; absent: the index is not in use
+  /// [vertex_count] or empty: bit a of a free vertex: its coordinate a keeps its bits, while the others move. At most two of the three; of
+  /// others nothing is read.
+  std::vector<uint8_t> held_axes;
   std::vector<std::array<uint32_t, 3>> surface_triangles;  ///< outward orientation
   /// Body b has the triangles [body_triangle_begin[b], body_triangle_begin[b + 1]) and shares no vertex with others. Empty: surfaces meet
   /// neither each other nor themselves.
@@ -118,9 +122,13 @@ struct TissueModel {
   /// of a rigid body must stand together.
   std::vector<uint32_t> triangle_body;
   std::vector<uint8_t> self_collision;  ///< per body: 1 = its surface may not pass through itself
+  /// [body] or empty: k [Pa], at least 0, with which a body resists a change of the volume V within its surface: k (V - V0)^2 / (2 V0).
+  std::vector<double> volume_stiffness_pa;
   std::vector<TissueDrivenRegion> driven;
   TissuePrescribed prescribed;
   std::vector<TissueLoad> loads;  ///< at most 32
+  /// [triangle_count] or empty: bit k: load k acts on the triangle, whatever its vertices.
+  std::vector<uint32_t> triangle_loads;
   std::vector<TissueRigidBody> rigid;
   std::vector<TissueShape> shapes;  ///< of shape-matched tets; those of one share no vertex with other tets
   /// [vertex_count] or empty: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut. Vertices of one
@@ -163,6 +171,7 @@ struct TissueLayout {
   std::vector<uint32_t> solver_index;        ///< caller's vertex -> slot, kNoTissueVertex for an absent one
   std::vector<uint32_t> original_index;      ///< slot -> caller's vertex, kNoTissueVertex for an empty one
   std::vector<float> mass_kg;                ///< [vertex_count] lumped, by slot
+  std::vector<uint32_t> held_axes;           ///< [vertex_count] by slot, as in the model; 0 for fixed vertices
   std::vector<float> mass_damping_per_s;     ///< [vertex_count] mean of the tets, weighted by mass
   std::vector<UInt2> block_range;            ///< [vertex_count] begin and end of a vertex's blocks
   std::vector<uint32_t> block_vertex;        ///< [block room] slot
@@ -182,6 +191,7 @@ struct TissueLayout {
   std::vector<uint8_t> self_collision;    ///< as in the model
   std::vector<uint32_t> vertex_origin;    ///< [vertex_count], by slot, or empty
   std::vector<uint32_t> load_bits;        ///< [vertex_count] bit k: the vertex is in load k; empty: no loads
+  std::vector<uint32_t> triangle_loads;   ///< [triangle_count] or empty, as in the model
   std::vector<uint32_t> driven_vertices;  ///< slots, all regions one after the other, then those that are prescribed
   std::vector<uint32_t> driven_regions;   ///< region of each but the prescribed
   std::array<bool, 6> has_energy{};       ///< by TissueEnergy
@@ -198,10 +208,11 @@ struct TissueLayout {
 /// tets, fibres of an energy that has none or whose direction is not a unit vector, springs whose mu is not lambda, a mesh without free
 /// vertices and rigid bodies (unless it may be at rest), more than 2^31 tets or corners, bodies of triangles out of range or ranges of
 /// bodies that are not rising, driven vertices that are not fixed or of two regions, prescribed ones that are not fixed or are driven,
-/// absent vertices in use, shapes out of range or that share a vertex, beta outside [0, 1].
+/// absent vertices in use, shapes out of range or that share a vertex, beta outside [0, 1], free vertices that are held along all axes.
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack = {});
 
-/// Lists load_bits, driven_vertices and driven_regions anew. O(vertices with a load, driven or prescribed), and a fill if there are loads.
+/// Lists load_bits, triangle_loads, driven_vertices and driven_regions anew. O(vertices with a load, driven or prescribed), and a fill if
+/// there are loads.
 void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout);
 
 /// Places that a list of `count` triangles takes in vertex_triangles: a few to spare, so that it moves seldom.

@@ -153,8 +153,12 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
   delta_ = {};
   LayoutEntries entries(model, dt_s_, &layout_);
   const size_t n = model.rest_m.size();
-  if (n < rest_m_.size() || model.tets.size() < tets_.size() || model.fixed.size() != n) {
+  if (n < rest_m_.size() || model.tets.size() < tets_.size() || model.fixed.size() != n ||
+      (!model.held_axes.empty() && model.held_axes.size() != n)) {
     return absl::InvalidArgumentError("an edit must keep the places of vertices and tets that are gone");
+  }
+  if (!model.triangle_loads.empty() && model.triangle_loads.size() != model.surface_triangles.size()) {
+    return absl::InvalidArgumentError("triangle_loads must name every triangle");
   }
   if (!model.body_triangle_begin.empty() ||
       (!model.self_collision.empty() && model.triangle_body.size() != model.surface_triangles.size())) {
@@ -172,6 +176,7 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
   SortUnique(&vertices);
   for (const uint32_t v : vertices) {
     if (v >= n) return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " is outside [0, ", n, ")"));
+    PALPATE_RETURN_IF_ERROR(entries.CheckHeld(v));
     if (rest_m_[v] != model.rest_m[v]) tets.insert(tets.end(), vertex_tets_[v].begin(), vertex_tets_[v].end());
     rest_m_[v] = model.rest_m[v];
   }

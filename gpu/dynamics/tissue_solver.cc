@@ -76,6 +76,16 @@ absl::Status TissueSolver::Impl::ShiftPieces() {
   return surface_->ShiftPieces(*queue_, piece_sums_buffer_, x_, x_start_, x_before_, x_before2_);
 }
 
+/// After solve_color: moves the vertices of bodies that keep their volume.
+absl::Status TissueSolver::Impl::KeepVolumes(uint32_t color) {
+  const UInt2 entries = volumes_->EntriesOf(color);
+  if (entries.y == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(volumes_->Balance(*queue_, color));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(0, entries.x));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(1, entries.y));
+  return queue_->Enqueue(keep_volumes_, {entries.y, 0});
+}
+
 absl::Status TissueSolver::Impl::Sweep() {
   PALPATE_RETURN_IF_ERROR(ApplyLoads());
   if (params_host_.collider_count > 0) {
@@ -90,12 +100,14 @@ absl::Status TissueSolver::Impl::Sweep() {
                                              surface_->entry_begins(), surface_->planes(), x_, touched_));
     }
   }
+  if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, triangles_, x_, std::exchange(has_swept_, true)));
   for (size_t c = 0; c < layout_.color_end.size(); ++c) {
     const uint32_t count = layout_.color_end[c] - layout_.color_begin[c];
     if (count == 0) continue;
     PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(1, layout_.color_begin[c]));
     PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(2, count));
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(solve_color_, {size_t{count} * tuning_.team, tuning_.group}));
+    if (volumes_) PALPATE_RETURN_IF_ERROR(KeepVolumes(static_cast<uint32_t>(c)));
   }
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, Surroundings(), x_, touched_));
   return SolveHolders();
@@ -111,12 +123,19 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
   }
   PALPATE_RETURN_IF_ERROR(UpdateFollowed());
+  if (volumes_) {
+    PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, triangles_, x_, false));
+    PALPATE_RETURN_IF_ERROR(volumes_->BalanceAsItIs(*queue_));
+  }
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, uint32_t{kAllForces}));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
   double sum = 0;
   for (uint32_t i = 0; i < layout_.free_count; ++i) {
-    const Float4& f = scratch_[i];
+    Float4 f = scratch_[i];
+    if (layout_.held_axes[i] & 1U) f.x = 0;
+    if (layout_.held_axes[i] & 2U) f.y = 0;
+    if (layout_.held_axes[i] & 4U) f.z = 0;
     sum += static_cast<double>(f.x) * f.x + static_cast<double>(f.y) * f.y + static_cast<double>(f.z) * f.z;
   }
   return std::sqrt(sum / std::max(layout_.free_count, 1U));
@@ -206,6 +225,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   const double rho = options_.acceleration;
   double omega = 1;
   const uint32_t check_period = std::max(kMinCheckPeriod, options_.iterations / 4);
+  has_swept_ = false;
   uint32_t plain = 0;  // sweeps since the start or the last jump of the positions
   for (uint32_t k = 0; k < options_.iterations; ++k, ++plain) {
     if (certified && k > 0 && k % check_period == 0) {

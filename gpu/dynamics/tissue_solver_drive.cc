@@ -147,8 +147,10 @@ absl::Status TissueSolver::Impl::MakeLoads(const TissueModel& model) {
   for (size_t k = 0; k < loads_.size(); ++k) {
     std::vector<double> share(n, 0.0);
     double sum = 0;
-    for (const UInt4& t : std::span(layout_.triangles).first(layout_.triangle_count)) {
-      if (!(layout_.load_bits[t.x] & layout_.load_bits[t.y] & layout_.load_bits[t.z] & 1U << k)) continue;
+    for (uint32_t place = 0; place < layout_.triangle_count; ++place) {
+      const UInt4& t = layout_.triangles[place];
+      const uint32_t own = layout_.triangle_loads.empty() ? 0 : layout_.triangle_loads[place];
+      if (!(((layout_.load_bits[t.x] & layout_.load_bits[t.y] & layout_.load_bits[t.z]) | own) & 1U << k)) continue;
       const Float4& o = layout_.rest_m[t.x];
       const Float4& b = layout_.rest_m[t.y];
       const Float4& c = layout_.rest_m[t.z];
@@ -167,6 +169,7 @@ absl::Status TissueSolver::Impl::MakeLoads(const TissueModel& model) {
     }
   }
   PALPATE_RETURN_IF_ERROR(Fill(&load_bits_, std::span<const uint32_t>(layout_.load_bits), "load_bits"));
+  PALPATE_RETURN_IF_ERROR(Fill(&triangle_loads_, std::span<const uint32_t>(layout_.triangle_loads), "triangle_loads"));
   PALPATE_RETURN_IF_ERROR(Make(&load_pressures_, loads_.size(), "load_pressures"));
   PALPATE_RETURN_IF_ERROR(Make(&y_free_, n, "inertial_targets_without_loads"));
   return Make(&load_forces_, n, "load_forces");
@@ -203,8 +206,9 @@ absl::Status TissueSolver::Impl::ChooseLoads() {
 /// Loads as they are where the tissue is now.
 absl::Status TissueSolver::Impl::ApplyLoads() {
   if (acting_loads_ == 0) return absl::OkStatus();
-  return queue_->Launch(apply_loads_, Vertices(), params_, static_cast<uint32_t>(loads_.size()), load_pressures_, load_bits_, load_forces_,
-                        x_, vertex_triangle_range_, vertex_triangles_, triangles_, mass_, y_free_, y_);
+  return queue_->Launch(apply_loads_, Vertices(), params_, static_cast<uint32_t>(loads_.size()), load_pressures_, load_bits_,
+                        layout_.triangle_loads.empty() ? 0U : 1U, triangle_loads_, load_forces_, x_, vertex_triangle_range_,
+                        vertex_triangles_, triangles_, mass_, y_free_, y_);
 }
 
 absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {

@@ -13,6 +13,7 @@
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/dynamics/tissue_layout_editor.h"
 #include "gpu/dynamics/tissue_solver.h"
+#include "gpu/dynamics/volume_keeper.h"
 #include "gpu/primitives/run_writer.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
@@ -62,7 +63,7 @@ class TissueSolver::Impl {
   const TissueLayout& layout() const { return layout_; }
   size_t device_bytes() const {
     return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) +
-           (rigid_ ? rigid_->device_bytes() : 0) + (shapes_ ? shapes_->device_bytes() : 0);
+           (rigid_ ? rigid_->device_bytes() : 0) + (shapes_ ? shapes_->device_bytes() : 0) + (volumes_ ? volumes_->device_bytes() : 0);
   }
   double stiffness() const { return params_host_.stiffness_n_per_m; }
   const StepParams& params() const { return params_host_; }
@@ -89,6 +90,8 @@ class TissueSolver::Impl {
   absl::Status MakeShapes(const TissueModel& model);
   bool TouchesShapes(const TissueModel& model, const TissueChange& change, const TissueLayoutDelta& delta) const;
   absl::Status BindShapes();
+  absl::Status BindVolumes();
+  absl::Status KeepVolumes(uint32_t color);
   absl::Status UpdateFollowed();
   absl::Status SolveHolders();
   absl::Status Drive();
@@ -143,7 +146,7 @@ class TissueSolver::Impl {
   DeviceBuffer<Float4> x_, x_start_, y_, velocity_, velocity_before_, x_before_, x_before2_;
   DeviceBuffer<float> mass_, mass_damping_;
   DeviceBuffer<UInt2> block_range_, vertex_triangle_range_;
-  DeviceBuffer<uint32_t> original_index_, block_vertex_, corner_index_;
+  DeviceBuffer<uint32_t> original_index_, held_axes_, block_vertex_, corner_index_;
   DeviceBuffer<float> corner_real_, corner_strain_;
   DeviceBuffer<UInt4> tets_, triangles_;
   DeviceBuffer<Float4> tet_rest_, rotations_;
@@ -167,7 +170,7 @@ class TissueSolver::Impl {
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
       list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, inspect_state_,
       gather_positions_, drive_vertices_, prescribe_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_,
-      sum_elastic_energy_, extract_energy_rotations_;
+      sum_elastic_energy_, extract_energy_rotations_, keep_volumes_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
@@ -185,6 +188,7 @@ class TissueSolver::Impl {
   std::vector<Float4> scratch_;
   std::unique_ptr<RigidBlocks> rigid_;        // null: none
   std::unique_ptr<ShapeGoals> shapes_;        // null: no shape-matched bodies
+  std::unique_ptr<VolumeKeeper> volumes_;     // null: no bodies that keep their volume
   std::vector<uint8_t> has_goal_;             // [slot], if there are
   std::unique_ptr<SurfaceContacts> surface_;  // null: surfaces do not meet
   uint32_t surface_generation_ = 0;           // of the arguments bound
@@ -204,10 +208,11 @@ class TissueSolver::Impl {
   std::vector<std::vector<std::pair<uint32_t, float>>> load_shares_;  // of each load with a force: solver vertices and their parts of it
   uint32_t acting_loads_ = 0;                                         // bits of those in the device buffers
   DeviceBuffer<float> load_pressures_;
-  DeviceBuffer<uint32_t> load_bits_;
+  DeviceBuffer<uint32_t> load_bits_, triangle_loads_;
   DeviceBuffer<Float4> load_forces_, y_free_;
   DeviceBuffer<float> piece_sums_buffer_;
   uint64_t steps_ = 0;              // since the last reset
+  bool has_swept_ = false;          // in this step
   bool was_given_tangled_ = false;  // positions came from outside with many inverted tets, and have not recovered yet
   bool any_coupled_ = false;
   uint32_t strained_tets_ = 0;

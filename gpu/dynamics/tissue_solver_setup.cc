@@ -131,6 +131,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   PALPATE_RETURN_IF_ERROR(Make(&x_before2_, history, "positions_before2"));
   PALPATE_RETURN_IF_ERROR(Fill(&mass_, std::span<const float>(layout_.mass_kg), "masses"));
   PALPATE_RETURN_IF_ERROR(Fill(&mass_damping_, std::span<const float>(layout_.mass_damping_per_s), "mass_damping"));
+  PALPATE_RETURN_IF_ERROR(Fill(&held_axes_, std::span<const uint32_t>(layout_.held_axes), "held_axes"));
   PALPATE_RETURN_IF_ERROR(Fill(&original_index_, std::span<const uint32_t>(layout_.original_index), "original_index"));
   PALPATE_RETURN_IF_ERROR(Fill(&block_range_, std::span<const UInt2>(layout_.block_range), "block_range"));
   PALPATE_RETURN_IF_ERROR(Fill(&block_vertex_, std::span<const uint32_t>(layout_.block_vertex), "block_vertex"));
@@ -178,9 +179,9 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
     surface.max_detections = options.surface_max_detections;
     surface.check_intersections = options.check_intersections;
     PALPATE_ASSIGN_OR_RETURN(
-        surface_,
-        SurfaceContacts::Create(*queue_, layout_, surface, {&block_range_, &corner_index_, &vertex_triangle_range_, &vertex_triangles_},
-                                tuning_.partials, old == nullptr ? 0 : kEditSlack.share, old == nullptr ? nullptr : old->surface_.get()));
+        surface_, SurfaceContacts::Create(
+                      *queue_, layout_, surface, {&block_range_, &corner_index_, &vertex_triangle_range_, &vertex_triangles_, &held_axes_},
+                      tuning_.partials, old == nullptr ? 0 : kEditSlack.share, old == nullptr ? nullptr : old->surface_.get()));
   }
   if (!colliders.empty() || !planes.empty()) {
     PALPATE_ASSIGN_OR_RETURN(
@@ -188,6 +189,10 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   }
   if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
   if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(model));
+  if (KeepsVolumes(model)) {
+    PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
+    PALPATE_ASSIGN_OR_RETURN(volumes_, VolumeKeeper::Create(*queue_, volumes, tuning_.list_group));
+  }
   PALPATE_RETURN_IF_ERROR(MakeLoads(model));
   PALPATE_RETURN_IF_ERROR(MakeDriven(model));
   PALPATE_RETURN_IF_ERROR(Make(&prescribed_, model.prescribed.vertices.size(), "prescribed"));
@@ -272,7 +277,8 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
               {"PALPATE_FIBERS", flag(layout_.has_fibers)},
               {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
               {"PALPATE_SURFACE", flag(surface_ != nullptr)},
-              {"PALPATE_SHAPE", flag(shapes_ != nullptr)}};
+              {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
+              {"PALPATE_VOLUME", flag(volumes_ != nullptr)}};
   constexpr std::pair<Kernel Impl::*, const char*> kKernels[] = {{&Impl::predict_, "predict"},
                                                                  {&Impl::start_strain_, "start_strain"},
                                                                  {&Impl::extract_rotations_, "extract_rotations"},
@@ -292,13 +298,15 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
                                                                  {&Impl::report_anchors_, "report_anchors"},
                                                                  {&Impl::gather_positions_, "gather_positions"},
                                                                  {&Impl::apply_loads_, "apply_loads"},
-                                                                 {&Impl::piece_sums_, "piece_sums"}};
+                                                                 {&Impl::piece_sums_, "piece_sums"},
+                                                                 {&Impl::keep_volumes_, "keep_volumes"}};
   constexpr std::pair<Kernel Impl::*, const char*> kDriving[] = {
       {&Impl::drive_vertices_, "drive_vertices"}, {&Impl::prescribe_vertices_, "prescribe_vertices"}, {&Impl::move_driven_, "move_driven"}};
   Context& context = *queue_->context();
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
     if (kernel == &Impl::piece_sums_ && !surface_) continue;
+    if (kernel == &Impl::keep_volumes_ && !volumes_) continue;
     if (is_same) {
       this->*kernel = std::move(old->*kernel);
     } else {
@@ -318,17 +326,18 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
 }
 
 absl::Status TissueSolver::Impl::Bind() {
-  PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_, mass_, mass_damping_));
+  PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_, mass_, mass_damping_, held_axes_));
   PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(layout_.block_count, x_start_, block_vertex_, corner_real_, corner_index_, corner_strain_));
   PALPATE_RETURN_IF_ERROR(extract_rotations_.SetArgs(params_, x_, tets_, tet_rest_, rotations_));
   PALPATE_RETURN_IF_ERROR(solve_color_.SetArgs(params_, 0U, 0U, x_, x_start_, y_, mass_, block_range_, corner_real_, corner_index_,
                                                corner_strain_, rotations_, vertex_triangle_range_, vertex_triangles_, triangles_,
-                                               triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_, touched_));
+                                               triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_, touched_,
+                                               held_axes_));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArgs(params_, uint32_t{kAllForces}, x_, x_start_, y_, mass_, block_range_, corner_real_,
                                                  corner_index_, corner_strain_, rotations_, vertex_triangle_range_, vertex_triangles_,
                                                  triangles_, triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_,
                                                  forces_));
-  PALPATE_RETURN_IF_ERROR(accelerate_.SetArgs(params_, 1.0F, x_, x_before_, x_before2_, touched_));
+  PALPATE_RETURN_IF_ERROR(accelerate_.SetArgs(params_, 1.0F, x_, x_before_, x_before2_, touched_, held_axes_));
   PALPATE_RETURN_IF_ERROR(move_colliders_.SetArgs(params_, colliders_, targets_));
   PALPATE_RETURN_IF_ERROR(find_contacts_.SetArgs(params_, x_, x_start_, triangles_, colliders_, contacts_, triangle_colliders_));
   PALPATE_RETURN_IF_ERROR(list_contacts_.SetArgs(params_, triangle_colliders_, list_));
@@ -340,6 +349,7 @@ absl::Status TissueSolver::Impl::Bind() {
       finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_));
   PALPATE_RETURN_IF_ERROR(inspect_state_.SetArgs(params_, x_, velocity_, mass_, original_index_, tets_, tet_rest_, partials_));
   if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
+  if (volumes_) PALPATE_RETURN_IF_ERROR(BindVolumes());
   return surface_ ? BindSurface() : absl::OkStatus();
 }
 
@@ -355,8 +365,26 @@ absl::Status TissueSolver::Impl::MakeShapes(const TissueModel& model) {
 
 /// The last arguments of the kernels that read goals.
 absl::Status TissueSolver::Impl::BindShapes() {
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(surface_ ? 29 : 22, shapes_->goals()));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(surface_ ? 30 : 23, shapes_->goals()));
   return vertex_forces_.SetArg(surface_ ? 26 : 21, shapes_->goals());
+}
+
+/// The arguments that change when an edit makes the lists of volumes_ grow.
+absl::Status TissueSolver::Impl::BindVolumes() {
+  const cl_uint of_color = (surface_ ? 30U : 23U) + (shapes_ ? 1U : 0U);
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(of_color, volumes_->vertex_entry()));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(of_color + 1, volumes_->moves()));
+  const cl_uint of_forces = (surface_ ? 26U : 21U) + (shapes_ ? 1U : 0U);
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(of_forces, volumes_->vertex_entry()));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(of_forces + 1, volumes_->entry_body()));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(of_forces + 2, volumes_->bodies()));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(2, volumes_->entry_vertex()));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(3, volumes_->entry_body()));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(4, volumes_->bodies()));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(5, volumes_->moves()));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(6, x_));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(7, held_axes_));
+  return keep_volumes_.SetArg(8, touched_);
 }
 
 /// The arguments that change when the lists of pairs grow.
@@ -369,13 +397,18 @@ absl::Status TissueSolver::Impl::BindSurface() {
     PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 3, surface_->entries()));
     return kernel.SetArg(first + 4, surface_->pairs());
   };
-  PALPATE_RETURN_IF_ERROR(bind(solve_color_, 22));
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(27, surface_->detected()));
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(28, surface_->planes()));
+  PALPATE_RETURN_IF_ERROR(bind(solve_color_, 23));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(28, surface_->detected()));
+  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(29, surface_->planes()));
   PALPATE_RETURN_IF_ERROR(bind(vertex_forces_, 21));
-  PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(6, surface_->detected()));
-  PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(7, surface_->planes()));
-  return accelerate_.SetArg(8, surface_->entry_begins());
+  if (volumes_) {
+    PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(9, surface_->detected()));
+    PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(10, surface_->planes()));
+    PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(11, surface_->entry_begins()));
+  }
+  PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(7, surface_->detected()));
+  PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(8, surface_->planes()));
+  return accelerate_.SetArg(9, surface_->entry_begins());
 }
 
 /// The arguments that change when anchors_ grows.

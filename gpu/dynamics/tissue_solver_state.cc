@@ -27,6 +27,7 @@ absl::Status TissueSolver::Impl::Reset() {
   PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(list_, 0U));
   if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
+  if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Reset(*queue_));
   PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
   PALPATE_RETURN_IF_ERROR(HoldPrescribed(rest_positions_));
   if (!initial_colliders_.empty()) {
@@ -91,6 +92,7 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
     }
     PALPATE_RETURN_IF_ERROR(rigid_->Fit(*queue_, positions, speeds, x_, touched_));
   }
+  if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Reset(*queue_));
   PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, n));
   if (surface_) {
     // A mesh inside out must pass through itself to find its shape.
@@ -107,7 +109,13 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
     PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));
     return queue_->Fill(velocity_before_, FallenFromRest());
   }
-  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, ordered(velocities)));
+  ordered(velocities);
+  for (size_t i = 0; i < n; ++i) {
+    if (layout_.held_axes[i] & 1U) scratch_[i].x = 0;
+    if (layout_.held_axes[i] & 2U) scratch_[i].y = 0;
+    if (layout_.held_axes[i] & 4U) scratch_[i].z = 0;
+  }
+  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, std::span<const Float4>(scratch_)));
   const Float4 before = FallenFromRest();
   for (size_t i = 0; i < n; ++i) {
     Float4& v = scratch_[i];
@@ -179,6 +187,7 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
   if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
   PALPATE_RETURN_IF_ERROR(ForgetContacts());
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->GoOnFrom(*queue_, *old.rigid_));
+  if (volumes_ && old.volumes_) PALPATE_RETURN_IF_ERROR(volumes_->GoOnFrom(*queue_, *old.volumes_));
   if (surface_) {
     PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, !was_given_tangled_));
     PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
@@ -201,6 +210,7 @@ absl::Status TissueSolver::Impl::WriteDelta(const TissueLayoutDelta& delta, std:
   PALPATE_RETURN_IF_ERROR(w.Add(params_, std::span<const StepParams>(&params_host_, 1), 0));
   PALPATE_RETURN_IF_ERROR(w.AddElements(mass_, layout_.mass_kg, delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(mass_damping_, layout_.mass_damping_per_s, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(held_axes_, layout_.held_axes, delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(original_index_, layout_.original_index, delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(block_range_, layout_.block_range, delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangle_range_, layout_.vertex_triangle_range, delta.slots));
@@ -236,6 +246,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   const bool has_surface_contact = model.self_collision.size() > 1 || (!model.self_collision.empty() && model.self_collision[0] != 0);
   if (!editor_ || has_surface_contact != had_surface_contact) return false;
   if (!prescribed_host_.empty() || !model.prescribed.vertices.empty()) return false;
+  if ((volumes_ != nullptr) != KeepsVolumes(model)) return false;
   PALPATE_ASSIGN_OR_RETURN(const bool fits, editor_->Apply(model, change));
   if (!fits) return false;
   const TissueLayoutDelta& delta = editor_->delta();
@@ -253,6 +264,11 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   if (shapes_ && TouchesShapes(model, change, delta)) {
     PALPATE_RETURN_IF_ERROR(MakeShapes(model));
     PALPATE_RETURN_IF_ERROR(BindShapes());
+  }
+  if (volumes_) {
+    PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
+    PALPATE_RETURN_IF_ERROR(volumes_->Follow(*queue_, volumes));
+    PALPATE_RETURN_IF_ERROR(BindVolumes());
   }
   if (barrier_) barrier_->SetTriangleCount(layout_.triangle_count);
   PALPATE_RETURN_IF_ERROR(MakeDriven(model));
@@ -275,6 +291,10 @@ absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> for
   PALPATE_RETURN_IF_ERROR(CheckFloats(forces_n.size()));
   if (steps_ > 0) PALPATE_RETURN_IF_ERROR(ApplyLoads());
   PALPATE_RETURN_IF_ERROR(UpdateFollowed());
+  if (volumes_) {
+    PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, triangles_, x_, false));
+    PALPATE_RETURN_IF_ERROR(volumes_->BalanceAsItIs(*queue_));
+  }
   PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, parts));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "server/api/body_spec.h"
 #include "server/api/checker.h"
 #include "server/api/marker_spec.h"
 #include "server/api/material_spec.h"
@@ -194,79 +195,9 @@ void CheckMeshData(Checker& check, const std::string& path, const v1::TetMeshDat
   }
 }
 
-void CheckColor(Checker& check, const std::string& path, const v1::Color& color) {
-  check.Range(At(path, "r"), color.r(), 0, 1);
-  check.Range(At(path, "g"), color.g(), 0, 1);
-  check.Range(At(path, "b"), color.b(), 0, 1);
-}
-
 void CheckAblation(Checker& check, const std::string& path, const v1::AblationSpec& ablation) {
   if (ablation.has_energy_j_per_kg()) check.Range(At(path, "energy_j_per_kg"), ablation.energy_j_per_kg(), 1, 1e9);
   if (ablation.has_cooling_time_s()) check.Range(At(path, "cooling_time_s"), ablation.cooling_time_s(), 0, 1e4);
-}
-
-/// A part of a body, in whichever of these forms it is given; the others are null.
-struct Region {
-  const v1::Box* box = nullptr;
-  const v1::BallSpec* ball = nullptr;
-  const v1::VertexList* vertices = nullptr;
-};
-Region RegionOf(const v1::FixedRegion& r) {
-  return {r.has_box() ? &r.box() : nullptr, nullptr, r.has_vertices() ? &r.vertices() : nullptr};
-}
-Region RegionOf(const v1::LoadSpec& r) {
-  return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, r.has_vertices() ? &r.vertices() : nullptr};
-}
-Region RegionOf(const v1::ZoneSpec& r) { return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, nullptr}; }
-
-void CheckRegion(Checker& check, const std::string& path, const Region& region, std::string_view kinds) {
-  if (region.box != nullptr) {
-    const v1::Vec3& low = region.box->min_m();
-    const v1::Vec3& high = region.box->max_m();
-    check.RangeVec(At(path, "box.min_m"), low, -kMaxMeshCoordinate, kMaxMeshCoordinate);
-    check.RangeVec(At(path, "box.max_m"), high, -kMaxMeshCoordinate, kMaxMeshCoordinate);
-    const auto order = [&](std::string_view axis, double a, double b) {
-      if (a > b) check.Invalid(At(path, absl::StrCat("box.min_m.", View(axis))), absl::StrCat(a, " is above max_m.", View(axis), " = ", b));
-    };
-    order("x", low.x(), high.x());
-    order("y", low.y(), high.y());
-    order("z", low.z(), high.z());
-  } else if (region.ball != nullptr) {
-    check.RangeVec(At(path, "ball.center_m"), region.ball->center_m(), -kMaxMeshCoordinate, kMaxMeshCoordinate);
-    check.RangeAbove(At(path, "ball.radius_m"), region.ball->radius_m(), 0, 10);
-  } else if (region.vertices != nullptr) {
-    if (region.vertices->indices().empty()) check.Invalid(At(path, "vertices.indices"), "the list is empty");
-  } else {
-    check.Invalid(path, absl::StrCat("no region is given; one of ", View(kinds), " is needed"));
-  }
-}
-
-void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRegion& region) {
-  CheckRegion(check, path, RegionOf(region), "box, vertices");
-  if (!region.has_motion()) return;
-  const v1::RegionMotion& motion = region.motion();
-  check.RangeVec(At(path, "motion.velocity_m_per_s"), motion.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
-  check.RangeVec(At(path, "motion.angular_velocity_rad_per_s"), motion.angular_velocity_rad_per_s(), -1000, 1000);
-  check.RangeVec(At(path, "motion.center_m"), motion.center_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
-  if (motion.has_start_s()) check.Range(At(path, "motion.start_s"), motion.start_s(), 0, 3600);
-  if (motion.has_duration_s()) check.RangeAbove(At(path, "motion.duration_s"), motion.duration_s(), 0, 3600);
-}
-
-void CheckLoad(Checker& check, const std::string& path, const v1::LoadSpec& load) {
-  CheckRegion(check, path, RegionOf(load), "box, ball, vertices");
-  switch (load.load_case()) {
-    case v1::LoadSpec::kPressurePa:
-      check.Range(At(path, "pressure_pa"), load.pressure_pa(), -1e7, 1e7);
-      break;
-    case v1::LoadSpec::kForceN:
-      check.RangeVec(At(path, "force_n"), load.force_n(), -1e5, 1e5);
-      break;
-    case v1::LoadSpec::LOAD_NOT_SET:
-      check.Invalid(path, "no load is given; one of pressure_pa, force_n is needed");
-      break;
-  }
-  if (load.has_start_s()) check.Range(At(path, "start_s"), load.start_s(), 0, 3600);
-  if (load.has_duration_s()) check.RangeAbove(At(path, "duration_s"), load.duration_s(), 0, 3600);
 }
 
 void CheckZones(Checker& check, const std::string& path, const v1::BodySpec& body) {
@@ -325,6 +256,14 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
     if (v.x() != 0 || v.y() != 0 || v.z() != 0) refuse("velocity_m_per_s", "a velocity");
     for (int i = 0; i < body.fixed_size(); ++i) {
       if (body.fixed(i).has_motion()) refuse("fixed", "a region that moves");
+      const v1::FixedRegion& fixed = body.fixed(i);
+      if (Slides(fixed))
+        refuse(absl::StrCat("fixed[", i,
+                            fixed.free_x()   ? "].free_x"
+                            : fixed.free_y() ? "].free_y"
+                                             : "].free_z")
+                   .c_str(),
+               "a support that slides");
     }
     if (body.fixed().empty()) check.Invalid(At(path, "fixed"), "a pre-computed or hybrid body needs regions that hold it");
   }
@@ -332,9 +271,16 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
     check.Invalid(At(path, "fixed"), "only a deformable body has fixed regions");
   }
   if ((is_rigid || is_static) && !body.zones().empty()) check.Invalid(At(path, "zones"), "only a deformable body has zones");
+  if ((is_rigid || is_static) && !body.surface_zones().empty()) {
+    check.Invalid(At(path, "surface_zones"), "only a deformable body has surface zones");
+  }
   if ((is_rigid || is_static) && !body.loads().empty()) check.Invalid(At(path, "loads"), "only a deformable body has loads");
   if ((is_rigid || is_static) && body.has_self_collision() && body.self_collision()) {
     check.Invalid(At(path, "self_collision"), "only a deformable body can meet itself");
+  }
+  if (body.volume_stiffness_pa() != 0 &&
+      (is_rigid || is_static || (body.simulation() != v1::SIMULATION_UNSPECIFIED && body.simulation() != v1::SIMULATION_DYNAMIC))) {
+    check.Invalid(At(path, "volume_stiffness_pa"), "only a deformable body with simulation SIMULATION_DYNAMIC keeps its volume");
   }
   const auto moves = [](const v1::Vec3& v) { return v.x() != 0 || v.y() != 0 || v.z() != 0; };
   if (!is_rigid && moves(body.angular_velocity_rad_per_s())) {
@@ -402,12 +348,14 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
   check.Count(At(path, "fixed"), body.fixed_size(), 0, kMaxFixedRegions);
   if (!check.ok()) return;
   for (int i = 0; i < body.fixed_size(); ++i) CheckFixedRegion(check, At(At(path, "fixed"), i), body.fixed(i));
-  for (int i = 0; i < body.loads_size() && check.ok(); ++i) CheckLoad(check, At(At(path, "loads"), i), body.loads(i));
+  CheckLoads(check, path, body);
   CheckZones(check, path, body);
   CheckMarkers(check, path, body);
+  CheckSurfaceZones(check, path, body);
   CheckAblation(check, At(path, "ablation"), body.ablation());
   if (body.has_color()) CheckColor(check, At(path, "color"), body.color());
   if (body.has_scale()) check.Range(At(path, "scale"), body.scale(), 1e-6, 1e6);
+  if (body.has_volume_stiffness_pa()) check.Range(At(path, "volume_stiffness_pa"), body.volume_stiffness_pa(), 0, 1e9);
   check.RangeVec(At(path, "velocity_m_per_s"), body.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
   check.RangeVec(At(path, "angular_velocity_rad_per_s"), body.angular_velocity_rad_per_s(), -1000, 1000);
   CheckBodyKind(check, path, body);
@@ -514,93 +462,11 @@ absl::StatusOr<sim::TetMesh> LoadGeometry(const v1::BodySpec& body, const std::s
   return absl::InternalError("body without a geometry passed validation");
 }
 
-/// Indices of the points in a box or ball, ascending. `what`: "vertex" or "centroid of a tet".
-absl::StatusOr<std::vector<uint32_t>> PointsInside(const Region& region, const std::string& path, std::span<const Eigen::Vector3d> points,
-                                                   std::string_view what) {
-  const Eigen::AlignedBox3d box =
-      region.box != nullptr ? Eigen::AlignedBox3d(ToEigen(region.box->min_m()), ToEigen(region.box->max_m())) : Eigen::AlignedBox3d();
-  const Eigen::Vector3d center = region.ball != nullptr ? ToEigen(region.ball->center_m()) : Eigen::Vector3d::Zero();
-  std::vector<uint32_t> out;
-  Eigen::AlignedBox3d bounds;
-  for (size_t i = 0; i < points.size(); ++i) {
-    bounds.extend(points[i]);
-    const bool inside = region.box != nullptr ? box.contains(points[i]) : (points[i] - center).norm() <= region.ball->radius_m();
-    if (inside) out.push_back(static_cast<uint32_t>(i));
-  }
-  if (out.empty()) {
-    const auto text = [](const Eigen::Vector3d& p) { return absl::StrCat("(", p.x(), ", ", p.y(), ", ", p.z(), ")"); };
-    return absl::InvalidArgumentError(absl::StrCat(path, region.box != nullptr ? ".box" : ".ball", ": holds no ", View(what),
-                                                   " of the body, which lies between ", text(bounds.min()), " and ", text(bounds.max())));
-  }
-  return out;
-}
-
-/// The vertices of one region, ascending.
-absl::StatusOr<std::vector<uint32_t>> RegionVertices(const Region& region, const std::string& path, const sim::TetMesh& mesh) {
-  if (region.vertices == nullptr) return PointsInside(region, path, mesh.vertices, "vertex");
-  const size_t count = mesh.vertices.size();
-  std::vector<uint32_t> out;
-  for (int i = 0; i < region.vertices->indices_size(); ++i) {
-    const uint32_t v = region.vertices->indices(i);
-    if (v >= count) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ".vertices.indices[", i, "]: ", v, " is outside [0, ", count - 1, "]"));
-    }
-    out.push_back(v);
-  }
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
-  return out;
-}
-
-sim::DrivenRegion BuildMotion(const v1::RegionMotion& motion, std::vector<uint32_t> vertices, const sim::TetMesh& mesh) {
-  sim::DrivenRegion out;
-  out.velocity_m_per_s = ToEigen(motion.velocity_m_per_s());
-  out.angular_velocity_rad_per_s = ToEigen(motion.angular_velocity_rad_per_s());
-  if (motion.has_center_m()) {
-    out.center_m = ToEigen(motion.center_m());
-  } else {
-    for (const uint32_t v : vertices) out.center_m += mesh.vertices[v] / static_cast<double>(vertices.size());
-  }
-  out.start_s = Or(motion.has_start_s(), motion.start_s(), 0);
-  out.duration_s = Or(motion.has_duration_s(), motion.duration_s(), 1);
-  out.vertices = std::move(vertices);
-  return out;
-}
-
-/// Fills fixed_vertices and driven_regions.
-absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out) {
-  constexpr int kNone = -1;
-  const size_t count = out.mesh.vertices.size();
-  std::vector<int> region_of(count, kNone);  // the last one
-  for (int r = 0; r < body.fixed_size(); ++r) {
-    const std::string region_path = At(At(path, "fixed"), r);
-    PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> vertices, RegionVertices(RegionOf(body.fixed(r)), region_path, out.mesh));
-    for (const uint32_t v : vertices) {
-      const int other = region_of[v];
-      if (other != kNone && (body.fixed(r).has_motion() || body.fixed(other).has_motion())) {
-        return absl::InvalidArgumentError(absl::StrCat(region_path, ": vertex ", v, " belongs to ", path, ".fixed[", other,
-                                                       "] too; a vertex of a region with a motion may belong to no other"));
-      }
-      region_of[v] = r;
-    }
-    if (body.fixed(r).has_motion()) out.driven_regions.push_back(BuildMotion(body.fixed(r).motion(), std::move(vertices), out.mesh));
-  }
-  for (size_t v = 0; v < count; ++v) {
-    if (region_of[v] != kNone) out.fixed_vertices.push_back(static_cast<uint32_t>(v));
-  }
-  if (out.fixed_vertices.size() == count) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ".fixed: all ", count, " vertices are fixed; at least one must be free"));
-  }
-  return absl::OkStatus();
-}
-
 sim::AblationProperties AblationFrom(const v1::AblationSpec& ablation, sim::AblationProperties out) {
   if (ablation.has_energy_j_per_kg()) out.energy_j_per_kg = ablation.energy_j_per_kg();
   if (ablation.has_cooling_time_s()) out.cooling_time_s = ablation.cooling_time_s();
   return out;
 }
-
-Eigen::Vector3f ColorFrom(const v1::Color& color) { return Eigen::Vector3d(color.r(), color.g(), color.b()).cast<float>(); }
 
 /// Fills everything about zones. Precondition: mesh, material, colour and ablation of the body are filled.
 absl::Status BuildZones(const v1::BodySpec& body, const std::string& path, const Eigen::Quaterniond& turn, sim::BodyDescription& out) {
@@ -623,20 +489,6 @@ absl::Status BuildZones(const v1::BodySpec& body, const std::string& path, const
     zone.interior_color = spec.has_interior_color() ? ColorFrom(spec.interior_color()) : out.interior_color;
     zone.ablation = AblationFrom(spec.ablation(), out.ablation);
     out.zones.push_back(std::move(zone));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status BuildLoads(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out) {
-  for (int i = 0; i < body.loads_size(); ++i) {
-    const v1::LoadSpec& spec = body.loads(i);
-    sim::LoadDescription load;
-    PALPATE_ASSIGN_OR_RETURN(load.vertices, RegionVertices(RegionOf(spec), At(At(path, "loads"), i), out.mesh));
-    if (spec.load_case() == v1::LoadSpec::kPressurePa) load.pressure_pa = spec.pressure_pa();
-    if (spec.load_case() == v1::LoadSpec::kForceN) load.force_n = ToEigen(spec.force_n());
-    load.start_s = Or(spec.has_start_s(), spec.start_s(), load.start_s);
-    load.duration_s = Or(spec.has_duration_s(), spec.duration_s(), load.duration_s);
-    out.loads.push_back(std::move(load));
   }
   return absl::OkStatus();
 }
@@ -715,6 +567,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   if (body.simulation() == v1::SIMULATION_HYBRID) out.simulation = sim::Simulation::kHybrid;
   out.velocity_m_per_s = ToEigen(body.velocity_m_per_s());
   out.angular_velocity_rad_per_s = ToEigen(body.angular_velocity_rad_per_s());
+  out.volume_stiffness_pa = body.volume_stiffness_pa();
   if (body.has_self_collision()) out.self_collision = body.self_collision();
   if (out.kind != sim::BodyKind::kDeformable) out.self_collision = false;
 
@@ -725,6 +578,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   out.interior_color = kInteriorShade * out.color;
   out.ablation = AblationFrom(body.ablation(), {});
   PALPATE_RETURN_IF_ERROR(BuildZones(body, path, pose.rotation, out));
+  PALPATE_RETURN_IF_ERROR(BuildSurfaceZones(body, path, out));
   PALPATE_RETURN_IF_ERROR(BuildLoads(body, path, out));
   PALPATE_RETURN_IF_ERROR(BuildMarkers(body, path, to_copy, &out));
   return out;

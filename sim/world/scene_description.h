@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -68,9 +69,23 @@ struct ZoneDescription {
   AblationProperties ablation;
 };
 
+/// A vertex that slides: it is held along some axes of W and free along the others.
+struct SlidingVertex {
+  uint32_t vertex = 0;  ///< index into mesh.vertices
+  uint8_t held = 0;     ///< bit a: its coordinate a keeps its value; in [1, 6]
+};
+
+/// A named part of a body's surface.
+struct SurfaceZoneDescription {
+  std::string name;
+  Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
+  std::vector<std::array<uint32_t, 3>> triangles;  ///< of the surface: indices into mesh.vertices, in any order; at least one
+};
+
 /// A load on a part of a body, from start_s for duration_s of simulated time.
 struct LoadDescription {
   std::vector<uint32_t> vertices;    ///< indices into mesh.vertices, ascending, unique
+  int surface_zone = -1;             ///< place in surface_zones: acts on its triangles, and `vertices` is empty; -1: none
   double pressure_pa = 0;            ///< on the surface triangles of these vertices; follows them; positive pushes inwards
   Eigen::Vector3d force_n{0, 0, 0};  ///< in all, of constant direction: spread over those triangles by their area at rest, or over
                                      ///< the vertices by their mass where there is no such triangle
@@ -128,17 +143,20 @@ struct BodyDescription {
   // Fixed vertices, driven regions and self-collision are of deformable bodies only.
   std::vector<uint32_t> fixed_vertices;                 ///< indices into mesh.vertices, ascending, unique
   std::vector<DrivenRegion> driven_regions;             ///< of fixed vertices
+  std::vector<SlidingVertex> sliding_vertices;          ///< of dynamic and shape-matched bodies; ascending, unique, none of them fixed
   std::vector<LoadDescription> loads;                   ///< of deformable bodies; at most 32 in the scene
   std::vector<MarkerDescription> markers;               ///< of deformable bodies; at most kMaxMarkers in the scene
   Eigen::Vector3d velocity_m_per_s{0, 0, 0};            ///< of the free vertices or of the centre of mass at step 0
   Eigen::Vector3d angular_velocity_rad_per_s{0, 0, 0};  ///< of a rigid body about its centre of mass at step 0
+  double volume_stiffness_pa = 0;                       ///< k of the energy k (V - V0)^2 / (2 V0), of dynamic bodies
   bool self_collision = true;                           ///< whether the body's surface may not pass through itself
   Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
   Eigen::Vector3f interior_color{0.5F, 0.1F, 0.1F};  ///< of zone 0
   AblationProperties ablation;                       ///< of zone 0
   // Zone 0 is the body itself; zone z + 1 is zones[z]. Deformable bodies only.
   std::vector<ZoneDescription> zones;
-  std::vector<uint16_t> tet_zones;  ///< [tet of mesh], or empty: all 0
+  std::vector<uint16_t> tet_zones;                    ///< [tet of mesh], or empty: all 0
+  std::vector<SurfaceZoneDescription> surface_zones;  ///< of deformable bodies; where they overlap later ones win
 };
 
 struct PlaneShape {

@@ -20,6 +20,7 @@ struct SceneVertices {
 
   std::vector<Eigen::Vector3d> rest_m;
   std::vector<uint8_t> is_fixed;
+  std::vector<uint8_t> held;           ///< bit a: a vertex that is not fixed keeps its coordinate a
   std::vector<uint8_t> is_prescribed;  ///< of quasi-static tissue, which TissueModel::prescribed moves
   std::vector<uint32_t> driven;        ///< region of TissueModel::driven, kNoSlot: none
   std::vector<uint32_t> loads;         ///< bit k: in TissueModel::loads[k]
@@ -41,6 +42,7 @@ struct SceneVertices {
     changed.push_back(handle);
     rest_m.emplace_back(0, 0, 0);
     is_fixed.push_back(0);
+    held.push_back(0);
     is_prescribed.push_back(0);
     driven.push_back(kNoSlot);
     loads.push_back(0);
@@ -53,6 +55,7 @@ struct SceneVertices {
   void Release(uint32_t handle) {
     rest_m[handle].setZero();
     is_fixed[handle] = 1;
+    held[handle] = 0;
     is_prescribed[handle] = 0;
     driven[handle] = kNoSlot;
     loads[handle] = 0;

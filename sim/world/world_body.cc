@@ -10,6 +10,7 @@ namespace palpate::sim {
 namespace {
 
 constexpr size_t kDefaultGrowth = 10;  // of a body that is refined without a budget; the closure of a refinement can run away
+constexpr uint8_t kAllAxes = 7;
 
 void SortUnique(std::vector<uint32_t>* values) {
   std::sort(values->begin(), values->end());
@@ -33,6 +34,7 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
   body->simulation_ = description.simulation;
   body->shape_matching_ = description.shape_matching;
   body->self_collision_ = description.self_collision;
+  body->volume_stiffness_pa_ = description.volume_stiffness_pa;
   body->is_dynamic_.assign(description.zones.size() + 1, 0);
   body->materials_ = {description.material};
   body->zone_names_ = {""};
@@ -57,6 +59,18 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
     }
     vertices->is_fixed[body->handles_[v]] = 1;
   }
+  for (const SlidingVertex& sliding : description.sliding_vertices) {
+    if (sliding.vertex >= description.mesh.vertices.size() || sliding.held < 1 || sliding.held > 6) {
+      return absl::InvalidArgumentError(absl::StrCat(".sliding_vertices: vertex ", sliding.vertex, " is outside [0, ",
+                                                     description.mesh.vertices.size() - 1, "], or its axes ", sliding.held,
+                                                     " outside [1, 6]"));
+    }
+    const uint32_t handle = body->handles_[sliding.vertex];
+    if (vertices->is_fixed[handle] != 0 || vertices->held[handle] != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(".sliding_vertices: vertex ", sliding.vertex, " is fixed or given twice"));
+    }
+    vertices->held[handle] = sliding.held;
+  }
   if (!description.tet_zones.empty() && description.tet_zones.size() != description.mesh.tets.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(".tet_zones: ", description.tet_zones.size(), " entries for ", description.mesh.tets.size(), " tets"));
@@ -74,11 +88,12 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
     for (const ZoneDescription& zone : description.zones) {
       arrays->surface_zones.push_back({absl::StrCat("inside ", zone.name), zone.interior_color});
     }
+    PALPATE_RETURN_IF_ERROR(body->NameSurfaceZones(description, arrays.get()));
     body->arrays_ = std::move(arrays);
     body->MakeEditors();
     body->MakeArrays(description.name, "");
   } else {
-    body->MakeArraysOf(description.mesh, description);
+    PALPATE_RETURN_IF_ERROR(body->MakeArraysOf(description.mesh, description));
   }
   return body;
 }
@@ -101,6 +116,40 @@ absl::Status WorldBody::TakeMesh(const BodyDescription& description) {
   for (size_t zone = 0; zone < materials_.size(); ++zone) {
     PALPATE_ASSIGN_OR_RETURN(const SurfaceZoneId inside, mesh_->AddSurfaceZone(absl::StrCat("inside ", zone_names_[zone])));
     mesh_->SetInteriorSurfaceZone(static_cast<TetZoneId>(zone), inside);
+  }
+  return absl::OkStatus();
+}
+
+/// Adds the zones that the description names to the arrays, and puts their triangles, of the mesh or of the arrays, into them.
+absl::Status WorldBody::NameSurfaceZones(const BodyDescription& description, BodyArrays* arrays) {
+  if (description.surface_zones.empty()) return absl::OkStatus();
+  const auto key = [](std::array<uint32_t, 3> corners) {
+    std::sort(corners.begin(), corners.end());
+    return corners;
+  };
+  absl::flat_hash_map<std::array<uint32_t, 3>, uint32_t> slots;
+  for (uint32_t t = 0; mesh_ && t < mesh_->triangle_slot_count(); ++t) slots[key(mesh_->TriangleVertices(t))] = t;
+  for (uint32_t t = 0; !mesh_ && t < arrays->surface_triangles.size(); ++t) {
+    std::array<uint32_t, 3> corners = arrays->surface_triangles[t];
+    for (uint32_t& v : corners) v = arrays->surface_vertices[v];
+    slots[key(corners)] = t;
+  }
+  for (size_t k = 0; k < description.surface_zones.size(); ++k) {
+    const SurfaceZoneDescription& zone = description.surface_zones[k];
+    arrays->surface_zones.push_back({zone.name, zone.color});
+    if (mesh_) PALPATE_RETURN_IF_ERROR(mesh_->AddSurfaceZone(zone.name).status());
+    if (zone.triangles.empty()) return absl::InvalidArgumentError(absl::StrCat(".surface_zones[", k, "]: has no triangle"));
+    for (size_t i = 0; i < zone.triangles.size(); ++i) {
+      const auto found = slots.find(key(zone.triangles[i]));
+      if (found == slots.end()) {
+        return absl::InvalidArgumentError(absl::StrCat(".surface_zones[", k, "].triangles[", i, "]: is none of the surface"));
+      }
+      if (mesh_) {
+        mesh_->SetTriangleZone(found->second, NamedSurfaceZone(k));
+      } else {
+        arrays->triangle_zones[found->second] = NamedSurfaceZone(k);
+      }
+    }
   }
   return absl::OkStatus();
 }
@@ -194,7 +243,7 @@ void WorldBody::MakeArrays(std::string name, std::string parent) {
 }
 
 /// Of a body that is not editable.
-void WorldBody::MakeArraysOf(const TetMesh& mesh, const BodyDescription& description) {
+absl::Status WorldBody::MakeArraysOf(const TetMesh& mesh, const BodyDescription& description) {
   auto arrays = std::make_shared<BodyArrays>();
   arrays->name = description.name;
   const BoundarySurface surface = ExtractBoundary(mesh);
@@ -207,9 +256,13 @@ void WorldBody::MakeArraysOf(const TetMesh& mesh, const BodyDescription& descrip
   arrays->surface_zones.push_back({"surface", description.color});
   surface_slots_.assign(mesh.vertices.size(), kNoSlot);
   for (uint32_t i = 0; i < surface.vertices.size(); ++i) surface_slots_[surface.vertices[i]] = i;
-  for (uint32_t t = 0; t < surface.triangles.size(); ++t) arrays->surface_hash += HashOfTriangle(t, surface.triangles[t], 0);
+  PALPATE_RETURN_IF_ERROR(NameSurfaceZones(description, arrays.get()));
+  for (uint32_t t = 0; t < surface.triangles.size(); ++t) {
+    arrays->surface_hash += HashOfTriangle(t, surface.triangles[t], arrays->triangle_zones[t]);
+  }
   for (uint32_t t = 0; t < mesh.tets.size(); ++t) arrays->volume_hash += HashOfTet(t, mesh.tets[t]);
   arrays_ = std::move(arrays);
+  return absl::OkStatus();
 }
 
 BodyArraysChange WorldBody::UpdateArrays() {
@@ -451,8 +504,10 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
     piece->shape_matching_ = shape_matching_;
     piece->is_dynamic_ = is_dynamic_;
     piece->self_collision_ = self_collision_;
+    piece->volume_stiffness_pa_ = volume_stiffness_pa_;
     piece->materials_ = materials_;
     piece->zone_names_ = zone_names_;
+    piece->zone_loads_ = zone_loads_;
     piece->mesh_ = std::make_unique<ClosedMesh>(std::move(detached->mesh));
     for (uint32_t v = 0; v < detached->source_vertices.size(); ++v) {
       const uint32_t handle = std::exchange(handles_[SlotOf(detached->source_vertices[v])], kNoSlot);
@@ -509,7 +564,7 @@ void WorldBody::OnVertexAdded(const ClosedMesh&, const MeshDelta::AddedVertex& v
   if (slot >= handles_.size()) handles_.resize(slot + 1, kNoSlot);
   handles_[slot] = handle;
   gpu::TissueVertexState state;
-  bool is_fixed = true;
+  uint8_t held = kAllAxes;  // what all sources are held along; a driven one does not stay
   uint32_t on_cut = 1;
   std::array<double, 9> sums{};
   uint32_t region = kNoSlot;
@@ -518,7 +573,7 @@ void WorldBody::OnVertexAdded(const ClosedMesh&, const MeshDelta::AddedVertex& v
     const uint32_t source = handles_[SlotOf(vertex.sources[s].vertex)];
     if (s == 0) region = vertices_->driven[source];
     loads &= vertices_->loads[source];
-    is_fixed = is_fixed && vertices_->is_fixed[source] != 0 && vertices_->driven[source] == region;
+    held &= vertices_->driven[source] != region ? uint8_t{0} : vertices_->is_fixed[source] != 0 ? kAllAxes : vertices_->held[source];
     if (vertex.source_count == 1) {
       vertices_->origin[source] |= 1;
       vertices_->changed.push_back(source);
@@ -545,7 +600,9 @@ void WorldBody::OnVertexAdded(const ClosedMesh&, const MeshDelta::AddedVertex& v
   state = {float4(0), float4(3), float4(6)};
   vertices_->state[handle] = state;
   vertices_->rest_m[handle] = vertex.position_m;
+  const bool is_fixed = held == kAllAxes;
   vertices_->is_fixed[handle] = is_fixed ? 1 : 0;
+  vertices_->held[handle] = is_fixed ? uint8_t{0} : held;
   vertices_->driven[handle] = is_fixed ? region : kNoSlot;
   vertices_->loads[handle] = loads;
   vertices_->origin[handle] = (vertices_->origin[handles_[SlotOf(vertex.sources[0].vertex)]] & ~1U) | on_cut;

@@ -38,6 +38,7 @@ class WorldBody final : public MeshObserver {
   BodyKind kind() const { return kind_; }
   uint32_t index() const { return index_; }
   bool self_collision() const { return self_collision_; }
+  double volume_stiffness_pa() const { return volume_stiffness_pa_; }
   const ShapeMatchingOptions& shape_matching() const { return shape_matching_; }
   bool is_editable() const { return mesh_ != nullptr; }
   /// Whether its mesh may change: it can, and its responses were not computed for it as it is.
@@ -65,6 +66,14 @@ class WorldBody final : public MeshObserver {
   const std::string& zone_name(TetZoneId zone) const { return zone_names_[zone]; }
   size_t tet_count() const { return mesh_ ? mesh_->tet_count() : arrays_->tets.size(); }
   const Material& MaterialOf(TetZoneId zone) const { return materials_[zone]; }
+  /// The surface zone of SurfaceZoneDescription `k`.
+  SurfaceZoneId NamedSurfaceZone(size_t k) const { return static_cast<SurfaceZoneId>((mesh_ ? 1 + materials_.size() : 1) + k); }
+  /// Bit k: load k of the scene acts on the triangles of the zone, also of pieces that come off.
+  uint32_t LoadsOn(SurfaceZoneId zone) const { return zone < zone_loads_.size() ? zone_loads_[zone] : 0; }
+  void AddLoadOn(SurfaceZoneId zone, uint32_t bit) {
+    if (zone >= zone_loads_.size()) zone_loads_.resize(zone + size_t{1}, 0);
+    zone_loads_[zone] |= bit;
+  }
   /// Behind a surface triangle.
   const Material& MaterialAt(uint32_t triangle_slot) const {
     return materials_[mesh_ ? mesh_->TetZoneOf(mesh_->TriangleTet(triangle_slot)) : TetZoneId{0}];
@@ -117,10 +126,11 @@ class WorldBody final : public MeshObserver {
  private:
   WorldBody() = default;
   absl::Status TakeMesh(const BodyDescription& description);
+  absl::Status NameSurfaceZones(const BodyDescription& description, BodyArrays* arrays);
   void MakeEditors();
   void JudgeAdded(const ClosedMesh& mesh, uint32_t slot);
   void MakeArrays(std::string name, std::string parent);
-  void MakeArraysOf(const TetMesh& mesh, const BodyDescription& description);
+  absl::Status MakeArraysOf(const TetMesh& mesh, const BodyDescription& description);
   std::vector<TetId> TetsIn(const EditRegion& region) const;
   uint32_t TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex);
 
@@ -130,9 +140,11 @@ class WorldBody final : public MeshObserver {
   Simulation simulation_ = Simulation::kDynamic;
   ShapeMatchingOptions shape_matching_;
   bool self_collision_ = true;
+  double volume_stiffness_pa_ = 0;
   std::vector<uint8_t> is_dynamic_;      // by zone, unless simulation_ is
   std::vector<Material> materials_;      // by zone
   std::vector<std::string> zone_names_;  // by zone; the first is empty
+  std::vector<uint32_t> zone_loads_;     // by surface zone; those beyond its end have none
   std::unique_ptr<ClosedMesh> mesh_;     // null: not editable
   std::unique_ptr<Carver> carver_;
   std::unique_ptr<Refiner> refiner_;

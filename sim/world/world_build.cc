@@ -52,16 +52,22 @@ absl::Status CheckMaterials(const BodyDescription& body) {
     const absl::Status status = TissueOf(MaterialOf(body, z)).status();
     if (!status.ok()) return Annotate(status, z == 0 ? std::string("material") : absl::StrCat("zones[", z - 1, "].material"));
   }
-  if (!body.zones.empty() && body.kind != BodyKind::kDeformable) {
+  if ((!body.zones.empty() || !body.surface_zones.empty()) && body.kind != BodyKind::kDeformable) {
     return absl::InvalidArgumentError("zones: only a deformable body has zones");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckSimulation(const BodyDescription& body) {
+  const double k = body.volume_stiffness_pa;
+  if (!(k >= 0 && std::isfinite(k)) || (k > 0 && (body.kind != BodyKind::kDeformable || body.simulation != Simulation::kDynamic))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("volume_stiffness_pa: ", k, " must be finite and not negative, and of a deformable, dynamic body"));
+  }
   if (!StartsQuasiStatic(body.simulation)) return absl::OkStatus();
   if (body.kind != BodyKind::kDeformable) return absl::InvalidArgumentError("simulation: only a deformable body has one");
   if (!body.driven_regions.empty()) return absl::InvalidArgumentError("driven_regions: only a dynamic body has driven regions");
+  if (!body.sliding_vertices.empty()) return absl::InvalidArgumentError("sliding_vertices: supports of a quasi-static body cannot slide");
   if (!body.loads.empty()) return absl::InvalidArgumentError("loads: only a dynamic body has loads");
   if (!body.velocity_m_per_s.isZero(0)) return absl::InvalidArgumentError("velocity_m_per_s: only a dynamic body starts to move");
   return absl::OkStatus();
@@ -109,8 +115,10 @@ absl::Status World::Impl::BuildBodies() {
     const BodyDescription& body = description_.bodies[b];
     const auto name = [&] { return absl::StrCat("bodies[", b, "] (", body.name, ")"); };
     if (absl::Status valid = ValidateTetMesh(body.mesh); !valid.ok()) return Annotate(valid, name());
-    if (body.kind != BodyKind::kDeformable && (!body.driven_regions.empty() || !body.fixed_vertices.empty() || body.self_collision)) {
-      return absl::InvalidArgumentError(absl::StrCat(name(), ": fixed vertices, driven regions and self-collision need a deformable body"));
+    if (body.kind != BodyKind::kDeformable &&
+        (!body.driven_regions.empty() || !body.fixed_vertices.empty() || !body.sliding_vertices.empty() || body.self_collision)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name(), ": fixed and sliding vertices, driven regions and self-collision need a deformable body"));
     }
     if (absl::Status valid = CheckMaterials(body); !valid.ok()) return Annotate(valid, name());
     if (absl::Status valid = CheckShapeMatching(body); !valid.ok()) return Annotate(valid, name());
@@ -160,6 +168,13 @@ absl::Status World::Impl::BuildBodies() {
               absl::StrCat(name(), ".loads[", k, "]: vertex ", v, " is outside [0, ", body.mesh.vertices.size() - 1, "]"));
         }
         vertices_.loads[base + v] |= 1U << loads_.size();
+      }
+      if (load.surface_zone >= 0) {
+        if (static_cast<size_t>(load.surface_zone) >= body.surface_zones.size() || !load.vertices.empty()) {
+          return absl::InvalidArgumentError(absl::StrCat(name(), ".loads[", k, "].surface_zone: ", load.surface_zone, " is outside [0, ",
+                                                         body.surface_zones.size(), "), or the load has vertices as well"));
+        }
+        bodies_.back()->AddLoadOn(bodies_.back()->NamedSurfaceZone(static_cast<size_t>(load.surface_zone)), 1U << loads_.size());
       }
       gpu::TissueLoad out;
       out.pressure_pa = load.pressure_pa;

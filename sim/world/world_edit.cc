@@ -330,7 +330,10 @@ void World::Impl::OpenCopies(std::span<const uint32_t> copied) {
         const Eigen::Vector3d n = (position_of(v[1]) - position_of(v[0])).cross(position_of(v[2]) - position_of(v[0]));
         if (n.norm() > 1e-16) normals.push_back(n.normalized());
       }
-      return !normals.empty() && InwardDirection(normals, direction) > kLeastSine;
+      if (normals.empty() || !(InwardDirection(normals, direction) > kLeastSine)) return false;
+      if (vertices_.held[handle] == 0) return true;
+      *direction = AlongFreeAxes(handle, *direction);
+      return std::all_of(normals.begin(), normals.end(), [&](const Eigen::Vector3d& n) { return -n.dot(*direction) > kLeastSine; });
     };
     Eigen::Vector3d direction;
     if (!inward([&](uint32_t v) { return body.PositionOf(v); }, &direction)) {
@@ -363,6 +366,14 @@ void World::Impl::OpenCopies(std::span<const uint32_t> copied) {
 Eigen::Vector3d World::Impl::PositionOf(uint32_t handle) const {
   const gpu::Float4& x = vertices_.state[handle].position_m;
   return {x.x, x.y, x.z};
+}
+
+/// A move of a vertex without what it is held along.
+Eigen::Vector3d World::Impl::AlongFreeAxes(uint32_t handle, Eigen::Vector3d move) const {
+  for (int axis = 0; axis < 3; ++axis) {
+    if ((vertices_.held[handle] >> axis & 1) != 0) move[axis] = 0;
+  }
+  return move;
 }
 
 void World::Impl::MoveCopy(uint32_t handle, const Eigen::Vector3d& to_m) {
@@ -487,8 +498,9 @@ void World::Impl::DrawAway(uint32_t handle, std::span<const uint32_t> others, do
   for (int k = 0; k < 27; ++k) directions.emplace_back(k % 3 - 1, k / 3 % 3 - 1, k / 9 - 1);
   for (int halving = 0; halving < 4; ++halving, way_m /= 2) {
     for (const Eigen::Vector3d& direction : directions) {
-      if (!(direction.norm() > 1e-6)) continue;
-      const Eigen::Vector3d to = (from + way_m * direction.normalized()).cast<float>().cast<double>();
+      const Eigen::Vector3d free = AlongFreeAxes(handle, direction);
+      if (!(free.norm() > 1e-6)) continue;
+      const Eigen::Vector3d to = (from + way_m * free.normalized()).cast<float>().cast<double>();
       if (!KeepsVolume(handle, to, kLeastVolumeAway) || !is_free(to)) continue;
       MoveCopy(handle, to);
       return;

@@ -90,6 +90,7 @@ class World::Impl {
   absl::StatusOr<EditOutcome> ApplyTo(WorldBody& body, const Edit& edit);
   void OpenCopies(std::span<const uint32_t> copied);
   Eigen::Vector3d PositionOf(uint32_t handle) const;
+  Eigen::Vector3d AlongFreeAxes(uint32_t handle, Eigen::Vector3d move) const;
   void MoveCopy(uint32_t handle, const Eigen::Vector3d& to_m);
   bool KeepsVolume(uint32_t handle, const Eigen::Vector3d& to_m, double least_share) const;
   void DrawAway(uint32_t handle, std::span<const uint32_t> others, double way_m);

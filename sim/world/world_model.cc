@@ -57,6 +57,7 @@ void World::Impl::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
   if (place == model_.surface_triangles.size()) {
     model_.surface_triangles.emplace_back();
     model_.triangle_body.emplace_back();
+    model_.triangle_loads.emplace_back();
     triangle_slots_.emplace_back();
     triangle_area_m2_.emplace_back();
   }
@@ -64,6 +65,7 @@ void World::Impl::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
   triangle_area_m2_[place] = (vertices_.rest_m[corners[1]] - o).cross(vertices_.rest_m[corners[2]] - o).norm() / 2;
   model_.surface_triangles[place] = corners;
   model_.triangle_body[place] = body;
+  model_.triangle_loads[place] = of.LoadsOn(of.arrays()->triangle_zones[slot]);
   triangle_slots_[place] = slot;
   At(triangle_places_[body], slot) = place;
 }
@@ -108,6 +110,7 @@ void World::Impl::MakeModel() {
   vertices_.changed.clear();
   for (const Eigen::Vector3d& v : vertices_.rest_m) model_.rest_m.push_back(ToArray(v));
   for (uint32_t v = 0; v < vertices_.size(); ++v) model_.fixed.push_back(KindOf(v));
+  model_.held_axes = vertices_.held;
   model_.may_be_at_rest = is_edited_;
   model_.prescribed = quasi_static_.Prescribed();
   for (const uint32_t v : model_.prescribed.vertices) model_.fixed[v] = gpu::kFixedVertex;
@@ -128,7 +131,10 @@ void World::Impl::MakeModel() {
       }
     }
   }
-  for (const auto& body : bodies_) model_.self_collision.push_back(body->self_collision() ? 1 : 0);
+  for (const auto& body : bodies_) {
+    model_.self_collision.push_back(body->self_collision() ? 1 : 0);
+    model_.volume_stiffness_pa.push_back(body->volume_stiffness_pa());
+  }
 }
 
 /// Brings the model to the state of the bodies: of those that were there before `changes` tell what is different, others are new.
@@ -146,10 +152,12 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
   change.vertices.erase(std::unique(change.vertices.begin(), change.vertices.end()), change.vertices.end());
   model_.rest_m.resize(vertices_.size());
   model_.fixed.resize(vertices_.size());
+  model_.held_axes.resize(vertices_.size());
   model_.vertex_origin.resize(vertices_.size());
   for (const uint32_t v : change.vertices) {
     model_.rest_m[v] = ToArray(vertices_.rest_m[v]);
     model_.fixed[v] = KindOf(v);
+    model_.held_axes[v] = vertices_.held[v];
     model_.vertex_origin[v] = vertices_.origin[v];
   }
   if (!change.vertices.empty()) ListDrivenAndLoads();
@@ -197,6 +205,7 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
     for (uint32_t i = 0; i < triangles.size(); ++i) triangles[i] = i;
     add(b, tets, triangles);
     model_.self_collision.push_back(bodies_[b]->self_collision() ? 1 : 0);
+    model_.volume_stiffness_pa.push_back(bodies_[b]->volume_stiffness_pa());
   }
   // The last triangles take the places of those that are gone.
   for (size_t end = gaps.size(); filled < end;) {
@@ -210,6 +219,7 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
     }
     model_.surface_triangles.pop_back();
     model_.triangle_body.pop_back();
+    model_.triangle_loads.pop_back();
     triangle_slots_.pop_back();
     triangle_area_m2_.pop_back();
   }

@@ -122,6 +122,14 @@ std::vector<v1::SceneSpec> FullSpecs() {
   box.mutable_max_m()->set_y(10);
   box.mutable_max_m()->set_z(10);
   body.add_fixed()->mutable_vertices()->add_indices(0);
+  v1::SurfaceZoneSpec& around = *body.add_surface_zones();
+  around.set_name("around");
+  around.mutable_ball()->mutable_center_m()->set_x(0.1);
+  around.mutable_ball()->set_radius_m(5);
+  around.mutable_facing()->set_z(2);
+  around.set_max_angle_rad(3.1);
+  around.mutable_color()->set_b(0.5);
+  body.set_volume_stiffness_pa(1e5);
   v1::PlaneObstacle& plane = *base.add_obstacles()->mutable_plane();
   plane.mutable_point_m()->set_z(-1);
   plane.mutable_normal()->set_z(1);
@@ -149,6 +157,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   SetSingleTet(*matched.mutable_mesh());
   matched.clear_material();
   matched.clear_zones();
+  matched.clear_volume_stiffness_pa();
   matched.set_simulation(v1::SIMULATION_SHAPE_MATCHED);
   matched.mutable_shape_matching()->set_mode(v1::SHAPE_MODE_LINEAR);
   matched.mutable_shape_matching()->set_beta(0.5);
@@ -197,6 +206,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   out[3].mutable_tools(0)->mutable_instrument()->set_kind(v1::INSTRUMENT_KIND_CAVITRON);
   out[3].mutable_tools(0)->mutable_instrument()->set_max_power_w(30);
   out[3].mutable_tools(0)->mutable_instrument()->set_reach_m(0.002);
+  out[3].mutable_tools(0)->mutable_instrument()->set_refine_to_m(0.004);
   google::protobuf::RepeatedPtrField<v1::FixedRegion>& fixed = *out[8].mutable_bodies(0)->mutable_fixed();
   fixed.RemoveLast();
   v1::RegionMotion& motion = *fixed.Mutable(0)->mutable_motion();
@@ -283,7 +293,7 @@ TEST(SceneSpec, EveryNumberOutOfRangeIsRefusedByName) {
         };
         // Directions need not be normalised: any finite length goes.
         const bool is_direction = path.find("rotation.") != std::string::npos || path.find("normal.") != std::string::npos ||
-                                  path.find("axis.") != std::string::npos;
+                                  path.find("axis.") != std::string::npos || path.find("facing.") != std::string::npos;
         for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                                    -std::numeric_limits<double>::infinity(), 1e30, -1e30}) {
           if (is_direction && std::isfinite(value)) continue;
@@ -542,6 +552,8 @@ TEST(SceneSpec, LoadsAreChecked) {
   load.set_pressure_pa(100);
   ExpectRefused(spec, "bodies[0].loads[0].ball: holds no vertex");
   load.mutable_ball()->set_radius_m(0.04);
+  ExpectRefused(spec, "bodies[0].loads[0].ball: no surface triangle has all of its vertices among the 2 vertices");
+  load.mutable_ball()->set_radius_m(0.06);
   absl::StatusOr<sim::SceneDescription> built = Build(spec);
   ASSERT_TRUE(built.ok()) << built.status();
   ASSERT_EQ(built->bodies[0].loads.size(), 1U);
@@ -552,7 +564,19 @@ TEST(SceneSpec, LoadsAreChecked) {
   EXPECT_TRUE(std::isinf(made.duration_s));
   ASSERT_FALSE(made.vertices.empty());
   EXPECT_LT(made.vertices.size(), built->bodies[0].mesh.vertices.size());
-  for (const uint32_t v : made.vertices) EXPECT_LE((built->bodies[0].mesh.vertices[v] - Eigen::Vector3d(0.05, 0, 0)).norm(), 0.04);
+  for (const uint32_t v : made.vertices) EXPECT_LE((built->bodies[0].mesh.vertices[v] - Eigen::Vector3d(0.05, 0, 0)).norm(), 0.06);
+  // Vertices of the middle of the body make no triangle of the surface.
+  load.mutable_vertices()->add_indices(made.vertices[0]);
+  ExpectRefused(spec, "bodies[0].loads[0].vertices: no surface triangle has all of its vertices among the 1 vertices of the region");
+  load.mutable_box()->mutable_min_m()->set_x(0.049);
+  load.mutable_box()->mutable_min_m()->set_y(-0.051);
+  load.mutable_box()->mutable_min_m()->set_z(-0.02);
+  load.mutable_box()->mutable_max_m()->set_x(0.051);
+  load.mutable_box()->mutable_max_m()->set_y(-0.049);
+  load.mutable_box()->mutable_max_m()->set_z(0.02);
+  ExpectRefused(spec, "bodies[0].loads[0].box: no surface triangle");
+  load.mutable_force_n()->set_x(1);
+  EXPECT_TRUE(Build(spec).ok()) << "a force is spread over the vertices then";
   for (int i = 0; i < kMaxLoads; ++i) *spec.mutable_bodies(0)->add_loads() = load;
   ExpectRefused(spec, "33 loads in all exceed 32");
   spec.mutable_bodies(0)->mutable_loads()->DeleteSubrange(1, kMaxLoads);
@@ -593,6 +617,127 @@ TEST(SceneSpec, FixedRegionsAreChecked) {
     high->set_z(1);
   }
   ExpectRefused(spec, "at least one must be free");
+}
+
+TEST(SceneSpec, RegionsSlide) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.clear_fixed();
+  for (int r = 0; r < 2; ++r) {
+    for (const uint32_t v : {3U, 7U, 8U}) body.add_fixed()->mutable_vertices()->add_indices(v + static_cast<uint32_t>(r));
+  }
+  // 3: plane; 7: line; 8: line and plane, of which one axis is left; 4: plane; 9: all, as nothing is free there.
+  body.mutable_fixed(0)->set_free_x(true);
+  body.mutable_fixed(0)->set_free_y(true);
+  body.mutable_fixed(1)->set_free_z(true);
+  body.mutable_fixed(2)->set_free_z(true);
+  body.mutable_fixed(3)->set_free_y(true);
+  body.mutable_fixed(3)->set_free_z(true);
+  body.mutable_fixed(4)->set_free_y(true);
+  body.mutable_fixed(4)->set_free_z(true);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].fixed_vertices, std::vector<uint32_t>({9}));
+  std::vector<std::pair<uint32_t, int>> made;
+  for (const sim::SlidingVertex& v : built->bodies[0].sliding_vertices) made.emplace_back(v.vertex, v.held);
+  EXPECT_EQ(made, (std::vector<std::pair<uint32_t, int>>{{3, 4}, {4, 1}, {7, 3}, {8, 3}}));
+
+  body.mutable_fixed(0)->set_free_z(true);
+  ExpectRefused(spec, "bodies[0].fixed[0].free_z: the region holds nothing");
+  body.mutable_fixed(0)->set_free_z(false);
+  body.mutable_fixed(0)->mutable_motion();
+  ExpectRefused(spec, "bodies[0].fixed[0].free_x: a region that moves cannot slide");
+  body.mutable_fixed(0)->clear_motion();
+  body.set_simulation(v1::SIMULATION_HYBRID);
+  ExpectRefused(spec, "bodies[0].fixed[0].free_x: a support that slides needs simulation SIMULATION_DYNAMIC");
+  body.clear_simulation();
+  body.set_kind(v1::BODY_KIND_RIGID);
+  ExpectRefused(spec, "bodies[0].fixed: only a deformable body has fixed regions");
+}
+
+TEST(SceneSpec, SurfaceZones) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  const auto add = [&](const std::string& name) -> v1::SurfaceZoneSpec& {
+    v1::SurfaceZoneSpec& zone = *body.add_surface_zones();
+    zone.set_name(name);
+    zone.mutable_ball()->mutable_center_m();
+    zone.mutable_ball()->set_radius_m(1);
+    return zone;
+  };
+  add("all").mutable_color()->set_b(1);
+  add("top").mutable_facing()->set_z(3);
+  v1::SurfaceZoneSpec& front = add("front");
+  front.mutable_facing()->set_x(1);
+  front.set_max_angle_rad(0.1);
+  v1::LoadSpec& load = *body.add_loads();
+  load.set_surface_zone("front");
+  load.set_pressure_pa(100);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  const sim::BodyDescription& made = built->bodies[0];
+  ASSERT_EQ(made.surface_zones.size(), 3U);
+  EXPECT_EQ(made.surface_zones[0].color, Eigen::Vector3f(0, 0, 1));
+  EXPECT_EQ(made.surface_zones[1].color, made.color);
+  size_t triangles = 0;
+  for (size_t z = 0; z < 3; ++z) {
+    for (const auto& t : made.surface_zones[z].triangles) {
+      std::array<Eigen::Vector3d, 3> x;
+      for (size_t c = 0; c < 3; ++c) x[c] = made.mesh.vertices[t[c]];
+      const Eigen::Vector3d n = (x[1] - x[0]).cross(x[2] - x[0]).normalized();
+      EXPECT_EQ(z, n.z() > 0.5 ? 1U : n.x() > 0.5 ? 2U : 0U) << n.transpose() << ": later zones win";
+      ++triangles;
+    }
+  }
+  EXPECT_EQ(triangles, sim::ExtractBoundary(made.mesh).triangles.size());
+  ASSERT_EQ(made.loads.size(), 1U);
+  EXPECT_EQ(made.loads[0].surface_zone, 2);
+  EXPECT_TRUE(made.loads[0].vertices.empty());
+
+  load.set_surface_zone("back");
+  ExpectRefused(spec, "bodies[0].loads[0].surface_zone: \"back\" is none of the body's surface_zones: all, top, front");
+  load.set_surface_zone("top");
+  front.set_name("top");
+  ExpectRefused(spec, "bodies[0].surface_zones[2].name: \"top\" is used twice");
+  front.set_name("surface");
+  ExpectRefused(spec, "bodies[0].surface_zones[2].name: \"surface\" is used twice");
+  front.set_name("");
+  ExpectRefused(spec, "bodies[0].surface_zones[2].name");
+  front.set_name("front");
+  front.mutable_facing()->set_x(0);
+  ExpectRefused(spec, "bodies[0].surface_zones[2].facing: is zero");
+  front.clear_facing();
+  ExpectRefused(spec, "bodies[0].surface_zones[2].max_angle_rad: an angle needs a direction: facing");
+  front.mutable_facing()->set_x(1);
+  front.mutable_facing()->set_y(1);
+  ExpectRefused(spec, "bodies[0].surface_zones[2].facing: none of the ");
+  front.clear_max_angle_rad();
+  front.clear_facing();
+  ExpectRefused(spec, "bodies[0].surface_zones[0]: all of its triangles belong to zones after it");
+  front.mutable_ball()->set_radius_m(1e-6);
+  ExpectRefused(spec, "bodies[0].surface_zones[2].ball: holds no centroid of a surface triangle");
+  front.clear_region();
+  ExpectRefused(spec, "bodies[0].surface_zones[2]: no region is given; one of box, ball");
+  body.clear_loads();
+  body.clear_fixed();
+  body.set_kind(v1::BODY_KIND_RIGID);
+  front.mutable_ball()->set_radius_m(1);
+  ExpectRefused(spec, "bodies[0].surface_zones: only a deformable body has surface zones");
+}
+
+TEST(SceneSpec, KeptVolumes) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  ASSERT_TRUE(Build(spec).ok());
+  EXPECT_EQ(Build(spec)->bodies[0].volume_stiffness_pa, 0);
+  body.set_volume_stiffness_pa(1e9);
+  ASSERT_TRUE(Build(spec).ok());
+  EXPECT_EQ(Build(spec)->bodies[0].volume_stiffness_pa, 1e9);
+  body.set_simulation(v1::SIMULATION_SHAPE_MATCHED);
+  ExpectRefused(spec, "bodies[0].volume_stiffness_pa: only a deformable body with simulation SIMULATION_DYNAMIC keeps its volume");
+  body.clear_simulation();
+  body.set_volume_stiffness_pa(-1);
+  ExpectRefused(spec, "bodies[0].volume_stiffness_pa: -1 is outside [0, 1e+09]");
 }
 
 TEST(SceneSpec, RegionsMove) {

@@ -1,0 +1,320 @@
+#include "server/api/body_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <unordered_set>
+#include <utility>
+
+#include <Eigen/Geometry>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "server/api/scene_spec.h"
+#include "sim/mesh/tet_mesh.h"
+
+namespace palpate::server {
+namespace {
+
+constexpr uint8_t kAllAxes = 7;
+constexpr double kDefaultFacingAngle_rad = std::numbers::pi / 4;
+
+Region RegionOf(const v1::FixedRegion& r) {
+  return {r.has_box() ? &r.box() : nullptr, nullptr, r.has_vertices() ? &r.vertices() : nullptr};
+}
+Region RegionOf(const v1::LoadSpec& r) {
+  return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, r.has_vertices() ? &r.vertices() : nullptr};
+}
+Region RegionOf(const v1::SurfaceZoneSpec& r) { return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, nullptr}; }
+
+/// The vertices of one region, ascending.
+absl::StatusOr<std::vector<uint32_t>> RegionVertices(const Region& region, const std::string& path, const sim::TetMesh& mesh) {
+  if (region.vertices == nullptr) return PointsInside(region, path, mesh.vertices, "vertex");
+  const size_t count = mesh.vertices.size();
+  std::vector<uint32_t> out;
+  for (int i = 0; i < region.vertices->indices_size(); ++i) {
+    const uint32_t v = region.vertices->indices(i);
+    if (v >= count) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ".vertices.indices[", i, "]: ", v, " is outside [0, ", count - 1, "]"));
+    }
+    out.push_back(v);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+sim::DrivenRegion BuildMotion(const v1::RegionMotion& motion, std::vector<uint32_t> vertices, const sim::TetMesh& mesh) {
+  sim::DrivenRegion out;
+  out.velocity_m_per_s = ToEigen(motion.velocity_m_per_s());
+  out.angular_velocity_rad_per_s = ToEigen(motion.angular_velocity_rad_per_s());
+  if (motion.has_center_m()) {
+    out.center_m = ToEigen(motion.center_m());
+  } else {
+    for (const uint32_t v : vertices) out.center_m += mesh.vertices[v] / static_cast<double>(vertices.size());
+  }
+  out.start_s = motion.start_s();
+  out.duration_s = motion.has_duration_s() ? motion.duration_s() : 1;
+  out.vertices = std::move(vertices);
+  return out;
+}
+
+/// Axes along which the vertices of a region are held: bit a is axis a.
+uint8_t HeldAxes(const v1::FixedRegion& region) {
+  return static_cast<uint8_t>(kAllAxes & ~((region.free_x() ? 1U : 0U) | (region.free_y() ? 2U : 0U) | (region.free_z() ? 4U : 0U)));
+}
+
+/// Triangles of the surface as vertices of the mesh, outwards.
+std::vector<std::array<uint32_t, 3>> SurfaceOf(const sim::TetMesh& mesh) {
+  const sim::BoundarySurface surface = sim::ExtractBoundary(mesh);
+  std::vector<std::array<uint32_t, 3>> out;
+  out.reserve(surface.triangles.size());
+  for (const auto& t : surface.triangles) out.push_back({surface.vertices[t[0]], surface.vertices[t[1]], surface.vertices[t[2]]});
+  return out;
+}
+
+/// Whether a triangle of the surface has all of its vertices in the ascending list.
+bool HasTriangleOf(const std::vector<uint32_t>& vertices, const sim::TetMesh& mesh) {
+  const std::vector<std::array<uint32_t, 3>> triangles = SurfaceOf(mesh);
+  return std::any_of(triangles.begin(), triangles.end(), [&](const std::array<uint32_t, 3>& t) {
+    return std::all_of(t.begin(), t.end(), [&](uint32_t v) { return std::binary_search(vertices.begin(), vertices.end(), v); });
+  });
+}
+
+void CheckLoad(Checker& check, const std::string& path, const v1::LoadSpec& load) {
+  if (!load.has_surface_zone()) CheckRegion(check, path, RegionOf(load), "box, ball, vertices, surface_zone");
+  switch (load.load_case()) {
+    case v1::LoadSpec::kPressurePa:
+      check.Range(At(path, "pressure_pa"), load.pressure_pa(), -1e7, 1e7);
+      break;
+    case v1::LoadSpec::kForceN:
+      check.RangeVec(At(path, "force_n"), load.force_n(), -1e5, 1e5);
+      break;
+    case v1::LoadSpec::LOAD_NOT_SET:
+      check.Invalid(path, "no load is given; one of pressure_pa, force_n is needed");
+      break;
+  }
+  if (load.has_start_s()) check.Range(At(path, "start_s"), load.start_s(), 0, 3600);
+  if (load.has_duration_s()) check.RangeAbove(At(path, "duration_s"), load.duration_s(), 0, 3600);
+}
+
+}  // namespace
+
+Region RegionOf(const v1::ZoneSpec& r) { return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, nullptr}; }
+
+void CheckRegion(Checker& check, const std::string& path, const Region& region, std::string_view kinds) {
+  if (region.box != nullptr) {
+    const v1::Vec3& low = region.box->min_m();
+    const v1::Vec3& high = region.box->max_m();
+    check.RangeVec(At(path, "box.min_m"), low, -kMaxMeshCoordinate, kMaxMeshCoordinate);
+    check.RangeVec(At(path, "box.max_m"), high, -kMaxMeshCoordinate, kMaxMeshCoordinate);
+    const auto order = [&](std::string_view axis, double a, double b) {
+      if (a > b) check.Invalid(At(path, absl::StrCat("box.min_m.", View(axis))), absl::StrCat(a, " is above max_m.", View(axis), " = ", b));
+    };
+    order("x", low.x(), high.x());
+    order("y", low.y(), high.y());
+    order("z", low.z(), high.z());
+  } else if (region.ball != nullptr) {
+    check.RangeVec(At(path, "ball.center_m"), region.ball->center_m(), -kMaxMeshCoordinate, kMaxMeshCoordinate);
+    check.RangeAbove(At(path, "ball.radius_m"), region.ball->radius_m(), 0, 10);
+  } else if (region.vertices != nullptr) {
+    if (region.vertices->indices().empty()) check.Invalid(At(path, "vertices.indices"), "the list is empty");
+  } else {
+    check.Invalid(path, absl::StrCat("no region is given; one of ", View(kinds), " is needed"));
+  }
+}
+
+absl::StatusOr<std::vector<uint32_t>> PointsInside(const Region& region, const std::string& path, std::span<const Eigen::Vector3d> points,
+                                                   std::string_view what) {
+  const Eigen::AlignedBox3d box =
+      region.box != nullptr ? Eigen::AlignedBox3d(ToEigen(region.box->min_m()), ToEigen(region.box->max_m())) : Eigen::AlignedBox3d();
+  const Eigen::Vector3d center = region.ball != nullptr ? ToEigen(region.ball->center_m()) : Eigen::Vector3d::Zero();
+  std::vector<uint32_t> out;
+  Eigen::AlignedBox3d bounds;
+  for (size_t i = 0; i < points.size(); ++i) {
+    bounds.extend(points[i]);
+    const bool inside = region.box != nullptr ? box.contains(points[i]) : (points[i] - center).norm() <= region.ball->radius_m();
+    if (inside) out.push_back(static_cast<uint32_t>(i));
+  }
+  if (out.empty()) {
+    const auto text = [](const Eigen::Vector3d& p) { return absl::StrCat("(", p.x(), ", ", p.y(), ", ", p.z(), ")"); };
+    return absl::InvalidArgumentError(absl::StrCat(path, region.box != nullptr ? ".box" : ".ball", ": holds no ", View(what),
+                                                   " of the body, which lies between ", text(bounds.min()), " and ", text(bounds.max())));
+  }
+  return out;
+}
+
+void CheckColor(Checker& check, const std::string& path, const v1::Color& color) {
+  check.Range(At(path, "r"), color.r(), 0, 1);
+  check.Range(At(path, "g"), color.g(), 0, 1);
+  check.Range(At(path, "b"), color.b(), 0, 1);
+}
+
+Eigen::Vector3f ColorFrom(const v1::Color& color) { return Eigen::Vector3d(color.r(), color.g(), color.b()).cast<float>(); }
+
+void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRegion& region) {
+  CheckRegion(check, path, RegionOf(region), "box, vertices");
+  if (region.free_x() && region.free_y() && region.free_z()) {
+    check.Invalid(At(path, "free_z"), "the region holds nothing: free_x, free_y and free_z are all set");
+  }
+  if (!region.has_motion()) return;
+  if (Slides(region)) {
+    const char* field = region.free_x() ? "free_x" : region.free_y() ? "free_y" : "free_z";
+    check.Invalid(At(path, field), "a region that moves cannot slide as well");
+  }
+  const v1::RegionMotion& motion = region.motion();
+  check.RangeVec(At(path, "motion.velocity_m_per_s"), motion.velocity_m_per_s(), -kMaxSpeed_m_per_s, kMaxSpeed_m_per_s);
+  check.RangeVec(At(path, "motion.angular_velocity_rad_per_s"), motion.angular_velocity_rad_per_s(), -1000, 1000);
+  check.RangeVec(At(path, "motion.center_m"), motion.center_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+  if (motion.has_start_s()) check.Range(At(path, "motion.start_s"), motion.start_s(), 0, 3600);
+  if (motion.has_duration_s()) check.RangeAbove(At(path, "motion.duration_s"), motion.duration_s(), 0, 3600);
+}
+
+bool Slides(const v1::FixedRegion& region) { return region.free_x() || region.free_y() || region.free_z(); }
+
+absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out) {
+  constexpr int kNone = -1;
+  const size_t count = out.mesh.vertices.size();
+  std::vector<int> region_of(count, kNone);  // the last one
+  std::vector<uint8_t> held(count, 0);       // by all regions of a vertex together
+  for (int r = 0; r < body.fixed_size(); ++r) {
+    const std::string region_path = At(At(path, "fixed"), r);
+    PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> vertices, RegionVertices(RegionOf(body.fixed(r)), region_path, out.mesh));
+    for (const uint32_t v : vertices) {
+      const int other = region_of[v];
+      if (other != kNone && (body.fixed(r).has_motion() || body.fixed(other).has_motion())) {
+        return absl::InvalidArgumentError(absl::StrCat(region_path, ": vertex ", v, " belongs to ", path, ".fixed[", other,
+                                                       "] too; a vertex of a region with a motion may belong to no other"));
+      }
+      region_of[v] = r;
+      held[v] |= HeldAxes(body.fixed(r));
+    }
+    if (body.fixed(r).has_motion()) out.driven_regions.push_back(BuildMotion(body.fixed(r).motion(), std::move(vertices), out.mesh));
+  }
+  for (size_t v = 0; v < count; ++v) {
+    if (held[v] == kAllAxes) {
+      out.fixed_vertices.push_back(static_cast<uint32_t>(v));
+    } else if (held[v] != 0) {
+      out.sliding_vertices.push_back({static_cast<uint32_t>(v), held[v]});
+    }
+  }
+  if (out.fixed_vertices.size() == count) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ".fixed: all ", count, " vertices are fixed; at least one must be free"));
+  }
+  return absl::OkStatus();
+}
+
+void CheckSurfaceZones(Checker& check, const std::string& path, const v1::BodySpec& body) {
+  check.Count(At(path, "surface_zones"), body.surface_zones_size(), 0, kMaxZones);
+  // Those that every body has, see docs/streaming.md.
+  std::unordered_set<std::string> names = {"surface", "inside"};
+  for (const v1::ZoneSpec& zone : body.zones()) names.insert(absl::StrCat("inside ", zone.name()));
+  for (int i = 0; i < body.surface_zones_size() && check.ok(); ++i) {
+    const v1::SurfaceZoneSpec& zone = body.surface_zones(i);
+    const std::string zone_path = At(At(path, "surface_zones"), i);
+    check.RequiredName(At(zone_path, "name"), zone.name(), kMaxNameBytes);
+    check.Unique(At(zone_path, "name"), zone.name(), names);
+    CheckRegion(check, zone_path, RegionOf(zone), "box, ball");
+    if (zone.has_facing()) {
+      check.RangeVec(At(zone_path, "facing"), zone.facing(), -kMaxMeshCoordinate, kMaxMeshCoordinate);
+      if (check.ok() && ToEigen(zone.facing()).isZero(0)) check.Invalid(At(zone_path, "facing"), "is zero");
+    }
+    if (zone.has_max_angle_rad()) {
+      check.RangeAbove(At(zone_path, "max_angle_rad"), zone.max_angle_rad(), 0, std::numbers::pi);
+      if (!zone.has_facing()) check.Invalid(At(zone_path, "max_angle_rad"), "an angle needs a direction: facing");
+    }
+    if (zone.has_color()) CheckColor(check, At(zone_path, "color"), zone.color());
+  }
+}
+
+absl::Status BuildSurfaceZones(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out) {
+  if (body.surface_zones().empty()) return absl::OkStatus();
+  constexpr int kNone = -1;
+  const std::vector<std::array<uint32_t, 3>> triangles = SurfaceOf(out.mesh);
+  std::vector<Eigen::Vector3d> centroids;
+  std::vector<Eigen::Vector3d> normals;
+  for (const auto& t : triangles) {
+    const std::array<Eigen::Vector3d, 3> x = {out.mesh.vertices[t[0]], out.mesh.vertices[t[1]], out.mesh.vertices[t[2]]};
+    centroids.push_back((x[0] + x[1] + x[2]) / 3);
+    normals.push_back((x[1] - x[0]).cross(x[2] - x[0]));
+  }
+  std::vector<int> zone_of(triangles.size(), kNone);  // the last one
+  for (int z = 0; z < body.surface_zones_size(); ++z) {
+    const v1::SurfaceZoneSpec& spec = body.surface_zones(z);
+    const std::string zone_path = At(At(path, "surface_zones"), z);
+    PALPATE_ASSIGN_OR_RETURN(std::vector<uint32_t> inside,
+                             PointsInside(RegionOf(spec), zone_path, centroids, "centroid of a surface triangle"));
+    if (spec.has_facing()) {
+      const Eigen::Vector3d facing = Direction(ToEigen(spec.facing()));
+      const double angle_rad = spec.has_max_angle_rad() ? spec.max_angle_rad() : kDefaultFacingAngle_rad;
+      const size_t in_region = inside.size();
+      std::erase_if(inside, [&](uint32_t t) { return std::atan2(normals[t].cross(facing).norm(), normals[t].dot(facing)) > angle_rad; });
+      if (inside.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(zone_path, ".facing: none of the ", in_region,
+                                                       " surface triangles in the region is within ", angle_rad, " rad of it"));
+      }
+    }
+    for (const uint32_t t : inside) zone_of[t] = z;
+  }
+  for (int z = 0; z < body.surface_zones_size(); ++z) {
+    sim::SurfaceZoneDescription zone;
+    zone.name = body.surface_zones(z).name();
+    zone.color = body.surface_zones(z).has_color() ? ColorFrom(body.surface_zones(z).color()) : out.color;
+    for (size_t t = 0; t < triangles.size(); ++t) {
+      if (zone_of[t] == z) zone.triangles.push_back(triangles[t]);
+    }
+    if (zone.triangles.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(At(At(path, "surface_zones"), z), ": all of its triangles belong to zones after it, which win"));
+    }
+    out.surface_zones.push_back(std::move(zone));
+  }
+  return absl::OkStatus();
+}
+
+void CheckLoads(Checker& check, const std::string& path, const v1::BodySpec& body) {
+  for (int i = 0; i < body.loads_size() && check.ok(); ++i) {
+    const v1::LoadSpec& load = body.loads(i);
+    const std::string load_path = At(At(path, "loads"), i);
+    CheckLoad(check, load_path, load);
+    if (!load.has_surface_zone()) continue;
+    std::string names;
+    bool is_known = false;
+    for (const v1::SurfaceZoneSpec& zone : body.surface_zones()) {
+      absl::StrAppend(&names, names.empty() ? "" : ", ", zone.name());
+      is_known |= zone.name() == load.surface_zone();
+    }
+    if (is_known) continue;
+    check.Invalid(At(load_path, "surface_zone"), absl::StrCat("\"", load.surface_zone(), "\" is none of the body's surface_zones",
+                                                              names.empty() ? ", of which there are none" : ": ", names));
+  }
+}
+
+absl::Status BuildLoads(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out) {
+  for (int i = 0; i < body.loads_size(); ++i) {
+    const v1::LoadSpec& spec = body.loads(i);
+    const std::string load_path = At(At(path, "loads"), i);
+    sim::LoadDescription load;
+    if (spec.has_surface_zone()) {
+      const auto zone = std::find_if(out.surface_zones.begin(), out.surface_zones.end(),
+                                     [&](const auto& named) { return named.name == spec.surface_zone(); });
+      load.surface_zone = static_cast<int>(zone - out.surface_zones.begin());
+    } else {
+      PALPATE_ASSIGN_OR_RETURN(load.vertices, RegionVertices(RegionOf(spec), load_path, out.mesh));
+      if (spec.load_case() == v1::LoadSpec::kPressurePa && !HasTriangleOf(load.vertices, out.mesh)) {
+        const char* field = spec.has_box() ? "box" : spec.has_ball() ? "ball" : "vertices";
+        return absl::InvalidArgumentError(absl::StrCat(At(load_path, field), ": no surface triangle has all of its vertices among the ",
+                                                       load.vertices.size(), " vertices of the region: the pressure would act on nothing"));
+      }
+    }
+    if (spec.load_case() == v1::LoadSpec::kPressurePa) load.pressure_pa = spec.pressure_pa();
+    if (spec.load_case() == v1::LoadSpec::kForceN) load.force_n = ToEigen(spec.force_n());
+    if (spec.has_start_s()) load.start_s = spec.start_s();
+    if (spec.has_duration_s()) load.duration_s = spec.duration_s();
+    out.loads.push_back(std::move(load));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace palpate::server

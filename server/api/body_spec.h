@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <Eigen/Core>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "palpate/v1/scene.pb.h"
+#include "server/api/checker.h"
+#include "sim/world/scene_description.h"
+
+namespace palpate::server {
+
+// The parts of a BodySpec that say what holds and pushes it, and where: regions, supports, surface zones, loads. scene_spec.cc calls these;
+// the functions Check... look at the fields alone, those that Build... need them checked, and the mesh in its place.
+
+/// A part of a body, in whichever of these forms it is given; the others are null.
+struct Region {
+  const v1::Box* box = nullptr;
+  const v1::BallSpec* ball = nullptr;
+  const v1::VertexList* vertices = nullptr;
+};
+Region RegionOf(const v1::ZoneSpec& zone);
+
+/// `kinds`: the forms that may be given, for the message.
+void CheckRegion(Checker& check, const std::string& path, const Region& region, std::string_view kinds);
+/// Indices of the points in a box or ball, ascending. `what`: what the points are, for the message. Errors: InvalidArgument (none).
+absl::StatusOr<std::vector<uint32_t>> PointsInside(const Region& region, const std::string& path, std::span<const Eigen::Vector3d> points,
+                                                   std::string_view what);
+
+void CheckColor(Checker& check, const std::string& path, const v1::Color& color);
+Eigen::Vector3f ColorFrom(const v1::Color& color);
+
+void CheckFixedRegion(Checker& check, const std::string& path, const v1::FixedRegion& region);
+/// Whether vertices of a region slide.
+bool Slides(const v1::FixedRegion& region);
+/// Fills fixed_vertices, driven_regions and sliding_vertices.
+absl::Status BuildFixed(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out);
+
+void CheckSurfaceZones(Checker& check, const std::string& path, const v1::BodySpec& body);
+/// Fills surface_zones. Errors: InvalidArgument where a zone has no triangle, or none that later ones leave to it.
+absl::Status BuildSurfaceZones(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out);
+
+void CheckLoads(Checker& check, const std::string& path, const v1::BodySpec& body);
+/// Fills loads. Errors: InvalidArgument where a region has no vertex, or that of a pressure no triangle.
+absl::Status BuildLoads(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out);
+
+}  // namespace palpate::server
