@@ -281,7 +281,7 @@ absl::Status ContinuousCollisions::SortHits(Queue& queue, Kernels& kernels) {
     PALPATE_RETURN_IF_ERROR(Grow(context_, sorted_keys_, hits_.count(), "ccd sorted keys"));
     PALPATE_RETURN_IF_ERROR(Grow(context_, order_, hits_.count(), "ccd order"));
     PALPATE_RETURN_IF_ERROR(Grow(context_, sorted_hits_, hits_.count(), "ccd sorted hits"));
-    PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint64_t>::Create(context_, static_cast<uint32_t>(hits_.count())));
+    PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint64_t>::Create(context_, static_cast<uint32_t>(sorted_keys_.count())));
   }
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, counts_.hits, sorted_keys_, order_, {0, kind_shift_ + 1}));
   PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {counts_.hits, kLocalSize}, counts_.hits, hits_, order_, sorted_hits_));

@@ -26,8 +26,9 @@ constexpr double kSnappedShare = 0.5;
 // Sweeps that meet in a vertex are one surface if the cosine between them is at least this, and one hit replaces another at the second.
 constexpr double kOneSheet = 0.5;
 constexpr double kSameHit = 0.9;
-// A sweep goes on with the slit of an earlier stroke if their normals are within 30 degrees.
-constexpr double kContinued = 0.87;
+// A blade is where a stroke has ended if both its ends are within this share of its length.
+constexpr double kSamePlace = 0.1;
+constexpr size_t kMaxRests = 16;
 // Relative rounding allowances.
 constexpr double kTouch = 1e-9;
 // A sweep whose two triangles lie at a larger angle is done in parts.
@@ -152,55 +153,6 @@ double Incision::ShareAt(uint32_t vertex, uint32_t facet) {
 bool Incision::IsNear(uint32_t vertex, uint32_t facet, const IncisionOptions& options) {
   const double share = ShareAt(vertex, facet);
   return share <= options.snap || (share <= kSnappedShare && snapped_.contains(mesh_->IdOfVertex(vertex)));
-}
-
-void Incision::Wake(uint32_t vertex, Mark* mark) {
-  mark->is_dormant = false;
-  snapped_.insert(mesh_->IdOfVertex(vertex));
-}
-
-// Marks that earlier strokes left and this sweep goes on with: near its plane continued and of about its normal, and what belongs to the
-// same front; joined ones also if it comes by at an angle.
-void Incision::WakeMarks(const IncisionOptions& options) {
-  DropMarks();
-  std::vector<uint32_t> awake;
-  for (const uint32_t vertex : marked_) {
-    Mark& mark = marks_.at(vertex);
-    if (!mark.is_dormant || !std::binary_search(candidate_vertices_.begin(), candidate_vertices_.end(), vertex)) continue;
-    bool goes_on = mark.is_joined;
-    for (uint32_t f = 0; f < 2 && !goes_on; ++f) {
-      if (facets_[f].normal.isZero() || !IsNear(vertex, f, options)) continue;
-      mesh_->TetsAroundVertex(vertex, &star_);
-      const Hit now = HitOf(star_, facets_[f], facets_[f].HeightOf(positions_m_[vertex]));
-      goes_on = std::any_of(mark.hits.begin(), mark.hits.end(),
-                            [&](const Hit& hit) { return std::abs(hit.normal.dot(now.normal)) >= kContinued; });
-    }
-    if (!goes_on) continue;
-    Wake(vertex, &mark);
-    if (!mark.is_joined) awake.push_back(vertex);
-  }
-  if (!awake.empty()) {
-    snapped_.insert(rested_.begin(), rested_.end());
-    rested_.clear();
-  }
-  while (!awake.empty()) {
-    const uint32_t vertex = awake.back();
-    awake.pop_back();
-    mesh_->TetsAroundVertex(vertex, &star_);
-    for (const uint32_t tet : star_) {
-      for (const uint32_t w : mesh_->TetVertices(tet)) {
-        const auto it = marks_.find(w);
-        if (it == marks_.end() || !it->second.is_dormant) continue;
-        const bool is_same = std::any_of(it->second.hits.begin(), it->second.hits.end(), [&](const Hit& other) {
-          const auto& hits = marks_.at(vertex).hits;
-          return std::any_of(hits.begin(), hits.end(), [&](const Hit& hit) { return std::abs(hit.normal.dot(other.normal)) >= kOneSheet; });
-        });
-        if (!is_same) continue;
-        Wake(w, &it->second);
-        awake.push_back(w);
-      }
-    }
-  }
 }
 
 void Incision::FindCrossings(const IncisionOptions& options, IncisionResult* result) {
@@ -508,12 +460,12 @@ void Incision::AddHit(uint32_t vertex, const Hit& hit) {
 
 // --- opening ----------------------------------------------------------------------------------------------------------------------------
 
-// Of vertices that are gone.
-void Incision::DropMarks() {
+void Incision::DropMarks(bool is_stroke_over) {
   std::erase_if(marked_, [&](uint32_t vertex) {
     const auto it = marks_.find(vertex);
     if (it == marks_.end()) return true;
-    if (mesh_->Find(it->second.id) != kNoSlot) return false;
+    it->second.is_dormant = it->second.is_dormant || is_stroke_over;
+    if (mesh_->Find(it->second.id) != kNoSlot && (!is_stroke_over || it->second.is_joined)) return false;
     marks_.erase(it);
     return true;
   });
@@ -539,16 +491,39 @@ bool Incision::IsBladeInTissue() const {
 }
 
 void Incision::EndStroke() {
-  const bool is_inside = is_blade_known_ && !marks_.empty() && IsBladeInTissue();
-  absl::erase_if(marks_, [&](auto& entry) {
-    entry.second.is_dormant = true;
-    return !entry.second.is_joined && !is_inside;
-  });
-  DropMarks();
-  absl::erase_if(rested_, [&](VertexId id) { return mesh_->Find(id) == kNoSlot; });
-  if (is_inside) rested_.insert(snapped_.begin(), snapped_.end());
+  if (is_blade_known_ && !marks_.empty() && IsBladeInTissue()) {
+    if (rests_.size() == kMaxRests) rests_.erase(rests_.begin());
+    Rest& rest = rests_.emplace_back();
+    rest.blade_m = blade_m_;
+    for (const uint32_t vertex : marked_) {
+      const auto it = marks_.find(vertex);
+      if (it != marks_.end() && !it->second.is_dormant) rest.marks.emplace_back(vertex, it->second);
+    }
+    rest.snapped.assign(snapped_.begin(), snapped_.end());
+  }
+  DropMarks(true);
   snapped_.clear();
   is_blade_known_ = false;
+}
+
+// Goes on with the strokes that have ended where the blade is now.
+void Incision::Resume(const std::array<Eigen::Vector3d, 2>& blade_m) {
+  const double tolerance_m = kSamePlace * (blade_m[1] - blade_m[0]).norm();
+  std::erase_if(rests_, [&](const Rest& rest) {
+    for (size_t i = 0; i < 2; ++i) {
+      if ((rest.blade_m[i] - blade_m[i]).norm() > tolerance_m) return false;
+    }
+    for (const auto& [vertex, mark] : rest.marks) {
+      if (mesh_->Find(mark.id) == kNoSlot) continue;
+      const auto [it, is_new] = marks_.try_emplace(vertex, mark);
+      if (is_new) marked_.push_back(vertex);
+      it->second.is_dormant = false;
+    }
+    for (const VertexId id : rest.snapped) {
+      if (mesh_->Find(id) != kNoSlot) snapped_.insert(id);
+    }
+    return true;
+  });
 }
 
 // The mean plane of one sweep that went through all these corners.
@@ -605,7 +580,9 @@ void Incision::FindCutFaces() {
   blocked_.resize(mesh_->tet_slot_count(), 0);
   marked_tets_.clear();
   for (const uint32_t vertex : marked_) {
-    if (marks_.at(vertex).is_dormant) continue;
+    Mark& mark = marks_.at(vertex);
+    if (mark.is_dormant) mark.is_dormant = !std::binary_search(candidate_vertices_.begin(), candidate_vertices_.end(), vertex);
+    if (mark.is_dormant) continue;
     mesh_->TetsAroundVertex(vertex, &star_);
     for (const uint32_t tet : star_) {
       if (marked_corners_[tet] == 0) marked_tets_.push_back(tet);
@@ -808,7 +785,7 @@ void Incision::ForUnfinishedParts(uint32_t vertex, const F& keep) {
 }
 
 absl::Status Incision::Open(IncisionResult* result) {
-  DropMarks();
+  DropMarks(false);
   front_faces_ = joined_faces_ = 0;
   FindCutFaces();
   faces_of_vertex_.clear();
@@ -927,7 +904,6 @@ absl::Status Incision::CutPart(const Quad& quad, const IncisionOptions& options,
     return Open(result);
   }
   shares_.clear();
-  WakeMarks(options);
   FindCrossings(options, result);
   KeepQuality(options, result);
   FindHits(options);
@@ -967,6 +943,7 @@ absl::StatusOr<IncisionResult> Incision::Cut(std::span<const Eigen::Vector3d> po
     }
   }
   positions_m_.assign(positions_by_slot_m.begin(), positions_by_slot_m.begin() + mesh_->vertex_slot_count());
+  if (!is_blade_known_) Resume(blade_from_m);
   IncisionResult result;
   // How far the quadrilateral is from flat.
   const Eigen::Vector3d first = (blade_from_m[1] - blade_from_m[0]).cross(blade_to_m[1] - blade_from_m[0]);

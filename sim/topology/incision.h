@@ -51,8 +51,8 @@ struct IncisionResult {
 /// The cut is progressive: a mesh edge is split as soon as the blade has passed it, a face opens as soon as all its vertices were passed
 /// and at least one of them does not lie on the front, the border of the cut. So tets at the blade's tip are split, but not opened; what
 /// was passed is remembered, and the next call goes on from there. A stroke is a run of calls; it ends with EndStroke, or with a call that
-/// finds no tissue at the blade. If the blade was still in the tissue, a later sweep that goes on from there in about the same plane
-/// continues the slit as if the stroke had not ended; one that comes by at an angle leaves its front alone.
+/// finds no tissue at the blade. If it ended with the blade in the tissue, a later call that begins where the blade was goes on with it as
+/// if it had not ended: so a stroke may come in as many parts as one likes, and those of several blades one among the other.
 ///
 /// Guarantees: the real part stays a manifold after each edit (of which a call makes two at most, or two for each part of a strongly
 /// twisted sweep); the sum of rest volumes is conserved to rounding; no vertex moves (new ones lie on edges, at rest and now, copies on
@@ -73,8 +73,8 @@ class Incision {
                                      const std::array<Eigen::Vector3d, 2>& blade_from_m, const std::array<Eigen::Vector3d, 2>& blade_to_m,
                                      const IncisionOptions& options = {});
 
-  /// No more calls of this stroke. If the blade is in the tissue, the front rests until a sweep continues it, else it is forgotten; joined
-  /// faces rest until a sweep comes near. O(mesh) box tests.
+  /// The front is forgotten, but for joined faces, which later sweeps nearby try to open, and, if the blade is in the tissue, for a call
+  /// that begins there; of such ends the newest 16 are known. O(mesh) box tests.
   void EndStroke();
 
   /// Whether a stroke goes on: the blade is in tissue that it has marked. O(front).
@@ -91,7 +91,13 @@ class Incision {
     VertexId id = kNoVertex;
     std::vector<Hit> hits;    // one for each of several sweeps that pass at an angle
     bool is_joined = false;   // of a face that is kept closed
-    bool is_dormant = false;  // of an earlier stroke, until a sweep goes on with it
+    bool is_dormant = false;  // of an earlier stroke, until a sweep comes near
+  };
+  // A stroke that has ended in tissue.
+  struct Rest {
+    std::array<Eigen::Vector3d, 2> blade_m;
+    std::vector<std::pair<uint32_t, Mark>> marks;  // by vertex slot
+    std::vector<VertexId> snapped;
   };
   // normal . x = distance_m, at rest.
   struct Plane {
@@ -125,8 +131,6 @@ class Incision {
   absl::Status CutPart(const Quad& quad, const IncisionOptions& options, IncisionResult* result);
   // What the sweep meets.
   bool FindCandidates(const Quad& quad);
-  void WakeMarks(const IncisionOptions& options);
-  void Wake(uint32_t vertex, Mark* mark);
   void FindCrossings(const IncisionOptions& options, IncisionResult* result);
   double ShareAt(uint32_t vertex, uint32_t facet);
   bool IsNear(uint32_t vertex, uint32_t facet, const IncisionOptions& options);
@@ -141,8 +145,9 @@ class Incision {
   void AddHit(uint32_t vertex, const Hit& hit);
   // Opening.
   absl::Status Open(IncisionResult* result);
-  void DropMarks();
+  void DropMarks(bool is_stroke_over);
   bool IsBladeInTissue() const;
+  void Resume(const std::array<Eigen::Vector3d, 2>& blade_m);
   void FindCutFaces();
   bool PlaneOf(uint32_t tet, std::span<const int> corners, Plane* plane) const;
   bool IsAbove(uint32_t tet, const Plane& plane) const;
@@ -162,7 +167,7 @@ class Incision {
   size_t front_faces_ = 0, joined_faces_ = 0;  // after the last Open
   absl::flat_hash_set<VertexId> snapped_;      // vertices that this stroke goes through, reached already or not: no splits at them
 
-  absl::flat_hash_set<VertexId> rested_;    // the same of strokes that have ended inside
+  std::vector<Rest> rests_;                 // oldest first
   std::array<Eigen::Vector3d, 2> blade_m_;  // where the last call left it
   bool is_blade_known_ = false;
 

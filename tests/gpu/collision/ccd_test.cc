@@ -547,6 +547,14 @@ TEST_F(CcdTest, HalfAMillionHits) {
 }
 #endif
 
+TEST_F(CcdTest, ListsGrowWithTheScene) {
+  // One detector through scenes with a third more hits each: all of its lists must grow, whichever is full first.
+  ContinuousCollisions detector = Create();
+  for (uint32_t count = 4; count < 60; count += std::max(1U, count / 7)) {
+    EXPECT_EQ(Run(detector, Coincident(count)).size(), 3 * count * (count - 1) + 9 * count * (count - 1) / 2) << count;
+  }
+}
+
 TEST_F(CcdTest, ListsAllCandidates) {
   const Scene scene = Soup(2, kTriangles, 0.3);
   CcdDetectorOptions options;

@@ -174,7 +174,7 @@ TEST_F(WorldMarkersTest, RandomEditsOfABodyInMotionMoveNoMarkerInTheMaterial) {
   size_t incised = 0;
   double largest_jump_m = 0;
   for (int round = 0; round < 14; ++round) {
-    for (int i = 0; i < 3; ++i) ASSERT_TRUE(world->Step({}).ok());
+    for (int i = 0; i < 3; ++i) PALPATE_ASSERT_OK(world->Step({}).status());
     ASSERT_NO_FATAL_FAILURE(CheckMarkers(world.get(), given)) << "round " << round;
     const auto before = world->CurrentFrame();
     Edit edit{.body = 1, .what = CarveEdit{BallRegion{place(*before), 0.011}}};
