@@ -624,6 +624,47 @@ TEST_F(Scenes, AnIncisionUnderTensionOpens) {
   EXPECT_GT(opening_m(), 0.004);
 }
 
+TEST_F(Scenes, AFilledBladderGivesWayToTheSides) {
+  const std::unique_ptr<SceneRun> run = Load("bladder");
+  ASSERT_NE(run, nullptr);
+  const auto volume_m3 = [&] {
+    double sum = 0;
+    for (const client::TopologyMirror::Tet& tet : run->topology(0).tets) {
+      const std::vector<Vector3d>& x = run->positions(0);
+      sum += (x[tet[1]] - x[tet[0]]).cross(x[tet[2]] - x[tet[0]]).dot(x[tet[3]] - x[tet[0]]) / 6;
+    }
+    return sum;
+  };
+  const auto extent_m = [&]() -> Vector3d {
+    Eigen::AlignedBox3d box;
+    for (const Vector3d& p : run->positions(0)) box.extend(p);
+    return box.sizes();
+  };
+  const std::vector<Vector3d> rest = run->positions(0);
+  const double rest_m3 = volume_m3();
+  // What stands on the table stays on it, and may slide.
+  const auto check = [&] {
+    EXPECT_NEAR(volume_m3(), rest_m3, 0.005 * rest_m3) << "step " << run->frame().step();
+    for (size_t v = 0; v < rest.size(); ++v) {
+      if (rest[v].z() > -0.042) continue;
+      ASSERT_EQ(run->positions(0)[v].z(), rest[v].z()) << "vertex " << v << ", step " << run->frame().step();
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(Advance(*run, 71, 20, {}, check));
+  const Vector3d settled_m = extent_m();
+  ASSERT_NO_FATAL_FAILURE(Advance(*run, 142, 20, {}, check));
+  const Vector3d pressed_m = extent_m();
+  EXPECT_LT(pressed_m.z(), settled_m.z() - 0.004);
+  EXPECT_GT(pressed_m.x(), settled_m.x() + 0.002);
+  double slide_m = 0;
+  for (size_t v = 0; v < rest.size(); ++v) {
+    if (rest[v].z() <= -0.042) slide_m = std::max(slide_m, (run->positions(0)[v] - rest[v]).norm());
+  }
+  EXPECT_GT(slide_m, 0.0005);
+  ASSERT_NO_FATAL_FAILURE(Advance(*run, 260, 20, {}, check));
+  EXPECT_GT(extent_m().z(), pressed_m.z() + 0.7 * (settled_m.z() - pressed_m.z())) << "released, it rises again";
+}
+
 TEST_F(Scenes, ATumorIsReachedAndTakenOut) {
   const std::unique_ptr<SceneRun> run = Load("tumor");
   ASSERT_NE(run, nullptr);
