@@ -285,6 +285,39 @@ class WorldIncisionTest : public WorldEditTest {
   }
 };
 
+TEST_F(WorldIncisionTest, AStrokeMayComeInManyRequests) {
+  // A blade that reaches down to z = 0 moves across the bar, in one edit, or in many of which none knows of the others; steps come between.
+  double areas_m2[3] = {0, 0, 0};
+  const int parts_of_run[3] = {1, 12, 60};
+  for (size_t run = 0; run < 3; ++run) {
+    PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), HeldBar(0)));
+    const int parts = parts_of_run[run];
+    for (int i = 0; i < parts; ++i) {
+      InciseEdit incise;
+      for (const int k : {i, i + 1}) {
+        const double y = 0.02 * (2.0 * k / parts - 1);
+        incise.edges_m.push_back({Vector3d(0.0003, y, 0), Vector3d(0.0003, y, 0.03)});
+      }
+      PALPATE_ASSERT_OK(world->Apply(std::vector<Edit>{{.body = 0, .what = incise}}).status());
+      if (i % 10 == 5) {
+        ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 1, "between"));
+      }
+    }
+    const Frame& frame = *world->CurrentFrame();
+    const BodyArrays& bar = *frame.topology->bodies[0];
+    for (size_t t = 0; t < bar.surface_triangles.size(); ++t) {
+      if (bar.triangle_zones[t] == 0) continue;
+      std::array<Eigen::Vector3f, 3> x;
+      for (size_t c = 0; c < 3; ++c)
+        x[c] = Eigen::Map<const Eigen::Vector3f>(&frame.surface_positions_m[0][3 * bar.surface_triangles[t][c]]);
+      areas_m2[run] += 0.5 * double{(x[1] - x[0]).cross(x[2] - x[0]).norm()};
+    }
+  }
+  // Two lips, 30 mm wide, almost 15 mm deep.
+  EXPECT_NEAR(areas_m2[0], 2 * 0.03 * 0.015, 0.3 * 2 * 0.03 * 0.015);
+  for (const size_t run : {1, 2}) EXPECT_NEAR(areas_m2[run], areas_m2[0], 0.05 * areas_m2[0]) << parts_of_run[run];
+}
+
 TEST_F(WorldIncisionTest, UnderTensionACutOpens) {
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), HeldBar(0.006)));
   ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "pulled"));
