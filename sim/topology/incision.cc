@@ -64,6 +64,11 @@ double DistanceInPlane(const Eigen::Vector3d& x, const std::array<Eigen::Vector3
   return is_inside ? 0 : nearest;
 }
 
+bool IsAtBlade(const std::array<Eigen::Vector3d, 2>& blade_m, const std::array<Eigen::Vector3d, 2>& other_m) {
+  const double tolerance_m = kSamePlace * (other_m[1] - other_m[0]).norm();
+  return (blade_m[0] - other_m[0]).norm() <= tolerance_m && (blade_m[1] - other_m[1]).norm() <= tolerance_m;
+}
+
 // Whether a segment meets a tet; faces count to it.
 bool MeetsSegment(const std::array<Eigen::Vector3d, 4>& x, const std::array<Eigen::Vector3d, 2>& segment) {
   double begin = 0;
@@ -508,11 +513,8 @@ void Incision::EndStroke() {
 
 // Goes on with the strokes that have ended where the blade is now.
 void Incision::Resume(const std::array<Eigen::Vector3d, 2>& blade_m) {
-  const double tolerance_m = kSamePlace * (blade_m[1] - blade_m[0]).norm();
   std::erase_if(rests_, [&](const Rest& rest) {
-    for (size_t i = 0; i < 2; ++i) {
-      if ((rest.blade_m[i] - blade_m[i]).norm() > tolerance_m) return false;
-    }
+    if (!IsAtBlade(rest.blade_m, blade_m)) return false;
     for (const auto& [vertex, mark] : rest.marks) {
       if (mesh_->Find(mark.id) == kNoSlot) continue;
       const auto [it, is_new] = marks_.try_emplace(vertex, mark);
@@ -943,6 +945,7 @@ absl::StatusOr<IncisionResult> Incision::Cut(std::span<const Eigen::Vector3d> po
     }
   }
   positions_m_.assign(positions_by_slot_m.begin(), positions_by_slot_m.begin() + mesh_->vertex_slot_count());
+  if (is_blade_known_ && !IsAtBlade(blade_m_, blade_from_m)) EndStroke();  // another blade, or put down elsewhere
   if (!is_blade_known_) Resume(blade_from_m);
   IncisionResult result;
   // How far the quadrilateral is from flat.

@@ -420,6 +420,31 @@ TEST(IncisionTest, CutDoesNotDependOnHowThePathIsSampled) {
   }
 }
 
+TEST(IncisionTest, TwoBladesTakeTurns) {
+  // Along two planes of one slab, a part of the one after a part of the other: both open as far as each alone.
+  const TetMesh slab = Made(GenerateSlab({0.1, 0.06, 0.04}, 0.008));
+  const auto blade_at = [](double x_m, double t) { return Blade{Vec(x_m, -0.05 + 0.1 * t, 0.03), Vec(x_m, -0.05 + 0.1 * t, -0.004)}; };
+  const auto open = [&](const std::vector<double>& planes_m) {
+    ClosedMesh mesh = MustBuild(slab);
+    const double volume_m3 = TotalVolume(mesh);
+    Incision incision(&mesh);
+    IncisionResult sum;
+    constexpr int kParts = 40;
+    for (int k = 0; k < kParts; ++k) {
+      for (const double x_m : planes_m) {
+        const auto part = [&](double t) { return blade_at(x_m, (k + t) / kParts); };
+        Accumulate(SweepAlong(&mesh, &incision, part, 1), &sum);
+      }
+    }
+    ExpectSound(mesh, volume_m3);
+    return sum.opened_area_m2;
+  };
+  const double left_m2 = open({-0.0237});
+  const double right_m2 = open({0.0241});
+  EXPECT_GT(left_m2, 0.8 * 0.06 * 0.024);
+  EXPECT_NEAR(open({-0.0237, 0.0241}), left_m2 + right_m2, 0.03 * (left_m2 + right_m2));
+}
+
 TEST(IncisionTest, ASweepAcrossAFrontLeavesItAsItIs) {
   // A slit ends inside; a shallow cut across its plane, just ahead of the front, opens only itself.
   const auto slit = [](ClosedMesh* mesh, Incision* incision) {
