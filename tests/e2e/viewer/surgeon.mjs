@@ -83,8 +83,15 @@ export class Surgeon {
     }, [x, y]);
   }
 
+  /** Puts the mouse on a place of W; never on the outline of the tissue, which moves, but a little below. */
   async aimAt(place) {
-    const at = await this.page.evaluate(([x, y, z]) => palpate.project(x, y, z), place);
+    const at = await this.page.evaluate(([px, py, pz]) => {
+      const { x, y } = palpate.project(px, py, pz);
+      for (let down = 0; down <= 24; down += 2) {
+        if (palpate.pick(x, y + down)) return { x, y: y + down + (palpate.pick(x, y + down + 10) ? 10 : 0) };
+      }
+      return { x, y };
+    }, place);
     await this.page.mouse.move(at.x, at.y);
     return at;
   }
