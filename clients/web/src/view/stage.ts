@@ -154,6 +154,7 @@ export class Stage {
     const elevation = THREE.MathUtils.degToRad(elevation_deg);
     this.lookFrom(new THREE.Vector3(Math.cos(elevation) * Math.cos(azimuth), Math.cos(elevation) * Math.sin(azimuth), Math.sin(elevation)), distance);
     this.controls.update();
+    this.camera.updateMatrixWorld();  // places project and rays go by the new view before its first picture
   }
 
   private lookFrom(direction: THREE.Vector3, distance: number): void {
