@@ -122,6 +122,34 @@ class Watcher {
   client::TopologyMirror mirror_;
 };
 
+TEST_F(EditServiceTest, WhatABudgetRefusesIsToldAndCounted) {
+  const uint32_t tets = static_cast<uint32_t>(Get(id_).bodies(0).tet_count());
+  v1::EditSceneRequest request;
+  request.set_scene_id(id_);
+  v1::Edit& edit = *request.add_edits();
+  edit.set_body("slab");
+  v1::RefineEdit& refine = *edit.mutable_refine();
+  refine.mutable_region()->mutable_ball()->set_radius_m(1);
+  refine.set_max_edge_m(0.002);
+  refine.set_tet_budget(tets + 10);
+  const v1::EditOutcome outcome = MustEdit(request).outcomes(0);
+  EXPECT_TRUE(outcome.is_refused());
+  EXPECT_THAT(outcome.note(), HasSubstr("tets would be needed"));
+  EXPECT_EQ(Get(id_).bodies(0).tet_count(), tets);
+  EXPECT_EQ(Metric("palpate_edits_refused_total{kind=\"refine\",scene=\"" + id_ + "\"}"), 1);
+  EXPECT_EQ(Metric("palpate_edits_refused_total{kind=\"carve\",scene=\"" + id_ + "\"}"), 0);
+}
+
+TEST_F(EditServiceTest, ABodyThatCannotBeCutRefusesAndTheSceneGoesOn) {
+  v1::SceneSpec spec = Tissue();
+  spec.mutable_bodies(0)->set_simulation(v1::SIMULATION_PRECOMPUTED);
+  const std::string id = CreateScene(false, "still", spec);
+  ExpectRefused(Carve(id, 0, 0, 0.05, 0.03), grpc::StatusCode::FAILED_PRECONDITION, "is pre-computed: its mesh cannot change");
+  v1::SceneInfo info;
+  ASSERT_TRUE(Step(id, 2, &info).ok()) << "the refusal has failed the scene";
+  EXPECT_EQ(info.step(), 2U);
+}
+
 TEST_F(EditServiceTest, EditsHoldWhenTheAnswerComes) {
   const v1::BodyInfo before = Get(id_).bodies(0);
   const v1::EditSceneResponse response = MustEdit(Carve(id_, 0, 0, 0.05, 0.03));

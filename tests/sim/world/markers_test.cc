@@ -87,6 +87,16 @@ Truth Look(const Snapshot& now, const std::string& root, const Vector3d& rest_m,
   return truth;
 }
 
+/// The markers that ride in body 1, along x.
+std::vector<Vector3d> MarkersOfBar(const Frame& frame) {
+  std::vector<Vector3d> in_bar;
+  for (const FrameMarker& marker : frame.markers) {
+    if (!marker.is_released && marker.body_index == 1) in_bar.push_back(marker.position_m);
+  }
+  std::sort(in_bar.begin(), in_bar.end(), [](const Vector3d& a, const Vector3d& b) { return a.x() < b.x(); });
+  return in_bar;
+}
+
 class WorldMarkersTest : public test::DeviceTest {
  protected:
   static BodyDescription Bar(const std::string& name, const Vector3d& center_m, const std::array<uint32_t, 3>& vertices,
@@ -163,11 +173,13 @@ TEST_F(WorldMarkersTest, RandomEditsOfABodyInMotionMoveNoMarkerInTheMaterial) {
   }
   // How far a lip may open at once, of which a marker in it has its share: world_edit.cc.
   const double lip_m = 0.6 * PALPATE_LIP_SHARE * scene.contact.margin_m;
+  const double rounding_m = 4e-8;  // the device keeps floats: 1.5e-8 between neighbours at 0.2 m
   std::mt19937 random(11);
   std::uniform_real_distribution<double> unit(-0.5, 0.5);
   const auto place = [&](const Frame& frame) -> Vector3d {
     // Somewhere in the body as it is now: at a marker of the bar.
-    return frame.markers[3 + random() % 200].position_m + 0.004 * Vector3d(unit(random), unit(random), unit(random));
+    const std::vector<Vector3d> in_bar = MarkersOfBar(frame);
+    return in_bar[random() % in_bar.size()] + 0.004 * Vector3d(unit(random), unit(random), unit(random));
   };
   size_t carved = 0;
   size_t refined = 0;
@@ -181,10 +193,11 @@ TEST_F(WorldMarkersTest, RandomEditsOfABodyInMotionMoveNoMarkerInTheMaterial) {
     const bool is_refinement = round % 3 == 1;
     if (is_refinement) edit.what = RefineEdit{BallRegion{place(*before), 0.012}, 0.005};
     if (round % 3 == 2) {
-      // Sideways through the bar, the first time only halfway.
-      const Vector3d at_m = place(*before);
+      // Sideways into the bar; the first time, while it is still straight, through its middle and all the way.
+      const std::vector<Vector3d> in_bar = MarkersOfBar(*before);
+      const Vector3d at_m = round == 2 ? in_bar[in_bar.size() / 2] : place(*before);
       const Vector3d from_m(0, 0, -0.08);
-      const Vector3d to_m(0.01 * unit(random), 0, round == 2 ? 0 : 0.08);
+      const Vector3d to_m(0.01 * unit(random), 0, round % 6 == 2 ? 0.08 : 0);
       const Vector3d arm_m(0.01 * unit(random), 0.2, 0);
       edit.what = InciseEdit{{{at_m + from_m - arm_m, at_m + from_m + arm_m}, {at_m + to_m - arm_m, at_m + to_m + arm_m}}};
     }
@@ -207,7 +220,7 @@ TEST_F(WorldMarkersTest, RandomEditsOfABodyInMotionMoveNoMarkerInTheMaterial) {
       if (after->markers[m].is_released) {
         ASSERT_EQ(jump_m, 0) << m;
       }
-      ASSERT_LE(jump_m, is_refinement ? 2e-8 : lip_m + 2e-8) << "marker " << m << ", round " << round;
+      ASSERT_LE(jump_m, rounding_m + (is_refinement ? 0 : lip_m)) << "marker " << m << ", round " << round;
     }
     ASSERT_EQ(outcomes[0].released_markers, released) << "round " << round;
   }
@@ -222,7 +235,7 @@ TEST_F(WorldMarkersTest, RandomEditsOfABodyInMotionMoveNoMarkerInTheMaterial) {
   EXPECT_GT(refined, 100U);
   EXPECT_GT(incised, 100U);
   EXPECT_GT(frame->topology->bodies.size(), 2U);
-  EXPECT_GT(in_piece, 0);
+  EXPECT_GT(in_piece, 10);
   EXPECT_GT(released, 10);
   EXPECT_GT(largest_jump_m, 1e-7) << "lips opened without their markers";
 
