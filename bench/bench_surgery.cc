@@ -1,6 +1,7 @@
 // A liver that is operated on while it runs: a groove carved along a line, and a scalpel drawn through at 0.1 m/s, both at the surface as
 // it is then. How fast the scene goes on meanwhile, edits included, with self-collision and a tool on the organ.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -110,6 +111,8 @@ struct ModelAges {
 
 using EditsOfStep = std::function<std::vector<sim::Edit>(int, const sim::Frame&)>;
 
+using StageTimes = std::array<double, sim::kStageNames.size()>;
+
 /// What a run of an operation showed.
 struct RunFigures {
   std::vector<double> before_ms, step_ms, after_ms;  // of steps: pressed, with their edits, and with what was cut
@@ -119,9 +122,14 @@ struct RunFigures {
   size_t removed = 0, added = 0;
   int contact_models = 0;
   double uncovered_m2 = 0;
-  uint64_t intersections = 0;  // after all steps, if the scene checks them
+  StageTimes stage_before_ms{}, stage_ms{}, stage_after_ms{};  // means
+  uint64_t intersections = 0;                                  // after all steps, if the scene checks them
   size_t bodies = 0;
 };
+
+void AddStages(const sim::Frame& frame, int steps, StageTimes* mean_ms) {
+  for (size_t s = 0; s < mean_ms->size(); ++s) (*mean_ms)[s] += frame.stage_ms[s] / steps;
+}
 
 // `edits_of_step(i, frame)`: what the instrument does before step i, after `frame`.
 absl::StatusOr<RunFigures> RunOperation(const std::shared_ptr<gpu::Context>& context, const sim::SceneDescription& scene,
@@ -138,8 +146,9 @@ absl::StatusOr<RunFigures> RunOperation(const std::shared_ptr<gpu::Context>& con
           TopAt(*world->CurrentFrame(), 0, kProbeBeside_m, operation.edge_m) + scene.tools[0].radius_m - kProbeDepth_m;
     }
     const double asked_ms = Milliseconds(begin);
-    PALPATE_RETURN_IF_ERROR(world->Step(commands).status());
+    PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands));
     if (i < 2 * kStepsBefore) continue;
+    AddStages(*frame, kStepsBefore, &figures.stage_before_ms);
     figures.ages_before.asked_ms.push_back(asked_ms);
     figures.ages_before.ready_ms.push_back(Milliseconds(begin));
     figures.before_ms.push_back(figures.ages_before.ready_ms.back() - asked_ms);
@@ -160,6 +169,7 @@ absl::StatusOr<RunFigures> RunOperation(const std::shared_ptr<gpu::Context>& con
     const double asked_ms = Milliseconds(begin);
     PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands));
     figures.intersections += frame->contact_statistics.intersection_count;
+    AddStages(*frame, i < steps ? steps : kStepsAfter, i < steps ? &figures.stage_ms : &figures.stage_after_ms);
     if (i >= steps) {
       figures.after_ms.push_back(Milliseconds(start));
       continue;
@@ -204,6 +214,12 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
   report->Add(name, "steps_per_second_before", 1000 * kStepsBefore / before_ms, "per_s");
   report->Add(name, "steps_per_second_after", 1000 * kStepsAfter / Sum(figures.after_ms), "per_s");
   report->Add(name, "step_after_p99", Quantile(figures.after_ms, 0.99) / 1000, "s");
+  for (const auto& [suffix, mean_ms] :
+       {std::pair("_before", figures.stage_before_ms), std::pair("", figures.stage_ms), std::pair("_after", figures.stage_after_ms)}) {
+    for (size_t s = 0; s < mean_ms.size(); ++s) {
+      report->Add(name, absl::StrFormat("stage_%s%s", sim::kStageNames[s], suffix), mean_ms[s] / 1000, "s");
+    }
+  }
   report->Add(name, "edits", static_cast<double>(figures.edit_ms.size()), "count");
   report->Add(name, "edit_p50", Quantile(figures.edit_ms, 0.5) / 1000, "s");
   report->Add(name, "edit_p99", Quantile(figures.edit_ms, 0.99) / 1000, "s");
@@ -262,7 +278,7 @@ absl::Status Incise(const std::shared_ptr<gpu::Context>& context, const std::str
       [&, top_m = -1.0](int i, const sim::Frame& frame) mutable {
         if (i == 0) top_m = TopAt(frame, 0, 0, kTravel_m / 2);
         const auto edge_at = [&](int k) { return blade_at(k * step_m - kTravel_m / 2, top_m); };
-        return std::vector<sim::Edit>{{.body = 0, .what = sim::InciseEdit{{edge_at(i), edge_at(i + 1)}, getenv("GOES") != nullptr}}};
+        return std::vector<sim::Edit>{{.body = 0, .what = sim::InciseEdit{{edge_at(i), edge_at(i + 1)}}}};
       },
       report);
 }

@@ -90,6 +90,9 @@ absl::StatusOr<ContinuousCollisions::Kernels> ContinuousCollisions::CreateKernel
   PALPATE_ASSIGN_OR_RETURN(result.boxes, context_->CreateKernel(kernels::ccd, "ccd_boxes", defines));
   PALPATE_ASSIGN_OR_RETURN(result.lanes, context_->CreateKernel(kernels::ccd, "ccd_lanes", defines));
   PALPATE_ASSIGN_OR_RETURN(result.candidates, context_->CreateKernel(kernels::ccd, "ccd_candidates", defines));
+  if (!input_double) {
+    PALPATE_ASSIGN_OR_RETURN(result.listed, context_->CreateKernel(kernels::ccd, "ccd_listed", defines));
+  }
   PALPATE_ASSIGN_OR_RETURN(result.decide, context_->CreateKernel(kernels::ccd, "ccd_decide", defines));
   PALPATE_ASSIGN_OR_RETURN(result.gather, context_->CreateKernel(kernels::ccd, "ccd_gather_hits", defines));
   return result;
@@ -290,6 +293,70 @@ absl::Status ContinuousCollisions::SortHits(Queue& queue, Kernels& kernels) {
 }
 
 template <typename Position>
+absl::Status ContinuousCollisions::CompileNow(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends) {
+  PALPATE_RETURN_IF_ERROR(Grow(context_, hits_, 1024, "ccd hits"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, keys_, hits_.count(), "ccd keys"));
+  if (kernels.are_compiled) return absl::OkStatus();
+  // Some drivers compile a kernel when it is first launched, this one for a second: with nothing to do in the first call, rather than at
+  // the first close pair, in the middle of a cut.
+  PALPATE_RETURN_IF_ERROR(LaunchDecide(queue, kernels, PALPATE_VERTEX_TRIANGLE, 0, 0, 0, starts, ends));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {1, kLocalSize}, 0U, hits_, order_, sorted_hits_));
+  kernels.are_compiled = true;
+  return absl::OkStatus();
+}
+
+template <typename F>
+absl::Status ContinuousCollisions::UntilHitsFit(Queue& queue, const F& find_and_decide) {
+  for (;;) {
+    for (const uint32_t kind : kKinds) PALPATE_RETURN_IF_ERROR(find_and_decide(kind));
+    if (counts_.hits <= hits_.count()) return absl::OkStatus();
+    PALPATE_RETURN_IF_ERROR(Grow(context_, hits_, counts_.hits, "ccd hits"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, keys_, hits_.count(), "ccd keys"));
+    for (const uint32_t kind : kKinds) statistics_.candidates[kind] = statistics_.pairs[kind] = statistics_.hits[kind] = 0;
+    counts_.hits = 0;
+    PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
+  }
+}
+
+absl::Status ContinuousCollisions::FindListed(Queue& queue, uint32_t kind, BufferView<SurfaceContact> contacts, BufferView<Float4> starts,
+                                              BufferView<Float4> ends) {
+  const auto count = static_cast<uint32_t>(contacts.count);
+  PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_[kind], 1024, "ccd pairs"));
+  for (;;) {
+    counts_.candidates = counts_.pairs = 0;
+    PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(float_kernels_.listed, {count, kLocalSize}, kind, count, contacts, starts, ends,
+                                         static_cast<float>(options_.separation_m), static_cast<uint32_t>(pairs_[kind].count()),
+                                         pairs_[kind], counters_));
+    PALPATE_RETURN_IF_ERROR(ReadCounters(queue));
+    PALPATE_RETURN_IF_ERROR(CheckLimits(kind, 0, counts_.pairs));
+    statistics_.pairs[kind] = counts_.pairs;
+    if (counts_.pairs <= pairs_[kind].count()) return absl::OkStatus();
+    PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_[kind], counts_.pairs, "ccd pairs"));
+  }
+}
+
+absl::Status ContinuousCollisions::RunListed(Queue& queue, BufferView<SurfaceContact> contacts, BufferView<Float4> starts_m,
+                                             BufferView<Float4> ends_m) {
+  hit_count_ = 0;
+  statistics_ = {};
+  if (!has_topology_) return absl::FailedPreconditionError("ccd: SetTopology comes before RunListed");
+  PALPATE_RETURN_IF_ERROR(CheckCapacity("ContinuousCollisions", "starts", starts_m.count, surface_->vertex_count));
+  PALPATE_RETURN_IF_ERROR(CheckCapacity("ContinuousCollisions", "ends", ends_m.count, surface_->vertex_count));
+  if (contacts.count == 0) return absl::OkStatus();
+  counts_ = {};
+  counts_.earliest_bits = kNoHit;
+  PALPATE_RETURN_IF_ERROR(CompileNow(queue, float_kernels_, starts_m, ends_m));
+  const auto find_and_decide = [&](uint32_t kind) -> absl::Status {
+    PALPATE_RETURN_IF_ERROR(FindListed(queue, kind, contacts, starts_m, ends_m));
+    statistics_.candidates[kind] = contacts.count;
+    return Decide(queue, float_kernels_, kind, counts_.pairs, starts_m, ends_m);
+  };
+  PALPATE_RETURN_IF_ERROR(UntilHitsFit(queue, find_and_decide));
+  return SortHits(queue, float_kernels_);
+}
+
+template <typename Position>
 absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends,
                                          size_t needed) {
   hit_count_ = 0;
@@ -315,24 +382,8 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
     for (const uint32_t kind : kKinds) PALPATE_RETURN_IF_ERROR(ListCandidates(queue, kernels, kind));
     return clock.End(&statistics_.find_seconds);
   }
-  PALPATE_RETURN_IF_ERROR(Grow(context_, hits_, 1024, "ccd hits"));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, keys_, hits_.count(), "ccd keys"));
-  if (!kernels.are_compiled) {
-    // Some drivers compile a kernel when it is first launched, this one for a second: with nothing to do in the first call, rather than
-    // at the first close pair, in the middle of a cut.
-    PALPATE_RETURN_IF_ERROR(LaunchDecide(queue, kernels, PALPATE_VERTEX_TRIANGLE, 0, 0, 0, starts, ends));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {1, kLocalSize}, 0U, hits_, order_, sorted_hits_));
-    kernels.are_compiled = true;
-  }
-  for (;;) {
-    for (const uint32_t kind : kKinds) PALPATE_RETURN_IF_ERROR(FindAndDecide(queue, kernels, kind, starts, ends, clock));
-    if (counts_.hits <= hits_.count()) break;
-    PALPATE_RETURN_IF_ERROR(Grow(context_, hits_, counts_.hits, "ccd hits"));
-    PALPATE_RETURN_IF_ERROR(Grow(context_, keys_, hits_.count(), "ccd keys"));
-    for (const uint32_t kind : kKinds) statistics_.candidates[kind] = statistics_.pairs[kind] = statistics_.hits[kind] = 0;
-    counts_.hits = 0;
-    PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
-  }
+  PALPATE_RETURN_IF_ERROR(CompileNow(queue, kernels, starts, ends));
+  PALPATE_RETURN_IF_ERROR(UntilHitsFit(queue, [&](uint32_t kind) { return FindAndDecide(queue, kernels, kind, starts, ends, clock); }));
   PALPATE_RETURN_IF_ERROR(SortHits(queue, kernels));
   return clock.End(&statistics_.decide_seconds);
 }

@@ -220,6 +220,38 @@ kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_
   if (candidates > 0u) atomic_add(&counters->candidates, candidates);
 }
 
+/* Least and largest height of the vertices of A along n, then of those of B. */
+float4 heights(uint kind, uint4 vertices, float3 n, global const Position* positions, float* size) {
+  float h[4];
+  *size = 0.0f;
+  for (uint c = 0; c < 4; ++c) {
+    const Real3 exact = ccd_point(positions, c == 0u ? vertices.x : c == 1u ? vertices.y : c == 2u ? vertices.z : vertices.w);
+    const float3 p = (float3)((float)exact.x, (float)exact.y, (float)exact.z);
+    h[c] = dot(n, p);
+    *size = fmax(*size, fabs(p.x) + fabs(p.y) + fabs(p.z));
+  }
+  return kind == PALPATE_EDGE_EDGE ? (float4)(fmin(h[0], h[1]), fmax(h[0], h[1]), fmin(h[2], h[3]), fmax(h[2], h[3]))
+                                   : (float4)(h[0], h[0], fmin(h[1], fmin(h[2], h[3])), fmax(h[1], fmax(h[2], h[3])));
+}
+
+/* Of the contacts of one kind those whose own normal does not keep them apart at the start and at the end, and so in between, in any order,
+   to pairs[]; counts all of them. Work-item: contact. */
+kernel void ccd_listed(uint kind, uint count, global const SurfaceContact* contacts, global const Position* starts,
+                       global const Position* ends, float separation, uint capacity, global uint2* pairs,
+                       volatile global CcdCounters* counters) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count || contacts[i].kind != kind) return;
+  const uint4 vertices = contacts[i].vertices;
+  const float3 n = contacts[i].normal.xyz;
+  float size_start, size_end;
+  const float4 start = heights(kind, vertices, n, starts, &size_start);
+  const float4 end = heights(kind, vertices, n, ends, &size_end);
+  const float pad = separation * 1.000001f + 2.0f * LANE_ROUNDING * fmax(size_start, size_end) + LANE_TINY;
+  if (start.z - start.y > pad && end.z - end.y > pad) return;
+  const uint place = atomic_inc(&counters->pairs);
+  if (place < capacity) pairs[place] = (uint2)(contacts[i].a, contacts[i].b);
+}
+
 /* Decides the pairs [first, last). A hit goes to hits[], in any order, with its key for sorting to keys[]. One work-item a pair. */
 kernel void ccd_decide(uint kind, uint first, uint last, global const uint2* pairs, global const uint2* edges,
                        global const uint4* triangles, global const Position* starts, global const Position* ends, Real separation,

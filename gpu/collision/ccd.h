@@ -64,6 +64,10 @@ class ContinuousCollisions {
   /// there are no hits.
   absl::Status Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
 
+  /// As Run, but only between the pairs of `contacts`, whose elements are those of the surface; for pairs whose number is small against the
+  /// surface's. A contact's normal decides what it can. Statistics: no cluster pairs, candidates are the contacts.
+  absl::Status RunListed(Queue& queue, BufferView<SurfaceContact> contacts, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
+
   /// As Run, for positions in double: x, y, z of each vertex, [3 vertex_count]. FailedPrecondition on a device without double.
   absl::Status RunDouble(Queue& queue, BufferView<double> starts_m, BufferView<double> ends_m);
 
@@ -90,7 +94,7 @@ class ContinuousCollisions {
     DeviceBuffer<uint32_t> ids;
   };
   struct Kernels {
-    Kernel boxes, lanes, candidates, decide, gather;
+    Kernel boxes, lanes, candidates, listed, decide, gather;
     bool are_compiled = false;
   };
 
@@ -112,6 +116,14 @@ class ContinuousCollisions {
   template <typename Position>
   absl::Status Decide(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t pair_count, BufferView<Position> starts,
                       BufferView<Position> ends);
+  // Compiles what a driver compiles late, at the first run.
+  template <typename Position>
+  absl::Status CompileNow(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends);
+  // Calls find_and_decide(kind) for both kinds, again if there were more hits than the list held.
+  template <typename F>
+  absl::Status UntilHitsFit(Queue& queue, const F& find_and_decide);
+  absl::Status FindListed(Queue& queue, uint32_t kind, BufferView<SurfaceContact> contacts, BufferView<Float4> starts,
+                          BufferView<Float4> ends);
   template <typename Position>
   absl::Status LaunchDecide(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last, uint32_t capacity,
                             BufferView<Position> starts, BufferView<Position> ends);

@@ -115,6 +115,11 @@ absl::Status ProximityDetector::SetSurface(std::shared_ptr<const DeviceSurface> 
   return absl::OkStatus();
 }
 
+absl::Status ProximityDetector::CheckPositions(BufferView<Float4> positions_m) const {
+  if (positions_m.count >= surface_->vertex_count) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("proximity: ", positions_m.count, " positions for ", surface_->vertex_count, " vertices"));
+}
+
 absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m, float range_m) {
   contact_count_ = 0;
   stats_ = {};
@@ -122,14 +127,11 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   if (!(range_m > 0) || !std::isfinite(range_m)) {
     return absl::InvalidArgumentError(absl::StrCat("proximity: range_m is ", range_m, ", it must be a positive number"));
   }
-  if (positions_m.count < surface_->vertex_count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("proximity: ", positions_m.count, " positions for ", surface_->vertex_count, " vertices"));
-  }
+  PALPATE_RETURN_IF_ERROR(CheckPositions(positions_m));
   if (surface_->triangle_count == 0) return absl::OkStatus();
 
   const bool is_gpu = lanes_ == 1;
-  const size_t local_size = is_gpu ? 64 : 8;
+  const size_t local_size = LocalSize();
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
   PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}},
                                        surface_->triangle_count, surface_->triangles, positions_m, range_m, boxes_, spheres_, counters_));
@@ -140,8 +142,8 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   // Enough work-items to balance them, not so many that each has a batch half empty.
   const uint32_t pair_count = cluster_pairs_.count();
   const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
-  const uint32_t a_shift = BitsFor(std::max(surface_->triangle_count, surface_->edge_count));
-  const uint32_t kind_shift = a_shift + BitsFor(std::max(surface_->vertex_count, surface_->edge_count));
+  a_shift_ = BitsFor(std::max(surface_->triangle_count, surface_->edge_count));
+  kind_shift_ = a_shift_ + BitsFor(std::max(surface_->vertex_count, surface_->edge_count));
   std::array<uint32_t, kCounters> counters = {};
   if (options_.normal_cones) PALPATE_RETURN_IF_ERROR(Grow(context_, is_patch_, hierarchy_.cluster_count(), "proximity patches"));
   for (;;) {
@@ -155,7 +157,7 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
                                            hierarchy_.node_groups(), hierarchy_.elements(), cluster_pairs_.pairs(), pair_count, chunk,
                                            surface_->triangles, surface_->triangle_edges, surface_->edges, surface_->vertex_groups,
                                            spheres_, is_patch_, positions_m, rest_positions_, range_m, options_.rest_exclusion_m,
-                                           cl_int{options_.element_boxes}, a_shift, kind_shift, keys_.capacity(),
+                                           cl_int{options_.element_boxes}, a_shift_, kind_shift_, keys_.capacity(),
                                            static_cast<uint32_t>(options_.max_contacts), keys_.keys(), counters_));
       ++stats_.detect_launches;
     }
@@ -179,17 +181,28 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   stats_.patches = counters[10];
   if (counters[0] == 0) return absl::OkStatus();
 
-  PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, counters[0], kind_shift + 1));
-  const bool reduces = options_.reduction == ContactReduction::kNearest;
-  PALPATE_RETURN_IF_ERROR(queue.Launch(records_, {CeilDivide(counters[0], lanes_), local_size}, counters[0], keys_.sorted(), a_shift,
-                                       kind_shift, surface_->triangles, surface_->edges, surface_->vertex_groups,
-                                       surface_->edge_triangle_range, surface_->edge_triangles, positions_m,
-                                       reduces ? all_contacts_ : contacts_));
+  PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, counters[0], kind_shift_ + 1));
+  PALPATE_RETURN_IF_ERROR(LaunchRecords(queue, counters[0], positions_m));
   contact_count_ = counters[0];
-  if (!reduces) return absl::OkStatus();
+  if (options_.reduction != ContactReduction::kNearest) return absl::OkStatus();
   const absl::Status status = Reduce(queue);
   if (!status.ok()) contact_count_ = 0;
   return status;
+}
+
+absl::Status ProximityDetector::LaunchRecords(Queue& queue, uint32_t count, BufferView<Float4> positions_m) {
+  const bool reduces = options_.reduction == ContactReduction::kNearest;
+  return queue.Launch(records_, {CeilDivide(count, lanes_), LocalSize()}, count, keys_.sorted(), a_shift_, kind_shift_, surface_->triangles,
+                      surface_->edges, surface_->vertex_groups, surface_->edge_triangle_range, surface_->edge_triangles, positions_m,
+                      reduces ? all_contacts_ : contacts_);
+}
+
+absl::Status ProximityDetector::Refresh(Queue& queue, BufferView<Float4> positions_m) {
+  if (options_.reduction != ContactReduction::kAll) {
+    return absl::FailedPreconditionError("proximity: Refresh needs all contacts, not a reduction of them");
+  }
+  PALPATE_RETURN_IF_ERROR(CheckPositions(positions_m));
+  return contact_count_ == 0 ? absl::OkStatus() : LaunchRecords(queue, contact_count_, positions_m);
 }
 
 absl::Status ProximityDetector::Reduce(Queue& queue) {

@@ -83,6 +83,11 @@ class ProximityDetector {
   /// max_cluster_pairs. After an error there are no contacts.
   absl::Status Run(Queue& queue, BufferView<Float4> positions_m, float range_m);
 
+  /// Works the contacts of the last Run out anew at other positions: the same pairs, also those that are beyond the range now. No pair that
+  /// was left out is nearer than the range less twice the longest way of a vertex since. No blocking. Errors: InvalidArgument (a buffer too
+  /// small), FailedPrecondition with a reduction, which may have dropped what is nearest now.
+  absl::Status Refresh(Queue& queue, BufferView<Float4> positions_m);
+
   uint32_t contact_count() const { return contact_count_; }
   /// Sorted by (kind, a, b); valid until the next Run.
   BufferView<SurfaceContact> contacts() const { return {contacts_.handle(), contact_count_}; }
@@ -94,6 +99,9 @@ class ProximityDetector {
 
  private:
   absl::Status ReserveContacts(uint32_t count);
+  size_t LocalSize() const { return lanes_ == 1 ? 64 : 8; }
+  absl::Status CheckPositions(BufferView<Float4> positions_m) const;
+  absl::Status LaunchRecords(Queue& queue, uint32_t count, BufferView<Float4> positions_m);
   absl::Status Reduce(Queue& queue);
 
   std::shared_ptr<Context> context_;
@@ -101,6 +109,7 @@ class ProximityDetector {
   uint32_t lanes_ = 1;
   bool has_topology_ = false;
   uint32_t contact_count_ = 0;
+  uint32_t a_shift_ = 0, kind_shift_ = 0;  // of the keys of the last run
   ProximityStats stats_;
   std::shared_ptr<const DeviceSurface> surface_ = std::make_shared<const DeviceSurface>();
   BoxHierarchy hierarchy_;

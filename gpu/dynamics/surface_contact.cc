@@ -4,6 +4,7 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <tuple>
@@ -21,6 +22,9 @@ using Clock = std::chrono::steady_clock;
 constexpr double kSlipSpeed_m_per_s = 0.001;  // below it friction is viscous, as of tools
 // Two elements that were at least the range apart cannot have met while each moved less than this share of it.
 constexpr double kCapShare = 0.49;
+constexpr double kAnywhere = std::numeric_limits<double>::infinity();  // a vertex may have gone
+// Detected pairs may do at other positions if they are all that are nearer than this many margins there.
+constexpr double kRefreshMargins = 1.5;
 // Of the vertices with bounds: if more than this share were held back, it is worth looking again.
 constexpr double kTruncatedShare = 0.01;
 // Of launches over pairs, whose number changes: drivers may compile a kernel anew for each size of work-group.
@@ -283,10 +287,11 @@ bool SurfaceContacts::SetReach(std::span<const UInt2> edges) {
   if (std::abs(mean_m - reach_edge_m_) >= kReachChange * reach_edge_m_) reach_edge_m_ = mean_m;
   const double reserve_m =
       options_.reserve_m > 0 ? options_.reserve_m : std::max(options_.margin_m, kReserveEdges * reach_edge_m_ - options_.margin_m);
-  const SurfaceParams before = params_host_;
-  params_host_.range_m = static_cast<float>(options_.margin_m + reserve_m);
-  params_host_.cap_m = static_cast<float>(kCapShare * (options_.margin_m + reserve_m));
-  return before.range_m != params_host_.range_m;
+  const auto range_m = static_cast<float>(options_.margin_m + reserve_m);
+  if (range_m == params_host_.range_m) return false;
+  params_host_.range_m = range_m;
+  params_host_.cap_m = static_cast<float>(kCapShare * double{range_m});
+  return true;
 }
 
 uint32_t SurfaceContacts::GroupOf(uint32_t body) const {
@@ -385,14 +390,28 @@ absl::Status SurfaceContacts::MakePairs(Queue& queue, BufferView<SurfaceContact>
                       planes_);
 }
 
-absl::Status SurfaceContacts::Detect(Queue& queue, const DeviceBuffer<Float4>& x, bool at_start) {
+absl::Status SurfaceContacts::SetCap(Queue& queue, double range_m) {
+  const auto cap_m = static_cast<float>(kCapShare * range_m);
+  if (cap_m == params_host_.cap_m) return absl::OkStatus();
+  params_host_.cap_m = cap_m;
+  return queue.Write(params_, std::span<const SurfaceParams>(&params_host_, 1));
+}
+
+absl::Status SurfaceContacts::Detect(Queue& queue, const DeviceBuffer<Float4>& x, bool at_start, double moved_m) {
   Clock::time_point mark = Clock::now();
   if (follower_ != nullptr && !at_start) PALPATE_RETURN_IF_ERROR(follower_->Detected(queue));
-  ++statistics_.detections;
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, certified_, vertex_count_));
   std::fill(piece_shift_.begin(), piece_shift_.end(), std::array<double, 3>{});
-  PALPATE_RETURN_IF_ERROR(detector_.Run(queue, x, params_host_.range_m));
+  const double left_m = params_host_.range_m - 2 * moved_m;
+  const bool is_enough = left_m >= kRefreshMargins * options_.margin_m;
+  PALPATE_RETURN_IF_ERROR(SetCap(queue, is_enough ? left_m : params_host_.range_m));
+  if (is_enough) {
+    PALPATE_RETURN_IF_ERROR(detector_.Refresh(queue, x));
+  } else {
+    ++statistics_.detections;
+    PALPATE_RETURN_IF_ERROR(detector_.Run(queue, x, params_host_.range_m));
+  }
   PALPATE_RETURN_IF_ERROR(MakePairs(queue, detector_.contacts(), detector_.contact_count()));
   statistics_.detect_ms += MillisecondsSince(&mark);
   return absl::OkStatus();
@@ -420,7 +439,7 @@ absl::Status SurfaceContacts::Bound(Queue& queue, const DeviceBuffer<Float4>& x)
 }
 
 absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x,
-                                     const DeviceBuffer<uint8_t>& touched) {
+                                     const DeviceBuffer<uint8_t>& touched, bool only_detected) {
   Clock::time_point mark = Clock::now();
   const Range vertices{vertex_count_, kGroup};
   const auto least_gap_m = static_cast<float>(kLeastGapShare * options_.margin_m);
@@ -429,7 +448,7 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
   if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->FilterBegins(queue));
   for (int round = 0;; ++round) {
     ++statistics_.filter_rounds;
-    PALPATE_RETURN_IF_ERROR(collisions_.Run(queue, from, x));
+    PALPATE_RETURN_IF_ERROR(only_detected ? collisions_.RunListed(queue, detector_.contacts(), from, x) : collisions_.Run(queue, from, x));
     const uint32_t hits = collisions_.hit_count();
     std::array<uint32_t, 2> found{0, std::bit_cast<uint32_t>(1.0F)};
     if (hits > 0) {
@@ -702,6 +721,7 @@ absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Flo
   PALPATE_RETURN_IF_ERROR(queue.Zero(truncated_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x_start, detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x_start, certified_, vertex_count_));
+  PALPATE_RETURN_IF_ERROR(SetCap(queue, params_host_.range_m));
   PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, truncated_));
   idle_ = moves.bad > 0;
   if (!idle_ && !meets_itself_) {
@@ -711,9 +731,10 @@ absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Flo
     PALPATE_RETURN_IF_ERROR(MakePairs(queue, {}, 0));
     return moves.bad == 0;
   }
-  bool goes_far = moves.beyond_cap > 0;
-  if (!goes_far) {
-    PALPATE_RETURN_IF_ERROR(Detect(queue, x_start, /*at_start=*/true));
+  const bool goes_beyond = moves.beyond_cap > 0;
+  bool goes_far = goes_beyond;
+  if (!goes_beyond) {
+    PALPATE_RETURN_IF_ERROR(Detect(queue, x_start, /*at_start=*/true, kAnywhere));
     if (has_cuts_) {
       // The bounds are on moves in the world: lips almost in touch would hold back the one that goes ahead of the other when both move.
       PALPATE_RETURN_IF_ERROR(queue.Copy(x, x_sweep_, vertex_count_));
@@ -727,10 +748,11 @@ absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Flo
     if (!goes_far) PALPATE_RETURN_IF_ERROR(Bound(queue, x));
   }
   if (goes_far) {
-    PALPATE_RETURN_IF_ERROR(Filter(queue, certified_, x, truncated_));
+    // Nothing but what was detected can meet, and be near afterwards, if no vertex goes beyond its bound.
+    PALPATE_RETURN_IF_ERROR(Filter(queue, certified_, x, truncated_, !goes_beyond));
     PALPATE_ASSIGN_OR_RETURN(const Moves filtered, CheckMoves(queue, x, truncated_));
     statistics_.filtered_vertices = filtered.truncated;
-    PALPATE_RETURN_IF_ERROR(Detect(queue, x));
+    PALPATE_RETURN_IF_ERROR(Detect(queue, x, /*at_start=*/false, goes_beyond ? kAnywhere : filtered.max_move_m));
   }
   return true;
 }
@@ -754,9 +776,9 @@ absl::Status SurfaceContacts::MayDetectAgain(Queue& queue, const DeviceBuffer<Fl
   PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, touched));
   const uint32_t limit = static_cast<uint32_t>(kTruncatedShare * std::min<uint32_t>(vertex_count_, 4 * pair_count_));
   if (moves.bad > 0 || (moves.beyond_cap == 0 && moves.truncated <= limit)) return absl::OkStatus();
-  if (moves.beyond_cap > 0) PALPATE_RETURN_IF_ERROR(Filter(queue, certified_, x, touched));
+  if (moves.beyond_cap > 0) PALPATE_RETURN_IF_ERROR(Filter(queue, certified_, x, touched, /*only_detected=*/false));
   *restarted = true;
-  return Detect(queue, x);
+  return Detect(queue, x, /*at_start=*/false, kAnywhere);
 }
 
 absl::Status SurfaceContacts::Certify(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
@@ -767,7 +789,7 @@ absl::Status SurfaceContacts::Certify(Queue& queue, const DeviceBuffer<Float4>& 
   if (idle_) {
     PALPATE_ASSIGN_OR_RETURN(is_safe, AreBodiesApart(queue, certified_, x, 0));
   }
-  if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, certified_, x, touched));
+  if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, certified_, x, touched, /*only_detected=*/false));
   if (options_.check_intersections || statistics_.intersections > 0) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
   if (pair_count_ == 0) return absl::OkStatus();
   return Linearize(queue, x);
@@ -775,12 +797,18 @@ absl::Status SurfaceContacts::Certify(Queue& queue, const DeviceBuffer<Float4>& 
 
 absl::StatusOr<bool> SurfaceContacts::CertifyFromStart(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
                                                        const DeviceBuffer<uint8_t>& touched) {
-  bool is_safe = false;  // the bounds of the last detection do not tell: x may have come from outside of them
+  bool is_safe = false;  // the planes of the last detection do not tell: x may have come from behind them
+  bool only_detected = false;
   if (idle_) {
     PALPATE_ASSIGN_OR_RETURN(is_safe, AreBodiesApart(queue, x_start, x, 0));
+  } else {
+    // Moves whose start and end are within the cap of the detection are so all the way.
+    PALPATE_ASSIGN_OR_RETURN(const Moves back, CheckMoves(queue, x_start, touched));
+    PALPATE_ASSIGN_OR_RETURN(const Moves there, CheckMoves(queue, x, touched));
+    only_detected = back.beyond_cap + back.bad + there.beyond_cap + there.bad == 0;
   }
   const uint32_t rounds = statistics_.filter_rounds;
-  if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, x_start, x, touched));
+  if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, x_start, x, touched, only_detected));
   if (options_.check_intersections || statistics_.intersections > 0) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
   if (pair_count_ > 0) PALPATE_RETURN_IF_ERROR(Linearize(queue, x));
   return statistics_.filter_rounds > rounds + 1;

@@ -189,12 +189,17 @@ __kernel void linearize_pairs(uint count, const __global float4* x, const __glob
   const uint4 v = pairs[i].vertices;
   const float4 before = pairs[i].normal;
   const float3 x0 = x[v.x].xyz, x1 = x[v.y].xyz, x2 = x[v.z].xyz, x3 = x[v.w].xyz;
+  const float near_m = 2.0f * before.w; /* the sweep may bring what is a little farther within the margin */
+  /* Most pairs are told to be far by how far their last normal has A and B apart, which is less than their distance. */
+  const float h1 = dot(before.xyz, x1 - x0), h2 = dot(before.xyz, x2 - x0), h3 = dot(before.xyz, x3 - x0);
+  const float apart_m = kind == PALPATE_VERTEX_TRIANGLE ? fmin(h1, fmin(h2, h3)) : fmin(h2, h3) - fmax(h1, 0.0f);
+  pairs[i].stiffness_n_per_m = 0.0f;
+  if (apart_m > 1.0001f * near_m) return;
   float sin_sq;
   const PairWeights w = closest_pair(kind, x0, x1, x2, x3, &sin_sq);
   const float3 d = pair_vector(x0, x1, x2, x3, w);
   const float dist = length(d);
-  pairs[i].stiffness_n_per_m = 0.0f;
-  if (!(dist < 2.0f * before.w)) return; /* the sweep may bring what is a little farther within the margin */
+  if (!(dist < near_m)) return;
   if (kind == PALPATE_VERTEX_TRIANGLE) {
     const Neighbourhood n = {triangles, triangle_edges, edge_triangle_range, edge_triangles, vertex_triangle_range, vertex_triangles};
     if (!stands_for_feature(&n, pairs[i].b, w, x0, x)) return;

@@ -171,10 +171,15 @@ class SurfaceContacts {
   float StiffnessOf(uint32_t slot) const;
   absl::Status ListBodies(Queue& queue);
   absl::StatusOr<Moves> CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
-  absl::Status Detect(Queue& queue, const DeviceBuffer<Float4>& x, bool at_start = false);
+  // How far vertices may go before they need continuous detection, when all pairs nearer than range_m are known.
+  absl::Status SetCap(Queue& queue, double range_m);
+  // Pairs at x. `moved_m`: no vertex has gone farther since the last detection, of which the pairs then may do; kAnywhere: unknown.
+  absl::Status Detect(Queue& queue, const DeviceBuffer<Float4>& x, bool at_start, double moved_m);
   absl::Status MakePairs(Queue& queue, BufferView<SurfaceContact> contacts, uint32_t count);
   absl::Status Bound(Queue& queue, const DeviceBuffer<Float4>& x);
-  absl::Status Filter(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  // `only_detected`: nothing but the detected pairs can meet.
+  absl::Status Filter(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched,
+                      bool only_detected);
   absl::Status SetTopology(Queue& queue);
   /// Whether the boxes of the bodies' straight moves are more than distance_m apart.
   absl::StatusOr<bool> AreBodiesApart(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to, float distance_m);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <random>
@@ -688,12 +689,101 @@ TEST_F(CcdTest, SameInputSameBits) {
   }
 }
 
+/// All pairs of a scene that may meet, as contacts with these normals in turn: towards the other's middle, none, any.
+std::vector<SurfaceContact> AllAsContacts(const Scene& scene, const SurfaceTopology& topology) {
+  std::vector<SurfaceContact> contacts;
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  const auto add = [&](uint32_t kind, uint32_t a, uint32_t b, UInt4 vertices, uint32_t corners_of_a) {
+    const uint32_t ids[4] = {vertices.x, vertices.y, vertices.z, vertices.w};
+    for (uint32_t i = 0; i < corners_of_a; ++i) {
+      if (std::count(ids + corners_of_a, ids + 4, ids[i]) > 0) return;
+    }
+    std::array<float, 3> n{};
+    if (contacts.size() % 3 == 0) {
+      for (uint32_t i = 0; i < 4; ++i) {
+        const Float4& p = scene.starts[ids[i]];
+        const float weight = i < corners_of_a ? -1.0F / static_cast<float>(corners_of_a) : 1.0F / static_cast<float>(4 - corners_of_a);
+        n = {n[0] + weight * p.x, n[1] + weight * p.y, n[2] + weight * p.z};
+      }
+    } else if (contacts.size() % 3 == 1) {
+      n = {uniform(random), uniform(random), uniform(random)};
+    }
+    const float length = std::hypot(n[0], n[1], n[2]);
+    const float scale = length > 0 ? 1 / length : 0;
+    SurfaceContact contact{};
+    contact.kind = kind;
+    contact.a = a;
+    contact.b = b;
+    contact.vertices = vertices;
+    contact.normal = {scale * n[0], scale * n[1], scale * n[2], 0};
+    contacts.push_back(contact);
+  };
+  for (uint32_t v = 0; v < topology.vertex_count; ++v) {
+    if (topology.vertex_groups[v] == SurfaceTopology::kNoGroup) continue;
+    for (uint32_t t = 0; t < topology.triangles.size(); ++t) {
+      const UInt4& c = topology.triangles[t];
+      if (MayMeet(topology.vertex_groups[v], topology.groups[t])) add(PALPATE_VERTEX_TRIANGLE, v, t, {v, c.x, c.y, c.z}, 1);
+    }
+  }
+  for (uint32_t a = 0; a < topology.edges.size(); ++a) {
+    for (uint32_t b = a + 1; b < topology.edges.size(); ++b) {
+      const UInt2& p = topology.edges[a];
+      const UInt2& q = topology.edges[b];
+      if (MayMeet(topology.edge_groups[a], topology.edge_groups[b])) add(PALPATE_EDGE_EDGE, a, b, {p.x, p.y, q.x, q.y}, 2);
+    }
+  }
+  return contacts;
+}
+
+TEST_F(CcdTest, ListedPairsAreDecidedAsInTheWhole) {
+  CcdDetectorOptions separated;
+  separated.separation_m = 0.02;
+  CcdDetectorOptions in_float;
+  in_float.use_double = false;
+  CcdDetectorOptions in_parts;
+  in_parts.batch_pairs = 256;
+  for (const CcdDetectorOptions& options : {CcdDetectorOptions{}, separated, in_float, in_parts}) {
+    for (const Scene& scene :
+         {Soup(2, kTriangles, 0.2), Soup(2, kTriangles / 2, 0.5, 0.25), Soup(2, kTriangles / 2, 0.5, 0.125, 0x1p-20)}) {
+      ContinuousCollisions detector = Create(options);
+      const std::vector<CcdHit> all = Run(detector, scene);
+      ASSERT_FALSE(all.empty());
+      std::vector<SurfaceContact> contacts = AllAsContacts(scene, *scene.Topology());
+      // Once all pairs, then without every third of those that meet.
+      for (const bool is_part : {false, true}) {
+        std::vector<CcdHit> expected;
+        std::set<Key> dropped;
+        for (size_t i = 0; i < all.size(); ++i) {
+          if (is_part && i % 3 == 0) {
+            dropped.insert({all[i].kind, all[i].a, all[i].b});
+          } else {
+            expected.push_back(all[i]);
+          }
+        }
+        std::erase_if(contacts, [&](const SurfaceContact& c) { return dropped.contains({c.kind, c.a, c.b}); });
+        PALPATE_ASSERT_OK(detector.RunListed(queue(), Upload(contacts), Upload(scene.starts), Upload(scene.ends)));
+        const std::vector<CcdHit> hits = Hits(detector);
+        ASSERT_EQ(hits.size(), expected.size());
+        EXPECT_EQ(std::memcmp(hits.data(), expected.data(), hits.size() * sizeof(CcdHit)), 0);
+        const CcdStatistics& statistics = detector.statistics();
+        EXPECT_EQ(statistics.hits[0] + statistics.hits[1], hits.size());
+        if (hits.size() < contacts.size()) {
+          EXPECT_LT(statistics.pairs[0] + statistics.pairs[1], contacts.size()) << "no normal has decided anything";
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CcdTest, WrongUseIsRefused) {
   ContinuousCollisions detector = Create();
   const auto positions = Upload(std::vector<Float4>(3));
   EXPECT_EQ(detector.Run(queue(), positions, positions).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(detector.RunListed(queue(), {}, positions, positions).code(), absl::StatusCode::kFailedPrecondition);
   PALPATE_ASSERT_OK(detector.SetTopology(queue(), *Soup(1, 4, 0).Topology()));
   EXPECT_EQ(detector.Run(queue(), positions, positions).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(detector.RunListed(queue(), {}, positions, positions).code(), absl::StatusCode::kInvalidArgument);
   CcdDetectorOptions bad;
   bad.max_pairs = 0;
   EXPECT_EQ(ContinuousCollisions::Create(context(), bad).status().code(), absl::StatusCode::kInvalidArgument);

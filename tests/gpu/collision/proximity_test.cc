@@ -466,6 +466,53 @@ TEST_F(ProximityTest, SameInputSameBitsAndBuffersThatGrow) {
   }
 }
 
+TEST_F(ProximityTest, RefreshWorksKnownPairsOutAnew) {
+  constexpr float kRange = 0.1F;
+  constexpr double kWay = 0.02;  // of a vertex, at most
+  Model model;
+  AddSoup(&model, 150, 0.3, 1, 17, true);
+  PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
+  PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context()));
+  PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, {}));
+  std::vector<Float4> moved = model.positions;
+  std::mt19937_64 random(2);
+  std::uniform_real_distribution<double> uniform(-kWay / std::sqrt(3), kWay / std::sqrt(3));
+  for (Float4& p : moved) p = Point(p.x + uniform(random), p.y + uniform(random), p.z + uniform(random));
+  const auto by_id = [&](const ProximityDetector& from) {
+    std::map<Id, SurfaceContact> contacts;
+    for (const SurfaceContact& c : Download(from.contact_buffer(), from.contact_count())) contacts[{c.kind, c.a, c.b}] = c;
+    EXPECT_EQ(contacts.size(), from.contact_count());
+    return contacts;
+  };
+  PALPATE_ASSERT_OK(detector.Run(queue(), Upload(moved), kRange + 2 * kWay));  // all that may have been within the range
+  const std::map<Id, SurfaceContact> anew = by_id(detector);
+  PALPATE_ASSERT_OK(detector.Run(queue(), Upload(model.positions), kRange));
+  const std::map<Id, SurfaceContact> before = by_id(detector);
+  PALPATE_ASSERT_OK(detector.Refresh(queue(), Upload(moved)));
+  const std::map<Id, SurfaceContact> refreshed = by_id(detector);
+  ASSERT_EQ(refreshed.size(), before.size());
+  size_t beyond = 0;
+  for (const auto& [id, contact] : refreshed) {
+    ASSERT_TRUE(before.contains(id));
+    ASSERT_TRUE(anew.contains(id));
+    EXPECT_EQ(std::memcmp(&contact, &anew.at(id), sizeof contact), 0) << std::get<1>(id) << " " << std::get<2>(id);
+    beyond += contact.normal.w > kRange ? 1 : 0;
+  }
+  EXPECT_GT(beyond, 0U);
+  // None is left out that is nearer than the range less both ways.
+  size_t near = 0;
+  for (const auto& [id, contact] : anew) {
+    if (contact.normal.w >= kRange - 2 * kWay) continue;
+    ++near;
+    EXPECT_TRUE(refreshed.contains(id));
+  }
+  EXPECT_GT(near, 100U);
+
+  EXPECT_TRUE(absl::IsInvalidArgument(detector.Refresh(queue(), Allocate<Float4>(3))));
+  PALPATE_TEST_ASSIGN(ProximityDetector reduced, ProximityDetector::Create(context(), {.reduction = ContactReduction::kNearest}));
+  EXPECT_TRUE(absl::IsFailedPrecondition(reduced.Refresh(queue(), Upload(moved))));
+}
+
 TEST_F(ProximityTest, TopologyMayChangeBetweenRuns) {
   Model model;
   AddSheet(
