@@ -93,8 +93,8 @@ double UncoveredArea(const sim::Frame& frame) {
   return area_m2;
 }
 
-/// Ages of the newest local model as a station would see them that looks once a millisecond: a step answers the pose that it found at its
-/// begin, and its model is there at its end.
+/// Ages of the newest local model as a station would see them that looks once a millisecond: a step answers the pose that it found when it
+/// came to the tools, and its model is there at its end.
 struct ModelAges {
   std::vector<double> asked_ms, ready_ms;  // of each step
 
@@ -145,13 +145,15 @@ absl::StatusOr<RunFigures> RunOperation(const std::shared_ptr<gpu::Context>& con
       press.device_pose.position_m.z() =
           TopAt(*world->CurrentFrame(), 0, kProbeBeside_m, operation.edge_m) + scene.tools[0].radius_m - kProbeDepth_m;
     }
-    const double asked_ms = Milliseconds(begin);
-    PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands));
+    const double start_ms = Milliseconds(begin);
+    double asked_ms = 0;
+    const auto take_pose = [&] { asked_ms = Milliseconds(begin); };
+    PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands, take_pose));
     if (i < 2 * kStepsBefore) continue;
     AddStages(*frame, kStepsBefore, &figures.stage_before_ms);
     figures.ages_before.asked_ms.push_back(asked_ms);
     figures.ages_before.ready_ms.push_back(Milliseconds(begin));
-    figures.before_ms.push_back(figures.ages_before.ready_ms.back() - asked_ms);
+    figures.before_ms.push_back(figures.ages_before.ready_ms.back() - start_ms);
   }
   for (int i = 0; i < steps + kStepsAfter; ++i) {
     const Clock::time_point start = Clock::now();
@@ -166,8 +168,9 @@ absl::StatusOr<RunFigures> RunOperation(const std::shared_ptr<gpu::Context>& con
       }
       (changed > 0 ? figures.edit_ms : figures.empty_edit_ms).push_back(Milliseconds(start));
     }
-    const double asked_ms = Milliseconds(begin);
-    PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands));
+    double asked_ms = 0;
+    const auto take_pose = [&] { asked_ms = Milliseconds(begin); };
+    PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step(commands, take_pose));
     figures.intersections += frame->contact_statistics.intersection_count;
     AddStages(*frame, i < steps ? steps : kStepsAfter, i < steps ? &figures.stage_ms : &figures.stage_after_ms);
     if (i >= steps) {

@@ -182,13 +182,13 @@ absl::Status TissueSolver::Impl::CertifyObstacles(bool certified) {
   }
 }
 
-absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarget> targets, std::vector<double>* residuals) {
+absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarget> targets, const std::function<void()>& before_tools,
+                                                    std::vector<double>* residuals) {
   if (targets.size() != params_host_.collider_count) {
     return absl::InvalidArgumentError(absl::StrCat(targets.size(), " collider targets for ", params_host_.collider_count, " colliders"));
   }
   TissueTimes times;
   Clock::time_point mark = Clock::now();
-  Aim(targets);
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(predict_, Vertices()));
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(ChooseLoads());
   if (driven_count_ > 0) PALPATE_RETURN_IF_ERROR(Drive());
@@ -199,6 +199,8 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   }
   if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(*queue_, x_start_));
   if (layout_.has_viscosity) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(start_strain_, {layout_.block_count, 0}));
+  if (before_tools) before_tools();
+  Aim(targets);
   if (!targets.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Write(targets_, std::span<const Float4>(targets_host_)));
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(move_colliders_, {targets.size(), 0}));
@@ -416,7 +418,9 @@ absl::Status TissueSolver::SetAnchors(std::span<const TissueAnchor> anchors, uin
   return impl_->SetAnchors(anchors, clip_count);
 }
 absl::Status TissueSolver::SetPrescribed(std::span<const float> positions_m) { return impl_->SetPrescribed(positions_m); }
-absl::StatusOr<TissueStep> TissueSolver::Step(std::span<const ColliderTarget> targets) { return impl_->Step(targets, nullptr); }
+absl::StatusOr<TissueStep> TissueSolver::Step(std::span<const ColliderTarget> targets, const std::function<void()>& before_tools) {
+  return impl_->Step(targets, before_tools, nullptr);
+}
 absl::StatusOr<TissueStep> TissueSolver::Inspect() { return impl_->Collect({}, false); }
 absl::Status TissueSolver::Reset() { return impl_->Reset(); }
 absl::Status TissueSolver::ReadPositions(std::span<float> positions_m) { return impl_->ReadPositions(positions_m); }
@@ -440,7 +444,7 @@ absl::StatusOr<bool> TissueSolver::Update(const TissueModel& model, const Tissue
 absl::Status TissueSolver::ReadForces(uint32_t parts, std::span<float> forces_n) { return impl_->ReadForces(parts, forces_n); }
 absl::StatusOr<std::vector<double>> TissueSolver::StepMeasuringResidual(std::span<const ColliderTarget> targets) {
   std::vector<double> residuals;
-  PALPATE_RETURN_IF_ERROR(impl_->Step(targets, &residuals).status());
+  PALPATE_RETURN_IF_ERROR(impl_->Step(targets, {}, &residuals).status());
   return residuals;
 }
 const TissueLayout& TissueSolver::layout() const { return impl_->layout(); }

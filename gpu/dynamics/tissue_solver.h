@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -147,8 +148,10 @@ class TissueSolver {
   /// Errors: InvalidArgument (wrong count, not finite).
   absl::Status SetPrescribed(std::span<const float> positions_m);
 
-  /// Advances by dt_s. `targets`: one per collider. Errors: InvalidArgument (wrong count), Internal and ResourceExhausted (device).
-  absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets);
+  /// Advances by dt_s. `targets`: one per collider. `before_tools`, if given, is called once before they are read, when what does not
+  /// depend on them is done (the detection at the start): it may bring what they point to up to date, and must not call this solver.
+  /// Errors: InvalidArgument (wrong count), Internal and ResourceExhausted (device).
+  absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, const std::function<void()>& before_tools = {});
 
   /// The current state in the form of a step's result, without advancing.
   absl::StatusOr<TissueStep> Inspect();

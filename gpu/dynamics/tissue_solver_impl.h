@@ -52,7 +52,8 @@ class TissueSolver::Impl {
   absl::Status SetGathered(std::span<const uint32_t> vertices);
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
   absl::Status SetPrescribed(std::span<const float> positions_m);
-  absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, std::vector<double>* residuals);
+  absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, const std::function<void()>& before_tools,
+                                  std::vector<double>* residuals);
   absl::StatusOr<TissueStep> Collect(TissueTimes times, bool advance);
   absl::Status Reset();
   absl::Status ReadPositions(std::span<float> positions_m);

@@ -601,14 +601,18 @@ void Scene::Run() {
   for (std::function<void()>& callback : callbacks) pool_.Post(std::move(callback));
 }
 
-void Scene::StepOnce() {
+void Scene::TakePoses() {
   for (size_t t = 0; t < tools_.size(); ++t) {
     ToolSlot& slot = *tools_[t];
     const uint64_t generation = slot.generation.load(std::memory_order_acquire);
     slot.mailbox.Read(slot.newest);
     commands_[t] = generation != 0 && slot.newest.generation == generation ? &slot.newest.command : nullptr;
   }
-  absl::StatusOr<std::shared_ptr<const sim::Frame>> frame = world_->Step(commands_);
+}
+
+void Scene::StepOnce() {
+  TakePoses();
+  absl::StatusOr<std::shared_ptr<const sim::Frame>> frame = world_->Step(commands_, [this] { TakePoses(); });
   const Clock::time_point now = Clock::now();
   if (!frame.ok()) {
     Fail(frame.status());

@@ -178,6 +178,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
 
   // The scene's thread:
   void Run();
+  void TakePoses();
   void StepOnce();
   void Publish();
   absl::StatusOr<v1::EditSceneResponse> PerformEdits(const v1::EditSceneRequest& request);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -158,6 +159,9 @@ class Incision {
   void ForUnfinishedParts(uint32_t vertex, const F& keep);
   void SetJoined(CutFace* face, bool is_joined);
   void SetBlocked(const CutFace& face, bool is_blocked);
+  static int CornerOf(const std::array<uint32_t, 4>& vertices, uint32_t vertex) {
+    return static_cast<int>(std::find(vertices.begin(), vertices.end(), vertex) - vertices.begin());
+  }
   uint32_t LabelOf(uint32_t tet, uint32_t vertex) const;
   bool IsOpen(uint32_t tet, int face) const;
 

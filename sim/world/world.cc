@@ -45,7 +45,8 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
   return frame_;
 }
 
-absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const ToolCommand* const> commands) {
+absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const ToolCommand* const> commands,
+                                                               const std::function<void()>& before_tools) {
   if (failed_) return absl::FailedPreconditionError("the scene has failed and must be reset");
   auto mark = std::chrono::steady_clock::now();
   if (volume_wanted_ != volume_gathered_) PALPATE_RETURN_IF_ERROR(UpdateGathered());
@@ -53,7 +54,14 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
   PALPATE_RETURN_IF_ERROR(PrepareInstruments());
   PALPATE_RETURN_IF_ERROR(PrescribeQuasiStatic());
   tools_ms_ = MillisecondsSince(&mark);
-  PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Step(targets_));
+  std::function<void()> take_newer_poses;
+  if (before_tools) {
+    take_newer_poses = [&] {
+      before_tools();
+      TakeNewerPoses(commands);
+    };
+  }
+  PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Step(targets_, take_newer_poses));
   if (step.bad_vertices > 0) {
     failed_ = true;
     return absl::DataLossError(absl::StrCat(
@@ -135,7 +143,10 @@ absl::StatusOr<std::unique_ptr<World>> World::Create(std::shared_ptr<gpu::Contex
   return std::unique_ptr<World>(new World(std::move(impl)));
 }
 
-absl::StatusOr<std::shared_ptr<const Frame>> World::Step(std::span<const ToolCommand* const> commands) { return impl_->Step(commands); }
+absl::StatusOr<std::shared_ptr<const Frame>> World::Step(std::span<const ToolCommand* const> commands,
+                                                         const std::function<void()>& before_tools) {
+  return impl_->Step(commands, before_tools);
+}
 absl::StatusOr<std::vector<EditOutcome>> World::Apply(std::span<const Edit> edits) { return impl_->Apply(edits); }
 absl::StatusOr<std::shared_ptr<const Frame>> World::Reset() { return impl_->Reset(); }
 std::shared_ptr<const Frame> World::CurrentFrame() const { return impl_->frame_; }

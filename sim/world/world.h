@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,7 +51,12 @@ class World {
   /// Advances by dt_s. `commands` holds one entry per tool, nullptr = no client: the tool keeps its target. Blocking.
   /// Errors: Internal (device), DataLoss when the state became non-finite: the world is then at its last good state and refuses further
   /// steps until Reset.
-  absl::StatusOr<std::shared_ptr<const Frame>> Step(std::span<const ToolCommand* const> commands);
+  ///
+  /// `before_tools`, if given, is called once on this thread when what does not depend on tools is done (the detection at the start, up to
+  /// a third of a step): it may bring what `commands` points to up to date. Newer poses are then taken of tools that do not cut, hold or
+  /// project and have no trocar, if they are finite, in scenes without quasi-static bodies; so they are that much younger.
+  absl::StatusOr<std::shared_ptr<const Frame>> Step(std::span<const ToolCommand* const> commands,
+                                                    const std::function<void()>& before_tools = {});
 
   /// Performs edits between two steps, in order. Everything is checked first: an error leaves the world as it was. A piece that is cut off
   /// becomes a body of its own at the end of bodies(), with its velocity. CurrentFrame has the new topology afterwards.

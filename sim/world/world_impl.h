@@ -48,7 +48,8 @@ inline constexpr std::array<uint32_t, 4> kFreeTet = {};
 class World::Impl {
  public:
   absl::Status Init(std::shared_ptr<gpu::Context> context, SceneDescription description);
-  absl::StatusOr<std::shared_ptr<const Frame>> Step(std::span<const ToolCommand* const> commands);
+  absl::StatusOr<std::shared_ptr<const Frame>> Step(std::span<const ToolCommand* const> commands,
+                                                    const std::function<void()>& before_tools);
   absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits);
   absl::StatusOr<std::shared_ptr<const Frame>> Reset();
   absl::Status UpdateGathered();
@@ -69,6 +70,7 @@ class World::Impl {
 
  private:
   absl::Status TakeCommands(std::span<const ToolCommand* const> commands);
+  void TakeNewerPoses(std::span<const ToolCommand* const> commands);
   std::shared_ptr<Frame> MakeFrame(const gpu::TissueStep& step);
   void BuildLocalModels(const gpu::TissueStep& step, Frame* frame);
   absl::Status BuildBodies();

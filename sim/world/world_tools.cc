@@ -11,6 +11,10 @@ namespace {
 // What a hand feels of a body that does not yield; its device limits the stiffness anyway.
 constexpr double kRigidYoungModulus_pa = 1e7;
 
+bool IsPose(const RigidPose& pose) {
+  return pose.position_m.allFinite() && pose.rotation.coeffs().allFinite() && pose.rotation.norm() >= 1e-6;
+}
+
 }  // namespace
 
 absl::Status World::Impl::TakeCommands(std::span<const ToolCommand* const> commands) {
@@ -19,8 +23,7 @@ absl::Status World::Impl::TakeCommands(std::span<const ToolCommand* const> comma
   }
   for (size_t t = 0; t < commands.size(); ++t) {
     if (commands[t] == nullptr) continue;
-    const RigidPose& pose = commands[t]->device_pose;
-    if (!pose.position_m.allFinite() || !pose.rotation.coeffs().allFinite() || pose.rotation.norm() < 1e-6) {
+    if (!IsPose(commands[t]->device_pose)) {
       return absl::InvalidArgumentError(absl::StrCat("tool ", description_.tools[t].name, ": the pose is not finite"));
     }
     const ToolCommand& command = *commands[t];
@@ -32,6 +35,23 @@ absl::Status World::Impl::TakeCommands(std::span<const ToolCommand* const> comma
     commands_[t].device_pose.rotation.normalize();
   }
   return absl::OkStatus();
+}
+
+/// In the middle of a step: of tools for which nothing has been worked out from the pose that they had at its begin.
+void World::Impl::TakeNewerPoses(std::span<const ToolCommand* const> commands) {
+  if (!quasi_static_.empty()) return;
+  for (size_t t = 0; t < commands.size(); ++t) {
+    const ToolDescription& tool = description_.tools[t];
+    const bool is_bound = tool.trocar || tool.response == ToolResponse::kProjection || !tools_[t].held.empty() ||
+                          tool.instrument.kind == InstrumentKind::kScalpel;
+    if (commands[t] == nullptr || is_bound || !IsPose(commands[t]->device_pose)) continue;
+    commands_[t].device_pose = commands[t]->device_pose;
+    commands_[t].device_pose.rotation.normalize();
+    commands_[t].velocity_m_per_s = commands[t]->velocity_m_per_s;
+    commands_[t].pose_sequence = commands[t]->pose_sequence;
+    commands_[t].station_time_us = commands[t]->station_time_us;
+    AimTool(t);
+  }
 }
 
 void World::Impl::BuildLocalModels(const gpu::TissueStep& step, Frame* frame) {

@@ -230,6 +230,58 @@ TEST_F(WorldTest, FramesAreImmutableAndResetGoesBack) {
   }
 }
 
+TEST_F(WorldTest, NewerPosesAreTakenInTheMiddleOfAStep) {
+  SceneDescription scene = TwoBoxes();
+  PALPATE_TEST_ASSIGN(auto late, World::Create(context(), scene));
+  PALPATE_TEST_ASSIGN(auto early, World::Create(context(), scene));
+  ToolCommand command;
+  command.device_pose.position_m = {-0.06, 0, 0.035};
+  ToolCommand other;
+  other.device_pose = late->CurrentFrame()->tools[1].device_pose;
+  std::vector<const ToolCommand*> commands{&command, nullptr};
+  for (int i = 0; i < 20; ++i) {
+    ToolCommand newer = command;
+    newer.device_pose.position_m.z() -= 0.001;
+    newer.pose_sequence = static_cast<uint64_t>(i + 1);
+    newer.station_time_us = 1000 * i;
+    int calls = 0;
+    const auto take = [&] {
+      ++calls;
+      command = newer;
+      if (i >= 10) commands[1] = &other;
+    };
+    PALPATE_TEST_ASSIGN(const auto frame, late->Step(commands, take));
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(frame->local_models[0].pose_sequence, newer.pose_sequence);
+    EXPECT_EQ(frame->local_models[0].station_time_us, newer.station_time_us);
+    EXPECT_EQ(frame->tools[0].device_pose.position_m, newer.device_pose.position_m);
+    PALPATE_TEST_ASSIGN(const auto expected, early->Step(std::vector<const ToolCommand*>{&newer, nullptr}));
+    ASSERT_EQ(frame->state_hash, expected->state_hash) << "step " << i;
+    EXPECT_EQ(frame->tools[0].force_n, expected->tools[0].force_n);
+  }
+  EXPECT_TRUE(late->CurrentFrame()->tools[0].is_touching);
+  // What is no pose is not taken then; at the begin of a step it is an error.
+  const Eigen::Vector3d last_m = late->CurrentFrame()->tools[0].device_pose.position_m;
+  const auto spoil = [&] { command.device_pose.position_m.x() = std::numeric_limits<double>::quiet_NaN(); };
+  PALPATE_TEST_ASSIGN(const auto frame, late->Step(commands, spoil));
+  EXPECT_EQ(frame->tools[0].device_pose.position_m, last_m);
+  EXPECT_EQ(late->Step(commands).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(WorldTest, ABladeGoesWhereItsStepBeganToTakeIt) {
+  SceneDescription scene = TwoBoxes();
+  scene.tools[0].instrument.kind = InstrumentKind::kScalpel;
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  ToolCommand command;
+  command.device_pose = scene.tools[0].rest_pose;
+  command.device_pose.position_m.z() += 0.001;
+  const Eigen::Vector3d begun_m = command.device_pose.position_m;
+  const auto move = [&] { command.device_pose.position_m.z() += 0.001; };
+  PALPATE_TEST_ASSIGN(const auto frame, world->Step(std::vector<const ToolCommand*>{&command, nullptr}, move));
+  EXPECT_EQ(frame->tools[0].device_pose.position_m, begun_m);
+  EXPECT_GT(command.device_pose.position_m.z(), begun_m.z());
+}
+
 TEST_F(WorldTest, VolumePositionsComeWhenWanted) {
   PALPATE_TEST_ASSIGN(auto world, World::Create(context(), TwoBoxes()));
   world->SetVolumeWanted(true);

@@ -1,0 +1,382 @@
+// Incision: where a mesh that has been split along a sweep comes apart, and how that keeps its surface a manifold.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include <Eigen/Geometry>
+
+#include "gpu/base/status.h"
+#include "sim/topology/incision.h"
+
+namespace palpate::sim {
+namespace {
+
+// Sweeps that meet in a vertex are one surface if the cosine between them is at least this.
+constexpr double kOneSheet = 0.5;
+
+size_t At(int i) { return static_cast<size_t>(i); }
+
+}  // namespace
+
+// The mean plane of one sweep that went through all these corners.
+bool Incision::PlaneOf(uint32_t tet, std::span<const int> corners, Plane* plane) const {
+  const auto& v = mesh_->TetVertices(tet);
+  for (const Hit& first : marks_.at(v[At(corners[0])]).hits) {
+    Eigen::Vector3d normal = Eigen::Vector3d::Zero();
+    Eigen::Vector3d point = Eigen::Vector3d::Zero();
+    bool is_found = true;
+    for (const int c : corners) {
+      const Hit* best = nullptr;
+      for (const Hit& hit : marks_.at(v[At(c)]).hits) {
+        if (best == nullptr || std::abs(hit.normal.dot(first.normal)) > std::abs(best->normal.dot(first.normal))) best = &hit;
+      }
+      const double cosine = best->normal.dot(first.normal);
+      is_found = is_found && std::abs(cosine) >= kOneSheet;
+      normal += cosine < 0 ? Eigen::Vector3d(-best->normal) : best->normal;
+      point += mesh_->PositionOf(v[At(c)]) - best->offset_m * best->normal;
+    }
+    if (!is_found) continue;
+    plane->normal = normal.normalized();
+    plane->distance_m = plane->normal.dot(point) / static_cast<double>(corners.size());
+    return true;
+  }
+  return false;
+}
+
+// On which side of the plane a tet with three or four marked corners lies.
+bool Incision::IsAbove(uint32_t tet, const Plane& plane) const {
+  const auto& v = mesh_->TetVertices(tet);
+  const uint32_t marked = marked_corners_[tet];
+  if (marked != 0xF) return plane.normal.dot(mesh_->PositionOf(v[At(std::countr_one(marked))])) >= plane.distance_m;
+  // A flat one goes with its neighbours if they agree.
+  bool has_above = false;
+  bool has_below = false;
+  Eigen::Vector3d centre = Eigen::Vector3d::Zero();
+  for (int f = 0; f < 4; ++f) {
+    centre += mesh_->PositionOf(v[At(f)]) / 4;
+    const Neighbor n = mesh_->TetNeighbor(tet, f);
+    if (n.is_virtual() || marked_corners_[n.slot()] == 0xF) continue;
+    Plane at;
+    if (!PlaneOf(tet, kTetFaces[At(f)], &at)) continue;
+    const auto& w = mesh_->TetVertices(n.slot());
+    const bool is_above =
+        at.normal.dot(mesh_->PositionOf(w[At(std::countr_one(static_cast<uint32_t>(marked_corners_[n.slot()])))])) >= at.distance_m;
+    (is_above == (at.normal.dot(plane.normal) >= 0) ? has_above : has_below) = true;
+  }
+  return has_above != has_below ? has_above : plane.normal.dot(centre) >= plane.distance_m;
+}
+
+// The faces whose three vertices the cut goes through, between tets on either side of it.
+void Incision::FindCutFaces() {
+  marked_corners_.resize(mesh_->tet_slot_count(), 0);
+  blocked_.resize(mesh_->tet_slot_count(), 0);
+  marked_tets_.clear();
+  for (const uint32_t vertex : marked_) {
+    Mark& mark = marks_.at(vertex);
+    if (mark.is_dormant) mark.is_dormant = !std::binary_search(candidate_vertices_.begin(), candidate_vertices_.end(), vertex);
+    if (mark.is_dormant) continue;
+    mesh_->TetsAroundVertex(vertex, &star_);
+    for (const uint32_t tet : star_) {
+      if (marked_corners_[tet] == 0) marked_tets_.push_back(tet);
+      marked_corners_[tet] = static_cast<uint8_t>(marked_corners_[tet] | 1U << CornerOf(mesh_->TetVertices(tet), vertex));
+    }
+  }
+  std::sort(marked_tets_.begin(), marked_tets_.end());
+  cut_faces_.clear();
+  for (const uint32_t tet : marked_tets_) {
+    for (int f = 0; f < 4; ++f) {
+      if ((marked_corners_[tet] | 1U << f) != 0xF) continue;
+      const Neighbor n = mesh_->TetNeighbor(tet, f);
+      if (n.is_virtual() || n.slot() < tet) continue;
+      Plane plane;
+      if (!PlaneOf(tet, kTetFaces[At(f)], &plane) || IsAbove(tet, plane) == IsAbove(n.slot(), plane)) continue;
+      cut_faces_.push_back({tet, f, n.slot()});
+    }
+  }
+}
+
+uint32_t Incision::LabelOf(uint32_t tet, uint32_t vertex) const {
+  const uint32_t index = label_index_[tet];
+  return index == kNoSlot ? vertex : labels_[index][At(CornerOf(mesh_->TetVertices(tet), vertex))];
+}
+
+bool Incision::IsOpen(uint32_t tet, int face) const {
+  const Neighbor n = mesh_->TetNeighbor(tet, face);
+  if (n.is_virtual()) return true;
+  const auto& v = mesh_->TetVertices(tet);
+  return std::any_of(kTetFaces[At(face)].begin(), kTetFaces[At(face)].end(),
+                     [&](int c) { return LabelOf(tet, v[At(c)]) != LabelOf(n.slot(), v[At(c)]); });
+}
+
+// Groups of the tets at a vertex that are joined through faces at it which are not cut: the largest keeps the vertex.
+void Incision::LabelVertex(uint32_t vertex) {
+  mesh_->TetsAroundVertex(vertex, &star_);
+  const auto label = [&](uint32_t tet) -> uint32_t& { return labels_[label_index_[tet]][At(CornerOf(mesh_->TetVertices(tet), vertex))]; };
+  for (const uint32_t tet : star_) {
+    if (label_index_[tet] == kNoSlot) {
+      label_index_[tet] = static_cast<uint32_t>(labels_.size());
+      labels_.push_back(mesh_->TetVertices(tet));
+      labeled_tets_.push_back(tet);
+    }
+    label(tet) = kNoSlot;
+  }
+  groups_.clear();
+  for (const uint32_t first : star_) {
+    if (label(first) != kNoSlot) continue;
+    const auto number = static_cast<uint32_t>(groups_.size());
+    groups_.emplace_back(1, first);
+    std::vector<uint32_t>& group = groups_.back();
+    label(first) = number;
+    for (size_t i = 0; i < group.size(); ++i) {
+      const auto& v = mesh_->TetVertices(group[i]);
+      for (int f = 0; f < 4; ++f) {
+        const Neighbor n = mesh_->TetNeighbor(group[i], f);
+        if (v[At(f)] == vertex || n.is_virtual() || (blocked_[group[i]] >> f & 1) != 0 || label(n.slot()) != kNoSlot) continue;
+        label(n.slot()) = number;
+        group.push_back(n.slot());
+      }
+    }
+  }
+  const auto largest = static_cast<size_t>(
+      std::max_element(groups_.begin(), groups_.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); }) - groups_.begin());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    uint32_t name = vertex;
+    if (g != largest) {
+      name = first_label_ + static_cast<uint32_t>(vertex_of_label_.size());
+      vertex_of_label_.push_back(vertex);
+    }
+    for (const uint32_t tet : groups_[g]) label(tet) = name;
+  }
+}
+
+// Whether the links of a vertex and of its copies would be spheres or discs (as ClosedMesh checks them).
+bool Incision::IsLinkGood(uint32_t vertex) {
+  mesh_->TetsAroundVertex(vertex, &star_);
+  std::stable_sort(star_.begin(), star_.end(), [&](uint32_t a, uint32_t b) { return LabelOf(a, vertex) < LabelOf(b, vertex); });
+  for (size_t i = 0; i < star_.size();) {
+    const uint32_t label = LabelOf(star_[i], vertex);
+    int64_t triangles = 0;
+    int64_t border = 0;
+    link_.clear();
+    for (; i < star_.size() && LabelOf(star_[i], vertex) == label; ++i) {
+      const uint32_t tet = star_[i];
+      ++triangles;
+      for (int c = 0; c < 4; ++c) {
+        const uint32_t v = mesh_->TetVertices(tet)[At(c)];
+        if (v == vertex) continue;
+        link_.push_back(LabelOf(tet, v));
+        border += IsOpen(tet, c) ? 1 : 0;
+      }
+    }
+    std::sort(link_.begin(), link_.end());
+    const auto vertices = std::unique(link_.begin(), link_.end()) - link_.begin();
+    if (vertices - (3 * triangles + border) / 2 + triangles != (border > 0 ? 1 : 2)) return false;
+  }
+  return true;
+}
+
+// Takes a face out of the cut, or puts it back.
+void Incision::SetJoined(CutFace* face, bool is_joined) {
+  face->is_joined = is_joined;
+  SetBlocked(*face, !is_joined);
+  for (const int c : kTetFaces[At(face->face)]) LabelVertex(mesh_->TetVertices(face->tet)[At(c)]);
+}
+
+void Incision::SetBlocked(const CutFace& face, bool is_blocked) {
+  const auto set = [&](uint32_t tet, int f) {
+    blocked_[tet] = static_cast<uint8_t>(is_blocked ? blocked_[tet] | 1U << f : blocked_[tet] & ~(1U << f));
+  };
+  set(face.tet, face.face);
+  for (int f = 0; f < 4; ++f) {
+    if (mesh_->TetNeighbor(face.neighbor, f) == Neighbor::Tet(face.tet)) set(face.neighbor, f);
+  }
+}
+
+// Takes faces out of the cut until it can be opened: those at a vertex where the surface would touch itself.
+void Incision::KeepManifold() {
+  const auto faces_of = [&](uint32_t vertex) {
+    return std::span(std::lower_bound(faces_of_vertex_.begin(), faces_of_vertex_.end(), std::pair<uint32_t, uint32_t>{vertex, 0}),
+                     std::lower_bound(faces_of_vertex_.begin(), faces_of_vertex_.end(), std::pair<uint32_t, uint32_t>{vertex + 1, 0}));
+  };
+  std::vector<std::pair<size_t, uint32_t>> bad;  // number of faces, vertex
+  std::vector<uint32_t> changed;
+  for (;;) {
+    bad.clear();
+    for (const uint32_t vertex : cut_vertices_) {
+      if (IsLinkGood(vertex)) continue;
+      const auto faces = faces_of(vertex);
+      bad.emplace_back(std::count_if(faces.begin(), faces.end(), [&](const auto& entry) { return !cut_faces_[entry.second].is_joined; }),
+                       vertex);
+    }
+    if (bad.empty()) return;
+    std::sort(bad.begin(), bad.end());
+    changed.clear();
+    for (const auto& [count, vertex] : bad) {
+      // One at a time in each neighbourhood: the next may be well then.
+      if (std::find(changed.begin(), changed.end(), vertex) != changed.end()) continue;
+      const auto faces = faces_of(vertex);
+      // One face may do; the one that costs the fewest others.
+      const CutFace* best = nullptr;
+      size_t most = 0;
+      for (const auto& entry : faces) {
+        CutFace& face = cut_faces_[entry.second];
+        if (face.is_joined) continue;
+        SetJoined(&face, true);
+        const bool is_good = IsLinkGood(vertex);
+        size_t open = 0;
+        for (const int c : kTetFaces[At(face.face)]) {
+          for (const auto& other : faces_of(mesh_->TetVertices(face.tet)[At(c)])) {
+            open += IsOpen(cut_faces_[other.second].tet, cut_faces_[other.second].face) ? 1 : 0;
+          }
+        }
+        SetJoined(&face, false);
+        if (!is_good || (best != nullptr && open <= most)) continue;
+        best = &face;
+        most = open;
+      }
+      for (const auto& entry : faces) {
+        CutFace& face = cut_faces_[entry.second];
+        if (face.is_joined || (best != nullptr && best != &face)) continue;
+        SetJoined(&face, true);
+        for (const int c : kTetFaces[At(face.face)]) changed.push_back(mesh_->TetVertices(face.tet)[At(c)]);
+      }
+    }
+    if (!changed.empty()) continue;
+    // A vertex without faces of the cut is as it was, so this cannot be; still, no cut is better than no end.
+    for (CutFace& face : cut_faces_) SetJoined(&face, true);
+    return;
+  }
+}
+
+// Calls keep(label) for the parts of a vertex that still have tissue on both sides of a sweep.
+template <typename F>
+void Incision::ForUnfinishedParts(uint32_t vertex, const F& keep) {
+  mesh_->TetsAroundVertex(vertex, &star_);
+  work_.clear();
+  for (const uint32_t tet : star_) work_.push_back(LabelOf(tet, vertex));
+  std::sort(work_.begin(), work_.end());
+  work_.erase(std::unique(work_.begin(), work_.end()), work_.end());
+  if (work_.size() < 2) return;
+  for (const uint32_t label : work_) {
+    bool is_unfinished = false;
+    for (const Hit& hit : marks_.at(vertex).hits) {
+      bool has_above = false;
+      bool has_below = false;
+      for (const uint32_t tet : star_) {
+        if (LabelOf(tet, vertex) != label) continue;
+        for (const uint32_t w : mesh_->TetVertices(tet)) {
+          if (marks_.contains(w)) continue;
+          const double height_m = hit.normal.dot(mesh_->PositionOf(w) - mesh_->PositionOf(vertex)) + hit.offset_m;
+          (height_m > 0 ? has_above : has_below) = true;
+        }
+      }
+      is_unfinished = is_unfinished || (has_above && has_below);
+    }
+    if (is_unfinished) keep(label);
+  }
+}
+
+absl::Status Incision::Open(IncisionResult* result) {
+  DropMarks(false);
+  front_faces_ = joined_faces_ = 0;
+  FindCutFaces();
+  faces_of_vertex_.clear();
+  cut_vertices_.clear();
+  labels_.clear();
+  labeled_tets_.clear();
+  vertex_of_label_.clear();
+  label_index_.resize(mesh_->tet_slot_count(), kNoSlot);
+  first_label_ = mesh_->vertex_slot_count();
+  for (uint32_t i = 0; i < cut_faces_.size(); ++i) {
+    const CutFace& face = cut_faces_[i];
+    SetBlocked(face, true);
+    for (const int c : kTetFaces[At(face.face)]) {
+      const uint32_t vertex = mesh_->TetVertices(face.tet)[At(c)];
+      faces_of_vertex_.emplace_back(vertex, i);
+      cut_vertices_.push_back(vertex);
+    }
+  }
+  std::sort(faces_of_vertex_.begin(), faces_of_vertex_.end());
+  std::sort(cut_vertices_.begin(), cut_vertices_.end());
+  cut_vertices_.erase(std::unique(cut_vertices_.begin(), cut_vertices_.end()), cut_vertices_.end());
+  for (const uint32_t vertex : cut_vertices_) LabelVertex(vertex);
+  KeepManifold();
+
+  // A vertex that comes apart is done with, unless a part of it still lies on both sides, or has a joined face.
+  struct Kept {
+    uint32_t label;
+    bool is_joined;
+    std::vector<Hit> hits;
+  };
+  std::vector<Kept> kept;
+  for (const uint32_t vertex : cut_vertices_) {
+    ForUnfinishedParts(vertex, [&](uint32_t label) { kept.push_back({label, false, marks_.at(vertex).hits}); });
+  }
+  for (auto& entry : marks_) {
+    if (!entry.second.is_dormant) entry.second.is_joined = false;
+  }
+  for (const CutFace& face : cut_faces_) {
+    if (face.is_joined) {
+      ++joined_faces_;
+      for (const int c : kTetFaces[At(face.face)]) {
+        const uint32_t vertex = mesh_->TetVertices(face.tet)[At(c)];
+        kept.push_back({LabelOf(face.tet, vertex), true, marks_.at(vertex).hits});
+      }
+    } else if (!IsOpen(face.tet, face.face)) {
+      ++front_faces_;
+    } else {
+      ++result->opened_faces;
+      std::array<Eigen::Vector3d, 3> p;
+      for (size_t c = 0; c < 3; ++c) p[c] = mesh_->PositionOf(mesh_->TetVertices(face.tet)[At(kTetFaces[At(face.face)][c])]);
+      result->opened_area_m2 += (p[1] - p[0]).cross(p[2] - p[0]).norm() / 2;
+    }
+  }
+  edit_.Clear();
+  std::vector<uint32_t> new_index(vertex_of_label_.size(), kNoSlot);
+  std::vector<uint32_t> opened;  // [copy] its original
+  for (size_t i = 0; i < labels_.size(); ++i) {
+    if (std::all_of(labels_[i].begin(), labels_[i].end(), [&](uint32_t label) { return label < first_label_; })) continue;
+    const TetId parent = mesh_->IdOfTet(labeled_tets_[i]);
+    edit_.removed.push_back(parent);
+    MeshEdit::NewTet added{.vertices = {}, .parent = parent};
+    for (size_t c = 0; c < 4; ++c) {
+      const uint32_t label = labels_[i][c];
+      if (label < first_label_) {
+        added.vertices[c] = mesh_->IdOfVertex(label);
+        continue;
+      }
+      uint32_t& index = new_index[label - first_label_];
+      if (index == kNoSlot) {
+        index = static_cast<uint32_t>(edit_.vertices.size());
+        const uint32_t original = vertex_of_label_[label - first_label_];
+        opened.push_back(original);
+        edit_.vertices.push_back(
+            {.position_m = mesh_->PositionOf(original), .sources = {{{mesh_->IdOfVertex(original), 1.0}}}, .source_count = 1});
+      }
+      added.vertices[c] = NewVertexId(index);
+    }
+    edit_.tets.push_back(added);
+  }
+  for (const uint32_t tet : marked_tets_) marked_corners_[tet] = blocked_[tet] = 0;
+  for (const uint32_t tet : labeled_tets_) label_index_[tet] = kNoSlot;
+  if (!edit_.tets.empty()) {
+    PALPATE_RETURN_IF_ERROR(mesh_->Apply(edit_));
+    positions_m_.resize(mesh_->vertex_slot_count());
+    for (size_t i = 0; i < opened.size(); ++i) {
+      positions_m_[SlotOf(mesh_->delta().added_vertices[i].id)] = positions_m_[opened[i]];
+      marks_.erase(opened[i]);
+    }
+    result->copied_vertices += opened.size();
+    std::erase_if(marked_, [&](uint32_t vertex) { return !marks_.contains(vertex); });
+  }
+  for (const auto& [label, is_joined, hits] : kept) {
+    const uint32_t vertex = label < first_label_ ? label : SlotOf(mesh_->delta().added_vertices[new_index[label - first_label_]].id);
+    for (const Hit& hit : hits) AddHit(vertex, hit);
+    marks_.at(vertex).is_joined = marks_.at(vertex).is_joined || is_joined;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace palpate::sim
