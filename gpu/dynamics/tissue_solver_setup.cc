@@ -11,6 +11,7 @@ namespace kernels {
 extern const KernelSource surface_contact;
 extern const KernelSource tissue;
 extern const KernelSource tissue_energy;
+extern const KernelSource tools;
 }  // namespace kernels
 
 namespace {
@@ -268,7 +269,6 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
   defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)},
               {"PALPATE_TEAM", std::to_string(tuning_.team)},
               {"PALPATE_GROUP", std::to_string(tuning_.group)},
-              {"PALPATE_LIST_GROUP", std::to_string(tuning_.list_group)},
               {"PALPATE_COROTATED", flag(layout_.Has(TissueEnergy::kCorotated))},
               {"PALPATE_NEO_HOOKEAN", flag(layout_.Has(TissueEnergy::kStableNeoHookean))},
               {"PALPATE_LINEAR", flag(layout_.Has(TissueEnergy::kLinear))},
@@ -279,27 +279,17 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
               {"PALPATE_SURFACE", flag(surface_ != nullptr)},
               {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
               {"PALPATE_VOLUME", flag(volumes_ != nullptr)}};
-  constexpr std::pair<Kernel Impl::*, const char*> kKernels[] = {{&Impl::predict_, "predict"},
-                                                                 {&Impl::start_strain_, "start_strain"},
-                                                                 {&Impl::extract_rotations_, "extract_rotations"},
-                                                                 {&Impl::solve_color_, "solve_color"},
-                                                                 {&Impl::vertex_forces_, "vertex_forces"},
-                                                                 {&Impl::accelerate_, "accelerate"},
-                                                                 {&Impl::move_colliders_, "move_colliders"},
-                                                                 {&Impl::find_contacts_, "find_contacts"},
-                                                                 {&Impl::list_contacts_, "list_contacts"},
-                                                                 {&Impl::update_contacts_, "update_contacts"},
-                                                                 {&Impl::solve_colliders_, "solve_colliders"},
-                                                                 {&Impl::finish_colliders_, "finish_colliders"},
-                                                                 {&Impl::report_contacts_, "report_contacts"},
-                                                                 {&Impl::finish_step_, "finish_step"},
-                                                                 {&Impl::inspect_state_, "inspect_state"},
-                                                                 {&Impl::solve_clips_, "solve_clips"},
-                                                                 {&Impl::report_anchors_, "report_anchors"},
-                                                                 {&Impl::gather_positions_, "gather_positions"},
-                                                                 {&Impl::apply_loads_, "apply_loads"},
-                                                                 {&Impl::piece_sums_, "piece_sums"},
-                                                                 {&Impl::keep_volumes_, "keep_volumes"}};
+  constexpr std::pair<Kernel Impl::*, const char*> kKernels[] = {
+      {&Impl::predict_, "predict"},         {&Impl::start_strain_, "start_strain"},   {&Impl::extract_rotations_, "extract_rotations"},
+      {&Impl::solve_color_, "solve_color"}, {&Impl::vertex_forces_, "vertex_forces"}, {&Impl::accelerate_, "accelerate"},
+      {&Impl::finish_step_, "finish_step"}, {&Impl::inspect_state_, "inspect_state"}, {&Impl::gather_positions_, "gather_positions"},
+      {&Impl::apply_loads_, "apply_loads"}, {&Impl::piece_sums_, "piece_sums"},       {&Impl::keep_volumes_, "keep_volumes"}};
+  constexpr std::pair<Kernel Impl::*, const char*> kTools[] = {
+      {&Impl::move_colliders_, "move_colliders"},   {&Impl::find_contacts_, "find_contacts"},
+      {&Impl::list_contacts_, "list_contacts"},     {&Impl::update_contacts_, "update_contacts"},
+      {&Impl::solve_colliders_, "solve_colliders"}, {&Impl::finish_colliders_, "finish_colliders"},
+      {&Impl::report_contacts_, "report_contacts"}, {&Impl::solve_clips_, "solve_clips"},
+      {&Impl::report_anchors_, "report_anchors"}};
   constexpr std::pair<Kernel Impl::*, const char*> kDriving[] = {
       {&Impl::drive_vertices_, "drive_vertices"}, {&Impl::prescribe_vertices_, "prescribe_vertices"}, {&Impl::move_driven_, "move_driven"}};
   Context& context = *queue_->context();
@@ -318,6 +308,14 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
     PALPATE_ASSIGN_OR_RETURN(sum_elastic_energy_,
                              context.CreateKernel(kernels::tissue_energy, "sum_elastic_energy", {{"PALPATE_DOUBLE", flag(in_double)}}));
     PALPATE_ASSIGN_OR_RETURN(extract_energy_rotations_, context.CreateKernel(kernels::tissue, "extract_rotations", defines_));
+  }
+  const ProgramDefines list_group = {{"PALPATE_LIST_GROUP", std::to_string(tuning_.list_group)}};
+  for (const auto& [kernel, name] : kTools) {
+    if (old != nullptr && old->tuning_.list_group == tuning_.list_group) {
+      this->*kernel = std::move(old->*kernel);
+    } else {
+      PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::tools, name, list_group));
+    }
   }
   for (const auto& [kernel, name] : kDriving) {
     PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::surface_contact, name));

@@ -81,7 +81,7 @@ typedef struct ToolContact {
   Float4 normal;  /* xyz unit, from the capsule to the tissue; w = s, place on the axis in [0, 1] */
   Float4 weights; /* xyz barycentric weights of the triangle's vertices; w = 1 if the contact may act, else 0 */
   Float4
-      side; /* xyz unit: the side of the capsule on which the triangle belongs; w = SIDE_UNKNOWN, SIDE_NEAR or SIDE_SWEPT, see tissue.cl */
+      side; /* xyz unit: the side of the capsule on which the triangle belongs; w = SIDE_UNKNOWN, SIDE_NEAR or SIDE_SWEPT, see tools.cl */
 } ToolContact;
 
 /* A contact with its force, for the host. */

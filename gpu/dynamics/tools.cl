@@ -1,0 +1,378 @@
+/* Tools in contact with the tissue of tissue.cl: capsules, alone or with followers that go where their leader goes, and clips. See
+   docs/algorithms/tissue.md.
+
+   Build option, same algorithm for all values: PALPATE_LIST_GROUP, work-group size of the one-group kernels list_contacts and
+   solve_colliders, a power of two. */
+#include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/prelude.h"
+
+#ifndef PALPATE_LIST_GROUP /* for tools that look at this file alone */
+#define PALPATE_LIST_GROUP 1
+#endif
+
+#include "gpu/dynamics/block.clh"
+#include "gpu/dynamics/contact.clh"
+
+#define NOT_A_TRIANGLE 0xffffffffu
+
+/* The tips of a leader's followers go where it goes. */
+static inline void place_followers(__global Collider* colliders, uint leader) {
+  const float3 tip = colliders[leader].tip.xyz;
+  for (uint m = leader + 1; m < leader + colliders[leader].members; ++m) {
+    colliders[m].tip = (float4)(tip + colliders[m].offset.xyz, 0.0f);
+  }
+}
+
+/* Start of a step for the capsules. Work-item: collider; leaders move, each with its followers. targets: two float4 a collider: tip of the
+   device at the end of the step, axis at the end. A coupled tool first moves as if nothing touched it. */
+__kernel void move_colliders(const __global StepParams* p, __global Collider* colliders, const __global float4* targets) {
+  const uint c = (uint)get_global_id(0);
+  if (c >= p->collider_count) return;
+  if (colliders[c].leader != c) return;
+  Collider k = colliders[c];
+  k.tip_start = (float4)(k.tip.xyz, k.tip_start.w);
+  k.axis_start = k.axis;
+  const float3 target = targets[2 * c].xyz;
+  k.axis = (float4)(targets[2 * c + 1].xyz, k.axis.w);
+  k.device_velocity = (float4)((target - k.device_tip.xyz) * p->inv_dt, k.device_velocity.w);
+  k.device_tip = (float4)(target, k.device_tip.w);
+  const float coupling = k.device_tip.w;
+  if (coupling == 0.0f) {
+    k.tip = (float4)(target, 0.0f);
+  } else {
+    const float inertia = k.velocity.w * p->inv_dt * p->inv_dt;
+    const float damping = k.device_velocity.w * p->inv_dt;
+    const float3 ballistic = k.tip_start.xyz + p->dt_s * k.velocity.xyz;
+    const float3 dragged = k.tip_start.xyz + p->dt_s * k.device_velocity.xyz;
+    k.tip = (float4)((inertia * ballistic + damping * dragged + coupling * target) / (inertia + damping + coupling), 0.0f);
+  }
+  colliders[c] = k;
+  for (uint m = c + 1; m < c + k.members; ++m) {
+    Collider follower = colliders[m];
+    follower.tip_start = (float4)(follower.tip.xyz, follower.tip_start.w);
+    follower.axis_start = follower.axis;
+    follower.axis = (float4)(targets[2 * m + 1].xyz, follower.axis.w);
+    follower.offset = (float4)(targets[2 * m].xyz - target, 0.0f);
+    follower.device_velocity = (float4)((targets[2 * m].xyz - follower.device_tip.xyz) * p->inv_dt, follower.device_velocity.w);
+    follower.device_tip = (float4)(targets[2 * m].xyz, follower.device_tip.w);
+    colliders[m] = follower;
+  }
+  place_followers(colliders, c);
+}
+
+/* What ToolContact::side.w says. */
+#define SIDE_UNKNOWN 0.0f /* the two have not come near */
+#define SIDE_NEAR 1.0f    /* near at the start of the step or since the solve brought them together */
+#define SIDE_SWEPT 2.0f   /* came near on the way through the step */
+
+/* Whether the axis has passed to the far side of the triangle. `d` leads from the axis to the triangle, `outward` is the triangle's normal.
+   On a convex edge or a tip the direction of a contact may turn by more than a right angle while the tool stays outside, so for triangles
+   that were near from the start the axis must also be on the inner side of the triangle; one that came near on the way may have been
+   crossed from within. */
+static inline bool is_beyond(float3 d, float4 side, float3 outward) {
+  return !(dot(d, side.xyz) > 0.0f) && (side.w == SIDE_SWEPT || dot(d, outward) > 0.0f);
+}
+
+/* Which triangles each capsule may touch in this step, and on which side of it they belong. Work-item: surface triangle.
+   The capsule's axis and the triangle move linearly from their start to their predicted end; they are sampled so densely that between two
+   samples they approach by less than half a radius, so no crossing of the axis goes unseen. Conservative within `slack`, which bounds how
+   much nearer than predicted the solve may bring them. */
+__kernel void find_contacts(const __global StepParams* p, const __global float4* x, const __global float4* x_start,
+                            const __global uint4* triangles, const __global Collider* colliders, __global ToolContact* contacts,
+                            __global uint* triangle_colliders) {
+  const uint t = (uint)get_global_id(0);
+  if (t >= p->triangle_count) return;
+  const uint4 tri = triangles[t];
+  const float3 a0 = x_start[tri.x].xyz, b0 = x_start[tri.y].xyz, c0 = x_start[tri.z].xyz;
+  const float3 a1 = x[tri.x].xyz, b1 = x[tri.y].xyz, c1 = x[tri.z].xyz;
+  const float motion = fmax(fmax(distance(a0, a1), distance(b0, b1)), distance(c0, c1));
+  const float3 center = (a0 + b0 + c0) * (1.0f / 3.0f);
+  const float extent = fmax(fmax(distance(center, a0), distance(center, b0)), distance(center, c0));
+  const uint mask_before = triangle_colliders[t];
+  uint mask = 0;
+  for (uint k = 0; k < p->collider_count; ++k) {
+    if (tri.w != 0u && colliders[k].skips_tissue != 0u) continue;
+    const float3 p0 = colliders[k].tip_start.xyz;
+    const float3 d0 = colliders[k].axis_start.xyz;
+    const float3 p1 = colliders[k].tip.xyz;
+    const float3 d1 = colliders[k].axis.xyz;
+    const float radius = colliders[k].tip_start.w;
+    const float tool_motion = fmax(distance(p0, p1), distance(p0 + d0, p1 + d1));
+    const float slack = motion + tool_motion + fmax(radius, p->range_m);
+    const float reach = radius + p->margin_m + slack;
+    float s;
+    const float3 nearest = closest_on_segment_to_point(p0, d0, center, &s);
+    if (distance(nearest, center) > reach + extent) continue;
+    float3 weights;
+    float3 d = closest_segment_triangle(p0, d0, a0, b0, c0, &s, &weights);
+    float dist = length(d);
+    if (dist > reach) continue;
+    const size_t slot = (size_t)k * p->triangle_count + t;
+    const float touch = radius + p->margin_m;
+    ToolContact contact;
+    contact.normal = (float4)(0.0f);
+    contact.weights = (float4)(0.0f);
+    contact.side = (float4)(0.0f);
+    if (dist < touch) {
+      const bool known = ((mask_before >> k) & 1u) && contacts[slot].side.w != SIDE_UNKNOWN;
+      if (known && is_beyond(d, contacts[slot].side, cross(b0 - a0, c0 - a0))) {
+        contact.side = contacts[slot].side;
+      } else {
+        const float3 n = dist > 1e-9f ? d / dist : -normalize(cross(b0 - a0, c0 - a0));
+        contact.side = (float4)(n, SIDE_NEAR);
+      }
+    } else {
+      const int samples = (int)clamp(ceil((tool_motion + motion) / (0.5f * radius)), 1.0f, 1024.0f);
+      for (int i = 1; i <= samples; ++i) {
+        const float u = (float)i / (float)samples;
+        d = closest_segment_triangle(mix(p0, p1, u), mix(d0, d1, u), mix(a0, a1, u), mix(b0, b1, u), mix(c0, c1, u), &s, &weights);
+        dist = length(d);
+        if (dist < touch) {
+          const float3 n = dist > 1e-9f ? d / dist : -normalize(cross(b0 - a0, c0 - a0));
+          contact.side = (float4)(n, SIDE_SWEPT);
+          break;
+        }
+      }
+    }
+    contacts[slot] = contact;
+    mask |= 1u << k;
+  }
+  triangle_colliders[t] = mask;
+}
+
+/* Lists the (collider, triangle) slots that find_contacts marked, in order, so that the host need not know how many there are.
+   One work-group; each work-item takes a contiguous share of the triangles. list[0] = count, then the slots. */
+__kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void list_contacts(const __global StepParams* p,
+                                                                                            const __global uint* triangle_colliders,
+                                                                                            __global uint* list) {
+  __local uint offsets[PALPATE_LIST_GROUP];
+  const uint me = (uint)get_local_id(0);
+  const uint share = (p->triangle_count + PALPATE_LIST_GROUP - 1) / PALPATE_LIST_GROUP;
+  const uint begin = min(me * share, p->triangle_count);
+  const uint end = min(begin + share, p->triangle_count);
+  uint count = 0;
+  for (uint t = begin; t < end; ++t) count += popcount(triangle_colliders[t]);
+  offsets[me] = count;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (me == 0) {
+    uint sum = 0;
+    for (uint i = 0; i < PALPATE_LIST_GROUP; ++i) {
+      const uint own = offsets[i];
+      offsets[i] = sum;
+      sum += own;
+    }
+    list[0] = sum;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  uint at = 1 + offsets[me];
+  for (uint t = begin; t < end; ++t) {
+    uint mask = triangle_colliders[t];
+    for (uint c = 0; mask != 0; ++c, mask >>= 1) {
+      if (mask & 1u) list[at++] = c * p->triangle_count + t;
+    }
+  }
+}
+
+/* Linearises every listed contact at the current iterate. Work-item: list entries, strided. */
+__kernel void update_contacts(const __global StepParams* p, const __global float4* x, const __global uint4* triangles,
+                              const __global Collider* colliders, const __global uint* list, __global ToolContact* contacts) {
+  const uint count = list[0];
+  for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
+    const uint slot = list[1 + i];
+    const uint c = slot / p->triangle_count;
+    const uint4 tri = triangles[slot % p->triangle_count];
+    float s;
+    float3 weights;
+    const float3 d = central_segment_triangle(colliders[c].tip.xyz, colliders[c].axis.xyz, x[tri.x].xyz, x[tri.y].xyz, x[tri.z].xyz,
+                                              0.1f * p->margin_m, &s, &weights);
+    const float dist = length(d);
+    float4 side = contacts[slot].side;
+    const float touch = colliders[c].tip_start.w + p->margin_m;
+    float3 n = dist > 1e-9f ? d / dist : side.xyz;
+    bool active = dist < touch;
+    if (side.w != SIDE_UNKNOWN) {
+      if (is_beyond(d, side, cross(x[tri.y].xyz - x[tri.x].xyz, x[tri.z].xyz - x[tri.x].xyz))) {
+        n = side.xyz; /* push it back the way it came */
+        active = true;
+      }
+      /* A capsule deep in the tissue on its way out sees its neighbours sideways: they keep the side that the start of the step gave them.
+       */
+    } else if (active) {
+      side = (float4)(n, SIDE_NEAR);
+    }
+    ToolContact out;
+    out.normal = (float4)(n, s);
+    out.weights = (float4)(weights, active ? 1.0f : 0.0f);
+    out.side = side;
+    contacts[slot] = out;
+  }
+}
+
+/* The block of a coupled tool: its tip moves to where coupling, inertia, contacts and anchors balance. One work-group a collider; those of
+   followers do nothing. */
+__kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void solve_colliders(
+    const __global StepParams* p, const __global float4* x, const __global float4* x_start, const __global uint4* triangles,
+    const __global uint* list, const __global ToolContact* contacts, const __global uint* anchor_begin, const __global Anchor* anchors,
+    __global Collider* colliders) {
+  __local float sums[9 * PALPATE_LIST_GROUP];
+  const uint c = (uint)get_group_id(0);
+  const uint me = (uint)get_local_id(0);
+  const bool coupled = colliders[c].leader == c && colliders[c].device_tip.w != 0.0f;
+  Collider k; /* of followers nothing else is read: their leader writes it at the same time */
+  if (coupled) k = colliders[c];
+  Block b;
+  b.force = (float3)(0.0f);
+  b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
+  const uint count = coupled ? list[0] : 0;
+  for (uint i = me; i < count; i += PALPATE_LIST_GROUP) {
+    const uint slot = list[1 + i];
+    const uint m = slot / p->triangle_count;
+    if (m - c >= k.members) continue;
+    const ToolContact contact = contacts[slot];
+    if (contact.weights.w == 0.0f) continue;
+    const __global Collider* member = colliders + m;
+    const uint4 tri = triangles[slot % p->triangle_count];
+    const float3 n = contact.normal.xyz;
+    const float s = contact.normal.w;
+    const float3 on_axis = member->tip.xyz + s * member->axis.xyz;
+    const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
+    float slope;
+    const float force = contact_force(p, member->axis.w, p->margin_m + member->tip_start.w - dot(n, point - on_axis), &slope);
+    if (force == 0.0f) continue;
+    add_normal_term(&b, n, -force, slope);
+    const float3 start =
+        contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
+    float3 slip = (on_axis - member->tip_start.xyz - s * member->axis_start.xyz) - (point - start);
+    slip -= dot(slip, n) * n;
+    add_friction_term(&b, n, slip, friction_factor(p, force, length(slip)), 1.0f, 1.0f);
+  }
+  const uint anchor_count = coupled ? anchor_begin[p->vertex_count] : 0;
+  for (uint i = me; i < anchor_count; i += PALPATE_LIST_GROUP) {
+    if (anchors[i].holder - c >= k.members) continue;
+    const float3 d = anchor_stretch(anchors + i, x[anchors[i].vertex].xyz - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
+    const float factor = anchor_factor(anchors + i, length(d));
+    if (anchors[i].normal.w == 0.0f) {
+      b.force += factor * d;
+      b.xx += factor;
+      b.yy += factor;
+      b.zz += factor;
+    } else if (dot(d, d) > 0.0f) {
+      add_normal_term(&b, anchors[i].normal.xyz, -factor * length(d), factor);
+    }
+  }
+  b = sum_of_team(sums + me, PALPATE_LIST_GROUP, me, PALPATE_LIST_GROUP, b);
+  if (me != 0 || !coupled) return;
+  const float inertia = k.velocity.w * p->inv_dt * p->inv_dt;
+  const float damping = k.device_velocity.w * p->inv_dt;
+  const float coupling = k.device_tip.w;
+  b.force -= inertia * (k.tip.xyz - k.tip_start.xyz - p->dt_s * k.velocity.xyz);
+  b.force -= damping * (k.tip.xyz - k.tip_start.xyz - p->dt_s * k.device_velocity.xyz);
+  b.force -= coupling * (k.tip.xyz - k.device_tip.xyz);
+  b.xx += inertia + damping + coupling;
+  b.yy += inertia + damping + coupling;
+  b.zz += inertia + damping + coupling;
+  colliders[c].tip = (float4)(k.tip.xyz + solve_block(&b), 0.0f);
+  place_followers(colliders, c);
+}
+
+/* A clip weighs nothing and goes to where its anchors balance. Work-item: clip; it is a collider after those with capsules. */
+__kernel void solve_clips(const __global StepParams* p, uint clip_count, const __global float4* x, const __global uint* anchor_begin,
+                          const __global Anchor* anchors, __global Collider* colliders) {
+  const uint clip = (uint)get_global_id(0);
+  if (clip >= clip_count) return;
+  const uint holder = p->collider_count + clip;
+  const uint anchor_count = anchor_begin[p->vertex_count];
+  float3 sum = (float3)(0.0f);
+  float weight = 0.0f;
+  for (uint i = 0; i < anchor_count; ++i) {
+    if (anchors[i].holder != holder) continue;
+    const float3 place = x[anchors[i].vertex].xyz - anchors[i].target.xyz;
+    const float factor = anchor_factor(anchors + i, distance(place, colliders[holder].tip.xyz));
+    sum += factor * place;
+    weight += factor;
+  }
+  if (weight > 0.0f) colliders[holder].tip = (float4)(sum / weight, 0.0f);
+}
+
+/* Work-item: anchor. */
+__kernel void report_anchors(uint anchor_count, const __global float4* x, const __global Anchor* anchors,
+                             const __global Collider* colliders, __global AnchorReport* reports) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= anchor_count) return;
+  const float3 point = x[anchors[i].vertex].xyz;
+  const float3 d = anchor_stretch(anchors + i, point - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
+  reports[i].point = (float4)(point, 0.0f);
+  reports[i].force = (float4)(-anchor_factor(anchors + i, length(d)) * d, 0.0f);
+}
+
+/* End of a step for the capsules. Work-item: collider. */
+__kernel void finish_colliders(const __global StepParams* p, __global Collider* colliders) {
+  const uint c = (uint)get_global_id(0);
+  if (c >= p->collider_count) return;
+  const float4 velocity = colliders[c].velocity;
+  colliders[c].velocity = (float4)((colliders[c].tip.xyz - colliders[c].tip_start.xyz) * p->inv_dt, velocity.w);
+}
+
+/* Force of each acting contact, for the host. Slots are taken in any order; the host sorts by (collider, triangle). Counts past capacity.
+   Work-item: list entries, then surface vertices for planes; header[0] = count. */
+__kernel void report_contacts(const __global StepParams* p, uint capacity, const __global float4* x, const __global float4* x_start,
+                              const __global uint4* triangles, const __global Collider* colliders, const __global uint* list,
+                              const __global ToolContact* contacts, const __global PlaneObstacle* planes,
+                              const __global uint2* vertex_triangle_range, __global uint* header, __global ContactReport* reports) {
+  const uint count = list[0];
+  for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
+    const uint slot = list[1 + i];
+    const uint c = slot / p->triangle_count;
+    const uint t = slot % p->triangle_count;
+    const uint4 tri = triangles[t];
+    const ToolContact contact = contacts[slot];
+    const float radius = colliders[c].tip_start.w;
+    const float3 n = contact.normal.xyz;
+    const float s = contact.normal.w;
+    const float3 on_axis = colliders[c].tip.xyz + s * colliders[c].axis.xyz;
+    const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
+    const float gap = dot(n, point - on_axis) - radius;
+    float slope;
+    const float force = contact.weights.w != 0.0f ? contact_force(p, colliders[c].axis.w, p->margin_m - gap, &slope) : 0.0f;
+    if (force == 0.0f && !(gap < p->range_m)) continue;
+    const float3 start =
+        contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
+    float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
+    slip -= dot(slip, n) * n;
+    const uint at = atomic_inc(header);
+    if (at >= capacity) continue;
+    ContactReport r;
+    r.collider = c;
+    r.triangle = t;
+    r.gap_m = gap;
+    r.arm = s;
+    r.point = (float4)(point, force);
+    r.normal = (float4)(n, 0.0f);
+    r.force = (float4)(force * n - friction_factor(p, force, length(slip)) * slip, 0.0f);
+    reports[at] = r;
+  }
+  if (p->plane_count == 0) return;
+  for (uint v = (uint)get_global_id(0); v < p->vertex_count; v += (uint)get_global_size(0)) {
+    if (vertex_triangle_range[v].x == vertex_triangle_range[v].y) continue;
+    for (uint i = 0; i < p->plane_count; ++i) {
+      const float4 plane = planes[i].normal_offset;
+      const float gap = dot(plane.xyz, x[v].xyz) - plane.w;
+      float slope;
+      const float force = contact_force(p, p->stiffness_n_per_m, p->margin_m - gap, &slope);
+      if (force == 0.0f) continue;
+      float3 slip = x[v].xyz - x_start[v].xyz;
+      slip -= dot(slip, plane.xyz) * plane.xyz;
+      const uint at = atomic_inc(header);
+      if (at >= capacity) continue;
+      ContactReport r;
+      r.collider = NOT_A_TRIANGLE;
+      r.triangle = v;
+      r.gap_m = gap;
+      r.arm = (float)i;
+      r.point = (float4)(x[v].xyz, force);
+      r.normal = (float4)(plane.xyz, 0.0f);
+      r.force = (float4)(force * plane.xyz - friction_factor(p, force, length(slip)) * slip, 0.0f);
+      reports[at] = r;
+    }
+  }
+}
