@@ -102,27 +102,27 @@ function liver(): Shader {
   const [lobules, vessels] = [cellular(20, 5), veins(3, 0.07, 7)];
   return (u, v) => {
     const { margin, nearest, number } = lobules(u + 0.014 * (bendU(u, v) - 0.5), v + 0.014 * (bendV(u, v) - 0.5));
-    const inside = step(0.02, 0.24, margin);
-    let color = mixed([1.24, 1.1, 1.02], [0.92, 0.86, 0.86], inside);
-    color = scaled(color, (0.9 + 0.2 * number) * (0.74 + 0.52 * broad(u, v)));
-    color = scaled(color, 1 - 0.16 * (1 - step(0.04, 0.18, nearest)));  // the vein in the middle of a lobule
+    const inside = step(0.0, 0.3, margin);
+    let color = mixed([1.1, 1.02, 0.98], [0.93, 0.89, 0.89], inside);
+    color = scaled(color, (0.94 + 0.12 * number) * (0.7 + 0.6 * broad(u, v)));
+    color = scaled(color, 1 - 0.1 * (1 - step(0.04, 0.2, nearest)));  // the vein in the middle of a lobule
     const vessel = vessels(u, v) * step(0.35, 0.6, where(u, v));
     color = mixed(color, [0.6, 0.4, 0.5], 0.6 * vessel);
-    return [...color, 0.25 + 0.5 * inside + 0.15 * vessel];
+    return [...color, 0.4 + 0.16 * inside + 0.3 * vessel];
   };
 }
 
 function muscle(): Shader {
-  const [long, short, uneven, thick] = [noise(3, 3, 11), noise(9, 9, 12), noise(2, 9, 13), noise(4, 60, 14)];
-  const [thin, broad, pale] = [noise(8, 110, 15), clouds(3, 17), noise(5, 20, 18)];
+  const [long, short, uneven, thick] = [noise(3, 3, 11), noise(9, 9, 12), noise(2, 9, 13), noise(3, 64, 14)];
+  const [thin, broad, pale] = [noise(5, 120, 15), clouds(3, 17), noise(5, 20, 18)];
   return (u, v) => {
-    const across = v + 0.03 * (long(u, v) - 0.5) + 0.008 * (short(u, v) - 0.5);
+    const across = v + 0.014 * (long(u, v) - 0.5) + 0.006 * (short(u, v) - 0.5);
     // Bundles of fibres, a little uneven, that run out into each other.
-    const bundle = across * 9 + 0.8 * (uneven(u, across) - 0.5);
+    const bundle = across * 9 + 0.5 * (uneven(u, across) - 0.5);
     const place = bundle - Math.floor(bundle);
     const gap = 1 - step(0.02, 0.14, Math.min(place, 1 - place));
     const fibres = 0.6 * thick(u, across) + 0.4 * thin(u, across);
-    let color = mixed([0.66, 0.58, 0.58], [1.18, 1.08, 1.05], fibres);
+    let color = mixed([0.62, 0.54, 0.54], [1.24, 1.14, 1.1], fibres);
     color = scaled(color, 0.8 + 0.4 * broad(u, v));
     color = mixed(color, [1.55, 1.5, 1.45], 0.6 * gap * (0.35 + 0.65 * pale(u, across)));
     return [...color, 0.25 + 0.3 * fibres + 0.4 * Math.sqrt(Math.max(0, Math.sin(Math.PI * place))) - 0.15 * gap];
