@@ -1287,11 +1287,10 @@ TEST(SceneSpec, TexturesAreChecked) {
   ExpectRefused(spec, "bodies[0].texture.spherical.axis: is zero");
   texture.mutable_cylindrical()->mutable_axis()->set_z(std::numeric_limits<double>::quiet_NaN());
   ExpectRefused(spec, "bodies[0].texture.cylindrical.axis.z: nan is not finite");
-  texture.mutable_planar()->mutable_origin_m()->set_x(100);
+  texture.mutable_planar()->mutable_origin_m()->set_x(99);
   texture.set_tile_size_m(1e-4);
   ASSERT_TRUE(Build(spec).ok());
-  body.mutable_generator()->clear_edge_length_m();
-  body.set_scale(1e4);
+  texture.mutable_planar()->mutable_origin_m()->set_x(100);
   ExpectRefused(spec, "bodies[0].texture.planar: a vertex lies ");
 
   // Of the mesh.
