@@ -20,7 +20,6 @@ using Triangle = std::array<uint32_t, 3>;
 using Tet = std::array<uint32_t, 4>;
 
 constexpr Triangle kFreeTriangle = {0, 0, 0};
-constexpr Tet kFreeTet = {0, 0, 0, 0};
 
 template <typename T>
 T SlotOr(const std::vector<T>& slots, uint32_t slot, T otherwise) {
