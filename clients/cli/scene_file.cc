@@ -103,6 +103,9 @@ absl::Status InlineMeshFiles(const std::filesystem::path& folder, v1::SceneSpec&
     for (const auto& tet : mesh->tets) {
       for (const uint32_t vertex : tet) data.add_tets(vertex);
     }
+    for (const auto& place : mesh->texture_coordinates) {
+      for (int k = 0; k < 2; ++k) data.add_texture_coordinates(place[k]);
+    }
   }
   return absl::OkStatus();
 }

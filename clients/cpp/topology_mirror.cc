@@ -1,6 +1,8 @@
 #include "clients/cpp/topology_mirror.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +48,26 @@ void SetTet(uint32_t slot, const TopologyMirror::Tet& tet, TopologyMirror::Body&
   body.tets[slot] = tet;
 }
 
+/// Sets the length of the texture coordinates and keeps the hash; gives some of them values, at `places`, or from the first on if there are
+/// none.
+absl::Status SetTexture(size_t count, const google::protobuf::RepeatedField<uint32_t>& places,
+                        const google::protobuf::RepeatedField<float>& values, TopologyMirror::Body& body) {
+  for (size_t place = count; place < body.texture_coordinates.size(); ++place) {
+    body.mesh_hash -= HashOfTextureCoordinate(static_cast<uint32_t>(place), body.texture_coordinates[place]);
+  }
+  body.texture_coordinates.resize(count, {});
+  for (int i = 0; i < values.size() / 2; ++i) {
+    const uint32_t place = places.empty() ? static_cast<uint32_t>(i) : places[i];
+    // Adding zero takes the sign off a negative one.
+    const std::array<float, 2> value = {values[2 * i] + 0.0F, values[2 * i + 1] + 0.0F};
+    if (place >= count) return absl::DataLossError(absl::StrCat("a texture coordinate of ", place, ", which is outside [0, ", count, ")"));
+    if (!std::isfinite(value[0]) || !std::isfinite(value[1])) return absl::DataLossError("a texture coordinate is not finite");
+    body.mesh_hash += HashOfTextureCoordinate(place, value) - HashOfTextureCoordinate(place, body.texture_coordinates[place]);
+    body.texture_coordinates[place] = value;
+  }
+  return absl::OkStatus();
+}
+
 /// Elements of a flat list of indices.
 template <size_t N, typename List>
 std::array<uint32_t, N> ElementOf(const List& indices, int element) {
@@ -79,6 +101,11 @@ uint64_t HashOfTriangle(uint32_t slot, const TopologyMirror::Triangle& triangle,
 
 uint64_t HashOfTet(uint32_t slot, const TopologyMirror::Tet& tet) {
   return Chain(Chain(Chain(0, slot, tet[0]), tet[1], tet[2]), tet[3], 4);
+}
+
+uint64_t HashOfTextureCoordinate(uint32_t place, const std::array<float, 2>& value) {
+  if (value[0] == 0 && value[1] == 0) return 0;
+  return Chain(Chain(0, place, std::bit_cast<uint32_t>(value[0])), std::bit_cast<uint32_t>(value[1]), 5);
 }
 
 size_t TopologyMirror::Body::triangle_count() const {
@@ -153,6 +180,16 @@ absl::Status TopologyMirror::AddBody(const v1::BodyTopology& topology) {
   }
   ResizeTets(static_cast<size_t>(topology.tets_size() / 4), body);
   for (int t = 0; t < topology.tets_size() / 4; ++t) SetTet(static_cast<uint32_t>(t), ElementOf<4>(topology.tets(), t), body);
+  body.has_texture = topology.has_texture();
+  body.texture = topology.texture();
+  const auto& places = topology.texture_vertices();
+  const auto& values = topology.texture_coordinates();
+  if ((!body.has_texture && !values.empty()) || values.size() != (places.empty() ? values.size() / 2 : places.size()) * 2) {
+    return Broken(body.name, absl::StrCat(values.size(), " numbers of texture coordinates do not fit ", places.size(), " vertices"));
+  }
+  if (absl::Status status = SetTexture(body.has_texture ? body.vertex_count : 0, places, values, body); !status.ok()) {
+    return Broken(body.name, std::string(status.message()));
+  }
   return CheckHash(body, topology.mesh_hash());
 }
 
@@ -178,6 +215,14 @@ absl::Status TopologyMirror::ApplyBody(const v1::BodyDelta& delta) {
     SetTriangle(delta.triangle_slots(i), ElementOf<3>(delta.triangles(), i), delta.triangle_zones(i), body);
   ResizeTets(delta.tet_count(), body);
   for (int i = 0; i < tets; ++i) SetTet(delta.tet_slots(i), ElementOf<4>(delta.tets(), i), body);
+  const auto& places = delta.texture_vertices();
+  const auto& values = delta.texture_coordinates();
+  if ((!body.has_texture && !values.empty()) || values.size() != 2 * places.size()) {
+    return Broken(body.name, absl::StrCat(values.size(), " numbers of texture coordinates do not fit ", places.size(), " vertices"));
+  }
+  if (absl::Status status = SetTexture(body.has_texture ? body.vertex_count : 0, places, values, body); !status.ok()) {
+    return Broken(body.name, std::string(status.message()));
+  }
   if (delta.fixed_changed()) body.fixed.assign(delta.fixed().begin(), delta.fixed().end());
   return CheckHash(body, delta.mesh_hash());
 }

@@ -28,7 +28,11 @@ class TopologyMirror {
     std::vector<uint32_t> zones;      ///< [slot of triangle]
     std::vector<Tet> tets;            ///< [slot]; only of streams with the volume
     std::vector<uint32_t> fixed;      ///< indices of positions
-    uint64_t mesh_hash = 0;           ///< of the arrays, checked against the server's
+    bool has_texture = false;
+    v1::SurfaceTexture texture;  ///< how texture coordinates are meant
+    /// [vertex_count] u v, (0, 0) where there are none; empty without has_texture.
+    std::vector<std::array<float, 2>> texture_coordinates;
+    uint64_t mesh_hash = 0;  ///< of the arrays, checked against the server's
 
     size_t triangle_count() const;  ///< without free slots
     size_t tet_count() const;
@@ -64,5 +68,7 @@ class TopologyMirror {
 /// Hashes of live slots, whose sums modulo 2^64 are the hashes of arrays.
 uint64_t HashOfTriangle(uint32_t slot, const TopologyMirror::Triangle& triangle, uint32_t zone);
 uint64_t HashOfTet(uint32_t slot, const TopologyMirror::Tet& tet);
+/// Of the texture coordinate of a position's index; 0 for (0, 0). Precondition: no negative zero.
+uint64_t HashOfTextureCoordinate(uint32_t place, const std::array<float, 2>& value);
 
 }  // namespace palpate::client

@@ -17,6 +17,7 @@
 #include "server/api/checker.h"
 #include "server/api/marker_spec.h"
 #include "server/api/material_spec.h"
+#include "server/api/texture_spec.h"
 #include "server/api/tool_spec.h"
 #include "sim/mesh/generators.h"
 #include "sim/mesh/mesh_io.h"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr float kInteriorShade = 0.7F;  // of surfaces that cuts uncover
 constexpr double kMinClusterSize_m = 1e-5;
+constexpr double kMaxTextureCoordinate = 1e6;  // in tiles
 
 template <typename T>
 double Or(bool has, T value, double fallback) {
@@ -184,6 +186,18 @@ void CheckMeshData(Checker& check, const std::string& path, const v1::TetMeshDat
     const double x = mesh.vertices_m(i);
     if (!(std::abs(x) <= kMaxMeshCoordinate)) {
       check.Range(At(At(path, "vertices_m"), i), x, -kMaxMeshCoordinate, kMaxMeshCoordinate);
+      return;
+    }
+  }
+  const uint64_t texture_count = static_cast<uint64_t>(mesh.texture_coordinates_size());
+  if (texture_count != 0 && texture_count != 2 * vertex_count) {
+    check.Invalid(At(path, "texture_coordinates"),
+                  absl::StrCat(texture_count, " numbers for ", vertex_count, " vertices, must be two for each or none"));
+    return;
+  }
+  for (int i = 0; i < mesh.texture_coordinates_size(); ++i) {
+    if (!(std::abs(mesh.texture_coordinates(i)) <= kMaxTextureCoordinate)) {
+      check.Range(At(At(path, "texture_coordinates"), i), mesh.texture_coordinates(i), -kMaxTextureCoordinate, kMaxTextureCoordinate);
       return;
     }
   }
@@ -352,6 +366,7 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
   CheckZones(check, path, body);
   CheckMarkers(check, path, body);
   CheckSurfaceZones(check, path, body);
+  CheckTexture(check, path, body);
   CheckAblation(check, At(path, "ablation"), body.ablation());
   if (body.has_color()) CheckColor(check, At(path, "color"), body.color());
   if (body.has_scale()) check.Range(At(path, "scale"), body.scale(), 1e-6, 1e6);
@@ -453,6 +468,9 @@ absl::StatusOr<sim::TetMesh> LoadGeometry(const v1::BodySpec& body, const std::s
       mesh.tets.reserve(static_cast<size_t>(data.tets_size()) / 4);
       for (int i = 0; i + 3 < data.tets_size(); i += 4) {
         mesh.tets.push_back({data.tets(i), data.tets(i + 1), data.tets(i + 2), data.tets(i + 3)});
+      }
+      for (int i = 0; i + 1 < data.texture_coordinates_size(); i += 2) {
+        mesh.texture_coordinates.emplace_back(data.texture_coordinates(i), data.texture_coordinates(i + 1));
       }
       return mesh;
     }
@@ -560,6 +578,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
     const char* field = body.has_mesh() ? "mesh" : body.has_generator() ? "generator" : "mesh_file";
     return Annotate(valid, At(path, field));
   }
+  PALPATE_RETURN_IF_ERROR(BuildTexture(body, path, mesh, &out.texture));
   PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, out));
   if (body.kind() == v1::BODY_KIND_RIGID) out.kind = sim::BodyKind::kRigid;
   if (body.kind() == v1::BODY_KIND_STATIC) out.kind = sim::BodyKind::kStatic;

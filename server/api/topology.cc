@@ -9,6 +9,7 @@
 
 #include "server/api/encode.h"
 #include "server/api/marker_spec.h"
+#include "server/api/texture_spec.h"
 #include "server/api/tool_spec.h"
 
 namespace palpate::server {
@@ -19,7 +20,6 @@ using Triangle = std::array<uint32_t, 3>;
 using Tet = std::array<uint32_t, 4>;
 
 constexpr Triangle kFreeTriangle = {0, 0, 0};
-constexpr Tet kFreeTet = {0, 0, 0, 0};
 
 template <typename T>
 T SlotOr(const std::vector<T>& slots, uint32_t slot, T otherwise) {
@@ -87,6 +87,21 @@ uint64_t MeshHash(const SceneTopology& topology, size_t body, bool with_volume) 
   return with_volume ? topology.volume_hashes[body] : topology.world->bodies[body]->surface_hash;
 }
 
+std::array<float, 2> TextureCoordinateAt(const BodyArrays& arrays, uint32_t place, bool with_volume) {
+  const uint32_t vertex = with_volume ? place : SlotOr(arrays.surface_vertices, place, sim::kNoSlot);
+  return SlotOr(arrays.texture_coordinates, vertex, std::array<float, 2>{});
+}
+
+/// Of the whole body: of all vertices only those on the surface have any.
+void EncodeTextureCoordinates(const BodyArrays& arrays, bool with_volume, v1::BodyTopology& out) {
+  for (uint32_t place = 0; place < PositionCount(arrays, with_volume); ++place) {
+    const std::array<float, 2> value = TextureCoordinateAt(arrays, place, with_volume);
+    if (with_volume && value == std::array<float, 2>{}) continue;
+    if (with_volume) out.add_texture_vertices(place);
+    for (const float coordinate : value) out.add_texture_coordinates(coordinate);
+  }
+}
+
 void EncodeBody(const SceneTopology& topology, size_t b, bool with_volume, v1::BodyTopology& out) {
   const BodyArrays& arrays = *topology.world->bodies[b];
   out.set_name(arrays.name);
@@ -112,10 +127,15 @@ void EncodeBody(const SceneTopology& topology, size_t b, bool with_volume, v1::B
     z.mutable_color()->set_r(zone.color.x());
     z.mutable_color()->set_g(zone.color.y());
     z.mutable_color()->set_b(zone.color.z());
+    z.set_is_interior(zone.is_interior);
   }
   size_t root = b;
   while (topology.parents[root] != sim::kNoSlot) root = topology.parents[root];
   if (root < topology.statics->body_colors.size()) *out.mutable_color() = topology.statics->body_colors[root];
+  if (!arrays.texture_coordinates.empty() && root < topology.statics->body_textures.size()) {
+    *out.mutable_texture() = topology.statics->body_textures[root];
+    EncodeTextureCoordinates(arrays, with_volume, out);
+  }
   out.set_mesh_hash(MeshHash(topology, b, with_volume));
 }
 
@@ -139,6 +159,10 @@ void EncodeBodyDelta(const SceneTopology& topology, const BodySlots& change, boo
       for (const uint32_t v : arrays.tets[slot]) out.add_tets(v);
     }
   }
+  for (const uint32_t place : with_volume ? change.texture_vertices : change.texture_places) {
+    out.add_texture_vertices(place);
+    for (const float coordinate : TextureCoordinateAt(arrays, place, with_volume)) out.add_texture_coordinates(coordinate);
+  }
   if (with_volume ? change.fixed_changed : change.surface_fixed_changed) {
     out.set_fixed_changed(true);
     EncodeFixed(arrays, with_volume, out);
@@ -148,10 +172,12 @@ void EncodeBodyDelta(const SceneTopology& topology, const BodySlots& change, boo
 
 /// Numbers in the messages, which is what their lengths grow with.
 size_t KeyframeNumbers(const BodyArrays& arrays, bool with_volume) {
-  return 4 * arrays.surface_triangles.size() + (with_volume ? 4 * arrays.tets.size() : 0);
+  return 4 * arrays.surface_triangles.size() + (with_volume ? 4 * arrays.tets.size() : 0) +
+         (arrays.texture_coordinates.empty() ? 0 : 2 * arrays.surface_vertices.size());
 }
 size_t DeltaNumbers(const BodySlots& change, bool with_volume) {
-  return 5 * change.triangles.size() + (with_volume ? 5 * change.tets.size() : 0);
+  return 5 * change.triangles.size() + (with_volume ? 5 * change.tets.size() : 0) +
+         3 * (with_volume ? change.texture_vertices : change.texture_places).size();
 }
 
 void SortUnique(std::vector<uint32_t>& slots) {
@@ -183,6 +209,9 @@ std::shared_ptr<const SceneStatics> BuildStatics(const sim::SceneDescription& de
     color.set_r(body.color.x());
     color.set_g(body.color.y());
     color.set_b(body.color.z());
+    v1::SurfaceTexture& texture = out->body_textures.emplace_back();
+    texture.set_pattern(EncodeTexturePattern(body.texture.pattern));
+    texture.set_u_period(body.texture.u_period);
   }
   for (const sim::ToolDescription& tool : description.tools) out->tools.push_back(EncodeToolShape(tool));
   for (const sim::ObstacleDescription& obstacle : description.obstacles) out->obstacles.push_back(EncodeObstacle(obstacle));
@@ -245,11 +274,13 @@ void TopologyHistory::Append(const SceneTopology& before, const SceneTopology& a
     if (change.body >= step.body_count) continue;
     const BodyArrays& old_arrays = *before.world->bodies[change.body];
     const BodyArrays& new_arrays = *after.world->bodies[change.body];
-    BodySlots slots{change.body, change.triangles, change.tets, change.fixed_changed, change.fixed_changed};
+    BodySlots slots{change.body,           change.triangles,       change.tets, change.fixed_changed, change.fixed_changed,
+                    change.texture_places, change.texture_vertices};
     for (const uint32_t slot : change.triangles) {
       slots.surface_fixed_changed = slots.surface_fixed_changed || TouchesFixed(old_arrays, slot) || TouchesFixed(new_arrays, slot);
     }
-    step.bytes += sizeof(BodySlots) + sizeof(uint32_t) * (slots.triangles.size() + slots.tets.size());
+    step.bytes += sizeof(BodySlots) + sizeof(uint32_t) * (slots.triangles.size() + slots.tets.size() + slots.texture_places.size() +
+                                                          slots.texture_vertices.size());
     step.bodies.push_back(std::move(slots));
   }
   step.bytes += sizeof(Step);
@@ -285,6 +316,8 @@ std::optional<TopologyChange> TopologyHistory::Between(uint64_t from, uint64_t t
       }
       merged->triangles.insert(merged->triangles.end(), step.triangles.begin(), step.triangles.end());
       merged->tets.insert(merged->tets.end(), step.tets.begin(), step.tets.end());
+      merged->texture_places.insert(merged->texture_places.end(), step.texture_places.begin(), step.texture_places.end());
+      merged->texture_vertices.insert(merged->texture_vertices.end(), step.texture_vertices.begin(), step.texture_vertices.end());
       merged->fixed_changed = merged->fixed_changed || step.fixed_changed;
       merged->surface_fixed_changed = merged->surface_fixed_changed || step.surface_fixed_changed;
     }
@@ -293,6 +326,8 @@ std::optional<TopologyChange> TopologyHistory::Between(uint64_t from, uint64_t t
   for (BodySlots& slots : out.bodies) {
     SortUnique(slots.triangles);
     SortUnique(slots.tets);
+    SortUnique(slots.texture_places);
+    SortUnique(slots.texture_vertices);
   }
   return out;
 }

@@ -16,7 +16,8 @@ namespace palpate::server {
 
 /// What no edit changes, as streams need it; shared by all versions of a scene's topology.
 struct SceneStatics {
-  std::vector<v1::Color> body_colors;  ///< of the description's bodies
+  std::vector<v1::Color> body_colors;             ///< of the description's bodies
+  std::vector<v1::SurfaceTexture> body_textures;  ///< likewise; those of bodies without texture coordinates say nothing
   std::vector<v1::ToolShape> tools;
   std::vector<v1::ObstacleSpec> obstacles;
   std::vector<v1::MarkerInfo> markers;  ///< in the order of sim::Frame::markers
@@ -43,10 +44,12 @@ std::shared_ptr<const SceneTopology> AdvanceTopology(const SceneTopology& before
 /// Slots of one body's arrays that differ between two versions.
 struct BodySlots {
   uint32_t body = 0;
-  std::vector<uint32_t> triangles;     ///< ascending
-  std::vector<uint32_t> tets;          ///< ascending
-  bool fixed_changed = false;          ///< list of fixed vertices
-  bool surface_fixed_changed = false;  ///< places of fixed vertices on the surface
+  std::vector<uint32_t> triangles;         ///< ascending
+  std::vector<uint32_t> tets;              ///< ascending
+  bool fixed_changed = false;              ///< list of fixed vertices
+  bool surface_fixed_changed = false;      ///< places of fixed vertices on the surface
+  std::vector<uint32_t> texture_places;    ///< surface slots, ascending, whose texture coordinate differs
+  std::vector<uint32_t> texture_vertices;  ///< vertex slots likewise
 };
 struct TopologyChange {
   uint64_t from_version = 0;

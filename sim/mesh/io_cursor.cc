@@ -157,6 +157,8 @@ absl::StatusOr<TetMesh> FinishTetMesh(RawTetMesh raw, const ReadOptions& options
     ++inverted;
     if (options.flip_inverted) std::swap(mesh.tets[t][2], mesh.tets[t][3]);
   }
+  // One that does not fit is a defect, which is found below.
+  const bool has_texture = !mesh.texture_coordinates.empty() && mesh.texture_coordinates.size() == mesh.vertices.size();
   if (options.drop_unused_vertices) {
     constexpr uint32_t kUnused = std::numeric_limits<uint32_t>::max();
     std::vector<uint32_t> new_index(mesh.vertices.size(), kUnused);
@@ -169,9 +171,11 @@ absl::StatusOr<TetMesh> FinishTetMesh(RawTetMesh raw, const ReadOptions& options
       new_index[v] = count;
       mesh.vertices[count] = mesh.vertices[v];
       raw.vertex_offsets[count] = raw.vertex_offsets[v];
+      if (has_texture) mesh.texture_coordinates[count] = mesh.texture_coordinates[v];
       ++count;
     }
     mesh.vertices.resize(count);
+    if (has_texture) mesh.texture_coordinates.resize(count);
     for (auto& tet : mesh.tets) {
       for (uint32_t& v : tet) v = new_index[v];
     }

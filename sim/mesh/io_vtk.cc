@@ -69,8 +69,11 @@ class VtkParser {
       const size_t begin = in_.offset();
       const std::vector<std::string_view> words = SplitWords(in_.Line());
       const std::string keyword = absl::AsciiStrToUpper(ToAbsl(words[0]));
-      // Data on the mesh comes last and is not needed.
-      if (keyword == "POINT_DATA" || keyword == "CELL_DATA") break;
+      if (keyword == "POINT_DATA" || keyword == "CELL_DATA") {
+        // Data on the mesh comes last.
+        PALPATE_RETURN_IF_ERROR(ReadData(words, begin));
+        break;
+      }
       if (keyword == "POINTS") {
         PALPATE_RETURN_IF_ERROR(ReadPoints(words, begin));
       } else if (keyword == "CELLS") {
@@ -326,8 +329,133 @@ class VtkParser {
     return absl::OkStatus();
   }
 
-  // FIELD name count, then arrays "name components tuples type" with their values.
-  absl::Status SkipField(const std::vector<std::string_view>& words, size_t begin) {
+  // Everything from the first POINT_DATA or CELL_DATA on: texture coordinates are read, the rest is passed over as far as it can be made
+  // out.
+  absl::Status ReadData(std::vector<std::string_view> words, size_t begin) {
+    uint64_t count = 0;
+    bool is_of_points = false;
+    while (true) {
+      const std::string keyword = absl::AsciiStrToUpper(ToAbsl(words[0]));
+      if (keyword == "POINT_DATA" || keyword == "CELL_DATA") {
+        const absl::StatusOr<uint64_t> stated = Count(words, 1, begin);
+        if (!stated.ok()) return absl::OkStatus();
+        count = *stated;
+        is_of_points = keyword == "POINT_DATA";
+      } else if (keyword == "TEXTURE_COORDINATES" && is_of_points) {
+        PALPATE_RETURN_IF_ERROR(ReadTextureCoordinates(words, count, begin));
+      } else if (keyword == "FIELD") {
+        bool was_read = false;
+        const absl::Status status = SkipField(words, begin, is_of_points ? &was_read : nullptr);
+        if (was_read && !status.ok()) return status;
+        if (!status.ok()) return absl::OkStatus();
+      } else if (keyword == "METADATA") {
+        while (!in_.AtEnd() && !SplitWords(in_.Line()).empty()) {
+        }
+      } else if (!SkipAttribute(keyword, words, count, begin).ok()) {
+        return absl::OkStatus();
+      }
+      in_.SkipSpace();
+      if (in_.AtEnd()) return absl::OkStatus();
+      begin = in_.offset();
+      words = SplitWords(in_.Line());
+    }
+  }
+
+  // TEXTURE_COORDINATES name components type.
+  absl::Status ReadTextureCoordinates(const std::vector<std::string_view>& words, uint64_t count, size_t begin) {
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t components, Count(words, 2, begin));
+    PALPATE_ASSIGN_OR_RETURN(const TypeName type, Type(words, 3, begin));
+    return ReadTextureValues("TEXTURE_COORDINATES", components, count, type, begin);
+  }
+
+  absl::Status ReadTextureValues(std::string_view what, uint64_t components, uint64_t count, const TypeName& type, size_t begin) {
+    PALPATE_RETURN_IF_ERROR(OnlyOnce(has_texture_, "array of texture coordinates", begin));
+    if (components != 2 && components != 3) {
+      return ErrorAt(in_.source(), begin, absl::StrFormat("%s: %d components, must be 2 or 3", ToAbsl(what), components));
+    }
+    if (count != raw_.mesh.vertices.size()) {
+      return ErrorAt(in_.source(), begin,
+                     absl::StrFormat("%s: %d texture coordinates for %d points", ToAbsl(what), count, raw_.mesh.vertices.size()));
+    }
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(count, MinBytes(components, components * type.bytes), "texture coordinates"));
+    raw_.mesh.texture_coordinates.reserve(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      Eigen::Vector3d value;
+      for (int k = 0; k < static_cast<int>(components); ++k) {
+        PALPATE_ASSIGN_OR_RETURN(value[k], Real(type, "a texture coordinate"));
+      }
+      raw_.mesh.texture_coordinates.push_back(value.head<2>());
+    }
+    return absl::OkStatus();
+  }
+
+  // Passes over an attribute of VTK's that is not needed.
+  absl::Status SkipAttribute(std::string_view keyword, const std::vector<std::string_view>& words, uint64_t count, size_t begin) {
+    uint64_t components = 0;
+    size_t type_at = 2;
+    uint64_t bytes = 0;  // of each value; 0: the type says
+    if (keyword == "SCALARS") {
+      components = 1;
+      if (words.size() > 3) {
+        PALPATE_ASSIGN_OR_RETURN(components, Count(words, 3, begin));
+      }
+      const Cursor before = in_;
+      in_.SkipSpace();
+      const std::vector<std::string_view> table = SplitWords(in_.Line());
+      if (table.empty() || !absl::EqualsIgnoreCase(ToAbsl(table[0]), "LOOKUP_TABLE")) in_ = before;
+    } else if (keyword == "VECTORS" || keyword == "NORMALS") {
+      components = 3;
+    } else if (keyword == "TENSORS") {
+      components = 9;
+    } else if (keyword == "TENSORS6") {
+      components = 6;
+    } else if (keyword == "TEXTURE_COORDINATES") {  // of cells
+      PALPATE_ASSIGN_OR_RETURN(components, Count(words, 2, begin));
+      type_at = 3;
+    } else if (keyword == "GLOBAL_IDS" || keyword == "PEDIGREE_IDS") {
+      components = 1;
+    } else if (keyword == "COLOR_SCALARS") {
+      PALPATE_ASSIGN_OR_RETURN(components, Count(words, 2, begin));
+      bytes = 1;
+    } else if (keyword == "LOOKUP_TABLE") {
+      PALPATE_ASSIGN_OR_RETURN(count, Count(words, 2, begin));
+      components = 4;
+      bytes = 1;
+    } else {
+      return ErrorAt(in_.source(), begin, "unknown data");
+    }
+    if (bytes == 0) {
+      PALPATE_ASSIGN_OR_RETURN(const TypeName type, Type(words, type_at, begin));
+      bytes = type.bytes;
+    }
+    return SkipValues(components, count, bytes, "data");
+  }
+
+  absl::Status SkipValues(uint64_t components, uint64_t tuples, uint64_t bytes, std::string_view what) {
+    if (components == 0 || tuples == 0) return absl::OkStatus();
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(components, 1, absl::StrCat("components of ", ToAbsl(what))));
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(tuples, components, absl::StrCat("tuples of ", ToAbsl(what))));
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(components * tuples, MinBytes(1, bytes), absl::StrCat("values of ", ToAbsl(what))));
+    if (in_.is_binary()) {
+      if (components * tuples * bytes > in_.remaining()) return in_.Truncated(what);
+      in_.Advance(components * tuples * bytes);
+      return absl::OkStatus();
+    }
+    for (uint64_t k = 0; k < components * tuples; ++k) {
+      if (in_.Word().empty()) return in_.Truncated(what);
+    }
+    return absl::OkStatus();
+  }
+
+  static bool NamesTexture(std::string_view name) {
+    std::string letters = absl::AsciiStrToLower(ToAbsl(name));
+    std::erase(letters, '_');
+    return letters == "tcoords" || letters == "texturecoordinates" || letters == "texcoords" || letters == "uv";
+  }
+
+  // FIELD name count, then arrays "name components tuples type" with their values. With `was_read` texture coordinates among them are read,
+  // and it tells whether that began.
+  absl::Status SkipField(const std::vector<std::string_view>& words, size_t begin, bool* was_read = nullptr) {
     PALPATE_ASSIGN_OR_RETURN(const uint64_t array_count, Count(words, 2, begin));
     for (uint64_t i = 0; i < array_count; ++i) {
       in_.SkipSpace();
@@ -337,18 +465,13 @@ class VtkParser {
       PALPATE_ASSIGN_OR_RETURN(const uint64_t components, Count(array, 1, array_begin));
       PALPATE_ASSIGN_OR_RETURN(const uint64_t tuples, Count(array, 2, array_begin));
       PALPATE_ASSIGN_OR_RETURN(const TypeName type, Type(array, 3, array_begin));
-      if (components == 0 || tuples == 0) continue;
-      PALPATE_RETURN_IF_ERROR(in_.CheckCount(components, 1, "components of a field's array"));
-      PALPATE_RETURN_IF_ERROR(in_.CheckCount(tuples, components, "tuples of a field's array"));
-      PALPATE_RETURN_IF_ERROR(in_.CheckCount(components * tuples, MinBytes(1, type.bytes), "values of a field's array"));
-      if (in_.is_binary()) {
-        if (components * tuples * type.bytes > in_.remaining()) return in_.Truncated("a field's array");
-        in_.Advance(components * tuples * type.bytes);
+      if (was_read != nullptr && components == 2 && NamesTexture(array[0])) {
+        *was_read = true;
+        PALPATE_RETURN_IF_ERROR(ReadTextureValues(array[0], components, tuples, type, array_begin));
+        *was_read = false;
         continue;
       }
-      for (uint64_t k = 0; k < components * tuples; ++k) {
-        if (in_.Word().empty()) return in_.Truncated("a field's value");
-      }
+      PALPATE_RETURN_IF_ERROR(SkipValues(components, tuples, type.bytes, "a field's array"));
     }
     return absl::OkStatus();
   }
@@ -386,6 +509,7 @@ class VtkParser {
   bool has_points_ = false;
   bool has_cells_ = false;
   bool has_types_ = false;
+  bool has_texture_ = false;
   size_t types_begin_ = 0;
   RawTetMesh raw_;
   std::vector<uint64_t> cell_starts_;  // [cell_count + 1] into cell_vertices_
@@ -440,6 +564,19 @@ std::string FormatVtk(const TetMesh& mesh, VtkEncoding encoding) {
       AppendBigEndian(static_cast<int32_t>(kTetCell), &out);
     } else {
       absl::StrAppend(&out, kTetCell, "\n");
+    }
+  }
+  if (is_binary) out += '\n';
+  if (mesh.texture_coordinates.empty()) return out;
+  absl::StrAppendFormat(&out, "POINT_DATA %d\nTEXTURE_COORDINATES TCoords 2 double\n", mesh.vertices.size());
+  for (const Eigen::Vector2d& uv : mesh.texture_coordinates) {
+    if (is_binary) {
+      for (int k = 0; k < 2; ++k) AppendBigEndian(uv[k], &out);
+    } else {
+      AppendReal(uv.x(), &out);
+      out += ' ';
+      AppendReal(uv.y(), &out);
+      out += '\n';
     }
   }
   if (is_binary) out += '\n';

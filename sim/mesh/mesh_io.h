@@ -28,8 +28,10 @@ absl::StatusOr<TetMesh> ReadTetMesh(const std::filesystem::path& path, const Rea
 /// Errors: InvalidArgument naming `name`, the line (text) or byte offset (binary) and the element.
 absl::StatusOr<TetMesh> ParseMsh(std::string_view bytes, std::string_view name, const ReadOptions& options = {});
 
-/// Reads a legacy VTK unstructured grid, ASCII or binary, CELLS in the old form or as OFFSETS and CONNECTIVITY (VTK 5.1). Point and cell
-/// data are ignored; cells are treated like elements in ParseMsh. Errors: as ParseMsh.
+/// Reads a legacy VTK unstructured grid, ASCII or binary, CELLS in the old form or as OFFSETS and CONNECTIVITY (VTK 5.1). Of point data the
+/// texture coordinates are read: TEXTURE_COORDINATES of 2 or 3 components (the third is left out), or an array of 2 components in a FIELD
+/// that is named TCoords, TextureCoordinates, TexCoords or UV, case and underscores apart. Other point and cell data are ignored, and so is
+/// what follows data that cannot be made out; cells are treated like elements in ParseMsh. Errors: as ParseMsh.
 absl::StatusOr<TetMesh> ParseVtk(std::string_view bytes, std::string_view name, const ReadOptions& options = {});
 
 /// Reads a TetGen pair of .node and .ele texts with 4 vertices a tet, numbered from 0 or from 1. Attributes and markers are ignored.
@@ -53,6 +55,7 @@ enum class MshVersion { k22, k41 };          ///< Gmsh MSH 2.2 or 4.1, both ASCI
 enum class VtkEncoding { kAscii, kBinary };  ///< legacy VTK: text, or big-endian binary
 
 /// The mesh as the text (or bytes) of a file. Coordinates are written so that reading gives the same doubles, independent of the locale.
+/// Texture coordinates are in VTK files only.
 /// Precondition: the indices are in range.
 std::string FormatMsh(const TetMesh& mesh, MshVersion version = MshVersion::k41);
 std::string FormatVtk(const TetMesh& mesh, VtkEncoding encoding = VtkEncoding::kAscii);

@@ -134,6 +134,13 @@ std::optional<TetMeshDefect> FindTetMeshDefect(const TetMesh& mesh) {
     const Eigen::Vector3d& p = mesh.vertices[v];
     if (!p.allFinite()) return VertexDefect(v, absl::StrFormat("coordinate (%g, %g, %g) is not finite", p.x(), p.y(), p.z()));
   }
+  if (!mesh.texture_coordinates.empty() && mesh.texture_coordinates.size() != mesh.vertices.size()) {
+    return MeshDefect(absl::StrFormat("%d texture coordinates for %d vertices", mesh.texture_coordinates.size(), mesh.vertices.size()));
+  }
+  for (size_t v = 0; v < mesh.texture_coordinates.size(); ++v) {
+    const Eigen::Vector2d& uv = mesh.texture_coordinates[v];
+    if (!uv.allFinite()) return VertexDefect(v, absl::StrFormat("texture coordinate (%g, %g) is not finite", uv.x(), uv.y()));
+  }
   for (size_t t = 0; t < mesh.tets.size(); ++t) {
     if (auto defect = FindTetDefect(mesh, t)) return defect;
   }

@@ -20,8 +20,9 @@ struct SurfaceMesh {
 
 /// A volume of tetrahedra with positive orientation: (v1-v0) x (v2-v0) . (v3-v0) > 0. Metres, frame of the caller.
 struct TetMesh {
-  std::vector<Eigen::Vector3d> vertices;      ///< [vertex_count], m
-  std::vector<std::array<uint32_t, 4>> tets;  ///< [tet_count] indices into vertices
+  std::vector<Eigen::Vector3d> vertices;                  ///< [vertex_count], m
+  std::vector<std::array<uint32_t, 4>> tets;              ///< [tet_count] indices into vertices
+  std::vector<Eigen::Vector2d> texture_coordinates = {};  ///< [vertex_count] u v in tiles, or empty
 };
 
 /// The boundary of a tetrahedral mesh.
@@ -47,8 +48,8 @@ std::optional<TetMeshDefect> FindTetMeshDefect(const TetMesh& mesh);
 
 /// Checks that a mesh can be simulated: finite coordinates, indices in range, no repeated vertex in a tet, no vertex without a tet, each
 /// tet's volume positive and not degenerate (relative to its longest edge cubed, at least 1e-9), each triangle shared by at most two tets
-/// that lie on opposite sides of it, at least one tet, counts that 32-bit indices hold. Errors: InvalidArgument naming the first bad
-/// element, its vertices and the value found.
+/// that lie on opposite sides of it, at least one tet, counts that 32-bit indices hold; texture coordinates, if any, one for each vertex
+/// and finite. Errors: InvalidArgument naming the first bad element, its vertices and the value found.
 absl::Status ValidateTetMesh(const TetMesh& mesh);
 
 /// The triangles that belong to exactly one tet. Precondition: ValidateTetMesh. O(tets) expected. Order: that of the tets (in a tet: the

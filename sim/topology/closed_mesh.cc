@@ -290,6 +290,7 @@ absl::StatusOr<ClosedMesh::DetachedPiece> ClosedMesh::Detach(ComponentId compone
   std::sort(tets.begin(), tets.end());
   DetachedPiece piece;
   piece.mesh.tet_zones_ = tet_zones_;
+  piece.mesh.texture_period_ = texture_period_;
   piece.mesh.surface_zones_.clear();
   for (const SurfaceZone& zone : surface_zones_) piece.mesh.surface_zones_.push_back({zone.name, {}});
   absl::flat_hash_map<uint32_t, uint32_t> new_slot;

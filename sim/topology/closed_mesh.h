@@ -202,6 +202,10 @@ class ClosedMesh {
   size_t SurfaceCornerCount(SurfaceZoneId zone) const { return surface_zones_[zone].corners.size(); }
   /// Precondition: the vertex has a triangle in the zone.
   void SetTextureCoordinate(SurfaceZoneId zone, uint32_t vertex, const std::array<float, 2>& value);
+  /// Above 0: the first texture coordinate goes around and lies in [0, period); interpolation takes the shorter way across the seam. 0:
+  /// not.
+  void SetTexturePeriod(double period) { texture_period_ = period; }
+  double texture_period() const { return texture_period_; }
 
   // --- edits ----------------------------------------------------------------------------------------------------------------------------
 
@@ -325,6 +329,7 @@ class ClosedMesh {
   ComponentTracker tet_components_, surface_components_;
   std::vector<TetZone> tet_zones_;
   std::vector<SurfaceZone> surface_zones_;
+  double texture_period_ = 0;
   std::vector<MeshObserver*> observers_;
   MeshDelta delta_;
   EditCost cost_;

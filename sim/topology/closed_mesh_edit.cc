@@ -439,13 +439,22 @@ void ClosedMesh::AddCorner(SurfaceZoneId zone, uint32_t vertex, const MeshEdit& 
   ++it->second.triangle_count;
   if (!is_inserted || vertex_mark_[vertex] != epoch_ || !touched_[touched_index_[vertex]].is_new) return;
   const MeshEdit::NewVertex& source = edit.vertices[touched_index_[vertex] - touched_index_[new_vertices_.front()]];
+  if (source.source_count == 0) return;
   std::array<double, 2> sum = {0, 0};
+  double first_u = 0;
   for (uint32_t s = 0; s < source.source_count; ++s) {
     const auto from = corners.find(SlotOf(source.sources[s].vertex));
     if (from == corners.end() || !from->second.texture_coordinate) return;
-    for (size_t k = 0; k < 2; ++k) sum[k] += source.sources[s].weight * static_cast<double>((*from->second.texture_coordinate)[k]);
+    std::array<double, 2> value = {(*from->second.texture_coordinate)[0], (*from->second.texture_coordinate)[1]};
+    if (s == 0) first_u = value[0];
+    if (texture_period_ > 0) value[0] -= texture_period_ * std::round((value[0] - first_u) / texture_period_);
+    for (size_t k = 0; k < 2; ++k) sum[k] += source.sources[s].weight * value[k];
   }
-  if (source.source_count > 0) it->second.texture_coordinate = {static_cast<float>(sum[0]), static_cast<float>(sum[1])};
+  if (texture_period_ > 0) sum[0] -= texture_period_ * std::floor(sum[0] / texture_period_);
+  // Adding zero takes the sign off one that a tiny negative number becomes.
+  std::array<float, 2> value = {static_cast<float>(sum[0]) + 0.0F, static_cast<float>(sum[1]) + 0.0F};
+  if (texture_period_ > 0 && value[0] >= texture_period_) value[0] = 0;  // by rounding
+  it->second.texture_coordinate = value;
 }
 
 void ClosedMesh::DropCorner(SurfaceZoneId zone, uint32_t vertex) {

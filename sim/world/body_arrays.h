@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,10 +28,14 @@ struct BodyArrays {
   struct SurfaceZone {
     std::string name;
     Eigen::Vector3f color;
+    bool is_interior = false;  ///< uncovered by cuts
   };
   std::vector<SurfaceZone> surface_zones;
-  uint64_t surface_hash = 0;  ///< sum over live triangles of HashOfTriangle
-  uint64_t volume_hash = 0;   ///< sum over live tets of HashOfTet
+  /// [vertex slot] u v, or empty: the body has no texture coordinates. All corners of triangles have some, but for interior zones; (0, 0)
+  /// where there are none. How they are meant is in the TextureDescription of the body that all pieces come from.
+  std::vector<std::array<float, 2>> texture_coordinates;
+  uint64_t surface_hash = 0;  ///< sum of HashOfTriangle over live triangles and of HashOfTextureCoordinate over surface slots in use
+  uint64_t volume_hash = 0;   ///< sum of HashOfTet over live tets and of HashOfTextureCoordinate over vertex slots
 };
 
 /// What an edit changed in the arrays of one body; the new contents are in the arrays of that version.
@@ -40,6 +45,8 @@ struct BodyArraysChange {
   std::vector<uint32_t> triangles;
   std::vector<uint32_t> tets;  ///< slots, ascending
   bool fixed_changed = false;
+  std::vector<uint32_t> texture_places;    ///< surface slots, ascending, whose texture coordinate differs
+  std::vector<uint32_t> texture_vertices;  ///< vertex slots likewise
 };
 
 /// The arrays of all bodies at one version: immutable, shared; bodies that an edit does not touch are shared between versions.
@@ -60,7 +67,8 @@ constexpr uint64_t MixWord(uint64_t z) {
 
 /// Hashes of one live slot of the arrays, whose sums modulo 2^64 are the hashes of arrays; every client computes the same
 /// (docs/streaming.md). A chain h = MixWord(h + 0x9e3779b97f4a7c15 + low + 2^32 high), from h = 0, over pairs (low, high) of 32-bit
-/// numbers: triangle (slot, v0), (v1, v2), (zone, 3); tet (slot, v0), (v1, v2), (v3, 4).
+/// numbers: triangle (slot, v0), (v1, v2), (zone, 3); tet (slot, v0), (v1, v2), (v3, 4); texture coordinate (place, u), (v, 5) with the
+/// bits of the floats, and 0 for (0, 0).
 constexpr uint64_t HashOfTriangle(uint32_t slot, const std::array<uint32_t, 3>& vertices, uint32_t zone) {
   constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
   uint64_t h = MixWord(kGolden + (uint64_t{slot} | uint64_t{vertices[0]} << 32));
@@ -72,6 +80,13 @@ constexpr uint64_t HashOfTet(uint32_t slot, const std::array<uint32_t, 4>& verti
   uint64_t h = MixWord(kGolden + (uint64_t{slot} | uint64_t{vertices[0]} << 32));
   h = MixWord(h + kGolden + (uint64_t{vertices[1]} | uint64_t{vertices[2]} << 32));
   return MixWord(h + kGolden + (uint64_t{vertices[3]} | uint64_t{4} << 32));
+}
+/// Precondition: no negative zero.
+constexpr uint64_t HashOfTextureCoordinate(uint32_t place, const std::array<float, 2>& value) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
+  if (value[0] == 0 && value[1] == 0) return 0;
+  const uint64_t h = MixWord(kGolden + (uint64_t{place} | uint64_t{std::bit_cast<uint32_t>(value[0])} << 32));
+  return MixWord(h + kGolden + (uint64_t{std::bit_cast<uint32_t>(value[1])} | uint64_t{5} << 32));
 }
 
 }  // namespace palpate::sim

@@ -93,6 +93,16 @@ struct LoadDescription {
   double duration_s = std::numeric_limits<double>::infinity();
 };
 
+/// What viewers draw on a surface; see proto/palpate/v1/scene.proto.
+enum class TexturePattern { kNone, kChecker, kLiver, kMuscle, kFat };
+
+/// Texture coordinates of a body's surface.
+struct TextureDescription {
+  TexturePattern pattern = TexturePattern::kNone;
+  double u_period = 0;                            ///< above 0: u goes around and lies in [0, u_period)
+  std::vector<std::array<float, 2>> coordinates;  ///< [vertex of mesh] u v in tiles, finite; empty: none. Those inside count for nothing
+};
+
 enum class BodyKind {
   kDeformable,
   kRigid,   ///< moves as one piece; docs/algorithms/rigid_blocks.md
@@ -157,6 +167,7 @@ struct BodyDescription {
   std::vector<ZoneDescription> zones;
   std::vector<uint16_t> tet_zones;                    ///< [tet of mesh], or empty: all 0
   std::vector<SurfaceZoneDescription> surface_zones;  ///< of deformable bodies; where they overlap later ones win
+  TextureDescription texture;
 };
 
 struct PlaneShape {

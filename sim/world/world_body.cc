@@ -84,11 +84,12 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
   if (body->mesh_ != nullptr) {
     auto arrays = std::make_shared<BodyArrays>();
     arrays->surface_zones.push_back({"surface", description.color});
-    arrays->surface_zones.push_back({"inside", description.interior_color});
+    arrays->surface_zones.push_back({"inside", description.interior_color, true});
     for (const ZoneDescription& zone : description.zones) {
-      arrays->surface_zones.push_back({absl::StrCat("inside ", zone.name), zone.interior_color});
+      arrays->surface_zones.push_back({absl::StrCat("inside ", zone.name), zone.interior_color, true});
     }
     PALPATE_RETURN_IF_ERROR(body->NameSurfaceZones(description, arrays.get()));
+    PALPATE_RETURN_IF_ERROR(body->TakeTexture(description, arrays.get()));
     body->arrays_ = std::move(arrays);
     body->MakeEditors();
     body->MakeArrays(description.name, "");
@@ -150,6 +151,39 @@ absl::Status WorldBody::NameSurfaceZones(const BodyDescription& description, Bod
         arrays->triangle_zones[found->second] = NamedSurfaceZone(k);
       }
     }
+  }
+  return absl::OkStatus();
+}
+
+/// Gives the texture coordinates to the surface of the mesh, or of the arrays, whose zones are final.
+absl::Status WorldBody::TakeTexture(const BodyDescription& description, BodyArrays* arrays) {
+  const std::vector<std::array<float, 2>>& given = description.texture.coordinates;
+  if (given.empty()) return absl::OkStatus();
+  const double period = description.texture.u_period;
+  if (!std::isfinite(period) || period < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(".texture.u_period: ", period, " is negative or not finite"));
+  }
+  if (given.size() != description.mesh.vertices.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(".texture.coordinates: ", given.size(), " entries for ", description.mesh.vertices.size(), " vertices"));
+  }
+  for (size_t v = 0; v < given.size(); ++v) {
+    const auto& [u, w] = given[v];
+    if (!std::isfinite(u) || !std::isfinite(w) || (period > 0 && !(u >= 0 && u < period))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(".texture.coordinates[", v, "]: (", u, ", ", w, ") is not finite or does not lie within the period"));
+    }
+  }
+  // Adding zero takes the sign off a negative one.
+  const auto value = [&given](uint32_t vertex) { return std::array<float, 2>{given[vertex][0] + 0.0F, given[vertex][1] + 0.0F}; };
+  arrays->texture_coordinates.assign(given.size(), {});
+  if (mesh_ == nullptr) {
+    for (const uint32_t v : arrays->surface_vertices) arrays->texture_coordinates[v] = value(v);
+    return absl::OkStatus();
+  }
+  mesh_->SetTexturePeriod(period);
+  for (uint32_t t = 0; t < mesh_->triangle_slot_count(); ++t) {
+    for (const uint32_t v : mesh_->TriangleVertices(t)) mesh_->SetTextureCoordinate(mesh_->TriangleZoneOf(t), v, value(v));
   }
   return absl::OkStatus();
 }
@@ -223,12 +257,60 @@ uint32_t WorldBody::TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex) {
   return slot;
 }
 
+/// Of a vertex of the mesh: the same in all zones that have one there, since zones of the skin share what they were given.
+std::array<float, 2> WorldBody::TextureCoordinateOf(const BodyArrays& arrays, uint32_t vertex) const {
+  if (!mesh_->IsVertex(vertex) || !mesh_->IsVertexOnSurface(vertex)) return {};
+  for (size_t zone = 0; zone < arrays.surface_zones.size(); ++zone) {
+    if (arrays.surface_zones[zone].is_interior) continue;
+    const auto* corner = mesh_->FindSurfaceCorner(static_cast<SurfaceZoneId>(zone), vertex);
+    if (corner != nullptr && corner->texture_coordinate) return *corner->texture_coordinate;
+  }
+  return {};
+}
+
+/// Brings the texture coordinates of `next`, which has its triangles, and the hashes to the state of the mesh. Only the triangles that
+/// changed can have changed any.
+void WorldBody::UpdateTexture(BodyArrays* next, BodyArraysChange* change) const {
+  if (next->texture_coordinates.empty()) return;
+  next->texture_coordinates.resize(mesh_->vertex_slot_count());
+  for (const BodyArrays* arrays : {arrays_.get(), static_cast<const BodyArrays*>(next)}) {
+    for (const uint32_t t : change->triangles) {
+      if (t >= arrays->surface_triangles.size() || arrays->surface_triangles[t] == std::array<uint32_t, 3>{}) continue;
+      for (const uint32_t slot : arrays->surface_triangles[t]) {
+        change->texture_places.push_back(slot);
+        change->texture_vertices.push_back(arrays->surface_vertices[slot]);
+      }
+    }
+  }
+  SortUnique(&change->texture_places);
+  SortUnique(&change->texture_vertices);
+  std::erase_if(change->texture_vertices, [&](uint32_t v) {
+    std::array<float, 2>& held = next->texture_coordinates[v];
+    const std::array<float, 2> value = TextureCoordinateOf(*next, v);
+    if (held == value) return true;
+    next->volume_hash += HashOfTextureCoordinate(v, value) - HashOfTextureCoordinate(v, held);
+    held = value;
+    return false;
+  });
+  const auto at = [](const BodyArrays& arrays, uint32_t slot) {
+    const uint32_t vertex = slot < arrays.surface_vertices.size() ? arrays.surface_vertices[slot] : kNoSlot;
+    return vertex < arrays.texture_coordinates.size() ? arrays.texture_coordinates[vertex] : std::array<float, 2>{};
+  };
+  std::erase_if(change->texture_places, [&](uint32_t slot) {
+    const std::array<float, 2> before = at(*arrays_, slot);
+    const std::array<float, 2> value = at(*next, slot);
+    next->surface_hash += HashOfTextureCoordinate(slot, value) - HashOfTextureCoordinate(slot, before);
+    return before == value;
+  });
+}
+
 /// From the whole mesh. The surface zones stay as they are in arrays_.
 void WorldBody::MakeArrays(std::string name, std::string parent) {
   auto arrays = std::make_shared<BodyArrays>();
   arrays->name = std::move(name);
   arrays->parent = std::move(parent);
   arrays->surface_zones = arrays_->surface_zones;
+  arrays->texture_coordinates.assign(arrays_->texture_coordinates.empty() ? 0 : mesh_->vertex_slot_count(), {});
   arrays_ = std::move(arrays);
   surface_slots_.assign(mesh_->vertex_slot_count(), kNoSlot);
   auto next = std::make_shared<BodyArrays>(*arrays_);
@@ -257,6 +339,12 @@ absl::Status WorldBody::MakeArraysOf(const TetMesh& mesh, const BodyDescription&
   surface_slots_.assign(mesh.vertices.size(), kNoSlot);
   for (uint32_t i = 0; i < surface.vertices.size(); ++i) surface_slots_[surface.vertices[i]] = i;
   PALPATE_RETURN_IF_ERROR(NameSurfaceZones(description, arrays.get()));
+  PALPATE_RETURN_IF_ERROR(TakeTexture(description, arrays.get()));
+  for (uint32_t slot = 0; !arrays->texture_coordinates.empty() && slot < surface.vertices.size(); ++slot) {
+    const uint32_t v = surface.vertices[slot];
+    arrays->surface_hash += HashOfTextureCoordinate(slot, arrays->texture_coordinates[v]);
+    arrays->volume_hash += HashOfTextureCoordinate(v, arrays->texture_coordinates[v]);
+  }
   for (uint32_t t = 0; t < surface.triangles.size(); ++t) {
     arrays->surface_hash += HashOfTriangle(t, surface.triangles[t], arrays->triangle_zones[t]);
   }
@@ -316,6 +404,7 @@ BodyArraysChange WorldBody::UpdateArrays() {
   change.triangles = std::exchange(dirty_triangles_, {});
   change.tets = std::exchange(dirty_tets_, {});
   change.fixed_changed = fixed_changed_;
+  UpdateTexture(next.get(), &change);
   fixed_changed_ = false;
   is_new_ = false;
   arrays_ = std::move(next);

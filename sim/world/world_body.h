@@ -127,12 +127,15 @@ class WorldBody final : public MeshObserver {
   WorldBody() = default;
   absl::Status TakeMesh(const BodyDescription& description);
   absl::Status NameSurfaceZones(const BodyDescription& description, BodyArrays* arrays);
+  absl::Status TakeTexture(const BodyDescription& description, BodyArrays* arrays);
   void MakeEditors();
   void JudgeAdded(const ClosedMesh& mesh, uint32_t slot);
   void MakeArrays(std::string name, std::string parent);
   absl::Status MakeArraysOf(const TetMesh& mesh, const BodyDescription& description);
   std::vector<TetId> TetsIn(const EditRegion& region) const;
   uint32_t TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex);
+  std::array<float, 2> TextureCoordinateOf(const BodyArrays& arrays, uint32_t vertex) const;
+  void UpdateTexture(BodyArrays* next, BodyArraysChange* change) const;
 
   SceneVertices* vertices_ = nullptr;
   uint32_t index_ = 0;

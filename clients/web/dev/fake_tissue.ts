@@ -12,8 +12,8 @@ const TABLE_M = 0.0005;
 
 export const SURFACE_ZONES: MessageInitShape<typeof BodyTopologySchema>['surfaceZones'] = [
   { name: 'skin', color: { r: 0.5, g: 0.105, b: 0.075 } },
-  { name: 'parenchyma', color: { r: 0.25, g: 0.03, b: 0.025 } },
-  { name: 'tumor', color: { r: 0.62, g: 0.44, b: 0.3 } },
+  { name: 'parenchyma', color: { r: 0.25, g: 0.03, b: 0.025 }, isInterior: true },
+  { name: 'tumor', color: { r: 0.62, g: 0.44, b: 0.3 }, isInterior: true },
 ];
 
 /** Corners of the faces of a tet, seen from outside counter-clockwise; face k is opposite corner k. */

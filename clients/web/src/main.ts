@@ -381,6 +381,11 @@ const api = {
   },
   /** A copy of the positions of a body, metres in W. */
   positions: (body: number) => Array.from(app.view.organs[body]?.positions ?? []),
+  /** A copy of the texture coordinates of a body's vertices, u v each, zeros where there are none; empty: it has none. */
+  textureCoordinates: (body: number) => {
+    const surface = app.view.organs[body]?.surface;
+    return surface?.texture ? Array.from(surface.textureCoordinates.subarray(0, 2 * surface.vertexCount)) : [];
+  },
   /** Where a point of W is in the window, in CSS pixels, and how far in front of the camera, in metres. */
   project(x: number, y: number, z: number) {
     const point = new THREE.Vector3(x, y, z);

@@ -33,8 +33,8 @@ function fill({ layers, sides }: Stack, slot: number, corners: number[], tag: nu
 }
 
 function derive({ sides, layers }: Stack, positions: Float32Array): void {
-  sides.settle(positions);
-  for (let at = 1; at < layers.length; ++at) layers[at]!.settle(layers[at - 1]!.rest, layers[at - 1]!.tags);
+  sides.settle({ rest: positions });
+  for (let at = 1; at < layers.length; ++at) layers[at]!.settle(layers[at - 1]!);
   sides.derive(positions);
   for (let at = 1; at < layers.length; ++at) (layers[at] as RefineLayer).derive(layers[at - 1]!);
 }
@@ -133,4 +133,29 @@ test('both sides of a seam meet without a gap, each with a normal of its own', (
     for (const [at, y] of skin) assert.ok(y * inside.get(at)! < 0, `normals at ${at}: ${y} ${inside.get(at)}`);
   }
   assert.equal(one.layers[2]!.seams.slice(0, one.layers[2]!.vertexCount).filter(Boolean).length, 2 * 5);
+});
+
+test('texture coordinates in the middle of an edge take the shorter way around', () => {
+  const { sides, layers } = stack(1);
+  sides.fill(0, 0, 1, 2, 0);
+  layers[1]!.fill(0, sides.triangles[0]!, sides.triangles[1]!, sides.triangles[2]!, 0);
+  // Vertices 0 and 1 lie on either side of the seam at u = 10.
+  const texture = Float32Array.from([9.5, 1, 0.25, 2, 1, 4]);
+  for (const [period, middle] of [[10, 9.875], [0, 4.875]] as const) {
+    const one = stack(1);
+    one.sides.fill(0, 0, 1, 2, 0);
+    one.layers[1]!.fill(0, one.sides.triangles[0]!, one.sides.triangles[1]!, one.sides.triangles[2]!, 0);
+    one.sides.settle({ rest: new Float32Array(9), texture, texturePeriod: period });
+    one.layers[1]!.settle(one.sides);
+    const { triangles, texture: found } = one.layers[1]!;
+    const of = (corner: number) => [found[2 * triangles[corner]!]!, found[2 * triangles[corner]! + 1]!];
+    assert.deepEqual(of(0), [9.5, 1]);
+    assert.deepEqual(of(1), [middle, 1.5]);  // between the first two
+    assert.deepEqual(of(3), [0.25, 2]);
+    assert.deepEqual(of(4), [0.625, 3]);
+  }
+  // Without any there is nothing to carry.
+  sides.settle({ rest: new Float32Array(9) });
+  layers[1]!.settle(sides);
+  assert.equal(layers[1]!.texture.length, 0);
 });

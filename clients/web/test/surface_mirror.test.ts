@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { create } from '@bufbuild/protobuf';
 import { surfaceHash } from '../dev/fake_tissue';
 import { BodyDeltaSchema, BodyTopologySchema } from '../generated/palpate/v1/stream_pb';
-import { TriangleHashSum } from '../src/net/mesh_hash';
+import { MeshHashSum } from '../src/net/mesh_hash';
 import { SurfaceMirror } from '../src/net/surface_mirror';
 import { random } from './random';
 
@@ -17,15 +17,27 @@ test('hashes are those of the server', () => {
   // Known answers of docs/streaming.md
   for (const [slot, corners, zone, hash] of [[0, [0, 1, 2], 0, 0xac0384c8a72943acn], [7, [5, 6, 8], 2, 0x7cd99ce37c3d9b92n],
     [4294967295, [4294967294, 1, 2], 9, 0x4bd474e54de8c36bn]] as const) {
-    const sum = new TriangleHashSum();
+    const sum = new MeshHashSum();
     sum.add(slot, corners[0], corners[1], corners[2], zone);
     assert.equal(sum.toBigInt(), hash);
   }
 });
 
+test('hashes of texture coordinates are those of the server, and (0, 0) counts as nothing', () => {
+  for (const [vertex, u, v, hash] of [[0, 1, 0, 0xca6b4292f51227c2n], [7, 0.1, -2.5, 0x41fd161c62c09471n], [7, 0, 0, 0n]] as const) {
+    const sum = new MeshHashSum();
+    sum.addTexture(vertex, u, v);
+    assert.equal(sum.toBigInt(), hash);
+    sum.add(3, 0, 1, 2, 0);
+    sum.removeTexture(vertex, u, v);
+    sum.remove(3, 0, 1, 2, 0);
+    assert.equal(sum.toBigInt(), 0n);
+  }
+});
+
 test('sums of hashes agree with 64-bit arithmetic, carries included', () => {
   const next = random(3);
-  const sum = new TriangleHashSum();
+  const sum = new MeshHashSum();
   const triangles: number[] = [];
   const zones: number[] = [];
   for (let slot = 0; slot < 400; ++slot) {
@@ -75,6 +87,40 @@ test('a mirror that follows a thousand random deltas is what a keyframe would br
     assert.equal(mirror.hash, surfaceHash(triangles, zones));
     assert.ok(mirror.matches(fresh.hash) && mirror.matches(0n) && !mirror.matches(fresh.hash ^ 1n));
   }
+});
+
+test('texture coordinates follow deltas: what a keyframe would bring, with the same hash', () => {
+  const next = random(5);
+  let vertexCount = 6;
+  const coordinates = Array.from({ length: 12 }, (_, i) => Math.fround(0.1 * i));
+  const base = { triangles: [0, 1, 2, 3, 4, 5], triangleZones: [0, 1], texture: { uPeriod: 4 } };
+  const mirror = mirrorOf({ ...base, vertexCount, textureCoordinates: coordinates });
+  for (let round = 0; round < 300; ++round) {
+    if (next(10) === 0) {
+      ++vertexCount;
+      coordinates.push(0, 0);
+    }
+    const vertices = [...new Set(Array.from({ length: next(4) }, () => next(vertexCount)))];
+    for (const vertex of vertices) coordinates.splice(2 * vertex, 2, ...(next(3) === 0 ? [0, 0] : [Math.fround(next(1000) / 7), Math.fround(-next(1000) / 9)]));
+    const delta = create(BodyDeltaSchema, { vertexCount, triangleCount: 2, textureVertices: vertices,
+      textureCoordinates: vertices.flatMap((vertex) => coordinates.slice(2 * vertex, 2 * vertex + 2)) });
+    assert.equal(mirror.check(delta), undefined);
+    mirror.apply(delta);
+    const fresh = mirrorOf({ ...base, vertexCount, textureCoordinates: coordinates });
+    assert.deepEqual([...mirror.textureCoordinates.subarray(0, 2 * vertexCount)], coordinates);
+    assert.equal(mirror.hash, fresh.hash);
+  }
+  const given = [...Array(vertexCount).keys()].filter((vertex) => coordinates[2 * vertex] !== 0 || coordinates[2 * vertex + 1] !== 0);
+  const sparse = mirrorOf({ ...base, vertexCount, textureVertices: given, textureCoordinates: given.flatMap((vertex) => coordinates.slice(2 * vertex, 2 * vertex + 2)) });
+  assert.equal(sparse.hash, mirror.hash);
+  assert.notEqual(mirrorOf({ ...base, vertexCount }).hash, mirror.hash);
+  const good = { vertexCount, triangleCount: 2, textureVertices: [1], textureCoordinates: [1, 2] };
+  for (const [damage, says] of [[{ textureVertices: [1, 2] }, /2 numbers of texture coordinates of 2 vertices/], [{ textureVertices: [vertexCount] }, /texture coordinate of vertex/],
+    [{ textureCoordinates: [1, NaN] }, /texture coordinate NaN/], [{ textureVertices: [] }, /2 numbers of texture coordinates of 0/]] as const) {
+    assert.match(mirror.check(create(BodyDeltaSchema, { ...good, ...damage } as object)) ?? 'nothing', says);
+  }
+  assert.match(mirrorOf({ vertexCount: 6, triangles: base.triangles }).check(create(BodyDeltaSchema, { ...good, vertexCount: 6 })) ?? 'nothing', /without a texture/);
+  assert.match(String(SurfaceMirror.of(create(BodyTopologySchema, { ...base, vertexCount: 6, textureCoordinates: Array(14).fill(1) }))), /7 texture coordinates, of 6 vertices/);
 });
 
 test('what cannot be is refused before anything changes', () => {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <random>
@@ -71,17 +72,19 @@ class Slots {
 /// A body from which tets are taken and to which they come back, kept by slots as a world does.
 class FakeBody {
  public:
-  FakeBody(std::string name, std::string parent, std::vector<uint32_t> fixed) : mesh_(*sim::BoxMesh({4, 4, 4}, {0.1, 0.1, 0.1})) {
+  FakeBody(std::string name, std::string parent, std::vector<uint32_t> fixed, bool is_textured)
+      : is_textured_(is_textured), mesh_(*sim::BoxMesh({4, 4, 4}, {0.1, 0.1, 0.1})) {
     arrays_.name = std::move(name);
     arrays_.parent = std::move(parent);
     arrays_.fixed_vertices = std::move(fixed);
-    arrays_.surface_zones = {{"skin", {1, 0, 0}}, {"inside", {0, 1, 0}}};
+    arrays_.surface_zones = {{"skin", {1, 0, 0}}, {"inside", {0, 1, 0}, true}};
     arrays_.vertex_slot_count = static_cast<uint32_t>(mesh_.vertices.size());
     present_.assign(mesh_.tets.size(), true);
     Update(0);
   }
 
   sim::BodyArraysChange Edit(uint32_t body, std::mt19937& random) {
+    turn_ = static_cast<uint32_t>(random() % 7);
     for (int i = 0; i < 3; ++i) {
       const size_t t = random() % present_.size();
       present_[t] = !present_[t];
@@ -131,12 +134,41 @@ class FakeBody {
       arrays_.tets[slot] = corners;
       arrays_.volume_hash += sim::HashOfTet(slot, corners);
     }
+    if (is_textured_) TextureSurface(before, &change);
     for (uint32_t slot = 0; slot < arrays_.surface_triangles.size(); ++slot) {
       if (Corners(before, slot) != Corners(arrays_, slot)) change.triangles.push_back(slot);
     }
     return change;
   }
 
+  /// Coordinates on the surface, none at some vertices, of which some change with each edit.
+  void TextureSurface(const BodyArrays& before, sim::BodyArraysChange* change) {
+    arrays_.texture_coordinates.assign(arrays_.vertex_slot_count, {});
+    for (uint32_t slot = 0; slot < arrays_.surface_vertices.size(); ++slot) {
+      const uint32_t v = arrays_.surface_vertices[slot];
+      if (v == sim::kNoSlot || v % 7 == turn_) continue;
+      arrays_.texture_coordinates[v] = {0.5F * static_cast<float>(v % 10), -0.25F * static_cast<float>(v / 10)};
+      for (float& x : arrays_.texture_coordinates[v]) x += 0.0F;
+      arrays_.surface_hash += sim::HashOfTextureCoordinate(slot, arrays_.texture_coordinates[v]);
+      arrays_.volume_hash += sim::HashOfTextureCoordinate(v, arrays_.texture_coordinates[v]);
+    }
+    for (uint32_t slot = 0; slot < arrays_.surface_vertices.size(); ++slot) {
+      if (Coordinate(before, slot) != Coordinate(arrays_, slot)) change->texture_places.push_back(slot);
+    }
+    for (uint32_t v = 0; v < arrays_.vertex_slot_count; ++v) {
+      if (before.texture_coordinates.empty() || before.texture_coordinates[v] != arrays_.texture_coordinates[v]) {
+        change->texture_vertices.push_back(v);
+      }
+    }
+  }
+
+ public:
+  static std::array<float, 2> Coordinate(const BodyArrays& arrays, uint32_t slot) {
+    if (slot >= arrays.surface_vertices.size() || arrays.surface_vertices[slot] >= arrays.texture_coordinates.size()) return {};
+    return arrays.texture_coordinates[arrays.surface_vertices[slot]];
+  }
+
+ private:
   /// Places, vertices and zone of a triangle.
   static std::vector<uint32_t> Corners(const BodyArrays& arrays, uint32_t slot) {
     if (slot >= arrays.surface_triangles.size()) return {};
@@ -151,6 +183,8 @@ class FakeBody {
             arrays.triangle_zones[slot]};
   }
 
+  bool is_textured_ = false;
+  uint32_t turn_ = 0;
   const sim::TetMesh mesh_;
   std::vector<bool> present_;
   Slots<uint32_t> vertices_;
@@ -165,6 +199,8 @@ sim::SceneDescription TwoBodies() {
     sim::BodyDescription body;
     body.name = name;
     body.color = {0.25F, 0.5F, 0.75F};
+    body.texture.pattern = sim::TexturePattern::kMuscle;
+    body.texture.u_period = 8;
     description.bodies.push_back(std::move(body));
   }
   return description;
@@ -174,8 +210,8 @@ sim::SceneDescription TwoBodies() {
 class FakeScene {
  public:
   explicit FakeScene(uint32_t seed) : random_(seed) {
-    bodies_.emplace_back("a", "", std::vector<uint32_t>{0, 1, 2, 21, 42});
-    bodies_.emplace_back("b", "", std::vector<uint32_t>{});
+    bodies_.emplace_back("a", "", std::vector<uint32_t>{0, 1, 2, 21, 42}, true);
+    bodies_.emplace_back("b", "", std::vector<uint32_t>{}, false);
     auto world = std::make_shared<sim::WorldTopology>();
     for (const FakeBody& body : bodies_) world->bodies.push_back(body.arrays());
     topology_ = server::BuildTopology(TwoBodies(), world);
@@ -190,7 +226,8 @@ class FakeScene {
     world->changes.push_back(bodies_[b].Edit(b, random_));
     world->bodies[b] = bodies_[b].arrays();
     if (random_() % 20 == 0) {
-      bodies_.emplace_back("piece" + std::to_string(bodies_.size()), bodies_[b].arrays()->name, std::vector<uint32_t>{3});
+      bodies_.emplace_back("piece" + std::to_string(bodies_.size()), bodies_[b].arrays()->name, std::vector<uint32_t>{3},
+                           !bodies_[b].arrays()->texture_coordinates.empty());
       world->bodies.push_back(bodies_.back().arrays());
     }
     Take(std::move(world));
@@ -277,6 +314,18 @@ struct Reader {
         }
       }
       EXPECT_EQ(body.fixed, fixed) << "body " << b;
+      ASSERT_EQ(body.has_texture, !arrays.texture_coordinates.empty());
+      if (!body.has_texture) continue;
+      EXPECT_EQ(body.texture.pattern(), v1::TEXTURE_PATTERN_MUSCLE);
+      EXPECT_EQ(body.texture.u_period(), 8);
+      if (with_volume) {
+        EXPECT_EQ(body.texture_coordinates, arrays.texture_coordinates) << "body " << b;
+        continue;
+      }
+      ASSERT_EQ(body.texture_coordinates.size(), arrays.surface_vertices.size());
+      for (uint32_t v = 0; v < arrays.surface_vertices.size(); ++v) {
+        ASSERT_EQ(body.texture_coordinates[v], FakeBody::Coordinate(arrays, v)) << "body " << b << " place " << v;
+      }
     }
   }
 
@@ -292,12 +341,17 @@ TEST(MeshHash, IsThatOfTheDocumentation) {
   EXPECT_EQ(client::HashOfTriangle(4294967295U, {4294967294U, 1, 2}, 9), 0x4bd474e54de8c36bULL);
   EXPECT_EQ(client::HashOfTet(0, {0, 1, 2, 3}), 0xb45ef7fd4682d806ULL);
   EXPECT_EQ(client::HashOfTet(11, {13, 17, 19, 23}), 0x9a05db4493505e2eULL);
+  EXPECT_EQ(client::HashOfTextureCoordinate(0, {1, 0}), 0xca6b4292f51227c2ULL);
+  EXPECT_EQ(client::HashOfTextureCoordinate(7, {0.1F, -2.5F}), 0x41fd161c62c09471ULL);
+  EXPECT_EQ(client::HashOfTextureCoordinate(7, {0, 0}), 0U);
   std::mt19937 random(3);
   for (int i = 0; i < 1000; ++i) {
     std::array<uint32_t, 5> n{};
     for (uint32_t& number : n) number = static_cast<uint32_t>(random());
     EXPECT_EQ(client::HashOfTriangle(n[0], {n[1], n[2], n[3]}, n[4]), sim::HashOfTriangle(n[0], {n[1], n[2], n[3]}, n[4]));
     EXPECT_EQ(client::HashOfTet(n[0], {n[1], n[2], n[3], n[4]}), sim::HashOfTet(n[0], {n[1], n[2], n[3], n[4]}));
+    const std::array<float, 2> uv = {static_cast<float>(n[1]), -static_cast<float>(n[2]) / 1024};
+    EXPECT_EQ(client::HashOfTextureCoordinate(n[0], uv), sim::HashOfTextureCoordinate(n[0], uv));
   }
 }
 
@@ -399,6 +453,25 @@ TEST(TopologyMirror, WhatDoesNotFitIsAnError) {
   bad = good;
   bad.mutable_bodies(0)->set_tets(0, bad.bodies(0).vertex_count());
   expect_error(bad, "an index is outside");
+  bad = good;
+  bad.mutable_bodies(0)->add_texture_vertices(0);
+  expect_error(bad, "numbers of texture coordinates do not fit");
+  // Body 0 or 1, of which the first has texture coordinates.
+  bad = good;
+  bad.mutable_bodies(0)->set_body_index(0);
+  bad.mutable_bodies(0)->add_texture_vertices(1U << 20);
+  bad.mutable_bodies(0)->add_texture_coordinates(1);
+  bad.mutable_bodies(0)->add_texture_coordinates(1);
+  expect_error(bad, "a texture coordinate of 1048576, which is outside");
+  bad.mutable_bodies(0)->set_texture_vertices(bad.bodies(0).texture_vertices_size() - 1, 0);
+  bad.mutable_bodies(0)->set_texture_coordinates(bad.bodies(0).texture_coordinates_size() - 1, NAN);
+  expect_error(bad, "a texture coordinate is not finite");
+  bad = good;
+  bad.mutable_bodies(0)->set_body_index(1);
+  bad.mutable_bodies(0)->add_texture_vertices(0);
+  bad.mutable_bodies(0)->add_texture_coordinates(1);
+  bad.mutable_bodies(0)->add_texture_coordinates(1);
+  expect_error(bad, "numbers of texture coordinates do not fit");
   bad = good;
   bad.mutable_bodies(0)->set_triangle_zones(0, 5);
   expect_error(bad, "the arrays have the hash");

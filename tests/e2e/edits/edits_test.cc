@@ -53,6 +53,13 @@ v1::SceneSpec TwoLivers() {
     body.mutable_generator()->mutable_liver()->set_length_m(0.1);
     body.mutable_generator()->set_edge_length_m(0.017);
     body.mutable_pose()->mutable_position_m()->set_x(0.14 * i);
+    body.mutable_texture()->set_pattern(v1::TEXTURE_PATTERN_LIVER);
+    body.mutable_texture()->set_tile_size_m(0.03);
+    if (i == 0) {
+      body.mutable_texture()->mutable_planar();
+    } else {
+      body.mutable_texture()->mutable_spherical();
+    }
     v1::Box& box = *body.add_fixed()->mutable_box();
     box.mutable_min_m()->set_x(-1);
     box.mutable_min_m()->set_y(0.02);
@@ -421,6 +428,7 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(reader->version(), version);
   }
+  size_t textured = 0;
   for (const Reader* reader : {first.get(), slow.get(), late.get()}) {
     EXPECT_EQ(reader->problem(), "");
     const std::vector<TopologyMirror::Body> mine = reader->bodies();
@@ -432,12 +440,16 @@ TEST(Edits, ThreeClientsConvergeAfterRandomEdits) {
       EXPECT_EQ(mine[b].triangles, servers[b].triangles) << mine[b].name;
       EXPECT_EQ(mine[b].tets, servers[b].tets) << mine[b].name;
       EXPECT_EQ(mine[b].fixed, servers[b].fixed) << mine[b].name;
+      EXPECT_EQ(mine[b].texture_coordinates, servers[b].texture_coordinates) << mine[b].name;
+      textured += static_cast<size_t>(std::count_if(mine[b].texture_coordinates.begin(), mine[b].texture_coordinates.end(),
+                                                    [](const std::array<float, 2>& uv) { return uv[0] != 0 || uv[1] != 0; }));
       EXPECT_EQ(mine[b].triangle_count(), info->bodies(static_cast<int>(b)).surface_triangle_count()) << mine[b].name;
       if (reader == first.get()) {
         EXPECT_EQ(mine[b].tet_count(), info->bodies(static_cast<int>(b)).tet_count()) << mine[b].name;
       }
     }
   }
+  EXPECT_GT(textured, 200U);
   // All have the same markers, bit for bit, and those are released that the answers named.
   std::set<std::string> gone;
   size_t in_pieces = 0;

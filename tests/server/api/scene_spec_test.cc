@@ -10,11 +10,13 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <numbers>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "server/api/checker.h"
 #include "sim/mesh/generators.h"
 #include "sim/mesh/mesh_io.h"
 
@@ -130,6 +132,11 @@ std::vector<v1::SceneSpec> FullSpecs() {
   around.set_max_angle_rad(3.1);
   around.mutable_color()->set_b(0.5);
   body.set_volume_stiffness_pa(1e5);
+  body.mutable_texture()->set_pattern(v1::TEXTURE_PATTERN_LIVER);
+  body.mutable_texture()->mutable_planar()->mutable_origin_m()->set_x(0.1);
+  body.mutable_texture()->mutable_planar()->mutable_u_direction()->set_y(2);
+  body.mutable_texture()->mutable_planar()->mutable_v_direction()->set_z(3);
+  body.mutable_texture()->set_tile_size_m(0.03);
   v1::PlaneObstacle& plane = *base.add_obstacles()->mutable_plane();
   plane.mutable_point_m()->set_z(-1);
   plane.mutable_normal()->set_z(1);
@@ -163,6 +170,16 @@ std::vector<v1::SceneSpec> FullSpecs() {
   matched.mutable_shape_matching()->set_beta(0.5);
   matched.mutable_shape_matching()->set_cluster_size_m(10);
   SetSingleTet(*out[0].mutable_bodies(0)->mutable_mesh());
+  // These coordinates are of the mesh, or of a projection.
+  out[0].mutable_bodies(0)->mutable_texture()->clear_planar();
+  out[0].mutable_bodies(0)->mutable_texture()->clear_tile_size_m();
+  for (const double x : {0.0, 0.0, 1.0, 0.0, 0.0, 1.0, -2.5, 7.0}) out[0].mutable_bodies(0)->mutable_mesh()->add_texture_coordinates(x);
+  v1::SphericalProjection& spherical = *out[2].mutable_bodies(0)->mutable_texture()->mutable_spherical();
+  spherical.mutable_center_m()->set_z(0.001);
+  spherical.mutable_axis()->set_x(2);
+  v1::CylindricalProjection& cylindrical = *out[3].mutable_bodies(0)->mutable_texture()->mutable_cylindrical();
+  cylindrical.mutable_center_m()->set_z(0.001);
+  cylindrical.mutable_axis()->set_y(-2);
   const auto generator = [&out](size_t i) -> v1::GeneratorSpec& { return *out[i].mutable_bodies(0)->mutable_generator(); };
   generator(1).mutable_slab()->mutable_size_m()->set_x(0.1);
   generator(1).mutable_slab()->mutable_size_m()->set_y(0.1);
@@ -293,7 +310,8 @@ TEST(SceneSpec, EveryNumberOutOfRangeIsRefusedByName) {
         };
         // Directions need not be normalised: any finite length goes.
         const bool is_direction = path.find("rotation.") != std::string::npos || path.find("normal.") != std::string::npos ||
-                                  path.find("axis.") != std::string::npos || path.find("facing.") != std::string::npos;
+                                  path.find("axis.") != std::string::npos || path.find("facing.") != std::string::npos ||
+                                  path.find("_direction.") != std::string::npos;
         for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                                    -std::numeric_limits<double>::infinity(), 1e30, -1e30}) {
           if (is_direction && std::isfinite(value)) continue;
@@ -1164,6 +1182,133 @@ TEST(SceneSpec, InlineMeshesAreChecked) {
   ExpectRefused(spec, "bodies[0].mesh.tets: 5 numbers are not a multiple of 4");
   mesh.add_vertices_m(0);
   ExpectRefused(spec, "bodies[0].mesh.vertices_m: 13 numbers are not a multiple of 3");
+}
+
+TEST(SceneSpec, TexturesAreProjected) {
+  constexpr double kTurn = 2 * std::numbers::pi;
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.set_scale(2);
+  body.mutable_pose()->mutable_position_m()->set_x(3);
+  body.mutable_pose()->mutable_rotation()->set_z(1);
+  EXPECT_TRUE(Build(spec)->bodies[0].texture.coordinates.empty());
+
+  // Planar: in the frame of the mesh, after the scale.
+  v1::TextureSpec& texture = *body.mutable_texture();
+  texture.set_pattern(v1::TEXTURE_PATTERN_CHECKER);
+  texture.set_tile_size_m(0.03);
+  v1::PlanarProjection& planar = *texture.mutable_planar();
+  planar.mutable_origin_m()->set_y(0.01);
+  planar.mutable_u_direction()->set_x(1);
+  planar.mutable_u_direction()->set_y(1);
+  planar.mutable_v_direction()->set_y(-5);
+  absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  const auto mesh_point = [&body](const sim::BodyDescription& b, size_t v) {  // half a turn about z undone
+    const Eigen::Vector3d p = b.mesh.vertices[v] - ToEigen(body.pose().position_m());
+    return Eigen::Vector3d(-p.x(), -p.y(), p.z());
+  };
+  {
+    const sim::BodyDescription& b = built->bodies[0];
+    EXPECT_EQ(b.texture.pattern, sim::TexturePattern::kChecker);
+    EXPECT_EQ(b.texture.u_period, 0);
+    ASSERT_EQ(b.texture.coordinates.size(), b.mesh.vertices.size());
+    for (size_t v = 0; v < b.mesh.vertices.size(); ++v) {
+      const Eigen::Vector3d p = mesh_point(b, v);
+      EXPECT_NEAR(b.texture.coordinates[v][0], (p.x() + p.y() - 0.01) / std::sqrt(2.0) / 0.03, 1e-5);
+      EXPECT_NEAR(b.texture.coordinates[v][1], -(p.y() - 0.01) / 0.03, 1e-5);
+    }
+  }
+
+  // About an axis: a whole number of tiles around, so that the pattern goes on across the seam.
+  for (const bool is_sphere : {false, true}) {
+    v1::Vec3* center = nullptr;
+    if (is_sphere) {
+      center = texture.mutable_spherical()->mutable_center_m();
+    } else {
+      center = texture.mutable_cylindrical()->mutable_center_m();
+    }
+    center->set_z(0.005);
+    built = Build(spec);
+    ASSERT_TRUE(built.ok()) << built.status();
+    const sim::BodyDescription& b = built->bodies[0];
+    const std::vector<uint32_t> surface = sim::ExtractBoundary(b.mesh).vertices;
+    double radius_m = 0;
+    for (const uint32_t v : surface) {
+      const Eigen::Vector3d p = mesh_point(b, v) - Eigen::Vector3d(0, 0, 0.005);
+      radius_m += (is_sphere ? p.norm() : std::hypot(p.x(), p.y())) / static_cast<double>(surface.size());
+    }
+    EXPECT_EQ(b.texture.u_period, std::round(kTurn * radius_m / 0.03));
+    EXPECT_GE(b.texture.u_period, 5);
+    std::set<int> quarters;
+    for (size_t v = 0; v < b.mesh.vertices.size(); ++v) {
+      const Eigen::Vector3d p = mesh_point(b, v) - Eigen::Vector3d(0, 0, 0.005);
+      const auto [u, w] = b.texture.coordinates[v];
+      ASSERT_GE(u, 0);
+      ASSERT_LT(u, b.texture.u_period);
+      quarters.insert(static_cast<int>(4 * u / b.texture.u_period));
+      if (std::hypot(p.x(), p.y()) > 1e-6) {
+        const double angle = kTurn * u / b.texture.u_period;
+        EXPECT_NEAR(std::cos(angle), p.x() / std::hypot(p.x(), p.y()), 1e-5);
+        EXPECT_NEAR(std::sin(angle), p.y() / std::hypot(p.x(), p.y()), 1e-5);
+      }
+      EXPECT_NEAR(w, (is_sphere ? radius_m * std::asin(p.z() / p.norm()) : p.z()) / 0.03, 1e-5);
+    }
+    EXPECT_EQ(quarters.size(), 4U);
+  }
+
+  // A default for everything: middle of the box, tiles of 50 mm, the angle from y where the axis is x.
+  texture.clear_tile_size_m();
+  texture.mutable_cylindrical()->mutable_axis()->set_x(0.3);
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  for (size_t v = 0; v < built->bodies[0].mesh.vertices.size(); ++v) {
+    const Eigen::Vector3d p = mesh_point(built->bodies[0], v);
+    EXPECT_NEAR(built->bodies[0].texture.coordinates[v][1], p.x() / 0.05, 1e-5);
+    const double angle = kTurn * built->bodies[0].texture.coordinates[v][0] / built->bodies[0].texture.u_period;
+    if (std::hypot(p.y(), p.z()) > 1e-6) {
+      EXPECT_NEAR(std::cos(angle), p.y() / std::hypot(p.y(), p.z()), 1e-5);
+    }
+  }
+}
+
+TEST(SceneSpec, TexturesAreChecked) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  v1::TextureSpec& texture = *body.mutable_texture();
+  ExpectRefused(spec, "bodies[0].texture: the mesh has no texture coordinates; one of planar, cylindrical, spherical is needed");
+  texture.set_tile_size_m(0.01);
+  ExpectRefused(spec, "bodies[0].texture.tile_size_m: is of a projection, and none is given");
+  texture.mutable_planar()->mutable_u_direction();
+  ExpectRefused(spec, "bodies[0].texture.planar.u_direction: is zero");
+  texture.mutable_planar()->mutable_u_direction()->set_y(-2);
+  ExpectRefused(spec, "bodies[0].texture.planar.v_direction: runs along u_direction");
+  texture.mutable_spherical()->mutable_axis();
+  ExpectRefused(spec, "bodies[0].texture.spherical.axis: is zero");
+  texture.mutable_cylindrical()->mutable_axis()->set_z(std::numeric_limits<double>::quiet_NaN());
+  ExpectRefused(spec, "bodies[0].texture.cylindrical.axis.z: nan is not finite");
+  texture.mutable_planar()->mutable_origin_m()->set_x(99);
+  texture.set_tile_size_m(1e-4);
+  ASSERT_TRUE(Build(spec).ok());
+  texture.mutable_planar()->mutable_origin_m()->set_x(100);
+  ExpectRefused(spec, "bodies[0].texture.planar: a vertex lies ");
+
+  // Of the mesh.
+  body.Clear();
+  v1::TetMeshData& mesh = *body.mutable_mesh();
+  SetSingleTet(mesh);
+  for (int i = 0; i < 7; ++i) mesh.add_texture_coordinates(0.25 * i);
+  ExpectRefused(spec, "bodies[0].mesh.texture_coordinates: 7 numbers for 4 vertices, must be two for each or none");
+  mesh.add_texture_coordinates(std::numeric_limits<double>::infinity());
+  ExpectRefused(spec, "bodies[0].mesh.texture_coordinates[7]: inf is outside [-1e+06, 1e+06]");
+  mesh.set_texture_coordinates(7, -3);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);  // also where the body says nothing of a texture
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].texture.coordinates[3], (std::array<float, 2>{1.5F, -3.0F}));
+  body.mutable_texture()->set_pattern(v1::TEXTURE_PATTERN_FAT);
+  ASSERT_TRUE(Build(spec).ok());
+  body.mutable_texture()->mutable_planar();
+  ExpectRefused(spec, "bodies[0].texture.planar: a projection, but bodies[0].mesh.texture_coordinates are given too");
 }
 
 TEST(SceneSpec, MeshesThatEndUpFarAwayAreRefused) {

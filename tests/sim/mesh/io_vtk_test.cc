@@ -110,6 +110,63 @@ TEST(VtkTest, RoundTripKeepsEveryBit) {
   }
 }
 
+TEST(VtkTest, ReadsTextureCoordinates) {
+  const std::vector<Eigen::Vector2d> expected = {{0, 0.5}, {1, -2}, {3, 4}, {5, 6}, {0.1, 1e-9}};
+  const std::string values = "0 0.5\n1 -2 3 4\n5 6 0.1 1e-9\n";
+  const std::string cells =
+      "CELL_DATA 3\nSCALARS id int\nLOOKUP_TABLE default\n1 2 3\nSCALARS rgb float 3\n1 2 3 4 5 6 7 8 9\nTEXTURE_COORDINATES t 2 float\n1 "
+      "2 3 4 5 6\n"
+      "LOOKUP_TABLE mine 2\n0 0 0 1 1 1 1 1\n";
+  const std::string points = "POINT_DATA 5\nVECTORS v double\n0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\nGLOBAL_IDS g vtkIdType\n0 1 2 3 4\n";
+  for (const std::string& data :
+       {"TEXTURE_COORDINATES TCoords 2 float\n" + values,
+        cells + points + "TEXTURE_COORDINATES any 2 double\n" + values + "NORMALS broken\n",
+        points + "METADATA\nINFORMATION 0\n\nFIELD FieldData 3\nage 1 5 int\n1 2 3 4 5\nTexture_Coordinates 2 5 double\n" + values +
+            "uv 3 5 int\n1 2 3 4 5 1 2 3 4 5 1 2 3 4 5\n",
+        points + "TEXTURE_COORDINATES three 3 float\n0 0.5 9 1 -2 9 3 4 9 5 6 9 0.1 1e-9 9\n"}) {
+    const std::string file = std::string(kNewText) + (data.starts_with("TEXTURE") ? "POINT_DATA 5\n" : "") + data;
+    const auto mesh = ParseVtk(file, "two.vtk");
+    ASSERT_TRUE(mesh.ok()) << mesh.status() << file;
+    ExpectSameMesh(*mesh, kTwoTets);
+    EXPECT_EQ(mesh->texture_coordinates, expected) << file;
+  }
+  // Of cells, of another name, or after what cannot be made out: none.
+  for (const std::string& data : {cells, points + "FIELD FieldData 1\nstrain 2 5 double\n" + values,
+                                  "POINT_DATA 5\nWEIGHTS w\nTEXTURE_COORDINATES t 2 float\n" + values}) {
+    const auto mesh = ParseVtk(std::string(kNewText) + data, "two.vtk");
+    ASSERT_TRUE(mesh.ok()) << mesh.status();
+    EXPECT_TRUE(mesh->texture_coordinates.empty()) << data;
+  }
+  const auto expect = [&](const std::string& data, std::initializer_list<std::string_view> parts) {
+    ExpectInvalid(ParseVtk(std::string(kNewText) + data, "two.vtk"), parts);
+  };
+  expect("POINT_DATA 5\nTEXTURE_COORDINATES t 1 float\n1 2 3 4 5\n", {"two.vtk:19", "1 components, must be 2 or 3"});
+  expect("POINT_DATA 4\nTEXTURE_COORDINATES t 2 float\n" + values, {"two.vtk:19", "4 texture coordinates for 5 points"});
+  expect("POINT_DATA 5\nTEXTURE_COORDINATES t 2 string\n" + values, {"two.vtk:19", "\"string\""});
+  expect("POINT_DATA 5\nTEXTURE_COORDINATES t 2 float\n0 0\n0 nan\n0 0 0 0 0 0", {"two.vtk:21", "a texture coordinate", "\"nan\""});
+  expect("POINT_DATA 5\nTEXTURE_COORDINATES t 2 float\n0 0 1 1 2 2 3 3 4", {"texture coordinates announced"});
+  expect("POINT_DATA 5\nTEXTURE_COORDINATES t 2 float\n" + values + "FIELD f 1\nUV 2 5 float\n" + values, {"two.vtk:24", "a second array"});
+
+  TetMesh mesh = ShakenBox(4, 6);
+  for (const auto& p : mesh.vertices) mesh.texture_coordinates.emplace_back(p.x() / 3, p.y() * p.z());
+  for (const VtkEncoding encoding : {VtkEncoding::kAscii, VtkEncoding::kBinary}) {
+    const auto read = ParseVtk(FormatVtk(mesh, encoding), "box.vtk");
+    ASSERT_TRUE(read.ok()) << read.status();
+    ExpectSameMesh(*read, mesh);
+    EXPECT_EQ(read->texture_coordinates, mesh.texture_coordinates);
+  }
+  // A vertex that is left out takes its own along.
+  TetMesh more = mesh;
+  more.vertices.insert(more.vertices.begin(), Eigen::Vector3d(9, 9, 9));
+  more.texture_coordinates.insert(more.texture_coordinates.begin(), Eigen::Vector2d(7, 7));
+  for (auto& tet : more.tets) {
+    for (uint32_t& v : tet) ++v;
+  }
+  const auto dropped = ParseVtk(FormatVtk(more), "more.vtk", {.drop_unused_vertices = true});
+  ASSERT_TRUE(dropped.ok()) << dropped.status();
+  EXPECT_EQ(dropped->texture_coordinates, mesh.texture_coordinates);
+}
+
 TEST(VtkTest, EveryBeginningIsRefused) {
   for (const std::string& file : AllVariants()) {
     const size_t types = file.find("CELL_TYPES 3\n") + 13;

@@ -17,6 +17,7 @@ using sim::BodyArraysChange;
 using sim::BodyStatistics;
 using sim::Frame;
 using sim::HashOfTet;
+using sim::HashOfTextureCoordinate;
 using sim::HashOfTriangle;
 using sim::World;
 using sim::WorldTopology;
@@ -88,6 +89,12 @@ inline void CheckTopology(const World& world, const WorldTopology* before) {
     size_t open_faces = 0;
     for (const auto& [face, count] : faces) open_faces += count == 1 ? 1 : 0;
     EXPECT_EQ(open_faces, triangles);
+    for (uint32_t v = 0; v < arrays.texture_coordinates.size(); ++v)
+      volume_hash += HashOfTextureCoordinate(v, arrays.texture_coordinates[v]);
+    for (uint32_t s = 0; !arrays.texture_coordinates.empty() && s < arrays.surface_vertices.size(); ++s) {
+      const uint32_t v = arrays.surface_vertices[s];
+      if (v != sim::kNoSlot) surface_hash += HashOfTextureCoordinate(s, arrays.texture_coordinates[v]);
+    }
     EXPECT_EQ(surface_hash, arrays.surface_hash);
     EXPECT_EQ(volume_hash, arrays.volume_hash);
     const BodyStatistics& statistics = world.body_statistics()[b];

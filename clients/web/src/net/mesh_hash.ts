@@ -6,28 +6,36 @@ function mulHigh(a: number, b: number): number {
   return (a1 * b1 + (middle >>> 16) + (other >>> 16)) >>> 0;
 }
 
+const floats = new Float32Array(2);
+const floatBits = new Uint32Array(floats.buffer);
+
 /**
- * Sum, modulo 2^64, of the hashes of the live triangles of a surface (docs/streaming.md): a sum can follow an edit without looking at what stays.
- * 64-bit arithmetic in halves; BigInt would take a hundred times as long.
+ * Sum, modulo 2^64, of the hashes of the live triangles of a surface and of its texture coordinates (docs/streaming.md): a sum can follow an edit without
+ * looking at what stays. 64-bit arithmetic in halves; BigInt would take a hundred times as long.
  */
-export class TriangleHashSum {
+export class MeshHashSum {
   high = 0;
   low = 0;
   private h = 0;
   private l = 0;
 
   add(slot: number, a: number, b: number, c: number, zone: number): void {
-    this.hash(slot, a, b, c, zone);
-    const low = this.low + this.l;
-    this.low = low >>> 0;
-    this.high = (this.high + this.h + (low > 0xffffffff ? 1 : 0)) >>> 0;
+    this.hashTriangle(slot, a, b, c, zone);
+    this.accumulate(1);
   }
 
   remove(slot: number, a: number, b: number, c: number, zone: number): void {
-    this.hash(slot, a, b, c, zone);
-    const low = this.low - this.l;
-    this.low = low >>> 0;
-    this.high = (this.high - this.h - (low < 0 ? 1 : 0)) >>> 0;
+    this.hashTriangle(slot, a, b, c, zone);
+    this.accumulate(-1);
+  }
+
+  /** Of the texture coordinate of a vertex, single precision; (0, 0) counts as nothing. */
+  addTexture(vertex: number, u: number, v: number): void {
+    if (this.hashTexture(vertex, u, v)) this.accumulate(1);
+  }
+
+  removeTexture(vertex: number, u: number, v: number): void {
+    if (this.hashTexture(vertex, u, v)) this.accumulate(-1);
   }
 
   equals(value: bigint): boolean {
@@ -38,12 +46,30 @@ export class TriangleHashSum {
     return (BigInt(this.high) << 32n) | BigInt(this.low);
   }
 
-  private hash(slot: number, a: number, b: number, c: number, zone: number): void {
+  private accumulate(sign: 1 | -1): void {
+    const low = this.low + sign * this.l;
+    this.low = low >>> 0;
+    const carry = low > 0xffffffff ? 1 : low < 0 ? -1 : 0;
+    this.high = (this.high + sign * this.h + carry) >>> 0;
+  }
+
+  private hashTriangle(slot: number, a: number, b: number, c: number, zone: number): void {
     this.h = 0;
     this.l = 0;
     this.mix(slot, a);
     this.mix(b, c);
     this.mix(zone, 3);
+  }
+
+  private hashTexture(vertex: number, u: number, v: number): boolean {
+    floats[0] = u;
+    floats[1] = v;
+    if (floats[0] === 0 && floats[1] === 0) return false;
+    this.h = 0;
+    this.l = 0;
+    this.mix(vertex, floatBits[0]!);
+    this.mix(floatBits[1]!, 5);
+    return true;
   }
 
   /** Adds high * 2^32 + low and a constant, then stirs as splitmix64 does. */

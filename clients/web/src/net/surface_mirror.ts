@@ -1,5 +1,5 @@
-import type { BodyDelta, BodyTopology } from '../../generated/palpate/v1/stream_pb';
-import { TriangleHashSum } from './mesh_hash';
+import type { BodyDelta, BodyTopology, SurfaceTexture } from '../../generated/palpate/v1/stream_pb';
+import { MeshHashSum } from './mesh_hash';
 
 /** A slot whose triangle an edit changed. Corners 0 0 0: no triangle. */
 export interface TriangleChange {
@@ -8,7 +8,7 @@ export interface TriangleChange {
   zone: number;
 }
 
-function grown<T extends Uint32Array | Uint16Array>(array: T, size: number): T {
+function grown<T extends Uint32Array | Uint16Array | Float32Array>(array: T, size: number): T {
   if (size <= array.length) return array;
   const larger = new (array.constructor as new (length: number) => T)(Math.max(size, 2 * array.length));
   larger.set(array);
@@ -30,7 +30,11 @@ export class SurfaceMirror {
   triangles: Uint32Array;
   /** [slot] index into surface zones. */
   zones: Uint16Array;
-  private readonly sum = new TriangleHashSum();
+  /** How texture coordinates are meant; undefined: there are none. */
+  readonly texture: SurfaceTexture | undefined;
+  /** [2 * vertex] u v, zeros where there are none; what lies beyond vertexCount means nothing. */
+  textureCoordinates = new Float32Array(0);
+  private readonly sum = new MeshHashSum();
 
   private constructor(topology: BodyTopology) {
     this.name = topology.name;
@@ -42,6 +46,8 @@ export class SurfaceMirror {
     for (let slot = 0; slot < this.slotCount; ++slot) {
       if (!this.isFree(slot)) this.count(slot, 1);
     }
+    this.texture = topology.texture;
+    if (this.texture) this.takeTexture(topology.textureVertices, topology.textureCoordinates);
   }
 
   /** The surface of a keyframe's body, or what is wrong with it. */
@@ -51,7 +57,8 @@ export class SurfaceMirror {
     if (triangleZones.length !== 0 && triangleZones.length !== triangles.length / 3) {
       return `body '${name}': ${triangleZones.length} zones of ${triangles.length / 3} triangles`;
     }
-    const problem = SurfaceMirror.checkTriangles(triangles, triangleZones, vertexCount);
+    const problem = SurfaceMirror.checkTriangles(triangles, triangleZones, vertexCount)
+      ?? SurfaceMirror.checkTexture(topology.textureVertices, topology.textureCoordinates, vertexCount, topology.texture !== undefined, true);
     return problem ? `body '${name}': ${problem}` : new SurfaceMirror(topology);
   }
 
@@ -69,11 +76,23 @@ export class SurfaceMirror {
     return undefined;
   }
 
+  /** `isWhole`: without vertices the coordinates are those of all, in order. */
+  private static checkTexture(vertices: readonly number[], coordinates: readonly number[], vertexCount: number, isTextured: boolean,
+    isWhole: boolean): string | undefined {
+    const count = isWhole && vertices.length === 0 ? Math.floor(coordinates.length / 2) : vertices.length;
+    if (coordinates.length !== 2 * count) return `${coordinates.length} numbers of texture coordinates of ${count} vertices`;
+    if (count > 0 && !isTextured) return 'texture coordinates without a texture';
+    if (count > vertexCount) return `${count} texture coordinates, of ${vertexCount} vertices`;
+    for (const vertex of vertices) if (vertex >= vertexCount) return `texture coordinate of vertex ${vertex}, of ${vertexCount}`;
+    for (const value of coordinates) if (!Number.isFinite(value)) return `texture coordinate ${value}`;
+    return undefined;
+  }
+
   isFree(slot: number): boolean {
     return this.triangles[3 * slot] === 0 && this.triangles[3 * slot + 1] === 0 && this.triangles[3 * slot + 2] === 0;
   }
 
-  /** Sum of the hashes of the triangles, as in BodyTopology.mesh_hash. */
+  /** Sum of the hashes of the triangles and texture coordinates, as in BodyTopology.mesh_hash. */
   get hash(): bigint {
     return this.sum.toBigInt();
   }
@@ -95,7 +114,8 @@ export class SurfaceMirror {
     for (const slot of slots) {
       if (slot >= triangleCount) return `body '${this.name}': slot ${slot}, of ${triangleCount}`;
     }
-    const problem = SurfaceMirror.checkTriangles(triangles, zones, vertexCount);
+    const problem = SurfaceMirror.checkTriangles(triangles, zones, vertexCount)
+      ?? SurfaceMirror.checkTexture(delta.textureVertices, delta.textureCoordinates, vertexCount, this.texture !== undefined, false);
     return problem ? `body '${this.name}': ${problem}` : undefined;
   }
 
@@ -105,6 +125,7 @@ export class SurfaceMirror {
     this.triangles = grown(this.triangles, 3 * delta.triangleCount);
     this.zones = grown(this.zones, delta.triangleCount);
     this.slotCount = delta.triangleCount;
+    if (this.texture) this.takeTexture(delta.textureVertices, delta.textureCoordinates);
     return delta.triangleSlots.map((slot, i) => {
       const corners: [number, number, number] = [delta.triangles[3 * i]!, delta.triangles[3 * i + 1]!, delta.triangles[3 * i + 2]!];
       const zone = delta.triangleZones[i]!;
@@ -114,6 +135,18 @@ export class SurfaceMirror {
       if (!this.isFree(slot)) this.count(slot, 1);
       return { slot, corners, zone };
     });
+  }
+
+  private takeTexture(vertices: readonly number[], coordinates: readonly number[]): void {
+    this.textureCoordinates = grown(this.textureCoordinates, 2 * this.vertexCount);
+    const held = this.textureCoordinates;
+    for (let i = 0; 2 * i < coordinates.length; ++i) {
+      const vertex = vertices.length > 0 ? vertices[i]! : i;
+      this.sum.removeTexture(vertex, held[2 * vertex]!, held[2 * vertex + 1]!);
+      held[2 * vertex] = coordinates[2 * i]!;
+      held[2 * vertex + 1] = coordinates[2 * i + 1]!;
+      this.sum.addTexture(vertex, held[2 * vertex]!, held[2 * vertex + 1]!);
+    }
   }
 
   private count(slot: number, change: 1 | -1): void {

@@ -61,13 +61,25 @@ class DerivedVertices {
   }
 }
 
+/** What a layer takes over for good from the one below when it gets new vertices. */
+export interface Below {
+  rest: Float32Array;
+  tags?: Uint16Array;
+  texture?: Float32Array;
+  texturePeriod?: number;
+}
+
 /** Positions and triangles of one layer. What is free is degenerate: corners 0 0 0. */
 export abstract class Layer {
   triangles: Uint32Array;
   positions = new Float32Array(0);
   normals = new Float32Array(0);
-  /** Places on the body at rest, to which the texture sticks. */
+  /** Places on the body at rest, to which the look of tissue sticks. */
   rest = new Float32Array(0);
+  /** [2 * vertex] texture coordinates; empty: none. */
+  texture = new Float32Array(0);
+  /** Above 0: u goes around and lies in [0, texturePeriod). */
+  texturePeriod = 0;
   /** [vertex] what the first split told apart, see SplitLayer. */
   tags = new Uint16Array(0);
   /** [vertex] 1 where the surface has two sides: neighbours across may not round it differently. */
@@ -113,17 +125,34 @@ export abstract class Layer {
     this.roundness = grownTo(this.roundness, this.positions.length / 3);
   }
 
-  /** Room for the vertices that were made, with their rest places and tags; returns which. `below` undefined: `rest` is what lies below. */
-  settle(restBelow: Float32Array, tagsBelow: Uint16Array | undefined): number[] {
+  /** Room for the vertices that were made, with their rest places, tags and texture coordinates; returns which. */
+  settle(below: Below): number[] {
     this.fitVertices();
     const { first, second, made } = this.vertices;
     for (const id of made) {
       const a = 3 * first[id]!, b = 3 * second[id]!;
-      for (let k = 0; k < 3; ++k) this.rest[3 * id + k] = 0.5 * (restBelow[a + k]! + restBelow[b + k]!);
-      if (tagsBelow) this.tags[id] = tagsBelow[first[id]!]!;
+      for (let k = 0; k < 3; ++k) this.rest[3 * id + k] = 0.5 * (below.rest[a + k]! + below.rest[b + k]!);
+      if (below.tags) this.tags[id] = below.tags[first[id]!]!;
     }
+    if (below.texture && below.texture.length > 0) this.settleTexture(below.texture, below.texturePeriod ?? 0);
     this.vertices.made = [];
     return made;
+  }
+
+  private settleTexture(below: Float32Array, period: number): void {
+    this.texture = grownTo(this.texture, (2 * this.positions.length) / 3);
+    this.texturePeriod = period;
+    const { first, second, made } = this.vertices;
+    for (const id of made) {
+      const a = 2 * first[id]!, b = 2 * second[id]!;
+      const u = below[a]!;
+      let across = below[b]!;
+      if (period > 0) across -= period * Math.round((across - u) / period);  // the shorter way around
+      let middle = 0.5 * (u + across);
+      if (period > 0) middle -= period * Math.floor(middle / period);
+      this.texture[2 * id] = middle;
+      this.texture[2 * id + 1] = 0.5 * (below[a + 1]! + below[b + 1]!);
+    }
   }
 
   protected computeNormals(): void {
@@ -176,10 +205,10 @@ export class SplitLayer extends Layer {
     }
   }
 
-  override settle(restBelow: Float32Array): number[] {
+  override settle(below: Below): number[] {
     const tags = this.madeTags;
     this.madeTags = [];
-    const made = super.settle(restBelow, undefined);
+    const made = super.settle(below);
     for (const [i, id] of made.entries()) this.tags[id] = tags[i]!;
     return made;
   }

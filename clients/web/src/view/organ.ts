@@ -4,6 +4,7 @@ import { CutSmoothing } from './cut_smoothing';
 import { RefineLayer, SplitLayer, type Layer } from './layers';
 import { disposeMeshes, dressed } from './looks';
 import { guessRest, type RestSamples } from './rest_shape';
+import { patternTexture } from './patterns';
 import { plainTissueMaterial, setTissueExtent, tissueMaterial, type ZoneStyle } from './tissue_material';
 
 /** A surface is refined while it stays below so many triangles. */
@@ -31,7 +32,7 @@ export interface Heritage {
 export class Organ {
   readonly mesh: THREE.Mesh<THREE.BufferGeometry, THREE.Material>;
   private readonly material: THREE.MeshPhysicalMaterial;
-  private readonly plainMaterial = plainTissueMaterial();
+  private readonly plainMaterial: THREE.MeshPhongMaterial;
   /** [3 * vertex] in W, as the simulation has them; vertices in free slots are anywhere. */
   positions: Float32Array;
   private rest: Float32Array;
@@ -50,7 +51,10 @@ export class Organ {
   constructor(readonly surface: SurfaceMirror, readonly zones: ZoneStyle[], private readonly heritage?: Heritage) {
     this.positions = new Float32Array(3 * surface.vertexCount);
     this.rest = new Float32Array(3 * surface.vertexCount);
-    this.material = tissueMaterial(zones[0]!.color);
+    const pattern = surface.texture && patternTexture(surface.texture.pattern);
+    const texture = pattern && { pattern, period: surface.texture!.uPeriod };
+    this.material = tissueMaterial(zones[0]!.color, texture);
+    this.plainMaterial = plainTissueMaterial(texture);
     this.mesh = dressed(new THREE.BufferGeometry(), this.material, this.plainMaterial);
     this.mesh.castShadow = true;
     this.mesh.receiveShadow = true;
@@ -215,8 +219,9 @@ export class Organ {
       for (let vertex = 0; vertex < this.surface.vertexCount; ++vertex) if (this.sides.isUsed(vertex) && !isFresh.has(vertex)) known.push(vertex);
       guessRest(fresh, this.positions, this.rest, { positions: this.positions, rest: this.rest, known });
     }
-    let made = this.sides.settle(this.rest);
-    for (let at = 1; at < this.layers.length; ++at) made = this.layers[at]!.settle(this.layers[at - 1]!.rest, this.layers[at - 1]!.tags);
+    const { texture, textureCoordinates } = this.surface;
+    let made = this.sides.settle({ rest: this.rest, ...(texture && { texture: textureCoordinates, texturePeriod: texture.uPeriod }) });
+    for (let at = 1; at < this.layers.length; ++at) made = this.layers[at]!.settle(this.layers[at - 1]!);
     this.smoothing.rebuild(this.surface, (zone) => this.styleOf(zone).isInterior);
     this.topologyChanged = false;
     return made;
@@ -233,7 +238,7 @@ export class Organ {
 
   /** Brings what changed to the graphics card: positions and normals always, the rest where `made` and the changed slots say. */
   private upload(made: number[]): void {
-    const { positions, normals, rest, triangles, vertexCount, triangleCount } = this.finest;
+    const { positions, normals, rest, texture, triangles, vertexCount, triangleCount } = this.finest;
     let { geometry } = this.mesh;
     const has = geometry.attributes.position as THREE.BufferAttribute | undefined;
     if (this.uploadsAll || has?.array !== positions || geometry.index?.array !== triangles) {
@@ -248,6 +253,7 @@ export class Organ {
       geometry.setAttribute('normal', new THREE.BufferAttribute(normals, 3).setUsage(THREE.DynamicDrawUsage));
       geometry.setAttribute('restPosition', new THREE.BufferAttribute(rest, 3));
       geometry.setAttribute('zoneColor', new THREE.BufferAttribute(this.colors, 4));
+      if (texture.length > 0) geometry.setAttribute('textureCoordinate', new THREE.BufferAttribute(texture, 2));
       geometry.setIndex(new THREE.BufferAttribute(triangles, 1));
       this.mesh.geometry = geometry;
       this.uploadsAll = false;
@@ -260,6 +266,7 @@ export class Organ {
       }
       this.paint(made);
       touch(geometry.attributes.restPosition as THREE.BufferAttribute, made, 3, vertexCount);
+      if (texture.length > 0) touch(geometry.attributes.textureCoordinate as THREE.BufferAttribute, made, 2, vertexCount);
       touch(geometry.attributes.zoneColor as THREE.BufferAttribute, made, 4, vertexCount);
       touch(geometry.index!, this.changedSlots, 3 * 4 ** this.levels, this.surface.slotCount);
     }

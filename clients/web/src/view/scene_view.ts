@@ -35,7 +35,7 @@ function zoneStyles(body: BodyTopology, inherited: THREE.Color | undefined): Zon
   const of = (color: { r: number; g: number; b: number } | undefined) => color && new THREE.Color().setRGB(color.r, color.g, color.b, THREE.LinearSRGBColorSpace);
   const skin = of(body.surfaceZones[0]?.color) ?? of(body.color) ?? inherited ?? new THREE.Color(0.62, 0.22, 0.18);
   const inside = skin.clone().multiplyScalar(0.6);
-  const zones = body.surfaceZones.slice(1).map((zone): ZoneStyle => ({ name: zone.name, color: of(zone.color) ?? inside, isInterior: true }));
+  const zones = body.surfaceZones.slice(1).map((zone): ZoneStyle => ({ name: zone.name, color: of(zone.color) ?? (zone.isInterior ? inside : skin), isInterior: zone.isInterior }));
   return [{ name: body.surfaceZones[0]?.name || 'skin', color: skin, isInterior: false }, ...(zones.length > 0 ? zones : [{ name: 'inside', color: inside, isInterior: true }])];
 }
 

@@ -8,6 +8,36 @@ export interface ZoneStyle {
   isInterior: boolean;
 }
 
+/** A pattern on the skin, by texture coordinates. */
+export interface TissueTexture {
+  pattern: THREE.Texture;
+  /** Above 0: u goes around and lies in [0, period), a whole number of tiles. */
+  period: number;
+}
+
+// u twice, with the seam at either side of the body: a triangle that crosses one seam does not cross the other, and has small derivatives there.
+// (Tarini, Cylindrical and toroidal parameterizations without vertex seams, 2012.)
+const TEXTURE_VERTEX = `
+#ifdef TISSUE_TEXTURE
+attribute vec2 textureCoordinate;
+varying vec3 vTexture;
+uniform float uTexturePeriod;
+#endif`;
+const TEXTURE_VARYINGS = `
+#ifdef TISSUE_TEXTURE
+vTexture = vec3(textureCoordinate.x, textureCoordinate.x + (textureCoordinate.x < 0.5 * uTexturePeriod ? uTexturePeriod : 0.0), textureCoordinate.y);
+#endif`;
+const TEXTURE_FRAGMENT = `
+#ifdef TISSUE_TEXTURE
+varying vec3 vTexture;
+uniform sampler2D uPattern;
+/** Shade of the colour, and height. */
+vec4 tissuePattern() {
+  vec4 pattern = texture2D(uPattern, vec2(fwidth(vTexture.x) <= fwidth(vTexture.y) ? vTexture.x : vTexture.y, vTexture.z));
+  return vec4(2.0 * pattern.rgb, pattern.a);
+}
+#endif`;
+
 const NOISE = `
 varying vec3 vRest;
 varying vec4 vZone;
@@ -47,6 +77,9 @@ float interiorRelief(vec3 p) {
 
 const COLOR = `
 diffuseColor.rgb = vZone.rgb;
+#ifdef TISSUE_TEXTURE
+vec4 skinPattern = tissuePattern();  // here, where all pixels of a quad come by
+#endif
 {
   if (vZone.a > 0.5) {
     vec3 inside = interiorAt(vRest);
@@ -56,10 +89,15 @@ diffuseColor.rgb = vZone.rgb;
     diffuseColor.rgb = mix(diffuseColor.rgb, diffuseColor.rgb * 0.5 + vec3(0.3, 0.2, 0.16), smoothstep(0.0, 0.25, inside.y));  // wall
     diffuseColor.rgb = mix(diffuseColor.rgb, vec3(0.05, 0.005, 0.007), smoothstep(0.55, 0.75, inside.y));  // hole
   } else {
+#ifdef TISSUE_TEXTURE
+    float broad = tissueNoise(vRest * 5.0) * 0.6 + tissueNoise(vRest * 13.0) * 0.4;
+    diffuseColor.rgb *= skinPattern.rgb * mix(vec3(0.8, 0.74, 0.75), vec3(1.0), broad);
+#else
     float broad = tissueNoise(vRest * 5.0) * 0.6 + tissueNoise(vRest * 13.0) * 0.4;
     float fine = tissueNoise(vRest * 48.0);
     diffuseColor.rgb *= mix(vec3(0.58, 0.47, 0.5), vec3(1.0, 0.9, 0.88), broad);
     diffuseColor.rgb = mix(diffuseColor.rgb, diffuseColor.rgb * vec3(1.18, 1.0, 0.86), smoothstep(0.55, 0.85, fine) * 0.35);
+#endif
   }
 }`;
 
@@ -67,7 +105,12 @@ const RELIEF = `
 {
   // Relief finer than a pixel is left out, it would only glitter.
   float fade = 1.0 - smoothstep(0.25, 0.9, length(fwidth(vRest)) * (vZone.a > 0.5 ? 44.0 : 34.0));
-  float height = (vZone.a > 0.5 ? interiorRelief(vRest) : tissueRelief(vRest)) * uReliefHeight * fade;
+#ifdef TISSUE_TEXTURE
+  float skinRelief = 0.5 * tissueRelief(vRest) + 0.7 * skinPattern.a;
+#else
+  float skinRelief = tissueRelief(vRest);
+#endif
+  float height = (vZone.a > 0.5 ? interiorRelief(vRest) : skinRelief) * uReliefHeight * fade;
   vec3 dpdx = dFdx(-vViewPosition), dpdy = dFdy(-vViewPosition);
   vec3 r1 = cross(dpdy, normal), r2 = cross(normal, dpdx);
   float det = dot(dpdx, r1);
@@ -76,9 +119,10 @@ const RELIEF = `
 
 /**
  * Wet tissue under a clear, glossy film. The skin is mottled, with a fine relief; what cuts uncover shows lobules and vessels. Both stick to the rest
- * shape. Vertex attributes: `restPosition` in metres; `zoneColor`, linear red, green and blue, and 1 for the inside.
+ * shape. Vertex attributes: `restPosition` in metres; `zoneColor`, linear red, green and blue, and 1 for the inside; with a texture, which takes the place
+ * of the mottling, `textureCoordinate`.
  */
-export function tissueMaterial(color: THREE.Color): THREE.MeshPhysicalMaterial {
+export function tissueMaterial(color: THREE.Color, texture?: TissueTexture): THREE.MeshPhysicalMaterial {
   const material = new THREE.MeshPhysicalMaterial({
     color: 0xffffff,
     roughness: 0.5,
@@ -90,7 +134,8 @@ export function tissueMaterial(color: THREE.Color): THREE.MeshPhysicalMaterial {
     sheenColor: color.clone().lerp(new THREE.Color(1, 0.75, 0.65), 0.5),
     envMapIntensity: 0.9,
   });
-  const uniforms = { uDetailScale: { value: 1 }, uReliefHeight: { value: 0 } };
+  const uniforms = { uDetailScale: { value: 1 }, uReliefHeight: { value: 0 }, ...textureUniforms(texture) };
+  if (texture) defineTexture(material);
   material.userData.uniforms = uniforms;
   material.onBeforeCompile = (shader) => {
     Object.assign(shader.uniforms, uniforms);
@@ -100,10 +145,10 @@ attribute vec3 restPosition;
 attribute vec4 zoneColor;
 varying vec3 vRest;
 varying vec4 vZone;
-uniform float uDetailScale;`)
-      .replace('#include <begin_vertex>', '#include <begin_vertex>\nvRest = restPosition * uDetailScale;\nvZone = zoneColor;');
+uniform float uDetailScale;${TEXTURE_VERTEX}`)
+      .replace('#include <begin_vertex>', `#include <begin_vertex>\nvRest = restPosition * uDetailScale;\nvZone = zoneColor;${TEXTURE_VARYINGS}`);
     shader.fragmentShader = shader.fragmentShader
-      .replace('#include <common>', `#include <common>${NOISE}`)
+      .replace('#include <common>', `#include <common>${NOISE}${TEXTURE_FRAGMENT}`)
       .replace('#include <color_fragment>', `#include <color_fragment>${COLOR}`)
       .replace('#include <normal_fragment_maps>', `#include <normal_fragment_maps>${RELIEF}`)
       // Smooth normals of a coarse mesh turn away from the eye at its outline, where the film would mirror the dark floor alone.
@@ -129,22 +174,37 @@ reflectedLight.directDiffuse += diffuseColor.rgb * vec3(1.0, 0.32, 0.24) * tissu
   return material;
 }
 
-/** The size of the body gives that of its texture. */
+function textureUniforms(texture: TissueTexture | undefined): Record<string, THREE.IUniform> {
+  return texture ? { uPattern: { value: texture.pattern }, uTexturePeriod: { value: texture.period } } : {};
+}
+
+function defineTexture(material: THREE.Material & { defines?: Record<string, string> }): void {
+  material.defines = { ...material.defines, TISSUE_TEXTURE: '' };
+}
+
+/** The size of the body gives that of its look. */
 export function setTissueExtent(material: THREE.MeshPhysicalMaterial, extent_m: number): void {
   material.userData.uniforms.uDetailScale.value = 1 / Math.max(extent_m, 1e-6);
   material.userData.uniforms.uReliefHeight.value = 0.0016 * extent_m;
 }
 
-/** Tissue for a processor to draw: the colour of each zone and a highlight. Vertex attributes as above, without `restPosition`. */
-export function plainTissueMaterial(): THREE.MeshPhongMaterial {
+/** Tissue for a processor to draw: the colour of each zone, the pattern of the skin and a highlight. Vertex attributes as above, without `restPosition`. */
+export function plainTissueMaterial(texture?: TissueTexture): THREE.MeshPhongMaterial {
   const material = new THREE.MeshPhongMaterial({ color: 0xffffff, specular: 0x3c3836, shininess: 55 });
+  if (texture) defineTexture(material);
   material.onBeforeCompile = (shader) => {
+    Object.assign(shader.uniforms, textureUniforms(texture));
     shader.vertexShader = shader.vertexShader
-      .replace('#include <common>', '#include <common>\nattribute vec4 zoneColor;\nvarying vec3 vZoneColor;')
-      .replace('#include <begin_vertex>', '#include <begin_vertex>\nvZoneColor = zoneColor.rgb;');
+      .replace('#include <common>', `#include <common>\nattribute vec4 zoneColor;\nvarying vec4 vZoneColor;${TEXTURE_VERTEX}`)
+      .replace('#include <begin_vertex>', `#include <begin_vertex>\nvZoneColor = zoneColor;${TEXTURE_VARYINGS}`);
     shader.fragmentShader = shader.fragmentShader
-      .replace('#include <common>', '#include <common>\nvarying vec3 vZoneColor;')
-      .replace('#include <color_fragment>', '#include <color_fragment>\ndiffuseColor.rgb = vZoneColor;');
+      .replace('#include <common>', `#include <common>\nvarying vec4 vZoneColor;${TEXTURE_FRAGMENT}`)
+      .replace('#include <color_fragment>', `#include <color_fragment>
+diffuseColor.rgb = vZoneColor.rgb;
+#ifdef TISSUE_TEXTURE
+vec4 skinPattern = tissuePattern();
+if (vZoneColor.a < 0.5) diffuseColor.rgb *= skinPattern.rgb;
+#endif`);
   };
   return material;
 }
