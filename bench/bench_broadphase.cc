@@ -356,7 +356,7 @@ absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report)
   const int steps = IsQuick() ? 3 : std::min(10, absl::GetFlag(FLAGS_steps));
   double box_pairs = 0;
   for (const gpu::BoundingVolume volume : {gpu::BoundingVolume::kDop6, gpu::BoundingVolume::kSphere, gpu::BoundingVolume::kDop14,
-                                           gpu::BoundingVolume::kDop18, gpu::BoundingVolume::kDop26}) {
+                                           gpu::BoundingVolume::kDop18, gpu::BoundingVolume::kDop26, gpu::BoundingVolume::kOrientedBox}) {
     const std::string what = gpu::BoundingVolumeName(volume);
     PALPATE_ASSIGN_OR_RETURN(gpu::VolumeBuilder builder, gpu::VolumeBuilder::Create(context, volume));
     PALPATE_ASSIGN_OR_RETURN(gpu::BodyBroadPhase phase, gpu::BodyBroadPhase::Create(context, {.volume = volume}));

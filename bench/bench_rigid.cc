@@ -20,7 +20,7 @@
 
 ABSL_FLAG(int, frames, 0, "frames of the scene; 0 = 7000, or 700 with --quick");
 ABSL_FLAG(int, bodies, 511, "bodies of the scene");
-ABSL_FLAG(std::string, volumes, "sphere,6-dop,14-dop,18-dop,26-dop", "bounding volumes, with commas between them");
+ABSL_FLAG(std::string, volumes, "sphere,6-dop,14-dop,18-dop,26-dop,obb", "bounding volumes, with commas between them");
 ABSL_FLAG(std::string, response, "corrected",
           "corrected: positions and velocities, with friction; thesis: plain matches that leave velocities");
 ABSL_FLAG(int, pairs, 0, "random pairs of the iteration study; 0 = 2^20, or 2^17 with --quick");

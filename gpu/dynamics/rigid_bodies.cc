@@ -274,7 +274,8 @@ absl::StatusOr<RigidStep> RigidBodies::Step() {
   PALPATE_RETURN_IF_ERROR(queue_->Launch(world_vertices_, bodies, body_count_, mesh_of_, meshes_.shapes(), meshes_.vertices(), positions_,
                                          rotations_, scales_, vertex_begins_, world_));
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kTransform));
-  PALPATE_RETURN_IF_ERROR(volume_builder_.Build(*queue_, world_, vertex_begins_, body_count_, vertex_count_, volumes_, positions_));
+  PALPATE_RETURN_IF_ERROR(
+      volume_builder_.Build(*queue_, world_, vertex_begins_, body_count_, vertex_count_, volumes_, {positions_, rotations_}));
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kVolumes));
   PALPATE_RETURN_IF_ERROR(broad_phase_.Run(*queue_, volumes_, filters_, body_count_));
   const uint32_t pair_count = broad_phase_.pair_count();
