@@ -19,7 +19,7 @@ using PeerPair = std::pair<uint32_t, uint32_t>;
 /// Steps before the counted ones.
 inline constexpr int kPeerWarmSteps = 2;
 
-/// The broad phase of another library.
+/// A broad phase to compare with: of another library, or a textbook baseline on one thread.
 class Peer {
  public:
   virtual ~Peer() = default;
@@ -34,8 +34,7 @@ class Peer {
 struct PeerFactory {
   std::string name;
   bool is_exact = true;        ///< reports overlapping boxes only; otherwise others too
-  bool takes_resizing = true;  ///< false: its update does not end when boxes change their size, not only their place
-  uint32_t max_bodies = 0;     ///< above, building alone takes minutes
+  bool takes_resizing = true;  ///< false: its update corrupts its lists when boxes change their size, not only their place
   std::function<std::unique_ptr<Peer>(const std::vector<PeerBox>& boxes)> create;  ///< for a world of about their extent
 };
 
