@@ -33,8 +33,9 @@ class Peer {
 
 struct PeerFactory {
   std::string name;
-  bool is_exact = true;        ///< reports overlapping boxes only; otherwise others too
-  bool takes_resizing = true;  ///< false: its update corrupts its lists when boxes change their size, not only their place
+  bool is_exact = true;              ///< reports overlapping boxes only; otherwise others too
+  bool takes_resizing = true;        ///< false: its update corrupts its lists when boxes change their size, not only their place
+  uint32_t max_bodies = UINT32_MAX;  ///< above, one step takes minutes, in which it cannot be stopped
   std::function<std::unique_ptr<Peer>(const std::vector<PeerBox>& boxes)> create;  ///< for a world of about their extent
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/runtime/kernel_source.h"
 
 namespace palpate::gpu {
@@ -111,6 +112,10 @@ absl::StatusOr<VolumeBuilder> VolumeBuilder::Create(const std::shared_ptr<Contex
   builder.context_ = context;
   builder.config_ = PrimitiveConfig::For(context->device());
   builder.volume_ = volume;
+  PALPATE_ASSIGN_OR_RETURN(builder.ends_kernel_,
+                           context->CreateKernel(kernels::kdop, "swept_vertices", VolumeDefines(BoundingVolume::kDop6)));
+  PALPATE_ASSIGN_OR_RETURN(builder.swept_begins_kernel_,
+                           context->CreateKernel(kernels::kdop, "swept_begins", VolumeDefines(BoundingVolume::kDop6)));
   const bool is_sphere = volume == BoundingVolume::kSphere;
   const bool is_oriented = volume == BoundingVolume::kOrientedBox;
   if (is_sphere || is_oriented) {
@@ -128,6 +133,24 @@ absl::StatusOr<VolumeBuilder> VolumeBuilder::Create(const std::shared_ptr<Contex
   PALPATE_ASSIGN_OR_RETURN(builder.runs_, context->CreateKernel(kernels::kdop, is_sphere ? "sphere_runs" : "volume_runs", defines));
   PALPATE_ASSIGN_OR_RETURN(builder.rest_, context->CreateKernel(kernels::kdop, is_sphere ? "sphere_rest" : "volume_rest", defines));
   return builder;
+}
+
+absl::Status VolumeBuilder::BuildSwept(Queue& queue, BufferView<Float4> start_vertices, BufferView<Float4> end_vertices,
+                                       BufferView<uint32_t> begins, uint32_t body_count, uint32_t vertex_count, BufferView<float> volumes) {
+  const char* name = "VolumeBuilder::BuildSwept";
+  PALPATE_RETURN_IF_ERROR(CheckCapacity(name, "start_vertices", start_vertices.count, vertex_count));
+  PALPATE_RETURN_IF_ERROR(CheckCapacity(name, "end_vertices", end_vertices.count, vertex_count));
+  PALPATE_RETURN_IF_ERROR(CheckCapacity(name, "begins", begins.count, size_t{body_count} + 1));
+  if (vertex_count > kMaxItems / 2) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ", vertex_count, " vertices, at most ", kMaxItems / 2));
+  }
+  // The segment is in every convex volume that holds both of its ends.
+  PALPATE_RETURN_IF_ERROR(Grow(context_, ends_, 2 * size_t{vertex_count}, "ends of motions"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, swept_begins_, size_t{body_count} + 1, "begins of motions"));
+  const size_t group = config_.group_size == 1 ? 128 : 64;
+  PALPATE_RETURN_IF_ERROR(queue.Launch(ends_kernel_, {vertex_count, group}, vertex_count, start_vertices, end_vertices, ends_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(swept_begins_kernel_, {size_t{body_count} + 1, group}, body_count, begins, swept_begins_));
+  return Build(queue, ends_, swept_begins_, body_count, 2 * vertex_count, volumes);
 }
 
 absl::Status VolumeBuilder::BuildBoxes(Queue& queue, BufferView<Float4> vertices, BufferView<uint32_t> begins, uint32_t body_count,

@@ -37,6 +37,19 @@ kernel void instance_vertices(uint vertex_count, uint instance_count, uint run_l
   }
 }
 
+/* out[2 v] = start[v], out[2 v + 1] = end[v]: the vertices of a body stay together. */
+kernel void swept_vertices(uint vertex_count, global const Float4* start, global const Float4* end, global Float4* out) {
+  const size_t v = get_global_id(0);
+  if (v >= vertex_count) return;
+  out[2 * v] = start[v];
+  out[2 * v + 1] = end[v];
+}
+
+kernel void swept_begins(uint body_count, global const uint* begins, global uint* out) {
+  const size_t body = get_global_id(0);
+  if (body <= body_count) out[body] = 2u * begins[body];
+}
+
 #if AXES > 0
 
 /* Of a slot: the keys of the lower bounds, those of the upper bounds, and whether a vertex is not finite. */

@@ -85,6 +85,13 @@ class VolumeBuilder {
   absl::Status Build(Queue& queue, BufferView<Float4> vertices, BufferView<uint32_t> begins, uint32_t body_count, uint32_t vertex_count,
                      BufferView<float> volumes, const BodyPoses& poses = {}, uint32_t run_length = 0);
 
+  /// As Build, for motion: volumes[i] holds every vertex of body i wherever it is on the straight line from start_vertices to end_vertices,
+  /// so bodies that meet at any time of the step have volumes that overlap. Poses are not used: spheres are about the box of both ends,
+  /// oriented boxes have the principal axes of both. Memory: 32 bytes a vertex. Errors: also InvalidArgument (more than kMaxItems / 2
+  /// vertices).
+  absl::Status BuildSwept(Queue& queue, BufferView<Float4> start_vertices, BufferView<Float4> end_vertices, BufferView<uint32_t> begins,
+                          uint32_t body_count, uint32_t vertex_count, BufferView<float> volumes);
+
  private:
   absl::Status BuildBoxes(Queue& queue, BufferView<Float4> vertices, BufferView<uint32_t> begins, uint32_t body_count,
                           uint32_t vertex_count, uint32_t run_length);
@@ -98,6 +105,9 @@ class VolumeBuilder {
   std::unique_ptr<VolumeBuilder> boxes_builder_;  // of the centres of spheres and the scale of moments
   DeviceBuffer<float> boxes_;
   DeviceBuffer<uint32_t> slots_;
+  Kernel ends_kernel_, swept_begins_kernel_;
+  DeviceBuffer<Float4> ends_;  // of motions: start and end of each vertex
+  DeviceBuffer<uint32_t> swept_begins_;
   Kernel moments_kernel_, axes_kernel_, extents_kernel_, finish_kernel_;  // oriented boxes
   DeviceBuffer<uint32_t> moments_, extents_;
 };
