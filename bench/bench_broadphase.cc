@@ -185,7 +185,9 @@ class Contenders {
       Contender contender = {.factory = std::move(factory), .engine = nullptr, .seconds = {}, .why_not = {}};
       const auto before = timed_out->find(contender.factory.name);
       if (resizes && !contender.factory.takes_resizing) {
-        contender.why_not = "not run: boxes that change their size corrupt it";
+        contender.why_not = "not run: its update does not end when boxes change their size";
+      } else if (boxes.size() > contender.factory.max_bodies) {
+        contender.why_not = absl::StrFormat("not run: above %d boxes rounding changes their size", contender.factory.max_bodies);
       } else if (before != timed_out->end()) {
         contender.why_not = absl::StrFormat("not run: it took too long in %s", before->second);
       } else {

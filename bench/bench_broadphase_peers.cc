@@ -236,9 +236,10 @@ std::vector<PeerFactory> Peers() {
   peers.push_back({.name = "fcl_dynamic_aabb_tree", .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
                      return std::make_unique<FclPeer<fcl::DynamicAABBTreeCollisionManagerd>>();
                    }});
-  peers.push_back({.name = "fcl_sap", .takes_resizing = false, .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
-                     return std::make_unique<FclPeer<fcl::SaPCollisionManagerd>>();
-                   }});
+  peers.push_back(
+      {.name = "fcl_sap", .takes_resizing = false, .max_bodies = 20000, .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
+         return std::make_unique<FclPeer<fcl::SaPCollisionManagerd>>();
+       }});
   peers.push_back({.name = "fcl_sap_rebuilt", .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
                      return std::make_unique<FclPeer<fcl::SaPCollisionManagerd, true>>();
                    }});

@@ -33,9 +33,10 @@ class Peer {
 
 struct PeerFactory {
   std::string name;
-  bool is_exact = true;              ///< reports overlapping boxes only; otherwise others too
-  bool takes_resizing = true;        ///< false: its update corrupts its lists when boxes change their size, not only their place
-  uint32_t max_bodies = UINT32_MAX;  ///< above, one step takes minutes, in which it cannot be stopped
+  bool is_exact = true;  ///< reports overlapping boxes only; otherwise others too
+  /// False: where the lower end of a box falls and its upper end does not, its update links the upper end to itself and does not end.
+  bool takes_resizing = true;
+  uint32_t max_bodies = UINT32_MAX;  ///< above, rounding alone lets the ends of moving boxes do that
   std::function<std::unique_ptr<Peer>(const std::vector<PeerBox>& boxes)> create;  ///< for a world of about their extent
 };
 
