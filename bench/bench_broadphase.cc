@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -168,21 +169,39 @@ absl::Status MeasureMethods(gpu::Queue& queue, uint32_t count, double k, const s
   return absl::OkStatus();
 }
 
+// A peer that manages fewer counted steps within --peer_seconds is not run on larger worlds of the kind.
+constexpr size_t kStepsToGoOn = 8;
+
+// Such peers by name, and the case where they were too slow.
+using TimedOut = std::map<std::string, std::string>;
+
 // The peers, which take the same steps. Each one's pairs are compared with ours at the last step that it takes.
 class Contenders {
  public:
-  Contenders(const std::string& name, const std::vector<PeerBox>& boxes, bool resizes)
-      : name_(name), limit_s_(absl::GetFlag(FLAGS_peer_seconds)) {
+  Contenders(const std::string& name, const std::vector<PeerBox>& boxes, bool resizes, TimedOut* timed_out)
+      : name_(name), limit_s_(absl::GetFlag(FLAGS_peer_seconds)), timed_out_(timed_out) {
     if (!absl::GetFlag(FLAGS_peers)) return;
-    const auto count = static_cast<uint32_t>(boxes.size());
     for (PeerFactory& factory : Peers()) {
-      Contender contender = {.factory = std::move(factory), .engine = nullptr, .seconds = {}};
-      if (count <= contender.factory.max_bodies && (!resizes || contender.factory.takes_resizing)) {
-        contender.engine = contender.factory.create(boxes);
-        contender.is_done = !contender.engine->Build(boxes, limit_s_);
+      Contender contender = {.factory = std::move(factory), .engine = nullptr, .seconds = {}, .why_not = {}};
+      const auto before = timed_out->find(contender.factory.name);
+      if (resizes && !contender.factory.takes_resizing) {
+        contender.why_not = "not run: its update does not end when boxes change their size";
+      } else if (boxes.size() > contender.factory.max_bodies) {
+        contender.why_not = absl::StrFormat("not run: above %d boxes rounding changes their size", contender.factory.max_bodies);
+      } else if (before != timed_out->end()) {
+        contender.why_not = absl::StrFormat("not run: it took too long in %s", before->second);
       } else {
-        contender.is_done = true;
+        contender.engine = contender.factory.create(boxes);
+        const auto begin = Clock::now();
+        const bool is_built = contender.engine->Build(boxes, limit_s_);
+        contender.total_s = SecondsSince(begin);
+        if (!is_built) {
+          contender.why_not = absl::StrFormat("stopped after %.3g s, before all boxes were in it", contender.total_s);
+          contender.is_late = true;
+          timed_out->emplace(contender.factory.name, name);
+        }
       }
+      contender.is_done = !contender.why_not.empty();
       contenders_.push_back(std::move(contender));
     }
   }
@@ -200,6 +219,7 @@ class Contenders {
       contender.is_done = is_last || contender.total_s > limit_s_;
       if (!contender.is_done) continue;
       contender.is_late = !is_last;
+      if (contender.is_late && contender.seconds.size() < kStepsToGoOn) timed_out_->emplace(contender.factory.name, name_);
       PALPATE_ASSIGN_OR_RETURN(const std::vector<PeerPair> own, own_pairs());
       std::vector<PeerPair> pairs = contender.engine->Pairs();
       std::sort(pairs.begin(), pairs.end());
@@ -216,10 +236,12 @@ class Contenders {
     for (const Contender& contender : contenders_) {
       const std::string& peer = contender.factory.name;
       if (contender.is_compared) report->Add(name_, "pairs_of_" + peer, static_cast<double>(contender.pair_count), "count");
+      if (contender.is_late) report->Add(name_, "stopped_after_of_" + peer, contender.total_s, "s");
       if (contender.seconds.empty()) {
-        report->Note(
-            absl::StrFormat("%s: %s - (too many bodies for it, boxes that change size, or building it or the first steps take too long)%s",
-                            name_, peer, contender.is_compared ? "; pairs compared" : "; pairs not compared"));
+        report->Note(absl::StrFormat("%s: %s %s", name_, peer,
+                                     contender.is_compared
+                                         ? absl::StrFormat("stopped after %.3g s in its first steps; pairs compared", contender.total_s)
+                                         : contender.why_not));
         continue;
       }
       AddTimes(name_, peer, contender.seconds, report);
@@ -228,8 +250,8 @@ class Contenders {
       report->Add(name_, "speedup_over_" + peer, p50 / own_p50, "ratio");
       if (best_peer == 0 || p50 < best_peer) best_peer = p50;
       if (contender.is_late) {
-        report->Note(absl::StrFormat("%s: %s truncated after %d counted steps (--peer_seconds); pairs compared at the last of them", name_,
-                                     peer, static_cast<int>(contender.seconds.size())));
+        report->Note(absl::StrFormat("%s: %s stopped after %.3g s, %d counted steps; pairs compared at the last of them", name_, peer,
+                                     contender.total_s, static_cast<int>(contender.seconds.size())));
       }
     }
     if (best_peer > 0) report->Add(name_, "speedup_over_best_peer", best_peer / own_p50, "ratio");
@@ -240,7 +262,8 @@ class Contenders {
     PeerFactory factory;
     std::unique_ptr<Peer> engine;
     std::vector<double> seconds;
-    double total_s = 0;
+    std::string why_not;  // it was not run, or not to the end of its first step
+    double total_s = 0;   // with building it
     size_t pair_count = 0;
     bool is_done = false;      // takes no more steps
     bool is_late = false;      // because it took too long
@@ -248,16 +271,17 @@ class Contenders {
   };
   std::string name_;
   double limit_s_;
+  TimedOut* timed_out_;
   std::vector<Contender> contenders_;
 };
 
 // All engines take each step in turn, so that whatever else the machine does meets all of them.
-absl::Status MeasureBoxes(gpu::Queue& queue, uint32_t count, double k, double* first_time_per_body, Report* report) {
+absl::Status MeasureBoxes(gpu::Queue& queue, uint32_t count, double k, double* first_time_per_body, TimedOut* timed_out, Report* report) {
   const std::string name = absl::StrFormat("boxes_%d_k%g", count, k);
   if (!IsSelected(name)) return absl::OkStatus();
   PALPATE_ASSIGN_OR_RETURN(OwnEngine own, OwnEngine::Create(queue, count, gpu::BroadPhaseMethod::kAutomatic, false));
   BoxWorld world(count, k);
-  Contenders contenders(name, world.boxes(), false);
+  Contenders contenders(name, world.boxes(), false, timed_out);
   std::vector<double> own_seconds;
   const int steps = kPeerWarmSteps + (IsQuick() ? 5 : absl::GetFlag(FLAGS_steps));
   for (int step = 0; step < steps; ++step) {
@@ -333,7 +357,7 @@ class TumblingWorld {
 
 // Bodies of 24 vertices, the permutations of (+-1, +-c, +-c) stretched by (2, 6, 2), that drift and tumble: the device places the vertices,
 // builds the volumes and finds the pairs. The peers get the boxes (6-DOPs) of the same steps.
-absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report) {
+absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, TimedOut* timed_out, Report* report) {
   const std::string name = absl::StrFormat("elongated_%d", count);
   if (!IsSelected(name)) return absl::OkStatus();
   const std::shared_ptr<gpu::Context>& context = queue.context();
@@ -356,7 +380,7 @@ absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report)
   const int steps = IsQuick() ? 3 : std::min(10, absl::GetFlag(FLAGS_steps));
   double box_pairs = 0;
   for (const gpu::BoundingVolume volume : {gpu::BoundingVolume::kDop6, gpu::BoundingVolume::kSphere, gpu::BoundingVolume::kDop14,
-                                           gpu::BoundingVolume::kDop18, gpu::BoundingVolume::kDop26}) {
+                                           gpu::BoundingVolume::kDop18, gpu::BoundingVolume::kDop26, gpu::BoundingVolume::kOrientedBox}) {
     const std::string what = gpu::BoundingVolumeName(volume);
     PALPATE_ASSIGN_OR_RETURN(gpu::VolumeBuilder builder, gpu::VolumeBuilder::Create(context, volume));
     PALPATE_ASSIGN_OR_RETURN(gpu::BodyBroadPhase phase, gpu::BodyBroadPhase::Create(context, {.volume = volume}));
@@ -384,7 +408,7 @@ absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, Report* report)
         static_assert(sizeof(PeerBox) == 6 * sizeof(float));
         std::vector<PeerBox> boxes(count);
         PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(volumes, {reinterpret_cast<float*>(boxes.data()), size_t{count} * 6}));
-        if (contenders == nullptr) contenders = std::make_unique<Contenders>(name, boxes, true);
+        if (contenders == nullptr) contenders = std::make_unique<Contenders>(name, boxes, true, timed_out);
         PALPATE_RETURN_IF_ERROR(contenders->Step(boxes, step > 0, step == steps, [&] { return ReadPairs(queue, phase); }));
       }
       if (step == 0) continue;
@@ -423,9 +447,11 @@ absl::Status Run(Report* report, const std::shared_ptr<gpu::Context>& context) {
   }
   for (const double k : {1.0, 8.0}) {
     double first_time_per_body = 0;
-    for (const uint32_t size : sizes) PALPATE_RETURN_IF_ERROR(MeasureBoxes(*queue, size, k, &first_time_per_body, report));
+    TimedOut timed_out;
+    for (const uint32_t size : sizes) PALPATE_RETURN_IF_ERROR(MeasureBoxes(*queue, size, k, &first_time_per_body, &timed_out, report));
   }
-  for (const uint32_t size : sizes) PALPATE_RETURN_IF_ERROR(MeasureElongated(*queue, size, report));
+  TimedOut timed_out;
+  for (const uint32_t size : sizes) PALPATE_RETURN_IF_ERROR(MeasureElongated(*queue, size, &timed_out, report));
   return absl::OkStatus();
 }
 

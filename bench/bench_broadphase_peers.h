@@ -19,7 +19,7 @@ using PeerPair = std::pair<uint32_t, uint32_t>;
 /// Steps before the counted ones.
 inline constexpr int kPeerWarmSteps = 2;
 
-/// The broad phase of another library.
+/// A broad phase to compare with: of another library, or a textbook baseline on one thread.
 class Peer {
  public:
   virtual ~Peer() = default;
@@ -33,9 +33,10 @@ class Peer {
 
 struct PeerFactory {
   std::string name;
-  bool is_exact = true;        ///< reports overlapping boxes only; otherwise others too
-  bool takes_resizing = true;  ///< false: its update does not end when boxes change their size, not only their place
-  uint32_t max_bodies = 0;     ///< above, building alone takes minutes
+  bool is_exact = true;  ///< reports overlapping boxes only; otherwise others too
+  /// False: where the lower end of a box falls and its upper end does not, its update links the upper end to itself and does not end.
+  bool takes_resizing = true;
+  uint32_t max_bodies = UINT32_MAX;  ///< above, rounding alone lets the ends of moving boxes do that
   std::function<std::unique_ptr<Peer>(const std::vector<PeerBox>& boxes)> create;  ///< for a world of about their extent
 };
 

@@ -20,9 +20,12 @@
 
 ABSL_FLAG(int, frames, 0, "frames of the scene; 0 = 7000, or 700 with --quick");
 ABSL_FLAG(int, bodies, 511, "bodies of the scene");
-ABSL_FLAG(std::string, volumes, "sphere,6-dop,14-dop,18-dop,26-dop", "bounding volumes, with commas between them");
+ABSL_FLAG(std::string, volumes, "sphere,6-dop,14-dop,18-dop,26-dop,obb", "bounding volumes, with commas between them");
 ABSL_FLAG(std::string, response, "corrected",
-          "corrected: positions and velocities, with friction; thesis: plain matches that leave velocities");
+          "corrected: positions and velocities, with friction; thesis: plain matches that leave velocities; volumes: as corrected, with "
+          "contacts of the bounding volumes alone");
+ABSL_FLAG(double, full_distance, 10, "of the cases 'detail': up to this far [m] from where the column lands a body gets all iterations");
+ABSL_FLAG(double, reduced_distance, 30, "of the cases 'detail': from here on 2 iterations");
 ABSL_FLAG(int, pairs, 0, "random pairs of the iteration study; 0 = 2^20, or 2^17 with --quick");
 
 namespace palpate::bench {
@@ -199,7 +202,7 @@ class Suite {
     return absl::OkStatus();
   }
 
-  absl::Status Scene(const std::string& name, double y_scale, BoundingVolume volume) {
+  absl::Status Scene(const std::string& name, double y_scale, BoundingVolume volume, bool has_detail) {
     const int frames = absl::GetFlag(FLAGS_frames) > 0 ? absl::GetFlag(FLAGS_frames) : IsQuick() ? 700 : 7000;
     std::mt19937 random(20211227);
     std::uniform_real_distribution<double> angle(0, 1);
@@ -223,6 +226,13 @@ class Suite {
     options.correct_velocities = !thesis;
     options.line_search = !thesis;
     options.friction = thesis ? 0 : 0.3;
+    if (absl::GetFlag(FLAGS_response) == "volumes") options.narrow_phase = gpu::RigidNarrowPhase::kVolumes;
+    if (has_detail) {
+      options.level_of_detail = {.point_m = {0, 0, 0},
+                                 .full_distance_m = absl::GetFlag(FLAGS_full_distance),
+                                 .reduced_distance_m = absl::GetFlag(FLAGS_reduced_distance),
+                                 .reduced_iterations = 2};
+    }
     options.broad_phase.volume = volume;
     options.broad_phase.method = gpu::BroadPhaseMethod::kSweep;
     options.broad_phase.measure_stages = true;
@@ -234,7 +244,7 @@ class Suite {
     std::array<double, gpu::kRigidStageCount> stages{};
     std::array<double, gpu::kBroadPhaseStageCount> broad_stages{};
     std::vector<double> frame_s;
-    uint64_t candidates = 0, contacts = 0;
+    uint64_t candidates = 0, contacts = 0, solved = 0;
     uint32_t most_candidates = 0;
     gpu::RigidCounters counters{};
     double lowest_m = INFINITY, farthest_m = 0, first_rest_frame = -1;
@@ -242,6 +252,7 @@ class Suite {
       PALPATE_ASSIGN_OR_RETURN(const gpu::RigidStep step, world->Step());
       candidates += step.pair_count;
       contacts += step.overlapping_pairs;
+      solved += step.solved_pairs;
       most_candidates = std::max(most_candidates, step.pair_count);
       counters.unresolved_pairs += step.counters.unresolved_pairs;
       counters.failed_matches += step.counters.failed_matches;
@@ -277,6 +288,7 @@ class Suite {
     report_.Add(name, "contacts_mean", static_cast<double>(contacts) / n, "count");
     report_.Add(name, "false_positive_ratio", candidates > 0 ? 1 - static_cast<double>(contacts) / static_cast<double>(candidates) : 0,
                 "ratio");
+    report_.Add(name, "solved_pairs_mean", static_cast<double>(solved) / n, "count");
     report_.Add(name, "frame_time_mean", std::accumulate(frame_s.begin(), frame_s.end(), 0.0) / n, "s");
     report_.Add(name, "frame_time_median", Quantile(frame_s, 0.5), "s");
     const auto stage = [&](RigidStage s) { return stages[static_cast<size_t>(s)] / n; };
@@ -313,7 +325,9 @@ class Suite {
       if (IsSelected("support")) PALPATE_RETURN_IF_ERROR(Support(parts));
     }
     const std::string response = absl::GetFlag(FLAGS_response);
-    if (response != "corrected" && response != "thesis") return absl::InvalidArgumentError("--response is 'corrected' or 'thesis'");
+    if (response != "corrected" && response != "thesis" && response != "volumes") {
+      return absl::InvalidArgumentError("--response is 'corrected', 'thesis' or 'volumes'");
+    }
     const std::vector<std::string> names = absl::StrSplit(absl::GetFlag(FLAGS_volumes), ',');
     for (const std::string& name : names) {
       const auto volume = std::find_if(gpu::kBoundingVolumes.begin(), gpu::kBoundingVolumes.end(),
@@ -322,7 +336,11 @@ class Suite {
         return absl::InvalidArgumentError(absl::StrCat("--volumes: no volume is called '", name, "'"));
       for (const auto& [shape, y_scale] : {std::pair("unscaled", 1.0), std::pair("y3", 3.0)}) {
         const std::string full_name = absl::StrCat(response, "/", shape, "/", name);
-        if (IsSelected(full_name)) PALPATE_RETURN_IF_ERROR(Scene(full_name, y_scale, *volume));
+        if (IsSelected(full_name)) PALPATE_RETURN_IF_ERROR(Scene(full_name, y_scale, *volume, false));
+        // Of one volume: what level of detail saves does not depend on it.
+        if (*volume == BoundingVolume::kDop18 && response == "corrected" && IsSelected(full_name + "/detail")) {
+          PALPATE_RETURN_IF_ERROR(Scene(full_name + "/detail", y_scale, *volume, true));
+        }
       }
     }
     return absl::OkStatus();

@@ -1,4 +1,5 @@
 #include "gpu/collision/kdop.clh"
+#include "gpu/collision/vertex_runs.clh"
 #include "gpu/shared/float_key.h"
 #include "gpu/shared/kdop.h"
 #include "gpu/shared/prelude.h"
@@ -6,21 +7,6 @@
 /* Bounding volumes from vertices; see kdop.h. Each work-item takes a run of `run_length` vertices, whatever bodies they belong to. A body
    inside one run is written at once. One that reaches over several runs has a slot, that of the run in which it begins, where the runs
    meet by atomic minimum and maximum of order-preserving integer keys: the result does not depend on their order. */
-
-/* The first index whose value is above `key`; values are sorted. */
-uint upper_bound(global const uint* values, uint count, uint key) {
-  uint low = 0;
-  uint high = count;
-  while (low < high) {
-    const uint middle = low + (high - low) / 2;
-    if (values[middle] <= key) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
 
 /* World vertices of placed meshes: out[begins[i] ... begins[i+1]) are those of instance i. */
 kernel void instance_vertices(uint vertex_count, uint instance_count, uint run_length, global const Float4* mesh_vertices,
@@ -49,6 +35,19 @@ kernel void instance_vertices(uint vertex_count, uint instance_count, uint run_l
       out[v] = x * p.x + y * p.y + z * p.z + position;
     }
   }
+}
+
+/* out[2 v] = start[v], out[2 v + 1] = end[v]: the vertices of a body stay together. */
+kernel void swept_vertices(uint vertex_count, global const Float4* start, global const Float4* end, global Float4* out) {
+  const size_t v = get_global_id(0);
+  if (v >= vertex_count) return;
+  out[2 * v] = start[v];
+  out[2 * v + 1] = end[v];
+}
+
+kernel void swept_begins(uint body_count, global const uint* begins, global uint* out) {
+  const size_t body = get_global_id(0);
+  if (body <= body_count) out[body] = 2u * begins[body];
 }
 
 #if AXES > 0

@@ -13,7 +13,8 @@
 namespace palpate::gpu {
 namespace kernels {
 extern const KernelSource rigid_bodies;
-}
+extern const KernelSource rigid_volumes;
+}  // namespace kernels
 namespace {
 
 using Vector = std::array<double, 3>;
@@ -52,6 +53,19 @@ absl::Status CheckOptions(const RigidBodiesOptions& o) {
   if (o.velocity_iterations > 10000) return Refuse("velocity_iterations", o.velocity_iterations, "0 to 10000");
   if (!(o.friction >= 0) || !std::isfinite(o.friction)) return Refuse("friction", o.friction, "0 and above");
   if (!(o.restitution >= 0 && o.restitution <= 1)) return Refuse("restitution", o.restitution, "0 to 1");
+  if (o.level_of_detail) {
+    const RigidLevelOfDetail& d = *o.level_of_detail;
+    if (!IsFinite(d.point_m)) return Refuse("level_of_detail.point_m", d.point_m[0], "finite");
+    if (!(d.full_distance_m >= 0) || !std::isfinite(d.full_distance_m)) {
+      return Refuse("level_of_detail.full_distance_m", d.full_distance_m, "0 and above");
+    }
+    if (!(d.reduced_distance_m >= d.full_distance_m) || !std::isfinite(d.reduced_distance_m)) {
+      return Refuse("level_of_detail.reduced_distance_m", d.reduced_distance_m, absl::StrCat(d.full_distance_m, " and above"));
+    }
+    if (d.reduced_iterations < 1 || d.reduced_iterations > o.iterations) {
+      return Refuse("level_of_detail.reduced_iterations", d.reduced_iterations, absl::StrCat("1 to ", o.iterations));
+    }
+  }
   if (o.ground) {
     const std::array<double, 4>& g = *o.ground;
     const double length = std::hypot(g[0], g[1], g[2]);
@@ -192,7 +206,8 @@ absl::StatusOr<std::unique_ptr<RigidBodies>> RigidBodies::Create(const std::shar
   params.body_count = world->body_count_;
   params.flags = (options.integrator == RigidIntegrator::kThesis ? PALPATE_RIGID_THESIS_INTEGRATOR : 0U) |
                  (options.correct_velocities ? PALPATE_RIGID_CORRECT_VELOCITIES : 0U) | (options.ground ? PALPATE_RIGID_GROUND : 0U) |
-                 (options.line_search ? PALPATE_RIGID_LINE_SEARCH : 0U);
+                 (options.line_search ? PALPATE_RIGID_LINE_SEARCH : 0U) |
+                 (options.narrow_phase == RigidNarrowPhase::kVolumes ? PALPATE_RIGID_VOLUME_CONTACTS : 0U);
   params.unused0 = 0;
   params.unused1 = 0;
   if (options.ground) {
@@ -223,6 +238,13 @@ absl::StatusOr<std::unique_ptr<RigidBodies>> RigidBodies::Create(const std::shar
   PALPATE_ASSIGN_OR_RETURN(world->world_, DeviceBuffer<Float4>::Create(context, world->vertex_count_, "rigid world vertices"));
   PALPATE_ASSIGN_OR_RETURN(world->volumes_,
                            DeviceBuffer<float>::Create(context, count * FloatsPerVolume(options.broad_phase.volume), "rigid volumes"));
+  if (options.level_of_detail) {
+    PALPATE_ASSIGN_OR_RETURN(world->detail_, DeviceBuffer<RigidDetail>::Create(context, 1, "rigid detail"));
+    PALPATE_ASSIGN_OR_RETURN(world->levels_, DeviceBuffer<uint32_t>::Create(context, count, "rigid levels"));
+    PALPATE_ASSIGN_OR_RETURN(world->level_counts_,
+                             DeviceBuffer<uint32_t>::Create(context, size_t{options.iterations} + 1, "rigid level counts"));
+    PALPATE_RETURN_IF_ERROR(world->SetPointOfInterest(options.level_of_detail->point_m));
+  }
   PALPATE_RETURN_IF_ERROR(world->ReservePairs(1));
   return world;
 }
@@ -235,9 +257,16 @@ absl::Status RigidBodies::MakeKernels(const std::shared_ptr<Context>& context) {
                                                    {&note_, "rigid_note"},
                                                    {&respond_, "rigid_respond"},
                                                    {&finish_, "rigid_finish"},
-                                                   {&velocities_kernel_, "rigid_velocities"}};
+                                                   {&velocities_kernel_, "rigid_velocities"},
+                                                   {&levels_kernel_, "rigid_levels"},
+                                                   {&pair_levels_, "rigid_pair_levels"},
+                                                   {&ordered_pairs_kernel_, "rigid_ordered_pairs"}};
   for (const auto& [kernel, name] : table) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::rigid_bodies, name));
+  }
+  if (options_.narrow_phase == RigidNarrowPhase::kVolumes) {
+    PALPATE_ASSIGN_OR_RETURN(volume_contacts_, context->CreateKernel(kernels::rigid_volumes, "rigid_volume_contacts",
+                                                                     VolumeDefines(options_.broad_phase.volume)));
   }
   PALPATE_ASSIGN_OR_RETURN(volume_builder_, VolumeBuilder::Create(context, options_.broad_phase.volume));
   PALPATE_ASSIGN_OR_RETURN(broad_phase_, BodyBroadPhase::Create(context, options_.broad_phase));
@@ -256,11 +285,55 @@ absl::Status RigidBodies::ReservePairs(uint32_t pair_count) {
   PALPATE_ASSIGN_OR_RETURN(contacts_, DeviceBuffer<ConvexContact>::Create(context, capacity, "rigid contacts"));
   PALPATE_ASSIGN_OR_RETURN(acting_, DeviceBuffer<Float4>::Create(context, 2 * capacity, "rigid acting contacts"));
   PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint32_t>::Create(context, static_cast<uint32_t>(2 * capacity)));
+  if (options_.level_of_detail) {
+    PALPATE_ASSIGN_OR_RETURN(ordered_pairs_, DeviceBuffer<UInt2>::Create(context, capacity, "rigid ordered pairs"));
+  }
   pair_capacity_ = static_cast<uint32_t>(capacity);
   return absl::OkStatus();
 }
 
 ConvexBodies RigidBodies::device_bodies() const { return {body_count_, mesh_of_, positions_, rotations_, scales_}; }
+
+absl::Status RigidBodies::SetPointOfInterest(const std::array<double, 3>& point_m) {
+  if (!options_.level_of_detail) return absl::FailedPreconditionError("rigid bodies: the options have no level_of_detail");
+  if (!IsFinite(point_m)) return Refuse("point of interest", point_m[0], "finite");
+  options_.level_of_detail->point_m = point_m;
+  const RigidDetail detail = {.point = ToFloat4(point_m),
+                              .full_distance_m = static_cast<float>(options_.level_of_detail->full_distance_m),
+                              .reduced_distance_m = static_cast<float>(options_.level_of_detail->reduced_distance_m),
+                              .iterations = options_.iterations,
+                              .reduced_iterations = options_.level_of_detail->reduced_iterations};
+  return queue_->Write(detail_, std::span(&detail, 1));
+}
+
+absl::Status RigidBodies::BuildVolumes() {
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(world_vertices_, {body_count_, group_}, body_count_, mesh_of_, meshes_.shapes(),
+                                         meshes_.vertices(), positions_, rotations_, scales_, vertex_begins_, world_));
+  return volume_builder_.Build(*queue_, world_, vertex_begins_, body_count_, vertex_count_, volumes_, {positions_, rotations_});
+}
+
+// The pairs, those with most iterations first and otherwise in their order. active_pairs[k]: how many of them iteration k still has.
+absl::StatusOr<BufferView<UInt2>> RigidBodies::OrderPairs(std::vector<uint32_t>* active_pairs) {
+  const uint32_t pair_count = broad_phase_.pair_count();
+  active_pairs->assign(options_.iterations, pair_count);
+  if (!options_.level_of_detail) return broad_phase_.pairs();
+  PALPATE_RETURN_IF_ERROR(
+      queue_->Launch(levels_kernel_, {body_count_, group_}, detail_, body_count_, positions_, velocities_, scales_, levels_));
+  if (pair_count == 0) return broad_phase_.pairs();
+  const Range pairs = {pair_count, group_};
+  PALPATE_RETURN_IF_ERROR(queue_->Zero(level_counts_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(pair_levels_, pairs, detail_, pair_count, broad_phase_.pairs(), levels_, keys_, level_counts_));
+  PALPATE_RETURN_IF_ERROR(
+      sort_.Run(*queue_, keys_, {}, pair_count, sorted_keys_, entries_, {0, static_cast<uint32_t>(std::bit_width(options_.iterations))}));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(ordered_pairs_kernel_, pairs, pair_count, broad_phase_.pairs(), entries_, ordered_pairs_));
+  std::vector<uint32_t> counts(size_t{options_.iterations} + 1);
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(level_counts_, counts));
+  for (uint32_t k = 0, ended = 0; k < options_.iterations; ++k) {
+    ended += counts[k];
+    (*active_pairs)[k] = pair_count - ended;
+  }
+  return ordered_pairs_.view();
+}
 
 absl::StatusOr<RigidStep> RigidBodies::Step() {
   RigidStep step;
@@ -274,50 +347,63 @@ absl::StatusOr<RigidStep> RigidBodies::Step() {
   PALPATE_RETURN_IF_ERROR(queue_->Launch(world_vertices_, bodies, body_count_, mesh_of_, meshes_.shapes(), meshes_.vertices(), positions_,
                                          rotations_, scales_, vertex_begins_, world_));
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kTransform));
-  PALPATE_RETURN_IF_ERROR(volume_builder_.Build(*queue_, world_, vertex_begins_, body_count_, vertex_count_, volumes_, positions_));
+  PALPATE_RETURN_IF_ERROR(
+      volume_builder_.Build(*queue_, world_, vertex_begins_, body_count_, vertex_count_, volumes_, {positions_, rotations_}));
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kVolumes));
   PALPATE_RETURN_IF_ERROR(broad_phase_.Run(*queue_, volumes_, filters_, body_count_));
   const uint32_t pair_count = broad_phase_.pair_count();
   step.pair_count = pair_count;
   PALPATE_RETURN_IF_ERROR(ReservePairs(pair_count));
-  const Range pairs = {pair_count, group_};
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(entries_kernel_, pairs, pair_count, broad_phase_.pairs(), keys_));
+  std::vector<uint32_t> active_pairs;  // by iteration
+  PALPATE_ASSIGN_OR_RETURN(const BufferView<UInt2> pairs, OrderPairs(&active_pairs));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(entries_kernel_, {pair_count, group_}, pair_count, pairs, keys_));
   PALPATE_RETURN_IF_ERROR(
       sort_.Run(*queue_, keys_, {}, 2 * pair_count, sorted_keys_, entries_, {0, static_cast<uint32_t>(std::bit_width(body_count_))}));
   PALPATE_RETURN_IF_ERROR(
       queue_->Launch(begins_kernel_, {size_t{body_count_} + 1, group_}, body_count_, 2 * pair_count, sorted_keys_, entry_begins_));
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kBroadPhase));
 
+  const bool has_volumes = options_.narrow_phase == RigidNarrowPhase::kVolumes;
+  const BufferView<uint32_t> levels = options_.level_of_detail ? levels_.view() : BufferView<uint32_t>();
   for (uint32_t iteration = 0; iteration < options_.iterations; ++iteration) {
-    PALPATE_RETURN_IF_ERROR(narrow_phase_.Run(*queue_, meshes_, device_bodies(), broad_phase_.pairs(), pair_count, 0.0F, contacts_));
+    const uint32_t is_first = iteration == 0 ? 1 : 0;
+    const uint32_t active = active_pairs[iteration];
+    step.solved_pairs += active;
+    if (has_volumes) {
+      if (iteration > 0) PALPATE_RETURN_IF_ERROR(BuildVolumes());
+      PALPATE_RETURN_IF_ERROR(
+          queue_->Launch(volume_contacts_, {active, group_}, active, is_first, pairs, volumes_, positions_, contacts_, acting_, counters_));
+    } else {
+      PALPATE_RETURN_IF_ERROR(narrow_phase_.Run(*queue_, meshes_, device_bodies(), pairs, active, 0.0F, contacts_));
+    }
     PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kNarrowPhase));
-    if (options_.collect_statistics && pair_count > 0) {
+    if (options_.collect_statistics && active > 0) {
       const uint64_t overlapping = statistics_.by_status[PALPATE_CONVEX_OVERLAPPING];
-      PALPATE_RETURN_IF_ERROR(narrow_phase_.AddStatistics(*queue_, contacts_, pair_count, &statistics_));
+      PALPATE_RETURN_IF_ERROR(narrow_phase_.AddStatistics(*queue_, contacts_, active, &statistics_));
       if (iteration == 0) {
         step.overlapping_pairs = static_cast<uint32_t>(statistics_.by_status[PALPATE_CONVEX_OVERLAPPING] - overlapping);
       }
       PALPATE_RETURN_IF_ERROR(clock.Mark(std::nullopt));
     }
-    const uint32_t is_first = iteration == 0 ? 1 : 0;
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(note_, pairs, pair_count, is_first, contacts_, mesh_of_, meshes_.shapes(), meshes_.vertices(),
-                                           scales_, positions_, rotations_, acting_, counters_));
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(respond_, bodies, params_, mesh_of_, meshes_.shapes(), meshes_.vertices(), scales_, velocities_,
-                                           start_positions_, start_rotations_, positions_, rotations_, entry_begins_, entries_, contacts_,
-                                           next_positions_, next_rotations_, counters_));
+    if (!has_volumes) {
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(note_, {active, group_}, active, is_first, contacts_, mesh_of_, meshes_.shapes(),
+                                             meshes_.vertices(), scales_, positions_, rotations_, acting_, counters_));
+    }
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(respond_, bodies, params_, iteration, active, levels, mesh_of_, meshes_.shapes(),
+                                           meshes_.vertices(), scales_, velocities_, start_positions_, start_rotations_, positions_,
+                                           rotations_, entry_begins_, entries_, contacts_, next_positions_, next_rotations_, counters_));
     std::swap(positions_, next_positions_);
     std::swap(rotations_, next_rotations_);
     PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kResponse));
   }
 
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(finish_, bodies, params_, scales_, local_inertia_, entry_begins_, entries_, broad_phase_.pairs(),
-                                         acting_, predicted_positions_, predicted_rotations_, before_velocities_, before_spins_, positions_,
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(finish_, bodies, params_, scales_, local_inertia_, entry_begins_, entries_, pairs, acting_,
+                                         predicted_positions_, predicted_rotations_, before_velocities_, before_spins_, positions_,
                                          rotations_, velocities_, spins_, inertia_, counters_));
   for (uint32_t i = 0; options_.correct_velocities && i < options_.velocity_iterations; ++i) {
     PALPATE_RETURN_IF_ERROR(queue_->Launch(velocities_kernel_, bodies, params_, mesh_of_, meshes_.shapes(), meshes_.vertices(), scales_,
-                                           entry_begins_, entries_, broad_phase_.pairs(), acting_, positions_, rotations_,
-                                           before_velocities_, before_spins_, inertia_, velocities_, spins_, next_velocities_,
-                                           next_spins_));
+                                           entry_begins_, entries_, pairs, acting_, positions_, rotations_, before_velocities_,
+                                           before_spins_, inertia_, velocities_, spins_, next_velocities_, next_spins_));
     std::swap(velocities_, next_velocities_);
     std::swap(spins_, next_spins_);
   }

@@ -75,6 +75,42 @@ kernel void rigid_entries(uint pair_count, global const UInt2* pairs, global uin
   keys[2 * p + 1] = pairs[p].y;
 }
 
+/* Iterations that each body asks for by itself, 0 for static ones: full ones up to the one distance, reduced ones from the other on,
+   between them in proportion, rounded up. */
+kernel void rigid_levels(constant RigidDetail* detail, uint body_count, global const Float4* positions, global const Float4* velocities,
+                         global const Float4* scales, global uint* levels) {
+  const size_t i = get_global_id(0);
+  if (i >= body_count) return;
+  if (!(velocities[i].w > 0.0f)) {
+    levels[i] = 0;
+    return;
+  }
+  const float distance_m = length(positions[i].xyz - detail->point.xyz) - scales[i].w;
+  uint level = detail->iterations;
+  if (distance_m >= detail->reduced_distance_m) {
+    level = detail->reduced_iterations;
+  } else if (distance_m > detail->full_distance_m) {
+    const float share = (detail->reduced_distance_m - distance_m) / (detail->reduced_distance_m - detail->full_distance_m);
+    level = detail->reduced_iterations + (uint)ceil(share * (float)(detail->iterations - detail->reduced_iterations));
+  }
+  levels[i] = min(level, detail->iterations);
+}
+
+/* A pair gets the iterations of the body that asks for more. keys[p]: how many fewer than all; counts[k]: pairs with k iterations. */
+kernel void rigid_pair_levels(constant RigidDetail* detail, uint pair_count, global const UInt2* pairs, global const uint* levels,
+                              global uint* keys, volatile global uint* counts) {
+  const size_t p = get_global_id(0);
+  if (p >= pair_count) return;
+  const uint level = max(levels[pairs[p].x], levels[pairs[p].y]);
+  keys[p] = detail->iterations - level;
+  atomic_inc(&counts[level]);
+}
+
+kernel void rigid_ordered_pairs(uint pair_count, global const UInt2* pairs, global const uint* order, global UInt2* ordered) {
+  const size_t p = get_global_id(0);
+  if (p < pair_count) ordered[p] = pairs[order[p]];
+}
+
 /* begins[b] = the first of the sorted keys that is not below b, for b <= body_count. */
 kernel void rigid_begins(uint body_count, uint entry_count, global const uint* sorted_keys, global uint* begins) {
   const size_t b = get_global_id(0);
@@ -163,13 +199,14 @@ static inline float3 friction_correction(float3 slide, float3 normal, float limi
 }
 
 /* One iteration for one body: its vertices that are past a contact plane are put back onto it, by its share of the mass, and the body
-   follows by shape matching. */
-kernel void rigid_respond(constant RigidParams* params, global const uint* meshes, global const ConvexShape* shapes,
-                          global const float* vertices, global const Float4* scales, global const Float4* velocities,
-                          global const Float4* start_positions, global const Float4* start_rotations, global const Float4* positions,
-                          global const Float4* rotations, global const uint* entry_begins, global const uint* entries,
-                          global const ConvexContact* contacts, global Float4* next_positions, global Float4* next_rotations,
-                          global RigidCounters* counters) {
+   follows by shape matching. With contacts of volumes all its vertices go back by the share of the depth. Only the first `active_pairs`
+   are looked at: the others have had their iterations, as have the bodies whose level is up and that none of the active pairs has. */
+kernel void rigid_respond(constant RigidParams* params, uint iteration, uint active_pairs, global const uint* levels,
+                          global const uint* meshes, global const ConvexShape* shapes, global const float* vertices,
+                          global const Float4* scales, global const Float4* velocities, global const Float4* start_positions,
+                          global const Float4* start_rotations, global const Float4* positions, global const Float4* rotations,
+                          global const uint* entry_begins, global const uint* entries, global const ConvexContact* contacts,
+                          global Float4* next_positions, global Float4* next_rotations, global RigidCounters* counters) {
   const size_t i = get_global_id(0);
   if (i >= params->body_count) return;
   const float3 x = positions[i].xyz;
@@ -178,11 +215,14 @@ kernel void rigid_respond(constant RigidParams* params, global const uint* meshe
   next_positions[i] = positions[i];
   next_rotations[i] = q;
   if (!(inverse_mass > 0.0f)) return;
+  const bool is_active = entry_begins[i] < entry_begins[i + 1] && entries[entry_begins[i]] / 2 < active_pairs;
+  if (levels && levels[i] <= iteration && !is_active) return;
 
   Hull hull;
   hull.shape = shapes[meshes[i]];
   set_hull_axes(&hull, q, scales[i]);
   hull.origin = (float3)(0.0f);
+  const bool has_volumes = (params->flags & PALPATE_RIGID_VOLUME_CONTACTS) != 0;
   const bool has_friction = params->friction > 0.0f;
   const bool has_ground = (params->flags & PALPATE_RIGID_GROUND) != 0;
   const float3 up = params->ground.xyz;
@@ -201,12 +241,13 @@ kernel void rigid_respond(constant RigidParams* params, global const uint* meshe
     float3 d = (float3)(0.0f);
     float planes = 0.0f;
     for (uint e = entry_begins[i]; e < entry_begins[i + 1]; ++e) {
+      if (entries[e] / 2 >= active_pairs) break;
       global const ConvexContact* contact = &contacts[entries[e] / 2];
       if (contact->status != PALPATE_CONVEX_OVERLAPPING) continue;
       const bool is_a = (entries[e] & 1u) == 0;
       const float3 outward = is_a ? contact->normal.xyz : -contact->normal.xyz; /* into the other body */
       const float3 plane_point = is_a ? contact->point_b.xyz : contact->point_a.xyz;
-      const float past = dot(r - (plane_point - x), outward);
+      const float past = has_volumes ? -contact->normal.w : dot(r - (plane_point - x), outward);
       if (!(past > 0.0f)) continue;
       const uint other = is_a ? contact->b : contact->a;
       const float share = inverse_mass / (inverse_mass + velocities[other].w);
@@ -344,7 +385,8 @@ static inline float rebound(constant RigidParams* params, float before) {
 }
 
 /* One iteration on the velocities: the normal speed of each acting contact becomes that of the law of impact. Both bodies of a pair compute
-   the same impulse, so momentum is kept; it is divided by the larger count of contacts, since all act at once. */
+   the same impulse, so momentum is kept; it is divided by the larger count of contacts, since all act at once. Those of a static body do
+   not count: it does not give way to them. */
 kernel void rigid_velocities(constant RigidParams* params, global const uint* meshes, global const ConvexShape* shapes,
                              global const float* vertices, global const Float4* scales, global const uint* entry_begins,
                              global const uint* entries, global const UInt2* pairs, global const Float4* acting,
@@ -356,6 +398,7 @@ kernel void rigid_velocities(constant RigidParams* params, global const uint* me
   float3 v = velocities[i].xyz;
   float3 spin = spins[i].xyz;
   const float inverse_mass = velocities[i].w;
+  const bool has_volumes = (params->flags & PALPATE_RIGID_VOLUME_CONTACTS) != 0;
   if (inverse_mass > 0.0f) {
     const float3 diagonal = inertia[2 * i].xyz;
     const float3 mixed = inertia[2 * i + 1].xyz;
@@ -364,8 +407,8 @@ kernel void rigid_velocities(constant RigidParams* params, global const uint* me
       if (!(acting[2 * p].w > 0.0f)) continue;
       const uint other = (entries[e] & 1u) ? pairs[p].x : pairs[p].y;
       const float3 outward = (entries[e] & 1u) ? -acting[2 * p].xyz : acting[2 * p].xyz;
-      const float3 r = acting[2 * p + 1].xyz - positions[i].xyz;
-      const float3 other_r = acting[2 * p + 1].xyz - positions[other].xyz;
+      const float3 r = has_volumes ? (float3)(0.0f) : acting[2 * p + 1].xyz - positions[i].xyz;
+      const float3 other_r = has_volumes ? (float3)(0.0f) : acting[2 * p + 1].xyz - positions[other].xyz;
       const float parting =
           dot(velocities[other].xyz + cross(spins[other].xyz, other_r) - velocities[i].xyz - cross(spins[i].xyz, r), outward);
       const float before = dot(
@@ -373,7 +416,7 @@ kernel void rigid_velocities(constant RigidParams* params, global const uint* me
           outward);
       const float k = inverse_mass_at(inverse_mass, diagonal, mixed, r, outward) +
                       inverse_mass_at(velocities[other].w, inertia[2 * other].xyz, inertia[2 * other + 1].xyz, other_r, outward);
-      const float count = fmax(inertia[2 * i].w, inertia[2 * other].w);
+      const float count = velocities[other].w > 0.0f ? fmax(inertia[2 * i].w, inertia[2 * other].w) : inertia[2 * i].w;
       const float3 impulse = ((parting - rebound(params, before)) / (k * count)) * outward; /* on this body */
       v += inverse_mass * impulse;
       spin += symmetric_product(diagonal, mixed, cross(r, impulse));

@@ -31,6 +31,22 @@ struct RigidBodyDescription {
 /// kSymplectic: v += h g, v /= 1 + h damping, x += h v, and rotations alike. kThesis: x += h v + h^2 g / 2, v = (v + h g) damping.
 enum class RigidIntegrator { kSymplectic, kThesis };
 
+/// What contacts are found from. kConvex: the bodies. kVolumes: their bounding volumes alone, those of BroadPhaseOptions::volume, built
+/// anew in each iteration: a contact has the direction and depth of the least move that parts the volumes and pushes both bodies without
+/// turning them. Cheaper, for bodies that fill their volumes. The ground acts on the bodies themselves in both.
+enum class RigidNarrowPhase { kConvex, kVolumes };
+
+/// Fewer iterations far from a point of interest, such as the viewer. A body whose nearest point (that of its sphere) is up to
+/// full_distance_m away asks for all iterations, from reduced_distance_m on for reduced_iterations, between them for a share in proportion,
+/// rounded up. A pair gets what the more demanding of its two bodies asks for. So a body has the same bits as without, unless a chain of
+/// candidate pairs of moving bodies joins it to one that has fewer iterations.
+struct RigidLevelOfDetail {
+  std::array<double, 3> point_m{};
+  double full_distance_m = 0;       ///< finite, >= 0
+  double reduced_distance_m = 0;    ///< finite, >= full_distance_m
+  uint32_t reduced_iterations = 1;  ///< 1 to iterations
+};
+
 struct RigidBodiesOptions {
   double dt_s = 1.0 / 120;
   std::array<double, 3> gravity_m_per_s2{0, 0, -9.81};
@@ -44,6 +60,8 @@ struct RigidBodiesOptions {
   double restitution = 0;                         ///< in [0, 1]; impacts slower than two steps of gravity do not bounce
   std::optional<std::array<double, 4>> ground{};  ///< normal (not zero) and offset [m]: solid where normal . x < offset
   BroadPhaseOptions broad_phase{};
+  RigidNarrowPhase narrow_phase = RigidNarrowPhase::kConvex;
+  std::optional<RigidLevelOfDetail> level_of_detail{};
   bool measure_stages = false;      ///< wait after each stage and take its time
   bool collect_statistics = false;  ///< iterations of GJK and EPA, true contacts; costs a wait an iteration
 };
@@ -55,6 +73,7 @@ inline constexpr size_t kRigidStageCount = 7;
 struct RigidStep {
   uint32_t pair_count = 0;         ///< of the broad phase, ground not included
   uint32_t overlapping_pairs = 0;  ///< of them, in the first iteration; only with collect_statistics
+  uint64_t solved_pairs = 0;       ///< pairs whose contact was looked for, summed over the iterations
   RigidCounters counters{};
   std::array<double, kRigidStageCount> stage_s{};  ///< only with measure_stages
 };
@@ -87,6 +106,9 @@ class RigidBodies {
 
   absl::StatusOr<std::vector<RigidBodyState>> ReadState();
 
+  /// From the next step on. Errors: FailedPrecondition (no level_of_detail in the options), InvalidArgument (not finite).
+  absl::Status SetPointOfInterest(const std::array<double, 3>& point_m);
+
   uint32_t body_count() const { return body_count_; }
   const ConvexStatistics& narrow_phase_statistics() const { return statistics_; }  ///< since Create
   const BroadPhaseStatistics& broad_phase_statistics() const { return broad_phase_.statistics(); }
@@ -101,6 +123,8 @@ class RigidBodies {
   RigidBodies() = default;
   absl::Status MakeKernels(const std::shared_ptr<Context>& context);
   absl::Status ReservePairs(uint32_t pair_count);
+  absl::Status BuildVolumes();
+  absl::StatusOr<BufferView<UInt2>> OrderPairs(std::vector<uint32_t>* active_pairs);
 
   std::unique_ptr<Queue> queue_;
   RigidBodiesOptions options_;
@@ -112,6 +136,7 @@ class RigidBodies {
   std::vector<std::array<double, 3>> centers_;  // centre of mass of each body from its origin, scaled, in its own frame
 
   Kernel predict_, world_vertices_, entries_kernel_, begins_kernel_, note_, respond_, finish_, velocities_kernel_;
+  Kernel levels_kernel_, pair_levels_, ordered_pairs_kernel_, volume_contacts_;
   VolumeBuilder volume_builder_;
   BodyBroadPhase broad_phase_;
   ConvexNarrowPhase narrow_phase_;
@@ -126,6 +151,9 @@ class RigidBodies {
   DeviceBuffer<Float4> velocities_, spins_, next_velocities_, next_spins_, before_velocities_, before_spins_;
   DeviceBuffer<Float4> world_;
   DeviceBuffer<float> volumes_;
+  DeviceBuffer<RigidDetail> detail_;  // with level_of_detail, as the next three
+  DeviceBuffer<uint32_t> levels_, level_counts_;
+  DeviceBuffer<UInt2> ordered_pairs_;
   uint32_t pair_capacity_ = 0;
   DeviceBuffer<uint32_t> keys_, sorted_keys_, entries_;
   DeviceBuffer<ConvexContact> contacts_;

@@ -56,6 +56,7 @@ typedef struct ShapeMatch {
 #define PALPATE_RIGID_CORRECT_VELOCITIES 2u
 #define PALPATE_RIGID_GROUND 4u
 #define PALPATE_RIGID_LINE_SEARCH 8u
+#define PALPATE_RIGID_VOLUME_CONTACTS 16u /* contacts push whole bodies along their normals, through the centres of mass */
 
 /* Constants of the steps of rigid bodies. */
 typedef struct RigidParams {
@@ -70,6 +71,15 @@ typedef struct RigidParams {
   UInt unused0, unused1;
 } RigidParams;
 
+/* Iterations of bodies by their distance from a point of interest. */
+typedef struct RigidDetail {
+  Float4 point;          /* xyz [m] */
+  float full_distance_m; /* of the nearest point of a body: up to here all iterations */
+  float reduced_distance_m;
+  UInt iterations;
+  UInt reduced_iterations;
+} RigidDetail;
+
 /* What went wrong or was cut in a step, and was dealt with. */
 typedef struct RigidCounters {
   UInt unresolved_pairs;    /* a pair whose narrow phase did not converge was skipped in one iteration */
@@ -83,6 +93,7 @@ typedef struct RigidCounters {
 
 PALPATE_SHARED_SIZE(ShapeMatch, 64);
 PALPATE_SHARED_SIZE(RigidParams, 64);
+PALPATE_SHARED_SIZE(RigidDetail, 32);
 PALPATE_SHARED_SIZE(RigidCounters, 32);
 PALPATE_SHARED_SIZE(ConvexShape, 16);
 PALPATE_SHARED_SIZE(ConvexContact, 64);

@@ -19,16 +19,19 @@ constexpr uint32_t kBodies = 500;
 class KdopTest : public test::DeviceTest {
  protected:
   std::vector<float> Build(BoundingVolume volume, const TestBodies& bodies, const std::vector<Float4>& centres = {},
-                           uint32_t run_length = 0) {
+                           uint32_t run_length = 0, const std::vector<Float4>& rotations = {}) {
     auto builder = VolumeBuilder::Create(context(), volume);
     EXPECT_TRUE(builder.ok()) << builder.status();
     if (!builder.ok()) return {};
     const auto vertices = Upload(bodies.vertices);
     const auto begins = Upload(bodies.begins);
     const auto centre_buffer = Upload(centres);
+    const auto rotation_buffer = Upload(rotations);
     const auto volumes = Allocate<float>(size_t{bodies.count()} * FloatsPerVolume(volume));
     PALPATE_EXPECT_OK(builder->Build(queue(), vertices, begins, bodies.count(), bodies.vertex_count(), volumes,
-                                     centres.empty() ? BufferView<Float4>() : centre_buffer.view(), run_length));
+                                     {.positions = centres.empty() ? BufferView<Float4>() : centre_buffer.view(),
+                                      .rotations = rotations.empty() ? BufferView<Float4>() : rotation_buffer.view()},
+                                     run_length));
     return Download(volumes);
   }
 };
@@ -40,7 +43,7 @@ Wide Exact(const Float4& v, const std::array<double, 3>& axis) { return Wide(v.x
 // F01, F02: true projections, from outside, tight.
 TEST_F(KdopTest, IntervalsAreTheProjectionsOfTheVertices) {
   for (const BoundingVolume volume : kBoundingVolumes) {
-    if (volume == BoundingVolume::kSphere) continue;
+    if (volume == BoundingVolume::kSphere || volume == BoundingVolume::kOrientedBox) continue;
     for (const auto& [name, bodies] : TestWorlds(kBodies, 3)) {
       for (const uint32_t run_length : {0U, 1U, 7U}) {
         const std::vector<float> volumes = Build(volume, bodies, {}, run_length);
@@ -111,6 +114,88 @@ TEST_F(KdopTest, SpheresHoldTheirVertices) {
           ASSERT_LE(sphere[3], farthest_m < 1e-15 ? 1.74 * farthest_m : farthest_m * (1 + 2e-6)) << name << ", body " << body;
         }
       }
+    }
+  }
+}
+
+// F20: every vertex inside, both faces of each axis near one, with the 6-DOP of the body before it.
+TEST_F(KdopTest, OrientedBoxesHoldTheirVertices) {
+  for (const auto& [name, bodies] : TestWorlds(kBodies, 10)) {
+    std::mt19937 random(10);
+    std::normal_distribution<float> normal;
+    std::vector<Float4> rotations;
+    for (uint32_t body = 0; body < bodies.count(); ++body) {
+      const Eigen::Quaternionf q = Eigen::Quaternionf(normal(random), normal(random), normal(random), normal(random)).normalized();
+      rotations.push_back({q.x(), q.y(), q.z(), q.w()});
+    }
+    const std::vector<float> boxes = Build(BoundingVolume::kDop6, bodies);
+    for (const bool has_rotations : {false, true}) {
+      if (has_rotations && rotations.empty()) continue;
+      const std::vector<Float4>& given = has_rotations ? rotations : std::vector<Float4>();
+      const std::vector<float> volumes = Build(BoundingVolume::kOrientedBox, bodies, {}, 0, given);
+      for (const uint32_t run_length : {1U, 3U}) {
+        ASSERT_EQ(Build(BoundingVolume::kOrientedBox, bodies, {}, run_length, given), volumes) << name << ", runs of " << run_length;
+      }
+      for (uint32_t body = 0; body < bodies.count(); ++body) {
+        const std::string where = name + ", body " + std::to_string(body);
+        const float* v = &volumes[size_t{body} * 21];
+        if (bodies.begins[body] == bodies.begins[body + 1]) {
+          ASSERT_EQ(v[0], std::numeric_limits<float>::infinity()) << where;
+          ASSERT_EQ(v[3], -std::numeric_limits<float>::infinity()) << where;
+          continue;
+        }
+        Eigen::Matrix3d axes;  // one a row
+        for (int i = 0; i < 9; ++i) axes(i / 3, i % 3) = v[12 + i];
+        ASSERT_LE((axes * axes.transpose() - Eigen::Matrix3d::Identity()).cwiseAbs().maxCoeff(), 1e-6) << where;
+        ASSERT_GT(axes.determinant(), 0.9) << where;
+        const Eigen::Vector3d centre(v[6], v[7], v[8]), half(v[9], v[10], v[11]);
+        const double slack = 1e-5 * half.sum() + 1e-6 * centre.cwiseAbs().sum() + 1e-36;
+        Eigen::Vector3d least = Eigen::Vector3d::Constant(1e300), most = -least;
+        for (uint32_t k = bodies.begins[body]; k < bodies.begins[body + 1]; ++k) {
+          const Float4& p = bodies.vertices[k];
+          for (int i = 0; i < 3; ++i) {
+            const Wide along = (Wide(p.x) - v[6]) * v[12 + 3 * i] + (Wide(p.y) - v[7]) * v[13 + 3 * i] + (Wide(p.z) - v[8]) * v[14 + 3 * i];
+            ASSERT_TRUE(along <= Wide(v[9 + i]) && -along <= Wide(v[9 + i])) << where << ", axis " << i;
+            least[i] = std::min(least[i], static_cast<double>(along));
+            most[i] = std::max(most[i], static_cast<double>(along));
+          }
+        }
+        ASSERT_LE((half - most).maxCoeff(), slack) << where;
+        ASSERT_LE((half + least).maxCoeff(), slack) << where;
+        for (size_t i = 0; i < 6; ++i) ASSERT_EQ(v[i], boxes[size_t{body} * 6 + i]) << where;
+      }
+    }
+  }
+}
+
+// Bodies whose sides differ have the axes of their sides, found or given.
+TEST_F(KdopTest, OrientedBoxesFindTheSidesOfTurnedBoxes) {
+  std::mt19937 random(11);
+  std::normal_distribution<double> normal;
+  const Eigen::Vector3d half(0.5, 1.5, 4);
+  TestBodies bodies;
+  std::vector<Float4> rotations;
+  for (uint32_t body = 0; body < kBodies; ++body) {
+    const Eigen::Quaterniond q = Eigen::Quaterniond(normal(random), normal(random), normal(random), normal(random)).normalized();
+    const Eigen::Vector3d centre(20 * normal(random), 20 * normal(random), 20 * normal(random));
+    std::vector<Float4> corners;
+    for (int c = 0; c < 8; ++c) {
+      const Eigen::Vector3d corner(c & 1 ? half.x() : -half.x(), c & 2 ? half.y() : -half.y(), c & 4 ? half.z() : -half.z());
+      const Eigen::Vector3f p = (q * corner + centre).cast<float>();
+      corners.push_back({p.x(), p.y(), p.z(), 0});
+    }
+    bodies.Add(corners);
+    rotations.push_back({static_cast<float>(q.x()), static_cast<float>(q.y()), static_cast<float>(q.z()), static_cast<float>(q.w())});
+  }
+  for (const bool has_rotations : {false, true}) {
+    const std::vector<float> volumes =
+        Build(BoundingVolume::kOrientedBox, bodies, {}, 0, has_rotations ? rotations : std::vector<Float4>());
+    for (uint32_t body = 0; body < kBodies; ++body) {
+      std::array<float, 3> sides = {volumes[size_t{body} * 21 + 9], volumes[size_t{body} * 21 + 10], volumes[size_t{body} * 21 + 11]};
+      std::sort(sides.begin(), sides.end());
+      // Cells of 1/65535 of the body turn the principal axes by a few 1e-5 rad.
+      const double error = has_rotations ? 1e-4 : 1e-3;
+      for (int i = 0; i < 3; ++i) ASSERT_NEAR(sides[static_cast<size_t>(i)], half[i], error) << "body " << body;
     }
   }
 }

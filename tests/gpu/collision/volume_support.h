@@ -32,6 +32,38 @@ struct TestBodies {
   }
 };
 
+/// Whether oriented boxes a and b overlap, in float as on the device: operation by operation, a before b.
+inline bool OrientedBoxesOverlap(const float* a, const float* b) {
+  float d[3], t[3], r[3][3];
+  const float* ha = a + 9;
+  const float* hb = b + 9;
+  for (int i = 0; i < 3; ++i) d[i] = b[6 + i] - a[6 + i];
+  for (int i = 0; i < 3; ++i) {
+    const float* u = a + 12 + 3 * i;
+    t[i] = d[0] * u[0] + d[1] * u[1] + d[2] * u[2];
+    for (int j = 0; j < 3; ++j) {
+      const float* v = b + 12 + 3 * j;
+      r[i][j] = u[0] * v[0] + u[1] * v[1] + u[2] * v[2];
+    }
+  }
+  const float slack = 1.9073486328125e-6F * ((ha[0] + ha[1] + ha[2]) + (hb[0] + hb[1] + hb[2])) + 1e-37F;
+  for (int i = 0; i < 3; ++i) {
+    const float of_a = ha[i] + hb[0] * std::abs(r[i][0]) + hb[1] * std::abs(r[i][1]) + hb[2] * std::abs(r[i][2]);
+    if (std::abs(t[i]) - of_a > slack) return false;
+    const float of_b = hb[i] + ha[0] * std::abs(r[0][i]) + ha[1] * std::abs(r[1][i]) + ha[2] * std::abs(r[2][i]);
+    if (std::abs(t[0] * r[0][i] + t[1] * r[1][i] + t[2] * r[2][i]) - of_b > slack) return false;
+  }
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      const int i1 = (i + 1) % 3, i2 = (i + 2) % 3, j1 = (j + 1) % 3, j2 = (j + 2) % 3;
+      const float of_both =
+          ha[i1] * std::abs(r[i2][j]) + ha[i2] * std::abs(r[i1][j]) + hb[j1] * std::abs(r[i][j2]) + hb[j2] * std::abs(r[i][j1]);
+      if (std::abs(t[i2] * r[i1][j] - t[i1] * r[i2][j]) - of_both > slack) return false;
+    }
+  }
+  return true;
+}
+
 /// Whether volumes a and b, in the layout of FloatsPerVolume, overlap: the definition that the device must meet, operation by operation.
 inline bool VolumesOverlap(BoundingVolume volume, const float* a, const float* b) {
   if (volume == BoundingVolume::kSphere) {
@@ -46,7 +78,7 @@ inline bool VolumesOverlap(BoundingVolume volume, const float* a, const float* b
   for (uint32_t i = 0; i < axes; ++i) {
     if (!(a[i] <= b[axes + i] && b[i] <= a[axes + i])) return false;
   }
-  return true;
+  return volume != BoundingVolume::kOrientedBox || OrientedBoxesOverlap(a, b);
 }
 
 /// All pairs, sorted.

@@ -398,6 +398,13 @@ TEST_F(RigidBodiesTest, BadDescriptionsAreRefused) {
            [](RigidBodiesOptions& o) { o.velocity_iterations = 20000; }, [](RigidBodiesOptions& o) { o.friction = -0.1; },
            [](RigidBodiesOptions& o) { o.restitution = 1.1; },
            [](RigidBodiesOptions& o) {
+             o.level_of_detail = {.point_m = {0, NAN, 0}};
+           },
+           [](RigidBodiesOptions& o) { o.level_of_detail = {.full_distance_m = -1}; },
+           [](RigidBodiesOptions& o) { o.level_of_detail = {.full_distance_m = 2, .reduced_distance_m = 1}; },
+           [](RigidBodiesOptions& o) { o.level_of_detail = {.reduced_iterations = 0}; },
+           [](RigidBodiesOptions& o) { o.level_of_detail = {.reduced_iterations = 11}; },
+           [](RigidBodiesOptions& o) {
              o.ground = {0, 0, 0, 1};
            },
            [](RigidBodiesOptions& o) { o.integrator = RigidIntegrator::kThesis, o.damping = 1.5; }}) {
@@ -407,6 +414,192 @@ TEST_F(RigidBodiesTest, BadDescriptionsAreRefused) {
   }
   EXPECT_TRUE(absl::IsInvalidArgument(RigidBodies::Create(context(), std::vector<ConvexMesh>{Cube()}, {}, {}).status()));
 }
+
+bool SameBits(const RigidBodyState& a, const RigidBodyState& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+
+// Two heaps of bodies on one static floor, 200 m apart: bodies 1 to 9 near x = 0, the others near x = 200.
+class LevelOfDetailTest : public RigidBodiesTest {
+ protected:
+  static std::vector<RigidBodyDescription> TwoHeaps() {
+    std::vector<RigidBodyDescription> bodies = {{.position_m = {100, 0, -1}, .scale = {150, 50, 1}, .mass_kg = 0}};
+    for (int heap = 0; heap < 2; ++heap) {
+      for (int i = 0; i < 9; ++i) {
+        bodies.push_back({.mesh = 1,
+                          .position_m = {200.0 * heap + 1.3 * (i % 3), 1.3 * (i / 3), 1.05 + 0.2 * (i % 4)},
+                          .rotation_wxyz = {1, 0.1 * i, 0.2, 0.05 * i}});
+      }
+    }
+    return bodies;
+  }
+
+  std::vector<RigidBodyState> RunHeaps(const RigidBodiesOptions& options, uint64_t* solved_pairs) {
+    const auto world = Make({Cube(), BevelledCube()}, TwoHeaps(), options);
+    if (world == nullptr) return {};
+    *solved_pairs = 0;
+    std::vector<RigidBodyState> states;
+    for (int i = 0; i < 12; ++i) {
+      states = Run(*world, 1);
+      EXPECT_GT(last_.pair_count, 12U);
+      *solved_pairs += last_.solved_pairs;
+    }
+    return states;
+  }
+};
+
+// F67.
+TEST_F(LevelOfDetailTest, BodiesNearThePointAreThoseOfAllIterations) {
+  uint64_t all = 0, fewer = 0;
+  const std::vector<RigidBodyState> expected = RunHeaps({}, &all);
+  RigidBodiesOptions options;
+  options.level_of_detail = {.point_m = {0, 0, 0}, .full_distance_m = 20, .reduced_distance_m = 60, .reduced_iterations = 1};
+  const std::vector<RigidBodyState> states = RunHeaps(options, &fewer);
+  ASSERT_EQ(states.size(), expected.size());
+  // Near and far share the static floor, which passes nothing on.
+  for (size_t i = 1; i <= 9; ++i) EXPECT_TRUE(SameBits(states[i], expected[i])) << i;
+  int changed = 0;
+  for (size_t i = 10; i < states.size(); ++i) changed += SameBits(states[i], expected[i]) ? 0 : 1;
+  EXPECT_GT(changed, 5);
+  EXPECT_LT(fewer, all * 7 / 10);
+  EXPECT_GT(fewer, all / 3);
+  // Without, in another order, and again.
+  const std::vector<RigidBodyState> again = RunHeaps(options, &fewer);
+  EXPECT_EQ(std::memcmp(states.data(), again.data(), states.size() * sizeof(states[0])), 0);
+}
+
+TEST_F(LevelOfDetailTest, OneLevelForAllIsThatManyIterations) {
+  for (const uint32_t level : {1U, 4U, 10U}) {
+    uint64_t with = 0, without = 0;
+    RigidBodiesOptions plain;
+    plain.iterations = level;
+    RigidBodiesOptions options;
+    // Everything is far away, or, at 10, near.
+    options.level_of_detail = {.point_m = {0, 0, level == 10 ? 0.0 : 5000.0},
+                               .full_distance_m = level == 10 ? 1000.0 : 0,
+                               .reduced_distance_m = 1000,
+                               .reduced_iterations = level == 10 ? 1 : level};
+    const std::vector<RigidBodyState> expected = RunHeaps(plain, &without);
+    const std::vector<RigidBodyState> states = RunHeaps(options, &with);
+    ASSERT_EQ(states.size(), expected.size());
+    for (size_t i = 0; i < states.size(); ++i) EXPECT_TRUE(SameBits(states[i], expected[i])) << level << ", body " << i;
+    EXPECT_EQ(with, without);
+  }
+}
+
+// Half way between the distances: reduced + ceil((all - reduced) / 2) iterations; a pair with a nearer body gets that body's.
+TEST_F(LevelOfDetailTest, IterationsFallInProportionToTheDistance) {
+  const double radius = std::sqrt(3.0);
+  RigidBodiesOptions options;
+  options.gravity_m_per_s2 = {0, 0, 0};
+  options.iterations = 10;
+  options.level_of_detail = {.point_m = {0, 0, 0}, .full_distance_m = 10, .reduced_distance_m = 30, .reduced_iterations = 3};
+  for (const auto& [distance, solved] : {std::pair{5.0, 10U}, {10.0, 10U}, {20.0, 7U}, {29.9, 4U}, {31.0, 3U}}) {
+    const double x = distance + radius;
+    const auto world = Make({Cube()}, {{.position_m = {x, 0, 0}}, {.position_m = {x + 1.5, 0, 0}}}, options);
+    ASSERT_NE(world, nullptr);
+    Run(*world, 1);
+    EXPECT_EQ(last_.pair_count, 1U);
+    EXPECT_EQ(last_.solved_pairs, solved) << distance;
+    // The point follows the viewer.
+    PALPATE_ASSERT_OK(world->SetPointOfInterest({x, 5, 0}));
+    PALPATE_TEST_ASSIGN(const RigidStep step, world->Step());
+    EXPECT_EQ(step.solved_pairs, 10U * step.pair_count);
+    EXPECT_TRUE(absl::IsInvalidArgument(world->SetPointOfInterest({0, NAN, 0})));
+  }
+  const auto world = Make({Cube()}, {{}}, {});
+  ASSERT_NE(world, nullptr);
+  EXPECT_TRUE(absl::IsFailedPrecondition(world->SetPointOfInterest({0, 0, 0})));
+}
+
+// F38: contacts of the volumes alone.
+class VolumeContactTest : public RigidBodiesTest, public ::testing::WithParamInterface<BoundingVolume> {
+ protected:
+  static RigidBodiesOptions Weightless() {
+    RigidBodiesOptions options;
+    options.gravity_m_per_s2 = {0, 0, 0};
+    options.narrow_phase = RigidNarrowPhase::kVolumes;
+    options.broad_phase.volume = GetParam();
+    return options;
+  }
+};
+
+// The static one stays, the other leaves the volume by the shortest way: no part of the bodies is in the other, and none turns.
+TEST_P(VolumeContactTest, BodiesPartAlongTheLeastOverlap) {
+  std::mt19937 random(6);
+  std::normal_distribution<double> normal;
+#ifdef PALPATE_NATIVE_KERNELS
+  const int trials = 2;
+#else
+  const int trials = 12;
+#endif
+  for (int trial = 0; trial < trials; ++trial) {
+    RigidBodiesOptions options = Weightless();
+    options.iterations = 30;
+    options.correct_velocities = false;
+    options.friction = 0;
+    const auto rotation = [&] { return std::array<double, 4>{normal(random), normal(random), normal(random), normal(random)}; };
+    const std::vector<RigidBodyDescription> bodies = {
+        {.position_m = {100, -50, 20}, .rotation_wxyz = rotation(), .scale = {1, 2, 1}, .mass_kg = 0},
+        {.position_m = {100.4 + 0.1 * trial, -50.5, 20.3}, .rotation_wxyz = rotation(), .scale = {1, 2, 1}}};
+    const auto world = Make({BevelledCube()}, bodies, options);
+    ASSERT_NE(world, nullptr);
+    EXPECT_GT(Penetration(*world), 0.1);
+    const std::vector<RigidBodyState> states = Run(*world, 1);
+    EXPECT_EQ(last_.solved_pairs, 30U);
+    EXPECT_EQ(counters_.unresolved_pairs, 0U);
+    EXPECT_LT(Penetration(*world), 1e-4) << trial;
+    // The volumes touch: the next step finds them at most that deep in each other.
+    const std::vector<RigidBodyState> next = Run(*world, 1);
+    EXPECT_LT((ToVector(next[1].position_m) - ToVector(states[1].position_m)).norm(), 1e-3) << trial;
+    const Quaterniond q0 =
+        Quaterniond(bodies[1].rotation_wxyz[0], bodies[1].rotation_wxyz[1], bodies[1].rotation_wxyz[2], bodies[1].rotation_wxyz[3])
+            .normalized();
+    const Quaterniond q(states[1].rotation_wxyz[0], states[1].rotation_wxyz[1], states[1].rotation_wxyz[2], states[1].rotation_wxyz[3]);
+    EXPECT_LT(q.angularDistance(q0), 1e-4) << trial;
+  }
+}
+
+// Cubes with the axes of the world meet where their volumes do; spheres of radius sqrt(3) earlier. 2 kg at 4 m/s against 1 kg at -2 m/s.
+TEST_P(VolumeContactTest, CollisionsKeepMomentumAndFollowRestitution) {
+  for (const double e : {0.0, 1.0}) {
+    RigidBodiesOptions options = Weightless();
+    options.restitution = e;
+    options.dt_s = 1.0 / 240;
+    const auto world = Make({Cube()},
+                            {{.position_m = {-5, 0, 0}, .velocity_m_per_s = {4, 0, 0}, .mass_kg = 2},
+                             {.position_m = {5, 0, 0}, .velocity_m_per_s = {-2, 0, 0}, .mass_kg = 1}},
+                            options);
+    ASSERT_NE(world, nullptr);
+    double nearest = INFINITY;
+    std::vector<RigidBodyState> states;
+    for (int i = 0; i < 400; ++i) {
+      states = Run(*world, 1);
+      nearest = std::min(nearest, states[1].position_m[0] - states[0].position_m[0]);
+    }
+    const Vector3d p = 2 * ToVector(states[0].velocity_m_per_s) + ToVector(states[1].velocity_m_per_s);
+    EXPECT_LT((p - Vector3d(6, 0, 0)).norm(), 0.01) << e;
+    EXPECT_NEAR(states[1].velocity_m_per_s[0] - states[0].velocity_m_per_s[0], 6 * e, 0.1) << e;
+    EXPECT_LT(ToVector(states[0].spin_rad_per_s).norm(), 1e-3) << e;
+    EXPECT_NEAR(nearest, GetParam() == BoundingVolume::kSphere ? 2 * std::sqrt(3.0) : 2.0, 0.05) << e;
+  }
+}
+
+// A box on a static one, under it the ground: it stays on top, where the volumes touch.
+TEST_P(VolumeContactTest, BodiesComeToRestOnVolumes) {
+  RigidBodiesOptions options = OnGround();
+  options.narrow_phase = RigidNarrowPhase::kVolumes;
+  options.broad_phase.volume = GetParam();
+  const auto world = Make({Cube()}, {{.position_m = {0, 0, 1}, .mass_kg = 0}, {.position_m = {0, 0, 5}}}, options);
+  ASSERT_NE(world, nullptr);
+  const std::vector<RigidBodyState> states = Run(*world, 600);
+  EXPECT_NEAR(states[1].position_m[2], GetParam() == BoundingVolume::kSphere ? 1 + 2 * std::sqrt(3.0) : 3.0, 0.02);
+  EXPECT_LT(ToVector(states[1].velocity_m_per_s).norm(), 0.05);
+}
+
+INSTANTIATE_TEST_SUITE_P(Volumes, VolumeContactTest, ::testing::ValuesIn(kBoundingVolumes), [](const auto& kind) {
+  std::string name = BoundingVolumeName(kind.param);
+  std::erase(name, '-');
+  return "Volume" + name;
+});
 
 // A short form of the thesis's scene (see ./run bench rigid): a column of bodies falls onto the ground.
 class PileTest : public RigidBodiesTest, public ::testing::WithParamInterface<bool> {
