@@ -264,18 +264,20 @@ TEST(ClosedMeshTest, CheckFindsBrokenRecords) {
   expect_broken([&](ClosedMesh& m) { ClosedMeshPeer::Vertices(m)[0].tet = m.tet_slot_count() - 1; }, "does not contain it");
   expect_broken([&](ClosedMesh& m) { ClosedMeshPeer::Vertices(m)[0].triangle = kNoSlot; }, "wrong mark of the surface");
   expect_broken([&](ClosedMesh& m) { ClosedMeshPeer::Vertices(m)[inner].position_m.x() += 1e-9; }, "hash");
-  expect_broken([&](ClosedMesh& m) { std::swap(ClosedMeshPeer::Tets(m)[0].vertices[0], ClosedMeshPeer::Tets(m)[0].vertices[1]); }, "");
+  expect_broken([&](ClosedMesh& m) { std::swap(ClosedMeshPeer::Tets(m)[0].vertices[0], ClosedMeshPeer::Tets(m)[0].vertices[1]); },
+                ": its tets have different orientations");
   expect_broken([&](ClosedMesh& m) { ClosedMeshPeer::Tets(m)[surface_tet].surface_edges = 0; }, "wrong mark of the surface");
   expect_broken([&](ClosedMesh& m) { ClosedMeshPeer::Tets(m)[5].zone = 9; }, "zone 9");
   expect_broken([&](ClosedMesh& m) { std::swap(ClosedMeshPeer::Triangles(m)[0].vertices[0], ClosedMeshPeer::Triangles(m)[0].vertices[1]); },
-                "");
+                "triangle 0 is not face 3 of tet 1 seen from outside");
   expect_broken([&](ClosedMesh& m) { ClosedMeshPeer::Triangles(m)[0].neighbors[1] = 7; }, "do not agree");
-  expect_broken([&](ClosedMesh& m) { ClosedMeshPeer::Tets(m)[1].vertices = ClosedMeshPeer::Tets(m)[0].vertices; }, "");
+  expect_broken([&](ClosedMesh& m) { ClosedMeshPeer::Tets(m)[1].vertices = ClosedMeshPeer::Tets(m)[0].vertices; },
+                "vertex 1 refers to tet 1, which does not contain it");
   expect_broken(
       [&](ClosedMesh& m) {
         for (auto& n : ClosedMeshPeer::Tets(m)[surface_tet].neighbors) n = Neighbor::Triangle(0);
       },
-      "");
+      "triangle 0 is not face 0 of tet 1 seen from outside");
   // Two virtual vertices on one component.
   expect_broken(
       [&](ClosedMesh& m) {
