@@ -8,31 +8,21 @@
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
 #include "tests/sim/world/topology_checks.h"
+#include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
 namespace {
 
 using Eigen::Vector3d;
+using test::BoxBody;
+using test::HeldSide;
 
 class WorldEditTest : public test::DeviceTest {
  protected:
-  static BodyDescription Bar(const std::string& name, const Vector3d& center_m, const std::array<uint32_t, 3>& vertices,
-                             const Vector3d& size_m, bool held) {
-    BodyDescription body;
-    body.name = name;
-    auto mesh = BoxMesh(vertices, size_m);
-    EXPECT_TRUE(mesh.ok()) << mesh.status();
-    body.mesh = *std::move(mesh);
-    for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
-      if (held && body.mesh.vertices[v].z() < -size_m.z() / 2 + 1e-6) body.fixed_vertices.push_back(v);
-      body.mesh.vertices[v] += center_m;
-    }
-    return body;
-  }
   static SceneDescription OneBlock() {
     SceneDescription scene;
-    scene.bodies = {Bar("block", {0, 0, 0}, {7, 7, 5}, {0.06, 0.06, 0.04}, true)};
+    scene.bodies = {BoxBody("block", {0, 0, 0}, {7, 7, 5}, {0.06, 0.06, 0.04}, HeldSide::kLowZ)};
     scene.contact.check_intersections = true;
     return scene;
   }
@@ -135,7 +125,7 @@ TEST_F(WorldEditTest, ResetUndoesEdits) {
 
 TEST_F(WorldEditTest, WhatIsCutOffIsABodyOfItsOwn) {
   SceneDescription scene;
-  scene.bodies = {Bar("bar", {0, 0, 0.05}, {13, 4, 4}, {0.12, 0.03, 0.03}, false)};
+  scene.bodies = {BoxBody("bar", {0, 0, 0.05}, {13, 4, 4}, {0.12, 0.03, 0.03})};
   for (uint32_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) {
     if (scene.bodies[0].mesh.vertices[v].x() < -0.0599) scene.bodies[0].fixed_vertices.push_back(v);
   }
@@ -243,7 +233,7 @@ class WorldIncisionTest : public WorldEditTest {
  protected:
   static SceneDescription HeldBar(double way_m) {
     SceneDescription scene;
-    scene.bodies = {Bar("bar", {0, 0, 0}, {13, 5, 5}, {0.12, 0.03, 0.03}, false)};
+    scene.bodies = {BoxBody("bar", {0, 0, 0}, {13, 5, 5}, {0.12, 0.03, 0.03})};
     BodyDescription& bar = scene.bodies[0];
     DrivenRegion left;
     DrivenRegion right;
@@ -396,7 +386,7 @@ TEST_F(WorldIncisionTest, UnderPressureTheLipsBearOnEachOther) {
 
 TEST_F(WorldEditTest, WholeBodiesCanGo) {
   SceneDescription scene = OneBlock();
-  scene.bodies.push_back(Bar("other", {0.2, 0, 0}, {3, 3, 3}, {0.02, 0.02, 0.02}, false));
+  scene.bodies.push_back(BoxBody("other", {0.2, 0, 0}, {3, 3, 3}, {0.02, 0.02, 0.02}));
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
   const std::vector<Edit> first = {Carve(0, {0, 0, 0}, 1)};
   PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(first));
