@@ -386,6 +386,34 @@ TEST_F(WorldInstrumentsTest, PowerRefinesCoarseTissueBeforeItTakesIt) {
   EXPECT_GT(removals[1], 2 * removals[0]) << "smaller parts go more evenly";
 }
 
+// A grasp takes what edits before it in the same request have left, pieces that they cut off included.
+TEST_F(WorldInstrumentsTest, GraspSeesTheEditsBeforeIt) {
+  SceneDescription scene;
+  scene.bodies = {BoxBody("bar", {0, 0, 0.05}, {13, 4, 4}, {0.12, 0.03, 0.03}, HeldSide::kLowX)};
+  scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0.03, 0, 0.09})};
+  std::vector<Edit> edits;
+  for (const double z : {0.05, 0.035, 0.065}) {
+    edits.push_back({.body = 0, .what = CarveEdit{CapsuleRegion{{0.02, -0.05, z}, {0.02, 0.05, z}, 0.011}}});
+  }
+  const Edit grasp = {.what = GraspEdit{.tool = 0, .radius_m = 0.04}};
+  ToolCommand command;
+  command.device_pose = scene.tools[0].rest_pose;
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  PALPATE_TEST_ASSIGN(const auto whole, world->Apply(std::vector<Edit>{grasp}));
+  PALPATE_EXPECT_OK(world->Reset().status());
+  // One after the other, then all at once.
+  PALPATE_EXPECT_OK(world->Apply(edits).status());
+  ASSERT_GE(world->body_statistics().size(), 2U);
+  PALPATE_TEST_ASSIGN(const auto expected, world->Apply(std::vector<Edit>{grasp}));
+  EXPECT_GT(expected[0].grasped_vertices, 4U);
+  EXPECT_NE(expected[0].grasped_vertices, whole[0].grasped_vertices);
+  PALPATE_EXPECT_OK(world->Reset().status());
+  edits.push_back(grasp);
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+  EXPECT_EQ(outcomes.back().grasped_vertices, expected[0].grasped_vertices);
+  EXPECT_EQ(Step(*world, {command})->tools[0].grasped_vertices, expected[0].grasped_vertices);
+}
+
 TEST_F(WorldInstrumentsTest, WhatIsHeldMayBeCarvedAway) {
   SceneDescription scene;
   scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03}, HeldSide::kLowZ)};
