@@ -33,7 +33,8 @@ double MeanRigidMass(const TissueModel& model) {
 }  // namespace
 
 TissueTuning TissueTuning::For(const DeviceInfo& device) {
-  if (device.is_cpu) return {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .shape_group = 1, .partials = 4 * device.compute_units};
+  // Not by the number of cores: sums of partial sums have the same bits with any.
+  if (device.is_cpu) return {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .shape_group = 1, .partials = 32};
   return {.lanes = 1, .team = 8, .group = 64, .list_group = 256, .shape_group = 64, .partials = 1024};
 }
 

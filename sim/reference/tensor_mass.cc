@@ -1,6 +1,7 @@
 #include "sim/reference/tensor_mass.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include <Eigen/Dense>
@@ -11,32 +12,24 @@ namespace {
 using Eigen::Matrix3d;
 using Eigen::Vector3d;
 
-constexpr uint32_t kStartPriority = 2;
-constexpr uint32_t kMaxPriority = 10;  // ten times the mean chance: one miss in 22,000 steps (the table of the thesis)
+constexpr uint32_t kMeanPriority = 2;                  // the queue is twice as long as there are free vertices
+constexpr uint32_t kMaxPriority = 10 * kMeanPriority;  // missed in one step of 22,000 (the table of the thesis)
+constexpr double kExcitationRate = 10;                 // the excitation changes by at most exp(10) a pass
+constexpr uint32_t kNowhere = 0xffffffffU;
 
-/// Free vertices by rising distance in edges from those with a load; the unreached last.
-template <typename Neighbors>
-std::vector<uint32_t> BreadthFirst(const std::vector<uint32_t>& free, const Neighbors& neighbors, std::span<const Vector3d> loads_n) {
-  std::vector<uint8_t> seen(loads_n.size(), 0);
-  std::vector<uint32_t> order;
-  for (const uint32_t v : free) {
-    if (loads_n[v].isZero(0)) continue;
-    seen[v] = 1;
-    order.push_back(v);
+/// Three numbers in [-1, 1] that belong to a place, so that they do not depend on how vertices are numbered.
+Vector3d Noise(const Vector3d& place_m) {
+  uint64_t state = 0;
+  Vector3d noise;
+  for (int round = 0; round < 6; ++round) {
+    // splitmix64; the second round of the coordinates has seen all three.
+    state = (state ^ std::bit_cast<uint64_t>(place_m[round % 3] + 0.0)) + 0x9e3779b97f4a7c15U;
+    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9U;
+    state = (state ^ (state >> 27)) * 0x94d049bb133111ebU;
+    state ^= state >> 31;
+    noise[round % 3] = static_cast<double>(state >> 11) * 0x1p-52 - 1;
   }
-  std::vector<uint8_t> is_free(loads_n.size(), 0);
-  for (const uint32_t v : free) is_free[v] = 1;
-  for (size_t at = 0; at < order.size(); ++at) {
-    for (const auto& neighbor : neighbors[order[at]]) {
-      if (seen[neighbor.vertex] != 0 || is_free[neighbor.vertex] == 0) continue;
-      seen[neighbor.vertex] = 1;
-      order.push_back(neighbor.vertex);
-    }
-  }
-  for (const uint32_t v : free) {
-    if (seen[v] == 0) order.push_back(v);
-  }
-  return order;
+  return noise;
 }
 
 }  // namespace
@@ -111,10 +104,12 @@ absl::StatusOr<TensorMass> TensorMass::Create(std::span<const Vector3d> rest_m, 
     }
   }
   model.inverses_.assign(n, Matrix3d::Zero());
+  model.start_.assign(n, Vector3d::Zero());
   for (uint32_t i = 0; i < n; ++i) {
     if (model.fixed_[i] != 0 || model.neighbors_[i].empty()) continue;
     model.free_.push_back(i);
     model.inverses_[i] = model.vertex_tensors_[i].inverse();
+    model.start_[i] = Noise(rest_m[i]);
   }
   if (model.free_.empty()) return absl::InvalidArgumentError("every vertex is fixed: nothing can move");
   // All at once converges as long as damping times the largest eigenvalue stays below 2.
@@ -140,12 +135,15 @@ double TensorMass::Residual(std::span<const Vector3d> displacements_m, std::span
   return std::sqrt(sum / static_cast<double>(free_.size()));
 }
 
+double TensorMass::LargestResidual(std::span<const Vector3d> displacements_m, std::span<const Vector3d> loads_n) const {
+  double largest = 0;
+  for (const uint32_t v : free_) largest = std::max(largest, (ForceOn(v, displacements_m) + loads_n[v]).norm());
+  return largest;
+}
+
 double TensorMass::LargestEigenvalue(std::span<const Matrix3d> scale) const {
   // Power iteration; the start has a part of every mode.
-  std::mt19937_64 random(1);
-  std::vector<Vector3d> u(vertex_count(), Vector3d::Zero()), next = u;
-  const auto number = [&] { return static_cast<double>(random() % 2001) / 1000 - 1; };
-  for (const uint32_t v : free_) u[v] = Vector3d(number(), number(), number());
+  std::vector<Vector3d> u = start_, next = u;
   double value = 0;
   for (int iteration = 0; iteration < 200; ++iteration) {
     double norm = 0;
@@ -161,48 +159,6 @@ double TensorMass::LargestEigenvalue(std::span<const Matrix3d> scale) const {
     std::swap(u, next);
   }
   return value;
-}
-
-void TensorMass::Relax(std::span<const Vector3d> loads_n, UpdateOrder order, int passes, uint64_t seed,
-                       std::vector<Vector3d>* displacements_m, const std::function<void()>& after_pass) const {
-  std::vector<Vector3d>& u = *displacements_m;
-  std::mt19937_64 random(seed);
-  std::vector<uint32_t> sequence = order == UpdateOrder::kBreadthFirst ? BreadthFirst(free_, neighbors_, loads_n) : free_;
-  std::vector<Vector3d> moves(u.size());
-  PriorityQueue queue(static_cast<uint32_t>(free_.size()), kStartPriority);
-  double excitation_m = 0;  // moves that earn the starting priority
-  for (int pass = 0; pass < passes; ++pass) {
-    switch (order) {
-      case UpdateOrder::kSynchronous:
-        for (const uint32_t v : free_) moves[v] = jacobi_damping_ * (inverses_[v] * (ForceOn(v, u) + loads_n[v]));
-        for (const uint32_t v : free_) u[v] += moves[v];
-        break;
-      case UpdateOrder::kRandom:
-        // Fisher and Yates, so that every library gives the same order.
-        for (size_t i = sequence.size(); i > 1; --i) std::swap(sequence[i - 1], sequence[random() % i]);
-        [[fallthrough]];
-      case UpdateOrder::kBreadthFirst:
-        for (const uint32_t v : sequence) u[v] += inverses_[v] * (ForceOn(v, u) + loads_n[v]);
-        break;
-      case UpdateOrder::kPriority: {
-        double sum_m = 0;
-        for (size_t draw = 0; draw < free_.size(); ++draw) {
-          const uint32_t k = queue.Draw(random);
-          const uint32_t v = free_[k];
-          const Vector3d move = inverses_[v] * (ForceOn(v, u) + loads_n[v]);
-          u[v] += move;
-          sum_m += move.norm();
-          // A priority may rise at once but falls by one at a time: a vertex that was hit again and again only looks calm.
-          const double wanted = excitation_m > 0 ? kStartPriority * move.norm() / excitation_m : kStartPriority;
-          const auto target = static_cast<uint32_t>(std::clamp(wanted, 1.0, static_cast<double>(kMaxPriority)));
-          queue.Set(k, std::max(target, queue.priority(k) - 1));
-        }
-        excitation_m = sum_m / static_cast<double>(free_.size());
-        break;
-      }
-    }
-    if (after_pass) after_pass();
-  }
 }
 
 double TensorMass::StableStep() const {
@@ -221,6 +177,95 @@ void TensorMass::StepExplicitly(std::span<const Vector3d> loads_n, double dt_s, 
   }
   *before_m = std::move(*now_m);
   *now_m = std::move(next);
+}
+
+Relaxation::Relaxation(const TensorMass* model, RelaxationOptions options)
+    : model_(model),
+      options_(std::move(options)),
+      random_(options_.seed),
+      sequence_(model->free_),
+      moves_m_(model->vertex_count()),
+      places_(model->vertex_count(), kNowhere),
+      queue_(static_cast<uint32_t>(model->free_.size()), kMeanPriority) {
+  for (uint32_t k = 0; k < sequence_.size(); ++k) places_[sequence_[k]] = k;
+}
+
+Vector3d Relaxation::MoveOf(uint32_t vertex, std::span<const Vector3d> loads_n, std::span<const Vector3d> displacements_m) const {
+  if (options_.on_update) options_.on_update(vertex);
+  return model_->inverses_[vertex] * (model_->ForceOn(vertex, displacements_m) + loads_n[vertex]);
+}
+
+void Relaxation::OrderBreadthFirst(std::span<const Vector3d> loads_n) {
+  std::vector<uint32_t> loaded;
+  for (const uint32_t v : model_->free_) {
+    if (!loads_n[v].isZero(0)) loaded.push_back(v);
+  }
+  if (loaded.empty() || loaded == loaded_) return;
+  loaded_ = std::move(loaded);
+  given_count_ = 0;
+  std::vector<uint8_t> is_waiting(model_->vertex_count(), 0);
+  for (const uint32_t v : model_->free_) is_waiting[v] = 1;
+  for (const uint32_t v : loaded_) is_waiting[v] = 0;
+  sequence_ = loaded_;
+  for (size_t at = 0; at < sequence_.size(); ++at) {
+    for (const TensorMass::Neighbor& neighbor : model_->neighbors_[sequence_[at]]) {
+      if (is_waiting[neighbor.vertex] == 0) continue;
+      is_waiting[neighbor.vertex] = 0;
+      sequence_.push_back(neighbor.vertex);
+    }
+  }
+  for (const uint32_t v : model_->free_) {
+    if (is_waiting[v] != 0) sequence_.push_back(v);
+  }
+}
+
+void Relaxation::UpdateDrawn(std::span<const Vector3d> loads_n, std::vector<Vector3d>* displacements_m) {
+  const uint32_t k = queue_.Draw(random_);
+  const uint32_t v = model_->free_[k];
+  const Vector3d move = MoveOf(v, loads_n, *displacements_m);
+  (*displacements_m)[v] += move;
+  // The excitation keeps the queue near its wanted length.
+  if (excitation_m_ == 0) excitation_m_ = move.norm();
+  const auto free_count = static_cast<double>(model_->free_.size());
+  const bool is_long = static_cast<double>(queue_.queue().size()) > kMeanPriority * free_count;
+  excitation_m_ *= std::exp((is_long ? kExcitationRate : -kExcitationRate) / free_count);
+  const double wanted = excitation_m_ > 0 ? kMeanPriority * move.norm() / excitation_m_ : 1;
+  const auto target = static_cast<uint32_t>(std::clamp(wanted, 1.0, static_cast<double>(kMaxPriority)));
+  // A priority may rise at once but at most halves: a vertex that was hit again and again only looks calm.
+  const uint32_t old = queue_.priority(k);
+  queue_.Set(k, std::max({target, old / 2, 1U}));
+  if (target <= old) return;
+  // What moved has taken its neighbours out of balance.
+  for (const TensorMass::Neighbor& neighbor : model_->neighbors_[v]) {
+    const uint32_t j = places_[neighbor.vertex];
+    if (j != kNowhere) queue_.Set(j, std::max(queue_.priority(j), target / 2));
+  }
+}
+
+void Relaxation::Run(std::span<const Vector3d> loads_n, size_t update_count, std::vector<Vector3d>* displacements_m) {
+  std::vector<Vector3d>& u = *displacements_m;
+  const size_t pass_count = sequence_.size();
+  if (options_.order == UpdateOrder::kSynchronous) {
+    for (given_count_ += update_count; given_count_ >= pass_count; given_count_ -= pass_count) {
+      for (const uint32_t v : sequence_) moves_m_[v] = model_->jacobi_damping_ * MoveOf(v, loads_n, u);
+      for (const uint32_t v : sequence_) u[v] += moves_m_[v];
+    }
+    return;
+  }
+  if (options_.order == UpdateOrder::kBreadthFirst) OrderBreadthFirst(loads_n);
+  for (; update_count > 0; --update_count) {
+    if (options_.order == UpdateOrder::kRandom && given_count_ == 0) {
+      // Fisher and Yates, so that every library gives the same order.
+      for (size_t i = pass_count; i > 1; --i) std::swap(sequence_[i - 1], sequence_[random_() % i]);
+    }
+    if (options_.order == UpdateOrder::kPriority) {
+      UpdateDrawn(loads_n, displacements_m);
+    } else {
+      const uint32_t v = sequence_[given_count_];
+      u[v] += MoveOf(v, loads_n, u);
+    }
+    if (++given_count_ == pass_count) given_count_ = 0;
+  }
 }
 
 }  // namespace palpate::sim

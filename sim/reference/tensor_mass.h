@@ -13,12 +13,14 @@
 
 namespace palpate::sim {
 
-/// The order in which the asynchronous relaxation of TensorMass updates vertices (Forest 2003, section 3).
+/// The order in which Relaxation updates vertices (Forest 2003, section 3).
 enum class UpdateOrder {
-  kSynchronous,   ///< all at once from the old state, damped as far as that needs to converge
-  kRandom,        ///< each once a pass, in a new random order
-  kBreadthFirst,  ///< by the distance in edges from the loaded vertices (Brown)
-  kPriority,      ///< drawn with a probability that grows with how far a vertex moved last
+  kSynchronous,  ///< all at once from the old state, damped as far as that needs to converge
+  kRandom,       ///< each once a pass, in a new random order
+  /// Brown's: by the distance in edges from the loaded vertices, over free vertices only; at the same distance those found first come
+  /// first; those out of reach last, by number. While nothing is loaded the last order stays (at first: by number).
+  kBreadthFirst,
+  kPriority,  ///< drawn with a probability that grows with how far a vertex, or one next to it, moved last
 };
 
 /// Draws vertices with a chance proportional to their priorities: a vertex of priority p stands p times in a queue.
@@ -48,13 +50,11 @@ class TensorMass {
   size_t vertex_count() const { return fixed_.size(); }
   std::vector<Eigen::Vector3d> Forces(std::span<const Eigen::Vector3d> displacements_m) const;
 
-  /// Root mean square of forces + loads over the free vertices, N.
+  /// What forces + loads leave on the free vertices, N: root mean square, and the largest.
   double Residual(std::span<const Eigen::Vector3d> displacements_m, std::span<const Eigen::Vector3d> loads_n) const;
+  double LargestResidual(std::span<const Eigen::Vector3d> displacements_m, std::span<const Eigen::Vector3d> loads_n) const;
 
-  /// `passes` times as many vertex updates as there are free vertices. Each sets a vertex to the balance of its loads and its neighbours.
-  /// Calls with the same state, seed and order give the same result. `after_pass` (may be null) sees the displacements after each pass.
-  void Relax(std::span<const Eigen::Vector3d> loads_n, UpdateOrder order, int passes, uint64_t seed,
-             std::vector<Eigen::Vector3d>* displacements_m, const std::function<void()>& after_pass) const;
+  size_t free_count() const { return free_.size(); }  ///< vertices that can move
 
   /// The longest step of the explicit scheme below without damping that stays bounded: 2 over the highest angular frequency.
   double StableStep() const;
@@ -64,6 +64,7 @@ class TensorMass {
                       std::vector<Eigen::Vector3d>* before_m) const;
 
  private:
+  friend class Relaxation;
   struct Neighbor {
     uint32_t vertex;
     Eigen::Matrix3d tensor;  ///< K_ij
@@ -77,7 +78,42 @@ class TensorMass {
   std::vector<Eigen::Matrix3d> vertex_tensors_;  // K_ii
   std::vector<Eigen::Matrix3d> inverses_;        // of K_ii, zero where fixed
   std::vector<std::vector<Neighbor>> neighbors_;
+  std::vector<Eigen::Vector3d> start_;  // of the search for the largest eigenvalue
   double jacobi_damping_ = 1;
+};
+
+struct RelaxationOptions {
+  UpdateOrder order = UpdateOrder::kBreadthFirst;
+  uint64_t seed = 1;                                         ///< of the orders that draw
+  std::function<void(uint32_t vertex)> on_update = nullptr;  ///< sees each vertex just before its update; may be null
+};
+
+/// Brings a TensorMass to equilibrium by updates of vertices, each to the balance of its loads and its neighbours, in an order that goes on
+/// from call to call. Work is given out in vertex updates, so a step can take as many as its time allows. All orders have the same fixed
+/// point. Deterministic: same calls, same bits.
+class Relaxation {
+ public:
+  /// `model` must outlive this.
+  Relaxation(const TensorMass* model, RelaxationOptions options);
+
+  /// Updates `update_count` vertices, or kSynchronous: as many whole passes as fit in what calls have given so far. Shapes: [vertex_count].
+  void Run(std::span<const Eigen::Vector3d> loads_n, size_t update_count, std::vector<Eigen::Vector3d>* displacements_m);
+
+ private:
+  Eigen::Vector3d MoveOf(uint32_t vertex, std::span<const Eigen::Vector3d> loads_n, std::span<const Eigen::Vector3d> displacements_m) const;
+  void OrderBreadthFirst(std::span<const Eigen::Vector3d> loads_n);
+  void UpdateDrawn(std::span<const Eigen::Vector3d> loads_n, std::vector<Eigen::Vector3d>* displacements_m);
+
+  const TensorMass* model_;
+  RelaxationOptions options_;
+  std::mt19937_64 random_;
+  size_t given_count_ = 0;          // updates of the current pass; kSynchronous: not yet used
+  std::vector<uint32_t> sequence_;  // of a pass
+  std::vector<uint32_t> loaded_;    // vertices that sequence_ starts with
+  std::vector<Eigen::Vector3d> moves_m_;
+  std::vector<uint32_t> places_;  // [vertex] in the model's list of free vertices
+  PriorityQueue queue_;           // of those places
+  double excitation_m_ = 0;       // moves that earn the mean priority
 };
 
 }  // namespace palpate::sim

@@ -1,6 +1,7 @@
 // What instruments do to tissue between and during steps: jaws that close and hold, power that removes, blades that cut, clips.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -178,15 +179,25 @@ uint32_t World::Impl::Grasp(size_t t, double radius_m) {
   std::vector<uint32_t> handles;
   for (const auto& body : bodies_) {
     if (body->kind() != BodyKind::kDeformable) continue;
-    for (const uint32_t vertex : body->arrays()->surface_vertices) {
-      if (vertex == kNoSlot) continue;
+    const auto look_at = [&](uint32_t vertex) {
       const Vector3d in_tool = to_tool * (StateOf(body->HandleOf(vertex)) - state.pose.position_m);
       if (radius_m > 0 ? in_tool.norm() <= radius_m : LiesBetweenJaws(instrument, angle, in_tool, instrument.jaw_radius_m)) {
         handles.push_back(body->HandleOf(vertex));
       }
+    };
+    if (!body->is_editable()) {
+      for (const uint32_t vertex : body->arrays()->surface_vertices) look_at(vertex);
+      continue;
+    }
+    // The mesh, not the arrays: edits before this one in the same request are in it already.
+    for (uint32_t vertex = 0; vertex < body->mesh().vertex_slot_count(); ++vertex) {
+      if (body->mesh().IsVertex(vertex) && body->mesh().IsVertexOnSurface(vertex)) look_at(vertex);
     }
   }
-  if (!(radius_m > 0)) handles.insert(handles.end(), state.pinched.begin(), state.pinched.end());
+  if (!(radius_m > 0)) {
+    std::copy_if(state.pinched.begin(), state.pinched.end(), std::back_inserter(handles),
+                 [this](uint32_t handle) { return vertices_.body[handle] != SceneVertices::kNoBody; });
+  }
   std::sort(handles.begin(), handles.end());
   handles.erase(std::unique(handles.begin(), handles.end()), handles.end());
   state.held.clear();

@@ -5,10 +5,13 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <Eigen/Core>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "palpate/v1/edit.grpc.pb.h"
 #include "tests/server/core/server_fixture.h"
 
@@ -213,8 +216,9 @@ TEST_F(HapticServiceTest, PedalPowerAndDutyDecideHowFastTissueGoes) {
   spec.mutable_bodies(0)->mutable_ablation()->set_energy_j_per_kg(kEnergy_j_per_kg);
   spec.mutable_tools(0)->mutable_instrument()->set_max_power_w(40);
   spec.mutable_tools(0)->mutable_instrument()->set_reach_m(0.005);
-  /// Mass removed in so many steps with the pedal down, by a tool that goes 10 mm into the tissue meanwhile.
-  const auto removed_kg = [&](int steps, double power_w, double duty) {
+  /// Mass removed in so many steps with the pedal down, by a tool that goes 10 mm into the tissue meanwhile. Nothing if a pose came after
+  /// the step that it was sent for, as it may on a busy machine: that is another way into the tissue.
+  const auto try_removed_kg = [&](int steps, double power_w, double duty, absl::Duration head_start) -> std::optional<double> {
     const std::string id = CreateScene(false, "", spec);
     const std::unique_ptr<Station> station = Attached(id, "tool");
     const auto controls = [&](bool pedal) {
@@ -224,15 +228,21 @@ TEST_F(HapticServiceTest, PedalPowerAndDutyDecideHowFastTissueGoes) {
         pose.set_duty(duty);
       };
     };
-    EXPECT_TRUE(station->SendControls(1, 0.016, controls(false)));
-    v1::LocalModel model = ModelFor(id, *station, 1);
+    uint64_t step = Get(id).step();
+    v1::LocalModel model;
+    const auto send = [&](uint64_t sequence, double z_m, bool pedal) {
+      EXPECT_TRUE(station->SendControls(sequence, z_m, controls(pedal)));
+      absl::SleepFor(head_start);
+      model = ModelFor(id, *station, sequence);
+      return model.step() == ++step;
+    };
+    bool is_on_time = send(1, 0.016, false);
     EXPECT_FALSE(Does(model, v1::TOOL_ACTIVITY_CUTTING)) << "the pedal is up";
     EXPECT_EQ(model.removed_mass_kg(), 0);
-    const uint64_t first_step = model.step();
-    for (uint64_t sequence = 2; model.step() < first_step + static_cast<uint64_t>(steps); ++sequence) {
-      const double share = static_cast<double>(model.step() - first_step) / steps;
-      EXPECT_TRUE(station->SendControls(sequence, 0.016 - 0.01 * share, controls(true)));
-      model = ModelFor(id, *station, sequence);
+    for (int i = 0; i < steps && is_on_time; ++i) is_on_time = send(static_cast<uint64_t>(i) + 2, 0.016 - 0.01 * i / steps, true);
+    if (!is_on_time) {
+      EXPECT_TRUE(Delete(id).ok());
+      return std::nullopt;
     }
     EXPECT_TRUE(Does(model, v1::TOOL_ACTIVITY_CUTTING));
     double left_kg = 0;
@@ -243,16 +253,23 @@ TEST_F(HapticServiceTest, PedalPowerAndDutyDecideHowFastTissueGoes) {
     EXPECT_TRUE(Delete(id).ok());
     return model.removed_mass_kg();
   };
+  const auto removed_kg = [&](int steps, double power_w, double duty) {
+    for (const int head_start_ms : {0, 1, 2, 5, 10, 20, 50, 100}) {
+      const std::optional<double> kg = try_removed_kg(steps, power_w, duty, absl::Milliseconds(head_start_ms));
+      if (kg.has_value()) return *kg;
+    }
+    ADD_FAILURE() << "poses come late however long before the step they are sent";
+    return 0.0;
+  };
   constexpr int kSteps = 60;  // 0.5 s
   const double full_kg = removed_kg(kSteps, 40, 1);
   const double expected_kg = 40 * kSteps / 120.0 / kEnergy_j_per_kg;
   // Part of the energy is still in tets that are not due, and a manifold surface makes some go along.
   EXPECT_NEAR(full_kg, expected_kg, 0.25 * expected_kg);
-  // A pose may come a step late, which shifts the way a little.
-  EXPECT_NEAR(removed_kg(kSteps, 0, 0), full_kg, 0.05 * full_kg) << "0: the largest power, all of the time";
+  EXPECT_EQ(removed_kg(kSteps, 0, 0), full_kg) << "0: the largest power, all of the time";
   // Half the duty or half the power: the same in twice the time on the same way, and half in the same time but for what is only warm.
-  EXPECT_NEAR(removed_kg(2 * kSteps, 40, 0.5), full_kg, 0.05 * full_kg);
-  EXPECT_NEAR(removed_kg(2 * kSteps, 20, 1), full_kg, 0.05 * full_kg);
+  EXPECT_NEAR(removed_kg(2 * kSteps, 40, 0.5), full_kg, 0.03 * full_kg);
+  EXPECT_NEAR(removed_kg(2 * kSteps, 20, 1), full_kg, 0.03 * full_kg);
   EXPECT_NEAR(removed_kg(kSteps, 40, 0.5), 0.5 * full_kg, 0.15 * full_kg);
 }
 

@@ -18,6 +18,15 @@
 // Meshes, brute-force checks and random numbers that the tests of this folder share.
 namespace palpate::sim {
 
+/// Reaches into a mesh to break it.
+class ClosedMeshPeer {
+ public:
+  static auto& Vertices(ClosedMesh& mesh) { return mesh.vertices_; }
+  static auto& Tets(ClosedMesh& mesh) { return mesh.tets_; }
+  static auto& Triangles(ClosedMesh& mesh) { return mesh.triangles_; }
+  static auto& Surfaces(ClosedMesh& mesh) { return mesh.surface_components_; }
+};
+
 inline ClosedMesh MustBuild(const TetMesh& mesh) {
   auto closed = ClosedMesh::Build(mesh);
   EXPECT_TRUE(closed.ok()) << closed.status();

@@ -9,47 +9,27 @@
 
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
+#include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
 namespace {
 
 using Eigen::Vector3d;
+using test::BoxBody;
+using test::HeldSide;
+using test::Ridge;
+using test::Step;
+using test::ToolAt;
 using ::testing::HasSubstr;
 
 class WorldInstrumentsTest : public test::DeviceTest {
  protected:
-  static BodyDescription Block(const std::string& name, const Vector3d& center_m, const std::array<uint32_t, 3>& vertices,
-                               const Vector3d& size_m) {
-    BodyDescription body;
-    body.name = name;
-    auto mesh = BoxMesh(vertices, size_m);
-    EXPECT_TRUE(mesh.ok()) << mesh.status();
-    body.mesh = *std::move(mesh);
-    for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
-      if (body.mesh.vertices[v].z() < -size_m.z() / 2 + 1e-6) body.fixed_vertices.push_back(v);
-      body.mesh.vertices[v] += center_m;
-    }
-    return body;
-  }
-  /// A ridge to take hold of, 12 mm wide in x and 20 mm high, its foot held.
-  static BodyDescription Ridge() { return Block("ridge", {0, 0, 0}, {4, 9, 6}, {0.012, 0.04, 0.02}); }
   static ToolDescription Tool(const std::string& name, InstrumentKind kind, const Vector3d& tip_m, ToolDrive drive = ToolDrive::kCoupled) {
-    ToolDescription tool;
-    tool.name = name;
+    ToolDescription tool = ToolAt(name, tip_m, drive);
     tool.radius_m = 0.003;
-    tool.drive = drive;
-    tool.rest_pose.position_m = tip_m;
     tool.instrument.kind = kind;
     return tool;
-  }
-  /// Steps with one command per tool.
-  static std::shared_ptr<const Frame> Step(World& world, const std::vector<ToolCommand>& commands) {
-    std::vector<const ToolCommand*> pointers;
-    for (const ToolCommand& command : commands) pointers.push_back(&command);
-    const auto frame = world.Step(pointers);
-    EXPECT_TRUE(frame.ok()) << frame.status();
-    return frame.ok() ? *frame : world.CurrentFrame();
   }
   static double Highest(const Frame& frame, size_t body) {
     double highest = -1;
@@ -117,7 +97,7 @@ TEST_F(WorldInstrumentsTest, JawsPinchHoldPullAndLetGo) {
 
 TEST_F(WorldInstrumentsTest, GraspsByRequestSlipAtTheirForce) {
   SceneDescription scene;
-  scene.bodies = {Block("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03})};
+  scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03}, HeldSide::kLowZ)};
   scene.bodies[0].material.young_modulus_pa = 20000;
   scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.02}), Tool("probe", InstrumentKind::kProbe, {0, 0, 0.2})};
   scene.tools[0].instrument.max_grasp_force_n = 1;
@@ -165,7 +145,7 @@ TEST_F(WorldInstrumentsTest, PowerRemovesMassAtItsRate) {
   for (const Run& run : runs) {
     SceneDescription scene;
     scene.dt_s = run.dt_s;
-    scene.bodies = {Block("block", {0, 0, 0}, {run.cells, run.cells, run.cells / 2 + 2}, {0.04, 0.04, 0.025})};
+    scene.bodies = {BoxBody("block", {0, 0, 0}, {run.cells, run.cells, run.cells / 2 + 2}, {0.04, 0.04, 0.025}, HeldSide::kLowZ)};
     scene.bodies[0].ablation.energy_j_per_kg = 5e3;
     scene.contact.check_intersections = true;
     scene.tools = {Tool("cavitron", InstrumentKind::kCavitron, {0, 0, 0.018}, ToolDrive::kDirect)};
@@ -212,7 +192,7 @@ TEST_F(WorldInstrumentsTest, BladesCutWhereTheyMove) {
   for (const size_t run : {0, 1}) {
     SceneDescription scene;
     scene.dt_s = run == 0 ? 1.0 / 60 : 1.0 / 120;
-    scene.bodies = {Block("block", {0, 0, 0}, {6, 6, 6}, {0.04, 0.04, 0.03})};
+    scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 6}, {0.04, 0.04, 0.03}, HeldSide::kLowZ)};
     scene.contact.check_intersections = true;
     scene.tools = {Tool("scalpel", InstrumentKind::kScalpel, {-0.025, 0.003, 0.02}, ToolDrive::kDirect)};
     scene.tools[0].instrument.blade_length_m = 0.05;
@@ -254,8 +234,8 @@ TEST_F(WorldInstrumentsTest, ClipsHoldTogetherWhatWasBetweenTheJaws) {
   // Two blocks side by side; one is drawn away by its foot.
   for (const bool clipped : {false, true}) {
     SceneDescription scene;
-    scene.bodies = {Block("left", {-0.012, 0, 0}, {4, 4, 4}, {0.02, 0.02, 0.02}),
-                    Block("right", {0.012, 0, 0}, {4, 4, 4}, {0.02, 0.02, 0.02})};
+    scene.bodies = {BoxBody("left", {-0.012, 0, 0}, {4, 4, 4}, {0.02, 0.02, 0.02}, HeldSide::kLowZ),
+                    BoxBody("right", {0.012, 0, 0}, {4, 4, 4}, {0.02, 0.02, 0.02}, HeldSide::kLowZ)};
     for (BodyDescription& body : scene.bodies) body.material.young_modulus_pa = 3000;
     scene.bodies[1].driven_regions = {
         {.vertices = scene.bodies[1].fixed_vertices, .velocity_m_per_s = {0.01, 0, 0}, .start_s = 0.2, .duration_s = 0.6}};
@@ -300,7 +280,7 @@ TEST_F(WorldInstrumentsTest, ClipsHoldTogetherWhatWasBetweenTheJaws) {
 
 TEST_F(WorldInstrumentsTest, ShaftsPassThroughTheirTrocars) {
   SceneDescription scene;
-  scene.bodies = {Block("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03})};
+  scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03}, HeldSide::kLowZ)};
   scene.tools = {Tool("probe", InstrumentKind::kProbe, {0, 0, 0.03})};
   scene.tools[0].length_m = 0.2;
   scene.tools[0].trocar = TrocarDescription{.pivot_m = {0, 0, 0.1}, .max_insertion_m = 0.09, .max_tilt_rad = 0.5};
@@ -369,7 +349,7 @@ TEST_F(WorldInstrumentsTest, PowerRefinesCoarseTissueBeforeItTakesIt) {
   int removals[2] = {0, 0};  // steps that took something
   for (const size_t run : {0, 1}) {
     SceneDescription scene;
-    scene.bodies = {Block("block", {0, 0, 0}, {4, 4, 3}, {0.04, 0.04, 0.025})};
+    scene.bodies = {BoxBody("block", {0, 0, 0}, {4, 4, 3}, {0.04, 0.04, 0.025}, HeldSide::kLowZ)};
     scene.bodies[0].ablation.energy_j_per_kg = 5e3;
     scene.contact.check_intersections = true;
     scene.tools = {Tool("hook", InstrumentKind::kCauteryHook, {0, 0, 0.017}, ToolDrive::kDirect)};
@@ -406,9 +386,37 @@ TEST_F(WorldInstrumentsTest, PowerRefinesCoarseTissueBeforeItTakesIt) {
   EXPECT_GT(removals[1], 2 * removals[0]) << "smaller parts go more evenly";
 }
 
+// A grasp takes what edits before it in the same request have left, pieces that they cut off included.
+TEST_F(WorldInstrumentsTest, GraspSeesTheEditsBeforeIt) {
+  SceneDescription scene;
+  scene.bodies = {BoxBody("bar", {0, 0, 0.05}, {13, 4, 4}, {0.12, 0.03, 0.03}, HeldSide::kLowX)};
+  scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0.03, 0, 0.09})};
+  std::vector<Edit> edits;
+  for (const double z : {0.05, 0.035, 0.065}) {
+    edits.push_back({.body = 0, .what = CarveEdit{CapsuleRegion{{0.02, -0.05, z}, {0.02, 0.05, z}, 0.011}}});
+  }
+  const Edit grasp = {.what = GraspEdit{.tool = 0, .radius_m = 0.04}};
+  ToolCommand command;
+  command.device_pose = scene.tools[0].rest_pose;
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  PALPATE_TEST_ASSIGN(const auto whole, world->Apply(std::vector<Edit>{grasp}));
+  PALPATE_EXPECT_OK(world->Reset().status());
+  // One after the other, then all at once.
+  PALPATE_EXPECT_OK(world->Apply(edits).status());
+  ASSERT_GE(world->body_statistics().size(), 2U);
+  PALPATE_TEST_ASSIGN(const auto expected, world->Apply(std::vector<Edit>{grasp}));
+  EXPECT_GT(expected[0].grasped_vertices, 4U);
+  EXPECT_NE(expected[0].grasped_vertices, whole[0].grasped_vertices);
+  PALPATE_EXPECT_OK(world->Reset().status());
+  edits.push_back(grasp);
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+  EXPECT_EQ(outcomes.back().grasped_vertices, expected[0].grasped_vertices);
+  EXPECT_EQ(Step(*world, {command})->tools[0].grasped_vertices, expected[0].grasped_vertices);
+}
+
 TEST_F(WorldInstrumentsTest, WhatIsHeldMayBeCarvedAway) {
   SceneDescription scene;
-  scene.bodies = {Block("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03})};
+  scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03}, HeldSide::kLowZ)};
   scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.02})};
   PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
   PALPATE_TEST_ASSIGN(const auto grasped, world->Apply(std::vector<Edit>{{.what = GraspEdit{.tool = 0, .radius_m = 0.012}}}));

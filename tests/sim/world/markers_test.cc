@@ -10,12 +10,15 @@
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
 #include "tests/sim/world/topology_checks.h"
+#include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
 namespace {
 
 using Eigen::Vector3d;
+using test::BoxBody;
+using test::HeldSide;
 
 /// Barycentric weights by a linear system, and the least of them.
 Eigen::Vector4d Weights(const std::array<Vector3d, 4>& x, const Vector3d& p) {
@@ -99,20 +102,6 @@ std::vector<Vector3d> MarkersOfBar(const Frame& frame) {
 
 class WorldMarkersTest : public test::DeviceTest {
  protected:
-  static BodyDescription Bar(const std::string& name, const Vector3d& center_m, const std::array<uint32_t, 3>& vertices,
-                             const Vector3d& size_m) {
-    BodyDescription body;
-    body.name = name;
-    auto mesh = BoxMesh(vertices, size_m);
-    EXPECT_TRUE(mesh.ok()) << mesh.status();
-    body.mesh = *std::move(mesh);
-    for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
-      if (body.mesh.vertices[v].x() < -size_m.x() / 2 + 1e-6) body.fixed_vertices.push_back(v);
-      body.mesh.vertices[v] += center_m;
-    }
-    return body;
-  }
-
   /// Inside a box about center_m; some at vertices, on edges and on faces of the surface.
   static void Mark(BodyDescription* body, const Vector3d& center_m, const Vector3d& size_m, int count, uint32_t seed) {
     std::mt19937 random(seed);
@@ -157,11 +146,11 @@ TEST_F(WorldMarkersTest, RandomEditsOfABodyInMotionMoveNoMarkerInTheMaterial) {
   const Vector3d center_m(0, 0, 0.06);
   const Vector3d size_m(0.12, 0.045, 0.045);
   SceneDescription scene;
-  scene.bodies = {Bar("bar", center_m, {12, 5, 5}, size_m)};
+  scene.bodies = {BoxBody("bar", center_m, {12, 5, 5}, size_m, HeldSide::kLowX)};
   scene.bodies[0].velocity_m_per_s = {0, 0.3, 0};
   Mark(&scene.bodies[0], center_m, size_m, 200, 5);
   // A second body, so that indices of bodies and of markers differ.
-  scene.bodies.insert(scene.bodies.begin(), Bar("other", {0, 0.3, 0}, {3, 3, 3}, {0.02, 0.02, 0.02}));
+  scene.bodies.insert(scene.bodies.begin(), BoxBody("other", {0, 0.3, 0}, {3, 3, 3}, {0.02, 0.02, 0.02}, HeldSide::kLowX));
   Mark(&scene.bodies[0], {0, 0.3, 0}, {0.02, 0.02, 0.02}, 3, 1);
   const std::vector<std::vector<MarkerDescription>> given = {scene.bodies[0].markers, scene.bodies[1].markers};
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
@@ -253,7 +242,7 @@ TEST_F(WorldMarkersTest, RandomEditsOfABodyInMotionMoveNoMarkerInTheMaterial) {
 
 TEST_F(WorldMarkersTest, ACutOffPieceTakesItsMarkersAlong) {
   SceneDescription scene;
-  scene.bodies = {Bar("bar", {0, 0, 0.05}, {13, 4, 4}, {0.12, 0.03, 0.03})};
+  scene.bodies = {BoxBody("bar", {0, 0, 0.05}, {13, 4, 4}, {0.12, 0.03, 0.03}, HeldSide::kLowX)};
   scene.bodies[0].markers = {{"free", {0.05, 0.001, 0.052}}, {"gone", {0.02, 0, 0.05}}, {"held", {-0.04, 0, 0.055}}};
   const std::vector<std::vector<MarkerDescription>> given = {scene.bodies[0].markers};
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
@@ -285,7 +274,7 @@ TEST_F(WorldMarkersTest, ACutOffPieceTakesItsMarkersAlong) {
 // One edit cuts a piece off, the next one carves it away: the marker is released by the piece that it is in.
 TEST_F(WorldMarkersTest, ReleaseNamesThePieceThatTheMarkerWasIn) {
   SceneDescription scene;
-  scene.bodies = {Bar("bar", {0, 0, 0.05}, {13, 4, 4}, {0.12, 0.03, 0.03})};
+  scene.bodies = {BoxBody("bar", {0, 0, 0.05}, {13, 4, 4}, {0.12, 0.03, 0.03}, HeldSide::kLowX)};
   scene.bodies[0].markers = {{"tip", {0.055, 0.001, 0.052}}};
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
   std::vector<Edit> edits;
@@ -307,7 +296,7 @@ TEST_F(WorldMarkersTest, EveryKindOfSimulationCarriesThem) {
     const Vector3d center_m(0, 0, 0.05);
     const Vector3d size_m(0.08, 0.03, 0.03);
     SceneDescription scene;
-    scene.bodies = {Bar("bar", center_m, {9, 4, 4}, size_m)};
+    scene.bodies = {BoxBody("bar", center_m, {9, 4, 4}, size_m, HeldSide::kLowX)};
     scene.bodies[0].simulation = simulation;
     scene.bodies[0].material.young_modulus_pa = 3000;
     if (StartsQuasiStatic(simulation)) scene.bodies[0].material.model = MaterialModel::kLinear;
@@ -359,7 +348,7 @@ TEST_F(WorldMarkersTest, ABodyThatCannotBeEditedCarriesThem) {
 
 TEST_F(WorldMarkersTest, VolumeWantedOrNotTheyAreTheSame) {
   SceneDescription scene;
-  scene.bodies = {Bar("bar", {0, 0, 0.05}, {9, 4, 4}, {0.08, 0.03, 0.03})};
+  scene.bodies = {BoxBody("bar", {0, 0, 0.05}, {9, 4, 4}, {0.08, 0.03, 0.03}, HeldSide::kLowX)};
   Mark(&scene.bodies[0], {0, 0, 0.05}, {0.08, 0.03, 0.03}, 30, 8);
   const std::vector<std::vector<MarkerDescription>> given = {scene.bodies[0].markers};
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
@@ -374,7 +363,7 @@ TEST_F(WorldMarkersTest, VolumeWantedOrNotTheyAreTheSame) {
 TEST_F(WorldMarkersTest, PlacesAndRefusals) {
   const auto create = [&](const MarkerDescription& marker, BodyKind kind) {
     SceneDescription scene;
-    scene.bodies = {Bar("bar", {0, 0, 0}, {5, 3, 3}, {0.04, 0.02, 0.02})};
+    scene.bodies = {BoxBody("bar", {0, 0, 0}, {5, 3, 3}, {0.04, 0.02, 0.02}, HeldSide::kLowX)};
     scene.bodies[0].kind = kind;
     if (kind != BodyKind::kDeformable) {
       scene.bodies[0].fixed_vertices.clear();
@@ -401,7 +390,7 @@ TEST_F(WorldMarkersTest, PlacesAndRefusals) {
     EXPECT_NE(refused({"rigid", {0, 0, 0}}, kind).find("bodies[0] (bar).markers: only a deformable body has markers"), std::string::npos);
   }
   SceneDescription scene;
-  scene.bodies = {Bar("bar", {0, 0, 0}, {5, 3, 3}, {0.04, 0.02, 0.02})};
+  scene.bodies = {BoxBody("bar", {0, 0, 0}, {5, 3, 3}, {0.04, 0.02, 0.02}, HeldSide::kLowX)};
   for (size_t m = 0; m <= kMaxMarkers; ++m) scene.bodies[0].markers.push_back({"m", {0, 0, 0}});
   EXPECT_EQ(World::Create(context(), scene).status().code(), absl::StatusCode::kInvalidArgument);
 }

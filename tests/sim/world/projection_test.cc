@@ -12,28 +12,21 @@
 #include "sim/instrument/projection.h"
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
+#include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
 namespace {
 
 using Eigen::Vector3d;
+using test::BoxBody;
+using test::HeldSide;
+using test::Ridge;
+using test::Step;
+using test::ToolAt;
 
 class WorldProjectionTest : public test::DeviceTest {
  protected:
-  static BodyDescription Block(const std::string& name, const Vector3d& center_m, const std::array<uint32_t, 3>& vertices,
-                               const Vector3d& size_m) {
-    BodyDescription body;
-    body.name = name;
-    auto mesh = BoxMesh(vertices, size_m);
-    EXPECT_TRUE(mesh.ok()) << mesh.status();
-    body.mesh = *std::move(mesh);
-    for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
-      if (body.mesh.vertices[v].z() < -size_m.z() / 2 + 1e-6) body.fixed_vertices.push_back(v);
-      body.mesh.vertices[v] += center_m;
-    }
-    return body;
-  }
   /// A liver on its lowest quarter.
   static BodyDescription Liver(double tets, double* top_m) {
     BodyDescription body;
@@ -57,22 +50,12 @@ class WorldProjectionTest : public test::DeviceTest {
   }
   static ToolDescription Tool(const Vector3d& tip_m, ToolDrive drive, ToolResponse response = ToolResponse::kProjection,
                               InstrumentKind kind = InstrumentKind::kProbe) {
-    ToolDescription tool;
-    tool.name = "tool";
+    ToolDescription tool = ToolAt("tool", tip_m, drive);
     tool.radius_m = 0.004;
     tool.length_m = 0.15;
-    tool.drive = drive;
     tool.response = response;
-    tool.rest_pose.position_m = tip_m;
     tool.instrument.kind = kind;
     return tool;
-  }
-  static std::shared_ptr<const Frame> Step(World& world, const std::vector<ToolCommand>& commands) {
-    std::vector<const ToolCommand*> pointers;
-    for (const ToolCommand& command : commands) pointers.push_back(&command);
-    const auto frame = world.Step(pointers);
-    EXPECT_TRUE(frame.ok()) << frame.status();
-    return frame.ok() ? *frame : world.CurrentFrame();
   }
   static std::vector<ToolCommand> AtRest(const SceneDescription& scene) {
     std::vector<ToolCommand> commands(scene.tools.size());
@@ -182,7 +165,7 @@ TEST_F(WorldProjectionTest, EnergyStaysBoundedAndTissueComesBack) {
 TEST_F(WorldProjectionTest, TwoToolsLeaveNothingInsideEither) {
   SceneDescription scene;
   const double top_m = 0.025;
-  scene.bodies = {Block("block", {0, 0, 0}, {11, 6, 6}, {0.1, 0.05, 2 * top_m})};
+  scene.bodies = {BoxBody("block", {0, 0, 0}, {11, 6, 6}, {0.1, 0.05, 2 * top_m}, HeldSide::kLowZ)};
   scene.gravity_m_per_s2.setZero();
   scene.tools = {Tool({-0.03, 0, top_m + 0.02}, ToolDrive::kDirect), Tool({0.03, 0, top_m + 0.02}, ToolDrive::kCoupled)};
   scene.tools[1].name = "other";
@@ -234,7 +217,7 @@ TEST_F(WorldProjectionTest, ACoupledToolInATrocarRestsAgainstItsCoupling) {
 
 TEST_F(WorldProjectionTest, AShaftPushesACutLobeAside) {
   SceneDescription scene;
-  scene.bodies = {Block("block", {0, 0, 0}, {11, 6, 6}, {0.1, 0.05, 0.05})};
+  scene.bodies = {BoxBody("block", {0, 0, 0}, {11, 6, 6}, {0.1, 0.05, 0.05}, HeldSide::kLowZ)};
   scene.bodies[0].material.young_modulus_pa = 8000;
   scene.contact.check_intersections = true;
   scene.gravity_m_per_s2.setZero();
@@ -274,7 +257,7 @@ TEST_F(WorldProjectionTest, AShaftPushesACutLobeAside) {
 
 TEST_F(WorldProjectionTest, JawsHoldAndLetGo) {
   SceneDescription scene;
-  scene.bodies = {Block("ridge", {0, 0, 0}, {4, 9, 6}, {0.012, 0.04, 0.02})};
+  scene.bodies = {Ridge()};
   scene.bodies[0].material.young_modulus_pa = 10000;
   scene.tools = {Tool({0, 0, 0.05}, ToolDrive::kDirect, ToolResponse::kProjection, InstrumentKind::kForceps)};
   scene.tools[0].radius_m = 0.003;
@@ -336,7 +319,7 @@ TEST_F(WorldProjectionTest, JawsHoldAndLetGo) {
 
 TEST_F(WorldProjectionTest, AHookCarvesWhatItTouches) {
   SceneDescription scene;
-  scene.bodies = {Block("block", {0, 0, 0}, {7, 7, 5}, {0.06, 0.06, 0.03})};
+  scene.bodies = {BoxBody("block", {0, 0, 0}, {7, 7, 5}, {0.06, 0.06, 0.03}, HeldSide::kLowZ)};
   scene.bodies[0].ablation.energy_j_per_kg = 1e5;
   scene.contact.check_intersections = true;
   scene.tools = {Tool({0, 0, 0.02}, ToolDrive::kDirect, ToolResponse::kProjection, InstrumentKind::kCauteryHook)};
@@ -359,7 +342,8 @@ TEST_F(WorldProjectionTest, AHookCarvesWhatItTouches) {
 
 TEST_F(WorldProjectionTest, RigidBodiesArePushedByForcesAndCommandsRepeatBitForBit) {
   SceneDescription scene;
-  scene.bodies = {Block("tissue", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.02}), Block("stone", {0.06, 0, 0}, {3, 3, 3}, {0.02, 0.02, 0.02})};
+  scene.bodies = {BoxBody("tissue", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.02}, HeldSide::kLowZ),
+                  BoxBody("stone", {0.06, 0, 0}, {3, 3, 3}, {0.02, 0.02, 0.02}, HeldSide::kLowZ)};
   scene.bodies[1].kind = BodyKind::kRigid;
   scene.bodies[1].fixed_vertices.clear();
   scene.bodies[1].self_collision = false;
@@ -388,7 +372,7 @@ TEST_F(WorldProjectionTest, RigidBodiesArePushedByForcesAndCommandsRepeatBitForB
 
 TEST_F(WorldProjectionTest, PrecomputedBodiesAreRefused) {
   SceneDescription scene;
-  scene.bodies = {Block("tissue", {0, 0, 0}, {4, 4, 3}, {0.05, 0.05, 0.02})};
+  scene.bodies = {BoxBody("tissue", {0, 0, 0}, {4, 4, 3}, {0.05, 0.05, 0.02}, HeldSide::kLowZ)};
   scene.bodies[0].simulation = Simulation::kPrecomputed;
   scene.bodies[0].material.model = MaterialModel::kLinear;
   scene.tools = {Tool({0, 0, 0.02}, ToolDrive::kDirect)};

@@ -11,24 +11,24 @@
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
 #include "tests/sim/world/topology_checks.h"
+#include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
 namespace {
 
 using Eigen::Vector3d;
+using test::BoxBody;
+using test::HeldSide;
+using test::ToolAt;
 using ::testing::HasSubstr;
 
 class QuasiStaticTest : public test::DeviceTest {
  protected:
   /// A linear bar along x, held at its low end, in three zones of equal length: the body itself, "middle", "end".
   static BodyDescription Bar(Simulation simulation) {
-    BodyDescription body;
-    body.name = "bar";
+    BodyDescription body = BoxBody("bar", {0, 0, 0}, {10, 4, 4}, {0.12, 0.04, 0.04}, HeldSide::kLowX);
     body.simulation = simulation;
-    auto mesh = BoxMesh({10, 4, 4}, {0.12, 0.04, 0.04});
-    EXPECT_TRUE(mesh.ok()) << mesh.status();
-    body.mesh = *std::move(mesh);
     body.material.model = MaterialModel::kLinear;
     body.material.young_modulus_pa = 200000;
     body.material.poisson_ratio = 0.3;
@@ -37,9 +37,6 @@ class QuasiStaticTest : public test::DeviceTest {
       body.zones.emplace_back();
       body.zones.back().name = name;
       body.zones.back().material = body.material;
-    }
-    for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
-      if (body.mesh.vertices[v].x() < -0.0599) body.fixed_vertices.push_back(v);
     }
     for (const auto& tet : body.mesh.tets) {
       double x = 0;
@@ -55,13 +52,6 @@ class QuasiStaticTest : public test::DeviceTest {
     scene.contact.check_intersections = true;
     scene.bodies = {Bar(simulation)};
     return scene;
-  }
-  static ToolDescription Tool(const Vector3d& tip, ToolDrive drive) {
-    ToolDescription tool;
-    tool.name = "tool";
-    tool.drive = drive;
-    tool.rest_pose.position_m = tip;
-    return tool;
   }
   static uint32_t ZoneCount(const BodyDescription& body, uint16_t zone) {
     return static_cast<uint32_t>(std::count(body.tet_zones.begin(), body.tet_zones.end(), zone));
@@ -100,7 +90,7 @@ TEST_F(QuasiStaticTest, PressedBarEndsWhereTheDynamicOneDoes) {
     for (const Simulation simulation : {Simulation::kDynamic, Simulation::kPrecomputed}) {
       const size_t k = simulation == Simulation::kDynamic ? 0 : 1;
       SceneDescription scene = Scene(simulation);
-      scene.tools = {Tool({0.045, 0.002, 0.027}, drive)};
+      scene.tools = {ToolAt("tool", {0.045, 0.002, 0.027}, drive)};
       PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
       EXPECT_EQ(world->body_statistics()[0].quasi_static_tets, k == 0 ? 0U : scene.bodies[0].mesh.tets.size());
       double least_n = 1e9, most_n = 0;
@@ -131,11 +121,7 @@ TEST_F(QuasiStaticTest, PressedBarEndsWhereTheDynamicOneDoes) {
 
 TEST_F(QuasiStaticTest, CarriesWhatLiesOnIt) {
   SceneDescription scene = Scene(Simulation::kPrecomputed);
-  BodyDescription block;
-  block.name = "block";
-  PALPATE_TEST_ASSIGN(block.mesh, BoxMesh({3, 3, 3}, {0.02, 0.02, 0.02}));
-  for (Vector3d& v : block.mesh.vertices) v += Vector3d(-0.02, 0.003, 0.0325);
-  scene.bodies.push_back(block);
+  scene.bodies.push_back(BoxBody("block", {-0.02, 0.003, 0.0325}, {3, 3, 3}, {0.02, 0.02, 0.02}));
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
   ASSERT_NO_FATAL_FAILURE(Run(world.get(), 0, 240, {}));
   Vector3d carried = Vector3d::Zero();
@@ -148,7 +134,7 @@ TEST_F(QuasiStaticTest, CarriesWhatLiesOnIt) {
 
 TEST_F(QuasiStaticTest, SameCommandsGiveTheSameBits) {
   SceneDescription scene = Scene(Simulation::kHybrid);
-  scene.tools = {Tool({0.045, 0.002, 0.027}, ToolDrive::kCoupled)};
+  scene.tools = {ToolAt("tool", {0.045, 0.002, 0.027}, ToolDrive::kCoupled)};
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
   std::vector<uint64_t> hashes[2];
   for (std::vector<uint64_t>& of_round : hashes) {
@@ -202,7 +188,7 @@ TEST_F(QuasiStaticTest, CutZonesBecomeDynamicWithoutAJump) {
     const size_t k = simulation == Simulation::kDynamic ? 0 : 1;
     SCOPED_TRACE(k == 0 ? "dynamic" : "hybrid");
     SceneDescription scene = Scene(simulation);
-    scene.tools = {Tool({0.02, 0.002, 0.03}, ToolDrive::kCoupled)};
+    scene.tools = {ToolAt("tool", {0.02, 0.002, 0.03}, ToolDrive::kCoupled)};
     PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
     ASSERT_NO_FATAL_FAILURE(Run(world.get(), 30, 230, pressed));
     EXPECT_GT(world->CurrentFrame()->tools[0].force_n.norm(), 0.2);

@@ -9,23 +9,20 @@
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
 #include "tests/sim/world/topology_checks.h"
+#include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
 namespace {
 
 using Eigen::Vector3d;
+using test::BoxBody;
 using ::testing::HasSubstr;
 
 class WorldShapeMatchedTest : public test::DeviceTest {
  protected:
   static BodyDescription Jelly(const std::string& name, const Vector3d& center_m, ShapeMode mode) {
-    BodyDescription body;
-    body.name = name;
-    auto mesh = BoxMesh({5, 5, 4}, {0.06, 0.06, 0.045});
-    EXPECT_TRUE(mesh.ok()) << mesh.status();
-    body.mesh = *std::move(mesh);
-    for (Vector3d& v : body.mesh.vertices) v += center_m;
+    BodyDescription body = BoxBody(name, center_m, {5, 5, 4}, {0.06, 0.06, 0.045});
     body.simulation = Simulation::kShapeMatched;
     body.shape_matching = {.mode = mode, .cluster_size_m = 0.03};
     body.material.young_modulus_pa = 8000;

@@ -35,7 +35,7 @@ struct Tally {
   int accepted = 0, idle = 0, refused = 0, invalid = 0;
   int carved = 0, incised = 0, refined = 0;
   size_t removed_tets = 0, added_tets = 0, most_pieces = 0, most_tets = 0;
-  uint32_t most_inverted = 0;
+  uint32_t most_inverted = 0, rest_inverted = 0;
   double removed_kg = 0, peak_kinetic_j = 0, peak_speed_m_per_s = 0;
   double worst_mass = 0;                                                             ///< relative error
   double worst_growth = 0;                                                           ///< of kinetic energy by an edit, relative
@@ -304,6 +304,28 @@ size_t CountSwallowed(const Frame& frame) {
   return swallowed;
 }
 
+/// Tets that are inverted for sure, and those that rounding may make so: below, and up to, a share of the volume at rest that the shortest
+/// edges cannot resolve in positions that are floats.
+std::pair<uint32_t, uint32_t> CountInverted(const World& world, const Frame& frame) {
+  constexpr double kUnresolved = 1e-3;
+  std::pair<uint32_t, uint32_t> count = {0, 0};
+  for (size_t b = 0; b < frame.topology->bodies.size(); ++b) {
+    const std::vector<Vector3d> rest_m = world.RestPositions(b);
+    for (const auto& tet : frame.topology->bodies[b]->tets) {
+      if (tet == std::array<uint32_t, 4>{}) continue;
+      Eigen::Matrix3d now, rest;
+      for (size_t c = 0; c < 3; ++c) {
+        now.col(static_cast<int>(c)) = Position(frame.volume_positions_m[b], tet[c + 1]) - Position(frame.volume_positions_m[b], tet[0]);
+        rest.col(static_cast<int>(c)) = rest_m[tet[c + 1]] - rest_m[tet[0]];
+      }
+      const double share = now.determinant() / rest.determinant();
+      count.first += share < -kUnresolved ? 1 : 0;
+      count.second += share < kUnresolved ? 1 : 0;
+    }
+  }
+  return count;
+}
+
 size_t CountTouching(const Frame& frame) {
   std::vector<std::array<float, 3>> places;
   for (size_t b = 0; b < frame.topology->bodies.size(); ++b) {
@@ -353,6 +375,9 @@ void StressTest::Operate(uint64_t seed, int edits, Tally* tally) {
     ASSERT_TRUE(std::isfinite(frame.max_speed_m_per_s));
     ASSERT_EQ(frame.contact_statistics.intersection_count, 0U) << frame.inverted_tets << " inverted tets";
     tally->most_inverted = std::max(tally->most_inverted, frame.inverted_tets);
+    const auto [surely_inverted, maybe_inverted] = CountInverted(*world, frame);
+    ASSERT_GE(frame.inverted_tets, surely_inverted);
+    ASSERT_LE(frame.inverted_tets, maybe_inverted);
     tally->peak_kinetic_j = std::max(tally->peak_kinetic_j, frame.kinetic_energy_j);
     tally->peak_speed_m_per_s = std::max(tally->peak_speed_m_per_s, frame.max_speed_m_per_s);
     ASSERT_LE(frame.kinetic_energy_j, start_j);
@@ -424,6 +449,10 @@ void StressTest::Operate(uint64_t seed, int edits, Tally* tally) {
       tally->worst_growth = std::max(tally->worst_growth, after->kinetic_energy_j / before->kinetic_energy_j - 1);
     }
     ASSERT_LT(tally->worst_growth, 1e-5);
+    // New tets deform as what they come from.
+    if (before->inverted_tets == 0) {
+      ASSERT_EQ(CountInverted(*world, *after).first, 0U);
+    }
     ASSERT_NO_FATAL_FAILURE(check(*after));
     ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, before->topology.get()));
     ASSERT_FALSE(testing::Test::HasFailure());
@@ -455,6 +484,7 @@ void StressTest::Operate(uint64_t seed, int edits, Tally* tally) {
   std::sort(floor_n_of_steps.begin(), floor_n_of_steps.end());
   tally->rest_floor_n = floor_n_of_steps[floor_n_of_steps.size() / 2];
   tally->most_floor_n = floor_n_of_steps.back();
+  tally->rest_inverted = world->CurrentFrame()->inverted_tets;
   tally->rest_kinetic_j = world->CurrentFrame()->kinetic_energy_j;
   tally->rest_weight_n = kGravity * (start_kg - tally->removed_kg);
 }
@@ -480,6 +510,7 @@ TEST_F(StressTest, AThousandEditsOfThreeOrgans) {
   Print(seed, tally);
   if (HasFatalFailure()) return;
   EXPECT_GT(tally.accepted, 700);
+  EXPECT_EQ(tally.rest_inverted, 0U) << "tissue that was turned inside out turns back (at most " << tally.most_inverted << " tets were)";
   EXPECT_LT(tally.rest_kinetic_j, 0.01 * tally.peak_kinetic_j);
   EXPECT_NEAR(tally.rest_floor_n, tally.rest_weight_n, 0.15 * tally.rest_weight_n) << "walls carry some by friction";
 }
@@ -490,6 +521,7 @@ TEST_F(StressTest, SameEditsGiveTheSameBits) {
   ASSERT_NO_FATAL_FAILURE(Operate(77, 60, &first));
   ASSERT_NO_FATAL_FAILURE(Operate(77, 60, &second));
   EXPECT_EQ(first.hashes, second.hashes);
+  EXPECT_EQ(first.most_inverted, second.most_inverted);
   EXPECT_EQ(first.most_touching, 0U) << "copies that were not drawn apart hold each other, and the tissue around them, where they are";
 }
 

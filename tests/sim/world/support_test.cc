@@ -11,12 +11,14 @@
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
 #include "tests/sim/world/topology_checks.h"
+#include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
 namespace {
 
 using Eigen::Vector3d;
+using test::BoxBody;
 using ::testing::HasSubstr;
 
 class WorldSupportTest : public test::DeviceTest {
@@ -24,11 +26,7 @@ class WorldSupportTest : public test::DeviceTest {
   /// A block 60 x 60 x 40 mm about the origin.
   static SceneDescription Block() {
     SceneDescription scene;
-    auto mesh = BoxMesh({7, 7, 5}, {0.06, 0.06, 0.04});
-    EXPECT_TRUE(mesh.ok()) << mesh.status();
-    scene.bodies.emplace_back();
-    scene.bodies[0].name = "block";
-    scene.bodies[0].mesh = *std::move(mesh);
+    scene.bodies = {BoxBody("block", {0, 0, 0}, {7, 7, 5}, {0.06, 0.06, 0.04})};
     scene.contact.check_intersections = true;
     return scene;
   }

@@ -10,6 +10,7 @@
 
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
+#include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
@@ -70,10 +71,7 @@ class SurvivalTest : public test::DeviceTest {
         place = v;
       }
     }
-    ToolDescription tool;
-    tool.name = "probe";
-    tool.drive = drive;
-    tool.rest_pose.position_m = place + Vector3d(0, 0, 0.02);
+    ToolDescription tool = test::ToolAt("probe", place + Vector3d(0, 0, 0.02), drive);
     if (surface_z != nullptr) *surface_z = top;
     return tool;
   }

@@ -10,32 +10,22 @@
 
 #include "sim/haptics/evaluate.h"
 #include "sim/mesh/generators.h"
+#include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
 namespace {
 
 using Eigen::Vector3d;
+using test::BoxBody;
+using test::HeldSide;
+using test::ToolAt;
 using ::testing::HasSubstr;
 
 class WorldTest : public test::DeviceTest {
  protected:
   static BodyDescription Box(const std::string& name, const Vector3d& center, bool held = true) {
-    BodyDescription body;
-    body.name = name;
-    auto mesh = BoxMesh({5, 5, 4}, {0.08, 0.08, 0.05});
-    EXPECT_TRUE(mesh.ok()) << mesh.status();
-    body.mesh = *std::move(mesh);
-    for (Vector3d& v : body.mesh.vertices) v += center;
-    for (uint32_t v = 0; held && v < 25; ++v) body.fixed_vertices.push_back(v);
-    return body;
-  }
-  static ToolDescription Tool(const std::string& name, const Vector3d& tip, ToolDrive drive = ToolDrive::kCoupled) {
-    ToolDescription tool;
-    tool.name = name;
-    tool.drive = drive;
-    tool.rest_pose.position_m = tip;
-    return tool;
+    return BoxBody(name, center, {5, 5, 4}, {0.08, 0.08, 0.05}, held ? HeldSide::kLowZ : HeldSide::kNone);
   }
   /// Two boxes side by side and a tool above each.
   static SceneDescription TwoBoxes() {
@@ -44,7 +34,7 @@ class WorldTest : public test::DeviceTest {
     scene.bodies = {Box("left", {-0.06, 0, 0}), Box("right", {0.06, 0, 0})};
     scene.bodies[1].material.model = MaterialModel::kCorotatedLinear;
     scene.bodies[1].material.density_kg_per_m3 = 500;
-    scene.tools = {Tool("a", {-0.06, 0, 0.035}), Tool("b", {0.06, 0, 0.035}, ToolDrive::kDirect)};
+    scene.tools = {ToolAt("a", {-0.06, 0, 0.035}), ToolAt("b", {0.06, 0, 0.035}, ToolDrive::kDirect)};
     return scene;
   }
   static std::vector<const ToolCommand*> Idle(const World& world) {
