@@ -90,9 +90,11 @@ void World::Impl::BuildLocalModels(const gpu::TissueStep& step, Frame* frame) {
     const ToolState& state = tools_[t];
     if (tool.response == ToolResponse::kProjection) AppendLocalContacts(t, surface_m, &contacts);
     const double pull_n = state.grasp_force_n.norm();
-    if (!state.held.empty() && pull_n > 0) {
+    // An edit may just have taken what is held.
+    const auto held = std::find_if(state.held.begin(), state.held.end(), [this](const HeldVertex& vertex) { return IsAlive(vertex); });
+    if (held != state.held.end() && pull_n > 0) {
       // What the jaws hold pulls them as a contact of their size would push, along the line on which its force acts.
-      const WorldBody& body = *bodies_[vertices_.body[state.held.front().handle]];
+      const WorldBody& body = *bodies_[vertices_.body[held->handle]];
       const Material& material = body.MaterialOf(0);
       LocalContact contact;
       contact.point_m = state.pose.position_m + state.grasp_force_n.cross(state.grasp_torque_n_m) / (pull_n * pull_n);

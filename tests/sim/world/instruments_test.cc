@@ -418,24 +418,34 @@ TEST_F(WorldInstrumentsTest, WhatIsHeldMayBeCarvedAway) {
   SceneDescription scene;
   scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03}, HeldSide::kLowZ)};
   scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.02})};
-  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
-  PALPATE_TEST_ASSIGN(const auto grasped, world->Apply(std::vector<Edit>{{.what = GraspEdit{.tool = 0, .radius_m = 0.012}}}));
-  ASSERT_GE(grasped[0].grasped_vertices, 4U);
-  ToolCommand command;
-  command.device_pose = scene.tools[0].rest_pose;
-  ASSERT_TRUE(Step(*world, {command})->tools[0].is_grasping);
-  // All of it goes, and refinement beside it gives the places of its vertices to new ones, which nobody holds.
-  const std::vector<Edit> edits = {{.body = 0, .what = CarveEdit{BallRegion{{0, 0, 0.02}, 0.022}}},
-                                   {.body = 0, .what = RefineEdit{BallRegion{{0.02, 0.02, 0}, 0.015}, 0.006, 0}}};
-  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
-  ASSERT_GE(outcomes[0].removed_vertices.size(), grasped[0].grasped_vertices);
-  ASSERT_GT(outcomes[1].added_vertices.size(), outcomes[0].removed_vertices.size());
-  for (int i = 0; i < 20; ++i) {
-    command.device_pose.position_m.z() += 0.0005;
-    const std::shared_ptr<const Frame> frame = Step(*world, {command});
-    EXPECT_FALSE(frame->tools[0].is_grasping) << i;
-    EXPECT_EQ(frame->tools[0].grasped_vertices, 0U);
-    EXPECT_EQ(frame->tools[0].grasp_force_n, 0);
+  // All of the block, or what is held: carving and refining beside it give the places of its vertices to new ones, which nobody holds.
+  for (const bool is_all : {true, false}) {
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    PALPATE_TEST_ASSIGN(const auto grasped, world->Apply(std::vector<Edit>{{.what = GraspEdit{.tool = 0, .radius_m = 0.012}}}));
+    ASSERT_GE(grasped[0].grasped_vertices, 4U);
+    ToolCommand command;
+    command.device_pose = scene.tools[0].rest_pose;
+    ASSERT_TRUE(Step(*world, {command})->tools[0].is_grasping);
+    // It pulls when it goes.
+    for (int i = 0; i < 8; ++i) {
+      command.device_pose.position_m.z() += 0.0005;
+      Step(*world, {command});
+    }
+    ASSERT_GT(world->CurrentFrame()->tools[0].grasp_force_n, 0.01);
+    std::vector<Edit> edits = {{.body = 0, .what = CarveEdit{BallRegion{{0, 0, 0.02}, is_all ? 1 : 0.022}}}};
+    if (!is_all) edits.push_back({.body = 0, .what = RefineEdit{BallRegion{{0.02, 0.02, 0}, 0.015}, 0.006, 0}});
+    PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+    ASSERT_GE(outcomes[0].removed_vertices.size(), grasped[0].grasped_vertices);
+    if (!is_all) {
+      ASSERT_GT(outcomes[1].added_vertices.size(), outcomes[0].removed_vertices.size());
+    }
+    for (int i = 0; i < 20; ++i) {
+      command.device_pose.position_m.z() += 0.0005;
+      const std::shared_ptr<const Frame> frame = Step(*world, {command});
+      EXPECT_FALSE(frame->tools[0].is_grasping) << i;
+      EXPECT_EQ(frame->tools[0].grasped_vertices, 0U);
+      EXPECT_EQ(frame->tools[0].grasp_force_n, 0);
+    }
   }
 }
 
