@@ -65,7 +65,8 @@ class ContinuousCollisions {
   absl::Status Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
 
   /// As Run, but only between the pairs of `contacts`, whose elements are those of the surface; for pairs whose number is small against the
-  /// surface's. A contact's normal decides what it can. Statistics: no cluster pairs, candidates are the contacts.
+  /// surface's. A contact's normal decides what it can. Statistics: no cluster pairs, candidates are the contacts. Errors: as Run, but
+  /// whether positions are finite is not looked at.
   absl::Status RunListed(Queue& queue, BufferView<SurfaceContact> contacts, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
 
   /// As Run, for positions in double: x, y, z of each vertex, [3 vertex_count]. FailedPrecondition on a device without double.

@@ -476,7 +476,10 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
     if (scale == 0) break;
   }
   statistics_.filter_ms += MillisecondsSince(&mark);
-  return absl::OkStatus();
+  if (!only_detected || follower_ == nullptr) return absl::OkStatus();
+  // Rigid bodies that are taken back leave the straight line: a vertex may be farther on the way than at its end.
+  PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, touched));
+  return moves.beyond_cap == 0 ? absl::OkStatus() : Filter(queue, from, x, touched, /*only_detected=*/false);
 }
 
 /// The vertices of each body's surface. O(vertices), after each edit once, and only in scenes where no body meets itself.
