@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <numeric>
 #include <utility>
 
 #include <Eigen/Geometry>
@@ -150,9 +151,83 @@ double Incision::ShareAt(uint32_t vertex, uint32_t facet) {
   return it->second;
 }
 
+// Whether the parts of a vertex's surroundings on either side are balls if the cut goes through the vertex: in its link, each part on a
+// side of the plane must reach the border, or, if there is none, there must be one on each side. A notch whose tip just meets the plane has
+// no such cut. Vertices of the link that the cut goes through themselves are on neither side.
+bool Incision::IsSnappable(uint32_t vertex, uint32_t facet, const IncisionOptions& options) {
+  enum Place : uint8_t { kOn, kBelow, kAbove };
+  mesh_->TetsAroundVertex(vertex, &star_);
+  std::vector<uint32_t> star = star_;  // IsNear uses star_
+  link_.clear();
+  for (const uint32_t tet : star) link_.insert(link_.end(), mesh_->TetVertices(tet).begin(), mesh_->TetVertices(tet).end());
+  std::sort(link_.begin(), link_.end());
+  link_.erase(std::unique(link_.begin(), link_.end()), link_.end());
+  const auto place = [&](uint32_t w) { return static_cast<uint32_t>(std::lower_bound(link_.begin(), link_.end(), w) - link_.begin()); };
+  std::vector<Place> sides;
+  for (const uint32_t w : link_) {
+    sides.push_back(w == vertex || IsNear(w, facet, options) ? kOn : facets_[facet].HeightOf(positions_m_[w]) > 0 ? kAbove : kBelow);
+  }
+  // Parts of the link as sets that are joined.
+  std::vector<uint32_t> parent(link_.size());
+  std::iota(parent.begin(), parent.end(), 0U);
+  const auto part_of = [&](uint32_t i) {
+    while (parent[i] != i) i = parent[i] = parent[parent[i]];
+    return i;
+  };
+  for (const uint32_t tet : star) {
+    const auto& v = mesh_->TetVertices(tet);
+    for (const auto& [a, b] : kTetEdges) {
+      const uint32_t i = place(v[At(a)]);
+      const uint32_t j = place(v[At(b)]);
+      if (sides[i] != kOn && sides[i] == sides[j]) parent[part_of(i)] = part_of(j);
+    }
+  }
+  std::vector<bool> reaches_border(link_.size(), false);
+  bool has_border = false;
+  for (const uint32_t tet : star) {
+    const auto& v = mesh_->TetVertices(tet);
+    for (int f = 0; f < 4; ++f) {
+      if (v[At(f)] == vertex || !mesh_->TetNeighbor(tet, f).is_virtual()) continue;
+      has_border = true;
+      bool is_on = true;
+      for (const int c : kTetFaces[At(f)]) {
+        const uint32_t i = place(v[At(c)]);
+        if (sides[i] == kOn) continue;
+        reaches_border[part_of(i)] = true;
+        is_on = false;
+      }
+      const uint32_t i = place(v[At(f)]);
+      if (is_on && sides[i] != kOn) reaches_border[part_of(i)] = true;
+    }
+  }
+  std::array<int, 3> parts = {};
+  bool do_all_reach = true;
+  for (uint32_t i = 0; i < link_.size(); ++i) {
+    if (sides[i] == kOn || part_of(i) != i) continue;
+    ++parts[sides[i]];
+    do_all_reach = do_all_reach && reaches_border[i];
+  }
+  return has_border ? do_all_reach : parts[kBelow] <= 1 && parts[kAbove] <= 1;
+}
+
+// Takes those vertices near the sweep out that the cut cannot go through.
+void Incision::FindUnsnappable(const IncisionOptions& options) {
+  unsnappable_.clear();
+  for (bool is_changed = true; is_changed;) {
+    is_changed = false;
+    for (const uint32_t v : candidate_vertices_) {
+      for (uint32_t f = 0; f < 2; ++f) {
+        if (facets_[f].normal.isZero() || !IsNear(v, f, options) || IsSnappable(v, f, options)) continue;
+        is_changed = unsnappable_.insert(static_cast<uint64_t>(v) << 1 | f).second || is_changed;
+      }
+    }
+  }
+}
+
 bool Incision::IsNear(uint32_t vertex, uint32_t facet, const IncisionOptions& options) {
   const double share = ShareAt(vertex, facet);
-  return share <= options.snap || (share <= kSnappedShare && snapped_.contains(mesh_->IdOfVertex(vertex)));
+  if (share <= kSnappedShare && snapped_.contains(mesh_->IdOfVertex(vertex))) return true;
+  return share <= options.snap && !unsnappable_.contains(static_cast<uint64_t>(vertex) << 1 | facet);
 }
 
 void Incision::FindCrossings(const IncisionOptions& options, IncisionResult* result) {
@@ -182,8 +257,7 @@ void Incision::FindCrossings(const IncisionOptions& options, IncisionResult* res
       const Facet& facet = facets_[crossing.facet];
       const double a_m = facet.HeightOf(a);
       const double b_m = facet.HeightOf(b);
-      // An end in the plane is a near vertex, no crossing.
-      if (!(a_m * b_m < 0)) continue;
+      if ((a_m > 0) == (b_m > 0)) continue;
       // The line passes the three sides in the same direction; each side's sign is the same for both facets at it.
       double low = 0;
       double high = 0;
@@ -197,7 +271,8 @@ void Incision::FindCrossings(const IncisionOptions& options, IncisionResult* res
         scale = std::max(scale, (b - a).norm() * (q - p).norm() * std::max(p.norm(), q.norm()));
       }
       if (-low > kTouch * scale && high > kTouch * scale) continue;
-      crossing.t = a_m / (a_m - b_m);
+      // Beyond these at vertices that are not snappable.
+      crossing.t = std::clamp(a_m / (a_m - b_m), options.snap, 1 - options.snap);
       is_crossed = true;
       break;
     }
@@ -258,8 +333,8 @@ Incision::Hit Incision::HitOf(std::span<const uint32_t> tets, const Facet& facet
     volume += e[0].cross(e[1]).dot(e[2]);
   }
   const double length = sum.norm();
-  if (!(length > 0)) return {facet.normal, 0};
-  return {sum / length, height_m * volume / length};
+  if (!(length > 0)) return {{facet.normal, facet.normal, stroke_}, 0};
+  return {{sum / length, facet.normal, stroke_}, height_m * volume / length};
 }
 
 // Vertices that the sweep has reached: those that stand for a crossing, and the near ones whose foot it has passed.
@@ -279,7 +354,7 @@ void Incision::FindHits(const IncisionOptions& options) {
   hits_.clear();
   for (const auto& [v, f] : reached_) {
     mesh_->TetsAroundVertex(v, &star_);
-    hits_.emplace_back(v, HitOf(star_, facets_[f], facets_[f].HeightOf(positions_m_[v])));
+    hits_.push_back({v, f, HitOf(star_, facets_[f], facets_[f].HeightOf(positions_m_[v]))});
   }
 }
 
@@ -360,16 +435,30 @@ void Incision::KeepQuality(const IncisionOptions& options, IncisionResult* resul
       is_good = (p[1] - p[0]).cross(p[2] - p[0]).dot(p[3] - p[0]) > 0 && MeanRatio(p) >= options.min_quality;
     }
     if (is_good) continue;
-    // The crossing that is nearest to a vertex of the tet.
-    const Crossing* nearest = nullptr;
+    // To the nearest end of an edge that the cut can go through. If there is none, the crossings themselves are moved, to the middles of
+    // their edges; if that is not enough, to the nearest end.
+    double best = 3;
+    uint32_t vertex = 0;
+    Crossing* moved = nullptr;
     const auto& v = mesh_->TetVertices(tet);
     for (int e = 0; e < 6; ++e) {
       if ((mask_[tet] >> e & 1) == 0) continue;
-      const Crossing& crossing = crossings_[crossing_of_edge_.at(EdgeKey(v[At(kTetEdges[At(e)][0])], v[At(kTetEdges[At(e)][1])]))];
-      if (nearest == nullptr || std::abs(crossing.t - 0.5) > std::abs(nearest->t - 0.5)) nearest = &crossing;
+      Crossing& crossing = crossings_[crossing_of_edge_.at(EdgeKey(v[At(kTetEdges[At(e)][0])], v[At(kTetEdges[At(e)][1])]))];
+      for (const auto& [end, share] : {std::pair(crossing.a, crossing.t), std::pair(crossing.b, 1 - crossing.t)}) {
+        const double cost = share + (IsSnappable(end, crossing.facet, options) ? 0 : crossing.t == 0.5 ? 2 : 1);
+        if (cost >= best) continue;
+        best = cost;
+        vertex = end;
+        moved = &crossing;
+      }
     }
     ++result->moved_crossings;
-    MoveTo(nearest->t < 0.5 ? nearest->a : nearest->b, nearest->facet);
+    if (best >= 1 && best < 2) {
+      moved->t = 0.5;
+      mesh_->TetsAroundEdge(moved->tet, moved->edge, &work_);
+    } else {
+      MoveTo(vertex, moved->facet);
+    }
     queue.insert(queue.end(), work_.begin(), work_.end());
   }
   std::erase_if(masked_, [&](uint32_t tet) { return mask_[tet] == 0; });
@@ -433,6 +522,9 @@ absl::Status Incision::Split(const IncisionOptions& options, IncisionResult* res
     snapped_.insert(id);
     AddHit(SlotOf(id), new_hits[i]);
   }
+  for (size_t i = 0; i < new_hits.size(); ++i) {
+    NoteSides(SlotOf(mesh_->delta().added_vertices[i].id), new_hits[i], facets_[crossings_[crossing_of_new[i]].facet]);
+  }
   result->split_edges += new_hits.size();
   result->split_tets += edit_.removed.size();
   result->added_tets += edit_.tets.size() - edit_.removed.size();
@@ -448,9 +540,9 @@ void Incision::AddHit(uint32_t vertex, const Hit& hit) {
     mark = Mark();
     mark.id = id;
   }
-  mark.is_dormant = false;
+  mark.is_dormant = mark.is_finished = false;
   const auto same = std::find_if(mark.hits.begin(), mark.hits.end(),
-                                 [&](const Hit& other) { return std::abs(other.normal.dot(hit.normal)) >= kSameHit; });
+                                 [&](const Hit& other) { return std::abs(Cosine(other.sheet, hit.sheet)) >= kSameHit; });
   if (same != mark.hits.end()) {
     *same = hit;
   } else {
@@ -472,7 +564,7 @@ void Incision::DropMarks(bool is_stroke_over) {
 }
 
 bool Incision::IsUnderWay() const {
-  return std::any_of(marks_.begin(), marks_.end(), [](const auto& entry) { return !entry.second.is_dormant; });
+  return std::any_of(marks_.begin(), marks_.end(), [](const auto& entry) { return !entry.second.is_dormant && !entry.second.is_finished; });
 }
 
 bool Incision::IsBladeInTissue() const {
@@ -503,7 +595,9 @@ void Incision::EndStroke() {
   }
   DropMarks(true);
   snapped_.clear();
+  sides_.clear();
   is_blade_known_ = false;
+  ++stroke_;
 }
 
 // Goes on with the strokes that have ended where the blade is now.
@@ -515,6 +609,7 @@ void Incision::Resume(const std::array<Eigen::Vector3d, 2>& blade_m) {
       const auto [it, is_new] = marks_.try_emplace(vertex, mark);
       if (is_new) marked_.push_back(vertex);
       it->second.is_dormant = false;
+      for (Hit& hit : it->second.hits) hit.sheet.stroke = stroke_;
     }
     for (const VertexId id : rest.snapped) {
       if (mesh_->Find(id) != kNoSlot) snapped_.insert(id);
@@ -542,16 +637,18 @@ absl::Status Incision::CutPart(const Quad& quad, const IncisionOptions& options,
     return Open(result);
   }
   shares_.clear();
+  FindUnsnappable(options);
   FindCrossings(options, result);
   KeepQuality(options, result);
   FindHits(options);
   PALPATE_RETURN_IF_ERROR(Split(options, result));
   if (result->is_refused) return absl::OkStatus();
-  for (const auto& [vertex, hit] : hits_) {
-    result->snapped_vertices += marks_.contains(vertex) ? 0 : 1;
-    snapped_.insert(mesh_->IdOfVertex(vertex));
-    AddHit(vertex, hit);
+  for (const ReachedHit& reached : hits_) {
+    result->snapped_vertices += marks_.contains(reached.vertex) ? 0 : 1;
+    snapped_.insert(mesh_->IdOfVertex(reached.vertex));
+    AddHit(reached.vertex, reached.hit);
   }
+  for (const ReachedHit& reached : hits_) NoteSides(reached.vertex, reached.hit, facets_[reached.facet]);
   return Open(result);
 }
 

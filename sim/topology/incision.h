@@ -36,7 +36,7 @@ struct IncisionResult {
   size_t split_tets = 0;        ///< replaced by smaller ones
   size_t added_tets = 0;        ///< by how many the mesh grew
   size_t snapped_vertices = 0;  ///< existing vertices that the cut goes through
-  size_t moved_crossings = 0;   ///< crossings moved to a vertex for the sake of min_quality or min_edge_m
+  size_t moved_crossings = 0;   ///< crossings moved to a vertex or along their edge for the sake of min_quality or min_edge_m
   size_t copied_vertices = 0;   ///< made by opening
   size_t opened_faces = 0;      ///< whose two sides are two surface triangles now
   double opened_area_m2 = 0;    ///< of these, one side, at rest
@@ -59,7 +59,7 @@ struct IncisionResult {
 /// twisted sweep); the sum of rest volumes is conserved to rounding; no vertex moves (new ones lie on edges, at rest and now, copies on
 /// their originals; what hangs on the mesh follows through the observers); both pieces of a split edge are at least `snap` of it as the
 /// blade saw it; mean ratios as in the options. The cut deviates from the swept area by at most the share `snap` of the edges that cross
-/// it, or half of them where a crossing was moved. Deterministic.
+/// it; where a crossing was moved to a vertex, by up to the edge, as a rule by less than half of it. Deterministic.
 class Incision {
  public:
   /// `mesh` must outlive the incision. Others may edit it between calls.
@@ -83,16 +83,27 @@ class Incision {
 
  private:
   using Quad = std::array<Eigen::Vector3d, 4>;  // from 0, from 1, to 1, to 0
-  // The sweep as a vertex saw it, at rest: the plane through its position - offset_m * normal.
+  // The plane of a sweep at some place.
+  struct Sheet {
+    Eigen::Vector3d normal;       // unit, at rest
+    Eigen::Vector3d seen_normal;  // unit, in W when the blade was there
+    uint32_t stroke = 0;
+  };
+  // Between two sheets: as they were seen if they are of one stroke, since tissue may turn much from vertex to vertex; else at rest.
+  static double Cosine(const Sheet& a, const Sheet& b) {
+    return a.stroke == b.stroke ? a.seen_normal.dot(b.seen_normal) : a.normal.dot(b.normal);
+  }
+  // The sweep as a vertex saw it: the plane through its position - offset_m * sheet.normal.
   struct Hit {
-    Eigen::Vector3d normal;  // unit
+    Sheet sheet;
     double offset_m = 0;
   };
   struct Mark {
     VertexId id = kNoVertex;
-    std::vector<Hit> hits;    // one for each of several sweeps that pass at an angle
-    bool is_joined = false;   // of a face that is kept closed
-    bool is_dormant = false;  // of an earlier stroke, until a sweep comes near
+    std::vector<Hit> hits;     // one for each of several sweeps that pass at an angle
+    bool is_joined = false;    // of a face that is kept closed
+    bool is_dormant = false;   // of an earlier stroke, until a sweep comes near
+    bool is_finished = false;  // has come apart, and lies on one side now
   };
   // A stroke that has ended in tissue.
   struct Rest {
@@ -100,10 +111,24 @@ class Incision {
     std::vector<std::pair<uint32_t, Mark>> marks;  // by vertex slot
     std::vector<VertexId> snapped;
   };
-  // normal . x = distance_m, at rest.
+  // sheet.normal . x = distance_m, at rest.
   struct Plane {
-    Eigen::Vector3d normal;  // unit
+    Sheet sheet;
     double distance_m = 0;
+  };
+  struct ReachedHit {
+    uint32_t vertex = 0;
+    uint32_t facet = 0;
+    Hit hit;
+  };
+  // On which side of a sweep something lies.
+  struct Side {
+    Sheet sheet;
+    bool is_above = false;
+  };
+  struct NotedSides {
+    VertexId id = kNoVertex;
+    std::vector<Side> sides;
   };
   // A triangle of the sweep.
   struct Facet {
@@ -134,6 +159,8 @@ class Incision {
   bool FindCandidates(const Quad& quad);
   void FindCrossings(const IncisionOptions& options, IncisionResult* result);
   double ShareAt(uint32_t vertex, uint32_t facet);
+  bool IsSnappable(uint32_t vertex, uint32_t facet, const IncisionOptions& options);
+  void FindUnsnappable(const IncisionOptions& options);
   bool IsNear(uint32_t vertex, uint32_t facet, const IncisionOptions& options);
   void FindHits(const IncisionOptions& options);
   Hit HitOf(std::span<const uint32_t> tets, const Facet& facet, double height_m) const;
@@ -151,12 +178,17 @@ class Incision {
   void Resume(const std::array<Eigen::Vector3d, 2>& blade_m);
   void FindCutFaces();
   bool PlaneOf(uint32_t tet, std::span<const int> corners, Plane* plane) const;
-  bool IsAbove(uint32_t tet, const Plane& plane) const;
+  static const Side* FindSide(std::span<const Side> sides, const Sheet& sheet);
+  void NoteSide(uint32_t vertex, const Side& side);
+  void NoteSides(uint32_t vertex, const Hit& hit, const Facet& facet);
+  bool IsVertexAbove(uint32_t vertex, const Plane& plane) const;
+  bool IsAbove(uint32_t tet, const Plane& plane);
   void LabelVertex(uint32_t vertex);
   bool IsLinkGood(uint32_t vertex);
   void KeepManifold();
   template <typename F>
-  void ForUnfinishedParts(uint32_t vertex, const F& keep);
+  void ForParts(uint32_t vertex, const F& see);
+  bool IsOnCut(uint32_t vertex) const;
   void SetJoined(CutFace* face, bool is_joined);
   void SetBlocked(const CutFace& face, bool is_blocked);
   static int CornerOf(const std::array<uint32_t, 4>& vertices, uint32_t vertex) {
@@ -166,14 +198,16 @@ class Incision {
   bool IsOpen(uint32_t tet, int face) const;
 
   ClosedMesh* mesh_;
-  absl::flat_hash_map<uint32_t, Mark> marks_;  // by vertex slot: vertices on the cut that have not come apart
-  std::vector<uint32_t> marked_;               // keys of marks_, oldest first
-  size_t front_faces_ = 0, joined_faces_ = 0;  // after the last Open
-  absl::flat_hash_set<VertexId> snapped_;      // vertices that this stroke goes through, reached already or not: no splits at them
+  absl::flat_hash_map<uint32_t, Mark> marks_;        // by vertex slot: vertices on the cut that have not come apart
+  std::vector<uint32_t> marked_;                     // keys of marks_, oldest first
+  size_t front_faces_ = 0, joined_faces_ = 0;        // after the last Open
+  absl::flat_hash_map<uint32_t, NotedSides> sides_;  // by vertex slot: of this stroke, of vertices next to marked ones
+  absl::flat_hash_set<VertexId> snapped_;            // vertices that this stroke goes through, reached already or not: no splits at them
 
   std::vector<Rest> rests_;                 // oldest first
   std::array<Eigen::Vector3d, 2> blade_m_;  // where the last call left it
   bool is_blade_known_ = false;
+  uint32_t stroke_ = 0;  // number of this stroke
 
   // Scratch of one call.
   std::vector<Eigen::Vector3d> positions_m_;  // [vertex slot] W
@@ -181,18 +215,20 @@ class Incision {
   std::vector<uint8_t> outcodes_;                          // [vertex slot] sides of the sweep's box that it is beyond
   std::vector<uint32_t> candidates_, candidate_vertices_;  // tets that may meet the sweep, their vertices
   absl::flat_hash_map<uint64_t, double> shares_;           // ShareAt by vertex and facet
+  absl::flat_hash_set<uint64_t> unsnappable_;              // vertex and facet, likewise
   std::vector<Crossing> crossings_;
   absl::flat_hash_map<uint64_t, uint32_t> crossing_of_edge_;
   std::vector<uint8_t> mask_;  // [tet slot] split edges; 0 between calls
   std::vector<uint32_t> masked_;
   std::vector<std::pair<uint32_t, uint32_t>> reached_;  // vertex, facet
-  std::vector<std::pair<uint32_t, Hit>> hits_;
+  std::vector<ReachedHit> hits_;
   std::vector<uint32_t> fan_, star_, work_;
   MeshEdit edit_;
   // Scratch of Open; the arrays by slot are reset between calls.
   std::vector<uint8_t> marked_corners_;  // [tet slot]
   std::vector<uint8_t> blocked_;         // [tet slot] faces of the cut
   std::vector<uint32_t> marked_tets_;
+  absl::flat_hash_map<uint32_t, std::vector<Side>> flat_sides_;  // [tet slot] of those with four marked corners
   std::vector<CutFace> cut_faces_;
   std::vector<std::pair<uint32_t, uint32_t>> faces_of_vertex_;  // cut vertex, place in cut_faces_; ascending
   std::vector<uint32_t> cut_vertices_;                          // ascending

@@ -30,27 +30,75 @@ bool Incision::PlaneOf(uint32_t tet, std::span<const int> corners, Plane* plane)
     for (const int c : corners) {
       const Hit* best = nullptr;
       for (const Hit& hit : marks_.at(v[At(c)]).hits) {
-        if (best == nullptr || std::abs(hit.normal.dot(first.normal)) > std::abs(best->normal.dot(first.normal))) best = &hit;
+        if (best == nullptr || std::abs(Cosine(hit.sheet, first.sheet)) > std::abs(Cosine(best->sheet, first.sheet))) best = &hit;
       }
-      const double cosine = best->normal.dot(first.normal);
+      const double cosine = Cosine(best->sheet, first.sheet);
       is_found = is_found && std::abs(cosine) >= kOneSheet;
-      normal += cosine < 0 ? Eigen::Vector3d(-best->normal) : best->normal;
-      point += mesh_->PositionOf(v[At(c)]) - best->offset_m * best->normal;
+      normal += cosine < 0 ? Eigen::Vector3d(-best->sheet.normal) : best->sheet.normal;
+      point += mesh_->PositionOf(v[At(c)]) - best->offset_m * best->sheet.normal;
     }
     if (!is_found) continue;
-    plane->normal = normal.normalized();
-    plane->distance_m = plane->normal.dot(point) / static_cast<double>(corners.size());
+    plane->sheet = first.sheet;
+    if (normal.norm() > 0) plane->sheet.normal = normal.normalized();
+    plane->distance_m = plane->sheet.normal.dot(point) / static_cast<double>(corners.size());
     return true;
   }
   return false;
 }
 
+// What was noted of a vertex or tet for a sweep in about this plane.
+const Incision::Side* Incision::FindSide(std::span<const Side> sides, const Sheet& sheet) {
+  const Side* best = nullptr;
+  for (const Side& side : sides) {
+    const double cosine = std::abs(Cosine(side.sheet, sheet));
+    if (cosine >= kOneSheet && (best == nullptr || cosine > std::abs(Cosine(best->sheet, sheet)))) best = &side;
+  }
+  return best;
+}
+
+void Incision::NoteSide(uint32_t vertex, const Side& side) {
+  const VertexId id = mesh_->IdOfVertex(vertex);
+  NotedSides& noted = sides_[vertex];
+  if (noted.id != id) noted = {id, {}};
+  if (FindSide(noted.sides, side.sheet) == nullptr) noted.sides.push_back(side);
+}
+
+// Notes on which side of a hit the vertices next to it lie, the first time that they are met: so all tets at a vertex agree, and the cut
+// has no holes where tissue has moved since, or bends.
+void Incision::NoteSides(uint32_t vertex, const Hit& hit, const Facet& facet) {
+  mesh_->TetsAroundVertex(vertex, &star_);
+  for (const uint32_t tet : star_) {
+    for (const uint32_t w : mesh_->TetVertices(tet)) {
+      if (!marks_.contains(w)) NoteSide(w, {hit.sheet, facet.HeightOf(positions_m_[w]) > 0});
+    }
+  }
+}
+
+// On which side of a sweep in this plane a vertex lies that it does not go through.
+bool Incision::IsVertexAbove(uint32_t vertex, const Plane& plane) const {
+  const auto it = sides_.find(vertex);
+  if (it != sides_.end() && it->second.id == mesh_->IdOfVertex(vertex)) {
+    const Side* side = FindSide(it->second.sides, plane.sheet);
+    if (side != nullptr) return side->is_above == (Cosine(side->sheet, plane.sheet) >= 0);
+  }
+  return plane.sheet.normal.dot(mesh_->PositionOf(vertex)) >= plane.distance_m;
+}
+
 // On which side of the plane a tet with three or four marked corners lies.
-bool Incision::IsAbove(uint32_t tet, const Plane& plane) const {
+bool Incision::IsAbove(uint32_t tet, const Plane& plane) {
   const auto& v = mesh_->TetVertices(tet);
   const uint32_t marked = marked_corners_[tet];
-  if (marked != 0xF) return plane.normal.dot(mesh_->PositionOf(v[At(std::countr_one(marked))])) >= plane.distance_m;
-  // A flat one goes with its neighbours if they agree.
+  if (marked != 0xF) return IsVertexAbove(v[At(std::countr_one(marked))], plane);
+  // A flat one is on the same side for all its faces.
+  std::vector<Side>& sides = flat_sides_[tet];
+  const Side* known = FindSide(sides, plane.sheet);
+  if (known != nullptr) return known->is_above == (Cosine(known->sheet, plane.sheet) >= 0);
+  // It goes with a corner that has come apart, or with its neighbours if they agree.
+  for (const uint32_t w : v) {
+    if (IsOnCut(w)) continue;
+    sides.push_back({plane.sheet, IsVertexAbove(w, plane)});
+    return sides.back().is_above;
+  }
   bool has_above = false;
   bool has_below = false;
   Eigen::Vector3d centre = Eigen::Vector3d::Zero();
@@ -60,12 +108,12 @@ bool Incision::IsAbove(uint32_t tet, const Plane& plane) const {
     if (n.is_virtual() || marked_corners_[n.slot()] == 0xF) continue;
     Plane at;
     if (!PlaneOf(tet, kTetFaces[At(f)], &at)) continue;
-    const auto& w = mesh_->TetVertices(n.slot());
-    const bool is_above =
-        at.normal.dot(mesh_->PositionOf(w[At(std::countr_one(static_cast<uint32_t>(marked_corners_[n.slot()])))])) >= at.distance_m;
-    (is_above == (at.normal.dot(plane.normal) >= 0) ? has_above : has_below) = true;
+    const uint32_t w = mesh_->TetVertices(n.slot())[At(std::countr_one(static_cast<uint32_t>(marked_corners_[n.slot()])))];
+    (IsVertexAbove(w, at) == (Cosine(at.sheet, plane.sheet) >= 0) ? has_above : has_below) = true;
   }
-  return has_above != has_below ? has_above : plane.normal.dot(centre) >= plane.distance_m;
+  const bool is_above = has_above != has_below ? has_above : plane.sheet.normal.dot(centre) >= plane.distance_m;
+  sides.push_back({plane.sheet, is_above});
+  return is_above;
 }
 
 // The faces whose three vertices the cut goes through, between tets on either side of it.
@@ -77,6 +125,7 @@ void Incision::FindCutFaces() {
     Mark& mark = marks_.at(vertex);
     if (mark.is_dormant) mark.is_dormant = !std::binary_search(candidate_vertices_.begin(), candidate_vertices_.end(), vertex);
     if (mark.is_dormant) continue;
+    if (mark.is_finished && !std::binary_search(candidate_vertices_.begin(), candidate_vertices_.end(), vertex)) continue;
     mesh_->TetsAroundVertex(vertex, &star_);
     for (const uint32_t tet : star_) {
       if (marked_corners_[tet] == 0) marked_tets_.push_back(tet);
@@ -85,6 +134,7 @@ void Incision::FindCutFaces() {
   }
   std::sort(marked_tets_.begin(), marked_tets_.end());
   cut_faces_.clear();
+  flat_sides_.clear();
   for (const uint32_t tet : marked_tets_) {
     for (int f = 0; f < 4; ++f) {
       if ((marked_corners_[tet] | 1U << f) != 0xF) continue;
@@ -250,31 +300,40 @@ void Incision::KeepManifold() {
   }
 }
 
-// Calls keep(label) for the parts of a vertex that still have tissue on both sides of a sweep.
+// Whether a vertex is one that the cut goes through, and not on one side.
+bool Incision::IsOnCut(uint32_t vertex) const {
+  const auto it = marks_.find(vertex);
+  return it != marks_.end() && !(it->second.is_finished && sides_.contains(vertex));
+}
+
+// Calls see(label, is_finished, sides) for the parts of a vertex that comes apart: finished are those that have no tissue on both sides of
+// any sweep; with the sides that they are on.
 template <typename F>
-void Incision::ForUnfinishedParts(uint32_t vertex, const F& keep) {
+void Incision::ForParts(uint32_t vertex, const F& see) {
   mesh_->TetsAroundVertex(vertex, &star_);
   work_.clear();
   for (const uint32_t tet : star_) work_.push_back(LabelOf(tet, vertex));
   std::sort(work_.begin(), work_.end());
   work_.erase(std::unique(work_.begin(), work_.end()), work_.end());
   if (work_.size() < 2) return;
+  std::vector<Side> sides;
   for (const uint32_t label : work_) {
-    bool is_unfinished = false;
+    bool is_finished = true;
+    sides.clear();
     for (const Hit& hit : marks_.at(vertex).hits) {
+      const Plane plane = {hit.sheet, hit.sheet.normal.dot(mesh_->PositionOf(vertex)) - hit.offset_m};
       bool has_above = false;
       bool has_below = false;
       for (const uint32_t tet : star_) {
         if (LabelOf(tet, vertex) != label) continue;
         for (const uint32_t w : mesh_->TetVertices(tet)) {
-          if (marks_.contains(w)) continue;
-          const double height_m = hit.normal.dot(mesh_->PositionOf(w) - mesh_->PositionOf(vertex)) + hit.offset_m;
-          (height_m > 0 ? has_above : has_below) = true;
+          if (!IsOnCut(w)) (IsVertexAbove(w, plane) ? has_above : has_below) = true;
         }
       }
-      is_unfinished = is_unfinished || (has_above && has_below);
+      is_finished = is_finished && !(has_above && has_below);
+      if (has_above != has_below) sides.push_back({hit.sheet, has_above});
     }
-    if (is_unfinished) keep(label);
+    see(label, is_finished, sides);
   }
 }
 
@@ -304,15 +363,19 @@ absl::Status Incision::Open(IncisionResult* result) {
   for (const uint32_t vertex : cut_vertices_) LabelVertex(vertex);
   KeepManifold();
 
-  // A vertex that comes apart is done with, unless a part of it still lies on both sides, or has a joined face.
+  // A part of a vertex that comes apart is finished, unless it still lies on both sides, or has a joined face.
   struct Kept {
     uint32_t label;
     bool is_joined;
+    bool is_finished;
     std::vector<Hit> hits;
+    std::vector<Side> sides;
   };
   std::vector<Kept> kept;
   for (const uint32_t vertex : cut_vertices_) {
-    ForUnfinishedParts(vertex, [&](uint32_t label) { kept.push_back({label, false, marks_.at(vertex).hits}); });
+    ForParts(vertex, [&](uint32_t label, bool is_finished, const std::vector<Side>& sides) {
+      kept.push_back({label, false, is_finished, marks_.at(vertex).hits, sides});
+    });
   }
   for (auto& entry : marks_) {
     if (!entry.second.is_dormant) entry.second.is_joined = false;
@@ -322,7 +385,7 @@ absl::Status Incision::Open(IncisionResult* result) {
       ++joined_faces_;
       for (const int c : kTetFaces[At(face.face)]) {
         const uint32_t vertex = mesh_->TetVertices(face.tet)[At(c)];
-        kept.push_back({LabelOf(face.tet, vertex), true, marks_.at(vertex).hits});
+        kept.push_back({LabelOf(face.tet, vertex), true, false, marks_.at(vertex).hits, {}});
       }
     } else if (!IsOpen(face.tet, face.face)) {
       ++front_faces_;
@@ -371,10 +434,16 @@ absl::Status Incision::Open(IncisionResult* result) {
     result->copied_vertices += opened.size();
     std::erase_if(marked_, [&](uint32_t vertex) { return !marks_.contains(vertex); });
   }
-  for (const auto& [label, is_joined, hits] : kept) {
-    const uint32_t vertex = label < first_label_ ? label : SlotOf(mesh_->delta().added_vertices[new_index[label - first_label_]].id);
-    for (const Hit& hit : hits) AddHit(vertex, hit);
-    marks_.at(vertex).is_joined = marks_.at(vertex).is_joined || is_joined;
+  for (const Kept& part : kept) {
+    const uint32_t vertex =
+        part.label < first_label_ ? part.label : SlotOf(mesh_->delta().added_vertices[new_index[part.label - first_label_]].id);
+    for (const Hit& hit : part.hits) AddHit(vertex, hit);
+    Mark& mark = marks_.at(vertex);
+    mark.is_joined = mark.is_joined || part.is_joined;
+    mark.is_finished = part.is_finished;
+    if (!part.is_finished) continue;
+    sides_.erase(vertex);
+    for (const Side& side : part.sides) NoteSide(vertex, side);
   }
   return absl::OkStatus();
 }
