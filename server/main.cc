@@ -44,6 +44,7 @@ ABSL_FLAG(std::optional<uint32_t>, max_bodies_per_scene, std::nullopt, "limit");
 ABSL_FLAG(std::optional<uint64_t>, max_tets_per_scene, std::nullopt, "limit");
 ABSL_FLAG(std::optional<uint64_t>, max_message_bytes, std::nullopt, "limit");
 ABSL_FLAG(std::optional<uint32_t>, max_streams, std::nullopt, "limit");
+ABSL_FLAG(std::optional<uint32_t>, max_kept_versions, std::nullopt, "limit");
 
 namespace palpate::server {
 namespace {
@@ -69,8 +70,10 @@ Security:
   --token-file FILE         calls must carry `authorization: Bearer <text of the file>`; switches the browser viewer off
 
 Limits (a scene or stream beyond them is refused with RESOURCE_EXHAUSTED):
-  --max-scenes N (16)       --max-bodies-per-scene N (64)     --max-tets-per-scene N (2000000)
+  --max-scenes N (16)       --max-bodies-per-scene N (1024)   --max-tets-per-scene N (2000000)
   --max-streams N (256)     --max-message-bytes N (67108864)
+
+  --max-kept-versions N     readers of a scene that miss more changes of its topology than this get all of it anew (1024)
 
   --version                 version and commit
   --help                    this text
@@ -149,6 +152,7 @@ v1::ServerConfig FlagConfig() {
   Override(FLAGS_max_tets_per_scene, [&](uint64_t v) { c.mutable_limits()->set_max_tets_per_scene(v); });
   Override(FLAGS_max_message_bytes, [&](uint64_t v) { c.mutable_limits()->set_max_message_bytes(v); });
   Override(FLAGS_max_streams, [&](uint32_t v) { c.mutable_limits()->set_max_streams(v); });
+  Override(FLAGS_max_kept_versions, [&](uint32_t v) { c.mutable_limits()->set_max_kept_versions(v); });
   return c;
 }
 

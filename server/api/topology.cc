@@ -292,7 +292,7 @@ void TopologyHistory::Append(const SceneTopology& before, const SceneTopology& a
   }
   bytes_ += step.bytes;
   steps_.push_back(std::move(step));
-  while (steps_.size() > kMaxVersions || bytes_ > kMaxBytes) {
+  while (steps_.size() > max_versions_ || bytes_ > kMaxBytes) {
     bytes_ -= steps_.front().bytes;
     steps_.pop_front();
   }

@@ -61,8 +61,10 @@ struct TopologyChange {
 /// may skip versions and the history holds slot numbers only. Thread-safe.
 class TopologyHistory {
  public:
-  static constexpr size_t kMaxVersions = 1024;
+  static constexpr size_t kDefaultVersions = 1024;
   static constexpr size_t kMaxBytes = 8u << 20;
+
+  explicit TopologyHistory(size_t max_versions = kDefaultVersions) : max_versions_(max_versions) {}
 
   /// Takes the step to `after` in; forgets everything before if `after` does not follow from `before`.
   void Append(const SceneTopology& before, const SceneTopology& after);
@@ -77,6 +79,7 @@ class TopologyHistory {
     std::vector<BodySlots> bodies;
     size_t bytes = 0;
   };
+  const size_t max_versions_;
   mutable std::mutex mutex_;
   std::deque<Step> steps_;  ///< of consecutive versions
   size_t bytes_ = 0;

@@ -113,11 +113,13 @@ absl::StatusOr<ServerOptions> ResolveConfig(const v1::ServerConfig& config) {
   if (limits.max_tets_per_scene() != 0) out.limits.scene.max_tets_per_scene = limits.max_tets_per_scene();
   if (limits.max_message_bytes() != 0) out.limits.max_message_bytes = limits.max_message_bytes();
   if (limits.max_streams() != 0) out.limits.max_streams = limits.max_streams();
+  if (limits.max_kept_versions() != 0) out.limits.max_kept_versions = limits.max_kept_versions();
   PALPATE_RETURN_IF_ERROR(Limit("max_scenes", out.limits.max_scenes, 1, 10000));
   PALPATE_RETURN_IF_ERROR(Limit("max_bodies_per_scene", out.limits.scene.max_bodies_per_scene, 1, 10000));
   PALPATE_RETURN_IF_ERROR(Limit("max_tets_per_scene", out.limits.scene.max_tets_per_scene, 1, 100'000'000));
   PALPATE_RETURN_IF_ERROR(Limit("max_message_bytes", out.limits.max_message_bytes, kMinMessageBytes, kMaxMessageBytes));
   PALPATE_RETURN_IF_ERROR(Limit("max_streams", out.limits.max_streams, 1, 100000));
+  PALPATE_RETURN_IF_ERROR(Limit("max_kept_versions", out.limits.max_kept_versions, 1, 1'000'000));
   return out;
 }
 

@@ -136,15 +136,21 @@ absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
 }
 
 std::shared_ptr<Scene> Scene::Start(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate, bool play,
-                                    WorkerPool& pool, Metrics& metrics) {
-  std::shared_ptr<Scene> scene(new Scene(std::move(id), std::move(spec), std::move(world), rate, play, pool, metrics));
+                                    WorkerPool& pool, Metrics& metrics, size_t kept_versions) {
+  std::shared_ptr<Scene> scene(new Scene(std::move(id), std::move(spec), std::move(world), rate, play, pool, metrics, kept_versions));
   scene->thread_ = std::thread([raw = scene.get()] { raw->Run(); });
   return scene;
 }
 
 Scene::Scene(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate, bool play, WorkerPool& pool,
-             Metrics& metrics)
-    : id_(std::move(id)), spec_(std::move(spec)), pool_(pool), metrics_(metrics.AddScene(id_)), world_(std::move(world)), rate_(rate) {
+             Metrics& metrics, size_t kept_versions)
+    : id_(std::move(id)),
+      spec_(std::move(spec)),
+      pool_(pool),
+      metrics_(metrics.AddScene(id_)),
+      topology_history_(kept_versions),
+      world_(std::move(world)),
+      rate_(rate) {
   const sim::SceneDescription& description = world_->description();
   name_ = description.name;
   dt_s_ = description.dt_s;

@@ -94,9 +94,10 @@ class Scene : public std::enable_shared_from_this<Scene> {
   static constexpr uint32_t kMaxStepCount = 100000;
 
   /// Takes the world over and starts the thread, paused unless `play`. `rate` as from NormalizeRate. `pool` and `metrics` outlive the
-  /// scene.
+  /// scene. `kept_versions`: of its TopologyHistory.
   static std::shared_ptr<Scene> Start(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate,
-                                      bool play, WorkerPool& pool, Metrics& metrics);
+                                      bool play, WorkerPool& pool, Metrics& metrics,
+                                      size_t kept_versions = TopologyHistory::kDefaultVersions);
   ~Scene();
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
@@ -169,7 +170,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   };
 
   Scene(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate, bool play, WorkerPool& pool,
-        Metrics& metrics);
+        Metrics& metrics, size_t kept_versions);
 
   // Any thread:
   void Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, bool is_edit = false);

@@ -108,7 +108,8 @@ absl::StatusOr<std::shared_ptr<Scene>> SceneManager::MakeScene(const std::string
                                                                const v1::Rate& rate, const AssetResolver& assets) {
   PALPATE_ASSIGN_OR_RETURN(sim::SceneDescription description, BuildSceneDescription(request.spec(), assets, options_.limits.scene));
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(options_.context, std::move(description)));
-  return Scene::Start(id, WithoutInlineMeshes(request.spec()), std::move(world), rate, request.play(), encode_pool_, metrics_);
+  return Scene::Start(id, WithoutInlineMeshes(request.spec()), std::move(world), rate, request.play(), encode_pool_, metrics_,
+                      options_.limits.max_kept_versions);
 }
 
 void SceneManager::Check(const v1::SceneSpec& spec, Done<v1::CheckSceneResponse> done) {
@@ -208,6 +209,7 @@ v1::GetServerInfoResponse SceneManager::ServerInfo() const {
   limits.set_max_tets_per_scene(options_.limits.scene.max_tets_per_scene);
   limits.set_max_message_bytes(options_.limits.max_message_bytes);
   limits.set_max_streams(options_.limits.max_streams);
+  limits.set_max_kept_versions(options_.limits.max_kept_versions);
   return out;
 }
 

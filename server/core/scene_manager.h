@@ -27,6 +27,7 @@ struct Limits {
   SceneLimits scene;
   uint64_t max_message_bytes = 64ULL << 20;
   uint32_t max_streams = 256;
+  uint32_t max_kept_versions = TopologyHistory::kDefaultVersions;
 };
 
 class SceneManager;

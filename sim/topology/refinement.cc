@@ -36,44 +36,84 @@ void Refiner::MarkEdge(uint32_t tet, int edge) {
     const auto i = static_cast<int>(std::find(v.begin(), v.end(), a) - v.begin());
     const auto j = static_cast<int>(std::find(v.begin(), v.end(), b) - v.begin());
     if (mask_[t] == 0) marked_.push_back(t);
+    queue_.push_back(t);
     mask_[t] = static_cast<uint8_t>(mask_[t] | 1U << TetEdgeBetween(i, j));
   }
   ++marked_edge_count_;
 }
 
-void Refiner::MarkPass(const RefineOptions& options) {
+void Refiner::MarkZone(const RefineOptions& options, RefineResult* result) {
   mask_.resize(mesh_->tet_slot_count(), 0);
   marked_.clear();
+  queue_.clear();
   marked_edge_count_ = 0;
-  if (options.mode == RefineOptions::Mode::kSequential) {
-    double longest_m = options.max_edge_m;
-    std::pair<uint32_t, int> longest = {kNoSlot, 0};
-    for (const uint32_t tet : zone_) {
-      for (int e = 0; e < 6; ++e) {
-        if (const double length_m = EdgeLength(tet, e); length_m > longest_m) {
-          longest_m = length_m;
-          longest = {tet, e};
-        }
+  double longest_m = options.max_edge_m;
+  std::pair<uint32_t, int> longest = {kNoSlot, 0};
+  for (const uint32_t tet : zone_) {
+    bool is_asked = false;
+    for (int e = 0; e < 6; ++e) {
+      const double length_m = EdgeLength(tet, e);
+      if (!(length_m > options.max_edge_m)) continue;
+      is_asked = true;
+      if (options.mode == RefineOptions::Mode::kSimultaneous) MarkEdge(tet, e);
+      if (length_m > longest_m) {
+        longest_m = length_m;
+        longest = {tet, e};
       }
     }
-    if (longest.first != kNoSlot) MarkEdge(longest.first, longest.second);
-    return;
+    result->asked_tet_count += is_asked ? 1 : 0;
   }
-  for (const uint32_t tet : zone_) {
-    for (int e = 0; e < 6; ++e) {
-      if (EdgeLength(tet, e) > options.max_edge_m) MarkEdge(tet, e);
+  if (options.mode == RefineOptions::Mode::kSequential && longest.first != kNoSlot) MarkEdge(longest.first, longest.second);
+}
+
+void Refiner::CloseFaces(uint32_t tet, double ratio) {
+  for (const auto& [a, b, c] : kOppositeFaces) {
+    std::array<std::pair<double, int>, 3> edges;  // longest first
+    double split_m = 0;
+    size_t n = 0;
+    for (const int e : {TetEdgeBetween(a, b), TetEdgeBetween(a, c), TetEdgeBetween(b, c)}) {
+      edges[n++] = {EdgeLength(tet, e), e};
+      if ((mask_[tet] >> e & 1) != 0) split_m = std::max(split_m, edges[n - 1].first);
     }
+    const auto longest = *std::max_element(edges.begin(), edges.end());
+    if (split_m > 0 && longest.first > ratio * split_m) MarkEdge(tet, longest.second);
   }
-  if (options.closure_ratio == 0) return;
-  for (size_t i = 0; i < marked_.size(); ++i) {
-    const uint32_t tet = marked_[i];
+}
+
+void Refiner::Close(const RefineOptions& options, RefineResult* result) {
+  if (options.closure_ratio == 0 || options.mode == RefineOptions::Mode::kSequential) return;
+  // In a lattice edges are equal but for rounding.
+  const double ratio = options.closure_ratio * (1 + 1e-9);
+  const auto limit = (1 + options.closure_growth) * static_cast<double>(marked_.size());
+  // First come, first served: what is near the zone is closed before what is far.
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    if (static_cast<double>(marked_.size()) > limit) {
+      result->is_closure_cut = true;
+      return;
+    }
+    const uint32_t tet = queue_[i];
+    if (options.closure == RefineOptions::Closure::kSplitEdge) {
+      CloseFaces(tet, ratio);
+      continue;
+    }
     std::array<double, 6> lengths_m;
     for (int e = 0; e < 6; ++e) lengths_m[At(e)] = EdgeLength(tet, e);
-    const double limit_m = options.closure_ratio * *std::min_element(lengths_m.begin(), lengths_m.end());
+    const double limit_m = ratio * *std::min_element(lengths_m.begin(), lengths_m.end());
     for (int e = 0; e < 6; ++e) {
       if (lengths_m[At(e)] > limit_m) MarkEdge(tet, e);
     }
   }
+}
+
+bool Refiner::IsSplitFirst(uint32_t tet, int edge, int other) const {
+  const double difference = EdgeLength(tet, edge) - EdgeLength(tet, other);
+  if (difference != 0) return difference > 0;
+  // Of equals the one of lower vertices, which both tets at a face find alike.
+  const auto key = [this, tet](int e) {
+    const auto& v = mesh_->TetVertices(tet);
+    return std::minmax(v[At(kTetEdges[At(e)][0])], v[At(kTetEdges[At(e)][1])]);
+  };
+  return std::pair<uint32_t, uint32_t>(key(edge)) < std::pair<uint32_t, uint32_t>(key(other));
 }
 
 void Refiner::BuildEdit() {
@@ -82,28 +122,13 @@ void Refiner::BuildEdit() {
   for (const uint32_t tet : marked_) {
     const TetId parent = mesh_->IdOfTet(tet);
     edit_.removed.push_back(parent);
-    // The order of the slots is the common order of the vertices.
-    std::array<int, 4> local = {0, 1, 2, 3};
     const auto& v = mesh_->TetVertices(tet);
-    bool is_even = true;
-    for (size_t i = 0; i < 4; ++i) {
-      for (size_t j = 3; j > i; --j) {
-        if (v[At(local[j])] < v[At(local[j - 1])]) {
-          std::swap(local[j], local[j - 1]);
-          is_even = !is_even;
-        }
-      }
-    }
+    const uint32_t mask = mask_[tet];
     std::array<VertexId, 10> points;
-    uint32_t mask = 0;
-    for (size_t i = 0; i < 4; ++i) points[i] = mesh_->IdOfVertex(v[At(local[i])]);
+    for (size_t i = 0; i < 4; ++i) points[i] = mesh_->IdOfVertex(v[i]);
     for (size_t e = 0; e < 6; ++e) {
-      const int i = kTetEdges[e][0];
-      const int j = kTetEdges[e][1];
-      if ((mask_[tet] >> TetEdgeBetween(local[At(i)], local[At(j)]) & 1) == 0) continue;
-      mask |= 1U << e;
-      const uint32_t a = v[At(local[At(i)])];
-      const uint32_t b = v[At(local[At(j)])];
+      if ((mask >> e & 1) == 0) continue;
+      const auto [a, b] = std::pair<uint32_t, uint32_t>(std::minmax(v[At(kTetEdges[e][0])], v[At(kTetEdges[e][1])]));
       const auto [it, is_new] = middle_.try_emplace(static_cast<uint64_t>(a) << 32 | b, static_cast<uint32_t>(edit_.vertices.size()));
       if (is_new) {
         edit_.vertices.push_back({.position_m = 0.5 * (mesh_->PositionOf(a) + mesh_->PositionOf(b)),
@@ -112,27 +137,42 @@ void Refiner::BuildEdit() {
       }
       points[4 + e] = NewVertexId(it->second);
     }
-    InnerDiagonal diagonal = InnerDiagonal::k67;
-    if (mask == 63) {
-      diagonal = ShortestInnerDiagonal({mesh_->PositionOf(v[At(local[0])]), mesh_->PositionOf(v[At(local[1])]),
-                                        mesh_->PositionOf(v[At(local[2])]), mesh_->PositionOf(v[At(local[3])])});
+    uint32_t higher = 0;
+    for (size_t f = 0; f < 4; ++f) {
+      // Of two split edges: the diagonal joins the middle of the one that is split first with the vertex opposite it.
+      std::array<std::pair<int, int>, 3> split;  // edge, vertex opposite it
+      size_t count = 0;
+      const auto& [a, b, c] = kOppositeFaces[f];
+      for (const auto& [p, q, opposite] : {std::array{a, b, c}, std::array{a, c, b}, std::array{b, c, a}}) {
+        const int e = TetEdgeBetween(p, q);
+        if ((mask >> e & 1) != 0) split[count++] = {e, opposite};
+      }
+      if (count != 2) continue;
+      const bool first_is_first = IsSplitFirst(tet, split[0].first, split[1].first);
+      const int start = first_is_first ? split[0].second : split[1].second;
+      const int other = first_is_first ? split[1].second : split[0].second;
+      if (start > other) higher |= 1U << f;
     }
-    const Subdivision& pattern = SubdivisionOf(mask, diagonal);
+    InnerDiagonal diagonal = InnerDiagonal::k67;
+    if (mask == 63) diagonal = ShortestInnerDiagonal(PointsOf(*mesh_, tet));
+    const Subdivision& pattern = SubdivisionOf(mask, diagonal, higher);
     for (int k = 0; k < pattern.count; ++k) {
       const auto& child = pattern.children[At(k)];
-      MeshEdit::NewTet added{.vertices = {points[child[0]], points[child[1]], points[child[2]], points[child[3]]}, .parent = parent};
-      if (!is_even) std::swap(added.vertices[0], added.vertices[1]);
-      edit_.tets.push_back(added);
+      edit_.tets.push_back({.vertices = {points[child[0]], points[child[1]], points[child[2]], points[child[3]]}, .parent = parent});
     }
   }
 }
 
-absl::StatusOr<RefineResult> Refiner::Refine(std::span<const TetId> zone, const RefineOptions& options) {
+absl::StatusOr<RefineResult> Refiner::Refine(std::span<const TetId> zone, const RefineOptions& options,
+                                             absl::FunctionRef<bool(TetId)> stays) {
   if (!(options.max_edge_m > 0) || !std::isfinite(options.max_edge_m)) {
     return absl::InvalidArgumentError(absl::StrCat("max_edge_m is ", options.max_edge_m, ", must be positive and finite"));
   }
   if (options.closure_ratio != 0 && !(options.closure_ratio >= 1)) {
     return absl::InvalidArgumentError(absl::StrCat("closure_ratio is ", options.closure_ratio, ", must be 0 or at least 1"));
+  }
+  if (!(options.closure_growth >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("closure_growth is ", options.closure_growth, ", must be at least 0"));
   }
   if (options.max_passes < 1) return absl::InvalidArgumentError(absl::StrCat("max_passes is ", options.max_passes, ", must be at least 1"));
   zone_.clear();
@@ -144,7 +184,8 @@ absl::StatusOr<RefineResult> Refiner::Refine(std::span<const TetId> zone, const 
   RefineResult result;
   const bool is_sequential = options.mode == RefineOptions::Mode::kSequential;
   for (;;) {
-    MarkPass(options);
+    MarkZone(options, &result);
+    Close(options, &result);
     if (marked_.empty()) {
       result.is_done = true;
       return result;
@@ -182,7 +223,7 @@ absl::StatusOr<RefineResult> Refiner::Refine(std::span<const TetId> zone, const 
       const auto points = PointsOf(*mesh_, tet);
       result.min_edge_ratio = std::min(result.min_edge_ratio, EdgeRatio(points));
       result.min_mean_ratio = std::min(result.min_mean_ratio, MeanRatio(points));
-      if (std::binary_search(zone_.begin(), zone_.end(), SlotOf(added.parent))) next.push_back(tet);
+      if (std::binary_search(zone_.begin(), zone_.end(), SlotOf(added.parent)) && stays(added.id)) next.push_back(tet);
     }
     for (const uint32_t tet : marked_) mask_[tet] = 0;
     zone_ = std::move(next);

@@ -36,7 +36,7 @@ using EditRegion = std::variant<BallRegion, CapsuleRegion, TetListRegion, ZoneRe
 struct CarveEdit {
   EditRegion region;
 };
-/// Halves edges of the tets of the region until none is longer than max_edge_m at rest.
+/// Halves edges of the tets that reach into the region until none of those that do is longer than max_edge_m at rest.
 struct RefineEdit {
   EditRegion region;
   double max_edge_m = 0;

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include <Eigen/Geometry>
+
 #include "absl/strings/str_cat.h"
+#include "sim/instrument/geometry.h"
 #include "sim/topology/quality.h"
 
 namespace palpate::sim {
 namespace {
 
-constexpr size_t kDefaultGrowth = 10;  // of a body that is refined without a budget; the closure of a refinement can run away
+constexpr size_t kDefaultGrowth = 10;  // of a body that is refined without a budget
 constexpr uint8_t kAllAxes = 7;
 
 void SortUnique(std::vector<uint32_t>* values) {
@@ -22,6 +25,29 @@ double SquaredDistance(const CapsuleRegion& capsule, const Eigen::Vector3d& poin
   const double length_sq = axis.squaredNorm();
   const double t = length_sq > 0 ? std::clamp((point - capsule.end0_m).dot(axis) / length_sq, 0.0, 1.0) : 0.0;
   return (point - capsule.end0_m - t * axis).squaredNorm();
+}
+
+bool Meets(const std::array<Eigen::Vector3d, 4>& tet_m, const CapsuleRegion& capsule) {
+  const Eigen::AlignedBox3d box(capsule.end0_m.cwiseMin(capsule.end1_m).array() - capsule.radius_m,
+                                capsule.end0_m.cwiseMax(capsule.end1_m).array() + capsule.radius_m);
+  Eigen::AlignedBox3d tet_box;
+  for (const Eigen::Vector3d& corner_m : tet_m) tet_box.extend(corner_m);
+  if (!box.intersects(tet_box)) return false;
+  const Eigen::Vector3d axis = capsule.end1_m - capsule.end0_m;
+  const auto distance_m = [&](double t) { return DistanceToTet(capsule.end0_m + t * axis, tet_m); };
+  if (axis.isZero(0)) return distance_m(0) <= capsule.radius_m;
+  // The distance to a convex body is convex along a line: thirds.
+  double from = 0;
+  double to = 1;
+  for (int i = 0; i < 40; ++i) {
+    const double a = from + (to - from) / 3;
+    const double b = to - (to - from) / 3;
+    const double at_a_m = distance_m(a);
+    const double at_b_m = distance_m(b);
+    if (std::min(at_a_m, at_b_m) <= capsule.radius_m) return true;
+    (at_a_m < at_b_m ? to : from) = at_a_m < at_b_m ? b : a;
+  }
+  return std::min(distance_m(from), distance_m(to)) <= capsule.radius_m;
 }
 
 }  // namespace
@@ -517,15 +543,30 @@ absl::Status WorldBody::Carve(const EditRegion& region, EditOutcome* outcome) {
   return absl::OkStatus();
 }
 
+bool WorldBody::Meets(uint32_t tet, const EditRegion& region) const {
+  const auto& v = mesh_->TetVertices(tet);
+  const std::array<Eigen::Vector3d, 4> x = {PositionOf(v[0]), PositionOf(v[1]), PositionOf(v[2]), PositionOf(v[3])};
+  if (const auto* ball = std::get_if<BallRegion>(&region)) return sim::Meets(x, {ball->center_m, ball->center_m, ball->radius_m});
+  if (const auto* capsule = std::get_if<CapsuleRegion>(&region)) return sim::Meets(x, *capsule);
+  return true;
+}
+
 absl::Status WorldBody::Refine(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome) {
-  std::vector<TetId> zone = TetsIn(region);
+  std::vector<TetId> zone;
+  if (std::holds_alternative<BallRegion>(region) || std::holds_alternative<CapsuleRegion>(region)) {
+    for (uint32_t t = 0; t < mesh_->tet_slot_count(); ++t) {
+      if (mesh_->IsTet(t) && Meets(t, region)) zone.push_back(mesh_->IdOfTet(t));
+    }
+  } else {
+    zone = TetsIn(region);
+  }
   const size_t given = zone.size();
   std::erase_if(zone, [&](TetId id) { return mesh_->Find(id) == kNoSlot; });
   outcome->unchanged_count = static_cast<uint32_t>(given - zone.size());
   RefineOptions options;
   options.max_edge_m = edit.max_edge_m;
   options.tet_budget = std::min(edit.tet_budget > 0 ? edit.tet_budget : kDefaultGrowth * mesh_->tet_count(), max_tets);
-  const absl::StatusOr<RefineResult> result = refiner_->Refine(zone, options);
+  const absl::StatusOr<RefineResult> result = refiner_->Refine(zone, options, [&](TetId tet) { return Meets(SlotOf(tet), region); });
   if (!result.ok()) {
     // The mesh is as the last pass that it took left it.
     outcome->is_refused = true;

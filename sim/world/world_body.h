@@ -99,7 +99,8 @@ class WorldBody final : public MeshObserver {
   EditOutcome FinishEdit();
   /// Takes the region's tets out from the surface inwards. The outcome counts what stays.
   absl::Status Carve(const EditRegion& region, EditOutcome* outcome);
-  /// No more tets than max_tets will be in the body, nor than the edit allows.
+  /// Of a ball or a capsule, tets that reach into it are refined, and of what they become what does. No more tets than max_tets will be in
+  /// the body, nor than the edit allows.
   absl::Status Refine(const EditRegion& region, const RefineEdit& edit, size_t max_tets, EditOutcome* outcome);
   /// One stroke of a blade, or a part of one.
   absl::Status Incise(const InciseEdit& edit, size_t max_tets, EditOutcome* outcome);
@@ -133,6 +134,7 @@ class WorldBody final : public MeshObserver {
   void MakeArrays(std::string name, std::string parent);
   absl::Status MakeArraysOf(const TetMesh& mesh, const BodyDescription& description);
   std::vector<TetId> TetsIn(const EditRegion& region) const;
+  bool Meets(uint32_t tet, const EditRegion& region) const;  ///< a ball or a capsule; true of others
   uint32_t TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex);
   std::array<float, 2> TextureCoordinateOf(const BodyArrays& arrays, uint32_t vertex) const;
   void UpdateTexture(BodyArrays* next, BodyArraysChange* change) const;

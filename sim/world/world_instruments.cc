@@ -300,7 +300,7 @@ absl::Status World::Impl::Ablate(size_t t, std::vector<Edit>* edits) {
     const WorldBody& body = *bodies_[b];
     if (body.kind() != BodyKind::kDeformable || !body.is_cuttable()) continue;
     const std::vector<std::array<uint32_t, 4>>& tets = body.arrays()->tets;
-    TetListRegion coarse;
+    bool is_coarse = false;
     for (uint32_t slot = 0; slot < tets.size(); ++slot) {
       if (tets[slot] == kFreeTet) continue;
       std::array<Vector3d, 4> x;
@@ -322,12 +322,12 @@ absl::Status World::Impl::Ablate(size_t t, std::vector<Edit>* edits) {
       total_weight += exposure.weight;
       exposures[b].push_back(exposure);
       if (tool.instrument.refine_to_m > 0 && LongestEdge(body.mesh(), slot) > tool.instrument.refine_to_m) {
-        coarse.tets.push_back(exposure.tet);
+        is_coarse = true;
       }
     }
-    if (!coarse.tets.empty()) {
+    if (is_coarse) {
       const size_t budget = kRefinedGrowth * description_.bodies[RootOf(b)].mesh.tets.size();
-      refinements.push_back({.body = b, .what = RefineEdit{std::move(coarse), tool.instrument.refine_to_m, budget}});
+      refinements.push_back({.body = b, .what = RefineEdit{BallRegion{tip, far_m}, tool.instrument.refine_to_m, budget}});
     }
   }
   // What a budget has refused once is not asked for again before the mesh is another.

@@ -392,7 +392,7 @@ TEST(TopologyMirror, AReaderFarBehindGetsAKeyframe) {
   FakeScene scene(4);
   Reader reader(false);
   ASSERT_NO_FATAL_FAILURE(reader.Update(scene));
-  for (size_t i = 0; i < TopologyHistory::kMaxVersions; ++i) scene.Edit();
+  for (size_t i = 0; i < TopologyHistory::kDefaultVersions; ++i) scene.Edit();
   EXPECT_TRUE(scene.history().Between(1, scene.topology().version).has_value());
   scene.Edit();
   EXPECT_FALSE(scene.history().Between(1, scene.topology().version).has_value());

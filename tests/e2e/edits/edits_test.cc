@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +12,7 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -189,6 +193,9 @@ class Reader {
   size_t markers_in_other_tets() const { return in_other_tets_; }
   int keyframes() const { return keyframes_; }
   int deltas() const { return deltas_; }
+  size_t messages() const { return messages_; }
+  /// Of the messages before the newest keyframe.
+  size_t bytes_before_keyframe() const { return bytes_before_keyframe_; }
   uint64_t dropped() const { return dropped_; }
   std::string problem() const {
     const std::lock_guard lock(mutex_);
@@ -217,6 +224,9 @@ class Reader {
   void Run() {
     v1::WatchUpdate update;
     while (stream_->Read(&update)) {
+      if (update.has_keyframe()) bytes_before_keyframe_ = bytes_.load();
+      bytes_ += update.ByteSizeLong();
+      ++messages_;
       keyframes_ += update.has_keyframe() ? 1 : 0;
       deltas_ += update.has_delta() ? 1 : 0;
       const v1::Frame* frame = update.has_frame() ? &update.frame() : update.has_keyframe() ? &update.keyframe().frame() : nullptr;
@@ -315,6 +325,7 @@ class Reader {
   std::atomic<bool> ended_ = false;
   std::atomic<int> keyframes_ = 0;
   std::atomic<int> deltas_ = 0;
+  std::atomic<size_t> messages_ = 0, bytes_ = 0, bytes_before_keyframe_ = 0;
   std::atomic<uint64_t> dropped_ = 0;
   mutable std::mutex mutex_;
   std::vector<TopologyMirror::Body> bodies_;  ///< of the newest frame
@@ -552,6 +563,150 @@ TEST(Edits, ClientsOfAllPacesConvergeAfterRandomEdits) {
   const absl::StatusOr<v1::EditSceneResponse> old = client.Edit(done.back().first);
   ASSERT_TRUE(old.ok()) << old.status();
   EXPECT_TRUE(old->is_repeat());
+}
+
+/// A value of the server's metrics page; -1: it is not there.
+double Metric(int http_port, const std::string& name) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(http_port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string page;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
+    const std::string request = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+    if (write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
+      char buffer[4096];
+      for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;) page.append(buffer, static_cast<size_t>(n));
+    }
+  }
+  close(fd);
+  const size_t at = page.find(absl::StrCat("\n", name, " "));
+  return at == std::string::npos ? -1 : std::strtod(page.c_str() + at + 1 + name.size(), nullptr);
+}
+
+/// A reader that takes nothing while 24 changes are made, of a server that keeps `kept_versions` for such readers (0: its default), and one
+/// that keeps up. Expects the same arrays of both at the end; what the first one got instead of the changes that it missed is told.
+void StallThenCatchUp(int kept_versions, int* keyframes, int* deltas) {
+  constexpr uint64_t kChanges = 24;
+  constexpr size_t kWindow = 64 << 10;
+  cli::OwnServerOptions options = {.program = PALPATE_SERVER_BINARY};
+  if (kept_versions > 0) options.arguments = {"--max-kept-versions", absl::StrCat(kept_versions)};
+  const absl::StatusOr<cli::OwnServer> server = cli::OwnServer::Start(options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  client::SceneClient client(server->connection(), std::chrono::minutes(5));
+  v1::CreateSceneRequest create;
+  *create.mutable_spec() = TwoLivers();
+  create.mutable_rate()->set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
+  const absl::StatusOr<v1::SceneInfo> created = client.Create(create);
+  ASSERT_TRUE(created.ok()) << created.status();
+  const std::string id = created->scene_id();
+  const auto metric = [&](const char* name) { return Metric(server->http_port(), absl::StrCat(name, "{scene=\"", id, "\"}")); };
+
+  // What the reader's machine takes in for it stays small, so that it is the server that has to wait.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, static_cast<int>(kWindow));
+  const auto connection =
+      client::Connection::FromChannel(grpc::CreateCustomChannel(server->target(), grpc::InsecureChannelCredentials(), arguments));
+  Reader stalled(connection, id, true, 10000, {}, std::chrono::hours(1));
+  while (stalled.messages() == 0 && !stalled.ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_EQ(stalled.keyframes(), 1);
+  ASSERT_TRUE(client.Play(id).ok());
+  // Nobody else watches: when the scene goes on and no frame goes out, the stream is full.
+  for (double sent = -1, step = 0;;) {
+    const double now_sent = metric("palpate_frames_total");
+    const double now_step = metric("palpate_steps_total");
+    ASSERT_GE(now_step, 0);
+    if (now_sent != sent) {
+      sent = now_sent;
+      step = now_step;
+    } else if (now_step > step + 500) {
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+
+  client::ConnectionOptions address;
+  address.target = server->target();
+  Reader quick(*client::Connection::Open(address), id, true, 10000);
+  while (quick.version() == 0 && !quick.ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::mt19937 random(5);
+  uint64_t version = 1;
+  while (version <= kChanges) {
+    v1::EditSceneRequest request;
+    request.set_scene_id(id);
+    AddRandomEdit(quick, random, request);
+    const absl::StatusOr<v1::EditSceneResponse> response = client.Edit(request);
+    ASSERT_TRUE(response.ok()) << response.status();
+    version = response->topology_version();
+    while (quick.version() < version && !quick.ended()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_FALSE(quick.ended()) << quick.Stop();
+  }
+  EXPECT_EQ(stalled.messages(), 1U);
+  const absl::StatusOr<v1::SceneInfo> info = client.Pause(id);
+  ASSERT_TRUE(info.ok()) << info.status();
+  stalled.HurryUp();
+  const auto wait = [&](uint64_t step) {
+    for (const Reader* reader : {&stalled, &quick}) {
+      while ((reader->version() != version || reader->step() != step) && !reader->ended()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      ASSERT_EQ(reader->version(), version);
+      EXPECT_EQ(reader->problem(), "");
+    }
+    const std::vector<TopologyMirror::Body> bodies = stalled.bodies();
+    const std::vector<TopologyMirror::Body> quicks = quick.bodies();
+    ASSERT_EQ(bodies.size(), quicks.size());
+    for (size_t b = 0; b < bodies.size(); ++b) {
+      EXPECT_EQ(bodies[b].mesh_hash, quicks[b].mesh_hash) << bodies[b].name;
+      EXPECT_EQ(bodies[b].triangles, quicks[b].triangles) << bodies[b].name;
+      EXPECT_EQ(bodies[b].tets, quicks[b].tets) << bodies[b].name;
+      EXPECT_EQ(bodies[b].texture_coordinates, quicks[b].texture_coordinates) << bodies[b].name;
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(wait(info->step()));
+  EXPECT_EQ(quick.keyframes(), 1);
+  EXPECT_EQ(static_cast<uint64_t>(quick.deltas()), version - 1);
+  EXPECT_EQ(metric("palpate_topology_keyframes_total"), stalled.keyframes() - 1);
+  EXPECT_GT(stalled.dropped(), 500U);
+  *keyframes = stalled.keyframes();
+  *deltas = stalled.deltas();
+  std::printf("kept versions %d: %d keyframes and %d deltas for %lu changes, %lu frames not kept, %zu bytes before the keyframe\n",
+              kept_versions, *keyframes, *deltas, static_cast<unsigned long>(version - 1), static_cast<unsigned long>(stalled.dropped()),
+              stalled.bytes_before_keyframe());
+  // What was under way when it stopped reading: the window of the stream and a message or two.
+  if (*keyframes > 1) {
+    EXPECT_LT(stalled.bytes_before_keyframe(), 16 * kWindow);
+  }
+  // And it goes on from there.
+  for (int i = 0; i < 8; ++i) {
+    v1::EditSceneRequest request;
+    request.set_scene_id(id);
+    AddRandomEdit(quick, random, request);
+    const absl::StatusOr<v1::EditSceneResponse> response = client.Edit(request);
+    ASSERT_TRUE(response.ok()) << response.status();
+    version = response->topology_version();
+  }
+  ASSERT_NO_FATAL_FAILURE(wait(info->step()));
+  EXPECT_EQ(stalled.keyframes(), *keyframes);
+}
+
+TEST(Edits, AReaderThatMissedMoreThanIsKeptGetsAKeyframe) {
+  int keyframes = 0;
+  int deltas = 0;
+  ASSERT_NO_FATAL_FAILURE(StallThenCatchUp(8, &keyframes, &deltas));
+  EXPECT_EQ(keyframes, 2);
+  EXPECT_EQ(deltas, 0);
+}
+
+// The same stall and the same changes: what is kept makes the difference.
+TEST(Edits, AReaderThatMissedLessThanIsKeptGetsADelta) {
+  int keyframes = 0;
+  int deltas = 0;
+  ASSERT_NO_FATAL_FAILURE(StallThenCatchUp(0, &keyframes, &deltas));
+  EXPECT_EQ(keyframes, 1);
+  EXPECT_GT(deltas, 0);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST(Config, OtherAddressesNeedTlsOrAnExplicitWord) {
 
 TEST(Config, FlagsOverrideTheFile) {
   const absl::StatusOr<v1::ServerConfig> file = ParseConfigJson(
-      R"({"listen":"127.0.0.1:1","http":"off","scene":["a.json","b.json"],"log_json":true,"limits":{"max_scenes":3,"max_streams":5}})",
+      R"({"listen":"127.0.0.1:1","http":"off","scene":["a.json","b.json"],"log_json":true,"limits":{"max_scenes":3,"max_streams":5,"max_kept_versions":8}})",
       "c.json");
   ASSERT_TRUE(file.ok()) << file.status();
   v1::ServerConfig flags;
@@ -74,6 +74,7 @@ TEST(Config, FlagsOverrideTheFile) {
   EXPECT_FALSE(options->log_json);
   EXPECT_EQ(options->limits.max_scenes, 4U);
   EXPECT_EQ(options->limits.max_streams, 5U);
+  EXPECT_EQ(options->limits.max_kept_versions, 8U);
 }
 
 TEST(Config, MistakesAreNamed) {
@@ -83,6 +84,10 @@ TEST(Config, MistakesAreNamed) {
   config.set_log_level("loud");
   EXPECT_THAT(std::string(ResolveConfig(config).status().message()), HasSubstr("--log-level"));
   config.Clear();
+  config.mutable_limits()->set_max_kept_versions(1'000'001);
+  EXPECT_THAT(std::string(ResolveConfig(config).status().message()),
+              HasSubstr("limits.max_kept_versions: 1000001 is outside [1, 1000000]"));
+  config.mutable_limits()->clear_max_kept_versions();
   config.mutable_limits()->set_max_message_bytes(10);
   EXPECT_THAT(std::string(ResolveConfig(config).status().message()),
               HasSubstr("limits.max_message_bytes: 10 is outside [65536, 1073741824]"));

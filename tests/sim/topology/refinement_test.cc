@@ -6,6 +6,7 @@
 
 #include <Eigen/Geometry>
 
+#include "absl/strings/str_cat.h"
 #include "sim/topology/mesh_attributes.h"
 #include "sim/topology/quality.h"
 #include "sim/topology/subdivision.h"
@@ -91,11 +92,16 @@ TEST(SubdivisionTest, AllPatternsAreConformingSubdivisions) {
   Random random(1);
   // (which two of the three vertices in order, the split edges) -> the triangles of the face.
   std::map<uint32_t, std::set<std::array<int, 3>>> faces;
+  std::map<uint32_t, int> missing;
   for (uint32_t mask = 0; mask < 64; ++mask) {
-    for (const InnerDiagonal diagonal : {InnerDiagonal::k67, InnerDiagonal::k49, InnerDiagonal::k58}) {
-      if (mask != 63 && diagonal != InnerDiagonal::k67) continue;
-      SCOPED_TRACE(mask);
-      const Subdivision& pattern = SubdivisionOf(mask, diagonal);
+    for (uint32_t higher = 0; higher < 16; ++higher) {
+      const uint32_t inner = mask == 63 ? higher % 3 : 0;
+      SCOPED_TRACE(absl::StrCat(mask, " ", higher));
+      const Subdivision& pattern = SubdivisionOf(mask, static_cast<InnerDiagonal>(inner), higher);
+      if (pattern.count == 0) {
+        ++missing[mask];
+        continue;
+      }
       const Points tet = RandomTet(&random);
       const auto points = WithMiddles(tet);
       double sum = 0;
@@ -164,12 +170,38 @@ TEST(SubdivisionTest, AllPatternsAreConformingSubdivisions) {
           named.insert(t);
         }
         EXPECT_EQ(named.size(), static_cast<size_t>(1 + std::popcount(split)));
-        const auto [it, is_first] = faces.try_emplace(split, named);
+        const bool has_choice = std::popcount(split) == 2;
+        const auto [it, is_first] = faces.try_emplace(split | (has_choice ? higher >> f & 1 : 0) << 3, named);
         EXPECT_EQ(it->second, named) << "face " << f;
       }
     }
   }
-  EXPECT_EQ(faces.size(), 8U);
+  EXPECT_EQ(faces.size(), 11U);
+  EXPECT_NE(faces[3], faces[3 | 8]);
+  // The choices that go round in a circle: three edges at a vertex, and a ring of four.
+  EXPECT_EQ(missing, (std::map<uint32_t, int>{{7, 4}, {25, 4}, {30, 2}, {42, 4}, {45, 2}, {51, 2}, {52, 4}}));
+}
+
+// Whatever the lengths of the edges are, if the longer one of a face is split first there is a subdivision.
+TEST(SubdivisionTest, AnyOrderOfTheEdgesHasASubdivision) {
+  for (uint32_t mask = 0; mask < 64; ++mask) {
+    std::array<int, 6> rank = {0, 1, 2, 3, 4, 5};
+    do {
+      uint32_t higher = 0;
+      for (size_t f = 0; f < 4; ++f) {
+        for (size_t i = 0; i < 3; ++i) {
+          const int apex = kOppositeFaces[f][i];
+          const int low = kOppositeFaces[f][i == 0 ? 1 : 0];
+          const int high = kOppositeFaces[f][i == 2 ? 1 : 2];
+          const auto to_low = static_cast<size_t>(TetEdgeBetween(apex, low));
+          const auto to_high = static_cast<size_t>(TetEdgeBetween(apex, high));
+          if ((mask >> to_low & 1) == 0 || (mask >> to_high & 1) == 0 || (mask >> TetEdgeBetween(low, high) & 1) != 0) continue;
+          if (rank[to_low] < rank[to_high]) higher |= 1U << f;
+        }
+      }
+      ASSERT_GT(SubdivisionOf(mask, InnerDiagonal::k67, higher).count, 0) << mask << " " << higher;
+    } while (std::next_permutation(rank.begin(), rank.end()));
+  }
 }
 
 TEST(SubdivisionTest, CountsAreThoseOfTheSource) {
@@ -435,6 +467,7 @@ TEST(RefinerTest, BudgetRefusesAndLeavesTheMeshAlone) {
   EXPECT_EQ(refiner.Refine(some, {.max_edge_m = 0}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(refiner.Refine(some, {.max_edge_m = 1, .closure_ratio = 0.5}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(refiner.Refine(some, {.max_edge_m = 1, .max_passes = 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refiner.Refine(some, {.max_edge_m = 1, .closure_growth = -1}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(refiner.Refine(some, {.max_edge_m = 1})->is_done);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/instrument/geometry.h"
 #include "sim/mesh/generators.h"
 #include "sim/world/world.h"
 #include "tests/sim/world/topology_checks.h"
@@ -272,6 +273,47 @@ TEST_F(WorldEditTest, RefiningChangesNeitherMassNorMotion) {
   }
   EXPECT_GT(farthest_m, 0.2 * scene.dt_s);
   EXPECT_LT(largest_m, 0.1 * farthest_m);
+}
+
+/// The longest edge at rest of tets that come as near as radius_m to a line between two points, which is looked at in steps.
+double LongestEdgeNear(const World& world, const Vector3d& end0_m, const Vector3d& end1_m, double radius_m) {
+  const std::vector<Vector3d> rest_m = world.RestPositions(0);
+  double longest_m = 0;
+  for (const auto& t : world.CurrentFrame()->topology->bodies[0]->tets) {
+    if (t == std::array<uint32_t, 4>{}) continue;
+    const std::array<Vector3d, 4> x = {rest_m[t[0]], rest_m[t[1]], rest_m[t[2]], rest_m[t[3]]};
+    bool is_near = false;
+    for (int i = 0; i <= 40 && !is_near; ++i) is_near = DistanceToTet(end0_m + i / 40.0 * (end1_m - end0_m), x) < radius_m;
+    for (size_t i = 0; is_near && i < 4; ++i) {
+      for (size_t j = 0; j < i; ++j) longest_m = std::max(longest_m, (x[i] - x[j]).norm());
+    }
+  }
+  return longest_m;
+}
+
+// All tets that reach into a region are fine at the end, however small it is beside them, and others stay as they are as far as they can.
+TEST_F(WorldEditTest, RefiningReachesAllOfTheRegionAndLittleElse) {
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), OneBlock()));
+  const uint32_t tets = world->body_statistics()[0].tet_count;
+  const Vector3d end0_m(-0.02, 0.003, 0.002);
+  const Vector3d end1_m(0.021, -0.004, 0.011);
+  const Vector3d dot_m(0.0137, 0.0171, -0.0042);
+  const std::vector<Edit> edits = {{.body = 0, .what = RefineEdit{BallRegion{dot_m, 1e-5}, 0.005, 0}},
+                                   {.body = 0, .what = RefineEdit{CapsuleRegion{end0_m, end1_m, 0.003}, 0.006, 0}}};
+  ASSERT_GT(LongestEdgeNear(*world, dot_m, dot_m, 1e-5), 0.01);
+  ASSERT_GT(LongestEdgeNear(*world, end0_m, end1_m, 0.003), 0.01);
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+  for (const EditOutcome& outcome : outcomes) EXPECT_FALSE(outcome.is_refused) << outcome.note;
+  EXPECT_LE(LongestEdgeNear(*world, dot_m, dot_m, 1e-5), 0.005);
+  EXPECT_LE(LongestEdgeNear(*world, end0_m, end1_m, 0.003), 0.006);
+  EXPECT_GT(outcomes[0].added_tets.size(), 20U);
+  EXPECT_LT(outcomes[0].added_tets.size(), 300U);
+  EXPECT_LT(world->body_statistics()[0].tet_count, 5 * tets);
+  EXPECT_GT(outcomes[1].min_mean_ratio, 0.2);
+  ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, nullptr));
+  // Once is enough.
+  PALPATE_TEST_ASSIGN(const auto again, world->Apply(edits));
+  for (const EditOutcome& outcome : again) EXPECT_TRUE(outcome.added_tets.empty());
 }
 
 /// A bar along x whose ends are held; they are driven apart (or together) by way_m each.
