@@ -145,6 +145,45 @@ TEST_F(WorldEditTest, NothingCrossesWhereTetsAreInverted) {
   std::printf("%zu tets removed, %zu stayed, %zu vertices added\n", removed, stayed, opened);
 }
 
+// A bar in pieces falls on a floor: no step pushes harder than it takes to stop them, nor, once they lie, much harder than they weigh.
+TEST_F(WorldEditTest, PiecesThatFallAndLieFeelNoBlows) {
+  SceneDescription scene;
+  scene.contact.check_intersections = true;
+  scene.obstacles = {{"floor", PlaneShape{{0, 0, 0}, {0, 0, 1}}}};
+  scene.bodies = {BoxBody("bar", {0, 0, 0.03}, {13, 5, 5}, {0.06, 0.02, 0.02})};
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  for (int i = 0; i < 5; ++i) {
+    const double turn = 0.5 * std::sin(2.3 * i), tilt = 0.4 * std::cos(3.1 * i);
+    const Vector3d across(std::sin(turn), std::cos(turn), 0), normal(std::cos(turn), -std::sin(turn), 0);
+    const Vector3d place(-0.02 + 0.008 * i, 0, 0.03), up = 0.03 * (Vector3d::UnitZ() + tilt * normal);
+    const size_t count = world->CurrentFrame()->topology->bodies.size();
+    for (size_t b = 0; b < count; ++b) {
+      InciseEdit cut;
+      for (const double at : {-0.03, 0.0, 0.03}) cut.edges_m.push_back({place + at * across - up, place + at * across + up});
+      const std::vector<Edit> edits = {{.body = b, .what = cut}};
+      PALPATE_ASSERT_OK(world->Apply(edits).status());
+    }
+  }
+  ASSERT_GT(world->CurrentFrame()->topology->bodies.size(), 4U);
+  double mass_kg = 0;
+  for (const BodyStatistics& body : world->body_statistics()) mass_kg += body.mass_kg;
+  const double weight_n = 9.81 * mass_kg;
+  const double impact_m_per_s = std::sqrt(2 * 9.81 * 0.02);
+  double hardest_n = 0, hardest_later_n = 0;
+  for (int i = 0; i < 60; ++i) {
+    PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
+    ASSERT_EQ(frame->contact_statistics.intersection_count, 0U) << i;
+    double floor_n = 0;
+    for (const FrameContact& contact : frame->contacts) floor_n += static_cast<double>(contact.force_n.z());
+    hardest_n = std::max(hardest_n, floor_n);
+    if (i >= 10) hardest_later_n = std::max(hardest_later_n, floor_n);
+  }
+  std::printf("hardest %.3f N, after step 10 %.3f N, weight %.3f N\n", hardest_n, hardest_later_n, weight_n);
+  EXPECT_GT(hardest_n, weight_n);
+  EXPECT_LT(hardest_n, weight_n + mass_kg * impact_m_per_s / scene.dt_s);
+  EXPECT_LT(hardest_later_n, 3 * weight_n);
+}
+
 TEST_F(WorldEditTest, AToolFeelsNoGapWhileTissueBesideItGoes) {
   SceneDescription scene = OneBlock();
   ToolDescription probe;
