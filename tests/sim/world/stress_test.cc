@@ -513,6 +513,7 @@ TEST_F(StressTest, AThousandEditsOfThreeOrgans) {
   EXPECT_EQ(tally.rest_inverted, 0U) << "tissue that was turned inside out turns back (at most " << tally.most_inverted << " tets were)";
   EXPECT_LT(tally.rest_kinetic_j, 0.01 * tally.peak_kinetic_j);
   EXPECT_NEAR(tally.rest_floor_n, tally.rest_weight_n, 0.15 * tally.rest_weight_n) << "walls carry some by friction";
+  EXPECT_LT(tally.most_floor_n, 1.5 * tally.rest_weight_n) << "no step at rest feels a blow";
 }
 
 TEST_F(StressTest, SameEditsGiveTheSameBits) {
