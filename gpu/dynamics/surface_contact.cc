@@ -27,6 +27,8 @@ constexpr double kAnywhere = std::numeric_limits<double>::infinity();  // a vert
 constexpr double kRefreshMargins = 1.5;
 // Of the vertices with bounds: if more than this share were held back, it is worth looking again.
 constexpr double kTruncatedShare = 0.01;
+// Share of the margin by which a first guess may take a whole piece farther into a plane.
+constexpr double kLeastLiftShare = 0.02;
 // Of launches over pairs, whose number changes: drivers may compile a kernel anew for each size of work-group.
 constexpr size_t kGroup = 64;
 // Rounds of the filter that shorten the moves of what meets; rounds that give up those of what still does; then all moves end before the
@@ -267,7 +269,8 @@ absl::Status SurfaceContacts::Init(Queue& queue, const SurfaceOptions& options, 
       {&SurfaceContacts::mark_tangled_, "mark_tangled"},       {&SurfaceContacts::shorten_moves_, "shorten_moves"},
       {&SurfaceContacts::keep_shares_, "keep_shares"},         {&SurfaceContacts::spread_shares_, "spread_shares"},
       {&SurfaceContacts::apply_shares_, "apply_shares"},       {&SurfaceContacts::body_boxes_, "body_boxes"},
-      {&SurfaceContacts::piece_rows_, "piece_rows"},           {&SurfaceContacts::shift_pieces_, "shift_pieces"}};
+      {&SurfaceContacts::piece_rows_, "piece_rows"},           {&SurfaceContacts::shift_pieces_, "shift_pieces"},
+      {&SurfaceContacts::piece_depths_, "piece_depths"}};
   for (const auto& [kernel, name] : kKernels) {
     if (old != nullptr) {
       this->*kernel = std::move(old->*kernel);
@@ -588,9 +591,9 @@ absl::Status SurfaceContacts::FindPieces(Queue& queue) {
   return queue.Write(piece_vertices_, std::span<const uint32_t>(list));
 }
 
-absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float>& sums, const DeviceBuffer<Float4>& x,
-                                          const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x_before,
-                                          const DeviceBuffer<Float4>& x_before2) {
+absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float>& sums, const ShiftLimit& limit,
+                                          const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start,
+                                          const DeviceBuffer<Float4>& x_before, const DeviceBuffer<Float4>& x_before2) {
   const size_t pieces = piece_is_free_.size();
   rows_host_.resize(pair_count_);
   if (pair_count_ > 0) {
@@ -663,14 +666,31 @@ absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float
     for (size_t k = 0; piece_is_free_[p] && !stays[root(p)] && k < 3; ++k)
       shift[k] = together[k] + share[root(p)] * (moves[p][k] - together[k]);
     shifts_host_[p] = {static_cast<float>(shift[0]), static_cast<float>(shift[1]), static_cast<float>(shift[2]), 0.0F};
-    const std::array<float, 3> rounded{shifts_host_[p].x, shifts_host_[p].y, shifts_host_[p].z};
-    for (size_t k = 0; k < 3; ++k) {
-      piece_shift_[p][k] += rounded[k];
-      moved |= rounded[k] != 0;
-    }
+    moved |= shifts_host_[p].x != 0 || shifts_host_[p].y != 0 || shifts_host_[p].z != 0;
   }
   if (!moved) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Write(shifts_, std::span<const Float4>(shifts_host_)));
+  if (limit) {
+    // The balance knows of obstacles what acts where the pieces are: one that is just out of reach it would send deep into them.
+    PALPATE_ASSIGN_OR_RETURN(const DeviceBuffer<float>* shares, limit(shifts_));
+    shares_of_parts_.resize(pieces * kParts);
+    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(*shares, std::span<float>(shares_of_parts_)));
+    std::vector<float> least(pieces, 1.0F);
+    for (uint32_t p = 0; p < pieces; ++p) {
+      float& of_joined = least[root(p)];
+      for (uint32_t part = 0; part < kParts; ++part) of_joined = std::min(of_joined, shares_of_parts_[size_t{p} * kParts + part]);
+    }
+    for (uint32_t p = 0; p < pieces; ++p) {
+      Float4& shift = shifts_host_[p];
+      const float kept = least[root(p)];
+      shift = {kept * shift.x, kept * shift.y, kept * shift.z, 0.0F};
+    }
+    PALPATE_RETURN_IF_ERROR(queue.Write(shifts_, std::span<const Float4>(shifts_host_)));
+  }
+  for (uint32_t p = 0; p < pieces; ++p) {
+    const std::array<float, 3> rounded{shifts_host_[p].x, shifts_host_[p].y, shifts_host_[p].z};
+    for (size_t k = 0; k < 3; ++k) piece_shift_[p][k] += rounded[k];
+  }
   return queue.Launch(shift_pieces_, {vertex_count_, kGroup}, vertex_count_, vertex_piece_, shifts_, x, detected_,
                       static_cast<uint32_t>(x_before.count() > 0), x_before, x_before2);
 }
@@ -716,6 +736,47 @@ absl::Status SurfaceContacts::FindTangles(Queue& queue, const DeviceBuffer<Float
                                        tangled_));
   statistics_.check_ms += MillisecondsSince(&mark);
   return absl::OkStatus();
+}
+
+absl::Status SurfaceContacts::LiftGuess(Queue& queue, std::span<const PlaneObstacle> planes,
+                                        const DeviceBuffer<PlaneObstacle>& device_planes, const DeviceBuffer<Float4>& x_start,
+                                        const DeviceBuffer<Float4>& x) {
+  if (!has_cuts_ || planes.empty()) return absl::OkStatus();
+  if (!are_pieces_known_) PALPATE_RETURN_IF_ERROR(FindPieces(queue));
+  if (!has_free_pieces_) return absl::OkStatus();
+  const auto pieces = static_cast<uint32_t>(piece_is_free_.size());
+  const size_t per_part = 4 + planes.size();
+  depths_host_.resize(pieces * kParts * per_part);
+  PALPATE_RETURN_IF_ERROR(Grow(queue, &depths_, depths_host_.size(), "surface piece depths"));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(piece_depths_, {size_t{pieces} * kParts, kGroup}, pieces, kParts,
+                                       static_cast<uint32_t>(planes.size()), params_, piece_begin_, piece_vertices_, x_start, x,
+                                       *scene_.vertex_triangle_range, device_planes, depths_));
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(depths_, std::span<float>(depths_host_)));
+  bool moved = false;
+  for (uint32_t p = 0; p < pieces; ++p) {
+    std::array<double, 3> shift{};
+    const float* const found = &depths_host_[p * kParts * per_part];
+    std::array<double, 4> move{};
+    for (size_t part = 0; part < kParts; ++part) {
+      for (size_t k = 0; k < 4; ++k) move[k] += found[part * per_part + k];
+    }
+    for (size_t j = 0; piece_is_free_[p] && move[3] > 0 && j < planes.size(); ++j) {
+      const Float4& n = planes[j].normal_offset;
+      double depth_m = 0;
+      for (size_t part = 0; part < kParts; ++part) depth_m = std::max<double>(depth_m, found[part * per_part + 4 + j]);
+      const double away_m = n.x * shift[0] + n.y * shift[1] + n.z * shift[2];
+      const double toward_m = -(n.x * move[0] + n.y * move[1] + n.z * move[2]) / move[3] - away_m;
+      // What rests there is let sink, and what only turns is no more than stopped: nothing is thrown up.
+      const double lift_m = std::min(depth_m - away_m, toward_m);
+      if (!(lift_m > kLeastLiftShare * options_.margin_m)) continue;
+      shift = {shift[0] + lift_m * n.x, shift[1] + lift_m * n.y, shift[2] + lift_m * n.z};
+      moved = true;
+    }
+    shifts_host_[p] = {static_cast<float>(shift[0]), static_cast<float>(shift[1]), static_cast<float>(shift[2]), 0.0F};
+  }
+  if (!moved) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(queue.Write(shifts_, std::span<const Float4>(shifts_host_)));
+  return queue.Launch(shift_pieces_, {vertex_count_, kGroup}, vertex_count_, vertex_piece_, shifts_, x, detected_, 0U, x_sweep_, x_sweep_);
 }
 
 absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x) {

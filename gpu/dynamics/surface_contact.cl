@@ -449,6 +449,34 @@ __kernel void piece_rows(uint count, const __global SurfaceParams* p, const __gl
   rows[i] = row;
 }
 
+/* How much farther into the margin of each plane, or beyond, a first guess takes a piece than its surface was at the start of the step.
+   Work-item: part of a piece; depths: [piece_count][parts][4 + plane_count], m: the sum of its vertices' moves, their number, depths. */
+__kernel void piece_depths(uint piece_count, uint parts, uint plane_count, const __global SurfaceParams* p,
+                           const __global uint* piece_begin, const __global uint* piece_vertices, const __global float4* x_start,
+                           const __global float4* x, const __global uint2* vertex_triangle_range, const __global PlaneObstacle* planes,
+                           __global float* depths) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= piece_count * parts) return;
+  __global float* out = depths + (size_t)i * (4 + plane_count);
+  float4 sum = (float4)(0.0f);
+  for (uint k = piece_begin[i / parts] + i % parts; k < piece_begin[i / parts + 1]; k += parts) {
+    const uint v = piece_vertices[k];
+    sum += (float4)(x[v].xyz - x_start[v].xyz, 1.0f);
+  }
+  vstore4(sum, 0, out);
+  for (uint j = 0; j < plane_count; ++j) {
+    const float4 plane = planes[j].normal_offset;
+    float deepest = 0.0f;
+    for (uint k = piece_begin[i / parts] + i % parts; k < piece_begin[i / parts + 1]; k += parts) {
+      const uint v = piece_vertices[k];
+      if (vertex_triangle_range[v].x == vertex_triangle_range[v].y) continue;
+      const float before = fmin(dot(plane.xyz, x_start[v].xyz) - plane.w, p->margin_m);
+      deepest = fmax(deepest, before - (dot(plane.xyz, x[v].xyz) - plane.w));
+    }
+    out[4 + j] = deepest;
+  }
+}
+
 /* Moves whole pieces, and with them where their vertices were at the detection and in the sweeps before: within a piece nothing changes.
    history: whether there are x_before and x_before2. Work-item: vertex. */
 __kernel void shift_pieces(uint vertex_count, const __global uint* vertex_piece, const __global float4* shifts, __global float4* x,

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -100,6 +101,11 @@ class SurfaceContacts {
   /// pass through itself.
   absl::Status SetSelfCollision(Queue& queue, bool on);
 
+  /// Before Begin(), in scenes with cuts: takes pieces that nothing holds back out of the planes that the first guess x drops them into.
+  /// The sweeps could not: what lies almost in touch above bounds their moves. One blocking read.
+  absl::Status LiftGuess(Queue& queue, std::span<const PlaneObstacle> planes, const DeviceBuffer<PlaneObstacle>& device_planes,
+                         const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
+
   /// Start of a step: x holds a first guess, x_start certified positions. Shortens the guess, detects, and leaves a certified x. Returns
   /// false, with x as it was, if x is not finite: nothing can be said about such a step, and it must be undone.
   absl::StatusOr<bool> Begin(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
@@ -114,8 +120,10 @@ class SurfaceContacts {
   /// Moves connected pieces without vertices that are fixed or held as wholes to where the forces on them balance, all together: sweeps
   /// alone would take hundreds to do that. `sums`: what piece_sums of tissue.cl left at x, [piece_count()][kParts][PALPATE_PIECE_SUMS]. The
   /// detection moves along, and so do x_before and x_before2 (empty: none); pieces approach each other by a share of their distance then,
-  /// which the planes leave to this. Some blocking reads.
-  absl::Status ShiftPieces(Queue& queue, const DeviceBuffer<float>& sums, const DeviceBuffer<Float4>& x,
+  /// which the planes leave to this. `limit` (or empty) enqueues what finds the share of its shift (x, y, z in m) that each piece may go,
+  /// [piece_count()][kParts], and returns where it is; pieces that touch each other go by the least of theirs. Some blocking reads.
+  using ShiftLimit = std::function<absl::StatusOr<const DeviceBuffer<float>*>(const DeviceBuffer<Float4>& shifts)>;
+  absl::Status ShiftPieces(Queue& queue, const DeviceBuffer<float>& sums, const ShiftLimit& limit, const DeviceBuffer<Float4>& x,
                            const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x_before,
                            const DeviceBuffer<Float4>& x_before2);
   static constexpr uint32_t kParts = 8;
@@ -219,12 +227,12 @@ class SurfaceContacts {
   IntersectionCounter counter_of_crossings_;
   RadixSort<uint32_t> sort_;
   Kernel make_pairs_, bound_entries_, linearize_pairs_, bound_moves_, check_moves_, report_pairs_, mark_tangled_, shorten_moves_,
-      keep_shares_, spread_shares_, apply_shares_, body_boxes_, piece_rows_, shift_pieces_;
+      keep_shares_, spread_shares_, apply_shares_, body_boxes_, piece_rows_, shift_pieces_, piece_depths_;
   DeviceBuffer<SurfaceParams> params_;
   DeviceBuffer<Float4> rest_, x_sweep_, detected_, goal_, planes_;
   DeviceBuffer<uint32_t> vertex_origins_, tangled_, keys_, sorted_keys_, entries_, begins_, shares_, counter_, found_, body_begin_,
       body_vertices_;
-  DeviceBuffer<float> kept_, spread_, vertex_stiffness_;
+  DeviceBuffer<float> kept_, spread_, vertex_stiffness_, depths_;
   DeviceBuffer<uint8_t> truncated_;
   DeviceBuffer<SurfacePair> pairs_;
   DeviceBuffer<MovePartial> partials_;
@@ -234,7 +242,7 @@ class SurfaceContacts {
   std::vector<uint8_t> piece_is_free_;
   bool has_free_pieces_ = false;
   std::vector<std::array<double, 3>> piece_shift_;  // since the detection
-  std::vector<float> sums_host_;
+  std::vector<float> sums_host_, shares_of_parts_, depths_host_;
   std::vector<PieceRow> rows_host_;
   std::vector<Float4> shifts_host_;
   DeviceBuffer<uint32_t> vertex_piece_, piece_begin_, piece_vertices_;

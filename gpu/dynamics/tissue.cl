@@ -785,6 +785,53 @@ __kernel void piece_sums(const __global StepParams* p, uint piece_count, uint pa
   out[7] = 3.0f * b.yz;
   out[8] = inertia + 3.0f * b.zz;
 }
+
+/* A contact with an obstacle comes nearer by what is left to the margin, or by as much as it is within, and this share of the margin. */
+#define SHIFT_OVERLAP 0.02f
+
+static inline float shift_share(float within_m, float approach_m, float margin_m) {
+  const float room_m = fabs(within_m) + SHIFT_OVERLAP * margin_m;
+  return approach_m > room_m ? room_m / approach_m : 1.0f;
+}
+
+/* Share of its shift that a piece may go before it would meet capsules and planes that piece_sums did not know of, or that push with
+   another slope there. Work-item: part of a piece; shares: [piece_count][parts]. */
+__kernel void piece_shares(const __global StepParams* p, uint piece_count, uint parts, const __global uint* piece_begin,
+                           const __global uint* piece_vertices, const __global float4* shifts, const __global float4* x,
+                           const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
+                           const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
+                           const __global Collider* colliders, const __global PlaneObstacle* planes, __global float* shares) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= piece_count * parts) return;
+  const float3 shift = shifts[i / parts].xyz;
+  float share = 1.0f;
+  for (uint k = piece_begin[i / parts] + i % parts; k < piece_begin[i / parts + 1]; k += parts) {
+    const uint v = piece_vertices[k];
+    const uint2 fan = vertex_triangle_range[v];
+    if (fan.x == fan.y) continue;
+    for (uint j = 0; j < p->plane_count; ++j) {
+      const float4 plane = planes[j].normal_offset;
+      const float within = p->margin_m - (dot(plane.xyz, x[v].xyz) - plane.w);
+      share = fmin(share, shift_share(within, -dot(plane.xyz, shift), p->margin_m));
+    }
+    for (uint f = fan.x; f < fan.y; ++f) {
+      const uint t = vertex_triangles[f];
+      uint mask = triangle_colliders[t];
+      const uint4 tri = triangles[t];
+      if (v != tri.x) continue; /* once a triangle */
+      for (uint c = 0; mask != 0; ++c, mask >>= 1) {
+        if (!(mask & 1u)) continue;
+        const ToolContact contact = contacts[(size_t)c * p->triangle_count + t];
+        const float3 n = contact.normal.xyz;
+        const float3 on_axis = colliders[c].tip.xyz + contact.normal.w * colliders[c].axis.xyz;
+        const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
+        const float within = p->margin_m + colliders[c].tip_start.w - dot(n, point - on_axis);
+        share = fmin(share, shift_share(within, -dot(n, shift), p->margin_m));
+      }
+    }
+  }
+  shares[i] = share;
+}
 #endif
 
 /* Chebyshev acceleration of the sweeps (Chen et al. 4.2) for vertices that touch nothing. Work-item: free vertex. */

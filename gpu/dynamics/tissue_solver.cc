@@ -73,7 +73,17 @@ absl::Status TissueSolver::Impl::ShiftPieces() {
                                          surface_->piece_vertices(), x_, x_start_, y_, mass_, vertex_triangle_range_, vertex_triangles_,
                                          triangles_, triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_,
                                          piece_sums_buffer_));
-  return surface_->ShiftPieces(*queue_, piece_sums_buffer_, x_, x_start_, x_before_, x_before2_);
+  SurfaceContacts::ShiftLimit limit;
+  if (params_host_.collider_count + params_host_.plane_count > 0) {
+    limit = [&](const DeviceBuffer<Float4>& shifts) -> absl::StatusOr<const DeviceBuffer<float>*> {
+      // The sums have been read.
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(piece_shares_, {size_t{pieces} * kParts, 0}, params_, pieces, kParts, surface_->piece_begin(),
+                                             surface_->piece_vertices(), shifts, x_, vertex_triangle_range_, vertex_triangles_, triangles_,
+                                             triangle_colliders_, contacts_, colliders_, planes_, piece_sums_buffer_));
+      return &piece_sums_buffer_;
+    };
+  }
+  return surface_->ShiftPieces(*queue_, piece_sums_buffer_, limit, x_, x_start_, x_before_, x_before2_);
 }
 
 /// After solve_color: moves the vertices of bodies that keep their volume.
@@ -195,6 +205,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), x_, touched_));
   bool certified = false;  // surfaces are kept apart in this step
   if (surface_) {
+    PALPATE_RETURN_IF_ERROR(surface_->LiftGuess(*queue_, plane_obstacles_, planes_, x_start_, x_));
     PALPATE_ASSIGN_OR_RETURN(certified, surface_->Begin(*queue_, x_start_, x_));
   }
   if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(*queue_, x_start_));

@@ -170,8 +170,8 @@ class TissueSolver::Impl {
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
       list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, inspect_state_,
-      gather_positions_, drive_vertices_, prescribe_vertices_, move_driven_, piece_sums_, solve_clips_, report_anchors_, apply_loads_,
-      sum_elastic_energy_, extract_energy_rotations_, keep_volumes_;
+      gather_positions_, drive_vertices_, prescribe_vertices_, move_driven_, piece_sums_, piece_shares_, solve_clips_, report_anchors_,
+      apply_loads_, sum_elastic_energy_, extract_energy_rotations_, keep_volumes_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;

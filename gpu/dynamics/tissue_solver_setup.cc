@@ -281,10 +281,11 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
               {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
               {"PALPATE_VOLUME", flag(volumes_ != nullptr)}};
   constexpr std::pair<Kernel Impl::*, const char*> kKernels[] = {
-      {&Impl::predict_, "predict"},         {&Impl::start_strain_, "start_strain"},   {&Impl::extract_rotations_, "extract_rotations"},
-      {&Impl::solve_color_, "solve_color"}, {&Impl::vertex_forces_, "vertex_forces"}, {&Impl::accelerate_, "accelerate"},
-      {&Impl::finish_step_, "finish_step"}, {&Impl::inspect_state_, "inspect_state"}, {&Impl::gather_positions_, "gather_positions"},
-      {&Impl::apply_loads_, "apply_loads"}, {&Impl::piece_sums_, "piece_sums"},       {&Impl::keep_volumes_, "keep_volumes"}};
+      {&Impl::predict_, "predict"},          {&Impl::start_strain_, "start_strain"},   {&Impl::extract_rotations_, "extract_rotations"},
+      {&Impl::solve_color_, "solve_color"},  {&Impl::vertex_forces_, "vertex_forces"}, {&Impl::accelerate_, "accelerate"},
+      {&Impl::finish_step_, "finish_step"},  {&Impl::inspect_state_, "inspect_state"}, {&Impl::gather_positions_, "gather_positions"},
+      {&Impl::apply_loads_, "apply_loads"},  {&Impl::piece_sums_, "piece_sums"},       {&Impl::piece_shares_, "piece_shares"},
+      {&Impl::keep_volumes_, "keep_volumes"}};
   constexpr std::pair<Kernel Impl::*, const char*> kTools[] = {
       {&Impl::move_colliders_, "move_colliders"},   {&Impl::find_contacts_, "find_contacts"},
       {&Impl::list_contacts_, "list_contacts"},     {&Impl::update_contacts_, "update_contacts"},
@@ -296,7 +297,7 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
   Context& context = *queue_->context();
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
-    if (kernel == &Impl::piece_sums_ && !surface_) continue;
+    if ((kernel == &Impl::piece_sums_ || kernel == &Impl::piece_shares_) && !surface_) continue;
     if (kernel == &Impl::keep_volumes_ && !volumes_) continue;
     if (is_same) {
       this->*kernel = std::move(old->*kernel);

@@ -11,6 +11,10 @@ namespace {
 // How far from the tet a set may reach; the source's value.
 constexpr int kMaxSearchDepth = 10;
 
+// Rings and tets by which a removal grows that would uncover what is refused.
+constexpr int kMaxWidenings = 4;
+constexpr size_t kMaxWidened = 32;
+
 size_t At(int i) { return static_cast<size_t>(i); }
 
 bool Contains(const std::vector<uint32_t>& list, uint32_t value) { return std::find(list.begin(), list.end(), value) != list.end(); }
@@ -155,6 +159,50 @@ bool Carver::FindSet(uint32_t tet, uint32_t vertex, bool* is_heuristic) {
   return !best_.empty();
 }
 
+// Whether the faces behind these tets may become surface; takes along tets behind those that may not. Nothing changes if it fails.
+bool Carver::MayUncover(std::vector<uint32_t>* tets) {
+  if (!guard_) return true;
+  set_ = *tets;
+  for (int widening = 0; widening <= kMaxWidenings; ++widening) {
+    uncovered_.faces.clear();
+    uncovered_.gone.clear();
+    behind_.clear();
+    for (const uint32_t tet : set_) {
+      const auto& v = mesh_->TetVertices(tet);
+      for (int f = 0; f < 4; ++f) {
+        const Neighbor n = mesh_->TetNeighbor(tet, f);
+        if (n.is_virtual()) {
+          uncovered_.gone.push_back(n.slot());
+        } else if (!Contains(set_, n.slot())) {
+          const auto& c = kTetFaces[At(f)];
+          uncovered_.faces.push_back({v[At(c[0])], v[At(c[1])], v[At(c[2])]});
+          behind_.push_back(n.slot());
+        }
+      }
+    }
+    if (!guard_(uncovered_, &refused_)) {
+      if (widening > 0 && !mesh_->CanRemove(set_)) return false;
+      *tets = set_;
+      return true;
+    }
+    const size_t before = set_.size();
+    for (size_t i = 0; i < behind_.size() && set_.size() < kMaxWidened; ++i) {
+      if (refused_[i] != 0 && may_take_ && may_take_(behind_[i]) && !Contains(set_, behind_[i])) set_.push_back(behind_[i]);
+    }
+    if (set_.size() == before) return false;
+  }
+  return false;
+}
+
+absl::Status Carver::RemoveSet(std::span<const uint32_t> tets, Outcome* outcome) {
+  edit_.Clear();
+  for (const uint32_t t : tets) edit_.removed.push_back(mesh_->IdOfTet(t));
+  PALPATE_RETURN_IF_ERROR(mesh_->Apply(edit_));
+  outcome->is_removed = true;
+  outcome->removed_tets = tets.size();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Carver::Outcome> Carver::Remove(TetId id) {
   const uint32_t tet = mesh_->Find(id);
   if (tet == kNoSlot) return absl::NotFoundError(absl::StrCat("tet ", SlotOf(id), " (generation ", GenerationOf(id), ") does not exist"));
@@ -163,33 +211,34 @@ absl::StatusOr<Carver::Outcome> Carver::Remove(TetId id) {
   const bool is_retry = std::find(pending_.begin(), pending_.end(), id) != pending_.end();
   statistics_.retries += is_retry ? 1 : 0;
   bool is_heuristic = false;
-  edit_.Clear();
+  if (outcome.carve_class == CarveClass::kInside) return outcome;
+  const auto stays = [&] {
+    if (!is_retry) pending_.push_back(id);
+    return outcome;
+  };
+  going_.assign(1, tet);
   switch (outcome.carve_class) {
     case CarveClass::kInside:
-      return outcome;
+      break;
     case CarveClass::kRemovable:
-      edit_.removed.push_back(id);
-      PALPATE_RETURN_IF_ERROR(mesh_->Apply(edit_));
-      outcome.is_removed = true;
-      outcome.removed_tets = 1;
+      if (!MayUncover(&going_)) return stays();
+      PALPATE_RETURN_IF_ERROR(RemoveSet(going_, &outcome));
       break;
     case CarveClass::kSingularEdge:
     case CarveClass::kSingularVertexEdge:
-      PALPATE_RETURN_IF_ERROR(Split(tet, &outcome));
+      if (!MayUncover(&going_)) return stays();
+      // A set that has grown can go as it is.
+      PALPATE_RETURN_IF_ERROR(going_.size() > 1 ? RemoveSet(going_, &outcome) : Split(tet, &outcome));
       break;
     case CarveClass::kSingularVertex: {
       uint32_t apex = kNoSlot;
       for (int f = 0; f < 4; ++f) {
         if (mesh_->IsFaceOnSurface(tet, f)) apex = mesh_->TetVertices(tet)[At(f)];
       }
-      if (!FindSet(tet, apex, &is_heuristic)) {
-        if (!is_retry) pending_.push_back(id);
-        return outcome;
-      }
-      for (const uint32_t t : best_) edit_.removed.push_back(mesh_->IdOfTet(t));
-      PALPATE_RETURN_IF_ERROR(mesh_->Apply(edit_));
-      outcome.is_removed = true;
-      outcome.removed_tets = edit_.removed.size();
+      if (!FindSet(tet, apex, &is_heuristic)) return stays();
+      going_ = best_;
+      if (!MayUncover(&going_)) return stays();
+      PALPATE_RETURN_IF_ERROR(RemoveSet(going_, &outcome));
       break;
     }
   }

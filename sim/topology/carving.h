@@ -3,10 +3,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "sim/topology/closed_mesh.h"
+#include "sim/topology/exposure_guard.h"
 
 namespace palpate::sim {
 
@@ -26,7 +30,7 @@ struct CarvingStatistics {
   uint64_t vertex_split = 0;      ///< vertex problems solved by splitting vertices
   uint64_t vertex_set = 0;        ///< solved by removing a set of tets
   uint64_t vertex_heuristic = 0;  ///< solved by a set that was extended
-  uint64_t unsolved = 0;          ///< tets that are still there; their problem is always one of a vertex
+  uint64_t unsolved = 0;          ///< tets that are still there: a problem of a vertex, or a guard refuses
   uint64_t solved_by_others = 0;  ///< at first unsolved, then removed together with another tet
   uint64_t removed_in_sets = 0;   ///< tets in the sets of vertex_set
   uint64_t removed_in_heuristic_sets = 0;
@@ -45,7 +49,7 @@ struct CarvingStatistics {
 class Carver {
  public:
   struct Outcome {
-    bool is_removed = false;  ///< false: the tet stays for now (kInside, or no set was found); ask again later
+    bool is_removed = false;  ///< false: the tet stays for now (kInside, refused, or no set was found); ask again later
     CarveClass carve_class = CarveClass::kRemovable;
     size_t removed_tets = 0;     ///< including the requested one; split tets that were only rewritten do not count
     size_t copied_vertices = 0;  ///< new vertices of a split
@@ -53,6 +57,13 @@ class Carver {
 
   /// `mesh` must outlive the carver.
   explicit Carver(ClosedMesh* mesh) : mesh_(mesh) {}
+
+  /// From now on nothing goes whose removal uncovers a face that `guard` refuses. Tets behind such faces go along where `may_take` lets
+  /// them, a few at most.
+  void SetGuard(ExposureGuard guard, std::function<bool(uint32_t tet)> may_take) {
+    guard_ = std::move(guard);
+    may_take_ = std::move(may_take);
+  }
 
   /// What taking out a live tet would do. O(1).
   CarveClass Classify(uint32_t tet) const;
@@ -69,17 +80,23 @@ class Carver {
 
  private:
   absl::Status Split(uint32_t tet, Outcome* outcome);
+  bool MayUncover(std::vector<uint32_t>* tets);
+  absl::Status RemoveSet(std::span<const uint32_t> tets, Outcome* outcome);
   bool FindSet(uint32_t tet, uint32_t vertex, bool* is_heuristic);
   void FanPieces(uint32_t vertex);
   void Count(const Outcome& outcome, bool is_heuristic);
   void FollowPending();
 
   ClosedMesh* mesh_;
+  ExposureGuard guard_;
+  std::function<bool(uint32_t tet)> may_take_;
   CarvingStatistics statistics_;
   std::vector<TetId> pending_;
   // Scratch.
   MeshEdit edit_;
-  std::vector<uint32_t> fan_, set_, path_, best_;
+  std::vector<uint32_t> fan_, set_, path_, best_, going_, behind_;
+  UncoveredFaces uncovered_;
+  std::vector<uint8_t> refused_;
   std::vector<uint32_t> blocked_;  // tets that FanPieces leaves out
   std::vector<std::vector<uint32_t>> pieces_;
   struct Reached {

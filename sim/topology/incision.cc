@@ -589,7 +589,7 @@ void Incision::EndStroke() {
     rest.blade_m = blade_m_;
     for (const uint32_t vertex : marked_) {
       const auto it = marks_.find(vertex);
-      if (it != marks_.end() && !it->second.is_dormant) rest.marks.emplace_back(vertex, it->second);
+      if (it != marks_.end() && !it->second.is_dormant && !it->second.is_finished) rest.marks.emplace_back(vertex, it->second);
     }
     rest.snapped.assign(snapped_.begin(), snapped_.end());
   }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <Eigen/Core>
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/topology/closed_mesh.h"
+#include "sim/topology/exposure_guard.h"
 #include "sim/topology/ids.h"
 #include "sim/topology/mesh_edit.h"
 
@@ -41,7 +43,7 @@ struct IncisionResult {
   size_t opened_faces = 0;      ///< whose two sides are two surface triangles now
   double opened_area_m2 = 0;    ///< of these, one side, at rest
   size_t front_faces = 0;       ///< state after the call: faces of the cut that are closed since all their vertices lie on its front
-  size_t joined_faces = 0;      ///< state after the call: further faces kept closed because the surface would not be a manifold
+  size_t joined_faces = 0;      ///< state after the call: further faces kept closed: no manifold, or refused
   double min_mean_ratio = 1;    ///< of the tets made by splits (Q2, at rest)
   bool is_refused = false;      ///< the budget stopped the sweep; the mesh is as the last part of the sweep that fitted left it
 };
@@ -64,6 +66,9 @@ class Incision {
  public:
   /// `mesh` must outlive the incision. Others may edit it between calls.
   explicit Incision(ClosedMesh* mesh) : mesh_(mesh) {}
+
+  /// From now on faces that `guard` refuses, and those of tets that are inverted where the blade meets them, stay joined.
+  void SetGuard(ExposureGuard guard) { guard_ = std::move(guard); }
 
   /// One sweep of the blade, from one segment to another, through the mesh as it is deformed now; the area is that of the triangles (from
   /// 0, from 1, to 1) and (from 0, to 1, to 0). It is decided there, and carried to the rest state along the edges. `positions_by_slot_m`:
@@ -186,6 +191,7 @@ class Incision {
   void LabelVertex(uint32_t vertex);
   bool IsLinkGood(uint32_t vertex);
   void KeepManifold();
+  void KeepApart();
   template <typename F>
   void ForParts(uint32_t vertex, const F& see);
   bool IsOnCut(uint32_t vertex) const;
@@ -198,6 +204,7 @@ class Incision {
   bool IsOpen(uint32_t tet, int face) const;
 
   ClosedMesh* mesh_;
+  ExposureGuard guard_;
   absl::flat_hash_map<uint32_t, Mark> marks_;        // by vertex slot: vertices on the cut that have not come apart
   std::vector<uint32_t> marked_;                     // keys of marks_, oldest first
   size_t front_faces_ = 0, joined_faces_ = 0;        // after the last Open

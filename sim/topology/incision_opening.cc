@@ -300,6 +300,39 @@ void Incision::KeepManifold() {
   }
 }
 
+// Takes faces out of the cut until none opens that the guard refuses.
+void Incision::KeepApart() {
+  if (!guard_) return;
+  const auto is_inverted = [&](uint32_t tet) {
+    const auto& v = mesh_->TetVertices(tet);
+    const Eigen::Vector3d& o = positions_m_[v[0]];
+    return !((positions_m_[v[1]] - o).cross(positions_m_[v[2]] - o).dot(positions_m_[v[3]] - o) > 0);
+  };
+  for (CutFace& face : cut_faces_) {
+    if (!face.is_joined && (is_inverted(face.tet) || is_inverted(face.neighbor))) SetJoined(&face, true);
+  }
+  KeepManifold();
+  UncoveredFaces uncovered;
+  std::vector<CutFace*> opening;
+  std::vector<uint8_t> is_refused;
+  for (;;) {
+    uncovered.faces.clear();
+    opening.clear();
+    for (CutFace& face : cut_faces_) {
+      if (face.is_joined || !IsOpen(face.tet, face.face)) continue;
+      const auto& v = mesh_->TetVertices(face.tet);
+      const auto& c = kTetFaces[At(face.face)];
+      uncovered.faces.push_back({v[At(c[0])], v[At(c[1])], v[At(c[2])]});
+      opening.push_back(&face);
+    }
+    if (opening.empty() || !guard_(uncovered, &is_refused)) return;
+    for (size_t i = 0; i < opening.size(); ++i) {
+      if (is_refused[i] != 0) SetJoined(opening[i], true);
+    }
+    KeepManifold();
+  }
+}
+
 // Whether a vertex is one that the cut goes through, and not on one side.
 bool Incision::IsOnCut(uint32_t vertex) const {
   const auto it = marks_.find(vertex);
@@ -362,6 +395,7 @@ absl::Status Incision::Open(IncisionResult* result) {
   cut_vertices_.erase(std::unique(cut_vertices_.begin(), cut_vertices_.end()), cut_vertices_.end());
   for (const uint32_t vertex : cut_vertices_) LabelVertex(vertex);
   KeepManifold();
+  KeepApart();
 
   // A part of a vertex that comes apart is finished, unless it still lies on both sides, or has a joined face.
   struct Kept {

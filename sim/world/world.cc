@@ -69,6 +69,7 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
         step_, " (fastest vertex before: ", frame_->max_speed_m_per_s, " m/s, inverted tets: ", frame_->inverted_tets, ")"));
   }
   ++step_;
+  is_given_ = false;
   FollowInstruments(step);
   PALPATE_RETURN_IF_ERROR(FollowQuasiStatic(step));
   frame_ = MakeFrame(step);
@@ -124,6 +125,7 @@ absl::Status World::Impl::WriteVolumePositions(size_t body_index, std::span<cons
     if (handle == kNoSlot || (body.kind() == BodyKind::kDeformable && vertices_.is_fixed[handle] != 0)) continue;
     for (size_t axis = 0; axis < 3; ++axis) all[size_t{handle} * 3 + axis] = positions_m[size_t{v} * 3 + axis];
   }
+  is_given_ = true;
   return solver_->WriteState(all);
 }
 

@@ -500,6 +500,22 @@ std::vector<TetId> WorldBody::TetsIn(const EditRegion& region) const {
   return tets;
 }
 
+void WorldBody::SetGuard(const ExposureGuard& guard) {
+  carver_->SetGuard(guard, [this](uint32_t tet) { return tet < is_wanted_.size() && is_wanted_[tet] != 0; });
+  incision_->SetGuard(guard);
+}
+
+bool WorldBody::HasInvertedTets() const {
+  for (uint32_t t = 0; t < mesh_->tet_slot_count(); ++t) {
+    if (!mesh_->IsTet(t)) continue;
+    const auto& v = mesh_->TetVertices(t);
+    const Eigen::Vector3d o = PositionOf(v[0]);
+    // Float positions: the signs of all but flat tets are sure in double, and those that are not count.
+    if (!((PositionOf(v[1]) - o).cross(PositionOf(v[2]) - o).dot(PositionOf(v[3]) - o) > 1e-24)) return true;
+  }
+  return false;
+}
+
 absl::Status WorldBody::Carve(const EditRegion& region, EditOutcome* outcome) {
   is_wanted_.assign(mesh_->tet_slot_count(), 0);
   wanted_.clear();
@@ -531,11 +547,13 @@ absl::Status WorldBody::Carve(const EditRegion& region, EditOutcome* outcome) {
     }
     if (has_removed) continue;
     // Nothing goes from the surface: what is left and touches it nowhere may open a cavity.
-    const auto inner = std::find_if(wanted_.begin(), wanted_.end(), [&](uint32_t tet) {
-      return surface_faces(tet) == 0 && carver_->Classify(tet) == CarveClass::kRemovable;
-    });
-    if (inner == wanted_.end()) break;
-    PALPATE_RETURN_IF_ERROR(carver_->Remove(mesh_->IdOfTet(*inner)).status());
+    for (size_t i = 0; i < wanted_.size() && !has_removed; ++i) {
+      const uint32_t tet = wanted_[i];
+      if (surface_faces(tet) > 0 || carver_->Classify(tet) != CarveClass::kRemovable) continue;
+      PALPATE_ASSIGN_OR_RETURN(const Carver::Outcome removed, carver_->Remove(mesh_->IdOfTet(tet)));
+      has_removed = removed.is_removed;
+    }
+    if (!has_removed) break;
   }
   outcome->unchanged_count += static_cast<uint32_t>(wanted_.size());
   is_wanted_.clear();

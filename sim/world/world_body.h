@@ -14,6 +14,7 @@
 #include "sim/topology/carving.h"
 #include "sim/topology/closed_mesh.h"
 #include "sim/topology/embedded_points.h"
+#include "sim/topology/exposure_guard.h"
 #include "sim/topology/incision.h"
 #include "sim/topology/refinement.h"
 #include "sim/world/body_arrays.h"
@@ -97,6 +98,10 @@ class WorldBody final : public MeshObserver {
   /// Between Begin and Finish the body's edits are added up in an outcome.
   void BeginEdit();
   EditOutcome FinishEdit();
+  /// What edits of this body ask before they uncover tissue, until told otherwise.
+  void SetGuard(const ExposureGuard& guard);
+  /// Whether a tet is inverted or flat as the vertices lie now. O(tets).
+  bool HasInvertedTets() const;
   /// Takes the region's tets out from the surface inwards. The outcome counts what stays.
   absl::Status Carve(const EditRegion& region, EditOutcome* outcome);
   /// Of a ball or a capsule, tets that reach into it are refined, and of what they become what does. No more tets than max_tets will be in

@@ -162,11 +162,29 @@ absl::Status World::Impl::CheckEdit(const Edit& edit) const {
       edit.what);
 }
 
+/// Whether the tissue of a body may overlap itself or others beneath surfaces that do not cross, so that what is uncovered would. Without
+/// inverted tets each point of a body is covered once.
+bool World::Impl::IsFolded(const WorldBody& body) {
+  if (!may_fold_ || !body.is_editable()) return false;
+  is_folded_.resize(bodies_.size(), 0);
+  uint8_t& known = is_folded_[body.index()];
+  if (known == 0) known = body.HasInvertedTets() ? 2 : 1;
+  any_folded_ |= known == 2;
+  return known == 2;
+}
+
 absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& edit) {
   EditOutcome told;                         // what the observer of the mesh cannot know
   size_t max_tets = description_.max_tets;  // of this body
   for (const auto& other : bodies_) max_tets -= other->index() == body.index() ? 0 : std::min(max_tets, other->tet_count());
   body.BeginEdit();
+  if (body.is_editable()) {
+    ExposureGuard guard;
+    if (IsFolded(body)) {
+      guard = [&](const UncoveredFaces& faces, std::vector<uint8_t>* is_refused) { return surface_.Refuse(body, faces, is_refused); };
+    }
+    body.SetGuard(guard);
+  }
   if (const auto* carve = std::get_if<CarveEdit>(&edit.what)) {
     PALPATE_RETURN_IF_ERROR(body.Carve(carve->region, &told));
   } else if (const auto* refine = std::get_if<RefineEdit>(&edit.what)) {
@@ -188,6 +206,7 @@ absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& ed
   const auto first = static_cast<uint32_t>(bodies_.size());
   if (body.is_editable()) {
     PALPATE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<WorldBody>> pieces, body.DetachPieces(first, is_taken));
+    if (!pieces.empty()) surface_.Forget(body.index());
     for (auto& piece : pieces) {
       told.new_bodies.push_back(piece->index());
       bodies_.push_back(std::move(piece));
@@ -217,6 +236,10 @@ absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit
   const absl::Status status = [&]() -> absl::Status {
     PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
     quasi_static_.GiveVelocities(description_.dt_s, &vertices_);
+    surface_.Forget();
+    is_folded_.clear();
+    may_fold_ = is_given_ || frame_->inverted_tets > 0;
+    any_folded_ = false;
     bool has_changed = false;
     for (const Edit& edit : edits) {
       if (const auto* grasp = std::get_if<GraspEdit>(&edit.what)) {
@@ -341,12 +364,18 @@ void World::Impl::OpenCopies(std::span<const uint32_t> copied) {
       continue;
     }
     double way_m = back_m;
-    for (int halving = 0; halving < 10; ++halving, way_m /= 2) {
-      if (KeepsVolume(handle, places_m[i] + way_m * direction, kLeastVolume)) {
-        MoveCopy(handle, places_m[i] + way_m * direction);
-        break;
-      }
+    bool is_open = false;
+    std::vector<SceneSurface::Triangle> around;
+    std::vector<SceneSurface::Triangle> near;
+    if (any_folded_) ListAround(handle, back_m, &around, &near);
+    for (int halving = 0; halving < 10 && !is_open; ++halving) {
+      const Eigen::Vector3d to = places_m[i] + way_m * direction;
+      is_open =
+          KeepsVolume(handle, to, kLeastVolume) && !(any_folded_ && PassesThrough(handle, to.cast<float>().cast<double>(), around, near));
+      if (is_open) MoveCopy(handle, to);
+      if (!is_open) way_m /= 2;
     }
+    if (!is_open && any_folded_) unopened.push_back(i);
     // A driven vertex goes where its place at rest is taken: there too the two must differ.
     Eigen::Vector3d at_rest;
     if (vertices_.driven[handle] == kNoSlot) continue;
@@ -380,6 +409,7 @@ void World::Impl::MoveCopy(uint32_t handle, const Eigen::Vector3d& to_m) {
   const Eigen::Vector3f to = to_m.cast<float>();
   vertices_.state[handle].position_m = {to.x(), to.y(), to.z(), 0.0F};
   vertices_.changed.push_back(handle);
+  surface_.FollowMove(handle);
 }
 
 /// Whether each tet around a vertex keeps this share of its volume if the vertex goes there.
@@ -401,11 +431,48 @@ bool World::Impl::KeepsVolume(uint32_t handle, const Eigen::Vector3d& to_m, doub
   });
 }
 
+/// Handles of the triangles around a vertex, it first, and of those that they may meet if it moves by way_m.
+void World::Impl::ListAround(uint32_t handle, double way_m, std::vector<SceneSurface::Triangle>* fan,
+                             std::vector<SceneSurface::Triangle>* near) {
+  const WorldBody& body = *bodies_[vertices_.body[handle]];
+  std::vector<uint32_t> list;
+  Eigen::AlignedBox3d box(PositionOf(handle));
+  fan->clear();
+  body.mesh().SurfaceFan(vertices_.slot[handle], &list);
+  for (const uint32_t triangle : list) {
+    SceneSurface::Triangle& corners = fan->emplace_back();
+    for (size_t c = 0; c < 3; ++c) {
+      corners[c] = body.HandleOf(body.mesh().TriangleVertices(triangle)[c]);
+      box.extend(PositionOf(corners[c]));
+    }
+    while (corners[0] != handle) std::rotate(corners.begin(), corners.begin() + 1, corners.end());
+  }
+  const Eigen::Vector3d way = Eigen::Vector3d::Constant(way_m);
+  std::vector<SceneSurface::Near> found;
+  surface_.ListNear({box.min() - way, box.max() + way}, &found);
+  near->clear();
+  for (const SceneSurface::Near& triangle : found) {
+    if (std::find(triangle.corners.begin(), triangle.corners.end(), handle) == triangle.corners.end()) near->push_back(triangle.corners);
+  }
+}
+
+/// Whether a triangle around a vertex would pass through one of `near` with the vertex there.
+bool World::Impl::PassesThrough(uint32_t handle, const Eigen::Vector3d& to_m, std::span<const SceneSurface::Triangle> fan,
+                                std::span<const SceneSurface::Triangle> near) const {
+  const auto at = [&](uint32_t corner) { return corner == handle ? to_m : PositionOf(corner); };
+  return std::any_of(fan.begin(), fan.end(), [&](const SceneSurface::Triangle& own) {
+    return std::any_of(near.begin(), near.end(), [&](const SceneSurface::Triangle& other) {
+      for (size_t c = 0; c < 3; ++c) {
+        if (SceneSurface::Pierces(other[c], other[(c + 1) % 3], own, at)) return true;
+      }
+      return SceneSurface::Pierces(handle, own[1], other, at);
+    });
+  });
+}
+
 /// Moves a vertex away from others in the same place by way_m, or less, such that none of its tets turns over, it ends in no tet of the
 /// others, and no triangle around it passes through another. O(surface triangles); few vertices need it.
 void World::Impl::DrawAway(uint32_t handle, std::span<const uint32_t> others, double way_m) {
-  const WorldBody& body = *bodies_[vertices_.body[handle]];
-  const uint32_t vertex = vertices_.slot[handle];
   const Eigen::Vector3d from = PositionOf(handle);
   std::vector<uint32_t> list;
 
@@ -430,42 +497,13 @@ void World::Impl::DrawAway(uint32_t handle, std::span<const uint32_t> others, do
   const Eigen::Vector3d own = toward_tets(handle, nullptr);
   Eigen::Vector3d away = own.normalized();
   for (const uint32_t other : others) away -= toward_tets(other, &tets).normalized();
-  std::vector<std::array<uint32_t, 3>> fan;
-  Eigen::AlignedBox3d box(from);
+  std::vector<SceneSurface::Triangle> fan;
+  std::vector<SceneSurface::Triangle> near;
+  ListAround(handle, way_m, &fan, &near);
   Eigen::Vector3d inward = Eigen::Vector3d::Zero();
-  body.mesh().SurfaceFan(vertex, &list);
-  for (const uint32_t triangle : list) {
-    std::array<uint32_t, 3>& corners = fan.emplace_back();
-    for (size_t c = 0; c < 3; ++c) {
-      corners[c] = body.HandleOf(body.mesh().TriangleVertices(triangle)[c]);
-      box.extend(PositionOf(corners[c]));
-    }
-    while (corners[0] != handle) std::rotate(corners.begin(), corners.begin() + 1, corners.end());
+  for (const SceneSurface::Triangle& corners : fan) {
     const Eigen::Vector3d normal = (PositionOf(corners[1]) - from).cross(PositionOf(corners[2]) - from);
     if (normal.norm() > 0) inward -= normal.normalized();
-  }
-  box.extend(box.min() - Eigen::Vector3d::Constant(way_m));
-  box.extend(box.max() + Eigen::Vector3d::Constant(way_m));
-  std::vector<std::array<uint32_t, 3>> near;
-  for (const auto& other : bodies_) {
-    const BodyArrays& arrays = *other->arrays();
-    if (other->is_editable()) {
-      for (uint32_t t = 0; t < other->mesh().triangle_slot_count(); ++t) {
-        if (!other->mesh().IsTriangle(t)) continue;
-        const auto& v = other->mesh().TriangleVertices(t);
-        near.push_back({other->HandleOf(v[0]), other->HandleOf(v[1]), other->HandleOf(v[2])});
-      }
-    } else {
-      for (const auto& t : arrays.surface_triangles) {
-        near.push_back({other->HandleOf(arrays.surface_vertices[t[0]]), other->HandleOf(arrays.surface_vertices[t[1]]),
-                        other->HandleOf(arrays.surface_vertices[t[2]])});
-      }
-    }
-    std::erase_if(near, [&](const auto& corners) {
-      Eigen::AlignedBox3d around;
-      for (const uint32_t corner : corners) around.extend(PositionOf(corner));
-      return !around.intersects(box) || std::find(corners.begin(), corners.end(), handle) != corners.end();
-    });
   }
 
   const auto is_free = [&](const Eigen::Vector3d& to) {
@@ -475,24 +513,7 @@ void World::Impl::DrawAway(uint32_t handle, std::span<const uint32_t> others, do
       return Orient3d(to, x[1], x[2], x[3]) >= 0 && Orient3d(x[0], to, x[2], x[3]) >= 0 && Orient3d(x[0], x[1], to, x[3]) >= 0 &&
              Orient3d(x[0], x[1], x[2], to) >= 0;
     };
-    if (std::any_of(tets.begin(), tets.end(), is_inside)) return false;
-    const auto passes = [&](uint32_t p, uint32_t q, const std::array<uint32_t, 3>& triangle) {
-      if (std::find(triangle.begin(), triangle.end(), p) != triangle.end()) return false;
-      if (std::find(triangle.begin(), triangle.end(), q) != triangle.end()) return false;
-      const Eigen::Vector3d x[] = {at(triangle[0]), at(triangle[1]), at(triangle[2])};
-      if (Orient3d(x[0], x[1], x[2], at(p)) * Orient3d(x[0], x[1], x[2], at(q)) >= 0) return false;
-      const int sides[] = {Orient3d(at(p), at(q), x[0], x[1]), Orient3d(at(p), at(q), x[1], x[2]), Orient3d(at(p), at(q), x[2], x[0])};
-      return *std::min_element(sides, sides + 3) >= 0 || *std::max_element(sides, sides + 3) <= 0;
-    };
-    for (const auto& own_triangle : fan) {
-      for (const auto& other : near) {
-        for (size_t c = 0; c < 3; ++c) {
-          if (passes(other[c], other[(c + 1) % 3], own_triangle)) return false;
-        }
-        if (passes(handle, own_triangle[1], other)) return false;
-      }
-    }
-    return true;
+    return std::none_of(tets.begin(), tets.end(), is_inside) && !PassesThrough(handle, to, fan, near);
   };
   std::vector<Eigen::Vector3d> directions = {away, inward, own};
   for (int k = 0; k < 27; ++k) directions.emplace_back(k % 3 - 1, k / 3 % 3 - 1, k / 9 - 1);

@@ -15,6 +15,7 @@
 #include "sim/instrument/projection.h"
 #include "sim/topology/ablation.h"
 #include "sim/world/quasi_static.h"
+#include "sim/world/scene_surface.h"
 #include "sim/world/scene_vertices.h"
 #include "sim/world/tool_state.h"
 #include "sim/world/world.h"
@@ -90,11 +91,15 @@ class World::Impl {
   absl::Status CheckBody(size_t body_index) const;
   absl::Status CheckEdit(const Edit& edit) const;
   absl::StatusOr<EditOutcome> ApplyTo(WorldBody& body, const Edit& edit);
+  bool IsFolded(const WorldBody& body);
   void OpenCopies(std::span<const uint32_t> copied);
   Eigen::Vector3d PositionOf(uint32_t handle) const;
   Eigen::Vector3d AlongFreeAxes(uint32_t handle, Eigen::Vector3d move) const;
   void MoveCopy(uint32_t handle, const Eigen::Vector3d& to_m);
   bool KeepsVolume(uint32_t handle, const Eigen::Vector3d& to_m, double least_share) const;
+  void ListAround(uint32_t handle, double way_m, std::vector<SceneSurface::Triangle>* fan, std::vector<SceneSurface::Triangle>* near);
+  bool PassesThrough(uint32_t handle, const Eigen::Vector3d& to_m, std::span<const SceneSurface::Triangle> fan,
+                     std::span<const SceneSurface::Triangle> near) const;
   void DrawAway(uint32_t handle, std::span<const uint32_t> others, double way_m);
   absl::Status CommitEdits();
   void ResetTools();
@@ -129,6 +134,12 @@ class World::Impl {
   std::vector<gpu::TissueLoad> loads_;           // likewise
   std::vector<gpu::TissueRigidBody> rigid_;
   QuasiStatic quasi_static_;
+  // Of the edits that run.
+  SceneSurface surface_{bodies_, vertices_};
+  std::vector<uint8_t> is_folded_;  // [body] 0: not looked at, 1: no, 2: yes
+  bool may_fold_ = false;           // a tet of the scene may be inverted
+  bool any_folded_ = false;         // a body that is edited has such
+  bool is_given_ = false;           // positions came from outside since the newest step
   std::shared_ptr<const WorldTopology> topology_;
   std::vector<BodyStatistics> statistics_;
   std::vector<uint8_t> statistics_known_;  // per body: as the body is now

@@ -249,9 +249,7 @@ class Reader {
       if (problem_.empty()) problem_ = absl::StrCat("step ", frame.step(), ", version ", frame.topology_version(), ": ", what);
     };
     if (!frame.failure().empty()) note(frame.failure());
-    // Where tets are inverted there is no solid to keep whole (docs/surgery.md), for instance in what forceps hold while the rest falls.
-    const bool was_inverted = std::exchange(is_inverted_, frame.stats().inverted_tets() > 0);
-    if (frame.stats().contact().intersection_count() > 0 && !was_inverted && !is_inverted_)
+    if (frame.stats().contact().intersection_count() > 0)
       note(absl::StrCat(frame.stats().contact().intersection_count(), " intersections"));
     if (frame.step() > 0 && !frame.stats().contact().intersections_checked()) note("nobody looked for intersections");
     for (size_t b = 0; b < bodies_.size(); ++b) {
@@ -335,7 +333,6 @@ class Reader {
   std::atomic<uint64_t> step_ = 0;
   std::atomic<size_t> in_first_tet_ = 0, in_other_tets_ = 0;
   std::string problem_;
-  bool is_inverted_ = false;  ///< a tet of the newest frame
 };
 
 void Set(const Vector3d& from, v1::Vec3& to) {

@@ -96,6 +96,95 @@ TEST_F(WorldEditTest, CarvingTakesTissueOutAndTheRestGoesOn) {
   ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "after"));
 }
 
+// An inverted tet's faces may lie outside the body or in other tissue, so that whatever uncovers them must not.
+TEST_F(WorldEditTest, NothingCrossesWhereTetsAreInverted) {
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), OneBlock()));
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  size_t removed = 0, opened = 0, stayed = 0;
+  for (int trial = 0; trial < 24; ++trial) {
+    PALPATE_ASSERT_OK(world->Reset().status());
+    const std::vector<Vector3d> rest_m = world->RestPositions(0);
+    // One vertex inside the block goes up to 2 cells away: as many tets as may be inverted without the mesh counting as tangled.
+    std::vector<uint32_t> inner;
+    for (uint32_t v = 0; v < rest_m.size(); ++v) {
+      if ((rest_m[v].cwiseAbs() - Vector3d(0.03, 0.03, 0.02)).maxCoeff() < -0.001) inner.push_back(v);
+    }
+    const uint32_t moved = inner[random() % inner.size()];
+    PALPATE_TEST_ASSIGN(std::vector<float> positions_m, world->ReadVolumePositions(0));
+    const Vector3d way = 0.02 * Vector3d(normal(random), normal(random), normal(random)).normalized();
+    for (size_t k = 0; k < 3; ++k) positions_m[3 * moved + k] += static_cast<float>(way[static_cast<int>(k)]);
+    PALPATE_ASSERT_OK(world->WriteVolumePositions(0, positions_m));
+    ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), trial % 3 / 2, "inverted"));
+    for (int i = 0; i < 6; ++i) {
+      const std::string what = "trial " + std::to_string(trial) + ", edit " + std::to_string(i);
+      const Vector3d place = rest_m[moved] + 0.006 * Vector3d(normal(random), normal(random), normal(random));
+      std::vector<Edit> edits = {Carve(0, place + Vector3d(0, 0, 0.005 * i), 0.012)};
+      if ((trial + i) % 2 != 0) {
+        InciseEdit cut;
+        const Vector3d side = Vector3d(normal(random), normal(random), 0).normalized();
+        for (const double at : {-1.0, 0.0, 1.0})
+          cut.edges_m.push_back({place + 0.04 * at * side, place + 0.04 * at * side + Vector3d(0, 0, 0.05)});
+        edits = {{.body = 0, .what = cut}};
+      }
+      PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(edits));
+      ASSERT_EQ(world->CurrentFrame()->contact_statistics.intersection_count, 0U) << what;
+      ASSERT_NO_FATAL_FAILURE(test::CheckTopology(*world, nullptr)) << what;
+      if (std::holds_alternative<CarveEdit>(edits[0].what)) {
+        removed += outcomes[0].removed_tets.size();
+        stayed += outcomes[0].unchanged_count;
+      } else {
+        opened += outcomes[0].added_vertices.size();
+      }
+      ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), i % 2, what));
+    }
+    ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 5, "after trial " + std::to_string(trial)));
+  }
+  EXPECT_GT(removed, 500U);
+  EXPECT_GT(opened, 500U);
+  EXPECT_LT(stayed, removed / 5);
+  std::printf("%zu tets removed, %zu stayed, %zu vertices added\n", removed, stayed, opened);
+}
+
+// A bar in pieces falls on a floor: no step pushes harder than it takes to stop them, nor, once they lie, much harder than they weigh.
+TEST_F(WorldEditTest, PiecesThatFallAndLieFeelNoBlows) {
+  SceneDescription scene;
+  scene.contact.check_intersections = true;
+  scene.obstacles = {{"floor", PlaneShape{{0, 0, 0}, {0, 0, 1}}}};
+  scene.bodies = {BoxBody("bar", {0, 0, 0.03}, {13, 5, 5}, {0.06, 0.02, 0.02})};
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  for (int i = 0; i < 5; ++i) {
+    const double turn = 0.5 * std::sin(2.3 * i), tilt = 0.4 * std::cos(3.1 * i);
+    const Vector3d across(std::sin(turn), std::cos(turn), 0), normal(std::cos(turn), -std::sin(turn), 0);
+    const Vector3d place(-0.02 + 0.008 * i, 0, 0.03), up = 0.03 * (Vector3d::UnitZ() + tilt * normal);
+    const size_t count = world->CurrentFrame()->topology->bodies.size();
+    for (size_t b = 0; b < count; ++b) {
+      InciseEdit cut;
+      for (const double at : {-0.03, 0.0, 0.03}) cut.edges_m.push_back({place + at * across - up, place + at * across + up});
+      const std::vector<Edit> edits = {{.body = b, .what = cut}};
+      PALPATE_ASSERT_OK(world->Apply(edits).status());
+    }
+  }
+  ASSERT_GT(world->CurrentFrame()->topology->bodies.size(), 4U);
+  double mass_kg = 0;
+  for (const BodyStatistics& body : world->body_statistics()) mass_kg += body.mass_kg;
+  const double weight_n = 9.81 * mass_kg;
+  const double impact_m_per_s = std::sqrt(2 * 9.81 * 0.02);
+  double hardest_n = 0, hardest_later_n = 0;
+  for (int i = 0; i < 60; ++i) {
+    PALPATE_TEST_ASSIGN(const auto frame, world->Step({}));
+    ASSERT_EQ(frame->contact_statistics.intersection_count, 0U) << i;
+    double floor_n = 0;
+    for (const FrameContact& contact : frame->contacts) floor_n += static_cast<double>(contact.force_n.z());
+    hardest_n = std::max(hardest_n, floor_n);
+    if (i >= 10) hardest_later_n = std::max(hardest_later_n, floor_n);
+  }
+  std::printf("hardest %.3f N, after step 10 %.3f N, weight %.3f N\n", hardest_n, hardest_later_n, weight_n);
+  EXPECT_GT(hardest_n, weight_n);
+  EXPECT_LT(hardest_n, weight_n + mass_kg * impact_m_per_s / scene.dt_s);
+  EXPECT_LT(hardest_later_n, 3 * weight_n);
+}
+
 TEST_F(WorldEditTest, AToolFeelsNoGapWhileTissueBesideItGoes) {
   SceneDescription scene = OneBlock();
   ToolDescription probe;
