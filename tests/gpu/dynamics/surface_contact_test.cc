@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -350,6 +351,39 @@ TEST_F(SurfaceContactTest, SameCallsGiveTheSameBits) {
       }
     }
     EXPECT_GT(most_acting_, 5U);
+  }
+}
+
+// Two pieces of one body, their lips almost in touch, thrown at a plane that a first guess would take them through.
+TEST_F(SurfaceContactTest, PiecesStopAtAPlane) {
+  for (const double speed : {0.5, 3.0}) {
+    SCOPED_TRACE(testing::Message() << speed << " m/s");
+    Scene scene;
+    const TissueModel lower = BoxModel({3, 2, 2}, {0.03, 0.02, 0.02}, {0, 0, 0.002}, kSoft);
+    scene.model = SceneOf({lower, BoxModel({2, 2, 2}, {0.03, 0.02, 0.02}, {0.004, 0, 0.0222}, kSoft)}, true);
+    scene.model.vertex_origin.assign(scene.model.rest_m.size(), 1);
+    scene.planes = {{{0, 0, 1, 0}}};
+    scene.velocity = [=](size_t) { return Vector3d(0, 0, -speed); };
+    const size_t half = lower.rest_m.size();
+    Start(scene);
+    if (HasFatalFailure()) return;
+    TissueStep step;
+    for (int i = 0; i < 12; ++i) {
+      Step(&step);
+      if (HasFatalFailure()) return;
+      std::array<Vector3d, 2> momentum = {Vector3d::Zero(), Vector3d::Zero()};
+      std::array<double, 2> mass_kg = {0, 0};
+      for (size_t v = 0; v < x_.size(); ++v) {
+        ASSERT_GT(x_[v].z(), 0) << "vertex " << v << ", step " << i;
+        momentum[v < half ? 0 : 1] += mass_[v] * (x_[v] - before_[v]) / scene_.options.dt_s;
+        mass_kg[v < half ? 0 : 1] += mass_[v];
+      }
+      for (size_t piece = 0; piece < 2; ++piece) {
+        EXPECT_LT(momentum[piece].z() / mass_kg[piece], 0.2 * speed) << "piece " << piece << " is thrown up in step " << i;
+      }
+    }
+    EXPECT_GT(most_acting_, 2U);
+    EXPECT_LT(Momentum().norm(), 0.2 * speed * (std::accumulate(mass_.begin(), mass_.end(), 0.0)));
   }
 }
 
