@@ -2,9 +2,6 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -32,6 +29,7 @@
 #include "clients/cpp/connection.h"
 #include "clients/cpp/scene_client.h"
 #include "clients/cpp/watch_stream.h"
+#include "tests/support/http_get.h"
 
 namespace palpate {
 namespace {
@@ -564,20 +562,7 @@ TEST(Edits, ClientsOfAllPacesConvergeAfterRandomEdits) {
 
 /// A value of the server's metrics page; -1: it is not there.
 double Metric(int http_port, const std::string& name) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(http_port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  std::string page;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
-    const std::string request = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
-    if (write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
-      char buffer[4096];
-      for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;) page.append(buffer, static_cast<size_t>(n));
-    }
-  }
-  close(fd);
+  const std::string page = test::HttpGet(http_port, "/metrics");
   const size_t at = page.find(absl::StrCat("\n", name, " "));
   return at == std::string::npos ? -1 : std::strtod(page.c_str() + at + 1 + name.size(), nullptr);
 }
@@ -630,13 +615,16 @@ void StallThenCatchUp(int kept_versions, int* keyframes, int* deltas) {
   while (quick.version() == 0 && !quick.ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   std::mt19937 random(5);
   uint64_t version = 1;
-  while (version <= kChanges) {
+  const auto edit = [&] {
     v1::EditSceneRequest request;
     request.set_scene_id(id);
     AddRandomEdit(quick, random, request);
     const absl::StatusOr<v1::EditSceneResponse> response = client.Edit(request);
     ASSERT_TRUE(response.ok()) << response.status();
     version = response->topology_version();
+  };
+  while (version <= kChanges) {
+    ASSERT_NO_FATAL_FAILURE(edit());
     while (quick.version() < version && !quick.ended()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ASSERT_FALSE(quick.ended()) << quick.Stop();
   }
@@ -677,14 +665,7 @@ void StallThenCatchUp(int kept_versions, int* keyframes, int* deltas) {
     EXPECT_LT(stalled.bytes_before_keyframe(), 16 * kWindow);
   }
   // And it goes on from there.
-  for (int i = 0; i < 8; ++i) {
-    v1::EditSceneRequest request;
-    request.set_scene_id(id);
-    AddRandomEdit(quick, random, request);
-    const absl::StatusOr<v1::EditSceneResponse> response = client.Edit(request);
-    ASSERT_TRUE(response.ok()) << response.status();
-    version = response->topology_version();
-  }
+  for (int i = 0; i < 8; ++i) ASSERT_NO_FATAL_FAILURE(edit());
   ASSERT_NO_FATAL_FAILURE(wait(info->step()));
   EXPECT_EQ(stalled.keyframes(), *keyframes);
 }

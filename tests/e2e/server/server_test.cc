@@ -1,12 +1,9 @@
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "palpate/v1/control.grpc.pb.h"
 #include "palpate/v1/stream.grpc.pb.h"
+#include "tests/support/http_get.h"
 
 namespace palpate {
 namespace {
@@ -84,25 +82,6 @@ class Process {
   pid_t pid_ = -1;
   int exit_code_ = 0;
 };
-
-/// The answer to GET `path` on loopback, headers included.
-std::string HttpGet(int port, const std::string& path) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  std::string out;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
-    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
-    if (write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
-      char buffer[4096];
-      for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;) out.append(buffer, static_cast<size_t>(n));
-    }
-  }
-  close(fd);
-  return out;
-}
 
 class ServerProgram : public ::testing::Test {
  protected:
@@ -169,7 +148,7 @@ TEST_F(ServerProgram, ServesAndEndsCleanly) {
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(reader->Read(&update));
     EXPECT_GT(update.frame().step(), 0U);
 
-    const std::string metrics = HttpGet(http_port, "/metrics");
+    const std::string metrics = test::HttpGet(http_port, "/metrics");
     EXPECT_THAT(metrics, HasSubstr("200 OK"));
     for (const char* name :
          {"palpate_steps_total{scene=\"small-slab\"}", "palpate_step_seconds_bucket{", "palpate_stage_seconds_sum{",
@@ -177,7 +156,7 @@ TEST_F(ServerProgram, ServesAndEndsCleanly) {
           "palpate_kernel_launches_total{kernel=", "palpate_build_info{version=", "palpate_scenes{state=\"playing\"} 1"}) {
       EXPECT_THAT(metrics, HasSubstr(name));
     }
-    EXPECT_THAT(HttpGet(http_port, "/healthz"), HasSubstr("200"));
+    EXPECT_THAT(test::HttpGet(http_port, "/healthz"), HasSubstr("200"));
 
     server->Signal(signal);
     while (reader->Read(&update)) {
