@@ -217,8 +217,11 @@ void Incision::FindUnsnappable(const IncisionOptions& options) {
     is_changed = false;
     for (const uint32_t v : candidate_vertices_) {
       for (uint32_t f = 0; f < 2; ++f) {
-        if (facets_[f].normal.isZero() || !IsNear(v, f, options) || IsSnappable(v, f, options)) continue;
-        is_changed = unsnappable_.insert(static_cast<uint64_t>(v) << 1 | f).second || is_changed;
+        // What the stroke has gone through stays.
+        if (facets_[f].normal.isZero() || snapped_.contains(mesh_->IdOfVertex(v))) continue;
+        if (!IsNear(v, f, options) || IsSnappable(v, f, options)) continue;
+        unsnappable_.insert(static_cast<uint64_t>(v) << 1 | f);
+        is_changed = true;
       }
     }
   }

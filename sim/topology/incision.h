@@ -121,6 +121,7 @@ class Incision {
     Sheet sheet;
     double distance_m = 0;
   };
+  // A vertex that the sweep has reached.
   struct ReachedHit {
     uint32_t vertex = 0;
     uint32_t facet = 0;
@@ -131,6 +132,7 @@ class Incision {
     Sheet sheet;
     bool is_above = false;
   };
+  // Of a vertex, one for each of several sweeps.
   struct NotedSides {
     VertexId id = kNoVertex;
     std::vector<Side> sides;
@@ -205,7 +207,7 @@ class Incision {
 
   ClosedMesh* mesh_;
   ExposureGuard guard_;
-  absl::flat_hash_map<uint32_t, Mark> marks_;        // by vertex slot: vertices on the cut that have not come apart
+  absl::flat_hash_map<uint32_t, Mark> marks_;        // by vertex slot: vertices on the cut, and finished parts of them
   std::vector<uint32_t> marked_;                     // keys of marks_, oldest first
   size_t front_faces_ = 0, joined_faces_ = 0;        // after the last Open
   absl::flat_hash_map<uint32_t, NotedSides> sides_;  // by vertex slot: of this stroke, of vertices next to marked ones

@@ -1,5 +1,6 @@
 // Cuts right through bodies that were carved before and are bent: nothing holds the two sides together. The oracle is a search for a way
 // from tet to tet; it knows nothing of marks and fronts.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <vector>
