@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What is shipped fits together: promtool accepts the Prometheus files, dashboards and alerts use metrics that the server exports, the container takes
-its packages and files from where they are, configuration files use fields that exist."""
+its packages and files from where they are, configuration files use fields that exist, the viewer's libraries run on the Node.js that it asks for."""
 import json
 import pathlib
 import re
@@ -12,6 +12,7 @@ import yaml
 
 METRIC_HEADER = "server/core/metrics.h"
 RULES = "deploy/prometheus/rules.yml"
+WEB = "clients/web"
 
 
 def check(root, files):
@@ -20,6 +21,7 @@ def check(root, files):
     yield from check_container(root, files)
     yield from check_compose(root, files)
     yield from check_server_config(root, files)
+    yield from check_node_engines(root, files)
 
 
 def check_prometheus(root, files):
@@ -126,6 +128,39 @@ def check_server_config(root, files):
                 yield f"{name}: {key} is no field of ServerConfig"
 
 
+def check_node_engines(root, files):
+    """`engines` of package.json is the one need that ./run and CMake check, so no library may need more."""
+    name = f"{WEB}/package-lock.json"
+    if name not in files:
+        return
+    packages = json.loads((root / name).read_text(encoding="utf-8"))["packages"]
+    need = json.loads((root / WEB / "package.json").read_text(encoding="utf-8"))["engines"]["node"]
+    if packages[""].get("engines", {}).get("node") != need:
+        yield f"{name}: engines differ from those of package.json"
+        return
+    least = version_numbers(need.removeprefix(">="))
+    for package, entry in packages.items():
+        wants = entry.get("engines", {}).get("node", "*")
+        if not any(accepts(alternative, least) for alternative in wants.split("||")):
+            yield f"{name}: {package} needs Node.js {wants}, package.json allows {need}"
+
+
+def version_numbers(text):
+    parts = [int(part) for part in re.findall(r"\d+", text)[:3]]
+    return tuple(parts + [0] * (3 - len(parts)))
+
+
+def accepts(comparators, version):
+    """Whether a version meets all of npm's comparators like ">=14 <21" or "^18.18.0"."""
+    for sign, text in re.findall(r"(>=|<=|>|<|\^|~|=|)\s*v?(\d[\w.-]*)", comparators):
+        bound = version_numbers(text)
+        meets = {">=": version >= bound, "<=": version <= bound, ">": version > bound, "<": version < bound,
+                 "^": version >= bound and version[0] == bound[0], "~": version >= bound and version[:2] == bound[:2]}
+        if not meets.get(sign, version[:text.count(".") + 1] == bound[:text.count(".") + 1]):
+            return False
+    return True
+
+
 HEADER = {METRIC_HEADER: 'inline constexpr char kA[] = "palpate_a_total";  // {scene}\ninline constexpr char kB[] = "palpate_b_seconds";  // histogram\n'}
 PACKAGES = {"deploy/packages.txt": "[build]\nx\n"}
 DOCKER = "FROM x\nCOPY --from=p /packages.build /p\nUSER palpate\nHEALTHCHECK --interval=1s CMD x\n"
@@ -133,6 +168,11 @@ DOCKER = "FROM x\nCOPY --from=p /packages.build /p\nUSER palpate\nHEALTHCHECK --
 
 def dashboard(expr):
     return {"deploy/grafana/dashboards/d.json": json.dumps({"panels": [{"title": "t", "targets": [{"expr": expr}]}]})}
+
+
+def lock(need, wants):
+    packages = {"": {"engines": {"node": ">=18.19"}}, "node_modules/a": {"engines": {"node": wants}}, "node_modules/b": {}}
+    return {f"{WEB}/package.json": json.dumps({"engines": {"node": need}}), f"{WEB}/package-lock.json": json.dumps({"packages": packages})}
 
 
 def rules(expr):
@@ -155,6 +195,14 @@ SELF_TESTS = [
     ({"deploy/compose.yaml": "services: {a: {image: 'x:1', volumes: ['./none:/x']}}\nvolumes: {}\n"}, "mounts ./none"),
     ({"deploy/compose.yaml": "services: {a: {image: x}}\nvolumes: {}\n"}, "no fixed version"),
     ({"deploy/x/server.json": '{"listen": "", "lisen": ""}', "proto/palpate/v1/config.proto": "  string listen = 1;\n"}, "lisen is no field"),
+    (lock(">=18.19", ">=18"), None),
+    (lock(">=18.19", "^14.18.0 || ^18.12 || >= 20.0.0"), None),
+    (lock(">=18.19", ">=14 <21"), None),
+    (lock(">=18.19", "18.x"), None),
+    (lock(">=18.19", "*"), None),
+    (lock(">=18.19", ">=18.20"), "node_modules/a needs Node.js >=18.20, package.json allows >=18.19"),
+    (lock(">=18.19", "^20.19.0 || >=22.12.0"), "node_modules/a needs"),
+    (lock(">=18", ">=14"), "engines differ"),
 ]
 
 if __name__ == "__main__":

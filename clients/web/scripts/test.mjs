@@ -21,6 +21,7 @@ await build({
   outdir: outDir,
   outExtension: { '.js': '.mjs' },
   external: ['ws'],
+  inject: [join(webDir, 'test', 'node_globals.ts')],
   define: { PALPATE_VERSION: '"test"' },
   sourcemap: 'inline',
   logLevel: 'warning',
