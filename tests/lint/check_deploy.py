@@ -156,7 +156,8 @@ def accepts(comparators, version):
         bound = version_numbers(text)
         meets = {">=": version >= bound, "<=": version <= bound, ">": version > bound, "<": version < bound,
                  "^": version >= bound and version[0] == bound[0], "~": version >= bound and version[:2] == bound[:2]}
-        if not meets.get(sign, version[:text.count(".") + 1] == bound[:text.count(".") + 1]):
+        named = len(re.findall(r"\d+", text))
+        if not meets.get(sign, version[:named] == bound[:named]):
             return False
     return True
 
