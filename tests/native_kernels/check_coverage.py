@@ -2,7 +2,7 @@
 """Checks that the native kernel tests launched every kernel, under each kind of sanitizer.
 
 usage: check_coverage.py ROOT LAUNCH_FOLDER FILE.cl...
-LAUNCH_FOLDER has one file for each test program, <program>_asan or <program>_tsan, with lines "FILE KERNEL" (see native_runtime.cc).
+LAUNCH_FOLDER has one file for each test, named <program>_asan or <program>_tsan, with _1_of_2 and so on for its shards, with lines "FILE KERNEL" (see native_runtime.cc).
 """
 import pathlib
 import re
@@ -19,7 +19,7 @@ def main():
     total = 0
     for kind in ("asan", "tsan"):
         seen = set()
-        for path in launches.glob(f"*_{kind}"):
+        for path in sorted({*launches.glob(f"*_{kind}"), *launches.glob(f"*_{kind}_*_of_*")}):
             seen.update(tuple(line.split()) for line in path.read_text().splitlines())
         for file in sys.argv[3:]:
             relative = pathlib.Path(file).resolve().relative_to(root).as_posix()
