@@ -181,6 +181,36 @@ TEST_F(ProximityTest, AnyNumberOfLanes) {
   }
 }
 
+// What is far apart costs no distance: clusters, triangles and elements are each left out by their boxes, and the contacts stay the same.
+TEST_F(ProximityTest, BoxesLeaveOutMostOfThePairs) {
+  Model model;
+  AddTorus(&model, 30, 15, 10, 4, {0, 0, 0}, false);
+  AddTorus(&model, 30, 15, 10, 4, {9, 1, 6.8}, false);
+  PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
+  const auto positions = Upload(model.positions);
+  ProximityStats stats[2];
+  std::vector<SurfaceContact> contacts[2];
+  for (const bool element_boxes : {false, true}) {
+    PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context(), {.element_boxes = element_boxes}));
+    PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, {}));
+    PALPATE_ASSERT_OK(detector.Run(queue(), positions, 0.6F));
+    stats[element_boxes] = detector.stats();
+    contacts[element_boxes] = Download(detector.contact_buffer(), detector.contact_count());
+  }
+  const uint64_t triangles = surface.triangles.size() / 2;  // of each torus
+  const uint64_t clusters = (triangles + 15) / 16;
+  EXPECT_LT(stats[1].cluster_pairs, clusters * clusters / 4);
+  EXPECT_LT(stats[1].triangle_pairs, triangles * triangles / 20);
+  EXPECT_EQ(stats[1].element_pairs, stats[0].element_pairs);
+  EXPECT_GT(stats[1].tests, 0U);
+  EXPECT_LT(2 * stats[1].tests, stats[0].tests) << "boxes of elements";
+  EXPECT_FALSE(contacts[0].empty());
+  ASSERT_EQ(contacts[1].size(), contacts[0].size());
+  for (size_t i = 0; i < contacts[0].size(); ++i) {
+    EXPECT_EQ(Id(contacts[1][i].kind, contacts[1][i].a, contacts[1][i].b), Id(contacts[0][i].kind, contacts[0][i].a, contacts[0][i].b));
+  }
+}
+
 TEST_F(ProximityTest, TwoTori) {
   Model model;
   AddTorus(&model, kScale * 7, kScale * 3, 10, 4, {0, 0, 0}, false);
