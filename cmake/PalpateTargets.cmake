@@ -91,11 +91,12 @@ function(palpate_register_test name)
   endforeach()
 endfunction()
 
-# palpate_test(NAME SRCS a_test.cc... [DEPS lib...] [LABELS l...] [TIMEOUT s] [SHARDS n]): a GoogleTest program, one ctest per program and shard.
+# palpate_test(NAME SRCS a_test.cc... [DEPS lib...] [LABELS l...] [TIMEOUT s] [SHARDS n] [SLOW_TIMEOUT s]): a GoogleTest program, one ctest per program and shard.
+# With SLOW_TIMEOUT its tests named Slow... are a ctest of their own, <name>_slow, with the label slow.
 # A test that takes more than 20 s alone has a TIMEOUT of eight times that or more; one that takes more than 60 s is dealt out to shards.
 # Labels in use: unit property vv native e2e slow lint fuzz. Tests find data through PALPATE_DATA_DIR and skip, saying so, without it.
 function(palpate_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS;SLOW_TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE palpate_options ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/bin")
@@ -106,6 +107,13 @@ function(palpate_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)
   endif()
-  palpate_register_test(${name} COMMAND ${name} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} SHARDS ${ARG_SHARDS}
-    ENVIRONMENT "PALPATE_CACHE_DIR=${CMAKE_BINARY_DIR}/kernel-cache")
+  set(environment "PALPATE_CACHE_DIR=${CMAKE_BINARY_DIR}/kernel-cache")
+  set(filter)
+  if(ARG_SLOW_TIMEOUT)
+    set(filter "--gtest_filter=-*.Slow*")
+    set(slow_labels ${ARG_LABELS} slow)
+    list(REMOVE_ITEM slow_labels unit)
+    palpate_register_test(${name}_slow COMMAND ${name} "--gtest_filter=*.Slow*" LABELS ${slow_labels} TIMEOUT ${ARG_SLOW_TIMEOUT} ENVIRONMENT ${environment})
+  endif()
+  palpate_register_test(${name} COMMAND ${name} ${filter} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} SHARDS ${ARG_SHARDS} ENVIRONMENT ${environment})
 endfunction()
