@@ -49,11 +49,11 @@ RECORD = {
     "step": [[]],
     "proximity": [[]],
     "ccd": [[]],
-    "broadphase": [["--peer_seconds", "2"]],
+    "broadphase": [["--peer_seconds", "4"]],
     "cutting": [[]],
     "surgery": [[]],
     "tissue": [["--filter", "_step_|2500_orders|_shape|_precomputed"]],
-    "haptic": [["--seconds", "60", "--filter", "_server"], ["--seconds", "20", "--filter", "carved|incised"]],
+    "haptic": [["--seconds", "30", "--filter", "_server"], ["--seconds", "20", "--filter", "carved|incised"]],
     # The volumes that the thesis has too; the others, and 14-dop above all, by hand.
     "rigid": [["--filter", "iterations|support"], ["--volumes", "sphere,6-dop,18-dop", "--frames", "7000", "--filter", "corrected/unscaled|corrected/y3"]],
 }
