@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -31,10 +30,6 @@ ABSL_FLAG(bool, peers, true, "Run the peers.");
 
 namespace palpate::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // Boxes in a closed cube: half-extents uniform in 0.25 to 0.75 m, side cbrt(4 n / k), velocities uniform in +-0.05 m a step, reflected at
 // the walls. k sets the pairs: about 0.96 k n.
@@ -97,10 +92,11 @@ absl::StatusOr<std::vector<PeerPair>> ReadPairs(gpu::Queue& queue, const gpu::Bo
   return pairs;
 }
 
-void AddTimes(const std::string& name, const std::string& what, const std::vector<double>& seconds, Report* report) {
-  report->Add(name, what + "_step_p50", Quantile(seconds, 0.5), "s");
-  report->Add(name, what + "_step_min", Quantile(seconds, 0), "s");
-  report->Add(name, what + "_step_p90", Quantile(seconds, 0.9), "s");
+void AddTimes(const std::string& name, const std::string& what, const Samples& samples, Report* report) {
+  report->Add(name, what + "_step_p50", Quantile(samples.wall_s, 0.5), "s");
+  report->Add(name, what + "_step_cpu_p50", Quantile(samples.cpu_s, 0.5), "s");
+  report->Add(name, what + "_step_min", Quantile(samples.wall_s, 0), "s");
+  report->Add(name, what + "_step_p90", Quantile(samples.wall_s, 0.9), "s");
 }
 
 constexpr std::array<const char*, gpu::kBroadPhaseStageCount> kStageNames = {"stage_axis", "stage_structure", "stage_tests", "stage_sort"};
@@ -150,18 +146,18 @@ absl::Status MeasureMethods(gpu::Queue& queue, uint32_t count, double k, const s
     const bool measure_stages = method == gpu::BroadPhaseMethod::kAutomatic;
     PALPATE_ASSIGN_OR_RETURN(OwnEngine engine, OwnEngine::Create(queue, count, method, measure_stages));
     BoxWorld world(count, k);
-    std::vector<double> seconds;
+    Samples samples;
     std::array<std::vector<double>, gpu::kBroadPhaseStageCount> stages;
     for (int step = 0; step < kPeerWarmSteps + (IsQuick() ? 3 : 8); ++step) {
       world.Step();
-      const auto begin = Clock::now();
+      const Stopwatch stopwatch;
       PALPATE_RETURN_IF_ERROR(engine.Step(world.boxes()));
       if (step < kPeerWarmSteps) continue;
-      seconds.push_back(SecondsSince(begin));
+      samples.Add(stopwatch.Elapsed());
       for (size_t s = 0; s < stages.size(); ++s) stages[s].push_back(engine.statistics().stage_s[s]);
     }
     if (!measure_stages) {
-      AddTimes(name, what, seconds, report);
+      AddTimes(name, what, samples, report);
       continue;
     }
     for (size_t s = 0; s < stages.size(); ++s) report->Add(name, kStageNames[s], Quantile(stages[s], 0.5), "s");
@@ -182,7 +178,7 @@ class Contenders {
       : name_(name), limit_s_(absl::GetFlag(FLAGS_peer_seconds)), timed_out_(timed_out) {
     if (!absl::GetFlag(FLAGS_peers)) return;
     for (PeerFactory& factory : Peers()) {
-      Contender contender = {.factory = std::move(factory), .engine = nullptr, .seconds = {}, .why_not = {}};
+      Contender contender = {.factory = std::move(factory), .engine = nullptr, .samples = {}, .why_not = {}};
       const auto before = timed_out->find(contender.factory.name);
       if (resizes && !contender.factory.takes_resizing) {
         contender.why_not = "not run: its update does not end when boxes change their size";
@@ -192,9 +188,9 @@ class Contenders {
         contender.why_not = absl::StrFormat("not run: it took too long in %s", before->second);
       } else {
         contender.engine = contender.factory.create(boxes);
-        const auto begin = Clock::now();
+        const Stopwatch stopwatch;
         const bool is_built = contender.engine->Build(boxes, limit_s_);
-        contender.total_s = SecondsSince(begin);
+        contender.total_s = stopwatch.Elapsed().wall_s;
         if (!is_built) {
           contender.why_not = absl::StrFormat("stopped after %.3g s, before all boxes were in it", contender.total_s);
           contender.is_late = true;
@@ -211,15 +207,15 @@ class Contenders {
   absl::Status Step(const std::vector<PeerBox>& boxes, bool is_counted, bool is_last, const OwnPairs& own_pairs) {
     for (Contender& contender : contenders_) {
       if (contender.is_done) continue;
-      const auto begin = Clock::now();
+      const Stopwatch stopwatch;
       contender.engine->Step(boxes);
-      const double seconds = SecondsSince(begin);
-      if (is_counted) contender.seconds.push_back(seconds);
-      contender.total_s += seconds;
+      const Times times = stopwatch.Elapsed();
+      if (is_counted) contender.samples.Add(times);
+      contender.total_s += times.wall_s;
       contender.is_done = is_last || contender.total_s > limit_s_;
       if (!contender.is_done) continue;
       contender.is_late = !is_last;
-      if (contender.is_late && contender.seconds.size() < kStepsToGoOn) timed_out_->emplace(contender.factory.name, name_);
+      if (contender.is_late && contender.samples.count() < kStepsToGoOn) timed_out_->emplace(contender.factory.name, name_);
       PALPATE_ASSIGN_OR_RETURN(const std::vector<PeerPair> own, own_pairs());
       std::vector<PeerPair> pairs = contender.engine->Pairs();
       std::sort(pairs.begin(), pairs.end());
@@ -231,37 +227,43 @@ class Contenders {
     return absl::OkStatus();
   }
 
-  void AddTo(double own_p50, Report* report) const {
-    double best_peer = 0;
+  // Beside ours: the wall time of a step and what it costs all cores together. Ours uses all of them, the others one.
+  void AddTo(const Samples& own, Report* report) const {
+    const Times own_p50 = {Quantile(own.wall_s, 0.5), Quantile(own.cpu_s, 0.5)};
+    Times best_peer;
     for (const Contender& contender : contenders_) {
       const std::string& peer = contender.factory.name;
       if (contender.is_compared) report->Add(name_, "pairs_of_" + peer, static_cast<double>(contender.pair_count), "count");
       if (contender.is_late) report->Add(name_, "stopped_after_of_" + peer, contender.total_s, "s");
-      if (contender.seconds.empty()) {
+      if (contender.samples.count() == 0) {
         report->Note(absl::StrFormat("%s: %s %s", name_, peer,
                                      contender.is_compared
                                          ? absl::StrFormat("stopped after %.3g s in its first steps; pairs compared", contender.total_s)
                                          : contender.why_not));
         continue;
       }
-      AddTimes(name_, peer, contender.seconds, report);
-      report->Add(name_, "counted_steps_of_" + peer, static_cast<double>(contender.seconds.size()), "count");
-      const double p50 = Quantile(contender.seconds, 0.5);
-      report->Add(name_, "speedup_over_" + peer, p50 / own_p50, "ratio");
-      if (best_peer == 0 || p50 < best_peer) best_peer = p50;
+      AddTimes(name_, peer, contender.samples, report);
+      report->Add(name_, "counted_steps_of_" + peer, static_cast<double>(contender.samples.count()), "count");
+      const Times p50 = {Quantile(contender.samples.wall_s, 0.5), Quantile(contender.samples.cpu_s, 0.5)};
+      report->Add(name_, "speedup_over_" + peer, p50.wall_s / own_p50.wall_s, "ratio");
+      if (best_peer.wall_s == 0 || p50.wall_s < best_peer.wall_s) best_peer.wall_s = p50.wall_s;
+      if (best_peer.cpu_s == 0 || p50.cpu_s < best_peer.cpu_s) best_peer.cpu_s = p50.cpu_s;
       if (contender.is_late) {
+        report->Add(name_, "stopped_after_steps_of_" + peer, static_cast<double>(contender.samples.count()), "count");
         report->Note(absl::StrFormat("%s: %s stopped after %.3g s, %d counted steps; pairs compared at the last of them", name_, peer,
-                                     contender.total_s, static_cast<int>(contender.seconds.size())));
+                                     contender.total_s, static_cast<int>(contender.samples.count())));
       }
     }
-    if (best_peer > 0) report->Add(name_, "speedup_over_best_peer", best_peer / own_p50, "ratio");
+    if (best_peer.wall_s == 0) return;
+    report->Add(name_, "speedup_over_best_peer", best_peer.wall_s / own_p50.wall_s, "ratio");
+    report->Add(name_, "speedup_over_best_peer_cpu", best_peer.cpu_s / own_p50.cpu_s, "ratio");
   }
 
  private:
   struct Contender {
     PeerFactory factory;
     std::unique_ptr<Peer> engine;
-    std::vector<double> seconds;
+    Samples samples;
     std::string why_not;  // it was not run, or not to the end of its first step
     double total_s = 0;   // with building it
     size_t pair_count = 0;
@@ -282,27 +284,27 @@ absl::Status MeasureBoxes(gpu::Queue& queue, uint32_t count, double k, double* f
   PALPATE_ASSIGN_OR_RETURN(OwnEngine own, OwnEngine::Create(queue, count, gpu::BroadPhaseMethod::kAutomatic, false));
   BoxWorld world(count, k);
   Contenders contenders(name, world.boxes(), false, timed_out);
-  std::vector<double> own_seconds;
+  Samples own_samples;
   const int steps = kPeerWarmSteps + (IsQuick() ? 5 : absl::GetFlag(FLAGS_steps));
   for (int step = 0; step < steps; ++step) {
     world.Step();
-    const auto begin = Clock::now();
+    const Stopwatch stopwatch;
     PALPATE_RETURN_IF_ERROR(own.Step(world.boxes()));
-    if (step >= kPeerWarmSteps) own_seconds.push_back(SecondsSince(begin));
+    if (step >= kPeerWarmSteps) own_samples.Add(stopwatch.Elapsed());
     PALPATE_RETURN_IF_ERROR(contenders.Step(world.boxes(), step >= kPeerWarmSteps, step + 1 == steps, [&] { return own.Pairs(); }));
   }
 
   PALPATE_ASSIGN_OR_RETURN(const std::vector<PeerPair> own_pairs, own.Pairs());
-  const double own_p50 = Quantile(own_seconds, 0.5);
+  const double own_p50 = Quantile(own_samples.wall_s, 0.5);
   const gpu::BroadPhaseStatistics& statistics = own.statistics();
-  AddTimes(name, "palpate", own_seconds, report);
+  AddTimes(name, "palpate", own_samples, report);
   report->Add(name, "pairs", static_cast<double>(own_pairs.size()), "count");
   report->Add(name, "tiles", static_cast<double>(statistics.tile_count), "count");
   report->Add(name, "uses_hierarchy", statistics.method == gpu::BroadPhaseMethod::kHierarchy ? 1 : 0, "count");
   report->Add(name, "axis_changes", statistics.axis_changes, "count");
   if (*first_time_per_body == 0) *first_time_per_body = own_p50 / count;
   report->Add(name, "growth_of_time_per_body", own_p50 / count / *first_time_per_body, "ratio");
-  contenders.AddTo(own_p50, report);
+  contenders.AddTo(own_samples, report);
   return MeasureMethods(queue, count, k, name, report);
 }
 
@@ -386,24 +388,25 @@ absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, TimedOut* timed
     PALPATE_ASSIGN_OR_RETURN(gpu::BodyBroadPhase phase, gpu::BodyBroadPhase::Create(context, {.volume = volume}));
     PALPATE_ASSIGN_OR_RETURN(const auto volumes,
                              gpu::DeviceBuffer<float>::Create(context, size_t{count} * gpu::FloatsPerVolume(volume), "volumes"));
-    std::vector<double> place_s, build_s, find_s, candidates;
+    Samples place, build, find;
+    std::vector<double> candidates;
     TumblingWorld tumbling(count);
     std::unique_ptr<Contenders> contenders;
     for (int step = 0; step < steps + 1; ++step) {
       tumbling.Step();
-      auto begin = Clock::now();
+      Stopwatch stopwatch;
       PALPATE_RETURN_IF_ERROR(queue.Write(instance_buffer, tumbling.instances()));
       PALPATE_RETURN_IF_ERROR(transform.Run(queue, mesh_buffer, instance_buffer, begin_buffer, count, begins.back(), world));
       PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
-      const double placed = SecondsSince(begin);
-      begin = Clock::now();
+      const Times placed = stopwatch.Elapsed();
+      stopwatch = {};
       PALPATE_RETURN_IF_ERROR(builder.Build(queue, world, begin_buffer, count, begins.back(), volumes));
       PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
-      const double built = SecondsSince(begin);
-      begin = Clock::now();
+      const Times built = stopwatch.Elapsed();
+      stopwatch = {};
       PALPATE_RETURN_IF_ERROR(phase.Run(queue, volumes, {}, count));
       PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
-      const double found = SecondsSince(begin);
+      const Times found = stopwatch.Elapsed();
       if (volume == gpu::BoundingVolume::kDop6) {
         static_assert(sizeof(PeerBox) == 6 * sizeof(float));
         std::vector<PeerBox> boxes(count);
@@ -412,19 +415,20 @@ absl::Status MeasureElongated(gpu::Queue& queue, uint32_t count, TimedOut* timed
         PALPATE_RETURN_IF_ERROR(contenders->Step(boxes, step > 0, step == steps, [&] { return ReadPairs(queue, phase); }));
       }
       if (step == 0) continue;
-      place_s.push_back(placed);
-      build_s.push_back(built);
-      find_s.push_back(found);
+      place.Add(placed);
+      build.Add(built);
+      find.Add(found);
       candidates.push_back(phase.pair_count());
     }
     const double mean_candidates = std::accumulate(candidates.begin(), candidates.end(), 0.0) / static_cast<double>(candidates.size());
     if (volume == gpu::BoundingVolume::kDop6) {
       box_pairs = mean_candidates;
-      report->Add(name, "place_vertices_p50", Quantile(place_s, 0.5), "s");
-      contenders->AddTo(Quantile(find_s, 0.5), report);
+      report->Add(name, "place_vertices_p50", Quantile(place.wall_s, 0.5), "s");
+      contenders->AddTo(find, report);
     }
-    report->Add(name, what + "_build_p50", Quantile(build_s, 0.5), "s");
-    report->Add(name, what + "_pairs_p50", Quantile(find_s, 0.5), "s");
+    report->Add(name, what + "_build_p50", Quantile(build.wall_s, 0.5), "s");
+    report->Add(name, what + "_pairs_p50", Quantile(find.wall_s, 0.5), "s");
+    report->Add(name, what + "_pairs_cpu_p50", Quantile(find.cpu_s, 0.5), "s");
     report->Add(name, what + "_candidates", mean_candidates, "count");
     if (box_pairs > 0) report->Add(name, what + "_candidates_over_6-dop", mean_candidates / box_pairs, "ratio");
   }
@@ -441,6 +445,7 @@ absl::Status Run(Report* report, const std::shared_ptr<gpu::Context>& context) {
     }
     if (!IsQuick() || size <= 4096) sizes.push_back(size);
   }
+  report->Note("*_cpu_*: processor time of all threads. The other engines use one thread, ours all cores of the device.");
   if (absl::GetFlag(FLAGS_peers)) {
     for (const std::string& name : AbsentPeers())
       report->Note(name + " is not installed (packages of group [bench] in deploy/packages.txt)");

@@ -218,6 +218,10 @@ absl::Status Carve(const Subject& subject, Report& report, Bars& bars) {
   report.Add(subject.name, "no_problem_share", Share(s.no_problem, s.operations()), "ratio");
   report.Add(subject.name, "vertex_problem_share", Share(vertex, s.operations()), "ratio");
   report.Add(subject.name, "edge_problem_share", Share(s.edge_problem, s.operations()), "ratio");
+  report.Add(subject.name, "vertex_split_share", Share(s.vertex_split, vertex), "ratio");
+  report.Add(subject.name, "vertex_set_share", Share(s.vertex_set, vertex), "ratio");
+  report.Add(subject.name, "vertex_heuristic_share", Share(s.vertex_heuristic, vertex), "ratio");
+  report.Add(subject.name, "set_size_mean", Share(s.removed_in_sets, s.vertex_set), "count");
   report.Add(subject.name, "tets_per_operation", Share(s.removed_tets, s.operations()), "count");
   report.Add(subject.name, "non_manifold_states", static_cast<double>(manifold_faults), "count");
   report.Add(subject.name, "time_per_removal", removals == 0 ? 0 : time_s / static_cast<double>(removals), "s");

@@ -34,8 +34,8 @@ class Suite {
     PALPATE_ASSIGN_OR_RETURN(const auto source, DeviceBuffer<uint32_t>::Create(queue_.context(), count, "source"));
     PALPATE_ASSIGN_OR_RETURN(const auto target, DeviceBuffer<uint32_t>::Create(queue_.context(), count, "target"));
     PALPATE_RETURN_IF_ERROR(queue_.Fill(source, 1U));
-    PALPATE_ASSIGN_OR_RETURN(const double seconds, Time([&] { return queue_.Copy(source, target, count); }));
-    copy_bytes_per_s_ = 2.0 * static_cast<double>(count) * sizeof(uint32_t) / seconds;
+    PALPATE_ASSIGN_OR_RETURN(const Times times, Time([&] { return queue_.Copy(source, target, count); }));
+    copy_bytes_per_s_ = 2.0 * static_cast<double>(count) * sizeof(uint32_t) / times.wall_s;
     report_.Add("copy", "bandwidth", copy_bytes_per_s_, "bytes_per_s");
     return absl::OkStatus();
   }
@@ -43,29 +43,35 @@ class Suite {
   // Times `enqueue` (device) and `serial` (one core, the standard library). bytes: what the algorithm has to read and write at least.
   absl::Status Compare(const std::string& name, uint32_t count, double bytes, const std::function<absl::Status()>& enqueue,
                        const std::function<void()>& prepare_serial, const std::function<void()>& serial) {
-    PALPATE_ASSIGN_OR_RETURN(const double seconds, Time(enqueue));
-    std::vector<double> serial_seconds;
+    PALPATE_ASSIGN_OR_RETURN(const Times times, Time(enqueue));
+    Samples serial_samples;
     for (int i = 0; i < (count > 1000000 ? 3 : 9); ++i) {
       prepare_serial();
-      serial_seconds.push_back(TimeRepetitions(serial, {0, 1, 1, 0}).front());
+      const Stopwatch stopwatch;
+      serial();
+      serial_samples.Add(stopwatch.Elapsed());
     }
-    const double reference = Quantile(serial_seconds, 0.5);
-    report_.Add(name, "time", seconds, "s");
-    report_.Add(name, "rate", count / seconds, "elements_per_s");
-    report_.Add(name, "bandwidth_share", bytes / seconds / copy_bytes_per_s_, "ratio");
-    report_.Add(name, "std_time", reference, "s");
-    report_.Add(name, "speedup_over_std", reference / seconds, "ratio");
+    const double reference_s = Quantile(serial_samples.wall_s, 0.5);
+    const double reference_cpu_s = Quantile(serial_samples.cpu_s, 0.5);
+    report_.Add(name, "time", times.wall_s, "s");
+    report_.Add(name, "time_cpu", times.cpu_s, "s");
+    report_.Add(name, "rate", count / times.wall_s, "elements_per_s");
+    report_.Add(name, "bandwidth_share", bytes / times.wall_s / copy_bytes_per_s_, "ratio");
+    report_.Add(name, "std_time", reference_s, "s");
+    report_.Add(name, "std_time_cpu", reference_cpu_s, "s");
+    report_.Add(name, "speedup_over_std", reference_s / times.wall_s, "ratio");
+    report_.Add(name, "speedup_over_std_cpu", reference_cpu_s / times.cpu_s, "ratio");
     return absl::OkStatus();
   }
 
-  absl::StatusOr<double> Time(const std::function<absl::Status()>& enqueue) {
+  absl::StatusOr<Times> Time(const std::function<absl::Status()>& enqueue) {
     absl::Status status;
-    const double seconds = MedianSeconds([&] {
+    const Times times = MedianTimes([&] {
       status.Update(enqueue());
       status.Update(queue_.FinishBlocking());
     });
     if (!status.ok()) return status;
-    return seconds;
+    return times;
   }
 
   template <typename T>
@@ -297,6 +303,7 @@ int Main() {
       "time: median wall time with one wait at the end. bandwidth_share: bytes the passes must move, by time, by the copy's bandwidth");
   report.Note(
       "(the copy moves 128 MiB; an array that fits in a cache may exceed 1). std: one thread; sort_*: std::sort of (key, index) pairs.");
+  report.Note("*_cpu: processor time of all threads: what the device and the one thread of std cost.");
   return report.Finish(status);
 }
 

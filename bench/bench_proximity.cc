@@ -2,10 +2,8 @@
 // next to libfcl's bounding volume hierarchies refitted to the same frames.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <ctime>
 #include <map>
 #include <numbers>
 #include <set>
@@ -171,31 +169,25 @@ Scene Floor(int frame_count) {
 // than the wall time.
 class FrameTimes {
  public:
-  struct Stopwatch {
-    std::chrono::steady_clock::time_point wall = std::chrono::steady_clock::now();
-    std::clock_t cpu = std::clock();
-  };
-
   explicit FrameTimes(size_t frame_count) : best_(frame_count, 1e30) {}
   size_t frame_count() const { return best_.size(); }
 
   void Add(size_t frame, const Stopwatch& begin) {
-    const Stopwatch end;
-    const std::chrono::duration<double> wall = end.wall - begin.wall;
-    wall_.push_back(wall.count());
-    cpu_.push_back(static_cast<double>(end.cpu - begin.cpu) / CLOCKS_PER_SEC);
-    best_[frame] = std::min(best_[frame], wall.count());
+    const Times times = begin.Elapsed();
+    samples_.Add(times);
+    best_[frame] = std::min(best_[frame], times.wall_s);
   }
 
   void AddTo(Report& report, const std::string& name) const {
-    report.Add(name, "time_p50", Quantile(wall_, 0.5), "s");
-    report.Add(name, "time_p99", Quantile(wall_, 0.99), "s");
+    report.Add(name, "time_p50", Quantile(samples_.wall_s, 0.5), "s");
+    report.Add(name, "time_p99", Quantile(samples_.wall_s, 0.99), "s");
     report.Add(name, "best_time_p50", Quantile(best_, 0.5), "s");
-    report.Add(name, "cpu_time_p50", Quantile(cpu_, 0.5), "s");
+    report.Add(name, "time_cpu_p50", Quantile(samples_.cpu_s, 0.5), "s");
   }
 
  private:
-  std::vector<double> wall_, cpu_, best_;
+  Samples samples_;
+  std::vector<double> best_;
 };
 
 // What per-cluster normal cones would do: the thesis' test on each cluster of 16 triangles, for its pairs with itself.
@@ -229,7 +221,8 @@ class Suite {
     std::vector<gpu::SurfaceBody> bodies;
     for (uint32_t b = 0; b < scene.bodies.size(); ++b) bodies.push_back({scene.bodies[b], b, scene.self});
     PALPATE_ASSIGN_OR_RETURN(const gpu::SurfaceTopology surface, gpu::SurfaceTopology::Build(scene.vertex_count(), bodies));
-    report_.Add(scene.name, "topology_time", MedianSeconds([&] { (void)gpu::SurfaceTopology::Build(scene.vertex_count(), bodies); }), "s");
+    report_.Add(scene.name, "topology_time", MedianTimes([&] { (void)gpu::SurfaceTopology::Build(scene.vertex_count(), bodies); }).wall_s,
+                "s");
     std::vector<gpu::DeviceBuffer<Float4>> frames;
     for (const auto& frame : scene.frames) {
       PALPATE_ASSIGN_OR_RETURN(frames.emplace_back(), gpu::CreateBufferFrom(queue_, std::span<const Float4>(frame), "frame"));
@@ -269,7 +262,7 @@ class Suite {
     queue_.set_profiling(false);
     for (int round = 0; round < 6; ++round) {
       for (size_t f = 0; f < frames.size(); ++f) {
-        FrameTimes::Stopwatch stopwatch;
+        const Stopwatch stopwatch;
         PALPATE_RETURN_IF_ERROR(detector.Run(queue_, frames[f], scene.range_m));
         PALPATE_RETURN_IF_ERROR(queue_.FinishBlocking());
         if (round == 0) {  // kernels are loaded and buffers grow
@@ -483,7 +476,7 @@ class Suite {
       FrameTimes times((scene.frames.size() + stride - 1) / stride);
       for (int round = 0; round < (volume == FclScene::Volume::kAabb ? 3 : 1); ++round) {
         for (size_t f = 0; f < scene.frames.size(); f += stride) {
-          FrameTimes::Stopwatch stopwatch;
+          const Stopwatch stopwatch;
           const uint64_t pairs = fcl->Run(scene.frames[f], scene.range_m);
           times.Add(f / stride, stopwatch);
           if (round == 0) found += pairs;
@@ -511,9 +504,9 @@ int Main() {
   const absl::Status status = suite.Run();
   report.Note(
       "Times are of one frame, the contacts complete on the device; counts are means over the frames. stage_*: device time by kernel.");
-  report.Note("best_time: of each frame, the best of the rounds. cpu_time: of all threads.");
+  report.Note("best_time: of each frame, the best of the rounds. time_cpu: of all threads.");
   report.Note(
-      "fcl_*: libfcl on one core, refitted to each frame, all pairs of triangles in range (no elements, no records), on `frames` of the "
+      "fcl_*: libfcl on one thread, refitted to each frame, all pairs of triangles in range (no elements, no records), on `frames` of the "
       "frames. "
       "fcl_compared: the same pairs of triangles on one frame, ours between libfcl's at a range 1e-3 shorter and 1e-3 longer.");
 #ifndef PALPATE_HAS_FCL

@@ -32,7 +32,6 @@ class NearPairs : public fcl::detail::MeshDistanceTraversalNode<BV> {
     const fcl::Triangle& a = this->tri_indices1[t1];
     const fcl::Triangle& b = this->tri_indices2[t2];
     if (is_self) {
-      if (t2 <= t1) return;
       for (int i = 0; i < 3; ++i) {
         for (int k = 0; k < 3; ++k) {
           if (a[i] == b[k]) return;
@@ -46,7 +45,21 @@ class NearPairs : public fcl::detail::MeshDistanceTraversalNode<BV> {
                                                     this->vertices2[b[0]], this->vertices2[b[1]], this->vertices2[b[2]], p, q);
     if (!(distance < range_m)) return;
     ++found;
-    if (list != nullptr) list->push_back({static_cast<uint32_t>(t1), static_cast<uint32_t>(t2)});
+    if (list == nullptr) return;
+    const auto first = static_cast<uint32_t>(is_self ? std::min(t1, t2) : t1);
+    const auto second = static_cast<uint32_t>(is_self ? std::max(t1, t2) : t2);
+    list->push_back({first, second});
+  }
+
+  // A model against itself: each node's two children, which share no triangle, against each other. The same tree as both arguments of
+  // distanceRecurse would be gone through twice, as (a, b) and as (b, a).
+  void TraverseItself(int node) {
+    const auto& bv = this->model1->getBV(node);
+    if (bv.isLeaf()) return;
+    TraverseItself(bv.leftChild());
+    TraverseItself(bv.rightChild());
+    if (canStop(BVTesting(bv.leftChild(), bv.rightChild()))) return;
+    fcl::detail::distanceRecurse<double>(this, bv.leftChild(), bv.rightChild(), nullptr);
   }
 };
 
@@ -104,7 +117,11 @@ class Scene : public FclScene {
     node.tri_indices2 = b.tri_indices;
     node.range_m = range_m;
     node.is_self = bodies_.size() == 1;
-    fcl::detail::distanceRecurse<double>(&node, 0, 0, nullptr);
+    if (node.is_self) {
+      node.TraverseItself(0);
+    } else {
+      fcl::detail::distanceRecurse<double>(&node, 0, 0, nullptr);
+    }
     return node.found;
   }
 

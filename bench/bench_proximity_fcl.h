@@ -11,7 +11,7 @@
 namespace palpate::bench {
 
 /// libfcl's bounding volume hierarchies on the same frames: a model for each body, refitted to each frame, then all pairs of triangles
-/// below the range.
+/// below the range. A body is met with itself once for each pair of triangles.
 class FclScene {
  public:
   enum class Volume { kObbRss, kAabb };  ///< refitted from the top, as libfcl does for it, or from the leaves

@@ -134,27 +134,24 @@ class Suite {
     PALPATE_ASSIGN_OR_RETURN(const gpu::ConvexMeshes meshes, gpu::ConvexMeshes::Create(queue_, std::vector<ConvexMesh>{BevelledCube()}));
     for (const bool with_distance : {true, false}) {
       gpu::ConvexStatistics statistics;
-      std::vector<double> seconds;
+      Samples samples;
       for (uint32_t done = 0; done < total; done += batch) {
         PALPATE_ASSIGN_OR_RETURN(const Pairs pairs, RandomPairs(batch, scale, radius, done + 1));
         PALPATE_RETURN_IF_ERROR(queue_.FinishBlocking());
         absl::Status status;
-        seconds.push_back(TimeRepetitions(
-                              [&] {
-                                status.Update(phase_.Run(queue_, meshes, pairs.bodies(), pairs.pairs, batch,
-                                                         with_distance ? INFINITY : 0.0F, pairs.contacts));
-                                status.Update(queue_.FinishBlocking());
-                              },
-                              {0, 1, 1, 0})
-                              .front() /
-                          batch);
+        const Stopwatch stopwatch;
+        status.Update(phase_.Run(queue_, meshes, pairs.bodies(), pairs.pairs, batch, with_distance ? INFINITY : 0.0F, pairs.contacts));
+        status.Update(queue_.FinishBlocking());
+        const Times times = stopwatch.Elapsed();
+        samples.Add({times.wall_s / batch, times.cpu_s / batch});
         PALPATE_RETURN_IF_ERROR(status);
         PALPATE_RETURN_IF_ERROR(phase_.AddStatistics(queue_, pairs.contacts, batch, &statistics));
       }
       const std::string full_name = absl::StrCat(name, with_distance ? "/distance" : "/overlap");
       report_.Add(full_name, "pairs", static_cast<double>(gpu::ConvexStatistics::Count(statistics.gjk)), "count");
-      report_.Add(full_name, "pair_time_min", *std::min_element(seconds.begin(), seconds.end()), "s");
-      report_.Add(full_name, "pair_time_median", Quantile(seconds, 0.5), "s");
+      report_.Add(full_name, "pair_time_min", Quantile(samples.wall_s, 0), "s");
+      report_.Add(full_name, "pair_time_median", Quantile(samples.wall_s, 0.5), "s");
+      report_.Add(full_name, "pair_time_cpu_median", Quantile(samples.cpu_s, 0.5), "s");
       AddStatistics(full_name, statistics);
       report_.Note(absl::StrCat(full_name, ": GJK supports ", Histogram(statistics.gjk), "; EPA supports ", Histogram(statistics.epa)));
     }
@@ -188,7 +185,7 @@ class Suite {
       PALPATE_ASSIGN_OR_RETURN(const gpu::ConvexMeshes meshes,
                                gpu::ConvexMeshes::Create(queue_, std::vector<ConvexMesh>{sphere}, climbs ? 0 : UINT32_MAX));
       absl::Status status;
-      const double seconds = MedianSeconds([&] {
+      const Times times = MedianTimes([&] {
         status.Update(phase_.Run(queue_, meshes, pairs.bodies(), pairs.pairs, count, INFINITY, pairs.contacts));
         status.Update(queue_.FinishBlocking());
       });
@@ -196,7 +193,8 @@ class Suite {
       gpu::ConvexStatistics statistics;
       PALPATE_RETURN_IF_ERROR(phase_.AddStatistics(queue_, pairs.contacts, count, &statistics));
       const std::string name = absl::StrCat("support/", sphere.vertices_m.size(), climbs ? "/climb" : "/scan");
-      report_.Add(name, "pair_time", seconds / count, "s");
+      report_.Add(name, "pair_time", times.wall_s / count, "s");
+      report_.Add(name, "pair_time_cpu", times.cpu_s / count, "s");
       report_.Add(name, "not_converged", static_cast<double>(statistics.by_status[PALPATE_CONVEX_NOT_CONVERGED]), "count");
     }
     return absl::OkStatus();
@@ -244,12 +242,15 @@ class Suite {
     std::array<double, gpu::kRigidStageCount> stages{};
     std::array<double, gpu::kBroadPhaseStageCount> broad_stages{};
     std::vector<double> frame_s;
+    double cpu_s = 0;
     uint64_t candidates = 0, contacts = 0, solved = 0;
     uint32_t most_candidates = 0;
     gpu::RigidCounters counters{};
     double lowest_m = INFINITY, farthest_m = 0, first_rest_frame = -1;
     for (int frame = 0; frame < frames; ++frame) {
+      const Stopwatch stopwatch;
       PALPATE_ASSIGN_OR_RETURN(const gpu::RigidStep step, world->Step());
+      cpu_s += stopwatch.Elapsed().cpu_s;
       candidates += step.pair_count;
       contacts += step.overlapping_pairs;
       solved += step.solved_pairs;
@@ -290,6 +291,7 @@ class Suite {
                 "ratio");
     report_.Add(name, "solved_pairs_mean", static_cast<double>(solved) / n, "count");
     report_.Add(name, "frame_time_mean", std::accumulate(frame_s.begin(), frame_s.end(), 0.0) / n, "s");
+    report_.Add(name, "frame_time_cpu_mean", cpu_s / n, "s");
     report_.Add(name, "frame_time_median", Quantile(frame_s, 0.5), "s");
     const auto stage = [&](RigidStage s) { return stages[static_cast<size_t>(s)] / n; };
     const auto broad = [&](gpu::BroadPhaseStage s) { return broad_stages[static_cast<size_t>(s)] / n; };

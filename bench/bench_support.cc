@@ -1,9 +1,13 @@
 #include "bench/bench_support.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 
 #include "absl/flags/flag.h"
@@ -13,11 +17,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "palpate_commit.h"
 
 ABSL_FLAG(std::string, json, "", "append the rows to this file, one JSON object a line");
 ABSL_FLAG(std::string, device, "", "OpenCL device: an index, a part of its name, 'cpu', 'gpu' or 'auto'");
-ABSL_FLAG(std::string, filter, "", "run only the cases whose name contains this text");
+ABSL_FLAG(std::string, filter, "", "run only the cases whose name contains this text, or one of several with | between them");
 ABSL_FLAG(bool, quick, false, "smaller and fewer cases");
 
 namespace palpate::bench {
@@ -40,21 +45,59 @@ std::string JsonString(std::string_view text) {
   return out + '"';
 }
 
+double ProcessCpuSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double SecondsOf(const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); }
+
+double OwnAndChildrenCpuSeconds() {
+  double total_s = 0;
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    getrusage(who, &usage);
+    total_s += SecondsOf(usage.ru_utime) + SecondsOf(usage.ru_stime);
+  }
+  return total_s;
+}
+
+// Seconds of all cores that were spent on something since the start of the machine, those stolen by other guests included; -1 if not known.
+double MachineBusySeconds() {
+  std::ifstream file("/proc/stat");
+  std::string label;
+  double user = 0, nice = 0, system = 0, idle = 0, wait = 0, interrupt = 0, soft_interrupt = 0, steal = 0;
+  if (!(file >> label >> user >> nice >> system >> idle >> wait >> interrupt >> soft_interrupt >> steal)) return -1;
+  return (user + nice + system + interrupt + soft_interrupt + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 }  // namespace
 
-std::vector<double> TimeRepetitions(const std::function<void()>& run, const TimingOptions& options) {
-  using Clock = std::chrono::steady_clock;
+Stopwatch::Stopwatch() : wall_begin_(std::chrono::steady_clock::now()), cpu_begin_s_(ProcessCpuSeconds()) {}
+
+Times Stopwatch::Elapsed() const {
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - wall_begin_;
+  return {wall.count(), ProcessCpuSeconds() - cpu_begin_s_};
+}
+
+void Samples::Add(const Times& times) {
+  wall_s.push_back(times.wall_s);
+  cpu_s.push_back(times.cpu_s);
+}
+
+Samples TimeRepetitions(const std::function<void()>& run, const TimingOptions& options) {
   for (int i = 0; i < options.warmup_repetitions; ++i) run();
-  std::vector<double> seconds;
-  double total = 0;
-  while (static_cast<int>(seconds.size()) < options.min_repetitions ||
-         (total < options.min_total_time_s && static_cast<int>(seconds.size()) < options.max_repetitions)) {
-    const auto begin = Clock::now();
+  Samples samples;
+  double total_s = 0;
+  while (static_cast<int>(samples.count()) < options.min_repetitions ||
+         (total_s < options.min_total_time_s && static_cast<int>(samples.count()) < options.max_repetitions)) {
+    const Stopwatch stopwatch;
     run();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-    total += seconds.back();
+    samples.Add(stopwatch.Elapsed());
+    total_s += samples.wall_s.back();
   }
-  return seconds;
+  return samples;
 }
 
 double Quantile(std::vector<double> values, double ratio) {
@@ -66,8 +109,9 @@ double Quantile(std::vector<double> values, double ratio) {
   return values[below] + (position - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
-double MedianSeconds(const std::function<void()>& run, const TimingOptions& options) {
-  return Quantile(TimeRepetitions(run, options), 0.5);
+Times MedianTimes(const std::function<void()>& run, const TimingOptions& options) {
+  const Samples samples = TimeRepetitions(run, options);
+  return {Quantile(samples.wall_s, 0.5), Quantile(samples.cpu_s, 0.5)};
 }
 
 void Initialize(int argc, char** argv, std::string_view description) {
@@ -84,10 +128,20 @@ void Initialize(int argc, char** argv, std::string_view description) {
 
 std::string DeviceSelector() { return absl::GetFlag(FLAGS_device); }
 bool IsQuick() { return absl::GetFlag(FLAGS_quick); }
-bool IsSelected(std::string_view case_name) { return absl::StrContains(Absl(case_name), absl::GetFlag(FLAGS_filter)); }
+bool IsSelected(std::string_view case_name) {
+  for (const absl::string_view part : absl::StrSplit(absl::GetFlag(FLAGS_filter), '|')) {
+    if (absl::StrContains(Absl(case_name), part)) return true;
+  }
+  return false;
+}
 std::string Commit() { return kCommit; }
 
-Report::Report(std::string suite, std::string device) : suite_(std::move(suite)), device_(std::move(device)) {}
+Report::Report(std::string suite, std::string device)
+    : suite_(std::move(suite)),
+      device_(std::move(device)),
+      begin_(std::chrono::steady_clock::now()),
+      busy_begin_s_(MachineBusySeconds()),
+      own_begin_s_(OwnAndChildrenCpuSeconds()) {}
 
 void Report::Add(std::string_view case_name, std::string_view metric, double value, std::string_view unit) {
   rows_.push_back({std::string(case_name), std::string(metric), std::string(unit), value});
@@ -106,6 +160,12 @@ void Report::Add(std::string_view case_name, std::string_view metric, double val
 void Report::Note(std::string_view text) { notes_.emplace_back(text); }
 
 int Report::Finish(const absl::Status& status) {
+  const double elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  if (status.ok() && !rows_.empty() && busy_begin_s_ >= 0 && elapsed_s > 0) {
+    const double busy_s = MachineBusySeconds() - busy_begin_s_;
+    const double own_s = OwnAndChildrenCpuSeconds() - own_begin_s_;
+    Add("machine", "foreign_cores", std::max(0.0, (busy_s - own_s) / elapsed_s), "count");
+  }
   size_t case_width = 4;
   size_t metric_width = 6;
   for (const Row& row : rows_) {

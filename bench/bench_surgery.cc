@@ -332,10 +332,10 @@ absl::Status Project(const std::shared_ptr<gpu::Context>& context, const std::st
     capsule.tip_to_m = capsule.tip_from_m + Vector3d(0.0005, 0, -0.001);
     capsule.radius_m = probe.radius_m;
     report->Add(name, "triangles", static_cast<double>(mesh.triangles().size()), "count");
-    report->Add(name, "find_touching", MedianSeconds([&] { sim::FindTouching(mesh, positions, capsule); }), "s");
-    report->Add(name, "find_swept", MedianSeconds([&] { sim::FindSwept(mesh, positions, positions, capsule); }), "s");
+    report->Add(name, "find_touching", MedianTimes([&] { sim::FindTouching(mesh, positions, capsule); }).wall_s, "s");
+    report->Add(name, "find_swept", MedianTimes([&] { sim::FindSwept(mesh, positions, positions, capsule); }).wall_s, "s");
     const sim::ProjectionInput input{.mesh = &mesh, .from_m = positions, .to_m = positions, .is_fixed = {}, .capsules = {&capsule, 1}};
-    report->Add(name, "project_out", MedianSeconds([&] { sim::ProjectOut(input, {.reach_m = 0.002}); }), "s");
+    report->Add(name, "project_out", MedianTimes([&] { sim::ProjectOut(input, {.reach_m = 0.002}); }).wall_s, "s");
     report->Add(name, "projected_vertices", static_cast<double>(sim::ProjectOut(input).moved.size()), "count");
   }
   return absl::OkStatus();
