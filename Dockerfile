@@ -36,5 +36,6 @@ EXPOSE 50051 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s CMD ["palpate", "--timeout", "3", "server-info"]
 ENTRYPOINT ["palpate-server"]
 # A container's address is never loopback, so the border is where its ports are published: to 127.0.0.1, or give --tls-cert and --tls-key.
+# Browsers reach the viewer by localhost, a numeric address or the container's host name; other names need --allowed-host NAME.
 CMD ["--listen", "0.0.0.0:50051", "--http", "0.0.0.0:8080", "--insecure", "--web-root", "/usr/local/share/palpate/web", \
      "--scene", "/usr/local/share/palpate/scenes/liver.json"]

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,10 @@ ABSL_FLAG(std::optional<uint64_t>, max_tets_per_scene, std::nullopt, "limit");
 ABSL_FLAG(std::optional<uint64_t>, max_message_bytes, std::nullopt, "limit");
 ABSL_FLAG(std::optional<uint32_t>, max_streams, std::nullopt, "limit");
 ABSL_FLAG(std::optional<uint32_t>, max_kept_versions, std::nullopt, "limit");
+ABSL_FLAG(std::optional<std::string>, allowed_host, std::nullopt, "host names");
+ABSL_FLAG(std::optional<uint32_t>, max_connections, std::nullopt, "limit");
+ABSL_FLAG(std::optional<uint32_t>, upload_timeout_s, std::nullopt, "limit");
+ABSL_FLAG(std::optional<uint64_t>, max_buffer_bytes, std::nullopt, "limit");
 
 namespace palpate::server {
 namespace {
@@ -67,11 +72,17 @@ Usage: palpate-server [flags]
 Security:
   --tls-cert FILE, --tls-key FILE   PEM certificate chain and private key for TLS
   --insecure                allow an address that is not loopback without TLS
-  --token-file FILE         calls must carry `authorization: Bearer <text of the file>`; switches the browser viewer off
+  --token-file FILE         calls must carry `authorization: Bearer <text of the file>`; the browser viewer asks for it
+  --allowed-host NAME       name under which browsers may reach --http, besides localhost and the names and addresses of this
+                            machine (repeat, or separate by commas)
 
 Limits (a scene or stream beyond them is refused with RESOURCE_EXHAUSTED):
   --max-scenes N (16)       --max-bodies-per-scene N (1024)   --max-tets-per-scene N (2000000)
   --max-streams N (256)     --max-message-bytes N (67108864)
+
+  --max-connections N       of the gRPC port (1024, or fewer where the limit on descriptors is low)
+  --max-buffer-bytes N      what gRPC may hold in memory for all clients together (4 times --max-message-bytes)
+  --upload-timeout-s N      a request that has not arrived within this time ends its call with DEADLINE_EXCEEDED (30)
 
   --max-kept-versions N     readers of a scene that miss more changes of its topology than this get all of it anew (1024)
 
@@ -81,11 +92,11 @@ Limits (a scene or stream beyond them is refused with RESOURCE_EXHAUSTED):
 Exit codes: 0 after SIGINT or SIGTERM, 1 on a failure, 2 on a wrong flag or configuration.
 )";
 
-/// absl spells flags with underscores and keeps the last of a repeated one: dashes become underscores, repeated --scene flags one list.
+/// absl spells flags with underscores and keeps the last of a repeated one: dashes become underscores, repeated flags of a list one list.
 /// Sets `help` or `version` when those are asked for. Errors: InvalidArgument (an argument that is no flag).
 absl::StatusOr<std::vector<std::string>> NormalizeArguments(int argc, char** argv, bool& help, bool& version) {
   std::vector<std::string> out = {argv[0]};
-  std::vector<std::string> scenes;
+  std::map<std::string, std::vector<std::string>> lists = {{"scene", {}}, {"allowed_host", {}}};
   for (int i = 1; i < argc; ++i) {
     std::string argument = argv[i];
     if (argument == "-h") argument = "--help";
@@ -115,13 +126,15 @@ absl::StatusOr<std::vector<std::string>> NormalizeArguments(int argc, char** arg
       if (i + 1 >= argc) return absl::InvalidArgumentError(absl::StrCat("--", argument.substr(2), " needs a value; see --help"));
       value = argv[++i];
     }
-    if (name == "scene") {
-      scenes.push_back(*value);
+    if (const auto list = lists.find(name); list != lists.end()) {
+      list->second.push_back(*value);
     } else {
       out.push_back(absl::StrCat("--", name, "=", *value));
     }
   }
-  if (!scenes.empty()) out.push_back(absl::StrCat("--scene=", absl::StrJoin(scenes, ",")));
+  for (const auto& [name, values] : lists) {
+    if (!values.empty()) out.push_back(absl::StrCat("--", name, "=", absl::StrJoin(values, ",")));
+  }
   return out;
 }
 
@@ -152,6 +165,12 @@ v1::ServerConfig FlagConfig() {
   Override(FLAGS_max_tets_per_scene, [&](uint64_t v) { c.mutable_limits()->set_max_tets_per_scene(v); });
   Override(FLAGS_max_message_bytes, [&](uint64_t v) { c.mutable_limits()->set_max_message_bytes(v); });
   Override(FLAGS_max_streams, [&](uint32_t v) { c.mutable_limits()->set_max_streams(v); });
+  Override(FLAGS_allowed_host, [&](const std::string& v) {
+    for (const auto& host : absl::StrSplit(v, ',', absl::SkipEmpty())) c.add_allowed_host(std::string(host));
+  });
+  Override(FLAGS_max_connections, [&](uint32_t v) { c.set_max_connections(v); });
+  Override(FLAGS_upload_timeout_s, [&](uint32_t v) { c.set_upload_timeout_s(v); });
+  Override(FLAGS_max_buffer_bytes, [&](uint64_t v) { c.set_max_buffer_bytes(v); });
   Override(FLAGS_max_kept_versions, [&](uint32_t v) { c.mutable_limits()->set_max_kept_versions(v); });
   return c;
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "server/web/origin_check.h"
 
 namespace palpate::server {
 namespace {
@@ -18,9 +19,15 @@ constexpr uint64_t kMaxMessageBytes = 1ULL << 30;
 
 bool IsLoopback(const std::string& host) { return host == "localhost" || host == "::1" || absl::StartsWith(host, "127."); }
 
-absl::Status Limit(const char* name, uint64_t value, uint64_t low, uint64_t high) {
+constexpr uint64_t kMinBufferBytes = 16ULL << 20;
+constexpr uint64_t kMaxBufferBytes = 1ULL << 40;
+
+absl::Status Range(const std::string& name, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("limits.", name, ": ", value, " is outside [", low, ", ", high, "]"));
+  return absl::InvalidArgumentError(absl::StrCat(name, ": ", value, " is outside [", low, ", ", high, "]"));
+}
+absl::Status Limit(const char* name, uint64_t value, uint64_t low, uint64_t high) {
+  return Range(absl::StrCat("limits.", name), value, low, high);
 }
 
 }  // namespace
@@ -68,6 +75,7 @@ v1::ServerConfig MergeConfig(const v1::ServerConfig& base, const v1::ServerConfi
   v1::ServerConfig out = base;
   // MergeFrom appends to lists; a flag replaces the list of the file.
   if (!overrides.scene().empty()) out.clear_scene();
+  if (!overrides.allowed_host().empty()) out.clear_allowed_host();
   out.MergeFrom(overrides);
   return out;
 }
@@ -120,6 +128,23 @@ absl::StatusOr<ServerOptions> ResolveConfig(const v1::ServerConfig& config) {
   PALPATE_RETURN_IF_ERROR(Limit("max_message_bytes", out.limits.max_message_bytes, kMinMessageBytes, kMaxMessageBytes));
   PALPATE_RETURN_IF_ERROR(Limit("max_streams", out.limits.max_streams, 1, 100000));
   PALPATE_RETURN_IF_ERROR(Limit("max_kept_versions", out.limits.max_kept_versions, 1, 1'000'000));
+
+  for (const std::string& host : config.allowed_host()) {
+    // What a browser would send for it: no port, IPv6 in brackets.
+    const std::string name = HostWithoutPort(host);
+    if (name.empty() || name.size() != host.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--allowed-host: \"", host, "\" is no host name or address; expected for example sim.example.org or [2001:db8::1]"));
+    }
+    out.allowed_hosts.push_back(name);
+  }
+  out.max_connections = config.max_connections();
+  if (out.max_connections != 0) PALPATE_RETURN_IF_ERROR(Range("--max-connections", out.max_connections, 1, 100'000));
+  if (config.upload_timeout_s() != 0) out.upload_timeout_s = config.upload_timeout_s();
+  PALPATE_RETURN_IF_ERROR(Range("--upload-timeout-s", out.upload_timeout_s, 1, 3600));
+  out.max_buffer_bytes = config.max_buffer_bytes() != 0 ? config.max_buffer_bytes() : 4 * out.limits.max_message_bytes;
+  if (config.max_buffer_bytes() != 0)
+    PALPATE_RETURN_IF_ERROR(Range("--max-buffer-bytes", out.max_buffer_bytes, kMinBufferBytes, kMaxBufferBytes));
   return out;
 }
 

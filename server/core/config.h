@@ -38,7 +38,13 @@ struct ServerOptions {
   bool insecure = false;
   std::string token_file;
   Limits limits;
+  std::vector<std::string> allowed_hosts;  ///< in lower case
+  uint32_t max_connections = 0;            ///< 0: kDefaultMaxConnections, or fewer where the limit on descriptors is low
+  uint32_t upload_timeout_s = 30;
+  uint64_t max_buffer_bytes = 4 * Limits().max_message_bytes;
 };
+
+inline constexpr uint32_t kDefaultMaxConnections = 1024;
 
 /// Reads the JSON form; unknown names are errors. Errors: InvalidArgument naming `display_name`.
 absl::StatusOr<v1::ServerConfig> ParseConfigJson(const std::string& text, const std::string& display_name);

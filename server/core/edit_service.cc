@@ -1,3 +1,4 @@
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -6,28 +7,27 @@
 
 namespace palpate::server {
 
-void EditServiceImpl::Finish(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
+EditServiceImpl::EditServiceImpl(SceneManager& manager, const CallPolicy& policy) : GuardedService(policy), manager_(manager) {
+  AddUnary<v1::EditSceneRequest, v1::EditSceneResponse>("/palpate.v1.EditService/EditScene",
+                                                        std::bind_front(&EditServiceImpl::EditScene, this));
+}
+
+void EditServiceImpl::Finish(UnaryReactor* reactor, const absl::Status& status) {
   if (!status.ok()) manager_.metrics().OnRpcError(status.code());
   reactor->Finish(ToGrpc(status));
 }
 
-grpc::ServerUnaryReactor* EditServiceImpl::EditScene(grpc::CallbackServerContext* context, const v1::EditSceneRequest* request,
-                                                     v1::EditSceneResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (absl::Status status = authenticator_.Check(*context); !status.ok()) {
-    Finish(reactor, status);
-    return reactor;
-  }
+void EditServiceImpl::EditScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::EditSceneRequest* request,
+                                v1::EditSceneResponse* response) {
   absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(request->scene_id());
   if (!scene.ok()) {
     Finish(reactor, scene.status());
-    return reactor;
+    return;
   }
   (*scene)->Edit(*request, [this, reactor, response](absl::StatusOr<v1::EditSceneResponse> result) {
     if (result.ok()) *response = *std::move(result);
     Finish(reactor, result.status());
   });
-  return reactor;
 }
 
 }  // namespace palpate::server

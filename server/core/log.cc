@@ -1,16 +1,21 @@
 #include "server/core/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "server/core/line_writer.h"
 
 namespace palpate::server {
 namespace {
@@ -33,9 +38,45 @@ const LevelName& Find(LogLevel level) { return kLevels[static_cast<size_t>(level
 
 std::atomic<bool> g_json{false};
 
+/// Writes to stderr without waiting: what nobody reads, and what comes faster than any use of a log, is dropped and counted. So neither a
+/// reader that hangs nor a client that provokes errors stops the server or fills a disk.
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (lost_ > 0) {
+      const std::string text = FormatLogLine(LogLevel::kWarning, "log lines lost", {{"count", lost_}}, g_json);
+      if (Write(spdlog::details::log_msg(message.time, {}, message.logger_name, spdlog::level::warn, text))) lost_ = 0;
+    }
+    if (lost_ > 0 || !Write(message)) ++lost_;
+  }
+  void flush_() override {}
+
+ private:
+  static constexpr double kBurst_bytes = 1 << 20;
+  static constexpr double kRate_bytes_per_s = 64 << 10;
+
+  bool Write(const spdlog::details::log_msg& message) {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    const auto now = std::chrono::steady_clock::now();
+    allowance_bytes_ =
+        std::min(kBurst_bytes, allowance_bytes_ + kRate_bytes_per_s * std::chrono::duration<double>(now - refilled_).count());
+    refilled_ = now;
+    const auto size = static_cast<double>(std::min(line.size(), LineWriter::kMaxLineBytes));
+    if (size > allowance_bytes_ || !writer_.Write({line.data(), line.size()})) return false;
+    allowance_bytes_ -= size;
+    return true;
+  }
+
+  LineWriter writer_{STDERR_FILENO};
+  double allowance_bytes_ = kBurst_bytes;
+  std::chrono::steady_clock::time_point refilled_ = std::chrono::steady_clock::now();
+  uint64_t lost_ = 0;
+};
+
 spdlog::logger& Logger() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto created = std::make_shared<spdlog::logger>("palpate", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto created = std::make_shared<spdlog::logger>("palpate", std::make_shared<StderrSink>());
     created->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %v");
     return created;
   }();
@@ -82,7 +123,6 @@ void ConfigureLog(LogLevel level, bool json) {
   g_json = json;
   spdlog::logger& logger = Logger();
   logger.set_level(Find(level).spdlog_level);
-  logger.flush_on(spdlog::level::info);
   logger.set_pattern(json ? "{\"time\":\"%Y-%m-%dT%H:%M:%S.%e%z\",%v}" : "%Y-%m-%dT%H:%M:%S.%e%z %v");
 }
 

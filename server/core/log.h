@@ -34,6 +34,8 @@ void ConfigureLog(LogLevel level, bool json);
 absl::Status ParseLogLevel(std::string_view text, LogLevel& level);
 
 /// Writes one line: an event in a few fixed words, and its particulars. Thread-safe. Control characters in values are escaped.
+/// Never waits: lines that stderr does not take at once, or that come too fast, are dropped and counted in a later line. Lines are cut at
+/// 4,096 bytes.
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
 
 /// The text after the time stamp that Log would write: for tests.

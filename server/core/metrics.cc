@@ -57,6 +57,10 @@ class Metrics::DynamicCollector : public prometheus::Collectable {
     const std::lock_guard lock(mutex_);
     web_counts_ = std::move(source);
   }
+  void SetConnectionCounts(ConnectionCounts source) {
+    const std::lock_guard lock(mutex_);
+    connection_counts_ = std::move(source);
+  }
 
   std::vector<MetricFamily> Collect() const override {
     std::vector<MetricFamily> out;
@@ -74,6 +78,17 @@ class Metrics::DynamicCollector : public prometheus::Collectable {
       MetricFamily scenes = Family(metric::kScenes, "Scenes by state.", MetricType::Gauge);
       for (const auto& [state, count] : scene_states_()) AddValue(scenes, {{"state", state}}, count);
       out.push_back(std::move(scenes));
+    }
+    if (connection_counts_) {
+      const Connections counts = connection_counts_();
+      MetricFamily open = Family(metric::kConnections, "Connections to the gRPC port now.", MetricType::Gauge);
+      AddValue(open, {}, counts.open);
+      out.push_back(std::move(open));
+      MetricFamily total = Family(metric::kConnectionsTotal, "Connections to the gRPC port, by what became of them.", MetricType::Counter);
+      AddValue(total, {{"fate", "accepted"}}, static_cast<double>(counts.accepted));
+      AddValue(total, {{"fate", "refused"}}, static_cast<double>(counts.refused));
+      AddValue(total, {{"fate", "evicted"}}, static_cast<double>(counts.evicted));
+      out.push_back(std::move(total));
     }
     if (web_counts_) {
       const auto [connections, bad_requests] = web_counts_();
@@ -112,6 +127,7 @@ class Metrics::DynamicCollector : public prometheus::Collectable {
   mutable std::mutex mutex_;
   SceneStates scene_states_;
   WebCounts web_counts_;
+  ConnectionCounts connection_counts_;
 };
 
 namespace {
@@ -300,6 +316,7 @@ void SceneMetrics::OnModelSent(double age_s) {
 void Metrics::OnRpcError(absl::StatusCode code) { rpc_errors_.Add({{"code", absl::StatusCodeToString(code)}}).Increment(); }
 
 void Metrics::SetSceneStates(SceneStates source) { dynamic_->SetSceneStates(std::move(source)); }
+void Metrics::SetConnectionCounts(ConnectionCounts source) { dynamic_->SetConnectionCounts(std::move(source)); }
 void Metrics::SetWebCounts(WebCounts source) { dynamic_->SetWebCounts(std::move(source)); }
 
 std::string Metrics::Text() const {

@@ -67,6 +67,8 @@ inline constexpr char kProgramsCompiled[] = "palpate_programs_compiled_total";
 inline constexpr char kKernelSeconds[] = "palpate_kernel_seconds_total";    // {kernel}
 inline constexpr char kKernelLaunches[] = "palpate_kernel_launches_total";  // {kernel}
 inline constexpr char kBuildInfo[] = "palpate_build_info";                  // {version, commit, device, driver} = 1
+inline constexpr char kConnections[] = "palpate_connections";
+inline constexpr char kConnectionsTotal[] = "palpate_connections_total";  // fate: accepted, refused, evicted
 inline constexpr char kWebConnections[] = "palpate_web_connections";
 inline constexpr char kWebRequestsBad[] = "palpate_web_bad_requests_total";
 }  // namespace metric
@@ -165,6 +167,16 @@ class Metrics {
   /// Counts of the web server when the metrics are read: connections, bad requests.
   using WebCounts = std::function<std::pair<double, double>()>;
   void SetWebCounts(WebCounts source);
+
+  /// Counts of the gRPC port's connections when the metrics are read; unset = none.
+  struct Connections {
+    int open = 0;
+    uint64_t accepted = 0;
+    uint64_t refused = 0;
+    uint64_t evicted = 0;
+  };
+  using ConnectionCounts = std::function<Connections()>;
+  void SetConnectionCounts(ConnectionCounts source);
 
   /// The Prometheus text format, version 0.0.4.
   std::string Text() const;

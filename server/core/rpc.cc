@@ -13,15 +13,6 @@ namespace {
 constexpr size_t kMaxMessageBytes = 2000;  ///< percent-encoded it is up to three times as long; HTTP/2 peers take 8 KiB
 constexpr std::string_view kBearer = "Bearer ";
 
-/// Compares every byte of `given` whatever it holds.
-bool EqualInConstantTime(std::string_view given, std::string_view expected) {
-  unsigned difference = given.size() == expected.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size(); ++i) {
-    difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(expected[i % expected.size()]);
-  }
-  return difference == 0;
-}
-
 }  // namespace
 
 static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) == static_cast<int>(grpc::StatusCode::UNAUTHENTICATED));
@@ -36,6 +27,19 @@ grpc::Status ToGrpc(const absl::Status& status) {
     message += "...";
   }
   return {static_cast<grpc::StatusCode>(status.code()), message};
+}
+
+absl::Status UploadTooLate(std::chrono::milliseconds timeout) {
+  return absl::DeadlineExceededError(
+      absl::StrCat("the request did not arrive within ", std::chrono::duration<double>(timeout).count(), " s (upload_timeout_s)"));
+}
+
+bool EqualInConstantTime(std::string_view given, std::string_view expected) {
+  unsigned difference = given.size() == expected.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(expected[i % expected.size()]);
+  }
+  return difference == 0;
 }
 
 absl::StatusOr<std::string> Authenticator::ReadTokenFile(const std::string& path) {

@@ -1,3 +1,4 @@
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -5,20 +6,33 @@
 
 namespace palpate::server {
 
-void SceneServiceImpl::Finish(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
+SceneServiceImpl::SceneServiceImpl(SceneManager& manager, const CallPolicy& policy) : GuardedService(policy), manager_(manager) {
+  Add<v1::CreateSceneRequest, v1::CreateSceneResponse>("/palpate.v1.SceneService/CreateScene", &SceneServiceImpl::CreateScene);
+  Add<v1::CheckSceneRequest, v1::CheckSceneResponse>("/palpate.v1.SceneService/CheckScene", &SceneServiceImpl::CheckScene);
+  Add<v1::ListScenesRequest, v1::ListScenesResponse>("/palpate.v1.SceneService/ListScenes", &SceneServiceImpl::ListScenes);
+  Add<v1::GetSceneRequest, v1::GetSceneResponse>("/palpate.v1.SceneService/GetScene", &SceneServiceImpl::GetScene);
+  Add<v1::DeleteSceneRequest, v1::DeleteSceneResponse>("/palpate.v1.SceneService/DeleteScene", &SceneServiceImpl::DeleteScene);
+  Add<v1::PlaySceneRequest, v1::PlaySceneResponse>("/palpate.v1.SceneService/PlayScene", &SceneServiceImpl::PlayScene);
+  Add<v1::PauseSceneRequest, v1::PauseSceneResponse>("/palpate.v1.SceneService/PauseScene", &SceneServiceImpl::PauseScene);
+  Add<v1::StepSceneRequest, v1::StepSceneResponse>("/palpate.v1.SceneService/StepScene", &SceneServiceImpl::StepScene);
+  Add<v1::ResetSceneRequest, v1::ResetSceneResponse>("/palpate.v1.SceneService/ResetScene", &SceneServiceImpl::ResetScene);
+  Add<v1::SetSceneRateRequest, v1::SetSceneRateResponse>("/palpate.v1.SceneService/SetSceneRate", &SceneServiceImpl::SetSceneRate);
+  Add<v1::ExportSceneRequest, v1::ExportSceneResponse>("/palpate.v1.SceneService/ExportScene", &SceneServiceImpl::ExportScene);
+  Add<v1::GetServerInfoRequest, v1::GetServerInfoResponse>("/palpate.v1.SceneService/GetServerInfo", &SceneServiceImpl::GetServerInfo);
+}
+
+template <typename Request, typename Response>
+void SceneServiceImpl::Add(const char* method,
+                           void (SceneServiceImpl::*handler)(grpc::CallbackServerContext*, UnaryReactor*, const Request*, Response*)) {
+  AddUnary<Request, Response>(method, std::bind_front(handler, this));
+}
+
+void SceneServiceImpl::Finish(UnaryReactor* reactor, const absl::Status& status) {
   if (!status.ok()) manager_.metrics().OnRpcError(status.code());
   reactor->Finish(ToGrpc(status));
 }
 
-bool SceneServiceImpl::Refused(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor) {
-  const absl::Status status = authenticator_.Check(*context);
-  if (!status.ok()) Finish(reactor, status);
-  return !status.ok();
-}
-
-std::shared_ptr<Scene> SceneServiceImpl::SceneOf(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
-                                                 const std::string& scene_id) {
-  if (Refused(context, reactor)) return nullptr;
+std::shared_ptr<Scene> SceneServiceImpl::SceneOf(UnaryReactor* reactor, const std::string& scene_id) {
   absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(scene_id);
   if (!scene.ok()) {
     Finish(reactor, scene.status());
@@ -28,110 +42,86 @@ std::shared_ptr<Scene> SceneServiceImpl::SceneOf(grpc::CallbackServerContext* co
 }
 
 template <typename Response>
-Done<v1::SceneInfo> SceneServiceImpl::InfoInto(grpc::ServerUnaryReactor* reactor, Response* response) {
+Done<v1::SceneInfo> SceneServiceImpl::InfoInto(UnaryReactor* reactor, Response* response) {
   return [this, reactor, response](absl::StatusOr<v1::SceneInfo> info) {
     if (info.ok()) *response->mutable_scene() = *std::move(info);
     Finish(reactor, info.status());
   };
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::CreateScene(grpc::CallbackServerContext* context, const v1::CreateSceneRequest* request,
-                                                        v1::CreateSceneResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!Refused(context, reactor)) manager_.Create(*request, nullptr, InfoInto(reactor, response));
-  return reactor;
+void SceneServiceImpl::CreateScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::CreateSceneRequest* request,
+                                   v1::CreateSceneResponse* response) {
+  manager_.Create(*request, nullptr, InfoInto(reactor, response));
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::CheckScene(grpc::CallbackServerContext* context, const v1::CheckSceneRequest* request,
-                                                       v1::CheckSceneResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (Refused(context, reactor)) return reactor;
+void SceneServiceImpl::CheckScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::CheckSceneRequest* request,
+                                  v1::CheckSceneResponse* response) {
   manager_.Check(request->spec(), [this, reactor, response](absl::StatusOr<v1::CheckSceneResponse> result) {
     if (result.ok()) *response = *std::move(result);
     Finish(reactor, result.status());
   });
-  return reactor;
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::ListScenes(grpc::CallbackServerContext* context, const v1::ListScenesRequest* /*request*/,
-                                                       v1::ListScenesResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (Refused(context, reactor)) return reactor;
+void SceneServiceImpl::ListScenes(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::ListScenesRequest* /*request*/,
+                                  v1::ListScenesResponse* response) {
   for (const std::shared_ptr<Scene>& scene : manager_.List()) *response->add_scenes() = scene->Info();
   Finish(reactor, absl::OkStatus());
-  return reactor;
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::GetScene(grpc::CallbackServerContext* context, const v1::GetSceneRequest* request,
-                                                     v1::GetSceneResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const std::shared_ptr<Scene> scene = SceneOf(context, reactor, request->scene_id())) {
+void SceneServiceImpl::GetScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::GetSceneRequest* request,
+                                v1::GetSceneResponse* response) {
+  if (const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id())) {
     *response->mutable_scene() = scene->Info();
     *response->mutable_spec() = scene->spec();
     Finish(reactor, absl::OkStatus());
   }
-  return reactor;
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::DeleteScene(grpc::CallbackServerContext* context, const v1::DeleteSceneRequest* request,
-                                                        v1::DeleteSceneResponse* /*response*/) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (Refused(context, reactor)) return reactor;
+void SceneServiceImpl::DeleteScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::DeleteSceneRequest* request,
+                                   v1::DeleteSceneResponse* /*response*/) {
   manager_.Delete(request->scene_id(),
                   [this, reactor](const absl::StatusOr<v1::DeleteSceneResponse>& result) { Finish(reactor, result.status()); });
-  return reactor;
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::PlayScene(grpc::CallbackServerContext* context, const v1::PlaySceneRequest* request,
-                                                      v1::PlaySceneResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const std::shared_ptr<Scene> scene = SceneOf(context, reactor, request->scene_id())) scene->Play(InfoInto(reactor, response));
-  return reactor;
+void SceneServiceImpl::PlayScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::PlaySceneRequest* request,
+                                 v1::PlaySceneResponse* response) {
+  if (const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id())) scene->Play(InfoInto(reactor, response));
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::PauseScene(grpc::CallbackServerContext* context, const v1::PauseSceneRequest* request,
-                                                       v1::PauseSceneResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const std::shared_ptr<Scene> scene = SceneOf(context, reactor, request->scene_id())) scene->Pause(InfoInto(reactor, response));
-  return reactor;
+void SceneServiceImpl::PauseScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::PauseSceneRequest* request,
+                                  v1::PauseSceneResponse* response) {
+  if (const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id())) scene->Pause(InfoInto(reactor, response));
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::StepScene(grpc::CallbackServerContext* context, const v1::StepSceneRequest* request,
-                                                      v1::StepSceneResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const std::shared_ptr<Scene> scene = SceneOf(context, reactor, request->scene_id())) {
+void SceneServiceImpl::StepScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::StepSceneRequest* request,
+                                 v1::StepSceneResponse* response) {
+  if (const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id())) {
     // The context lives until the call is finished, which the last step does.
     scene->Step(
         request->count(), [context] { return context->IsCancelled(); }, InfoInto(reactor, response));
   }
-  return reactor;
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::ResetScene(grpc::CallbackServerContext* context, const v1::ResetSceneRequest* request,
-                                                       v1::ResetSceneResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const std::shared_ptr<Scene> scene = SceneOf(context, reactor, request->scene_id())) scene->Reset(InfoInto(reactor, response));
-  return reactor;
+void SceneServiceImpl::ResetScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::ResetSceneRequest* request,
+                                  v1::ResetSceneResponse* response) {
+  if (const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id())) scene->Reset(InfoInto(reactor, response));
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::SetSceneRate(grpc::CallbackServerContext* context, const v1::SetSceneRateRequest* request,
-                                                         v1::SetSceneRateResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const std::shared_ptr<Scene> scene = SceneOf(context, reactor, request->scene_id());
-  if (!scene) return reactor;
+void SceneServiceImpl::SetSceneRate(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::SetSceneRateRequest* request,
+                                    v1::SetSceneRateResponse* response) {
+  const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id());
+  if (!scene) return;
   const absl::StatusOr<v1::Rate> rate = NormalizeRate(request->rate());
   if (!rate.ok()) {
     Finish(reactor, rate.status());
   } else {
     scene->SetRate(*rate, InfoInto(reactor, response));
   }
-  return reactor;
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::ExportScene(grpc::CallbackServerContext* context, const v1::ExportSceneRequest* request,
-                                                        v1::ExportSceneResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const std::shared_ptr<Scene> scene = SceneOf(context, reactor, request->scene_id())) {
+void SceneServiceImpl::ExportScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::ExportSceneRequest* request,
+                                   v1::ExportSceneResponse* response) {
+  if (const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id())) {
     scene->Export(request->body(), request->format(), [this, reactor, response](absl::StatusOr<v1::ExportSceneResponse> result) {
       absl::Status status = result.status();
       if (status.ok() && result->ByteSizeLong() > manager_.limits().max_message_bytes) {
@@ -143,16 +133,12 @@ grpc::ServerUnaryReactor* SceneServiceImpl::ExportScene(grpc::CallbackServerCont
       Finish(reactor, status);
     });
   }
-  return reactor;
 }
 
-grpc::ServerUnaryReactor* SceneServiceImpl::GetServerInfo(grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* /*request*/,
-                                                          v1::GetServerInfoResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (Refused(context, reactor)) return reactor;
+void SceneServiceImpl::GetServerInfo(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor,
+                                     const v1::GetServerInfoRequest* /*request*/, v1::GetServerInfoResponse* response) {
   *response = manager_.ServerInfo();
   Finish(reactor, absl::OkStatus());
-  return reactor;
 }
 
 }  // namespace palpate::server

@@ -1,7 +1,7 @@
 #include "server/core/server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/resource_quota.h>
 
 #include <chrono>
@@ -11,6 +11,7 @@
 #include <future>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,11 @@ namespace {
 constexpr std::chrono::seconds kStopGrace{5};
 constexpr int kKeepaliveTime_ms = 20000;
 constexpr int kKeepaliveTimeout_ms = 10000;
+constexpr int kHandshakeTimeout_ms = 10000;
+constexpr int kMaxConnectionIdle_ms = 300000;  // without a call for so long; clients come back by themselves
+constexpr int kMaxSyncThreads = 32;            // of reflection, the only service that needs them
+constexpr uint64_t kReservedDescriptors = 64;  // scenes, drivers, files, logs, what is on its way to be closed
+constexpr uint64_t kMinConnections = 8;
 constexpr const char* kServiceNames[] = {"palpate.v1.SceneService", "palpate.v1.EditService", "palpate.v1.StreamService",
                                          "palpate.v1.HapticService"};
 
@@ -47,6 +53,24 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const Serve
 std::string GrpcTarget(const Address& address) {
   const bool is_v6 = address.host.find(':') != std::string::npos;
   return is_v6 ? absl::StrCat("[", address.host, "]:", address.port) : absl::StrCat(address.host, ":", address.port);
+}
+
+/// Adds reflection to one server; the library's own switch would add it to every later one of the process.
+class ReflectionOption : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    plugins->push_back(std::make_unique<grpc::reflection::ProtoServerReflectionPlugin>());
+  }
+};
+
+/// Where this machine reaches what listens on `address`.
+Address ReachedAddress(const Address& address, int port) {
+  Address out = address;
+  out.port = static_cast<uint16_t>(port);
+  if (out.host == "0.0.0.0") out.host = "127.0.0.1";
+  if (out.host == "::") out.host = "::1";
+  return out;
 }
 
 }  // namespace
@@ -87,38 +111,81 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 
 Server::~Server() { Stop(); }
 
+absl::StatusOr<int> Server::MaxConnections(const ServerOptions& options) {
+  const uint64_t reserved = kReservedDescriptors + (options.has_http ? WebServerOptions().max_descriptors() : 0);
+  const uint64_t wanted = options.max_connections != 0 ? options.max_connections : kDefaultMaxConnections;
+  const uint64_t limit = RaiseDescriptorLimit(wanted + reserved);
+  if (limit >= wanted + reserved) return static_cast<int>(wanted);
+  if (options.max_connections != 0 || limit < reserved + kMinConnections) {
+    return absl::FailedPreconditionError(absl::StrCat("--max-connections: ", wanted, " connections need a limit of ", wanted + reserved,
+                                                      " open descriptors, and this process may have ", limit,
+                                                      " (ulimit -H -n, LimitNOFILE of a systemd unit)"));
+  }
+  Log(LogLevel::kWarning, "few descriptors", {{"descriptor_limit", limit}, {"max_connections", limit - reserved}, {"default", wanted}});
+  return static_cast<int>(limit - reserved);
+}
+
 absl::Status Server::StartGrpc(const ServerOptions& options) {
-  scene_service_ = std::make_unique<SceneServiceImpl>(*manager_, *authenticator_);
-  edit_service_ = std::make_unique<EditServiceImpl>(*manager_, *authenticator_);
-  stream_service_ = std::make_unique<StreamServiceImpl>(*manager_, *authenticator_);
+  CallPolicy policy;
+  policy.authenticator = authenticator_.get();
+  policy.metrics = metrics_.get();
+  policy.upload_timeout = std::chrono::seconds(options.upload_timeout_s);
+  scene_service_ = std::make_unique<SceneServiceImpl>(*manager_, policy);
+  edit_service_ = std::make_unique<EditServiceImpl>(*manager_, policy);
+  stream_service_ = std::make_unique<StreamServiceImpl>(*manager_, policy);
   haptic_service_ = std::make_unique<HapticServiceImpl>(*manager_, *authenticator_);
+  health_service_ =
+      std::make_unique<HealthServiceImpl>(std::vector<std::string>(std::begin(kServiceNames), std::end(kServiceNames)), policy);
   PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials, Credentials(options));
 
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ServerBuilder builder;
+  Acceptor::Options acceptor_options;
+  PALPATE_ASSIGN_OR_RETURN(acceptor_options.max_connections, MaxConnections(options));
+  acceptor_options.max_connections_per_peer = (acceptor_options.max_connections + 1) / 2;
   const std::string target = GrpcTarget(options.listen);
-  builder.AddListeningPort(target, credentials, &grpc_port_);
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Listen(options.listen, acceptor_options);
+  if (!acceptor.ok()) return Annotate(acceptor.status(), absl::StrCat("--listen: cannot serve on ", target));
+  acceptor_ = *std::move(acceptor);
+  grpc_port_ = acceptor_->port();
+
+  grpc::EnableDefaultHealthCheckService(false);  // ours reads a request only so long, and only so much
+  grpc::ServerBuilder builder;
+  connections_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.RegisterService(scene_service_.get());
   builder.RegisterService(edit_service_.get());
   builder.RegisterService(stream_service_.get());
   builder.RegisterService(haptic_service_.get());
+  builder.RegisterService(health_service_.get());
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.limits.max_message_bytes));
-  // Two servers on one port would share its clients silently.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  grpc::ResourceQuota quota("palpate");
+  quota.Resize(options.max_buffer_bytes);
+  quota.SetMaxThreads(kMaxSyncThreads);
+  builder.SetResourceQuota(quota);
+  // A few bytes of a compressed message may stand for as much memory as there is.
+  builder.AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeout_ms);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxConnectionIdle_ms);
   // Finds readers whose machine has vanished.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTime_ms);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeout_ms);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(2 * options.limits.max_streams));
+  // Reflection keeps a thread for each of its streams and asks nobody who they are.
+  if (!authenticator_->enabled()) builder.SetOption(std::make_unique<ReflectionOption>());
   grpc_ = builder.BuildAndStart();
-  if (!grpc_ || grpc_port_ == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("--listen: cannot serve on ", target, " (address in use, not of this machine, or a bad certificate)"));
-  }
-  if (grpc::HealthCheckServiceInterface* health = grpc_->GetHealthCheckService()) {
-    for (const char* name : kServiceNames) health->SetServingStatus(name, true);
-  }
+  if (!grpc_) return absl::UnavailableError(absl::StrCat("--listen: cannot serve on ", target, " (a bad certificate?)"));
+  acceptor_->Start([this](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    connections_->HandleNewConnection(&connection);
+  });
+  metrics_->SetConnectionCounts([this] {
+    const Acceptor::Statistics statistics = acceptor_->statistics();
+    return Metrics::Connections{statistics.connections, statistics.accepted, statistics.refused, statistics.evicted};
+  });
+  const Address reached = ReachedAddress(options.listen, grpc_port_);
+  probe_ = std::make_unique<HealthProbe>(GrpcTarget(reached), !options.tls_cert_file.empty());
   return absl::OkStatus();
 }
 
@@ -136,10 +203,18 @@ absl::Status Server::StartWeb(const ServerOptions& options) {
                      " is not a loopback address and the HTTP library of this machine cannot speak TLS; put a reverse "
                      "proxy before a loopback address, or give --insecure"));
   }
-  if (!authenticator_->enabled()) viewer_ = std::make_unique<ViewerBridge>(*manager_);
+  viewer_ = std::make_unique<ViewerBridge>(*manager_);
+  web.allowed_hosts = options.allowed_hosts;
+  if (authenticator_->enabled()) web.is_token = [this](std::string_view token) { return authenticator_->IsToken(token); };
   WebServer::Sources sources;
   sources.metrics_text = [this] { return metrics_->Text(); };
-  sources.health = [] { return absl::OkStatus(); };
+  sources.health = [this] {
+    absl::Status status = probe_->Check();
+    if (status.ok()) return status;
+    const Acceptor::Statistics statistics = acceptor_->statistics();
+    return absl::UnavailableError(
+        absl::StrCat(status.message(), " (", statistics.connections, " connections, ", statistics.refused, " refused)"));
+  };
   sources.log = [](std::string_view message) { Log(LogLevel::kWarning, "http", {{"message", message}}); };
   PALPATE_ASSIGN_OR_RETURN(web_, WebServer::Start(web, viewer_.get(), std::move(sources)));
   metrics_->SetWebCounts([this] {
@@ -182,14 +257,16 @@ void Server::Stop() {
   if (stopped_) return;
   stopped_ = true;
   Log(LogLevel::kInfo, "server stops");
-  if (grpc_) {
-    if (grpc::HealthCheckServiceInterface* health = grpc_->GetHealthCheckService()) health->SetServingStatus(false);
-  }
+  if (health_service_) health_service_->Stop();
   // Streams and waiting calls end with UNAVAILABLE while the transports still carry it.
   if (manager_) manager_->ShutdownAndWait();
   if (web_) {
     metrics_->SetWebCounts(nullptr);
     web_->Stop();
+  }
+  if (acceptor_) {
+    metrics_->SetConnectionCounts(nullptr);
+    acceptor_->Stop();
   }
   if (grpc_) {
     grpc_->Shutdown(std::chrono::system_clock::now() + kStopGrace);

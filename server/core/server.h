@@ -9,7 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/runtime/context.h"
+#include "server/core/acceptor.h"
 #include "server/core/config.h"
+#include "server/core/health_probe.h"
 #include "server/core/metrics.h"
 #include "server/core/rpc.h"
 #include "server/core/scene_manager.h"
@@ -23,9 +25,9 @@ namespace palpate::server {
 class Server {
  public:
   /// Opens the device, binds the ports, creates and plays the scenes of the options, writes the ready file. With TLS the certificate serves
-  /// gRPC; it serves HTTP too where the HTTP library can. With a token the browser viewer is off, because a page cannot present it;
-  /// /metrics, /healthz, the health service and reflection (the API is public) need no token. Errors: of the device, the scene files, the
-  /// certificate; Unavailable (a port that cannot be bound).
+  /// gRPC; it serves HTTP too where the HTTP library can. With a token calls and the viewer's socket need it; /metrics, /healthz, the
+  /// viewer's pages and the health service do not, and reflection is off. Errors: of the device, the scene files, the certificate;
+  /// Unavailable (a port that cannot be bound); FailedPrecondition (too few descriptors).
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
 
   /// The same with a device that is open already (options.device is not looked at).
@@ -45,6 +47,8 @@ class Server {
 
  private:
   Server() = default;
+  /// How many connections the gRPC port may hold so that the process has descriptors left for everything else.
+  static absl::StatusOr<int> MaxConnections(const ServerOptions& options);
   absl::Status StartGrpc(const ServerOptions& options);
   absl::Status StartWeb(const ServerOptions& options);
   absl::Status CreateScenes(const ServerOptions& options);
@@ -58,7 +62,11 @@ class Server {
   std::unique_ptr<EditServiceImpl> edit_service_;
   std::unique_ptr<StreamServiceImpl> stream_service_;
   std::unique_ptr<HapticServiceImpl> haptic_service_;
+  std::unique_ptr<HealthServiceImpl> health_service_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<HealthProbe> probe_;
   std::unique_ptr<ViewerBridge> viewer_;
   std::unique_ptr<WebServer> web_;
   int grpc_port_ = 0;

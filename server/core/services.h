@@ -1,6 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "palpate/v1/control.grpc.pb.h"
 #include "palpate/v1/edit.grpc.pb.h"
@@ -8,74 +11,74 @@
 #include "palpate/v1/stream.grpc.pb.h"
 #include "server/core/rpc.h"
 #include "server/core/scene_manager.h"
+#include "server/core/unary_call.h"
 
 namespace palpate::server {
 
-/// The gRPC services. All are thin: they authenticate, hand the request to the manager and finish the call with its answer. The manager and
-/// the authenticator outlive them.
-class SceneServiceImpl final : public v1::SceneService::CallbackService {
+/// The gRPC services. All are thin: they hand the request to the manager and finish the call with its answer. A call without the token does
+/// not reach them (CallPolicy). The manager and what the policy points to outlive them.
+class SceneServiceImpl final : public GuardedService {
  public:
-  SceneServiceImpl(SceneManager& manager, const Authenticator& authenticator) : manager_(manager), authenticator_(authenticator) {}
-
-  grpc::ServerUnaryReactor* CreateScene(grpc::CallbackServerContext* context, const v1::CreateSceneRequest* request,
-                                        v1::CreateSceneResponse* response) override;
-  grpc::ServerUnaryReactor* CheckScene(grpc::CallbackServerContext* context, const v1::CheckSceneRequest* request,
-                                       v1::CheckSceneResponse* response) override;
-  grpc::ServerUnaryReactor* ListScenes(grpc::CallbackServerContext* context, const v1::ListScenesRequest* request,
-                                       v1::ListScenesResponse* response) override;
-  grpc::ServerUnaryReactor* GetScene(grpc::CallbackServerContext* context, const v1::GetSceneRequest* request,
-                                     v1::GetSceneResponse* response) override;
-  grpc::ServerUnaryReactor* DeleteScene(grpc::CallbackServerContext* context, const v1::DeleteSceneRequest* request,
-                                        v1::DeleteSceneResponse* response) override;
-  grpc::ServerUnaryReactor* PlayScene(grpc::CallbackServerContext* context, const v1::PlaySceneRequest* request,
-                                      v1::PlaySceneResponse* response) override;
-  grpc::ServerUnaryReactor* PauseScene(grpc::CallbackServerContext* context, const v1::PauseSceneRequest* request,
-                                       v1::PauseSceneResponse* response) override;
-  grpc::ServerUnaryReactor* StepScene(grpc::CallbackServerContext* context, const v1::StepSceneRequest* request,
-                                      v1::StepSceneResponse* response) override;
-  grpc::ServerUnaryReactor* ResetScene(grpc::CallbackServerContext* context, const v1::ResetSceneRequest* request,
-                                       v1::ResetSceneResponse* response) override;
-  grpc::ServerUnaryReactor* SetSceneRate(grpc::CallbackServerContext* context, const v1::SetSceneRateRequest* request,
-                                         v1::SetSceneRateResponse* response) override;
-  grpc::ServerUnaryReactor* ExportScene(grpc::CallbackServerContext* context, const v1::ExportSceneRequest* request,
-                                        v1::ExportSceneResponse* response) override;
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* request,
-                                          v1::GetServerInfoResponse* response) override;
+  SceneServiceImpl(SceneManager& manager, const CallPolicy& policy);
 
  private:
+  void CreateScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::CreateSceneRequest* request,
+                   v1::CreateSceneResponse* response);
+  void CheckScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::CheckSceneRequest* request,
+                  v1::CheckSceneResponse* response);
+  void ListScenes(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::ListScenesRequest* request,
+                  v1::ListScenesResponse* response);
+  void GetScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::GetSceneRequest* request,
+                v1::GetSceneResponse* response);
+  void DeleteScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::DeleteSceneRequest* request,
+                   v1::DeleteSceneResponse* response);
+  void PlayScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::PlaySceneRequest* request,
+                 v1::PlaySceneResponse* response);
+  void PauseScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::PauseSceneRequest* request,
+                  v1::PauseSceneResponse* response);
+  void StepScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::StepSceneRequest* request,
+                 v1::StepSceneResponse* response);
+  void ResetScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::ResetSceneRequest* request,
+                  v1::ResetSceneResponse* response);
+  void SetSceneRate(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::SetSceneRateRequest* request,
+                    v1::SetSceneRateResponse* response);
+  void ExportScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::ExportSceneRequest* request,
+                   v1::ExportSceneResponse* response);
+  void GetServerInfo(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::GetServerInfoRequest* request,
+                     v1::GetServerInfoResponse* response);
+
+  template <typename Request, typename Response>
+  void Add(const char* method, void (SceneServiceImpl::*handler)(grpc::CallbackServerContext*, UnaryReactor*, const Request*, Response*));
   /// Finishes the call, counting errors.
-  void Finish(grpc::ServerUnaryReactor* reactor, const absl::Status& status);
+  void Finish(UnaryReactor* reactor, const absl::Status& status);
   /// The scene of a call that may go on; otherwise finishes the call and returns null.
-  std::shared_ptr<Scene> SceneOf(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor, const std::string& scene_id);
-  bool Refused(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor);
+  std::shared_ptr<Scene> SceneOf(UnaryReactor* reactor, const std::string& scene_id);
   template <typename Response>
-  Done<v1::SceneInfo> InfoInto(grpc::ServerUnaryReactor* reactor, Response* response);
+  Done<v1::SceneInfo> InfoInto(UnaryReactor* reactor, Response* response);
 
   SceneManager& manager_;
-  const Authenticator& authenticator_;
 };
 
-class EditServiceImpl final : public v1::EditService::CallbackService {
+class EditServiceImpl final : public GuardedService {
  public:
-  EditServiceImpl(SceneManager& manager, const Authenticator& authenticator) : manager_(manager), authenticator_(authenticator) {}
-  grpc::ServerUnaryReactor* EditScene(grpc::CallbackServerContext* context, const v1::EditSceneRequest* request,
-                                      v1::EditSceneResponse* response) override;
+  EditServiceImpl(SceneManager& manager, const CallPolicy& policy);
 
  private:
-  void Finish(grpc::ServerUnaryReactor* reactor, const absl::Status& status);
+  void EditScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::EditSceneRequest* request,
+                 v1::EditSceneResponse* response);
+  void Finish(UnaryReactor* reactor, const absl::Status& status);
 
   SceneManager& manager_;
-  const Authenticator& authenticator_;
 };
 
-class StreamServiceImpl final : public v1::StreamService::CallbackService {
+class StreamServiceImpl final : public GuardedService {
  public:
-  StreamServiceImpl(SceneManager& manager, const Authenticator& authenticator) : manager_(manager), authenticator_(authenticator) {}
-  grpc::ServerWriteReactor<v1::WatchUpdate>* Watch(grpc::CallbackServerContext* context, const v1::WatchRequest* request) override;
+  StreamServiceImpl(SceneManager& manager, const CallPolicy& policy);
 
  private:
+  grpc::ServerBidiReactor<v1::WatchRequest, v1::WatchUpdate>* Watch(grpc::CallbackServerContext* context);
+
   SceneManager& manager_;
-  const Authenticator& authenticator_;
 };
 
 class HapticServiceImpl final : public v1::HapticService::CallbackService {
@@ -86,6 +89,18 @@ class HapticServiceImpl final : public v1::HapticService::CallbackService {
  private:
   SceneManager& manager_;
   const Authenticator& authenticator_;
+};
+
+/// The standard health service (grpc.health.v1), which needs no token: SERVING for the server ("") and each of `services` until Stop.
+/// `Watch` is not offered: anybody could hold streams with it.
+class HealthServiceImpl final : public GuardedService {
+ public:
+  HealthServiceImpl(std::vector<std::string> services, const CallPolicy& policy);
+  void Stop() { is_serving_ = false; }
+
+ private:
+  const std::vector<std::string> services_;
+  std::atomic<bool> is_serving_{true};
 };
 
 }  // namespace palpate::server

@@ -1,5 +1,8 @@
 #include "server/web/origin_check.h"
 
+#include <arpa/inet.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
@@ -67,17 +70,34 @@ bool IsLoopbackHost(std::string_view host) {
   });
 }
 
-absl::Status CheckHost(std::string_view host_header, bool bound_to_loopback, const std::vector<std::string>& allowed_hosts) {
+bool IsNumericHost(std::string_view host) {
+  std::string text(host);
+  in6_addr address{};
+  if (text.size() > 2 && text.front() == '[' && text.back() == ']') {
+    return inet_pton(AF_INET6, text.substr(1, text.size() - 2).c_str(), &address) == 1;
+  }
+  return inet_pton(AF_INET, text.c_str(), &address) == 1;
+}
+
+absl::Status CheckHost(std::string_view host_header, const std::vector<std::string>& allowed_hosts) {
   if (host_header.empty()) return absl::OkStatus();
   const std::string host = HostWithoutPort(host_header);
   if (host.empty()) return absl::PermissionDeniedError("malformed Host header");
-  if (allowed_hosts.empty()) {
-    if (!bound_to_loopback || IsLoopbackHost(host)) return absl::OkStatus();
-  } else if (std::any_of(allowed_hosts.begin(), allowed_hosts.end(),
-                         [&](const std::string& name) { return absl::EqualsIgnoreCase(name, host); })) {
+  if (IsLoopbackHost(host) || IsNumericHost(host)) return absl::OkStatus();
+  if (std::any_of(allowed_hosts.begin(), allowed_hosts.end(),
+                  [&](const std::string& name) { return absl::EqualsIgnoreCase(name, host); })) {
     return absl::OkStatus();
   }
-  return absl::PermissionDeniedError(absl::StrCat("this server does not answer to the host name '", host, "'"));
+  return absl::PermissionDeniedError(absl::StrCat("this server does not answer to the host name '", host,
+                                                  "'; if it is one of its names, start it with --allowed-host ", host));
+}
+
+std::vector<std::string> MachineNames() {
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) != 0) return {};
+  const std::string host = HostWithoutPort(name);
+  if (host.empty()) return {};
+  return {host, absl::StrCat(host, ".local")};
 }
 
 absl::Status CheckOrigin(std::string_view origin, std::string_view host_header, const std::vector<std::string>& allowed_origins) {

@@ -18,8 +18,11 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "server/web/guess_limiter.h"
 #include "server/web/origin_check.h"
 #include "server/web/static_files.h"
 #include "server/web/viewer_connection.h"
@@ -27,6 +30,10 @@
 namespace palpate::server {
 namespace {
 
+constexpr int kQueuedConnections = 20;               // accepted, waiting for a thread
+constexpr char kSubprotocol[] = "palpate.v1";        // what a browser that presents a token speaks
+constexpr std::string_view kTokenPrefix = "token.";  // of the "subprotocol" that carries it, base64url
+constexpr std::string_view kBearer = "Bearer ";
 constexpr int kSpareThreads = 8;                                   // for requests besides /ws, and to refuse browsers past the limit
 constexpr int kReaderPollMs = 500;                                 // how soon a reader notices that its connection is to end
 constexpr auto kGoodbyeTimeout = std::chrono::milliseconds(1000);  // for close frames when the server stops
@@ -38,6 +45,19 @@ absl::string_view AbslView(std::string_view text) { return {text.data(), text.si
 std::string_view Header(const mg_connection* connection, const char* name) {
   const char* value = mg_get_header(connection, name);
   return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+int HttpStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 204;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    default:
+      return 403;
+  }
 }
 
 absl::Status CheckRange(std::string_view name, uint64_t value, uint64_t low, uint64_t high) {
@@ -77,6 +97,11 @@ absl::Status CheckOptions(const WebServerOptions& options) {
 
 }  // namespace
 
+int WebServerOptions::max_descriptors() const {
+  // Besides the connections: the listener, and a file that each thread may be reading.
+  return 2 * (max_connections + kSpareThreads) + kQueuedConnections + 4;
+}
+
 bool WebServerHasTls() {
   static const bool has_tls = mg_check_feature(MG_FEATURES_TLS) != 0 && (mg_init_library(MG_FEATURES_TLS) & MG_FEATURES_TLS) != 0;
   return has_tls;
@@ -85,10 +110,10 @@ bool WebServerHasTls() {
 class WebServer::Impl {
  public:
   Impl(WebServerOptions options, ViewerBackend* backend, Sources sources)
-      : options_(std::move(options)),
-        backend_(backend),
-        sources_(std::move(sources)),
-        bound_to_loopback_(IsLoopbackHost(options_.bind_address)) {}
+      : options_(std::move(options)), backend_(backend), sources_(std::move(sources)), allowed_hosts_(options_.allowed_hosts) {
+    if (IsLoopbackHost(options_.bind_address)) return;
+    for (std::string& name : MachineNames()) allowed_hosts_.push_back(std::move(name));
+  }
   ~Impl() { Stop(); }
 
   absl::Status Start();
@@ -134,6 +159,10 @@ class WebServer::Impl {
 
   int OnHttp(mg_connection* http);
   Response Answer(const mg_connection* http, const mg_request_info& request);
+  /// GET /auth: 204 where /ws would open, 401 where a token is missing or wrong, 429 after too many wrong ones.
+  Response AnswerAuth(const mg_connection* http);
+  /// Whether the token that a request carries, if any, lets it open /ws. Errors: Unauthenticated, ResourceExhausted (too many guesses).
+  absl::Status CheckToken(const mg_connection* http);
   Response AnswerFile(const mg_connection* http, const mg_request_info& request);
   void Write(mg_connection* http, const Response& response, bool with_body);
 
@@ -150,7 +179,8 @@ class WebServer::Impl {
   const WebServerOptions options_;
   ViewerBackend* const backend_;
   const Sources sources_;
-  const bool bound_to_loopback_;
+  std::vector<std::string> allowed_hosts_;
+  GuessLimiter guesses_;
   mg_context* context_ = nullptr;
   uint16_t port_ = 0;
 
@@ -175,11 +205,14 @@ absl::Status WebServer::Impl::Start() {
   const std::string threads = absl::StrCat(options_.max_connections + kSpareThreads);
   const std::string timeout = absl::StrCat(options_.write_timeout_ms);
   const std::string poll = absl::StrCat(kReaderPollMs);
+  const std::string queue = absl::StrCat(kQueuedConnections);
   std::vector<const char*> settings = {
       "listening_ports",
       listening.c_str(),
       "num_threads",
       threads.c_str(),
+      "connection_queue",
+      queue.c_str(),
       "request_timeout_ms",
       timeout.c_str(),
       "websocket_timeout_ms",
@@ -231,8 +264,11 @@ absl::Status WebServer::Impl::Start() {
   mg_set_request_handler(
       context_, "/", [](mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnHttp(http); }, this);
   if (backend_ != nullptr) {
-    mg_set_websocket_handler(
-        context_, "/", [](const mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnWebSocketConnect(http); },
+    static const char* names[] = {kSubprotocol};
+    static mg_websocket_subprotocols subprotocols = {1, names};
+    mg_set_websocket_handler_with_subprotocols(
+        context_, "/", &subprotocols,
+        [](const mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnWebSocketConnect(http); },
         [](mg_connection* http, void* self) { static_cast<Impl*>(self)->OnWebSocketReady(http); },
         [](mg_connection* http, int bits, char* data, size_t size, void* self) {
           return static_cast<Impl*>(self)->OnWebSocketData(http, bits, {data, size});
@@ -309,7 +345,7 @@ int WebServer::Impl::OnHttp(mg_connection* http) {
 
 WebServer::Impl::Response WebServer::Impl::Answer(const mg_connection* http, const mg_request_info& request) {
   Response response;
-  if (const absl::Status status = CheckHost(Header(http, "Host"), bound_to_loopback_, options_.allowed_hosts); !status.ok()) {
+  if (const absl::Status status = CheckHost(Header(http, "Host"), allowed_hosts_); !status.ok()) {
     response.status = 403;
     response.body = absl::StrCat(status.message(), "\n");
     return response;
@@ -333,12 +369,40 @@ WebServer::Impl::Response WebServer::Impl::Answer(const mg_connection* http, con
     response.body = health.ok() ? "ok\n" : absl::StrCat(health.message(), "\n");
     return response;
   }
+  if (path == "/auth") return AnswerAuth(http);
   if (path == "/ws") {
     response.status = 426;
     response.body = "/ws is a WebSocket\n";
     return response;
   }
   return AnswerFile(http, request);
+}
+
+WebServer::Impl::Response WebServer::Impl::AnswerAuth(const mg_connection* http) {
+  Response response;
+  const absl::Status status = CheckToken(http);
+  response.status = HttpStatusOf(status);
+  if (!status.ok()) response.body = absl::StrCat(status.message(), "\n");
+  return response;
+}
+
+absl::Status WebServer::Impl::CheckToken(const mg_connection* http) {
+  if (!options_.is_token) return absl::OkStatus();
+  const std::string peer = mg_get_request_info(http)->remote_addr;
+  if (!guesses_.MayGuess(peer)) return absl::ResourceExhaustedError("too many wrong tokens from this address; try again in a minute");
+  std::string token;
+  if (const std::string_view authorization = Header(http, "Authorization"); authorization.substr(0, kBearer.size()) == kBearer) {
+    token = authorization.substr(kBearer.size());
+  }
+  // A page cannot give its socket other headers than this one.
+  for (const absl::string_view part : absl::StrSplit(AbslView(Header(http, "Sec-WebSocket-Protocol")), ',')) {
+    absl::string_view name = absl::StripAsciiWhitespace(part);
+    if (absl::ConsumePrefix(&name, AbslView(kTokenPrefix)) && !absl::WebSafeBase64Unescape(name, &token)) token.clear();
+  }
+  if (token.empty()) return absl::UnauthenticatedError("this server wants its token");
+  if (options_.is_token(token)) return absl::OkStatus();
+  guesses_.OnWrong(peer);
+  return absl::UnauthenticatedError("the token is wrong");
 }
 
 WebServer::Impl::Response WebServer::Impl::AnswerFile(const mg_connection* http, const mg_request_info& request) {
@@ -374,7 +438,8 @@ void WebServer::Impl::Write(mg_connection* http, const Response& response, bool 
                   socket, "; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n");
   if (!response.etag.empty()) absl::StrAppend(&head, "ETag: ", response.etag, "\r\n");
   if (!response.allow.empty()) absl::StrAppend(&head, "Allow: ", response.allow, "\r\n");
-  if (response.status != 304)
+  if (response.status == 401) absl::StrAppend(&head, "WWW-Authenticate: Bearer\r\n");
+  if (response.status != 304 && response.status != 204)
     absl::StrAppend(&head, "Content-Type: ", response.content_type, "\r\nContent-Length: ", response.body.size(), "\r\n");
   absl::StrAppend(&head, "\r\n");
   if (mg_write(http, head.data(), head.size()) <= 0 || !with_body || response.body.empty()) return;
@@ -394,15 +459,16 @@ int WebServer::Impl::OnWebSocketConnect(const mg_connection* http) {
     return 1;
   }
   const std::string_view host = Header(http, "Host");
-  absl::Status status = CheckHost(host, bound_to_loopback_, options_.allowed_hosts);
+  absl::Status status = CheckHost(host, allowed_hosts_);
   if (status.ok()) status = CheckOrigin(Header(http, "Origin"), host, options_.allowed_origins);
+  if (status.ok()) status = CheckToken(http);
   if (status.ok()) return 0;
   {
     const std::lock_guard lock(mutex_);
     ++totals_.connections_refused;
   }
   Response response;
-  response.status = 403;
+  response.status = HttpStatusOf(status);
   response.body = absl::StrCat(status.message(), "\n");
   Write(const_cast<mg_connection*>(http), response, true);
   return 1;

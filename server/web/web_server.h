@@ -20,9 +20,12 @@ struct WebServerOptions {
   std::string web_root;                    ///< folder with the built viewer; empty: no pages are served
   std::string certificate_file;            ///< PEM; both files or none: with them the server speaks only TLS
   std::string private_key_file;            ///< PEM
-  /// Host names (without port) that a browser may name in its Host header. Empty: any, unless bind_address is a loopback address; then only
-  /// the names of loopback, so that a page elsewhere cannot reach the server through a name that it makes resolve to loopback.
+  /// Host names (without port) that a browser may name in its Host header, besides the names of loopback and, unless bind_address is a
+  /// loopback address, the names and addresses of this machine. Whatever else resolves to this server may be another site's: a page there
+  /// could otherwise reach the server in the name of its visitor (DNS rebinding).
   std::vector<std::string> allowed_hosts;
+  /// Whether a text is the token that a browser must present before it may open /ws; absent: none is needed. In constant time.
+  std::function<bool(std::string_view)> is_token;
   /// Origins ("https://viewer.example.org") besides the server's own whose pages may open /ws.
   std::vector<std::string> allowed_origins;
   int max_connections = 32;              ///< browsers on /ws at once; range [1, 1000]
@@ -31,6 +34,9 @@ struct WebServerOptions {
   size_t max_queued_bytes = 256u << 20;  ///< their size; at least 1 MiB
   int max_frames_in_flight = 4;          ///< frames that a browser has not yet taken off the network; range [1, 100]
   int write_timeout_ms = 10000;          ///< a browser that takes nothing for so long is closed; range [100, 600000]
+
+  /// At most so many descriptors are open for connections at once.
+  int max_descriptors() const;
 };
 
 /// Counts since the start.

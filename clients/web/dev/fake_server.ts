@@ -490,6 +490,10 @@ export async function startFakeServer(port: number, root: string): Promise<FakeS
     new FakeScene('surgery', 'Liver with a tumor', 'surgery')].map((scene) => [scene.id, scene]));
   const faults: Faults = { corruptDeltas: 0, lostDeltas: 0 };
   const http: Server = createServer((request, response) => {
+    if (request.url === '/auth') {
+      response.writeHead(204).end();
+      return;
+    }
     const path = join(root, normalize(decodeURIComponent(new URL(request.url ?? '/', 'http://x').pathname)).replace(/^(\.\.[/\\])+/, ''));
     const file = existsSync(path) && statSync(path).isDirectory() ? join(path, 'index.html') : path;
     if (!existsSync(file)) {

@@ -6,10 +6,12 @@ import { PositionEncoding, type Frame, type Keyframe, type TopologyDelta, type W
 import { ToolPoseSchema } from '../generated/palpate/v1/haptics_pb';
 import type { ViewerUpdate } from '../generated/palpate/v1/viewer_pb';
 import { Connection, ServerError, type ConnectionState } from './net/connection';
+import { TokenGate, tokenInFragment } from './net/token';
 import { Surgery, type SurgeryHost } from './surgery/surgery';
 import type { EditInit, SurfaceHit } from './surgery/strokes';
 import { codeName, Overlay, Toasts } from './ui/notices';
 import { element, Panel, type ToolOwner } from './ui/panel';
+import { askForToken } from './ui/token_dialog';
 import { Brush } from './view/brush';
 import { pickSurface } from './view/pick';
 import { RateMeter } from './view/rate_meter';
@@ -113,7 +115,13 @@ export class App implements SurgeryHost {
     socketUrl.protocol = socketUrl.protocol === 'https:' ? 'wss:' : 'ws:';
     socketUrl.search = '';
     socketUrl.hash = '';
-    this.connection = new Connection(() => new WebSocket(socketUrl), {
+    const gate = new TokenGate((headers) => fetch('auth', { headers, cache: 'no-store' }), askForToken, sessionStorage);
+    const token = tokenInFragment(location.hash);
+    if (token !== undefined) {
+      gate.remember(token);
+      history.replaceState(null, '', location.pathname + location.search);  // not to be copied with the address
+    }
+    this.connection = new Connection(async () => new WebSocket(socketUrl, await gate.protocols()), {
       onState: (state) => this.onConnection(state),
       onUpdate: (update) => this.onUpdate(update),
     });

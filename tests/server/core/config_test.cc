@@ -96,6 +96,40 @@ TEST(Config, MistakesAreNamed) {
   EXPECT_THAT(std::string(ResolveConfig(config).status().message()), HasSubstr("--asset-root"));
 }
 
+TEST(Config, TransportLimitsAndHostsAreChecked) {
+  v1::ServerConfig config;
+  EXPECT_EQ(ResolveConfig(config)->max_connections, 0u);
+  EXPECT_EQ(ResolveConfig(config)->upload_timeout_s, 30u);
+  config.mutable_limits()->set_max_message_bytes(1 << 20);
+  EXPECT_EQ(ResolveConfig(config)->max_buffer_bytes, 4u << 20);
+  config.set_max_connections(7);
+  config.set_upload_timeout_s(2);
+  config.set_max_buffer_bytes(32 << 20);
+  config.add_allowed_host("Sim.example.org");
+  config.add_allowed_host("[2001:db8::1]");
+  const absl::StatusOr<ServerOptions> options = ResolveConfig(config);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->max_connections, 7u);
+  EXPECT_EQ(options->upload_timeout_s, 2u);
+  EXPECT_EQ(options->max_buffer_bytes, 32u << 20);
+  EXPECT_EQ(options->allowed_hosts, (std::vector<std::string>{"sim.example.org", "[2001:db8::1]"}));
+
+  const auto error = [](auto change) {
+    v1::ServerConfig bad;
+    change(bad);
+    return std::string(ResolveConfig(bad).status().message());
+  };
+  EXPECT_THAT(error([](auto& c) { c.set_max_connections(100001); }), HasSubstr("--max-connections: 100001 is outside [1, 100000]"));
+  EXPECT_THAT(error([](auto& c) { c.set_upload_timeout_s(3601); }), HasSubstr("--upload-timeout-s: 3601 is outside [1, 3600]"));
+  EXPECT_THAT(error([](auto& c) { c.set_max_buffer_bytes(1); }), HasSubstr("--max-buffer-bytes: 1 is outside [16777216, "));
+  for (const char* host : {"", "host:80", "https://host", "2001:db8::1", "*.example.org"}) {
+    EXPECT_THAT(error([&](auto& c) { c.add_allowed_host(host); }), HasSubstr("--allowed-host")) << host;
+  }
+  v1::ServerConfig flags;
+  flags.add_allowed_host("other");
+  EXPECT_EQ(MergeConfig(config, flags).allowed_host_size(), 1) << "a flag replaces the list of the file";
+}
+
 TEST(Config, SceneIdsComeFromFileNames) {
   EXPECT_EQ(*SceneIdOfFile("scenes/liver.json"), "liver");
   EXPECT_EQ(*SceneIdOfFile("/a/Two Bodies_2.json"), "two-bodies-2");

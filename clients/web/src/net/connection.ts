@@ -58,6 +58,8 @@ export function retryDelayMs(attempt: number): number {
 export class Connection {
   private socket: SocketLike | undefined;
   private timer: unknown;
+  /** Counts the attempts ever made: what comes of an older one means nothing. */
+  private round = 0;
   private attempt = 0;
   private openedAtMs = 0;
   private nextId = 1;
@@ -66,7 +68,7 @@ export class Connection {
   bytesReceived = 0;
 
   constructor(
-    private readonly open: () => SocketLike,
+    private readonly open: () => SocketLike | Promise<SocketLike>,
     private readonly events: ConnectionEvents,
     private readonly clock: Clock = {
       setTimeout: (run, ms) => globalThis.setTimeout(run, ms),
@@ -83,13 +85,20 @@ export class Connection {
   start(): void {
     this.clock.clearTimeout(this.timer);
     this.events.onState({ kind: 'connecting', attempt: this.attempt });
-    let socket: SocketLike;
+    const round = ++this.round;
+    const failed = (error: unknown) => {
+      if (round === this.round) this.onClosed(error instanceof Error ? error.message : String(error));
+    };
     try {
-      socket = this.open();
+      const opened = this.open();
+      if (!(opened instanceof Promise)) this.attach(opened);
+      else opened.then((socket) => (round === this.round ? this.attach(socket) : socket.close()), failed);
     } catch (error) {
-      this.onClosed(String(error));
-      return;
+      failed(error);
     }
+  }
+
+  private attach(socket: SocketLike): void {
     this.socket = socket;
     socket.binaryType = 'arraybuffer';
     socket.onopen = () => {
