@@ -43,6 +43,7 @@ struct Outcome {
   uint64_t passivity_ticks = 0;
   uint64_t slew_limited_ticks = 0;
   double gain = 0;
+  double min_energy_j = 0;  ///< as the observer counts: without what friction and damping took
 };
 
 Outcome Emulate(const DeviceCapabilities& device, const Organ& organ, const Network& network, GuidedHand::Reference reference,
@@ -60,6 +61,7 @@ Outcome Emulate(const DeviceCapabilities& device, const Organ& organ, const Netw
   outcome.passivity_ticks = counters.passivity_ticks;
   outcome.slew_limited_ticks = counters.slew_limited_ticks;
   outcome.gain = loop->safety().gain();
+  outcome.min_energy_j = counters.min_energy_j;
   return outcome;
 }
 
@@ -209,6 +211,41 @@ TEST(Latency, ModelsThatAnswerOldPosesDoNotLast) {
   EXPECT_NEAR(outcome.trace.MeanForce(5, 6.9), 3, 0.05);
   EXPECT_EQ(outcome.trace.MeanForce(9.5, 12), 0);
   EXPECT_LE(outcome.trace.LargestStep(4, 12), kMostStep_n);
+}
+
+TEST(HostileModels, GiveNoMoreThanIsAllowed) {
+  // Walls that always push the way the hand goes, or anywhere, as stiff as the device and deeper than any tissue.
+  const DeviceCapabilities& device = *FindDeviceProfile("premium3.0");
+  for (const bool follow : {true, false}) {
+    for (const int ticks_per_step : {2, 8, 16, 50}) {
+      std::mt19937 random(5);
+      std::normal_distribution<double> normal;
+      Vector3d last_m = Vector3d::Zero();
+      const auto change = [&](double, sim::LocalModel* model) {
+        const Vector3d way_m = model->pose_at_build.position_m - last_m;
+        last_m = model->pose_at_build.position_m;
+        sim::LocalConstraint& constraint = model->constraints[0];
+        constraint.normal_W = (follow && way_m.norm() > 0 ? way_m : Vector3d(normal(random), normal(random), normal(random))).normalized();
+        constraint.rest_penetration_m = 0.02;
+        constraint.stiffness_n_per_m = device.max_stiffness_n_per_m;
+      };
+      const auto reference = [](double time_s) { return Vector3d(0.02 * std::sin(3 * time_s), 0, 0.01 * std::sin(11 * time_s)); };
+      const Outcome outcome = Emulate(device, {.ticks_per_step = ticks_per_step}, {}, reference, 20, change);
+      // Seen from outside: net work, less the power that is allowed.
+      double energy_j = 0;
+      double least_j = 0;
+      for (size_t tick = 1; tick < outcome.trace.given_j.size(); ++tick) {
+        energy_j -= outcome.trace.given_j[tick] - outcome.trace.given_j[tick - 1];
+        if (energy_j < 0) energy_j = std::min(0.0, energy_j + 0.002 * kTick_s);
+        least_j = std::min(least_j, energy_j);
+      }
+      std::printf("hostile models every %d ms, %s: least energy %.2f mJ\n", ticks_per_step, follow ? "with the hand" : "anywhere",
+                  1e3 * least_j);
+      EXPECT_GT(least_j, -0.002);
+      EXPECT_GT(outcome.min_energy_j, -0.002);
+      EXPECT_GT(outcome.passivity_ticks, 1000U);
+    }
+  }
 }
 
 TEST(Stall, AGapBetweenTicksDoesNotMakeTheForceJump) {

@@ -236,6 +236,20 @@ TEST(SafetyChain, KeepsNoMoreThanTheSpringsCanGiveBack) {
   EXPECT_EQ(chain.energy_j(), 0);
 }
 
+TEST(SafetyChain, ForgetsWhatTissueThatIsGoneHeld) {
+  SafetyChain chain(Plain());
+  SafetyInput input = Wanted({0, 0, 2});
+  chain.Apply(input);
+  input.position_m.z() = -0.002;
+  input.elastic_energy_j = 0.004;
+  chain.Apply(input);
+  // A new model says that there is hardly anything: twice what it holds is what it can give.
+  input.elastic_energy_j = 0.0005;
+  input.model_energy_j = -0.0035;
+  chain.Apply(input);
+  EXPECT_NEAR(chain.energy_j(), 0.001, 1e-15);
+}
+
 /// A hand that is moved at 50 mm/s by someone strong, whatever the force. Adds up what it is given, in windows of 1 s.
 class DrivenHand {
  public:
