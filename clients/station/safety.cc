@@ -85,7 +85,7 @@ void SafetyChain::UpdateGain(const SafetyInput& input, double target) noexcept {
   double ceiling = 1;
   if (limits_.passivity) {
     // What this tick and the slew on the way down will still take.
-    const double power_w = gain_ * (force_n.dot(input.velocity.linear_m_per_s) + torque_n_m.dot(input.velocity.angular_rad_per_s));
+    const double power_w = last_.force_n.dot(input.velocity.linear_m_per_s) + last_.torque_n_m.dot(input.velocity.angular_rad_per_s);
     const double delay_s = limits_.tick_s + 0.5 * std::max(last_.force_n.norm() / limits_.force_slew_n_per_s,
                                                            last_.torque_n_m.norm() / std::max(limits_.torque_slew_n_m_per_s, 1e-9));
     const double left_j = limits_.energy_allowance_j + energy_j_ - std::max(0.0, power_w) * delay_s;

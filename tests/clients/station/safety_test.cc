@@ -93,6 +93,22 @@ TEST(SafetyChain, GivesNoTorqueToADeviceWithoutTorque) {
   EXPECT_EQ(chain.counters().force_limited_ticks, 0U);
 }
 
+TEST(SafetyChain, TorqueThatIsNotRenderedDoesNotCount) {
+  SafetyLimits limits = LimitsOf(*FindDeviceProfile("touch"));
+  limits.ramp_time_s = 0;
+  SafetyChain chain(limits);
+  SafetyInput input = Wanted({0, 0, 0.2});
+  input.elastic_energy_j = 1e-4;
+  for (int tick = 0; tick < 1000; ++tick) {
+    // The handle turns freely; a torque along would give 0.1 N m times 5 rad/s.
+    input.wanted.torque_n_m = Vector3d(0.1, 0, 0);
+    input.velocity.angular_rad_per_s = Vector3d(5, 0, 0);
+    input.rotation = Eigen::AngleAxisd(0.005 * tick, Vector3d::UnitX());
+    EXPECT_EQ(chain.Apply(input).force_n.z(), 0.2);
+  }
+  EXPECT_EQ(chain.counters().passivity_ticks, 0U);
+}
+
 TEST(SafetyChain, LimitsTheSlewBothWays) {
   SafetyLimits limits = Plain();
   limits.force_slew_n_per_s = 500;
