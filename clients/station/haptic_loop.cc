@@ -4,24 +4,28 @@
 #include <cmath>
 #include <limits>
 
+#include "clients/station/rotation.h"
+
 namespace palpate::station {
 namespace {
 
 using Eigen::Quaterniond;
 using Eigen::Vector3d;
 
-/// Rotation vector of the shorter way from `from` to `to`.
-Vector3d RotationBetween(const Quaterniond& from, const Quaterniond& to) noexcept {
-  Quaterniond turn = to * from.conjugate();
-  if (turn.w() < 0) turn.coeffs() = -turn.coeffs();
-  const double sine = turn.vec().norm();
-  if (sine < 1e-12) return 2 * turn.vec();
-  return turn.vec() * (2 * std::atan2(sine, turn.w()) / sine);
+SafetyLimits AtRate(SafetyLimits limits, double rate_hz) {
+  limits.tick_s = 1 / rate_hz;
+  return limits;
+}
+
+sim::BlendLimits BlendLimitsOf(const LoopOptions& options) {
+  return {.force_step_n = options.model_force_rate_n_per_s / options.rate_hz,
+          .torque_step_n_m = options.model_torque_rate_n_m_per_s / options.rate_hz};
 }
 
 }  // namespace
 
-HapticLoop::HapticLoop(HapticDevice* device, const LoopOptions& options) : device_(device), options_(options), safety_(options.limits) {}
+HapticLoop::HapticLoop(HapticDevice* device, const LoopOptions& options)
+    : device_(device), options_(options), safety_(AtRate(options.limits, options.rate_hz)), blend_(BlendLimitsOf(options)) {}
 
 void HapticLoop::Attach(const sim::RigidPose& tool_pose) noexcept {
   ++link_to_send_.attachment;
@@ -115,11 +119,11 @@ DeviceResult HapticLoop::Tick(int64_t now_us) noexcept {
                       state.velocity.linear_m_per_s.allFinite() && state.velocity.angular_rad_per_s.allFinite();
   SafetyInput input;
   input.dt_s = dt_s;
-  double age_s = std::numeric_limits<double>::infinity();
   if (finite) {
     TakeLink(state, now_s);
     UpdateVelocity(state, dt_s);
     input.position_m = state.pose.position_m;
+    input.rotation = state.pose.rotation;
     input.velocity = velocity_D_;
     last_device_pose_ = state.pose;
   } else {
@@ -133,14 +137,22 @@ DeviceResult HapticLoop::Tick(int64_t now_us) noexcept {
       has_model_ = true;
       // Until a pose has made the round trip the age runs from the arrival.
       model_time_us_ = arrival.model.station_time_us > 0 ? std::min(arrival.model.station_time_us, arrival.arrived_us) : arrival.arrived_us;
+      model_arrived_us_ = arrival.arrived_us;
       AddRelaxed(statistics_.models_taken, uint64_t{1});
     }
   }
   if (has_model_) {
-    age_s = std::max(0.0, static_cast<double>(now_us - model_time_us_) * 1e-6);
+    // A late network is no silence: the newest model is evaluated where the hand is now. But when only old poses are answered, ours are
+    // lost.
+    const double age_s = std::max(0.0, static_cast<double>(now_us - model_time_us_) * 1e-6);
+    const double quiet_s = std::max(0.0, static_cast<double>(now_us - model_arrived_us_) * 1e-6);
+    input.silence_s = std::max(quiet_s, age_s - options_.max_round_trip_s);
+    input.model_period_s = blend_.period_s();
     statistics_.model_age_ms.Add(age_s * 1e3);
+    if (quiet_s > statistics_.silence_max_s.load(std::memory_order_relaxed)) {
+      statistics_.silence_max_s.store(quiet_s, std::memory_order_relaxed);
+    }
   }
-  input.model_age_s = age_s;
 
   if (link_.attached && finite) {
     const Quaterniond& R_WD = options_.placement.rotation;
@@ -162,7 +174,10 @@ DeviceResult HapticLoop::Tick(int64_t now_us) noexcept {
       const sim::ContactForce contact = blend_.Evaluate(pose_W, velocity_W, now_s);
       const Quaterniond R_DW = R_WD.conjugate();
       input.wanted.force_n = R_DW * contact.force_n;
-      input.wanted.torque_n_m = R_DW * contact.torque_n_m;
+      // A metre of the device is `scale` metres of the world: so force times way and torque times angle are the same work.
+      input.wanted.torque_n_m = R_DW * contact.torque_n_m / options_.placement.scale;
+      input.elastic_energy_j = contact.elastic_energy_j / options_.placement.scale;
+      input.model_energy_j = contact.model_energy_j / options_.placement.scale;
       const sim::LocalModel& newest = *blend_.newest();
       if (newest.validity_radius_m > 0 && (pose_W.position_m - newest.pose_at_build.position_m).norm() > newest.validity_radius_m) {
         AddRelaxed(statistics_.outside_validity, uint64_t{1});
@@ -186,6 +201,11 @@ DeviceResult HapticLoop::Tick(int64_t now_us) noexcept {
   return written;
 }
 
-void HapticLoop::Release() noexcept { device_->Write(DeviceForce{}); }
+bool HapticLoop::Release() noexcept {
+  DeviceForce force = safety_.Release();
+  if (++release_ticks_ >= kReleaseTicks) force = DeviceForce{};
+  if (device_->Write(force) != DeviceResult::kOk) return true;
+  return force.force_n.isZero(0) && force.torque_n_m.isZero(0);
+}
 
 }  // namespace palpate::station

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "clients/station/haptic_device.h"
 #include "clients/station/histogram.h"
 #include "clients/station/safety.h"
@@ -26,8 +27,11 @@ struct LoopOptions {
   double rate_hz = 1000;
   Placement placement;
   SafetyLimits limits;
-  double align_time_s = 1.0;         ///< with a fixed origin: how long the tool takes from where it is to where the device is
-  double velocity_filter_s = 0.003;  ///< time constant of the velocity that is derived from positions
+  double align_time_s = 1.0;                 ///< with a fixed origin: how long the tool takes from where it is to where the device is
+  double velocity_filter_s = 0.003;          ///< time constant of the velocity that is derived from positions
+  double model_force_rate_n_per_s = 30;      ///< fastest change of force that new models may make, not the hand's own motion; > 0
+  double model_torque_rate_n_m_per_s = 0.6;  ///< the same for torque; > 0
+  double max_round_trip_s = 1;               ///< models that answer older poses than this count as missing
 };
 
 /// A pose for the server.
@@ -51,9 +55,10 @@ struct LoopStatistics {
   std::atomic<double> force_sum_n{0};         ///< over contact cycles
   std::atomic<double> force_max_n{0};
   std::atomic<double> force_now_n{0};
-  Histogram<10000> lateness_us{1.0};   ///< of the wake-ups
-  Histogram<5000> cycle_us{1.0};       ///< time that a tick takes
-  Histogram<20000> model_age_ms{0.1};  ///< of the newest model, each tick that has one
+  Histogram<10000> lateness_us{1.0};     ///< of the wake-ups
+  Histogram<5000> cycle_us{1.0};         ///< time that a tick takes
+  Histogram<20000> model_age_ms{0.1};    ///< since the pose that the newest model answers, each tick that has one
+  std::atomic<double> silence_max_s{0};  ///< longest time without a new model, once there was one
 };
 
 /// The loop between a device and the newest local models. Three threads meet here and never wait for each other:
@@ -84,8 +89,10 @@ class HapticLoop {
 
   /// One cycle. kOk, or why the loop must end.
   DeviceResult Tick(int64_t now_us) noexcept;
-  /// Renders no force: the last act of a loop.
-  void Release() noexcept;
+  /// The last act of a loop: brings the force to zero within the device's slew, one step a call. Call it once per tick until it is true:
+  /// then nothing is rendered, or the device cannot be reached. At most kReleaseTicks calls.
+  bool Release() noexcept;
+  static constexpr int kReleaseTicks = 1000;
 
   LoopStatistics& statistics() { return statistics_; }
   const LoopStatistics& statistics() const { return statistics_; }
@@ -122,7 +129,9 @@ class HapticLoop {
   sim::ModelBlend blend_;
   Link link_;
   bool has_model_ = false;
-  int64_t model_time_us_ = 0;  // when the pose that the newest model answers was read
+  int64_t model_time_us_ = 0;     // when the pose that the newest model answers was read
+  int64_t model_arrived_us_ = 0;  // when the newest model came
+  int release_ticks_ = 0;
   bool has_last_ = false;
   int64_t first_us_ = 0;
   int64_t last_us_ = 0;
@@ -140,10 +149,11 @@ struct RealTimeReport {
   std::string memory;         ///< "all", "loop" (only what the loop touches) or "none", locked against paging
 };
 
-/// Runs the loop on the calling thread until `stop` is set or the device ends: absolute-time sleep on CLOCK_MONOTONIC, real-time priority
-/// and locked memory where the system allows. A tick that would begin a period late or more is skipped and counted as missed: time is not
-/// stretched, and no burst follows. On return the device renders no force.
-DeviceResult RunLoop(HapticLoop* loop, const std::atomic<bool>& stop, RealTimeReport* report);
+/// Runs the loop on the calling thread until `should_stop` says so or the device ends: absolute-time sleep on CLOCK_MONOTONIC, real-time
+/// priority and locked memory where the system allows. A tick that would begin a period late or more is skipped and counted as missed:
+/// time is not stretched, and no burst follows. At the end the force goes to zero within the device's slew, at the loop's rate; on return
+/// the device renders none. `should_stop` is asked once per tick and must not block.
+DeviceResult RunLoop(HapticLoop* loop, absl::FunctionRef<bool()> should_stop, RealTimeReport* report);
 
 /// Microseconds of CLOCK_MONOTONIC.
 int64_t MonotonicNow_us() noexcept;

@@ -24,11 +24,28 @@ constexpr int kNotAttached = 3;
 constexpr int kDeviceFailed = 4;
 
 std::atomic<bool> stop{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<bool> released{false};  // the device renders no force any more
+std::atomic<int> signals{0};
+std::atomic<int> urgent_signal{0};  // the second one
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+void EndIfUrgent() {
+  if (urgent_signal.load() != 0 && released.load()) _exit(128 + urgent_signal.load());
+}
 
 void OnSignal(int signal) {
-  // A second signal ends at once.
-  if (stop.exchange(true)) _exit(128 + signal);
+  stop.store(true);
+  switch (signals.fetch_add(1)) {
+    case 0:
+      return;
+    case 1:
+      // Ends without waiting for the server, but not before the hand has been let go: the loop does that within its slew.
+      urgent_signal.store(signal);
+      EndIfUrgent();
+      return;
+    default:
+      _exit(128 + signal);  // the device hangs
+  }
 }
 
 int ExitCode(const absl::Status& status) {
@@ -50,7 +67,7 @@ int main(int argc, char** argv) {
   std::string log_level = "info";
   std::vector<double> origin_m;
   std::vector<double> rotation_wxyz;
-  double age_limit_ms = options.loop.limits.max_model_age_s * 1e3;
+  double age_limit_ms = options.loop.limits.max_silence_s * 1e3;
   double patience_s = -1;
   bool quiet = false;
   bool no_passivity = false;
@@ -90,7 +107,8 @@ int main(int argc, char** argv) {
   app.add_option("--ramp", options.loop.limits.ramp_time_s, "seconds from zero to full force after attaching")
       ->check(CLI::Range(0.0, 60.0))
       ->capture_default_str();
-  app.add_option("--model-age-limit", age_limit_ms, "age in ms up to which a local model acts in full; older ones fade")
+  app.add_option("--model-age-limit", age_limit_ms,
+                 "ms without a new local model up to which the newest acts in full, then it fades; at least 4 steps of the scene")
       ->check(CLI::Range(1.0, 10000.0))
       ->capture_default_str();
   app.add_flag("--no-passivity", no_passivity, "switch the passivity controller off (the observer still reports)");
@@ -101,10 +119,12 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
       ->capture_default_str();
   app.add_flag("--quiet", quiet, "no live line each second");
-  app.footer(palpate::station::DeviceSpecHelp() +
-             "\nExit status: 0 done, 1 the report could not be written, 2 wrong usage (also options that do not fit the instrument), 3 not "
-             "attached (refused, or --wait is over), 4 the "
-             "device failed.");
+  app.footer(
+      palpate::station::DeviceSpecHelp() +
+      "\nExit status: 0 done, 1 the report could not be written, 2 wrong usage (also options that do not fit the instrument), 3 not "
+      "attached (refused, or --wait is over), 4 the "
+      "device failed. SIGINT and SIGTERM end it; a second one ends it without waiting for the server, once the force is gone; a third at "
+      "once.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -137,9 +157,13 @@ int main(int argc, char** argv) {
   if (const absl::Status status = palpate::station::CheckControls(options.controls); !status.ok()) {
     return usage_error(std::string(status.message()));
   }
-  options.loop.limits.max_model_age_s = age_limit_ms * 1e-3;
+  options.loop.limits.max_silence_s = age_limit_ms * 1e-3;
   options.loop.limits.passivity = !no_passivity;
   options.live = !quiet;
+  options.on_released = [] {
+    released.store(true);
+    EndIfUrgent();
+  };
   options.patience_s = patience_s >= 0 ? patience_s : (options.run_s > 0 ? 30 : 0);
 
   absl::StatusOr<palpate::client::Connection> connection = palpate::client::Connection::Open(connection_options);

@@ -29,6 +29,7 @@ std::string ReportToJson(const StationReport& report) {
   json["model_age_ms"] = {{"p50", statistics.model_age_ms.Percentile(0.5)},
                           {"p99", statistics.model_age_ms.Percentile(0.99)},
                           {"max", statistics.model_age_ms.max()}};
+  json["silence_max_s"] = statistics.silence_max_s.load();
   json["contact_cycles"] = statistics.contact_cycles.load();
   json["force_n"] = {{"mean", MeanForce(statistics)}, {"max", statistics.force_max_n.load()}};
   json["cycle_us"] = {

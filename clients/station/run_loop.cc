@@ -23,6 +23,12 @@ int64_t Now_ns() noexcept {
   return now.tv_sec * kNanosecondsPerSecond + now.tv_nsec;
 }
 
+void SleepUntil(int64_t time_ns) noexcept {
+  const timespec until{time_ns / kNanosecondsPerSecond, time_ns % kNanosecondsPerSecond};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+  }
+}
+
 /// Touches the stack that the loop may use, so that its pages exist and can be locked.
 [[gnu::noinline]] void LockStack(bool* locked) {
   volatile char stack[kStackBytes];
@@ -54,17 +60,15 @@ void RequestPriority(RealTimeReport* report) {
 
 int64_t MonotonicNow_us() noexcept { return Now_ns() / 1000; }
 
-DeviceResult RunLoop(HapticLoop* loop, const std::atomic<bool>& stop, RealTimeReport* report) {
+DeviceResult RunLoop(HapticLoop* loop, absl::FunctionRef<bool()> should_stop, RealTimeReport* report) {
   report->memory = LockMemory(loop);
   RequestPriority(report);
   LoopStatistics& statistics = loop->statistics();
   const auto period_ns = static_cast<int64_t>(static_cast<double>(kNanosecondsPerSecond) / loop->options().rate_hz);
   int64_t deadline_ns = Now_ns() + period_ns;
   DeviceResult result = DeviceResult::kOk;
-  while (!stop.load(std::memory_order_relaxed)) {
-    const timespec until{deadline_ns / kNanosecondsPerSecond, deadline_ns % kNanosecondsPerSecond};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
-    }
+  while (!should_stop()) {
+    SleepUntil(deadline_ns);
     const int64_t begin_ns = Now_ns();
     statistics.lateness_us.Add(static_cast<double>(begin_ns - deadline_ns) * 1e-3);
     result = loop->Tick(begin_ns / 1000);
@@ -78,7 +82,8 @@ DeviceResult RunLoop(HapticLoop* loop, const std::atomic<bool>& stop, RealTimeRe
       deadline_ns += skipped * period_ns;
     }
   }
-  loop->Release();
+  // Each step a period after the last, whenever that was: a burst would be a drop.
+  while (!loop->Release()) SleepUntil(Now_ns() + period_ns);
   return result;
 }
 

@@ -37,7 +37,6 @@ absl::Status RunStation(const StationOptions& options, client::Connection connec
   limits.peak_torque_n_m = device_limits.peak_torque_n_m;
   limits.force_slew_n_per_s = device_limits.force_slew_n_per_s;
   limits.torque_slew_n_m_per_s = device_limits.torque_slew_n_m_per_s;
-  limits.max_damping_n_s_per_m = device_limits.max_damping_n_s_per_m;
   // Large: the heap, not the stack.
   const auto loop = std::make_unique<HapticLoop>(device.get(), loop_options);
 
@@ -113,7 +112,10 @@ absl::Status RunStation(const StationOptions& options, client::Connection connec
   DeviceResult loop_result = DeviceResult::kOk;  // written before loop_ended
   RealTimeReport real_time;
   std::thread loop_thread([&] {
-    loop_result = RunLoop(loop.get(), stop_loop, &real_time);
+    // Asks for `stop` itself: whatever blocks the other threads, the force goes.
+    loop_result = RunLoop(
+        loop.get(), [&] { return stop_loop.load() || stop.load(); }, &real_time);
+    if (options.on_released) options.on_released();
     loop_ended.store(true);
   });
   auto stream = std::make_unique<client::OperateStream>(connection, std::move(operate));

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,14 +18,15 @@ namespace palpate::station {
 struct StationOptions {
   std::string scene_id;
   std::string tool;
-  std::string station_name;    ///< for the server's logs; at most 64 bytes
-  LoopOptions loop;            ///< limits are completed from the device
-  ControlOptions controls;     ///< precondition: CheckControls was OK
-  double send_rate_hz = 1000;  ///< poses per second to the server, (0, 10000]
-  double run_s = 0;            ///< end this long after the first attachment; 0 = run until stopped
-  double patience_s = 0;       ///< give up when not attached so long after the start; 0 = never
-  std::string report_file;     ///< JSON; empty = none
-  bool live = true;            ///< one line a second on standard output
+  std::string station_name;           ///< for the server's logs; at most 64 bytes
+  LoopOptions loop;                   ///< limits are completed from the device
+  ControlOptions controls;            ///< precondition: CheckControls was OK
+  double send_rate_hz = 1000;         ///< poses per second to the server, (0, 10000]
+  double run_s = 0;                   ///< end this long after the first attachment; 0 = run until stopped
+  double patience_s = 0;              ///< give up when not attached so long after the start; 0 = never
+  std::string report_file;            ///< JSON; empty = none
+  bool live = true;                   ///< one line a second on standard output
+  std::function<void()> on_released;  ///< called on the loop's thread when the device renders no force any more, at the end
 };
 
 /// Operates a tool with a device until the time is up or `stop` is set: starts the loop's thread, keeps the stream to the server, prints,

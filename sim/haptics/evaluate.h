@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 
 #include <Eigen/Core>
 
@@ -20,6 +21,8 @@ struct ContactForce {
   Eigen::Vector3d torque_n_m = Eigen::Vector3d::Zero();  ///< about the tip, in W
   int active_count = 0;                                  ///< constraints that push
   double max_penetration_m = 0;                          ///< deepest constraint; 0 = none
+  double elastic_energy_j = 0;                           ///< in the springs of walls and friction: what the contact can give back
+  double model_energy_j = 0;  ///< of that, what the change of models put in at this call, the tool standing still; only from ModelBlend
 };
 
 /// Ratio of tangential to normal contact stiffness, Mindlin 1949: 2 (1 - nu) / (2 - nu), at nu = 1/2 (soft tissue hardly changes its
@@ -44,15 +47,25 @@ struct FrictionState {
 ContactForce EvaluateLocalModel(const LocalModel& model, const RigidPose& tool_pose, const RigidVelocity& velocity,
                                 FrictionState& friction) noexcept;
 
+/// Largest change that new models may make to the blended force from one call of ModelBlend::Evaluate to the next; > 0.
+struct BlendLimits {
+  double force_step_n = std::numeric_limits<double>::infinity();
+  double torque_step_n_m = std::numeric_limits<double>::infinity();
+};
+
 /// The newest models of one tool, blended so that a new one does not make the force jump.
 ///
-/// After a push the new model's weight grows from 0 to 1 over its blend_time_s while the weights of the earlier models shrink alike; all
-/// are evaluated at the current pose. When models come slower than the blend time these are the two newest (section 8.3 of the thesis).
-/// When they come faster, up to kSlots models are held; then the oldest hands its weight to the next one, which is the only place where a
-/// jump is left (its weight is stated by dropped_weight). Not thread-safe. No allocation.
+/// After a push the new model's share grows from 0 to 1 over its blend_time_s, or over the time in which models really come if that is
+/// longer; the weights of the earlier models shrink alike. All are evaluated at the current pose, so the force follows the hand at once.
+/// When models come slower than the blend time these are the two newest (section 8.3 of the thesis). The share grows slower still where a
+/// step of it would change the force by more than BlendLimits: the limit holds for what models change, not for the hand's own motion.
+/// When models come before a blend is over, up to kSlots are held; then the two neighbours that differ least become one, which is the
+/// only place where a jump is left (stated by merge_step_n). A blend time of 0 switches blending off. Not thread-safe. No allocation.
 class ModelBlend {
  public:
-  static constexpr int kSlots = 4;
+  static constexpr int kSlots = 6;
+
+  explicit ModelBlend(const BlendLimits& limits = {}) noexcept : limits_(limits) {}
 
   /// Takes a copy of `model` as the newest from `now_s` on. Its friction memory starts as a copy of the previous newest model's.
   /// The first model after construction or Clear blends in from zero force.
@@ -65,25 +78,35 @@ class ModelBlend {
   ContactForce Evaluate(const RigidPose& tool_pose, const RigidVelocity& velocity, double now_s) noexcept;
 
   /// The newest model; nullptr before the first push.
-  const LocalModel* newest() const noexcept { return count_ > 0 ? &slots_[newest_].model : nullptr; }
+  const LocalModel* newest() const noexcept { return count_ > 0 ? &slots_[order_[0]].model : nullptr; }
 
-  /// Largest weight that a model had when it was dropped, since Clear.
-  double dropped_weight() const noexcept { return dropped_weight_; }
+  /// Time between models as they come; at least the newest one's blend time. One late model changes it by a quarter, so an outage does
+  /// not pass for a slow scene. 0 before the first push.
+  double period_s() const noexcept { return period_s_; }
+
+  /// Largest change of the force that the merging of two models has made, since Clear.
+  double merge_step_n() const noexcept { return merge_step_n_; }
 
  private:
   struct Slot {
     LocalModel model;
     FrictionState friction;
-    double weight = 0;  ///< share at the time of the last push
+    double weight = 0;   ///< among the earlier models; of the newest: unused, its share is share_
+    ContactForce force;  ///< at the last Evaluate
   };
-  double NewestWeight(double now_s) const noexcept;
-  int SlotIndex(int age) const noexcept { return (newest_ + kSlots - age) % kSlots; }
+  Slot& SlotOfAge(int age) noexcept { return slots_[order_[age]]; }
+  void MergeNearest() noexcept;
 
+  BlendLimits limits_;
   std::array<Slot, kSlots> slots_;
-  int newest_ = 0;
+  std::array<int, kSlots> order_ = {0, 1, 2, 3, 4, 5};  ///< slots by age, newest first; free ones behind count_
   int count_ = 0;
+  double share_ = 0;  ///< of the newest model
+  double evaluated_at_s_ = 0;
   double pushed_at_s_ = 0;
-  double dropped_weight_ = 0;
+  double period_s_ = 0;
+  double merge_energy_j_ = 0;  ///< since the last Evaluate
+  double merge_step_n_ = 0;
 };
 
 }  // namespace palpate::sim

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -156,30 +158,84 @@ TEST(Station, ComesBackWhenStreamsBreak) {
   EXPECT_GE(server.attachments(), 3);
 }
 
+/// Tells what a station does with its device.
+class WatchedDevice final : public HapticDevice {
+ public:
+  struct Seen {
+    std::atomic<uint64_t> reads{0};
+    std::atomic<bool> engaged{false};
+  };
+  WatchedDevice(std::unique_ptr<HapticDevice> inner, Seen* seen) : inner_(std::move(inner)), seen_(seen) {}
+  const DeviceCapabilities& capabilities() const override { return inner_->capabilities(); }
+  DeviceResult Read(double now_s, DeviceState* state) noexcept override {
+    seen_->reads.fetch_add(1);
+    return inner_->Read(now_s, state);
+  }
+  DeviceResult Write(const DeviceForce& force) noexcept override { return inner_->Write(force); }
+  void SetEngaged(bool engaged) noexcept override {
+    inner_->SetEngaged(engaged);
+    seen_->engaged.store(engaged);
+  }
+
+ private:
+  std::unique_ptr<HapticDevice> inner_;
+  Seen* seen_;
+};
+
+/// Waits until `condition` holds. False after a time that no machine needs.
+bool Eventually(const std::function<bool()>& condition) {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > give_up) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
 TEST(Station, WaitsForAServerThatComesAndGoes) {
   FakeHapticServer server({});
   const client::Connection connection = ConnectTo(server);
   server.Stop();
   StationOptions options = Options("late");
+  options.patience_s = 0;
+  WatchedDevice::Seen seen;
   std::atomic<bool> stop{false};
   absl::Status status;
-  std::thread station([&] { status = RunStation(options, connection, Hand(), stop); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::thread station([&] { status = RunStation(options, connection, std::make_unique<WatchedDevice>(Hand(), &seen), stop); });
+  // The loop runs, without a tool.
+  EXPECT_TRUE(Eventually([&] { return seen.reads > 100; }));
+  EXPECT_FALSE(seen.engaged);
   EXPECT_EQ(server.attachments(), 0);
-  const auto wait_for = [&](int attachments) {
-    for (int i = 0; i < 500 && server.attachments() < attachments; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_EQ(server.attachments(), attachments);
-  };
-  server.Start();
-  wait_for(1);
-  server.Stop();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  server.Start();
-  wait_for(2);
+  for (int round = 1; round <= 2; ++round) {
+    server.Start();
+    EXPECT_TRUE(Eventually([&] { return seen.engaged.load(); }));
+    EXPECT_EQ(server.attachments(), round);
+    if (round == 2) break;
+    server.Stop();
+    EXPECT_TRUE(Eventually([&] { return !seen.engaged.load(); }));
+  }
   stop.store(true);
   station.join();
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(ReadReport(options)["reconnects"], 1);
+}
+
+TEST(Station, TellsWhenItsDeviceIsFree) {
+  // Even if nothing else of the station comes to an end: it is the loop that looks at `stop`.
+  const FakeHapticServer server({.wall_z_m = 0.005});
+  StationOptions options = Options("free");
+  WatchedDevice::Seen seen;
+  std::atomic<bool> stop{false};
+  std::atomic<bool> released{false};
+  options.on_released = [&] { released.store(true); };
+  std::thread station(
+      [&] { EXPECT_TRUE(RunStation(options, ConnectTo(server), std::make_unique<WatchedDevice>(Hand(), &seen), stop).ok()); });
+  EXPECT_TRUE(Eventually([&] { return seen.engaged.load(); }));
+  EXPECT_FALSE(released);
+  stop.store(true);
+  EXPECT_TRUE(Eventually([&] { return released.load(); }));
+  station.join();
+  ReadReport(options);
 }
 
 TEST(Station, GivesUpWhenItsPatienceEnds) {

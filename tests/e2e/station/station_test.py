@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""palpate-station against a running server: what it feels, reports and returns. usage: station_test.py STATION SERVER SAMPLE_PLUGIN SCENE_FILE"""
+"""palpate-station against a running server: what it feels, reports and returns. usage: station_test.py STATION SERVER SAMPLE_PLUGIN PRESSING_PLUGIN SCENE_FILE"""
 import contextlib
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-STATION, SERVER, PLUGIN, SCENE = "", "", "", pathlib.Path()
+STATION, SERVER, PLUGIN, PRESSING_PLUGIN, SCENE = "", "", "", "", pathlib.Path()
 USAGE, NOT_ATTACHED, DEVICE_FAILED = 2, 3, 4
 
 
@@ -195,6 +196,53 @@ class StationTest(unittest.TestCase):
             self.assertEqual(result.returncode, code, (extra, result.stderr))
             self.assertIn(word, result.stderr, extra)
 
+    def test_two_hands_work_at_once(self):
+        hands = {}
+        for tool in ("probe", "hand"):
+            report = self.folder / f"both-{tool}.json"
+            command = self.arguments("--report", report, "--ramp", 0.2, "--device", "sim:script=palpate,speed=0.1,dwell=0.2,spots=2", tool=tool)
+            hands[tool] = (subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True), report)
+        try:
+            # Until each has felt something while the other was there too.
+            for station, _ in hands.values():
+                for line in station.stdout:
+                    if "attached" in line and float(re.search(r"max ([0-9.]+)\)", line)[1]) > 0.1:
+                        break
+                else:
+                    self.fail(station.stderr.read())
+        finally:
+            for station, _ in hands.values():
+                station.send_signal(signal.SIGINT)
+            errors = [station.communicate(timeout=60)[1] for station, _ in hands.values()]
+        for (station, report_file), error in zip(hands.values(), errors):
+            self.assertEqual(station.returncode, 0, error)
+            report = json.loads(report_file.read_text())
+            self.assertEqual((report["attachments"], report["models_refused"], report["safety"]["nan_ticks"]), (1, 0, 0))
+            self.assertGreater(report["contact_cycles"], 0)
+            self.assertGreater(report["tool"]["touching_s"], 0)
+            self.assertGreater(report["models_received"], 20)
+            self.assertGreater(report["poses_sent"], 100)
+
+    def test_lets_go_within_the_slew_at_a_second_signal_too(self):
+        for count in (1, 2):
+            log = self.folder / f"pressing-{count}.log"
+            station = subprocess.Popen(self.arguments("--quiet", "--ramp", 0.2, "--device", f"plugin:{PRESSING_PLUGIN},log={log},depth=0.06"))
+
+            def forces():
+                lines = log.read_text().splitlines()[:-1] if log.exists() else []
+                return [float(line.split()[2]) for line in lines]
+
+            while max(forces()[-1:], default=0) < 1:
+                self.assertIsNone(station.poll())
+                time.sleep(0.05)
+            # Two different ones: of two alike that are pending the system keeps one.
+            for number in (signal.SIGINT, signal.SIGTERM)[:count]:
+                station.send_signal(number)
+            self.assertIn(station.wait(timeout=60), (0,) if count == 1 else (128 + signal.SIGINT, 128 + signal.SIGTERM))
+            force = [float(line.split()[2]) for line in log.read_text().splitlines()]
+            self.assertEqual(force[-1], 0, "the hand was left with a force")
+            self.assertLessEqual(max(abs(b - a) for a, b in zip(force, force[1:])), 0.02 + 1e-6)
+
     def test_a_tool_has_one_hand(self):
         station = subprocess.Popen(self.arguments(), stdout=subprocess.PIPE, text=True)
         while "attached" not in station.stdout.readline():
@@ -207,5 +255,5 @@ class StationTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    STATION, SERVER, PLUGIN, SCENE = sys.argv[1], sys.argv[2], sys.argv[3], pathlib.Path(sys.argv[4])
+    STATION, SERVER, PLUGIN, PRESSING_PLUGIN, SCENE = *sys.argv[1:5], pathlib.Path(sys.argv[5])
     unittest.main(argv=sys.argv[:1], verbosity=2)
