@@ -13,7 +13,7 @@ namespace palpate::sim {
 namespace {
 
 constexpr double kLeastSweeps = 20;
-constexpr double kExponent = 2;
+constexpr double kFreeEdges = 1.1;    // that a push may travel in a step without needing more
 constexpr double kSweepsPerEdge = 8;  // what reaches the whole body needs no more
 
 }  // namespace
@@ -32,8 +32,8 @@ int AdvisedSweeps(const BodyDescription& body, double dt_s) {
   }
   Eigen::AlignedBox3d box;
   for (const Eigen::Vector3d& vertex : body.mesh.vertices) box.extend(vertex);
-  const double edges_per_step = std::max(1.0, speed_m_per_s * dt_s / edge_m);
-  const double sweeps = std::min(kLeastSweeps * std::pow(edges_per_step, kExponent), kSweepsPerEdge * box.sizes().maxCoeff() / edge_m);
+  const double beyond = std::max(1.0, speed_m_per_s * dt_s / (kFreeEdges * edge_m));
+  const double sweeps = std::min(kLeastSweeps * beyond * beyond, kSweepsPerEdge * box.sizes().maxCoeff() / edge_m);
   // To tens: the fit is no better.
   return static_cast<int>(10 * std::round(std::max(sweeps, kLeastSweeps) / 10));
 }
