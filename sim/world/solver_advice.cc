@@ -13,7 +13,7 @@ namespace palpate::sim {
 namespace {
 
 constexpr double kLeastSweeps = 20;
-constexpr double kFreeEdges = 1.1;    // that a push may travel in a step without needing more
+constexpr double kFreeEdges = 1.2;    // that a push may travel in a step without needing more
 constexpr double kSweepsPerEdge = 8;  // what reaches the whole body needs no more
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST_F(SweepsTest, SlowAdvisedNumberFollowsTheMotionOfFineBodies) {
 TEST_F(SweepsTest, OnlyDynamicBodiesNeedSweeps) {
   BodyDescription body;
   PALPATE_TEST_ASSIGN(body.mesh, GenerateSlab({0.1, 0.1, 0.02}, 0.01));
-  EXPECT_EQ(AdvisedSweeps(body, 1.0 / 120), 40);
+  EXPECT_EQ(AdvisedSweeps(body, 1.0 / 120), 30);
   EXPECT_EQ(AdvisedSweeps(body, 1.0 / 240), 20);
   body.kind = BodyKind::kRigid;
   EXPECT_EQ(AdvisedSweeps(body, 1.0 / 120), 0);
