@@ -8,13 +8,36 @@
 #include "server/api/asset_resolver.h"
 #include "server/api/scene_spec.h"
 #include "server/api/summary.h"
+#include "sim/world/solver_advice.h"
 
 namespace palpate::cli {
+namespace {
+
+/// Bodies that the scene's sweeps leave behind, once for each array.
+void WarnOfFewSweeps(const std::string& path, const sim::SceneDescription& scene) {
+  size_t told = 0;
+  for (size_t b = 0; b < scene.bodies.size() && told < 8; ++b) {
+    const sim::BodyDescription& body = scene.bodies[b];
+    const int sweeps = sim::AdvisedSweeps(body, scene.dt_s);
+    if (sweeps <= scene.solver.iterations) continue;
+    if (told > 0 && body.mesh.tets.size() == scene.bodies[b - 1].mesh.tets.size()) continue;
+    absl::FPrintF(stderr,
+                  "%s: warning: solver.iterations: %d are too few for the size and stiffness of bodies[%d] (%s, %d tets, %g Pa), which "
+                  "will lag behind; "
+                  "%d are advised\n",
+                  path, scene.solver.iterations, b, body.name, body.mesh.tets.size(), body.material.young_modulus_pa, sweeps);
+    ++told;
+  }
+}
+
+}  // namespace
+
 absl::Status CheckScene(const std::string& path, bool json) {
   PALPATE_ASSIGN_OR_RETURN(const v1::SceneSpec spec, ReadSceneFile(path));
   const server::SceneFolderResolver assets(std::filesystem::path(path).parent_path());
   absl::StatusOr<sim::SceneDescription> scene = server::BuildSceneDescription(spec, assets, server::SceneLimits());
   if (!scene.ok()) return Annotate(scene.status(), path);
+  WarnOfFewSweeps(path, *scene);
   const v1::CheckSceneResponse built = server::SummarizeScene(*scene);
   if (json) {
     PrintJson(built);

@@ -221,6 +221,8 @@ void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditO
     o.set_note(outcome.note);
     o.set_removed_mass_kg(outcome.removed_mass_kg);
     o.set_grasped_vertices(outcome.grasped_vertices);
+    if (outcome.grasp_reach_m > 0) o.set_grasp_reach_m(outcome.grasp_reach_m);
+    if (outcome.tissue_distance_m >= 0) o.set_tissue_distance_m(outcome.tissue_distance_m);
     if (!outcome.added_tets.empty()) {
       o.set_min_mean_ratio(outcome.min_mean_ratio);
       o.set_min_edge_ratio(outcome.min_edge_ratio);

@@ -250,6 +250,10 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
       s.set_blocked_m(tool.blocked_m);
       s.set_grasped_vertices(tool.grasped_vertices);
       s.set_grasp_force_n(tool.grasp_force_n);
+      if (tool.grasped_vertices > 0) {
+        s.set_grasped_body(tool.grasped_body);
+        EncodeVec3(tool.grasp_center_m, *s.mutable_grasp_center_m());
+      }
       s.set_removed_mass_kg(tool.removed_mass_kg);
     }
   }

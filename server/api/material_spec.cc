@@ -55,18 +55,16 @@ void CheckMaterialRanges(Checker& check, const std::string& path, const v1::Mate
   if (!v1::MaterialModel_IsValid(m.model())) {
     check.Invalid(At(path, "model"), absl::StrCat(static_cast<int>(m.model()), " is outside [0, 5]"));
   }
-  if (m.has_young_modulus_pa()) check.Range(At(path, "young_modulus_pa"), m.young_modulus_pa(), 10, 1e9);
-  if (m.has_poisson_ratio()) check.Range(At(path, "poisson_ratio"), m.poisson_ratio(), 0, 0.495);
-  if (m.has_density_kg_per_m3()) check.Range(At(path, "density_kg_per_m3"), m.density_kg_per_m3(), 1, 30000);
-  if (m.has_damping_s()) check.Range(At(path, "damping_s"), m.damping_s(), 0, 1);
-  if (m.has_mass_damping_per_s()) check.Range(At(path, "mass_damping_per_s"), m.mass_damping_per_s(), 0, 1000);
-  if (!m.has_fibers()) return;
-  const v1::FiberSpec& fibers = m.fibers();
-  check.RangeVec(At(path, "fibers.direction"), fibers.direction(), -kMaxMeshCoordinate, kMaxMeshCoordinate);
-  if (ToEigen(fibers.direction()).isZero(0)) check.Invalid(At(path, "fibers.direction"), "is zero");
-  if (fibers.has_young_modulus_pa()) check.Range(At(path, "fibers.young_modulus_pa"), fibers.young_modulus_pa(), 10, 1e9);
-  if (fibers.has_poisson_ratio()) check.Range(At(path, "fibers.poisson_ratio"), fibers.poisson_ratio(), 0, 1);
-  if (fibers.has_shear_modulus_pa()) check.Range(At(path, "fibers.shear_modulus_pa"), fibers.shear_modulus_pa(), 1, 1e9);
+  if (m.has_fibers()) {
+    const v1::Vec3& direction = m.fibers().direction();
+    check.RangeVec(At(path, "fibers.direction"), direction, -kMaxMeshCoordinate, kMaxMeshCoordinate);
+    if (ToEigen(direction).isZero(0)) check.Invalid(At(path, "fibers.direction"), "is zero");
+  }
+  if (!check.ok()) return;
+  // What is not given has its default, which lies within its range.
+  if (const absl::Status status = sim::CheckMaterialRanges(MaterialFrom(m, Eigen::Quaterniond::Identity())); !status.ok()) {
+    check.Fail(absl::Status(status.code(), absl::StrCat(View(path), ".", status.message())));
+  }
 }
 
 void CheckMaterial(Checker& check, const std::string& path, const v1::MaterialSpec& m) {

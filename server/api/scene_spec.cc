@@ -655,6 +655,7 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   Checker check;
   check.Name("name", spec.name(), kMaxSceneNameBytes);
   if (spec.has_dt_s()) check.Range("dt_s", spec.dt_s(), 1e-4, 0.1);
+  if (!v1::Start_IsValid(spec.start())) check.Invalid("start", absl::StrCat(static_cast<int>(spec.start()), " is outside [0, 2]"));
   check.RangeVec("gravity_m_per_s2", spec.gravity_m_per_s2(), -100, 100);
   if (spec.solver().has_iterations()) check.Range("solver.iterations", spec.solver().iterations(), 1, 1000);
   if (spec.solver().has_acceleration()) check.Range("solver.acceleration", spec.solver().acceleration(), 0, 0.99);

@@ -546,6 +546,9 @@ void Scene::Run() {
         has_edited |= command.is_edit;
       }
       lock.lock();
+    } else if (state_ == v1::RUN_STATE_PLAYING && IsAwaitingViewer()) {
+      wake_.wait(lock);
+      Anchor();
     } else if (state_ == v1::RUN_STATE_PLAYING) {
       if (rate_.mode() == v1::RATE_MODE_REAL_TIME) {
         const Clock::duration period = Period();
@@ -704,7 +707,20 @@ void Scene::Publish() {
 Scene::Clock::time_point Scene::Due() const { return anchor_ + Period() * static_cast<int64_t>(steps_since_anchor_); }
 
 bool Scene::IsStepDue() const {
-  return state_ == v1::RUN_STATE_PLAYING && (rate_.mode() != v1::RATE_MODE_REAL_TIME || Clock::now() >= Due());
+  return state_ == v1::RUN_STATE_PLAYING && !IsAwaitingViewer() && (rate_.mode() != v1::RATE_MODE_REAL_TIME || Clock::now() >= Due());
+}
+
+/// Whether the show has not begun, since nobody is there yet.
+bool Scene::IsAwaitingViewer() const {
+  return spec_.start() == v1::START_WHEN_WATCHED && frame_->step == 0 && watcher_count() <= 0 &&
+         std::all_of(tools_.begin(), tools_.end(), [](const auto& tool) { return tool->generation.load(std::memory_order_acquire) == 0; });
+}
+
+/// After somebody came. The lock keeps the scene's thread from falling asleep between its look and the notification.
+void Scene::WakeIfAwaited() {
+  if (spec_.start() != v1::START_WHEN_WATCHED) return;
+  { const std::lock_guard lock(mutex_); }
+  wake_.notify_all();
 }
 
 void Scene::Anchor() {

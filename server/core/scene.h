@@ -139,7 +139,10 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void Stop(const absl::Status& reason, std::function<void()> done);
 
   int watcher_count() const { return watcher_count_.load(std::memory_order_relaxed); }
-  void OnWatcherOpened() { watcher_count_.fetch_add(1, std::memory_order_relaxed); }
+  void OnWatcherOpened() {
+    watcher_count_.fetch_add(1, std::memory_order_relaxed);
+    WakeIfAwaited();
+  }
   void OnWatcherClosed() { watcher_count_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
@@ -176,6 +179,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, bool is_edit = false);
   void EnqueueForInfo(std::function<absl::Status()> run, Done<v1::SceneInfo> done);
   void ReleaseTool(uint32_t tool_index);
+  void WakeIfAwaited();
 
   // The scene's thread:
   void Run();
@@ -190,6 +194,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void Anchor();
   Clock::time_point Due() const;
   bool IsStepDue() const;
+  bool IsAwaitingViewer() const;
   double StepRate(Clock::time_point now) const;
   Clock::duration Period() const;
   template <typename T>

@@ -3,22 +3,23 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
 
 namespace palpate::sim {
 namespace {
 
 using Eigen::Vector3d;
 
+// A contact across the resultant takes part in it with at least this share of its stiffness.
+constexpr double kLeastShareAlong = 0.25;
+
 bool IsUsable(const LocalContact& contact) {
   return contact.point_m.allFinite() && contact.normal_W.allFinite() && std::abs(contact.normal_W.squaredNorm() - 1) < 1e-3 &&
          std::isfinite(contact.gap_m) && std::isfinite(contact.normal_force_n) && contact.normal_force_n >= 0 &&
-         std::isfinite(contact.area_m2) && contact.area_m2 > 0 && std::isfinite(contact.young_modulus_pa) && contact.young_modulus_pa > 0 &&
-         contact.poisson_ratio >= 0 && contact.poisson_ratio < 0.5 && std::isfinite(contact.damping_s) && contact.damping_s >= 0 &&
-         std::isfinite(contact.friction) && contact.friction >= 0;
+         std::isfinite(contact.stiffness_n_per_m) && contact.stiffness_n_per_m > 0 && std::isfinite(contact.damping_s) &&
+         contact.damping_s >= 0 && std::isfinite(contact.friction) && contact.friction >= 0;
 }
 
-bool IsActive(const LocalContact& contact) { return contact.normal_force_n > 0 || contact.gap_m <= 0; }
+bool IsActive(const LocalContact& contact) { return contact.normal_force_n > 0; }
 
 /// Where the contact sits on the tool's surface, in W.
 Vector3d PointOnTool(const LocalContact& contact) { return contact.point_m + contact.gap_m * contact.normal_W; }
@@ -26,12 +27,12 @@ Vector3d PointOnTool(const LocalContact& contact) { return contact.point_m + con
 /// Sums over the contacts that stand for one constraint.
 struct Group {
   int count = 0;
-  double area_m2 = 0;
+  double stiffness_n_per_m = 0;
   double min_gap_m = std::numeric_limits<double>::infinity();
-  double damping_area = 0;     ///< sum of damping_s * area_m2
-  double friction_weight = 0;  ///< sum of friction * weight
-  double weight = 0;           ///< of active groups the force [N], of near ones the area [m^2]
-  double force_sum_n = 0;      ///< of magnitudes
+  double damping_n_s_per_m = 0;  ///< sum of damping_s * stiffness_n_per_m
+  double friction_weight = 0;    ///< sum of friction * weight
+  double weight = 0;             ///< of active groups the force [N], of near ones the stiffness [N/m]
+  double force_sum_n = 0;        ///< of magnitudes
   Vector3d force_n = Vector3d::Zero();
   Vector3d torque_n_m = Vector3d::Zero();  ///< about the tool's tip
   Vector3d weighted_normal = Vector3d::Zero();
@@ -41,15 +42,14 @@ struct Group {
   void Add(const LocalContact& contact, const Vector3d& tip_m) {
     const Vector3d point_m = PointOnTool(contact) - tip_m;
     const Vector3d contact_force_n = contact.normal_force_n * contact.normal_W;
-    // A touching contact without force still needs a weight, or a group of such contacts would have no place.
-    const double contact_weight = contact.normal_force_n > 0 ? contact.normal_force_n : 1e-9 * contact.area_m2;
+    const double contact_weight = IsActive(contact) ? contact.normal_force_n : contact.stiffness_n_per_m;
     if (contact.gap_m < min_gap_m) {
       min_gap_m = contact.gap_m;
       nearest_point_m = point_m;
     }
     ++count;
-    area_m2 += contact.area_m2;
-    damping_area += contact.damping_s * contact.area_m2;
+    stiffness_n_per_m += contact.stiffness_n_per_m;
+    damping_n_s_per_m += contact.damping_s * contact.stiffness_n_per_m;
     friction_weight += contact.friction * contact_weight;
     weight += contact_weight;
     force_sum_n += contact.normal_force_n;
@@ -131,74 +131,74 @@ LocalModel BuildLocalModel(const LocalModelInput& input) noexcept {
   LocalModel model;
   model.pose_at_build = input.device_pose;
 
-  int active_count = 0;
-  int near_count = 0;
-  double active_area_m2 = 0;
-  double near_area_m2 = 0;
-  double modulus_area = 0;  // sum of E / (1 - nu^2) * area
-  double active_modulus_area = 0;
+  // Stiffnesses of the tissue: in all, and along the direction in which the contacts push.
+  struct Kind {
+    int count = 0;
+    double sum_n_per_m = 0;
+    Vector3d push = Vector3d::Zero();
+    double along_n_per_m = 0;
+    double scale = 1;
+  };
+  Kind active, near;
+  Vector3d mean_m = Vector3d::Zero();
   for (const LocalContact& contact : input.contacts) {
     if (!IsUsable(contact)) continue;
-    const double modulus = contact.young_modulus_pa / (1 - contact.poisson_ratio * contact.poisson_ratio) * contact.area_m2;
-    modulus_area += modulus;
-    if (IsActive(contact)) {
-      ++active_count;
-      active_area_m2 += contact.area_m2;
-      active_modulus_area += modulus;
-    } else {
-      ++near_count;
-      near_area_m2 += contact.area_m2;
-    }
+    Kind& kind = IsActive(contact) ? active : near;
+    ++kind.count;
+    kind.sum_n_per_m += contact.stiffness_n_per_m;
+    kind.push += (IsActive(contact) ? contact.normal_force_n : contact.stiffness_n_per_m) * contact.normal_W;
+    mean_m += PointOnTool(contact);
   }
-  if (active_count + near_count == 0) return model;
+  if (active.count + near.count == 0) return model;
+  mean_m /= active.count + near.count;
+  double spread_sq_m2 = 0;
+  for (const LocalContact& contact : input.contacts) {
+    if (!IsUsable(contact)) continue;
+    Kind& kind = IsActive(contact) ? active : near;
+    const double along = kind.push.isZero(0) ? 1 : contact.normal_W.dot(kind.push.normalized());
+    kind.along_n_per_m += contact.stiffness_n_per_m * along * along;
+    spread_sq_m2 += (PointOnTool(contact) - mean_m).squaredNorm();
+  }
 
-  // k = 2 a E / (1 - nu^2) of a patch, then in series with the coupling.
-  const auto patch_stiffness = [&](double area_m2, double modulus_times_area) {
-    if (area_m2 <= 0) return 0.0;
-    const double tissue_n_per_m = 2 * std::sqrt(area_m2 / std::numbers::pi) * modulus_times_area / area_m2;
-    return 1 / (1 / tissue_n_per_m + 1 / input.coupling_stiffness_n_per_m);
-  };
-  double active_n_per_m = patch_stiffness(active_area_m2, active_modulus_area);
-  // Softer tissue near a stiff patch could make the larger patch softer than the smaller; then the near contacts add what they have alone,
-  // scaled by area.
-  double near_n_per_m = patch_stiffness(active_area_m2 + near_area_m2, modulus_area) - active_n_per_m;
-  if (near_count > 0 && near_n_per_m <= 0) {
-    near_n_per_m = patch_stiffness(near_area_m2, modulus_area - active_modulus_area) * near_area_m2 / (active_area_m2 + near_area_m2);
-  }
-  if (near_count == 0) near_n_per_m = 0;
-  const double total_n_per_m = active_n_per_m + near_n_per_m;
+  // In series with the coupling. Near contacts get what the larger patch would add.
+  const auto behind_coupling = [&](double tissue_n_per_m) { return 1 / (1 / tissue_n_per_m + 1 / input.coupling_stiffness_n_per_m); };
+  // Contacts all around leave no resultant; a part of them stands for what resists.
+  for (Kind* kind : {&active, &near}) kind->along_n_per_m = std::max(kind->along_n_per_m, kLeastShareAlong * kind->sum_n_per_m);
+  const double active_n_per_m = active.count > 0 ? behind_coupling(active.along_n_per_m) : 0;
+  if (active.count > 0) active.scale = active_n_per_m / active.along_n_per_m;
+  if (near.count > 0) near.scale = (behind_coupling(active.along_n_per_m + near.along_n_per_m) - active_n_per_m) / near.along_n_per_m;
+  const double total_n_per_m = active.scale * active.sum_n_per_m + near.scale * near.sum_n_per_m;
   if (input.device_max_stiffness_n_per_m > 0 && total_n_per_m > input.device_max_stiffness_n_per_m) {
-    const double scale = input.device_max_stiffness_n_per_m / total_n_per_m;
-    active_n_per_m *= scale;
-    near_n_per_m *= scale;
+    for (Kind* kind : {&active, &near}) kind->scale *= input.device_max_stiffness_n_per_m / total_n_per_m;
   }
 
   const int slots = std::clamp(input.max_constraints, 1, kMaxLocalConstraints);
-  int active_slots = std::min(active_count, slots);
-  int near_slots = std::min(near_count, slots - active_slots);
-  if (active_count > 0 && near_count > 0) {
-    const int reserved = std::min(near_count, slots / 4);
+  int active_slots = std::min(active.count, slots);
+  int near_slots = std::min(near.count, slots - active_slots);
+  if (active.count > 0 && near.count > 0) {
+    const int reserved = std::min(near.count, slots / 4);
     if (near_slots < reserved) {
       near_slots = reserved;
-      active_slots = std::min(active_count, slots - near_slots);
+      active_slots = std::min(active.count, slots - near_slots);
     }
   }
 
   // Grouping compares places with the size of the patch.
-  const double length_m = std::sqrt((active_area_m2 + near_area_m2) / std::numbers::pi);
+  const double length_m = std::sqrt(spread_sq_m2 / (active.count + near.count));
   const Vector3d& tip_m = input.tool_pose.position_m;
   const Eigen::Quaterniond world_to_tool = input.tool_pose.rotation.conjugate();
-  for (const bool active : {true, false}) {
-    const int kind_slots = active ? active_slots : near_slots;
+  for (const bool is_active : {true, false}) {
+    const int kind_slots = is_active ? active_slots : near_slots;
     if (kind_slots == 0) continue;
     std::array<Group, kMaxLocalConstraints> groups{};
-    const int group_count = MakeGroups(input.contacts, active, active ? active_count : near_count, kind_slots, length_m, tip_m, groups);
+    const int group_count =
+        MakeGroups(input.contacts, is_active, is_active ? active.count : near.count, kind_slots, length_m, tip_m, groups);
     for (int g = 0; g < group_count; ++g) {
       const Group& group = groups[g];
       LocalConstraint constraint;
-      constraint.stiffness_n_per_m = active ? active_n_per_m * group.area_m2 / active_area_m2 : near_n_per_m * group.area_m2 / near_area_m2;
+      constraint.stiffness_n_per_m = (is_active ? active.scale : near.scale) * group.stiffness_n_per_m;
       constraint.friction = group.friction_weight / group.weight;
-      constraint.damping_n_s_per_m = constraint.stiffness_n_per_m * group.damping_area / group.area_m2;
+      constraint.damping_n_s_per_m = constraint.stiffness_n_per_m * group.damping_n_s_per_m / group.stiffness_n_per_m;
       const double force_n = group.force_n.norm();
       const double normal_norm = group.weighted_normal.norm();
       if (force_n > 0) {
@@ -209,12 +209,12 @@ LocalModel BuildLocalModel(const LocalModelInput& input) noexcept {
         continue;  // opposed normals that cancel: no force to keep and no direction to feel
       }
       Vector3d point_m;
-      if (active) {
+      if (is_active) {
         point_m = GroupPoint(group);
         constraint.rest_penetration_m = force_n / constraint.stiffness_n_per_m;
       } else {
         point_m = group.nearest_point_m;
-        constraint.rest_penetration_m = -group.min_gap_m;
+        constraint.rest_penetration_m = std::min(0.0, -group.min_gap_m);
       }
       constraint.arm_T_m = world_to_tool * point_m;
       model.constraints[model.constraint_count++] = constraint;

@@ -56,10 +56,11 @@ struct MaterialEdit {
   Material material;
   std::vector<Material> of_zones = {};  ///< of the whole body: one for each zone in place of `material`; may be empty
 };
-/// Takes hold of the surface vertices near a tool's tip (its jaws), as closing jaws do.
+/// Takes hold of the surface vertices near a tool's tip (its jaws), as closing jaws do; the jaws then close onto them. Where there are none
+/// but the surface is within reach, those of the triangle nearest to the tip.
 struct GraspEdit {
   size_t tool = 0;
-  double radius_m = 0;  ///< 0: what lies between the jaws
+  double radius_m = 0;  ///< reach; 0: what lies between the jaws, and a reach of the longest edge of the nearest triangle
 };
 struct ReleaseEdit {
   size_t tool = 0;
@@ -90,6 +91,8 @@ struct EditOutcome {
   std::string note;
   double removed_mass_kg = 0;
   uint32_t grasped_vertices = 0;
+  double grasp_reach_m = 0;        ///< of a grasp
+  double tissue_distance_m = -1;   ///< of a grasp: from the tip to the nearest tissue; negative: there is none
   std::vector<MovedTissue> moved;  ///< of each of new_bodies
   // Of added_tets at rest, see TetQuality; 1 if there are none.
   double min_mean_ratio = 1;

@@ -67,6 +67,8 @@ struct FrameTool {
   bool is_touching = false, is_grasping = false, is_cutting = false, is_blocked = false;
   double blocked_m = 0;  ///< how far it was stopped short so as not to pass through tissue, see gpu::TissueStep::blocked_m
   uint32_t grasped_vertices = 0;
+  uint32_t grasped_body = 0;                                 ///< of the first of them
+  Eigen::Vector3d grasp_center_m = Eigen::Vector3d::Zero();  ///< their mean, in W; zero without any
   double grasp_force_n = 0;
   double removed_mass_kg = 0;  ///< by this tool since the last reset
 };

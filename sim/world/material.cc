@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace palpate::sim {
 namespace {
 
@@ -51,6 +53,25 @@ absl::Status AddFibers(const Material& material, const FiberProperties& fibers, 
 }
 
 }  // namespace
+
+absl::Status CheckMaterialRanges(const Material& material) {
+  absl::Status status;
+  // NaN fails the comparison.
+  const auto in = [&](const char* field, double value, double low, double high) {
+    if (!status.ok() || (value >= low && value <= high)) return;
+    status = absl::InvalidArgumentError(absl::StrCat(field, ": ", value, " is outside [", low, ", ", high, "]"));
+  };
+  in("young_modulus_pa", material.young_modulus_pa, 10, 1e9);
+  in("poisson_ratio", material.poisson_ratio, 0, 0.495);
+  in("density_kg_per_m3", material.density_kg_per_m3, 1, 30000);
+  in("damping_s", material.damping_s, 0, 1);
+  in("mass_damping_per_s", material.mass_damping_per_s, 0, 1000);
+  if (!material.fibers) return status;
+  in("fibers.young_modulus_pa", material.fibers->young_modulus_pa, 10, 1e9);
+  in("fibers.poisson_ratio", material.fibers->poisson_ratio, 0, 1);
+  in("fibers.shear_modulus_pa", material.fibers->shear_modulus_pa, 1, 1e9);
+  return status;
+}
 
 gpu::TissueShape ShapeOf(const ShapeMatchingOptions& options, const Material& material) {
   gpu::TissueShape shape;

@@ -12,6 +12,10 @@ namespace palpate::sim {
 /// energy, or when the model knows no fibres.
 absl::StatusOr<gpu::TissueTet> TissueOf(const Material& material);
 
+/// The ranges that MaterialSpec of proto/palpate/v1/scene.proto states, for materials of scenes and of edits alike.
+/// Errors: InvalidArgument `<field>: <value> is outside <range>`, the first in the order of the message.
+absl::Status CheckMaterialRanges(const Material& material);
+
 /// Of zone 0, the body itself, or of zones[zone - 1].
 inline const Material& MaterialOf(const BodyDescription& body, size_t zone) {
   return zone == 0 ? body.material : body.zones[zone - 1].material;

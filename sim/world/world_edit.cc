@@ -54,14 +54,7 @@ absl::Status CheckRegion(const EditRegion& region, const WorldBody& body) {
 }
 
 absl::Status CheckMaterial(const Material& material) {
-  const auto in = [](const char* field, double value, double low, double high) -> absl::Status {
-    if (value >= low && value <= high) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("material.", field, " ", value, " is outside [", low, ", ", high, "]"));
-  };
-  PALPATE_RETURN_IF_ERROR(in("young_modulus_pa", material.young_modulus_pa, 1, 1e9));
-  PALPATE_RETURN_IF_ERROR(in("poisson_ratio", material.poisson_ratio, 0, 0.499));
-  PALPATE_RETURN_IF_ERROR(in("density_kg_per_m3", material.density_kg_per_m3, 1, 1e5));
-  PALPATE_RETURN_IF_ERROR(in("damping_s", material.damping_s, 0, 10));
+  PALPATE_RETURN_IF_ERROR(Annotate(CheckMaterialRanges(material), "material"));
   return Annotate(TissueOf(material).status(), "material");
 }
 
@@ -243,11 +236,12 @@ absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit
     bool has_changed = false;
     for (const Edit& edit : edits) {
       if (const auto* grasp = std::get_if<GraspEdit>(&edit.what)) {
-        outcomes.emplace_back().grasped_vertices = Grasp(grasp->tool, grasp->radius_m);
+        outcomes.push_back(GraspByRequest(grasp->tool, grasp->radius_m));
         continue;
       }
       if (const auto* release = std::get_if<ReleaseEdit>(&edit.what)) {
         tools_[release->tool].held.clear();
+        tools_[release->tool].closes_to_rad.reset();
         outcomes.emplace_back();
         continue;
       }

@@ -115,6 +115,8 @@ std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
     tool.is_cutting = state.is_cutting;
     tool.is_blocked = tool.blocked_m > 0 || state.jaws.is_blocked();
     tool.grasped_vertices = static_cast<uint32_t>(state.held.size());
+    if (tool.is_grasping) tool.grasped_body = vertices_.body[state.held[0].handle];
+    tool.grasp_center_m = state.grasp_center_m;
     tool.grasp_force_n = state.grasp_force_n.norm();
     tool.removed_mass_kg = state.removed_mass_kg;
   }

@@ -12,6 +12,7 @@
 
 #include "gpu/dynamics/tissue_solver.h"
 #include "sim/haptics/build_model.h"
+#include "sim/haptics/patch_stiffness.h"
 #include "sim/instrument/projection.h"
 #include "sim/topology/ablation.h"
 #include "sim/world/quasi_static.h"
@@ -111,10 +112,18 @@ class World::Impl {
   void ProjectTissue();
   void AppendProjected(std::vector<gpu::TissueAnchor>* anchors) const;
   void FollowProjected(const gpu::TissueStep& step, std::span<const gpu::AnchorReport> reports);
-  void AppendLocalContacts(size_t t, std::span<const Eigen::Vector3d> positions_m, std::vector<LocalContact>* contacts);
+  void AppendLocalContacts(size_t t, std::span<const Eigen::Vector3d> positions_m, std::vector<LocalContact>* contacts,
+                           std::vector<ContactSpread>* spreads);
+  ContactSpread SpreadOn(uint32_t triangle, const std::array<double, 3>& weights) const;
+  std::array<double, 3> WeightsIn(uint32_t triangle, const Eigen::Vector3d& point_m, const Frame& frame) const;
+  void AddVertexAreas(uint32_t triangle, double sign);
   bool IsAlive(const HeldVertex& held) const;
   Eigen::Vector3d StateOf(uint32_t handle) const;
-  uint32_t Grasp(size_t t, double radius_m);
+  std::vector<uint32_t> ListGraspable(size_t t, double radius_m) const;
+  void Hold(size_t t, std::vector<uint32_t> handles);
+  void GraspBetweenJaws(size_t t);
+  EditOutcome GraspByRequest(size_t t, double radius_m);
+  double AngleOnHeld(size_t t) const;
   absl::Status MoveJaws(size_t t);
   size_t RootOf(size_t body) const;
   absl::StatusOr<AblationModel*> AblationOf(size_t body);
@@ -153,6 +162,7 @@ class World::Impl {
   std::vector<uint32_t> triangle_slots_;                // [triangle of the model] in the body's arrays
   bool moves_at_start_ = false;                         // a body has a velocity
   std::vector<double> triangle_area_m2_;                // [triangle of the model] at rest
+  std::vector<double> vertex_area_m2_;                  // [handle] a third of its triangles, at rest
   std::vector<ToolCommand> commands_;                   // newest per tool
   std::vector<gpu::ColliderTarget> targets_;
   std::vector<ToolState> tools_;

@@ -7,7 +7,9 @@
 
 #include <Eigen/SVD>
 
+#include "absl/strings/str_format.h"
 #include "sim/instrument/trocar.h"
+#include "sim/mesh/signed_distance.h"
 #include "sim/world/world_impl.h"
 
 namespace palpate::sim {
@@ -169,19 +171,18 @@ bool World::Impl::IsAlive(const HeldVertex& held) const {
 
 Vector3d World::Impl::StateOf(uint32_t handle) const { return ToVector(vertices_.state[handle].position_m); }
 
-/// Takes hold of tissue: of what lies between the jaws, or of surface vertices within radius_m of the tip. Returns how many vertices it
-/// holds now. SceneVertices::state must be up to date.
-uint32_t World::Impl::Grasp(size_t t, double radius_m) {
+/// Surface vertices that lie between the jaws, or within radius_m of the tip if it is positive. SceneVertices::state must be up to date.
+std::vector<uint32_t> World::Impl::ListGraspable(size_t t, double radius_m) const {
   const InstrumentDescription& instrument = description_.tools[t].instrument;
-  ToolState& state = tools_[t];
-  const double angle = state.jaws.angle_rad();
+  const ToolState& state = tools_[t];
   const Eigen::Quaterniond to_tool = state.pose.rotation.conjugate();
   std::vector<uint32_t> handles;
   for (const auto& body : bodies_) {
     if (body->kind() != BodyKind::kDeformable) continue;
     const auto look_at = [&](uint32_t vertex) {
       const Vector3d in_tool = to_tool * (StateOf(body->HandleOf(vertex)) - state.pose.position_m);
-      if (radius_m > 0 ? in_tool.norm() <= radius_m : LiesBetweenJaws(instrument, angle, in_tool, instrument.jaw_radius_m)) {
+      if (radius_m > 0 ? in_tool.norm() <= radius_m
+                       : LiesBetweenJaws(instrument, state.jaws.angle_rad(), in_tool, instrument.jaw_radius_m)) {
         handles.push_back(body->HandleOf(vertex));
       }
     };
@@ -194,13 +195,19 @@ uint32_t World::Impl::Grasp(size_t t, double radius_m) {
       if (body->mesh().IsVertex(vertex) && body->mesh().IsVertexOnSurface(vertex)) look_at(vertex);
     }
   }
-  if (!(radius_m > 0)) {
-    std::copy_if(state.pinched.begin(), state.pinched.end(), std::back_inserter(handles),
-                 [this](uint32_t handle) { return vertices_.body[handle] != SceneVertices::kNoBody; });
-  }
+  return handles;
+}
+
+/// Takes hold of vertices, and lets go of others. SceneVertices::state must be up to date.
+void World::Impl::Hold(size_t t, std::vector<uint32_t> handles) {
+  const InstrumentDescription& instrument = description_.tools[t].instrument;
+  ToolState& state = tools_[t];
+  const double angle = state.jaws.angle_rad();
+  const Eigen::Quaterniond to_tool = state.pose.rotation.conjugate();
   std::sort(handles.begin(), handles.end());
   handles.erase(std::unique(handles.begin(), handles.end()), handles.end());
   state.held.clear();
+  state.closes_to_rad.reset();
   for (const uint32_t handle : handles) {
     const Vector3d in_tool = to_tool * (StateOf(handle) - state.pose.position_m);
     // Rigid with the nearer jaw, so that closing further presses what is between.
@@ -217,7 +224,81 @@ uint32_t World::Impl::Grasp(size_t t, double radius_m) {
     state.held.push_back(held);
   }
   state.grasp_angle_rad = angle;
-  return static_cast<uint32_t>(state.held.size());
+}
+
+/// Jaws that have closed on tissue take hold of it.
+void World::Impl::GraspBetweenJaws(size_t t) {
+  std::vector<uint32_t> handles = ListGraspable(t, 0);
+  std::copy_if(tools_[t].pinched.begin(), tools_[t].pinched.end(), std::back_inserter(handles),
+               [this](uint32_t handle) { return vertices_.body[handle] != SceneVertices::kNoBody; });
+  Hold(t, std::move(handles));
+}
+
+/// As GraspEdit says. surface_ must be up to date too.
+EditOutcome World::Impl::GraspByRequest(size_t t, double radius_m) {
+  const ToolDescription& tool = description_.tools[t];
+  ToolState& state = tools_[t];
+  EditOutcome outcome;
+  std::vector<uint32_t> handles = ListGraspable(t, radius_m);
+  if (!(radius_m > 0)) {
+    std::copy_if(state.pinched.begin(), state.pinched.end(), std::back_inserter(handles),
+                 [this](uint32_t handle) { return vertices_.body[handle] != SceneVertices::kNoBody; });
+  }
+  // The triangle nearest to the tip: tissue may be within reach where no vertex is.
+  const Vector3d& tip_m = state.pose.position_m;
+  std::vector<SceneSurface::Near> triangles;
+  constexpr double kEverywhere_m = 1e6;
+  surface_.ListNear(Eigen::AlignedBox3d(Vector3d::Constant(-kEverywhere_m), Vector3d::Constant(kEverywhere_m)), &triangles);
+  const SceneSurface::Near* nearest = nullptr;
+  double distance_m = std::numeric_limits<double>::infinity();
+  for (const SceneSurface::Near& triangle : triangles) {
+    if (bodies_[triangle.body]->kind() != BodyKind::kDeformable) continue;
+    const Vector3d closest_m =
+        ClosestOnTriangle(tip_m, StateOf(triangle.corners[0]), StateOf(triangle.corners[1]), StateOf(triangle.corners[2]));
+    if (!((closest_m - tip_m).norm() < distance_m)) continue;
+    distance_m = (closest_m - tip_m).norm();
+    nearest = &triangle;
+  }
+  double reach_m = radius_m;
+  if (nearest != nullptr) {
+    double edge_m = 0;
+    for (size_t c = 0; c < 3; ++c) {
+      edge_m = std::max(edge_m, (StateOf(nearest->corners[c]) - StateOf(nearest->corners[(c + 1) % 3])).norm());
+    }
+    if (!(radius_m > 0)) reach_m = std::max(tool.instrument.jaw_radius_m, edge_m);
+    outcome.tissue_distance_m = distance_m;
+    if (handles.empty() && distance_m <= reach_m) handles.assign(nearest->corners.begin(), nearest->corners.end());
+  }
+  outcome.grasp_reach_m = reach_m;
+  Hold(t, std::move(handles));
+  outcome.grasped_vertices = static_cast<uint32_t>(state.held.size());
+  if (!state.held.empty()) {
+    state.closes_to_rad = AngleOnHeld(t);
+  } else if (nearest == nullptr) {
+    outcome.note = absl::StrCat(tool.name, " holds nothing: the scene has no tissue to hold");
+  } else {
+    outcome.note = absl::StrFormat(
+        "%s holds nothing: the nearest tissue, of %s, is %.1f mm from its tip and its reach is %.1f mm; bring the tip "
+        "nearer, or grasp with a radius_m of at least %.4f",
+        tool.name, bodies_[nearest->body]->name(), 1e3 * distance_m, 1e3 * reach_m, std::ceil(1e4 * distance_m) / 1e4);
+  }
+  return outcome;
+}
+
+/// The angle at which the jaws, which are open at least as far, lie on what the tool holds.
+double World::Impl::AngleOnHeld(size_t t) const {
+  const InstrumentDescription& instrument = description_.tools[t].instrument;
+  const ToolState& state = tools_[t];
+  double half_rad = 0;
+  for (const HeldVertex& held : state.held) {
+    const Vector3d in_tool = state.parts[held.part].tip_m + PartFrame(instrument, state.jaws.angle_rad(), held.part) * held.target_m;
+    const double sign = held.part == kJawMinusPart ? -1 : 1;
+    const Vector3d from_hinge = in_tool - JawFrameOf(instrument, 0, held.part - kJawMinusPart).hinge_m;
+    const double to_m = std::hypot(from_hinge.x(), from_hinge.z());
+    if (!(to_m > instrument.jaw_radius_m)) continue;
+    half_rad = std::max(half_rad, std::atan2(sign * from_hinge.x(), -from_hinge.z()) + std::asin(instrument.jaw_radius_m / to_m));
+  }
+  return std::min(2 * half_rad, state.jaws.angle_rad());
 }
 
 /// Jaws turn, take hold and let go; a clip applier leaves its clip.
@@ -231,10 +312,20 @@ absl::Status World::Impl::MoveJaws(size_t t) {
   const double least_n = kPinchShare * tool.instrument.max_grasp_force_n;
   if (state.held.empty() && wanted_rad < state.jaws.angle_rad() && state.pinch_n[0] > least_n && state.pinch_n[1] > least_n) {
     PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
-    Grasp(t, 0);
+    GraspBetweenJaws(t);
   }
-  state.jaws.Advance(wanted_rad, state.resistance_n_m, description_.dt_s);
-  state.parts = CapsulesOf(tool.instrument, tool.length_m, tool.radius_m, state.jaws.angle_rad());
+  if (state.held.empty()) state.closes_to_rad.reset();
+  const double before_rad = state.jaws.angle_rad();
+  const std::vector<InstrumentCapsule> before = state.parts;
+  state.jaws.Advance(std::min(wanted_rad, state.closes_to_rad.value_or(wanted_rad)), state.resistance_n_m, description_.dt_s);
+  const double angle_rad = state.jaws.angle_rad();
+  state.parts = CapsulesOf(tool.instrument, tool.length_m, tool.radius_m, angle_rad);
+  // Jaws that come down on what a request gave them to hold move past it, until they lie on it.
+  for (HeldVertex& held : state.held) {
+    if (!state.closes_to_rad || angle_rad == before_rad || angle_rad < *state.closes_to_rad) break;
+    const Vector3d in_tool = before[held.part].tip_m + PartFrame(tool.instrument, before_rad, held.part) * held.target_m;
+    held.target_m = PartFrame(tool.instrument, angle_rad, held.part).transpose() * (in_tool - state.parts[held.part].tip_m);
+  }
   const bool is_pressed = command.pedal && !state.was_pedal_down;
   state.was_pedal_down = command.pedal;
   if (tool.instrument.kind != InstrumentKind::kClipApplier || !is_pressed || state.held.empty() ||
@@ -480,6 +571,7 @@ void World::Impl::FollowInstruments(const gpu::TissueStep& step) {
     state.pinch_n = {};
     state.pinched.clear();
     state.grasp_force_n.setZero();
+    state.grasp_center_m.setZero();
     state.grasp_torque_n_m.setZero();
     state.tissue_force_n.setZero();
     for (size_t i = 0; i < state.parts.size(); ++i) {
@@ -538,6 +630,7 @@ void World::Impl::FollowInstruments(const gpu::TissueStep& step) {
       const Vector3d point = ToVector(step.anchors[i].point);
       const Vector3d on_tool = -ToVector(step.anchors[i].force);
       ++i;
+      state.grasp_center_m += point / static_cast<double>(state.held.size());
       state.grasp_force_n += on_tool;
       state.tissue_force_n += on_tool;
       state.grasp_torque_n_m += (point - state.pose.position_m).cross(on_tool);

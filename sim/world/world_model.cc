@@ -50,6 +50,13 @@ void World::Impl::PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::
   if (change != nullptr) change->tets.push_back(place);
 }
 
+void World::Impl::AddVertexAreas(uint32_t triangle, double sign) {
+  for (const uint32_t v : model_.surface_triangles[triangle]) {
+    if (v >= vertex_area_m2_.size()) vertex_area_m2_.resize(vertices_.size());
+    vertex_area_m2_[v] += sign * triangle_area_m2_[triangle] / 3;
+  }
+}
+
 void World::Impl::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
   const WorldBody& of = *bodies_[body];
   std::array<uint32_t, 3> corners{};
@@ -60,10 +67,13 @@ void World::Impl::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
     model_.triangle_loads.emplace_back();
     triangle_slots_.emplace_back();
     triangle_area_m2_.emplace_back();
+  } else {
+    AddVertexAreas(place, -1);
   }
   const Eigen::Vector3d& o = vertices_.rest_m[corners[0]];
   triangle_area_m2_[place] = (vertices_.rest_m[corners[1]] - o).cross(vertices_.rest_m[corners[2]] - o).norm() / 2;
   model_.surface_triangles[place] = corners;
+  AddVertexAreas(place, 1);
   model_.triangle_body[place] = body;
   model_.triangle_loads[place] = of.LoadsOn(of.arrays()->triangle_zones[slot]);
   triangle_slots_[place] = slot;
@@ -106,6 +116,7 @@ void World::Impl::MakeModel() {
   free_tets_.clear();
   triangle_slots_.clear();
   triangle_area_m2_.clear();
+  vertex_area_m2_.assign(vertices_.size(), 0);
   rematerialised_.clear();
   vertices_.changed.clear();
   for (const Eigen::Vector3d& v : vertices_.rest_m) model_.rest_m.push_back(ToArray(v));
@@ -217,6 +228,7 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
       PlaceTriangle(place, model_.triangle_body[last], triangle_slots_[last]);
       change.triangles.push_back(place);
     }
+    AddVertexAreas(static_cast<uint32_t>(model_.surface_triangles.size() - 1), -1);
     model_.surface_triangles.pop_back();
     model_.triangle_body.pop_back();
     model_.triangle_loads.pop_back();

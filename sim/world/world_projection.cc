@@ -172,20 +172,16 @@ void World::Impl::FollowProjected(const gpu::TissueStep& step, std::span<const g
 }
 
 /// What a station feels of the tissue that a tool keeps away: what pushes, and what comes near.
-void World::Impl::AppendLocalContacts(size_t t, std::span<const Vector3d> positions_m, std::vector<LocalContact>* contacts) {
+void World::Impl::AppendLocalContacts(size_t t, std::span<const Vector3d> positions_m, std::vector<LocalContact>* contacts,
+                                      std::vector<ContactSpread>* spreads) {
   const ProjectionMesh& mesh = TissueSurface();
   const ToolState& state = tools_[t];
   const double gap_m = kGapShare * description_.contact.margin_m;
-  const auto material_of = [&](uint32_t triangle) -> const Material& {
+  const auto add = [&](LocalContact contact, uint32_t triangle, const std::array<double, 3>& weights) {
     const uint32_t in_model = tissue_triangles_[triangle];
-    return bodies_[BodyOfTriangle(in_model)]->MaterialAt(triangle_slots_[in_model]);
-  };
-  const auto add = [&](LocalContact contact, uint32_t triangle) {
-    const Material& material = material_of(triangle);
-    contact.young_modulus_pa = material.young_modulus_pa;
-    contact.poisson_ratio = material.poisson_ratio;
-    contact.damping_s = material.damping_s;
+    contact.damping_s = bodies_[BodyOfTriangle(in_model)]->MaterialAt(triangle_slots_[in_model]).damping_s;
     contacts->push_back(contact);
+    spreads->push_back(SpreadOn(in_model, weights));
   };
   std::vector<uint8_t> is_pushed(mesh.vertex_count(), 0);
   for (const ProjectedContact& pushed : projected_) {
@@ -196,8 +192,10 @@ void World::Impl::AppendLocalContacts(size_t t, std::span<const Vector3d> positi
     contact.normal_W = -pushed.normal;
     contact.gap_m = pushed.separation_m - gap_m;
     contact.normal_force_n = pushed.force_n;
-    for (const uint32_t triangle : mesh.TrianglesAt(pushed.handle)) contact.area_m2 += triangle_area_m2_[tissue_triangles_[triangle]] / 3;
-    add(contact, mesh.TrianglesAt(pushed.handle)[0]);
+    const uint32_t triangle = mesh.TrianglesAt(pushed.handle)[0];
+    std::array<double, 3> weights{};
+    for (size_t c = 0; c < 3; ++c) weights[c] = mesh.triangles()[triangle][c] == pushed.handle ? 1 : 0;
+    add(contact, triangle, weights);
   }
   for (size_t part = 0; part < state.parts.size(); ++part) {
     const Vector3d& tip_m = state.capsules_m[part][0];
@@ -217,10 +215,9 @@ void World::Impl::AppendLocalContacts(size_t t, std::span<const Vector3d> positi
       contact.point_m = distance.weights[0] * x[0] + distance.weights[1] * x[1] + distance.weights[2] * x[2];
       contact.normal_W = (tip_m + distance.along * axis_m - contact.point_m) / distance.distance_m;
       contact.gap_m = distance.distance_m - radius_m - gap_m;
-      contact.area_m2 = triangle_area_m2_[tissue_triangles_[triangle]];
       // Nearer than the gap without a force: it is just being touched.
       contact.gap_m = std::max(contact.gap_m, 1e-9);
-      add(contact, triangle);
+      add(contact, triangle, {distance.weights[0], distance.weights[1], distance.weights[2]});
     }
   }
 }

@@ -54,9 +54,43 @@ void World::Impl::TakeNewerPoses(std::span<const ToolCommand* const> commands) {
   }
 }
 
+/// Where in a triangle of the model a point of the surface lies: barycentric weights, none of them negative.
+std::array<double, 3> World::Impl::WeightsIn(uint32_t triangle, const Eigen::Vector3d& point_m, const Frame& frame) const {
+  const uint32_t body = BodyOfTriangle(triangle);
+  const std::array<uint32_t, 3>& corners = bodies_[body]->arrays()->surface_triangles[triangle_slots_[triangle]];
+  std::array<Eigen::Vector3d, 3> x;
+  for (size_t c = 0; c < 3; ++c) {
+    const float* const at = &frame.surface_positions_m[body][size_t{3} * corners[c]];
+    x[c] = {at[0], at[1], at[2]};
+  }
+  const Eigen::Vector3d across = (x[1] - x[0]).cross(x[2] - x[0]);
+  std::array<double, 3> weights{};
+  double sum = 0;
+  for (size_t c = 0; c < 3; ++c) {
+    weights[c] = std::max(0.0, (x[(c + 1) % 3] - point_m).cross(x[(c + 2) % 3] - point_m).dot(across));
+    sum += weights[c];
+  }
+  if (!(sum > 0)) return {1.0 / 3, 1.0 / 3, 1.0 / 3};  // a triangle without an area
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+ContactSpread World::Impl::SpreadOn(uint32_t triangle, const std::array<double, 3>& weights) const {
+  const WorldBody& body = *bodies_[BodyOfTriangle(triangle)];
+  const Material& material = body.MaterialAt(triangle_slots_[triangle]);
+  ContactSpread spread;
+  spread.vertices = model_.surface_triangles[triangle];
+  spread.weights = weights;
+  for (size_t c = 0; c < 3; ++c) spread.areas_m2[c] = vertex_area_m2_[spread.vertices[c]];
+  spread.young_modulus_pa = body.kind() == BodyKind::kDeformable ? material.young_modulus_pa : kRigidYoungModulus_pa;
+  spread.poisson_ratio = material.poisson_ratio;
+  return spread;
+}
+
 void World::Impl::BuildLocalModels(const gpu::TissueStep& step, Frame* frame) {
   const HapticOptions& haptics = description_.haptics;
   std::vector<LocalContact> contacts;
+  std::vector<ContactSpread> spreads;
   std::vector<Eigen::Vector3d> surface_m;  // by handle
   if (any_projection_) surface_m.resize(vertices_.size(), Eigen::Vector3d::Zero());
   for (size_t b = 0; any_projection_ && b < bodies_.size(); ++b) {
@@ -69,6 +103,7 @@ void World::Impl::BuildLocalModels(const gpu::TissueStep& step, Frame* frame) {
   }
   for (size_t t = 0; t < frame->tools.size(); ++t) {
     contacts.clear();
+    spreads.clear();
     for (const gpu::ContactReport& report : step.contacts) {
       if (report.collider >= tool_of_collider_.size() || tool_of_collider_[report.collider] != t) continue;
       const WorldBody& body = *bodies_[BodyOfTriangle(report.triangle)];
@@ -79,16 +114,14 @@ void World::Impl::BuildLocalModels(const gpu::TissueStep& step, Frame* frame) {
       // The solver pushes from the margin on; for the hand the surface begins there too.
       contact.gap_m = static_cast<double>(report.gap_m) - description_.contact.margin_m;
       contact.normal_force_n = report.point.w;
-      contact.area_m2 = triangle_area_m2_[report.triangle];
-      contact.young_modulus_pa = body.kind() == BodyKind::kDeformable ? material.young_modulus_pa : kRigidYoungModulus_pa;
-      contact.poisson_ratio = material.poisson_ratio;
       contact.damping_s = material.damping_s;
       contact.friction = description_.contact.friction;
       contacts.push_back(contact);
+      spreads.push_back(SpreadOn(report.triangle, WeightsIn(report.triangle, contact.point_m, *frame)));
     }
     const ToolDescription& tool = description_.tools[t];
     const ToolState& state = tools_[t];
-    if (tool.response == ToolResponse::kProjection) AppendLocalContacts(t, surface_m, &contacts);
+    if (tool.response == ToolResponse::kProjection) AppendLocalContacts(t, surface_m, &contacts, &spreads);
     const double pull_n = state.grasp_force_n.norm();
     // An edit may just have taken what is held.
     const auto held = std::find_if(state.held.begin(), state.held.end(), [this](const HeldVertex& vertex) { return IsAlive(vertex); });
@@ -100,12 +133,15 @@ void World::Impl::BuildLocalModels(const gpu::TissueStep& step, Frame* frame) {
       contact.point_m = state.pose.position_m + state.grasp_force_n.cross(state.grasp_torque_n_m) / (pull_n * pull_n);
       contact.normal_W = state.grasp_force_n / pull_n;
       contact.normal_force_n = pull_n;
-      contact.area_m2 = 2 * tool.instrument.jaw_radius_m * tool.instrument.jaw_length_m;
-      contact.young_modulus_pa = material.young_modulus_pa;
-      contact.poisson_ratio = material.poisson_ratio;
       contact.damping_s = material.damping_s;
       contacts.push_back(contact);
+      spreads.push_back({.vertices = {kNoSlot, kNoSlot, kNoSlot},
+                         .weights = {1, 0, 0},
+                         .areas_m2 = {2 * tool.instrument.jaw_radius_m * tool.instrument.jaw_length_m, 0, 0},
+                         .young_modulus_pa = material.young_modulus_pa,
+                         .poisson_ratio = material.poisson_ratio});
     }
+    ShareStiffness(spreads, contacts);
     LocalModelInput input;
     input.device_pose = frame->tools[t].device_pose;
     input.tool_pose = frame->tools[t].pose;

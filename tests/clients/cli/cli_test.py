@@ -225,6 +225,24 @@ class Scene(CliTest):
     def spec(self, **changes):
         return {"bodies": [{"generator": {"sphere": {"radius_m": 0.05}}}]} | changes
 
+    def test_check_warns_of_few_sweeps(self):
+        def warning(name="liver.json", **changes):
+            spec = json.loads((SCENES / name).read_text()) | {"solver": changes}
+            result = run("scene", "check", self.write(name, json.dumps(spec)))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return result.stderr
+
+        self.assertEqual(warning(), "")
+        self.assertRegex(warning(iterations=10), r"liver\.json: warning: solver\.iterations: 10 are too few .* bodies\[0\] \(liver, 2518 tets, 5000 Pa\).*; 20 are advised")
+        spec = json.loads((SCENES / "liver.json").read_text())
+        spec["bodies"][0]["generator"]["edge_length_m"] = 0.0105
+        path = self.write("fine.json", json.dumps(spec))
+        advised = re.search(r"20 are too few .*; (\d+) are advised", run("scene", "check", path).stderr)
+        self.assertTrue(advised)
+        self.assertGreaterEqual(int(advised[1]), 40)
+        spec["solver"] = {"iterations": int(advised[1])}
+        self.assertEqual(run("scene", "check", self.write("fine.json", json.dumps(spec))).stderr, "")
+
     def check_error(self, spec, name="scene.json"):
         path = self.write(name, spec if isinstance(spec, str) else json.dumps(spec))
         message = self.fails(FAILED, "scene", "check", path)

@@ -172,7 +172,7 @@ constexpr size_t kCases = 6000;
 #endif
 
 // Millions: run by the slow tests.
-TEST_F(CcdQueriesTest, DISABLED_LargeReportsEveryExactContact) {
+TEST_F(CcdQueriesTest, SlowLargeReportsEveryExactContact) {
   for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
     for (int round = 0; round < 10; ++round) {
       ExpectHits(Contacts(kind, 200000, 1.0 / 64, 0));

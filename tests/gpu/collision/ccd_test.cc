@@ -582,7 +582,7 @@ TEST_F(CcdTest, ListsAllCandidates) {
 
 // Thousands of triangles in one place, lying still or moving together, with the limits as they are: an error that names the limit, and no
 // memory for what is refused. In a context of its own, whose peak is that of the run.
-TEST_F(CcdTest, DISABLED_LargeCoincidentGeometryIsRefused) {
+TEST_F(CcdTest, SlowLargeCoincidentGeometryIsRefused) {
   constexpr size_t kMiB = size_t{1} << 20;
   const struct {
     uint32_t count;

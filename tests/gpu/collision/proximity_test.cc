@@ -614,7 +614,7 @@ TEST_F(ProximityTest, NothingToDo) {
 }
 
 // 100,000 triangles, too many for all pairs: candidates come from a grid on the host instead of the hierarchy.
-TEST_F(ProximityTest, DISABLED_LargeSoup) {
+TEST_F(ProximityTest, SlowLargeSoup) {
   Model model;
   AddSoup(&model, 100'000, 0.02, 1, 23, true);
   constexpr float kRange = 0.004F;
@@ -683,7 +683,7 @@ TEST_F(ProximityTest, DISABLED_LargeSoup) {
 }
 
 // Five billion pairs of triangles, all in contact: refused in bounded time and memory.
-TEST_F(ProximityTest, DISABLED_LargeCoincidentGeometry) {
+TEST_F(ProximityTest, SlowLargeCoincidentGeometry) {
   Model model;
   std::vector<Float4> vertices;
   Triangles triangles;

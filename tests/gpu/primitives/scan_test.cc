@@ -256,7 +256,7 @@ TEST_F(ScanTest, WrongConfigurationsAreRefused) {
   }
 }
 
-TEST_F(ScanTest, DISABLED_LargeScanAndCompaction) {
+TEST_F(ScanTest, SlowLargeScanAndCompaction) {
   const uint32_t size = 10'000'019;
   const auto patterns = TestPatterns<uint32_t>(size, 3);
   PALPATE_TEST_ASSIGN(ExclusiveScan scan, ExclusiveScan::Create(context()));

@@ -104,6 +104,46 @@ TEST_F(SceneTest, RemovedListenersAreNotCalled) {
   EXPECT_EQ(recorder->snapshots().size(), 1U);
 }
 
+TEST_F(SceneTest, AShowWaitsForItsFirstViewerOrStation) {
+  v1::SceneSpec spec = TinyScene();
+  spec.set_start(v1::START_WHEN_WATCHED);
+  v1::Rate rate;
+  rate.set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
+  const auto start = [&] { return Scene::Start("test", spec, NewWorld(), *NormalizeRate(rate), /*play=*/true, pool_, metrics_); };
+  // Its thread performs a command, and then a step if one is due, before it comes to the next command.
+  const auto round_trips = [&](Scene& scene) {
+    absl::StatusOr<v1::SceneInfo> info;
+    for (int i = 0; i < 20; ++i) info = Await([&](Done<v1::SceneInfo> done) { scene.SetRate(rate, std::move(done)); });
+    return info->step();
+  };
+  const auto wait_for_step = [&](Scene& scene) {
+    while (scene.Info().step() == 0) std::this_thread::yield();
+  };
+  const std::shared_ptr<Scene> watched = start();
+  EXPECT_EQ(round_trips(*watched), 0U);
+  EXPECT_EQ(watched->Info().state(), v1::RUN_STATE_PLAYING);
+  watched->OnWatcherOpened();
+  wait_for_step(*watched);
+  // It goes on when the viewer leaves, and waits again after a reset.
+  watched->OnWatcherClosed();
+  const uint64_t then = watched->Info().step();
+  while (watched->Info().step() <= then) std::this_thread::yield();
+  ASSERT_TRUE(Await([&](Done<v1::SceneInfo> done) { watched->Reset(std::move(done)); }).ok());
+  EXPECT_EQ(round_trips(*watched), 0U);
+
+  const std::shared_ptr<Scene> operated = start();
+  EXPECT_EQ(round_trips(*operated), 0U);
+  v1::Attach attach;
+  attach.set_tool(spec.tools(0).name());
+  const auto lease = operated->AcquireTool(attach);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  wait_for_step(*operated);
+
+  spec.set_start(v1::START_AT_ONCE);
+  const std::shared_ptr<Scene> at_once = start();
+  wait_for_step(*at_once);
+}
+
 TEST_F(SceneTest, VolumeIsGivenOnlyWhileSomebodyWantsIt) {
   const std::shared_ptr<Scene> scene = NewScene(NewWorld());
   const auto recorder = std::make_shared<Recorder>();

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <random>
 #include <vector>
 
@@ -15,10 +14,6 @@ namespace {
 
 using Eigen::Quaterniond;
 using Eigen::Vector3d;
-
-double PunchStiffness(double area_m2, double young_modulus_pa, double poisson_ratio) {
-  return 2 * std::sqrt(area_m2 / std::numbers::pi) * young_modulus_pa / (1 - poisson_ratio * poisson_ratio);
-}
 
 double TotalStiffness(const LocalModel& model) {
   double total = 0;
@@ -54,9 +49,7 @@ std::vector<LocalContact> RandomContacts(std::mt19937& random, int count, double
     const double kind = unit(random);
     contact.gap_m = kind < 0.5 ? -0.002 * unit(random) : 0.008 * unit(random) + 1e-6;
     contact.normal_force_n = kind < 0.4 ? 0.3 * unit(random) : 0;
-    contact.area_m2 = 1e-5 * (0.2 + unit(random));
-    contact.young_modulus_pa = 5000;
-    contact.poisson_ratio = 0.45;
+    contact.stiffness_n_per_m = 20 * (0.2 + unit(random));
     contact.friction = 0.2 * unit(random);
     contact.damping_s = 0.01 * unit(random);
   }
@@ -71,7 +64,7 @@ TEST(BuildLocalModel, MakesNoConstraintWithoutContacts) {
   EXPECT_EQ(model.pose_at_build.position_m, Vector3d(1, 2, 3));
 }
 
-TEST(BuildLocalModel, IsAsStiffAsAPunchHoweverThePatchIsDivided) {
+TEST(BuildLocalModel, IsAsStiffAsItsContacts) {
   for (const int parts : {1, 2, 5, 16}) {
     std::vector<LocalContact> contacts(parts);
     for (int i = 0; i < parts; ++i) {
@@ -79,29 +72,27 @@ TEST(BuildLocalModel, IsAsStiffAsAPunchHoweverThePatchIsDivided) {
                      .normal_W = Vector3d::UnitZ(),
                      .gap_m = -0.001,
                      .normal_force_n = 0.1,
-                     .area_m2 = 1e-4 / parts,
-                     .young_modulus_pa = 6000,
-                     .poisson_ratio = 0.4};
+                     .stiffness_n_per_m = 150.0 / parts};
     }
     LocalModelInput input;
     input.contacts = contacts;
     const LocalModel model = BuildLocalModel(input);
     EXPECT_EQ(model.constraint_count, parts);
-    EXPECT_NEAR(TotalStiffness(model), PunchStiffness(1e-4, 6000, 0.4), 1e-9);
+    EXPECT_NEAR(TotalStiffness(model), 150, 1e-9);
     EXPECT_NEAR(ForceAtBuild(model).force_n.z(), 0.1 * parts, 1e-12);
   }
 }
 
 TEST(BuildLocalModel, PutsTheCouplingInSeries) {
   const std::vector<LocalContact> contacts = {
-      {.point_m = Vector3d(0, 0, -0.005), .normal_W = Vector3d::UnitZ(), .gap_m = 0, .normal_force_n = 1.5, .area_m2 = 2e-4}};
+      {.point_m = Vector3d(0, 0, -0.005), .normal_W = Vector3d::UnitZ(), .gap_m = 0, .normal_force_n = 1.5, .stiffness_n_per_m = 120}};
   LocalModelInput input;
   input.tool_pose.position_m = Vector3d(0, 0, 0);
   input.device_pose.position_m = Vector3d(0, 0, -1.5 / 500);  // the coupling's spring carries the force
   input.coupling_stiffness_n_per_m = 500;
   input.contacts = contacts;
   const LocalModel model = BuildLocalModel(input);
-  const double tissue = PunchStiffness(2e-4, 5000, 0.45);
+  const double tissue = 120;
   EXPECT_NEAR(TotalStiffness(model), tissue * 500 / (tissue + 500), 1e-9);
   EXPECT_NEAR(ForceAtBuild(model).force_n.z(), 1.5, 1e-12);
   // Both springs relax over f / k_tissue + f / k_coupling.
@@ -117,7 +108,7 @@ TEST(BuildLocalModel, NeverExceedsTheDeviceAndKeepsTheForce) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
     std::vector<LocalContact> contacts = RandomContacts(random, 40, 0.3, Vector3d::Zero());
-    for (LocalContact& contact : contacts) contact.young_modulus_pa = 1e6;
+    for (LocalContact& contact : contacts) contact.stiffness_n_per_m *= 200;
     LocalModelInput input;
     input.device_max_stiffness_n_per_m = 400;
     input.contacts = contacts;
@@ -175,7 +166,7 @@ TEST(BuildLocalModel, KeepsTheTorqueAcrossTheForceUnderMerging) {
 
 TEST(BuildLocalModel, LetsNearContactsTouchAfterTheirGap) {
   const std::vector<LocalContact> contacts = {
-      {.point_m = Vector3d(0, 0, -0.003), .normal_W = Vector3d::UnitZ(), .gap_m = 0.003, .normal_force_n = 0, .area_m2 = 1e-4}};
+      {.point_m = Vector3d(0, 0, -0.003), .normal_W = Vector3d::UnitZ(), .gap_m = 0.003, .normal_force_n = 0, .stiffness_n_per_m = 90}};
   LocalModelInput input;
   input.contacts = contacts;
   const LocalModel model = BuildLocalModel(input);
@@ -187,7 +178,39 @@ TEST(BuildLocalModel, LetsNearContactsTouchAfterTheirGap) {
   pose.position_m.z() = -0.0029;
   EXPECT_EQ(EvaluateLocalModel(model, pose, {}, friction).force_n.z(), 0);
   pose.position_m.z() = -0.004;
-  EXPECT_NEAR(EvaluateLocalModel(model, pose, {}, friction).force_n.z(), PunchStiffness(1e-4, 5000, 0.45) * 0.001, 1e-9);
+  EXPECT_NEAR(EvaluateLocalModel(model, pose, {}, friction).force_n.z(), 90 * 0.001, 1e-9);
+}
+
+TEST(BuildLocalModel, LetsWhatTouchesWithoutAForcePushAtOnce) {
+  const std::vector<LocalContact> contacts = {
+      {.point_m = Vector3d(0, 0, -0.003), .normal_W = Vector3d::UnitZ(), .gap_m = -0.001, .normal_force_n = 0, .stiffness_n_per_m = 90}};
+  LocalModelInput input;
+  input.contacts = contacts;
+  const LocalModel model = BuildLocalModel(input);
+  ASSERT_EQ(model.constraint_count, 1);
+  EXPECT_EQ(ForceAtBuild(model).force_n, Vector3d::Zero());
+  FrictionState friction;
+  RigidPose pose;
+  pose.position_m.z() = -1e-4;
+  EXPECT_NEAR(EvaluateLocalModel(model, pose, {}, friction).force_n.z(), 90 * 1e-4, 1e-9);
+}
+
+TEST(BuildLocalModel, PutsTheCouplingInSeriesAlongTheResultant) {
+  // Two walls at 45 degrees, each as stiff as 200 N/m: along the resultant 200 N/m in all.
+  const double c = std::sqrt(0.5);
+  std::vector<LocalContact> contacts(2);
+  for (const int i : {0, 1}) {
+    contacts[i] = {
+        .point_m = Vector3d::Zero(), .normal_W = Vector3d(i == 0 ? c : -c, 0, c), .normal_force_n = 0.5, .stiffness_n_per_m = 200};
+  }
+  LocalModelInput input;
+  input.coupling_stiffness_n_per_m = 200;
+  input.contacts = contacts;
+  const LocalModel model = BuildLocalModel(input);
+  RigidPose pose;
+  pose.position_m.z() = -1e-4;
+  FrictionState friction;
+  EXPECT_NEAR(EvaluateLocalModel(model, pose, {}, friction).force_n.z() - ForceAtBuild(model).force_n.z(), 100 * 1e-4, 1e-9);
 }
 
 TEST(BuildLocalModel, KeepsSlotsForNearContacts) {
@@ -216,14 +239,14 @@ TEST(BuildLocalModel, KeepsSlotsForNearContacts) {
 TEST(BuildLocalModel, LeavesBrokenContactsOut) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const LocalContact good{
-      .point_m = Vector3d::Zero(), .normal_W = Vector3d::UnitZ(), .gap_m = -0.001, .normal_force_n = 1, .area_m2 = 1e-4};
+      .point_m = Vector3d::Zero(), .normal_W = Vector3d::UnitZ(), .gap_m = -0.001, .normal_force_n = 1, .stiffness_n_per_m = 90};
   std::vector<LocalContact> contacts(8, good);
   contacts[0].point_m.x() = nan;
   contacts[1].normal_W = Vector3d::Zero();
   contacts[2].normal_force_n = -1;
-  contacts[3].area_m2 = 0;
-  contacts[4].young_modulus_pa = std::numeric_limits<double>::infinity();
-  contacts[5].poisson_ratio = 0.5;
+  contacts[3].stiffness_n_per_m = 0;
+  contacts[4].stiffness_n_per_m = std::numeric_limits<double>::infinity();
+  contacts[5].damping_s = -1;
   contacts[6].gap_m = nan;
   LocalModelInput input;
   input.contacts = contacts;
@@ -234,8 +257,8 @@ TEST(BuildLocalModel, LeavesBrokenContactsOut) {
 
 TEST(BuildLocalModel, DropsForcesThatCancel) {
   const std::vector<LocalContact> contacts = {
-      {.point_m = Vector3d(0, 0, -0.005), .normal_W = Vector3d::UnitZ(), .gap_m = -0.001, .normal_force_n = 1, .area_m2 = 1e-4},
-      {.point_m = Vector3d(0, 0, 0.005), .normal_W = -Vector3d::UnitZ(), .gap_m = -0.001, .normal_force_n = 1, .area_m2 = 1e-4}};
+      {.point_m = Vector3d(0, 0, -0.005), .normal_W = Vector3d::UnitZ(), .gap_m = -0.001, .normal_force_n = 1, .stiffness_n_per_m = 90},
+      {.point_m = Vector3d(0, 0, 0.005), .normal_W = -Vector3d::UnitZ(), .gap_m = -0.001, .normal_force_n = 1, .stiffness_n_per_m = 90}};
   LocalModelInput input;
   input.contacts = contacts;
   EXPECT_EQ(BuildLocalModel(input).constraint_count, 2);

@@ -67,15 +67,20 @@ Errors Measure(const std::function<Vector3d(const Step& newest, const Step& befo
   return errors;
 }
 
-LocalModel ModelOf(const Step& step) {
-  LocalModel model;
-  model.pose_at_build.position_m = step.tip_m;
-  model.constraint_count = 1;
-  model.constraints[0] = {.arm_T_m = Vector3d::Zero(),
-                          .normal_W = step.tip_m.normalized(),
-                          .rest_penetration_m = kRadius_m - step.tip_m.norm(),
-                          .stiffness_n_per_m = kStiffness_n_per_m};
-  return model;
+/// What the server sends: of a contact with the force of the organ and `share` of its stiffness, as far off as models of running scenes are
+/// (docs/haptics.md).
+LocalModel ModelOf(const Step& step, double share) {
+  const Vector3d normal = step.tip_m.normalized();
+  const double gap_m = step.tip_m.norm() - kRadius_m;
+  const LocalContact contact = {.point_m = step.tip_m - gap_m * normal,
+                                .normal_W = normal,
+                                .gap_m = gap_m,
+                                .normal_force_n = step.force_n.norm(),
+                                .stiffness_n_per_m = share * kStiffness_n_per_m};
+  LocalModelInput input;
+  input.device_pose.position_m = input.tool_pose.position_m = step.tip_m;
+  input.contacts = {&contact, 1};
+  return BuildLocalModel(input);
 }
 
 TEST(Extrapolation, LocalModelErrsLeastWhenTheHandTurnsRound) {
@@ -88,17 +93,23 @@ TEST(Extrapolation, LocalModelErrsLeastWhenTheHandTurnsRound) {
     const double share = travel_m > 1e-9 ? (tip_m - newest.tip_m).norm() / travel_m : 0;
     return Vector3d(newest.force_n + share * (newest.force_n - before.force_n));
   });
-  const Errors local_model = Measure([](const Step& newest, const Step&, double, const Vector3d& tip_m) {
+  double share = 1;
+  const auto from_newest = [&](const Step& newest, const Step&, double, const Vector3d& tip_m) {
     FrictionState friction;
-    return EvaluateLocalModel(ModelOf(newest), {.position_m = tip_m}, {}, friction).force_n;
-  });
+    return EvaluateLocalModel(ModelOf(newest, share), {.position_m = tip_m}, {}, friction).force_n;
+  };
+  const Errors local_model = Measure(from_newest);
+  share = 0.7;
+  const Errors too_soft = Measure(from_newest);
+  share = 1.4;
+  const Errors too_stiff = Measure(from_newest);
   const Errors blended = Measure([](const Step& newest, const Step& before, double now_s, const Vector3d& tip_m) {
     const double blend_s = kTicksPerStep * kTick_s;
-    const double share = std::clamp((now_s - newest.t_s - kLatencyTicks * kTick_s) / blend_s, 0.0, 1.0);
+    const double weight = std::clamp((now_s - newest.t_s - kLatencyTicks * kTick_s) / blend_s, 0.0, 1.0);
     FrictionState a;
     FrictionState b;
-    return Vector3d(share * EvaluateLocalModel(ModelOf(newest), {.position_m = tip_m}, {}, a).force_n +
-                    (1 - share) * EvaluateLocalModel(ModelOf(before), {.position_m = tip_m}, {}, b).force_n);
+    return Vector3d(weight * EvaluateLocalModel(ModelOf(newest, 1), {.position_m = tip_m}, {}, a).force_n +
+                    (1 - weight) * EvaluateLocalModel(ModelOf(before, 1), {.position_m = tip_m}, {}, b).force_n);
   });
   std::printf("error [N] in the 0.1 s after a turn   rms     max\n");
   const auto print = [](const char* name, const Errors& e) { std::printf("%-36s %.4f  %.4f\n", name, e.rms_n, e.max_n); };
@@ -106,9 +117,12 @@ TEST(Extrapolation, LocalModelErrsLeastWhenTheHandTurnsRound) {
   print("linear in time", linear_time);
   print("linear in position", linear_position);
   print("local model", local_model);
+  print("local model, 0.7 of the stiffness", too_soft);
+  print("local model, 1.4 of the stiffness", too_stiff);
   print("local models, two blended", blended);
   for (const Errors& other : {constant, linear_time, linear_position}) {
     EXPECT_LT(local_model.rms_n, 0.5 * other.rms_n);
+    for (const Errors& off : {too_soft, too_stiff}) EXPECT_LT(off.rms_n, 0.8 * other.rms_n);
     EXPECT_LT(local_model.max_n, other.max_n);
     EXPECT_LT(blended.rms_n, other.rms_n);
   }

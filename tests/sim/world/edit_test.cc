@@ -654,6 +654,17 @@ TEST_F(WorldEditTest, RefusesBadEditsAndStaysAsItWas) {
   Material material;
   material.poisson_ratio = 0.6;
   expect({.body = 0, .what = MaterialEdit{"", material}}, invalid, "poisson_ratio");
+  // The ranges are those of scenes.
+  const auto with = [](auto change) {
+    Material changed;
+    change(&changed);
+    return Edit{.body = 0, .what = MaterialEdit{"", changed}};
+  };
+  expect(with([](Material* m) { m->young_modulus_pa = 5; }), invalid, "young_modulus_pa: 5 is outside [10, 1e+09]");
+  expect(with([](Material* m) { m->poisson_ratio = 0.497; }), invalid, "poisson_ratio: 0.497 is outside [0, 0.495]");
+  expect(with([](Material* m) { m->density_kg_per_m3 = 5e4; }), invalid, "density_kg_per_m3: 50000 is outside [1, 30000]");
+  expect(with([](Material* m) { m->damping_s = 2; }), invalid, "damping_s: 2 is outside [0, 1]");
+  expect(with([](Material* m) { m->mass_damping_per_s = NAN; }), invalid, "mass_damping_per_s: nan is outside [0, 1000]");
   EXPECT_EQ(world->CurrentFrame(), before);
 }
 

@@ -133,6 +133,56 @@ TEST_F(WorldInstrumentsTest, GraspsByRequestSlipAtTheirForce) {
   EXPECT_FALSE(Step(*world, commands)->tools[0].is_grasping);
 }
 
+TEST_F(WorldInstrumentsTest, GraspsReachAsFarAsTheMeshIsCoarseAndTheJawsCloseOnWhatTheyHold) {
+  SceneDescription scene;
+  scene.gravity_m_per_s2.setZero();
+  scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03}, HeldSide::kLowZ)};
+  // In the middle between vertices that are 10 mm apart, 2.5 mm above the surface: closed jaws do not touch it.
+  scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.0175})};
+  scene.tools[0].instrument.max_jaw_angle_rad = 1;
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  ToolCommand command;
+  command.device_pose = scene.tools[0].rest_pose;
+  command.jaw_angle_rad = 1;
+  std::shared_ptr<const Frame> frame;
+  for (int i = 0; i < 60; ++i) frame = Step(*world, {command});
+  ASSERT_NEAR(frame->tools[0].jaw_angle_rad, 1, 1e-9);
+  for (const double radius_m : {0.0, 0.003}) {
+    SCOPED_TRACE(radius_m);
+    PALPATE_TEST_ASSIGN(auto outcomes, world->Apply(std::vector<Edit>{{.what = GraspEdit{.tool = 0, .radius_m = radius_m}}}));
+    EXPECT_GE(outcomes[0].grasped_vertices, 3U);
+    EXPECT_EQ(outcomes[0].note, "");
+    EXPECT_NEAR(outcomes[0].tissue_distance_m, 0.0025, 1e-4);
+    if (radius_m > 0) {
+      EXPECT_EQ(outcomes[0].grasp_reach_m, radius_m);
+    } else {
+      EXPECT_GT(outcomes[0].grasp_reach_m, 0.009);
+    }
+    // The jaws come down on what they hold and leave it where it is.
+    for (int i = 0; i < 60; ++i) frame = Step(*world, {command});
+    EXPECT_TRUE(frame->tools[0].is_grasping);
+    EXPECT_EQ(frame->tools[0].grasped_body, 0U);
+    EXPECT_LT((frame->tools[0].grasp_center_m - Vector3d(0, 0, 0.015)).norm(), 0.005);
+    EXPECT_LT(frame->tools[0].jaw_angle_rad, 0.7);
+    EXPECT_GT(frame->tools[0].jaw_angle_rad, 0.1);
+    EXPECT_LT(frame->tools[0].grasp_force_n, 0.05);
+    PALPATE_EXPECT_OK(world->Apply(std::vector<Edit>{{.what = ReleaseEdit{.tool = 0}}}).status());
+    for (int i = 0; i < 60; ++i) frame = Step(*world, {command});
+    EXPECT_FALSE(frame->tools[0].is_grasping);
+    EXPECT_EQ(frame->tools[0].grasp_center_m, Vector3d::Zero());
+    EXPECT_NEAR(frame->tools[0].jaw_angle_rad, 1, 1e-9) << "let go, they are where the hand has them";
+  }
+  // Out of reach: the answer says how far it is and what to do.
+  command.device_pose.position_m.z() = 0.04;
+  for (int i = 0; i < 60; ++i) frame = Step(*world, {command});
+  PALPATE_TEST_ASSIGN(auto outcomes, world->Apply(std::vector<Edit>{{.what = GraspEdit{.tool = 0, .radius_m = 0.0014}}}));
+  EXPECT_EQ(outcomes[0].grasped_vertices, 0U);
+  EXPECT_NEAR(outcomes[0].tissue_distance_m, 0.025, 1e-4);
+  EXPECT_THAT(outcomes[0].note,
+              HasSubstr("forceps holds nothing: the nearest tissue, of block, is 25.0 mm from its tip and its reach is 1.4 mm"));
+  EXPECT_THAT(outcomes[0].note, HasSubstr("radius_m of at least 0.025"));
+}
+
 TEST_F(WorldInstrumentsTest, PowerRemovesMassAtItsRate) {
   // Steps and elements of different size, the same power: mass leaves at P / e. Half the power on the same way takes twice as long for it.
   struct Run {

@@ -162,7 +162,7 @@ TEST_F(SurvivalTest, ToolFiveCentimetresDeep) {
   }
 }
 
-TEST_F(SurvivalTest, DISABLED_SlowToolFiveCentimetresDeepInAFinerLiver) {
+TEST_F(SurvivalTest, SlowToolFiveCentimetresDeepInAFinerLiver) {
   for (const ToolDrive drive : {ToolDrive::kCoupled, ToolDrive::kDirect}) {
     for (const MaterialModel model : {MaterialModel::kStableNeoHookean, MaterialModel::kCorotatedLinear}) {
       const char* how = drive == ToolDrive::kCoupled ? "coupled" : "direct";
@@ -196,7 +196,7 @@ TEST_F(SurvivalTest, SoftAndStiffCompressibleAndNot) {
   }
 }
 
-TEST_F(SurvivalTest, DISABLED_SlowEveryMaterial) {
+TEST_F(SurvivalTest, SlowEveryMaterial) {
   for (const MaterialModel model : {MaterialModel::kStableNeoHookean, MaterialModel::kCorotatedLinear}) {
     for (const double e : {1e3, 1e4, 1e5, 1e6}) {
       for (const double nu : {0.0, 0.3, 0.49, 0.495}) {
@@ -261,7 +261,7 @@ TEST_F(SurvivalTest, ScrambledBodiesFindTheirShape) {
   }
 }
 
-TEST_F(SurvivalTest, DISABLED_SlowScrambledBodiesOfManyKinds) {
+TEST_F(SurvivalTest, SlowScrambledBodiesOfManyKinds) {
   int failures = 0;
   for (const double tets : {600.0, 2500.0}) {
     for (const MaterialModel model : {MaterialModel::kStableNeoHookean, MaterialModel::kCorotatedLinear}) {

@@ -1,0 +1,41 @@
+#include "sim/world/solver_advice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include <Eigen/Geometry>
+
+#include "sim/mesh/tet_mesh.h"
+#include "sim/world/material.h"
+
+namespace palpate::sim {
+namespace {
+
+constexpr double kLeastSweeps = 20;
+constexpr double kFreeEdges = 1.2;    // that a push may travel in a step without needing more
+constexpr double kSweepsPerEdge = 8;  // what reaches the whole body needs no more
+
+}  // namespace
+
+int AdvisedSweeps(const BodyDescription& body, double dt_s) {
+  const bool is_swept = body.kind == BodyKind::kDeformable && body.simulation == Simulation::kDynamic;
+  if (!is_swept || body.mesh.tets.empty()) return 0;
+  double volume_m3 = 0;
+  for (size_t t = 0; t < body.mesh.tets.size(); ++t) volume_m3 += TetVolume(body.mesh, t);
+  // Of a regular tet of the mean volume.
+  const double edge_m = std::cbrt(6 * std::numbers::sqrt2 * volume_m3 / static_cast<double>(body.mesh.tets.size()));
+  double speed_m_per_s = 0;
+  for (size_t zone = 0; zone <= body.zones.size(); ++zone) {
+    const Material& material = MaterialOf(body, zone);
+    speed_m_per_s = std::max(speed_m_per_s, std::sqrt(material.young_modulus_pa / material.density_kg_per_m3));
+  }
+  Eigen::AlignedBox3d box;
+  for (const Eigen::Vector3d& vertex : body.mesh.vertices) box.extend(vertex);
+  const double beyond = std::max(1.0, speed_m_per_s * dt_s / (kFreeEdges * edge_m));
+  const double sweeps = std::min(kLeastSweeps * beyond * beyond, kSweepsPerEdge * box.sizes().maxCoeff() / edge_m);
+  // To tens: the fit is no better.
+  return static_cast<int>(10 * std::round(std::max(sweeps, kLeastSweeps) / 10));
+}
+
+}  // namespace palpate::sim

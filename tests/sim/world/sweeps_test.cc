@@ -1,0 +1,85 @@
+// The rule for the number of sweeps against the solver itself.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "sim/mesh/generators.h"
+#include "sim/world/solver_advice.h"
+#include "sim/world/world.h"
+#include "tests/support/device_test.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+
+class SweepsTest : public test::DeviceTest {
+ protected:
+  /// A liver held at one lobe that swings down for half a second: way of its other end, and how far it is with the advised number of
+  /// sweeps, and with `fewer`, from where it is with `many`.
+  void Swing(double tets, double young_modulus_pa, int fewer, int many, Vector3d* error_m) {
+    SceneDescription scene;
+    BodyDescription body;
+    body.name = "liver";
+    body.self_collision = false;
+    PALPATE_TEST_ASSIGN(body.mesh, GenerateLiver(0.2, LiverEdgeLengthForTets(0.2, tets)));
+    body.material.young_modulus_pa = young_modulus_pa;
+    uint32_t tip = 0;
+    for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
+      if (body.mesh.vertices[v].x() < -0.05) body.fixed_vertices.push_back(v);
+      if (body.mesh.vertices[v].x() > body.mesh.vertices[tip].x()) tip = v;
+    }
+    const Vector3d rest_m = body.mesh.vertices[tip];
+    const int advised = AdvisedSweeps(body, scene.dt_s);
+    scene.bodies = {std::move(body)};
+    std::vector<Vector3d> tips_m;
+    for (const int sweeps : {many, advised, fewer}) {
+      scene.solver.iterations = sweeps;
+      PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+      for (int i = 0; i < 60; ++i) PALPATE_ASSERT_OK(world->Step({}).status());
+      PALPATE_TEST_ASSIGN(const std::vector<float> x, world->ReadVolumePositions(0));
+      tips_m.emplace_back(x[3 * tip], x[3 * tip + 1], x[3 * tip + 2]);
+    }
+    *error_m = {(tips_m[0] - rest_m).norm(), (tips_m[1] - tips_m[0]).norm(), (tips_m[2] - tips_m[0]).norm()};
+    std::printf("%zu tets, %g Pa: way %.1f mm; error %.3f mm with %d sweeps, %.3f mm with %d\n", scene.bodies[0].mesh.tets.size(),
+                young_modulus_pa, 1e3 * (*error_m)[0], 1e3 * (*error_m)[1], advised, 1e3 * (*error_m)[2], fewer);
+  }
+};
+
+TEST_F(SweepsTest, AdvisedNumberFollowsTheMotion) {
+  Vector3d error_m;
+  ASSERT_NO_FATAL_FAILURE(Swing(600, 5000, 10, 200, &error_m));
+  EXPECT_LT(error_m[1], 1e-3);
+  ASSERT_NO_FATAL_FAILURE(Swing(2500, 30000, 20, 300, &error_m));
+  EXPECT_LT(error_m[1], 1e-3);
+  EXPECT_GT(error_m[2], 5e-3) << "the default is too few here, or the rule asks for too many";
+}
+
+TEST_F(SweepsTest, SlowAdvisedNumberFollowsTheMotionOfFineBodies) {
+  Vector3d error_m;
+  for (const double young_modulus_pa : {1000.0, 5000.0, 30000.0}) {
+    ASSERT_NO_FATAL_FAILURE(Swing(10000, young_modulus_pa, 20, 600, &error_m));
+    EXPECT_LT(error_m[1], std::max(1e-3, 0.01 * error_m[0]));
+  }
+}
+
+// Bodies that are not swept over have no number.
+TEST_F(SweepsTest, OnlyDynamicBodiesNeedSweeps) {
+  BodyDescription body;
+  PALPATE_TEST_ASSIGN(body.mesh, GenerateSlab({0.1, 0.1, 0.02}, 0.01));
+  EXPECT_EQ(AdvisedSweeps(body, 1.0 / 120), 30);
+  EXPECT_EQ(AdvisedSweeps(body, 1.0 / 240), 20);
+  body.kind = BodyKind::kRigid;
+  EXPECT_EQ(AdvisedSweeps(body, 1.0 / 120), 0);
+  body.kind = BodyKind::kDeformable;
+  body.simulation = Simulation::kShapeMatched;
+  EXPECT_EQ(AdvisedSweeps(body, 1.0 / 120), 0);
+}
+
+}  // namespace
+}  // namespace palpate::sim
