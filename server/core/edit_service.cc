@@ -23,10 +23,13 @@ grpc::ServerUnaryReactor* EditServiceImpl::EditScene(grpc::CallbackServerContext
     Finish(reactor, scene.status());
     return reactor;
   }
-  (*scene)->Edit(*request, [this, reactor, response](absl::StatusOr<v1::EditSceneResponse> result) {
-    if (result.ok()) *response = *std::move(result);
-    Finish(reactor, result.status());
-  });
+  // The context lives until the call is finished, which the answer does.
+  (*scene)->Edit(
+      *request, [context] { return context->IsCancelled(); },
+      [this, reactor, response](absl::StatusOr<v1::EditSceneResponse> result) {
+        if (result.ok()) *response = *std::move(result);
+        Finish(reactor, result.status());
+      });
   return reactor;
 }
 

@@ -38,7 +38,9 @@ Done<v1::SceneInfo> SceneServiceImpl::InfoInto(grpc::ServerUnaryReactor* reactor
 grpc::ServerUnaryReactor* SceneServiceImpl::CreateScene(grpc::CallbackServerContext* context, const v1::CreateSceneRequest* request,
                                                         v1::CreateSceneResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!Refused(context, reactor)) manager_.Create(*request, nullptr, InfoInto(reactor, response));
+  if (Refused(context, reactor)) return reactor;
+  manager_.Create(
+      *request, nullptr, [context] { return context->IsCancelled(); }, InfoInto(reactor, response));
   return reactor;
 }
 
@@ -46,10 +48,12 @@ grpc::ServerUnaryReactor* SceneServiceImpl::CheckScene(grpc::CallbackServerConte
                                                        v1::CheckSceneResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (Refused(context, reactor)) return reactor;
-  manager_.Check(request->spec(), [this, reactor, response](absl::StatusOr<v1::CheckSceneResponse> result) {
-    if (result.ok()) *response = *std::move(result);
-    Finish(reactor, result.status());
-  });
+  manager_.Check(
+      request->spec(), [context] { return context->IsCancelled(); },
+      [this, reactor, response](absl::StatusOr<v1::CheckSceneResponse> result) {
+        if (result.ok()) *response = *std::move(result);
+        Finish(reactor, result.status());
+      });
   return reactor;
 }
 
@@ -110,7 +114,9 @@ grpc::ServerUnaryReactor* SceneServiceImpl::StepScene(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* SceneServiceImpl::ResetScene(grpc::CallbackServerContext* context, const v1::ResetSceneRequest* request,
                                                        v1::ResetSceneResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const std::shared_ptr<Scene> scene = SceneOf(context, reactor, request->scene_id())) scene->Reset(InfoInto(reactor, response));
+  if (const std::shared_ptr<Scene> scene = SceneOf(context, reactor, request->scene_id())) {
+    scene->Reset([context] { return context->IsCancelled(); }, InfoInto(reactor, response));
+  }
   return reactor;
 }
 
