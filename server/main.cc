@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -12,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -53,6 +56,8 @@ ABSL_FLAG(std::optional<uint64_t>, max_buffer_bytes, std::nullopt, "limit");
 
 namespace palpate::server {
 namespace {
+
+constexpr std::chrono::seconds kStopLimit{8};
 
 constexpr char kHelp[] = R"(palpate-server: simulates deformable scenes and serves them to stations, viewers and programs.
 
@@ -242,6 +247,12 @@ int Main(int argc, char** argv) {
   int received = 0;
   sigwait(&signals, &received);
   Log(LogLevel::kInfo, "signal received", {{"signal", received}});
+  // A mesh that is being made or a kernel that is being compiled cannot be interrupted, and nothing of it would outlive the program.
+  std::thread([] {
+    std::this_thread::sleep_for(kStopLimit);
+    Log(LogLevel::kWarning, "work that cannot be interrupted was cut off", {{"waited_s", static_cast<int64_t>(kStopLimit.count())}});
+    std::_Exit(0);
+  }).detach();
   (*server)->Stop();
   return 0;
 }

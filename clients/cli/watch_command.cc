@@ -178,6 +178,9 @@ std::vector<std::string> ActivityNames(const v1::ToolState& tool) {
       case v1::TOOL_ACTIVITY_BLOCKED:
         names.emplace_back("blocked");
         break;
+      case v1::TOOL_ACTIVITY_COMMAND_EXPIRED:
+        names.emplace_back("command expired");
+        break;
       default:
         break;
     }

@@ -47,6 +47,7 @@ std::string ReportToJson(const StationReport& report) {
                   {"grasping_s", report.tool.grasping_s},
                   {"cutting_s", report.tool.cutting_s},
                   {"blocked_s", report.tool.blocked_s},
+                  {"expired_s", report.tool.expired_s},
                   {"removed_mass_kg", report.tool.removed_mass_kg},
                   {"max_grasp_force_n", report.tool.max_grasp_force_n}};
   json["sent"] = {{"pedal_poses", report.sent.pedal_poses},

@@ -29,6 +29,7 @@ void ToolLog::Add(const v1::LocalModel& model) {
     if (activity == v1::TOOL_ACTIVITY_GRASPING) add(&summary_.grasping_s, "grasping");
     if (activity == v1::TOOL_ACTIVITY_CUTTING) add(&summary_.cutting_s, "cutting");
     if (activity == v1::TOOL_ACTIVITY_BLOCKED) add(&summary_.blocked_s, "blocked");
+    if (activity == v1::TOOL_ACTIVITY_COMMAND_EXPIRED) add(&summary_.expired_s, "command expired");
   }
   summary_.max_grasp_force_n = std::max(summary_.max_grasp_force_n, model.grasp_force_n());
   // What an earlier station removed is not ours; after a reset the server counts from zero.

@@ -13,6 +13,7 @@ struct ToolSummary {
   double grasping_s = 0;
   double cutting_s = 0;
   double blocked_s = 0;
+  double expired_s = 0;          ///< the server held commands for too old, see ToolSpec.energy_hold_s
   double removed_mass_kg = 0;    ///< while this station had the tool
   double max_grasp_force_n = 0;  ///< of those that models stated
   std::string doing;             ///< in the newest model: "touching cutting", "" when moving freely

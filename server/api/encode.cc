@@ -187,6 +187,7 @@ void EncodeActivities(const sim::FrameTool& tool, Message& out) {
   if (tool.is_grasping) out.add_activities(v1::TOOL_ACTIVITY_GRASPING);
   if (tool.is_cutting) out.add_activities(v1::TOOL_ACTIVITY_CUTTING);
   if (tool.is_blocked) out.add_activities(v1::TOOL_ACTIVITY_BLOCKED);
+  if (tool.is_expired) out.add_activities(v1::TOOL_ACTIVITY_COMMAND_EXPIRED);
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ namespace palpate::server {
 namespace {
 
 constexpr double kDefaultMinInsertion_m = 0;
+constexpr double kMinHold_s = 0.01;
+constexpr double kMaxHold_s = 10;
 
 bool HasJaws(v1::InstrumentKind kind) { return kind == v1::INSTRUMENT_KIND_FORCEPS || kind == v1::INSTRUMENT_KIND_CLIP_APPLIER; }
 bool HasPower(v1::InstrumentKind kind) { return kind == v1::INSTRUMENT_KIND_CAUTERY_HOOK || kind == v1::INSTRUMENT_KIND_CAVITRON; }
@@ -137,6 +139,8 @@ void CheckToolSpec(Checker& check, const std::string& path, const v1::ToolSpec& 
   if (tool.has_coupling_damping_n_s_per_m()) {
     check.Range(At(path, "coupling_damping_n_s_per_m"), tool.coupling_damping_n_s_per_m(), 0, 1e4);
   }
+  if (tool.has_energy_hold_s()) check.Range(At(path, "energy_hold_s"), tool.energy_hold_s(), kMinHold_s, kMaxHold_s);
+  if (tool.has_command_hold_s()) check.Range(At(path, "command_hold_s"), tool.command_hold_s(), kMinHold_s, kMaxHold_s);
   if (tool.has_instrument()) CheckInstrument(check, At(path, "instrument"), tool.instrument());
   if (tool.has_trocar()) CheckTrocar(check, At(path, "trocar"), tool);
 }
@@ -158,6 +162,8 @@ absl::StatusOr<sim::ToolDescription> BuildToolDescription(const v1::ToolSpec& to
   if (tool.has_coupling_stiffness_n_per_m()) out.coupling_stiffness_n_per_m = tool.coupling_stiffness_n_per_m();
   if (tool.has_coupling_damping_n_s_per_m()) out.coupling_damping_n_s_per_m = tool.coupling_damping_n_s_per_m();
   if (tool.has_instrument()) out.instrument = BuildInstrument(tool.instrument());
+  if (tool.has_energy_hold_s()) out.energy_hold_s = tool.energy_hold_s();
+  if (tool.has_command_hold_s()) out.command_hold_s = tool.command_hold_s();
   if (tool.has_trocar()) out.trocar = BuildTrocar(tool.trocar(), out.length_m);
   return out;
 }

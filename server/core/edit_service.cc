@@ -24,10 +24,13 @@ void EditServiceImpl::EditScene(grpc::CallbackServerContext* /*context*/, UnaryR
     Finish(reactor, scene.status());
     return;
   }
-  (*scene)->Edit(*request, [this, reactor, response](absl::StatusOr<v1::EditSceneResponse> result) {
-    if (result.ok()) *response = *std::move(result);
-    Finish(reactor, result.status());
-  });
+  // The context lives until the call is finished, which the answer does.
+  (*scene)->Edit(
+      *request, [context] { return context->IsCancelled(); },
+      [this, reactor, response](absl::StatusOr<v1::EditSceneResponse> result) {
+        if (result.ok()) *response = *std::move(result);
+        Finish(reactor, result.status());
+      });
 }
 
 }  // namespace palpate::server

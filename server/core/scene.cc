@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +21,7 @@ namespace {
 
 constexpr size_t kMaxRateSamples = 1024;
 constexpr double kMaxToolSpeed_m_per_s = 1000;
+constexpr std::chrono::milliseconds kFastEditTime{10};  ///< for edits between two steps of a scene that does not wait for the clock
 
 absl::Status FailedScene(const std::string& failure) {
   return absl::FailedPreconditionError(absl::StrCat("the scene has failed and needs a reset: ", failure));
@@ -96,6 +99,14 @@ absl::StatusOr<v1::Rate> NormalizeRate(const v1::Rate& rate) {
   return out;
 }
 
+void ExpireCommand(const sim::ToolDescription& tool, double silence_s, sim::ToolCommand* command) {
+  if (command->pedal && silence_s > tool.energy_hold_s) {
+    command->pedal = false;
+    command->is_energy_expired = true;
+  }
+  command->is_hold_expired = silence_s > tool.command_hold_s;
+}
+
 ToolLease::~ToolLease() { scene_->ReleaseTool(attached_.tool_index()); }
 
 absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
@@ -117,8 +128,13 @@ absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
   if (has_sequence_ && pose.sequence() <= last_sequence_) return absl::OkStatus();
   has_sequence_ = true;
   last_sequence_ = pose.sequence();
+  ++pose_count_;
+  if (!pose.pedal()) pedal_up_count_ = pose_count_;
+  Scene::ToolSlot& slot = *scene_->tools_[tool_index()];
   Scene::TimedCommand timed;
   timed.generation = generation_;
+  timed.count = pose_count_;
+  timed.arrival = Scene::Clock::now();
   timed.command.device_pose = X_WT;
   timed.command.velocity_m_per_s = {v.x(), v.y(), v.z()};
   timed.command.pose_sequence = pose.sequence();
@@ -127,10 +143,13 @@ absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
   // What is beyond the instrument, though not beyond all instruments, is as far as it goes.
   const sim::InstrumentDescription& instrument = scene_->tools_description_[tool_index()].instrument;
   timed.command.jaw_angle_rad = std::min(pose.jaw_angle_rad(), instrument.max_jaw_angle_rad);
-  timed.command.pedal = pose.pedal();
+  // After a silence, and at the begin, which may be the end of one, a foot that is down is no order to go on.
+  const bool is_press_known = pedal_up_count_ > slot.expired_count.load(std::memory_order_acquire);
+  timed.command.pedal = pose.pedal() && is_press_known;
+  timed.command.is_energy_expired = pose.pedal() && !is_press_known;
   timed.command.power_w = std::min(pose.power_w(), instrument.max_power_w);
   timed.command.duty = pose.duty();
-  scene_->tools_[tool_index()]->mailbox.Write(timed);
+  slot.mailbox.Write(timed);
   scene_->metrics().OnPose();
   return absl::OkStatus();
 }
@@ -214,14 +233,20 @@ void Scene::Answer(Done<T> done, absl::StatusOr<T> result) {
   pool_.Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
 }
 
-void Scene::Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, bool is_edit) {
+void Scene::Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, CommandKind kind, size_t size_bytes) {
   absl::Status reason;
   {
     const std::lock_guard lock(mutex_);
-    if (!stopping_) {
-      queue_.push_back({std::move(run), std::move(refuse), is_edit});
-    } else {
+    if (stopping_) {
       reason = end_reason_;
+    } else if (refuse && queue_.size() >= kMaxQueuedCommands) {  // what nobody waits for is the server's own
+      reason = absl::ResourceExhaustedError(absl::StrCat("scene \"", id_, "\" has ", kMaxQueuedCommands, " requests waiting"));
+    } else if (queued_bytes_ > 0 && queued_bytes_ + size_bytes > kMaxQueuedBytes) {
+      reason = absl::ResourceExhaustedError(
+          absl::StrCat("scene \"", id_, "\" has ", queued_bytes_, " bytes of edits waiting, at most ", kMaxQueuedBytes));
+    } else {
+      queue_.push_back({std::move(run), std::move(refuse), kind, size_bytes});
+      queued_bytes_ += size_bytes;
     }
   }
   if (!reason.ok()) {
@@ -290,25 +315,34 @@ void Scene::Step(uint32_t count, std::function<bool()> is_cancelled, Done<v1::Sc
       [this, done](const absl::Status& reason) { Answer<v1::SceneInfo>(done, reason); });
 }
 
-void Scene::Reset(Done<v1::SceneInfo> done) {
-  EnqueueForInfo(
-      [this]() -> absl::Status {
-        EndStepJobs(absl::AbortedError("the scene was reset"));
-        absl::StatusOr<std::shared_ptr<const sim::Frame>> frame = world_->Reset();
-        if (!frame.ok()) {
-          Fail(frame.status());
-          return frame.status();
+void Scene::Reset(std::function<bool()> is_cancelled, Done<v1::SceneInfo> done) {
+  Enqueue(
+      [this, is_cancelled = std::move(is_cancelled), done] {
+        if (is_cancelled && is_cancelled()) {
+          Answer<v1::SceneInfo>(done, absl::CancelledError("cancelled before it began"));
+        } else {
+          resets_.push_back(done);
         }
-        frame_ = *std::move(frame);
-        UpdateBodies();
-        if (state_ == v1::RUN_STATE_FAILED) state_ = v1::RUN_STATE_PAUSED;
-        failure_.clear();
-        Anchor();
-        Publish();
-        EnsureVolume();
-        return absl::OkStatus();
       },
-      std::move(done));
+      [this, done](const absl::Status& reason) { Answer<v1::SceneInfo>(done, reason); }, CommandKind::kReset);
+}
+
+absl::Status Scene::PerformReset() {
+  EndStepJobs(absl::AbortedError("the scene was reset"));
+  EndEdits(absl::AbortedError("the scene was reset"));
+  absl::StatusOr<std::shared_ptr<const sim::Frame>> frame = world_->Reset();
+  if (!frame.ok()) {
+    Fail(frame.status());
+    return frame.status();
+  }
+  frame_ = *std::move(frame);
+  UpdateBodies();
+  if (state_ == v1::RUN_STATE_FAILED) state_ = v1::RUN_STATE_PAUSED;
+  failure_.clear();
+  Anchor();
+  Publish();
+  EnsureVolume();
+  return absl::OkStatus();
 }
 
 void Scene::SetRate(const v1::Rate& rate, Done<v1::SceneInfo> done) {
@@ -362,20 +396,35 @@ void Scene::Export(const std::string& body, v1::ExportFormat format, Done<v1::Ex
       [this, done](const absl::Status& reason) { Answer<v1::ExportSceneResponse>(done, reason); });
 }
 
-void Scene::Edit(const v1::EditSceneRequest& request, Done<v1::EditSceneResponse> done) {
+void Scene::Edit(const v1::EditSceneRequest& request, std::function<bool()> is_cancelled, Done<v1::EditSceneResponse> done) {
   if (absl::Status status = ValidateEditRequest(request); !status.ok()) return Answer<v1::EditSceneResponse>(std::move(done), status);
-  Enqueue([this, request = std::make_shared<const v1::EditSceneRequest>(request),
-           done] { Answer<v1::EditSceneResponse>(done, PerformEdits(*request)); },
-          [this, done](const absl::Status& reason) { Answer<v1::EditSceneResponse>(done, reason); }, /*is_edit=*/true);
+  const size_t size_bytes = request.ByteSizeLong();
+  auto job = std::make_shared<EditJob>();
+  job->request = std::make_shared<const v1::EditSceneRequest>(request);
+  job->is_cancelled = std::move(is_cancelled);
+  job->done = done;
+  Enqueue([this, job] { BeginEdits(std::move(*job)); },
+          [this, done](const absl::Status& reason) { Answer<v1::EditSceneResponse>(done, reason); }, CommandKind::kEdit, size_bytes);
 }
 
-absl::StatusOr<v1::EditSceneResponse> Scene::PerformEdits(const v1::EditSceneRequest& request) {
-  PALPATE_ASSIGN_OR_RETURN(const v1::EditSceneResponse* known, edit_log_.Find(request));
-  if (known != nullptr) {
-    v1::EditSceneResponse repeat = *known;
-    repeat.set_is_repeat(true);
-    return repeat;
+void Scene::BeginEdits(EditJob job) {
+  if (job.is_cancelled && job.is_cancelled()) {
+    return Answer<v1::EditSceneResponse>(std::move(job.done), absl::CancelledError("cancelled before the first edit"));
   }
+  absl::StatusOr<std::optional<v1::EditSceneResponse>> known = edit_log_.Find(*job.request);
+  if (!known.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), known.status());
+  if (known->has_value()) {
+    (*known)->set_is_repeat(true);
+    return Answer<v1::EditSceneResponse>(std::move(job.done), **std::move(known));
+  }
+  absl::StatusOr<std::vector<sim::Edit>> edits = CheckedEdits(*job.request);
+  if (!edits.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), edits.status());
+  job.edits = *std::move(edits);
+  edit_job_ = std::move(job);
+  GoOnWithEdits();
+}
+
+absl::StatusOr<std::vector<sim::Edit>> Scene::CheckedEdits(const v1::EditSceneRequest& request) const {
   if (state_ == v1::RUN_STATE_FAILED) return FailedScene(failure_);
   if (request.has_expected_topology_version() && request.expected_topology_version() != topology_->version) {
     return absl::FailedPreconditionError(absl::StrCat("expected_topology_version: ", request.expected_topology_version(),
@@ -387,26 +436,61 @@ absl::StatusOr<v1::EditSceneResponse> Scene::PerformEdits(const v1::EditSceneReq
     targets.materials.push_back(world_->MaterialsOf(b));
   }
   targets.tools = tool_names_;
-  PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::Edit> edits, BuildEdits(request, std::move(targets)));
+  return BuildEdits(request, std::move(targets));
+}
+
+/// As many edits of the request as fit between two steps, at least one. A scene that is stepped by request has all the time, so that what
+/// it computes does not depend on the machine.
+void Scene::GoOnWithEdits() {
+  EditJob& job = *edit_job_;
   const Clock::time_point start = Clock::now();
-  absl::StatusOr<std::vector<sim::EditOutcome>> outcomes = world_->Apply(edits);
+  const bool has_deadline = state_ == v1::RUN_STATE_PLAYING;
+  const Clock::time_point end = start + (rate_.mode() == v1::RATE_MODE_REAL_TIME ? Period() : kFastEditTime);
+  const auto is_cancelled = [&job] { return job.is_cancelled && job.is_cancelled(); };
+  const auto is_enough = [&] { return stopping_ || is_cancelled() || (has_deadline && Clock::now() >= end); };
+  absl::StatusOr<std::vector<sim::EditOutcome>> outcomes = world_->Apply(std::span(job.edits).subspan(job.outcomes.size()), is_enough);
+  job.elapsed_s += std::chrono::duration<double>(Clock::now() - start).count();
   if (!outcomes.ok()) {
+    EndEdits(outcomes.status());
     if (world_->has_failed()) Fail(outcomes.status());
-    return outcomes.status();
+    return;
   }
+  std::move(outcomes->begin(), outcomes->end(), std::back_inserter(job.outcomes));
   frame_ = world_->CurrentFrame();
   UpdateBodies();  // masses may change with a material
   Publish();
   EnsureVolume();
+  if (job.outcomes.size() == job.edits.size()) {
+    EndEdits(absl::OkStatus());
+  } else if (is_cancelled()) {
+    EndEdits(absl::CancelledError("cancelled"));
+  }
+}
+
+/// Answers the request that is under way, if there is one, and remembers what was done of it.
+void Scene::EndEdits(const absl::Status& status) {
+  if (!edit_job_) return;
+  EditJob job = *std::move(edit_job_);
+  edit_job_.reset();
   v1::EditSceneResponse response;
   response.set_topology_version(topology_->version);
   response.set_step(frame_->step);
+  response.set_left_out_count(static_cast<uint32_t>(job.edits.size() - job.outcomes.size()));
   std::vector<std::string> names;
   for (const auto& body : topology_->world->bodies) names.push_back(body->name);
-  EncodeOutcomes(edits, *outcomes, names, topology_->statics->markers, response);
-  edit_log_.Remember(request, response);
-  metrics_->OnEdits(edits, *outcomes, std::chrono::duration<double>(Clock::now() - start).count());
-  return response;
+  job.edits.resize(job.outcomes.size());
+  EncodeOutcomes(job.edits, job.outcomes, names, topology_->statics->markers, response);
+  if (status.ok() || !job.outcomes.empty()) {
+    edit_log_.Remember(*job.request, response);
+    metrics_->OnEdits(job.edits, job.outcomes, job.elapsed_s);
+  }
+  if (status.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), std::move(response));
+  Answer<v1::EditSceneResponse>(
+      std::move(job.done),
+      absl::Status(status.code(),
+                   absl::StrCat(status.message(), job.outcomes.empty() ? std::string()
+                                                                       : absl::StrCat(" (after ", job.outcomes.size(), " of ",
+                                                                                      job.request->edits_size(), " edits, which stay)"))));
 }
 
 void Scene::UpdateBodies() {
@@ -492,8 +576,10 @@ absl::StatusOr<std::unique_ptr<ToolLease>> Scene::AcquireTool(const v1::Attach& 
     // The tool keeps its place until the first pose, but the station's stiffness limit holds from the first model on.
     TimedCommand hold;
     hold.generation = generation;
+    hold.arrival = Clock::now();
     hold.command.device_pose = tool.device_pose;
     hold.command.device_max_stiffness_n_per_m = stiffness;
+    slot.expired_count.store(0, std::memory_order_release);
     slot.mailbox.Write(hold);
     slot.generation.store(generation, std::memory_order_release);
     lease.reset(new ToolLease(shared_from_this(), std::move(attached), stiffness, generation));
@@ -534,18 +620,26 @@ void Scene::Run() {
   pthread_setname_np(pthread_self(), "scene");
   Anchor();
   std::unique_lock lock(mutex_);
-  bool has_edited = false;  // since the last step
+  bool was_costly = false;  // what was done since the last step
   while (!stopping_) {
-    // However many edits wait, a step that is due goes before the second of them: the models of the stations come with the steps.
-    if (!queue_.empty() && !(has_edited && queue_.front().is_edit && IsStepDue())) {
-      {
-        const Command command = std::move(queue_.front());
-        queue_.pop_front();
+    // However many edits and resets wait, a step that is due goes before the second of them: the models of the stations come with the
+    // steps.
+    const bool may_be_costly = !was_costly || !IsStepDue();
+    const bool has_command = !queue_.empty();
+    const bool is_next_cheap = has_command && queue_.front().kind == CommandKind::kCheap;
+    const bool is_next_reset = has_command && queue_.front().kind == CommandKind::kReset;
+    if (is_next_cheap || (is_next_reset && may_be_costly)) {
+      was_costly |= is_next_reset;
+      RunCommands(lock);
+    } else if ((edit_job_ || has_command) && may_be_costly) {
+      was_costly = true;
+      if (edit_job_) {
         lock.unlock();
-        command.run();
-        has_edited |= command.is_edit;
+        GoOnWithEdits();
+        lock.lock();
+      } else {
+        RunCommands(lock);
       }
-      lock.lock();
     } else if (state_ == v1::RUN_STATE_PLAYING && IsAwaitingViewer()) {
       wake_.wait(lock);
       Anchor();
@@ -569,7 +663,7 @@ void Scene::Run() {
         }
       }
       lock.unlock();
-      has_edited = false;
+      was_costly = false;
       ++steps_since_anchor_;
       StepOnce();
       lock.lock();
@@ -594,6 +688,7 @@ void Scene::Run() {
   }
   std::deque<Command> commands = std::move(queue_);
   queue_.clear();
+  queued_bytes_ = 0;
   const absl::Status reason = end_reason_;
   lock.unlock();
 
@@ -601,6 +696,7 @@ void Scene::Run() {
     if (command.refuse) command.refuse(reason);
   }
   EndStepJobs(reason);
+  EndEdits(reason);
   world_.reset();
 
   lock.lock();
@@ -610,13 +706,46 @@ void Scene::Run() {
   for (std::function<void()>& callback : callbacks) pool_.Post(std::move(callback));
 }
 
+/// The command at the front; with a reset those behind it that are resets as well.
+void Scene::RunCommands(std::unique_lock<std::mutex>& lock) {
+  const CommandKind kind = queue_.front().kind;
+  do {
+    Command command = std::move(queue_.front());
+    queue_.pop_front();
+    queued_bytes_ -= command.size_bytes;
+    lock.unlock();
+    command.run();
+    command = {};  // what it holds goes without the lock
+    lock.lock();
+  } while (kind == CommandKind::kReset && !queue_.empty() && queue_.front().kind == CommandKind::kReset);
+  if (resets_.empty()) return;
+  lock.unlock();
+  const absl::Status status = PerformReset();
+  for (Done<v1::SceneInfo>& done : resets_)
+    Answer<v1::SceneInfo>(std::move(done), status.ok() ? absl::StatusOr<v1::SceneInfo>(Info()) : status);
+  resets_.clear();
+  lock.lock();
+}
+
 void Scene::TakePoses() {
   for (size_t t = 0; t < tools_.size(); ++t) {
     ToolSlot& slot = *tools_[t];
     const uint64_t generation = slot.generation.load(std::memory_order_acquire);
-    slot.mailbox.Read(slot.newest);
-    commands_[t] = generation != 0 && slot.newest.generation == generation ? &slot.newest.command : nullptr;
+    if (slot.mailbox.Read(slot.newest)) slot.taken_at_s = frame_->sim_time_s;
+    commands_[t] = nullptr;
+    if (generation == 0 || slot.newest.generation != generation) continue;
+    slot.command = slot.newest.command;
+    commands_[t] = &slot.command;
+    ExpireCommand(tools_description_[t], Silence_s(slot), &slot.command);
+    if (slot.newest.command.pedal && !slot.command.pedal) slot.expired_count.store(slot.newest.count, std::memory_order_release);
   }
+}
+
+/// How long nothing newer has come. Whoever steps a paused scene has all the time of the world between two poses.
+double Scene::Silence_s(const ToolSlot& slot) const {
+  if (state_ != v1::RUN_STATE_PLAYING) return 0;
+  if (rate_.mode() != v1::RATE_MODE_REAL_TIME) return frame_->sim_time_s - slot.taken_at_s;
+  return std::chrono::duration<double>(Clock::now() - slot.newest.arrival).count();
 }
 
 void Scene::StepOnce() {
@@ -640,6 +769,7 @@ void Scene::Fail(const absl::Status& status) {
   Log(LogLevel::kError, "scene failed", {{"scene", id_}, {"step", frame_->step}, {"error", failure_}});
   metrics_->SetStepRate(0);
   Publish();  // before the answers: who gets one finds the scene failed
+  EndEdits(absl::DataLossError(absl::StrCat("the scene failed: ", failure_)));
   EndStepJobs(absl::DataLossError(absl::StrCat("the scene failed: ", failure_)));
 }
 

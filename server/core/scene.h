@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -80,7 +81,13 @@ class ToolLease {
   uint64_t generation_;
   uint64_t last_sequence_ = 0;
   bool has_sequence_ = false;
+  uint64_t pose_count_ = 0;
+  uint64_t pedal_up_count_ = 0;  ///< number of the newest pose with the pedal up; 0: none yet
 };
+
+/// What of a station's newest command still counts after a silence, see ToolSpec.energy_hold_s: the pedal goes up after the one time, jaws
+/// and blade are left alone after the other. The pose stays: a tool without a hand keeps its target. Changes `command` accordingly.
+void ExpireCommand(const sim::ToolDescription& tool, double silence_s, sim::ToolCommand* command);
 
 /// One running scene: a World and the thread that steps it. Every method may be called from any thread and returns at once; effects that
 /// need the scene's thread answer through `done`, which runs on the pool. After Stop every `done` gets the reason.
@@ -92,6 +99,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
  public:
   static constexpr int kMaxBacklogSteps = 5;
   static constexpr uint32_t kMaxStepCount = 100000;
+  static constexpr size_t kMaxQueuedCommands = 1024;  ///< beyond them, and beyond those bytes of edits: RESOURCE_EXHAUSTED
+  static constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
 
   /// Takes the world over and starts the thread, paused unless `play`. `rate` as from NormalizeRate. `pool` and `metrics` outlive the
   /// scene. `kept_versions`: of its TopologyHistory.
@@ -117,11 +126,14 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void Pause(Done<v1::SceneInfo> done);
   /// `is_cancelled` may be empty; when it turns true the remaining steps are given up with CANCELLED.
   void Step(uint32_t count, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done);
-  void Reset(Done<v1::SceneInfo> done);
+  /// Resets that wait together are one. `is_cancelled` as for Step.
+  void Reset(std::function<bool()> is_cancelled, Done<v1::SceneInfo> done);
   /// `rate` as from NormalizeRate.
   void SetRate(const v1::Rate& rate, Done<v1::SceneInfo> done);
-  /// Between two steps; the snapshot with the effect is out before the answer. Errors: those of EditService.EditScene.
-  void Edit(const v1::EditSceneRequest& request, Done<v1::EditSceneResponse> done);
+  /// Between two steps; the snapshot with the effect is out before the answer. Requests that take long go on between the next steps, one
+  /// request after the other. When `is_cancelled` (may be empty) turns true, edits that have not begun are given up.
+  /// Errors: those of EditService.EditScene.
+  void Edit(const v1::EditSceneRequest& request, std::function<bool()> is_cancelled, Done<v1::EditSceneResponse> done);
   void Export(const std::string& body, v1::ExportFormat format, Done<v1::ExportSceneResponse> done);
 
   /// From now on `listener` gets every snapshot, the present one first. `wants_volume`: frames shall carry all vertices; the first
@@ -152,12 +164,17 @@ class Scene : public std::enable_shared_from_this<Scene> {
   struct TimedCommand {
     sim::ToolCommand command;
     uint64_t generation = 0;
+    uint64_t count = 0;  ///< of the lease's poses
+    Clock::time_point arrival;
   };
   struct ToolSlot {
     Mailbox<TimedCommand> mailbox;
-    std::atomic<uint64_t> generation{0};  ///< of the lease that may move the tool; 0 = none
+    std::atomic<uint64_t> generation{0};     ///< of the lease that may move the tool; 0 = none
+    std::atomic<uint64_t> expired_count{0};  ///< TimedCommand::count of the newest whose energy was cut off
     // Of the scene's thread:
     TimedCommand newest;
+    double taken_at_s = 0;     ///< simulated time when `newest` was first seen
+    sim::ToolCommand command;  ///< `newest`, as far as it still counts
     // Guarded by tools_mutex_:
     std::string station;
   };
@@ -167,6 +184,16 @@ class Scene : public std::enable_shared_from_this<Scene> {
     std::function<bool()> is_cancelled;
     Done<v1::SceneInfo> done;
   };
+  /// A request for edits that has begun.
+  struct EditJob {
+    std::shared_ptr<const v1::EditSceneRequest> request;
+    std::vector<sim::Edit> edits;
+    std::vector<sim::EditOutcome> outcomes;  ///< of the first ones, which are done
+    double elapsed_s = 0;
+    std::function<bool()> is_cancelled;
+    Done<v1::EditSceneResponse> done;
+  };
+  enum class CommandKind : uint8_t { kCheap, kEdit, kReset };
   struct ListenerEntry {
     std::shared_ptr<SnapshotListener> listener;
     bool wants_volume = false;
@@ -176,7 +203,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
         Metrics& metrics, size_t kept_versions);
 
   // Any thread:
-  void Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, bool is_edit = false);
+  void Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, CommandKind kind = CommandKind::kCheap,
+               size_t size_bytes = 0);
   void EnqueueForInfo(std::function<absl::Status()> run, Done<v1::SceneInfo> done);
   void ReleaseTool(uint32_t tool_index);
   void WakeIfAwaited();
@@ -184,9 +212,15 @@ class Scene : public std::enable_shared_from_this<Scene> {
   // The scene's thread:
   void Run();
   void TakePoses();
+  double Silence_s(const ToolSlot& slot) const;
   void StepOnce();
   void Publish();
-  absl::StatusOr<v1::EditSceneResponse> PerformEdits(const v1::EditSceneRequest& request);
+  void RunCommands(std::unique_lock<std::mutex>& lock);
+  absl::Status PerformReset();
+  void BeginEdits(EditJob job);
+  absl::StatusOr<std::vector<sim::Edit>> CheckedEdits(const v1::EditSceneRequest& request) const;
+  void GoOnWithEdits();
+  void EndEdits(const absl::Status& status);
   void UpdateBodies();
   void EnsureVolume();
   void EndStepJobs(const absl::Status& status);
@@ -227,6 +261,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
   uint64_t serial_ = 0;
   std::deque<Clock::time_point> step_ends_;
   std::deque<StepJob> step_jobs_;
+  std::optional<EditJob> edit_job_;
+  std::vector<Done<v1::SceneInfo>> resets_;  ///< that wait for the next one
   std::vector<const sim::ToolCommand*> commands_;
   bool world_gives_volume_ = false;
 
@@ -239,10 +275,12 @@ class Scene : public std::enable_shared_from_this<Scene> {
   struct Command {
     std::function<void()> run;
     std::function<void(const absl::Status&)> refuse;
-    bool is_edit = false;
+    CommandKind kind = CommandKind::kCheap;
+    size_t size_bytes = 0;
   };
   std::deque<Command> queue_;
-  bool stopping_ = false;
+  size_t queued_bytes_ = 0;
+  std::atomic<bool> stopping_{false};  ///< written with the lock, so that nobody sleeps through it
   bool stopped_ = false;
   absl::Status end_reason_;
   std::vector<std::function<void()>> stop_callbacks_;

@@ -49,7 +49,14 @@ SceneManager::~SceneManager() {
   metrics_.SetSceneStates(nullptr);
 }
 
-void SceneManager::Create(const v1::CreateSceneRequest& request, std::shared_ptr<const AssetResolver> assets, Done<v1::SceneInfo> done) {
+absl::Status SceneManager::Wanted(const std::function<bool()>& is_cancelled) const {
+  if (is_cancelled && is_cancelled()) return absl::CancelledError("cancelled before it began");
+  const std::lock_guard lock(mutex_);
+  return stopping_ ? Stopping() : absl::OkStatus();
+}
+
+void SceneManager::Create(const v1::CreateSceneRequest& request, std::shared_ptr<const AssetResolver> assets,
+                          std::function<bool()> is_cancelled, Done<v1::SceneInfo> done) {
   const auto refuse = [&](const absl::Status& status) { encode_pool_.Post([done, status] { done(status); }); };
   const absl::StatusOr<v1::Rate> rate = NormalizeRate(request.rate());
   if (!rate.ok()) return refuse(rate.status());
@@ -67,13 +74,18 @@ void SceneManager::Create(const v1::CreateSceneRequest& request, std::shared_ptr
     scenes_[id];
     ++unfinished_;
   }
-  build_pool_.Post(
-      [this, id, request, rate = *rate, assets = std::move(assets), done = std::move(done)] { Build(id, request, rate, assets, done); });
+  build_pool_.Post([this, id, request, rate = *rate, assets = std::move(assets), is_cancelled = std::move(is_cancelled),
+                    done = std::move(done)] { Build(id, request, rate, assets, is_cancelled, done); });
 }
 
 void SceneManager::Build(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
-                         const std::shared_ptr<const AssetResolver>& assets, const Done<v1::SceneInfo>& done) {
-  absl::StatusOr<std::shared_ptr<Scene>> scene = MakeScene(id, request, rate, assets ? *assets : *options_.assets);
+                         const std::shared_ptr<const AssetResolver>& assets, const std::function<bool()>& is_cancelled,
+                         const Done<v1::SceneInfo>& done) {
+  const auto make = [&]() -> absl::StatusOr<std::shared_ptr<Scene>> {
+    PALPATE_RETURN_IF_ERROR(Wanted(is_cancelled));
+    return MakeScene(id, request, rate, assets ? *assets : *options_.assets);
+  };
+  absl::StatusOr<std::shared_ptr<Scene>> scene = make();
   bool stopping = false;
   {
     const std::lock_guard lock(mutex_);
@@ -112,8 +124,26 @@ absl::StatusOr<std::shared_ptr<Scene>> SceneManager::MakeScene(const std::string
                       options_.limits.max_kept_versions);
 }
 
-void SceneManager::Check(const v1::SceneSpec& spec, Done<v1::CheckSceneResponse> done) {
-  build_pool_.Post([this, spec, done = std::move(done)] {
+void SceneManager::Check(const v1::SceneSpec& spec, std::function<bool()> is_cancelled, Done<v1::CheckSceneResponse> done) {
+  absl::Status refused;
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiting_checks_ < kMaxWaitingChecks) {
+      ++waiting_checks_;
+    } else {
+      refused = absl::ResourceExhaustedError(absl::StrCat("the server has ", kMaxWaitingChecks, " scenes waiting to be checked"));
+    }
+  }
+  if (!refused.ok()) {
+    encode_pool_.Post([done = std::move(done), refused] { done(refused); });
+    return;
+  }
+  build_pool_.Post([this, spec, is_cancelled = std::move(is_cancelled), done = std::move(done)] {
+    {
+      const std::lock_guard lock(mutex_);
+      --waiting_checks_;
+    }
+    if (absl::Status wanted = Wanted(is_cancelled); !wanted.ok()) return done(wanted);
     const absl::StatusOr<sim::SceneDescription> description = BuildSceneDescription(spec, *options_.assets, options_.limits.scene);
     if (!description.ok()) {
       done(description.status());

@@ -62,10 +62,15 @@ class SceneManager {
   SceneManager(const SceneManager&) = delete;
   SceneManager& operator=(const SceneManager&) = delete;
 
-  /// `assets`: where mesh files come from; null = those of the options. Errors: InvalidArgument, AlreadyExists, ResourceExhausted, NotFound
-  /// (mesh file), Unavailable (the server stops).
-  void Create(const v1::CreateSceneRequest& request, std::shared_ptr<const AssetResolver> assets, Done<v1::SceneInfo> done);
-  void Check(const v1::SceneSpec& spec, Done<v1::CheckSceneResponse> done);
+  static constexpr int kMaxWaitingChecks = 16;
+
+  /// `assets`: where mesh files come from; null = those of the options. `is_cancelled` (may be empty): asked before the work begins, which
+  /// is then not done. Errors: InvalidArgument, AlreadyExists, ResourceExhausted, NotFound (mesh file), Cancelled, Unavailable (the server
+  /// stops).
+  void Create(const v1::CreateSceneRequest& request, std::shared_ptr<const AssetResolver> assets, std::function<bool()> is_cancelled,
+              Done<v1::SceneInfo> done);
+  /// The same errors; ResourceExhausted if kMaxWaitingChecks wait already.
+  void Check(const v1::SceneSpec& spec, std::function<bool()> is_cancelled, Done<v1::CheckSceneResponse> done);
   /// Ends the streams at once with ABORTED; `done` comes when the scene is freed.
   void Delete(const std::string& scene_id, Done<v1::DeleteSceneResponse> done);
 
@@ -96,7 +101,10 @@ class SceneManager {
   };
 
   void Build(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
-             const std::shared_ptr<const AssetResolver>& assets, const Done<v1::SceneInfo>& done);
+             const std::shared_ptr<const AssetResolver>& assets, const std::function<bool()>& is_cancelled,
+             const Done<v1::SceneInfo>& done);
+  /// Whether work that waited is still wanted. Errors: Cancelled, Unavailable.
+  absl::Status Wanted(const std::function<bool()>& is_cancelled) const;
   absl::StatusOr<std::shared_ptr<Scene>> MakeScene(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
                                                    const AssetResolver& assets);
   void CloseStream(uint64_t id, StreamKind kind);
@@ -107,6 +115,7 @@ class SceneManager {
 
   mutable std::mutex mutex_;
   std::map<std::string, Entry> scenes_;
+  int waiting_checks_ = 0;
   std::map<uint64_t, std::function<void(const absl::Status&)>> streams_;
   uint64_t next_stream_id_ = 1;
   uint64_t next_scene_number_ = 1;

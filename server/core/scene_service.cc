@@ -49,17 +49,20 @@ Done<v1::SceneInfo> SceneServiceImpl::InfoInto(UnaryReactor* reactor, Response* 
   };
 }
 
-void SceneServiceImpl::CreateScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::CreateSceneRequest* request,
+void SceneServiceImpl::CreateScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::CreateSceneRequest* request,
                                    v1::CreateSceneResponse* response) {
-  manager_.Create(*request, nullptr, InfoInto(reactor, response));
+  manager_.Create(
+      *request, nullptr, [context] { return context->IsCancelled(); }, InfoInto(reactor, response));
 }
 
-void SceneServiceImpl::CheckScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::CheckSceneRequest* request,
+void SceneServiceImpl::CheckScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::CheckSceneRequest* request,
                                   v1::CheckSceneResponse* response) {
-  manager_.Check(request->spec(), [this, reactor, response](absl::StatusOr<v1::CheckSceneResponse> result) {
-    if (result.ok()) *response = *std::move(result);
-    Finish(reactor, result.status());
-  });
+  manager_.Check(
+      request->spec(), [context] { return context->IsCancelled(); },
+      [this, reactor, response](absl::StatusOr<v1::CheckSceneResponse> result) {
+        if (result.ok()) *response = *std::move(result);
+        Finish(reactor, result.status());
+      });
 }
 
 void SceneServiceImpl::ListScenes(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::ListScenesRequest* /*request*/,
@@ -102,9 +105,11 @@ void SceneServiceImpl::StepScene(grpc::CallbackServerContext* context, UnaryReac
   }
 }
 
-void SceneServiceImpl::ResetScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::ResetSceneRequest* request,
+void SceneServiceImpl::ResetScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::ResetSceneRequest* request,
                                   v1::ResetSceneResponse* response) {
-  if (const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id())) scene->Reset(InfoInto(reactor, response));
+  if (const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id())) {
+    scene->Reset([context] { return context->IsCancelled(); }, InfoInto(reactor, response));
+  }
 }
 
 void SceneServiceImpl::SetSceneRate(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::SetSceneRateRequest* request,

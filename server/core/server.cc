@@ -232,7 +232,7 @@ absl::Status Server::CreateScenes(const ServerOptions& options) {
     PALPATE_ASSIGN_OR_RETURN(*request.mutable_scene_id(), SceneIdOfFile(path));
     request.set_play(true);
     std::promise<absl::Status> created;
-    manager_->Create(request, std::make_shared<SceneFolderResolver>(std::filesystem::path(path).parent_path()),
+    manager_->Create(request, std::make_shared<SceneFolderResolver>(std::filesystem::path(path).parent_path()), nullptr,
                      [&created](const absl::StatusOr<v1::SceneInfo>& info) { created.set_value(info.status()); });
     PALPATE_RETURN_IF_ERROR(Annotate(created.get_future().get(), path));
   }

@@ -122,7 +122,8 @@ class Session : public ViewerSession {
         has_answer = false;
         break;
       case v1::ViewerRequest::kReset:
-        status = Ask(request.reset().scene_id(), [&](Scene& scene) { scene.Reset(InfoLater(id)); });
+        status = Ask(request.reset().scene_id(),
+                     [&](Scene& scene) { scene.Reset([state = state_] { return state->is_gone.load(); }, InfoLater(id)); });
         has_answer = false;
         break;
       case v1::ViewerRequest::kSetRate: {
@@ -150,9 +151,10 @@ class Session : public ViewerSession {
         break;
       case v1::ViewerRequest::kEdit:
         status = Ask(request.edit().scene_id(), [&](Scene& scene) {
-          scene.Edit(request.edit(), AnswerLater<v1::EditSceneResponse>(id, [](v1::EditSceneResponse response, v1::ViewerUpdate& answer) {
-                       *answer.mutable_edit() = std::move(response);
-                     }));
+          scene.Edit(
+              request.edit(), [state = state_] { return state->is_gone.load(); },
+              AnswerLater<v1::EditSceneResponse>(
+                  id, [](v1::EditSceneResponse response, v1::ViewerUpdate& answer) { *answer.mutable_edit() = std::move(response); }));
         });
         has_answer = false;
         break;

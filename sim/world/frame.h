@@ -65,7 +65,8 @@ struct FrameTool {
   uint32_t contact_count = 0;
   double jaw_angle_rad = 0;
   bool is_touching = false, is_grasping = false, is_cutting = false, is_blocked = false;
-  double blocked_m = 0;  ///< how far it was stopped short so as not to pass through tissue, see gpu::TissueStep::blocked_m
+  bool is_expired = false;  ///< its command was too old, in part or whole
+  double blocked_m = 0;     ///< how far it was stopped short so as not to pass through tissue, see gpu::TissueStep::blocked_m
   uint32_t grasped_vertices = 0;
   uint32_t grasped_body = 0;                                 ///< of the first of them
   Eigen::Vector3d grasp_center_m = Eigen::Vector3d::Zero();  ///< their mean, in W; zero without any

@@ -209,6 +209,9 @@ struct ToolDescription {
   double coupling_damping_n_s_per_m = -1;  ///< negative: critical, 2 sqrt(k m)
   InstrumentDescription instrument;
   std::optional<TrocarDescription> trocar;
+  // For whoever passes commands on: how long one counts once no newer one comes. A World itself has no clock.
+  double energy_hold_s = 0.1;    ///< of the pedal
+  double command_hold_s = 0.25;  ///< of jaws and blade
 };
 
 struct SolverOptions {

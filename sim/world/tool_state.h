@@ -50,11 +50,13 @@ struct ToolState {
   bool was_pedal_down = false;
   // What it removes or cuts.
   std::optional<std::array<Eigen::Vector3d, 2>> blade_m;  ///< the edge where it cut last, W
-  std::vector<size_t> cut_bodies;                         ///< that it is in
-  std::vector<TetId> due;                                 ///< tets that were to be removed when it tried last
-  uint64_t refined_version = 0;                           ///< topology when tissue at the tip was last refined
-  uint64_t due_version = 0;                               ///< topology then
-  bool is_cutting = false;                                ///< in the newest step
+  bool is_blade_led = true;                               ///< somebody leads it, by commands that are not too old
+  double blade_lag_m = 0;          ///< > 0: nobody led it; it cuts again once it has come to the hand, from which it was this far away
+  std::vector<size_t> cut_bodies;  ///< that it is in
+  std::vector<TetId> due;          ///< tets that were to be removed when it tried last
+  uint64_t refined_version = 0;    ///< topology when tissue at the tip was last refined
+  uint64_t due_version = 0;        ///< topology then
+  bool is_cutting = false;         ///< in the newest step
   double removed_mass_kg = 0;
 };
 

@@ -149,7 +149,9 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Step(std::span<const ToolCom
                                                          const std::function<void()>& before_tools) {
   return impl_->Step(commands, before_tools);
 }
-absl::StatusOr<std::vector<EditOutcome>> World::Apply(std::span<const Edit> edits) { return impl_->Apply(edits); }
+absl::StatusOr<std::vector<EditOutcome>> World::Apply(std::span<const Edit> edits, const std::function<bool()>& is_enough) {
+  return impl_->Apply(edits, is_enough);
+}
 absl::StatusOr<std::shared_ptr<const Frame>> World::Reset() { return impl_->Reset(); }
 std::shared_ptr<const Frame> World::CurrentFrame() const { return impl_->frame_; }
 void World::SetVolumeWanted(bool wanted) { impl_->volume_wanted_ = wanted; }

@@ -26,6 +26,9 @@ struct ToolCommand {
   bool pedal = false;                       ///< energy on, or clip
   double power_w = 0;                       ///< while the pedal is down; 0: the instrument's largest
   double duty = 0;                          ///< share of the time that power flows; 0: 1
+  // What is old: see ToolDescription::energy_hold_s.
+  bool is_energy_expired = false;  ///< only told on (FrameTool::is_expired); the pedal is to be up then
+  bool is_hold_expired = false;    ///< jaws keep their angle and what they hold, a blade cuts nothing
 };
 
 /// Counts and sizes of one body, constant between topology edits; mass and volume at rest.
@@ -48,7 +51,8 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  /// Advances by dt_s. `commands` holds one entry per tool, nullptr = no client: the tool keeps its target. Blocking.
+  /// Advances by dt_s. `commands` holds one entry per tool, nullptr = no client: the tool keeps its target, with the pedal up
+  /// and a blade that cuts nothing. Blocking.
   /// Errors: Internal (device), DataLoss when the state became non-finite: the world is then at its last good state and refuses further
   /// steps until Reset.
   ///
@@ -62,7 +66,8 @@ class World {
   /// becomes a body of its own at the end of bodies(), with its velocity. CurrentFrame has the new topology afterwards.
   /// Errors: InvalidArgument naming edits[i] and its field; NotFound (body, tool, zone); FailedPrecondition (the scene has failed, or the
   /// body cannot be edited in that way).
-  absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits);
+  /// `is_enough`, if given, is asked after each edit: once it says so the rest is left, and there are as many outcomes as edits were done.
+  absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits, const std::function<bool()>& is_enough = {});
 
   /// Back to the rest state, step 0; every edit is undone, pieces that were cut off are gone.
   absl::StatusOr<std::shared_ptr<const Frame>> Reset();

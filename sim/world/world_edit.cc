@@ -218,7 +218,7 @@ absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& ed
   return outcome;
 }
 
-absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit> edits) {
+absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit> edits, const std::function<bool()>& is_enough) {
   if (failed_) return absl::FailedPreconditionError("the scene has failed and must be reset");
   for (size_t i = 0; i < edits.size(); ++i) {
     if (absl::Status valid = CheckEdit(edits[i]); !valid.ok()) return Annotate(valid, absl::StrCat("edits[", i, "]"));
@@ -235,6 +235,7 @@ absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit
     any_folded_ = false;
     bool has_changed = false;
     for (const Edit& edit : edits) {
+      if (!outcomes.empty() && is_enough && is_enough()) break;
       if (const auto* grasp = std::get_if<GraspEdit>(&edit.what)) {
         outcomes.push_back(GraspByRequest(grasp->tool, grasp->radius_m));
         continue;
@@ -252,7 +253,7 @@ absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit
         quasi_static_.ForgetModel(static_cast<uint32_t>(edit.body));
       }
     }
-    FollowEdits(edits, outcomes);
+    FollowEdits(edits.first(outcomes.size()), outcomes);
     for (const auto& body : bodies_) has_changed |= body->has_changes();
     return has_changed ? CommitEdits() : absl::OkStatus();
   }();

@@ -112,6 +112,7 @@ std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
     }
     tool.blocked_m += state.held_back_m;
     tool.is_grasping = !state.held.empty();
+    tool.is_expired = commands_[t].is_energy_expired || commands_[t].is_hold_expired;
     tool.is_cutting = state.is_cutting;
     tool.is_blocked = tool.blocked_m > 0 || state.jaws.is_blocked();
     tool.grasped_vertices = static_cast<uint32_t>(state.held.size());

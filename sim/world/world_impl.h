@@ -52,7 +52,7 @@ class World::Impl {
   absl::Status Init(std::shared_ptr<gpu::Context> context, SceneDescription description);
   absl::StatusOr<std::shared_ptr<const Frame>> Step(std::span<const ToolCommand* const> commands,
                                                     const std::function<void()>& before_tools);
-  absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits);
+  absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits, const std::function<bool()>& is_enough = {});
   absl::StatusOr<std::shared_ptr<const Frame>> Reset();
   absl::Status UpdateGathered();
   absl::StatusOr<std::vector<float>> ReadVolumePositions(size_t body_index);
@@ -128,6 +128,7 @@ class World::Impl {
   size_t RootOf(size_t body) const;
   absl::StatusOr<AblationModel*> AblationOf(size_t body);
   absl::Status Ablate(size_t t, std::vector<Edit>* edits);
+  bool IsBladeIdle(size_t t);
   void Slice(size_t t, std::vector<Edit>* edits);
   absl::Status PrepareInstruments();
   absl::Status SetAnchors();

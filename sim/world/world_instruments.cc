@@ -306,7 +306,9 @@ absl::Status World::Impl::MoveJaws(size_t t) {
   const ToolDescription& tool = description_.tools[t];
   const ToolCommand& command = commands_[t];
   ToolState& state = tools_[t];
-  const double wanted_rad = std::clamp(command.jaw_angle_rad, 0.0, tool.instrument.max_jaw_angle_rad);
+  // Without a hand jaws stay as a ratchet leaves them: what they hold is neither dropped nor pressed further.
+  const double wanted_rad =
+      command.is_hold_expired ? state.jaws.angle_rad() : std::clamp(command.jaw_angle_rad, 0.0, tool.instrument.max_jaw_angle_rad);
   std::erase_if(state.held, [&](const HeldVertex& held) { return !IsAlive(held); });
   if (wanted_rad > state.grasp_angle_rad + kLetGo_rad) state.held.clear();
   const double least_n = kPinchShare * tool.instrument.max_grasp_force_n;
@@ -450,11 +452,32 @@ absl::Status World::Impl::Ablate(size_t t, std::vector<Edit>* edits) {
   return absl::OkStatus();
 }
 
+/// Whether a blade cuts nothing in this step: while nobody leads it, and then until it has come to where the hand is by now. Otherwise the
+/// way there, which no hand has made, would be cut.
+bool World::Impl::IsBladeIdle(size_t t) {
+  ToolState& state = tools_[t];
+  if (!state.is_blade_led) {
+    state.blade_lag_m = std::numeric_limits<double>::infinity();
+    return true;
+  }
+  if (state.blade_lag_m == 0) return false;
+  const double lag_m = (commands_[t].device_pose.position_m - state.pose.position_m).norm();
+  const bool is_coming = lag_m > kBladeStep_m && lag_m < state.blade_lag_m;
+  state.blade_lag_m = is_coming ? lag_m : 0;
+  return is_coming;
+}
+
 /// Asks for the cut that the blade made since the last one.
 void World::Impl::Slice(size_t t, std::vector<Edit>* edits) {
   ToolState& state = tools_[t];
   std::array<Vector3d, 2> blade = BladeOf(description_.tools[t].instrument);
   for (Vector3d& end : blade) end = state.pose.position_m + state.pose.rotation * end;
+  if (IsBladeIdle(t)) {
+    for (const size_t b : state.cut_bodies) bodies_[b]->incision().EndStroke();
+    state.cut_bodies.clear();
+    state.blade_m.reset();
+    return;
+  }
   if (!state.blade_m) state.blade_m = blade;
   const std::array<Vector3d, 2> before = *state.blade_m;
   if (std::max((blade[0] - before[0]).norm(), (blade[1] - before[1]).norm()) < kBladeStep_m) return;

@@ -22,7 +22,14 @@ absl::Status World::Impl::TakeCommands(std::span<const ToolCommand* const> comma
     return absl::InvalidArgumentError(absl::StrCat(commands.size(), " tool commands for ", description_.tools.size(), " tools"));
   }
   for (size_t t = 0; t < commands.size(); ++t) {
-    if (commands[t] == nullptr) continue;
+    if (commands[t] == nullptr) {
+      // It keeps its target, but nobody's foot is on the pedal, and nobody leads the blade.
+      commands_[t].pedal = false;
+      commands_[t].is_energy_expired = false;
+      commands_[t].is_hold_expired = false;
+      tools_[t].is_blade_led = false;
+      continue;
+    }
     if (!IsPose(commands[t]->device_pose)) {
       return absl::InvalidArgumentError(absl::StrCat("tool ", description_.tools[t].name, ": the pose is not finite"));
     }
@@ -33,6 +40,7 @@ absl::Status World::Impl::TakeCommands(std::span<const ToolCommand* const> comma
     }
     commands_[t] = *commands[t];
     commands_[t].device_pose.rotation.normalize();
+    tools_[t].is_blade_led = !command.is_hold_expired;
   }
   return absl::OkStatus();
 }

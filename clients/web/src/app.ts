@@ -17,7 +17,7 @@ import { pickSurface } from './view/pick';
 import { RateMeter } from './view/rate_meter';
 import { SceneView, toVector } from './view/scene_view';
 import { Stage, type Quality } from './view/stage';
-import { ToolHand } from './view/tool_hand';
+import { REPEAT_INTERVAL_MS, ToolHand } from './view/tool_hand';
 import { hasJaws, hasPedal, maxJawAngle } from './view/tool_model';
 
 const LIST_INTERVAL_MS = 2500;
@@ -130,6 +130,8 @@ export class App implements SurgeryHost {
   start(): void {
     this.connection.start();
     requestAnimationFrame((now) => this.onPicture(now));
+    // Pictures may be slow, or stop in a page that nobody sees.
+    setInterval(() => this.sendPose(performance.now()), REPEAT_INTERVAL_MS);
   }
 
   // --- connection ---------------------------------------------------------------------------------------------------------------------------------

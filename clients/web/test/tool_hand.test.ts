@@ -46,7 +46,7 @@ test('a push during a drag stays when the pointer moves on', () => {
   assert.ok(Math.abs(hand.pose.position.y + 0.3) < 1e-9);
 });
 
-test('poses are limited in rate, end with velocity zero, and stop when the hand rests', () => {
+test('poses are limited in rate, end with velocity zero, and repeat themselves when the hand rests', () => {
   const hand = start();
   assert.ok(hand.tick(1000));
   hand.move(new THREE.Vector3(0.001, 0, 0));
@@ -55,6 +55,7 @@ test('poses are limited in rate, end with velocity zero, and stop when the hand 
   assert.ok(Math.abs(velocity.x - 0.05) < 1e-6, String(velocity.x));
   near(hand.tick(1040)!, [0, 0, 0]);
   assert.equal(hand.tick(1060), undefined);
+  near(hand.tick(1081)!, [0, 0, 0]);  // so that what is commanded does not expire
   let sent = 0;
   for (let now = 2000; now < 3000; now += 1) {
     hand.move(new THREE.Vector3(1e-4, 0, 0));

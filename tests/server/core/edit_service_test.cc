@@ -318,12 +318,32 @@ TEST(EditLog, RemembersTheNewestKeys) {
   }
   EXPECT_EQ(log.size(), EditLog::kMaxKeys);
   request.set_key("0");
-  EXPECT_EQ(*log.Find(request), nullptr);
+  EXPECT_FALSE(log.Find(request)->has_value());
   request.set_key("1");
-  ASSERT_NE(*log.Find(request), nullptr);
+  ASSERT_TRUE(log.Find(request)->has_value());
   EXPECT_EQ((*log.Find(request))->step(), 1U);
   request.set_expected_topology_version(3);
   EXPECT_EQ(log.Find(request).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(EditLog, HoldsNoMoreThanItsBytes) {
+  EditLog log;
+  v1::EditSceneRequest request;
+  v1::EditSceneResponse response;
+  response.add_outcomes()->set_note(std::string(5 << 20, 'x'));
+  for (int i = 0; i < 20; ++i) {
+    request.set_key(std::to_string(i));
+    log.Remember(request, response);
+    EXPECT_LE(log.size_bytes(), EditLog::kMaxBytes);
+    EXPECT_TRUE(log.Find(request)->has_value()) << "the newest stays";
+  }
+  EXPECT_EQ(log.size(), 6U);
+  // One answer beyond all bounds is kept alone, so that the request is not done twice.
+  request.set_key("large");
+  response.mutable_outcomes(0)->set_note(std::string(EditLog::kMaxBytes + 1, 'x'));
+  log.Remember(request, response);
+  EXPECT_TRUE(log.Find(request)->has_value());
+  EXPECT_EQ(log.size(), 1U);
 }
 
 }  // namespace

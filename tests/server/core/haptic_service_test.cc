@@ -273,6 +273,60 @@ TEST_F(HapticServiceTest, PedalPowerAndDutyDecideHowFastTissueGoes) {
   EXPECT_NEAR(removed_kg(kSteps, 40, 0.5), 0.5 * full_kg, 0.15 * full_kg);
 }
 
+TEST_F(HapticServiceTest, EnergyEndsWithASilentStationUntilThePedalIsLetGo) {
+  // In real time the silence is measured by the clock, otherwise by the scene's own time: the same everywhere.
+  for (const v1::RateMode mode : {v1::RATE_MODE_REAL_TIME, v1::RATE_MODE_AS_FAST_AS_POSSIBLE}) {
+    SCOPED_TRACE(v1::RateMode_Name(mode));
+    v1::SceneSpec spec = BlockUnder(v1::INSTRUMENT_KIND_CAVITRON, {0.04, 0.04, 0.024}, 0.008, 0.012);
+    spec.mutable_bodies(0)->mutable_ablation()->set_energy_j_per_kg(1e6);  // hardly anything goes: it is about the power
+    spec.mutable_tools(0)->mutable_instrument()->set_reach_m(0.01);
+    const std::string id = CreateScene(false, "", spec);
+    ASSERT_TRUE(SetRate(id, mode).ok());
+    const std::unique_ptr<Station> station = Attached(id, "tool");
+    v1::LocalModel model;
+    // Models come until one fits; every one in between is looked at.
+    const auto read_until = [&](const std::function<bool()>& fits) {
+      v1::OperateUpdate update;
+      while (station->Read(&update)) {
+        if (!update.has_model()) continue;
+        model = update.model();
+        if (fits()) return;
+      }
+      FAIL() << "the stream ended";
+    };
+    const auto pedal = [](bool down) { return [down](v1::ToolPose& pose) { pose.set_pedal(down); }; };
+    const auto is_cutting = [&] { return Does(model, v1::TOOL_ACTIVITY_CUTTING); };
+    const auto is_expired = [&] { return Does(model, v1::TOOL_ACTIVITY_COMMAND_EXPIRED); };
+    uint64_t sequence = 0;
+    // A foot that is down from the first pose on may be what was left of an interrupted stream.
+    ASSERT_TRUE(station->SendControls(++sequence, 0.012, pedal(true)));
+    ASSERT_TRUE(Play(id).ok());
+    ASSERT_NO_FATAL_FAILURE(read_until([&] { return model.pose_sequence() == sequence; }));
+    EXPECT_FALSE(is_cutting());
+    for (int press = 0; press < 2; ++press) {
+      ASSERT_TRUE(station->SendControls(++sequence, 0.012, pedal(false)));
+      ASSERT_NO_FATAL_FAILURE(read_until([&] { return model.pose_sequence() == sequence && !is_expired(); }));
+      EXPECT_FALSE(is_cutting());
+      ASSERT_TRUE(station->SendControls(++sequence, 0.012, pedal(true)));
+      ASSERT_NO_FATAL_FAILURE(read_until(is_cutting));
+      const double from_s = model.sim_time_s();
+      ASSERT_NO_FATAL_FAILURE(read_until(is_expired));
+      EXPECT_FALSE(is_cutting());
+      if (mode == v1::RATE_MODE_AS_FAST_AS_POSSIBLE) {
+        EXPECT_NEAR(model.sim_time_s() - from_s, 0.1, 2.5 * spec.dt_s());
+      }
+      // The station is back, with the foot still down.
+      for (int i = 0; i < 10; ++i) {
+        ASSERT_TRUE(station->SendControls(++sequence, 0.012, pedal(true)));
+        ASSERT_NO_FATAL_FAILURE(read_until([&] { return model.pose_sequence() == sequence; }));
+        EXPECT_FALSE(is_cutting());
+        EXPECT_TRUE(is_expired());
+      }
+    }
+    EXPECT_TRUE(Delete(id).ok());
+  }
+}
+
 TEST_F(HapticServiceTest, ControlsOutOfRangeEndTheStreamAndNameTheField) {
   const std::string id = CreateScene();
   const double nan = std::numeric_limits<double>::quiet_NaN();

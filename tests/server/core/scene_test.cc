@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <limits>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "server/api/scene_spec.h"
@@ -183,7 +186,7 @@ TEST_F(SceneTest, AFailedSceneStopsAloneSaysWhyAndRecoversByReset) {
   const std::shared_ptr<Scene> healthy = Scene::Start("healthy", TinyScene(), NewWorld(), *NormalizeRate({}), false, pool_, metrics_);
   EXPECT_TRUE(Step(*healthy, 2).ok());
 
-  const absl::StatusOr<v1::SceneInfo> reset = Await([&](Done<v1::SceneInfo> done) { scene->Reset(std::move(done)); });
+  const absl::StatusOr<v1::SceneInfo> reset = Await([&](Done<v1::SceneInfo> done) { scene->Reset(nullptr, std::move(done)); });
   ASSERT_TRUE(reset.ok()) << reset.status();
   EXPECT_EQ(reset->state(), v1::RUN_STATE_PAUSED);
   EXPECT_TRUE(reset->failure().empty());
@@ -211,7 +214,7 @@ TEST_F(SceneTest, CommandsFromManyThreadsAreAllAnswered) {
             scene->Step(3, nullptr, done);
             break;
           case 3:
-            scene->Reset(done);
+            scene->Reset(nullptr, done);
             break;
           default:
             scene->SetRate(*NormalizeRate({}), done);
@@ -239,7 +242,7 @@ TEST_F(SceneTest, EditsThatWaitTogetherHoldUpNoMoreThanOneStep) {
   request.mutable_edits(0)->mutable_material()->mutable_material()->set_density_kg_per_m3(1000);
   std::vector<std::promise<absl::StatusOr<v1::EditSceneResponse>>> answers(12);
   for (auto& answer : answers) {
-    scene->Edit(request, [&answer](absl::StatusOr<v1::EditSceneResponse> response) { answer.set_value(std::move(response)); });
+    scene->Edit(request, nullptr, [&answer](absl::StatusOr<v1::EditSceneResponse> response) { answer.set_value(std::move(response)); });
   }
   uint64_t last = 0;
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -249,6 +252,167 @@ TEST_F(SceneTest, EditsThatWaitTogetherHoldUpNoMoreThanOneStep) {
       EXPECT_GT(response->step(), last);
     }
     last = response->step();
+  }
+}
+
+TEST_F(SceneTest, OneLongRequestHoldsUpNoMoreThanOneStep) {
+  const std::shared_ptr<Scene> scene = NewScene(NewWorld());
+  v1::EditSceneRequest request;
+  request.set_scene_id("test");
+  for (int i = 0; i < 200; ++i) {
+    v1::Edit& edit = *request.add_edits();
+    edit.set_body("slab");
+    edit.mutable_carve()->mutable_region()->mutable_ball()->set_radius_m(1e-5);
+    edit.mutable_carve()->mutable_region()->mutable_ball()->mutable_center_m()->set_x(0.049 - 1e-5 * i);
+  }
+  const auto edit = [&](const v1::EditSceneRequest& what, std::function<bool()> is_cancelled) {
+    std::promise<absl::StatusOr<v1::EditSceneResponse>> answer;
+    scene->Edit(what, std::move(is_cancelled),
+                [&](absl::StatusOr<v1::EditSceneResponse> response) { answer.set_value(std::move(response)); });
+    return answer.get_future().get();
+  };
+  // Stepped by request: all at once, whatever the machine.
+  absl::StatusOr<v1::EditSceneResponse> response = edit(request, nullptr);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->outcomes_size(), 200);
+  EXPECT_EQ(response->step(), 0U);
+
+  // While it plays, the request goes on between steps.
+  v1::Rate rate;
+  rate.set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
+  ASSERT_TRUE(Await([&](Done<v1::SceneInfo> done) { scene->SetRate(*NormalizeRate(rate), std::move(done)); }).ok());
+  ASSERT_TRUE(Await([&](Done<v1::SceneInfo> done) { scene->Play(std::move(done)); }).ok());
+  uint64_t asked_count = 0;
+  std::set<uint64_t> steps;
+  response = edit(request, [&] {
+    ++asked_count;
+    steps.insert(scene->Snapshot()->frame->step);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // an edit that takes its time
+    return false;
+  });
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->outcomes_size(), 200);
+  EXPECT_EQ(response->left_out_count(), 0U);
+  EXPECT_GE(asked_count, 200U) << "asked before each edit";
+  EXPECT_GE(steps.size(), 10U) << "200 ms in pieces of 10";
+
+  // Given up by its caller: what was done is told to who asks again.
+  request.set_key("long");
+  int asked = 0;
+  response = edit(request, [&] { return ++asked > 5; });
+  EXPECT_EQ(response.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(std::string(response.status().message()), HasSubstr("of 200 edits"));
+  response = edit(request, nullptr);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_TRUE(response->is_repeat());
+  EXPECT_GT(response->outcomes_size(), 0);
+  EXPECT_EQ(response->outcomes_size() + static_cast<int>(response->left_out_count()), 200);
+  EXPECT_GT(response->left_out_count(), 0U);
+  // Given up before it began: nothing to remember.
+  request.set_key("never");
+  EXPECT_EQ(edit(request, [] { return true; }).status().code(), absl::StatusCode::kCancelled);
+  response = edit(request, nullptr);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_FALSE(response->is_repeat());
+  // The scene stops in the middle.
+  request.set_key("stopped");
+  std::promise<absl::StatusOr<v1::EditSceneResponse>> answer;
+  std::promise<void> begun;
+  int calls = 0;
+  scene->Edit(
+      request,
+      [&] {
+        if (++calls == 2) begun.set_value();
+        return false;
+      },
+      [&](absl::StatusOr<v1::EditSceneResponse> late) { answer.set_value(std::move(late)); });
+  begun.get_future().wait();
+  scene->Stop(absl::UnavailableError("the server is stopping"), nullptr);
+  const absl::StatusOr<v1::EditSceneResponse> late = answer.get_future().get();
+  if (!late.ok()) {
+    EXPECT_EQ(late.status().code(), absl::StatusCode::kUnavailable);
+  }
+}
+
+TEST_F(SceneTest, ResetsThatWaitTogetherAreOneAndStepsGoOn) {
+  const std::shared_ptr<Scene> scene = NewScene(NewWorld());
+  // A command that waits holds the scene's thread until all resets are there.
+  std::promise<void> all_there;
+  const std::shared_future<void> gate = all_there.get_future().share();
+  ASSERT_TRUE(Step(*scene, 3).ok());
+  std::promise<void> held;
+  std::atomic<bool> is_held = false;
+  scene->Step(
+      5,
+      [&] {
+        if (!is_held.exchange(true)) {
+          held.set_value();
+          gate.wait();
+        }
+        return false;
+      },
+      nullptr);
+  held.get_future().wait();
+  const auto recorder = std::make_shared<Recorder>();
+  ASSERT_TRUE(scene->AddListener(recorder, false).ok());
+  std::vector<std::promise<absl::StatusOr<v1::SceneInfo>>> answers(64);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    scene->Reset([i] { return i == 10; }, [&answers, i](absl::StatusOr<v1::SceneInfo> info) { answers[i].set_value(std::move(info)); });
+  }
+  all_there.set_value();
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const absl::StatusOr<v1::SceneInfo> info = answers[i].get_future().get();
+    EXPECT_EQ(info.status().code(), i == 10 ? absl::StatusCode::kCancelled : absl::StatusCode::kOk) << i;
+  }
+  int resets = 0;
+  uint64_t last = 1;
+  for (const auto& snapshot : recorder->snapshots()) {
+    resets += snapshot->frame->step == 0 && last != 0 ? 1 : 0;
+    last = snapshot->frame->step;
+  }
+  EXPECT_EQ(resets, 1);
+}
+
+TEST_F(SceneTest, TooManyWaitingRequestsAreRefused) {
+  const std::shared_ptr<Scene> scene = NewScene(NewWorld());
+  std::promise<void> all_there;
+  const std::shared_future<void> gate = all_there.get_future().share();
+  std::promise<void> held;
+  std::atomic<bool> is_held = false;
+  scene->Step(
+      1,
+      [&] {
+        if (!is_held.exchange(true)) {
+          held.set_value();
+          gate.wait();
+        }
+        return false;
+      },
+      nullptr);
+  held.get_future().wait();
+  std::atomic<int> refused = 0;
+  std::atomic<int> done = 0;
+  for (size_t i = 0; i < Scene::kMaxQueuedCommands + 5; ++i) {
+    scene->Pause([&](const absl::StatusOr<v1::SceneInfo>& info) {
+      refused += info.status().code() == absl::StatusCode::kResourceExhausted ? 1 : 0;
+      ++done;
+    });
+  }
+  all_there.set_value();
+  EXPECT_TRUE(Eventually([&] { return done == static_cast<int>(Scene::kMaxQueuedCommands + 5); })) << done;
+  EXPECT_EQ(refused, 5);
+}
+
+TEST(ExpireCommand, ThePedalGoesBeforeTheRest) {
+  const sim::ToolDescription tool;
+  const std::tuple<double, bool, bool> cases[] = {{0.0, true, false}, {0.1, true, false}, {0.11, false, false}, {0.26, false, true}};
+  for (const auto& [silence_s, pedal, hold] : cases) {
+    sim::ToolCommand command;
+    command.pedal = true;
+    ExpireCommand(tool, silence_s, &command);
+    EXPECT_EQ(command.pedal, pedal) << silence_s;
+    EXPECT_EQ(command.is_energy_expired, !pedal) << silence_s;
+    EXPECT_EQ(command.is_hold_expired, hold) << silence_s;
   }
 }
 

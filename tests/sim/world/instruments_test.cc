@@ -280,6 +280,72 @@ TEST_F(WorldInstrumentsTest, BladesCutWhereTheyMove) {
   EXPECT_NEAR(area_m2[0], area_m2[1], 0.05 * area_m2[1]);
 }
 
+TEST_F(WorldInstrumentsTest, BladesThatNobodyLeadsCutNothing) {
+  // The blade goes down beside the block, is left alone, and is found again on the other side: nothing in between was cut by a hand.
+  for (const bool is_lost : {false, true}) {
+    SceneDescription scene;
+    scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 6}, {0.04, 0.04, 0.03}, HeldSide::kLowZ)};
+    scene.tools = {Tool("scalpel", InstrumentKind::kScalpel, {-0.005, 0.03, 0.005}, ToolDrive::kDirect)};
+    scene.tools[0].instrument.blade_length_m = 0.02;
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    ToolCommand command;
+    command.device_pose = scene.tools[0].rest_pose;
+    std::shared_ptr<const Frame> frame;
+    for (int i = 0; i < 3; ++i) frame = Step(*world, {command});
+    command.is_hold_expired = is_lost;
+    frame = Step(*world, {command});
+    EXPECT_EQ(frame->tools[0].is_expired, is_lost);
+    command.is_hold_expired = false;
+    command.device_pose.position_m.y() = -0.03;
+    for (int i = 0; i < 4; ++i) frame = Step(*world, {command});
+    EXPECT_FALSE(frame->tools[0].is_expired);
+    EXPECT_EQ(frame->topology_version > 1, !is_lost);
+    // It works again once it is led: back through the tissue.
+    for (int i = 0; i < 30; ++i) {
+      command.device_pose.position_m.y() += 0.002;
+      frame = Step(*world, {command});
+    }
+    EXPECT_GT(frame->topology_version, 1U);
+  }
+}
+
+TEST_F(WorldInstrumentsTest, WithoutAStationThePedalIsUp) {
+  SceneDescription scene;
+  scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 5}, {0.04, 0.04, 0.025}, HeldSide::kLowZ)};
+  scene.bodies[0].ablation.energy_j_per_kg = 5e4;
+  scene.tools = {Tool("cavitron", InstrumentKind::kCavitron, {0, 0, 0.0125}, ToolDrive::kDirect)};
+  scene.tools[0].instrument.reach_m = 0.005;
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  ToolCommand command;
+  command.device_pose = scene.tools[0].rest_pose;
+  command.pedal = true;
+  EXPECT_TRUE(Step(*world, {command})->tools[0].is_cutting);
+  PALPATE_TEST_ASSIGN(auto frame, world->Step(std::vector<const ToolCommand*>{nullptr}));
+  EXPECT_FALSE(frame->tools[0].is_cutting);
+  EXPECT_FALSE(frame->tools[0].is_expired) << "there is no command";
+}
+
+TEST_F(WorldInstrumentsTest, JawsWithoutAHandStayAsTheyAre) {
+  SceneDescription scene;
+  scene.bodies = {Ridge()};
+  scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.05})};
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  ToolCommand command;
+  command.device_pose = scene.tools[0].rest_pose;
+  command.jaw_angle_rad = 0.8;
+  for (int i = 0; i < 60; ++i) Step(*world, {command});
+  command.jaw_angle_rad = 0;
+  for (int i = 0; i < 5; ++i) Step(*world, {command});
+  const double angle_rad = world->CurrentFrame()->tools[0].jaw_angle_rad;
+  ASSERT_GT(angle_rad, 0.1);
+  ASSERT_LT(angle_rad, 0.75);
+  command.is_hold_expired = true;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Step(*world, {command})->tools[0].jaw_angle_rad, angle_rad);
+  command.is_hold_expired = false;
+  for (int i = 0; i < 60; ++i) Step(*world, {command});
+  EXPECT_EQ(world->CurrentFrame()->tools[0].jaw_angle_rad, 0);
+}
+
 TEST_F(WorldInstrumentsTest, ClipsHoldTogetherWhatWasBetweenTheJaws) {
   // Two blocks side by side; one is drawn away by its foot.
   for (const bool clipped : {false, true}) {

@@ -7,10 +7,12 @@ export interface HandPose {
 
 /** Sends no more than so many poses a second. */
 const MIN_INTERVAL_MS = 1000 / 90;
+/** A hand at rest says so again after this time: the server lets commands expire (ToolSpec.energy_hold_s), so that a page that hangs does not go on burning. */
+export const REPEAT_INTERVAL_MS = 40;
 
 /**
  * The mouse as a hand: where the held tool should be. Dragging moves it in the plane through its tip that faces the camera; pushing moves it along the
- * view. The owner calls `tick` once per picture and sends what it returns.
+ * view. The owner calls `tick` with each picture, and between slow pictures, and sends what it returns.
  */
 export class ToolHand {
   readonly pose: HandPose = { position: new THREE.Vector3(), rotation: new THREE.Quaternion() };
@@ -67,10 +69,10 @@ export class ToolHand {
     this.dirty = true;
   }
 
-  /** The velocity to send with the pose (m/s in W), or undefined if nothing is due. A hand at rest repeats itself once, with velocity zero. */
+  /** The velocity to send with the pose (m/s in W), or undefined if nothing is due. A hand at rest repeats itself, with velocity zero. */
   tick(nowMs: number): THREE.Vector3 | undefined {
     const elapsed = nowMs - this.lastSentMs;
-    if (elapsed < MIN_INTERVAL_MS || (!this.dirty && this.velocity.lengthSq() === 0)) return undefined;
+    if (elapsed < MIN_INTERVAL_MS || (!this.dirty && this.velocity.lengthSq() === 0 && elapsed < REPEAT_INTERVAL_MS)) return undefined;
     if (this.dirty && this.lastSentMs > 0) {
       // A long pause says nothing about how fast the hand moves now.
       this.velocity.copy(this.pose.position).sub(this.lastSent).divideScalar(Math.min(elapsed, 50) / 1000).clampLength(0, 2);

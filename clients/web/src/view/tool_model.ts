@@ -35,16 +35,16 @@ const steel = (metalness = 0.78): Pair<THREE.MeshPhysicalMaterial> => ({
 
 export const ACTIVITY_LABELS: Record<ToolActivity, string> = {
   [ToolActivity.UNSPECIFIED]: '', [ToolActivity.TOUCHING]: 'touching', [ToolActivity.GRASPING]: 'grasping', [ToolActivity.CUTTING]: 'cutting',
-  [ToolActivity.BLOCKED]: 'blocked',
+  [ToolActivity.BLOCKED]: 'blocked', [ToolActivity.COMMAND_EXPIRED]: 'command expired: let the pedal go',
 };
 export const ACTIVITY_COLORS: Record<ToolActivity, number> = {
   [ToolActivity.UNSPECIFIED]: 0x8fa1b1, [ToolActivity.TOUCHING]: 0xffe08a, [ToolActivity.GRASPING]: 0x6ee7a8, [ToolActivity.CUTTING]: 0xff7a3d,
-  [ToolActivity.BLOCKED]: 0xff4d6d,
+  [ToolActivity.BLOCKED]: 0xff4d6d, [ToolActivity.COMMAND_EXPIRED]: 0xc9a0ff,
 };
 
-/** What is worth saying of a tool that does several things: the last of blocked, cutting, grasping, touching gives way to those before. */
+/** What is worth saying of a tool that does several things: the last of expired, blocked, cutting, grasping, touching gives way to those before. */
 export function mainActivity(activities: ToolActivity[]): ToolActivity {
-  for (const one of [ToolActivity.BLOCKED, ToolActivity.CUTTING, ToolActivity.GRASPING, ToolActivity.TOUCHING]) if (activities.includes(one)) return one;
+  for (const one of [ToolActivity.COMMAND_EXPIRED, ToolActivity.BLOCKED, ToolActivity.CUTTING, ToolActivity.GRASPING, ToolActivity.TOUCHING]) if (activities.includes(one)) return one;
   return ToolActivity.UNSPECIFIED;
 }
 
