@@ -24,6 +24,7 @@
 #include "clients/cli/child_process.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
+#include "clients/cli/demo_plan.h"
 #include "clients/cli/frame_statistics.h"
 #include "clients/cli/own_server.h"
 #include "clients/cpp/scene_client.h"
@@ -43,16 +44,9 @@ constexpr auto kStopPatience = 10s;
 constexpr int kDefaultHttpPort = 8080;
 constexpr double kViewerRateHz = 60;
 
-struct DemoOptions {
+struct DemoOptions : DemoRequest {
   bool headless = false;
   double seconds = 0;
-  std::string report;
-  std::string scene;
-  std::string web_root;
-  std::string device;
-  std::string http;  // empty: the default port, or any if that is taken
-  std::string tool = "probe";
-  std::string hand = "sim";
   bool fast = false;
 };
 
@@ -133,6 +127,7 @@ class Demo {
   absl::Status StationEnded(int exit_status) const;
 
   DemoOptions options_;
+  DemoPlan plan_;
   std::string scene_id_;
   TemporaryFolder folder_;
   std::optional<OwnServer> server_;
@@ -219,9 +214,9 @@ absl::Status Demo::StartStation() {
                                         "--scene",
                                         scene_id_,
                                         "--tool",
-                                        options_.tool,
+                                        plan_.tool,
                                         "--device",
-                                        options_.hand,
+                                        plan_.hand,
                                         "--report",
                                         folder_.Path("station.json")};
   PALPATE_ASSIGN_OR_RETURN(station_, ChildProcess::Start(arguments, folder_.Path("station.log")));
@@ -235,6 +230,7 @@ absl::Status Demo::StationEnded(int exit_status) const {
 
 absl::Status Demo::CheckAlive() {
   PALPATE_RETURN_IF_ERROR(server_->CheckAlive());
+  if (!station_) return absl::OkStatus();
   const auto status = station_->ExitStatus();
   return status ? StationEnded(*status) : absl::OkStatus();
 }
@@ -246,7 +242,7 @@ absl::Status Demo::WaitForHand() {
     PALPATE_RETURN_IF_ERROR(CheckAlive());
     PALPATE_ASSIGN_OR_RETURN(const v1::GetSceneResponse response, scenes.Get(scene_id_));
     const auto& operated = response.scene().operated_tools();
-    if (std::find(operated.begin(), operated.end(), options_.tool) != operated.end()) return absl::OkStatus();
+    if (std::find(operated.begin(), operated.end(), plan_.tool) != operated.end()) return absl::OkStatus();
     if (g_interrupted.load()) return Interrupted();
     if (Clock::now() - begin > kAttachLimit) {
       return absl::DeadlineExceededError(absl::StrFormat("palpate-station holds no tool after %d s; its last words:%s",
@@ -266,7 +262,8 @@ std::string Demo::StatusLine() const {
     contacts += tool.contact_count();
   }
   return absl::StrFormat("step %d  %.1f steps/s  %.2f ms/step  %d late  %d contacts  %.2f N  hand %s  viewer %.0f kB/s", seen.last_step,
-                         stats.steps_per_s(), stats.step_ms(), stats.overruns(), contacts, force_n, HandRate(folder_.Path("station.log")),
+                         stats.steps_per_s(), stats.step_ms(), stats.overruns(), contacts, force_n,
+                         station_ ? HandRate(folder_.Path("station.log")) : "none",
                          seen.span_s > 0 ? static_cast<double>(seen.bytes) / seen.span_s / 1000 : 0.0);
 }
 
@@ -306,6 +303,7 @@ absl::Status Demo::Measure() {
 }
 
 absl::StatusOr<Json> Demo::StopStation() {
+  if (!station_) return Json(nullptr);
   const int status = station_->Stop(kStopPatience);
   if (status != 0) return StationEnded(status);
   return ReadJson(folder_.Path("station.json"));
@@ -326,14 +324,17 @@ absl::Status Demo::WriteReport(const Json& station) const {
 
 absl::Status Demo::Run() {
   if (!folder_.made()) return absl::InternalError("no temporary folder can be made");
-  std::error_code error;
-  if (!fs::is_regular_file(options_.scene, error)) return absl::NotFoundError(absl::StrFormat("%s: no such scene file", options_.scene));
+  PALPATE_ASSIGN_OR_RETURN(plan_, PlanDemo(options_));
   InstallInterruptHandler();
   PALPATE_RETURN_IF_ERROR(StartServer());
   absl::PrintF("server   %s on %s\n", server_->target(), device_);
-  PALPATE_RETURN_IF_ERROR(StartStation());
-  PALPATE_RETURN_IF_ERROR(WaitForHand());
-  absl::PrintF("station  simulated hand on tool %s of scene %s\n", options_.tool, scene_id_);
+  if (plan_.tool.empty()) {
+    absl::PrintF("station  none: scene %s has no tool\n", scene_id_);
+  } else {
+    PALPATE_RETURN_IF_ERROR(StartStation());
+    PALPATE_RETURN_IF_ERROR(WaitForHand());
+    absl::PrintF("station  hand '%s' on tool %s of scene %s\n", plan_.hand, plan_.tool, scene_id_);
+  }
   absl::PrintF("viewer   %s\n", url_);
   if (!options_.headless) absl::PrintF("Ctrl-C ends the demo\n");
   std::fflush(stdout);
@@ -358,13 +359,14 @@ absl::Status Demo::Run() {
 void AddDemoCommand(CLI::App& app, Session& session) {
   auto options = std::make_shared<DemoOptions>();
   auto* command = app.add_subcommand("demo", "a server, a simulated hand at 1 kHz and the viewer, on this machine, until Ctrl-C");
-  command->add_option("--scene", options->scene, "scene file")->required();
-  command->add_option("--web-root", options->web_root, "folder of the viewer's files");
+  // What starts the demo puts its defaults first, so the last of these counts.
+  command->add_option("--scene", options->scene, "scene file; a scene without a tool is shown without a hand")->required()->take_last();
+  command->add_option("--web-root", options->web_root, "folder of the viewer's files")->take_last();
   command->add_option("--http", options->http,
                       "address of the viewer, ADDRESS:PORT; default: 127.0.0.1:8080, or any port if that is taken or nobody looks");
   command->add_option("--device", options->device, "OpenCL device of the server, see `palpate devices`");
-  command->add_option("--tool", options->tool, "the tool that the hand holds")->capture_default_str();
-  command->add_option("--hand", options->hand, "the station's device, see `palpate-station --help`")->capture_default_str();
+  command->add_option("--tool", options->tool, "the tool that the hand holds; default: 'probe', or else the scene's first");
+  command->add_option("--hand", options->hand, "the station's device, see `palpate-station --help`; default: sim, a simulated hand");
   command->add_flag("--fast", options->fast, "as many steps a second as the machine can, instead of real time");
   auto* headless = command->add_flag("--headless", options->headless,
                                      "for machines: end after --seconds; failing, stopping or being stopped early is an error");

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
 #include "clients/cli/mesh_quality.h"
+#include "clients/cli/size_check.h"
 #include "gpu/base/status.h"
 #include "sim/mesh/generators.h"
 #include "sim/mesh/mesh_io.h"
@@ -120,6 +122,28 @@ Json Describe(const sim::SurfaceMesh& surface) {
   return description;
 }
 
+/// The largest extent of what Describe describes.
+double ExtentOf(const Json& description) {
+  double extent_m = 0;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const Json& bounds = description["bounds_m"];
+    extent_m = std::max(extent_m, bounds["max"][axis].get<double>() - bounds["min"][axis].get<double>());
+  }
+  return extent_m;
+}
+
+constexpr char kScaleSurface[] = "palpate mesh from-surface --scale";
+constexpr char kScaleVolume[] = "palpate mesh convert --scale";
+
+/// Says on standard error, and in the description, when the size is that of another unit. `remedy` is the flag that mends it,
+/// `scale` what it was given.
+void WarnOfSize(const std::string& file, const std::string& remedy, double scale, Json* description) {
+  const std::string sentence = ExplainSize(ExtentOf(*description), remedy, scale);
+  if (sentence.empty()) return;
+  PrintWarning(file, sentence);
+  (*description)["warning"] = sentence;
+}
+
 std::string Range(const Json& range, const char* unit) {
   std::string text = absl::StrFormat("%.4g", range["min"].get<double>());
   if (range.contains("mean")) absl::StrAppendFormat(&text, " (mean %.4g)", range["mean"].get<double>());
@@ -155,11 +179,12 @@ void Print(const Json& description, bool json) {
   for (const auto& [name, range] : description["shape"].items()) absl::PrintF("%-18s%s of 1\n", name, Range(range, ""));
 }
 
-/// Says on standard output what was written.
-absl::Status WriteAndReport(const sim::TetMesh& mesh, const OutputOptions& output, bool json) {
+/// Says on standard output what was written. `remedy` and `scale` as in WarnOfSize.
+absl::Status WriteAndReport(const sim::TetMesh& mesh, const OutputOptions& output, const std::string& remedy, double scale, bool json) {
   PALPATE_RETURN_IF_ERROR(Write(mesh, output));
   Json description = Describe(mesh);
   description["file"] = output.path;
+  WarnOfSize(output.path, remedy, scale, &description);
   if (json) {
     absl::PrintF("%s\n", description.dump());
   } else {
@@ -178,9 +203,21 @@ sim::ProgressCallback ShowProgress(ProgressBar& bar) {
   };
 }
 
+void AddScaleOption(CLI::App& command, double& scale) {
+  command.add_option("--scale", scale, "metres per unit of the file, for example 0.001 for millimetres")
+      ->check(CLI::Range(1e-9, 1e9))
+      ->capture_default_str();
+}
+
 void AddReadOptions(CLI::App& command, sim::ReadOptions& options) {
   command.add_flag("--flip-inverted", options.flip_inverted, "turn tets of negative volume round instead of refusing the file");
   command.add_flag("--drop-unused", options.drop_unused_vertices, "leave out vertices that no tet uses instead of refusing the file");
+}
+
+/// Prints what is known of a mesh or surface of a file.
+void PrintInfo(const std::string& file, Json description, bool json) {
+  WarnOfSize(file, description["kind"] == "surface" ? kScaleSurface : kScaleVolume, 1, &description);
+  Print(description, json);
 }
 
 void AddInfo(CLI::App& mesh, Session& session) {
@@ -196,10 +233,17 @@ void AddInfo(CLI::App& mesh, Session& session) {
     session.action = [&session, options]() -> absl::Status {
       if (IsSurfaceFile(options->path)) {
         PALPATE_ASSIGN_OR_RETURN(const sim::SurfaceMesh surface, sim::ReadSurfaceMesh(options->path));
-        Print(Describe(surface), session.json);
+        PrintInfo(options->path, Describe(surface), session.json);
       } else {
-        PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh volume, sim::ReadTetMesh(options->path, options->read));
-        Print(Describe(volume), session.json);
+        absl::StatusOr<sim::TetMesh> volume = sim::ReadTetMesh(options->path, options->read);
+        if (!volume.ok() && fs::path(options->path).extension() == ".vtk") {
+          if (const auto surface = sim::ReadSurfaceMesh(options->path); surface.ok()) {
+            PrintInfo(options->path, Describe(*surface), session.json);
+            return absl::OkStatus();
+          }
+        }
+        if (!volume.ok()) return volume.status();
+        PrintInfo(options->path, Describe(*volume), session.json);
       }
       return absl::OkStatus();
     };
@@ -209,19 +253,22 @@ void AddInfo(CLI::App& mesh, Session& session) {
 void AddConvert(CLI::App& mesh, Session& session) {
   struct Options {
     std::string input;
+    double scale = 1;
     sim::ReadOptions read;
     OutputOptions output;
   };
   auto options = std::make_shared<Options>();
   auto* command = mesh.add_subcommand("convert", "write a tetrahedral mesh in another format, or its surface");
   command->add_option("FILE", options->input, "mesh to read: .msh, .vtk, .node or .ele")->required();
+  AddScaleOption(*command, options->scale);
   AddOutputOptions(*command, options->output);
   AddReadOptions(*command, options->read);
   command->callback([&session, options] {
     session.action = [&session, options]() -> absl::Status {
       PALPATE_RETURN_IF_ERROR(CheckOutput(options->output));
-      PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh volume, sim::ReadTetMesh(options->input, options->read));
-      return WriteAndReport(volume, options->output, session.json);
+      PALPATE_ASSIGN_OR_RETURN(sim::TetMesh volume, sim::ReadTetMesh(options->input, options->read));
+      for (auto& vertex : volume.vertices) vertex *= options->scale;
+      return WriteAndReport(volume, options->output, "--scale", options->scale, session.json);
     };
   });
 }
@@ -230,17 +277,20 @@ void AddFromSurface(CLI::App& mesh, Session& session) {
   struct Options {
     std::string input;
     double scale = 1;
+    uint64_t max_self_intersections = 0;
     sim::StuffingOptions stuffing;
     OutputOptions output;
   };
   auto options = std::make_shared<Options>();
   auto* command = mesh.add_subcommand("from-surface", "fill a closed surface with tetrahedra");
-  command->add_option("FILE", options->input, "closed surface without self-intersections: .obj, .stl or .ply")->required();
+  command->add_option("FILE", options->input, "closed surface: .obj, .stl, .ply or .vtk (polydata)")->required();
   command->add_option("--edge-length", options->stuffing.edge_length_m, "target length of the edges [m], after scaling")
       ->required()
       ->check(CLI::PositiveNumber);
-  command->add_option("--scale", options->scale, "metres per unit of the file, for example 0.001 for millimetres")
-      ->check(CLI::PositiveNumber)
+  AddScaleOption(*command, options->scale);
+  command
+      ->add_option("--allow-self-intersections", options->max_self_intersections,
+                   "fill a surface of which so many pairs of triangles meet; what overlaps becomes one solid")
       ->capture_default_str();
   command->add_option("--max-tets", options->stuffing.max_tets, "refuse to make more tetrahedra than this")
       ->check(CLI::PositiveNumber)
@@ -255,10 +305,10 @@ void AddFromSurface(CLI::App& mesh, Session& session) {
       {
         ProgressBar bar("meshing");
         options->stuffing.progress = ShowProgress(bar);
-        volume = sim::MeshSurface(surface, options->stuffing);
+        volume = sim::MeshSurface(surface, options->stuffing, options->max_self_intersections);
       }
       if (!volume.ok()) return Annotate(volume.status(), options->input);
-      return WriteAndReport(*volume, options->output, session.json);
+      return WriteAndReport(*volume, options->output, "--scale", options->scale, session.json);
     };
   });
 }
@@ -284,7 +334,7 @@ CLI::App* AddShape(CLI::App& generate, Session& session, const char* name, const
         volume = make(options->edge_length_m, ShowProgress(bar));
       }
       if (!volume.ok()) return volume.status();
-      return WriteAndReport(*volume, options->output, session.json);
+      return WriteAndReport(*volume, options->output, kScaleVolume, 1, session.json);
     };
   });
   return command;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "clients/cli/scene_file.h"
+#include "clients/cli/size_check.h"
 #include "gpu/base/status.h"
 #include "server/api/asset_resolver.h"
 #include "server/api/scene_spec.h"
@@ -38,6 +39,7 @@ absl::Status CheckScene(const std::string& path, bool json) {
   absl::StatusOr<sim::SceneDescription> scene = server::BuildSceneDescription(spec, assets, server::SceneLimits());
   if (!scene.ok()) return Annotate(scene.status(), path);
   WarnOfFewSweeps(path, *scene);
+  WarnOfSizes(path, spec, *scene);
   const v1::CheckSceneResponse built = server::SummarizeScene(*scene);
   if (json) {
     PrintJson(built);

@@ -9,6 +9,7 @@
 #include "clients/cli/console.h"
 #include "clients/cli/scene_check.h"
 #include "clients/cli/scene_file.h"
+#include "clients/cli/scene_from_mesh.h"
 #include "clients/cpp/scene_client.h"
 #include "gpu/base/status.h"
 
@@ -110,6 +111,34 @@ void AddCheck(CLI::App& scene, Session& session) {
   auto* command = scene.add_subcommand("check", "check a scene file and print what it would build; needs no server");
   command->add_option("FILE", *path, "scene file: the JSON form of palpate.v1.SceneSpec")->required();
   command->callback([&session, path] { session.action = [&session, path] { return CheckScene(*path, session.json); }; });
+}
+
+void AddFromMesh(CLI::App& scene, Session& session) {
+  auto options = std::make_shared<FromMeshOptions>();
+  auto* command = scene.add_subcommand("from-mesh", "make a scene of one organ: its lowest part fixed, a probe above it; needs no server");
+  command
+      ->add_option("FILE", options->input,
+                   "closed surface (.obj .stl .ply, .vtk polydata), filled with tetrahedra, or a tetrahedral mesh (.msh .vtk .node .ele)")
+      ->required();
+  command->add_option("-o,--output", options->output,
+                      "scene file to write; default: FILE's name with .json, here. Its mesh lies beside it");
+  command
+      ->add_option("--scale", options->scale,
+                   "metres per unit of the file, for example 0.001 for millimetres; default: 1, or what gives an organ's size")
+      ->check(CLI::Range(1e-9, 1e9));
+  command->add_option("--tets", options->tets, "about how many tetrahedra to fill a surface with")
+      ->check(CLI::Range(100.0, 1e6))
+      ->capture_default_str();
+  command->add_option("--young-modulus", options->young_modulus_pa, "stiffness of the tissue [Pa]")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--allow-self-intersections", options->max_self_intersections,
+                   "fill a surface of which so many pairs of triangles meet; what overlaps becomes one solid")
+      ->capture_default_str();
+  command->add_flag("--flip-inverted", options->read.flip_inverted, "turn tets of negative volume round instead of refusing the file");
+  command->add_flag("--drop-unused", options->read.drop_unused_vertices, "leave out vertices that no tet uses");
+  command->callback([&session, options] { session.action = [&session, options] { return MakeSceneFromMesh(*options, session.json); }; });
 }
 
 void AddCreate(CLI::App& scene, Session& session) {
@@ -229,6 +258,7 @@ void AddSceneCommands(CLI::App& app, Session& session) {
   auto* scene = app.add_subcommand("scene", "check, create and control scenes");
   scene->require_subcommand(1);
   AddCheck(*scene, session);
+  AddFromMesh(*scene, session);
   AddCreate(*scene, session);
   scene->add_subcommand("list", "the scenes of the server")->callback([&session] {
     session.action = [&session] { return ListScenes(session); };

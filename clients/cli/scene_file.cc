@@ -65,11 +65,18 @@ absl::Status CheckSyntax(std::string_view text, const std::string& name) {
 /// The text of a JSON file. `what` it should be, for messages.
 absl::StatusOr<std::string> ReadJson(const std::filesystem::path& path, const char* what) {
   std::ifstream file(path, std::ios::binary);
+  const int open_error = errno;
   std::ostringstream content;
-  if (std::filesystem::is_directory(path)) {
+  std::error_code error;
+  const std::filesystem::file_status kind = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(kind)) {
     return absl::NotFoundError(absl::StrFormat("%s: is a folder, not %s", path.string(), what));
   }
-  if (!file) return absl::NotFoundError(absl::StrFormat("%s: cannot be read: %s", path.string(), std::strerror(errno)));
+  // A device might never end; a pipe is what a script hands over.
+  if (std::filesystem::is_character_file(kind) || std::filesystem::is_block_file(kind)) {
+    return absl::NotFoundError(absl::StrFormat("%s: is a device, not %s", path.string(), what));
+  }
+  if (!file) return absl::NotFoundError(absl::StrFormat("%s: cannot be read: %s", path.string(), std::strerror(open_error)));
   content << file.rdbuf();
   std::string text = content.str();
   if (absl::Status status = CheckSyntax(text, path.string()); !status.ok()) return status;
@@ -88,24 +95,28 @@ absl::StatusOr<v1::EditSceneRequest> ReadEditFile(const std::filesystem::path& p
   return server::ParseEditJson(text, path.string());
 }
 
+void SetInlineMesh(const sim::TetMesh& mesh, v1::BodySpec& body) {
+  v1::TetMeshData& data = *body.mutable_mesh();
+  data.mutable_vertices_m()->Reserve(static_cast<int>(3 * mesh.vertices.size()));
+  for (const auto& vertex : mesh.vertices) {
+    for (int axis = 0; axis < 3; ++axis) data.add_vertices_m(vertex[axis]);
+  }
+  data.mutable_tets()->Reserve(static_cast<int>(4 * mesh.tets.size()));
+  for (const auto& tet : mesh.tets) {
+    for (const uint32_t vertex : tet) data.add_tets(vertex);
+  }
+  for (const auto& place : mesh.texture_coordinates) {
+    for (int k = 0; k < 2; ++k) data.add_texture_coordinates(place[k]);
+  }
+}
+
 absl::Status InlineMeshFiles(const std::filesystem::path& folder, v1::SceneSpec& spec) {
   for (int i = 0; i < spec.bodies_size(); ++i) {
     v1::BodySpec& body = *spec.mutable_bodies(i);
     if (body.geometry_case() != v1::BodySpec::kMeshFile) continue;
     const auto mesh = sim::ReadTetMesh(folder / body.mesh_file());
     if (!mesh.ok()) return Annotate(mesh.status(), absl::StrFormat("bodies[%d].mesh_file", i));
-    v1::TetMeshData& data = *body.mutable_mesh();
-    data.mutable_vertices_m()->Reserve(static_cast<int>(3 * mesh->vertices.size()));
-    for (const auto& vertex : mesh->vertices) {
-      for (int axis = 0; axis < 3; ++axis) data.add_vertices_m(vertex[axis]);
-    }
-    data.mutable_tets()->Reserve(static_cast<int>(4 * mesh->tets.size()));
-    for (const auto& tet : mesh->tets) {
-      for (const uint32_t vertex : tet) data.add_tets(vertex);
-    }
-    for (const auto& place : mesh->texture_coordinates) {
-      for (int k = 0; k < 2; ++k) data.add_texture_coordinates(place[k]);
-    }
+    SetInlineMesh(*mesh, body);
   }
   return absl::OkStatus();
 }

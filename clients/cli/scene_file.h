@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "palpate/v1/edit.pb.h"
 #include "palpate/v1/scene.pb.h"
+#include "sim/mesh/tet_mesh.h"
 
 namespace palpate::cli {
 
@@ -18,5 +19,8 @@ absl::StatusOr<v1::EditSceneRequest> ReadEditFile(const std::filesystem::path& p
 /// Replaces each `mesh_file` of the bodies, taken relative to `folder`, by the mesh it names, so that a server elsewhere can build the
 /// scene. Errors: those of sim::ReadTetMesh, with the path of the field.
 absl::Status InlineMeshFiles(const std::filesystem::path& folder, v1::SceneSpec& spec);
+
+/// Gives a body the mesh itself in place of whatever geometry it had.
+void SetInlineMesh(const sim::TetMesh& mesh, v1::BodySpec& body);
 
 }  // namespace palpate::cli

@@ -1,6 +1,7 @@
 #include "sim/mesh/io_cursor.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -183,12 +184,20 @@ absl::StatusOr<TetMesh> FinishTetMesh(RawTetMesh raw, const ReadOptions& options
   const std::optional<TetMeshDefect> defect = FindTetMeshDefect(mesh);
   if (!defect) return std::move(mesh);
   switch (defect->element) {
-    case TetMeshDefect::Element::kVertex:
-      return ErrorAt(raw.vertex_source, raw.vertex_offsets[defect->index], defect->message);
+    case TetMeshDefect::Element::kVertex: {
+      const auto has = [&](const std::array<uint32_t, 4>& tet) { return std::find(tet.begin(), tet.end(), defect->index) != tet.end(); };
+      std::string message = defect->message;
+      if (std::none_of(mesh.tets.begin(), mesh.tets.end(), has))
+        absl::StrAppend(&message, "; `palpate mesh convert --drop-unused` leaves such vertices out");
+      return ErrorAt(raw.vertex_source, raw.vertex_offsets[defect->index], message);
+    }
     case TetMeshDefect::Element::kTet: {
       std::string message = defect->message;
       if (defect->is_inverted && inverted == mesh.tets.size())
         absl::StrAppend(&message, "; so are all ", inverted, " tets of the file: it lists the vertices of a tet in the other order");
+      if (defect->is_inverted)
+        absl::StrAppend(&message, "; `palpate mesh convert --flip-inverted` turns all ", inverted, " such tets of ", mesh.tets.size(),
+                        " round");
       return ErrorAt(raw.tet_source, raw.tet_offsets[defect->index], message);
     }
     case TetMeshDefect::Element::kMesh:

@@ -1,4 +1,4 @@
-// Gmsh MSH 2.x and 4.1. Source of the format: the chapter on file formats of the Gmsh manual.
+// Gmsh MSH 1, 2.x and 4.1. Source of the format: the chapter on file formats of the Gmsh manual.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -76,8 +76,11 @@ class MshParser {
       in_.Line();
       if (section == "MeshFormat") {
         PALPATE_RETURN_IF_ERROR(ReadFormat());
+      } else if (section == "NOD" || section == "ELM") {
+        PALPATE_RETURN_IF_ERROR(ReadSection1(section, begin));
       } else if (section == "Nodes" || section == "Elements") {
         if (major_ == 0) return ErrorAt(in_.source(), begin, absl::StrFormat("$%s before $MeshFormat", ToAbsl(section)));
+        if (major_ == 1) return OtherVersion(section, begin);
         bool& was_seen = section == "Nodes" ? has_nodes_ : has_elements_;
         if (was_seen) return ErrorAt(in_.source(), begin, absl::StrFormat("a second $%s", ToAbsl(section)));
         was_seen = true;
@@ -93,8 +96,8 @@ class MshParser {
       PALPATE_RETURN_IF_ERROR(ExpectEnd(section));
     }
     if (major_ == 0) return in_.Error("not an MSH file: no $MeshFormat");
-    if (!has_nodes_) return in_.Error("no $Nodes section");
-    if (!has_elements_) return in_.Error("no $Elements section");
+    if (!has_nodes_) return in_.Error(major_ == 1 ? "no $NOD section" : "no $Nodes section");
+    if (!has_elements_) return in_.Error(major_ == 1 ? "no $ELM section" : "no $Elements section");
     PALPATE_RETURN_IF_ERROR(ResolveTags());
     raw_.vertex_source = in_.source();
     raw_.tet_source = in_.source();
@@ -103,6 +106,7 @@ class MshParser {
 
  private:
   absl::Status ReadFormat() {
+    if (major_ == 1) return in_.Error("$MeshFormat does not belong in a file of MSH 1");
     if (major_ != 0) return in_.Error("a second $MeshFormat");
     const size_t begin = in_.offset();
     PALPATE_ASSIGN_OR_RETURN(const double version, in_.Real("the version of the format"));
@@ -113,7 +117,7 @@ class MshParser {
     } else if (version == 4.1) {
       major_ = 4;
     } else {
-      return ErrorAt(in_.source(), begin, absl::StrFormat("MSH version %g is not supported; 2.0 to 2.2 and 4.1 are", version));
+      return ErrorAt(in_.source(), begin, absl::StrFormat("MSH version %g is not supported; 1, 2.0 to 2.2 and 4.1 are", version));
     }
     if (file_type > 1) return ErrorAt(in_.source(), begin, absl::StrFormat("file type %d is neither 0 (ASCII) nor 1 (binary)", file_type));
     if (data_size != 8 && !(major_ == 4 && data_size == 4)) {
@@ -134,9 +138,24 @@ class MshParser {
     in_.SkipSpace();
     const size_t begin = in_.offset();
     const std::string_view word = in_.Word();
-    if (word.substr(0, 4) == "$End" && word.substr(4) == section) return absl::OkStatus();
-    if (word.empty()) return in_.Truncated(absl::StrFormat("$End%s", ToAbsl(section)));
-    return ErrorAt(in_.source(), begin, absl::StrFormat("$End%s expected, found %s", ToAbsl(section), Quoted(word)));
+    const std::string end = absl::StrCat(major_ == 1 ? "$END" : "$End", ToAbsl(section));
+    if (word == end) return absl::OkStatus();
+    if (word.empty()) return in_.Truncated(end);
+    return ErrorAt(in_.source(), begin, absl::StrFormat("%s expected, found %s", end, Quoted(word)));
+  }
+
+  absl::Status OtherVersion(std::string_view section, size_t begin) const {
+    return ErrorAt(in_.source(), begin, absl::StrFormat("$%s does not belong in a file of MSH %d", ToAbsl(section), major_));
+  }
+
+  // MSH 1 has no $MeshFormat: it is known by the names of its two sections, which are texts.
+  absl::Status ReadSection1(std::string_view section, size_t begin) {
+    if (major_ > 1) return OtherVersion(section, begin);
+    major_ = 1;
+    bool& was_seen = section == "NOD" ? has_nodes_ : has_elements_;
+    if (was_seen) return ErrorAt(in_.source(), begin, absl::StrFormat("a second $%s", ToAbsl(section)));
+    was_seen = true;
+    return section == "NOD" ? ReadNodes2() : ReadElements1();
   }
 
   absl::Status SkipSection(std::string_view section, size_t begin) {
@@ -286,6 +305,27 @@ class MshParser {
     return absl::OkStatus();
   }
 
+  absl::Status ReadElements1() {
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t count, in_.Unsigned("the number of elements"));
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(count, MinBytes(6, 0), "elements"));
+    for (uint64_t i = 0; i < count; ++i) {
+      const size_t begin = Here();
+      PALPATE_ASSIGN_OR_RETURN(const uint64_t number, in_.Unsigned("an element's number"));
+      PALPATE_ASSIGN_OR_RETURN(const uint64_t type, in_.Unsigned("an element's type"));
+      PALPATE_ASSIGN_OR_RETURN(const ElementType info, CheckType(type, begin, number));
+      PALPATE_RETURN_IF_ERROR(SkipInt("an element's physical region"));
+      PALPATE_RETURN_IF_ERROR(SkipInt("an element's geometrical region"));
+      PALPATE_ASSIGN_OR_RETURN(const uint64_t vertex_count, in_.Unsigned("an element's number of nodes"));
+      if (vertex_count != static_cast<uint64_t>(info.vertex_count)) {
+        return ErrorAt(
+            in_.source(), begin,
+            absl::StrFormat("element %d: %d nodes, but a %s (type %d) has %d", number, vertex_count, info.name, type, info.vertex_count));
+      }
+      PALPATE_RETURN_IF_ERROR(ReadElement(type, info.vertex_count, begin, /*is_wide=*/false));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status ReadElements2() {
     PALPATE_ASSIGN_OR_RETURN(const uint64_t count, in_.Unsigned("the number of elements"));
     if (in_.is_binary()) in_.Line();
@@ -379,7 +419,7 @@ class MshParser {
   }
 
   Cursor in_;
-  int major_ = 0;  // 0 until $MeshFormat
+  int major_ = 0;  // version, 0 until $MeshFormat or a section of MSH 1
   bool has_wide_sizes_ = true;
   bool has_nodes_ = false;
   bool has_elements_ = false;

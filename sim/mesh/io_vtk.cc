@@ -1,5 +1,5 @@
-// Legacy VTK unstructured grids. Source of the format: "VTK File Formats" (the VTK manual) and, for OFFSETS and CONNECTIVITY, version 5.1's
-// notes.
+// Legacy VTK unstructured grids and polydata. Source of the format: "VTK File Formats" (the VTK manual) and, for OFFSETS and CONNECTIVITY,
+// version 5.1's notes.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,7 +63,11 @@ class VtkParser {
   VtkParser(std::string_view bytes, std::string_view name) : in_(bytes, name) {}
 
   absl::StatusOr<TetMesh> Parse(const ReadOptions& options) {
-    PALPATE_RETURN_IF_ERROR(ReadHeader());
+    PALPATE_ASSIGN_OR_RETURN(const bool is_surface, ReadHeader());
+    if (is_surface) {
+      return ErrorAt(in_.source(), dataset_begin_,
+                     "the file holds a surface (DATASET POLYDATA) without tetrahedra; `palpate mesh from-surface` fills a closed one");
+    }
     while (true) {
       in_.SkipSpace();
       if (in_.AtEnd()) break;
@@ -98,8 +103,106 @@ class VtkParser {
     return FinishTetMesh(std::move(raw_), options);
   }
 
+  // Polydata: the polygons, cut into fans of triangles, and the triangles of the strips.
+  absl::StatusOr<SurfaceMesh> ParseSurface() {
+    PALPATE_ASSIGN_OR_RETURN(const bool is_surface, ReadHeader());
+    if (!is_surface) {
+      return ErrorAt(in_.source(), dataset_begin_,
+                     "\"DATASET POLYDATA\" expected: the file holds a volume; `palpate mesh convert -o NAME.obj` writes its surface");
+    }
+    SurfaceMesh surface;
+    while (true) {
+      in_.SkipSpace();
+      if (in_.AtEnd()) break;
+      const size_t begin = in_.offset();
+      const std::vector<std::string_view> words = SplitWords(in_.Line());
+      const std::string keyword = absl::AsciiStrToUpper(ToAbsl(words[0]));
+      if (keyword == "POINT_DATA" || keyword == "CELL_DATA") break;
+      if (keyword == "POINTS") {
+        PALPATE_RETURN_IF_ERROR(ReadPoints(words, begin));
+      } else if (keyword == "POLYGONS" || keyword == "TRIANGLE_STRIPS" || keyword == "LINES" || keyword == "VERTICES") {
+        has_cells_ = false;
+        cell_starts_.clear();
+        cell_offsets_.clear();
+        cell_vertices_.clear();
+        PALPATE_RETURN_IF_ERROR(ReadCells(words, begin));
+        if (keyword == "POLYGONS") PALPATE_RETURN_IF_ERROR(AddPolygons(&surface));
+        if (keyword == "TRIANGLE_STRIPS") PALPATE_RETURN_IF_ERROR(AddStrips(&surface));
+      } else if (keyword == "FIELD") {
+        PALPATE_RETURN_IF_ERROR(SkipField(words, begin));
+      } else if (keyword == "METADATA") {
+        while (!in_.AtEnd() && !SplitWords(in_.Line()).empty()) {
+        }
+      } else {
+        return ErrorAt(in_.source(), begin, absl::StrFormat("POINTS, POLYGONS or TRIANGLE_STRIPS expected, found %s", Quoted(words[0])));
+      }
+    }
+    for (size_t t = 0; t < surface.triangles.size(); ++t) {
+      for (const uint32_t v : surface.triangles[t]) {
+        if (v < raw_.mesh.vertices.size()) continue;
+        return in_.Error(absl::StrFormat("triangle %d: vertex index %d, but there are %d points", t, v, raw_.mesh.vertices.size()));
+      }
+    }
+    surface = Joined(surface);
+    if (surface.triangles.empty()) return in_.Error("the file has no polygons");
+    return surface;
+  }
+
  private:
-  absl::Status ReadHeader() {
+  // Vertices of equal coordinates become one, in the order of first use, as in the readers of other surfaces.
+  SurfaceMesh Joined(const SurfaceMesh& surface) const {
+    SurfaceMesh joined;
+    std::map<std::array<double, 3>, uint32_t> vertex_at;
+    for (const auto& triangle : surface.triangles) {
+      std::array<uint32_t, 3> corners;
+      for (size_t k = 0; k < 3; ++k) {
+        const Eigen::Vector3d& p = raw_.mesh.vertices[triangle[k]];
+        // Adding zero makes -0 and 0 the same key.
+        const std::array<double, 3> key = {p.x() + 0.0, p.y() + 0.0, p.z() + 0.0};
+        const auto [place, is_new] = vertex_at.try_emplace(key, static_cast<uint32_t>(joined.vertices.size()));
+        if (is_new) joined.vertices.push_back(p);
+        corners[k] = place->second;
+      }
+      AddTriangle(corners[0], corners[1], corners[2], &joined);
+    }
+    return joined;
+  }
+
+  // Triangles that repeat a vertex have no area.
+  static void AddTriangle(uint32_t a, uint32_t b, uint32_t c, SurfaceMesh* surface) {
+    if (a != b && b != c && c != a) surface->triangles.push_back({a, b, c});
+  }
+
+  absl::Status CheckPolygon(size_t cell) const {
+    const uint64_t size = cell_starts_[cell + 1] - cell_starts_[cell];
+    if (size >= 3) return absl::OkStatus();
+    return ErrorAt(in_.source(), cell_offsets_[cell], absl::StrFormat("polygon %d has %d vertices, must have 3 or more", cell, size));
+  }
+
+  absl::Status AddPolygons(SurfaceMesh* surface) const {
+    for (size_t cell = 0; cell + 1 < cell_starts_.size(); ++cell) {
+      PALPATE_RETURN_IF_ERROR(CheckPolygon(cell));
+      for (uint64_t k = cell_starts_[cell] + 2; k < cell_starts_[cell + 1]; ++k) {
+        AddTriangle(cell_vertices_[cell_starts_[cell]], cell_vertices_[k - 1], cell_vertices_[k], surface);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Every other triangle of a strip runs the other way round.
+  absl::Status AddStrips(SurfaceMesh* surface) const {
+    for (size_t cell = 0; cell + 1 < cell_starts_.size(); ++cell) {
+      PALPATE_RETURN_IF_ERROR(CheckPolygon(cell));
+      for (uint64_t k = cell_starts_[cell]; k + 2 < cell_starts_[cell + 1]; ++k) {
+        const bool is_even = (k - cell_starts_[cell]) % 2 == 0;
+        AddTriangle(cell_vertices_[is_even ? k : k + 1], cell_vertices_[is_even ? k + 1 : k], cell_vertices_[k + 2], surface);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the file holds polydata rather than an unstructured grid.
+  absl::StatusOr<bool> ReadHeader() {
     constexpr std::string_view kMagic = "# vtk DataFile Version ";
     if (in_.Line().substr(0, kMagic.size()) != kMagic) {
       return ErrorAt(in_.source(), 0, "not a legacy VTK file: it does not start with \"# vtk DataFile Version\"");
@@ -114,12 +217,14 @@ class VtkParser {
     in_.SkipSpace();
     begin = in_.offset();
     const std::vector<std::string_view> dataset = SplitWords(in_.Line());
-    if (dataset.size() != 2 || !absl::EqualsIgnoreCase(ToAbsl(dataset[0]), "DATASET") ||
-        !absl::EqualsIgnoreCase(ToAbsl(dataset[1]), "UNSTRUCTURED_GRID")) {
+    const bool is_dataset = dataset.size() == 2 && absl::EqualsIgnoreCase(ToAbsl(dataset[0]), "DATASET");
+    const bool is_surface = is_dataset && absl::EqualsIgnoreCase(ToAbsl(dataset[1]), "POLYDATA");
+    if (!is_surface && !(is_dataset && absl::EqualsIgnoreCase(ToAbsl(dataset[1]), "UNSTRUCTURED_GRID"))) {
       return ErrorAt(in_.source(), begin, "\"DATASET UNSTRUCTURED_GRID\" expected: other data sets hold no tetrahedra");
     }
+    dataset_begin_ = begin;
     if (is_binary) in_.SetBinary(kIsLittleEndian);
-    return absl::OkStatus();
+    return is_surface;
   }
 
   absl::Status OnlyOnce(bool& was_seen, std::string_view keyword, size_t begin) const {
@@ -235,14 +340,15 @@ class VtkParser {
   }
 
   absl::Status ReadCells(const std::vector<std::string_view>& words, size_t begin) {
-    PALPATE_RETURN_IF_ERROR(OnlyOnce(has_cells_, "CELLS", begin));
+    PALPATE_RETURN_IF_ERROR(OnlyOnce(has_cells_, words[0], begin));
     PALPATE_ASSIGN_OR_RETURN(const uint64_t first, Count(words, 1, begin));
     PALPATE_ASSIGN_OR_RETURN(const uint64_t second, Count(words, 2, begin));
     if (absl::StartsWithIgnoreCase(ToAbsl(in_.rest()), "OFFSETS")) return ReadOffsetCells(first, second);
 
     // Old form: for each cell its number of vertices and the vertices; `second` is the number of integers.
     PALPATE_RETURN_IF_ERROR(in_.CheckCount(second, MinBytes(1, 4), "integers of cells"));
-    if (second < first) return ErrorAt(in_.source(), begin, absl::StrFormat("CELLS: %d cells cannot take only %d integers", first, second));
+    if (second < first)
+      return ErrorAt(in_.source(), begin, absl::StrFormat("%s: %d cells cannot take only %d integers", Quoted(words[0]), first, second));
     cell_starts_.reserve(first + 1);
     cell_offsets_.reserve(first);
     cell_vertices_.reserve(second - first);
@@ -263,7 +369,8 @@ class VtkParser {
       cell_offsets_.push_back(cell_begin);
       cell_starts_.push_back(cell_vertices_.size());
     }
-    if (left > 0) return in_.Error(absl::StrFormat("CELLS: %d integers announced, the %d cells take %d", second, first, second - left));
+    if (left > 0)
+      return in_.Error(absl::StrFormat("%s: %d integers announced, the %d cells take %d", Quoted(words[0]), second, first, second - left));
     return absl::OkStatus();
   }
 
@@ -510,6 +617,7 @@ class VtkParser {
   bool has_cells_ = false;
   bool has_types_ = false;
   bool has_texture_ = false;
+  size_t dataset_begin_ = 0;
   size_t types_begin_ = 0;
   RawTetMesh raw_;
   std::vector<uint64_t> cell_starts_;  // [cell_count + 1] into cell_vertices_
@@ -532,6 +640,8 @@ void AppendBigEndian(T value, std::string* out) {
 absl::StatusOr<TetMesh> ParseVtk(std::string_view bytes, std::string_view name, const ReadOptions& options) {
   return VtkParser(bytes, name).Parse(options);
 }
+
+absl::StatusOr<SurfaceMesh> ParseVtkSurface(std::string_view bytes, std::string_view name) { return VtkParser(bytes, name).ParseSurface(); }
 
 std::string FormatVtk(const TetMesh& mesh, VtkEncoding encoding) {
   const bool is_binary = encoding == VtkEncoding::kBinary;

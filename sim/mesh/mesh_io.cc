@@ -76,11 +76,11 @@ absl::StatusOr<TetMesh> ReadTetMesh(const std::filesystem::path& path, const Rea
 
 absl::StatusOr<SurfaceMesh> ReadSurfaceMesh(const std::filesystem::path& path) {
   const std::string extension = LowerExtension(path);
-  if (extension != ".obj" && extension != ".stl" && extension != ".ply") {
-    return absl::InvalidArgumentError(absl::StrFormat("%s: extension \"%s\" is not one of .obj .stl .ply", path.string(), extension));
+  if (extension != ".obj" && extension != ".stl" && extension != ".ply" && extension != ".vtk") {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: extension \"%s\" is not one of .obj .stl .ply .vtk", path.string(), extension));
   }
   PALPATE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxSurfaceFileBytes));
-  return ParseSurface(bytes, extension, path.string());
+  return extension == ".vtk" ? ParseVtkSurface(bytes, path.string()) : ParseSurface(bytes, extension, path.string());
 }
 
 absl::Status WriteMsh(const TetMesh& mesh, const std::filesystem::path& path, MshVersion version) {

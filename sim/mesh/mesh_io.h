@@ -21,9 +21,9 @@ struct ReadOptions {
 /// Errors: NotFound or PermissionDenied (file), InvalidArgument (extension, contents; see the parsers), ResourceExhausted (over 4 GiB).
 absl::StatusOr<TetMesh> ReadTetMesh(const std::filesystem::path& path, const ReadOptions& options = {});
 
-/// Reads Gmsh MSH 2.x (2.0 to 2.2) or 4.1, ASCII or binary of either byte order, from memory. Vertices are in file order, whatever their
-/// tags. Points, lines and faces are skipped, other volume elements (hexahedra, quadratic tets...) are an error, and so is a file without
-/// tets. The parsers below and this one allocate no more than a small multiple of the input and never read outside it.
+/// Reads Gmsh MSH 1 (ASCII), 2.x (2.0 to 2.2) or 4.1, ASCII or binary of either byte order, from memory. Vertices are in file order,
+/// whatever their tags. Points, lines and faces are skipped, other volume elements (hexahedra, quadratic tets...) are an error, and so is a
+/// file without tets. The parsers below and this one allocate no more than a small multiple of the input and never read outside it.
 ///
 /// Errors: InvalidArgument naming `name`, the line (text) or byte offset (binary) and the element.
 absl::StatusOr<TetMesh> ParseMsh(std::string_view bytes, std::string_view name, const ReadOptions& options = {});
@@ -34,12 +34,17 @@ absl::StatusOr<TetMesh> ParseMsh(std::string_view bytes, std::string_view name, 
 /// what follows data that cannot be made out; cells are treated like elements in ParseMsh. Errors: as ParseMsh.
 absl::StatusOr<TetMesh> ParseVtk(std::string_view bytes, std::string_view name, const ReadOptions& options = {});
 
+/// Reads legacy VTK polydata, encoded as in ParseVtk: polygons, cut into fans of triangles (so they must be convex), and triangle strips.
+/// Vertices are joined as in ParseSurface; lines, points and all data are ignored. Errors: as ParseMsh.
+absl::StatusOr<SurfaceMesh> ParseVtkSurface(std::string_view bytes, std::string_view name);
+
 /// Reads a TetGen pair of .node and .ele texts with 4 vertices a tet, numbered from 0 or from 1. Attributes and markers are ignored.
 /// `node_name` and `ele_name` appear in errors. Errors: as ParseMsh.
 absl::StatusOr<TetMesh> ParseTetGen(std::string_view node_text, std::string_view node_name, std::string_view ele_text,
                                     std::string_view ele_name, const ReadOptions& options = {});
 
-/// Reads a surface: .obj, .stl or .ply through assimp, which keeps coordinates as float. See ParseSurface.
+/// Reads a surface: .obj, .stl or .ply through assimp, which keeps coordinates as float, or .vtk (polydata). See ParseSurface and
+/// ParseVtkSurface.
 /// Errors: NotFound or PermissionDenied (file), InvalidArgument (extension, contents), ResourceExhausted (file above 1 GiB).
 absl::StatusOr<SurfaceMesh> ReadSurfaceMesh(const std::filesystem::path& path);
 

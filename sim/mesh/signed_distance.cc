@@ -5,11 +5,13 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numbers>
 #include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "sim/mesh/exact_predicates.h"
 #include "sim/mesh/surface_check.h"
 
 namespace palpate::sim {
@@ -52,7 +54,7 @@ Vector3d ClosestOnTriangle(const Vector3d& x, const Vector3d& a, const Vector3d&
   return ClosestFeature(x, a, b, c).first;
 }
 
-SignedDistance::SignedDistance(const SurfaceMesh& surface) : surface_(surface) {
+SignedDistance::SignedDistance(const SurfaceMesh& surface, SideRule rule) : rule_(rule), surface_(surface) {
   const auto count = static_cast<uint32_t>(surface_.triangles.size());
   face_normals_.resize(count);
   edge_normals_.assign(count, {Vector3d::Zero(), Vector3d::Zero(), Vector3d::Zero()});
@@ -152,19 +154,95 @@ double SignedDistance::operator()(const Vector3d& x_m) const {
                            : hit.feature >= 3 ? edge_normals_[hit.triangle][hit.feature - 3]
                                               : vertex_normals_[triangle[hit.feature]];
   const double distance = std::sqrt(hit.dist_sq_m2);
+  if (rule_ == SideRule::kWindingNumber) return distance > 0 && WindingNumber(x_m) > 0 ? -distance : distance;
   return (x_m - hit.point).dot(normal) < 0 ? -distance : distance;
 }
 
 Vector3d SignedDistance::ClosestPoint(const Vector3d& x_m) const { return Closest(x_m).point; }
 
-absl::StatusOr<TetMesh> MeshSurface(const SurfaceMesh& surface, const StuffingOptions& options) {
-  PALPATE_RETURN_IF_ERROR(CheckClosedSurface(surface));
+std::optional<int> SignedDistance::Crossings(const Vector3d& x, const Vector3d& end) const {
+  int crossings = 0;
+  const Vector3d low = x.cwiseMin(end);
+  const Vector3d high = x.cwiseMax(end);
+  const Eigen::AlignedBox3d reach(low, high);
+  const Vector3d direction = end - x;
+  std::array<uint32_t, 64> stack;  // as in Closest
+  size_t depth = 0;
+  if (!nodes_.empty()) stack[depth++] = 0;
+  while (depth > 0) {
+    const uint32_t index = stack[--depth];
+    const Node& node = nodes_[index];
+    if (!node.box.intersects(reach)) continue;
+    // A box that lies on one side of the segment's line, seen along an axis, is not met; a margin covers the rounding.
+    bool is_apart = false;
+    const Vector3d middle = node.box.center() - x;
+    const Vector3d half = 0.5 * node.box.sizes();
+    for (int axis = 0; axis < 3 && !is_apart; ++axis) {
+      const int u = (axis + 1) % 3;
+      const int v = (axis + 2) % 3;
+      const double reach_u = half[u] * std::abs(direction[v]) + half[v] * std::abs(direction[u]);
+      const double scale =
+          (std::abs(middle[u]) + half[u]) * std::abs(direction[v]) + (std::abs(middle[v]) + half[v]) * std::abs(direction[u]);
+      is_apart = std::abs(middle[u] * direction[v] - middle[v] * direction[u]) > reach_u + 1e-12 * scale;
+    }
+    if (is_apart) continue;
+    if (node.count == 0) {
+      stack[depth++] = node.first;
+      stack[depth++] = index + 1;
+      continue;
+    }
+    for (uint32_t s = node.first; s < node.first + node.count; ++s) {
+      const auto& [i, j, k] = surface_.triangles[order_[s]];
+      const Vector3d &a = surface_.vertices[i], &b = surface_.vertices[j], &c = surface_.vertices[k];
+      const int ab = Orient3d(x, end, a, b);
+      const int bc = Orient3d(x, end, b, c);
+      const int ca = Orient3d(x, end, c, a);
+      if ((ab < 0 || bc < 0 || ca < 0) && (ab > 0 || bc > 0 || ca > 0)) continue;
+      const int side_x = Orient3d(a, b, c, x);
+      const int side_end = Orient3d(a, b, c, end);
+      if (side_x * side_end > 0) continue;
+      if (ab == 0 || bc == 0 || ca == 0 || side_x == 0 || side_end == 0) return std::nullopt;
+      crossings += side_x < 0 ? 1 : -1;  // behind the face: the segment leaves here
+    }
+  }
+  return crossings;
+}
+
+int SignedDistance::WindingNumber(const Vector3d& x_m) const {
+  if (nodes_.empty() || !nodes_[0].box.contains(x_m)) return 0;
+  // No two of these are parallel to a plane that modelling programs like.
+  constexpr std::array<std::array<double, 3>, 6> kDirections = {{{0.8137, 0.4713, 0.3401},
+                                                                 {-0.2909, 0.7019, 0.6503},
+                                                                 {0.3571, -0.6143, 0.7039},
+                                                                 {-0.6101, -0.5519, 0.5687},
+                                                                 {0.1877, 0.2473, -0.9507},
+                                                                 {-0.9203, 0.1301, -0.3691}}};
+  const double reach_m = 2 * nodes_[0].box.diagonal().norm();
+  for (const auto& d : kDirections) {
+    if (const auto crossings = Crossings(x_m, x_m + reach_m * Vector3d(d[0], d[1], d[2]))) return *crossings;
+  }
+  // Every ray meets an edge: the sum of the solid angles (Van Oosterom and Strackee 1983) is slow and rounded, but needs no ray.
+  double angle = 0;
+  for (const auto& [i, j, k] : surface_.triangles) {
+    const Vector3d a = surface_.vertices[i] - x_m;
+    const Vector3d b = surface_.vertices[j] - x_m;
+    const Vector3d c = surface_.vertices[k] - x_m;
+    const double la = a.norm();
+    const double lb = b.norm();
+    const double lc = c.norm();
+    angle += 2 * std::atan2(a.dot(b.cross(c)), la * lb * lc + a.dot(b) * lc + b.dot(c) * la + c.dot(a) * lb);
+  }
+  return static_cast<int>(std::lround(angle / (4 * std::numbers::pi)));
+}
+
+absl::StatusOr<TetMesh> MeshSurface(const SurfaceMesh& surface, const StuffingOptions& options, uint64_t max_self_intersections) {
+  PALPATE_RETURN_IF_ERROR(CheckClosedSurface(surface, max_self_intersections));
   if (surface.triangles.empty()) return absl::InvalidArgumentError("surface: has no triangles, there is nothing to fill");
   Eigen::AlignedBox3d bounds;
   for (const auto& triangle : surface.triangles) {
     for (const uint32_t v : triangle) bounds.extend(surface.vertices[v]);
   }
-  const SignedDistance distance(surface);
+  const SignedDistance distance(surface, max_self_intersections > 0 ? SideRule::kWindingNumber : SideRule::kPseudoNormal);
   StuffingOptions with_distance = options;
   with_distance.is_distance = true;
   return StuffIsosurface([&distance](const Vector3d& x) { return distance(x); }, bounds, with_distance);

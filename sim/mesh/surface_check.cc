@@ -234,9 +234,26 @@ class SelfIntersection {
     Build(0, static_cast<uint32_t>(order_.size()));
   }
 
-  absl::Status Check() const { return CheckWithin(0); }
+  uint64_t count() const { return count_; }
+
+  // Whether no more than `allowed` pairs meet.
+  absl::Status Check(uint64_t allowed) {
+    // Far more than a repair by tolerance is for; a surface that is folded all over would have a square of pairs.
+    limit_ = std::max(allowed, kMaxCounted);
+    CountWithin(0);
+    if (count_ <= allowed) return absl::OkStatus();
+    const std::string tail = count_ > limit_
+                                 ? absl::StrFormat("more than %d pairs of triangles do", limit_)
+                                 : absl::StrFormat(
+                                       "%d such pair(s) in all; `palpate mesh from-surface --allow-self-intersections %d` fills what "
+                                       "the surface encloses as a whole",
+                                       count_, count_);
+    return absl::InvalidArgumentError(absl::StrFormat("%s; %s", first_, tail));
+  }
 
  private:
+  static constexpr uint64_t kMaxCounted = 1000;
+
   struct Node {
     Box box;
     uint32_t first = 0;  // leaf: range of order_; else the two children
@@ -275,45 +292,47 @@ class SelfIntersection {
 
   Vector3d Center(uint32_t t) const { return boxes_[t].min + boxes_[t].max; }
 
-  absl::Status CheckWithin(uint32_t index) const {
+  // The counts end one above the limit.
+  void CountWithin(uint32_t index) {
+    if (count_ > limit_) return;
     const Node& node = nodes_[index];
     if (!node.is_leaf) {
-      PALPATE_RETURN_IF_ERROR(CheckWithin(node.first));
-      PALPATE_RETURN_IF_ERROR(CheckWithin(node.second));
-      return CheckBetween(node.first, node.second);
+      CountWithin(node.first);
+      CountWithin(node.second);
+      CountBetween(node.first, node.second);
+      return;
     }
     for (uint32_t i = node.first; i < node.second; ++i) {
-      for (uint32_t k = i + 1; k < node.second; ++k) PALPATE_RETURN_IF_ERROR(CheckPair(order_[i], order_[k]));
+      for (uint32_t k = i + 1; k < node.second; ++k) CountPair(order_[i], order_[k]);
     }
-    return absl::OkStatus();
   }
 
-  absl::Status CheckBetween(uint32_t a_index, uint32_t b_index) const {
+  void CountBetween(uint32_t a_index, uint32_t b_index) {
     const Node& a = nodes_[a_index];
     const Node& b = nodes_[b_index];
-    if (!a.box.Overlaps(b.box)) return absl::OkStatus();
+    if (count_ > limit_ || !a.box.Overlaps(b.box)) return;
     if (a.is_leaf && b.is_leaf) {
       for (uint32_t i = a.first; i < a.second; ++i) {
-        for (uint32_t k = b.first; k < b.second; ++k) PALPATE_RETURN_IF_ERROR(CheckPair(order_[i], order_[k]));
+        for (uint32_t k = b.first; k < b.second; ++k) CountPair(order_[i], order_[k]);
       }
-      return absl::OkStatus();
+      return;
     }
     if (b.is_leaf || (!a.is_leaf && (a.box.max - a.box.min).squaredNorm() > (b.box.max - b.box.min).squaredNorm())) {
-      PALPATE_RETURN_IF_ERROR(CheckBetween(a.first, b_index));
-      return CheckBetween(a.second, b_index);
+      CountBetween(a.first, b_index);
+      CountBetween(a.second, b_index);
+      return;
     }
-    PALPATE_RETURN_IF_ERROR(CheckBetween(a_index, b.first));
-    return CheckBetween(a_index, b.second);
+    CountBetween(a_index, b.first);
+    CountBetween(a_index, b.second);
   }
 
-  absl::Status CheckPair(uint32_t s, uint32_t t) const {
-    if (!boxes_[s].Overlaps(boxes_[t])) return absl::OkStatus();
-    if (const auto where = Meeting(s, t)) {
-      return absl::InvalidArgumentError(absl::StrFormat("self-intersection at %s: %s meets %s", FormatPoint(*where),
-                                                        FormatTriangle(surface_, std::min(s, t)),
-                                                        FormatTriangle(surface_, std::max(s, t))));
-    }
-    return absl::OkStatus();
+  void CountPair(uint32_t s, uint32_t t) {
+    if (!boxes_[s].Overlaps(boxes_[t])) return;
+    const auto where = Meeting(s, t);
+    if (!where) return;
+    if (count_++ > 0) return;
+    first_ = absl::StrFormat("self-intersection at %s: %s meets %s", FormatPoint(*where), FormatTriangle(surface_, std::min(s, t)),
+                             FormatTriangle(surface_, std::max(s, t)));
   }
 
   std::array<Vector3d, 3> Corners(uint32_t t) const {
@@ -376,6 +395,9 @@ class SelfIntersection {
   std::vector<uint32_t> order_;  // triangles, a leaf's next to each other
   std::vector<Box> boxes_;
   std::vector<Node> nodes_;
+  uint64_t limit_ = 0;
+  uint64_t count_ = 0;
+  std::string first_;  // the first meeting, for people
 };
 
 // Solid angle of a triangle seen from a point, positive from the inside. Source: Van Oosterom and Strackee 1983.
@@ -386,7 +408,8 @@ double SolidAngle(const Vector3d& a, const Vector3d& b, const Vector3d& c) {
   return 2.0 * std::atan2(a.dot(b.cross(c)), la * lb * lc + a.dot(b) * lc + b.dot(c) * la + c.dot(a) * lb);
 }
 
-absl::Status CheckOrientation(const SurfaceMesh& surface, Components& components) {
+// With `may_overlap` the parts of a surface that meets itself may lie in each other as they like, as long as none takes away from nothing.
+absl::Status CheckOrientation(const SurfaceMesh& surface, Components& components, bool may_overlap) {
   struct Part {
     Box box;
     std::vector<uint32_t> triangles;
@@ -433,7 +456,7 @@ absl::Status CheckOrientation(const SurfaceMesh& surface, Components& components
     }
     const auto depth = std::lround(angle / (4.0 * std::numbers::pi));
     const long wanted = part.volume > 0.0 ? 0 : 1;
-    if (depth == wanted) continue;
+    if (depth == wanted || (may_overlap && depth >= wanted)) continue;
     const std::string what = absl::StrFormat("%s at %s", FormatTriangle(surface, part.largest), FormatPoint(point));
     if (wanted == 1) {
       return absl::InvalidArgumentError(absl::StrFormat(
@@ -448,12 +471,13 @@ absl::Status CheckOrientation(const SurfaceMesh& surface, Components& components
 
 }  // namespace
 
-absl::Status CheckClosedSurface(const SurfaceMesh& surface) {
+absl::Status CheckClosedSurface(const SurfaceMesh& surface, uint64_t max_self_intersections) {
   PALPATE_RETURN_IF_ERROR(CheckElements(surface));
   Components components(surface.triangles.size());
   PALPATE_RETURN_IF_ERROR(CheckEdges(surface, components));
-  PALPATE_RETURN_IF_ERROR(SelfIntersection(surface).Check());
-  return CheckOrientation(surface, components);
+  SelfIntersection intersections(surface);
+  PALPATE_RETURN_IF_ERROR(intersections.Check(max_self_intersections));
+  return CheckOrientation(surface, components, /*may_overlap=*/intersections.count() > 0);
 }
 
 }  // namespace palpate::sim

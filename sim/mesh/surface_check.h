@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "gpu/base/status.h"
 #include "sim/mesh/tet_mesh.h"
 
@@ -12,8 +14,10 @@ namespace palpate::sim {
 /// directions; no two triangles meet except in the vertices and edges they share by index (decided with exact arithmetic on the coordinates
 /// as given; touching counts as meeting); normals point out of the solid, also for nested shells (a cavity must be turned inward, a shell
 /// in a cavity outward again). Two parts may share a vertex; unused vertices are ignored. Vertices that coincide but have different indices
-/// are not joined: an open edge. Errors: InvalidArgument naming the first defect, its triangles or edge, and a coordinate in the frame and
-/// unit of the surface. Cost: O(n log n) for surfaces of reasonable triangles; about 0.3 s for 100,000 triangles. Deterministic.
-absl::Status CheckClosedSurface(const SurfaceMesh& surface);
+/// are not joined: an open edge. Up to `max_self_intersections` pairs of triangles may meet all the same; inside is then where the winding
+/// number is positive. Errors: InvalidArgument naming the first defect, its triangles or edge, and a coordinate in the frame and unit of
+/// the surface; of self-intersections also their number. Cost: O(n log n) for surfaces of reasonable triangles; about 0.3 s for 100,000
+/// triangles. Deterministic.
+absl::Status CheckClosedSurface(const SurfaceMesh& surface, uint64_t max_self_intersections = 0);
 
 }  // namespace palpate::sim

@@ -16,8 +16,9 @@ MAY_INCLUDE = {
     "clients/cpp": ["proto", "gpu/base"],
     # The local model is the one piece that both ends of the haptic path run.
     "clients/station": ["proto", "clients/cpp", "sim/haptics", "sim/instrument", "gpu/base"],
-    # Files are checked, meshed and converted on the user's machine by the code the server runs; `verify` runs the detectors themselves.
-    "clients/cli": ["proto", "clients/cpp", "sim/ccd", "sim/mesh", "sim/topology", "sim/reference", "sim/world", "server/api", "gpu/collision", "gpu/shared", "gpu/runtime", "gpu/base"],
+    # Files are checked, meshed and converted on the user's machine by the code the server runs; `verify` runs the detectors themselves; `demo` checks
+    # what it hands to the station.
+    "clients/cli": ["proto", "clients/cpp", "clients/station", "sim/ccd", "sim/mesh", "sim/topology", "sim/reference", "sim/world", "server/api", "gpu/collision", "gpu/shared", "gpu/runtime", "gpu/base"],
     "clients/web": [],
     "bench": ["bench", "clients/cpp", "clients/station", "server", "sim", "gpu", "proto"],
     "tests": ["tests", "bench", "clients", "server", "sim", "gpu", "proto"],

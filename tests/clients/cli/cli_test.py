@@ -12,7 +12,7 @@ import unittest
 PALPATE = ""
 SCENES = pathlib.Path()
 
-LEAVES = ["scene check", "scene create", "scene list", "scene show", "scene delete", "scene play", "scene pause", "scene step", "scene reset", "scene rate",
+LEAVES = ["scene check", "scene from-mesh", "scene create", "scene list", "scene show", "scene delete", "scene play", "scene pause", "scene step", "scene reset", "scene rate",
           "watch", "export", "edit", "mesh info", "mesh convert", "mesh from-surface", "mesh generate liver", "mesh generate torus", "mesh generate slab",
           "mesh generate sphere", "mesh generate kidney", "mesh generate knot", "mesh generate sheet", "devices", "server-info", "demo", "verify ccd-queries", "verify mesh-pair", "verify tissue"]
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
@@ -29,11 +29,13 @@ def tetrahedron_msh(tets):
     return "\n".join(lines + ["$EndElements", ""])
 
 
+CUBE_QUADS = [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (2, 6, 7, 3), (0, 4, 6, 2), (1, 3, 7, 5)]
+
+
 def cube_stl(size, open_side=False):
     """Binary STL of an axis-aligned cube, as a scanner writes it: no shared vertices."""
     corner = [(size * (i & 1), size * (i >> 1 & 1), size * (i >> 2 & 1)) for i in range(8)]
-    quads = [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (2, 6, 7, 3), (0, 4, 6, 2), (1, 3, 7, 5)]
-    triangles = [t for a, b, c, d in quads[open_side:] for t in ((a, b, c), (a, c, d))]
+    triangles = [t for a, b, c, d in CUBE_QUADS[open_side:] for t in ((a, b, c), (a, c, d))]
     out = b"\0" * 80 + struct.pack("<I", len(triangles))
     for triangle in triangles:
         out += struct.pack("<12fH", 0, 0, 0, *(x for vertex in triangle for x in corner[vertex]), 0)
@@ -126,7 +128,13 @@ class Mesh(CliTest):
                 self.assertEqual(info["surface_vertices"] - info["surface_triangles"] // 2, 0 if shape == "torus" or options[:1] == ["--tube-radius"] else 2)
 
     def test_a_length_that_is_no_number_is_refused(self):
-        self.assertIn("edge_length_m", self.fails(FAILED, "mesh", "generate", "liver", "-o", self.folder / "x.msh", "--edge-length", "nan"))
+        output = ["-o", self.folder / "x.msh"]
+        for arguments in (["mesh", "generate", "liver", *output, "--edge-length"], ["mesh", "generate", "sphere", *output, "--radius"],
+                          ["mesh", "generate", "slab", *output, "--size", "0.1", "0.1"], ["mesh", "convert", "x.msh", *output, "--scale"],
+                          ["scene", "rate", "x", "--speed"], ["demo", "--scene", SCENES / "liver.json", "--headless", "--seconds"], ["server-info", "--timeout"]):
+            with self.subTest(arguments):
+                self.assertIn("nan", self.fails(USAGE, *arguments, "nan"))
+                self.fails(USAGE, *arguments, "-nan")
 
     def test_generators_are_deterministic(self):
         self.assertEqual(self.generate("a.msh").read_bytes(), self.generate("b.msh").read_bytes())
@@ -172,6 +180,63 @@ class Mesh(CliTest):
         path = self.write("inverted.msh", tetrahedron_msh([(1, 3, 2, 4)]))
         self.assertIn("inverted.msh", self.fails(FAILED, "mesh", "info", path))
         self.assertAlmostEqual(self.info(path, "--flip-inverted")["volume_m3"], 1 / 6)
+
+    def test_what_mends_a_mesh_is_named(self):
+        inverted = self.write("inverted.msh", tetrahedron_msh([(1, 3, 2, 4)]))
+        self.assertIn("palpate mesh convert --flip-inverted", self.fails(FAILED, "mesh", "info", inverted))
+        self.ok("mesh", "convert", "--flip-inverted", inverted, "-o", self.folder / "mended.msh")
+        self.ok("mesh", "info", self.folder / "mended.msh")
+        spare = self.write("spare.msh", tetrahedron_msh([(1, 2, 3, 4)]).replace("$Nodes\n4\n", "$Nodes\n5\n9 7 7 7\n"))
+        self.assertIn("palpate mesh convert --drop-unused", self.fails(FAILED, "mesh", "info", spare))
+        self.ok("mesh", "convert", "--drop-unused", spare, "-o", self.folder / "mended.msh")
+        self.ok("mesh", "info", self.folder / "mended.msh")
+
+    def test_msh_of_the_first_version_is_read(self):
+        path = self.write("old.msh", "$NOD\n4\n1 0 0 0\n2 1 0 0\n3 0 1 0\n4 0 0 1\n$ENDNOD\n$ELM\n1\n1 4 1 1 4 1 2 3 4\n$ENDELM\n")
+        self.assertAlmostEqual(self.info(path)["volume_m3"], 1 / 6)
+
+    def test_vtk_surfaces_are_told_and_filled(self):
+        # The cube again, as VTK writes polydata.
+        corners = "\n".join(f"{0.1 * (i & 1)} {0.1 * (i >> 1 & 1)} {0.1 * (i >> 2 & 1)}" for i in range(8))
+        quads = "\n".join("4 " + " ".join(map(str, quad)) for quad in CUBE_QUADS)
+        path = self.write("cube.vtk", f"# vtk DataFile Version 3.0\ncube\nASCII\nDATASET POLYDATA\nPOINTS 8 float\n{corners}\nPOLYGONS 6 30\n{quads}\n")
+        self.assertIn("palpate mesh from-surface", self.fails(FAILED, "mesh", "convert", path, "-o", self.folder / "x.msh"))
+        self.assertTrue(self.info(path)["bounds_a_solid"])
+        self.ok("mesh", "from-surface", path, "--edge-length", "0.02", "-o", self.folder / "cube.msh")
+        self.assertAlmostEqual(self.info(self.folder / "cube.msh")["volume_m3"] / 0.001, 1, delta=0.1)
+
+    def test_other_units_are_noticed(self):
+        """A liver of 200 mm must not pass for one of 200 m, whoever looks at it."""
+        for size, remedy in ((200.0, "--scale 0.001"), (20.0, "--scale 0.01")):
+            with self.subTest(size):
+                surface = self.write("organ.stl", cube_stl(size))
+                result = run("mesh", "info", surface, "--json")
+                self.assertIn(remedy, json.loads(result.stdout)["warning"])
+                self.assertIn("warning: ", result.stderr)
+                self.assertIn(remedy, result.stderr)
+                unscaled = run("mesh", "from-surface", surface, "--edge-length", size / 8, "-o", self.folder / "organ.msh")
+                self.assertIn(remedy, unscaled.stderr)
+                self.assertIn(remedy, run("mesh", "info", self.folder / "organ.msh").stderr)
+                scene = self.write("scene.json", json.dumps({"bodies": [{"name": "organ", "mesh_file": "organ.msh"}]}))
+                self.assertIn(remedy.replace("--scale ", '"scale": '), run("scene", "check", scene).stderr)
+                scaled = run("mesh", "convert", self.folder / "organ.msh", *remedy.split(), "-o", self.folder / "scaled.msh")
+                self.assertEqual((scaled.returncode, scaled.stderr), (0, ""))
+        plain = run("mesh", "info", self.generate())
+        self.assertEqual(plain.stderr, "")
+
+    def test_self_intersections_can_be_allowed(self):
+        # Two cubes that cross, as a modelling program joins them.
+        out = bytearray(cube_stl(0.1))
+        second = [x + (0.031, 0.027, 0.041)[i % 3] for t in range(12) for i, x in enumerate(struct.unpack_from("<9f", out, 84 + 50 * t + 12))]
+        triangles = b"".join(struct.pack("<12fH", 0, 0, 0, *second[9 * t:9 * t + 9], 0) for t in range(12))
+        struct.pack_into("<I", out, 80, 24)
+        path = self.write("crossed.stl", bytes(out) + triangles)
+        target = self.folder / "crossed.msh"
+        message = self.fails(FAILED, "mesh", "from-surface", path, "--edge-length", "0.01", "-o", target)
+        remedy = re.search(r"--allow-self-intersections \d+", message)
+        self.assertTrue(remedy, message)
+        self.ok("mesh", "from-surface", path, "--edge-length", "0.01", "-o", target, *remedy.group().split())
+        self.assertAlmostEqual(self.info(target)["volume_m3"] / (0.002 - 0.069 * 0.073 * 0.059), 1, delta=0.05)
 
     def test_bad_files_are_refused_by_name(self):
         good = self.generate().read_text()
@@ -302,7 +367,49 @@ class Scene(CliTest):
 
     def test_missing_file_and_folder(self):
         self.assertIn("none.json", self.fails(FAILED, "scene", "check", self.folder / "none.json"))
+        self.assertIn("too long", self.fails(FAILED, "scene", "check", "x" * 1000))
+        self.assertIn("/dev/zero", self.fails(FAILED, "scene", "check", "/dev/zero"))
         self.fails(FAILED, "scene", "check", self.folder)
+
+    def test_a_scene_from_a_mesh(self):
+        """Surface or volume, millimetres or metres: the scene is one that the server takes, with a probe above an organ that stands on its foot."""
+        volume = self.folder / "in-metres.msh"
+        self.ok("mesh", "generate", "kidney", "-o", volume)
+        for source, scale in ((self.write("organ.stl", cube_stl(120.0)), 0.001), (volume, 1)):
+            with self.subTest(source.name):
+                target = self.folder / "scene.json"
+                made = json.loads(self.ok("scene", "from-mesh", source, "--tets", "600", "-o", target, "--json"))
+                self.assertEqual(made["scale"], scale)
+                self.assertAlmostEqual(made["extent_m"], 0.12, delta=0.02)
+                built = json.loads(self.ok("scene", "check", target, "--json"))["bodies"][0]
+                self.assertGreater(built["fixed_vertex_count"], 3)
+                self.assertLess(built["fixed_vertex_count"], built["vertex_count"] / 2)
+                info = json.loads(self.ok("mesh", "info", self.folder / "scene.msh", "--json"))
+                low, high = info["bounds_m"]["min"], info["bounds_m"]["max"]
+                for axis in range(2):
+                    self.assertAlmostEqual(low[axis] + high[axis], 0)
+                self.assertAlmostEqual(low[2], 0)
+                tool = json.loads(target.read_text())["tools"][0]
+                self.assertAlmostEqual(tool["rest_pose"]["position_m"]["z"] - tool["radius_m"] - high[2], 0.02)
+        if scale == 1:
+            self.assertGreater(info["tets"], 600, "a mesh of tetrahedra is taken as it is")
+
+    def test_a_scene_from_a_mesh_that_cannot_be(self):
+        for source, words in ((self.write("open.stl", cube_stl(0.1, open_side=True)), ["open.stl"]), (self.folder / "none.stl", ["none.stl"]),
+                              (self.folder, ["extension"]), (self.write("empty.msh", ""), ["empty.msh"]),
+                              (self.write("scene.msh", tetrahedron_msh([(1, 2, 3, 4)])), ["scene.msh", "--output"])):
+            with self.subTest(source.name):
+                before = sorted(p.name for p in self.folder.iterdir())
+                message = self.fails(FAILED, "scene", "from-mesh", source, "-o", self.folder / "scene.json")
+                for word in words:
+                    self.assertIn(word, message)
+                self.assertEqual(sorted(p.name for p in self.folder.iterdir()), before, "nothing half made is left")
+        good = self.write("good.stl", cube_stl(0.1))
+        self.fails(FAILED, "scene", "from-mesh", good, "-o", self.folder / "none" / "scene.json")
+        self.fails(FAILED, "scene", "from-mesh", good, "-o", self.folder / "scene.txt")
+        self.fails(FAILED, "scene", "from-mesh", good, "-o", self.folder / "scene.json", "--young-modulus", "1e30")
+        self.fails(USAGE, "scene", "from-mesh", good, "--scale", "nan")
+        self.fails(USAGE, "scene", "from-mesh", good, "--tets", "1")
 
     def test_create_looks_at_the_file_before_the_server(self):
         self.assertIn("dt", self.fails(FAILED, "--server", "127.0.0.1:1", "scene", "create", self.write("s.json", '{"dt": 1}')))

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The demo, whole: server, simulated hand and viewer stream as `./run demo --headless` starts them. usage: demo_test.py PALPATE SCENES_FOLDER"""
+"""The demo, whole: server, simulated hand and viewer stream as `./run demo` starts them. usage: demo_test.py PALPATE SCENES_FOLDER [CLASS...]"""
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ def processes_with(variable):
     return found
 
 
-class DemoTest(unittest.TestCase):
+class DemoCase(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -34,13 +35,22 @@ class DemoTest(unittest.TestCase):
 
     def start(self, *arguments):
         environment = dict(os.environ, TMPDIR=str(self.folder), **dict([self.mark.split("=", 1)]))
-        return subprocess.Popen([PALPATE, "demo", *map(str, arguments if "--scene" in arguments else ("--scene", SCENES / "liver.json", *arguments))], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        # `./run demo` names a scene of its own before those of the caller.
+        return subprocess.Popen([PALPATE, "demo", "--scene", SCENES / "liver.json", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True, env=environment, stdin=subprocess.DEVNULL)
 
     def leaves_nothing(self):
         self.assertEqual(processes_with(self.mark), [])
         self.assertEqual([path.name for path in self.folder.glob("palpate-demo-*")], [])
 
+    def wait_for_line(self, process, text):
+        for line in process.stdout:
+            if text in line:
+                return line
+        self.fail(f"no '{text}' before the end: {process.stderr.read()}")
+
+
+class DemoTest(DemoCase):
     def test_report(self):
         report = self.folder / "report.json"
         process = self.start("--headless", "--seconds", 8, "--report", report)
@@ -70,12 +80,6 @@ class DemoTest(unittest.TestCase):
         self.assertGreater(data["viewer"]["bytes_per_s"], 0)
         self.assertIn("http://127.0.0.1:", out)
 
-    def wait_for_line(self, process, text):
-        for line in process.stdout:
-            if text in line:
-                return line
-        self.fail(f"no '{text}' before the end: {process.stderr.read()}")
-
     def test_interrupt_ends_everything(self):
         process = self.start("--http", "127.0.0.1:0")
         self.wait_for_line(process, "steps/s")
@@ -103,21 +107,57 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(process.returncode, 1)
         self.leaves_nothing()
 
-    def test_a_bad_scene_says_why(self):
+    def refused(self, *arguments):
+        """What a demo says that ends before it has started anything."""
+        process = self.start(*arguments, "--headless", "--seconds", 1)
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertEqual(out, "", "a server had been started")
+        self.assertNotIn("palpate-server", err)
+        self.leaves_nothing()
+        return err
+
+    def test_what_cannot_be_is_refused_before_anything_starts(self):
         bad = self.folder / "bad.json"
         bad.write_text('{"dt_s": 7}')
-        process = self.start("--scene", bad, "--headless", "--seconds", 1)
-        _, err = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 1)
-        self.assertIn("dt_s", err)
-        self.leaves_nothing()
+        meshless = self.folder / "meshless.json"
+        meshless.write_text('{"bodies": [{"name": "organ", "mesh_file": "organ.msh"}]}')
+        for arguments, words in ((["--scene", bad], ["bad.json", "dt_s"]), (["--scene", meshless], ["meshless.json", "organ.msh"]),
+                                 (["--scene", self.folder / "none.json"], ["none.json"]), (["--scene", self.folder], ["folder"]),
+                                 (["--tool", "spoon"], ["spoon", "liver.json", "probe, hand"]), (["--hand", "foot"], ["--hand", "foot", "replay"]),
+                                 (["--hand", "sim:depth=x"], ["--hand", "depth"]), (["--hand", "record:/nonexistent/r,inner=sim"], ["--hand", "/nonexistent"]),
+                                 (["--scene", SCENES / "sheet.json", "--tool", "probe"], ["no tool"]), (["--device", "abacus"], ["--device", "abacus"]),
+                                 (["--http", "nowhere"], ["--http", "nowhere"]), (["--web-root", self.folder / "none"], ["--web-root"]),
+                                 (["--report", self.folder / "none" / "report.json"], ["report.json"])):
+            with self.subTest(arguments):
+                message = self.refused(*arguments)
+                for word in words:
+                    self.assertIn(word, message)
 
-    def test_an_unknown_tool_says_why(self):
-        process = self.start("--tool", "spoon", "--headless", "--seconds", 1)
-        _, err = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, 1)
-        self.assertIn("spoon", err)
-        self.leaves_nothing()
+
+class EveryScene(DemoCase):
+    def test_every_scene_is_shown(self):
+        for scene in sorted(SCENES.glob("*.json")):
+            with self.subTest(scene.name):
+                tools = json.loads(scene.read_text()).get("tools", [])
+                process = self.start("--scene", scene, "--http", "127.0.0.1:0")
+                station = self.wait_for_line(process, "station")
+                self.assertIn(f"on tool {'probe' if any(t['name'] == 'probe' for t in tools) else tools[0]['name']} " if tools else "none", station)
+                while int(re.match(r"step (\d+)", self.wait_for_line(process, "steps/s")).group(1)) < 3:
+                    pass
+                process.send_signal(signal.SIGINT)
+                _, err = process.communicate(timeout=240)
+                self.assertEqual(process.returncode, 0, err)
+                self.leaves_nothing()
+
+    def test_a_scene_without_a_tool_is_reported(self):
+        report = self.folder / "report.json"
+        process = self.start("--scene", SCENES / "tori.json", "--headless", "--seconds", 1, "--report", report)
+        _, err = process.communicate(timeout=240)
+        self.assertEqual(process.returncode, 0, err)
+        data = json.loads(report.read_text())
+        self.assertIsNone(data["station"])
+        self.assertGreater(data["viewer"]["frames"], 0)
 
 
 if __name__ == "__main__":

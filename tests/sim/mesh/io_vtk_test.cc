@@ -199,7 +199,8 @@ TEST(VtkTest, NamesLineAndCellOfTextErrors) {
   };
   expect("# vtk", "# VTX", {"two.vtk:1", "not a legacy VTK file"});
   expect("ASCII", "TEXT", {"two.vtk:3", "ASCII or BINARY"});
-  expect("UNSTRUCTURED_GRID", "POLYDATA", {"two.vtk:4", "UNSTRUCTURED_GRID"});
+  expect("UNSTRUCTURED_GRID", "STRUCTURED_POINTS", {"two.vtk:4", "UNSTRUCTURED_GRID"});
+  expect("UNSTRUCTURED_GRID", "POLYDATA", {"two.vtk:4", "surface", "palpate mesh from-surface"});
   expect("POINTS 5 double", "POINTS five double", {"two.vtk:8", "\"five\""});
   expect("POINTS 5 double", "POINTS -5 double", {"two.vtk:8", "\"-5\""});
   expect("POINTS 5 double", "POINTS 5", {"two.vtk:8", "data type", "end of the line"});
@@ -253,6 +254,58 @@ TEST(VtkTest, NamesByteOfBinaryErrors) {
   file = OldBinary<double>();
   file[cells + 16 + 4 + 3] = 9;
   ExpectInvalid(ParseVtk(file, "two.vtk"), {"two.vtk, byte " + std::to_string(cells + 16), "cell 1", "index 9"});
+}
+
+constexpr std::string_view kPolydata = R"(# vtk DataFile Version 3.0
+a pyramid
+ASCII
+DATASET POLYDATA
+POINTS 6 float
+0 0 0
+1 0 0
+1 1 0
+0 1 0
+0.5 0.5 1
+0.5 0.5 1.0
+POLYGONS 3 13
+4 0 3 2 1
+3 0 1 4
+3 1 2 5
+TRIANGLE_STRIPS 1 5
+4 2 3 4 0
+POINT_DATA 6
+SCALARS whatever float
+)";
+
+TEST(VtkSurfaceTest, ReadsPolygonsAndStrips) {
+  const auto surface = ParseVtkSurface(kPolydata, "pyramid.vtk");
+  ASSERT_TRUE(surface.ok()) << surface.status();
+  EXPECT_EQ(surface->vertices.size(), 5U) << "points of equal coordinates are one vertex";
+  EXPECT_EQ(surface->triangles.size(), 6U);
+  double volume_m3 = 0;
+  for (const auto& [a, b, c] : surface->triangles) {
+    volume_m3 += surface->vertices[a].dot(surface->vertices[b].cross(surface->vertices[c])) / 6;
+  }
+  EXPECT_NEAR(volume_m3, 1.0 / 3, 1e-15);
+}
+
+TEST(VtkSurfaceTest, TellsSurfacesAndVolumesApart) {
+  ExpectInvalid(ParseVtk(kPolydata, "pyramid.vtk"), {"pyramid.vtk", "surface", "mesh from-surface"});
+  ExpectInvalid(ParseVtkSurface(FormatVtk(UnitTet()), "tet.vtk"), {"tet.vtk", "POLYDATA", "volume", "mesh convert"});
+}
+
+TEST(VtkSurfaceTest, NamesWhatIsWrong) {
+  const auto expect = [](std::string_view what, std::string_view by, std::initializer_list<std::string_view> parts) {
+    std::string text(kPolydata);
+    ExpectInvalid(ParseVtkSurface(text.replace(text.find(what), what.size(), by), "p.vtk"), parts);
+  };
+  expect("3 0 1 4", "3 0 1 6", {"p.vtk", "triangle 2", "index 6", "6 points"});
+  expect("POLYGONS 3 13\n4 0 3 2 1\n3 0 1 4", "POLYGONS 3 12\n4 0 3 2 1\n2 0 1", {"p.vtk:14", "polygon 1", "2 vertices"});
+  expect("POLYGONS 3 13", "POLYGONS 3 14", {"p.vtk", "POLYGONS", "14 integers announced"});
+  expect("POINTS 6 float", "POINTS 600 float", {"p.vtk:6", "600 points announced"});
+  expect("TRIANGLE_STRIPS", "STRIPES", {"p.vtk:16", "STRIPES"});
+  ExpectBeginningsFail(kPolydata, kPolydata.find("3 1 2 5") + 7,
+                       [](std::string_view part) { return ParseVtkSurface(part, "part.vtk").status(); });
 }
 
 }  // namespace

@@ -256,5 +256,65 @@ TEST(MeshSurface, MeshesOrRefusesTheBunny) {
   EXPECT_NEAR(Measure(*mesh).tet_volume_m3, volume, 0.03 * volume);
 }
 
+// Two cubes that stand in each other: the union is meant.
+SurfaceMesh CrossedCubes() {
+  SurfaceMesh surface = Cube(0.05);
+  Append(Cube(0.05, Vector3d(0.031, 0.027, 0.041)), &surface);
+  return surface;
+}
+
+TEST(WindingNumberTest, CountsLikeTheSolidAngle) {
+  SurfaceMesh surface = CrossedCubes();
+  Append(Flipped(Cube(0.01, Vector3d(-0.03, -0.03, -0.03))), &surface);  // a cavity
+  const SignedDistance distance(surface, SideRule::kWindingNumber);
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> place(-0.1, 0.13);
+  std::array<int, 4> seen{};
+  for (int i = 0; i < 4000; ++i) {
+    const Vector3d x(place(random), place(random), place(random));
+    const int expected = static_cast<int>(std::lround(WindingNumber(surface, x)));
+    ASSERT_EQ(distance.WindingNumber(x), expected) << x.transpose();
+    ASSERT_EQ(distance(x) < 0, expected > 0) << x.transpose();
+    ++seen[static_cast<size_t>(expected)];
+  }
+  EXPECT_GT(seen[1], 0);
+  EXPECT_GT(seen[2], 0);
+}
+
+// Points from which every ray of a lesser choice would meet edges and corners.
+TEST(WindingNumberTest, CountsFromTheAxesOfACube) {
+  const SignedDistance distance(Cube(1), SideRule::kWindingNumber);
+  for (const double x : {-2.0, -1.5, -0.5, 0.0, 0.25, 0.5, 2.0}) {
+    for (const double y : {-1.5, 0.0, 0.5}) {
+      for (const double z : {-0.5, 0.0, 0.5, 3.0}) {
+        const bool is_inside = std::max({std::abs(x), std::abs(y), std::abs(z)}) < 1;
+        EXPECT_EQ(distance.WindingNumber({x, y, z}), is_inside ? 1 : 0) << x << " " << y << " " << z;
+      }
+    }
+  }
+}
+
+TEST(MeshSurfaceTest, FillsWhatCrossesItselfAsOneSolidWhenAllowed) {
+  const SurfaceMesh surface = CrossedCubes();
+  StuffingOptions options;
+  options.edge_length_m = 0.008;
+  const absl::Status refused = MeshSurface(surface, options).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("self-intersection"));
+  uint64_t pairs = 0;
+  const std::string message(refused.message());
+  const std::string flag = "--allow-self-intersections ";
+  ASSERT_THAT(message, HasSubstr(flag));
+  std::istringstream(message.substr(message.find(flag) + flag.size())) >> pairs;
+  ASSERT_GT(pairs, 1U);
+  EXPECT_FALSE(MeshSurface(surface, options, pairs - 1).ok());
+  const auto mesh = MeshSurface(surface, options, pairs);
+  ASSERT_TRUE(mesh.ok()) << mesh.status();
+  double volume_m3 = 0;
+  for (size_t t = 0; t < mesh->tets.size(); ++t) volume_m3 += TetVolume(*mesh, t);
+  const double both_m3 = 2 * 0.1 * 0.1 * 0.1;
+  const double shared_m3 = (0.1 - 0.031) * (0.1 - 0.027) * (0.1 - 0.041);
+  EXPECT_NEAR(volume_m3, both_m3 - shared_m3, 0.02 * both_m3) << "the overlap counts once";
+}
+
 }  // namespace
 }  // namespace palpate::sim
