@@ -3,25 +3,30 @@
 #include <arpa/inet.h>
 #include <civetweb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "server/web/frame_reader.h"
 #include "server/web/guess_limiter.h"
 #include "server/web/origin_check.h"
 #include "server/web/static_files.h"
@@ -34,7 +39,8 @@ constexpr int kQueuedConnections = 20;               // accepted, waiting for a 
 constexpr char kSubprotocol[] = "palpate.v1";        // what a browser that presents a token speaks
 constexpr std::string_view kTokenPrefix = "token.";  // of the "subprotocol" that carries it, base64url
 constexpr std::string_view kBearer = "Bearer ";
-constexpr int kSpareThreads = 8;                                   // for requests besides /ws, and to refuse browsers past the limit
+constexpr int kSpareThreads = 8;  // for requests besides /ws, and to refuse browsers past the limit
+constexpr size_t kReadBytes = 16384;
 constexpr int kReaderPollMs = 500;                                 // how soon a reader notices that its connection is to end
 constexpr auto kGoodbyeTimeout = std::chrono::milliseconds(1000);  // for close frames when the server stops
 constexpr auto kReaderStart = std::chrono::milliseconds(100);      // time for a reader thread to get from the handshake into its loop
@@ -45,6 +51,31 @@ absl::string_view AbslView(std::string_view text) { return {text.data(), text.si
 std::string_view Header(const mg_connection* connection, const char* name) {
   const char* value = mg_get_header(connection, name);
   return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+/// The socket behind a connection of the HTTP library, which does not tell it; -1 if it cannot be told which one it is.
+int SocketOf(const mg_request_info& request, uint16_t port) {
+  int out = -1;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end; !error && entry != end; entry.increment(error)) {
+    int fd = -1;
+    if (!absl::SimpleAtoi(entry->path().filename().string(), &fd)) continue;
+    sockaddr_in peer{};
+    sockaddr_in own{};
+    socklen_t peer_size = sizeof(peer);
+    socklen_t own_size = sizeof(own);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0 || peer.sin_family != AF_INET ||
+        ntohs(peer.sin_port) != request.remote_port || getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
+        ntohs(own.sin_port) != port) {
+      continue;
+    }
+    char address[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET, &peer.sin_addr, address, sizeof(address));
+    if (std::string_view(address) != request.remote_addr) continue;
+    if (out >= 0) return -1;
+    out = fd;
+  }
+  return out;
 }
 
 int HttpStatusOf(const absl::Status& status) {
@@ -142,6 +173,20 @@ class WebServer::Impl {
       reader_done = true;
       reader_changed.notify_all();
     }
+    /// Nothing more will be written: ends the reading too, if it has not ended.
+    void SetWriterDone(mg_connection* http) {
+      std::unique_lock lock(reader_mutex);
+      if (socket >= 0) {
+        writer_done = true;
+        if (!reader_done) shutdown(socket, SHUT_WR);  // valid until the reader is done
+        return;
+      }
+      // Makes the reader leave the library's loop. Only while it is in there may another thread do so: it gets time to enter, and is left
+      // alone once it leaves. The connection itself lives until OnWebSocketClose, which waits for this thread.
+      if (!reader_changed.wait_for(lock, kReaderStart, [this] { return reader_done; })) mg_close_connection(http);
+    }
+    std::atomic<bool> writer_done = false;
+    int socket = -1;  ///< the connection's, where this server reads it itself; owned by the HTTP library
     std::mutex reader_mutex;
     std::condition_variable reader_changed;
     bool reader_done = false;
@@ -168,6 +213,8 @@ class WebServer::Impl {
 
   int OnWebSocketConnect(const mg_connection* http);
   void OnWebSocketReady(mg_connection* http);
+  /// Reads a browser's socket until it ends or is refused.
+  void ReadFrames(Browser& browser);
   int OnWebSocketData(const mg_connection* http, int bits, std::string_view data);
   /// Takes what came from the browser; false ends the connection.
   bool Read(Browser& browser, int bits, std::string_view data);
@@ -482,19 +529,17 @@ void WebServer::Impl::OnWebSocketReady(mg_connection* http) {
   limits.stall_timeout = std::chrono::milliseconds(options_.write_timeout_ms);
   auto owned = std::make_unique<Browser>(limits);
   Browser* const browser = owned.get();
+  const mg_request_info& request = *mg_get_request_info(http);
+  if (!UsesTls()) browser->socket = SocketOf(request, port_);
   browser->writer = std::thread([browser, http] {
     browser->connection->Run([http](ViewerConnection::Opcode opcode, std::string_view payload) {
       const int written = mg_websocket_write(http, static_cast<int>(opcode), payload.data(), payload.size());
       return written > 0 && static_cast<size_t>(written) >= payload.size();
     });
-    // Makes the reader leave its loop. Only while it is in there may another thread do so: it gets time to enter, and is left alone once it
-    // leaves. The connection itself lives until OnWebSocketClose, which waits for this thread.
-    std::unique_lock lock(browser->reader_mutex);
-    if (!browser->reader_changed.wait_for(lock, kReaderStart, [browser] { return browser->reader_done; })) mg_close_connection(http);
+    browser->SetWriterDone(http);
   });
   owned.release();
 
-  const mg_request_info& request = *mg_get_request_info(http);
   absl::Status status;
   {
     const std::lock_guard lock(mutex_);
@@ -515,12 +560,44 @@ void WebServer::Impl::OnWebSocketReady(mg_connection* http) {
         backend_->OpenSession(browser->connection, absl::StrCat(request.remote_addr, ":", request.remote_port));
     if (session.ok()) {
       browser->session = *std::move(session);
-      return;
+    } else {
+      status = session.status();
     }
-    status = session.status();
   }
-  SendError(*browser->connection, 0, status);
-  browser->connection->CloseWith(WebSocketClose::kTryAgainLater, std::string(status.message()));
+  if (!status.ok()) {
+    SendError(*browser->connection, 0, status);
+    browser->connection->CloseWith(WebSocketClose::kTryAgainLater, std::string(status.message()));
+  }
+  // Not left to the library, which takes frames of any length into memory before it shows them.
+  if (browser->socket >= 0) ReadFrames(*browser);
+}
+
+void WebServer::Impl::ReadFrames(Browser& browser) {
+  FrameReader reader(options_.max_request_bytes);
+  std::vector<char> buffer(kReadBytes);
+  // Once there is nothing more to say, what still comes is thrown away for a while: closed with unread bytes, the connection would be
+  // reset, and the browser might lose the reason.
+  std::optional<std::chrono::steady_clock::time_point> end;
+  while (true) {
+    pollfd readable{browser.socket, POLLIN, 0};
+    poll(&readable, 1, kReaderPollMs);
+    const auto now = std::chrono::steady_clock::now();
+    if (!end && browser.writer_done) end = now;
+    if (end && now - *end > kGoodbyeTimeout) break;
+    const ssize_t count = recv(browser.socket, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (count <= 0) break;
+    if (end) continue;
+    const absl::Status status = reader.Feed({buffer.data(), static_cast<size_t>(count)},
+                                            [&](int bits, std::string_view payload) { return Read(browser, bits, payload); });
+    if (status.ok()) continue;
+    if (!absl::IsCancelled(status)) {
+      Refuse(browser, absl::IsResourceExhausted(status) ? WebSocketClose::kTooBig : WebSocketClose::kUnsupportedData, status);
+    }
+    end = std::chrono::steady_clock::now();
+  }
+  browser.SetReaderDone();
+  shutdown(browser.socket, SHUT_RD);  // what the library reads next is the end
 }
 
 int WebServer::Impl::OnWebSocketData(const mg_connection* http, int bits, std::string_view data) {
@@ -531,6 +608,7 @@ int WebServer::Impl::OnWebSocketData(const mg_connection* http, int bits, std::s
     if (found == browsers_.end()) return 0;
     browser = found->second;
   }
+  if (browser->socket >= 0) return 0;  // read to its end already
   if (Read(*browser, bits, data)) return 1;
   browser->SetReaderDone();
   return 0;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "palpate/v1/edit.grpc.pb.h"
 #include "tests/server/core/server_fixture.h"
+#include "tests/support/http_get.h"
 
 namespace palpate::server {
 namespace {
@@ -154,6 +155,45 @@ TEST_F(TlsTest, ServesOnlyThoseWhoSpeakTls) {
   EXPECT_EQ(call(grpc::InsecureChannelCredentials()).error_code(), grpc::StatusCode::UNAVAILABLE);
   // A client that does not know the certificate does not trust it.
   EXPECT_EQ(call(grpc::SslCredentials({})).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+class TlsHealthTest : public TlsTest {
+ protected:
+  ServerOptions Options() override {
+    ServerOptions options = TlsTest::Options();
+    options.has_http = true;
+    options.http = {"127.0.0.1", 0, true};
+    return options;
+  }
+};
+
+TEST_F(TlsHealthTest, TheHealthPageAsksThroughTls) {
+  if (WebServerHasTls()) GTEST_SKIP() << "the page itself is behind TLS here";
+  EXPECT_THAT(test::HttpGet(server_->http_port(), "/healthz"), HasSubstr("200 OK"));
+}
+
+class UploadTest : public ServerTest {
+ protected:
+  ServerOptions Options() override {
+    ServerOptions options = ServerTest::Options();
+    options.limits.max_message_bytes = 100'000;
+    return options;
+  }
+};
+
+TEST_F(UploadTest, CompressedAndLongRequestsAreRefused) {
+  const auto create = [&](size_t name_bytes, grpc_compression_algorithm compression) {
+    grpc::ClientContext context;
+    context.set_compression_algorithm(compression);
+    v1::CheckSceneRequest request;
+    *request.mutable_spec() = TinyScene();
+    request.mutable_spec()->set_name(std::string(name_bytes, 'x'));
+    v1::CheckSceneResponse response;
+    return scenes_->CheckScene(&context, request, &response).error_code();
+  };
+  EXPECT_EQ(create(10, GRPC_COMPRESS_NONE), grpc::StatusCode::OK);
+  EXPECT_EQ(create(10, GRPC_COMPRESS_GZIP), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(create(200'000, GRPC_COMPRESS_NONE), grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
 TEST(Start, SaysWhatIsWrongWithItsInput) {

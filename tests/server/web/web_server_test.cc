@@ -346,6 +346,15 @@ TEST_F(WebServerTest, BadMessagesAreAnsweredAndCloseOnlyThatConnection) {
   EXPECT_EQ(backend_.requests, 1);
 }
 
+TEST_F(WebServerTest, ALongMessageIsRefusedByItsHeader) {
+  Start();
+  SocketClient client(server_->port());
+  ASSERT_EQ(client.OpenWebSocket("/ws", Host()), 101);
+  // A gibibyte is announced, and not a byte of it sent.
+  client.SendBytes(std::string("\x82\xff\x00\x00\x00\x00\x40\x00\x00\x00mask", 14));
+  ExpectRefusal(client, absl::StatusCode::kResourceExhausted, 1009);
+}
+
 TEST_F(WebServerTest, ARequestWithoutContentIsAnErrorButKeepsTheConnection) {
   Start();
   SocketClient client(server_->port());
