@@ -26,6 +26,7 @@ class StationTest(unittest.TestCase):
     def other_scene(self, name):
         """A server of its own with a scene of scenes/; the id of the scene is `name`."""
         ready = self.folder / f"{name}.ready.json"
+        ready.unlink(missing_ok=True)
         log = self.folder / f"{name}.log"
         with open(log, "w", encoding="utf-8") as out:
             server = subprocess.Popen([SERVER, "--listen", "127.0.0.1:0", "--http", "off", "--scene", SCENE.parent / f"{name}.json", "--ready-file", ready], stdout=out, stderr=out)
@@ -227,12 +228,12 @@ class StationTest(unittest.TestCase):
 
     def test_lets_go_within_the_slew_at_a_second_signal_too(self):
         for count in (1, 2):
-            with self.other_scene("liver"):
+            with self.other_scene("slab"):
                 self.check_letting_go(count)
 
     def check_letting_go(self, count):
         log = self.folder / f"pressing-{count}.log"
-        station = subprocess.Popen(self.arguments("--quiet", "--ramp", 0.2, "--device", f"plugin:{PRESSING_PLUGIN},log={log},depth=0.06"))
+        station = subprocess.Popen(self.arguments("--quiet", "--ramp", 0.2, "--device", f"plugin:{PRESSING_PLUGIN},log={log},depth=0.06", scene="slab"))
 
         def forces():
             lines = log.read_text().splitlines()[:-1] if log.exists() else []
