@@ -1,6 +1,7 @@
 // palpate-server: runs scenes and serves them to stations, viewers and programs.
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -24,6 +25,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "gpu/base/status.h"
+#include "gpu/runtime/driver_cache.h"
 #include "server/core/build_info.h"
 #include "server/core/config.h"
 #include "server/core/log.h"
@@ -230,6 +232,9 @@ int Main(int argc, char** argv) {
   ConfigureLog(options->log_level, options->log_json);
   CaptureLibraryLogs();
 
+  // Each thread would get a heap of its own, which keeps what edits and keyframes needed at their largest: one heap needs a sixth.
+  if (std::getenv("MALLOC_ARENA_MAX") == nullptr) mallopt(M_ARENA_MAX, 1);
+
   // Blocked before any thread starts, so that every thread leaves these signals to sigwait below.
   sigset_t signals;
   sigemptyset(&signals);
@@ -238,6 +243,9 @@ int Main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
+  for (const std::string& note : gpu::PrepareDriverCache(/*prints_notes=*/false)) {
+    Log(LogLevel::kWarning, "driver's cache", {{"found", note}});
+  }
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(*options);
   if (!server.ok()) {
     Log(LogLevel::kError, "server cannot start", {{"error", server.status()}});

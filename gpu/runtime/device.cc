@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "gpu/runtime/cl_status.h"
+#include "gpu/runtime/driver_cache.h"
 
 namespace palpate::gpu {
 namespace {
@@ -50,6 +51,7 @@ bool ContainsIgnoreCase(const std::string& text, const std::string& lower_part) 
 }  // namespace
 
 absl::StatusOr<std::vector<DeviceInfo>> ListDevices() {
+  PrepareDriverCache();
   cl_uint platform_count = 0;
   const cl_int code = clGetPlatformIDs(0, nullptr, &platform_count);
   constexpr cl_int kNoPlatform = -1001;  // CL_PLATFORM_NOT_FOUND_KHR
