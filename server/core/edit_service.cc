@@ -17,7 +17,7 @@ void EditServiceImpl::Finish(UnaryReactor* reactor, const absl::Status& status) 
   reactor->Finish(ToGrpc(status));
 }
 
-void EditServiceImpl::EditScene(grpc::CallbackServerContext* /*context*/, UnaryReactor* reactor, const v1::EditSceneRequest* request,
+void EditServiceImpl::EditScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::EditSceneRequest* request,
                                 v1::EditSceneResponse* response) {
   absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(request->scene_id());
   if (!scene.ok()) {
