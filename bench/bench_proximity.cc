@@ -453,6 +453,9 @@ class Suite {
     own.erase(std::unique(own.begin(), own.end()), own.end());
     const auto fcl = FclScene::Create(FclScene::Volume::kAabb, scene.frames[frame], scene.bodies);
     fcl->Run(scene.frames[frame], scene.range_m);
+    if (const uint64_t repeated = fcl->CountRepeatedVisits(scene.range_m); repeated > 0) {
+      return absl::InternalError(absl::StrCat(scene.name, ": libfcl is made to look at ", repeated, " pairs of triangles again"));
+    }
     const auto surely = fcl->Pairs(scene.range_m * (1 - kRounding));
     const auto perhaps = fcl->Pairs(scene.range_m * (1 + kRounding));
     const bool finds_all = std::includes(own.begin(), own.end(), surely.begin(), surely.end());

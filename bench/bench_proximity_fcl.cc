@@ -22,7 +22,8 @@ class NearPairs : public fcl::detail::MeshDistanceTraversalNode<BV> {
   double range_m = 0;
   bool is_self = false;
   mutable uint64_t found = 0;
-  std::vector<std::array<uint32_t, 2>>* list = nullptr;  // of what was found, if wanted
+  std::vector<std::array<uint32_t, 2>>* list = nullptr;     // of what was found, if wanted
+  std::vector<std::array<uint32_t, 2>>* visited = nullptr;  // of all that was looked at, if wanted
 
   double BVTesting(int b1, int b2) const override { return this->model1->getBV(b1).bv.distance(this->model2->getBV(b2).bv); }
   bool canStop(double distance) const override { return distance >= range_m; }
@@ -31,6 +32,9 @@ class NearPairs : public fcl::detail::MeshDistanceTraversalNode<BV> {
     const int t2 = this->model2->getBV(b2).primitiveId();
     const fcl::Triangle& a = this->tri_indices1[t1];
     const fcl::Triangle& b = this->tri_indices2[t2];
+    const auto first = static_cast<uint32_t>(is_self ? std::min(t1, t2) : t1);
+    const auto second = static_cast<uint32_t>(is_self ? std::max(t1, t2) : t2);
+    if (visited != nullptr) visited->push_back({first, second});
     if (is_self) {
       for (int i = 0; i < 3; ++i) {
         for (int k = 0; k < 3; ++k) {
@@ -45,10 +49,7 @@ class NearPairs : public fcl::detail::MeshDistanceTraversalNode<BV> {
                                                     this->vertices2[b[0]], this->vertices2[b[1]], this->vertices2[b[2]], p, q);
     if (!(distance < range_m)) return;
     ++found;
-    if (list == nullptr) return;
-    const auto first = static_cast<uint32_t>(is_self ? std::min(t1, t2) : t1);
-    const auto second = static_cast<uint32_t>(is_self ? std::max(t1, t2) : t2);
-    list->push_back({first, second});
+    if (list != nullptr) list->push_back({first, second});
   }
 
   // A model against itself: each node's two children, which share no triangle, against each other. The same tree as both arguments of
@@ -93,22 +94,30 @@ class Scene : public FclScene {
       body.model->updateSubModel(Points(body, positions_m));
       body.model->endUpdateModel(true, refit_from_leaves_);
     }
-    return Traverse(range_m, nullptr);
+    return Traverse(range_m, nullptr, nullptr);
   }
 
   std::vector<std::array<uint32_t, 2>> Pairs(double range_m) const override {
     std::vector<std::array<uint32_t, 2>> pairs;
-    Traverse(range_m, &pairs);
+    Traverse(range_m, &pairs, nullptr);
     std::sort(pairs.begin(), pairs.end());
     return pairs;
   }
 
+  uint64_t CountRepeatedVisits(double range_m) const override {
+    std::vector<std::array<uint32_t, 2>> visited;
+    Traverse(range_m, nullptr, &visited);
+    std::sort(visited.begin(), visited.end());
+    return static_cast<uint64_t>(visited.end() - std::unique(visited.begin(), visited.end()));
+  }
+
  private:
-  uint64_t Traverse(double range_m, std::vector<std::array<uint32_t, 2>>* list) const {
+  uint64_t Traverse(double range_m, std::vector<std::array<uint32_t, 2>>* list, std::vector<std::array<uint32_t, 2>>* visited) const {
     const fcl::BVHModel<BV>& a = *bodies_.front().model;
     const fcl::BVHModel<BV>& b = *bodies_.back().model;
     NearPairs<BV> node;
     node.list = list;
+    node.visited = visited;
     node.model1 = &a;
     node.model2 = &b;
     node.vertices1 = a.vertices;

@@ -24,6 +24,9 @@ class FclScene {
   /// smaller one first. Sorted.
   virtual std::vector<std::array<uint32_t, 2>> Pairs(double range_m) const = 0;
 
+  /// How often a pair of triangles is looked at that was looked at before. 0, or the comparison would be unfair.
+  virtual uint64_t CountRepeatedVisits(double range_m) const = 0;
+
   static std::unique_ptr<FclScene> Create(Volume volume, std::span<const gpu::Float4> positions_m,
                                           const std::vector<std::vector<std::array<uint32_t, 3>>>& bodies);
 };

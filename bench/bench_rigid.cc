@@ -246,6 +246,7 @@ class Suite {
     uint64_t candidates = 0, contacts = 0, solved = 0;
     uint32_t most_candidates = 0;
     gpu::RigidCounters counters{};
+    const std::vector<Float4> vertices = BevelledCube().vertices_m;
     double lowest_m = INFINITY, farthest_m = 0, first_rest_frame = -1;
     for (int frame = 0; frame < frames; ++frame) {
       const Stopwatch stopwatch;
@@ -275,13 +276,15 @@ class Suite {
           if (!std::isfinite(p[0] + p[1] + p[2] + state.velocity_m_per_s[0] + state.velocity_m_per_s[1] + state.velocity_m_per_s[2])) {
             return absl::InternalError(absl::StrCat(name, ": the state is not finite after frame ", frame));
           }
-          lowest_m = std::min(lowest_m, p[1]);
+          for (const Float4& v : vertices)
+            lowest_m = std::min(lowest_m, p[1] + HeightAboveCenter(state.rotation_wxyz, {2 * v.x, 2 * y_scale * v.y, 2 * v.z}));
           farthest_m = std::max(farthest_m, std::hypot(p[0], p[2]));
           highest = std::max(highest, p[1]);
         }
         if (first_rest_frame < 0 && highest < 100) first_rest_frame = frame + 1;
       }
     }
+    if (!thesis && lowest_m < -1e-3) return absl::InternalError(absl::StrFormat("%s: a body is %g m below the ground", name, -lowest_m));
     const double n = frames;
     report_.Add(name, "frames", n, "count");
     report_.Add(name, "candidates_mean", static_cast<double>(candidates) / n, "count");
@@ -313,7 +316,7 @@ class Suite {
     report_.Add(name, "limited_rotations", counters.limited_rotations, "count");
     report_.Add(name, "limited_corrections", counters.limited_corrections, "count");
     report_.Add(name, "restored_bodies", counters.restored_bodies, "count");
-    report_.Add(name, "lowest_center", lowest_m, "m");
+    report_.Add(name, "lowest_vertex", lowest_m, "m");
     report_.Add(name, "farthest_center", farthest_m, "m");
     report_.Add(name, "landed_after_frames", first_rest_frame, "count");
     return absl::OkStatus();
@@ -354,6 +357,11 @@ class Suite {
     const double cx = std::cos(half[0]), sx = std::sin(half[0]), cy = std::cos(half[1]), sy = std::sin(half[1]), cz = std::cos(half[2]),
                  sz = std::sin(half[2]);
     return {cx * cy * cz + sx * sy * sz, sx * cy * cz - cx * sy * sz, cx * sy * cz + sx * cy * sz, cx * cy * sz - sx * sy * cz};
+  }
+
+  // y of a point of the body after the rotation.
+  static double HeightAboveCenter(const std::array<double, 4>& q, const std::array<double, 3>& p) {
+    return 2 * (q[1] * q[2] + q[0] * q[3]) * p[0] + (1 - 2 * (q[1] * q[1] + q[3] * q[3])) * p[1] + 2 * (q[2] * q[3] - q[0] * q[1]) * p[2];
   }
 
   gpu::Queue& queue_;

@@ -258,6 +258,7 @@ absl::Status RigidBodies::MakeKernels(const std::shared_ptr<Context>& context) {
                                                    {&respond_, "rigid_respond"},
                                                    {&finish_, "rigid_finish"},
                                                    {&velocities_kernel_, "rigid_velocities"},
+                                                   {&lift_, "rigid_lift"},
                                                    {&levels_kernel_, "rigid_levels"},
                                                    {&pair_levels_, "rigid_pair_levels"},
                                                    {&ordered_pairs_kernel_, "rigid_ordered_pairs"}};
@@ -406,6 +407,11 @@ absl::StatusOr<RigidStep> RigidBodies::Step() {
                                            before_spins_, inertia_, velocities_, spins_, next_velocities_, next_spins_));
     std::swap(velocities_, next_velocities_);
     std::swap(spins_, next_spins_);
+  }
+  // The plain match of the thesis is left as it is.
+  if (options_.ground && options_.line_search) {
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(lift_, bodies, params_, mesh_of_, meshes_.shapes(), meshes_.vertices(), scales_, rotations_,
+                                           velocities_, positions_));
   }
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(counters_, std::span(&step.counters, 1)));
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kVelocities));

@@ -384,6 +384,25 @@ static inline float rebound(constant RigidParams* params, float before) {
   return before < -slow ? -params->restitution * before : before < 0.0f ? 0.0f : before;
 }
 
+/* At the end of a step: lifts what is still below the ground out of it. The matches are compromises of all vertices, and what lies on a body
+   pushes it down; the ground yields to neither. Positions only: as velocity the lift would be energy that nobody put in. */
+kernel void rigid_lift(constant RigidParams* params, global const uint* meshes, global const ConvexShape* shapes, global const float* vertices,
+                       global const Float4* scales, global const Float4* rotations, global const Float4* velocities,
+                       global Float4* positions) {
+  const size_t i = get_global_id(0);
+  if (i >= params->body_count || !(velocities[i].w > 0.0f)) return;
+  const float3 up = params->ground.xyz;
+  const float center_height = dot(up, positions[i].xyz) - params->ground.w;
+  if (center_height > scales[i].w) return;
+  Hull hull;
+  hull.shape = shapes[meshes[i]];
+  set_hull_axes(&hull, rotations[i], scales[i]);
+  hull.origin = (float3)(0.0f);
+  float lowest = 0.0f;
+  for (uint k = 0; k < hull.shape.vertex_count; ++k) lowest = fmin(lowest, center_height + dot(up, hull_vertex(vertices, &hull, k)));
+  positions[i].xyz -= lowest * up;
+}
+
 /* One iteration on the velocities: the normal speed of each acting contact becomes that of the law of impact. Both bodies of a pair compute
    the same impulse, so momentum is kept; it is divided by the larger count of contacts, since all act at once. Those of a static body do
    not count: it does not give way to them. */

@@ -92,7 +92,8 @@ struct RigidBodyState {
 /// Contacts of one iteration are resolved all at once (Jacobi): each body gathers its pairs in the order of the pair list, its vertices
 /// past a contact plane go back by the body's share of the masses, averaged over the planes of a vertex, and the body follows.
 /// Guarantees: static bodies do not move; the state stays finite (a body that did not is put back, at rest, and counted); the same calls
-/// give the same bits on the same device and driver. Not guaranteed: that no penetration is left after the iterations; no continuous
+/// give the same bits on the same device and driver; with line_search no step ends with a vertex below the ground by more
+/// than rounding. Not guaranteed: that no penetration of bodies is left after the iterations; no continuous
 /// detection, so thin bodies must not move farther than their size in a step. Thread: one at a time. Calls block.
 class RigidBodies {
  public:
@@ -135,7 +136,7 @@ class RigidBodies {
   ConvexMeshes meshes_;
   std::vector<std::array<double, 3>> centers_;  // centre of mass of each body from its origin, scaled, in its own frame
 
-  Kernel predict_, world_vertices_, entries_kernel_, begins_kernel_, note_, respond_, finish_, velocities_kernel_;
+  Kernel predict_, world_vertices_, entries_kernel_, begins_kernel_, note_, respond_, finish_, velocities_kernel_, lift_;
   Kernel levels_kernel_, pair_levels_, ordered_pairs_kernel_, volume_contacts_;
   VolumeBuilder volume_builder_;
   BodyBroadPhase broad_phase_;

@@ -184,6 +184,33 @@ TEST_F(RigidBodiesTest, BodiesComeToRestOnTheGround) {
   EXPECT_NEAR(states[2].position_m[2], 1, 5e-3);  // fell over onto a face
 }
 
+// The scene of the thesis in small: long steps, and a column that falls onto the first bodies. They must not be pushed into the ground.
+TEST_F(RigidBodiesTest, NothingIsPushedIntoTheGround) {
+  RigidBodiesOptions options = OnGround();
+  options.integrator = RigidIntegrator::kThesis;
+  options.dt_s = 0.09;
+  options.damping = 0.95;
+  options.gravity_m_per_s2 = {0, 0, -9.8 / 1.1};
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> angle(-1, 1);
+  std::vector<RigidBodyDescription> bodies;
+  for (int i = 0; i < 40; ++i) {
+    bodies.push_back({.position_m = {0, 0, 10.0 + 8 * i},
+                      .rotation_wxyz = {1, angle(random), angle(random), angle(random)},
+                      .scale = {2, i % 2 == 0 ? 2.0 : 6.0, 2},
+                      .mass_kg = 1.1});
+  }
+  const auto world = Make({BevelledCube()}, bodies, options);
+  ASSERT_NE(world, nullptr);
+  double lowest_m = INFINITY;
+  for (int step = 0; step < 400; ++step) {
+    const std::vector<RigidBodyState> states = Run(*world, 1);
+    for (size_t i = 0; i < states.size(); ++i) lowest_m = std::min(lowest_m, LowestPoint(BevelledCube(), bodies[i], states[i]));
+  }
+  EXPECT_LT(lowest_m, 1e-3);  // they have arrived
+  EXPECT_GT(lowest_m, -1e-4);
+}
+
 TEST_F(RigidBodiesTest, StaticBodiesStayAndCarry) {
   const std::vector<RigidBodyDescription> bodies = {
       {.position_m = {0, 0, 0}, .scale = {5, 5, 1}, .velocity_m_per_s = {1, 1, 1}, .mass_kg = 0},
