@@ -653,9 +653,7 @@ export class App implements SurgeryHost {
 
   fit(): void {
     this.redraw();
-    const box = new THREE.Box3();
-    for (const organ of this.view.organs) organ.expandBox(box);
-    if (!box.isEmpty()) this.stage.frameBox(box, true);
+    this.view.showEverything();
   }
 
   private onPicture(now: number): void {

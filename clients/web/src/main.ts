@@ -16,7 +16,7 @@ const SHORTCUTS: [string, string][] = [
   ['Left drag', 'orbit; with an instrument: move it'], ['Right drag', 'pan; with an instrument: orbit'], ['Wheel', 'zoom'],
   ['Shift + wheel', 'push the instrument along the view'], ['W S', 'push, pull the instrument'], ['Arrows', 'move the instrument'],
   ['Q E · A D', 'turn the instrument'], ['G', 'hold: close the jaws'], ['Space', 'with a hook or aspirator: hold for the pedal'],
-  ['1 2 3 4', 'hand, carve, incise, grasp'], ['[ ]', 'size of the cut'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts'], ['K', 'contact normals'], ['V', 'force arrows'], ['L', 'markers'], ['B', 'low bandwidth'],
+  ['1 2 3 4', 'hand, carve, incise, grasp'], ['[ ]', 'size of the cut'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts, to look into the solver'], ['K', 'with contacts: their normals'], ['V', 'force arrows'], ['L', 'markers'], ['B', 'low bandwidth'],
   ['P', 'panel'], ['?', 'this help'],
 ];
 

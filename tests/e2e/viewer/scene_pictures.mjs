@@ -26,12 +26,12 @@ const ball = (body, center, radius_m) => ({ body, carve: { region: { ball: { cen
 const editsOf = (name) => JSON.parse(readFileSync(join(root, 'scenes', 'edits', `${name}.json`), 'utf8')).edits;
 
 /**
- * file: of `scenes`, by default the name; look: azimuth, elevation, distance of the camera; keys: pressed before the picture (p: no panel, k: no normals of contacts, c: no
- * contacts, v: no forces); isBare: the picture without panel, controls, contacts and forces; play: brings the scene to its moment.
+ * file: of `scenes`, by default the name; look: azimuth, elevation, distance of the camera; keys: pressed before the picture (p: no panel, c: contacts,
+ * k: with their normals, v: no forces); isBare: the picture without panel, controls and forces; play: brings the scene to its moment.
  */
 const SCENES = {
   tori: { look: [-50, 14, 1], play: (hand) => hand.step(8) },
-  boxes: { look: [-60, 32, 1.0], keys: 'k', play: (hand) => hand.step(60) },
+  boxes: { look: [-60, 32, 1.0], keys: 'c', play: (hand) => hand.step(60) },
   knot: { look: [-90, 28, 0.36], play: (hand) => hand.step(200) },
   sheet: { look: [-68, 20, 1.0], play: (hand) => hand.step(250) },
   organs: {
@@ -163,7 +163,7 @@ async function picture(name) {
     await page.setViewportSize({ width, height });
     await page.goto(`${server.url}?quality=high`);
     await page.waitForFunction(() => window.palpate?.bodies.length > 0, undefined, { polling: 100 });
-    for (const key of keys ?? (isBare ? 'pcv' : '')) await page.keyboard.press(key);
+    for (const key of keys ?? (isBare ? 'pv' : '')) await page.keyboard.press(key);
     if (isBare) await page.evaluate(() => ['bottom', 'modes', 'toasts', 'panel'].forEach((id) => (document.getElementById(id).hidden = true)));
     await page.evaluate(([azimuth, elevation, distance]) => palpate.look(azimuth, elevation, distance), look);
     await page.waitForTimeout(3000);  // the panel is gone, and the picture is drawn

@@ -4,12 +4,14 @@ import type { BodyTopology, Frame, Keyframe, PositionEncoding, TopologyDelta } f
 import { decodePositions } from '../net/positions';
 import { SurfaceMirror } from '../net/surface_mirror';
 import { ContactLayer, contactMarks } from './contact_layer';
+import { framingSphere } from './framing';
 import { MarkerLayer } from './marker_layer';
 import { applyLooks, disposeMeshes, dressed } from './looks';
 import { Organ, type Heritage } from './organ';
 import { plainTableMaterial, type Stage, tableMaterial } from './stage';
 import type { ZoneStyle } from './tissue_material';
 import { ACTIVITY_COLORS, ACTIVITY_LABELS, hasJaws, mainActivity, ToolModel } from './tool_model';
+import { DEFAULT_VIEW_OPTIONS, type ViewOptions } from './view_options';
 
 export function toVector(v: Vec3 | undefined, out = new THREE.Vector3()): THREE.Vector3 {
   return v ? out.set(v.x, v.y, v.z) : out.set(0, 0, 0);
@@ -20,14 +22,6 @@ export function applyPose(pose: Pose | undefined, object: THREE.Object3D): void 
   const q = pose?.rotation;
   if (q) object.quaternion.set(q.x, q.y, q.z, q.w).normalize();
   else object.quaternion.identity();
-}
-
-export interface ViewOptions {
-  wireframe: boolean;
-  contacts: boolean;
-  normals: boolean;
-  forces: boolean;
-  markers: boolean;
 }
 
 /** What the zones of a body's surface look like; a body that does not say has a skin and, darker, what lies below. */
@@ -45,7 +39,7 @@ export class SceneView {
   organs: Organ[] = [];
   tools: ToolModel[] = [];
   contactCount = 0;
-  options: ViewOptions = { wireframe: false, contacts: true, normals: true, forces: true, markers: true };
+  options: ViewOptions = { ...DEFAULT_VIEW_OPTIONS };
   private readonly statics = new THREE.Group();
   readonly markers = new MarkerLayer();
   /** Where the mouse is over the canvas, in pixels. */
@@ -80,7 +74,7 @@ export class SceneView {
       organ.expandBox(bounds);
     }
     if (bounds.isEmpty()) bounds.set(new THREE.Vector3(-0.1, -0.1, 0), new THREE.Vector3(0.1, 0.1, 0.1));
-    this.stage.frameBox(bounds, moveCamera);
+    this.stage.lightBox(bounds);
     for (const [index, tool] of keyframe.tools.entries()) {
       const model = new ToolModel(tool, index);
       model.addTo(this.root);
@@ -95,7 +89,23 @@ export class SceneView {
     this.markers.load(keyframe.markers);
     applyLooks(this.root, this.isPlain);
     this.update(first, encoding);
+    if (moveCamera) this.stage.frame(this.framing(bounds));
     return undefined;
+  }
+
+  /** Turns the camera to the organs, wherever they are now, and the instruments. */
+  showEverything(): void {
+    const bounds = new THREE.Box3();
+    for (const organ of this.organs) organ.expandBox(bounds);
+    if (bounds.isEmpty()) return;
+    this.stage.lightBox(bounds);
+    this.stage.frame(this.framing(bounds));
+  }
+
+  private framing(organs: THREE.Box3): THREE.Sphere {
+    return framingSphere(organs, this.tools.map(({ group, shape }) => ({
+      tip: group.position, axis: new THREE.Vector3(0, 0, 1).applyQuaternion(group.quaternion), length_m: shape.lengthM,
+    })));
   }
 
   /** Takes over a change of topology; a frame has to follow before the next picture. What is wrong with it, if anything: then nothing has changed. */

@@ -1,8 +1,11 @@
 import * as THREE from 'three';
 import { OrbitControls } from 'three/addons/controls/OrbitControls.js';
+import { framingDistance } from './framing';
 
 export type Quality = 'high' | 'medium' | 'low';
 
+/** In windows up to this width the panel lies over the picture rather than beside it. */
+const NARROW_PX = 900;
 const BACKGROUND = new THREE.Color(0x080c11);
 
 /** A dark room with soft boxes: what the wet tissue and the steel reflect. */
@@ -76,7 +79,7 @@ diffuseColor.a *= 1.0 - smoothstep(0.16, 0.85, length(vTable) / uFade);`);
   return material;
 }
 
-/** Renderer, camera, lights and room. Lengths follow `frameBox`: an organ of 20 cm and a phantom of 2 m look alike. */
+/** Renderer, camera, lights and room. Lengths follow `lightBox`: an organ of 20 cm and a phantom of 2 m look alike. */
 export class Stage {
   readonly scene = new THREE.Scene();
   readonly camera = new THREE.PerspectiveCamera(36, 1, 0.01, 100);
@@ -110,7 +113,9 @@ export class Stage {
     this.controls.enableDamping = true;
     this.controls.dampingFactor = 0.12;
     this.controls.zoomToCursor = true;
-    this.frameBox(new THREE.Box3(new THREE.Vector3(-0.1, -0.07, 0), new THREE.Vector3(0.1, 0.07, 0.08)), true);
+    const empty = new THREE.Box3(new THREE.Vector3(-0.1, -0.07, 0), new THREE.Vector3(0.1, 0.07, 0.08));
+    this.lightBox(empty);
+    this.frame(empty.getBoundingSphere(new THREE.Sphere()));
   }
 
   setQuality(quality: Quality): void {
@@ -125,8 +130,8 @@ export class Stage {
     this.resize();
   }
 
-  /** Lights the box and, if asked, turns the camera to it. */
-  frameBox(box: THREE.Box3, moveCamera: boolean): void {
+  /** Lights the box and scales the room to it. */
+  lightBox(box: THREE.Box3): void {
     box.getCenter(this.center);
     this.radius_m = Math.max(box.getSize(new THREE.Vector3()).length() / 2, 1e-3);
     const r = this.radius_m;
@@ -143,12 +148,24 @@ export class Stage {
     this.camera.near = r * 0.02;
     this.camera.far = r * 60;
     this.scene.fog = new THREE.Fog(BACKGROUND, r * 7, r * 22);
-    if (moveCamera) this.lookFrom(new THREE.Vector3(0.46, -0.8, 0.44), 1.04);
     this.camera.updateProjectionMatrix();
     this.controls.update();
   }
 
-  /** Azimuth from +x towards +y, elevation from the horizon; at distance 1 the box of `frameBox` fills the picture. */
+  /** Turns the camera to all of a sphere, beside the panel and also where the window is narrow. */
+  frame(sphere: THREE.Sphere): void {
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    const free_px = Math.max(1, width - (width > NARROW_PX ? this.rightInset_px : 0));
+    const distance_m = 1.04 * framingDistance(sphere.radius, THREE.MathUtils.degToRad(this.camera.fov), free_px / Math.max(1, height));
+    // The farthest zoom has to leave room for it: the controls would pull the camera back in.
+    this.controls.maxDistance = Math.max(this.controls.maxDistance, 2 * distance_m);
+    this.controls.target.copy(sphere.center);
+    this.camera.position.set(0.46, -0.8, 0.44).normalize().multiplyScalar(distance_m).add(sphere.center);
+    this.controls.update();
+    this.camera.updateMatrixWorld();
+  }
+
+  /** Azimuth from +x towards +y, elevation from the horizon; at distance 1 the box of `lightBox` fills the picture. */
   look(azimuth_deg: number, elevation_deg: number, distance: number): void {
     const azimuth = THREE.MathUtils.degToRad(azimuth_deg);
     const elevation = THREE.MathUtils.degToRad(elevation_deg);
@@ -176,7 +193,7 @@ export class Stage {
     this.renderer.setPixelRatio(ratio);
     this.renderer.setSize(width, height, false);
     this.camera.aspect = width / height;
-    const inset = width > 900 ? this.rightInset_px : 0;
+    const inset = width > NARROW_PX ? this.rightInset_px : 0;
     if (inset > 0) this.camera.setViewOffset(width, height, inset / 2, 0, width, height);
     else this.camera.clearViewOffset();
     this.camera.updateProjectionMatrix();
