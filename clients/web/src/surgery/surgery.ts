@@ -59,6 +59,8 @@ export class Surgery {
   private strokes: { stroke: Stroke; what: string }[] = [];
   private isSending = false;
   private grasp: { tool: string | undefined; isWanted: boolean } | undefined;
+  /** Somebody has set the reach; until then it follows the mesh, which the server knows. */
+  private isReachChosen = false;
   private lastPoint: THREE.Vector3 | undefined;
   private readonly along = new THREE.Vector3(1, 0, 0);
 
@@ -83,6 +85,7 @@ export class Surgery {
     if (this.mode === 'hand') return;
     const [least, , most] = MODE_SIZES[this.mode].range;
     this.share[this.mode] = least * (most / least) ** Math.min(1, Math.max(0, slide));
+    this.isReachChosen ||= this.mode === 'grasp';
     this.host.redraw();
   }
 
@@ -236,13 +239,14 @@ export class Surgery {
   private async beginGrasp(hit: SurfaceHit, pointer: THREE.Vector2): Promise<void> {
     const grasp: NonNullable<Surgery['grasp']> = { tool: undefined, isWanted: true };
     this.grasp = grasp;
-    const radius_m = this.size_m;
+    const reach = this.isReachChosen ? { radiusM: this.size_m } : {};
     try {
       grasp.tool = await this.host.bringJaws(hit, pointer);
       if (!grasp.tool || !grasp.isWanted) return;
-      const before = this.counts.graspedVertices;
-      this.onDone('Grasp', await this.host.edit([{ edit: { case: 'grasp', value: { tool: grasp.tool, radiusM: radius_m } } }], this.keys.next()));
-      if (this.counts.graspedVertices === before) this.host.tell('There is nothing to hold between the jaws.');
+      const answer = await this.host.edit([{ edit: { case: 'grasp', value: { tool: grasp.tool, ...reach } } }], this.keys.next());
+      this.onDone('Grasp', answer);
+      const outcome = answer.outcomes[0];
+      if (outcome && outcome.graspedVertices === 0 && !outcome.isRefused) this.host.tell(outcome.note || 'There is nothing to hold between the jaws.');
     } catch (error) {
       ++this.counts.refused;
       this.host.report('Grasp', error);
