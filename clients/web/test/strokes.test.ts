@@ -140,7 +140,7 @@ test('a grasp holds while the button is down', async () => {
   surgery.setMode('grasp');
   assert.equal(surgery.begin(at(0)), true);
   await settle();
-  assert.deepEqual(requests[0]!.edits, [{ edit: { case: 'grasp', value: { tool: 'forceps', radiusM: surgery.size_m } } }]);
+  assert.deepEqual(requests[0]!.edits, [{ edit: { case: 'grasp', value: { tool: 'forceps' } } }], 'the reach follows the mesh');
   requests[0]!.resolve(create(EditSceneResponseSchema, { outcomes: [{ graspedVertices: 9 }] }));
   await settle();
   assert.equal(requests.length, 1);
@@ -149,10 +149,20 @@ test('a grasp holds while the button is down', async () => {
   requests[1]!.resolve(create(EditSceneResponseSchema, {}));
   await settle();
   assert.deepEqual(told, []);
+  surgery.setSlide(0.4);  // somebody wants another reach
+  surgery.begin(at(0));
+  await settle();
+  assert.deepEqual(requests[2]!.edits, [{ edit: { case: 'grasp', value: { tool: 'forceps', radiusM: surgery.size_m } } }]);
+  requests[2]!.resolve(create(EditSceneResponseSchema, { outcomes: [{ graspedVertices: 0, note: 'come nearer' }] }));
+  await settle();
+  assert.deepEqual(told, ['come nearer']);
+  surgery.end();
+  requests[3]!.resolve(create(EditSceneResponseSchema, {}));
+  await settle();
   takeJaws();
   surgery.begin(at(0));
   await settle();
   surgery.end();
-  assert.equal(requests.length, 2);
+  assert.equal(requests.length, 4);
   assert.equal(surgery.isBusy, false);
 });
