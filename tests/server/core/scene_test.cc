@@ -131,7 +131,7 @@ TEST_F(SceneTest, AShowWaitsForItsFirstViewerOrStation) {
   watched->OnWatcherClosed();
   const uint64_t then = watched->Info().step();
   while (watched->Info().step() <= then) std::this_thread::yield();
-  ASSERT_TRUE(Await([&](Done<v1::SceneInfo> done) { watched->Reset(std::move(done)); }).ok());
+  ASSERT_TRUE(Await([&](Done<v1::SceneInfo> done) { watched->Reset(nullptr, std::move(done)); }).ok());
   EXPECT_EQ(round_trips(*watched), 0U);
 
   const std::shared_ptr<Scene> operated = start();
