@@ -1,6 +1,8 @@
 #include "gpu/runtime/driver_cache.h"
 
 #include <elf.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -62,6 +64,21 @@ std::string TemporaryFolder() {
   return "";
 }
 
+constexpr std::chrono::seconds kWritten{60};  // so long after its last change nobody is writing a file any more
+
+/// Locks the folder for the rest of this process's life, shared with others. True if no other process had it: then `alone` runs first, and
+/// meanwhile nobody else gets it.
+template <typename Alone>
+bool LockFolder(const fs::path& folder, const Alone& alone) {
+  std::error_code ignored;
+  fs::create_directories(folder.parent_path(), ignored);
+  const int file = open(absl::StrCat(folder.string(), ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const bool is_alone = file < 0 || flock(file, LOCK_EX | LOCK_NB) == 0;
+  if (is_alone) alone();
+  if (file >= 0) flock(file, LOCK_SH);  // held until the process ends
+  return is_alone;
+}
+
 std::vector<std::string> Prepare() {
   std::vector<std::string> notes;
   const char* const given = std::getenv("POCL_CACHE_DIR");
@@ -76,14 +93,24 @@ std::vector<std::string> Prepare() {
   const fs::path base = ProgramCache::DefaultFolder();
   if (base.empty() || std::getenv("POCL_KERNEL_CACHE") != nullptr) return notes;
   fs::path folder = base / "pocl";
-  if (const auto damaged = DamagedFiles(folder); !damaged.empty()) {
+  const auto tell = [&](const std::vector<fs::path>& damaged, const std::string& done) {
+    notes.push_back(absl::StrCat("PoCL's cache ", folder.string(), " holds ", damaged.size(), " damaged files, for instance ",
+                                 damaged[0].string(), "; ", done));
+  };
+  const bool is_alone = LockFolder(folder, [&] {
+    const std::vector<fs::path> damaged = DamagedFiles(folder);
+    if (damaged.empty()) return;
     const fs::path aside = base / absl::StrCat("pocl-damaged-", getpid());
     std::error_code error;
     fs::rename(folder, aside, error);
-    notes.push_back(absl::StrCat(
-        "PoCL's cache ", folder.string(), " holds ", damaged.size(), " damaged files, for instance ", damaged[0].string(),
-        error ? "; it cannot be moved: " + error.message() : "; it was moved to " + aside.string() + ", kernels are compiled anew"));
+    tell(damaged, error ? "it cannot be moved: " + error.message() : "it was moved to " + aside.string() + ", kernels are compiled anew");
     if (error) folder.clear();
+  });
+  if (!is_alone) {
+    if (const std::vector<fs::path> damaged = DamagedFiles(folder, kWritten); !damaged.empty()) {
+      tell(damaged, "it is left to the programs that use it");
+      folder.clear();
+    }
   }
   if (!folder.empty()) {
     if (const std::string why = WhyUnusable(folder); !why.empty()) {
@@ -108,7 +135,7 @@ std::vector<std::string> Prepare() {
 
 }  // namespace
 
-std::vector<fs::path> DamagedFiles(const fs::path& folder) {
+std::vector<fs::path> DamagedFiles(const fs::path& folder, std::chrono::seconds min_age) {
   std::vector<fs::path> damaged;
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -119,6 +146,7 @@ std::vector<fs::path> DamagedFiles(const fs::path& folder) {
     if ((!is_object && !is_bitcode) || !at->is_regular_file(gone)) continue;
     std::ifstream file(path, std::ios::binary);
     const uintmax_t size = fs::file_size(path, gone);
+    if (min_age.count() > 0 && fs::file_time_type::clock::now() - fs::last_write_time(path, gone) < min_age) continue;
     if (!file || gone) continue;
     if (is_object ? IsDamagedSharedObject(file, size) : IsDamagedBitcode(file)) damaged.push_back(path);
   }

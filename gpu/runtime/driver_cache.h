@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -12,6 +13,9 @@ namespace palpate::gpu {
 /// cache folder (beside other programs' it could be spoiled by them), looked through, and set aside if it cannot be used. Nothing happens
 /// if $POCL_CACHE_DIR or $POCL_KERNEL_CACHE is set: that folder is somebody else's, and only looked at. Other drivers do not know of it.
 ///
+/// Processes share the folder, and hold a lock while they use it. What looks damaged may be a file that another process is writing: only
+/// who is alone believes it at once and sets the folder aside, others look at files that are a minute old and go elsewhere.
+///
 /// Found are: a folder that cannot be written or has less than kLeastFreeBytes free; empty files; shared objects whose sections end beyond
 /// the file; programs that are no LLVM bitcode. Not found is a file of the right shape with wrong contents.
 ///
@@ -20,9 +24,9 @@ namespace palpate::gpu {
 /// it early. Thread-safe against itself.
 const std::vector<std::string>& PrepareDriverCache(bool prints_notes = true);
 
-/// What PrepareDriverCache looks for in the folder, without its effects: for each damaged file a path. Files that vanish meanwhile, as
-/// other processes replace them, are no damage.
-std::vector<std::filesystem::path> DamagedFiles(const std::filesystem::path& folder);
+/// What PrepareDriverCache looks for in the folder, without its effects: a path for each damaged file that was last written at least
+/// `min_age` ago. Files that vanish meanwhile, as other processes replace them, are no damage.
+std::vector<std::filesystem::path> DamagedFiles(const std::filesystem::path& folder, std::chrono::seconds min_age = {});
 
 inline constexpr uintmax_t kLeastFreeBytes = uintmax_t{64} << 20;
 
