@@ -156,6 +156,8 @@ std::vector<v1::SceneSpec> FullSpecs() {
   tool.set_mass_kg(0.1);
   tool.set_coupling_stiffness_n_per_m(100);
   tool.set_coupling_damping_n_s_per_m(1);
+  tool.set_energy_hold_s(0.2);
+  tool.set_command_hold_s(0.3);
 
   // One spec per geometry: a oneof holds one at a time.
   std::vector<v1::SceneSpec> out(9, base);

@@ -70,7 +70,7 @@ TEST_F(MeshFileTest, NamesThePath) {
   ExpectError(ReadSurfaceMesh(folder_ / "none.stl"), absl::StatusCode::kNotFound, {"none.stl"});
   ExpectInvalid(ReadTetMesh(folder_ / "mesh.stl"), {"mesh.stl", "\".stl\"", ".msh .vtk .node .ele"});
   ExpectInvalid(ReadTetMesh(folder_ / "mesh"), {"mesh", "\"\""});
-  ExpectInvalid(ReadSurfaceMesh(folder_ / "mesh.vtk"), {"mesh.vtk", ".obj .stl .ply"});
+  ExpectInvalid(ReadSurfaceMesh(folder_ / "mesh.msh"), {"mesh.msh", ".obj .stl .ply"});
   ExpectInvalid(ReadTetMesh(Put("bad.msh", "hello")), {"bad.msh:1", "\"hello\""});
   ExpectInvalid(ReadTetMesh(Put("bad.vtk", "hello")), {"bad.vtk:1"});
   std::filesystem::create_directory(folder_ / "folder.msh");
