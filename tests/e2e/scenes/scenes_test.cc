@@ -800,7 +800,8 @@ TEST_F(Scenes, AToolWorksThroughItsTrocar) {
   ASSERT_NO_FATAL_FAILURE(Advance(
       *run, 60, 30,
       [&] {
-        run->MoveTool({0, 0, z_m -= 0.0005}, 0, true);
+        z_m -= 0.0005;
+        run->MoveTool({0, 0, z_m}, 0, z_m < 0.049);  // a pedal counts once it has been up
       },
       check));
   // To and fro along a line, the device upright throughout: the trocar tilts the shaft.
