@@ -232,7 +232,7 @@ int Main(int argc, char** argv) {
   ConfigureLog(options->log_level, options->log_json);
   CaptureLibraryLogs();
 
-  // Each thread would get a heap of its own, which keeps what edits and keyframes needed at their largest: one heap needs a sixth.
+  // Each thread would get a heap of its own, which keeps what edits and keyframes needed at their largest.
   if (std::getenv("MALLOC_ARENA_MAX") == nullptr) mallopt(M_ARENA_MAX, 1);
 
   // Blocked before any thread starts, so that every thread leaves these signals to sigwait below.
