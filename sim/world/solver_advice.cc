@@ -13,8 +13,9 @@ namespace palpate::sim {
 namespace {
 
 constexpr double kLeastSweeps = 20;
-constexpr double kFreeEdges = 1.2;    // that a push may travel in a step without needing more
-constexpr double kSweepsPerEdge = 8;  // what reaches the whole body needs no more
+constexpr double kFreeEdges = 1.2;     // that a push may travel in a step without needing more
+constexpr double kSweepsPerEdge = 14;  // what has gone to and fro through the whole body needs no more
+constexpr double kRounding = 5;        // the fit is no better
 
 }  // namespace
 
@@ -34,8 +35,7 @@ int AdvisedSweeps(const BodyDescription& body, double dt_s) {
   for (const Eigen::Vector3d& vertex : body.mesh.vertices) box.extend(vertex);
   const double beyond = std::max(1.0, speed_m_per_s * dt_s / (kFreeEdges * edge_m));
   const double sweeps = std::min(kLeastSweeps * beyond * beyond, kSweepsPerEdge * box.sizes().maxCoeff() / edge_m);
-  // To tens: the fit is no better.
-  return static_cast<int>(10 * std::round(std::max(sweeps, kLeastSweeps) / 10));
+  return static_cast<int>(kRounding * std::round(std::max(sweeps, kLeastSweeps) / kRounding));
 }
 
 }  // namespace palpate::sim
