@@ -1,8 +1,13 @@
+#include <unistd.h>
+
+#include <array>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "clients/cli/commands.h"
@@ -72,14 +77,21 @@ CLI::App* AddSceneCommand(CLI::App& scene, const char* name, const char* what, c
   return command;
 }
 
+/// As the others are told of who reset their scene.
+std::string ClientName() {
+  std::array<char, 40> host{};
+  gethostname(host.data(), host.size() - 1);
+  return absl::StrCat("palpate on ", host.data());
+}
+
 /// A command that changes the state of one scene and prints it.
-void AddStateCommand(CLI::App& scene, Session& session, const char* name, const char* what,
-                     absl::StatusOr<v1::SceneInfo> (SceneClient::*method)(const std::string& scene_id)) {
+template <typename Change>
+void AddStateCommand(CLI::App& scene, Session& session, const char* name, const char* what, Change change) {
   auto id = std::make_shared<std::string>();
-  AddSceneCommand(scene, name, what, id)->callback([&session, id, method] {
-    session.action = [&session, id, method]() -> absl::Status {
+  AddSceneCommand(scene, name, what, id)->callback([&session, id, change] {
+    session.action = [&session, id, change]() -> absl::Status {
       PALPATE_ASSIGN_OR_RETURN(SceneClient client, ConnectToScenes(session));
-      PALPATE_ASSIGN_OR_RETURN(const v1::SceneInfo info, (client.*method)(*id));
+      PALPATE_ASSIGN_OR_RETURN(const v1::SceneInfo info, change(client, *id));
       PrintState(info, session.json);
       return absl::OkStatus();
     };
@@ -265,10 +277,11 @@ void AddSceneCommands(CLI::App& app, Session& session) {
   });
   AddShow(*scene, session);
   AddDelete(*scene, session);
-  AddStateCommand(*scene, session, "play", "let a scene run", &SceneClient::Play);
-  AddStateCommand(*scene, session, "pause", "stop a scene after the current step", &SceneClient::Pause);
+  AddStateCommand(*scene, session, "play", "let a scene run", std::mem_fn(&SceneClient::Play));
+  AddStateCommand(*scene, session, "pause", "stop a scene after the current step", std::mem_fn(&SceneClient::Pause));
   AddStep(*scene, session);
-  AddStateCommand(*scene, session, "reset", "back to the rest state at step 0", &SceneClient::Reset);
+  AddStateCommand(*scene, session, "reset", "back to the rest state at step 0",
+                  [](SceneClient& client, const std::string& id) { return client.Reset(id, ClientName()); });
   AddRate(*scene, session);
 }
 

@@ -76,8 +76,10 @@ absl::StatusOr<v1::SceneInfo> SceneClient::Step(const std::string& scene_id, uin
   return SceneOf(Call(&v1::SceneService::Stub::StepScene, request));
 }
 
-absl::StatusOr<v1::SceneInfo> SceneClient::Reset(const std::string& scene_id) {
-  return SceneOf(Call(&v1::SceneService::Stub::ResetScene, ForScene<v1::ResetSceneRequest>(scene_id)));
+absl::StatusOr<v1::SceneInfo> SceneClient::Reset(const std::string& scene_id, const std::string& client_name) {
+  v1::ResetSceneRequest request = ForScene<v1::ResetSceneRequest>(scene_id);
+  request.set_client_name(client_name);
+  return SceneOf(Call(&v1::SceneService::Stub::ResetScene, request));
 }
 
 absl::StatusOr<v1::SceneInfo> SceneClient::SetRate(const std::string& scene_id, const v1::Rate& rate) {

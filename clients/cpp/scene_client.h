@@ -26,7 +26,8 @@ class SceneClient {
   absl::StatusOr<v1::SceneInfo> Play(const std::string& scene_id);
   absl::StatusOr<v1::SceneInfo> Pause(const std::string& scene_id);
   absl::StatusOr<v1::SceneInfo> Step(const std::string& scene_id, uint32_t count);
-  absl::StatusOr<v1::SceneInfo> Reset(const std::string& scene_id);
+  /// `client_name`: whom the others are told of; the address of this machine if empty.
+  absl::StatusOr<v1::SceneInfo> Reset(const std::string& scene_id, const std::string& client_name = {});
   absl::StatusOr<v1::SceneInfo> SetRate(const std::string& scene_id, const v1::Rate& rate);
   absl::StatusOr<v1::EditSceneResponse> Edit(const v1::EditSceneRequest& request);
   absl::StatusOr<v1::ExportSceneResponse> Export(const v1::ExportSceneRequest& request);

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "server/api/scene_spec.h"
@@ -21,6 +22,7 @@ namespace {
 
 constexpr size_t kMaxRateSamples = 1024;
 constexpr double kMaxToolSpeed_m_per_s = 1000;
+constexpr size_t kMaxClientNameBytes = 64;
 constexpr std::chrono::milliseconds kFastEditTime{10};  ///< for edits between two steps of a scene that does not wait for the clock
 
 absl::Status FailedScene(const std::string& failure) {
@@ -224,6 +226,8 @@ v1::SceneInfo Scene::InfoOf(const SceneSnapshot& snapshot) const {
   for (const v1::BodyInfo& body : *snapshot.bodies) *info.add_bodies() = body;
   for (const std::string& tool : tool_names_) info.add_tools(tool);
   info.set_device_bytes(snapshot.device_bytes);
+  if (snapshot.reset_count > 0) info.set_reset_by(snapshot.reset_by);
+  info.set_resets(snapshot.reset_count);
   return info;
 }
 
@@ -315,13 +319,19 @@ void Scene::Step(uint32_t count, std::function<bool()> is_cancelled, Done<v1::Sc
       [this, done](const absl::Status& reason) { Answer<v1::SceneInfo>(done, reason); });
 }
 
-void Scene::Reset(std::function<bool()> is_cancelled, Done<v1::SceneInfo> done) {
+void Scene::Reset(const std::string& client_name, const std::string& peer, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done) {
+  if (client_name.size() > kMaxClientNameBytes || std::any_of(client_name.begin(), client_name.end(), absl::ascii_iscntrl)) {
+    Answer<v1::SceneInfo>(std::move(done), absl::InvalidArgumentError(absl::StrCat("client_name: more than ", kMaxClientNameBytes,
+                                                                                   " bytes, or control characters")));
+    return;
+  }
   Enqueue(
-      [this, is_cancelled = std::move(is_cancelled), done] {
+      [this, by = client_name.empty() ? peer : client_name, is_cancelled = std::move(is_cancelled), done] {
         if (is_cancelled && is_cancelled()) {
           Answer<v1::SceneInfo>(done, absl::CancelledError("cancelled before it began"));
         } else {
           resets_.push_back(done);
+          reset_by_ = by;
         }
       },
       [this, done](const absl::Status& reason) { Answer<v1::SceneInfo>(done, reason); }, CommandKind::kReset);
@@ -336,6 +346,8 @@ absl::Status Scene::PerformReset() {
     return frame.status();
   }
   frame_ = *std::move(frame);
+  ++reset_count_;
+  Log(LogLevel::kInfo, "scene reset", {{"scene", id_}, {"by", reset_by_}});
   UpdateBodies();
   if (state_ == v1::RUN_STATE_FAILED) state_ = v1::RUN_STATE_PAUSED;
   failure_.clear();
@@ -826,6 +838,8 @@ void Scene::Publish() {
     snapshot->status.operated[t] = tools_[t]->generation.load(std::memory_order_relaxed) != 0;
   }
   snapshot->rate = rate_;
+  snapshot->reset_by = reset_by_;
+  snapshot->reset_count = reset_count_;
   snapshot->step_end = step_ends_.empty() ? Clock::time_point() : step_ends_.back();
 
   const std::lock_guard lock(publish_mutex_);

@@ -42,6 +42,8 @@ struct SceneSnapshot {
   FrameStatus status;
   v1::Rate rate;
   std::chrono::steady_clock::time_point step_end;  ///< of the newest step
+  std::string reset_by;                            ///< as SceneInfo.reset_by
+  uint64_t reset_count = 0;
 };
 
 /// Somebody who wants to know of every snapshot. Both calls come from the scene's thread or from the thread that adds the listener, one at
@@ -126,8 +128,9 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void Pause(Done<v1::SceneInfo> done);
   /// `is_cancelled` may be empty; when it turns true the remaining steps are given up with CANCELLED.
   void Step(uint32_t count, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done);
-  /// Resets that wait together are one. `is_cancelled` as for Step.
-  void Reset(std::function<bool()> is_cancelled, Done<v1::SceneInfo> done);
+  /// Resets that wait together are one, of the last who asked. `client_name`: that of the request, or `peer` where it gives none.
+  /// `is_cancelled` as for Step. Errors: InvalidArgument (client_name).
+  void Reset(const std::string& client_name, const std::string& peer, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done);
   /// `rate` as from NormalizeRate.
   void SetRate(const v1::Rate& rate, Done<v1::SceneInfo> done);
   /// Between two steps; the snapshot with the effect is out before the answer. Requests that take long go on between the next steps, one
@@ -263,6 +266,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
   std::deque<StepJob> step_jobs_;
   std::optional<EditJob> edit_job_;
   std::vector<Done<v1::SceneInfo>> resets_;  ///< that wait for the next one
+  std::string reset_by_;
+  uint64_t reset_count_ = 0;
   std::vector<const sim::ToolCommand*> commands_;
   bool world_gives_volume_ = false;
 

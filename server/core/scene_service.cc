@@ -108,7 +108,8 @@ void SceneServiceImpl::StepScene(grpc::CallbackServerContext* context, UnaryReac
 void SceneServiceImpl::ResetScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::ResetSceneRequest* request,
                                   v1::ResetSceneResponse* response) {
   if (const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id())) {
-    scene->Reset([context] { return context->IsCancelled(); }, InfoInto(reactor, response));
+    scene->Reset(
+        request->client_name(), context->peer(), [context] { return context->IsCancelled(); }, InfoInto(reactor, response));
   }
 }
 

@@ -122,8 +122,11 @@ class Session : public ViewerSession {
         has_answer = false;
         break;
       case v1::ViewerRequest::kReset:
-        status = Ask(request.reset().scene_id(),
-                     [&](Scene& scene) { scene.Reset([state = state_] { return state->is_gone.load(); }, InfoLater(id)); });
+        status = Ask(request.reset().scene_id(), [&](Scene& scene) {
+          scene.Reset(
+              request.reset().client_name(), absl::StrCat("browser ", peer_), [state = state_] { return state->is_gone.load(); },
+              InfoLater(id));
+        });
         has_answer = false;
         break;
       case v1::ViewerRequest::kSetRate: {

@@ -147,6 +147,33 @@ TEST_F(SceneServiceTest, AResetOfAPlayingScenePlaysOn) {
   EXPECT_TRUE(Eventually([&] { return Get(id).step() > 2; }));
 }
 
+TEST_F(SceneServiceTest, AResetSaysWhoAskedForIt) {
+  const std::string id = CreateScene(false);
+  EXPECT_EQ(Get(id).reset_by(), "");
+  EXPECT_EQ(Get(id).resets(), 0U);
+  const auto reset = [&](const std::string& client_name) {
+    grpc::ClientContext context;
+    v1::ResetSceneRequest request;
+    request.set_scene_id(id);
+    request.set_client_name(client_name);
+    v1::ResetSceneResponse response;
+    return scenes_->ResetScene(&context, request, &response);
+  };
+  ASSERT_TRUE(reset("Station 3, Dr. Håkansson").ok());
+  EXPECT_EQ(Get(id).reset_by(), "Station 3, Dr. Håkansson");
+  EXPECT_EQ(Get(id).resets(), 1U);
+  // Who gives no name is told of by address.
+  ASSERT_TRUE(reset("").ok());
+  EXPECT_THAT(Get(id).reset_by(), HasSubstr("127.0.0.1"));
+  EXPECT_EQ(Get(id).resets(), 2U);
+  for (const std::string& bad : {std::string(65, 'a'), std::string("a\nb")}) {
+    const grpc::Status refused = reset(bad);
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(refused.error_message(), HasSubstr("client_name"));
+  }
+  EXPECT_EQ(Get(id).resets(), 2U);
+}
+
 TEST_F(SceneServiceTest, RealTimeKeepsToTheClockAndIsNotAhead) {
   const std::string id = CreateScene();
   ASSERT_TRUE(Step(id, 1).ok());  // the first step may compile kernels

@@ -131,7 +131,7 @@ TEST_F(SceneTest, AShowWaitsForItsFirstViewerOrStation) {
   watched->OnWatcherClosed();
   const uint64_t then = watched->Info().step();
   while (watched->Info().step() <= then) std::this_thread::yield();
-  ASSERT_TRUE(Await([&](Done<v1::SceneInfo> done) { watched->Reset(nullptr, std::move(done)); }).ok());
+  ASSERT_TRUE(Await([&](Done<v1::SceneInfo> done) { watched->Reset("", "", nullptr, std::move(done)); }).ok());
   EXPECT_EQ(round_trips(*watched), 0U);
 
   const std::shared_ptr<Scene> operated = start();
@@ -186,7 +186,7 @@ TEST_F(SceneTest, AFailedSceneStopsAloneSaysWhyAndRecoversByReset) {
   const std::shared_ptr<Scene> healthy = Scene::Start("healthy", TinyScene(), NewWorld(), *NormalizeRate({}), false, pool_, metrics_);
   EXPECT_TRUE(Step(*healthy, 2).ok());
 
-  const absl::StatusOr<v1::SceneInfo> reset = Await([&](Done<v1::SceneInfo> done) { scene->Reset(nullptr, std::move(done)); });
+  const absl::StatusOr<v1::SceneInfo> reset = Await([&](Done<v1::SceneInfo> done) { scene->Reset("", "", nullptr, std::move(done)); });
   ASSERT_TRUE(reset.ok()) << reset.status();
   EXPECT_EQ(reset->state(), v1::RUN_STATE_PAUSED);
   EXPECT_TRUE(reset->failure().empty());
@@ -214,7 +214,7 @@ TEST_F(SceneTest, CommandsFromManyThreadsAreAllAnswered) {
             scene->Step(3, nullptr, done);
             break;
           case 3:
-            scene->Reset(nullptr, done);
+            scene->Reset("", "", nullptr, done);
             break;
           default:
             scene->SetRate(*NormalizeRate({}), done);
@@ -357,7 +357,7 @@ TEST_F(SceneTest, ResetsThatWaitTogetherAreOneAndStepsGoOn) {
   ASSERT_TRUE(scene->AddListener(recorder, false).ok());
   std::vector<std::promise<absl::StatusOr<v1::SceneInfo>>> answers(64);
   for (size_t i = 0; i < answers.size(); ++i) {
-    scene->Reset([i] { return i == 10; }, [&answers, i](absl::StatusOr<v1::SceneInfo> info) { answers[i].set_value(std::move(info)); });
+    scene->Reset("", "", [i] { return i == 10; }, [&answers, i](absl::StatusOr<v1::SceneInfo> info) { answers[i].set_value(std::move(info)); });
   }
   all_there.set_value();
   for (size_t i = 0; i < answers.size(); ++i) {
