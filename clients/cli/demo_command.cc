@@ -118,6 +118,7 @@ class Demo {
  private:
   absl::Status StartServer();
   absl::Status StartStation();
+  absl::Status WaitForViewer();
   absl::Status WaitForHand();
   absl::Status Measure();
   absl::Status CheckAlive();
@@ -235,6 +236,18 @@ absl::Status Demo::CheckAlive() {
   return status ? StationEnded(*status) : absl::OkStatus();
 }
 
+/// The hand and the streams of the demo would begin the show before anybody sees it.
+absl::Status Demo::WaitForViewer() {
+  client::SceneClient scenes(server_->connection());
+  while (true) {
+    PALPATE_RETURN_IF_ERROR(CheckAlive());
+    PALPATE_ASSIGN_OR_RETURN(const v1::GetSceneResponse response, scenes.Get(scene_id_));
+    if (response.scene().watchers() > 0) return absl::OkStatus();
+    if (g_interrupted.load()) return Interrupted();
+    std::this_thread::sleep_for(50ms);
+  }
+}
+
 absl::Status Demo::WaitForHand() {
   client::SceneClient scenes(server_->connection());
   const auto begin = Clock::now();
@@ -328,6 +341,11 @@ absl::Status Demo::Run() {
   InstallInterruptHandler();
   PALPATE_RETURN_IF_ERROR(StartServer());
   absl::PrintF("server   %s on %s\n", server_->target(), device_);
+  if (plan_.waits_for_viewer && !options_.headless) {
+    absl::PrintF("viewer   %s\nScene %s begins when a browser opens that address; Ctrl-C ends the demo\n", url_, scene_id_);
+    std::fflush(stdout);
+    PALPATE_RETURN_IF_ERROR(WaitForViewer());
+  }
   if (plan_.tool.empty()) {
     absl::PrintF("station  none: scene %s has no tool\n", scene_id_);
   } else {

@@ -75,6 +75,7 @@ absl::StatusOr<DemoPlan> PlanDemo(const DemoRequest& request) {
   std::vector<std::string> tools;
   for (const auto& tool : spec.tools()) tools.push_back(tool.name());
   DemoPlan plan;
+  plan.waits_for_viewer = spec.start() == v1::START_WHEN_WATCHED;
   PALPATE_ASSIGN_OR_RETURN(plan.tool, ToolOf(request, tools));
   plan.hand = request.hand.empty() ? kDefaultHand : request.hand;
   if (!plan.tool.empty()) {

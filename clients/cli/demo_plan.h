@@ -20,6 +20,7 @@ struct DemoRequest {
 struct DemoPlan {
   std::string tool;  ///< that the hand holds; empty: the scene has none, nobody does
   std::string hand;
+  bool waits_for_viewer = false;  ///< the scene begins to move when somebody looks (START_WHEN_WATCHED)
 };
 
 /// Looks at everything that can be wrong with a demo before a process is started: the scene as the server builds it, the tool, the device

@@ -50,7 +50,35 @@ class DemoCase(unittest.TestCase):
         self.fail(f"no '{text}' before the end: {process.stderr.read()}")
 
 
+    def look_at(self, server, scene):
+        """Somebody who watches the scene for the rest of the test."""
+        watcher = subprocess.Popen([PALPATE, "--server", server, "watch", scene], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        self.addCleanup(watcher.wait)
+        self.addCleanup(watcher.kill)
+
+
 class DemoTest(DemoCase):
+    def test_a_show_waits_for_who_comes_to_see_it(self):
+        process = self.start("--scene", SCENES / "incision.json", "--http", "127.0.0.1:0", "--seconds", 1)
+        server = self.wait_for_line(process, "server").split()[1]
+        self.wait_for_line(process, "begins when a browser opens that address")
+        shown = json.loads(subprocess.run([PALPATE, "--server", server, "--json", "scene", "show", "incision"], check=True, capture_output=True, text=True).stdout)
+        self.assertEqual(int(shown["scene"].get("step", 0)), 0)
+        self.assertEqual(shown["scene"].get("operatedTools", []), [])
+        self.look_at(server, "incision")
+        self.wait_for_line(process, "station")
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, err)
+        self.leaves_nothing()
+
+    def test_who_does_not_want_to_wait_ends_it(self):
+        process = self.start("--scene", SCENES / "tori.json", "--http", "127.0.0.1:0")
+        self.wait_for_line(process, "begins when")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, err)
+        self.leaves_nothing()
+
     def test_report(self):
         report = self.folder / "report.json"
         process = self.start("--headless", "--seconds", 8, "--report", report)
@@ -139,8 +167,13 @@ class EveryScene(DemoCase):
     def test_every_scene_is_shown(self):
         for scene in sorted(SCENES.glob("*.json")):
             with self.subTest(scene.name):
-                tools = json.loads(scene.read_text()).get("tools", [])
+                spec = json.loads(scene.read_text())
+                tools = spec.get("tools", [])
                 process = self.start("--scene", scene, "--http", "127.0.0.1:0")
+                if spec.get("start") == "START_WHEN_WATCHED":
+                    server = self.wait_for_line(process, "server").split()[1]
+                    self.wait_for_line(process, "begins when")
+                    self.look_at(server, scene.stem)
                 station = self.wait_for_line(process, "station")
                 self.assertIn(f"on tool {'probe' if any(t['name'] == 'probe' for t in tools) else tools[0]['name']} " if tools else "none", station)
                 while int(re.match(r"step (\d+)", self.wait_for_line(process, "steps/s")).group(1)) < 3:
