@@ -333,6 +333,29 @@ class AttackTest(unittest.TestCase):
         self.assertEqual(server.get("/auth", Authorization="Bearer open-sesame")[0], 429)
         self.assertEqual(server.stop(), 0)
 
+    # --- long work
+
+    def test_a_signal_stops_a_server_in_the_middle_of_long_edits(self):
+        scene = self.folder / "block.json"
+        scene.write_text(json.dumps({"bodies": [{"name": "block", "generator": {"slab": {"size_m": {"x": 0.2, "y": 0.1, "z": 0.05}}, "edge_length_m": 0.005}}]}))
+        server = self.start("--scene", scene)
+        version = lambda: int(json.loads(server.cli("--json", "watch", "block", "--frames", 1).stdout.splitlines()[-1])["topology_version"])
+        before = version()
+        file = self.folder / "edits.json"
+        file.write_text(json.dumps({"edits": [{"body": "block", "incise": {"edges": [
+            {"end0_m": {"x": x, "y": y, "z": -0.01}, "end1_m": {"x": x + 0.0001, "y": y, "z": 0.06}} for y in (-0.06, -0.02, 0.02, 0.06)]}}
+            for x in (-0.099 + 0.198 * i / 255 for i in range(256))]}))
+        asking = subprocess.Popen([PALPATE, "--server", f"127.0.0.1:{server.grpc_port}", "edit", "block", "--file", file], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+        self.addCleanup(asking.kill)
+        self.assertTrue(eventually(lambda: version() > before), asking.poll())
+        self.assertIsNone(asking.poll(), "the edits were over before the signal came")
+        server.process.send_signal(signal.SIGTERM)
+        # Four times the limit that the server sets itself. Finishing the edits would take longer.
+        self.assertEqual(server.process.wait(timeout=32), 0, server.words())
+        self.assertNotEqual(asking.communicate(timeout=PATIENCE_S)[1], "")
+        self.assertNotEqual(asking.returncode, 0)
+
     # --- logs
 
     def test_a_log_that_nobody_reads_stops_nothing(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""palpate-station against a running server: what it feels, reports and returns. usage: station_test.py STATION SERVER SAMPLE_PLUGIN PRESSING_PLUGIN SCENE_FILE"""
+"""palpate-station against a running server: what it feels, reports and returns. usage: station_test.py STATION SERVER PALPATE SAMPLE_PLUGIN PRESSING_PLUGIN SCENE_FILE [CLASS...]"""
 import contextlib
 import json
 import pathlib
@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-STATION, SERVER, PLUGIN, PRESSING_PLUGIN, SCENE = "", "", "", "", pathlib.Path()
+STATION, SERVER, PALPATE, PLUGIN, PRESSING_PLUGIN, SCENE = "", "", "", "", "", pathlib.Path()
 USAGE, NOT_ATTACHED, DEVICE_FAILED = 2, 3, 4
 
 
@@ -131,6 +131,43 @@ class StationTest(unittest.TestCase):
         self.assertEqual(report["sent"]["power_w"], 50)
         self.assertEqual(report["sent"]["duty"], 1)
         self.assertGreaterEqual(report["sent"]["pedal_presses"], 1)
+
+    def test_a_frozen_station_does_not_go_on_burning(self):
+        hand = "sim:script=palpate,pedal=push,spots=1,travel=0.06,depth=0.006,dwell=60,speed=0.05"
+        with self.other_scene("trocar"):
+            watch = subprocess.Popen([PALPATE, "--server", self.address, "--json", "watch", "trocar", "--rate", "60"], stdout=subprocess.PIPE, text=True)
+            station = subprocess.Popen(self.arguments("--quiet", "--device", hand, "--pedal-button", 0, "--power", 50, scene="trocar", tool="aspirator"))
+            frames = (frame for frame in map(json.loads, watch.stdout) if frame["type"] == "frame")
+
+            def until(condition):
+                for frame, _ in zip(frames, range(60 * 60)):
+                    if condition(frame):
+                        return frame
+                self.fail("it did not come")
+
+            first = next(frames)
+            try:
+                self.assertEqual(first["tools"][0]["activities"], [])
+                # Tissue goes...
+                until(lambda frame: frame["topology_version"] > first["topology_version"])
+                self.assertIsNone(station.poll())
+                station.send_signal(signal.SIGSTOP)
+                # ... until what the pedal last said is too old.
+                expired = until(lambda frame: "command expired" in frame["tools"][0]["activities"])
+                last = until(lambda frame: frame["step"] > expired["step"] + 240)
+                self.assertEqual(last["topology_version"], expired["topology_version"])
+                self.assertIn("command expired", last["tools"][0]["activities"])
+                self.assertTrue(last["tools"][0]["operated"])
+                # Its pedal is still down, which counts no more before it was up.
+                station.send_signal(signal.SIGCONT)
+                again = until(lambda frame: frame["step"] > last["step"] + 120)
+                self.assertEqual(again["topology_version"], expired["topology_version"])
+            finally:
+                station.send_signal(signal.SIGCONT)
+                station.send_signal(signal.SIGINT)
+                station.wait(timeout=60)
+                watch.kill()
+                watch.communicate()
 
     def test_works_with_a_laparoscopic_device(self):
         report_file = self.folder / "lie.json"
@@ -262,5 +299,5 @@ class StationTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    STATION, SERVER, PLUGIN, PRESSING_PLUGIN, SCENE = *sys.argv[1:5], pathlib.Path(sys.argv[5])
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    STATION, SERVER, PALPATE, PLUGIN, PRESSING_PLUGIN, SCENE = *sys.argv[1:6], pathlib.Path(sys.argv[6])
+    unittest.main(argv=sys.argv[:1] + sys.argv[7:], verbosity=2)
