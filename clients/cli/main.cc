@@ -1,5 +1,4 @@
 // palpate: the command line client. The work is in the *_command(s).cc files; here the line is parsed and a status becomes an exit status.
-#include <cmath>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -7,6 +6,7 @@
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
 #include "clients/cli/exit_code.h"
+#include "clients/cpp/command_line.h"
 
 namespace {
 
@@ -20,18 +20,6 @@ std::string UnknownCommand(const CLI::App& app) {
     if (!word.empty() && word[0] != '-') return word;
   }
   return "";
-}
-
-/// CLI11's ranges hold for what is neither below nor above them, so "nan" is in each; no number of ours may be that.
-void RefuseNan(CLI::App& app) {
-  for (CLI::Option* option : app.get_options()) {
-    if (option->get_type_name().rfind("FLOAT", 0) != 0) continue;
-    option->check([](const std::string& text) {
-      double value = 0;
-      return CLI::detail::lexical_cast(text, value) && std::isnan(value) ? text + " is not a number" : std::string();
-    });
-  }
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) RefuseNan(*command);
 }
 
 }  // namespace
@@ -63,7 +51,7 @@ int main(int argc, char** argv) {
   AddInfoCommands(app, session);
   AddDemoCommand(app, session);
   AddVerifyCommands(app, session);
-  RefuseNan(app);
+  palpate::client::RefuseNan(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RequiredError& error) {

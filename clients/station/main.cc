@@ -12,6 +12,7 @@
 #include <spdlog/spdlog.h>
 #include <CLI/CLI.hpp>
 
+#include "clients/cpp/command_line.h"
 #include "clients/station/station.h"
 
 namespace {
@@ -125,6 +126,7 @@ int main(int argc, char** argv) {
       "attached (refused, or --wait is over), 4 the "
       "device failed. SIGINT and SIGTERM end it; a second one ends it without waiting for the server, once the force is gone; a third at "
       "once.");
+  palpate::client::RefuseNan(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

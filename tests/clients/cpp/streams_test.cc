@@ -123,8 +123,11 @@ TEST(OperateStream, CarriesTheToken) {
 }
 
 TEST(OperateStream, StopsWhileNobodyAnswers) {
-  OperateStream stream(ConnectTo("127.0.0.1:9"), ForScene("scene"));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::atomic<int> attempts = 0;
+  OperateOptions options = ForScene("scene");
+  options.on_detached = [&](const absl::Status&, std::chrono::milliseconds) { ++attempts; };
+  OperateStream stream(ConnectTo("127.0.0.1:9"), std::move(options));
+  EXPECT_TRUE(Eventually([&] { return attempts > 1; }));
   stream.Stop();
   EXPECT_TRUE(stream.done());
 }
@@ -234,15 +237,12 @@ TEST(WatchStream, CanBeCancelledFromAnotherThread) {
   v1::WatchRequest request;
   request.set_scene_id("endless");
   WatchStream stream(ConnectTo(scenes.address()), request);
-  std::thread canceller([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    stream.Cancel();
-  });
   v1::WatchUpdate update;
-  int count = 0;
-  while (stream.Read(&update)) ++count;
+  ASSERT_TRUE(stream.Read(&update));
+  std::thread canceller([&] { stream.Cancel(); });
+  while (stream.Read(&update)) {
+  }
   canceller.join();
-  EXPECT_GE(count, 1);
   EXPECT_EQ(stream.Finish().code(), absl::StatusCode::kCancelled);
 }
 

@@ -215,6 +215,12 @@ class StationTest(unittest.TestCase):
         self.assertEqual(station.returncode, 0)
         self.assertEqual(json.loads(report_file.read_text())["reconnects"], 1)
 
+    def test_nan_is_no_number(self):
+        for option in ("--ramp", "--seconds", "--wait", "--rate", "--send-rate", "--scale", "--model-age-limit", "--power", "--duty", "--jaw-angle"):
+            result = self.run_station(option, "nan")
+            self.assertEqual(result.returncode, USAGE, (option, result.stderr))
+            self.assertIn("nan", result.stderr, option)
+
     def test_says_what_is_wrong(self):
         for extra, names, code, word in (
             (("--rate", "0"), {}, USAGE, "rate"),

@@ -120,7 +120,9 @@ TEST_F(SceneServiceTest, StepPlayPauseReset) {
   EXPECT_EQ(info.state(), v1::RUN_STATE_PAUSED);
   const uint64_t paused_at = info.step();
   ASSERT_TRUE(Pause(id).ok());
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  // While another scene steps on.
+  const std::string other = CreateScene(true);
+  EXPECT_TRUE(Eventually([&] { return Get(other).step() > 5; }));
   EXPECT_EQ(Get(id).step(), paused_at);
 
   grpc::ClientContext context;
