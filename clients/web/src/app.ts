@@ -11,6 +11,7 @@ import { Surgery, type SurgeryHost } from './surgery/surgery';
 import type { EditInit, SurfaceHit } from './surgery/strokes';
 import { codeName, Overlay, Toasts } from './ui/notices';
 import { element, Panel, type ToolOwner } from './ui/panel';
+import { SeeThrough } from './ui/see_through';
 import { askForToken } from './ui/token_dialog';
 import { Brush } from './view/brush';
 import { pickSurface } from './view/pick';
@@ -50,6 +51,7 @@ export class App implements SurgeryHost {
   readonly stage: Stage;
   readonly view: SceneView;
   readonly panel: Panel;
+  private readonly seeThrough: SeeThrough;
   readonly toasts: Toasts;
   readonly overlay: Overlay;
   readonly connection: Connection;
@@ -100,6 +102,7 @@ export class App implements SurgeryHost {
     const quality = parameters.get('quality');
     this.stage = new Stage(element('view') as HTMLCanvasElement, quality !== 'low');
     this.view = new SceneView(this.stage, element('labels'));
+    this.seeThrough = new SeeThrough(element('see-through'), this.view, () => this.redraw());
     this.panel = new Panel({
       toggle: (index) => this.toggleTool(index),
       setJaws: (closed) => this.setJaws(closed),
@@ -250,6 +253,7 @@ export class App implements SurgeryHost {
     this.pendingFrame = undefined;
     this.surgery.forget();
     this.panel.load(undefined, 0, []);
+    this.seeThrough.reset();
   }
 
   setLowBandwidth(on: boolean): void {
@@ -313,6 +317,7 @@ export class App implements SurgeryHost {
     this.pendingFrame = undefined;
     this.overlay.hide();
     this.panel.load(keyframe.scene, this.triangleCount, keyframe.tools);
+    this.seeThrough.update();
     if (this.held) for (const model of this.view.tools) model.setHighlight(model.index === this.held.index);
     this.syncSpeed(keyframe.scene?.rate);
     this.showPills();
@@ -341,6 +346,7 @@ export class App implements SurgeryHost {
     this.pendingFrame = undefined;  // it has the old vertices
     this.awaitsFrame = true;
     this.panel.setTriangles(this.triangleCount);
+    this.seeThrough.update();
   }
 
   private onFrame(frame: Frame): void {
@@ -593,7 +599,7 @@ export class App implements SurgeryHost {
     if (this.awaitsFrame) this.takeFrame();
     if (this.isBehind) return undefined;
     this.ray.setFromCamera(pointer, this.stage.camera);
-    return pickSurface(this.ray.ray, this.view.organs);
+    return pickSurface(this.ray.ray, this.view.organs, this.view.section);
   }
 
   async edit(edits: EditInit[], key: string): Promise<EditSceneResponse> {

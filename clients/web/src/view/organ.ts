@@ -153,6 +153,20 @@ export class Organ {
     }
   }
 
+  /** Drawn as if of glass, from 1, opaque, down to 0; only what is in front of `section`, and then from inside too. */
+  setSeeThrough(opacity: number, section: THREE.Plane | undefined): void {
+    this.mesh.castShadow = opacity === 1;
+    this.mesh.renderOrder = opacity < 1 ? 1 : 0;  // over what is inside
+    for (const material of [this.material, this.plainMaterial]) {
+      material.transparent = opacity < 1;
+      material.opacity = opacity;
+      material.depthWrite = opacity === 1;
+      material.clippingPlanes = section ? [section] : null;
+      material.side = section ? THREE.DoubleSide : THREE.FrontSide;
+      material.needsUpdate = true;
+    }
+  }
+
   dispose(): void {
     this.mesh.removeFromParent();
     disposeMeshes(this.mesh);

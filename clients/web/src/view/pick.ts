@@ -36,8 +36,17 @@ export function firstTriangle(origin: THREE.Vector3, direction: THREE.Vector3, p
   return best;
 }
 
+/** The ray from where it enters the side that is drawn; undefined: it never does. */
+function shownPart(ray: THREE.Ray, section: THREE.Plane): THREE.Ray | undefined {
+  if (section.distanceToPoint(ray.origin) >= 0) return ray;
+  const origin = ray.intersectPlane(section, new THREE.Vector3());
+  return origin ? new THREE.Ray(origin, ray.direction) : undefined;
+}
+
 /** Where the ray meets the nearest body, on the mesh of the simulation rather than the rounder one that is drawn: edits are about that one. */
-export function pickSurface(ray: THREE.Ray, organs: Organ[]): SurfaceHit | undefined {
+export function pickSurface(fullRay: THREE.Ray, organs: Organ[], section?: THREE.Plane): SurfaceHit | undefined {
+  const ray = section ? shownPart(fullRay, section) : fullRay;
+  if (!ray) return undefined;
   let best: { hit: TriangleHit; organIndex: number } | undefined;
   for (const [organIndex, organ] of organs.entries()) {
     const hit = firstTriangle(ray.origin, ray.direction, organ.positions, organ.surface.triangles, organ.surface.slotCount);
@@ -45,6 +54,7 @@ export function pickSurface(ray: THREE.Ray, organs: Organ[]): SurfaceHit | undef
   }
   if (!best) return undefined;
   const { hit: { slot, t, u, v }, organIndex } = best;
+  if (section && section.distanceToPoint(ray.at(t, new THREE.Vector3())) < 0) return undefined;
   const organ = organs[organIndex]!;
   const corner = new THREE.Vector3();
   const normal = new THREE.Vector3();

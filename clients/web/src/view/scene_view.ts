@@ -40,6 +40,10 @@ export class SceneView {
   tools: ToolModel[] = [];
   contactCount = 0;
   options: ViewOptions = { ...DEFAULT_VIEW_OPTIONS };
+  /** By the name of a body; those that are not here are opaque. */
+  private readonly opacities = new Map<string, number>();
+  /** What lies behind it is not drawn. */
+  section: THREE.Plane | undefined;
   private readonly statics = new THREE.Group();
   readonly markers = new MarkerLayer();
   /** Where the mouse is over the canvas, in pixels. */
@@ -131,6 +135,7 @@ export class SceneView {
   private addOrgan(surface: SurfaceMirror, zones: ZoneStyle[], heritage?: Heritage): Organ {
     const organ = new Organ(surface, zones, heritage);
     organ.setWireframe(this.options.wireframe);
+    organ.setSeeThrough(this.opacities.get(surface.name) ?? 1, this.section);
     applyLooks(organ.mesh, this.isPlain);
     this.organs.push(organ);
     this.root.add(organ.mesh);
@@ -174,6 +179,27 @@ export class SceneView {
     this.contacts.update(marks, this.stage.radius_m);
     this.contacts.setShown(this.options.contacts, this.options.normals);
     return undefined;
+  }
+
+  /** 1: opaque. */
+  opacityOf(body: string): number {
+    return this.opacities.get(body) ?? 1;
+  }
+
+  setOpacity(body: string, opacity: number): void {
+    this.opacities.set(body, opacity);
+    for (const organ of this.organs) if (organ.name === body) organ.setSeeThrough(opacity, this.section);
+  }
+
+  forgetSeeThrough(): void {
+    this.opacities.clear();
+    this.setSection(undefined);
+    for (const organ of this.organs) organ.setSeeThrough(1, undefined);
+  }
+
+  setSection(section: THREE.Plane | undefined): void {
+    this.section = section;
+    for (const organ of this.organs) organ.setSeeThrough(this.opacityOf(organ.name), section);
   }
 
   setOptions(options: Partial<ViewOptions>): void {

@@ -95,6 +95,7 @@ export class Stage {
 
   constructor(readonly canvas: HTMLCanvasElement, antialias: boolean) {
     this.renderer = new THREE.WebGLRenderer({ canvas, antialias, powerPreference: 'high-performance' });
+    this.renderer.localClippingEnabled = true;
     this.renderer.toneMapping = THREE.ACESFilmicToneMapping;
     this.renderer.toneMappingExposure = 0.95;
     this.renderer.shadowMap.enabled = true;
