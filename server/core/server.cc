@@ -55,13 +55,19 @@ std::string GrpcTarget(const Address& address) {
   return is_v6 ? absl::StrCat("[", address.host, "]:", address.port) : absl::StrCat(address.host, ":", address.port);
 }
 
-/// Adds reflection to one server; the library's own switch would add it to every later one of the process.
+/// Whether one server has reflection. The library adds it to every server of a program that it is linked with, asked or not.
 class ReflectionOption : public grpc::ServerBuilderOption {
  public:
+  explicit ReflectionOption(bool wanted) : wanted_(wanted) {}
   void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
   void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
-    plugins->push_back(std::make_unique<grpc::reflection::ProtoServerReflectionPlugin>());
+    auto own = std::make_unique<grpc::reflection::ProtoServerReflectionPlugin>();
+    std::erase_if(*plugins, [&own](const auto& plugin) { return plugin->name() == own->name(); });
+    if (wanted_) plugins->push_back(std::move(own));
   }
+
+ private:
+  const bool wanted_;
 };
 
 /// Where this machine reaches what listens on `address`.
@@ -172,7 +178,7 @@ absl::Status Server::StartGrpc(const ServerOptions& options) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(2 * options.limits.max_streams));
   // Reflection keeps a thread for each of its streams and asks nobody who they are.
-  if (!authenticator_->enabled()) builder.SetOption(std::make_unique<ReflectionOption>());
+  builder.SetOption(std::make_unique<ReflectionOption>(!authenticator_->enabled()));
   grpc_ = builder.BuildAndStart();
   if (!grpc_) return absl::UnavailableError(absl::StrCat("--listen: cannot serve on ", target, " (a bad certificate?)"));
   acceptor_->Start([this](int fd) {

@@ -42,7 +42,7 @@ struct ToolState {
   std::vector<uint32_t> pinched;    ///< handles of vertices of surface triangles that touch an inner side
   // What it holds.
   std::vector<HeldVertex> held;
-  double grasp_angle_rad = 0;                                  ///< of the jaws when they took hold
+  double grasp_angle_rad = 0;                                  ///< jaws that are to open farther let go
   std::optional<double> closes_to_rad;                         ///< took hold by request: the jaws close that far, onto what they hold
   Eigen::Vector3d grasp_center_m = Eigen::Vector3d::Zero();    ///< mean of the held vertices after the newest step, W
   Eigen::Vector3d grasp_force_n = Eigen::Vector3d::Zero();     ///< of what it holds on the tool, in the newest step

@@ -274,6 +274,8 @@ EditOutcome World::Impl::GraspByRequest(size_t t, double radius_m) {
   outcome.grasped_vertices = static_cast<uint32_t>(state.held.size());
   if (!state.held.empty()) {
     state.closes_to_rad = AngleOnHeld(t);
+    // The hand may keep its jaws open all the while, or the jaws may still be on their way to where it wants them.
+    state.grasp_angle_rad = std::max(state.jaws.angle_rad(), std::min(commands_[t].jaw_angle_rad, tool.instrument.max_jaw_angle_rad));
   } else if (nearest == nullptr) {
     outcome.note = absl::StrCat(tool.name, " holds nothing: the scene has no tissue to hold");
   } else {
@@ -311,6 +313,8 @@ absl::Status World::Impl::MoveJaws(size_t t) {
       command.is_hold_expired ? state.jaws.angle_rad() : std::clamp(command.jaw_angle_rad, 0.0, tool.instrument.max_jaw_angle_rad);
   std::erase_if(state.held, [&](const HeldVertex& held) { return !IsAlive(held); });
   if (wanted_rad > state.grasp_angle_rad + kLetGo_rad) state.held.clear();
+  // Once the hand has closed the jaws as well, opening them lets go.
+  if (state.closes_to_rad) state.grasp_angle_rad = std::min(state.grasp_angle_rad, std::max(wanted_rad, *state.closes_to_rad));
   const double least_n = kPinchShare * tool.instrument.max_grasp_force_n;
   if (state.held.empty() && wanted_rad < state.jaws.angle_rad() && state.pinch_n[0] > least_n && state.pinch_n[1] > least_n) {
     PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));

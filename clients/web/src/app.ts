@@ -9,8 +9,9 @@ import { Connection, ServerError, type ConnectionState } from './net/connection'
 import { TokenGate, tokenInFragment } from './net/token';
 import { Surgery, type SurgeryHost } from './surgery/surgery';
 import type { EditInit, SurfaceHit } from './surgery/strokes';
-import { codeName, Overlay, Toasts } from './ui/notices';
+import { Overlay, Toasts } from './ui/notices';
 import { element, Panel, type ToolOwner } from './ui/panel';
+import { asSentence, explain } from './ui/refusals';
 import { SeeThrough } from './ui/see_through';
 import { askForToken } from './ui/token_dialog';
 import { Brush } from './view/brush';
@@ -69,6 +70,12 @@ export class App implements SurgeryHost {
   /** Of the copies in `view`. */
   topologyVersion = 0n;
   reconnects = 0;
+  /** What others are told of who did something; empty: the server names the address. */
+  private readonly name: string;
+  /** By scene, those that the user knows of. */
+  private readonly knownResets = new Map<string, bigint>();
+  private ownResets = 0;
+  private lastStep: bigint | undefined;
   private encoding = PositionEncoding.FLOAT32;
   /** Encoding of the stream that runs; changes with its first keyframe. */
   private streamEncoding = PositionEncoding.FLOAT32;
@@ -99,6 +106,7 @@ export class App implements SurgeryHost {
   constructor(parameters: URLSearchParams) {
     this.sceneId = parameters.get('scene') ?? '';
     if (parameters.get('positions') === 'uint16') this.encoding = PositionEncoding.UINT16;
+    this.name = (parameters.get('name') ?? '').replace(/\p{Cc}/gu, '').slice(0, 20);
     const quality = parameters.get('quality');
     this.stage = new Stage(element('view') as HTMLCanvasElement, quality !== 'low');
     this.view = new SceneView(this.stage, element('labels'));
@@ -110,7 +118,7 @@ export class App implements SurgeryHost {
     });
     this.stage.scene.add(this.brush.group);
     this.surgery = new Surgery(this);
-    this.toasts = new Toasts(element('toasts'));
+    this.toasts = new Toasts(element('toasts'), element('top'));
     this.overlay = new Overlay(element('overlay'));
     this.autoQuality = quality !== 'high' && quality !== 'medium' && quality !== 'low';
     this.setQuality(this.autoQuality ? 'high' : (quality as Quality));
@@ -181,7 +189,9 @@ export class App implements SurgeryHost {
   report(what: string, error: unknown): void {
     const message = error instanceof Error ? error.message : String(error);
     this.errors.push(`${what}: ${message}`);
-    this.toasts.show(message, { title: error instanceof ServerError ? `${what} · ${codeName(error.code)}` : what });
+    const { sentence, detail } = error instanceof ServerError ? explain(error.code, message) : { sentence: asSentence(message), detail: message };
+    console.info(`${what}: ${detail}`);
+    this.toasts.show(sentence, { title: what, detail });
   }
 
   // --- scenes -------------------------------------------------------------------------------------------------------------------------------------
@@ -221,6 +231,7 @@ export class App implements SurgeryHost {
       this.watch(this.sceneId);
     }
     const info = scenes.find((scene) => scene.sceneId === this.sceneId);
+    if (info) this.noteResets(info);
     this.syncSpeed(info?.rate);
     this.panel.setTets(info);
     this.showPills();
@@ -233,6 +244,7 @@ export class App implements SurgeryHost {
     }
     this.sceneId = sceneId;
     this.watchedScene = sceneId;
+    this.lastStep = undefined;
     (element('scenes') as HTMLSelectElement).value = sceneId;
     const url = new URL(location.href);
     url.searchParams.set('scene', sceneId);
@@ -352,6 +364,9 @@ export class App implements SurgeryHost {
   private onFrame(frame: Frame): void {
     if (frame.topologyVersion !== this.topologyVersion) return;
     const now = performance.now();
+    // A reset; the list says whose.
+    if (this.lastStep !== undefined && frame.step < this.lastStep) void this.refreshScenes();
+    this.lastStep = frame.step;
     ++this.framesReceived;
     this.frameMeter.add(now);
     this.pendingFrame = frame;  // the picture takes the newest
@@ -396,7 +411,12 @@ export class App implements SurgeryHost {
   async reset(): Promise<void> {
     if (this.watchedScene === '') return;
     this.surgery.forget();
-    this.onSceneInfo(await this.ask('Reset', { case: 'reset', value: { sceneId: this.watchedScene } }));
+    const sceneId = this.watchedScene;
+    ++this.ownResets;
+    const answer = await this.ask('Reset', { case: 'reset', value: { sceneId, clientName: this.name } });
+    --this.ownResets;
+    if (answer?.case === 'scene' && answer.value.sceneId === sceneId) this.knownResets.set(sceneId, answer.value.resets);
+    this.onSceneInfo(answer);
   }
 
   async setSpeed(index: number): Promise<void> {
@@ -406,6 +426,15 @@ export class App implements SurgeryHost {
 
   static speedLabels(): string[] {
     return SPEEDS.map((speed) => speed.label);
+  }
+
+  /** Tells who has set the watched scene back, unless it was the user. */
+  private noteResets(info: SceneInfo): void {
+    if (this.ownResets > 0) return;  // its answer tells
+    const known = this.knownResets.get(info.sceneId);
+    this.knownResets.set(info.sceneId, info.resets);
+    if (known === undefined || info.resets <= known || info.sceneId !== this.watchedScene) return;
+    this.toasts.show(`${info.resetBy || 'Somebody'} has set the scene back to its start.`, { title: 'Reset', info: true });
   }
 
   private onSceneInfo(answer: ViewerUpdate['update'] | undefined): void {

@@ -18,6 +18,7 @@ const SHORTCUTS: [string, string][] = [
   ['Q E · A D', 'turn the instrument'], ['G', 'hold: close the jaws'], ['Space', 'with a hook or aspirator: hold for the pedal'],
   ['1 2 3 4', 'hand, carve, incise, grasp'], ['[ ]', 'size of the cut'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts, to look into the solver'], ['K', 'with contacts: their normals'], ['V', 'force arrows'], ['L', 'markers'], ['B', 'low bandwidth'],
   ['P', 'panel'], ['?', 'this help'],
+  ['One finger', 'as the left button'], ['Two fingers', 'zoom and pan'],
 ];
 
 const app = new App(new URLSearchParams(location.search));
@@ -65,9 +66,15 @@ const flip = (toggle: Toggle) => {
   toggle.input!.checked = toggle.get();
 };
 
+const isPanelShown = () => !panel.classList.contains('away');
 function showPanel(shown: boolean): void {
   panel.classList.toggle('away', !shown);
-  app.stage.setRightInset(shown ? panel.offsetWidth + 16 : 0);
+  panel.inert = !shown;
+  document.body.classList.toggle('with-panel', shown);
+  element('b-panel').setAttribute('aria-expanded', String(shown));
+  // A sheet lies below the picture's middle, not beside it.
+  const isBeside = panel.offsetWidth < 0.6 * window.innerWidth;
+  app.stage.setRightInset(shown && isBeside ? panel.offsetWidth + 16 : 0);
   app.redraw();
 }
 
@@ -91,6 +98,7 @@ onClick('b-play', () => void app.togglePlay());
 onClick('b-step', () => void app.step());
 onClick('b-reset', () => void app.reset());
 onClick('b-fit', () => app.fit());
+onClick('b-panel', () => showPanel(!isPanelShown()));
 onClick('b-help', () => (help.hidden = !help.hidden));
 help.querySelector('.columns')!.append(...SHORTCUTS.map(([keys, meaning]) => {
   const row = document.createElement('div');
@@ -159,6 +167,7 @@ function toolUnder(at: THREE.Vector2): number | undefined {
 /** With an instrument in the hand the left button is the hand's, and the right one orbits. */
 function assignButtons(): void {
   const holding = app.held?.hand !== undefined && app.surgery.mode === 'hand';
+  app.stage.controls.touches = { ONE: holding ? null : THREE.TOUCH.ROTATE, TWO: THREE.TOUCH.DOLLY_PAN };
   if (app.surgery.mode !== 'hand') {
     app.stage.controls.mouseButtons = { LEFT: THREE.MOUSE.ROTATE, MIDDLE: THREE.MOUSE.PAN, RIGHT: THREE.MOUSE.ROTATE };
     return;
@@ -174,6 +183,12 @@ canvas.addEventListener('pointerdown', (event) => {
   canvas.focus();
   assignButtons();
   if (event.button !== 0) return;
+  if (dragPointer !== undefined && dragPointer !== event.pointerId) {
+    // A second finger turns to the camera: what the first one did ends. A stroke in tissue is not interrupted by it.
+    if (app.surgery.isCutting) event.stopImmediatePropagation();
+    else stopDrag();
+    return;
+  }
   const at = readPointer(event).clone();
   if (app.surgery.mode !== 'hand') {
     // Beside the tissue the left button orbits.
@@ -217,11 +232,13 @@ canvas.addEventListener('pointermove', (event) => {
     canvas.classList.toggle('over-tool', tool !== undefined && app.ownerOf(tool) === 'free');
   }
 });
-const endDrag = (event: PointerEvent) => {
-  if (dragPointer !== event.pointerId) return;
+function stopDrag(): void {
   dragPointer = undefined;
   app.surgery.end();
   app.held?.hand?.endDrag();
+}
+const endDrag = (event: PointerEvent) => {
+  if (dragPointer === event.pointerId) stopDrag();
 };
 canvas.addEventListener('pointerup', endDrag);
 canvas.addEventListener('pointercancel', endDrag);
@@ -273,7 +290,7 @@ window.addEventListener('keydown', (event) => {
   else if (key === 'r') void app.reset();
   else if (key === 't') takeAnyTool();
   else if (key === 'f') app.fit();
-  else if (key === 'p') showPanel(panel.classList.contains('away'));
+  else if (key === 'p') showPanel(!isPanelShown());
   else if (key === '?' || key === 'h') help.hidden = !help.hidden;
   else if (key === 'escape' && help.hidden) setMode('hand');
   else if (key === 'escape') help.hidden = true;
@@ -287,13 +304,19 @@ window.addEventListener('keyup', (event) => {
   if (key === 'g') app.setJaws(false);
 });
 window.addEventListener('blur', () => app.clearKeys());
+/** Less than this and the panel would take half of the picture: it waits until it is asked for. */
+const MIN_WIDTH_WITH_PANEL = 900;
+let wasWide = window.innerWidth > MIN_WIDTH_WITH_PANEL;
 window.addEventListener('resize', () => {
+  const isWide = window.innerWidth > MIN_WIDTH_WITH_PANEL;
+  showPanel(isWide === wasWide ? isPanelShown() : isWide);
+  wasWide = isWide;
   app.stage.resize();
   app.redraw();
 });
 
 setMode('hand');
-showPanel(panel.offsetWidth > 0);
+showPanel(wasWide);
 app.start();
 
 // --- for scripts and tests -----------------------------------------------------------------------------------------------------------------------------

@@ -83,6 +83,32 @@ class Process {
   int exit_code_ = 0;
 };
 
+/// One call in bytes: its status, and the answer appended to `answer`.
+grpc::StatusCode CallRaw(int grpc_port, const std::string& method, const std::string& request_bytes, std::string& answer) {
+  const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", grpc_port), grpc::InsecureChannelCredentials());
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const grpc::Slice slice(request_bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  void* tag = nullptr;
+  bool ok = false;
+  const auto unary = stub.PrepareUnaryCall(&context, method, request, &queue);
+  unary->StartCall();
+  unary->Finish(&response, &status, &queue);
+  queue.Next(&tag, &ok);
+  std::vector<grpc::Slice> slices;
+  if (status.ok() && response.Dump(&slices).ok()) {
+    for (const grpc::Slice& s : slices) answer.append(reinterpret_cast<const char*>(s.begin()), s.size());
+  }
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  return status.error_code();
+}
+
 class ServerProgram : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -174,29 +200,8 @@ TEST_F(ServerProgram, AnswersTheStandardHealthServiceAndReflection) {
   int http_port = 0;
   const std::unique_ptr<Process> server = Start({}, grpc_port, http_port);
   ASSERT_NE(server, nullptr);
-  const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", grpc_port), grpc::InsecureChannelCredentials());
-  grpc::GenericStub stub(channel);
-  const auto call = [&](const std::string& method, const std::string& request_bytes, std::string& answer) {
-    grpc::ClientContext context;
-    grpc::CompletionQueue queue;
-    const grpc::Slice slice(request_bytes);
-    const grpc::ByteBuffer request(&slice, 1);
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    void* tag = nullptr;
-    bool ok = false;
-    const auto unary = stub.PrepareUnaryCall(&context, method, request, &queue);
-    unary->StartCall();
-    unary->Finish(&response, &status, &queue);
-    queue.Next(&tag, &ok);
-    std::vector<grpc::Slice> slices;
-    if (status.ok() && response.Dump(&slices).ok()) {
-      for (const grpc::Slice& s : slices) answer.append(reinterpret_cast<const char*>(s.begin()), s.size());
-    }
-    queue.Shutdown();
-    while (queue.Next(&tag, &ok)) {
-    }
-    return status.error_code();
+  const auto call = [&](const std::string& method, const std::string& request, std::string& answer) {
+    return CallRaw(grpc_port, method, request, answer);
   };
   // grpc.health.v1: field 1 of the request is the service, field 1 of the answer the state, 1 = SERVING.
   for (const std::string& service : {std::string(""), std::string("palpate.v1.SceneService"), std::string("palpate.v1.HapticService")}) {
@@ -215,6 +220,22 @@ TEST_F(ServerProgram, AnswersTheStandardHealthServiceAndReflection) {
   EXPECT_THAT(answer, HasSubstr("palpate.v1.StreamService"));
   server->Signal(SIGTERM);
   EXPECT_EQ(server->Wait(), 0) << Output();
+  EXPECT_THAT(Output(), Not(HasSubstr("duplicate registration")));
+}
+
+// It asks nobody who they are, and each of its streams holds a thread.
+TEST_F(ServerProgram, HasNoReflectionBehindAToken) {
+  std::ofstream(folder_ / "token") << "secret\n";
+  int grpc_port = 0;
+  int http_port = 0;
+  const std::unique_ptr<Process> server = Start({"--token-file", (folder_ / "token").string()}, grpc_port, http_port);
+  ASSERT_NE(server, nullptr);
+  std::string answer;
+  EXPECT_EQ(CallRaw(grpc_port, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::string("\x3a\x00", 2), answer),
+            grpc::StatusCode::UNIMPLEMENTED);
+  server->Signal(SIGTERM);
+  EXPECT_EQ(server->Wait(), 0) << Output();
+  EXPECT_THAT(Output(), Not(HasSubstr("duplicate registration")));
 }
 
 TEST_F(ServerProgram, SaysWhatIsWrongAndHowToGetHelp) {

@@ -183,6 +183,38 @@ TEST_F(WorldInstrumentsTest, GraspsReachAsFarAsTheMeshIsCoarseAndTheJawsCloseOnW
   EXPECT_THAT(outcomes[0].note, HasSubstr("radius_m of at least 0.025"));
 }
 
+// As a hand does that has just been given the instrument: its jaws are opening while the request comes.
+TEST_F(WorldInstrumentsTest, JawsThatAreStillOpeningKeepWhatARequestGaveThem) {
+  SceneDescription scene;
+  scene.gravity_m_per_s2.setZero();
+  scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03}, HeldSide::kLowZ)};
+  scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.0175})};
+  scene.tools[0].instrument.max_jaw_angle_rad = 1;
+  PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+  ToolCommand command;
+  command.device_pose = scene.tools[0].rest_pose;
+  std::shared_ptr<const Frame> frame;
+  for (int i = 0; i < 60; ++i) frame = Step(*world, {command});
+  ASSERT_LT(frame->tools[0].jaw_angle_rad, 1e-9);
+  command.jaw_angle_rad = 1;
+  for (int i = 0; i < 5; ++i) frame = Step(*world, {command});
+  ASSERT_GT(frame->tools[0].jaw_angle_rad, 0.05);
+  ASSERT_LT(frame->tools[0].jaw_angle_rad, 0.5);
+  PALPATE_TEST_ASSIGN(const auto outcomes, world->Apply(std::vector<Edit>{{.what = GraspEdit{.tool = 0}}}));
+  EXPECT_GE(outcomes[0].grasped_vertices, 3U);
+  for (int i = 0; i < 60; ++i) frame = Step(*world, {command});
+  EXPECT_TRUE(frame->tools[0].is_grasping);
+  EXPECT_LT(frame->tools[0].jaw_angle_rad, 0.7);
+  // Closed by the hand and opened again, they let go.
+  command.jaw_angle_rad = 0;
+  for (int i = 0; i < 30; ++i) frame = Step(*world, {command});
+  EXPECT_TRUE(frame->tools[0].is_grasping);
+  command.jaw_angle_rad = 1;
+  for (int i = 0; i < 60; ++i) frame = Step(*world, {command});
+  EXPECT_FALSE(frame->tools[0].is_grasping);
+  EXPECT_NEAR(frame->tools[0].jaw_angle_rad, 1, 1e-9);
+}
+
 TEST_F(WorldInstrumentsTest, PowerRemovesMassAtItsRate) {
   // Steps and elements of different size, the same power: mass leaves at P / e. Half the power on the same way takes twice as long for it.
   struct Run {

@@ -5,11 +5,16 @@ export function codeName(code: number): string {
   return CODE_NAMES[code] ?? `CODE ${code}`;
 }
 
-/** Short messages that go away by themselves. */
+/** Short messages that go away by themselves, the newest first. They lie below `header`, where nothing is to be clicked, and let clicks through. */
 export class Toasts {
-  constructor(private readonly layer: HTMLElement) {}
+  constructor(private readonly layer: HTMLElement, header: HTMLElement) {
+    const place = () => (layer.style.top = `${header.getBoundingClientRect().bottom + 12}px`);
+    new ResizeObserver(place).observe(header);
+    place();
+  }
 
-  show(message: string, options: { title?: string; info?: boolean } = {}): void {
+  /** `detail`: the words of the server, for scripts and developer tools. */
+  show(message: string, options: { title?: string; detail?: string; info?: boolean } = {}): void {
     const same = Array.from(this.layer.children).find((child) => (child as HTMLElement).dataset.message === message);
     same?.remove();
     const toast = document.createElement('div');
@@ -21,8 +26,9 @@ export class Toasts {
       toast.append(title);
     }
     toast.append(message);
-    this.layer.append(toast);
-    while (this.layer.children.length > 4) this.layer.firstElementChild?.remove();
+    if (options.detail) toast.dataset.detail = options.detail;
+    this.layer.prepend(toast);
+    while (this.layer.children.length > 4) this.layer.lastElementChild?.remove();
     setTimeout(() => toast.remove(), options.info ? 3500 : 7000);
   }
 }

@@ -5,7 +5,6 @@ import { framingDistance } from './framing';
 export type Quality = 'high' | 'medium' | 'low';
 
 /** In windows up to this width the panel lies over the picture rather than beside it. */
-const NARROW_PX = 900;
 const BACKGROUND = new THREE.Color(0x080c11);
 
 /** A dark room with soft boxes: what the wet tissue and the steel reflect. */
@@ -156,7 +155,7 @@ export class Stage {
   /** Turns the camera to all of a sphere, beside the panel and also where the window is narrow. */
   frame(sphere: THREE.Sphere): void {
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    const free_px = Math.max(1, width - (width > NARROW_PX ? this.rightInset_px : 0));
+    const free_px = Math.max(1, width - this.rightInset_px);
     const distance_m = 1.04 * framingDistance(sphere.radius, THREE.MathUtils.degToRad(this.camera.fov), free_px / Math.max(1, height));
     // The farthest zoom has to leave room for it: the controls would pull the camera back in.
     this.controls.maxDistance = Math.max(this.controls.maxDistance, 2 * distance_m);
@@ -194,7 +193,7 @@ export class Stage {
     this.renderer.setPixelRatio(ratio);
     this.renderer.setSize(width, height, false);
     this.camera.aspect = width / height;
-    const inset = width > NARROW_PX ? this.rightInset_px : 0;
+    const inset = this.rightInset_px;
     if (inset > 0) this.camera.setViewOffset(width, height, inset / 2, 0, width, height);
     else this.camera.clearViewOffset();
     this.camera.updateProjectionMatrix();

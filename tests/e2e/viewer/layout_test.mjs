@@ -1,0 +1,153 @@
+// What the viewer's controls look like to people with screens of all sizes, in a real browser, against the server:
+// node layout_test.mjs --server PALPATE_SERVER --cli PALPATE [--out FOLDER]
+//
+// In windows from a desktop's to a phone's every control can be reached and none is covered, by messages neither; refusals are sentences; a reset says who did it.
+// Exit status: 0 passed, 1 failed, 77 no browser on this machine.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs, promisify } from 'node:util';
+import { browserPath, complaintsOf, openBrowser, PATIENCE_MS, startServer, step, webDir } from './browser.mjs';
+
+const { values: options } = parseArgs({ options: { server: { type: 'string' }, cli: { type: 'string' }, out: { type: 'string' } } });
+if (!options.server || !options.cli) {
+  console.error('usage: layout_test.mjs --server PALPATE_SERVER --cli PALPATE [--out FOLDER]');
+  process.exit(1);
+}
+if (!browserPath) {
+  console.log('skipped: no chromium (set PALPATE_CHROMIUM)');
+  process.exit(77);
+}
+const outDir = options.out ?? join(tmpdir(), 'palpate-layout');
+mkdirSync(outDir, { recursive: true });
+const profile = mkdtempSync(join(tmpdir(), 'palpate-chromium-'));
+const server = await startServer(options.server, join(webDir, '..', '..', 'scenes', 'hepatectomy.json'), profile);
+const context = await openBrowser(profile, '1440x900');
+const complaints = [];
+let page;
+let failed = false;
+
+async function open(query = '') {
+  const opened = await context.newPage();
+  const theirs = complaintsOf(opened);
+  opened.once('close', () => complaints.push(...theirs));
+  await opened.goto(`${server.url}?quality=low${query}`, { timeout: PATIENCE_MS });
+  await opened.waitForFunction(() => window.palpate?.connection === 'open' && palpate.bodies.length > 0 && palpate.runState === 'playing');
+  return opened;
+}
+
+/** Controls that lie in the window but cannot be pressed in their middle, or are too small for a finger where `forFingers`. */
+const unreachable = (forFingers) => page.evaluate((isSmall) => {
+  const faults = [];
+  for (const control of document.querySelectorAll('button, select, input')) {
+    const box = control.getBoundingClientRect();
+    if (box.width === 0 || control.closest('[hidden], [inert]')) continue;
+    const [x, y] = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
+    const name = control.id || control.title || control.textContent || control.parentElement.textContent;
+    // What a list has scrolled out of itself can be scrolled in.
+    const list = control.closest('#panel, #help .box')?.getBoundingClientRect();
+    if (list && (y < list.top || y > list.bottom)) continue;
+    const top = document.elementFromPoint(x, y);
+    if (!top || !(control.contains(top) || top.contains(control) && top !== document.body && !top.matches('canvas'))) {
+      faults.push(`${name} is ${top ? `covered by ${top.id || top.className || top.tagName}` : 'outside'}`);
+    }
+    if (isSmall && control.matches('button, select') && Math.min(box.width, box.height) < 39.5) faults.push(`${name} is only ${box.width} x ${box.height}`);
+  }
+  return faults;
+}, forFingers);
+
+try {
+  page = await open();
+  for (const [width, height] of [[1440, 900], [1000, 640], [820, 1180], [844, 390], [390, 844], [360, 640]]) {
+    await step(`${width} x ${height}: controls can be reached, messages cover none`, async () => {
+      await page.setViewportSize({ width, height });
+      const isNarrow = width <= 900;
+      await page.waitForFunction((shown) => document.getElementById('b-panel').getAttribute('aria-expanded') === String(shown), !isNarrow);
+      await page.waitForFunction(() => document.getAnimations().every((animation) => animation.playState !== 'running'));
+      assert.deepEqual(await unreachable(isNarrow), []);
+      // Toasts let clicks through; here they are made to catch them, so that one over a control is seen.
+      await page.evaluate(() => {
+        for (let i = 0; i < 4; ++i) {
+          const toast = document.createElement('div');
+          toast.className = 'toast';
+          toast.style.pointerEvents = 'auto';
+          toast.textContent = `${i}: Somebody else holds this instrument. Take another one, or wait until it is free.`;
+          document.getElementById('toasts').prepend(toast);
+        }
+      });
+      assert.deepEqual(await unreachable(false), []);
+      await page.screenshot({ path: join(outDir, `${width}x${height}-messages.png`) });
+      await page.evaluate(() => document.getElementById('toasts').replaceChildren());
+
+      if (isNarrow) await page.click('#b-panel');
+      await page.waitForFunction(() => {
+        const panel = document.getElementById('panel').getBoundingClientRect();
+        return panel.left >= 0 && panel.right <= innerWidth && panel.top >= 0 && panel.bottom <= innerHeight
+          && document.getAnimations().every((animation) => animation.playState !== 'running');
+      });
+      assert.deepEqual(await unreachable(isNarrow), []);
+      const first = await page.evaluate(() => document.querySelector('#panel h2').textContent);
+      assert.equal(first, 'Instruments');
+      await page.click('#tools .tool > button', { trial: true });
+      await page.screenshot({ path: join(outDir, `${width}x${height}-panel.png`) });
+      // All of the panel can be brought into the window.
+      for (const place of ['#s-bytes', '#stage-legend', '#toggles']) {
+        await page.locator(place).scrollIntoViewIfNeeded();
+        const box = await page.locator(place).boundingBox();
+        assert.ok(box.y >= 0 && box.y + box.height <= height + 1, `${place} stays outside: ${JSON.stringify(box)}`);
+      }
+      if (isNarrow) await page.click('#b-panel');
+
+      await page.click('#b-help');
+      await page.screenshot({ path: join(outDir, `${width}x${height}-help.png`) });
+      for (const place of ['#help h1', '#help .columns div:last-child', '#help button']) {
+        await page.locator(place).scrollIntoViewIfNeeded();
+        const box = await page.locator(place).boundingBox();
+        assert.ok(box.x >= 0 && box.x + box.width <= width && box.y >= 0 && box.y + box.height <= height, `${place}: ${JSON.stringify(box)}`);
+      }
+      await page.click('#help button');
+    });
+  }
+
+  await step('a reset says who did it, to the others', async () => {
+    await page.setViewportSize({ width: 1000, height: 640 });
+    const other = await open('&name=Ada');
+    const said = (who) => who.evaluate(() => Array.from(document.querySelectorAll('.toast'), (toast) => toast.textContent));
+    await other.bringToFront();
+    await other.click('#b-reset');
+    await page.waitForFunction(() => [...document.querySelectorAll('.toast')].some((toast) => toast.textContent.includes('Ada has set the scene back to its start.')));
+    assert.deepEqual(await said(other), [], 'who resets knows it');
+    await promisify(execFile)(options.cli, ['--server', server.address, '--timeout', '60', 'scene', 'reset', 'hepatectomy']);
+    for (const one of [page, other]) {
+      await one.bringToFront();
+      await one.waitForFunction(() => [...document.querySelectorAll('.toast')].some((toast) => /palpate on .+ has set the scene back/.test(toast.textContent)));
+    }
+
+    // The same two want one instrument.
+    assert.equal(await page.evaluate(() => palpate.takeTool('aspirator')), true);
+    assert.equal(await other.evaluate(() => palpate.takeTool('aspirator')), false);
+    const refusal = (await said(other)).find((text) => text.includes('instrument'));
+    assert.match(refusal ?? '', /Somebody else holds this instrument\. Take another one, or wait until it is free\./);
+    assert.doesNotMatch(refusal, /[A-Z]+_[A-Z]+|attach/);
+    await other.close();
+  });
+  await page.close();
+  page = undefined;
+  assert.deepEqual(complaints, [], 'the page complained');
+} catch (error) {
+  failed = true;
+  console.error(`FAILED: ${error.stack ?? error}`);
+  await page?.screenshot({ path: join(outDir, 'failed.png'), timeout: 30_000 }).catch(() => {});
+} finally {
+  await context.close();
+  const code = await server.end();
+  if (code !== 0) {
+    failed = true;
+    console.error(`FAILED: the server ended with ${code}`);
+  }
+}
+rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+console.log(`${failed ? '' : 'passed; '}screenshots: ${outDir}`);
+process.exit(failed ? 1 : 0);
