@@ -397,6 +397,7 @@ const api = {
     return { mode: app.surgery.mode, sizeM: app.surgery.size_m, isBusy: app.surgery.isBusy || app.isBehind, ...app.surgery.counts };
   },
   setMode,
+  showPanel,
   /** Radius, depth or reach of the mode, metres. */
   setSize(size_m: number) {
     app.surgery.setSize(size_m);

@@ -36,7 +36,7 @@ try {
     await page.goto(`http://127.0.0.1:${fake.port}/?quality=low&scene=surgery`, { timeout: PATIENCE_MS });
     await surgeon.waitFor('the scene', () => window.palpate?.connection === 'open' && palpate.bodies.length > 0 && palpate.tools.length > 0);
     await surgeon.play(false);
-    await page.keyboard.press('p');  // the panel would lie over the tissue
+    await page.evaluate(() => palpate.showPanel(false));  // it would lie over the tissue
     await page.evaluate(() => palpate.look(-90, 62, 1.1));
     await surgeon.expectServersSurfaces();
     assert.equal((await surgeon.state()).bodies[0].interiorTriangleCount, 0);

@@ -1,7 +1,7 @@
-// Grasping with the mouse in a real browser, against the server: node grasp_test.mjs --server PALPATE_SERVER [--out FOLDER]
+// Instruments in the hand of a browser, against the server: node grasp_test.mjs --server PALPATE_SERVER [--out FOLDER]
 //
-// In the scene grasp.json the mouse presses on twelve places of the ridge, with the reach that the viewer has at the start. Exit status: 0 passed, 1 failed, 77 no
-// browser on this machine.
+// In the scene grasp.json the mouse presses on twelve places of the ridge, with the reach that the viewer has at the start; in trocar.json the pedal of the aspirator
+// is pressed, and left pressed by a page that hangs. Exit status: 0 passed, 1 failed, 77 no browser on this machine.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -22,25 +22,37 @@ if (!browserPath) {
 const outDir = options.out ?? join(tmpdir(), 'palpate-grasp');
 mkdirSync(outDir, { recursive: true });
 const profile = mkdtempSync(join(tmpdir(), 'palpate-chromium-'));
-const server = await startServer(options.server, join(webDir, '..', '..', 'scenes', 'grasp.json'), profile);
 const context = await openBrowser(profile, options.size);
 const MAX_JAW_ANGLE_RAD = 1.2;  // of the scene
+const EXPIRED = 'command expired: let the pedal go';
 let page;
 let complaints = [];
 let failed = false;
 
-try {
-  page = context.pages()[0] ?? (await context.newPage());
-  complaints = complaintsOf(page);
-  const surgeon = new Surgeon(page);
-  await step('loads', async () => {
-    await page.goto(`${server.url}?quality=low`, { timeout: PATIENCE_MS });
-    await surgeon.waitFor('the scene', () => window.palpate?.connection === 'open' && palpate.bodies.length > 0 && palpate.runState === 'playing');
-    await page.keyboard.press('p');  // the panel would lie over the tissue
-    await page.evaluate(() => palpate.look(-60, 60, 1.6));
-    await surgeon.mode('4');
-  });
+/** Does `run` in a page that shows a scene of scenes/. */
+async function inScene(name, run) {
+  const server = await startServer(options.server, join(webDir, '..', '..', 'scenes', `${name}.json`), profile);
+  try {
+    page = await context.newPage();
+    complaints = complaintsOf(page);
+    const surgeon = new Surgeon(page);
+    await step(`${name} loads`, async () => {
+      await page.goto(`${server.url}?quality=low`, { timeout: PATIENCE_MS });
+      await surgeon.waitFor('the scene', () => window.palpate?.connection === 'open' && palpate.bodies.length > 0 && palpate.runState === 'playing');
+      await page.evaluate(() => palpate.showPanel(false));  // it would lie over the tissue
+    });
+    await run(surgeon);
+    assert.deepEqual((await surgeon.state()).errors, []);
+    assert.deepEqual(complaints, [], 'the page complained');
+    await page.close();
+  } finally {
+    assert.equal(await server.end(), 0, 'the server did not end well');
+  }
+}
 
+async function grasp(surgeon) {
+  await page.evaluate(() => palpate.look(-60, 60, 1.6));
+  await surgeon.mode('4');
   await step('of 12 presses at least 11 hold, with the jaws closed onto what they hold', async () => {
     const outcomes = [];
     for (const y of [-0.018, -0.011, -0.004, 0.004, 0.011, 0.018]) {
@@ -65,8 +77,53 @@ try {
     }
     assert.ok(outcomes.filter(({ holds }) => holds).length >= 11, JSON.stringify(outcomes));
   });
-  assert.deepEqual((await surgeon.state()).errors, []);
-  assert.deepEqual(complaints, [], 'the page complained');
+}
+
+async function press(surgeon) {
+  const later = (steps) => surgeon.waitFor(`${steps} steps`, (step) => palpate.stats.step > step, steps).then(() => surgeon.state());
+  const version = async () => (await surgeon.state()).stats.topologyVersion;
+  /** Presses the pedal until tissue goes, and leaves it down. A browser that draws in software may be silent for too long meanwhile: then the pedal is pressed anew. */
+  const tissueGoes = async () => {
+    const before = await version();
+    const hasGone = async () => (await version()) > before;
+    for (let presses = 0; presses < 50 && !(await hasGone()); ++presses) {
+      await page.keyboard.up(' ');
+      await surgeon.waitFor('a pedal that is up', (expired) => palpate.tools[0].activity !== expired, EXPIRED);
+      await page.keyboard.down(' ');
+      await surgeon.waitFor('tissue that goes, or a silence', ([old, expired]) => palpate.stats.topologyVersion > old || palpate.tools[0].activity === expired, [before, EXPIRED]);
+    }
+    assert.ok(await hasGone());
+  };
+  await step('tissue goes while the pedal is down, and stays when it is up', async () => {
+    assert.equal(await page.evaluate(() => palpate.takeTool('aspirator')), true);
+    await page.evaluate(() => palpate.moveTool(0, 0, 0.012));  // the tissue reaches up to 15 mm
+    await surgeon.waitFor('the tip in the tissue', () => palpate.tools[0].positionM[2] < 0.018);
+    await tissueGoes();
+    await page.keyboard.up(' ');
+    await surgeon.waitFor('rest', () => palpate.tools[0].activity !== 'cutting');
+    const up = await surgeon.state();
+    assert.equal((await later(up.stats.step + 60)).stats.topologyVersion, up.stats.topologyVersion);
+  });
+  await step('a page that hangs does not go on burning', async () => {
+    await page.evaluate(() => palpate.moveTool(0.012, 0, 0.012));
+    await tissueGoes();
+    await page.evaluate(() => {
+      for (const end = performance.now() + 1500; performance.now() < end; ) Math.random();
+    });
+    // The foot has not moved, which counts no more: the silence was too long.
+    const after = await later((await surgeon.state()).stats.step + 30);
+    assert.equal(after.tools[0].activity, EXPIRED);
+    assert.equal((await later(after.stats.step + 120)).stats.topologyVersion, after.stats.topologyVersion);
+    await page.evaluate(() => palpate.moveTool(0.02, 0, 0.011));
+    await tissueGoes();
+    await page.keyboard.up(' ');
+    await page.screenshot({ path: join(outDir, '2-burnt.png'), timeout: PATIENCE_MS });
+  });
+}
+
+try {
+  await inScene('grasp', grasp);
+  await inScene('trocar', press);
 } catch (error) {
   failed = true;
   console.error(`FAILED: ${error.stack ?? error}`);
@@ -74,11 +131,6 @@ try {
   await page?.screenshot({ path: join(outDir, 'failed.png'), timeout: 30_000 }).catch(() => {});
 } finally {
   await context.close();
-  const code = await server.end();
-  if (code !== 0) {
-    failed = true;
-    console.error(`FAILED: the server ended with ${code}`);
-  }
 }
 rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
 console.log(`${failed ? '' : 'passed; '}screenshots: ${outDir}`);

@@ -56,7 +56,7 @@ try {
     await surgeon.play(false);
     await page.keyboard.press('r');
     await surgeon.waitFor('the start', () => palpate.stats.step === 0);
-    await page.keyboard.press('p');  // the panel would lie over the tissue
+    await page.evaluate(() => palpate.showPanel(false));  // it would lie over the tissue
     await page.evaluate(() => palpate.look(-90, 80, 1));
     await surgeon.expectServersSurfaces();
     assert.deepEqual(Object.keys((await surgeon.state()).bodies[0].zoneTriangleCounts), ['surface']);

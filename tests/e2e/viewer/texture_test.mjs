@@ -93,7 +93,7 @@ try {
     await surgeon.play(false);
     await page.keyboard.press('r');
     await surgeon.waitFor('the start', () => palpate.stats.step === 0);
-    await page.keyboard.press('p');
+    await page.evaluate(() => palpate.showPanel(false));
     await page.evaluate(() => palpate.look(-90, 80, 1));
     const [slab] = await vertices();
     assert.ok(slab.length > 200);
@@ -157,7 +157,7 @@ try {
     await page.goto(`${server.url}?quality=low`, { timeout: PATIENCE_MS });
     await surgeon.waitFor('the scene', () => window.palpate?.connection === 'open' && palpate.bodies.length > 0);
     assert.deepEqual((await bodies()).map(({ name, meshHash }) => ({ name, meshHash })), before);
-    await page.keyboard.press('p');
+    await page.evaluate(() => palpate.showPanel(false));
     await page.evaluate(() => palpate.look(-90, 80, 1));
   });
 
