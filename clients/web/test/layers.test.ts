@@ -159,3 +159,44 @@ test('texture coordinates in the middle of an edge take the shorter way around',
   layers[1]!.settle(sides);
   assert.equal(layers[1]!.texture.length, 0);
 });
+
+test('the rim of a cut is a curve on which both sides meet', () => {
+  // A hexagonal cut in a plane: its inside has another tag than the ring around it.
+  const corner = (radius: number, k: number) => [radius * Math.cos((Math.PI * k) / 3), radius * Math.sin((Math.PI * k) / 3), 0];
+  const positions = Float32Array.from([[9, 9, 9], [0, 0, 0], ...Array.from({ length: 6 }, (_, k) => corner(1, k)), ...Array.from({ length: 6 }, (_, k) => corner(2, k))].flat());
+  const one = stack(2);
+  for (let k = 0; k < 6; ++k) {
+    const [a, b, c, d] = [2 + k, 2 + ((k + 1) % 6), 8 + k, 8 + ((k + 1) % 6)];
+    fill(one, 3 * k, [1, a, b], 1);
+    fill(one, 3 * k + 1, [a, c, b], 0);
+    fill(one, 3 * k + 2, [b, c, d], 0);
+  }
+  const rims = new Float32Array(positions.length);
+  for (let k = 0; k < 6; ++k) rims.set([-Math.sin((Math.PI * k) / 3), Math.cos((Math.PI * k) / 3), 0], 3 * (2 + k));
+  for (const layer of one.layers) layer.settle(layer === one.sides ? { rest: positions } : one.layers[one.layers.indexOf(layer) - 1]!);
+  one.sides.derive(positions, undefined, rims);
+  for (const [at, layer] of one.layers.entries()) if (layer instanceof RefineLayer) layer.derive(one.layers[at - 1]!);
+  const finest = one.layers[2]!;
+  /** Places of a side's triangle edges that no other triangle of that side shares. */
+  const border = (tag: number) => {
+    const edges = new Map<string, number>();
+    for (let slot = 0; slot < finest.triangleCount; ++slot) {
+      const corners = [...finest.triangles.subarray(3 * slot, 3 * slot + 3)];
+      if (finest.tags[corners[0]!] !== tag) continue;
+      const places = corners.map((v) => [...finest.positions.subarray(3 * v, 3 * v + 3)].join(' '));
+      for (let k = 0; k < 3; ++k) {
+        const key = [places[k]!, places[(k + 1) % 3]!].sort().join(' | ');
+        edges.set(key, (edges.get(key) ?? 0) + 1);
+      }
+    }
+    return [...edges].filter(([, count]) => count === 1).map(([key]) => key);
+  };
+  const inner = border(1);
+  assert.equal(inner.length, 24);
+  const outer = new Set(border(0));
+  for (const edge of inner) assert.ok(outer.has(edge), 'a gap');
+  for (const place of inner.flatMap((edge) => edge.split(' | '))) {
+    const [x, y] = place.split(' ').map(Number) as [number, number];
+    assert.ok(Math.abs(Math.hypot(x, y) - 1) < 0.01, `a corner: ${Math.hypot(x, y)}`);  // straight middles would be at 0.87
+  }
+});

@@ -18,6 +18,10 @@ export class CutSmoothing {
   /** Neighbours of the i-th of them: [starts[i], starts[i + 1]). */
   private starts = new Uint32Array(1);
   private neighbours = new Uint32Array(0);
+  /** Of those that follow a border: themselves and the two neighbours along it. */
+  private borders = new Uint32Array(0);
+  /** [3 * vertex] unit tangents of borders after `apply`, 0 0 0 for vertices that none goes through. */
+  tangents = new Float32Array(0);
   private from = new Float32Array(0);
   private to = new Float32Array(0);
 
@@ -55,7 +59,9 @@ export class CutSmoothing {
     const vertices: number[] = [];
     const starts: number[] = [0];
     const neighbours: number[] = [];
+    const borders: number[] = [];
     for (const [vertex, { all, border }] of around) {
+      if (border.length === 2) borders.push(vertex, border[0]!, border[1]!);
       const follows = border.length === 0 ? all : border.length === 2 ? border : [];
       if (follows.length < 2) continue;
       vertices.push(vertex);
@@ -65,6 +71,7 @@ export class CutSmoothing {
     this.vertices = Uint32Array.from(vertices);
     this.starts = Uint32Array.from(starts);
     this.neighbours = Uint32Array.from(neighbours);
+    this.borders = Uint32Array.from(borders);
   }
 
   /** Where to draw vertices that are at `positions`; valid until the next call. */
@@ -81,7 +88,23 @@ export class CutSmoothing {
       this.relax(this.to, this.from, SWELL);
     }
     this.limit(positions, this.from);
+    this.findTangents(this.from);
     return this.from;
+  }
+
+  private findTangents(positions: Float32Array): void {
+    if (this.tangents.length !== positions.length) this.tangents = new Float32Array(positions.length);
+    this.tangents.fill(0);
+    const { borders, tangents } = this;
+    for (let i = 0; i < borders.length; i += 3) {
+      const at = 3 * borders[i]!, a = 3 * borders[i + 1]!, b = 3 * borders[i + 2]!;
+      const x = positions[b]! - positions[a]!, y = positions[b + 1]! - positions[a + 1]!, z = positions[b + 2]! - positions[a + 2]!;
+      const size = Math.sqrt(x * x + y * y + z * z);
+      if (size === 0) continue;
+      tangents[at] = x / size;
+      tangents[at + 1] = y / size;
+      tangents[at + 2] = z / size;
+    }
   }
 
   private relax(from: Float32Array, to: Float32Array, share: number): void {

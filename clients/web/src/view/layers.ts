@@ -6,6 +6,8 @@ const TAG_RANGE = 2 ** 26;  // keys are exact for fewer vertices and tags
 /** Between a triangle and the normal of its corner: rounded fully, and not at all. */
 const ROUND_COSINE = 0.87;
 const SHARP_COSINE = 0.72;
+/** Between an edge of a seam and the tangents of the rim at its ends: beyond this the edge is none of the rim. */
+const MIN_RIM_COSINE = 0.5;
 
 function grownTo<T extends Float32Array | Uint32Array | Uint16Array | Uint8Array>(array: T, size: number): T {
   if (size <= array.length) return array;
@@ -86,6 +88,8 @@ export abstract class Layer {
   seams = new Uint8Array(0);
   /** [vertex] 1 where the surface is round, down to 0 at a corner or an edge, which is not to be rounded. */
   roundness = new Float32Array(0);
+  /** [3 * vertex] unit tangent of the rim of a cut through the vertex, either way; 0 0 0: none goes through it, or it turns sharply there. */
+  rims = new Float32Array(0);
   /** Slots of triangles. */
   triangleCount = 0;
   protected readonly vertices = new DerivedVertices();
@@ -122,6 +126,7 @@ export abstract class Layer {
     this.rest = grownTo(this.rest, this.positions.length);
     this.tags = grownTo(this.tags, this.positions.length / 3);
     this.seams = grownTo(this.seams, this.positions.length / 3);
+    this.rims = grownTo(this.rims, this.positions.length);
     this.roundness = grownTo(this.roundness, this.positions.length / 3);
   }
 
@@ -213,8 +218,8 @@ export class SplitLayer extends Layer {
     return made;
   }
 
-  /** Positions from those below; normals too, or if there are none, from the triangles. */
-  derive(positions: Float32Array, normals?: Float32Array): void {
+  /** Positions from those below; normals too, or if there are none, from the triangles. `rims`: of vertices below, as in Layer; none if absent. */
+  derive(positions: Float32Array, normals?: Float32Array, rims?: Float32Array): void {
     this.fitVertices();
     const { first, count } = this.vertices;
     for (let id = 0; id < count; ++id) {
@@ -228,6 +233,7 @@ export class SplitLayer extends Layer {
         this.normals[to + 2] = normals[from + 2]!;
       }
       this.seams[id] = this.copies[first[id]!]! > 1 ? 1 : 0;
+      for (let k = 0; k < 3; ++k) this.rims[to + k] = this.seams[id] && rims ? rims[from + k]! : 0;
     }
     if (!normals) {
       this.computeNormals();
@@ -258,8 +264,9 @@ export class SplitLayer extends Layer {
 /**
  * A vertex on each vertex below and one in the middle of each edge, four triangles for one. Middles lie on the curve that leaves both ends at right angles
  * to their normals (the middle of an edge of a curved PN triangle: Vlachos et al., Curved PN Triangles, 2001), so that a coarse surface has a round
- * outline; between two vertices of a seam they lie straight, since the other side of the seam has other normals, and at edges and corners of the body too. Their
- * normals are those of the same construction, which turn evenly along the edge. Old vertices stay.
+ * outline; at edges and corners of the body they lie straight. Between two vertices of a seam, whose other side has other normals, they lie on the cubic
+ * through both along the tangents of the rim, which both sides have alike. Their normals are those of the same construction, which turn evenly along the edge.
+ * Old vertices stay.
  */
 export class RefineLayer extends Layer {
   constructor(triangleCapacity: number) {
@@ -288,7 +295,7 @@ export class RefineLayer extends Layer {
 
   derive(below: Layer): void {
     this.fitVertices();
-    const { positions: p, normals: n, seams, roundness } = below;
+    const { positions: p, normals: n, seams, roundness, rims } = below;
     const { first, second, count } = this.vertices;
     const out = this.positions;
     const normals = this.normals;
@@ -302,6 +309,7 @@ export class RefineLayer extends Layer {
         for (let k = 0; k < 3; ++k) {
           out[to + k] = p[a + k]!;
           normals[to + k] = n[a + k]!;
+          this.rims[to + k] = rims[a + k]!;
         }
         continue;
       }
@@ -317,6 +325,29 @@ export class RefineLayer extends Layer {
       out[to] = 0.5 * (p[a]! + p[b]!) + wb * n[b]! - wa * n[a]!;
       out[to + 1] = 0.5 * (p[a + 1]! + p[b + 1]!) + wb * n[b + 1]! - wa * n[a + 1]!;
       out[to + 2] = 0.5 * (p[a + 2]! + p[b + 2]!) + wb * n[b + 2]! - wa * n[a + 2]!;
+      this.rims.fill(0, to, to + 3);
+      if (isSeam) this.bend(rims, a, b, dx, dy, dz, to);
     }
+  }
+
+  /** Moves the middle of an edge of a seam onto the curve of the rim. The same from either end and on either side, so that no gap opens. */
+  private bend(rims: Float32Array, a: number, b: number, dx: number, dy: number, dz: number, to: number): void {
+    const length = Math.sqrt(dx * dx + dy * dy + dz * dz);
+    // An edge that the rim does not follow, which is a chord of it, stays straight.
+    const along = (at: number) => (rims[at]! * dx + rims[at + 1]! * dy + rims[at + 2]! * dz) / (length || 1);
+    const ca = along(a), cb = along(b);
+    if (Math.abs(ca) < MIN_RIM_COSINE || Math.abs(cb) < MIN_RIM_COSINE) return;
+    const sa = Math.sign(ca), sb = Math.sign(cb);
+    let size = 0;
+    for (let k = 0; k < 3; ++k) {
+      const d = k === 0 ? dx : k === 1 ? dy : dz;
+      const ta = sa * rims[a + k]!, tb = sb * rims[b + k]!;
+      this.positions[to + k]! += (length / 8) * (ta - tb);
+      const tangent = (1.5 * d) / length - 0.25 * (ta + tb);
+      this.rims[to + k] = tangent;
+      size += tangent * tangent;
+    }
+    size = Math.sqrt(size) || 1;
+    for (let k = 0; k < 3; ++k) this.rims[to + k]! /= size;
   }
 }

@@ -134,7 +134,7 @@ export class Organ {
   /** Call after `positions` changed. */
   commit(): void {
     const made = this.topologyChanged ? this.settle() : [];
-    this.sides.derive(this.smoothing.apply(this.positions));
+    this.sides.derive(this.smoothing.apply(this.positions), undefined, this.smoothing.isEmpty ? undefined : this.smoothing.tangents);
     for (const [index, layer] of this.layers.entries()) {
       if (layer instanceof RefineLayer) layer.derive(this.layers[index - 1]!);
       else if (layer !== this.sides) (layer as SplitLayer).derive(this.layers[index - 1]!.positions, this.layers[index - 1]!.normals);

@@ -101,6 +101,17 @@ vec4 skinPattern = tissuePattern();  // here, where all pixels of a quad come by
   }
 }`;
 
+/**
+ * Where surfaces meet at less than a right angle, as at the bottom of a narrow cut, the normals of their common vertices face neither: light from
+ * nowhere, and black triangles. There the face itself counts.
+ */
+const FACING = `
+{
+  vec3 face = normalize(cross(dFdx(vViewPosition), dFdy(vViewPosition)));
+  normal = normalize(mix(face, normal, smoothstep(0.1, 0.55, dot(normal, face))));
+  nonPerturbedNormal = normal;
+}`;
+
 const RELIEF = `
 {
   // Relief finer than a pixel is left out, it would only glitter.
@@ -150,6 +161,7 @@ uniform float uDetailScale;${TEXTURE_VERTEX}`)
     shader.fragmentShader = shader.fragmentShader
       .replace('#include <common>', `#include <common>${NOISE}${TEXTURE_FRAGMENT}`)
       .replace('#include <color_fragment>', `#include <color_fragment>${COLOR}`)
+      .replace('#include <normal_fragment_begin>', `#include <normal_fragment_begin>${FACING}`)
       .replace('#include <normal_fragment_maps>', `#include <normal_fragment_maps>${RELIEF}`)
       // Smooth normals of a coarse mesh turn away from the eye at its outline, where the film would mirror the dark floor alone.
       .replace('#include <clearcoat_normal_fragment_begin>', `#include <clearcoat_normal_fragment_begin>
@@ -199,6 +211,7 @@ export function plainTissueMaterial(texture?: TissueTexture): THREE.MeshPhongMat
       .replace('#include <begin_vertex>', `#include <begin_vertex>\nvZoneColor = zoneColor;${TEXTURE_VARYINGS}`);
     shader.fragmentShader = shader.fragmentShader
       .replace('#include <common>', `#include <common>\nvarying vec4 vZoneColor;${TEXTURE_FRAGMENT}`)
+      .replace('#include <normal_fragment_begin>', `#include <normal_fragment_begin>${FACING}`)
       .replace('#include <color_fragment>', `#include <color_fragment>
 diffuseColor.rgb = vZoneColor.rgb;
 #ifdef TISSUE_TEXTURE
