@@ -97,6 +97,8 @@ export class FakeScene {
   state = RunState.PLAYING;
   rate: Rate = create(RateSchema, { mode: RateMode.REAL_TIME, speed: 1 });
   step = 0;
+  private resetBy = '';
+  private resets = 0;
   version = 0;  // changes with everything that a viewer could see
   topologyVersion = 1;
   /** From each version to the next. */
@@ -137,7 +139,10 @@ export class FakeScene {
     this.pieceCounts.clear();
   }
 
-  reset(): void {
+  /** `by`: whom the others are told of. */
+  reset(by: string): void {
+    this.resetBy = by;
+    ++this.resets;
     this.fill();
     this.step = 0;
     ++this.version;
@@ -269,7 +274,7 @@ export class FakeScene {
       sceneId: this.id, name: this.name, state: this.state, rate: this.rate, dtS: DT_S, step: BigInt(this.step), simTimeS: this.step * DT_S,
       bodies: this.bodies.map((body) => ({ name: body.name, vertexCount: body.positions.length, tetCount: body.tets.size, surfaceVertexCount: body.slotCount,
         surfaceTriangleCount: body.zones.length })),
-      tools: this.tools.map((tool) => tool.name),
+      tools: this.tools.map((tool) => tool.name), resetBy: this.resetBy, resets: BigInt(this.resets),
     });
   }
 
@@ -418,7 +423,7 @@ class Session {
         for (let i = 0; i < request.value.count; ++i) scene!.advance();
         return answer();
       case 'reset':
-        scene!.reset();
+        scene!.reset(request.value.clientName || 'browser 127.0.0.1');
         return answer();
       case 'setRate':
         if (request.value.rate) scene!.rate = request.value.rate;

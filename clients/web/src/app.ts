@@ -9,11 +9,13 @@ import { Connection, ServerError, type ConnectionState } from './net/connection'
 import { TokenGate, tokenInFragment } from './net/token';
 import { Surgery, type SurgeryHost } from './surgery/surgery';
 import type { EditInit, SurfaceHit } from './surgery/strokes';
-import { Overlay, Toasts } from './ui/notices';
+import { HandControls } from './ui/hand_controls';
+import { Overlay, Toasts, type Room } from './ui/notices';
 import { element, Panel, type ToolOwner } from './ui/panel';
-import { asSentence, explain } from './ui/refusals';
+import { explain } from './ui/refusals';
 import { SeeThrough } from './ui/see_through';
 import { askForToken } from './ui/token_dialog';
+import { ResetWatch, visitorName } from './ui/visitor';
 import { Brush } from './view/brush';
 import { pickSurface } from './view/pick';
 import { RateMeter } from './view/rate_meter';
@@ -37,6 +39,23 @@ const SPEEDS: { label: string; rate: { mode: RateMode; speed?: number } }[] = [
   { label: 'max', rate: { mode: RateMode.AS_FAST_AS_POSSIBLE } },
 ];
 
+/** Between header, modes, transport and panel: where nothing is to be clicked. */
+function roomForToasts(): Room {
+  const gap_px = 12;
+  const panel = element('panel');
+  const isShown = !panel.classList.contains('away');
+  const isSheet = panel.offsetWidth > 0.6 * window.innerWidth;
+  // Where the panel is, not where it is on its way.
+  const right = isShown && !isSheet ? panel.offsetLeft : window.innerWidth;
+  const modes = Math.max(0, ...Array.from(element('modes').children, (child) => child.getBoundingClientRect().right));
+  return {
+    left: modes + gap_px,
+    top: element('top').getBoundingClientRect().bottom + gap_px,
+    right: right - gap_px,
+    bottom: Math.min(element('bottom').getBoundingClientRect().top, isShown && isSheet ? panel.offsetTop : Infinity) - gap_px,
+  };
+}
+
 /** A tool in the user's hand, or on its way there. */
 interface Held {
   index: number;
@@ -53,6 +72,7 @@ export class App implements SurgeryHost {
   readonly view: SceneView;
   readonly panel: Panel;
   private readonly seeThrough: SeeThrough;
+  private readonly handControls: HandControls;
   readonly toasts: Toasts;
   readonly overlay: Overlay;
   readonly connection: Connection;
@@ -70,11 +90,10 @@ export class App implements SurgeryHost {
   /** Of the copies in `view`. */
   topologyVersion = 0n;
   reconnects = 0;
+  private loggedFailure = '';
   /** What others are told of who did something; empty: the server names the address. */
   private readonly name: string;
-  /** By scene, those that the user knows of. */
-  private readonly knownResets = new Map<string, bigint>();
-  private ownResets = 0;
+  private readonly resets = new ResetWatch();
   private lastStep: bigint | undefined;
   private encoding = PositionEncoding.FLOAT32;
   /** Encoding of the stream that runs; changes with its first keyframe. */
@@ -106,7 +125,7 @@ export class App implements SurgeryHost {
   constructor(parameters: URLSearchParams) {
     this.sceneId = parameters.get('scene') ?? '';
     if (parameters.get('positions') === 'uint16') this.encoding = PositionEncoding.UINT16;
-    this.name = (parameters.get('name') ?? '').replace(/\p{Cc}/gu, '').slice(0, 20);
+    this.name = visitorName(parameters, localStorage);
     const quality = parameters.get('quality');
     this.stage = new Stage(element('view') as HTMLCanvasElement, quality !== 'low');
     this.view = new SceneView(this.stage, element('labels'));
@@ -116,9 +135,17 @@ export class App implements SurgeryHost {
       setJaws: (closed) => this.setJaws(closed),
       setPedal: (down) => this.setPedal(down),
     });
+    this.handControls = new HandControls(element('hand-controls'), {
+      setJaws: (closed) => this.setJaws(closed),
+      setPedal: (down) => this.setPedal(down),
+      push: (direction, on) => this.setKey(direction === 'away' ? 'w' : 's', on),
+      release: () => void this.releaseTool(),
+    });
     this.stage.scene.add(this.brush.group);
     this.surgery = new Surgery(this);
-    this.toasts = new Toasts(element('toasts'), element('top'));
+    this.toasts = new Toasts(element('toasts'), () => roomForToasts());
+    const moved = new ResizeObserver(() => this.placeToasts());
+    for (const id of ['top', 'modes', 'bottom', 'panel', 'view']) moved.observe(element(id));
     this.overlay = new Overlay(element('overlay'));
     this.autoQuality = quality !== 'high' && quality !== 'medium' && quality !== 'low';
     this.setQuality(this.autoQuality ? 'high' : (quality as Quality));
@@ -172,7 +199,7 @@ export class App implements SurgeryHost {
     const state = this.connectionState;
     if (state.kind !== 'waiting') return;
     const seconds = Math.max(0, Math.ceil((state.retryAtMs - performance.now()) / 1000));
-    const reason = state.reason ? `${state.reason}. ` : '';
+    const reason = state.reason ? `${explain(undefined, state.reason).sentence} ` : '';
     this.overlay.show('Server away', `${reason}Trying again in ${seconds} s …`, { label: 'Try now', run: () => this.connection.retryNow() });
   }
 
@@ -189,9 +216,9 @@ export class App implements SurgeryHost {
   report(what: string, error: unknown): void {
     const message = error instanceof Error ? error.message : String(error);
     this.errors.push(`${what}: ${message}`);
-    const { sentence, detail } = error instanceof ServerError ? explain(error.code, message) : { sentence: asSentence(message), detail: message };
+    const { sentence, small, detail } = explain(error instanceof ServerError ? error.code : undefined, message);
     console.info(`${what}: ${detail}`);
-    this.toasts.show(sentence, { title: what, detail });
+    this.toasts.show(sentence, { title: what, small, detail });
   }
 
   // --- scenes -------------------------------------------------------------------------------------------------------------------------------------
@@ -332,6 +359,8 @@ export class App implements SurgeryHost {
     this.seeThrough.update();
     if (this.held) for (const model of this.view.tools) model.setHighlight(model.index === this.held.index);
     this.syncSpeed(keyframe.scene?.rate);
+    if (keyframe.scene) this.noteResets(keyframe.scene);
+    this.lastStep = keyframe.frame?.step;
     this.showPills();
   }
 
@@ -411,11 +440,9 @@ export class App implements SurgeryHost {
   async reset(): Promise<void> {
     if (this.watchedScene === '') return;
     this.surgery.forget();
-    const sceneId = this.watchedScene;
-    ++this.ownResets;
-    const answer = await this.ask('Reset', { case: 'reset', value: { sceneId, clientName: this.name } });
-    --this.ownResets;
-    if (answer?.case === 'scene' && answer.value.sceneId === sceneId) this.knownResets.set(sceneId, answer.value.resets);
+    this.resets.begin();
+    const answer = await this.ask('Reset', { case: 'reset', value: { sceneId: this.watchedScene, clientName: this.name } });
+    this.resets.end(answer?.case === 'scene' ? answer.value : undefined);
     this.onSceneInfo(answer);
   }
 
@@ -430,11 +457,8 @@ export class App implements SurgeryHost {
 
   /** Tells who has set the watched scene back, unless it was the user. */
   private noteResets(info: SceneInfo): void {
-    if (this.ownResets > 0) return;  // its answer tells
-    const known = this.knownResets.get(info.sceneId);
-    this.knownResets.set(info.sceneId, info.resets);
-    if (known === undefined || info.resets <= known || info.sceneId !== this.watchedScene) return;
-    this.toasts.show(`${info.resetBy || 'Somebody'} has set the scene back to its start.`, { title: 'Reset', info: true });
+    const who = this.resets.look(info);
+    if (who !== undefined && info.sceneId === this.watchedScene) this.toasts.show(`${who} has set the scene back to its start.`, { title: 'Reset', info: true });
   }
 
   private onSceneInfo(answer: ViewerUpdate['update'] | undefined): void {
@@ -466,7 +490,10 @@ export class App implements SurgeryHost {
     run.hidden = !label || this.connectionState.kind !== 'open';
     run.className = `pill ${color}`;
     const failure = this.frame?.failure || this.keyframe?.scene?.failure || '';
-    run.querySelector('span')!.textContent = state === RunState.FAILED && failure ? `Stopped: ${failure}` : label!;
+    run.querySelector('span')!.textContent = label!;
+    run.title = state === RunState.FAILED ? failure : '';
+    if (state === RunState.FAILED && failure !== '' && failure !== this.loggedFailure) console.info(`The scene has failed: ${failure}`);
+    this.loggedFailure = failure;
     const play = element('b-play');
     play.classList.toggle('playing', state === RunState.PLAYING);
     play.setAttribute('aria-label', state === RunState.PLAYING ? 'Pause' : 'Play');
@@ -497,7 +524,7 @@ export class App implements SurgeryHost {
     this.held = held;
     let answer: ViewerUpdate['update'] | undefined;
     try {
-      answer = await this.connection.call({ case: 'attach', value: { sceneId: this.watchedScene, tool: tool.name, station: 'viewer' } });
+      answer = await this.connection.call({ case: 'attach', value: { sceneId: this.watchedScene, tool: tool.name, station: this.name || 'viewer' } });
     } catch (error) {
       if (this.held === held) this.held = undefined;
       this.report(`Take ${tool.name}`, error);
@@ -637,6 +664,10 @@ export class App implements SurgeryHost {
     return answer.value;
   }
 
+  placeToasts(): void {
+    this.toasts.place();
+  }
+
   tell(message: string): void {
     this.toasts.show(message, { info: true });
   }
@@ -710,6 +741,7 @@ export class App implements SurgeryHost {
     }
     const owners = this.view.tools.map((tool) => this.ownerOf(tool.index));
     this.panel.draw(this.frame, owners, { fps: this.fps, bytesPerSecond: this.bytesPerSecond(now) }, now / 1000);
+    this.handControls.show(this.held?.hand && this.surgery.mode === 'hand' ? { hasJaws: this.heldWithJaws, hasPedal: this.heldWithPedal } : undefined);
     this.showHint();
     if (this.connectionState.kind === 'waiting') this.showAway();
   }
@@ -755,14 +787,19 @@ export class App implements SurgeryHost {
     const hint = element('hint');
     let html = '';
     const { mode } = this.surgery;
-    if (mode !== 'hand') {
+    const byFinger = document.body.classList.contains('by-finger');
+    if (this.runState === RunState.FAILED) {
+      html = 'The simulation has stopped with an error · <b>Reset</b> it to go on';
+    } else if (mode !== 'hand') {
       html = { carve: '<b>Drag</b> over the tissue to carve', incise: '<b>Drag</b> along the line of the incision', grasp: '<b>Press and drag</b> to grasp and pull' }[mode]
-        + ' · <b>Wheel + Ctrl</b> or <b>[ ]</b> size · <b>Right drag</b> orbits · <b>R</b> restores the tissue · <b>Esc</b> ends';
+        + (byFinger ? ' · <b>beside it</b> to orbit · <b>Two fingers</b> zoom · <b>Hand</b> ends'
+          : ' · <b>Wheel + Ctrl</b> or <b>[ ]</b> size · <b>Right drag</b> orbits · <b>R</b> restores the tissue · <b>Esc</b> ends');
     } else if (this.held?.hand) {
-      html = `<b>Drag</b> moves the instrument · <b>W S</b> or <b>Shift + wheel</b> push it away and back · <b>Right drag</b> orbits`
+      html = byFinger ? '<b>Drag</b> moves the instrument · <b>Two fingers</b> zoom and orbit'
+        : `<b>Drag</b> moves the instrument · <b>W S</b> or <b>Shift + wheel</b> push it away and back · <b>Right drag</b> orbits`
         + `${this.heldWithJaws ? ' · <b>G</b> closes the jaws' : ''}${this.heldWithPedal ? ' · <b>Space</b> is the pedal' : ''} · <b>T</b> releases`;
     } else if (this.connection.isOpen && this.view.tools.some((tool) => this.ownerOf(tool.index) === 'free')) {
-      html = `<b>Click an instrument</b> or press <b>T</b> to take it and push the organ`;
+      html = byFinger ? '<b>Tap an instrument</b> to take it and push the organ' : '<b>Click an instrument</b> or press <b>T</b> to take it and push the organ';
     }
     if (hint.dataset.text !== html) {
       hint.dataset.text = html;

@@ -4,6 +4,7 @@ import { EditSceneRequestSchema } from '../generated/palpate/v1/edit_pb';
 import './style.css';
 import { App } from './app';
 import { MODE_SIZES, type Mode } from './surgery/surgery';
+import { FirstTouch } from './ui/first_touch';
 import { element } from './ui/panel';
 import { MAX_NAMES } from './view/marker_layer';
 import type { Quality } from './view/stage';
@@ -16,9 +17,11 @@ const SHORTCUTS: [string, string][] = [
   ['Left drag', 'orbit; with an instrument: move it'], ['Right drag', 'pan; with an instrument: orbit'], ['Wheel', 'zoom'],
   ['Shift + wheel', 'push the instrument along the view'], ['W S', 'push, pull the instrument'], ['Arrows', 'move the instrument'],
   ['Q E · A D', 'turn the instrument'], ['G', 'hold: close the jaws'], ['Space', 'with a hook or aspirator: hold for the pedal'],
-  ['1 2 3 4', 'hand, carve, incise, grasp'], ['[ ]', 'size of the cut'], ['F', 'show everything'], ['M', 'wireframe'], ['C', 'contacts, to look into the solver'], ['K', 'with contacts: their normals'], ['V', 'force arrows'], ['L', 'markers'], ['B', 'low bandwidth'],
+  ['1 2 3 4', 'hand, carve, incise, grasp'], ['[ ]', 'size of the cut'], ['F', 'show everything'], ['M', 'wireframe'],
+  ['C', 'contacts, to look into the solver'], ['K', 'with contacts: their normals'], ['V', 'force arrows'], ['L', 'markers'], ['B', 'low bandwidth'],
   ['P', 'panel'], ['?', 'this help'],
-  ['One finger', 'as the left button'], ['Two fingers', 'zoom and pan'],
+  ['One finger', 'as the left button: orbits, moves the instrument, cuts'], ['Two fingers', 'zoom and pan; with an instrument: zoom and orbit'],
+  ['Buttons', 'below, for fingers: jaws, pedal, push and pull of the instrument'],
 ];
 
 const app = new App(new URLSearchParams(location.search));
@@ -72,9 +75,10 @@ function showPanel(shown: boolean): void {
   panel.inert = !shown;
   document.body.classList.toggle('with-panel', shown);
   element('b-panel').setAttribute('aria-expanded', String(shown));
-  // A sheet lies below the picture's middle, not beside it.
+  // A sheet lies below the picture, not beside it.
   const isBeside = panel.offsetWidth < 0.6 * window.innerWidth;
-  app.stage.setRightInset(shown && isBeside ? panel.offsetWidth + 16 : 0);
+  app.stage.setInsets(shown && isBeside ? panel.offsetWidth + 16 : 0, shown && !isBeside ? window.innerHeight - panel.offsetTop : 0);
+  app.placeToasts();
   app.redraw();
 }
 
@@ -164,10 +168,10 @@ function toolUnder(at: THREE.Vector2): number | undefined {
   return hit?.object.userData.toolIndex as number | undefined;
 }
 
-/** With an instrument in the hand the left button is the hand's, and the right one orbits. */
+/** With an instrument in the hand the left button, or one finger, is the hand's; the right one, or two fingers, orbit. */
 function assignButtons(): void {
   const holding = app.held?.hand !== undefined && app.surgery.mode === 'hand';
-  app.stage.controls.touches = { ONE: holding ? null : THREE.TOUCH.ROTATE, TWO: THREE.TOUCH.DOLLY_PAN };
+  app.stage.controls.touches = holding ? { ONE: null, TWO: THREE.TOUCH.DOLLY_ROTATE } : { ONE: THREE.TOUCH.ROTATE, TWO: THREE.TOUCH.DOLLY_PAN };
   if (app.surgery.mode !== 'hand') {
     app.stage.controls.mouseButtons = { LEFT: THREE.MOUSE.ROTATE, MIDDLE: THREE.MOUSE.PAN, RIGHT: THREE.MOUSE.ROTATE };
     return;
@@ -178,11 +182,16 @@ function assignButtons(): void {
 }
 
 let dragPointer: number | undefined;
+const firstTouch = new FirstTouch();
 // Before OrbitControls sees the event.
 canvas.addEventListener('pointerdown', (event) => {
   canvas.focus();
   assignButtons();
   if (event.button !== 0) return;
+  if (firstTouch.isWaiting) {
+    firstTouch.forget();  // two fingers are for the camera, which knows the first one
+    return;
+  }
   if (dragPointer !== undefined && dragPointer !== event.pointerId) {
     // A second finger turns to the camera: what the first one did ends. A stroke in tissue is not interrupted by it.
     if (app.surgery.isCutting) event.stopImmediatePropagation();
@@ -190,6 +199,15 @@ canvas.addEventListener('pointerdown', (event) => {
     return;
   }
   const at = readPointer(event).clone();
+  if (app.surgery.mode !== 'hand' && event.pointerType === 'touch' && app.pick(at)) {
+    app.stage.controls.touches.ONE = null;
+    firstTouch.down(event.pointerId, event.clientX, event.clientY, () => {
+      if (!app.surgery.begin(at)) return;
+      dragPointer = event.pointerId;
+      canvas.setPointerCapture(event.pointerId);
+    });
+    return;
+  }
   if (app.surgery.mode !== 'hand') {
     // Beside the tissue the left button orbits.
     if (!app.surgery.begin(at)) {
@@ -219,6 +237,7 @@ canvas.addEventListener('pointerdown', (event) => {
   }
 }, { capture: true });
 canvas.addEventListener('pointermove', (event) => {
+  firstTouch.move(event.pointerId, event.clientX, event.clientY);
   const at = readPointer(event);
   app.view.pointer = [event.offsetX, event.offsetY];
   if (app.view.markers.count > MAX_NAMES) app.redraw();
@@ -238,6 +257,8 @@ function stopDrag(): void {
   app.held?.hand?.endDrag();
 }
 const endDrag = (event: PointerEvent) => {
+  if (event.type === 'pointerup') firstTouch.up(event.pointerId);
+  else firstTouch.forget();
   if (dragPointer === event.pointerId) stopDrag();
 };
 canvas.addEventListener('pointerup', endDrag);
@@ -270,7 +291,7 @@ function takeAnyTool(): void {
   }
   const free = app.view.tools.find((tool) => app.ownerOf(tool.index) === 'free');
   if (free) void app.takeTool(free.index);
-  else if (app.view.tools.length > 0) app.toasts.show('Every instrument is operated by a station.', { info: true });
+  else if (app.view.tools.length > 0) app.tell('Every instrument is in somebody else\'s hand.');
 }
 
 window.addEventListener('keydown', (event) => {
@@ -314,6 +335,10 @@ window.addEventListener('resize', () => {
   app.stage.resize();
   app.redraw();
 });
+
+/** Says what is in the hand also where the last touch tells more than the machine: a tablet may have a mouse. */
+window.addEventListener('pointerdown', (event) => document.body.classList.toggle('by-finger', event.pointerType === 'touch'), { capture: true });
+document.body.classList.toggle('by-finger', matchMedia('(pointer: coarse)').matches);
 
 setMode('hand');
 showPanel(wasWide);

@@ -155,7 +155,7 @@ test('a grasp holds while the button is down', async () => {
   assert.deepEqual(requests[2]!.edits, [{ edit: { case: 'grasp', value: { tool: 'forceps', radiusM: surgery.size_m } } }]);
   requests[2]!.resolve(create(EditSceneResponseSchema, { outcomes: [{ graspedVertices: 0, note: 'come nearer' }] }));
   await settle();
-  assert.deepEqual(told, ['come nearer']);
+  assert.deepEqual(told, ['Come nearer.']);
   surgery.end();
   requests[3]!.resolve(create(EditSceneResponseSchema, {}));
   await settle();

@@ -1,5 +1,6 @@
 import * as THREE from 'three';
 import type { EditSceneResponse } from '../../generated/palpate/v1/edit_pb';
+import { explain } from '../ui/refusals';
 import type { Brush } from '../view/brush';
 import { CarveStroke, InciseStroke, RequestKeys, type EditInit, type Stroke, type SurfaceHit } from './strokes';
 
@@ -246,7 +247,7 @@ export class Surgery {
       const answer = await this.host.edit([{ edit: { case: 'grasp', value: { tool: grasp.tool, ...reach } } }], this.keys.next());
       this.onDone('Grasp', answer);
       const outcome = answer.outcomes[0];
-      if (outcome && outcome.graspedVertices === 0 && !outcome.isRefused) this.host.tell(outcome.note || 'There is nothing to hold between the jaws.');
+      if (outcome && outcome.graspedVertices === 0 && !outcome.isRefused) this.host.tell(explain(undefined, outcome.note || 'There is nothing to hold between the jaws').sentence);
     } catch (error) {
       ++this.counts.refused;
       this.host.report('Grasp', error);

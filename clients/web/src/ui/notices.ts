@@ -5,16 +5,35 @@ export function codeName(code: number): string {
   return CODE_NAMES[code] ?? `CODE ${code}`;
 }
 
-/** Short messages that go away by themselves, the newest first. They lie below `header`, where nothing is to be clicked, and let clicks through. */
+/** Of the window, in CSS pixels. */
+export interface Room {
+  left: number;
+  top: number;
+  right: number;
+  bottom: number;
+}
+
+const MAX_TOASTS = 4;
+const MAX_WIDTH_PX = 380;
+
+/** Short messages that go away by themselves, the newest first. They lie where nothing is to be clicked, and let clicks through. */
 export class Toasts {
-  constructor(private readonly layer: HTMLElement, header: HTMLElement) {
-    const place = () => (layer.style.top = `${header.getBoundingClientRect().bottom + 12}px`);
-    new ResizeObserver(place).observe(header);
-    place();
+  /** `room`: where they may lie now. */
+  constructor(private readonly layer: HTMLElement, private readonly room: () => Room) {}
+
+  /** To be called when the room may be another. Messages that it has no place for go: the oldest first, the newest never. */
+  place(): void {
+    const { left, top, right, bottom } = this.room();
+    const { style } = this.layer;
+    style.left = `${left}px`;
+    style.top = `${top}px`;
+    style.width = `${Math.min(MAX_WIDTH_PX, right - left)}px`;
+    style.maxHeight = `${Math.max(0, bottom - top)}px`;
+    while (this.layer.children.length > 1 && (this.layer.children.length > MAX_TOASTS || this.layer.scrollHeight > bottom - top + 1)) this.layer.lastElementChild?.remove();
   }
 
-  /** `detail`: the words of the server, for scripts and developer tools. */
-  show(message: string, options: { title?: string; detail?: string; info?: boolean } = {}): void {
+  /** `detail`: the words of the server, for scripts and developer tools; `small`: what of it is shown. */
+  show(message: string, options: { title?: string; detail?: string; small?: string; info?: boolean } = {}): void {
     const same = Array.from(this.layer.children).find((child) => (child as HTMLElement).dataset.message === message);
     same?.remove();
     const toast = document.createElement('div');
@@ -26,9 +45,14 @@ export class Toasts {
       toast.append(title);
     }
     toast.append(message);
+    if (options.small) {
+      const small = document.createElement('small');
+      small.textContent = options.small;
+      toast.append(' ', small);
+    }
     if (options.detail) toast.dataset.detail = options.detail;
     this.layer.prepend(toast);
-    while (this.layer.children.length > 4) this.layer.lastElementChild?.remove();
+    this.place();
     setTimeout(() => toast.remove(), options.info ? 3500 : 7000);
   }
 }

@@ -107,6 +107,7 @@ export class Panel {
     const stats = frame.stats;
     element('s-rate').textContent = stats ? stats.stepsPerS.toFixed(stats.stepsPerS < 10 ? 1 : 0) : '–';
     element('s-step-ms').textContent = stats ? stats.stepMs.toFixed(stats.stepMs < 10 ? 2 : 1) : '–';
+    element('s-summary').textContent = stats ? `${stats.stepsPerS.toFixed(0)} steps/s · ${stats.stepMs.toFixed(1)} ms` : '';
     element('stage-total').textContent = stats ? `${stats.stepMs.toFixed(2)} ms` : '';
     element('s-time').textContent = formatTime(frame.simTimeS);
     element('s-step').textContent = count.format(frame.step);
@@ -119,7 +120,7 @@ export class Panel {
       const force = frame.tools[index]?.forceN;
       row.force.firstChild!.textContent = (force ? Math.hypot(force.x, force.y, force.z) : 0).toFixed(2);
       row.owner.className = `tool-owner ${owner}`;
-      row.owner.textContent = { free: 'free', you: 'in your hand', station: 'operated by a station', taking: 'taking …' }[owner];
+      row.owner.textContent = { free: 'free', you: 'in your hand', station: 'in somebody else\'s hand', taking: 'taking …' }[owner];
       const activity = mainActivity(frame.tools[index]?.activities ?? []);
       row.activity.textContent = ACTIVITY_LABELS[activity];
       row.activity.style.color = `#${ACTIVITY_COLORS[activity].toString(16).padStart(6, '0')}`;
@@ -179,11 +180,13 @@ export class Panel {
   }
 }
 
-/** A button that is on while it is pressed. */
-function holdButton(text: string, title: string, onChange: (on: boolean) => void): HTMLButtonElement {
+/** A button that is on while it is pressed, by a finger too: a long press is no wish for a menu. */
+export function holdButton(text: string, title: string, onChange: (on: boolean) => void): HTMLButtonElement {
   const button = document.createElement('button');
+  button.className = 'hold';
   button.textContent = text;
   button.title = title;
+  button.addEventListener('contextmenu', (event) => event.preventDefault());
   const set = (on: boolean) => {
     button.classList.toggle('held', on);
     onChange(on);
@@ -192,7 +195,7 @@ function holdButton(text: string, title: string, onChange: (on: boolean) => void
     button.setPointerCapture(event.pointerId);
     set(true);
   });
-  for (const end of ['pointerup', 'pointercancel'] as const) {
+  for (const end of ['pointerup', 'pointercancel', 'lostpointercapture'] as const) {
     button.addEventListener(end, () => {
       button.blur();  // so that the space bar keeps its meaning
       set(false);

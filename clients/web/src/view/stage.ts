@@ -4,7 +4,6 @@ import { framingDistance } from './framing';
 
 export type Quality = 'high' | 'medium' | 'low';
 
-/** In windows up to this width the panel lies over the picture rather than beside it. */
 const BACKGROUND = new THREE.Color(0x080c11);
 
 /** A dark room with soft boxes: what the wet tissue and the steel reflect. */
@@ -91,6 +90,7 @@ export class Stage {
   private readonly fill = new THREE.HemisphereLight(0xbfd6ea, 0x16222a, 0.22);
   quality: Quality = 'high';
   private rightInset_px = 0;
+  private bottomInset_px = 0;
 
   constructor(readonly canvas: HTMLCanvasElement, antialias: boolean) {
     this.renderer = new THREE.WebGLRenderer({ canvas, antialias, powerPreference: 'high-performance' });
@@ -155,8 +155,10 @@ export class Stage {
   /** Turns the camera to all of a sphere, beside the panel and also where the window is narrow. */
   frame(sphere: THREE.Sphere): void {
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    const free_px = Math.max(1, width - this.rightInset_px);
-    const distance_m = 1.04 * framingDistance(sphere.radius, THREE.MathUtils.degToRad(this.camera.fov), free_px / Math.max(1, height));
+    const freeWidth_px = Math.max(1, width - this.rightInset_px);
+    const freeHeight_px = Math.max(1, height - this.bottomInset_px);
+    const free_rad = 2 * Math.atan((Math.tan(THREE.MathUtils.degToRad(this.camera.fov) / 2) * freeHeight_px) / Math.max(1, height));
+    const distance_m = 1.04 * framingDistance(sphere.radius, free_rad, freeWidth_px / freeHeight_px);
     // The farthest zoom has to leave room for it: the controls would pull the camera back in.
     this.controls.maxDistance = Math.max(this.controls.maxDistance, 2 * distance_m);
     this.controls.target.copy(sphere.center);
@@ -180,9 +182,10 @@ export class Stage {
     this.camera.position.copy(direction).normalize().multiplyScalar(length_m).add(this.center);
   }
 
-  /** Keeps the middle of the picture clear of a panel of this width on the right. */
-  setRightInset(width_px: number): void {
-    this.rightInset_px = width_px;
+  /** Keeps the middle of the picture clear of a panel on the right, or a sheet at the bottom: so wide and so high, in CSS pixels. */
+  setInsets(right_px: number, bottom_px: number): void {
+    this.rightInset_px = right_px;
+    this.bottomInset_px = bottom_px;
     this.resize();
   }
 
@@ -193,8 +196,8 @@ export class Stage {
     this.renderer.setPixelRatio(ratio);
     this.renderer.setSize(width, height, false);
     this.camera.aspect = width / height;
-    const inset = this.rightInset_px;
-    if (inset > 0) this.camera.setViewOffset(width, height, inset / 2, 0, width, height);
+    const [right, bottom] = [this.rightInset_px, this.bottomInset_px];
+    if (right > 0 || bottom > 0) this.camera.setViewOffset(width, height, right / 2, bottom / 2, width, height);
     else this.camera.clearViewOffset();
     this.camera.updateProjectionMatrix();
   }
