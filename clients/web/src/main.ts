@@ -336,7 +336,7 @@ window.addEventListener('resize', () => {
   app.redraw();
 });
 
-/** Says what is in the hand also where the last touch tells more than the machine: a tablet may have a mouse. */
+// The last touch tells more than the machine: a tablet may have a mouse.
 window.addEventListener('pointerdown', (event) => document.body.classList.toggle('by-finger', event.pointerType === 'touch'), { capture: true });
 document.body.classList.toggle('by-finger', matchMedia('(pointer: coarse)').matches);
 
@@ -417,6 +417,10 @@ const api = {
     });
   },
   errors: app.errors,
+  /** Metres in W. */
+  get camera() {
+    return { positionM: app.stage.camera.position.toArray(), targetM: app.stage.controls.target.toArray() };
+  },
   /** What the mouse did to tissue. */
   get surgery() {
     return { mode: app.surgery.mode, sizeM: app.surgery.size_m, isBusy: app.surgery.isBusy || app.isBehind, ...app.surgery.counts };
