@@ -145,7 +145,7 @@ export class App implements SurgeryHost {
     this.surgery = new Surgery(this);
     this.toasts = new Toasts(element('toasts'), () => roomForToasts());
     const moved = new ResizeObserver(() => this.placeToasts());
-    for (const id of ['top', 'modes', 'bottom', 'panel', 'view']) moved.observe(element(id));
+    for (const id of ['top', 'modes', 'size-box', 'bottom', 'panel', 'view']) moved.observe(element(id));
     this.overlay = new Overlay(element('overlay'));
     this.autoQuality = quality !== 'high' && quality !== 'medium' && quality !== 'low';
     this.setQuality(this.autoQuality ? 'high' : (quality as Quality));

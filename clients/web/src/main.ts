@@ -455,6 +455,9 @@ const api = {
   step: (count: number) => app.step(count),
   /** Takes the instrument with this name; true when it is in the hand. */
   takeTool: (name: string) => app.takeTool(app.view.tools.find((tool) => tool.name === name)?.index ?? -1),
+  releaseTool: () => app.releaseTool(),
+  /** Shows a message, as the viewer does. */
+  tell: (message: string) => app.tell(message),
   /** Closes or opens the jaws of the instrument in the hand. */
   setJaws: (closed: boolean) => app.setJaws(closed),
   setPedal: (down: boolean) => app.setPedal(down),

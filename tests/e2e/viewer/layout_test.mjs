@@ -41,9 +41,10 @@ async function open(query = '') {
 /** Controls that lie in the window but cannot be pressed in their middle, or are too small for a finger where `forFingers`. */
 const unreachable = (forFingers) => page.evaluate((isSmall) => {
   const faults = [];
-  for (const control of document.querySelectorAll('button, select, input')) {
+  for (const control of document.querySelectorAll('button, select, input, summary')) {
     const box = control.getBoundingClientRect();
     if (box.width === 0 || control.closest('[hidden], [inert]')) continue;
+    if (control.closest('details:not([open])') && control.tagName !== 'SUMMARY') continue;
     const [x, y] = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
     const name = control.id || control.title || control.textContent || control.parentElement.textContent;
     // What a list has scrolled out of itself can be scrolled in.
@@ -53,10 +54,28 @@ const unreachable = (forFingers) => page.evaluate((isSmall) => {
     if (!top || !(control.contains(top) || top.contains(control) && top !== document.body && !top.matches('canvas'))) {
       faults.push(`${name} is ${top ? `covered by ${top.id || top.className || top.tagName}` : 'outside'}`);
     }
-    if (isSmall && control.matches('button, select') && Math.min(box.width, box.height) < 39.5) faults.push(`${name} is only ${box.width} x ${box.height}`);
+    if (isSmall && control.matches('button, select, summary') && Math.min(box.width, box.height) < 39.5) faults.push(`${name} is only ${box.width} x ${box.height}`);
   }
   return faults;
 }, forFingers);
+
+/** Shows four messages; toasts let clicks through, but here they catch them, so that one over a control is seen. None of them may lie outside, and one is there. */
+async function expectMessagesBeside() {
+  await page.evaluate(() => {
+    for (let i = 0; i < 4; ++i) palpate.tell(`${i}: somebody else holds this instrument. Take another one, or wait until it is free.`);
+    for (const toast of document.querySelectorAll('.toast')) toast.style.pointerEvents = 'auto';
+  });
+  assert.deepEqual(await unreachable(false), []);
+  const boxes = await page.evaluate(() => Array.from(document.querySelectorAll('.toast'), (toast) => {
+    const { left, top, right, bottom } = toast.getBoundingClientRect();
+    const below = document.elementFromPoint((left + right) / 2, bottom - 4);
+    return { left, top, right, bottom, isWhole: toast.contains(below) };
+  }));
+  assert.ok(boxes.length > 0 && boxes.length <= 4);
+  const { width, height } = page.viewportSize();
+  for (const box of boxes) assert.ok(box.isWhole && box.left >= 0 && box.top >= 0 && box.right <= width && box.bottom <= height, `a message is cut off: ${JSON.stringify(box)}`);
+}
+const forgetMessages = () => page.evaluate(() => document.getElementById('toasts').replaceChildren());
 
 try {
   page = await open();
@@ -67,19 +86,14 @@ try {
       await page.waitForFunction((shown) => document.getElementById('b-panel').getAttribute('aria-expanded') === String(shown), !isNarrow);
       await page.waitForFunction(() => document.getAnimations().every((animation) => animation.playState !== 'running'));
       assert.deepEqual(await unreachable(isNarrow), []);
-      // Toasts let clicks through; here they are made to catch them, so that one over a control is seen.
-      await page.evaluate(() => {
-        for (let i = 0; i < 4; ++i) {
-          const toast = document.createElement('div');
-          toast.className = 'toast';
-          toast.style.pointerEvents = 'auto';
-          toast.textContent = `${i}: Somebody else holds this instrument. Take another one, or wait until it is free.`;
-          document.getElementById('toasts').prepend(toast);
-        }
-      });
-      assert.deepEqual(await unreachable(false), []);
+      await expectMessagesBeside();
       await page.screenshot({ path: join(outDir, `${width}x${height}-messages.png`) });
-      await page.evaluate(() => document.getElementById('toasts').replaceChildren());
+      await page.evaluate(() => palpate.setMode('carve'));
+      await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));  // messages make room
+      assert.deepEqual(await unreachable(isNarrow), []);
+      await expectMessagesBeside();
+      await page.evaluate(() => palpate.setMode('hand'));
+      await forgetMessages();
 
       if (isNarrow) await page.click('#b-panel');
       await page.waitForFunction(() => {
@@ -91,13 +105,19 @@ try {
       const first = await page.evaluate(() => document.querySelector('#panel h2').textContent);
       assert.equal(first, 'Instruments');
       await page.click('#tools .tool > button', { trial: true });
+      await expectMessagesBeside();
+      await page.screenshot({ path: join(outDir, `${width}x${height}-panel-messages.png`) });
+      await forgetMessages();
       await page.screenshot({ path: join(outDir, `${width}x${height}-panel.png`) });
+      assert.equal(await page.isVisible('#stages'), false, 'statistics are folded');
+      await page.click('#statistics summary');
       // All of the panel can be brought into the window.
       for (const place of ['#s-bytes', '#stage-legend', '#toggles']) {
         await page.locator(place).scrollIntoViewIfNeeded();
         const box = await page.locator(place).boundingBox();
         assert.ok(box.y >= 0 && box.y + box.height <= height + 1, `${place} stays outside: ${JSON.stringify(box)}`);
       }
+      await page.click('#statistics summary');
       if (isNarrow) await page.click('#b-panel');
 
       await page.click('#b-help');
@@ -130,6 +150,10 @@ try {
     assert.equal(await other.evaluate(() => palpate.takeTool('aspirator')), false);
     const refusal = (await said(other)).find((text) => text.includes('instrument'));
     assert.match(refusal ?? '', /Somebody else holds this instrument\. Take another one, or wait until it is free\./);
+    await page.evaluate(() => palpate.releaseTool());
+    assert.equal(await other.evaluate(() => palpate.takeTool('aspirator')), true);
+    assert.equal(await page.evaluate(() => palpate.takeTool('aspirator')), false);
+    assert.ok((await said(page)).some((text) => text.includes('Ada holds this instrument.')), 'who holds it is named');
     assert.doesNotMatch(refusal, /[A-Z]+_[A-Z]+|attach/);
     await other.close();
   });
