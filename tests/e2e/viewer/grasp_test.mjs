@@ -79,6 +79,28 @@ async function grasp(surgeon) {
   });
 }
 
+async function pull(surgeon) {
+  await step('what is held follows the pull, and goes home when it is let go', async () => {
+    const rest = await surgeon.positions(0);
+    const at = await page.evaluate((place) => palpate.project(...place), [0, 0, 0.01]);
+    await page.mouse.move(at.x, at.y);
+    await page.mouse.down();
+    await surgeon.waitFor('the hold', () => palpate.tools.some((tool) => tool.graspedVertices > 0));
+    // Before the jaws are closed what they hold may slip.
+    await surgeon.waitFor('closed jaws', (open_rad) => palpate.tools.find((tool) => tool.name === 'forceps').jawAngleRad < 0.9 * open_rad, MAX_JAW_ANGLE_RAD);
+    const held = await surgeon.positions(0);
+    await page.mouse.move(at.x + 8, at.y - 40, { steps: 8 });
+    await surgeon.waitFor('tissue that follows', (before) => palpate.positions(0).some((x, i) => Math.abs(x - before[i]) > 0.003), held);
+    const pulled = await surgeon.tool('forceps');
+    assert.equal(pulled.activity, 'grasping');
+    assert.ok(Math.hypot(...pulled.forceN) > 0.01, JSON.stringify(pulled));
+    await page.screenshot({ path: join(outDir, '1-pulled.png'), timeout: PATIENCE_MS });
+    await page.mouse.up();
+    await surgeon.waitFor('the release', () => !palpate.surgery.isBusy && palpate.tools.every((tool) => tool.graspedVertices === 0));
+    await surgeon.waitFor('tissue that goes home', (before) => palpate.positions(0).every((x, i) => Math.abs(x - before[i]) < 0.002), rest);
+  });
+}
+
 async function press(surgeon) {
   const later = (steps) => surgeon.waitFor(`${steps} steps`, (step) => palpate.stats.step > step, steps).then(() => surgeon.state());
   const version = async () => (await surgeon.state()).stats.topologyVersion;
@@ -122,7 +144,10 @@ async function press(surgeon) {
 }
 
 try {
-  await inScene('grasp', grasp);
+  await inScene('grasp', async (surgeon) => {
+    await grasp(surgeon);
+    await pull(surgeon);
+  });
   await inScene('trocar', press);
 } catch (error) {
   failed = true;

@@ -50,6 +50,7 @@ const unreachable = (forFingers) => page.evaluate((isSmall) => {
     // What a list has scrolled out of itself can be scrolled in.
     const list = control.closest('#panel, #help .box')?.getBoundingClientRect();
     if (list && (y < list.top || y > list.bottom)) continue;
+    if (box.left < 0 || box.right > innerWidth || (!list && (box.top < 0 || box.bottom > innerHeight))) faults.push(`${name} is cut off by the window`);
     const top = document.elementFromPoint(x, y);
     if (!top || !(control.contains(top) || top.contains(control) && top !== document.body && !top.matches('canvas'))) {
       faults.push(`${name} is ${top ? `covered by ${top.id || top.className || top.tagName}` : 'outside'}`);
@@ -75,6 +76,17 @@ async function expectMessagesBeside() {
   const { width, height } = page.viewportSize();
   for (const box of boxes) assert.ok(box.isWhole && box.left >= 0 && box.top >= 0 && box.right <= width && box.bottom <= height, `a message is cut off: ${JSON.stringify(box)}`);
 }
+/** The camera looks at the middle of what the panel leaves of the window. */
+async function expectPictureBeside() {
+  const { at, panel } = await page.evaluate(() => {
+    const { left, top } = document.getElementById('panel').getBoundingClientRect();
+    return { at: palpate.project(...palpate.camera.targetM), panel: document.getElementById('panel').inert ? undefined : { left, top } };
+  });
+  const { width, height } = page.viewportSize();
+  const isSheet = panel && panel.left < 0.4 * width;
+  const middle = { x: panel && !isSheet ? panel.left / 2 : width / 2, y: isSheet ? panel.top / 2 : height / 2 };
+  assert.ok(Math.abs(at.x - middle.x) < 10 && Math.abs(at.y - middle.y) < 10, `the camera looks at ${JSON.stringify(at)}, not at ${JSON.stringify(middle)}`);
+}
 const forgetMessages = () => page.evaluate(() => document.getElementById('toasts').replaceChildren());
 
 try {
@@ -86,6 +98,7 @@ try {
       await page.waitForFunction((shown) => document.getElementById('b-panel').getAttribute('aria-expanded') === String(shown), !isNarrow);
       await page.waitForFunction(() => document.getAnimations().every((animation) => animation.playState !== 'running'));
       assert.deepEqual(await unreachable(isNarrow), []);
+      await expectPictureBeside();
       await expectMessagesBeside();
       await page.screenshot({ path: join(outDir, `${width}x${height}-messages.png`) });
       await page.evaluate(() => palpate.setMode('carve'));
@@ -105,6 +118,7 @@ try {
       const first = await page.evaluate(() => document.querySelector('#panel h2').textContent);
       assert.equal(first, 'Instruments');
       await page.click('#tools .tool > button', { trial: true });
+      await expectPictureBeside();
       await expectMessagesBeside();
       await page.screenshot({ path: join(outDir, `${width}x${height}-panel-messages.png`) });
       await forgetMessages();
