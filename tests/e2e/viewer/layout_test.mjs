@@ -91,7 +91,7 @@ const forgetMessages = () => page.evaluate(() => document.getElementById('toasts
 
 try {
   page = await open();
-  for (const [width, height] of [[1440, 900], [1000, 640], [820, 1180], [844, 390], [390, 844], [360, 640]]) {
+  for (const [width, height] of [[1440, 900], [1000, 640], [820, 1180], [720, 500], [844, 390], [390, 844], [360, 640]]) {
     await step(`${width} x ${height}: controls can be reached, messages cover none`, async () => {
       await page.setViewportSize({ width, height });
       const isNarrow = width <= 900;
