@@ -91,6 +91,11 @@ const forgetMessages = () => page.evaluate(() => document.getElementById('toasts
 
 try {
   page = await open();
+  const toggle = async (wanted) => {
+    await page.click('#b-play');
+    await page.waitForFunction((state) => palpate.runState === state, wanted);
+  };
+  await toggle('paused');  // nothing moves: nothing is drawn, which takes long here
   for (const [width, height] of [[1440, 900], [1000, 640], [820, 1180], [720, 500], [844, 390], [390, 844], [360, 640]]) {
     await step(`${width} x ${height}: controls can be reached, messages cover none`, async () => {
       await page.setViewportSize({ width, height });
@@ -107,6 +112,18 @@ try {
       await expectMessagesBeside();
       await page.evaluate(() => palpate.setMode('hand'));
       await forgetMessages();
+
+      // With the buttons that fingers need for an instrument.
+      assert.ok(await page.evaluate(() => {
+        document.body.classList.add('by-finger');
+        return palpate.takeTool('aspirator');
+      }));
+      await page.waitForFunction(() => document.querySelector('#hand-controls button')?.offsetHeight > 0);
+      assert.deepEqual(await unreachable(isNarrow), []);
+      await expectMessagesBeside();
+      await page.screenshot({ path: join(outDir, `${width}x${height}-in-hand.png`) });
+      await forgetMessages();
+      await page.evaluate(() => palpate.releaseTool());
 
       if (isNarrow) await page.click('#b-panel');
       await page.waitForFunction(() => {
@@ -147,6 +164,7 @@ try {
 
   await step('a reset says who did it, to the others', async () => {
     await page.setViewportSize({ width: 1000, height: 640 });
+    await toggle('playing');
     const other = await open('&name=Ada');
     const said = (who) => who.evaluate(() => Array.from(document.querySelectorAll('.toast'), (toast) => toast.textContent));
     await other.bringToFront();
