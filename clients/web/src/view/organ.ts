@@ -46,6 +46,7 @@ export class Organ {
   private changedSlots: number[] = [];
   private uploadsAll = true;
   private wireIsOld = true;
+  private section: THREE.Plane | undefined;
   private readonly wire: THREE.LineSegments;
 
   constructor(readonly surface: SurfaceMirror, readonly zones: ZoneStyle[], private readonly heritage?: Heritage) {
@@ -162,7 +163,18 @@ export class Organ {
       material.opacity = opacity;
       material.depthWrite = opacity === 1;
       material.clippingPlanes = section ? [section] : null;
-      material.side = section ? THREE.DoubleSide : THREE.FrontSide;
+      material.needsUpdate = true;
+    }
+    this.section = section;
+    this.showSides();
+  }
+
+  /** Through a cut or a section the surface is seen from inside too: never the dark behind it. */
+  private showSides(): void {
+    const side = this.section || !this.smoothing.isEmpty ? THREE.DoubleSide : THREE.FrontSide;
+    for (const material of [this.material, this.plainMaterial]) {
+      if (material.side === side) continue;
+      material.side = side;
       material.needsUpdate = true;
     }
   }
@@ -237,6 +249,7 @@ export class Organ {
     let made = this.sides.settle({ rest: this.rest, ...(texture && { texture: textureCoordinates, texturePeriod: texture.uPeriod }) });
     for (let at = 1; at < this.layers.length; ++at) made = this.layers[at]!.settle(this.layers[at - 1]!);
     this.smoothing.rebuild(this.surface, (zone) => this.styleOf(zone).isInterior);
+    this.showSides();
     this.topologyChanged = false;
     return made;
   }
