@@ -161,8 +161,8 @@ TEST_F(SceneServiceTest, AResetSaysWhoAskedForIt) {
     v1::ResetSceneResponse response;
     return scenes_->ResetScene(&context, request, &response);
   };
-  ASSERT_TRUE(reset("Station 3, Dr. Håkansson").ok());
-  EXPECT_EQ(Get(id).reset_by(), "Station 3, Dr. Håkansson");
+  ASSERT_TRUE(reset("Station 3, Dr. H\xc3\xa5kansson").ok());
+  EXPECT_EQ(Get(id).reset_by(), "Station 3, Dr. H\xc3\xa5kansson");
   EXPECT_EQ(Get(id).resets(), 1U);
   // Who gives no name is told of by address.
   ASSERT_TRUE(reset("").ok());

@@ -357,7 +357,8 @@ TEST_F(SceneTest, ResetsThatWaitTogetherAreOneAndStepsGoOn) {
   ASSERT_TRUE(scene->AddListener(recorder, false).ok());
   std::vector<std::promise<absl::StatusOr<v1::SceneInfo>>> answers(64);
   for (size_t i = 0; i < answers.size(); ++i) {
-    scene->Reset("", "", [i] { return i == 10; }, [&answers, i](absl::StatusOr<v1::SceneInfo> info) { answers[i].set_value(std::move(info)); });
+    scene->Reset(
+        "", "", [i] { return i == 10; }, [&answers, i](absl::StatusOr<v1::SceneInfo> info) { answers[i].set_value(std::move(info)); });
   }
   all_there.set_value();
   for (size_t i = 0; i < answers.size(); ++i) {
