@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { create } from '@bufbuild/protobuf';
 import * as THREE from 'three';
 import { MarkerInfoSchema, MarkerStateSchema } from '../generated/palpate/v1/stream_pb';
-import { MARKER_COLOR, MarkerLayer, MAX_NAMES, namedMarkers, RELEASED_COLOR } from '../src/view/marker_layer';
+import { MARKER_COLOR, MarkerLayer, MAX_NAMES, namedMarkers, RELEASED_COLOR, spreadNames } from '../src/view/marker_layer';
 
 test('markers are drawn where the frame has them, released ones in grey', () => {
   const layer = new MarkerLayer();
@@ -41,4 +41,18 @@ test('few markers are all named, of many the one under the pointer', () => {
   assert.deepEqual(namedMarkers(many, [203, 4]), [2]);
   assert.deepEqual(namedMarkers(many, [56, 50]), [MAX_NAMES]);
   assert.deepEqual(namedMarkers(many, [150, 0]), []);
+});
+
+test('names make room for each other, and stay where they have it', () => {
+  const names = ['left lobe', 'left margin', 'line', 'right margin', 'far away'];
+  const at: [number, number][] = [[100, 100], [120, 104], [140, 106], [160, 107], [600, 102]];
+  const shifts = spreadNames(at, names);
+  assert.equal(shifts[0], 0);
+  assert.equal(shifts[4], 0);
+  const y = at.map((place, k) => place[1] + shifts[k]!);
+  for (let a = 0; a < 4; ++a) for (let b = 0; b < a; ++b) assert.ok(Math.abs(y[a]! - y[b]!) >= 15, `${names[a]} lies over ${names[b]}`);
+  assert.ok(Math.max(...shifts.map(Math.abs)) <= 40);
+  // Exactly on one place, as often as there are names at most.
+  const same = spreadNames(Array.from({ length: 12 }, () => [5, 5] as [number, number]), Array.from({ length: 12 }, () => 'marker'));
+  assert.equal(new Set(same).size, 12);
 });

@@ -23,6 +23,23 @@ export function namedMarkers(at: [number, number][], pointer: [number, number] |
   return nearest < 0 ? [] : [nearest];
 }
 
+const LINE_PX = 15;
+const CHARACTER_PX = 7;
+
+/** How far each name goes up or down, in pixels, so that none lies over another: as little as possible, the first ones least. `at`: where they begin. */
+export function spreadNames(at: [number, number][], names: string[]): number[] {
+  const placed: { left: number; right: number; y: number }[] = [];
+  return at.map(([x, y], index) => {
+    const right = x + CHARACTER_PX * names[index]!.length;
+    const isFree = (shift: number) => placed.every((other) => right <= other.left || x >= other.right || Math.abs(y + shift - other.y) >= LINE_PX);
+    // Places beside a name that lies there already, and the own one.
+    const shifts = [0, ...placed.flatMap((other) => [other.y - LINE_PX - y, other.y + LINE_PX - y])];
+    const shift = shifts.sort((a, b) => Math.abs(a) - Math.abs(b)).find(isFree) ?? 0;
+    placed.push({ left: x, right, y: y + shift });
+    return shift;
+  });
+}
+
 /** Points that ride in the tissue, as small balls that are seen through it; grey once their tissue is gone. */
 export class MarkerLayer {
   readonly group = new THREE.Group();
@@ -89,12 +106,13 @@ export class MarkerLayer {
       layer.append(label);
       this.labels.push(label);
     }
+    const shifts = spreadNames(named.map((marker) => at[marker]!), named.map((marker) => this.names[marker]!));
     for (const [index, label] of this.labels.entries()) {
       const marker = named[index];
       label.hidden = marker === undefined;
       if (marker === undefined) continue;
       label.textContent = this.names[marker]!;
-      label.style.transform = `translate(${at[marker]![0] + 8}px, ${at[marker]![1] - 9}px)`;
+      label.style.transform = `translate(${at[marker]![0] + 8}px, ${at[marker]![1] - 9 + shifts[index]!}px)`;
     }
   }
 
