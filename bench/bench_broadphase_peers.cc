@@ -226,6 +226,13 @@ class BulletPeer : public Peer {
 
 }  // namespace
 
+bool OnlyTouch(const PeerBox& a, const PeerBox& b) {
+  for (size_t axis = 0; axis < 3; ++axis) {
+    if (a.upper[axis] == b.lower[axis] || b.upper[axis] == a.lower[axis]) return true;
+  }
+  return false;
+}
+
 std::vector<PeerFactory> Peers() {
   std::vector<PeerFactory> peers;
   peers.push_back({.name = "brute_force",
@@ -236,22 +243,26 @@ std::vector<PeerFactory> Peers() {
   peers.push_back({.name = "fcl_dynamic_aabb_tree", .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
                      return std::make_unique<FclPeer<fcl::DynamicAABBTreeCollisionManagerd>>();
                    }});
-  peers.push_back(
-      {.name = "fcl_sap", .takes_resizing = false, .max_bodies = 20000, .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
-         return std::make_unique<FclPeer<fcl::SaPCollisionManagerd>>();
-       }});
-  peers.push_back({.name = "fcl_sap_rebuilt", .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
-                     return std::make_unique<FclPeer<fcl::SaPCollisionManagerd, true>>();
+  peers.push_back({.name = "fcl_sap",
+                   .pairs = PeerPairs::kFewerTouching,
+                   .takes_resizing = false,
+                   .max_bodies = 20000,
+                   .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
+                     return std::make_unique<FclPeer<fcl::SaPCollisionManagerd>>();
                    }});
+  peers.push_back(
+      {.name = "fcl_sap_rebuilt", .pairs = PeerPairs::kFewerTouching, .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
+         return std::make_unique<FclPeer<fcl::SaPCollisionManagerd, true>>();
+       }});
 #endif
 #ifdef PALPATE_HAVE_BULLET
-  peers.push_back({.name = "bullet_dbvt", .is_exact = false, .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
+  peers.push_back({.name = "bullet_dbvt", .pairs = PeerPairs::kMore, .create = [](const std::vector<PeerBox>&) -> std::unique_ptr<Peer> {
                      auto tree = std::make_unique<btDbvtBroadphase>();
                      tree->m_deferedcollide = true;
                      return std::make_unique<BulletPeer>(std::move(tree));
                    }});
   peers.push_back(
-      {.name = "bullet_axis_sweep", .is_exact = false, .create = [](const std::vector<PeerBox>& boxes) -> std::unique_ptr<Peer> {
+      {.name = "bullet_axis_sweep", .pairs = PeerPairs::kMore, .create = [](const std::vector<PeerBox>& boxes) -> std::unique_ptr<Peer> {
          // Its world is fixed, and nothing may leave it.
          btVector3 lower(0, 0, 0), upper(0, 0, 0);
          for (const PeerBox& box : boxes) {

@@ -31,9 +31,19 @@ class Peer {
   virtual std::vector<PeerPair> Pairs() const = 0;
 };
 
+/// What a peer's pairs are, beside the boxes that overlap or touch.
+enum class PeerPairs {
+  kExact,          ///< the same
+  kMore,           ///< these and others, since it widens its boxes
+  kFewerTouching,  ///< may lack boxes that touch without overlapping: it takes the ends that coincide in any order
+};
+
+/// Whether two boxes that overlap or touch have no inner point in common.
+bool OnlyTouch(const PeerBox& a, const PeerBox& b);
+
 struct PeerFactory {
   std::string name;
-  bool is_exact = true;  ///< reports overlapping boxes only; otherwise others too
+  PeerPairs pairs = PeerPairs::kExact;
   /// False: where the lower end of a box falls and its upper end does not, its update links the upper end to itself and does not end.
   bool takes_resizing = true;
   uint32_t max_bodies = UINT32_MAX;  ///< above, rounding alone lets the ends of moving boxes do that
