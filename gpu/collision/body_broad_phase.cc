@@ -157,8 +157,8 @@ absl::Status BodyBroadPhase::RunHierarchy(Queue& queue, BufferView<float> volume
                                           StageClock& clock) {
   PALPATE_RETURN_IF_ERROR(Grow(context_, boxes_, count, "broad phase boxes"));
   const bool is_cpu = config_.group_size == 1;
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(boxes_kernel_, {count, is_cpu ? size_t{128} : size_t{64}}, count, volumes, boxes_, list_.counters()));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {count, is_cpu ? size_t{128} : size_t{64}}, Arg("count", count),
+                                       Arg("volumes", volumes), Arg("boxes", boxes_), Arg("counters", list_.counters())));
   PALPATE_RETURN_IF_ERROR(hierarchy_.Build(queue, boxes_, {}, count, 1));
   const absl::Status found = cluster_pairs_.FindWithin(queue, hierarchy_);
   if (!found.ok()) {
@@ -172,17 +172,20 @@ absl::Status BodyBroadPhase::RunHierarchy(Queue& queue, BufferView<float> volume
   if (options_.volume != BoundingVolume::kDop6) {
     const size_t floats = size_t{clusters} * BoxHierarchy::kWidth * FloatsPerVolume(options_.volume);
     PALPATE_RETURN_IF_ERROR(Grow(context_, cluster_volumes_, floats, "cluster volumes"));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(cluster_volumes_kernel_, {clusters, is_cpu ? size_t{16} : size_t{64}}, clusters,
-                                         hierarchy_.elements(), volumes, cluster_volumes_));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(cluster_volumes_kernel_, {clusters, is_cpu ? size_t{16} : size_t{64}},
+                                         Arg("cluster_count", clusters), Arg("bodies", hierarchy_.elements()), Arg("volumes", volumes),
+                                         Arg("clusters", cluster_volumes_)));
     cluster_volumes = cluster_volumes_.view();
   }
   PALPATE_RETURN_IF_ERROR(clock.End(BroadPhaseStage::kStructure));
   statistics_.tile_count = cluster_pairs_.count();
   for (bool is_complete = false; !is_complete;) {
     if (clusters > 0) {
-      PALPATE_RETURN_IF_ERROR(queue.Launch(cluster_tiles_kernel_, TileRange(*context_), cluster_pairs_.count(), cluster_pairs_.pairs(),
-                                           hierarchy_.nodes(), hierarchy_.level_begins()[1], cluster_volumes, hierarchy_.elements(),
-                                           filters, list_.counters(), list_.capacity(), list_.first(), list_.second()));
+      PALPATE_RETURN_IF_ERROR(queue.Launch(cluster_tiles_kernel_, TileRange(*context_), Arg("tile_count", cluster_pairs_.count()),
+                                           Arg("tiles", cluster_pairs_.pairs()), Arg("nodes", hierarchy_.nodes()),
+                                           Arg("level_1", hierarchy_.level_begins()[1]), Arg("volumes", cluster_volumes),
+                                           Arg("bodies", hierarchy_.elements()), Arg("filters", filters), Arg("counters", list_.counters()),
+                                           Arg("capacity", list_.capacity()), Arg("first", list_.first()), Arg("second", list_.second())));
     }
     const absl::StatusOr<bool> complete = list_.Complete(queue);
     PALPATE_RETURN_IF_ERROR(CheckVolumes());

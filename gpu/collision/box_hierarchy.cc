@@ -107,21 +107,27 @@ absl::Status BoxHierarchy::Build(Queue& queue, BufferView<Box> boxes, BufferView
   PALPATE_RETURN_IF_ERROR(queue.Fill(bounds_, UINT32_MAX, size_t{6} * curve_count));
   const uint32_t run_length = config_.group_size == 1 ? std::max(1024U, CeilDivide(count, config_.max_groups)) : 16;
   const size_t bounds_local = config_.group_size == 1 ? 1 : 64;
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(bounds_kernel_, {CeilDivide(count, run_length), bounds_local}, boxes, groups, Int{by_body}, count, run_length, bounds_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(frames_kernel_, {curve_count, 1}, bounds_, curve_count, bits_per_axis, frames_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(keys_kernel_, NodeRange(config_, CeilDivide(count, kWidth)), boxes, groups, Int{by_body}, count,
-                                       bits_per_axis, frames_, keys_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bounds_kernel_, {CeilDivide(count, run_length), bounds_local}, Arg("boxes", boxes),
+                                       Arg("groups", groups), Arg("is_by_body", Int{by_body}), Arg("count", count),
+                                       Arg("run_length", run_length), Arg("bounds", bounds_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(frames_kernel_, {curve_count, 1}, Arg("bounds", bounds_), Arg("curve_count", curve_count),
+                                       Arg("bits_per_axis", bits_per_axis), Arg("frames", frames_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(keys_kernel_, NodeRange(config_, CeilDivide(count, kWidth)), Arg("boxes", boxes),
+                                       Arg("groups", groups), Arg("is_by_body", Int{by_body}), Arg("count", count),
+                                       Arg("bits_per_axis", bits_per_axis), Arg("frames", frames_), Arg("keys", keys_)));
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, count, sorted_keys_, order_, bits));
 
   const std::vector<uint32_t> level_counts = LevelCounts(count);
   level_begins_.assign(1, 0);
   for (const uint32_t level_count : level_counts) level_begins_.push_back(level_begins_.back() + level_count);
-  PALPATE_RETURN_IF_ERROR(queue.Launch(clusters_kernel_, NodeRange(config_, level_counts[0]), boxes, groups, count, order_, level_counts[0],
-                                       nodes_, node_groups_, elements_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(clusters_kernel_, NodeRange(config_, level_counts[0]), Arg("boxes", boxes), Arg("groups", groups),
+                                       Arg("count", count), Arg("order", order_), Arg("cluster_count", level_counts[0]),
+                                       Arg("nodes", nodes_), Arg("node_groups", node_groups_), Arg("elements", elements_)));
   for (size_t level = 1; level < level_counts.size(); ++level) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(level_kernel_, {size_t{level_counts[level]} * kWidth, 16}, level_begins_[level - 1],
-                                         level_counts[level - 1], level_begins_[level], level_counts[level], nodes_, node_groups_));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(level_kernel_, {size_t{level_counts[level]} * kWidth, 16},
+                                         Arg("child_begin", level_begins_[level - 1]), Arg("child_count", level_counts[level - 1]),
+                                         Arg("begin", level_begins_[level]), Arg("count", level_counts[level]), Arg("nodes", nodes_),
+                                         Arg("node_groups", node_groups_)));
   }
   count_ = count;
   cluster_count_ = level_counts[0];
@@ -160,9 +166,11 @@ absl::Status ClusterPairs::Find(Queue& queue, const BoxHierarchy& a, const BoxHi
   const uint32_t b_top = static_cast<uint32_t>(b.level_begins().size()) - 2;
   const Range range = NodeRange(config_, clusters);
   PALPATE_RETURN_IF_ERROR(queue.Zero(total_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(count_kernel_, range, a.nodes(), a.node_groups(), a_level_1, clusters, b.nodes(), b.node_groups(),
-                                       b_begins, b_top, Int{within}, kSlots, static_cast<uint32_t>(max_pairs_), first_pairs_, counts_,
-                                       total_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(count_kernel_, range, Arg("a_nodes", a.nodes()), Arg("a_groups", a.node_groups()),
+                                       Arg("a_level_1", a_level_1), Arg("a_clusters", clusters), Arg("b_nodes", b.nodes()),
+                                       Arg("b_groups", b.node_groups()), Arg("b_begins", b_begins), Arg("b_top", b_top),
+                                       Arg("is_within", Int{within}), Arg("slots", kSlots), Arg("limit", static_cast<uint32_t>(max_pairs_)),
+                                       Arg("first_pairs", first_pairs_), Arg("counts", counts_), Arg("total", total_)));
   PALPATE_RETURN_IF_ERROR(scan_.Run(queue, counts_, clusters, offsets_));
   std::array<uint32_t, 2> total = {};  // pairs, and whether there are too many
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(total_, total));
@@ -171,8 +179,11 @@ absl::Status ClusterPairs::Find(Queue& queue, const BoxHierarchy& a, const BoxHi
         absl::StrCat("box hierarchy: more than max_cluster_pairs = ", max_pairs_, " pairs of clusters; too many boxes overlap each other"));
   }
   PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_, total[0], "cluster pairs"));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(write_kernel_, range, a.nodes(), a.node_groups(), a_level_1, clusters, b.nodes(), b.node_groups(),
-                                       b_begins, b_top, Int{within}, kSlots, first_pairs_, counts_, offsets_, pairs_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(write_kernel_, range, Arg("a_nodes", a.nodes()), Arg("a_groups", a.node_groups()),
+                                       Arg("a_level_1", a_level_1), Arg("a_clusters", clusters), Arg("b_nodes", b.nodes()),
+                                       Arg("b_groups", b.node_groups()), Arg("b_begins", b_begins), Arg("b_top", b_top),
+                                       Arg("is_within", Int{within}), Arg("slots", kSlots), Arg("first_pairs", first_pairs_),
+                                       Arg("counts", counts_), Arg("offsets", offsets_), Arg("pairs", pairs_)));
   count_ = total[0];
   return absl::OkStatus();
 }

@@ -132,14 +132,18 @@ absl::Status ContinuousCollisions::Build(Queue& queue, Kernels& kernels, Element
                                          BufferView<Position> ends) {
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.boxes, elements.count, "ccd boxes"));
   const auto half_separation = static_cast<float>(options_.separation_m / 2);
-  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.boxes, {elements.count, kLocalSize}, elements.count, elements.corner_count, elements.stride,
-                                       elements.corners, elements.groups, starts, ends, half_separation, elements.boxes, counters_));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(kernels.boxes, {elements.count, kLocalSize}, Arg("count", elements.count), Arg("corner_count", elements.corner_count),
+                   Arg("stride", elements.stride), Arg("corners", elements.corners), Arg("groups", elements.groups), Arg("starts", starts),
+                   Arg("ends", ends), Arg("half_separation", half_separation), Arg("boxes", elements.boxes), Arg("counters", counters_)));
   PALPATE_RETURN_IF_ERROR(elements.tree.Build(queue, elements.boxes, elements.groups, elements.count, surface_->body_count));
   const uint32_t clusters = elements.tree.cluster_count();
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.intervals, size_t{clusters} * kIntervalFloats, "ccd intervals"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.ids, size_t{clusters} * kIds, "ccd corners"));
-  return queue.Launch(kernels.lanes, {clusters, kLocalSize}, clusters, elements.corner_count, elements.stride, elements.corners,
-                      elements.tree.elements(), starts, ends, half_separation, elements.intervals, elements.ids);
+  return queue.Launch(kernels.lanes, {clusters, kLocalSize}, Arg("cluster_count", clusters), Arg("corner_count", elements.corner_count),
+                      Arg("stride", elements.stride), Arg("corners", elements.corners), Arg("elements", elements.tree.elements()),
+                      Arg("starts", starts), Arg("ends", ends), Arg("half_separation", half_separation),
+                      Arg("intervals", elements.intervals), Arg("ids", elements.ids));
 }
 
 absl::Status ContinuousCollisions::FindClusterPairs(Queue& queue, uint32_t kind) {
@@ -156,11 +160,14 @@ absl::Status ContinuousCollisions::FindBatch(Queue& queue, Kernels& kernels, uin
   const uint32_t chunk = context_->device().is_gpu ? 1 : 64;
   const size_t items = (last - first + chunk - 1) / chunk;
   const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(pairs_[kind].count(), kMaxCapacity));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.candidates, {items, context_->device().is_gpu ? size_t{64} : size_t{1}}, uint32_t{is_within},
-                                       uint32_t{!options_.candidates_only}, p.corner_count, q.corner_count, first, last, chunk,
-                                       cluster_pairs_.pairs(), p.tree.nodes(), p.tree.node_groups(), p.tree.elements(), p.intervals, p.ids,
-                                       q.tree.nodes(), q.tree.node_groups(), q.tree.elements(), q.intervals, q.ids, capacity, pairs_[kind],
-                                       counters_));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(kernels.candidates, {items, context_->device().is_gpu ? size_t{64} : size_t{1}}, Arg("is_within", uint32_t{is_within}),
+                   Arg("filters", uint32_t{!options_.candidates_only}), Arg("p_corners", p.corner_count), Arg("q_corners", q.corner_count),
+                   Arg("first", first), Arg("last", last), Arg("chunk", chunk), Arg("cluster_pairs", cluster_pairs_.pairs()),
+                   Arg("p_nodes", p.tree.nodes()), Arg("p_groups", p.tree.node_groups()), Arg("p_elements", p.tree.elements()),
+                   Arg("p_intervals", p.intervals), Arg("p_ids", p.ids), Arg("q_nodes", q.tree.nodes()),
+                   Arg("q_groups", q.tree.node_groups()), Arg("q_elements", q.tree.elements()), Arg("q_intervals", q.intervals),
+                   Arg("q_ids", q.ids), Arg("capacity", capacity), Arg("pairs", pairs_[kind]), Arg("counters", counters_)));
   return ReadCounters(queue);
 }
 
@@ -236,10 +243,12 @@ absl::Status ContinuousCollisions::LaunchDecide(Queue& queue, Kernels& kernels, 
     using Real = decltype(zero);
     // A device may take denormal floats for zero.
     const Real input_error = std::is_same_v<Real, float> ? 4 * std::numeric_limits<Real>::min() : 0;
-    return queue.Launch(kernels.decide, {std::max(last - first, 1U), kLocalSize}, kind, first, last, pairs_[kind], surface_->edges,
-                        surface_->triangles, starts, ends, static_cast<Real>(options_.separation_m), input_error,
-                        static_cast<Real>(options_.tolerance), options_.max_steps, a_shift_, kind_shift_, capacity, hits_, keys_,
-                        counters_);
+    return queue.Launch(kernels.decide, {std::max(last - first, 1U), kLocalSize}, Arg("kind", kind), Arg("first", first), Arg("last", last),
+                        Arg("pairs", pairs_[kind]), Arg("edges", surface_->edges), Arg("triangles", surface_->triangles),
+                        Arg("starts", starts), Arg("ends", ends), Arg("separation", static_cast<Real>(options_.separation_m)),
+                        Arg("input_error", input_error), Arg("tolerance", static_cast<Real>(options_.tolerance)),
+                        Arg("max_steps", options_.max_steps), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
+                        Arg("capacity", capacity), Arg("hits", hits_), Arg("keys", keys_), Arg("counters", counters_));
   };
   return is_double_ ? launch(double{}) : launch(float{});
 }
@@ -287,7 +296,8 @@ absl::Status ContinuousCollisions::SortHits(Queue& queue, Kernels& kernels) {
     PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint64_t>::Create(context_, static_cast<uint32_t>(sorted_keys_.count())));
   }
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, counts_.hits, sorted_keys_, order_, {0, kind_shift_ + 1}));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {counts_.hits, kLocalSize}, counts_.hits, hits_, order_, sorted_hits_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {counts_.hits, kLocalSize}, Arg("count", counts_.hits), Arg("hits", hits_),
+                                       Arg("order", order_), Arg("sorted", sorted_hits_)));
   hit_count_ = counts_.hits;
   return absl::OkStatus();
 }
@@ -300,7 +310,8 @@ absl::Status ContinuousCollisions::CompileNow(Queue& queue, Kernels& kernels, Bu
   // Some drivers compile a kernel when it is first launched, this one for a second: with nothing to do in the first call, rather than at
   // the first close pair, in the middle of a cut.
   PALPATE_RETURN_IF_ERROR(LaunchDecide(queue, kernels, PALPATE_VERTEX_TRIANGLE, 0, 0, 0, starts, ends));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {1, kLocalSize}, 0U, hits_, order_, sorted_hits_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {1, kLocalSize}, Arg("count", 0U), Arg("hits", hits_), Arg("order", order_),
+                                       Arg("sorted", sorted_hits_)));
   kernels.are_compiled = true;
   return absl::OkStatus();
 }
@@ -325,9 +336,10 @@ absl::Status ContinuousCollisions::FindListed(Queue& queue, uint32_t kind, Buffe
   for (;;) {
     counts_.candidates = counts_.pairs = 0;
     PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(float_kernels_.listed, {count, kLocalSize}, kind, count, contacts, starts, ends,
-                                         static_cast<float>(options_.separation_m), static_cast<uint32_t>(pairs_[kind].count()),
-                                         pairs_[kind], counters_));
+    PALPATE_RETURN_IF_ERROR(
+        queue.Launch(float_kernels_.listed, {count, kLocalSize}, Arg("kind", kind), Arg("count", count), Arg("contacts", contacts),
+                     Arg("starts", starts), Arg("ends", ends), Arg("separation", static_cast<float>(options_.separation_m)),
+                     Arg("capacity", static_cast<uint32_t>(pairs_[kind].count())), Arg("pairs", pairs_[kind]), Arg("counters", counters_)));
     PALPATE_RETURN_IF_ERROR(ReadCounters(queue));
     PALPATE_RETURN_IF_ERROR(CheckLimits(kind, 0, counts_.pairs));
     statistics_.pairs[kind] = counts_.pairs;

@@ -73,9 +73,10 @@ absl::StatusOr<std::vector<CcdAnswer>> CcdQueries::RunAs(Queue& queue, uint32_t 
     const std::span<const Real> source(rounded);
     PALPATE_RETURN_IF_ERROR(queue.Write(points, source.first(size * kCoordinates)));
     PALPATE_RETURN_IF_ERROR(queue.Write(errors, std::span<const Real>(bounds).first(size)));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(kernel_, {size, kLocalSize}, static_cast<uint32_t>(size), kind,
-                                         static_cast<Real>(options_.separation_m), static_cast<Real>(options_.tolerance),
-                                         options_.max_steps, points, errors, results));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(kernel_, {size, kLocalSize}, Arg("count", static_cast<uint32_t>(size)), Arg("kind", kind),
+                                         Arg("separation", static_cast<Real>(options_.separation_m)),
+                                         Arg("tolerance", static_cast<Real>(options_.tolerance)), Arg("max_steps", options_.max_steps),
+                                         Arg("coordinates", points), Arg("errors", errors), Arg("answers", results)));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(results, std::span<CcdAnswer>(answers).subspan(begin, size)));
   }
   return answers;

@@ -75,30 +75,37 @@ absl::Status ConvexNarrowPhase::Run(Queue& queue, const ConvexMeshes& meshes, co
     capacity_ = capacity;
   }
   const Range range = {count.capacity, group_};
-  PALPATE_RETURN_IF_ERROR(queue.Launch(gjk_, range, count.capacity, count.on_device, pairs, bodies.meshes, bodies.positions,
-                                       bodies.rotations, bodies.scales, meshes.shapes(), meshes.vertices(), meshes.rows(),
-                                       meshes.neighbors(), range_m, contacts, simplex_a_, simplex_b_, overlaps_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(
+      gjk_, range, Arg("capacity", count.capacity), Arg("device_count", count.on_device), Arg("pairs", pairs), Arg("meshes", bodies.meshes),
+      Arg("positions", bodies.positions), Arg("rotations", bodies.rotations), Arg("scales", bodies.scales), Arg("shapes", meshes.shapes()),
+      Arg("vertices", meshes.vertices()), Arg("rows", meshes.rows()), Arg("neighbors", meshes.neighbors()), Arg("range_m", range_m),
+      Arg("contacts", contacts), Arg("simplex_a", simplex_a_), Arg("simplex_b", simplex_b_), Arg("overlaps", overlaps_)));
   PALPATE_RETURN_IF_ERROR(compaction_.Run(queue, overlaps_, count.capacity, overlapping_, overlapping_count_));
-  return queue.Launch(epa_, range, count.capacity, overlapping_count_, overlapping_, bodies.meshes, bodies.positions, bodies.rotations,
-                      bodies.scales, meshes.shapes(), meshes.vertices(), meshes.rows(), meshes.neighbors(), simplex_a_, simplex_b_,
-                      contacts);
+  return queue.Launch(epa_, range, Arg("capacity", count.capacity), Arg("device_count", overlapping_count_),
+                      Arg("overlapping", overlapping_), Arg("meshes", bodies.meshes), Arg("positions", bodies.positions),
+                      Arg("rotations", bodies.rotations), Arg("scales", bodies.scales), Arg("shapes", meshes.shapes()),
+                      Arg("vertices", meshes.vertices()), Arg("rows", meshes.rows()), Arg("neighbors", meshes.neighbors()),
+                      Arg("simplex_a", simplex_a_), Arg("simplex_b", simplex_b_), Arg("contacts", contacts));
 }
 
 absl::Status ConvexNarrowPhase::RunPlanes(Queue& queue, const ConvexMeshes& meshes, const ConvexBodies& bodies, BufferView<Float4> planes,
                                           BufferView<ConvexContact> contacts) {
   PALPATE_RETURN_IF_ERROR(CheckBodies(bodies));
   PALPATE_RETURN_IF_ERROR(CheckCapacity("ConvexNarrowPhase", "contacts", contacts.count, bodies.count * planes.count));
-  return queue.Launch(planes_, {bodies.count * planes.count, group_}, bodies.count, bodies.meshes, bodies.positions, bodies.rotations,
-                      bodies.scales, meshes.shapes(), meshes.vertices(), meshes.rows(), meshes.neighbors(),
-                      static_cast<uint32_t>(planes.count), planes, contacts);
+  return queue.Launch(planes_, {bodies.count * planes.count, group_}, Arg("body_count", bodies.count), Arg("meshes", bodies.meshes),
+                      Arg("positions", bodies.positions), Arg("rotations", bodies.rotations), Arg("scales", bodies.scales),
+                      Arg("shapes", meshes.shapes()), Arg("vertices", meshes.vertices()), Arg("rows", meshes.rows()),
+                      Arg("neighbors", meshes.neighbors()), Arg("plane_count", static_cast<uint32_t>(planes.count)), Arg("planes", planes),
+                      Arg("contacts", contacts));
 }
 
 absl::Status ConvexNarrowPhase::AddStatistics(Queue& queue, BufferView<ConvexContact> contacts, ItemCount count,
                                               ConvexStatistics* statistics) {
   PALPATE_RETURN_IF_ERROR(CheckCapacity("ConvexNarrowPhase", "contacts", contacts.count, count.capacity));
   PALPATE_RETURN_IF_ERROR(queue.Zero(bins_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(statistics_, {(count.capacity + size_t{kStatisticsChunk} - 1) / kStatisticsChunk, 0}, count.capacity,
-                                       count.on_device, contacts, bins_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(statistics_, {(count.capacity + size_t{kStatisticsChunk} - 1) / kStatisticsChunk, 0},
+                                       Arg("capacity", count.capacity), Arg("device_count", count.on_device), Arg("contacts", contacts),
+                                       Arg("bins", bins_)));
   std::vector<uint32_t> bins(kStatisticsValues);
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(bins_, bins));
   for (uint32_t i = 0; i < ConvexStatistics::kBins; ++i) {

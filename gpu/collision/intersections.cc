@@ -54,8 +54,9 @@ absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface
   }
   if (triangle_count == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(boxes_kernel_, {triangle_count, 64}, triangle_count, surface.triangles, positions_m, boxes_, flags_, counters_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {triangle_count, 64}, Arg("triangle_count", triangle_count),
+                                       Arg("triangles", surface.triangles), Arg("positions", positions_m), Arg("boxes", boxes_),
+                                       Arg("flags", flags_), Arg("counters", counters_)));
   PALPATE_RETURN_IF_ERROR(hierarchy_.Build(queue, boxes_, surface.groups, triangle_count, surface.body_count));
   PALPATE_RETURN_IF_ERROR(Annotate(cluster_pairs_.FindWithin(queue, hierarchy_), "intersections"));
 
@@ -66,10 +67,13 @@ absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface
   const uint32_t edge_shift = BitsFor(triangle_count);
   std::array<uint32_t, kCounters> counters = {};
   for (;;) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, range, hierarchy_.nodes(), hierarchy_.node_groups(), hierarchy_.elements(),
-                                         cluster_pairs_.pairs(), pair_count, chunk, surface.triangles, surface.triangle_edges, positions_m,
-                                         edge_shift, keys_.capacity(), static_cast<uint32_t>(options_.max_crossings), keys_.keys(), flags_,
-                                         counters_));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, range, Arg("nodes", hierarchy_.nodes()), Arg("node_groups", hierarchy_.node_groups()),
+                                         Arg("elements", hierarchy_.elements()), Arg("cluster_pairs", cluster_pairs_.pairs()),
+                                         Arg("pair_count", pair_count), Arg("chunk", chunk), Arg("triangles", surface.triangles),
+                                         Arg("triangle_edges", surface.triangle_edges), Arg("positions", positions_m),
+                                         Arg("edge_shift", edge_shift), Arg("capacity", keys_.capacity()),
+                                         Arg("max_crossings", static_cast<uint32_t>(options_.max_crossings)), Arg("keys", keys_.keys()),
+                                         Arg("flags", flags_), Arg("counters", counters_)));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
     if (counters[1] != 0) {
       return absl::InvalidArgumentError(
@@ -91,8 +95,9 @@ absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface
   touching_count_ = counters[2];
   if (crossing_count_ == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, crossing_count_, edge_shift + BitsFor(surface.edge_count)));
-  return queue.Launch(records_, {crossing_count_, 64}, crossing_count_, keys_.sorted(), edge_shift, surface.edge_triangle_range,
-                      surface.edge_triangles, crossings_, flags_);
+  return queue.Launch(records_, {crossing_count_, 64}, Arg("count", crossing_count_), Arg("keys", keys_.sorted()),
+                      Arg("edge_shift", edge_shift), Arg("edge_triangle_range", surface.edge_triangle_range),
+                      Arg("edge_triangles", surface.edge_triangles), Arg("crossings", crossings_), Arg("flags", flags_));
 }
 
 }  // namespace palpate::gpu

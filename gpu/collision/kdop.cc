@@ -103,8 +103,9 @@ absl::Status InstanceTransform::Run(Queue& queue, BufferView<Float4> mesh_vertic
   PALPATE_RETURN_IF_ERROR(CheckCapacity("InstanceTransform", "begins", begins.count, size_t{instance_count} + 1));
   PALPATE_RETURN_IF_ERROR(CheckCapacity("InstanceTransform", "world_vertices", world_vertices.count, vertex_count));
   const uint32_t run_length = RunLength(*queue.context(), config_, vertex_count);
-  return queue.Launch(kernel_, RunRange(config_, vertex_count, run_length), vertex_count, instance_count, run_length, mesh_vertices,
-                      instances, begins, world_vertices);
+  return queue.Launch(kernel_, RunRange(config_, vertex_count, run_length), Arg("vertex_count", vertex_count),
+                      Arg("instance_count", instance_count), Arg("run_length", run_length), Arg("mesh_vertices", mesh_vertices),
+                      Arg("instances", instances), Arg("begins", begins), Arg("out", world_vertices));
 }
 
 absl::StatusOr<VolumeBuilder> VolumeBuilder::Create(const std::shared_ptr<Context>& context, BoundingVolume volume) {
@@ -148,8 +149,10 @@ absl::Status VolumeBuilder::BuildSwept(Queue& queue, BufferView<Float4> start_ve
   PALPATE_RETURN_IF_ERROR(Grow(context_, ends_, 2 * size_t{vertex_count}, "ends of motions"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, swept_begins_, size_t{body_count} + 1, "begins of motions"));
   const size_t group = config_.group_size == 1 ? 128 : 64;
-  PALPATE_RETURN_IF_ERROR(queue.Launch(ends_kernel_, {vertex_count, group}, vertex_count, start_vertices, end_vertices, ends_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(swept_begins_kernel_, {size_t{body_count} + 1, group}, body_count, begins, swept_begins_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(ends_kernel_, {vertex_count, group}, Arg("vertex_count", vertex_count), Arg("start", start_vertices),
+                                       Arg("end", end_vertices), Arg("out", ends_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(swept_begins_kernel_, {size_t{body_count} + 1, group}, Arg("body_count", body_count),
+                                       Arg("begins", begins), Arg("out", swept_begins_)));
   return Build(queue, ends_, swept_begins_, body_count, 2 * vertex_count, volumes);
 }
 
@@ -169,15 +172,20 @@ absl::Status VolumeBuilder::BuildOriented(Queue& queue, BufferView<Float4> verti
     const size_t words = size_t{body_count} * 18;
     PALPATE_RETURN_IF_ERROR(Grow(context_, moments_, words, "moments of bodies"));
     PALPATE_RETURN_IF_ERROR(queue.Fill(moments_, 0U, words));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(moments_kernel_, runs, vertex_count, body_count, run_length, vertices, begins, boxes_, moments_));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(moments_kernel_, runs, Arg("vertex_count", vertex_count), Arg("body_count", body_count),
+                                         Arg("run_length", run_length), Arg("vertices", vertices), Arg("begins", begins),
+                                         Arg("boxes", boxes_), Arg("moments", moments_)));
   }
-  PALPATE_RETURN_IF_ERROR(queue.Launch(axes_kernel_, bodies, body_count, begins, moments_, rotations, volumes));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(axes_kernel_, bodies, Arg("body_count", body_count), Arg("begins", begins), Arg("moments", moments_),
+                                       Arg("rotations", rotations), Arg("volumes", volumes)));
   const size_t words = size_t{body_count} * 6;
   PALPATE_RETURN_IF_ERROR(Grow(context_, extents_, words, "extents of oriented boxes"));
   if (words > 0) PALPATE_RETURN_IF_ERROR(queue.Fill(extents_, UINT32_MAX, words));
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(extents_kernel_, runs, vertex_count, body_count, run_length, vertices, begins, boxes_, volumes, extents_));
-  return queue.Launch(finish_kernel_, bodies, body_count, begins, boxes_, extents_, volumes);
+  PALPATE_RETURN_IF_ERROR(queue.Launch(extents_kernel_, runs, Arg("vertex_count", vertex_count), Arg("body_count", body_count),
+                                       Arg("run_length", run_length), Arg("vertices", vertices), Arg("begins", begins),
+                                       Arg("boxes", boxes_), Arg("volumes", volumes), Arg("keys", extents_)));
+  return queue.Launch(finish_kernel_, bodies, Arg("body_count", body_count), Arg("begins", begins), Arg("boxes", boxes_),
+                      Arg("keys", extents_), Arg("volumes", volumes));
 }
 
 absl::Status VolumeBuilder::Build(Queue& queue, BufferView<Float4> vertices, BufferView<uint32_t> begins, uint32_t body_count,
@@ -201,17 +209,22 @@ absl::Status VolumeBuilder::Build(Queue& queue, BufferView<Float4> vertices, Buf
   PALPATE_RETURN_IF_ERROR(Grow(context_, slots_, words, "volume slots"));
   if (words > 0) PALPATE_RETURN_IF_ERROR(queue.Fill(slots_, UINT32_MAX, words));
   if (!is_sphere) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(runs_, range, vertex_count, body_count, run_length, vertices, begins, slots_, volumes));
-    return queue.Launch(rest_, BodyRange(config_, body_count), body_count, run_length, begins, slots_, volumes);
+    PALPATE_RETURN_IF_ERROR(queue.Launch(runs_, range, Arg("vertex_count", vertex_count), Arg("body_count", body_count),
+                                         Arg("run_length", run_length), Arg("vertices", vertices), Arg("begins", begins),
+                                         Arg("slots", slots_), Arg("volumes", volumes)));
+    return queue.Launch(rest_, BodyRange(config_, body_count), Arg("body_count", body_count), Arg("run_length", run_length),
+                        Arg("begins", begins), Arg("slots", slots_), Arg("volumes", volumes));
   }
   BufferView<float> boxes = {};
   if (centres.handle == nullptr) {
     PALPATE_RETURN_IF_ERROR(BuildBoxes(queue, vertices, begins, body_count, vertex_count, run_length));
     boxes = boxes_.view();
   }
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(runs_, range, vertex_count, body_count, run_length, vertices, begins, boxes, centres, slots_, volumes));
-  return queue.Launch(rest_, BodyRange(config_, body_count), body_count, run_length, begins, boxes, centres, slots_, volumes);
+  PALPATE_RETURN_IF_ERROR(queue.Launch(runs_, range, Arg("vertex_count", vertex_count), Arg("body_count", body_count),
+                                       Arg("run_length", run_length), Arg("vertices", vertices), Arg("begins", begins), Arg("boxes", boxes),
+                                       Arg("centres", centres), Arg("slots", slots_), Arg("volumes", volumes)));
+  return queue.Launch(rest_, BodyRange(config_, body_count), Arg("body_count", body_count), Arg("run_length", run_length),
+                      Arg("begins", begins), Arg("boxes", boxes), Arg("centres", centres), Arg("slots", slots_), Arg("volumes", volumes));
 }
 
 }  // namespace palpate::gpu

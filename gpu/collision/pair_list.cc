@@ -71,7 +71,8 @@ absl::Status PairList::Sort(Queue& queue) {
   const BitRange bits = {0, static_cast<uint32_t>(std::bit_width(body_count_ - 1))};
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, second_, first_, count(), second_sorted_, first_by_second_, bits));
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, first_by_second_, second_sorted_, count(), first_, second_, bits));
-  return queue.Launch(zip_, {count(), config_.group_size == 1 ? size_t{256} : size_t{64}}, count(), first_, second_, sorted_);
+  return queue.Launch(zip_, {count(), config_.group_size == 1 ? size_t{256} : size_t{64}}, Arg("count", count()), Arg("first", first_),
+                      Arg("second", second_), Arg("out", sorted_));
 }
 
 }  // namespace palpate::gpu

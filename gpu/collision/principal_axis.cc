@@ -89,8 +89,8 @@ absl::StatusOr<PrincipalAxis> PrincipalAxis::Create(const std::shared_ptr<Contex
 absl::StatusOr<Matrix3> PrincipalAxis::Covariance(Queue& queue, BufferView<float> volumes, uint32_t count) {
   PALPATE_RETURN_IF_ERROR(CheckCapacity("PrincipalAxis", "volumes", volumes.count, size_t{count} * FloatsPerVolume(volume_)));
   const uint32_t chunk_length = count / chunk_count_ + 1;
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(kernel_, {chunk_count_, config_.group_size == 1 ? size_t{1} : size_t{64}}, count, chunk_length, volumes, moments_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(kernel_, {chunk_count_, config_.group_size == 1 ? size_t{1} : size_t{64}}, Arg("count", count),
+                                       Arg("chunk_length", chunk_length), Arg("volumes", volumes), Arg("moments", moments_)));
   std::vector<CentreMoments> chunks(chunk_count_);
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(moments_, chunks));
 

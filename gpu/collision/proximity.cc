@@ -134,7 +134,9 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   const size_t local_size = LocalSize();
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
   PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}},
-                                       surface_->triangle_count, surface_->triangles, positions_m, range_m, boxes_, spheres_, counters_));
+                                       Arg("triangle_count", surface_->triangle_count), Arg("triangles", surface_->triangles),
+                                       Arg("positions", positions_m), Arg("range_m", range_m), Arg("boxes", boxes_),
+                                       Arg("spheres", spheres_), Arg("counters", counters_)));
   PALPATE_RETURN_IF_ERROR(hierarchy_.Build(queue, boxes_, surface_->groups, surface_->triangle_count, surface_->body_count));
   PALPATE_RETURN_IF_ERROR(Annotate(cluster_pairs_.FindWithin(queue, hierarchy_), "proximity"));
   stats_.cluster_pairs = cluster_pairs_.count();
@@ -148,17 +150,22 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   if (options_.normal_cones) PALPATE_RETURN_IF_ERROR(Grow(context_, is_patch_, hierarchy_.cluster_count(), "proximity patches"));
   for (;;) {
     if (options_.normal_cones) {
-      PALPATE_RETURN_IF_ERROR(queue.Launch(patches_kernel_, {hierarchy_.cluster_count(), local_size}, hierarchy_.cluster_count(),
-                                           hierarchy_.elements(), surface_->triangles, surface_->triangle_edges, positions_m, range_m,
-                                           is_patch_, counters_));
+      PALPATE_RETURN_IF_ERROR(queue.Launch(
+          patches_kernel_, {hierarchy_.cluster_count(), local_size}, Arg("cluster_count", hierarchy_.cluster_count()),
+          Arg("elements", hierarchy_.elements()), Arg("triangles", surface_->triangles), Arg("triangle_edges", surface_->triangle_edges),
+          Arg("positions", positions_m), Arg("range_m", range_m), Arg("is_patch", is_patch_), Arg("counters", counters_)));
     }
     if (pair_count > 0) {
-      PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, {CeilDivide(pair_count, chunk), is_gpu ? local_size : 1}, hierarchy_.nodes(),
-                                           hierarchy_.node_groups(), hierarchy_.elements(), cluster_pairs_.pairs(), pair_count, chunk,
-                                           surface_->triangles, surface_->triangle_edges, surface_->edges, surface_->vertex_groups,
-                                           spheres_, is_patch_, positions_m, rest_positions_, range_m, options_.rest_exclusion_m,
-                                           cl_int{options_.element_boxes}, a_shift_, kind_shift_, keys_.capacity(),
-                                           static_cast<uint32_t>(options_.max_contacts), keys_.keys(), counters_));
+      PALPATE_RETURN_IF_ERROR(queue.Launch(
+          detect_, {CeilDivide(pair_count, chunk), is_gpu ? local_size : 1}, Arg("nodes", hierarchy_.nodes()),
+          Arg("node_groups", hierarchy_.node_groups()), Arg("elements", hierarchy_.elements()),
+          Arg("cluster_pairs", cluster_pairs_.pairs()), Arg("pair_count", pair_count), Arg("chunk", chunk),
+          Arg("triangles", surface_->triangles), Arg("triangle_edges", surface_->triangle_edges), Arg("edges", surface_->edges),
+          Arg("vertex_groups", surface_->vertex_groups), Arg("spheres", spheres_), Arg("is_patch", is_patch_),
+          Arg("positions", positions_m), Arg("rest_positions", rest_positions_), Arg("range_m", range_m),
+          Arg("rest_exclusion_m", options_.rest_exclusion_m), Arg("element_boxes", cl_int{options_.element_boxes}),
+          Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_), Arg("capacity", keys_.capacity()),
+          Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", keys_.keys()), Arg("counters", counters_)));
       ++stats_.detect_launches;
     }
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
@@ -192,9 +199,11 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
 
 absl::Status ProximityDetector::LaunchRecords(Queue& queue, uint32_t count, BufferView<Float4> positions_m) {
   const bool reduces = options_.reduction == ContactReduction::kNearest;
-  return queue.Launch(records_, {CeilDivide(count, lanes_), LocalSize()}, count, keys_.sorted(), a_shift_, kind_shift_, surface_->triangles,
-                      surface_->edges, surface_->vertex_groups, surface_->edge_triangle_range, surface_->edge_triangles, positions_m,
-                      reduces ? all_contacts_ : contacts_);
+  return queue.Launch(records_, {CeilDivide(count, lanes_), LocalSize()}, Arg("count", count), Arg("keys", keys_.sorted()),
+                      Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_), Arg("triangles", surface_->triangles),
+                      Arg("edges", surface_->edges), Arg("vertex_groups", surface_->vertex_groups),
+                      Arg("edge_triangle_range", surface_->edge_triangle_range), Arg("edge_triangles", surface_->edge_triangles),
+                      Arg("positions", positions_m), Arg("contacts", reduces ? all_contacts_ : contacts_));
 }
 
 absl::Status ProximityDetector::Refresh(Queue& queue, BufferView<Float4> positions_m) {
@@ -210,11 +219,17 @@ absl::Status ProximityDetector::Reduce(Queue& queue) {
   const Range range = {found, 64};
   PALPATE_RETURN_IF_ERROR(queue.Fill(nearest_, 0xffffffffU));
   PALPATE_RETURN_IF_ERROR(queue.Fill(nearest_contact_, 0xffffffffU));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_distance_, range, found, all_contacts_, surface_->vertex_count, nearest_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_index_, range, found, all_contacts_, surface_->vertex_count, nearest_, nearest_contact_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_flags_, range, found, all_contacts_, surface_->vertex_count, nearest_contact_, flags_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_distance_, range, Arg("count", found), Arg("contacts", all_contacts_),
+                                       Arg("vertex_count", surface_->vertex_count), Arg("nearest", nearest_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_index_, range, Arg("count", found), Arg("contacts", all_contacts_),
+                                       Arg("vertex_count", surface_->vertex_count), Arg("nearest", nearest_),
+                                       Arg("nearest_contact", nearest_contact_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(nearest_flags_, range, Arg("count", found), Arg("contacts", all_contacts_),
+                                       Arg("vertex_count", surface_->vertex_count), Arg("nearest_contact", nearest_contact_),
+                                       Arg("flags", flags_)));
   PALPATE_RETURN_IF_ERROR(compaction_.Run(queue, flags_, found, kept_, kept_count_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(gather_, range, found, kept_count_, kept_, all_contacts_, contacts_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(gather_, range, Arg("count", found), Arg("kept_count", kept_count_), Arg("kept", kept_),
+                                       Arg("from", all_contacts_), Arg("to", contacts_)));
   return queue.ReadBlocking(kept_count_, std::span<uint32_t>(&contact_count_, 1));
 }
 

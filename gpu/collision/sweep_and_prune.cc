@@ -87,13 +87,15 @@ absl::Status SweepAndPrune::Prepare(Queue& queue, BufferView<float> volumes, uin
   unit_tiles_ = UnitTiles(cluster_count_);
   const bool is_cpu = config_.group_size == 1;
   const Range by_cluster = {cluster_count_, is_cpu ? size_t{16} : size_t{64}};
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(keys_kernel_, {count, is_cpu ? size_t{128} : size_t{64}}, count, volumes, axis, keys_, list.counters()));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(keys_kernel_, {count, is_cpu ? size_t{128} : size_t{64}}, Arg("count", count),
+                                       Arg("volumes", volumes), Arg("axis", axis), Arg("keys", keys_), Arg("counters", list.counters())));
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, count, sorted_keys_, order_));
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(clusters_kernel_, by_cluster, count, cluster_count_, volumes, axis, order_, clusters_, bodies_, ends_));
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(counts_kernel_, by_cluster, cluster_count_, sorted_keys_, ends_, unit_tiles_, tile_ends_, unit_counts_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(clusters_kernel_, by_cluster, Arg("count", count), Arg("cluster_count", cluster_count_),
+                                       Arg("volumes", volumes), Arg("axis", axis), Arg("order", order_), Arg("clusters", clusters_),
+                                       Arg("bodies", bodies_), Arg("ends", ends_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(counts_kernel_, by_cluster, Arg("cluster_count", cluster_count_), Arg("sorted_keys", sorted_keys_),
+                                       Arg("ends", ends_), Arg("unit_tiles", unit_tiles_), Arg("tile_ends", tile_ends_),
+                                       Arg("unit_counts", unit_counts_)));
   return scan_.Run(queue, unit_counts_, cluster_count_, unit_offsets_, unit_total_);
 }
 
@@ -102,8 +104,11 @@ absl::Status SweepAndPrune::Emit(Queue& queue, BufferView<uint32_t> filters, Pai
   *units_ = 0;
   if (count_ == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(unit_total_, {units_.get(), 1}));
-  return queue.Launch(tiles_kernel_, TileRange(*context_), cluster_count_, unit_tiles_, unit_total_, unit_offsets_, tile_ends_,
-                      sorted_keys_, ends_, clusters_, bodies_, filters, list.counters(), list.capacity(), list.first(), list.second());
+  return queue.Launch(tiles_kernel_, TileRange(*context_), Arg("cluster_count", cluster_count_), Arg("unit_tiles", unit_tiles_),
+                      Arg("unit_total", unit_total_), Arg("unit_offsets", unit_offsets_), Arg("tile_ends", tile_ends_),
+                      Arg("sorted_keys", sorted_keys_), Arg("ends", ends_), Arg("volumes", clusters_), Arg("bodies", bodies_),
+                      Arg("filters", filters), Arg("counters", list.counters()), Arg("capacity", list.capacity()),
+                      Arg("first", list.first()), Arg("second", list.second()));
 }
 
 absl::StatusOr<uint64_t> SweepAndPrune::ReadTileCount(Queue& queue) {

@@ -108,12 +108,15 @@ absl::Status ObstacleBarrier::FindMeetings(Queue& queue, const ObstacleScene& sc
   for (;;) {
     const ObstacleCounters none{0, 0, 0, std::bit_cast<uint32_t>(1.0F)};
     PALPATE_RETURN_IF_ERROR(queue.Write(counters_, std::span<const ObstacleCounters>(&none, 1)));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(find_meetings_, {collider_count_ > 0 ? triangle_count_ : 0, kGroup}, triangle_count_,
-                                         collider_count_, uint32_t{marks}, ahead_m_, *scene.triangles, from, *scene.x, legs_,
-                                         static_cast<uint32_t>(meetings_.count()), counters_, meetings_, shares_));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(find_behind_, {planes && plane_count_ > 0 ? vertex_count_ : 0, kGroup}, vertex_count_,
-                                         plane_count_, ahead_m_, *scene.planes, *scene.vertex_triangle_range, from, *scene.x, counters_,
-                                         shares_));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(
+        find_meetings_, {collider_count_ > 0 ? triangle_count_ : 0, kGroup}, Arg("triangle_count", triangle_count_),
+        Arg("collider_count", collider_count_), Arg("marks", uint32_t{marks}), Arg("ahead_m", ahead_m_), Arg("triangles", *scene.triangles),
+        Arg("x0", from), Arg("x1", *scene.x), Arg("legs", legs_), Arg("capacity", static_cast<uint32_t>(meetings_.count())),
+        Arg("counters", counters_), Arg("meetings", meetings_), Arg("shares", shares_)));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(find_behind_, {planes && plane_count_ > 0 ? vertex_count_ : 0, kGroup},
+                                         Arg("vertex_count", vertex_count_), Arg("plane_count", plane_count_), Arg("ahead_m", ahead_m_),
+                                         Arg("planes", *scene.planes), Arg("vertex_triangle_range", *scene.vertex_triangle_range),
+                                         Arg("x0", from), Arg("x1", *scene.x), Arg("counters", counters_), Arg("shares", shares_)));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, std::span<ObstacleCounters>(&counters_host_, 1)));
     if (counters_host_.meetings <= meetings_.count()) break;
     device_bytes_ -= meetings_.size_bytes();  // the marks of this run stay, those of the next are the same
@@ -138,18 +141,21 @@ absl::Status ObstacleBarrier::ShortenTissue(Queue& queue, const ObstacleScene& s
   }
   float scale = 1;
   if (round < kLocalRounds) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(keep_shares_, vertices, vertex_count_, shares_, kept_));
+    PALPATE_RETURN_IF_ERROR(
+        queue.Launch(keep_shares_, vertices, Arg("vertex_count", vertex_count_), Arg("shares", shares_), Arg("kept", kept_)));
     for (int pass = 0; pass < kSpreadPasses; ++pass) {
-      PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, *scene.block_range,
-                                           *scene.corner_index, *scene.x_start, goal_, pass % 2 == 0 ? kept_ : spread_,
-                                           pass % 2 == 0 ? spread_ : kept_));
+      PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, Arg("vertex_count", vertex_count_), Arg("free_count", free_count_),
+                                           Arg("lanes", lanes_), Arg("block_range", *scene.block_range),
+                                           Arg("corner_index", *scene.corner_index), Arg("detected", *scene.x_start), Arg("goal", goal_),
+                                           Arg("kept", pass % 2 == 0 ? kept_ : spread_), Arg("spread", pass % 2 == 0 ? spread_ : kept_)));
     }
   } else {
     PALPATE_RETURN_IF_ERROR(queue.Fill(shares_, std::bit_cast<uint32_t>(1.0F)));
     scale = round < kLocalRounds + kGlobalRounds ? 0.9F * std::bit_cast<float>(counters_host_.earliest_toi) : 0.0F;
   }
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(apply_shares_, vertices, vertex_count_, scale, *scene.x_start, goal_, kept_, *scene.x, *scene.touched));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(apply_shares_, vertices, Arg("vertex_count", vertex_count_), Arg("scale", scale),
+                                       Arg("detected", *scene.x_start), Arg("goal", goal_), Arg("kept", kept_), Arg("x", *scene.x),
+                                       Arg("touched", *scene.touched)));
   return scene.rigid == nullptr ? absl::OkStatus() : scene.rigid->TakeBackFromStart(queue, kept_, *scene.x, *scene.touched);
 }
 
@@ -226,7 +232,8 @@ absl::StatusOr<ObstacleOutcome> ObstacleBarrier::Certify(Queue& queue, const Obs
   outcome.cut_m = cut_m_;
   std::vector<uint8_t> is_met(collider_count_), passes(collider_count_);
   for (int round = 0;; ++round) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(make_legs_, {collider_count_, 0}, collider_count_, *scene.colliders, legs_));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(make_legs_, {collider_count_, 0}, Arg("count", collider_count_),
+                                         Arg("colliders", *scene.colliders), Arg("legs", legs_)));
     PALPATE_RETURN_IF_ERROR(FindMeetings(queue, scene, *scene.x_start, false, true));
     if (counters_host_.bad > 0) {  // the step will be undone
       PALPATE_RETURN_IF_ERROR(queue.Fill(shares_, std::bit_cast<uint32_t>(1.0F)));

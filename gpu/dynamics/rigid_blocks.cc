@@ -170,7 +170,9 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
 
 absl::Status RigidBlocks::Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
                                 const DeviceBuffer<uint8_t>& touched) {
-  return queue.Launch(place_, {vertex_count_, vertex_group_}, first_vertex_, vertex_count_, block_of_, states_, local_, begins, x, touched);
+  return queue.Launch(place_, {vertex_count_, vertex_group_}, Arg("first", first_vertex_), Arg("count", vertex_count_),
+                      Arg("block_of", block_of_), Arg("blocks", states_), Arg("local_m", local_), Arg("begins", begins), Arg("x", x),
+                      Arg("touched", touched));
 }
 
 absl::Status RigidBlocks::Reset(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
@@ -269,25 +271,32 @@ absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m,
 
 absl::Status RigidBlocks::Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                                   const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(predict_, Bodies(), count(), *scene.params, states_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(predict_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("blocks", states_)));
   return Place(queue, no_entries_, x, touched);
 }
 
-absl::Status RigidBlocks::FilterBegins(Queue& queue) { return queue.Launch(goal_, Bodies(), count(), states_); }
+absl::Status RigidBlocks::FilterBegins(Queue& queue) {
+  return queue.Launch(goal_, Bodies(), Arg("count", count()), Arg("blocks", states_));
+}
 
-absl::Status RigidBlocks::Detected(Queue& queue) { return queue.Launch(detected_, Bodies(), count(), states_); }
+absl::Status RigidBlocks::Detected(Queue& queue) {
+  return queue.Launch(detected_, Bodies(), Arg("count", count()), Arg("blocks", states_));
+}
 
 absl::Status RigidBlocks::TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares,
                                    const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& x,
                                    const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Bodies(), count(), uint32_t{from_start}, shares, states_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Bodies(), Arg("count", count()), Arg("from_start", uint32_t{from_start}),
+                                       Arg("shares", shares), Arg("blocks", states_)));
   return Place(queue, entry_begins, x, touched);
 }
 
 absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
                                 const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
                                 const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), count(), params, local_, detected, entry_begins, bounds, states_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), Arg("count", count()), Arg("sp", params), Arg("local_m", local_),
+                                       Arg("detected", detected), Arg("begins", entry_begins), Arg("planes", bounds),
+                                       Arg("blocks", states_)));
   return Place(queue, entry_begins, x, touched);
 }
 
@@ -295,18 +304,22 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
                                 const DeviceBuffer<uint8_t>& touched) {
   const auto view = [](const auto* buffer) { return buffer == nullptr ? std::remove_cvref_t<decltype(buffer->view())>{} : buffer->view(); };
   const uint32_t has_pairs = scene.pairs != nullptr ? 1 : 0;
-  PALPATE_RETURN_IF_ERROR(queue.Launch(
-      solve_, Bodies(), count(), first_vertex_, vertex_count_, has_pairs, *scene.params, view(scene.surface_params), x, *scene.x_start,
-      local_, view(scene.detected), view(scene.entry_begins), view(scene.entries), view(scene.pairs), view(scene.bounds), *scene.triangles,
-      view(scene.triangle_colliders), view(scene.tool_contacts), view(scene.colliders), view(scene.planes), states_));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(solve_, Bodies(), Arg("count", count()), Arg("first_vertex", first_vertex_), Arg("vertex_count", vertex_count_),
+                   Arg("has_pairs", has_pairs), Arg("p", *scene.params), Arg("sp", view(scene.surface_params)), Arg("x", x),
+                   Arg("x_start", *scene.x_start), Arg("local_m", local_), Arg("detected", view(scene.detected)),
+                   Arg("begins", view(scene.entry_begins)), Arg("entries", view(scene.entries)), Arg("pairs", view(scene.pairs)),
+                   Arg("bounds", view(scene.bounds)), Arg("triangles", *scene.triangles),
+                   Arg("triangle_colliders", view(scene.triangle_colliders)), Arg("contacts", view(scene.tool_contacts)),
+                   Arg("colliders", view(scene.colliders)), Arg("obstacles", view(scene.planes)), Arg("blocks", states_)));
   return Place(queue, has_pairs != 0 ? *scene.entry_begins : no_entries_, x, touched);
 }
 
 absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene) {
-  return queue.Launch(finish_, Bodies(), count(), *scene.params, states_);
+  return queue.Launch(finish_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("blocks", states_));
 }
 
-absl::Status RigidBlocks::Undo(Queue& queue) { return queue.Launch(undo_, Bodies(), count(), states_); }
+absl::Status RigidBlocks::Undo(Queue& queue) { return queue.Launch(undo_, Bodies(), Arg("count", count()), Arg("blocks", states_)); }
 
 absl::StatusOr<std::span<const RigidBlockState>> RigidBlocks::ReadStates(Queue& queue) {
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(states_, std::span<RigidBlockState>(states_host_)));

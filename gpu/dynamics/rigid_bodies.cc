@@ -308,8 +308,10 @@ absl::Status RigidBodies::SetPointOfInterest(const std::array<double, 3>& point_
 }
 
 absl::Status RigidBodies::BuildVolumes() {
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(world_vertices_, {body_count_, group_}, body_count_, mesh_of_, meshes_.shapes(),
-                                         meshes_.vertices(), positions_, rotations_, scales_, vertex_begins_, world_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(world_vertices_, {body_count_, group_}, Arg("body_count", body_count_), Arg("meshes", mesh_of_),
+                                         Arg("shapes", meshes_.shapes()), Arg("vertices", meshes_.vertices()), Arg("positions", positions_),
+                                         Arg("rotations", rotations_), Arg("scales", scales_), Arg("begins", vertex_begins_),
+                                         Arg("world", world_)));
   return volume_builder_.Build(*queue_, world_, vertex_begins_, body_count_, vertex_count_, volumes_, {positions_, rotations_});
 }
 
@@ -318,15 +320,19 @@ absl::StatusOr<BufferView<UInt2>> RigidBodies::OrderPairs(std::vector<uint32_t>*
   const uint32_t pair_count = broad_phase_.pair_count();
   active_pairs->assign(options_.iterations, pair_count);
   if (!options_.level_of_detail) return broad_phase_.pairs();
-  PALPATE_RETURN_IF_ERROR(
-      queue_->Launch(levels_kernel_, {body_count_, group_}, detail_, body_count_, positions_, velocities_, scales_, levels_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(levels_kernel_, {body_count_, group_}, Arg("detail", detail_), Arg("body_count", body_count_),
+                                         Arg("positions", positions_), Arg("velocities", velocities_), Arg("scales", scales_),
+                                         Arg("levels", levels_)));
   if (pair_count == 0) return broad_phase_.pairs();
   const Range pairs = {pair_count, group_};
   PALPATE_RETURN_IF_ERROR(queue_->Zero(level_counts_));
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(pair_levels_, pairs, detail_, pair_count, broad_phase_.pairs(), levels_, keys_, level_counts_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(pair_levels_, pairs, Arg("detail", detail_), Arg("pair_count", pair_count),
+                                         Arg("pairs", broad_phase_.pairs()), Arg("levels", levels_), Arg("keys", keys_),
+                                         Arg("counts", level_counts_)));
   PALPATE_RETURN_IF_ERROR(
       sort_.Run(*queue_, keys_, {}, pair_count, sorted_keys_, entries_, {0, static_cast<uint32_t>(std::bit_width(options_.iterations))}));
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(ordered_pairs_kernel_, pairs, pair_count, broad_phase_.pairs(), entries_, ordered_pairs_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(ordered_pairs_kernel_, pairs, Arg("pair_count", pair_count), Arg("pairs", broad_phase_.pairs()),
+                                         Arg("order", entries_), Arg("ordered", ordered_pairs_)));
   std::vector<uint32_t> counts(size_t{options_.iterations} + 1);
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(level_counts_, counts));
   for (uint32_t k = 0, ended = 0; k < options_.iterations; ++k) {
@@ -341,12 +347,16 @@ absl::StatusOr<RigidStep> RigidBodies::Step() {
   StageClock clock(*queue_, options_.measure_stages, step.stage_s);
   const Range bodies = {body_count_, group_};
   PALPATE_RETURN_IF_ERROR(queue_->Zero(counters_));
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(predict_, bodies, params_, velocities_, spins_, positions_, rotations_, start_positions_,
-                                         start_rotations_, predicted_positions_, predicted_rotations_, before_velocities_, before_spins_,
-                                         counters_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(
+      predict_, bodies, Arg("params", params_), Arg("velocities", velocities_), Arg("spins", spins_), Arg("positions", positions_),
+      Arg("rotations", rotations_), Arg("start_positions", start_positions_), Arg("start_rotations", start_rotations_),
+      Arg("predicted_positions", predicted_positions_), Arg("predicted_rotations", predicted_rotations_),
+      Arg("before_velocities", before_velocities_), Arg("before_spins", before_spins_), Arg("counters", counters_)));
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kIntegrate));
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(world_vertices_, bodies, body_count_, mesh_of_, meshes_.shapes(), meshes_.vertices(), positions_,
-                                         rotations_, scales_, vertex_begins_, world_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(world_vertices_, bodies, Arg("body_count", body_count_), Arg("meshes", mesh_of_),
+                                         Arg("shapes", meshes_.shapes()), Arg("vertices", meshes_.vertices()), Arg("positions", positions_),
+                                         Arg("rotations", rotations_), Arg("scales", scales_), Arg("begins", vertex_begins_),
+                                         Arg("world", world_)));
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kTransform));
   PALPATE_RETURN_IF_ERROR(
       volume_builder_.Build(*queue_, world_, vertex_begins_, body_count_, vertex_count_, volumes_, {positions_, rotations_}));
@@ -357,11 +367,13 @@ absl::StatusOr<RigidStep> RigidBodies::Step() {
   PALPATE_RETURN_IF_ERROR(ReservePairs(pair_count));
   std::vector<uint32_t> active_pairs;  // by iteration
   PALPATE_ASSIGN_OR_RETURN(const BufferView<UInt2> pairs, OrderPairs(&active_pairs));
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(entries_kernel_, {pair_count, group_}, pair_count, pairs, keys_));
+  PALPATE_RETURN_IF_ERROR(
+      queue_->Launch(entries_kernel_, {pair_count, group_}, Arg("pair_count", pair_count), Arg("pairs", pairs), Arg("keys", keys_)));
   PALPATE_RETURN_IF_ERROR(
       sort_.Run(*queue_, keys_, {}, 2 * pair_count, sorted_keys_, entries_, {0, static_cast<uint32_t>(std::bit_width(body_count_))}));
-  PALPATE_RETURN_IF_ERROR(
-      queue_->Launch(begins_kernel_, {size_t{body_count_} + 1, group_}, body_count_, 2 * pair_count, sorted_keys_, entry_begins_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(begins_kernel_, {size_t{body_count_} + 1, group_}, Arg("body_count", body_count_),
+                                         Arg("entry_count", 2 * pair_count), Arg("sorted_keys", sorted_keys_),
+                                         Arg("begins", entry_begins_)));
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kBroadPhase));
 
   const bool has_volumes = options_.narrow_phase == RigidNarrowPhase::kVolumes;
@@ -372,8 +384,9 @@ absl::StatusOr<RigidStep> RigidBodies::Step() {
     step.solved_pairs += active;
     if (has_volumes) {
       if (iteration > 0) PALPATE_RETURN_IF_ERROR(BuildVolumes());
-      PALPATE_RETURN_IF_ERROR(
-          queue_->Launch(volume_contacts_, {active, group_}, active, is_first, pairs, volumes_, positions_, contacts_, acting_, counters_));
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(volume_contacts_, {active, group_}, Arg("pair_count", active), Arg("is_first", is_first),
+                                             Arg("pairs", pairs), Arg("volumes", volumes_), Arg("positions", positions_),
+                                             Arg("contacts", contacts_), Arg("acting", acting_), Arg("counters", counters_)));
     } else {
       PALPATE_RETURN_IF_ERROR(narrow_phase_.Run(*queue_, meshes_, device_bodies(), pairs, active, 0.0F, contacts_));
     }
@@ -387,31 +400,45 @@ absl::StatusOr<RigidStep> RigidBodies::Step() {
       PALPATE_RETURN_IF_ERROR(clock.Mark(std::nullopt));
     }
     if (!has_volumes) {
-      PALPATE_RETURN_IF_ERROR(queue_->Launch(note_, {active, group_}, active, is_first, contacts_, mesh_of_, meshes_.shapes(),
-                                             meshes_.vertices(), scales_, positions_, rotations_, acting_, counters_));
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(note_, {active, group_}, Arg("pair_count", active), Arg("is_first", is_first),
+                                             Arg("contacts", contacts_), Arg("meshes", mesh_of_), Arg("shapes", meshes_.shapes()),
+                                             Arg("vertices", meshes_.vertices()), Arg("scales", scales_), Arg("positions", positions_),
+                                             Arg("rotations", rotations_), Arg("acting", acting_), Arg("counters", counters_)));
     }
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(respond_, bodies, params_, iteration, active, levels, mesh_of_, meshes_.shapes(),
-                                           meshes_.vertices(), scales_, velocities_, start_positions_, start_rotations_, positions_,
-                                           rotations_, entry_begins_, entries_, contacts_, next_positions_, next_rotations_, counters_));
+    PALPATE_RETURN_IF_ERROR(
+        queue_->Launch(respond_, bodies, Arg("params", params_), Arg("iteration", iteration), Arg("active_pairs", active),
+                       Arg("levels", levels), Arg("meshes", mesh_of_), Arg("shapes", meshes_.shapes()), Arg("vertices", meshes_.vertices()),
+                       Arg("scales", scales_), Arg("velocities", velocities_), Arg("start_positions", start_positions_),
+                       Arg("start_rotations", start_rotations_), Arg("positions", positions_), Arg("rotations", rotations_),
+                       Arg("entry_begins", entry_begins_), Arg("entries", entries_), Arg("contacts", contacts_),
+                       Arg("next_positions", next_positions_), Arg("next_rotations", next_rotations_), Arg("counters", counters_)));
     std::swap(positions_, next_positions_);
     std::swap(rotations_, next_rotations_);
     PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kResponse));
   }
 
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(finish_, bodies, params_, scales_, local_inertia_, entry_begins_, entries_, pairs, acting_,
-                                         predicted_positions_, predicted_rotations_, before_velocities_, before_spins_, positions_,
-                                         rotations_, velocities_, spins_, inertia_, counters_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(finish_, bodies, Arg("params", params_), Arg("scales", scales_),
+                                         Arg("local_inertia", local_inertia_), Arg("entry_begins", entry_begins_), Arg("entries", entries_),
+                                         Arg("pairs", pairs), Arg("acting", acting_), Arg("predicted_positions", predicted_positions_),
+                                         Arg("predicted_rotations", predicted_rotations_), Arg("before_velocities", before_velocities_),
+                                         Arg("before_spins", before_spins_), Arg("positions", positions_), Arg("rotations", rotations_),
+                                         Arg("velocities", velocities_), Arg("spins", spins_), Arg("inertia", inertia_),
+                                         Arg("counters", counters_)));
   for (uint32_t i = 0; options_.correct_velocities && i < options_.velocity_iterations; ++i) {
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(velocities_kernel_, bodies, params_, mesh_of_, meshes_.shapes(), meshes_.vertices(), scales_,
-                                           entry_begins_, entries_, pairs, acting_, positions_, rotations_, before_velocities_,
-                                           before_spins_, inertia_, velocities_, spins_, next_velocities_, next_spins_));
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(
+        velocities_kernel_, bodies, Arg("params", params_), Arg("meshes", mesh_of_), Arg("shapes", meshes_.shapes()),
+        Arg("vertices", meshes_.vertices()), Arg("scales", scales_), Arg("entry_begins", entry_begins_), Arg("entries", entries_),
+        Arg("pairs", pairs), Arg("acting", acting_), Arg("positions", positions_), Arg("rotations", rotations_),
+        Arg("before_velocities", before_velocities_), Arg("before_spins", before_spins_), Arg("inertia", inertia_),
+        Arg("velocities", velocities_), Arg("spins", spins_), Arg("next_velocities", next_velocities_), Arg("next_spins", next_spins_)));
     std::swap(velocities_, next_velocities_);
     std::swap(spins_, next_spins_);
   }
   // The plain match of the thesis is left as it is.
   if (options_.ground && options_.line_search) {
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(lift_, bodies, params_, mesh_of_, meshes_.shapes(), meshes_.vertices(), scales_, rotations_,
-                                           velocities_, positions_));
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(lift_, bodies, Arg("params", params_), Arg("meshes", mesh_of_), Arg("shapes", meshes_.shapes()),
+                                           Arg("vertices", meshes_.vertices()), Arg("scales", scales_), Arg("rotations", rotations_),
+                                           Arg("velocities", velocities_), Arg("positions", positions_)));
   }
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(counters_, std::span(&step.counters, 1)));
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kVelocities));

@@ -42,21 +42,25 @@ absl::StatusOr<std::unique_ptr<ShapeGoals>> ShapeGoals::Create(Queue& queue, con
 }
 
 absl::Status ShapeGoals::Match(Queue& queue, const DeviceBuffer<Float4>& x) {
-  return queue.Launch(match_clusters_, {size_t{cluster_count_} * group_size_, group_size_}, cluster_count_, clusters_, x, member_vertex_,
-                      member_linear_, member_quadratic_, poses_);
+  return queue.Launch(match_clusters_, {size_t{cluster_count_} * group_size_, group_size_}, Arg("cluster_count", cluster_count_),
+                      Arg("clusters", clusters_), Arg("x", x), Arg("member_vertex", member_vertex_), Arg("member_linear", member_linear_),
+                      Arg("member_quadratic", member_quadratic_), Arg("poses", poses_));
 }
 
 absl::Status ShapeGoals::Begin(Queue& queue, const DeviceBuffer<Float4>& x_start) {
   if (!is_damped_) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(Match(queue, x_start));
-  return queue.Launch(note_strains_, {vertex_count_, 0}, vertex_count_, clusters_, poses_, x_start, share_begin_, shares_, member_linear_,
-                      member_quadratic_, strains_);
+  return queue.Launch(note_strains_, {vertex_count_, 0}, Arg("vertex_count", vertex_count_), Arg("clusters", clusters_),
+                      Arg("poses", poses_), Arg("x_start", x_start), Arg("share_begin", share_begin_), Arg("shares", shares_),
+                      Arg("member_linear", member_linear_), Arg("member_quadratic", member_quadratic_), Arg("strains", strains_));
 }
 
 absl::Status ShapeGoals::Update(Queue& queue, const DeviceBuffer<Float4>& x) {
   PALPATE_RETURN_IF_ERROR(Match(queue, x));
-  return queue.Launch(gather_goals_, {vertex_count_, 0}, vertex_count_, uint32_t{is_damped_ ? 1U : 0U}, clusters_, poses_, x, share_begin_,
-                      shares_, member_linear_, member_quadratic_, strains_, goals_);
+  return queue.Launch(gather_goals_, {vertex_count_, 0}, Arg("vertex_count", vertex_count_), Arg("damped", uint32_t{is_damped_ ? 1U : 0U}),
+                      Arg("clusters", clusters_), Arg("poses", poses_), Arg("x", x), Arg("share_begin", share_begin_),
+                      Arg("shares", shares_), Arg("member_linear", member_linear_), Arg("member_quadratic", member_quadratic_),
+                      Arg("strains", strains_), Arg("goals", goals_));
 }
 
 }  // namespace palpate::gpu

@@ -20,7 +20,8 @@ absl::Status ShapeMatching::Run(Queue& queue, BufferView<uint32_t> begins, uint3
   PALPATE_RETURN_IF_ERROR(CheckCapacity("ShapeMatching", "matches", matches.count, set_count));
   PALPATE_RETURN_IF_ERROR(CheckCapacity("ShapeMatching", "current", current.count, rest.count));
   PALPATE_RETURN_IF_ERROR(CheckCapacity("ShapeMatching", "goals", goals.count, rest.count));
-  return queue.Launch(match_, {set_count, 0}, set_count, begins, rest, current, matches, goals);
+  return queue.Launch(match_, {set_count, 0}, Arg("set_count", set_count), Arg("begins", begins), Arg("rest", rest),
+                      Arg("current", current), Arg("matches", matches), Arg("goals", goals));
 }
 
 }  // namespace palpate::gpu

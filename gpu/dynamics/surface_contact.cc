@@ -384,13 +384,16 @@ absl::Status SurfaceContacts::MakePairs(Queue& queue, BufferView<SurfaceContact>
     ++generation_;
   }
   if (count == 0) return queue.Zero(begins_);
-  PALPATE_RETURN_IF_ERROR(queue.Launch(make_pairs_, {count, kGroup}, count, params_, contacts, rest_, vertex_origins_, vertex_stiffness_,
-                                       tangled_, pairs_, keys_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(make_pairs_, {count, kGroup}, Arg("count", count), Arg("p", params_), Arg("contacts", contacts),
+                                       Arg("rest", rest_), Arg("vertex_origins", vertex_origins_),
+                                       Arg("vertex_stiffness_n_per_m", vertex_stiffness_), Arg("tangled", tangled_), Arg("pairs", pairs_),
+                                       Arg("keys", keys_)));
   const uint32_t bits = std::bit_width(vertex_count_ - 1);
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
-  return queue.Launch(bound_entries_, {size_t{entries} + 1, kGroup}, entries, vertex_count_,
-                      static_cast<float>(kLeastGapShare * options_.margin_m), sorted_keys_, entries_, contacts, pairs_, detected_, begins_,
-                      planes_);
+  return queue.Launch(bound_entries_, {size_t{entries} + 1, kGroup}, Arg("entry_count", entries), Arg("vertex_count", vertex_count_),
+                      Arg("least_gap_m", static_cast<float>(kLeastGapShare * options_.margin_m)), Arg("keys", sorted_keys_),
+                      Arg("entries", entries_), Arg("contacts", contacts), Arg("pairs", pairs_), Arg("x", detected_),
+                      Arg("begins", begins_), Arg("planes", planes_));
 }
 
 absl::Status SurfaceContacts::SetCap(Queue& queue, double range_m) {
@@ -422,8 +425,10 @@ absl::Status SurfaceContacts::Detect(Queue& queue, const DeviceBuffer<Float4>& x
 
 absl::StatusOr<SurfaceContacts::Moves> SurfaceContacts::CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x,
                                                                    const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(check_moves_, {partial_count_, partial_count_ % kGroup == 0 ? kGroup : 1}, vertex_count_, params_, x,
-                                       certified_, detector_.surface().vertex_groups, touched, partials_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(check_moves_, {partial_count_, partial_count_ % kGroup == 0 ? kGroup : 1},
+                                       Arg("vertex_count", vertex_count_), Arg("p", params_), Arg("x", x), Arg("detected", certified_),
+                                       Arg("vertex_groups", detector_.surface().vertex_groups), Arg("touched", touched),
+                                       Arg("partials", partials_)));
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(partials_, std::span<MovePartial>(partials_host_)));
   Moves moves;
   for (const MovePartial& p : partials_host_) {
@@ -436,8 +441,9 @@ absl::StatusOr<SurfaceContacts::Moves> SurfaceContacts::CheckMoves(Queue& queue,
 }
 
 absl::Status SurfaceContacts::Bound(Queue& queue, const DeviceBuffer<Float4>& x) {
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(bound_moves_, {vertex_count_, kGroup}, vertex_count_, x, detected_, begins_, planes_, *scene_.held_axes, truncated_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_moves_, {vertex_count_, kGroup}, Arg("vertex_count", vertex_count_), Arg("x", x),
+                                       Arg("detected", detected_), Arg("begins", begins_), Arg("planes", planes_),
+                                       Arg("held_axes", *scene_.held_axes), Arg("touched", truncated_)));
   return follower_ == nullptr ? absl::OkStatus() : follower_->Bound(queue, params_, detected_, begins_, planes_, x, truncated_);
 }
 
@@ -456,25 +462,31 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
     std::array<uint32_t, 2> found{0, std::bit_cast<uint32_t>(1.0F)};
     if (hits > 0) {
       PALPATE_RETURN_IF_ERROR(queue.Write(found_, std::span<const uint32_t>(found)));
-      PALPATE_RETURN_IF_ERROR(queue.Launch(shorten_moves_, {hits, kGroup}, hits, static_cast<uint32_t>(round >= kLocalRounds), least_gap_m,
-                                           params_, collisions_.hits(), from, x, tangled_, shares_, found_));
+      PALPATE_RETURN_IF_ERROR(queue.Launch(shorten_moves_, {hits, kGroup}, Arg("count", hits),
+                                           Arg("stop", static_cast<uint32_t>(round >= kLocalRounds)), Arg("least_gap_m", least_gap_m),
+                                           Arg("p", params_), Arg("hits", collisions_.hits()), Arg("detected", from), Arg("x", x),
+                                           Arg("tangled", tangled_), Arg("shares", shares_), Arg("found", found_)));
       PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(found_, std::span<uint32_t>(found)));
     }
     if (found[0] == 0) break;
     float scale = 1;
     if (round < kLocalRounds + kStopRounds) {
-      PALPATE_RETURN_IF_ERROR(queue.Launch(keep_shares_, vertices, vertex_count_, shares_, kept_));
+      PALPATE_RETURN_IF_ERROR(
+          queue.Launch(keep_shares_, vertices, Arg("vertex_count", vertex_count_), Arg("shares", shares_), Arg("kept", kept_)));
       for (int pass = 0; pass < kSpreadPasses; ++pass) {
-        PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, vertex_count_, free_count_, lanes_, *scene_.block_range,
-                                             *scene_.corner_index, from, goal_, pass % 2 == 0 ? kept_ : spread_,
-                                             pass % 2 == 0 ? spread_ : kept_));
+        PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, Arg("vertex_count", vertex_count_), Arg("free_count", free_count_),
+                                             Arg("lanes", lanes_), Arg("block_range", *scene_.block_range),
+                                             Arg("corner_index", *scene_.corner_index), Arg("detected", from), Arg("goal", goal_),
+                                             Arg("kept", pass % 2 == 0 ? kept_ : spread_), Arg("spread", pass % 2 == 0 ? spread_ : kept_)));
       }
     } else {
       // Up to the first impact of all nothing has met. Were rounding to spoil even that, the moves end up empty, which is certified.
       PALPATE_RETURN_IF_ERROR(queue.Fill(shares_, std::bit_cast<uint32_t>(1.0F)));
       scale = round < kLocalRounds + kStopRounds + kGlobalRounds ? 0.9F * std::bit_cast<float>(found[1]) : 0.0F;
     }
-    PALPATE_RETURN_IF_ERROR(queue.Launch(apply_shares_, vertices, vertex_count_, scale, from, goal_, kept_, x, touched));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(apply_shares_, vertices, Arg("vertex_count", vertex_count_), Arg("scale", scale),
+                                         Arg("detected", from), Arg("goal", goal_), Arg("kept", kept_), Arg("x", x),
+                                         Arg("touched", touched)));
     if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->TakeBack(queue, &from != &certified_, kept_, begins_, x, touched));
     if (scale == 0) break;
   }
@@ -511,8 +523,9 @@ absl::StatusOr<bool> SurfaceContacts::AreBodiesApart(Queue& queue, const DeviceB
                                                      float distance_m) {
   if (!bodies_listed_) PALPATE_RETURN_IF_ERROR(ListBodies(queue));
   const auto bodies = static_cast<uint32_t>(body_begin_host_.size() - 1);
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(body_boxes_, {size_t{bodies} * kBoxParts, kGroup}, bodies, kBoxParts, body_begin_, body_vertices_, from, to, boxes_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(body_boxes_, {size_t{bodies} * kBoxParts, kGroup}, Arg("body_count", bodies),
+                                       Arg("parts", kBoxParts), Arg("body_begin", body_begin_), Arg("body_vertices", body_vertices_),
+                                       Arg("from", from), Arg("to", to), Arg("boxes", boxes_)));
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(boxes_, std::span<Box>(boxes_host_)));
   for (uint32_t b = 0; b < bodies; ++b) {
     Box& box = boxes_host_[b];  // parts of earlier bodies have been read
@@ -599,8 +612,9 @@ absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float
   if (pair_count_ > 0) {
     PALPATE_RETURN_IF_ERROR(Grow(queue, &rows_, pairs_.count(), "surface piece rows"));
     PALPATE_RETURN_IF_ERROR(Linearize(queue, x));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(piece_rows_, {pair_count_, kGroup}, pair_count_, params_, detector_.contacts(), pairs_,
-                                         vertex_piece_, x, x_start, rows_));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(piece_rows_, {pair_count_, kGroup}, Arg("count", pair_count_), Arg("p", params_),
+                                         Arg("contacts", detector_.contacts()), Arg("pairs", pairs_), Arg("vertex_piece", vertex_piece_),
+                                         Arg("x", x), Arg("x_start", x_start), Arg("rows", rows_)));
     PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(rows_, std::span<PieceRow>(rows_host_)));
   }
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(sums, std::span<float>(sums_host_)));
@@ -691,8 +705,9 @@ absl::Status SurfaceContacts::ShiftPieces(Queue& queue, const DeviceBuffer<float
     const std::array<float, 3> rounded{shifts_host_[p].x, shifts_host_[p].y, shifts_host_[p].z};
     for (size_t k = 0; k < 3; ++k) piece_shift_[p][k] += rounded[k];
   }
-  return queue.Launch(shift_pieces_, {vertex_count_, kGroup}, vertex_count_, vertex_piece_, shifts_, x, detected_,
-                      static_cast<uint32_t>(x_before.count() > 0), x_before, x_before2);
+  return queue.Launch(shift_pieces_, {vertex_count_, kGroup}, Arg("vertex_count", vertex_count_), Arg("vertex_piece", vertex_piece_),
+                      Arg("shifts", shifts_), Arg("x", x), Arg("detected", detected_),
+                      Arg("history", static_cast<uint32_t>(x_before.count() > 0)), Arg("x_before", x_before), Arg("x_before2", x_before2));
 }
 
 absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {
@@ -731,9 +746,9 @@ absl::Status SurfaceContacts::FindTangles(Queue& queue, const DeviceBuffer<Float
   PALPATE_RETURN_IF_ERROR(counter_of_crossings_.Run(queue, detector_.surface(), x));
   statistics_.intersections = counter_of_crossings_.crossing_count();
   if (was_tangled || statistics_.intersections > 0) PALPATE_RETURN_IF_ERROR(queue.Zero(tangled_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(mark_tangled_, {statistics_.intersections, kGroup}, statistics_.intersections,
-                                       counter_of_crossings_.crossings(), detector_.surface().edges, detector_.surface().triangles,
-                                       tangled_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(mark_tangled_, {statistics_.intersections, kGroup}, Arg("count", statistics_.intersections),
+                                       Arg("crossings", counter_of_crossings_.crossings()), Arg("edges", detector_.surface().edges),
+                                       Arg("triangles", detector_.surface().triangles), Arg("tangled", tangled_)));
   statistics_.check_ms += MillisecondsSince(&mark);
   return absl::OkStatus();
 }
@@ -748,9 +763,11 @@ absl::Status SurfaceContacts::LiftGuess(Queue& queue, std::span<const PlaneObsta
   const size_t per_part = 4 + planes.size();
   depths_host_.resize(pieces * kParts * per_part);
   PALPATE_RETURN_IF_ERROR(Grow(queue, &depths_, depths_host_.size(), "surface piece depths"));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(piece_depths_, {size_t{pieces} * kParts, kGroup}, pieces, kParts,
-                                       static_cast<uint32_t>(planes.size()), params_, piece_begin_, piece_vertices_, x_start, x,
-                                       *scene_.vertex_triangle_range, device_planes, depths_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(piece_depths_, {size_t{pieces} * kParts, kGroup}, Arg("piece_count", pieces), Arg("parts", kParts),
+                                       Arg("plane_count", static_cast<uint32_t>(planes.size())), Arg("p", params_),
+                                       Arg("piece_begin", piece_begin_), Arg("piece_vertices", piece_vertices_), Arg("x_start", x_start),
+                                       Arg("x", x), Arg("vertex_triangle_range", *scene_.vertex_triangle_range),
+                                       Arg("planes", device_planes), Arg("depths", depths_)));
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(depths_, std::span<float>(depths_host_)));
   bool moved = false;
   for (uint32_t p = 0; p < pieces; ++p) {
@@ -776,7 +793,9 @@ absl::Status SurfaceContacts::LiftGuess(Queue& queue, std::span<const PlaneObsta
   }
   if (!moved) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Write(shifts_, std::span<const Float4>(shifts_host_)));
-  return queue.Launch(shift_pieces_, {vertex_count_, kGroup}, vertex_count_, vertex_piece_, shifts_, x, detected_, 0U, x_sweep_, x_sweep_);
+  return queue.Launch(shift_pieces_, {vertex_count_, kGroup}, Arg("vertex_count", vertex_count_), Arg("vertex_piece", vertex_piece_),
+                      Arg("shifts", shifts_), Arg("x", x), Arg("detected", detected_), Arg("history", 0U), Arg("x_before", x_sweep_),
+                      Arg("x_before2", x_sweep_));
 }
 
 absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x) {
@@ -802,8 +821,9 @@ absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Flo
     if (has_cuts_) {
       // The bounds are on moves in the world: lips almost in touch would hold back the one that goes ahead of the other when both move.
       PALPATE_RETURN_IF_ERROR(queue.Copy(x, x_sweep_, vertex_count_));
-      PALPATE_RETURN_IF_ERROR(queue.Launch(bound_moves_, {vertex_count_, kGroup}, vertex_count_, x, detected_, begins_, planes_,
-                                           *scene_.held_axes, truncated_));
+      PALPATE_RETURN_IF_ERROR(queue.Launch(bound_moves_, {vertex_count_, kGroup}, Arg("vertex_count", vertex_count_), Arg("x", x),
+                                           Arg("detected", detected_), Arg("begins", begins_), Arg("planes", planes_),
+                                           Arg("held_axes", *scene_.held_axes), Arg("touched", truncated_)));
       PALPATE_ASSIGN_OR_RETURN(const Moves bounded, CheckMoves(queue, x, truncated_));
       goes_far = bounded.truncated > 0;
       PALPATE_RETURN_IF_ERROR(queue.Copy(x_sweep_, x, vertex_count_));
@@ -823,8 +843,10 @@ absl::StatusOr<bool> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Flo
 
 absl::Status SurfaceContacts::Linearize(Queue& queue, const DeviceBuffer<Float4>& x) {
   const DeviceSurface& surface = detector_.surface();
-  return queue.Launch(linearize_pairs_, {pair_count_, kGroup}, pair_count_, x, surface.triangles, surface.triangle_edges,
-                      surface.edge_triangle_range, surface.edge_triangles, *scene_.vertex_triangle_range, *scene_.vertex_triangles, pairs_);
+  return queue.Launch(linearize_pairs_, {pair_count_, kGroup}, Arg("count", pair_count_), Arg("x", x), Arg("triangles", surface.triangles),
+                      Arg("triangle_edges", surface.triangle_edges), Arg("edge_triangle_range", surface.edge_triangle_range),
+                      Arg("edge_triangles", surface.edge_triangles), Arg("vertex_triangle_range", *scene_.vertex_triangle_range),
+                      Arg("vertex_triangles", *scene_.vertex_triangles), Arg("pairs", pairs_));
 }
 
 absl::Status SurfaceContacts::BeforeSweep(Queue& queue, const DeviceBuffer<Float4>& x) {
@@ -885,8 +907,10 @@ absl::StatusOr<std::span<const SurfaceReport>> SurfaceContacts::Report(Queue& qu
   while (pair_count_ > 0) {
     PALPATE_RETURN_IF_ERROR(Grow(queue, &reports_, std::max<size_t>(64, count + count / 2), "surface reports"));
     PALPATE_RETURN_IF_ERROR(queue.Fill(counter_, 0U));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(report_pairs_, {pair_count_, kGroup}, pair_count_, static_cast<uint32_t>(reports_.count()),
-                                         params_, x, x_start, detector_.contacts(), pairs_, counter_, reports_));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(report_pairs_, {pair_count_, kGroup}, Arg("count", pair_count_),
+                                         Arg("capacity", static_cast<uint32_t>(reports_.count())), Arg("p", params_), Arg("x", x),
+                                         Arg("x_start", x_start), Arg("contacts", detector_.contacts()), Arg("pairs", pairs_),
+                                         Arg("header", counter_), Arg("reports", reports_)));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counter_, std::span<uint32_t>(&count, 1)));
     if (count > reports_.count()) continue;
     reports_host_.resize(count);

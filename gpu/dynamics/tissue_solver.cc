@@ -69,17 +69,23 @@ absl::Status TissueSolver::Impl::ShiftPieces() {
   if (const size_t sums = size_t{pieces} * kParts * PALPATE_PIECE_SUMS; piece_sums_buffer_.count() < sums) {
     PALPATE_RETURN_IF_ERROR(Make(&piece_sums_buffer_, sums + sums / 2, "piece_sums"));
   }
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(piece_sums_, {size_t{pieces} * kParts, 0}, params_, pieces, kParts, surface_->piece_begin(),
-                                         surface_->piece_vertices(), x_, x_start_, y_, mass_, vertex_triangle_range_, vertex_triangles_,
-                                         triangles_, triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_,
-                                         piece_sums_buffer_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(
+      piece_sums_, {size_t{pieces} * kParts, 0}, Arg("p", params_), Arg("piece_count", pieces), Arg("parts", kParts),
+      Arg("piece_begin", surface_->piece_begin()), Arg("piece_vertices", surface_->piece_vertices()), Arg("x", x_),
+      Arg("x_start", x_start_), Arg("y", y_), Arg("mass", mass_), Arg("vertex_triangle_range", vertex_triangle_range_),
+      Arg("vertex_triangles", vertex_triangles_), Arg("triangles", triangles_), Arg("triangle_colliders", triangle_colliders_),
+      Arg("contacts", contacts_), Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_),
+      Arg("anchors", anchors_), Arg("sums", piece_sums_buffer_)));
   SurfaceContacts::ShiftLimit limit;
   if (params_host_.collider_count + params_host_.plane_count > 0) {
     limit = [&](const DeviceBuffer<Float4>& shifts) -> absl::StatusOr<const DeviceBuffer<float>*> {
       // The sums have been read.
-      PALPATE_RETURN_IF_ERROR(queue_->Launch(piece_shares_, {size_t{pieces} * kParts, 0}, params_, pieces, kParts, surface_->piece_begin(),
-                                             surface_->piece_vertices(), shifts, x_, vertex_triangle_range_, vertex_triangles_, triangles_,
-                                             triangle_colliders_, contacts_, colliders_, planes_, piece_sums_buffer_));
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(
+          piece_shares_, {size_t{pieces} * kParts, 0}, Arg("p", params_), Arg("piece_count", pieces), Arg("parts", kParts),
+          Arg("piece_begin", surface_->piece_begin()), Arg("piece_vertices", surface_->piece_vertices()), Arg("shifts", shifts),
+          Arg("x", x_), Arg("vertex_triangle_range", vertex_triangle_range_), Arg("vertex_triangles", vertex_triangles_),
+          Arg("triangles", triangles_), Arg("triangle_colliders", triangle_colliders_), Arg("contacts", contacts_),
+          Arg("colliders", colliders_), Arg("planes", planes_), Arg("shares", piece_sums_buffer_)));
       return &piece_sums_buffer_;
     };
   }
@@ -91,8 +97,8 @@ absl::Status TissueSolver::Impl::KeepVolumes(uint32_t color) {
   const UInt2 entries = volumes_->EntriesOf(color);
   if (entries.y == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(volumes_->Balance(*queue_, color));
-  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(0, entries.x));
-  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(1, entries.y));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.Bind(Arg("first", entries.x)));
+  PALPATE_RETURN_IF_ERROR(keep_volumes_.Bind(Arg("count", entries.y)));
   return queue_->Enqueue(keep_volumes_, {entries.y, 0});
 }
 
@@ -106,16 +112,18 @@ absl::Status TissueSolver::Impl::Sweep() {
     PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
     if (driven_count_ > 0) {
-      PALPATE_RETURN_IF_ERROR(queue_->Launch(move_driven_, {driven_count_, 0}, driven_count_, driven_vertices_, y_, surface_->detected(),
-                                             surface_->entry_begins(), surface_->planes(), x_, touched_));
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(move_driven_, {driven_count_, 0}, Arg("count", driven_count_),
+                                             Arg("vertices", driven_vertices_), Arg("y", y_), Arg("detected", surface_->detected()),
+                                             Arg("begins", surface_->entry_begins()), Arg("planes", surface_->planes()), Arg("x", x_),
+                                             Arg("touched", touched_)));
     }
   }
   if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, triangles_, x_, std::exchange(has_swept_, true)));
   for (size_t c = 0; c < layout_.color_end.size(); ++c) {
     const uint32_t count = layout_.color_end[c] - layout_.color_begin[c];
     if (count == 0) continue;
-    PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(1, layout_.color_begin[c]));
-    PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(2, count));
+    PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("first", layout_.color_begin[c])));
+    PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("count", count)));
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(solve_color_, {size_t{count} * tuning_.team, tuning_.group}));
     if (volumes_) PALPATE_RETURN_IF_ERROR(KeepVolumes(static_cast<uint32_t>(c)));
   }
@@ -137,7 +145,7 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
     PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, triangles_, x_, false));
     PALPATE_RETURN_IF_ERROR(volumes_->BalanceAsItIs(*queue_));
   }
-  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, uint32_t{kAllForces}));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("parts", uint32_t{kAllForces})));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
   double sum = 0;
@@ -155,11 +163,13 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
 absl::StatusOr<double> TissueSolver::Impl::ElasticEnergy() {
   if (layout_.Has(TissueEnergy::kCorotated)) {
     PALPATE_RETURN_IF_ERROR(queue_->Copy(rotations_, energy_rotations_, layout_.tet_count));
-    PALPATE_RETURN_IF_ERROR(
-        queue_->Launch(extract_energy_rotations_, {layout_.tet_count, 0}, params_, x_, tets_, tet_rest_, energy_rotations_));
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(extract_energy_rotations_, {layout_.tet_count, 0}, Arg("p", params_), Arg("x", x_),
+                                           Arg("tets", tets_), Arg("tet_rest", tet_rest_), Arg("rotations", energy_rotations_)));
   }
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(sum_elastic_energy_, Partials(), params_, layout_.lanes, layout_.corner_reals, x_, block_range_,
-                                         corner_real_, corner_index_, energy_rotations_, energy_partials_));
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(sum_elastic_energy_, Partials(), Arg("p", params_), Arg("lanes", layout_.lanes),
+                                         Arg("corner_reals", layout_.corner_reals), Arg("x", x_), Arg("block_range", block_range_),
+                                         Arg("corner_real", corner_real_), Arg("corner_index", corner_index_),
+                                         Arg("rotations", energy_rotations_), Arg("partials", energy_partials_)));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(energy_partials_, std::span<Float2>(energy_partials_host_)));
   double sum = 0;
   for (const Float2& partial : energy_partials_host_) sum += static_cast<double>(partial.x) + partial.y;
@@ -226,7 +236,8 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
     }
   }
   if (clip_count_ > 0) {
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(solve_clips_, {clip_count_, 0}, params_, clip_count_, x_, anchor_begin_, anchors_, colliders_));
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(solve_clips_, {clip_count_, 0}, Arg("p", params_), Arg("clip_count", clip_count_), Arg("x", x_),
+                                           Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_), Arg("colliders", colliders_)));
   }
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.detect_ms = MillisecondsSince(&mark);
@@ -254,7 +265,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
       // Two plain sweeps fill the history; then the usual Chebyshev recurrence.
       if (plain == 2) omega = 2 / (2 - rho * rho);
       if (plain > 2) omega = 4 / (4 - rho * rho * omega);
-      PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(1, static_cast<float>(omega)));
+      PALPATE_RETURN_IF_ERROR(accelerate_.Bind(Arg("omega", static_cast<float>(omega))));
       PALPATE_RETURN_IF_ERROR(queue_->Enqueue(accelerate_, {layout_.free_count, 0}));
     }
     if (certified && surface_->has_free_pieces() && (k < 2 || (k + 1) % kShiftPeriod == 0 || k + 1 == options_.iterations)) {
@@ -289,9 +300,11 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   const auto report = [&]() -> absl::Status {
     PALPATE_RETURN_IF_ERROR(queue_->Fill(report_count_, 0U));
     const size_t local = tuning_.list_group;
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(report_contacts_, {local * 4, local}, params_, static_cast<uint32_t>(reports_.count()), x_,
-                                           x_start_, triangles_, colliders_, list_, contacts_, planes_, vertex_triangle_range_,
-                                           report_count_, reports_));
+    PALPATE_RETURN_IF_ERROR(
+        queue_->Launch(report_contacts_, {local * 4, local}, Arg("p", params_), Arg("capacity", static_cast<uint32_t>(reports_.count())),
+                       Arg("x", x_), Arg("x_start", x_start_), Arg("triangles", triangles_), Arg("colliders", colliders_),
+                       Arg("list", list_), Arg("contacts", contacts_), Arg("planes", planes_),
+                       Arg("vertex_triangle_range", vertex_triangle_range_), Arg("header", report_count_), Arg("reports", reports_)));
     reports_host_.resize(reports_.count());
     PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(report_count_, std::span<uint32_t>(&report_count, 1)));
     return queue_->EnqueueRead(reports_, std::span<ContactReport>(reports_host_));
@@ -299,7 +312,8 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   if (contacts_possible && advance) PALPATE_RETURN_IF_ERROR(report());
   if (!anchors_host_.empty() && advance) {
     const auto count = static_cast<uint32_t>(anchors_host_.size());
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(report_anchors_, {count, 0}, count, x_, anchors_, colliders_, anchor_reports_));
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(report_anchors_, {count, 0}, Arg("anchor_count", count), Arg("x", x_), Arg("anchors", anchors_),
+                                           Arg("colliders", colliders_), Arg("reports", anchor_reports_)));
     PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(anchor_reports_, std::span<AnchorReport>(anchor_reports_sorted_)));
   }
   surface_reports_.clear();

@@ -88,7 +88,8 @@ absl::Status TissueSolver::Impl::SolveHolders() {
         queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
   }
   if (clip_count_ == 0) return absl::OkStatus();
-  return queue_->Launch(solve_clips_, {clip_count_, 0}, params_, clip_count_, x_, anchor_begin_, anchors_, colliders_);
+  return queue_->Launch(solve_clips_, {clip_count_, 0}, Arg("p", params_), Arg("clip_count", clip_count_), Arg("x", x_),
+                        Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_), Arg("colliders", colliders_));
 }
 
 /// Targets and first guesses of driven vertices for the step that begins.
@@ -96,7 +97,8 @@ absl::Status TissueSolver::Impl::Drive() {
   if (prescribed_.count() > 0) {
     const auto count = static_cast<uint32_t>(prescribed_.count());
     const auto first = static_cast<uint32_t>(layout_.driven_regions.size());
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(prescribe_vertices_, {count, 0}, count, first, driven_vertices_, prescribed_, y_, x_));
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(prescribe_vertices_, {count, 0}, Arg("count", count), Arg("driven", first),
+                                           Arg("vertices", driven_vertices_), Arg("targets", prescribed_), Arg("y", y_), Arg("x", x_)));
   }
   if (driven_.empty()) return absl::OkStatus();
   const double end_s = static_cast<double>(steps_ + 1) * options_.dt_s;
@@ -114,7 +116,8 @@ absl::Status TissueSolver::Impl::Drive() {
   }
   PALPATE_RETURN_IF_ERROR(queue_->Write(driven_poses_, std::span<const DrivenPose>(driven_poses_host_)));
   const auto count = static_cast<uint32_t>(layout_.driven_regions.size());
-  return queue_->Launch(drive_vertices_, {count, 0}, count, driven_vertices_, driven_regions_, driven_poses_, rest_, y_, x_);
+  return queue_->Launch(drive_vertices_, {count, 0}, Arg("count", count), Arg("vertices", driven_vertices_),
+                        Arg("regions", driven_regions_), Arg("poses", driven_poses_), Arg("rest", rest_), Arg("y", y_), Arg("x", x_));
 }
 
 /// Prescribed vertices stay where they are in `positions` [solver's vertex].
@@ -206,9 +209,12 @@ absl::Status TissueSolver::Impl::ChooseLoads() {
 /// Loads as they are where the tissue is now.
 absl::Status TissueSolver::Impl::ApplyLoads() {
   if (acting_loads_ == 0) return absl::OkStatus();
-  return queue_->Launch(apply_loads_, Vertices(), params_, static_cast<uint32_t>(loads_.size()), load_pressures_, load_bits_,
-                        layout_.triangle_loads.empty() ? 0U : 1U, triangle_loads_, load_forces_, x_, vertex_triangle_range_,
-                        vertex_triangles_, triangles_, mass_, y_free_, y_);
+  return queue_->Launch(apply_loads_, Vertices(), Arg("p", params_), Arg("load_count", static_cast<uint32_t>(loads_.size())),
+                        Arg("pressures", load_pressures_), Arg("load_bits", load_bits_),
+                        Arg("any_triangle", layout_.triangle_loads.empty() ? 0U : 1U), Arg("triangle_loads", triangle_loads_),
+                        Arg("load_forces", load_forces_), Arg("x", x_), Arg("vertex_triangle_range", vertex_triangle_range_),
+                        Arg("vertex_triangles", vertex_triangles_), Arg("triangles", triangles_), Arg("mass", mass_),
+                        Arg("y_free", y_free_), Arg("y", y_));
 }
 
 absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {
@@ -227,7 +233,8 @@ absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices)
   device_bytes_ += gathered_index_.size_bytes() + gathered_.size_bytes();
   PALPATE_RETURN_IF_ERROR(queue_->Write(gathered_index_, std::span<const uint32_t>(indices)));
   gathered_host_.assign(indices.size() * 3, 0.0F);
-  return gather_positions_.SetArgs(static_cast<uint32_t>(indices.size()), x_, gathered_index_, gathered_);
+  return gather_positions_.Bind(Arg("count", static_cast<uint32_t>(indices.size())), Arg("x", x_), Arg("indices", gathered_index_),
+                                Arg("packed", gathered_));
 }
 
 /// Where the colliders go in this step. A tool that was cut short closes the gap to its target a little faster than it managed before; what

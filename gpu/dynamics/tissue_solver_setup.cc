@@ -326,28 +326,48 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
 }
 
 absl::Status TissueSolver::Impl::Bind() {
-  PALPATE_RETURN_IF_ERROR(predict_.SetArgs(params_, x_, x_start_, y_, velocity_, velocity_before_, mass_, mass_damping_, held_axes_));
-  PALPATE_RETURN_IF_ERROR(start_strain_.SetArgs(layout_.block_count, x_start_, block_vertex_, corner_real_, corner_index_, corner_strain_));
-  PALPATE_RETURN_IF_ERROR(extract_rotations_.SetArgs(params_, x_, tets_, tet_rest_, rotations_));
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArgs(params_, 0U, 0U, x_, x_start_, y_, mass_, block_range_, corner_real_, corner_index_,
-                                               corner_strain_, rotations_, vertex_triangle_range_, vertex_triangles_, triangles_,
-                                               triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_, touched_,
-                                               held_axes_));
-  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArgs(params_, uint32_t{kAllForces}, x_, x_start_, y_, mass_, block_range_, corner_real_,
-                                                 corner_index_, corner_strain_, rotations_, vertex_triangle_range_, vertex_triangles_,
-                                                 triangles_, triangle_colliders_, contacts_, colliders_, planes_, anchor_begin_, anchors_,
-                                                 forces_));
-  PALPATE_RETURN_IF_ERROR(accelerate_.SetArgs(params_, 1.0F, x_, x_before_, x_before2_, touched_, held_axes_));
-  PALPATE_RETURN_IF_ERROR(move_colliders_.SetArgs(params_, colliders_, targets_));
-  PALPATE_RETURN_IF_ERROR(find_contacts_.SetArgs(params_, x_, x_start_, triangles_, colliders_, contacts_, triangle_colliders_));
-  PALPATE_RETURN_IF_ERROR(list_contacts_.SetArgs(params_, triangle_colliders_, list_));
-  PALPATE_RETURN_IF_ERROR(update_contacts_.SetArgs(params_, x_, triangles_, colliders_, list_, contacts_));
-  PALPATE_RETURN_IF_ERROR(
-      solve_colliders_.SetArgs(params_, x_, x_start_, triangles_, list_, contacts_, anchor_begin_, anchors_, colliders_));
-  PALPATE_RETURN_IF_ERROR(finish_colliders_.SetArgs(params_, colliders_));
-  PALPATE_RETURN_IF_ERROR(
-      finish_step_.SetArgs(params_, x_, x_start_, velocity_, velocity_before_, mass_, original_index_, tets_, tet_rest_, partials_));
-  PALPATE_RETURN_IF_ERROR(inspect_state_.SetArgs(params_, x_, velocity_, mass_, original_index_, tets_, tet_rest_, partials_));
+  PALPATE_RETURN_IF_ERROR(predict_.Bind(Arg("p", params_), Arg("x", x_), Arg("x_start", x_start_), Arg("y", y_), Arg("velocity", velocity_),
+                                        Arg("velocity_before", velocity_before_), Arg("mass", mass_), Arg("mass_damping", mass_damping_),
+                                        Arg("held_axes", held_axes_)));
+  PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count), Arg("x_start", x_start_),
+                                             Arg("block_vertex", block_vertex_), Arg("corner_real", corner_real_),
+                                             Arg("corner_index", corner_index_), Arg("corner_strain", corner_strain_)));
+  PALPATE_RETURN_IF_ERROR(extract_rotations_.Bind(Arg("p", params_), Arg("x", x_), Arg("tets", tets_), Arg("tet_rest", tet_rest_),
+                                                  Arg("rotations", rotations_)));
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(
+      Arg("p", params_), Arg("first", 0U), Arg("count", 0U), Arg("x", x_), Arg("x_start", x_start_), Arg("y", y_), Arg("mass", mass_),
+      Arg("block_range", block_range_), Arg("corner_real", corner_real_), Arg("corner_index", corner_index_),
+      Arg("corner_strain", corner_strain_), Arg("rotations", rotations_), Arg("vertex_triangle_range", vertex_triangle_range_),
+      Arg("vertex_triangles", vertex_triangles_), Arg("triangles", triangles_), Arg("triangle_colliders", triangle_colliders_),
+      Arg("contacts", contacts_), Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_),
+      Arg("anchors", anchors_), Arg("touched", touched_), Arg("held_axes", held_axes_)));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(
+      Arg("p", params_), Arg("parts", uint32_t{kAllForces}), Arg("x", x_), Arg("x_start", x_start_), Arg("y", y_), Arg("mass", mass_),
+      Arg("block_range", block_range_), Arg("corner_real", corner_real_), Arg("corner_index", corner_index_),
+      Arg("corner_strain", corner_strain_), Arg("rotations", rotations_), Arg("vertex_triangle_range", vertex_triangle_range_),
+      Arg("vertex_triangles", vertex_triangles_), Arg("triangles", triangles_), Arg("triangle_colliders", triangle_colliders_),
+      Arg("contacts", contacts_), Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_),
+      Arg("anchors", anchors_), Arg("forces", forces_)));
+  PALPATE_RETURN_IF_ERROR(accelerate_.Bind(Arg("p", params_), Arg("omega", 1.0F), Arg("x", x_), Arg("x_before", x_before_),
+                                           Arg("x_before2", x_before2_), Arg("touched", touched_), Arg("held_axes", held_axes_)));
+  PALPATE_RETURN_IF_ERROR(move_colliders_.Bind(Arg("p", params_), Arg("colliders", colliders_), Arg("targets", targets_)));
+  PALPATE_RETURN_IF_ERROR(find_contacts_.Bind(Arg("p", params_), Arg("x", x_), Arg("x_start", x_start_), Arg("triangles", triangles_),
+                                              Arg("colliders", colliders_), Arg("contacts", contacts_),
+                                              Arg("triangle_colliders", triangle_colliders_)));
+  PALPATE_RETURN_IF_ERROR(list_contacts_.Bind(Arg("p", params_), Arg("triangle_colliders", triangle_colliders_), Arg("list", list_)));
+  PALPATE_RETURN_IF_ERROR(update_contacts_.Bind(Arg("p", params_), Arg("x", x_), Arg("triangles", triangles_), Arg("colliders", colliders_),
+                                                Arg("list", list_), Arg("contacts", contacts_)));
+  PALPATE_RETURN_IF_ERROR(solve_colliders_.Bind(Arg("p", params_), Arg("x", x_), Arg("x_start", x_start_), Arg("triangles", triangles_),
+                                                Arg("list", list_), Arg("contacts", contacts_), Arg("anchor_begin", anchor_begin_),
+                                                Arg("anchors", anchors_), Arg("colliders", colliders_)));
+  PALPATE_RETURN_IF_ERROR(finish_colliders_.Bind(Arg("p", params_), Arg("colliders", colliders_)));
+  PALPATE_RETURN_IF_ERROR(finish_step_.Bind(Arg("p", params_), Arg("x", x_), Arg("x_start", x_start_), Arg("velocity", velocity_),
+                                            Arg("velocity_before", velocity_before_), Arg("mass", mass_),
+                                            Arg("original_index", original_index_), Arg("tets", tets_), Arg("tet_rest", tet_rest_),
+                                            Arg("partials", partials_)));
+  PALPATE_RETURN_IF_ERROR(inspect_state_.Bind(Arg("p", params_), Arg("x", x_), Arg("velocity", velocity_), Arg("mass", mass_),
+                                              Arg("original_index", original_index_), Arg("tets", tets_), Arg("tet_rest", tet_rest_),
+                                              Arg("partials", partials_)));
   if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
   if (volumes_) PALPATE_RETURN_IF_ERROR(BindVolumes());
   return surface_ ? BindSurface() : absl::OkStatus();
@@ -363,59 +383,43 @@ absl::Status TissueSolver::Impl::MakeShapes(const TissueModel& model) {
   return absl::OkStatus();
 }
 
-/// The last arguments of the kernels that read goals.
 absl::Status TissueSolver::Impl::BindShapes() {
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(surface_ ? 30 : 23, shapes_->goals()));
-  return vertex_forces_.SetArg(surface_ ? 26 : 21, shapes_->goals());
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("goals", shapes_->goals())));
+  return vertex_forces_.Bind(Arg("goals", shapes_->goals()));
 }
 
 /// The arguments that change when an edit makes the lists of volumes_ grow.
 absl::Status TissueSolver::Impl::BindVolumes() {
-  const cl_uint of_color = (surface_ ? 30U : 23U) + (shapes_ ? 1U : 0U);
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(of_color, volumes_->vertex_entry()));
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(of_color + 1, volumes_->moves()));
-  const cl_uint of_forces = (surface_ ? 26U : 21U) + (shapes_ ? 1U : 0U);
-  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(of_forces, volumes_->vertex_entry()));
-  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(of_forces + 1, volumes_->entry_body()));
-  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(of_forces + 2, volumes_->bodies()));
-  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(2, volumes_->entry_vertex()));
-  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(3, volumes_->entry_body()));
-  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(4, volumes_->bodies()));
-  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(5, volumes_->moves()));
-  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(6, x_));
-  PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(7, held_axes_));
-  return keep_volumes_.SetArg(8, touched_);
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("vertex_entry", volumes_->vertex_entry()), Arg("volume_moves", volumes_->moves())));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("vertex_entry", volumes_->vertex_entry()), Arg("entry_body", volumes_->entry_body()),
+                                              Arg("volume_bodies", volumes_->bodies())));
+  return keep_volumes_.Bind(Arg("entry_vertex", volumes_->entry_vertex()), Arg("entry_body", volumes_->entry_body()),
+                            Arg("volume_bodies", volumes_->bodies()), Arg("volume_moves", volumes_->moves()), Arg("x", x_),
+                            Arg("held_axes", held_axes_), Arg("touched", touched_));
 }
 
 /// The arguments that change when the lists of pairs grow.
 absl::Status TissueSolver::Impl::BindSurface() {
   surface_generation_ = surface_->generation();
-  const auto bind = [&](Kernel& kernel, cl_uint first) -> absl::Status {
-    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first, surface_->params()));
-    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 1, surface_->x_sweep()));
-    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 2, surface_->entry_begins()));
-    PALPATE_RETURN_IF_ERROR(kernel.SetArg(first + 3, surface_->entries()));
-    return kernel.SetArg(first + 4, surface_->pairs());
-  };
-  PALPATE_RETURN_IF_ERROR(bind(solve_color_, 23));
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(28, surface_->detected()));
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(29, surface_->planes()));
-  PALPATE_RETURN_IF_ERROR(bind(vertex_forces_, 21));
-  if (volumes_) {
-    PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(9, surface_->detected()));
-    PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(10, surface_->planes()));
-    PALPATE_RETURN_IF_ERROR(keep_volumes_.SetArg(11, surface_->entry_begins()));
+  for (Kernel* kernel : {&solve_color_, &vertex_forces_}) {
+    PALPATE_RETURN_IF_ERROR(kernel->Bind(Arg("sp", surface_->params()), Arg("x_sweep", surface_->x_sweep()),
+                                         Arg("entry_begins", surface_->entry_begins()), Arg("entries", surface_->entries()),
+                                         Arg("pairs", surface_->pairs())));
   }
-  PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(7, surface_->detected()));
-  PALPATE_RETURN_IF_ERROR(accelerate_.SetArg(8, surface_->planes()));
-  return accelerate_.SetArg(9, surface_->entry_begins());
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("detected", surface_->detected()), Arg("planes", surface_->planes())));
+  if (volumes_) {
+    PALPATE_RETURN_IF_ERROR(keep_volumes_.Bind(Arg("detected", surface_->detected()), Arg("planes", surface_->planes()),
+                                               Arg("entry_begins", surface_->entry_begins())));
+  }
+  return accelerate_.Bind(Arg("detected", surface_->detected()), Arg("planes", surface_->planes()),
+                          Arg("entry_begins", surface_->entry_begins()));
 }
 
 /// The arguments that change when anchors_ grows.
 absl::Status TissueSolver::Impl::BindAnchors() {
-  PALPATE_RETURN_IF_ERROR(solve_color_.SetArg(20, anchors_));
-  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(19, anchors_));
-  return solve_colliders_.SetArg(7, anchors_);
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("anchors", anchors_)));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("anchors", anchors_)));
+  return solve_colliders_.Bind(Arg("anchors", anchors_));
 }
 
 }  // namespace palpate::gpu

@@ -260,7 +260,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   }
   delta_bytes_ = writer_->pending_bytes();
   PALPATE_RETURN_IF_ERROR(writer_->Flush(*queue_));
-  PALPATE_RETURN_IF_ERROR(start_strain_.SetArg(0, layout_.block_count));
+  PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count)));
   if (shapes_ && TouchesShapes(model, change, delta)) {
     PALPATE_RETURN_IF_ERROR(MakeShapes(model));
     PALPATE_RETURN_IF_ERROR(BindShapes());
@@ -295,7 +295,7 @@ absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> for
     PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, triangles_, x_, false));
     PALPATE_RETURN_IF_ERROR(volumes_->BalanceAsItIs(*queue_));
   }
-  PALPATE_RETURN_IF_ERROR(vertex_forces_.SetArg(1, parts));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("parts", parts)));
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(vertex_forces_, Vertices()));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(forces_, std::span<Float4>(scratch_)));
   ScatterScratch(forces_n);

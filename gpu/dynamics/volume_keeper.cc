@@ -182,8 +182,9 @@ absl::Status VolumeKeeper::Measure(Queue& queue, const DeviceBuffer<UInt4>& tria
   goes_on_ = goes_on;
   previous_ = kNoColor;
   if (body_count_ == 0) return absl::OkStatus();
-  return queue.Launch(measure_volumes_, {size_t{body_count_} * kParts, 0}, body_count_, uint32_t{kParts}, triangle_begins_, body_triangles_,
-                      triangles, x, partials_);
+  return queue.Launch(measure_volumes_, {size_t{body_count_} * kParts, 0}, Arg("body_count", body_count_), Arg("parts", uint32_t{kParts}),
+                      Arg("triangle_begins", triangle_begins_), Arg("body_triangles", body_triangles_), Arg("triangles", triangles),
+                      Arg("x", x), Arg("partials", partials_));
 }
 
 UInt2 VolumeKeeper::EntriesOf(uint32_t color) const {
@@ -193,8 +194,11 @@ UInt2 VolumeKeeper::EntriesOf(uint32_t color) const {
 
 absl::Status VolumeKeeper::Launch(Queue& queue, uint32_t color, uint32_t previous) {
   if (body_count_ == 0) return absl::OkStatus();
-  return queue.Launch(volume_pressure_, {size_t{body_count_} * group_size_, group_size_}, body_count_, uint32_t{kParts}, color, previous,
-                      uint32_t{std::exchange(goes_on_, false) ? 1U : 0U}, begins_, partials_, rest_volumes_, moves_, multipliers_, bodies_);
+  return queue.Launch(volume_pressure_, {size_t{body_count_} * group_size_, group_size_}, Arg("body_count", body_count_),
+                      Arg("parts", uint32_t{kParts}), Arg("color", color), Arg("previous", previous),
+                      Arg("goes_on", uint32_t{std::exchange(goes_on_, false) ? 1U : 0U}), Arg("begins", begins_),
+                      Arg("partials", partials_), Arg("rest_volumes", rest_volumes_), Arg("moves", moves_),
+                      Arg("multipliers", multipliers_), Arg("bodies", bodies_));
 }
 
 absl::Status VolumeKeeper::Balance(Queue& queue, uint32_t color) { return Launch(queue, color, std::exchange(previous_, color)); }

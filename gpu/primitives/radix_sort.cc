@@ -70,11 +70,13 @@ absl::Status RadixSort<Key>::Run(Queue& queue, BufferView<Key> keys_in, BufferVi
     const bool to_output = (passes - 1 - pass) % 2 == 0;
     const BufferView<Key> key_target = to_output ? keys_out : keys_.view();
     const BufferView<uint32_t> value_target = to_output ? values_out : values_.view();
-    PALPATE_RETURN_IF_ERROR(queue.Launch(count_, range, count.capacity, count.on_device, keys_in, shift, mask, counts_));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(count_, range, Arg("capacity", count.capacity), Arg("device_count", count.on_device),
+                                         Arg("keys", keys_in), Arg("shift", shift), Arg("mask", mask), Arg("counts", counts_)));
     PALPATE_RETURN_IF_ERROR(scan_.Run(queue, counts_, kDigits * groups, counts_));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(scatter_, range, count.capacity, count.on_device, keys_in, values_in,
-                                         static_cast<uint32_t>(values_are_indices && pass == 0), shift, mask, counts_, key_target,
-                                         value_target));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(
+        scatter_, range, Arg("capacity", count.capacity), Arg("device_count", count.on_device), Arg("keys_in", keys_in),
+        Arg("values_in", values_in), Arg("values_are_indices", static_cast<uint32_t>(values_are_indices && pass == 0)), Arg("shift", shift),
+        Arg("mask", mask), Arg("offsets", counts_), Arg("keys_out", key_target), Arg("values_out", value_target)));
     keys_in = key_target;
     values_in = value_target;
   }

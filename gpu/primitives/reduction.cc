@@ -50,10 +50,11 @@ absl::Status Reduce(Queue& queue, const PrimitiveConfig& config, Kernel& chunks,
   PALPATE_RETURN_IF_ERROR(CheckCapacity(name, "in", std::min<size_t>(in.count, kMaxItems), count.capacity));
   PALPATE_RETURN_IF_ERROR(CheckCapacity(name, "out", out.count, 1));
   const uint32_t groups = config.GroupsFor(count.capacity);
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(chunks, config.RangeFor(count.capacity), count.capacity, count.on_device, in, groups == 1 ? out : partials));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(chunks, config.RangeFor(count.capacity), Arg("capacity", count.capacity),
+                                       Arg("device_count", count.on_device), Arg("in", in), Arg("partials", groups == 1 ? out : partials)));
   if (groups == 1) return absl::OkStatus();
-  return queue.Launch(partials_kernel, {config.group_size, config.group_size}, groups, partials, out);
+  return queue.Launch(partials_kernel, {config.group_size, config.group_size}, Arg("partial_count", groups), Arg("partials", partials),
+                      Arg("out", out));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "gpu/primitives/run_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -72,9 +73,11 @@ absl::Status RunWriter::Flush(Queue& queue) {
   uint32_t first = 0;
   for (const Batch& batch : batches) {
     const auto count = static_cast<uint32_t>(batch.runs.size());
-    PALPATE_RETURN_IF_ERROR(write_runs_.SetArgs(first, count, device_runs_, device_words_));
+    PALPATE_RETURN_IF_ERROR(
+        write_runs_.Bind(Arg("first", first), Arg("count", count), Arg("runs", device_runs_), Arg("words", device_words_)));
     for (size_t t = 0; t < kTargets; ++t) {  // those that are not used must be bound to something, too
-      PALPATE_RETURN_IF_ERROR(write_runs_.SetArg(static_cast<uint32_t>(4 + t), batch.targets[std::min(t, batch.targets.size() - 1)]));
+      constexpr std::array<const char*, kTargets> kNames = {"t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"};
+      PALPATE_RETURN_IF_ERROR(write_runs_.Bind(Arg(kNames[t], batch.targets[std::min(t, batch.targets.size() - 1)])));
     }
     PALPATE_RETURN_IF_ERROR(queue.Enqueue(write_runs_, {count, kGroup}));
     first += count;

@@ -32,6 +32,20 @@ absl::StatusOr<ScanKernels> ScanKernels::Create(const std::shared_ptr<Context>& 
   return kernels;
 }
 
+absl::Status ScanKernels::Run(Queue& queue, ItemCount count, const Arg& total, std::initializer_list<Arg> inputs,
+                              std::initializer_list<Arg> outputs) {
+  const Range range = config_.RangeFor(count.capacity);
+  const Arg capacity("capacity", count.capacity), device_count("device_count", count.on_device);
+  const Arg chunk_sums("chunk_sums", Opaque(chunk_sums_));  // of a type that depends on the variant
+  if (needs_own_sum_ || config_.GroupsFor(count.capacity) > 1) {
+    PALPATE_RETURN_IF_ERROR(sums_.Bind(inputs));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(sums_, range, capacity, device_count, chunk_sums));
+  }
+  PALPATE_RETURN_IF_ERROR(scan_.Bind(inputs));
+  PALPATE_RETURN_IF_ERROR(scan_.Bind(outputs));
+  return queue.Launch(scan_, range, capacity, device_count, chunk_sums, total);
+}
+
 absl::StatusOr<ExclusiveScan> ExclusiveScan::Create(const std::shared_ptr<Context>& context, std::optional<PrimitiveConfig> config) {
   ExclusiveScan scan;
   PALPATE_ASSIGN_OR_RETURN(scan.kernels_,
@@ -46,7 +60,7 @@ absl::Status ExclusiveScan::Run(Queue& queue, BufferView<uint32_t> in, ItemCount
   PALPATE_RETURN_IF_ERROR(CheckCapacity("ExclusiveScan", "out", out.count, count.capacity));
   if (total.handle == nullptr) total = own_total_;
   PALPATE_RETURN_IF_ERROR(CheckCapacity("ExclusiveScan", "total", total.count, 1));
-  return kernels_.Run(queue, count, total, std::make_tuple(in), std::make_tuple(out));
+  return kernels_.Run(queue, count, Arg("total", total), {Arg("in", in)}, {Arg("out", out)});
 }
 
 template <typename T>
@@ -67,7 +81,7 @@ absl::Status SegmentedScan<T>::Run(Queue& queue, BufferView<T> in, BufferView<ui
   PALPATE_RETURN_IF_ERROR(CheckCapacity("SegmentedScan", "out", out.count, count.capacity));
   if (last_total.handle == nullptr) last_total = own_total_;
   PALPATE_RETURN_IF_ERROR(CheckCapacity("SegmentedScan", "last_total", last_total.count, 1));
-  return kernels_.Run(queue, count, last_total, std::make_tuple(in, heads), std::make_tuple(out));
+  return kernels_.Run(queue, count, Arg("total", last_total), {Arg("in", in), Arg("heads", heads)}, {Arg("out", out)});
 }
 
 absl::StatusOr<StreamCompaction> StreamCompaction::Create(const std::shared_ptr<Context>& context, std::optional<PrimitiveConfig> config) {
@@ -82,7 +96,7 @@ absl::Status StreamCompaction::Run(Queue& queue, BufferView<uint32_t> flags, Ite
   PALPATE_RETURN_IF_ERROR(CheckInput("StreamCompaction", flags.count, count));
   PALPATE_RETURN_IF_ERROR(CheckCapacity("StreamCompaction", "indices", indices.count, count.capacity));
   PALPATE_RETURN_IF_ERROR(CheckCapacity("StreamCompaction", "kept", kept.count, 1));
-  return kernels_.Run(queue, count, kept, std::make_tuple(flags), std::make_tuple(indices));
+  return kernels_.Run(queue, count, Arg("total", kept), {Arg("flags", flags)}, {Arg("out", indices)});
 }
 
 template <typename Key>
@@ -102,7 +116,8 @@ absl::Status RunLengthEncode<Key>::Run(Queue& queue, BufferView<Key> keys, ItemC
   PALPATE_RETURN_IF_ERROR(CheckCapacity("RunLengthEncode", "run_keys", run_keys.count, count.capacity));
   PALPATE_RETURN_IF_ERROR(CheckCapacity("RunLengthEncode", "run_begins", run_begins.count, size_t{count.capacity} + 1));
   PALPATE_RETURN_IF_ERROR(CheckCapacity("RunLengthEncode", "run_count", run_count.count, 1));
-  return kernels_.Run(queue, count, run_count, std::make_tuple(keys), std::make_tuple(run_keys, run_begins));
+  return kernels_.Run(queue, count, Arg("total", run_count), {Arg("keys", keys)},
+                      {Arg("run_keys", run_keys), Arg("run_begins", run_begins)});
 }
 
 template class SegmentedScan<uint32_t>;

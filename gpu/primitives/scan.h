@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
-#include <tuple>
 
 #include "gpu/base/status.h"
 #include "gpu/primitives/primitive_config.h"
@@ -20,19 +20,8 @@ class ScanKernels {
   static absl::StatusOr<ScanKernels> Create(const std::shared_ptr<Context>& context, const ProgramDefines& defines, size_t state_bytes,
                                             std::optional<PrimitiveConfig> config);
 
-  /// `inputs` and `outputs` are tuples of views.
-  template <typename Total, typename... Inputs, typename... Outputs>
-  absl::Status Run(Queue& queue, ItemCount count, BufferView<Total> total, const std::tuple<Inputs...>& inputs,
-                   const std::tuple<Outputs...>& outputs) {
-    const Range range = config_.RangeFor(count.capacity);
-    const auto launch = [&](Kernel& kernel, const auto&... arguments) { return queue.Launch(kernel, range, arguments...); };
-    if (needs_own_sum_ || config_.GroupsFor(count.capacity) > 1) {
-      PALPATE_RETURN_IF_ERROR(std::apply(
-          launch, std::tuple_cat(std::tie(sums_), std::make_tuple(count.capacity, count.on_device, chunk_sums_.view()), inputs)));
-    }
-    return std::apply(launch, std::tuple_cat(std::tie(scan_), std::make_tuple(count.capacity, count.on_device, chunk_sums_.view(), total),
-                                             inputs, outputs));
-  }
+  /// `inputs` and `outputs` are those of the variant.
+  absl::Status Run(Queue& queue, ItemCount count, const Arg& total, std::initializer_list<Arg> inputs, std::initializer_list<Arg> outputs);
 
  private:
   PrimitiveConfig config_;

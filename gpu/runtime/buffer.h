@@ -84,6 +84,16 @@ class DeviceBuffer {
   size_t count_ = 0;
 };
 
+/// The same memory as elements of type To, for a kernel that reads it so.
+template <typename To, typename From>
+BufferView<To> As(BufferView<From> buffer) {
+  return {buffer.handle, buffer.count * sizeof(From) / sizeof(To)};
+}
+template <typename To, typename From>
+BufferView<To> As(const DeviceBuffer<From>& buffer) {
+  return As<To>(buffer.view());
+}
+
 /// Makes `buffer` hold at least `count` elements. Where it has to grow its contents are lost, and it gets room for half as many again (the
 /// first time for `count` alone), so that a slowly growing scene does not do it each step. Errors: as DeviceBuffer::Create; the buffer is
 /// then empty.

@@ -1,10 +1,12 @@
 #include "gpu/runtime/context.h"
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/cl_status.h"
-#include "gpu/runtime/queue.h"
+#include "gpu/runtime/kernel.h"
 
 namespace palpate::gpu {
 namespace {
@@ -27,6 +29,35 @@ std::vector<unsigned char> BinaryOf(cl_program program) {
   unsigned char* target = binary.data();
   if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(target), &target, nullptr) != CL_SUCCESS) return {};
   return binary;
+}
+
+// What the cache keeps of a program: the length of its signatures as text, that text, the driver's binary.
+using CacheEntry = std::vector<unsigned char>;
+
+CacheEntry MakeEntry(const ProgramSignatures& signatures, const std::vector<unsigned char>& binary) {
+  const std::string text = ToText(signatures);
+  const auto size = static_cast<uint64_t>(text.size());
+  CacheEntry entry(sizeof(size) + text.size() + binary.size());
+  std::memcpy(entry.data(), &size, sizeof(size));
+  std::copy(text.begin(), text.end(), entry.begin() + sizeof(size));
+  std::copy(binary.begin(), binary.end(), entry.end() - static_cast<std::ptrdiff_t>(binary.size()));
+  return entry;
+}
+
+struct CachedProgram {
+  ProgramSignatures signatures;
+  std::span<const unsigned char> binary;  // part of the entry
+};
+
+std::optional<CachedProgram> SplitEntry(const CacheEntry& entry) {
+  uint64_t size = 0;
+  if (entry.size() < sizeof(size)) return std::nullopt;
+  std::memcpy(&size, entry.data(), sizeof(size));
+  if (size > entry.size() - sizeof(size)) return std::nullopt;
+  const auto* text = reinterpret_cast<const char*>(entry.data() + sizeof(size));
+  std::optional<ProgramSignatures> signatures = ParseSignatures({text, static_cast<size_t>(size)});
+  if (!signatures) return std::nullopt;
+  return CachedProgram{*std::move(signatures), std::span(entry).subspan(sizeof(size) + size)};
 }
 
 }  // namespace
@@ -62,40 +93,47 @@ absl::StatusOr<std::shared_ptr<Program>> Context::BuildProgram(const KernelSourc
   const std::lock_guard lock(mutex_);
   if (const auto found = programs_.find(memory_key); found != programs_.end()) return found->second;
 
-  const std::string disk_key = absl::StrCat(device_.platform_name, "\n", device_.platform_version, "\n", device_.name, "\n",
-                                            device_.version, "\n", device_.driver_version, "\n", options, "\n", std::string(source.text));
-  cl_program program = nullptr;
-  if (const auto binary = cache_.Load(disk_key)) {
-    const unsigned char* bytes = binary->data();
-    const size_t size = binary->size();
-    cl_int status = CL_SUCCESS;
-    cl_int code = CL_SUCCESS;
-    program = clCreateProgramWithBinary(context_, 1, &device_.id, &size, &bytes, &status, &code);
-    if (code == CL_SUCCESS)
-      code = status == CL_SUCCESS ? clBuildProgram(program, 1, &device_.id, options.c_str(), nullptr, nullptr) : status;
-    if (code != CL_SUCCESS && program != nullptr) {  // a binary the driver no longer takes: build from source
-      clReleaseProgram(program);
-      program = nullptr;
-    }
-  }
-  if (program == nullptr) {
-    const char* text = source.text.data();
-    const size_t size = source.text.size();
-    cl_int code = CL_SUCCESS;
-    program = clCreateProgramWithSource(context_, 1, &text, &size, &code);
-    PALPATE_CL_RETURN_IF_ERROR(code, "clCreateProgramWithSource", source.path);
-    code = clBuildProgram(program, 1, &device_.id, options.c_str(), nullptr, nullptr);
-    if (code != CL_SUCCESS) {
-      const std::string log = BuildLog(program, device_.id);
-      clReleaseProgram(program);
-      return Annotate(ClStatus(code, "clBuildProgram", source.path), log);
-    }
-    programs_compiled_.fetch_add(1, std::memory_order_relaxed);
-    if (const std::vector<unsigned char> binary = BinaryOf(program); !binary.empty()) cache_.Store(disk_key, binary);
-  }
-  auto built = std::make_shared<Program>(program, std::string(source.path));
+  PALPATE_ASSIGN_OR_RETURN(std::shared_ptr<Program> built, LoadOrCompile(source, options));
   programs_[memory_key] = built;
   return built;
+}
+
+absl::StatusOr<std::shared_ptr<Program>> Context::LoadOrCompile(const KernelSource& source, const std::string& options) {
+  const std::string disk_key =
+      absl::StrCat("program with signatures\n", device_.platform_name, "\n", device_.platform_version, "\n", device_.name, "\n",
+                   device_.version, "\n", device_.driver_version, "\n", options, "\n", std::string(source.text));
+  if (const auto entry = cache_.Load(disk_key)) {
+    if (std::optional<CachedProgram> cached = SplitEntry(*entry)) {
+      const unsigned char* bytes = cached->binary.data();
+      const size_t size = cached->binary.size();
+      cl_int status = CL_SUCCESS;
+      cl_int code = CL_SUCCESS;
+      cl_program program = clCreateProgramWithBinary(context_, 1, &device_.id, &size, &bytes, &status, &code);
+      if (code == CL_SUCCESS)
+        code = status == CL_SUCCESS ? clBuildProgram(program, 1, &device_.id, options.c_str(), nullptr, nullptr) : status;
+      if (code == CL_SUCCESS) return std::make_shared<Program>(program, std::move(cached->signatures), std::string(source.path));
+      if (program != nullptr) clReleaseProgram(program);  // a binary the driver no longer takes: build from source
+    }
+  }
+  const char* text = source.text.data();
+  const size_t size = source.text.size();
+  cl_int code = CL_SUCCESS;
+  cl_program program = clCreateProgramWithSource(context_, 1, &text, &size, &code);
+  PALPATE_CL_RETURN_IF_ERROR(code, "clCreateProgramWithSource", source.path);
+  code = clBuildProgram(program, 1, &device_.id, options.c_str(), nullptr, nullptr);
+  if (code != CL_SUCCESS) {
+    const std::string log = BuildLog(program, device_.id);
+    clReleaseProgram(program);
+    return Annotate(ClStatus(code, "clBuildProgram", source.path), log);
+  }
+  programs_compiled_.fetch_add(1, std::memory_order_relaxed);
+  absl::StatusOr<ProgramSignatures> signatures = ReadSignatures(program);
+  if (!signatures.ok()) {
+    clReleaseProgram(program);
+    return Annotate(signatures.status(), source.path);
+  }
+  if (const std::vector<unsigned char> binary = BinaryOf(program); !binary.empty()) cache_.Store(disk_key, MakeEntry(*signatures, binary));
+  return std::make_shared<Program>(program, *std::move(signatures), std::string(source.path));
 }
 
 absl::StatusOr<Kernel> Context::CreateKernel(const KernelSource& source, const char* entry_point, const ProgramDefines& defines) {
@@ -109,6 +147,17 @@ absl::StatusOr<Kernel> Context::CreateKernel(const KernelSource& source, const c
     return absl::NotFoundError(absl::StrCat("no kernel '", entry_point, "' in ", program->path()));
   }
   PALPATE_CL_RETURN_IF_ERROR(code, "clCreateKernel", entry_point);
+  const auto signature = program->signatures().find(kernel.name_);
+  if (signature == program->signatures().end()) {
+    return absl::InternalError(absl::StrCat("the driver lists no kernel '", entry_point, "' in ", program->path()));
+  }
+  constexpr size_t kMaxParameters = 64;  // bits of unbound_
+  const size_t count = signature->second.size();
+  if (count > kMaxParameters) {
+    return absl::UnimplementedError(absl::StrCat("kernel ", entry_point, ": ", count, " parameters exceed ", kMaxParameters));
+  }
+  kernel.signature_ = &signature->second;
+  kernel.unbound_ = count == kMaxParameters ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
   kernel.timer_ = TimerFor(kernel.name_);
   return kernel;
 }

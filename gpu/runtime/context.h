@@ -17,6 +17,7 @@
 
 #include "gpu/base/status.h"
 #include "gpu/runtime/device.h"
+#include "gpu/runtime/kernel_signature.h"
 #include "gpu/runtime/kernel_source.h"
 #include "gpu/runtime/program_cache.h"
 
@@ -44,15 +45,18 @@ struct KernelTime {
 /// A built program; kernels of it may be made on any thread.
 class Program {
  public:
-  Program(cl_program program, std::string path) : program_(program), path_(std::move(path)) {}
+  Program(cl_program program, ProgramSignatures signatures, std::string path)
+      : program_(program), signatures_(std::move(signatures)), path_(std::move(path)) {}
   ~Program() { clReleaseProgram(program_); }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
   cl_program handle() const { return program_; }
+  const ProgramSignatures& signatures() const { return signatures_; }
   const std::string& path() const { return path_; }
 
  private:
   cl_program program_;
+  ProgramSignatures signatures_;
   std::string path_;
 };
 
@@ -96,6 +100,7 @@ class Context : public std::enable_shared_from_this<Context> {
   };
 
   Context() : cache_({}) {}
+  absl::StatusOr<std::shared_ptr<Program>> LoadOrCompile(const KernelSource& source, const std::string& options);
   Timer* TimerFor(const std::string& kernel_name);
   void AddAllocation(size_t bytes);
   void RemoveAllocation(size_t bytes) { allocated_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }

@@ -35,6 +35,7 @@ Queue::~Queue() {
 
 absl::Status Queue::Enqueue(Kernel& kernel, Range range) {
   if (range.global_size == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(kernel.CheckAllBound());
   const size_t local = range.local_size == 0 ? usual_local_size_ : range.local_size;
   const size_t global = (range.global_size + local - 1) / local * local;
   cl_event event = nullptr;

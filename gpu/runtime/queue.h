@@ -3,7 +3,6 @@
 #include <CL/cl.h>
 
 #include <bit>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,72 +14,9 @@
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/cl_status.h"
 #include "gpu/runtime/context.h"
+#include "gpu/runtime/kernel.h"
 
 namespace palpate::gpu {
-
-/// Size in bytes of a __local argument.
-struct LocalMemory {
-  size_t size_bytes = 0;
-};
-
-/// One kernel object with its bound arguments. Move-only, used by one thread.
-class Kernel {
- public:
-  Kernel() = default;
-  Kernel(Kernel&& other) noexcept { *this = std::move(other); }
-  Kernel& operator=(Kernel&& other) noexcept {
-    std::swap(kernel_, other.kernel_);
-    std::swap(program_, other.program_);
-    std::swap(timer_, other.timer_);
-    std::swap(name_, other.name_);
-    return *this;
-  }
-  ~Kernel() {
-    if (kernel_ != nullptr) clReleaseKernel(kernel_);
-  }
-
-  const std::string& name() const { return name_; }
-  explicit operator bool() const { return kernel_ != nullptr; }
-
-  /// Binds argument `index`: a DeviceBuffer, a BufferView, LocalMemory, or a trivially copyable value of the device's layout. Stays bound
-  /// for later launches.
-  template <typename T>
-  absl::Status SetArg(cl_uint index, const T& value) {
-    if constexpr (std::is_same_v<T, LocalMemory>) {
-      return Check(clSetKernelArg(kernel_, index, value.size_bytes, nullptr), index);
-    } else if constexpr (requires { value.view(); }) {
-      return SetArg(index, value.view());
-    } else if constexpr (requires {
-                           value.handle;
-                           value.count;
-                         }) {
-      return Check(clSetKernelArg(kernel_, index, sizeof(cl_mem), &value.handle), index);
-    } else {
-      static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_same_v<T, bool>);
-      return Check(clSetKernelArg(kernel_, index, sizeof(T), &value), index);
-    }
-  }
-
-  /// Binds arguments 0, 1, ...
-  template <typename... Args>
-  absl::Status SetArgs(const Args&... args) {
-    absl::Status status;
-    cl_uint index = 0;
-    ((status.ok() ? void(status = SetArg(index++, args)) : void()), ...);
-    return status;
-  }
-
- private:
-  friend class Context;
-  friend class Queue;
-  absl::Status Check(cl_int code, cl_uint index) const {
-    return code == CL_SUCCESS ? absl::OkStatus() : ClStatus(code, "clSetKernelArg", name_ + " argument " + std::to_string(index));
-  }
-  cl_kernel kernel_ = nullptr;
-  std::shared_ptr<Program> program_;
-  Context::Timer* timer_ = nullptr;
-  std::string name_;
-};
 
 /// Work-items of a launch. global_size is rounded up to a multiple of local_size: kernels check their bounds. local_size 0 stands for
 /// UsualLocalSize: drivers left to choose follow the divisors of global_size, so that a prime one runs item by item, and PoCL compiles the
@@ -104,13 +40,14 @@ class Queue {
   const std::shared_ptr<Context>& context() const { return context_; }
   cl_command_queue handle() const { return queue_; }
 
-  /// Enqueues the kernel with the arguments bound to it. A range of 0 does nothing.
+  /// Enqueues the kernel with the arguments bound to it. A range of 0 does nothing. Errors: FailedPrecondition naming kernel and argument
+  /// if one was never bound.
   absl::Status Enqueue(Kernel& kernel, Range range);
 
   /// Binds `args` and enqueues.
-  template <typename... Args>
+  template <std::same_as<Arg>... Args>
   absl::Status Launch(Kernel& kernel, Range range, const Args&... args) {
-    PALPATE_RETURN_IF_ERROR(kernel.SetArgs(args...));
+    PALPATE_RETURN_IF_ERROR(kernel.Bind(args...));
     return Enqueue(kernel, range);
   }
 

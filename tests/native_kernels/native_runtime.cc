@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <sstream>
 
 // This file is compiled without instrumentation, or the harness would be checked in the place of the kernels; PALPATE_ASAN and PALPATE_TSAN
@@ -315,6 +316,7 @@ enum class ArgumentKind { kBuffer, kLocal, kValue };
 struct Argument {
   ArgumentKind kind;
   std::string type;
+  std::string name;
 };
 struct EntryPoint {
   std::vector<Argument> arguments;
@@ -422,7 +424,7 @@ std::map<std::string, std::unique_ptr<EntryPoint>> FindKernels(const std::string
         clean = Trim(clean);
         size_t name_begin = clean.size();
         while (name_begin > 0 && IsWordCharacter(clean[name_begin - 1])) --name_begin;
-        Argument parsed{ArgumentKind::kValue, Trim(clean.substr(0, name_begin))};
+        Argument parsed{ArgumentKind::kValue, Trim(clean.substr(0, name_begin)), clean.substr(name_begin)};
         if (parsed.type.find('*') != std::string::npos) {
           const bool is_local = HasWord(clean, "local") || HasWord(clean, "__local");
           parsed.kind = is_local ? ArgumentKind::kLocal : ArgumentKind::kBuffer;
@@ -532,6 +534,18 @@ cl_int TextInfo(const std::string& text, size_t size, void* value, size_t* size_
   if (size < text.size() + 1) return CL_INVALID_VALUE;
   std::memcpy(value, text.c_str(), text.size() + 1);
   return CL_SUCCESS;
+}
+
+// "const __global float4* restrict" -> "float4*": what drivers answer.
+std::string WithoutQualifiers(const std::string& type) {
+  std::stringstream words(type);
+  std::string plain;
+  for (std::string word; words >> word;) {
+    static const std::set<std::string> kQualifiers = {"const",   "volatile", "restrict", "global",     "local",    "constant",
+                                                      "private", "__global", "__local",  "__constant", "__private"};
+    if (!kQualifiers.contains(word)) plain += (plain.empty() ? "" : " ") + word;
+  }
+  return plain;
 }
 
 template <typename T>
@@ -763,7 +777,12 @@ cl_int clBuildProgram(cl_program program, cl_uint, const cl_device_id*, const ch
 cl_int clGetProgramBuildInfo(cl_program program, cl_device_id, cl_program_build_info, size_t size, void* value, size_t* size_out) {
   return TextInfo(program->log, size, value, size_out);
 }
-cl_int clGetProgramInfo(cl_program, cl_program_info, size_t, void*, size_t*) { return CL_INVALID_VALUE; }  // there are no binaries
+cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t size, void* value, size_t* size_out) {
+  if (what != CL_PROGRAM_KERNEL_NAMES) return CL_INVALID_VALUE;  // there are no binaries
+  std::string names;
+  for (const auto& [name, entry_point] : program->entry_points) names += (names.empty() ? "" : ";") + name;
+  return TextInfo(names, size, value, size_out);
+}
 cl_int clReleaseProgram(cl_program program) {
   // The library stays loaded: reports of sanitizers at the end of the program still need its symbols.
   if (--program->references == 0) delete program;
@@ -791,6 +810,28 @@ cl_int clReleaseKernel(cl_kernel kernel) {
   clReleaseProgram(kernel->program);
   delete kernel;
   return CL_SUCCESS;
+}
+
+cl_int clGetKernelInfo(cl_kernel kernel, cl_kernel_info what, size_t size, void* value, size_t* size_out) {
+  if (what != CL_KERNEL_NUM_ARGS) return CL_INVALID_VALUE;
+  return ValueInfo(static_cast<cl_uint>(kernel->values.size()), size, value, size_out);
+}
+cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint index, cl_kernel_arg_info what, size_t size, void* value, size_t* size_out) {
+  if (index >= kernel->values.size()) return CL_INVALID_ARG_INDEX;
+  const Argument& argument = kernel->entry_point->arguments[index];
+  switch (what) {
+    case CL_KERNEL_ARG_NAME:
+      return TextInfo(argument.name, size, value, size_out);
+    case CL_KERNEL_ARG_TYPE_NAME:
+      return TextInfo(WithoutQualifiers(argument.type), size, value, size_out);
+    case CL_KERNEL_ARG_ADDRESS_QUALIFIER:
+      return ValueInfo(cl_kernel_arg_address_qualifier{argument.kind == ArgumentKind::kValue   ? CL_KERNEL_ARG_ADDRESS_PRIVATE
+                                                       : argument.kind == ArgumentKind::kLocal ? CL_KERNEL_ARG_ADDRESS_LOCAL
+                                                                                               : CL_KERNEL_ARG_ADDRESS_GLOBAL},
+                       size, value, size_out);
+    default:
+      return CL_INVALID_VALUE;
+  }
 }
 
 cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size, const void* value) {

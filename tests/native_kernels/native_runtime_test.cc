@@ -60,24 +60,25 @@ TEST_F(NativeRuntimeTest, KernelsRun) {
   PALPATE_TEST_ASSIGN(Kernel square, context()->CreateKernel(kSource, "square"));
   const auto in = Upload(std::vector<int32_t>{1, -2, 3});
   const auto out = Allocate<int32_t>(3);
-  PALPATE_ASSERT_OK(queue().Launch(square, {3, 2}, in, out, 3U));
+  PALPATE_ASSERT_OK(queue().Launch(square, {3, 2}, Arg("in", in), Arg("out", out), Arg("count", 3U)));
   EXPECT_EQ(Download(out), (std::vector<int32_t>{1, 4, 9}));
   PALPATE_TEST_ASSIGN(Kernel reverse, context()->CreateKernel(kSource, "reverse_group"));
   const auto values = Upload(std::vector<int32_t>{1, 2, 3, 4, 5, 6});
-  PALPATE_ASSERT_OK(queue().Launch(reverse, {6, 3}, values, LocalMemory{12}));
+  PALPATE_ASSERT_OK(queue().Launch(reverse, {6, 3}, Arg("values", values), Arg("scratch", LocalMemory{12})));
   EXPECT_EQ(Download(values), (std::vector<int32_t>{3, 2, 1, 6, 5, 4}));
   PALPATE_TEST_ASSIGN(Kernel count, context()->CreateKernel(kSource, "count_all"));
   const auto counter = Upload(std::vector<uint32_t>{0});
-  PALPATE_ASSERT_OK(queue().Launch(count, {100, 4}, counter));
+  PALPATE_ASSERT_OK(queue().Launch(count, {100, 4}, Arg("count", counter)));
   EXPECT_EQ(Download(counter), std::vector<uint32_t>{100});
 }
 
 TEST_F(NativeRuntimeTest, WrongLaunchesAreErrors) {
   PALPATE_TEST_ASSIGN(Kernel square, context()->CreateKernel(kSource, "square"));
   const auto in = Allocate<int32_t>(3);
-  EXPECT_FALSE(queue().Launch(square, {3, 1}, in, in).ok()) << "an argument is missing";
-  EXPECT_FALSE(queue().Launch(square, {3, 1}, in, in, uint64_t{3}).ok()) << "an argument has the wrong size";
-  EXPECT_FALSE(queue().Launch(square, {3, 1}, in, in, 3U, 4U).ok()) << "too many arguments";
+  const Arg from("in", in), to("out", in);
+  EXPECT_FALSE(queue().Launch(square, {3, 1}, from, to).ok()) << "an argument is missing";
+  EXPECT_FALSE(queue().Launch(square, {3, 1}, from, to, Arg("count", uint64_t{3})).ok()) << "an argument has the wrong type";
+  EXPECT_FALSE(queue().Launch(square, {3, 1}, from, to, Arg("count", 3U), Arg("more", 4U)).ok()) << "too many arguments";
 }
 
 class NativeFaultTest : public NativeRuntimeTest {
@@ -87,7 +88,7 @@ class NativeFaultTest : public NativeRuntimeTest {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   }
 
-  template <typename... Args>
+  template <std::same_as<Arg>... Args>
   void Launch(const char* name, Range range, const Args&... args) {
     PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kSource, name));
     PALPATE_ASSERT_OK(queue().Launch(kernel, range, args...));
@@ -97,44 +98,45 @@ class NativeFaultTest : public NativeRuntimeTest {
 TEST_F(NativeFaultTest, AccessOutsideABuffer) {
   if (!kHasAsan) GTEST_SKIP() << "needs AddressSanitizer";
   const auto out = Upload(std::vector<int32_t>(10, 0));
-  Launch("write_at", {1, 1}, out, 9);
+  Launch("write_at", {1, 1}, Arg("out", out), Arg("offset", 9));
   for (const int offset : {10, -1, 1000}) {
-    EXPECT_DEATH(Launch("write_at", {1, 1}, out, offset), "AddressSanitizer(.|\n)*faults.cl:5") << offset;
+    EXPECT_DEATH(Launch("write_at", {1, 1}, Arg("out", out), Arg("offset", offset)), "AddressSanitizer(.|\n)*faults.cl:5") << offset;
   }
   PALPATE_TEST_ASSIGN(const std::shared_ptr<Context> plain, Context::Create());
   PALPATE_TEST_ASSIGN(const DeviceBuffer<int32_t> unguarded, DeviceBuffer<int32_t>::Create(plain, 10, "unguarded"));
-  EXPECT_DEATH(Launch("write_at", {1, 1}, unguarded, 10), "heap-buffer-overflow(.|\n)*faults.cl:5");
+  EXPECT_DEATH(Launch("write_at", {1, 1}, Arg("out", unguarded), Arg("offset", 10)), "heap-buffer-overflow(.|\n)*faults.cl:5");
 }
 
 TEST_F(NativeFaultTest, AccessOutsideAPrivateArray) {
   if (!kHasAsan) GTEST_SKIP() << "needs AddressSanitizer";
   const auto out = Allocate<int32_t>(1);
-  EXPECT_DEATH(Launch("local_overflow", {1, 1}, out, 6U), "faults.cl:8");
+  EXPECT_DEATH(Launch("local_overflow", {1, 1}, Arg("out", out), Arg("index", 6U)), "faults.cl:8");
 }
 
 TEST_F(NativeFaultTest, UndefinedBehaviour) {
   if (!kHasAsan) GTEST_SKIP() << "needs UndefinedBehaviorSanitizer";
   const auto out = Upload(std::vector<int32_t>{0x7ffffffe});
-  Launch("increment", {1, 1}, out, 1);
-  EXPECT_DEATH(Launch("increment", {1, 1}, out, 1), "faults.cl:11(.|\n)*signed integer overflow");
+  Launch("increment", {1, 1}, Arg("out", out), Arg("by", 1));
+  EXPECT_DEATH(Launch("increment", {1, 1}, Arg("out", out), Arg("by", 1)), "faults.cl:11(.|\n)*signed integer overflow");
 }
 
 TEST_F(NativeFaultTest, BarrierNotReachedByAll) {
   const auto out = Allocate<int32_t>(4);
-  EXPECT_DEATH(Launch("divergent", {4, 4}, out), "barrier was reached by some");
+  EXPECT_DEATH(Launch("divergent", {4, 4}, Arg("values", out)), "barrier was reached by some");
 }
 
 TEST_F(NativeFaultTest, MissingBarrier) {
   if (!kHasTsan) GTEST_SKIP() << "needs ThreadSanitizer";
   const auto values = Upload(std::vector<int32_t>(8, 1));
-  Launch("reverse_group", {8, 4}, values, LocalMemory{16});
-  EXPECT_DEATH(Launch("reverse_group_without_barrier", {8, 4}, values, LocalMemory{16}), "data race(.|\n)*faults.cl:2");
+  Launch("reverse_group", {8, 4}, Arg("values", values), Arg("scratch", LocalMemory{16}));
+  EXPECT_DEATH(Launch("reverse_group_without_barrier", {8, 4}, Arg("values", values), Arg("scratch", LocalMemory{16})),
+               "data race(.|\n)*faults.cl:2");
 }
 
 TEST_F(NativeFaultTest, WorkItemsThatWriteTheSamePlace) {
   if (!kHasTsan) GTEST_SKIP() << "needs ThreadSanitizer";
   const auto values = Upload(std::vector<int32_t>(8, 1));
-  EXPECT_DEATH(Launch("all_write_one", {8}, values), "data race(.|\n)*faults.cl:2");
+  EXPECT_DEATH(Launch("all_write_one", {8}, Arg("values", values)), "data race(.|\n)*faults.cl:2");
 }
 
 }  // namespace

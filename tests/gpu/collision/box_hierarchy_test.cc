@@ -89,9 +89,11 @@ class BoxHierarchyTest : public test::DeviceTest {
     const DeviceBuffer<uint32_t> found = Upload(std::vector<uint32_t>{0});
     const uint32_t capacity = std::min(cluster_pairs.count() * 256, 1U << 24);
     const DeviceBuffer<UInt2> out = Allocate<UInt2>(capacity);
-    PALPATE_EXPECT_OK(queue().Launch(probe_, {cluster_pairs.count(), 1}, cluster_pairs.pairs(), cluster_pairs.count(), a.nodes(),
-                                     a.node_groups(), a.elements(), b.nodes(), b.node_groups(), b.elements(), Int{within}, capacity, out,
-                                     found));
+    PALPATE_EXPECT_OK(queue().Launch(probe_, {cluster_pairs.count(), 1}, Arg("cluster_pairs", cluster_pairs.pairs()),
+                                     Arg("pair_count", cluster_pairs.count()), Arg("a_nodes", a.nodes()), Arg("a_groups", a.node_groups()),
+                                     Arg("a_elements", a.elements()), Arg("b_nodes", b.nodes()), Arg("b_groups", b.node_groups()),
+                                     Arg("b_elements", b.elements()), Arg("is_within", Int{within}), Arg("capacity", capacity),
+                                     Arg("pairs", out), Arg("found", found)));
     Pairs pairs;
     const uint32_t count = Download(found)[0];
     EXPECT_LE(count, capacity);

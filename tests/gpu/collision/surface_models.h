@@ -163,8 +163,9 @@ class SurfaceTest : public test::DeviceTest {
     const auto points = Upload(positions);
     const auto out = Allocate<Float4>(2 * vertices.size());
     const auto count = static_cast<uint32_t>(vertices.size());
-    PALPATE_EXPECT_OK(queue().Launch(*kernel, {(vertices.size() + static_cast<size_t>(lanes) - 1) / static_cast<size_t>(lanes), 0}, count,
-                                     uint32_t{is_edge_edge}, in, points, out));
+    PALPATE_EXPECT_OK(queue().Launch(*kernel, {(vertices.size() + static_cast<size_t>(lanes) - 1) / static_cast<size_t>(lanes), 0},
+                                     Arg("count", count), Arg("is_edge_edge", uint32_t{is_edge_edge}), Arg("vertices", in),
+                                     Arg("positions", points), Arg("results", out)));
     const std::vector<Float4> values = Download(out);
     for (size_t i = 0; i < vertices.size(); ++i) {
       results[i] = {values[2 * i], values[2 * i + 1].x, values[2 * i + 1].y, values[2 * i + 1].z != 0};

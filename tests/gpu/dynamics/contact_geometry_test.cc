@@ -73,7 +73,8 @@ class ContactGeometryTest : public test::DeviceTest {
     PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::closest_probe, "probe_closest"));
     const auto input = Upload(in);
     const auto output = Allocate<Float4>(2 * queries.size());
-    PALPATE_ASSERT_OK(queue().Launch(kernel, {queries.size(), 0}, static_cast<uint32_t>(queries.size()), input, output));
+    PALPATE_ASSERT_OK(queue().Launch(kernel, {queries.size(), 0}, Arg("count", static_cast<uint32_t>(queries.size())), Arg("cases", input),
+                                     Arg("results", output)));
     const std::vector<Float4> out = Download(output);
     for (size_t i = 0; i < queries.size(); ++i) {
       const Query& q = queries[i];
@@ -149,7 +150,8 @@ TEST_F(ContactGeometryTest, ForceLawIsConvexAndSmooth) {
   const auto p = Upload(std::vector<StepParams>{params});
   const auto input = Upload(violations);
   const auto output = Allocate<Float2>(violations.size());
-  PALPATE_ASSERT_OK(queue().Launch(kernel, {violations.size(), 0}, static_cast<uint32_t>(violations.size()), p, input, output));
+  PALPATE_ASSERT_OK(queue().Launch(kernel, {violations.size(), 0}, Arg("count", static_cast<uint32_t>(violations.size())), Arg("p", p),
+                                   Arg("violations", input), Arg("results", output)));
   const std::vector<Float2> out = Download(output);
   for (size_t i = 0; i < violations.size(); ++i) {
     SCOPED_TRACE(testing::Message() << "violation " << violations[i] << " m");

@@ -77,7 +77,8 @@ class ElasticityTest : public test::DeviceTest {
     if (!kernel.ok()) return {};
     const auto input = Upload(in);
     const auto output = Allocate<Real>(cases.size() * kRealsOut);
-    PALPATE_EXPECT_OK(queue().Launch(*kernel, {cases.size(), 0}, static_cast<uint32_t>(cases.size()), input, output));
+    PALPATE_EXPECT_OK(queue().Launch(*kernel, {cases.size(), 0}, Arg("count", static_cast<uint32_t>(cases.size())), Arg("cases", input),
+                                     Arg("results", output)));
     const std::vector<Real> out = Download(output);
     std::vector<Results> results(cases.size());
     const Real* at = out.data();

@@ -49,8 +49,9 @@ class ShapeMatchingTest : public test::DeviceTest {
     const auto outcome = Allocate<UInt2>(matrices.size());
     auto kernel = context()->CreateKernel(kernels::matching_probe, "probe_svd");
     EXPECT_TRUE(kernel.ok()) << kernel.status();
-    PALPATE_EXPECT_OK(queue().Launch(*kernel, {matrices.size(), 0}, static_cast<uint32_t>(matrices.size()), d_columns, scaled, turned,
-                                     rotations, outcome));
+    PALPATE_EXPECT_OK(queue().Launch(*kernel, {matrices.size(), 0}, Arg("count", static_cast<uint32_t>(matrices.size())),
+                                     Arg("matrices", d_columns), Arg("scaled", scaled), Arg("turned", turned), Arg("rotations", rotations),
+                                     Arg("outcome", outcome)));
     const auto s = Download(scaled);
     const auto t = Download(turned);
     const auto r = Download(rotations);
@@ -193,7 +194,8 @@ TEST_F(ShapeMatchingTest, QuaternionsAgreeWithEigen) {
   const auto logs = Allocate<Float4>(vectors.size());
   const auto products = Allocate<Float4>(vectors.size());
   PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::matching_probe, "probe_quaternions"));
-  PALPATE_ASSERT_OK(queue().Launch(kernel, {vectors.size(), 0}, static_cast<uint32_t>(vectors.size()), d_vectors, logs, products));
+  PALPATE_ASSERT_OK(queue().Launch(kernel, {vectors.size(), 0}, Arg("count", static_cast<uint32_t>(vectors.size())),
+                                   Arg("vectors", d_vectors), Arg("logs", logs), Arg("products", products)));
   const auto log_values = Download(logs);
   const auto product_values = Download(products);
   const auto rotation = [](const Float4& v) {

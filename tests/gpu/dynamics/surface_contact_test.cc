@@ -56,7 +56,8 @@ class SurfacePairTest : public test::DeviceTest {
     if (!kernel.ok()) return results;
     const auto input = Upload(in);
     const auto output = Allocate<double>(cases.size() * 32);
-    PALPATE_EXPECT_OK(queue().Launch(*kernel, {cases.size(), 0}, static_cast<uint32_t>(cases.size()), input, output));
+    PALPATE_EXPECT_OK(queue().Launch(*kernel, {cases.size(), 0}, Arg("count", static_cast<uint32_t>(cases.size())), Arg("cases", input),
+                                     Arg("results", output)));
     const std::vector<double> out = Download(output);
     for (size_t i = 0; i < cases.size(); ++i) {
       const double* const r = &out[i * 32];

@@ -58,8 +58,8 @@ TEST_F(BufferTest, EmptyBufferIsAValidArgument) {
   PALPATE_EXPECT_OK(queue().Fill(empty, 1));
   PALPATE_EXPECT_OK(queue().Copy(empty, empty, 0));
   PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "scale_values"));
-  PALPATE_EXPECT_OK(queue().Launch(kernel, {0, 1}, empty, empty, 0U));
-  PALPATE_EXPECT_OK(queue().Launch(kernel, {1, 1}, empty, empty, 0U));
+  PALPATE_EXPECT_OK(queue().Launch(kernel, {0, 1}, Arg("in", empty), Arg("out", empty), Arg("count", 0U)));
+  PALPATE_EXPECT_OK(queue().Launch(kernel, {1, 1}, Arg("in", empty), Arg("out", empty), Arg("count", 0U)));
 }
 
 TEST_F(BufferTest, AccessPastTheEndIsRefused) {
@@ -132,20 +132,21 @@ TEST_F(BufferTest, GuardBandsShowWritesBesideTheBuffer) {
   PALPATE_EXPECT_OK(context()->CheckGuards());
   {
     const auto inside = Allocate<int32_t>(10, "inside");
-    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, inside, 9, 42));
+    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, Arg("out", inside), Arg("offset", 9), Arg("value", 42)));
     PALPATE_ASSERT_OK(queue().FinishBlocking());
     PALPATE_EXPECT_OK(context()->CheckGuards());
   }
   for (const int offset : {10, 500, -1, -100}) {
     const auto buffer = Allocate<int32_t>(10, "target");
-    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, buffer, offset, 42));
+    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, Arg("out", buffer), Arg("offset", offset), Arg("value", 42)));
     PALPATE_ASSERT_OK(queue().FinishBlocking());
     const absl::Status status = context()->CheckGuards();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_THAT(Message(status), HasSubstr("target"));
     EXPECT_THAT(Message(status), HasSubstr(offset < 0 ? "before its begin" : "behind its end"));
     // Repair it, or the buffer would report itself once more when it goes.
-    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, buffer, offset, static_cast<int>(0xA5A5A5A5U)));
+    PALPATE_ASSERT_OK(
+        queue().Launch(kernel, {1, 1}, Arg("out", buffer), Arg("offset", offset), Arg("value", static_cast<int>(0xA5A5A5A5U))));
     PALPATE_ASSERT_OK(queue().FinishBlocking());
     PALPATE_EXPECT_OK(context()->CheckGuards());
   }
@@ -155,7 +156,7 @@ TEST_F(BufferTest, GuardBandsOfADestroyedBufferAreStillReported) {
   PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "write_at"));
   {
     const auto buffer = Allocate<int32_t>(10, "short-lived");
-    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, buffer, 10, 42));
+    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, Arg("out", buffer), Arg("offset", 10), Arg("value", 42)));
     PALPATE_ASSERT_OK(queue().FinishBlocking());
   }
   EXPECT_THAT(Message(context()->CheckGuards()), HasSubstr("short-lived"));

@@ -38,7 +38,7 @@ TEST_F(ContextTest, DefinesReachTheKernel) {
     PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "scale_values", {{"SCALE", scale}}));
     const auto in = Upload(std::vector<int32_t>{10});
     const auto out = Allocate<int32_t>(1);
-    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, in, out, 1U));
+    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, Arg("in", in), Arg("out", out), Arg("count", 1U)));
     EXPECT_EQ(Download(out), std::vector<int32_t>{expected});
   }
 }
@@ -49,7 +49,7 @@ TEST_F(ContextTest, SourcesWithTheSamePathAreToldApart) {
   const auto out = Allocate<int32_t>(1);
   for (const auto& [source, expected] : {std::pair{first, 1}, std::pair{second, 2}, std::pair{first, 1}}) {
     PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(source, "f"));
-    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, out));
+    PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, Arg("x", out)));
     EXPECT_EQ(Download(out), std::vector<int32_t>{expected});
   }
 }
@@ -58,14 +58,14 @@ TEST_F(ContextTest, KernelsOfOneProgramHaveTheirOwnArguments) {
   PALPATE_TEST_ASSIGN(Kernel a, context()->CreateKernel(kernels::runtime_test, "write_at"));
   PALPATE_TEST_ASSIGN(Kernel b, context()->CreateKernel(kernels::runtime_test, "write_at"));
   const auto out = Upload(std::vector<int32_t>(2, 0));
-  PALPATE_ASSERT_OK(a.SetArgs(out, 0, 1));
-  PALPATE_ASSERT_OK(b.SetArgs(out, 1, 2));
+  PALPATE_ASSERT_OK(a.Bind(Arg("out", out), Arg("offset", 0), Arg("value", 1)));
+  PALPATE_ASSERT_OK(b.Bind(Arg("out", out), Arg("offset", 1), Arg("value", 2)));
   PALPATE_ASSERT_OK(queue().Enqueue(a, {1, 1}));
   PALPATE_ASSERT_OK(queue().Enqueue(b, {1, 1}));
   EXPECT_EQ(Download(out), (std::vector<int32_t>{1, 2}));
   Kernel c = std::move(a);
   EXPECT_FALSE(a);  // NOLINT(bugprone-use-after-move)
-  PALPATE_ASSERT_OK(c.SetArg(2, 7));
+  PALPATE_ASSERT_OK(c.Bind(Arg("value", 7)));
   PALPATE_ASSERT_OK(queue().Enqueue(c, {1, 1}));
   EXPECT_EQ(Download(out), (std::vector<int32_t>{7, 2}));
 }

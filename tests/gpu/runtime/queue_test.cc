@@ -23,8 +23,8 @@ TEST_F(QueueTest, CommandsRunInOrder) {
   const auto b = Allocate<int32_t>(100);
   std::vector<int32_t> early(100);
   for (int i = 0; i < 10; ++i) {
-    PALPATE_ASSERT_OK(queue().Launch(twice, {100}, a, b, 100U));
-    PALPATE_ASSERT_OK(queue().Launch(twice, {100}, b, a, 100U));
+    PALPATE_ASSERT_OK(queue().Launch(twice, {100}, Arg("in", a), Arg("out", b), Arg("count", 100U)));
+    PALPATE_ASSERT_OK(queue().Launch(twice, {100}, Arg("in", b), Arg("out", a), Arg("count", 100U)));
     if (i == 4) PALPATE_ASSERT_OK(queue().EnqueueRead(a, early));
   }
   EXPECT_EQ(Download(a), std::vector<int32_t>(100, 1 << 20));
@@ -35,7 +35,7 @@ TEST_F(QueueTest, GlobalSizeIsRoundedUpToWholeGroups) {
   PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "scale_values", {{"SCALE", "3"}}));
   const auto in = Upload(std::vector<int32_t>(101, 7));
   const auto out = Upload(std::vector<int32_t>(101, 0));
-  PALPATE_ASSERT_OK(queue().Launch(kernel, {101, 32}, in, out, 101U));
+  PALPATE_ASSERT_OK(queue().Launch(kernel, {101, 32}, Arg("in", in), Arg("out", out), Arg("count", 101U)));
   EXPECT_EQ(Download(out), std::vector<int32_t>(101, 21));
 }
 
@@ -44,7 +44,7 @@ TEST_F(QueueTest, GroupsKeepTheirSizeWhateverTheNumberOfItems) {
   const auto usual = static_cast<uint32_t>(UsualLocalSize(context()->device().is_cpu));
   for (const size_t count : {1, 7, 97, 100, 1009, 4096}) {
     const auto out = Allocate<uint32_t>(count);
-    PALPATE_ASSERT_OK(queue().Launch(kernel, {count}, out, static_cast<uint32_t>(count)));
+    PALPATE_ASSERT_OK(queue().Launch(kernel, {count}, Arg("out", out), Arg("count", static_cast<uint32_t>(count))));
     EXPECT_EQ(Download(out), std::vector<uint32_t>(count, usual)) << count;
   }
 }
@@ -55,34 +55,76 @@ TEST_F(QueueTest, LocalMemoryArgument) {
   std::iota(values.begin(), values.end(), 0U);
   const auto in = Upload(values);
   const auto out = Allocate<uint32_t>(4);
-  PALPATE_ASSERT_OK(queue().Launch(kernel, {64, 16}, in, out, LocalMemory{16 * sizeof(uint32_t)}));
+  PALPATE_ASSERT_OK(queue().Launch(kernel, {64, 16}, Arg("in", in), Arg("out", out), Arg("scratch", LocalMemory{16 * sizeof(uint32_t)})));
   EXPECT_EQ(Download(out), (std::vector<uint32_t>{120, 376, 632, 888}));
 }
 
 TEST_F(QueueTest, ArgumentsStayBound) {
   PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "write_at"));
   const auto out = Upload(std::vector<int32_t>(4, 0));
-  PALPATE_ASSERT_OK(kernel.SetArgs(out, 0, 9));
+  PALPATE_ASSERT_OK(kernel.Bind(Arg("out", out), Arg("offset", 0), Arg("value", 9)));
   PALPATE_ASSERT_OK(queue().Enqueue(kernel, {1, 1}));
-  PALPATE_ASSERT_OK(kernel.SetArg(1, 2));
+  PALPATE_ASSERT_OK(kernel.Bind(Arg("offset", 2)));
   PALPATE_ASSERT_OK(queue().Enqueue(kernel, {1, 1}));
   EXPECT_EQ(Download(out), (std::vector<int32_t>{9, 0, 9, 0}));
 }
 
-TEST_F(QueueTest, WrongArgumentsNameKernelAndIndex) {
+// One line of each kind of mistake that positions used to hide.
+TEST_F(QueueTest, WrongArgumentsNameKernelAndArgument) {
   PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "write_at"));
-  const absl::Status too_many = kernel.SetArg(3, 1);
-  EXPECT_TRUE(absl::IsInternal(too_many));
-  EXPECT_THAT(std::string(too_many.message()), HasSubstr("write_at argument 3"));
-  const absl::Status wrong_size = kernel.SetArg(1, uint64_t{1});
-  EXPECT_THAT(std::string(wrong_size.message()), HasSubstr("write_at argument 1"));
+  const auto out = Allocate<int32_t>(1);
+  const auto floats = Allocate<float>(1);
+  const auto message = [](const absl::Status& status) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message(kernel.Bind(Arg("ofset", 1))),
+              "kernel write_at, argument 'ofset': there is none; its arguments are out, offset, value");
+  EXPECT_THAT(message(kernel.Bind(Arg("offset", 1), Arg("value", 2), Arg("offset", 3))),
+              "kernel write_at, argument 'offset': bound twice in one call");
+  EXPECT_THAT(message(kernel.Bind(Arg("offset", 1U))),
+              "kernel write_at, argument 'offset': is a value of type int, bound to a value of type uint");
+  EXPECT_THAT(message(kernel.Bind(Arg("out", floats))), "kernel write_at, argument 'out': is a buffer of int, bound to a buffer of float");
+  EXPECT_THAT(message(kernel.Bind(Arg("out", 1))), "kernel write_at, argument 'out': is a buffer of int, bound to a value of type int");
+  EXPECT_THAT(message(kernel.Bind(Arg("value", out))),
+              "kernel write_at, argument 'value': is a value of type int, bound to a buffer of int");
+  EXPECT_THAT(message(kernel.Bind(Arg("out", LocalMemory{4}))), HasSubstr("bound to local memory"));
+  PALPATE_EXPECT_OK(kernel.Bind(Arg("out", As<int32_t>(floats))));
+  PALPATE_EXPECT_OK(kernel.Bind(Arg("out", Opaque(floats))));
+}
+
+TEST_F(QueueTest, KernelsWithAnArgumentThatWasNeverBoundAreNotEnqueued) {
+  PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "write_at"));
+  const auto out = Upload(std::vector<int32_t>{5});
+  const absl::Status status = queue().Launch(kernel, {1, 1}, Arg("value", 9), Arg("out", out));
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("kernel write_at, argument 'offset': not bound"));
+  EXPECT_EQ(Download(out), std::vector<int32_t>{5});
+  PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, Arg("offset", 0)));
+  EXPECT_EQ(Download(out), std::vector<int32_t>{9});
+}
+
+TEST_F(QueueTest, VariantsOfAKernelHaveTheirOwnArguments) {
+  const KernelSource source = {"variants.cl",
+                               "#ifdef WITH_SCALE\n#define SCALE_ARG , int scale\n#else\n#define SCALE_ARG\n#define scale 1\n#endif\n"
+                               "kernel void f(global int* x SCALE_ARG) { x[0] = 3 * scale; }\n"};
+  PALPATE_TEST_ASSIGN(Kernel plain, context()->CreateKernel(source, "f"));
+  PALPATE_TEST_ASSIGN(Kernel scaled, context()->CreateKernel(source, "f", {{"WITH_SCALE", "1"}}));
+  EXPECT_FALSE(plain.Has("scale"));
+  EXPECT_TRUE(scaled.Has("scale"));
+  const auto out = Allocate<int32_t>(1);
+  PALPATE_EXPECT_OK(queue().Launch(plain, {1, 1}, Arg("x", out)));
+  EXPECT_EQ(Download(out), std::vector<int32_t>{3});
+  EXPECT_FALSE(queue().Launch(scaled, {1, 1}, Arg("x", out)).ok());
+  PALPATE_EXPECT_OK(queue().Launch(scaled, {1, 1}, Arg("scale", 2)));
+  EXPECT_EQ(Download(out), std::vector<int32_t>{6});
 }
 
 TEST_F(QueueTest, TooLargeAGroupIsAnErrorThatNamesTheKernel) {
   PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "write_at"));
   const auto out = Allocate<int32_t>(1);
   const size_t too_large = context()->device().max_work_group_size * 2;
-  const absl::Status status = queue().Launch(kernel, {too_large, too_large}, out, 0, 0);
+  const absl::Status status = queue().Launch(kernel, {too_large, too_large}, Arg("out", out), Arg("offset", 0), Arg("value", 0));
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr("write_at"));
 }
@@ -93,7 +135,8 @@ TEST_F(QueueTest, KernelTimesAreBooked) {
   PALPATE_TEST_ASSIGN(Kernel kernel, own->CreateKernel(kernels::runtime_test, "scale_values"));
   PALPATE_TEST_ASSIGN(const DeviceBuffer<int32_t> buffer, DeviceBuffer<int32_t>::Create(own, 1 << 20, "values"));
   PALPATE_ASSERT_OK(timed->Fill(buffer, 1));
-  for (int i = 0; i < 3; ++i) PALPATE_ASSERT_OK(timed->Launch(kernel, {1 << 20}, buffer, buffer, uint32_t{1} << 20));
+  for (int i = 0; i < 3; ++i)
+    PALPATE_ASSERT_OK(timed->Launch(kernel, {1 << 20}, Arg("in", buffer), Arg("out", buffer), Arg("count", uint32_t{1} << 20)));
   PALPATE_ASSERT_OK(timed->FinishBlocking());
   std::vector<KernelTime> times = own->KernelTimes();
   ASSERT_EQ(times.size(), 1U);
@@ -103,7 +146,7 @@ TEST_F(QueueTest, KernelTimesAreBooked) {
   const double seconds = times[0].seconds;
 
   timed->set_profiling(false);
-  PALPATE_ASSERT_OK(timed->Launch(kernel, {1 << 20}, buffer, buffer, uint32_t{1} << 20));
+  PALPATE_ASSERT_OK(timed->Launch(kernel, {1 << 20}, Arg("in", buffer), Arg("out", buffer), Arg("count", uint32_t{1} << 20)));
   PALPATE_ASSERT_OK(timed->FinishBlocking());
   times = own->KernelTimes();
   EXPECT_EQ(times[0].launches, 4U);
@@ -115,7 +158,7 @@ TEST_F(QueueTest, WithoutProfilingLaunchesAreCountedOnly) {
   PALPATE_TEST_ASSIGN(const std::unique_ptr<Queue> plain, Queue::Create(own));
   PALPATE_TEST_ASSIGN(Kernel kernel, own->CreateKernel(kernels::runtime_test, "write_at"));
   PALPATE_TEST_ASSIGN(const DeviceBuffer<int32_t> buffer, DeviceBuffer<int32_t>::Create(own, 1, "value"));
-  PALPATE_ASSERT_OK(plain->Launch(kernel, {1, 1}, buffer, 0, 1));
+  PALPATE_ASSERT_OK(plain->Launch(kernel, {1, 1}, Arg("out", buffer), Arg("offset", 0), Arg("value", 1)));
   PALPATE_ASSERT_OK(plain->FinishBlocking());
   const std::vector<KernelTime> times = own->KernelTimes();
   ASSERT_EQ(times.size(), 1U);
@@ -137,7 +180,7 @@ TEST_F(QueueTest, ThreadsWithTheirOwnQueuesDoNotDisturbEachOther) {
           const std::vector<int32_t> values(500, t * 1000 + round);
           PALPATE_ASSIGN_OR_RETURN(const DeviceBuffer<int32_t> in, CreateBufferFrom(*own, std::span<const int32_t>(values), "in"));
           PALPATE_ASSIGN_OR_RETURN(const DeviceBuffer<int32_t> out, DeviceBuffer<int32_t>::Create(context(), 500, "out"));
-          PALPATE_RETURN_IF_ERROR(own->Launch(kernel, {500}, in, out, 500U));
+          PALPATE_RETURN_IF_ERROR(own->Launch(kernel, {500}, Arg("in", in), Arg("out", out), Arg("count", 500U)));
           std::vector<int32_t> read(500);
           PALPATE_RETURN_IF_ERROR(own->ReadBlocking(out, read));
           wrong[t] += read != std::vector<int32_t>(500, 2 * (t * 1000 + round));

@@ -27,7 +27,7 @@ TEST_F(SharedLayoutTest, DeviceAgreesOnSizesAndOffsets) {
   const std::vector<Entry> host = {PALPATE_SHARED_LAYOUT(SIZE_ENTRY, OFFSET_ENTRY)};
   PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::shared_layout, "shared_layout"));
   const DeviceBuffer<uint32_t> out = Upload(std::vector<uint32_t>(host.size(), 0xffffffffU));
-  PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, out));
+  PALPATE_ASSERT_OK(queue().Launch(kernel, {1, 1}, Arg("out", out)));
   const std::vector<uint32_t> device = Download(out);
   for (size_t i = 0; i < host.size(); ++i) EXPECT_EQ(device[i], host[i].value) << host[i].name;
 }
@@ -46,7 +46,9 @@ TEST_F(SharedLayoutTest, MembersOfVectorsAreInTheSameOrder) {
   const auto out2 = Allocate<Float2>(2);
   const auto out_u2 = Allocate<UInt2>(2);
   const auto out_i2 = Allocate<Int2>(2);
-  PALPATE_ASSERT_OK(queue().Launch(kernel, {2, 1}, in4, out4, in_u4, out_u4, in_i4, out_i4, in2, out2, in_u2, out_u2, in_i2, out_i2));
+  PALPATE_ASSERT_OK(queue().Launch(kernel, {2, 1}, Arg("in4", in4), Arg("out4", out4), Arg("in_u4", in_u4), Arg("out_u4", out_u4),
+                                   Arg("in_i4", in_i4), Arg("out_i4", out_i4), Arg("in2", in2), Arg("out2", out2), Arg("in_u2", in_u2),
+                                   Arg("out_u2", out_u2), Arg("in_i2", in_i2), Arg("out_i2", out_i2)));
   EXPECT_EQ(Download(out4), (std::vector<Float4>{{4, 3, 2, 1}, {8, 7, 6, 5}}));
   EXPECT_EQ(Download(out_u4), (std::vector<UInt4>{{4, 3, 2, 1}, {8, 7, 6, 5}}));
   EXPECT_EQ(Download(out_i4), (std::vector<Int4>{{4, -3, 2, -1}, {8, 7, 6, 5}}));
