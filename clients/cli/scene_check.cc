@@ -1,6 +1,8 @@
 #include "clients/cli/scene_check.h"
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "clients/cli/scene_file.h"
@@ -57,10 +59,26 @@ absl::Status CheckScene(const std::string& path, bool json) {
 
 Table BodyTable(const google::protobuf::RepeatedPtrField<v1::BodyInfo>& bodies) {
   Table table({"body", "vertices", "tets", "surface vertices", "triangles", "fixed", "mass", "volume"});
-  for (const auto& body : bodies) {
-    table.AddRow({body.name(), absl::StrCat(body.vertex_count()), absl::StrCat(body.tet_count()), absl::StrCat(body.surface_vertex_count()),
-                  absl::StrCat(body.surface_triangle_count()), absl::StrCat(body.fixed_vertex_count()),
-                  absl::StrFormat("%.4g kg", body.mass_kg()), absl::StrFormat("%.4g l", 1000 * body.volume_m3())});
+  const auto figures = [](const v1::BodyInfo& body) {
+    return std::vector<std::string>{absl::StrCat(body.vertex_count()),
+                                    absl::StrCat(body.tet_count()),
+                                    absl::StrCat(body.surface_vertex_count()),
+                                    absl::StrCat(body.surface_triangle_count()),
+                                    absl::StrCat(body.fixed_vertex_count()),
+                                    absl::StrFormat("%.4g kg", body.mass_kg()),
+                                    absl::StrFormat("%.4g l", 1000 * body.volume_m3())};
+  };
+  // The members of an array are alike but for a number in their names: one row tells of all.
+  const auto stem = [](const std::string& name) { return name.substr(0, name.find_last_not_of("0123456789") + 1); };
+  for (int begin = 0, end = 0; begin < bodies.size(); begin = end) {
+    const v1::BodyInfo& first = bodies[begin];
+    std::vector<std::string> row = figures(first);
+    do ++end;
+    while (end < bodies.size() && stem(first.name()) != first.name() && stem(bodies[end].name()) == stem(first.name()) &&
+           figures(bodies[end]) == row);
+    const int count = end - begin;
+    row.insert(row.begin(), count == 1 ? first.name() : absl::StrFormat("%d like %s", count, first.name()));
+    table.AddRow(row);
   }
   return table;
 }

@@ -290,6 +290,13 @@ class Scene(CliTest):
     def spec(self, **changes):
         return {"bodies": [{"generator": {"sphere": {"radius_m": 0.05}}}]} | changes
 
+    def test_check_tells_of_an_array_in_one_row(self):
+        out = self.ok("scene", "check", SCENES / "boxes.json")
+        self.assertRegex(out, r"(?m)^512 like box0 +8 +5 ")
+        self.assertRegex(out, r"(?m)^wall-left +28 ")
+        self.assertLess(len(out.splitlines()), 20)
+        self.assertEqual(len(json.loads(self.ok("scene", "check", SCENES / "boxes.json", "--json"))["bodies"]), 517)
+
     def test_check_warns_of_few_sweeps(self):
         def warning(name="liver.json", **changes):
             spec = json.loads((SCENES / name).read_text()) | {"solver": changes}
