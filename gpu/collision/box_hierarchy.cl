@@ -7,7 +7,7 @@
 /* Build of a packed tree of boxes along a Hilbert curve, and its cluster pairs: see box_hierarchy.h. */
 
 /* The part of space that is ordered by one curve: cell = (centre - origin) * cells_per_m. */
-typedef float4 Frame; /* origin x, y, z [m], cells per metre */
+#define Frame float4 /* origin x, y, z [m], cells per metre */
 
 float4 centre_of(Box box) { return 0.5f * box.lower + 0.5f * box.upper; }
 

@@ -8,10 +8,10 @@
    positions are 3 doubles a vertex, 0 if they are a float4. */
 
 #if CCD_INPUT_DOUBLE
-typedef double Position;
+#define Position double
 Real3 ccd_point(global const Position* positions, uint vertex) { return vload3(vertex, positions); }
 #else
-typedef float4 Position;
+#define Position float4
 Real3 ccd_point(global const Position* positions, uint vertex) {
   const float4 p = positions[vertex];
   return (Real3)((Real)p.x, (Real)p.y, (Real)p.z);

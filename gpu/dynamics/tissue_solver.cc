@@ -13,11 +13,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kPlaneContact = 0xffffffffU;
-// Recovery of a tangled mesh, see docs/algorithms/tissue.md: softens volume changes to those of a Poisson ratio of 0.3, ends when no tet
-// was inverted or strained beyond 1 for a while, or after a time limit.
-constexpr float kRecoveryLambdaCap = 1.5F;
-constexpr double kRecoveryCalm_s = 0.25;
-constexpr double kRecoveryLimit_s = 20;
 constexpr uint32_t kToolSweeps = 8;      // of the tools alone, before those of tissue and tools
 constexpr uint32_t kShiftPeriod = 3;     // sweeps between moves of whole bodies
 constexpr uint32_t kMinCheckPeriod = 4;  // sweeps between looks at how far surfaces moved
@@ -59,7 +54,7 @@ void AddRigid(std::span<const RigidBlockState> states, TissueStep* step) {
 /// What a sweep takes from the positions as they are: rotations of tets, goals of shape-matched bodies.
 absl::Status TissueSolver::Impl::UpdateFollowed() {
   if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(extract_rotations_, {layout_.tet_count, 0}));
-  return shapes_ ? shapes_->Update(*queue_, x_) : absl::OkStatus();
+  return shapes_ ? shapes_->Update(*queue_, tissue_.x) : absl::OkStatus();
 }
 
 /// Bodies that nothing holds go as wholes to where the forces on them balance.
@@ -69,27 +64,29 @@ absl::Status TissueSolver::Impl::ShiftPieces() {
   if (const size_t sums = size_t{pieces} * kParts * PALPATE_PIECE_SUMS; piece_sums_buffer_.count() < sums) {
     PALPATE_RETURN_IF_ERROR(Make(&piece_sums_buffer_, sums + sums / 2, "piece_sums"));
   }
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(
-      piece_sums_, {size_t{pieces} * kParts, 0}, Arg("p", params_), Arg("piece_count", pieces), Arg("parts", kParts),
-      Arg("piece_begin", surface_->piece_begin()), Arg("piece_vertices", surface_->piece_vertices()), Arg("x", x_),
-      Arg("x_start", x_start_), Arg("y", y_), Arg("mass", mass_), Arg("vertex_triangle_range", vertex_triangle_range_),
-      Arg("vertex_triangles", vertex_triangles_), Arg("triangles", triangles_), Arg("triangle_colliders", triangle_colliders_),
-      Arg("contacts", contacts_), Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_),
-      Arg("anchors", anchors_), Arg("sums", piece_sums_buffer_)));
+  PALPATE_RETURN_IF_ERROR(
+      queue_->Launch(piece_sums_, {size_t{pieces} * kParts, 0}, Arg("p", tissue_.params), Arg("piece_count", pieces), Arg("parts", kParts),
+                     Arg("piece_begin", surface_->piece_begin()), Arg("piece_vertices", surface_->piece_vertices()), Arg("x", tissue_.x),
+                     Arg("x_start", tissue_.x_start), Arg("y", tissue_.y), Arg("mass", tissue_.mass),
+                     Arg("vertex_triangle_range", tissue_.vertex_triangle_range), Arg("vertex_triangles", tissue_.vertex_triangles),
+                     Arg("triangles", tissue_.triangles), Arg("triangle_colliders", triangle_colliders_), Arg("contacts", contacts_),
+                     Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_),
+                     Arg("sums", piece_sums_buffer_)));
   SurfaceContacts::ShiftLimit limit;
   if (params_host_.collider_count + params_host_.plane_count > 0) {
     limit = [&](const DeviceBuffer<Float4>& shifts) -> absl::StatusOr<const DeviceBuffer<float>*> {
       // The sums have been read.
-      PALPATE_RETURN_IF_ERROR(queue_->Launch(
-          piece_shares_, {size_t{pieces} * kParts, 0}, Arg("p", params_), Arg("piece_count", pieces), Arg("parts", kParts),
-          Arg("piece_begin", surface_->piece_begin()), Arg("piece_vertices", surface_->piece_vertices()), Arg("shifts", shifts),
-          Arg("x", x_), Arg("vertex_triangle_range", vertex_triangle_range_), Arg("vertex_triangles", vertex_triangles_),
-          Arg("triangles", triangles_), Arg("triangle_colliders", triangle_colliders_), Arg("contacts", contacts_),
-          Arg("colliders", colliders_), Arg("planes", planes_), Arg("shares", piece_sums_buffer_)));
+      PALPATE_RETURN_IF_ERROR(queue_->Launch(piece_shares_, {size_t{pieces} * kParts, 0}, Arg("p", tissue_.params),
+                                             Arg("piece_count", pieces), Arg("parts", kParts), Arg("piece_begin", surface_->piece_begin()),
+                                             Arg("piece_vertices", surface_->piece_vertices()), Arg("shifts", shifts), Arg("x", tissue_.x),
+                                             Arg("vertex_triangle_range", tissue_.vertex_triangle_range),
+                                             Arg("vertex_triangles", tissue_.vertex_triangles), Arg("triangles", tissue_.triangles),
+                                             Arg("triangle_colliders", triangle_colliders_), Arg("contacts", contacts_),
+                                             Arg("colliders", colliders_), Arg("planes", planes_), Arg("shares", piece_sums_buffer_)));
       return &piece_sums_buffer_;
     };
   }
-  return surface_->ShiftPieces(*queue_, piece_sums_buffer_, limit, x_, x_start_, x_before_, x_before2_);
+  return surface_->ShiftPieces(*queue_, piece_sums_buffer_, limit, tissue_.x, tissue_.x_start, x_before_, x_before2_);
 }
 
 /// After solve_color: moves the vertices of bodies that keep their volume.
@@ -103,22 +100,17 @@ absl::Status TissueSolver::Impl::KeepVolumes(uint32_t color) {
 }
 
 absl::Status TissueSolver::Impl::Sweep() {
-  PALPATE_RETURN_IF_ERROR(ApplyLoads());
+  PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));
   if (params_host_.collider_count > 0) {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
   }
   PALPATE_RETURN_IF_ERROR(UpdateFollowed());
   if (surface_) {
-    PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
+    PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, tissue_.x));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
-    if (driven_count_ > 0) {
-      PALPATE_RETURN_IF_ERROR(queue_->Launch(move_driven_, {driven_count_, 0}, Arg("count", driven_count_),
-                                             Arg("vertices", driven_vertices_), Arg("y", y_), Arg("detected", surface_->detected()),
-                                             Arg("begins", surface_->entry_begins()), Arg("planes", surface_->planes()), Arg("x", x_),
-                                             Arg("touched", touched_)));
-    }
+    if (driven_.count() > 0) PALPATE_RETURN_IF_ERROR(driven_.Move(*queue_, tissue_, *surface_));
   }
-  if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, triangles_, x_, std::exchange(has_swept_, true)));
+  if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, tissue_.triangles, tissue_.x, std::exchange(has_swept_, true)));
   for (size_t c = 0; c < layout_.color_end.size(); ++c) {
     const uint32_t count = layout_.color_end[c] - layout_.color_begin[c];
     if (count == 0) continue;
@@ -127,22 +119,22 @@ absl::Status TissueSolver::Impl::Sweep() {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(solve_color_, {size_t{count} * tuning_.team, tuning_.group}));
     if (volumes_) PALPATE_RETURN_IF_ERROR(KeepVolumes(static_cast<uint32_t>(c)));
   }
-  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, Surroundings(), x_, touched_));
+  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, Surroundings(), tissue_.x, tissue_.touched));
   return SolveHolders();
 }
 
 absl::StatusOr<double> TissueSolver::Impl::Residual() {
-  PALPATE_RETURN_IF_ERROR(ApplyLoads());
+  PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));
   if (params_host_.collider_count > 0) {
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(update_contacts_, {tuning_.list_group * size_t{4}, tuning_.list_group}));
   }
   if (surface_) {
-    PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, x_));
+    PALPATE_RETURN_IF_ERROR(surface_->BeforeSweep(*queue_, tissue_.x));
     if (surface_generation_ != surface_->generation()) PALPATE_RETURN_IF_ERROR(BindSurface());
   }
   PALPATE_RETURN_IF_ERROR(UpdateFollowed());
   if (volumes_) {
-    PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, triangles_, x_, false));
+    PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, tissue_.triangles, tissue_.x, false));
     PALPATE_RETURN_IF_ERROR(volumes_->BalanceAsItIs(*queue_));
   }
   PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("parts", uint32_t{kAllForces})));
@@ -159,36 +151,19 @@ absl::StatusOr<double> TissueSolver::Impl::Residual() {
   return std::sqrt(sum / std::max(layout_.free_count, 1U));
 }
 
-/// Of x_ as it is. Leaves everything else as it is.
-absl::StatusOr<double> TissueSolver::Impl::ElasticEnergy() {
-  if (layout_.Has(TissueEnergy::kCorotated)) {
-    PALPATE_RETURN_IF_ERROR(queue_->Copy(rotations_, energy_rotations_, layout_.tet_count));
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(extract_energy_rotations_, {layout_.tet_count, 0}, Arg("p", params_), Arg("x", x_),
-                                           Arg("tets", tets_), Arg("tet_rest", tet_rest_), Arg("rotations", energy_rotations_)));
-  }
-  PALPATE_RETURN_IF_ERROR(queue_->Launch(sum_elastic_energy_, Partials(), Arg("p", params_), Arg("lanes", layout_.lanes),
-                                         Arg("corner_reals", layout_.corner_reals), Arg("x", x_), Arg("block_range", block_range_),
-                                         Arg("corner_real", corner_real_), Arg("corner_index", corner_index_),
-                                         Arg("rotations", energy_rotations_), Arg("partials", energy_partials_)));
-  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(energy_partials_, std::span<Float2>(energy_partials_host_)));
-  double sum = 0;
-  for (const Float2& partial : energy_partials_host_) sum += static_cast<double>(partial.x) + partial.y;
-  return sum;
-}
-
 /// Obstacles are certified after surfaces, and surfaces again where that moved tissue: both take moves back to the start of the step.
 absl::Status TissueSolver::Impl::CertifyObstacles(bool certified) {
   if (surface_ && !certified) return absl::OkStatus();  // the step will be undone
   ObstacleScene scene;
-  scene.triangles = &triangles_;
-  scene.vertex_triangle_range = &vertex_triangle_range_;
-  scene.block_range = &block_range_;
-  scene.corner_index = &corner_index_;
+  scene.triangles = &tissue_.triangles;
+  scene.vertex_triangle_range = &tissue_.vertex_triangle_range;
+  scene.block_range = &tissue_.block_range;
+  scene.corner_index = &tissue_.corner_index;
   scene.planes = &planes_;
-  scene.x_start = &x_start_;
-  scene.x = &x_;
+  scene.x_start = &tissue_.x_start;
+  scene.x = &tissue_.x;
   scene.colliders = &colliders_;
-  scene.touched = &touched_;
+  scene.touched = &tissue_.touched;
   scene.rigid = rigid_.get();
   for (ColliderAim& aim : aims_) aim.cut_m = 0;
   for (int turn = 0;; ++turn) {
@@ -196,7 +171,7 @@ absl::Status TissueSolver::Impl::CertifyObstacles(bool certified) {
     for (size_t c = 0; c < aims_.size(); ++c) aims_[c].cut_m += outcome.cut_m[c];
     passing_colliders_ = outcome.passing;
     if (!outcome.tissue_moved || !surface_) return absl::OkStatus();
-    PALPATE_ASSIGN_OR_RETURN(const bool moved_again, surface_->CertifyFromStart(*queue_, x_start_, x_, touched_));
+    PALPATE_ASSIGN_OR_RETURN(const bool moved_again, surface_->CertifyFromStart(*queue_, tissue_.x_start, tissue_.x, tissue_.touched));
     if (!moved_again) return absl::OkStatus();
     if (turn == kCertifyTurns) return barrier_->TakeAllBack(*queue_, scene);
   }
@@ -210,15 +185,15 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   TissueTimes times;
   Clock::time_point mark = Clock::now();
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(predict_, Vertices()));
-  if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(ChooseLoads());
-  if (driven_count_ > 0) PALPATE_RETURN_IF_ERROR(Drive());
-  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), x_, touched_));
+  if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(loads_.Begin(*queue_, tissue_, static_cast<double>(steps_) * options_.dt_s));
+  if (driven_.count() > 0) PALPATE_RETURN_IF_ERROR(driven_.Begin(*queue_, tissue_, static_cast<double>(steps_ + 1) * options_.dt_s));
+  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), tissue_.x, tissue_.touched));
   bool certified = false;  // surfaces are kept apart in this step
   if (surface_) {
-    PALPATE_RETURN_IF_ERROR(surface_->LiftGuess(*queue_, plane_obstacles_, planes_, x_start_, x_));
-    PALPATE_ASSIGN_OR_RETURN(certified, surface_->Begin(*queue_, x_start_, x_));
+    PALPATE_RETURN_IF_ERROR(surface_->LiftGuess(*queue_, plane_obstacles_, planes_, tissue_.x_start, tissue_.x));
+    PALPATE_ASSIGN_OR_RETURN(certified, surface_->Begin(*queue_, tissue_.x_start, tissue_.x));
   }
-  if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(*queue_, x_start_));
+  if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(*queue_, tissue_.x_start));
   if (layout_.has_viscosity) PALPATE_RETURN_IF_ERROR(queue_->Enqueue(start_strain_, {layout_.block_count, 0}));
   if (before_tools) before_tools();
   Aim(targets);
@@ -236,8 +211,9 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
     }
   }
   if (clip_count_ > 0) {
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(solve_clips_, {clip_count_, 0}, Arg("p", params_), Arg("clip_count", clip_count_), Arg("x", x_),
-                                           Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_), Arg("colliders", colliders_)));
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(solve_clips_, {clip_count_, 0}, Arg("p", tissue_.params), Arg("clip_count", clip_count_),
+                                           Arg("x", tissue_.x), Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_),
+                                           Arg("colliders", colliders_)));
   }
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.detect_ms = MillisecondsSince(&mark);
@@ -254,7 +230,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   for (uint32_t k = 0; k < options_.iterations; ++k, ++plain) {
     if (certified && k > 0 && k % check_period == 0) {
       bool jumped = false;
-      PALPATE_RETURN_IF_ERROR(surface_->MayDetectAgain(*queue_, x_, touched_, &jumped));
+      PALPATE_RETURN_IF_ERROR(surface_->MayDetectAgain(*queue_, tissue_.x, tissue_.touched, &jumped));
       if (jumped) {
         plain = 0;
         omega = 1;
@@ -276,7 +252,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
       residuals->push_back(residual);
     }
   }
-  if (certified) PALPATE_RETURN_IF_ERROR(surface_->Certify(*queue_, x_, touched_));
+  if (certified) PALPATE_RETURN_IF_ERROR(surface_->Certify(*queue_, tissue_.x, tissue_.touched));
   if (barrier_) PALPATE_RETURN_IF_ERROR(CertifyObstacles(certified));
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.solve_ms = MillisecondsSince(&mark);
@@ -300,11 +276,11 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   const auto report = [&]() -> absl::Status {
     PALPATE_RETURN_IF_ERROR(queue_->Fill(report_count_, 0U));
     const size_t local = tuning_.list_group;
-    PALPATE_RETURN_IF_ERROR(
-        queue_->Launch(report_contacts_, {local * 4, local}, Arg("p", params_), Arg("capacity", static_cast<uint32_t>(reports_.count())),
-                       Arg("x", x_), Arg("x_start", x_start_), Arg("triangles", triangles_), Arg("colliders", colliders_),
-                       Arg("list", list_), Arg("contacts", contacts_), Arg("planes", planes_),
-                       Arg("vertex_triangle_range", vertex_triangle_range_), Arg("header", report_count_), Arg("reports", reports_)));
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(
+        report_contacts_, {local * 4, local}, Arg("p", tissue_.params), Arg("capacity", static_cast<uint32_t>(reports_.count())),
+        Arg("x", tissue_.x), Arg("x_start", tissue_.x_start), Arg("triangles", tissue_.triangles), Arg("colliders", colliders_),
+        Arg("list", list_), Arg("contacts", contacts_), Arg("planes", planes_), Arg("vertex_triangle_range", tissue_.vertex_triangle_range),
+        Arg("header", report_count_), Arg("reports", reports_)));
     reports_host_.resize(reports_.count());
     PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(report_count_, std::span<uint32_t>(&report_count, 1)));
     return queue_->EnqueueRead(reports_, std::span<ContactReport>(reports_host_));
@@ -312,13 +288,13 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   if (contacts_possible && advance) PALPATE_RETURN_IF_ERROR(report());
   if (!anchors_host_.empty() && advance) {
     const auto count = static_cast<uint32_t>(anchors_host_.size());
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(report_anchors_, {count, 0}, Arg("anchor_count", count), Arg("x", x_), Arg("anchors", anchors_),
-                                           Arg("colliders", colliders_), Arg("reports", anchor_reports_)));
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(report_anchors_, {count, 0}, Arg("anchor_count", count), Arg("x", tissue_.x),
+                                           Arg("anchors", anchors_), Arg("colliders", colliders_), Arg("reports", anchor_reports_)));
     PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(anchor_reports_, std::span<AnchorReport>(anchor_reports_sorted_)));
   }
   surface_reports_.clear();
   if (surface_ && advance) {
-    PALPATE_ASSIGN_OR_RETURN(const std::span<const SurfaceReport> surface_reports, surface_->Report(*queue_, x_, x_start_));
+    PALPATE_ASSIGN_OR_RETURN(const std::span<const SurfaceReport> surface_reports, surface_->Report(*queue_, tissue_.x, tissue_.x_start));
     surface_reports_.assign(surface_reports.begin(), surface_reports.end());
     const auto original = [&](uint32_t v) { return layout_.original_index[v]; };
     for (SurfaceReport& r : surface_reports_) {
@@ -350,17 +326,18 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
 
   TissueStep step;
-  strained_tets_ = inverted_elastic_ = 0;
+  TangleRecovery::Counts counts;
   for (const StepPartial& partial : partials_host_) {
     step.hash += partial.hash;
     step.kinetic_energy_j += partial.kinetic_energy_j;
     step.max_speed_m_per_s = std::max<double>(step.max_speed_m_per_s, partial.max_speed_m_per_s);
     step.bad_vertices += partial.bad_vertices;
     step.inverted_tets += partial.inverted_tets;
-    strained_tets_ += partial.strained_tets;
-    inverted_elastic_ += partial.inverted_elastic;
+    counts.strained += partial.strained_tets;
+    counts.inverted_elastic += partial.inverted_elastic;
   }
-  if (advance && step.bad_vertices == 0) PALPATE_RETURN_IF_ERROR(UpdateRecovery(step));
+  counts.inverted = step.inverted_tets;
+  if (advance && step.bad_vertices == 0) PALPATE_RETURN_IF_ERROR(UpdateRecovery(counts));
   if (rigid_) {
     if (advance) {
       PALPATE_RETURN_IF_ERROR(step.bad_vertices == 0 ? rigid_->Finish(*queue_, Surroundings()) : rigid_->Undo(*queue_));
@@ -368,18 +345,18 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     PALPATE_ASSIGN_OR_RETURN(const std::span<const RigidBlockState> states, rigid_->ReadStates(*queue_));
     AddRigid(states, &step);
   }
-  step.recovering = recovery_left_s_ > 0;
+  step.recovering = recovery_.active();
   if (step.bad_vertices > 0) {  // keep the last good state
-    PALPATE_RETURN_IF_ERROR(queue_->Copy(x_start_, x_, layout_.vertex_count));
-    PALPATE_RETURN_IF_ERROR(queue_->Copy(velocity_before_, velocity_, layout_.vertex_count));
+    PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x_start, tissue_.x, layout_.vertex_count));
+    PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.velocity_before, tissue_.velocity, layout_.vertex_count));
     if (gathered_count_ > 0) {
       PALPATE_RETURN_IF_ERROR(queue_->Enqueue(gather_positions_, {gathered_count_, 0}));
       PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(gathered_, std::span<float>(gathered_host_)));
     }
     PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   }
-  if (options_.report_energy) {
-    PALPATE_ASSIGN_OR_RETURN(step.elastic_energy_j, ElasticEnergy());
+  if (energy_) {
+    PALPATE_ASSIGN_OR_RETURN(step.elastic_energy_j, energy_->At(*queue_, tissue_, layout_));
   }
   step.contacts = reports_host_;
   step.surface_contacts = surface_reports_;
@@ -397,31 +374,15 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   return step;
 }
 
-absl::Status TissueSolver::Impl::UpdateRecovery(const TissueStep& step) {
-  const bool was_recovering = recovery_left_s_ > 0;
-  if (!was_recovering) {
-    if (inverted_elastic_ > kTangledShare * static_cast<double>(layout_.live_tet_count)) return StartRecovery();
-  } else {
-    recovery_left_s_ -= options_.dt_s;
-    calm_s_ = step.inverted_tets + strained_tets_ == 0 ? calm_s_ + options_.dt_s : 0;
-    if (calm_s_ >= kRecoveryCalm_s) recovery_left_s_ = 0;
-  }
-  const bool recovering = recovery_left_s_ > 0;
-  if (recovering == was_recovering) return absl::OkStatus();
-  if (!recovering && surface_ && was_given_tangled_) {
+absl::Status TissueSolver::Impl::UpdateRecovery(const TangleRecovery::Counts& counts) {
+  if (!recovery_.Update(counts, layout_.live_tet_count, options_.dt_s)) return absl::OkStatus();
+  if (!recovery_.active() && surface_ && was_given_tangled_) {
     was_given_tangled_ = false;
     PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, true));
-    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
+    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, tissue_.x));
   }
-  params_host_.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
-  return queue_->Write(params_, std::span<const StepParams>(&params_host_, 1));
-}
-
-absl::Status TissueSolver::Impl::StartRecovery() {
-  recovery_left_s_ = kRecoveryLimit_s;
-  calm_s_ = 0;
-  params_host_.lambda_cap = kRecoveryLambdaCap;
-  return queue_->Write(params_, std::span<const StepParams>(&params_host_, 1));
+  params_host_.lambda_cap = recovery_.lambda_cap();
+  return WriteParams();
 }
 
 TissueSolver::TissueSolver(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -1,7 +1,6 @@
-// What acts on tissue from outside: anchors, prescribed and driven vertices, loads, and where tools are sent.
+// What acts on tissue from outside: anchors, and where tools are sent.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "gpu/dynamics/tissue_solver_impl.h"
 
@@ -88,133 +87,8 @@ absl::Status TissueSolver::Impl::SolveHolders() {
         queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
   }
   if (clip_count_ == 0) return absl::OkStatus();
-  return queue_->Launch(solve_clips_, {clip_count_, 0}, Arg("p", params_), Arg("clip_count", clip_count_), Arg("x", x_),
+  return queue_->Launch(solve_clips_, {clip_count_, 0}, Arg("p", tissue_.params), Arg("clip_count", clip_count_), Arg("x", tissue_.x),
                         Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_), Arg("colliders", colliders_));
-}
-
-/// Targets and first guesses of driven vertices for the step that begins.
-absl::Status TissueSolver::Impl::Drive() {
-  if (prescribed_.count() > 0) {
-    const auto count = static_cast<uint32_t>(prescribed_.count());
-    const auto first = static_cast<uint32_t>(layout_.driven_regions.size());
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(prescribe_vertices_, {count, 0}, Arg("count", count), Arg("driven", first),
-                                           Arg("vertices", driven_vertices_), Arg("targets", prescribed_), Arg("y", y_), Arg("x", x_)));
-  }
-  if (driven_.empty()) return absl::OkStatus();
-  const double end_s = static_cast<double>(steps_ + 1) * options_.dt_s;
-  for (size_t r = 0; r < driven_.size(); ++r) {
-    const TissueDrivenRegion& region = driven_[r];
-    const double moved_s = std::clamp(end_s - region.start_s, 0.0, region.duration_s);
-    const auto& w = region.angular_velocity_rad_per_s;
-    const double speed = std::hypot(w[0], w[1], w[2]);
-    const double share = speed > 0 ? std::sin(speed * moved_s / 2) / speed : 0;
-    DrivenPose& pose = driven_poses_host_[r];
-    pose.rotation = ToFloat4({w[0] * share, w[1] * share, w[2] * share}, std::cos(speed * moved_s / 2));
-    pose.center_start = ToFloat4(region.center_m);
-    const auto& v = region.velocity_m_per_s;
-    pose.center = ToFloat4({region.center_m[0] + v[0] * moved_s, region.center_m[1] + v[1] * moved_s, region.center_m[2] + v[2] * moved_s});
-  }
-  PALPATE_RETURN_IF_ERROR(queue_->Write(driven_poses_, std::span<const DrivenPose>(driven_poses_host_)));
-  const auto count = static_cast<uint32_t>(layout_.driven_regions.size());
-  return queue_->Launch(drive_vertices_, {count, 0}, Arg("count", count), Arg("vertices", driven_vertices_),
-                        Arg("regions", driven_regions_), Arg("poses", driven_poses_), Arg("rest", rest_), Arg("y", y_), Arg("x", x_));
-}
-
-/// Prescribed vertices stay where they are in `positions` [solver's vertex].
-absl::Status TissueSolver::Impl::HoldPrescribed(std::span<const Float4> positions) {
-  const size_t first = layout_.driven_regions.size();
-  prescribed_host_.clear();
-  for (size_t i = first; i < layout_.driven_vertices.size(); ++i) prescribed_host_.push_back(positions[layout_.driven_vertices[i]]);
-  return prescribed_host_.empty() ? absl::OkStatus() : queue_->Write(prescribed_, std::span<const Float4>(prescribed_host_));
-}
-
-absl::Status TissueSolver::Impl::SetPrescribed(std::span<const float> positions_m) {
-  if (positions_m.size() != prescribed_host_.size() * 3) {
-    return absl::InvalidArgumentError(absl::StrCat(positions_m.size(), " floats for ", prescribed_host_.size(), " prescribed vertices"));
-  }
-  if (!std::all_of(positions_m.begin(), positions_m.end(), [](float v) { return std::isfinite(v); })) {
-    return absl::InvalidArgumentError("a prescribed position is not finite");
-  }
-  for (size_t i = 0; i < prescribed_host_.size(); ++i) {
-    prescribed_host_[i] = {positions_m[3 * i], positions_m[3 * i + 1], positions_m[3 * i + 2], 0.0F};
-  }
-  return prescribed_host_.empty() ? absl::OkStatus() : queue_->Write(prescribed_, std::span<const Float4>(prescribed_host_));
-}
-
-/// Shares of the loads with a force, and the buffers of all.
-absl::Status TissueSolver::Impl::MakeLoads(const TissueModel& model) {
-  loads_ = model.loads;
-  load_shares_.clear();
-  acting_loads_ = 0;
-  const size_t n = loads_.empty() ? 0 : layout_.vertex_count;
-  for (size_t k = 0; k < loads_.size(); ++k) {
-    std::vector<double> share(n, 0.0);
-    double sum = 0;
-    for (uint32_t place = 0; place < layout_.triangle_count; ++place) {
-      const UInt4& t = layout_.triangles[place];
-      const uint32_t own = layout_.triangle_loads.empty() ? 0 : layout_.triangle_loads[place];
-      if (!(((layout_.load_bits[t.x] & layout_.load_bits[t.y] & layout_.load_bits[t.z]) | own) & 1U << k)) continue;
-      const Float4& o = layout_.rest_m[t.x];
-      const Float4& b = layout_.rest_m[t.y];
-      const Float4& c = layout_.rest_m[t.z];
-      const double bx = b.x - o.x, by = b.y - o.y, bz = b.z - o.z, cx = c.x - o.x, cy = c.y - o.y, cz = c.z - o.z;
-      const double area = std::hypot(by * cz - bz * cy, bz * cx - bx * cz, bx * cy - by * cx) / 2;
-      for (const uint32_t v : {t.x, t.y, t.z}) share[v] += area / 3;
-      sum += area;
-    }
-    for (size_t v = 0; sum == 0 && v < n; ++v) {
-      if (layout_.load_bits[v] & 1U << k) share[v] = layout_.mass_kg[v];
-    }
-    if (sum == 0) sum = std::accumulate(share.begin(), share.end(), 0.0);
-    load_shares_.emplace_back();
-    for (uint32_t v = 0; v < n; ++v) {
-      if (share[v] > 0) load_shares_.back().emplace_back(v, static_cast<float>(share[v] / sum));
-    }
-  }
-  PALPATE_RETURN_IF_ERROR(Fill(&load_bits_, std::span<const uint32_t>(layout_.load_bits), "load_bits"));
-  PALPATE_RETURN_IF_ERROR(Fill(&triangle_loads_, std::span<const uint32_t>(layout_.triangle_loads), "triangle_loads"));
-  PALPATE_RETURN_IF_ERROR(Make(&load_pressures_, loads_.size(), "load_pressures"));
-  PALPATE_RETURN_IF_ERROR(Make(&y_free_, n, "inertial_targets_without_loads"));
-  return Make(&load_forces_, n, "load_forces");
-}
-
-/// The loads of the step that begins. What acts changes seldom: only then the device is told.
-absl::Status TissueSolver::Impl::ChooseLoads() {
-  const double start_s = static_cast<double>(steps_) * options_.dt_s;
-  uint32_t acting = 0;
-  for (size_t k = 0; k < loads_.size(); ++k) {
-    const double age_s = start_s - loads_[k].start_s + 1e-9;
-    if (age_s >= 0 && age_s < loads_[k].duration_s) acting |= 1U << k;
-  }
-  if (acting != acting_loads_) {
-    acting_loads_ = acting;
-    std::vector<float> pressures(loads_.size(), 0.0F);
-    std::vector<Float4> forces(layout_.vertex_count);
-    for (size_t k = 0; k < loads_.size(); ++k) {
-      if (!(acting & 1U << k)) continue;
-      pressures[k] = static_cast<float>(loads_[k].pressure_pa);
-      const Float4 force = ToFloat4(loads_[k].force_n);
-      for (const auto& [v, share] : load_shares_[k]) {
-        forces[v] = {forces[v].x + share * force.x, forces[v].y + share * force.y, forces[v].z + share * force.z, 0.0F};
-      }
-    }
-    PALPATE_RETURN_IF_ERROR(queue_->Write(load_pressures_, std::span<const float>(pressures)));
-    PALPATE_RETURN_IF_ERROR(queue_->Write(load_forces_, std::span<const Float4>(forces)));
-  }
-  if (acting == 0) return absl::OkStatus();
-  PALPATE_RETURN_IF_ERROR(queue_->Copy(y_, y_free_, layout_.vertex_count));
-  return ApplyLoads();
-}
-
-/// Loads as they are where the tissue is now.
-absl::Status TissueSolver::Impl::ApplyLoads() {
-  if (acting_loads_ == 0) return absl::OkStatus();
-  return queue_->Launch(apply_loads_, Vertices(), Arg("p", params_), Arg("load_count", static_cast<uint32_t>(loads_.size())),
-                        Arg("pressures", load_pressures_), Arg("load_bits", load_bits_),
-                        Arg("any_triangle", layout_.triangle_loads.empty() ? 0U : 1U), Arg("triangle_loads", triangle_loads_),
-                        Arg("load_forces", load_forces_), Arg("x", x_), Arg("vertex_triangle_range", vertex_triangle_range_),
-                        Arg("vertex_triangles", vertex_triangles_), Arg("triangles", triangles_), Arg("mass", mass_),
-                        Arg("y_free", y_free_), Arg("y", y_));
 }
 
 absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {
@@ -233,7 +107,7 @@ absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices)
   device_bytes_ += gathered_index_.size_bytes() + gathered_.size_bytes();
   PALPATE_RETURN_IF_ERROR(queue_->Write(gathered_index_, std::span<const uint32_t>(indices)));
   gathered_host_.assign(indices.size() * 3, 0.0F);
-  return gather_positions_.Bind(Arg("count", static_cast<uint32_t>(indices.size())), Arg("x", x_), Arg("indices", gathered_index_),
+  return gather_positions_.Bind(Arg("count", static_cast<uint32_t>(indices.size())), Arg("x", tissue_.x), Arg("indices", gathered_index_),
                                 Arg("packed", gathered_));
 }
 

@@ -7,11 +7,16 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/dynamics/driven_vertices.h"
+#include "gpu/dynamics/elastic_energy_sum.h"
 #include "gpu/dynamics/obstacle_barrier.h"
 #include "gpu/dynamics/rigid_blocks.h"
 #include "gpu/dynamics/shape_goals.h"
 #include "gpu/dynamics/surface_contact.h"
+#include "gpu/dynamics/tangle_recovery.h"
+#include "gpu/dynamics/tissue_buffers.h"
 #include "gpu/dynamics/tissue_layout_editor.h"
+#include "gpu/dynamics/tissue_loads.h"
 #include "gpu/dynamics/tissue_solver.h"
 #include "gpu/dynamics/volume_keeper.h"
 #include "gpu/primitives/run_writer.h"
@@ -19,9 +24,6 @@
 #include "gpu/runtime/queue.h"
 
 namespace palpate::gpu {
-
-/// Share of inverted tets from which a mesh is tangled and recovers, see docs/algorithms/tissue.md.
-inline constexpr double kTangledShare = 0.02;
 
 inline Float4 ToFloat4(const std::array<double, 3>& v, double w = 0) {
   return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
@@ -49,9 +51,9 @@ class TissueSolver::Impl {
   absl::StatusOr<bool> Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states);
   size_t delta_bytes() const { return delta_bytes_; }
   absl::StatusOr<std::unique_ptr<Impl>> Rebuilt(const TissueModel& model, std::span<const TissueVertexState> states);
+  absl::Status SetPrescribed(std::span<const float> positions_m) { return driven_.SetPrescribed(*queue_, positions_m); }
   absl::Status SetGathered(std::span<const uint32_t> vertices);
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
-  absl::Status SetPrescribed(std::span<const float> positions_m);
   absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, const std::function<void()>& before_tools,
                                   std::vector<double>* residuals);
   absl::StatusOr<TissueStep> Collect(TissueTimes times, bool advance);
@@ -63,8 +65,9 @@ class TissueSolver::Impl {
 
   const TissueLayout& layout() const { return layout_; }
   size_t device_bytes() const {
-    return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) +
-           (rigid_ ? rigid_->device_bytes() : 0) + (shapes_ ? shapes_->device_bytes() : 0) + (volumes_ ? volumes_->device_bytes() : 0);
+    return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) + loads_.device_bytes() +
+           driven_.device_bytes() + (energy_ ? energy_->device_bytes() : 0) + (rigid_ ? rigid_->device_bytes() : 0) +
+           (shapes_ ? shapes_->device_bytes() : 0) + (volumes_ ? volumes_->device_bytes() : 0);
   }
   double stiffness() const { return params_host_.stiffness_n_per_m; }
   const StepParams& params() const { return params_host_; }
@@ -95,21 +98,14 @@ class TissueSolver::Impl {
   absl::Status KeepVolumes(uint32_t color);
   absl::Status UpdateFollowed();
   absl::Status SolveHolders();
-  absl::Status Drive();
-  absl::Status HoldPrescribed(std::span<const Float4> positions);
-  absl::Status MakeLoads(const TissueModel& model);
-  absl::Status ChooseLoads();
-  absl::Status MakeDriven(const TissueModel& model);
   absl::Status ForgetContacts();
   absl::Status WriteDelta(const TissueLayoutDelta& delta, std::span<const TissueVertexState> states);
-  absl::Status ApplyLoads();
   absl::Status ShiftPieces();
   absl::Status Sweep();
   void Aim(std::span<const ColliderTarget> targets);
   absl::Status CertifyObstacles(bool certified);
   void NoteBlocked(std::span<const ColliderTarget> targets);
   absl::StatusOr<double> Residual();
-  absl::StatusOr<double> ElasticEnergy();
   absl::Status CheckFloats(size_t count) const;
   void ScatterScratch(std::span<float> values) const;
   absl::Status MakeRigid(const TissueModel& model);
@@ -125,8 +121,8 @@ class TissueSolver::Impl {
   Range Vertices() const { return {layout_.vertex_count, 0}; }
   Range Partials() const { return {tuning_.partials, tuning_.partials % 64 == 0 ? 64U : 1U}; }  // exactly as many, whatever the device
 
-  absl::Status UpdateRecovery(const TissueStep& step);
-  absl::Status StartRecovery();
+  absl::Status UpdateRecovery(const TangleRecovery::Counts& counts);
+  absl::Status WriteParams() { return queue_->Write(tissue_.params, std::span<const StepParams>(&params_host_, 1)); }
 
   std::shared_ptr<Queue> queue_;
   TissueLayout layout_;
@@ -143,15 +139,9 @@ class TissueSolver::Impl {
   std::vector<Collider> initial_colliders_;
   size_t device_bytes_ = 0;
 
-  DeviceBuffer<StepParams> params_;
-  DeviceBuffer<Float4> x_, x_start_, y_, velocity_, velocity_before_, x_before_, x_before2_;
-  DeviceBuffer<float> mass_, mass_damping_;
-  DeviceBuffer<UInt2> block_range_, vertex_triangle_range_;
-  DeviceBuffer<uint32_t> original_index_, held_axes_, block_vertex_, corner_index_;
-  DeviceBuffer<float> corner_real_, corner_strain_;
-  DeviceBuffer<UInt4> tets_, triangles_;
-  DeviceBuffer<Float4> tet_rest_, rotations_;
-  DeviceBuffer<uint32_t> vertex_triangles_, triangle_colliders_;
+  TissueBuffers tissue_;
+  DeviceBuffer<Float4> x_before_, x_before2_;
+  DeviceBuffer<uint32_t> triangle_colliders_;
   DeviceBuffer<ToolContact> contacts_;
   DeviceBuffer<Collider> colliders_;
   DeviceBuffer<Float4> targets_;
@@ -159,24 +149,19 @@ class TissueSolver::Impl {
   DeviceBuffer<uint32_t> anchor_begin_;  // [vertex_count + 1]
   DeviceBuffer<Anchor> anchors_;         // sorted by vertex
   DeviceBuffer<AnchorReport> anchor_reports_;
-  DeviceBuffer<uint8_t> touched_;
   DeviceBuffer<uint32_t> list_, report_count_, gathered_index_;
   DeviceBuffer<ContactReport> reports_;
   DeviceBuffer<StepPartial> partials_;
   DeviceBuffer<float> gathered_;
-  DeviceBuffer<Float2> energy_partials_;   // high and low parts; empty: no one asks for the energy
-  DeviceBuffer<Float4> energy_rotations_;  // of corotated tets as they are: those of the sweeps are a sweep older, and go on as they would
   DeviceBuffer<Float4> forces_;
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
       list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, inspect_state_,
-      gather_positions_, drive_vertices_, prescribe_vertices_, move_driven_, piece_sums_, piece_shares_, solve_clips_, report_anchors_,
-      apply_loads_, sum_elastic_energy_, extract_energy_rotations_, keep_volumes_;
+      gather_positions_, piece_sums_, piece_shares_, solve_clips_, report_anchors_, keep_volumes_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
   std::vector<StepPartial> partials_host_;
-  std::vector<Float2> energy_partials_host_;
   std::vector<Collider> colliders_host_;
   std::vector<Anchor> anchors_host_;  // as on the device
   std::vector<uint32_t> anchor_begin_host_;
@@ -185,7 +170,6 @@ class TissueSolver::Impl {
   uint32_t clip_count_ = 0;
   std::vector<float> gathered_host_;
   uint32_t gathered_count_ = 0;
-  uint32_t driven_count_ = 0;
   std::vector<Float4> scratch_;
   std::unique_ptr<RigidBlocks> rigid_;        // null: none
   std::unique_ptr<ShapeGoals> shapes_;        // null: no shape-matched bodies
@@ -198,28 +182,15 @@ class TissueSolver::Impl {
   std::vector<ColliderAim> aims_;  // per collider
   std::vector<double> blocked_m_;  // per collider, in the newest step
   std::vector<SurfaceReport> surface_reports_;
-  std::vector<TissueDrivenRegion> driven_;
-  std::vector<DrivenPose> driven_poses_host_;
-  DeviceBuffer<uint32_t> driven_vertices_, driven_regions_;
-  DeviceBuffer<DrivenPose> driven_poses_;
-  DeviceBuffer<Float4> prescribed_;  // targets of the last ones of driven_vertices_
-  std::vector<Float4> prescribed_host_;
-  DeviceBuffer<Float4> rest_;
-  std::vector<TissueLoad> loads_;
-  std::vector<std::vector<std::pair<uint32_t, float>>> load_shares_;  // of each load with a force: solver vertices and their parts of it
-  uint32_t acting_loads_ = 0;                                         // bits of those in the device buffers
-  DeviceBuffer<float> load_pressures_;
-  DeviceBuffer<uint32_t> load_bits_, triangle_loads_;
-  DeviceBuffer<Float4> load_forces_, y_free_;
   DeviceBuffer<float> piece_sums_buffer_;
   uint64_t steps_ = 0;              // since the last reset
   bool has_swept_ = false;          // in this step
   bool was_given_tangled_ = false;  // positions came from outside with many inverted tets, and have not recovered yet
   bool any_coupled_ = false;
-  uint32_t strained_tets_ = 0;
-  uint32_t inverted_elastic_ = 0;
-  double recovery_left_s_ = 0;  // > 0 while a tangled mesh recovers
-  double calm_s_ = 0;           // how long it has looked untangled
+  TissueLoads loads_;
+  DrivenVertices driven_;
+  std::optional<ElasticEnergySum> energy_;  // if someone asks for it
+  TangleRecovery recovery_;
 };
 
 }  // namespace palpate::gpu

@@ -8,9 +8,7 @@
 namespace palpate::gpu {
 
 namespace kernels {
-extern const KernelSource surface_contact;
 extern const KernelSource tissue;
-extern const KernelSource tissue_energy;
 extern const KernelSource tools;
 }  // namespace kernels
 
@@ -122,32 +120,33 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   partials_host_.resize(tuning_.partials);
   scratch_.resize(n);
 
-  PALPATE_RETURN_IF_ERROR(Fill(&params_, std::span<const StepParams>(&params_host_, 1), "params"));
-  PALPATE_RETURN_IF_ERROR(Fill(&x_, std::span<const Float4>(rest_positions_), "positions"));
-  PALPATE_RETURN_IF_ERROR(Fill(&x_start_, std::span<const Float4>(rest_positions_), "positions_start"));
-  PALPATE_RETURN_IF_ERROR(Fill(&y_, std::span<const Float4>(rest_positions_), "inertial_targets"));
-  PALPATE_RETURN_IF_ERROR(Make(&velocity_, n, "velocities"));
-  PALPATE_RETURN_IF_ERROR(Make(&velocity_before_, n, "velocities_before"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.params, std::span<const StepParams>(&params_host_, 1), "params"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.x, std::span<const Float4>(rest_positions_), "positions"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.x_start, std::span<const Float4>(rest_positions_), "positions_start"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.y, std::span<const Float4>(rest_positions_), "inertial_targets"));
+  PALPATE_RETURN_IF_ERROR(Make(&tissue_.velocity, n, "velocities"));
+  PALPATE_RETURN_IF_ERROR(Make(&tissue_.velocity_before, n, "velocities_before"));
   const size_t history = options_.acceleration > 0 ? n : 0;
   PALPATE_RETURN_IF_ERROR(Make(&x_before_, history, "positions_before"));
   PALPATE_RETURN_IF_ERROR(Make(&x_before2_, history, "positions_before2"));
-  PALPATE_RETURN_IF_ERROR(Fill(&mass_, std::span<const float>(layout_.mass_kg), "masses"));
-  PALPATE_RETURN_IF_ERROR(Fill(&mass_damping_, std::span<const float>(layout_.mass_damping_per_s), "mass_damping"));
-  PALPATE_RETURN_IF_ERROR(Fill(&held_axes_, std::span<const uint32_t>(layout_.held_axes), "held_axes"));
-  PALPATE_RETURN_IF_ERROR(Fill(&original_index_, std::span<const uint32_t>(layout_.original_index), "original_index"));
-  PALPATE_RETURN_IF_ERROR(Fill(&block_range_, std::span<const UInt2>(layout_.block_range), "block_range"));
-  PALPATE_RETURN_IF_ERROR(Fill(&block_vertex_, std::span<const uint32_t>(layout_.block_vertex), "block_vertex"));
-  PALPATE_RETURN_IF_ERROR(Fill(&corner_real_, std::span<const float>(layout_.corner_real), "corner_real"));
-  PALPATE_RETURN_IF_ERROR(Fill(&corner_index_, std::span<const uint32_t>(layout_.corner_index), "corner_index"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.mass, std::span<const float>(layout_.mass_kg), "masses"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.mass_damping, std::span<const float>(layout_.mass_damping_per_s), "mass_damping"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.held_axes, std::span<const uint32_t>(layout_.held_axes), "held_axes"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.original_index, std::span<const uint32_t>(layout_.original_index), "original_index"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.block_range, std::span<const UInt2>(layout_.block_range), "block_range"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.block_vertex, std::span<const uint32_t>(layout_.block_vertex), "block_vertex"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.corner_real, std::span<const float>(layout_.corner_real), "corner_real"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.corner_index, std::span<const uint32_t>(layout_.corner_index), "corner_index"));
   PALPATE_RETURN_IF_ERROR(
-      Make(&corner_strain_, layout_.has_viscosity ? layout_.block_vertex.size() * 7 * layout_.lanes : 0, "corner_strain"));
-  PALPATE_RETURN_IF_ERROR(Fill(&tets_, std::span<const UInt4>(layout_.tets), "tets"));
-  PALPATE_RETURN_IF_ERROR(Fill(&tet_rest_, std::span<const Float4>(layout_.tet_rest), "tet_rest"));
+      Make(&tissue_.corner_strain, layout_.has_viscosity ? layout_.block_vertex.size() * 7 * layout_.lanes : 0, "corner_strain"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.tets, std::span<const UInt4>(layout_.tets), "tets"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.tet_rest, std::span<const Float4>(layout_.tet_rest), "tet_rest"));
   const std::vector<Float4> identity(layout_.Has(TissueEnergy::kCorotated) ? layout_.tets.size() : 0, Float4{0, 0, 0, 1});
-  PALPATE_RETURN_IF_ERROR(Fill(&rotations_, std::span<const Float4>(identity), "rotations"));
-  PALPATE_RETURN_IF_ERROR(Fill(&triangles_, std::span<const UInt4>(layout_.triangles), "triangles"));
-  PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangle_range_, std::span<const UInt2>(layout_.vertex_triangle_range), "vertex_triangle_range"));
-  PALPATE_RETURN_IF_ERROR(Fill(&vertex_triangles_, std::span<const uint32_t>(layout_.vertex_triangles), "vertex_triangles"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.rotations, std::span<const Float4>(identity), "rotations"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.triangles, std::span<const UInt4>(layout_.triangles), "triangles"));
+  PALPATE_RETURN_IF_ERROR(
+      Fill(&tissue_.vertex_triangle_range, std::span<const UInt2>(layout_.vertex_triangle_range), "vertex_triangle_range"));
+  PALPATE_RETURN_IF_ERROR(Fill(&tissue_.vertex_triangles, std::span<const uint32_t>(layout_.vertex_triangles), "vertex_triangles"));
   PALPATE_RETURN_IF_ERROR(Make(&triangle_colliders_, layout_.triangles.size(), "triangle_colliders"));
   PALPATE_RETURN_IF_ERROR(Make(&contacts_, layout_.triangles.size() * colliders.size(), "contacts"));
   PALPATE_RETURN_IF_ERROR(Make(&colliders_, colliders.size() + kMaxClips, "colliders"));
@@ -157,16 +156,11 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   anchor_begin_host_.assign(n + 1, 0);
   PALPATE_RETURN_IF_ERROR(Make(&targets_, 2 * colliders.size(), "collider_targets"));
   PALPATE_RETURN_IF_ERROR(Fill(&planes_, planes, "planes"));
-  PALPATE_RETURN_IF_ERROR(Make(&touched_, n, "touched"));
+  PALPATE_RETURN_IF_ERROR(Make(&tissue_.touched, n, "touched"));
   PALPATE_RETURN_IF_ERROR(Make(&list_, layout_.triangles.size() * colliders.size() + 1, "contact_list"));
   PALPATE_RETURN_IF_ERROR(Make(&report_count_, 1, "report_count"));
   PALPATE_RETURN_IF_ERROR(Make(&reports_, 256, "contact_reports"));
   PALPATE_RETURN_IF_ERROR(Make(&partials_, tuning_.partials, "step_partials"));
-  if (options_.report_energy) {
-    energy_partials_host_.resize(tuning_.partials);
-    PALPATE_RETURN_IF_ERROR(Make(&energy_partials_, tuning_.partials, "energy_partials"));
-    PALPATE_RETURN_IF_ERROR(Make(&energy_rotations_, rotations_.count(), "energy_rotations"));
-  }
   PALPATE_RETURN_IF_ERROR(Make(&forces_, n, "forces"));
   PALPATE_RETURN_IF_ERROR(Make(&gathered_index_, 0, "gathered_index"));
   PALPATE_RETURN_IF_ERROR(Make(&gathered_, 0, "gathered"));
@@ -180,10 +174,11 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
     if (old != nullptr && old->surface_) surface.reach_edge_m = old->surface_->reach_edge_m();
     surface.max_detections = options.surface_max_detections;
     surface.check_intersections = options.check_intersections;
-    PALPATE_ASSIGN_OR_RETURN(
-        surface_, SurfaceContacts::Create(
-                      *queue_, layout_, surface, {&block_range_, &corner_index_, &vertex_triangle_range_, &vertex_triangles_, &held_axes_},
-                      tuning_.partials, old == nullptr ? 0 : kEditSlack.share, old == nullptr ? nullptr : old->surface_.get()));
+    PALPATE_ASSIGN_OR_RETURN(surface_, SurfaceContacts::Create(*queue_, layout_, surface,
+                                                               {&tissue_.block_range, &tissue_.corner_index, &tissue_.vertex_triangle_range,
+                                                                &tissue_.vertex_triangles, &tissue_.held_axes},
+                                                               tuning_.partials, old == nullptr ? 0 : kEditSlack.share,
+                                                               old == nullptr ? nullptr : old->surface_.get()));
   }
   if (!colliders.empty() || !planes.empty()) {
     PALPATE_ASSIGN_OR_RETURN(
@@ -195,29 +190,12 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
     PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
     PALPATE_ASSIGN_OR_RETURN(volumes_, VolumeKeeper::Create(*queue_, volumes, tuning_.list_group));
   }
-  PALPATE_RETURN_IF_ERROR(MakeLoads(model));
-  PALPATE_RETURN_IF_ERROR(MakeDriven(model));
-  PALPATE_RETURN_IF_ERROR(Make(&prescribed_, model.prescribed.vertices.size(), "prescribed"));
-  PALPATE_RETURN_IF_ERROR(HoldPrescribed(rest_positions_));
+  PALPATE_RETURN_IF_ERROR(loads_.SetLoads(*queue_, model.loads, layout_));
+  PALPATE_RETURN_IF_ERROR(driven_.SetRegions(*queue_, model.driven, layout_));
+  PALPATE_RETURN_IF_ERROR(driven_.MakePrescribed(*queue_, model.prescribed.vertices.size()));
+  PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, rest_positions_));
   PALPATE_RETURN_IF_ERROR(MakeKernels(old));
   return Bind();
-}
-
-absl::Status TissueSolver::Impl::MakeDriven(const TissueModel& model) {
-  driven_ = model.driven;
-  driven_poses_host_.resize(driven_.size());
-  driven_count_ = static_cast<uint32_t>(layout_.driven_vertices.size());
-  if (driven_count_ == 0) return absl::OkStatus();
-  const std::shared_ptr<Context>& context = queue_->context();
-  device_bytes_ -= driven_vertices_.size_bytes() + driven_regions_.size_bytes() + driven_poses_.size_bytes() + rest_.size_bytes();
-  PALPATE_RETURN_IF_ERROR(Grow(context, driven_vertices_, std::max(driven_count_, 1U), "driven_vertices"));
-  PALPATE_RETURN_IF_ERROR(Grow(context, driven_regions_, std::max(driven_count_, 1U), "driven_regions"));
-  PALPATE_RETURN_IF_ERROR(Grow(context, driven_poses_, driven_.size(), "driven_poses"));
-  PALPATE_RETURN_IF_ERROR(Grow(context, rest_, layout_.vertex_count, "rest"));
-  device_bytes_ += driven_vertices_.size_bytes() + driven_regions_.size_bytes() + driven_poses_.size_bytes() + rest_.size_bytes();
-  PALPATE_RETURN_IF_ERROR(queue_->Write(driven_vertices_, std::span<const uint32_t>(layout_.driven_vertices)));
-  PALPATE_RETURN_IF_ERROR(queue_->Write(driven_regions_, std::span<const uint32_t>(layout_.driven_regions)));
-  return queue_->Write(rest_, std::span<const Float4>(layout_.rest_m));
 }
 
 absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
@@ -246,9 +224,9 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
 
 RigidSurroundings TissueSolver::Impl::Surroundings() const {
   RigidSurroundings scene;
-  scene.params = &params_;
-  scene.x_start = &x_start_;
-  scene.triangles = &triangles_;
+  scene.params = &tissue_.params;
+  scene.x_start = &tissue_.x_start;
+  scene.triangles = &tissue_.triangles;
   scene.triangle_colliders = &triangle_colliders_;
   scene.tool_contacts = &contacts_;
   scene.colliders = &colliders_;
@@ -281,19 +259,16 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
               {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
               {"PALPATE_VOLUME", flag(volumes_ != nullptr)}};
   constexpr std::pair<Kernel Impl::*, const char*> kKernels[] = {
-      {&Impl::predict_, "predict"},          {&Impl::start_strain_, "start_strain"},   {&Impl::extract_rotations_, "extract_rotations"},
-      {&Impl::solve_color_, "solve_color"},  {&Impl::vertex_forces_, "vertex_forces"}, {&Impl::accelerate_, "accelerate"},
-      {&Impl::finish_step_, "finish_step"},  {&Impl::inspect_state_, "inspect_state"}, {&Impl::gather_positions_, "gather_positions"},
-      {&Impl::apply_loads_, "apply_loads"},  {&Impl::piece_sums_, "piece_sums"},       {&Impl::piece_shares_, "piece_shares"},
-      {&Impl::keep_volumes_, "keep_volumes"}};
+      {&Impl::predict_, "predict"},         {&Impl::start_strain_, "start_strain"},   {&Impl::extract_rotations_, "extract_rotations"},
+      {&Impl::solve_color_, "solve_color"}, {&Impl::vertex_forces_, "vertex_forces"}, {&Impl::accelerate_, "accelerate"},
+      {&Impl::finish_step_, "finish_step"}, {&Impl::inspect_state_, "inspect_state"}, {&Impl::gather_positions_, "gather_positions"},
+      {&Impl::piece_sums_, "piece_sums"},   {&Impl::piece_shares_, "piece_shares"},   {&Impl::keep_volumes_, "keep_volumes"}};
   constexpr std::pair<Kernel Impl::*, const char*> kTools[] = {
       {&Impl::move_colliders_, "move_colliders"},   {&Impl::find_contacts_, "find_contacts"},
       {&Impl::list_contacts_, "list_contacts"},     {&Impl::update_contacts_, "update_contacts"},
       {&Impl::solve_colliders_, "solve_colliders"}, {&Impl::finish_colliders_, "finish_colliders"},
       {&Impl::report_contacts_, "report_contacts"}, {&Impl::solve_clips_, "solve_clips"},
       {&Impl::report_anchors_, "report_anchors"}};
-  constexpr std::pair<Kernel Impl::*, const char*> kDriving[] = {
-      {&Impl::drive_vertices_, "drive_vertices"}, {&Impl::prescribe_vertices_, "prescribe_vertices"}, {&Impl::move_driven_, "move_driven"}};
   Context& context = *queue_->context();
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
@@ -306,10 +281,8 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
     }
   }
   if (options_.report_energy) {
-    const bool in_double = options_.energy_in_double && context.device().has_fp64;
-    PALPATE_ASSIGN_OR_RETURN(sum_elastic_energy_,
-                             context.CreateKernel(kernels::tissue_energy, "sum_elastic_energy", {{"PALPATE_DOUBLE", flag(in_double)}}));
-    PALPATE_ASSIGN_OR_RETURN(extract_energy_rotations_, context.CreateKernel(kernels::tissue, "extract_rotations", defines_));
+    energy_.emplace();
+    PALPATE_RETURN_IF_ERROR(energy_->Init(*queue_, layout_, defines_, tuning_.partials, options_.energy_in_double));
   }
   const ProgramDefines list_group = {{"PALPATE_LIST_GROUP", std::to_string(tuning_.list_group)}};
   for (const auto& [kernel, name] : kTools) {
@@ -319,55 +292,59 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
       PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::tools, name, list_group));
     }
   }
-  for (const auto& [kernel, name] : kDriving) {
-    PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::surface_contact, name));
-  }
-  return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(loads_.MakeKernels(context, defines_, is_same ? &old->loads_ : nullptr));
+  return driven_.MakeKernels(context);
 }
 
 absl::Status TissueSolver::Impl::Bind() {
-  PALPATE_RETURN_IF_ERROR(predict_.Bind(Arg("p", params_), Arg("x", x_), Arg("x_start", x_start_), Arg("y", y_), Arg("velocity", velocity_),
-                                        Arg("velocity_before", velocity_before_), Arg("mass", mass_), Arg("mass_damping", mass_damping_),
-                                        Arg("held_axes", held_axes_)));
-  PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count), Arg("x_start", x_start_),
-                                             Arg("block_vertex", block_vertex_), Arg("corner_real", corner_real_),
-                                             Arg("corner_index", corner_index_), Arg("corner_strain", corner_strain_)));
-  PALPATE_RETURN_IF_ERROR(extract_rotations_.Bind(Arg("p", params_), Arg("x", x_), Arg("tets", tets_), Arg("tet_rest", tet_rest_),
-                                                  Arg("rotations", rotations_)));
+  PALPATE_RETURN_IF_ERROR(predict_.Bind(Arg("p", tissue_.params), Arg("x", tissue_.x), Arg("x_start", tissue_.x_start), Arg("y", tissue_.y),
+                                        Arg("velocity", tissue_.velocity), Arg("velocity_before", tissue_.velocity_before),
+                                        Arg("mass", tissue_.mass), Arg("mass_damping", tissue_.mass_damping),
+                                        Arg("held_axes", tissue_.held_axes)));
+  PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count), Arg("x_start", tissue_.x_start),
+                                             Arg("block_vertex", tissue_.block_vertex), Arg("corner_real", tissue_.corner_real),
+                                             Arg("corner_index", tissue_.corner_index), Arg("corner_strain", tissue_.corner_strain)));
+  PALPATE_RETURN_IF_ERROR(extract_rotations_.Bind(Arg("p", tissue_.params), Arg("x", tissue_.x), Arg("tets", tissue_.tets),
+                                                  Arg("tet_rest", tissue_.tet_rest), Arg("rotations", tissue_.rotations)));
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(
-      Arg("p", params_), Arg("first", 0U), Arg("count", 0U), Arg("x", x_), Arg("x_start", x_start_), Arg("y", y_), Arg("mass", mass_),
-      Arg("block_range", block_range_), Arg("corner_real", corner_real_), Arg("corner_index", corner_index_),
-      Arg("corner_strain", corner_strain_), Arg("rotations", rotations_), Arg("vertex_triangle_range", vertex_triangle_range_),
-      Arg("vertex_triangles", vertex_triangles_), Arg("triangles", triangles_), Arg("triangle_colliders", triangle_colliders_),
-      Arg("contacts", contacts_), Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_),
-      Arg("anchors", anchors_), Arg("touched", touched_), Arg("held_axes", held_axes_)));
+      Arg("p", tissue_.params), Arg("first", 0U), Arg("count", 0U), Arg("x", tissue_.x), Arg("x_start", tissue_.x_start),
+      Arg("y", tissue_.y), Arg("mass", tissue_.mass), Arg("block_range", tissue_.block_range), Arg("corner_real", tissue_.corner_real),
+      Arg("corner_index", tissue_.corner_index), Arg("corner_strain", tissue_.corner_strain), Arg("rotations", tissue_.rotations),
+      Arg("vertex_triangle_range", tissue_.vertex_triangle_range), Arg("vertex_triangles", tissue_.vertex_triangles),
+      Arg("triangles", tissue_.triangles), Arg("triangle_colliders", triangle_colliders_), Arg("contacts", contacts_),
+      Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_),
+      Arg("touched", tissue_.touched), Arg("held_axes", tissue_.held_axes)));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(
-      Arg("p", params_), Arg("parts", uint32_t{kAllForces}), Arg("x", x_), Arg("x_start", x_start_), Arg("y", y_), Arg("mass", mass_),
-      Arg("block_range", block_range_), Arg("corner_real", corner_real_), Arg("corner_index", corner_index_),
-      Arg("corner_strain", corner_strain_), Arg("rotations", rotations_), Arg("vertex_triangle_range", vertex_triangle_range_),
-      Arg("vertex_triangles", vertex_triangles_), Arg("triangles", triangles_), Arg("triangle_colliders", triangle_colliders_),
-      Arg("contacts", contacts_), Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_),
-      Arg("anchors", anchors_), Arg("forces", forces_)));
-  PALPATE_RETURN_IF_ERROR(accelerate_.Bind(Arg("p", params_), Arg("omega", 1.0F), Arg("x", x_), Arg("x_before", x_before_),
-                                           Arg("x_before2", x_before2_), Arg("touched", touched_), Arg("held_axes", held_axes_)));
-  PALPATE_RETURN_IF_ERROR(move_colliders_.Bind(Arg("p", params_), Arg("colliders", colliders_), Arg("targets", targets_)));
-  PALPATE_RETURN_IF_ERROR(find_contacts_.Bind(Arg("p", params_), Arg("x", x_), Arg("x_start", x_start_), Arg("triangles", triangles_),
-                                              Arg("colliders", colliders_), Arg("contacts", contacts_),
+      Arg("p", tissue_.params), Arg("parts", uint32_t{kAllForces}), Arg("x", tissue_.x), Arg("x_start", tissue_.x_start),
+      Arg("y", tissue_.y), Arg("mass", tissue_.mass), Arg("block_range", tissue_.block_range), Arg("corner_real", tissue_.corner_real),
+      Arg("corner_index", tissue_.corner_index), Arg("corner_strain", tissue_.corner_strain), Arg("rotations", tissue_.rotations),
+      Arg("vertex_triangle_range", tissue_.vertex_triangle_range), Arg("vertex_triangles", tissue_.vertex_triangles),
+      Arg("triangles", tissue_.triangles), Arg("triangle_colliders", triangle_colliders_), Arg("contacts", contacts_),
+      Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_),
+      Arg("forces", forces_)));
+  PALPATE_RETURN_IF_ERROR(accelerate_.Bind(Arg("p", tissue_.params), Arg("omega", 1.0F), Arg("x", tissue_.x), Arg("x_before", x_before_),
+                                           Arg("x_before2", x_before2_), Arg("touched", tissue_.touched),
+                                           Arg("held_axes", tissue_.held_axes)));
+  PALPATE_RETURN_IF_ERROR(move_colliders_.Bind(Arg("p", tissue_.params), Arg("colliders", colliders_), Arg("targets", targets_)));
+  PALPATE_RETURN_IF_ERROR(find_contacts_.Bind(Arg("p", tissue_.params), Arg("x", tissue_.x), Arg("x_start", tissue_.x_start),
+                                              Arg("triangles", tissue_.triangles), Arg("colliders", colliders_), Arg("contacts", contacts_),
                                               Arg("triangle_colliders", triangle_colliders_)));
-  PALPATE_RETURN_IF_ERROR(list_contacts_.Bind(Arg("p", params_), Arg("triangle_colliders", triangle_colliders_), Arg("list", list_)));
-  PALPATE_RETURN_IF_ERROR(update_contacts_.Bind(Arg("p", params_), Arg("x", x_), Arg("triangles", triangles_), Arg("colliders", colliders_),
-                                                Arg("list", list_), Arg("contacts", contacts_)));
-  PALPATE_RETURN_IF_ERROR(solve_colliders_.Bind(Arg("p", params_), Arg("x", x_), Arg("x_start", x_start_), Arg("triangles", triangles_),
-                                                Arg("list", list_), Arg("contacts", contacts_), Arg("anchor_begin", anchor_begin_),
-                                                Arg("anchors", anchors_), Arg("colliders", colliders_)));
-  PALPATE_RETURN_IF_ERROR(finish_colliders_.Bind(Arg("p", params_), Arg("colliders", colliders_)));
-  PALPATE_RETURN_IF_ERROR(finish_step_.Bind(Arg("p", params_), Arg("x", x_), Arg("x_start", x_start_), Arg("velocity", velocity_),
-                                            Arg("velocity_before", velocity_before_), Arg("mass", mass_),
-                                            Arg("original_index", original_index_), Arg("tets", tets_), Arg("tet_rest", tet_rest_),
-                                            Arg("partials", partials_)));
-  PALPATE_RETURN_IF_ERROR(inspect_state_.Bind(Arg("p", params_), Arg("x", x_), Arg("velocity", velocity_), Arg("mass", mass_),
-                                              Arg("original_index", original_index_), Arg("tets", tets_), Arg("tet_rest", tet_rest_),
-                                              Arg("partials", partials_)));
+  PALPATE_RETURN_IF_ERROR(
+      list_contacts_.Bind(Arg("p", tissue_.params), Arg("triangle_colliders", triangle_colliders_), Arg("list", list_)));
+  PALPATE_RETURN_IF_ERROR(update_contacts_.Bind(Arg("p", tissue_.params), Arg("x", tissue_.x), Arg("triangles", tissue_.triangles),
+                                                Arg("colliders", colliders_), Arg("list", list_), Arg("contacts", contacts_)));
+  PALPATE_RETURN_IF_ERROR(solve_colliders_.Bind(Arg("p", tissue_.params), Arg("x", tissue_.x), Arg("x_start", tissue_.x_start),
+                                                Arg("triangles", tissue_.triangles), Arg("list", list_), Arg("contacts", contacts_),
+                                                Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_),
+                                                Arg("colliders", colliders_)));
+  PALPATE_RETURN_IF_ERROR(finish_colliders_.Bind(Arg("p", tissue_.params), Arg("colliders", colliders_)));
+  PALPATE_RETURN_IF_ERROR(finish_step_.Bind(Arg("p", tissue_.params), Arg("x", tissue_.x), Arg("x_start", tissue_.x_start),
+                                            Arg("velocity", tissue_.velocity), Arg("velocity_before", tissue_.velocity_before),
+                                            Arg("mass", tissue_.mass), Arg("original_index", tissue_.original_index),
+                                            Arg("tets", tissue_.tets), Arg("tet_rest", tissue_.tet_rest), Arg("partials", partials_)));
+  PALPATE_RETURN_IF_ERROR(inspect_state_.Bind(Arg("p", tissue_.params), Arg("x", tissue_.x), Arg("velocity", tissue_.velocity),
+                                              Arg("mass", tissue_.mass), Arg("original_index", tissue_.original_index),
+                                              Arg("tets", tissue_.tets), Arg("tet_rest", tissue_.tet_rest), Arg("partials", partials_)));
   if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
   if (volumes_) PALPATE_RETURN_IF_ERROR(BindVolumes());
   return surface_ ? BindSurface() : absl::OkStatus();
@@ -394,8 +371,8 @@ absl::Status TissueSolver::Impl::BindVolumes() {
   PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("vertex_entry", volumes_->vertex_entry()), Arg("entry_body", volumes_->entry_body()),
                                               Arg("volume_bodies", volumes_->bodies())));
   return keep_volumes_.Bind(Arg("entry_vertex", volumes_->entry_vertex()), Arg("entry_body", volumes_->entry_body()),
-                            Arg("volume_bodies", volumes_->bodies()), Arg("volume_moves", volumes_->moves()), Arg("x", x_),
-                            Arg("held_axes", held_axes_), Arg("touched", touched_));
+                            Arg("volume_bodies", volumes_->bodies()), Arg("volume_moves", volumes_->moves()), Arg("x", tissue_.x),
+                            Arg("held_axes", tissue_.held_axes), Arg("touched", tissue_.touched));
 }
 
 /// The arguments that change when the lists of pairs grow.

@@ -15,21 +15,21 @@ bool TissueSolver::Impl::TouchesShapes(const TissueModel& model, const TissueCha
 }
 
 absl::Status TissueSolver::Impl::Reset() {
-  recovery_left_s_ = 0;
+  recovery_.Stop();
   steps_ = 0;
   params_host_.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
-  PALPATE_RETURN_IF_ERROR(queue_->Write(params_, std::span<const StepParams>(&params_host_, 1)));
-  PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(rest_positions_)));
-  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Reset(*queue_, x_, touched_));
-  PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, layout_.vertex_count));
-  PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));
-  PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_before_, FallenFromRest()));
+  PALPATE_RETURN_IF_ERROR(WriteParams());
+  PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.x, std::span<const Float4>(rest_positions_)));
+  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Reset(*queue_, tissue_.x, tissue_.touched));
+  PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x, tissue_.x_start, layout_.vertex_count));
+  PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity, Float4{}));
+  PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity_before, FallenFromRest()));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(list_, 0U));
-  if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
+  if (tissue_.rotations.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.rotations, Float4{0, 0, 0, 1}));
   if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Reset(*queue_));
   PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
-  PALPATE_RETURN_IF_ERROR(HoldPrescribed(rest_positions_));
+  PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, rest_positions_));
   if (!initial_colliders_.empty()) {
     PALPATE_RETURN_IF_ERROR(queue_->Write(colliders_, std::span<const Collider>(initial_colliders_)));
   }
@@ -39,7 +39,7 @@ absl::Status TissueSolver::Impl::Reset() {
   if (surface_) {
     was_given_tangled_ = false;
     PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, true));
-    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
+    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, tissue_.x));
   }
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, Partials()));
   return queue_->FinishBlocking();
@@ -63,7 +63,7 @@ void TissueSolver::Impl::ScatterScratch(std::span<float> values) const {
 
 absl::Status TissueSolver::Impl::ReadPositions(std::span<float> positions_m) {
   PALPATE_RETURN_IF_ERROR(CheckFloats(positions_m.size()));
-  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(x_, std::span<Float4>(scratch_)));
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(tissue_.x, std::span<Float4>(scratch_)));
   ScatterScratch(positions_m);
   return absl::OkStatus();
 }
@@ -81,8 +81,8 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
     }
     return std::span<const Float4>(scratch_);
   };
-  PALPATE_RETURN_IF_ERROR(queue_->Write(x_, ordered(positions_m)));
-  PALPATE_RETURN_IF_ERROR(HoldPrescribed(scratch_));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.x, ordered(positions_m)));
+  PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, scratch_));
   if (rigid_) {
     const std::vector<Float4> positions = scratch_;
     std::vector<Float4> speeds;
@@ -90,10 +90,10 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
       const auto given = ordered(velocities);
       speeds.assign(given.begin(), given.end());
     }
-    PALPATE_RETURN_IF_ERROR(rigid_->Fit(*queue_, positions, speeds, x_, touched_));
+    PALPATE_RETURN_IF_ERROR(rigid_->Fit(*queue_, positions, speeds, tissue_.x, tissue_.touched));
   }
   if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Reset(*queue_));
-  PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, n));
+  PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x, tissue_.x_start, n));
   if (surface_) {
     // A mesh inside out must pass through itself to find its shape.
     PALPATE_RETURN_IF_ERROR(queue_->Enqueue(finish_step_, Partials()));
@@ -101,13 +101,17 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
     uint32_t inverted = 0;
     for (const StepPartial& partial : partials_host_) inverted += partial.inverted_tets;
     was_given_tangled_ = inverted > kTangledShare * static_cast<double>(layout_.live_tet_count);
-    if (was_given_tangled_) PALPATE_RETURN_IF_ERROR(StartRecovery());
+    if (was_given_tangled_) {
+      recovery_.Start();
+      params_host_.lambda_cap = recovery_.lambda_cap();
+      PALPATE_RETURN_IF_ERROR(WriteParams());
+    }
     PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, !was_given_tangled_));
-    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
+    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, tissue_.x));
   }
   if (velocities.empty()) {
-    PALPATE_RETURN_IF_ERROR(queue_->Fill(velocity_, Float4{}));
-    return queue_->Fill(velocity_before_, FallenFromRest());
+    PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity, Float4{}));
+    return queue_->Fill(tissue_.velocity_before, FallenFromRest());
   }
   ordered(velocities);
   for (size_t i = 0; i < n; ++i) {
@@ -115,14 +119,14 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
     if (layout_.held_axes[i] & 2U) scratch_[i].y = 0;
     if (layout_.held_axes[i] & 4U) scratch_[i].z = 0;
   }
-  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, std::span<const Float4>(scratch_)));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.velocity, std::span<const Float4>(scratch_)));
   const Float4 before = FallenFromRest();
   for (size_t i = 0; i < n; ++i) {
     Float4& v = scratch_[i];
     const float braked = 1 + params_host_.dt_s * layout_.mass_damping_per_s[i];
     v = {braked * v.x + before.x, braked * v.y + before.y, braked * v.z + before.z, 0.0F};
   }
-  return queue_->Write(velocity_before_, std::span<const Float4>(scratch_));
+  return queue_->Write(tissue_.velocity_before, std::span<const Float4>(scratch_));
 }
 
 absl::Status TissueSolver::Impl::ReadState(std::span<TissueVertexState> states) {
@@ -132,9 +136,9 @@ absl::Status TissueSolver::Impl::ReadState(std::span<TissueVertexState> states) 
   }
   std::vector<Float4> velocities(n);
   std::vector<Float4> velocities_before(n);
-  PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(x_, std::span<Float4>(scratch_)));
-  PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(velocity_, std::span<Float4>(velocities)));
-  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(velocity_before_, std::span<Float4>(velocities_before)));
+  PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(tissue_.x, std::span<Float4>(scratch_)));
+  PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(tissue_.velocity, std::span<Float4>(velocities)));
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(tissue_.velocity_before, std::span<Float4>(velocities_before)));
   for (size_t v = 0; v < states.size(); ++v) {
     const uint32_t i = layout_.solver_index[v];
     states[v] = i == kNoTissueVertex ? TissueVertexState{} : TissueVertexState{scratch_[i], velocities[i], velocities_before[i]};
@@ -158,11 +162,10 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
   const float stiffness_n_per_m = old.params_host_.stiffness_n_per_m;
   params_host_.stiffness_n_per_m = stiffness_n_per_m;
   params_host_.lambda_cap = old.params_host_.lambda_cap;
-  PALPATE_RETURN_IF_ERROR(queue_->Write(params_, std::span<const StepParams>(&params_host_, 1)));
+  PALPATE_RETURN_IF_ERROR(WriteParams());
   steps_ = old.steps_;
   was_given_tangled_ = old.was_given_tangled_;
-  recovery_left_s_ = old.recovery_left_s_;
-  calm_s_ = old.calm_s_;
+  recovery_ = old.recovery_;
   initial_colliders_ = old.initial_colliders_;
   PALPATE_RETURN_IF_ERROR(queue_->Copy(old.colliders_, colliders_, colliders_.count()));
   colliders_host_ = old.colliders_host_;
@@ -180,17 +183,17 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
     velocities[i] = state.velocity_m_per_s;
     velocities_before[i] = state.velocity_before_m_per_s;
   }
-  PALPATE_RETURN_IF_ERROR(queue_->Write(x_, std::span<const Float4>(positions)));
-  PALPATE_RETURN_IF_ERROR(HoldPrescribed(positions));
-  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_, std::span<const Float4>(velocities)));
-  PALPATE_RETURN_IF_ERROR(queue_->Write(velocity_before_, std::span<const Float4>(velocities_before)));
-  if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(rotations_, Float4{0, 0, 0, 1}));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.x, std::span<const Float4>(positions)));
+  PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, positions));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.velocity, std::span<const Float4>(velocities)));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.velocity_before, std::span<const Float4>(velocities_before)));
+  if (tissue_.rotations.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.rotations, Float4{0, 0, 0, 1}));
   PALPATE_RETURN_IF_ERROR(ForgetContacts());
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->GoOnFrom(*queue_, *old.rigid_));
   if (volumes_ && old.volumes_) PALPATE_RETURN_IF_ERROR(volumes_->GoOnFrom(*queue_, *old.volumes_));
   if (surface_) {
     PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, !was_given_tangled_));
-    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, x_));
+    PALPATE_RETURN_IF_ERROR(surface_->Reset(*queue_, tissue_.x));
   }
   return queue_->FinishBlocking();
 }
@@ -198,7 +201,7 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
 /// After an edit: the state is that of the end of a step in which nothing touched a tool.
 absl::Status TissueSolver::Impl::ForgetContacts() {
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(inspect_state_, Partials()));
-  PALPATE_RETURN_IF_ERROR(queue_->Copy(x_, x_start_, layout_.vertex_count));
+  PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x, tissue_.x_start, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(triangle_colliders_, 0U));
   return queue_->Fill(list_, 0U, 1);
 }
@@ -207,28 +210,28 @@ absl::Status TissueSolver::Impl::ForgetContacts() {
 absl::Status TissueSolver::Impl::WriteDelta(const TissueLayoutDelta& delta, std::span<const TissueVertexState> states) {
   const size_t lanes = layout_.lanes;
   RunWriter& w = *writer_;
-  PALPATE_RETURN_IF_ERROR(w.Add(params_, std::span<const StepParams>(&params_host_, 1), 0));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(mass_, layout_.mass_kg, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(mass_damping_, layout_.mass_damping_per_s, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(held_axes_, layout_.held_axes, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(original_index_, layout_.original_index, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(block_range_, layout_.block_range, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangle_range_, layout_.vertex_triangle_range, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangles_, layout_.vertex_triangles, delta.fan_places));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(block_vertex_, layout_.block_vertex, delta.blocks));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(corner_real_, layout_.corner_real, delta.blocks, layout_.corner_reals * lanes));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(corner_index_, layout_.corner_index, delta.blocks, 4 * lanes));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(tets_, layout_.tets, delta.tets));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(tet_rest_, layout_.tet_rest, delta.tets, 3));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(triangles_, layout_.triangles, delta.triangles));
+  PALPATE_RETURN_IF_ERROR(w.Add(tissue_.params, std::span<const StepParams>(&params_host_, 1), 0));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.mass, layout_.mass_kg, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.mass_damping, layout_.mass_damping_per_s, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.held_axes, layout_.held_axes, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.original_index, layout_.original_index, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.block_range, layout_.block_range, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.vertex_triangle_range, layout_.vertex_triangle_range, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.vertex_triangles, layout_.vertex_triangles, delta.fan_places));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.block_vertex, layout_.block_vertex, delta.blocks));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.corner_real, layout_.corner_real, delta.blocks, layout_.corner_reals * lanes));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.corner_index, layout_.corner_index, delta.blocks, 4 * lanes));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.tets, layout_.tets, delta.tets));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.tet_rest, layout_.tet_rest, delta.tets, 3));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tissue_.triangles, layout_.triangles, delta.triangles));
   const Float4 identity{0, 0, 0, 1};
   for (const uint32_t t : delta.tets) {
-    if (rotations_.count() > 0) PALPATE_RETURN_IF_ERROR(w.Add(rotations_, std::span<const Float4>(&identity, 1), t));
+    if (tissue_.rotations.count() > 0) PALPATE_RETURN_IF_ERROR(w.Add(tissue_.rotations, std::span<const Float4>(&identity, 1), t));
   }
   const auto write_state = [&](uint32_t slot, const TissueVertexState& state) -> absl::Status {
-    PALPATE_RETURN_IF_ERROR(w.Add(x_, std::span<const Float4>(&state.position_m, 1), slot));
-    PALPATE_RETURN_IF_ERROR(w.Add(velocity_, std::span<const Float4>(&state.velocity_m_per_s, 1), slot));
-    return w.Add(velocity_before_, std::span<const Float4>(&state.velocity_before_m_per_s, 1), slot);
+    PALPATE_RETURN_IF_ERROR(w.Add(tissue_.x, std::span<const Float4>(&state.position_m, 1), slot));
+    PALPATE_RETURN_IF_ERROR(w.Add(tissue_.velocity, std::span<const Float4>(&state.velocity_m_per_s, 1), slot));
+    return w.Add(tissue_.velocity_before, std::span<const Float4>(&state.velocity_before_m_per_s, 1), slot);
   };
   for (const uint32_t slot : delta.slots) {
     if (layout_.original_index[slot] == kNoTissueVertex) PALPATE_RETURN_IF_ERROR(write_state(slot, {}));
@@ -245,7 +248,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   const bool had_surface_contact = layout_.has_surface_contact;
   const bool has_surface_contact = model.self_collision.size() > 1 || (!model.self_collision.empty() && model.self_collision[0] != 0);
   if (!editor_ || has_surface_contact != had_surface_contact) return false;
-  if (!prescribed_host_.empty() || !model.prescribed.vertices.empty()) return false;
+  if (driven_.prescribed_count() > 0 || !model.prescribed.vertices.empty()) return false;
   if ((volumes_ != nullptr) != KeepsVolumes(model)) return false;
   PALPATE_ASSIGN_OR_RETURN(const bool fits, editor_->Apply(model, change));
   if (!fits) return false;
@@ -271,8 +274,8 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
     PALPATE_RETURN_IF_ERROR(BindVolumes());
   }
   if (barrier_) barrier_->SetTriangleCount(layout_.triangle_count);
-  PALPATE_RETURN_IF_ERROR(MakeDriven(model));
-  if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(MakeLoads(model));
+  PALPATE_RETURN_IF_ERROR(driven_.SetRegions(*queue_, model.driven, layout_));
+  if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(loads_.SetLoads(*queue_, model.loads, layout_));
   PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
   gathered_count_ = 0;
   gathered_host_.clear();
@@ -281,7 +284,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
     uint32_t inverted = 0;
     PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
     for (const StepPartial& partial : partials_host_) inverted += partial.inverted_tets;
-    PALPATE_RETURN_IF_ERROR(surface_->GoOn(*queue_, x_, inverted > 0));
+    PALPATE_RETURN_IF_ERROR(surface_->GoOn(*queue_, tissue_.x, inverted > 0));
   }
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   return true;
@@ -289,10 +292,10 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
 
 absl::Status TissueSolver::Impl::ReadForces(uint32_t parts, std::span<float> forces_n) {
   PALPATE_RETURN_IF_ERROR(CheckFloats(forces_n.size()));
-  if (steps_ > 0) PALPATE_RETURN_IF_ERROR(ApplyLoads());
+  if (steps_ > 0) PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));
   PALPATE_RETURN_IF_ERROR(UpdateFollowed());
   if (volumes_) {
-    PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, triangles_, x_, false));
+    PALPATE_RETURN_IF_ERROR(volumes_->Measure(*queue_, tissue_.triangles, tissue_.x, false));
     PALPATE_RETURN_IF_ERROR(volumes_->BalanceAsItIs(*queue_));
   }
   PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("parts", parts)));

@@ -58,6 +58,7 @@ absl::Status RadixSort<Key>::Run(Queue& queue, BufferView<Key> keys_in, BufferVi
   }
   if (count.capacity == 0) return absl::OkStatus();
 
+  using Bits = std::conditional_t<sizeof(Key) == 4, uint32_t, uint64_t>;  // what the kernels see
   const uint32_t groups = config_.GroupsFor(count.capacity);
   const Range range = config_.RangeFor(count.capacity);
   // With no bits to compare, one pass over no bits copies the pairs.
@@ -71,12 +72,12 @@ absl::Status RadixSort<Key>::Run(Queue& queue, BufferView<Key> keys_in, BufferVi
     const BufferView<Key> key_target = to_output ? keys_out : keys_.view();
     const BufferView<uint32_t> value_target = to_output ? values_out : values_.view();
     PALPATE_RETURN_IF_ERROR(queue.Launch(count_, range, Arg("capacity", count.capacity), Arg("device_count", count.on_device),
-                                         Arg("keys", keys_in), Arg("shift", shift), Arg("mask", mask), Arg("counts", counts_)));
+                                         Arg("keys", As<Bits>(keys_in)), Arg("shift", shift), Arg("mask", mask), Arg("counts", counts_)));
     PALPATE_RETURN_IF_ERROR(scan_.Run(queue, counts_, kDigits * groups, counts_));
     PALPATE_RETURN_IF_ERROR(queue.Launch(
-        scatter_, range, Arg("capacity", count.capacity), Arg("device_count", count.on_device), Arg("keys_in", keys_in),
+        scatter_, range, Arg("capacity", count.capacity), Arg("device_count", count.on_device), Arg("keys_in", As<Bits>(keys_in)),
         Arg("values_in", values_in), Arg("values_are_indices", static_cast<uint32_t>(values_are_indices && pass == 0)), Arg("shift", shift),
-        Arg("mask", mask), Arg("offsets", counts_), Arg("keys_out", key_target), Arg("values_out", value_target)));
+        Arg("mask", mask), Arg("offsets", counts_), Arg("keys_out", As<Bits>(key_target)), Arg("values_out", value_target)));
     keys_in = key_target;
     values_in = value_target;
   }

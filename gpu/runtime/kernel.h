@@ -2,6 +2,8 @@
 
 #include <CL/cl.h>
 
+#include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +52,28 @@ constexpr std::string_view ClassName() {
   return name.substr(name.rfind(':') + 1);  // npos + 1 is 0
 }
 
-/// What OpenCL C calls T: scalars by their size and sign, vectors and structs by their name.
+template <typename T>
+constexpr std::string_view DeviceTypeName();
+
+/// The vector type of `count` elements: uint8 for eight uint.
+template <typename T, size_t count>
+struct VectorName {
+  static_assert(count == 2 || count == 3 || count == 4 || count == 8 || count == 16);
+  static constexpr auto kText = [] {
+    constexpr std::string_view kElement = DeviceTypeName<T>();
+    constexpr size_t kDigits = count < 10 ? 1 : 2;
+    std::array<char, kElement.size() + kDigits> text{};
+    std::copy(kElement.begin(), kElement.end(), text.begin());
+    for (size_t i = text.size(), rest = count; i > kElement.size(); --i, rest /= 10) text[i - 1] = static_cast<char>('0' + rest % 10);
+    return text;
+  }();
+};
+template <typename T>
+inline constexpr size_t kArraySize = 0;
+template <typename T, size_t count>
+inline constexpr size_t kArraySize<std::array<T, count>> = count;
+
+/// What OpenCL C calls T: scalars by their size and sign, arrays as vectors, vectors and structs of gpu/shared by their name.
 template <typename T>
 constexpr std::string_view DeviceTypeName() {
   if constexpr (std::is_same_v<T, float>) {
@@ -69,6 +92,9 @@ constexpr std::string_view DeviceTypeName() {
       default:
         return kSigned ? "long" : "ulong";
     }
+  } else if constexpr (kArraySize<T> > 0) {
+    constexpr const auto& kText = VectorName<typename T::value_type, kArraySize<T>>::kText;
+    return {kText.data(), kText.size()};
   } else {
     static_assert(std::is_class_v<T>, "neither a scalar nor a struct of gpu/shared");
     return DeviceSpelling(ClassName<T>());

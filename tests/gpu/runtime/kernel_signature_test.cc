@@ -24,6 +24,8 @@ TEST(KernelSignature, HostTypesHaveTheDevicesName) {
   EXPECT_EQ(internal::DeviceTypeName<Float4>(), "float4");
   EXPECT_EQ(internal::DeviceTypeName<UInt2>(), "uint2");
   EXPECT_EQ(internal::DeviceTypeName<Box>(), "Box");
+  EXPECT_EQ((internal::DeviceTypeName<std::array<uint32_t, 8>>()), "uint8");
+  EXPECT_EQ((internal::DeviceTypeName<std::array<float, 16>>()), "float16");
 }
 
 ProgramSignatures Example() {
