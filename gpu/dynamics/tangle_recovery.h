@@ -8,7 +8,7 @@ namespace palpate::gpu {
 inline constexpr double kTangledShare = 0.02;
 
 /// When a tangled mesh recovers. Its volume changes are softened then, to those of a Poisson ratio of 0.3, until no tet has been inverted
-/// or strained beyond 1 for a while, or a time limit. docs/algorithms/tissue.md, "Recovery".
+/// or strained beyond 1 for a while, or a time limit. docs/algorithms/tissue.md, "Tangled meshes".
 class TangleRecovery {
  public:
   /// Tets after a step. `elastic`: those whose energy pushes back where they are inverted.

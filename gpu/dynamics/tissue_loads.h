@@ -12,7 +12,7 @@
 namespace palpate::gpu {
 
 /// Pressures and forces that act for a time, as a stage of the solver's step: they move the inertial targets of the vertices they act on.
-/// A pressure follows the surface, so it is worked out anew before each sweep. docs/algorithms/tissue.md, "Loads".
+/// A pressure follows the surface, so it is worked out anew before each sweep. docs/algorithms/tissue.md, "Zones and loads".
 class TissueLoads {
  public:
   /// The program is that of tissue.cl. `old` (or null): one of the same program that is given up, whose kernel is used again.

@@ -70,8 +70,8 @@ absl::Status TissueSolver::Impl::ShiftPieces() {
                      Arg("x_start", tissue_.x_start), Arg("y", tissue_.y), Arg("mass", tissue_.mass),
                      Arg("vertex_triangle_range", tissue_.vertex_triangle_range), Arg("vertex_triangles", tissue_.vertex_triangles),
                      Arg("triangles", tissue_.triangles), Arg("triangle_colliders", triangle_colliders_), Arg("contacts", contacts_),
-                     Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_),
-                     Arg("sums", piece_sums_buffer_)));
+                     Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchors_.begins()),
+                     Arg("anchors", anchors_.anchors()), Arg("sums", piece_sums_buffer_)));
   SurfaceContacts::ShiftLimit limit;
   if (params_host_.collider_count + params_host_.plane_count > 0) {
     limit = [&](const DeviceBuffer<Float4>& shifts) -> absl::StatusOr<const DeviceBuffer<float>*> {
@@ -210,11 +210,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
           queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
     }
   }
-  if (clip_count_ > 0) {
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(solve_clips_, {clip_count_, 0}, Arg("p", tissue_.params), Arg("clip_count", clip_count_),
-                                           Arg("x", tissue_.x), Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_),
-                                           Arg("colliders", colliders_)));
-  }
+  PALPATE_RETURN_IF_ERROR(anchors_.SolveClips(*queue_, tissue_, colliders_));
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.detect_ms = MillisecondsSince(&mark);
 
@@ -286,12 +282,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
     return queue_->EnqueueRead(reports_, std::span<ContactReport>(reports_host_));
   };
   if (contacts_possible && advance) PALPATE_RETURN_IF_ERROR(report());
-  if (!anchors_host_.empty() && advance) {
-    const auto count = static_cast<uint32_t>(anchors_host_.size());
-    PALPATE_RETURN_IF_ERROR(queue_->Launch(report_anchors_, {count, 0}, Arg("anchor_count", count), Arg("x", tissue_.x),
-                                           Arg("anchors", anchors_), Arg("colliders", colliders_), Arg("reports", anchor_reports_)));
-    PALPATE_RETURN_IF_ERROR(queue_->EnqueueRead(anchor_reports_, std::span<AnchorReport>(anchor_reports_sorted_)));
-  }
+  if (advance) PALPATE_RETURN_IF_ERROR(anchors_.EnqueueReports(*queue_, tissue_, colliders_));
   surface_reports_.clear();
   if (surface_ && advance) {
     PALPATE_ASSIGN_OR_RETURN(const std::span<const SurfaceReport> surface_reports, surface_->Report(*queue_, tissue_.x, tissue_.x_start));
@@ -364,10 +355,8 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Collect(TissueTimes times, bool a
   step.colliders = colliders_host_;
   step.blocked_m = blocked_m_;
   step.passing_colliders = passing_colliders_;
-  if (advance) {
-    for (size_t i = 0; i < anchor_place_.size(); ++i) anchor_reports_host_[i] = anchor_reports_sorted_[anchor_place_[i]];
-  }
-  step.anchors = anchor_reports_host_;
+  if (advance) anchors_.TakeReports();
+  step.anchors = anchors_.reports();
   step.gathered_m = gathered_host_;
   times.readback_ms = MillisecondsSince(&mark);
   step.times = times;

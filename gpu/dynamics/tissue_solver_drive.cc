@@ -26,58 +26,8 @@ double Along(const std::array<double, 3>& n, const std::array<double, 3>& a, con
 }  // namespace
 
 absl::Status TissueSolver::Impl::SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count) {
-  if (clip_count > kMaxClips) {
-    return absl::ResourceExhaustedError(absl::StrCat(clip_count, " clips exceed the limit of ", kMaxClips));
-  }
-  const uint32_t holder_count = params_host_.collider_count + clip_count;
-  const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
-  const auto is_normal = [&](const TissueAnchor& a) {
-    const double length = std::hypot(a.normal[0], a.normal[1], a.normal[2]);
-    return length == 0 || (std::abs(length - 1) < 1e-6 && a.holder < params_host_.collider_count);
-  };
-  for (size_t i = 0; i < anchors.size(); ++i) {
-    const TissueAnchor& a = anchors[i];
-    if (!HasVertex(a.vertex) || a.holder >= holder_count || !is_positive(a.stiffness_n_per_m) || !is_positive(a.max_force_n) ||
-        !std::isfinite(a.target_m[0] + a.target_m[1] + a.target_m[2]) || !is_normal(a)) {
-      return absl::InvalidArgumentError(absl::StrCat("anchor ", i, ": vertex ", a.vertex, " must be one of ", layout_.solver_index.size(),
-                                                     ", holder ", a.holder, " below ", holder_count, ", stiffness ", a.stiffness_n_per_m,
-                                                     " N/m and force ", a.max_force_n,
-                                                     " N positive, the target finite, the normal zero or (not of a clip) unit"));
-    }
-  }
-  if (anchors.empty() && anchors_host_.empty() && clip_count == clip_count_) return absl::OkStatus();
-  std::vector<uint32_t> begin(layout_.vertex_count + 1, 0);
-  for (const TissueAnchor& a : anchors) ++begin[layout_.solver_index[a.vertex] + 1];
-  for (size_t v = 0; v < layout_.vertex_count; ++v) begin[v + 1] += begin[v];
-  anchors_host_.resize(anchors.size());
-  anchor_place_.resize(anchors.size());
-  anchor_reports_host_.assign(anchors.size(), AnchorReport{});
-  anchor_reports_sorted_.resize(anchors.size());
-  std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
-  for (size_t i = 0; i < anchors.size(); ++i) {
-    const TissueAnchor& a = anchors[i];
-    const uint32_t vertex = layout_.solver_index[a.vertex];
-    anchor_place_[i] = next[vertex]++;
-    anchors_host_[anchor_place_[i]] = {.target = ToFloat4(a.target_m, a.stiffness_n_per_m),
-                                       .vertex = vertex,
-                                       .holder = a.holder,
-                                       .max_force_n = static_cast<float>(a.max_force_n),
-                                       .unused = 0,
-                                       .normal = ToFloat4(a.normal, a.normal == std::array<double, 3>{} ? 0 : 1)};
-  }
-  clip_count_ = clip_count;
-  if (begin != anchor_begin_host_) {
-    anchor_begin_host_ = std::move(begin);
-    PALPATE_RETURN_IF_ERROR(queue_->Write(anchor_begin_, std::span<const uint32_t>(anchor_begin_host_)));
-  }
-  if (anchors.size() > anchors_.count()) {
-    device_bytes_ -= anchors_.size_bytes() + anchor_reports_.size_bytes();
-    PALPATE_RETURN_IF_ERROR(Grow(queue_->context(), anchors_, anchors.size(), "anchors"));
-    PALPATE_RETURN_IF_ERROR(Grow(queue_->context(), anchor_reports_, anchors.size(), "anchor_reports"));
-    device_bytes_ += anchors_.size_bytes() + anchor_reports_.size_bytes();
-    PALPATE_RETURN_IF_ERROR(BindAnchors());
-  }
-  return anchors.empty() ? absl::OkStatus() : queue_->Write(anchors_, std::span<const Anchor>(anchors_host_));
+  PALPATE_ASSIGN_OR_RETURN(const bool is_other, anchors_.Set(*queue_, layout_, anchors, params_host_.collider_count, clip_count));
+  return is_other ? BindAnchors() : absl::OkStatus();
 }
 
 /// Tools and clips go to where what acts on them balances.
@@ -86,9 +36,7 @@ absl::Status TissueSolver::Impl::SolveHolders() {
     PALPATE_RETURN_IF_ERROR(
         queue_->Enqueue(solve_colliders_, {size_t{params_host_.collider_count} * tuning_.list_group, tuning_.list_group}));
   }
-  if (clip_count_ == 0) return absl::OkStatus();
-  return queue_->Launch(solve_clips_, {clip_count_, 0}, Arg("p", tissue_.params), Arg("clip_count", clip_count_), Arg("x", tissue_.x),
-                        Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_), Arg("colliders", colliders_));
+  return anchors_.SolveClips(*queue_, tissue_, colliders_);
 }
 
 absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices) {

@@ -14,6 +14,7 @@
 #include "gpu/dynamics/shape_goals.h"
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/dynamics/tangle_recovery.h"
+#include "gpu/dynamics/tissue_anchors.h"
 #include "gpu/dynamics/tissue_buffers.h"
 #include "gpu/dynamics/tissue_layout_editor.h"
 #include "gpu/dynamics/tissue_loads.h"
@@ -41,7 +42,9 @@ struct ColliderAim {
 };
 
 /// What tissue_solver.h hides. The step is in tissue_solver.cc; what stands before the first one in tissue_solver_setup.cc; what acts from
-/// outside in tissue_solver_drive.cc; the state, and how it goes on after an edit, in tissue_solver_state.cc.
+/// outside in tissue_solver_drive.cc; the state, and how it goes on after an edit, in tissue_solver_state.cc. Parts of a step that own what
+/// they need are classes of their own: anchors, loads, driven vertices, rigid blocks, shape goals, kept volumes, surface contacts, the
+/// barrier of obstacles, recovery, the sum of the energy.
 class TissueSolver::Impl {
  public:
   absl::Status Init(std::shared_ptr<Queue> queue, const TissueModel& model, const TissueOptions& options,
@@ -65,9 +68,9 @@ class TissueSolver::Impl {
 
   const TissueLayout& layout() const { return layout_; }
   size_t device_bytes() const {
-    return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) + loads_.device_bytes() +
-           driven_.device_bytes() + (energy_ ? energy_->device_bytes() : 0) + (rigid_ ? rigid_->device_bytes() : 0) +
-           (shapes_ ? shapes_->device_bytes() : 0) + (volumes_ ? volumes_->device_bytes() : 0);
+    return device_bytes_ + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) + anchors_.device_bytes() +
+           loads_.device_bytes() + driven_.device_bytes() + (energy_ ? energy_->device_bytes() : 0) +
+           (rigid_ ? rigid_->device_bytes() : 0) + (shapes_ ? shapes_->device_bytes() : 0) + (volumes_ ? volumes_->device_bytes() : 0);
   }
   double stiffness() const { return params_host_.stiffness_n_per_m; }
   const StepParams& params() const { return params_host_; }
@@ -146,9 +149,6 @@ class TissueSolver::Impl {
   DeviceBuffer<Collider> colliders_;
   DeviceBuffer<Float4> targets_;
   DeviceBuffer<PlaneObstacle> planes_;
-  DeviceBuffer<uint32_t> anchor_begin_;  // [vertex_count + 1]
-  DeviceBuffer<Anchor> anchors_;         // sorted by vertex
-  DeviceBuffer<AnchorReport> anchor_reports_;
   DeviceBuffer<uint32_t> list_, report_count_, gathered_index_;
   DeviceBuffer<ContactReport> reports_;
   DeviceBuffer<StepPartial> partials_;
@@ -157,17 +157,12 @@ class TissueSolver::Impl {
 
   Kernel predict_, start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_colliders_, find_contacts_,
       list_contacts_, update_contacts_, solve_colliders_, finish_colliders_, report_contacts_, finish_step_, inspect_state_,
-      gather_positions_, piece_sums_, piece_shares_, solve_clips_, report_anchors_, keep_volumes_;
+      gather_positions_, piece_sums_, piece_shares_, keep_volumes_;
 
   std::vector<Float4> targets_host_;
   std::vector<ContactReport> reports_host_;
   std::vector<StepPartial> partials_host_;
   std::vector<Collider> colliders_host_;
-  std::vector<Anchor> anchors_host_;  // as on the device
-  std::vector<uint32_t> anchor_begin_host_;
-  std::vector<uint32_t> anchor_place_;  // of each of the caller's
-  std::vector<AnchorReport> anchor_reports_host_, anchor_reports_sorted_;
-  uint32_t clip_count_ = 0;
   std::vector<float> gathered_host_;
   uint32_t gathered_count_ = 0;
   std::vector<Float4> scratch_;
@@ -187,6 +182,7 @@ class TissueSolver::Impl {
   bool has_swept_ = false;          // in this step
   bool was_given_tangled_ = false;  // positions came from outside with many inverted tets, and have not recovered yet
   bool any_coupled_ = false;
+  TissueAnchors anchors_;
   TissueLoads loads_;
   DrivenVertices driven_;
   std::optional<ElasticEnergySum> energy_;  // if someone asks for it

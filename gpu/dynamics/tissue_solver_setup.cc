@@ -150,10 +150,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   PALPATE_RETURN_IF_ERROR(Make(&triangle_colliders_, layout_.triangles.size(), "triangle_colliders"));
   PALPATE_RETURN_IF_ERROR(Make(&contacts_, layout_.triangles.size() * colliders.size(), "contacts"));
   PALPATE_RETURN_IF_ERROR(Make(&colliders_, colliders.size() + kMaxClips, "colliders"));
-  PALPATE_RETURN_IF_ERROR(Make(&anchor_begin_, n + 1, "anchor_begin"));
-  PALPATE_RETURN_IF_ERROR(Make(&anchors_, 1, "anchors"));
-  PALPATE_RETURN_IF_ERROR(Make(&anchor_reports_, 1, "anchor_reports"));
-  anchor_begin_host_.assign(n + 1, 0);
+  PALPATE_RETURN_IF_ERROR(anchors_.Init(*queue_, layout_));
   PALPATE_RETURN_IF_ERROR(Make(&targets_, 2 * colliders.size(), "collider_targets"));
   PALPATE_RETURN_IF_ERROR(Fill(&planes_, planes, "planes"));
   PALPATE_RETURN_IF_ERROR(Make(&tissue_.touched, n, "touched"));
@@ -267,8 +264,7 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
       {&Impl::move_colliders_, "move_colliders"},   {&Impl::find_contacts_, "find_contacts"},
       {&Impl::list_contacts_, "list_contacts"},     {&Impl::update_contacts_, "update_contacts"},
       {&Impl::solve_colliders_, "solve_colliders"}, {&Impl::finish_colliders_, "finish_colliders"},
-      {&Impl::report_contacts_, "report_contacts"}, {&Impl::solve_clips_, "solve_clips"},
-      {&Impl::report_anchors_, "report_anchors"}};
+      {&Impl::report_contacts_, "report_contacts"}};
   Context& context = *queue_->context();
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
@@ -285,13 +281,15 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
     PALPATE_RETURN_IF_ERROR(energy_->Init(*queue_, layout_, defines_, tuning_.partials, options_.energy_in_double));
   }
   const ProgramDefines list_group = {{"PALPATE_LIST_GROUP", std::to_string(tuning_.list_group)}};
+  const bool same_tools = old != nullptr && old->tuning_.list_group == tuning_.list_group;
   for (const auto& [kernel, name] : kTools) {
-    if (old != nullptr && old->tuning_.list_group == tuning_.list_group) {
+    if (same_tools) {
       this->*kernel = std::move(old->*kernel);
     } else {
       PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::tools, name, list_group));
     }
   }
+  PALPATE_RETURN_IF_ERROR(anchors_.MakeKernels(context, list_group, same_tools ? &old->anchors_ : nullptr));
   PALPATE_RETURN_IF_ERROR(loads_.MakeKernels(context, defines_, is_same ? &old->loads_ : nullptr));
   return driven_.MakeKernels(context);
 }
@@ -312,7 +310,7 @@ absl::Status TissueSolver::Impl::Bind() {
       Arg("corner_index", tissue_.corner_index), Arg("corner_strain", tissue_.corner_strain), Arg("rotations", tissue_.rotations),
       Arg("vertex_triangle_range", tissue_.vertex_triangle_range), Arg("vertex_triangles", tissue_.vertex_triangles),
       Arg("triangles", tissue_.triangles), Arg("triangle_colliders", triangle_colliders_), Arg("contacts", contacts_),
-      Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_),
+      Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchors_.begins()), Arg("anchors", anchors_.anchors()),
       Arg("touched", tissue_.touched), Arg("held_axes", tissue_.held_axes)));
   PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(
       Arg("p", tissue_.params), Arg("parts", uint32_t{kAllForces}), Arg("x", tissue_.x), Arg("x_start", tissue_.x_start),
@@ -320,7 +318,7 @@ absl::Status TissueSolver::Impl::Bind() {
       Arg("corner_index", tissue_.corner_index), Arg("corner_strain", tissue_.corner_strain), Arg("rotations", tissue_.rotations),
       Arg("vertex_triangle_range", tissue_.vertex_triangle_range), Arg("vertex_triangles", tissue_.vertex_triangles),
       Arg("triangles", tissue_.triangles), Arg("triangle_colliders", triangle_colliders_), Arg("contacts", contacts_),
-      Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_),
+      Arg("colliders", colliders_), Arg("obstacles", planes_), Arg("anchor_begin", anchors_.begins()), Arg("anchors", anchors_.anchors()),
       Arg("forces", forces_)));
   PALPATE_RETURN_IF_ERROR(accelerate_.Bind(Arg("p", tissue_.params), Arg("omega", 1.0F), Arg("x", tissue_.x), Arg("x_before", x_before_),
                                            Arg("x_before2", x_before2_), Arg("touched", tissue_.touched),
@@ -335,7 +333,7 @@ absl::Status TissueSolver::Impl::Bind() {
                                                 Arg("colliders", colliders_), Arg("list", list_), Arg("contacts", contacts_)));
   PALPATE_RETURN_IF_ERROR(solve_colliders_.Bind(Arg("p", tissue_.params), Arg("x", tissue_.x), Arg("x_start", tissue_.x_start),
                                                 Arg("triangles", tissue_.triangles), Arg("list", list_), Arg("contacts", contacts_),
-                                                Arg("anchor_begin", anchor_begin_), Arg("anchors", anchors_),
+                                                Arg("anchor_begin", anchors_.begins()), Arg("anchors", anchors_.anchors()),
                                                 Arg("colliders", colliders_)));
   PALPATE_RETURN_IF_ERROR(finish_colliders_.Bind(Arg("p", tissue_.params), Arg("colliders", colliders_)));
   PALPATE_RETURN_IF_ERROR(finish_step_.Bind(Arg("p", tissue_.params), Arg("x", tissue_.x), Arg("x_start", tissue_.x_start),
@@ -392,11 +390,11 @@ absl::Status TissueSolver::Impl::BindSurface() {
                           Arg("entry_begins", surface_->entry_begins()));
 }
 
-/// The arguments that change when anchors_ grows.
+/// The arguments that change when the buffer of anchors grows.
 absl::Status TissueSolver::Impl::BindAnchors() {
-  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("anchors", anchors_)));
-  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("anchors", anchors_)));
-  return solve_colliders_.Bind(Arg("anchors", anchors_));
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("anchors", anchors_.anchors())));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("anchors", anchors_.anchors())));
+  return solve_colliders_.Bind(Arg("anchors", anchors_.anchors()));
 }
 
 }  // namespace palpate::gpu
