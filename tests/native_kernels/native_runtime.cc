@@ -825,10 +825,10 @@ cl_int clGetKernelArgInfo(cl_kernel kernel, cl_uint index, cl_kernel_arg_info wh
     case CL_KERNEL_ARG_TYPE_NAME:
       return TextInfo(WithoutQualifiers(argument.type), size, value, size_out);
     case CL_KERNEL_ARG_ADDRESS_QUALIFIER:
-      return ValueInfo(cl_kernel_arg_address_qualifier{argument.kind == ArgumentKind::kValue   ? CL_KERNEL_ARG_ADDRESS_PRIVATE
-                                                       : argument.kind == ArgumentKind::kLocal ? CL_KERNEL_ARG_ADDRESS_LOCAL
-                                                                                               : CL_KERNEL_ARG_ADDRESS_GLOBAL},
-                       size, value, size_out);
+      return ValueInfo<cl_kernel_arg_address_qualifier>(argument.kind == ArgumentKind::kValue   ? CL_KERNEL_ARG_ADDRESS_PRIVATE
+                                                        : argument.kind == ArgumentKind::kLocal ? CL_KERNEL_ARG_ADDRESS_LOCAL
+                                                                                                : CL_KERNEL_ARG_ADDRESS_GLOBAL,
+                                                        size, value, size_out);
     default:
       return CL_INVALID_VALUE;
   }
