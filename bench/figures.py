@@ -190,8 +190,8 @@ class Figure:
             pattern += re.escape(piece) if i % 2 == 0 else r"([^|\n]{0,24}?)"
         if template.startswith("|"):
             pattern = "^" + pattern + "$"
-        elif pieces[-1] == "":
-            pattern += r"(?![\d.,]*\d)"
+        else:  # no number goes on behind the end: "5" and "." are not all of "5.2."
+            pattern += r"(?![\d.,]*\d)" if pieces[-1] == "" else r"(?!\d)"
         self.pattern = re.compile(pattern, re.MULTILINE)
 
     def render(self, rows):
