@@ -365,8 +365,8 @@ class Suite {
 
   absl::StatusOr<std::vector<uint32_t>> ReadElements(const gpu::ProximityDetector& detector) {
     // A sort by no bits is a copy.
-    const auto view = detector.hierarchy().elements();
-    const auto count = detector.hierarchy().cluster_count() * gpu::BoxHierarchy::kWidth;
+    const auto view = detector.clusters().elements;
+    const auto count = detector.clusters().count * gpu::BoxHierarchy::kWidth;
     PALPATE_ASSIGN_OR_RETURN(auto sort, gpu::RadixSort<uint32_t>::Create(queue_.context(), count));
     PALPATE_ASSIGN_OR_RETURN(const auto copy, gpu::DeviceBuffer<uint32_t>::Create(queue_.context(), count, "elements"));
     PALPATE_ASSIGN_OR_RETURN(const auto order, gpu::DeviceBuffer<uint32_t>::Create(queue_.context(), count, "order"));

@@ -1,10 +1,14 @@
 // The step of a liver with a tool pressing on it, at several sizes: rate, how the time splits, growth, and how far each sweep takes the
-// implicit equation.
+// implicit equation. The step of a pile of rigid bodies that falls into a tray and settles, as in scenes/boxes.json, at several sizes.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <Eigen/Geometry>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
@@ -123,6 +127,114 @@ absl::Status MeasureResidual(const std::shared_ptr<gpu::Context>& context, doubl
   return absl::OkStatus();
 }
 
+/// A rotation that is uniform over all of them for uniform `u` in [0, 1]^3 (Shoemake, "Uniform random rotations", 1992).
+Eigen::Quaterniond TurnFor(const Eigen::Vector3d& u) {
+  const double a = std::sqrt(1 - u[0]);
+  const double b = std::sqrt(u[0]);
+  const double t1 = 2 * std::numbers::pi * u[1];
+  const double t2 = 2 * std::numbers::pi * u[2];
+  return {b * std::cos(t2), a * std::sin(t1), a * std::cos(t1), b * std::sin(t2)};
+}
+
+/// Half boxes, half balls of some 3 cm, `width` x `width` columns of them above a tray: layers of boxes and of balls in turn.
+absl::StatusOr<sim::SceneDescription> PileScene(int width, int layers) {
+  constexpr double kSpacing_m = 0.066;
+  const double kWall_m = std::max(0.12, 0.04 * layers);
+  sim::SceneDescription scene;
+  scene.solver.iterations = 12;
+  scene.contact = {.surface_friction = 0.4, .surface_reserve_m = 0.001, .surface_max_detections = 1};
+  const auto add = [&](std::string name, sim::BodyKind kind, const sim::TetMesh& mesh, const Eigen::Quaterniond& turn,
+                       const Eigen::Vector3d& to_m, double density_kg_per_m3) {
+    sim::BodyDescription body;
+    body.name = std::move(name);
+    body.kind = kind;
+    body.self_collision = false;
+    body.mesh = mesh;
+    for (Eigen::Vector3d& v : body.mesh.vertices) v = turn * v + to_m;
+    body.material.density_kg_per_m3 = density_kg_per_m3;
+    scene.bodies.push_back(std::move(body));
+  };
+  const double side_m = width * kSpacing_m + 0.07;
+  const Eigen::Quaterniond none = Eigen::Quaterniond::Identity();
+  const auto nodes = static_cast<uint32_t>(std::lround(side_m / 0.1)) + 1;
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh floor, sim::BoxMesh({nodes, nodes, 2}, {side_m, side_m, 0.03}));
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh wall_x, sim::BoxMesh({2, nodes, 3}, {0.02, side_m, kWall_m}));
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh wall_y, sim::BoxMesh({nodes, 2, 3}, {side_m, 0.02, kWall_m}));
+  add("floor", sim::BodyKind::kStatic, floor, none, {0, 0, -0.015}, 1000);
+  for (const double sign : {-1.0, 1.0}) {
+    add("wall", sim::BodyKind::kStatic, wall_x, none, {sign * (side_m / 2 + 0.011), 0, kWall_m / 2 - 0.015}, 1000);
+    add("wall", sim::BodyKind::kStatic, wall_y, none, {0, sign * (side_m / 2 + 0.011), kWall_m / 2 - 0.015}, 1000);
+  }
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh box, sim::GenerateSlab({0.04, 0.03, 0.02}, 0.04));
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh ball, sim::GenerateSphere(0.018, 0.018));
+  const double lowest_m = 0.1;
+  for (int layer = 0; layer < layers; ++layer) {
+    for (int row = 0; row < width; ++row) {
+      for (int column = 0; column < width; ++column) {
+        // A sequence that fills the cube of turns evenly (Roberts, "The unreasonable effectiveness of quasirandom sequences", 2018).
+        Eigen::Vector3d u;
+        const auto index = static_cast<double>(1 + column + width * (row + width * layer));
+        for (int k = 0; k < 3; ++k) {
+          const double at = 0.5 + index / std::pow(1.2207440846057596, k + 1);
+          u[k] = at - std::floor(at);
+        }
+        const bool is_box = layer % 2 == 0;
+        const Eigen::Vector3d to_m{(column - (width - 1) / 2.0) * kSpacing_m, (row - (width - 1) / 2.0) * kSpacing_m,
+                                   lowest_m + 0.06 * layer};
+        add(is_box ? "box" : "ball", sim::BodyKind::kRigid, is_box ? box : ball, TurnFor(u), to_m, is_box ? 1500 : 1200);
+      }
+    }
+  }
+  return scene;
+}
+
+/// Two seconds of a pile from its fall to rest, step by step.
+absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width, int layers, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(const sim::SceneDescription scene, PileScene(width, layers));
+  const std::string name = absl::StrFormat("pile_%d", width * width * layers);
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
+  const int counted = IsQuick() ? 60 : 240;
+  std::vector<double> step_ms;
+  std::vector<double> stage_ms(sim::kStageNames.size(), 0.0);
+  double pairs = 0;
+  double detections = 0;
+  double filter_rounds = 0;
+  double filter_ms = 0;
+  double detect_ms = 0;
+  uint64_t acting = 0;
+  for (int i = 0; i < counted; ++i) {
+    PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step({}));
+    step_ms.push_back(frame->step_ms);
+    for (size_t s = 0; s < stage_ms.size(); ++s) stage_ms[s] += frame->stage_ms[s] / counted;
+    const sim::FrameContactStatistics& c = frame->contact_statistics;
+    pairs += static_cast<double>(c.contact_count) / counted;
+    detections += static_cast<double>(c.detection_count) / counted;
+    filter_rounds += static_cast<double>(c.filter_rounds) / counted;
+    filter_ms += c.filter_ms / counted;
+    detect_ms += c.detect_ms / counted;
+    acting += c.acting_count;
+  }
+  if (acting == 0) return absl::InternalError(name + ": no two bodies touched, so the figures would mean nothing");
+  report->Add(name, "bodies", width * width * layers, "count");
+  report->Add(name, "device_memory", static_cast<double>(world->device_bytes()), "bytes");
+  double sum_ms = 0;
+  for (const double ms : step_ms) sum_ms += ms;
+  report->Add(name, "steps_per_second", 1000 * counted / sum_ms, "per_s");
+  report->Add(name, "step_mean", sum_ms / counted / 1000, "s");
+  report->Add(name, "step_p50", Quantile(step_ms, 0.5) / 1000, "s");
+  report->Add(name, "step_p99", Quantile(step_ms, 0.99) / 1000, "s");
+  report->Add(name, "step_max", Quantile(step_ms, 1.0) / 1000, "s");
+  for (size_t s = 0; s < stage_ms.size(); ++s) {
+    report->Add(name, "stage_" + std::string(sim::kStageNames[s]), stage_ms[s] / 1000, "s");
+  }
+  report->Add(name, "proximity", detect_ms / 1000, "s");
+  report->Add(name, "continuous", filter_ms / 1000, "s");
+  report->Add(name, "pairs", pairs, "count");
+  report->Add(name, "detections_per_step", detections, "count");
+  report->Add(name, "filter_rounds_per_step", filter_rounds, "count");
+  return absl::OkStatus();
+}
+
 absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
   const std::vector<double> sizes = IsQuick() ? std::vector<double>{600, 2500} : std::vector<double>{600, 2500, 10000, 50000};
   double first = 0;
@@ -132,6 +244,11 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
     PALPATE_RETURN_IF_ERROR(MeasureSize(context, size, &us_per_tet, report));
     if (first == 0) first = us_per_tet;
     report->Add(absl::StrFormat("liver_%d", static_cast<int>(size)), "growth_of_time_per_tet", us_per_tet / first, "ratio");
+  }
+  // Columns times columns times layers: 64, 512, 4,096 bodies.
+  for (const auto& [width, layers] : {std::pair(4, 4), std::pair(8, 8), std::pair(16, 16)}) {
+    if (IsQuick() && width > 4) continue;
+    if (IsSelected(absl::StrFormat("pile_%d", width * width * layers))) PALPATE_RETURN_IF_ERROR(MeasurePile(context, width, layers, report));
   }
   for (const double size : {2500.0, 10000.0}) {
     if (IsQuick() && size > 2500) continue;

@@ -130,7 +130,7 @@ absl::StatusOr<MeshPairVerdict> VerifyMeshPair(gpu::Queue& queue, const gpu::Ccd
     PALPATE_RETURN_IF_ERROR(detector.SetTopology(queue, topology));
     PALPATE_RETURN_IF_ERROR(run(detector));
     for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
-      PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::UInt2> pairs, detector.CandidatePairs(queue, kind));
+      PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::UInt2> pairs, detector.Candidates(queue, kind));
       std::vector<uint64_t> keys;
       keys.reserve(pairs.size());
       for (const gpu::UInt2& pair : pairs) keys.push_back(KeyOf(pair.x, pair.y));

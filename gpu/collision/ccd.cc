@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "gpu/collision/box_hierarchy.h"
 #include "gpu/runtime/kernel_source.h"
 
 namespace palpate::gpu {
@@ -76,10 +77,7 @@ absl::StatusOr<ContinuousCollisions> ContinuousCollisions::Create(const std::sha
   detector.options_ = options;
   detector.is_double_ = options.use_double && context->device().has_fp64;
   PALPATE_ASSIGN_OR_RETURN(detector.float_kernels_, detector.CreateKernels(false));
-  for (Elements* elements : {&detector.vertices_, &detector.edges_, &detector.triangles_}) {
-    PALPATE_ASSIGN_OR_RETURN(elements->tree, BoxHierarchy::Create(context));
-  }
-  PALPATE_ASSIGN_OR_RETURN(detector.cluster_pairs_, ClusterPairs::Create(context, options.max_cluster_pairs));
+  detector.candidate_structures_ = CandidateStructures::Create(context, options.max_cluster_pairs, options.candidates);
   PALPATE_ASSIGN_OR_RETURN(detector.counters_, DeviceBuffer<CcdCounters>::Create(context, 1, "ccd counters"));
   return detector;
 }
@@ -107,16 +105,18 @@ absl::Status ContinuousCollisions::SetTopology(Queue& queue, const SurfaceTopolo
 void ContinuousCollisions::SetSurface(std::shared_ptr<const DeviceSurface> surface) {
   hit_count_ = 0;
   surface_ = std::move(surface);
-  const auto set = [](Elements& elements, uint32_t count, uint32_t corners, uint32_t stride, cl_mem handle, BufferView<uint32_t> groups) {
+  const auto set = [&](Elements& elements, SurfaceElement kind, uint32_t corners, uint32_t stride, cl_mem handle) {
+    const uint32_t count = surface_->CountOf(kind);
+    elements.kind = kind;
     elements.count = count;
     elements.corner_count = corners;
     elements.stride = stride;
     elements.corners = {handle, size_t{count} * stride};
-    elements.groups = groups;
+    elements.groups = surface_->GroupsOf(kind);
   };
-  set(vertices_, surface_->vertex_count, 1, 1, nullptr, surface_->vertex_groups);
-  set(edges_, surface_->edge_count, 2, 2, surface_->edges.handle(), surface_->edge_groups);
-  set(triangles_, surface_->triangle_count, 3, 4, surface_->triangles.handle(), surface_->groups);
+  set(vertices_, SurfaceElement::kVertex, 1, 1, nullptr);
+  set(edges_, SurfaceElement::kEdge, 2, 2, surface_->edges.handle());
+  set(triangles_, SurfaceElement::kTriangle, 3, 4, surface_->triangles.handle());
   const uint32_t b_bits = std::bit_width(std::max(surface_->triangle_count, surface_->edge_count));
   a_shift_ = b_bits;
   kind_shift_ = a_shift_ + std::bit_width(std::max(surface_->vertex_count, surface_->edge_count));
@@ -132,24 +132,27 @@ absl::Status ContinuousCollisions::Build(Queue& queue, Kernels& kernels, Element
                                          BufferView<Position> ends) {
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.boxes, elements.count, "ccd boxes"));
   const auto half_separation = static_cast<float>(options_.separation_m / 2);
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(kernels.boxes, {elements.count, kLocalSize}, Arg("count", elements.count), Arg("corner_count", elements.corner_count),
-                   Arg("stride", elements.stride), Arg("corners", elements.corners), Arg("groups", elements.groups), Arg("starts", starts),
-                   Arg("ends", ends), Arg("half_separation", half_separation), Arg("boxes", elements.boxes), Arg("counters", counters_)));
-  PALPATE_RETURN_IF_ERROR(elements.tree.Build(queue, elements.boxes, elements.groups, elements.count, surface_->body_count));
-  const uint32_t clusters = elements.tree.cluster_count();
+  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.boxes, {elements.count, kLocalSize}, Arg("count", elements.count),
+                                       Arg("corner_count", elements.corner_count), Arg("stride", elements.stride),
+                                       Arg("corners", elements.corners), Arg("groups", elements.groups),
+                                       Arg("active_bodies", candidates_->active_bodies()), Arg("starts", starts), Arg("ends", ends),
+                                       Arg("half_separation", half_separation), Arg("boxes", elements.boxes), Arg("counters", counters_)));
+  PALPATE_ASSIGN_OR_RETURN(elements.clusters, candidates_->Add(queue, elements.kind, elements.boxes));
+  const uint32_t clusters = elements.clusters.count;
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.intervals, size_t{clusters} * kIntervalFloats, "ccd intervals"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.ids, size_t{clusters} * kIds, "ccd corners"));
   return queue.Launch(kernels.lanes, {clusters, kLocalSize}, Arg("cluster_count", clusters), Arg("corner_count", elements.corner_count),
-                      Arg("stride", elements.stride), Arg("corners", elements.corners), Arg("elements", elements.tree.elements()),
-                      Arg("starts", starts), Arg("ends", ends), Arg("half_separation", half_separation),
-                      Arg("intervals", elements.intervals), Arg("ids", elements.ids));
+                      Arg("stride", elements.stride), Arg("corners", elements.corners), Arg("elements", elements.clusters.elements),
+                      Arg("groups", elements.groups), Arg("active_bodies", candidates_->active_bodies()), Arg("starts", starts),
+                      Arg("ends", ends), Arg("half_separation", half_separation), Arg("intervals", elements.intervals),
+                      Arg("ids", elements.ids));
 }
 
 absl::Status ContinuousCollisions::FindClusterPairs(Queue& queue, uint32_t kind) {
-  PALPATE_RETURN_IF_ERROR(kind == PALPATE_EDGE_EDGE ? cluster_pairs_.FindWithin(queue, edges_.tree)
-                                                    : cluster_pairs_.FindBetween(queue, vertices_.tree, triangles_.tree));
-  statistics_.cluster_pairs[kind] = cluster_pairs_.count();
+  const bool is_within = kind == PALPATE_EDGE_EDGE;
+  PALPATE_RETURN_IF_ERROR(candidates_->Find(queue, is_within ? SurfaceElement::kEdge : SurfaceElement::kVertex,
+                                            is_within ? SurfaceElement::kEdge : SurfaceElement::kTriangle));
+  statistics_.cluster_pairs[kind] = candidates_->count();
   return Grow(context_, pairs_[kind], std::min(4096U, options_.batch_pairs), "ccd pairs");
 }
 
@@ -163,10 +166,10 @@ absl::Status ContinuousCollisions::FindBatch(Queue& queue, Kernels& kernels, uin
   PALPATE_RETURN_IF_ERROR(
       queue.Launch(kernels.candidates, {items, context_->device().is_gpu ? size_t{64} : size_t{1}}, Arg("is_within", uint32_t{is_within}),
                    Arg("filters", uint32_t{!options_.candidates_only}), Arg("p_corners", p.corner_count), Arg("q_corners", q.corner_count),
-                   Arg("first", first), Arg("last", last), Arg("chunk", chunk), Arg("cluster_pairs", cluster_pairs_.pairs()),
-                   Arg("p_nodes", p.tree.nodes()), Arg("p_groups", p.tree.node_groups()), Arg("p_elements", p.tree.elements()),
-                   Arg("p_intervals", p.intervals), Arg("p_ids", p.ids), Arg("q_nodes", q.tree.nodes()),
-                   Arg("q_groups", q.tree.node_groups()), Arg("q_elements", q.tree.elements()), Arg("q_intervals", q.intervals),
+                   Arg("first", first), Arg("last", last), Arg("chunk", chunk), Arg("cluster_pairs", candidates_->pairs()),
+                   Arg("p_nodes", p.clusters.nodes), Arg("p_groups", p.clusters.groups), Arg("p_elements", p.clusters.elements),
+                   Arg("p_intervals", p.intervals), Arg("p_ids", p.ids), Arg("q_nodes", q.clusters.nodes),
+                   Arg("q_groups", q.clusters.groups), Arg("q_elements", q.clusters.elements), Arg("q_intervals", q.intervals),
                    Arg("q_ids", q.ids), Arg("capacity", capacity), Arg("pairs", pairs_[kind]), Arg("counters", counters_)));
   return ReadCounters(queue);
 }
@@ -186,7 +189,7 @@ absl::Status ContinuousCollisions::CheckLimits(uint32_t kind, uint64_t candidate
 
 absl::Status ContinuousCollisions::ListCandidates(Queue& queue, Kernels& kernels, uint32_t kind) {
   PALPATE_RETURN_IF_ERROR(FindClusterPairs(queue, kind));
-  const uint32_t total = cluster_pairs_.count();
+  const uint32_t total = candidates_->count();
   for (;;) {
     counts_.candidates = counts_.pairs = 0;
     PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
@@ -206,7 +209,7 @@ template <typename Position>
 absl::Status ContinuousCollisions::FindAndDecide(Queue& queue, Kernels& kernels, uint32_t kind, BufferView<Position> starts,
                                                  BufferView<Position> ends, StageClock& clock) {
   PALPATE_RETURN_IF_ERROR(FindClusterPairs(queue, kind));
-  const uint32_t total = cluster_pairs_.count();
+  const uint32_t total = candidates_->count();
   uint32_t batch = options_.batch_pairs / kPairsExpected;
   for (uint32_t first = 0; first < total;) {
     const uint32_t last = first + std::min(batch, total - first);
@@ -369,8 +372,22 @@ absl::Status ContinuousCollisions::RunListed(Queue& queue, BufferView<SurfaceCon
 }
 
 template <typename Position>
+absl::Status ContinuousCollisions::BeginCandidates(Queue& queue, BufferView<Position> starts, BufferView<Position> ends, bool again) {
+  if constexpr (std::is_same_v<Position, Float4>) {
+    if (!options_.candidates_only) {
+      PALPATE_ASSIGN_OR_RETURN(candidates_, candidate_structures_.For(*surface_));
+      const auto distance_m = static_cast<float>(options_.separation_m);
+      return again ? candidates_->BeginAgain(queue, *surface_, starts, ends, distance_m)
+                   : candidates_->Begin(queue, *surface_, starts, ends, distance_m);
+    }
+  }
+  PALPATE_ASSIGN_OR_RETURN(candidates_, candidate_structures_.Tree());
+  return candidates_->Begin(queue, *surface_, {}, {}, 0);
+}
+
+template <typename Position>
 absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends,
-                                         size_t needed) {
+                                         size_t needed, bool again) {
   hit_count_ = 0;
   statistics_ = {};
   if (!has_topology_) return absl::FailedPreconditionError("ccd: SetTopology comes before Run");
@@ -382,6 +399,8 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
   PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
 
   StageClock clock = {queue, options_.measure_stages};
+  PALPATE_RETURN_IF_ERROR(BeginCandidates(queue, starts, ends, again));
+  if (candidates_->is_empty()) return absl::OkStatus();
   for (Elements* elements : {&vertices_, &edges_, &triangles_}) PALPATE_RETURN_IF_ERROR(Build(queue, kernels, *elements, starts, ends));
   PALPATE_RETURN_IF_ERROR(clock.End(&statistics_.build_seconds));
   // What is not finite overlaps nothing, and must not wait for a limit that the rest may pass.
@@ -401,7 +420,11 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
 }
 
 absl::Status ContinuousCollisions::Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m) {
-  return RunAs(queue, float_kernels_, starts_m, ends_m, surface_->vertex_count);
+  return RunAs(queue, float_kernels_, starts_m, ends_m, surface_->vertex_count, /*again=*/false);
+}
+
+absl::Status ContinuousCollisions::RunAgain(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m) {
+  return RunAs(queue, float_kernels_, starts_m, ends_m, surface_->vertex_count, /*again=*/true);
 }
 
 absl::Status ContinuousCollisions::RunDouble(Queue& queue, BufferView<double> starts_m, BufferView<double> ends_m) {
@@ -409,10 +432,10 @@ absl::Status ContinuousCollisions::RunDouble(Queue& queue, BufferView<double> st
   if (!double_kernels_.boxes) {
     PALPATE_ASSIGN_OR_RETURN(double_kernels_, CreateKernels(true));
   }
-  return RunAs(queue, double_kernels_, starts_m, ends_m, size_t{3} * surface_->vertex_count);
+  return RunAs(queue, double_kernels_, starts_m, ends_m, size_t{3} * surface_->vertex_count, /*again=*/false);
 }
 
-absl::StatusOr<std::vector<UInt2>> ContinuousCollisions::CandidatePairs(Queue& queue, uint32_t kind) const {
+absl::StatusOr<std::vector<UInt2>> ContinuousCollisions::Candidates(Queue& queue, uint32_t kind) const {
   if (!options_.candidates_only) return absl::FailedPreconditionError("ccd: pairs are kept with CcdDetectorOptions.candidates_only");
   std::vector<UInt2> pairs(statistics_.pairs[kind]);
   if (!pairs.empty()) PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(pairs_[kind], pairs));

@@ -31,12 +31,12 @@ uint corner_of(global const uint* corners, uint stride, uint element, uint corne
   return corners ? corners[(size_t)element * stride + corner] : element;
 }
 
-/* Box that an element sweeps, drawn out by half the separation. One work-item an element. */
+/* Box that an element of an active body (null: of any) sweeps, drawn out by half the separation. One work-item an element. */
 kernel void ccd_boxes(uint count, uint corner_count, uint stride, global const uint* corners, global const uint* groups,
-                      global const Position* starts, global const Position* ends, float half_separation, global Box* boxes,
-                      volatile global CcdCounters* counters) {
+                      global const uint* active_bodies, global const Position* starts, global const Position* ends, float half_separation,
+                      global Box* boxes, volatile global CcdCounters* counters) {
   const uint i = (uint)get_global_id(0);
-  if (i >= count) return;
+  if (i >= count || (groups[i] != NO_GROUP && is_inactive(active_bodies, groups[i]))) return;
   float4 lower = (float4)(INFINITY, INFINITY, INFINITY, 0.0f);
   float4 upper = (float4)(-INFINITY, -INFINITY, -INFINITY, 0.0f);
   int is_good = 1;
@@ -49,8 +49,9 @@ kernel void ccd_boxes(uint count, uint corner_count, uint stride, global const u
         const float4 p = (float4)((float)exact.x, (float)exact.y, (float)exact.z, 0.0f);
         const float largest = fmax(fmax(fabs(p.x), fabs(p.y)), fabs(p.z));
         /* fmax drops NaNs, the sum does not. */
-        is_good &= largest <= MAX_COORDINATE_M && p.x + p.y + p.z == p.x + p.y + p.z;
-        if (!is_good) atomic_max(&counters->bad_vertex, ~vertex);
+        const int is_number = largest <= MAX_COORDINATE_M && p.x + p.y + p.z == p.x + p.y + p.z;
+        if (!is_number) atomic_max(&counters->bad_vertex, ~vertex);
+        is_good &= is_number;
         const float4 pad = (float4)(CCD_INPUT_DOUBLE ? 1.0f : 0.0f) * LANE_ROUNDING * fabs(p);
         lower = fmin(lower, p - pad);
         upper = fmax(upper, p + pad);
@@ -99,10 +100,12 @@ float16 lane_direction(uint direction, float16 x, float16 y, float16 z) {
 
 /* Fills intervals[cluster][36][16] and ids[cluster][3][16]. One work-item a cluster. */
 kernel void ccd_lanes(uint cluster_count, uint corner_count, uint stride, global const uint* corners, global const uint* elements,
-                      global const Position* starts, global const Position* ends, float half_separation, global float* intervals,
-                      global uint* ids) {
+                      global const uint* groups, global const uint* active_bodies, global const Position* starts,
+                      global const Position* ends, float half_separation, global float* intervals, global uint* ids) {
   const uint cluster = (uint)get_global_id(0);
   if (cluster >= cluster_count) return;
+  /* Where bodies are told apart a cluster is of one body. */
+  if (active_bodies && is_inactive(active_bodies, groups[elements[cluster * NODE_WIDTH]])) return;
   float x[6][16], y[6][16], z[6][16];
   for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
     const uint element = elements[cluster * NODE_WIDTH + lane];

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gpu/base/status.h"
-#include "gpu/collision/box_hierarchy.h"
+#include "gpu/collision/candidate_pairs.h"
 #include "gpu/collision/ccd_queries.h"
 #include "gpu/collision/surface_topology.h"
 #include "gpu/primitives/radix_sort.h"
@@ -34,9 +34,10 @@ struct CcdDetectorOptions : CcdOptions {
   uint64_t max_candidates = 1ULL << 32;     ///< element pairs whose swept boxes overlap; bounds the time to find; in [1, 2^48]
   uint64_t max_pairs = 1ULL << 28;          ///< those that the filter leaves; bounds the time to decide; in [1, 2^31]
   uint64_t max_hits = 1ULL << 24;           ///< bounds the memory of hits, 148 bytes a hit; in [1, 2^31]
-  uint32_t batch_pairs = 1U << 22;          ///< undecided pairs found at a time, 8 bytes each; changes no result; in [256, 2^26]
-  bool measure_stages = false;              ///< waits after each stage to time it
-  /// For checks: neither filters nor decides; CandidatePairs are all whose swept boxes overlap, 8 bytes a pair, at most max_pairs.
+  CandidateStructure candidates = CandidateStructure::kAutomatic;  ///< changes no result
+  uint32_t batch_pairs = 1U << 22;  ///< undecided pairs found at a time, 8 bytes each; changes no result; in [256, 2^26]
+  bool measure_stages = false;      ///< waits after each stage to time it
+  /// For checks: neither filters nor decides; Candidates() are all whose swept boxes overlap, 8 bytes a pair, at most max_pairs.
   bool candidates_only = false;
 };
 
@@ -64,6 +65,10 @@ class ContinuousCollisions {
   /// there are no hits.
   absl::Status Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
 
+  /// As Run, after a run with the same surface and starts: hits between two bodies whose vertices all end where they did in that run may
+  /// be left out. For rounds that change the ways of a few bodies. Hits within a body that meets itself are all found.
+  absl::Status RunAgain(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
+
   /// As Run, but only between the pairs of `contacts`, whose elements are those of the surface; for pairs whose number is small against the
   /// surface's. A contact's normal decides what it can. Statistics: no cluster pairs, candidates are the contacts. Errors: as Run, but
   /// whether positions are finite is not looked at.
@@ -79,7 +84,7 @@ class ContinuousCollisions {
   const CcdStatistics& statistics() const { return statistics_; }
 
   /// Blocking. The candidates of the last run, in no particular order. FailedPrecondition without candidates_only.
-  absl::StatusOr<std::vector<UInt2>> CandidatePairs(Queue& queue, uint32_t kind) const;
+  absl::StatusOr<std::vector<UInt2>> Candidates(Queue& queue, uint32_t kind) const;
 
  private:
   // Vertices, edges or triangles.
@@ -89,7 +94,8 @@ class ContinuousCollisions {
     uint32_t stride = 1;
     BufferView<uint32_t> corners;
     BufferView<uint32_t> groups;
-    BoxHierarchy tree;
+    SurfaceElement kind = SurfaceElement::kVertex;
+    ElementClusters clusters;
     DeviceBuffer<Box> boxes;
     DeviceBuffer<float> intervals;
     DeviceBuffer<uint32_t> ids;
@@ -102,7 +108,9 @@ class ContinuousCollisions {
   struct StageClock;
 
   template <typename Position>
-  absl::Status RunAs(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends, size_t needed);
+  absl::Status RunAs(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends, size_t needed, bool again);
+  template <typename Position>
+  absl::Status BeginCandidates(Queue& queue, BufferView<Position> starts, BufferView<Position> ends, bool again);
   template <typename Position>
   absl::Status Build(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Position> starts, BufferView<Position> ends);
   absl::Status FindClusterPairs(Queue& queue, uint32_t kind);
@@ -144,7 +152,8 @@ class ContinuousCollisions {
   CcdStatistics statistics_;
   std::shared_ptr<const DeviceSurface> surface_ = std::make_shared<const DeviceSurface>();
   Elements vertices_, edges_, triangles_;
-  ClusterPairs cluster_pairs_;
+  CandidateStructures candidate_structures_;
+  CandidatePairs* candidates_ = nullptr;  // of this run
   Kernels float_kernels_, double_kernels_;
   RadixSort<uint64_t> sort_;
   CcdCounters counts_ = {};  // as last read or written

@@ -31,8 +31,7 @@ absl::StatusOr<IntersectionCounter> IntersectionCounter::Create(const std::share
   PALPATE_ASSIGN_OR_RETURN(counter.boxes_kernel_, context->CreateKernel(source, "intersections_boxes", defines));
   PALPATE_ASSIGN_OR_RETURN(counter.detect_, context->CreateKernel(source, "intersections_detect", defines));
   PALPATE_ASSIGN_OR_RETURN(counter.records_, context->CreateKernel(source, "intersections_records", defines));
-  PALPATE_ASSIGN_OR_RETURN(counter.hierarchy_, BoxHierarchy::Create(context));
-  PALPATE_ASSIGN_OR_RETURN(counter.cluster_pairs_, ClusterPairs::Create(context, options.max_cluster_pairs));
+  counter.candidates_ = CandidateStructures::Create(context, options.max_cluster_pairs, options.candidates);
   PALPATE_ASSIGN_OR_RETURN(counter.counters_, DeviceBuffer<uint32_t>::Create(context, kCounters, "intersection counters"));
   PALPATE_RETURN_IF_ERROR(counter.keys_.Reserve(context, 0, options.max_crossings));
   return counter;
@@ -53,27 +52,29 @@ absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface
     PALPATE_ASSIGN_OR_RETURN(flags_, DeviceBuffer<uint32_t>::Create(context_, triangle_count, "intersection flags"));
   }
   if (triangle_count == 0) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, candidates_.For(surface));
+  PALPATE_RETURN_IF_ERROR(Annotate(candidates->Begin(queue, surface, positions_m, positions_m, 0), "intersections"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
   PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {triangle_count, 64}, Arg("triangle_count", triangle_count),
-                                       Arg("triangles", surface.triangles), Arg("positions", positions_m), Arg("boxes", boxes_),
-                                       Arg("flags", flags_), Arg("counters", counters_)));
-  PALPATE_RETURN_IF_ERROR(hierarchy_.Build(queue, boxes_, surface.groups, triangle_count, surface.body_count));
-  PALPATE_RETURN_IF_ERROR(Annotate(cluster_pairs_.FindWithin(queue, hierarchy_), "intersections"));
+                                       Arg("triangles", surface.triangles), Arg("groups", surface.groups),
+                                       Arg("active_bodies", candidates->active_bodies()), Arg("positions", positions_m),
+                                       Arg("boxes", boxes_), Arg("flags", flags_), Arg("counters", counters_)));
+  PALPATE_ASSIGN_OR_RETURN(const ElementClusters clusters, candidates->Add(queue, SurfaceElement::kTriangle, boxes_));
+  PALPATE_RETURN_IF_ERROR(Annotate(candidates->Find(queue, SurfaceElement::kTriangle, SurfaceElement::kTriangle), "intersections"));
 
   const bool is_gpu = context_->device().is_gpu;
-  const uint32_t pair_count = cluster_pairs_.count();
+  const uint32_t pair_count = candidates->count();
   const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
   const Range range = {(pair_count + chunk - 1) / chunk, is_gpu ? size_t{64} : size_t{1}};
   const uint32_t edge_shift = BitsFor(triangle_count);
   std::array<uint32_t, kCounters> counters = {};
   for (;;) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, range, Arg("nodes", hierarchy_.nodes()), Arg("node_groups", hierarchy_.node_groups()),
-                                         Arg("elements", hierarchy_.elements()), Arg("cluster_pairs", cluster_pairs_.pairs()),
-                                         Arg("pair_count", pair_count), Arg("chunk", chunk), Arg("triangles", surface.triangles),
-                                         Arg("triangle_edges", surface.triangle_edges), Arg("positions", positions_m),
-                                         Arg("edge_shift", edge_shift), Arg("capacity", keys_.capacity()),
-                                         Arg("max_crossings", static_cast<uint32_t>(options_.max_crossings)), Arg("keys", keys_.keys()),
-                                         Arg("flags", flags_), Arg("counters", counters_)));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(
+        detect_, range, Arg("nodes", clusters.nodes), Arg("node_groups", clusters.groups), Arg("elements", clusters.elements),
+        Arg("cluster_pairs", candidates->pairs()), Arg("pair_count", pair_count), Arg("chunk", chunk), Arg("triangles", surface.triangles),
+        Arg("triangle_edges", surface.triangle_edges), Arg("positions", positions_m), Arg("edge_shift", edge_shift),
+        Arg("capacity", keys_.capacity()), Arg("max_crossings", static_cast<uint32_t>(options_.max_crossings)), Arg("keys", keys_.keys()),
+        Arg("flags", flags_), Arg("counters", counters_)));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
     if (counters[1] != 0) {
       return absl::InvalidArgumentError(

@@ -28,12 +28,14 @@ typedef float3 Real3;
 #define PIERCED 1u
 #define PIERCING 2u
 
-/* Box of each triangle. One work-item a triangle; clears its flags. */
-kernel void intersections_boxes(uint triangle_count, global const uint4* triangles, global const float4* positions, global Box* boxes,
-                                global uint* flags, volatile global uint* counters) {
+/* Box of each triangle of an active body (null: of all). One work-item a triangle; clears its flags. */
+kernel void intersections_boxes(uint triangle_count, global const uint4* triangles, global const uint* groups,
+                                global const uint* active_bodies, global const float4* positions, global Box* boxes, global uint* flags,
+                                volatile global uint* counters) {
   const uint i = (uint)get_global_id(0);
   if (i >= triangle_count) return;
   flags[i] = 0u;
+  if (is_inactive(active_bodies, groups[i])) return;
   const uint4 t = triangles[i];
   const uint corners[3] = {t.x, t.y, t.z};
   float4 lower = (float4)(INFINITY);

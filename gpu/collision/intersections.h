@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "gpu/base/status.h"
-#include "gpu/collision/box_hierarchy.h"
+#include "gpu/collision/candidate_pairs.h"
 #include "gpu/collision/proximity_key_list.h"
 #include "gpu/collision/surface_topology.h"
 #include "gpu/runtime/buffer.h"
@@ -15,8 +15,9 @@
 namespace palpate::gpu {
 
 struct IntersectionOptions {
-  uint64_t max_crossings = 1U << 22;      ///< bounds the memory, 36 bytes each; at most 2^28
-  uint64_t max_cluster_pairs = 1U << 27;  ///< 8 bytes a pair
+  uint64_t max_crossings = 1U << 22;                               ///< bounds the memory, 36 bytes each; at most 2^28
+  uint64_t max_cluster_pairs = 1U << 27;                           ///< 8 bytes a pair
+  CandidateStructure candidates = CandidateStructure::kAutomatic;  ///< changes no result
 };
 
 /// Counts where surfaces cross: edges that pierce triangles with which they share no vertex, between bodies and within those that may meet
@@ -51,8 +52,7 @@ class IntersectionCounter {
   IntersectionOptions options_;
   uint32_t crossing_count_ = 0;
   uint32_t touching_count_ = 0;
-  BoxHierarchy hierarchy_;
-  ClusterPairs cluster_pairs_;
+  CandidateStructures candidates_;
   ProximityKeyList keys_;
   Kernel boxes_kernel_, detect_, records_;
   DeviceBuffer<Box> boxes_;

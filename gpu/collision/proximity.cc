@@ -47,8 +47,7 @@ absl::StatusOr<ProximityDetector> ProximityDetector::Create(const std::shared_pt
   }
   PALPATE_ASSIGN_OR_RETURN(detector.detect_, context->CreateKernel(source, "proximity_detect", defines));
   PALPATE_ASSIGN_OR_RETURN(detector.records_, context->CreateKernel(source, "proximity_records", defines));
-  PALPATE_ASSIGN_OR_RETURN(detector.hierarchy_, BoxHierarchy::Create(context));
-  PALPATE_ASSIGN_OR_RETURN(detector.cluster_pairs_, ClusterPairs::Create(context, options.max_cluster_pairs));
+  detector.candidates_ = CandidateStructures::Create(context, options.max_cluster_pairs, options.candidates);
   PALPATE_ASSIGN_OR_RETURN(detector.counters_, DeviceBuffer<uint32_t>::Create(context, kCounters, "proximity counters"));
   if (options.reduction == ContactReduction::kNearest) {
     PALPATE_ASSIGN_OR_RETURN(detector.nearest_distance_, context->CreateKernel(source, "proximity_nearest_distance", defines));
@@ -132,38 +131,39 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
 
   const bool is_gpu = lanes_ == 1;
   const size_t local_size = LocalSize();
+  PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, candidates_.For(*surface_));
+  PALPATE_RETURN_IF_ERROR(Annotate(candidates->Begin(queue, *surface_, positions_m, positions_m, range_m), "proximity"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}},
-                                       Arg("triangle_count", surface_->triangle_count), Arg("triangles", surface_->triangles),
-                                       Arg("positions", positions_m), Arg("range_m", range_m), Arg("boxes", boxes_),
-                                       Arg("spheres", spheres_), Arg("counters", counters_)));
-  PALPATE_RETURN_IF_ERROR(hierarchy_.Build(queue, boxes_, surface_->groups, surface_->triangle_count, surface_->body_count));
-  PALPATE_RETURN_IF_ERROR(Annotate(cluster_pairs_.FindWithin(queue, hierarchy_), "proximity"));
-  stats_.cluster_pairs = cluster_pairs_.count();
+  PALPATE_RETURN_IF_ERROR(queue.Launch(
+      boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}}, Arg("triangle_count", surface_->triangle_count),
+      Arg("triangles", surface_->triangles), Arg("groups", surface_->groups), Arg("active_bodies", candidates->active_bodies()),
+      Arg("positions", positions_m), Arg("range_m", range_m), Arg("boxes", boxes_), Arg("spheres", spheres_), Arg("counters", counters_)));
+  PALPATE_ASSIGN_OR_RETURN(clusters_, candidates->Add(queue, SurfaceElement::kTriangle, boxes_));
+  PALPATE_RETURN_IF_ERROR(Annotate(candidates->Find(queue, SurfaceElement::kTriangle, SurfaceElement::kTriangle), "proximity"));
+  stats_.cluster_pairs = candidates->count();
 
   // Enough work-items to balance them, not so many that each has a batch half empty.
-  const uint32_t pair_count = cluster_pairs_.count();
+  const uint32_t pair_count = candidates->count();
   const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
   a_shift_ = BitsFor(std::max(surface_->triangle_count, surface_->edge_count));
   kind_shift_ = a_shift_ + BitsFor(std::max(surface_->vertex_count, surface_->edge_count));
   std::array<uint32_t, kCounters> counters = {};
-  if (options_.normal_cones) PALPATE_RETURN_IF_ERROR(Grow(context_, is_patch_, hierarchy_.cluster_count(), "proximity patches"));
+  if (options_.normal_cones) PALPATE_RETURN_IF_ERROR(Grow(context_, is_patch_, clusters_.count, "proximity patches"));
   for (;;) {
     if (options_.normal_cones) {
-      PALPATE_RETURN_IF_ERROR(queue.Launch(
-          patches_kernel_, {hierarchy_.cluster_count(), local_size}, Arg("cluster_count", hierarchy_.cluster_count()),
-          Arg("elements", hierarchy_.elements()), Arg("triangles", surface_->triangles), Arg("triangle_edges", surface_->triangle_edges),
-          Arg("positions", positions_m), Arg("range_m", range_m), Arg("is_patch", is_patch_), Arg("counters", counters_)));
+      PALPATE_RETURN_IF_ERROR(queue.Launch(patches_kernel_, {clusters_.count, local_size}, Arg("cluster_count", clusters_.count),
+                                           Arg("elements", clusters_.elements), Arg("triangles", surface_->triangles),
+                                           Arg("triangle_edges", surface_->triangle_edges), Arg("positions", positions_m),
+                                           Arg("range_m", range_m), Arg("is_patch", is_patch_), Arg("counters", counters_)));
     }
     if (pair_count > 0) {
       PALPATE_RETURN_IF_ERROR(queue.Launch(
-          detect_, {CeilDivide(pair_count, chunk), is_gpu ? local_size : 1}, Arg("nodes", hierarchy_.nodes()),
-          Arg("node_groups", hierarchy_.node_groups()), Arg("elements", hierarchy_.elements()),
-          Arg("cluster_pairs", cluster_pairs_.pairs()), Arg("pair_count", pair_count), Arg("chunk", chunk),
-          Arg("triangles", surface_->triangles), Arg("triangle_edges", surface_->triangle_edges), Arg("edges", surface_->edges),
-          Arg("vertex_groups", surface_->vertex_groups), Arg("spheres", spheres_), Arg("is_patch", is_patch_),
-          Arg("positions", positions_m), Arg("rest_positions", rest_positions_), Arg("range_m", range_m),
-          Arg("rest_exclusion_m", options_.rest_exclusion_m), Arg("element_boxes", cl_int{options_.element_boxes}),
+          detect_, {CeilDivide(pair_count, chunk), is_gpu ? local_size : 1}, Arg("nodes", clusters_.nodes),
+          Arg("node_groups", clusters_.groups), Arg("elements", clusters_.elements), Arg("cluster_pairs", candidates->pairs()),
+          Arg("pair_count", pair_count), Arg("chunk", chunk), Arg("triangles", surface_->triangles),
+          Arg("triangle_edges", surface_->triangle_edges), Arg("edges", surface_->edges), Arg("vertex_groups", surface_->vertex_groups),
+          Arg("spheres", spheres_), Arg("is_patch", is_patch_), Arg("positions", positions_m), Arg("rest_positions", rest_positions_),
+          Arg("range_m", range_m), Arg("rest_exclusion_m", options_.rest_exclusion_m), Arg("element_boxes", cl_int{options_.element_boxes}),
           Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_), Arg("capacity", keys_.capacity()),
           Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", keys_.keys()), Arg("counters", counters_)));
       ++stats_.detect_launches;

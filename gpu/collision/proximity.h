@@ -5,7 +5,7 @@
 #include <span>
 
 #include "gpu/base/status.h"
-#include "gpu/collision/box_hierarchy.h"
+#include "gpu/collision/candidate_pairs.h"
 #include "gpu/collision/proximity_key_list.h"
 #include "gpu/collision/surface_topology.h"
 #include "gpu/primitives/scan.h"
@@ -34,6 +34,7 @@ struct ProximityOptions {
   uint64_t max_cluster_pairs = 1U << 27;  ///< 8 bytes a pair
 
   // For measurements and tests; none changes the contacts.
+  CandidateStructure candidates = CandidateStructure::kAutomatic;
   uint32_t lanes = 0;         ///< 1, 8 or 16 distances at once in a work-item; 0: 1 on GPUs, else 16
   bool spheres = false;       ///< a triangle's volume is its bounding sphere instead of its box
   bool element_boxes = true;  ///< boxes of vertices and edges are tested before their distance
@@ -62,7 +63,7 @@ struct ProximityStats {
 /// vertex, pairs of a body with itself if that is off or they are too near at rest, and what the reduction leaves out. Nothing is kept from
 /// one run to the next, so any motion is right and a change of topology costs only SetTopology. Distances are unsigned: a crossing is not
 /// recognised as such (see IntersectionCounter).
-/// Method: packed box hierarchy over the triangles, elements owned by triangles, distances in lanes; docs/algorithms/proximity.md.
+/// Method: pairs of clusters of triangles (CandidatePairs), elements owned by triangles, distances in lanes; docs/algorithms/proximity.md.
 /// Thread: one at a time. Determinism: the contacts are unique for the input and in canonical order.
 class ProximityDetector {
  public:
@@ -94,8 +95,8 @@ class ProximityDetector {
   const DeviceBuffer<SurfaceContact>& contact_buffer() const { return contacts_; }
   const ProximityStats& stats() const { return stats_; }
   const DeviceSurface& surface() const { return *surface_; }
-  /// The hierarchy of the last run, over the triangles.
-  const BoxHierarchy& hierarchy() const { return hierarchy_; }
+  /// Of the triangles, in the last run.
+  const ElementClusters& clusters() const { return clusters_; }
 
  private:
   absl::Status ReserveContacts(uint32_t count);
@@ -112,8 +113,8 @@ class ProximityDetector {
   uint32_t a_shift_ = 0, kind_shift_ = 0;  // of the keys of the last run
   ProximityStats stats_;
   std::shared_ptr<const DeviceSurface> surface_ = std::make_shared<const DeviceSurface>();
-  BoxHierarchy hierarchy_;
-  ClusterPairs cluster_pairs_;
+  CandidateStructures candidates_;
+  ElementClusters clusters_;
   ProximityKeyList keys_;
   StreamCompaction compaction_;
   Kernel boxes_kernel_, patches_kernel_, detect_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;

@@ -1,6 +1,7 @@
 #include "gpu/collision/surface_topology.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <string>
 
@@ -170,12 +171,20 @@ absl::StatusOr<SurfaceTopology> SurfaceTopology::Build(uint32_t vertex_count, st
   return out;
 }
 
+uint64_t DeviceSurface::NewVersion() {
+  static std::atomic<uint64_t> last = 0;  // tells surfaces apart; reaches no state
+  return ++last;
+}
+
 absl::StatusOr<DeviceSurface> DeviceSurface::Upload(Queue& queue, const SurfaceTopology& topology, double slack_share) {
   DeviceSurface surface;
   surface.vertex_count = topology.vertex_count;
   surface.triangle_count = static_cast<uint32_t>(topology.triangles.size());
   surface.edge_count = static_cast<uint32_t>(topology.edges.size());
   surface.body_count = topology.body_count;
+  std::vector<uint32_t> of_body(topology.body_count, 0);
+  for (const uint32_t group : topology.groups) surface.largest_body = std::max(surface.largest_body, ++of_body[group & PALPATE_GROUP_MASK]);
+  surface.version = NewVersion();
   const auto upload = [&]<typename T>(const std::vector<T>& values, DeviceBuffer<T>* buffer, const char* name) -> absl::Status {
     const size_t slack = slack_share > 0 ? static_cast<size_t>(slack_share * static_cast<double>(values.size())) + kLeastSlack : 0;
     PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Create(queue.context(), values.size() + slack, name));

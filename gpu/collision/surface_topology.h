@@ -19,6 +19,10 @@ struct SurfaceBody {
   bool self_collision = true;  ///< elements of this body may meet each other
 };
 
+/// What a triangle surface is made of.
+enum class SurfaceElement { kVertex, kEdge, kTriangle };
+inline constexpr size_t kSurfaceElementCount = 3;
+
 /// What proximity, continuous and intersection tests need to know of the connectivity of a scene's surfaces, in plain arrays. Triangles
 /// keep the order in which they were given (body after body); edges are numbered by rising (smaller vertex, larger vertex).
 ///
@@ -60,6 +64,8 @@ struct DeviceSurface {
   uint32_t triangle_count = 0;
   uint32_t edge_count = 0;
   uint32_t body_count = 0;
+  uint32_t largest_body = 0;  ///< no body has more triangles
+  uint64_t version = 0;       ///< another one after each change; no two surfaces have the same
   DeviceBuffer<UInt4> triangles;
   DeviceBuffer<UInt4> triangle_edges;
   DeviceBuffer<UInt2> edges;
@@ -71,6 +77,15 @@ struct DeviceSurface {
 
   /// `slack_share` > 0: buffers get room for this share of their elements more, and some, for edits.
   static absl::StatusOr<DeviceSurface> Upload(Queue& queue, const SurfaceTopology& topology, double slack_share = 0);
+  /// For whoever changes one.
+  static uint64_t NewVersion();
+
+  uint32_t CountOf(SurfaceElement kind) const {
+    return kind == SurfaceElement::kVertex ? vertex_count : kind == SurfaceElement::kEdge ? edge_count : triangle_count;
+  }
+  const DeviceBuffer<uint32_t>& GroupsOf(SurfaceElement kind) const {
+    return kind == SurfaceElement::kVertex ? vertex_groups : kind == SurfaceElement::kEdge ? edge_groups : groups;
+  }
 };
 
 }  // namespace palpate::gpu

@@ -231,6 +231,8 @@ absl::StatusOr<bool> SurfaceTopologyEditor::Apply(std::span<const uint32_t> chan
   surface->triangle_count = count;
   surface->edge_count = static_cast<uint32_t>(edges_.size());
   surface->body_count = body_count;
+  surface->largest_body += static_cast<uint32_t>(changed.size());
+  surface->version = DeviceSurface::NewVersion();
   PALPATE_RETURN_IF_ERROR(writer->AddElements(surface->triangles, triangles_, dirty_triangles_));
   PALPATE_RETURN_IF_ERROR(writer->AddElements(surface->triangle_edges, triangle_edges_, dirty_triangles_));
   PALPATE_RETURN_IF_ERROR(writer->AddElements(surface->groups, groups_, dirty_triangles_));

@@ -292,11 +292,11 @@ absl::Status RigidBlocks::TakeBack(Queue& queue, bool from_start, const DeviceBu
 }
 
 absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
-                                const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
-                                const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
+                                const DeviceBuffer<float>& clear_m, const DeviceBuffer<uint32_t>& entry_begins,
+                                const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
   PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), Arg("count", count()), Arg("sp", params), Arg("local_m", local_),
-                                       Arg("detected", detected), Arg("begins", entry_begins), Arg("planes", bounds),
-                                       Arg("blocks", states_)));
+                                       Arg("detected", detected), Arg("clear_m", clear_m), Arg("begins", entry_begins),
+                                       Arg("planes", bounds), Arg("blocks", states_)));
   return Place(queue, entry_begins, x, touched);
 }
 
@@ -304,14 +304,14 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
                                 const DeviceBuffer<uint8_t>& touched) {
   const auto view = [](const auto* buffer) { return buffer == nullptr ? std::remove_cvref_t<decltype(buffer->view())>{} : buffer->view(); };
   const uint32_t has_pairs = scene.pairs != nullptr ? 1 : 0;
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(solve_, Bodies(), Arg("count", count()), Arg("first_vertex", first_vertex_), Arg("vertex_count", vertex_count_),
-                   Arg("has_pairs", has_pairs), Arg("p", *scene.params), Arg("sp", view(scene.surface_params)), Arg("x", x),
-                   Arg("x_start", *scene.x_start), Arg("local_m", local_), Arg("detected", view(scene.detected)),
-                   Arg("begins", view(scene.entry_begins)), Arg("entries", view(scene.entries)), Arg("pairs", view(scene.pairs)),
-                   Arg("bounds", view(scene.bounds)), Arg("triangles", *scene.triangles),
-                   Arg("triangle_colliders", view(scene.triangle_colliders)), Arg("contacts", view(scene.tool_contacts)),
-                   Arg("colliders", view(scene.colliders)), Arg("obstacles", view(scene.planes)), Arg("blocks", states_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(
+      solve_, Bodies(), Arg("count", count()), Arg("first_vertex", first_vertex_), Arg("vertex_count", vertex_count_),
+      Arg("has_pairs", has_pairs), Arg("p", *scene.params), Arg("sp", view(scene.surface_params)), Arg("x", x),
+      Arg("x_start", *scene.x_start), Arg("local_m", local_), Arg("detected", view(scene.detected)), Arg("clear_m", view(scene.clear_m)),
+      Arg("is_near", view(scene.is_near)), Arg("begins", view(scene.entry_begins)), Arg("entries", view(scene.entries)),
+      Arg("pairs", view(scene.pairs)), Arg("bounds", view(scene.bounds)), Arg("triangles", *scene.triangles),
+      Arg("triangle_colliders", view(scene.triangle_colliders)), Arg("contacts", view(scene.tool_contacts)),
+      Arg("colliders", view(scene.colliders)), Arg("obstacles", view(scene.planes)), Arg("blocks", states_)));
   return Place(queue, has_pairs != 0 ? *scene.entry_begins : no_entries_, x, touched);
 }
 

@@ -80,7 +80,8 @@ static inline float allowed_share(float3 from, float3 to, float3 detected, float
 /* The largest share found of the way from one allowed pose to another at which every vertex is behind its planes and has not gone farther
    than `cap` since the detection. Vertices move on arcs, so what a chord promises is tried and taken back. */
 static inline float feasible_share(const __global RigidBlockState* block, Pose from, Pose to, float cap, const __global float4* local_m,
-                                   const __global float4* detected, const __global uint* begins, const __global float4* planes) {
+                                   const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                                   const __global float4* planes) {
   float share = 1.0f;
   for (int attempt = 0; attempt < 8; ++attempt) {
     const Pose at = pose_between(from, to, share);
@@ -88,9 +89,10 @@ static inline float feasible_share(const __global RigidBlockState* block, Pose f
     for (uint v = block->vertex_begin; v < block->vertex_end; ++v) {
       const float3 arm = local_m[v].xyz;
       const float3 to_m = at.center + rotate_vector(at.rotation, arm);
+      const float gone = distance(to_m, detected[v].xyz);
+      if (gone <= clear_m[v] && gone <= cap) continue;
       const float3 from_m = from.center + rotate_vector(from.rotation, arm);
       allowed = fmin(allowed, allowed_share(from_m, to_m, detected[v].xyz, share, begins[v], begins[v + 1], planes));
-      const float gone = distance(to_m, detected[v].xyz);
       if (gone > cap) {
         const float before = distance(from_m, detected[v].xyz);
         allowed = fmin(allowed, before < cap ? share * (cap - before) / (gone - before + cap * 1e-3f) : 0.0f);
@@ -179,13 +181,14 @@ __kernel void rigid_take_back(uint count, uint from_start, __global float* share
 
 /* Takes each body back as far as the planes and the cap demand. Work-item: body. */
 __kernel void rigid_bound(uint count, const __global SurfaceParams* sp, const __global float4* local_m, const __global float4* detected,
-                          const __global uint* begins, const __global float4* planes, __global RigidBlockState* blocks) {
+                          const __global float* clear_m, const __global uint* begins, const __global float4* planes,
+                          __global RigidBlockState* blocks) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
   const Pose from = {b->center_detected.xyz, b->rotation_detected};
   const Pose to = {b->center.xyz, b->rotation};
-  const float share = feasible_share(b, from, to, sp->cap_m, local_m, detected, begins, planes);
+  const float share = feasible_share(b, from, to, sp->cap_m, local_m, detected, clear_m, begins, planes);
   const Pose pose = pose_between(from, to, share);
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
@@ -198,26 +201,50 @@ typedef struct {
   float f[6];
 } RigidSystem;
 
-/* A direction u in which the point at `arm` from the centre moves, with share `weight`: force along it and slope. */
-static inline void add_direction(RigidSystem* s, float3 arm, float weight, float3 u, float force, float slope) {
-  const float3 turn = cross(arm, u);
-  const float j[6] = {weight * u.x, weight * u.y, weight * u.z, turn.x, turn.y, turn.z};
-  for (int r = 0, k = 0; r < 6; ++r) {
-    s->f[r] += force * j[r];
-    for (int c = 0; c <= r; ++c, ++k) s->h[k] += slope * j[r] * j[c];
-  }
-}
-
 /* Normal force and friction of one contact. `arm` is the weighted sum of the arms of the body's vertices, `weight` the sum of the weights;
-   slip is tangential. `bound` multiplies the block. */
+   slip is tangential. `bound` multiplies the block. With the block K = friction I + (slope - friction) n n^T of the point and the matrix A
+   of the cross product by the arm, the body's is [w^2 K, w K A^T; w A K, A K A^T]. */
 static inline void add_rigid_contact(RigidSystem* s, float3 arm, float weight, float3 n, float force, float slope, float3 slip,
                                      float friction, float bound) {
-  add_direction(s, arm, weight, n, force, bound * slope);
-  const float3 helper = fabs(n.x) < 0.6f ? (float3)(1.0f, 0.0f, 0.0f) : (float3)(0.0f, 1.0f, 0.0f);
-  const float3 t1 = normalize(cross(n, helper));
-  const float3 t2 = cross(n, t1);
-  add_direction(s, arm, weight, t1, -friction * dot(slip, t1), bound * friction);
-  add_direction(s, arm, weight, t2, -friction * dot(slip, t2), bound * friction);
+  const float3 on_body = force * n - friction * slip;
+  const float3 moment = cross(arm, on_body);
+  s->f[0] += weight * on_body.x;
+  s->f[1] += weight * on_body.y;
+  s->f[2] += weight * on_body.z;
+  s->f[3] += moment.x;
+  s->f[4] += moment.y;
+  s->f[5] += moment.z;
+  const float across = bound * friction;
+  const float3 along = (bound * (slope - friction)) * n;
+  const float3 k0 = along * n.x + (float3)(across, 0.0f, 0.0f);
+  const float3 k1 = along * n.y + (float3)(0.0f, across, 0.0f);
+  const float3 k2 = along * n.z + (float3)(0.0f, 0.0f, across);
+  const float w_sq = weight * weight;
+  s->h[0] += w_sq * k0.x;
+  s->h[1] += w_sq * k0.y;
+  s->h[2] += w_sq * k1.y;
+  s->h[3] += w_sq * k0.z;
+  s->h[4] += w_sq * k1.z;
+  s->h[5] += w_sq * k2.z;
+  const float3 m0 = cross(arm, k0), m1 = cross(arm, k1), m2 = cross(arm, k2); /* columns of A K */
+  const float3 r0 = cross(arm, (float3)(m0.x, m1.x, m2.x));                   /* rows of A K A^T */
+  const float3 r1 = cross(arm, (float3)(m0.y, m1.y, m2.y));
+  const float3 r2 = cross(arm, (float3)(m0.z, m1.z, m2.z));
+  s->h[6] += weight * m0.x;
+  s->h[7] += weight * m1.x;
+  s->h[8] += weight * m2.x;
+  s->h[9] += r0.x;
+  s->h[10] += weight * m0.y;
+  s->h[11] += weight * m1.y;
+  s->h[12] += weight * m2.y;
+  s->h[13] += r1.x;
+  s->h[14] += r1.y;
+  s->h[15] += weight * m0.z;
+  s->h[16] += weight * m1.z;
+  s->h[17] += weight * m2.z;
+  s->h[18] += r2.x;
+  s->h[19] += r2.y;
+  s->h[20] += r2.z;
 }
 
 /* h d = f for symmetric positive definite h, by LDL^T in place. */
@@ -248,11 +275,13 @@ static inline void solve_rigid(RigidSystem* s, float* d) {
    are, and the block is doubled then, which bounds the pair's energy from above. */
 static inline void add_pairs(RigidSystem* s, const __global RigidBlockState* b, float3 center, const __global SurfaceParams* sp,
                              uint first_vertex, uint vertex_count, const __global float4* x, const __global float4* x_start,
-                             const __global uint* begins, const __global uint* entries, const __global SurfacePair* pairs) {
+                             const __global uint* begins, const __global uint* entries, const __global SurfacePair* pairs,
+                             const __global uchar* is_near) {
   const uint first = b->vertex_begin;
   const uint size = b->vertex_end - first;
   const uint end = begins[b->vertex_end];
   for (uint i = begins[first]; i < end; ++i) {
+    if (is_near[entries[i] >> 2] == 0) continue;
     const uint role = entries[i] & 3u;
     const __global SurfacePair* pair = pairs + (entries[i] >> 2);
     const float stiffness = pair->stiffness_n_per_m;
@@ -346,8 +375,9 @@ static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState*
    planes are not read. Work-item: body. */
 __kernel void rigid_solve(uint count, uint first_vertex, uint vertex_count, uint has_pairs, const __global StepParams* p,
                           const __global SurfaceParams* sp, const __global float4* x, const __global float4* x_start,
-                          const __global float4* local_m, const __global float4* detected, const __global uint* begins,
-                          const __global uint* entries, const __global SurfacePair* pairs, const __global float4* bounds,
+                          const __global float4* local_m, const __global float4* detected, const __global float* clear_m,
+                          const __global uint* begins, const __global uint* entries, const __global SurfacePair* pairs,
+                          const __global uchar* is_near, const __global float4* bounds,
                           const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
                           const __global Collider* colliders, const __global PlaneObstacle* obstacles, __global RigidBlockState* blocks) {
   const uint i = (uint)get_global_id(0);
@@ -377,7 +407,7 @@ __kernel void rigid_solve(uint count, uint first_vertex, uint vertex_count, uint
   s.f[3] = moment.x;
   s.f[4] = moment.y;
   s.f[5] = moment.z;
-  if (has_pairs) add_pairs(&s, b, from.center, sp, first_vertex, vertex_count, x, x_start, begins, entries, pairs);
+  if (has_pairs) add_pairs(&s, b, from.center, sp, first_vertex, vertex_count, x, x_start, begins, entries, pairs, is_near);
   add_obstacles(&s, b, from.center, p, x, x_start, triangles, triangle_colliders, contacts, colliders, obstacles);
   float d[6];
   solve_rigid(&s, d);
@@ -390,7 +420,7 @@ __kernel void rigid_solve(uint count, uint first_vertex, uint vertex_count, uint
   to.rotation /= length(to.rotation);
   float share = 1.0f;
   if (has_pairs && begins[b->vertex_begin] != begins[b->vertex_end]) {
-    share = feasible_share(b, from, to, MAXFLOAT, local_m, detected, begins, bounds);
+    share = feasible_share(b, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds);
   }
   const Pose pose = pose_between(from, to, share);
   b->center.xyz = pose.center;

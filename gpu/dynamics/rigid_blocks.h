@@ -39,9 +39,11 @@ struct RigidSurroundings {
   const DeviceBuffer<PlaneObstacle>* planes = nullptr;
   const DeviceBuffer<SurfaceParams>* surface_params = nullptr;
   const DeviceBuffer<Float4>* detected = nullptr;
+  const DeviceBuffer<float>* clear_m = nullptr;
   const DeviceBuffer<uint32_t>* entry_begins = nullptr;
   const DeviceBuffer<uint32_t>* entries = nullptr;
   const DeviceBuffer<SurfacePair>* pairs = nullptr;
+  const DeviceBuffer<uint8_t>* is_near = nullptr;
   const DeviceBuffer<Float4>* bounds = nullptr;
 };
 
@@ -90,8 +92,8 @@ class RigidBlocks final : public SurfaceFollower {
   absl::Status TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
                         const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) override;
   absl::Status Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
-                     const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x,
-                     const DeviceBuffer<uint8_t>& touched) override;
+                     const DeviceBuffer<float>& clear_m, const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
+                     const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) override;
 
   /// TakeBack from the start of the step where surfaces need not meet.
   absl::Status TakeBackFromStart(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<Float4>& x,

@@ -242,6 +242,7 @@ absl::Status SurfaceContacts::Init(Queue& queue, const SurfaceOptions& options, 
   PALPATE_ASSIGN_OR_RETURN(goal_, DeviceBuffer<Float4>::Create(context, vertex_count_, "surface goal"));
   PALPATE_ASSIGN_OR_RETURN(tangled_, DeviceBuffer<uint32_t>::Create(context, vertex_count_, "surface tangled"));
   PALPATE_ASSIGN_OR_RETURN(kept_, DeviceBuffer<float>::Create(context, vertex_count_, "surface kept"));
+  PALPATE_ASSIGN_OR_RETURN(clear_, DeviceBuffer<float>::Create(context, vertex_count_, "surface clear ways"));
   PALPATE_ASSIGN_OR_RETURN(spread_, DeviceBuffer<float>::Create(context, vertex_count_, "surface spread"));
   PALPATE_ASSIGN_OR_RETURN(truncated_, DeviceBuffer<uint8_t>::Create(context, vertex_count_, "surface truncated"));
   PALPATE_ASSIGN_OR_RETURN(begins_, DeviceBuffer<uint32_t>::Create(context, size_t{vertex_count_} + 1, "surface entry begins"));
@@ -270,7 +271,7 @@ absl::Status SurfaceContacts::Init(Queue& queue, const SurfaceOptions& options, 
       {&SurfaceContacts::keep_shares_, "keep_shares"},         {&SurfaceContacts::spread_shares_, "spread_shares"},
       {&SurfaceContacts::apply_shares_, "apply_shares"},       {&SurfaceContacts::body_boxes_, "body_boxes"},
       {&SurfaceContacts::piece_rows_, "piece_rows"},           {&SurfaceContacts::shift_pieces_, "shift_pieces"},
-      {&SurfaceContacts::piece_depths_, "piece_depths"}};
+      {&SurfaceContacts::piece_depths_, "piece_depths"},       {&SurfaceContacts::clear_ways_, "clear_ways"}};
   for (const auto& [kernel, name] : kKernels) {
     if (old != nullptr) {
       this->*kernel = std::move(old->*kernel);
@@ -376,6 +377,7 @@ absl::Status SurfaceContacts::MakePairs(Queue& queue, BufferView<SurfaceContact>
   if (!pairs_ || pairs_.count() < count) {
     const uint32_t capacity = std::max<uint32_t>(256, count + count / 2);
     PALPATE_RETURN_IF_ERROR(Grow(queue, &pairs_, capacity, "surface pairs"));
+    PALPATE_RETURN_IF_ERROR(Grow(queue, &is_near_, capacity, "surface near pairs"));
     PALPATE_RETURN_IF_ERROR(Grow(queue, &keys_, size_t{4} * capacity, "surface entry keys"));
     PALPATE_RETURN_IF_ERROR(Grow(queue, &sorted_keys_, size_t{4} * capacity, "surface sorted keys"));
     PALPATE_RETURN_IF_ERROR(Grow(queue, &entries_, size_t{4} * capacity, "surface entries"));
@@ -383,17 +385,23 @@ absl::Status SurfaceContacts::MakePairs(Queue& queue, BufferView<SurfaceContact>
     PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint32_t>::Create(queue.context(), 4 * capacity));
     ++generation_;
   }
-  if (count == 0) return queue.Zero(begins_);
+  if (count == 0) {
+    PALPATE_RETURN_IF_ERROR(queue.Fill(clear_, std::numeric_limits<float>::max()));
+    return queue.Zero(begins_);
+  }
   PALPATE_RETURN_IF_ERROR(queue.Launch(make_pairs_, {count, kGroup}, Arg("count", count), Arg("p", params_), Arg("contacts", contacts),
                                        Arg("rest", rest_), Arg("vertex_origins", vertex_origins_),
                                        Arg("vertex_stiffness_n_per_m", vertex_stiffness_), Arg("tangled", tangled_), Arg("pairs", pairs_),
                                        Arg("keys", keys_)));
   const uint32_t bits = std::bit_width(vertex_count_ - 1);
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
-  return queue.Launch(bound_entries_, {size_t{entries} + 1, kGroup}, Arg("entry_count", entries), Arg("vertex_count", vertex_count_),
-                      Arg("least_gap_m", static_cast<float>(kLeastGapShare * options_.margin_m)), Arg("keys", sorted_keys_),
-                      Arg("entries", entries_), Arg("contacts", contacts), Arg("pairs", pairs_), Arg("x", detected_),
-                      Arg("begins", begins_), Arg("planes", planes_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(
+      bound_entries_, {size_t{entries} + 1, kGroup}, Arg("entry_count", entries), Arg("vertex_count", vertex_count_),
+      Arg("least_gap_m", static_cast<float>(kLeastGapShare * options_.margin_m)), Arg("keys", sorted_keys_), Arg("entries", entries_),
+      Arg("contacts", contacts), Arg("pairs", pairs_), Arg("x", detected_), Arg("begins", begins_), Arg("planes", planes_)));
+  if (follower_ == nullptr) return absl::OkStatus();
+  return queue.Launch(clear_ways_, {vertex_count_, kGroup}, Arg("vertex_count", vertex_count_), Arg("begins", begins_),
+                      Arg("planes", planes_), Arg("clear_m", clear_));
 }
 
 absl::Status SurfaceContacts::SetCap(Queue& queue, double range_m) {
@@ -409,13 +417,15 @@ absl::Status SurfaceContacts::Detect(Queue& queue, const DeviceBuffer<Float4>& x
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, certified_, vertex_count_));
   std::fill(piece_shift_.begin(), piece_shift_.end(), std::array<double, 3>{});
-  const double left_m = params_host_.range_m - 2 * moved_m;
+  moved_since_run_m_ += moved_m;
+  const double left_m = params_host_.range_m - 2 * moved_since_run_m_;
   const bool is_enough = left_m >= kRefreshMargins * options_.margin_m;
   PALPATE_RETURN_IF_ERROR(SetCap(queue, is_enough ? left_m : params_host_.range_m));
   if (is_enough) {
     PALPATE_RETURN_IF_ERROR(detector_.Refresh(queue, x));
   } else {
     ++statistics_.detections;
+    moved_since_run_m_ = 0;
     PALPATE_RETURN_IF_ERROR(detector_.Run(queue, x, params_host_.range_m));
   }
   PALPATE_RETURN_IF_ERROR(MakePairs(queue, detector_.contacts(), detector_.contact_count()));
@@ -444,7 +454,7 @@ absl::Status SurfaceContacts::Bound(Queue& queue, const DeviceBuffer<Float4>& x)
   PALPATE_RETURN_IF_ERROR(queue.Launch(bound_moves_, {vertex_count_, kGroup}, Arg("vertex_count", vertex_count_), Arg("x", x),
                                        Arg("detected", detected_), Arg("begins", begins_), Arg("planes", planes_),
                                        Arg("held_axes", *scene_.held_axes), Arg("touched", truncated_)));
-  return follower_ == nullptr ? absl::OkStatus() : follower_->Bound(queue, params_, detected_, begins_, planes_, x, truncated_);
+  return follower_ == nullptr ? absl::OkStatus() : follower_->Bound(queue, params_, detected_, clear_, begins_, planes_, x, truncated_);
 }
 
 absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x,
@@ -457,7 +467,9 @@ absl::Status SurfaceContacts::Filter(Queue& queue, const DeviceBuffer<Float4>& f
   if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->FilterBegins(queue));
   for (int round = 0;; ++round) {
     ++statistics_.filter_rounds;
-    PALPATE_RETURN_IF_ERROR(only_detected ? collisions_.RunListed(queue, detector_.contacts(), from, x) : collisions_.Run(queue, from, x));
+    PALPATE_RETURN_IF_ERROR(only_detected ? collisions_.RunListed(queue, detector_.contacts(), from, x)
+                            : round == 0  ? collisions_.Run(queue, from, x)
+                                          : collisions_.RunAgain(queue, from, x));
     const uint32_t hits = collisions_.hit_count();
     std::array<uint32_t, 2> found{0, std::bit_cast<uint32_t>(1.0F)};
     if (hits > 0) {
@@ -846,7 +858,7 @@ absl::Status SurfaceContacts::Linearize(Queue& queue, const DeviceBuffer<Float4>
   return queue.Launch(linearize_pairs_, {pair_count_, kGroup}, Arg("count", pair_count_), Arg("x", x), Arg("triangles", surface.triangles),
                       Arg("triangle_edges", surface.triangle_edges), Arg("edge_triangle_range", surface.edge_triangle_range),
                       Arg("edge_triangles", surface.edge_triangles), Arg("vertex_triangle_range", *scene_.vertex_triangle_range),
-                      Arg("vertex_triangles", *scene_.vertex_triangles), Arg("pairs", pairs_));
+                      Arg("vertex_triangles", *scene_.vertex_triangles), Arg("pairs", pairs_), Arg("is_near", is_near_));
 }
 
 absl::Status SurfaceContacts::BeforeSweep(Queue& queue, const DeviceBuffer<Float4>& x) {
@@ -864,7 +876,7 @@ absl::Status SurfaceContacts::MayDetectAgain(Queue& queue, const DeviceBuffer<Fl
   if (moves.bad > 0 || (moves.beyond_cap == 0 && moves.truncated <= limit)) return absl::OkStatus();
   if (moves.beyond_cap > 0) PALPATE_RETURN_IF_ERROR(Filter(queue, certified_, x, touched, /*only_detected=*/false));
   *restarted = true;
-  return Detect(queue, x, /*at_start=*/false, kAnywhere);
+  return Detect(queue, x, /*at_start=*/false, moves.beyond_cap > 0 ? kAnywhere : moves.max_move_m);
 }
 
 absl::Status SurfaceContacts::Certify(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {

@@ -15,6 +15,9 @@
    could only stay where it is, whatever pulls it apart, and hold the tissue around it. */
 #define LEAST_GAP_ROUNDINGS 8.0f
 
+/* Of the distance to a vertex's nearest plane: rounding must not take it through. */
+#define CLEAR_SHARE 0.999f
+
 static inline float least_gap(float least_gap_m, float rounding) { return fmax(least_gap_m, LEAST_GAP_ROUNDINGS * rounding); }
 
 static inline bool on_a(uint kind, uint role) { return kind == PALPATE_VERTEX_TRIANGLE ? role == 0 : role < 2; }
@@ -118,6 +121,15 @@ __kernel void bound_entries(uint entry_count, uint vertex_count, float least_gap
   }
 }
 
+/* How far a vertex may go from where it was detected, whichever way, before a plane of its own can stop it. Work-item: vertex. */
+__kernel void clear_ways(uint vertex_count, const __global uint* begins, const __global float4* planes, __global float* clear_m) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= vertex_count) return;
+  float least = MAXFLOAT;
+  for (uint i = begins[v]; i < begins[v + 1]; ++i) least = fmin(least, planes[i].w);
+  clear_m[v] = CLEAR_SHARE * least;
+}
+
 /* What the neighbourhood of a triangle decides about a vertex nearest to one of its edges or corners. */
 typedef struct {
   const __global uint4* triangles;
@@ -175,15 +187,16 @@ static inline bool stands_for_feature(const Neighbourhood* n, uint triangle, Pai
   return true;
 }
 
-/* Nearest points of every pair at x, and whether it pushes. Edges push only where the nearest points are inside both: at an end, vertices
+/* Nearest points of every pair at x, and whether it may push in this sweep (is_near[pair]). Edges push only where the nearest points are inside both: at an end, vertices
    do. Work-item: pair. */
 __kernel void linearize_pairs(uint count, const __global float4* x, const __global uint4* triangles, const __global uint4* triangle_edges,
                               const __global uint2* edge_triangle_range, const __global uint* edge_triangles,
                               const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
-                              __global SurfacePair* pairs) {
+                              __global SurfacePair* pairs, __global uchar* is_near) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const uint flags = pairs[i].flags;
+  is_near[i] = 0;
   if (flags & PALPATE_PAIR_DISABLED) return;
   const uint kind = flags & PALPATE_PAIR_KIND_MASK;
   const uint4 v = pairs[i].vertices;
@@ -193,7 +206,7 @@ __kernel void linearize_pairs(uint count, const __global float4* x, const __glob
   /* Most pairs are told to be far by how far their last normal has A and B apart, which is less than their distance. */
   const float h1 = dot(before.xyz, x1 - x0), h2 = dot(before.xyz, x2 - x0), h3 = dot(before.xyz, x3 - x0);
   const float apart_m = kind == PALPATE_VERTEX_TRIANGLE ? fmin(h1, fmin(h2, h3)) : fmin(h2, h3) - fmax(h1, 0.0f);
-  pairs[i].stiffness_n_per_m = 0.0f;
+  if (pairs[i].stiffness_n_per_m != 0.0f) pairs[i].stiffness_n_per_m = 0.0f; /* most are far and stay so: nothing to write */
   if (apart_m > 1.0001f * near_m) return;
   float sin_sq;
   const PairWeights w = closest_pair(kind, x0, x1, x2, x3, &sin_sq);
@@ -206,6 +219,7 @@ __kernel void linearize_pairs(uint count, const __global float4* x, const __glob
   } else if (w.w0 == 0.0f || w.w1 == 0.0f || w.w2 == 0.0f || w.w3 == 0.0f) {
     return;
   }
+  is_near[i] = 1;
   pairs[i].stiffness_n_per_m = pairs[i].full_n_per_m * parallel_fade(sin_sq);
   pairs[i].weights = (float4)(w.w0, w.w1, w.w2, w.w3);
   if (dist > 1e-9f) pairs[i].normal = (float4)(d / dist, before.w);

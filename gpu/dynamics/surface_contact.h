@@ -162,6 +162,8 @@ class SurfaceContacts {
   const DeviceBuffer<uint32_t>& entries() const { return entries_; }
   const DeviceBuffer<Float4>& planes() const { return planes_; }
   const DeviceBuffer<SurfacePair>& pairs() const { return pairs_; }
+  const DeviceBuffer<uint8_t>& is_near() const { return is_near_; }  ///< [pair] may push in this sweep
+  const DeviceBuffer<float>& clear_m() const { return clear_; }      ///< [vertex] how far it may go before its planes matter
 
  private:
   struct Moves {
@@ -204,7 +206,8 @@ class SurfaceContacts {
   SurfaceParams params_host_{};
   double slack_share_ = 0;
   double reach_edge_m_ = 0;
-  size_t reach_edges_ = 0;  // how many there were when it was last looked at
+  double moved_since_run_m_ = 0;  // at most, by any vertex since the detector looked at everything
+  size_t reach_edges_ = 0;        // how many there were when it was last looked at
   std::shared_ptr<DeviceSurface> surface_;
   std::unique_ptr<SurfaceTopologyEditor> editor_;  // null: no edits so far
   SurfaceStatistics statistics_;
@@ -227,13 +230,13 @@ class SurfaceContacts {
   IntersectionCounter counter_of_crossings_;
   RadixSort<uint32_t> sort_;
   Kernel make_pairs_, bound_entries_, linearize_pairs_, bound_moves_, check_moves_, report_pairs_, mark_tangled_, shorten_moves_,
-      keep_shares_, spread_shares_, apply_shares_, body_boxes_, piece_rows_, shift_pieces_, piece_depths_;
+      keep_shares_, spread_shares_, apply_shares_, body_boxes_, piece_rows_, shift_pieces_, piece_depths_, clear_ways_;
   DeviceBuffer<SurfaceParams> params_;
   DeviceBuffer<Float4> rest_, x_sweep_, detected_, goal_, planes_;
   DeviceBuffer<uint32_t> vertex_origins_, tangled_, keys_, sorted_keys_, entries_, begins_, shares_, counter_, found_, body_begin_,
       body_vertices_;
-  DeviceBuffer<float> kept_, spread_, vertex_stiffness_, depths_;
-  DeviceBuffer<uint8_t> truncated_;
+  DeviceBuffer<float> kept_, spread_, vertex_stiffness_, depths_, clear_;
+  DeviceBuffer<uint8_t> truncated_, is_near_;
   DeviceBuffer<SurfacePair> pairs_;
   DeviceBuffer<MovePartial> partials_;
   DeviceBuffer<SurfaceReport> reports_;

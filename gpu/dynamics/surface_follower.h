@@ -28,9 +28,10 @@ class SurfaceFollower {
                                 const DeviceBuffer<uint8_t>& touched) = 0;
 
   /// Takes moves since the detection back to where the planes of all vertices (displacement_bounds.clh) and SurfaceParams::cap_m allow.
+  /// `clear_m`: how far each vertex may go whichever way before one of its planes matters.
   virtual absl::Status Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
-                             const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x,
-                             const DeviceBuffer<uint8_t>& touched) = 0;
+                             const DeviceBuffer<float>& clear_m, const DeviceBuffer<uint32_t>& entry_begins,
+                             const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) = 0;
 };
 
 }  // namespace palpate::gpu

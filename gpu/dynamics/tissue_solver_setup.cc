@@ -231,9 +231,11 @@ RigidSurroundings TissueSolver::Impl::Surroundings() const {
   if (surface_) {
     scene.surface_params = &surface_->params();
     scene.detected = &surface_->detected();
+    scene.clear_m = &surface_->clear_m();
     scene.entry_begins = &surface_->entry_begins();
     scene.entries = &surface_->entries();
     scene.pairs = &surface_->pairs();
+    scene.is_near = &surface_->is_near();
     scene.bounds = &surface_->planes();
   }
   return scene;

@@ -494,7 +494,7 @@ TEST_F(CcdTest, CoincidentGeometryAndLimits) {
     EXPECT_EQ(KeysOf(hits).size(), hits.size());
     EXPECT_EQ(detector.statistics().earliest_toi, 0);
     for (const CcdHit& hit : hits) EXPECT_EQ(Measure(hit, scene.starts, scene.ends).gap_m, 0) << Describe(hit);
-    EXPECT_TRUE(absl::IsFailedPrecondition(detector.CandidatePairs(queue(), 0).status()));
+    EXPECT_TRUE(absl::IsFailedPrecondition(detector.Candidates(queue(), 0).status()));
   }
 
   // Each limit, exactly: one fewer than there is is refused by name, what there is is not.
@@ -571,7 +571,7 @@ TEST_F(CcdTest, ListsAllCandidates) {
     ContinuousCollisions lister = Create(options);
     EXPECT_TRUE(Run(lister, scene).empty());
     for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
-      PALPATE_TEST_ASSIGN(const std::vector<UInt2> pairs, lister.CandidatePairs(queue(), kind));
+      PALPATE_TEST_ASSIGN(const std::vector<UInt2> pairs, lister.Candidates(queue(), kind));
       std::set<std::pair<uint32_t, uint32_t>> different;
       for (const UInt2 pair : pairs) different.insert({pair.x, pair.y});
       EXPECT_EQ(different.size(), pairs.size());

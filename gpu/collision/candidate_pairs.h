@@ -1,0 +1,96 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "gpu/base/status.h"
+#include "gpu/collision/surface_topology.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/box.h"
+
+namespace palpate::gpu {
+
+/// All elements of one kind, in clusters of up to 16 whose boxes lie side by side: what box_hierarchy.clh reads. Layouts as in
+/// BoxHierarchy.
+struct ElementClusters {
+  BufferView<float> nodes;        ///< [count][6][16]
+  BufferView<uint32_t> groups;    ///< [count][2][16]
+  BufferView<uint32_t> elements;  ///< [count][16], BoxHierarchy::kNoElement in lanes without one
+  uint32_t count = 0;
+};
+
+/// Finds the pairs of clusters that may hold elements which come near each other: the first stage of each detector of triangle surfaces
+/// (proximity, continuous collisions, crossings). The detector gives the box of each element; what it gets are pairs of clusters, whose up
+/// to 256 pairs of elements it tests itself.
+///
+/// Guarantee of every implementation: two elements whose boxes overlap (closed intervals), whose groups may meet, and which come nearer
+/// than the distance of Begin() while both move straight, are in exactly one pair of clusters of Find(). How many pairs come besides, and
+/// in which order, is the implementation's.
+/// A run: Begin(), Add() of each kind that is needed, then Find() as often as wanted. Thread: one at a time.
+class CandidatePairs {
+ public:
+  virtual ~CandidatePairs() = default;
+  /// For statistics and messages.
+  virtual std::string_view name() const = 0;
+
+  /// Vertices move from `starts_m` to `ends_m` [vertex_count of the surface, m, w ignored]; elements that stay farther apart than
+  /// `distance_m` are no candidates. `surface` must outlive the run.
+  virtual absl::Status Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
+                             float distance_m) = 0;
+  /// As Begin, with the surface, starts and distance of the last run: candidates of two bodies that both end where they did there may be
+  /// left out.
+  virtual absl::Status BeginAgain(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
+                                  float distance_m) {
+    return Begin(queue, surface, starts_m, ends_m, distance_m);
+  }
+  /// After Begin: there are no candidates, and nothing that a detector could have to refuse; the rest of the run may be left out.
+  virtual bool is_empty() const { return false; }
+  /// After Begin: [body_count] bit 0 is clear for a body none of whose elements is in a candidate, so that nothing about it need be worked
+  /// out; its coordinates are finite and below 1e8 m. A null view: not known, all count.
+  virtual BufferView<uint32_t> active_bodies() const { return {}; }
+
+  /// Takes the boxes [m] of all elements of a kind; those of inactive bodies are not read. What it returns is valid until the next Begin.
+  virtual absl::StatusOr<ElementClusters> Add(Queue& queue, SurfaceElement kind, BufferView<Box> boxes) = 0;
+
+  /// Pairs (p, q) of clusters of the two kinds; where both are the same, each unordered pair once. One blocking read. Errors:
+  /// ResourceExhausted naming max_cluster_pairs.
+  virtual absl::Status Find(Queue& queue, SurfaceElement p, SurfaceElement q) = 0;
+  uint32_t count() const { return count_; }
+  BufferView<UInt2> pairs() const { return pairs_; }  ///< of the last Find
+
+ protected:
+  uint32_t count_ = 0;
+  BufferView<UInt2> pairs_;
+};
+
+/// Which implementation a detector uses. None changes what is found.
+enum class CandidateStructure {
+  kAutomatic,  ///< kBodies in scenes of many small bodies, else kTree
+  kTree,       ///< one packed hierarchy over all elements of a kind: BoxHierarchy
+  kBodies,     ///< pairs of bodies that no plane keeps apart, then their clusters: BodyCandidates
+};
+
+/// The structures of one detector, made when they are first needed.
+class CandidateStructures {
+ public:
+  /// `max_pairs` (below 2^32) bounds the memory: 8 bytes a pair.
+  static CandidateStructures Create(std::shared_ptr<Context> context, uint64_t max_pairs, CandidateStructure wanted);
+  /// What is best for a surface, if it was not prescribed.
+  absl::StatusOr<CandidatePairs*> For(const DeviceSurface& surface) { return Get(Choose(surface)); }
+  /// The tree, which needs no positions of vertices: for those in double.
+  absl::StatusOr<CandidatePairs*> Tree() { return Get(CandidateStructure::kTree); }
+
+ private:
+  CandidateStructure Choose(const DeviceSurface& surface) const;
+  absl::StatusOr<CandidatePairs*> Get(CandidateStructure structure);
+
+  std::shared_ptr<Context> context_;
+  uint64_t max_pairs_ = 0;
+  CandidateStructure wanted_ = CandidateStructure::kAutomatic;
+  std::unique_ptr<CandidatePairs> tree_, bodies_;
+};
+
+}  // namespace palpate::gpu

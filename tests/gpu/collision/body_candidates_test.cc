@@ -1,0 +1,341 @@
+// Candidates by bodies next to candidates by a tree: the detectors find the same to the bit, with less work.
+#include "gpu/collision/body_candidates.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <limits>
+
+#include "gpu/collision/ccd.h"
+#include "gpu/collision/intersections.h"
+#include "gpu/collision/proximity.h"
+#include "tests/gpu/collision/surface_models.h"
+
+namespace palpate::gpu {
+namespace {
+
+using ::testing::HasSubstr;
+
+#ifdef PALPATE_NATIVE_KERNELS
+constexpr int kHeap = 40;  // every access is checked there, which takes its time
+#else
+constexpr int kHeap = 150;
+#endif
+
+using Vector = std::array<double, 3>;
+using Matrix = std::array<Vector, 3>;
+
+Vector Times(const Matrix& m, const Vector& v) {
+  Vector out{};
+  for (size_t r = 0; r < 3; ++r) {
+    for (size_t c = 0; c < 3; ++c) out[r] += m[r][c] * v[c];
+  }
+  return out;
+}
+
+/// A rotation by `angle` about `axis` (any length).
+Matrix Rotation(Vector axis, double angle) {
+  const double length = std::hypot(axis[0], axis[1], axis[2]);
+  for (double& a : axis) a /= length;
+  const double c = std::cos(angle);
+  const double s = std::sin(angle);
+  Matrix m{};
+  const Matrix cross{Vector{0, -axis[2], axis[1]}, Vector{axis[2], 0, -axis[0]}, Vector{-axis[1], axis[0], 0}};
+  for (size_t r = 0; r < 3; ++r) {
+    for (size_t k = 0; k < 3; ++k) m[r][k] = (r == k ? c : 0) + s * cross[r][k] + (1 - c) * axis[r] * axis[k];
+  }
+  return m;
+}
+
+/// A box of 12 triangles.
+void AddBox(Model* model, const Vector& half, const Matrix& turn, const Vector& center, bool self_collision = false) {
+  std::vector<Float4> vertices;
+  for (uint32_t k = 0; k < 8; ++k) {
+    const Vector p =
+        Times(turn, {half[0] * ((k & 1U) != 0 ? 1 : -1), half[1] * ((k & 2U) != 0 ? 1 : -1), half[2] * ((k & 4U) != 0 ? 1 : -1)});
+    vertices.push_back(Point(p[0] + center[0], p[1] + center[1], p[2] + center[2]));
+  }
+  model->Add(
+      vertices,
+      {{0, 2, 1}, {1, 2, 3}, {4, 5, 6}, {5, 7, 6}, {0, 1, 4}, {1, 5, 4}, {2, 6, 3}, {3, 6, 7}, {0, 4, 2}, {2, 4, 6}, {1, 3, 5}, {3, 7, 5}},
+      self_collision);
+}
+
+/// Boxes of all shapes close together, some soups that meet themselves, and one body of a single triangle.
+Model Heap(uint64_t seed, double size, double spread, const Vector& origin = {}) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  Model model;
+  for (int i = 0; i < kHeap; ++i) {
+    const Vector half{size * (0.2 + std::abs(uniform(random))), size * (0.2 + std::abs(uniform(random))),
+                      size * (0.2 + std::abs(uniform(random)))};
+    const Matrix turn =
+        i % 5 == 0 ? Rotation({0, 0, 1}, 0) : Rotation({uniform(random), uniform(random), uniform(random)}, 3 * uniform(random));
+    AddBox(&model, half, turn,
+           {origin[0] + spread * uniform(random), origin[1] + spread * uniform(random), origin[2] + spread * uniform(random)}, i % 7 == 0);
+  }
+  AddSoup(&model, 25, size, spread, seed + 1, true);
+  AddSoup(&model, 1, size, spread, seed + 2, false);
+  AddSoup(&model, 40, 0.3 * size, spread, seed + 3, false);
+  return model;
+}
+
+class BodyCandidatesTest : public SurfaceTest {
+ protected:
+  template <typename Detector, typename Options>
+  Detector Make(Options options, CandidateStructure structure) {
+    options.candidates = structure;
+    auto detector = Detector::Create(context(), options);
+    EXPECT_TRUE(detector.ok()) << detector.status();
+    return *std::move(detector);
+  }
+
+  std::vector<SurfaceContact> Contacts(const Model& model, float range_m, CandidateStructure structure, ProximityStats* stats = nullptr) {
+    auto detector = Make<ProximityDetector>(ProximityOptions{}, structure);
+    PALPATE_EXPECT_OK(detector.SetTopology(queue(), *model.Topology(), {}));
+    PALPATE_EXPECT_OK(detector.Run(queue(), Upload(model.positions), range_m));
+    if (stats != nullptr) *stats = detector.stats();
+    return Download(detector.contact_buffer(), detector.contact_count());
+  }
+
+  std::vector<CcdHit> Hits(ContinuousCollisions& detector) { return Download(detector.hit_buffer(), detector.hit_count()); }
+
+  /// Body pairs that are left, of those whose boxes overlap.
+  uint32_t BodyPairs(const Model& model, const std::vector<Float4>& ends, float distance_m) {
+    auto candidates = BodyCandidates::Create(context(), 1U << 20);
+    EXPECT_TRUE(candidates.ok()) << candidates.status();
+    auto surface = DeviceSurface::Upload(queue(), *model.Topology());
+    EXPECT_TRUE(surface.ok()) << surface.status();
+    PALPATE_EXPECT_OK((*candidates)->Begin(queue(), *surface, Upload(model.positions), Upload(ends), distance_m));
+    return dynamic_cast<BodyCandidates&>(**candidates).body_pair_count();
+  }
+};
+
+template <typename T>
+bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+/// The ends of the model's vertices when each body moves and turns by itself.
+std::vector<Float4> Moved(const Model& model, uint64_t seed, double way) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  std::vector<Float4> ends = model.positions;
+  for (const Triangles& body : model.bodies) {
+    const Vector move{way * uniform(random), way * uniform(random), way * uniform(random)};
+    const Matrix turn = Rotation({uniform(random), uniform(random), uniform(random)}, uniform(random));
+    const Float4 about = model.positions[body[0][0]];
+    std::set<uint32_t> vertices;
+    for (const auto& t : body) vertices.insert(t.begin(), t.end());
+    for (const uint32_t v : vertices) {
+      const Float4& p = model.positions[v];
+      const Vector q = Times(turn, {double{p.x} - about.x, double{p.y} - about.y, double{p.z} - about.z});
+      ends[v] = Point(q[0] + about.x + move[0], q[1] + about.y + move[1], q[2] + about.z + move[2]);
+    }
+  }
+  return ends;
+}
+
+TEST_F(BodyCandidatesTest, ContactsAreThoseOfTheTree) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    for (const double size : {1e-3, 1.0, 1e3}) {
+      for (const double spread : {3.0, 8.0}) {
+        const Model model = Heap(seed, size, spread * size);
+        const auto range_m = static_cast<float>(0.2 * size);
+        ProximityStats tree, bodies;
+        const auto expected = Contacts(model, range_m, CandidateStructure::kTree, &tree);
+        EXPECT_GT(expected.size(), 50U);
+        EXPECT_TRUE(SameBits(Contacts(model, range_m, CandidateStructure::kBodies, &bodies), expected)) << size << ' ' << spread;
+        EXPECT_LT(bodies.triangle_pairs, tree.triangle_pairs) << "no pair of bodies was dismissed";
+      }
+    }
+  }
+}
+
+TEST_F(BodyCandidatesTest, FarFromTheOriginNothingIsLost) {
+  for (const double far : {10.0, 1000.0}) {
+    const Model model = Heap(4, 0.05, 0.3, {far, -far, 0.5 * far});
+    const auto expected = Contacts(model, 0.01F, CandidateStructure::kTree);
+    EXPECT_GT(expected.size(), 50U);
+    EXPECT_TRUE(SameBits(Contacts(model, 0.01F, CandidateStructure::kBodies), expected)) << far;
+  }
+}
+
+// Faces at exactly the range, a hair nearer and a hair farther, edges on edges, corners on corners, all in one place.
+TEST_F(BodyCandidatesTest, BoxesAtTheRange) {
+  const Matrix none = Rotation({0, 0, 1}, 0);
+  for (const float gap : {0.125F, std::nextafter(0.125F, 0.0F), std::nextafter(0.125F, 1.0F), 0.0F}) {
+    Model model;
+    for (int i = 0; i < 3; ++i) {
+      for (int j = 0; j < 3; ++j) {
+        for (int k = 0; k < 3; ++k) AddBox(&model, {0.5, 0.5, 0.5}, none, {i * (1.0 + gap), j * (1.0 + gap), k * (1.0 + gap)});
+      }
+    }
+    EXPECT_TRUE(SameBits(Contacts(model, 0.125F, CandidateStructure::kBodies), Contacts(model, 0.125F, CandidateStructure::kTree))) << gap;
+  }
+  Model same;
+  for (int i = 0; i < 6; ++i) AddBox(&same, {0.5, 0.5, 0.5}, none, {0, 0, 0}, i == 2);
+  EXPECT_TRUE(SameBits(Contacts(same, 0.125F, CandidateStructure::kBodies), Contacts(same, 0.125F, CandidateStructure::kTree)));
+}
+
+TEST_F(BodyCandidatesTest, HitsAreThoseOfTheTree) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    for (const double way : {0.02, 0.3, 3.0}) {
+      for (const double separation_m : {0.0, 0.01}) {
+        CcdDetectorOptions options;
+        options.separation_m = separation_m;
+        const Model model = Heap(seed, 0.2, 2.5);
+        const auto ends = Upload(Moved(model, seed, way));
+        const auto starts = Upload(model.positions);
+        std::vector<CcdHit> hits[2];
+        for (const CandidateStructure structure : {CandidateStructure::kTree, CandidateStructure::kBodies}) {
+          auto detector = Make<ContinuousCollisions>(options, structure);
+          PALPATE_ASSERT_OK(detector.SetTopology(queue(), *model.Topology()));
+          PALPATE_ASSERT_OK(detector.Run(queue(), starts, ends));
+          hits[structure == CandidateStructure::kBodies] = Hits(detector);
+        }
+        EXPECT_FALSE(hits[0].empty());
+        EXPECT_TRUE(SameBits(hits[0], hits[1])) << way << ' ' << separation_m;
+      }
+    }
+  }
+}
+
+// A second run may leave out what did not change, and nothing else.
+TEST_F(BodyCandidatesTest, ChangedWaysAreLookedAtAgain) {
+  const Model model = Heap(5, 0.2, 2.0);
+  const auto topology = model.Topology();
+  const std::vector<Float4> first = Moved(model, 6, 0.5);
+  const std::vector<Float4> other = Moved(model, 7, 0.5);
+  std::vector<Float4> second = first;
+  std::vector<uint8_t> is_changed(model.bodies.size(), 0);
+  for (size_t b = 0; b < model.bodies.size(); b += 3) {
+    is_changed[b] = 1;
+    for (const auto& t : model.bodies[b]) {
+      for (const uint32_t v : t) second[v] = other[v];
+    }
+  }
+  auto whole = Make<ContinuousCollisions>(CcdDetectorOptions{}, CandidateStructure::kTree);
+  PALPATE_ASSERT_OK(whole.SetTopology(queue(), *topology));
+  auto detector = Make<ContinuousCollisions>(CcdDetectorOptions{}, CandidateStructure::kBodies);
+  PALPATE_ASSERT_OK(detector.SetTopology(queue(), *topology));
+  const auto starts = Upload(model.positions);
+  PALPATE_ASSERT_OK(detector.Run(queue(), starts, Upload(first)));
+  PALPATE_ASSERT_OK(detector.RunAgain(queue(), starts, Upload(second)));
+  PALPATE_ASSERT_OK(whole.Run(queue(), starts, Upload(second)));
+  const std::vector<CcdHit> all = Hits(whole);
+  const std::vector<CcdHit> again = Hits(detector);
+  const auto key = [](const CcdHit& h) { return std::tuple(h.kind, h.a, h.b); };
+  const auto body = [&](uint32_t vertex) { return topology->vertex_groups[vertex] & PALPATE_GROUP_MASK; };
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> found;
+  for (const CcdHit& h : again) found.insert(key(h));
+  size_t needed = 0;
+  for (const CcdHit& h : all) {
+    const uint32_t a = body(h.vertices.x);
+    const uint32_t b = body(h.vertices.w);
+    if (is_changed[a] == 0 && is_changed[b] == 0 && a != b) {
+      EXPECT_FALSE(found.contains(key(h))) << "looked at for nothing";
+    } else {
+      ++needed;
+      EXPECT_TRUE(found.contains(key(h))) << h.kind << ' ' << h.a << ' ' << h.b;
+    }
+  }
+  EXPECT_GT(needed, 50U);
+  EXPECT_LT(needed, all.size());
+  EXPECT_EQ(found.size(), needed);
+}
+
+TEST_F(BodyCandidatesTest, CrossingsAreThoseOfTheTree) {
+  const Model model = Heap(8, 0.3, 1.5);
+  PALPATE_TEST_ASSIGN(const DeviceSurface surface, DeviceSurface::Upload(queue(), *model.Topology()));
+  std::vector<UInt2> crossings[2];
+  std::vector<uint32_t> flags[2];
+  for (const CandidateStructure structure : {CandidateStructure::kTree, CandidateStructure::kBodies}) {
+    auto counter = Make<IntersectionCounter>(IntersectionOptions{}, structure);
+    PALPATE_ASSERT_OK(counter.Run(queue(), surface, Upload(model.positions)));
+    const size_t i = structure == CandidateStructure::kBodies;
+    crossings[i] = Download(counter.crossings(), counter.crossing_count());
+    flags[i] = Download(counter.triangle_flags(), surface.triangle_count);
+  }
+  EXPECT_GT(crossings[0].size(), 20U);
+  EXPECT_TRUE(SameBits(crossings[0], crossings[1]));
+  EXPECT_EQ(flags[0], flags[1]);
+}
+
+// Boxes whose boxes overlap all the time, but that a plane keeps apart.
+TEST_F(BodyCandidatesTest, PlanesKeepBodiesApart) {
+  const Matrix turn = Rotation({0, 0, 1}, std::numbers::pi / 4);
+  const double along = std::sqrt(0.5);
+  Model model;
+  AddBox(&model, {1, 1, 1}, turn, {0, 0, 0});
+  AddBox(&model, {1, 1, 1}, turn, {2.1 * along, 2.1 * along, 0});  // 0.1 away along a diagonal
+  EXPECT_EQ(BodyPairs(model, model.positions, 0.09F), 0U);
+  EXPECT_EQ(BodyPairs(model, model.positions, 0.11F), 1U);
+  // One slides along the face of the other, farther than both are long.
+  std::vector<Float4> ends = model.positions;
+  for (size_t v = 8; v < 16; ++v) ends[v] = Point(ends[v].x - 4.2 * along, ends[v].y + 4.2 * along, 0.0 + ends[v].z);
+  EXPECT_EQ(BodyPairs(model, ends, 0.09F), 0U);
+  // Both fall, faster than they are large.
+  for (size_t v = 0; v < 16; ++v) ends[v] = Point(model.positions[v].x, model.positions[v].y, model.positions[v].z - 10.0);
+  EXPECT_EQ(BodyPairs(model, ends, 0.09F), 0U);
+  // One goes through the other and is free of it at the end.
+  ends = model.positions;
+  for (size_t v = 8; v < 16; ++v) ends[v] = Point(ends[v].x - 4.2 * along, ends[v].y - 4.2 * along, 0.0 + ends[v].z);
+  EXPECT_EQ(BodyPairs(model, ends, 0.0F), 1U);
+}
+
+TEST_F(BodyCandidatesTest, ManyBodiesAsFew) {
+  // More than are compared all with all.
+  const Matrix none = Rotation({0, 0, 1}, 0);
+  Model model;
+  for (int i = 0; i < 11; ++i) {
+    for (int j = 0; j < 11; ++j) {
+      for (int k = 0; k < 10; ++k) AddBox(&model, {0.5, 0.5, 0.5}, none, {1.1 * i, 1.1 * j, 1.1 * k});
+    }
+  }
+  // Neighbours along faces (gap 0.1) and along edges (0.1414), not those at corners (0.173).
+  const uint32_t faces = 10 * 11 * 10 + 11 * 10 * 10 + 11 * 11 * 9;
+  const uint32_t edges = 2 * (10 * 10 * 10 + 10 * 11 * 9 + 11 * 10 * 9);
+  EXPECT_EQ(BodyPairs(model, model.positions, 0.15F), faces + edges);
+}
+
+TEST_F(BodyCandidatesTest, TopologyMayChangeBetweenRuns) {
+  auto detector = Make<ProximityDetector>(ProximityOptions{}, CandidateStructure::kBodies);
+  for (const uint64_t seed : {9, 10}) {
+    const Model model = Heap(seed, 0.3, 1.5);
+    PALPATE_ASSERT_OK(detector.SetTopology(queue(), *model.Topology(), {}));
+    PALPATE_ASSERT_OK(detector.Run(queue(), Upload(model.positions), 0.05F));
+    EXPECT_TRUE(SameBits(Download(detector.contact_buffer(), detector.contact_count()), Contacts(model, 0.05F, CandidateStructure::kTree)));
+  }
+}
+
+TEST_F(BodyCandidatesTest, BadPositionsAreNamed) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e9F}) {
+    Model model = Heap(11, 0.3, 10);
+    model.positions[12].y = bad;
+    auto detector = Make<ProximityDetector>(ProximityOptions{}, CandidateStructure::kBodies);
+    PALPATE_ASSERT_OK(detector.SetTopology(queue(), *model.Topology(), {}));
+    EXPECT_THAT(detector.Run(queue(), Upload(model.positions), 0.05F).message(), HasSubstr("vertex 12"));
+    auto collisions = Make<ContinuousCollisions>(CcdDetectorOptions{}, CandidateStructure::kBodies);
+    PALPATE_ASSERT_OK(collisions.SetTopology(queue(), *model.Topology()));
+    const absl::Status status = collisions.Run(queue(), Upload(Heap(11, 0.3, 10).positions), Upload(model.positions));
+    if (bad == 1e9F) {
+      PALPATE_EXPECT_OK(status);
+    } else {
+      EXPECT_THAT(status.message(), HasSubstr("vertex 12"));
+    }
+  }
+}
+
+TEST_F(BodyCandidatesTest, TooManyPairsAreRefused) {
+  Model model;
+  for (int i = 0; i < 40; ++i) AddBox(&model, {0.5, 0.5, 0.5}, Rotation({1, 2, 3}, i), {0, 0, 0});
+  auto detector = Make<ProximityDetector>(ProximityOptions{.max_cluster_pairs = 100}, CandidateStructure::kBodies);
+  PALPATE_ASSERT_OK(detector.SetTopology(queue(), *model.Topology(), {}));
+  const absl::Status status = detector.Run(queue(), Upload(model.positions), 0.05F);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("max_cluster_pairs = 100"));
+}
+
+}  // namespace
+}  // namespace palpate::gpu
