@@ -3,6 +3,7 @@
 #include <Eigen/Dense>
 #include <Eigen/Geometry>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "tests/support/device_test.h"
@@ -247,6 +248,10 @@ TEST_F(RigidBlocksTest, APairPushesBothEquallyAndOppositely) {
   const auto entry_buffer = Upload(entries);
   const auto pairs = Upload(std::vector<SurfacePair>{pair});
   const auto bounds = Upload(std::vector<Float4>(4, Float4{0, 0, 1, 1e6F}));
+  const auto clear_m = Upload(std::vector<float>(16, 0.0F));  // every plane is looked at
+  const auto is_near = Upload(std::vector<uint8_t>{1});
+  scene_.clear_m = &clear_m;
+  scene_.is_near = &is_near;
   scene_.surface_params = &surface_params;
   scene_.detected = &detected;
   scene_.entry_begins = &entry_begins;
@@ -287,6 +292,12 @@ TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {
   const auto entries = Upload(std::vector<uint32_t>{0});
   const auto pairs = Upload(std::vector<SurfacePair>(1));
   const auto bounds = Upload(std::vector<Float4>{{1, 0, 0, 0.001F}});
+  std::vector<float> clear(8, std::numeric_limits<float>::max());
+  clear[3] = 0.000999F;
+  const auto clear_m = Upload(clear);
+  const auto is_near = Upload(std::vector<uint8_t>{1});
+  scene_.clear_m = &clear_m;
+  scene_.is_near = &is_near;
   scene_.surface_params = &surface_params;
   scene_.detected = &detected;
   scene_.entry_begins = &entry_begins;
@@ -297,7 +308,7 @@ TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {
   PALPATE_ASSERT_OK(queue().Copy(x_, x_start_, 8));
   PALPATE_ASSERT_OK(rigid_->Predict(queue(), scene_, x_, touched_));
   ASSERT_GT(Download(x_)[3].x - rest_[3].x, 0.001F);
-  PALPATE_ASSERT_OK(rigid_->Bound(queue(), surface_params, detected, entry_begins, bounds, x_, touched_));
+  PALPATE_ASSERT_OK(rigid_->Bound(queue(), surface_params, detected, clear_m, entry_begins, bounds, x_, touched_));
   const std::vector<Float4> x = Download(x_);
   EXPECT_LE(x[3].x - rest_[3].x, 0.001F);
   EXPECT_GT(x[3].x - rest_[3].x, 0.0009F) << "not cut shorter than needed";
