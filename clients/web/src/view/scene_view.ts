@@ -186,9 +186,11 @@ export class SceneView {
     return this.opacities.get(body) ?? 1;
   }
 
-  setOpacity(body: string, opacity: number): void {
-    this.opacities.set(body, opacity);
-    for (const organ of this.organs) if (organ.name === body) organ.setSeeThrough(opacity, this.section);
+  /** Of the bodies with these names. */
+  setOpacity(bodies: Iterable<string>, opacity: number): void {
+    const named = new Set(bodies);
+    for (const name of named) this.opacities.set(name, opacity);
+    for (const organ of this.organs) if (named.has(organ.name)) organ.setSeeThrough(opacity, this.section);
   }
 
   forgetSeeThrough(): void {
