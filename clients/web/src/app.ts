@@ -106,8 +106,8 @@ export class App {
     const brush = new Brush();
     this.stage.scene.add(brush.group);
     this.tissue = new TissueAccess({
-      stage: this.stage, view: this.view, connection: this.connection, stream: this.stream, sceneId: () => this.session.sceneId, tools: this.tools,
-      inHand: this.inHand, reports: this.reports, brush, redraw: () => this.redraw(),
+      stage: this.stage, view: this.view, connection: this.connection, stream: this.stream, sceneId: () => this.session.sceneId,
+      tools: this.tools, inHand: this.inHand, reports: this.reports, brush, redraw: () => this.redraw(),
     });
     this.surgery = new Surgery(this.tissue);
     const held = { setJaws: (closed: boolean) => this.inHand.setJaws(closed), setPedal: (down: boolean) => this.inHand.setPedal(down) };
@@ -259,7 +259,8 @@ export class App {
   private describe(now_ms: number): void {
     const { stream, inHand, surgery } = this;
     const owners = this.view.tools.map((tool) => this.tools.ownerOf(tool.index));
-    const rates = { fps: stream.frameRate.perSecond(performance.now()), bytesPerSecond: this.byteRate.perSecond(now_ms, this.connection.bytesReceived) };
+    const bytesPerSecond = this.byteRate.perSecond(now_ms, this.connection.bytesReceived);
+    const rates = { fps: stream.frameRate.perSecond(performance.now()), bytesPerSecond };
     this.panel.draw(stream.frame, owners, rates, now_ms / 1000);
     const held = inHand.hand && { hasJaws: inHand.hasJaws, hasPedal: inHand.hasPedal };
     this.handControls.show(surgery.mode === 'hand' ? held : undefined);

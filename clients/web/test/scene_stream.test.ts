@@ -17,7 +17,8 @@ function harness() {
     problem: undefined as string | undefined,
     load(keyframe: { bodies: { name: string }[] }, _encoding: PositionEncoding, moveCamera: boolean) {
       log.push(`load${moveCamera ? ' and look' : ''}`);
-      this.organs = keyframe.bodies.map(({ name }, index) => ({ name, surface: { matches: (hash: bigint) => hash === BigInt(index + 1) } }));
+      const surface = (index: number) => ({ matches: (hash: bigint) => hash === BigInt(index + 1) });
+      this.organs = keyframe.bodies.map(({ name }, index) => ({ name, surface: surface(index) }));
       return this.problem;
     },
     applyDelta: () => copy.problem,
@@ -54,7 +55,8 @@ function harness() {
         topologyVersion: version, frame: { step: 5n, topologyVersion: version },
       },
     }, options.requestId),
-    frame: (step: bigint, topologyVersion: bigint, state = RunState.PAUSED) => receive({ case: 'frame', value: { step, topologyVersion, state } }),
+    frame: (step: bigint, topologyVersion: bigint, state = RunState.PAUSED) =>
+      receive({ case: 'frame', value: { step, topologyVersion, state } }),
     delta: (fromVersion: bigint, hash = 1n) => receive({
       case: 'delta', value: { fromVersion, toVersion: fromVersion + 1n, bodies: [{ bodyIndex: 0, meshHash: hash }] },
     }),

@@ -10,6 +10,9 @@ import { FakeClock } from './fake_clock';
 
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
+const listOf = (ids: string[]) =>
+  ({ case: 'list', value: { scenes: ids.map((sceneId) => create(SceneInfoSchema, { sceneId })) } }) as ViewerUpdate['update'];
+
 function harness(wanted: string) {
   const log: string[] = [];
   const lists: { resolve: (ids: string[]) => void; reject: (error: Error) => void }[] = [];
@@ -17,15 +20,14 @@ function harness(wanted: string) {
   const watched: string[] = [];
   const connection = {
     isOpen: true,
-    call: () => new Promise<ViewerUpdate['update']>((resolve, reject) => lists.push({
-      resolve: (ids) => resolve({ case: 'list', value: { scenes: ids.map((sceneId) => create(SceneInfoSchema, { sceneId })) } } as ViewerUpdate['update']), reject,
-    })),
+    call: () => new Promise<ViewerUpdate['update']>((resolve, reject) => lists.push({ resolve: (ids) => resolve(listOf(ids)), reject })),
     send: (request: { value?: unknown }) => watched.push((request.value as { sceneId: string }).sceneId),
   };
   const nothing = () => {};
   const copy = { organs: [], load: () => undefined, applyDelta: () => undefined, update: () => undefined, clear: nothing };
   const stream = new SceneStream(copy, connection, {
-    onKeyframe: nothing, onTopology: nothing, onFrame: nothing, onShown: nothing, onRunState: nothing, onStepBack: nothing, onProblem: nothing,
+    onKeyframe: nothing, onTopology: nothing, onFrame: nothing, onShown: nothing, onRunState: nothing, onStepBack: nothing,
+    onProblem: nothing,
   }, clock);
   const session = new Session(wanted, connection, stream, {
     onState: ({ kind }) => log.push(kind),

@@ -28,12 +28,15 @@ function harness() {
   };
   const stream = { sceneId: 'liver', frame: create(FrameSchema, { tools: [{ operated: true }, {}, {}] }) };
   const shapes = [['probe', InstrumentKind.PROBE], ['forceps', InstrumentKind.FORCEPS], ['hook', InstrumentKind.CAUTERY_HOOK]] as const;
-  const view = { tools: shapes.map(([name, kind]) => ({ shape: create(ToolShapeSchema, { name, kind, forceps: { maxJawAngleRad: 0.5 } } as never) })) };
-  const inHand = new ToolInHand(connection, stream, 'Ada', { onChange: () => ++changes, onRefused: (what, error) => refused.push(`${what}: ${(error as Error).message}`) });
+  const view = { tools: shapes.map(([name, kind]) => ({ shape: create(ToolShapeSchema, { name, kind }) })) };
+  const inHand = new ToolInHand(connection, stream, 'Ada', {
+    onChange: () => ++changes, onRefused: (what, error) => refused.push(`${what}: ${(error as Error).message}`),
+  });
   return {
     inHand, tools: new Tools(view, stream, inHand), connection, stream, calls, poses, refused,
     changes: () => changes,
-    attach: (x: number) => calls.at(-1)!.resolve({ case: 'operate', value: { update: { case: 'attached', value: at(x) } } } as ViewerUpdate['update']),
+    attach: (x: number) =>
+      calls.at(-1)!.resolve({ case: 'operate', value: { update: { case: 'attached', value: at(x) } } } as ViewerUpdate['update']),
   };
 }
 

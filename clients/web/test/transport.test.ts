@@ -12,10 +12,12 @@ function harness(sceneId = 'liver', runState = RunState.PAUSED) {
   const log: string[] = [];
   let answer = info(0n);
   let refusal: Error | undefined;
+  let meanwhile = () => {};
   const stream = { sceneId, runState };
   const transport = new Transport({
     call: async (request): Promise<ViewerUpdate['update']> => {
       log.push(`call ${request.case}`);
+      meanwhile();
       if (refusal) throw refusal;
       return { case: 'scene', value: answer };
     },
@@ -25,7 +27,10 @@ function harness(sceneId = 'liver', runState = RunState.PAUSED) {
     onForeignReset: (who) => log.push(`by ${who}`),
     onRefused: (what, error) => log.push(`${what}: ${(error as Error).message}`),
   });
-  return { transport, stream, answer: (next: typeof answer) => (answer = next), refuse: (error: Error) => (refusal = error), happened: () => log.splice(0) };
+  return {
+    transport, stream, answer: (next: typeof answer) => (answer = next), refuse: (error: Error) => (refusal = error),
+    meanwhile: (run: () => void) => (meanwhile = run), happened: () => log.splice(0),
+  };
 }
 
 test('play and pause are one button', async () => {
@@ -60,10 +65,11 @@ test('refusals are told by the name of the command', async () => {
 });
 
 test('the user\'s own reset is no news, somebody else\'s is, of the watched scene', async () => {
-  const { transport, answer, happened } = harness();
+  const { transport, answer, meanwhile, happened } = harness();
   transport.noteResets(info(0n));
   transport.noteResets(info(0n, '', 'kidney'));
   answer(info(1n, 'Ada'));
+  meanwhile(() => transport.noteResets(info(1n, 'Ada')));  // a keyframe comes before the answer
   await transport.reset();
   transport.noteResets(info(1n, 'Ada'));
   assert.deepEqual(happened(), ['reset', 'call reset', 'scene liver']);

@@ -1,6 +1,6 @@
 // Arrays of bodies in the panel, in a real browser, against the server: node arrays_test.mjs --server PALPATE_SERVER [--out FOLDER]
 //
-// The 517 bodies of boxes.json are seven rows; an array opens to its bodies, and its slider is theirs, in a desktop's window and in a phone's.
+// The 517 bodies of boxes.json are seven rows. An array opens to its bodies, and its slider is theirs, in a desktop's window and a phone's.
 // Exit status: 0 passed, 1 failed, 77 no browser on this machine.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
@@ -38,7 +38,8 @@ const ROWS = ['floor', 'wall-left', 'wall-right', 'wall-front', 'wall-back', '25
 try {
   await step('517 bodies are seven rows', async () => {
     await page.goto(`${server.url}?quality=low`, { timeout: PATIENCE_MS });
-    await page.waitForFunction(() => window.palpate?.connection === 'open' && palpate.bodies.length === 517 && palpate.runState === 'playing');
+    await page.waitForFunction(() => window.palpate?.connection === 'open' && palpate.bodies.length === 517);
+    await page.waitForFunction(() => palpate.runState === 'playing');
     await page.click('#b-play');
     await page.waitForFunction(() => palpate.runState === 'paused');
     assert.deepEqual(await labels(), ROWS);

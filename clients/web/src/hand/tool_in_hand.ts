@@ -63,16 +63,18 @@ export class ToolInHand {
     if (this.held) await this.release();
     const held: Held = { index, shape, sequence: 0n, jawsClosed: false, pedalDown: false };
     this.held = held;
+    const value = { sceneId: this.stream.sceneId, tool: shape.name, station: this.userName || 'viewer' };
     let answer: ViewerUpdate['update'];
     try {
-      answer = await this.connection.call({ case: 'attach', value: { sceneId: this.stream.sceneId, tool: shape.name, station: this.userName || 'viewer' } });
+      answer = await this.connection.call({ case: 'attach', value });
     } catch (error) {
       if (this.held === held) this.held = undefined;
       this.events.onRefused(`Take ${shape.name}`, error);
       return false;
     }
-    if (answer.case === 'operate' && answer.value.update.case === 'attached' && this.held === held) this.onAttached(answer.value.update.value);
-    return this.held === held && held.hand !== undefined;
+    if (this.held !== held) return false;
+    if (answer.case === 'operate' && answer.value.update.case === 'attached') this.onAttached(answer.value.update.value);
+    return held.hand !== undefined;
   }
 
   async release(): Promise<void> {

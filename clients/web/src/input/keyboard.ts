@@ -25,7 +25,12 @@ export interface KeyActions {
 export class Keyboard {
   private readonly commands: ReadonlyMap<string, () => void>;
 
-  constructor(private readonly motion: KeyMotion, private readonly inHand: ToolInHand, private readonly toggles: Toggles, actions: KeyActions) {
+  constructor(
+    private readonly motion: KeyMotion,
+    private readonly inHand: ToolInHand,
+    private readonly toggles: Toggles,
+    actions: KeyActions,
+  ) {
     this.commands = new Map([
       [' ', () => (inHand.hasPedal ? inHand.setPedal(true) : actions.togglePlay())],
       ['g', () => inHand.setJaws(true)],

@@ -28,7 +28,10 @@ export interface PointerParts {
   redraw(): void;
 }
 
-/** Mouse and fingers over the picture. Each press belongs to one: the tool in the hand, a stroke in tissue, a tool to be taken, or else the camera. */
+/**
+ * Mouse and fingers over the picture. Each press belongs to one: the tool in the hand, a stroke in tissue, a tool to be taken, or else the
+ * camera.
+ */
 export class PointerInput {
   /** Where the pointer was last, in normalised device coordinates. */
   private readonly at = new THREE.Vector2();

@@ -33,8 +33,8 @@ export interface SceneStreamEvents {
 }
 
 /**
- * The stream of one watched scene into one copy. The copy is always of one topology version: frames of another one are dropped, and a copy that cannot
- * follow is asked for anew.
+ * The stream of one watched scene into one copy. The copy is always of one topology version: frames of another one are dropped, and a copy
+ * that cannot follow is asked for anew.
  */
 export class SceneStream {
   keyframe: Keyframe | undefined;
@@ -203,7 +203,8 @@ export class SceneStream {
     const different = delta.bodies.find((body) => !organs[body.bodyIndex]!.surface.matches(body.meshHash))
       ?? delta.newBodies.find((body, index) => !organs[firstPiece + index]!.surface.matches(body.meshHash));
     if (different) {
-      this.rewatch('Topology', `the copy of '${'name' in different ? different.name : organs[different.bodyIndex]!.name}' here is not the server's any more`);
+      const name = 'name' in different ? different.name : organs[different.bodyIndex]!.name;
+      this.rewatch('Topology', `the copy of '${name}' here is not the server's any more`);
       return;
     }
     this.topologyVersion = delta.toVersion;

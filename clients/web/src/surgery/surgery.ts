@@ -32,8 +32,8 @@ export interface SurgeryHost {
   tell(message: string): void;
   redraw(): void;
   /**
-   * Brings an instrument with jaws to the place and keeps it under the pointer. Its name, or undefined after telling why not, or when it is not wanted
-   * any more.
+   * Brings an instrument with jaws to the place and keeps it under the pointer. Its name, or undefined after telling why not, or when it is
+   * not wanted any more.
    */
   bringJaws(hit: SurfaceHit, pointer: THREE.Vector2, isWanted: () => boolean): Promise<string | undefined>;
   letGo(): void;

@@ -11,8 +11,8 @@ function stem(name: string): string {
 }
 
 /**
- * Bodies in rows: those that follow each other and are alike but for a number at the end of their names share one, as in `palpate scene check`. Bodies
- * that stand alone are rows of one.
+ * Bodies in rows: those that follow each other and are alike but for a number at the end of their names share one, as in `palpate scene
+ * check`. Bodies that stand alone are rows of one.
  */
 export function foldArrays<T extends Listed>(bodies: readonly T[]): [T, ...T[]][] {
   const rows: [T, ...T[]][] = [];

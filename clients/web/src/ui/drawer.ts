@@ -28,7 +28,9 @@ export class Drawer {
     element('b-panel').setAttribute('aria-expanded', String(isShown));
     // A sheet lies below the picture, not beside it.
     const isBeside = panel.offsetWidth < 0.6 * window.innerWidth;
-    this.stage.setInsets(isShown && isBeside ? panel.offsetWidth + GAP_PX : 0, isShown && !isBeside ? window.innerHeight - panel.offsetTop : 0);
+    const right_px = isShown && isBeside ? panel.offsetWidth + GAP_PX : 0;
+    const bottom_px = isShown && !isBeside ? window.innerHeight - panel.offsetTop : 0;
+    this.stage.setInsets(right_px, bottom_px);
     this.moved();
   }
 

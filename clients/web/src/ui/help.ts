@@ -4,9 +4,10 @@ const SHORTCUTS: [string, string][] = [
   ['Shift + wheel', 'push the instrument along the view'], ['W S', 'push, pull the instrument'], ['Arrows', 'move the instrument'],
   ['Q E · A D', 'turn the instrument'], ['G', 'hold: close the jaws'], ['Space', 'with a hook or aspirator: hold for the pedal'],
   ['1 2 3 4', 'hand, carve, incise, grasp'], ['[ ]', 'size of the cut'], ['F', 'show everything'], ['M', 'wireframe'],
-  ['C', 'contacts, to look into the solver'], ['K', 'with contacts: their normals'], ['V', 'force arrows'], ['L', 'markers'], ['B', 'low bandwidth'],
-  ['P', 'panel'], ['?', 'this help'],
-  ['One finger', 'as the left button: orbits, moves the instrument, cuts'], ['Two fingers', 'zoom and pan; with an instrument: zoom and orbit'],
+  ['C', 'contacts, to look into the solver'], ['K', 'with contacts: their normals'], ['V', 'force arrows'], ['L', 'markers'],
+  ['B', 'low bandwidth'], ['P', 'panel'], ['?', 'this help'],
+  ['One finger', 'as the left button: orbits, moves the instrument, cuts'],
+  ['Two fingers', 'zoom and pan; with an instrument: zoom and orbit'],
   ['Buttons', 'below, for fingers: jaws, pedal, push and pull of the instrument'],
 ];
 

@@ -30,7 +30,7 @@ export function hintFor({ hasFailed, mode, byFinger, held, canTake }: HintState)
       + `${held.hasJaws ? ' · <b>G</b> closes the jaws' : ''}${held.hasPedal ? ' · <b>Space</b> is the pedal' : ''} · <b>T</b> releases`;
   }
   if (!canTake) return '';
-  return byFinger ? '<b>Tap an instrument</b> to take it and push the organ' : '<b>Click an instrument</b> or press <b>T</b> to take it and push the organ';
+  return `${byFinger ? '<b>Tap an instrument</b>' : '<b>Click an instrument</b> or press <b>T</b>'} to take it and push the organ`;
 }
 
 /** The line above the transport. */

@@ -19,7 +19,7 @@ export function sectionOf(box: THREE.Box3, normal: THREE.Vector3, share: number)
   return new THREE.Plane().setFromNormalAndCoplanarPoint(normal, center.addScaledVector(normal, (2 * share - 1) * half_m));
 }
 
-/** Controls that show what lies inside: a plane that cuts the picture, and how opaque each body is. An array of bodies is one row that opens. */
+/** What lies inside: a plane that cuts the picture, and how opaque each body is. An array of bodies is one row that opens. */
 export class SeeThrough {
   private readonly direction = document.createElement('select');
   private readonly share = slider('Where the section is', 0.5);
@@ -44,11 +44,12 @@ export class SeeThrough {
 
   /** Call when the bodies may be others. */
   update(): void {
-    const rows = foldArrays(this.view.organs.map(({ name, surface }) => ({ name, vertexCount: surface.vertexCount, triangleCount: surface.liveCount })));
-    const wanted = rows.map((row) => row.map(({ name }) => name).join('\n')).join('\n\n');
+    const bodies = this.view.organs.map(({ name, surface }) => ({ name, vertexCount: surface.vertexCount, triangleCount: surface.liveCount }));
+    const rows = foldArrays(bodies).map((row) => ({ label: rowLabel(row), names: row.map(({ name }) => name) }));
+    const wanted = rows.map(({ names }) => names.join('\n')).join('\n\n');
     if (wanted === this.shown) return;
     this.shown = wanted;
-    const controls = rows.flatMap((row) => (row.length === 1 ? this.bodyRow(row[0].name) : this.arrayRow(rowLabel(row), row.map(({ name }) => name))));
+    const controls = rows.flatMap(({ label, names }) => (names.length === 1 ? this.bodyRow(label) : this.arrayRow(label, names)));
     this.root.replaceChildren(this.direction, this.share, ...controls);
   }
 
