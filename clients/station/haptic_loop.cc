@@ -22,6 +22,11 @@ sim::BlendLimits BlendLimitsOf(const LoopOptions& options) {
           .torque_step_n_m = options.model_torque_rate_n_m_per_s / options.rate_hz};
 }
 
+bool IsFinite(const DeviceState& state) {
+  return state.pose.position_m.allFinite() && state.pose.rotation.coeffs().allFinite() && state.velocity.linear_m_per_s.allFinite() &&
+         state.velocity.angular_rad_per_s.allFinite();
+}
+
 }  // namespace
 
 HapticLoop::HapticLoop(HapticDevice* device, const LoopOptions& options)
@@ -106,99 +111,115 @@ void HapticLoop::UpdateVelocity(const DeviceState& state, double dt_s) noexcept 
 }
 
 DeviceResult HapticLoop::Tick(int64_t now_us) noexcept {
-  if (!has_last_) first_us_ = now_us;
-  const double now_s = static_cast<double>(now_us - first_us_) * 1e-6;
-  // Two ticks within a microsecond, after a missed one, still have a time between them.
-  const double dt_s = has_last_ ? static_cast<double>(std::max<int64_t>(now_us - last_us_, 1)) * 1e-6 : 1 / options_.rate_hz;
-
+  const TickTime time = TimeOf(now_us);
   DeviceState state;
-  const DeviceResult read = device_->Read(now_s, &state);
+  const DeviceResult read = device_->Read(time.now_s, &state);
   if (read != DeviceResult::kOk) return read;
-  // A pose that is not finite must reach neither server nor models; the safety chain then sees it and lets the force go.
-  const bool finite = state.pose.position_m.allFinite() && state.pose.rotation.coeffs().allFinite() &&
-                      state.velocity.linear_m_per_s.allFinite() && state.velocity.angular_rad_per_s.allFinite();
   SafetyInput input;
-  input.dt_s = dt_s;
-  if (finite) {
-    TakeLink(state, now_s);
-    UpdateVelocity(state, dt_s);
-    input.position_m = state.pose.position_m;
-    input.rotation = state.pose.rotation;
-    input.velocity = velocity_D_;
-    last_device_pose_ = state.pose;
+  input.dt_s = time.dt_s;
+  const bool is_finite = IsFinite(state);
+  if (is_finite) {
+    TakeState(state, time, &input);
   } else {
+    // A pose that is not finite must reach neither server nor models; the safety chain then sees it and lets the force go.
     input.position_m.setConstant(std::numeric_limits<double>::quiet_NaN());
   }
-
-  if (models_.Update()) {
-    const Arrival& arrival = models_.front();
-    if (link_.attached && arrival.attachment == link_.attachment) {
-      blend_.Push(arrival.model, now_s);
-      has_model_ = true;
-      // Until a pose has made the round trip the age runs from the arrival.
-      model_time_us_ = arrival.model.station_time_us > 0 ? std::min(arrival.model.station_time_us, arrival.arrived_us) : arrival.arrived_us;
-      model_arrived_us_ = arrival.arrived_us;
-      AddRelaxed(statistics_.models_taken, uint64_t{1});
-    }
+  TakeModel(time.now_s);
+  if (has_model_) NoteAge(now_us, &input);
+  if (link_.attached && is_finite) {
+    const ToolMotion motion = {.pose = ToWorld(state.pose, time.now_s), .velocity = VelocityInWorld()};
+    PublishPose(state, motion, now_us);
+    if (has_model_) EvaluateModels(motion, time.now_s, &input);
   }
-  if (has_model_) {
-    // A late network is no silence: the newest model is evaluated where the hand is now. But when only old poses are answered, ours are
-    // lost.
-    const double age_s = std::max(0.0, static_cast<double>(now_us - model_time_us_) * 1e-6);
-    const double quiet_s = std::max(0.0, static_cast<double>(now_us - model_arrived_us_) * 1e-6);
-    input.silence_s = std::max(quiet_s, age_s - options_.max_round_trip_s);
-    input.model_period_s = blend_.period_s();
-    statistics_.model_age_ms.Add(age_s * 1e3);
-    if (quiet_s > statistics_.silence_max_s.load(std::memory_order_relaxed)) {
-      statistics_.silence_max_s.store(quiet_s, std::memory_order_relaxed);
-    }
-  }
-
-  if (link_.attached && finite) {
-    const Quaterniond& R_WD = options_.placement.rotation;
-    PoseSample& sample = poses_.back();
-    sample.sequence = ++sequence_;
-    sample.station_time_us = now_us;
-    sample.pose = ToWorld(state.pose, now_s);
-    sim::RigidVelocity velocity_W;
-    velocity_W.linear_m_per_s = R_WD * (options_.placement.scale * velocity_D_.linear_m_per_s);
-    velocity_W.angular_rad_per_s = R_WD * velocity_D_.angular_rad_per_s;
-    sample.velocity_m_per_s = velocity_W.linear_m_per_s;
-    sample.buttons = state.buttons;
-    sample.has_grip = state.has_grip && std::isfinite(state.grip);
-    sample.grip = sample.has_grip ? state.grip : 0;
-    const sim::RigidPose pose_W = sample.pose;
-    poses_.Publish();
-
-    if (has_model_) {
-      const sim::ContactForce contact = blend_.Evaluate(pose_W, velocity_W, now_s);
-      const Quaterniond R_DW = R_WD.conjugate();
-      input.wanted.force_n = R_DW * contact.force_n;
-      // A metre of the device is `scale` metres of the world: so force times way and torque times angle are the same work.
-      input.wanted.torque_n_m = R_DW * contact.torque_n_m / options_.placement.scale;
-      input.elastic_energy_j = contact.elastic_energy_j / options_.placement.scale;
-      input.model_energy_j = contact.model_energy_j / options_.placement.scale;
-      const sim::LocalModel& newest = *blend_.newest();
-      if (newest.validity_radius_m > 0 && (pose_W.position_m - newest.pose_at_build.position_m).norm() > newest.validity_radius_m) {
-        AddRelaxed(statistics_.outside_validity, uint64_t{1});
-      }
-    }
-  }
-
   const DeviceForce force = safety_.Apply(input);
   const DeviceResult written = device_->Write(force);
-  const double force_n = force.force_n.norm();
+  CountForce(force.force_n.norm());
+  has_last_ = true;
+  last_us_ = now_us;
+  return written;
+}
+
+HapticLoop::TickTime HapticLoop::TimeOf(int64_t now_us) noexcept {
+  if (!has_last_) first_us_ = now_us;
+  // Two ticks within a microsecond, after a missed one, still have a time between them.
+  return {.now_s = static_cast<double>(now_us - first_us_) * 1e-6,
+          .dt_s = has_last_ ? static_cast<double>(std::max<int64_t>(now_us - last_us_, 1)) * 1e-6 : 1 / options_.rate_hz};
+}
+
+void HapticLoop::TakeState(const DeviceState& state, const TickTime& time, SafetyInput* input) noexcept {
+  TakeLink(state, time.now_s);
+  UpdateVelocity(state, time.dt_s);
+  input->position_m = state.pose.position_m;
+  input->rotation = state.pose.rotation;
+  input->velocity = velocity_D_;
+  last_device_pose_ = state.pose;
+}
+
+void HapticLoop::TakeModel(double now_s) noexcept {
+  if (!models_.Update()) return;
+  const Arrival& arrival = models_.front();
+  if (!link_.attached || arrival.attachment != link_.attachment) return;
+  blend_.Push(arrival.model, now_s);
+  has_model_ = true;
+  // Until a pose has made the round trip the age runs from the arrival.
+  model_time_us_ = arrival.model.station_time_us > 0 ? std::min(arrival.model.station_time_us, arrival.arrived_us) : arrival.arrived_us;
+  model_arrived_us_ = arrival.arrived_us;
+  AddRelaxed(statistics_.models_taken, uint64_t{1});
+}
+
+void HapticLoop::NoteAge(int64_t now_us, SafetyInput* input) noexcept {
+  // A late network is no silence: the newest model is evaluated where the hand is now. But when only old poses are answered, ours are lost.
+  const double age_s = std::max(0.0, static_cast<double>(now_us - model_time_us_) * 1e-6);
+  const double quiet_s = std::max(0.0, static_cast<double>(now_us - model_arrived_us_) * 1e-6);
+  input->silence_s = std::max(quiet_s, age_s - options_.max_round_trip_s);
+  input->model_period_s = blend_.period_s();
+  statistics_.model_age_ms.Add(age_s * 1e3);
+  RaiseRelaxed(statistics_.silence_max_s, quiet_s);
+}
+
+sim::RigidVelocity HapticLoop::VelocityInWorld() const noexcept {
+  const Quaterniond& R_WD = options_.placement.rotation;
+  sim::RigidVelocity velocity_W;
+  velocity_W.linear_m_per_s = R_WD * (options_.placement.scale * velocity_D_.linear_m_per_s);
+  velocity_W.angular_rad_per_s = R_WD * velocity_D_.angular_rad_per_s;
+  return velocity_W;
+}
+
+void HapticLoop::PublishPose(const DeviceState& state, const ToolMotion& motion, int64_t now_us) noexcept {
+  PoseSample& sample = poses_.back();
+  sample.sequence = ++sequence_;
+  sample.station_time_us = now_us;
+  sample.pose = motion.pose;
+  sample.velocity_m_per_s = motion.velocity.linear_m_per_s;
+  sample.buttons = state.buttons;
+  sample.has_grip = state.has_grip && std::isfinite(state.grip);
+  sample.grip = sample.has_grip ? state.grip : 0;
+  poses_.Publish();
+}
+
+void HapticLoop::EvaluateModels(const ToolMotion& motion, double now_s, SafetyInput* input) noexcept {
+  const Placement& placement = options_.placement;
+  const sim::ContactForce contact = blend_.Evaluate(motion.pose, motion.velocity, now_s);
+  const Quaterniond R_DW = placement.rotation.conjugate();
+  input->wanted.force_n = R_DW * contact.force_n;
+  // A metre of the device is `scale` metres of the world: so force times way and torque times angle are the same work.
+  input->wanted.torque_n_m = R_DW * contact.torque_n_m / placement.scale;
+  input->elastic_energy_j = contact.elastic_energy_j / placement.scale;
+  input->model_energy_j = contact.model_energy_j / placement.scale;
+  const sim::LocalModel& newest = *blend_.newest();
+  if (newest.validity_radius_m > 0 && (motion.pose.position_m - newest.pose_at_build.position_m).norm() > newest.validity_radius_m) {
+    AddRelaxed(statistics_.outside_validity, uint64_t{1});
+  }
+}
+
+void HapticLoop::CountForce(double force_n) noexcept {
   statistics_.force_now_n.store(force_n, std::memory_order_relaxed);
   if (force_n > 0) {
     AddRelaxed(statistics_.contact_cycles, uint64_t{1});
     AddRelaxed(statistics_.force_sum_n, force_n);
-    if (force_n > statistics_.force_max_n.load(std::memory_order_relaxed))
-      statistics_.force_max_n.store(force_n, std::memory_order_relaxed);
+    RaiseRelaxed(statistics_.force_max_n, force_n);
   }
   AddRelaxed(statistics_.cycles, uint64_t{1});
-  has_last_ = true;
-  last_us_ = now_us;
-  return written;
 }
 
 bool HapticLoop::Release() noexcept {

@@ -111,9 +111,30 @@ class HapticLoop {
     sim::LocalModel model;
   };
 
+  /// Of one tick.
+  struct TickTime {
+    double now_s = 0;  // since the first tick
+    double dt_s = 0;   // since the last one; > 0
+  };
+  /// Of the tool, in W.
+  struct ToolMotion {
+    sim::RigidPose pose;
+    sim::RigidVelocity velocity;
+  };
+
+  TickTime TimeOf(int64_t now_us) noexcept;
+  /// Precondition: the state is finite.
+  void TakeState(const DeviceState& state, const TickTime& time, SafetyInput* input) noexcept;
   void TakeLink(const DeviceState& state, double now_s) noexcept;
-  sim::RigidPose ToWorld(const sim::RigidPose& device_pose, double now_s) const noexcept;
   void UpdateVelocity(const DeviceState& state, double dt_s) noexcept;
+  /// The newest model, if it is of this attachment.
+  void TakeModel(double now_s) noexcept;
+  void NoteAge(int64_t now_us, SafetyInput* input) noexcept;
+  sim::RigidPose ToWorld(const sim::RigidPose& device_pose, double now_s) const noexcept;
+  sim::RigidVelocity VelocityInWorld() const noexcept;
+  void PublishPose(const DeviceState& state, const ToolMotion& motion, int64_t now_us) noexcept;
+  void EvaluateModels(const ToolMotion& motion, double now_s, SafetyInput* input) noexcept;
+  void CountForce(double force_n) noexcept;
 
   HapticDevice* device_;
   const LoopOptions options_;

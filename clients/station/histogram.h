@@ -14,6 +14,11 @@ void AddRelaxed(std::atomic<T>& value, T amount) noexcept {
   value.store(value.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
 }
 
+/// Keeps the largest value; one thread writes.
+inline void RaiseRelaxed(std::atomic<double>& largest, double value) noexcept {
+  if (value > largest.load(std::memory_order_relaxed)) largest.store(value, std::memory_order_relaxed);
+}
+
 /// Distribution of non-negative values in kBins equal bins from 0; larger values share one more bin. One thread adds, any thread reads.
 /// No allocation. A percentile is right to one bin width up to range(); beyond that it is the maximum.
 template <int kBins>

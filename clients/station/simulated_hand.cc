@@ -41,6 +41,76 @@ constexpr NumberKey kNumberKeys[] = {
     {"rate", &HandOptions::poke_rate_hz, 0.01, 10},
 };
 
+absl::Status SetScript(const std::string& value, HandOptions* options) {
+  if (value == "palpate") {
+    options->script = HandScript::kPalpate;
+  } else if (value == "sweep") {
+    options->script = HandScript::kSweep;
+  } else if (value == "poke") {
+    options->script = HandScript::kPoke;
+  } else if (value == "grasp") {
+    options->script = HandScript::kGrasp;
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat("device sim: script '", value, "' is not one of palpate, sweep, poke, grasp"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetPedal(const std::string& value, HandOptions* options) {
+  if (value != "none" && value != "push") {
+    return absl::InvalidArgumentError(absl::StrCat("device sim: pedal '", value, "' is not one of none, push"));
+  }
+  options->uses_pedal = value == "push";
+  return absl::OkStatus();
+}
+
+absl::Status SetProfile(const std::string& value, HandOptions* options) {
+  const DeviceCapabilities* profile = FindDeviceProfile(value);
+  if (profile == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device sim: profile '", value, "' is not one of ", absl::StrJoin(DeviceProfileNames(), ", ")));
+  }
+  options->capabilities = *profile;
+  return absl::OkStatus();
+}
+
+absl::Status SetSpots(const std::string& value, HandOptions* options) {
+  if (!absl::SimpleAtoi(value, &options->spots) || options->spots < 1 || options->spots > 64) {
+    return absl::InvalidArgumentError(absl::StrCat("device sim: spots = '", value, "' is not a whole number in [1, 64]"));
+  }
+  return absl::OkStatus();
+}
+
+struct WordKey {
+  const char* name;
+  absl::Status (*set)(const std::string& value, HandOptions* options);
+};
+
+constexpr WordKey kWordKeys[] = {{"script", SetScript}, {"profile", SetProfile}, {"spots", SetSpots}, {"pedal", SetPedal}};
+
+absl::Status SetNumber(const NumberKey& key, const std::string& value, HandOptions* options) {
+  double number = 0;
+  if (!absl::SimpleAtod(value, &number) || !(number >= key.min && number <= key.max)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device sim: ", key.name, " = '", value, "' is not a number in [", key.min, ", ", key.max, "]"));
+  }
+  options->*(key.field) = number;
+  return absl::OkStatus();
+}
+
+absl::Status SetOption(const std::string& key, const std::string& value, HandOptions* options) {
+  for (const WordKey& known : kWordKeys) {
+    if (key == known.name) return known.set(value, options);
+  }
+  for (const NumberKey& known : kNumberKeys) {
+    if (key == known.name) return SetNumber(known, value, options);
+  }
+  std::vector<std::string> names;
+  for (const WordKey& known : kWordKeys) names.emplace_back(known.name);
+  for (const NumberKey& known : kNumberKeys) names.emplace_back(known.name);
+  return absl::InvalidArgumentError(absl::StrCat("device sim: unknown key '", key, "'; known: ", absl::StrJoin(names, ", ")));
+}
+
 }  // namespace
 
 absl::StatusOr<HandOptions> ParseHandOptions(const std::string& text) {
@@ -50,56 +120,7 @@ absl::StatusOr<HandOptions> ParseHandOptions(const std::string& text) {
   for (const std::string& item : items) {
     const size_t equals = item.find('=');
     if (equals == std::string::npos) return absl::InvalidArgumentError(absl::StrCat("device sim: '", item, "' is not KEY=VALUE"));
-    const std::string key = item.substr(0, equals);
-    const std::string value = item.substr(equals + 1);
-    if (key == "script") {
-      if (value == "palpate") {
-        options.script = HandScript::kPalpate;
-      } else if (value == "sweep") {
-        options.script = HandScript::kSweep;
-      } else if (value == "poke") {
-        options.script = HandScript::kPoke;
-      } else if (value == "grasp") {
-        options.script = HandScript::kGrasp;
-      } else {
-        return absl::InvalidArgumentError(absl::StrCat("device sim: script '", value, "' is not one of palpate, sweep, poke, grasp"));
-      }
-      continue;
-    }
-    if (key == "pedal") {
-      if (value != "none" && value != "push") {
-        return absl::InvalidArgumentError(absl::StrCat("device sim: pedal '", value, "' is not one of none, push"));
-      }
-      options.uses_pedal = value == "push";
-      continue;
-    }
-    if (key == "profile") {
-      const DeviceCapabilities* profile = FindDeviceProfile(value);
-      if (profile == nullptr) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("device sim: profile '", value, "' is not one of ", absl::StrJoin(DeviceProfileNames(), ", ")));
-      }
-      options.capabilities = *profile;
-      continue;
-    }
-    if (key == "spots") {
-      if (!absl::SimpleAtoi(value, &options.spots) || options.spots < 1 || options.spots > 64) {
-        return absl::InvalidArgumentError(absl::StrCat("device sim: spots = '", value, "' is not a whole number in [1, 64]"));
-      }
-      continue;
-    }
-    const auto* known = std::find_if(std::begin(kNumberKeys), std::end(kNumberKeys), [&](const NumberKey& k) { return key == k.name; });
-    if (known == std::end(kNumberKeys)) {
-      std::vector<std::string> names = {"script", "profile", "spots", "pedal"};
-      for (const NumberKey& k : kNumberKeys) names.emplace_back(k.name);
-      return absl::InvalidArgumentError(absl::StrCat("device sim: unknown key '", key, "'; known: ", absl::StrJoin(names, ", ")));
-    }
-    double number = 0;
-    if (!absl::SimpleAtod(value, &number) || !(number >= known->min && number <= known->max)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("device sim: ", key, " = '", value, "' is not a number in [", known->min, ", ", known->max, "]"));
-    }
-    options.*(known->field) = number;
+    if (absl::Status status = SetOption(item.substr(0, equals), item.substr(equals + 1), &options); !status.ok()) return status;
   }
   options.capabilities.name = absl::StrCat("simulated hand on ", options.capabilities.name);
   return options;
@@ -195,98 +216,103 @@ void SimulatedHand::AdvanceScript(double dt_s) noexcept {
   switch (phase_) {
     case Phase::kRest:
       return;
-    case Phase::kTravel: {
-      const Vector3d offset_m = SpotOffset();
-      if (MoveReference(Vector3d(offset_m.x(), offset_m.y(), lift_z_m_), dt_s)) Enter(Phase::kDescend);
-      return;
-    }
-    case Phase::kDescend: {
-      // Who grasps wants to be deep, not only there.
-      const bool grasps = options_.script == HandScript::kGrasp;
-      felt_s_ = felt_n() > (grasps ? options_.max_force_n : kTouch_n) ? felt_s_ + dt_s : 0;
-      if (felt_s_ >= kTouchTime_s && grasps) {
-        lift_z_m_ = start_z_m_;
-        Enter(Phase::kClose);
-        return;
-      }
-      if (felt_s_ >= kTouchTime_s) {
-        surface_z_m_ = position_m_.z();
-        lift_z_m_ = surface_z_m_ + options_.clearance_m;
-        Enter(options_.script == HandScript::kPoke ? Phase::kPoke : Phase::kPress);
-        return;
-      }
-      if (MoveReference(Vector3d(held_m_.x(), held_m_.y(), start_z_m_ - options_.travel_m), dt_s)) {
-        lift_z_m_ = start_z_m_;  // nothing here
-        Enter(grasps ? Phase::kClose : Phase::kLift);
-      }
-      return;
-    }
-    case Phase::kPress: {
-      // The arm pushes on until the hand itself is deep enough: against stiff tissue its reference runs ahead.
-      const bool deep_enough = surface_z_m_ - position_m_.z() >= options_.depth_m;
-      const double furthest_z_m = surface_z_m_ - options_.depth_m - options_.max_force_n / options_.stiffness_n_per_m;
-      if (deep_enough || felt_n() >= options_.max_force_n || MoveReference(Vector3d(held_m_.x(), held_m_.y(), furthest_z_m), dt_s)) {
-        reference_velocity_m_per_s_.setZero();
-        Enter(options_.script == HandScript::kSweep ? Phase::kSlide : Phase::kDwell);
-      }
-      return;
-    }
-    case Phase::kDwell: {
-      // Fingers feel by moving: a small circle of pressure, 1.5 mm at 1.5 Hz.
-      const double omega = 2 * std::numbers::pi * 1.5;
-      const double amplitude_m = std::min(0.0015, 0.1 * options_.depth_m);
-      reference_m_ = held_m_ + Vector3d(0, 0, -amplitude_m * std::sin(omega * phase_s_));
-      reference_velocity_m_per_s_ = Vector3d(0, 0, -amplitude_m * omega * std::cos(omega * phase_s_));
-      if (phase_s_ >= options_.dwell_s) {
-        ++pushes_;
-        Enter(Phase::kLift);
-      }
-      return;
-    }
-    case Phase::kSlide: {
-      const double side = slide_leg_ == 0 ? 1 : (slide_leg_ == 1 ? -1 : 0);
-      if (MoveReference(held_m_ + Vector3d(side * options_.spacing_m, 0, 0), dt_s) && ++slide_leg_ == kSlideLegs) {
-        ++pushes_;
-        Enter(Phase::kLift);
-      }
-      return;
-    }
-    case Phase::kPoke: {
-      const double omega = 2 * std::numbers::pi * options_.poke_rate_hz;
-      const double depth_m = 0.5 * options_.depth_m * (1 - std::cos(omega * phase_s_));
-      reference_m_ = Vector3d(held_m_.x(), held_m_.y(), surface_z_m_ - depth_m);
-      reference_velocity_m_per_s_ = Vector3d(0, 0, -0.5 * options_.depth_m * omega * std::sin(omega * phase_s_));
-      pushes_ = std::max(pushes_, static_cast<int>(phase_s_ * options_.poke_rate_hz));
-      return;
-    }
-    case Phase::kClose: {
+    case Phase::kTravel:
+      return Travel(dt_s);
+    case Phase::kDescend:
+      return Descend(dt_s);
+    case Phase::kPress:
+      return Press(dt_s);
+    case Phase::kDwell:
+      return Dwell();
+    case Phase::kSlide:
+      return Slide(dt_s);
+    case Phase::kPoke:
+      return Poke();
+    case Phase::kClose:
       reference_velocity_m_per_s_.setZero();
       if (phase_s_ >= kGripTime_s + options_.dwell_s) Enter(Phase::kPull);
       return;
-    }
-    case Phase::kPull: {
+    case Phase::kPull:
       if (MoveReference(held_m_ + Vector3d(0, 0, options_.clearance_m), dt_s)) Enter(Phase::kHold);
       return;
-    }
-    case Phase::kHold: {
-      if (phase_s_ >= options_.dwell_s) {
-        ++pushes_;
-        Enter(Phase::kOpen);
-      }
+    case Phase::kHold:
+      if (phase_s_ >= options_.dwell_s) EndPush(Phase::kOpen);
       return;
-    }
-    case Phase::kOpen: {
+    case Phase::kOpen:
       if (phase_s_ >= kGripTime_s + 0.5 * options_.dwell_s) Enter(Phase::kLift);
       return;
-    }
-    case Phase::kLift: {
-      if (MoveReference(Vector3d(held_m_.x(), held_m_.y(), lift_z_m_), dt_s)) {
-        spot_ = (spot_ + 1) % options_.spots;
-        Enter(Phase::kTravel);
-      }
-      return;
-    }
+    case Phase::kLift:
+      return Lift(dt_s);
   }
+}
+
+void SimulatedHand::EndPush(Phase next) noexcept {
+  ++pushes_;
+  Enter(next);
+}
+
+void SimulatedHand::Travel(double dt_s) noexcept {
+  const Vector3d offset_m = SpotOffset();
+  if (MoveReference(Vector3d(offset_m.x(), offset_m.y(), lift_z_m_), dt_s)) Enter(Phase::kDescend);
+}
+
+void SimulatedHand::Descend(double dt_s) noexcept {
+  // Who grasps wants to be deep, not only there.
+  const bool grasps = options_.script == HandScript::kGrasp;
+  felt_s_ = felt_n() > (grasps ? options_.max_force_n : kTouch_n) ? felt_s_ + dt_s : 0;
+  if (felt_s_ >= kTouchTime_s && grasps) {
+    lift_z_m_ = start_z_m_;
+    Enter(Phase::kClose);
+    return;
+  }
+  if (felt_s_ >= kTouchTime_s) {
+    surface_z_m_ = position_m_.z();
+    lift_z_m_ = surface_z_m_ + options_.clearance_m;
+    Enter(options_.script == HandScript::kPoke ? Phase::kPoke : Phase::kPress);
+    return;
+  }
+  if (MoveReference(Vector3d(held_m_.x(), held_m_.y(), start_z_m_ - options_.travel_m), dt_s)) {
+    lift_z_m_ = start_z_m_;  // nothing here
+    Enter(grasps ? Phase::kClose : Phase::kLift);
+  }
+}
+
+void SimulatedHand::Press(double dt_s) noexcept {
+  // The arm pushes on until the hand itself is deep enough: against stiff tissue its reference runs ahead.
+  const bool deep_enough = surface_z_m_ - position_m_.z() >= options_.depth_m;
+  const double furthest_z_m = surface_z_m_ - options_.depth_m - options_.max_force_n / options_.stiffness_n_per_m;
+  if (deep_enough || felt_n() >= options_.max_force_n || MoveReference(Vector3d(held_m_.x(), held_m_.y(), furthest_z_m), dt_s)) {
+    reference_velocity_m_per_s_.setZero();
+    Enter(options_.script == HandScript::kSweep ? Phase::kSlide : Phase::kDwell);
+  }
+}
+
+void SimulatedHand::Dwell() noexcept {
+  // Fingers feel by moving: a small circle of pressure, 1.5 mm at 1.5 Hz.
+  const double omega = 2 * std::numbers::pi * 1.5;
+  const double amplitude_m = std::min(0.0015, 0.1 * options_.depth_m);
+  reference_m_ = held_m_ + Vector3d(0, 0, -amplitude_m * std::sin(omega * phase_s_));
+  reference_velocity_m_per_s_ = Vector3d(0, 0, -amplitude_m * omega * std::cos(omega * phase_s_));
+  if (phase_s_ >= options_.dwell_s) EndPush(Phase::kLift);
+}
+
+void SimulatedHand::Slide(double dt_s) noexcept {
+  const double side = slide_leg_ == 0 ? 1 : (slide_leg_ == 1 ? -1 : 0);
+  if (MoveReference(held_m_ + Vector3d(side * options_.spacing_m, 0, 0), dt_s) && ++slide_leg_ == kSlideLegs) EndPush(Phase::kLift);
+}
+
+void SimulatedHand::Poke() noexcept {
+  const double omega = 2 * std::numbers::pi * options_.poke_rate_hz;
+  const double depth_m = 0.5 * options_.depth_m * (1 - std::cos(omega * phase_s_));
+  reference_m_ = Vector3d(held_m_.x(), held_m_.y(), surface_z_m_ - depth_m);
+  reference_velocity_m_per_s_ = Vector3d(0, 0, -0.5 * options_.depth_m * omega * std::sin(omega * phase_s_));
+  pushes_ = std::max(pushes_, static_cast<int>(phase_s_ * options_.poke_rate_hz));
+}
+
+void SimulatedHand::Lift(double dt_s) noexcept {
+  if (!MoveReference(Vector3d(held_m_.x(), held_m_.y(), lift_z_m_), dt_s)) return;
+  spot_ = (spot_ + 1) % options_.spots;
+  Enter(Phase::kTravel);
 }
 
 }  // namespace palpate::station

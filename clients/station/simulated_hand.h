@@ -66,6 +66,16 @@ class SimulatedHand final : public HapticDevice {
   void Advance(double dt_s) noexcept;
   void AdvanceScript(double dt_s) noexcept;
   void Enter(Phase phase) noexcept;
+  /// A push, or a grasp, was held to its end.
+  void EndPush(Phase next) noexcept;
+  // A step of the phase that bears the name.
+  void Travel(double dt_s) noexcept;
+  void Descend(double dt_s) noexcept;
+  void Press(double dt_s) noexcept;
+  void Dwell() noexcept;
+  void Slide(double dt_s) noexcept;
+  void Poke() noexcept;
+  void Lift(double dt_s) noexcept;
   /// Moves the reference towards a point at the script's speed. True when it has arrived.
   bool MoveReference(const Eigen::Vector3d& goal_m, double dt_s) noexcept;
   Eigen::Vector3d SpotOffset() const noexcept;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as THREE from 'three';
-import { RateMeter } from '../src/view/rate_meter';
+import { RateMeter } from '../src/net/rate_meter';
 import { ToolHand } from '../src/view/tool_hand';
 import { niceCeiling } from '../src/ui/graphs';
 import { formatBytesPerSecond, formatTime } from '../src/ui/panel';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ResetWatch, visitorName } from '../src/ui/visitor';
+import { ResetWatch, visitorName } from '../src/session/visitor';
 
 function memory() {
   const items = new Map<string, string>();

@@ -1,6 +1,8 @@
 #include "clients/station/histogram.h"
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -44,6 +46,16 @@ TEST(Histogram, TakesAnyValue) {
   EXPECT_EQ(histogram.count(), 2);
   EXPECT_DOUBLE_EQ(histogram.Percentile(0.5), 1);
   EXPECT_DOUBLE_EQ(histogram.Percentile(1), 1e12);
+}
+
+TEST(RaiseRelaxed, KeepsTheLargest) {
+  std::atomic<double> largest{1};
+  RaiseRelaxed(largest, 0.5);
+  EXPECT_EQ(largest.load(), 1);
+  RaiseRelaxed(largest, 2.5);
+  EXPECT_EQ(largest.load(), 2.5);
+  RaiseRelaxed(largest, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(largest.load(), 2.5);
 }
 
 }  // namespace

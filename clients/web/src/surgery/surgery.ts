@@ -31,8 +31,11 @@ export interface SurgeryHost {
   report(what: string, error: unknown): void;
   tell(message: string): void;
   redraw(): void;
-  /** Brings an instrument with jaws to the place and keeps it under the pointer; its name, or undefined after telling why not. */
-  bringJaws(hit: SurfaceHit, pointer: THREE.Vector2): Promise<string | undefined>;
+  /**
+   * Brings an instrument with jaws to the place and keeps it under the pointer. Its name, or undefined after telling why not, or when it is
+   * not wanted any more.
+   */
+  bringJaws(hit: SurfaceHit, pointer: THREE.Vector2, isWanted: () => boolean): Promise<string | undefined>;
   letGo(): void;
 }
 
@@ -242,7 +245,7 @@ export class Surgery {
     this.grasp = grasp;
     const reach = this.isReachChosen ? { radiusM: this.size_m } : {};
     try {
-      grasp.tool = await this.host.bringJaws(hit, pointer);
+      grasp.tool = await this.host.bringJaws(hit, pointer, () => this.isCutting);
       if (!grasp.tool || !grasp.isWanted) return;
       const answer = await this.host.edit([{ edit: { case: 'grasp', value: { tool: grasp.tool, ...reach } } }], this.keys.next());
       this.onDone('Grasp', answer);

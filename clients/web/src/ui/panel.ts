@@ -1,10 +1,9 @@
 import type { SceneInfo } from '../../generated/palpate/v1/control_pb';
 import { type Frame, SurfaceContactKind, type ToolShape } from '../../generated/palpate/v1/stream_pb';
+import type { ToolOwner } from '../hand/tools';
 import { CONTACT_COLORS, type ContactKind, NO_TOOL } from '../view/contact_layer';
 import { ACTIVITY_COLORS, ACTIVITY_LABELS, hasJaws, hasPedal, mainActivity, TOOL_COLORS } from '../view/tool_model';
 import { History, StageGraph } from './graphs';
-
-export type ToolOwner = 'free' | 'you' | 'station' | 'taking';
 
 const count = new Intl.NumberFormat('en');
 

@@ -1,5 +1,6 @@
 import * as THREE from 'three';
 import type { SceneView } from '../view/scene_view';
+import { foldArrays, rowLabel } from './arrays';
 
 const DIRECTIONS: Record<string, THREE.Vector3 | undefined> = {
   'No section': undefined,
@@ -18,11 +19,13 @@ export function sectionOf(box: THREE.Box3, normal: THREE.Vector3, share: number)
   return new THREE.Plane().setFromNormalAndCoplanarPoint(normal, center.addScaledVector(normal, (2 * share - 1) * half_m));
 }
 
-/** Controls that show what lies inside: a plane that cuts the picture, and how opaque each body is. */
+/** What lies inside: a plane that cuts the picture, and how opaque each body is. An array of bodies is one row that opens. */
 export class SeeThrough {
   private readonly direction = document.createElement('select');
   private readonly share = slider('Where the section is', 0.5);
   private shown = '';
+  /** Labels of the arrays whose bodies are listed. */
+  private readonly opened = new Set<string>();
 
   constructor(private readonly root: HTMLElement, private readonly view: SceneView, private readonly redraw: () => void) {
     this.direction.append(...Object.keys(DIRECTIONS).map((name) => new Option(name)));
@@ -35,25 +38,64 @@ export class SeeThrough {
     this.direction.selectedIndex = 0;
     this.share.value = '0.5';
     this.view.forgetSeeThrough();
+    this.opened.clear();
     this.shown = '';
   }
 
   /** Call when the bodies may be others. */
   update(): void {
-    const names = this.view.organs.map((organ) => organ.name);
-    if (names.join('\n') === this.shown) return;
-    this.shown = names.join('\n');
-    const opacities = names.flatMap((name) => {
-      const input = slider(`How opaque ${name} is`, this.view.opacityOf(name));
-      input.addEventListener('input', () => {
-        this.view.setOpacity(name, input.valueAsNumber);
-        this.redraw();
-      });
-      const label = document.createElement('span');
-      label.textContent = name;
-      return [label, input];
+    const bodies = this.view.organs.map(({ name, surface }) => ({ name, vertexCount: surface.vertexCount, triangleCount: surface.liveCount }));
+    const rows = foldArrays(bodies).map((row) => ({ label: rowLabel(row), names: row.map(({ name }) => name) }));
+    const wanted = rows.map(({ names }) => names.join('\n')).join('\n\n');
+    if (wanted === this.shown) return;
+    this.shown = wanted;
+    const controls = rows.flatMap(({ label, names }) => (names.length === 1 ? this.bodyRow(label) : this.arrayRow(label, names)));
+    this.root.replaceChildren(this.direction, this.share, ...controls);
+  }
+
+  /** `changed`: of the array that the body is listed under. */
+  private bodyRow(name: string, changed?: () => void): HTMLElement[] {
+    const label = document.createElement('span');
+    label.textContent = name;
+    const input = slider(`How opaque ${name} is`, this.view.opacityOf(name));
+    input.addEventListener('input', () => {
+      this.setOpacity([name], input);
+      changed?.();
     });
-    this.root.replaceChildren(this.direction, this.share, ...opacities);
+    return [label, input];
+  }
+
+  private arrayRow(label: string, names: string[]): HTMLElement[] {
+    const mean = () => names.reduce((sum, name) => sum + this.view.opacityOf(name), 0) / names.length;
+    const all = slider(`How opaque these are: ${label}`, mean());
+    const members = document.createElement('div');
+    members.className = 'members';
+    const button = document.createElement('button');
+    button.className = 'array';
+    button.textContent = label;
+    const list = () => {
+      const isOpen = this.opened.has(label);
+      button.setAttribute('aria-expanded', String(isOpen));
+      members.hidden = !isOpen;
+      // The rows of a closed array do not exist: there may be thousands.
+      members.replaceChildren(...(isOpen ? names.flatMap((name) => this.bodyRow(name, () => (all.value = String(mean())))) : []));
+    };
+    button.addEventListener('click', () => {
+      button.blur();  // so that the space bar keeps its meaning
+      if (!this.opened.delete(label)) this.opened.add(label);
+      list();
+    });
+    all.addEventListener('input', () => {
+      this.setOpacity(names, all);
+      for (const input of members.querySelectorAll('input')) input.value = all.value;
+    });
+    list();
+    return [button, all, members];
+  }
+
+  private setOpacity(names: string[], input: HTMLInputElement): void {
+    this.view.setOpacity(names, input.valueAsNumber);
+    this.redraw();
   }
 
   private cut(): void {

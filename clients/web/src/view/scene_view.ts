@@ -1,28 +1,18 @@
 import * as THREE from 'three';
-import { ToolActivity, type ObstacleSpec, type Pose, type Vec3 } from '../../generated/palpate/v1/scene_pb';
 import type { BodyTopology, Frame, Keyframe, PositionEncoding, TopologyDelta } from '../../generated/palpate/v1/stream_pb';
 import { decodePositions } from '../net/positions';
 import { SurfaceMirror } from '../net/surface_mirror';
 import { ContactLayer, contactMarks } from './contact_layer';
 import { framingSphere } from './framing';
 import { MarkerLayer } from './marker_layer';
-import { applyLooks, disposeMeshes, dressed } from './looks';
+import { applyLooks, disposeMeshes } from './looks';
 import { Organ, type Heritage } from './organ';
-import { plainTableMaterial, type Stage, tableMaterial } from './stage';
+import type { Stage } from './stage';
+import { surroundings } from './surroundings';
 import type { ZoneStyle } from './tissue_material';
-import { ACTIVITY_COLORS, ACTIVITY_LABELS, hasJaws, mainActivity, ToolModel } from './tool_model';
+import { ToolLayer } from './tool_layer';
+import type { ToolModel } from './tool_model';
 import { DEFAULT_VIEW_OPTIONS, type ViewOptions } from './view_options';
-
-export function toVector(v: Vec3 | undefined, out = new THREE.Vector3()): THREE.Vector3 {
-  return v ? out.set(v.x, v.y, v.z) : out.set(0, 0, 0);
-}
-
-export function applyPose(pose: Pose | undefined, object: THREE.Object3D): void {
-  toVector(pose?.positionM, object.position);
-  const q = pose?.rotation;
-  if (q) object.quaternion.set(q.x, q.y, q.z, q.w).normalize();
-  else object.quaternion.identity();
-}
 
 /** What the zones of a body's surface look like; a body that does not say has a skin and, darker, what lies below. */
 function zoneStyles(body: BodyTopology, inherited: THREE.Color | undefined): ZoneStyle[] {
@@ -37,27 +27,28 @@ function zoneStyles(body: BodyTopology, inherited: THREE.Color | undefined): Zon
 export class SceneView {
   readonly root = new THREE.Group();
   organs: Organ[] = [];
-  tools: ToolModel[] = [];
   contactCount = 0;
   options: ViewOptions = { ...DEFAULT_VIEW_OPTIONS };
-  /** By the name of a body; those that are not here are opaque. */
-  private readonly opacities = new Map<string, number>();
   /** What lies behind it is not drawn. */
   section: THREE.Plane | undefined;
-  private readonly statics = new THREE.Group();
   readonly markers = new MarkerLayer();
   /** Where the mouse is over the canvas, in pixels. */
   pointer: [number, number] | undefined;
+  /** By the name of a body; those that are not here are opaque. */
+  private readonly opacities = new Map<string, number>();
+  private readonly statics = new THREE.Group();
   private readonly contacts = new ContactLayer();
-  private readonly labels: HTMLElement[] = [];
-  private readonly scratch = new THREE.Vector3();
-  private readonly scratch2 = new THREE.Vector3();
-  private readonly arrowTips: THREE.Vector3[] = [];
+  private readonly toolLayer: ToolLayer;
   private isPlain = false;
 
   constructor(private readonly stage: Stage, private readonly labelLayer: HTMLElement) {
+    this.toolLayer = new ToolLayer(this.root, labelLayer);
     stage.scene.add(this.root);
     this.root.add(this.statics, this.contacts.group, this.markers.group);
+  }
+
+  get tools(): readonly ToolModel[] {
+    return this.toolLayer.models;
   }
 
   /** Builds everything anew. Returns what is wrong with the keyframe, if anything. */
@@ -79,17 +70,9 @@ export class SceneView {
     }
     if (bounds.isEmpty()) bounds.set(new THREE.Vector3(-0.1, -0.1, 0), new THREE.Vector3(0.1, 0.1, 0.1));
     this.stage.lightBox(bounds);
-    for (const [index, tool] of keyframe.tools.entries()) {
-      const model = new ToolModel(tool, index);
-      model.addTo(this.root);
-      this.tools.push(model);
-      this.arrowTips.push(new THREE.Vector3());
-      const label = document.createElement('div');
-      label.className = 'force-label';
-      this.labelLayer.append(label);
-      this.labels.push(label);
-    }
-    this.addObstacles(keyframe.obstacles, bounds);
+    this.toolLayer.load(keyframe.tools);
+    const { center, radius_m } = this.stage;
+    this.statics.add(...surroundings(keyframe.obstacles, { center, radius_m, bottom_m: bounds.min.z }));
     this.markers.load(keyframe.markers);
     applyLooks(this.root, this.isPlain);
     this.update(first, encoding);
@@ -150,28 +133,7 @@ export class SceneView {
       if (problem) return `body '${organ.name}': ${problem}`;
       organ.commit();
     }
-    for (const [index, model] of this.tools.entries()) {
-      const state = frame.tools[index];
-      if (!state) continue;
-      applyPose(state.pose, model.group);
-      applyPose(state.devicePose, model.ghost);
-      const apart_m = model.ghost.position.distanceTo(model.group.position);
-      const angle = model.ghost.quaternion.angleTo(model.group.quaternion);
-      model.ghost.visible = state.operated && (apart_m > 5e-4 || angle > 0.01);
-      const newtons = toVector(state.forceN, this.scratch).length();
-      const shown = this.options.forces && model.arrow.set(model.group.position, this.scratch, this.stage.radius_m * 0.9, this.arrowTips[index]!);
-      if (!shown) model.arrow.group.visible = false;
-      const activity = mainActivity(state.activities);
-      model.setActivity(activity);
-      if (hasJaws(model.shape.kind)) model.setJawAngle(state.jawAngleRad);
-      // Without a force to show, only what changes the tissue is worth a label.
-      const says = activity > ToolActivity.TOUCHING || shown;
-      const label = this.labels[index]!;
-      label.textContent = says ? [ACTIVITY_LABELS[activity], shown ? `${newtons.toFixed(2)} N` : ''].filter(Boolean).join(' · ') : '';
-      label.style.color = activity > ToolActivity.TOUCHING ? `#${ACTIVITY_COLORS[activity].toString(16).padStart(6, '0')}` : '';
-      label.hidden = !says;
-      if (!shown) this.arrowTips[index]!.copy(model.group.position);
-    }
+    this.toolLayer.update(frame.tools, this.options.forces, this.stage.radius_m);
     const wrong = this.markers.update(frame.markers, this.stage.radius_m);
     if (wrong) return wrong;
     const marks = contactMarks(frame);
@@ -186,9 +148,11 @@ export class SceneView {
     return this.opacities.get(body) ?? 1;
   }
 
-  setOpacity(body: string, opacity: number): void {
-    this.opacities.set(body, opacity);
-    for (const organ of this.organs) if (organ.name === body) organ.setSeeThrough(opacity, this.section);
+  /** Of the bodies with these names. */
+  setOpacity(bodies: Iterable<string>, opacity: number): void {
+    const named = new Set(bodies);
+    for (const name of named) this.opacities.set(name, opacity);
+    for (const organ of this.organs) if (named.has(organ.name)) organ.setSeeThrough(opacity, this.section);
   }
 
   forgetSeeThrough(): void {
@@ -207,10 +171,7 @@ export class SceneView {
     for (const organ of this.organs) organ.setWireframe(this.options.wireframe);
     this.contacts.setShown(this.options.contacts, this.options.normals);
     this.markers.setShown(this.options.markers);
-    if (!this.options.forces) {
-      for (const model of this.tools) model.arrow.group.visible = false;
-      for (const label of this.labels) label.hidden = true;
-    }
+    if (!this.options.forces) this.toolLayer.hideForces();
   }
 
   /** Materials that a processor can draw, or all there is to see. */
@@ -223,83 +184,17 @@ export class SceneView {
   placeLabels(): void {
     const { clientWidth: width, clientHeight: height } = this.stage.canvas;
     this.markers.placeNames(this.labelLayer, this.stage.camera, width, height, this.pointer);
-    for (const [index, label] of this.labels.entries()) {
-      if (label.hidden) continue;
-      const at = this.scratch2.copy(this.arrowTips[index]!).project(this.stage.camera);
-      label.style.transform = `translate(${((at.x + 1) / 2) * width + 10}px, ${((1 - at.y) / 2) * height - 12}px)`;
-    }
+    this.toolLayer.placeLabels(this.stage.camera, width, height);
   }
 
   clear(): void {
     for (const organ of this.organs) organ.dispose();
-    for (const tool of this.tools) tool.dispose();
-    for (const label of this.labels) label.remove();
+    this.toolLayer.clear();
     this.organs = [];
-    this.tools = [];
-    this.labels.length = 0;
-    this.arrowTips.length = 0;
     this.contacts.clear();
     this.contactCount = 0;
     this.markers.clear();
     disposeMeshes(this.statics);
     this.statics.clear();
-  }
-
-  private addObstacles(obstacles: ObstacleSpec[], bounds: THREE.Box3): void {
-    const r = this.stage.radius_m;
-    const solid = (geometry: THREE.BufferGeometry) =>
-      dressed(geometry, new THREE.MeshStandardMaterial({ color: 0x3a4b57, roughness: 0.6, metalness: 0.1 }), new THREE.MeshLambertMaterial({ color: 0x3a4b57 }));
-    let grounded = false;
-    for (const obstacle of obstacles) {
-      switch (obstacle.shape.case) {
-        case 'plane': {
-          const plane = obstacle.shape.value;
-          const normal = plane.normal ? toVector(plane.normal, new THREE.Vector3()) : new THREE.Vector3(0, 0, 1);
-          if (normal.lengthSq() === 0) continue;
-          normal.normalize();
-          const center = this.stage.center.clone();
-          center.addScaledVector(normal, -normal.dot(center.clone().sub(toVector(plane.pointM))));
-          this.addTable(center, normal, r * 8);
-          grounded = true;
-          break;
-        }
-        case 'sphere': {
-          const sphere = obstacle.shape.value;
-          const mesh = solid(new THREE.SphereGeometry(sphere.radiusM, 48, 32));
-          toVector(sphere.centerM, mesh.position);
-          this.addSolid(mesh);
-          break;
-        }
-        case 'capsule': {
-          const capsule = obstacle.shape.value;
-          const from = toVector(capsule.end0M);
-          const to = toVector(capsule.end1M);
-          const length = from.distanceTo(to);
-          const mesh = solid(new THREE.CapsuleGeometry(capsule.radiusM, length, 16, 40));
-          mesh.position.copy(from).lerp(to, 0.5);
-          if (length > 0) mesh.quaternion.setFromUnitVectors(new THREE.Vector3(0, 1, 0), to.clone().sub(from).divideScalar(length));
-          this.addSolid(mesh);
-          break;
-        }
-        default:
-          break;
-      }
-    }
-    if (!grounded) this.addTable(new THREE.Vector3(this.stage.center.x, this.stage.center.y, bounds.min.z - 0.12 * r), new THREE.Vector3(0, 0, 1), r * 8);
-  }
-
-  private addTable(center: THREE.Vector3, normal: THREE.Vector3, extent_m: number): void {
-    const table = dressed(new THREE.CircleGeometry(extent_m, 96), tableMaterial(extent_m), plainTableMaterial(extent_m));
-    table.position.copy(center);
-    table.quaternion.setFromUnitVectors(new THREE.Vector3(0, 0, 1), normal);
-    table.receiveShadow = true;
-    table.renderOrder = -1;
-    this.statics.add(table);
-  }
-
-  private addSolid(mesh: THREE.Mesh): void {
-    mesh.castShadow = true;
-    mesh.receiveShadow = true;
-    this.statics.add(mesh);
   }
 }

@@ -9,10 +9,14 @@ export interface NameStorage {
   setItem(key: string, value: string): void;
 }
 
-/** The name in the address (`?name=`), which is remembered for later visits, or the remembered one. Empty: none was ever given; the server then tells the address. */
+/**
+ * The name in the address (`?name=`), which is remembered for later visits, or the remembered one. Empty: none was ever given; the server
+ * then tells the address.
+ */
 export function visitorName(parameters: URLSearchParams, storage: NameStorage): string {
   const given = parameters.get('name');
-  const name = (given ?? storage.getItem(STORAGE_KEY) ?? '').replace(/\p{Cc}/gu, '').trim().slice(0, MAX_UNITS).replace(/[\uD800-\uDBFF]$/, '');
+  const text = (given ?? storage.getItem(STORAGE_KEY) ?? '').replace(/\p{Cc}/gu, '').trim();
+  const name = text.slice(0, MAX_UNITS).replace(/[\uD800-\uDBFF]$/, '');
   if (given !== null) storage.setItem(STORAGE_KEY, name);
   return name;
 }
