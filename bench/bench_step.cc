@@ -248,7 +248,8 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
   // Columns times columns times layers: 64, 512, 4,096 bodies.
   for (const auto& [width, layers] : {std::pair(4, 4), std::pair(8, 8), std::pair(16, 16)}) {
     if (IsQuick() && width > 4) continue;
-    if (IsSelected(absl::StrFormat("pile_%d", width * width * layers))) PALPATE_RETURN_IF_ERROR(MeasurePile(context, width, layers, report));
+    if (IsSelected(absl::StrFormat("pile_%d", width * width * layers)))
+      PALPATE_RETURN_IF_ERROR(MeasurePile(context, width, layers, report));
   }
   for (const double size : {2500.0, 10000.0}) {
     if (IsQuick() && size > 2500) continue;

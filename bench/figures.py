@@ -2,7 +2,7 @@
 """Ties the figures of the README and docs to recorded rows: what `./run bench --check`, `--update` and `--record` run.
 
 bench/figures.txt lists the figures. Under `[FILE]` each line is the text of a line of that file, or a part of one, with placeholders where
-figures stand; it must occur there once. A line that begins with `= ` holds text that looks like a figure and is none of ours: a parameter, or
+figures stand; it must occur there once. Where it has a blank, prose may have the end of a line. A line that begins with `= ` holds text that looks like a figure and is none of ours: a parameter, or
 a value whose source is stated beside it. `#` begins a comment.
 
 A placeholder is {SUITE/CASE/METRIC OPTIONS}. Options, in this order, each optional:
@@ -119,7 +119,13 @@ class Rows:
 # --- figures ----------------------------------------------------------------------------------------------------------------------------
 
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+BLANK = r"(?: |\n *)"  # of prose, which is broken into lines anywhere
 OPTIONS = re.compile(r'(?P<key>.+/[^/ ]+?)(?: (?P<unit>[A-Za-z%][A-Za-z0-9%]*?))??(?: (?P<digits>\d))?(?: as "(?P<text>[^"]*)")?(?: else "(?P<other>[^"]*)")?')
+
+
+def prose_pattern(text):
+    """Regular expression of a text in prose, however that is broken into lines."""
+    return BLANK.join(re.escape(word) for word in text.split(" "))
 
 
 def number_text(value, digits):
@@ -187,15 +193,21 @@ class Figure:
         self.keys = pieces[1::2]
         pattern = ""
         for i, piece in enumerate(pieces):
-            pattern += re.escape(piece) if i % 2 == 0 else r"([^|\n]{0,24}?)"
+            escape = re.escape if template.startswith("|") else prose_pattern
+            pattern += escape(piece) if i % 2 == 0 else r"([^|\n]{0,24}?)"
         if template.startswith("|"):
             pattern = "^" + pattern + "$"
         else:  # no number goes on behind the end: "5" and "." are not all of "5.2."
             pattern += r"(?![\d.,]*\d)" if pieces[-1] == "" else r"(?!\d)"
         self.pattern = re.compile(pattern, re.MULTILINE)
 
-    def render(self, rows):
-        return PLACEHOLDER.sub(lambda match: render_placeholder(match.group(1), rows), self.template)
+    def render(self, rows, match):
+        """The text of a match with the figures of the rows, broken into lines as it was."""
+        text, base = match.group(0), match.start()
+        for group in range(len(self.keys), 0, -1):
+            begin, end = (at - base for at in match.span(group))
+            text = text[:begin] + render_placeholder(self.keys[group - 1], rows) + text[end:]
+        return text
 
 
 def read_list(text):
@@ -221,7 +233,7 @@ def read_list(text):
 
 # --- which text must be tied ------------------------------------------------------------------------------------------------------------
 
-PROSE_FIGURE = re.compile(r"(?<![\w.^-])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?: ?%| (?:ms|us|s|steps/s|Hz|KB|MB|MiB|GB|GiB|times))(?!\w)")
+PROSE_FIGURE = re.compile(r"(?<![\w.^-])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?: ?%|" + BLANK + r"(?:ms|us|s|steps/s|Hz|KB|MB|MiB|GB|GiB|times))(?!\w)")
 COMMAND = re.compile(r"\./run bench|`--filter")
 
 
@@ -239,6 +251,7 @@ def loose_figures(text, covered):
             continue
         offset = begin
         body = False  # of a table
+        prose = ""    # the section with its tables blanked out, so that offsets stay
         for line in section.splitlines(keepends=True):
             is_row = line.lstrip().startswith("|")
             if is_row and re.fullmatch(r"[|\s:-]+", line):
@@ -249,11 +262,12 @@ def loose_figures(text, covered):
                     yield first, line.strip()
             elif not is_row:
                 body = False
-                for match in PROSE_FIGURE.finditer(line):
-                    at = offset + match.start()
-                    if not any(a <= at < b for a, b in covered):
-                        yield at, match.group(0)
+            prose += "|" * len(line) if is_row else line
             offset += len(line)
+        for match in PROSE_FIGURE.finditer(prose):
+            at = begin + match.start()
+            if not any(a <= at < b for a, b in covered):
+                yield at, " ".join(match.group(0).split())
 
 
 def documents(root):
@@ -286,7 +300,7 @@ def check_texts(root, rows, update=False):
                 continue
             match = matches[0]
             try:
-                wanted = figure.render(rows)
+                wanted = figure.render(rows, match)
             except Problem as problem:
                 problems.append(f"{file}:{line_of(text, match.start())}: without a row: {problem}")
                 covered.append(match.span())
@@ -300,12 +314,10 @@ def check_texts(root, rows, update=False):
                     problems.append(f"{file}:{line_of(text, match.start())}: does not match:\n    has  {match.group(0)}\n    rows {wanted}")
             covered.append((match.start(), match.start() + len(wanted if update else match.group(0))))
         for number, words in stated.get(file, []):
-            at = text.find(words)
-            if at < 0:
+            spans = [m.span() for m in re.finditer(prose_pattern(words), text)]
+            if not spans:
                 problems.append(f"{LIST}:{number}: {file} has no such text: {words}")
-            while at >= 0:
-                covered.append((at, at + len(words)))
-                at = text.find(words, at + 1)
+            covered += spans
         for at, words in loose_figures(text, covered):
             problems.append(f"{file}:{line_of(text, at)}: without a row: {words}")
         if update:

@@ -11,7 +11,7 @@ namespace palpate::cli {
 
 /// One number of the verification of tissue: what theory says and what the server simulates.
 struct TissueCheck {
-  std::string id;  ///< the case, as in docs/algorithms/tissue.md
+  std::string id;  ///< the case, as in docs/evidence/tissue.md
   std::string what;
   double expected = 0;
   double got = 0;

@@ -61,6 +61,10 @@ SELF_TESTS = [
     (sample(TABLE + "| all | 2,511 |\n", "| all | {sum step/*/tets} |\n", STEP), None),
     (sample(TABLE + "| a | 9.9 ms (12) | - |\n", '| a | {step/knot/1/step_p50 ms} ms{step/knot/1/tets as " (#)" else ""} | {step/x/y ms else "-"} |\n', STEP), None),
     (sample("Waits 50 ms, takes 3.5 ms.\n", "= Waits 50 ms\ntakes {step/liver/step_p50 ms} ms\n", STEP), None),
+    # prose is broken into lines anywhere, tables are not
+    (sample("- It takes\n  3.5 ms, knots\n  2.9\n  times as long, with 50\n  ms more.\n",
+            "= 50 ms\ntakes {step/liver/step_p50 ms} ms, knots {step/knot/1/step_p50 over step/liver/step_p50} times\n", STEP), None),
+    (sample("It takes 7\nms.\n", "", STEP), "without a row: 7 ms"),
     ({"README.md": "# P\n\nA limit of 50 ms.\n", figures.LIST: "", figures.ROWS: ""}, None),
     # rounding: three figures do not lose their units place, a carry does not add a digit, small numbers have an exponent
     (sample(TABLE + "| a | 224 ms | 10 ms | 4.8e-4 |\n", "| a | {step/a/t ms} ms | {step/b/t ms} ms | {step/c/t} |\n",
@@ -125,7 +129,7 @@ def update_faults():
     """Whether --update writes what rows say, and nothing else. Returns what went wrong."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        files = sample(TABLE + "| liver | - |\n| knot | 1,000 ms |\n\nIn prose 7 ms, 8 ms.\n\nIt ends with 8.25.\n",
+        files = sample(TABLE + "| liver | - |\n| knot | 1,000 ms |\n\nIn prose 7\nms, 8 ms.\n\nIt ends with 8.25.\n",
                        "| liver | {step/liver/step_p50 ms} ms |\n| knot | {step/knot/1/step_p50 ms} ms |\nprose {step/liver/step_p50 ms} ms, {step/knot/1/step_p50 ms} ms.\nIt ends with {step/liver/step_p50 ms}.\n", STEP)
         files["README.md"] = files["README.md"].replace("| - |", "| - ms |")
         for name, content in files.items():
@@ -134,7 +138,7 @@ def update_faults():
         rows = figures.Rows(figures.read_rows(root / figures.ROWS))
         faults = figures.check_texts(root, rows, update=True) + figures.check_texts(root, rows)
         text = (root / "README.md").read_text(encoding="utf-8")
-    wanted = TABLE + "| liver | 3.5 ms |\n| knot | 9.9 ms |\n\nIn prose 3.5 ms, 9.9 ms.\n\nIt ends with 3.5.\n"
+    wanted = TABLE + "| liver | 3.5 ms |\n| knot | 9.9 ms |\n\nIn prose 3.5\nms, 9.9 ms.\n\nIt ends with 3.5.\n"
     return faults + ([] if text.endswith(wanted) else [f"--update wrote {text!r}"])
 
 

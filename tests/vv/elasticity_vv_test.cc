@@ -1,5 +1,5 @@
 // Elasticity against closed forms, beam theory and a double-precision Newton solver. The letters and numbers name the cases of the
-// verification table in docs/algorithms/tissue.md.
+// verification table in docs/evidence/tissue.md.
 #include <Eigen/Dense>
 #include <cmath>
 #include <string>
