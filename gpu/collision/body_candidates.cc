@@ -153,7 +153,8 @@ absl::Status BodyCandidates::OrderKind(Queue& queue, const DeviceSurface& surfac
   PALPATE_RETURN_IF_ERROR(Upload(context_, queue, meets_itself, &meets_itself_, "bodies that meet themselves"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, last_ends_, std::max<size_t>(vertices.size(), 1), "body vertex ends"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, body_boxes_, body_count_, "body boxes"));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, active_, body_count_, "body states"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, active_, body_count_, "active bodies"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, changed_, body_count_, "changed bodies"));
   return Upload(context_, queue, self_pairs, &body_pairs_, "body pairs");
 }
 
@@ -195,7 +196,7 @@ absl::Status BodyCandidates::FindBodyPairs(Queue& queue, const DeviceSurface& su
                                        Arg("begins", vertex_begins_), Arg("vertices", vertices_), Arg("meets_itself", meets_itself_),
                                        Arg("starts", starts_m), Arg("ends", ends_m), Arg("half_distance", distance_m / 2),
                                        Arg("compares", uint32_t{only_changed}), Arg("last_ends", last_ends_), Arg("boxes", body_boxes_),
-                                       Arg("states", active_), Arg("counters", counters_)));
+                                       Arg("active", active_), Arg("changed", changed_), Arg("counters", counters_)));
   const bool are_few = body_count_ <= kFewBodies;
   if (!are_few) {
     PALPATE_RETURN_IF_ERROR(body_tree_.Build(queue, body_boxes_, {}, body_count_, 1));
@@ -208,7 +209,7 @@ absl::Status BodyCandidates::FindBodyPairs(Queue& queue, const DeviceSurface& su
                                         Arg("ends", ends_m), Arg("boxes", body_boxes_), Arg("distance_m", distance_m),
                                         Arg("only_changed", uint32_t{only_changed}),
                                         Arg("capacity", static_cast<uint32_t>(body_pairs_.count())), Arg("kept", body_pairs_),
-                                        Arg("counters", counters_), Arg("states", active_)));
+                                        Arg("counters", counters_), Arg("active", active_), Arg("changed", changed_)));
     PALPATE_RETURN_IF_ERROR(are_few ? queue.Launch(kernel, {body_count_, group_size_}, Arg("body_count", body_count_))
                                     : queue.Launch(kernel, {pairs, group_size_}, Arg("pair_count", pairs),
                                                    Arg("cluster_pairs", body_cluster_pairs_.pairs()), Arg("nodes", body_tree_.nodes()),
@@ -231,7 +232,7 @@ absl::StatusOr<ElementClusters> BodyCandidates::Add(Queue& queue, SurfaceElement
   const Clusters& clusters = clusters_[static_cast<size_t>(kind)];
   if (clusters.count > 0) {
     PALPATE_RETURN_IF_ERROR(queue.Launch(clusters_kernel_, {clusters.count, group_size_ == 1 ? size_t{16} : group_size_},
-                                         Arg("cluster_count", clusters.count), Arg("cluster_body", clusters.body), Arg("states", active_),
+                                         Arg("cluster_count", clusters.count), Arg("cluster_body", clusters.body), Arg("active", active_),
                                          Arg("elements", clusters.elements), Arg("boxes", boxes), Arg("nodes", clusters.nodes),
                                          Arg("cluster_boxes", clusters.boxes)));
   }

@@ -6,10 +6,6 @@
 
 /* Pairs of bodies that may come near each other, and of their clusters: see body_candidates.h. */
 
-/* States of a body: bits. */
-#define BODY_ACTIVE 1u
-#define BODY_CHANGED 2u
-
 /* Places in counters[]. */
 #define COUNT_PAIRS 0
 #define COUNT_REFUSABLE 1 /* bodies with coordinates that a detector may refuse */
@@ -30,7 +26,8 @@ kernel void body_copy_positions(uint count, global const float4* positions, glob
    refuse it. With `compares` a body is changed if a vertex ends elsewhere than in the run before. Work-item: body. */
 kernel void body_swept_boxes(uint body_count, global const uint* begins, global const uint* vertices, global const uint* meets_itself,
                              global const float4* starts, global const float4* ends, float half_distance, uint compares,
-                             global float4* last_ends, global Box* boxes, global uint* states, volatile global uint* counters) {
+                             global float4* last_ends, global Box* boxes, global uint* active, global uint* changed,
+                             volatile global uint* counters) {
   const uint body = (uint)get_global_id(0);
   if (body >= body_count) return;
   float4 lower = (float4)(INFINITY);
@@ -59,7 +56,8 @@ kernel void body_swept_boxes(uint body_count, global const uint* begins, global 
   boxes[body].upper = upper;
   const int may_be_refused = !is_number || largest > LARGE_COORDINATE_M;
   if (may_be_refused) atomic_inc(counters + COUNT_REFUSABLE);
-  states[body] = (meets_itself[body] != 0u || may_be_refused ? BODY_ACTIVE : 0u) | (is_same ? 0u : BODY_CHANGED);
+  active[body] = meets_itself[body] != 0u || may_be_refused ? 1u : 0u;
+  changed[body] = is_same ? 0u : 1u;
 }
 
 /* The vertices of a body. */
@@ -138,20 +136,21 @@ typedef struct {
   uint capacity;
   global UInt2* kept;             /* in any order */
   volatile global uint* counters; /* runs past the capacity */
-  volatile global uint* states;
+  global const uint* changed;
+  volatile global uint* active;
 } BodyPairs;
 
 /* Keeps the pair and makes both bodies active, unless a plane keeps them apart. */
 void decide_bodies(const BodyPairs* pairs, uint body_a, uint body_b) {
-  if (pairs->only_changed && ((pairs->states[body_a] | pairs->states[body_b]) & BODY_CHANGED) == 0u) return;
+  if (pairs->only_changed && (pairs->changed[body_a] | pairs->changed[body_b]) == 0u) return;
   const Body a = {pairs->vertices + pairs->begins[body_a], pairs->begins[body_a + 1] - pairs->begins[body_a]};
   const Body b = {pairs->vertices + pairs->begins[body_b], pairs->begins[body_b + 1] - pairs->begins[body_b]};
   const float4 far = fmax(fmax(fabs(pairs->boxes[body_a].lower), fabs(pairs->boxes[body_a].upper)),
                           fmax(fabs(pairs->boxes[body_b].lower), fabs(pairs->boxes[body_b].upper)));
   const float pad = pairs->distance_m * 1.00001f + 4.0f * HEIGHT_ROUNDING * (far.x + far.y + far.z) + HEIGHT_TINY;
   if (are_apart(&a, &b, pairs->starts, pairs->ends, pad)) return;
-  atomic_or(pairs->states + body_a, BODY_ACTIVE);
-  atomic_or(pairs->states + body_b, BODY_ACTIVE);
+  atomic_or(pairs->active + body_a, 1u);
+  atomic_or(pairs->active + body_b, 1u);
   const uint place = atomic_inc(pairs->counters + COUNT_PAIRS);
   if (place < pairs->capacity) pairs->kept[place] = (UInt2)(min(body_a, body_b), max(body_a, body_b));
 }
@@ -164,10 +163,11 @@ int boxes_overlap(const global Box* a, const global Box* b) {
 /* All pairs of bodies whose boxes overlap, of few bodies. Work-item: body, with those after it. */
 kernel void body_pairs_of_few(uint body_count, global const uint* begins, global const uint* vertices, global const float4* starts,
                               global const float4* ends, global const Box* boxes, float distance_m, uint only_changed, uint capacity,
-                              global UInt2* kept, volatile global uint* counters, volatile global uint* states) {
+                              global UInt2* kept, volatile global uint* counters, global const uint* changed,
+                              volatile global uint* active) {
   const uint a = (uint)get_global_id(0);
   if (a >= body_count) return;
-  const BodyPairs pairs = {begins, vertices, starts, ends, boxes, distance_m, only_changed, capacity, kept, counters, states};
+  const BodyPairs pairs = {begins, vertices, starts, ends, boxes, distance_m, only_changed, capacity, kept, counters, changed, active};
   for (uint b = a + 1; b < body_count; ++b) {
     if (boxes_overlap(boxes + a, boxes + b)) decide_bodies(&pairs, a, b);
   }
@@ -178,13 +178,13 @@ kernel void body_pairs_of_many(uint pair_count, global const UInt2* cluster_pair
                                global const uint* node_groups, global const uint* elements, global const uint* begins,
                                global const uint* vertices, global const float4* starts, global const float4* ends,
                                global const Box* boxes, float distance_m, uint only_changed, uint capacity, global UInt2* kept,
-                               volatile global uint* counters, volatile global uint* states) {
+                               volatile global uint* counters, global const uint* changed, volatile global uint* active) {
   const uint pair = (uint)get_global_id(0);
   if (pair >= pair_count) return;
   const uint p = cluster_pairs[pair].x;
   const uint q = cluster_pairs[pair].y;
   const LaneBoxes lanes = load_lane_boxes(nodes, q);
-  const BodyPairs pairs = {begins, vertices, starts, ends, boxes, distance_m, only_changed, capacity, kept, counters, states};
+  const BodyPairs pairs = {begins, vertices, starts, ends, boxes, distance_m, only_changed, capacity, kept, counters, changed, active};
   for (uint row = 0; row < NODE_WIDTH; ++row) {
     uint mask = partners_of_row(&lanes, nodes, node_groups, p, row, node_groups, q, p == q);
     const uint a = elements[p * NODE_WIDTH + row];
@@ -193,10 +193,10 @@ kernel void body_pairs_of_many(uint pair_count, global const UInt2* cluster_pair
 }
 
 /* Boxes of the elements of each cluster of an active body, lane by lane and all together. Work-item: cluster. */
-kernel void body_clusters(uint cluster_count, global const uint* cluster_body, global const uint* states, global const uint* elements,
+kernel void body_clusters(uint cluster_count, global const uint* cluster_body, global const uint* active, global const uint* elements,
                           global const Box* boxes, global float* nodes, global Box* cluster_boxes) {
   const uint cluster = (uint)get_global_id(0);
-  if (cluster >= cluster_count || (states[cluster_body[cluster]] & BODY_ACTIVE) == 0u) return;
+  if (cluster >= cluster_count || active[cluster_body[cluster]] == 0u) return;
   global float* node = nodes + (size_t)cluster * NODE_FLOATS;
   Box all = {(Float4)(INFINITY), (Float4)(-INFINITY)};
   for (uint lane = 0; lane < NODE_WIDTH; ++lane) {

@@ -68,7 +68,7 @@ class BodyCandidates final : public CandidatePairs {
   BoxHierarchy body_tree_;
   ClusterPairs body_cluster_pairs_;
   std::array<Clusters, kSurfaceElementCount> clusters_;
-  DeviceBuffer<uint32_t> vertex_begins_, vertices_, body_groups_, meets_itself_, active_, counters_;
+  DeviceBuffer<uint32_t> vertex_begins_, vertices_, body_groups_, meets_itself_, active_, changed_, counters_;
   DeviceBuffer<Float4> last_ends_;  // of vertices_, in the run before
   DeviceBuffer<Box> body_boxes_;
   DeviceBuffer<UInt2> body_pairs_, pairs_buffer_;

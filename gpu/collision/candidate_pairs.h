@@ -48,7 +48,7 @@ class CandidatePairs {
   }
   /// After Begin: there are no candidates, and nothing that a detector could have to refuse; the rest of the run may be left out.
   virtual bool is_empty() const { return false; }
-  /// After Begin: [body_count] bit 0 is clear for a body none of whose elements is in a candidate, so that nothing about it need be worked
+  /// After Begin: [body_count] 0 for a body none of whose elements is in a candidate, so that nothing about it need be worked
   /// out; its coordinates are finite and below 1e8 m. A null view: not known, all count.
   virtual BufferView<uint32_t> active_bodies() const { return {}; }
 
