@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/bench_support.h"
+#include "gpu/collision/box_hierarchy.h"
 #include "gpu/collision/proximity.h"
 #include "gpu/primitives/radix_sort.h"
 #include "gpu/runtime/queue.h"

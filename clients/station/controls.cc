@@ -51,11 +51,11 @@ absl::Status ControlMap::Attach(const v1::Attached& attached) {
     return absl::FailedPreconditionError(absl::StrCat(option, ": the tool is a ", name, ", which has no ", what));
   };
   max_power_w_ = attached.max_power_w();
-  has_jaws_ = attached.max_jaw_angle_rad() > 0;
-  const bool leaves_clips = attached.kind() == v1::INSTRUMENT_KIND_CLIP_APPLIER;
-  if (options_.pedal_button && !(max_power_w_ > 0) && !leaves_clips) return misfit("--pedal-button", "pedal");
-  if (options_.power_w && !(max_power_w_ > 0)) return misfit("--power", "power");
-  if (options_.duty && !(max_power_w_ > 0)) return misfit("--duty", "power");
+  const v1::InstrumentTraits& traits = attached.traits();
+  has_jaws_ = traits.has_jaws();
+  if (options_.pedal_button && !traits.has_power() && !traits.leaves_clips()) return misfit("--pedal-button", "pedal");
+  if (options_.power_w && !traits.has_power()) return misfit("--power", "power");
+  if (options_.duty && !traits.has_power()) return misfit("--duty", "power");
   if (options_.jaw_button && !has_jaws_) return misfit("--jaw-button", "jaws");
   if (options_.jaw_angle_rad && !has_jaws_) return misfit("--jaw-angle", "jaws");
   if (options_.power_w && *options_.power_w > max_power_w_) {

@@ -45,17 +45,19 @@ v1::ToolShape EncodeToolShape(const sim::ToolDescription& tool) {
   out.set_radius_m(tool.radius_m);
   out.set_length_m(tool.length_m);
   const sim::InstrumentDescription& instrument = tool.instrument;
+  const sim::InstrumentTraits& traits = instrument.traits();
   out.set_kind(EncodeInstrumentKind(instrument.kind));
-  if (sim::HasJaws(instrument.kind)) {
+  EncodeInstrumentTraits(traits, *out.mutable_traits());
+  if (traits.has_jaws) {
     out.set_jaw_length_m(instrument.jaw_length_m);
     out.set_jaw_radius_m(instrument.jaw_radius_m);
     out.set_max_jaw_angle_rad(instrument.max_jaw_angle_rad);
   }
-  if (sim::HasPower(instrument.kind)) {
+  if (traits.has_power) {
     out.set_max_power_w(instrument.max_power_w);
     out.set_reach_m(instrument.reach_m);
   }
-  if (instrument.kind == sim::InstrumentKind::kScalpel) out.set_blade_length_m(instrument.blade_length_m);
+  if (traits.has_blade) out.set_blade_length_m(instrument.blade_length_m);
   return out;
 }
 
@@ -281,8 +283,9 @@ void EncodeAttached(const sim::ToolDescription& tool, v1::Attached& out) {
   out.set_radius_m(tool.radius_m);
   out.set_length_m(tool.length_m);
   out.set_kind(EncodeInstrumentKind(instrument.kind));
-  out.set_max_jaw_angle_rad(sim::HasJaws(instrument.kind) ? instrument.max_jaw_angle_rad : 0);
-  out.set_max_power_w(sim::HasPower(instrument.kind) ? instrument.max_power_w : 0);
+  EncodeInstrumentTraits(instrument.traits(), *out.mutable_traits());
+  out.set_max_jaw_angle_rad(instrument.traits().has_jaws ? instrument.max_jaw_angle_rad : 0);
+  out.set_max_power_w(instrument.traits().has_power ? instrument.max_power_w : 0);
 }
 
 void EncodeLocalModel(const sim::LocalModel& model, const sim::FrameTool& tool, v1::LocalModel& out) {

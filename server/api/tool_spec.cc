@@ -1,7 +1,10 @@
 #include "server/api/tool_spec.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_join.h"
 #include "gpu/base/status.h"
 #include "server/api/scene_spec.h"
 
@@ -12,44 +15,57 @@ constexpr double kDefaultMinInsertion_m = 0;
 constexpr double kMinHold_s = 0.01;
 constexpr double kMaxHold_s = 10;
 
-bool HasJaws(v1::InstrumentKind kind) { return kind == v1::INSTRUMENT_KIND_FORCEPS || kind == v1::INSTRUMENT_KIND_CLIP_APPLIER; }
-bool HasPower(v1::InstrumentKind kind) { return kind == v1::INSTRUMENT_KIND_CAUTERY_HOOK || kind == v1::INSTRUMENT_KIND_CAVITRON; }
+// The two enums go together number by number.
+static_assert(v1::INSTRUMENT_KIND_PROBE == 1 + static_cast<int>(sim::InstrumentKind::kProbe));
+static_assert(v1::INSTRUMENT_KIND_CLIP_APPLIER == 1 + static_cast<int>(sim::InstrumentKind::kClipApplier));
+static_assert(v1::InstrumentKind_MAX == sim::kInstrumentTraits.size());
+
+/// Precondition: a valid kind.
+sim::InstrumentKind KindFrom(v1::InstrumentKind kind) {
+  return kind == v1::INSTRUMENT_KIND_UNSPECIFIED ? sim::InstrumentKind::kProbe : static_cast<sim::InstrumentKind>(kind - 1);
+}
+
+/// "forceps and clip appliers".
+std::string KindsWith(bool sim::InstrumentTraits::*trait) {
+  std::vector<const char*> kinds;
+  for (const sim::InstrumentTraits& traits : sim::kInstrumentTraits) {
+    if (traits.*trait) kinds.push_back(traits.plural);
+  }
+  return absl::StrJoin(kinds, " and ");
+}
 
 void CheckInstrument(Checker& check, const std::string& path, const v1::InstrumentSpec& instrument) {
   const v1::InstrumentKind kind = instrument.kind();
   if (!v1::InstrumentKind_IsValid(kind)) {
-    check.Invalid(At(path, "kind"), absl::StrCat(static_cast<int>(kind), " is outside [0, 6]"));
+    check.Invalid(At(path, "kind"),
+                  absl::StrCat(static_cast<int>(kind), " is outside [0, ", static_cast<int>(v1::InstrumentKind_MAX), "]"));
     return;
   }
+  using Traits = sim::InstrumentTraits;
   struct Field {
     const char* name;
-    bool is_given, belongs;
+    bool is_given;
+    bool Traits::*of;
     double value, low, high;
-    bool is_low_open;
-    const char* of;
+    bool is_low_open = false;
   };
+  const auto& in = instrument;
   const Field fields[] = {
-      {"jaw_length_m", instrument.has_jaw_length_m(), HasJaws(kind), instrument.jaw_length_m(), 0.001, 0.1, false,
-       "forceps and clip appliers"},
-      {"jaw_radius_m", instrument.has_jaw_radius_m(), HasJaws(kind), instrument.jaw_radius_m(), 1e-4, 0.02, false,
-       "forceps and clip appliers"},
-      {"max_jaw_angle_rad", instrument.has_max_jaw_angle_rad(), HasJaws(kind), instrument.max_jaw_angle_rad(), 0, kMaxJawAngle_rad, true,
-       "forceps and clip appliers"},
-      {"max_grasp_force_n", instrument.has_max_grasp_force_n(), HasJaws(kind), instrument.max_grasp_force_n(), 0, 1000, true,
-       "forceps and clip appliers"},
-      {"blade_length_m", instrument.has_blade_length_m(), kind == v1::INSTRUMENT_KIND_SCALPEL, instrument.blade_length_m(), 0.001, 0.1,
-       false, "scalpels"},
-      {"max_power_w", instrument.has_max_power_w(), HasPower(kind), instrument.max_power_w(), 0, kMaxPower_w, true,
-       "cautery hooks and cavitrons"},
-      {"reach_m", instrument.has_reach_m(), HasPower(kind), instrument.reach_m(), 1e-4, 0.05, false, "cautery hooks and cavitrons"},
-      {"refine_to_m", instrument.has_refine_to_m(), HasPower(kind), instrument.refine_to_m(), 1e-4, 0.1, false,
-       "cautery hooks and cavitrons"},
+      {"jaw_length_m", in.has_jaw_length_m(), &Traits::has_jaws, in.jaw_length_m(), 0.001, 0.1},
+      {"jaw_radius_m", in.has_jaw_radius_m(), &Traits::has_jaws, in.jaw_radius_m(), 1e-4, 0.02},
+      {"max_jaw_angle_rad", in.has_max_jaw_angle_rad(), &Traits::has_jaws, in.max_jaw_angle_rad(), 0, kMaxJawAngle_rad, true},
+      {"max_grasp_force_n", in.has_max_grasp_force_n(), &Traits::has_jaws, in.max_grasp_force_n(), 0, 1000, true},
+      {"blade_length_m", in.has_blade_length_m(), &Traits::has_blade, in.blade_length_m(), 0.001, 0.1},
+      {"max_power_w", in.has_max_power_w(), &Traits::has_power, in.max_power_w(), 0, kMaxPower_w, true},
+      {"reach_m", in.has_reach_m(), &Traits::has_power, in.reach_m(), 1e-4, 0.05},
+      {"refine_to_m", in.has_refine_to_m(), &Traits::has_power, in.refine_to_m(), 1e-4, 0.1},
   };
+  const Traits& traits = sim::TraitsOf(KindFrom(kind));
   for (const Field& field : fields) {
     if (!field.is_given) continue;
     const std::string at = At(path, field.name);
-    if (!field.belongs) {
-      check.Invalid(at, absl::StrCat("only ", field.of, " have it"));
+    if (!(traits.*field.of)) {
+      check.Invalid(at, absl::StrCat("only ", KindsWith(field.of), " have it"));
     } else if (field.is_low_open) {
       check.RangeAbove(at, field.value, field.low, field.high);
     } else {
@@ -77,26 +93,7 @@ void CheckTrocar(Checker& check, const std::string& path, const v1::ToolSpec& to
 
 sim::InstrumentDescription BuildInstrument(const v1::InstrumentSpec& instrument) {
   sim::InstrumentDescription out;
-  switch (instrument.kind()) {
-    case v1::INSTRUMENT_KIND_FORCEPS:
-      out.kind = sim::InstrumentKind::kForceps;
-      break;
-    case v1::INSTRUMENT_KIND_SCALPEL:
-      out.kind = sim::InstrumentKind::kScalpel;
-      break;
-    case v1::INSTRUMENT_KIND_CAUTERY_HOOK:
-      out.kind = sim::InstrumentKind::kCauteryHook;
-      break;
-    case v1::INSTRUMENT_KIND_CAVITRON:
-      out.kind = sim::InstrumentKind::kCavitron;
-      break;
-    case v1::INSTRUMENT_KIND_CLIP_APPLIER:
-      out.kind = sim::InstrumentKind::kClipApplier;
-      break;
-    default:
-      out.kind = sim::InstrumentKind::kProbe;
-      break;
-  }
+  out.kind = KindFrom(instrument.kind());
   if (instrument.has_jaw_length_m()) out.jaw_length_m = instrument.jaw_length_m();
   if (instrument.has_jaw_radius_m()) out.jaw_radius_m = instrument.jaw_radius_m();
   if (instrument.has_max_jaw_angle_rad()) out.max_jaw_angle_rad = instrument.max_jaw_angle_rad();
@@ -147,7 +144,8 @@ void CheckToolSpec(Checker& check, const std::string& path, const v1::ToolSpec& 
 
 int CapsuleCount(const v1::ToolSpec& tool) {
   // Shaft, wrist and two jaws.
-  return HasJaws(tool.instrument().kind()) ? 4 : 1;
+  const v1::InstrumentKind kind = tool.instrument().kind();
+  return v1::InstrumentKind_IsValid(kind) && sim::TraitsOf(KindFrom(kind)).has_jaws ? 4 : 1;
 }
 
 absl::StatusOr<sim::ToolDescription> BuildToolDescription(const v1::ToolSpec& tool, const std::string& path) {
@@ -168,22 +166,13 @@ absl::StatusOr<sim::ToolDescription> BuildToolDescription(const v1::ToolSpec& to
   return out;
 }
 
-v1::InstrumentKind EncodeInstrumentKind(sim::InstrumentKind kind) {
-  switch (kind) {
-    case sim::InstrumentKind::kProbe:
-      return v1::INSTRUMENT_KIND_PROBE;
-    case sim::InstrumentKind::kForceps:
-      return v1::INSTRUMENT_KIND_FORCEPS;
-    case sim::InstrumentKind::kScalpel:
-      return v1::INSTRUMENT_KIND_SCALPEL;
-    case sim::InstrumentKind::kCauteryHook:
-      return v1::INSTRUMENT_KIND_CAUTERY_HOOK;
-    case sim::InstrumentKind::kCavitron:
-      return v1::INSTRUMENT_KIND_CAVITRON;
-    case sim::InstrumentKind::kClipApplier:
-      return v1::INSTRUMENT_KIND_CLIP_APPLIER;
-  }
-  return v1::INSTRUMENT_KIND_UNSPECIFIED;
+v1::InstrumentKind EncodeInstrumentKind(sim::InstrumentKind kind) { return static_cast<v1::InstrumentKind>(1 + static_cast<int>(kind)); }
+
+void EncodeInstrumentTraits(const sim::InstrumentTraits& traits, v1::InstrumentTraits& out) {
+  out.set_has_jaws(traits.has_jaws);
+  out.set_has_blade(traits.has_blade);
+  out.set_has_power(traits.has_power);
+  out.set_leaves_clips(traits.leaves_clips);
 }
 
 }  // namespace palpate::server

@@ -23,5 +23,6 @@ absl::StatusOr<sim::ToolDescription> BuildToolDescription(const v1::ToolSpec& to
 
 /// Of sim::InstrumentKind.
 v1::InstrumentKind EncodeInstrumentKind(sim::InstrumentKind kind);
+void EncodeInstrumentTraits(const sim::InstrumentTraits& traits, v1::InstrumentTraits& out);
 
 }  // namespace palpate::server

@@ -48,8 +48,7 @@ JawFrame JawFrameOf(const InstrumentDescription& instrument, double jaw_angle_ra
 
 std::vector<InstrumentCapsule> CapsulesOf(const InstrumentDescription& instrument, double length_m, double radius_m, double jaw_angle_rad) {
   const auto shaft_from = [&](double z) { return InstrumentCapsule{{0, 0, z}, {0, 0, length_m - z}, radius_m}; };
-  if (instrument.kind == InstrumentKind::kScalpel) return {shaft_from(instrument.blade_length_m)};
-  if (!HasJaws(instrument.kind)) return {shaft_from(0)};
+  if (!instrument.traits().has_jaws) return {shaft_from(instrument.tip_length_m())};
   std::vector<InstrumentCapsule> capsules(kJawedPartCount);
   capsules[kShaftPart] = shaft_from(instrument.jaw_length_m);
   const JawFrame minus = JawFrameOf(instrument, jaw_angle_rad, 0);

@@ -96,7 +96,7 @@ absl::Status World::Impl::CheckEdit(const Edit& edit) const {
   if (grasp != nullptr || release != nullptr) {
     const size_t tool = grasp != nullptr ? grasp->tool : release->tool;
     if (tool >= tools_.size()) return absl::NotFoundError(absl::StrCat("tool ", tool, " is outside [0, ", tools_.size(), ")"));
-    if (!HasJaws(description_.tools[tool].instrument.kind)) {
+    if (!description_.tools[tool].instrument.traits().has_jaws) {
       return absl::InvalidArgumentError(absl::StrCat("tool ", description_.tools[tool].name, " has no jaws"));
     }
     if (grasp != nullptr && !(grasp->radius_m >= 0 && std::isfinite(grasp->radius_m))) {

@@ -51,7 +51,7 @@ double LongestEdge(const ClosedMesh& mesh, uint32_t tet) {
 }  // namespace
 
 Eigen::Matrix3d PartFrame(const InstrumentDescription& instrument, double jaw_angle_rad, uint32_t part) {
-  if (!HasJaws(instrument.kind) || part < kJawMinusPart) return Eigen::Matrix3d::Identity();
+  if (!instrument.traits().has_jaws || part < kJawMinusPart) return Eigen::Matrix3d::Identity();
   const JawFrame jaw = JawFrameOf(instrument, jaw_angle_rad, part - kJawMinusPart);
   Eigen::Matrix3d frame;
   frame << jaw.along, jaw.inward, jaw.along.cross(jaw.inward);
@@ -106,9 +106,7 @@ absl::Status World::Impl::MakeTools(std::vector<gpu::ColliderDescription>* colli
   for (size_t t = 0; t < description_.tools.size(); ++t) {
     const ToolDescription& tool = description_.tools[t];
     const InstrumentDescription& instrument = tool.instrument;
-    const double end_m = HasJaws(instrument.kind)                      ? instrument.jaw_length_m
-                         : instrument.kind == InstrumentKind::kScalpel ? instrument.blade_length_m
-                                                                       : 0;
+    const double end_m = instrument.tip_length_m();
     if (!(end_m < tool.length_m)) {
       return absl::InvalidArgumentError(absl::StrCat("tools[", t, "] (", tool.name, "): length_m ", tool.length_m,
                                                      " must be more than that of its jaws or blade, ", end_m, " m"));
@@ -334,8 +332,7 @@ absl::Status World::Impl::MoveJaws(size_t t) {
   }
   const bool is_pressed = command.pedal && !state.was_pedal_down;
   state.was_pedal_down = command.pedal;
-  if (tool.instrument.kind != InstrumentKind::kClipApplier || !is_pressed || state.held.empty() ||
-      clips_.size() >= gpu::TissueSolver::kMaxClips) {
+  if (!tool.instrument.traits().leaves_clips || !is_pressed || state.held.empty() || clips_.size() >= gpu::TissueSolver::kMaxClips) {
     return absl::OkStatus();
   }
   PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
@@ -517,14 +514,14 @@ absl::Status World::Impl::PrepareInstruments() {
   std::vector<size_t> owners;
   bool has_state = false;
   for (size_t t = 0; t < tools_.size(); ++t) {
-    const InstrumentKind kind = description_.tools[t].instrument.kind;
+    const InstrumentTraits& traits = description_.tools[t].instrument.traits();
     tools_[t].is_cutting = false;
-    if (HasJaws(kind)) PALPATE_RETURN_IF_ERROR(MoveJaws(t));
-    const bool is_burning = HasPower(kind) && commands_[t].pedal;
-    if (!is_burning && kind != InstrumentKind::kScalpel) continue;
+    if (traits.has_jaws) PALPATE_RETURN_IF_ERROR(MoveJaws(t));
+    const bool is_burning = traits.has_power && commands_[t].pedal;
+    if (!is_burning && !traits.has_blade) continue;
     if (!std::exchange(has_state, true)) PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
     if (is_burning) PALPATE_RETURN_IF_ERROR(Ablate(t, &edits));
-    if (kind == InstrumentKind::kScalpel) Slice(t, &edits);
+    if (traits.has_blade) Slice(t, &edits);
     owners.resize(edits.size(), t);
   }
   if (!edits.empty()) {
@@ -621,7 +618,7 @@ void World::Impl::FollowInstruments(const gpu::TissueStep& step) {
     const size_t t = tool_of_collider_[collider];
     ToolState& state = tools_[t];
     const uint32_t part = collider - state.first_collider;
-    if (!HasJaws(description_.tools[t].instrument.kind) || part < kJawMinusPart) return false;
+    if (!description_.tools[t].instrument.traits().has_jaws || part < kJawMinusPart) return false;
     turn_jaw(t, part, point, force_on_tool);
     const JawFrame jaw = JawFrameOf(description_.tools[t].instrument, state.jaws.angle_rad(), part - kJawMinusPart);
     if ((state.pose.rotation * jaw.inward).dot(normal) < kInner) return false;

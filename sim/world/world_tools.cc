@@ -50,8 +50,8 @@ void World::Impl::TakeNewerPoses(std::span<const ToolCommand* const> commands) {
   if (!quasi_static_.empty()) return;
   for (size_t t = 0; t < commands.size(); ++t) {
     const ToolDescription& tool = description_.tools[t];
-    const bool is_bound = tool.trocar || tool.response == ToolResponse::kProjection || !tools_[t].held.empty() ||
-                          tool.instrument.kind == InstrumentKind::kScalpel;
+    const bool is_bound =
+        tool.trocar || tool.response == ToolResponse::kProjection || !tools_[t].held.empty() || tool.instrument.traits().has_blade;
     if (commands[t] == nullptr || is_bound || !IsPose(commands[t]->device_pose)) continue;
     commands_[t].device_pose = commands[t]->device_pose;
     commands_[t].device_pose.rotation.normalize();

@@ -304,7 +304,9 @@ export class FakeScene {
       bodies: this.bodies.map((body) => body.topology()),
       tools: this.tools.map((tool) => ({ name: tool.name, kind: tool.kind, radiusM: tool.radius_m, lengthM: tool.length_m,
         ...(isJawed(tool) ? { jawLengthM: 0.018, jawRadiusM: 0.0018, maxJawAngleRad: MAX_JAW_ANGLE_RAD } : {}),
-        ...(tool.kind === InstrumentKind.SCALPEL ? { bladeLengthM: 0.01 } : {}) })),
+        ...(tool.kind === InstrumentKind.SCALPEL ? { bladeLengthM: 0.01 } : {}),
+        traits: { hasJaws: isJawed(tool), hasBlade: tool.kind === InstrumentKind.SCALPEL,
+          hasPower: tool.kind === InstrumentKind.CAUTERY_HOOK || tool.kind === InstrumentKind.CAVITRON } })),
       obstacles: [{ name: 'table', shape: { case: 'plane', value: { normal: { x: 0, y: 0, z: 1 } } } }],
       frame: this.frame(encoding, 0),
     });

@@ -3,7 +3,6 @@ import { test } from 'node:test';
 import { create } from '@bufbuild/protobuf';
 import * as THREE from 'three';
 import { AttachedSchema, type ToolPose } from '../generated/palpate/v1/haptics_pb';
-import { InstrumentKind } from '../generated/palpate/v1/scene_pb';
 import { FrameSchema, ToolShapeSchema } from '../generated/palpate/v1/stream_pb';
 import type { ViewerUpdate } from '../generated/palpate/v1/viewer_pb';
 import { KeyMotion } from '../src/hand/key_motion';
@@ -27,8 +26,8 @@ function harness() {
     send: (request: { value?: unknown }) => poses.push(request.value as ToolPose),
   };
   const stream = { sceneId: 'liver', frame: create(FrameSchema, { tools: [{ operated: true }, {}, {}] }) };
-  const shapes = [['probe', InstrumentKind.PROBE], ['forceps', InstrumentKind.FORCEPS], ['hook', InstrumentKind.CAUTERY_HOOK]] as const;
-  const view = { tools: shapes.map(([name, kind]) => ({ shape: create(ToolShapeSchema, { name, kind }) })) };
+  const shapes = [{ name: 'probe' }, { name: 'forceps', traits: { hasJaws: true } }, { name: 'hook', traits: { hasPower: true } }];
+  const view = { tools: shapes.map((shape) => ({ shape: create(ToolShapeSchema, shape) })) };
   const inHand = new ToolInHand(connection, stream, 'Ada', {
     onChange: () => ++changes, onRefused: (what, error) => refused.push(`${what}: ${(error as Error).message}`),
   });
@@ -135,7 +134,7 @@ test('a link that does not keep up gets no poses; what cannot be taken is not as
   stream.sceneId = '';
   assert.equal(await tools.take(1), false);
   assert.equal(calls.length, 1);
-  assert.equal(tools.findFree(({ kind }) => hasJaws(kind)), 1);
+  assert.equal(tools.findFree(hasJaws), 1);
 });
 
 test('keys move along and across the view, slowly with shift, and turn', () => {

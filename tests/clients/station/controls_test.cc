@@ -18,6 +18,9 @@ v1::Attached Instrument(v1::InstrumentKind kind, double max_jaw_angle_rad, doubl
   attached.set_kind(kind);
   attached.set_max_jaw_angle_rad(max_jaw_angle_rad);
   attached.set_max_power_w(max_power_w);
+  attached.mutable_traits()->set_has_jaws(max_jaw_angle_rad > 0);
+  attached.mutable_traits()->set_has_power(max_power_w > 0);
+  attached.mutable_traits()->set_leaves_clips(kind == v1::INSTRUMENT_KIND_CLIP_APPLIER);
   return attached;
 }
 v1::Attached Probe() { return Instrument(v1::INSTRUMENT_KIND_PROBE, 0, 0); }

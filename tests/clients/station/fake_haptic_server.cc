@@ -67,6 +67,8 @@ grpc::Status FakeHapticServer::Operate(grpc::ServerContext* context,
   update.mutable_attached()->set_kind(options_.kind);
   update.mutable_attached()->set_max_jaw_angle_rad(options_.max_jaw_angle_rad);
   update.mutable_attached()->set_max_power_w(options_.max_power_w);
+  update.mutable_attached()->mutable_traits()->set_has_jaws(options_.max_jaw_angle_rad > 0);
+  update.mutable_attached()->mutable_traits()->set_has_power(options_.max_power_w > 0);
   update.mutable_attached()->mutable_pose()->mutable_position_m()->set_z(options_.start_z_m);
   update.mutable_attached()->mutable_pose()->mutable_rotation()->set_w(1);
   stream->Write(update);

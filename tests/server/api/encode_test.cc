@@ -174,12 +174,33 @@ TEST(Topology, ToolsShowWhatTheirInstrumentIs) {
   EXPECT_EQ(shape.max_jaw_angle_rad(), 1);
   EXPECT_EQ(shape.blade_length_m(), 0);
   EXPECT_EQ(shape.max_power_w(), 0);
+  EXPECT_TRUE(shape.traits().has_jaws());
+  EXPECT_FALSE(shape.traits().has_blade() || shape.traits().has_power() || shape.traits().leaves_clips());
   tool.instrument.kind = sim::InstrumentKind::kCavitron;
   shape = EncodeToolShape(tool);
   EXPECT_EQ(shape.kind(), v1::INSTRUMENT_KIND_CAVITRON);
   EXPECT_EQ(shape.jaw_length_m(), 0);
   EXPECT_EQ(shape.max_power_w(), 60);
   EXPECT_EQ(shape.reach_m(), 0.003);
+  EXPECT_TRUE(shape.traits().has_power());
+  EXPECT_FALSE(shape.traits().has_jaws());
+  tool.instrument.kind = sim::InstrumentKind::kClipApplier;
+  shape = EncodeToolShape(tool);
+  EXPECT_EQ(shape.kind(), v1::INSTRUMENT_KIND_CLIP_APPLIER);
+  EXPECT_TRUE(shape.traits().has_jaws() && shape.traits().leaves_clips());
+  tool.instrument.kind = sim::InstrumentKind::kScalpel;
+  EXPECT_TRUE(EncodeToolShape(tool).traits().has_blade());
+}
+
+// Each kind is one name in both enums.
+TEST(Topology, KindsOfInstrumentsHaveTheSameNames) {
+  const auto name_of = [](sim::InstrumentKind kind) { return v1::InstrumentKind_Name(EncodeInstrumentKind(kind)); };
+  EXPECT_EQ(name_of(sim::InstrumentKind::kProbe), "INSTRUMENT_KIND_PROBE");
+  EXPECT_EQ(name_of(sim::InstrumentKind::kForceps), "INSTRUMENT_KIND_FORCEPS");
+  EXPECT_EQ(name_of(sim::InstrumentKind::kScalpel), "INSTRUMENT_KIND_SCALPEL");
+  EXPECT_EQ(name_of(sim::InstrumentKind::kCauteryHook), "INSTRUMENT_KIND_CAUTERY_HOOK");
+  EXPECT_EQ(name_of(sim::InstrumentKind::kCavitron), "INSTRUMENT_KIND_CAVITRON");
+  EXPECT_EQ(name_of(sim::InstrumentKind::kClipApplier), "INSTRUMENT_KIND_CLIP_APPLIER");
 }
 
 TEST(EncodePositions, PlacesThatNobodyUsesAreOutsideTheBounds) {

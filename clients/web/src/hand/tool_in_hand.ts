@@ -51,11 +51,11 @@ export class ToolInHand {
   }
 
   get hasJaws(): boolean {
-    return this.held?.hand !== undefined && hasJaws(this.held.shape.kind);
+    return this.held?.hand !== undefined && hasJaws(this.held.shape);
   }
 
   get hasPedal(): boolean {
-    return this.held?.hand !== undefined && hasPedal(this.held.shape.kind);
+    return this.held?.hand !== undefined && hasPedal(this.held.shape);
   }
 
   /** Takes a tool of the watched scene, giving back the one in the hand. True when it is in the hand. */

@@ -102,7 +102,7 @@ export class TissueAccess implements SurgeryHost {
   private async takeJaws(): Promise<boolean> {
     const { tools, inHand } = this.parts;
     if (inHand.hasJaws) return true;
-    const free = tools.findFree((shape) => hasJaws(shape.kind));
+    const free = tools.findFree((shape) => hasJaws(shape));
     if (free >= 0) return tools.take(free);
     this.tell('No instrument with jaws is free in this scene.');
     return false;

@@ -145,7 +145,8 @@ export class Panel {
     element('c-time').textContent = `${(stats.detectMs + stats.filterMs).toFixed(2)} ms`;
   }
 
-  private toolRow({ name, kind }: ToolShape, index: number): { root: HTMLElement; tool: ToolRow } {
+  private toolRow(shape: ToolShape, index: number): { root: HTMLElement; tool: ToolRow } {
+    const { name } = shape;
     const color = `#${TOOL_COLORS[index % TOOL_COLORS.length]!.toString(16).padStart(6, '0')}`;
     const root = make('div', 'tool');
     const head = make('div', 'tool-head');
@@ -172,8 +173,8 @@ export class Panel {
     });
     const controls = make('div', 'tool-controls');
     controls.hidden = true;
-    if (hasJaws(kind)) controls.append(holdButton('Jaws', 'Hold to close the jaws (G)', (on) => this.actions.setJaws(on)));
-    if (hasPedal(kind)) controls.append(holdButton('Pedal', 'Hold to press the pedal (Space)', (on) => this.actions.setPedal(on)));
+    if (hasJaws(shape)) controls.append(holdButton('Jaws', 'Hold to close the jaws (G)', (on) => this.actions.setJaws(on)));
+    if (hasPedal(shape)) controls.append(holdButton('Pedal', 'Hold to press the pedal (Space)', (on) => this.actions.setPedal(on)));
     root.append(head, canvas, controls, button);
     return { root, tool: { owner, activity, controls, force, button, history: new History(canvas, color, 'N') } };
   }

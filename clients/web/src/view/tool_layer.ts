@@ -81,7 +81,7 @@ export class ToolLayer {
     }
     const activity = mainActivity(state.activities);
     model.setActivity(activity);
-    if (hasJaws(model.shape.kind)) model.setJawAngle(state.jawAngleRad);
+    if (hasJaws(model.shape)) model.setJawAngle(state.jawAngleRad);
     showLabel(this.labels[index]!, activity, hasArrow ? newtons : undefined);
   }
 }

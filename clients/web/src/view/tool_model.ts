@@ -16,7 +16,7 @@ const DEFAULT_MAX_JAW_ANGLE_RAD = 1;
 
 /** How far the jaws of an instrument open. */
 export function maxJawAngle(shape: ToolShape): number {
-  return hasJaws(shape.kind) ? shape.maxJawAngleRad || DEFAULT_MAX_JAW_ANGLE_RAD : 0;
+  return hasJaws(shape) ? shape.maxJawAngleRad || DEFAULT_MAX_JAW_ANGLE_RAD : 0;
 }
 
 /** The capsule of the tool frame: from the tip at the origin along +z, as the solver sees it. */
@@ -48,12 +48,12 @@ export function mainActivity(activities: ToolActivity[]): ToolActivity {
   return ToolActivity.UNSPECIFIED;
 }
 
-export function hasJaws(kind: InstrumentKind): boolean {
-  return kind === InstrumentKind.FORCEPS || kind === InstrumentKind.CLIP_APPLIER;
+export function hasJaws(shape: ToolShape): boolean {
+  return shape.traits?.hasJaws ?? false;
 }
 
-export function hasPedal(kind: InstrumentKind): boolean {
-  return kind === InstrumentKind.CAUTERY_HOOK || kind === InstrumentKind.CAVITRON || kind === InstrumentKind.CLIP_APPLIER;
+export function hasPedal(shape: ToolShape): boolean {
+  return (shape.traits?.hasPower || shape.traits?.leavesClips) ?? false;
 }
 
 /** An instrument, its device's pose as a ghost, and the force on it as an arrow. */
@@ -75,7 +75,7 @@ export class ToolModel {
 
   constructor(readonly shape: ToolShape, readonly index: number) {
     const { radiusM: radius_m, lengthM: length_m } = shape;
-    this.tipMaterial = steel(shape.kind === InstrumentKind.SCALPEL ? 0.45 : 0.7);
+    this.tipMaterial = steel(shape.traits?.hasBlade ? 0.45 : 0.7);
     this.color = new THREE.Color(TOOL_COLORS[index % TOOL_COLORS.length]!);
     // The tip of the instrument takes this much of the capsule that is its shaft otherwise.
     const tip_m = Math.min(this.addTip(), 0.6 * length_m);
@@ -149,75 +149,83 @@ export class ToolModel {
     return part;
   }
 
-  /** What the kind of instrument has at its tip; returns where its shaft begins. */
+  /** What the instrument has at its tip; returns where its shaft begins. A kind without a picture of its own looks like what it can do. */
   private addTip(): number {
-    const { radiusM: r, lengthM, kind, jawLengthM, jawRadiusM, bladeLengthM } = this.shape;
-    switch (kind) {
-      case InstrumentKind.FORCEPS:
-      case InstrumentKind.CLIP_APPLIER: {
-        const length_m = jawLengthM || 0.02, radius_m = jawRadiusM || 0.0015;
-        for (const side of [-1, 1]) {
-          const jaw = new THREE.Group();
-          jaw.position.set(side * radius_m, 0, length_m);
-          this.jaws.push(jaw);
-          this.group.add(jaw);
-          const geometry = capsuleGeometry(radius_m, length_m);
-          geometry.translate(0, 0, -length_m);
-          if (kind === InstrumentKind.CLIP_APPLIER) geometry.scale(1, 1.8, 1);
-          this.addPart(geometry, this.tipMaterial, jaw);
-          // Teeth on the inner side
-          const teeth = Math.max(3, Math.round(length_m / (2.4 * radius_m)));
-          for (let i = 1; i < teeth; ++i) {
-            const tooth = this.addPart(new THREE.ConeGeometry(0.42 * radius_m, 0.5 * radius_m, 6), this.tipMaterial, jaw);
-            tooth.position.set(-0.85 * side * radius_m, 0, -length_m * (i / teeth));
-            tooth.rotation.z = (side * Math.PI) / 2;
-          }
-        }
-        const wrist = new THREE.CylinderGeometry(0.8 * r, Math.max(1.6 * radius_m, 0.5 * r), 0.5 * length_m, 28);
-        wrist.rotateX(Math.PI / 2);
-        wrist.translate(0, 0, 1.1 * length_m);
-        this.addPart(wrist, this.tipMaterial);
-        return 1.3 * length_m;
+    const { kind, traits } = this.shape;
+    if (traits?.hasJaws) return this.addJaws(traits.leavesClips);
+    if (traits?.hasBlade) return this.addBlade();
+    if (kind === InstrumentKind.CAUTERY_HOOK) return this.addHook();
+    return traits?.hasPower ? this.addTube() : 0;
+  }
+
+  private addJaws(areBroad: boolean): number {
+    const { radiusM: r, jawLengthM, jawRadiusM } = this.shape;
+    const length_m = jawLengthM || 0.02, radius_m = jawRadiusM || 0.0015;
+    for (const side of [-1, 1]) {
+      const jaw = new THREE.Group();
+      jaw.position.set(side * radius_m, 0, length_m);
+      this.jaws.push(jaw);
+      this.group.add(jaw);
+      const geometry = capsuleGeometry(radius_m, length_m);
+      geometry.translate(0, 0, -length_m);
+      if (areBroad) geometry.scale(1, 1.8, 1);
+      this.addPart(geometry, this.tipMaterial, jaw);
+      // Teeth on the inner side
+      const teeth = Math.max(3, Math.round(length_m / (2.4 * radius_m)));
+      for (let i = 1; i < teeth; ++i) {
+        const tooth = this.addPart(new THREE.ConeGeometry(0.42 * radius_m, 0.5 * radius_m, 6), this.tipMaterial, jaw);
+        tooth.position.set(-0.85 * side * radius_m, 0, -length_m * (i / teeth));
+        tooth.rotation.z = (side * Math.PI) / 2;
       }
-      case InstrumentKind.SCALPEL: {
-        const length_m = bladeLengthM || 0.01;
-        // Seen along -y: the cutting edge is at the bottom, the neck holds the shaft.
-        const neck = Math.min(0.9 * r, 0.45 * length_m) / length_m;
-        const outline = new THREE.Shape();
-        outline.moveTo(0, 0);
-        outline.lineTo(length_m, 0);
-        outline.splineThru([[0.96, 0.2], [0.78, 0.62], [0.5, 1.05], [0.5 * neck + 0.15, 1.5], [neck, 2.1]].map(([x, z]) => new THREE.Vector2(x! * length_m, z! * length_m)));
-        outline.lineTo(-neck * length_m, 2.1 * length_m);
-        outline.splineThru([[-neck, 1.7], [-0.55 * neck, 0.8], [0, 0]].map(([x, z]) => new THREE.Vector2(x! * length_m, z! * length_m)));
-        const blade = new THREE.ExtrudeGeometry(outline, { depth: 0.02 * length_m, bevelEnabled: true, bevelThickness: 0.025 * length_m, bevelSize: 0.07 * length_m, bevelOffset: -0.07 * length_m,
-          bevelSegments: 2, curveSegments: 16 });
-        blade.translate(0, 0, -0.01 * length_m);
-        blade.rotateX(Math.PI / 2);
-        this.addPart(blade, this.tipMaterial);
-        return Math.min(2 * length_m, 0.5 * lengthM);
-      }
-      case InstrumentKind.CAUTERY_HOOK: {
-        const w = 0.28 * r;
-        const curve = new THREE.CatmullRomCurve3([[0, 0, 4 * r], [0, 0, 1.6 * r], [0.1 * r, 0, 0.35 * r], [0.8 * r, 0, w], [1.6 * r, 0, w], [1.9 * r, 0, 0.8 * r]]
-          .map(([x, y, z]) => new THREE.Vector3(x, y, z)));
-        this.addPart(new THREE.TubeGeometry(curve, 48, w, 12), this.tipMaterial);
-        const end = this.addPart(new THREE.SphereGeometry(w, 14, 10), this.tipMaterial);
-        end.position.set(1.9 * r, 0, 0.8 * r);
-        return 3.6 * r;
-      }
-      case InstrumentKind.CAVITRON: {
-        const profile = [[0.3, 0], [0.52, 0.05], [0.56, 0.4], [0.62, 3.2], [1.0, 5.2]].map(([x, z]) => new THREE.Vector2(x! * r, z! * r));
-        const tip = new THREE.LatheGeometry(profile, 36);
-        tip.rotateX(Math.PI / 2);
-        this.addPart(tip, this.tipMaterial);
-        const black = new THREE.MeshBasicMaterial({ color: 0x05070a, side: THREE.DoubleSide });
-        const bore = this.addPart(new THREE.CircleGeometry(0.32 * r, 24), { full: black, plain: black });
-        bore.position.z = 0.02 * r;
-        return 6 * r;
-      }
-      default:
-        return 0;
     }
+    const wrist = new THREE.CylinderGeometry(0.8 * r, Math.max(1.6 * radius_m, 0.5 * r), 0.5 * length_m, 28);
+    wrist.rotateX(Math.PI / 2);
+    wrist.translate(0, 0, 1.1 * length_m);
+    this.addPart(wrist, this.tipMaterial);
+    return 1.3 * length_m;
+  }
+
+  private addBlade(): number {
+    const { radiusM: r, lengthM, bladeLengthM } = this.shape;
+    const length_m = bladeLengthM || 0.01;
+    // Seen along -y: the cutting edge is at the bottom, the neck holds the shaft.
+    const neck = Math.min(0.9 * r, 0.45 * length_m) / length_m;
+    const outline = new THREE.Shape();
+    outline.moveTo(0, 0);
+    outline.lineTo(length_m, 0);
+    outline.splineThru([[0.96, 0.2], [0.78, 0.62], [0.5, 1.05], [0.5 * neck + 0.15, 1.5], [neck, 2.1]].map(([x, z]) => new THREE.Vector2(x! * length_m, z! * length_m)));
+    outline.lineTo(-neck * length_m, 2.1 * length_m);
+    outline.splineThru([[-neck, 1.7], [-0.55 * neck, 0.8], [0, 0]].map(([x, z]) => new THREE.Vector2(x! * length_m, z! * length_m)));
+    const blade = new THREE.ExtrudeGeometry(outline, { depth: 0.02 * length_m, bevelEnabled: true, bevelThickness: 0.025 * length_m, bevelSize: 0.07 * length_m, bevelOffset: -0.07 * length_m,
+      bevelSegments: 2, curveSegments: 16 });
+    blade.translate(0, 0, -0.01 * length_m);
+    blade.rotateX(Math.PI / 2);
+    this.addPart(blade, this.tipMaterial);
+    return Math.min(2 * length_m, 0.5 * lengthM);
+  }
+
+  private addHook(): number {
+    const r = this.shape.radiusM;
+    const w = 0.28 * r;
+    const curve = new THREE.CatmullRomCurve3([[0, 0, 4 * r], [0, 0, 1.6 * r], [0.1 * r, 0, 0.35 * r], [0.8 * r, 0, w], [1.6 * r, 0, w], [1.9 * r, 0, 0.8 * r]]
+      .map(([x, y, z]) => new THREE.Vector3(x, y, z)));
+    this.addPart(new THREE.TubeGeometry(curve, 48, w, 12), this.tipMaterial);
+    const end = this.addPart(new THREE.SphereGeometry(w, 14, 10), this.tipMaterial);
+    end.position.set(1.9 * r, 0, 0.8 * r);
+    return 3.6 * r;
+  }
+
+  /** Of an ultrasonic aspirator. */
+  private addTube(): number {
+    const r = this.shape.radiusM;
+    const profile = [[0.3, 0], [0.52, 0.05], [0.56, 0.4], [0.62, 3.2], [1.0, 5.2]].map(([x, z]) => new THREE.Vector2(x! * r, z! * r));
+    const tip = new THREE.LatheGeometry(profile, 36);
+    tip.rotateX(Math.PI / 2);
+    this.addPart(tip, this.tipMaterial);
+    const black = new THREE.MeshBasicMaterial({ color: 0x05070a, side: THREE.DoubleSide });
+    const bore = this.addPart(new THREE.CircleGeometry(0.32 * r, 24), { full: black, plain: black });
+    bore.position.z = 0.02 * r;
+    return 6 * r;
   }
 
   addTo(parent: THREE.Object3D): void {
