@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gpu/dynamics/float4.h"
 #include "gpu/dynamics/surface_contact.h"
 
 namespace palpate::gpu {
@@ -13,10 +14,6 @@ extern const KernelSource surface_contact;
 
 namespace {
 
-Float4 ToFloat4(double x, double y, double z, double w = 0) {
-  return {static_cast<float>(x), static_cast<float>(y), static_cast<float>(z), static_cast<float>(w)};
-}
-
 /// The pose that a region has gone to after `moved_s`: turned about its centre, which itself moves.
 DrivenPose PoseAfter(const TissueDrivenRegion& region, double moved_s) {
   const auto& [wx, wy, wz] = region.angular_velocity_rad_per_s;
@@ -25,9 +22,9 @@ DrivenPose PoseAfter(const TissueDrivenRegion& region, double moved_s) {
   const double speed = std::hypot(wx, wy, wz);
   const double share = speed > 0 ? std::sin(speed * moved_s / 2) / speed : 0;
   DrivenPose pose;
-  pose.rotation = ToFloat4(wx * share, wy * share, wz * share, std::cos(speed * moved_s / 2));
-  pose.center_start = ToFloat4(cx, cy, cz);
-  pose.center = ToFloat4(cx + vx * moved_s, cy + vy * moved_s, cz + vz * moved_s);
+  pose.rotation = ToFloat4({wx * share, wy * share, wz * share}, std::cos(speed * moved_s / 2));
+  pose.center_start = ToFloat4({cx, cy, cz});
+  pose.center = ToFloat4({cx + vx * moved_s, cy + vy * moved_s, cz + vz * moved_s});
   return pose;
 }
 
@@ -99,8 +96,8 @@ absl::Status DrivenVertices::Begin(Queue& queue, const TissueBuffers& tissue, do
 
 absl::Status DrivenVertices::Move(Queue& queue, const TissueBuffers& tissue, const SurfaceContacts& surface) {
   return queue.Launch(move_, {count_, 0}, Arg("count", count_), Arg("vertices", vertices_), Arg("y", tissue.y),
-                      Arg("detected", surface.detected()), Arg("begins", surface.entry_begins()), Arg("planes", surface.planes()),
-                      Arg("x", tissue.x), Arg("touched", tissue.touched));
+                      Arg("detected", surface.detected()), Arg("begins", surface.pairs().entry_begins()),
+                      Arg("planes", surface.pairs().planes()), Arg("x", tissue.x), Arg("touched", tissue.touched));
 }
 
 size_t DrivenVertices::device_bytes() const {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/dynamics/float4.h"
 #include "gpu/dynamics/symmetric_eigen.h"
 #include "gpu/runtime/kernel_source.h"
 
@@ -26,9 +27,6 @@ Vec3 operator-(const Vec3& a, const Vec3& b) { return {a[0] - b[0], a[1] - b[1],
 Vec3 operator*(double s, const Vec3& a) { return {s * a[0], s * a[1], s * a[2]}; }
 Vec3 Cross(const Vec3& a, const Vec3& b) { return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]}; }
 Vec3 ToVec3(const Float4& v) { return {v.x, v.y, v.z}; }
-Float4 ToFloat4(const Vec3& v, double w = 0) {
-  return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
-}
 
 Vec3 Rotate(const Quaternion& q, const Vec3& v) {
   const Vec3 u = {q[0], q[1], q[2]};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/dynamics/float4.h"
 #include "gpu/primitives/primitive_config.h"
 #include "gpu/runtime/kernel_source.h"
 
@@ -18,10 +19,6 @@ extern const KernelSource rigid_volumes;
 namespace {
 
 using Vector = std::array<double, 3>;
-
-Float4 ToFloat4(const Vector& v, double w = 0) {
-  return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
-}
 
 bool IsFinite(const Vector& v) { return std::isfinite(v[0] + v[1] + v[2]); }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/dynamics/float4.h"
 #include "gpu/dynamics/layout_entries.h"
 #include "gpu/dynamics/symmetric_eigen.h"
 
@@ -20,9 +21,6 @@ using Quadratic = std::array<double, 6>;
 Vec3 operator-(const Vec3& a, const Vec3& b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
 Vec3 Cross(const Vec3& a, const Vec3& b) { return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]}; }
 double Dot(const Vec3& a, const Vec3& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
-Float4 ToFloat4(const Vec3& v, double w) {
-  return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
-}
 
 constexpr double kLeastWeight = 1e-3;      // of a vertex in a cluster
 constexpr size_t kLeastMembers = 4;        // fewer do not span a volume

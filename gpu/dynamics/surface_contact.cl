@@ -6,7 +6,7 @@
 #include "gpu/dynamics/surface_contact.clh"
 #include "gpu/shared/box.h"
 
-/* Share of the way to the middle of a pair that a vertex may use; SurfaceContacts lets whole pieces use some of the rest. */
+/* Share of the way to the middle of a pair that a vertex may use; SurfaceContacts lets whole components use some of the rest. */
 #define BOUND_SHARE 0.7f
 
 /* Rounding of positions, and of what is computed from them, as a share of their coordinates. */
@@ -26,9 +26,9 @@ static inline bool on_a(uint kind, uint role) { return kind == PALPATE_VERTEX_TR
 #define LIP_STIFFNESS 4.0f
 
 /* Pairs from the contacts of a detection, and the four (vertex, 4 pair + role) entries of each; values are the entries' own indices.
-   A pair of one body, or of pieces of one, acts from half its distance at rest on, if that is less than the margin: what is near at rest
-   does not push itself. Where a cut parted the two they touch at rest, and act from a small share of the margin on, which they were opened
-   by; so does all that lies on cuts, or lips that slide over each other would meet a step of the margin at the end of each element.
+   A pair of one body, or of components of one, acts from half its distance at rest on, if that is less than the margin: what is near at
+   rest does not push itself. Where a cut parted the two they touch at rest, and act from a small share of the margin on, which they were
+   opened by; so does all that lies on cuts, or lips that slide over each other would meet a step of the margin at the end of each element.
    vertex_origins: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut.
    tangled[v]: v is of an edge or triangle that passes through another. Work-item: contact. */
 __kernel void make_pairs(uint count, const __global SurfaceParams* p, const __global SurfaceContact* contacts, const __global float4* rest,
@@ -187,8 +187,8 @@ static inline bool stands_for_feature(const Neighbourhood* n, uint triangle, Pai
   return true;
 }
 
-/* Nearest points of every pair at x, and whether it may push in this sweep (is_near[pair]). Edges push only where the nearest points are inside both: at an end, vertices
-   do. Work-item: pair. */
+/* Nearest points of every pair at x, and whether it may push in this sweep (is_near[pair]). Edges push only where the nearest points are
+   inside both: at an end, vertices do. Work-item: pair. */
 __kernel void linearize_pairs(uint count, const __global float4* x, const __global uint4* triangles, const __global uint4* triangle_edges,
                               const __global uint2* edge_triangle_range, const __global uint* edge_triangles,
                               const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
@@ -426,24 +426,24 @@ __kernel void move_driven(uint count, const __global uint* vertices, const __glo
   touched[v] = cut ? PALPATE_TOUCH_TRUNCATED : 0;
 }
 
-/* What each pair means for the pieces that it joins. Work-item: pair. */
-__kernel void piece_rows(uint count, const __global SurfaceParams* p, const __global SurfaceContact* contacts,
-                         const __global SurfacePair* pairs, const __global uint* vertex_piece, const __global float4* x,
-                         const __global float4* x_start, __global PieceRow* rows) {
+/* What each pair means for the components that it joins. Work-item: pair. */
+__kernel void component_rows(uint count, const __global SurfaceParams* p, const __global SurfaceContact* contacts,
+                             const __global SurfacePair* pairs, const __global uint* vertex_component, const __global float4* x,
+                             const __global float4* x_start, __global ComponentRow* rows) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const SurfacePair pair = pairs[i];
   const uint4 v = pair.vertices;
-  PieceRow row;
+  ComponentRow row;
   row.normal = (float4)(0.0f);
   row.friction = (float4)(0.0f);
   row.detected = contacts[i].normal;
-  row.piece_a = vertex_piece[v.x];
-  row.piece_b = pair.flags & PALPATE_PAIR_DISABLED ? row.piece_a : vertex_piece[v.w];
+  row.component_a = vertex_component[v.x];
+  row.component_b = pair.flags & PALPATE_PAIR_DISABLED ? row.component_a : vertex_component[v.w];
   row.slope_n_per_m = 0.0f;
   const float3 size = fmax(fmax(fabs(x[v.x].xyz), fabs(x[v.y].xyz)), fmax(fabs(x[v.z].xyz), fabs(x[v.w].xyz)));
   row.rounding_m = POSITION_ROUNDING * (size.x + size.y + size.z);
-  if (row.piece_a != row.piece_b && pair.stiffness_n_per_m != 0.0f) {
+  if (row.component_a != row.component_b && pair.stiffness_n_per_m != 0.0f) {
     PairWeights w;
     w.w0 = pair.weights.x;
     w.w1 = pair.weights.y;
@@ -463,26 +463,27 @@ __kernel void piece_rows(uint count, const __global SurfaceParams* p, const __gl
   rows[i] = row;
 }
 
-/* How much farther into the margin of each plane, or beyond, a first guess takes a piece than its surface was at the start of the step.
-   Work-item: part of a piece; depths: [piece_count][parts][4 + plane_count], m: the sum of its vertices' moves, their number, depths. */
-__kernel void piece_depths(uint piece_count, uint parts, uint plane_count, const __global SurfaceParams* p,
-                           const __global uint* piece_begin, const __global uint* piece_vertices, const __global float4* x_start,
-                           const __global float4* x, const __global uint2* vertex_triangle_range, const __global PlaneObstacle* planes,
-                           __global float* depths) {
+/* How much farther into the margin of each plane, or beyond, a first guess takes a component than its surface was at the start of the
+   step. Work-item: part of a component; depths: [component_count][parts][4 + plane_count], m: the sum of its vertices' moves, their number,
+   depths. */
+__kernel void component_depths(uint component_count, uint parts, uint plane_count, const __global SurfaceParams* p,
+                               const __global uint* component_begin, const __global uint* component_vertices,
+                               const __global float4* x_start, const __global float4* x, const __global uint2* vertex_triangle_range,
+                               const __global PlaneObstacle* planes, __global float* depths) {
   const uint i = (uint)get_global_id(0);
-  if (i >= piece_count * parts) return;
+  if (i >= component_count * parts) return;
   __global float* out = depths + (size_t)i * (4 + plane_count);
   float4 sum = (float4)(0.0f);
-  for (uint k = piece_begin[i / parts] + i % parts; k < piece_begin[i / parts + 1]; k += parts) {
-    const uint v = piece_vertices[k];
+  for (uint k = component_begin[i / parts] + i % parts; k < component_begin[i / parts + 1]; k += parts) {
+    const uint v = component_vertices[k];
     sum += (float4)(x[v].xyz - x_start[v].xyz, 1.0f);
   }
   vstore4(sum, 0, out);
   for (uint j = 0; j < plane_count; ++j) {
     const float4 plane = planes[j].normal_offset;
     float deepest = 0.0f;
-    for (uint k = piece_begin[i / parts] + i % parts; k < piece_begin[i / parts + 1]; k += parts) {
-      const uint v = piece_vertices[k];
+    for (uint k = component_begin[i / parts] + i % parts; k < component_begin[i / parts + 1]; k += parts) {
+      const uint v = component_vertices[k];
       if (vertex_triangle_range[v].x == vertex_triangle_range[v].y) continue;
       const float before = fmin(dot(plane.xyz, x_start[v].xyz) - plane.w, p->margin_m);
       deepest = fmax(deepest, before - (dot(plane.xyz, x[v].xyz) - plane.w));
@@ -491,13 +492,13 @@ __kernel void piece_depths(uint piece_count, uint parts, uint plane_count, const
   }
 }
 
-/* Moves whole pieces, and with them where their vertices were at the detection and in the sweeps before: within a piece nothing changes.
-   history: whether there are x_before and x_before2. Work-item: vertex. */
-__kernel void shift_pieces(uint vertex_count, const __global uint* vertex_piece, const __global float4* shifts, __global float4* x,
-                           __global float4* detected, uint history, __global float4* x_before, __global float4* x_before2) {
+/* Moves whole components, and with them where their vertices were at the detection and in the sweeps before: within a component nothing
+   changes. history: whether there are x_before and x_before2. Work-item: vertex. */
+__kernel void shift_components(uint vertex_count, const __global uint* vertex_component, const __global float4* shifts, __global float4* x,
+                               __global float4* detected, uint history, __global float4* x_before, __global float4* x_before2) {
   const uint v = (uint)get_global_id(0);
-  if (v >= vertex_count || vertex_piece[v] == PALPATE_NO_PIECE) return;
-  const float4 shift = shifts[vertex_piece[v]];
+  if (v >= vertex_count || vertex_component[v] == PALPATE_NO_COMPONENT) return;
+  const float4 shift = shifts[vertex_component[v]];
   x[v] += shift;
   detected[v] += shift;
   if (history == 0) return;

@@ -22,7 +22,7 @@ class SurfaceFollower {
   virtual absl::Status FilterBegins(Queue& queue) = 0;
 
   /// The filter leaves vertex v the share shares[v] of its way from the detection, or from the start of the step, to its goal. The follower
-  /// moves all vertices of a piece by the least of their shares, which it writes back, and marks them in `touched`.
+  /// moves all vertices of a body by the least of their shares, which it writes back, and marks them in `touched`.
   virtual absl::Status TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares,
                                 const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& x,
                                 const DeviceBuffer<uint8_t>& touched) = 0;

@@ -18,6 +18,11 @@ void TangleRecovery::Start() {
   calm_s_ = 0;
 }
 
+void TangleRecovery::StartGivenTangled() {
+  Start();
+  was_given_tangled_ = true;
+}
+
 bool TangleRecovery::Update(const Counts& counts, uint32_t tet_count, double dt_s) {
   if (!active()) {
     if (counts.inverted_elastic <= kTangledShare * static_cast<double>(tet_count)) return false;

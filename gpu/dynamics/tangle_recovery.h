@@ -21,13 +21,20 @@ class TangleRecovery {
   float lambda_cap() const;
 
   void Start();
-  void Stop() { left_s_ = 0; }
-  /// After a step of `dt_s`. Whether active() changed, or the recovery began anew.
+  /// The positions came from outside with many inverted tets. Until active() ends, and whatever it does meanwhile, the mesh must be allowed
+  /// to pass through itself.
+  void StartGivenTangled();
+  void Stop() { *this = TangleRecovery(); }
+  /// Whether the newest state from outside was such a one, and has not been called back.
+  bool was_given_tangled() const { return was_given_tangled_; }
+  void ForgetGiven() { was_given_tangled_ = false; }
+  /// After a step of `dt_s`. Whether active() changed.
   bool Update(const Counts& counts, uint32_t tet_count, double dt_s);
 
  private:
   double left_s_ = 0;  // > 0 while it recovers
   double calm_s_ = 0;  // how long it has looked untangled
+  bool was_given_tangled_ = false;
 };
 
 }  // namespace palpate::gpu

@@ -750,23 +750,24 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
 }
 
 #if PALPATE_SURFACE
-/* Forces on a connected piece of the scene as a whole, without those of pairs, and their block: inertia, capsules, planes and anchors. The
-   weights of a capsule's contact on a triangle sum to 1, so thrice the sum of the vertices' blocks bounds that of the piece. Elastic forces
-   cancel. Work-item: part of a piece; sums: [piece_count][parts][PALPATE_PIECE_SUMS]. */
-__kernel void piece_sums(const __global StepParams* p, uint piece_count, uint parts, const __global uint* piece_begin,
-                         const __global uint* piece_vertices, const __global float4* x, const __global float4* x_start,
-                         const __global float4* y, const __global float* mass, const __global uint2* vertex_triangle_range,
-                         const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
-                         const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
-                         const __global uint* anchor_begin, const __global Anchor* anchors, __global float* sums) {
+/* Forces on a component of the scene as a whole, without those of pairs, and their block: inertia, capsules, planes and anchors. The
+   weights of a capsule's contact on a triangle sum to 1, so thrice the sum of the vertices' blocks bounds that of the component. Elastic
+   forces cancel. Work-item: part of a component; sums: [component_count][parts][PALPATE_COMPONENT_SUMS]. */
+__kernel void component_sums(const __global StepParams* p, uint component_count, uint parts, const __global uint* component_begin,
+                             const __global uint* component_vertices, const __global float4* x, const __global float4* x_start,
+                             const __global float4* y, const __global float* mass, const __global uint2* vertex_triangle_range,
+                             const __global uint* vertex_triangles, const __global uint4* triangles,
+                             const __global uint* triangle_colliders, const __global ToolContact* contacts,
+                             const __global Collider* colliders, const __global PlaneObstacle* obstacles, const __global uint* anchor_begin,
+                             const __global Anchor* anchors, __global float* sums) {
   const uint i = (uint)get_global_id(0);
-  if (i >= piece_count * parts) return;
+  if (i >= component_count * parts) return;
   Block b;
   b.force = (float3)(0.0f);
   b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
   float inertia = 0.0f;
-  for (uint k = piece_begin[i / parts] + i % parts; k < piece_begin[i / parts + 1]; k += parts) {
-    const uint v = piece_vertices[k];
+  for (uint k = component_begin[i / parts] + i % parts; k < component_begin[i / parts + 1]; k += parts) {
+    const uint v = component_vertices[k];
     const float own = mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w);
     b.force -= own * (x[v].xyz - y[v].xyz);
     inertia += own;
@@ -774,7 +775,7 @@ __kernel void piece_sums(const __global StepParams* p, uint piece_count, uint pa
                  &b);
     add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
   }
-  __global float* out = sums + (size_t)i * PALPATE_PIECE_SUMS;
+  __global float* out = sums + (size_t)i * PALPATE_COMPONENT_SUMS;
   out[0] = b.force.x;
   out[1] = b.force.y;
   out[2] = b.force.z;
@@ -794,19 +795,20 @@ static inline float shift_share(float within_m, float approach_m, float margin_m
   return approach_m > room_m ? room_m / approach_m : 1.0f;
 }
 
-/* Share of its shift that a piece may go before it would meet capsules and planes that piece_sums did not know of, or that push with
-   another slope there. Work-item: part of a piece; shares: [piece_count][parts]. */
-__kernel void piece_shares(const __global StepParams* p, uint piece_count, uint parts, const __global uint* piece_begin,
-                           const __global uint* piece_vertices, const __global float4* shifts, const __global float4* x,
-                           const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
-                           const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
-                           const __global Collider* colliders, const __global PlaneObstacle* planes, __global float* shares) {
+/* Share of its shift that a component may go before it would meet capsules and planes that component_sums did not know of, or that push
+   with another slope there. Work-item: part of a component; shares: [component_count][parts]. */
+__kernel void component_shares(const __global StepParams* p, uint component_count, uint parts, const __global uint* component_begin,
+                               const __global uint* component_vertices, const __global float4* shifts, const __global float4* x,
+                               const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
+                               const __global uint4* triangles, const __global uint* triangle_colliders,
+                               const __global ToolContact* contacts, const __global Collider* colliders,
+                               const __global PlaneObstacle* planes, __global float* shares) {
   const uint i = (uint)get_global_id(0);
-  if (i >= piece_count * parts) return;
+  if (i >= component_count * parts) return;
   const float3 shift = shifts[i / parts].xyz;
   float share = 1.0f;
-  for (uint k = piece_begin[i / parts] + i % parts; k < piece_begin[i / parts + 1]; k += parts) {
-    const uint v = piece_vertices[k];
+  for (uint k = component_begin[i / parts] + i % parts; k < component_begin[i / parts + 1]; k += parts) {
+    const uint v = component_vertices[k];
     const uint2 fan = vertex_triangle_range[v];
     if (fan.x == fan.y) continue;
     for (uint j = 0; j < p->plane_count; ++j) {

@@ -4,6 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "gpu/dynamics/float4.h"
+
 namespace palpate::gpu {
 
 namespace kernels {
@@ -12,13 +15,9 @@ extern const KernelSource tools;
 
 namespace {
 
-Float4 ToFloat4(const std::array<double, 3>& v, double w) {
-  return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(w)};
-}
-
 absl::Status Check(std::span<const TissueAnchor> anchors, const TissueLayout& layout, uint32_t collider_count, uint32_t clip_count) {
-  if (clip_count > TissueSolver::kMaxClips) {
-    return absl::ResourceExhaustedError(absl::StrCat(clip_count, " clips exceed the limit of ", uint32_t{TissueSolver::kMaxClips}));
+  if (clip_count > kMaxTissueClips) {
+    return absl::ResourceExhaustedError(absl::StrCat(clip_count, " clips exceed the limit of ", kMaxTissueClips));
   }
   const uint32_t holder_count = collider_count + clip_count;
   const auto is_present = [&](uint32_t vertex) {

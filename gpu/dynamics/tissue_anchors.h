@@ -6,7 +6,8 @@
 
 #include "gpu/base/status.h"
 #include "gpu/dynamics/tissue_buffers.h"
-#include "gpu/dynamics/tissue_solver.h"
+#include "gpu/dynamics/tissue_layout.h"
+#include "gpu/dynamics/tissue_types.h"
 #include "gpu/runtime/queue.h"
 
 namespace palpate::gpu {

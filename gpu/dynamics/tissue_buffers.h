@@ -1,9 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "gpu/base/status.h"
 #include "gpu/dynamics/tissue_layout.h"
+#include "gpu/dynamics/tissue_layout_editor.h"
+#include "gpu/dynamics/tissue_types.h"
+#include "gpu/primitives/run_writer.h"
 #include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
 #include "gpu/shared/dynamics_types.h"
 
 namespace palpate::gpu {
@@ -13,12 +20,13 @@ namespace palpate::gpu {
 struct TissueBuffers {
   DeviceBuffer<StepParams> params;  ///< [1]
 
-  DeviceBuffer<Float4> x;                ///< [slot] positions
-  DeviceBuffer<Float4> x_start;          ///< [slot] at the start of the step
-  DeviceBuffer<Float4> y;                ///< [slot] inertial targets, with what loads and drives add
-  DeviceBuffer<Float4> velocity;         ///< [slot] [m/s]
-  DeviceBuffer<Float4> velocity_before;  ///< [slot] of the step before: the first guess needs the acceleration
-  DeviceBuffer<uint8_t> touched;         ///< [slot] 1: something stopped its move, Chebyshev must not carry it on
+  DeviceBuffer<Float4> x;                    ///< [slot] positions
+  DeviceBuffer<Float4> x_start;              ///< [slot] at the start of the step
+  DeviceBuffer<Float4> y;                    ///< [slot] inertial targets, with what loads and drives add
+  DeviceBuffer<Float4> velocity;             ///< [slot] [m/s]
+  DeviceBuffer<Float4> velocity_before;      ///< [slot] of the step before: the first guess needs the acceleration
+  DeviceBuffer<Float4> x_before, x_before2;  ///< [slot] in the sweeps before, for acceleration; empty without
+  DeviceBuffer<uint8_t> touched;             ///< [slot] 1: something stopped its move, Chebyshev must not carry it on
 
   DeviceBuffer<float> mass, mass_damping;
   DeviceBuffer<uint32_t> original_index, held_axes;
@@ -29,6 +37,14 @@ struct TissueBuffers {
   DeviceBuffer<UInt4> tets, triangles;
   DeviceBuffer<Float4> tet_rest;
   DeviceBuffer<Float4> rotations;  ///< [tet] quaternions of corotated tets; empty without
+
+  /// All of a layout, at rest. `has_history`: there are x_before and x_before2. Errors: ResourceExhausted.
+  static absl::StatusOr<TissueBuffers> Create(Queue& queue, const TissueLayout& layout, const StepParams& params, bool has_history);
+  /// After an edit of the layout: hands the changed entries to `writer`, and the state of vertices that are new; `states` are in the
+  /// caller's order.
+  absl::Status Follow(const TissueLayout& layout, const TissueLayoutDelta& delta, const StepParams& params,
+                      std::span<const TissueVertexState> states, RunWriter* writer) const;
+  size_t device_bytes() const;
 };
 
 }  // namespace palpate::gpu

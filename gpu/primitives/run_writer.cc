@@ -60,10 +60,10 @@ absl::Status RunWriter::AddWords(BufferView<uint32_t> buffer, const std::string&
   return absl::OkStatus();
 }
 
-absl::Status RunWriter::Flush(Queue& queue) {
+absl::StatusOr<RunWriter::Written> RunWriter::Flush(Queue& queue) {
   const std::vector<Batch> batches = std::exchange(batches_, {});
   const std::vector<uint32_t> words = std::exchange(words_, {});
-  if (words.empty()) return absl::OkStatus();
+  if (words.empty()) return Written();
   std::vector<UInt4> runs;
   for (const Batch& batch : batches) runs.insert(runs.end(), batch.runs.begin(), batch.runs.end());
   PALPATE_RETURN_IF_ERROR(Grow(queue.context(), device_runs_, runs.size(), "runs to write"));
@@ -82,7 +82,7 @@ absl::Status RunWriter::Flush(Queue& queue) {
     PALPATE_RETURN_IF_ERROR(queue.Enqueue(write_runs_, {count, kGroup}));
     first += count;
   }
-  return absl::OkStatus();
+  return Written();
 }
 
 }  // namespace palpate::gpu

@@ -47,8 +47,13 @@ class RunWriter {
   /// Bytes of the runs that wait for the next Flush.
   size_t pending_bytes() const { return words_.size() * sizeof(uint32_t); }
 
+  /// Proof that the runs that were added are on their way to the device: what needs the result takes it.
+  class Written {
+    friend class RunWriter;
+    Written() = default;
+  };
   /// Enqueues all runs, in queue order with other commands.
-  absl::Status Flush(Queue& queue);
+  absl::StatusOr<Written> Flush(Queue& queue);
 
  private:
   static constexpr size_t kTargets = 8;  // of a launch

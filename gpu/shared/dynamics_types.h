@@ -170,19 +170,19 @@ typedef struct SurfacePair {
   UInt b;                  /* element as in SurfaceContact */
 } SurfacePair;
 
-/* What a pair means for two connected pieces of the scene that move as wholes. */
-typedef struct PieceRow {
+/* What a pair means for two connected components of the scene that move as wholes. */
+typedef struct ComponentRow {
   Float4 normal;   /* xyz unit, from A to B; w = force that pushes them apart [N] */
   Float4 friction; /* xyz [N] on A, minus that on B; w = its slope [N/m] */
   Float4 detected; /* xyz normal at the detection; w = distance then [m] */
-  UInt piece_a;
-  UInt piece_b; /* equal to piece_a: the row says nothing */
+  UInt component_a;
+  UInt component_b; /* equal to component_a: the row says nothing */
   float slope_n_per_m;
   float rounding_m; /* that the distance may be off, and positions by a move */
-} PieceRow;
+} ComponentRow;
 
-#define PALPATE_NO_PIECE 0xffffffffu
-#define PALPATE_PIECE_SUMS 9 /* force (3) and block xx xy xz yy yz zz of a piece that moves as a whole */
+#define PALPATE_NO_COMPONENT 0xffffffffu
+#define PALPATE_COMPONENT_SUMS 9 /* force (3) and block xx xy xz yy yz zz of a component that moves as a whole */
 
 /* A pair that pushes, for the host. */
 typedef struct SurfaceReport {
@@ -225,7 +225,7 @@ PALPATE_SHARED_SIZE(PlaneObstacle, 16);
 PALPATE_SHARED_SIZE(StepPartial, 32);
 PALPATE_SHARED_SIZE(SurfaceParams, 32);
 PALPATE_SHARED_SIZE(SurfacePair, 64);
-PALPATE_SHARED_SIZE(PieceRow, 64);
+PALPATE_SHARED_SIZE(ComponentRow, 64);
 PALPATE_SHARED_SIZE(SurfaceReport, 96);
 PALPATE_SHARED_SIZE(MovePartial, 16);
 PALPATE_SHARED_SIZE(DrivenPose, 48);

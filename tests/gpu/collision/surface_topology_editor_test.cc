@@ -128,7 +128,7 @@ TEST_F(SurfaceTopologyEditorTest, FollowsRandomEdits) {
       for (const uint32_t t : rising) of_changed.push_back(t < groups.size() ? groups[t] : 0);
       PALPATE_TEST_ASSIGN(const bool fits, editor.Apply(rising, triangles, of_changed, 2, &surface, &writer));
       ASSERT_TRUE(fits);
-      PALPATE_ASSERT_OK(writer.Flush(queue()));
+      PALPATE_ASSERT_OK(writer.Flush(queue()).status());
       ASSERT_NO_FATAL_FAILURE(ExpectSound(editor, surface, triangles, groups, 2 * kVerticesOfBody)) << "edit " << edit;
     }
   }

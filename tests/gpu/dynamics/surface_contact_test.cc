@@ -355,8 +355,8 @@ TEST_F(SurfaceContactTest, SameCallsGiveTheSameBits) {
   }
 }
 
-// Two pieces of one body, their lips almost in touch, thrown at a plane that a first guess would take them through.
-TEST_F(SurfaceContactTest, PiecesStopAtAPlane) {
+// Two components of one body, their lips almost in touch, thrown at a plane that a first guess would take them through.
+TEST_F(SurfaceContactTest, ComponentsStopAtAPlane) {
   for (const double speed : {0.5, 3.0}) {
     SCOPED_TRACE(testing::Message() << speed << " m/s");
     Scene scene;
@@ -379,8 +379,8 @@ TEST_F(SurfaceContactTest, PiecesStopAtAPlane) {
         momentum[v < half ? 0 : 1] += mass_[v] * (x_[v] - before_[v]) / scene_.options.dt_s;
         mass_kg[v < half ? 0 : 1] += mass_[v];
       }
-      for (size_t piece = 0; piece < 2; ++piece) {
-        EXPECT_LT(momentum[piece].z() / mass_kg[piece], 0.2 * speed) << "piece " << piece << " is thrown up in step " << i;
+      for (size_t component = 0; component < 2; ++component) {
+        EXPECT_LT(momentum[component].z() / mass_kg[component], 0.2 * speed) << "component " << component << " is thrown up in step " << i;
       }
     }
     EXPECT_GT(most_acting_, 2U);

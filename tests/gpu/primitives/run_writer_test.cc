@@ -38,7 +38,7 @@ TEST_F(RunWriterTest, WritesWhatTheHostWouldWrite) {
         at += length + random() % 90;
       }
     }
-    PALPATE_ASSERT_OK(writer.Flush(queue()));
+    PALPATE_ASSERT_OK(writer.Flush(queue()).status());
     EXPECT_EQ(writer.pending_bytes(), 0U);
     for (size_t b = 0; b < kBuffers; ++b) {
       std::vector<UInt4> w(kElements);
@@ -60,7 +60,7 @@ TEST_F(RunWriterTest, ElementsWithAStrideGoToTheirPlaces) {
   const std::vector<uint32_t> elements = {0, 3, 4, 9};
   PALPATE_ASSERT_OK(writer.AddElements(buffer, values, elements, 3));
   EXPECT_EQ(writer.pending_bytes(), 4 * 3 * sizeof(uint32_t));
-  PALPATE_ASSERT_OK(writer.Flush(queue()));
+  PALPATE_ASSERT_OK(writer.Flush(queue()).status());
   for (const uint32_t e : elements) std::copy_n(values.begin() + 3 * e, 3, before.begin() + 3 * e);
   std::vector<uint32_t> found(30);
   PALPATE_ASSERT_OK(queue().ReadBlocking(buffer, std::span<uint32_t>(found)));

@@ -218,14 +218,14 @@
   FIELD(SurfacePair, flags)                  \
   FIELD(SurfacePair, full_n_per_m)           \
   FIELD(SurfacePair, b)                      \
-  STRUCT(PieceRow)                           \
-  FIELD(PieceRow, normal)                    \
-  FIELD(PieceRow, friction)                  \
-  FIELD(PieceRow, detected)                  \
-  FIELD(PieceRow, piece_a)                   \
-  FIELD(PieceRow, piece_b)                   \
-  FIELD(PieceRow, slope_n_per_m)             \
-  FIELD(PieceRow, rounding_m)                \
+  STRUCT(ComponentRow)                       \
+  FIELD(ComponentRow, normal)                \
+  FIELD(ComponentRow, friction)              \
+  FIELD(ComponentRow, detected)              \
+  FIELD(ComponentRow, component_a)           \
+  FIELD(ComponentRow, component_b)           \
+  FIELD(ComponentRow, slope_n_per_m)         \
+  FIELD(ComponentRow, rounding_m)            \
   STRUCT(SurfaceReport)                      \
   FIELD(SurfaceReport, kind)                 \
   FIELD(SurfaceReport, a)                    \

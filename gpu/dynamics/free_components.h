@@ -1,0 +1,96 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/dynamics/component_balance.h"
+#include "gpu/dynamics/surface_options.h"
+#include "gpu/dynamics/surface_pairs.h"
+#include "gpu/dynamics/tissue_layout.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/types.h"
+
+namespace palpate::gpu {
+
+/// The components of a scene (vertices that tets join; static and rigid bodies, which have no tets, are one), and moves of those that
+/// nothing holds as wholes: sweeps, which move vertex by vertex, would take hundreds to do that. Within a component such a move changes
+/// nothing, so that the positions at the detection move along.
+class FreeComponents {
+ public:
+  static constexpr uint32_t kParts = 8;  ///< work-items a component, for sums
+
+  /// Keeps references to `layout` and what `scene` names.
+  FreeComponents(const TissueLayout& layout, const SurfaceSurroundings& scene, const SurfaceOptions& options)
+      : layout_(layout), scene_(scene), margin_m_(options.margin_m), least_gap_m_(options.least_gap_m()) {}
+  /// `old` (or null): one that is given up, whose kernels are used again.
+  absl::Status Init(Queue& queue, FreeComponents* old);
+
+  /// The layout was edited.
+  void Invalidate() { is_known_ = false; }
+  /// O(tets) after an edit, else nothing. What follows needs it.
+  absl::Status Find(Queue& queue);
+  /// A detection begins: nothing has moved as a whole since.
+  void ForgetMoves();
+
+  uint32_t count() const { return static_cast<uint32_t>(is_free_.size()); }
+  bool has_free() const { return has_free_; }
+  const DeviceBuffer<uint32_t>& begins() const { return begin_; }       ///< [component + 1] in vertices(); others than free ones are empty
+  const DeviceBuffer<uint32_t>& vertices() const { return vertices_; }  ///< [.] slot
+
+  /// Where a step stands. What is not const in meaning: x, detected and those before move along with components.
+  struct Positions {
+    const DeviceBuffer<Float4>* x = nullptr;
+    const DeviceBuffer<Float4>* x_start = nullptr;
+    const DeviceBuffer<Float4>* detected = nullptr;
+    const DeviceBuffer<Float4>* x_before = nullptr;  ///< of the sweeps before; empty: none
+    const DeviceBuffer<Float4>* x_before2 = nullptr;
+  };
+  /// Takes components out of the planes that the first guess x drops them into. What rests there is let sink, and what only turns is no
+  /// more than stopped: nothing is thrown up. Those before x are left as they are. One blocking read.
+  absl::Status Lift(Queue& queue, const DeviceBuffer<SurfaceParams>& params, std::span<const PlaneObstacle> planes,
+                    const DeviceBuffer<PlaneObstacle>& device_planes, const Positions& positions);
+
+  /// Enqueues what finds the share of its shift (x, y, z in m) that each component may go, [count()][kParts], and returns where it is.
+  using ShiftLimit = std::function<absl::StatusOr<const DeviceBuffer<float>*>(const DeviceBuffer<Float4>& shifts)>;
+  /// Moves free components to where the forces on them balance, see MovesToBalance. `sums`: what component_sums of tissue.cl left at x,
+  /// [count()][kParts][PALPATE_COMPONENT_SUMS]; pairs are linearised at x. `limit` may be empty; components that pairs join go by the least
+  /// of their shares. Some blocking reads.
+  absl::Status Shift(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const SurfacePairs& pairs, const DeviceBuffer<float>& sums,
+                     const ShiftLimit& limit, const Positions& positions);
+
+  size_t device_bytes() const;
+
+ private:
+  absl::StatusOr<ComponentForces> ReadForces(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const SurfacePairs& pairs,
+                                             const DeviceBuffer<float>& sums, const Positions& positions);
+  absl::Status Limit(Queue& queue, const ShiftLimit& limit, const std::vector<uint32_t>& leader);
+  std::array<double, 3> LiftOf(const float* found, std::span<const PlaneObstacle> planes) const;
+  /// Rounds moves to what shifts_host_ can hold. Whether any is not 0.
+  bool TakeMoves(std::span<const std::array<double, 3>> moves_m);
+  absl::Status LaunchShift(Queue& queue, const Positions& positions, bool has_history);
+
+  const TissueLayout& layout_;
+  SurfaceSurroundings scene_;
+  double margin_m_ = 0;
+  double least_gap_m_ = 0;
+  bool is_known_ = false;
+  bool has_free_ = false;
+  std::vector<uint8_t> is_free_;
+  std::vector<std::array<double, 3>> moved_m_;  // since the detection
+  std::vector<float> sums_host_, depths_host_;
+  std::vector<Float4> shifts_host_;
+  std::vector<ComponentRow> rows_host_;
+  Kernel component_rows_, shift_components_, component_depths_;
+  DeviceBuffer<uint32_t> vertex_component_, begin_, vertices_;
+  DeviceBuffer<ComponentRow> rows_;
+  DeviceBuffer<Float4> shifts_;
+  DeviceBuffer<float> depths_;
+};
+
+}  // namespace palpate::gpu

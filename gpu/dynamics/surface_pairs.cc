@@ -1,0 +1,160 @@
+#include "gpu/dynamics/surface_pairs.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "gpu/dynamics/surface_kernels.h"
+
+namespace palpate::gpu {
+namespace {
+
+// Of a pair to what it meets: much stiffer pairs would push by the errors of the sweeps. Below half the margin the barrier stiffens anyway.
+constexpr float kStiffnessRatio = 2;
+constexpr uint32_t kLeastRoom = 256;  // pairs
+constexpr size_t kLeastReports = 64;
+
+}  // namespace
+
+absl::Status SurfacePairs::Init(Queue& queue, const std::vector<uint32_t>& vertex_groups, SurfacePairs* old) {
+  const std::shared_ptr<Context>& context = queue.context();
+  const uint32_t n = layout_.vertex_count;
+  vertex_origins_host_.resize(n);
+  vertex_stiffness_host_.resize(n);
+  for (uint32_t v = 0; v < n; ++v) {
+    vertex_origins_host_[v] = OriginOf(v, vertex_groups);
+    vertex_stiffness_host_[v] = StiffnessOf(v);
+  }
+  has_cuts_ = std::any_of(layout_.vertex_origin.begin(), layout_.vertex_origin.end(), [](uint32_t origin) { return (origin & 1U) != 0; });
+  PALPATE_ASSIGN_OR_RETURN(rest_, CreateBufferFrom(queue, std::span(layout_.rest_m), "surface rest"));
+  PALPATE_ASSIGN_OR_RETURN(vertex_origins_,
+                           CreateBufferFrom(queue, std::span<const uint32_t>(vertex_origins_host_), "surface vertex origins"));
+  PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_, CreateBufferFrom(queue, std::span<const float>(vertex_stiffness_host_), "surface stiffness"));
+  PALPATE_ASSIGN_OR_RETURN(clear_, DeviceBuffer<float>::Create(context, n, "surface clear ways"));
+  PALPATE_ASSIGN_OR_RETURN(begins_, DeviceBuffer<uint32_t>::Create(context, size_t{n} + 1, "surface entry begins"));
+  PALPATE_ASSIGN_OR_RETURN(counter_, DeviceBuffer<uint32_t>::Create(context, 1, "surface counter"));
+  constexpr std::pair<Kernel SurfacePairs::*, const char*> kKernels[] = {
+      {&SurfacePairs::make_pairs_, "make_pairs"},           {&SurfacePairs::bound_entries_, "bound_entries"},
+      {&SurfacePairs::linearize_pairs_, "linearize_pairs"}, {&SurfacePairs::bound_moves_, "bound_moves"},
+      {&SurfacePairs::report_pairs_, "report_pairs"},       {&SurfacePairs::clear_ways_, "clear_ways"}};
+  for (const auto& [kernel, name] : kKernels) {
+    PALPATE_RETURN_IF_ERROR(TakeOrCreate(queue, old == nullptr ? nullptr : &(old->*kernel), name, &(this->*kernel)));
+  }
+  PALPATE_RETURN_IF_ERROR(Reserve(queue, kLeastRoom));
+  return Clear(queue);
+}
+
+/// Of a vertex: twice the number of the body that it was part of at first, plus 1 if it lies on a cut.
+uint32_t SurfacePairs::OriginOf(uint32_t slot, const std::vector<uint32_t>& vertex_groups) const {
+  return layout_.vertex_origin.empty() ? (vertex_groups[slot] & PALPATE_GROUP_MASK) << 1 : layout_.vertex_origin[slot];
+}
+
+float SurfacePairs::StiffnessOf(uint32_t slot) const {
+  if (options_.stiffness_n_per_m > 0) return static_cast<float>(options_.stiffness_n_per_m);
+  const float own = layout_.vertex_stiffness_n_per_m[slot];
+  return kStiffnessRatio * (own > 0 ? own : static_cast<float>(layout_.mean_young_modulus_pa * layout_.mean_edge_m));
+}
+
+absl::Status SurfacePairs::Follow(const TissueLayoutDelta& delta, const std::vector<uint32_t>& vertex_groups, RunWriter* writer) {
+  for (const uint32_t v : delta.slots) {
+    vertex_origins_host_[v] = OriginOf(v, vertex_groups);
+    vertex_stiffness_host_[v] = StiffnessOf(v);
+    has_cuts_ |= !layout_.vertex_origin.empty() && (layout_.vertex_origin[v] & 1U) != 0;
+  }
+  PALPATE_RETURN_IF_ERROR(writer->AddElements(rest_, layout_.rest_m, delta.slots));
+  PALPATE_RETURN_IF_ERROR(writer->AddElements(vertex_origins_, vertex_origins_host_, delta.slots));
+  return writer->AddElements(vertex_stiffness_, vertex_stiffness_host_, delta.slots);
+}
+
+absl::Status SurfacePairs::Reserve(Queue& queue, uint32_t count) {
+  if (pairs_.count() >= count) return absl::OkStatus();
+  const std::shared_ptr<Context>& context = queue.context();
+  PALPATE_RETURN_IF_ERROR(Grow(context, pairs_, count, "surface pairs"));
+  const size_t room = pairs_.count();
+  PALPATE_ASSIGN_OR_RETURN(is_near_, DeviceBuffer<uint8_t>::Create(context, room, "surface near pairs"));
+  PALPATE_ASSIGN_OR_RETURN(keys_, DeviceBuffer<uint32_t>::Create(context, 4 * room, "surface entry keys"));
+  PALPATE_ASSIGN_OR_RETURN(sorted_keys_, DeviceBuffer<uint32_t>::Create(context, 4 * room, "surface sorted keys"));
+  PALPATE_ASSIGN_OR_RETURN(entries_, DeviceBuffer<uint32_t>::Create(context, 4 * room, "surface entries"));
+  PALPATE_ASSIGN_OR_RETURN(planes_, DeviceBuffer<Float4>::Create(context, 4 * room, "surface planes"));
+  PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint32_t>::Create(context, static_cast<uint32_t>(4 * room)));
+  ++generation_;
+  return absl::OkStatus();
+}
+
+absl::Status SurfacePairs::Clear(Queue& queue) {
+  count_ = 0;
+  contacts_ = {};
+  PALPATE_RETURN_IF_ERROR(queue.Fill(clear_, std::numeric_limits<float>::max()));
+  return queue.Zero(begins_);
+}
+
+absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contacts, const DeviceBuffer<SurfaceParams>& params,
+                                const DeviceBuffer<Float4>& detected, const DeviceBuffer<uint32_t>& tangled, ClearWays clear_ways) {
+  if (contacts.count == 0) return Clear(queue);
+  const auto count = static_cast<uint32_t>(contacts.count);
+  const uint32_t vertex_count = layout_.vertex_count;
+  const uint32_t entries = 4 * count;
+  PALPATE_RETURN_IF_ERROR(Reserve(queue, count));
+  count_ = count;
+  contacts_ = contacts;
+  PALPATE_RETURN_IF_ERROR(queue.Launch(make_pairs_, {count, kSurfaceGroup}, Arg("count", count), Arg("p", params),
+                                       Arg("contacts", contacts), Arg("rest", rest_), Arg("vertex_origins", vertex_origins_),
+                                       Arg("vertex_stiffness_n_per_m", vertex_stiffness_), Arg("tangled", tangled), Arg("pairs", pairs_),
+                                       Arg("keys", keys_)));
+  const uint32_t bits = std::bit_width(vertex_count - 1);
+  PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_entries_, {size_t{entries} + 1, kSurfaceGroup}, Arg("entry_count", entries),
+                                       Arg("vertex_count", vertex_count), Arg("least_gap_m", static_cast<float>(options_.least_gap_m())),
+                                       Arg("keys", sorted_keys_), Arg("entries", entries_), Arg("contacts", contacts), Arg("pairs", pairs_),
+                                       Arg("x", detected), Arg("begins", begins_), Arg("planes", planes_)));
+  if (clear_ways == ClearWays::kUnknown) return absl::OkStatus();
+  return queue.Launch(clear_ways_, {vertex_count, kSurfaceGroup}, Arg("vertex_count", vertex_count), Arg("begins", begins_),
+                      Arg("planes", planes_), Arg("clear_m", clear_));
+}
+
+absl::Status SurfacePairs::Linearize(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& x) {
+  if (count_ == 0) return absl::OkStatus();
+  return queue.Launch(linearize_pairs_, {count_, kSurfaceGroup}, Arg("count", count_), Arg("x", x), Arg("triangles", surface.triangles),
+                      Arg("triangle_edges", surface.triangle_edges), Arg("edge_triangle_range", surface.edge_triangle_range),
+                      Arg("edge_triangles", surface.edge_triangles), Arg("vertex_triangle_range", *scene_.vertex_triangle_range),
+                      Arg("vertex_triangles", *scene_.vertex_triangles), Arg("pairs", pairs_), Arg("is_near", is_near_));
+}
+
+absl::Status SurfacePairs::BoundMoves(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<Float4>& x,
+                                      const DeviceBuffer<uint8_t>& touched) {
+  return queue.Launch(bound_moves_, {layout_.vertex_count, kSurfaceGroup}, Arg("vertex_count", layout_.vertex_count), Arg("x", x),
+                      Arg("detected", detected), Arg("begins", begins_), Arg("planes", planes_), Arg("held_axes", *scene_.held_axes),
+                      Arg("touched", touched));
+}
+
+absl::StatusOr<std::span<const SurfaceReport>> SurfacePairs::Report(Queue& queue, const DeviceBuffer<SurfaceParams>& params,
+                                                                    const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start) {
+  reports_host_.clear();
+  uint32_t count = 0;
+  while (count_ > 0) {
+    PALPATE_RETURN_IF_ERROR(Grow(queue.context(), reports_, std::max<size_t>(kLeastReports, count), "surface reports"));
+    PALPATE_RETURN_IF_ERROR(queue.Fill(counter_, 0U));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(report_pairs_, {count_, kSurfaceGroup}, Arg("count", count_),
+                                         Arg("capacity", static_cast<uint32_t>(reports_.count())), Arg("p", params), Arg("x", x),
+                                         Arg("x_start", x_start), Arg("contacts", contacts_), Arg("pairs", pairs_), Arg("header", counter_),
+                                         Arg("reports", reports_)));
+    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counter_, std::span<uint32_t>(&count, 1)));
+    if (count > reports_.count()) continue;
+    reports_host_.resize(count);
+    if (count > 0) PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(reports_, std::span<SurfaceReport>(reports_host_)));
+    break;
+  }
+  std::sort(reports_host_.begin(), reports_host_.end(),
+            [](const SurfaceReport& a, const SurfaceReport& b) { return std::tie(a.kind, a.a, a.b) < std::tie(b.kind, b.a, b.b); });
+  return std::span<const SurfaceReport>(reports_host_);
+}
+
+size_t SurfacePairs::device_bytes() const {
+  return rest_.size_bytes() + planes_.size_bytes() + vertex_origins_.size_bytes() + keys_.size_bytes() + sorted_keys_.size_bytes() +
+         entries_.size_bytes() + begins_.size_bytes() + counter_.size_bytes() + vertex_stiffness_.size_bytes() + clear_.size_bytes() +
+         is_near_.size_bytes() + pairs_.size_bytes() + reports_.size_bytes();
+}
+
+}  // namespace palpate::gpu

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/collision/surface_topology.h"
+#include "gpu/dynamics/surface_options.h"
+#include "gpu/dynamics/tissue_layout.h"
+#include "gpu/dynamics/tissue_layout_editor.h"
+#include "gpu/primitives/radix_sort.h"
+#include "gpu/primitives/run_writer.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/collision_types.h"
+#include "gpu/shared/dynamics_types.h"
+
+namespace palpate::gpu {
+
+/// Whether clear_m() is worked out.
+enum class ClearWays : uint8_t { kUnknown, kKnown };
+
+/// The pairs of surface elements of the newest detection: how each pushes, a plane between its two elements, and for each vertex the list
+/// of its planes. Pairs, their order and their planes are unique for the detection.
+class SurfacePairs {
+ public:
+  /// Keeps references to `layout` and what `scene` names. `vertex_groups`: ContactSurface::vertex_groups(). `old` (or null): one that is
+  /// given up, whose kernels are used again.
+  SurfacePairs(const TissueLayout& layout, const SurfaceSurroundings& scene, const SurfaceOptions& options)
+      : layout_(layout), scene_(scene), options_(options) {}
+  absl::Status Init(Queue& queue, const std::vector<uint32_t>& vertex_groups, SurfacePairs* old);
+  /// After an edit of the layout: hands what changed of its vertices to `writer`.
+  absl::Status Follow(const TissueLayoutDelta& delta, const std::vector<uint32_t>& vertex_groups, RunWriter* writer);
+
+  /// Takes `contacts`, detected at `detected`, as the pairs; the buffers must live until the next call. Pairs with marked (`tangled`)
+  /// vertices neither push nor hold back. Enqueues only.
+  absl::Status Make(Queue& queue, BufferView<SurfaceContact> contacts, const DeviceBuffer<SurfaceParams>& params,
+                    const DeviceBuffer<Float4>& detected, const DeviceBuffer<uint32_t>& tangled, ClearWays clear_ways);
+  absl::Status Clear(Queue& queue);
+
+  /// Enqueues: nearest points of all pairs at x, and which may push.
+  absl::Status Linearize(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& x);
+  /// Enqueues: takes moves x since the detection back behind the planes, and marks their vertices in `touched`.
+  absl::Status BoundMoves(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<Float4>& x,
+                          const DeviceBuffer<uint8_t>& touched);
+  /// Pairs that push at x, as they were linearised, in canonical order; valid until the next call. Blocking reads.
+  absl::StatusOr<std::span<const SurfaceReport>> Report(Queue& queue, const DeviceBuffer<SurfaceParams>& params,
+                                                        const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start);
+
+  uint32_t count() const { return count_; }
+  bool has_cuts() const { return has_cuts_; }          ///< lips of which lie almost in touch
+  uint32_t generation() const { return generation_; }  ///< counts how often the buffers became others
+  BufferView<SurfaceContact> contacts() const { return contacts_; }
+  const DeviceBuffer<SurfacePair>& pairs() const { return pairs_; }
+  const DeviceBuffer<uint8_t>& is_near() const { return is_near_; }       ///< [pair] may push in this sweep
+  const DeviceBuffer<uint32_t>& entry_begins() const { return begins_; }  ///< [slot + 1] in entries() and planes()
+  const DeviceBuffer<uint32_t>& entries() const { return entries_; }
+  const DeviceBuffer<Float4>& planes() const { return planes_; }
+  const DeviceBuffer<float>& clear_m() const { return clear_; }  ///< [slot] how far it may go before its planes matter
+  size_t device_bytes() const;
+
+ private:
+  uint32_t OriginOf(uint32_t slot, const std::vector<uint32_t>& vertex_groups) const;
+  float StiffnessOf(uint32_t slot) const;
+  absl::Status Reserve(Queue& queue, uint32_t count);
+
+  const TissueLayout& layout_;
+  SurfaceSurroundings scene_;
+  SurfaceOptions options_;
+  uint32_t count_ = 0;
+  uint32_t generation_ = 0;
+  bool has_cuts_ = false;
+  BufferView<SurfaceContact> contacts_;
+  std::vector<uint32_t> vertex_origins_host_;
+  std::vector<float> vertex_stiffness_host_;
+  std::vector<SurfaceReport> reports_host_;
+
+  RadixSort<uint32_t> sort_;
+  Kernel make_pairs_, bound_entries_, linearize_pairs_, bound_moves_, report_pairs_, clear_ways_;
+  DeviceBuffer<Float4> rest_, planes_;
+  DeviceBuffer<uint32_t> vertex_origins_, keys_, sorted_keys_, entries_, begins_, counter_;
+  DeviceBuffer<float> vertex_stiffness_, clear_;
+  DeviceBuffer<uint8_t> is_near_;
+  DeviceBuffer<SurfacePair> pairs_;
+  DeviceBuffer<SurfaceReport> reports_;
+};
+
+}  // namespace palpate::gpu

@@ -1,0 +1,221 @@
+#include "gpu/dynamics/tissue_sweeps.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "gpu/dynamics/layout_entries.h"
+#include "gpu/dynamics/shape_clusters.h"
+
+namespace palpate::gpu {
+
+namespace kernels {
+extern const KernelSource tissue;
+}  // namespace kernels
+
+absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const TissueOptions& options, const TissueTuning& tuning,
+                                bool surfaces_meet, TissueSweeps* old) {
+  tuning_ = tuning;
+  dt_s_ = options.dt_s;
+  spectral_radius_ = options.acceleration;
+  PALPATE_ASSIGN_OR_RETURN(forces_, DeviceBuffer<Float4>::Create(queue.context(), layout_.vertex_count, "forces"));
+  if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
+  if (KeepsVolumes(model)) {
+    PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
+    PALPATE_ASSIGN_OR_RETURN(volumes_, VolumeKeeper::Create(queue, volumes, tuning.list_group));
+  }
+  return MakeKernels(*queue.context(), surfaces_meet, old);
+}
+
+/// Those of `old` (or null) are used again if they are the same.
+absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, TissueSweeps* old) {
+  const auto flag = [](bool set) { return std::string(set ? "1" : "0"); };
+  defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)},
+              {"PALPATE_TEAM", std::to_string(tuning_.team)},
+              {"PALPATE_GROUP", std::to_string(tuning_.group)},
+              {"PALPATE_COROTATED", flag(layout_.Has(TissueEnergy::kCorotated))},
+              {"PALPATE_NEO_HOOKEAN", flag(layout_.Has(TissueEnergy::kStableNeoHookean))},
+              {"PALPATE_LINEAR", flag(layout_.Has(TissueEnergy::kLinear))},
+              {"PALPATE_GREEN", flag(layout_.Has(TissueEnergy::kStVenantKirchhoff))},
+              {"PALPATE_SPRINGS", flag(layout_.Has(TissueEnergy::kMassSpring))},
+              {"PALPATE_FIBERS", flag(layout_.has_fibers)},
+              {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
+              {"PALPATE_SURFACE", flag(surfaces_meet)},
+              {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
+              {"PALPATE_VOLUME", flag(volumes_ != nullptr)}};
+  constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {
+      {&TissueSweeps::start_strain_, "start_strain"}, {&TissueSweeps::extract_rotations_, "extract_rotations"},
+      {&TissueSweeps::solve_color_, "solve_color"},   {&TissueSweeps::vertex_forces_, "vertex_forces"},
+      {&TissueSweeps::accelerate_, "accelerate"},     {&TissueSweeps::keep_volumes_, "keep_volumes"}};
+  const bool is_same = old != nullptr && old->defines_ == defines_;
+  for (const auto& [kernel, name] : kKernels) {
+    if (kernel == &TissueSweeps::keep_volumes_ && !volumes_) continue;
+    if (is_same) {
+      this->*kernel = std::move(old->*kernel);
+    } else {
+      PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::tissue, name, defines_));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TissueSweeps::Bind(const TissueBuffers& tissue, const ToolContacts& tools, const TissueAnchors& anchors) {
+  PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count), Arg("x_start", tissue.x_start),
+                                             Arg("block_vertex", tissue.block_vertex), Arg("corner_real", tissue.corner_real),
+                                             Arg("corner_index", tissue.corner_index), Arg("corner_strain", tissue.corner_strain)));
+  PALPATE_RETURN_IF_ERROR(extract_rotations_.Bind(Arg("p", tissue.params), Arg("x", tissue.x), Arg("tets", tissue.tets),
+                                                  Arg("tet_rest", tissue.tet_rest), Arg("rotations", tissue.rotations)));
+  for (Kernel* kernel : {&solve_color_, &vertex_forces_}) {
+    PALPATE_RETURN_IF_ERROR(kernel->Bind(
+        Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_start", tissue.x_start), Arg("y", tissue.y), Arg("mass", tissue.mass),
+        Arg("block_range", tissue.block_range), Arg("corner_real", tissue.corner_real), Arg("corner_index", tissue.corner_index),
+        Arg("corner_strain", tissue.corner_strain), Arg("rotations", tissue.rotations),
+        Arg("vertex_triangle_range", tissue.vertex_triangle_range), Arg("vertex_triangles", tissue.vertex_triangles),
+        Arg("triangles", tissue.triangles), Arg("triangle_colliders", tools.triangle_colliders()), Arg("contacts", tools.contacts()),
+        Arg("colliders", tools.colliders()), Arg("obstacles", tools.planes()), Arg("anchor_begin", anchors.begins()),
+        Arg("anchors", anchors.anchors())));
+  }
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("touched", tissue.touched), Arg("held_axes", tissue.held_axes)));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("forces", forces_)));
+  PALPATE_RETURN_IF_ERROR(accelerate_.Bind(Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_before", tissue.x_before),
+                                           Arg("x_before2", tissue.x_before2), Arg("touched", tissue.touched),
+                                           Arg("held_axes", tissue.held_axes)));
+  if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
+  return volumes_ ? BindVolumes(tissue) : absl::OkStatus();
+}
+
+absl::Status TissueSweeps::BindAnchors(const TissueAnchors& anchors) {
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("anchors", anchors.anchors())));
+  return vertex_forces_.Bind(Arg("anchors", anchors.anchors()));
+}
+
+absl::Status TissueSweeps::BindShapes() {
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("goals", shapes_->goals())));
+  return vertex_forces_.Bind(Arg("goals", shapes_->goals()));
+}
+
+/// The arguments that change when an edit makes the lists of volumes_ grow.
+absl::Status TissueSweeps::BindVolumes(const TissueBuffers& tissue) {
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("vertex_entry", volumes_->vertex_entry()), Arg("volume_moves", volumes_->moves())));
+  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("vertex_entry", volumes_->vertex_entry()), Arg("entry_body", volumes_->entry_body()),
+                                              Arg("volume_bodies", volumes_->bodies())));
+  return keep_volumes_.Bind(Arg("entry_vertex", volumes_->entry_vertex()), Arg("entry_body", volumes_->entry_body()),
+                            Arg("volume_bodies", volumes_->bodies()), Arg("volume_moves", volumes_->moves()), Arg("x", tissue.x),
+                            Arg("held_axes", tissue.held_axes), Arg("touched", tissue.touched));
+}
+
+absl::Status TissueSweeps::BindSurface(const SurfaceContacts& surface) {
+  const SurfacePairs& pairs = surface.pairs();
+  for (Kernel* kernel : {&solve_color_, &vertex_forces_}) {
+    PALPATE_RETURN_IF_ERROR(kernel->Bind(Arg("sp", surface.params()), Arg("x_sweep", surface.x_sweep()),
+                                         Arg("entry_begins", pairs.entry_begins()), Arg("entries", pairs.entries()),
+                                         Arg("pairs", pairs.pairs())));
+  }
+  PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("detected", surface.detected()), Arg("planes", pairs.planes())));
+  for (Kernel* kernel : {&accelerate_, &keep_volumes_}) {
+    if (kernel == &keep_volumes_ && !volumes_) continue;
+    PALPATE_RETURN_IF_ERROR(
+        kernel->Bind(Arg("detected", surface.detected()), Arg("planes", pairs.planes()), Arg("entry_begins", pairs.entry_begins())));
+  }
+  return absl::OkStatus();
+}
+
+/// Clusters of all shape-matched bodies, and their goals.
+absl::Status TissueSweeps::MakeShapes(Queue& queue, const TissueModel& model) {
+  PALPATE_ASSIGN_OR_RETURN(const ShapeClusters clusters, BuildShapeClusters(model, layout_.solver_index, layout_.vertex_count, dt_s_));
+  PALPATE_ASSIGN_OR_RETURN(shapes_, ShapeGoals::Create(queue, clusters, tuning_.shape_group));
+  has_goal_.assign(layout_.vertex_count, 0);
+  for (const uint32_t slot : clusters.member_vertex) has_goal_[slot] = 1;
+  return absl::OkStatus();
+}
+
+/// Whether an edit reaches shape-matched bodies: tets of them changed, or slots that were theirs.
+bool TissueSweeps::TouchesShapes(const TissueModel& model, const TissueChange& change, const TissueLayoutDelta& delta) const {
+  return std::any_of(delta.slots.begin(), delta.slots.end(), [&](uint32_t slot) { return has_goal_[slot] != 0; }) ||
+         std::any_of(change.tets.begin(), change.tets.end(), [&](uint32_t t) {
+           return t < model.tets.size() && !LayoutEntries::IsFree(model.tets[t]) && model.tets[t].energy == TissueEnergy::kShapeMatched;
+         });
+}
+
+absl::Status TissueSweeps::Follow(Queue& queue, const TissueBuffers& tissue, const TissueModel& model, const TissueChange& change,
+                                  const TissueLayoutDelta& delta) {
+  PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count)));
+  if (shapes_ && TouchesShapes(model, change, delta)) {
+    PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
+    PALPATE_RETURN_IF_ERROR(BindShapes());
+  }
+  if (!volumes_) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
+  PALPATE_RETURN_IF_ERROR(volumes_->Follow(queue, volumes));
+  return BindVolumes(tissue);
+}
+
+absl::Status TissueSweeps::Reset(Queue& queue) { return volumes_ ? volumes_->Reset(queue) : absl::OkStatus(); }
+
+absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
+  return volumes_ && old.volumes_ ? volumes_->GoOnFrom(queue, *old.volumes_) : absl::OkStatus();
+}
+
+absl::Status TissueSweeps::Begin(Queue& queue, const TissueBuffers& tissue) {
+  if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(queue, tissue.x_start));
+  return layout_.has_viscosity ? queue.Enqueue(start_strain_, {layout_.block_count, 0}) : absl::OkStatus();
+}
+
+void TissueSweeps::BeginSweeps() {
+  ForgetHistory();
+  has_swept_ = false;
+}
+
+void TissueSweeps::ForgetHistory() {
+  plain_ = 0;
+  omega_ = 1;
+}
+
+absl::Status TissueSweeps::Update(Queue& queue, const TissueBuffers& tissue) {
+  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.tet_count, 0}));
+  return shapes_ ? shapes_->Update(queue, tissue.x) : absl::OkStatus();
+}
+
+absl::Status TissueSweeps::Sweep(Queue& queue, const TissueBuffers& tissue) {
+  if (volumes_) PALPATE_RETURN_IF_ERROR(volumes_->Measure(queue, tissue.triangles, tissue.x, std::exchange(has_swept_, true)));
+  for (size_t c = 0; c < layout_.color_end.size(); ++c) {
+    const uint32_t count = layout_.color_end[c] - layout_.color_begin[c];
+    if (count == 0) continue;
+    PALPATE_RETURN_IF_ERROR(queue.Launch(solve_color_, {size_t{count} * tuning_.team, tuning_.group}, Arg("first", layout_.color_begin[c]),
+                                         Arg("count", count)));
+    if (volumes_) PALPATE_RETURN_IF_ERROR(KeepVolumes(queue, static_cast<uint32_t>(c)));
+  }
+  return absl::OkStatus();
+}
+
+/// After solve_color: moves the vertices of bodies that keep their volume.
+absl::Status TissueSweeps::KeepVolumes(Queue& queue, uint32_t color) {
+  const UInt2 entries = volumes_->EntriesOf(color);
+  if (entries.y == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(volumes_->Balance(queue, color));
+  return queue.Launch(keep_volumes_, {entries.y, 0}, Arg("first", entries.x), Arg("count", entries.y));
+}
+
+absl::Status TissueSweeps::Accelerate(Queue& queue) {
+  const double rho = spectral_radius_;
+  if (!(rho > 0)) return absl::OkStatus();
+  if (plain_ == 2) omega_ = 2 / (2 - rho * rho);
+  if (plain_ > 2) omega_ = 4 / (4 - rho * rho * omega_);
+  ++plain_;
+  return queue.Launch(accelerate_, {layout_.free_count, 0}, Arg("omega", static_cast<float>(omega_)));
+}
+
+absl::Status TissueSweeps::ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n) {
+  if (volumes_) {
+    PALPATE_RETURN_IF_ERROR(volumes_->Measure(queue, tissue.triangles, tissue.x, false));
+    PALPATE_RETURN_IF_ERROR(volumes_->BalanceAsItIs(queue));
+  }
+  PALPATE_RETURN_IF_ERROR(queue.Launch(vertex_forces_, {layout_.vertex_count, 0}, Arg("parts", parts)));
+  return queue.ReadBlocking(forces_, forces_n);
+}
+
+size_t TissueSweeps::device_bytes() const {
+  return forces_.size_bytes() + (shapes_ ? shapes_->device_bytes() : 0) + (volumes_ ? volumes_->device_bytes() : 0);
+}
+
+}  // namespace palpate::gpu

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/dynamics/shape_goals.h"
+#include "gpu/dynamics/surface_contact.h"
+#include "gpu/dynamics/tissue_anchors.h"
+#include "gpu/dynamics/tissue_buffers.h"
+#include "gpu/dynamics/tissue_layout.h"
+#include "gpu/dynamics/tissue_layout_editor.h"
+#include "gpu/dynamics/tissue_types.h"
+#include "gpu/dynamics/tool_contacts.h"
+#include "gpu/dynamics/volume_keeper.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+
+namespace palpate::gpu {
+
+/// The sweeps over the vertices of tissue: each vertex in turn, colour by colour, goes to where its block of the step's energy is least
+/// (vertex block descent); Chebyshev's recurrence carries the moves on. With what a sweep takes from the positions as they are: rotations
+/// of corotated tets, goals of shape-matched bodies, pressures of bodies that keep their volume. And the forces of the same energy.
+class TissueSweeps {
+ public:
+  /// Keeps a reference to `layout`. Errors: InvalidArgument (shape-matched bodies, volumes), ResourceExhausted.
+  explicit TissueSweeps(const TissueLayout& layout) : layout_(layout) {}
+  absl::Status Init(Queue& queue, const TissueModel& model, const TissueOptions& options, const TissueTuning& tuning, bool surfaces_meet,
+                    TissueSweeps* old);
+  absl::Status Bind(const TissueBuffers& tissue, const ToolContacts& tools, const TissueAnchors& anchors);
+  absl::Status BindAnchors(const TissueAnchors& anchors);  ///< when their buffer became another
+  /// The arguments that change when the lists of pairs grow.
+  absl::Status BindSurface(const SurfaceContacts& surface);
+  /// What the program was built with.
+  const ProgramDefines& defines() const { return defines_; }
+
+  /// After an edit of the layout, whose entries have been written.
+  absl::Status Follow(Queue& queue, const TissueBuffers& tissue, const TissueModel& model, const TissueChange& change,
+                      const TissueLayoutDelta& delta);
+  /// Forgets pressures.
+  absl::Status Reset(Queue& queue);
+  absl::Status GoOnFrom(Queue& queue, TissueSweeps& old);
+
+  /// Start of a step: strains that viscosity and damping work against.
+  absl::Status Begin(Queue& queue, const TissueBuffers& tissue);
+  /// Start of the sweeps of a step.
+  void BeginSweeps();
+  /// Start of a sweep: rotations and goals at x.
+  absl::Status Update(Queue& queue, const TissueBuffers& tissue);
+  /// One sweep, after Update.
+  absl::Status Sweep(Queue& queue, const TissueBuffers& tissue);
+  /// After a sweep. Two plain ones fill the history; then the usual recurrence.
+  absl::Status Accelerate(Queue& queue);
+  /// The positions jumped: the history says nothing about them.
+  void ForgetHistory();
+
+  /// Forces [N] at positions x by slot, the sum of the chosen ForceParts; after Update. Blocking.
+  absl::Status ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n);
+
+  bool keeps_volumes() const { return volumes_ != nullptr; }
+  size_t device_bytes() const;
+
+ private:
+  absl::Status MakeKernels(Context& context, bool surfaces_meet, TissueSweeps* old);
+  absl::Status MakeShapes(Queue& queue, const TissueModel& model);
+  bool TouchesShapes(const TissueModel& model, const TissueChange& change, const TissueLayoutDelta& delta) const;
+  absl::Status BindShapes();
+  absl::Status BindVolumes(const TissueBuffers& tissue);
+  absl::Status KeepVolumes(Queue& queue, uint32_t color);
+
+  const TissueLayout& layout_;
+  TissueTuning tuning_;
+  ProgramDefines defines_;
+  double dt_s_ = 0;
+  double spectral_radius_ = 0;             // of a sweep, estimated; 0: no acceleration
+  double omega_ = 1;                       // of the recurrence
+  uint32_t plain_ = 0;                     // sweeps since the start or the last jump of the positions
+  bool has_swept_ = false;                 // in this step
+  std::unique_ptr<ShapeGoals> shapes_;     // null: no shape-matched bodies
+  std::unique_ptr<VolumeKeeper> volumes_;  // null: no bodies that keep their volume
+  std::vector<uint8_t> has_goal_;          // [slot], if there are
+  Kernel start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, keep_volumes_;
+  DeviceBuffer<Float4> forces_;
+};
+
+}  // namespace palpate::gpu
