@@ -18,7 +18,7 @@
 #include "sim/quasistatic/precomputed_model.h"
 #include "sim/reference/newton.h"
 #include "sim/reference/tensor_mass.h"
-#include "sim/world/material.h"
+#include "sim/scene/material.h"
 
 namespace palpate::bench {
 namespace {

@@ -13,8 +13,8 @@
 #include "clients/station/haptic_device.h"
 #include "gpu/base/status.h"
 #include "gpu/runtime/device.h"
-#include "server/api/asset_resolver.h"
-#include "server/api/scene_spec.h"
+#include "sim/scene/asset_resolver.h"
+#include "sim/scene/scene_spec.h"
 
 namespace palpate::cli {
 namespace {
@@ -83,8 +83,8 @@ absl::StatusOr<DemoPlan> PlanDemo(const DemoRequest& request) {
   }
   if (const absl::Status device = gpu::SelectDevice(request.device).status(); !device.ok()) return Annotate(device, "--device");
   // Last, since it makes the meshes.
-  const server::SceneFolderResolver assets(fs::path(request.scene).parent_path());
-  const auto scene = server::BuildSceneDescription(spec, assets, server::SceneLimits());
+  const scene::SceneFolderResolver assets(fs::path(request.scene).parent_path());
+  const auto scene = scene::BuildSceneDescription(spec, assets, scene::SceneLimits());
   if (!scene.ok()) return Annotate(scene.status(), request.scene);
   return plan;
 }

@@ -8,9 +8,9 @@
 #include "clients/cli/scene_file.h"
 #include "clients/cli/size_check.h"
 #include "gpu/base/status.h"
-#include "server/api/asset_resolver.h"
-#include "server/api/scene_spec.h"
-#include "server/api/summary.h"
+#include "sim/scene/asset_resolver.h"
+#include "sim/scene/scene_spec.h"
+#include "sim/scene/summary.h"
 #include "sim/world/solver_advice.h"
 
 namespace palpate::cli {
@@ -37,12 +37,12 @@ void WarnOfFewSweeps(const std::string& path, const sim::SceneDescription& scene
 
 absl::Status CheckScene(const std::string& path, bool json) {
   PALPATE_ASSIGN_OR_RETURN(const v1::SceneSpec spec, ReadSceneFile(path));
-  const server::SceneFolderResolver assets(std::filesystem::path(path).parent_path());
-  absl::StatusOr<sim::SceneDescription> scene = server::BuildSceneDescription(spec, assets, server::SceneLimits());
+  const scene::SceneFolderResolver assets(std::filesystem::path(path).parent_path());
+  absl::StatusOr<sim::SceneDescription> scene = scene::BuildSceneDescription(spec, assets, scene::SceneLimits());
   if (!scene.ok()) return Annotate(scene.status(), path);
   WarnOfFewSweeps(path, *scene);
   WarnOfSizes(path, spec, *scene);
-  const v1::CheckSceneResponse built = server::SummarizeScene(*scene);
+  const v1::CheckSceneResponse built = scene::SummarizeScene(*scene);
   if (json) {
     PrintJson(built);
     return absl::OkStatus();

@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_format.h"
 #include "gpu/base/status.h"
-#include "server/api/edit_request.h"
-#include "server/api/scene_spec.h"
 #include "sim/mesh/mesh_io.h"
+#include "sim/scene/edit_request.h"
+#include "sim/scene/scene_spec.h"
 
 namespace palpate::cli {
 namespace {
@@ -87,12 +87,12 @@ absl::StatusOr<std::string> ReadJson(const std::filesystem::path& path, const ch
 
 absl::StatusOr<v1::SceneSpec> ReadSceneFile(const std::filesystem::path& path) {
   PALPATE_ASSIGN_OR_RETURN(const std::string text, ReadJson(path, "a scene file"));
-  return server::ParseSceneJson(text, path.string());
+  return scene::ParseSceneJson(text, path.string());
 }
 
 absl::StatusOr<v1::EditSceneRequest> ReadEditFile(const std::filesystem::path& path) {
   PALPATE_ASSIGN_OR_RETURN(const std::string text, ReadJson(path, "a file of edits"));
-  return server::ParseEditJson(text, path.string());
+  return scene::ParseEditJson(text, path.string());
 }
 
 void SetInlineMesh(const sim::TetMesh& mesh, v1::BodySpec& body) {

@@ -14,10 +14,10 @@
 #include "clients/cli/scene_file.h"
 #include "clients/cli/size_check.h"
 #include "gpu/base/status.h"
-#include "server/api/asset_resolver.h"
-#include "server/api/scene_spec.h"
 #include "sim/mesh/signed_distance.h"
 #include "sim/mesh/tet_mesh.h"
+#include "sim/scene/asset_resolver.h"
+#include "sim/scene/scene_spec.h"
 
 namespace palpate::cli {
 namespace {
@@ -164,13 +164,13 @@ absl::Status MakeSceneFromMesh(const FromMeshOptions& options, bool json) {
   if (const std::string odd = ExplainSize(extent_m, "--scale", scaling.factor); !odd.empty()) PrintWarning(options.input, odd);
 
   // Names of bodies are short.
-  const std::string name = output.stem().string().substr(0, server::kMaxNameBytes);
+  const std::string name = output.stem().string().substr(0, scene::kMaxNameBytes);
   const std::string text =
       SceneOf(options, name, mesh_path.filename().string(), mesh).dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
   // Checked before anything is written: what lies there already must not be lost for nothing.
-  PALPATE_ASSIGN_OR_RETURN(v1::SceneSpec spec, server::ParseSceneJson(text, output.string()));
+  PALPATE_ASSIGN_OR_RETURN(v1::SceneSpec spec, scene::ParseSceneJson(text, output.string()));
   SetInlineMesh(mesh, *spec.mutable_bodies(0));
-  const auto built = server::BuildSceneDescription(spec, server::SceneFolderResolver(output.parent_path()), server::SceneLimits());
+  const auto built = scene::BuildSceneDescription(spec, scene::SceneFolderResolver(output.parent_path()), scene::SceneLimits());
   if (!built.ok()) return Annotate(built.status(), output.string());
   PALPATE_RETURN_IF_ERROR(WriteFile(mesh_path.string(), sim::FormatMsh(mesh, sim::MshVersion::k41)));
   PALPATE_RETURN_IF_ERROR(WriteFile(output.string(), text));

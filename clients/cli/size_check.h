@@ -4,7 +4,7 @@
 #include <string>
 
 #include "palpate/v1/scene.pb.h"
-#include "sim/world/scene_description.h"
+#include "sim/scene/description.h"
 
 namespace palpate::cli {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/api/tool_spec.h"
+#include "sim/scene/tool_spec.h"
 
 namespace palpate::server {
 namespace {
@@ -46,8 +46,8 @@ v1::ToolShape EncodeToolShape(const sim::ToolDescription& tool) {
   out.set_length_m(tool.length_m);
   const sim::InstrumentDescription& instrument = tool.instrument;
   const sim::InstrumentTraits& traits = instrument.traits();
-  out.set_kind(EncodeInstrumentKind(instrument.kind));
-  EncodeInstrumentTraits(traits, *out.mutable_traits());
+  out.set_kind(scene::EncodeInstrumentKind(instrument.kind));
+  scene::EncodeInstrumentTraits(traits, *out.mutable_traits());
   if (traits.has_jaws) {
     out.set_jaw_length_m(instrument.jaw_length_m);
     out.set_jaw_radius_m(instrument.jaw_radius_m);
@@ -282,8 +282,8 @@ void EncodeAttached(const sim::ToolDescription& tool, v1::Attached& out) {
   const sim::InstrumentDescription& instrument = tool.instrument;
   out.set_radius_m(tool.radius_m);
   out.set_length_m(tool.length_m);
-  out.set_kind(EncodeInstrumentKind(instrument.kind));
-  EncodeInstrumentTraits(instrument.traits(), *out.mutable_traits());
+  out.set_kind(scene::EncodeInstrumentKind(instrument.kind));
+  scene::EncodeInstrumentTraits(instrument.traits(), *out.mutable_traits());
   out.set_max_jaw_angle_rad(instrument.traits().has_jaws ? instrument.max_jaw_angle_rad : 0);
   out.set_max_power_w(instrument.traits().has_power ? instrument.max_power_w : 0);
 }

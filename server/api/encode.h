@@ -13,8 +13,8 @@
 #include "palpate/v1/stream.pb.h"
 #include "server/api/topology.h"
 #include "sim/haptics/local_model.h"
+#include "sim/scene/description.h"
 #include "sim/world/frame.h"
-#include "sim/world/scene_description.h"
 
 namespace palpate::server {
 

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "server/api/encode.h"
-#include "server/api/marker_spec.h"
-#include "server/api/texture_spec.h"
-#include "server/api/tool_spec.h"
+#include "sim/scene/marker_spec.h"
+#include "sim/scene/texture_spec.h"
+#include "sim/scene/tool_spec.h"
 
 namespace palpate::server {
 namespace {
@@ -210,13 +210,13 @@ std::shared_ptr<const SceneStatics> BuildStatics(const sim::SceneDescription& de
     color.set_g(body.color.y());
     color.set_b(body.color.z());
     v1::SurfaceTexture& texture = out->body_textures.emplace_back();
-    texture.set_pattern(EncodeTexturePattern(body.texture.pattern));
+    texture.set_pattern(scene::EncodeTexturePattern(body.texture.pattern));
     texture.set_u_period(body.texture.u_period);
   }
   for (const sim::ToolDescription& tool : description.tools) out->tools.push_back(EncodeToolShape(tool));
   for (const sim::ObstacleDescription& obstacle : description.obstacles) out->obstacles.push_back(EncodeObstacle(obstacle));
   EncodeVec3(description.gravity_m_per_s2, out->gravity_m_per_s2);
-  out->markers = EncodeMarkerInfos(description);
+  out->markers = scene::EncodeMarkerInfos(description);
   out->checks_intersections = description.contact.check_intersections;
   return out;
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "palpate/v1/stream.pb.h"
+#include "sim/scene/description.h"
 #include "sim/world/body_arrays.h"
-#include "sim/world/scene_description.h"
 
 namespace palpate::server {
 

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <utility>
 
-#include "server/api/edit_request.h"
 #include "server/core/build_info.h"
+#include "sim/scene/edit_request.h"
 
 namespace palpate::server {
 namespace {
@@ -231,7 +231,7 @@ std::unique_ptr<SceneMetrics> Metrics::MakeScene(const std::string& scene_id) {
   scene->frames_ = &frames_.Add(labels);
   scene->frames_dropped_ = &frames_dropped_.Add(labels);
   for (size_t i = 0; i < kEditKindCount; ++i) {
-    const prometheus::Labels of_kind = {{"scene", scene_id}, {"kind", std::string(kEditKindNames[i])}};
+    const prometheus::Labels of_kind = {{"scene", scene_id}, {"kind", std::string(scene::kEditKindNames[i])}};
     scene->edits_[i] = &edits_.Add(of_kind);
     scene->edits_refused_[i] = &edits_refused_.Add(of_kind);
   }

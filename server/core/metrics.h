@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "gpu/runtime/context.h"
 #include "palpate/v1/control.pb.h"
-#include "sim/world/edit.h"
+#include "sim/scene/edit.h"
 #include "sim/world/frame.h"
 
 namespace palpate::server {

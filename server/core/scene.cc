@@ -12,10 +12,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
-#include "server/api/scene_spec.h"
-#include "server/api/tool_spec.h"
 #include "server/core/log.h"
 #include "sim/mesh/mesh_io.h"
+#include "sim/scene/scene_spec.h"
+#include "sim/scene/tool_spec.h"
 
 namespace palpate::server {
 namespace {
@@ -112,7 +112,7 @@ void ExpireCommand(const sim::ToolDescription& tool, double silence_s, sim::Tool
 ToolLease::~ToolLease() { scene_->ReleaseTool(attached_.tool_index()); }
 
 absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
-  PALPATE_ASSIGN_OR_RETURN(const sim::RigidPose X_WT, PoseFromProto(pose.pose(), "pose.pose"));
+  PALPATE_ASSIGN_OR_RETURN(const sim::RigidPose X_WT, scene::PoseFromProto(pose.pose(), "pose.pose"));
   const v1::Vec3& v = pose.velocity_m_per_s();
   for (const auto& [axis, value] : {std::pair("x", v.x()), std::pair("y", v.y()), std::pair("z", v.z())}) {
     if (!(std::abs(value) <= kMaxToolSpeed_m_per_s)) {
@@ -124,8 +124,8 @@ absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
     if (value >= 0 && value <= high) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("pose.", field, ": ", value, " is outside [0, ", high, "]"));
   };
-  PALPATE_RETURN_IF_ERROR(check("jaw_angle_rad", pose.jaw_angle_rad(), kMaxJawAngle_rad));
-  PALPATE_RETURN_IF_ERROR(check("power_w", pose.power_w(), kMaxPower_w));
+  PALPATE_RETURN_IF_ERROR(check("jaw_angle_rad", pose.jaw_angle_rad(), scene::kMaxJawAngle_rad));
+  PALPATE_RETURN_IF_ERROR(check("power_w", pose.power_w(), scene::kMaxPower_w));
   PALPATE_RETURN_IF_ERROR(check("duty", pose.duty(), 1));
   if (has_sequence_ && pose.sequence() <= last_sequence_) return absl::OkStatus();
   has_sequence_ = true;
@@ -409,7 +409,8 @@ void Scene::Export(const std::string& body, v1::ExportFormat format, Done<v1::Ex
 }
 
 void Scene::Edit(const v1::EditSceneRequest& request, std::function<bool()> is_cancelled, Done<v1::EditSceneResponse> done) {
-  if (absl::Status status = ValidateEditRequest(request); !status.ok()) return Answer<v1::EditSceneResponse>(std::move(done), status);
+  if (absl::Status status = scene::ValidateEditRequest(request); !status.ok())
+    return Answer<v1::EditSceneResponse>(std::move(done), status);
   const size_t size_bytes = request.ByteSizeLong();
   auto job = std::make_shared<EditJob>();
   job->request = std::make_shared<const v1::EditSceneRequest>(request);
@@ -442,13 +443,13 @@ absl::StatusOr<std::vector<sim::Edit>> Scene::CheckedEdits(const v1::EditSceneRe
     return absl::FailedPreconditionError(absl::StrCat("expected_topology_version: ", request.expected_topology_version(),
                                                       ", but the scene is at version ", topology_->version));
   }
-  EditTargets targets;
+  scene::EditTargets targets;
   for (size_t b = 0; b < topology_->world->bodies.size(); ++b) {
     targets.bodies.push_back(topology_->world->bodies[b]->name);
     targets.materials.push_back(world_->MaterialsOf(b));
   }
   targets.tools = tool_names_;
-  return BuildEdits(request, std::move(targets));
+  return scene::BuildEdits(request, std::move(targets));
 }
 
 /// As many edits of the request as fit between two steps, at least one. A scene that is stepped by request has all the time, so that what
@@ -491,7 +492,7 @@ void Scene::EndEdits(const absl::Status& status) {
   std::vector<std::string> names;
   for (const auto& body : topology_->world->bodies) names.push_back(body->name);
   job.edits.resize(job.outcomes.size());
-  EncodeOutcomes(job.edits, job.outcomes, names, topology_->statics->markers, response);
+  scene::EncodeOutcomes(job.edits, job.outcomes, names, topology_->statics->markers, response);
   if (status.ok() || !job.outcomes.empty()) {
     edit_log_.Remember(*job.request, response);
     metrics_->OnEdits(job.edits, job.outcomes, job.elapsed_s);

@@ -18,12 +18,12 @@
 #include "palpate/v1/control.pb.h"
 #include "palpate/v1/edit.pb.h"
 #include "palpate/v1/haptics.pb.h"
-#include "server/api/edit_request.h"
 #include "server/api/encode.h"
 #include "server/core/edit_log.h"
 #include "server/core/mailbox.h"
 #include "server/core/metrics.h"
 #include "server/core/worker_pool.h"
+#include "sim/scene/edit_request.h"
 #include "sim/world/world.h"
 
 namespace palpate::server {

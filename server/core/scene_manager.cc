@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
-#include "server/api/summary.h"
 #include "server/core/build_info.h"
 #include "server/core/log.h"
+#include "sim/scene/summary.h"
 
 namespace palpate::server {
 namespace {
@@ -55,7 +55,7 @@ absl::Status SceneManager::Wanted(const std::function<bool()>& is_cancelled) con
   return stopping_ ? Stopping() : absl::OkStatus();
 }
 
-void SceneManager::Create(const v1::CreateSceneRequest& request, std::shared_ptr<const AssetResolver> assets,
+void SceneManager::Create(const v1::CreateSceneRequest& request, std::shared_ptr<const scene::AssetResolver> assets,
                           std::function<bool()> is_cancelled, Done<v1::SceneInfo> done) {
   const auto refuse = [&](const absl::Status& status) { encode_pool_.Post([done, status] { done(status); }); };
   const absl::StatusOr<v1::Rate> rate = NormalizeRate(request.rate());
@@ -79,7 +79,7 @@ void SceneManager::Create(const v1::CreateSceneRequest& request, std::shared_ptr
 }
 
 void SceneManager::Build(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
-                         const std::shared_ptr<const AssetResolver>& assets, const std::function<bool()>& is_cancelled,
+                         const std::shared_ptr<const scene::AssetResolver>& assets, const std::function<bool()>& is_cancelled,
                          const Done<v1::SceneInfo>& done) {
   const auto make = [&]() -> absl::StatusOr<std::shared_ptr<Scene>> {
     PALPATE_RETURN_IF_ERROR(Wanted(is_cancelled));
@@ -117,10 +117,10 @@ void SceneManager::Build(const std::string& id, const v1::CreateSceneRequest& re
 }
 
 absl::StatusOr<std::shared_ptr<Scene>> SceneManager::MakeScene(const std::string& id, const v1::CreateSceneRequest& request,
-                                                               const v1::Rate& rate, const AssetResolver& assets) {
-  PALPATE_ASSIGN_OR_RETURN(sim::SceneDescription description, BuildSceneDescription(request.spec(), assets, options_.limits.scene));
+                                                               const v1::Rate& rate, const scene::AssetResolver& assets) {
+  PALPATE_ASSIGN_OR_RETURN(sim::SceneDescription description, scene::BuildSceneDescription(request.spec(), assets, options_.limits.scene));
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(options_.context, std::move(description)));
-  return Scene::Start(id, WithoutInlineMeshes(request.spec()), std::move(world), rate, request.play(), encode_pool_, metrics_,
+  return Scene::Start(id, scene::WithoutInlineMeshes(request.spec()), std::move(world), rate, request.play(), encode_pool_, metrics_,
                       options_.limits.max_kept_versions);
 }
 
@@ -144,11 +144,11 @@ void SceneManager::Check(const v1::SceneSpec& spec, std::function<bool()> is_can
       --waiting_checks_;
     }
     if (absl::Status wanted = Wanted(is_cancelled); !wanted.ok()) return done(wanted);
-    const absl::StatusOr<sim::SceneDescription> description = BuildSceneDescription(spec, *options_.assets, options_.limits.scene);
+    const absl::StatusOr<sim::SceneDescription> description = scene::BuildSceneDescription(spec, *options_.assets, options_.limits.scene);
     if (!description.ok()) {
       done(description.status());
     } else {
-      done(SummarizeScene(*description));
+      done(scene::SummarizeScene(*description));
     }
   });
 }

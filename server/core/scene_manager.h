@@ -13,18 +13,18 @@
 #include "absl/status/statusor.h"
 #include "gpu/runtime/context.h"
 #include "palpate/v1/control.pb.h"
-#include "server/api/asset_resolver.h"
-#include "server/api/scene_spec.h"
 #include "server/core/metrics.h"
 #include "server/core/scene.h"
 #include "server/core/worker_pool.h"
+#include "sim/scene/asset_resolver.h"
+#include "sim/scene/scene_spec.h"
 
 namespace palpate::server {
 
 /// What one server may hold; the names are those of ServerLimits.
 struct Limits {
   uint32_t max_scenes = 16;
-  SceneLimits scene;
+  scene::SceneLimits scene;
   uint64_t max_message_bytes = 64ULL << 20;
   uint32_t max_streams = 256;
   uint32_t max_kept_versions = TopologyHistory::kDefaultVersions;
@@ -51,7 +51,7 @@ class SceneManager {
  public:
   struct Options {
     Limits limits;
-    std::shared_ptr<const AssetResolver> assets;
+    std::shared_ptr<const scene::AssetResolver> assets;
     std::shared_ptr<gpu::Context> context;
   };
 
@@ -67,7 +67,7 @@ class SceneManager {
   /// `assets`: where mesh files come from; null = those of the options. `is_cancelled` (may be empty): asked before the work begins, which
   /// is then not done. Errors: InvalidArgument, AlreadyExists, ResourceExhausted, NotFound (mesh file), Cancelled, Unavailable (the server
   /// stops).
-  void Create(const v1::CreateSceneRequest& request, std::shared_ptr<const AssetResolver> assets, std::function<bool()> is_cancelled,
+  void Create(const v1::CreateSceneRequest& request, std::shared_ptr<const scene::AssetResolver> assets, std::function<bool()> is_cancelled,
               Done<v1::SceneInfo> done);
   /// The same errors; ResourceExhausted if kMaxWaitingChecks wait already.
   void Check(const v1::SceneSpec& spec, std::function<bool()> is_cancelled, Done<v1::CheckSceneResponse> done);
@@ -101,12 +101,12 @@ class SceneManager {
   };
 
   void Build(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
-             const std::shared_ptr<const AssetResolver>& assets, const std::function<bool()>& is_cancelled,
+             const std::shared_ptr<const scene::AssetResolver>& assets, const std::function<bool()>& is_cancelled,
              const Done<v1::SceneInfo>& done);
   /// Whether work that waited is still wanted. Errors: Cancelled, Unavailable.
   absl::Status Wanted(const std::function<bool()>& is_cancelled) const;
   absl::StatusOr<std::shared_ptr<Scene>> MakeScene(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
-                                                   const AssetResolver& assets);
+                                                   const scene::AssetResolver& assets);
   void CloseStream(uint64_t id, StreamKind kind);
   std::vector<std::pair<std::string, int>> SceneStates() const;
 

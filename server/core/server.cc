@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   server->metrics_ = std::make_unique<Metrics>(server->context_);
   SceneManager::Options manager_options;
   manager_options.limits = options.limits;
-  manager_options.assets = std::make_shared<AssetRootResolver>(options.asset_root);
+  manager_options.assets = std::make_shared<scene::AssetRootResolver>(options.asset_root);
   manager_options.context = server->context_;
   server->manager_ = std::make_unique<SceneManager>(std::move(manager_options), *server->metrics_);
   server->authenticator_ = std::make_unique<Authenticator>(std::move(token));
@@ -234,11 +234,11 @@ absl::Status Server::CreateScenes(const ServerOptions& options) {
   for (const std::string& path : options.scene_files) {
     PALPATE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, "--scene"));
     v1::CreateSceneRequest request;
-    PALPATE_ASSIGN_OR_RETURN(*request.mutable_spec(), ParseSceneJson(text, path));
+    PALPATE_ASSIGN_OR_RETURN(*request.mutable_spec(), scene::ParseSceneJson(text, path));
     PALPATE_ASSIGN_OR_RETURN(*request.mutable_scene_id(), SceneIdOfFile(path));
     request.set_play(true);
     std::promise<absl::Status> created;
-    manager_->Create(request, std::make_shared<SceneFolderResolver>(std::filesystem::path(path).parent_path()), nullptr,
+    manager_->Create(request, std::make_shared<scene::SceneFolderResolver>(std::filesystem::path(path).parent_path()), nullptr,
                      [&created](const absl::StatusOr<v1::SceneInfo>& info) { created.set_value(info.status()); });
     PALPATE_RETURN_IF_ERROR(Annotate(created.get_future().get(), path));
   }

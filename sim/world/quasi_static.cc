@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "sim/reference/reference_body.h"
-#include "sim/world/material.h"
+#include "sim/scene/material.h"
 
 namespace palpate::sim {
 namespace {

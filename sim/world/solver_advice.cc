@@ -7,7 +7,7 @@
 #include <Eigen/Geometry>
 
 #include "sim/mesh/tet_mesh.h"
-#include "sim/world/material.h"
+#include "sim/scene/material.h"
 
 namespace palpate::sim {
 namespace {

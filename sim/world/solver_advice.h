@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/world/scene_description.h"
+#include "sim/scene/description.h"
 
 namespace palpate::sim {
 

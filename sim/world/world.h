@@ -9,9 +9,9 @@
 
 #include "gpu/base/status.h"
 #include "gpu/runtime/context.h"
-#include "sim/world/edit.h"
+#include "sim/scene/description.h"
+#include "sim/scene/edit.h"
 #include "sim/world/frame.h"
-#include "sim/world/scene_description.h"
 
 namespace palpate::sim {
 

@@ -11,6 +11,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "sim/scene/description.h"
+#include "sim/scene/edit.h"
 #include "sim/topology/carving.h"
 #include "sim/topology/closed_mesh.h"
 #include "sim/topology/embedded_points.h"
@@ -18,8 +20,6 @@
 #include "sim/topology/incision.h"
 #include "sim/topology/refinement.h"
 #include "sim/world/body_arrays.h"
-#include "sim/world/edit.h"
-#include "sim/world/scene_description.h"
 #include "sim/world/scene_vertices.h"
 
 namespace palpate::sim {

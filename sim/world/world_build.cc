@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "sim/mesh/mass_properties.h"
-#include "sim/world/markers.h"
-#include "sim/world/material.h"
+#include "sim/scene/markers.h"
+#include "sim/scene/material.h"
 #include "sim/world/world_impl.h"
 
 namespace palpate::sim {

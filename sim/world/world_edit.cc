@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sim/mesh/exact_predicates.h"
-#include "sim/world/material.h"
+#include "sim/scene/material.h"
 #include "sim/world/world_impl.h"
 
 namespace palpate::sim {

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/world/material.h"
+#include "sim/scene/material.h"
 #include "sim/world/world_impl.h"
 
 namespace palpate::sim {

@@ -24,9 +24,9 @@
 #include "clients/cpp/scene_client.h"
 #include "clients/cpp/watch_stream.h"
 #include "palpate/v1/haptics.grpc.pb.h"
-#include "server/api/edit_request.h"
-#include "server/api/scene_spec.h"
 #include "sim/mesh/surface_check.h"
+#include "sim/scene/edit_request.h"
+#include "sim/scene/scene_spec.h"
 
 namespace palpate {
 namespace {
@@ -144,7 +144,7 @@ class SceneRun {
     std::vector<v1::EditOutcome> outcomes;
     std::ifstream file("scenes/edits/" + name + ".json");
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    absl::StatusOr<v1::EditSceneRequest> all = server::ParseEditJson(text, name);
+    absl::StatusOr<v1::EditSceneRequest> all = scene::ParseEditJson(text, name);
     EXPECT_TRUE(all.ok()) << all.status();
     if (!all.ok()) return outcomes;
     return Perform(*std::move(all), each, steps);
@@ -224,7 +224,7 @@ class SceneRun {
   absl::Status Init(const std::string& name, const std::string& tool, const std::function<void(v1::SceneSpec*)>& change) {
     std::ifstream file("scenes/" + name + ".json");
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    absl::StatusOr<v1::SceneSpec> spec = server::ParseSceneJson(text, name);
+    absl::StatusOr<v1::SceneSpec> spec = scene::ParseSceneJson(text, name);
     if (!spec.ok()) return spec.status();
     spec->mutable_contact()->set_check_intersections(true);
     if (change) change(&*spec);

@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "server/api/summary.h"
-#include "server/api/tool_spec.h"
 #include "sim/mesh/generators.h"
+#include "sim/scene/summary.h"
+#include "sim/scene/tool_spec.h"
 
 namespace palpate::server {
 namespace {
@@ -194,7 +194,7 @@ TEST(Topology, ToolsShowWhatTheirInstrumentIs) {
 
 // Each kind is one name in both enums.
 TEST(Topology, KindsOfInstrumentsHaveTheSameNames) {
-  const auto name_of = [](sim::InstrumentKind kind) { return v1::InstrumentKind_Name(EncodeInstrumentKind(kind)); };
+  const auto name_of = [](sim::InstrumentKind kind) { return v1::InstrumentKind_Name(scene::EncodeInstrumentKind(kind)); };
   EXPECT_EQ(name_of(sim::InstrumentKind::kProbe), "INSTRUMENT_KIND_PROBE");
   EXPECT_EQ(name_of(sim::InstrumentKind::kForceps), "INSTRUMENT_KIND_FORCEPS");
   EXPECT_EQ(name_of(sim::InstrumentKind::kScalpel), "INSTRUMENT_KIND_SCALPEL");
@@ -490,7 +490,7 @@ TEST(EncodeAttached, StatesLimitsOnlyOfWhatTheInstrumentHas) {
     tool.instrument.kind = kind;
     v1::Attached out;
     EncodeAttached(tool, out);
-    EXPECT_EQ(out.kind(), EncodeInstrumentKind(kind));
+    EXPECT_EQ(out.kind(), scene::EncodeInstrumentKind(kind));
     return std::pair(out.max_jaw_angle_rad(), out.max_power_w());
   };
   EXPECT_EQ(encode(sim::InstrumentKind::kProbe), std::pair(0.0, 0.0));
@@ -505,7 +505,7 @@ TEST(Summary, CountsVolumeMassAndColors) {
   sim::SceneDescription description = TwoBodies();
   description.bodies[0].material.density_kg_per_m3 = 2000;
   description.bodies[0].fixed_vertices = {0, 1};
-  const v1::BodyInfo info = SummarizeBody(description.bodies[0]);
+  const v1::BodyInfo info = scene::SummarizeBody(description.bodies[0]);
   EXPECT_EQ(info.vertex_count(), 64U);
   EXPECT_EQ(info.tet_count(), 27U * 5);
   EXPECT_EQ(info.surface_vertex_count(), 56U);
@@ -513,7 +513,7 @@ TEST(Summary, CountsVolumeMassAndColors) {
   EXPECT_EQ(info.fixed_vertex_count(), 2U);
   EXPECT_NEAR(info.volume_m3(), 0.001, 1e-12);
   EXPECT_NEAR(info.mass_kg(), 2, 1e-9);
-  const v1::CheckSceneResponse summary = SummarizeScene(description);
+  const v1::CheckSceneResponse summary = scene::SummarizeScene(description);
   EXPECT_EQ(summary.bodies_size(), 2);
   EXPECT_GT(summary.device_bytes(), 0U);
   // A tet needs four colours, and a greedy colouring never more than one above the highest number of neighbours.

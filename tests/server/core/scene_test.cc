@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "server/api/scene_spec.h"
+#include "sim/scene/scene_spec.h"
 #include "tests/server/core/server_fixture.h"
 
 namespace palpate::server {
@@ -50,7 +50,7 @@ class SceneTest : public ::testing::Test {
   void SetUp() override { ConfigureLog(LogLevel::kOff, false); }
 
   std::unique_ptr<sim::World> NewWorld() {
-    absl::StatusOr<sim::SceneDescription> description = BuildSceneDescription(TinyScene(), AssetRootResolver(""), {});
+    absl::StatusOr<sim::SceneDescription> description = scene::BuildSceneDescription(TinyScene(), scene::AssetRootResolver(""), {});
     EXPECT_TRUE(description.ok()) << description.status();
     absl::StatusOr<std::unique_ptr<sim::World>> world = sim::World::Create(TestContext(), *std::move(description));
     EXPECT_TRUE(world.ok()) << world.status();

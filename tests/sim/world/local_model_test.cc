@@ -12,9 +12,9 @@
 
 #include <gtest/gtest.h>
 
-#include "server/api/asset_resolver.h"
-#include "server/api/scene_spec.h"
 #include "sim/haptics/evaluate.h"
+#include "sim/scene/asset_resolver.h"
+#include "sim/scene/scene_spec.h"
 #include "sim/world/world.h"
 #include "tests/sim/world/world_builders.h"
 #include "tests/support/device_test.h"
@@ -31,12 +31,12 @@ class Pressed {
           const Vector3d& over_m) {
     std::ifstream file("scenes/" + name + ".json");
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    auto spec = server::ParseSceneJson({text.data(), text.size()}, name);
+    auto spec = scene::ParseSceneJson({text.data(), text.size()}, name);
     EXPECT_TRUE(spec.ok()) << spec.status();
     if (!spec.ok()) return;
     if (edge_length_m > 0) spec->mutable_bodies(0)->mutable_generator()->set_edge_length_m(edge_length_m);
     if (sweeps > 0) spec->mutable_solver()->set_iterations(static_cast<uint32_t>(sweeps));
-    auto scene = server::BuildSceneDescription(*spec, server::AssetRootResolver(""), {});
+    auto scene = scene::BuildSceneDescription(*spec, scene::AssetRootResolver(""), {});
     EXPECT_TRUE(scene.ok()) << scene.status();
     if (!scene.ok()) return;
     scene->tools = {test::ToolAt("probe", over_m, ToolDrive::kDirect)};

@@ -4,10 +4,10 @@
 
 #include "absl/status/statusor.h"
 #include "palpate/v1/scene.pb.h"
-#include "server/api/checker.h"
-#include "sim/world/scene_description.h"
+#include "sim/scene/checker.h"
+#include "sim/scene/description.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 inline constexpr double kMaxJawAngle_rad = 3;  ///< of an instrument
 inline constexpr double kMaxPower_w = 1000;    ///< of an instrument
@@ -25,4 +25,4 @@ absl::StatusOr<sim::ToolDescription> BuildToolDescription(const v1::ToolSpec& to
 v1::InstrumentKind EncodeInstrumentKind(sim::InstrumentKind kind);
 void EncodeInstrumentTraits(const sim::InstrumentTraits& traits, v1::InstrumentTraits& out);
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,4 +1,4 @@
-#include "server/api/body_spec.h"
+#include "sim/scene/body_spec.h"
 
 #include <algorithm>
 #include <array>
@@ -11,10 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
-#include "server/api/scene_spec.h"
 #include "sim/mesh/tet_mesh.h"
+#include "sim/scene/scene_spec.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 namespace {
 
 constexpr uint8_t kAllAxes = 7;
@@ -317,4 +317,4 @@ absl::Status BuildLoads(const v1::BodySpec& body, const std::string& path, sim::
   return absl::OkStatus();
 }
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,4 +1,4 @@
-#include "server/api/edit_request.h"
+#include "sim/scene/edit_request.h"
 
 #include <google/protobuf/util/json_util.h>
 
@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
-#include "server/api/checker.h"
-#include "server/api/material_spec.h"
-#include "server/api/scene_spec.h"
+#include "sim/scene/checker.h"
+#include "sim/scene/material_spec.h"
+#include "sim/scene/scene_spec.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 namespace {
 
 constexpr double kMinEdge_m = 1e-5;
@@ -243,4 +243,4 @@ void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditO
   }
 }
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

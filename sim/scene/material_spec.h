@@ -7,10 +7,10 @@
 
 #include "absl/status/statusor.h"
 #include "palpate/v1/scene.pb.h"
-#include "server/api/checker.h"
-#include "sim/world/scene_description.h"
+#include "sim/scene/checker.h"
+#include "sim/scene/description.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 /// The ranges of scene.proto, field by field.
 void CheckMaterialRanges(Checker& check, const std::string& path, const v1::MaterialSpec& material);
@@ -24,4 +24,4 @@ sim::Material MaterialFrom(const v1::MaterialSpec& material, const Eigen::Quater
 /// and only linear and St-Venant-Kirchhoff materials have fibres. Errors: InvalidArgument naming `path` and the field.
 absl::StatusOr<sim::Material> ChangedMaterial(const sim::Material& present, const v1::MaterialSpec& change, std::string_view path);
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "gpu/base/status.h"
-#include "sim/world/scene_description.h"
+#include "sim/scene/description.h"
 
 namespace palpate::sim {
 

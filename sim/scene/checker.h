@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "palpate/v1/scene.pb.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 inline absl::string_view View(std::string_view s) { return {s.data(), s.size()}; }
 
@@ -72,4 +72,4 @@ class Checker {
   absl::Status status_;
 };
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,8 +1,8 @@
-#include "server/api/checker.h"
+#include "sim/scene/checker.h"
 
-#include "server/api/scene_spec.h"
+#include "sim/scene/scene_spec.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 void Checker::Name(std::string_view path, const std::string& name, size_t max_bytes) {
   if (name.size() > max_bytes) Invalid(path, absl::StrCat(name.size(), " bytes are outside [0, ", max_bytes, "]"));
@@ -23,4 +23,4 @@ void Checker::Pose(std::string_view path, const v1::Pose& pose) {
   if (absl::StatusOr<sim::RigidPose> parsed = PoseFromProto(pose, path); !parsed.ok()) Fail(parsed.status());
 }
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,4 +1,4 @@
-#include "server/api/tool_spec.h"
+#include "sim/scene/tool_spec.h"
 
 #include <string>
 #include <utility>
@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_join.h"
 #include "gpu/base/status.h"
-#include "server/api/scene_spec.h"
+#include "sim/scene/scene_spec.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 namespace {
 
 constexpr double kDefaultMinInsertion_m = 0;
@@ -175,4 +175,4 @@ void EncodeInstrumentTraits(const sim::InstrumentTraits& traits, v1::InstrumentT
   out.set_leaves_clips(traits.leaves_clips);
 }
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

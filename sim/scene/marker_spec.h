@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "palpate/v1/scene.pb.h"
 #include "palpate/v1/stream.pb.h"
-#include "server/api/checker.h"
-#include "sim/world/scene_description.h"
+#include "sim/scene/checker.h"
+#include "sim/scene/description.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 /// Checks the markers of a body against what scene.proto says of them, but for where they lie. `path`: of the body.
 void CheckMarkers(Checker& check, const std::string& path, const v1::BodySpec& body);
@@ -32,4 +32,4 @@ absl::Status BuildMarkers(const v1::BodySpec& body, const std::string& path, con
 /// What streams say of the markers once, in the order of Frame::markers.
 std::vector<v1::MarkerInfo> EncodeMarkerInfos(const sim::SceneDescription& description);
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -10,9 +10,9 @@
 #include "absl/status/statusor.h"
 #include "palpate/v1/edit.pb.h"
 #include "palpate/v1/stream.pb.h"
-#include "sim/world/edit.h"
+#include "sim/scene/edit.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 inline constexpr int kMaxEdits = 256;           ///< of a request
 inline constexpr int kMaxBladeEdges = 1024;     ///< of an incision
@@ -47,4 +47,4 @@ absl::StatusOr<std::vector<sim::Edit>> BuildEdits(const v1::EditSceneRequest& re
 void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditOutcome> outcomes, std::span<const std::string> bodies,
                     std::span<const v1::MarkerInfo> markers, v1::EditSceneResponse& out);
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,4 +1,4 @@
-#include "sim/world/material.h"
+#include "sim/scene/material.h"
 
 #include <gmock/gmock.h>
 

@@ -11,10 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "palpate/v1/scene.pb.h"
-#include "server/api/checker.h"
-#include "sim/world/scene_description.h"
+#include "sim/scene/checker.h"
+#include "sim/scene/description.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 // The parts of a BodySpec that say what holds and pushes it, and where: regions, supports, surface zones, loads. scene_spec.cc calls these;
 // the functions Check... look at the fields alone, those that Build... need them checked, and the mesh in its place.
@@ -50,4 +50,4 @@ void CheckLoads(Checker& check, const std::string& path, const v1::BodySpec& bod
 /// Fills loads. Errors: InvalidArgument where a region has no vertex, or that of a pressure no triangle.
 absl::Status BuildLoads(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out);
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,10 +1,10 @@
-#include "server/api/material_spec.h"
+#include "sim/scene/material_spec.h"
 
 #include "absl/strings/str_cat.h"
-#include "server/api/scene_spec.h"
-#include "sim/world/material.h"
+#include "sim/scene/material.h"
+#include "sim/scene/scene_spec.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 namespace {
 
 double Or(bool has, double value, double fallback) { return has ? value : fallback; }
@@ -130,4 +130,4 @@ absl::StatusOr<sim::Material> ChangedMaterial(const sim::Material& present, cons
   return MaterialFrom(spec, Eigen::Quaterniond::Identity());
 }
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

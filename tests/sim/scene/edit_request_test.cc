@@ -1,4 +1,4 @@
-#include "server/api/edit_request.h"
+#include "sim/scene/edit_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace palpate::server {
+namespace palpate::scene {
 namespace {
 
 void Set(double x, double y, double z, v1::Vec3& v) {
@@ -291,4 +291,4 @@ TEST(EditOutcomes, AreEncodedWithNames) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,4 +1,4 @@
-#include "sim/world/markers.h"
+#include "sim/scene/markers.h"
 
 #include <vector>
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "palpate/v1/control.pb.h"
-#include "sim/world/scene_description.h"
+#include "sim/scene/description.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 /// Counts, mass and volume of one body. Precondition: its mesh is valid.
 v1::BodyInfo SummarizeBody(const sim::BodyDescription& body);
@@ -18,4 +18,4 @@ uint32_t CountColors(const sim::SceneDescription& description);
 /// What would be built, without a device: `device_bytes` is an estimate from the counts of vertices, tets and incidences.
 v1::CheckSceneResponse SummarizeScene(const sim::SceneDescription& description);
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

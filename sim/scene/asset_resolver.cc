@@ -1,4 +1,4 @@
-#include "server/api/asset_resolver.h"
+#include "sim/scene/asset_resolver.h"
 
 #include <array>
 #include <system_error>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "gpu/base/status.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 namespace {
 
 namespace fs = std::filesystem;
@@ -90,4 +90,4 @@ absl::StatusOr<fs::path> SceneFolderResolver::Resolve(const std::string& mesh_fi
   return CanonicalRegularFile(folder_ / fs::path(mesh_file), mesh_file);
 }
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -6,10 +6,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "palpate/v1/scene.pb.h"
-#include "server/api/asset_resolver.h"
-#include "sim/world/scene_description.h"
+#include "sim/scene/asset_resolver.h"
+#include "sim/scene/description.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 /// What one scene may hold. Exceeding one is ResourceExhausted, with the name that ServerLimits gives it.
 struct SceneLimits {
@@ -53,4 +53,4 @@ v1::SceneSpec WithoutInlineMeshes(const v1::SceneSpec& spec);
 /// Errors: InvalidArgument naming `path` and the component.
 absl::StatusOr<sim::RigidPose> PoseFromProto(const v1::Pose& pose, std::string_view path);
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

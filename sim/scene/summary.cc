@@ -1,9 +1,9 @@
-#include "server/api/summary.h"
+#include "sim/scene/summary.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace palpate::server {
+namespace palpate::scene {
 namespace {
 
 // Bytes a world keeps on the device, by what they grow with; fitted to slabs of 40 to 25,000 tets (off by 1 % there).
@@ -103,4 +103,4 @@ v1::CheckSceneResponse SummarizeScene(const sim::SceneDescription& description) 
   return out;
 }
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,11 +1,11 @@
-#include "server/api/marker_spec.h"
+#include "sim/scene/marker_spec.h"
 
 #include <unordered_set>
 
-#include "server/api/scene_spec.h"
-#include "sim/world/markers.h"
+#include "sim/scene/markers.h"
+#include "sim/scene/scene_spec.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 void CheckMarkers(Checker& check, const std::string& path, const v1::BodySpec& body) {
   if (body.markers().empty()) return;
@@ -44,4 +44,4 @@ std::vector<v1::MarkerInfo> EncodeMarkerInfos(const sim::SceneDescription& descr
   return out;
 }
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,4 +1,4 @@
-#include "server/api/scene_spec.h"
+#include "sim/scene/scene_spec.h"
 
 #include <google/protobuf/util/json_util.h>
 
@@ -13,16 +13,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
-#include "server/api/body_spec.h"
-#include "server/api/checker.h"
-#include "server/api/marker_spec.h"
-#include "server/api/material_spec.h"
-#include "server/api/texture_spec.h"
-#include "server/api/tool_spec.h"
 #include "sim/mesh/generators.h"
 #include "sim/mesh/mesh_io.h"
+#include "sim/scene/body_spec.h"
+#include "sim/scene/checker.h"
+#include "sim/scene/marker_spec.h"
+#include "sim/scene/material_spec.h"
+#include "sim/scene/texture_spec.h"
+#include "sim/scene/tool_spec.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 namespace {
 
 constexpr float kInteriorShade = 0.7F;  // of surfaces that cuts uncover
@@ -790,4 +790,4 @@ v1::SceneSpec WithoutInlineMeshes(const v1::SceneSpec& spec) {
   return out;
 }
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

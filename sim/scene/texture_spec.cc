@@ -1,4 +1,4 @@
-#include "server/api/texture_spec.h"
+#include "sim/scene/texture_spec.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
-#include "server/api/scene_spec.h"
+#include "sim/scene/scene_spec.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 namespace {
 
 constexpr double kDefaultTileSize_m = 0.05;
@@ -210,4 +210,4 @@ v1::TexturePattern EncodeTexturePattern(sim::TexturePattern pattern) {
   return v1::TEXTURE_PATTERN_UNSPECIFIED;
 }
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -4,11 +4,11 @@
 
 #include "absl/status/status.h"
 #include "palpate/v1/scene.pb.h"
-#include "server/api/checker.h"
 #include "sim/mesh/tet_mesh.h"
-#include "sim/world/scene_description.h"
+#include "sim/scene/checker.h"
+#include "sim/scene/description.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 /// Looks at the fields of a body's texture alone; nothing to say where there is none.
 void CheckTexture(Checker& check, const std::string& path, const v1::BodySpec& body);
@@ -20,4 +20,4 @@ absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, con
 
 v1::TexturePattern EncodeTexturePattern(sim::TexturePattern pattern);
 
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -1,4 +1,4 @@
-#include "server/api/scene_spec.h"
+#include "sim/scene/scene_spec.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "server/api/checker.h"
 #include "sim/mesh/generators.h"
 #include "sim/mesh/mesh_io.h"
+#include "sim/scene/checker.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 namespace {
 
 using ::testing::AllOf;
@@ -1534,4 +1534,4 @@ TEST(PoseFromProto, NamesTheComponent) {
 }
 
 }  // namespace
-}  // namespace palpate::server
+}  // namespace palpate::scene

@@ -9,8 +9,8 @@
 
 #include <Eigen/Core>
 
+#include "sim/scene/description.h"
 #include "sim/topology/ids.h"
-#include "sim/world/scene_description.h"
 
 namespace palpate::sim {
 

@@ -2,7 +2,7 @@
 
 #include "gpu/base/status.h"
 #include "gpu/dynamics/tissue_layout.h"
-#include "sim/world/scene_description.h"
+#include "sim/scene/description.h"
 
 namespace palpate::sim {
 

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace palpate::server {
+namespace palpate::scene {
 
 /// Finds the file that BodySpec.mesh_file names. Thread-safe.
 class AssetResolver {
@@ -41,4 +41,4 @@ class SceneFolderResolver : public AssetResolver {
   std::filesystem::path folder_;
 };
 
-}  // namespace palpate::server
+}  // namespace palpate::scene
