@@ -9,7 +9,7 @@
 
 namespace palpate::cli {
 
-/// Reads a scene file: the JSON form of SceneSpec, strictly JSON. Values are not checked; server/api does that. Errors: NotFound (cannot be
+/// Reads a scene file: the JSON form of SceneSpec, strictly JSON. Values are not checked; sim/scene does that. Errors: NotFound (cannot be
 /// read), InvalidArgument naming the file and line and column (syntax) or the path of the field (unknown field, wrong type).
 absl::StatusOr<v1::SceneSpec> ReadSceneFile(const std::filesystem::path& path);
 

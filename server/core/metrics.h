@@ -9,7 +9,8 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <prometheus/counter.h>
@@ -22,56 +23,10 @@
 #include "gpu/runtime/context.h"
 #include "palpate/v1/control.pb.h"
 #include "sim/scene/edit.h"
+#include "sim/scene/edit_request.h"
 #include "sim/world/frame.h"
 
 namespace palpate::server {
-
-/// Every metric the server exports. Durations are seconds, sizes bytes, lengths metres, as Prometheus wants base units.
-namespace metric {
-inline constexpr char kSteps[] = "palpate_steps_total";                       // {scene}
-inline constexpr char kStepSeconds[] = "palpate_step_seconds";                // {scene} histogram
-inline constexpr char kStageSeconds[] = "palpate_stage_seconds";              // {scene, stage} histogram
-inline constexpr char kStepRate[] = "palpate_steps_per_second";               // {scene}
-inline constexpr char kOverruns[] = "palpate_overruns_total";                 // {scene}
-inline constexpr char kSkipped[] = "palpate_schedule_skipped_seconds_total";  // {scene}
-inline constexpr char kContacts[] = "palpate_contacts";                       // {scene}
-inline constexpr char kSurfaceContacts[] = "palpate_surface_contacts";        // {scene}
-inline constexpr char kSurfacePairs[] = "palpate_surface_pairs";              // {scene}
-inline constexpr char kTruncated[] = "palpate_truncated_vertices";            // {scene}
-inline constexpr char kIntersections[] = "palpate_intersections_total";       // {scene}
-inline constexpr char kContactSeconds[] = "palpate_contact_seconds";          // {scene, stage} histogram
-inline constexpr char kMaxPenetration[] = "palpate_max_penetration_meters";   // {scene}
-inline constexpr char kInvertedTets[] = "palpate_inverted_tets";              // {scene}
-inline constexpr char kSceneDeviceBytes[] = "palpate_scene_device_bytes";     // {scene}
-inline constexpr char kEdits[] = "palpate_edits_total";                       // {scene, kind}
-inline constexpr char kEditsRefused[] = "palpate_edits_refused_total";        // {scene, kind} stopped by a budget of tets
-inline constexpr char kEditSeconds[] = "palpate_edit_seconds";                // {scene} histogram: of a request, in the scene's thread
-inline constexpr char kTetsRemoved[] = "palpate_tets_removed_total";          // {scene} by requests
-inline constexpr char kTopologyVersion[] = "palpate_topology_version";        // {scene}
-inline constexpr char kDeltas[] = "palpate_topology_deltas_total";            // {scene} sent
-inline constexpr char kDeltaBytes[] = "palpate_topology_delta_bytes_total";   // {scene} sent
-inline constexpr char kGapKeyframes[] = "palpate_topology_keyframes_total";   // {scene} sent in place of a delta
-inline constexpr char kModelAge[] = "palpate_haptic_model_age_seconds";  // {scene} histogram: end of the step to hand-over to the network
-inline constexpr char kModels[] = "palpate_haptic_models_total";         // {scene} sent
-inline constexpr char kModelsDropped[] = "palpate_haptic_models_dropped_total";  // {scene} replaced by a newer one before they left
-inline constexpr char kPoses[] = "palpate_haptic_poses_total";                   // {scene} received
-inline constexpr char kFrames[] = "palpate_frames_total";                        // {scene} sent
-inline constexpr char kFramesDropped[] = "palpate_frames_dropped_total";         // {scene}
-inline constexpr char kStreamBytes[] = "palpate_stream_bytes_total";             // {kind}
-inline constexpr char kStreams[] = "palpate_streams";                            // {kind} open now
-inline constexpr char kScenes[] = "palpate_scenes";                              // {state}
-inline constexpr char kRpcErrors[] = "palpate_rpc_errors_total";                 // {code}
-inline constexpr char kDeviceBytes[] = "palpate_device_memory_bytes";
-inline constexpr char kDevicePeakBytes[] = "palpate_device_memory_peak_bytes";
-inline constexpr char kProgramsCompiled[] = "palpate_programs_compiled_total";
-inline constexpr char kKernelSeconds[] = "palpate_kernel_seconds_total";    // {kernel}
-inline constexpr char kKernelLaunches[] = "palpate_kernel_launches_total";  // {kernel}
-inline constexpr char kBuildInfo[] = "palpate_build_info";                  // {version, commit, device, driver} = 1
-inline constexpr char kConnections[] = "palpate_connections";
-inline constexpr char kConnectionsTotal[] = "palpate_connections_total";  // fate: accepted, refused, evicted
-inline constexpr char kWebConnections[] = "palpate_web_connections";
-inline constexpr char kWebRequestsBad[] = "palpate_web_bad_requests_total";
-}  // namespace metric
 
 enum class StreamKind { kWatch, kOperate, kViewer };
 inline constexpr std::array<std::string_view, 3> kStreamKindNames = {"watch", "operate", "viewer"};
@@ -79,17 +34,129 @@ inline constexpr std::array<std::string_view, 3> kStreamKindNames = {"watch", "o
 /// Parts of the contact between and within bodies that are timed on their own.
 inline constexpr std::array<std::string_view, 3> kContactStageNames = {"detect", "filter", "check"};
 
-inline constexpr size_t kEditKindCount = std::variant_size_v<decltype(sim::Edit::what)>;
+/// Bounds of the buckets of a histogram [s].
+namespace buckets {
+inline constexpr std::array kNone = std::to_array<double>({1});
+inline constexpr std::array kStep =
+    std::to_array<double>({0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.033, 0.066, 0.13, 0.26, 0.52, 1, 2});
+inline constexpr std::array kStage =
+    std::to_array<double>({0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.033, 0.1, 0.3, 1});
+inline constexpr std::array kAge = std::to_array<double>({0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5});
+}  // namespace buckets
 
-class Metrics;
+/// A label that a metric has besides the scene, and the values it takes; or none.
+struct MetricLabel {
+  std::string_view name;
+  std::span<const std::string_view> values;
+};
+inline constexpr MetricLabel kNoLabel = {};
+inline constexpr MetricLabel kStageLabel = {"stage", sim::kStageNames};
+inline constexpr MetricLabel kContactStageLabel = {"stage", kContactStageNames};
+inline constexpr MetricLabel kEditKindLabel = {"kind", scene::kEditKindNames};
+
+/// Every metric of a scene: METRIC(type, name in the code, exported name, label, buckets, help). Registry, the members of SceneMetrics, and
+/// their end with the scene come from these rows. Durations are seconds, sizes bytes, lengths metres, as Prometheus wants base units.
+// clang-format off
+#define PALPATE_SCENE_METRICS(METRIC)                                                                                                      \
+  METRIC(Counter, steps, "palpate_steps_total", kNoLabel, kNone, "Steps done.")                                                            \
+  METRIC(Histogram, step_seconds, "palpate_step_seconds", kNoLabel, kStep, "Wall time of a step.")                                         \
+  METRIC(Histogram, stage_seconds, "palpate_stage_seconds", kStageLabel, kStage, "Wall time of a stage of a step.")                        \
+  METRIC(Gauge, step_rate, "palpate_steps_per_second", kNoLabel, kNone, "Steps per second of wall time over the last second.")             \
+  METRIC(Counter, overruns, "palpate_overruns_total", kNoLabel, kNone, "Steps that began late by more than one period.")                   \
+  METRIC(Counter, skipped, "palpate_schedule_skipped_seconds_total", kNoLabel, kNone,                                                      \
+         "Wall time that a scene gave up because it had fallen too far behind its schedule.")                                              \
+  METRIC(Gauge, contacts, "palpate_contacts", kNoLabel, kNone, "Contacts with tools and obstacles after the newest step.")                 \
+  METRIC(Gauge, surface_contacts, "palpate_surface_contacts", kNoLabel, kNone,                                                             \
+         "Contacts between and within bodies that push, after the newest step.")                                                           \
+  METRIC(Gauge, surface_pairs, "palpate_surface_pairs", kNoLabel, kNone,                                                                   \
+         "Pairs of elements of bodies within the detection range in the newest step.")                                                     \
+  METRIC(Gauge, truncated, "palpate_truncated_vertices", kNoLabel, kNone, "Vertices held back by their bound in the newest step.")         \
+  METRIC(Counter, intersections, "palpate_intersections_total", kNoLabel, kNone,                                                           \
+         "Edges found through triangles after steps; needs check_intersections.")                                                          \
+  METRIC(Histogram, contact_seconds, "palpate_contact_seconds", kContactStageLabel, kStage,                                                \
+         "Wall time of the parts of contact between and within bodies.")                                                                   \
+  METRIC(Gauge, max_penetration, "palpate_max_penetration_meters", kNoLabel, kNone, "Deepest contact after the newest step.")              \
+  METRIC(Gauge, inverted_tets, "palpate_inverted_tets", kNoLabel, kNone, "Inverted tetrahedra after the newest step.")                     \
+  METRIC(Gauge, device_bytes, "palpate_scene_device_bytes", kNoLabel, kNone, "Device memory held by a scene.")                             \
+  METRIC(Counter, edits, "palpate_edits_total", kEditKindLabel, kNone, "Edits performed by requests.")                                     \
+  METRIC(Counter, edits_refused, "palpate_edits_refused_total", kEditKindLabel, kNone, "Edits of requests that a budget of tets stopped.") \
+  METRIC(Histogram, edit_seconds, "palpate_edit_seconds", kNoLabel, kStage, "Wall time of the edits of a request.")                        \
+  METRIC(Counter, tets_removed, "palpate_tets_removed_total", kNoLabel, kNone, "Tetrahedra removed by requests.")                          \
+  METRIC(Gauge, topology_version, "palpate_topology_version", kNoLabel, kNone, "Version of the topology.")                                 \
+  METRIC(Counter, deltas, "palpate_topology_deltas_total", kNoLabel, kNone, "Changes of the topology sent to readers.")                    \
+  METRIC(Counter, delta_bytes, "palpate_topology_delta_bytes_total", kNoLabel, kNone,                                                      \
+         "Payload of the changes of the topology sent to readers.")                                                                        \
+  METRIC(Counter, gap_keyframes, "palpate_topology_keyframes_total", kNoLabel, kNone,                                                      \
+         "Keyframes sent in place of a change of the topology.")                                                                           \
+  METRIC(Histogram, model_age, "palpate_haptic_model_age_seconds", kNoLabel, kAge,                                                         \
+         "Age of a local contact model when it leaves the server.")                                                                        \
+  METRIC(Counter, models, "palpate_haptic_models_total", kNoLabel, kNone, "Local contact models sent to stations.")                        \
+  METRIC(Counter, models_dropped, "palpate_haptic_models_dropped_total", kNoLabel, kNone,                                                  \
+         "Local contact models replaced by newer ones before they left.")                                                                  \
+  METRIC(Counter, poses, "palpate_haptic_poses_total", kNoLabel, kNone, "Tool poses received from stations.")                              \
+  METRIC(Counter, frames, "palpate_frames_total", kNoLabel, kNone, "Frames sent to readers.")                                              \
+  METRIC(Counter, frames_dropped, "palpate_frames_dropped_total", kNoLabel, kNone, "Frames that slow readers missed.")
+// clang-format on
+
+template <typename T>
+prometheus::Family<T>& RegisterFamily(prometheus::Registry& registry, const char* name, const char* help) {
+  const auto build = [&](auto builder) -> auto& { return builder.Name(name).Help(help).Register(registry); };
+  if constexpr (std::is_same_v<T, prometheus::Counter>) {
+    return build(prometheus::BuildCounter());
+  } else if constexpr (std::is_same_v<T, prometheus::Gauge>) {
+    return build(prometheus::BuildGauge());
+  } else {
+    return build(prometheus::BuildHistogram());
+  }
+}
+
+/// The series of a metric in one scene, one for each value of its label; they end with this.
+template <typename T>
+class SceneSeries {
+ public:
+  SceneSeries(prometheus::Family<T>& family, const std::string& scene_id, const MetricLabel& label, std::span<const double> bounds)
+      : family_(family) {
+    const auto add = [&](const prometheus::Labels& labels) {
+      if constexpr (std::is_same_v<T, prometheus::Histogram>) {
+        series_.push_back(&family_.Add(labels, prometheus::Histogram::BucketBoundaries(bounds.begin(), bounds.end())));
+      } else {
+        series_.push_back(&family_.Add(labels));
+      }
+    };
+    if (label.values.empty()) add({{"scene", scene_id}});
+    for (const std::string_view value : label.values) add({{"scene", scene_id}, {std::string(label.name), std::string(value)}});
+  }
+  ~SceneSeries() {
+    for (T* series : series_) family_.Remove(series);
+  }
+  SceneSeries(const SceneSeries&) = delete;
+  SceneSeries& operator=(const SceneSeries&) = delete;
+
+  T* operator->() { return series_.front(); }              ///< without label
+  T& operator[](size_t value) { return *series_[value]; }  ///< by the place of the label's value
+  size_t size() const { return series_.size(); }
+
+ private:
+  prometheus::Family<T>& family_;
+  std::vector<T*> series_;
+};
+
+/// The metrics of all scenes in a registry.
+struct SceneFamilies {
+  explicit SceneFamilies(prometheus::Registry& owner) : registry(owner) {}
+
+  prometheus::Registry& registry;
+#define PALPATE_METRIC(type, name, exported, label, bounds, help) \
+  prometheus::Family<prometheus::type>& name = RegisterFamily<prometheus::type>(registry, exported, help);
+  PALPATE_SCENE_METRICS(PALPATE_METRIC)
+#undef PALPATE_METRIC
+};
 
 /// The metrics of one scene. Methods may be called from any thread; they take only the short locks of single
 /// histograms, never one that a whole scrape holds.
 class SceneMetrics {
  public:
-  ~SceneMetrics();
-  SceneMetrics(const SceneMetrics&) = delete;
-  SceneMetrics& operator=(const SceneMetrics&) = delete;
+  SceneMetrics(SceneFamilies& families, std::string scene_id) : families_(families), scene_id_(std::move(scene_id)) {}
 
   void OnStep(const sim::Frame& frame, double steps_per_s);
   void OnOverrun() { overruns_->Increment(); }
@@ -108,39 +175,12 @@ class SceneMetrics {
   void SetDeviceBytes(size_t bytes) { device_bytes_->Set(static_cast<double>(bytes)); }
 
  private:
-  friend class Metrics;
-  explicit SceneMetrics(Metrics& owner) : owner_(owner) {}
-
-  Metrics& owner_;
-  prometheus::Counter* steps_ = nullptr;
-  prometheus::Histogram* step_seconds_ = nullptr;
-  std::array<prometheus::Histogram*, sim::kStageNames.size()> stage_seconds_{};
-  prometheus::Gauge* step_rate_ = nullptr;
-  prometheus::Counter* overruns_ = nullptr;
-  prometheus::Counter* skipped_ = nullptr;
-  prometheus::Gauge* contacts_ = nullptr;
-  prometheus::Gauge* surface_contacts_ = nullptr;
-  prometheus::Gauge* surface_pairs_ = nullptr;
-  prometheus::Gauge* truncated_ = nullptr;
-  prometheus::Counter* intersections_ = nullptr;
-  std::array<prometheus::Histogram*, kContactStageNames.size()> contact_seconds_{};
-  prometheus::Gauge* max_penetration_ = nullptr;
-  prometheus::Gauge* inverted_tets_ = nullptr;
-  prometheus::Gauge* device_bytes_ = nullptr;
-  prometheus::Histogram* model_age_ = nullptr;
-  prometheus::Counter* models_ = nullptr;
-  prometheus::Counter* models_dropped_ = nullptr;
-  prometheus::Counter* poses_ = nullptr;
-  prometheus::Counter* frames_ = nullptr;
-  prometheus::Counter* frames_dropped_ = nullptr;
-  std::array<prometheus::Counter*, kEditKindCount> edits_{};
-  std::array<prometheus::Counter*, kEditKindCount> edits_refused_{};
-  prometheus::Histogram* edit_seconds_ = nullptr;
-  prometheus::Counter* tets_removed_ = nullptr;
-  prometheus::Gauge* topology_version_ = nullptr;
-  prometheus::Counter* deltas_ = nullptr;
-  prometheus::Counter* delta_bytes_ = nullptr;
-  prometheus::Counter* gap_keyframes_ = nullptr;
+  SceneFamilies& families_;
+  std::string scene_id_;
+#define PALPATE_METRIC(type, name, exported, label, bounds, help) \
+  SceneSeries<prometheus::type> name##_{families_.name, scene_id_, label, buckets::bounds};
+  PALPATE_SCENE_METRICS(PALPATE_METRIC)
+#undef PALPATE_METRIC
 };
 
 /// The server's registry and its text form. Thread-safe. Outlives what it gives out.
@@ -182,44 +222,14 @@ class Metrics {
   std::string Text() const;
 
  private:
-  friend class SceneMetrics;
   class DynamicCollector;
 
-  std::unique_ptr<SceneMetrics> MakeScene(const std::string& scene_id);
   void ReleaseScene(const std::string& scene_id);
 
   prometheus::Registry registry_;
   std::shared_ptr<DynamicCollector> dynamic_;
 
-  prometheus::Family<prometheus::Counter>& steps_;
-  prometheus::Family<prometheus::Histogram>& step_seconds_;
-  prometheus::Family<prometheus::Histogram>& stage_seconds_;
-  prometheus::Family<prometheus::Gauge>& step_rate_;
-  prometheus::Family<prometheus::Counter>& overruns_;
-  prometheus::Family<prometheus::Counter>& skipped_;
-  prometheus::Family<prometheus::Gauge>& contacts_;
-  prometheus::Family<prometheus::Gauge>& surface_contacts_;
-  prometheus::Family<prometheus::Gauge>& surface_pairs_;
-  prometheus::Family<prometheus::Gauge>& truncated_;
-  prometheus::Family<prometheus::Counter>& intersections_;
-  prometheus::Family<prometheus::Histogram>& contact_seconds_;
-  prometheus::Family<prometheus::Gauge>& max_penetration_;
-  prometheus::Family<prometheus::Gauge>& inverted_tets_;
-  prometheus::Family<prometheus::Gauge>& scene_device_bytes_;
-  prometheus::Family<prometheus::Histogram>& model_age_;
-  prometheus::Family<prometheus::Counter>& models_;
-  prometheus::Family<prometheus::Counter>& models_dropped_;
-  prometheus::Family<prometheus::Counter>& poses_;
-  prometheus::Family<prometheus::Counter>& frames_;
-  prometheus::Family<prometheus::Counter>& frames_dropped_;
-  prometheus::Family<prometheus::Counter>& edits_;
-  prometheus::Family<prometheus::Counter>& edits_refused_;
-  prometheus::Family<prometheus::Histogram>& edit_seconds_;
-  prometheus::Family<prometheus::Counter>& tets_removed_;
-  prometheus::Family<prometheus::Gauge>& topology_version_;
-  prometheus::Family<prometheus::Counter>& deltas_;
-  prometheus::Family<prometheus::Counter>& delta_bytes_;
-  prometheus::Family<prometheus::Counter>& gap_keyframes_;
+  SceneFamilies scene_families_;
   prometheus::Family<prometheus::Counter>& rpc_errors_;
 
   struct SharedScene {

@@ -10,7 +10,7 @@ import subprocess
 import lint_common
 import yaml
 
-METRIC_HEADER = "server/core/metrics.h"
+METRIC_FILES = ("server/core/metrics.h", "server/core/metrics.cc")
 RULES = "deploy/prometheus/rules.yml"
 WEB = "clients/web"
 
@@ -39,9 +39,11 @@ def check_prometheus(root, files):
 def exported_metrics(root):
     """Names that a query may use: a histogram is three series."""
     names = set()
-    for match in re.finditer(r'"(palpate_\w+)";(.*)', (root / METRIC_HEADER).read_text(encoding="utf-8")):
-        name, comment = match.groups()
-        names |= {name + suffix for suffix in ("_bucket", "_sum", "_count")} if "histogram" in comment else {name}
+    for file in METRIC_FILES:
+        text = (root / file).read_text(encoding="utf-8") if (root / file).exists() else ""
+        for match in re.finditer(r'(METRIC\(Histogram, \w+, )?"(palpate_\w+)"', text):
+            histogram, name = match.groups()
+            names |= {name + suffix for suffix in ("_bucket", "_sum", "_count")} if histogram else {name}
     return names
 
 
@@ -162,7 +164,7 @@ def accepts(comparators, version):
     return True
 
 
-HEADER = {METRIC_HEADER: 'inline constexpr char kA[] = "palpate_a_total";  // {scene}\ninline constexpr char kB[] = "palpate_b_seconds";  // histogram\n'}
+HEADER = {METRIC_FILES[0]: 'METRIC(Counter, a, "palpate_a_total", kNoLabel, kNone, "A.")\nMETRIC(Histogram, b, "palpate_b_seconds", kNoLabel, kStep, "B.")\n'}
 PACKAGES = {"deploy/packages.txt": "[build]\nx\n"}
 DOCKER = "FROM x\nCOPY --from=p /packages.build /p\nUSER palpate\nHEALTHCHECK --interval=1s CMD x\n"
 
