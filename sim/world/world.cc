@@ -4,53 +4,20 @@
 #include <chrono>
 #include <cmath>
 #include <utility>
+#include <variant>
 
-#include "sim/mesh/mass_properties.h"
+#include "absl/strings/str_cat.h"
 #include "sim/world/world_impl.h"
+#include "sim/world/world_values.h"
 
 namespace palpate::sim {
-
-absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
-  if (is_edited_) {
-    is_edited_ = false;
-    PALPATE_RETURN_IF_ERROR(BuildBodies());
-    PALPATE_RETURN_IF_ERROR(CreateSolver());
-  } else {
-    ResetTools();
-  }
-  ablations_.clear();
-  commands_.assign(description_.tools.size(), {});
-  for (size_t t = 0; t < commands_.size(); ++t) commands_[t].device_pose = description_.tools[t].rest_pose;
-  step_ = 0;
-  failed_ = false;
-  PALPATE_RETURN_IF_ERROR(solver_->Reset());
-  if (moves_at_start_) {
-    std::vector<float> positions;
-    std::vector<float> velocities;
-    for (const BodyDescription& body : description_.bodies) {
-      const Eigen::Vector3d center = body.kind == BodyKind::kRigid ? ComputeMassProperties(body.mesh, 1).center_m : Eigen::Vector3d::Zero();
-      for (const Eigen::Vector3d& x : body.mesh.vertices) {
-        for (int axis = 0; axis < 3; ++axis) positions.push_back(static_cast<float>(x[axis]));
-        const Eigen::Vector3f velocity = (body.velocity_m_per_s + body.angular_velocity_rad_per_s.cross(x - center)).cast<float>();
-        velocities.insert(velocities.end(), velocity.data(), velocity.data() + 3);
-      }
-    }
-    PALPATE_RETURN_IF_ERROR(solver_->WriteState(positions, velocities));
-  }
-  PALPATE_RETURN_IF_ERROR(UpdateGathered());
-  PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
-  quasi_static_.Reset(vertices_, step.colliders);
-  tools_ms_ = 0;
-  frame_ = MakeFrame(step);
-  return frame_;
-}
 
 absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const ToolCommand* const> commands,
                                                                const std::function<void()>& before_tools) {
   if (failed_) return absl::FailedPreconditionError("the scene has failed and must be reset");
   auto mark = std::chrono::steady_clock::now();
-  if (volume_wanted_ != volume_gathered_) PALPATE_RETURN_IF_ERROR(UpdateGathered());
-  PALPATE_RETURN_IF_ERROR(TakeCommands(commands));
+  if (publisher_.must_gather_anew()) PALPATE_RETURN_IF_ERROR(UpdateGathered());
+  PALPATE_RETURN_IF_ERROR(rack_.TakeCommands(commands));
   PALPATE_RETURN_IF_ERROR(PrepareInstruments());
   PALPATE_RETURN_IF_ERROR(PrescribeQuasiStatic());
   tools_ms_ = MillisecondsSince(&mark);
@@ -58,10 +25,10 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
   if (before_tools) {
     take_newer_poses = [&] {
       before_tools();
-      TakeNewerPoses(commands);
+      if (quasi_static_.empty()) rack_.TakeNewerPoses(commands);
     };
   }
-  PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Step(targets_, take_newer_poses));
+  PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Step(rack_.targets(), take_newer_poses));
   if (step.bad_vertices > 0) {
     failed_ = true;
     return absl::DataLossError(absl::StrCat(
@@ -72,17 +39,91 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
   is_given_ = false;
   FollowInstruments(step);
   PALPATE_RETURN_IF_ERROR(FollowQuasiStatic(step));
-  frame_ = MakeFrame(step);
+  frame_ = publisher_.Make(step, step_, tools_ms_);
   return frame_;
 }
 
-absl::Status World::Impl::CheckBody(size_t body_index) const {
-  if (body_index < bodies_.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("body ", body_index, " is outside [0, ", bodies_.size(), ")"));
+/// Everything that instruments do before a step: turn, take hold, let go, remove, cut; then where they and what they hold go.
+absl::Status World::Impl::PrepareInstruments() {
+  std::vector<ToolState>& tools = rack_.tools();
+  std::vector<Edit> edits;
+  std::vector<size_t> owners;
+  bool has_state = false;
+  for (size_t t = 0; t < tools.size(); ++t) {
+    const InstrumentTraits& traits = description_.tools[t].instrument.traits();
+    tools[t].is_cutting = false;
+    if (traits.has_jaws) PALPATE_RETURN_IF_ERROR(grasping_.MoveJaws(t));
+    const bool is_burning = traits.has_power && rack_.commands()[t].pedal;
+    if (!is_burning && !traits.has_blade) continue;
+    if (!std::exchange(has_state, true)) PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+    if (is_burning) PALPATE_RETURN_IF_ERROR(removal_.Ablate(t, &edits));
+    if (traits.has_blade) removal_.Slice(t, &edits);
+    owners.resize(edits.size(), t);
+  }
+  PALPATE_RETURN_IF_ERROR(ApplyOfInstruments(edits, owners));
+  for (size_t t = 0; t < tools.size(); ++t) rack_.Aim(t);
+  if (rack_.any_projection()) {
+    PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+    projection_.Project(solver_->layout());
+  }
+  return grasping_.SetAnchors(projection_);
+}
+
+/// `owners`: the tool that asked for each edit.
+absl::Status World::Impl::ApplyOfInstruments(std::span<const Edit> edits, std::span<const size_t> owners) {
+  if (edits.empty()) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<EditOutcome> outcomes, Apply(edits));
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    ToolState& state = rack_.tools()[owners[i]];
+    state.removed_mass_kg += std::max(outcomes[i].removed_mass_kg, 0.0);
+    // Between two elements a blade in tissue changes nothing in the mesh, and cuts all the same.
+    const bool is_in_stroke = std::holds_alternative<InciseEdit>(edits[i].what) && bodies_[edits[i].body]->incision().IsUnderWay();
+    state.is_cutting = state.is_cutting || is_in_stroke || !outcomes[i].removed_tets.empty() || !outcomes[i].added_vertices.empty();
+  }
+  return absl::OkStatus();
+}
+
+/// Where a step left instruments, what presses on jaws, what slipped.
+void World::Impl::FollowInstruments(const gpu::TissueStep& step) {
+  rack_.Follow(step);
+  grasping_.FollowContacts(step);
+  projection_.Follow(step, step.anchors.subspan(grasping_.anchors().size() - projection_.contacts().size()));
+  grasping_.FollowProjected(projection_.contacts());
+  grasping_.FollowAnchors(step);
+}
+
+absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
+  if (is_edited_) {
+    is_edited_ = false;
+    PALPATE_RETURN_IF_ERROR(BuildBodies());
+    PALPATE_RETURN_IF_ERROR(CreateSolver());
+  } else {
+    ResetTools();
+  }
+  removal_.Reset();
+  rack_.ResetCommands();
+  step_ = 0;
+  failed_ = false;
+  PALPATE_RETURN_IF_ERROR(solver_->Reset());
+  if (const SceneBodies::Start start = scene_.StartOfMotion(); !start.positions_m.empty()) {
+    PALPATE_RETURN_IF_ERROR(solver_->WriteState(start.positions_m, start.velocities_m_per_s));
+  }
+  PALPATE_RETURN_IF_ERROR(UpdateGathered());
+  PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
+  quasi_static_.Reset(vertices_, step.colliders);
+  tools_ms_ = 0;
+  frame_ = publisher_.Make(step, step_, tools_ms_);
+  return frame_;
+}
+
+void World::Impl::ResetTools() {
+  rack_.Reset();
+  grasping_.Reset();
+  projection_.Reset();
 }
 
 absl::StatusOr<std::vector<float>> World::Impl::ReadVolumePositions(size_t body_index) {
-  PALPATE_RETURN_IF_ERROR(CheckBody(body_index));
+  PALPATE_RETURN_IF_ERROR(scene_.CheckIndex(body_index));
   std::vector<float> all(vertices_.size() * 3);
   PALPATE_RETURN_IF_ERROR(solver_->ReadPositions(all));
   const WorldBody& body = *bodies_[body_index];
@@ -94,19 +135,8 @@ absl::StatusOr<std::vector<float>> World::Impl::ReadVolumePositions(size_t body_
   return positions;
 }
 
-std::vector<Eigen::Vector3d> World::Impl::RestPositions(size_t body_index) const {
-  const WorldBody& body = *bodies_[body_index];
-  std::vector<Eigen::Vector3d> positions_m(body.vertex_slot_count(), Eigen::Vector3d::Zero());
-  for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) {
-    if (body.HandleOf(v) == kNoSlot) continue;
-    // A driven copy has a solver's place at rest beside its original's (OpenCopies); the mesh has the material's.
-    positions_m[v] = body.is_editable() ? body.mesh().PositionOf(v) : vertices_.rest_m[body.HandleOf(v)];
-  }
-  return positions_m;
-}
-
 absl::Status World::Impl::WriteVolumePositions(size_t body_index, std::span<const float> positions_m) {
-  PALPATE_RETURN_IF_ERROR(CheckBody(body_index));
+  PALPATE_RETURN_IF_ERROR(scene_.CheckIndex(body_index));
   const WorldBody& body = *bodies_[body_index];
   if (positions_m.size() != size_t{body.vertex_slot_count()} * 3) {
     return absl::InvalidArgumentError(absl::StrCat(positions_m.size(), " floats for ", body.vertex_slot_count(), " vertices"));
@@ -129,13 +159,6 @@ absl::Status World::Impl::WriteVolumePositions(size_t body_index, std::span<cons
   return solver_->WriteState(all);
 }
 
-std::vector<ZoneMaterial> World::Impl::MaterialsOf(size_t body) const {
-  const WorldBody& of = *bodies_[body];
-  std::vector<ZoneMaterial> materials;
-  for (TetZoneId zone = 0; zone < of.zone_count(); ++zone) materials.push_back({of.zone_name(zone), of.MaterialOf(zone)});
-  return materials;
-}
-
 World::World(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 World::~World() = default;
 
@@ -153,23 +176,23 @@ absl::StatusOr<std::vector<EditOutcome>> World::Apply(std::span<const Edit> edit
   return impl_->Apply(edits, is_enough);
 }
 absl::StatusOr<std::shared_ptr<const Frame>> World::Reset() { return impl_->Reset(); }
-std::shared_ptr<const Frame> World::CurrentFrame() const { return impl_->frame_; }
-void World::SetVolumeWanted(bool wanted) { impl_->volume_wanted_ = wanted; }
+std::shared_ptr<const Frame> World::CurrentFrame() const { return impl_->frame(); }
+void World::SetVolumeWanted(bool wanted) { impl_->SetVolumeWanted(wanted); }
 absl::StatusOr<std::vector<float>> World::ReadVolumePositions(size_t body_index) { return impl_->ReadVolumePositions(body_index); }
-std::vector<Eigen::Vector3d> World::RestPositions(size_t body_index) const { return impl_->RestPositions(body_index); }
+std::vector<Eigen::Vector3d> World::RestPositions(size_t body_index) const { return impl_->scene().RestPositions(body_index); }
 absl::Status World::WriteVolumePositions(size_t body_index, std::span<const float> positions_m) {
   return impl_->WriteVolumePositions(body_index, positions_m);
 }
 bool World::has_failed() const { return impl_->has_failed(); }
-std::vector<ZoneMaterial> World::MaterialsOf(size_t body) const { return impl_->MaterialsOf(body); }
-const SceneDescription& World::description() const { return impl_->description_; }
-const std::vector<BodyStatistics>& World::body_statistics() const { return impl_->Statistics(); }
-const std::vector<BoundarySurface>& World::surfaces() const { return impl_->surfaces_; }
+std::vector<ZoneMaterial> World::MaterialsOf(size_t body) const { return impl_->scene().MaterialsOf(body); }
+const SceneDescription& World::description() const { return impl_->description(); }
+const std::vector<BodyStatistics>& World::body_statistics() const { return impl_->scene().Statistics(); }
+const std::vector<BoundarySurface>& World::surfaces() const { return impl_->scene().surfaces(); }
 World::EditCounts World::edit_counts() const {
-  const gpu::TissueSolver::EditCounts& counts = impl_->solver_->edit_counts();
+  const gpu::TissueSolver::EditCounts& counts = impl_->solver().edit_counts();
   return {counts.deltas, counts.rebuilds, counts.delta_bytes};
 }
-size_t World::device_bytes() const { return impl_->solver_->device_bytes(); }
-uint32_t World::color_count() const { return impl_->solver_->color_count(); }
+size_t World::device_bytes() const { return impl_->solver().device_bytes(); }
+uint32_t World::color_count() const { return impl_->solver().color_count(); }
 
 }  // namespace palpate::sim

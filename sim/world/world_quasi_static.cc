@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sim/world/world_impl.h"
+#include "sim/world/world_values.h"
 
 namespace palpate::sim {
 namespace {
@@ -40,12 +41,12 @@ absl::Status World::Impl::UpdateQuasiStatic(bool eager) {
 
 absl::Status World::Impl::PrescribeQuasiStatic() {
   if (quasi_static_.empty()) return absl::OkStatus();
-  return solver_->SetPrescribed(quasi_static_.Solve(solver_->step_params(), targets_, anchors_));
+  return solver_->SetPrescribed(quasi_static_.Solve(solver_->step_params(), rack_.targets(), grasping_.anchors()));
 }
 
 absl::Status World::Impl::FollowQuasiStatic(const gpu::TissueStep& step) {
   if (quasi_static_.empty()) return absl::OkStatus();
-  // Positions of all surfaces, in the order of UpdateGathered.
+  // Positions of all surfaces, in the order of FramePublisher::ListGathered.
   std::vector<Eigen::Vector3f> places(vertices_.size(), Eigen::Vector3f::Zero());
   std::vector<std::pair<uint32_t, Eigen::Vector3f>> reached;
   size_t at = 0;
@@ -79,11 +80,11 @@ absl::Status World::Impl::FollowQuasiStatic(const gpu::TissueStep& step) {
     contact.collider = report.collider;
     contact.arm = report.arm;
     contact.stiffness_n_per_m = step.colliders[report.collider].axis.w;
-    const BodyArrays& arrays = *bodies_[BodyOfTriangle(report.triangle)]->arrays();
+    const BodyArrays& arrays = *bodies_[model_.BodyOf(report.triangle)]->arrays();
     std::array<Vector3d, 3> x;
     for (size_t c = 0; c < 3; ++c) {
-      const uint32_t slot = arrays.surface_triangles[triangle_slots_[report.triangle]][c];
-      contact.handles[c] = bodies_[BodyOfTriangle(report.triangle)]->HandleOf(arrays.surface_vertices[slot]);
+      const uint32_t slot = arrays.surface_triangles[model_.SlotOf(report.triangle)][c];
+      contact.handles[c] = bodies_[model_.BodyOf(report.triangle)]->HandleOf(arrays.surface_vertices[slot]);
       x[c] = place(contact.handles[c]);
     }
     const std::array<double, 3> weights = WeightsOf(ToVector(report.point), x);

@@ -1,11 +1,11 @@
-// Tools whose response is the geometric projection: before a step the tissue's surface is moved out of where they will be, and what was
-// moved is kept there by one-sided anchors while the rest of the tissue follows; see docs/algorithms/projection.md.
+#include "sim/world/tissue_projection.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "sim/world/world_impl.h"
+#include "sim/world/world_values.h"
 
 namespace palpate::sim {
 namespace {
@@ -23,14 +23,14 @@ constexpr double kMostYieldRadii = 0.5;  // but no farther into a tool
 }  // namespace
 
 /// The surface of all deformable bodies, vertices by handle.
-const ProjectionMesh& World::Impl::TissueSurface() {
+const ProjectionMesh& TissueProjection::Surface() {
   if (tissue_surface_version_ == topology_->version) return tissue_surface_;
   tissue_surface_version_ = topology_->version;
   std::vector<std::array<uint32_t, 3>> triangles;
   tissue_triangles_.clear();
-  for (uint32_t t = 0; t < model_.surface_triangles.size(); ++t) {
-    if (bodies_[model_.triangle_body[t]]->kind() != BodyKind::kDeformable) continue;
-    triangles.push_back(model_.surface_triangles[t]);
+  for (uint32_t t = 0; t < model_.model().surface_triangles.size(); ++t) {
+    if (bodies_[model_.BodyOf(t)]->kind() != BodyKind::kDeformable) continue;
+    triangles.push_back(model_.model().surface_triangles[t]);
     tissue_triangles_.push_back(t);
   }
   tissue_surface_ = ProjectionMesh(std::move(triangles), vertices_.size());
@@ -38,7 +38,7 @@ const ProjectionMesh& World::Impl::TissueSurface() {
 }
 
 /// How far the tool's place at the end of the step will be from where it is told to go, as far as the forces of the step before say.
-Vector3d World::Impl::PredictLag(size_t t) const {
+Vector3d TissueProjection::PredictLag(size_t t) const {
   const ToolDescription& tool = description_.tools[t];
   const ToolState& state = tools_[t];
   if (tool.drive == ToolDrive::kDirect) return Vector3d::Zero();
@@ -55,9 +55,9 @@ Vector3d World::Impl::PredictLag(size_t t) const {
 
 /// Moves the tissue out of the tools that respond by projection, and shortens the motion of driven ones where that cannot be. Precondition:
 /// tools are aimed, SceneVertices::state is up to date.
-void World::Impl::ProjectTissue() {
+void TissueProjection::Project(const gpu::TissueLayout& layout) {
   const std::vector<ProjectedContact> before = std::exchange(projected_, {});
-  const ProjectionMesh& mesh = TissueSurface();
+  const ProjectionMesh& mesh = Surface();
   const double gap_m = kGapShare * description_.contact.margin_m;
   std::vector<ProjectionCapsule> capsules;
   std::vector<uint32_t> colliders;
@@ -91,7 +91,6 @@ void World::Impl::ProjectTissue() {
     from[v] = to[v] = ToVector(vertices_.state[v].position_m);
     if (vertices_.is_fixed[v] == 0) to[v] += description_.dt_s * ToVector(vertices_.state[v].velocity_m_per_s);
   }
-  const gpu::TissueLayout& layout = solver_->layout();
   std::vector<uint8_t> is_reset(vertices_.size(), 0);
   for (const ProjectedContact& contact : before) {
     if (!(contact.force_n > 0) || contact.handle >= vertices_.size() || vertices_.body[contact.handle] == SceneVertices::kNoBody ||
@@ -114,7 +113,7 @@ void World::Impl::ProjectTissue() {
       const RigidPose wanted = state.aim;
       state.aim.position_m = state.pose.position_m + result.share * (wanted.position_m - state.pose.position_m);
       state.aim.rotation = state.pose.rotation.slerp(result.share, wanted.rotation);
-      SetTargets(t);
+      rack_.SetTargets(t);
       state.held_back_m = (wanted.position_m - state.aim.position_m).norm();
     }
   }
@@ -134,8 +133,7 @@ void World::Impl::ProjectTissue() {
 }
 
 /// The anchors of what was projected, after those of what is held.
-void World::Impl::AppendProjected(std::vector<gpu::TissueAnchor>* anchors) const {
-  const double contact_n_per_m = solver_->contact_stiffness_n_per_m();
+void TissueProjection::AppendAnchors(double contact_n_per_m, std::vector<gpu::TissueAnchor>* anchors) const {
   std::vector<double> counts(tools_.size(), 0);
   for (const ProjectedContact& contact : projected_) counts[tool_of_collider_[contact.collider]] += 1;
   for (const ProjectedContact& contact : projected_) {
@@ -157,7 +155,7 @@ void World::Impl::AppendProjected(std::vector<gpu::TissueAnchor>* anchors) const
 }
 
 /// Takes over the forces of a step; `reports` are those of the anchors that AppendProjected made.
-void World::Impl::FollowProjected(const gpu::TissueStep& step, std::span<const gpu::AnchorReport> reports) {
+void TissueProjection::Follow(const gpu::TissueStep& step, std::span<const gpu::AnchorReport> reports) {
   for (size_t i = 0; i < projected_.size(); ++i) {
     ProjectedContact& contact = projected_[i];
     contact.force_n = ToVector(reports[i].force).norm();
@@ -172,16 +170,14 @@ void World::Impl::FollowProjected(const gpu::TissueStep& step, std::span<const g
 }
 
 /// What a station feels of the tissue that a tool keeps away: what pushes, and what comes near.
-void World::Impl::AppendLocalContacts(size_t t, std::span<const Vector3d> positions_m, std::vector<LocalContact>* contacts,
-                                      std::vector<ContactSpread>* spreads) {
-  const ProjectionMesh& mesh = TissueSurface();
+void TissueProjection::ListLocalContacts(size_t t, std::span<const Vector3d> positions_m, const AddContact& add_contact) {
+  const ProjectionMesh& mesh = Surface();
   const ToolState& state = tools_[t];
   const double gap_m = kGapShare * description_.contact.margin_m;
   const auto add = [&](LocalContact contact, uint32_t triangle, const std::array<double, 3>& weights) {
     const uint32_t in_model = tissue_triangles_[triangle];
-    contact.damping_s = bodies_[BodyOfTriangle(in_model)]->MaterialAt(triangle_slots_[in_model]).damping_s;
-    contacts->push_back(contact);
-    spreads->push_back(SpreadOn(in_model, weights));
+    contact.damping_s = bodies_[model_.BodyOf(in_model)]->MaterialAt(model_.SlotOf(in_model)).damping_s;
+    add_contact(contact, in_model, weights);
   };
   std::vector<uint8_t> is_pushed(mesh.vertex_count(), 0);
   for (const ProjectedContact& pushed : projected_) {

@@ -1,12 +1,28 @@
+#include "sim/world/frame_publisher.h"
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include "sim/world/world_impl.h"
+#include "sim/world/world_values.h"
 
 namespace palpate::sim {
 
-absl::Status World::Impl::UpdateGathered() {
+void FramePublisher::ResetMarkers() {
+  markers_.clear();
+  for (size_t b = 0; b < description_.bodies.size(); ++b) {
+    for (const MarkerDescription& marker : description_.bodies[b].markers) {
+      markers_.push_back({marker.position_m, static_cast<uint32_t>(b), false});
+    }
+  }
+}
+
+void FramePublisher::ReleaseMarker(uint32_t marker, uint32_t body) {
+  markers_[marker].is_released = true;
+  markers_[marker].body_index = body;
+}
+
+std::vector<uint32_t> FramePublisher::ListGathered() {
   std::vector<uint32_t> vertices;
   for (const auto& body : bodies_) {
     for (const uint32_t v : body->arrays()->surface_vertices) {
@@ -40,11 +56,11 @@ absl::Status World::Impl::UpdateGathered() {
   }
   vertices.insert(vertices.end(), around.begin(), around.end());
   volume_gathered_ = volume_wanted_;
-  return solver_->SetGathered(vertices);
+  return vertices;
 }
 
-/// `gathered_m`: positions of the vertices around markers, in the order of UpdateGathered.
-void World::Impl::PlaceFrameMarkers(const float* gathered_m) {
+/// `gathered_m`: positions of the vertices around markers, in the order of ListGathered.
+void FramePublisher::PlaceFrameMarkers(const float* gathered_m) {
   for (const MarkerPlace& place : marker_places_) {
     Eigen::Vector3d& position_m = markers_[place.index].position_m;
     position_m.setZero();
@@ -54,25 +70,9 @@ void World::Impl::PlaceFrameMarkers(const float* gathered_m) {
   }
 }
 
-uint32_t World::Impl::SurfaceSlotOf(uint32_t vertex) const {
-  return bodies_[vertices_.body[vertex]]->SurfaceSlotOf(vertices_.slot[vertex]);
-}
-
-std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
-  auto mark = std::chrono::steady_clock::now();
-  auto frame = std::make_shared<Frame>();
-  frame->step = step_;
-  frame->sim_time_s = static_cast<double>(step_) * description_.dt_s;
-  frame->state_hash = step.hash;
-  frame->kinetic_energy_j = step.kinetic_energy_j;
-  frame->elastic_energy_j = step.elastic_energy_j;
-  frame->max_speed_m_per_s = step.max_speed_m_per_s;
-  frame->inverted_tets = step.inverted_tets;
-
-  frame->topology_version = topology_->version;
-  frame->topology = topology_;
-  // In the order of UpdateGathered.
-  const float* at = step.gathered_m.data();
+/// Positions in the order of ListGathered; returns where those around markers begin.
+const float* FramePublisher::TakePositions(const float* gathered_m, Frame* frame) const {
+  const float* at = gathered_m;
   const auto take = [&](float* to) {
     std::copy(at, at + 3, to);
     at += 3;
@@ -92,58 +92,59 @@ std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
       if (bodies_[b]->HandleOf(v) != kNoSlot) take(&positions[size_t{v} * 3]);
     }
   }
+  return at;
+}
 
-  PlaceFrameMarkers(at);
-  frame->markers = markers_;
-
-  const size_t tool_count = description_.tools.size();
-  frame->tools.resize(tool_count);
-  for (size_t t = 0; t < tool_count; ++t) {
-    FrameTool& tool = frame->tools[t];
-    tool.device_pose = commands_[t].device_pose;
-    const ToolState& state = tools_[t];
-    tool.pose = state.pose;
-    tool.force_n = state.grasp_force_n;
-    tool.torque_n_m = state.grasp_torque_n_m;
-    tool.jaw_angle_rad = state.jaws.angle_rad();
-    for (size_t i = 0; i < state.parts.size(); ++i) {
-      const double stopped_m = step.blocked_m[state.first_collider + i];
-      tool.blocked_m = std::max(tool.blocked_m, stopped_m);
-    }
-    tool.blocked_m += state.held_back_m;
-    tool.is_grasping = !state.held.empty();
-    tool.is_expired = commands_[t].is_energy_expired || commands_[t].is_hold_expired;
-    tool.is_cutting = state.is_cutting;
-    tool.is_blocked = tool.blocked_m > 0 || state.jaws.is_blocked();
-    tool.grasped_vertices = static_cast<uint32_t>(state.held.size());
-    if (tool.is_grasping) tool.grasped_body = vertices_.body[state.held[0].handle];
-    tool.grasp_center_m = state.grasp_center_m;
-    tool.grasp_force_n = state.grasp_force_n.norm();
-    tool.removed_mass_kg = state.removed_mass_kg;
+void FramePublisher::DescribeTool(size_t t, const gpu::TissueStep& step, Frame* frame) const {
+  FrameTool& tool = frame->tools[t];
+  tool.device_pose = commands_[t].device_pose;
+  const ToolState& state = tools_[t];
+  tool.pose = state.pose;
+  tool.force_n = state.grasp_force_n;
+  tool.torque_n_m = state.grasp_torque_n_m;
+  tool.jaw_angle_rad = state.jaws.angle_rad();
+  for (size_t i = 0; i < state.parts.size(); ++i) {
+    const double stopped_m = step.blocked_m[state.first_collider + i];
+    tool.blocked_m = std::max(tool.blocked_m, stopped_m);
   }
-  const auto add_contact = [&](const FrameContact& contact, const Eigen::Vector3d& point_m, const Eigen::Vector3d& force_n) {
-    frame->max_penetration_m = std::max(frame->max_penetration_m, -static_cast<double>(contact.separation_m));
-    frame->contacts.push_back(contact);
-    if (contact.tool_index == kObstacleContact) return;
-    FrameTool& tool = frame->tools[contact.tool_index];
-    tool.force_n -= force_n;
-    tool.torque_n_m -= (point_m - tool.pose.position_m).cross(force_n);
-    ++tool.contact_count;
-    tool.is_touching = true;
-  };
+  tool.blocked_m += state.held_back_m;
+  tool.is_grasping = !state.held.empty();
+  tool.is_expired = commands_[t].is_energy_expired || commands_[t].is_hold_expired;
+  tool.is_cutting = state.is_cutting;
+  tool.is_blocked = tool.blocked_m > 0 || state.jaws.is_blocked();
+  tool.grasped_vertices = static_cast<uint32_t>(state.held.size());
+  if (tool.is_grasping) tool.grasped_body = vertices_.body[state.held[0].handle];
+  tool.grasp_center_m = state.grasp_center_m;
+  tool.grasp_force_n = state.grasp_force_n.norm();
+  tool.removed_mass_kg = state.removed_mass_kg;
+}
+
+void FramePublisher::AddContact(const FrameContact& contact, const Eigen::Vector3d& point_m, const Eigen::Vector3d& force_n, Frame* frame) {
+  frame->max_penetration_m = std::max(frame->max_penetration_m, -static_cast<double>(contact.separation_m));
+  frame->contacts.push_back(contact);
+  if (contact.tool_index == kObstacleContact) return;
+  FrameTool& tool = frame->tools[contact.tool_index];
+  tool.force_n -= force_n;
+  tool.torque_n_m -= (point_m - tool.pose.position_m).cross(force_n);
+  ++tool.contact_count;
+  tool.is_touching = true;
+}
+
+/// Of tools and obstacles, by forces and by projection.
+void FramePublisher::ListContacts(const gpu::TissueStep& step, Frame* frame) const {
   for (const gpu::ContactReport& report : step.contacts) {
     if (!(report.point.w > 0)) continue;
     FrameContact contact;
     const bool by_tool = report.collider < tool_of_collider_.size();
     contact.tool_index = by_tool ? tool_of_collider_[report.collider] : kObstacleContact;
-    contact.body_index = report.collider == 0xffffffffU ? vertices_.body[report.triangle] : BodyOfTriangle(report.triangle);
+    contact.body_index = report.collider == 0xffffffffU ? vertices_.body[report.triangle] : model_.BodyOf(report.triangle);
     contact.point_m = ToVector(report.point).cast<float>();
     contact.normal = ToVector(report.normal).cast<float>();
     contact.separation_m = report.gap_m;
     contact.force_n = ToVector(report.force).cast<float>();
-    add_contact(contact, ToVector(report.point), ToVector(report.force));
+    AddContact(contact, ToVector(report.point), ToVector(report.force), frame);
   }
-  for (const ProjectedContact& projected : projected_) {
+  for (const ProjectedContact& projected : projection_.contacts()) {
     if (!(projected.force_n > 0)) continue;
     FrameContact contact;
     contact.tool_index = tool_of_collider_[projected.collider];
@@ -152,16 +153,21 @@ std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
     contact.normal = projected.normal.cast<float>();
     contact.separation_m = static_cast<float>(projected.separation_m);
     contact.force_n = (projected.force_n * projected.normal).cast<float>();
-    add_contact(contact, projected.point_m, projected.force_n * projected.normal);
+    AddContact(contact, projected.point_m, projected.force_n * projected.normal, frame);
   }
+}
+
+/// Of bodies with each other and themselves.
+void FramePublisher::ListSurfaceContacts(const gpu::TissueStep& step, Frame* frame) const {
+  const auto surface_slot = [&](uint32_t handle) { return bodies_[vertices_.body[handle]]->SurfaceSlotOf(vertices_.slot[handle]); };
   for (const gpu::SurfaceReport& report : step.surface_contacts) {
     FrameSurfaceContact contact;
     const bool edges = report.kind == PALPATE_EDGE_EDGE;
     contact.kind = edges ? SurfaceContactKind::kEdgeEdge : SurfaceContactKind::kVertexTriangle;
     contact.body_a = vertices_.body[report.vertices.x];
     contact.body_b = vertices_.body[report.vertices.w];
-    contact.vertices = {SurfaceSlotOf(report.vertices.x), SurfaceSlotOf(report.vertices.y), SurfaceSlotOf(report.vertices.z),
-                        SurfaceSlotOf(report.vertices.w)};
+    contact.vertices = {surface_slot(report.vertices.x), surface_slot(report.vertices.y), surface_slot(report.vertices.z),
+                        surface_slot(report.vertices.w)};
     contact.point_a_m = ToVector(report.point_a).cast<float>();
     contact.point_b_m = ToVector(report.point_b).cast<float>();
     contact.normal = ToVector(report.normal).cast<float>();
@@ -180,14 +186,34 @@ std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
   statistics.detect_ms = step.surface.detect_ms;
   statistics.filter_ms = step.surface.filter_ms;
   statistics.check_ms = step.surface.check_ms;
-  frame->stage_ms[0] = tools_ms_;
+}
+
+std::shared_ptr<Frame> FramePublisher::Make(const gpu::TissueStep& step, uint64_t step_number, double tools_ms) {
+  auto mark = std::chrono::steady_clock::now();
+  auto frame = std::make_shared<Frame>();
+  frame->step = step_number;
+  frame->sim_time_s = static_cast<double>(step_number) * description_.dt_s;
+  frame->state_hash = step.hash;
+  frame->kinetic_energy_j = step.kinetic_energy_j;
+  frame->elastic_energy_j = step.elastic_energy_j;
+  frame->max_speed_m_per_s = step.max_speed_m_per_s;
+  frame->inverted_tets = step.inverted_tets;
+  frame->topology_version = topology_->version;
+  frame->topology = topology_;
+  PlaceFrameMarkers(TakePositions(step.gathered_m.data(), frame.get()));
+  frame->markers = markers_;
+  frame->tools.resize(description_.tools.size());
+  for (size_t t = 0; t < frame->tools.size(); ++t) DescribeTool(t, step, frame.get());
+  ListContacts(step, frame.get());
+  ListSurfaceContacts(step, frame.get());
+  frame->stage_ms[0] = tools_ms;
   frame->stage_ms[1] = step.times.detect_ms;
   frame->stage_ms[2] = step.times.solve_ms;
   frame->stage_ms[3] = step.times.forces_ms;
   frame->stage_ms[4] = step.times.readback_ms;
   frame->server_time_us =
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  BuildLocalModels(step, frame.get());
+  models_.Build(step, frame.get());
   frame->stage_ms[5] = MillisecondsSince(&mark);
   for (const double ms : frame->stage_ms) frame->step_ms += ms;
   return frame;

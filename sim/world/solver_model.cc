@@ -1,10 +1,12 @@
-// The solver's model of a world: made once, and then brought up to date with what edits changed.
+#include "sim/world/solver_model.h"
+
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "sim/scene/material.h"
-#include "sim/world/world_impl.h"
+#include "sim/world/world_values.h"
 
 namespace palpate::sim {
 namespace {
@@ -23,7 +25,7 @@ uint32_t& At(std::vector<uint32_t>& places, uint32_t slot) {
 
 }  // namespace
 
-std::vector<gpu::TissueTet> World::Impl::TissueOfZones(const WorldBody& body) const {
+std::vector<gpu::TissueTet> SolverModel::TissueOfZones(const WorldBody& body) const {
   std::vector<gpu::TissueTet> of_zone;
   for (size_t zone = 0; zone < body.zone_count(); ++zone) {
     of_zone.push_back(*TissueOf(body.MaterialOf(static_cast<TetZoneId>(zone))));  // checked before
@@ -34,7 +36,7 @@ std::vector<gpu::TissueTet> World::Impl::TissueOfZones(const WorldBody& body) co
   return of_zone;
 }
 
-void World::Impl::PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::TissueTet>& of_zone, gpu::TissueChange* change) {
+void SolverModel::PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::TissueTet>& of_zone, gpu::TissueChange* change) {
   const WorldBody& of = *bodies_[body];
   auto place = static_cast<uint32_t>(model_.tets.size());
   if (free_tets_.empty()) {
@@ -50,14 +52,14 @@ void World::Impl::PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::
   if (change != nullptr) change->tets.push_back(place);
 }
 
-void World::Impl::AddVertexAreas(uint32_t triangle, double sign) {
+void SolverModel::AddVertexAreas(uint32_t triangle, double sign) {
   for (const uint32_t v : model_.surface_triangles[triangle]) {
     if (v >= vertex_area_m2_.size()) vertex_area_m2_.resize(vertices_.size());
     vertex_area_m2_[v] += sign * triangle_area_m2_[triangle] / 3;
   }
 }
 
-void World::Impl::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
+void SolverModel::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
   const WorldBody& of = *bodies_[body];
   std::array<uint32_t, 3> corners{};
   for (size_t c = 0; c < 3; ++c) corners[c] = of.HandleOf(of.arrays()->surface_vertices[of.arrays()->surface_triangles[slot][c]]);
@@ -81,10 +83,10 @@ void World::Impl::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
 }
 
 /// Vertices of driven regions and loads. O(vertices) in scenes that have any.
-void World::Impl::ListDrivenAndLoads() {
-  if (driven_.empty() && loads_.empty()) return;
-  model_.driven = driven_;
-  model_.loads = loads_;
+void SolverModel::ListDrivenAndLoads() {
+  if (motions_.driven.empty() && motions_.loads.empty()) return;
+  model_.driven = motions_.driven;
+  model_.loads = motions_.loads;
   for (uint32_t v = 0; v < vertices_.size(); ++v) {
     if (vertices_.driven[v] != kNoSlot) model_.driven[vertices_.driven[v]].vertices.push_back(v);
     for (size_t k = 0; k < model_.loads.size() && vertices_.loads[v] != 0; ++k) {
@@ -94,7 +96,7 @@ void World::Impl::ListDrivenAndLoads() {
 }
 
 /// How each body is shape-matched; of others nothing refers to it.
-void World::Impl::ListShapes() {
+void SolverModel::ListShapes() {
   model_.shapes.clear();
   const bool any =
       std::any_of(bodies_.begin(), bodies_.end(), [](const auto& body) { return body->simulation() == Simulation::kShapeMatched; });
@@ -103,13 +105,13 @@ void World::Impl::ListShapes() {
   }
 }
 
-uint8_t World::Impl::KindOf(uint32_t handle) const {
+uint8_t SolverModel::KindOf(uint32_t handle) const {
   if (vertices_.body[handle] == SceneVertices::kNoBody) return gpu::kAbsentVertex;
   return vertices_.is_fixed[handle] != 0 ? gpu::kFixedVertex : gpu::kFreeVertex;
 }
 
 /// From the whole scene: vertices by handle, tets and triangles body by body in the order of their slots.
-void World::Impl::MakeModel() {
+void SolverModel::Make(gpu::TissuePrescribed prescribed, bool may_be_at_rest) {
   model_ = {};
   tet_places_.assign(bodies_.size(), {});
   triangle_places_.assign(bodies_.size(), {});
@@ -122,11 +124,11 @@ void World::Impl::MakeModel() {
   for (const Eigen::Vector3d& v : vertices_.rest_m) model_.rest_m.push_back(ToArray(v));
   for (uint32_t v = 0; v < vertices_.size(); ++v) model_.fixed.push_back(KindOf(v));
   model_.held_axes = vertices_.held;
-  model_.may_be_at_rest = is_edited_;
-  model_.prescribed = quasi_static_.Prescribed();
+  model_.may_be_at_rest = may_be_at_rest;
+  model_.prescribed = std::move(prescribed);
   for (const uint32_t v : model_.prescribed.vertices) model_.fixed[v] = gpu::kFixedVertex;
   model_.vertex_origin = vertices_.origin;
-  model_.rigid = rigid_;
+  model_.rigid = motions_.rigid;
   ListShapes();
   ListDrivenAndLoads();
   for (const bool editable : {false, true}) {
@@ -150,44 +152,19 @@ void World::Impl::MakeModel() {
 
 /// Brings the model to the state of the bodies: of those that were there before `changes` tell what is different, others are new.
 /// O(changes), but for scenes with driven regions or loads.
-gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> changes) {
+gpu::TissueChange SolverModel::Update(std::span<const BodyArraysChange> changes) {
   gpu::TissueChange change;
   const auto known_bodies = static_cast<uint32_t>(tet_places_.size());
   tet_places_.resize(bodies_.size());
   triangle_places_.resize(bodies_.size());
   model_.may_be_at_rest = true;
   ListShapes();
-
-  change.vertices = std::exchange(vertices_.changed, {});
-  std::sort(change.vertices.begin(), change.vertices.end());
-  change.vertices.erase(std::unique(change.vertices.begin(), change.vertices.end()), change.vertices.end());
-  model_.rest_m.resize(vertices_.size());
-  model_.fixed.resize(vertices_.size());
-  model_.held_axes.resize(vertices_.size());
-  model_.vertex_origin.resize(vertices_.size());
-  for (const uint32_t v : change.vertices) {
-    model_.rest_m[v] = ToArray(vertices_.rest_m[v]);
-    model_.fixed[v] = KindOf(v);
-    model_.held_axes[v] = vertices_.held[v];
-    model_.vertex_origin[v] = vertices_.origin[v];
-  }
-  if (!change.vertices.empty()) ListDrivenAndLoads();
+  UpdateVertices(&change);
 
   // What is gone first, so that what comes finds its places.
   std::vector<uint32_t> gaps;  // of triangles
   for (const BodyArraysChange& of_body : changes) {
-    if (of_body.body >= known_bodies) continue;
-    for (const uint32_t slot : of_body.tets) {
-      const uint32_t place = std::exchange(At(tet_places_[of_body.body], slot), kNoSlot);
-      if (place == kNoSlot) continue;
-      model_.tets[place].vertices = gpu::kFreeTissueTet;
-      free_tets_.push_back(place);
-      change.tets.push_back(place);
-    }
-    for (const uint32_t slot : of_body.triangles) {
-      const uint32_t place = std::exchange(At(triangle_places_[of_body.body], slot), kNoSlot);
-      if (place != kNoSlot) gaps.push_back(place);
-    }
+    if (of_body.body < known_bodies) Remove(of_body, &change, &gaps);
   }
   std::sort(gaps.begin(), gaps.end());
   size_t filled = 0;
@@ -212,29 +189,70 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
   for (uint32_t b = known_bodies; b < bodies_.size(); ++b) {
     std::vector<uint32_t> tets(bodies_[b]->arrays()->tets.size());
     std::vector<uint32_t> triangles(bodies_[b]->arrays()->surface_triangles.size());
-    for (uint32_t i = 0; i < tets.size(); ++i) tets[i] = i;
-    for (uint32_t i = 0; i < triangles.size(); ++i) triangles[i] = i;
+    std::iota(tets.begin(), tets.end(), 0U);
+    std::iota(triangles.begin(), triangles.end(), 0U);
     add(b, tets, triangles);
     model_.self_collision.push_back(bodies_[b]->self_collision() ? 1 : 0);
     model_.volume_stiffness_pa.push_back(bodies_[b]->volume_stiffness_pa());
   }
-  // The last triangles take the places of those that are gone.
-  for (size_t end = gaps.size(); filled < end;) {
+  CloseGaps(std::span(gaps).subspan(filled), &change);
+  UpdateMaterials(&change);
+  return change;
+}
+
+void SolverModel::UpdateVertices(gpu::TissueChange* change) {
+  change->vertices = std::exchange(vertices_.changed, {});
+  std::sort(change->vertices.begin(), change->vertices.end());
+  change->vertices.erase(std::unique(change->vertices.begin(), change->vertices.end()), change->vertices.end());
+  model_.rest_m.resize(vertices_.size());
+  model_.fixed.resize(vertices_.size());
+  model_.held_axes.resize(vertices_.size());
+  model_.vertex_origin.resize(vertices_.size());
+  for (const uint32_t v : change->vertices) {
+    model_.rest_m[v] = ToArray(vertices_.rest_m[v]);
+    model_.fixed[v] = KindOf(v);
+    model_.held_axes[v] = vertices_.held[v];
+    model_.vertex_origin[v] = vertices_.origin[v];
+  }
+  if (!change->vertices.empty()) ListDrivenAndLoads();
+}
+
+/// Frees the places of tets; appends those of triangles to `gaps`.
+void SolverModel::Remove(const BodyArraysChange& of_body, gpu::TissueChange* change, std::vector<uint32_t>* gaps) {
+  for (const uint32_t slot : of_body.tets) {
+    const uint32_t place = std::exchange(At(tet_places_[of_body.body], slot), kNoSlot);
+    if (place == kNoSlot) continue;
+    model_.tets[place].vertices = gpu::kFreeTissueTet;
+    free_tets_.push_back(place);
+    change->tets.push_back(place);
+  }
+  for (const uint32_t slot : of_body.triangles) {
+    const uint32_t place = std::exchange(At(triangle_places_[of_body.body], slot), kNoSlot);
+    if (place != kNoSlot) gaps->push_back(place);
+  }
+}
+
+/// The last triangles take the places of those that are gone; `gaps` rise.
+void SolverModel::CloseGaps(std::span<const uint32_t> gaps, gpu::TissueChange* change) {
+  for (size_t filled = 0, end = gaps.size(); filled < end;) {
     const auto last = static_cast<uint32_t>(model_.surface_triangles.size() - 1);
     if (gaps[end - 1] == last) {
       --end;
     } else {
       const uint32_t place = gaps[filled++];
       PlaceTriangle(place, model_.triangle_body[last], triangle_slots_[last]);
-      change.triangles.push_back(place);
+      change->triangles.push_back(place);
     }
-    AddVertexAreas(static_cast<uint32_t>(model_.surface_triangles.size() - 1), -1);
+    AddVertexAreas(last, -1);
     model_.surface_triangles.pop_back();
     model_.triangle_body.pop_back();
     model_.triangle_loads.pop_back();
     triangle_slots_.pop_back();
     triangle_area_m2_.pop_back();
   }
+}
+
+void SolverModel::UpdateMaterials(gpu::TissueChange* change) {
   for (const uint32_t b : std::exchange(rematerialised_, {})) {
     const std::vector<gpu::TissueTet> of_zone = TissueOfZones(*bodies_[b]);
     for (uint32_t slot = 0; slot < tet_places_[b].size(); ++slot) {
@@ -245,10 +263,9 @@ gpu::TissueChange World::Impl::UpdateModel(std::span<const BodyArraysChange> cha
       if (IsSameMaterial(model_.tets[place], now)) continue;
       model_.tets[place] = now;
       model_.tets[place].vertices = vertices;
-      change.tets.push_back(place);
+      change->tets.push_back(place);
     }
   }
-  return change;
 }
 
 }  // namespace palpate::sim

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+
+#include <Eigen/Core>
+
+#include "gpu/shared/types.h"
+#include "sim/scene/description.h"
+
+namespace palpate::sim {
+
+// Small things that the parts of a world share.
+
+inline std::array<double, 3> ToArray(const Eigen::Vector3d& v) { return {v.x(), v.y(), v.z()}; }
+inline Eigen::Vector3d ToVector(const gpu::Float4& v) { return {v.x, v.y, v.z}; }
+
+inline double MillisecondsSince(std::chrono::steady_clock::time_point* mark) {
+  const auto now = std::chrono::steady_clock::now();
+  const double ms = std::chrono::duration<double, std::milli>(now - *mark).count();
+  *mark = now;
+  return ms;
+}
+
+inline double CouplingDamping(const ToolDescription& tool) {
+  return tool.coupling_damping_n_s_per_m >= 0 ? tool.coupling_damping_n_s_per_m
+                                              : 2 * std::sqrt(tool.coupling_stiffness_n_per_m * tool.mass_kg);
+}
+
+/// Contents of free slots of BodyArrays.
+inline constexpr std::array<uint32_t, 3> kFreeTriangle = {};
+inline constexpr std::array<uint32_t, 4> kFreeTet = {};
+
+}  // namespace palpate::sim
