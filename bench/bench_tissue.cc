@@ -395,7 +395,7 @@ absl::Status Run(std::shared_ptr<gpu::Context> context, Report* report) {
     const std::string shape = name + "_shape", thesis = name + "_thesis", orders = name + "_orders", precomputed = name + "_precomputed";
     PALPATE_ASSIGN_OR_RETURN(const Organ organ, MakeOrgan(tet_count));
     for (const auto& [energy, energy_name] :
-         {std::pair(sim::MaterialModel::kStableNeoHookean, "neo_hookean"), {sim::MaterialModel::kCorotatedLinear, "corotated"}}) {
+         {std::pair(sim::MaterialModel::kStableNeoHookean, "neo_hookean"), {sim::MaterialModel::kCorotated, "corotated"}}) {
       const std::string step = absl::StrFormat("%s_step_%s", name, energy_name);
       if (IsSelected(step)) PALPATE_RETURN_IF_ERROR(CompareStep(context, organ, energy, step, report));
     }

@@ -13,9 +13,18 @@
 #include "clients/cli/scene_file.h"
 #include "clients/cpp/scene_client.h"
 #include "gpu/base/status.h"
+#include "gpu/shared/energies.h"
 
 namespace palpate::cli {
 namespace {
+
+std::map<std::string, v1::MaterialModel> MaterialModels() {
+  return {
+#define PALPATE_ENERGY(name, Name, api, code, text) {text, v1::MATERIAL_MODEL_##api},
+      PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
+#undef PALPATE_ENERGY
+  };
+}
 
 // A large edit may take long; Ctrl-C ends the wait.
 constexpr std::chrono::milliseconds kNoLimit{0};
@@ -166,12 +175,7 @@ void AddMaterial(CLI::App& command, const std::shared_ptr<EditOptions>& options)
   kind->add_option_function<v1::MaterialModel>(
           "--model", [options](const v1::MaterialModel& model) { options->edit.mutable_material()->mutable_material()->set_model(model); },
           "elastic energy")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, v1::MaterialModel>{{"neo-hookean", v1::MATERIAL_MODEL_STABLE_NEO_HOOKEAN},
-                                                                           {"corotated", v1::MATERIAL_MODEL_COROTATED_LINEAR},
-                                                                           {"linear", v1::MATERIAL_MODEL_LINEAR},
-                                                                           {"st-venant-kirchhoff", v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF},
-                                                                           {"mass-spring", v1::MATERIAL_MODEL_MASS_SPRING}}));
+      ->transform(CLI::CheckedTransformer(MaterialModels()));
   kind->callback([options] { options->edit.mutable_material(); });
 }
 

@@ -5,8 +5,8 @@
      PALPATE_LANES  corners (tet, vertex) a work-item handles at once, as vector lanes: 1, 4, 8 or 16
      PALPATE_TEAM   work-items that share a vertex, 1 or a power of two up to the group size
      PALPATE_GROUP  work-group size of solve_color
-     PALPATE_COROTATED, PALPATE_NEO_HOOKEAN, PALPATE_LINEAR, PALPATE_GREEN, PALPATE_SPRINGS, PALPATE_FIBERS, PALPATE_VISCOUS
-                    1 if any tet of the scene needs that term
+     PALPATE_ENERGY_MASK  bit c: tets of the scene have the energy with code c (gpu/shared/energies.h)
+     PALPATE_FIBERS, PALPATE_VISCOUS  1 if any tet of the scene needs that term
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
      PALPATE_VOLUME  1 if there are bodies that keep their volume; see volume.cl
      PALPATE_SHAPE  1 if there are shape-matched bodies; their corners have zero moduli and are read as lists of neighbours only
@@ -25,11 +25,7 @@
 #define PALPATE_LANES 1
 #define PALPATE_TEAM 1
 #define PALPATE_GROUP 1
-#define PALPATE_COROTATED 1
-#define PALPATE_NEO_HOOKEAN 1
-#define PALPATE_LINEAR 1
-#define PALPATE_GREEN 1
-#define PALPATE_SPRINGS 1
+#define PALPATE_ENERGY_MASK 0x1fu
 #define PALPATE_FIBERS 1
 #define PALPATE_VISCOUS 1
 #define PALPATE_SURFACE 1
@@ -60,7 +56,6 @@
 #include "gpu/dynamics/surface_contact.clh"
 
 #define CORNER_REALS (PALPATE_FIBERS ? 18 : 12)
-#define ENERGIES (PALPATE_COROTATED + PALPATE_NEO_HOOKEAN + PALPATE_LINEAR + PALPATE_GREEN + PALPATE_SPRINGS)
 #define NOT_A_VERTEX 0xffffffffu
 
 /* Sums of the lanes, always in the same order. */
@@ -138,7 +133,7 @@ static inline RMat deformation(const __global float4* x, float4 xi, const __glob
   return f;
 }
 
-#if PALPATE_COROTATED
+#if PALPATE_ENERGY_MASK & PALPATE_ROTATED_ENERGIES
 static inline RMat gather_rotation(const __global float4* rotations, const __global uint* tet) {
 #if PALPATE_LANES == 1
   const float4 q = rotations[*tet & PALPATE_TET_MASK];
@@ -158,7 +153,7 @@ static inline RMat gather_rotation(const __global float4* rotations, const __glo
 }
 #endif
 
-#if ENERGIES > 1
+#if (PALPATE_ENERGY_MASK & (PALPATE_ENERGY_MASK - 1u)) != 0u /* more than one */
 /* 1 in the lanes whose tet has this energy, else 0. */
 static inline PALPATE_R lanes_of(const __global uint* tet, uint energy) {
 #if PALPATE_LANES == 1
@@ -174,79 +169,46 @@ static inline PALPATE_R lanes_of(const __global uint* tet, uint energy) {
 #define lanes_of(tet, energy) SPLAT(1.0f)
 #endif
 
+/* Rows of Dm^-1 and so on of a block's lanes: the three reals from `first` on. */
+static inline RVec load_vec(const __global float* real, uint first) {
+  RVec r;
+  r.x = LOAD_R(real + first * PALPATE_LANES);
+  r.y = LOAD_R(real + (first + 1) * PALPATE_LANES);
+  r.z = LOAD_R(real + (first + 2) * PALPATE_LANES);
+  return r;
+}
+
 /* Adds the elastic and viscous terms of one block of corners. */
 static inline void add_block(float lambda_cap, const __global float4* x, float4 xi, uint block, const __global float* corner_real,
                              const __global uint* corner_index, const __global float* corner_strain, const __global float4* rotations,
                              RVec* force, RSym* hessian) {
   const __global float* real = corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES;
   const __global uint* index = corner_index + (size_t)block * 4 * PALPATE_LANES;
-  (void)corner_strain; /* which of these are read depends on the build options */
-  (void)rotations;
-  (void)force;
-  (void)hessian;
-  RVec g;
-  const RMat f = deformation(x, xi, real, index, &g);
-  const PALPATE_R mu = LOAD_R(real + 9 * PALPATE_LANES);
-  const PALPATE_R lambda = fmin(LOAD_R(real + 10 * PALPATE_LANES), lambda_cap * mu);
-  (void)f;
-  (void)lambda;
   const __global uint* tet = index + 3 * PALPATE_LANES;
-  (void)tet;
-#if PALPATE_NEO_HOOKEAN
-  const PALPATE_R neo_hookean = lanes_of(tet, PALPATE_ENERGY_NEO_HOOKEAN);
-  add_neo_hookean(&f, &g, neo_hookean * mu, neo_hookean * lambda, force, hessian);
-#endif
-#if PALPATE_COROTATED
-  const PALPATE_R corotated = lanes_of(tet, PALPATE_ENERGY_COROTATED);
-  const RMat r = gather_rotation(rotations, tet);
-  add_corotated(&f, &r, &g, corotated * mu, corotated * lambda, force, hessian);
-#endif
+  (void)tet; /* which of these are read depends on the build options */
+  (void)corner_strain;
+  (void)rotations;
+  RCorner corner;
+  corner.f = deformation(x, xi, real, index, &corner.g);
+  corner.row_a = load_vec(real, 0);
+  corner.row_b = load_vec(real, 3);
+  corner.row_c = load_vec(real, 6);
+  corner.mu_v = LOAD_R(real + 9 * PALPATE_LANES);
+  corner.lambda_v = fmin(LOAD_R(real + 10 * PALPATE_LANES), lambda_cap * corner.mu_v);
+  corner.has_fibers = PALPATE_FIBERS;
 #if PALPATE_FIBERS
-  RFibers fibers;
-  fibers.a.x = LOAD_R(real + 12 * PALPATE_LANES);
-  fibers.a.y = LOAD_R(real + 13 * PALPATE_LANES);
-  fibers.a.z = LOAD_R(real + 14 * PALPATE_LANES);
-  const PALPATE_R alpha = LOAD_R(real + 15 * PALPATE_LANES);
-  const PALPATE_R beta = LOAD_R(real + 16 * PALPATE_LANES);
-  const PALPATE_R shear = LOAD_R(real + 17 * PALPATE_LANES);
+  corner.fibers.a = load_vec(real, 12);
+  corner.fibers.alpha_v = LOAD_R(real + 15 * PALPATE_LANES);
+  corner.fibers.beta_v = LOAD_R(real + 16 * PALPATE_LANES);
+  corner.fibers.shear_v = LOAD_R(real + 17 * PALPATE_LANES);
 #endif
-#if PALPATE_LINEAR
-  const PALPATE_R linear = lanes_of(tet, PALPATE_ENERGY_LINEAR);
-  const RSym small = small_strain(&f);
-  add_linear(&small, &g, linear * mu, linear * lambda, force, hessian);
-#if PALPATE_FIBERS
-  fibers.alpha_v = linear * alpha;
-  fibers.beta_v = linear * beta;
-  fibers.shear_v = linear * shear;
-  add_linear_fibers(&small, &g, &fibers, force, hessian);
+#if PALPATE_ENERGY_MASK & PALPATE_ROTATED_ENERGIES
+  corner.r = gather_rotation(rotations, tet);
 #endif
-#endif
-#if PALPATE_GREEN
-  const PALPATE_R green = lanes_of(tet, PALPATE_ENERGY_GREEN);
-  const RSym strain = green_strain(&f);
-  add_green(&f, &strain, &g, green * mu, green * lambda, force, hessian);
-#if PALPATE_FIBERS
-  fibers.alpha_v = green * alpha;
-  fibers.beta_v = green * beta;
-  fibers.shear_v = green * shear;
-  add_green_fibers(&f, &strain, &g, &fibers, force, hessian);
-#endif
-#endif
-#if PALPATE_SPRINGS
-  const PALPATE_R springs = lanes_of(tet, PALPATE_ENERGY_SPRINGS);
-  RVec row_a, row_b, row_c;
-  row_a.x = LOAD_R(real);
-  row_a.y = LOAD_R(real + PALPATE_LANES);
-  row_a.z = LOAD_R(real + 2 * PALPATE_LANES);
-  row_b.x = LOAD_R(real + 3 * PALPATE_LANES);
-  row_b.y = LOAD_R(real + 4 * PALPATE_LANES);
-  row_b.z = LOAD_R(real + 5 * PALPATE_LANES);
-  row_c.x = LOAD_R(real + 6 * PALPATE_LANES);
-  row_c.y = LOAD_R(real + 7 * PALPATE_LANES);
-  row_c.z = LOAD_R(real + 8 * PALPATE_LANES);
-  /* Poisson's ratio is 1/4: mu = lambda = 2/5 E. */
-  add_springs(&f, &row_a, &row_b, &row_c, springs * 2.5f * mu, force, hessian);
-#endif
+#define ADD_ENERGY(name, Name, api, code, text) \
+  if ((PALPATE_ENERGY_MASK >> code & 1u) != 0u) add_##name##_corner(&corner, lanes_of(tet, code), force, hessian);
+  PALPATE_ELASTIC_ENERGIES(ADD_ENERGY)
+#undef ADD_ENERGY
 #if PALPATE_VISCOUS
   const __global float* known = corner_strain + (size_t)block * 7 * PALPATE_LANES;
   RSym start;
@@ -256,7 +218,7 @@ static inline void add_block(float lambda_cap, const __global float4* x, float4 
   start.yy = LOAD_R(known + 3 * PALPATE_LANES);
   start.yz = LOAD_R(known + 4 * PALPATE_LANES);
   start.zz = LOAD_R(known + 5 * PALPATE_LANES);
-  add_viscous(&f, &g, &start, LOAD_R(known + 6 * PALPATE_LANES), mu, lambda, force, hessian);
+  add_viscous(&corner.f, &corner.g, &start, LOAD_R(known + 6 * PALPATE_LANES), corner.mu_v, corner.lambda_v, force, hessian);
 #endif
 }
 

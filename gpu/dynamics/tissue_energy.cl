@@ -37,45 +37,42 @@ static inline PALPATE_R corner_energy(const __global StepParams* p, float4 xi, c
   const RVec a = difference(x[index[0]], xi);
   const RVec b = difference(x[index[lanes]], xi);
   const RVec c = difference(x[index[2 * lanes]], xi);
-  const RVec row_a = load_row(real, 0, lanes);
-  const RVec row_b = load_row(real, 1, lanes);
-  const RVec row_c = load_row(real, 2, lanes);
-  RMat f;
-  f.xx = a.x * row_a.x + b.x * row_b.x + c.x * row_c.x;
-  f.xy = a.x * row_a.y + b.x * row_b.y + c.x * row_c.y;
-  f.xz = a.x * row_a.z + b.x * row_b.z + c.x * row_c.z;
-  f.yx = a.y * row_a.x + b.y * row_b.x + c.y * row_c.x;
-  f.yy = a.y * row_a.y + b.y * row_b.y + c.y * row_c.y;
-  f.yz = a.y * row_a.z + b.y * row_b.z + c.y * row_c.z;
-  f.zx = a.z * row_a.x + b.z * row_b.x + c.z * row_c.x;
-  f.zy = a.z * row_a.y + b.z * row_b.y + c.z * row_c.y;
-  f.zz = a.z * row_a.z + b.z * row_b.z + c.z * row_c.z;
-  const PALPATE_R mu = (PALPATE_R)real[9 * lanes];
-  const PALPATE_R lambda = fmin((PALPATE_R)real[10 * lanes], (PALPATE_R)p->lambda_cap * mu);
+  RCorner corner;
+  corner.row_a = load_row(real, 0, lanes);
+  corner.row_b = load_row(real, 1, lanes);
+  corner.row_c = load_row(real, 2, lanes);
+  const RVec row_a = corner.row_a, row_b = corner.row_b, row_c = corner.row_c;
+  corner.f.xx = a.x * row_a.x + b.x * row_b.x + c.x * row_c.x;
+  corner.f.xy = a.x * row_a.y + b.x * row_b.y + c.x * row_c.y;
+  corner.f.xz = a.x * row_a.z + b.x * row_b.z + c.x * row_c.z;
+  corner.f.yx = a.y * row_a.x + b.y * row_b.x + c.y * row_c.x;
+  corner.f.yy = a.y * row_a.y + b.y * row_b.y + c.y * row_c.y;
+  corner.f.yz = a.y * row_a.z + b.y * row_b.z + c.y * row_c.z;
+  corner.f.zx = a.z * row_a.x + b.z * row_b.x + c.z * row_c.x;
+  corner.f.zy = a.z * row_a.y + b.z * row_b.y + c.z * row_c.y;
+  corner.f.zz = a.z * row_a.z + b.z * row_b.z + c.z * row_c.z;
+  corner.mu_v = (PALPATE_R)real[9 * lanes];
+  corner.lambda_v = fmin((PALPATE_R)real[10 * lanes], (PALPATE_R)p->lambda_cap * corner.mu_v);
+  corner.has_fibers = corner_reals > 12;
+  if (corner.has_fibers) {
+    corner.fibers.a = load_row(real, 4, lanes);
+    corner.fibers.alpha_v = (PALPATE_R)real[15 * lanes];
+    corner.fibers.beta_v = (PALPATE_R)real[16 * lanes];
+    corner.fibers.shear_v = (PALPATE_R)real[17 * lanes];
+  }
   const uint energy = index[3 * lanes] >> PALPATE_ENERGY_SHIFT;
-  if (energy == PALPATE_ENERGY_NEO_HOOKEAN) return neo_hookean_energy(&f, mu, lambda);
-  if (energy == PALPATE_ENERGY_COROTATED) {
+  if (energy < 15u && (PALPATE_ROTATED_ENERGIES >> energy & 1u) != 0u) {
     const float4 q = rotations[index[3 * lanes] & PALPATE_TET_MASK];
     const PALPATE_R qx = (PALPATE_R)q.x, qy = (PALPATE_R)q.y, qz = (PALPATE_R)q.z, qw = (PALPATE_R)q.w;
     const PALPATE_R scale =
         1 / sqrt(qx * qx + qy * qy + qz * qz + qw * qw); /* what is left of its error changes the energy by its square */
-    const RMat r = rotation_of(scale * qx, scale * qy, scale * qz, scale * qw);
-    return corotated_energy(&f, &r, mu, lambda);
+    corner.r = rotation_of(scale * qx, scale * qy, scale * qz, scale * qw);
   }
-  /* Poisson's ratio is 1/4: mu = lambda = 2/5 E. */
-  if (energy == PALPATE_ENERGY_SPRINGS) return springs_energy(&f, &row_a, &row_b, &row_c, mu * 5 / 2);
-  if (energy != PALPATE_ENERGY_LINEAR && energy != PALPATE_ENERGY_GREEN) return 0; /* shape-matched */
-  const RSym strain = energy == PALPATE_ENERGY_LINEAR ? small_strain(&f) : green_strain(&f);
-  PALPATE_R sum = hooke_energy(&strain, mu, lambda);
-  if (corner_reals > 12) {
-    RFibers fibers;
-    fibers.a = load_row(real, 4, lanes);
-    fibers.alpha_v = (PALPATE_R)real[15 * lanes];
-    fibers.beta_v = (PALPATE_R)real[16 * lanes];
-    fibers.shear_v = (PALPATE_R)real[17 * lanes];
-    sum += fiber_energy(&strain, &fibers);
-  }
-  return sum;
+#define CORNER_ENERGY(name, Name, api, code, text) \
+  if (energy == code) return name##_corner_energy(&corner);
+  PALPATE_ELASTIC_ENERGIES(CORNER_ENERGY)
+#undef CORNER_ENERGY
+  return 0; /* shape-matched */
 }
 
 /* partials[i] = elastic energy [J] as the sum of x and y, of the tets whose first vertex in the solver's order is in the share of work-item

@@ -11,14 +11,13 @@
 
 namespace palpate::gpu {
 
-/// Elastic energies; see docs/algorithms/tissue.md.
+/// Elastic energies, those of gpu/shared/energies.h; see docs/algorithms/tissue.md. kLinear is right only where nothing turns. Of
+/// kMassSpring mu and lambda must both be 2/5 E: Poisson's ratio is 1/4.
 enum class TissueEnergy : uint32_t {
-  kStableNeoHookean = PALPATE_ENERGY_NEO_HOOKEAN,
-  kCorotated = PALPATE_ENERGY_COROTATED,
-  kLinear = PALPATE_ENERGY_LINEAR,  ///< small strain: right only where nothing turns
-  kStVenantKirchhoff = PALPATE_ENERGY_GREEN,
-  kMassSpring = PALPATE_ENERGY_SPRINGS,  ///< springs along the edges; mu and lambda must both be 2/5 E: Poisson's ratio is 1/4
-  kShapeMatched = PALPATE_ENERGY_SHAPE,  ///< none of its own: the tet gives mass and stiffness to the body TissueTet::shape
+#define PALPATE_ENERGY(name, Name, api, code, text) k##Name = code,
+  PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
+#undef PALPATE_ENERGY
+      kShapeMatched = PALPATE_ENERGY_SHAPE,  ///< none of its own: the tet gives mass and stiffness to the body TissueTet::shape
 };
 
 enum class TissueShapeMode : uint32_t {

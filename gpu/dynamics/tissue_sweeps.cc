@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/dynamics/layout_entries.h"
 #include "gpu/dynamics/shape_clusters.h"
 
@@ -12,6 +13,19 @@ namespace palpate::gpu {
 namespace kernels {
 extern const KernelSource tissue;
 }  // namespace kernels
+
+namespace {
+
+/// Bit c: tets of the energy with code c.
+uint32_t EnergyMask(const TissueLayout& layout) {
+  uint32_t mask = 0;
+#define PALPATE_ENERGY(name, Name, api, code, text) mask |= layout.Has(TissueEnergy::k##Name) ? 1U << code : 0U;
+  PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
+#undef PALPATE_ENERGY
+  return mask;
+}
+
+}  // namespace
 
 absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const TissueOptions& options, const TissueTuning& tuning,
                                 bool surfaces_meet, TissueSweeps* old) {
@@ -30,18 +44,10 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
 /// Those of `old` (or null) are used again if they are the same.
 absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, TissueSweeps* old) {
   const auto flag = [](bool set) { return std::string(set ? "1" : "0"); };
-  defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)},
-              {"PALPATE_TEAM", std::to_string(tuning_.team)},
-              {"PALPATE_GROUP", std::to_string(tuning_.group)},
-              {"PALPATE_COROTATED", flag(layout_.Has(TissueEnergy::kCorotated))},
-              {"PALPATE_NEO_HOOKEAN", flag(layout_.Has(TissueEnergy::kStableNeoHookean))},
-              {"PALPATE_LINEAR", flag(layout_.Has(TissueEnergy::kLinear))},
-              {"PALPATE_GREEN", flag(layout_.Has(TissueEnergy::kStVenantKirchhoff))},
-              {"PALPATE_SPRINGS", flag(layout_.Has(TissueEnergy::kMassSpring))},
-              {"PALPATE_FIBERS", flag(layout_.has_fibers)},
-              {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
-              {"PALPATE_SURFACE", flag(surfaces_meet)},
-              {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
+  defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)}, {"PALPATE_TEAM", std::to_string(tuning_.team)},
+              {"PALPATE_GROUP", std::to_string(tuning_.group)}, {"PALPATE_ENERGY_MASK", absl::StrCat(EnergyMask(layout_), "u")},
+              {"PALPATE_FIBERS", flag(layout_.has_fibers)},     {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
+              {"PALPATE_SURFACE", flag(surfaces_meet)},         {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
               {"PALPATE_VOLUME", flag(volumes_ != nullptr)}};
   constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {
       {&TissueSweeps::start_strain_, "start_strain"}, {&TissueSweeps::extract_rotations_, "extract_rotations"},

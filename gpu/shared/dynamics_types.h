@@ -3,21 +3,12 @@
 #ifndef PALPATE_GPU_SHARED_DYNAMICS_TYPES_H_
 #define PALPATE_GPU_SHARED_DYNAMICS_TYPES_H_
 
+#include "gpu/shared/energies.h"
 #include "gpu/shared/types.h"
 
 PALPATE_SHARED_BEGIN
 
 #define PALPATE_LAMBDA_UNCAPPED 1e30f
-
-/* Elastic energies of tets (gpu/dynamics/elasticity.clh), in the upper bits of a corner's tet. */
-#define PALPATE_ENERGY_NEO_HOOKEAN 0u
-#define PALPATE_ENERGY_COROTATED 1u
-#define PALPATE_ENERGY_LINEAR 2u
-#define PALPATE_ENERGY_GREEN 3u
-#define PALPATE_ENERGY_SPRINGS 4u
-#define PALPATE_ENERGY_SHAPE 5u /* none: the vertices are drawn to goals, see gpu/dynamics/shape_goals.cl */
-#define PALPATE_ENERGY_SHIFT 29
-#define PALPATE_TET_MASK 0x1fffffffu
 
 /* Constants of a step. Contact law: with c = margin_m - gap > 0 a contact pushes with
    stiffness_n_per_m * c * (1 + stiffening * (c / margin_m)^2), continued with constant slope beyond c = 2 margin_m. */

@@ -7,21 +7,8 @@
 namespace palpate::sim {
 namespace {
 
-gpu::TissueEnergy EnergyOf(MaterialModel model) {
-  switch (model) {
-    case MaterialModel::kStableNeoHookean:
-      return gpu::TissueEnergy::kStableNeoHookean;
-    case MaterialModel::kCorotatedLinear:
-      return gpu::TissueEnergy::kCorotated;
-    case MaterialModel::kLinear:
-      return gpu::TissueEnergy::kLinear;
-    case MaterialModel::kStVenantKirchhoff:
-      return gpu::TissueEnergy::kStVenantKirchhoff;
-    case MaterialModel::kMassSpring:
-      return gpu::TissueEnergy::kMassSpring;
-  }
-  return gpu::TissueEnergy::kStableNeoHookean;
-}
+/// Both enums are made of the same rows.
+gpu::TissueEnergy EnergyOf(MaterialModel model) { return static_cast<gpu::TissueEnergy>(model); }
 
 /// Overwrites Lame constants and fibres of `tet`.
 absl::Status AddFibers(const Material& material, const FiberProperties& fibers, gpu::TissueTet* tet) {

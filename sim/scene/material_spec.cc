@@ -9,20 +9,29 @@ namespace {
 
 double Or(bool has, double value, double fallback) { return has ? value : fallback; }
 
+struct ModelRow {
+  sim::MaterialModel model;
+  v1::MaterialModel spec;
+};
+constexpr ModelRow kModels[] = {
+#define PALPATE_ENERGY(name, Name, api, code, text) {sim::MaterialModel::k##Name, v1::MATERIAL_MODEL_##api},
+    PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
+#undef PALPATE_ENERGY
+};
+
 v1::MaterialModel ModelOf(sim::MaterialModel model) {
-  switch (model) {
-    case sim::MaterialModel::kCorotatedLinear:
-      return v1::MATERIAL_MODEL_COROTATED_LINEAR;
-    case sim::MaterialModel::kLinear:
-      return v1::MATERIAL_MODEL_LINEAR;
-    case sim::MaterialModel::kStVenantKirchhoff:
-      return v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF;
-    case sim::MaterialModel::kMassSpring:
-      return v1::MATERIAL_MODEL_MASS_SPRING;
-    case sim::MaterialModel::kStableNeoHookean:
-      break;
+  for (const ModelRow& row : kModels) {
+    if (row.model == model) return row.spec;
   }
-  return v1::MATERIAL_MODEL_STABLE_NEO_HOOKEAN;
+  return v1::MATERIAL_MODEL_UNSPECIFIED;
+}
+
+/// What is not said is stable neo-Hookean.
+sim::MaterialModel ModelFrom(v1::MaterialModel spec) {
+  for (const ModelRow& row : kModels) {
+    if (row.spec == spec) return row.model;
+  }
+  return sim::MaterialModel::kStableNeoHookean;
 }
 
 v1::MaterialSpec SpecOf(const sim::Material& material) {
@@ -84,23 +93,8 @@ void CheckMaterial(Checker& check, const std::string& path, const v1::MaterialSp
 
 sim::Material MaterialFrom(const v1::MaterialSpec& m, const Eigen::Quaterniond& turn) {
   sim::Material out;
-  switch (m.model()) {
-    case v1::MATERIAL_MODEL_COROTATED_LINEAR:
-      out.model = sim::MaterialModel::kCorotatedLinear;
-      break;
-    case v1::MATERIAL_MODEL_LINEAR:
-      out.model = sim::MaterialModel::kLinear;
-      break;
-    case v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF:
-      out.model = sim::MaterialModel::kStVenantKirchhoff;
-      break;
-    case v1::MATERIAL_MODEL_MASS_SPRING:
-      out.model = sim::MaterialModel::kMassSpring;
-      out.poisson_ratio = 0.25;
-      break;
-    default:
-      break;
-  }
+  out.model = ModelFrom(m.model());
+  if (out.model == sim::MaterialModel::kMassSpring) out.poisson_ratio = 0.25;
   if (m.has_young_modulus_pa()) out.young_modulus_pa = m.young_modulus_pa();
   if (m.has_poisson_ratio()) out.poisson_ratio = m.poisson_ratio();
   if (m.has_density_kg_per_m3()) out.density_kg_per_m3 = m.density_kg_per_m3();

@@ -1,8 +1,9 @@
 /* Evaluates gpu/dynamics/elasticity.clh on independent cases, for its tests. PALPATE_R: double (default) or float.
    Per case, 45 reals in: F (9, by rows), R (9), g (3), C at the start of the step (6: xx xy xz yy yz zz), rate, V mu, V lambda, rows of
    Dm^-1 (9, minus their sum is g), fibre direction (3), V alpha, V beta, V (mu along - mu across).
-   Per case, 80 reals out: for neo-Hookean, corotated, viscous, linear, St-Venant-Kirchhoff, the last two with fibres, and springs in turn:
-   energy, force (3), Hessian block (6: xx xy xz yy yz zz). */
+   Per case, 10 reals out for each energy of gpu/shared/energies.h, then for each with fibres (the same where it has none), then for
+   viscosity: energy, force (3), Hessian block (6: xx xy xz yy yz zz). */
+#include "gpu/shared/energies.h"
 #include "gpu/shared/prelude.h"
 
 #ifndef PALPATE_R
@@ -16,7 +17,9 @@
 #include "gpu/dynamics/elasticity.clh"
 
 #define REALS_IN 45
-#define REALS_OUT 80
+#define COUNT_ENERGY(name, Name, api, code, text) +1
+#define TERMS ((PALPATE_ELASTIC_ENERGIES(COUNT_ENERGY)) * 2 + 1)
+#define REALS_OUT (TERMS * 10)
 
 static inline RMat load_mat(const __global PALPATE_R* in) {
   RMat m;
@@ -63,9 +66,10 @@ __kernel void evaluate_elasticity(uint count, const __global PALPATE_R* cases, _
   if (i >= count) return;
   const __global PALPATE_R* in = cases + (size_t)i * REALS_IN;
   __global PALPATE_R* out = results + (size_t)i * REALS_OUT;
-  const RMat f = load_mat(in);
-  const RMat r = load_mat(in + 9);
-  const RVec g = load_vec(in + 18);
+  RCorner corner;
+  corner.f = load_mat(in);
+  corner.r = load_mat(in + 9);
+  corner.g = load_vec(in + 18);
   RSym start;
   start.xx = in[21];
   start.xy = in[22];
@@ -74,44 +78,26 @@ __kernel void evaluate_elasticity(uint count, const __global PALPATE_R* cases, _
   start.yz = in[25];
   start.zz = in[26];
   const PALPATE_R rate = in[27];
-  const PALPATE_R mu = in[28];
-  const PALPATE_R lambda = in[29];
+  corner.mu_v = in[28];
+  corner.lambda_v = in[29];
+  corner.row_a = load_vec(in + 30);
+  corner.row_b = load_vec(in + 33);
+  corner.row_c = load_vec(in + 36);
+  corner.fibers.a = load_vec(in + 39);
+  corner.fibers.alpha_v = in[42];
+  corner.fibers.beta_v = in[43];
+  corner.fibers.shear_v = in[44];
   RVec force;
   RSym hessian;
+  for (corner.has_fibers = 0; corner.has_fibers < 2; ++corner.has_fibers) {
+#define EVALUATE(name, Name, api, code, text)                           \
+  clear(&force, &hessian);                                              \
+  add_##name##_corner(&corner, (PALPATE_R)1, &force, &hessian);         \
+  store(name##_corner_energy(&corner), &force, &hessian, out);          \
+  out += 10;
+    PALPATE_ELASTIC_ENERGIES(EVALUATE)
+  }
   clear(&force, &hessian);
-  add_neo_hookean(&f, &g, mu, lambda, &force, &hessian);
-  store(neo_hookean_energy(&f, mu, lambda), &force, &hessian, out);
-  clear(&force, &hessian);
-  add_corotated(&f, &r, &g, mu, lambda, &force, &hessian);
-  store(corotated_energy(&f, &r, mu, lambda), &force, &hessian, out + 10);
-  clear(&force, &hessian);
-  add_viscous(&f, &g, &start, rate, mu, lambda, &force, &hessian);
-  store(viscous_energy(&f, &start, rate, mu, lambda), &force, &hessian, out + 20);
-  const RSym small = small_strain(&f);
-  const RSym green = green_strain(&f);
-  clear(&force, &hessian);
-  add_linear(&small, &g, mu, lambda, &force, &hessian);
-  store(hooke_energy(&small, mu, lambda), &force, &hessian, out + 30);
-  clear(&force, &hessian);
-  add_green(&f, &green, &g, mu, lambda, &force, &hessian);
-  store(hooke_energy(&green, mu, lambda), &force, &hessian, out + 40);
-  RFibers fibers;
-  fibers.a = load_vec(in + 39);
-  fibers.alpha_v = in[42];
-  fibers.beta_v = in[43];
-  fibers.shear_v = in[44];
-  clear(&force, &hessian);
-  add_linear(&small, &g, mu, lambda, &force, &hessian);
-  add_linear_fibers(&small, &g, &fibers, &force, &hessian);
-  store(hooke_energy(&small, mu, lambda) + fiber_energy(&small, &fibers), &force, &hessian, out + 50);
-  clear(&force, &hessian);
-  add_green(&f, &green, &g, mu, lambda, &force, &hessian);
-  add_green_fibers(&f, &green, &g, &fibers, &force, &hessian);
-  store(hooke_energy(&green, mu, lambda) + fiber_energy(&green, &fibers), &force, &hessian, out + 60);
-  const RVec row_a = load_vec(in + 30);
-  const RVec row_b = load_vec(in + 33);
-  const RVec row_c = load_vec(in + 36);
-  clear(&force, &hessian);
-  add_springs(&f, &row_a, &row_b, &row_c, mu, &force, &hessian);
-  store(springs_energy(&f, &row_a, &row_b, &row_c, mu), &force, &hessian, out + 70);
+  add_viscous(&corner.f, &corner.g, &start, rate, corner.mu_v, corner.lambda_v, &force, &hessian);
+  store(viscous_energy(&corner.f, &start, rate, corner.mu_v, corner.lambda_v), &force, &hessian, out);
 }

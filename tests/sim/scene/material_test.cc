@@ -79,7 +79,7 @@ TEST(MaterialTest, RefusesWhatHasNoPositiveEnergy) {
   material.model = MaterialModel::kLinear;
   material.fibers = FiberProperties{{1, 0, 0}, 1000, 0.45, 900};
   EXPECT_THAT(std::string(TissueOf(material).status().message()), HasSubstr("fibers.poisson_ratio: 0.45 leaves"));
-  material.model = MaterialModel::kCorotatedLinear;
+  material.model = MaterialModel::kCorotated;
   EXPECT_THAT(std::string(TissueOf(material).status().message()), HasSubstr("only the linear and the St-Venant-Kirchhoff"));
 }
 

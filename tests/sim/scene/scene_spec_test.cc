@@ -469,7 +469,7 @@ TEST(SceneSpec, MaterialsOfEveryModel) {
     EXPECT_TRUE(built.ok()) << built.status();
     return built.ok() ? built->bodies[0].material : sim::Material{};
   };
-  EXPECT_EQ(model_of(v1::MATERIAL_MODEL_COROTATED_LINEAR).model, sim::MaterialModel::kCorotatedLinear);
+  EXPECT_EQ(model_of(v1::MATERIAL_MODEL_COROTATED_LINEAR).model, sim::MaterialModel::kCorotated);
   EXPECT_EQ(model_of(v1::MATERIAL_MODEL_LINEAR).model, sim::MaterialModel::kLinear);
   EXPECT_EQ(model_of(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF).model, sim::MaterialModel::kStVenantKirchhoff);
   EXPECT_EQ(model_of(v1::MATERIAL_MODEL_MASS_SPRING).model, sim::MaterialModel::kMassSpring);

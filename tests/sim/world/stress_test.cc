@@ -53,7 +53,7 @@ class StressTest : public test::DeviceTest {
     // Cuts leave small triangles, and a range of many of their edges finds pairs by the square of that number.
     scene.contact.surface_reserve_m = 0.001;
     Material kidney;
-    kidney.model = MaterialModel::kCorotatedLinear;
+    kidney.model = MaterialModel::kCorotated;
     kidney.young_modulus_pa = 12000;
     kidney.poisson_ratio = 0.4;
     Material ring;

@@ -32,7 +32,7 @@ class WorldTest : public test::DeviceTest {
     SceneDescription scene;
     scene.name = "two boxes";
     scene.bodies = {Box("left", {-0.06, 0, 0}), Box("right", {0.06, 0, 0})};
-    scene.bodies[1].material.model = MaterialModel::kCorotatedLinear;
+    scene.bodies[1].material.model = MaterialModel::kCorotated;
     scene.bodies[1].material.density_kg_per_m3 = 500;
     scene.tools = {ToolAt("a", {-0.06, 0, 0.035}), ToolAt("b", {0.06, 0, 0.035}, ToolDrive::kDirect)};
     return scene;
