@@ -342,6 +342,25 @@ absl::StatusOr<BufferView<UInt2>> RigidBodies::OrderPairs(std::vector<uint32_t>*
 absl::StatusOr<RigidStep> RigidBodies::Step() {
   RigidStep step;
   StageClock clock(*queue_, options_.measure_stages, step.stage_s);
+  PALPATE_RETURN_IF_ERROR(Predict(clock));
+  std::vector<uint32_t> active_pairs;  // by iteration
+  PALPATE_ASSIGN_OR_RETURN(const BufferView<UInt2> pairs, FindPairs(&step, &active_pairs));
+  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kBroadPhase));
+  for (uint32_t iteration = 0; iteration < options_.iterations; ++iteration) {
+    const uint32_t active = active_pairs[iteration];
+    step.solved_pairs += active;
+    PALPATE_RETURN_IF_ERROR(FindContacts(iteration, active, pairs, clock, &step));
+    PALPATE_RETURN_IF_ERROR(Respond(iteration, active));
+    PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kResponse));
+  }
+  PALPATE_RETURN_IF_ERROR(FinishVelocities(pairs));
+  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(counters_, std::span(&step.counters, 1)));
+  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kVelocities));
+  return step;
+}
+
+/// Free flight, and volumes around where it leads.
+absl::Status RigidBodies::Predict(StageClock& clock) {
   const Range bodies = {body_count_, group_};
   PALPATE_RETURN_IF_ERROR(queue_->Zero(counters_));
   PALPATE_RETURN_IF_ERROR(queue_->Launch(
@@ -357,13 +376,16 @@ absl::StatusOr<RigidStep> RigidBodies::Step() {
   PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kTransform));
   PALPATE_RETURN_IF_ERROR(
       volume_builder_.Build(*queue_, world_, vertex_begins_, body_count_, vertex_count_, volumes_, {positions_, rotations_}));
-  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kVolumes));
+  return clock.Mark(RigidStage::kVolumes);
+}
+
+/// Pairs whose volumes meet, and which of them each body is in.
+absl::StatusOr<BufferView<UInt2>> RigidBodies::FindPairs(RigidStep* step, std::vector<uint32_t>* active_pairs) {
   PALPATE_RETURN_IF_ERROR(broad_phase_.Run(*queue_, volumes_, filters_, body_count_));
   const uint32_t pair_count = broad_phase_.pair_count();
-  step.pair_count = pair_count;
+  step->pair_count = pair_count;
   PALPATE_RETURN_IF_ERROR(ReservePairs(pair_count));
-  std::vector<uint32_t> active_pairs;  // by iteration
-  PALPATE_ASSIGN_OR_RETURN(const BufferView<UInt2> pairs, OrderPairs(&active_pairs));
+  PALPATE_ASSIGN_OR_RETURN(const BufferView<UInt2> pairs, OrderPairs(active_pairs));
   PALPATE_RETURN_IF_ERROR(
       queue_->Launch(entries_kernel_, {pair_count, group_}, Arg("pair_count", pair_count), Arg("pairs", pairs), Arg("keys", keys_)));
   PALPATE_RETURN_IF_ERROR(
@@ -371,49 +393,55 @@ absl::StatusOr<RigidStep> RigidBodies::Step() {
   PALPATE_RETURN_IF_ERROR(queue_->Launch(begins_kernel_, {size_t{body_count_} + 1, group_}, Arg("body_count", body_count_),
                                          Arg("entry_count", 2 * pair_count), Arg("sorted_keys", sorted_keys_),
                                          Arg("begins", entry_begins_)));
-  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kBroadPhase));
+  return pairs;
+}
 
+absl::Status RigidBodies::FindContacts(uint32_t iteration, uint32_t active, BufferView<UInt2> pairs, StageClock& clock, RigidStep* step) {
   const bool has_volumes = options_.narrow_phase == RigidNarrowPhase::kVolumes;
-  const BufferView<uint32_t> levels = options_.level_of_detail ? levels_.view() : BufferView<uint32_t>();
-  for (uint32_t iteration = 0; iteration < options_.iterations; ++iteration) {
-    const uint32_t is_first = iteration == 0 ? 1 : 0;
-    const uint32_t active = active_pairs[iteration];
-    step.solved_pairs += active;
-    if (has_volumes) {
-      if (iteration > 0) PALPATE_RETURN_IF_ERROR(BuildVolumes());
-      PALPATE_RETURN_IF_ERROR(queue_->Launch(volume_contacts_, {active, group_}, Arg("pair_count", active), Arg("is_first", is_first),
-                                             Arg("pairs", pairs), Arg("volumes", volumes_), Arg("positions", positions_),
-                                             Arg("contacts", contacts_), Arg("acting", acting_), Arg("counters", counters_)));
-    } else {
-      PALPATE_RETURN_IF_ERROR(narrow_phase_.Run(*queue_, meshes_, device_bodies(), pairs, active, 0.0F, contacts_));
-    }
-    PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kNarrowPhase));
-    if (options_.collect_statistics && active > 0) {
-      const uint64_t overlapping = statistics_.by_status[PALPATE_CONVEX_OVERLAPPING];
-      PALPATE_RETURN_IF_ERROR(narrow_phase_.AddStatistics(*queue_, contacts_, active, &statistics_));
-      if (iteration == 0) {
-        step.overlapping_pairs = static_cast<uint32_t>(statistics_.by_status[PALPATE_CONVEX_OVERLAPPING] - overlapping);
-      }
-      PALPATE_RETURN_IF_ERROR(clock.Mark(std::nullopt));
-    }
-    if (!has_volumes) {
-      PALPATE_RETURN_IF_ERROR(queue_->Launch(note_, {active, group_}, Arg("pair_count", active), Arg("is_first", is_first),
-                                             Arg("contacts", contacts_), Arg("meshes", mesh_of_), Arg("shapes", meshes_.shapes()),
-                                             Arg("vertices", meshes_.vertices()), Arg("scales", scales_), Arg("positions", positions_),
-                                             Arg("rotations", rotations_), Arg("acting", acting_), Arg("counters", counters_)));
-    }
-    PALPATE_RETURN_IF_ERROR(
-        queue_->Launch(respond_, bodies, Arg("params", params_), Arg("iteration", iteration), Arg("active_pairs", active),
-                       Arg("levels", levels), Arg("meshes", mesh_of_), Arg("shapes", meshes_.shapes()), Arg("vertices", meshes_.vertices()),
-                       Arg("scales", scales_), Arg("velocities", velocities_), Arg("start_positions", start_positions_),
-                       Arg("start_rotations", start_rotations_), Arg("positions", positions_), Arg("rotations", rotations_),
-                       Arg("entry_begins", entry_begins_), Arg("entries", entries_), Arg("contacts", contacts_),
-                       Arg("next_positions", next_positions_), Arg("next_rotations", next_rotations_), Arg("counters", counters_)));
-    std::swap(positions_, next_positions_);
-    std::swap(rotations_, next_rotations_);
-    PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kResponse));
+  const uint32_t is_first = iteration == 0 ? 1 : 0;
+  if (has_volumes) {
+    if (iteration > 0) PALPATE_RETURN_IF_ERROR(BuildVolumes());
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(volume_contacts_, {active, group_}, Arg("pair_count", active), Arg("is_first", is_first),
+                                           Arg("pairs", pairs), Arg("volumes", volumes_), Arg("positions", positions_),
+                                           Arg("contacts", contacts_), Arg("acting", acting_), Arg("counters", counters_)));
+  } else {
+    PALPATE_RETURN_IF_ERROR(narrow_phase_.Run(*queue_, meshes_, device_bodies(), pairs, active, 0.0F, contacts_));
   }
+  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kNarrowPhase));
+  if (options_.collect_statistics && active > 0) {
+    const uint64_t overlapping = statistics_.by_status[PALPATE_CONVEX_OVERLAPPING];
+    PALPATE_RETURN_IF_ERROR(narrow_phase_.AddStatistics(*queue_, contacts_, active, &statistics_));
+    if (iteration == 0) {
+      step->overlapping_pairs = static_cast<uint32_t>(statistics_.by_status[PALPATE_CONVEX_OVERLAPPING] - overlapping);
+    }
+    PALPATE_RETURN_IF_ERROR(clock.Mark(std::nullopt));
+  }
+  if (!has_volumes) {
+    PALPATE_RETURN_IF_ERROR(queue_->Launch(note_, {active, group_}, Arg("pair_count", active), Arg("is_first", is_first),
+                                           Arg("contacts", contacts_), Arg("meshes", mesh_of_), Arg("shapes", meshes_.shapes()),
+                                           Arg("vertices", meshes_.vertices()), Arg("scales", scales_), Arg("positions", positions_),
+                                           Arg("rotations", rotations_), Arg("acting", acting_), Arg("counters", counters_)));
+  }
+  return absl::OkStatus();
+}
 
+absl::Status RigidBodies::Respond(uint32_t iteration, uint32_t active) {
+  const Range bodies = {body_count_, group_};
+  const BufferView<uint32_t> levels = options_.level_of_detail ? levels_.view() : BufferView<uint32_t>();
+  PALPATE_RETURN_IF_ERROR(queue_->Launch(respond_, bodies, Arg("params", params_), Arg("iteration", iteration), Arg("active_pairs", active),
+                                         Arg("levels", levels), Arg("meshes", mesh_of_), Arg("shapes", meshes_.shapes()),
+                                         Arg("vertices", meshes_.vertices()), Arg("scales", scales_), Arg("velocities", velocities_),
+                                         Arg("start_positions", start_positions_), Arg("start_rotations", start_rotations_),
+                                         Arg("positions", positions_), Arg("rotations", rotations_), Arg("entry_begins", entry_begins_),
+                                         Arg("entries", entries_), Arg("contacts", contacts_), Arg("next_positions", next_positions_),
+                                         Arg("next_rotations", next_rotations_), Arg("counters", counters_)));
+  std::swap(positions_, next_positions_);
+  std::swap(rotations_, next_rotations_);
+  return absl::OkStatus();
+}
+
+absl::Status RigidBodies::FinishVelocities(BufferView<UInt2> pairs) {
+  const Range bodies = {body_count_, group_};
   PALPATE_RETURN_IF_ERROR(queue_->Launch(finish_, bodies, Arg("params", params_), Arg("scales", scales_),
                                          Arg("local_inertia", local_inertia_), Arg("entry_begins", entry_begins_), Arg("entries", entries_),
                                          Arg("pairs", pairs), Arg("acting", acting_), Arg("predicted_positions", predicted_positions_),
@@ -437,9 +465,7 @@ absl::StatusOr<RigidStep> RigidBodies::Step() {
                                            Arg("vertices", meshes_.vertices()), Arg("scales", scales_), Arg("rotations", rotations_),
                                            Arg("velocities", velocities_), Arg("positions", positions_)));
   }
-  PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(counters_, std::span(&step.counters, 1)));
-  PALPATE_RETURN_IF_ERROR(clock.Mark(RigidStage::kVelocities));
-  return step;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<RigidBodyState>> RigidBodies::ReadState() {

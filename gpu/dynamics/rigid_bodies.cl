@@ -384,11 +384,11 @@ static inline float rebound(constant RigidParams* params, float before) {
   return before < -slow ? -params->restitution * before : before < 0.0f ? 0.0f : before;
 }
 
-/* At the end of a step: lifts what is still below the ground out of it. The matches are compromises of all vertices, and what lies on a body
-   pushes it down; the ground yields to neither. Positions only: as velocity the lift would be energy that nobody put in. */
-kernel void rigid_lift(constant RigidParams* params, global const uint* meshes, global const ConvexShape* shapes, global const float* vertices,
-                       global const Float4* scales, global const Float4* rotations, global const Float4* velocities,
-                       global Float4* positions) {
+/* At the end of a step: lifts what is still below the ground out of it. The matches are compromises of all vertices, and what lies on a
+   body pushes it down; the ground yields to neither. Positions only: as velocity the lift would be energy that nobody put in. */
+kernel void rigid_lift(constant RigidParams* params, global const uint* meshes, global const ConvexShape* shapes,
+                       global const float* vertices, global const Float4* scales, global const Float4* rotations,
+                       global const Float4* velocities, global Float4* positions) {
   const size_t i = get_global_id(0);
   if (i >= params->body_count || !(velocities[i].w > 0.0f)) return;
   const float3 up = params->ground.xyz;

@@ -126,6 +126,12 @@ class RigidBodies {
   absl::Status ReservePairs(uint32_t pair_count);
   absl::Status BuildVolumes();
   absl::StatusOr<BufferView<UInt2>> OrderPairs(std::vector<uint32_t>* active_pairs);
+  // Parts of a step, in this order; `active_pairs`: by iteration.
+  absl::Status Predict(StageClock& clock);
+  absl::StatusOr<BufferView<UInt2>> FindPairs(RigidStep* step, std::vector<uint32_t>* active_pairs);
+  absl::Status FindContacts(uint32_t iteration, uint32_t active, BufferView<UInt2> pairs, StageClock& clock, RigidStep* step);
+  absl::Status Respond(uint32_t iteration, uint32_t active);
+  absl::Status FinishVelocities(BufferView<UInt2> pairs);
 
   std::unique_ptr<Queue> queue_;
   RigidBodiesOptions options_;

@@ -788,16 +788,16 @@ void Part::Run() {
   Check();
 }
 
-}  // namespace
-
-ProjectionResult ProjectOut(const ProjectionInput& input, const ProjectionOptions& options) {
-  ProjectionResult result;
-  result.least_gap_m = kInfinity;
-  const ProjectionMesh& mesh = *input.mesh;
-  // What comes into the boxes of the capsules' motions.
-  std::vector<uint32_t> near;
-  double length_m = 0;  // of the longest edge there
+/// What may be met: triangles in the boxes of the capsules' motions, the longest edge there, and how far tool and tissue move at most.
+struct Reach {
+  std::vector<uint32_t> triangles;
+  double length_m = 0;
   double motion_m = 0;
+};
+
+Reach FindReach(const ProjectionInput& input, const ProjectionOptions& options) {
+  const ProjectionMesh& mesh = *input.mesh;
+  Reach reach;
   for (const ProjectionCapsule& capsule : input.capsules) {
     Box box;
     for (int k = 0; k <= 8; ++k) {
@@ -813,38 +813,82 @@ ProjectionResult ProjectOut(const ProjectionInput& input, const ProjectionOption
              std::max(capsule.axis_from_m.norm(), capsule.axis_to_m.norm()) * (1 - std::cos(turn / 2)));
     const std::vector<uint32_t> found =
         Cull(mesh, [&](uint32_t v) { return static_cast<uint8_t>(OutcodeOf(input.from_m[v], box) & OutcodeOf(input.to_m[v], box)); });
-    near.insert(near.end(), found.begin(), found.end());
-    motion_m = std::max({motion_m, (capsule.tip_to_m - capsule.tip_from_m).norm(),
-                         (capsule.tip_to_m + capsule.axis_to_m - capsule.tip_from_m - capsule.axis_from_m).norm()});
+    reach.triangles.insert(reach.triangles.end(), found.begin(), found.end());
+    reach.motion_m = std::max({reach.motion_m, (capsule.tip_to_m - capsule.tip_from_m).norm(),
+                               (capsule.tip_to_m + capsule.axis_to_m - capsule.tip_from_m - capsule.axis_from_m).norm()});
   }
-  if (near.empty()) return result;
-  std::sort(near.begin(), near.end());
-  near.erase(std::unique(near.begin(), near.end()), near.end());
+  if (reach.triangles.empty()) return reach;
+  std::sort(reach.triangles.begin(), reach.triangles.end());
+  reach.triangles.erase(std::unique(reach.triangles.begin(), reach.triangles.end()), reach.triangles.end());
   double tissue_m = 0;
-  for (const uint32_t t : near) {
+  for (const uint32_t t : reach.triangles) {
     for (size_t k = 0; k < 3; ++k) {
       const uint32_t v = mesh.triangles()[t][k];
       tissue_m = std::max(tissue_m, (input.to_m[v] - input.from_m[v]).norm());
-      length_m = std::max(length_m, (input.from_m[mesh.triangles()[t][(k + 1) % 3]] - input.from_m[v]).norm());
+      reach.length_m = std::max(reach.length_m, (input.from_m[mesh.triangles()[t][(k + 1) % 3]] - input.from_m[v]).norm());
     }
   }
-  motion_m += tissue_m;
+  reach.motion_m += tissue_m;
+  return reach;
+}
 
-  const size_t n = mesh.vertex_count();
+/// Parts of the motion. A skeleton that could pass through the inside of a triangle as a whole must not do so unseen.
+int PartsOf(const ProjectionInput& input, const ProjectionOptions& options, const Reach& reach, double share) {
+  int parts = 1;
+  for (const ProjectionCapsule& capsule : input.capsules) {
+    const double axis_m = std::min(capsule.axis_from_m.norm(), capsule.axis_to_m.norm());
+    const double step_m = axis_m > reach.length_m ? std::max(axis_m / 2, capsule.radius_m) : capsule.radius_m / 2;
+    parts = std::max({parts, static_cast<int>(std::min(std::ceil(share * TurnOf(capsule) / kPartTurn_rad), 1e6)),
+                      static_cast<int>(std::min(std::ceil(reach.motion_m / step_m), 1e6))});
+  }
+  return std::min(parts, std::max(options.max_parts, 1));
+}
+
+/// What the last part of a motion leaves: vertices that were moved, and limits of all that are near.
+void CollectLimits(const ProjectionInput& input, const ProjectionOptions& options, const Part& part,
+                   std::span<const ProjectionCapsule> capsules, std::span<const Vector3d> at, ProjectionResult* result) {
+  std::vector<uint32_t> vertices = part.vertices();
+  std::sort(vertices.begin(), vertices.end());
+  for (const uint32_t v : vertices) {
+    if ((at[v] - input.to_m[v]).norm() > kFree_m) result->moved.push_back({v, at[v]});
+    for (uint32_t c = 0; c < capsules.size(); ++c) {
+      ProjectionLimit limit;
+      limit.vertex = v;
+      limit.capsule = c;
+      limit.limit_m = at[v];
+      const auto found = part.pushes().find({v, c});
+      if (found != part.pushes().end() && found->second.sum_m.norm() > kFree_m) {
+        limit.pushed_m = found->second.sum_m.norm();
+        limit.normal = found->second.sum_m / limit.pushed_m;
+        limit.contact_m = found->second.contact_m / found->second.weight;
+      } else {
+        double s = 0;
+        const Vector3d on_axis = ClosestOnSegment(capsules[c].tip_to_m, capsules[c].axis_to_m, at[v], &s);
+        const double distance_m = (at[v] - on_axis).norm();
+        if (!(distance_m < capsules[c].radius_m + options.reach_m) || !(distance_m > 0)) continue;
+        limit.normal = (at[v] - on_axis) / distance_m;
+        limit.limit_m -= std::max(distance_m - capsules[c].radius_m, 0.0) * limit.normal;
+        limit.contact_m = limit.limit_m;
+      }
+      result->limits.push_back(limit);
+    }
+  }
+}
+
+}  // namespace
+
+ProjectionResult ProjectOut(const ProjectionInput& input, const ProjectionOptions& options) {
+  ProjectionResult result;
+  result.least_gap_m = kInfinity;
+  Reach reach = FindReach(input, options);
+  if (reach.triangles.empty()) return result;
+  const size_t n = input.mesh->vertex_count();
   std::vector<Vector3d> from(n);
   std::vector<Vector3d> at(n);
   std::vector<ProjectionCapsule> capsules(input.capsules.size());
   for (int shortening = 0;; ++shortening) {
     const double share = shortening == 0 ? 1 : shortening > options.max_shortenings ? 0 : std::pow(0.5, shortening);
-    // A skeleton that could pass through the inside of a triangle as a whole must not do so unseen.
-    int parts = 1;
-    for (const ProjectionCapsule& capsule : input.capsules) {
-      const double axis_m = std::min(capsule.axis_from_m.norm(), capsule.axis_to_m.norm());
-      const double step_m = axis_m > length_m ? std::max(axis_m / 2, capsule.radius_m) : capsule.radius_m / 2;
-      parts = std::max({parts, static_cast<int>(std::min(std::ceil(share * TurnOf(capsule) / kPartTurn_rad), 1e6)),
-                        static_cast<int>(std::min(std::ceil(motion_m / step_m), 1e6))});
-    }
-    parts = std::min(parts, std::max(options.max_parts, 1));
+    const int parts = PartsOf(input, options, reach, share);
     std::copy(input.from_m.begin(), input.from_m.end(), at.begin());
     result.share = share;
     result.parts = parts;
@@ -862,7 +906,7 @@ ProjectionResult ProjectOut(const ProjectionInput& input, const ProjectionOption
         PoseAt(input.capsules[c], share * (p + 1) / parts, &capsules[c].tip_to_m, &capsules[c].axis_to_m);
       }
       Part part(input, options, from, &at, capsules);
-      for (const uint32_t t : near) part.Activate(t);
+      for (const uint32_t t : reach.triangles) part.Activate(t);
       part.Run();
       result.rounds = std::max(result.rounds, part.rounds());
       result.crossed_edges += part.crossed_edges();
@@ -871,35 +915,9 @@ ProjectionResult ProjectOut(const ProjectionInput& input, const ProjectionOption
       result.least_gap_m = part.least_gap_m();
       is_apart = part.is_apart();
       // What was carried on stays in view.
-      near = part.triangles();
+      reach.triangles = part.triangles();
       if (!is_apart && share > 0) break;
-      if (p + 1 < parts) continue;
-      std::vector<uint32_t> vertices = part.vertices();
-      std::sort(vertices.begin(), vertices.end());
-      for (const uint32_t v : vertices) {
-        if ((at[v] - input.to_m[v]).norm() > kFree_m) result.moved.push_back({v, at[v]});
-        for (uint32_t c = 0; c < capsules.size(); ++c) {
-          ProjectionLimit limit;
-          limit.vertex = v;
-          limit.capsule = c;
-          limit.limit_m = at[v];
-          const auto found = part.pushes().find({v, c});
-          if (found != part.pushes().end() && found->second.sum_m.norm() > kFree_m) {
-            limit.pushed_m = found->second.sum_m.norm();
-            limit.normal = found->second.sum_m / limit.pushed_m;
-            limit.contact_m = found->second.contact_m / found->second.weight;
-          } else {
-            double s = 0;
-            const Vector3d on_axis = ClosestOnSegment(capsules[c].tip_to_m, capsules[c].axis_to_m, at[v], &s);
-            const double distance_m = (at[v] - on_axis).norm();
-            if (!(distance_m < capsules[c].radius_m + options.reach_m) || !(distance_m > 0)) continue;
-            limit.normal = (at[v] - on_axis) / distance_m;
-            limit.limit_m -= std::max(distance_m - capsules[c].radius_m, 0.0) * limit.normal;
-            limit.contact_m = limit.limit_m;
-          }
-          result.limits.push_back(limit);
-        }
-      }
+      if (p + 1 == parts) CollectLimits(input, options, part, capsules, at, &result);
     }
     if (is_apart || share == 0) break;
   }

@@ -242,6 +242,17 @@ class ClosedMesh {
   absl::Status Check() const;
 
  private:
+  // Parts of Check().
+  struct CheckState;
+  absl::Status CheckVertices(CheckState* s) const;
+  absl::Status CheckTets(CheckState* s) const;
+  absl::Status CheckFaces(CheckState* s) const;
+  absl::Status CheckTriangles(CheckState* s) const;
+  absl::Status CheckCounts(CheckState* s) const;
+  absl::Status CheckSurfaceEdges(CheckState* s) const;
+  absl::Status CheckSurfaceZones(CheckState* s) const;
+  absl::Status CheckLinks(CheckState* s) const;
+
   friend class ClosedMeshPeer;  // tests of Check()
 
   struct Vertex {
