@@ -180,6 +180,8 @@ class Incision {
   void AddHit(uint32_t vertex, const Hit& hit);
   // Opening.
   absl::Status Open(IncisionResult* result);
+  void LabelCutVertices();
+  std::vector<uint32_t> MakeOpening(std::vector<uint32_t>* new_index);
   void DropMarks(bool is_stroke_over);
   bool IsBladeInTissue() const;
   void Resume(const std::array<Eigen::Vector3d, 2>& blade_m);

@@ -370,10 +370,8 @@ void Incision::ForParts(uint32_t vertex, const F& see) {
   }
 }
 
-absl::Status Incision::Open(IncisionResult* result) {
-  DropMarks(false);
-  front_faces_ = joined_faces_ = 0;
-  FindCutFaces();
+/// Blocks the cut faces, and labels the parts into which they divide the tets around each of their vertices.
+void Incision::LabelCutVertices() {
   faces_of_vertex_.clear();
   cut_vertices_.clear();
   labels_.clear();
@@ -394,6 +392,43 @@ absl::Status Incision::Open(IncisionResult* result) {
   std::sort(cut_vertices_.begin(), cut_vertices_.end());
   cut_vertices_.erase(std::unique(cut_vertices_.begin(), cut_vertices_.end()), cut_vertices_.end());
   for (const uint32_t vertex : cut_vertices_) LabelVertex(vertex);
+}
+
+/// Fills edit_ with copies of the vertices that come apart; `new_index` of a label: the copy's place in it. Returns each copy's original.
+std::vector<uint32_t> Incision::MakeOpening(std::vector<uint32_t>* new_index) {
+  edit_.Clear();
+  std::vector<uint32_t> opened;
+  for (size_t i = 0; i < labels_.size(); ++i) {
+    if (std::all_of(labels_[i].begin(), labels_[i].end(), [&](uint32_t label) { return label < first_label_; })) continue;
+    const TetId parent = mesh_->IdOfTet(labeled_tets_[i]);
+    edit_.removed.push_back(parent);
+    MeshEdit::NewTet added{.vertices = {}, .parent = parent};
+    for (size_t c = 0; c < 4; ++c) {
+      const uint32_t label = labels_[i][c];
+      if (label < first_label_) {
+        added.vertices[c] = mesh_->IdOfVertex(label);
+        continue;
+      }
+      uint32_t& index = (*new_index)[label - first_label_];
+      if (index == kNoSlot) {
+        index = static_cast<uint32_t>(edit_.vertices.size());
+        const uint32_t original = vertex_of_label_[label - first_label_];
+        opened.push_back(original);
+        edit_.vertices.push_back(
+            {.position_m = mesh_->PositionOf(original), .sources = {{{mesh_->IdOfVertex(original), 1.0}}}, .source_count = 1});
+      }
+      added.vertices[c] = NewVertexId(index);
+    }
+    edit_.tets.push_back(added);
+  }
+  return opened;
+}
+
+absl::Status Incision::Open(IncisionResult* result) {
+  DropMarks(false);
+  front_faces_ = joined_faces_ = 0;
+  FindCutFaces();
+  LabelCutVertices();
   KeepManifold();
   KeepApart();
 
@@ -430,32 +465,8 @@ absl::Status Incision::Open(IncisionResult* result) {
       result->opened_area_m2 += (p[1] - p[0]).cross(p[2] - p[0]).norm() / 2;
     }
   }
-  edit_.Clear();
   std::vector<uint32_t> new_index(vertex_of_label_.size(), kNoSlot);
-  std::vector<uint32_t> opened;  // [copy] its original
-  for (size_t i = 0; i < labels_.size(); ++i) {
-    if (std::all_of(labels_[i].begin(), labels_[i].end(), [&](uint32_t label) { return label < first_label_; })) continue;
-    const TetId parent = mesh_->IdOfTet(labeled_tets_[i]);
-    edit_.removed.push_back(parent);
-    MeshEdit::NewTet added{.vertices = {}, .parent = parent};
-    for (size_t c = 0; c < 4; ++c) {
-      const uint32_t label = labels_[i][c];
-      if (label < first_label_) {
-        added.vertices[c] = mesh_->IdOfVertex(label);
-        continue;
-      }
-      uint32_t& index = new_index[label - first_label_];
-      if (index == kNoSlot) {
-        index = static_cast<uint32_t>(edit_.vertices.size());
-        const uint32_t original = vertex_of_label_[label - first_label_];
-        opened.push_back(original);
-        edit_.vertices.push_back(
-            {.position_m = mesh_->PositionOf(original), .sources = {{{mesh_->IdOfVertex(original), 1.0}}}, .source_count = 1});
-      }
-      added.vertices[c] = NewVertexId(index);
-    }
-    edit_.tets.push_back(added);
-  }
+  const std::vector<uint32_t> opened = MakeOpening(&new_index);
   for (const uint32_t tet : marked_tets_) marked_corners_[tet] = blocked_[tet] = 0;
   for (const uint32_t tet : labeled_tets_) label_index_[tet] = kNoSlot;
   if (!edit_.tets.empty()) {
