@@ -418,17 +418,16 @@ void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout) {
   for (const uint32_t v : model.prescribed.vertices) layout->driven_vertices.push_back(layout->solver_index[v]);
 }
 
-absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack) {
-  TissueLayout layout;
-  LayoutEntries entries(model, dt_s, &layout);
-  PALPATE_RETURN_IF_ERROR(CheckModel(model, entries));
-  const TetLists lists = ListTets(model);
+namespace {
+
+uint32_t BlocksOf(const TetLists& lists, uint32_t v, uint32_t lanes) { return (lists.begin[v + 1] - lists.begin[v] + lanes - 1) / lanes; }
+
+/// Slots of all vertices that are there: colour by colour, each with its room, fixed ones last. Returns the vertices in that order.
+std::vector<uint32_t> PlaceVertices(const TissueModel& model, const TetLists& lists, const TissueSlack& slack, TissueLayout* layout) {
+  const auto n = static_cast<uint32_t>(model.rest_m.size());
   uint32_t color_count = 0;
   const std::vector<uint32_t> color = ColorVertices(model, lists, &color_count);
-  const auto n = static_cast<uint32_t>(model.rest_m.size());
-  const auto blocks_of = [&](uint32_t v) { return (lists.begin[v + 1] - lists.begin[v] + lanes - 1) / lanes; };
-
-  layout.lanes = lanes;
+  const auto blocks_of = [&](uint32_t v) { return BlocksOf(lists, v, layout->lanes); };
   std::vector<uint32_t> order;
   for (uint32_t v = 0; v < n; ++v) {
     if (model.fixed[v] != kAbsentVertex) order.push_back(v);
@@ -439,34 +438,38 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   std::vector<uint32_t> of_color(color_count + slack.spare_colors, 0);
   uint32_t fixed = 0;
   for (const uint32_t v : order) ++(model.fixed[v] == kFreeVertex ? of_color[color[v]] : fixed);
-  layout.color_begin.push_back(0);
+  layout->color_begin.push_back(0);
   for (const uint32_t count : of_color) {
-    layout.color_end.push_back(layout.color_begin.back() + count);
-    layout.color_begin.push_back(layout.color_begin.back() + static_cast<uint32_t>(slack.Room(count)));
+    layout->color_end.push_back(layout->color_begin.back() + count);
+    layout->color_begin.push_back(layout->color_begin.back() + static_cast<uint32_t>(slack.Room(count)));
   }
-  layout.free_count = layout.color_begin.back();
-  layout.fixed_end = layout.free_count + fixed;
-  layout.vertex_count = layout.free_count + static_cast<uint32_t>(slack.Room(fixed));
-  layout.solver_index.assign(n, kNoTissueVertex);
-  layout.original_index.assign(layout.vertex_count, kNoTissueVertex);
-  std::vector<uint32_t> next(layout.color_begin.begin(), layout.color_begin.end());  // the last: of fixed vertices
+  layout->free_count = layout->color_begin.back();
+  layout->fixed_end = layout->free_count + fixed;
+  layout->vertex_count = layout->free_count + static_cast<uint32_t>(slack.Room(fixed));
+  layout->solver_index.assign(n, kNoTissueVertex);
+  layout->original_index.assign(layout->vertex_count, kNoTissueVertex);
+  std::vector<uint32_t> next(layout->color_begin.begin(), layout->color_begin.end());  // the last: of fixed vertices
   for (const uint32_t v : order) {
     uint32_t& slot = next[model.fixed[v] == kFreeVertex ? color[v] : of_color.size()];
-    layout.solver_index[v] = slot;
-    layout.original_index[slot++] = v;
+    layout->solver_index[v] = slot;
+    layout->original_index[slot++] = v;
   }
+  return order;
+}
 
-  layout.tet_count = static_cast<uint32_t>(model.tets.size());
+/// Tets by their places, and what they are together.
+void PlaceTets(const TissueModel& model, const TissueSlack& slack, LayoutEntries& entries, TissueLayout* layout) {
+  layout->tet_count = static_cast<uint32_t>(model.tets.size());
   const size_t tet_room = slack.Room(model.tets.size());
-  layout.tets.resize(tet_room);
-  layout.tet_rest.resize(tet_room * 3);
+  layout->tets.resize(tet_room);
+  layout->tet_rest.resize(tet_room * 3);
   double edge_sum = 0;
   double modulus_sum = 0;
-  for (uint32_t t = 0; t < layout.tet_count; ++t) {
+  for (uint32_t t = 0; t < layout->tet_count; ++t) {
     entries.WriteTet(t);
     const TissueTet& tet = model.tets[t];
     if (LayoutEntries::IsFree(tet)) continue;
-    ++layout.live_tet_count;
+    ++layout->live_tet_count;
     for (uint32_t a = 0; a < 4; ++a) {
       for (uint32_t b = a + 1; b < 4; ++b) {
         const Vec e = Minus(model.rest_m[tet.vertices[a]], model.rest_m[tet.vertices[b]]);
@@ -474,65 +477,89 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
       }
     }
     modulus_sum += LayoutEntries::YoungModulus(tet);
-    layout.has_energy[static_cast<size_t>(tet.energy)] = true;
-    layout.has_fibers |= LayoutEntries::HasFibers(tet);
-    layout.has_viscosity |= LayoutEntries::HasViscosity(tet);
+    layout->has_energy[static_cast<size_t>(tet.energy)] = true;
+    layout->has_fibers |= LayoutEntries::HasFibers(tet);
+    layout->has_viscosity |= LayoutEntries::HasViscosity(tet);
   }
-  if (layout.live_tet_count > 0) {
-    layout.mean_edge_m = edge_sum / (6.0 * layout.live_tet_count);
-    layout.mean_young_modulus_pa = modulus_sum / layout.live_tet_count;
+  if (layout->live_tet_count > 0) {
+    layout->mean_edge_m = edge_sum / (6.0 * layout->live_tet_count);
+    layout->mean_young_modulus_pa = modulus_sum / layout->live_tet_count;
   }
+}
 
-  layout.block_range.resize(layout.vertex_count);
+/// Blocks of corners and what else belongs to a vertex. `order`: of PlaceVertices.
+void PlaceBlocks(const TissueModel& model, const TetLists& lists, std::span<const uint32_t> order, double dt_s, const TissueSlack& slack,
+                 LayoutEntries& entries, TissueLayout* layout) {
+  const uint32_t lanes = layout->lanes;
+  const auto blocks_of = [&](uint32_t v) { return BlocksOf(lists, v, lanes); };
+  layout->block_range.resize(layout->vertex_count);
   for (const uint32_t v : order) {
-    layout.block_range[layout.solver_index[v]] = {layout.block_count, layout.block_count + blocks_of(v)};
-    layout.block_count += blocks_of(v);
+    layout->block_range[layout->solver_index[v]] = {layout->block_count, layout->block_count + blocks_of(v)};
+    layout->block_count += blocks_of(v);
   }
-  const size_t block_room = slack.Room(layout.block_count);
-  layout.block_vertex.resize(block_room);
-  layout.corner_reals = layout.has_fibers ? 18 : 12;
-  layout.corner_real.resize(block_room * layout.corner_reals * lanes);
-  layout.corner_index.resize(block_room * 4 * lanes);
-  layout.rest_m.resize(layout.vertex_count);
-  layout.mass_kg.resize(layout.vertex_count);
-  layout.held_axes.resize(layout.vertex_count);
-  layout.mass_damping_per_s.resize(layout.vertex_count);
-  layout.vertex_stiffness_n_per_m.resize(layout.vertex_count);
-  if (!model.vertex_origin.empty()) layout.vertex_origin.resize(layout.vertex_count);
+  const size_t block_room = slack.Room(layout->block_count);
+  layout->block_vertex.resize(block_room);
+  layout->corner_reals = layout->has_fibers ? 18 : 12;
+  layout->corner_real.resize(block_room * layout->corner_reals * lanes);
+  layout->corner_index.resize(block_room * 4 * lanes);
+  layout->rest_m.resize(layout->vertex_count);
+  layout->mass_kg.resize(layout->vertex_count);
+  layout->held_axes.resize(layout->vertex_count);
+  layout->mass_damping_per_s.resize(layout->vertex_count);
+  layout->vertex_stiffness_n_per_m.resize(layout->vertex_count);
+  if (!model.vertex_origin.empty()) layout->vertex_origin.resize(layout->vertex_count);
   for (const uint32_t v : order) {
     entries.WriteVertex(v, lists.Around(v));
     entries.WriteBlocks(v, lists.Around(v));
   }
   for (size_t k = 0; k < model.prescribed.vertices.size(); ++k) {
     const uint32_t v = model.prescribed.vertices[k];
-    if (blocks_of(v) == 0) layout.vertex_stiffness_n_per_m[layout.solver_index[v]] = model.prescribed.stiffness_n_per_m[k];
+    if (blocks_of(v) == 0) layout->vertex_stiffness_n_per_m[layout->solver_index[v]] = model.prescribed.stiffness_n_per_m[k];
   }
   // Of a pair the softer side counts: rigid bodies bear what their inertia bears in a step.
   for (const TissueRigidBody& rigid : model.rigid) {
     for (uint32_t v = rigid.vertices[0]; v < rigid.vertices[1]; ++v) {
-      layout.vertex_stiffness_n_per_m[layout.solver_index[v]] = static_cast<float>(rigid.mass_kg / (2 * dt_s * dt_s));
+      layout->vertex_stiffness_n_per_m[layout->solver_index[v]] = static_cast<float>(rigid.mass_kg / (2 * dt_s * dt_s));
     }
   }
+}
 
-  layout.triangle_count = static_cast<uint32_t>(model.surface_triangles.size());
-  layout.triangles.resize(slack.Room(model.surface_triangles.size()));
-  std::vector<uint32_t> fan(layout.vertex_count, 0);
-  for (uint32_t t = 0; t < layout.triangle_count; ++t) {
+/// Surface triangles, and those around each vertex with their room.
+void PlaceTriangles(const TissueModel& model, const TetLists& lists, const TissueSlack& slack, LayoutEntries& entries,
+                    TissueLayout* layout) {
+  layout->triangle_count = static_cast<uint32_t>(model.surface_triangles.size());
+  layout->triangles.resize(slack.Room(model.surface_triangles.size()));
+  std::vector<uint32_t> fan(layout->vertex_count, 0);
+  for (uint32_t t = 0; t < layout->triangle_count; ++t) {
     entries.WriteTriangle(t, !lists.Around(model.surface_triangles[t][0]).empty());
-    for (const uint32_t v : model.surface_triangles[t]) ++fan[layout.solver_index[v]];
+    for (const uint32_t v : model.surface_triangles[t]) ++fan[layout->solver_index[v]];
   }
-  layout.vertex_triangle_range.resize(layout.vertex_count);
+  layout->vertex_triangle_range.resize(layout->vertex_count);
   uint32_t end = 0;
-  for (uint32_t i = 0; i < layout.vertex_count; ++i) {
-    layout.vertex_triangle_range[i] = {end, end};
+  for (uint32_t i = 0; i < layout->vertex_count; ++i) {
+    layout->vertex_triangle_range[i] = {end, end};
     end += TriangleListRoom(fan[i]);
   }
-  layout.vertex_triangles_end = end;
-  layout.vertex_triangles.resize(slack.Room(end));
-  for (uint32_t t = 0; t < layout.triangle_count; ++t) {
+  layout->vertex_triangles_end = end;
+  layout->vertex_triangles.resize(slack.Room(end));
+  for (uint32_t t = 0; t < layout->triangle_count; ++t) {
     for (const uint32_t v : model.surface_triangles[t])
-      layout.vertex_triangles[layout.vertex_triangle_range[layout.solver_index[v]].y++] = t;
+      layout->vertex_triangles[layout->vertex_triangle_range[layout->solver_index[v]].y++] = t;
   }
+}
+
+}  // namespace
+
+absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack) {
+  TissueLayout layout;
+  LayoutEntries entries(model, dt_s, &layout);
+  PALPATE_RETURN_IF_ERROR(CheckModel(model, entries));
+  const TetLists lists = ListTets(model);
+  layout.lanes = lanes;
+  const std::vector<uint32_t> order = PlaceVertices(model, lists, slack, &layout);
+  PlaceTets(model, slack, entries, &layout);
+  PlaceBlocks(model, lists, order, dt_s, slack, entries, &layout);
+  PlaceTriangles(model, lists, slack, entries, &layout);
   layout.triangle_body = model.triangle_body;
   for (uint32_t b = 0; b + 1 < model.body_triangle_begin.size(); ++b) {
     layout.triangle_body.insert(layout.triangle_body.end(), model.body_triangle_begin[b + 1] - model.body_triangle_begin[b], b);

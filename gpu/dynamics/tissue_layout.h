@@ -187,13 +187,13 @@ struct TissueLayout {
   std::vector<Float4> rest_m;                ///< [vertex_count], by slot
   /// Mean over a vertex's tets of E times the edge of a regular tet as large; of rigid bodies half of mass / dt^2, of static ones 1e6.
   std::vector<float> vertex_stiffness_n_per_m;
-  std::vector<uint8_t> self_collision;    ///< as in the model
-  std::vector<uint32_t> vertex_origin;    ///< [vertex_count], by slot, or empty
-  std::vector<uint32_t> load_bits;        ///< [vertex_count] bit k: the vertex is in load k; empty: no loads
-  std::vector<uint32_t> triangle_loads;   ///< [triangle_count] or empty, as in the model
-  std::vector<uint32_t> driven_vertices;  ///< slots, all regions one after the other, then those that are prescribed
-  std::vector<uint32_t> driven_regions;   ///< region of each but the prescribed
-  std::array<bool, 6> has_energy{};       ///< by TissueEnergy
+  std::vector<uint8_t> self_collision;                  ///< as in the model
+  std::vector<uint32_t> vertex_origin;                  ///< [vertex_count], by slot, or empty
+  std::vector<uint32_t> load_bits;                      ///< [vertex_count] bit k: the vertex is in load k; empty: no loads
+  std::vector<uint32_t> triangle_loads;                 ///< [triangle_count] or empty, as in the model
+  std::vector<uint32_t> driven_vertices;                ///< slots, all regions one after the other, then those that are prescribed
+  std::vector<uint32_t> driven_regions;                 ///< region of each but the prescribed
+  std::array<bool, PALPATE_ENERGY_CODES> has_energy{};  ///< by TissueEnergy
   bool has_fibers = false;
   bool has_viscosity = false;
   bool has_surface_contact = false;  ///< there is more than one body, or one that may meet itself

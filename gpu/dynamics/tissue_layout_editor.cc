@@ -149,11 +149,21 @@ bool TissueLayoutEditor::PlaceTriangles(const TissueModel& model, std::vector<ui
   return true;
 }
 
-absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const TissueChange& change) {
-  delta_ = {};
-  LayoutEntries entries(model, dt_s_, &layout_);
+/// Lists of one Apply(); vertices are the caller's, all rise and hold each entry once where they are read.
+struct TissueLayoutEditor::Work {
+  std::vector<uint32_t> vertices;    // of the change
+  std::vector<uint32_t> tets;        // of the change, and those around vertices whose rest position differs
+  std::vector<uint32_t> touched;     // whose tets or slot changed
+  std::vector<uint32_t> homeless;    // that need a slot
+  std::vector<uint32_t> rewritten;   // tets whose entries change
+  std::vector<uint32_t> neighbours;  // whose corners name a vertex that moved
+};
+
+namespace {
+
+absl::Status CheckLists(const TissueModel& model, size_t known_vertices, size_t known_tets) {
   const size_t n = model.rest_m.size();
-  if (n < rest_m_.size() || model.tets.size() < tets_.size() || model.fixed.size() != n ||
+  if (n < known_vertices || model.tets.size() < known_tets || model.fixed.size() != n ||
       (!model.held_axes.empty() && model.held_axes.size() != n)) {
     return absl::InvalidArgumentError("an edit must keep the places of vertices and tets that are gone");
   }
@@ -164,76 +174,112 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
       (!model.self_collision.empty() && model.triangle_body.size() != model.surface_triangles.size())) {
     return absl::InvalidArgumentError("edits need TissueModel::triangle_body, of every triangle");
   }
+  return absl::OkStatus();
+}
+
+/// Whether a change reaches rigid bodies, by triangles or vertices (rising).
+bool ReachesRigid(const TissueModel& model, const TissueLayout& layout, std::span<const uint32_t> triangles,
+                  std::span<const uint32_t> vertices) {
+  const auto is_rigid = [&](uint32_t body) {
+    return std::any_of(model.rigid.begin(), model.rigid.end(), [&](const TissueRigidBody& rigid) { return rigid.body == body; });
+  };
+  for (const uint32_t t : triangles) {
+    if (t < layout.triangle_body.size() && is_rigid(layout.triangle_body[t])) return true;
+    if (t < model.triangle_body.size() && is_rigid(model.triangle_body[t])) return true;
+  }
+
+  for (const TissueRigidBody& rigid : model.rigid) {
+    const auto first = std::lower_bound(vertices.begin(), vertices.end(), rigid.vertices[0]);
+    if (first != vertices.end() && *first < rigid.vertices[1]) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const TissueChange& change) {
+  delta_ = {};
+  LayoutEntries entries(model, dt_s_, &layout_);
+  Work work;
+  PALPATE_RETURN_IF_ERROR(CheckLists(model, rest_m_.size(), tets_.size()));
+  PALPATE_ASSIGN_OR_RETURN(bool fits, ListTets(model, change, entries, &work));
+  if (!fits) return false;
+  JoinTets(model, &work);
+  for (const uint32_t t : change.triangles) {
+    if (t < model.surface_triangles.size()) PALPATE_RETURN_IF_ERROR(entries.CheckTriangle(t));
+  }
+  if (ReachesRigid(model, layout_, change.triangles, work.vertices)) return false;
+  PALPATE_RETURN_IF_ERROR(ReleaseSlots(model, &work));
+  if (!TakeSlots(model, change, &work)) return false;
+  PALPATE_ASSIGN_OR_RETURN(fits, WriteEntries(model, entries, &work));
+  if (!fits) return false;
+  FinishDelta(model, &work);
+  return true;
+}
+
+/// Tets of the change, and those around vertices whose rest position differs. False: they do not fit.
+absl::StatusOr<bool> TissueLayoutEditor::ListTets(const TissueModel& model, const TissueChange& change, const LayoutEntries& entries,
+                                                  Work* w) {
+  const size_t n = model.rest_m.size();
   rest_m_.resize(n);
   vertex_tets_.resize(n);
   vertex_triangles_.resize(n);
   color_.resize(n, kNoColor);
   layout_.solver_index.resize(n, kNoTissueVertex);
 
-  // Tets: those of the change, and those around vertices whose rest position differs.
-  std::vector<uint32_t> tets = change.tets;
-  std::vector<uint32_t> vertices = change.vertices;
-  SortUnique(&vertices);
-  for (const uint32_t v : vertices) {
+  w->tets = change.tets;
+  w->vertices = change.vertices;
+  SortUnique(&w->vertices);
+  for (const uint32_t v : w->vertices) {
     if (v >= n) return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " is outside [0, ", n, ")"));
     PALPATE_RETURN_IF_ERROR(entries.CheckHeld(v));
-    if (rest_m_[v] != model.rest_m[v]) tets.insert(tets.end(), vertex_tets_[v].begin(), vertex_tets_[v].end());
+    if (rest_m_[v] != model.rest_m[v]) w->tets.insert(w->tets.end(), vertex_tets_[v].begin(), vertex_tets_[v].end());
     rest_m_[v] = model.rest_m[v];
   }
-  for (size_t t = tets_.size(); t < model.tets.size(); ++t) tets.push_back(static_cast<uint32_t>(t));
-  SortUnique(&tets);
-  while (!tets.empty() && tets.back() >= model.tets.size()) tets.pop_back();
-  if (model.tets.size() > layout_.tets.size() || tets.size() * kMaxChangedShare > layout_.tets.size()) return false;
+  for (size_t t = tets_.size(); t < model.tets.size(); ++t) w->tets.push_back(static_cast<uint32_t>(t));
+  SortUnique(&w->tets);
+  while (!w->tets.empty() && w->tets.back() >= model.tets.size()) w->tets.pop_back();
+  if (model.tets.size() > layout_.tets.size() || w->tets.size() * kMaxChangedShare > layout_.tets.size()) return false;
   tets_.resize(model.tets.size(), kFreeTissueTet);
   layout_.tet_count = static_cast<uint32_t>(tets_.size());
-  std::vector<uint32_t> touched;
-  for (const uint32_t t : tets) {
+  for (const uint32_t t : w->tets) {
     const TissueTet& tet = model.tets[t];
     if (LayoutEntries::IsFree(tet)) continue;
     PALPATE_RETURN_IF_ERROR(entries.CheckTet(t));
     if (!HasKindsOf(tet)) return false;
   }
-  for (const uint32_t t : tets) {
+  return true;
+}
+
+/// Takes over which vertices the tets join.
+void TissueLayoutEditor::JoinTets(const TissueModel& model, Work* w) {
+  for (const uint32_t t : w->tets) {
     const bool is_free = LayoutEntries::IsFree(model.tets[t]);
     for (const uint32_t v : tets_[t]) {
       if (tets_[t] == kFreeTissueTet) break;
       EraseSorted(&vertex_tets_[v], t);
-      touched.push_back(v);
+      w->touched.push_back(v);
     }
     layout_.live_tet_count += (is_free ? 0U : 1U) - (tets_[t] == kFreeTissueTet ? 0U : 1U);
     tets_[t] = is_free ? kFreeTissueTet : model.tets[t].vertices;
     for (const uint32_t v : tets_[t]) {
       if (is_free) break;
       InsertSorted(&vertex_tets_[v], t);
-      touched.push_back(v);
+      w->touched.push_back(v);
     }
   }
-  for (const uint32_t t : change.triangles) {
-    if (t < model.surface_triangles.size()) PALPATE_RETURN_IF_ERROR(entries.CheckTriangle(t));
-  }
+}
 
-  const auto is_rigid = [&](uint32_t body) {
-    return std::any_of(model.rigid.begin(), model.rigid.end(), [&](const TissueRigidBody& rigid) { return rigid.body == body; });
-  };
-  for (const uint32_t t : change.triangles) {
-    if (t < layout_.triangle_body.size() && is_rigid(layout_.triangle_body[t])) return false;
-    if (t < model.triangle_body.size() && is_rigid(model.triangle_body[t])) return false;
-  }
-
-  // Slots: of vertices that are gone or turned into another kind, and of two of a colour that a tet now joins.
-  for (const TissueRigidBody& rigid : model.rigid) {
-    const auto first = std::lower_bound(vertices.begin(), vertices.end(), rigid.vertices[0]);
-    if (first != vertices.end() && *first < rigid.vertices[1]) return false;
-  }
-  std::vector<uint32_t> homeless;
-  for (const uint32_t v : vertices) {
+/// Of vertices that are gone or turned into another kind, and of two of a colour that a tet now joins.
+absl::Status TissueLayoutEditor::ReleaseSlots(const TissueModel& model, Work* w) {
+  for (const uint32_t v : w->vertices) {
     const uint32_t slot = layout_.solver_index[v];
     const bool is_present = model.fixed[v] != kAbsentVertex;
     if (!is_present && !vertex_tets_[v].empty()) return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " is absent, but of a tet"));
     if (slot != kNoTissueVertex && (!is_present || (slot < layout_.free_count) != (model.fixed[v] == kFreeVertex))) ReleaseSlot(v);
-    if (is_present && layout_.solver_index[v] == kNoTissueVertex) homeless.push_back(v);
+    if (is_present && layout_.solver_index[v] == kNoTissueVertex) w->homeless.push_back(v);
   }
-  for (const uint32_t t : tets) {
+  for (const uint32_t t : w->tets) {
     if (tets_[t] == kFreeTissueTet) continue;
     for (size_t a = 0; a < 4; ++a) {
       for (size_t b = a + 1; b < 4; ++b) {
@@ -242,43 +288,52 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
         if (color_[u] == kNoColor || color_[u] != color_[v]) continue;
         if (vertex_tets_[u].size() < vertex_tets_[v].size() || (vertex_tets_[u].size() == vertex_tets_[v].size() && u > v)) std::swap(u, v);
         ReleaseSlot(v);
-        homeless.push_back(v);
+        w->homeless.push_back(v);
         delta_.has_moved = true;
       }
     }
   }
-  SortUnique(&homeless);
+  SortUnique(&w->homeless);
+  return absl::OkStatus();
+}
+
+/// For vertices without, and for triangles around them. False: there is no room.
+bool TissueLayoutEditor::TakeSlots(const TissueModel& model, const TissueChange& change, Work* w) {
   std::vector<uint32_t> triangles = change.triangles;
-  std::vector<uint32_t> rewritten = tets;
-  std::vector<uint32_t> fans = homeless;
-  std::vector<uint32_t> neighbours = touched;  // whose corners name a vertex that moved
-  for (const uint32_t v : homeless) {
+  std::vector<uint32_t> fans = w->homeless;
+  w->rewritten = w->tets;
+  w->neighbours = w->touched;
+  for (const uint32_t v : w->homeless) {
     if (!TakeSlot(model, v)) return false;
-    touched.push_back(v);
+    w->touched.push_back(v);
     triangles.insert(triangles.end(), vertex_triangles_[v].begin(), vertex_triangles_[v].end());
     for (const uint32_t t : vertex_tets_[v]) {
-      rewritten.push_back(t);
-      neighbours.insert(neighbours.end(), tets_[t].begin(), tets_[t].end());
+      w->rewritten.push_back(t);
+      w->neighbours.insert(w->neighbours.end(), tets_[t].begin(), tets_[t].end());
     }
   }
   // Tets beside changed ones count, too: their vertices' masses did not change, but corners of those around a changed rest position did.
   if (!PlaceTriangles(model, std::move(triangles), &fans)) return false;
+  return true;
+}
 
-  SortUnique(&rewritten);
-  for (const uint32_t t : rewritten) entries.WriteTet(t);
-  delta_.tets = std::move(rewritten);
-  neighbours.insert(neighbours.end(), touched.begin(), touched.end());
-  SortUnique(&neighbours);
-  SortUnique(&touched);
-  delta_.touched_vertices = touched;
-  touched.insert(touched.end(), vertices.begin(), vertices.end());
-  SortUnique(&touched);
-  for (const uint32_t v : touched) {
+/// Entries of tets, vertices and blocks. False: there is no room for blocks.
+absl::StatusOr<bool> TissueLayoutEditor::WriteEntries(const TissueModel& model, LayoutEntries& entries, Work* w) {
+  SortUnique(&w->rewritten);
+  for (const uint32_t t : w->rewritten) entries.WriteTet(t);
+  delta_.tets = std::move(w->rewritten);
+  w->neighbours.insert(w->neighbours.end(), w->touched.begin(), w->touched.end());
+  SortUnique(&w->neighbours);
+  SortUnique(&w->touched);
+  delta_.touched_vertices = w->touched;
+  w->touched.insert(w->touched.end(), w->vertices.begin(), w->vertices.end());
+  SortUnique(&w->touched);
+  for (const uint32_t v : w->touched) {
     if (layout_.solver_index[v] == kNoTissueVertex) continue;
     entries.WriteVertex(v, vertex_tets_[v]);
     delta_.slots.push_back(layout_.solver_index[v]);
   }
-  for (const uint32_t v : neighbours) {
+  for (const uint32_t v : w->neighbours) {
     const uint32_t slot = layout_.solver_index[v];
     if (slot == kNoTissueVertex) {
       if (model.fixed[v] != kAbsentVertex) return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " came unannounced"));
@@ -296,17 +351,20 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
     entries.WriteBlocks(v, vertex_tets_[v]);
     for (uint32_t b = range.x; b < range.y; ++b) delta_.blocks.push_back(b);
   }
+  return true;
+}
+
+void TissueLayoutEditor::FinishDelta(const TissueModel& model, Work* w) {
   layout_.block_count = blocks_.end();
   layout_.vertex_triangles_end = fans_.end();
   layout_.self_collision = model.self_collision;
   ListLoadsAndDriven(model, &layout_);
 
-  delta_.state_vertices = std::move(vertices);
-  delta_.state_vertices.insert(delta_.state_vertices.end(), homeless.begin(), homeless.end());
+  delta_.state_vertices = std::move(w->vertices);
+  delta_.state_vertices.insert(delta_.state_vertices.end(), w->homeless.begin(), w->homeless.end());
   SortUnique(&delta_.state_vertices);
   std::erase_if(delta_.state_vertices, [&](uint32_t v) { return layout_.solver_index[v] == kNoTissueVertex; });
   for (std::vector<uint32_t>* list : {&delta_.slots, &delta_.blocks, &delta_.fan_places}) SortUnique(list);
-  return true;
 }
 
 }  // namespace palpate::gpu

@@ -11,6 +11,8 @@
 
 namespace palpate::gpu {
 
+class LayoutEntries;
+
 /// Which entries of a layout an edit changed; all lists rise.
 struct TissueLayoutDelta {
   std::vector<uint32_t> slots;             ///< of vertices whose masses, ranges, rest position, ... changed, emptied ones included
@@ -47,6 +49,15 @@ class TissueLayoutEditor {
 
  private:
   static constexpr uint32_t kNoColor = 0xffffffffU;
+
+  // Parts of Apply(), in this order.
+  struct Work;
+  absl::StatusOr<bool> ListTets(const TissueModel& model, const TissueChange& change, const LayoutEntries& entries, Work* w);
+  void JoinTets(const TissueModel& model, Work* w);
+  absl::Status ReleaseSlots(const TissueModel& model, Work* w);
+  bool TakeSlots(const TissueModel& model, const TissueChange& change, Work* w);
+  absl::StatusOr<bool> WriteEntries(const TissueModel& model, LayoutEntries& entries, Work* w);
+  void FinishDelta(const TissueModel& model, Work* w);
 
   bool HasKindsOf(const TissueTet& tet) const;
   void ReleaseSlot(uint32_t vertex);

@@ -21,6 +21,7 @@
 /* Codes of those that read the rotation of the polar decomposition, as bits. */
 #define PALPATE_ROTATED_ENERGIES 0x2u
 
+#define PALPATE_ENERGY_CODES 16u /* fit into the bits above PALPATE_ENERGY_SHIFT */
 #define PALPATE_ENERGY_SHAPE 15u /* none: the vertices are drawn to goals, see gpu/dynamics/shape_goals.cl */
 #define PALPATE_ENERGY_SHIFT 28
 #define PALPATE_TET_MASK 0x0fffffffu

@@ -116,7 +116,9 @@ TEST(ComponentBalance, MovesSolveTheDenseSystem) {
     const VectorXd expected = DenseBalance(forces);
     for (size_t c = 0; c < moves.size(); ++c) {
       EXPECT_LT((V(moves[c]) - expected.segment<3>(static_cast<Eigen::Index>(3 * c))).norm(), 1e-6 * expected.norm()) << c;
-      if (!forces.is_free[c]) EXPECT_EQ(V(moves[c]), Vector3d::Zero());
+      if (!forces.is_free[c]) {
+        EXPECT_EQ(V(moves[c]), Vector3d::Zero());
+      }
     }
   }
 }

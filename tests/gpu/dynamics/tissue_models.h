@@ -12,12 +12,22 @@
 
 namespace palpate::gpu {
 
-inline constexpr std::array<TissueEnergy, 5> kAllEnergies = {TissueEnergy::kStableNeoHookean, TissueEnergy::kCorotated,
-                                                             TissueEnergy::kLinear, TissueEnergy::kStVenantKirchhoff,
-                                                             TissueEnergy::kMassSpring};
+inline constexpr std::array kAllEnergies = {
+#define PALPATE_TEST_ENERGY(name, Name, API, code, text) TissueEnergy::k##Name,
+    PALPATE_ELASTIC_ENERGIES(PALPATE_TEST_ENERGY)
+#undef PALPATE_TEST_ENERGY
+};
 inline const char* Name(TissueEnergy energy) {
-  constexpr const char* kNames[] = {"neo-Hookean", "corotated", "linear", "St-Venant-Kirchhoff", "mass-spring"};
-  return kNames[static_cast<size_t>(energy)];
+  switch (energy) {
+#define PALPATE_TEST_ENERGY(name, Name, API, code, text) \
+  case TissueEnergy::k##Name:                            \
+    return text;
+    PALPATE_ELASTIC_ENERGIES(PALPATE_TEST_ENERGY)
+#undef PALPATE_TEST_ENERGY
+    case TissueEnergy::kShapeMatched:
+      break;
+  }
+  return "shape-matched";
 }
 
 /// Material of a test body.
