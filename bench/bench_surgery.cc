@@ -83,7 +83,9 @@ double UncoveredArea(const sim::Frame& frame) {
   double area_m2 = 0;
   for (size_t b = 0; b < frame.topology->bodies.size(); ++b) {
     const sim::BodyArrays& body = *frame.topology->bodies[b];
-    const auto at = [&](uint32_t slot) { return Eigen::Map<const Eigen::Vector3f>(&frame.surface_positions_m[b][3 * size_t{slot}]); };
+    const auto at = [&](sim::SurfaceSlot slot) {
+      return Eigen::Map<const Eigen::Vector3f>(&frame.surface_positions_m[b][size_t{3} * ToNumber(slot)]);
+    };
     for (size_t i = 0; i < body.surface_triangles.size(); ++i) {
       const auto& [v0, v1, v2] = body.surface_triangles[i];
       if (v0 == v1 || body.triangle_zones[i] == 0) continue;
@@ -325,7 +327,10 @@ absl::Status Project(const std::shared_ptr<gpu::Context>& context, const std::st
     std::vector<Vector3d> positions;
     const std::vector<float>& x = frame->surface_positions_m[0];
     for (size_t i = 0; i < x.size(); i += 3) positions.emplace_back(x[i], x[i + 1], x[i + 2]);
-    const sim::ProjectionMesh mesh(frame->topology->bodies[0]->surface_triangles, positions.size());
+    std::vector<std::array<uint32_t, 3>> triangles;
+    for (const auto& [a, b, c] : frame->topology->bodies[0]->surface_triangles)
+      triangles.push_back({ToNumber(a), ToNumber(b), ToNumber(c)});
+    const sim::ProjectionMesh mesh(std::move(triangles), positions.size());
     sim::ProjectionCapsule capsule;
     capsule.tip_from_m = frame->tools[0].pose.position_m;
     capsule.axis_from_m = capsule.axis_to_m = {0, 0, probe.length_m};

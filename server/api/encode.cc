@@ -149,7 +149,7 @@ void EncodeSurfaceContact(const sim::FrameSurfaceContact& contact, const SceneTo
   const size_t of_a = is_edge_edge ? 2 : 1;
   for (size_t i = 0; i < contact.vertices.size(); ++i) {
     const uint32_t body = i < of_a ? contact.body_a : contact.body_b;
-    out.add_vertices(in_volume ? topology.world->bodies[body]->surface_vertices[contact.vertices[i]] : contact.vertices[i]);
+    out.add_vertices(in_volume ? topology.world->bodies[body]->surface_vertices[contact.vertices[i]] : ToNumber(contact.vertices[i]));
   }
   EncodeVec3(contact.point_a_m.cast<double>(), *out.mutable_point_a_m());
   EncodeVec3(contact.point_b_m.cast<double>(), *out.mutable_point_b_m());
@@ -209,7 +209,7 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
   const std::vector<std::vector<float>>& positions = options.with_volume ? frame.volume_positions_m : frame.surface_positions_m;
   for (size_t b = 0; b < positions.size(); ++b) {
     const std::span<const uint32_t> places =
-        options.with_volume ? std::span<const uint32_t>() : std::span<const uint32_t>(topology.world->bodies[b]->surface_vertices);
+        options.with_volume ? std::span<const uint32_t>() : std::span<const uint32_t>(topology.world->bodies[b]->surface_vertices.values());
     EncodePositions(positions[b], options.positions, *out.add_bodies(), places);
   }
 

@@ -16,10 +16,11 @@ namespace palpate::server {
 namespace {
 
 using sim::BodyArrays;
-using Triangle = std::array<uint32_t, 3>;
+using sim::kFreeTriangle;
+using sim::SurfaceSlot;
+using SurfaceTriangle = std::array<SurfaceSlot, 3>;
+using VolumeTriangle = std::array<uint32_t, 3>;  // vertex slots
 using Tet = std::array<uint32_t, 4>;
-
-constexpr Triangle kFreeTriangle = {0, 0, 0};
 
 template <typename T>
 T SlotOr(const std::vector<T>& slots, uint32_t slot, T otherwise) {
@@ -27,13 +28,13 @@ T SlotOr(const std::vector<T>& slots, uint32_t slot, T otherwise) {
 }
 
 /// A triangle among the positions of all vertices; a free one stays free.
-Triangle InVolume(const BodyArrays& arrays, const Triangle& triangle) {
-  if (triangle == kFreeTriangle) return triangle;
+VolumeTriangle InVolume(const BodyArrays& arrays, const SurfaceTriangle& triangle) {
+  if (triangle == kFreeTriangle) return {};
   return {arrays.surface_vertices[triangle[0]], arrays.surface_vertices[triangle[1]], arrays.surface_vertices[triangle[2]]};
 }
 
 uint64_t VolumeHashOfTriangle(const BodyArrays& arrays, uint32_t slot) {
-  const Triangle triangle = SlotOr(arrays.surface_triangles, slot, kFreeTriangle);
+  const SurfaceTriangle triangle = SlotOr(arrays.surface_triangles, slot, kFreeTriangle);
   if (triangle == kFreeTriangle) return 0;
   return sim::HashOfTriangle(slot, InVolume(arrays, triangle), SlotOr(arrays.triangle_zones, slot, sim::SurfaceZoneId{0}));
 }
@@ -57,14 +58,24 @@ void AddParents(const sim::WorldTopology& world, size_t first, std::vector<uint3
   }
 }
 
-bool IsFixed(const BodyArrays& arrays, uint32_t surface_slot) {
-  const uint32_t vertex = SlotOr(arrays.surface_vertices, surface_slot, sim::kNoSlot);
+/// A triangle as a client has it, who holds the surface or the volume.
+VolumeTriangle Streamed(const BodyArrays& arrays, const SurfaceTriangle& triangle, bool with_volume) {
+  if (with_volume) return InVolume(arrays, triangle);
+  return {ToNumber(triangle[0]), ToNumber(triangle[1]), ToNumber(triangle[2])};
+}
+
+uint32_t VertexAt(const BodyArrays& arrays, SurfaceSlot slot) {
+  return arrays.surface_vertices.contains(slot) ? arrays.surface_vertices[slot] : sim::kNoSlot;
+}
+
+bool IsFixed(const BodyArrays& arrays, SurfaceSlot slot) {
+  const uint32_t vertex = VertexAt(arrays, slot);
   return vertex != sim::kNoSlot && std::binary_search(arrays.fixed_vertices.begin(), arrays.fixed_vertices.end(), vertex);
 }
 
 bool TouchesFixed(const BodyArrays& arrays, uint32_t triangle_slot) {
-  const Triangle triangle = SlotOr(arrays.surface_triangles, triangle_slot, kFreeTriangle);
-  return triangle != kFreeTriangle && std::any_of(triangle.begin(), triangle.end(), [&](uint32_t v) { return IsFixed(arrays, v); });
+  const SurfaceTriangle triangle = SlotOr(arrays.surface_triangles, triangle_slot, kFreeTriangle);
+  return triangle != kFreeTriangle && std::any_of(triangle.begin(), triangle.end(), [&](SurfaceSlot v) { return IsFixed(arrays, v); });
 }
 
 template <typename Message>
@@ -74,8 +85,8 @@ void EncodeFixed(const BodyArrays& arrays, bool with_volume, Message& out) {
     return;
   }
   if (arrays.fixed_vertices.empty()) return;
-  for (uint32_t slot = 0; slot < arrays.surface_vertices.size(); ++slot) {
-    if (IsFixed(arrays, slot)) out.add_fixed(slot);
+  for (const SurfaceSlot slot : arrays.surface_vertices.indices()) {
+    if (IsFixed(arrays, slot)) out.add_fixed(ToNumber(slot));
   }
 }
 
@@ -88,7 +99,7 @@ uint64_t MeshHash(const SceneTopology& topology, size_t body, bool with_volume) 
 }
 
 std::array<float, 2> TextureCoordinateAt(const BodyArrays& arrays, uint32_t place, bool with_volume) {
-  const uint32_t vertex = with_volume ? place : SlotOr(arrays.surface_vertices, place, sim::kNoSlot);
+  const uint32_t vertex = with_volume ? place : VertexAt(arrays, SurfaceSlot{place});
   return SlotOr(arrays.texture_coordinates, vertex, std::array<float, 2>{});
 }
 
@@ -108,8 +119,8 @@ void EncodeBody(const SceneTopology& topology, size_t b, bool with_volume, v1::B
   out.set_parent(arrays.parent);
   out.set_vertex_count(PositionCount(arrays, with_volume));
   out.mutable_triangles()->Reserve(static_cast<int>(3 * arrays.surface_triangles.size()));
-  for (const Triangle& triangle : arrays.surface_triangles) {
-    for (const uint32_t v : with_volume ? InVolume(arrays, triangle) : triangle) out.add_triangles(v);
+  for (const SurfaceTriangle& triangle : arrays.surface_triangles) {
+    for (const uint32_t v : Streamed(arrays, triangle, with_volume)) out.add_triangles(v);
   }
   if (std::any_of(arrays.triangle_zones.begin(), arrays.triangle_zones.end(), [](sim::SurfaceZoneId zone) { return zone != 0; })) {
     out.mutable_triangle_zones()->Add(arrays.triangle_zones.begin(), arrays.triangle_zones.end());
@@ -146,9 +157,8 @@ void EncodeBodyDelta(const SceneTopology& topology, const BodySlots& change, boo
   out.set_triangle_count(static_cast<uint32_t>(arrays.surface_triangles.size()));
   for (const uint32_t slot : change.triangles) {
     if (slot >= arrays.surface_triangles.size()) continue;  // gone with the end of the array
-    const Triangle& triangle = arrays.surface_triangles[slot];
     out.add_triangle_slots(slot);
-    for (const uint32_t v : with_volume ? InVolume(arrays, triangle) : triangle) out.add_triangles(v);
+    for (const uint32_t v : Streamed(arrays, arrays.surface_triangles[slot], with_volume)) out.add_triangles(v);
     out.add_triangle_zones(SlotOr(arrays.triangle_zones, slot, sim::SurfaceZoneId{0}));
   }
   if (with_volume) {
@@ -159,9 +169,15 @@ void EncodeBodyDelta(const SceneTopology& topology, const BodySlots& change, boo
       for (const uint32_t v : arrays.tets[slot]) out.add_tets(v);
     }
   }
-  for (const uint32_t place : with_volume ? change.texture_vertices : change.texture_places) {
+  const auto add_texture = [&](uint32_t place) {
     out.add_texture_vertices(place);
     for (const float coordinate : TextureCoordinateAt(arrays, place, with_volume)) out.add_texture_coordinates(coordinate);
+  };
+  for (const uint32_t vertex : change.texture_vertices) {
+    if (with_volume) add_texture(vertex);
+  }
+  for (const SurfaceSlot slot : change.texture_places) {
+    if (!with_volume) add_texture(ToNumber(slot));
   }
   if (with_volume ? change.fixed_changed : change.surface_fixed_changed) {
     out.set_fixed_changed(true);
@@ -177,10 +193,11 @@ size_t KeyframeNumbers(const BodyArrays& arrays, bool with_volume) {
 }
 size_t DeltaNumbers(const BodySlots& change, bool with_volume) {
   return 5 * change.triangles.size() + (with_volume ? 5 * change.tets.size() : 0) +
-         3 * (with_volume ? change.texture_vertices : change.texture_places).size();
+         3 * (with_volume ? change.texture_vertices.size() : change.texture_places.size());
 }
 
-void SortUnique(std::vector<uint32_t>& slots) {
+template <typename Slot>
+void SortUnique(std::vector<Slot>& slots) {
   std::sort(slots.begin(), slots.end());
   slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
 }

@@ -44,12 +44,12 @@ std::shared_ptr<const SceneTopology> AdvanceTopology(const SceneTopology& before
 /// Slots of one body's arrays that differ between two versions.
 struct BodySlots {
   uint32_t body = 0;
-  std::vector<uint32_t> triangles;         ///< ascending
-  std::vector<uint32_t> tets;              ///< ascending
-  bool fixed_changed = false;              ///< list of fixed vertices
-  bool surface_fixed_changed = false;      ///< places of fixed vertices on the surface
-  std::vector<uint32_t> texture_places;    ///< surface slots, ascending, whose texture coordinate differs
-  std::vector<uint32_t> texture_vertices;  ///< vertex slots likewise
+  std::vector<uint32_t> triangles;               ///< ascending
+  std::vector<uint32_t> tets;                    ///< ascending
+  bool fixed_changed = false;                    ///< list of fixed vertices
+  bool surface_fixed_changed = false;            ///< places of fixed vertices on the surface
+  std::vector<sim::SurfaceSlot> texture_places;  ///< ascending, whose texture coordinate differs
+  std::vector<uint32_t> texture_vertices;        ///< vertex slots likewise
 };
 struct TopologyChange {
   uint64_t from_version = 0;

@@ -35,9 +35,9 @@ class VertexCompactor {
   VertexCompactor(const std::vector<float>& positions_m, std::vector<Eigen::Vector3d>& vertices)
       : positions_m_(positions_m), places_(positions_m.size() / 3, sim::kNoSlot), vertices_(vertices) {}
 
-  template <size_t N>
-  void Use(const std::array<uint32_t, N>& element) {
-    for (const uint32_t v : element) places_[v] = 0;
+  template <typename Slot, size_t N>
+  void Use(const std::array<Slot, N>& element) {
+    for (const auto v : element) places_[static_cast<uint32_t>(v)] = 0;
   }
   void Number() {
     for (size_t v = 0; v < places_.size(); ++v) {
@@ -46,10 +46,11 @@ class VertexCompactor {
       vertices_.emplace_back(positions_m_[3 * v], positions_m_[3 * v + 1], positions_m_[3 * v + 2]);
     }
   }
-  template <size_t N>
-  std::array<uint32_t, N> Place(std::array<uint32_t, N> element) const {
-    for (uint32_t& v : element) v = places_[v];
-    return element;
+  template <typename Slot, size_t N>
+  std::array<uint32_t, N> Place(const std::array<Slot, N>& element) const {
+    std::array<uint32_t, N> out{};
+    for (size_t c = 0; c < N; ++c) out[c] = places_[static_cast<uint32_t>(element[c])];
+    return out;
   }
 
  private:
@@ -58,11 +59,11 @@ class VertexCompactor {
   std::vector<Eigen::Vector3d>& vertices_;
 };
 
-/// The elements in use, with their vertices. `positions_m`: by the places that elements name.
-template <size_t N>
-void Compact(const std::vector<std::array<uint32_t, N>>& slots, const std::vector<float>& positions_m,
-             std::vector<Eigen::Vector3d>& vertices, std::vector<std::array<uint32_t, N>>& elements) {
-  constexpr std::array<uint32_t, N> kFree{};
+/// The elements in use, with their vertices. `positions_m`: by the slots that elements name.
+template <typename Slot, size_t N>
+void Compact(const std::vector<std::array<Slot, N>>& slots, const std::vector<float>& positions_m, std::vector<Eigen::Vector3d>& vertices,
+             std::vector<std::array<uint32_t, N>>& elements) {
+  constexpr std::array<Slot, N> kFree{};
   VertexCompactor compactor(positions_m, vertices);
   for (const auto& element : slots) {
     if (element != kFree) compactor.Use(element);

@@ -10,20 +10,25 @@
 #include <Eigen/Core>
 
 #include "sim/topology/ids.h"
+#include "sim/world/indices.h"
 
 namespace palpate::sim {
 
-/// The topology of one body as clients hold it: arrays by slot, in which an edit changes few places. A free slot holds zeros.
+/// Contents of free slots of BodyArrays.
+inline constexpr std::array<SurfaceSlot, 3> kFreeTriangle = {};
+inline constexpr std::array<uint32_t, 4> kFreeTet = {};
+
+/// The topology of one body as clients hold it: arrays by slot, in which an edit changes few places.
 struct BodyArrays {
   std::string name;
   std::string parent;  ///< of a piece that was cut off: name of the body it came from
   // The surface: places of positions in Frame::surface_positions_m.
-  std::vector<uint32_t> surface_vertices;                  ///< [surface slot] vertex slot of the mesh, kNoSlot: free
-  std::vector<std::array<uint32_t, 3>> surface_triangles;  ///< [triangle slot] surface slots; (0, 0, 0): free
-  std::vector<SurfaceZoneId> triangle_zones;               ///< [triangle slot]
+  IndexedVector<SurfaceSlot, uint32_t> surface_vertices;      ///< vertex slot of the mesh, kNoSlot: free
+  std::vector<std::array<SurfaceSlot, 3>> surface_triangles;  ///< [triangle slot]
+  std::vector<SurfaceZoneId> triangle_zones;                  ///< [triangle slot]
   // The volume: places in Frame::volume_positions_m are the vertex slots of the mesh.
   uint32_t vertex_slot_count = 0;
-  std::vector<std::array<uint32_t, 4>> tets;  ///< [tet slot] vertex slots; (0, 0, 0, 0): free
+  std::vector<std::array<uint32_t, 4>> tets;  ///< [tet slot] vertex slots
   std::vector<uint32_t> fixed_vertices;       ///< vertex slots, ascending
   struct SurfaceZone {
     std::string name;
@@ -45,8 +50,8 @@ struct BodyArraysChange {
   std::vector<uint32_t> triangles;
   std::vector<uint32_t> tets;  ///< slots, ascending
   bool fixed_changed = false;
-  std::vector<uint32_t> texture_places;    ///< surface slots, ascending, whose texture coordinate differs
-  std::vector<uint32_t> texture_vertices;  ///< vertex slots likewise
+  std::vector<SurfaceSlot> texture_places;  ///< ascending, whose texture coordinate differs
+  std::vector<uint32_t> texture_vertices;   ///< vertex slots likewise
 };
 
 /// The arrays of all bodies at one version: immutable, shared; bodies that an edit does not touch are shared between versions.
@@ -69,10 +74,12 @@ constexpr uint64_t MixWord(uint64_t z) {
 /// (docs/streaming.md). A chain h = MixWord(h + 0x9e3779b97f4a7c15 + low + 2^32 high), from h = 0, over pairs (low, high) of 32-bit
 /// numbers: triangle (slot, v0), (v1, v2), (zone, 3); tet (slot, v0), (v1, v2), (v3, 4); texture coordinate (place, u), (v, 5) with the
 /// bits of the floats, and 0 for (0, 0).
-constexpr uint64_t HashOfTriangle(uint32_t slot, const std::array<uint32_t, 3>& vertices, uint32_t zone) {
+/// `Corner`: SurfaceSlot, or uint32_t where a client also holds the volume.
+template <typename Corner>
+constexpr uint64_t HashOfTriangle(uint32_t slot, const std::array<Corner, 3>& corners, uint32_t zone) {
   constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
-  uint64_t h = MixWord(kGolden + (uint64_t{slot} | uint64_t{vertices[0]} << 32));
-  h = MixWord(h + kGolden + (uint64_t{vertices[1]} | uint64_t{vertices[2]} << 32));
+  uint64_t h = MixWord(kGolden + (uint64_t{slot} | static_cast<uint64_t>(corners[0]) << 32));
+  h = MixWord(h + kGolden + (static_cast<uint64_t>(corners[1]) | static_cast<uint64_t>(corners[2]) << 32));
   return MixWord(h + kGolden + (uint64_t{zone} | uint64_t{3} << 32));
 }
 constexpr uint64_t HashOfTet(uint32_t slot, const std::array<uint32_t, 4>& vertices) {
@@ -81,11 +88,12 @@ constexpr uint64_t HashOfTet(uint32_t slot, const std::array<uint32_t, 4>& verti
   h = MixWord(h + kGolden + (uint64_t{vertices[1]} | uint64_t{vertices[2]} << 32));
   return MixWord(h + kGolden + (uint64_t{vertices[3]} | uint64_t{4} << 32));
 }
-/// Precondition: no negative zero.
-constexpr uint64_t HashOfTextureCoordinate(uint32_t place, const std::array<float, 2>& value) {
+/// Precondition: no negative zero. `Place` as `Corner` above.
+template <typename Place>
+constexpr uint64_t HashOfTextureCoordinate(Place place, const std::array<float, 2>& value) {
   constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
   if (value[0] == 0 && value[1] == 0) return 0;
-  const uint64_t h = MixWord(kGolden + (uint64_t{place} | uint64_t{std::bit_cast<uint32_t>(value[0])} << 32));
+  const uint64_t h = MixWord(kGolden + (static_cast<uint64_t>(place) | uint64_t{std::bit_cast<uint32_t>(value[0])} << 32));
   return MixWord(h + kGolden + (uint64_t{std::bit_cast<uint32_t>(value[1])} | uint64_t{5} << 32));
 }
 

@@ -55,17 +55,18 @@ double Volume(const std::array<Eigen::Vector3d, 4>& x) { return (x[1] - x[0]).cr
 /// Copies and their originals lie in the same place, where nothing could keep them apart. Each is drawn back a little into its own solid:
 /// as long as it sees all triangles around it from behind, what the solid loses it had before, so it cannot meet anything that way. Where
 /// nothing sees them all, as in a saddle, the vertex goes away from its copies, as far as what is there leaves room.
-void CopyOpening::Open(std::span<const uint32_t> copied, bool any_folded) {
+void CopyOpening::Open(std::span<const VertexHandle> copied, bool any_folded) {
   const double back_m = kOpenShare * PALPATE_LIP_SHARE * margin_m_;
   std::vector<Eigen::Vector3d> places_m;
-  for (const uint32_t handle : copied)
-    places_m.push_back(vertices_.body[handle] == SceneVertices::kNoBody ? Eigen::Vector3d::Constant(NAN) : surface_.PositionOf(handle));
+  for (const VertexHandle handle : copied) {
+    places_m.push_back(vertices_.IsAlive(handle) ? surface_.PositionOf(handle) : Eigen::Vector3d::Constant(NAN));
+  }
   std::vector<size_t> unopened;
   std::vector<uint32_t> fan;
   std::vector<Eigen::Vector3d> normals;
   for (size_t i = 0; i < copied.size(); ++i) {
-    const uint32_t handle = copied[i];
-    if (vertices_.body[handle] == SceneVertices::kNoBody) continue;
+    const VertexHandle handle = copied[i];
+    if (!vertices_.IsAlive(handle)) continue;
     const WorldBody& body = *bodies_[vertices_.body[handle]];
     const uint32_t vertex = vertices_.slot[handle];
     const auto inward = [&](const auto& position_of, Eigen::Vector3d* direction) {
@@ -107,7 +108,7 @@ void CopyOpening::Open(std::span<const uint32_t> copied, bool any_folded) {
     vertices_.changed.push_back(handle);
   }
   for (const size_t i : unopened) {
-    std::vector<uint32_t> others;
+    std::vector<VertexHandle> others;
     for (size_t k = 0; k < copied.size(); ++k) {
       if (k != i && places_m[k] == places_m[i]) others.push_back(copied[k]);
     }
@@ -116,14 +117,14 @@ void CopyOpening::Open(std::span<const uint32_t> copied, bool any_folded) {
 }
 
 /// A move of a vertex without what it is held along.
-Eigen::Vector3d CopyOpening::AlongFreeAxes(uint32_t handle, Eigen::Vector3d move) const {
+Eigen::Vector3d CopyOpening::AlongFreeAxes(VertexHandle handle, Eigen::Vector3d move) const {
   for (int axis = 0; axis < 3; ++axis) {
     if ((vertices_.held[handle] >> axis & 1) != 0) move[axis] = 0;
   }
   return move;
 }
 
-void CopyOpening::MoveCopy(uint32_t handle, const Eigen::Vector3d& to_m) {
+void CopyOpening::MoveCopy(VertexHandle handle, const Eigen::Vector3d& to_m) {
   const Eigen::Vector3f to = to_m.cast<float>();
   vertices_.state[handle].position_m = {to.x(), to.y(), to.z(), 0.0F};
   vertices_.changed.push_back(handle);
@@ -131,7 +132,7 @@ void CopyOpening::MoveCopy(uint32_t handle, const Eigen::Vector3d& to_m) {
 }
 
 /// Whether each tet around a vertex keeps this share of its volume if the vertex goes there.
-bool CopyOpening::KeepsVolume(uint32_t handle, const Eigen::Vector3d& to_m, double least_share) const {
+bool CopyOpening::KeepsVolume(VertexHandle handle, const Eigen::Vector3d& to_m, double least_share) const {
   const WorldBody& body = *bodies_[vertices_.body[handle]];
   const uint32_t vertex = vertices_.slot[handle];
   std::vector<uint32_t> tets;
@@ -150,7 +151,7 @@ bool CopyOpening::KeepsVolume(uint32_t handle, const Eigen::Vector3d& to_m, doub
 }
 
 /// Handles of the triangles around a vertex, it first, and of those that they may meet if it moves by way_m.
-void CopyOpening::ListAround(uint32_t handle, double way_m, std::vector<SceneSurface::Triangle>* fan,
+void CopyOpening::ListAround(VertexHandle handle, double way_m, std::vector<SceneSurface::Triangle>* fan,
                              std::vector<SceneSurface::Triangle>* near) {
   const WorldBody& body = *bodies_[vertices_.body[handle]];
   std::vector<uint32_t> list;
@@ -175,9 +176,9 @@ void CopyOpening::ListAround(uint32_t handle, double way_m, std::vector<SceneSur
 }
 
 /// Whether a triangle around a vertex would pass through one of `near` with the vertex there.
-bool CopyOpening::PassesThrough(uint32_t handle, const Eigen::Vector3d& to_m, std::span<const SceneSurface::Triangle> fan,
+bool CopyOpening::PassesThrough(VertexHandle handle, const Eigen::Vector3d& to_m, std::span<const SceneSurface::Triangle> fan,
                                 std::span<const SceneSurface::Triangle> near) const {
-  const auto at = [&](uint32_t corner) { return corner == handle ? to_m : surface_.PositionOf(corner); };
+  const auto at = [&](VertexHandle corner) { return corner == handle ? to_m : surface_.PositionOf(corner); };
   return std::any_of(fan.begin(), fan.end(), [&](const SceneSurface::Triangle& own) {
     return std::any_of(near.begin(), near.end(), [&](const SceneSurface::Triangle& other) {
       for (size_t c = 0; c < 3; ++c) {
@@ -190,18 +191,18 @@ bool CopyOpening::PassesThrough(uint32_t handle, const Eigen::Vector3d& to_m, st
 
 /// Moves a vertex away from others in the same place by way_m, or less, such that none of its tets turns over, it ends in no tet of the
 /// others, and no triangle around it passes through another. O(surface triangles); few vertices need it.
-void CopyOpening::DrawAway(uint32_t handle, std::span<const uint32_t> others, double way_m) {
+void CopyOpening::DrawAway(VertexHandle handle, std::span<const VertexHandle> others, double way_m) {
   const Eigen::Vector3d from = surface_.PositionOf(handle);
   std::vector<uint32_t> list;
 
   // Handles of the corners of what is around: of the tets of the others, of the own fan, and of triangles that this may meet.
-  std::vector<std::array<uint32_t, 4>> tets;
-  const auto toward_tets = [&](uint32_t at, std::vector<std::array<uint32_t, 4>>* corners) {
+  std::vector<std::array<VertexHandle, 4>> tets;
+  const auto toward_tets = [&](VertexHandle at, std::vector<std::array<VertexHandle, 4>>* corners) {
     Eigen::Vector3d sum = Eigen::Vector3d::Zero();
     const WorldBody& owner = *bodies_[vertices_.body[at]];
     owner.mesh().TetsAroundVertex(vertices_.slot[at], &list);
     for (const uint32_t tet : list) {
-      std::array<uint32_t, 4> handles{};
+      std::array<VertexHandle, 4> handles{};
       Eigen::Vector3d arm = Eigen::Vector3d::Zero();
       for (size_t c = 0; c < 4; ++c) {
         handles[c] = owner.HandleOf(owner.mesh().TetVertices(tet)[c]);
@@ -214,7 +215,7 @@ void CopyOpening::DrawAway(uint32_t handle, std::span<const uint32_t> others, do
   };
   const Eigen::Vector3d own = toward_tets(handle, nullptr);
   Eigen::Vector3d away = own.normalized();
-  for (const uint32_t other : others) away -= toward_tets(other, &tets).normalized();
+  for (const VertexHandle other : others) away -= toward_tets(other, &tets).normalized();
   std::vector<SceneSurface::Triangle> fan;
   std::vector<SceneSurface::Triangle> near;
   ListAround(handle, way_m, &fan, &near);
@@ -225,8 +226,8 @@ void CopyOpening::DrawAway(uint32_t handle, std::span<const uint32_t> others, do
   }
 
   const auto is_free = [&](const Eigen::Vector3d& to) {
-    const auto at = [&](uint32_t corner) { return corner == handle ? to : surface_.PositionOf(corner); };
-    const auto is_inside = [&](const std::array<uint32_t, 4>& tet) {
+    const auto at = [&](VertexHandle corner) { return corner == handle ? to : surface_.PositionOf(corner); };
+    const auto is_inside = [&](const std::array<VertexHandle, 4>& tet) {
       const Eigen::Vector3d x[] = {at(tet[0]), at(tet[1]), at(tet[2]), at(tet[3])};
       return Orient3d(to, x[1], x[2], x[3]) >= 0 && Orient3d(x[0], to, x[2], x[3]) >= 0 && Orient3d(x[0], x[1], to, x[3]) >= 0 &&
              Orient3d(x[0], x[1], x[2], to) >= 0;

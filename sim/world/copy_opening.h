@@ -26,16 +26,16 @@ class CopyOpening {
 
   /// `copied`: handles of copies and their originals, each once; some may be gone. `any_folded`: a body that was edited overlaps itself,
   /// so that even a move into the own solid may meet something.
-  void Open(std::span<const uint32_t> copied, bool any_folded);
+  void Open(std::span<const VertexHandle> copied, bool any_folded);
 
  private:
-  Eigen::Vector3d AlongFreeAxes(uint32_t handle, Eigen::Vector3d move) const;
-  void MoveCopy(uint32_t handle, const Eigen::Vector3d& to_m);
-  bool KeepsVolume(uint32_t handle, const Eigen::Vector3d& to_m, double least_share) const;
-  void ListAround(uint32_t handle, double way_m, std::vector<SceneSurface::Triangle>* fan, std::vector<SceneSurface::Triangle>* near);
-  bool PassesThrough(uint32_t handle, const Eigen::Vector3d& to_m, std::span<const SceneSurface::Triangle> fan,
+  Eigen::Vector3d AlongFreeAxes(VertexHandle handle, Eigen::Vector3d move) const;
+  void MoveCopy(VertexHandle handle, const Eigen::Vector3d& to_m);
+  bool KeepsVolume(VertexHandle handle, const Eigen::Vector3d& to_m, double least_share) const;
+  void ListAround(VertexHandle handle, double way_m, std::vector<SceneSurface::Triangle>* fan, std::vector<SceneSurface::Triangle>* near);
+  bool PassesThrough(VertexHandle handle, const Eigen::Vector3d& to_m, std::span<const SceneSurface::Triangle> fan,
                      std::span<const SceneSurface::Triangle> near) const;
-  void DrawAway(uint32_t handle, std::span<const uint32_t> others, double way_m);
+  void DrawAway(VertexHandle handle, std::span<const VertexHandle> others, double way_m);
 
   const std::vector<std::unique_ptr<WorldBody>>& bodies_;
   SceneVertices& vertices_;

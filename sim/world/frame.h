@@ -35,7 +35,7 @@ struct FrameSurfaceContact {
   uint32_t body_a = 0;  ///< vertex-triangle: of the vertex
   uint32_t body_b = 0;  ///< may be body_a
   /// Vertex-triangle: the vertex of A, then three of B; edge-edge: two of A, two of B. Places in surface_positions_m of their body.
-  std::array<uint32_t, 4> vertices{};
+  std::array<SurfaceSlot, 4> vertices{};
   Eigen::Vector3f point_a_m;
   Eigen::Vector3f point_b_m;
   Eigen::Vector3f normal;  ///< unit, from A to B

@@ -26,12 +26,12 @@ std::vector<uint32_t> FramePublisher::ListGathered() {
   std::vector<uint32_t> vertices;
   for (const auto& body : bodies_) {
     for (const uint32_t v : body->arrays()->surface_vertices) {
-      if (v != kNoSlot) vertices.push_back(body->HandleOf(v));
+      if (v != kNoSlot) vertices.push_back(ToNumber(body->HandleOf(v)));
     }
   }
   for (size_t b = 0; volume_wanted_ && b < bodies_.size(); ++b) {
     for (uint32_t v = 0; v < bodies_[b]->vertex_slot_count(); ++v) {
-      if (bodies_[b]->HandleOf(v) != kNoSlot) vertices.push_back(bodies_[b]->HandleOf(v));
+      if (bodies_[b]->HandleOf(v) != kNoHandle) vertices.push_back(ToNumber(bodies_[b]->HandleOf(v)));
     }
   }
   // Last, so that scenes without markers read back what they always did: the vertices around markers, each once.
@@ -40,7 +40,7 @@ std::vector<uint32_t> FramePublisher::ListGathered() {
   for (const auto& body : bodies_) {
     for (const WorldBody::Marker& marker : body->Markers()) {
       markers.emplace_back(body.get(), marker);
-      for (const uint32_t v : marker.vertices) around.push_back(body->HandleOf(v));
+      for (const uint32_t v : marker.vertices) around.push_back(ToNumber(body->HandleOf(v)));
     }
   }
   std::sort(around.begin(), around.end());
@@ -49,7 +49,7 @@ std::vector<uint32_t> FramePublisher::ListGathered() {
   for (const auto& [body, marker] : markers) {
     MarkerPlace& place = marker_places_.emplace_back(MarkerPlace{marker.index, {}, marker.weights});
     for (size_t c = 0; c < 4; ++c) {
-      const auto at = std::lower_bound(around.begin(), around.end(), body->HandleOf(marker.vertices[c]));
+      const auto at = std::lower_bound(around.begin(), around.end(), ToNumber(body->HandleOf(marker.vertices[c])));
       place.places[c] = static_cast<uint32_t>(at - around.begin());
     }
     markers_[marker.index].body_index = body->index();
@@ -78,10 +78,10 @@ const float* FramePublisher::TakePositions(const float* gathered_m, Frame* frame
     at += 3;
   };
   for (const auto& body : bodies_) {
-    const std::vector<uint32_t>& vertices = body->arrays()->surface_vertices;
+    const auto& vertices = body->arrays()->surface_vertices;
     std::vector<float>& positions = frame->surface_positions_m.emplace_back(vertices.size() * 3, 0.0F);
-    for (size_t i = 0; i < vertices.size(); ++i) {
-      if (vertices[i] != kNoSlot) take(&positions[3 * i]);
+    for (const SurfaceSlot slot : vertices.indices()) {
+      if (vertices[slot] != kNoSlot) take(&positions[size_t{3} * ToNumber(slot)]);
     }
   }
   frame->volume_positions_m.resize(bodies_.size());
@@ -89,7 +89,7 @@ const float* FramePublisher::TakePositions(const float* gathered_m, Frame* frame
     std::vector<float>& positions = frame->volume_positions_m[b];
     positions.resize(size_t{bodies_[b]->vertex_slot_count()} * 3);
     for (uint32_t v = 0; v < bodies_[b]->vertex_slot_count(); ++v) {
-      if (bodies_[b]->HandleOf(v) != kNoSlot) take(&positions[size_t{v} * 3]);
+      if (bodies_[b]->HandleOf(v) != kNoHandle) take(&positions[size_t{v} * 3]);
     }
   }
   return at;
@@ -137,7 +137,7 @@ void FramePublisher::ListContacts(const gpu::TissueStep& step, Frame* frame) con
     FrameContact contact;
     const bool by_tool = report.collider < tool_of_collider_.size();
     contact.tool_index = by_tool ? tool_of_collider_[report.collider] : kObstacleContact;
-    contact.body_index = report.collider == 0xffffffffU ? vertices_.body[report.triangle] : model_.BodyOf(report.triangle);
+    contact.body_index = report.collider == 0xffffffffU ? vertices_.body[VertexHandle{report.triangle}] : model_.BodyOf(report.triangle);
     contact.point_m = ToVector(report.point).cast<float>();
     contact.normal = ToVector(report.normal).cast<float>();
     contact.separation_m = report.gap_m;
@@ -159,15 +159,15 @@ void FramePublisher::ListContacts(const gpu::TissueStep& step, Frame* frame) con
 
 /// Of bodies with each other and themselves.
 void FramePublisher::ListSurfaceContacts(const gpu::TissueStep& step, Frame* frame) const {
-  const auto surface_slot = [&](uint32_t handle) { return bodies_[vertices_.body[handle]]->SurfaceSlotOf(vertices_.slot[handle]); };
+  const auto surface_slot = [&](VertexHandle handle) { return bodies_[vertices_.body[handle]]->SurfaceSlotOf(vertices_.slot[handle]); };
   for (const gpu::SurfaceReport& report : step.surface_contacts) {
     FrameSurfaceContact contact;
     const bool edges = report.kind == PALPATE_EDGE_EDGE;
     contact.kind = edges ? SurfaceContactKind::kEdgeEdge : SurfaceContactKind::kVertexTriangle;
-    contact.body_a = vertices_.body[report.vertices.x];
-    contact.body_b = vertices_.body[report.vertices.w];
-    contact.vertices = {surface_slot(report.vertices.x), surface_slot(report.vertices.y), surface_slot(report.vertices.z),
-                        surface_slot(report.vertices.w)};
+    const std::array<VertexHandle, 4> handles = HandlesOf(report);
+    contact.body_a = vertices_.body[handles[0]];
+    contact.body_b = vertices_.body[handles[3]];
+    for (size_t i = 0; i < 4; ++i) contact.vertices[i] = surface_slot(handles[i]);
     contact.point_a_m = ToVector(report.point_a).cast<float>();
     contact.point_b_m = ToVector(report.point_b).cast<float>();
     contact.normal = ToVector(report.normal).cast<float>();

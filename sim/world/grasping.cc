@@ -50,18 +50,17 @@ Eigen::Quaterniond BestRotation(const std::vector<Vector3d>& from, const std::ve
 }
 
 bool Grasping::IsAlive(const HeldVertex& held) const {
-  return held.handle < vertices_.size() && vertices_.body[held.handle] != SceneVertices::kNoBody &&
-         vertices_.rest_m[held.handle] == held.rest_m;
+  return vertices_.body.contains(held.handle) && vertices_.IsAlive(held.handle) && vertices_.rest_m[held.handle] == held.rest_m;
 }
 
-Vector3d Grasping::StateOf(uint32_t handle) const { return ToVector(vertices_.state[handle].position_m); }
+Vector3d Grasping::StateOf(VertexHandle handle) const { return ToVector(vertices_.state[handle].position_m); }
 
 /// Surface vertices that lie between the jaws, or within radius_m of the tip if it is positive. SceneVertices::state must be up to date.
-std::vector<uint32_t> Grasping::ListGraspable(size_t t, double radius_m) const {
+std::vector<VertexHandle> Grasping::ListGraspable(size_t t, double radius_m) const {
   const InstrumentDescription& instrument = description_.tools[t].instrument;
   const ToolState& state = tools_[t];
   const Eigen::Quaterniond to_tool = state.pose.rotation.conjugate();
-  std::vector<uint32_t> handles;
+  std::vector<VertexHandle> handles;
   for (const auto& body : bodies_) {
     if (body->kind() != BodyKind::kDeformable) continue;
     const auto look_at = [&](uint32_t vertex) {
@@ -84,7 +83,7 @@ std::vector<uint32_t> Grasping::ListGraspable(size_t t, double radius_m) const {
 }
 
 /// Takes hold of vertices, and lets go of others. SceneVertices::state must be up to date.
-void Grasping::Hold(size_t t, std::vector<uint32_t> handles) {
+void Grasping::Hold(size_t t, std::vector<VertexHandle> handles) {
   const InstrumentDescription& instrument = description_.tools[t].instrument;
   ToolState& state = tools_[t];
   const double angle = state.jaws.angle_rad();
@@ -93,7 +92,7 @@ void Grasping::Hold(size_t t, std::vector<uint32_t> handles) {
   handles.erase(std::unique(handles.begin(), handles.end()), handles.end());
   state.held.clear();
   state.closes_to_rad.reset();
-  for (const uint32_t handle : handles) {
+  for (const VertexHandle handle : handles) {
     const Vector3d in_tool = to_tool * (StateOf(handle) - state.pose.position_m);
     // Rigid with the nearer jaw, so that closing further presses what is between.
     double depth_m[2];
@@ -113,9 +112,9 @@ void Grasping::Hold(size_t t, std::vector<uint32_t> handles) {
 
 /// Jaws that have closed on tissue take hold of it.
 void Grasping::GraspBetweenJaws(size_t t) {
-  std::vector<uint32_t> handles = ListGraspable(t, 0);
+  std::vector<VertexHandle> handles = ListGraspable(t, 0);
   std::copy_if(tools_[t].pinched.begin(), tools_[t].pinched.end(), std::back_inserter(handles),
-               [this](uint32_t handle) { return vertices_.body[handle] != SceneVertices::kNoBody; });
+               [this](VertexHandle handle) { return vertices_.IsAlive(handle); });
   Hold(t, std::move(handles));
 }
 
@@ -124,10 +123,10 @@ EditOutcome Grasping::GraspByRequest(size_t t, double radius_m) {
   const ToolDescription& tool = description_.tools[t];
   ToolState& state = tools_[t];
   EditOutcome outcome;
-  std::vector<uint32_t> handles = ListGraspable(t, radius_m);
+  std::vector<VertexHandle> handles = ListGraspable(t, radius_m);
   if (!(radius_m > 0)) {
     std::copy_if(state.pinched.begin(), state.pinched.end(), std::back_inserter(handles),
-                 [this](uint32_t handle) { return vertices_.body[handle] != SceneVertices::kNoBody; });
+                 [this](VertexHandle handle) { return vertices_.IsAlive(handle); });
   }
   // The triangle nearest to the tip: tissue may be within reach where no vertex is.
   const Vector3d& tip_m = state.pose.position_m;
@@ -202,7 +201,7 @@ absl::Status Grasping::MoveJaws(size_t t) {
   if (state.closes_to_rad) state.grasp_angle_rad = std::min(state.grasp_angle_rad, std::max(wanted_rad, *state.closes_to_rad));
   const double least_n = kPinchShare * tool.instrument.max_grasp_force_n;
   if (state.held.empty() && wanted_rad < state.jaws.angle_rad() && state.pinch_n[0] > least_n && state.pinch_n[1] > least_n) {
-    PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+    PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state.values()));
     GraspBetweenJaws(t);
   }
   if (state.held.empty()) state.closes_to_rad.reset();
@@ -222,7 +221,7 @@ absl::Status Grasping::MoveJaws(size_t t) {
   if (!tool.instrument.traits().leaves_clips || !is_pressed || state.held.empty() || clips_.size() >= gpu::TissueSolver::kMaxClips) {
     return absl::OkStatus();
   }
-  PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+  PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state.values()));
   Clip clip;
   clip.held = state.held;
   Vector3d center = Vector3d::Zero();
@@ -249,7 +248,7 @@ absl::Status Grasping::SetAnchors(const TissueProjection& projection) {
     }
     for (const HeldVertex& held : state.held) {
       const Vector3d offset = state.aim.rotation * (PartFrame(tool.instrument, state.jaws.angle_rad(), held.part) * held.target_m);
-      anchors.push_back({.vertex = held.handle,
+      anchors.push_back({.vertex = ToNumber(held.handle),
                          .holder = state.first_collider + held.part,
                          .target_m = ToArray(offset),
                          .stiffness_n_per_m = stiffness_n_per_m,
@@ -263,7 +262,7 @@ absl::Status Grasping::SetAnchors(const TissueProjection& projection) {
   const auto collider_count = static_cast<uint32_t>(targets_.size());
   for (uint32_t c = 0; c < clips_.size(); ++c) {
     for (const HeldVertex& held : clips_[c].held) {
-      anchors.push_back({.vertex = held.handle,
+      anchors.push_back({.vertex = ToNumber(held.handle),
                          .holder = collider_count + c,
                          .target_m = ToArray(clips_[c].rotation * held.target_m),
                          .stiffness_n_per_m = contact_n_per_m,
@@ -306,7 +305,7 @@ void Grasping::FollowContacts(const gpu::TissueStep& step) {
     const double normal_n = body.kind() == BodyKind::kDeformable ? report.point.w : 0;
     if (!Press(report.collider, ToVector(report.point), ToVector(report.normal), -ToVector(report.force), normal_n)) continue;
     if (body.kind() != BodyKind::kDeformable) continue;
-    for (const uint32_t surface_slot : body.arrays()->surface_triangles[model_.SlotOf(report.triangle)]) {
+    for (const SurfaceSlot surface_slot : body.arrays()->surface_triangles[model_.SlotOf(report.triangle)]) {
       state.pinched.push_back(body.HandleOf(body.arrays()->surface_vertices[surface_slot]));
     }
   }

@@ -61,9 +61,9 @@ class Grasping {
   const std::vector<gpu::TissueAnchor>& anchors() const { return anchors_; }  ///< as the solver has them
 
  private:
-  Eigen::Vector3d StateOf(uint32_t handle) const;
-  std::vector<uint32_t> ListGraspable(size_t t, double radius_m) const;
-  void Hold(size_t t, std::vector<uint32_t> handles);
+  Eigen::Vector3d StateOf(VertexHandle handle) const;
+  std::vector<VertexHandle> ListGraspable(size_t t, double radius_m) const;
+  void Hold(size_t t, std::vector<VertexHandle> handles);
   void GraspBetweenJaws(size_t t);
   double AngleOnHeld(size_t t) const;
   void TurnJaw(size_t t, uint32_t part, const Eigen::Vector3d& point, const Eigen::Vector3d& force_on_jaw);

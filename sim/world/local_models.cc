@@ -16,10 +16,10 @@ constexpr double kRigidYoungModulus_pa = 1e7;
 /// Where in a triangle of the model a point of the surface lies: barycentric weights, none of them negative.
 std::array<double, 3> LocalModels::WeightsIn(uint32_t triangle, const Eigen::Vector3d& point_m, const Frame& frame) const {
   const uint32_t body = model_.BodyOf(triangle);
-  const std::array<uint32_t, 3>& corners = bodies_[body]->arrays()->surface_triangles[model_.SlotOf(triangle)];
+  const std::array<SurfaceSlot, 3>& corners = bodies_[body]->arrays()->surface_triangles[model_.SlotOf(triangle)];
   std::array<Eigen::Vector3d, 3> x;
   for (size_t c = 0; c < 3; ++c) {
-    const float* const at = &frame.surface_positions_m[body][size_t{3} * corners[c]];
+    const float* const at = &frame.surface_positions_m[body][size_t{3} * ToNumber(corners[c])];
     x[c] = {at[0], at[1], at[2]};
   }
   const Eigen::Vector3d across = (x[1] - x[0]).cross(x[2] - x[0]);
@@ -40,7 +40,7 @@ ContactSpread LocalModels::SpreadOn(uint32_t triangle, const std::array<double, 
   ContactSpread spread;
   spread.vertices = model_.model().surface_triangles[triangle];
   spread.weights = weights;
-  for (size_t c = 0; c < 3; ++c) spread.areas_m2[c] = model_.AreaAt(spread.vertices[c]);
+  for (size_t c = 0; c < 3; ++c) spread.areas_m2[c] = model_.AreaAt(VertexHandle{spread.vertices[c]});
   spread.young_modulus_pa = body.kind() == BodyKind::kDeformable ? material.young_modulus_pa : kRigidYoungModulus_pa;
   spread.poisson_ratio = material.poisson_ratio;
   return spread;
@@ -50,11 +50,11 @@ ContactSpread LocalModels::SpreadOn(uint32_t triangle, const std::array<double, 
 std::vector<Eigen::Vector3d> LocalModels::SurfaceByHandle(const Frame& frame) const {
   std::vector<Eigen::Vector3d> surface_m(vertices_.size(), Eigen::Vector3d::Zero());
   for (size_t b = 0; b < bodies_.size(); ++b) {
-    const std::vector<uint32_t>& surface = bodies_[b]->arrays()->surface_vertices;
-    for (size_t i = 0; i < surface.size(); ++i) {
-      if (surface[i] == kNoSlot) continue;
-      const float* const x = &frame.surface_positions_m[b][3 * i];
-      surface_m[bodies_[b]->HandleOf(surface[i])] = {x[0], x[1], x[2]};
+    const auto& surface = bodies_[b]->arrays()->surface_vertices;
+    for (const SurfaceSlot slot : surface.indices()) {
+      if (surface[slot] == kNoSlot) continue;
+      const float* const x = &frame.surface_positions_m[b][size_t{3} * ToNumber(slot)];
+      surface_m[ToNumber(bodies_[b]->HandleOf(surface[slot]))] = {x[0], x[1], x[2]};
     }
   }
   return surface_m;

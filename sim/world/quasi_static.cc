@@ -58,7 +58,7 @@ bool QuasiStatic::ReleaseUnheld(WorldBody& body, const SceneVertices& vertices) 
   }
   std::vector<uint32_t> fixed_count(root.size(), 0);
   for (uint32_t v = 0; v < root.size(); ++v) {
-    if (body.HandleOf(v) != kNoSlot && vertices.is_fixed[body.HandleOf(v)] != 0) ++fixed_count[find(v)];
+    if (body.HandleOf(v) != kNoHandle && vertices.is_fixed[body.HandleOf(v)] != 0) ++fixed_count[find(v)];
   }
   bool has_released = false;
   for (uint32_t t = 0; t < tets.size(); ++t) {
@@ -221,14 +221,14 @@ absl::Status QuasiStatic::Update(std::span<const std::unique_ptr<WorldBody>> bod
   const size_t n = vertices->size();
   part_of_.assign(n, kNone);
   local_of_.assign(n, kNone);
-  const std::vector<uint8_t> was_prescribed = std::exchange(vertices->is_prescribed, std::vector<uint8_t>(n, 0));
+  const SceneVertices::Array<uint8_t> was_prescribed = std::exchange(vertices->is_prescribed, SceneVertices::Array<uint8_t>(n, 0));
   rest_m_ = vertices->rest_m;
   position_m_.resize(n);
   before_m_.resize(n);
   prescribed_.clear();
   for (uint32_t p = 0; p < parts_.size(); ++p) {
     for (uint32_t v = 0; v < parts_[p].handles.size(); ++v) {
-      const uint32_t handle = parts_[p].handles[v];
+      const VertexHandle handle = parts_[p].handles[v];
       part_of_[handle] = p;
       local_of_[handle] = v;
       if (was_prescribed[handle] == 0) position_m_[handle] = before_m_[handle] = rest_m_[handle];
@@ -252,8 +252,8 @@ void QuasiStatic::ForgetModel(uint32_t body) {
 
 gpu::TissuePrescribed QuasiStatic::Prescribed() const {
   gpu::TissuePrescribed prescribed;
-  prescribed.vertices = prescribed_;
-  for (const uint32_t handle : prescribed_) {
+  for (const VertexHandle handle : prescribed_) {
+    prescribed.vertices.push_back(ToNumber(handle));
     prescribed.stiffness_n_per_m.push_back(static_cast<float>(parts_[part_of_[handle]].young_edge_n_per_m));
   }
   return prescribed;
@@ -276,7 +276,7 @@ void QuasiStatic::Reset(const SceneVertices& vertices, std::span<const gpu::Coll
   for (Part& part : parts_) part.joined_n.setZero();
 }
 
-uint32_t QuasiStatic::ChosenOf(uint32_t handle) const {
+uint32_t QuasiStatic::ChosenOf(VertexHandle handle) const {
   return IsPart(handle) ? parts_[part_of_[handle]].model->ChosenIndex(local_of_[handle]) : kNone;
 }
 
@@ -294,7 +294,7 @@ std::vector<float> QuasiStatic::Solve(const gpu::StepParams& params, std::span<c
     for (const StiffnessBlock& block : part.layer) load.segment<3>(At(block.row)) += block.block_n_per_m * u.segment<3>(At(block.column));
     free_u[p] = part.model->Displace(load);
   }
-  const auto free_place = [&](uint32_t handle) {
+  const auto free_place = [&](VertexHandle handle) {
     return Vector3d(rest_m_[handle] + free_u[part_of_[handle]].segment<3>(At(local_of_[handle])));
   };
   // Where the colliders would be. A coupled tool is one more body, of a compliance of its own.
@@ -326,7 +326,7 @@ std::vector<float> QuasiStatic::Solve(const gpu::StepParams& params, std::span<c
     std::vector<Term> terms;
   };
   std::vector<Item> items;
-  const auto add_terms = [&](Item* item, std::span<const uint32_t> handles, std::span<const double> weights) {
+  const auto add_terms = [&](Item* item, std::span<const VertexHandle> handles, std::span<const double> weights) {
     Vector3d move = Vector3d::Zero();
     for (size_t i = 0; i < handles.size(); ++i) {
       const uint32_t chosen = ChosenOf(handles[i]);
@@ -368,13 +368,14 @@ std::vector<float> QuasiStatic::Solve(const gpu::StepParams& params, std::span<c
     items.resize(kMaxContacts);
   }
   for (const gpu::TissueAnchor& anchor : anchors) {
-    if (anchor.holder >= targets.size() || ChosenOf(anchor.vertex) == kNone) continue;  // clips hold what is dynamic only
+    const VertexHandle handle{anchor.vertex};
+    if (anchor.holder >= targets.size() || ChosenOf(handle) == kNone) continue;  // clips hold what is dynamic only
     Item item;
     constexpr double kOne = 1;
-    add_terms(&item, {&anchor.vertex, 1}, {&kOne, 1});
+    add_terms(&item, {&handle, 1}, {&kOne, 1});
     set_tool(&item, anchor.holder);
     item.contact.law = ContactLaw::kSpring;
-    item.contact.stretch_m = free_place(anchor.vertex) - tips[anchor.holder] - ToVector(anchor.target_m);
+    item.contact.stretch_m = free_place(handle) - tips[anchor.holder] - ToVector(anchor.target_m);
     item.contact.stiffness_n_per_m = anchor.stiffness_n_per_m;
     item.contact.max_force_n = anchor.max_force_n;
     items.push_back(std::move(item));
@@ -413,7 +414,7 @@ std::vector<float> QuasiStatic::Solve(const gpu::StepParams& params, std::span<c
     if (loads[p].size() > 0) free_u[p] += parts_[p].model->Displace(loads[p]);
   }
   std::vector<float> positions;
-  for (const uint32_t handle : prescribed_) {
+  for (const VertexHandle handle : prescribed_) {
     const Eigen::Vector3f to = free_place(handle).cast<float>();
     target_m_[handle] = to.cast<double>();
     positions.insert(positions.end(), to.data(), to.data() + 3);
@@ -421,9 +422,9 @@ std::vector<float> QuasiStatic::Solve(const gpu::StepParams& params, std::span<c
   return positions;
 }
 
-void QuasiStatic::SetReached(std::span<const std::pair<uint32_t, Eigen::Vector3f>> reached) {
+void QuasiStatic::SetReached(std::span<const std::pair<VertexHandle, Eigen::Vector3f>> reached) {
   before_m_ = position_m_;
-  for (const uint32_t handle : prescribed_) position_m_[handle] = target_m_[handle];
+  for (const VertexHandle handle : prescribed_) position_m_[handle] = target_m_[handle];
   for (const auto& [handle, position] : reached) position_m_[handle] = position.cast<double>();
 }
 
@@ -439,14 +440,14 @@ bool QuasiStatic::has_interfaces() const {
 void QuasiStatic::SetJoined(std::span<const float> elastic_forces_n) {
   for (Part& part : parts_) {
     for (const uint32_t v : part.interface) {
-      const float* const force = &elastic_forces_n[size_t{part.handles[v]} * 3];
+      const float* const force = &elastic_forces_n[size_t{ToNumber(part.handles[v])} * 3];
       part.joined_n.segment<3>(At(v)) = Vector3d(force[0], force[1], force[2]);
     }
   }
 }
 
 void QuasiStatic::GiveVelocities(double dt_s, SceneVertices* vertices) const {
-  for (const uint32_t handle : prescribed_) {
+  for (const VertexHandle handle : prescribed_) {
     const Eigen::Vector3f v = ((position_m_[handle] - before_m_[handle]) / dt_s).cast<float>();
     vertices->state[handle].velocity_m_per_s = vertices->state[handle].velocity_before_m_per_s = {v.x(), v.y(), v.z(), 0.0F};
   }

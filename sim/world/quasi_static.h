@@ -26,7 +26,7 @@ class QuasiStatic {
   struct Contact {
     ContactLaw law = ContactLaw::kCapsule;
     uint32_t collider = kNone;
-    std::array<uint32_t, 4> handles{};
+    std::array<VertexHandle, 4> handles{};
     std::array<double, 4> weights{};  ///< they give the point of the tissue, for pairs of surfaces that of B minus that of A
     uint32_t vertex_count = 0;
     Eigen::Vector3d normal{0, 0, 1};  ///< towards the tissue, or from A to B
@@ -58,22 +58,22 @@ class QuasiStatic {
   std::vector<float> Solve(const gpu::StepParams& params, std::span<const gpu::ColliderTarget> targets,
                            std::span<const gpu::TissueAnchor> anchors);
 
-  /// Where the tissue came to: as Solve said, but for the vertices in `reached` (handle, position).
-  void SetReached(std::span<const std::pair<uint32_t, Eigen::Vector3f>> reached);
+  /// Where the tissue came to: as Solve said, but for the vertices in `reached`.
+  void SetReached(std::span<const std::pair<VertexHandle, Eigen::Vector3f>> reached);
   void SetContacts(std::vector<Contact> contacts, std::span<const gpu::Collider> colliders);
   /// Whether dynamic tissue is joined to quasi-static, whose elastic forces [vertex * 3] SetJoined takes.
   bool has_interfaces() const;
   void SetJoined(std::span<const float> elastic_forces_n);
 
-  bool IsPart(uint32_t handle) const { return handle < part_of_.size() && part_of_[handle] != kNone; }
-  const Eigen::Vector3d& PositionOf(uint32_t handle) const { return position_m_[handle]; }
+  bool IsPart(VertexHandle handle) const { return part_of_.contains(handle) && part_of_[handle] != kNone; }
+  const Eigen::Vector3d& PositionOf(VertexHandle handle) const { return position_m_[handle]; }
   /// Velocities of the newest step, for vertices that go on with them when they become dynamic; the solver knows none of prescribed ones.
   void GiveVelocities(double dt_s, SceneVertices* vertices) const;
 
  private:
   struct Part {
     uint32_t body = 0;
-    std::vector<uint32_t> handles;  // ascending: vertices of the model
+    std::vector<VertexHandle> handles;  // ascending: vertices of the model
     size_t tet_count = 0;
     std::unique_ptr<PrecomputedModel> model;
     std::vector<uint32_t> interface;    // vertices of the model
@@ -86,13 +86,13 @@ class QuasiStatic {
                                 const SceneVertices& vertices) const;
   static bool ReleaseUnheld(WorldBody& body, const SceneVertices& vertices);
   /// Index of a vertex that can be touched and moves, in its model's chosen ones; or kNone.
-  uint32_t ChosenOf(uint32_t handle) const;
+  uint32_t ChosenOf(VertexHandle handle) const;
 
   std::vector<Part> parts_;
-  std::vector<uint32_t> part_of_;                                           // by handle
-  std::vector<uint32_t> local_of_;                                          // by handle
-  std::vector<uint32_t> prescribed_;                                        // handles, ascending
-  std::vector<Eigen::Vector3d> rest_m_, position_m_, before_m_, target_m_;  // by handle
+  SceneVertices::Array<uint32_t> part_of_;
+  SceneVertices::Array<uint32_t> local_of_;
+  std::vector<VertexHandle> prescribed_;  // ascending
+  SceneVertices::Array<Eigen::Vector3d> rest_m_, position_m_, before_m_, target_m_;
   std::vector<Contact> contacts_;
   std::vector<gpu::Collider> colliders_;
 };

@@ -144,7 +144,9 @@ absl::Status SceneBodies::Add(const BodyDescription& body, uint32_t index, const
   PALPATE_RETURN_IF_ERROR(AddDriven(body, base, name));
   PALPATE_RETURN_IF_ERROR(AddLoads(body, base, name));
   if (body.kind == BodyKind::kRigid) AddRigid(body, index, base);
-  surfaces_.push_back({arrays.surface_vertices, arrays.surface_triangles});
+  BoundarySurface& surface = surfaces_.emplace_back();
+  surface.vertices = arrays.surface_vertices.values();
+  for (const auto& [a, b, c] : arrays.surface_triangles) surface.triangles.push_back({ToNumber(a), ToNumber(b), ToNumber(c)});
   return absl::OkStatus();
 }
 
@@ -156,9 +158,10 @@ absl::Status SceneBodies::AddDriven(const BodyDescription& body, uint32_t base, 
         return absl::InvalidArgumentError(absl::StrCat(name, ".driven_regions[", r, "]: vertex ", v, what));
       };
       if (v >= body.mesh.vertices.size()) return error(absl::StrCat(" is outside [0, ", body.mesh.vertices.size() - 1, "]"));
-      if (vertices_.is_fixed[base + v] == 0) return error(" is not fixed");
-      if (vertices_.driven[base + v] != kNoSlot) return error(" is given twice");
-      vertices_.driven[base + v] = static_cast<uint32_t>(motions_.driven.size());
+      const VertexHandle handle{base + v};
+      if (vertices_.is_fixed[handle] == 0) return error(" is not fixed");
+      if (vertices_.driven[handle] != kNoSlot) return error(" is given twice");
+      vertices_.driven[handle] = static_cast<uint32_t>(motions_.driven.size());
     }
     gpu::TissueDrivenRegion driven;
     driven.velocity_m_per_s = ToArray(region.velocity_m_per_s);
@@ -186,7 +189,7 @@ absl::Status SceneBodies::AddLoads(const BodyDescription& body, uint32_t base, c
         return absl::InvalidArgumentError(
             absl::StrCat(name, ".loads[", k, "]: vertex ", v, " is outside [0, ", body.mesh.vertices.size() - 1, "]"));
       }
-      vertices_.loads[base + v] |= bit;
+      vertices_.loads[VertexHandle{base + v}] |= bit;
     }
     if (load.surface_zone >= 0) {
       if (static_cast<size_t>(load.surface_zone) >= body.surface_zones.size() || !load.vertices.empty()) {
@@ -242,7 +245,7 @@ std::vector<Eigen::Vector3d> SceneBodies::RestPositions(size_t body_index) const
   const WorldBody& body = *bodies_[body_index];
   std::vector<Eigen::Vector3d> positions_m(body.vertex_slot_count(), Eigen::Vector3d::Zero());
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) {
-    if (body.HandleOf(v) == kNoSlot) continue;
+    if (body.HandleOf(v) == kNoHandle) continue;
     // A driven copy has a solver's place at rest beside its original's (CopyOpening); the mesh has the material's.
     positions_m[v] = body.is_editable() ? body.mesh().PositionOf(v) : vertices_.rest_m[body.HandleOf(v)];
   }
@@ -265,7 +268,7 @@ BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
   BodyStatistics statistics;
   statistics.name = arrays.name;
   statistics.fixed_vertex_count = static_cast<uint32_t>(arrays.fixed_vertices.size());
-  for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) statistics.vertex_count += body.HandleOf(v) != kNoSlot ? 1 : 0;
+  for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) statistics.vertex_count += body.HandleOf(v) != kNoHandle ? 1 : 0;
   for (const uint32_t v : arrays.surface_vertices) statistics.surface_vertex_count += v != kNoSlot ? 1 : 0;
   for (const auto& triangle : arrays.surface_triangles) statistics.surface_triangle_count += triangle != kFreeTriangle ? 1 : 0;
   for (uint32_t t = 0; t < arrays.tets.size(); ++t) {

@@ -26,7 +26,7 @@ void SceneSurface::Place(const WorldBody& body, uint32_t triangle) {
     const BodyArrays& arrays = *body.arrays();
     const uint32_t vertex =
         body.is_editable() ? body.mesh().TriangleVertices(triangle)[c] : arrays.surface_vertices[arrays.surface_triangles[triangle][c]];
-    const uint32_t handle = body.HandleOf(vertex);
+    const VertexHandle handle = body.HandleOf(vertex);
     known.corners[triangle][c] = handle;
     box.extend(PositionOf(handle).cast<float>());
   }
@@ -50,7 +50,7 @@ void SceneSurface::Follow(const WorldBody& body) {
   known.version = version;
 }
 
-void SceneSurface::FollowMove(uint32_t handle) {
+void SceneSurface::FollowMove(VertexHandle handle) {
   const WorldBody& body = *(*bodies_)[vertices_->body[handle]];
   if (body.index() >= boxes_.size() || !boxes_[body.index()].is_known) return;
   Follow(body);
@@ -78,7 +78,7 @@ bool SceneSurface::Refuse(const WorldBody& body, const UncoveredFaces& faces, st
   std::vector<Triangle> corners(count);
   std::vector<Eigen::AlignedBox3d> boxes(count);
   bool is_any = false;
-  const auto at = [&](uint32_t handle) { return PositionOf(handle); };
+  const auto at = [&](VertexHandle handle) { return PositionOf(handle); };
   for (size_t i = 0; i < count; ++i) {
     for (size_t c = 0; c < 3; ++c) {
       corners[i][c] = body.HandleOf(faces.faces[i][c]);

@@ -18,7 +18,7 @@ namespace palpate::sim {
 /// follow edits of the meshes by themselves. Decided exactly; one thread.
 class SceneSurface {
  public:
-  using Triangle = std::array<uint32_t, 3>;  ///< handles
+  using Triangle = std::array<VertexHandle, 3>;
   struct Near {
     uint32_t body = 0;
     uint32_t triangle = 0;  ///< slot
@@ -36,7 +36,7 @@ class SceneSurface {
     if (body < boxes_.size()) boxes_[body] = {};
   }
   /// After a vertex of a deformable body was moved.
-  void FollowMove(uint32_t handle);
+  void FollowMove(VertexHandle handle);
 
   /// Triangles whose boxes meet `box`. O(triangles), a few ns each, plus what edits changed.
   void ListNear(const Eigen::AlignedBox3d& box, std::vector<Near>* out);
@@ -46,8 +46,8 @@ class SceneSurface {
   /// Whether edge pq passes through a triangle of which it has no vertex; through an edge or a vertex counts, an end on the plane does not.
   /// `at`: position of a handle.
   template <typename At>
-  static bool Pierces(uint32_t p, uint32_t q, const Triangle& triangle, const At& at) {
-    for (const uint32_t corner : triangle) {
+  static bool Pierces(VertexHandle p, VertexHandle q, const Triangle& triangle, const At& at) {
+    for (const VertexHandle corner : triangle) {
       if (corner == p || corner == q) return false;
     }
     return EdgePierces(at(p), at(q), at(triangle[0]), at(triangle[1]), at(triangle[2]));
@@ -60,7 +60,7 @@ class SceneSurface {
     }
     return false;
   }
-  Eigen::Vector3d PositionOf(uint32_t handle) const {
+  Eigen::Vector3d PositionOf(VertexHandle handle) const {
     const gpu::Float4& x = vertices_->state[handle].position_m;
     return {x.x, x.y, x.z};
   }

@@ -9,38 +9,40 @@
 
 #include "gpu/dynamics/tissue_solver.h"
 #include "sim/topology/ids.h"
+#include "sim/world/indices.h"
 
 namespace palpate::sim {
 
-/// What a world knows of every vertex, by handle: its place in the solver's order of the caller, which a vertex keeps for as long as it
-/// lives, whatever becomes of the mesh around it and of the body it belongs to. Handles of vertices that are gone are given to new ones,
-/// the lowest first.
+/// What a world knows of every vertex. Handles of vertices that are gone are given to new ones, the lowest first.
 struct SceneVertices {
   static constexpr uint32_t kNoBody = 0xffffffffU;
 
-  std::vector<Eigen::Vector3d> rest_m;
-  std::vector<uint8_t> is_fixed;
-  std::vector<uint8_t> held;           ///< bit a: a vertex that is not fixed keeps its coordinate a
-  std::vector<uint8_t> is_prescribed;  ///< of quasi-static tissue, which TissueModel::prescribed moves
-  std::vector<uint32_t> driven;        ///< region of TissueModel::driven, kNoSlot: none
-  std::vector<uint32_t> loads;         ///< bit k: in TissueModel::loads[k]
-  std::vector<uint32_t> origin;        ///< TissueModel::vertex_origin
-  std::vector<uint32_t> body;          ///< kNoBody: the handle is free
-  std::vector<uint32_t> slot;          ///< in the body's mesh
-  /// Positions and velocities, up to date only while edits run.
-  std::vector<gpu::TissueVertexState> state;
-  std::vector<uint32_t> changed;  ///< handles, since the solver's model was brought up to date; may repeat
+  template <typename T>
+  using Array = IndexedVector<VertexHandle, T>;
 
-  uint32_t Add() {
+  Array<Eigen::Vector3d> rest_m;
+  Array<uint8_t> is_fixed;
+  Array<uint8_t> held;           ///< bit a: a vertex that is not fixed keeps its coordinate a
+  Array<uint8_t> is_prescribed;  ///< of quasi-static tissue, which TissueModel::prescribed moves
+  Array<uint32_t> driven;        ///< region of TissueModel::driven, kNoSlot: none
+  Array<uint32_t> loads;         ///< bit k: in TissueModel::loads[k]
+  Array<uint32_t> origin;        ///< TissueModel::vertex_origin
+  Array<uint32_t> body;          ///< kNoBody: the handle is free
+  Array<uint32_t> slot;          ///< in the body's mesh
+  /// Positions and velocities, up to date only while edits run.
+  Array<gpu::TissueVertexState> state;
+  std::vector<VertexHandle> changed;  ///< since the solver's model was brought up to date; may repeat
+
+  VertexHandle Add() {
     if (!free_.empty()) {
-      const uint32_t handle = free_.top();
+      const VertexHandle handle = free_.top();
       free_.pop();
       changed.push_back(handle);
       return handle;
     }
-    const auto handle = static_cast<uint32_t>(rest_m.size());
+    const VertexHandle handle = rest_m.end_index();
     changed.push_back(handle);
-    rest_m.emplace_back(0, 0, 0);
+    rest_m.push_back(Eigen::Vector3d::Zero());
     is_fixed.push_back(0);
     held.push_back(0);
     is_prescribed.push_back(0);
@@ -49,10 +51,10 @@ struct SceneVertices {
     origin.push_back(0);
     body.push_back(kNoBody);
     slot.push_back(kNoSlot);
-    state.emplace_back();
+    state.push_back({});
     return handle;
   }
-  void Release(uint32_t handle) {
+  void Release(VertexHandle handle) {
     rest_m[handle].setZero();
     is_fixed[handle] = 1;
     held[handle] = 0;
@@ -67,9 +69,11 @@ struct SceneVertices {
     free_.push(handle);
   }
   size_t size() const { return rest_m.size(); }
+  IndexRange<VertexHandle> handles() const { return rest_m.indices(); }
+  bool IsAlive(VertexHandle handle) const { return body[handle] != kNoBody; }
 
  private:
-  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_;
+  std::priority_queue<VertexHandle, std::vector<VertexHandle>, std::greater<>> free_;
 };
 
 }  // namespace palpate::sim

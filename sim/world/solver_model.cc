@@ -47,21 +47,22 @@ void SolverModel::PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::
   }
   gpu::TissueTet& tet = model_.tets[place];
   tet = of_zone[of.ZoneOf(slot)];
-  for (size_t c = 0; c < 4; ++c) tet.vertices[c] = of.HandleOf(of.arrays()->tets[slot][c]);
+  for (size_t c = 0; c < 4; ++c) tet.vertices[c] = ToNumber(of.HandleOf(of.arrays()->tets[slot][c]));
   At(tet_places_[body], slot) = place;
   if (change != nullptr) change->tets.push_back(place);
 }
 
 void SolverModel::AddVertexAreas(uint32_t triangle, double sign) {
-  for (const uint32_t v : model_.surface_triangles[triangle]) {
-    if (v >= vertex_area_m2_.size()) vertex_area_m2_.resize(vertices_.size());
+  for (const uint32_t corner : model_.surface_triangles[triangle]) {
+    const VertexHandle v{corner};
+    if (!vertex_area_m2_.contains(v)) vertex_area_m2_.resize(vertices_.size());
     vertex_area_m2_[v] += sign * triangle_area_m2_[triangle] / 3;
   }
 }
 
 void SolverModel::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
   const WorldBody& of = *bodies_[body];
-  std::array<uint32_t, 3> corners{};
+  std::array<VertexHandle, 3> corners{};
   for (size_t c = 0; c < 3; ++c) corners[c] = of.HandleOf(of.arrays()->surface_vertices[of.arrays()->surface_triangles[slot][c]]);
   if (place == model_.surface_triangles.size()) {
     model_.surface_triangles.emplace_back();
@@ -74,7 +75,7 @@ void SolverModel::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
   }
   const Eigen::Vector3d& o = vertices_.rest_m[corners[0]];
   triangle_area_m2_[place] = (vertices_.rest_m[corners[1]] - o).cross(vertices_.rest_m[corners[2]] - o).norm() / 2;
-  model_.surface_triangles[place] = corners;
+  model_.surface_triangles[place] = {ToNumber(corners[0]), ToNumber(corners[1]), ToNumber(corners[2])};
   AddVertexAreas(place, 1);
   model_.triangle_body[place] = body;
   model_.triangle_loads[place] = of.LoadsOn(of.arrays()->triangle_zones[slot]);
@@ -87,10 +88,10 @@ void SolverModel::ListDrivenAndLoads() {
   if (motions_.driven.empty() && motions_.loads.empty()) return;
   model_.driven = motions_.driven;
   model_.loads = motions_.loads;
-  for (uint32_t v = 0; v < vertices_.size(); ++v) {
-    if (vertices_.driven[v] != kNoSlot) model_.driven[vertices_.driven[v]].vertices.push_back(v);
+  for (const VertexHandle v : vertices_.handles()) {
+    if (vertices_.driven[v] != kNoSlot) model_.driven[vertices_.driven[v]].vertices.push_back(ToNumber(v));
     for (size_t k = 0; k < model_.loads.size() && vertices_.loads[v] != 0; ++k) {
-      if ((vertices_.loads[v] >> k & 1U) != 0) model_.loads[k].vertices.push_back(v);
+      if ((vertices_.loads[v] >> k & 1U) != 0) model_.loads[k].vertices.push_back(ToNumber(v));
     }
   }
 }
@@ -105,8 +106,8 @@ void SolverModel::ListShapes() {
   }
 }
 
-uint8_t SolverModel::KindOf(uint32_t handle) const {
-  if (vertices_.body[handle] == SceneVertices::kNoBody) return gpu::kAbsentVertex;
+uint8_t SolverModel::KindOf(VertexHandle handle) const {
+  if (!vertices_.IsAlive(handle)) return gpu::kAbsentVertex;
   return vertices_.is_fixed[handle] != 0 ? gpu::kFixedVertex : gpu::kFreeVertex;
 }
 
@@ -119,15 +120,15 @@ void SolverModel::Make(gpu::TissuePrescribed prescribed, bool may_be_at_rest) {
   triangle_slots_.clear();
   triangle_area_m2_.clear();
   vertex_area_m2_.assign(vertices_.size(), 0);
-  rematerialised_.clear();
+  with_new_materials_.clear();
   vertices_.changed.clear();
   for (const Eigen::Vector3d& v : vertices_.rest_m) model_.rest_m.push_back(ToArray(v));
-  for (uint32_t v = 0; v < vertices_.size(); ++v) model_.fixed.push_back(KindOf(v));
-  model_.held_axes = vertices_.held;
+  for (const VertexHandle v : vertices_.handles()) model_.fixed.push_back(KindOf(v));
+  model_.held_axes = vertices_.held.values();
   model_.may_be_at_rest = may_be_at_rest;
   model_.prescribed = std::move(prescribed);
   for (const uint32_t v : model_.prescribed.vertices) model_.fixed[v] = gpu::kFixedVertex;
-  model_.vertex_origin = vertices_.origin;
+  model_.vertex_origin = vertices_.origin.values();
   model_.rigid = motions_.rigid;
   ListShapes();
   ListDrivenAndLoads();
@@ -201,7 +202,7 @@ gpu::TissueChange SolverModel::Update(std::span<const BodyArraysChange> changes)
 }
 
 void SolverModel::UpdateVertices(gpu::TissueChange* change) {
-  change->vertices = std::exchange(vertices_.changed, {});
+  for (const VertexHandle v : std::exchange(vertices_.changed, {})) change->vertices.push_back(ToNumber(v));
   std::sort(change->vertices.begin(), change->vertices.end());
   change->vertices.erase(std::unique(change->vertices.begin(), change->vertices.end()), change->vertices.end());
   model_.rest_m.resize(vertices_.size());
@@ -209,10 +210,11 @@ void SolverModel::UpdateVertices(gpu::TissueChange* change) {
   model_.held_axes.resize(vertices_.size());
   model_.vertex_origin.resize(vertices_.size());
   for (const uint32_t v : change->vertices) {
-    model_.rest_m[v] = ToArray(vertices_.rest_m[v]);
-    model_.fixed[v] = KindOf(v);
-    model_.held_axes[v] = vertices_.held[v];
-    model_.vertex_origin[v] = vertices_.origin[v];
+    const VertexHandle handle{v};
+    model_.rest_m[v] = ToArray(vertices_.rest_m[handle]);
+    model_.fixed[v] = KindOf(handle);
+    model_.held_axes[v] = vertices_.held[handle];
+    model_.vertex_origin[v] = vertices_.origin[handle];
   }
   if (!change->vertices.empty()) ListDrivenAndLoads();
 }
@@ -253,7 +255,7 @@ void SolverModel::CloseGaps(std::span<const uint32_t> gaps, gpu::TissueChange* c
 }
 
 void SolverModel::UpdateMaterials(gpu::TissueChange* change) {
-  for (const uint32_t b : std::exchange(rematerialised_, {})) {
+  for (const uint32_t b : std::exchange(with_new_materials_, {})) {
     const std::vector<gpu::TissueTet> of_zone = TissueOfZones(*bodies_[b]);
     for (uint32_t slot = 0; slot < tet_places_[b].size(); ++slot) {
       const uint32_t place = tet_places_[b][slot];

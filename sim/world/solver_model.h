@@ -30,7 +30,7 @@ class SolverModel {
   /// From the whole scene: vertices by handle, tets and triangles body by body in the order of their slots.
   void Make(gpu::TissuePrescribed prescribed, bool may_be_at_rest);
   /// The materials of a body are others, which Update() takes over.
-  void MarkMaterials(uint32_t body) { rematerialised_.push_back(body); }
+  void MarkMaterials(uint32_t body) { with_new_materials_.push_back(body); }
   /// Brings it to the state of the bodies: of those that were there before `changes` tell what is different, others are new. O(changes),
   /// but for scenes with driven regions or loads.
   gpu::TissueChange Update(std::span<const BodyArraysChange> changes);
@@ -40,11 +40,11 @@ class SolverModel {
   /// Slot of a triangle of the model in its body's arrays.
   uint32_t SlotOf(uint32_t triangle) const { return triangle_slots_[triangle]; }
   /// A third of the triangles around a vertex, at rest.
-  double AreaAt(uint32_t handle) const { return vertex_area_m2_[handle]; }
+  double AreaAt(VertexHandle handle) const { return vertex_area_m2_[handle]; }
 
  private:
   std::vector<gpu::TissueTet> TissueOfZones(const WorldBody& body) const;
-  uint8_t KindOf(uint32_t handle) const;
+  uint8_t KindOf(VertexHandle handle) const;
   void PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::TissueTet>& of_zone, gpu::TissueChange* change);
   void PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot);
   void AddVertexAreas(uint32_t triangle, double sign);
@@ -62,10 +62,10 @@ class SolverModel {
   std::vector<std::vector<uint32_t>> tet_places_;       // [body][slot], kNoSlot: free
   std::vector<std::vector<uint32_t>> triangle_places_;  // likewise
   std::vector<uint32_t> free_tets_;                     // places
-  std::vector<uint32_t> rematerialised_;                // bodies, since the model was brought up to date
+  std::vector<uint32_t> with_new_materials_;            // bodies, since the model was brought up to date
   std::vector<uint32_t> triangle_slots_;                // [triangle of the model] in the body's arrays
   std::vector<double> triangle_area_m2_;                // [triangle of the model] at rest
-  std::vector<double> vertex_area_m2_;                  // [handle] a third of its triangles, at rest
+  SceneVertices::Array<double> vertex_area_m2_;         // a third of its triangles, at rest
 };
 
 }  // namespace palpate::sim

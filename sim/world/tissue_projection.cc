@@ -86,24 +86,26 @@ void TissueProjection::Project(const gpu::TissueLayout& layout) {
   // that, and among the vertices of an edge or a face the forces settle as those of a contact between them.
   std::vector<Vector3d> from(vertices_.size(), Vector3d::Zero());
   std::vector<Vector3d> to = from;
-  for (size_t v = 0; v < vertices_.size(); ++v) {
-    if (vertices_.body[v] == SceneVertices::kNoBody) continue;
-    from[v] = to[v] = ToVector(vertices_.state[v].position_m);
-    if (vertices_.is_fixed[v] == 0) to[v] += description_.dt_s * ToVector(vertices_.state[v].velocity_m_per_s);
+  for (const VertexHandle handle : vertices_.handles()) {
+    if (!vertices_.IsAlive(handle)) continue;
+    const uint32_t v = ToNumber(handle);
+    from[v] = to[v] = ToVector(vertices_.state[handle].position_m);
+    if (vertices_.is_fixed[handle] == 0) to[v] += description_.dt_s * ToVector(vertices_.state[handle].velocity_m_per_s);
   }
   std::vector<uint8_t> is_reset(vertices_.size(), 0);
   for (const ProjectedContact& contact : before) {
-    if (!(contact.force_n > 0) || contact.handle >= vertices_.size() || vertices_.body[contact.handle] == SceneVertices::kNoBody ||
+    if (!(contact.force_n > 0) || !vertices_.body.contains(contact.handle) || !vertices_.IsAlive(contact.handle) ||
         vertices_.rest_m[contact.handle] != contact.rest_m || vertices_.is_fixed[contact.handle] != 0) {
       continue;
     }
-    if (std::exchange(is_reset[contact.handle], uint8_t{1}) == 0) to[contact.handle] = from[contact.handle];
-    const double yield_m_per_n = kYieldShare / layout.vertex_stiffness_n_per_m[layout.solver_index[contact.handle]];
-    to[contact.handle] -= std::min(yield_m_per_n * contact.force_n, kMostYieldRadii * least_radius_m) * contact.normal;
+    const uint32_t v = ToNumber(contact.handle);
+    if (std::exchange(is_reset[v], uint8_t{1}) == 0) to[v] = from[v];
+    const double yield_m_per_n = kYieldShare / layout.vertex_stiffness_n_per_m[layout.solver_index[v]];
+    to[v] -= std::min(yield_m_per_n * contact.force_n, kMostYieldRadii * least_radius_m) * contact.normal;
   }
 
   const ProjectionResult result =
-      ProjectOut({.mesh = &mesh, .from_m = from, .to_m = to, .is_fixed = vertices_.is_fixed, .capsules = capsules},
+      ProjectOut({.mesh = &mesh, .from_m = from, .to_m = to, .is_fixed = vertices_.is_fixed.values(), .capsules = capsules},
                  {.reach_m = kReachMargins * description_.contact.margin_m});
   if (result.share < 1) {
     for (size_t t = 0; t < tools_.size(); ++t) {
@@ -121,8 +123,8 @@ void TissueProjection::Project(const gpu::TissueLayout& layout) {
     const uint32_t collider = colliders[limit.capsule];
     const ProjectionCapsule& capsule = capsules[limit.capsule];
     ProjectedContact contact;
-    contact.handle = limit.vertex;
-    contact.rest_m = vertices_.rest_m[limit.vertex];
+    contact.handle = VertexHandle{limit.vertex};
+    contact.rest_m = vertices_.rest_m[contact.handle];
     contact.collider = collider;
     contact.normal = limit.normal;
     const Vector3d tip = capsule.tip_from_m + result.share * (capsule.tip_to_m - capsule.tip_from_m);
@@ -145,7 +147,7 @@ void TissueProjection::AppendAnchors(double contact_n_per_m, std::vector<gpu::Ti
       const double impedance_n_per_m = tool.mass_kg / (dt * dt) + CouplingDamping(tool) / dt + tool.coupling_stiffness_n_per_m;
       stiffness_n_per_m = std::min(stiffness_n_per_m, kCoupledRatio * impedance_n_per_m / counts[t]);
     }
-    anchors->push_back({.vertex = contact.handle,
+    anchors->push_back({.vertex = ToNumber(contact.handle),
                         .holder = contact.collider,
                         .target_m = ToArray(contact.target_m),
                         .stiffness_n_per_m = stiffness_n_per_m,
@@ -181,16 +183,17 @@ void TissueProjection::ListLocalContacts(size_t t, std::span<const Vector3d> pos
   };
   std::vector<uint8_t> is_pushed(mesh.vertex_count(), 0);
   for (const ProjectedContact& pushed : projected_) {
-    if (tool_of_collider_[pushed.collider] != t || !(pushed.force_n > 0) || mesh.TrianglesAt(pushed.handle).empty()) continue;
-    is_pushed[pushed.handle] = 1;
+    const uint32_t vertex = ToNumber(pushed.handle);
+    if (tool_of_collider_[pushed.collider] != t || !(pushed.force_n > 0) || mesh.TrianglesAt(vertex).empty()) continue;
+    is_pushed[vertex] = 1;
     LocalContact contact;
     contact.point_m = pushed.point_m;
     contact.normal_W = -pushed.normal;
     contact.gap_m = pushed.separation_m - gap_m;
     contact.normal_force_n = pushed.force_n;
-    const uint32_t triangle = mesh.TrianglesAt(pushed.handle)[0];
+    const uint32_t triangle = mesh.TrianglesAt(vertex)[0];
     std::array<double, 3> weights{};
-    for (size_t c = 0; c < 3; ++c) weights[c] = mesh.triangles()[triangle][c] == pushed.handle ? 1 : 0;
+    for (size_t c = 0; c < 3; ++c) weights[c] = mesh.triangles()[triangle][c] == vertex ? 1 : 0;
     add(contact, triangle, weights);
   }
   for (size_t part = 0; part < state.parts.size(); ++part) {

@@ -41,7 +41,7 @@ class TissueRemoval {
   void FollowEdits(std::span<const Edit> edits, std::span<const EditOutcome> outcomes);
 
  private:
-  Eigen::Vector3d PositionOf(uint32_t handle) const { return ToVector(vertices_.state[handle].position_m); }
+  Eigen::Vector3d PositionOf(VertexHandle handle) const { return ToVector(vertices_.state[handle].position_m); }
   size_t RootOf(size_t body) const;
   absl::StatusOr<AblationModel*> AblationOf(size_t body);
   bool IsBladeIdle(size_t t);

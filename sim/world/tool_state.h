@@ -11,13 +11,14 @@
 #include "sim/instrument/geometry.h"
 #include "sim/instrument/jaw_drive.h"
 #include "sim/topology/ids.h"
+#include "sim/world/indices.h"
 
 namespace palpate::sim {
 
-/// A vertex that a tool or a clip holds. Vertices are named by handle; a handle whose vertex is at another place at rest than it was
+/// A vertex that a tool or a clip holds. A handle whose vertex is at another place at rest than it was
 /// belongs to another vertex by now.
 struct HeldVertex {
-  uint32_t handle = 0;
+  VertexHandle handle = kNoHandle;
   Eigen::Vector3d rest_m;
   uint32_t part = 0;         ///< of the tool's capsules: the one that it is rigid with
   Eigen::Vector3d target_m;  ///< in the part's frame, from the tip of its axis; of a clip from its place, unrotated
@@ -37,9 +38,9 @@ struct ToolState {
   Eigen::Vector3d tissue_force_n = Eigen::Vector3d::Zero();    ///< of all that tissue did to it in the newest step
   double held_back_m = 0;  ///< how far a projection stopped it short in the newest step, since tissue had no place to go
   // What tissue did to the jaws in the newest step.
-  double resistance_n_m = 0;        ///< against closing, on average of both
-  std::array<double, 2> pinch_n{};  ///< normal forces of contacts on their inner sides
-  std::vector<uint32_t> pinched;    ///< handles of vertices of surface triangles that touch an inner side
+  double resistance_n_m = 0;          ///< against closing, on average of both
+  std::array<double, 2> pinch_n{};    ///< normal forces of contacts on their inner sides
+  std::vector<VertexHandle> pinched;  ///< vertices of surface triangles that touch an inner side
   // What it holds.
   std::vector<HeldVertex> held;
   double grasp_angle_rad = 0;                                  ///< jaws that are to open farther let go
@@ -62,7 +63,7 @@ struct ToolState {
 
 /// A vertex that a tool whose response is the projection keeps away, in the newest step.
 struct ProjectedContact {
-  uint32_t handle = 0;
+  VertexHandle handle = kNoHandle;
   Eigen::Vector3d rest_m{0, 0, 0};
   uint32_t collider = 0;
   Eigen::Vector3d target_m{0, 0, 0};   ///< from the collider's tip, world axes: the vertex stays before the plane through it

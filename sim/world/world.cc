@@ -55,7 +55,7 @@ absl::Status World::Impl::PrepareInstruments() {
     if (traits.has_jaws) PALPATE_RETURN_IF_ERROR(grasping_.MoveJaws(t));
     const bool is_burning = traits.has_power && rack_.commands()[t].pedal;
     if (!is_burning && !traits.has_blade) continue;
-    if (!std::exchange(has_state, true)) PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+    if (!std::exchange(has_state, true)) PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state.values()));
     if (is_burning) PALPATE_RETURN_IF_ERROR(removal_.Ablate(t, &edits));
     if (traits.has_blade) removal_.Slice(t, &edits);
     owners.resize(edits.size(), t);
@@ -63,7 +63,7 @@ absl::Status World::Impl::PrepareInstruments() {
   PALPATE_RETURN_IF_ERROR(ApplyOfInstruments(edits, owners));
   for (size_t t = 0; t < tools.size(); ++t) rack_.Aim(t);
   if (rack_.any_projection()) {
-    PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+    PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state.values()));
     projection_.Project(solver_->layout());
   }
   return grasping_.SetAnchors(projection_);
@@ -129,8 +129,8 @@ absl::StatusOr<std::vector<float>> World::Impl::ReadVolumePositions(size_t body_
   const WorldBody& body = *bodies_[body_index];
   std::vector<float> positions(size_t{body.vertex_slot_count()} * 3);
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) {
-    if (body.HandleOf(v) == kNoSlot) continue;
-    for (size_t axis = 0; axis < 3; ++axis) positions[size_t{v} * 3 + axis] = all[size_t{body.HandleOf(v)} * 3 + axis];
+    if (body.HandleOf(v) == kNoHandle) continue;
+    for (size_t axis = 0; axis < 3; ++axis) positions[size_t{v} * 3 + axis] = all[size_t{ToNumber(body.HandleOf(v))} * 3 + axis];
   }
   return positions;
 }
@@ -151,9 +151,9 @@ absl::Status World::Impl::WriteVolumePositions(size_t body_index, std::span<cons
   std::vector<float> all(vertices_.size() * 3);
   PALPATE_RETURN_IF_ERROR(solver_->ReadPositions(all));
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) {
-    const uint32_t handle = body.HandleOf(v);
-    if (handle == kNoSlot || (body.kind() == BodyKind::kDeformable && vertices_.is_fixed[handle] != 0)) continue;
-    for (size_t axis = 0; axis < 3; ++axis) all[size_t{handle} * 3 + axis] = positions_m[size_t{v} * 3 + axis];
+    const VertexHandle handle = body.HandleOf(v);
+    if (handle == kNoHandle || (body.kind() == BodyKind::kDeformable && vertices_.is_fixed[handle] != 0)) continue;
+    for (size_t axis = 0; axis < 3; ++axis) all[size_t{ToNumber(handle)} * 3 + axis] = positions_m[size_t{v} * 3 + axis];
   }
   is_given_ = true;
   return solver_->WriteState(all);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/instrument/geometry.h"
 #include "sim/topology/quality.h"
+#include "sim/world/world_values.h"
 
 namespace palpate::sim {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 constexpr size_t kDefaultGrowth = 10;  // of a body that is refined without a budget
 constexpr uint8_t kAllAxes = 7;
 
-void SortUnique(std::vector<uint32_t>* values) {
+template <typename T>
+void SortUnique(std::vector<T>* values) {
   std::sort(values->begin(), values->end());
   values->erase(std::unique(values->begin(), values->end()), values->end());
 }
@@ -70,7 +72,7 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
   }
   const bool is_deformable = description.kind == BodyKind::kDeformable;
   for (uint32_t v = 0; v < description.mesh.vertices.size(); ++v) {
-    const uint32_t handle = vertices->Add();
+    const VertexHandle handle = vertices->Add();
     vertices->rest_m[handle] = description.mesh.vertices[v];
     vertices->is_fixed[handle] = is_deformable ? 0 : 1;
     vertices->origin[handle] = index << 1;
@@ -91,7 +93,7 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
                                                      description.mesh.vertices.size() - 1, "], or its axes ", sliding.held,
                                                      " outside [1, 6]"));
     }
-    const uint32_t handle = body->handles_[sliding.vertex];
+    const VertexHandle handle = body->handles_[sliding.vertex];
     if (vertices->is_fixed[handle] != 0 || vertices->held[handle] != 0) {
       return absl::InvalidArgumentError(absl::StrCat(".sliding_vertices: vertex ", sliding.vertex, " is fixed or given twice"));
     }
@@ -157,8 +159,8 @@ absl::Status WorldBody::NameSurfaceZones(const BodyDescription& description, Bod
   absl::flat_hash_map<std::array<uint32_t, 3>, uint32_t> slots;
   for (uint32_t t = 0; mesh_ && t < mesh_->triangle_slot_count(); ++t) slots[key(mesh_->TriangleVertices(t))] = t;
   for (uint32_t t = 0; !mesh_ && t < arrays->surface_triangles.size(); ++t) {
-    std::array<uint32_t, 3> corners = arrays->surface_triangles[t];
-    for (uint32_t& v : corners) v = arrays->surface_vertices[v];
+    std::array<uint32_t, 3> corners{};
+    for (size_t c = 0; c < 3; ++c) corners[c] = arrays->surface_vertices[arrays->surface_triangles[t][c]];
     slots[key(corners)] = t;
   }
   for (size_t k = 0; k < description.surface_zones.size(); ++k) {
@@ -269,9 +271,9 @@ std::vector<WorldBody::Marker> WorldBody::Markers() const {
 
 // --- arrays
 
-uint32_t WorldBody::TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex) {
-  if (surface_slots_[vertex] != kNoSlot) return surface_slots_[vertex];
-  uint32_t slot = static_cast<uint32_t>(arrays->surface_vertices.size());
+SurfaceSlot WorldBody::TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex) {
+  if (surface_slots_[vertex] != kNoSurfaceSlot) return surface_slots_[vertex];
+  SurfaceSlot slot = arrays->surface_vertices.end_index();
   if (free_surface_slots_.empty()) {
     arrays->surface_vertices.push_back(vertex);
   } else {
@@ -301,8 +303,8 @@ void WorldBody::UpdateTexture(BodyArrays* next, BodyArraysChange* change) const 
   next->texture_coordinates.resize(mesh_->vertex_slot_count());
   for (const BodyArrays* arrays : {arrays_.get(), static_cast<const BodyArrays*>(next)}) {
     for (const uint32_t t : change->triangles) {
-      if (t >= arrays->surface_triangles.size() || arrays->surface_triangles[t] == std::array<uint32_t, 3>{}) continue;
-      for (const uint32_t slot : arrays->surface_triangles[t]) {
+      if (t >= arrays->surface_triangles.size() || arrays->surface_triangles[t] == kFreeTriangle) continue;
+      for (const SurfaceSlot slot : arrays->surface_triangles[t]) {
         change->texture_places.push_back(slot);
         change->texture_vertices.push_back(arrays->surface_vertices[slot]);
       }
@@ -318,11 +320,11 @@ void WorldBody::UpdateTexture(BodyArrays* next, BodyArraysChange* change) const 
     held = value;
     return false;
   });
-  const auto at = [](const BodyArrays& arrays, uint32_t slot) {
-    const uint32_t vertex = slot < arrays.surface_vertices.size() ? arrays.surface_vertices[slot] : kNoSlot;
+  const auto at = [](const BodyArrays& arrays, SurfaceSlot slot) {
+    const uint32_t vertex = arrays.surface_vertices.contains(slot) ? arrays.surface_vertices[slot] : kNoSlot;
     return vertex < arrays.texture_coordinates.size() ? arrays.texture_coordinates[vertex] : std::array<float, 2>{};
   };
-  std::erase_if(change->texture_places, [&](uint32_t slot) {
+  std::erase_if(change->texture_places, [&](SurfaceSlot slot) {
     const std::array<float, 2> before = at(*arrays_, slot);
     const std::array<float, 2> value = at(*next, slot);
     next->surface_hash += HashOfTextureCoordinate(slot, value) - HashOfTextureCoordinate(slot, before);
@@ -338,7 +340,7 @@ void WorldBody::MakeArrays(std::string name, std::string parent) {
   arrays->surface_zones = arrays_->surface_zones;
   arrays->texture_coordinates.assign(arrays_->texture_coordinates.empty() ? 0 : mesh_->vertex_slot_count(), {});
   arrays_ = std::move(arrays);
-  surface_slots_.assign(mesh_->vertex_slot_count(), kNoSlot);
+  surface_slots_.assign(mesh_->vertex_slot_count(), kNoSurfaceSlot);
   auto next = std::make_shared<BodyArrays>(*arrays_);
   for (uint32_t v = 0; v < mesh_->vertex_slot_count(); ++v) {
     if (mesh_->IsVertex(v) && mesh_->IsVertexOnSurface(v)) TakeSurfaceSlot(next.get(), v);
@@ -355,24 +357,27 @@ absl::Status WorldBody::MakeArraysOf(const TetMesh& mesh, const BodyDescription&
   auto arrays = std::make_shared<BodyArrays>();
   arrays->name = description.name;
   const BoundarySurface surface = ExtractBoundary(mesh);
-  arrays->surface_vertices = surface.vertices;
-  arrays->surface_triangles = surface.triangles;
+  arrays->surface_vertices.values() = surface.vertices;
+  for (const auto& [a, b, c] : surface.triangles) {
+    arrays->surface_triangles.push_back({SurfaceSlot{a}, SurfaceSlot{b}, SurfaceSlot{c}});
+  }
   arrays->triangle_zones.assign(surface.triangles.size(), 0);
   arrays->vertex_slot_count = static_cast<uint32_t>(mesh.vertices.size());
   arrays->tets = mesh.tets;
   arrays->fixed_vertices = description.fixed_vertices;
   arrays->surface_zones.push_back({"surface", description.color});
-  surface_slots_.assign(mesh.vertices.size(), kNoSlot);
-  for (uint32_t i = 0; i < surface.vertices.size(); ++i) surface_slots_[surface.vertices[i]] = i;
+  surface_slots_.assign(mesh.vertices.size(), kNoSurfaceSlot);
+  for (const SurfaceSlot slot : arrays->surface_vertices.indices()) surface_slots_[arrays->surface_vertices[slot]] = slot;
   PALPATE_RETURN_IF_ERROR(NameSurfaceZones(description, arrays.get()));
   PALPATE_RETURN_IF_ERROR(TakeTexture(description, arrays.get()));
-  for (uint32_t slot = 0; !arrays->texture_coordinates.empty() && slot < surface.vertices.size(); ++slot) {
-    const uint32_t v = surface.vertices[slot];
+  for (const SurfaceSlot slot : arrays->surface_vertices.indices()) {
+    if (arrays->texture_coordinates.empty()) break;
+    const uint32_t v = arrays->surface_vertices[slot];
     arrays->surface_hash += HashOfTextureCoordinate(slot, arrays->texture_coordinates[v]);
     arrays->volume_hash += HashOfTextureCoordinate(v, arrays->texture_coordinates[v]);
   }
   for (uint32_t t = 0; t < surface.triangles.size(); ++t) {
-    arrays->surface_hash += HashOfTriangle(t, surface.triangles[t], arrays->triangle_zones[t]);
+    arrays->surface_hash += HashOfTriangle(t, arrays->surface_triangles[t], arrays->triangle_zones[t]);
   }
   for (uint32_t t = 0; t < mesh.tets.size(); ++t) arrays->volume_hash += HashOfTet(t, mesh.tets[t]);
   arrays_ = std::move(arrays);
@@ -387,19 +392,17 @@ BodyArraysChange WorldBody::UpdateArrays() {
   next->tets.resize(mesh_->tet_slot_count());
   next->surface_triangles.resize(mesh_->triangle_slot_count());
   next->triangle_zones.resize(mesh_->triangle_slot_count());
-  surface_slots_.resize(mesh_->vertex_slot_count(), kNoSlot);
-  constexpr std::array<uint32_t, 3> kFreeTriangle = {};
-  constexpr std::array<uint32_t, 4> kFreeTet = {};
+  surface_slots_.resize(mesh_->vertex_slot_count(), kNoSurfaceSlot);
 
   for (const uint32_t t : dirty_triangles_) {
     auto& triangle = next->surface_triangles[t];
     if (triangle == kFreeTriangle) continue;
     next->surface_hash -= HashOfTriangle(t, triangle, next->triangle_zones[t]);
-    for (const uint32_t slot : triangle) {
+    for (const SurfaceSlot slot : triangle) {
       const uint32_t vertex = next->surface_vertices[slot];
       if (vertex == kNoSlot || (mesh_->IsVertex(vertex) && mesh_->IsVertexOnSurface(vertex))) continue;
       next->surface_vertices[slot] = kNoSlot;
-      surface_slots_[vertex] = kNoSlot;
+      surface_slots_[vertex] = kNoSurfaceSlot;
       free_surface_slots_.push(slot);
     }
     triangle = kFreeTriangle;
@@ -407,7 +410,7 @@ BodyArraysChange WorldBody::UpdateArrays() {
   }
   for (const uint32_t t : dirty_triangles_) {
     if (!mesh_->IsTriangle(t)) continue;
-    std::array<uint32_t, 3> corners{};
+    std::array<SurfaceSlot, 3> corners{};
     for (size_t c = 0; c < 3; ++c) corners[c] = TakeSurfaceSlot(next.get(), mesh_->TriangleVertices(t)[c]);
     next->surface_triangles[t] = corners;
     next->triangle_zones[t] = mesh_->TriangleZoneOf(t);
@@ -658,7 +661,7 @@ absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> WorldBody::DetachPieces(
     piece->zone_loads_ = zone_loads_;
     piece->mesh_ = std::make_unique<ClosedMesh>(std::move(detached->mesh));
     for (uint32_t v = 0; v < detached->source_vertices.size(); ++v) {
-      const uint32_t handle = std::exchange(handles_[SlotOf(detached->source_vertices[v])], kNoSlot);
+      const VertexHandle handle = std::exchange(handles_[SlotOf(detached->source_vertices[v])], kNoHandle);
       piece->handles_.push_back(handle);
       vertices_->body[handle] = piece->index_;
       vertices_->slot[handle] = v;
@@ -699,7 +702,7 @@ std::vector<TetZoneId> WorldBody::TakeChangedZones() {
   return std::exchange(changed_zones_, {});
 }
 
-std::vector<uint32_t> WorldBody::TakeCopied() {
+std::vector<VertexHandle> WorldBody::TakeCopied() {
   SortUnique(&copied_);
   return std::exchange(copied_, {});
 }
@@ -707,9 +710,9 @@ std::vector<uint32_t> WorldBody::TakeCopied() {
 // --- observer
 
 void WorldBody::OnVertexAdded(const ClosedMesh&, const MeshDelta::AddedVertex& vertex) {
-  const uint32_t handle = vertices_->Add();
+  const VertexHandle handle = vertices_->Add();
   const uint32_t slot = SlotOf(vertex.id);
-  if (slot >= handles_.size()) handles_.resize(slot + 1, kNoSlot);
+  if (slot >= handles_.size()) handles_.resize(slot + 1, kNoHandle);
   handles_[slot] = handle;
   gpu::TissueVertexState state;
   uint8_t held = kAllAxes;  // what all sources are held along; a driven one does not stay
@@ -718,7 +721,7 @@ void WorldBody::OnVertexAdded(const ClosedMesh&, const MeshDelta::AddedVertex& v
   uint32_t region = kNoSlot;
   uint32_t loads = 0xffffffffU;
   for (uint32_t s = 0; s < vertex.source_count; ++s) {
-    const uint32_t source = handles_[SlotOf(vertex.sources[s].vertex)];
+    const VertexHandle source = handles_[SlotOf(vertex.sources[s].vertex)];
     if (s == 0) region = vertices_->driven[source];
     loads &= vertices_->loads[source];
     held &= vertices_->driven[source] != region ? uint8_t{0} : vertices_->is_fixed[source] != 0 ? kAllAxes : vertices_->held[source];
@@ -801,7 +804,7 @@ void WorldBody::OnVertexRemoved(const ClosedMesh&, VertexId vertex) {
   } else {
     added_vertices_.erase(added);
   }
-  vertices_->Release(std::exchange(handles_[slot], kNoSlot));
+  vertices_->Release(std::exchange(handles_[slot], kNoHandle));
 }
 
 void WorldBody::OnEdited(const ClosedMesh&, const MeshDelta& delta) {

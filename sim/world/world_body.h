@@ -56,10 +56,10 @@ class WorldBody final : public MeshObserver {
   Carver& carver() { return *carver_; }
   Incision& incision() { return *incision_; }
   const std::shared_ptr<const BodyArrays>& arrays() const { return arrays_; }
-  uint32_t HandleOf(uint32_t vertex_slot) const { return handles_[vertex_slot]; }
+  VertexHandle HandleOf(uint32_t vertex_slot) const { return handles_[vertex_slot]; }
   uint32_t vertex_slot_count() const { return static_cast<uint32_t>(handles_.size()); }
-  /// Place of a vertex of the surface in BodyArrays::surface_vertices.
-  uint32_t SurfaceSlotOf(uint32_t vertex_slot) const { return surface_slots_[vertex_slot]; }
+  /// Of a vertex of the surface.
+  SurfaceSlot SurfaceSlotOf(uint32_t vertex_slot) const { return surface_slots_[vertex_slot]; }
   TetZoneId ZoneOf(uint32_t tet_slot) const {
     return mesh_ ? mesh_->TetZoneOf(tet_slot) : tet_zones_.empty() ? TetZoneId{0} : tet_zones_[tet_slot];
   }
@@ -115,8 +115,8 @@ class WorldBody final : public MeshObserver {
   absl::StatusOr<std::vector<std::unique_ptr<WorldBody>>> DetachPieces(uint32_t first_index,
                                                                        const std::function<bool(const std::string&)>& is_taken);
 
-  /// Handles of vertices that were copied since the last call, and of their originals, ascending.
-  std::vector<uint32_t> TakeCopied();
+  /// Vertices that were copied since the last call, and their originals, ascending.
+  std::vector<VertexHandle> TakeCopied();
 
   bool has_changes() const { return is_new_ || !dirty_tets_.empty() || !dirty_triangles_.empty(); }
   /// Brings the arrays to the state of the mesh. O(changes), plus a copy of the arrays.
@@ -140,7 +140,7 @@ class WorldBody final : public MeshObserver {
   absl::Status MakeArraysOf(const TetMesh& mesh, const BodyDescription& description);
   std::vector<TetId> TetsIn(const EditRegion& region) const;
   bool Meets(uint32_t tet, const EditRegion& region) const;  ///< a ball or a capsule; true of others
-  uint32_t TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex);
+  SurfaceSlot TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex);
   std::array<float, 2> TextureCoordinateOf(const BodyArrays& arrays, uint32_t vertex) const;
   void UpdateTexture(BodyArrays* next, BodyArraysChange* change) const;
 
@@ -163,9 +163,9 @@ class WorldBody final : public MeshObserver {
   std::vector<uint32_t> marker_of_point_;   // [point]
   std::vector<Marker> markers_;             // of a body that is not editable
   std::vector<TetZoneId> tet_zones_;        // [tet slot] of a body that is not editable; empty: all 0
-  std::vector<uint32_t> handles_;           // [vertex slot]
-  std::vector<uint32_t> surface_slots_;     // [vertex slot] kNoSlot: not on the surface
-  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_surface_slots_;
+  std::vector<VertexHandle> handles_;       // [vertex slot]
+  std::vector<SurfaceSlot> surface_slots_;  // [vertex slot] kNoSurfaceSlot: not on the surface
+  std::priority_queue<SurfaceSlot, std::vector<SurfaceSlot>, std::greater<>> free_surface_slots_;
   std::shared_ptr<const BodyArrays> arrays_;
   uint32_t pieces_made_ = 0;  // for their names
 
@@ -174,7 +174,7 @@ class WorldBody final : public MeshObserver {
   bool fixed_changed_ = false;
   std::vector<uint32_t> dirty_tets_, dirty_triangles_;
   std::vector<ComponentId> new_components_;
-  std::vector<uint32_t> copied_;  // handles
+  std::vector<VertexHandle> copied_;
   std::vector<TetZoneId> changed_zones_;
 
   // Of the edit that runs.

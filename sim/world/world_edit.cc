@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit
 
 absl::Status World::Impl::ApplyAll(std::span<const Edit> edits, const std::function<bool()>& is_enough,
                                    std::vector<EditOutcome>* outcomes) {
-  PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state));
+  PALPATE_RETURN_IF_ERROR(solver_->ReadState(vertices_.state.values()));
   quasi_static_.GiveVelocities(description_.dt_s, &vertices_);
   surface_.Forget();
   folds_.Begin(is_given_ || frame_->inverted_tets > 0);
@@ -101,9 +101,9 @@ absl::Status World::Impl::ApplyAll(std::span<const Edit> edits, const std::funct
 
 /// Brings the arrays, the solver and the frame to the state of the meshes.
 absl::Status World::Impl::CommitEdits() {
-  std::vector<uint32_t> copied;
+  std::vector<VertexHandle> copied;
   for (const auto& body : bodies_) {
-    const std::vector<uint32_t> of_body = body->TakeCopied();
+    const std::vector<VertexHandle> of_body = body->TakeCopied();
     copied.insert(copied.end(), of_body.begin(), of_body.end());
   }
   std::sort(copied.begin(), copied.end());
@@ -141,11 +141,11 @@ absl::Status World::Impl::UpdateSolver(std::span<const BodyArraysChange> changes
   PALPATE_RETURN_IF_ERROR(UpdateQuasiStatic(/*eager=*/false));
   if (follows) {
     const gpu::TissueChange change = model_.Update(changes);
-    PALPATE_ASSIGN_OR_RETURN(follows, solver_->Update(model_.model(), change, vertices_.state));
+    PALPATE_ASSIGN_OR_RETURN(follows, solver_->Update(model_.model(), change, vertices_.state.values()));
   }
   if (follows) return absl::OkStatus();
   MakeModel();
-  return solver_->Rebuild(model_.model(), vertices_.state);
+  return solver_->Rebuild(model_.model(), vertices_.state.values());
 }
 
 /// A frame between two steps.

@@ -47,20 +47,20 @@ absl::Status World::Impl::PrescribeQuasiStatic() {
 absl::Status World::Impl::FollowQuasiStatic(const gpu::TissueStep& step) {
   if (quasi_static_.empty()) return absl::OkStatus();
   // Positions of all surfaces, in the order of FramePublisher::ListGathered.
-  std::vector<Eigen::Vector3f> places(vertices_.size(), Eigen::Vector3f::Zero());
-  std::vector<std::pair<uint32_t, Eigen::Vector3f>> reached;
+  SceneVertices::Array<Eigen::Vector3f> places(vertices_.size(), Eigen::Vector3f::Zero());
+  std::vector<std::pair<VertexHandle, Eigen::Vector3f>> reached;
   size_t at = 0;
   for (const auto& body : bodies_) {
     for (const uint32_t v : body->arrays()->surface_vertices) {
       if (v == kNoSlot) continue;
-      const uint32_t handle = body->HandleOf(v);
+      const VertexHandle handle = body->HandleOf(v);
       places[handle] = {step.gathered_m[at], step.gathered_m[at + 1], step.gathered_m[at + 2]};
       at += 3;
       if (vertices_.is_prescribed[handle] != 0) reached.emplace_back(handle, places[handle]);
     }
   }
   quasi_static_.SetReached(reached);
-  const auto place = [&](uint32_t handle) { return Vector3d(places[handle].cast<double>()); };
+  const auto place = [&](VertexHandle handle) { return Vector3d(places[handle].cast<double>()); };
 
   const gpu::StepParams& params = solver_->step_params();
   std::vector<QuasiStatic::Contact> contacts;
@@ -71,10 +71,10 @@ absl::Status World::Impl::FollowQuasiStatic(const gpu::TissueStep& step) {
     contact.friction = params.friction;
     contact.stiffness_n_per_m = params.stiffness_n_per_m;
     if (report.collider == QuasiStatic::kNone) {  // a plane
-      contact.handles[0] = report.triangle;
+      contact.handles[0] = VertexHandle{report.triangle};
       contact.weights[0] = 1;
       contact.vertex_count = 1;
-      if (vertices_.is_prescribed[report.triangle] != 0) contacts.push_back(contact);
+      if (vertices_.is_prescribed[contact.handles[0]] != 0) contacts.push_back(contact);
       continue;
     }
     contact.collider = report.collider;
@@ -83,7 +83,7 @@ absl::Status World::Impl::FollowQuasiStatic(const gpu::TissueStep& step) {
     const BodyArrays& arrays = *bodies_[model_.BodyOf(report.triangle)]->arrays();
     std::array<Vector3d, 3> x;
     for (size_t c = 0; c < 3; ++c) {
-      const uint32_t slot = arrays.surface_triangles[model_.SlotOf(report.triangle)][c];
+      const SurfaceSlot slot = arrays.surface_triangles[model_.SlotOf(report.triangle)][c];
       contact.handles[c] = bodies_[model_.BodyOf(report.triangle)]->HandleOf(arrays.surface_vertices[slot]);
       x[c] = place(contact.handles[c]);
     }
@@ -93,8 +93,8 @@ absl::Status World::Impl::FollowQuasiStatic(const gpu::TissueStep& step) {
     contacts.push_back(contact);
   }
   for (const gpu::SurfaceReport& report : step.surface_contacts) {
-    const std::array<uint32_t, 4> v = {report.vertices.x, report.vertices.y, report.vertices.z, report.vertices.w};
-    if (std::none_of(v.begin(), v.end(), [&](uint32_t handle) { return vertices_.is_prescribed[handle] != 0; })) continue;
+    const std::array<VertexHandle, 4> v = HandlesOf(report);
+    if (std::none_of(v.begin(), v.end(), [&](VertexHandle handle) { return vertices_.is_prescribed[handle] != 0; })) continue;
     QuasiStatic::Contact contact;
     contact.law = ContactLaw::kBarrier;
     contact.handles = v;

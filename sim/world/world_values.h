@@ -7,8 +7,9 @@
 
 #include <Eigen/Core>
 
-#include "gpu/shared/types.h"
+#include "gpu/shared/dynamics_types.h"
 #include "sim/scene/description.h"
+#include "sim/world/indices.h"
 
 namespace palpate::sim {
 
@@ -16,6 +17,10 @@ namespace palpate::sim {
 
 inline std::array<double, 3> ToArray(const Eigen::Vector3d& v) { return {v.x(), v.y(), v.z()}; }
 inline Eigen::Vector3d ToVector(const gpu::Float4& v) { return {v.x, v.y, v.z}; }
+inline std::array<VertexHandle, 4> HandlesOf(const gpu::SurfaceReport& report) {
+  const auto& v = report.vertices;
+  return {VertexHandle{v.x}, VertexHandle{v.y}, VertexHandle{v.z}, VertexHandle{v.w}};
+}
 
 inline double MillisecondsSince(std::chrono::steady_clock::time_point* mark) {
   const auto now = std::chrono::steady_clock::now();
@@ -28,9 +33,5 @@ inline double CouplingDamping(const ToolDescription& tool) {
   return tool.coupling_damping_n_s_per_m >= 0 ? tool.coupling_damping_n_s_per_m
                                               : 2 * std::sqrt(tool.coupling_stiffness_n_per_m * tool.mass_kg);
 }
-
-/// Contents of free slots of BodyArrays.
-inline constexpr std::array<uint32_t, 3> kFreeTriangle = {};
-inline constexpr std::array<uint32_t, 4> kFreeTet = {};
 
 }  // namespace palpate::sim

@@ -24,6 +24,7 @@ using server::SceneTopology;
 using server::TopologyChange;
 using server::TopologyHistory;
 using sim::BodyArrays;
+using sim::SurfaceSlot;
 using ::testing::HasSubstr;
 using Triangle = std::array<uint32_t, 3>;
 using Tet = std::array<uint32_t, 4>;
@@ -118,13 +119,13 @@ class FakeBody {
     change.tets = tets_.Assign(tets);
 
     arrays_.surface_vertices.assign(vertices_.count(), sim::kNoSlot);
-    for (const auto& [vertex, slot] : vertices_.slots()) arrays_.surface_vertices[slot] = vertex;
-    arrays_.surface_triangles.assign(triangles_.count(), {0, 0, 0});
+    for (const auto& [vertex, slot] : vertices_.slots()) arrays_.surface_vertices[SurfaceSlot{slot}] = vertex;
+    arrays_.surface_triangles.assign(triangles_.count(), sim::kFreeTriangle);
     arrays_.triangle_zones.assign(triangles_.count(), 0);
     arrays_.surface_hash = 0;
     for (const auto& [corners, slot] : triangles_.slots()) {
-      Triangle& t = arrays_.surface_triangles[slot];
-      for (size_t i = 0; i < 3; ++i) t[i] = vertices_.slots().at(corners[i]);
+      std::array<SurfaceSlot, 3>& t = arrays_.surface_triangles[slot];
+      for (size_t i = 0; i < 3; ++i) t[i] = SurfaceSlot{vertices_.slots().at(corners[i])};
       arrays_.triangle_zones[slot] = static_cast<uint16_t>(corners[0] % 2);
       arrays_.surface_hash += sim::HashOfTriangle(slot, t, arrays_.triangle_zones[slot]);
     }
@@ -144,7 +145,7 @@ class FakeBody {
   /// Coordinates on the surface, none at some vertices, of which some change with each edit.
   void TextureSurface(const BodyArrays& before, sim::BodyArraysChange* change) {
     arrays_.texture_coordinates.assign(arrays_.vertex_slot_count, {});
-    for (uint32_t slot = 0; slot < arrays_.surface_vertices.size(); ++slot) {
+    for (const SurfaceSlot slot : arrays_.surface_vertices.indices()) {
       const uint32_t v = arrays_.surface_vertices[slot];
       if (v == sim::kNoSlot || v % 7 == turn_) continue;
       arrays_.texture_coordinates[v] = {0.5F * static_cast<float>(v % 10), -0.25F * static_cast<float>(v / 10)};
@@ -152,7 +153,7 @@ class FakeBody {
       arrays_.surface_hash += sim::HashOfTextureCoordinate(slot, arrays_.texture_coordinates[v]);
       arrays_.volume_hash += sim::HashOfTextureCoordinate(v, arrays_.texture_coordinates[v]);
     }
-    for (uint32_t slot = 0; slot < arrays_.surface_vertices.size(); ++slot) {
+    for (const SurfaceSlot slot : arrays_.surface_vertices.indices()) {
       if (Coordinate(before, slot) != Coordinate(arrays_, slot)) change->texture_places.push_back(slot);
     }
     for (uint32_t v = 0; v < arrays_.vertex_slot_count; ++v) {
@@ -163,8 +164,8 @@ class FakeBody {
   }
 
  public:
-  static std::array<float, 2> Coordinate(const BodyArrays& arrays, uint32_t slot) {
-    if (slot >= arrays.surface_vertices.size() || arrays.surface_vertices[slot] >= arrays.texture_coordinates.size()) return {};
+  static std::array<float, 2> Coordinate(const BodyArrays& arrays, SurfaceSlot slot) {
+    if (!arrays.surface_vertices.contains(slot) || arrays.surface_vertices[slot] >= arrays.texture_coordinates.size()) return {};
     return arrays.texture_coordinates[arrays.surface_vertices[slot]];
   }
 
@@ -172,11 +173,11 @@ class FakeBody {
   /// Places, vertices and zone of a triangle.
   static std::vector<uint32_t> Corners(const BodyArrays& arrays, uint32_t slot) {
     if (slot >= arrays.surface_triangles.size()) return {};
-    const Triangle& t = arrays.surface_triangles[slot];
-    if (t == Triangle{0, 0, 0}) return {};
-    return {t[0],
-            t[1],
-            t[2],
+    const std::array<SurfaceSlot, 3>& t = arrays.surface_triangles[slot];
+    if (t == sim::kFreeTriangle) return {};
+    return {ToNumber(t[0]),
+            ToNumber(t[1]),
+            ToNumber(t[2]),
             arrays.surface_vertices[t[0]],
             arrays.surface_vertices[t[1]],
             arrays.surface_vertices[t[2]],
@@ -293,9 +294,11 @@ struct Reader {
       EXPECT_EQ(body.parent, arrays.parent);
       ASSERT_EQ(body.triangles.size(), arrays.surface_triangles.size());
       for (size_t t = 0; t < body.triangles.size(); ++t) {
-        Triangle expected = arrays.surface_triangles[t];
-        if (with_volume && expected != Triangle{0, 0, 0}) {
-          for (uint32_t& v : expected) v = arrays.surface_vertices[v];
+        Triangle expected{};
+        const bool is_free = arrays.surface_triangles[t] == sim::kFreeTriangle;
+        for (size_t c = 0; c < 3 && !is_free; ++c) {
+          const SurfaceSlot slot = arrays.surface_triangles[t][c];
+          expected[c] = with_volume ? arrays.surface_vertices[slot] : ToNumber(slot);
         }
         ASSERT_EQ(body.triangles[t], expected) << "body " << b << " slot " << t;
         ASSERT_EQ(body.zones[t], arrays.triangle_zones[t]);
@@ -308,9 +311,10 @@ struct Reader {
       } else {
         EXPECT_EQ(body.vertex_count, arrays.surface_vertices.size());
         EXPECT_EQ(body.mesh_hash, arrays.surface_hash);
-        for (uint32_t v = 0; v < arrays.surface_vertices.size(); ++v) {
-          if (std::binary_search(arrays.fixed_vertices.begin(), arrays.fixed_vertices.end(), arrays.surface_vertices[v]))
-            fixed.push_back(v);
+        for (const SurfaceSlot slot : arrays.surface_vertices.indices()) {
+          if (std::binary_search(arrays.fixed_vertices.begin(), arrays.fixed_vertices.end(), arrays.surface_vertices[slot])) {
+            fixed.push_back(ToNumber(slot));
+          }
         }
       }
       EXPECT_EQ(body.fixed, fixed) << "body " << b;
@@ -323,8 +327,9 @@ struct Reader {
         continue;
       }
       ASSERT_EQ(body.texture_coordinates.size(), arrays.surface_vertices.size());
-      for (uint32_t v = 0; v < arrays.surface_vertices.size(); ++v) {
-        ASSERT_EQ(body.texture_coordinates[v], FakeBody::Coordinate(arrays, v)) << "body " << b << " place " << v;
+      for (const SurfaceSlot slot : arrays.surface_vertices.indices()) {
+        const uint32_t v = ToNumber(slot);
+        ASSERT_EQ(body.texture_coordinates[v], FakeBody::Coordinate(arrays, slot)) << "body " << b << " place " << v;
       }
     }
   }
@@ -348,7 +353,7 @@ TEST(MeshHash, IsThatOfTheDocumentation) {
   for (int i = 0; i < 1000; ++i) {
     std::array<uint32_t, 5> n{};
     for (uint32_t& number : n) number = static_cast<uint32_t>(random());
-    EXPECT_EQ(client::HashOfTriangle(n[0], {n[1], n[2], n[3]}, n[4]), sim::HashOfTriangle(n[0], {n[1], n[2], n[3]}, n[4]));
+    EXPECT_EQ(client::HashOfTriangle(n[0], {n[1], n[2], n[3]}, n[4]), sim::HashOfTriangle(n[0], Triangle{n[1], n[2], n[3]}, n[4]));
     EXPECT_EQ(client::HashOfTet(n[0], {n[1], n[2], n[3], n[4]}), sim::HashOfTet(n[0], {n[1], n[2], n[3], n[4]}));
     const std::array<float, 2> uv = {static_cast<float>(n[1]), -static_cast<float>(n[2]) / 1024};
     EXPECT_EQ(client::HashOfTextureCoordinate(n[0], uv), sim::HashOfTextureCoordinate(n[0], uv));

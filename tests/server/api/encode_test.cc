@@ -110,8 +110,10 @@ std::shared_ptr<const sim::WorldTopology> WorldOf(const sim::SceneDescription& d
     const sim::BoundarySurface surface = sim::ExtractBoundary(body.mesh);
     auto arrays = std::make_shared<sim::BodyArrays>();
     arrays->name = body.name;
-    arrays->surface_vertices = surface.vertices;
-    arrays->surface_triangles = surface.triangles;
+    arrays->surface_vertices.values() = surface.vertices;
+    for (const auto& [a, b, c] : surface.triangles) {
+      arrays->surface_triangles.push_back({sim::SurfaceSlot{a}, sim::SurfaceSlot{b}, sim::SurfaceSlot{c}});
+    }
     arrays->triangle_zones.resize(surface.triangles.size());
     arrays->vertex_slot_count = static_cast<uint32_t>(body.mesh.vertices.size());
     arrays->tets = body.mesh.tets;
@@ -136,7 +138,7 @@ TEST(Topology, SurfaceAndVolumeAgree) {
   EncodeTopology(*topology, true, in_volume);
   const v1::BodyTopology& surface = on_surface.bodies(0);
   const v1::BodyTopology& volume = in_volume.bodies(0);
-  const std::vector<uint32_t>& vertices = topology->world->bodies[0]->surface_vertices;
+  const std::vector<uint32_t>& vertices = topology->world->bodies[0]->surface_vertices.values();
   EXPECT_EQ(volume.vertex_count(), 64U);
   EXPECT_FALSE(topology->statics->checks_intersections);
   EXPECT_EQ(surface.vertex_count(), 56U);
@@ -247,7 +249,7 @@ sim::Frame SomeFrame() {
   pair.kind = sim::SurfaceContactKind::kVertexTriangle;
   pair.body_a = 0;
   pair.body_b = 2;
-  pair.vertices = {1, 0, 2, 1};
+  pair.vertices = {sim::SurfaceSlot{1}, sim::SurfaceSlot{0}, sim::SurfaceSlot{2}, sim::SurfaceSlot{1}};
   pair.point_a_m = {1, 0, 0};
   pair.point_b_m = {2, 0, 0};
   pair.normal = {1, 0, 0};

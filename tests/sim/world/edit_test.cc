@@ -87,10 +87,11 @@ TEST_F(WorldEditTest, CarvingTakesTissueOutAndTheRestGoesOn) {
   // Nothing jumped: vertices that are still there are where they were, but for those that were drawn back.
   const BodyArrays& old_arrays = *before->topology->bodies[0];
   const BodyArrays& arrays = *world->CurrentFrame()->topology->bodies[0];
-  for (uint32_t i = 0; i < old_arrays.surface_vertices.size(); ++i) {
-    if (arrays.surface_vertices[i] != old_arrays.surface_vertices[i]) continue;
+  for (const SurfaceSlot slot : old_arrays.surface_vertices.indices()) {
+    if (arrays.surface_vertices[slot] != old_arrays.surface_vertices[slot]) continue;
     for (size_t k = 0; k < 3; ++k) {
-      EXPECT_NEAR(world->CurrentFrame()->surface_positions_m[0][3 * i + k], before->surface_positions_m[0][3 * i + k], 5e-5);
+      const size_t i = size_t{3} * ToNumber(slot) + k;
+      EXPECT_NEAR(world->CurrentFrame()->surface_positions_m[0][i], before->surface_positions_m[0][i], 5e-5);
     }
   }
   ASSERT_NO_FATAL_FAILURE(StepOften(world.get(), 60, "after"));
@@ -441,7 +442,7 @@ class WorldIncisionTest : public WorldEditTest {
     const Frame& frame = *world.CurrentFrame();
     for (size_t b = 0; b < frame.surface_positions_m.size(); ++b) {
       const auto& x = frame.surface_positions_m[b];
-      const auto& vertices = frame.topology->bodies[b]->surface_vertices;
+      const auto& vertices = frame.topology->bodies[b]->surface_vertices.values();
       for (size_t i = 0; i < vertices.size(); ++i) {
         if (vertices[i] == kNoSlot || x[3 * i + 2] < 0.012) continue;
         if (x[3 * i] < 0) left = std::max<double>(left, x[3 * i]);
@@ -476,7 +477,7 @@ TEST_F(WorldIncisionTest, AStrokeMayComeInManyRequests) {
       if (bar.triangle_zones[t] == 0) continue;
       std::array<Eigen::Vector3f, 3> x;
       for (size_t c = 0; c < 3; ++c)
-        x[c] = Eigen::Map<const Eigen::Vector3f>(&frame.surface_positions_m[0][3 * bar.surface_triangles[t][c]]);
+        x[c] = Eigen::Map<const Eigen::Vector3f>(&frame.surface_positions_m[0][size_t{3} * ToNumber(bar.surface_triangles[t][c])]);
       areas_m2[run] += 0.5 * double{(x[1] - x[0]).cross(x[2] - x[0]).norm()};
     }
   }

@@ -300,7 +300,7 @@ TEST_F(WorldInstrumentsTest, BladesCutWhereTheyMove) {
       if (arrays.triangle_zones[t] == 0) continue;
       Vector3d corners[3];
       for (size_t c = 0; c < 3; ++c) {
-        const float* const at = &x[size_t{arrays.surface_triangles[t][c]} * 3];
+        const float* const at = &x[size_t{3} * ToNumber(arrays.surface_triangles[t][c])];
         corners[c] = Vector3d(at[0], at[1], at[2]);
       }
       area_m2[run] += (corners[1] - corners[0]).cross(corners[2] - corners[0]).norm() / 2;

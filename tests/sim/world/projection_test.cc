@@ -74,9 +74,12 @@ class WorldProjectionTest : public test::DeviceTest {
       for (size_t b = 0; b < frame.topology->bodies.size(); ++b) {
         const std::vector<float>& x = frame.surface_positions_m[b];
         for (const auto& triangle : frame.topology->bodies[b]->surface_triangles) {
-          if (triangle == std::array<uint32_t, 3>{}) continue;
+          if (triangle == kFreeTriangle) continue;
           std::array<Vector3d, 3> corners;
-          for (size_t c = 0; c < 3; ++c) corners[c] = {x[3 * triangle[c]], x[3 * triangle[c] + 1], x[3 * triangle[c] + 2]};
+          for (size_t c = 0; c < 3; ++c) {
+            const float* const at = &x[size_t{3} * ToNumber(triangle[c])];
+            corners[c] = {at[0], at[1], at[2]};
+          }
           least = std::min(least, DistanceToSkeleton(tip, axis, corners).distance_m - part.radius_m);
         }
       }

@@ -208,8 +208,8 @@ TEST_F(QuasiStaticTest, CutZonesBecomeDynamicWithoutAJump) {
       std::vector<float> last = before->surface_positions_m[0];
       double last_n = before->tools[0].force_n.norm();
       double most_m = 0, most_n = 0;
-      const auto now_at = world->CurrentFrame()->topology->bodies[0]->surface_vertices;
-      const auto& before_at = before->topology->bodies[0]->surface_vertices;
+      const auto now_at = world->CurrentFrame()->topology->bodies[0]->surface_vertices.values();
+      const auto& before_at = before->topology->bodies[0]->surface_vertices.values();
       const auto look = [&](const std::vector<float>& x) {
         for (size_t i = 0; i < before_at.size(); ++i) {
           if (now_at[i] != before_at[i]) continue;

@@ -165,7 +165,7 @@ class Surgeon {
 
   void LookAt(const World& world, size_t body) {
     const Frame& frame = *world.CurrentFrame();
-    const std::vector<uint32_t>& slots = frame.topology->bodies[body]->surface_vertices;
+    const std::vector<uint32_t>& slots = frame.topology->bodies[body]->surface_vertices.values();
     const std::vector<float>& x = frame.surface_positions_m[body];
     box_.setEmpty();
     std::vector<Vector3d> vertices;
@@ -329,7 +329,7 @@ std::pair<uint32_t, uint32_t> CountInverted(const World& world, const Frame& fra
 size_t CountTouching(const Frame& frame) {
   std::vector<std::array<float, 3>> places;
   for (size_t b = 0; b < frame.topology->bodies.size(); ++b) {
-    const std::vector<uint32_t>& slots = frame.topology->bodies[b]->surface_vertices;
+    const std::vector<uint32_t>& slots = frame.topology->bodies[b]->surface_vertices.values();
     const std::vector<float>& x = frame.surface_positions_m[b];
     for (size_t i = 0; i < slots.size(); ++i) {
       if (slots[i] != kNoSlot) places.push_back({x[3 * i], x[3 * i + 1], x[3 * i + 2]});

@@ -188,9 +188,12 @@ TEST_F(WorldSupportTest, ALoadOnASurfaceZoneFollowsEdits) {
     *area_m2 = 0;
     for (size_t t = 0; t < arrays.surface_triangles.size(); ++t) {
       const auto& v = arrays.surface_triangles[t];
-      if (v == std::array<uint32_t, 3>{} || arrays.triangle_zones[t] != found - arrays.surface_zones.begin()) continue;
+      if (v == kFreeTriangle || arrays.triangle_zones[t] != found - arrays.surface_zones.begin()) continue;
       std::array<Vector3d, 3> p;
-      for (size_t c = 0; c < 3; ++c) p[c] = {x[3 * v[c]], x[3 * v[c] + 1], x[3 * v[c] + 2]};
+      for (size_t c = 0; c < 3; ++c) {
+        const float* const at = &x[size_t{3} * ToNumber(v[c])];
+        p[c] = {at[0], at[1], at[2]};
+      }
       *area_m2 += (p[1] - p[0]).cross(p[2] - p[0]).z() / 2;
       ++count;
     }

@@ -71,8 +71,9 @@ TEST_F(WorldSurfaceContactTest, FramesTellWhoPushesWhom) {
       Eigen::AlignedBox3f box;
       for (size_t k = side_b ? of_a : 0; k < (side_b ? 4 : of_a); ++k) {
         const auto& positions = frame->surface_positions_m[side_b ? c.body_b : c.body_a];
-        ASSERT_LT(c.vertices[k] * 3 + 2, positions.size());
-        box.extend(Vector3f(positions[c.vertices[k] * 3], positions[c.vertices[k] * 3 + 1], positions[c.vertices[k] * 3 + 2]));
+        const size_t at = size_t{3} * ToNumber(c.vertices[k]);
+        ASSERT_LT(at + 2, positions.size());
+        box.extend(Vector3f(positions[at], positions[at + 1], positions[at + 2]));
       }
       EXPECT_LT(box.exteriorDistance(side_b ? c.point_b_m : c.point_a_m), 1e-5F);
     }

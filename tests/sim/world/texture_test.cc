@@ -68,10 +68,10 @@ void Check(const WorldBody& body, double period, Seen* seen) {
   uint64_t volume_hash = 0;
   for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
     const auto& triangle = arrays.surface_triangles[t];
-    if (triangle == std::array<uint32_t, 3>{}) continue;
+    if (triangle == kFreeTriangle) continue;
     surface_hash += HashOfTriangle(t, triangle, arrays.triangle_zones[t]);
     if (arrays.surface_zones[arrays.triangle_zones[t]].is_interior) continue;
-    for (const uint32_t slot : triangle) {
+    for (const SurfaceSlot slot : triangle) {
       const uint32_t v = arrays.surface_vertices[slot];
       has_skin[v] = 1;
       const auto expected = Projected(mesh.PositionOf(v), period);
@@ -88,7 +88,7 @@ void Check(const WorldBody& body, double period, Seen* seen) {
     }
   }
   for (uint32_t t = 0; t < arrays.tets.size(); ++t) {
-    if (arrays.tets[t] != std::array<uint32_t, 4>{}) volume_hash += HashOfTet(t, arrays.tets[t]);
+    if (arrays.tets[t] != kFreeTet) volume_hash += HashOfTet(t, arrays.tets[t]);
   }
   for (uint32_t v = 0; v < arrays.vertex_slot_count; ++v) {
     if (has_skin[v] == 0) {
@@ -97,7 +97,7 @@ void Check(const WorldBody& body, double period, Seen* seen) {
     }
     volume_hash += HashOfTextureCoordinate(v, arrays.texture_coordinates[v]);
   }
-  for (uint32_t slot = 0; slot < arrays.surface_vertices.size(); ++slot) {
+  for (const SurfaceSlot slot : arrays.surface_vertices.indices()) {
     if (arrays.surface_vertices[slot] == kNoSlot) continue;
     surface_hash += HashOfTextureCoordinate(slot, arrays.texture_coordinates[arrays.surface_vertices[slot]]);
   }
@@ -105,16 +105,16 @@ void Check(const WorldBody& body, double period, Seen* seen) {
   EXPECT_EQ(arrays.volume_hash, volume_hash);
 }
 
-std::array<float, 2> OfPlace(const BodyArrays& arrays, uint32_t slot) {
-  const uint32_t v = slot < arrays.surface_vertices.size() ? arrays.surface_vertices[slot] : kNoSlot;
+std::array<float, 2> OfPlace(const BodyArrays& arrays, SurfaceSlot slot) {
+  const uint32_t v = arrays.surface_vertices.contains(slot) ? arrays.surface_vertices[slot] : kNoSlot;
   return v == kNoSlot ? kNone : arrays.texture_coordinates[v];
 }
 
 /// The changes name what differs, and nothing else.
 void CheckChange(const BodyArrays& before, const BodyArrays& after, const BodyArraysChange& change) {
-  std::vector<uint32_t> places;
+  std::vector<SurfaceSlot> places;
   std::vector<uint32_t> vertices;
-  for (uint32_t slot = 0; slot < after.surface_vertices.size(); ++slot) {
+  for (const SurfaceSlot slot : after.surface_vertices.indices()) {
     if (OfPlace(before, slot) != OfPlace(after, slot)) places.push_back(slot);
   }
   for (uint32_t v = 0; v < after.texture_coordinates.size(); ++v) {
@@ -138,7 +138,7 @@ TEST_P(TextureTest, StaysWithTheTissueThroughRandomEdits) {
     SceneVertices vertices;
     auto created = WorldBody::Create(description, 0, &vertices);
     ASSERT_TRUE(created.ok()) << created.status();
-    for (uint32_t h = 0; h < vertices.size(); ++h) {
+    for (const VertexHandle h : vertices.handles()) {
       const Eigen::Vector3f x = vertices.rest_m[h].cast<float>();
       vertices.state[h].position_m = {x.x(), x.y(), x.z(), 0};
     }

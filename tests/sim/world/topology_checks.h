@@ -36,13 +36,13 @@ inline void CheckTopology(const World& world, const WorldTopology* before) {
     ASSERT_EQ(frame.surface_positions_m[b].size(), arrays.surface_vertices.size() * 3);
     uint64_t surface_hash = 0;
     uint64_t volume_hash = 0;
-    std::map<std::pair<uint32_t, uint32_t>, int> edges;
+    std::map<std::pair<sim::SurfaceSlot, sim::SurfaceSlot>, int> edges;
     std::map<std::array<uint32_t, 3>, int> faces;  // of tets, as sorted vertex slots
     size_t tets = 0;
     size_t triangles = 0;
     for (uint32_t t = 0; t < arrays.tets.size(); ++t) {
       const auto& v = arrays.tets[t];
-      if (v == std::array<uint32_t, 4>{}) continue;
+      if (v == sim::kFreeTet) continue;
       ++tets;
       volume_hash += HashOfTet(t, v);
       for (size_t f = 0; f < 4; ++f) {
@@ -53,12 +53,12 @@ inline void CheckTopology(const World& world, const WorldTopology* before) {
     }
     for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
       const auto& s = arrays.surface_triangles[t];
-      if (s == std::array<uint32_t, 3>{}) continue;
+      if (s == sim::kFreeTriangle) continue;
       ++triangles;
       surface_hash += HashOfTriangle(t, s, arrays.triangle_zones[t]);
       std::array<uint32_t, 3> face{};
       for (size_t c = 0; c < 3; ++c) {
-        ASSERT_LT(s[c], arrays.surface_vertices.size());
+        ASSERT_TRUE(arrays.surface_vertices.contains(s[c]));
         face[c] = arrays.surface_vertices[s[c]];
         ++edges[{s[c], s[(c + 1) % 3]}];
       }
@@ -71,29 +71,30 @@ inline void CheckTopology(const World& world, const WorldTopology* before) {
       ASSERT_EQ(edges.count({edge.second, edge.first}), 1U) << "the surface has a hole";
     }
     // One fan of triangles at each vertex: from edge to edge around it one comes past all of them.
-    std::map<uint32_t, std::map<uint32_t, uint32_t>> next;  // of a corner: from the second corner to the third
+    std::map<sim::SurfaceSlot, std::map<sim::SurfaceSlot, sim::SurfaceSlot>> next;  // of a corner: from the second corner to the third
     for (const auto& s : arrays.surface_triangles) {
-      if (s == std::array<uint32_t, 3>{}) continue;
+      if (s == sim::kFreeTriangle) continue;
       for (size_t c = 0; c < 3; ++c) next[s[c]][s[(c + 1) % 3]] = s[(c + 2) % 3];
     }
     for (const auto& [slot, turn] : next) {
       size_t count = 0;
-      uint32_t at = turn.begin()->first;
+      sim::SurfaceSlot at = turn.begin()->first;
       do {
         ASSERT_EQ(turn.count(at), 1U);
         at = turn.at(at);
         ++count;
       } while (at != turn.begin()->first && count <= turn.size());
-      ASSERT_EQ(count, turn.size()) << "two fans at surface vertex " << slot;
+      ASSERT_EQ(count, turn.size()) << "two fans at surface vertex " << ToNumber(slot);
     }
     size_t open_faces = 0;
     for (const auto& [face, count] : faces) open_faces += count == 1 ? 1 : 0;
     EXPECT_EQ(open_faces, triangles);
     for (uint32_t v = 0; v < arrays.texture_coordinates.size(); ++v)
       volume_hash += HashOfTextureCoordinate(v, arrays.texture_coordinates[v]);
-    for (uint32_t s = 0; !arrays.texture_coordinates.empty() && s < arrays.surface_vertices.size(); ++s) {
+    for (const sim::SurfaceSlot s : arrays.surface_vertices.indices()) {
       const uint32_t v = arrays.surface_vertices[s];
-      if (v != sim::kNoSlot) surface_hash += HashOfTextureCoordinate(s, arrays.texture_coordinates[v]);
+      if (v != sim::kNoSlot && !arrays.texture_coordinates.empty())
+        surface_hash += HashOfTextureCoordinate(s, arrays.texture_coordinates[v]);
     }
     EXPECT_EQ(surface_hash, arrays.surface_hash);
     EXPECT_EQ(volume_hash, arrays.volume_hash);
