@@ -34,7 +34,7 @@ absl::Status CheckRegion(const EditRegion& region, const WorldBody& body) {
                                },
                                [](const TetListRegion&) -> absl::Status { return absl::OkStatus(); },
                                [&](const ZoneRegion& zone) -> absl::Status {
-                                 if (body.FindZone(zone.zone) >= 0) return absl::OkStatus();
+                                 if (body.zones().Find(zone.zone) >= 0) return absl::OkStatus();
                                  return absl::NotFoundError(absl::StrCat("region: body ", body.name(), " has no zone \"", zone.zone, "\""));
                                }},
                     region);
@@ -58,12 +58,12 @@ absl::Status CheckIncision(const InciseEdit& incise) {
 }
 
 absl::Status CheckMaterialEdit(const MaterialEdit& material, const WorldBody& body) {
-  if (body.FindZone(material.zone) < 0) {
+  if (body.zones().Find(material.zone) < 0) {
     return absl::NotFoundError(absl::StrCat("zone: body ", body.name(), " has no zone \"", material.zone, "\""));
   }
-  if (!material.of_zones.empty() && (!material.zone.empty() || material.of_zones.size() != body.zone_count())) {
+  if (!material.of_zones.empty() && (!material.zone.empty() || material.of_zones.size() != body.zones().count())) {
     return absl::InvalidArgumentError(
-        absl::StrCat("of_zones: ", material.of_zones.size(), " materials for ", body.zone_count(), " zones of the whole body"));
+        absl::StrCat("of_zones: ", material.of_zones.size(), " materials for ", body.zones().count(), " zones of the whole body"));
   }
   for (const Material& one : material.of_zones.empty() ? std::vector{material.material} : material.of_zones) {
     if (absl::Status valid = CheckMaterialFor(body.simulation(), one); !valid.ok()) return Annotate(valid, "material");

@@ -35,10 +35,10 @@ std::vector<uint32_t> FramePublisher::ListGathered() {
     }
   }
   // Last, so that scenes without markers read back what they always did: the vertices around markers, each once.
-  std::vector<std::pair<const WorldBody*, WorldBody::Marker>> markers;
+  std::vector<std::pair<const WorldBody*, BodyMarkers::Marker>> markers;
   std::vector<uint32_t> around;
   for (const auto& body : bodies_) {
-    for (const WorldBody::Marker& marker : body->Markers()) {
+    for (const BodyMarkers::Marker& marker : body->Markers()) {
       markers.emplace_back(body.get(), marker);
       for (const uint32_t v : marker.vertices) around.push_back(ToNumber(body->HandleOf(v)));
     }

@@ -87,7 +87,7 @@ void LocalModels::AddGrasp(size_t t) {
   // An edit may just have taken what is held.
   const auto held = std::find_if(state.held.begin(), state.held.end(), [this](const HeldVertex& v) { return grasping_.IsAlive(v); });
   if (held == state.held.end() || !(pull_n > 0)) return;
-  const Material& material = bodies_[vertices_.body[held->handle]]->MaterialOf(0);
+  const Material& material = bodies_[vertices_.body[held->handle]]->zones().MaterialOf(0);
   LocalContact contact;
   contact.point_m = state.pose.position_m + state.grasp_force_n.cross(state.grasp_torque_n_m) / (pull_n * pull_n);
   contact.normal_W = state.grasp_force_n / pull_n;

@@ -17,7 +17,6 @@ using Eigen::MatrixXd;
 using Eigen::Vector3d;
 using Eigen::VectorXd;
 
-constexpr std::array<uint32_t, 4> kFreeTet = {};
 // The layer of dynamic tets at an interface stiffens as it is strained, and may not be taken as softer than it is.
 constexpr double kLayerMargin = 1.5;
 // Contacts whose gap would be wider than this many margins if nothing yielded cannot push.
@@ -75,8 +74,8 @@ absl::StatusOr<QuasiStatic::Part> QuasiStatic::MakePart(const WorldBody& body, c
   part.body = body.index();
   const std::vector<std::array<uint32_t, 4>>& tets = body.arrays()->tets;
   std::vector<gpu::TissueTet> of_zone;
-  for (size_t zone = 0; zone < body.zone_count(); ++zone) {
-    PALPATE_ASSIGN_OR_RETURN(of_zone.emplace_back(), TissueOf(body.MaterialOf(static_cast<TetZoneId>(zone))));
+  for (size_t zone = 0; zone < body.zones().count(); ++zone) {
+    PALPATE_ASSIGN_OR_RETURN(of_zone.emplace_back(), TissueOf(body.zones().MaterialOf(static_cast<TetZoneId>(zone))));
   }
   std::vector<uint8_t> is_inside(body.vertex_slot_count(), 0);
   std::vector<uint8_t> is_joined(body.vertex_slot_count(), 0);
@@ -111,7 +110,7 @@ absl::StatusOr<QuasiStatic::Part> QuasiStatic::MakePart(const WorldBody& body, c
     if (IsQuasiStaticTet(body, t)) {
       for (size_t c = 0; c < 4; ++c) tet.vertices[c] = local[tets[t][c]];
       inside.push_back(tet);
-      young_sum += body.MaterialOf(body.ZoneOf(t)).young_modulus_pa;
+      young_sum += body.zones().MaterialOf(body.ZoneOf(t)).young_modulus_pa;
       for (size_t c = 0; c < 6; ++c) {
         constexpr std::array<std::array<size_t, 2>, 6> kEdges = {{{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}}};
         edge_sum += (rest[tet.vertices[kEdges[c][0]]] - rest[tet.vertices[kEdges[c][1]]]).norm() / 6;
@@ -195,7 +194,7 @@ absl::Status QuasiStatic::Update(std::span<const std::unique_ptr<WorldBody>> bod
     if (!StartsQuasiStatic(body->simulation())) continue;
     for (const TetZoneId zone : changed) body->MakeDynamic(zone);
     const auto release = [&] {
-      for (size_t zone = 0; zone < body->zone_count(); ++zone) body->MakeDynamic(static_cast<TetZoneId>(zone));
+      for (size_t zone = 0; zone < body->zones().count(); ++zone) body->MakeDynamic(static_cast<TetZoneId>(zone));
     };
     while (!eager && ReleaseUnheld(*body, *vertices)) {
     }

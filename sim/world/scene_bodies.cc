@@ -196,7 +196,7 @@ absl::Status SceneBodies::AddLoads(const BodyDescription& body, uint32_t base, c
         return absl::InvalidArgumentError(absl::StrCat(name, ".loads[", k, "].surface_zone: ", load.surface_zone, " is outside [0, ",
                                                        body.surface_zones.size(), "), or the load has vertices as well"));
       }
-      bodies_.back()->AddLoadOn(bodies_.back()->NamedSurfaceZone(static_cast<size_t>(load.surface_zone)), bit);
+      bodies_.back()->AddLoadOn(static_cast<size_t>(load.surface_zone), bit);
     }
     gpu::TissueLoad out;
     out.pressure_pa = load.pressure_pa;
@@ -253,9 +253,9 @@ std::vector<Eigen::Vector3d> SceneBodies::RestPositions(size_t body_index) const
 }
 
 std::vector<ZoneMaterial> SceneBodies::MaterialsOf(size_t body) const {
-  const WorldBody& of = *bodies_[body];
+  const BodyZones& zones = bodies_[body]->zones();
   std::vector<ZoneMaterial> materials;
-  for (TetZoneId zone = 0; zone < of.zone_count(); ++zone) materials.push_back({of.zone_name(zone), of.MaterialOf(zone)});
+  for (TetZoneId zone = 0; zone < zones.count(); ++zone) materials.push_back({zones.name(zone), zones.MaterialOf(zone)});
   return materials;
 }
 
@@ -279,7 +279,7 @@ BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
     for (size_t c = 0; c < 4; ++c) x[c] = vertices_.rest_m[body.HandleOf(arrays.tets[t][c])];
     const double volume_m3 = (x[1] - x[0]).cross(x[2] - x[0]).dot(x[3] - x[0]) / 6;
     statistics.volume_m3 += volume_m3;
-    statistics.mass_kg += volume_m3 * body.MaterialOf(body.ZoneOf(t)).density_kg_per_m3;
+    statistics.mass_kg += volume_m3 * body.zones().MaterialOf(body.ZoneOf(t)).density_kg_per_m3;
   }
   return statistics;
 }

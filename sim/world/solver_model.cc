@@ -27,8 +27,8 @@ uint32_t& At(std::vector<uint32_t>& places, uint32_t slot) {
 
 std::vector<gpu::TissueTet> SolverModel::TissueOfZones(const WorldBody& body) const {
   std::vector<gpu::TissueTet> of_zone;
-  for (size_t zone = 0; zone < body.zone_count(); ++zone) {
-    of_zone.push_back(*TissueOf(body.MaterialOf(static_cast<TetZoneId>(zone))));  // checked before
+  for (size_t zone = 0; zone < body.zones().count(); ++zone) {
+    of_zone.push_back(*TissueOf(body.zones().MaterialOf(static_cast<TetZoneId>(zone))));  // checked before
     if (body.simulation() != Simulation::kShapeMatched) continue;
     of_zone.back().energy = gpu::TissueEnergy::kShapeMatched;
     of_zone.back().shape = body.index();
@@ -78,7 +78,7 @@ void SolverModel::PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot) {
   model_.surface_triangles[place] = {ToNumber(corners[0]), ToNumber(corners[1]), ToNumber(corners[2])};
   AddVertexAreas(place, 1);
   model_.triangle_body[place] = body;
-  model_.triangle_loads[place] = of.LoadsOn(of.arrays()->triangle_zones[slot]);
+  model_.triangle_loads[place] = of.zones().LoadsOn(of.arrays()->triangle_zones[slot]);
   triangle_slots_[place] = slot;
   At(triangle_places_[body], slot) = place;
 }
@@ -102,7 +102,7 @@ void SolverModel::ListShapes() {
   const bool any =
       std::any_of(bodies_.begin(), bodies_.end(), [](const auto& body) { return body->simulation() == Simulation::kShapeMatched; });
   for (size_t b = 0; any && b < bodies_.size(); ++b) {
-    model_.shapes.push_back(ShapeOf(bodies_[b]->shape_matching(), bodies_[b]->MaterialOf(0)));
+    model_.shapes.push_back(ShapeOf(bodies_[b]->shape_matching(), bodies_[b]->zones().MaterialOf(0)));
   }
 }
 

@@ -55,9 +55,9 @@ absl::StatusOr<AblationModel*> TissueRemoval::AblationOf(size_t body) {
   if (ablations_[body] == nullptr) {
     const BodyDescription& root = description_.bodies[RootOf(body)];
     std::vector<AblationTissue> tissues;
-    for (size_t zone = 0; zone < bodies_[body]->zone_count(); ++zone) {
+    for (size_t zone = 0; zone < bodies_[body]->zones().count(); ++zone) {
       const AblationProperties& properties = zone == 0 || zone > root.zones.size() ? root.ablation : root.zones[zone - 1].ablation;
-      tissues.push_back({.density_kg_per_m3 = bodies_[body]->MaterialOf(static_cast<TetZoneId>(zone)).density_kg_per_m3,
+      tissues.push_back({.density_kg_per_m3 = bodies_[body]->zones().MaterialOf(static_cast<TetZoneId>(zone)).density_kg_per_m3,
                          .energy_j_per_kg = properties.energy_j_per_kg,
                          .cooling_time_s = properties.cooling_time_s});
     }

@@ -4,22 +4,23 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <queue>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "sim/scene/description.h"
 #include "sim/scene/edit.h"
-#include "sim/topology/carving.h"
 #include "sim/topology/closed_mesh.h"
-#include "sim/topology/embedded_points.h"
 #include "sim/topology/exposure_guard.h"
 #include "sim/topology/incision.h"
 #include "sim/topology/refinement.h"
 #include "sim/world/body_arrays.h"
+#include "sim/world/body_arrays_keeper.h"
+#include "sim/world/body_markers.h"
+#include "sim/world/body_surface.h"
+#include "sim/world/body_zones.h"
+#include "sim/world/edit_tally.h"
+#include "sim/world/layered_carving.h"
 #include "sim/world/scene_vertices.h"
 
 namespace palpate::sim {
@@ -35,68 +36,53 @@ class WorldBody final : public MeshObserver {
   WorldBody(const WorldBody&) = delete;
   WorldBody& operator=(const WorldBody&) = delete;
 
-  const std::string& name() const { return arrays_->name; }
+  const std::string& name() const { return arrays()->name; }
   BodyKind kind() const { return kind_; }
   uint32_t index() const { return index_; }
-  bool self_collision() const { return self_collision_; }
-  double volume_stiffness_pa() const { return volume_stiffness_pa_; }
-  const ShapeMatchingOptions& shape_matching() const { return shape_matching_; }
+  bool self_collision() const { return traits_.self_collision; }
+  double volume_stiffness_pa() const { return traits_.volume_stiffness_pa; }
+  const ShapeMatchingOptions& shape_matching() const { return traits_.shape_matching; }
+  Simulation simulation() const { return traits_.simulation; }
   bool is_editable() const { return mesh_ != nullptr; }
   /// Whether its mesh may change: it can, and its responses were not computed for it as it is.
-  bool is_cuttable() const { return is_editable() && simulation_ != Simulation::kPrecomputed; }
-  Simulation simulation() const { return simulation_; }
-  /// Whether a zone's tets are quasi-static now.
-  bool IsQuasiStatic(TetZoneId zone) const { return StartsQuasiStatic(simulation_) && is_dynamic_[zone] == 0; }
-  void MakeDynamic(TetZoneId zone) { is_dynamic_[zone] = 1; }
-  /// Zones whose tets have changed since the last call, ascending.
-  std::vector<TetZoneId> TakeChangedZones();
-  /// Precondition of both: is_editable().
+  bool is_cuttable() const { return is_editable() && simulation() != Simulation::kPrecomputed; }
+  /// Precondition of these: is_editable().
   ClosedMesh& mesh() { return *mesh_; }
   const ClosedMesh& mesh() const { return *mesh_; }
-  Carver& carver() { return *carver_; }
   Incision& incision() { return *incision_; }
-  const std::shared_ptr<const BodyArrays>& arrays() const { return arrays_; }
+  const std::shared_ptr<const BodyArrays>& arrays() const { return keeper_.arrays(); }
+
   VertexHandle HandleOf(uint32_t vertex_slot) const { return handles_[vertex_slot]; }
   uint32_t vertex_slot_count() const { return static_cast<uint32_t>(handles_.size()); }
-  /// Of a vertex of the surface.
-  SurfaceSlot SurfaceSlotOf(uint32_t vertex_slot) const { return surface_slots_[vertex_slot]; }
+  SurfaceSlot SurfaceSlotOf(uint32_t vertex_slot) const { return keeper_.SurfaceSlotOf(vertex_slot); }  ///< of a vertex of the surface
+  Eigen::Vector3d PositionOf(uint32_t vertex_slot) const;                                               ///< W, from SceneVertices::state
+  size_t tet_count() const { return mesh_ ? mesh_->tet_count() : arrays()->tets.size(); }
+
+  const BodyZones& zones() const { return zones_; }
   TetZoneId ZoneOf(uint32_t tet_slot) const {
     return mesh_ ? mesh_->TetZoneOf(tet_slot) : tet_zones_.empty() ? TetZoneId{0} : tet_zones_[tet_slot];
   }
-  size_t zone_count() const { return materials_.size(); }
-  const std::string& zone_name(TetZoneId zone) const { return zone_names_[zone]; }
-  size_t tet_count() const { return mesh_ ? mesh_->tet_count() : arrays_->tets.size(); }
-  const Material& MaterialOf(TetZoneId zone) const { return materials_[zone]; }
-  /// The surface zone of SurfaceZoneDescription `k`.
-  SurfaceZoneId NamedSurfaceZone(size_t k) const { return static_cast<SurfaceZoneId>((mesh_ ? 1 + materials_.size() : 1) + k); }
-  /// Bit k: load k of the scene acts on the triangles of the zone, also of pieces that come off.
-  uint32_t LoadsOn(SurfaceZoneId zone) const { return zone < zone_loads_.size() ? zone_loads_[zone] : 0; }
-  void AddLoadOn(SurfaceZoneId zone, uint32_t bit) {
-    if (zone >= zone_loads_.size()) zone_loads_.resize(zone + size_t{1}, 0);
-    zone_loads_[zone] |= bit;
-  }
   /// Behind a surface triangle.
   const Material& MaterialAt(uint32_t triangle_slot) const {
-    return materials_[mesh_ ? mesh_->TetZoneOf(mesh_->TriangleTet(triangle_slot)) : TetZoneId{0}];
+    return zones_.MaterialOf(mesh_ ? mesh_->TetZoneOf(mesh_->TriangleTet(triangle_slot)) : TetZoneId{0});
   }
-  void SetMaterial(TetZoneId zone, const Material& material) { materials_[zone] = material; }
-  /// 0 for an empty name is the body itself; -1: unknown.
-  int FindZone(const std::string& name) const;
-  Eigen::Vector3d PositionOf(uint32_t vertex_slot) const;  ///< W, from SceneVertices::state
+  void SetMaterial(TetZoneId zone, const Material& material) { zones_.SetMaterial(zone, material); }
+  /// Whether a zone's tets are quasi-static now.
+  bool IsQuasiStatic(TetZoneId zone) const { return StartsQuasiStatic(simulation()) && !zones_.IsDynamic(zone); }
+  void MakeDynamic(TetZoneId zone) { zones_.MakeDynamic(zone); }
+  /// Zones whose tets have changed since the last call, ascending.
+  std::vector<TetZoneId> TakeChangedZones();
+  /// Load `bit` of the scene acts on SurfaceZoneDescription k, also of pieces that come off.
+  void AddLoadOn(size_t k, uint32_t bit) { zones_.AddLoadOn(NamedSurfaceZone(is_editable(), zones_.count(), k), bit); }
 
-  /// A marker that rides in this body: its position is the sum of the weights times the positions of four vertices (slots).
-  struct Marker {
-    uint32_t index = 0;  ///< in Frame::markers
-    std::array<uint32_t, 4> vertices{};
-    std::array<double, 4> weights{};
-  };
-  /// Takes up the markers of a description, all placed; their indices run from first_index on. Errors: InvalidArgument, with a message that
-  /// begins with the field.
-  absl::Status TakeMarkers(const BodyDescription& description, uint32_t first_index);
-  std::vector<Marker> Markers() const;
+  /// Errors: as BodyMarkers::Take.
+  absl::Status TakeMarkers(const BodyDescription& description, uint32_t first_index) {
+    return markers_.Take(description, mesh_.get(), first_index);
+  }
+  std::vector<BodyMarkers::Marker> Markers() const { return markers_.List(mesh_.get()); }
 
   /// Between Begin and Finish the body's edits are added up in an outcome.
-  void BeginEdit();
+  void BeginEdit() { tally_.Begin(); }
   EditOutcome FinishEdit();
   /// What edits of this body ask before they uncover tissue, until told otherwise.
   void SetGuard(const ExposureGuard& guard);
@@ -118,7 +104,7 @@ class WorldBody final : public MeshObserver {
   /// Vertices that were copied since the last call, and their originals, ascending.
   std::vector<VertexHandle> TakeCopied();
 
-  bool has_changes() const { return is_new_ || !dirty_tets_.empty() || !dirty_triangles_.empty(); }
+  bool has_changes() const { return is_new_ || keeper_.has_changes(); }
   /// Brings the arrays to the state of the mesh. O(changes), plus a copy of the arrays.
   BodyArraysChange UpdateArrays();
 
@@ -130,61 +116,46 @@ class WorldBody final : public MeshObserver {
   void OnEdited(const ClosedMesh& mesh, const MeshDelta& delta) override;
 
  private:
+  /// What a piece that comes off has from this body.
+  struct Traits {
+    Simulation simulation = Simulation::kDynamic;
+    ShapeMatchingOptions shape_matching;
+    bool self_collision = true;
+    double volume_stiffness_pa = 0;
+  };
+
   WorldBody() = default;
+  absl::Status TakeVertices(const BodyDescription& description);
   absl::Status TakeMesh(const BodyDescription& description);
-  absl::Status NameSurfaceZones(const BodyDescription& description, BodyArrays* arrays);
-  absl::Status TakeTexture(const BodyDescription& description, BodyArrays* arrays);
+  absl::Status TakeSurface(const BodyDescription& description);
   void MakeEditors();
-  void JudgeAdded(const ClosedMesh& mesh, uint32_t slot);
-  void MakeArrays(std::string name, std::string parent);
-  absl::Status MakeArraysOf(const TetMesh& mesh, const BodyDescription& description);
-  std::vector<TetId> TetsIn(const EditRegion& region) const;
-  bool Meets(uint32_t tet, const EditRegion& region) const;  ///< a ball or a capsule; true of others
-  SurfaceSlot TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex);
-  std::array<float, 2> TextureCoordinateOf(const BodyArrays& arrays, uint32_t vertex) const;
-  void UpdateTexture(BodyArrays* next, BodyArraysChange* change) const;
+  std::vector<ComponentId> TakeDetachable();
+  absl::StatusOr<std::unique_ptr<WorldBody>> Detach(ComponentId component, uint32_t index,
+                                                    const std::function<bool(const std::string&)>& is_taken);
+  gpu::TissueVertexState MixStates(const MeshDelta::AddedVertex& vertex) const;
+  bool IsFixed(uint32_t vertex_slot) const { return vertices_->is_fixed[handles_[vertex_slot]] != 0; }
 
   SceneVertices* vertices_ = nullptr;
   uint32_t index_ = 0;
   BodyKind kind_ = BodyKind::kDeformable;
-  Simulation simulation_ = Simulation::kDynamic;
-  ShapeMatchingOptions shape_matching_;
-  bool self_collision_ = true;
-  double volume_stiffness_pa_ = 0;
-  std::vector<uint8_t> is_dynamic_;      // by zone, unless simulation_ is
-  std::vector<Material> materials_;      // by zone
-  std::vector<std::string> zone_names_;  // by zone; the first is empty
-  std::vector<uint32_t> zone_loads_;     // by surface zone; those beyond its end have none
-  std::unique_ptr<ClosedMesh> mesh_;     // null: not editable
-  std::unique_ptr<Carver> carver_;
+  Traits traits_;
+  BodyZones zones_;
+  std::vector<TetZoneId> tet_zones_;   // [tet slot] of a body that is not editable; empty: all 0
+  std::vector<VertexHandle> handles_;  // [vertex slot]
+  std::unique_ptr<ClosedMesh> mesh_;   // null: not editable
+  std::unique_ptr<LayeredCarving> carving_;
   std::unique_ptr<Refiner> refiner_;
   std::unique_ptr<Incision> incision_;
-  std::unique_ptr<EmbeddedPoints> points_;  // null: none, or not editable
-  std::vector<uint32_t> marker_of_point_;   // [point]
-  std::vector<Marker> markers_;             // of a body that is not editable
-  std::vector<TetZoneId> tet_zones_;        // [tet slot] of a body that is not editable; empty: all 0
-  std::vector<VertexHandle> handles_;       // [vertex slot]
-  std::vector<SurfaceSlot> surface_slots_;  // [vertex slot] kNoSurfaceSlot: not on the surface
-  std::priority_queue<SurfaceSlot, std::vector<SurfaceSlot>, std::greater<>> free_surface_slots_;
-  std::shared_ptr<const BodyArrays> arrays_;
-  uint32_t pieces_made_ = 0;  // for their names
-
-  // Since the last UpdateArrays.
-  bool is_new_ = false;
-  bool fixed_changed_ = false;
-  std::vector<uint32_t> dirty_tets_, dirty_triangles_;
+  BodyMarkers markers_;
+  BodyArraysKeeper keeper_;
+  EditTally tally_;
+  uint32_t pieces_made_ = 0;   // for their names
+  bool is_new_ = false;        // UpdateArrays has not been asked yet
+  bool is_detaching_ = false;  // tets and vertices that go, go on in a piece
+  // Since somebody asked.
   std::vector<ComponentId> new_components_;
   std::vector<VertexHandle> copied_;
   std::vector<TetZoneId> changed_zones_;
-
-  // Of the edit that runs.
-  bool is_detaching_ = false;
-  EditOutcome outcome_;
-  double touched_mass_kg_ = 0;                      // of all tets that came and went
-  absl::flat_hash_map<TetId, TetId> first_parent_;  // of tets added by this edit: the tet before it that they come from, or kNoTet
-  std::vector<uint8_t> is_wanted_;                  // [tet slot] of a carving
-  std::vector<uint32_t> wanted_;
-  std::vector<VertexId> added_vertices_;
 };
 
 }  // namespace palpate::sim

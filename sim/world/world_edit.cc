@@ -25,8 +25,8 @@ absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& ed
   } else if (const auto* incise = std::get_if<InciseEdit>(&edit.what)) {
     PALPATE_RETURN_IF_ERROR(body.Incise(*incise, max_tets, &told));
   } else if (const auto* material = std::get_if<MaterialEdit>(&edit.what)) {
-    for (size_t zone = 0; zone < body.zone_count(); ++zone) {
-      if (material->zone.empty() || body.FindZone(material->zone) == static_cast<int>(zone)) {
+    for (size_t zone = 0; zone < body.zones().count(); ++zone) {
+      if (material->zone.empty() || body.zones().Find(material->zone) == static_cast<int>(zone)) {
         body.SetMaterial(static_cast<TetZoneId>(zone), material->of_zones.empty() ? material->material : material->of_zones[zone]);
       }
     }

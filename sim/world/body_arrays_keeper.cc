@@ -1,0 +1,177 @@
+#include "sim/world/body_arrays_keeper.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace palpate::sim {
+namespace {
+
+template <typename T>
+void SortUnique(std::vector<T>* values) {
+  std::sort(values->begin(), values->end());
+  values->erase(std::unique(values->begin(), values->end()), values->end());
+}
+
+/// Of a vertex of the mesh: the same in all zones that have one there, since zones of the skin share what they were given.
+std::array<float, 2> TextureCoordinateOf(const ClosedMesh& mesh, const BodyArrays& arrays, uint32_t vertex) {
+  if (!mesh.IsVertex(vertex) || !mesh.IsVertexOnSurface(vertex)) return {};
+  for (size_t zone = 0; zone < arrays.surface_zones.size(); ++zone) {
+    if (arrays.surface_zones[zone].is_interior) continue;
+    const auto* corner = mesh.FindSurfaceCorner(static_cast<SurfaceZoneId>(zone), vertex);
+    if (corner != nullptr && corner->texture_coordinate) return *corner->texture_coordinate;
+  }
+  return {};
+}
+
+/// (0, 0) where a place has none.
+std::array<float, 2> TextureCoordinateAt(const BodyArrays& arrays, SurfaceSlot slot) {
+  const uint32_t vertex = arrays.surface_vertices.contains(slot) ? arrays.surface_vertices[slot] : kNoSlot;
+  return vertex < arrays.texture_coordinates.size() ? arrays.texture_coordinates[vertex] : std::array<float, 2>{};
+}
+
+}  // namespace
+
+void BodyArraysKeeper::Take(BodyArrays arrays) {
+  surface_slots_.assign(arrays.vertex_slot_count, kNoSurfaceSlot);
+  for (const SurfaceSlot slot : arrays.surface_vertices.indices()) {
+    const uint32_t v = arrays.surface_vertices[slot];
+    surface_slots_[v] = slot;
+    if (arrays.texture_coordinates.empty()) continue;
+    arrays.surface_hash += HashOfTextureCoordinate(slot, arrays.texture_coordinates[v]);
+    arrays.volume_hash += HashOfTextureCoordinate(v, arrays.texture_coordinates[v]);
+  }
+  for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
+    arrays.surface_hash += HashOfTriangle(t, arrays.surface_triangles[t], arrays.triangle_zones[t]);
+  }
+  for (uint32_t t = 0; t < arrays.tets.size(); ++t) arrays.volume_hash += HashOfTet(t, arrays.tets[t]);
+  arrays_ = std::make_shared<const BodyArrays>(std::move(arrays));
+}
+
+void BodyArraysKeeper::Make(const ClosedMesh& mesh, std::string name, std::string parent, const BodyArrays& like, uint32_t body,
+                            const IsFixed& is_fixed) {
+  BodyArrays arrays;
+  arrays.name = std::move(name);
+  arrays.parent = std::move(parent);
+  arrays.surface_zones = like.surface_zones;
+  arrays.texture_coordinates.assign(like.texture_coordinates.empty() ? 0 : mesh.vertex_slot_count(), {});
+  surface_slots_.assign(mesh.vertex_slot_count(), kNoSurfaceSlot);
+  for (uint32_t v = 0; v < mesh.vertex_slot_count(); ++v) {
+    if (mesh.IsVertex(v) && mesh.IsVertexOnSurface(v)) TakeSurfaceSlot(&arrays, v);
+  }
+  arrays_ = std::make_shared<const BodyArrays>(std::move(arrays));
+  for (uint32_t t = 0; t < mesh.tet_slot_count(); ++t) MarkTet(t);
+  for (uint32_t t = 0; t < mesh.triangle_slot_count(); ++t) MarkTriangle(t);
+  MarkFixed();
+  Update(mesh, body, is_fixed);
+}
+
+SurfaceSlot BodyArraysKeeper::TakeSurfaceSlot(BodyArrays* arrays, uint32_t vertex) {
+  if (surface_slots_[vertex] != kNoSurfaceSlot) return surface_slots_[vertex];
+  SurfaceSlot slot = arrays->surface_vertices.end_index();
+  if (free_surface_slots_.empty()) {
+    arrays->surface_vertices.push_back(vertex);
+  } else {
+    slot = free_surface_slots_.top();
+    free_surface_slots_.pop();
+    arrays->surface_vertices[slot] = vertex;
+  }
+  surface_slots_[vertex] = slot;
+  return slot;
+}
+
+/// Those that are gone or differ; what their vertices leave is free.
+void BodyArraysKeeper::RemoveTriangles(const ClosedMesh& mesh, BodyArrays* next) {
+  for (const uint32_t t : dirty_triangles_) {
+    auto& triangle = next->surface_triangles[t];
+    if (triangle == kFreeTriangle) continue;
+    next->surface_hash -= HashOfTriangle(t, triangle, next->triangle_zones[t]);
+    for (const SurfaceSlot slot : triangle) {
+      const uint32_t vertex = next->surface_vertices[slot];
+      if (vertex == kNoSlot || (mesh.IsVertex(vertex) && mesh.IsVertexOnSurface(vertex))) continue;
+      next->surface_vertices[slot] = kNoSlot;
+      surface_slots_[vertex] = kNoSurfaceSlot;
+      free_surface_slots_.push(slot);
+    }
+    triangle = kFreeTriangle;
+    next->triangle_zones[t] = 0;
+  }
+}
+
+void BodyArraysKeeper::AddTriangles(const ClosedMesh& mesh, BodyArrays* next) {
+  for (const uint32_t t : dirty_triangles_) {
+    if (!mesh.IsTriangle(t)) continue;
+    std::array<SurfaceSlot, 3> corners{};
+    for (size_t c = 0; c < 3; ++c) corners[c] = TakeSurfaceSlot(next, mesh.TriangleVertices(t)[c]);
+    next->surface_triangles[t] = corners;
+    next->triangle_zones[t] = mesh.TriangleZoneOf(t);
+    next->surface_hash += HashOfTriangle(t, corners, next->triangle_zones[t]);
+  }
+}
+
+BodyArraysChange BodyArraysKeeper::Update(const ClosedMesh& mesh, uint32_t body, const IsFixed& is_fixed) {
+  SortUnique(&dirty_tets_);
+  SortUnique(&dirty_triangles_);
+  auto next = std::make_shared<BodyArrays>(*arrays_);
+  next->vertex_slot_count = mesh.vertex_slot_count();
+  next->tets.resize(mesh.tet_slot_count());
+  next->surface_triangles.resize(mesh.triangle_slot_count());
+  next->triangle_zones.resize(mesh.triangle_slot_count());
+  surface_slots_.resize(mesh.vertex_slot_count(), kNoSurfaceSlot);
+  RemoveTriangles(mesh, next.get());
+  AddTriangles(mesh, next.get());
+  for (const uint32_t t : dirty_tets_) {
+    auto& tet = next->tets[t];
+    if (tet != kFreeTet) next->volume_hash -= HashOfTet(t, tet);
+    tet = mesh.IsTet(t) ? mesh.TetVertices(t) : kFreeTet;
+    if (tet != kFreeTet) next->volume_hash += HashOfTet(t, tet);
+  }
+  if (fixed_changed_) {
+    next->fixed_vertices.clear();
+    for (uint32_t v = 0; v < mesh.vertex_slot_count(); ++v) {
+      if (mesh.IsVertex(v) && is_fixed(v)) next->fixed_vertices.push_back(v);
+    }
+  }
+  BodyArraysChange change;
+  change.body = body;
+  change.triangles = std::exchange(dirty_triangles_, {});
+  change.tets = std::exchange(dirty_tets_, {});
+  change.fixed_changed = std::exchange(fixed_changed_, false);
+  UpdateTexture(mesh, next.get(), &change);
+  arrays_ = std::move(next);
+  return change;
+}
+
+/// Brings the texture coordinates of `next`, which has its triangles, and the hashes to the state of the mesh. Only the triangles that
+/// changed can have changed any.
+void BodyArraysKeeper::UpdateTexture(const ClosedMesh& mesh, BodyArrays* next, BodyArraysChange* change) const {
+  if (next->texture_coordinates.empty()) return;
+  next->texture_coordinates.resize(mesh.vertex_slot_count());
+  for (const BodyArrays* arrays : {arrays_.get(), static_cast<const BodyArrays*>(next)}) {
+    for (const uint32_t t : change->triangles) {
+      if (t >= arrays->surface_triangles.size() || arrays->surface_triangles[t] == kFreeTriangle) continue;
+      for (const SurfaceSlot slot : arrays->surface_triangles[t]) {
+        change->texture_places.push_back(slot);
+        change->texture_vertices.push_back(arrays->surface_vertices[slot]);
+      }
+    }
+  }
+  SortUnique(&change->texture_places);
+  SortUnique(&change->texture_vertices);
+  std::erase_if(change->texture_vertices, [&](uint32_t v) {
+    std::array<float, 2>& held = next->texture_coordinates[v];
+    const std::array<float, 2> value = TextureCoordinateOf(mesh, *next, v);
+    if (held == value) return true;
+    next->volume_hash += HashOfTextureCoordinate(v, value) - HashOfTextureCoordinate(v, held);
+    held = value;
+    return false;
+  });
+  std::erase_if(change->texture_places, [&](SurfaceSlot slot) {
+    const std::array<float, 2> before = TextureCoordinateAt(*arrays_, slot);
+    const std::array<float, 2> value = TextureCoordinateAt(*next, slot);
+    next->surface_hash += HashOfTextureCoordinate(slot, value) - HashOfTextureCoordinate(slot, before);
+    return before == value;
+  });
+}
+
+}  // namespace palpate::sim
