@@ -64,7 +64,8 @@ absl::Status FreeComponents::Find(Queue& queue) {
   is_free_.clear();
   has_free_ = false;
   for (uint32_t v = 0; v < n; ++v) {
-    if (layout_.original_index[v] == kNoTissueVertex) continue;
+    const SolverSlot slot{v};
+    if (layout_.original_index[slot] == kNoTissueVertex) continue;
     uint32_t& component = joined.has_tet[v] ? component_of_root[joined.root[v]] : without_tets;
     if (component == PALPATE_NO_COMPONENT) {
       component = static_cast<uint32_t>(vertices.size());
@@ -73,7 +74,7 @@ absl::Status FreeComponents::Find(Queue& queue) {
     }
     vertex_component[v] = component;
     vertices[component].push_back(v);
-    if (v >= layout_.free_count || layout_.held_axes[v] != 0) is_free_[component] = 0;
+    if (v >= layout_.free_count || layout_.held_axes[slot] != 0) is_free_[component] = 0;
   }
   std::vector<uint32_t> begin(1, 0);
   std::vector<uint32_t> list;

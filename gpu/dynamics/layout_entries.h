@@ -38,7 +38,7 @@ class LayoutEntries {
   /// Its corners, in the blocks that block_range gives it.
   void WriteBlocks(uint32_t vertex, std::span<const uint32_t> tets);
   /// Of a slot that no vertex has any more.
-  static void ClearSlot(TissueLayout* layout, uint32_t slot);
+  static void ClearSlot(TissueLayout* layout, SolverSlot slot);
 
  private:
   const TissueModel& model_;

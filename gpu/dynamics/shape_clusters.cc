@@ -62,7 +62,7 @@ class ShapeBuilder {
   ShapeBuilder(const TissueModel& model, uint32_t shape, std::vector<uint32_t> tets)
       : model_(model), shape_(model.shapes[shape]), index_(shape), tets_(std::move(tets)) {}
 
-  absl::Status Build(std::span<const uint32_t> solver_index, double dt_s, ShapeClusters* out) {
+  absl::Status Build(std::span<const SolverSlot> solver_index, double dt_s, ShapeClusters* out) {
     if (tets_.empty()) return absl::OkStatus();
     WeighVertices();
     PALPATE_RETURN_IF_ERROR(DivideByGrid());
@@ -214,7 +214,7 @@ class ShapeBuilder {
   }
 
   /// Whitens the coordinates of a cluster and adds it.
-  void Add(const Draft& draft, std::span<const uint32_t> solver_index, double dt_s, ShapeClusters* out) const {
+  void Add(const Draft& draft, std::span<const SolverSlot> solver_index, double dt_s, ShapeClusters* out) const {
     const size_t n = draft.vertices.size();
     std::vector<double> weights(n);  // sum 1
     double worth = 0;
@@ -294,7 +294,7 @@ class ShapeBuilder {
     }
     for (size_t k = 0; k < n; ++k) {
       const size_t i = k == 0 ? first : k == first ? 0 : k;
-      out->member_vertex.push_back(solver_index[draft.vertices[i]]);
+      out->member_vertex.push_back(ToNumber(solver_index[draft.vertices[i]]));
       out->member_linear.push_back(ToFloat4(phi[i], total_n_per_m * weights[i]));
       if (psi.empty()) continue;
       out->member_quadratic.resize(2 * out->member_vertex.size());
@@ -356,7 +356,7 @@ class ShapeBuilder {
 
 }  // namespace
 
-absl::StatusOr<ShapeClusters> BuildShapeClusters(const TissueModel& model, std::span<const uint32_t> solver_index, uint32_t slot_count,
+absl::StatusOr<ShapeClusters> BuildShapeClusters(const TissueModel& model, std::span<const SolverSlot> solver_index, uint32_t slot_count,
                                                  double dt_s) {
   ShapeClusters out;
   std::vector<std::vector<uint32_t>> tets_of(model.shapes.size());

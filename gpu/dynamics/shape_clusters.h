@@ -31,7 +31,7 @@ struct ShapeClusters {
 /// A vertex has the stiffness  sum over its tets of  c E V / 4 [J], c = 1, or (3 - beta) / 3 where volume is kept, divided by (1 - beta)
 /// r^2 with the mean square extent r of the cluster along an axis: so an affine deformation meets Young's modulus E, whatever the clusters.
 /// Errors: InvalidArgument naming the shape (more than 2^20 cells). A size below the edges of the tets makes clusters of single tets.
-absl::StatusOr<ShapeClusters> BuildShapeClusters(const TissueModel& model, std::span<const uint32_t> solver_index, uint32_t slot_count,
+absl::StatusOr<ShapeClusters> BuildShapeClusters(const TissueModel& model, std::span<const SolverSlot> solver_index, uint32_t slot_count,
                                                  double dt_s);
 
 }  // namespace palpate::gpu

@@ -78,7 +78,7 @@ absl::Status SurfaceContacts::Init(Queue& queue, uint32_t partials, SurfaceConta
 
 absl::Status SurfaceContacts::BuildSurface(Queue& queue) {
   PALPATE_ASSIGN_OR_RETURN(const std::vector<UInt2> edges, surface_.Build(queue));
-  if (reach_.SetEdges(edges, layout_.rest_m)) PALPATE_RETURN_IF_ERROR(reach_.Upload(queue));
+  if (reach_.SetEdges(edges, layout_.rest_m.values())) PALPATE_RETURN_IF_ERROR(reach_.Upload(queue));
   return SetDetectors();
 }
 
@@ -97,7 +97,7 @@ absl::StatusOr<bool> SurfaceContacts::Follow(const TissueLayoutDelta& delta, Run
   PALPATE_ASSIGN_OR_RETURN(const bool fits, surface_.Follow(delta, writer));
   if (!fits) return false;
   PALPATE_RETURN_IF_ERROR(SetDetectors());
-  if (reach_.FollowEdges(surface_.edges(), layout_.rest_m)) PALPATE_RETURN_IF_ERROR(reach_.AddTo(writer));
+  if (reach_.FollowEdges(surface_.edges(), layout_.rest_m.values())) PALPATE_RETURN_IF_ERROR(reach_.AddTo(writer));
   PALPATE_RETURN_IF_ERROR(pairs_.Follow(delta, surface_.vertex_groups(), writer));
   PALPATE_RETURN_IF_ERROR(tangles_.Follow(delta.slots, writer));
   components_.Invalidate();

@@ -24,11 +24,11 @@ absl::Status SurfacePairs::Init(Queue& queue, const std::vector<uint32_t>& verte
   vertex_origins_host_.resize(n);
   vertex_stiffness_host_.resize(n);
   for (uint32_t v = 0; v < n; ++v) {
-    vertex_origins_host_[v] = OriginOf(v, vertex_groups);
-    vertex_stiffness_host_[v] = StiffnessOf(v);
+    vertex_origins_host_[v] = OriginOf(SolverSlot{v}, vertex_groups);
+    vertex_stiffness_host_[v] = StiffnessOf(SolverSlot{v});
   }
   has_cuts_ = std::any_of(layout_.vertex_origin.begin(), layout_.vertex_origin.end(), [](uint32_t origin) { return (origin & 1U) != 0; });
-  PALPATE_ASSIGN_OR_RETURN(rest_, CreateBufferFrom(queue, std::span(layout_.rest_m), "surface rest"));
+  PALPATE_ASSIGN_OR_RETURN(rest_, CreateBufferFrom(queue, std::span(layout_.rest_m.values()), "surface rest"));
   PALPATE_ASSIGN_OR_RETURN(vertex_origins_,
                            CreateBufferFrom(queue, std::span<const uint32_t>(vertex_origins_host_), "surface vertex origins"));
   PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_, CreateBufferFrom(queue, std::span<const float>(vertex_stiffness_host_), "surface stiffness"));
@@ -47,11 +47,11 @@ absl::Status SurfacePairs::Init(Queue& queue, const std::vector<uint32_t>& verte
 }
 
 /// Of a vertex: twice the number of the body that it was part of at first, plus 1 if it lies on a cut.
-uint32_t SurfacePairs::OriginOf(uint32_t slot, const std::vector<uint32_t>& vertex_groups) const {
-  return layout_.vertex_origin.empty() ? (vertex_groups[slot] & PALPATE_GROUP_MASK) << 1 : layout_.vertex_origin[slot];
+uint32_t SurfacePairs::OriginOf(SolverSlot slot, const std::vector<uint32_t>& vertex_groups) const {
+  return layout_.vertex_origin.empty() ? (vertex_groups[ToNumber(slot)] & PALPATE_GROUP_MASK) << 1 : layout_.vertex_origin[slot];
 }
 
-float SurfacePairs::StiffnessOf(uint32_t slot) const {
+float SurfacePairs::StiffnessOf(SolverSlot slot) const {
   if (options_.stiffness_n_per_m > 0) return static_cast<float>(options_.stiffness_n_per_m);
   const float own = layout_.vertex_stiffness_n_per_m[slot];
   return kStiffnessRatio * (own > 0 ? own : static_cast<float>(layout_.mean_young_modulus_pa * layout_.mean_edge_m));
@@ -59,11 +59,11 @@ float SurfacePairs::StiffnessOf(uint32_t slot) const {
 
 absl::Status SurfacePairs::Follow(const TissueLayoutDelta& delta, const std::vector<uint32_t>& vertex_groups, RunWriter* writer) {
   for (const uint32_t v : delta.slots) {
-    vertex_origins_host_[v] = OriginOf(v, vertex_groups);
-    vertex_stiffness_host_[v] = StiffnessOf(v);
-    has_cuts_ |= !layout_.vertex_origin.empty() && (layout_.vertex_origin[v] & 1U) != 0;
+    vertex_origins_host_[v] = OriginOf(SolverSlot{v}, vertex_groups);
+    vertex_stiffness_host_[v] = StiffnessOf(SolverSlot{v});
+    has_cuts_ |= !layout_.vertex_origin.empty() && (layout_.vertex_origin[SolverSlot{v}] & 1U) != 0;
   }
-  PALPATE_RETURN_IF_ERROR(writer->AddElements(rest_, layout_.rest_m, delta.slots));
+  PALPATE_RETURN_IF_ERROR(writer->AddElements(rest_, layout_.rest_m.values(), delta.slots));
   PALPATE_RETURN_IF_ERROR(writer->AddElements(vertex_origins_, vertex_origins_host_, delta.slots));
   return writer->AddElements(vertex_stiffness_, vertex_stiffness_host_, delta.slots);
 }

@@ -61,8 +61,8 @@ class SurfacePairs {
   size_t device_bytes() const;
 
  private:
-  uint32_t OriginOf(uint32_t slot, const std::vector<uint32_t>& vertex_groups) const;
-  float StiffnessOf(uint32_t slot) const;
+  uint32_t OriginOf(SolverSlot slot, const std::vector<uint32_t>& vertex_groups) const;
+  float StiffnessOf(SolverSlot slot) const;
   absl::Status Reserve(Queue& queue, uint32_t count);
 
   const TissueLayout& layout_;

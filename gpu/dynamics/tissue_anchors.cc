@@ -21,7 +21,7 @@ absl::Status Check(std::span<const TissueAnchor> anchors, const TissueLayout& la
   }
   const uint32_t holder_count = collider_count + clip_count;
   const auto is_present = [&](uint32_t vertex) {
-    return vertex < layout.solver_index.size() && layout.solver_index[vertex] != kNoTissueVertex;
+    return vertex < layout.solver_index.size() && layout.solver_index[vertex] != kNoSolverSlot;
   };
   const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
   const auto is_normal = [&](const TissueAnchor& a) {
@@ -68,7 +68,7 @@ absl::StatusOr<bool> TissueAnchors::Set(Queue& queue, const TissueLayout& layout
   PALPATE_RETURN_IF_ERROR(Check(anchors, layout, collider_count, clip_count));
   if (anchors.empty() && anchors_host_.empty() && clip_count == clip_count_) return false;
   std::vector<uint32_t> begins(layout.vertex_count + 1, 0);
-  for (const TissueAnchor& a : anchors) ++begins[layout.solver_index[a.vertex] + 1];
+  for (const TissueAnchor& a : anchors) ++begins[ToNumber(layout.solver_index[a.vertex]) + 1];
   for (size_t v = 0; v < layout.vertex_count; ++v) begins[v + 1] += begins[v];
   anchors_host_.resize(anchors.size());
   place_.resize(anchors.size());
@@ -77,7 +77,7 @@ absl::StatusOr<bool> TissueAnchors::Set(Queue& queue, const TissueLayout& layout
   std::vector<uint32_t> next(begins.begin(), begins.end() - 1);
   for (size_t i = 0; i < anchors.size(); ++i) {
     const TissueAnchor& a = anchors[i];
-    const uint32_t slot = layout.solver_index[a.vertex];
+    const uint32_t slot = ToNumber(layout.solver_index[a.vertex]);
     place_[i] = next[slot]++;
     anchors_host_[place_[i]] = {.target = ToFloat4(a.target_m, a.stiffness_n_per_m),
                                 .vertex = slot,

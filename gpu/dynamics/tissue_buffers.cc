@@ -29,19 +29,19 @@ absl::StatusOr<TissueBuffers> TissueBuffers::Create(Queue& queue, const TissueLa
   const size_t strains = layout.has_viscosity ? layout.block_vertex.size() * 7 * layout.lanes : 0;
   const std::vector<Float4> rotations(layout.Has(TissueEnergy::kCorotated) ? layout.tets.size() : 0, kNotTurned);
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.params, std::vector<StepParams>{params}, "params"));
-  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.x, layout.rest_m, "positions"));
-  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.x_start, layout.rest_m, "positions_start"));
-  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.y, layout.rest_m, "inertial_targets"));
+  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.x, layout.rest_m.values(), "positions"));
+  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.x_start, layout.rest_m.values(), "positions_start"));
+  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.y, layout.rest_m.values(), "inertial_targets"));
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.velocity, n, "velocities"));
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.velocity_before, n, "velocities_before"));
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.x_before, history, "positions_before"));
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.x_before2, history, "positions_before2"));
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.touched, n, "touched"));
-  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.mass, layout.mass_kg, "masses"));
-  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.mass_damping, layout.mass_damping_per_s, "mass_damping"));
-  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.held_axes, layout.held_axes, "held_axes"));
-  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.original_index, layout.original_index, "original_index"));
-  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.block_range, layout.block_range, "block_range"));
+  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.mass, layout.mass_kg.values(), "masses"));
+  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.mass_damping, layout.mass_damping_per_s.values(), "mass_damping"));
+  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.held_axes, layout.held_axes.values(), "held_axes"));
+  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.original_index, layout.original_index.values(), "original_index"));
+  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.block_range, layout.block_range.values(), "block_range"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.block_vertex, layout.block_vertex, "block_vertex"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.corner_real, layout.corner_real, "corner_real"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.corner_index, layout.corner_index, "corner_index"));
@@ -50,7 +50,7 @@ absl::StatusOr<TissueBuffers> TissueBuffers::Create(Queue& queue, const TissueLa
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.tet_rest, layout.tet_rest, "tet_rest"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.rotations, rotations, "rotations"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.triangles, layout.triangles, "triangles"));
-  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.vertex_triangle_range, layout.vertex_triangle_range, "vertex_triangle_range"));
+  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.vertex_triangle_range, layout.vertex_triangle_range.values(), "vertex_triangle_range"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.vertex_triangles, layout.vertex_triangles, "vertex_triangles"));
   return b;
 }
@@ -59,12 +59,12 @@ absl::Status TissueBuffers::Follow(const TissueLayout& layout, const TissueLayou
                                    std::span<const TissueVertexState> states, RunWriter* writer) const {
   RunWriter& w = *writer;
   PALPATE_RETURN_IF_ERROR(w.Add(params, std::span<const StepParams>(&step_params, 1), 0));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(mass, layout.mass_kg, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(mass_damping, layout.mass_damping_per_s, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(held_axes, layout.held_axes, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(original_index, layout.original_index, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(block_range, layout.block_range, delta.slots));
-  PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangle_range, layout.vertex_triangle_range, delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(mass, layout.mass_kg.values(), delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(mass_damping, layout.mass_damping_per_s.values(), delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(held_axes, layout.held_axes.values(), delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(original_index, layout.original_index.values(), delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(block_range, layout.block_range.values(), delta.slots));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangle_range, layout.vertex_triangle_range.values(), delta.slots));
   PALPATE_RETURN_IF_ERROR(w.AddElements(vertex_triangles, layout.vertex_triangles, delta.fan_places));
   PALPATE_RETURN_IF_ERROR(w.AddElements(block_vertex, layout.block_vertex, delta.blocks));
   PALPATE_RETURN_IF_ERROR(w.AddElements(corner_real, layout.corner_real, delta.blocks, layout.corner_reals * layout.lanes));
@@ -81,9 +81,9 @@ absl::Status TissueBuffers::Follow(const TissueLayout& layout, const TissueLayou
     return w.Add(velocity_before, std::span<const Float4>(&state.velocity_before_m_per_s, 1), slot);
   };
   for (const uint32_t slot : delta.slots) {
-    if (layout.original_index[slot] == kNoTissueVertex) PALPATE_RETURN_IF_ERROR(write_state(slot, {}));
+    if (layout.original_index[SolverSlot{slot}] == kNoTissueVertex) PALPATE_RETURN_IF_ERROR(write_state(slot, {}));
   }
-  for (const uint32_t v : delta.state_vertices) PALPATE_RETURN_IF_ERROR(write_state(layout.solver_index[v], states[v]));
+  for (const uint32_t v : delta.state_vertices) PALPATE_RETURN_IF_ERROR(write_state(ToNumber(layout.solver_index[v]), states[v]));
   return absl::OkStatus();
 }
 

@@ -305,7 +305,8 @@ void LayoutEntries::WriteTet(uint32_t t) {
   const auto rows = InverseRows(Minus(model_.rest_m[tet.vertices[1]], o), Minus(model_.rest_m[tet.vertices[2]], o),
                                 Minus(model_.rest_m[tet.vertices[3]], o));
   const auto& index = layout_.solver_index;
-  layout_.tets[t] = {index[tet.vertices[0]], index[tet.vertices[1]], index[tet.vertices[2]], index[tet.vertices[3]]};
+  layout_.tets[t] = {ToNumber(index[tet.vertices[0]]), ToNumber(index[tet.vertices[1]]), ToNumber(index[tet.vertices[2]]),
+                     ToNumber(index[tet.vertices[3]])};
   for (size_t row = 0; row < 3; ++row) {
     layout_.tet_rest[size_t{3} * t + row] = {static_cast<float>(rows[row][0]), static_cast<float>(rows[row][1]),
                                              static_cast<float>(rows[row][2]), 0.0F};
@@ -315,11 +316,12 @@ void LayoutEntries::WriteTet(uint32_t t) {
 
 void LayoutEntries::WriteTriangle(uint32_t t, bool is_tissue) {
   const auto& v = model_.surface_triangles[t];
-  layout_.triangles[t] = {layout_.solver_index[v[0]], layout_.solver_index[v[1]], layout_.solver_index[v[2]], is_tissue ? 1U : 0U};
+  const auto& index = layout_.solver_index;
+  layout_.triangles[t] = {ToNumber(index[v[0]]), ToNumber(index[v[1]]), ToNumber(index[v[2]]), is_tissue ? 1U : 0U};
 }
 
 void LayoutEntries::WriteVertex(uint32_t vertex, std::span<const uint32_t> tets) {
-  const uint32_t slot = layout_.solver_index[vertex];
+  const SolverSlot slot = layout_.solver_index[vertex];
   const Vec& r = model_.rest_m[vertex];
   layout_.rest_m[slot] = {static_cast<float>(r[0]), static_cast<float>(r[1]), static_cast<float>(r[2]), 0.0F};
   double mass = 0;
@@ -344,18 +346,18 @@ void LayoutEntries::WriteVertex(uint32_t vertex, std::span<const uint32_t> tets)
 }
 
 void LayoutEntries::WriteBlocks(uint32_t vertex, std::span<const uint32_t> tets) {
-  const uint32_t slot = layout_.solver_index[vertex];
+  const SolverSlot slot = layout_.solver_index[vertex];
   const uint32_t lanes = layout_.lanes;
   const UInt2 range = layout_.block_range[slot];
   for (uint32_t b = range.x; b < range.y; ++b) {
-    layout_.block_vertex[b] = slot;
+    layout_.block_vertex[b] = ToNumber(slot);
     for (uint32_t lane = 0; lane < lanes; ++lane) {
       float* const real = &layout_.corner_real[size_t{b} * layout_.corner_reals * lanes + lane];
       uint32_t* const index = &layout_.corner_index[size_t{b} * 4 * lanes + lane];
       for (uint32_t k = 0; k < layout_.corner_reals; ++k) real[k * lanes] = 0;
       const uint32_t k = (b - range.x) * lanes + lane;
       if (k >= tets.size()) {  // padding: the vertex itself, with zero gradients and moduli, so that every term vanishes
-        index[0] = index[lanes] = index[2 * lanes] = slot;
+        index[0] = index[lanes] = index[2 * lanes] = ToNumber(slot);
         index[3 * lanes] = 0;
         continue;
       }
@@ -368,7 +370,7 @@ void LayoutEntries::WriteBlocks(uint32_t vertex, std::span<const uint32_t> tets)
                                     Minus(model_.rest_m[tet.vertices[order[3]]], o));
       for (uint32_t row = 0; row < 3; ++row) {
         for (uint32_t axis = 0; axis < 3; ++axis) real[(row * 3 + axis) * lanes] = static_cast<float>(rows[row][axis]);
-        index[row * lanes] = layout_.solver_index[tet.vertices[order[row + 1]]];
+        index[row * lanes] = ToNumber(layout_.solver_index[tet.vertices[order[row + 1]]]);
       }
       if (tet.energy != TissueEnergy::kShapeMatched) {
         real[9 * lanes] = static_cast<float>(volume_m3 * tet.mu_pa);
@@ -386,7 +388,7 @@ void LayoutEntries::WriteBlocks(uint32_t vertex, std::span<const uint32_t> tets)
   }
 }
 
-void LayoutEntries::ClearSlot(TissueLayout* layout, uint32_t slot) {
+void LayoutEntries::ClearSlot(TissueLayout* layout, SolverSlot slot) {
   layout->rest_m[slot] = {};
   layout->original_index[slot] = kNoTissueVertex;
   layout->mass_kg[slot] = 0;
@@ -411,11 +413,11 @@ void ListLoadsAndDriven(const TissueModel& model, TissueLayout* layout) {
   layout->driven_regions.clear();
   for (uint32_t r = 0; r < model.driven.size(); ++r) {
     for (const uint32_t v : model.driven[r].vertices) {
-      layout->driven_vertices.push_back(layout->solver_index[v]);
+      layout->driven_vertices.push_back(ToNumber(layout->solver_index[v]));
       layout->driven_regions.push_back(r);
     }
   }
-  for (const uint32_t v : model.prescribed.vertices) layout->driven_vertices.push_back(layout->solver_index[v]);
+  for (const uint32_t v : model.prescribed.vertices) layout->driven_vertices.push_back(ToNumber(layout->solver_index[v]));
 }
 
 namespace {
@@ -446,13 +448,13 @@ std::vector<uint32_t> PlaceVertices(const TissueModel& model, const TetLists& li
   layout->free_count = layout->color_begin.back();
   layout->fixed_end = layout->free_count + fixed;
   layout->vertex_count = layout->free_count + static_cast<uint32_t>(slack.Room(fixed));
-  layout->solver_index.assign(n, kNoTissueVertex);
+  layout->solver_index.assign(n, kNoSolverSlot);
   layout->original_index.assign(layout->vertex_count, kNoTissueVertex);
   std::vector<uint32_t> next(layout->color_begin.begin(), layout->color_begin.end());  // the last: of fixed vertices
   for (const uint32_t v : order) {
-    uint32_t& slot = next[model.fixed[v] == kFreeVertex ? color[v] : of_color.size()];
+    const SolverSlot slot{next[model.fixed[v] == kFreeVertex ? color[v] : of_color.size()]++};
     layout->solver_index[v] = slot;
-    layout->original_index[slot++] = v;
+    layout->original_index[slot] = v;
   }
   return order;
 }
@@ -529,14 +531,14 @@ void PlaceTriangles(const TissueModel& model, const TetLists& lists, const Tissu
                     TissueLayout* layout) {
   layout->triangle_count = static_cast<uint32_t>(model.surface_triangles.size());
   layout->triangles.resize(slack.Room(model.surface_triangles.size()));
-  std::vector<uint32_t> fan(layout->vertex_count, 0);
+  TissueLayout::BySlot<uint32_t> fan(layout->vertex_count, 0);
   for (uint32_t t = 0; t < layout->triangle_count; ++t) {
     entries.WriteTriangle(t, !lists.Around(model.surface_triangles[t][0]).empty());
     for (const uint32_t v : model.surface_triangles[t]) ++fan[layout->solver_index[v]];
   }
   layout->vertex_triangle_range.resize(layout->vertex_count);
   uint32_t end = 0;
-  for (uint32_t i = 0; i < layout->vertex_count; ++i) {
+  for (const SolverSlot i : fan.indices()) {
     layout->vertex_triangle_range[i] = {end, end};
     end += TriangleListRoom(fan[i]);
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "gpu/base/indexed_vector.h"
 #include "gpu/base/status.h"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/shape_types.h"
@@ -47,6 +48,11 @@ struct TissueFibers {
 };
 
 inline constexpr uint32_t kNoTissueVertex = 0xffffffffU;
+
+/// Place of a vertex on the device: the solver orders them by colour. What kernels read and report are these, as plain numbers.
+enum class SolverSlot : uint32_t {};
+inline constexpr SolverSlot kNoSolverSlot{0xffffffffU};
+
 /// The vertices of a free place, which edits may leave in a list of tets.
 inline constexpr std::array<uint32_t, 4> kFreeTissueTet = {kNoTissueVertex, kNoTissueVertex, kNoTissueVertex, kNoTissueVertex};
 
@@ -157,6 +163,9 @@ struct TissueSlack {
 /// last), corners are in blocks of `lanes`; see the head of gpu/dynamics/tissue.cl for the arrays. Slots, blocks and places in slack are
 /// empty: a slot without a vertex has no mass, a tet without one has four equal vertices. Arrays are as long as their room.
 struct TissueLayout {
+  template <typename T>
+  using BySlot = IndexedVector<SolverSlot, T>;  ///< [vertex_count]
+
   uint32_t lanes = 1;
   uint32_t vertex_count = 0;  ///< slots
   uint32_t free_count = 0;    ///< slots of free vertices come first
@@ -165,31 +174,31 @@ struct TissueLayout {
   uint32_t tet_count = 0;     ///< places of the model, free ones included
   uint32_t live_tet_count = 0;
   uint32_t triangle_count = 0;
-  std::vector<uint32_t> color_begin;         ///< [color_count + 1], the last is free_count
-  std::vector<uint32_t> color_end;           ///< [color_count] one past the last slot in use
-  std::vector<uint32_t> solver_index;        ///< caller's vertex -> slot, kNoTissueVertex for an absent one
-  std::vector<uint32_t> original_index;      ///< slot -> caller's vertex, kNoTissueVertex for an empty one
-  std::vector<float> mass_kg;                ///< [vertex_count] lumped, by slot
-  std::vector<uint32_t> held_axes;           ///< [vertex_count] by slot, as in the model; 0 for fixed vertices
-  std::vector<float> mass_damping_per_s;     ///< [vertex_count] mean of the tets, weighted by mass
-  std::vector<UInt2> block_range;            ///< [vertex_count] begin and end of a vertex's blocks
-  std::vector<uint32_t> block_vertex;        ///< [block room] slot
-  uint32_t corner_reals = 12;                ///< 18 with fibres
-  std::vector<float> corner_real;            ///< [block room][corner_reals][lanes]
-  std::vector<uint32_t> corner_index;        ///< [block room][4][lanes]
-  std::vector<UInt4> tets;                   ///< [tet room], slots
-  std::vector<Float4> tet_rest;              ///< [tet room][3] rows of Dm^-1; w of the first = 1 if shape-matched
-  std::vector<UInt4> triangles;              ///< [triangle room], slots; w = 1: of tissue
-  std::vector<uint32_t> triangle_body;       ///< [triangle_count] or empty: surfaces do not meet
-  std::vector<UInt2> vertex_triangle_range;  ///< [vertex_count] begin and end in vertex_triangles
-  std::vector<uint32_t> vertex_triangles;    ///< rising for each vertex; lists take multiples of four places
-  uint32_t vertex_triangles_end = 0;         ///< one past the last place in use
-  std::vector<Float4> rest_m;                ///< [vertex_count], by slot
+  std::vector<uint32_t> color_begin;       ///< [color_count + 1], the last is free_count
+  std::vector<uint32_t> color_end;         ///< [color_count] one past the last slot in use
+  std::vector<SolverSlot> solver_index;    ///< [caller's vertex], kNoSolverSlot for an absent one
+  BySlot<uint32_t> original_index;         ///< caller's vertex, kNoTissueVertex for an empty slot
+  BySlot<float> mass_kg;                   ///< lumped
+  BySlot<uint32_t> held_axes;              ///< as in the model; 0 for fixed vertices
+  BySlot<float> mass_damping_per_s;        ///< mean of the tets, weighted by mass
+  BySlot<UInt2> block_range;               ///< begin and end of a vertex's blocks
+  std::vector<uint32_t> block_vertex;      ///< [block room] slot
+  uint32_t corner_reals = 12;              ///< 18 with fibres
+  std::vector<float> corner_real;          ///< [block room][corner_reals][lanes]
+  std::vector<uint32_t> corner_index;      ///< [block room][4][lanes]
+  std::vector<UInt4> tets;                 ///< [tet room], slots
+  std::vector<Float4> tet_rest;            ///< [tet room][3] rows of Dm^-1; w of the first = 1 if shape-matched
+  std::vector<UInt4> triangles;            ///< [triangle room], slots; w = 1: of tissue
+  std::vector<uint32_t> triangle_body;     ///< [triangle_count] or empty: surfaces do not meet
+  BySlot<UInt2> vertex_triangle_range;     ///< begin and end in vertex_triangles
+  std::vector<uint32_t> vertex_triangles;  ///< rising for each vertex; lists take multiples of four places
+  uint32_t vertex_triangles_end = 0;       ///< one past the last place in use
+  BySlot<Float4> rest_m;
   /// Mean over a vertex's tets of E times the edge of a regular tet as large; of rigid bodies half of mass / dt^2, of static ones 1e6.
-  std::vector<float> vertex_stiffness_n_per_m;
+  BySlot<float> vertex_stiffness_n_per_m;
   std::vector<uint8_t> self_collision;                  ///< as in the model
-  std::vector<uint32_t> vertex_origin;                  ///< [vertex_count], by slot, or empty
-  std::vector<uint32_t> load_bits;                      ///< [vertex_count] bit k: the vertex is in load k; empty: no loads
+  BySlot<uint32_t> vertex_origin;                       ///< or empty
+  BySlot<uint32_t> load_bits;                           ///< bit k: the vertex is in load k; empty: no loads
   std::vector<uint32_t> triangle_loads;                 ///< [triangle_count] or empty, as in the model
   std::vector<uint32_t> driven_vertices;                ///< slots, all regions one after the other, then those that are prescribed
   std::vector<uint32_t> driven_regions;                 ///< region of each but the prescribed

@@ -46,7 +46,7 @@ TissueLayoutEditor::TissueLayoutEditor(const TissueModel& model, double dt_s, Ti
     for (const uint32_t v : triangles_[t]) vertex_triangles_[v].push_back(t);
   }
   for (uint32_t c = 0; c < layout->color_end.size(); ++c) {
-    for (uint32_t slot = layout->color_begin[c]; slot < layout->color_end[c]; ++slot) color_[layout->original_index[slot]] = c;
+    for (uint32_t slot = layout->color_begin[c]; slot < layout->color_end[c]; ++slot) color_[layout->original_index[SolverSlot{slot}]] = c;
   }
 }
 
@@ -56,23 +56,23 @@ bool TissueLayoutEditor::HasKindsOf(const TissueTet& tet) const {
 }
 
 void TissueLayoutEditor::ReleaseSlot(uint32_t vertex) {
-  const uint32_t slot = std::exchange(layout_.solver_index[vertex], kNoTissueVertex);
-  if (slot == kNoTissueVertex) return;
+  const SolverSlot slot = std::exchange(layout_.solver_index[vertex], kNoSolverSlot);
+  if (slot == kNoSolverSlot) return;
   const UInt2 blocks = layout_.block_range[slot];
   blocks_.Give(blocks.x, blocks.y - blocks.x);
   const UInt2 fan = layout_.vertex_triangle_range[slot];
   fans_.Give(fan.x, TriangleListRoom(fan.y - fan.x));
   LayoutEntries::ClearSlot(&layout_, slot);
-  delta_.slots.push_back(slot);
+  delta_.slots.push_back(ToNumber(slot));
   const uint32_t color = std::exchange(color_[vertex], kNoColor);
-  std::vector<uint32_t>& free = free_slots_[color == kNoColor ? free_slots_.size() - 1 : color];
+  std::vector<SolverSlot>& free = free_slots_[color == kNoColor ? free_slots_.size() - 1 : color];
   free.insert(std::lower_bound(free.begin(), free.end(), slot, std::greater<>()), slot);
 }
 
 bool TissueLayoutEditor::TakeSlot(const TissueModel& model, uint32_t vertex) {
-  const auto take = [&](std::vector<uint32_t>* free, uint32_t* end, uint32_t limit) {
+  const auto take = [&](std::vector<SolverSlot>* free, uint32_t* end, uint32_t limit) {
     if (free->empty() && *end == limit) return false;
-    uint32_t slot = *end;
+    SolverSlot slot{*end};
     if (free->empty()) {
       ++*end;
     } else {
@@ -81,7 +81,7 @@ bool TissueLayoutEditor::TakeSlot(const TissueModel& model, uint32_t vertex) {
     }
     layout_.solver_index[vertex] = slot;
     layout_.original_index[slot] = vertex;
-    delta_.slots.push_back(slot);
+    delta_.slots.push_back(ToNumber(slot));
     return true;
   };
   if (model.fixed[vertex] == kFixedVertex) return take(&free_slots_.back(), &layout_.fixed_end, layout_.vertex_count);
@@ -130,8 +130,8 @@ bool TissueLayoutEditor::PlaceTriangles(const TissueModel& model, std::vector<ui
   }
   SortUnique(fans);
   for (const uint32_t v : *fans) {
-    const uint32_t slot = layout_.solver_index[v];
-    if (slot == kNoTissueVertex) continue;
+    const SolverSlot slot = layout_.solver_index[v];
+    if (slot == kNoSolverSlot) continue;
     UInt2& range = layout_.vertex_triangle_range[slot];
     const auto length = static_cast<uint32_t>(vertex_triangles_[v].size());
     const uint32_t room = TriangleListRoom(range.y - range.x);
@@ -143,7 +143,7 @@ bool TissueLayoutEditor::PlaceTriangles(const TissueModel& model, std::vector<ui
     }
     range.y = range.x + length;
     std::copy(vertex_triangles_[v].begin(), vertex_triangles_[v].end(), layout_.vertex_triangles.begin() + range.x);
-    delta_.slots.push_back(slot);
+    delta_.slots.push_back(ToNumber(slot));
     for (uint32_t k = range.x; k < range.y; ++k) delta_.fan_places.push_back(k);
   }
   return true;
@@ -225,7 +225,7 @@ absl::StatusOr<bool> TissueLayoutEditor::ListTets(const TissueModel& model, cons
   vertex_tets_.resize(n);
   vertex_triangles_.resize(n);
   color_.resize(n, kNoColor);
-  layout_.solver_index.resize(n, kNoTissueVertex);
+  layout_.solver_index.resize(n, kNoSolverSlot);
 
   w->tets = change.tets;
   w->vertices = change.vertices;
@@ -273,11 +273,11 @@ void TissueLayoutEditor::JoinTets(const TissueModel& model, Work* w) {
 /// Of vertices that are gone or turned into another kind, and of two of a colour that a tet now joins.
 absl::Status TissueLayoutEditor::ReleaseSlots(const TissueModel& model, Work* w) {
   for (const uint32_t v : w->vertices) {
-    const uint32_t slot = layout_.solver_index[v];
+    const SolverSlot slot = layout_.solver_index[v];
     const bool is_present = model.fixed[v] != kAbsentVertex;
     if (!is_present && !vertex_tets_[v].empty()) return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " is absent, but of a tet"));
-    if (slot != kNoTissueVertex && (!is_present || (slot < layout_.free_count) != (model.fixed[v] == kFreeVertex))) ReleaseSlot(v);
-    if (is_present && layout_.solver_index[v] == kNoTissueVertex) w->homeless.push_back(v);
+    if (slot != kNoSolverSlot && (!is_present || (ToNumber(slot) < layout_.free_count) != (model.fixed[v] == kFreeVertex))) ReleaseSlot(v);
+    if (is_present && layout_.solver_index[v] == kNoSolverSlot) w->homeless.push_back(v);
   }
   for (const uint32_t t : w->tets) {
     if (tets_[t] == kFreeTissueTet) continue;
@@ -329,13 +329,13 @@ absl::StatusOr<bool> TissueLayoutEditor::WriteEntries(const TissueModel& model, 
   w->touched.insert(w->touched.end(), w->vertices.begin(), w->vertices.end());
   SortUnique(&w->touched);
   for (const uint32_t v : w->touched) {
-    if (layout_.solver_index[v] == kNoTissueVertex) continue;
+    if (layout_.solver_index[v] == kNoSolverSlot) continue;
     entries.WriteVertex(v, vertex_tets_[v]);
-    delta_.slots.push_back(layout_.solver_index[v]);
+    delta_.slots.push_back(ToNumber(layout_.solver_index[v]));
   }
   for (const uint32_t v : w->neighbours) {
-    const uint32_t slot = layout_.solver_index[v];
-    if (slot == kNoTissueVertex) {
+    const SolverSlot slot = layout_.solver_index[v];
+    if (slot == kNoSolverSlot) {
       if (model.fixed[v] != kAbsentVertex) return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " came unannounced"));
       continue;
     }
@@ -346,7 +346,7 @@ absl::StatusOr<bool> TissueLayoutEditor::WriteEntries(const TissueModel& model, 
       const std::optional<uint32_t> begin = blocks_.Take(length);
       if (!begin) return false;
       range = {*begin, *begin + length};
-      delta_.slots.push_back(slot);
+      delta_.slots.push_back(ToNumber(slot));
     }
     entries.WriteBlocks(v, vertex_tets_[v]);
     for (uint32_t b = range.x; b < range.y; ++b) delta_.blocks.push_back(b);
@@ -363,7 +363,7 @@ void TissueLayoutEditor::FinishDelta(const TissueModel& model, Work* w) {
   delta_.state_vertices = std::move(w->vertices);
   delta_.state_vertices.insert(delta_.state_vertices.end(), w->homeless.begin(), w->homeless.end());
   SortUnique(&delta_.state_vertices);
-  std::erase_if(delta_.state_vertices, [&](uint32_t v) { return layout_.solver_index[v] == kNoTissueVertex; });
+  std::erase_if(delta_.state_vertices, [&](uint32_t v) { return layout_.solver_index[v] == kNoSolverSlot; });
   for (std::vector<uint32_t>* list : {&delta_.slots, &delta_.blocks, &delta_.fan_places}) SortUnique(list);
 }
 

@@ -73,7 +73,7 @@ class TissueLayoutEditor {
   std::vector<std::vector<uint32_t>> vertex_tets_;       // [caller's vertex] rising
   std::vector<std::vector<uint32_t>> vertex_triangles_;  // likewise
   std::vector<uint32_t> color_;                          // [caller's vertex]
-  std::vector<std::vector<uint32_t>> free_slots_;        // of each colour, then of fixed vertices; falling
+  std::vector<std::vector<SolverSlot>> free_slots_;      // of each colour, then of fixed vertices; falling
   RangePool blocks_;
   RangePool fans_;
 };

@@ -22,27 +22,29 @@ absl::Status TissueLoads::MakeKernels(Context& context, const ProgramDefines& de
 void TissueLoads::ShareForces(const TissueLayout& layout) {
   shares_.clear();
   for (size_t k = 0; k < loads_.size(); ++k) {
-    std::vector<double> share(vertex_count_, 0.0);
+    TissueLayout::BySlot<double> share(vertex_count_, 0.0);
     double sum = 0;
     for (uint32_t place = 0; place < layout.triangle_count; ++place) {
       const UInt4& t = layout.triangles[place];
       const uint32_t own = layout.triangle_loads.empty() ? 0 : layout.triangle_loads[place];
-      if (!(((layout.load_bits[t.x] & layout.load_bits[t.y] & layout.load_bits[t.z]) | own) & 1U << k)) continue;
-      const Float4& o = layout.rest_m[t.x];
-      const Float4& b = layout.rest_m[t.y];
-      const Float4& c = layout.rest_m[t.z];
+      const std::array<SolverSlot, 3> corners = {SolverSlot{t.x}, SolverSlot{t.y}, SolverSlot{t.z}};
+      const uint32_t of_all = layout.load_bits[corners[0]] & layout.load_bits[corners[1]] & layout.load_bits[corners[2]];
+      if (!((of_all | own) & 1U << k)) continue;
+      const Float4& o = layout.rest_m[corners[0]];
+      const Float4& b = layout.rest_m[corners[1]];
+      const Float4& c = layout.rest_m[corners[2]];
       const double bx = b.x - o.x, by = b.y - o.y, bz = b.z - o.z, cx = c.x - o.x, cy = c.y - o.y, cz = c.z - o.z;
       const double area = std::hypot(by * cz - bz * cy, bz * cx - bx * cz, bx * cy - by * cx) / 2;
-      for (const uint32_t v : {t.x, t.y, t.z}) share[v] += area / 3;
+      for (const SolverSlot v : corners) share[v] += area / 3;
       sum += area;
     }
-    for (size_t v = 0; sum == 0 && v < vertex_count_; ++v) {
-      if (layout.load_bits[v] & 1U << k) share[v] = layout.mass_kg[v];
+    for (const SolverSlot v : share.indices()) {
+      if (sum == 0 && layout.load_bits[v] & 1U << k) share[v] = layout.mass_kg[v];
     }
     if (sum == 0) sum = std::accumulate(share.begin(), share.end(), 0.0);
     std::vector<std::pair<uint32_t, float>>& shares = shares_.emplace_back();
-    for (uint32_t v = 0; v < vertex_count_; ++v) {
-      if (share[v] > 0) shares.emplace_back(v, static_cast<float>(share[v] / sum));
+    for (const SolverSlot v : share.indices()) {
+      if (share[v] > 0) shares.emplace_back(ToNumber(v), static_cast<float>(share[v] / sum));
     }
   }
 }
@@ -54,7 +56,7 @@ absl::Status TissueLoads::SetLoads(Queue& queue, std::span<const TissueLoad> loa
   any_triangle_ = !layout.triangle_loads.empty();
   vertex_count_ = loads_.empty() ? 0 : layout.vertex_count;
   ShareForces(layout);
-  PALPATE_ASSIGN_OR_RETURN(bits_, CreateBufferFrom(queue, std::span<const uint32_t>(layout.load_bits), "load_bits"));
+  PALPATE_ASSIGN_OR_RETURN(bits_, CreateBufferFrom(queue, std::span<const uint32_t>(layout.load_bits.values()), "load_bits"));
   PALPATE_ASSIGN_OR_RETURN(triangle_loads_, CreateBufferFrom(queue, std::span<const uint32_t>(layout.triangle_loads), "triangle_loads"));
   PALPATE_ASSIGN_OR_RETURN(pressures_, DeviceBuffer<float>::Create(context, loads_.size(), "load_pressures"));
   PALPATE_ASSIGN_OR_RETURN(y_free_, DeviceBuffer<Float4>::Create(context, vertex_count_, "inertial_targets_without_loads"));

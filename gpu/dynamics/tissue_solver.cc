@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/dynamics/float4.h"
 #include "gpu/dynamics/tissue_solver_impl.h"
 
 namespace palpate::gpu {
@@ -149,10 +150,7 @@ absl::StatusOr<double> TissueSolver::Impl::Residual(std::optional<SweptSurfaces>
   PALPATE_RETURN_IF_ERROR(sweeps_.ReadForces(*queue_, tissue_, kAllForces, forces_n));
   double sum = 0;
   for (uint32_t i = 0; i < layout_.free_count; ++i) {
-    Float4& f = forces_n[i];
-    if (layout_.held_axes[i] & 1U) f.x = 0;
-    if (layout_.held_axes[i] & 2U) f.y = 0;
-    if (layout_.held_axes[i] & 4U) f.z = 0;
+    const Float4 f = AlongFreeAxes(layout_.held_axes[SolverSlot{i}], forces_n[i]);
     sum += static_cast<double>(f.x) * f.x + static_cast<double>(f.y) * f.y + static_cast<double>(f.z) * f.z;
   }
   return std::sqrt(sum / std::max(layout_.free_count, 1U));
@@ -201,7 +199,7 @@ absl::Status TissueSolver::Impl::ReportContacts(std::optional<CertifiedSurfaces>
   if (certified) {
     PALPATE_ASSIGN_OR_RETURN(const std::span<const SurfaceReport> reports, certified->Report(*queue_));
     surface_reports_.assign(reports.begin(), reports.end());
-    const auto original = [&](uint32_t v) { return layout_.original_index[v]; };
+    const auto original = [&](uint32_t v) { return layout_.original_index[SolverSlot{v}]; };
     for (SurfaceReport& r : surface_reports_) {
       if (r.kind == PALPATE_VERTEX_TRIANGLE) r.a = original(r.a);
       r.vertices = {original(r.vertices.x), original(r.vertices.y), original(r.vertices.z), original(r.vertices.w)};

@@ -100,7 +100,7 @@ class TissueSolver::Impl {
     const StepParams& p = params_host_;
     return {-p.dt_s * p.gravity_x, -p.dt_s * p.gravity_y, -p.dt_s * p.gravity_z, 0.0F};
   }
-  bool HasVertex(uint32_t vertex) const { return vertex < layout_.solver_index.size() && layout_.solver_index[vertex] != kNoTissueVertex; }
+  bool HasVertex(uint32_t vertex) const { return vertex < layout_.solver_index.size() && layout_.solver_index[vertex] != kNoSolverSlot; }
   absl::Status WriteParams() { return queue_->Write(tissue_.params, std::span<const StepParams>(&params_host_, 1)); }
 
   std::shared_ptr<Queue> queue_;

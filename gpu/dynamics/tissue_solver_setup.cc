@@ -129,8 +129,8 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
       return absl::InvalidArgumentError(absl::StrCat("triangle_body: the triangles of rigid body ", rigid.body, " do not stand together"));
     }
     // Fixed vertices without tets keep their order, so a range of the caller's is one of the solver's.
-    blocks.push_back({.vertex_begin = layout_.solver_index[rigid.vertices[0]],
-                      .vertex_end = layout_.solver_index[rigid.vertices[1] - 1] + 1,
+    blocks.push_back({.vertex_begin = ToNumber(layout_.solver_index[rigid.vertices[0]]),
+                      .vertex_end = ToNumber(layout_.solver_index[rigid.vertices[1] - 1]) + 1,
                       .triangle_begin = static_cast<uint32_t>(of_body - layout_.triangle_body.begin()),
                       .triangle_end = static_cast<uint32_t>(past - layout_.triangle_body.begin()),
                       .mass_kg = rigid.mass_kg,

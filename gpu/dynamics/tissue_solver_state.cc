@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/dynamics/float4.h"
 #include "gpu/dynamics/tissue_solver_impl.h"
 
 namespace palpate::gpu {
@@ -21,7 +22,7 @@ absl::Status TissueSolver::Impl::SetGathered(std::span<const uint32_t> vertices)
     if (!HasVertex(v)) {
       return absl::InvalidArgumentError(absl::StrCat("vertex ", v, " is absent or outside [0, ", layout_.solver_index.size(), ")"));
     }
-    slots.push_back(layout_.solver_index[v]);
+    slots.push_back(ToNumber(layout_.solver_index[v]));
   }
   return gathered_.Set(*queue_, tissue_, slots);
 }
@@ -31,7 +32,7 @@ absl::Status TissueSolver::Impl::Reset() {
   steps_ = 0;
   params_host_.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
   PALPATE_RETURN_IF_ERROR(WriteParams());
-  PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.x, std::span<const Float4>(layout_.rest_m)));
+  PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.x, std::span<const Float4>(layout_.rest_m.values())));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Reset(*queue_, tissue_.x, tissue_.touched));
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x, tissue_.x_start, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity, Float4{}));
@@ -39,7 +40,7 @@ absl::Status TissueSolver::Impl::Reset() {
   if (tissue_.rotations.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.rotations, Float4{0, 0, 0, 1}));
   PALPATE_RETURN_IF_ERROR(sweeps_.Reset(*queue_));
   PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
-  PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, layout_.rest_m));
+  PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, layout_.rest_m.values()));
   PALPATE_RETURN_IF_ERROR(tools_.Reset(*queue_));
   aims_.Reset();
   if (surface_) {
@@ -58,8 +59,8 @@ absl::Status TissueSolver::Impl::CheckFloats(size_t count) const {
 /// From the solver's order to the caller's; absent vertices have zeros.
 void TissueSolver::Impl::Scatter(std::span<const Float4> by_slot, std::span<float> values) const {
   for (size_t v = 0; v < layout_.solver_index.size(); ++v) {
-    const uint32_t slot = layout_.solver_index[v];
-    const Float4 value = slot == kNoTissueVertex ? Float4{} : by_slot[slot];
+    const SolverSlot slot = layout_.solver_index[v];
+    const Float4 value = slot == kNoSolverSlot ? Float4{} : by_slot[ToNumber(slot)];
     values[3 * v] = value.x;
     values[3 * v + 1] = value.y;
     values[3 * v + 2] = value.z;
@@ -69,10 +70,10 @@ void TissueSolver::Impl::Scatter(std::span<const Float4> by_slot, std::span<floa
 /// The other way; slots without vertex have zeros.
 std::vector<Float4> TissueSolver::Impl::BySlot(std::span<const float> values) const {
   std::vector<Float4> by_slot(layout_.vertex_count);
-  for (size_t i = 0; i < by_slot.size(); ++i) {
-    if (layout_.original_index[i] == kNoTissueVertex) continue;
-    const float* const v = &values[size_t{layout_.original_index[i]} * 3];
-    by_slot[i] = {v[0], v[1], v[2], 0.0F};
+  for (const SolverSlot slot : layout_.original_index.indices()) {
+    if (layout_.original_index[slot] == kNoTissueVertex) continue;
+    const float* const v = &values[size_t{layout_.original_index[slot]} * 3];
+    by_slot[ToNumber(slot)] = {v[0], v[1], v[2], 0.0F};
   }
   return by_slot;
 }
@@ -121,15 +122,11 @@ absl::Status TissueSolver::Impl::WriteVelocities(std::vector<Float4> velocities)
     PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity, Float4{}));
     return queue_->Fill(tissue_.velocity_before, before);
   }
-  for (size_t i = 0; i < velocities.size(); ++i) {
-    if (layout_.held_axes[i] & 1U) velocities[i].x = 0;
-    if (layout_.held_axes[i] & 2U) velocities[i].y = 0;
-    if (layout_.held_axes[i] & 4U) velocities[i].z = 0;
-  }
+  for (uint32_t i = 0; i < velocities.size(); ++i) velocities[i] = AlongFreeAxes(layout_.held_axes[SolverSlot{i}], velocities[i]);
   PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.velocity, std::span<const Float4>(velocities)));
-  for (size_t i = 0; i < velocities.size(); ++i) {
+  for (uint32_t i = 0; i < velocities.size(); ++i) {
     Float4& v = velocities[i];
-    const float braked = 1 + params_host_.dt_s * layout_.mass_damping_per_s[i];
+    const float braked = 1 + params_host_.dt_s * layout_.mass_damping_per_s[SolverSlot{i}];
     v = {braked * v.x + before.x, braked * v.y + before.y, braked * v.z + before.z, 0.0F};
   }
   return queue_->Write(tissue_.velocity_before, std::span<const Float4>(velocities));
@@ -147,8 +144,12 @@ absl::Status TissueSolver::Impl::ReadState(std::span<TissueVertexState> states) 
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(tissue_.velocity, std::span<Float4>(velocities)));
   PALPATE_RETURN_IF_ERROR(queue_->ReadBlocking(tissue_.velocity_before, std::span<Float4>(velocities_before)));
   for (size_t v = 0; v < states.size(); ++v) {
-    const uint32_t i = layout_.solver_index[v];
-    states[v] = i == kNoTissueVertex ? TissueVertexState{} : TissueVertexState{positions[i], velocities[i], velocities_before[i]};
+    if (layout_.solver_index[v] == kNoSolverSlot) {
+      states[v] = {};
+      continue;
+    }
+    const uint32_t i = ToNumber(layout_.solver_index[v]);
+    states[v] = {positions[i], velocities[i], velocities_before[i]};
   }
   return absl::OkStatus();
 }
@@ -179,8 +180,9 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
   std::vector<Float4> velocities(n);
   std::vector<Float4> velocities_before(n);
   for (uint32_t i = 0; i < n; ++i) {
-    if (layout_.original_index[i] == kNoTissueVertex) continue;
-    const TissueVertexState& state = states[layout_.original_index[i]];
+    const uint32_t vertex = layout_.original_index[SolverSlot{i}];
+    if (vertex == kNoTissueVertex) continue;
+    const TissueVertexState& state = states[vertex];
     positions[i] = state.position_m;
     velocities[i] = state.velocity_m_per_s;
     velocities_before[i] = state.velocity_before_m_per_s;

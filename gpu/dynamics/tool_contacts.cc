@@ -188,7 +188,7 @@ absl::Status ToolContacts::CollectReport(Queue& queue, const TissueBuffers& tiss
     return std::tie(a.collider, a.triangle, a.arm) < std::tie(b.collider, b.triangle, b.arm);
   });
   for (ContactReport& r : reports_host_) {
-    if (r.collider == kPlaneContact) r.triangle = layout.original_index[r.triangle];
+    if (r.collider == kPlaneContact) r.triangle = layout.original_index[SolverSlot{r.triangle}];
   }
   return absl::OkStatus();
 }

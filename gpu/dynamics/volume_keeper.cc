@@ -61,8 +61,8 @@ absl::StatusOr<VolumeLists> ListVolumes(const TissueModel& model, const TissueLa
       for (size_t c = 0; c < 3; ++c) {
         const uint32_t v = model.surface_triangles[t][c];
         for (size_t k = 0; k < 3; ++k) x[c][k] = model.rest_m[v][k] - o[k];
-        const uint32_t slot = layout.solver_index[v];
-        if (std::exchange(lists.vertex_entry[slot], 0U) == 0) continue;
+        if (std::exchange(lists.vertex_entry[layout.solver_index[v]], 0U) == 0) continue;
+        const uint32_t slot = ToNumber(layout.solver_index[v]);
         const auto color = slot < layout.free_count ? std::upper_bound(layout.color_begin.begin(), layout.color_begin.end(), slot) -
                                                           layout.color_begin.begin() - 1
                                                     : static_cast<std::ptrdiff_t>(layout.color_end.size());
@@ -85,7 +85,7 @@ absl::StatusOr<VolumeLists> ListVolumes(const TissueModel& model, const TissueLa
   lists.begins.assign((layout.color_end.size() + 1) * bodies + 1, 0);
   for (const auto& [color, body, slot] : entries) {
     ++lists.begins[size_t{color} * bodies + body + 1];
-    lists.vertex_entry[slot] = static_cast<uint32_t>(lists.entry_vertex.size());
+    lists.vertex_entry[SolverSlot{slot}] = static_cast<uint32_t>(lists.entry_vertex.size());
     lists.entry_vertex.push_back(slot);
     lists.entry_body.push_back(body);
   }

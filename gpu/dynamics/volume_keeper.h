@@ -24,7 +24,7 @@ struct VolumeLists {
   std::vector<uint32_t> begins;           ///< [(color_count + 1) body_count + 1] in entry_vertex: colour by colour, fixed vertices last
   std::vector<uint32_t> entry_vertex;     ///< slots, rising for each colour and body
   std::vector<uint32_t> entry_body;       ///< place in `bodies`
-  std::vector<uint32_t> vertex_entry;     ///< [vertex_count] by slot, kNoTissueVertex: none
+  TissueLayout::BySlot<uint32_t> vertex_entry;  ///< kNoTissueVertex: none
 };
 
 /// Whether a body keeps its volume, or one that is gone did.

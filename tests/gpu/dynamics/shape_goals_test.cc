@@ -124,8 +124,8 @@ class ShapeGoalsTest : public test::DeviceTest {
  protected:
   void Prepare(const TissueModel& model, uint32_t group_size = 1, double dt_s = 0.01) {
     model_ = model;
-    std::vector<uint32_t> order(model.rest_m.size());
-    std::iota(order.begin(), order.end(), 0U);
+    std::vector<SolverSlot> order;
+    for (const SolverSlot slot : IndexRange<SolverSlot>(model.rest_m.size())) order.push_back(slot);
     PALPATE_TEST_ASSIGN(clusters_, BuildShapeClusters(model_, order, static_cast<uint32_t>(order.size()), dt_s));
     PALPATE_TEST_ASSIGN(goals_, ShapeGoals::Create(queue(), clusters_, group_size));
   }
@@ -583,7 +583,7 @@ TEST_F(ShapeSolverTest, MomentumIsKept) {
                          {.dt_s = kDt, .gravity_m_per_s2 = {0, 0, 0}, .iterations = 200});
       ASSERT_NE(solver, nullptr);
       std::vector<double> mass;
-      for (const uint32_t i : solver->layout().solver_index) mass.push_back(solver->layout().mass_kg[i]);
+      for (const SolverSlot i : solver->layout().solver_index) mass.push_back(solver->layout().mass_kg[i]);
       std::vector<Vector3d> x = RestShape();
       std::vector<Vector3d> v;
       std::normal_distribution<double> normal(0, 0.05);

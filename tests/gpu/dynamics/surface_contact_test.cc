@@ -219,7 +219,7 @@ class SurfaceContactTest : public test::DeviceTest {
     }
     PALPATE_ASSERT_OK(solver_->WriteState(at, velocities));
     mass_.clear();
-    for (const uint32_t i : solver_->layout().solver_index) mass_.push_back(solver_->layout().mass_kg[i]);
+    for (const SolverSlot i : solver_->layout().solver_index) mass_.push_back(solver_->layout().mass_kg[i]);
     step_ = 0;
     most_acting_ = 0;
   }

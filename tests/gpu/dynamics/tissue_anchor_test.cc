@@ -308,7 +308,7 @@ TEST_F(TissueAnchorTest, ClipJoinsBodiesAndKeepsMomentum) {
     for (int axis = 0; axis < 3; ++axis) a.target_m[axis] -= center[axis];
   }
   PALPATE_ASSERT_OK(solver->SetAnchors(anchors, 1));
-  const std::vector<uint32_t>& index = solver->layout().solver_index;
+  const std::vector<SolverSlot>& index = solver->layout().solver_index;
   std::vector<Vector3d> before = Positions(*solver);
   double total_mass = 0;
   for (const float m : solver->layout().mass_kg) total_mass += m;

@@ -316,18 +316,18 @@ void ExpectSame(const TissueLayout& a, const TissueLayout& fresh, const TissueMo
   std::set<uint32_t> list_places;
   size_t present = 0;
   for (uint32_t v = 0; v < a.solver_index.size(); ++v) {
-    const uint32_t i = a.solver_index[v];
-    const uint32_t f = fresh.solver_index[v];
-    ASSERT_EQ(i == kNoTissueVertex, f == kNoTissueVertex) << v;
-    if (i == kNoTissueVertex) continue;
+    const SolverSlot i = a.solver_index[v];
+    const SolverSlot f = fresh.solver_index[v];
+    ASSERT_EQ(i == kNoSolverSlot, f == kNoSolverSlot) << v;
+    if (i == kNoSolverSlot) continue;
     ++present;
-    ASSERT_LT(i, a.vertex_count);
+    ASSERT_TRUE(a.original_index.contains(i));
     ASSERT_EQ(a.original_index[i], v);
-    ASSERT_EQ(i < a.free_count, model.fixed[v] == kFreeVertex) << v;
-    if (i < a.free_count) {
-      ASSERT_LT(i, a.color_end[color_of(a, i) - 1]) << "a free vertex lies where sweeps come";
+    ASSERT_EQ(ToNumber(i) < a.free_count, model.fixed[v] == kFreeVertex) << v;
+    if (ToNumber(i) < a.free_count) {
+      ASSERT_LT(ToNumber(i), a.color_end[color_of(a, ToNumber(i)) - 1]) << "a free vertex lies where sweeps come";
     } else {
-      ASSERT_LT(i, a.fixed_end);
+      ASSERT_LT(ToNumber(i), a.fixed_end);
     }
     ExpectSameFloats(a.mass_kg[i], fresh.mass_kg[f], "mass", v);
     ExpectSameFloats(a.mass_damping_per_s[i], fresh.mass_damping_per_s[f], "mass damping", v);
@@ -345,7 +345,7 @@ void ExpectSame(const TissueLayout& a, const TissueLayout& fresh, const TissueMo
     const uint32_t lanes = a.lanes;
     for (uint32_t b = 0; b < own.y - own.x; ++b) {
       ASSERT_TRUE(blocks.insert(own.x + b).second) << "two vertices share a block";
-      ASSERT_EQ(a.block_vertex[own.x + b], i);
+      ASSERT_EQ(a.block_vertex[own.x + b], ToNumber(i));
       for (uint32_t k = 0; k < a.corner_reals * lanes; ++k) {
         const size_t ka = size_t{own.x + b} * a.corner_reals * lanes + k;
         const size_t kf = size_t{other.x + b} * fresh.corner_reals * lanes + k;
@@ -355,7 +355,7 @@ void ExpectSame(const TissueLayout& a, const TissueLayout& fresh, const TissueMo
         const uint32_t ia = a.corner_index[size_t{own.x + b} * 4 * lanes + k];
         const uint32_t jf = fresh.corner_index[size_t{other.x + b} * 4 * lanes + k];
         if (k < 3 * lanes) {
-          ASSERT_EQ(a.original_index[ia], fresh.original_index[jf]) << "neighbours of vertex " << v;
+          ASSERT_EQ(a.original_index[SolverSlot{ia}], fresh.original_index[SolverSlot{jf}]) << "neighbours of vertex " << v;
         } else {
           ASSERT_EQ(ia, jf) << "tets of vertex " << v;
         }
@@ -371,7 +371,7 @@ void ExpectSame(const TissueLayout& a, const TissueLayout& fresh, const TissueMo
       ASSERT_EQ(a.load_bits[i], fresh.load_bits[f]);
     }
   }
-  for (uint32_t i = 0; i < a.vertex_count; ++i) {
+  for (const SolverSlot i : a.original_index.indices()) {
     if (a.original_index[i] != kNoTissueVertex) continue;
     ASSERT_EQ(a.mass_kg[i], 0) << "an empty slot moves nothing";
     ASSERT_EQ(a.block_range[i].x, a.block_range[i].y);
@@ -387,7 +387,7 @@ void ExpectSame(const TissueLayout& a, const TissueLayout& fresh, const TissueMo
     std::set<size_t> colors;
     size_t free_vertices = 0;
     for (size_t c = 0; c < 4; ++c) {
-      ASSERT_EQ(a.original_index[slots[c]], model.tets[t].vertices[c]);
+      ASSERT_EQ(a.original_index[SolverSlot{slots[c]}], model.tets[t].vertices[c]);
       if (slots[c] >= a.free_count) continue;
       ++free_vertices;
       colors.insert(color_of(a, slots[c]));
@@ -398,9 +398,9 @@ void ExpectSame(const TissueLayout& a, const TissueLayout& fresh, const TissueMo
   ASSERT_EQ(a.triangle_count, fresh.triangle_count);
   ASSERT_EQ(a.triangle_body, fresh.triangle_body);
   for (uint32_t t = 0; t < a.triangle_count; ++t) {
-    ASSERT_EQ(a.original_index[a.triangles[t].x], fresh.original_index[fresh.triangles[t].x]);
-    ASSERT_EQ(a.original_index[a.triangles[t].y], fresh.original_index[fresh.triangles[t].y]);
-    ASSERT_EQ(a.original_index[a.triangles[t].z], fresh.original_index[fresh.triangles[t].z]);
+    ASSERT_EQ(a.original_index[SolverSlot{a.triangles[t].x}], fresh.original_index[SolverSlot{fresh.triangles[t].x}]);
+    ASSERT_EQ(a.original_index[SolverSlot{a.triangles[t].y}], fresh.original_index[SolverSlot{fresh.triangles[t].y}]);
+    ASSERT_EQ(a.original_index[SolverSlot{a.triangles[t].z}], fresh.original_index[SolverSlot{fresh.triangles[t].z}]);
   }
 }
 

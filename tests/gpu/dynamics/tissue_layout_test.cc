@@ -47,12 +47,12 @@ TEST(TissueLayoutTest, ColoursAndNumbersVertices) {
     ASSERT_EQ(layout->vertex_count, n);
     ASSERT_EQ(layout->solver_index.size(), n);
     ASSERT_EQ(layout->original_index.size(), n);
-    std::set<uint32_t> seen;
+    std::set<SolverSlot> seen;
     for (uint32_t v = 0; v < n; ++v) {
-      ASSERT_LT(layout->solver_index[v], n);
+      ASSERT_TRUE(layout->original_index.contains(layout->solver_index[v]));
       seen.insert(layout->solver_index[v]);
       EXPECT_EQ(layout->original_index[layout->solver_index[v]], v);
-      EXPECT_EQ(layout->solver_index[v] >= layout->free_count, model.fixed[v] != 0) << "fixed vertices come last";
+      EXPECT_EQ(ToNumber(layout->solver_index[v]) >= layout->free_count, model.fixed[v] != 0) << "fixed vertices come last";
     }
     EXPECT_EQ(seen.size(), n);
     EXPECT_EQ(layout->free_count, static_cast<uint32_t>(std::count(model.fixed.begin(), model.fixed.end(), 0)));
@@ -60,10 +60,10 @@ TEST(TissueLayoutTest, ColoursAndNumbersVertices) {
     ASSERT_GE(layout->color_begin.size(), 2U);
     EXPECT_EQ(layout->color_begin.front(), 0U);
     EXPECT_EQ(layout->color_begin.back(), layout->free_count);
-    std::vector<uint32_t> color(n, 0xffffffffU);
+    TissueLayout::BySlot<uint32_t> color(n, 0xffffffffU);
     for (uint32_t c = 0; c + 1 < layout->color_begin.size(); ++c) {
       EXPECT_LT(layout->color_begin[c], layout->color_begin[c + 1]) << "no colour is empty";
-      for (uint32_t i = layout->color_begin[c]; i < layout->color_begin[c + 1]; ++i) color[i] = c;
+      for (uint32_t i = layout->color_begin[c]; i < layout->color_begin[c + 1]; ++i) color[SolverSlot{i}] = c;
     }
     for (size_t t = 0; t < model.tets.size(); ++t) {
       const auto& v = model.tets[t].vertices;
@@ -94,7 +94,8 @@ TEST(TissueLayoutTest, CornersSeeTheirTetAtRest) {
       std::set<std::pair<uint32_t, uint32_t>> corners;
       size_t padding = 0;
       for (uint32_t i = 0; i < n; ++i) {
-        for (uint32_t b = layout->block_range[i].x; b < layout->block_range[i].y; ++b) {
+        const UInt2 range = layout->block_range[SolverSlot{i}];
+        for (uint32_t b = range.x; b < range.y; ++b) {
           EXPECT_EQ(layout->block_vertex[b], i);
           for (uint32_t lane = 0; lane < lanes; ++lane) {
             const float* const real = &layout->corner_real[size_t{b} * layout->corner_reals * lanes + lane];
@@ -110,13 +111,13 @@ TEST(TissueLayoutTest, CornersSeeTheirTetAtRest) {
             ASSERT_LT(t, model.tets.size());
             EXPECT_EQ(index[3 * lanes] >> PALPATE_ENERGY_SHIFT, static_cast<uint32_t>(model.tets[t].energy));
             EXPECT_TRUE(corners.insert({t, i}).second) << "corner listed twice";
-            std::set<uint32_t> expected, found{layout->original_index[i]};
+            std::set<uint32_t> expected, found{layout->original_index[SolverSlot{i}]};
             for (const uint32_t v : model.tets[t].vertices) expected.insert(v);
             Eigen::Matrix3d edges, rows;
-            const Eigen::Vector3d o = Rest(model, layout->original_index[i]);
+            const Eigen::Vector3d o = Rest(model, layout->original_index[SolverSlot{i}]);
             for (uint32_t k = 0; k < 3; ++k) {
               ASSERT_LT(index[k * lanes], n);
-              const uint32_t v = layout->original_index[index[k * lanes]];
+              const uint32_t v = layout->original_index[SolverSlot{index[k * lanes]}];
               found.insert(v);
               edges.col(k) = Rest(model, v) - o;
               for (uint32_t axis = 0; axis < 3; ++axis) rows(k, axis) = real[(3 * k + axis) * lanes];
@@ -155,10 +156,8 @@ TEST(TissueLayoutTest, MassesTetsAndTrianglesFollowTheModel) {
     for (size_t t = 0; t < model.tets.size(); ++t) {
       const auto& v = model.tets[t].vertices;
       const UInt4& s = layout->tets[t];
-      EXPECT_EQ(layout->original_index[s.x], v[0]);
-      EXPECT_EQ(layout->original_index[s.y], v[1]);
-      EXPECT_EQ(layout->original_index[s.z], v[2]);
-      EXPECT_EQ(layout->original_index[s.w], v[3]);
+      const uint32_t corners[] = {s.x, s.y, s.z, s.w};
+      for (size_t c = 0; c < 4; ++c) EXPECT_EQ(layout->original_index[SolverSlot{corners[c]}], v[c]);
       Eigen::Matrix3d edges, rows;
       for (int k = 0; k < 3; ++k) {
         edges.col(k) = Rest(model, v[k + 1]) - Rest(model, v[0]);
@@ -171,7 +170,7 @@ TEST(TissueLayoutTest, MassesTetsAndTrianglesFollowTheModel) {
     EXPECT_NEAR(std::accumulate(layout->mass_kg.begin(), layout->mass_kg.end(), 0.0), mass, 1e-5 * mass);
 
     ASSERT_EQ(layout->triangles.size(), model.surface_triangles.size());
-    for (uint32_t i = 0; i < layout->vertex_count; ++i) {
+    for (const SolverSlot i : layout->original_index.indices()) {
       std::set<uint32_t> expected, found;
       for (uint32_t t = 0; t < model.surface_triangles.size(); ++t) {
         for (const uint32_t v : model.surface_triangles[t]) {

@@ -45,7 +45,7 @@ class TissueSolverTest : public test::DeviceTest {
   static Vector3d Rounded(const Vector3d& v) { return Unpack(Pack({v})).front(); }
   std::vector<double> Masses(const TissueSolver& solver) const {
     std::vector<double> mass;
-    for (const uint32_t i : solver.layout().solver_index) mass.push_back(solver.layout().mass_kg[i]);
+    for (const SolverSlot i : solver.layout().solver_index) mass.push_back(solver.layout().mass_kg[i]);
     return mass;
   }
 
