@@ -62,10 +62,8 @@ absl::StatusOr<std::array<gpu::DeviceBuffer<T>, 2>> UploadFrames(gpu::Queue& que
   return buffers;
 }
 
-}  // namespace
-
-absl::StatusOr<MeshPairVerdict> VerifyMeshPair(gpu::Queue& queue, const gpu::CcdDetectorOptions& options, const MeshPairFiles& files) {
-  sim::MeshFrame frames[2];
+/// Two frames of one mesh.
+absl::Status ReadFrames(const MeshPairFiles& files, sim::MeshFrame (&frames)[2]) {
   for (size_t f = 0; f < 2; ++f) {
     PALPATE_ASSIGN_OR_RETURN(frames[f], sim::ReadPlyFrame(files.frames[f]));
   }
@@ -78,12 +76,11 @@ absl::StatusOr<MeshPairVerdict> VerifyMeshPair(gpu::Queue& queue, const gpu::Ccd
     return absl::ResourceExhaustedError(absl::StrFormat("%s: %d vertices; at most %d are taken", files.frames[0],
                                                         frames[0].positions_m.size(), gpu::SurfaceTopology::kMaxElements));
   }
-  const gpu::SurfaceBody body = {.triangles = frames[0].triangles};
-  const absl::StatusOr<gpu::SurfaceTopology> built =
-      gpu::SurfaceTopology::Build(static_cast<uint32_t>(frames[0].positions_m.size()), std::span(&body, 1));
-  if (!built.ok()) return Annotate(built.status(), files.frames[0]);
-  const gpu::SurfaceTopology& topology = *built;
+  return absl::OkStatus();
+}
 
+/// Edges in the order in which the files number them: by their second vertex, then by their first.
+std::vector<uint32_t> EdgesByRank(const gpu::SurfaceTopology& topology) {
   std::vector<uint32_t> edge_of_rank(topology.edges.size());
   std::iota(edge_of_rank.begin(), edge_of_rank.end(), 0U);
   std::sort(edge_of_rank.begin(), edge_of_rank.end(), [&](uint32_t a, uint32_t b) {
@@ -91,6 +88,21 @@ absl::StatusOr<MeshPairVerdict> VerifyMeshPair(gpu::Queue& queue, const gpu::Ccd
     const gpu::UInt2 y = topology.edges[b];
     return x.y != y.y ? x.y < y.y : x.x < y.x;
   });
+  return edge_of_rank;
+}
+
+}  // namespace
+
+absl::StatusOr<MeshPairVerdict> VerifyMeshPair(gpu::Queue& queue, const gpu::CcdDetectorOptions& options, const MeshPairFiles& files) {
+  sim::MeshFrame frames[2];
+  PALPATE_RETURN_IF_ERROR(ReadFrames(files, frames));
+  const gpu::SurfaceBody body = {.triangles = frames[0].triangles};
+  const absl::StatusOr<gpu::SurfaceTopology> built =
+      gpu::SurfaceTopology::Build(static_cast<uint32_t>(frames[0].positions_m.size()), std::span(&body, 1));
+  if (!built.ok()) return Annotate(built.status(), files.frames[0]);
+  const gpu::SurfaceTopology& topology = *built;
+
+  const std::vector<uint32_t> edge_of_rank = EdgesByRank(topology);
   std::vector<uint64_t> required[2];
   std::vector<bool> truth[2];
   for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {

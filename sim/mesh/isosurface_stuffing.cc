@@ -163,6 +163,9 @@ class Stuffing {
   void Warp();
   absl::Status Fill();
   absl::Status FillTet(const std::array<Vector3i, 4>& h);
+  void FillPrismOnThree(const std::array<Vector3i, 4>& h, int id);
+  void FillPrismOnTwo(const std::array<Vector3i, 4>& h, const std::array<int, 4>& inside, const std::array<int, 4>& outside);
+  void FillPyramid(const std::array<Vector3i, 4>& h, const std::array<int, 4>& inside, int ir, int iz);
   absl::Status FillNotches();
   void MakeManifold();
   void Smooth();
@@ -418,6 +421,79 @@ absl::Status Stuffing::Fill() {
   return absl::OkStatus();
 }
 
+// Whether (a, b, c, d) is an even permutation of (0, 1, 2, 3).
+bool IsEven(int a, int b, int c, int d) {
+  const int inversions = (a > b) + (a > c) + (a > d) + (b > c) + (b > d) + (c > d);
+  return inversions % 2 == 0;
+}
+
+// A prism between the triangles a b c and A B C of the cut points; d a is a long edge, so two diagonals meet in A.
+void Stuffing::FillPrismOnThree(const std::array<Vector3i, 4>& h, int id) {
+  const int ia = id ^ 1;
+  int ib = id < 2 ? 2 : 0;
+  int ic = ib + 1;
+  if (!IsEven(ia, ib, ic, id)) std::swap(ib, ic);
+  const uint32_t a = PointVertex(h[ia]);
+  const uint32_t b = PointVertex(h[ib]);
+  const uint32_t c = PointVertex(h[ic]);
+  const uint32_t cut_a = CutVertex(h[ia], h[id]);
+  const uint32_t cut_b = CutVertex(h[ib], h[id]);
+  const uint32_t cut_c = CutVertex(h[ic], h[id]);
+  Emit(a, b, c, cut_a);
+  if (DiagonalAtFirst(h[ib], h[ic], h[id])) {
+    Emit(c, b, cut_c, cut_a);
+    Emit(cut_c, b, cut_b, cut_a);
+  } else {
+    Emit(c, b, cut_b, cut_a);
+    Emit(cut_c, c, cut_b, cut_a);
+  }
+}
+
+// A prism between the triangles p pr ps and q qr qs; the diagonals at p q never leave the same end, see DiagonalAtFirst.
+void Stuffing::FillPrismOnTwo(const std::array<Vector3i, 4>& h, const std::array<int, 4>& inside, const std::array<int, 4>& outside) {
+  const int ip = inside[0];
+  const int iq = inside[1];
+  int ir = outside[0];
+  int is = outside[1];
+  if (!IsEven(ip, iq, ir, is)) std::swap(ir, is);
+  const uint32_t p = PointVertex(h[ip]);
+  const uint32_t q = PointVertex(h[iq]);
+  const uint32_t pr = CutVertex(h[ip], h[ir]);
+  const uint32_t ps = CutVertex(h[ip], h[is]);
+  const uint32_t qr = CutVertex(h[iq], h[ir]);
+  const uint32_t qs = CutVertex(h[iq], h[is]);
+  if (DiagonalAtFirst(h[ip], h[iq], h[ir])) {
+    Emit(p, q, qr, ps);
+    Emit(p, pr, ps, qr);
+    Emit(q, qs, qr, ps);
+  } else {
+    Emit(p, q, pr, qs);
+    Emit(p, pr, ps, qs);
+    Emit(q, qs, qr, pr);
+  }
+}
+
+// A pyramid: base p q qr pr, apex z.
+void Stuffing::FillPyramid(const std::array<Vector3i, 4>& h, const std::array<int, 4>& inside, int ir, int iz) {
+  const int ip = inside[0];
+  const int iq = inside[1];
+  const uint32_t p = PointVertex(h[ip]);
+  const uint32_t q = PointVertex(h[iq]);
+  const uint32_t pr = CutVertex(h[ip], h[ir]);
+  const uint32_t qr = CutVertex(h[iq], h[ir]);
+  const uint32_t z = PointVertex(h[iz]);
+  std::array<std::array<uint32_t, 4>, 2> tets;
+  if (DiagonalAtFirst(h[ip], h[iq], h[ir])) {
+    tets = {{{p, q, qr, z}, {p, qr, pr, z}}};
+  } else {
+    tets = {{{p, q, pr, z}, {q, qr, pr, z}}};
+  }
+  for (std::array<uint32_t, 4>& tet : tets) {
+    if (!IsEven(ip, iq, ir, iz)) std::swap(tet[0], tet[1]);
+    mesh_.tets.push_back(tet);
+  }
+}
+
 // Emits the part of one background tet that lies inside. h: positively oriented; h[0] h[1] and h[2] h[3] are its long edges.
 absl::Status Stuffing::FillTet(const std::array<Vector3i, 4>& h) {
   std::array<int, 4> inside{};
@@ -443,81 +519,17 @@ absl::Status Stuffing::FillTet(const std::array<Vector3i, 4>& h) {
         absl::StrFormat("edge_length_m = %g: the mesh needs more than %u tets, the limit; take a larger edge length",
                         options_.edge_length_m, options_.max_tets));
   }
-  // is (a, b, c, d) an even permutation of (0, 1, 2, 3)?
-  const auto even = [](int a, int b, int c, int d) {
-    const int inversions = (a > b) + (a > c) + (a > d) + (b > c) + (b > d) + (c > d);
-    return inversions % 2 == 0;
-  };
-
   if (inside_count == 1 || outside_count == 0) {
     const Vector3i& apex = h[inside[0]];
     std::array<uint32_t, 4> tet;
     for (int i = 0; i < 4; ++i) tet[i] = Outside(lattice_.Id(h[i])) ? CutVertex(apex, h[i]) : PointVertex(h[i]);
     mesh_.tets.push_back(tet);
   } else if (inside_count == 3) {
-    // a prism between the triangles a b c and A B C of the cut points; d a is a long edge, so two diagonals meet in A
-    const int id = outside[0];
-    const int ia = id ^ 1;
-    int ib = id < 2 ? 2 : 0;
-    int ic = ib + 1;
-    if (!even(ia, ib, ic, id)) std::swap(ib, ic);
-    const uint32_t a = PointVertex(h[ia]);
-    const uint32_t b = PointVertex(h[ib]);
-    const uint32_t c = PointVertex(h[ic]);
-    const uint32_t cut_a = CutVertex(h[ia], h[id]);
-    const uint32_t cut_b = CutVertex(h[ib], h[id]);
-    const uint32_t cut_c = CutVertex(h[ic], h[id]);
-    Emit(a, b, c, cut_a);
-    if (DiagonalAtFirst(h[ib], h[ic], h[id])) {
-      Emit(c, b, cut_c, cut_a);
-      Emit(cut_c, b, cut_b, cut_a);
-    } else {
-      Emit(c, b, cut_b, cut_a);
-      Emit(cut_c, c, cut_b, cut_a);
-    }
+    FillPrismOnThree(h, outside[0]);
   } else if (outside_count == 2) {
-    // a prism between the triangles p pr ps and q qr qs; the diagonals at p q never leave the same end, see DiagonalAtFirst
-    const int ip = inside[0];
-    const int iq = inside[1];
-    int ir = outside[0];
-    int is = outside[1];
-    if (!even(ip, iq, ir, is)) std::swap(ir, is);
-    const uint32_t p = PointVertex(h[ip]);
-    const uint32_t q = PointVertex(h[iq]);
-    const uint32_t pr = CutVertex(h[ip], h[ir]);
-    const uint32_t ps = CutVertex(h[ip], h[is]);
-    const uint32_t qr = CutVertex(h[iq], h[ir]);
-    const uint32_t qs = CutVertex(h[iq], h[is]);
-    if (DiagonalAtFirst(h[ip], h[iq], h[ir])) {
-      Emit(p, q, qr, ps);
-      Emit(p, pr, ps, qr);
-      Emit(q, qs, qr, ps);
-    } else {
-      Emit(p, q, pr, qs);
-      Emit(p, pr, ps, qs);
-      Emit(q, qs, qr, pr);
-    }
+    FillPrismOnTwo(h, inside, outside);
   } else {
-    // a pyramid: base p q qr pr, apex z
-    const int ip = inside[0];
-    const int iq = inside[1];
-    const int ir = outside[0];
-    const int iz = zero[0];
-    const uint32_t p = PointVertex(h[ip]);
-    const uint32_t q = PointVertex(h[iq]);
-    const uint32_t pr = CutVertex(h[ip], h[ir]);
-    const uint32_t qr = CutVertex(h[iq], h[ir]);
-    const uint32_t z = PointVertex(h[iz]);
-    std::array<std::array<uint32_t, 4>, 2> tets;
-    if (DiagonalAtFirst(h[ip], h[iq], h[ir])) {
-      tets = {{{p, q, qr, z}, {p, qr, pr, z}}};
-    } else {
-      tets = {{{p, q, pr, z}, {q, qr, pr, z}}};
-    }
-    for (std::array<uint32_t, 4>& tet : tets) {
-      if (!even(ip, iq, ir, iz)) std::swap(tet[0], tet[1]);
-      mesh_.tets.push_back(tet);
-    }
+    FillPyramid(h, inside, outside[0], zero[0]);
   }
   return absl::OkStatus();
 }

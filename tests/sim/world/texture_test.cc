@@ -13,6 +13,8 @@
 
 #include "sim/mesh/generators.h"
 #include "sim/world/world_body.h"
+#include "tests/sim/world/random_edits.h"
+#include "tests/support/device_test.h"
 
 namespace palpate::sim {
 namespace {
@@ -131,61 +133,24 @@ TEST_P(TextureTest, StaysWithTheTissueThroughRandomEdits) {
   const double period = GetParam();
   const BodyDescription description = Block(period);
   std::mt19937 random(11);
-  std::uniform_real_distribution<double> unit(-1, 1);
   Seen seen;
   size_t pieces_seen = 0;
   for (int round = 0; round < 6; ++round) {
     SceneVertices vertices;
-    auto created = WorldBody::Create(description, 0, &vertices);
-    ASSERT_TRUE(created.ok()) << created.status();
-    for (const VertexHandle h : vertices.handles()) {
-      const Eigen::Vector3f x = vertices.rest_m[h].cast<float>();
-      vertices.state[h].position_m = {x.x(), x.y(), x.z(), 0};
-    }
-    std::vector<std::unique_ptr<WorldBody>> bodies;
-    bodies.push_back(*std::move(created));
+    PALPATE_TEST_ASSIGN(std::vector<std::unique_ptr<WorldBody>> bodies, test::MakeBodies({description}, &vertices));
     ASSERT_NO_FATAL_FAILURE(Check(*bodies[0], period, &seen));
     for (int i = 0; i < 25; ++i) {
-      WorldBody& body = *bodies[static_cast<size_t>(random()) % bodies.size()];
-      const ClosedMesh& mesh = body.mesh();
-      if (mesh.triangle_count() == 0) continue;
-      uint32_t t = 0;
-      do {
-        t = static_cast<uint32_t>(random()) % mesh.triangle_slot_count();
-      } while (!mesh.IsTriangle(t));
-      const Vector3d place = body.PositionOf(mesh.TriangleVertices(t)[0]);
-      const BodyArrays before = *body.arrays();
-      body.BeginEdit();
-      EditOutcome outcome;
-      switch (random() % 3) {
-        case 0:
-          ASSERT_TRUE(body.Carve(BallRegion{place, 0.009}, &outcome).ok());
-          break;
-        case 1:
-          ASSERT_TRUE(body.Refine(BallRegion{place, 0.012}, {.region = {}, .max_edge_m = 0.007}, 20000, &outcome).ok());
-          break;
-        default: {
-          const Vector3d edge = 0.05 * Vector3d(unit(random), unit(random), unit(random)).normalized();
-          const Vector3d way = 0.05 * Vector3d(unit(random), unit(random), unit(random)).normalized();
-          InciseEdit incision;
-          for (const double at : {-1.0, 0.0, 1.0}) incision.edges_m.push_back({place + at * way - edge, place + at * way + edge});
-          ASSERT_TRUE(body.Incise(incision, 20000, &outcome).ok());
-        }
+      std::vector<std::shared_ptr<const BodyArrays>> before;
+      for (const auto& body : bodies) before.push_back(body->arrays());
+      PALPATE_TEST_ASSIGN(const size_t edited, test::ApplyRandomEdit(&bodies, &random));
+      pieces_seen += bodies.size() - before.size();
+      if (bodies[edited]->has_changes()) {
+        const BodyArraysChange change = bodies[edited]->UpdateArrays();
+        ASSERT_NO_FATAL_FAILURE(CheckChange(*before[edited], *bodies[edited]->arrays(), change));
       }
-      auto pieces = body.DetachPieces(static_cast<uint32_t>(bodies.size()), [&bodies](const std::string& name) {
-        return std::any_of(bodies.begin(), bodies.end(), [&name](const auto& other) { return other->name() == name; });
-      });
-      ASSERT_TRUE(pieces.ok()) << pieces.status();
-      body.FinishEdit();
-      if (body.has_changes()) {
-        const BodyArraysChange change = body.UpdateArrays();
-        ASSERT_NO_FATAL_FAILURE(CheckChange(before, *body.arrays(), change));
-      }
-      ASSERT_NO_FATAL_FAILURE(Check(body, period, &seen));
-      for (auto& piece : *pieces) {
-        ASSERT_NO_FATAL_FAILURE(Check(*piece, period, &seen));
-        bodies.push_back(std::move(piece));
-        ++pieces_seen;
+      ASSERT_NO_FATAL_FAILURE(Check(*bodies[edited], period, &seen));
+      for (size_t piece = before.size(); piece < bodies.size(); ++piece) {
+        ASSERT_NO_FATAL_FAILURE(Check(*bodies[piece], period, &seen));
       }
     }
   }
