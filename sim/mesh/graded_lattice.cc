@@ -120,7 +120,7 @@ absl::Status Refiner::MakeCoarse() {
           for (int c = 0; c < 4; ++c) {
             const std::array<Vector3i, 4> tet = {centre, next, corner[c], corner[(c + 1) % 4]};
             std::array<Vector3d, 4> place;
-            for (int i = 0; i < 4; ++i) place[i] = out_.origin_m + out_.unit_m * tet[i].cast<double>();
+            for (int v = 0; v < 4; ++v) place[v] = out_.origin_m + out_.unit_m * tet[v].cast<double>();
             if (options_.wanted_level(place, kMargin * cell_m) < 0) continue;
             leaves_[0].push_back({Node(tet[0]), Node(tet[1]), Node(tet[2]), Node(tet[3])});
           }
