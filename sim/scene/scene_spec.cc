@@ -206,12 +206,15 @@ void CheckMeshData(Checker& check, const std::string& path, const v1::TetMeshDat
                   absl::StrCat(mesh.tet_groups_size(), " numbers for ", tet_count, " tets, must be one each or none"));
     return;
   }
+  for (int i = 0; i < mesh.tet_groups_size() && check.ok(); ++i) {
+    if (mesh.tet_groups(i) > kMaxGroupNumber) check.Range(At(At(path, "tet_groups"), i), mesh.tet_groups(i), 0, kMaxGroupNumber);
+  }
   check.Count(At(path, "groups"), mesh.groups_size(), 0, kMaxMeshGroups);
   std::unordered_set<std::string> names;
   std::unordered_set<uint32_t> numbers;
   for (int i = 0; i < mesh.groups_size() && check.ok(); ++i) {
     const std::string group_path = At(At(path, "groups"), i);
-    if (mesh.groups(i).number() == 0) check.Invalid(At(group_path, "number"), "is 0, must be at least 1");
+    check.Range(At(group_path, "number"), mesh.groups(i).number(), 1, kMaxGroupNumber);
     if (!numbers.insert(mesh.groups(i).number()).second) {
       check.Invalid(At(group_path, "number"), absl::StrCat(mesh.groups(i).number(), " is that of a group before it"));
     }

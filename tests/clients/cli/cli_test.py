@@ -43,7 +43,7 @@ def cube_stl(size, open_side=False):
     return out
 
 
-def label_nrrd(names=("liver", "tumor")):
+def label_nrrd(names=("liver", "tumor"), speck=False):
     """A ball of radius 15 mm with a ball of 6 mm in it, in voxels of 1 x 1 x 1.5 mm, as a segmentation of 3D Slicer."""
     size, spacing = (36, 36, 24), (1, 1, 1.5)
     voxels = bytearray()
@@ -54,6 +54,8 @@ def label_nrrd(names=("liver", "tumor")):
                 voxels.append(2 if (x - 3) ** 2 + y * y + z * z < 36 else 1 if x * x + y * y + z * z < 225 else 0)
     head = f"NRRD0004\ntype: uint8\ndimension: 3\nsizes: {size[0]} {size[1]} {size[2]}\nencoding: gzip\nspace: left-posterior-superior\n"
     head += f"space directions: ({spacing[0]},0,0) (0,{spacing[1]},0) (0,0,{spacing[2]})\nspace origin: (10,20,30)\n"
+    if speck:
+        voxels[6 + size[0] * (18 + size[1] * 12)] = 4
     for number, name in enumerate(names):
         head += f"Segment{number}_Name:={name}\nSegment{number}_LabelValue:={number + 1}\n"
     return (head + "\n").encode() + gzip.compress(bytes(voxels))
@@ -519,7 +521,10 @@ class LabelsTest(CliTest):
         self.assertIn('two labels have the name "a"', self.fails(FAILED, *arguments, "--labels", "1=a,2=a"))
         self.assertIn("LABEL=LENGTH expected", self.fails(FAILED, *arguments, "--edge-lengths", "spleen=0.001"))
         self.assertIn("must be a number above 0", self.fails(FAILED, *arguments, "--edge-lengths", "tumor=-1"))
-        self.assertIn("label 2 (tumor) is lost", self.fails(FAILED, *arguments, "--edge-length", "0.03"))
+        speck = self.write("speck.nrrd", label_nrrd(speck=True))
+        self.assertIn("label 4 (label 4) is lost: no tetrahedron fits into it; it is at most 1 mm thick", self.fails(FAILED, "mesh", "from-labels", speck, "-o", target))
+        warnings = run("mesh", "from-labels", self.volume, "--edge-length", "0.009", "-o", target).stderr
+        self.assertRegex(warnings, r"label 2 \(tumor\): (its volume is|only) ")
         self.assertIn("more than 100 tets", self.fails(FAILED, *arguments, "--max-tets", "100"))
         named = self.write("three.nrrd", label_nrrd(("liver", "tumor", "vessel")))
         self.assertIn("label 3 (vessel) has no voxels", self.fails(FAILED, "mesh", "from-labels", named, "--labels", "vessel", "-o", target))
