@@ -26,7 +26,7 @@ bool IsSameDevice(const WorldStateInfo& info, const gpu::DeviceInfo& device) {
 absl::StatusOr<std::shared_ptr<const WorldState>> World::Impl::Capture() {
   if (failed_) return absl::FailedPreconditionError("the scene has failed and must be reset");
   for (size_t b = 0; b < bodies_.size(); ++b) {
-    if (topology_->bodies[b] != bodies_[b]->arrays()) return absl::InternalError("the topology is not that of the bodies");
+    if (bodies_.size() != topology_->bodies.size() || topology_->bodies[b] != bodies_[b]->arrays()) return absl::InternalError("the topology is not that of the bodies");
   }
   auto state = std::make_shared<WorldState>();
   state->info.description_hash = description_hash_;

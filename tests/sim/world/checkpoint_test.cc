@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "gpu/base/state_archive.h"
 #include "sim/world/world.h"
 #include "tests/sim/world/checkpoint_scenes.h"
 #include "tests/support/device_test.h"
