@@ -93,8 +93,8 @@ absl::Status Run(Report* report, const std::shared_ptr<gpu::Context>& context) {
     const double top_m = scene.tools[0].rest_pose.position_m.z();
     sim::InciseEdit incision;
     for (const double x : {-0.05, 0.0, 0.05}) incision.edges_m.push_back({Vector3d(x, 0, top_m - 0.03), Vector3d(x, 0, top_m + 0.01)});
-    const std::vector<sim::Edit> edits = {
-        {.body = 0, .what = incision}, {.body = 0, .what = sim::CarveEdit{sim::BallRegion{{0.03, -0.02, top_m - 0.01}, 0.015}}}};
+    const std::vector<sim::Edit> edits = {{.body = 0, .what = incision},
+                                          {.body = 0, .what = sim::CarveEdit{sim::BallRegion{{0.03, -0.02, top_m - 0.01}, 0.015}}}};
     PALPATE_RETURN_IF_ERROR(world->Apply(std::span(edits).first(1)).status());
     PALPATE_RETURN_IF_ERROR(Steps(*world, 5));
     PALPATE_RETURN_IF_ERROR(world->Apply(std::span(edits).last(1)).status());

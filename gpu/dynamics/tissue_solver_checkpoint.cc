@@ -117,8 +117,8 @@ absl::StatusOr<std::unique_ptr<TissueSolver>> TissueSolver::Restore(std::shared_
     return absl::InvalidArgumentError("the state has no contact stiffness");
   }
   if (saved.lanes != tuning.lanes || (saved.skeleton && saved.skeleton->lanes != saved.lanes)) {
-    return absl::InvalidArgumentError(absl::StrCat("the state was laid out for a device of ", saved.lanes,
-                                                   " lanes, and this one is driven with ", tuning.lanes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the state was laid out for a device of ", saved.lanes, " lanes, and this one is driven with ", tuning.lanes));
   }
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, Queue::Create(std::move(context)));
   auto impl = std::make_unique<Impl>();

@@ -488,8 +488,8 @@ absl::StatusOr<QuasiStatic::Part> QuasiStatic::LoadPart(StateReader& archive) {
   archive.Check(is_sound, "a pre-computed model of other vertices");
   PALPATE_RETURN_IF_ERROR(archive.status());
   part.tet_count = tet_count;
-  PALPATE_ASSIGN_OR_RETURN(part.model, PrecomputedModel::Create(input.rest_m, input.tets, input.fixed, input.chosen, input.extra,
-                                                                {.dt_s = input.dt_s}));
+  PALPATE_ASSIGN_OR_RETURN(
+      part.model, PrecomputedModel::Create(input.rest_m, input.tets, input.fixed, input.chosen, input.extra, {.dt_s = input.dt_s}));
   if (has_all_columns) part.model->ComputeColumns();
   return part;
 }
