@@ -25,12 +25,11 @@ int64_t NowUs() {
 }  // namespace
 
 absl::Status Scene::StepPlayer() {
+  const uint64_t before = player_->position();
   PALPATE_ASSIGN_OR_RETURN(const record::Player::Place place, player_->Step());
   FollowPlayer();
-  if (place.at_end) {
-    state_ = v1::RUN_STATE_PAUSED;
-    EndStepJobs(absl::OutOfRangeError("the recording is at its end"));
-  }
+  if (place.at_end) state_ = v1::RUN_STATE_PAUSED;
+  if (place.position == before) EndStepJobs(absl::OutOfRangeError("the recording is at its end"));
   return absl::OkStatus();
 }
 

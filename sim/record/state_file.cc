@@ -9,7 +9,7 @@
 namespace palpate::record {
 namespace {
 
-constexpr std::string_view kMagic = "PALPCKPT";
+constexpr std::string_view kMagic = "PALPSCEN";
 constexpr size_t kHeaderBytes = 44;
 
 uint32_t CrcOf(std::string_view bytes) {

@@ -23,7 +23,7 @@ struct SceneCheckpoint {
   std::string world;
 };
 
-/// The content of a file: magic "PALPCKPT", major, minor, header's size (u16 each, then u16 0), sizes of the two parts (u64 each), CRC-32
+/// The content of a file: magic "PALPSCEN", major, minor, header's size (u16 each, then u16 0), sizes of the two parts (u64 each), CRC-32
 /// of each part and of the header before it (u32 each), then the parts.
 std::string EncodeStateHeader(std::string_view scene, std::string_view world);
 std::string EncodeState(const SceneCheckpoint& state);
