@@ -28,8 +28,8 @@
 
 namespace palpate::server {
 
-enum class StreamKind { kWatch, kOperate, kViewer };
-inline constexpr std::array<std::string_view, 3> kStreamKindNames = {"watch", "operate", "viewer"};
+enum class StreamKind { kWatch, kOperate, kViewer, kBatch };
+inline constexpr std::array<std::string_view, 4> kStreamKindNames = {"watch", "operate", "viewer", "batch"};
 
 /// Parts of the contact between and within bodies that are timed on their own.
 inline constexpr std::array<std::string_view, 3> kContactStageNames = {"detect", "filter", "check"};

@@ -30,7 +30,7 @@ constexpr int kMaxSyncThreads = 32;            // of reflection, the only servic
 constexpr uint64_t kReservedDescriptors = 64;  // scenes, drivers, files, logs, what is on its way to be closed
 constexpr uint64_t kMinConnections = 8;
 constexpr const char* kServiceNames[] = {"palpate.v1.SceneService", "palpate.v1.EditService", "palpate.v1.StreamService",
-                                         "palpate.v1.HapticService"};
+                                         "palpate.v1.HapticService", "palpate.v1.BatchService"};
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, const std::string& what) {
   std::ifstream file(path, std::ios::binary);
@@ -139,6 +139,7 @@ absl::Status Server::StartGrpc(const ServerOptions& options) {
   scene_service_ = std::make_unique<SceneServiceImpl>(*manager_, policy);
   edit_service_ = std::make_unique<EditServiceImpl>(*manager_, policy);
   stream_service_ = std::make_unique<StreamServiceImpl>(*manager_, policy);
+  batch_service_ = std::make_unique<BatchServiceImpl>(*manager_, policy);
   haptic_service_ = std::make_unique<HapticServiceImpl>(*manager_, *authenticator_);
   health_service_ =
       std::make_unique<HealthServiceImpl>(std::vector<std::string>(std::begin(kServiceNames), std::end(kServiceNames)), policy);
@@ -161,6 +162,7 @@ absl::Status Server::StartGrpc(const ServerOptions& options) {
   builder.RegisterService(edit_service_.get());
   builder.RegisterService(stream_service_.get());
   builder.RegisterService(haptic_service_.get());
+  builder.RegisterService(batch_service_.get());
   builder.RegisterService(health_service_.get());
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.limits.max_message_bytes));
   grpc::ResourceQuota quota("palpate");
