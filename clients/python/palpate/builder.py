@@ -1,7 +1,7 @@
 """Scenes in a few calls."""
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class SceneBuilder:
 
     def _body(self, name: str, geometry: Mapping[str, Any], material: Optional[Mapping[str, Any]], fields: Mapping[str, Any]) -> "SceneBuilder":
         path = f"bodies[{len(self._spec.bodies)}]"
-        values = {"name": name, **geometry, **fields}
+        values: Dict[str, Any] = {"name": name, **geometry, **fields}
         if material is not None:
             values["material"] = material
         fill(self._spec.bodies.add(), values, path)
@@ -38,7 +38,7 @@ class SceneBuilder:
     def body(self, name: str, shape: str, size: Optional[Mapping[str, Any]] = None, *, edge_length_m: Optional[float] = None,
              material: Optional[Mapping[str, Any]] = None, **fields: Any) -> "SceneBuilder":
         """A body of the server's mesher: `shape` is liver, torus, slab, sphere, kidney, knot or sheet, `size` holds its fields."""
-        generator = {shape: size or {}, **({} if edge_length_m is None else {"edge_length_m": edge_length_m})}
+        generator: Dict[str, Any] = {shape: size or {}, **({} if edge_length_m is None else {"edge_length_m": edge_length_m})}
         return self._body(name, {"generator": generator}, material, fields)
 
     def mesh(self, name: str, vertices_m: np.ndarray, tets: np.ndarray, *, material: Optional[Mapping[str, Any]] = None,

@@ -377,7 +377,7 @@ def _write_chunks(call: Any, path: PathLike) -> int:
     except grpc.RpcError as error:
         part.unlink(missing_ok=True)
         raise errors.of_rpc(error) from None
-    part.replace(path)
+    part.replace(os.fspath(path))
     return size
 
 
