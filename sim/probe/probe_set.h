@@ -1,17 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include <Eigen/Core>
-
 #include "absl/status/statusor.h"
+#include "sim/probe/quantities.h"
 #include "sim/scene/description.h"
 #include "sim/world/frame.h"
 #include "sim/world/world.h"
@@ -30,8 +26,8 @@ inline constexpr size_t kMaxProbePathBytes = 512;  ///< of one path
 inline constexpr size_t kMaxProbeColumns = 65536;  ///< of a set
 
 /// What is measured of a scene, by paths such as `tool.probe.force`, `body.liver.volume`, `contacts.force(liver).norm`. docs/jobs.md lists
-/// them; ProbePaths does so for one scene. `*` in a name stands for any characters, and the path then for all tools, bodies or markers whose
-/// names fit. Names with other characters than letters, digits, `_`, `-`, `/` and `*` are quoted: `body."left lobe".volume`.
+/// them; ListProbes does so for one scene. `*` in a name stands for any characters, and the path then for all tools, bodies or markers
+/// whose names fit. Names with other characters than letters, digits, `_`, `-`, `/` and `*` are quoted: `body."left lobe".volume`.
 ///
 /// A set belongs to one world: it keeps rest shapes between evaluations. Copies are independent. Not thread-safe.
 class ProbeSet {
@@ -50,16 +46,13 @@ class ProbeSet {
   void Evaluate(const Frame& frame, std::span<double> out, const World* world = nullptr);
 
  private:
-  struct Context;
   struct Probe;
   std::vector<std::shared_ptr<const Probe>> probes_;
   std::vector<ProbeColumn> columns_;
-  // Rest positions of bodies that probes compare with, of one version of the topology.
-  uint64_t rest_version_ = 0;
-  std::map<uint32_t, std::vector<Eigen::Vector3d>> rest_positions_m_;
+  TopologyMeasures kept_;
 };
 
-/// All paths that a scene has, one a line with units, for people: `palpate job probes`.
+/// All that a scene has, with wildcards left out: the names that Parse knows, in full.
 std::vector<ProbeColumn> ListProbes(const SceneDescription& scene);
 
 }  // namespace palpate::sim
