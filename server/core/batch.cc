@@ -45,7 +45,8 @@ struct Batch::Task {
 };
 
 Batch::~Batch() {
-  environments_.clear();
+  // The newest first: PoCL looks for the kernels that go in lists that begin with the newest.
+  while (!environments_.empty()) environments_.pop_back();
   if (options_.budget != nullptr) options_.budget->Return(taken_);
 }
 

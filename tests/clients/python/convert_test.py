@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""From mappings, arrays and files to messages; spaces; local models. Needs no server."""
+import json
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import palpate
+from palpate import _convert, _requests
+from palpate.v1 import edit_pb2, haptics_pb2, scene_pb2
+
+
+class FillTest(unittest.TestCase):
+
+    def test_vectors_enums_and_depth(self):
+        spec = _convert.scene_spec({
+            "name": "x", "gravity_m_per_s2": [0, 0, -1], "start": "when_watched",
+            "bodies": [{"name": "b", "generator": {"sphere": {"radius_m": np.float32(0.25)}}, "color": (1, 0.5, 0), "kind": "BODY_KIND_RIGID"}],
+            "tools": [{"name": "t", "restPose": {"position_m": np.array([1, 2, 3]), "rotation": (0, 1, 0, 0)}}],
+        })
+        self.assertEqual(spec.gravity_m_per_s2.z, -1)
+        self.assertEqual(spec.start, scene_pb2.START_WHEN_WATCHED)
+        self.assertEqual(spec.bodies[0].kind, scene_pb2.BODY_KIND_RIGID)
+        self.assertEqual(spec.bodies[0].generator.sphere.radius_m, 0.25)
+        self.assertEqual(spec.tools[0].rest_pose.rotation.x, 1)
+
+    def test_errors_name_the_path(self):
+        for values, words in [
+            ({"bodies": [{}, {"nam": 1}]}, "bodies[1].nam: there is no such field"),
+            ({"bodies": {"name": "x"}}, "bodies: {'name': 'x'} is not a list"),
+            ({"gravity_m_per_s2": [1, 2]}, "gravity_m_per_s2: 2 numbers, not 3"),
+            ({"start": "later"}, "start: 'later' is none of unspecified, at_once, when_watched"),
+            ({"dt_s": "fast"}, "dt_s: 'fast' is not of the field's type"),
+            ({"solver": {"iterations": 1.5}}, "solver.iterations: 1.5"),
+            ({"solver": {"iterations": -1}}, "solver.iterations: -1"),
+            ({"solver": {"report_energy": 1}}, "solver.report_energy: 1"),
+            ({"solver": 3}, "solver: 3 is neither a mapping"),
+            ({"name": 3}, "name: 3 is not a text"),
+        ]:
+            with self.assertRaises(palpate.InvalidArgument) as caught:
+                _convert.scene_spec(values)
+            self.assertIn(words, str(caught.exception))
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "scene.json"
+            with self.assertRaises(palpate.NotFound):
+                _convert.scene_spec(path)
+            path.write_text('{"bodies": [\n}', encoding="utf-8")
+            with self.assertRaisesRegex(palpate.InvalidArgument, "scene.json: line 2"):
+                _convert.scene_spec(path)
+            path.write_text('{"bodis": []}', encoding="utf-8")
+            with self.assertRaisesRegex(palpate.InvalidArgument, "scene.json: bodis: there is no such field"):
+                _convert.scene_spec(str(path))
+            path.write_text(json.dumps({"name": "ok"}), encoding="utf-8")
+            self.assertEqual(_convert.scene_spec(path).name, "ok")
+
+    def test_builder_and_arrays(self):
+        vertices = np.arange(12.0).reshape(4, 3)
+        spec = palpate.SceneBuilder("n", dt_s=0.01).solver(iterations=3).mesh("m", vertices, np.array([[0, 1, 2, 3]]), color=(1, 0, 0)).fixed_below(
+            2).plane().tool("t", (0, 0, 1), instrument={"kind": "scalpel"}).build()
+        self.assertEqual(list(spec.bodies[0].mesh.vertices_m), list(range(12)))
+        self.assertEqual(list(spec.bodies[0].mesh.tets), [0, 1, 2, 3])
+        self.assertEqual(spec.bodies[0].fixed[0].box.max_m.z, 2)
+        self.assertEqual(spec.tools[0].instrument.kind, scene_pb2.INSTRUMENT_KIND_SCALPEL)
+        with self.assertRaisesRegex(palpate.InvalidArgument, r"tools\[0\].radius: there is no such field"):
+            palpate.SceneBuilder().tool("t", (0, 0, 0), radius=1)
+
+    def test_poses(self):
+        for pose in ((1, 2, 3), np.array([1, 2, 3.0]), [1, 2, 3, 1, 0, 0, 0], ((1, 2, 3), (1, 0, 0, 0)), {"position_m": (1, 2, 3)},
+                     {"pose": {"position_m": (1, 2, 3)}}, scene_pb2.Pose(position_m=scene_pb2.Vec3(x=1, y=2, z=3))):
+            message = _convert.tool_pose(pose)
+            self.assertEqual((message.pose.position_m.x, message.pose.position_m.z), (1, 3), pose)
+        self.assertEqual(_convert.tool_pose({"position_m": (0, 0, 0), "jaw_angle_rad": 0.5}).jaw_angle_rad, 0.5)
+        with self.assertRaisesRegex(palpate.InvalidArgument, "4 numbers, not 3"):
+            _convert.tool_pose([1, 2, 3, 4])
+
+    def test_edits(self):
+        request = _requests.edit("s", {"body": "b", "carve": {"region": _requests.region(((0, 0, 1), 0.5), None, None, None)}}, None, 4)
+        self.assertEqual(request.edits[0].carve.region.ball.radius_m, 0.5)
+        self.assertEqual(request.expected_topology_version, 4)
+        self.assertEqual(len(request.key), 32)
+        self.assertNotEqual(_requests.edit("s", edit_pb2.Edit(), None, None).key, request.key)
+        self.assertEqual(_requests.edit("s", [], "", None).key, "")
+        with self.assertRaisesRegex(palpate.InvalidArgument, "2 are given"):
+            _requests.region(((0, 0, 0), 1), None, None, "zone")
+        with self.assertRaisesRegex(palpate.InvalidArgument, r"shape \(2, 3\), not \(n, 2, 3\)"):
+            _requests.blade([[0, 0, 0], [1, 1, 1]])
+
+    def test_rates(self):
+        self.assertEqual(_requests.rate("fast").mode, 2)
+        self.assertEqual(_requests.rate(2).speed, 2)
+        with self.assertRaises(palpate.InvalidArgument):
+            _requests.rate("slow")
+
+
+class LocalModelTest(unittest.TestCase):
+
+    def test_force_of_a_wall(self):
+        message = haptics_pb2.LocalModel()
+        message.pose_at_build.position_m.z = 0.01
+        message.constraints.add(arm_m={"z": -0.004}, normal={"z": 1}, rest_penetration_m=0.002, stiffness_n_per_m=500, damping_n_s_per_m=2)
+        model = palpate.LocalModel(message)
+        np.testing.assert_allclose(model.force_at((0, 0, 0.01)), (0, 0, 1.0))
+        np.testing.assert_allclose(model.force_at((0.5, 0, 0.009)), (0, 0, 1.5))
+        np.testing.assert_allclose(model.force_at((0, 0, 0.0125)), (0, 0, 0))
+        np.testing.assert_allclose(model.force_at((0, 0, 0.01), np.array([0, 0, 0.25])), (0, 0, 0.5))
+        # Upside down about the tip the arm points up: the contact point is 8 mm farther away.
+        np.testing.assert_allclose(model.force_at((0, 0, 0.0, 0, 1, 0, 0)), (0, 0, 500 * (0.002 + 0.01 - 0.008)), atol=1e-12)
+
+
+class BoxTest(unittest.TestCase):
+
+    def test_samples_lie_inside(self):
+        box = palpate.Box([-1, 0, -np.inf, -np.inf], [1, np.inf, 3, np.inf], seed=4)
+        samples = [box.sample() for _ in range(100)]
+        self.assertTrue(all(sample in box for sample in samples))
+        box.seed(4)
+        np.testing.assert_array_equal(box.sample(), samples[0])
+        self.assertNotIn(np.zeros(3), box)
+        self.assertNotIn(np.array([2, 0, 0, 0]), box)
+        self.assertEqual(box.batched(2).shape, (2, 4))
+        self.assertEqual(palpate.Box(0, 1, (3,)), palpate.Box(0, [1, 1, 1]))
+        with self.assertRaises(ValueError):
+            palpate.Box(1, 0)
+
+
+class ErrorTest(unittest.TestCase):
+
+    def test_classes_by_code(self):
+        error = palpate.errors.of_number(3, "field: wrong")
+        self.assertIsInstance(error, palpate.InvalidArgument)
+        self.assertIsInstance(error, ValueError)
+        self.assertEqual((error.code, str(error)), ("INVALID_ARGUMENT", "field: wrong"))
+        other = palpate.errors.of_number(11, "x")
+        self.assertEqual((type(other), other.code), (palpate.PalpateError, "OUT_OF_RANGE"))
+
+
+if __name__ == "__main__":
+    unittest.main()
