@@ -14,6 +14,8 @@ MAY_INCLUDE = {
     "sim": ["sim", "gpu"],
     # A scene's description, its validator and its codec; only the last knows the API.
     "sim/scene": ["sim", "gpu", "proto"],
+    # The past of scenes lies in files as messages of the API.
+    "sim/record": ["sim", "gpu", "proto"],
     "server": ["server", "sim", "gpu", "proto"],
     "clients/cpp": ["proto", "gpu/base"],
     # The local model is the one piece that both ends of the haptic path run.
