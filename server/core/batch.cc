@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
-#include "server/core/tool_pose.h"
 #include "sim/scene/edit_request.h"
 
 namespace palpate::server {
@@ -155,8 +154,7 @@ absl::Status Batch::PlanTools(const v1::BatchAction& action, const std::string& 
       continue;
     }
     if (!command.has_pose()) return absl::InvalidArgumentError(absl::StrCat(at, ": neither `pose` nor `release` is given"));
-    PALPATE_ASSIGN_OR_RETURN(sim::ToolCommand wanted,
-                             ToolCommandFromProto(command.pose(), description_.tools[tool], absl::StrCat(at, ".pose")));
+    PALPATE_ASSIGN_OR_RETURN(sim::ToolCommand wanted, CommandFromPose(command.pose(), description_.tools[tool], absl::StrCat(at, ".pose")));
     work.commands.emplace_back(tool, wanted);
   }
   return absl::OkStatus();
