@@ -63,7 +63,9 @@ class Frame:
 
     def __init__(self, message: "stream_pb2.Frame", topology: Topology) -> None:
         self.message = message
+        """All the rest."""
         self.topology = topology
+        """What the bodies are made of at this frame's version."""
 
     @property
     def step(self) -> int:
@@ -169,6 +171,7 @@ class LocalModel:
 
     def __init__(self, message: "haptics_pb2.LocalModel") -> None:
         self.message = message
+        """All the rest."""
         constraints = message.constraints
         self.arms_m = np.array([vec3(c.arm_m) for c in constraints]).reshape(-1, 3)
         """[n, 3] contact points in the tool's frame."""

@@ -134,6 +134,7 @@ class TopologyMirror:
 
     def __init__(self) -> None:
         self.topology = Topology(0, (), (), ())
+        """At the newest version; of version 0 before the first keyframe."""
 
     def keyframe(self, keyframe: "stream_pb2.Keyframe") -> None:
         """Begins anew. Errors: DataLoss: the message makes no sense, or its arrays do not have the hash that it says."""
