@@ -32,6 +32,7 @@ class MatplotlibView:
         self.plt, self.collection = plt, Poly3DCollection
         self.figure = plt.figure(figsize=(7, 5))
         self.axes = self.figure.add_subplot(projection="3d")
+        self.axes.set_box_aspect((1, 1, 1), zoom=1.5)
         self.axes.set_axis_off()
         self.bodies, self.tools, self.version = [], None, None
 

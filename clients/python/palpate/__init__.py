@@ -6,7 +6,7 @@
         scene.step(10, poses={"probe": (0, 0, 0.008)})
         print(scene.frame().force("probe"))
 """
-from . import errors
+from . import errors, policy
 from .batch import Batch, BatchResult
 from .builder import SceneBuilder
 from .env import Actions, Env, TipMotion, TipPosition, Transition, VectorEnv
@@ -23,5 +23,5 @@ __all__ = [
     "Aborted", "Actions", "AlreadyExists", "Batch", "BatchResult", "Body", "Box", "CONTACT_DTYPE", "Cancelled", "DataLoss", "DeadlineExceeded", "Env", "FailedPrecondition", "Frame",
     "Internal", "InvalidArgument", "LocalModel", "LocalServer", "MARKER_DTYPE", "NotFound", "OBSTACLE", "PalpateError", "Recorder",
     "ResourceExhausted", "SURFACE_CONTACT_DTYPE", "Scene", "SceneBuilder", "Server", "TipMotion", "TipPosition", "Tool", "ToolState", "Topology", "TopologyMirror",
-    "Transition",    "Unauthenticated", "Unavailable", "Unimplemented", "VectorEnv", "Watch", "connect", "errors", "launch",
+    "Transition",    "Unauthenticated", "Unavailable", "Unimplemented", "VectorEnv", "Watch", "connect", "errors", "launch", "policy",
 ]

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """From mappings, arrays and files to messages; spaces; local models. Needs no server."""
+import io
 import json
 import pathlib
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -125,6 +128,67 @@ class BoxTest(unittest.TestCase):
         self.assertEqual(palpate.Box(0, 1, (3,)), palpate.Box(0, [1, 1, 1]))
         with self.assertRaises(ValueError):
             palpate.Box(1, 0)
+
+
+BEGIN = {"type": "begin", "protocol": 1, "job": "j", "dt_s": 0.01, "interval_s": 0.02, "seed": 7, "observations": [{"name": "time", "unit": "s"},
+         {"name": "gap", "unit": "m"}], "tools": [{"name": "t", "kind": "INSTRUMENT_KIND_FORCEPS", "position_m": {"x": 0, "y": 0, "z": 1},
+                                                   "rotation": {"w": 1, "x": 0, "y": 0, "z": 0}, "max_jaw_angle_rad": 1, "max_power_w": 0}]}
+
+
+class PolicyTest(unittest.TestCase):
+    """The line protocol of `palpate job run`."""
+
+    def speak(self, decide, *messages, **options):
+        source = io.StringIO("".join(json.dumps(message) + "\n" for message in messages))
+        sink = io.StringIO()
+        palpate.policy.run(decide, source=source, sink=sink, **options)
+        return [json.loads(line) for line in sink.getvalue().splitlines()]
+
+    def test_answers(self):
+        decisions = iter([
+            {"t": (0, 0, 0.5)},
+            None,
+            palpate.policy.Answer({"t": {"jaw_angle_rad": 0, "pedal": True}},
+                                  edits=[{"body": "b", "carve": {"region": {"ball": {"center_m": (0, 0, 1), "radius_m": 0.5}}}}]),
+            palpate.policy.Answer(stop=True, reason="done"),
+        ])
+        seen, told = [], []
+
+        def decide(now):
+            seen.append(now)
+            return next(decisions)
+
+        steps = [{"type": "step", "step": i, "time_s": i / 100, "observations": {"time": i / 100, "gap": None}} for i in range(4)]
+        answers = self.speak(decide, BEGIN, *steps, {"type": "end", "reason": "over"}, begin=told.append, end=told.append)
+        self.assertEqual(answers, [
+            {"tools": [{"tool": "t", "pose": {"position_m": {"z": 0.5}}}]},
+            {},
+            {"tools": [{"tool": "t", "jaw_angle_rad": 0.0, "pedal": True}],
+             "edits": [{"body": "b", "carve": {"region": {"ball": {"center_m": {"z": 1.0}, "radius_m": 0.5}}}}]},
+            {"stop": True, "reason": "done"},
+        ])
+        self.assertEqual((told[0].tools["t"].kind, told[0].seed, told[0].units, told[1]), ("forceps", 7, ("s", "m"), "over"))
+        self.assertEqual((seen[2].step, seen[2].observations["time"]), (2, 0.02))
+        self.assertTrue(np.isnan(seen[0].observations["gap"]))
+
+    def test_what_goes_wrong(self):
+        step = {"type": "step", "step": 0, "time_s": 0, "observations": {}}
+        for error, words, messages, decision in [
+            (palpate.FailedPrecondition, "protocol 2", [{**BEGIN, "protocol": 2}], None),
+            (palpate.DataLoss, "before the beginning", [step], None),
+            (palpate.InvalidArgument, "not finite", [BEGIN, step], {"t": (0, 0, float("nan"))}),
+            (palpate.InvalidArgument, r"edits\[0\].carv: there is no such field", [BEGIN, step], palpate.policy.Answer(edits=[{"carv": {}}])),
+        ]:
+            with self.assertRaisesRegex(error, words):
+                self.speak(lambda now, decision=decision: decision, *messages)
+        with self.assertRaisesRegex(palpate.DataLoss, "no JSON"):
+            palpate.policy.run(lambda now: None, source=io.StringIO("hello\n"), sink=io.StringIO())
+
+    def test_prints_do_not_reach_the_job(self):
+        code = "from palpate import policy\ndef decide(now):\n    print('thinking')\npolicy.run(decide)\n"
+        lines = json.dumps(BEGIN) + "\n" + json.dumps({"type": "step", "step": 0, "time_s": 0, "observations": {}}) + "\n"
+        done = subprocess.run([sys.executable, "-c", code], input=lines, capture_output=True, text=True, check=True)
+        self.assertEqual((done.stdout, done.stderr), ("{}\n", "thinking\n"))
 
 
 class ErrorTest(unittest.TestCase):
