@@ -6,7 +6,7 @@ import numpy as np
 import palpate
 from phantoms import arguments, indent, phantom
 
-options = arguments(__doc__, seed=(1, "of the hidden modulus and the noise"), count=(8, "candidates at once"), rounds=(3, "of narrowing down"),
+options = arguments(__doc__, False, seed=(1, "of the hidden modulus and the noise"), count=(8, "candidates at once"), rounds=(3, "of narrowing down"),
                     points=(6, "depths"), steps=(10, "steps at each depth"), edge_length=(0.01, "of the mesh [m]"))
 random = np.random.default_rng(options.seed)
 depths_m = np.linspace(0.001, 0.005, options.points)

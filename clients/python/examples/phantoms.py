@@ -25,10 +25,11 @@ def indent(batch, depths_m, steps):
     return np.array([batch.move("probe", (0, 0, TOP_M + RADIUS_M - depth), steps).observations[:, column] for depth in depths_m]).T
 
 
-def arguments(description, **options):
-    """A parser with --output for a figure, and options with their defaults."""
+def arguments(description, has_figure=True, **options):
+    """What the command line says: options with their defaults, and --output for a figure."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--output", type=pathlib.Path, help="write the figure to this file instead of showing it")
+    if has_figure:
+        parser.add_argument("--output", type=pathlib.Path, help="write the figure to this file instead of showing it")
     for name, (default, text) in options.items():
         parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default, help=f"{text} (default {default})")
     return parser.parse_args()
