@@ -241,6 +241,75 @@ class AsyncTest(ServerTest):
         self.assertEqual(asyncio.run(run()), ["side-0", "side-1", "side-2"])
 
 
+class PastTest(unittest.TestCase):
+    """Recordings and what outlives a server."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.server = palpate.launch(state_dir=cls.folder / "state", patience_s=PATIENCE_S)
+        cls.addClassCleanup(cls.server.close)
+
+    def test_save_and_open(self):
+        with self.server.create(phantom(), "saved") as scene:
+            scene.step(3, poses={"probe": (0, 0, 0.012)})
+            scene.carve("slab", ball=((0.01, 0.01, 0.01), 0.012))
+            info = scene.step(2)
+            size = scene.save(self.folder / "saved.palrec")
+            self.assertEqual(size, (self.folder / "saved.palrec").stat().st_size)
+        with self.server.open_recording(self.folder / "saved.palrec") as replay:
+            now = replay.info()
+            self.assertEqual((now.state_hash, now.step, now.is_replay), (info.state_hash, info.step, True))
+            self.assertEqual(len(replay.frame().topology["slab"].triangles), now.bodies[0].surface_triangle_count)
+            with self.assertRaises(palpate.FailedPrecondition):
+                replay.carve("slab", ball=((0, 0, 0.01), 0.012))
+        (self.folder / "torn.palrec").write_bytes((self.folder / "saved.palrec").read_bytes()[:100])
+        with self.assertRaises((palpate.DataLoss, palpate.InvalidArgument)):
+            self.server.open_recording(self.folder / "torn.palrec")
+        with self.assertRaises(palpate.NotFound):
+            self.server.open_recording(self.folder / "none.palrec")
+
+    def test_record_and_replay(self):
+        path = self.folder / "run.palrec"
+        with self.server.create(phantom(), "recorded") as scene:
+            with scene.record(path, until_step=8) as recorder:
+                hashes = [scene.step(1, poses={"probe": (0, 0, 0.016 - 0.0005 * i)}).state_hash for i in range(8)]
+                self.assertEqual(recorder.wait(), path.stat().st_size)
+            timeline = scene.bookmark("half", 4)
+            self.assertIn("half", [event.label for event in timeline.events])
+            with scene.replay("again") as again:
+                self.assertEqual(again.seek("half").state_hash, hashes[3])
+                self.assertEqual(again.seek(8).state_hash, hashes[7])
+                again.seek(4)
+                with again.branch("other") as other:
+                    self.assertEqual(other.info().state_hash, hashes[3])
+                    self.assertEqual(other.step(1, poses={"probe": (0, 0, 0.014)}).state_hash, hashes[4])
+                    self.assertNotEqual(other.step(1, poses={"probe": (0, 0, 0.02)}).state_hash, hashes[5])
+        with self.server.open_recording(path, "from-file") as replay:
+            self.assertEqual([replay.step().state_hash for _ in range(8)], hashes)
+            self.assertEqual(replay.timeline().divergences, 0)
+
+    def test_scenes_outlive_the_server(self):
+        scene = self.server.create(phantom(), "kept", play=True, rate="fast")
+        with scene.watch(max_rate_hz=1000) as frames:
+            version = next(frames).topology.version
+            done = scene.edit({"body": "slab", "carve": {"region": {"ball": {"center_m": (0, 0, 0.01), "radius_m": 0.012}}}}, key="only-once")
+            self.assertGreater(len(done.outcomes[0].removed_tets), 0)
+            self.server.kill()
+            threading.Timer(0.2, self.server.restart).start()
+            for frame in frames:
+                if frames.reconnects and frame.step > done.step:
+                    break
+            # The edit was answered, so it is there; sent again, it is not done twice.
+            self.assertGreaterEqual(frame.topology.version, version)
+            again = scene.edit({"body": "slab", "carve": {"region": {"ball": {"center_m": (0, 0, 0.01), "radius_m": 0.012}}}}, key="only-once")
+            self.assertTrue(again.is_repeat)
+            self.assertEqual(scene.info().bodies[0].tet_count, 360 - len(done.outcomes[0].removed_tets))
+        scene.delete()
+
+
 class StartTest(unittest.TestCase):
 
     def test_nobody_there(self):
