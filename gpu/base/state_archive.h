@@ -186,7 +186,7 @@ class StateWriter {
   }
 
   void Reserve(size_t size_bytes) { out_.reserve(size_bytes); }
-  size_t size_bytes() const { return out_.size(); }
+  std::string_view bytes() const { return out_; }
   std::string Take() { return std::move(out_); }
 
  private:

@@ -30,6 +30,12 @@ struct ToolCommand {
   // What is old: see ToolDescription::energy_hold_s.
   bool is_energy_expired = false;  ///< only told on (FrameTool::is_expired); the pedal is to be up then
   bool is_hold_expired = false;    ///< jaws keep their angle and what they hold, a blade cuts nothing
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [pose, velocity, sequence, time, stiffness, angle, is_down, power, share, energy_expired, hold_expired] = *this;
+    archive(pose, velocity, sequence, time, stiffness, angle, is_down, power, share, energy_expired, hold_expired);
+  }
 };
 
 /// Counts and sizes of one body, constant between topology edits; mass and volume at rest.

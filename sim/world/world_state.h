@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "gpu/base/status.h"
+#include "gpu/runtime/device.h"
 #include "sim/scene/description.h"
 #include "sim/world/body_arrays.h"
 #include "sim/world/frame.h"
@@ -23,6 +25,9 @@ struct WorldStateInfo {
   std::string device, driver;
 };
 
+/// Whether a state restored on `device` goes on with the bits that it would have had, with the same build of this program.
+bool IsSameDevice(const WorldStateInfo& info, const gpu::DeviceInfo& device);
+
 /// All that a World is between two steps: World::Capture makes it, World::Restore goes on from it. Immutable once made; any thread may read
 /// it. docs/checkpoints.md.
 struct WorldState {
@@ -39,6 +44,11 @@ inline constexpr uint16_t kWorldStateMinor = 0;
 
 /// As bytes, for a file or the network. Deterministic: the same state gives the same bytes. Any thread.
 std::string EncodeWorldState(const WorldState& state);
+
+/// The sections of such bytes: topology, frame, scene, solver.
+using WorldStateSections = std::array<std::string_view, 4>;
+/// Puts a head with checksums before sections that are bytes already.
+std::string PackWorldState(const WorldStateInfo& info, const WorldStateSections& sections);
 
 /// Back from bytes, which may come from anywhere: sizes, checksums and arrays of topology and frame are checked, what is in the other
 /// sections by World::Restore. Errors: InvalidArgument naming the section and the byte (not a checkpoint, another version, cut short,
