@@ -257,12 +257,6 @@ v1::SceneInfo Scene::InfoOf(const SceneSnapshot& snapshot) const {
   return info;
 }
 
-template <typename T>
-void Scene::Answer(Done<T> done, absl::StatusOr<T> result) {
-  if (!done) return;
-  pool_.Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
-}
-
 void Scene::Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, CommandKind kind, size_t size_bytes) {
   absl::Status reason;
   {

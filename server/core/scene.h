@@ -354,6 +354,12 @@ class Scene : public std::enable_shared_from_this<Scene> {
   std::thread thread_;
 };
 
+template <typename T>
+void Scene::Answer(Done<T> done, absl::StatusOr<T> result) {
+  if (!done) return;
+  pool_.Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
+}
+
 /// Fills defaults in. Errors: InvalidArgument (rate.mode, rate.speed).
 absl::StatusOr<v1::Rate> NormalizeRate(const v1::Rate& rate);
 
