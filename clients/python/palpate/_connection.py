@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Optional, Tuple, TypeVar, Union
 import grpc
 
 from . import errors
-from .v1 import batch_pb2_grpc, control_pb2_grpc, edit_pb2_grpc, haptics_pb2_grpc, record_pb2_grpc, stream_pb2_grpc
+from .v1 import batch_pb2, control_pb2_grpc, edit_pb2_grpc, haptics_pb2_grpc, record_pb2_grpc, stream_pb2_grpc
 
 T = TypeVar("T")
 Tls = Union[bool, str, "os.PathLike[str]", None]
@@ -82,7 +82,6 @@ class Stubs:
         self.streams = stream_pb2_grpc.StreamServiceStub(channel)
         self.haptics = haptics_pb2_grpc.HapticServiceStub(channel)
         self.records = record_pb2_grpc.RecordServiceStub(channel)
-        self.batches = batch_pb2_grpc.BatchServiceStub(channel)
 
 
 class Connection:
@@ -94,6 +93,9 @@ class Connection:
         self._channel = (grpc.insecure_channel(target.address, OPTIONS) if credentials is None else
                          grpc.secure_channel(target.address, credentials, OPTIONS))
         self.stubs = Stubs(self._channel)
+        # Its answers stay bytes, for the arrays in them.
+        self.run_batch = self._channel.stream_stream("/palpate.v1.BatchService/RunBatch",
+                                                     request_serializer=batch_pb2.BatchRequest.SerializeToString)
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Errors: Unavailable."""

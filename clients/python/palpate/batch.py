@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Un
 import grpc
 import numpy as np
 
-from . import _requests, errors
+from . import _requests, _wire, errors
 from ._convert import PoseLike, SpecLike, fill, scene_spec, tool_pose
 from ._requests import EditLike
 from .scenes import Server
@@ -23,7 +23,7 @@ class BatchResult:
     environments: np.ndarray
     """[n] their numbers."""
     observations: np.ndarray
-    """[n, columns] float64; NaN where a probe has no value."""
+    """[n, columns] float64, a read-only view of the answer's bytes; NaN where a probe has no value."""
     state_hashes: np.ndarray
     """[n] uint64 of positions and velocities."""
     steps: np.ndarray
@@ -34,10 +34,16 @@ class BatchResult:
     """Environments that make no step before a reset."""
 
 
-def _result(message: "batch_pb2.BatchResult", column_count: int) -> BatchResult:
+# Numbers of fields in batch.proto.
+_OPENED, _RESULT, _OPENED_RESULT = 1, 2, 6
+_OBSERVATIONS, _STATE_HASHES = 2, 3
+
+
+def _result(message: "batch_pb2.BatchResult", data: memoryview, column_count: int) -> BatchResult:
+    """Of a message and its bytes."""
     n = len(message.environments)
-    observations = np.fromiter(message.observations, np.float64, n * column_count).reshape(n, column_count)
-    return BatchResult(np.fromiter(message.environments, np.int64, n), observations, np.fromiter(message.state_hashes, np.uint64, n),
+    observations = _wire.packed(data, _OBSERVATIONS, "<f8").reshape(n, column_count)
+    return BatchResult(np.fromiter(message.environments, np.int64, n), observations, _wire.packed(data, _STATE_HASHES, "<u8"),
                        np.fromiter(message.steps, np.int64, n),
                        {failure.environment: errors.of_number(failure.code, failure.message) for failure in message.failures},
                        tuple(failure.environment for failure in message.failures if failure.needs_reset))
@@ -52,8 +58,9 @@ class Batch:
         self._queue: "queue.SimpleQueue[Optional[batch_pb2.BatchRequest]]" = queue.SimpleQueue()
         request = batch_pb2.BatchRequest(open=batch_pb2.BatchOpen(spec=scene_spec(spec), count=_count(count), probes=list(probes)))
         connection = server.connection
-        self._call = connection.stream(connection.stubs.batches.RunBatch, iter(self._queue.get, None))
-        opened = self._ask(request).opened
+        self._call = connection.stream(connection.run_batch, iter(self._queue.get, None))
+        data = self._ask(request)
+        opened = batch_pb2.BatchResponse.FromString(data).opened
         self.count = int(opened.count)
         """Environments."""
         self.columns: Tuple[str, ...] = tuple(opened.columns)
@@ -64,7 +71,7 @@ class Batch:
         """Names, in the order of their indices."""
         self.dt_s = float(opened.dt_s)
         """Length of a step."""
-        self.result = _result(opened.result, len(self.columns))
+        self.result = _result(opened.result, _wire.inner(data, _OPENED, _OPENED_RESULT), len(self.columns))
         """The newest; at first of all environments at rest."""
 
     def __enter__(self) -> "Batch":
@@ -78,7 +85,7 @@ class Batch:
         self._queue.put(None)
         self._call.cancel()
 
-    def _ask(self, request: "batch_pb2.BatchRequest") -> "batch_pb2.BatchResponse":
+    def _ask(self, request: "batch_pb2.BatchRequest") -> bytes:
         self._queue.put(request)
         try:
             return next(self._call)  # type: ignore[no-any-return]
@@ -141,7 +148,8 @@ class Batch:
         return self._run(batch_pb2.BatchRequest(reset=request))
 
     def _run(self, request: "batch_pb2.BatchRequest") -> BatchResult:
-        self.result = _result(self._ask(request).result, len(self.columns))
+        data = self._ask(request)
+        self.result = _result(batch_pb2.BatchResponse.FromString(data).result, _wire.inner(data, _RESULT), len(self.columns))
         return self.result
 
     def _tool(self, name: str) -> int:

@@ -133,7 +133,7 @@ class BatchTest(unittest.TestCase):
             with self.assertRaisesRegex(palpate.InvalidArgument, words):
                 batch._ask(message)  # pylint: disable=protected-access
             batch.close()
-        stream = self.server.connection.stream(self.server.connection.stubs.batches.RunBatch, iter([batch_pb2.BatchRequest(step={"steps": 1})]))
+        stream = self.server.connection.stream(self.server.connection.run_batch, iter([batch_pb2.BatchRequest(step={"steps": 1})]))
         with self.assertRaisesRegex(Exception, "the first request must carry `open`"):
             next(stream)
 

@@ -11,8 +11,8 @@ import unittest
 import numpy as np
 
 import palpate
-from palpate import _convert, _requests
-from palpate.v1 import edit_pb2, haptics_pb2, scene_pb2
+from palpate import _convert, _requests, _wire
+from palpate.v1 import batch_pb2, edit_pb2, haptics_pb2, scene_pb2
 
 
 class FillTest(unittest.TestCase):
@@ -97,6 +97,36 @@ class FillTest(unittest.TestCase):
         self.assertEqual(_requests.rate(2).speed, 2)
         with self.assertRaises(palpate.InvalidArgument):
             _requests.rate("slow")
+
+
+class WireTest(unittest.TestCase):
+    """Views of packed numbers, against what the library reads."""
+
+    def test_packed_numbers(self):
+        message = batch_pb2.BatchResponse()
+        message.opened.columns.extend(["a", "b" * 300])
+        message.opened.dt_s = 0.5
+        message.opened.result.environments.extend([0, 300, 70000])
+        message.opened.result.observations.extend([1.5, -2.5, float("nan"), 1e300])
+        message.opened.result.state_hashes.extend([1, (1 << 64) - 1])
+        message.opened.result.failures.add(environment=3, code=5, message="no")
+        data = message.SerializeToString()
+        result = _wire.inner(data, 1, 6)
+        self.assertEqual(bytes(result), message.opened.result.SerializeToString())
+        observations = _wire.packed(result, 2, "<f8")
+        np.testing.assert_array_equal(observations, list(message.opened.result.observations))
+        self.assertFalse(observations.flags.owndata or observations.flags.writeable)
+        np.testing.assert_array_equal(_wire.packed(result, 3, "<u8"), np.array([1, (1 << 64) - 1], np.uint64))
+        self.assertEqual(len(_wire.packed(_wire.inner(data, 2), 2, "<f8")), 0)
+        # In two pieces, which is allowed, it is the two one after the other.
+        twice = bytes(result) + bytes(result)
+        self.assertEqual(len(_wire.packed(memoryview(twice), 2, "<f8")), 8)
+
+    def test_bytes_that_make_no_sense(self):
+        data = batch_pb2.BatchResult(observations=[1, 2]).SerializeToString()
+        for broken in (data[:-1], data[:1], b"\x0f", b"\xff" * 12, b"\x12\x03abc"):
+            with self.assertRaises(palpate.DataLoss):
+                _wire.packed(memoryview(broken), 2, "<f8")
 
 
 class LocalModelTest(unittest.TestCase):
