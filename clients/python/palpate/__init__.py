@@ -11,7 +11,7 @@ from .batch import Batch, BatchResult
 from .builder import SceneBuilder
 from .env import Actions, Env, TipMotion, TipPosition, Transition, VectorEnv
 from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, FailedPrecondition, Internal, InvalidArgument, NotFound,
-                     PalpateError, ResourceExhausted, Unauthenticated, Unavailable, Unimplemented)
+                     OutOfRange, PalpateError, ResourceExhausted, Unauthenticated, Unavailable, Unimplemented)
 from .frames import CONTACT_DTYPE, MARKER_DTYPE, OBSTACLE, SURFACE_CONTACT_DTYPE, Frame, LocalModel, ToolState
 from .scenes import LocalServer, Recorder, Scene, Server, Tool, Watch, connect, launch
 from .spaces import Box
@@ -21,7 +21,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Aborted", "Actions", "AlreadyExists", "Batch", "BatchResult", "Body", "Box", "CONTACT_DTYPE", "Cancelled", "DataLoss", "DeadlineExceeded", "Env", "FailedPrecondition", "Frame",
-    "Internal", "InvalidArgument", "LocalModel", "LocalServer", "MARKER_DTYPE", "NotFound", "OBSTACLE", "PalpateError", "Recorder",
+    "Internal", "InvalidArgument", "LocalModel", "LocalServer", "MARKER_DTYPE", "NotFound", "OBSTACLE", "OutOfRange", "PalpateError", "Recorder",
     "ResourceExhausted", "SURFACE_CONTACT_DTYPE", "Scene", "SceneBuilder", "Server", "TipMotion", "TipPosition", "Tool", "ToolState", "Topology", "TopologyMirror",
     "Transition",    "Unauthenticated", "Unavailable", "Unimplemented", "VectorEnv", "Watch", "connect", "errors", "launch", "policy",
 ]

@@ -88,6 +88,12 @@ class DeadlineExceeded(PalpateError, TimeoutError):
     code = "DEADLINE_EXCEEDED"
 
 
+class OutOfRange(PalpateError, IndexError):
+    """Beyond what there is: the recording is at its end."""
+
+    code = "OUT_OF_RANGE"
+
+
 class Unimplemented(PalpateError):
     """The server is older than this package and does not know the call."""
 
@@ -97,7 +103,7 @@ class Unimplemented(PalpateError):
 _BY_CODE: Dict[str, Type[PalpateError]] = {
     kind.code: kind
     for kind in (InvalidArgument, NotFound, AlreadyExists, FailedPrecondition, ResourceExhausted, Aborted, Unavailable, Unauthenticated,
-                 DataLoss, Internal, Cancelled, DeadlineExceeded, Unimplemented)
+                 DataLoss, Internal, Cancelled, DeadlineExceeded, OutOfRange, Unimplemented)
 }
 _CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 

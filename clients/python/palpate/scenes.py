@@ -327,7 +327,7 @@ class Scene:
     def record(self, path: PathLike, *, from_step: Optional[int] = None, from_begin: bool = False,
                until_step: Optional[int] = None) -> "Recorder":
         """Writes a recording: a context manager that goes on in the background until it is left, or until `until_step` is done. Without
-        `from_step` and `from_begin` it begins now."""
+        `from_step` and `from_begin` it begins now, with the state when this method returns or a little before."""
         request = record_pb2.RecordSceneRequest(scene_id=self.id, from_begin=from_begin)
         if from_step is not None:
             request.from_step = from_step
@@ -392,8 +392,13 @@ class Recorder:
         self.size_bytes = 0
         """Written so far."""
         self._file = open(self.path, "wb")
+        self._has_begun = threading.Event()
         self._thread = threading.Thread(target=self._run, name="palpate-record", daemon=True)
         self._thread.start()
+        # Nothing that happens from here on is left out.
+        self._has_begun.wait()
+        if self.size_bytes == 0 and self._error is not None:
+            raise self._error
 
     def _run(self) -> None:
         try:
@@ -401,11 +406,14 @@ class Recorder:
                 for chunk in self._call:
                     self.size_bytes += file.write(chunk.data)
                     file.flush()
+                    self._has_begun.set()
         except grpc.RpcError as error:
             self._error = errors.of_rpc(error)
         except OSError as error:
             self._error = errors.Internal(f"{self.path}: {error.strerror}")
             self._call.cancel()
+        finally:
+            self._has_begun.set()
 
     def __enter__(self) -> "Recorder":
         return self

@@ -290,6 +290,8 @@ class PastTest(unittest.TestCase):
         with self.server.open_recording(path, "from-file") as replay:
             self.assertEqual([replay.step().state_hash for _ in range(8)], hashes)
             self.assertEqual(replay.timeline().divergences, 0)
+            with self.assertRaisesRegex(palpate.OutOfRange, "at its end"):
+                replay.step()
 
     def test_scenes_outlive_the_server(self):
         scene = self.server.create(phantom(), "kept", play=True, rate="fast")
