@@ -63,17 +63,17 @@ class BatchTest(unittest.TestCase):
     def test_goes_as_a_scene_goes(self):
         batch = self.batch(3)
         with self.server.create(phantom()) as scene:
-            # Without commands; those of scenes come with StepScene or a hand.
             edit = {"body": "slab", "carve": {"region": {"ball": {"center_m": (0.01, 0.01, 0.01), "radius_m": 0.012}}}}
-            scene.step(4)
+            scene.step(4, poses={"probe": press(0.002)})
             scene.edit(edit)
-            info = scene.step(4)
-            batch.step(4)
-            result = batch.step(4, edits={1: [edit]})
+            info = scene.step(4, poses={"probe": press(0.003)})
+            batch.move("probe", press(0.002), 4)
+            result = batch.step(4, [{"probe": press(0.003)}] * 3, edits={1: [edit]})
             self.assertEqual(int(result.state_hashes[1]), info.state_hash)
             self.assertNotEqual(int(result.state_hashes[0]), info.state_hash)
             self.assertLess(result.observations[1, 4], result.observations[0, 4])
             np.testing.assert_array_equal(result.steps, [8, 8, 8])
+            np.testing.assert_array_equal(result.observations[1, :3], scene.frame().force("probe"))
 
     def test_only_named_release_and_reset(self):
         batch = self.batch(3)
