@@ -35,5 +35,8 @@ void AddMeshCommands(CLI::App& app, Session& session);
 void AddInfoCommands(CLI::App& app, Session& session);
 void AddDemoCommand(CLI::App& app, Session& session);
 void AddVerifyCommands(CLI::App& app, Session& session);
+void AddRecordCommand(CLI::App& app, Session& session);
+void AddReplayCommand(CLI::App& app, Session& session);
+void AddPastCommands(CLI::App& app, Session& session);
 
 }  // namespace palpate::cli

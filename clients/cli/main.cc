@@ -51,6 +51,9 @@ int main(int argc, char** argv) {
   AddInfoCommands(app, session);
   AddDemoCommand(app, session);
   AddVerifyCommands(app, session);
+  AddRecordCommand(app, session);
+  AddReplayCommand(app, session);
+  AddPastCommands(app, session);
   palpate::client::RefuseNan(app);
   try {
     app.parse(argc, argv);

@@ -59,19 +59,23 @@ template <typename T>
 concept EigenFixed = requires(T& m) {
   m.data();
   { T::SizeAtCompileTime } -> std::convertible_to<int>;
-} && (T::SizeAtCompileTime > 0);
+}
+&&(T::SizeAtCompileTime > 0);
 template <typename T>
 concept EigenDynamic = requires(T& m) {
   m.data();
   { T::SizeAtCompileTime } -> std::convertible_to<int>;
-} && (T::SizeAtCompileTime < 0);
+}
+&&(T::SizeAtCompileTime < 0);
 template <typename T>
 concept EigenQuaternion = requires(T& q) {
   q.coeffs().data();
   q.conjugate();
 };
 template <typename T>
-concept HasMember = requires(T& value, int& archive) { value.template VisitState<int>(archive); };
+concept HasMember = requires(T& value, int& archive) {
+  value.template VisitState<int>(archive);
+};
 
 /// What both archives do with a value that is made of others.
 template <typename Archive, typename T>
@@ -107,8 +111,7 @@ struct Visit<Archive, IndexedVector<Index, T>> {
   static void Do(Archive& archive, IndexedVector<Index, T>& value) { archive.Array(value.values()); }
 };
 template <typename Archive, typename T, size_t N>
-  requires(!kIsPacked<std::array<T, N>>)
-struct Visit<Archive, std::array<T, N>> {
+requires(!kIsPacked<std::array<T, N>>) struct Visit<Archive, std::array<T, N>> {
   static void Do(Archive& archive, std::array<T, N>& value) {
     for (T& element : value) archive(element);
   }

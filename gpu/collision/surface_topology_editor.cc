@@ -248,12 +248,12 @@ absl::StatusOr<bool> SurfaceTopologyEditor::Apply(std::span<const uint32_t> chan
 
 // --- state
 
-/// Of the members of the editor, groups and lists by vertex and edge follow from the triangles; what is left is below. Lists of an edit that
-/// runs are empty, or of no use to the next.
+/// Of the members of the editor, groups and lists by vertex and edge follow from the triangles; what is left is below. Lists of an edit
+/// that runs are empty, or of no use to the next.
 struct SurfaceTopologyEditor::Saved {
-  std::vector<uint8_t> owned;                            // [triangle] UInt4 w
-  std::vector<std::array<uint32_t, 3>> triangle_edges;   // [triangle]
-  std::vector<uint32_t> edge_begins;                     // [edge] in the lists of triangles
+  std::vector<uint8_t> owned;                           // [triangle] UInt4 w
+  std::vector<std::array<uint32_t, 3>> triangle_edges;  // [triangle]
+  std::vector<uint32_t> edge_begins;                    // [edge] in the lists of triangles
   RangePool places{0, 0};
   DeviceSurface::Room room;
   uint32_t body_count = 0, largest_body = 0;

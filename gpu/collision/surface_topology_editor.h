@@ -30,8 +30,8 @@ class SurfaceTopologyEditor {
   /// An editor that goes on from such a state, and its surface. `triangles` (xyz) and `groups` are those of the surface, [triangle];
   /// there are `body_limit` bodies at most. Errors: InvalidArgument (a state of another surface), ResourceExhausted.
   struct Loaded;
-  static absl::StatusOr<Loaded> Load(Queue& queue, StateReader& archive, std::span<const UInt4> triangles,
-                                     std::span<const uint32_t> groups, uint32_t vertex_count, uint32_t body_limit);
+  static absl::StatusOr<Loaded> Load(Queue& queue, StateReader& archive, std::span<const UInt4> triangles, std::span<const uint32_t> groups,
+                                     uint32_t vertex_count, uint32_t body_limit);
 
   /// `changed`: rising indices of triangles that differ or are new; those from `triangles.size()` on are gone, in any case. `triangles`:
   /// all, xyz vertices; `groups`: of each of `changed`, as SurfaceTopology::groups. Hands what changed to `writer` and sets the counts of

@@ -62,10 +62,9 @@ absl::Status ContactSurface::LoadState(Queue& queue, StateReader& archive) {
   if (!has_editor) return absl::OkStatus();
   std::vector<uint32_t> groups;
   for (uint32_t t = 0; t < layout_.triangle_count; ++t) groups.push_back(GroupOf(layout_.triangle_body[t]));
-  PALPATE_ASSIGN_OR_RETURN(
-      SurfaceTopologyEditor::Loaded loaded,
-      SurfaceTopologyEditor::Load(queue, archive, std::span(layout_.triangles).first(layout_.triangle_count), groups,
-                                  layout_.vertex_count, static_cast<uint32_t>(layout_.self_collision.size())));
+  PALPATE_ASSIGN_OR_RETURN(SurfaceTopologyEditor::Loaded loaded,
+                           SurfaceTopologyEditor::Load(queue, archive, std::span(layout_.triangles).first(layout_.triangle_count), groups,
+                                                       layout_.vertex_count, static_cast<uint32_t>(layout_.self_collision.size())));
   surface_ = std::make_shared<DeviceSurface>(std::move(loaded.surface));
   editor_ = std::move(loaded.editor);
   return absl::OkStatus();

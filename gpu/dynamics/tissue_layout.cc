@@ -720,7 +720,8 @@ absl::StatusOr<TissueLayout> LayOutTissueAs(const TissueModel& model, double dt_
   for (const uint32_t v : vertices) {
     const SolverSlot slot = layout.solver_index[v];
     const uint32_t begin = skeleton.fan_begins[ToNumber(slot)];
-    if (fan[slot] > 0 && !fans.Take(begin, TriangleListRoom(fan[slot]))) return OtherModel("lists of triangles overlap, or are out of range");
+    if (fan[slot] > 0 && !fans.Take(begin, TriangleListRoom(fan[slot])))
+      return OtherModel("lists of triangles overlap, or are out of range");
     layout.vertex_triangle_range[slot] = {begin, begin};
   }
   WriteFans(model, skeleton.fans.capacity(), &layout);

@@ -174,8 +174,10 @@ struct TissueModel {
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, driven_regions, given, all_loads, loads_of_triangles, rigid_bodies, all_shapes, origins, at_rest] = *this;
-    archive(rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, driven_regions, given, all_loads, loads_of_triangles, rigid_bodies, all_shapes, origins, at_rest);
+    auto& [rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, driven_regions, given, all_loads, loads_of_triangles,
+           rigid_bodies, all_shapes, origins, at_rest] = *this;
+    archive(rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, driven_regions, given, all_loads, loads_of_triangles,
+            rigid_bodies, all_shapes, origins, at_rest);
   }
 };
 

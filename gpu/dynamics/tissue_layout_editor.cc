@@ -78,8 +78,9 @@ LayoutSkeleton TissueLayoutEditor::Skeleton() const {
   skeleton.color_begin = layout.color_begin;
   skeleton.color_end = layout.color_end;
   skeleton.solver_index = layout.solver_index;
-  for (const UInt2& range : layout.block_range) skeleton.block_begins.push_back(range.x);
-  for (const UInt2& range : layout.vertex_triangle_range) skeleton.fan_begins.push_back(range.x);
+  const auto begin_of = [](const UInt2& range) { return range.x == range.y ? 0U : range.x; };  // empty ones begin anywhere
+  for (const UInt2& range : layout.block_range) skeleton.block_begins.push_back(begin_of(range));
+  for (const UInt2& range : layout.vertex_triangle_range) skeleton.fan_begins.push_back(begin_of(range));
   skeleton.tet_room = static_cast<uint32_t>(layout.tets.size());
   skeleton.triangle_room = static_cast<uint32_t>(layout.triangles.size());
   skeleton.has_energy = layout.has_energy;

@@ -125,8 +125,7 @@ class TissueSolver {
   /// same device, driver and tuning both then do the same, bit for bit. Errors: those of Create; InvalidArgument (a state that cannot be of
   /// this model).
   static absl::StatusOr<std::unique_ptr<TissueSolver>> Restore(std::shared_ptr<Context> context, const TissueModel& model,
-                                                               const TissueOptions& options,
-                                                               std::span<const ColliderDescription> colliders,
+                                                               const TissueOptions& options, std::span<const ColliderDescription> colliders,
                                                                std::span<const PlaneObstacle> planes, const TissueTuning& tuning,
                                                                StateReader& archive);
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/dynamics/packed_types.h"
 #include "gpu/dynamics/tissue_solver_impl.h"
 
@@ -40,6 +41,7 @@ absl::Status TissueSolver::Impl::SaveState(StateWriter& archive) {
                           surface_generation, surface_reports, tools, aims, anchors, sweeps, component_shifts, barrier, passing_colliders,
                           state_check, gathered, recovery, energy] = *this;
   SavedLayout saved;
+  saved.lanes = layout.lanes;
   saved.option_stiffness_n_per_m = options.stiffness_n_per_m;
   saved.stiffness_n_per_m = params.stiffness_n_per_m;
   if (edits) saved.skeleton = edits->editor.Skeleton();
@@ -113,6 +115,10 @@ absl::StatusOr<std::unique_ptr<TissueSolver>> TissueSolver::Restore(std::shared_
   PALPATE_RETURN_IF_ERROR(archive.status());
   if (!(saved.stiffness_n_per_m > 0) || !std::isfinite(saved.stiffness_n_per_m) || !(saved.option_stiffness_n_per_m >= 0)) {
     return absl::InvalidArgumentError("the state has no contact stiffness");
+  }
+  if (saved.lanes != tuning.lanes || (saved.skeleton && saved.skeleton->lanes != saved.lanes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the state was laid out for a device of ", saved.lanes, " lanes, and this one is driven with ", tuning.lanes));
   }
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, Queue::Create(std::move(context)));
   auto impl = std::make_unique<Impl>();

@@ -141,15 +141,16 @@ class TissueSolver::Impl {
 };
 
 struct TissueSolver::Impl::SavedLayout {
-  double option_stiffness_n_per_m = 0;  // as the options had it
-  float stiffness_n_per_m = 0;          // of contacts, worked out when the scene was made
+  uint32_t lanes = 0;                      // for which vertices got their slots
+  double option_stiffness_n_per_m = 0;     // as the options had it
+  float stiffness_n_per_m = 0;             // of contacts, worked out when the scene was made
   std::optional<LayoutSkeleton> skeleton;  // with room for edits: how they left it. Else it follows from the model
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [option, stiffness, layout] = *this;
+    auto& [lane_count, option, stiffness, layout] = *this;
     archive.Enter("TissueSolver");
-    archive(option, stiffness, layout);
+    archive(lane_count, option, stiffness, layout);
   }
 };
 

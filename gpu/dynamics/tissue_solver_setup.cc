@@ -100,10 +100,6 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
 absl::Status TissueSolver::Impl::LayOut(const TissueModel& model, const SavedLayout* saved, bool has_room) {
   const bool is_edited = saved != nullptr && saved->skeleton;
   if (is_edited) {
-    if (saved->skeleton->lanes != tuning_.lanes) {
-      return absl::InvalidArgumentError(absl::StrCat("the state was laid out for ", saved->skeleton->lanes,
-                                                     " lanes, and this device has ", tuning_.lanes));
-    }
     PALPATE_ASSIGN_OR_RETURN(layout_, LayOutTissueAs(model, options_.dt_s, *saved->skeleton));
   } else {
     PALPATE_ASSIGN_OR_RETURN(layout_, LayOutTissue(model, options_.dt_s, tuning_.lanes, has_room ? kEditSlack : TissueSlack{}));

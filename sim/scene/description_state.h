@@ -95,8 +95,9 @@ void VisitState(Archive& archive, BodyDescription& value) {
   auto& [name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers, velocity,
          angular_velocity, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones, surface_zones, texture] =
       value;
-  archive(name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers, velocity,
-          angular_velocity, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones, surface_zones, texture);
+  archive(name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers,
+          velocity, angular_velocity, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones, surface_zones,
+          texture);
 }
 
 template <typename Archive>

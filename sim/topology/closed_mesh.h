@@ -272,8 +272,8 @@ class ClosedMesh {
                             tet_components, surface_components, tet_zones, surface_zones, texture_period, observers, delta, cost,
                             query_mark, query_epoch, epoch, dying_mark, near_mark, vertex_mark, touched_index, dying, near, touched,
                             new_vertices, new_tets, parents, faces, open_faces, glued_triangles, old_vertex_count, old_tet_count,
-                            new_tet_index, triangle_mark, removed_tet_vertices, undo, star, old_triangles, added_triangles,
-                            dead_triangles, seeds, scratch, fan_mark, fan_epoch] = *this;
+                            new_tet_index, triangle_mark, removed_tet_vertices, undo, star, old_triangles, added_triangles, dead_triangles,
+                            seeds, scratch, fan_mark, fan_epoch] = *this;
     archive.Enter("ClosedMesh");
     archive(vertices, tets, triangles, free_vertices, free_tets, free_triangles, tet_components, surface_components, tet_zones,
             surface_zones, texture_period, delta.version, delta.hash);

@@ -91,10 +91,10 @@ class Incision {
   template <typename Archive>
   void VisitState(Archive& archive) {
     [[maybe_unused]] auto& [mesh, guard, marks, marked, front_faces, joined_faces, sides, snapped, rests, blade_m, is_blade_known, stroke,
-                            positions_m, facets, outcodes, candidates, candidate_vertices, shares, unsnappable, crossings,
-                            crossing_of_edge, mask, masked, reached, hits, fan, star, work, edit, marked_corners, blocked, marked_tets,
-                            flat_sides, cut_faces, faces_of_vertex, cut_vertices, label_index, labels, labeled_tets, groups, link,
-                            vertex_of_label, first_label] = *this;
+                            positions_m, facets, outcodes, candidates, candidate_vertices, shares, unsnappable, crossings, crossing_of_edge,
+                            mask, masked, reached, hits, fan, star, work, edit, marked_corners, blocked, marked_tets, flat_sides, cut_faces,
+                            faces_of_vertex, cut_vertices, label_index, labels, labeled_tets, groups, link, vertex_of_label, first_label] =
+        *this;
     archive.Enter("Incision");
     archive(marks, marked, front_faces, joined_faces, sides, snapped, rests, blade_m, is_blade_known, stroke, positions_m);
     archive.Check(IsSound(), "a mark is on a vertex that never was");
@@ -266,7 +266,7 @@ class Incision {
   absl::flat_hash_map<uint32_t, NotedSides> sides_;  // by vertex slot: of this stroke, of vertices next to marked ones
   absl::flat_hash_set<VertexId> snapped_;            // vertices that this stroke goes through, reached already or not: no splits at them
 
-  std::vector<Rest> rests_;                 // oldest first
+  std::vector<Rest> rests_;                                                                      // oldest first
   std::array<Eigen::Vector3d, 2> blade_m_ = {Eigen::Vector3d::Zero(), Eigen::Vector3d::Zero()};  // where the last call left it
   bool is_blade_known_ = false;
   uint32_t stroke_ = 0;  // number of this stroke

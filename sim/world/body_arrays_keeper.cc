@@ -177,7 +177,9 @@ void BodyArraysKeeper::UpdateTexture(const ClosedMesh& mesh, BodyArrays* next, B
 }
 
 absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays> arrays, const ClosedMesh* mesh) {
-  const auto other = [](const char* what) { return absl::InvalidArgumentError(absl::StrCat("the arrays of a body are of another mesh: ", what)); };
+  const auto other = [](const char* what) {
+    return absl::InvalidArgumentError(absl::StrCat("the arrays of a body are of another mesh: ", what));
+  };
   const BodyArrays& a = *arrays;
   if (mesh == nullptr) {
     const BodyArrays& made = *arrays_;

@@ -40,8 +40,8 @@ class BodyMarkers {
   /// Indices of markers whose tissue was taken out since the last call, ascending.
   std::vector<uint32_t> TakeReleased();
 
-  /// Of a reader the mesh, if there is one, must have been read before; `marker_count`: of the scene. Markers of a body that cannot be edited
-  /// are as described.
+  /// Of a reader the mesh, if there is one, must have been read before; `marker_count`: of the scene. Markers of a body that cannot be
+  /// edited are as described.
   template <typename Archive>
   void VisitState(Archive& archive, ClosedMesh* mesh, size_t marker_count) {
     [[maybe_unused]] auto& [points, marker_of_point, markers] = *this;

@@ -223,8 +223,8 @@ absl::Status QuasiStatic::Update(std::span<const std::unique_ptr<WorldBody>> bod
   local_of_.assign(n, kNone);
   const SceneVertices::Array<uint8_t> was_prescribed = std::exchange(vertices->is_prescribed, SceneVertices::Array<uint8_t>(n, 0));
   rest_m_ = vertices->rest_m;
-  position_m_.resize(n);
-  before_m_.resize(n);
+  position_m_.resize(n, Vector3d::Zero());
+  before_m_.resize(n, Vector3d::Zero());
   prescribed_.clear();
   for (uint32_t p = 0; p < parts_.size(); ++p) {
     for (uint32_t v = 0; v < parts_[p].handles.size(); ++v) {
@@ -460,6 +460,7 @@ void QuasiStatic::SaveState(StateWriter& archive) const {
   const auto& [parts, part_of, local_of, prescribed, rest_m, position_m, before_m, target_m, contacts, colliders] = *this;
   archive.Enter("QuasiStatic");
   archive(static_cast<uint64_t>(parts.size()));
+  if (parts.empty()) return;  // nor anything that the next edit would go on from
   for (const Part& part : parts) {
     const auto& [body, handles, tet_count, model, interface, layer, weight_n, joined_n, young_edge] = part;
     archive(body, handles, uint64_t{tet_count}, interface, layer, weight_n, joined_n, young_edge, model->input(), model->has_all_columns());
@@ -487,14 +488,14 @@ absl::StatusOr<QuasiStatic::Part> QuasiStatic::LoadPart(StateReader& archive) {
   archive.Check(is_sound, "a pre-computed model of other vertices");
   PALPATE_RETURN_IF_ERROR(archive.status());
   part.tet_count = tet_count;
-  PALPATE_ASSIGN_OR_RETURN(part.model, PrecomputedModel::Create(input.rest_m, input.tets, input.fixed, input.chosen, input.extra,
-                                                                {.dt_s = input.dt_s}));
+  PALPATE_ASSIGN_OR_RETURN(
+      part.model, PrecomputedModel::Create(input.rest_m, input.tets, input.fixed, input.chosen, input.extra, {.dt_s = input.dt_s}));
   if (has_all_columns) part.model->ComputeColumns();
   return part;
 }
 
 bool QuasiStatic::IsSound(const SceneVertices& vertices, size_t body_count) const {
-  const size_t n = parts_.empty() ? part_of_.size() : vertices.size();
+  const size_t n = vertices.size();
   for (const size_t size : {part_of_.size(), local_of_.size(), rest_m_.size(), position_m_.size(), before_m_.size(), target_m_.size()}) {
     if (size != n) return false;
   }
@@ -530,7 +531,7 @@ absl::Status QuasiStatic::LoadState(const SceneVertices& vertices, size_t body_c
   archive.Enter("QuasiStatic");
   uint64_t part_count = 0;
   archive(part_count);
-  parts_.clear();
+  if (part_count == 0) return archive.status();
   for (uint64_t p = 0; p < part_count && archive.ok(); ++p) {
     PALPATE_ASSIGN_OR_RETURN(parts_.emplace_back(), LoadPart(archive));
   }

@@ -26,7 +26,8 @@ bool IsSameDevice(const WorldStateInfo& info, const gpu::DeviceInfo& device) {
 absl::StatusOr<std::shared_ptr<const WorldState>> World::Impl::Capture() {
   if (failed_) return absl::FailedPreconditionError("the scene has failed and must be reset");
   for (size_t b = 0; b < bodies_.size(); ++b) {
-    if (topology_->bodies[b] != bodies_[b]->arrays()) return absl::InternalError("the topology is not that of the bodies");
+    if (bodies_.size() != topology_->bodies.size() || topology_->bodies[b] != bodies_[b]->arrays())
+      return absl::InternalError("the topology is not that of the bodies");
   }
   auto state = std::make_shared<WorldState>();
   state->info.description_hash = description_hash_;
@@ -79,8 +80,8 @@ absl::Status World::Impl::Restore(std::shared_ptr<gpu::Context> context, SceneDe
   if (frame_->step != step_ || frame_->tools.size() != description_.tools.size()) return CannotBe("its frame is of another scene");
 
   StateReader solver(state.solver, "checkpoint: section solver");
-  PALPATE_ASSIGN_OR_RETURN(solver_, gpu::TissueSolver::Restore(context_, model_.model(), setup.options, setup.colliders, setup.planes,
-                                                               setup.tuning, solver));
+  PALPATE_ASSIGN_OR_RETURN(
+      solver_, gpu::TissueSolver::Restore(context_, model_.model(), setup.options, setup.colliders, setup.planes, setup.tuning, solver));
   PALPATE_RETURN_IF_ERROR(solver.Finish());
   return UpdateGathered();
 }

@@ -85,9 +85,9 @@ void VisitState(Archive& archive, LocalModel& value) {
 /// But for `topology`, which is in a section of its own.
 template <typename Archive>
 void VisitState(Archive& archive, Frame& value) {
-  [[maybe_unused]] auto& [step, sim_time, server_time, state_hash, topology_version, topology, surface_positions, volume_positions, contacts,
-                          surface_contacts, statistics, tools, markers, local_models, step_ms, stage_ms, kinetic_energy, elastic_energy,
-                          max_speed, inverted_tets, max_penetration] = value;
+  [[maybe_unused]] auto& [step, sim_time, server_time, state_hash, topology_version, topology, surface_positions, volume_positions,
+                          contacts, surface_contacts, statistics, tools, markers, local_models, step_ms, stage_ms, kinetic_energy,
+                          elastic_energy, max_speed, inverted_tets, max_penetration] = value;
   archive.Enter("Frame");
   archive(step, sim_time, server_time, state_hash, topology_version, surface_positions, contacts, surface_contacts, statistics, tools,
           markers, local_models, step_ms, stage_ms, kinetic_energy, elastic_energy, max_speed, inverted_tets, max_penetration);
@@ -194,7 +194,8 @@ bool IsSound(const BodyArrays& arrays) {
     if (!std::all_of(triangle.begin(), triangle.end(), is_corner) || arrays.triangle_zones[t] >= arrays.surface_zones.size()) return false;
   }
   return std::all_of(arrays.fixed_vertices.begin(), arrays.fixed_vertices.end(), is_vertex) &&
-         std::all_of(arrays.surface_vertices.begin(), arrays.surface_vertices.end(), [&](uint32_t v) { return v == kNoSlot || is_vertex(v); });
+         std::all_of(arrays.surface_vertices.begin(), arrays.surface_vertices.end(),
+                     [&](uint32_t v) { return v == kNoSlot || is_vertex(v); });
 }
 
 /// Whether a change names what is in the arrays that it led to.

@@ -1,5 +1,5 @@
-// Checkpoints from anywhere: bytes as they are, and as sections behind a head whose checksums are right. What is accepted is written back as
-// the same bytes.
+// Checkpoints from anywhere: bytes as they are, and as sections behind a head whose checksums are right. What is accepted is written back
+// as the same bytes.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -208,7 +208,7 @@ TEST(StateArchiveTest, FirstErrorStays) {
 }
 
 TEST(Crc32cTest, IsCastagnolis) {
-  EXPECT_EQ(Crc32c("123456789"), 0xe3069283U);  // the check value of the catalogues
+  EXPECT_EQ(Crc32c("123456789"), 0xe3069283U);            // the check value of the catalogues
   EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aaU);  // RFC 3720, B.4
   EXPECT_EQ(Crc32c(""), 0U);
   std::string bytes;

@@ -482,27 +482,37 @@ TEST(TissueLayoutEditorTest, GoesOnFromASkeleton) {
       auto laid = LayOutTissue(scene.model, kDt, lanes, kSlack);
       ASSERT_TRUE(laid.ok()) << laid.status();
       TissueLayout layout = *std::move(laid);
-      TissueLayoutEditor editor(scene.model, kDt, &layout);
+      auto editor = std::make_unique<TissueLayoutEditor>(scene.model, kDt, &layout);
       std::unique_ptr<TissueLayout> restored;
       std::unique_ptr<TissueLayoutEditor> next;
+      int compared = 0;
       for (int edit = 0; edit < 60; ++edit) {
         scene.RandomEdit(false);
-        const auto follows = editor.Apply(scene.model, scene.change);
+        const auto follows = editor->Apply(scene.model, scene.change);
         ASSERT_TRUE(follows.ok()) << "edit " << edit << ": " << follows.status();
         if (next) {
           const auto next_follows = next->Apply(scene.model, scene.change);
           ASSERT_TRUE(next_follows.ok()) << next_follows.status();
           ASSERT_EQ(*next_follows, *follows) << "edit " << edit;
         }
-        if (!*follows) break;
+        if (!*follows) {
+          next.reset();
+          editor.reset();
+          auto again = LayOutTissue(scene.model, kDt, lanes, kSlack);
+          ASSERT_TRUE(again.ok()) << again.status();
+          layout = *std::move(again);
+          editor = std::make_unique<TissueLayoutEditor>(scene.model, kDt, &layout);
+          continue;
+        }
         if (next) {
-          ASSERT_EQ(BytesOf(next->Skeleton()), BytesOf(editor.Skeleton())) << "edit " << edit;
-          ASSERT_EQ(next->delta().slots, editor.delta().slots);
-          ASSERT_EQ(next->delta().blocks, editor.delta().blocks);
+          ++compared;
+          ASSERT_TRUE(BytesOf(next->Skeleton()) == BytesOf(editor->Skeleton())) << "edit " << edit;
+          ASSERT_EQ(next->delta().slots, editor->delta().slots);
+          ASSERT_EQ(next->delta().blocks, editor->delta().blocks);
           ASSERT_NO_FATAL_FAILURE(ExpectSame(*restored, layout, scene.model)) << "edit " << edit;
         }
-        if (edit % 13 != 5) continue;
-        const std::string bytes = BytesOf(editor.Skeleton());
+        if (edit % 7 != 5) continue;
+        const std::string bytes = BytesOf(editor->Skeleton());
         LayoutSkeleton skeleton;
         StateReader reader(bytes, "test");
         reader(skeleton);
@@ -515,7 +525,7 @@ TEST(TissueLayoutEditorTest, GoesOnFromASkeleton) {
         ASSERT_EQ(restored->solver_index, layout.solver_index);
         ASSERT_NO_FATAL_FAILURE(ExpectSame(*restored, layout, scene.model));
       }
-      EXPECT_NE(next, nullptr) << "no edit was followed";
+      EXPECT_GT(compared, 10) << "few edits were followed";
     }
   }
 }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "gpu/base/state_archive.h"
 #include "sim/world/world.h"
 #include "tests/sim/world/checkpoint_scenes.h"
 #include "tests/support/device_test.h"
@@ -47,7 +48,9 @@ std::string BytesOf(const Frame& frame) {
 }
 
 std::string Describe(const EditOutcome& outcome) {
-  const auto ids = [](const auto& list) { return absl::StrJoin(list, ",", [](std::string* out, auto id) { absl::StrAppend(out, static_cast<uint64_t>(id)); }); };
+  const auto ids = [](const auto& list) {
+    return absl::StrJoin(list, ",", [](std::string* out, auto id) { absl::StrAppend(out, static_cast<uint64_t>(id)); });
+  };
   std::string text = absl::StrCat(ids(outcome.removed_tets), "|", ids(outcome.added_tets), "|", ids(outcome.removed_vertices), "|",
                                   ids(outcome.added_vertices), "|", ids(outcome.new_bodies), "|", ids(outcome.released_markers), "|",
                                   outcome.unchanged_count, "|", outcome.is_refused, "|", outcome.note, "|", outcome.grasped_vertices);
@@ -100,7 +103,8 @@ class CheckpointTest : public test::DeviceTest {
     }
   }
   static std::string FirstDifference(const std::string& a, const std::string& b) {
-    const size_t at = static_cast<size_t>(std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())), b.begin()).first - a.begin());
+    const size_t at = static_cast<size_t>(
+        std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())), b.begin()).first - a.begin());
     return absl::StrCat("first difference at byte ", at, " of ", a.size(), " and ", b.size());
   }
 
@@ -161,14 +165,14 @@ class CheckpointTest : public test::DeviceTest {
     const std::unique_ptr<World> b = RestoreFrom(bytes, scenario->scene());
     ASSERT_NE(b, nullptr);
     PALPATE_TEST_ASSIGN(const auto of_b, b->Capture());
-    ASSERT_TRUE(EncodeWorldState(*of_b) == bytes) << "scene: " << FirstDifference(state->scene, of_b->scene)
-                                                  << "; solver: " << FirstDifference(state->solver, of_b->solver);
+    ASSERT_TRUE(EncodeWorldState(*of_b) == bytes)
+        << "scene: " << FirstDifference(state->scene, of_b->scene) << "; solver: " << FirstDifference(state->solver, of_b->solver);
     GoOn(*a, *b, *scenario, after);
     if (HasFailure()) return;
     PALPATE_ASSERT_OK(a->Reset().status());
     PALPATE_ASSERT_OK(b->Reset().status());
     ASSERT_TRUE(BytesOf(*a->CurrentFrame()) == BytesOf(*b->CurrentFrame()));
-    GoOn(*a, *b, *scenario, 25);
+    GoOn(*a, *b, *scenario, 15);
   }
 };
 
@@ -192,19 +196,19 @@ TEST_F(CheckpointTest, PlainTissueGoesOn) {
 }
 
 TEST_F(CheckpointTest, InstrumentsGoOn) {
-  CheckTwins("instruments", 1, 27, 120);
-  CheckTwins("instruments", 2, 61, 60);
+  CheckTwins("instruments", 1, 27, 90);
+  CheckTwins("instruments", 2, 61, 40);
 }
 TEST_F(CheckpointTest, BodiesOfAllKindsGoOn) {
-  CheckTwins("bodies", 1, 9, 60);
-  CheckTwins("bodies", 2, 48, 120);
+  CheckTwins("bodies", 1, 9, 50);
+  CheckTwins("bodies", 2, 48, 80);
 }
 TEST_F(CheckpointTest, QuasiStaticBodiesGoOn) {
   CheckTwins("quasistatic", 1, 12, 40);
   CheckTwins("quasistatic", 2, 42, 60);
 }
 TEST_F(CheckpointTest, ProjectionAndRecoveryGoOn) {
-  CheckTwins("projection", 1, 26, 90);
+  CheckTwins("projection", 1, 26, 200);
   CheckTwins("projection", 2, 47, 60);
 }
 
@@ -264,6 +268,30 @@ TEST_F(CheckpointTest, PrintsSteps) {
   std::string told;
   PrintSteps(*world, *scenario, 60, &told);
   std::fputs(told.c_str(), stdout);
+}
+
+/// Whoever can write checkpoints can make their checksums right: then what is in them must do no harm.
+TEST_F(CheckpointTest, DamagedStatesDoNoHarm) {
+  const auto scenario = MakeCheckpointScenario("instruments", 2);
+  const std::unique_ptr<World> world = Run(*scenario, 32);
+  ASSERT_NE(world, nullptr);
+  PALPATE_TEST_ASSIGN(const auto state, world->Capture());
+  std::mt19937 random(3);
+  int refused = 0;
+  for (int i = 0; i < 40; ++i) {
+    WorldState damaged = *state;
+    std::string& section = i % 2 == 0 ? damaged.scene : damaged.solver;
+    if (i % 10 == 9) {
+      section.resize(random() % section.size());
+    } else {
+      for (int k = 0; k < 3; ++k) section[random() % section.size()] = static_cast<char>(random());
+    }
+    const auto restored = World::Restore(context(), scenario->scene(), damaged);
+    if (restored.ok()) continue;
+    ++refused;
+    EXPECT_EQ(restored.status().code(), absl::StatusCode::kInvalidArgument) << restored.status();
+  }
+  EXPECT_GT(refused, 10);
 }
 
 TEST_F(CheckpointTest, RefusesWhatIsNotOfThisScene) {
