@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Presses a probe into a phantom and lifts it again, plots force over depth, and compares the slope with Hertz for a sphere."""
+"""Presses a probe into a phantom and lifts it again, plots force over depth, and compares with Hertz for a sphere on a half space. A thin slab on
+a rigid base is stiffer than that, and so is a coarse mesh; contact begins a margin of 1 mm before the surfaces meet."""
 import matplotlib.pyplot as plt
 import numpy as np
 
