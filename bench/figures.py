@@ -41,6 +41,7 @@ SOURCES = {
     "tissue": SCENE + ["bench/bench_tissue.cc"],
     "surgery": SCENE + ["bench/bench_surgery.cc"],
     "cutting": SCENE + ["bench/bench_cutting.cc"],
+    "batch": SCENE + ["server/core/batch.cc", "server/core/batch.h", "server/core/worker_pool.cc", "bench/bench_batch.cc"],
     "checkpoint": SCENE + ["bench/bench_checkpoint.cc"],
     "haptic": SCENE + ["server", "clients/cpp", "clients/station", "scenes/liver.json", "bench/bench_haptic.cc"],
 }

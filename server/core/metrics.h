@@ -28,8 +28,8 @@
 
 namespace palpate::server {
 
-enum class StreamKind { kWatch, kOperate, kViewer, kRecord };
-inline constexpr std::array<std::string_view, 4> kStreamKindNames = {"watch", "operate", "viewer", "record"};
+enum class StreamKind { kWatch, kOperate, kViewer, kRecord, kBatch };
+inline constexpr std::array<std::string_view, 5> kStreamKindNames = {"watch", "operate", "viewer", "record", "batch"};
 
 /// Parts of the contact between and within bodies that are timed on their own.
 inline constexpr std::array<std::string_view, 3> kContactStageNames = {"detect", "filter", "check"};

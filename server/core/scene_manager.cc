@@ -98,8 +98,8 @@ void SceneManager::Create(const v1::CreateSceneRequest& request, std::shared_ptr
 }
 
 void SceneManager::FinishBuild(const std::string& id, absl::StatusOr<SceneStart> start, const Done<v1::SceneInfo>& done) {
-  absl::StatusOr<std::shared_ptr<Scene>> scene = start.status();
-  if (start.ok()) scene = Scene::Start(*std::move(start), encode_pool_, metrics_);
+  using StartedScene = absl::StatusOr<std::shared_ptr<Scene>>;
+  StartedScene scene = start.ok() ? StartedScene(Scene::Start(*std::move(start), encode_pool_, metrics_)) : StartedScene(start.status());
   bool stopping = false;
   {
     const std::lock_guard lock(mutex_);
@@ -133,8 +133,7 @@ void SceneManager::FinishBuild(const std::string& id, absl::StatusOr<SceneStart>
 void SceneManager::RecoverScenes() {
   for (const std::string& id : options_.store->KeptScenes()) {
     const absl::StatusOr<std::string> reserved = ReserveId(id);
-    absl::StatusOr<SceneStart> start = reserved.status();
-    if (reserved.ok()) start = options_.store->Recover(id);
+    absl::StatusOr<SceneStart> start = reserved.ok() ? options_.store->Recover(id) : absl::StatusOr<SceneStart>(reserved.status());
     if (start.ok()) {
       Log(LogLevel::kInfo, "scene recovered", {{"scene", id}, {"step", start->world->CurrentFrame()->step}, {"plays", start->play}});
     } else {

@@ -99,6 +99,8 @@ class SceneManager {
   void ShutdownAndWait();
 
   const Limits& limits() const { return options_.limits; }
+  const std::shared_ptr<gpu::Context>& context() const { return options_.context; }
+  const std::shared_ptr<const scene::AssetResolver>& assets() const { return options_.assets; }
   SceneStore& store() { return *options_.store; }
   Metrics& metrics() { return metrics_; }
   WorkerPool& encode_pool() { return encode_pool_; }  ///< frames, timers, answers

@@ -29,8 +29,8 @@ constexpr int kMaxConnectionIdle_ms = 300000;  // without a call for so long; cl
 constexpr int kMaxSyncThreads = 32;            // of reflection, the only service that needs them
 constexpr uint64_t kReservedDescriptors = 64;  // scenes, drivers, files, logs, what is on its way to be closed
 constexpr uint64_t kMinConnections = 8;
-constexpr const char* kServiceNames[] = {"palpate.v1.SceneService", "palpate.v1.EditService", "palpate.v1.StreamService",
-                                         "palpate.v1.HapticService", "palpate.v1.RecordService"};
+constexpr const char* kServiceNames[] = {"palpate.v1.SceneService",  "palpate.v1.EditService",   "palpate.v1.StreamService",
+                                         "palpate.v1.HapticService", "palpate.v1.RecordService", "palpate.v1.BatchService"};
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, const std::string& what) {
   std::ifstream file(path, std::ios::binary);
@@ -142,6 +142,7 @@ absl::Status Server::StartGrpc(const ServerOptions& options) {
   scene_service_ = std::make_unique<SceneServiceImpl>(*manager_, policy);
   edit_service_ = std::make_unique<EditServiceImpl>(*manager_, policy);
   stream_service_ = std::make_unique<StreamServiceImpl>(*manager_, policy);
+  batch_service_ = std::make_unique<BatchServiceImpl>(*manager_, policy);
   haptic_service_ = std::make_unique<HapticServiceImpl>(*manager_, *authenticator_);
   record_service_ = std::make_unique<RecordServiceImpl>(*manager_, policy);
   health_service_ =
@@ -166,6 +167,7 @@ absl::Status Server::StartGrpc(const ServerOptions& options) {
   builder.RegisterService(stream_service_.get());
   builder.RegisterService(haptic_service_.get());
   builder.RegisterService(record_service_.get());
+  builder.RegisterService(batch_service_.get());
   builder.RegisterService(health_service_.get());
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.limits.max_message_bytes));
   grpc::ResourceQuota quota("palpate");

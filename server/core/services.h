@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "palpate/v1/batch.grpc.pb.h"
 #include "palpate/v1/control.grpc.pb.h"
 #include "palpate/v1/edit.grpc.pb.h"
 #include "palpate/v1/haptics.grpc.pb.h"
@@ -113,6 +114,22 @@ class RecordServiceImpl final : public GuardedService {
   Done<T> Into(UnaryReactor* reactor, Take take);
 
   SceneManager& manager_;
+};
+
+class BatchBudget;
+
+/// Scenes of a call of its own, stepped by a pool of this service.
+class BatchServiceImpl final : public GuardedService {
+ public:
+  BatchServiceImpl(SceneManager& manager, const CallPolicy& policy);
+  ~BatchServiceImpl();
+
+ private:
+  grpc::ServerBidiReactor<v1::BatchRequest, v1::BatchResponse>* RunBatch(grpc::CallbackServerContext* context);
+
+  SceneManager& manager_;
+  std::unique_ptr<BatchBudget> budget_;
+  std::unique_ptr<WorkerPool> pool_;  ///< ends first: what it does gives to the budget
 };
 
 /// The standard health service (grpc.health.v1), which needs no token: SERVING for the server ("") and each of `services` until Stop.
