@@ -23,6 +23,7 @@
 #include "server/core/mailbox.h"
 #include "server/core/metrics.h"
 #include "server/core/worker_pool.h"
+#include "sim/export/frame_export.h"
 #include "sim/scene/edit_request.h"
 #include "sim/world/world.h"
 
@@ -57,6 +58,15 @@ class SnapshotListener {
 };
 
 class Scene;
+
+/// What an export is made of: a copy of what the scene's thread has.
+struct SceneExport {
+  v1::ExportFormat format = v1::EXPORT_FORMAT_UNSPECIFIED;
+  size_t body = 0;
+  bool is_whole = false;                ///< all bodies, not only that one
+  sim::Frame frame;                     ///< with the positions that are needed
+  std::vector<sim::BodyExtras> extras;  ///< [body]
+};
 
 /// The right to move one tool; the destructor gives it back. One thread at a time.
 class ToolLease {
@@ -202,6 +212,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
     bool wants_volume = false;
   };
 
+  /// Of the present state, on the scene's thread. Errors: NotFound (body), those of the world.
+  absl::StatusOr<SceneExport> CopyForExport(const std::string& body, v1::ExportFormat format);
   Scene(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate, bool play, WorkerPool& pool,
         Metrics& metrics, size_t kept_versions);
 

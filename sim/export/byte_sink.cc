@@ -19,6 +19,9 @@ absl::Status Unwritable(int error, const std::filesystem::path& path) {
 absl::StatusOr<FileSink> FileSink::Create(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return Unwritable(EISDIR, path);
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(path.string(), ": not a regular file"));
+  }
   std::filesystem::path temporary = path;
   temporary += absl::StrCat(".", getpid(), ".part");
   std::FILE* file = std::fopen(temporary.c_str(), "wb");

@@ -32,8 +32,9 @@ class StringSink final : public ByteSink {
 };
 
 /// A file that appears under its name when it is complete: a temporary beside it takes the bytes and is renamed by Commit. Without Commit
-/// the temporary goes with this object. A process that is killed leaves the file as it was, and at most a temporary NAME.PID.part. Errors
-/// name the path: NotFound, PermissionDenied, ResourceExhausted (no space) or Unknown.
+/// the temporary goes with this object. A process that is killed leaves the file as it was, and at most a temporary NAME.PID.part.
+/// Errors name the path: InvalidArgument (what is there is no regular file), NotFound, PermissionDenied, ResourceExhausted (no space) or
+/// Unknown.
 class FileSink final : public ByteSink {
  public:
   static absl::StatusOr<FileSink> Create(const std::filesystem::path& path);

@@ -179,6 +179,10 @@ SurfaceLayout::SurfaceLayout(const BodyArrays& arrays, double u_period) {
   std::vector<uint32_t> triangle_slots;
   triangles_ = Compact(arrays.surface_triangles, arrays.surface_vertices.size(), &slots_, &triangle_slots);
   for (const uint32_t t : triangle_slots) zones_.push_back(arrays.triangle_zones[t]);
+  if (arrays.has_texture_corners) {
+    SplitBySeams(arrays, triangle_slots);
+    return;
+  }
   if (arrays.texture_coordinates.empty()) return;
   for (const uint32_t slot : slots_) texture_.push_back(arrays.texture_coordinates[arrays.surface_vertices[SurfaceSlot{slot}]]);
   if (!(u_period > 0)) return;
@@ -199,6 +203,28 @@ SurfaceLayout::SurfaceLayout(const BodyArrays& arrays, double u_period) {
   }
 }
 
+void SurfaceLayout::SplitBySeams(const BodyArrays& arrays, const std::vector<uint32_t>& triangle_slots) {
+  std::vector<bool> is_taken(slots_.size(), false);
+  texture_.resize(slots_.size());
+  std::map<std::pair<uint32_t, std::array<float, 2>>, uint32_t> vertices;
+  for (size_t t = 0; t < triangles_.size(); ++t) {
+    for (size_t c = 0; c < 3; ++c) {
+      const uint32_t v = triangles_[t][c];
+      const std::array<float, 2>& value = arrays.texture_corners[triangle_slots[t]][c];
+      const auto [known, is_new] = vertices.try_emplace({v, value}, v);
+      if (is_new && is_taken[v]) {
+        known->second = static_cast<uint32_t>(slots_.size());
+        slots_.push_back(slots_[v]);
+        texture_.push_back(value);
+      } else if (is_new) {
+        is_taken[v] = true;
+        texture_[v] = value;
+      }
+      triangles_[t][c] = known->second;
+    }
+  }
+}
+
 std::vector<float> SurfaceLayout::Gather(std::span<const float> by_slot) const { return GatherThree(slots_, by_slot); }
 
 std::vector<float> SurfaceLayout::Normals(std::span<const float> by_slot) const {
@@ -215,6 +241,27 @@ VolumeLayout::VolumeLayout(const BodyArrays& arrays) {
 
 std::vector<float> VolumeLayout::Gather(std::span<const float> by_slot) const { return GatherThree(vertex_slots_, by_slot); }
 
+std::vector<BodyExtras> TextureExtras(const SceneDescription& description, const WorldTopology& topology) {
+  std::map<std::string, BodyExtras> by_name;
+  std::map<const TextureImage*, std::shared_ptr<const GltfImage>> images;
+  for (const BodyDescription& body : description.bodies) {
+    BodyExtras& extras = by_name[body.name];
+    extras.u_period = body.texture.u_period;
+    if (body.texture.image == nullptr) continue;
+    const TextureImage& from = *body.texture.image;
+    std::shared_ptr<const GltfImage>& image = images[&from];
+    if (image == nullptr) image = std::make_shared<const GltfImage>(GltfImage{from.name, from.media_type, from.bytes});
+    extras.image = image;
+  }
+  // A parent comes before its pieces.
+  std::vector<BodyExtras> out;
+  for (const auto& body : topology.bodies) {
+    if (!body->parent.empty()) by_name[body->name] = by_name[body->parent];
+    out.push_back(by_name[body->name]);
+  }
+  return out;
+}
+
 absl::Status WriteBodyVtu(const Frame& frame, size_t body, const BodyExtras& extras, ByteSink* sink) {
   PALPATE_RETURN_IF_ERROR(CheckBody(frame, body));
   return WriteVtuWith(VolumeLayout(*frame.topology->bodies[body]), frame, body, extras, sink);
@@ -223,6 +270,15 @@ absl::Status WriteBodyVtu(const Frame& frame, size_t body, const BodyExtras& ext
 absl::Status WriteBodyVtp(const Frame& frame, size_t body, const BodyExtras& extras, ByteSink* sink) {
   PALPATE_RETURN_IF_ERROR(CheckBody(frame, body));
   return WriteVtpWith(SurfaceLayout(*frame.topology->bodies[body], extras.u_period), frame, body, extras, sink);
+}
+
+absl::Status WriteBodyGlb(const Frame& frame, size_t body, const BodyExtras& extras, ByteSink* sink) {
+  PALPATE_RETURN_IF_ERROR(CheckBody(frame, body));
+  const BodyArrays& arrays = *frame.topology->bodies[body];
+  const SurfaceLayout layout(arrays, extras.u_period);
+  OwnedSurface owned;
+  FillSurface(layout, arrays, frame.surface_positions_m[body], extras, &owned);
+  return WriteGlb(std::span<const GltfSurface>(&owned.surface, 1), sink);
 }
 
 absl::Status WriteFrameGlb(const Frame& frame, std::span<const BodyExtras> extras, ByteSink* sink) {

@@ -15,6 +15,7 @@
 #include "sim/export/gltf.h"
 #include "sim/export/pvd_series.h"
 #include "sim/export/vtk_xml.h"
+#include "sim/scene/description.h"
 #include "sim/world/frame.h"
 
 namespace palpate::sim {
@@ -38,6 +39,8 @@ class SurfaceLayout {
   std::vector<float> Normals(std::span<const float> by_slot) const;
 
  private:
+  void SplitBySeams(const BodyArrays& arrays, const std::vector<uint32_t>& triangle_slots);
+
   std::vector<uint32_t> slots_;
   std::vector<std::array<uint32_t, 3>> triangles_;
   std::vector<uint16_t> zones_;
@@ -69,11 +72,17 @@ struct BodyExtras {
   std::shared_ptr<const GltfImage> image;         ///< of the texture
 };
 
+/// The periods and pictures of textures, [body]: a piece has those of the body that it comes from. Rest positions and the like are left
+/// empty.
+std::vector<BodyExtras> TextureExtras(const SceneDescription& description, const WorldTopology& topology);
+
 /// The volume of a body: point data `displacement`, `velocity`, cell data `zone` as far as they are known. Errors: FailedPrecondition (the
 /// frame has no volume, see World::SetVolumeWanted), InvalidArgument (extras of another size), as WriteVtu.
 absl::Status WriteBodyVtu(const Frame& frame, size_t body, const BodyExtras& extras, ByteSink* sink);
 /// Its surface: point data `Normals`, and `TextureCoordinates`, `displacement`, `velocity` as far as they are known; cell data `zone`.
 absl::Status WriteBodyVtp(const Frame& frame, size_t body, const BodyExtras& extras, ByteSink* sink);
+/// The surface of one body, coloured by zone.
+absl::Status WriteBodyGlb(const Frame& frame, size_t body, const BodyExtras& extras, ByteSink* sink);
 /// All bodies' surfaces of a moment, coloured by zone. `extras`: [body] or empty.
 absl::Status WriteFrameGlb(const Frame& frame, std::span<const BodyExtras> extras, ByteSink* sink);
 
