@@ -31,7 +31,8 @@ std::string_view AfterWord(std::string_view line) {
 
 /// A file's name as another file has it: relative and without a way out of the folder. Nothing: it may not be used.
 std::optional<std::string> SafeName(std::string_view name) {
-  if (name.empty() || name.size() > kMaxNameBytes || name.find('\0') != std::string_view::npos) return std::nullopt;
+  if (name.empty() || name.size() > kMaxNameBytes || std::any_of(name.begin(), name.end(), [](char c) { return c >= 0 && c < ' '; }))
+    return std::nullopt;
   std::string out(name);
   std::replace(out.begin(), out.end(), '\\', '/');
   if (out[0] == '/' || (out.size() > 1 && out[1] == ':')) return std::nullopt;
@@ -41,6 +42,13 @@ std::optional<std::string> SafeName(std::string_view name) {
     begin = end + 1;
   }
   return out;
+}
+
+/// A name for messages.
+std::string Printable(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return name;
 }
 
 absl::Status UnsafeName(const SourceText& source, size_t offset, std::string_view what, std::string_view name) {
@@ -188,7 +196,7 @@ class ObjParser {
     }
     absl::StatusOr<std::string> text = read_library_(*name);
     if (!text.ok()) return Annotate(text.status(), in_.source().Where(begin));
-    PALPATE_ASSIGN_OR_RETURN(std::vector<SurfaceMaterial> materials, ParseMtl(*text, *name));
+    PALPATE_ASSIGN_OR_RETURN(std::vector<SurfaceMaterial> materials, ParseMtl(*text, Printable(*name)));
     const size_t slash = name->rfind('/');
     for (SurfaceMaterial& material : materials) {
       // A library names pictures from its own folder.

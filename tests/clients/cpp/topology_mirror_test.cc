@@ -470,8 +470,8 @@ TEST(TopologyMirror, WhatDoesNotFitIsAnError) {
   bad.set_from_version(7);
   expect_error(bad, "from version 7");
   bad = good;
-  bad.mutable_bodies(0)->set_body_index(2);
-  expect_error(bad, "body 2, which is outside [0, 2)");
+  bad.mutable_bodies(0)->set_body_index(3);
+  expect_error(bad, "body 3, which is outside [0, 3)");
   bad = good;
   bad.mutable_bodies(0)->mutable_triangles()->RemoveLast();
   expect_error(bad, "do not fit together");
@@ -483,6 +483,9 @@ TEST(TopologyMirror, WhatDoesNotFitIsAnError) {
   expect_error(bad, "an index is outside");
   bad = good;
   bad.mutable_bodies(0)->add_texture_vertices(0);
+  expect_error(bad, "numbers of texture coordinates do not fit");
+  bad = good;
+  bad.mutable_bodies(0)->add_texture_corners(0);
   expect_error(bad, "numbers of texture coordinates do not fit");
   // Body 0 or 1, of which the first has texture coordinates.
   bad = good;
@@ -509,9 +512,8 @@ TEST(TopologyMirror, WhatDoesNotFitIsAnError) {
   v1::Frame frame;
   EXPECT_THAT(std::string(start.Check(frame).message()), HasSubstr("topology version 0, the arrays are of 1"));
   frame.set_topology_version(1);
-  EXPECT_THAT(std::string(start.Check(frame).message()), HasSubstr("0 bodies of 2"));
-  frame.add_bodies();
-  frame.add_bodies();
+  EXPECT_THAT(std::string(start.Check(frame).message()), HasSubstr("0 bodies of 3"));
+  for (int b = 0; b < 3; ++b) frame.add_bodies();
   EXPECT_TRUE(start.Check(frame).ok());
   frame.add_markers();
   EXPECT_THAT(std::string(start.Check(frame).message()), HasSubstr("1 markers of 0"));
@@ -524,8 +526,8 @@ TEST(TopologyMirror, WhatDoesNotFitIsAnError) {
   EXPECT_EQ(with_marker.markers()[0].name, "seed");
   EXPECT_EQ(with_marker.markers()[0].body, "b");
   EXPECT_TRUE(with_marker.Check(frame).ok());
-  frame.mutable_markers(0)->set_body_index(2);
-  EXPECT_THAT(std::string(with_marker.Check(frame).message()), HasSubstr("a marker is in body 2, which is outside [0, 2)"));
+  frame.mutable_markers(0)->set_body_index(3);
+  EXPECT_THAT(std::string(with_marker.Check(frame).message()), HasSubstr("a marker is in body 3, which is outside [0, 3)"));
   v1::Keyframe broken = keyframe;
   broken.mutable_bodies(0)->mutable_triangle_zones()->RemoveLast();
   TopologyMirror mirror;
