@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "server/core/log.h"
+#include "sim/export/frame_export.h"
 #include "sim/mesh/mesh_io.h"
 #include "sim/scene/scene_spec.h"
 #include "sim/scene/tool_spec.h"
@@ -33,62 +34,44 @@ absl::Status FailedScene(const std::string& failure) {
   return absl::FailedPreconditionError(absl::StrCat("the scene has failed and needs a reset: ", failure));
 }
 
-/// Vertices that elements use, in their order, without the others.
-class VertexCompactor {
- public:
-  VertexCompactor(const std::vector<float>& positions_m, std::vector<Eigen::Vector3d>& vertices)
-      : positions_m_(positions_m), places_(positions_m.size() / 3, sim::kNoSlot), vertices_(vertices) {}
+bool IsVolume(v1::ExportFormat format) {
+  return format == v1::EXPORT_FORMAT_VTK || format == v1::EXPORT_FORMAT_MSH || format == v1::EXPORT_FORMAT_VTU;
+}
 
-  template <typename Slot, size_t N>
-  void Use(const std::array<Slot, N>& element) {
-    for (const auto v : element) places_[static_cast<uint32_t>(v)] = 0;
-  }
-  void Number() {
-    for (size_t v = 0; v < places_.size(); ++v) {
-      if (places_[v] == sim::kNoSlot) continue;
-      places_[v] = static_cast<uint32_t>(vertices_.size());
-      vertices_.emplace_back(positions_m_[3 * v], positions_m_[3 * v + 1], positions_m_[3 * v + 2]);
+std::vector<Eigen::Vector3d> PointsOf(const std::vector<float>& coordinates_m) {
+  std::vector<Eigen::Vector3d> points;
+  points.reserve(coordinates_m.size() / 3);
+  for (size_t i = 0; i < coordinates_m.size(); i += 3) points.emplace_back(coordinates_m[i], coordinates_m[i + 1], coordinates_m[i + 2]);
+  return points;
+}
+
+absl::StatusOr<std::string> FormatExport(const SceneExport& copy) {
+  const sim::BodyArrays& arrays = *copy.frame.topology->bodies[copy.body];
+  const sim::BodyExtras& extras = copy.extras[copy.body];
+  sim::StringSink sink;
+  switch (copy.format) {
+    case v1::EXPORT_FORMAT_VTK:
+    case v1::EXPORT_FORMAT_MSH: {
+      const sim::VolumeLayout layout(arrays);
+      const sim::TetMesh mesh{PointsOf(layout.Gather(copy.frame.volume_positions_m[copy.body])), layout.tets()};
+      return copy.format == v1::EXPORT_FORMAT_VTK ? sim::FormatVtk(mesh) : sim::FormatMsh(mesh);
+    }
+    case v1::EXPORT_FORMAT_VTU:
+      PALPATE_RETURN_IF_ERROR(sim::WriteBodyVtu(copy.frame, copy.body, extras, &sink));
+      break;
+    case v1::EXPORT_FORMAT_VTP:
+      PALPATE_RETURN_IF_ERROR(sim::WriteBodyVtp(copy.frame, copy.body, extras, &sink));
+      break;
+    case v1::EXPORT_FORMAT_GLB:
+      PALPATE_RETURN_IF_ERROR(copy.is_whole ? sim::WriteFrameGlb(copy.frame, copy.extras, &sink)
+                                            : sim::WriteBodyGlb(copy.frame, copy.body, extras, &sink));
+      break;
+    default: {
+      const sim::SurfaceLayout layout(arrays);
+      return sim::FormatObj({PointsOf(layout.Gather(copy.frame.surface_positions_m[copy.body])), layout.triangles()});
     }
   }
-  template <typename Slot, size_t N>
-  std::array<uint32_t, N> Place(const std::array<Slot, N>& element) const {
-    std::array<uint32_t, N> out{};
-    for (size_t c = 0; c < N; ++c) out[c] = places_[static_cast<uint32_t>(element[c])];
-    return out;
-  }
-
- private:
-  const std::vector<float>& positions_m_;
-  std::vector<uint32_t> places_;
-  std::vector<Eigen::Vector3d>& vertices_;
-};
-
-/// The elements in use, with their vertices. `positions_m`: by the slots that elements name.
-template <typename Slot, size_t N>
-void Compact(const std::vector<std::array<Slot, N>>& slots, const std::vector<float>& positions_m, std::vector<Eigen::Vector3d>& vertices,
-             std::vector<std::array<uint32_t, N>>& elements) {
-  constexpr std::array<Slot, N> kFree{};
-  VertexCompactor compactor(positions_m, vertices);
-  for (const auto& element : slots) {
-    if (element != kFree) compactor.Use(element);
-  }
-  compactor.Number();
-  for (const auto& element : slots) {
-    if (element != kFree) elements.push_back(compactor.Place(element));
-  }
-}
-
-/// The body's present volume as a mesh.
-sim::TetMesh VolumeMesh(const sim::BodyArrays& arrays, const std::vector<float>& positions_m) {
-  sim::TetMesh mesh;
-  Compact(arrays.tets, positions_m, mesh.vertices, mesh.tets);
-  return mesh;
-}
-
-sim::SurfaceMesh SurfaceOf(const sim::BodyArrays& arrays, const std::vector<float>& positions_m) {
-  sim::SurfaceMesh mesh;
-  Compact(arrays.surface_triangles, positions_m, mesh.vertices, mesh.triangles);
-  return mesh;
+  return std::move(sink).Take();
 }
 
 }  // namespace
@@ -424,41 +407,54 @@ void Scene::SetRate(const v1::Rate& rate, Done<v1::SceneInfo> done) {
 void Scene::Export(const std::string& body, v1::ExportFormat format, Done<v1::ExportSceneResponse> done) {
   if (!v1::ExportFormat_IsValid(format)) {
     Answer<v1::ExportSceneResponse>(std::move(done),
-                                    absl::InvalidArgumentError(absl::StrCat("format: ", static_cast<int>(format), " is outside [0, 3]")));
+                                    absl::InvalidArgumentError(absl::StrCat("format: ", static_cast<int>(format), " is outside [0, 6]")));
     return;
   }
   Enqueue(
       [this, body, format, done] {
-        const std::vector<std::shared_ptr<const sim::BodyArrays>>& bodies = topology_->world->bodies;
-        const auto found =
-            body.empty() ? bodies.begin() : std::find_if(bodies.begin(), bodies.end(), [&body](const auto& b) { return b->name == body; });
-        if (found == bodies.end()) {
-          return Answer<v1::ExportSceneResponse>(done, absl::NotFoundError(absl::StrCat("body: the scene has no body \"", body, "\"")));
-        }
-        const auto index = static_cast<size_t>(found - bodies.begin());
-        const bool is_surface = format == v1::EXPORT_FORMAT_UNSPECIFIED || format == v1::EXPORT_FORMAT_OBJ;
-        std::vector<float> positions_m;
-        if (is_surface) {
-          positions_m = frame_->surface_positions_m[index];
-        } else {
-          absl::StatusOr<std::vector<float>> read = world_->ReadVolumePositions(index);
-          if (!read.ok()) return Answer<v1::ExportSceneResponse>(done, read.status());
-          positions_m = *std::move(read);
-        }
-        // Only the copy is taken here; the text is made on the pool.
-        pool_.Post([done, format, is_surface, step = frame_->step, arrays = *found, positions_m = std::move(positions_m)] {
+        absl::StatusOr<SceneExport> copy = CopyForExport(body, format);
+        if (!copy.ok()) return Answer<v1::ExportSceneResponse>(done, copy.status());
+        // Only the copy is taken here; the file is made on the pool.
+        pool_.Post([done, copy = *std::move(copy)] {
+          absl::StatusOr<std::string> data = FormatExport(copy);
+          if (!data.ok()) return done(data.status());
           v1::ExportSceneResponse response;
-          response.set_step(step);
-          if (is_surface) {
-            response.set_data(sim::FormatObj(SurfaceOf(*arrays, positions_m)));
-          } else {
-            const sim::TetMesh mesh = VolumeMesh(*arrays, positions_m);
-            response.set_data(format == v1::EXPORT_FORMAT_VTK ? sim::FormatVtk(mesh) : sim::FormatMsh(mesh));
-          }
+          response.set_step(copy.frame.step);
+          response.set_data(*std::move(data));
           done(std::move(response));
         });
       },
       [this, done](const absl::Status& reason) { Answer<v1::ExportSceneResponse>(done, reason); });
+}
+
+absl::StatusOr<SceneExport> Scene::CopyForExport(const std::string& body, v1::ExportFormat format) {
+  const std::vector<std::shared_ptr<const sim::BodyArrays>>& bodies = topology_->world->bodies;
+  const auto found =
+      body.empty() ? bodies.begin() : std::find_if(bodies.begin(), bodies.end(), [&body](const auto& b) { return b->name == body; });
+  if (found == bodies.end()) return absl::NotFoundError(absl::StrCat("body: the scene has no body \"", body, "\""));
+  SceneExport out;
+  out.format = format;
+  out.body = static_cast<size_t>(found - bodies.begin());
+  out.is_whole = format == v1::EXPORT_FORMAT_GLB && body.empty();
+  out.frame.step = frame_->step;
+  out.frame.sim_time_s = frame_->sim_time_s;
+  out.frame.topology = topology_->world;
+  out.frame.surface_positions_m.resize(bodies.size());
+  out.frame.volume_positions_m.resize(bodies.size());
+  out.extras = sim::TextureExtras(world_->description(), *topology_->world);
+  for (size_t b = 0; b < bodies.size(); ++b) {
+    if (out.is_whole || b == out.body) out.frame.surface_positions_m[b] = frame_->surface_positions_m[b];
+  }
+  if (IsVolume(format)) {
+    PALPATE_ASSIGN_OR_RETURN(out.frame.volume_positions_m[out.body], world_->ReadVolumePositions(out.body));
+  }
+  if (format == v1::EXPORT_FORMAT_VTU || format == v1::EXPORT_FORMAT_VTP) {
+    sim::BodyExtras& extras = out.extras[out.body];
+    extras.rest_positions_m = world_->RestPositions(out.body);
+    extras.tet_zones = world_->TetZones(out.body);
+    PALPATE_ASSIGN_OR_RETURN(extras.velocities_m_per_s, world_->ReadVolumeVelocities(out.body));
+  }
+  return out;
 }
 
 void Scene::Edit(const v1::EditSceneRequest& request, std::function<bool()> is_cancelled, Done<v1::EditSceneResponse> done) {

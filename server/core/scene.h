@@ -27,6 +27,7 @@
 #include "server/core/worker_pool.h"
 #include "sim/record/edit_log.h"
 #include "sim/record/player.h"
+#include "sim/export/frame_export.h"
 #include "sim/scene/edit_request.h"
 #include "sim/world/world.h"
 
@@ -87,6 +88,15 @@ struct BranchPoint {
 
 /// What is told to a tool, checked, and as far as the instrument goes. Errors: InvalidArgument naming `pose` and its field.
 absl::StatusOr<sim::ToolCommand> CommandFromPose(const v1::ToolPose& pose, const sim::ToolDescription& tool, std::string_view path);
+
+/// What an export is made of: a copy of what the scene's thread has.
+struct SceneExport {
+  v1::ExportFormat format = v1::EXPORT_FORMAT_UNSPECIFIED;
+  size_t body = 0;
+  bool is_whole = false;                ///< all bodies, not only that one
+  sim::Frame frame;                     ///< with the positions that are needed
+  std::vector<sim::BodyExtras> extras;  ///< [body]
+};
 
 /// The right to move one tool; the destructor gives it back. One thread at a time.
 class ToolLease {
@@ -245,6 +255,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
   };
 
   Scene(SceneStart start, WorkerPool& pool, Metrics& metrics);
+  /// Of the present state, on the scene's thread. Errors: NotFound (body), those of the world.
+  absl::StatusOr<SceneExport> CopyForExport(const std::string& body, v1::ExportFormat format);
 
   // Any thread:
   void Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, CommandKind kind = CommandKind::kCheap,

@@ -276,6 +276,22 @@ void SceneManager::Delete(const std::string& scene_id, Done<v1::DeleteSceneRespo
                });
 }
 
+absl::StatusOr<std::shared_ptr<const sim::TextureImage>> SceneManager::FindImage(std::string_view id) const {
+  std::vector<std::shared_ptr<Scene>> scenes;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, entry] : scenes_) {
+      if (entry.scene != nullptr) scenes.push_back(entry.scene);
+    }
+  }
+  for (const std::shared_ptr<Scene>& scene : scenes) {
+    for (const std::shared_ptr<const sim::TextureImage>& image : scene->Snapshot()->topology->statics->images) {
+      if (image->id == id) return image;
+    }
+  }
+  return absl::NotFoundError("no scene has this picture");
+}
+
 absl::StatusOr<std::shared_ptr<Scene>> SceneManager::Find(const std::string& scene_id) const {
   const std::lock_guard lock(mutex_);
   if (stopping_) return Stopping();

@@ -86,6 +86,8 @@ class SceneManager {
 
   /// Errors: NotFound, Unavailable (still being built, or the server stops).
   absl::StatusOr<std::shared_ptr<Scene>> Find(const std::string& scene_id) const;
+  /// The picture of a scene's texture by its id. Errors: NotFound.
+  absl::StatusOr<std::shared_ptr<const sim::TextureImage>> FindImage(std::string_view id) const;
   /// In order of id; scenes still being built are left out.
   std::vector<std::shared_ptr<Scene>> List() const;
   v1::GetServerInfoResponse ServerInfo() const;

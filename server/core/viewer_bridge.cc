@@ -307,4 +307,10 @@ absl::StatusOr<std::unique_ptr<ViewerSession>> ViewerBridge::OpenSession(std::sh
   return std::make_unique<Session>(manager_, std::move(sink), *std::move(ticket), peer);
 }
 
+absl::StatusOr<ViewerImage> ViewerBridge::FindImage(std::string_view id) {
+  absl::StatusOr<std::shared_ptr<const sim::TextureImage>> image = manager_.FindImage(id);
+  if (!image.ok()) return image.status();
+  return ViewerImage{(*image)->media_type, (*image)->bytes};
+}
+
 }  // namespace palpate::server

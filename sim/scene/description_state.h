@@ -79,8 +79,9 @@ void VisitState(Archive& archive, LoadDescription& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, TextureDescription& value) {
-  auto& [pattern, u_period, coordinates] = value;
-  archive(pattern, u_period, coordinates);
+  auto& [pattern, u_period, coordinates, corners, image] = value;
+  std::string image_id = image ? image->id : "";  // names what it holds
+  archive(pattern, u_period, coordinates, corners, image_id);
 }
 
 /// Without the tet, which follows from the place, and which a world works out.

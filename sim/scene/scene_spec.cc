@@ -548,7 +548,8 @@ CopyPlace PlaceOfCopy(const v1::BodyArray& array, uint64_t copy) {
 }
 
 /// Precondition: CheckMaterial passed.
-absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh) {
+absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh,
+                                               const BodyLook& look) {
   const v1::BodySpec& body = spec.bodies(index);
   const std::string path = At("bodies", index);
   sim::BodyDescription out;
@@ -578,7 +579,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
     const char* field = body.has_mesh() ? "mesh" : body.has_generator() ? "generator" : "mesh_file";
     return Annotate(valid, At(path, field));
   }
-  PALPATE_RETURN_IF_ERROR(BuildTexture(body, path, mesh, &out.texture));
+  PALPATE_RETURN_IF_ERROR(BuildTexture(body, path, mesh, look, &out.texture));
   PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, out));
   if (body.kind() == v1::BODY_KIND_RIGID) out.kind = sim::BodyKind::kRigid;
   if (body.kind() == v1::BODY_KIND_STATIC) out.kind = sim::BodyKind::kStatic;
@@ -598,6 +599,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   out.ablation = AblationFrom(body.ablation(), {});
   PALPATE_RETURN_IF_ERROR(BuildZones(body, path, pose.rotation, out));
   PALPATE_RETURN_IF_ERROR(BuildSurfaceZones(body, path, out));
+  AddMaterialZones(look, &out);
   PALPATE_RETURN_IF_ERROR(BuildLoads(body, path, out));
   PALPATE_RETURN_IF_ERROR(BuildMarkers(body, path, to_copy, &out));
   return out;
@@ -748,6 +750,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   if (spec.haptics().has_range_m()) out.haptics.range_m = spec.haptics().range_m();
 
   uint64_t tets = 0;
+  LookLoader looks(assets);
   for (int i = 0; i < spec.bodies_size(); ++i) {
     PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, LoadGeometry(spec.bodies(i), At("bodies", i), assets));
     const uint64_t copies = CopyCount(spec.bodies(i));
@@ -755,8 +758,9 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     Checker check;
     CheckTets(check, At("bodies", i), tets, limits, i == 0 ? "" : "with the bodies before it ");
     if (!check.ok()) return check.status();
+    PALPATE_ASSIGN_OR_RETURN(const BodyLook look, looks.Load(spec.bodies(i), At("bodies", i), mesh));
     for (uint64_t copy = 0; copy < copies; ++copy) {
-      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh));
+      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, look));
       out.bodies.push_back(std::move(body));
     }
   }

@@ -25,7 +25,7 @@ class BodyArraysKeeper {
 
   /// Of a mesh that never changes: `arrays` are complete but for the hashes.
   void Take(BodyArrays arrays);
-  /// From the whole mesh. Of `like` the surface zones are taken, and whether there are texture coordinates.
+  /// From the whole mesh. Of `like` the surface zones are taken, and whether there are texture coordinates, by vertex or by corner.
   void Make(const ClosedMesh& mesh, std::string name, std::string parent, const BodyArrays& like, uint32_t body, const IsFixed& is_fixed);
 
   // What has changed in the mesh since the last Update(); may repeat.

@@ -105,6 +105,12 @@ class World {
   /// free slots. Precondition: body_index < Frame::topology->bodies.size().
   std::vector<Eigen::Vector3d> RestPositions(size_t body_index) const;
 
+  /// Velocities of all vertices of a body, [BodyArrays::vertex_slot_count * 3] m/s in W; zeros in free slots and of what is quasi-static.
+  /// Blocking read.
+  absl::StatusOr<std::vector<float>> ReadVolumeVelocities(size_t body_index);
+  /// Zones of the tets of a body, [tet slot], as in MaterialsOf; 0 in free slots. Precondition: as RestPositions.
+  std::vector<uint16_t> TetZones(size_t body_index) const;
+
   /// Overwrites positions ([BodyArrays::vertex_slot_count * 3], W) and zeroes velocities of a body: for tests and recovery. Fixed vertices
   /// stay where they are.
   absl::Status WriteVolumePositions(size_t body_index, std::span<const float> positions_m);

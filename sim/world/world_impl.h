@@ -37,6 +37,7 @@ class World::Impl {
   absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits, const std::function<bool()>& is_enough = {});
   absl::StatusOr<std::shared_ptr<const Frame>> Reset();
   absl::StatusOr<std::vector<float>> ReadVolumePositions(size_t body_index);
+  absl::StatusOr<std::vector<float>> ReadVolumeVelocities(size_t body_index);
   absl::Status WriteVolumePositions(size_t body_index, std::span<const float> positions_m);
 
   const SceneDescription& description() const { return description_; }

@@ -23,10 +23,10 @@ void VisitState(Archive& archive, BodyArrays::SurfaceZone& value) {
 template <typename Archive>
 void VisitState(Archive& archive, BodyArrays& value) {
   auto& [name, parent, surface_vertices, surface_triangles, triangle_zones, vertex_slot_count, tets, fixed_vertices, surface_zones,
-         texture_coordinates, surface_hash, volume_hash] = value;
+         texture_coordinates, has_texture_corners, texture_corners, chart_zones, surface_hash, volume_hash] = value;
   archive.Enter("BodyArrays");
   archive(name, parent, surface_vertices, surface_triangles, triangle_zones, vertex_slot_count, tets, fixed_vertices, surface_zones,
-          texture_coordinates, surface_hash, volume_hash);
+          texture_coordinates, has_texture_corners, texture_corners, chart_zones, surface_hash, volume_hash);
 }
 
 template <typename Archive>
@@ -185,6 +185,12 @@ bool IsSound(const BodyArrays& arrays) {
   const auto is_corner = [&](SurfaceSlot s) { return arrays.surface_vertices.contains(s) && arrays.surface_vertices[s] != kNoSlot; };
   if (arrays.triangle_zones.size() != arrays.surface_triangles.size()) return false;
   if (!arrays.texture_coordinates.empty() && arrays.texture_coordinates.size() != arrays.vertex_slot_count) return false;
+  if (arrays.has_texture_corners ? arrays.texture_corners.size() != arrays.surface_triangles.size() : !arrays.texture_corners.empty()) {
+    return false;
+  }
+  if (!std::all_of(arrays.chart_zones.begin(), arrays.chart_zones.end(), [&](SurfaceZoneId z) { return z < arrays.surface_zones.size(); })) {
+    return false;
+  }
   for (const auto& tet : arrays.tets) {
     if (tet != kFreeTet && !std::all_of(tet.begin(), tet.end(), is_vertex)) return false;
   }

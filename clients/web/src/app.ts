@@ -25,6 +25,7 @@ import { StatusBar } from './ui/status_bar';
 import { askForToken } from './ui/token_dialog';
 import { Brush } from './view/brush';
 import { PictureLoop } from './view/picture_loop';
+import { onImage } from './view/images';
 import { SceneView } from './view/scene_view';
 import { Stage, type Quality } from './view/stage';
 import { REPEAT_INTERVAL_MS } from './view/tool_hand';
@@ -84,6 +85,7 @@ export class App {
     this.stage = new Stage(element('view') as HTMLCanvasElement, quality !== 'low');
     this.view = new SceneView(this.stage, element('labels'));
     this.loop = this.makeLoop(!isQuality(quality));
+    onImage(() => this.redraw());
     this.connection = connectionOfPage({
       onState: (state) => this.session.onConnection(state),
       onUpdate: (update) => this.session.onUpdate(update),

@@ -1278,7 +1278,8 @@ TEST(SceneSpec, TexturesAreChecked) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);
   v1::TextureSpec& texture = *body.mutable_texture();
-  ExpectRefused(spec, "bodies[0].texture: the mesh has no texture coordinates; one of planar, cylindrical, spherical is needed");
+  ExpectRefused(
+      spec, "bodies[0].texture: the mesh has no texture coordinates; one of planar, cylindrical, spherical, box, surface_file is needed");
   texture.set_tile_size_m(0.01);
   ExpectRefused(spec, "bodies[0].texture.tile_size_m: is of a projection, and none is given");
   texture.mutable_planar()->mutable_u_direction();
