@@ -35,5 +35,7 @@ void AddMeshCommands(CLI::App& app, Session& session);
 void AddInfoCommands(CLI::App& app, Session& session);
 void AddDemoCommand(CLI::App& app, Session& session);
 void AddVerifyCommands(CLI::App& app, Session& session);
+/// To the commands of `palpate job`.
+void AddJobSubmitCommand(CLI::App& job, Session& session);
 
 }  // namespace palpate::cli

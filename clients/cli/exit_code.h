@@ -10,6 +10,7 @@ enum ExitCode : int {
   kExitFailed = 1,             ///< the input is bad or the server refused
   kExitUsage = 2,              ///< wrong arguments; `verify`: also a file it cannot use
   kExitServerUnreachable = 3,  ///< no server answers at the address
+  kExitInterrupted = 4,        ///< `job run`: a signal ended it; the same command goes on
 };
 
 /// The exit status for the status of a command: a server that cannot be reached is `Unavailable`, which nothing local returns; `failure`

@@ -51,6 +51,9 @@ int main(int argc, char** argv) {
   AddInfoCommands(app, session);
   AddDemoCommand(app, session);
   AddVerifyCommands(app, session);
+  CLI::App* job = app.add_subcommand("job", "computations without people, alone or by the thousand");
+  job->require_subcommand(1);
+  AddJobSubmitCommand(*job, session);
   palpate::client::RefuseNan(app);
   try {
     app.parse(argc, argv);
