@@ -33,6 +33,7 @@ void AddEditCommand(CLI::App& app, Session& session);
 void AddExportCommand(CLI::App& app, Session& session);
 void AddMeshCommands(CLI::App& app, Session& session);
 void AddInfoCommands(CLI::App& app, Session& session);
+void AddJobCommands(CLI::App& app, Session& session);
 void AddDemoCommand(CLI::App& app, Session& session);
 void AddVerifyCommands(CLI::App& app, Session& session);
 

@@ -237,7 +237,9 @@ absl::Status Steering::TakeCommands(const v1::PolicyAnswer& answer, uint64_t ste
     }
     const uint32_t t = *of_policy;
     sim::ToolCommand command = targets_[t].value_or(sim::ToolCommand{.device_pose = tools_[t].rest_pose});
-    if (wanted.has_pose()) PALPATE_ASSIGN_OR_RETURN(command.device_pose, scene::PoseFromProto(wanted.pose(), At(path, "pose")));
+    if (wanted.has_pose()) {
+      PALPATE_ASSIGN_OR_RETURN(command.device_pose, scene::PoseFromProto(wanted.pose(), At(path, "pose")));
+    }
     scene::Checker check;
     check.RangeVec(At(path, "velocity_m_per_s"), wanted.velocity_m_per_s(), -kMaxToolSpeed_m_per_s, kMaxToolSpeed_m_per_s);
     PALPATE_RETURN_IF_ERROR(check.status());
