@@ -33,9 +33,10 @@ void AddEditCommand(CLI::App& app, Session& session);
 void AddExportCommand(CLI::App& app, Session& session);
 void AddMeshCommands(CLI::App& app, Session& session);
 void AddInfoCommands(CLI::App& app, Session& session);
+void AddJobCommands(CLI::App& app, Session& session);
 void AddDemoCommand(CLI::App& app, Session& session);
 void AddVerifyCommands(CLI::App& app, Session& session);
 /// To the commands of `palpate job`.
-void AddJobSubmitCommand(CLI::App& job, Session& session);
+void AddJobSubmitCommand(CLI::App& jobs, Session& session);
 
 }  // namespace palpate::cli

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -21,12 +20,14 @@
 #include "clients/cli/console.h"
 #include "clients/cli/job_submit.h"
 #include "clients/cli/own_server.h"
+#include "clients/job/sweep.h"
+#include "clients/job/tasks.h"
 #include "gpu/base/status.h"
 
 namespace palpate::cli {
 namespace {
 
-constexpr uint32_t kMaxTasks = 1'000'000;
+constexpr uint32_t kMaxTasks = static_cast<uint32_t>(job::kMaxTasks);
 constexpr uint32_t kUsualProcesses = 1000;  ///< Slurm takes arrays of 1001 unless it is told otherwise
 
 struct CommandOptions {
@@ -38,21 +39,6 @@ struct CommandOptions {
   bool at_once = false;  ///< hand the files to the engine
   std::string output_folder;
 };
-
-/// How many tasks are in the folder. Errors: NotFound, InvalidArgument naming the file.
-absl::StatusOr<uint32_t> CountTasks(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "manifest.json";
-  std::ifstream stream(path);
-  if (!stream) {
-    return absl::NotFoundError(absl::StrCat(path.string(), ": cannot be read; a folder of tasks is made by palpate job expand"));
-  }
-  const nlohmann::json manifest = nlohmann::json::parse(stream, /*cb=*/nullptr, /*allow_exceptions=*/false);
-  const auto tasks = manifest.is_object() ? manifest.find("tasks") : manifest.end();
-  if (!manifest.is_object() || tasks == manifest.end() || !tasks->is_array() || tasks->empty() || tasks->size() > kMaxTasks) {
-    return absl::InvalidArgumentError(absl::StrFormat("%s: no manifest of a sweep with 1 to %d tasks", path.string(), kMaxTasks));
-  }
-  return static_cast<uint32_t>(tasks->size());
-}
 
 /// What a name may be for every engine, from whatever a folder is called.
 std::string NameFrom(const std::string& text) {
@@ -173,7 +159,9 @@ absl::Status WriteFiles(const CommandOptions& options, const std::vector<SubmitF
 absl::Status Submit(CommandOptions& options, bool json) {
   if (options.for_slurm == options.for_kubernetes) return absl::InvalidArgumentError("give one of --slurm and --kubernetes");
   SubmitOptions& submit = options.submit;
-  PALPATE_ASSIGN_OR_RETURN(submit.task_count, CountTasks(submit.folder));
+  PALPATE_ASSIGN_OR_RETURN(const v1::SweepManifest manifest, job::ReadManifest(submit.folder));
+  submit.task_count = static_cast<uint32_t>(manifest.tasks_size());
+  if (submit.task_count == 0) return absl::InvalidArgumentError(absl::StrCat(submit.folder, ": its manifest has no tasks"));
   submit.folder = std::filesystem::canonical(submit.folder).string();
   if (submit.tasks_each == 0) submit.tasks_each = (submit.task_count + kUsualProcesses - 1) / kUsualProcesses;
   if (submit.name.empty()) submit.name = NameFrom(std::filesystem::path(submit.folder).filename().string());
@@ -223,11 +211,11 @@ void AddKubernetesOptions(CLI::App& command, KubernetesOptions& kubernetes) {
 
 }  // namespace
 
-void AddJobSubmitCommand(CLI::App& job, Session& session) {
+void AddJobSubmitCommand(CLI::App& jobs, Session& session) {
   auto options = std::make_shared<CommandOptions>();
   options->submit.tasks_each = 0;
   SubmitOptions& submit = options->submit;
-  auto* command = job.add_subcommand("submit", "write what runs a folder of tasks on Slurm or Kubernetes, or submit it");
+  auto* command = jobs.add_subcommand("submit", "write what runs a folder of tasks on Slurm or Kubernetes, or submit it");
   command->add_option("DIR", submit.folder, "folder that palpate job expand made")->required();
   command->add_flag("--slurm", options->for_slurm, "scripts for sbatch: an array job, then one that makes the table");
   command->add_flag("--kubernetes", options->for_kubernetes, "manifests for kubectl: an Indexed Job, then one that makes the table");

@@ -177,6 +177,17 @@ uint64_t DeviceSurface::NewVersion() {
 }
 
 absl::StatusOr<DeviceSurface> DeviceSurface::Upload(Queue& queue, const SurfaceTopology& topology, double slack_share) {
+  const auto room = [&](size_t count) {
+    return count + (slack_share > 0 ? static_cast<size_t>(slack_share * static_cast<double>(count)) + kLeastSlack : 0);
+  };
+  return Upload(queue, topology,
+                Room{.vertices = room(topology.vertex_groups.size()),
+                     .triangles = room(topology.triangles.size()),
+                     .edges = room(topology.edges.size()),
+                     .edge_triangles = room(topology.edge_triangles.size())});
+}
+
+absl::StatusOr<DeviceSurface> DeviceSurface::Upload(Queue& queue, const SurfaceTopology& topology, const Room& room) {
   DeviceSurface surface;
   surface.vertex_count = topology.vertex_count;
   surface.triangle_count = static_cast<uint32_t>(topology.triangles.size());
@@ -185,9 +196,10 @@ absl::StatusOr<DeviceSurface> DeviceSurface::Upload(Queue& queue, const SurfaceT
   std::vector<uint32_t> of_body(topology.body_count, 0);
   for (const uint32_t group : topology.groups) surface.largest_body = std::max(surface.largest_body, ++of_body[group & PALPATE_GROUP_MASK]);
   surface.version = NewVersion();
-  const auto upload = [&]<typename T>(const std::vector<T>& values, DeviceBuffer<T>* buffer, const char* name) -> absl::Status {
-    const size_t slack = slack_share > 0 ? static_cast<size_t>(slack_share * static_cast<double>(values.size())) + kLeastSlack : 0;
-    PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<T>::Create(queue.context(), values.size() + slack, name));
+  const auto upload = [&]<typename T>(const std::vector<T>& values, DeviceBuffer<T>* buffer, const char* name, size_t count) {
+    absl::StatusOr<DeviceBuffer<T>> made = DeviceBuffer<T>::Create(queue.context(), count, name);
+    if (!made.ok()) return made.status();
+    *buffer = *std::move(made);
     return queue.Write(*buffer, std::span<const T>(values));
   };
   std::vector<UInt2> ranges;
@@ -195,14 +207,14 @@ absl::StatusOr<DeviceSurface> DeviceSurface::Upload(Queue& queue, const SurfaceT
   for (size_t e = 0; e < topology.edges.size(); ++e) {
     ranges.push_back({topology.edge_triangle_begin[e], topology.edge_triangle_begin[e + 1]});
   }
-  PALPATE_RETURN_IF_ERROR(upload(topology.triangles, &surface.triangles, "surface triangles"));
-  PALPATE_RETURN_IF_ERROR(upload(topology.triangle_edges, &surface.triangle_edges, "surface triangle edges"));
-  PALPATE_RETURN_IF_ERROR(upload(topology.edges, &surface.edges, "surface edges"));
-  PALPATE_RETURN_IF_ERROR(upload(topology.groups, &surface.groups, "surface groups"));
-  PALPATE_RETURN_IF_ERROR(upload(topology.vertex_groups, &surface.vertex_groups, "surface vertex groups"));
-  PALPATE_RETURN_IF_ERROR(upload(topology.edge_groups, &surface.edge_groups, "surface edge groups"));
-  PALPATE_RETURN_IF_ERROR(upload(ranges, &surface.edge_triangle_range, "surface edge triangle ranges"));
-  PALPATE_RETURN_IF_ERROR(upload(topology.edge_triangles, &surface.edge_triangles, "surface edge triangles"));
+  PALPATE_RETURN_IF_ERROR(upload(topology.triangles, &surface.triangles, "surface triangles", room.triangles));
+  PALPATE_RETURN_IF_ERROR(upload(topology.triangle_edges, &surface.triangle_edges, "surface triangle edges", room.triangles));
+  PALPATE_RETURN_IF_ERROR(upload(topology.edges, &surface.edges, "surface edges", room.edges));
+  PALPATE_RETURN_IF_ERROR(upload(topology.groups, &surface.groups, "surface groups", room.triangles));
+  PALPATE_RETURN_IF_ERROR(upload(topology.vertex_groups, &surface.vertex_groups, "surface vertex groups", room.vertices));
+  PALPATE_RETURN_IF_ERROR(upload(topology.edge_groups, &surface.edge_groups, "surface edge groups", room.edges));
+  PALPATE_RETURN_IF_ERROR(upload(ranges, &surface.edge_triangle_range, "surface edge triangle ranges", room.edges));
+  PALPATE_RETURN_IF_ERROR(upload(topology.edge_triangles, &surface.edge_triangles, "surface edge triangles", room.edge_triangles));
   return surface;
 }
 

@@ -162,6 +162,17 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
   return volumes_ && old.volumes_ ? volumes_->GoOnFrom(queue, *old.volumes_) : absl::OkStatus();
 }
 
+absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
+  // All members, so that a new one is not forgotten.
+  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, spectral_radius, omega, plain, has_swept, shapes, volumes, has_goal, strain,
+                          rotations, solve, vertex_forces, accelerate, keep_volumes, forces] = *this;
+  return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
+}
+
+absl::Status TissueSweeps::LoadState(Queue& queue, StateReader& archive) {
+  return volumes_ ? volumes_->LoadState(queue, archive) : absl::OkStatus();
+}
+
 absl::Status TissueSweeps::Begin(Queue& queue, const TissueBuffers& tissue) {
   if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(queue, tissue.x_start));
   return layout_.has_viscosity ? queue.Enqueue(start_strain_, {layout_.block_count, 0}) : absl::OkStatus();

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace palpate::sim {
 namespace {
 
@@ -172,6 +174,43 @@ void BodyArraysKeeper::UpdateTexture(const ClosedMesh& mesh, BodyArrays* next, B
     next->surface_hash += HashOfTextureCoordinate(slot, value) - HashOfTextureCoordinate(slot, before);
     return before == value;
   });
+}
+
+absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays> arrays, const ClosedMesh* mesh) {
+  const auto other = [](const char* what) { return absl::InvalidArgumentError(absl::StrCat("the arrays of a body are of another mesh: ", what)); };
+  const BodyArrays& a = *arrays;
+  if (mesh == nullptr) {
+    const BodyArrays& made = *arrays_;
+    if (a.tets != made.tets || a.surface_triangles != made.surface_triangles || a.surface_vertices != made.surface_vertices ||
+        a.vertex_slot_count != made.vertex_slot_count) {
+      return other("it cannot be edited");
+    }
+  } else {
+    if (a.vertex_slot_count != mesh->vertex_slot_count() || a.tets.size() != mesh->tet_slot_count() ||
+        a.surface_triangles.size() != mesh->triangle_slot_count() || a.surface_zones.size() > mesh->surface_zone_count()) {
+      return other("numbers of slots");
+    }
+    for (uint32_t t = 0; t < a.tets.size(); ++t) {
+      if (a.tets[t] != (mesh->IsTet(t) ? mesh->TetVertices(t) : kFreeTet)) return other("a tet");
+    }
+    for (uint32_t t = 0; t < a.surface_triangles.size(); ++t) {
+      if ((a.surface_triangles[t] == kFreeTriangle) == mesh->IsTriangle(t)) return other("a triangle");
+      for (size_t c = 0; c < 3 && mesh->IsTriangle(t); ++c) {
+        if (a.surface_vertices[a.surface_triangles[t][c]] != mesh->TriangleVertices(t)[c]) return other("a corner");
+      }
+    }
+  }
+  surface_slots_.assign(a.vertex_slot_count, kNoSurfaceSlot);
+  free_surface_slots_ = {};
+  for (const SurfaceSlot slot : a.surface_vertices.indices()) {
+    if (a.surface_vertices[slot] == kNoSlot) {
+      free_surface_slots_.push(slot);
+    } else if (std::exchange(surface_slots_[a.surface_vertices[slot]], slot) != kNoSurfaceSlot) {
+      return other("a vertex is there twice");
+    }
+  }
+  arrays_ = std::move(arrays);
+  return absl::OkStatus();
 }
 
 }  // namespace palpate::sim

@@ -168,6 +168,15 @@ absl::StatusOr<std::unique_ptr<World>> World::Create(std::shared_ptr<gpu::Contex
   return std::unique_ptr<World>(new World(std::move(impl)));
 }
 
+absl::StatusOr<std::shared_ptr<const WorldState>> World::Capture() { return impl_->Capture(); }
+
+absl::StatusOr<std::unique_ptr<World>> World::Restore(std::shared_ptr<gpu::Context> context, SceneDescription description,
+                                                      const WorldState& state) {
+  auto impl = std::make_unique<Impl>();
+  PALPATE_RETURN_IF_ERROR(impl->Restore(std::move(context), std::move(description), state));
+  return std::unique_ptr<World>(new World(std::move(impl)));
+}
+
 absl::StatusOr<std::shared_ptr<const Frame>> World::Step(std::span<const ToolCommand* const> commands,
                                                          const std::function<void()>& before_tools) {
   return impl_->Step(commands, before_tools);

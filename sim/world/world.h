@@ -12,6 +12,7 @@
 #include "sim/scene/description.h"
 #include "sim/scene/edit.h"
 #include "sim/world/frame.h"
+#include "sim/world/world_state.h"
 
 namespace palpate::sim {
 
@@ -29,6 +30,12 @@ struct ToolCommand {
   // What is old: see ToolDescription::energy_hold_s.
   bool is_energy_expired = false;  ///< only told on (FrameTool::is_expired); the pedal is to be up then
   bool is_hold_expired = false;    ///< jaws keep their angle and what they hold, a blade cuts nothing
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [pose, velocity, sequence, time, stiffness, angle, is_down, power, share, energy_expired, hold_expired] = *this;
+    archive(pose, velocity, sequence, time, stiffness, angle, is_down, power, share, energy_expired, hold_expired);
+  }
 };
 
 /// Counts and sizes of one body, constant between topology edits; mass and volume at rest.
@@ -48,6 +55,19 @@ class World {
   /// Internal (OpenCL).
   static absl::StatusOr<std::unique_ptr<World>> Create(std::shared_ptr<gpu::Context> context, SceneDescription description);
   ~World();
+
+  /// All that this is between two steps, to go on from later: what takes time, making bytes of it (EncodeWorldState), any thread may do.
+  /// Some blocking reads; O(scene), about as long as a copy of it takes. Errors: FailedPrecondition (the scene has failed), Internal
+  /// (device).
+  absl::StatusOr<std::shared_ptr<const WorldState>> Capture();
+
+  /// Goes on from a state of the same description, in this process or another. Guarantee: on the same device and driver both then do the
+  /// same, bit for bit, after the same commands and edits; Reset leads back to the scene as described. Whether frames carry volumes is not
+  /// part of a state (SetVolumeWanted). No edit is done again. Errors: those of Create; InvalidArgument (a state of another description, or
+  /// one that cannot be: names the part).
+  static absl::StatusOr<std::unique_ptr<World>> Restore(std::shared_ptr<gpu::Context> context, SceneDescription description,
+                                                        const WorldState& state);
+
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 

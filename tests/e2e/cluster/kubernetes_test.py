@@ -54,7 +54,7 @@ class KubernetesTest(unittest.TestCase):
         folder = self.folder / "liver sweep"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        (folder / "manifest.json").write_text(json.dumps({"tasks": [{"index": index} for index in range(tasks)]}))
+        (folder / "manifest.json").write_text(json.dumps({"format": 1, "tasks": [{"index": index, "id": f"task-{index:06d}"} for index in range(tasks)]}))
         subprocess.run([PALPATE, "job", "submit", folder, "--kubernetes", *map(str, arguments)], check=True, capture_output=True, text=True)
         return {path.stem: documents(path)[0] for path in (folder / "kubernetes").glob("*.yaml")}
 

@@ -146,8 +146,8 @@ class SlurmTest(unittest.TestCase):
             refused = subprocess.run([PALPATE, "job", "submit", folder, *arguments], capture_output=True, text=True)
             self.assertNotEqual(refused.returncode, 0, arguments)
             self.assertIn(message, refused.stderr)
-        (folder / "manifest.json").write_text('{"tasks": []}')
-        for place, message in ((folder, "no manifest of a sweep with 1 to"), (self.folder / "nowhere", "manifest.json: cannot be read")):
+        (folder / "manifest.json").write_text('{"format": 1}')
+        for place, message in ((folder, "its manifest has no tasks"), (self.folder / "nowhere", "palpate job expand")):
             refused = subprocess.run([PALPATE, "job", "submit", place, "--slurm"], capture_output=True, text=True)
             self.assertEqual(refused.returncode, 1)
             self.assertIn(message, refused.stderr)
