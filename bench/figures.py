@@ -42,6 +42,7 @@ SOURCES = {
     "surgery": SCENE + ["bench/bench_surgery.cc"],
     "cutting": SCENE + ["bench/bench_cutting.cc"],
     "haptic": SCENE + ["server", "clients/cpp", "clients/station", "scenes/liver.json", "bench/bench_haptic.cc"],
+    "jobs": SCENE + ["clients/job", "clients/cli/job_command.cc", "bench/bench_jobs.cc"],
 }
 # What --record runs: the cases that are quoted. One call of the program for each list of arguments.
 RECORD = {

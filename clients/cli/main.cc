@@ -11,7 +11,8 @@
 namespace {
 
 constexpr char kFooter[] =
-    "Exit status: 0 done; 1 failed: bad input, or the server refused; 2 wrong usage (verify, job: or an unusable file); 3 no server answers; 4 a job was "
+    "Exit status: 0 done; 1 failed: bad input, or the server refused; 2 wrong usage (verify, job: or an unusable file); 3 no server "
+    "answers; 4 a job was "
     "interrupted, and the same command goes on.\n"
     "Every length is in metres, every force in newtons. `palpate COMMAND --help` explains a command.";
 

@@ -1,12 +1,12 @@
 /* Palpate policy plug-in interface, version 1.0. Plain C; self-contained; may be copied into another tree.
  *
- * A policy is a shared library that exports one function, palpate_policy_api. A job loads it, asks for the function table, opens one policy, and
- * then calls decide once in each control interval. All numbers are SI; places and rotations are in the world frame W; rotations are unit
- * quaternions (w, x, y, z).
+ * A policy is a shared library that exports one function, palpate_policy_api. A job loads it, asks for the function table, opens one
+ * policy, and then calls decide once in each control interval. All numbers are SI; places and rotations are in the world frame W; rotations
+ * are unit quaternions (w, x, y, z).
  *
- * Versions: struct_size is the first field of every struct and is filled in by the side that allocates it, so that fields can be added at the
- * end without breaking older partners: nobody touches bytes beyond struct_size. PALPATE_POLICY_ABI_VERSION changes only when something else
- * changes.
+ * Versions: struct_size is the first field of every struct and is filled in by the side that allocates it, so that fields can be added at
+ * the end without breaking older partners: nobody touches bytes beyond struct_size. PALPATE_POLICY_ABI_VERSION changes only when something
+ * else changes.
  *
  * The same observations must give the same decisions: a job that goes on after an interruption plays all observations back and compares.
  *
@@ -89,8 +89,8 @@ typedef struct PalpatePolicyApi {
   uint32_t struct_size;
   uint32_t abi_version; /* PALPATE_POLICY_ABI_VERSION of the header the plug-in was built with */
 
-  /* options: of the job file, zero-terminated, never NULL. On failure writes a zero-terminated text into error[error_size] and leaves *policy
-   * NULL. */
+  /* options: of the job file, zero-terminated, never NULL. On failure writes a zero-terminated text into error[error_size] and leaves
+   * *policy NULL. */
   int32_t (*open)(const char* options, const PalpatePolicySetup* setup, PalpatePolicy** policy, char* error, size_t error_size);
 
   int32_t (*decide)(PalpatePolicy* policy, PalpatePolicyDecision* decision);

@@ -28,14 +28,17 @@ v1::SceneSpec Scene() {
   const absl::Status status = ParseJsonMessage(R"({
     "bodies": [{"name": "liver", "generator": {"liver": {}}, "material": {"young_modulus_pa": 3000}},
                {"name": "left lobe", "mesh_file": "lobe.msh"}],
-    "tools": [{"name": "probe"}, {"name": "hook"}]})", "scene", &scene);
+    "tools": [{"name": "probe"}, {"name": "hook"}]})",
+                                               "scene", &scene);
   EXPECT_TRUE(status.ok()) << status;
   return scene;
 }
 
 TEST(FieldPathTest, SetsValuesOfAllKinds) {
   v1::SceneSpec scene = Scene();
-  const auto set = [&scene](const std::string& path, const std::string& json) { PALPATE_EXPECT_OK(SetField(&scene, path, JsonValue(json))); };
+  const auto set = [&scene](const std::string& path, const std::string& json) {
+    PALPATE_EXPECT_OK(SetField(&scene, path, JsonValue(json)));
+  };
   set("bodies[0].material.young_modulus_pa", "1234.5678901234567");
   set("bodies[\"left lobe\"].material.model", "\"MATERIAL_MODEL_LINEAR\"");
   set("bodies[liver].generator.liver.length_m", "0.15");

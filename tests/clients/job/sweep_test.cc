@@ -18,7 +18,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kScene[] = R"("scene": {"bodies": [{"name": "box", "generator": {"slab": {}}, "material": {}}], "tools": [{"name": "probe"}]})";
+constexpr char kScene[] =
+    R"("scene": {"bodies": [{"name": "box", "generator": {"slab": {}}, "material": {}}], "tools": [{"name": "probe"}]})";
 
 v1::Job JobWith(const std::string& sweep) {
   v1::Job job;
@@ -153,13 +154,16 @@ TEST(SweepTest, SaysWhatIsWrong) {
   EXPECT_THAT(complaint(R"({"grid": [{"field": "dt_s", "range": {"low": 1, "high": 1, "count": 3}}]})"), HasSubstr("is not above low"));
   EXPECT_THAT(complaint(R"({"grid": [{"field": "dt_s", "range": {"low": 1, "high": 2, "count": 1}}]})"), HasSubstr("count: 1 is outside"));
   EXPECT_THAT(complaint(R"({"lists": [{"fields": ["dt_s"], "rows": [[1, 2]]}]})"), HasSubstr("sweep.lists[0].rows[0]: 2 values"));
-  EXPECT_THAT(complaint(R"({"samples": {"count": 4, "dimensions": [{"field": "dt_s", "low": 0, "high": 1, "scale": "SWEEP_SCALE_LOGARITHMIC"}]}})"),
-              HasSubstr("is not above 0"));
+  EXPECT_THAT(
+      complaint(R"({"samples": {"count": 4, "dimensions": [{"field": "dt_s", "low": 0, "high": 1, "scale": "SWEEP_SCALE_LOGARITHMIC"}]}})"),
+      HasSubstr("is not above 0"));
   EXPECT_THAT(complaint(R"({"samples": {"count": 4}})"), HasSubstr("sweep.samples.dimensions: 0 entries"));
-  EXPECT_THAT(complaint(R"({"samples": {"count": 4, "dimensions": [{"field": "solver.iterations", "low": 1.5, "high": 3, "whole": true}]}})"),
-              HasSubstr("whole numbers"));
+  EXPECT_THAT(
+      complaint(R"({"samples": {"count": 4, "dimensions": [{"field": "solver.iterations", "low": 1.5, "high": 3, "whole": true}]}})"),
+      HasSubstr("whole numbers"));
   EXPECT_TRUE(absl::IsResourceExhausted(
-      PlanSweep(JobWith(R"({"repeats": 2, "grid": [{"field": "dt_s", "range": {"low": 0.1, "high": 1, "count": 1000000}}]})"), "job.json").status()));
+      PlanSweep(JobWith(R"({"repeats": 2, "grid": [{"field": "dt_s", "range": {"low": 0.1, "high": 1, "count": 1000000}}]})"), "job.json")
+          .status()));
 }
 
 TEST(SweepTest, ListsOfTasks) {

@@ -45,7 +45,9 @@ double XAt(const ToolMotion& motion, double time_s) {
 
 TEST(ToolMotionTest, GoesThroughItsKeys) {
   for (const char* kind : {"LINEAR", "SMOOTH", "CUBIC", "STEP"}) {
-    PALPATE_TEST_ASSIGN(const auto motion, MakeTrajectory(TrajectoryOf(std::string(R"({"interpolation": "INTERPOLATION_)") + kind + "\"," + kKeys + "}"), Tool(), "t"));
+    PALPATE_TEST_ASSIGN(
+        const auto motion,
+        MakeTrajectory(TrajectoryOf(std::string(R"({"interpolation": "INTERPOLATION_)") + kind + "\"," + kKeys + "}"), Tool(), "t"));
     EXPECT_FALSE(motion->At(0.999).has_value()) << "the scene has it where it is";
     EXPECT_NEAR(XAt(*motion, 1), 0, 1e-12) << kind;
     EXPECT_NEAR(XAt(*motion, 2), 1, 1e-12) << kind;
@@ -55,7 +57,8 @@ TEST(ToolMotionTest, GoesThroughItsKeys) {
 
 TEST(ToolMotionTest, InterpolatesAsItIsTold) {
   const auto at = [](const char* kind, double time_s) {
-    const auto motion = MakeTrajectory(TrajectoryOf(std::string(R"({"interpolation": "INTERPOLATION_)") + kind + "\"," + kKeys + "}"), Tool(), "t");
+    const auto motion =
+        MakeTrajectory(TrajectoryOf(std::string(R"({"interpolation": "INTERPOLATION_)") + kind + "\"," + kKeys + "}"), Tool(), "t");
     EXPECT_TRUE(motion.ok()) << motion.status();
     return motion.ok() ? XAt(**motion, time_s) : NAN;
   };
@@ -73,7 +76,10 @@ TEST(ToolMotionTest, InterpolatesAsItIsTold) {
 }
 
 TEST(ToolMotionTest, RelativePathsBeginAtTheToolsPlace) {
-  PALPATE_TEST_ASSIGN(const auto motion, MakeTrajectory(TrajectoryOf(R"({"relative": true, "keys": [{"time_s": 0}, {"time_s": 1, "pose": {"position_m": {"z": -0.5}}}]})"), Tool(), "t"));
+  PALPATE_TEST_ASSIGN(
+      const auto motion,
+      MakeTrajectory(TrajectoryOf(R"({"relative": true, "keys": [{"time_s": 0}, {"time_s": 1, "pose": {"position_m": {"z": -0.5}}}]})"),
+                     Tool(), "t"));
   EXPECT_EQ(motion->At(0)->device_pose.position_m, Vector3d(1, 2, 3));
   EXPECT_EQ(motion->At(2)->device_pose.position_m, Vector3d(1, 2, 2.5));
 }
@@ -82,10 +88,12 @@ TEST(ToolMotionTest, RefusesWhatAnInstrumentCannotDo) {
   const auto complaint = [](const std::string& key, sim::InstrumentKind kind) {
     return std::string(MakeTrajectory(TrajectoryOf("{\"keys\": [" + key + "]}"), Tool(kind), "tools[0].trajectory").status().message());
   };
-  EXPECT_THAT(complaint(R"({"jaw_angle_rad": 0.5})", sim::InstrumentKind::kProbe), HasSubstr("tools[0].trajectory.keys[0].jaw_angle_rad: is of no use to probes"));
+  EXPECT_THAT(complaint(R"({"jaw_angle_rad": 0.5})", sim::InstrumentKind::kProbe),
+              HasSubstr("tools[0].trajectory.keys[0].jaw_angle_rad: is of no use to probes"));
   EXPECT_THAT(complaint(R"({"jaw_angle_rad": 1.5})", sim::InstrumentKind::kForceps), HasSubstr("jaw_angle_rad: 1.5 is outside [0, 1]"));
   EXPECT_THAT(complaint(R"({"pedal": true})", sim::InstrumentKind::kScalpel), HasSubstr("pedal: is of no use to scalpels"));
-  EXPECT_THAT(complaint(R"({"power_w": 100, "pedal": true})", sim::InstrumentKind::kCauteryHook), HasSubstr("power_w: 100 is outside [0, 60]"));
+  EXPECT_THAT(complaint(R"({"power_w": 100, "pedal": true})", sim::InstrumentKind::kCauteryHook),
+              HasSubstr("power_w: 100 is outside [0, 60]"));
   EXPECT_THAT(complaint(R"({"pose": {"position_m": {"x": 1000}}})", sim::InstrumentKind::kProbe), HasSubstr("position_m.x"));
   EXPECT_EQ(complaint(R"({"power_w": 30, "pedal": true})", sim::InstrumentKind::kCauteryHook), "");
 }
@@ -94,8 +102,14 @@ TEST(ToolMotionTest, RefusesWhatAnInstrumentCannotDo) {
 class MovingHandle final : public station::HapticDevice {
  public:
   MovingHandle() {
-    capabilities_ = {.name = "handle", .degrees_of_freedom = 6, .peak_force_n = 5, .peak_torque_n_m = 0, .max_stiffness_n_per_m = 1000,
-                     .max_damping_n_s_per_m = 1, .workspace_radius_m = 0.1, .force_slew_n_per_s = 500};
+    capabilities_ = {.name = "handle",
+                     .degrees_of_freedom = 6,
+                     .peak_force_n = 5,
+                     .peak_torque_n_m = 0,
+                     .max_stiffness_n_per_m = 1000,
+                     .max_damping_n_s_per_m = 1,
+                     .workspace_radius_m = 0.1,
+                     .force_slew_n_per_s = 500};
   }
   const station::DeviceCapabilities& capabilities() const override { return capabilities_; }
   station::DeviceResult Read(double now_s, station::DeviceState* state) noexcept override {
@@ -144,8 +158,10 @@ TEST(ToolMotionTest, RecordedHandsAreMappedIntoTheScene) {
   EXPECT_TRUE(later->pedal);
   EXPECT_FALSE(begin->pedal);
   recording.set_power_w(10);
-  EXPECT_THAT(std::string(MakeRecordedHand(recording, file, tool, "tools[0].recording").status().message()), HasSubstr("power_w: is of no use"));
-  EXPECT_THAT(std::string(MakeRecordedHand(recording, file + ".not", tool, "tools[0].recording").status().message()), HasSubstr("tools[0].recording.file: "));
+  EXPECT_THAT(std::string(MakeRecordedHand(recording, file, tool, "tools[0].recording").status().message()),
+              HasSubstr("power_w: is of no use"));
+  EXPECT_THAT(std::string(MakeRecordedHand(recording, file + ".not", tool, "tools[0].recording").status().message()),
+              HasSubstr("tools[0].recording.file: "));
   std::filesystem::remove(file);
 }
 

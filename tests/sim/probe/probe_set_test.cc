@@ -168,11 +168,11 @@ TEST(ProbeSetTest, PathsWithoutComponentHaveAColumnForEach) {
   ASSERT_TRUE(set.ok()) << set.status();
   std::vector<std::string> names;
   for (const ProbeColumn& column : set->columns()) names.push_back(column.name);
-  EXPECT_THAT(names, ::testing::ElementsAre("tool.probe.force.x", "tool.probe.force.y", "tool.probe.force.z", "tool.hook.force.x",
-                                            "tool.hook.force.y", "tool.hook.force.z", "state_hash.high", "state_hash.low",
-                                            "body.liver.centroid.x", "body.\"left lobe\".centroid.x", "step_ms",
-                                            "marker.liver/tumor.is_released", "marker.\"left lobe/tumor\".is_released",
-                                            "marker.\"left lobe/vessel\".is_released"));
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("tool.probe.force.x", "tool.probe.force.y", "tool.probe.force.z", "tool.hook.force.x",
+                                     "tool.hook.force.y", "tool.hook.force.z", "state_hash.high", "state_hash.low", "body.liver.centroid.x",
+                                     "body.\"left lobe\".centroid.x", "step_ms", "marker.liver/tumor.is_released",
+                                     "marker.\"left lobe/tumor\".is_released", "marker.\"left lobe/vessel\".is_released"));
   EXPECT_EQ(set->columns()[0].unit, "N");
   EXPECT_TRUE(set->columns()[10].is_wall_clock);
   EXPECT_FALSE(set->columns()[0].is_wall_clock);
@@ -186,7 +186,8 @@ TEST(ProbeSetTest, SaysWhatThereIsInstead) {
     const std::vector<std::string> paths = {"time", path};
     return std::string(ProbeSet::Parse(paths, scene).status().message());
   };
-  EXPECT_THAT(complaint("tool.prob.force"), HasSubstr("probes[1]: \"tool.prob.force\": at byte 5: there is no tool \"prob\"; there are: probe, hook"));
+  EXPECT_THAT(complaint("tool.prob.force"),
+              HasSubstr("probes[1]: \"tool.prob.force\": at byte 5: there is no tool \"prob\"; there are: probe, hook"));
   EXPECT_THAT(complaint("tool.probe.forc"), HasSubstr("there is no measure \"forc\"; there are: position, "));
   EXPECT_THAT(complaint("tool.probe"), HasSubstr("ends where measure is expected"));
   EXPECT_THAT(complaint("tool"), HasSubstr("ends where the name of a tool is expected"));
@@ -194,7 +195,8 @@ TEST(ProbeSetTest, SaysWhatThereIsInstead) {
   EXPECT_THAT(complaint("tool.probe.force.x.y"), HasSubstr("nothing may follow"));
   EXPECT_THAT(complaint("time.x"), HasSubstr("is one number"));
   EXPECT_THAT(complaint("energy.potential"), HasSubstr("energy.elastic"));
-  EXPECT_THAT(complaint("marker.tumor.position"), HasSubstr("several bodies have a marker \"tumor\"; say which: liver/tumor, left lobe/tumor"));
+  EXPECT_THAT(complaint("marker.tumor.position"),
+              HasSubstr("several bodies have a marker \"tumor\"; say which: liver/tumor, left lobe/tumor"));
   EXPECT_THAT(complaint("contacts.force(spleen)"), HasSubstr("there is no such body or tool \"spleen\"; there are: liver, left lobe"));
   EXPECT_THAT(complaint("contacts.force(liver, probe, hook)"), HasSubstr("at most two arguments"));
   EXPECT_THAT(complaint("tool.probe(1).force"), HasSubstr("takes no arguments"));
@@ -202,7 +204,8 @@ TEST(ProbeSetTest, SaysWhatThereIsInstead) {
   EXPECT_THAT(complaint("body.liver.vertex(4294967296).position"), HasSubstr("the index of a vertex"));
   EXPECT_THAT(complaint("a b"), HasSubstr("at byte 1"));
   EXPECT_TRUE(absl::IsResourceExhausted(ProbeSet::Parse(std::vector<std::string>(kMaxProbes + 1, "time"), scene).status()));
-  EXPECT_TRUE(absl::IsResourceExhausted(ProbeSet::Parse(std::vector<std::string>(1, std::string(kMaxProbePathBytes + 1, 'a')), scene).status()));
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(ProbeSet::Parse(std::vector<std::string>(1, std::string(kMaxProbePathBytes + 1, 'a')), scene).status()));
 }
 
 TEST(ProbeSetTest, EveryListedProbeIsOne) {
@@ -230,7 +233,7 @@ TEST_F(ProbeWorldTest, MeasuresARunningWorld) {
   scene.bodies = {test::BoxBody("box", {0, 0, 0}, {3, 3, 3}, {0.02, 0.03, 0.04}, test::HeldSide::kLowZ)};
   scene.tools = {test::ToolAt("probe", {0, 0, 1})};
   PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
-  const std::vector<std::string> paths = {"body.box.mass", "body.box.rest_volume", "body.box.volume", "body.box.max_displacement",
+  const std::vector<std::string> paths = {"body.box.mass",         "body.box.rest_volume",  "body.box.volume", "body.box.max_displacement",
                                           "body.box.vertex_count", "body.box.centroid.norm"};
   PALPATE_TEST_ASSIGN(ProbeSet set, ProbeSet::Parse(paths, scene));
   std::vector<double> out(paths.size());
