@@ -171,10 +171,12 @@ class ImageTest(unittest.TestCase):
     def test_pods_of_a_job_run_interrupted_and_again(self):
         """The commands of `palpate job submit --kubernetes`, with its index in the environment as Kubernetes has it."""
         volume = self.volume("volume")
-        shutil.copy(ROOT / "scenes/slab.json", volume / "scene.json")
+        (volume / "scene.json").write_text(json.dumps({
+            "bodies": [{"name": "block", "generator": {"slab": {"size_m": {"x": 0.05, "y": 0.05, "z": 0.02}}, "edge_length_m": 0.008},
+                        "fixed": [{"box": {"min_m": {"x": -1, "y": -1, "z": -0.011}, "max_m": {"x": 1, "y": 1, "z": -0.0099}}}]}]}))
         (volume / "sweep.json").write_text(json.dumps({
-            "scene_file": "scene.json", "stop": {"steps": 400}, "probes": ["energy.elastic", "state_hash"], "outputs": {"probe_interval_s": 0.1},
-            "sweep": {"grid": [{"field": "bodies[0].material.young_modulus_pa", "values": [3000, 4000, 5000]}]}}))
+            "scene_file": "scene.json", "stop": {"steps": 1500}, "probes": ["energy.elastic", "state_hash"],
+            "sweep": {"grid": [{"field": "bodies[block].material.young_modulus_pa", "values": [3000, 4000, 5000]}]}}))
         palpate = BUILD / "bin/palpate"
         run(palpate, "job", "expand", volume / "sweep.json", "-o", volume / "tasks")
         run(palpate, "job", "submit", volume / "tasks", "--kubernetes", "--tasks-per-process", 2, "--claim-path", "tasks", "-o", self.folder / "manifests")
