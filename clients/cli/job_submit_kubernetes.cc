@@ -188,7 +188,7 @@ class Writer {
       // More than was asked for ends the process, not its neighbours.
       limits["memory"] = requests["memory"] = absl::StrFormat("%.0fMi", std::ceil(options_.memory_gib * 1024));
     }
-    if (runs_tasks && options_.gpus > 0) limits[kubernetes_.gpu_resource] = options_.gpus;
+    if (runs_tasks && options_.gpus > 0) limits[kubernetes_.gpu_resource] = absl::StrCat(options_.gpus);
     Json resources = {{"requests", requests}};
     if (!limits.empty()) resources["limits"] = limits;
     return resources;

@@ -79,15 +79,17 @@ class KubernetesTest(unittest.TestCase):
             return job
 
         cases = {
-            "backoffLimitPerIndices": lambda job: job["spec"].update(backoffLimitPerIndices=3),
-            "completions": lambda job: job["spec"].update(completions="3"),
-            "template": lambda job: job["spec"].pop("template"),
-            "readOnlyRootFileSystem": lambda job: pod_specs(job)[0]["containers"][0]["securityContext"].update(readOnlyRootFileSystem=True),
-            "operator": lambda job: job["spec"]["podFailurePolicy"]["rules"][1]["onExitCodes"].pop("operator"),
+            "\"backoffLimitPerIndices\"' does not exist in type 'JobSpec'": lambda job: job["spec"].update(backoffLimitPerIndices=3),
+            "Type 'string' is not assignable to type 'number'": lambda job: job["spec"].update(completions="3"),
+            "Property 'template' is missing": lambda job: job["spec"].pop("template"),
+            "\"readOnlyRootFileSystem\"' does not exist in type 'SecurityContext'":
+                lambda job: pod_specs(job)[0]["containers"][0]["securityContext"].update(readOnlyRootFileSystem=True),
+            "Property 'operator' is missing": lambda job: job["spec"]["podFailurePolicy"]["rules"][1]["onExitCodes"].pop("operator"),
         }
         said = complaints([broken(change) for change in cases.values()], self.folder)
-        for name in cases:
-            self.assertIn(f"'{name}'", said)
+        for complaint in cases:
+            self.assertIn(complaint, said)
+        self.assertEqual(said.count("error TS"), len(cases))
 
     def test_jobs_keep_the_rules_of_the_api_server(self):
         for tasks, arguments in ((1, ()), (3, ()), (2500, ())):
@@ -119,7 +121,7 @@ class KubernetesTest(unittest.TestCase):
         self.assertEqual((spec["completions"], spec["parallelism"], spec["backoffLimitPerIndex"], pod["terminationGracePeriodSeconds"]), (3, 2, 5, 90))
         self.assertEqual((job["metadata"]["name"], job["metadata"]["namespace"]), ("liver-sweep", "lab"))
         self.assertEqual(container["image"], "registry.example/palpate:1.0")
-        self.assertEqual(container["resources"], {"requests": {"cpu": "4", "memory": "2560Mi"}, "limits": {"memory": "2560Mi", "nvidia.com/gpu": 1}})
+        self.assertEqual(container["resources"], {"requests": {"cpu": "4", "memory": "2560Mi"}, "limits": {"memory": "2560Mi", "nvidia.com/gpu": "1"}})
         self.assertEqual(pod["volumes"][0]["persistentVolumeClaim"]["claimName"], "shared")
         self.assertEqual(container["volumeMounts"][0], {"name": "job", "mountPath": "/job"})
         self.assertEqual(self.rich()["collect"]["spec"]["template"]["spec"]["containers"][0]["command"], ["palpate", "job", "collect", "/job/sweeps/liver"])

@@ -17,7 +17,7 @@ import local_slurm
 PALPATE, ROOT = "", pathlib.Path()
 SKIPPED = 77
 TASKS = 20
-STEPS = 1000
+STEPS = 1500
 LIMIT_S = 600
 
 
@@ -69,7 +69,7 @@ class SlurmTest(unittest.TestCase):
                 continue
             if str(folder) in words and "--tasks" in words:
                 task = int(words[words.index("--tasks") + 1].split("-")[0])
-                if (folder / f"task-{task:06d}/probes.csv").exists():
+                if (folder / f"task-{task:06d}/probes.csv.part").exists():
                     found[task] = int(entry.name)
         return found
 

@@ -139,7 +139,7 @@ class ImageTest(unittest.TestCase):
         shutil.copytree(self.folder / "cache", kept)
 
     def step_of(self, container, scene):
-        return json.loads(container.call("palpate", "--json", "scene", "show", scene).stdout)["step"]
+        return int(json.loads(container.call("palpate", "--json", "scene", "show", scene).stdout)["scene"]["step"])
 
     def test_it_holds_what_the_list_says_and_nothing_is_missing(self):
         wanted = set(re.search(r"^\[runtime\]\n(.*?)(?=^\[|\Z)", (ROOT / "deploy/packages.txt").read_text(), re.MULTILINE | re.DOTALL)[1].split())
@@ -175,7 +175,7 @@ class ImageTest(unittest.TestCase):
             "bodies": [{"name": "block", "generator": {"slab": {"size_m": {"x": 0.05, "y": 0.05, "z": 0.02}}, "edge_length_m": 0.008},
                         "fixed": [{"box": {"min_m": {"x": -1, "y": -1, "z": -0.011}, "max_m": {"x": 1, "y": 1, "z": -0.0099}}}]}]}))
         (volume / "sweep.json").write_text(json.dumps({
-            "scene_file": "scene.json", "stop": {"steps": 1500}, "probes": ["energy.elastic", "state_hash"],
+            "scene_file": "scene.json", "stop": {"steps": 2500}, "probes": ["energy.elastic", "state_hash"],
             "sweep": {"grid": [{"field": "bodies[block].material.young_modulus_pa", "values": [3000, 4000, 5000]}]}}))
         palpate = BUILD / "bin/palpate"
         run(palpate, "job", "expand", volume / "sweep.json", "-o", volume / "tasks")
@@ -195,7 +195,7 @@ class ImageTest(unittest.TestCase):
 
         first = "--env=JOB_COMPLETION_INDEX=0"
         with pod(job, first) as container:
-            container.wait_for("results of the first task", (volume / "tasks/task-000000/probes.csv").exists)
+            container.wait_for("results of the first task", (volume / "tasks/task-000000/probes.csv.part").exists)
             podman("stop", "--time", "60", container.name)
             self.assertEqual(container.state()["ExitCode"], INTERRUPTED, container.log())
         for index in range(job["completions"]):
