@@ -218,4 +218,8 @@ if __name__ == "__main__":
     if engine is None:
         print(f"skipped: {reason}")
         sys.exit(SKIPPED)
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    outcome = unittest.main(argv=sys.argv[:1] + sys.argv[3:], exit=False).result
+    # The base image stays for the next run; what was built on it would pile up.
+    podman("image", "rm", "--force", IMAGE, check=False)
+    podman("image", "prune", "--force", check=False)
+    sys.exit(not outcome.wasSuccessful())
