@@ -44,6 +44,7 @@ SOURCES = {
     "batch": SCENE + ["server/core/batch.cc", "server/core/batch.h", "server/core/worker_pool.cc", "bench/bench_batch.cc"],
     "checkpoint": SCENE + ["bench/bench_checkpoint.cc"],
     "haptic": SCENE + ["server", "clients/cpp", "clients/station", "scenes/liver.json", "bench/bench_haptic.cc"],
+    "jobs": SCENE + ["clients/job", "clients/cli/job_command.cc", "bench/bench_jobs.cc"],
 }
 # What --record runs: the cases that are quoted. One call of the program for each list of arguments.
 RECORD = {
