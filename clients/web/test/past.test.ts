@@ -254,13 +254,15 @@ test('a bookmark in a replay is one of the scene too, which stays', async () => 
   assert.equal(past.axis!.bookmarkAt(50), undefined);
 });
 
-test('of a scene that lives the place is now, which only the server knows', async () => {
+test('a bookmark of a scene that lives is of that alone', async () => {
   const { past, answer, asked, value } = harness();
   past.note(live());
   await answer(timeline());
-  void past.bookmark('here', undefined);
+  void past.bookmark('here', 200);
+  await answer(timeline(timelineOf({ end: 230n, position: 230n })));
   assert.deepEqual(asked(), ['timeline liver', 'bookmark liver']);
-  assert.ok(!('position' in value(-1)));
+  assert.deepEqual([value(-1).name, value(-1).position], ['here', 200n]);
+  assert.equal(past.axis!.end, 230);
 });
 
 test('a time line that does not come is told once', async () => {

@@ -87,6 +87,11 @@ export class Past {
     return this.session.scenes.some(({ sceneId }) => sceneId === source && source !== this.stream.sceneId) ? source : undefined;
   }
 
+  /** Newest place that a crash of the server leaves; undefined: of a replay. */
+  get durable(): number | undefined {
+    return this.isReplay || !this.timeline ? undefined : Number(this.timeline.durable);
+  }
+
   /** Why new steps would not outlive the server; empty: they do. */
   get durability(): string {
     return this.info?.durability ?? '';
@@ -151,17 +156,19 @@ export class Past {
     void this.session.refresh();
   }
 
-  /** Makes a scene of its own of the moment that is shown, and watches it. It stands still at first. */
-  async branch(): Promise<void> {
+  /** Makes a scene of its own of the moment that is shown, and watches it. It stands still at first. The branch; undefined: there is none. */
+  async branch(): Promise<SceneInfo | undefined> {
     await this.going;
     const { sceneId } = this.stream;
     const answer = await this.ask('Branch', { case: 'branch', value: { sceneId, play: false } });
-    if (answer?.case === 'scene' && this.stream.sceneId === sceneId) this.session.open(answer.value);
+    if (answer?.case !== 'scene' || this.stream.sceneId !== sceneId) return undefined;
+    this.session.open(answer.value);
+    return answer.value;
   }
 
-  /** Names a place, of the replay and of the scene that it is of; a name that exists moves. `position`: undefined: now. */
-  async bookmark(name: string, position: number | undefined): Promise<void> {
-    await this.mark({ name, ...(position === undefined ? {} : { position: BigInt(position) }) });
+  /** Names a place, of the replay and of the scene that it is of; a name that exists moves. */
+  async bookmark(name: string, position: number): Promise<void> {
+    await this.mark({ name, position: BigInt(position) });
   }
 
   async removeBookmark(name: string): Promise<void> {

@@ -47,7 +47,7 @@ export class TimeAxis {
   private readonly runs: Run[];
 
   /** `end`: where that is now, if the scene has gone on since. */
-  constructor(private readonly timeline: Timeline, readonly end = Number(timeline.end)) {
+  constructor(readonly timeline: Timeline, readonly end = Number(timeline.end)) {
     this.begin = Number(timeline.begin);
     this.runs = runsOf(timeline);
   }

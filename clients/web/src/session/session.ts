@@ -55,6 +55,11 @@ export class Session {
     return this.scenes.find((scene) => scene.sceneId === this.sceneId);
   }
 
+  /** What a scene is called; one without a name by its id. */
+  nameOf(sceneId: string): string {
+    return this.scenes.find((scene) => scene.sceneId === sceneId)?.name || sceneId;
+  }
+
   onConnection(state: ConnectionState): void {
     const before = this.state;
     this.state = state;

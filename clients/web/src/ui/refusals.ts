@@ -1,3 +1,4 @@
+import { REPLAY_IS_FIXED } from '../past/words';
 import { codeName } from './notices';
 
 /** What a person is told of a refusal: what it means and what to do, and the server's own words for whoever looks closer. */
@@ -31,6 +32,7 @@ const KNOWN: Known[] = [
   { code: 'FAILED_PRECONDITION', says: /no tool is attached/, sentence: 'You have no instrument in the hand any more. Take it again (T).' },
   { code: 'FAILED_PRECONDITION', says: /operates a tool already/, sentence: 'You hold an instrument already. Release it first (T).' },
   { code: 'FAILED_PRECONDITION', says: /topology_version/, sentence: 'Somebody else has cut the tissue meanwhile. Look at it again and repeat what you did.' },
+  { code: 'FAILED_PRECONDITION', says: /\breplay/, sentence: REPLAY_IS_FIXED },
   { code: 'FAILED_PRECONDITION', says: /pre-computed/, sentence: 'This tissue is pre-computed and cannot be cut. Choose a scene whose tissue can.' },
   { code: 'INVALID_ARGUMENT', says: /not deformable/, sentence: 'This is no tissue: it is rigid, and cannot be cut or grasped.' },
   { code: 'INVALID_ARGUMENT', says: /not a manifold/, sentence: 'The mesh of this tissue does not allow cuts.' },
