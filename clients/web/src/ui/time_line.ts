@@ -14,8 +14,6 @@ export interface TimeLineActions {
 }
 
 export interface TimeLineState extends TrackState {
-  /** What it is a replay of; undefined: the scene lives. */
-  replayOf: string | undefined;
   canGoLive: boolean;
   /** Empty: it does what is recorded. */
   divergence: string;

@@ -14,6 +14,8 @@ const JUMP_S = 1;
 export interface TrackState {
   axis: TimeAxis;
   position: number;
+  /** What it is a replay of; undefined: the scene lives, and the line grows. */
+  replayOf: string | undefined;
   /** Newest place that a crash of the server leaves; undefined: none is told. */
   durable: number | undefined;
 }
@@ -33,6 +35,8 @@ export class TimeTrack {
   private drag: { pointer: number; grab_px: number } | undefined;
   /** Where the pointer is, on the line; undefined: elsewhere. */
   private hover_px: number | undefined;
+  /** A line that grows stands still under the pointer: ticks are small. */
+  private frozen: TimeAxis | undefined;
 
   /** `scrub`: go to this place; as often as the hand moves. */
   constructor(private readonly scrub: (position: number) => void) {
@@ -46,10 +50,14 @@ export class TimeTrack {
   }
 
   /** Call with each picture. */
-  show(state: TrackState, now_ms: number): void {
+  show(latest: TrackState, now_ms: number): void {
+    const isFrozen = this.hover_px !== undefined && latest.replayOf === undefined && this.state?.replayOf === undefined;
+    this.frozen = isFrozen ? (this.frozen ?? latest.axis) : undefined;
+    const axis = this.frozen ?? latest.axis;
+    const state = { ...latest, axis, position: axis.clamp(latest.position) };
     const hasMoved = this.state?.position !== state.position;
     this.state = state;
-    const { axis, position, durable } = state;
+    const { position, durable } = state;
     const isDue = this.drag !== undefined || now_ms - this.laidOut_ms > LAYOUT_INTERVAL_MS;
     const width_px = this.line.clientWidth;
     const wanted = `${width_px} ${axis.begin} ${axis.end} ${durable}`;
@@ -185,7 +193,6 @@ export class TimeTrack {
     const middle_px = line.left - card.left + state.axis.shareOf(position) * line.width;
     const half_px = bubble.offsetWidth / 2;
     bubble.style.left = `${Math.max(half_px, Math.min(card.width - half_px, middle_px))}px`;
-    bubble.style.bottom = `${card.bottom - line.top + 16}px`;
   }
 }
 
