@@ -63,7 +63,7 @@ export class TimeLine {
     const { axis, position, replayOf, divergence, durability } = state;
     element('replay-head').hidden = replayOf === undefined;
     setText('replay-of', replayOf ?? '');
-    setText('replay-place', placeWords(axis, position));
+    setText('replay-place', placeWords(axis, position).replace('step ', 'step\u00a0'));
     setText('replay-divergence', divergence);
     setText('track-time', formatSeconds(axis.timeAt(position)));
     setText('fold-time', formatSeconds(axis.timeAt(position)));
