@@ -215,7 +215,9 @@ export class FakeScene implements Recorded<FakeState, Command> {
   timeline(): Timeline {
     if (!this.replay) return this.past!.timeline(DT_S);
     const { end, position } = this.replay;
-    return { ...this.source!.timeline(), end: BigInt(end), position: BigInt(position), durable: 0n, isReplay: true, source: this.source!.id };
+    const of = this.source!.timeline();
+    return { ...of, end: BigInt(end), position: BigInt(position), durable: BigInt(end), isReplay: true, source: this.source!.id,
+      events: of.events.filter(({ kind }) => kind !== 'bookmark') };
   }
 
   /** Everybody has to see all of it anew. */
@@ -531,7 +533,7 @@ class Session {
         const index = scene!.tools.findIndex((tool) => tool.name === request.value.tool);
         const tool = scene!.tools[index];
         if (!tool) return this.fail(id, 5, `tool: no tool '${request.value.tool}'`);
-        if (scene!.replay) return this.fail(id, 9, `scene '${scene!.id}' is a replay: its tools cannot be operated`);
+        if (scene!.replay) return this.fail(id, 9, 'attach.tool: the scene replays a recording; branch off from it to change something');
         if (tool.owner || tool.script) return this.fail(id, 6, `tool '${tool.name}' is operated by another station`);
         this.release();
         tool.owner = this;
@@ -557,7 +559,7 @@ class Session {
           throw error;
         }
       case 'edit':
-        if (scene!.replay) return this.fail(id, 9, `scene '${scene!.id}' is a replay: it cannot be edited`);
+        if (scene!.replay) return this.fail(id, 9, 'edits: the scene replays a recording; branch off from it to change something');
         try {
           return this.send(id, { case: 'edit', value: scene!.edit(request.value) });
         } catch (error) {
@@ -599,9 +601,9 @@ class Session {
         return this.send(id, { case: 'scene', value: add(scene.branched(free(`${(scene.source ?? scene).id}-branch`))) });
       case 'bookmark': {
         const { name, position, remove } = request as SetBookmarkRequest;
-        const of = past ?? scene.source!.past!;
-        if (position !== undefined && (Number(position) < of.begin || Number(position) > of.end)) throw new Refusal(11, `position: ${position} is outside`);
-        of.setBookmark(name, Number(position ?? BigInt(of.end)), remove);
+        if (!past) throw new Refusal(9, 'scene_id: bookmarks are set in the scene that is replayed');
+        if (position !== undefined && (Number(position) < past.begin || Number(position) > past.end)) throw new Refusal(3, `position: ${position} is outside`);
+        past.setBookmark(name, Number(position ?? BigInt(past.end)), remove);
         return this.send(id, { case: 'timeline', value: scene.timeline() });
       }
       case 'delete':

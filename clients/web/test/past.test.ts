@@ -205,6 +205,7 @@ test('a replay that is there is used again as far as it goes', async () => {
   assert.deepEqual(asked(), ['timeline liver-replay', 'seek liver-replay']);
   calls[0]!.resolve(timeline(ofReplay()));
   await answer(scene(replay({ step: 150n })));
+  await answer(timeline());
   session.watch('liver');
   past.note(live());
   await answer(timeline(timelineOf({ end: 260n, position: 260n })));
@@ -239,18 +240,27 @@ test('a branch is made once the replay has arrived, and is watched', async () =>
   assert.deepEqual(happened(), ['watch liver-branch']);
 });
 
-test('a bookmark in a replay is one of the scene too, which stays', async () => {
-  const { past, answer, asked, value } = await inReplay();
+test('a bookmark in a replay is one of the scene, which stays; the replay shows what the scene has', async () => {
+  const { past, answer, asked, value, calls } = await inReplay();
+  const before = { kind: 'bookmark', position: 50n, step: 50n, label: 'before' };
+  const later = { kind: 'bookmark', position: 300n, step: 300n, label: 'of what the replay does not reach' };
   void past.bookmark('before', 50);
-  await answer(timeline());
-  await answer(timeline(ofReplay({ position: 50n, events: [{ kind: 'bookmark', position: 50n, step: 50n, label: 'before' }] })));
-  assert.deepEqual(asked(), ['bookmark liver', 'bookmark liver-replay']);
-  assert.deepEqual([value(0).position, value(1).position], [50n, 50n]);
+  await answer(timeline(timelineOf({ end: 300n, position: 300n, events: [before, later] })));
+  assert.deepEqual(asked(), ['bookmark liver']);
+  assert.equal(value(0).position, 50n);
   assert.equal(past.axis!.bookmarkAt(50), 'before');
-  void past.removeBookmark('before');
+  assert.deepEqual(past.axis!.ticks(600, 6).length, 1);
+  calls.length = 0;
+  void past.refresh();
+  await answer(timeline(ofReplay({ position: 50n, events: [{ kind: 'edit', position: 70n, step: 70n }] })));
+  assert.equal(past.axis!.bookmarkAt(50), 'before', 'none is lost meanwhile');
+  await answer(timeline(timelineOf({ events: [{ ...before, label: 'renamed' }] })));
+  assert.deepEqual(asked(), ['timeline liver-replay', 'timeline liver']);
+  assert.equal(past.axis!.bookmarkAt(50), 'renamed');
+  assert.deepEqual(past.timeline!.events.map(({ kind }) => kind), ['bookmark', 'edit']);
+  void past.removeBookmark('renamed');
   await answer(timeline());
-  await answer(timeline(ofReplay({ position: 50n })));
-  assert.deepEqual([value(3).name, value(3).remove], ['before', true]);
+  assert.deepEqual([value(-1).name, value(-1).remove], ['renamed', true]);
   assert.equal(past.axis!.bookmarkAt(50), undefined);
 });
 
@@ -283,5 +293,6 @@ test('a recording whose scene is not here has nothing to go back to', async () =
   past.note(replay({ sceneId: 'morning', durability: 'the disk is full' }));
   await answer(timeline(ofReplay({ source: 'morning.recording' })));
   assert.equal(past.source, undefined);
+  assert.equal(past.canBookmark, false);
   assert.equal(past.durability, 'the disk is full');
 });

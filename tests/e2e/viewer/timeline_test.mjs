@@ -36,7 +36,7 @@ const context = await openBrowser(profile, '1000x640');
 const page = context.pages()[0] ?? (await context.newPage());
 const complaints = complaintsOf(page);
 const surgeon = new Surgeon(page);
-const { waitFor } = { waitFor: (what, condition, argument) => surgeon.waitFor(what, condition, argument) };
+const waitFor = (what, condition, argument) => surgeon.waitFor(what, condition, argument);
 let failed = false;
 
 const past = () => page.evaluate(() => palpate.past);
@@ -62,8 +62,13 @@ async function playOn(steps) {
   await surgeon.play(true);
   await waitFor('steps', (at) => palpate.stats.step >= at, stats.step + steps);
   await surgeon.play(false);
-  await page.evaluate(() => palpate.step(1));  // what is shown is the last one
-  await waitFor('the step', (at) => palpate.stats.step >= at, stats.step + steps + 1);
+  await page.evaluate(() => palpate.step(1));
+  // No more steps come, but the picture of the last one may.
+  let before;
+  do {
+    before = (await surgeon.state()).stats.step;
+    await page.waitForTimeout(500);
+  } while ((await surgeon.state()).stats.step !== before);
 }
 const xOf = async (share) => {
   const { x, y, width, height } = await page.locator('#track .line').boundingBox();

@@ -3,7 +3,7 @@ import type { ViewerUpdate } from '../../generated/palpate/v1/viewer_pb';
 import type { Connection } from '../net/connection';
 import type { SceneStream } from '../session/scene_stream';
 import type { Session } from '../session/session';
-import { TimeAxis, type Timeline } from './time_axis';
+import { TimeAxis, type Timeline, type TimelineEvent } from './time_axis';
 
 export interface PastEvents {
   /** Before the watch goes to a replay: who has a tool in the hand gives it back. */
@@ -59,7 +59,7 @@ export class Past {
   get axis(): TimeAxis | undefined {
     if (!this.timeline || !this.info?.hasPast) return undefined;
     const end = this.isReplay ? Number(this.timeline.end) : this.liveEnd(this.timeline);
-    if (this.line?.end !== end) this.line = new TimeAxis(this.timeline, end);
+    if (!this.line || this.line.end !== end) this.line = new TimeAxis(this.timeline, end);
     return this.line;
   }
 
@@ -124,6 +124,11 @@ export class Past {
     try {
       const answer = await this.connection.call({ case: 'timeline', value: { sceneId } });
       if (answer.case === 'timeline') this.take(sceneId, answer.value);
+      const { source } = this;
+      if (source !== undefined) {
+        const ofSource = await this.connection.call({ case: 'timeline', value: { sceneId: source } });
+        if (ofSource.case === 'timeline') this.takeBookmarks(sceneId, ofSource.value);
+      }
       this.hasComplained = false;
     } catch (error) {
       if (!this.hasComplained && sceneId === this.stream.sceneId) this.events.onRefused('Time line', error);
@@ -166,7 +171,12 @@ export class Past {
     return answer.value;
   }
 
-  /** Names a place, of the replay and of the scene that it is of; a name that exists moves. */
+  /** A scene has bookmarks; a replay shows those of the scene that it is of. */
+  get canBookmark(): boolean {
+    return !this.isReplay || this.source !== undefined;
+  }
+
+  /** Names a place; a name that exists moves. */
   async bookmark(name: string, position: number): Promise<void> {
     await this.mark({ name, position: BigInt(position) });
   }
@@ -177,10 +187,10 @@ export class Past {
 
   private async mark(value: { name: string; position?: bigint; remove?: boolean }): Promise<void> {
     const { source, stream: { sceneId } } = this;
-    // The replay will go, the scene stays.
-    if (source !== undefined && !(await this.ask('Bookmark', { case: 'bookmark', value: { ...value, sceneId: source } }))) return;
-    const answer = await this.ask('Bookmark', { case: 'bookmark', value: { ...value, sceneId } });
-    if (answer?.case === 'timeline') this.take(sceneId, answer.value);
+    const answer = await this.ask('Bookmark', { case: 'bookmark', value: { ...value, sceneId: source ?? sceneId } });
+    if (answer?.case !== 'timeline') return;
+    if (source === undefined) this.take(sceneId, answer.value);
+    else this.takeBookmarks(sceneId, answer.value);
   }
 
   /** The newest place: the scene has gone on since the server told. */
@@ -192,8 +202,9 @@ export class Past {
 
   private take(sceneId: string, timeline: Timeline): void {
     if (sceneId !== this.stream.sceneId) return;
-    this.timeline = timeline;
-    this.line = new TimeAxis(timeline);
+    // Until the scene that it is of has been asked again.
+    this.timeline = timeline.isReplay && this.timeline ? withBookmarks(timeline, this.timeline.events) : timeline;
+    this.line = new TimeAxis(this.timeline);
     if (this.going || this.isAhead) return;  // it knows better where the replay is
     this.offset = this.line.offsetAt(Number(timeline.position));
   }
@@ -205,6 +216,12 @@ export class Past {
 
   private get isPlaying(): boolean {
     return (this.isAhead ? this.info?.state : this.stream.runState) === RunState.PLAYING;
+  }
+
+  private takeBookmarks(replayId: string, { events }: Timeline): void {
+    if (replayId !== this.stream.sceneId || !this.timeline) return;
+    this.timeline = withBookmarks(this.timeline, events);
+    this.line = undefined;
   }
 
   /** The replay is there, and the picture will be. */
@@ -295,4 +312,11 @@ export class Past {
       return undefined;
     }
   }
+}
+
+/** A replay's own are those at the time when it was made. */
+function withBookmarks(timeline: Timeline, events: readonly TimelineEvent[]): Timeline {
+  const bookmarks = events.filter(({ kind, position }) => kind === 'bookmark' && position >= timeline.begin && position <= timeline.end);
+  const others = timeline.events.filter(({ kind }) => kind !== 'bookmark');
+  return { ...timeline, events: [...others, ...bookmarks].sort((a, b) => Number(a.position - b.position)) };
 }

@@ -15,6 +15,7 @@ export interface TimeLineActions {
 
 export interface TimeLineState extends TrackState {
   canGoLive: boolean;
+  canBookmark: boolean;
   /** Empty: it does what is recorded. */
   divergence: string;
   /** Why new steps would not outlive the server; empty: they do. */
@@ -68,6 +69,7 @@ export class TimeLine {
     setText('track-time', formatSeconds(axis.timeAt(position)));
     setText('fold-time', formatSeconds(axis.timeAt(position)));
     element('b-live').hidden = !state.canGoLive;
+    element('b-bookmark').hidden = !state.canBookmark;
     element('durability').hidden = durability === '';
     element('durability').title = durabilityWords(durability);
     this.track.show(state, now_ms);
