@@ -319,11 +319,11 @@ export class App {
   }
 
   private describePast(): TimeLineState | undefined {
-    const { axis, timeline, position, isReplay, source, durable, durability, canBookmark } = this.past;
+    const { axis, timeline, position, isReplay, source, durable, durability, canBookmark, isGoing } = this.past;
     if (!axis || !timeline) return undefined;
     const first = timeline.firstDivergence;
     return {
-      axis, position, durable, durability, canGoLive: source !== undefined, canBookmark,
+      axis, position, durable, durability, canGoLive: source !== undefined, canBookmark, isGoing,
       replayOf: isReplay ? this.session.nameOf(source ?? timeline.source) : undefined,
       divergence: divergenceWords(axis, Number(timeline.divergences), first === undefined ? undefined : Number(first)),
     };

@@ -111,6 +111,7 @@ export class ScriptApi {
     if (!axis || !timeline) return undefined;
     return {
       begin: axis.begin, end: axis.end, position, step: axis.stepAt(position), timeS: axis.timeAt(position), isReplay, isGoing, source, durability,
+      durable: Number(timeline.durable),
       divergences: Number(timeline.divergences),
       events: timeline.events.map((event) => ({ kind: event.kind, label: event.label, position: Number(event.position), step: Number(event.step) })),
     };

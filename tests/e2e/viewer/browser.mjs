@@ -50,6 +50,11 @@ export async function startServer(program, sceneFile, folder, more = []) {
     url: `http://127.0.0.1:${ports.http_port}/`,
     /** For other clients. */
     address: `127.0.0.1:${ports.grpc_port}`,
+    /** As a crash would. */
+    kill: () => {
+      server.kill('SIGKILL');
+      return ended;
+    },
     /** Its exit status. */
     end: () => {
       server.kill('SIGTERM');

@@ -30,7 +30,10 @@ if (options.fake) {
   const fake = await (await bundleFakeServer()).startFakeServer(0, join(webDir, 'dist'), { hasPast: true });
   server = { url: `http://127.0.0.1:${fake.port}/`, end: () => fake.close().then(() => 0) };
 } else {
-  server = await startServer(options.server, join(webDir, '..', '..', 'scenes', 'tumor.json'), profile, ['--state-dir', join(profile, 'state')]);
+  server = await start();
+}
+function start(more = []) {
+  return startServer(options.server, join(webDir, '..', '..', 'scenes', 'tumor.json'), profile, ['--state-dir', join(profile, 'state'), ...more]);
 }
 const context = await openBrowser(profile, '1000x640');
 const page = context.pages()[0] ?? (await context.newPage());
@@ -234,6 +237,24 @@ try {
     await waitFor('the scene', () => palpate.past && !palpate.past.isReplay);
   });
 
+  if (!options.fake) {
+    await step('after a crash of the server the page is where it was, with all that was before', async () => {
+      await waitFor('the disk', () => palpate.past.durable === palpate.past.end);
+      const then = await seen();
+      const { port } = new URL(server.url);
+      await server.kill();
+      await waitFor('the loss', () => palpate.connection !== 'open');
+      server = await start(['--http', `127.0.0.1:${port}`]);
+      await waitFor('the scene', (at) => palpate.connection === 'open' && palpate.stats.step === at && palpate.past && !palpate.past.isReplay, then.step);
+      await expectSeen(then, 'after the crash');
+      assert.ok((await past()).events.some(({ kind, label }) => kind === 'bookmark' && label === 'before the cut'));
+      await page.evaluate((at) => palpate.scrub(at), branched.step);
+      await arrive(branched.step);
+      await expectSeen(branched, 'before the crash');
+      await page.click('#b-live');
+      await waitFor('the scene', () => palpate.past && !palpate.past.isReplay);
+    });
+  }
   assert.deepEqual((await surgeon.state()).errors, []);
   assert.deepEqual(complaints, [], 'the page complained');
 } catch (error) {

@@ -19,6 +19,11 @@ interface Replay {
   end: number;
 }
 
+/** Of what it is tells the list of scenes; the server takes 64 bytes. */
+function freshId(sceneId: string, what: string): string {
+  return `${sceneId.slice(0, 48)}-${what}-${Math.floor(Math.random() * 36 ** 4).toString(36).padStart(4, '0')}`;
+}
+
 type Request = Parameters<Connection['call']>[0];
 type Answer = ViewerUpdate['update'];
 
@@ -164,8 +169,8 @@ export class Past {
   /** Makes a scene of its own of the moment that is shown, and watches it. It stands still at first. The branch; undefined: there is none. */
   async branch(): Promise<SceneInfo | undefined> {
     await this.going;
-    const { sceneId } = this.stream;
-    const answer = await this.ask('Branch', { case: 'branch', value: { sceneId, play: false } });
+    const { source, stream: { sceneId } } = this;
+    const answer = await this.ask('Branch', { case: 'branch', value: { sceneId, branchId: freshId(source ?? sceneId, 'branch'), play: false } });
     if (answer?.case !== 'scene' || this.stream.sceneId !== sceneId) return undefined;
     this.session.open(answer.value);
     return answer.value;
@@ -282,7 +287,7 @@ export class Past {
     }
     this.replays.delete(sceneId);
     if (known) await this.connection.call({ case: 'delete', value: { sceneId: known.sceneId } });
-    const answer = await this.connection.call({ case: 'replay', value: { sceneId } });
+    const answer = await this.connection.call({ case: 'replay', value: { sceneId, replayId: freshId(sceneId, 'replay') } });
     if (answer.case !== 'replay' || !answer.value.scene) throw new Error(`the server answered a replay with '${answer.case}'`);
     const { scene, timeline } = answer.value;
     this.replays.set(sceneId, { sceneId: scene.sceneId, end: Number(timeline?.end ?? 0n) });

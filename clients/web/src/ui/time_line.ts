@@ -16,6 +16,8 @@ export interface TimeLineActions {
 export interface TimeLineState extends TrackState {
   canGoLive: boolean;
   canBookmark: boolean;
+  /** A place is on its way to the picture. */
+  isGoing: boolean;
   /** Empty: it does what is recorded. */
   divergence: string;
   /** Why new steps would not outlive the server; empty: they do. */
@@ -62,6 +64,7 @@ export class TimeLine {
     this.state = state;
     if (!state) return;
     const { axis, position, replayOf, divergence, durability } = state;
+    this.root.classList.toggle('going', state.isGoing);
     element('replay-head').hidden = replayOf === undefined;
     setText('replay-of', replayOf ?? '');
     setText('replay-place', placeWords(axis, position).replace('step ', 'step\u00a0'));
