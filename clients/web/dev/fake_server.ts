@@ -239,7 +239,9 @@ export class FakeScene implements Recorded<FakeState, Command> {
 
   advance(): void {
     if (this.replay) {
-      if (!this.replay.advance()) this.state = RunState.PAUSED;
+      if (this.replay.advance()) return;
+      this.state = RunState.PAUSED;
+      ++this.version;  // a frame tells it
       return;
     }
     for (const tool of this.tools) if (tool.script && !tool.owner) tool.target = tool.script((this.step + 1) * DT_S);
