@@ -105,6 +105,24 @@ export class ScriptApi {
     });
   }
 
+  /** The past of the watched scene; undefined: it has none. Places count steps since the scene was created. */
+  get past() {
+    const { past } = this.#app;
+    const { axis, timeline, position, isReplay, isGoing, source, durability } = past;
+    if (!axis || !timeline) return undefined;
+    return {
+      begin: axis.begin, end: axis.end, position, step: axis.stepAt(position), timeS: axis.timeAt(position), isReplay, isGoing, source, durability,
+      durable: Number(timeline.durable),
+      divergences: Number(timeline.divergences),
+      events: timeline.events.map((event) => ({ kind: event.kind, label: event.label, position: Number(event.position), step: Number(event.step) })),
+    };
+  }
+
+  /** Shows a place of the past, as a drag along the time line does. */
+  scrub(position: number): void {
+    this.#app.past.scrub(position);
+  }
+
   get camera() {
     const { camera, controls } = this.#app.stage;
     return { positionM: camera.position.toArray(), targetM: controls.target.toArray() };
