@@ -56,10 +56,12 @@ class ProximityTest : public SurfaceTest {
   /// Expects that a run on `model` gives exactly the pairs below the range, in order, with right records, whatever structure finds the
   /// candidates. Returns how many.
   size_t Check(const Model& model, float range_m, ProximityOptions options = {}, const std::vector<Float4>& rest = {}) {
-    options.candidates = CandidateStructure::kBodies;
-    CheckOne(model, range_m, options, rest);
-    options.candidates = CandidateStructure::kTree;
-    return HasFatalFailure() ? 0 : CheckOne(model, range_m, options, rest);
+    size_t count = 0;
+    for (const CandidateStructure structure : kCandidateStructures) {
+      options.candidates = structure;
+      count = HasFatalFailure() ? 0 : CheckOne(model, range_m, options, rest);
+    }
+    return count;
   }
 
   size_t CheckOne(const Model& model, float range_m, const ProximityOptions& options, const std::vector<Float4>& rest) {
