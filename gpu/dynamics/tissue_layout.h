@@ -249,6 +249,15 @@ struct TissueLayout {
   double mean_young_modulus_pa = 0;
 
   bool Has(TissueEnergy energy) const { return has_energy[static_cast<size_t>(energy)]; }
+  /// Bit c: tets have the energy of gpu/shared/energies.h with code c.
+  uint32_t EnergyMask() const {
+    uint32_t mask = 0;
+#define PALPATE_ENERGY(name, Name, api, code, text) mask |= Has(TissueEnergy::k##Name) ? 1U << code : 0U;
+    PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
+#undef PALPATE_ENERGY
+    return mask;
+  }
+  bool HasRotatedEnergies() const { return (EnergyMask() & PALPATE_ROTATED_ENERGIES) != 0; }
 };
 
 /// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
