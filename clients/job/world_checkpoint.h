@@ -10,7 +10,8 @@
 
 namespace palpate::job {
 
-/// All that a world is, as bytes. Errors: those of World::Capture.
+/// All that a world is, as bytes, but for times of the wall clock: the same state gives the same bytes in each run. Errors: those of
+/// World::Capture.
 absl::StatusOr<std::string> CaptureWorld(sim::World& world);
 
 /// The world of these bytes. Errors: those of DecodeWorldState and World::Restore.

@@ -75,7 +75,7 @@ TEST(FieldPathTest, AnErrorChangesNothingAndSaysWhatThereIs) {
   EXPECT_THAT(complaint("bodies[2].material", "{}"), HasSubstr("there is no bodies[2]"));
   EXPECT_THAT(complaint("bodies[-1].material", "{}"), HasSubstr("there is no bodies[-1]"));
   EXPECT_THAT(complaint("bodies.material", "{}"), HasSubstr("is a list; say which element"));
-  EXPECT_THAT(complaint("solver[0]", "{}"), HasSubstr("has no parts"));
+  EXPECT_THAT(complaint("solver[0]", "{}"), HasSubstr("[0] does not follow a list"));
   EXPECT_THAT(complaint("name.x", "1"), HasSubstr("is one value and has no parts"));
   EXPECT_THAT(complaint("solver.iterations", "\"many\""), HasSubstr("solver.iterations"));
   EXPECT_THAT(complaint("solver.iterations", "1.5"), HasSubstr("solver.iterations"));

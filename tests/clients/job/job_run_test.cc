@@ -35,7 +35,7 @@ constexpr char kPress[] = R"({
                         "fixed": [{"box": {"min_m": {"x": -1, "y": -1, "z": -0.011}, "max_m": {"x": 1, "y": 1, "z": -0.0099}}}]}],
             "tools": [{"name": "probe", "drive": "TOOL_DRIVE_DIRECT", "rest_pose": {"position_m": {"z": 0.016}}}]},
   TOOLS
-  "edits": [{"time_s": 0.08, "edits": [{"body": "box", "carve": {"region": {"ball": {"center_m": {"x": 0.02, "y": 0.02, "z": 0.01}, "radius_m": 0.008}}}}]}],
+  "edits": [{"time_s": 0.08, "edits": [{"body": "box", "carve": {"region": {"ball": {"center_m": {"x": 0.02, "y": 0.02, "z": 0.01}, "radius_m": 0.012}}}}]}],
   "probes": ["tool.probe.force", "body.box.volume", "body.box.max_displacement", "topology_version", "state_hash"],
   "stop": {"steps": 24 STOP},
   "outputs": {"geometry": {"interval_s": 0.03}, "final_state": true}
@@ -242,7 +242,7 @@ TEST_F(JobRunTest, AnEditThatCannotBeDoneFailsTheJob) {
   const std::string text = absl::StrReplaceAll(
       Press(), {{"\"carve\": {\"region\"", "\"material\": {\"zone\": \"fat\", \"material\": {}}, \"carve\": {\"region\""}});
   const std::string no_zone =
-      absl::StrReplaceAll(Press(), {{R"("carve": {"region": {"ball": {"center_m": {"x": 0.02, "y": 0.02, "z": 0.01}, "radius_m": 0.008}}})",
+      absl::StrReplaceAll(Press(), {{R"("carve": {"region": {"ball": {"center_m": {"x": 0.02, "y": 0.02, "z": 0.01}, "radius_m": 0.012}}})",
                                      R"("material": {"zone": "fat", "material": {"young_modulus_pa": 100}})"}});
   PALPATE_TEST_ASSIGN(const RunOutcome outcome, Run(no_zone, "failed"));
   EXPECT_EQ(outcome.end, RunEnd::kFailed);

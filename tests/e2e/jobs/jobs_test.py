@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-PALPATE, SCENES = sys.argv[1], pathlib.Path(sys.argv[2])
+PALPATE, SCENES = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]).resolve()
 DEADLINE_S = 120
 
 PHANTOM = {
@@ -184,7 +184,7 @@ class JobsTest(unittest.TestCase):
         for number in (3, 4, 5):
             self.assertIn(f"task-00000{number}", partial.stderr)
         self.assertNotIn("task-000006", partial.stderr)
-        rows = list(csv.DictReader((self.folder / "partial.csv").open()))
+        rows = list(csv.DictReader(io.StringIO((self.folder / "partial.csv").read_text())))
         self.assertEqual([row["status"] for row in rows], ["ended"] * 3 + ["missing"] * 3 + ["ended"] * 2)
         self.assertEqual(self.call("run", self.folder / "many", "--tasks", "all", "--workers", "2").returncode, 0)
         # The file itself, in one go.
