@@ -259,6 +259,7 @@ int Main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of the write
 
   for (const std::string& note : gpu::PrepareDriverCache(/*prints_notes=*/false)) {
     Log(LogLevel::kWarning, "driver's cache", {{"found", note}});

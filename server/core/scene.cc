@@ -235,7 +235,7 @@ v1::SceneInfo Scene::InfoOf(const SceneSnapshot& snapshot) const {
   if (past_.is_kept()) {
     const record::SceneJournal::Progress progress = past_.progress();
     info.set_durable_step(progress.step);
-    info.set_durability(progress.trouble);
+    info.set_durability(progress.trouble.empty() ? progress.state_trouble : progress.trouble);
   }
   return info;
 }
@@ -839,6 +839,7 @@ void Scene::StepOnce() {
   while (step_ends_.size() > kMaxRateSamples || now - step_ends_.front() > std::chrono::seconds(1)) step_ends_.pop_front();
   Publish();
   metrics_->OnStep(*frame_, StepRate(now));
+  if (past_.is_kept()) NoteKept();
   if (past_.IsStateDue() && !edit_job_) TakeState();
 }
 

@@ -274,6 +274,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   absl::Status StepPlayer();
   void FollowPlayer();
   void TakeState();
+  void NoteKept();
   v1::SceneState State() const;
   void NoteRun();
   v1::Timeline TimelineNow() const;
@@ -336,6 +337,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   uint64_t reset_count_ = 0;
   std::vector<const sim::ToolCommand*> commands_;
   bool world_gives_volume_ = false;
+  bool is_failing_ = false;  ///< its state cannot be kept, which was logged
 
   std::vector<std::unique_ptr<ToolSlot>> tools_;
   mutable std::mutex tools_mutex_;

@@ -54,6 +54,16 @@ void Scene::TakeState() {
   }
 }
 
+void Scene::NoteKept() {
+  const record::SceneJournal::Progress progress = past_.progress();
+  const bool is_failing = !progress.trouble.empty() || !progress.state_trouble.empty();
+  metrics_->OnKept(past_.place().position - progress.position, is_failing, progress.bytes, progress.states);
+  if (is_failing == is_failing_) return;
+  is_failing_ = is_failing;
+  Log(is_failing ? LogLevel::kError : LogLevel::kInfo, is_failing ? "state cannot be kept" : "state is kept again",
+      {{"scene", id_}, {"error", progress.trouble.empty() ? progress.state_trouble : progress.trouble}});
+}
+
 v1::SceneState Scene::State() const {
   v1::SceneState out;
   out.set_run_state(state_);

@@ -74,12 +74,13 @@ bool SceneJournal::AppendState(v1::SceneState scene, std::shared_ptr<const sim::
   {
     const std::lock_guard lock(mutex_);
     if (state_job_ || is_stopping_) return false;
+    const bool bridges_gap = needs_state_;
     if (needs_state_) {
       // What comes from now on goes into a new file behind the state.
       needs_state_ = false;
       new_file_behind_ = Item{nullptr, scene.journal_sequence(), scene.position(), scene.step(), {}};
     }
-    state_job_ = {std::move(scene), std::move(world)};
+    state_job_ = {std::move(scene), std::move(world), bridges_gap};
   }
   wake_.notify_all();
   return true;
@@ -228,10 +229,13 @@ void SceneJournal::StateLoop() {
     const absl::Status status = WriteState(job);
     lock.lock();
     state_job_.reset();
-    if (status.ok()) {
-      ++progress_.states;
-    } else {
-      progress_.trouble = std::string(status.message());
+    if (status.ok()) ++progress_.states;
+    progress_.state_trouble = std::string(status.message());
+    if (!status.ok() && job.bridges_gap) {
+      // What comes behind a gap leads nowhere without its state.
+      lock.unlock();
+      GiveUp(status);
+      lock.lock();
     }
   }
 }

@@ -59,9 +59,10 @@ class SceneJournal {
     uint64_t sequence = 0;  ///< everything up to this entry is on disk
     uint64_t position = 0;
     uint64_t step = 0;
-    std::string trouble;  ///< why newer entries are not; empty: all is well
-    uint64_t bytes = 0;   ///< written so far
-    uint64_t states = 0;  ///< checkpoints written so far
+    std::string trouble;        ///< why newer entries are not; empty: all is well
+    std::string state_trouble;  ///< why the newest checkpoint could not be written; the journal does without it
+    uint64_t bytes = 0;         ///< written so far
+    uint64_t states = 0;        ///< checkpoints written so far
   };
   Progress progress() const;
   /// Whether entries were given up, so that a state has to come next.
@@ -76,6 +77,7 @@ class SceneJournal {
   struct StateJob {
     v1::SceneState scene;
     std::shared_ptr<const sim::WorldState> world;
+    bool bridges_gap = false;  ///< entries before it were given up
   };
   using Clock = std::chrono::steady_clock;
 
