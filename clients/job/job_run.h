@@ -56,9 +56,9 @@ absl::StatusOr<JobPlan> PlanJob(const LoadedJob& loaded);
 
 /// Runs a job, or goes on with one that was interrupted, in this thread. In the folder are afterwards summary.json and what the job asks
 /// for (docs/jobs.md). Guarantee: whenever and however often it is interrupted, or killed, the results are those of an undisturbed run, bit
-/// for bit, on the same device and driver; of summary.json all but its provenance. Errors: what is wrong with the job, found before it
-/// begins: InvalidArgument, NotFound, ResourceExhausted naming the file and field; FailedPrecondition (another process works in the folder,
-/// or it holds another job's results).
+/// for bit, on the same device and driver; of summary.json all but its provenance, of the final state all that the scene goes on from.
+/// Errors: what is wrong with the job, found before it begins: InvalidArgument, NotFound, ResourceExhausted naming the file and field;
+/// FailedPrecondition (another process works in the folder, or it holds another job's results).
 absl::StatusOr<RunOutcome> RunJob(const LoadedJob& loaded, const RunOptions& options);
 
 }  // namespace palpate::job

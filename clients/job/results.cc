@@ -189,8 +189,9 @@ absl::Status JobResults::Finish(const sim::Frame& frame, sim::World& world) {
   }
   if (wants_final_state_ && !world.has_failed()) {
     PALPATE_ASSIGN_OR_RETURN(const std::string bytes, CaptureWorld(world));
+    // Not one of files_: it also keeps what the solver no longer needs, which an interruption clears. What it is, its hash of the state
+    // says.
     PALPATE_RETURN_IF_ERROR(WriteDurably(folder_ / kFinalState, bytes));
-    files_.emplace_back(kFinalState);
   }
   return absl::OkStatus();
 }

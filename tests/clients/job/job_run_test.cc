@@ -15,11 +15,13 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "clients/job/durable_file.h"
 #include "clients/job/job_state.h"
 #include "clients/job/tasks.h"
+#include "sim/world/world_state.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::job {
@@ -94,6 +96,10 @@ class JobRunTest : public test::DeviceTest {
     }
     json summary = json::parse(files["summary.json"], nullptr, false);
     summary.erase("provenance");
+    // Of the state what the scene goes on from.
+    const auto state = sim::ReadWorldStateInfo(files["state.palpate"]);
+    EXPECT_TRUE(state.ok()) << state.status();
+    files["state.palpate"] = state.ok() ? absl::StrCat(state->step, " ", state->state_hash, " ", state->topology_version) : "";
     files["summary.json"] = summary.dump(2);
     return files;
   }
@@ -148,8 +154,10 @@ TEST_F(JobRunTest, LeavesTableGeometryStateAndSummary) {
   EXPECT_GT(summary["probes"][5]["final"].get<double>(), 1) << "the topology was edited";
   EXPECT_TRUE(fs::exists(folder_ / "a/geometry.surface.pvd"));
   EXPECT_FALSE(HasJobState(folder_ / "a"));
-  PALPATE_TEST_ASSIGN(const std::string hash, Sha256OfFile(folder_ / "a/state.palpate"));
-  EXPECT_EQ(summary["outputs"].back()["sha256"], hash);
+  PALPATE_TEST_ASSIGN(const std::string hash, Sha256OfFile(folder_ / "a/probes.csv"));
+  EXPECT_EQ(summary["outputs"][0]["sha256"], hash);
+  PALPATE_TEST_ASSIGN(const sim::WorldStateInfo info, sim::ReadWorldStateInfo(Text("a/state.palpate")));
+  EXPECT_EQ(summary["state_hash"], absl::StrFormat("%016x", info.state_hash));
   // Once more there is nothing to do; another job does not get the folder.
   PALPATE_TEST_ASSIGN(const RunOutcome again, Run(Press(), "a"));
   EXPECT_EQ(again.end, RunEnd::kWasDone);
