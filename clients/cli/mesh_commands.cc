@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
+#include "clients/cli/mesh_from_labels.h"
 #include "clients/cli/mesh_quality.h"
 #include "clients/cli/size_check.h"
 #include "gpu/base/status.h"
@@ -19,6 +20,8 @@
 #include "sim/mesh/signed_distance.h"
 #include "sim/mesh/surface_check.h"
 #include "sim/mesh/tet_mesh.h"
+#include "sim/volume/label_volume.h"
+#include "sim/volume/volume_file.h"
 
 namespace palpate::cli {
 namespace {
@@ -36,12 +39,14 @@ struct OutputOptions {
   bool binary = false;
 };
 
-void AddOutputOptions(CLI::App& command, OutputOptions& output) {
-  command.add_option("-o,--output", output.path, "file to write: .msh (Gmsh), .vtk (legacy VTK) or .obj (surface alone)")->required();
+CLI::Option* AddOutputOptions(CLI::App& command, OutputOptions& output) {
+  auto* path =
+      command.add_option("-o,--output", output.path, "file to write: .msh (Gmsh), .vtk (legacy VTK) or .obj (surface alone)")->required();
   command.add_option("--msh-version", output.msh_version, "version of a .msh file")
       ->transform(CLI::Transformer(std::map<std::string, sim::MshVersion>{{"2.2", sim::MshVersion::k22}, {"4.1", sim::MshVersion::k41}}))
       ->default_str("4.1");
   command.add_flag("--binary", output.binary, "write a .vtk file in binary");
+  return path;
 }
 
 /// Before the work begins: a wrong name must not cost the work.
@@ -313,6 +318,118 @@ void AddFromSurface(CLI::App& mesh, Session& session) {
   });
 }
 
+Json ToJson(const sim::LabelVolume& volume, const sim::LabelSummary& label) {
+  const Eigen::Vector3d extent_m = sim::ExtentOf(volume, label);
+  return {{"label", label.label},         {"name", label.name},        {"voxels", label.voxel_count},     {"volume_m3", label.volume_m3},
+          {"extent_m", ToJson(extent_m)}, {"parts", label.part_count}, {"thickness_m", label.thickness_m}};
+}
+
+/// What a volume has, without meshing it.
+absl::Status ListLabels(const std::string& file, bool json) {
+  PALPATE_ASSIGN_OR_RETURN(const sim::LabelVolume volume, sim::ReadLabelVolume(file));
+  const std::vector<sim::LabelSummary> labels = sim::SummarizeLabels(volume);
+  if (json) {
+    Json rows = Json::array();
+    for (const sim::LabelSummary& label : labels) rows.push_back(ToJson(volume, label));
+    absl::PrintF("%s\n", Json{{"file", file},
+                              {"voxels", volume.size},
+                              {"spacing_m", ToJson(volume.spacing_m)},
+                              {"origin_m", ToJson(volume.origin_m)},
+                              {"overlapping_voxels", volume.overlap_count},
+                              {"labels", std::move(rows)}}
+                             .dump(-1, ' ', false, Json::error_handler_t::replace));
+    return absl::OkStatus();
+  }
+  const Eigen::Vector3d spacing_mm = 1000 * volume.spacing_m;
+  absl::PrintF("voxels      %d x %d x %d of %.4g x %.4g x %.4g mm\n", volume.size[0], volume.size[1], volume.size[2], spacing_mm.x(),
+               spacing_mm.y(), spacing_mm.z());
+  if (labels.empty()) absl::PrintF("labels      none: all voxels are 0\n");
+  for (const sim::LabelSummary& label : labels) {
+    const Eigen::Vector3d extent_mm = 1000 * sim::ExtentOf(volume, label);
+    absl::PrintF("label %-5d %-20s %10d voxels %10.4g ml  %.4g x %.4g x %.4g mm along the axes of the grid, %d part%s, %.3g mm thick\n",
+                 label.label, label.name.empty() ? "-" : label.name, label.voxel_count, 1e6 * label.volume_m3, extent_mm.x(), extent_mm.y(),
+                 extent_mm.z(), label.part_count, label.part_count == 1 ? "" : "s", 1000 * label.thickness_m);
+  }
+  return absl::OkStatus();
+}
+
+/// Writes a mesh of labels and says what became of each.
+absl::Status WriteLabels(const MeshedLabels& meshed, const OutputOptions& output, bool json) {
+  PALPATE_RETURN_IF_ERROR(Write(meshed.mesh, output));
+  for (const std::string& warning : meshed.warnings) PrintWarning(output.path, warning);
+  Json description = Describe(meshed.mesh);
+  description["file"] = output.path;
+  description["parts"] = meshed.part_count;
+  description["interface_rms_m"] = meshed.interface_rms_m;
+  description["warnings"] = meshed.warnings;
+  Json rows = Json::array();
+  for (const MeshedLabel& label : meshed.labels) {
+    rows.push_back({{"label", label.voxels.label},
+                    {"name", label.voxels.name},
+                    {"tets", label.tet_count},
+                    {"edge_length_m", label.edge_length_m},
+                    {"volume_m3", label.volume_m3},
+                    {"voxel_volume_m3", label.voxels.volume_m3},
+                    {"covered", label.covered},
+                    {"parts", label.part_count}});
+  }
+  description["labels"] = std::move(rows);
+  if (json) {
+    absl::PrintF("%s\n", description.dump(-1, ' ', false, Json::error_handler_t::replace));
+    return absl::OkStatus();
+  }
+  absl::PrintF("%s: %d tets, %d vertices, dihedral angles %s\n", output.path, meshed.mesh.tets.size(), meshed.mesh.vertices.size(),
+               Range(description["dihedral_deg"], " degrees"));
+  for (const MeshedLabel& label : meshed.labels) {
+    absl::PrintF("label %-5d %-20s %8d tets of %.3g mm, %.4g ml (%+.2f %% of its voxels), %.1f %% of its voxels inside\n",
+                 label.voxels.label, label.voxels.name, label.tet_count, 1000 * label.edge_length_m, 1e6 * label.volume_m3,
+                 100 * (label.volume_m3 / label.voxels.volume_m3 - 1), 100 * label.covered);
+  }
+  return absl::OkStatus();
+}
+
+void AddFromLabels(CLI::App& mesh, Session& session) {
+  struct Options {
+    FromLabelsOptions labels;
+    bool list = false;
+    OutputOptions output;
+  };
+  auto options = std::make_shared<Options>();
+  auto* command = mesh.add_subcommand("from-labels", "fill the labels of a volume with tetrahedra, each a group of one mesh");
+  command->add_option("FILE", options->labels.input, "labels: NIfTI (.nii .nii.gz), NRRD (.nrrd .nhdr), MetaImage (.mha .mhd) or DICOM SEG")
+      ->required();
+  auto* list = command->add_flag("--list", options->list, "only print the labels of the volume");
+  command->add_option("--labels", options->labels.labels,
+                      "which labels, and their names: 1=liver,2=tumor; default: all, with the names of the file");
+  command
+      ->add_option("--edge-length", options->labels.edge_length_m,
+                   "longest edges of the tetrahedra [m]; default: a twentieth of the largest extent of a label")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--edge-lengths", options->labels.edge_lengths, "those of single labels [m]: tumor=0.002,3=0.004");
+  command->add_option("--smoothing", options->labels.smoothing_passes, "passes of the filter that takes the steps of the voxels away")
+      ->check(CLI::Range(0, 200))
+      ->capture_default_str();
+  command->add_option("--max-tets", options->labels.max_tets, "refuse to make more tetrahedra than this")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  AddOutputOptions(*command, options->output)->required(false)->excludes(list);
+  command->callback([&session, options] {
+    session.action = [&session, options]() -> absl::Status {
+      if (options->list) return ListLabels(options->labels.input, session.json);
+      if (options->output.path.empty()) return absl::InvalidArgumentError("--output is required (or --list)");
+      PALPATE_RETURN_IF_ERROR(CheckOutput(options->output));
+      absl::StatusOr<MeshedLabels> meshed;
+      {
+        ProgressBar bar("meshing");
+        options->labels.progress = ShowProgress(bar);
+        meshed = MeshFromLabels(options->labels);
+      }
+      if (!meshed.ok()) return meshed.status();
+      return WriteLabels(*meshed, options->output, session.json);
+    };
+  });
+}
+
 /// One generator as a sub-command of `mesh generate`; `make` is given the edge length (0 = default).
 CLI::App* AddShape(CLI::App& generate, Session& session, const char* name, const char* what,
                    std::function<absl::StatusOr<sim::TetMesh>(double edge_length_m, const sim::ProgressCallback& progress)> make) {
@@ -430,6 +547,7 @@ void AddMeshCommands(CLI::App& app, Session& session) {
   AddInfo(*mesh, session);
   AddConvert(*mesh, session);
   AddFromSurface(*mesh, session);
+  AddFromLabels(*mesh, session);
   AddGenerate(*mesh, session);
 }
 

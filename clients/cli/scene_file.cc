@@ -34,6 +34,14 @@ void SetInlineMesh(const sim::TetMesh& mesh, v1::BodySpec& body) {
   for (const auto& place : mesh.texture_coordinates) {
     for (int k = 0; k < 2; ++k) data.add_texture_coordinates(place[k]);
   }
+  const auto uses_groups = [](const v1::ZoneSpec& zone) { return zone.has_mesh_group(); };
+  if (std::none_of(body.zones().begin(), body.zones().end(), uses_groups)) return;
+  data.mutable_tet_groups()->Assign(mesh.tet_groups.begin(), mesh.tet_groups.end());
+  for (const sim::MeshGroup& named : mesh.groups) {
+    v1::MeshGroup& group = *data.add_groups();
+    group.set_number(named.number);
+    group.set_name(named.name);
+  }
 }
 
 absl::Status InlineMeshFiles(const std::filesystem::path& folder, v1::SceneSpec& spec) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ struct ElementType {
 };
 
 constexpr uint64_t kTetType = 4;
+constexpr int64_t kMaxGroup = std::numeric_limits<int32_t>::max();
 
 // By Gmsh's number of the type.
 constexpr std::array<ElementType, 32> kElementTypes = {{
@@ -89,6 +91,10 @@ class MshParser {
         } else {
           PALPATE_RETURN_IF_ERROR(major_ == 2 ? ReadElements2() : ReadElements4());
         }
+      } else if (section == "PhysicalNames") {
+        PALPATE_RETURN_IF_ERROR(ReadPhysicalNames());
+      } else if (section == "Entities" && major_ == 4) {
+        PALPATE_RETURN_IF_ERROR(ReadEntities());
       } else {
         PALPATE_RETURN_IF_ERROR(SkipSection(section, begin));
         continue;
@@ -99,6 +105,7 @@ class MshParser {
     if (!has_nodes_) return in_.Error(major_ == 1 ? "no $NOD section" : "no $Nodes section");
     if (!has_elements_) return in_.Error(major_ == 1 ? "no $ELM section" : "no $Elements section");
     PALPATE_RETURN_IF_ERROR(ResolveTags());
+    CollectGroups();
     raw_.vertex_source = in_.source();
     raw_.tet_source = in_.source();
     return FinishTetMesh(std::move(raw_), options);
@@ -189,6 +196,11 @@ class MshParser {
     PALPATE_ASSIGN_OR_RETURN(const int32_t value, in_.Raw<int32_t>(what));
     if (value < 0) return ErrorAt(in_.source(), in_.offset() - 4, absl::StrFormat("%s: %d is negative", ToAbsl(what), value));
     return static_cast<uint64_t>(value);
+  }
+  absl::StatusOr<int64_t> AnyInt(std::string_view what) {
+    if (!in_.is_binary()) return in_.Signed(what);
+    PALPATE_ASSIGN_OR_RETURN(const int32_t value, in_.Raw<int32_t>(what));
+    return value;
   }
   // Entity tags of discrete parts may be negative.
   absl::Status SkipInt(std::string_view what) {
@@ -292,7 +304,7 @@ class MshParser {
   }
 
   // Reads the vertex tags of one element and keeps them if it is a tet.
-  absl::Status ReadElement(uint64_t type, int vertex_count, size_t begin, bool is_wide) {
+  absl::Status ReadElement(uint64_t type, int vertex_count, size_t begin, uint32_t group, bool is_wide) {
     std::array<uint64_t, 4> tags = {};
     for (int k = 0; k < vertex_count; ++k) {
       PALPATE_ASSIGN_OR_RETURN(const uint64_t tag, is_wide ? Size("an element's node") : Int("an element's node"));
@@ -300,6 +312,7 @@ class MshParser {
     }
     if (type == kTetType) {
       tet_tags_.push_back(tags);
+      tet_groups_.push_back(group);
       raw_.tet_offsets.push_back(begin);
     }
     return absl::OkStatus();
@@ -313,7 +326,7 @@ class MshParser {
       PALPATE_ASSIGN_OR_RETURN(const uint64_t number, in_.Unsigned("an element's number"));
       PALPATE_ASSIGN_OR_RETURN(const uint64_t type, in_.Unsigned("an element's type"));
       PALPATE_ASSIGN_OR_RETURN(const ElementType info, CheckType(type, begin, number));
-      PALPATE_RETURN_IF_ERROR(SkipInt("an element's physical region"));
+      PALPATE_ASSIGN_OR_RETURN(const int64_t group, AnyInt("an element's physical region"));
       PALPATE_RETURN_IF_ERROR(SkipInt("an element's geometrical region"));
       PALPATE_ASSIGN_OR_RETURN(const uint64_t vertex_count, in_.Unsigned("an element's number of nodes"));
       if (vertex_count != static_cast<uint64_t>(info.vertex_count)) {
@@ -321,7 +334,7 @@ class MshParser {
             in_.source(), begin,
             absl::StrFormat("element %d: %d nodes, but a %s (type %d) has %d", number, vertex_count, info.name, type, info.vertex_count));
       }
-      PALPATE_RETURN_IF_ERROR(ReadElement(type, info.vertex_count, begin, /*is_wide=*/false));
+      PALPATE_RETURN_IF_ERROR(ReadElement(type, info.vertex_count, begin, GroupOf(group), /*is_wide=*/false));
     }
     return absl::OkStatus();
   }
@@ -352,8 +365,12 @@ class MshParser {
       for (uint64_t i = 0; i < run; ++i) {
         const size_t element_begin = in_.is_binary() ? in_.offset() : begin;
         if (in_.is_binary()) PALPATE_RETURN_IF_ERROR(Raw32("an element's number").status());
-        for (uint64_t k = 0; k < tag_count; ++k) PALPATE_RETURN_IF_ERROR(SkipInt("an element's tag"));
-        PALPATE_RETURN_IF_ERROR(ReadElement(type, info.vertex_count, element_begin, /*is_wide=*/false));
+        uint32_t group = 0;
+        for (uint64_t k = 0; k < tag_count; ++k) {
+          PALPATE_ASSIGN_OR_RETURN(const int64_t tag, AnyInt("an element's tag"));
+          if (k == 0) group = GroupOf(tag);
+        }
+        PALPATE_RETURN_IF_ERROR(ReadElement(type, info.vertex_count, element_begin, group, /*is_wide=*/false));
       }
       read += run;
     }
@@ -369,7 +386,8 @@ class MshParser {
     for (uint64_t block = 0; block < block_count; ++block) {
       const size_t begin = Here();
       PALPATE_RETURN_IF_ERROR(SkipInt("an element block's dimension"));
-      PALPATE_RETURN_IF_ERROR(SkipInt("an element block's entity tag"));
+      PALPATE_ASSIGN_OR_RETURN(const int64_t entity, AnyInt("an element block's entity tag"));
+      const auto group = entity_groups_.find(entity);
       PALPATE_ASSIGN_OR_RETURN(const uint64_t type, Int("an element block's type"));
       PALPATE_ASSIGN_OR_RETURN(const uint64_t block_size, Size("an element block's size"));
       PALPATE_ASSIGN_OR_RETURN(const ElementType info, CheckType(type, begin, read));
@@ -382,12 +400,70 @@ class MshParser {
       for (uint64_t i = 0; i < block_size; ++i) {
         const size_t element_begin = Here();
         PALPATE_RETURN_IF_ERROR(Size("an element's tag").status());
-        PALPATE_RETURN_IF_ERROR(ReadElement(type, info.vertex_count, element_begin, /*is_wide=*/true));
+        PALPATE_RETURN_IF_ERROR(
+            ReadElement(type, info.vertex_count, element_begin, group == entity_groups_.end() ? 0 : group->second, /*is_wide=*/true));
       }
       read += block_size;
     }
     if (read != count) return in_.Error(absl::StrFormat("%d elements announced, the blocks have %d", count, read));
     return absl::OkStatus();
+  }
+
+  // Lines "dimension number "name"", always text.
+  absl::Status ReadPhysicalNames() {
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t count, in_.Unsigned("the number of physical names"));
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(count, 6, "physical names"));
+    in_.Line();
+    for (uint64_t i = 0; i < count; ++i) {
+      PALPATE_ASSIGN_OR_RETURN(const uint64_t dimension, in_.Unsigned("a physical name's dimension"));
+      PALPATE_ASSIGN_OR_RETURN(const uint64_t number, in_.Unsigned("a physical name's number"));
+      const size_t begin = in_.offset();
+      const std::string_view rest = in_.Line();
+      const size_t first = rest.find('"');
+      const size_t last = rest.rfind('"');
+      if (first == std::string_view::npos || first == last) return ErrorAt(in_.source(), begin, "a physical name in quotes expected");
+      if (dimension == 3 && number < kMaxGroup) {
+        raw_.mesh.groups.push_back({static_cast<uint32_t>(number), std::string(rest.substr(first + 1, last - first - 1))});
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Of MSH 4.1: which physical groups the volumes belong to.
+  absl::Status ReadEntities() {
+    std::array<uint64_t, 4> counts{};
+    for (uint64_t& count : counts) {
+      PALPATE_ASSIGN_OR_RETURN(count, Size("a number of entities"));
+      PALPATE_RETURN_IF_ERROR(in_.CheckCount(count, MinBytes(5, 36), "entities"));
+    }
+    for (int dimension = 0; dimension < 4; ++dimension) {
+      for (uint64_t e = 0; e < counts[static_cast<size_t>(dimension)]; ++e) {
+        PALPATE_ASSIGN_OR_RETURN(const int64_t tag, AnyInt("an entity's tag"));
+        for (int k = 0; k < (dimension == 0 ? 3 : 6); ++k) PALPATE_RETURN_IF_ERROR(Real("an entity's bounds").status());
+        for (int list = 0; list < (dimension == 0 ? 1 : 2); ++list) {
+          PALPATE_ASSIGN_OR_RETURN(const uint64_t count, Size("an entity's number of groups or borders"));
+          PALPATE_RETURN_IF_ERROR(in_.CheckCount(count, MinBytes(1, 4), "groups or borders of an entity"));
+          for (uint64_t k = 0; k < count; ++k) {
+            PALPATE_ASSIGN_OR_RETURN(const int64_t value, AnyInt("an entity's group or border"));
+            if (dimension == 3 && list == 0 && k == 0) entity_groups_[tag] = GroupOf(value);
+          }
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static uint32_t GroupOf(int64_t number) { return number > 0 && number < kMaxGroup ? static_cast<uint32_t>(number) : 0; }
+
+  // Groups count where there are several, or names.
+  void CollectGroups() {
+    TetMesh& mesh = raw_.mesh;
+    std::stable_sort(mesh.groups.begin(), mesh.groups.end(), [](const MeshGroup& a, const MeshGroup& b) { return a.number < b.number; });
+    const auto equal = [](const MeshGroup& a, const MeshGroup& b) { return a.number == b.number; };
+    mesh.groups.erase(std::unique(mesh.groups.begin(), mesh.groups.end(), equal), mesh.groups.end());
+    const bool are_equal = std::all_of(tet_groups_.begin(), tet_groups_.end(), [this](uint32_t g) { return g == tet_groups_[0]; });
+    if (mesh.groups.empty() && are_equal) return;
+    mesh.tet_groups = std::move(tet_groups_);
   }
 
   // From node tags, which need not be dense or in order, to indices.
@@ -426,6 +502,8 @@ class MshParser {
   RawTetMesh raw_;
   std::vector<uint64_t> vertex_tags_;
   std::vector<std::array<uint64_t, 4>> tet_tags_;
+  std::vector<uint32_t> tet_groups_;           // [tet_count]
+  std::map<int64_t, uint32_t> entity_groups_;  // of volumes of MSH 4.1
 };
 
 }  // namespace
@@ -434,34 +512,115 @@ absl::StatusOr<TetMesh> ParseMsh(std::string_view bytes, std::string_view name, 
   return MshParser(bytes, name).Parse(options);
 }
 
+namespace {
+
+// Consecutive tets of one group.
+struct TetRun {
+  size_t begin = 0;
+  size_t end = 0;
+  uint32_t group = 0;
+};
+
+uint32_t GroupOfTet(const TetMesh& mesh, size_t t) { return mesh.tet_groups.empty() ? 0 : mesh.tet_groups[t]; }
+
+std::vector<TetRun> RunsOf(const TetMesh& mesh) {
+  std::vector<TetRun> runs;
+  for (size_t t = 0; t < mesh.tets.size(); ++t) {
+    const uint32_t group = GroupOfTet(mesh, t);
+    if (runs.empty() || runs.back().group != group) runs.push_back({t, t, group});
+    runs.back().end = t + 1;
+  }
+  if (runs.empty()) runs.push_back({});
+  return runs;
+}
+
+void AppendPhysicalNames(const TetMesh& mesh, std::string* out) {
+  if (mesh.groups.empty()) return;
+  absl::StrAppend(out, "$PhysicalNames\n", mesh.groups.size(), "\n");
+  for (const MeshGroup& group : mesh.groups) {
+    // a quote or a line end in a name would end it
+    std::string name = group.name;
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return c == '"' || c == '\n' || c == '\r'; }, '_');
+    absl::StrAppend(out, "3 ", group.number, " \"", name, "\"\n");
+  }
+  absl::StrAppend(out, "$EndPhysicalNames\n");
+}
+
+// One volume for each group, and one with tag 1 for tets without a group: the tag of that of group g is g + 1.
+void AppendEntities(const TetMesh& mesh, std::string* out) {
+  if (mesh.tet_groups.empty()) return;
+  Eigen::Vector3d low = Eigen::Vector3d::Zero();
+  Eigen::Vector3d high = Eigen::Vector3d::Zero();
+  for (size_t v = 0; v < mesh.vertices.size(); ++v) {
+    low = v == 0 ? mesh.vertices[v] : low.cwiseMin(mesh.vertices[v]);
+    high = v == 0 ? mesh.vertices[v] : high.cwiseMax(mesh.vertices[v]);
+  }
+  std::vector<uint32_t> groups = mesh.tet_groups;
+  groups.push_back(0);
+  std::sort(groups.begin(), groups.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  absl::StrAppend(out, "$Entities\n0 0 0 ", groups.size(), "\n");
+  for (const uint32_t group : groups) {
+    absl::StrAppend(out, uint64_t{group} + 1, " ");
+    AppendPoint(low, out);
+    *out += ' ';
+    AppendPoint(high, out);
+    if (group == 0) {
+      absl::StrAppend(out, " 0 0\n");
+    } else {
+      absl::StrAppend(out, " 1 ", group, " 0\n");
+    }
+  }
+  absl::StrAppend(out, "$EndEntities\n");
+}
+
+void AppendTet(const std::array<uint32_t, 4>& v, std::string* out) {
+  absl::StrAppend(out, size_t{1} + v[0], " ", size_t{1} + v[1], " ");
+  absl::StrAppend(out, size_t{1} + v[2], " ", size_t{1} + v[3], "\n");
+}
+
+}  // namespace
+
 std::string FormatMsh(const TetMesh& mesh, MshVersion version) {
   const size_t vertex_count = mesh.vertices.size();
   const size_t tet_count = mesh.tets.size();
   std::string out;
   out.reserve(64 * vertex_count + 40 * tet_count + 256);
+  absl::StrAppend(&out, "$MeshFormat\n", version == MshVersion::k41 ? "4.1" : "2.2", " 0 8\n$EndMeshFormat\n");
+  AppendPhysicalNames(mesh, &out);
   if (version == MshVersion::k41) {
-    // One volume entity with tag 1 owns everything.
-    absl::StrAppend(&out, "$MeshFormat\n4.1 0 8\n$EndMeshFormat\n$Nodes\n1 ", vertex_count, " 1 ", vertex_count, "\n3 1 0 ", vertex_count,
-                    "\n");
+    AppendEntities(mesh, &out);
+    // The volume with tag 1 owns all nodes.
+    absl::StrAppend(&out, "$Nodes\n1 ", vertex_count, " 1 ", vertex_count, "\n3 1 0 ", vertex_count, "\n");
     for (size_t v = 1; v <= vertex_count; ++v) absl::StrAppend(&out, v, "\n");
   } else {
-    absl::StrAppend(&out, "$MeshFormat\n2.2 0 8\n$EndMeshFormat\n$Nodes\n", vertex_count, "\n");
+    absl::StrAppend(&out, "$Nodes\n", vertex_count, "\n");
   }
   for (size_t v = 0; v < vertex_count; ++v) {
     if (version == MshVersion::k22) absl::StrAppend(&out, v + 1, " ");
     AppendPoint(mesh.vertices[v], &out);
     out += '\n';
   }
+  absl::StrAppend(&out, "$EndNodes\n$Elements\n");
   if (version == MshVersion::k41) {
-    absl::StrAppend(&out, "$EndNodes\n$Elements\n1 ", tet_count, " 1 ", tet_count, "\n3 1 4 ", tet_count, "\n");
+    const std::vector<TetRun> runs = RunsOf(mesh);
+    absl::StrAppend(&out, runs.size(), " ", tet_count, " 1 ", tet_count, "\n");
+    for (const TetRun& run : runs) {
+      absl::StrAppend(&out, "3 ", uint64_t{run.group} + 1, " 4 ", run.end - run.begin, "\n");
+      for (size_t t = run.begin; t < run.end; ++t) {
+        absl::StrAppend(&out, t + 1, " ");
+        AppendTet(mesh.tets[t], &out);
+      }
+    }
   } else {
-    absl::StrAppend(&out, "$EndNodes\n$Elements\n", tet_count, "\n");
-  }
-  for (size_t t = 0; t < tet_count; ++t) {
-    const auto& v = mesh.tets[t];
-    absl::StrAppend(&out, t + 1, version == MshVersion::k22 ? " 4 2 1 1 " : " ");
-    absl::StrAppend(&out, size_t{1} + v[0], " ", size_t{1} + v[1], " ");
-    absl::StrAppend(&out, size_t{1} + v[2], " ", size_t{1} + v[3], "\n");
+    absl::StrAppend(&out, tet_count, "\n");
+    for (size_t t = 0; t < tet_count; ++t) {
+      const uint32_t group = mesh.tet_groups.empty() ? 1 : mesh.tet_groups[t];
+      absl::StrAppend(&out, t + 1, " 4 2 ", group, " ", group);
+      out += ' ';
+      AppendTet(mesh.tets[t], &out);
+    }
   }
   absl::StrAppend(&out, "$EndElements\n");
   return out;

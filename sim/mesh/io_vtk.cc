@@ -441,6 +441,7 @@ class VtkParser {
   absl::Status ReadData(std::vector<std::string_view> words, size_t begin) {
     uint64_t count = 0;
     bool is_of_points = false;
+    bool is_of_cells = false;
     while (true) {
       const std::string keyword = absl::AsciiStrToUpper(ToAbsl(words[0]));
       if (keyword == "POINT_DATA" || keyword == "CELL_DATA") {
@@ -448,6 +449,9 @@ class VtkParser {
         if (!stated.ok()) return absl::OkStatus();
         count = *stated;
         is_of_points = keyword == "POINT_DATA";
+        is_of_cells = !is_of_points;
+      } else if (keyword == "SCALARS" && is_of_cells && words.size() > 2 && NamesGroups(words[1]) && cell_groups_.empty()) {
+        if (!ReadGroups(words, count, begin).ok()) return absl::OkStatus();
       } else if (keyword == "TEXTURE_COORDINATES" && is_of_points) {
         PALPATE_RETURN_IF_ERROR(ReadTextureCoordinates(words, count, begin));
       } else if (keyword == "FIELD") {
@@ -554,6 +558,35 @@ class VtkParser {
     return absl::OkStatus();
   }
 
+  static bool NamesGroups(std::string_view name) {
+    const std::string lower = absl::AsciiStrToLower(ToAbsl(name));
+    return lower == "label" || lower == "cellentityids";
+  }
+
+  // SCALARS name type [components], of cells. Values that are no numbers of groups are passed over like other data.
+  absl::Status ReadGroups(const std::vector<std::string_view>& words, uint64_t count, size_t begin) {
+    PALPATE_ASSIGN_OR_RETURN(const TypeName type, Type(words, 2, begin));
+    uint64_t components = 1;
+    if (words.size() > 3) {
+      PALPATE_ASSIGN_OR_RETURN(components, Count(words, 3, begin));
+    }
+    const Cursor before = in_;
+    in_.SkipSpace();
+    const std::vector<std::string_view> table = SplitWords(in_.Line());
+    if (table.empty() || !absl::EqualsIgnoreCase(ToAbsl(table[0]), "LOOKUP_TABLE")) in_ = before;
+    if (components != 1 || count != cell_offsets_.size()) return SkipValues(components, count, type.bytes, "data");
+    PALPATE_RETURN_IF_ERROR(in_.CheckCount(count, MinBytes(1, type.bytes), "groups of cells"));
+    bool are_groups = true;
+    cell_groups_.reserve(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      PALPATE_ASSIGN_OR_RETURN(const double value, Real(type, "a cell's group"));
+      are_groups = are_groups && value >= 0 && value < std::numeric_limits<int32_t>::max() && value == std::floor(value);
+      cell_groups_.push_back(are_groups ? static_cast<uint32_t>(value) : 0);
+    }
+    if (!are_groups) cell_groups_.clear();
+    return absl::OkStatus();
+  }
+
   static bool NamesTexture(std::string_view name) {
     std::string letters = absl::AsciiStrToLower(ToAbsl(name));
     std::erase(letters, '_');
@@ -607,6 +640,7 @@ class VtkParser {
         }
       }
       raw_.mesh.tets.push_back(tet);
+      if (cell_groups_.size() == cell_offsets_.size()) raw_.mesh.tet_groups.push_back(cell_groups_[cell]);
       raw_.tet_offsets.push_back(cell_offsets_[cell]);
     }
     return absl::OkStatus();
@@ -624,6 +658,7 @@ class VtkParser {
   std::vector<uint32_t> cell_vertices_;
   std::vector<size_t> cell_offsets_;  // [cell_count] bytes into the file
   std::vector<uint32_t> cell_types_;
+  std::vector<uint32_t> cell_groups_;  // [cell_count] or empty
 };
 
 // Appends a value with its most significant byte first.
@@ -677,6 +712,17 @@ std::string FormatVtk(const TetMesh& mesh, VtkEncoding encoding) {
     }
   }
   if (is_binary) out += '\n';
+  if (!mesh.tet_groups.empty()) {
+    absl::StrAppendFormat(&out, "CELL_DATA %d\nSCALARS label int 1\nLOOKUP_TABLE default\n", tet_count);
+    for (const uint32_t group : mesh.tet_groups) {
+      if (is_binary) {
+        AppendBigEndian(static_cast<int32_t>(group), &out);
+      } else {
+        absl::StrAppend(&out, group, "\n");
+      }
+    }
+    if (is_binary) out += '\n';
+  }
   if (mesh.texture_coordinates.empty()) return out;
   absl::StrAppendFormat(&out, "POINT_DATA %d\nTEXTURE_COORDINATES TCoords 2 double\n", mesh.vertices.size());
   for (const Eigen::Vector2d& uv : mesh.texture_coordinates) {

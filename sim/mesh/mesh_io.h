@@ -59,6 +59,9 @@ absl::StatusOr<SurfaceMesh> ParseSurface(std::string_view bytes, std::string_vie
 enum class MshVersion { k22, k41 };          ///< Gmsh MSH 2.2 or 4.1, both ASCII
 enum class VtkEncoding { kAscii, kBinary };  ///< legacy VTK: text, or big-endian binary
 
+/// Groups of tets are the physical volumes of MSH files, with their names, and in VTK files the cell scalars `label` (or Gmsh's
+/// CellEntityIds), without names. One group without a name is none.
+///
 /// The mesh as the text (or bytes) of a file. Coordinates are written so that reading gives the same doubles, independent of the locale.
 /// Texture coordinates are in VTK files only.
 /// Precondition: the indices are in range.

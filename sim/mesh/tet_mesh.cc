@@ -134,6 +134,9 @@ std::optional<TetMeshDefect> FindTetMeshDefect(const TetMesh& mesh) {
     const Eigen::Vector3d& p = mesh.vertices[v];
     if (!p.allFinite()) return VertexDefect(v, absl::StrFormat("coordinate (%g, %g, %g) is not finite", p.x(), p.y(), p.z()));
   }
+  if (!mesh.tet_groups.empty() && mesh.tet_groups.size() != mesh.tets.size()) {
+    return MeshDefect(absl::StrFormat("groups of %d tets, but there are %d", mesh.tet_groups.size(), mesh.tets.size()));
+  }
   if (!mesh.texture_coordinates.empty() && mesh.texture_coordinates.size() != mesh.vertices.size()) {
     return MeshDefect(absl::StrFormat("%d texture coordinates for %d vertices", mesh.texture_coordinates.size(), mesh.vertices.size()));
   }

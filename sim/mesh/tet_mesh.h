@@ -18,11 +18,19 @@ struct SurfaceMesh {
   std::vector<std::array<uint32_t, 3>> triangles;  ///< [triangle_count] indices into vertices
 };
 
+/// A part of a mesh that its file names: the tets that have its number.
+struct MeshGroup {
+  uint32_t number = 0;
+  std::string name;
+};
+
 /// A volume of tetrahedra with positive orientation: (v1-v0) x (v2-v0) . (v3-v0) > 0. Metres, frame of the caller.
 struct TetMesh {
   std::vector<Eigen::Vector3d> vertices;                  ///< [vertex_count], m
   std::vector<std::array<uint32_t, 4>> tets;              ///< [tet_count] indices into vertices
   std::vector<Eigen::Vector2d> texture_coordinates = {};  ///< [vertex_count] u v in tiles, or empty
+  std::vector<uint32_t> tet_groups = {};                  ///< [tet_count] number of the group of each tet, 0 = none; or empty
+  std::vector<MeshGroup> groups = {};                     ///< names of groups, by ascending number; not all need to have one
 };
 
 /// The boundary of a tetrahedral mesh.

@@ -9,6 +9,7 @@
 
 #include <Eigen/Geometry>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "sim/mesh/tet_mesh.h"
@@ -101,7 +102,9 @@ void CheckLoad(Checker& check, const std::string& path, const v1::LoadSpec& load
 
 }  // namespace
 
-Region RegionOf(const v1::ZoneSpec& r) { return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, nullptr}; }
+Region RegionOf(const v1::ZoneSpec& r) {
+  return {r.has_box() ? &r.box() : nullptr, r.has_ball() ? &r.ball() : nullptr, nullptr, r.has_mesh_group() ? &r.mesh_group() : nullptr};
+}
 
 void CheckRegion(Checker& check, const std::string& path, const Region& region, std::string_view kinds) {
   if (region.box != nullptr) {
@@ -120,6 +123,8 @@ void CheckRegion(Checker& check, const std::string& path, const Region& region, 
     check.RangeAbove(At(path, "ball.radius_m"), region.ball->radius_m(), 0, 10);
   } else if (region.vertices != nullptr) {
     if (region.vertices->indices().empty()) check.Invalid(At(path, "vertices.indices"), "the list is empty");
+  } else if (region.mesh_group != nullptr) {
+    check.RequiredName(At(path, "mesh_group"), *region.mesh_group, kMaxNameBytes);
   } else {
     check.Invalid(path, absl::StrCat("no region is given; one of ", View(kinds), " is needed"));
   }
@@ -143,6 +148,31 @@ absl::StatusOr<std::vector<uint32_t>> PointsInside(const Region& region, const s
                                                    " of the body, which lies between ", text(bounds.min()), " and ", text(bounds.max())));
   }
   return out;
+}
+
+absl::StatusOr<std::vector<uint32_t>> GroupTets(const std::string& group, const std::string& path, const sim::TetMesh& mesh) {
+  uint32_t number = 0;
+  const auto named = std::find_if(mesh.groups.begin(), mesh.groups.end(), [&](const sim::MeshGroup& g) { return g.name == group; });
+  if (named != mesh.groups.end()) {
+    number = named->number;
+  } else if (!absl::SimpleAtoi(group, &number)) {
+    number = 0;
+  }
+  std::vector<uint32_t> out;
+  for (uint32_t t = 0; number != 0 && t < mesh.tet_groups.size(); ++t) {
+    if (mesh.tet_groups[t] == number) out.push_back(t);
+  }
+  if (!out.empty()) return out;
+  std::string names;
+  for (const sim::MeshGroup& g : mesh.groups) absl::StrAppend(&names, names.empty() ? "" : ", ", g.name, " (", g.number, ")");
+  std::vector<uint32_t> numbers = mesh.tet_groups;
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  constexpr size_t kMaxListed = 20;
+  for (size_t i = 0; names.empty() && i < std::min(numbers.size(), kMaxListed); ++i)
+    absl::StrAppend(&names, i == 0 ? "numbers " : ", ", numbers[i]);
+  return absl::InvalidArgumentError(absl::StrCat(path, ".mesh_group: no tet of the mesh is in a group \"", group, "\"; ",
+                                                 names.empty() ? "the mesh has no groups" : absl::StrCat("the mesh has ", names)));
 }
 
 void CheckColor(Checker& check, const std::string& path, const v1::Color& color) {

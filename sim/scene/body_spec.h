@@ -24,6 +24,7 @@ struct Region {
   const v1::Box* box = nullptr;
   const v1::BallSpec* ball = nullptr;
   const v1::VertexList* vertices = nullptr;
+  const std::string* mesh_group = nullptr;
 };
 Region RegionOf(const v1::ZoneSpec& zone);
 
@@ -32,6 +33,9 @@ void CheckRegion(Checker& check, const std::string& path, const Region& region, 
 /// Indices of the points in a box or ball, ascending. `what`: what the points are, for the message. Errors: InvalidArgument (none).
 absl::StatusOr<std::vector<uint32_t>> PointsInside(const Region& region, const std::string& path, std::span<const Eigen::Vector3d> points,
                                                    std::string_view what);
+
+/// Tets of a group of the mesh, ascending. Errors: InvalidArgument (none; lists the groups).
+absl::StatusOr<std::vector<uint32_t>> GroupTets(const std::string& group, const std::string& path, const sim::TetMesh& mesh);
 
 void CheckColor(Checker& check, const std::string& path, const v1::Color& color);
 Eigen::Vector3f ColorFrom(const v1::Color& color);

@@ -201,6 +201,24 @@ void CheckMeshData(Checker& check, const std::string& path, const v1::TetMeshDat
       return;
     }
   }
+  if (mesh.tet_groups_size() != 0 && static_cast<uint64_t>(mesh.tet_groups_size()) != tet_count) {
+    check.Invalid(At(path, "tet_groups"),
+                  absl::StrCat(mesh.tet_groups_size(), " numbers for ", tet_count, " tets, must be one each or none"));
+    return;
+  }
+  check.Count(At(path, "groups"), mesh.groups_size(), 0, kMaxMeshGroups);
+  std::unordered_set<std::string> names;
+  std::unordered_set<uint32_t> numbers;
+  for (int i = 0; i < mesh.groups_size() && check.ok(); ++i) {
+    const std::string group_path = At(At(path, "groups"), i);
+    if (mesh.groups(i).number() == 0) check.Invalid(At(group_path, "number"), "is 0, must be at least 1");
+    if (!numbers.insert(mesh.groups(i).number()).second) {
+      check.Invalid(At(group_path, "number"), absl::StrCat(mesh.groups(i).number(), " is that of a group before it"));
+    }
+    check.RequiredName(At(group_path, "name"), mesh.groups(i).name(), kMaxNameBytes);
+    check.Unique(At(group_path, "name"), mesh.groups(i).name(), names);
+  }
+  if (!check.ok()) return;
   for (int i = 0; i < mesh.tets_size(); ++i) {
     if (mesh.tets(i) >= vertex_count) {
       check.Invalid(At(At(path, "tets"), i), absl::StrCat(mesh.tets(i), " is outside [0, ", vertex_count - 1, "]"));
@@ -223,7 +241,7 @@ void CheckZones(Checker& check, const std::string& path, const v1::BodySpec& bod
     if (zone.name().empty()) check.Invalid(At(zone_path, "name"), "a zone needs a name");
     check.Name(At(zone_path, "name"), zone.name(), kMaxNameBytes);
     check.Unique(At(zone_path, "name"), zone.name(), names);
-    CheckRegion(check, zone_path, RegionOf(zone), "box, ball");
+    CheckRegion(check, zone_path, RegionOf(zone), "box, ball, mesh_group");
     CheckMaterial(check, At(zone_path, "material"), zone.material());
     if (zone.has_interior_color()) CheckColor(check, At(zone_path, "interior_color"), zone.interior_color());
     CheckAblation(check, At(zone_path, "ablation"), zone.ablation());
@@ -472,6 +490,8 @@ absl::StatusOr<sim::TetMesh> LoadGeometry(const v1::BodySpec& body, const std::s
       for (int i = 0; i + 1 < data.texture_coordinates_size(); i += 2) {
         mesh.texture_coordinates.emplace_back(data.texture_coordinates(i), data.texture_coordinates(i + 1));
       }
+      mesh.tet_groups.assign(data.tet_groups().begin(), data.tet_groups().end());
+      for (const v1::MeshGroup& group : data.groups()) mesh.groups.push_back({group.number(), group.name()});
       return mesh;
     }
     case v1::BodySpec::GEOMETRY_NOT_SET:
@@ -498,8 +518,10 @@ absl::Status BuildZones(const v1::BodySpec& body, const std::string& path, const
   out.tet_zones.assign(out.mesh.tets.size(), 0);
   for (int i = 0; i < body.zones_size(); ++i) {
     const v1::ZoneSpec& spec = body.zones(i);
+    const std::string zone_path = At(At(path, "zones"), i);
     PALPATE_ASSIGN_OR_RETURN(const std::vector<uint32_t> tets,
-                             PointsInside(RegionOf(spec), At(At(path, "zones"), i), centroids, "centroid of a tet"));
+                             spec.has_mesh_group() ? GroupTets(spec.mesh_group(), zone_path, out.mesh)
+                                                   : PointsInside(RegionOf(spec), zone_path, centroids, "centroid of a tet"));
     for (const uint32_t t : tets) out.tet_zones[t] = static_cast<uint16_t>(i + 1);
     sim::ZoneDescription zone;
     zone.name = spec.name();

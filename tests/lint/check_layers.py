@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "clients/station": ["proto", "clients/cpp", "sim/haptics", "sim/instrument", "gpu/base"],
     # Files are checked, meshed and converted on the user's machine by the code the server runs; `verify` runs the detectors themselves; `demo` checks
     # what it hands to the station.
-    "clients/cli": ["proto", "clients/cpp", "clients/job", "clients/station", "sim/ccd", "sim/export", "sim/mesh", "sim/topology", "sim/reference", "sim/scene", "sim/probe", "sim/record", "sim/world", "gpu/collision", "gpu/shared", "gpu/runtime", "gpu/base"],
+    "clients/cli": ["proto", "clients/cpp", "clients/job", "clients/station", "sim/ccd", "sim/export", "sim/mesh", "sim/topology", "sim/reference", "sim/scene", "sim/probe", "sim/record", "sim/volume", "sim/world", "gpu/collision", "gpu/shared", "gpu/runtime", "gpu/base"],
     # Jobs run worlds in their own process, without a server.
     "clients/job": ["proto", "clients/station", "sim", "gpu/base", "gpu/runtime"],
     "clients/web": [],

@@ -1,0 +1,190 @@
+#include "sim/volume/volume_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <itkMetaDataObject.h>
+#include <itkMetaImageIO.h>
+#include <itkNiftiImageIO.h>
+#include <itkNrrdImageIO.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gpu/base/status.h"
+#include "sim/volume/dicom_segmentation.h"
+
+namespace palpate::sim {
+namespace {
+
+constexpr double kMetres = 0.001;  // of the millimetres of all these formats
+constexpr uint64_t kMaxBytes = uint64_t{2} << 30;
+
+std::string ToText(const char* what) {
+  std::string text(what == nullptr ? "" : what);
+  for (char& c : text) {
+    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
+  }
+  return std::string(absl::StripAsciiWhitespace(text));
+}
+
+itk::ImageIOBase::Pointer MakeReader(const std::string& lower_name) {
+  if (absl::EndsWith(lower_name, ".nii") || absl::EndsWith(lower_name, ".nii.gz")) return itk::NiftiImageIO::New().GetPointer();
+  if (absl::EndsWith(lower_name, ".nrrd") || absl::EndsWith(lower_name, ".nhdr")) return itk::NrrdImageIO::New().GetPointer();
+  if (absl::EndsWith(lower_name, ".mha") || absl::EndsWith(lower_name, ".mhd")) return itk::MetaImageIO::New().GetPointer();
+  return nullptr;
+}
+
+/// Sizes, spacing, orientation and origin.
+absl::Status ReadGrid(const itk::ImageIOBase& io, const std::string& name, LabelVolume* volume) {
+  const unsigned dimensions = io.GetNumberOfDimensions();
+  bool is_volume = dimensions >= 3;
+  for (unsigned d = 3; d < dimensions; ++d) is_volume = is_volume && io.GetDimensions(d) == 1;
+  if (!is_volume) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: has %d dimensions, a volume of labels has three", name, dimensions));
+  }
+  if (io.GetNumberOfComponents() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: %d numbers a voxel, must be one label; segments that overlap (layers) have to be exported as one label map",
+                        name, io.GetNumberOfComponents()));
+  }
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    const uint64_t size = io.GetDimensions(axis);
+    volume->size[axis] = static_cast<uint32_t>(std::min<uint64_t>(size, std::numeric_limits<uint32_t>::max()));
+    volume->spacing_m[axis] = kMetres * io.GetSpacing(axis);
+    volume->origin_m[axis] = kMetres * io.GetOrigin(axis);
+    const std::vector<double> along = io.GetDirection(axis);
+    for (unsigned row = 0; row < 3; ++row) volume->direction(row, axis) = row < along.size() ? along[row] : 0;
+  }
+  return CheckLabelGrid(*volume, name);
+}
+
+/// Any type of number to labels.
+template <typename T>
+absl::Status Convert(const std::vector<char>& bytes, const std::string& name, LabelVolume* volume) {
+  const uint64_t count = volume->voxel_count();
+  for (uint64_t v = 0; v < count; ++v) {
+    T value;
+    std::memcpy(&value, bytes.data() + v * sizeof(T), sizeof(T));
+    const auto number = static_cast<double>(value);
+    if (!(number >= 0 && number <= 65535) || number != std::floor(number)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s: voxel (%d, %d, %d) is %g; labels are whole numbers in [0, 65535]. Is this an image, not a label map?", name,
+          v % volume->size[0], v / volume->size[0] % volume->size[1], v / (uint64_t{volume->size[0]} * volume->size[1]), number));
+    }
+    volume->voxels[v] = static_cast<uint16_t>(number);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ConvertAny(itk::ImageIOBase::IOComponentType type, const std::vector<char>& bytes, const std::string& name,
+                        LabelVolume* volume) {
+  using Io = itk::ImageIOBase;
+  switch (type) {
+    case Io::UCHAR:
+      return Convert<unsigned char>(bytes, name, volume);
+    case Io::CHAR:
+      return Convert<signed char>(bytes, name, volume);
+    case Io::USHORT:
+      return Convert<unsigned short>(bytes, name, volume);
+    case Io::SHORT:
+      return Convert<short>(bytes, name, volume);
+    case Io::UINT:
+      return Convert<unsigned int>(bytes, name, volume);
+    case Io::INT:
+      return Convert<int>(bytes, name, volume);
+    case Io::ULONG:
+      return Convert<unsigned long>(bytes, name, volume);
+    case Io::LONG:
+      return Convert<long>(bytes, name, volume);
+    case Io::ULONGLONG:
+      return Convert<unsigned long long>(bytes, name, volume);
+    case Io::LONGLONG:
+      return Convert<long long>(bytes, name, volume);
+    case Io::FLOAT:
+      return Convert<float>(bytes, name, volume);
+    case Io::DOUBLE:
+      return Convert<double>(bytes, name, volume);
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(name, ": the type of its voxels is not known"));
+  }
+}
+
+/// Segments as 3D Slicer writes them: SegmentN_Name and SegmentN_LabelValue.
+void ReadNames(const itk::MetaDataDictionary& dictionary, LabelVolume* volume) {
+  constexpr int kMaxSegments = 1 << 16;
+  for (int n = 0; n < kMaxSegments; ++n) {
+    std::string name;
+    if (!itk::ExposeMetaData(dictionary, absl::StrFormat("Segment%d_Name", n), name)) break;
+    std::string value;
+    int label = n + 1;
+    if (itk::ExposeMetaData(dictionary, absl::StrFormat("Segment%d_LabelValue", n), value) && !absl::SimpleAtoi(value, &label)) continue;
+    if (label > 0 && label <= 65535) volume->names[static_cast<uint16_t>(label)] = name;
+  }
+}
+
+absl::StatusOr<LabelVolume> ReadWithItk(itk::ImageIOBase& io, const std::string& name) {
+  LabelVolume volume;
+  io.SetFileName(name);
+  io.ReadImageInformation();
+  PALPATE_RETURN_IF_ERROR(ReadGrid(io, name, &volume));
+  const auto size = static_cast<uint64_t>(io.GetComponentSize());
+  if (size == 0 || size > 8) return absl::InvalidArgumentError(absl::StrCat(name, ": the type of its voxels is not known"));
+  if (volume.voxel_count() * size > kMaxBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("%s: %d voxels of %d bytes are more than the limit of %d bytes", name, volume.voxel_count(), size, kMaxBytes));
+  }
+  itk::ImageIORegion region(io.GetNumberOfDimensions());
+  for (unsigned d = 0; d < io.GetNumberOfDimensions(); ++d) region.SetSize(d, io.GetDimensions(d));
+  io.SetIORegion(region);
+  std::vector<char> bytes(volume.voxel_count() * size);
+  io.Read(bytes.data());
+  volume.voxels.resize(volume.voxel_count());
+  PALPATE_RETURN_IF_ERROR(ConvertAny(io.GetComponentType(), bytes, name, &volume));
+  ReadNames(io.GetMetaDataDictionary(), &volume);
+  return volume;
+}
+
+bool SaysDicom(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  char magic[132] = {};
+  return file.read(magic, sizeof(magic)) && std::string(magic + 128, 4) == "DICM";
+}
+
+}  // namespace
+
+absl::StatusOr<LabelVolume> ReadLabelVolume(const std::filesystem::path& path) {
+  const std::string name = path.string();
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", name));
+  if (!std::filesystem::is_regular_file(status)) return absl::InvalidArgumentError(absl::StrCat(name, ": not a regular file"));
+  if (!std::ifstream(path)) return absl::PermissionDeniedError(absl::StrCat("cannot read ", name));
+  try {
+    itk::Object::SetGlobalWarningDisplay(false);
+    const itk::ImageIOBase::Pointer io = MakeReader(absl::AsciiStrToLower(name));
+    if (io != nullptr) return ReadWithItk(*io, name);
+    if (absl::EndsWithIgnoreCase(name, ".dcm") || SaysDicom(path)) return ReadDicomSegmentation(path);
+  } catch (const itk::ExceptionObject& exception) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": cannot be read: ", ToText(exception.GetDescription())));
+  } catch (const std::exception& exception) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": cannot be read: ", ToText(exception.what())));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": the extension is none of .nii .nii.gz .nrrd .nhdr .mha .mhd .dcm, and the file is not DICOM"));
+}
+
+bool ReadsLabelVolumes() { return true; }
+
+}  // namespace palpate::sim
