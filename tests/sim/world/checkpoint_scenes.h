@@ -183,14 +183,16 @@ class BodiesScenario final : public CheckpointScenario {
     scene_.obstacles.push_back({"pole", sim::CapsuleShape{{-0.03, 0, 0.03}, {-0.03, 0.02, 0.03}, 0.004}});
     scene_.obstacles.push_back({"floor", sim::PlaneShape{{0, 0, -0.03}, {0, 0, 1}}});
     AddTool("probe", sim::InstrumentKind::kProbe, {0.01, 0, 0.07}, sim::ToolDrive::kDirect);
+    AddTool("rod", sim::InstrumentKind::kProbe, {-0.018, 0.018, 0.018}, sim::ToolDrive::kDirect);
     scene_.max_tets = 12000;
   }
 
   std::vector<sim::ToolCommand> Commands(uint64_t step, const sim::Frame&) override {
-    std::vector<sim::ToolCommand> commands(1);
-    commands[0].device_pose = scene_.tools[0].rest_pose;
-    // Faster than tissue can yield, and on through it.
+    std::vector<sim::ToolCommand> commands(2);
+    for (size_t t = 0; t < 2; ++t) commands[t].device_pose = scene_.tools[t].rest_pose;
     commands[0].device_pose.position_m.z() -= std::min(0.06, 0.0015 * static_cast<double>(step % 50));
+    // To beneath the bed, which cannot yield that far.
+    commands[1].device_pose.position_m.z() -= std::min(0.04, 0.001 * static_cast<double>(step));
     return commands;
   }
   std::vector<sim::Edit> Edits(uint64_t step, const sim::Frame& frame) override {
