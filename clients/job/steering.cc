@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "gpu/base/status.h"
 #include "sim/scene/checker.h"
+#include "sim/record/journal_entries.h"
 #include "sim/scene/edit_request.h"
 #include "sim/scene/scene_spec.h"
 
@@ -193,14 +194,7 @@ absl::Status Steering::Perform(sim::World& world, const google::protobuf::Repeat
   v1::EditSceneRequest request;
   *request.mutable_edits() = edits;
   PALPATE_RETURN_IF_ERROR(Annotate(scene::ValidateEditRequest(request), where));
-  scene::EditTargets targets;
-  const auto& bodies = world.CurrentFrame()->topology->bodies;
-  for (size_t b = 0; b < bodies.size(); ++b) {
-    targets.bodies.push_back(bodies[b]->name);
-    targets.materials.push_back(world.MaterialsOf(b));
-  }
-  for (const sim::ToolDescription& tool : tools_) targets.tools.push_back(tool.name);
-  const auto built = scene::BuildEdits(request, std::move(targets));
+  const auto built = scene::BuildEdits(request, record::EditTargetsOf(world));
   if (!built.ok()) return Annotate(built.status(), where);
   const auto outcomes = world.Apply(*built);
   if (!outcomes.ok()) return Annotate(outcomes.status(), where);

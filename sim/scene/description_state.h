@@ -37,8 +37,9 @@ void VisitState(Archive& archive, ShapeMatchingOptions& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, TetMesh& value) {
-  auto& [vertices, tets, texture] = value;
-  archive(vertices, tets, texture);
+  auto& [vertices, tets, texture, tet_groups, groups] = value;
+  static_cast<void>(groups);  // their names are those of zones by now
+  archive(vertices, tets, texture, tet_groups);
 }
 
 template <typename Archive>
