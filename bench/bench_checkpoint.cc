@@ -1,4 +1,5 @@
-// What keeping a running scene costs: checkpoints, and the journal of its steps. Of a liver with a probe on it, before and after it was cut.
+// What keeping a running scene costs: checkpoints, and the journal of its steps. Of a liver with a probe on it, before and after it was
+// cut.
 #include <algorithm>
 #include <memory>
 #include <span>

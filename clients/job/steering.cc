@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gpu/base/status.h"
-#include "sim/scene/checker.h"
 #include "sim/record/journal_entries.h"
+#include "sim/scene/checker.h"
 #include "sim/scene/edit_request.h"
 #include "sim/scene/scene_spec.h"
 

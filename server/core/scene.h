@@ -25,9 +25,9 @@
 #include "server/core/scene_past.h"
 #include "server/core/upload_file.h"
 #include "server/core/worker_pool.h"
+#include "sim/export/frame_export.h"
 #include "sim/record/edit_log.h"
 #include "sim/record/player.h"
-#include "sim/export/frame_export.h"
 #include "sim/scene/edit_request.h"
 #include "sim/world/world.h"
 

@@ -188,7 +188,8 @@ bool IsSound(const BodyArrays& arrays) {
   if (arrays.has_texture_corners ? arrays.texture_corners.size() != arrays.surface_triangles.size() : !arrays.texture_corners.empty()) {
     return false;
   }
-  if (!std::all_of(arrays.chart_zones.begin(), arrays.chart_zones.end(), [&](SurfaceZoneId z) { return z < arrays.surface_zones.size(); })) {
+  if (!std::all_of(arrays.chart_zones.begin(), arrays.chart_zones.end(),
+                   [&](SurfaceZoneId z) { return z < arrays.surface_zones.size(); })) {
     return false;
   }
   for (const auto& tet : arrays.tets) {
