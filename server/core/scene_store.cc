@@ -59,8 +59,8 @@ v1::JournalHead SceneStore::HeadOf(const std::string& id, const v1::CreateSceneR
 absl::StatusOr<SceneStart> SceneStore::NewScene(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
                                                 const scene::AssetResolver& assets) {
   if (std::find(damaged_.begin(), damaged_.end(), id) != damaged_.end()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("scene_id: \"", id, "\" is kept on disk and could not be brought back; see the server's log, then delete it"));
+    return absl::AlreadyExistsError(absl::StrCat(
+        "scene_id: \"", id, "\" is kept on disk and could not be brought back: see the server's log; its folder there has to go first"));
   }
   const record::KeepingResolver keeping(assets, *assets_);
   PALPATE_ASSIGN_OR_RETURN(sim::SceneDescription description, scene::BuildSceneDescription(request.spec(), keeping, options_.limits));
