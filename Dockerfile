@@ -31,15 +31,16 @@ RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive xargs -a /packages.runtime apt-get install -y --no-install-recommends \
     && rm -rf /var/lib/apt/lists/* /packages.runtime \
     && groupadd --gid 10001 palpate \
-    && useradd --uid 10001 --gid palpate --home-dir /var/cache/palpate --create-home --shell /usr/sbin/nologin palpate
+    && useradd --uid 10001 --gid palpate --home-dir /var/cache/palpate --create-home --shell /usr/sbin/nologin palpate \
+    && install -d -o palpate -g palpate /var/lib/palpate
 COPY --from=programs /bin/ /usr/local/bin/
 COPY --from=programs /web /usr/local/share/palpate/web
 COPY scenes /usr/local/share/palpate/scenes
 COPY LICENSE /usr/local/share/palpate/LICENSE
 USER palpate
-# Compiled kernels; keep it in a volume and the second start is quick.
+# Compiled kernels: kept in a volume, the second start is quick. Scenes: kept in one, they outlive the container.
 ENV PALPATE_CACHE_DIR=/var/cache/palpate/kernels POCL_CACHE_DIR=/var/cache/palpate/pocl
-VOLUME /var/cache/palpate
+VOLUME /var/cache/palpate /var/lib/palpate
 EXPOSE 50051 8080
 # Asks the API itself. With TLS set PALPATE_SERVER and give --tls-ca in an own health check.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s CMD ["palpate", "--timeout", "3", "server-info"]
@@ -47,4 +48,4 @@ ENTRYPOINT ["palpate-server"]
 # A container's address is never loopback, so the border is where its ports are published: to 127.0.0.1, or give --tls-cert and --tls-key.
 # Browsers reach the viewer by localhost, a numeric address or the container's host name; other names need --allowed-host NAME.
 CMD ["--listen", "0.0.0.0:50051", "--http", "0.0.0.0:8080", "--insecure", "--web-root", "/usr/local/share/palpate/web", \
-     "--scene", "/usr/local/share/palpate/scenes/liver.json"]
+     "--state-dir", "/var/lib/palpate", "--scene", "/usr/local/share/palpate/scenes/liver.json"]

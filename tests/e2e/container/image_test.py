@@ -157,16 +157,22 @@ class ImageTest(unittest.TestCase):
                 container.call("palpate", "scene", "check", f"{SHARE}/scenes/{scene.name}")
 
     def test_server_becomes_healthy_and_ends_in_order(self):
-        with Container(options=self.caches()) as container:  # the command is the image's own
+        options = [*self.caches(), "--volume", f"{self.volume('scenes')}:/var/lib/palpate"]
+        with Container(options=options) as container:  # the command is the image's own
             container.wait_for("health", lambda: " 200 " in container.page("/healthz").partition("\n")[0])
             # What the image itself asks, and that the viewer is served.
             self.assertEqual(podman("healthcheck", "run", container.name, check=False).returncode, 0)
             self.assertIn("<title>", container.page("/"))
             self.assertIn("palpate-server", container.call("cat", "/proc/1/comm").stdout)
-            container.wait_for("steps", lambda: self.step_of(container, "liver") > 0)
+            container.wait_for("steps", lambda: self.step_of(container, "liver") > 20)
+            step = self.step_of(container, "liver")
             podman("stop", "--time", "30", container.name)  # SIGTERM; the container's command is its first process
             self.assertEqual((container.state()["ExitCode"], container.state()["Running"]), (0, False), container.log()[-3000:])
             self.keep_caches()
+        # Another container has the scene where the first one left it.
+        with Container(options=options) as container:
+            container.wait_for("health", lambda: " 200 " in container.page("/healthz").partition("\n")[0])
+            self.assertGreaterEqual(self.step_of(container, "liver"), step)
 
     def test_pods_of_a_job_run_interrupted_and_again(self):
         """The commands of `palpate job submit --kubernetes`, with its index in the environment as Kubernetes has it."""
