@@ -71,7 +71,8 @@ class CheckpointScenario {
       default: {
         const Eigen::Vector3d edge = 4 * size_m * RandomDirection();
         const Eigen::Vector3d way = 3 * size_m * RandomDirection();
-        sim::InciseEdit incision{.goes_on = Below(2) == 0};
+        sim::InciseEdit incision;
+        incision.goes_on = Below(2) == 0;
         for (const double at : {-1.0, 0.0, 0.6}) incision.edges_m.push_back({*place_m + at * way - edge, *place_m + at * way + edge});
         return sim::Edit{.body = body, .what = incision};
       }

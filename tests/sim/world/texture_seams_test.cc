@@ -97,7 +97,9 @@ void Check(const WorldBody& body, Seen* seen) {
     for (size_t c = 0; c < 3; ++c) p[c] = mesh.PositionOf(arrays.surface_vertices[triangle[c]]);
     const int axis = AxisOf((p[1] - p[0]).cross(p[2] - p[0]));
     const double middle_x = (p[0] + p[1] + p[2]).x() / 3;
-    if (std::abs(middle_x) > 1e-6) ASSERT_EQ(arrays.surface_zones[arrays.triangle_zones[t]].name == "half", middle_x > 0);
+    if (std::abs(middle_x) > 1e-6) {
+      ASSERT_EQ(arrays.surface_zones[arrays.triangle_zones[t]].name == "half", middle_x > 0);
+    }
     seen->in_zone += arrays.surface_zones[arrays.triangle_zones[t]].name == "half" ? 1 : 0;
     for (size_t c = 0; c < 3; ++c) {
       const auto expected = Projected(p[c], axis);
