@@ -12,11 +12,11 @@
 namespace palpate::cli {
 
 struct FromLabelsOptions {
-  std::string input;          ///< volume of labels
-  std::string labels;         ///< "1=liver,2=tumor": which, and their names; empty: all of the file
-  double edge_length_m = 0;   ///< 0: a twentieth of the largest extent
-  std::string edge_lengths;   ///< "tumor=0.002,3=0.004": of single labels, by name or number
-  int smoothing_passes = 16;  ///< as of sim::VoxelField
+  std::string input;         ///< volume of labels
+  std::string labels;        ///< "1=liver,2=tumor": which, and their names; empty: all of the file
+  double edge_length_m = 0;  ///< 0: a twentieth of the largest extent
+  std::string edge_lengths;  ///< "tumor=0.002,3=0.004": of single labels, by name or number
+  int smoothing_passes = 6;  ///< as of sim::VoxelField
   uint64_t max_tets = 20'000'000;
   sim::ProgressCallback progress;
 };

@@ -1,8 +1,10 @@
 #include "clients/cli/scene_from_mesh.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include <Eigen/Geometry>
@@ -105,6 +107,25 @@ double FixedHeight(const sim::TetMesh& mesh, double height_m) {
   return share * height_m;
 }
 
+/// A zone for each named group of the mesh that has tets, with a material of its own to change and a colour that shows where it is cut.
+Json ZonesOf(const sim::TetMesh& mesh, const Json& material) {
+  constexpr std::array<std::array<double, 3>, 6> kColors = {
+      {{0.72, 0.35, 0.3}, {0.85, 0.75, 0.45}, {0.35, 0.45, 0.7}, {0.45, 0.65, 0.4}, {0.7, 0.45, 0.65}, {0.4, 0.65, 0.65}}};
+  Json zones = Json::array();
+  std::set<std::string> names;
+  for (const sim::MeshGroup& group : mesh.groups) {
+    if (zones.size() == scene::kMaxZones) break;
+    if (std::find(mesh.tet_groups.begin(), mesh.tet_groups.end(), group.number) == mesh.tet_groups.end()) continue;
+    if (group.name.empty() || group.name.size() > scene::kMaxNameBytes || !names.insert(group.name).second) continue;
+    const auto& color = kColors[zones.size() % kColors.size()];
+    zones.push_back({{"name", group.name},
+                     {"mesh_group", group.name},
+                     {"material", material},
+                     {"interior_color", {{"r", color[0]}, {"g", color[1]}, {"b", color[2]}}}});
+  }
+  return zones;
+}
+
 Json SceneOf(const FromMeshOptions& options, const std::string& name, const std::string& mesh_file, const sim::TetMesh& mesh) {
   const Eigen::AlignedBox3d bounds_m = BoundsOf(mesh);
   const double extent_m = bounds_m.sizes().maxCoeff();
@@ -114,16 +135,17 @@ Json SceneOf(const FromMeshOptions& options, const std::string& name, const std:
   const auto top = std::max_element(mesh.vertices.begin(), mesh.vertices.end(), [](const auto& a, const auto& b) { return a.z() < b.z(); });
   Json lowest = {{"min_m", ToJson(bounds_m.min() - Vector3d::Constant(around_m))},
                  {"max_m", ToJson(Vector3d(bounds_m.max().x() + around_m, bounds_m.max().y() + around_m, fixed_m))}};
+  const Json material = {{"model", "MATERIAL_MODEL_STABLE_NEO_HOOKEAN"},
+                         {"young_modulus_pa", options.young_modulus_pa},
+                         {"poisson_ratio", 0.45},
+                         {"density_kg_per_m3", 1060},
+                         {"damping_s", 0.005}};
   Json body = {{"name", name},
                {"mesh_file", mesh_file},
-               {"material",
-                {{"model", "MATERIAL_MODEL_STABLE_NEO_HOOKEAN"},
-                 {"young_modulus_pa", options.young_modulus_pa},
-                 {"poisson_ratio", 0.45},
-                 {"density_kg_per_m3", 1060},
-                 {"damping_s", 0.005}}},
+               {"material", material},
                {"fixed", Json::array({Json{{"box", std::move(lowest)}}})},
                {"color", {{"r", 0.46}, {"g", 0.12}, {"b", 0.09}}}};
+  if (Json zones = ZonesOf(mesh, material); !zones.empty()) body["zones"] = std::move(zones);
   Json tool = {{"name", "probe"},
                {"radius_m", radius_m},
                {"length_m", 0.2},
@@ -187,6 +209,7 @@ absl::Status MakeSceneFromMesh(const FromMeshOptions& options, bool json) {
   }
   if (!scaling.why.empty()) absl::PrintF("size       %s\n", scaling.why);
   absl::PrintF("mesh       %s: %d tets, %d vertices, %.4g m long\n", mesh_path.string(), mesh.tets.size(), mesh.vertices.size(), extent_m);
+  if (spec.bodies(0).zones_size() > 0) absl::PrintF("zones      %d, one for each group of the mesh\n", spec.bodies(0).zones_size());
   absl::PrintF("scene      %s: lowest tenth fixed, a probe %g mm above the top\n", output.string(), 1000 * kGap_m);
   absl::PrintF("try it     ./run demo --scene %s\n", output.string());
   return absl::OkStatus();

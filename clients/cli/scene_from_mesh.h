@@ -19,8 +19,9 @@ struct FromMeshOptions {
 };
 
 /// Writes a scene of one organ and, beside it, its mesh: scaled to metres, centred over the origin with its lowest point at height 0, the
-/// lowest tenth fixed, a probe above its highest point. Says what it did. The scene is one that the server accepts. Errors: those of the
-/// readers, the mesher and BuildSceneDescription, of the files; FailedPrecondition where the mesh would replace its source.
+/// lowest tenth fixed, a probe above its highest point, a zone for each group of the mesh that has a name. Says what it did. The scene is
+/// one that the server accepts. Errors: those of the readers, the mesher and BuildSceneDescription, of the files; FailedPrecondition where
+/// the mesh would replace its source.
 absl::Status MakeSceneFromMesh(const FromMeshOptions& options, bool json);
 
 }  // namespace palpate::cli

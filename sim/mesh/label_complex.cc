@@ -4,10 +4,12 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "sim/mesh/isosurface_stuffing.h"
+#include "sim/mesh/mesh_repair.h"
 
 namespace palpate::sim {
 namespace {
@@ -19,6 +21,7 @@ using Tet = std::array<uint32_t, 4>;
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 constexpr uint32_t kOnInterface = kNone;  // as the label of a node
 constexpr double kAlphaOther = 0.3;       // of edges that green tets have
+constexpr double kLeastQuality_rad = 9 * std::numbers::pi / 180;
 constexpr int kRootSteps = 12;
 
 struct Cut {
@@ -42,6 +45,7 @@ class Cutter {
     Warp();
     ResolveJunctions();
     for (const Tet& tet : lattice_.tets) Fill(tet);
+    TakeBackMoves();
     KeepNeighbourhood();
     return std::move(out_);
   }
@@ -66,6 +70,7 @@ class Cutter {
   void FillPrism(std::array<uint32_t, 3> a, std::array<uint32_t, 3> b, std::array<bool, 3> diagonal, uint32_t label);
   void FillPrismAroundMiddle(const std::array<uint32_t, 3>& a, const std::array<uint32_t, 3>& b, const std::array<bool, 3>& diagonal,
                              uint32_t label);
+  void TakeBackMoves();
   void KeepNeighbourhood();
 
   static uint64_t EdgeKey(uint32_t a, uint32_t b) { return static_cast<uint64_t>(std::min(a, b)) << 32 | std::max(a, b); }
@@ -393,6 +398,27 @@ void Cutter::Fill(const Tet& tet) {
   }
   FillSide(tet, own, own_count, other, other_count, zero, label);
   FillSide(tet, other, other_count, own, own_count, zero, other_label);
+}
+
+// On the lattice itself moves leave tets of good shape. Where it is graded they may not: nodes go back then, and keep their place in the
+// interface. Without moves all tets are good.
+void Cutter::TakeBackMoves() {
+  std::vector<uint32_t> moved_node(out_.mesh.vertices.size(), kNone);
+  for (uint32_t node = 0; node < node_vertex_.size(); ++node) {
+    if (node_vertex_[node] != kNone && place_[node] != lattice_.Position(node)) moved_node[node_vertex_[node]] = node;
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Tet& tet : out_.mesh.tets) {
+      if (BoundQuality(out_.mesh, tet) > kLeastQuality_rad) continue;
+      for (const uint32_t v : tet) {
+        if (moved_node[v] == kNone) continue;
+        out_.mesh.vertices[v] = lattice_.Position(moved_node[v]);
+        moved_node[v] = kNone;
+        changed = true;
+      }
+    }
+  }
 }
 
 // Leaves out the tets of label 0 that share no vertex with others, and vertices that nothing uses then.

@@ -20,7 +20,7 @@ using Eigen::Vector3d;
 constexpr double kGood = 18 * std::numbers::pi / 180;
 constexpr double kMaxShift = 0.7;        // from home, of the size
 constexpr double kMinAirVolume = 0.004;  // six times the volume, of the size cubed
-constexpr double kMaxOffset = 0.35;      // of values that go from 0 to 1
+constexpr double kMaxOffset = 0.45;      // of values that go from 0 to 1
 constexpr double kMinSlope = 0.1;        // of the field across an interface, per transition
 
 const std::array<Vector3d, 14>& Directions() {

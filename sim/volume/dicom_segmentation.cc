@@ -4,19 +4,15 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <exception>
-#include <map>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include <gdcmDataSet.h>
-#include <gdcmReader.h>
-#include <gdcmSequenceOfItems.h>
-#include <gdcmTag.h>
-#include <gdcmTrace.h>
 #include <Eigen/Geometry>
 
 #include "absl/status/status.h"
@@ -26,6 +22,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "gpu/base/status.h"
+#include "sim/volume/dicom_data_set.h"
 
 namespace palpate::sim {
 namespace {
@@ -48,31 +45,21 @@ struct Frame {
 /// Values of a data set, with errors that name the file and the attribute.
 class Attributes {
  public:
-  Attributes(const gdcm::DataSet& data, const std::string& name) : data_(&data), name_(&name) {}
+  Attributes(const DicomDataSet& data, const std::string& name) : data_(&data), name_(&name) {}
 
-  absl::StatusOr<std::string> Text(gdcm::Tag tag, const char* what) const {
-    if (data_->FindDataElement(tag)) {
-      const gdcm::ByteValue* bytes = data_->GetDataElement(tag).GetByteValue();
-      if (bytes != nullptr && bytes->GetPointer() != nullptr) {
-        std::string text(bytes->GetPointer(), bytes->GetLength());
-        text.erase(std::find(text.begin(), text.end(), '\0'), text.end());
-        return std::string(absl::StripAsciiWhitespace(text));
-      }
-    }
-    return absl::InvalidArgumentError(absl::StrFormat("%s: no %s (%04x,%04x)", *name_, what, tag.GetGroup(), tag.GetElement()));
+  absl::StatusOr<std::string> Text(uint32_t tag, const char* what) const {
+    const DicomElement* element = data_->Find(tag);
+    if (element == nullptr || element->is_sequence) return Missing(tag, what);
+    return std::string(
+        absl::StripAsciiWhitespace(absl::string_view(element->value.data(), std::min(element->value.size(), element->value.find('\0')))));
   }
-  absl::StatusOr<uint16_t> Short(gdcm::Tag tag, const char* what) const {
-    if (data_->FindDataElement(tag)) {
-      const gdcm::ByteValue* bytes = data_->GetDataElement(tag).GetByteValue();
-      if (bytes != nullptr && bytes->GetLength() >= 2) {
-        const auto* p = reinterpret_cast<const unsigned char*>(bytes->GetPointer());
-        return static_cast<uint16_t>(p[0] | p[1] << 8);  // GDCM swaps nothing; big-endian files are refused
-      }
-    }
-    return absl::InvalidArgumentError(absl::StrFormat("%s: no %s (%04x,%04x)", *name_, what, tag.GetGroup(), tag.GetElement()));
+  absl::StatusOr<uint16_t> Short(uint32_t tag, const char* what) const {
+    const DicomElement* element = data_->Find(tag);
+    if (element == nullptr || element->value.size() < 2) return Missing(tag, what);
+    return static_cast<uint16_t>(static_cast<uint8_t>(element->value[0]) | static_cast<uint8_t>(element->value[1]) << 8);
   }
   template <size_t kCount>
-  absl::StatusOr<std::array<double, kCount>> Reals(gdcm::Tag tag, const char* what) const {
+  absl::StatusOr<std::array<double, kCount>> Reals(uint32_t tag, const char* what) const {
     PALPATE_ASSIGN_OR_RETURN(const std::string text, Text(tag, what));
     const std::vector<std::string> words = absl::StrSplit(text, '\\');
     std::array<double, kCount> values{};
@@ -80,29 +67,34 @@ class Attributes {
     for (size_t i = 0; ok && i < kCount; ++i) ok = absl::SimpleAtod(words[i], &values[i]) && std::isfinite(values[i]);
     if (ok) return values;
     return absl::InvalidArgumentError(
-        absl::StrFormat("%s: %s (%04x,%04x) is \"%s\", must be %d numbers", *name_, what, tag.GetGroup(), tag.GetElement(), text, kCount));
+        absl::StrFormat("%s: %s (%04x,%04x) is \"%s\", must be %d numbers", *name_, what, tag >> 16, tag & 0xffff, text, kCount));
   }
-  bool Has(gdcm::Tag tag) const { return data_->FindDataElement(tag); }
-  gdcm::SmartPointer<gdcm::SequenceOfItems> Sequence(gdcm::Tag tag) const {
-    return Has(tag) ? data_->GetDataElement(tag).GetValueAsSQ() : gdcm::SmartPointer<gdcm::SequenceOfItems>();
+  bool Has(uint32_t tag) const { return data_->Find(tag) != nullptr; }
+  /// The items of a sequence; none if it is missing.
+  const std::vector<DicomDataSet>& Items(uint32_t tag) const {
+    static const auto& none = *new std::vector<DicomDataSet>;
+    const DicomElement* element = data_->Find(tag);
+    return element == nullptr ? none : element->items;
   }
   /// The first item of a sequence.
-  std::optional<Attributes> First(gdcm::Tag tag) const {
-    const auto sequence = Sequence(tag);
-    if (sequence == nullptr || sequence->GetNumberOfItems() < 1) return std::nullopt;
-    kept_.push_back(sequence);
-    return Attributes(sequence->GetItem(1).GetNestedDataSet(), *name_);
+  std::optional<Attributes> First(uint32_t tag) const {
+    const std::vector<DicomDataSet>& items = Items(tag);
+    if (items.empty()) return std::nullopt;
+    return Attributes(items[0], *name_);
   }
 
  private:
-  const gdcm::DataSet* data_;
+  absl::Status Missing(uint32_t tag, const char* what) const {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: no %s (%04x,%04x)", *name_, what, tag >> 16, tag & 0xffff));
+  }
+
+  const DicomDataSet* data_;
   const std::string* name_;
-  mutable std::vector<gdcm::SmartPointer<gdcm::SequenceOfItems>> kept_;  // GetValueAsSQ may make a copy
 };
 
 class Segmentation {
  public:
-  Segmentation(const gdcm::DataSet& data, const std::string& name) : name_(name), data_(data), top_(data, name_) {}
+  Segmentation(const DicomDataSet& data, const std::string& name) : name_(name), data_(data), top_(data, name_) {}
 
   absl::StatusOr<LabelVolume> Read() {
     PALPATE_RETURN_IF_ERROR(ReadHeader());
@@ -121,8 +113,8 @@ class Segmentation {
   absl::Status ReadPixels();
   absl::Status ReadMeasures(const Attributes& groups);
 
-  const std::string name_;
-  const gdcm::DataSet& data_;
+  const std::string& name_;
+  const DicomDataSet& data_;
   Attributes top_;
   LabelVolume volume_;
   uint64_t frame_count_ = 0;
@@ -135,15 +127,15 @@ class Segmentation {
 };
 
 absl::Status Segmentation::ReadHeader() {
-  PALPATE_ASSIGN_OR_RETURN(const std::string sop_class, top_.Text(gdcm::Tag(0x0008, 0x0016), "SOP class"));
+  PALPATE_ASSIGN_OR_RETURN(const std::string sop_class, top_.Text(0x00080016, "SOP class"));
   if (sop_class != kSegmentationClass) {
     return absl::InvalidArgumentError(absl::StrFormat("%s: SOP class %s is no segmentation (%s)", name_, sop_class, kSegmentationClass));
   }
-  PALPATE_ASSIGN_OR_RETURN(const uint16_t rows, top_.Short(gdcm::Tag(0x0028, 0x0010), "rows"));
-  PALPATE_ASSIGN_OR_RETURN(const uint16_t columns, top_.Short(gdcm::Tag(0x0028, 0x0011), "columns"));
-  PALPATE_ASSIGN_OR_RETURN(const std::string frames, top_.Text(gdcm::Tag(0x0028, 0x0008), "number of frames"));
-  PALPATE_ASSIGN_OR_RETURN(const std::string type, top_.Text(gdcm::Tag(0x0062, 0x0001), "segmentation type"));
-  PALPATE_ASSIGN_OR_RETURN(const uint16_t bits, top_.Short(gdcm::Tag(0x0028, 0x0100), "bits allocated"));
+  PALPATE_ASSIGN_OR_RETURN(const uint16_t rows, top_.Short(0x00280010, "rows"));
+  PALPATE_ASSIGN_OR_RETURN(const uint16_t columns, top_.Short(0x00280011, "columns"));
+  PALPATE_ASSIGN_OR_RETURN(const std::string frames, top_.Text(0x00280008, "number of frames"));
+  PALPATE_ASSIGN_OR_RETURN(const std::string type, top_.Text(0x00620001, "segmentation type"));
+  PALPATE_ASSIGN_OR_RETURN(const uint16_t bits, top_.Short(0x00280100, "bits allocated"));
   if (!absl::SimpleAtoi(frames, &frame_count_) || frame_count_ == 0) {
     return absl::InvalidArgumentError(absl::StrFormat("%s: number of frames \"%s\", must be at least 1", name_, frames));
   }
@@ -156,7 +148,7 @@ absl::Status Segmentation::ReadHeader() {
                                                       is_fractional_ ? "fractional" : "binary", is_fractional_ ? 8 : 1));
   }
   if (is_fractional_) {
-    PALPATE_ASSIGN_OR_RETURN(const uint16_t most, top_.Short(gdcm::Tag(0x0062, 0x000e), "maximum fractional value"));
+    PALPATE_ASSIGN_OR_RETURN(const uint16_t most, top_.Short(0x0062000e, "maximum fractional value"));
     half_ = static_cast<uint16_t>((most + 1) / 2);
   }
   volume_.size = {columns, rows, 1};
@@ -165,12 +157,12 @@ absl::Status Segmentation::ReadHeader() {
 }
 
 absl::Status Segmentation::ReadSegments() {
-  const auto sequence = top_.Sequence(gdcm::Tag(0x0062, 0x0002));
-  if (sequence == nullptr) return absl::InvalidArgumentError(absl::StrCat(name_, ": no segment sequence (0062,0002)"));
-  for (size_t i = 1; i <= sequence->GetNumberOfItems(); ++i) {
-    const Attributes segment(sequence->GetItem(i).GetNestedDataSet(), name_);
-    PALPATE_ASSIGN_OR_RETURN(const uint16_t number, segment.Short(gdcm::Tag(0x0062, 0x0004), "segment number"));
-    PALPATE_ASSIGN_OR_RETURN(const std::string label, segment.Text(gdcm::Tag(0x0062, 0x0005), "segment label"));
+  const std::vector<DicomDataSet>& segments = top_.Items(0x00620002);
+  if (segments.empty()) return absl::InvalidArgumentError(absl::StrCat(name_, ": no segment sequence (0062,0002)"));
+  for (const DicomDataSet& item : segments) {
+    const Attributes segment(item, name_);
+    PALPATE_ASSIGN_OR_RETURN(const uint16_t number, segment.Short(0x00620004, "segment number"));
+    PALPATE_ASSIGN_OR_RETURN(const std::string label, segment.Text(0x00620005, "segment label"));
     if (number == 0) return absl::InvalidArgumentError(absl::StrCat(name_, ": a segment has the number 0"));
     volume_.names[number] = label;
   }
@@ -179,15 +171,14 @@ absl::Status Segmentation::ReadSegments() {
 
 // Spacing, where `groups` has it.
 absl::Status Segmentation::ReadMeasures(const Attributes& groups) {
-  const auto measures = groups.First(gdcm::Tag(0x0028, 0x9110));
+  const auto measures = groups.First(0x00289110);
   if (has_measures_ || !measures) return absl::OkStatus();
   using Pair = std::array<double, 2>;
   using One = std::array<double, 1>;
-  PALPATE_ASSIGN_OR_RETURN(const Pair spacing, measures->Reals<2>(gdcm::Tag(0x0028, 0x0030), "pixel spacing"));
+  PALPATE_ASSIGN_OR_RETURN(const Pair spacing, measures->Reals<2>(0x00280030, "pixel spacing"));
   volume_.spacing_m[0] = kMetres * spacing[1];
   volume_.spacing_m[1] = kMetres * spacing[0];
-  for (const auto& [tag, what] :
-       {std::pair(gdcm::Tag(0x0018, 0x0088), "spacing between slices"), std::pair(gdcm::Tag(0x0018, 0x0050), "slice thickness")}) {
+  for (const auto& [tag, what] : {std::pair(0x00180088, "spacing between slices"), std::pair(0x00180050, "slice thickness")}) {
     if (!measures->Has(tag) || slice_mm_ > 0) continue;
     PALPATE_ASSIGN_OR_RETURN(const One value, measures->Reals<1>(tag, what));
     slice_mm_ = std::abs(value[0]);
@@ -198,21 +189,21 @@ absl::Status Segmentation::ReadMeasures(const Attributes& groups) {
 
 absl::Status Segmentation::ReadFrames() {
   using Three = std::array<double, 3>;
-  const auto shared = top_.First(gdcm::Tag(0x5200, 0x9229));
-  const auto each = top_.Sequence(gdcm::Tag(0x5200, 0x9230));
-  if (each == nullptr || each->GetNumberOfItems() != frame_count_) {
-    return absl::InvalidArgumentError(absl::StrFormat("%s: %d frames, but %d items in their functional groups (5200,9230)", name_,
-                                                      frame_count_, each == nullptr ? 0 : each->GetNumberOfItems()));
+  const auto shared = top_.First(0x52009229);
+  const std::vector<DicomDataSet>& each = top_.Items(0x52009230);
+  if (each.size() != frame_count_) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: %d frames, but %d items in their functional groups (5200,9230)", name_, frame_count_, each.size()));
   }
   if (shared) PALPATE_RETURN_IF_ERROR(ReadMeasures(*shared));
   for (size_t f = 1; f <= frame_count_; ++f) {
-    const Attributes groups(each->GetItem(f).GetNestedDataSet(), name_);
+    const Attributes groups(each[f - 1], name_);
     PALPATE_RETURN_IF_ERROR(ReadMeasures(groups));
-    auto identification = groups.First(gdcm::Tag(0x0062, 0x000a));
-    if (!identification && shared) identification = shared->First(gdcm::Tag(0x0062, 0x000a));
-    const auto position = groups.First(gdcm::Tag(0x0020, 0x9113));
-    auto orientation = groups.First(gdcm::Tag(0x0020, 0x9116));
-    if (!orientation && shared) orientation = shared->First(gdcm::Tag(0x0020, 0x9116));
+    auto identification = groups.First(0x0062000a);
+    if (!identification && shared) identification = shared->First(0x0062000a);
+    const auto position = groups.First(0x00209113);
+    auto orientation = groups.First(0x00209116);
+    if (!orientation && shared) orientation = shared->First(0x00209116);
     if (!identification || !position || !orientation) {
       return absl::InvalidArgumentError(absl::StrFormat("%s: frame %d has no %s", name_, f,
                                                         !identification ? "segment"
@@ -220,9 +211,9 @@ absl::Status Segmentation::ReadFrames() {
                                                                         : "plane orientation"));
     }
     Frame frame;
-    PALPATE_ASSIGN_OR_RETURN(frame.segment, identification->Short(gdcm::Tag(0x0062, 0x000b), "referenced segment number"));
-    PALPATE_ASSIGN_OR_RETURN(const Three at, position->Reals<3>(gdcm::Tag(0x0020, 0x0032), "image position"));
-    PALPATE_ASSIGN_OR_RETURN(frame.orientation, orientation->Reals<6>(gdcm::Tag(0x0020, 0x0037), "image orientation"));
+    PALPATE_ASSIGN_OR_RETURN(frame.segment, identification->Short(0x0062000b, "referenced segment number"));
+    PALPATE_ASSIGN_OR_RETURN(const Three at, position->Reals<3>(0x00200032, "image position"));
+    PALPATE_ASSIGN_OR_RETURN(frame.orientation, orientation->Reals<6>(0x00200037, "image orientation"));
     frame.position_mm = Vector3d(at[0], at[1], at[2]);
     if (!volume_.names.contains(frame.segment)) {
       return absl::InvalidArgumentError(
@@ -280,16 +271,16 @@ absl::Status Segmentation::PlaceFrames() {
 }
 
 absl::Status Segmentation::ReadPixels() {
-  const gdcm::Tag tag(0x7fe0, 0x0010);
-  const gdcm::ByteValue* bytes = data_.FindDataElement(tag) ? data_.GetDataElement(tag).GetByteValue() : nullptr;
-  if (bytes == nullptr) return absl::InvalidArgumentError(absl::StrCat(name_, ": no pixels, or compressed ones; store it uncompressed"));
+  const DicomElement* element = data_.Find(0x7fe00010);
+  if (element == nullptr) return absl::InvalidArgumentError(absl::StrCat(name_, ": no pixels (7fe0,0010)"));
+  const std::string_view bytes = element->value;
   const uint64_t frame_voxels = uint64_t{volume_.size[0]} * volume_.size[1];
   const uint64_t needed = is_fractional_ ? frame_voxels * frame_count_ : (frame_voxels * frame_count_ + 7) / 8;
-  if (bytes->GetLength() < needed) {
+  if (bytes.size() < needed) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("%s: %d bytes of pixels, but %d frames need %d", name_, bytes->GetLength(), frame_count_, needed));
+        absl::StrFormat("%s: %d bytes of pixels, but %d frames need %d", name_, bytes.size(), frame_count_, needed));
   }
-  const auto* pixels = reinterpret_cast<const unsigned char*>(bytes->GetPointer());
+  const auto* pixels = reinterpret_cast<const unsigned char*>(bytes.data());
   volume_.voxels.assign(volume_.voxel_count(), 0);
   for (size_t f = 0; f < frames_.size(); ++f) {
     uint16_t* slice = volume_.voxels.data() + slices_[f] * frame_voxels;
@@ -306,6 +297,11 @@ absl::Status Segmentation::ReadPixels() {
 
 }  // namespace
 
+absl::StatusOr<LabelVolume> ParseDicomSegmentation(std::string_view bytes, const std::string& name) {
+  PALPATE_ASSIGN_OR_RETURN(const DicomDataSet data, ParseDicom(bytes, name));
+  return Segmentation(data, name).Read();
+}
+
 absl::StatusOr<LabelVolume> ReadDicomSegmentation(const std::filesystem::path& path) {
   const std::string name = path.string();
   std::error_code error;
@@ -314,20 +310,11 @@ absl::StatusOr<LabelVolume> ReadDicomSegmentation(const std::filesystem::path& p
   if (size > kMaxFileBytes) {
     return absl::ResourceExhaustedError(absl::StrFormat("%s: %d bytes are more than the limit of %d", name, size, kMaxFileBytes));
   }
-  try {
-    gdcm::Trace::SetDebug(false);
-    gdcm::Trace::SetWarning(false);
-    gdcm::Trace::SetError(false);
-    gdcm::Reader reader;
-    reader.SetFileName(name.c_str());
-    if (!reader.Read()) return absl::InvalidArgumentError(absl::StrCat(name, ": is no DICOM file, or cut off"));
-    const gdcm::TransferSyntax& syntax = reader.GetFile().GetHeader().GetDataSetTransferSyntax();
-    if (syntax == gdcm::TransferSyntax::ExplicitVRBigEndian)
-      return absl::InvalidArgumentError(absl::StrCat(name, ": big-endian DICOM is not read"));
-    return Segmentation(reader.GetFile().GetDataSet(), name).Read();
-  } catch (const std::exception& exception) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": cannot be read: ", exception.what()));
-  }
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(size, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(size));
+  if (file.gcount() != static_cast<std::streamsize>(size)) return absl::InvalidArgumentError(absl::StrCat("cannot read all of ", name));
+  return ParseDicomSegmentation(bytes, name);
 }
 
 }  // namespace palpate::sim

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "sim/volume/label_volume.h"
@@ -12,5 +14,8 @@ namespace palpate::sim {
 /// wins; LabelVolume::overlap_count tells. Errors: as ReadLabelVolume; also of frames that do not lie on one grid, and of compressed
 /// pixels.
 absl::StatusOr<LabelVolume> ReadDicomSegmentation(const std::filesystem::path& path);
+
+/// The same from memory; `name` appears in errors.
+absl::StatusOr<LabelVolume> ParseDicomSegmentation(std::string_view bytes, const std::string& name);
 
 }  // namespace palpate::sim

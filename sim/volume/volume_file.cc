@@ -7,9 +7,12 @@
 #include <exception>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <vector>
+
+#include <zlib.h>
 
 #include <itkMetaDataObject.h>
 #include <itkMetaImageIO.h>
@@ -31,12 +34,79 @@ namespace {
 constexpr double kMetres = 0.001;  // of the millimetres of all these formats
 constexpr uint64_t kMaxBytes = uint64_t{2} << 30;
 
+/// What ITK says in one line, without the addresses of its objects.
 std::string ToText(const char* what) {
   std::string text(what == nullptr ? "" : what);
   for (char& c : text) {
     if (c == '\n' || c == '\r' || c == '\t') c = ' ';
   }
+  if (const size_t address = text.find("(0x"); address != std::string::npos) {
+    if (const size_t end = text.find("): ", address); end != std::string::npos) text.erase(0, end + 3);
+  }
   return std::string(absl::StripAsciiWhitespace(text));
+}
+
+/// MetaImage files that are cut off are read with a message alone, so their sizes are compared here. `bytes`: of all voxels.
+absl::Status CheckMetaImage(const std::filesystem::path& path, uint64_t bytes) {
+  const std::string name = path.string();
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  uint64_t read = 0;
+  bool is_compressed = false;
+  uint64_t compressed_bytes = 0;
+  constexpr uint64_t kMaxHeaderBytes = 1 << 20;
+  while (read < kMaxHeaderBytes && std::getline(file, line)) {
+    read += line.size() + 1;
+    const size_t equals = line.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string key = absl::AsciiStrToLower(absl::StripAsciiWhitespace(line.substr(0, equals)));
+    const std::string value(absl::StripAsciiWhitespace(line.substr(equals + 1)));
+    if (key == "compresseddata") is_compressed = absl::EqualsIgnoreCase(value, "true");
+    if (key == "compresseddatasize" && !absl::SimpleAtoi(value, &compressed_bytes)) compressed_bytes = 0;
+    if (key != "elementdatafile") continue;
+    std::error_code error;
+    const bool is_local = absl::EqualsIgnoreCase(value, "LOCAL");
+    if (!is_local && (absl::StartsWithIgnoreCase(value, "LIST") || value.find('%') != std::string::npos)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": its voxels lie in several files (ElementDataFile = ", value, "); store them in one"));
+    }
+    const std::filesystem::path data = is_local ? path : path.parent_path() / value;
+    const uint64_t size = std::filesystem::file_size(data, error);
+    if (error)
+      return absl::InvalidArgumentError(absl::StrCat(name, ": its voxels cannot be read from ", data.string(), ": ", error.message()));
+    const uint64_t there = is_local ? size - std::min(size, read) : size;
+    const uint64_t needed = is_compressed ? compressed_bytes : bytes;
+    if (there < needed) {
+      return absl::InvalidArgumentError(absl::StrFormat("%s: cut off: %d bytes of voxels, must be %d", name, there, needed));
+    }
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(name, ": no ElementDataFile in its header"));
+}
+
+/// NIfTI files that are cut off are read without a word, so the bytes are counted here; unzipped if they have to be.
+absl::Status CheckNifti(const std::string& name, uint64_t bytes) {
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(name.c_str(), "rb"), gzclose);
+  std::vector<char> buffer(1 << 16);
+  uint64_t there = 0;
+  uint64_t needed = bytes;
+  while (file != nullptr) {
+    const int count = gzread(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()));
+    if (count <= 0) break;
+    if (there == 0) {
+      // voxels begin behind the header and four bytes, or later
+      constexpr int kHeader2 = 540;
+      constexpr uint64_t kFirst1 = 352;
+      constexpr uint64_t kFirst2 = 544;
+      int32_t header = 0;
+      if (count >= 4) std::memcpy(&header, buffer.data(), 4);
+      const bool is_second = header == kHeader2 || header == static_cast<int32_t>(__builtin_bswap32(kHeader2));
+      needed += is_second ? kFirst2 : kFirst1;
+    }
+    there += static_cast<uint64_t>(count);
+    if (there >= needed) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrFormat("%s: cut off: %d bytes, must be %d", name, there, needed));
 }
 
 itk::ImageIOBase::Pointer MakeReader(const std::string& lower_name) {
@@ -145,6 +215,8 @@ absl::StatusOr<LabelVolume> ReadWithItk(itk::ImageIOBase& io, const std::string&
     return absl::ResourceExhaustedError(
         absl::StrFormat("%s: %d voxels of %d bytes are more than the limit of %d bytes", name, volume.voxel_count(), size, kMaxBytes));
   }
+  if (dynamic_cast<const itk::MetaImageIO*>(&io) != nullptr) PALPATE_RETURN_IF_ERROR(CheckMetaImage(name, volume.voxel_count() * size));
+  if (dynamic_cast<const itk::NiftiImageIO*>(&io) != nullptr) PALPATE_RETURN_IF_ERROR(CheckNifti(name, volume.voxel_count() * size));
   itk::ImageIORegion region(io.GetNumberOfDimensions());
   for (unsigned d = 0; d < io.GetNumberOfDimensions(); ++d) region.SetSize(d, io.GetDimensions(d));
   io.SetIORegion(region);

@@ -14,9 +14,8 @@ namespace {
 using Eigen::Vector3d;
 using Eigen::Vector3i;
 
-constexpr int kMargin = 4;      // voxels around each label's own
-constexpr int kBlock = 4;       // voxels along an edge of a block
-constexpr int kFreePasses = 4;  // the last ones: what was given back stands out otherwise
+constexpr int kMargin = 4;  // voxels around each label's own
+constexpr int kBlock = 4;   // voxels along an edge of a block
 constexpr int kMaxPasses = 200;
 constexpr uint64_t kMaxValues = uint64_t{400} << 20;
 
@@ -35,10 +34,7 @@ absl::StatusOr<std::unique_ptr<VoxelField>> VoxelField::Create(const LabelVolume
   field->spacing_m_ = volume.spacing_m;
   field->transition_m_ = 2 * std::max(1.0, std::sqrt(0.5 * passes)) * volume.spacing_m.minCoeff();
   PALPATE_RETURN_IF_ERROR(field->Fill(volume, labels));
-  for (int pass = 0; pass < passes; ++pass) {
-    for (Grid& grid : field->grids_) field->Smooth(&grid);
-    if (pass + kFreePasses < passes) field->Constrain();
-  }
+  for (Grid& grid : field->grids_) field->Filter(&grid, passes);
   return field;
 }
 
@@ -98,6 +94,14 @@ absl::Status VoxelField::Fill(const LabelVolume& volume, const std::vector<uint1
   return absl::OkStatus();
 }
 
+void VoxelField::Filter(Grid* grid, int passes) const {
+  if (passes == 0) return;
+  for (int pass = 0; pass < passes; ++pass) Smooth(grid);
+  const std::vector<float> once = grid->values;
+  for (int pass = 0; pass < passes; ++pass) Smooth(grid);
+  for (size_t i = 0; i < once.size(); ++i) grid->values[i] = 2 * once[i] - grid->values[i];
+}
+
 void VoxelField::Smooth(Grid* grid) const {
   const std::array<size_t, 3> stride = {1, static_cast<size_t>(grid->size[0]), static_cast<size_t>(grid->size[0]) * grid->size[1]};
   float* const values = grid->values.data();
@@ -131,62 +135,6 @@ void VoxelField::Smooth(Grid* grid) const {
           here[i] = side * (before[i] + after) + middle * value;
           before[i] = value;
         }
-      }
-    }
-  }
-}
-
-// Gives back to each voxel the label it has.
-void VoxelField::Constrain() {
-  const auto nx = static_cast<size_t>(size_[0]);
-  struct Pixel {
-    float own = 0;
-    float sum = 0;
-    float best = 0;
-    uint8_t best_label = 0;
-  };
-  std::vector<Pixel> row(nx);
-  const auto value_at = [this](int label, int i, int j, int k) -> float* {
-    Grid& grid = grids_[label - 1];
-    const Vector3i local = Vector3i(i, j, k) + first_ - grid.first;
-    if ((local.array() < 0).any() || (local.array() >= grid.size.array()).any()) return nullptr;
-    return &grid.values[(static_cast<size_t>(local[2]) * grid.size[1] + local[1]) * grid.size[0] + local[0]];
-  };
-  for (int k = 0; k < size_[2]; ++k) {
-    for (int j = 0; j < size_[1]; ++j) {
-      const uint8_t* own = own_.data() + (static_cast<size_t>(k) * size_[1] + j) * nx;
-      std::fill(row.begin(), row.end(), Pixel());
-      for (int l = 1; l <= label_count(); ++l) {
-        const Grid& grid = grids_[l - 1];
-        const Vector3i shift = grid.first - first_;
-        if (j < shift[1] || j >= shift[1] + grid.size[1] || k < shift[2] || k >= shift[2] + grid.size[2]) continue;
-        const float* values = &grid.values[(static_cast<size_t>(k - shift[2]) * grid.size[1] + (j - shift[1])) * grid.size[0]];
-        for (int i = 0; i < grid.size[0]; ++i) {
-          Pixel& pixel = row[i + shift[0]];
-          pixel.sum += values[i];
-          if (own[i + shift[0]] == l) {
-            pixel.own = values[i];
-          } else if (values[i] > pixel.best) {
-            pixel.best = values[i];
-            pixel.best_label = static_cast<uint8_t>(l);
-          }
-        }
-      }
-      for (int i = 0; i < size_[0]; ++i) {
-        Pixel& pixel = row[i];
-        const float outside = 1 - pixel.sum;
-        const int label = own[i];
-        if (label == 0) {
-          pixel.own = outside;
-        } else if (outside > pixel.best) {
-          pixel.best = outside;
-          pixel.best_label = 0;
-        }
-        if (pixel.best <= pixel.own) continue;
-        const float mean = 0.5F * (pixel.best + pixel.own);
-        // the value of outside follows from the others
-        if (label != 0) *value_at(label, i, j, k) = mean;
-        if (pixel.best_label != 0) *value_at(pixel.best_label, i, j, k) = mean;
       }
     }
   }

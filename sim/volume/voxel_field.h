@@ -17,12 +17,10 @@ namespace palpate::sim {
 /// The labels of a volume as a field without steps. In frame G: x_G = (i, j, k) * spacing_m, axes along those of the grid.
 ///
 /// Each label's indicator (1 in its voxels, 0 elsewhere) is smoothed by passes of the kernel (w, 1 - 2 w, w) along each axis, w = 1/4 times
-/// the least spacing over that of the axis. After each pass a
-/// voxel whose own label no longer has the largest value gets it back: its value and the largest are both set to their mean. So the
-/// interfaces are as smooth as they can be while they pass every centre of a voxel on its right side, which is within half a voxel of
-/// what the voxels tell (the constraint of R. Whitaker, "Reducing Aliasing Artifacts in Iso-Surfaces of Binary Volumes", IEEE VolVis 2000,
-/// for several labels). The sum of all values with that of outside stays 1. Between centres values are trilinear. What the volume's border
-/// cuts off is closed there, half a voxel outside the last centres.
+/// the least spacing over that of the axis. With S the result of all passes the value is 2 S - S(S): "twicing" (J. Tukey, Exploratory Data
+/// Analysis, 1977), a filter whose second moment is zero, so that round shapes do not shrink as they do under S alone. The sum of all
+/// values with that of outside is 1. Between centres of voxels values are trilinear. What the volume's border cuts off is closed there,
+/// half a voxel outside the last centres.
 class VoxelField final : public LabelField {
  public:
   /// `labels`: those that count, in the order of the field's labels 1, 2, ...; all others are outside. At most 255, each with voxels.
@@ -53,7 +51,7 @@ class VoxelField final : public LabelField {
   VoxelField() = default;
   absl::Status Fill(const LabelVolume& volume, const std::vector<uint16_t>& labels);
   void Smooth(Grid* grid) const;
-  void Constrain();
+  void Filter(Grid* grid, int passes) const;
   double Sample(const Grid& grid, const Eigen::Vector3d& x_m, Eigen::Vector3d* gradient_per_m) const;
 
   Eigen::Vector3d spacing_m_ = Eigen::Vector3d::Ones();

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Runs the palpate program on files, without a server. usage: cli_test.py PALPATE SCENES_FOLDER"""
+import gzip
 import json
 import pathlib
 import re
@@ -13,7 +14,7 @@ PALPATE = ""
 SCENES = pathlib.Path()
 
 LEAVES = ["scene check", "scene from-mesh", "scene create", "scene list", "scene show", "scene delete", "scene play", "scene pause", "scene step", "scene reset", "scene rate",
-          "watch", "export", "edit", "mesh info", "mesh convert", "mesh from-surface", "mesh generate liver", "mesh generate torus", "mesh generate slab",
+          "watch", "export", "edit", "mesh info", "mesh convert", "mesh from-surface", "mesh from-labels", "mesh generate liver", "mesh generate torus", "mesh generate slab",
           "mesh generate sphere", "mesh generate kidney", "mesh generate knot", "mesh generate sheet", "devices", "server-info", "demo", "verify ccd-queries", "verify mesh-pair", "verify tissue"]
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 
@@ -40,6 +41,22 @@ def cube_stl(size, open_side=False):
     for triangle in triangles:
         out += struct.pack("<12fH", 0, 0, 0, *(x for vertex in triangle for x in corner[vertex]), 0)
     return out
+
+
+def label_nrrd(names=("liver", "tumor")):
+    """A ball of radius 15 mm with a ball of 6 mm in it, in voxels of 1 x 1 x 1.5 mm, as a segmentation of 3D Slicer."""
+    size, spacing = (36, 36, 24), (1, 1, 1.5)
+    voxels = bytearray()
+    for k in range(size[2]):
+        for j in range(size[1]):
+            for i in range(size[0]):
+                x, y, z = i - 17.5, j - 17.5, 1.5 * k - 17.25
+                voxels.append(2 if (x - 3) ** 2 + y * y + z * z < 36 else 1 if x * x + y * y + z * z < 225 else 0)
+    head = f"NRRD0004\ntype: uint8\ndimension: 3\nsizes: {size[0]} {size[1]} {size[2]}\nencoding: gzip\nspace: left-posterior-superior\n"
+    head += f"space directions: ({spacing[0]},0,0) (0,{spacing[1]},0) (0,0,{spacing[2]})\nspace origin: (10,20,30)\n"
+    for number, name in enumerate(names):
+        head += f"Segment{number}_Name:={name}\nSegment{number}_LabelValue:={number + 1}\n"
+    return (head + "\n").encode() + gzip.compress(bytes(voxels))
 
 
 class CliTest(unittest.TestCase):
@@ -443,6 +460,72 @@ class Devices(CliTest):
         for index, device in enumerate(devices):
             self.assertEqual(device["index"], index)
             self.assertTrue(device["name"])
+
+
+class LabelsTest(CliTest):
+    """Volumes of labels. A build without ITK says what is missing, and there is no more to test."""
+
+    def setUp(self):
+        super().setUp()
+        self.volume = self.write("organ.nrrd", label_nrrd())
+        result = run("mesh", "from-labels", self.volume, "--list")
+        if "libinsighttoolkit5-dev" in result.stderr:
+            self.assertEqual(result.returncode, FAILED)
+            self.skipTest("built without ITK")
+
+    def test_list_names_labels_with_volumes(self):
+        listing = json.loads(self.ok("mesh", "from-labels", self.volume, "--list", "--json"))
+        liver, tumor = listing["labels"]
+        self.assertEqual((liver["label"], liver["name"], tumor["name"], tumor["parts"]), (1, "liver", "tumor", 1))
+        self.assertAlmostEqual(liver["volume_m3"] + tumor["volume_m3"], 4 / 3 * 3.14159 * 0.015 ** 3, delta=2e-7)
+        self.assertAlmostEqual(tumor["extent_m"][0], 0.012, delta=0.001)
+        self.assertIn("tumor", self.ok("mesh", "from-labels", self.volume, "--list"))
+
+    def test_mesh_has_a_group_for_each_label(self):
+        target = self.folder / "organ.msh"
+        made = json.loads(self.ok("mesh", "from-labels", self.volume, "--edge-length", "0.003", "--edge-lengths", "tumor=0.0015", "-o", target, "--json"))
+        self.assertEqual([label["name"] for label in made["labels"]], ["liver", "tumor"])
+        for label in made["labels"]:
+            self.assertAlmostEqual(label["volume_m3"] / label["voxel_volume_m3"], 1, delta=0.01)
+            self.assertGreater(label["covered"], 0.97)
+        self.assertEqual((made["warnings"], made["parts"]), ([], 1))
+        self.assertGreater(made["dihedral_deg"]["min"], 10.78)
+        self.assertLess(made["dihedral_deg"]["max"], 164.74)
+        # in the frame of the file, in metres: the ball's middle is at (27.5, 37.5, 47.25) mm
+        for axis, middle in enumerate((0.0275, 0.0375, 0.04725)):
+            self.assertAlmostEqual(made["bounds_m"]["min"][axis], middle - 0.015, delta=0.0007)
+            self.assertAlmostEqual(made["bounds_m"]["max"][axis], middle + 0.015, delta=0.0007)
+        self.assertIn('3 2 "tumor"', target.read_text())
+        info = json.loads(self.ok("mesh", "info", target, "--json"))
+        self.assertEqual(info["tets"], made["tets"])
+
+        scene = self.folder / "scene.json"
+        self.assertIn("zones      2", self.ok("scene", "from-mesh", target, "-o", scene))
+        zones = json.loads(scene.read_text())["bodies"][0]["zones"]
+        self.assertEqual([zone["mesh_group"] for zone in zones], ["liver", "tumor"])
+        self.ok("scene", "check", scene)
+        zones = scene.read_text().replace('"mesh_group": "tumor"', '"mesh_group": "spleen"')
+        scene.write_text(zones)
+        self.assertIn("the mesh has liver (1), tumor (2)", self.fails(FAILED, "scene", "check", scene))
+
+    def test_labels_are_chosen_and_named(self):
+        target = self.folder / "tumor.vtk"
+        made = json.loads(self.ok("mesh", "from-labels", self.volume, "--labels", "2=lesion", "--edge-length", "0.002", "-o", target, "--json"))
+        self.assertEqual([label["name"] for label in made["labels"]], ["lesion"])
+        self.assertAlmostEqual(made["volume_m3"], made["labels"][0]["volume_m3"], delta=1e-12)
+        arguments = ("mesh", "from-labels", self.volume, "-o", target)
+        self.assertIn("3=spleen: no voxel has this label; the volume has 1 = liver, 2 = tumor", self.fails(FAILED, *arguments, "--labels", "3=spleen"))
+        self.assertIn("1 is given twice", self.fails(FAILED, *arguments, "--labels", "1=a,1=b"))
+        self.assertIn('two labels have the name "a"', self.fails(FAILED, *arguments, "--labels", "1=a,2=a"))
+        self.assertIn("LABEL=LENGTH expected", self.fails(FAILED, *arguments, "--edge-lengths", "spleen=0.001"))
+        self.assertIn("must be a number above 0", self.fails(FAILED, *arguments, "--edge-lengths", "tumor=-1"))
+        self.assertIn("label 2 (tumor) is lost", self.fails(FAILED, *arguments, "--edge-length", "0.03"))
+        self.assertIn("more than 100 tets", self.fails(FAILED, *arguments, "--max-tets", "100"))
+        named = self.write("three.nrrd", label_nrrd(("liver", "tumor", "vessel")))
+        self.assertIn("label 3 (vessel) has no voxels", self.fails(FAILED, "mesh", "from-labels", named, "--labels", "vessel", "-o", target))
+        self.assertIn("label 3 (vessel) has no voxels and is left out", run("mesh", "from-labels", named, "-o", target).stderr)
+        self.assertIn("--output is required", self.fails(FAILED, "mesh", "from-labels", self.volume))
+        self.assertIn("organ.nrrd", self.fails(FAILED, "mesh", "from-labels", self.write("organ.nrrd", label_nrrd()[:500]), "--list"))
 
 
 if __name__ == "__main__":

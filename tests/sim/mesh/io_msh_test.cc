@@ -319,5 +319,36 @@ TEST(MshTest, OptionsRepairWhatTheyName) {
   ExpectSameMesh(*dropped, kTwoTets);
 }
 
+TEST(MshTest, GroupsComeBackWithTheirNames) {
+  TetMesh mesh = kTwoTets;
+  mesh.tet_groups = {7, 0};
+  mesh.groups = {{3, "no tets"}, {7, "left \"lobe\""}};
+  for (const MshVersion version : {MshVersion::k22, MshVersion::k41}) {
+    const auto read = ParseMsh(FormatMsh(mesh, version), "groups.msh");
+    ASSERT_TRUE(read.ok()) << read.status();
+    ExpectSameMesh(*read, kTwoTets);
+    EXPECT_EQ(read->tet_groups, mesh.tet_groups);
+    ASSERT_EQ(read->groups.size(), 2U);
+    EXPECT_EQ(read->groups[0].name, "no tets");
+    EXPECT_EQ(read->groups[1].number, 7U);
+    EXPECT_EQ(read->groups[1].name, "left _lobe_") << "a quote would end the name";
+  }
+  // one group without a name is none
+  mesh.tet_groups = {2, 2};
+  mesh.groups.clear();
+  EXPECT_TRUE(ParseMsh(FormatMsh(mesh), "one.msh")->tet_groups.empty());
+  EXPECT_TRUE(ParseMsh(FormatMsh(kTwoTets, MshVersion::k22), "none.msh")->tet_groups.empty());
+}
+
+TEST(MshTest, BadGroupsAreRefused) {
+  TetMesh mesh = kTwoTets;
+  mesh.tet_groups = {1, 2};
+  mesh.groups = {{1, "one"}};
+  const std::string file = FormatMsh(mesh);
+  ExpectInvalid(ParseMsh(Replaced(file, "\"one\"", "one"), "two.msh"), {"two.msh:6", "in quotes"});
+  ExpectInvalid(ParseMsh(Replaced(file, "$PhysicalNames\n1\n", "$PhysicalNames\n99999999\n"), "two.msh"), {"two.msh:5", "physical names"});
+  ExpectInvalid(ParseMsh(Replaced(file, "$Entities\n0 0 0 3", "$Entities\n0 0 0 99999999"), "two.msh"), {"entities"});
+}
+
 }  // namespace
 }  // namespace palpate::sim

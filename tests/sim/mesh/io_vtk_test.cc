@@ -308,5 +308,21 @@ TEST(VtkSurfaceTest, NamesWhatIsWrong) {
                        [](std::string_view part) { return ParseVtkSurface(part, "part.vtk").status(); });
 }
 
+TEST(VtkTest, LabelsOfCellsAreGroups) {
+  TetMesh mesh = kTwoTets;
+  mesh.tet_groups = {7, 300};
+  for (const VtkEncoding encoding : {VtkEncoding::kAscii, VtkEncoding::kBinary}) {
+    const auto read = ParseVtk(FormatVtk(mesh, encoding), "groups.vtk");
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->tets, mesh.tets);
+    EXPECT_EQ(read->tet_groups, mesh.tet_groups);
+  }
+  // what is no number of a group is data like any other
+  std::string file = FormatVtk(mesh);
+  const size_t last = file.rfind("300");
+  EXPECT_TRUE(ParseVtk(file.substr(0, last) + "0.5\n", "half.vtk")->tet_groups.empty());
+  EXPECT_TRUE(ParseVtk(file.substr(0, last), "short.vtk").ok());
+}
+
 }  // namespace
 }  // namespace palpate::sim

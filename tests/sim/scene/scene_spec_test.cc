@@ -499,6 +499,45 @@ TEST(SceneSpec, MaterialsOfEveryModel) {
   ExpectRefused(spec, "bodies[0].material.fibers.direction: is zero");
 }
 
+TEST(SceneSpec, ZonesAreGroupsOfTheMesh) {
+  v1::SceneSpec spec = SlabScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  v1::TetMeshData& mesh = *body.mutable_mesh();
+  for (const double x : {0., 0., 0., 1., 0., 0., 0., 1., 0., 0., 0., 1., 1., 1., 1.}) mesh.add_vertices_m(0.1 * x);
+  for (const uint32_t v : {0, 1, 2, 3, 1, 2, 3, 4}) mesh.add_tets(v);
+  mesh.add_tet_groups(5);
+  mesh.add_tet_groups(9);
+  v1::MeshGroup& named = *mesh.add_groups();
+  named.set_number(9);
+  named.set_name("tumour");
+  v1::ZoneSpec& zone = *body.add_zones();
+  zone.set_name("hard");
+  zone.set_mesh_group("tumour");
+  zone.mutable_material()->set_young_modulus_pa(90000);
+  absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].tet_zones, (std::vector<uint16_t>{0, 1}));
+  EXPECT_EQ(built->bodies[0].zones[0].material.young_modulus_pa, 90000);
+  zone.set_mesh_group("5");
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].tet_zones, (std::vector<uint16_t>{1, 0})) << "by number";
+
+  zone.set_mesh_group("liver");
+  ExpectRefused(spec, "bodies[0].zones[0].mesh_group: no tet of the mesh is in a group \"liver\"; the mesh has tumour (9)");
+  zone.set_mesh_group("");
+  ExpectRefused(spec, "bodies[0].zones[0].mesh_group: is empty");
+  zone.set_mesh_group("5");
+  mesh.add_tet_groups(9);
+  ExpectRefused(spec, "bodies[0].mesh.tet_groups: 3 numbers for 2 tets");
+  mesh.mutable_tet_groups()->RemoveLast();
+  named.set_number(0);
+  ExpectRefused(spec, "bodies[0].mesh.groups[0].number: is 0");
+  mesh.clear_groups();
+  mesh.clear_tet_groups();
+  ExpectRefused(spec, "the mesh has no groups");
+}
+
 TEST(SceneSpec, ZonesHaveMaterialsOfTheirOwn) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);
