@@ -146,7 +146,9 @@ TEST(JobFileTest, RandomDamageIsAnError) {
     }
     const auto loaded = Load(json);
     accepted += loaded.ok() ? 1 : 0;
-    if (!loaded.ok()) EXPECT_FALSE(loaded.status().message().empty());
+    if (!loaded.ok()) {
+      EXPECT_FALSE(loaded.status().message().empty());
+    }
   }
   EXPECT_LT(accepted, 1500);
   EXPECT_GT(accepted, 0);

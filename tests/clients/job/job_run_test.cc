@@ -111,7 +111,9 @@ class JobRunTest : public test::DeviceTest {
     EXPECT_EQ(names, others);
     for (const auto& [file, text] : first) {
       const auto other = second.find(file);
-      if (other != second.end()) EXPECT_TRUE(text == other->second) << file << " differs";
+      if (other != second.end()) {
+        EXPECT_TRUE(text == other->second) << file << " differs";
+      }
     }
   }
 
