@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
+#include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -16,6 +19,7 @@ using Eigen::Vector3d;
 using Eigen::Vector3i;
 using Tet = std::array<uint32_t, 4>;
 
+constexpr int kUnitsPerEdge = 8;  // of the finest long edges: middles of edges and of tets are whole
 constexpr int kBits = 21;         // of a coordinate in a key
 constexpr double kMargin = 0.75;  // of lattice around what is meshed, in cells; a tet spans one
 constexpr double kMaxUnits = (1 << kBits) - 2;
@@ -46,6 +50,9 @@ class Refiner {
   absl::Status Split(const Tet& tet, int level);
   bool MustSplit(const Tet& tet, unsigned* split_edges) const;
   void EmitGreen(const Tet& tet, unsigned split_edges);
+  std::vector<int> InOrder(const Tet& tet, unsigned split_edges) const;
+  template <size_t kCorners>
+  void Bisect(const Tet& tet, const std::vector<int>& edges, std::vector<std::array<uint32_t, kCorners>>* parts);
 
   absl::Status CheckCount() const {
     uint64_t count = 0;
@@ -87,7 +94,7 @@ class Refiner {
 absl::Status Refiner::MakeCoarse() {
   leaves_.resize(static_cast<size_t>(options_.levels) + 1);
   const double cell_m = options_.finest_edge_m * (1 << options_.levels);
-  const int step = 2 << options_.levels;
+  const int step = kUnitsPerEdge << options_.levels;
   Vector3i n;
   for (int axis = 0; axis < 3; ++axis) {
     const double cells = std::ceil(options_.bounds_m.sizes()[axis] / cell_m) + 3;
@@ -98,7 +105,7 @@ absl::Status Refiner::MakeCoarse() {
     }
     n[axis] = static_cast<int>(cells);
   }
-  out_.unit_m = 0.5 * options_.finest_edge_m;
+  out_.unit_m = options_.finest_edge_m / kUnitsPerEdge;
   out_.origin_m = options_.bounds_m.center() - 0.5 * cell_m * n.cast<double>();
   for (int k = 0; k < n[2]; ++k) {
     PALPATE_RETURN_IF_ERROR(CheckCount());
@@ -184,18 +191,15 @@ bool Refiner::MustSplit(const Tet& tet, unsigned* split_edges) const {
     middle[e] = (a + b) / 2;
     if (HasMiddle(a, middle[e]) || HasMiddle(middle[e], b)) return true;
   }
-  const unsigned s = *split_edges;
   for (const unsigned face : kFaceEdges) {
-    if ((s & face) != face) continue;
+    if ((*split_edges & face) != face) continue;
     for (int e = 0; e < 6; ++e) {
       for (int f = e + 1; f < 6; ++f) {
         if ((face >> e & 1) != 0 && (face >> f & 1) != 0 && HasMiddle(middle[e], middle[f])) return true;
       }
     }
-    return s != face;
   }
-  const bool is_opposite_pair = s == 0b100001 || s == 0b010010 || s == 0b001100;
-  return (s & (s - 1)) != 0 && !is_opposite_pair;
+  return *split_edges == 0b111111;
 }
 
 absl::Status Refiner::Close() {
@@ -219,35 +223,73 @@ absl::Status Refiner::Close() {
   return absl::OkStatus();
 }
 
-void Refiner::EmitGreen(const Tet& tet, unsigned split_edges) {
-  for (int corner = 0; corner < 4; ++corner) {
-    if (split_edges != kFaceEdges[corner]) continue;
-    const uint32_t d = tet[corner];
-    const uint32_t a = tet[kFaceCorners[corner][0]];
-    const uint32_t b = tet[kFaceCorners[corner][1]];
-    const uint32_t c = tet[kFaceCorners[corner][2]];
-    const uint32_t ab = Middle(a, b);
-    const uint32_t bc = Middle(b, c);
-    const uint32_t ca = Middle(c, a);
-    for (const auto& face : {std::array{a, ab, ca}, std::array{ab, b, bc}, std::array{ca, bc, c}, std::array{ab, bc, ca}}) {
-      // corners of the face run so that the tet d a b c is positive
-      out_.tets.push_back({d, face[0], face[1], face[2]});
+// The split edges of a tet, in an order that is the same in all tets at an edge: long ones first. So two tets split a face alike.
+std::vector<int> Refiner::InOrder(const Tet& tet, unsigned split_edges) const {
+  std::vector<int> edges;
+  for (int e = 0; e < 6; ++e) {
+    if ((split_edges >> e & 1) != 0) edges.push_back(e);
+  }
+  const auto key = [&](int e) {
+    const auto [low, high] = std::minmax(tet[kEdges[e][0]], tet[kEdges[e][1]]);
+    return std::tuple(-(out_.nodes[low] - out_.nodes[high]).squaredNorm(), low, high);
+  };
+  std::sort(edges.begin(), edges.end(), [&](int a, int b) { return key(a) < key(b); });
+  return edges;
+}
+
+// Halves simplices (of corners that are nodes) at one edge after the other.
+template <size_t kCorners>
+void Refiner::Bisect(const Tet& tet, const std::vector<int>& edges, std::vector<std::array<uint32_t, kCorners>>* parts) {
+  for (const int e : edges) {
+    const uint32_t a = tet[kEdges[e][0]];
+    const uint32_t b = tet[kEdges[e][1]];
+    const size_t count = parts->size();
+    for (size_t i = 0; i < count; ++i) {
+      auto& part = (*parts)[i];
+      const auto at_a = std::find(part.begin(), part.end(), a);
+      const auto at_b = std::find(part.begin(), part.end(), b);
+      if (at_a == part.end() || at_b == part.end()) continue;
+      auto other = part;
+      other[static_cast<size_t>(at_b - part.begin())] = Middle(a, b);
+      *at_a = Middle(a, b);
+      parts->push_back(other);
     }
+  }
+}
+
+// A tet with some of its edges split. A face with all three is split into four, as a finer neighbour has it.
+void Refiner::EmitGreen(const Tet& tet, unsigned split_edges) {
+  const std::vector<int> edges = InOrder(tet, split_edges);
+  const bool has_full_face = std::any_of(std::begin(kFaceEdges), std::end(kFaceEdges), [&](unsigned f) { return (split_edges & f) == f; });
+  if (!has_full_face) {
+    std::vector<Tet> parts = {tet};
+    Bisect(tet, edges, &parts);
+    out_.tets.insert(out_.tets.end(), parts.begin(), parts.end());
     return;
   }
-  std::vector<Tet> parts = {tet};
-  for (int e = 0; e < 6; ++e) {
-    if ((split_edges >> e & 1) == 0) continue;
-    const uint32_t middle = Middle(tet[kEdges[e][0]], tet[kEdges[e][1]]);
-    const size_t count = parts.size();
-    for (size_t i = 0; i < count; ++i) {
-      Tet other = parts[i];
-      parts[i][kEdges[e][0]] = middle;
-      other[kEdges[e][1]] = middle;
-      parts.push_back(other);
-    }
+  // the corner opposite to the only face that is split, or a node in the middle of the tet
+  uint32_t apex = std::numeric_limits<uint32_t>::max();
+  for (int corner = 0; corner < 4; ++corner) {
+    if (split_edges == kFaceEdges[corner]) apex = tet[corner];
   }
-  out_.tets.insert(out_.tets.end(), parts.begin(), parts.end());
+  if (apex == std::numeric_limits<uint32_t>::max()) {
+    apex = Node((out_.nodes[tet[0]] + out_.nodes[tet[1]] + out_.nodes[tet[2]] + out_.nodes[tet[3]]) / 4);
+  }
+  for (int corner = 0; corner < 4; ++corner) {
+    std::array<uint32_t, 3> face;
+    for (int i = 0; i < 3; ++i) face[i] = tet[kFaceCorners[corner][i]];
+    if (std::find(face.begin(), face.end(), apex) != face.end()) continue;
+    std::vector<std::array<uint32_t, 3>> parts = {face};
+    if ((split_edges & kFaceEdges[corner]) == kFaceEdges[corner]) {
+      const uint32_t ab = Middle(face[0], face[1]);
+      const uint32_t bc = Middle(face[1], face[2]);
+      const uint32_t ca = Middle(face[2], face[0]);
+      parts = {{face[0], ab, ca}, {ab, face[1], bc}, {ca, bc, face[2]}, {ab, bc, ca}};
+    } else {
+      Bisect(tet, edges, &parts);
+    }
+    for (const auto& part : parts) out_.tets.push_back({apex, part[0], part[1], part[2]});
+  }
 }
 
 void Refiner::Finish() {

@@ -15,7 +15,7 @@ namespace palpate::sim {
 /// Tets of a body-centred cubic lattice, halved where that is wanted. Conforming: two tets meet in a face, an edge, a vertex or not at all.
 struct GradedLattice {
   Eigen::Vector3d origin_m = Eigen::Vector3d::Zero();
-  double unit_m = 0;                          ///< half of the finest long edge
+  double unit_m = 0;                          ///< an eighth of the finest long edge
   std::vector<Eigen::Vector3i> nodes;         ///< [node_count], in units
   std::vector<std::array<uint32_t, 4>> tets;  ///< [tet_count] positively oriented
 
@@ -35,8 +35,8 @@ struct GradedLatticeOptions {
 
 /// Red-green refinement of the lattice (N. Molino, R. Bridson, J. Teran and R. Fedkiw, "A Crystalline, Red Green Strategy for Meshing
 /// Highly Deformable Objects with Tetrahedra", 12th International Meshing Roundtable, 2003). Red children are similar to their parent;
-/// green ones join a coarse tet to finer neighbours and are never refined. Deterministic. Errors: ResourceExhausted (names edge length and
-/// count).
+/// green tets join a coarse tet to finer neighbours and are never refined. Unlike there, green tets fit any set of split edges but all six,
+/// so that refinement does not spread. Deterministic. Errors: ResourceExhausted (names edge length and count).
 absl::StatusOr<GradedLattice> MakeGradedLattice(const GradedLatticeOptions& options);
 
 }  // namespace palpate::sim

@@ -33,6 +33,9 @@ constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
 constexpr char kSegmentationClass[] = "1.2.840.10008.5.1.4.1.1.66.4";
 constexpr double kMetres = 0.001;
 constexpr double kOffGrid = 0.02;  // of a voxel
+// A small file may not ask for much memory by frames that lie far apart.
+constexpr uint64_t kFreeVoxels = 1 << 24;
+constexpr uint64_t kMostGaps = 256;
 
 /// One frame of the object.
 struct Frame {
@@ -281,6 +284,10 @@ absl::Status Segmentation::ReadPixels() {
         absl::StrFormat("%s: %d bytes of pixels, but %d frames need %d", name_, bytes.size(), frame_count_, needed));
   }
   const auto* pixels = reinterpret_cast<const unsigned char*>(bytes.data());
+  if (volume_.voxel_count() > kFreeVoxels && volume_.voxel_count() / kMostGaps > frame_voxels * frame_count_) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: %d frames are spread over %d slices, more than %d times as many", name_,
+                                                      frame_count_, volume_.size[2], kMostGaps));
+  }
   volume_.voxels.assign(volume_.voxel_count(), 0);
   for (size_t f = 0; f < frames_.size(); ++f) {
     uint16_t* slice = volume_.voxels.data() + slices_[f] * frame_voxels;
