@@ -206,12 +206,20 @@ void CheckMeshData(Checker& check, const std::string& path, const v1::TetMeshDat
                   absl::StrCat(mesh.tet_groups_size(), " numbers for ", tet_count, " tets, must be one each or none"));
     return;
   }
+  for (int t = 0; t < mesh.tet_groups_size(); ++t) {
+    if (mesh.tet_groups(t) > kMaxMeshGroupNumber) {
+      check.Invalid(At(At(path, "tet_groups"), t), absl::StrCat(mesh.tet_groups(t), " is outside [0, ", kMaxMeshGroupNumber, "]"));
+      return;
+    }
+  }
   check.Count(At(path, "groups"), mesh.groups_size(), 0, kMaxMeshGroups);
   std::unordered_set<std::string> names;
   std::unordered_set<uint32_t> numbers;
   for (int i = 0; i < mesh.groups_size() && check.ok(); ++i) {
     const std::string group_path = At(At(path, "groups"), i);
-    if (mesh.groups(i).number() == 0) check.Invalid(At(group_path, "number"), "is 0, must be at least 1");
+    if (mesh.groups(i).number() == 0 || mesh.groups(i).number() > kMaxMeshGroupNumber) {
+      check.Invalid(At(group_path, "number"), absl::StrCat(mesh.groups(i).number(), " is outside [1, ", kMaxMeshGroupNumber, "]"));
+    }
     if (!numbers.insert(mesh.groups(i).number()).second) {
       check.Invalid(At(group_path, "number"), absl::StrCat(mesh.groups(i).number(), " is that of a group before it"));
     }

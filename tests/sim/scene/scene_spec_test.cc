@@ -176,6 +176,9 @@ std::vector<v1::SceneSpec> FullSpecs() {
   out[0].mutable_bodies(0)->mutable_texture()->clear_planar();
   out[0].mutable_bodies(0)->mutable_texture()->clear_tile_size_m();
   for (const double x : {0.0, 0.0, 1.0, 0.0, 0.0, 1.0, -2.5, 7.0}) out[0].mutable_bodies(0)->mutable_mesh()->add_texture_coordinates(x);
+  out[0].mutable_bodies(0)->mutable_mesh()->add_tet_groups(1);
+  out[0].mutable_bodies(0)->mutable_mesh()->add_groups()->set_number(1);
+  out[0].mutable_bodies(0)->mutable_mesh()->mutable_groups(0)->set_name("tissue");
   v1::SphericalProjection& spherical = *out[2].mutable_bodies(0)->mutable_texture()->mutable_spherical();
   spherical.mutable_center_m()->set_z(0.001);
   spherical.mutable_axis()->set_x(2);
