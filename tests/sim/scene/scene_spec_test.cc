@@ -535,7 +535,7 @@ TEST(SceneSpec, ZonesAreGroupsOfTheMesh) {
   ExpectRefused(spec, "bodies[0].mesh.tet_groups: 3 numbers for 2 tets");
   mesh.mutable_tet_groups()->RemoveLast();
   named.set_number(0);
-  ExpectRefused(spec, "bodies[0].mesh.groups[0].number: is 0");
+  ExpectRefused(spec, "bodies[0].mesh.groups[0].number: 0 is outside");
   mesh.clear_groups();
   mesh.clear_tet_groups();
   ExpectRefused(spec, "the mesh has no groups");
