@@ -22,7 +22,7 @@ ABSL_FLAG(int, frames, 0, "frames of the scene; 0 = 7000, or 700 with --quick");
 ABSL_FLAG(int, bodies, 511, "bodies of the scene");
 ABSL_FLAG(std::string, volumes, "sphere,6-dop,14-dop,18-dop,26-dop,obb", "bounding volumes, with commas between them");
 ABSL_FLAG(std::string, response, "corrected",
-          "corrected: positions and velocities, with friction; thesis: plain matches that leave velocities; volumes: as corrected, with "
+          "corrected: positions and velocities, with friction; plain: matches that leave velocities; volumes: as corrected, with "
           "contacts of the bounding volumes alone");
 ABSL_FLAG(double, full_distance, 10, "of the cases 'detail': up to this far [m] from where the column lands a body gets all iterations");
 ABSL_FLAG(double, reduced_distance, 30, "of the cases 'detail': from here on 2 iterations");
@@ -214,16 +214,16 @@ class Suite {
       body.mass_kg = 1.1;
       bodies.push_back(body);
     }
-    const bool thesis = absl::GetFlag(FLAGS_response) == "thesis";
+    const bool is_plain = absl::GetFlag(FLAGS_response) == "plain";
     gpu::RigidBodiesOptions options;
-    options.integrator = gpu::RigidIntegrator::kThesis;
+    options.integrator = gpu::RigidIntegrator::kVerlet;
     options.dt_s = 0.09;
     options.damping = 0.95;
     options.gravity_m_per_s2 = {0, -9.8 / 1.1, 0};
     options.ground = {0, 1, 0, 0};
-    options.correct_velocities = !thesis;
-    options.line_search = !thesis;
-    options.friction = thesis ? 0 : 0.3;
+    options.correct_velocities = !is_plain;
+    options.line_search = !is_plain;
+    options.friction = is_plain ? 0 : 0.3;
     if (absl::GetFlag(FLAGS_response) == "volumes") options.narrow_phase = gpu::RigidNarrowPhase::kVolumes;
     if (has_detail) {
       options.level_of_detail = {.point_m = {0, 0, 0},
@@ -284,7 +284,7 @@ class Suite {
         if (first_rest_frame < 0 && highest < 100) first_rest_frame = frame + 1;
       }
     }
-    if (!thesis && lowest_m < -1e-3) return absl::InternalError(absl::StrFormat("%s: a body is %g m below the ground", name, -lowest_m));
+    if (!is_plain && lowest_m < -1e-3) return absl::InternalError(absl::StrFormat("%s: a body is %g m below the ground", name, -lowest_m));
     const double n = frames;
     report_.Add(name, "frames", n, "count");
     report_.Add(name, "candidates_mean", static_cast<double>(candidates) / n, "count");
@@ -330,8 +330,8 @@ class Suite {
       if (IsSelected("support")) PALPATE_RETURN_IF_ERROR(Support(parts));
     }
     const std::string response = absl::GetFlag(FLAGS_response);
-    if (response != "corrected" && response != "thesis" && response != "volumes") {
-      return absl::InvalidArgumentError("--response is 'corrected', 'thesis' or 'volumes'");
+    if (response != "corrected" && response != "plain" && response != "volumes") {
+      return absl::InvalidArgumentError("--response is 'corrected', 'plain' or 'volumes'");
     }
     const std::vector<std::string> names = absl::StrSplit(absl::GetFlag(FLAGS_volumes), ',');
     for (const std::string& name : names) {

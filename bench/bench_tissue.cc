@@ -187,7 +187,7 @@ absl::Status CompareStep(std::shared_ptr<gpu::Context> context, const Organ& org
 }
 
 /// The model of the thesis: explicit steps of an organ that is pushed at its top.
-absl::Status MeasureThesis(const Organ& organ, const std::string& name, Report* report) {
+absl::Status MeasureTensorMass(const Organ& organ, const std::string& name, Report* report) {
   PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::TissueTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
   PALPATE_ASSIGN_OR_RETURN(const sim::TensorMass model, sim::TensorMass::Create(organ.mesh.vertices, tets, organ.fixed));
   std::vector<Vector3d> loads(organ.mesh.vertices.size(), Vector3d::Zero());
@@ -392,7 +392,8 @@ absl::Status MeasurePrecomputed(const Organ& organ, const std::string& name, Rep
 absl::Status Run(std::shared_ptr<gpu::Context> context, Report* report) {
   for (const double tet_count : IsQuick() ? std::vector<double>{1000} : std::vector<double>{1000, 2500, 10000}) {
     const std::string name = absl::StrFormat("liver_%d", static_cast<int>(tet_count));
-    const std::string shape = name + "_shape", thesis = name + "_thesis", orders = name + "_orders", precomputed = name + "_precomputed";
+    const std::string shape = name + "_shape", tensor_mass = name + "_tensor_mass", orders = name + "_orders",
+                      precomputed = name + "_precomputed";
     PALPATE_ASSIGN_OR_RETURN(const Organ organ, MakeOrgan(tet_count));
     for (const auto& [energy, energy_name] :
          {std::pair(sim::MaterialModel::kStableNeoHookean, "neo_hookean"), {sim::MaterialModel::kCorotated, "corotated"}}) {
@@ -400,7 +401,7 @@ absl::Status Run(std::shared_ptr<gpu::Context> context, Report* report) {
       if (IsSelected(step)) PALPATE_RETURN_IF_ERROR(CompareStep(context, organ, energy, step, report));
     }
     if (IsSelected(shape)) PALPATE_RETURN_IF_ERROR(CompareShapeMatching(context, organ, shape, report));
-    if (IsSelected(thesis)) PALPATE_RETURN_IF_ERROR(MeasureThesis(organ, thesis, report));
+    if (IsSelected(tensor_mass)) PALPATE_RETURN_IF_ERROR(MeasureTensorMass(organ, tensor_mass, report));
     if (IsSelected(orders)) PALPATE_RETURN_IF_ERROR(MeasureOrders(organ, orders, report));
     if (IsSelected(precomputed)) PALPATE_RETURN_IF_ERROR(MeasurePrecomputed(organ, precomputed, report));
   }

@@ -41,7 +41,10 @@ SOURCES = {
     "tissue": SCENE + ["bench/bench_tissue.cc"],
     "surgery": SCENE + ["bench/bench_surgery.cc"],
     "cutting": SCENE + ["bench/bench_cutting.cc"],
+    "batch": SCENE + ["server/core/batch.cc", "server/core/batch.h", "server/core/worker_pool.cc", "bench/bench_batch.cc"],
+    "checkpoint": SCENE + ["bench/bench_checkpoint.cc"],
     "haptic": SCENE + ["server", "clients/cpp", "clients/station", "scenes/liver.json", "bench/bench_haptic.cc"],
+    "jobs": SCENE + ["clients/job", "clients/cli/job_command.cc", "bench/bench_jobs.cc"],
 }
 # What --record runs: the cases that are quoted. One call of the program for each list of arguments.
 RECORD = {
@@ -51,6 +54,7 @@ RECORD = {
     "ccd": [[]],
     "broadphase": [["--peer_seconds", "4"]],
     "cutting": [[]],
+    "checkpoint": [[]],
     "surgery": [[]],
     "tissue": [["--filter", "_step_|2500_orders|_shape|_precomputed"]],
     "haptic": [["--seconds", "30", "--filter", "_server"], ["--seconds", "20", "--filter", "carved|incised"]],

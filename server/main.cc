@@ -55,6 +55,11 @@ ABSL_FLAG(std::optional<std::string>, allowed_host, std::nullopt, "host names");
 ABSL_FLAG(std::optional<uint32_t>, max_connections, std::nullopt, "limit");
 ABSL_FLAG(std::optional<uint32_t>, upload_timeout_s, std::nullopt, "limit");
 ABSL_FLAG(std::optional<uint64_t>, max_buffer_bytes, std::nullopt, "limit");
+ABSL_FLAG(std::optional<std::string>, state_dir, std::nullopt, "folder of state");
+ABSL_FLAG(std::optional<double>, checkpoint_interval_s, std::nullopt, "time between checkpoints");
+ABSL_FLAG(std::optional<uint64_t>, checkpoint_steps, std::nullopt, "steps between checkpoints");
+ABSL_FLAG(std::optional<uint64_t>, max_state_bytes, std::nullopt, "limit");
+ABSL_FLAG(std::optional<double>, sync_interval_s, std::nullopt, "time until entries are on disk");
 
 namespace palpate::server {
 namespace {
@@ -75,6 +80,13 @@ Usage: palpate-server [flags]
   --log-level LEVEL         trace, debug, info, warning, error, off (default info)
   --log-json                one JSON object a log line
   --ready-file FILE         written when the server accepts calls: {"grpc_port":N,"http_port":N}
+
+State (scenes outlive the process; see docs/recordings.md):
+  --state-dir DIR           folder for journals and checkpoints; the next start brings every scene back from it
+  --checkpoint-interval-s S wall time between checkpoints of a running scene (10; 0: none by time)
+  --checkpoint-steps N      steps between them (0: none by steps)
+  --max-state-bytes N       what one scene may hold on disk (1073741824); old checkpoints are thinned out, then the oldest entries go
+  --sync-interval-s S       steps are on disk after this time at the latest (0.1); edits before they are answered
 
 Security:
   --tls-cert FILE, --tls-key FILE   PEM certificate chain and private key for TLS
@@ -178,6 +190,11 @@ v1::ServerConfig FlagConfig() {
   Override(FLAGS_max_connections, [&](uint32_t v) { c.set_max_connections(v); });
   Override(FLAGS_upload_timeout_s, [&](uint32_t v) { c.set_upload_timeout_s(v); });
   Override(FLAGS_max_buffer_bytes, [&](uint64_t v) { c.set_max_buffer_bytes(v); });
+  Override(FLAGS_state_dir, [&](const auto& v) { c.set_state_dir(v); });
+  Override(FLAGS_checkpoint_interval_s, [&](double v) { c.set_checkpoint_interval_s(v); });
+  Override(FLAGS_checkpoint_steps, [&](uint64_t v) { c.set_checkpoint_steps(v); });
+  Override(FLAGS_max_state_bytes, [&](uint64_t v) { c.set_max_state_bytes(v); });
+  Override(FLAGS_sync_interval_s, [&](double v) { c.set_sync_interval_s(v); });
   Override(FLAGS_max_kept_versions, [&](uint32_t v) { c.mutable_limits()->set_max_kept_versions(v); });
   return c;
 }
@@ -242,6 +259,7 @@ int Main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of the write
 
   for (const std::string& note : gpu::PrepareDriverCache(/*prints_notes=*/false)) {
     Log(LogLevel::kWarning, "driver's cache", {{"found", note}});

@@ -33,7 +33,13 @@ void AddEditCommand(CLI::App& app, Session& session);
 void AddExportCommand(CLI::App& app, Session& session);
 void AddMeshCommands(CLI::App& app, Session& session);
 void AddInfoCommands(CLI::App& app, Session& session);
+void AddJobCommands(CLI::App& app, Session& session);
 void AddDemoCommand(CLI::App& app, Session& session);
 void AddVerifyCommands(CLI::App& app, Session& session);
+void AddRecordCommand(CLI::App& app, Session& session);
+void AddReplayCommand(CLI::App& app, Session& session);
+void AddPastCommands(CLI::App& app, Session& session);
+/// To the commands of `palpate job`.
+void AddJobSubmitCommand(CLI::App& jobs, Session& session);
 
 }  // namespace palpate::cli

@@ -1,6 +1,5 @@
 #include "clients/cli/console.h"
 
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -130,11 +129,10 @@ absl::Status CheckWritable(const std::string& path) {
 
 bool IsTerminal(int file_descriptor) { return isatty(file_descriptor) == 1; }
 
-void InstallInterruptHandler() {
+void InstallInterruptHandler(std::initializer_list<int> signals) {
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int number : signals) sigaction(number, &action, nullptr);
 }
 
 }  // namespace palpate::cli

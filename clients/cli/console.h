@@ -1,7 +1,10 @@
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,8 +61,8 @@ absl::Status CheckWritable(const std::string& path);
 
 bool IsTerminal(int file_descriptor);
 
-/// Set by SIGINT and SIGTERM once InstallInterruptHandler has run; the handler stays quiet so that loops can end in order.
+/// Set by the signals that InstallInterruptHandler was given, once it has run; the handler stays quiet so that loops can end in order.
 extern std::atomic<bool> g_interrupted;
-void InstallInterruptHandler();
+void InstallInterruptHandler(std::initializer_list<int> signals = {SIGINT, SIGTERM});
 
 }  // namespace palpate::cli

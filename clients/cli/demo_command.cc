@@ -176,7 +176,8 @@ absl::Status Demo::StartServer() {
     server.http = options_.headless || !IsPortFree(kDefaultHttpPort) ? "127.0.0.1:0" : absl::StrCat("127.0.0.1:", kDefaultHttpPort);
   }
   server.device = options_.device;
-  server.arguments = {"--scene", options_.scene};
+  // The viewer's time line needs a past; it goes with the demo.
+  server.arguments = {"--scene", options_.scene, "--state-dir", folder_.Path("state")};
   if (!options_.web_root.empty()) server.arguments.insert(server.arguments.end(), {"--web-root", options_.web_root});
   const auto begin = Clock::now();
   bool patient = false;

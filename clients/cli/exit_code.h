@@ -8,8 +8,9 @@ namespace palpate::cli {
 enum ExitCode : int {
   kExitOk = 0,
   kExitFailed = 1,             ///< the input is bad or the server refused
-  kExitUsage = 2,              ///< wrong arguments; `verify`: also a file it cannot use
+  kExitUsage = 2,              ///< wrong arguments; `verify`, `job`: also a file it cannot use
   kExitServerUnreachable = 3,  ///< no server answers at the address
+  kExitInterrupted = 4,        ///< a job was interrupted and saved; the same command goes on
 };
 
 /// The exit status for the status of a command: a server that cannot be reached is `Unavailable`, which nothing local returns; `failure`

@@ -1,5 +1,6 @@
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -22,18 +23,22 @@ struct ExportOptions {
   v1::ExportFormat format = v1::EXPORT_FORMAT_UNSPECIFIED;
 };
 
+const std::map<std::string, v1::ExportFormat>& Formats() {
+  static const auto& formats = *new std::map<std::string, v1::ExportFormat>{{"obj", v1::EXPORT_FORMAT_OBJ}, {"vtk", v1::EXPORT_FORMAT_VTK},
+                                                                            {"msh", v1::EXPORT_FORMAT_MSH}, {"vtu", v1::EXPORT_FORMAT_VTU},
+                                                                            {"vtp", v1::EXPORT_FORMAT_VTP}, {"glb", v1::EXPORT_FORMAT_GLB}};
+  return formats;
+}
+
 absl::Status Export(const Session& session, ExportOptions options) {
   if (options.format == v1::EXPORT_FORMAT_UNSPECIFIED) {
     const std::string extension = std::filesystem::path(options.output).extension().string();
-    if (extension == ".obj") {
-      options.format = v1::EXPORT_FORMAT_OBJ;
-    } else if (extension == ".vtk") {
-      options.format = v1::EXPORT_FORMAT_VTK;
-    } else if (extension == ".msh") {
-      options.format = v1::EXPORT_FORMAT_MSH;
-    } else {
-      return absl::InvalidArgumentError(absl::StrFormat("%s: ends in none of .obj, .vtk, .msh; say --format", options.output));
+    const auto format = Formats().find(extension.empty() ? extension : extension.substr(1));
+    if (format == Formats().end()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s: ends in none of .obj, .vtk, .msh, .vtu, .vtp, .glb; say --format", options.output));
     }
+    options.format = format->second;
   }
   PALPATE_ASSIGN_OR_RETURN(const client::Connection connection, Connect(session));
   v1::ExportSceneRequest request;
@@ -59,10 +64,10 @@ void AddExportCommand(CLI::App& app, Session& session) {
   command->add_option("ID", options->scene_id, "scene id, see `palpate scene list`")->required();
   command->add_option("-o,--output", options->output, "file to write, - for standard output")->required();
   command->add_option("--body", options->body, "name of the body; default: the first");
-  const std::map<std::string, v1::ExportFormat> formats{
-      {"obj", v1::EXPORT_FORMAT_OBJ}, {"vtk", v1::EXPORT_FORMAT_VTK}, {"msh", v1::EXPORT_FORMAT_MSH}};
-  command->add_option("--format", options->format, "obj: surface; vtk, msh: volume; default: by the name of the file")
-      ->transform(CLI::CheckedTransformer(formats));
+  command
+      ->add_option("--format", options->format,
+                   "obj, vtp, glb: surface; vtk, msh, vtu: volume; default: by the name of the file. glb without --body: all bodies")
+      ->transform(CLI::CheckedTransformer(Formats()));
   command->callback([&session, options] { session.action = [&session, options] { return Export(session, *options); }; });
 }
 

@@ -11,7 +11,9 @@
 namespace {
 
 constexpr char kFooter[] =
-    "Exit status: 0 done; 1 failed: bad input, or the server refused; 2 wrong usage (verify: or an unusable file); 3 no server answers.\n"
+    "Exit status: 0 done; 1 failed: bad input, or the server refused; 2 wrong usage (verify, job: or an unusable file); 3 no server "
+    "answers; 4 a job was "
+    "interrupted, and the same command goes on.\n"
     "Every length is in metres, every force in newtons. `palpate COMMAND --help` explains a command.";
 
 /// The first word that is neither an option nor a command, if any.
@@ -49,8 +51,12 @@ int main(int argc, char** argv) {
   AddExportCommand(app, session);
   AddMeshCommands(app, session);
   AddInfoCommands(app, session);
+  AddJobCommands(app, session);
   AddDemoCommand(app, session);
   AddVerifyCommands(app, session);
+  AddRecordCommand(app, session);
+  AddReplayCommand(app, session);
+  AddPastCommands(app, session);
   palpate::client::RefuseNan(app);
   try {
     app.parse(argc, argv);

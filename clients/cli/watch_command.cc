@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +28,7 @@ struct WatchOptions {
   bool with_volume = false;
   double rate_hz = 4;
   double seconds = 0;
+  double patience_s = 30;
   uint64_t frames = 0;
   std::vector<std::string> bodies;
   bool list_contacts = false;
@@ -248,6 +250,70 @@ std::string FrameLine(const v1::Frame& frame, const v1::Keyframe& keyframe) {
   return line;
 }
 
+/// Prints what a stream brings, until there was enough of it.
+class WatchPrinter {
+ public:
+  WatchPrinter(const Session& session, const WatchOptions& options)
+      : options_(options), is_json_(session.json), is_live_(IsTerminal(STDOUT_FILENO) && !session.json) {}
+
+  /// Until the stream ends, or --frames have come: then it is cancelled.
+  void Follow(client::WatchStream& stream) {
+    v1::WatchUpdate update;
+    while (!is_enough() && stream.Read(&update)) Take(update, stream.topology());
+    if (is_live_ && frames_ > 0) absl::PrintF("\n");
+    if (is_enough()) stream.Cancel();
+  }
+  bool is_enough() const { return options_.frames > 0 && frames_ >= options_.frames; }
+
+ private:
+  void Take(const v1::WatchUpdate& update, const client::TopologyMirror& topology) {
+    const v1::Frame* frame = update.has_frame() ? &update.frame() : nullptr;
+    if (update.has_delta()) {
+      if (is_json_) {
+        absl::PrintF("%s\n", DeltaJson(update.delta(), topology).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      } else {
+        absl::PrintF("%s%s\n", is_live_ ? "\r\x1b[K" : "", DeltaLine(update.delta(), topology));
+      }
+    }
+    if (update.has_keyframe()) {
+      keyframe_ = update.keyframe();
+      if (is_json_) absl::PrintF("%s\n", KeyframeJson(keyframe_).dump());
+      frame = keyframe_.has_frame() ? &keyframe_.frame() : nullptr;
+    }
+    if (frame == nullptr) return;
+    if (is_json_) {
+      nlohmann::ordered_json json = FrameJson(*frame, update.ByteSizeLong());
+      if (options_.list_contacts) json["contact_list"] = ContactListJson(*frame, keyframe_, topology);
+      if (!frame->markers().empty()) json["markers"] = MarkerListJson(*frame, topology);
+      absl::PrintF("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    } else {
+      absl::PrintF("%s%s%s", is_live_ ? "\r\x1b[K" : "", FrameLine(*frame, keyframe_), is_live_ && !options_.list_markers ? "" : "\n");
+      if (options_.list_markers) absl::PrintF("%s", MarkerLines(*frame, topology));
+    }
+    std::fflush(stdout);
+    ++frames_;
+  }
+
+  const WatchOptions& options_;
+  const bool is_json_, is_live_;
+  v1::Keyframe keyframe_;
+  uint64_t frames_ = 0;
+};
+
+/// One stream, ended by Ctrl-C or at `end`. A paused scene sends nothing, so both need a thread of their own.
+absl::Status FollowUntil(WatchPrinter& printer, const client::Connection& connection, const v1::WatchRequest& request,
+                         std::optional<Clock::time_point> end) {
+  client::WatchStream stream(connection, request);
+  const std::jthread watchdog([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (g_interrupted.load() || (end && Clock::now() >= *end)) return stream.Cancel();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  printer.Follow(stream);
+  return stream.Finish();
+}
+
 absl::Status Watch(const Session& session, const WatchOptions& options) {
   PALPATE_ASSIGN_OR_RETURN(const client::Connection connection, Connect(session));
   v1::WatchRequest request;
@@ -257,56 +323,23 @@ absl::Status Watch(const Session& session, const WatchOptions& options) {
   request.set_max_rate_hz(options.rate_hz);
   for (const std::string& body : options.bodies) request.add_contact_bodies(body);
   InstallInterruptHandler();
-  client::WatchStream stream(connection, request);
-  // A paused scene sends nothing, so the time limit and Ctrl-C need a thread of their own.
-  std::jthread watchdog([&](const std::stop_token& stop) {
-    const auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
-    while (!stop.stop_requested()) {
-      if (g_interrupted.load() || (options.seconds > 0 && Clock::now() >= end)) {
-        stream.Cancel();
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::optional<Clock::time_point> end;
+  if (options.seconds > 0) end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.seconds));
+  WatchPrinter printer(session, options);
+  while (true) {
+    const absl::Status status = FollowUntil(printer, connection, request, end);
+    if (absl::IsCancelled(status)) return absl::OkStatus();
+    if (!absl::IsUnavailable(status) || options.patience_s <= 0 || printer.is_enough()) return status;
+    // A server that keeps its state has the scene again when it is back.
+    absl::FPrintF(stderr, "palpate: the server is gone (%s); waiting for it\n", status.message());
+    const auto give_up = Clock::now() + std::chrono::duration<double>(options.patience_s);
+    absl::Status ready = status;
+    while (!ready.ok() && !g_interrupted.load() && Clock::now() < give_up && !(end && Clock::now() >= *end)) {
+      ready = connection.WaitUntilReady(std::chrono::milliseconds(200));
     }
-  });
-  const bool live = IsTerminal(STDOUT_FILENO) && !session.json;
-  v1::Keyframe keyframe;
-  v1::WatchUpdate update;
-  uint64_t frames = 0;
-  bool enough = false;
-  while (!enough && stream.Read(&update)) {
-    const v1::Frame* frame = update.has_frame() ? &update.frame() : nullptr;
-    if (update.has_delta()) {
-      if (session.json) {
-        absl::PrintF("%s\n", DeltaJson(update.delta(), stream.topology()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-      } else {
-        absl::PrintF("%s%s\n", live ? "\r\x1b[K" : "", DeltaLine(update.delta(), stream.topology()));
-      }
-    }
-    if (update.has_keyframe()) {
-      keyframe = update.keyframe();
-      if (session.json) absl::PrintF("%s\n", KeyframeJson(keyframe).dump());
-      frame = keyframe.has_frame() ? &keyframe.frame() : nullptr;
-    }
-    if (frame == nullptr) continue;
-    if (session.json) {
-      nlohmann::ordered_json json = FrameJson(*frame, update.ByteSizeLong());
-      if (options.list_contacts) json["contact_list"] = ContactListJson(*frame, keyframe, stream.topology());
-      if (!frame->markers().empty()) json["markers"] = MarkerListJson(*frame, stream.topology());
-      absl::PrintF("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    } else {
-      absl::PrintF("%s%s%s", live ? "\r\x1b[K" : "", FrameLine(*frame, keyframe), live && !options.list_markers ? "" : "\n");
-      if (options.list_markers) absl::PrintF("%s", MarkerLines(*frame, stream.topology()));
-    }
-    std::fflush(stdout);
-    enough = ++frames == options.frames;
+    if (g_interrupted.load() || (end && Clock::now() >= *end)) return absl::OkStatus();
+    if (!ready.ok()) return status;
   }
-  if (live && frames > 0) absl::PrintF("\n");
-  if (enough) stream.Cancel();
-  watchdog.request_stop();
-  watchdog.join();
-  const absl::Status status = stream.Finish();
-  return absl::IsCancelled(status) ? absl::OkStatus() : status;
 }
 
 }  // namespace
@@ -321,6 +354,9 @@ void AddWatchCommand(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--frames", options->frames, "end after so many frames")->check(CLI::PositiveNumber);
   command->add_option("--seconds", options->seconds, "end after so many seconds")->check(CLI::PositiveNumber);
+  command->add_option("--patience", options->patience_s, "wait so many seconds for a server that is gone, then go on; 0: end with it")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   const std::map<std::string, v1::PositionEncoding> encodings{
       {"none", v1::POSITION_ENCODING_NONE}, {"float32", v1::POSITION_ENCODING_FLOAT32}, {"uint16", v1::POSITION_ENCODING_UINT16}};
   command->add_option("--positions", options->positions, "ask for positions too, as a viewer does; they are counted in `bytes`")

@@ -68,6 +68,28 @@ absl::Status SetTexture(size_t count, const google::protobuf::RepeatedField<uint
   return absl::OkStatus();
 }
 
+/// Sets the length of the texture coordinates of corners, as many as triangles, and keeps the hash; gives some of them values, at `slots`,
+/// or from the first on if there are none.
+absl::Status SetTextureCorners(size_t count, const google::protobuf::RepeatedField<uint32_t>* slots,
+                               const google::protobuf::RepeatedField<float>& values, TopologyMirror::Body& body) {
+  for (size_t slot = count; slot < body.texture_corners.size(); ++slot) {
+    body.mesh_hash -= HashOfTextureCorners(static_cast<uint32_t>(slot), body.texture_corners[slot]);
+  }
+  body.texture_corners.resize(count, {});
+  for (int i = 0; i < values.size() / 6; ++i) {
+    const uint32_t slot = slots == nullptr ? static_cast<uint32_t>(i) : slots->Get(i);
+    TopologyMirror::TextureCorners corners;
+    for (int k = 0; k < 6; ++k) {
+      const float value = values[6 * i + k] + 0.0F;  // takes the sign off a negative zero
+      if (!std::isfinite(value)) return absl::DataLossError("a texture coordinate is not finite");
+      corners[static_cast<size_t>(k / 2)][static_cast<size_t>(k % 2)] = value;
+    }
+    body.mesh_hash += HashOfTextureCorners(slot, corners) - HashOfTextureCorners(slot, body.texture_corners[slot]);
+    body.texture_corners[slot] = corners;
+  }
+  return absl::OkStatus();
+}
+
 /// Elements of a flat list of indices.
 template <size_t N, typename List>
 std::array<uint32_t, N> ElementOf(const List& indices, int element) {
@@ -86,6 +108,8 @@ absl::Status CheckIndices(const TopologyMirror::Body& body, const google::protob
   if (is_inside || body.vertex_count == 0) return absl::OkStatus();
   return Broken(body.name, absl::StrCat("an index is outside [0, ", body.vertex_count, ")"));
 }
+
+bool HasVertexTexture(const TopologyMirror::Body& body) { return body.has_texture && !body.texture.by_corner(); }
 
 absl::Status CheckHash(const TopologyMirror::Body& body, uint64_t expected) {
   if (body.mesh_hash == expected) return absl::OkStatus();
@@ -106,6 +130,17 @@ uint64_t HashOfTet(uint32_t slot, const TopologyMirror::Tet& tet) {
 uint64_t HashOfTextureCoordinate(uint32_t place, const std::array<float, 2>& value) {
   if (value[0] == 0 && value[1] == 0) return 0;
   return Chain(Chain(0, place, std::bit_cast<uint32_t>(value[0])), std::bit_cast<uint32_t>(value[1]), 5);
+}
+
+uint64_t HashOfTextureCorners(uint32_t slot, const TopologyMirror::TextureCorners& corners) {
+  if (corners == TopologyMirror::TextureCorners{}) return 0;
+  uint64_t hash = 0;
+  uint32_t low = slot;
+  for (const auto& [u, v] : corners) {
+    hash = Chain(hash, low, std::bit_cast<uint32_t>(u));
+    low = std::bit_cast<uint32_t>(v);
+  }
+  return Chain(hash, low, 6);
 }
 
 size_t TopologyMirror::Body::triangle_count() const {
@@ -187,7 +222,16 @@ absl::Status TopologyMirror::AddBody(const v1::BodyTopology& topology) {
   if ((!body.has_texture && !values.empty()) || values.size() != (places.empty() ? values.size() / 2 : places.size()) * 2) {
     return Broken(body.name, absl::StrCat(values.size(), " numbers of texture coordinates do not fit ", places.size(), " vertices"));
   }
-  if (absl::Status status = SetTexture(body.has_texture ? body.vertex_count : 0, places, values, body); !status.ok()) {
+  if (absl::Status status = SetTexture(HasVertexTexture(body) ? body.vertex_count : 0, places, values, body); !status.ok()) {
+    return Broken(body.name, std::string(status.message()));
+  }
+  const bool is_by_corner = body.has_texture && body.texture.by_corner();
+  if (topology.texture_corners_size() != (is_by_corner ? 6 * triangle_count : 0)) {
+    return Broken(body.name, absl::StrCat(topology.texture_corners_size(), " numbers of texture coordinates do not fit ", triangle_count,
+                                          " triangles"));
+  }
+  if (absl::Status status = SetTextureCorners(is_by_corner ? body.triangles.size() : 0, nullptr, topology.texture_corners(), body);
+      !status.ok()) {
     return Broken(body.name, std::string(status.message()));
   }
   return CheckHash(body, topology.mesh_hash());
@@ -220,7 +264,17 @@ absl::Status TopologyMirror::ApplyBody(const v1::BodyDelta& delta) {
   if ((!body.has_texture && !values.empty()) || values.size() != 2 * places.size()) {
     return Broken(body.name, absl::StrCat(values.size(), " numbers of texture coordinates do not fit ", places.size(), " vertices"));
   }
-  if (absl::Status status = SetTexture(body.has_texture ? body.vertex_count : 0, places, values, body); !status.ok()) {
+  if (absl::Status status = SetTexture(HasVertexTexture(body) ? body.vertex_count : 0, places, values, body); !status.ok()) {
+    return Broken(body.name, std::string(status.message()));
+  }
+  const bool is_by_corner = body.has_texture && body.texture.by_corner();
+  if (delta.texture_corners_size() != (is_by_corner ? 6 * triangles : 0)) {
+    return Broken(body.name,
+                  absl::StrCat(delta.texture_corners_size(), " numbers of texture coordinates do not fit ", triangles, " triangles"));
+  }
+  if (absl::Status status =
+          SetTextureCorners(is_by_corner ? body.triangles.size() : 0, &delta.triangle_slots(), delta.texture_corners(), body);
+      !status.ok()) {
     return Broken(body.name, std::string(status.message()));
   }
   if (delta.fixed_changed()) body.fixed.assign(delta.fixed().begin(), delta.fixed().end());

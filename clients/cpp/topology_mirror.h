@@ -17,6 +17,7 @@ class TopologyMirror {
  public:
   using Triangle = std::array<uint32_t, 3>;
   using Tet = std::array<uint32_t, 4>;
+  using TextureCorners = std::array<std::array<float, 2>, 3>;
   static constexpr Triangle kFreeTriangle = {0, 0, 0};
   static constexpr Tet kFreeTet = {0, 0, 0, 0};
 
@@ -32,6 +33,8 @@ class TopologyMirror {
     v1::SurfaceTexture texture;  ///< how texture coordinates are meant
     /// [vertex_count] u v, (0, 0) where there are none; empty without has_texture.
     std::vector<std::array<float, 2>> texture_coordinates;
+    /// [slot of triangle] u v of its corners, only with texture.by_corner(), and texture_coordinates is empty then; zeros: none.
+    std::vector<TextureCorners> texture_corners;
     uint64_t mesh_hash = 0;  ///< of the arrays, checked against the server's
 
     size_t triangle_count() const;  ///< without free slots
@@ -70,5 +73,7 @@ uint64_t HashOfTriangle(uint32_t slot, const TopologyMirror::Triangle& triangle,
 uint64_t HashOfTet(uint32_t slot, const TopologyMirror::Tet& tet);
 /// Of the texture coordinate of a position's index; 0 for (0, 0). Precondition: no negative zero.
 uint64_t HashOfTextureCoordinate(uint32_t place, const std::array<float, 2>& value);
+/// Of the texture coordinates of a triangle's corners; 0 for zeros. Precondition: no negative zero.
+uint64_t HashOfTextureCorners(uint32_t slot, const TopologyMirror::TextureCorners& corners);
 
 }  // namespace palpate::client

@@ -38,6 +38,23 @@ class RangePool {
 
   /// One past the last place that was ever taken.
   uint32_t end() const { return end_; }
+  uint32_t capacity() const { return capacity_; }
+  /// Whether all ranges lie where they may; of one that was read.
+  bool IsSound() const {
+    if (end_ > capacity_) return false;
+    for (uint32_t length = 0; length < free_.size(); ++length) {
+      for (const uint32_t begin : free_[length]) {
+        if (begin > end_ || length > end_ - begin) return false;
+      }
+    }
+    return true;
+  }
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [end, capacity, free] = *this;
+    archive(end, capacity, free);
+  }
 
  private:
   uint32_t Pop(uint32_t length) {

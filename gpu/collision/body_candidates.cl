@@ -176,9 +176,9 @@ kernel void body_pairs_of_few(uint body_count, global const uint* begins, global
 /* The same of many, in the pairs [0, pair_count) of clusters of bodies. Work-item: cluster pair. */
 kernel void body_pairs_of_many(uint pair_count, global const UInt2* cluster_pairs, global const float* nodes,
                                global const uint* node_groups, global const uint* elements, global const uint* begins,
-                               global const uint* vertices, global const float4* starts, global const float4* ends,
-                               global const Box* boxes, float distance_m, uint only_changed, uint capacity, global UInt2* kept,
-                               volatile global uint* counters, global const uint* changed, volatile global uint* active) {
+                               global const uint* vertices, global const float4* starts, global const float4* ends, global const Box* boxes,
+                               float distance_m, uint only_changed, uint capacity, global UInt2* kept, volatile global uint* counters,
+                               global const uint* changed, volatile global uint* active) {
   const uint pair = (uint)get_global_id(0);
   if (pair >= pair_count) return;
   const uint p = cluster_pairs[pair].x;
@@ -225,9 +225,9 @@ void flush(const UInt2* pending, uint count, uint capacity, global UInt2* pairs,
 }
 
 /* Pairs of a cluster p of body x and a cluster q of body y whose boxes overlap. */
-uint list_cluster_pairs(uint x, uint y, uint is_within, global const uint* p_begins, global const Box* p_boxes,
-                        global const uint* q_begins, global const Box* q_boxes, UInt2* pending, uint pending_count, uint capacity,
-                        global UInt2* pairs, volatile global uint* counter) {
+uint list_cluster_pairs(uint x, uint y, uint is_within, global const uint* p_begins, global const Box* p_boxes, global const uint* q_begins,
+                        global const Box* q_boxes, UInt2* pending, uint pending_count, uint capacity, global UInt2* pairs,
+                        volatile global uint* counter) {
   for (uint p = p_begins[x]; p < p_begins[x + 1]; ++p) {
     for (uint q = is_within && x == y ? p : q_begins[y]; q < q_begins[y + 1]; ++q) {
       if (!boxes_overlap(p_boxes + p, q_boxes + q)) continue;
@@ -254,11 +254,11 @@ kernel void body_cluster_pairs(uint body_pair_count, uint chunk, global const UI
     if (atomic_or(counter, 0u) > limit) return;
     const uint a = body_pairs[i].x;
     const uint b = body_pairs[i].y;
-    pending_count = list_cluster_pairs(a, b, is_within, p_begins, p_boxes, q_begins, q_boxes, pending, pending_count, capacity, pairs,
-                                       counter);
+    pending_count =
+        list_cluster_pairs(a, b, is_within, p_begins, p_boxes, q_begins, q_boxes, pending, pending_count, capacity, pairs, counter);
     if (is_within || a == b) continue;
-    pending_count = list_cluster_pairs(b, a, is_within, p_begins, p_boxes, q_begins, q_boxes, pending, pending_count, capacity, pairs,
-                                       counter);
+    pending_count =
+        list_cluster_pairs(b, a, is_within, p_begins, p_boxes, q_begins, q_boxes, pending, pending_count, capacity, pairs, counter);
   }
   if (pending_count > 0u) flush(pending, pending_count, capacity, pairs, counter);
 }

@@ -1,5 +1,6 @@
 #include "gpu/collision/candidate_pairs.h"
 
+#include <array>
 #include <utility>
 
 #include "gpu/collision/body_candidates.h"
@@ -12,6 +13,10 @@ namespace {
 constexpr uint32_t kManyBodies = 32;
 // ... if none has so many triangles that its clusters are better found in a tree than one by one.
 constexpr uint32_t kSmallBodyTriangles = 1024;
+
+using Maker = absl::StatusOr<std::unique_ptr<CandidatePairs>> (*)(const std::shared_ptr<Context>& context, uint64_t max_pairs);
+constexpr auto kMakers = std::to_array<Maker>({TreeCandidates::Create, BodyCandidates::Create});
+static_assert(kMakers.size() == kCandidateStructures.size());
 
 }  // namespace
 
@@ -30,12 +35,11 @@ CandidateStructure CandidateStructures::Choose(const DeviceSurface& surface) con
 }
 
 absl::StatusOr<CandidatePairs*> CandidateStructures::Get(CandidateStructure structure) {
-  const bool is_tree = structure == CandidateStructure::kTree;
-  std::unique_ptr<CandidatePairs>& pairs = is_tree ? tree_ : bodies_;
-  if (pairs == nullptr) {
-    PALPATE_ASSIGN_OR_RETURN(pairs, is_tree ? TreeCandidates::Create(context_, max_pairs_) : BodyCandidates::Create(context_, max_pairs_));
+  const auto i = static_cast<size_t>(structure) - static_cast<size_t>(kCandidateStructures.front());
+  if (made_[i] == nullptr) {
+    PALPATE_ASSIGN_OR_RETURN(made_[i], kMakers[i](context_, max_pairs_));
   }
-  return pairs.get();
+  return made_[i].get();
 }
 
 }  // namespace palpate::gpu

@@ -72,6 +72,8 @@ enum class CandidateStructure {
   kTree,       ///< one packed hierarchy over all elements of a kind: BoxHierarchy
   kBodies,     ///< pairs of bodies that no plane keeps apart, then their clusters: BodyCandidates
 };
+/// All but kAutomatic, in their order.
+inline constexpr std::array kCandidateStructures = {CandidateStructure::kTree, CandidateStructure::kBodies};
 
 /// The structures of one detector, made when they are first needed.
 class CandidateStructures {
@@ -90,7 +92,7 @@ class CandidateStructures {
   std::shared_ptr<Context> context_;
   uint64_t max_pairs_ = 0;
   CandidateStructure wanted_ = CandidateStructure::kAutomatic;
-  std::unique_ptr<CandidatePairs> tree_, bodies_;
+  std::array<std::unique_ptr<CandidatePairs>, kCandidateStructures.size()> made_;
 };
 
 }  // namespace palpate::gpu

@@ -59,9 +59,9 @@ float4 bounding_sphere(float4 a, float4 b, float4 c) {
 }
 
 /* Volume of each triangle of an active body (null: of all), drawn out by its reserve. One work-item a triangle. */
-kernel void proximity_boxes(uint triangle_count, global const uint4* triangles, global const uint* groups,
-                            global const uint* active_bodies, global const float4* positions, float range_m, global Box* boxes,
-                            global float4* spheres, volatile global uint* counters) {
+kernel void proximity_boxes(uint triangle_count, global const uint4* triangles, global const uint* groups, global const uint* active_bodies,
+                            global const float4* positions, float range_m, global Box* boxes, global float4* spheres,
+                            volatile global uint* counters) {
   const uint i = (uint)get_global_id(0);
   if (i >= triangle_count || is_inactive(active_bodies, groups[i])) return;
   const uint4 t = triangles[i];

@@ -77,6 +77,11 @@ struct DeviceSurface {
 
   /// `slack_share` > 0: buffers get room for this share of their elements more, and some, for edits.
   static absl::StatusOr<DeviceSurface> Upload(Queue& queue, const SurfaceTopology& topology, double slack_share = 0);
+  /// Elements that the buffers hold.
+  struct Room {
+    uint64_t vertices = 0, triangles = 0, edges = 0, edge_triangles = 0;
+  };
+  static absl::StatusOr<DeviceSurface> Upload(Queue& queue, const SurfaceTopology& topology, const Room& room);
   /// For whoever changes one.
   static uint64_t NewVersion();
 

@@ -1,7 +1,9 @@
 #include "gpu/collision/surface_topology_editor.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <utility>
 
 namespace palpate::gpu {
 namespace {
@@ -242,6 +244,142 @@ absl::StatusOr<bool> SurfaceTopologyEditor::Apply(std::span<const uint32_t> chan
   PALPATE_RETURN_IF_ERROR(writer->AddElements(surface->edge_triangle_range, edge_ranges_, dirty_edges_));
   PALPATE_RETURN_IF_ERROR(writer->AddElements(surface->edge_triangles, edge_places_, dirty_places_));
   return true;
+}
+
+// --- state
+
+/// Of the members of the editor, groups and lists by vertex and edge follow from the triangles; what is left is below. Lists of an edit
+/// that runs are empty, or of no use to the next.
+struct SurfaceTopologyEditor::Saved {
+  std::vector<uint8_t> owned;                           // [triangle] UInt4 w
+  std::vector<std::array<uint32_t, 3>> triangle_edges;  // [triangle]
+  std::vector<uint32_t> edge_begins;                    // [edge] in the lists of triangles
+  RangePool places{0, 0};
+  DeviceSurface::Room room;
+  uint32_t body_count = 0, largest_body = 0;
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    archive.Enter("SurfaceTopologyEditor");
+    archive(owned, triangle_edges, edge_begins, places, room.vertices, room.triangles, room.edges, room.edge_triangles, body_count,
+            largest_body);
+  }
+};
+
+void SurfaceTopologyEditor::SaveState(const DeviceSurface& surface, StateWriter& archive) const {
+  // All members, so that a new one is not forgotten; see Saved.
+  [[maybe_unused]] const auto& [triangles, triangle_edges, edges, groups, vertex_groups, edge_groups, edge_ranges, edge_places, edge_lists,
+                                vertex_edges, vertex_triangles, places, dirty_triangles, dirty_edges, dirty_vertices, dirty_places, gaps] =
+      *this;
+  Saved saved;
+  for (const UInt4& triangle : triangles) saved.owned.push_back(static_cast<uint8_t>(triangle.w));
+  for (const UInt4& e : triangle_edges) saved.triangle_edges.push_back({e.x, e.y, e.z});
+  for (const UInt2& range : edge_ranges) saved.edge_begins.push_back(range.x);
+  saved.places = places;
+  saved.room = {.vertices = surface.vertex_groups.count(),
+                .triangles = surface.triangles.count(),
+                .edges = surface.edges.count(),
+                .edge_triangles = surface.edge_triangles.count()};
+  saved.body_count = surface.body_count;
+  saved.largest_body = surface.largest_body;
+  archive(saved);
+}
+
+namespace {
+
+absl::Status OtherSurface(const char* what) {
+  return absl::InvalidArgumentError(absl::StrCat("the state is that of another surface: ", what));
+}
+
+/// Edges, with the lists of their triangles, as the triangles name them.
+absl::Status ListEdges(std::span<const std::array<uint32_t, 3>> triangle_edges, size_t edge_count, SurfaceTopology* topology) {
+  constexpr UInt2 kUnknown = {kNoEdge, kNoEdge};
+  topology->edges.assign(edge_count, kUnknown);
+  topology->edge_groups.assign(edge_count, SurfaceTopology::kNoGroup);
+  topology->edge_triangle_begin.assign(edge_count + 1, 0);
+  for (size_t t = 0; t < triangle_edges.size(); ++t) {
+    const UInt4& v = topology->triangles[t];
+    const std::array<uint32_t, 3> corners{v.x, v.y, v.z};
+    for (size_t k = 0; k < 3; ++k) {
+      const uint32_t e = triangle_edges[t][k];
+      if (e >= edge_count) return OtherSurface("an edge is out of range");
+      const UInt2 edge = {std::min(corners[k], corners[(k + 1) % 3]), std::max(corners[k], corners[(k + 1) % 3])};
+      if (topology->edges[e] != kUnknown && topology->edges[e] != edge) return OtherSurface("triangles differ about an edge");
+      topology->edges[e] = edge;
+      topology->edge_groups[e] = topology->groups[t];
+      ++topology->edge_triangle_begin[e + 1];
+    }
+  }
+  for (size_t e = 0; e < edge_count; ++e) {
+    if (topology->edges[e] == kUnknown) return OtherSurface("an edge has no triangle");
+    topology->edge_triangle_begin[e + 1] += topology->edge_triangle_begin[e];
+  }
+  topology->edge_triangles.resize(3 * triangle_edges.size());
+  std::vector<uint32_t> next(topology->edge_triangle_begin.begin(), topology->edge_triangle_begin.end() - 1);
+  for (uint32_t t = 0; t < triangle_edges.size(); ++t) {
+    for (const uint32_t e : triangle_edges[t]) topology->edge_triangles[next[e]++] = t;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SurfaceTopologyEditor::TakePlaces(const Saved& saved) {
+  std::fill(edge_places_.begin(), edge_places_.end(), 0U);
+  for (uint32_t e = 0; e < edges_.size(); ++e) {
+    const auto length = static_cast<uint32_t>(edge_lists_[e].size());
+    const uint32_t begin = saved.edge_begins[e];
+    if (begin > saved.places.end() || length > saved.places.end() - begin) return OtherSurface("a list of triangles is out of range");
+    edge_ranges_[e] = {begin, begin + length};
+    std::copy(edge_lists_[e].begin(), edge_lists_[e].end(), edge_places_.begin() + begin);
+  }
+  places_ = saved.places;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SurfaceTopologyEditor::Loaded> SurfaceTopologyEditor::Load(Queue& queue, StateReader& archive,
+                                                                          std::span<const UInt4> triangles,
+                                                                          std::span<const uint32_t> groups, uint32_t vertex_count,
+                                                                          uint32_t body_limit) {
+  Saved saved;
+  archive(saved);
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  const size_t count = triangles.size();
+  const size_t edge_count = saved.edge_begins.size();
+  const DeviceSurface::Room& room = saved.room;
+  const size_t most = 4 * (count + vertex_count) + 4096;  // of triangles that a surface of so many vertices ever had room for
+  if (saved.owned.size() != count || saved.triangle_edges.size() != count) return OtherSurface("another number of triangles");
+  if (room.triangles < count || room.triangles > most || room.edges < edge_count || room.edges > 3 * most ||
+      room.edge_triangles > 6 * most || room.vertices < vertex_count || room.vertices > 2 * size_t{vertex_count} + 4096 ||
+      saved.places.capacity() != room.edge_triangles || !saved.places.IsSound()) {
+    return OtherSurface("its room does not fit");
+  }
+  if (saved.body_count > body_limit) return OtherSurface("another number of bodies");
+
+  SurfaceTopology topology;
+  topology.vertex_count = vertex_count;
+  topology.body_count = body_limit;
+  topology.groups.assign(groups.begin(), groups.end());
+  topology.vertex_groups.assign(vertex_count, SurfaceTopology::kNoGroup);
+  for (size_t t = 0; t < count; ++t) {
+    const UInt4& v = triangles[t];
+    const auto& e = saved.triangle_edges[t];
+    topology.triangles.push_back({v.x, v.y, v.z, saved.owned[t]});
+    topology.triangle_edges.push_back({e[0], e[1], e[2], groups[t]});
+    for (const uint32_t vertex : {v.x, v.y, v.z}) {
+      if (topology.vertex_groups[vertex] == SurfaceTopology::kNoGroup) topology.vertex_groups[vertex] = groups[t];
+    }
+  }
+  PALPATE_RETURN_IF_ERROR(ListEdges(saved.triangle_edges, edge_count, &topology));
+  Loaded loaded;
+  PALPATE_ASSIGN_OR_RETURN(loaded.surface, DeviceSurface::Upload(queue, topology, room));
+  loaded.surface.body_count = saved.body_count;
+  loaded.surface.largest_body = saved.largest_body;
+  loaded.editor = std::make_unique<SurfaceTopologyEditor>(topology, loaded.surface);
+  PALPATE_RETURN_IF_ERROR(loaded.editor->TakePlaces(saved));
+  PALPATE_RETURN_IF_ERROR(queue.Write(loaded.surface.edge_triangle_range, std::span<const UInt2>(loaded.editor->edge_ranges_)));
+  PALPATE_RETURN_IF_ERROR(queue.Write(loaded.surface.edge_triangles, std::span<const uint32_t>(loaded.editor->edge_places_)));
+  return loaded;
 }
 
 }  // namespace palpate::gpu

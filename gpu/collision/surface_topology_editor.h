@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "gpu/base/range_pool.h"
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/collision/surface_topology.h"
 #include "gpu/primitives/run_writer.h"
@@ -23,6 +25,14 @@ class SurfaceTopologyEditor {
   /// Of a topology that was just built, and uploaded with slack.
   explicit SurfaceTopologyEditor(const SurfaceTopology& topology, const DeviceSurface& surface);
 
+  /// What the triangles of a surface do not tell of how edits left it: the places of edges, who owns what, and the room of its buffers.
+  void SaveState(const DeviceSurface& surface, StateWriter& archive) const;
+  /// An editor that goes on from such a state, and its surface. `triangles` (xyz) and `groups` are those of the surface, [triangle];
+  /// there are `body_limit` bodies at most. Errors: InvalidArgument (a state of another surface), ResourceExhausted.
+  struct Loaded;
+  static absl::StatusOr<Loaded> Load(Queue& queue, StateReader& archive, std::span<const UInt4> triangles, std::span<const uint32_t> groups,
+                                     uint32_t vertex_count, uint32_t body_limit);
+
   /// `changed`: rising indices of triangles that differ or are new; those from `triangles.size()` on are gone, in any case. `triangles`:
   /// all, xyz vertices; `groups`: of each of `changed`, as SurfaceTopology::groups. Hands what changed to `writer` and sets the counts of
   /// `surface`. False: no room, build it anew. Errors: InvalidArgument naming a triangle with a repeated vertex or one of another group.
@@ -37,6 +47,10 @@ class SurfaceTopologyEditor {
   const std::vector<uint32_t>& TrianglesOfEdge(uint32_t edge) const { return edge_lists_[edge]; }
 
  private:
+  // How a state says it.
+  struct Saved;
+  absl::Status TakePlaces(const Saved& saved);
+
   uint32_t FindEdge(uint32_t a, uint32_t b) const;
   void RemoveTriangle(uint32_t t);
   void AddTriangle(uint32_t t, const UInt4& vertices, uint32_t group);
@@ -55,6 +69,11 @@ class SurfaceTopologyEditor {
   RangePool places_;
   // Of the edit that runs.
   std::vector<uint32_t> dirty_triangles_, dirty_edges_, dirty_vertices_, dirty_places_, gaps_;
+};
+
+struct SurfaceTopologyEditor::Loaded {
+  std::unique_ptr<SurfaceTopologyEditor> editor;
+  DeviceSurface surface;
 };
 
 }  // namespace palpate::gpu

@@ -29,7 +29,7 @@ Range TileRange(const Context& context);
 ///
 /// Guarantee: every pair of volumes that overlap (closed intervals on all axes; spheres: |ca - cb|^2 <= (ra + rb)^2 in float) is appended
 /// once, on whichever axis. Cost: O(n log n + tiles); a uniform cloud in three dimensions has about n^(5/3) / 256 tiles.
-/// Thread: one at a time. After: seed thesis and Harada's balanced variant, see docs/algorithms/sweep_and_prune.md.
+/// Thread: one at a time. After: Amaral 2021 and Harada's balanced variant, see docs/algorithms/sweep_and_prune.md.
 class SweepAndPrune {
  public:
   static constexpr uint32_t kMaxBodies = 1U << 26;

@@ -37,6 +37,16 @@ class ColliderAims {
   /// See TissueStep::blocked_m.
   std::span<const double> blocked_m() const { return blocked_m_; }
 
+  /// Goals are worked out in each step.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [margin_m, aims, goals, blocked_m] = *this;
+    const size_t count = aims.size();
+    archive.Enter("ColliderAims");
+    archive(aims, blocked_m);
+    archive.Check(aims.size() == count && blocked_m.size() == count, "another number of colliders");
+  }
+
  private:
   struct State {
     float cut_m = 0;                                          // in the newest step
@@ -46,6 +56,12 @@ class ColliderAims {
     std::array<double, 3> tip_from{};                         // at the start of the step
     std::array<double, 3> axis_from{};
     bool is_short = false;  // it was not sent where it is wanted
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [cut, seen_behind, room, turn, tip, axis, short_of] = *this;
+      archive(cut, seen_behind, room, turn, tip, axis, short_of);
+    }
   };
 
   double margin_m_ = 0;

@@ -43,4 +43,31 @@ absl::StatusOr<bool> ContactSurface::Follow(const TissueLayoutDelta& delta, RunW
                         static_cast<uint32_t>(layout_.self_collision.size()), surface_.get(), writer);
 }
 
+void ContactSurface::SaveState(StateWriter& archive) const {
+  // All members, so that a new one is not forgotten.
+  [[maybe_unused]] const auto& [layout, slack_share, self_collision_on, meets_itself, surface, editor, vertex_groups] = *this;
+  archive.Enter("ContactSurface");
+  archive(self_collision_on, editor != nullptr);
+  if (editor) editor->SaveState(*surface, archive);
+}
+
+absl::Status ContactSurface::LoadState(Queue& queue, StateReader& archive) {
+  bool self_collision_on = true;
+  bool has_editor = false;
+  archive.Enter("ContactSurface");
+  archive(self_collision_on, has_editor);
+  archive.Check(has_editor == (editor_ != nullptr), "with room for edits and without");
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  if (SetSelfCollision(self_collision_on)) PALPATE_RETURN_IF_ERROR(Build(queue).status());
+  if (!has_editor) return absl::OkStatus();
+  std::vector<uint32_t> groups;
+  for (uint32_t t = 0; t < layout_.triangle_count; ++t) groups.push_back(GroupOf(layout_.triangle_body[t]));
+  PALPATE_ASSIGN_OR_RETURN(SurfaceTopologyEditor::Loaded loaded,
+                           SurfaceTopologyEditor::Load(queue, archive, std::span(layout_.triangles).first(layout_.triangle_count), groups,
+                                                       layout_.vertex_count, static_cast<uint32_t>(layout_.self_collision.size())));
+  surface_ = std::make_shared<DeviceSurface>(std::move(loaded.surface));
+  editor_ = std::move(loaded.editor);
+  return absl::OkStatus();
+}
+
 }  // namespace palpate::gpu

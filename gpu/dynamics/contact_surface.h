@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/collision/surface_topology.h"
 #include "gpu/collision/surface_topology_editor.h"
@@ -29,6 +30,10 @@ class ContactSurface {
 
   /// Whether bodies may meet themselves; on at first. Returns whether that is new: then it must be built anew.
   bool SetSelfCollision(bool on);
+
+  /// How edits left it; without room for edits it follows from the layout.
+  void SaveState(StateWriter& archive) const;
+  absl::Status LoadState(Queue& queue, StateReader& archive);
 
   const std::shared_ptr<DeviceSurface>& device() const { return surface_; }
   std::span<const UInt2> edges() const { return editor_->edges(); }  ///< with room for edits only

@@ -15,7 +15,7 @@ absl::Status ElasticEnergySum::Init(Queue& queue, const TissueLayout& layout, co
   range_ = {partials, partials % 64 == 0 ? 64U : 1U};
   partials_host_.resize(partials);
   PALPATE_ASSIGN_OR_RETURN(partials_, DeviceBuffer<Float2>::Create(context, partials, "energy_partials"));
-  const size_t rotations = layout.Has(TissueEnergy::kCorotated) ? layout.tets.size() : 0;
+  const size_t rotations = layout.HasRotatedEnergies() ? layout.tets.size() : 0;
   PALPATE_ASSIGN_OR_RETURN(rotations_, DeviceBuffer<Float4>::Create(context, rotations, "energy_rotations"));
   PALPATE_ASSIGN_OR_RETURN(sum_, context->CreateKernel(kernels::tissue_energy, "sum_elastic_energy",
                                                        {{"PALPATE_DOUBLE", in_double && context->device().has_fp64 ? "1" : "0"}}));
@@ -24,7 +24,7 @@ absl::Status ElasticEnergySum::Init(Queue& queue, const TissueLayout& layout, co
 }
 
 absl::StatusOr<double> ElasticEnergySum::At(Queue& queue, const TissueBuffers& tissue, const TissueLayout& layout) {
-  if (layout.Has(TissueEnergy::kCorotated)) {
+  if (layout.HasRotatedEnergies()) {
     PALPATE_RETURN_IF_ERROR(queue.Copy(tissue.rotations, rotations_, layout.tet_count));
     PALPATE_RETURN_IF_ERROR(queue.Launch(extract_rotations_, {layout.tet_count, 0}, Arg("p", tissue.params), Arg("x", tissue.x),
                                          Arg("tets", tissue.tets), Arg("tet_rest", tissue.tet_rest), Arg("rotations", rotations_)));

@@ -224,4 +224,27 @@ size_t FreeComponents::device_bytes() const {
          depths_.size_bytes();
 }
 
+void FreeComponents::SaveState(StateWriter& archive) const {
+  // All members, so that a new one is not forgotten: the rest follows from the layout, or is of a call.
+  [[maybe_unused]] const auto& [layout, scene, margin_m, least_gap_m, is_known, has_free, is_free, moved_m, sums_host, depths_host,
+                                shifts_host, rows_host, component_rows, shift_components, component_depths, vertex_component, begin,
+                                vertices, rows, shifts, depths] = *this;
+  archive.Enter("FreeComponents");
+  archive(is_known, moved_m);
+}
+
+absl::Status FreeComponents::LoadState(Queue& queue, StateReader& archive) {
+  bool is_known = false;
+  std::vector<Vec> moved_m;
+  archive.Enter("FreeComponents");
+  archive(is_known, moved_m);
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  Invalidate();
+  if (!is_known) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(Find(queue));
+  archive.Check(moved_m.size() == moved_m_.size(), "another number of components");
+  moved_m_ = std::move(moved_m);
+  return archive.status();
+}
+
 }  // namespace palpate::gpu

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/component_balance.h"
 #include "gpu/dynamics/surface_options.h"
@@ -37,6 +38,10 @@ class FreeComponents {
   absl::Status Find(Queue& queue);
   /// A detection begins: nothing has moved as a whole since.
   void ForgetMoves();
+
+  /// What moved as a whole since the newest detection.
+  void SaveState(StateWriter& archive) const;
+  absl::Status LoadState(Queue& queue, StateReader& archive);
 
   uint32_t count() const { return static_cast<uint32_t>(is_free_.size()); }
   bool has_free() const { return has_free_; }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/dynamics/float4.h"
+#include "gpu/dynamics/packed_types.h"
 #include "gpu/dynamics/symmetric_eigen.h"
 #include "gpu/runtime/kernel_source.h"
 
@@ -181,8 +182,12 @@ absl::Status RigidBlocks::Reset(Queue& queue, const DeviceBuffer<Float4>& x, con
 
 absl::Status RigidBlocks::GoOnFrom(Queue& queue, RigidBlocks& old) {
   PALPATE_RETURN_IF_ERROR(old.ReadStates(queue).status());
-  if (old.states_host_.size() != initial_.size()) return absl::InvalidArgumentError("rigid blocks: not the same bodies");
-  states_host_ = old.states_host_;
+  return TakeStates(queue, old.states_host_);
+}
+
+absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockState>& states) {
+  if (states.size() != initial_.size()) return absl::InvalidArgumentError("rigid blocks: not the same bodies");
+  states_host_ = states;
   for (size_t i = 0; i < initial_.size(); ++i) {
     states_host_[i].vertex_begin = initial_[i].vertex_begin;
     states_host_[i].vertex_end = initial_[i].vertex_end;
@@ -190,6 +195,24 @@ absl::Status RigidBlocks::GoOnFrom(Queue& queue, RigidBlocks& old) {
     states_host_[i].triangle_end = initial_[i].triangle_end;
   }
   return queue.Write(states_, std::span<const RigidBlockState>(states_host_));
+}
+
+absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
+  // All members, so that a new one is not forgotten: the rest is as described.
+  [[maybe_unused]] auto& [first_vertex, vertex_count, vertex_group, device_bytes, initial, states_host, local_m, predict, place, detected,
+                          goal, take_back, bound, solve, finish, undo, states, block_of, no_entries, local] = *this;
+  PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
+  archive.Enter("RigidBlocks");
+  archive(states_host);
+  return absl::OkStatus();
+}
+
+absl::Status RigidBlocks::LoadState(Queue& queue, StateReader& archive) {
+  std::vector<RigidBlockState> states;
+  archive.Enter("RigidBlocks");
+  archive(states);
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  return TakeStates(queue, states);
 }
 
 absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s,

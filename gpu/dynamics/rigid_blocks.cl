@@ -377,9 +377,9 @@ __kernel void rigid_solve(uint count, uint first_vertex, uint vertex_count, uint
                           const __global SurfaceParams* sp, const __global float4* x, const __global float4* x_start,
                           const __global float4* local_m, const __global float4* detected, const __global float* clear_m,
                           const __global uint* begins, const __global uint* entries, const __global SurfacePair* pairs,
-                          const __global uchar* is_near, const __global float4* bounds,
-                          const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
-                          const __global Collider* colliders, const __global PlaneObstacle* obstacles, __global RigidBlockState* blocks) {
+                          const __global uchar* is_near, const __global float4* bounds, const __global uint4* triangles,
+                          const __global uint* triangle_colliders, const __global ToolContact* contacts, const __global Collider* colliders,
+                          const __global PlaneObstacle* obstacles, __global RigidBlockState* blocks) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/surface_follower.h"
 #include "gpu/runtime/buffer.h"
@@ -78,6 +79,10 @@ class RigidBlocks final : public SurfaceFollower {
   /// Takes over poses and motion of the same bodies, whose vertices and triangles may have had other places.
   absl::Status GoOnFrom(Queue& queue, RigidBlocks& old);
 
+  /// Poses and motion. Blocking.
+  absl::Status SaveState(Queue& queue, StateWriter& archive);
+  absl::Status LoadState(Queue& queue, StateReader& archive);
+
   /// Sets poses and velocities from vertices: `positions_m` and `velocities_m_per_s` (or empty: at rest) in solver order [vertex_count of
   /// the scene]. The pose is the best fit (Horn 1987), the motion that of least squares; x follows. Host work; for restoring states.
   absl::Status Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s,
@@ -113,6 +118,7 @@ class RigidBlocks final : public SurfaceFollower {
 
  private:
   RigidBlocks() = default;
+  absl::Status TakeStates(Queue& queue, const std::vector<RigidBlockState>& states);
   absl::Status Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
                      const DeviceBuffer<uint8_t>& touched);
   Range Bodies() const { return {states_host_.size(), 1}; }

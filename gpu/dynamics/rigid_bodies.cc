@@ -42,9 +42,9 @@ absl::Status Refuse(std::string_view field, double value, std::string_view allow
 absl::Status CheckOptions(const RigidBodiesOptions& o) {
   if (!(o.dt_s > 0) || !std::isfinite(o.dt_s)) return Refuse("dt_s", o.dt_s, "above 0");
   if (!IsFinite(o.gravity_m_per_s2)) return Refuse("gravity_m_per_s2", o.gravity_m_per_s2[0], "finite");
-  const bool thesis = o.integrator == RigidIntegrator::kThesis;
-  if (!(o.damping >= 0) || !std::isfinite(o.damping) || (thesis && o.damping > 1)) {
-    return Refuse("damping", o.damping, thesis ? "0 to 1" : "0 and above");
+  const bool is_verlet = o.integrator == RigidIntegrator::kVerlet;
+  if (!(o.damping >= 0) || !std::isfinite(o.damping) || (is_verlet && o.damping > 1)) {
+    return Refuse("damping", o.damping, is_verlet ? "0 to 1" : "0 and above");
   }
   if (o.iterations < 1 || o.iterations > 10000) return Refuse("iterations", o.iterations, "1 to 10000");
   if (o.velocity_iterations > 10000) return Refuse("velocity_iterations", o.velocity_iterations, "0 to 10000");
@@ -119,6 +119,28 @@ std::pair<Vector, Vector> InverseInertia(const ConvexMesh& mesh, const Vector& s
           {-minor(1, 2, 0, 2) / det, minor(1, 2, 0, 1) / det, -minor(0, 2, 0, 1) / det}};
 }
 
+RigidParams ParamsOf(const RigidBodiesOptions& options, uint32_t body_count) {
+  RigidParams params;
+  params.gravity = ToFloat4(options.gravity_m_per_s2);
+  params.dt_s = static_cast<float>(options.dt_s);
+  params.damping = static_cast<float>(options.damping);
+  params.restitution = static_cast<float>(options.restitution);
+  params.friction = static_cast<float>(options.friction);
+  params.body_count = body_count;
+  params.flags = (options.integrator == RigidIntegrator::kVerlet ? PALPATE_RIGID_VERLET : 0U) |
+                 (options.correct_velocities ? PALPATE_RIGID_CORRECT_VELOCITIES : 0U) | (options.ground ? PALPATE_RIGID_GROUND : 0U) |
+                 (options.line_search ? PALPATE_RIGID_LINE_SEARCH : 0U) |
+                 (options.narrow_phase == RigidNarrowPhase::kVolumes ? PALPATE_RIGID_VOLUME_CONTACTS : 0U);
+  params.unused0 = 0;
+  params.unused1 = 0;
+  if (options.ground) {
+    const std::array<double, 4>& g = *options.ground;
+    const double length = std::hypot(g[0], g[1], g[2]);
+    params.ground = ToFloat4({g[0] / length, g[1] / length, g[2] / length}, g[3] / length);
+  }
+  return params;
+}
+
 }  // namespace
 
 // Books the time since the last mark to a stage, after waiting for the queue. Does nothing unless stages are measured.
@@ -141,6 +163,36 @@ class RigidBodies::StageClock {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
+// Bodies as the device takes them.
+struct RigidBodies::BodyArrays {
+  std::vector<uint32_t> mesh_of, filters, vertex_begins = {0};
+  std::vector<Float4> positions, rotations, scales, velocities, spins, local_inertia;
+
+  // `center`: the centre of mass from the body's origin, scaled, in its own frame; the vertices of `mesh` are about it.
+  void Add(const RigidBodyDescription& body, const ConvexMesh& mesh, const Vector& center) {
+    double norm = 0;
+    for (const double x : body.rotation_wxyz) norm += x * x;
+    norm = std::sqrt(norm);
+    const std::array<double, 4> q = {body.rotation_wxyz[1] / norm, body.rotation_wxyz[2] / norm, body.rotation_wxyz[3] / norm,
+                                     body.rotation_wxyz[0] / norm};
+    const Vector from_origin = Rotate(q, center);
+    double radius_m = 0;
+    const auto [diagonal, mixed] = InverseInertia(mesh, body.scale, body.mass_kg, &radius_m);
+    const bool is_static = body.mass_kg == 0;
+    mesh_of.push_back(body.mesh);
+    filters.push_back(is_static ? PALPATE_BODY_STATIC : 0U);
+    vertex_begins.push_back(vertex_begins.back() + static_cast<uint32_t>(mesh.vertices_m.size()));
+    positions.push_back(
+        ToFloat4({body.position_m[0] + from_origin[0], body.position_m[1] + from_origin[1], body.position_m[2] + from_origin[2]}));
+    rotations.push_back(ToFloat4({q[0], q[1], q[2]}, q[3]));
+    scales.push_back(ToFloat4(body.scale, radius_m));
+    velocities.push_back(is_static ? Float4() : ToFloat4(body.velocity_m_per_s, 1 / body.mass_kg));
+    spins.push_back(is_static ? Float4() : ToFloat4(body.spin_rad_per_s));
+    local_inertia.push_back(ToFloat4(diagonal));
+    local_inertia.push_back(ToFloat4(mixed));
+  }
+};
+
 absl::StatusOr<std::unique_ptr<RigidBodies>> RigidBodies::Create(const std::shared_ptr<Context>& context,
                                                                  std::span<const ConvexMesh> meshes,
                                                                  std::span<const RigidBodyDescription> bodies,
@@ -151,7 +203,6 @@ absl::StatusOr<std::unique_ptr<RigidBodies>> RigidBodies::Create(const std::shar
   }
   auto world = std::unique_ptr<RigidBodies>(new RigidBodies());
   PALPATE_ASSIGN_OR_RETURN(world->queue_, Queue::Create(context));
-  Queue& queue = *world->queue_;
   world->options_ = options;
   world->group_ = PrimitiveConfig::For(context->device()).group_size == 1 ? 8 : 64;
 
@@ -161,89 +212,56 @@ absl::StatusOr<std::unique_ptr<RigidBodies>> RigidBodies::Create(const std::shar
     means.push_back(Mean(mesh));
     for (Float4& v : mesh.vertices_m) v = ToFloat4({v.x - means.back()[0], v.y - means.back()[1], v.z - means.back()[2]});
   }
-  PALPATE_ASSIGN_OR_RETURN(world->meshes_, ConvexMeshes::Create(queue, centered));
+  PALPATE_ASSIGN_OR_RETURN(world->meshes_, ConvexMeshes::Create(*world->queue_, centered));
 
-  std::vector<uint32_t> mesh_of, filters, vertex_begins = {0};
-  std::vector<Float4> positions, rotations, scales, velocities, spins, local_inertia;
+  BodyArrays arrays;
   for (size_t i = 0; i < bodies.size(); ++i) {
     const RigidBodyDescription& body = bodies[i];
     PALPATE_RETURN_IF_ERROR(CheckBody(body, i, meshes.size()));
-    double norm = 0;
-    for (const double x : body.rotation_wxyz) norm += x * x;
-    norm = std::sqrt(norm);
-    const std::array<double, 4> q = {body.rotation_wxyz[1] / norm, body.rotation_wxyz[2] / norm, body.rotation_wxyz[3] / norm,
-                                     body.rotation_wxyz[0] / norm};
     const Vector& mean = means[body.mesh];
     world->centers_.push_back({body.scale[0] * mean[0], body.scale[1] * mean[1], body.scale[2] * mean[2]});
-    const Vector center = Rotate(q, world->centers_.back());
-    double radius_m = 0;
-    const auto [diagonal, mixed] = InverseInertia(centered[body.mesh], body.scale, body.mass_kg, &radius_m);
-    const bool is_static = body.mass_kg == 0;
-    mesh_of.push_back(body.mesh);
-    filters.push_back(is_static ? PALPATE_BODY_STATIC : 0U);
-    vertex_begins.push_back(vertex_begins.back() + static_cast<uint32_t>(centered[body.mesh].vertices_m.size()));
-    positions.push_back(ToFloat4({body.position_m[0] + center[0], body.position_m[1] + center[1], body.position_m[2] + center[2]}));
-    rotations.push_back(ToFloat4({q[0], q[1], q[2]}, q[3]));
-    scales.push_back(ToFloat4(body.scale, radius_m));
-    velocities.push_back(is_static ? Float4() : ToFloat4(body.velocity_m_per_s, 1 / body.mass_kg));
-    spins.push_back(is_static ? Float4() : ToFloat4(body.spin_rad_per_s));
-    local_inertia.push_back(ToFloat4(diagonal));
-    local_inertia.push_back(ToFloat4(mixed));
+    arrays.Add(body, centered[body.mesh], world->centers_.back());
   }
-  const size_t count = bodies.size();
-  world->body_count_ = static_cast<uint32_t>(count);
-  world->vertex_count_ = vertex_begins.back();
-
-  RigidParams params;
-  params.gravity = ToFloat4(options.gravity_m_per_s2);
-  params.dt_s = static_cast<float>(options.dt_s);
-  params.damping = static_cast<float>(options.damping);
-  params.restitution = static_cast<float>(options.restitution);
-  params.friction = static_cast<float>(options.friction);
-  params.body_count = world->body_count_;
-  params.flags = (options.integrator == RigidIntegrator::kThesis ? PALPATE_RIGID_THESIS_INTEGRATOR : 0U) |
-                 (options.correct_velocities ? PALPATE_RIGID_CORRECT_VELOCITIES : 0U) | (options.ground ? PALPATE_RIGID_GROUND : 0U) |
-                 (options.line_search ? PALPATE_RIGID_LINE_SEARCH : 0U) |
-                 (options.narrow_phase == RigidNarrowPhase::kVolumes ? PALPATE_RIGID_VOLUME_CONTACTS : 0U);
-  params.unused0 = 0;
-  params.unused1 = 0;
-  if (options.ground) {
-    const std::array<double, 4>& g = *options.ground;
-    const double length = std::hypot(g[0], g[1], g[2]);
-    params.ground = ToFloat4({g[0] / length, g[1] / length, g[2] / length}, g[3] / length);
-  }
+  world->body_count_ = static_cast<uint32_t>(bodies.size());
+  world->vertex_count_ = arrays.vertex_begins.back();
 
   PALPATE_RETURN_IF_ERROR(world->MakeKernels(context));
-  PALPATE_ASSIGN_OR_RETURN(world->params_, CreateBufferFrom<RigidParams>(queue, std::span(&params, 1), "rigid params"));
-  PALPATE_ASSIGN_OR_RETURN(world->counters_, DeviceBuffer<RigidCounters>::Create(context, 1, "rigid counters"));
-  PALPATE_ASSIGN_OR_RETURN(world->mesh_of_, CreateBufferFrom<uint32_t>(queue, mesh_of, "rigid meshes"));
-  PALPATE_ASSIGN_OR_RETURN(world->filters_, CreateBufferFrom<uint32_t>(queue, filters, "rigid filters"));
-  PALPATE_ASSIGN_OR_RETURN(world->vertex_begins_, CreateBufferFrom<uint32_t>(queue, vertex_begins, "rigid vertex begins"));
-  PALPATE_ASSIGN_OR_RETURN(world->entry_begins_, DeviceBuffer<uint32_t>::Create(context, count + 1, "rigid entry begins"));
-  PALPATE_ASSIGN_OR_RETURN(world->scales_, CreateBufferFrom<Float4>(queue, scales, "rigid scales"));
-  PALPATE_ASSIGN_OR_RETURN(world->local_inertia_, CreateBufferFrom<Float4>(queue, local_inertia, "rigid local inertia"));
-  PALPATE_ASSIGN_OR_RETURN(world->inertia_, DeviceBuffer<Float4>::Create(context, 2 * count, "rigid inertia"));
-  PALPATE_ASSIGN_OR_RETURN(world->positions_, CreateBufferFrom<Float4>(queue, positions, "rigid positions"));
-  PALPATE_ASSIGN_OR_RETURN(world->rotations_, CreateBufferFrom<Float4>(queue, rotations, "rigid rotations"));
-  PALPATE_ASSIGN_OR_RETURN(world->velocities_, CreateBufferFrom<Float4>(queue, velocities, "rigid velocities"));
-  PALPATE_ASSIGN_OR_RETURN(world->spins_, CreateBufferFrom<Float4>(queue, spins, "rigid spins"));
-  for (DeviceBuffer<Float4>* buffer :
-       {&world->next_positions_, &world->next_rotations_, &world->start_positions_, &world->start_rotations_, &world->predicted_positions_,
-        &world->predicted_rotations_, &world->next_velocities_, &world->next_spins_, &world->before_velocities_, &world->before_spins_}) {
-    PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<Float4>::Create(context, count, "rigid scratch"));
-  }
-  PALPATE_ASSIGN_OR_RETURN(world->world_, DeviceBuffer<Float4>::Create(context, world->vertex_count_, "rigid world vertices"));
-  PALPATE_ASSIGN_OR_RETURN(world->volumes_,
-                           DeviceBuffer<float>::Create(context, count * FloatsPerVolume(options.broad_phase.volume), "rigid volumes"));
-  if (options.level_of_detail) {
-    PALPATE_ASSIGN_OR_RETURN(world->detail_, DeviceBuffer<RigidDetail>::Create(context, 1, "rigid detail"));
-    PALPATE_ASSIGN_OR_RETURN(world->levels_, DeviceBuffer<uint32_t>::Create(context, count, "rigid levels"));
-    PALPATE_ASSIGN_OR_RETURN(world->level_counts_,
-                             DeviceBuffer<uint32_t>::Create(context, size_t{options.iterations} + 1, "rigid level counts"));
-    PALPATE_RETURN_IF_ERROR(world->SetPointOfInterest(options.level_of_detail->point_m));
-  }
+  PALPATE_RETURN_IF_ERROR(world->MakeBuffers(context, arrays));
   PALPATE_RETURN_IF_ERROR(world->ReservePairs(1));
   return world;
+}
+
+absl::Status RigidBodies::MakeBuffers(const std::shared_ptr<Context>& context, const BodyArrays& arrays) {
+  Queue& queue = *queue_;
+  const size_t count = body_count_;
+  const RigidParams params = ParamsOf(options_, body_count_);
+  PALPATE_ASSIGN_OR_RETURN(params_, CreateBufferFrom<RigidParams>(queue, std::span(&params, 1), "rigid params"));
+  PALPATE_ASSIGN_OR_RETURN(counters_, DeviceBuffer<RigidCounters>::Create(context, 1, "rigid counters"));
+  PALPATE_ASSIGN_OR_RETURN(mesh_of_, CreateBufferFrom<uint32_t>(queue, arrays.mesh_of, "rigid meshes"));
+  PALPATE_ASSIGN_OR_RETURN(filters_, CreateBufferFrom<uint32_t>(queue, arrays.filters, "rigid filters"));
+  PALPATE_ASSIGN_OR_RETURN(vertex_begins_, CreateBufferFrom<uint32_t>(queue, arrays.vertex_begins, "rigid vertex begins"));
+  PALPATE_ASSIGN_OR_RETURN(entry_begins_, DeviceBuffer<uint32_t>::Create(context, count + 1, "rigid entry begins"));
+  PALPATE_ASSIGN_OR_RETURN(scales_, CreateBufferFrom<Float4>(queue, arrays.scales, "rigid scales"));
+  PALPATE_ASSIGN_OR_RETURN(local_inertia_, CreateBufferFrom<Float4>(queue, arrays.local_inertia, "rigid local inertia"));
+  PALPATE_ASSIGN_OR_RETURN(inertia_, DeviceBuffer<Float4>::Create(context, 2 * count, "rigid inertia"));
+  PALPATE_ASSIGN_OR_RETURN(positions_, CreateBufferFrom<Float4>(queue, arrays.positions, "rigid positions"));
+  PALPATE_ASSIGN_OR_RETURN(rotations_, CreateBufferFrom<Float4>(queue, arrays.rotations, "rigid rotations"));
+  PALPATE_ASSIGN_OR_RETURN(velocities_, CreateBufferFrom<Float4>(queue, arrays.velocities, "rigid velocities"));
+  PALPATE_ASSIGN_OR_RETURN(spins_, CreateBufferFrom<Float4>(queue, arrays.spins, "rigid spins"));
+  for (DeviceBuffer<Float4>* buffer : {&next_positions_, &next_rotations_, &start_positions_, &start_rotations_, &predicted_positions_,
+                                       &predicted_rotations_, &next_velocities_, &next_spins_, &before_velocities_, &before_spins_}) {
+    PALPATE_ASSIGN_OR_RETURN(*buffer, DeviceBuffer<Float4>::Create(context, count, "rigid scratch"));
+  }
+  PALPATE_ASSIGN_OR_RETURN(world_, DeviceBuffer<Float4>::Create(context, vertex_count_, "rigid world vertices"));
+  PALPATE_ASSIGN_OR_RETURN(volumes_,
+                           DeviceBuffer<float>::Create(context, count * FloatsPerVolume(options_.broad_phase.volume), "rigid volumes"));
+  if (options_.level_of_detail) {
+    PALPATE_ASSIGN_OR_RETURN(detail_, DeviceBuffer<RigidDetail>::Create(context, 1, "rigid detail"));
+    PALPATE_ASSIGN_OR_RETURN(levels_, DeviceBuffer<uint32_t>::Create(context, count, "rigid levels"));
+    PALPATE_ASSIGN_OR_RETURN(level_counts_, DeviceBuffer<uint32_t>::Create(context, size_t{options_.iterations} + 1, "rigid level counts"));
+    PALPATE_RETURN_IF_ERROR(SetPointOfInterest(options_.level_of_detail->point_m));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RigidBodies::MakeKernels(const std::shared_ptr<Context>& context) {

@@ -27,7 +27,7 @@ kernel void rigid_predict(constant RigidParams* params, global Float4* velocitie
   if (inverse_mass > 0.0f) {
     const float h = params->dt_s;
     const float3 g = params->gravity.xyz;
-    if (params->flags & PALPATE_RIGID_THESIS_INTEGRATOR) {
+    if (params->flags & PALPATE_RIGID_VERLET) {
       x += h * v + (0.5f * h * h) * g;
       v = (v + h * g) * params->damping;
       q += 0.5f * h * quaternion_product((float4)(spin, 0.0f), q);

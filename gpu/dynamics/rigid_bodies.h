@@ -28,8 +28,8 @@ struct RigidBodyDescription {
   double mass_kg = 1;  ///< spread evenly over the vertices; 0 = static
 };
 
-/// kSymplectic: v += h g, v /= 1 + h damping, x += h v, and rotations alike. kThesis: x += h v + h^2 g / 2, v = (v + h g) damping.
-enum class RigidIntegrator { kSymplectic, kThesis };
+/// kSymplectic: v += h g, v /= 1 + h damping, x += h v, and rotations alike. kVerlet: x += h v + h^2 g / 2, v = (v + h g) damping.
+enum class RigidIntegrator { kSymplectic, kVerlet };
 
 /// What contacts are found from. kConvex: the bodies. kVolumes: their bounding volumes alone, those of BroadPhaseOptions::volume, built
 /// anew in each iteration: a contact has the direction and depth of the least move that parts the volumes and pushes both bodies without
@@ -51,11 +51,11 @@ struct RigidBodiesOptions {
   double dt_s = 1.0 / 120;
   std::array<double, 3> gravity_m_per_s2{0, 0, -9.81};
   RigidIntegrator integrator = RigidIntegrator::kSymplectic;
-  double damping = 0;                             ///< kSymplectic: rate >= 0 [1/s]; kThesis: factor on velocities each step in [0, 1]
+  double damping = 0;                             ///< kSymplectic: rate >= 0 [1/s]; kVerlet: factor on velocities each step in [0, 1]
   uint32_t iterations = 10;                       ///< of narrow phase and response
   uint32_t velocity_iterations = 4;               ///< after them; 0 with correct_velocities off
-  bool correct_velocities = true;                 ///< off: contacts move bodies but leave their velocities, as in the thesis
-  bool line_search = true;                        ///< off: one plain shape match an iteration, as in the thesis
+  bool correct_velocities = true;                 ///< off: contacts move bodies but leave their velocities
+  bool line_search = true;                        ///< off: one plain shape match an iteration
   double friction = 0.3;                          ///< Coulomb, >= 0
   double restitution = 0;                         ///< in [0, 1]; impacts slower than two steps of gravity do not bounce
   std::optional<std::array<double, 4>> ground{};  ///< normal (not zero) and offset [m]: solid where normal . x < offset
@@ -121,8 +121,10 @@ class RigidBodies {
 
  private:
   class StageClock;
+  struct BodyArrays;
   RigidBodies() = default;
   absl::Status MakeKernels(const std::shared_ptr<Context>& context);
+  absl::Status MakeBuffers(const std::shared_ptr<Context>& context, const BodyArrays& arrays);
   absl::Status ReservePairs(uint32_t pair_count);
   absl::Status BuildVolumes();
   absl::StatusOr<BufferView<UInt2>> OrderPairs(std::vector<uint32_t>* active_pairs);

@@ -131,6 +131,34 @@ absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {
   return surface_.SetSelfCollision(on) ? BuildSurface(queue) : absl::OkStatus();
 }
 
+absl::Status SurfaceContacts::SaveState(Queue& queue, StateWriter& archive) {
+  // All members, so that a new one is not forgotten: what is not used here is of a step, an option, or keeps no state.
+  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, moved_since_run_m, surface, reach, boxes, check,
+                          filter, tangles, pairs, components, detector, x_sweep, detected, certified, truncated] = *this;
+  archive.Enter("SurfaceContacts");
+  archive(statistics, reach);
+  surface.SaveState(archive);
+  components.SaveState(archive);
+  PALPATE_RETURN_IF_ERROR(tangles.SaveState(queue, archive));
+  return pairs.SaveState(queue, archive);
+}
+
+absl::Status SurfaceContacts::LoadState(Queue& queue, StateReader& archive, const DeviceBuffer<Float4>& x) {
+  SurfaceStatistics statistics;
+  archive.Enter("SurfaceContacts");
+  archive(statistics, reach_);
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  PALPATE_RETURN_IF_ERROR(surface_.LoadState(queue, archive));
+  PALPATE_RETURN_IF_ERROR(SetDetectors());
+  PALPATE_RETURN_IF_ERROR(reach_.Upload(queue));
+  PALPATE_RETURN_IF_ERROR(ForgetStep(queue, x));
+  PALPATE_RETURN_IF_ERROR(components_.LoadState(queue, archive));
+  PALPATE_RETURN_IF_ERROR(tangles_.LoadState(queue, archive));
+  PALPATE_RETURN_IF_ERROR(pairs_.LoadState(queue, archive));
+  statistics_ = statistics;
+  return absl::OkStatus();
+}
+
 absl::Status SurfaceContacts::MakePairs(Queue& queue) {
   statistics_.contacts = detector_.contact_count();
   return pairs_.Make(queue, detector_.contacts(), reach_.params(), detected_, tangles_.tangled(),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/collision/proximity.h"
 #include "gpu/dynamics/body_boxes.h"
@@ -40,6 +41,13 @@ struct SurfaceStatistics {
   double detect_ms = 0;
   double filter_ms = 0;
   double check_ms = 0;
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    // Times are not state.
+    [[maybe_unused]] auto& [a, b, c, d, e, f, g, detect, filter, check] = *this;
+    archive(a, b, c, d, e, f, g);
+  }
 };
 
 class SweptSurfaces;
@@ -84,6 +92,11 @@ class SurfaceContacts {
 
   /// Forgets the step before: positions were set from outside.
   absl::Status Reset(Queue& queue, const DeviceBuffer<Float4>& x);
+
+  /// What a step starts from, beyond positions: how edits left the surface, what passes through each other, how far is looked. Blocking.
+  absl::Status SaveState(Queue& queue, StateWriter& archive);
+  /// Of one that was created of the same layout. Errors: InvalidArgument (a state of another surface).
+  absl::Status LoadState(Queue& queue, StateReader& archive, const DeviceBuffer<Float4>& x);
 
   /// Whether bodies may meet themselves; on at first. Off while a mesh that was given tangled finds its shape, for which its surface must
   /// pass through itself.

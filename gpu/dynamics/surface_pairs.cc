@@ -157,4 +157,31 @@ size_t SurfacePairs::device_bytes() const {
          is_near_.size_bytes() + pairs_.size_bytes() + reports_.size_bytes();
 }
 
+absl::Status SurfacePairs::SaveState(Queue& queue, StateWriter& archive) const {
+  // All members, so that a new one is not forgotten: what is not used here follows from the layout, or is of a step.
+  [[maybe_unused]] const auto& [layout, scene, options, count, generation, has_cuts, contacts, vertex_origins_host, vertex_stiffness_host,
+                                reports_host, sort, make, bound_entries, linearize, bound_moves, report, clear_ways, rest, planes,
+                                vertex_origins, keys, sorted_keys, entries, begins, counter, vertex_stiffness, clear, is_near, pairs,
+                                reports] = *this;
+  std::vector<uint32_t> host(begins.count());
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(begins, std::span<uint32_t>(host)));
+  std::vector<uint8_t> has_entries(layout.vertex_count);
+  for (size_t v = 0; v < has_entries.size(); ++v) has_entries[v] = host[v] != host[v + 1] ? 1 : 0;
+  archive.Enter("SurfacePairs");
+  archive(has_cuts, has_entries);
+  return absl::OkStatus();
+}
+
+absl::Status SurfacePairs::LoadState(Queue& queue, StateReader& archive) {
+  std::vector<uint8_t> has_entries;
+  archive.Enter("SurfacePairs");
+  archive(has_cuts_, has_entries);
+  archive.Check(has_entries.size() == layout_.vertex_count, "another number of vertices");
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  PALPATE_RETURN_IF_ERROR(Clear(queue));
+  std::vector<uint32_t> begins(1, 0);
+  for (const uint8_t has : has_entries) begins.push_back(begins.back() + (has != 0 ? 1 : 0));
+  return queue.Write(begins_, std::span<const uint32_t>(begins));
+}
+
 }  // namespace palpate::gpu

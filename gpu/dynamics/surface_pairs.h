@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/collision/surface_topology.h"
 #include "gpu/dynamics/surface_options.h"
@@ -47,6 +48,10 @@ class SurfacePairs {
   /// Pairs that push at x, as they were linearised, in canonical order; valid until the next call. Blocking reads.
   absl::StatusOr<std::span<const SurfaceReport>> Report(Queue& queue, const DeviceBuffer<SurfaceParams>& params,
                                                         const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start);
+
+  /// What is left of the pairs of the step before: rigid bodies ask which vertices had some while the next detection runs. Blocking.
+  absl::Status SaveState(Queue& queue, StateWriter& archive) const;
+  absl::Status LoadState(Queue& queue, StateReader& archive);
 
   uint32_t count() const { return count_; }
   bool has_cuts() const { return has_cuts_; }          ///< lips of which lie almost in touch

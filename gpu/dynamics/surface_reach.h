@@ -38,6 +38,15 @@ class SurfaceReach {
   float range_m() const { return host_.range_m; }
   float cap_m() const { return host_.cap_m; }
   double edge_m() const { return edge_m_; }  ///< mean edge that the range goes by
+
+  /// Of what is read, the device knows after Upload.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [margin_m, reserve_m, edge_m, edge_count, host, params] = *this;
+    archive.Enter("SurfaceReach");
+    archive(edge_m, edge_count, host.range_m, host.cap_m);
+    archive.Check(host.range_m > 0 && host.cap_m > 0, "a range is not positive");
+  }
   const DeviceBuffer<SurfaceParams>& params() const { return params_; }
 
  private:

@@ -37,4 +37,26 @@ absl::Status TangleMonitor::Follow(std::span<const uint32_t> slots, RunWriter* w
   return absl::OkStatus();
 }
 
+absl::Status TangleMonitor::SaveState(Queue& queue, StateWriter& archive) const {
+  // All members, so that a new one is not forgotten.
+  [[maybe_unused]] const auto& [intersections, counter, mark_tangled, tangled] = *this;
+  std::vector<uint32_t> marks;
+  if (intersections > 0) {
+    marks.resize(tangled.count());
+    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(tangled, std::span<uint32_t>(marks)));
+  }
+  archive.Enter("TangleMonitor");
+  archive(intersections, marks);
+  return absl::OkStatus();
+}
+
+absl::Status TangleMonitor::LoadState(Queue& queue, StateReader& archive) {
+  std::vector<uint32_t> marks;
+  archive.Enter("TangleMonitor");
+  archive(intersections_, marks);
+  archive.Check(marks.size() == (intersections_ > 0 ? tangled_.count() : 0), "another number of vertices");
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  return marks.empty() ? queue.Zero(tangled_) : queue.Write(tangled_, std::span<const uint32_t>(marks));
+}
+
 }  // namespace palpate::gpu

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/collision/intersections.h"
 #include "gpu/primitives/run_writer.h"
@@ -24,6 +25,10 @@ class TangleMonitor {
   absl::Status Forget(Queue& queue);
   /// After an edit: the vertices `slots` are others than before.
   absl::Status Follow(std::span<const uint32_t> slots, RunWriter* writer);
+
+  /// Which vertices are marked. Blocking.
+  absl::Status SaveState(Queue& queue, StateWriter& archive) const;
+  absl::Status LoadState(Queue& queue, StateReader& archive);
 
   uint32_t intersections() const { return intersections_; }           ///< edges through triangles, at the last look
   const DeviceBuffer<uint32_t>& tangled() const { return tangled_; }  ///< [slot] 1: marked

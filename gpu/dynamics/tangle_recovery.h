@@ -31,6 +31,13 @@ class TangleRecovery {
   /// After a step of `dt_s`. Whether active() changed.
   bool Update(const Counts& counts, uint32_t tet_count, double dt_s);
 
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [left_s, calm_s, was_given_tangled] = *this;
+    archive.Enter("TangleRecovery");
+    archive(left_s, calm_s, was_given_tangled);
+  }
+
  private:
   double left_s_ = 0;  // > 0 while it recovers
   double calm_s_ = 0;  // how long it has looked untangled

@@ -1,3 +1,4 @@
+/* clang-format off */
 /* Implicit elastodynamics with contact by vertex-block descent in colours.
    Source: Chen, Liu, Yang, Yuksel, "Vertex Block Descent", 2024 (arXiv 2403.06321); see docs/algorithms/tissue.md for what differs.
 
@@ -13,11 +14,15 @@
 
    Layout: vertices are in solver order: colour by colour, fixed ones last. Edits leave slots without a vertex (no mass, no corners), blocks
    that are of nobody, and tets without one (four equal vertices). The corners of a vertex fill whole blocks of PALPATE_LANES, those that
-   block_range gives it; block b holds corner_real   [b][CORNER_REALS][lanes]: rest gradients of the other three vertices (rows of Dm^-1), V
-   mu, V lambda, damping/dt; with PALPATE_FIBERS also their unit direction, V alpha, V beta, V (mu along - mu across) corner_index
-   [b][4][lanes]: the other three vertices in the order that keeps the orientation, tet with its energy in the upper bits corner_strain
-   [b][7][lanes]: C = F^T F at the start of the step and the viscosity/dt that acts in it (only with PALPATE_VISCOUS) Padding lanes have
-   zero gradients and zero moduli, so they add exact zeros. */
+   block_range gives it. Block b holds
+     corner_real    [b][CORNER_REALS][lanes]  rest gradients of the other three vertices (rows of Dm^-1), V mu, V lambda, damping/dt; with
+                                              PALPATE_FIBERS also their unit direction, V alpha, V beta, V (mu along - mu across)
+     corner_index   [b][4][lanes]             the other three vertices in the order that keeps the orientation, tet with its energy in the
+                                              upper bits
+     corner_strain  [b][7][lanes]             C = F^T F at the start of the step and the viscosity/dt that acts in it (only with
+                                              PALPATE_VISCOUS)
+   Padding lanes have zero gradients and zero moduli, so they add exact zeros. */
+/* clang-format on */
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/prelude.h"
 
@@ -25,7 +30,7 @@
 #define PALPATE_LANES 1
 #define PALPATE_TEAM 1
 #define PALPATE_GROUP 1
-#define PALPATE_ENERGY_MASK 0x1fu
+#define PALPATE_ENERGY_MASK 0x7fffu
 #define PALPATE_FIBERS 1
 #define PALPATE_VISCOUS 1
 #define PALPATE_SURFACE 1

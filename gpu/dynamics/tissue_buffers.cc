@@ -27,7 +27,7 @@ absl::StatusOr<TissueBuffers> TissueBuffers::Create(Queue& queue, const TissueLa
   const size_t n = layout.vertex_count;
   const size_t history = has_history ? n : 0;
   const size_t strains = layout.has_viscosity ? layout.block_vertex.size() * 7 * layout.lanes : 0;
-  const std::vector<Float4> rotations(layout.Has(TissueEnergy::kCorotated) ? layout.tets.size() : 0, kNotTurned);
+  const std::vector<Float4> rotations(layout.HasRotatedEnergies() ? layout.tets.size() : 0, kNotTurned);
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.params, std::vector<StepParams>{params}, "params"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.x, layout.rest_m.values(), "positions"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.x_start, layout.rest_m.values(), "positions_start"));

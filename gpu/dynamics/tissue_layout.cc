@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <utility>
 
 #include "gpu/dynamics/layout_entries.h"
 
@@ -460,9 +461,8 @@ std::vector<uint32_t> PlaceVertices(const TissueModel& model, const TetLists& li
 }
 
 /// Tets by their places, and what they are together.
-void PlaceTets(const TissueModel& model, const TissueSlack& slack, LayoutEntries& entries, TissueLayout* layout) {
+void PlaceTets(const TissueModel& model, size_t tet_room, LayoutEntries& entries, TissueLayout* layout) {
   layout->tet_count = static_cast<uint32_t>(model.tets.size());
-  const size_t tet_room = slack.Room(model.tets.size());
   layout->tets.resize(tet_room);
   layout->tet_rest.resize(tet_room * 3);
   double edge_sum = 0;
@@ -489,17 +489,20 @@ void PlaceTets(const TissueModel& model, const TissueSlack& slack, LayoutEntries
   }
 }
 
-/// Blocks of corners and what else belongs to a vertex. `order`: of PlaceVertices.
-void PlaceBlocks(const TissueModel& model, const TetLists& lists, std::span<const uint32_t> order, double dt_s, const TissueSlack& slack,
-                 LayoutEntries& entries, TissueLayout* layout) {
-  const uint32_t lanes = layout->lanes;
-  const auto blocks_of = [&](uint32_t v) { return BlocksOf(lists, v, lanes); };
+/// One after the other. `order`: of PlaceVertices.
+void PlaceBlocks(const TetLists& lists, std::span<const uint32_t> order, TissueLayout* layout) {
   layout->block_range.resize(layout->vertex_count);
   for (const uint32_t v : order) {
-    layout->block_range[layout->solver_index[v]] = {layout->block_count, layout->block_count + blocks_of(v)};
-    layout->block_count += blocks_of(v);
+    const uint32_t count = BlocksOf(lists, v, layout->lanes);
+    layout->block_range[layout->solver_index[v]] = {layout->block_count, layout->block_count + count};
+    layout->block_count += count;
   }
-  const size_t block_room = slack.Room(layout->block_count);
+}
+
+/// Blocks of corners, which have their ranges, and what else belongs to a vertex. `order`: all vertices that are there.
+void WriteVertices(const TissueModel& model, const TetLists& lists, std::span<const uint32_t> order, double dt_s, size_t block_room,
+                   LayoutEntries& entries, TissueLayout* layout) {
+  const uint32_t lanes = layout->lanes;
   layout->block_vertex.resize(block_room);
   layout->corner_reals = layout->has_fibers ? 18 : 12;
   layout->corner_real.resize(block_room * layout->corner_reals * lanes);
@@ -516,7 +519,7 @@ void PlaceBlocks(const TissueModel& model, const TetLists& lists, std::span<cons
   }
   for (size_t k = 0; k < model.prescribed.vertices.size(); ++k) {
     const uint32_t v = model.prescribed.vertices[k];
-    if (blocks_of(v) == 0) layout->vertex_stiffness_n_per_m[layout->solver_index[v]] = model.prescribed.stiffness_n_per_m[k];
+    if (BlocksOf(lists, v, lanes) == 0) layout->vertex_stiffness_n_per_m[layout->solver_index[v]] = model.prescribed.stiffness_n_per_m[k];
   }
   // Of a pair the softer side counts: rigid bodies bear what their inertia bears in a step.
   for (const TissueRigidBody& rigid : model.rigid) {
@@ -526,28 +529,46 @@ void PlaceBlocks(const TissueModel& model, const TetLists& lists, std::span<cons
   }
 }
 
-/// Surface triangles, and those around each vertex with their room.
-void PlaceTriangles(const TissueModel& model, const TetLists& lists, const TissueSlack& slack, LayoutEntries& entries,
-                    TissueLayout* layout) {
+/// Surface triangles. Returns how many each vertex has.
+TissueLayout::BySlot<uint32_t> PlaceTriangles(const TissueModel& model, const TetLists& lists, size_t triangle_room, LayoutEntries& entries,
+                                              TissueLayout* layout) {
   layout->triangle_count = static_cast<uint32_t>(model.surface_triangles.size());
-  layout->triangles.resize(slack.Room(model.surface_triangles.size()));
+  layout->triangles.resize(triangle_room);
   TissueLayout::BySlot<uint32_t> fan(layout->vertex_count, 0);
   for (uint32_t t = 0; t < layout->triangle_count; ++t) {
     entries.WriteTriangle(t, !lists.Around(model.surface_triangles[t][0]).empty());
     for (const uint32_t v : model.surface_triangles[t]) ++fan[layout->solver_index[v]];
   }
-  layout->vertex_triangle_range.resize(layout->vertex_count);
-  uint32_t end = 0;
-  for (const SolverSlot i : fan.indices()) {
-    layout->vertex_triangle_range[i] = {end, end};
-    end += TriangleListRoom(fan[i]);
+  layout->triangle_body = model.triangle_body;
+  for (uint32_t b = 0; b + 1 < model.body_triangle_begin.size(); ++b) {
+    layout->triangle_body.insert(layout->triangle_body.end(), model.body_triangle_begin[b + 1] - model.body_triangle_begin[b], b);
   }
-  layout->vertex_triangles_end = end;
-  layout->vertex_triangles.resize(slack.Room(end));
+  return fan;
+}
+
+/// Lists of triangles one after the other, each with its room.
+void PlaceFans(const TissueLayout::BySlot<uint32_t>& fan, TissueLayout* layout) {
+  layout->vertex_triangle_range.resize(layout->vertex_count);
+  for (const SolverSlot i : fan.indices()) {
+    layout->vertex_triangle_range[i] = {layout->vertex_triangles_end, layout->vertex_triangles_end};
+    layout->vertex_triangles_end += TriangleListRoom(fan[i]);
+  }
+}
+
+/// Into lists that are empty at their places.
+void WriteFans(const TissueModel& model, size_t fan_room, TissueLayout* layout) {
+  layout->vertex_triangles.resize(fan_room);
   for (uint32_t t = 0; t < layout->triangle_count; ++t) {
     for (const uint32_t v : model.surface_triangles[t])
       layout->vertex_triangles[layout->vertex_triangle_range[layout->solver_index[v]].y++] = t;
   }
+}
+
+void FinishLayout(const TissueModel& model, TissueLayout* layout) {
+  layout->self_collision = model.self_collision;
+  layout->has_surface_contact = model.self_collision.size() > 1 ||
+                                std::any_of(model.self_collision.begin(), model.self_collision.end(), [](uint8_t s) { return s != 0; });
+  ListLoadsAndDriven(model, layout);
 }
 
 }  // namespace
@@ -559,17 +580,152 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   const TetLists lists = ListTets(model);
   layout.lanes = lanes;
   const std::vector<uint32_t> order = PlaceVertices(model, lists, slack, &layout);
-  PlaceTets(model, slack, entries, &layout);
-  PlaceBlocks(model, lists, order, dt_s, slack, entries, &layout);
-  PlaceTriangles(model, lists, slack, entries, &layout);
-  layout.triangle_body = model.triangle_body;
-  for (uint32_t b = 0; b + 1 < model.body_triangle_begin.size(); ++b) {
-    layout.triangle_body.insert(layout.triangle_body.end(), model.body_triangle_begin[b + 1] - model.body_triangle_begin[b], b);
+  PlaceTets(model, slack.Room(model.tets.size()), entries, &layout);
+  PlaceBlocks(lists, order, &layout);
+  WriteVertices(model, lists, order, dt_s, slack.Room(layout.block_count), entries, &layout);
+  PlaceFans(PlaceTriangles(model, lists, slack.Room(model.surface_triangles.size()), entries, &layout), &layout);
+  WriteFans(model, slack.Room(layout.vertex_triangles_end), &layout);
+  FinishLayout(model, &layout);
+  return layout;
+}
+
+// --- as a skeleton says
+
+namespace {
+
+absl::Status OtherModel(const char* what) {
+  return absl::InvalidArgumentError(absl::StrCat("the layout is that of another model: ", what));
+}
+
+/// Sizes and rooms: none that an edit could not have led to, so that what is read takes no more memory than its model deserves.
+absl::Status CheckRooms(const TissueModel& model, const LayoutSkeleton& s) {
+  const uint64_t vertices = model.rest_m.size();
+  const uint64_t tets = model.tets.size();
+  const uint64_t triangles = 4 * tets + model.surface_triangles.size();  // that there ever were
+  const uint64_t colors = s.color_end.size();
+  if (s.lanes == 0 || s.lanes > 64) return OtherModel("lanes");
+  if (s.vertex_count > 2 * vertices + 64 * (colors + 1) || s.tet_room < tets || s.tet_room > 2 * tets + 64 ||
+      s.triangle_room < model.surface_triangles.size() || s.triangle_room > 2 * triangles + 64 ||
+      s.blocks.capacity() > 2 * (4 * tets + vertices) + 64 || s.fans.capacity() > 8 * (triangles + vertices) + 64) {
+    return OtherModel("its room does not fit");
   }
-  layout.self_collision = model.self_collision;
-  layout.has_surface_contact = model.self_collision.size() > 1 ||
-                               std::any_of(model.self_collision.begin(), model.self_collision.end(), [](uint8_t s) { return s != 0; });
-  ListLoadsAndDriven(model, &layout);
+  if (!s.blocks.IsSound() || !s.fans.IsSound()) return OtherModel("a free range is out of range");
+  return absl::OkStatus();
+}
+
+/// Takes over slots, and lists the vertices that are there.
+absl::StatusOr<std::vector<uint32_t>> TakeSlots(const TissueModel& model, const LayoutSkeleton& s, TissueLayout* layout) {
+  const size_t colors = s.color_end.size();
+  if (s.color_begin.size() != colors + 1 || s.color_begin.front() != 0 || s.color_begin.back() != s.free_count ||
+      !std::is_sorted(s.color_begin.begin(), s.color_begin.end()) || s.fixed_end < s.free_count || s.fixed_end > s.vertex_count) {
+    return OtherModel("its colours");
+  }
+  for (size_t c = 0; c < colors; ++c) {
+    if (s.color_end[c] < s.color_begin[c] || s.color_end[c] > s.color_begin[c + 1]) return OtherModel("its colours");
+  }
+  if (s.solver_index.size() != model.rest_m.size() || s.block_begins.size() != s.vertex_count || s.fan_begins.size() != s.vertex_count) {
+    return OtherModel("another number of vertices");
+  }
+  layout->original_index.assign(s.vertex_count, kNoTissueVertex);
+  std::vector<uint32_t> vertices;
+  for (uint32_t v = 0; v < s.solver_index.size(); ++v) {
+    if ((s.solver_index[v] == kNoSolverSlot) != (model.fixed[v] == kAbsentVertex)) return OtherModel("a vertex has no slot, or need not");
+    if (s.solver_index[v] == kNoSolverSlot) continue;
+    const uint32_t slot = ToNumber(s.solver_index[v]);
+    const bool is_free = model.fixed[v] == kFreeVertex;
+    if (slot >= s.fixed_end || (slot < s.free_count) != is_free) return OtherModel("a vertex has a slot of another kind");
+    const auto color = std::upper_bound(s.color_begin.begin(), s.color_begin.end(), slot) - s.color_begin.begin() - 1;
+    if (is_free && slot >= s.color_end[static_cast<size_t>(color)]) return OtherModel("a slot is not in use");
+    if (std::exchange(layout->original_index[SolverSlot{slot}], v) != kNoTissueVertex) return OtherModel("two vertices have one slot");
+    vertices.push_back(v);
+  }
+  return vertices;
+}
+
+/// Whether ranges lie within [0, end) and apart.
+class Ranges {
+ public:
+  explicit Ranges(uint32_t end) : is_taken_(end, 0) {}
+  bool Take(uint32_t begin, uint32_t length) {
+    if (begin > is_taken_.size() || length > is_taken_.size() - begin) return false;
+    const auto first = is_taken_.begin() + begin;
+    if (std::any_of(first, first + length, [](uint8_t taken) { return taken != 0; })) return false;
+    std::fill(first, first + length, uint8_t{1});
+    return true;
+  }
+
+ private:
+  std::vector<uint8_t> is_taken_;
+};
+
+/// Colours of two vertices of one tet differ.
+bool AreColored(const TissueModel& model, const LayoutSkeleton& s) {
+  for (const TissueTet& tet : model.tets) {
+    if (LayoutEntries::IsFree(tet)) continue;
+    std::array<std::ptrdiff_t, 4> colors{};
+    size_t count = 0;
+    for (const uint32_t v : tet.vertices) {
+      const uint32_t slot = ToNumber(s.solver_index[v]);
+      if (slot < s.free_count) colors[count++] = std::upper_bound(s.color_begin.begin(), s.color_begin.end(), slot) - s.color_begin.begin();
+    }
+    std::sort(colors.begin(), colors.begin() + count);
+    if (std::adjacent_find(colors.begin(), colors.begin() + count) != colors.begin() + count) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<TissueLayout> LayOutTissueAs(const TissueModel& model, double dt_s, const LayoutSkeleton& skeleton) {
+  TissueLayout layout;
+  LayoutEntries entries(model, dt_s, &layout);
+  PALPATE_RETURN_IF_ERROR(CheckModel(model, entries));
+  PALPATE_RETURN_IF_ERROR(CheckRooms(model, skeleton));
+  const TetLists lists = ListTets(model);
+  layout.lanes = skeleton.lanes;
+  layout.vertex_count = skeleton.vertex_count;
+  layout.free_count = skeleton.free_count;
+  layout.fixed_end = skeleton.fixed_end;
+  layout.color_begin = skeleton.color_begin;
+  layout.color_end = skeleton.color_end;
+  layout.solver_index = skeleton.solver_index;
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<uint32_t> vertices, TakeSlots(model, skeleton, &layout));
+  if (!AreColored(model, skeleton)) return OtherModel("two vertices of a tet have one colour");
+  PlaceTets(model, skeleton.tet_room, entries, &layout);
+  for (size_t energy = 0; energy < layout.has_energy.size(); ++energy) {
+    if (layout.has_energy[energy] && !skeleton.has_energy[energy]) return OtherModel("an energy is missing");
+  }
+  if ((layout.has_fibers && !skeleton.has_fibers) || (layout.has_viscosity && !skeleton.has_viscosity)) {
+    return OtherModel("fibres or viscosity are missing");
+  }
+  layout.has_energy = skeleton.has_energy;
+  layout.has_fibers = skeleton.has_fibers;
+  layout.has_viscosity = skeleton.has_viscosity;
+  layout.mean_edge_m = skeleton.mean_edge_m;
+  layout.mean_young_modulus_pa = skeleton.mean_young_modulus_pa;
+  layout.block_range.resize(layout.vertex_count);
+  layout.block_count = skeleton.blocks.end();
+  Ranges blocks(layout.block_count);
+  for (const uint32_t v : vertices) {
+    const uint32_t begin = skeleton.block_begins[ToNumber(layout.solver_index[v])];
+    const uint32_t count = BlocksOf(lists, v, layout.lanes);
+    if (count > 0 && !blocks.Take(begin, count)) return OtherModel("blocks of vertices overlap, or are out of range");
+    layout.block_range[layout.solver_index[v]] = {begin, begin + count};
+  }
+  WriteVertices(model, lists, vertices, dt_s, skeleton.blocks.capacity(), entries, &layout);
+  const TissueLayout::BySlot<uint32_t> fan = PlaceTriangles(model, lists, skeleton.triangle_room, entries, &layout);
+  layout.vertex_triangle_range.resize(layout.vertex_count);
+  layout.vertex_triangles_end = skeleton.fans.end();
+  Ranges fans(layout.vertex_triangles_end);
+  for (const uint32_t v : vertices) {
+    const SolverSlot slot = layout.solver_index[v];
+    const uint32_t begin = skeleton.fan_begins[ToNumber(slot)];
+    if (fan[slot] > 0 && !fans.Take(begin, TriangleListRoom(fan[slot])))
+      return OtherModel("lists of triangles overlap, or are out of range");
+    layout.vertex_triangle_range[slot] = {begin, begin};
+  }
+  WriteFans(model, skeleton.fans.capacity(), &layout);
+  FinishLayout(model, &layout);
   return layout;
 }
 

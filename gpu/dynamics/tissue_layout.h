@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gpu/base/indexed_vector.h"
+#include "gpu/base/range_pool.h"
 #include "gpu/base/status.h"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/shape_types.h"
@@ -36,6 +37,12 @@ struct TissueShape {
   double beta = 0.5;
   double cluster_size_m = 0;  ///< 0: one cluster for each connected part
   bool keeps_volume = true;   ///< of each cluster's linear deformation
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [how, share, size, keeps] = *this;
+    archive(how, share, size, keeps);
+  }
 };
 
 /// Fibres of a linear or St-Venant-Kirchhoff tet, for transverse isotropy with the five constants of Spencer 1984: mu and lambda of the
@@ -80,6 +87,12 @@ struct TissueDrivenRegion {
   std::array<double, 3> center_m{};  ///< at start_s
   double start_s = 0;
   double duration_s = 0;
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [moved, velocity, angular_velocity, center, start, duration] = *this;
+    archive(moved, velocity, angular_velocity, center, start, duration);
+  }
 };
 
 /// Fixed vertices that the caller moves, each on its own: see TissueSolver::SetPrescribed.
@@ -87,6 +100,12 @@ struct TissuePrescribed {
   std::vector<uint32_t> vertices;  ///< each fixed, and not driven
   /// [vertices] E times edge length of what they are part of: how stiff contacts with them may be where they have no tets.
   std::vector<float> stiffness_n_per_m;
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [moved, stiffness] = *this;
+    archive(moved, stiffness);
+  }
 };
 
 /// A load from start_s for duration_s: a pressure that follows the surface triangles all of whose vertices are in `vertices`, or that name
@@ -98,6 +117,12 @@ struct TissueLoad {
   std::array<double, 3> force_n{};
   double start_s = 0;
   double duration_s = 0;  ///< may be infinite
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [on, pressure, force, start, duration] = *this;
+    archive(on, pressure, force, start, duration);
+  }
 };
 
 /// A rigid body: it carries fixed vertices that have no tets. Metres, world frame at the start.
@@ -109,6 +134,12 @@ struct TissueRigidBody {
   std::array<double, 9> inertia_kg_m2{};     ///< about the centre of mass, world axes, row by row
   std::array<double, 3> velocity_m_per_s{};  ///< of the centre of mass
   std::array<double, 3> angular_velocity_rad_per_s{};
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [of_body, range, mass, center, inertia, velocity, angular_velocity] = *this;
+    archive(of_body, range, mass, center, inertia, velocity, angular_velocity);
+  }
 };
 
 /// What a TissueSolver simulates: every body of a scene in one mesh. Metres, world frame, caller's vertex order.
@@ -140,6 +171,14 @@ struct TissueModel {
   /// such body share a rest shape, however many pieces it is in; see make_pairs in surface_contact.cl. Empty: from the bodies, no cuts.
   std::vector<uint32_t> vertex_origin;
   bool may_be_at_rest = false;  ///< it is no error if nothing can move or no tets are left
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, driven_regions, given, all_loads, loads_of_triangles,
+           rigid_bodies, all_shapes, origins, at_rest] = *this;
+    archive(rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, driven_regions, given, all_loads, loads_of_triangles,
+            rigid_bodies, all_shapes, origins, at_rest);
+  }
 };
 
 /// Which entries of a model an edit changed, added or took away, in any order; places beyond the new end of a list may be left out.
@@ -210,6 +249,15 @@ struct TissueLayout {
   double mean_young_modulus_pa = 0;
 
   bool Has(TissueEnergy energy) const { return has_energy[static_cast<size_t>(energy)]; }
+  /// Bit c: tets have the energy of gpu/shared/energies.h with code c.
+  uint32_t EnergyMask() const {
+    uint32_t mask = 0;
+#define PALPATE_ENERGY(name, Name, api, code, text) mask |= Has(TissueEnergy::k##Name) ? 1U << code : 0U;
+    PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
+#undef PALPATE_ENERGY
+    return mask;
+  }
+  bool HasRotatedEnergies() const { return (EnergyMask() & PALPATE_ROTATED_ENERGIES) != 0; }
 };
 
 /// Lays a model out. Greedy colouring by falling degree, deterministic. Errors: InvalidArgument for indices out of range, non-positive
@@ -218,6 +266,33 @@ struct TissueLayout {
 /// bodies that are not rising, driven vertices that are not fixed or of two regions, prescribed ones that are not fixed or are driven,
 /// absent vertices in use, shapes out of range or that share a vertex, beta outside [0, 1], free vertices that are held along all axes.
 absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s, uint32_t lanes, const TissueSlack& slack = {});
+
+/// Of a layout that followed edits, what its model does not tell: which vertex has which slot, where blocks and lists are, what was so when
+/// it was laid out, and the room that is left. Entries follow from the model, bit for bit.
+struct LayoutSkeleton {
+  uint32_t lanes = 1;
+  uint32_t vertex_count = 0, free_count = 0, fixed_end = 0;
+  std::vector<uint32_t> color_begin, color_end;
+  std::vector<SolverSlot> solver_index;
+  std::vector<uint32_t> block_begins, fan_begins;  ///< [slot]
+  uint32_t tet_room = 0, triangle_room = 0;
+  std::array<bool, PALPATE_ENERGY_CODES> has_energy{};
+  bool has_fibers = false, has_viscosity = false;
+  double mean_edge_m = 0, mean_young_modulus_pa = 0;
+  RangePool blocks{0, 0}, fans{0, 0};  ///< of TissueLayoutEditor
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [lane_count, slots, free, fixed, begins, ends, index, block, fan, tets, triangles, energies, fibers, viscosity, edge, young,
+           block_pool, fan_pool] = *this;
+    archive.Enter("LayoutSkeleton");
+    archive(lane_count, slots, free, fixed, begins, ends, index, block, fan, tets, triangles, energies, fibers, viscosity, edge, young,
+            block_pool, fan_pool);
+  }
+};
+
+/// Lays a model out as `skeleton` says. Errors: those of LayOutTissue; InvalidArgument if the skeleton is not of this model.
+absl::StatusOr<TissueLayout> LayOutTissueAs(const TissueModel& model, double dt_s, const LayoutSkeleton& skeleton);
 
 /// Lists load_bits, triangle_loads, driven_vertices and driven_regions anew. O(vertices with a load, driven or prescribed), and a fill if
 /// there are loads.

@@ -45,9 +45,52 @@ TissueLayoutEditor::TissueLayoutEditor(const TissueModel& model, double dt_s, Ti
   for (uint32_t t = 0; t < triangles_.size(); ++t) {
     for (const uint32_t v : triangles_[t]) vertex_triangles_[v].push_back(t);
   }
+  const auto look_at = [&](uint32_t slot, uint32_t color, std::vector<SolverSlot>* free) {
+    const uint32_t vertex = layout->original_index[SolverSlot{slot}];
+    if (vertex == kNoTissueVertex) {
+      free->push_back(SolverSlot{slot});
+    } else {
+      color_[vertex] = color;
+    }
+  };
   for (uint32_t c = 0; c < layout->color_end.size(); ++c) {
-    for (uint32_t slot = layout->color_begin[c]; slot < layout->color_end[c]; ++slot) color_[layout->original_index[SolverSlot{slot}]] = c;
+    for (uint32_t slot = layout->color_end[c]; slot-- > layout->color_begin[c];) look_at(slot, c, &free_slots_[c]);
   }
+  for (uint32_t slot = layout->fixed_end; slot-- > layout->free_count;) look_at(slot, kNoColor, &free_slots_.back());
+}
+
+TissueLayoutEditor::TissueLayoutEditor(const TissueModel& model, double dt_s, const LayoutSkeleton& skeleton, TissueLayout* layout)
+    : TissueLayoutEditor(model, dt_s, layout) {
+  blocks_ = skeleton.blocks;
+  fans_ = skeleton.fans;
+}
+
+LayoutSkeleton TissueLayoutEditor::Skeleton() const {
+  // All members, so that a new one is not forgotten: what is not used here follows from the model, is of the edit that runs (delta), or a
+  // constant.
+  [[maybe_unused]] const auto& [dt_s, layout, delta, rest_m, tets, triangles, vertex_tets, vertex_triangles, color, free_slots, blocks,
+                                fans] = *this;
+  LayoutSkeleton skeleton;
+  skeleton.lanes = layout.lanes;
+  skeleton.vertex_count = layout.vertex_count;
+  skeleton.free_count = layout.free_count;
+  skeleton.fixed_end = layout.fixed_end;
+  skeleton.color_begin = layout.color_begin;
+  skeleton.color_end = layout.color_end;
+  skeleton.solver_index = layout.solver_index;
+  const auto begin_of = [](const UInt2& range) { return range.x == range.y ? 0U : range.x; };  // empty ones begin anywhere
+  for (const UInt2& range : layout.block_range) skeleton.block_begins.push_back(begin_of(range));
+  for (const UInt2& range : layout.vertex_triangle_range) skeleton.fan_begins.push_back(begin_of(range));
+  skeleton.tet_room = static_cast<uint32_t>(layout.tets.size());
+  skeleton.triangle_room = static_cast<uint32_t>(layout.triangles.size());
+  skeleton.has_energy = layout.has_energy;
+  skeleton.has_fibers = layout.has_fibers;
+  skeleton.has_viscosity = layout.has_viscosity;
+  skeleton.mean_edge_m = layout.mean_edge_m;
+  skeleton.mean_young_modulus_pa = layout.mean_young_modulus_pa;
+  skeleton.blocks = blocks;
+  skeleton.fans = fans;
+  return skeleton;
 }
 
 bool TissueLayoutEditor::HasKindsOf(const TissueTet& tet) const {

@@ -35,6 +35,11 @@ class TissueLayoutEditor {
  public:
   /// For a layout that LayOutTissue made of `model` with slack; keeps a reference to it.
   TissueLayoutEditor(const TissueModel& model, double dt_s, TissueLayout* layout);
+  /// For a layout that LayOutTissueAs made of `model` and `skeleton`: goes on as the editor did whose Skeleton() that was.
+  TissueLayoutEditor(const TissueModel& model, double dt_s, const LayoutSkeleton& skeleton, TissueLayout* layout);
+
+  /// What it takes to go on with the model and nothing else.
+  LayoutSkeleton Skeleton() const;
 
   /// Follows an edit that led to `model`. False: it does not fit, and the model must be laid out anew; that is so if there is no room
   /// (slots, blocks, places, colours), if more than a quarter of the tets change, if energies, fibres or viscosity occur that did not

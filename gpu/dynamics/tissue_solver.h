@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/dynamics/tissue_layout.h"
@@ -116,6 +117,17 @@ class TissueSolver {
     size_t delta_bytes = 0;  ///< of the newest delta
   };
   const EditCounts& edit_counts() const { return edit_counts_; }
+
+  /// Everything that the next calls depend on, but for what they set anew anyway (gathered vertices, anchors, prescribed positions).
+  /// Blocking reads of some buffers. Errors: Internal (device).
+  absl::Status SaveState(StateWriter& archive);
+  /// A solver that goes on from there. `model` must be that of the saved one when it was saved, all else as it was given to Create. On the
+  /// same device, driver and tuning both then do the same, bit for bit. Errors: those of Create; InvalidArgument (a state that cannot be of
+  /// this model).
+  static absl::StatusOr<std::unique_ptr<TissueSolver>> Restore(std::shared_ptr<Context> context, const TissueModel& model,
+                                                               const TissueOptions& options, std::span<const ColliderDescription> colliders,
+                                                               std::span<const PlaneObstacle> planes, const TissueTuning& tuning,
+                                                               StateReader& archive);
 
   /// Forces on each vertex at the end of the newest step, caller's order, [vertex_count * 3] N: the sum of the chosen parts. kAllForces on
   /// free vertices is the residual of the implicit equation.

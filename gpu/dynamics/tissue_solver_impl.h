@@ -33,9 +33,14 @@ namespace palpate::gpu {
 class TissueSolver::Impl {
  public:
   Impl() : sweeps_(layout_) {}
+  /// Of a saved solver, what a layout is made of.
+  struct SavedLayout;
+  /// `old` or `saved`, if given: what this goes on from.
   absl::Status Init(std::shared_ptr<Queue> queue, const TissueModel& model, const TissueOptions& options,
                     std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes, const TissueTuning& tuning,
-                    Impl* old = nullptr);
+                    Impl* old = nullptr, const SavedLayout* saved = nullptr);
+  absl::Status SaveState(StateWriter& archive);
+  absl::Status LoadState(StateReader& archive);
   /// False: it does not fit, and this must be rebuilt.
   absl::StatusOr<bool> Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states);
   size_t delta_bytes() const { return edits_ ? edits_->delta_bytes : 0; }
@@ -66,6 +71,7 @@ class TissueSolver::Impl {
   };
 
   // Set-up.
+  absl::Status LayOut(const TissueModel& model, const SavedLayout* saved, bool has_room);
   absl::Status MakeSurface(SurfaceContacts* old);
   absl::Status MakeRigid(const TissueModel& model);
   absl::Status MakeKernels(Impl* old);
@@ -86,6 +92,8 @@ class TissueSolver::Impl {
   absl::StatusOr<double> Residual(std::optional<SweptSurfaces>& swept);
 
   // The state.
+  absl::Status SaveBuffers(StateWriter& archive);
+  absl::Status LoadBuffers(StateReader& archive);
   absl::Status GiveToSurface();
   absl::Status WriteVelocities(std::vector<Float4> velocities);
   absl::Status ForgetContacts();
@@ -130,6 +138,20 @@ class TissueSolver::Impl {
   GatheredPositions gathered_;
   TangleRecovery recovery_;
   std::optional<ElasticEnergySum> energy_;  // if someone asks for it
+};
+
+struct TissueSolver::Impl::SavedLayout {
+  uint32_t lanes = 0;                      // for which vertices got their slots
+  double option_stiffness_n_per_m = 0;     // as the options had it
+  float stiffness_n_per_m = 0;             // of contacts, worked out when the scene was made
+  std::optional<LayoutSkeleton> skeleton;  // with room for edits: how they left it. Else it follows from the model
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [lane_count, option, stiffness, layout] = *this;
+    archive.Enter("TissueSolver");
+    archive(lane_count, option, stiffness, layout);
+  }
 };
 
 }  // namespace palpate::gpu

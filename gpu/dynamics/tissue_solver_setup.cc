@@ -63,17 +63,14 @@ TissueTuning TissueTuning::For(const DeviceInfo& device) {
 
 absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const TissueModel& model, const TissueOptions& options,
                                       std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes,
-                                      const TissueTuning& tuning, Impl* old) {
+                                      const TissueTuning& tuning, Impl* old, const SavedLayout* saved) {
   queue_ = std::move(queue);
   options_ = options;
   tuning_ = tuning;
-  // Scenes that are never edited need no room.
-  PALPATE_ASSIGN_OR_RETURN(layout_, LayOutTissue(model, options.dt_s, tuning.lanes, old == nullptr ? TissueSlack{} : kEditSlack));
-  if (old != nullptr) {
-    PALPATE_ASSIGN_OR_RETURN(RunWriter writer, RunWriter::Create(queue_->context()));
-    edits_.reset(new Edits{.editor = TissueLayoutEditor(model, options.dt_s, &layout_), .writer = std::move(writer)});
-  }
-  params_host_ = MakeParams(model, options, layout_);
+  if (saved != nullptr) options_.stiffness_n_per_m = saved->option_stiffness_n_per_m;
+  PALPATE_RETURN_IF_ERROR(LayOut(model, saved, old != nullptr));
+  params_host_ = MakeParams(model, options_, layout_);
+  if (saved != nullptr) params_host_.stiffness_n_per_m = saved->stiffness_n_per_m;
   params_host_.collider_count = static_cast<uint32_t>(colliders.size());
   params_host_.plane_count = static_cast<uint32_t>(planes.size());
   aims_ = ColliderAims(colliders.size(), options.margin_m);
@@ -97,6 +94,22 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   PALPATE_RETURN_IF_ERROR(sweeps_.Bind(tissue_, tools_, anchors_));
   PALPATE_RETURN_IF_ERROR(state_check_.Bind(tissue_));
   return surface_ ? BindSurface() : absl::OkStatus();
+}
+
+/// `has_room`: for edits. Scenes that are never edited need none.
+absl::Status TissueSolver::Impl::LayOut(const TissueModel& model, const SavedLayout* saved, bool has_room) {
+  const bool is_edited = saved != nullptr && saved->skeleton;
+  if (is_edited) {
+    PALPATE_ASSIGN_OR_RETURN(layout_, LayOutTissueAs(model, options_.dt_s, *saved->skeleton));
+  } else {
+    PALPATE_ASSIGN_OR_RETURN(layout_, LayOutTissue(model, options_.dt_s, tuning_.lanes, has_room ? kEditSlack : TissueSlack{}));
+  }
+  if (!is_edited && !has_room) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(RunWriter writer, RunWriter::Create(queue_->context()));
+  edits_.reset(new Edits{.editor = is_edited ? TissueLayoutEditor(model, options_.dt_s, *saved->skeleton, &layout_)
+                                             : TissueLayoutEditor(model, options_.dt_s, &layout_),
+                         .writer = std::move(writer)});
+  return absl::OkStatus();
 }
 
 /// `old`: one that is given up, or null.

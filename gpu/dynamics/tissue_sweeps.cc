@@ -14,19 +14,6 @@ namespace kernels {
 extern const KernelSource tissue;
 }  // namespace kernels
 
-namespace {
-
-/// Bit c: tets of the energy with code c.
-uint32_t EnergyMask(const TissueLayout& layout) {
-  uint32_t mask = 0;
-#define PALPATE_ENERGY(name, Name, api, code, text) mask |= layout.Has(TissueEnergy::k##Name) ? 1U << code : 0U;
-  PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
-#undef PALPATE_ENERGY
-  return mask;
-}
-
-}  // namespace
-
 absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const TissueOptions& options, const TissueTuning& tuning,
                                 bool surfaces_meet, TissueSweeps* old) {
   tuning_ = tuning;
@@ -45,7 +32,7 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
 absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, TissueSweeps* old) {
   const auto flag = [](bool set) { return std::string(set ? "1" : "0"); };
   defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)}, {"PALPATE_TEAM", std::to_string(tuning_.team)},
-              {"PALPATE_GROUP", std::to_string(tuning_.group)}, {"PALPATE_ENERGY_MASK", absl::StrCat(EnergyMask(layout_), "u")},
+              {"PALPATE_GROUP", std::to_string(tuning_.group)}, {"PALPATE_ENERGY_MASK", absl::StrCat(layout_.EnergyMask(), "u")},
               {"PALPATE_FIBERS", flag(layout_.has_fibers)},     {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
               {"PALPATE_SURFACE", flag(surfaces_meet)},         {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
               {"PALPATE_VOLUME", flag(volumes_ != nullptr)}};
@@ -162,6 +149,17 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
   return volumes_ && old.volumes_ ? volumes_->GoOnFrom(queue, *old.volumes_) : absl::OkStatus();
 }
 
+absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
+  // All members, so that a new one is not forgotten.
+  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, spectral_radius, omega, plain, has_swept, shapes, volumes, has_goal, strain,
+                          rotations, solve, vertex_forces, accelerate, keep_volumes, forces] = *this;
+  return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
+}
+
+absl::Status TissueSweeps::LoadState(Queue& queue, StateReader& archive) {
+  return volumes_ ? volumes_->LoadState(queue, archive) : absl::OkStatus();
+}
+
 absl::Status TissueSweeps::Begin(Queue& queue, const TissueBuffers& tissue) {
   if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(queue, tissue.x_start));
   return layout_.has_viscosity ? queue.Enqueue(start_strain_, {layout_.block_count, 0}) : absl::OkStatus();
@@ -178,7 +176,7 @@ void TissueSweeps::ForgetHistory() {
 }
 
 absl::Status TissueSweeps::Update(Queue& queue, const TissueBuffers& tissue) {
-  if (layout_.Has(TissueEnergy::kCorotated)) PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.tet_count, 0}));
+  if (layout_.HasRotatedEnergies()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.tet_count, 0}));
   return shapes_ ? shapes_->Update(queue, tissue.x) : absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/shape_goals.h"
 #include "gpu/dynamics/surface_contact.h"
@@ -42,6 +43,9 @@ class TissueSweeps {
   /// Forgets pressures.
   absl::Status Reset(Queue& queue);
   absl::Status GoOnFrom(Queue& queue, TissueSweeps& old);
+  /// Pressures: all else is of a step, or follows from the model and the layout. Blocking.
+  absl::Status SaveState(Queue& queue, StateWriter& archive);
+  absl::Status LoadState(Queue& queue, StateReader& archive);
 
   /// Start of a step: strains that viscosity and damping work against.
   absl::Status Begin(Queue& queue, const TissueBuffers& tissue);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/dynamics/float4.h"
+#include "gpu/dynamics/packed_types.h"
 
 namespace palpate::gpu {
 
@@ -134,6 +135,34 @@ absl::Status ToolContacts::GoOnFrom(Queue& queue, const ToolContacts& old) {
   initial_ = old.initial_;
   states_ = old.states_;
   return queue.Copy(old.colliders_, colliders_, colliders_.count());
+}
+
+absl::Status ToolContacts::SaveState(Queue& queue, StateWriter& archive) const {
+  // All members, so that a new one is not forgotten: the rest is as described, of a step, or room.
+  [[maybe_unused]] const auto& [list_group, any_coupled, report_count_host, descriptions, planes_host, initial, states, reports_host,
+                                colliders, targets, planes, contacts, triangle_colliders, list, report_count, reports, move, find,
+                                list_kernel, update, solve, finish, report] = *this;
+  std::vector<Collider> all(colliders.count());
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(colliders, std::span<Collider>(all)));
+  archive.Enter("ToolContacts");
+  archive(all);
+  return absl::OkStatus();
+}
+
+absl::Status ToolContacts::LoadState(Queue& queue, StateReader& archive) {
+  std::vector<Collider> all;
+  archive.Enter("ToolContacts");
+  archive(all);
+  archive.Check(all.size() == colliders_.count(), "another number of colliders");
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  for (size_t c = 0; c < all.size(); ++c) {  // who leads whom is as described
+    const Collider like = c < initial_.size() ? initial_[c] : Collider{};
+    all[c].leader = like.leader;
+    all[c].members = like.members;
+    all[c].skips_tissue = like.skips_tissue;
+  }
+  std::copy_n(all.begin(), states_.size(), states_.begin());
+  return queue.Write(colliders_, std::span<const Collider>(all));
 }
 
 absl::Status ToolContacts::Begin(Queue& queue, uint32_t triangle_count, std::span<const Float4> goals) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/tissue_anchors.h"
 #include "gpu/dynamics/tissue_buffers.h"
@@ -38,6 +39,10 @@ class ToolContacts {
   absl::Status ForgetContacts(Queue& queue);
   /// Takes over the state of the same colliders.
   absl::Status GoOnFrom(Queue& queue, const ToolContacts& old);
+
+  /// Where the colliders and clips are, and what drives them. Contacts are of a step. Blocking.
+  absl::Status SaveState(Queue& queue, StateWriter& archive) const;
+  absl::Status LoadState(Queue& queue, StateReader& archive);
 
   /// Start of a step: colliders go towards `goals` (ColliderAims::Aim), and what is near is found. Coupled ones come out of tissue that
   /// they were moved into.

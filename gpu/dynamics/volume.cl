@@ -1,14 +1,18 @@
+/* clang-format off */
 /* Bodies that resist a change of their volume V with the energy k (V - V0)^2 / (2 V0); docs/algorithms/tissue.md, "Keeping volume".
 
    Build option: PALPATE_VOLUME_GROUP  work-items that share a body in volume_pressure, 1 or a power of two.
 
    The surface vertices of such bodies have entries: colour by colour, in a colour body by body, those of fixed vertices last. Those of body
-   b in colour c are begins[c body_count + b] .. begins[c body_count + b + 1]. What solve_color leaves of entry e, with the area vector a =
-   dV/dx of its vertex and the move u of the vertex that the other forces want: moves[3 e] = (u, a . u); moves[3 e + 1] = (w, a . w), w =
-   H^-1 a with the block H of the other forces; moves[3 e + 2] = a, whose w is a . move once keep_volumes has moved the vertex.
+   b in colour c are begins[c body_count + b] .. begins[c body_count + b + 1]. What solve_color leaves of entry e, with the area vector
+   a = dV/dx of its vertex, the move u of the vertex that the other forces want, and the block H of those:
+     moves[3 e]      (u, a . u)
+     moves[3 e + 1]  (w, a . w), w = H^-1 a
+     moves[3 e + 2]  a, whose w is a . move once keep_volumes has moved the vertex
 
    bodies: x = k' / V0 [Pa/m^3], y = k' / k, z = V - V0 [m^3], w = pressure [Pa] of the colour that was balanced last; k' <= k acts within a
    sweep, and a multiplier [Pa] that follows from sweep to sweep makes up for the rest. */
+/* clang-format on */
 #include "gpu/shared/prelude.h"
 
 #ifndef PALPATE_VOLUME_GROUP /* default for tools that look at this file alone */

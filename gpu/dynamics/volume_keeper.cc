@@ -178,6 +178,24 @@ absl::Status VolumeKeeper::GoOnFrom(Queue& queue, VolumeKeeper& old) {
 
 absl::Status VolumeKeeper::Reset(Queue& queue) { return queue.Zero(multipliers_); }
 
+absl::Status VolumeKeeper::SaveState(Queue& queue, StateWriter& archive) {
+  PALPATE_ASSIGN_OR_RETURN(std::vector<float> multipliers, ReadMultipliers(queue));
+  multipliers.resize(body_count_);
+  archive.Enter("VolumeKeeper");
+  archive(bodies_host_, multipliers);
+  return absl::OkStatus();
+}
+
+absl::Status VolumeKeeper::LoadState(Queue& queue, StateReader& archive) {
+  std::vector<uint32_t> bodies;
+  std::vector<float> multipliers;
+  archive.Enter("VolumeKeeper");
+  archive(bodies, multipliers);
+  archive.Check(bodies == bodies_host_ && multipliers.size() == bodies.size(), "other bodies keep their volume");
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  return SetMultipliers(queue, bodies, multipliers);
+}
+
 absl::Status VolumeKeeper::Measure(Queue& queue, const DeviceBuffer<UInt4>& triangles, const DeviceBuffer<Float4>& x, bool goes_on) {
   goes_on_ = goes_on;
   previous_ = kNoColor;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/runtime/buffer.h"
@@ -51,6 +52,9 @@ class VolumeKeeper {
   absl::Status GoOnFrom(Queue& queue, VolumeKeeper& old);
   /// Forgets the pressures.
   absl::Status Reset(Queue& queue);
+  /// The pressures; all else follows from the model and the layout. Blocking.
+  absl::Status SaveState(Queue& queue, StateWriter& archive);
+  absl::Status LoadState(Queue& queue, StateReader& archive);
 
   /// Start of a sweep: measures the volumes at positions x. `goes_on`: it is not the first of its step.
   absl::Status Measure(Queue& queue, const DeviceBuffer<UInt4>& triangles, const DeviceBuffer<Float4>& x, bool goes_on);

@@ -52,7 +52,7 @@ typedef struct ShapeMatch {
   UInt unused0, unused1;
 } ShapeMatch;
 
-#define PALPATE_RIGID_THESIS_INTEGRATOR 1u
+#define PALPATE_RIGID_VERLET 1u
 #define PALPATE_RIGID_CORRECT_VELOCITIES 2u
 #define PALPATE_RIGID_GROUND 4u
 #define PALPATE_RIGID_LINE_SEARCH 8u
@@ -63,7 +63,7 @@ typedef struct RigidParams {
   Float4 gravity; /* xyz [m/s^2] */
   Float4 ground;  /* xyz unit normal, w = offset [m]; solid where normal . x < offset */
   float dt_s;
-  float damping; /* thesis: factor on velocities each step; else rate [1/s] */
+  float damping; /* PALPATE_RIGID_VERLET: factor on velocities each step; else rate [1/s] */
   float restitution;
   float friction;
   UInt body_count;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/api/encode.h"
 #include "sim/scene/marker_spec.h"
 #include "sim/scene/texture_spec.h"
@@ -113,6 +114,14 @@ void EncodeTextureCoordinates(const BodyArrays& arrays, bool with_volume, v1::Bo
   }
 }
 
+template <typename Message>
+void EncodeCorners(const sim::TextureCorners& corners, Message& out) {
+  for (const auto& [u, v] : corners) {
+    out.add_texture_corners(u);
+    out.add_texture_corners(v);
+  }
+}
+
 void EncodeBody(const SceneTopology& topology, size_t b, bool with_volume, v1::BodyTopology& out) {
   const BodyArrays& arrays = *topology.world->bodies[b];
   out.set_name(arrays.name);
@@ -143,9 +152,13 @@ void EncodeBody(const SceneTopology& topology, size_t b, bool with_volume, v1::B
   size_t root = b;
   while (topology.parents[root] != sim::kNoSlot) root = topology.parents[root];
   if (root < topology.statics->body_colors.size()) *out.mutable_color() = topology.statics->body_colors[root];
-  if (!arrays.texture_coordinates.empty() && root < topology.statics->body_textures.size()) {
+  if (arrays.has_texture() && root < topology.statics->body_textures.size()) {
     *out.mutable_texture() = topology.statics->body_textures[root];
-    EncodeTextureCoordinates(arrays, with_volume, out);
+    if (arrays.has_texture_corners) {
+      for (const sim::TextureCorners& corners : arrays.texture_corners) EncodeCorners(corners, out);
+    } else {
+      EncodeTextureCoordinates(arrays, with_volume, out);
+    }
   }
   out.set_mesh_hash(MeshHash(topology, b, with_volume));
 }
@@ -160,6 +173,7 @@ void EncodeBodyDelta(const SceneTopology& topology, const BodySlots& change, boo
     out.add_triangle_slots(slot);
     for (const uint32_t v : Streamed(arrays, arrays.surface_triangles[slot], with_volume)) out.add_triangles(v);
     out.add_triangle_zones(SlotOr(arrays.triangle_zones, slot, sim::SurfaceZoneId{0}));
+    if (arrays.has_texture_corners) EncodeCorners(arrays.texture_corners[slot], out);
   }
   if (with_volume) {
     out.set_tet_count(static_cast<uint32_t>(arrays.tets.size()));
@@ -189,10 +203,10 @@ void EncodeBodyDelta(const SceneTopology& topology, const BodySlots& change, boo
 /// Numbers in the messages, which is what their lengths grow with.
 size_t KeyframeNumbers(const BodyArrays& arrays, bool with_volume) {
   return 4 * arrays.surface_triangles.size() + (with_volume ? 4 * arrays.tets.size() : 0) +
-         (arrays.texture_coordinates.empty() ? 0 : 2 * arrays.surface_vertices.size());
+         (arrays.texture_coordinates.empty() ? 0 : 2 * arrays.surface_vertices.size()) + 6 * arrays.texture_corners.size();
 }
-size_t DeltaNumbers(const BodySlots& change, bool with_volume) {
-  return 5 * change.triangles.size() + (with_volume ? 5 * change.tets.size() : 0) +
+size_t DeltaNumbers(const BodyArrays& arrays, const BodySlots& change, bool with_volume) {
+  return (arrays.has_texture_corners ? 11 : 5) * change.triangles.size() + (with_volume ? 5 * change.tets.size() : 0) +
          3 * (with_volume ? change.texture_vertices.size() : change.texture_places.size());
 }
 
@@ -229,6 +243,11 @@ std::shared_ptr<const SceneStatics> BuildStatics(const sim::SceneDescription& de
     v1::SurfaceTexture& texture = out->body_textures.emplace_back();
     texture.set_pattern(scene::EncodeTexturePattern(body.texture.pattern));
     texture.set_u_period(body.texture.u_period);
+    texture.set_by_corner(!body.texture.corners.empty());
+    if (body.texture.image == nullptr) continue;
+    texture.set_image(absl::StrCat("images/", body.texture.image->id));
+    if (std::find(out->images.begin(), out->images.end(), body.texture.image) == out->images.end())
+      out->images.push_back(body.texture.image);
   }
   for (const sim::ToolDescription& tool : description.tools) out->tools.push_back(EncodeToolShape(tool));
   for (const sim::ObstacleDescription& obstacle : description.obstacles) out->obstacles.push_back(EncodeObstacle(obstacle));
@@ -362,7 +381,7 @@ bool EncodeDelta(const SceneTopology& topology, const TopologyChange& change, bo
   // Those of new bodies are in both.
   size_t delta_numbers = 0;
   size_t keyframe_numbers = 0;
-  for (const BodySlots& slots : change.bodies) delta_numbers += DeltaNumbers(slots, with_volume);
+  for (const BodySlots& slots : change.bodies) delta_numbers += DeltaNumbers(*topology.world->bodies[slots.body], slots, with_volume);
   for (uint32_t b = 0; b < change.body_count; ++b) keyframe_numbers += KeyframeNumbers(*topology.world->bodies[b], with_volume);
   if (delta_numbers > keyframe_numbers) return false;
   out.Clear();

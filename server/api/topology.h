@@ -16,8 +16,9 @@ namespace palpate::server {
 
 /// What no edit changes, as streams need it; shared by all versions of a scene's topology.
 struct SceneStatics {
-  std::vector<v1::Color> body_colors;             ///< of the description's bodies
-  std::vector<v1::SurfaceTexture> body_textures;  ///< likewise; those of bodies without texture coordinates say nothing
+  std::vector<v1::Color> body_colors;                            ///< of the description's bodies
+  std::vector<v1::SurfaceTexture> body_textures;                 ///< likewise; those of bodies without texture coordinates say nothing
+  std::vector<std::shared_ptr<const sim::TextureImage>> images;  ///< of all bodies, each once
   std::vector<v1::ToolShape> tools;
   std::vector<v1::ObstacleSpec> obstacles;
   std::vector<v1::MarkerInfo> markers;  ///< in the order of sim::Frame::markers

@@ -21,6 +21,8 @@ bool IsLoopback(const std::string& host) { return host == "localhost" || host ==
 
 constexpr uint64_t kMinBufferBytes = 16ULL << 20;
 constexpr uint64_t kMaxBufferBytes = 1ULL << 40;
+constexpr uint64_t kMinStateBytes = 16ULL << 20;
+constexpr uint64_t kMaxStateBytes = 1ULL << 50;
 
 absl::Status Range(const std::string& name, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
@@ -28,6 +30,25 @@ absl::Status Range(const std::string& name, uint64_t value, uint64_t low, uint64
 }
 absl::Status Limit(const char* name, uint64_t value, uint64_t low, uint64_t high) {
   return Range(absl::StrCat("limits.", name), value, low, high);
+}
+
+absl::Status ResolveState(const v1::ServerConfig& config, StateOptions* out) {
+  const auto seconds = [](const char* name, double value, double high) -> absl::Status {
+    if (value >= 0 && value <= high) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ", value, " is outside [0, ", high, "]"));
+  };
+  out->folder = config.state_dir();
+  if (config.has_checkpoint_interval_s()) {
+    PALPATE_RETURN_IF_ERROR(seconds("--checkpoint-interval-s", config.checkpoint_interval_s(), 86400));
+    out->checkpoint_interval = std::chrono::duration<double>(config.checkpoint_interval_s());
+  }
+  if (config.has_checkpoint_steps()) out->checkpoint_steps = config.checkpoint_steps();
+  if (config.has_sync_interval_s()) {
+    PALPATE_RETURN_IF_ERROR(seconds("--sync-interval-s", config.sync_interval_s(), 60));
+    out->sync_interval = std::chrono::duration<double>(config.sync_interval_s());
+  }
+  if (config.max_state_bytes() != 0) out->max_state_bytes = config.max_state_bytes();
+  return Range("--max-state-bytes", out->max_state_bytes, kMinStateBytes, kMaxStateBytes);
 }
 
 }  // namespace
@@ -115,6 +136,7 @@ absl::StatusOr<ServerOptions> ResolveConfig(const v1::ServerConfig& config) {
   if (!out.listen.is_loopback && !has_tls && !out.insecure) return exposed("--listen", out.listen);
   if (out.has_http && !out.http.is_loopback && !has_tls && !out.insecure) return exposed("--http", out.http);
 
+  PALPATE_RETURN_IF_ERROR(ResolveState(config, &out.state));
   const v1::ServerLimits& limits = config.limits();
   if (limits.max_scenes() != 0) out.limits.max_scenes = limits.max_scenes();
   if (limits.max_bodies_per_scene() != 0) out.limits.scene.max_bodies_per_scene = limits.max_bodies_per_scene();

@@ -42,6 +42,7 @@ struct ServerOptions {
   uint32_t max_connections = 0;            ///< 0: kDefaultMaxConnections, or fewer where the limit on descriptors is low
   uint32_t upload_timeout_s = 30;
   uint64_t max_buffer_bytes = 4 * Limits().max_message_bytes;
+  StateOptions state;
 };
 
 inline constexpr uint32_t kDefaultMaxConnections = 1024;

@@ -28,8 +28,8 @@
 
 namespace palpate::server {
 
-enum class StreamKind { kWatch, kOperate, kViewer };
-inline constexpr std::array<std::string_view, 3> kStreamKindNames = {"watch", "operate", "viewer"};
+enum class StreamKind { kWatch, kOperate, kViewer, kRecord, kBatch };
+inline constexpr std::array<std::string_view, 5> kStreamKindNames = {"watch", "operate", "viewer", "record", "batch"};
 
 /// Parts of the contact between and within bodies that are timed on their own.
 inline constexpr std::array<std::string_view, 3> kContactStageNames = {"detect", "filter", "check"};
@@ -95,7 +95,11 @@ inline constexpr MetricLabel kEditKindLabel = {"kind", scene::kEditKindNames};
          "Local contact models replaced by newer ones before they left.")                                                                  \
   METRIC(Counter, poses, "palpate_haptic_poses_total", kNoLabel, kNone, "Tool poses received from stations.")                              \
   METRIC(Counter, frames, "palpate_frames_total", kNoLabel, kNone, "Frames sent to readers.")                                              \
-  METRIC(Counter, frames_dropped, "palpate_frames_dropped_total", kNoLabel, kNone, "Frames that slow readers missed.")
+  METRIC(Counter, frames_dropped, "palpate_frames_dropped_total", kNoLabel, kNone, "Frames that slow readers missed.")                      \
+  METRIC(Gauge, undurable, "palpate_undurable_steps", kNoLabel, kNone, "Steps done that a crash of the server would lose.")                \
+  METRIC(Gauge, journal_failing, "palpate_journal_failing", kNoLabel, kNone, "1 while the scene's state cannot be written, else 0.")       \
+  METRIC(Gauge, journal_bytes, "palpate_journal_written_bytes", kNoLabel, kNone, "Entries brought to disk since the server started.")      \
+  METRIC(Gauge, checkpoints, "palpate_checkpoints_written", kNoLabel, kNone, "Checkpoints brought to disk since the server started.")
 // clang-format on
 
 template <typename T>
@@ -172,6 +176,12 @@ class SceneMetrics {
   void OnKeyframeForGap() { gap_keyframes_->Increment(); }
   void SetTopologyVersion(uint64_t version) { topology_version_->Set(static_cast<double>(version)); }
   void SetStepRate(double steps_per_s) { step_rate_->Set(steps_per_s); }
+  void OnKept(uint64_t undurable_steps, bool is_failing, uint64_t journal_bytes, uint64_t checkpoints) {
+    undurable_->Set(static_cast<double>(undurable_steps));
+    journal_failing_->Set(is_failing ? 1 : 0);
+    journal_bytes_->Set(static_cast<double>(journal_bytes));
+    checkpoints_->Set(static_cast<double>(checkpoints));
+  }
   void SetDeviceBytes(size_t bytes) { device_bytes_->Set(static_cast<double>(bytes)); }
 
  private:

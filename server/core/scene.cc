@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "server/core/log.h"
+#include "sim/export/frame_export.h"
 #include "sim/mesh/mesh_io.h"
 #include "sim/scene/scene_spec.h"
 #include "sim/scene/tool_spec.h"
@@ -25,66 +26,52 @@ constexpr double kMaxToolSpeed_m_per_s = 1000;
 constexpr size_t kMaxClientNameBytes = 64;
 constexpr std::chrono::milliseconds kFastEditTime{10};  ///< for edits between two steps of a scene that does not wait for the clock
 
+absl::Status ReplayRefuses(const char* what) {
+  return absl::FailedPreconditionError(absl::StrCat(what, ": the scene replays a recording; branch off from it to change something"));
+}
+
 absl::Status FailedScene(const std::string& failure) {
   return absl::FailedPreconditionError(absl::StrCat("the scene has failed and needs a reset: ", failure));
 }
 
-/// Vertices that elements use, in their order, without the others.
-class VertexCompactor {
- public:
-  VertexCompactor(const std::vector<float>& positions_m, std::vector<Eigen::Vector3d>& vertices)
-      : positions_m_(positions_m), places_(positions_m.size() / 3, sim::kNoSlot), vertices_(vertices) {}
+bool IsVolume(v1::ExportFormat format) {
+  return format == v1::EXPORT_FORMAT_VTK || format == v1::EXPORT_FORMAT_MSH || format == v1::EXPORT_FORMAT_VTU;
+}
 
-  template <typename Slot, size_t N>
-  void Use(const std::array<Slot, N>& element) {
-    for (const auto v : element) places_[static_cast<uint32_t>(v)] = 0;
-  }
-  void Number() {
-    for (size_t v = 0; v < places_.size(); ++v) {
-      if (places_[v] == sim::kNoSlot) continue;
-      places_[v] = static_cast<uint32_t>(vertices_.size());
-      vertices_.emplace_back(positions_m_[3 * v], positions_m_[3 * v + 1], positions_m_[3 * v + 2]);
+std::vector<Eigen::Vector3d> PointsOf(const std::vector<float>& coordinates_m) {
+  std::vector<Eigen::Vector3d> points;
+  points.reserve(coordinates_m.size() / 3);
+  for (size_t i = 0; i < coordinates_m.size(); i += 3) points.emplace_back(coordinates_m[i], coordinates_m[i + 1], coordinates_m[i + 2]);
+  return points;
+}
+
+absl::StatusOr<std::string> FormatExport(const SceneExport& copy) {
+  const sim::BodyArrays& arrays = *copy.frame.topology->bodies[copy.body];
+  const sim::BodyExtras& extras = copy.extras[copy.body];
+  sim::StringSink sink;
+  switch (copy.format) {
+    case v1::EXPORT_FORMAT_VTK:
+    case v1::EXPORT_FORMAT_MSH: {
+      const sim::VolumeLayout layout(arrays);
+      const sim::TetMesh mesh{PointsOf(layout.Gather(copy.frame.volume_positions_m[copy.body])), layout.tets()};
+      return copy.format == v1::EXPORT_FORMAT_VTK ? sim::FormatVtk(mesh) : sim::FormatMsh(mesh);
+    }
+    case v1::EXPORT_FORMAT_VTU:
+      PALPATE_RETURN_IF_ERROR(sim::WriteBodyVtu(copy.frame, copy.body, extras, &sink));
+      break;
+    case v1::EXPORT_FORMAT_VTP:
+      PALPATE_RETURN_IF_ERROR(sim::WriteBodyVtp(copy.frame, copy.body, extras, &sink));
+      break;
+    case v1::EXPORT_FORMAT_GLB:
+      PALPATE_RETURN_IF_ERROR(copy.is_whole ? sim::WriteFrameGlb(copy.frame, copy.extras, &sink)
+                                            : sim::WriteBodyGlb(copy.frame, copy.body, extras, &sink));
+      break;
+    default: {
+      const sim::SurfaceLayout layout(arrays);
+      return sim::FormatObj({PointsOf(layout.Gather(copy.frame.surface_positions_m[copy.body])), layout.triangles()});
     }
   }
-  template <typename Slot, size_t N>
-  std::array<uint32_t, N> Place(const std::array<Slot, N>& element) const {
-    std::array<uint32_t, N> out{};
-    for (size_t c = 0; c < N; ++c) out[c] = places_[static_cast<uint32_t>(element[c])];
-    return out;
-  }
-
- private:
-  const std::vector<float>& positions_m_;
-  std::vector<uint32_t> places_;
-  std::vector<Eigen::Vector3d>& vertices_;
-};
-
-/// The elements in use, with their vertices. `positions_m`: by the slots that elements name.
-template <typename Slot, size_t N>
-void Compact(const std::vector<std::array<Slot, N>>& slots, const std::vector<float>& positions_m, std::vector<Eigen::Vector3d>& vertices,
-             std::vector<std::array<uint32_t, N>>& elements) {
-  constexpr std::array<Slot, N> kFree{};
-  VertexCompactor compactor(positions_m, vertices);
-  for (const auto& element : slots) {
-    if (element != kFree) compactor.Use(element);
-  }
-  compactor.Number();
-  for (const auto& element : slots) {
-    if (element != kFree) elements.push_back(compactor.Place(element));
-  }
-}
-
-/// The body's present volume as a mesh.
-sim::TetMesh VolumeMesh(const sim::BodyArrays& arrays, const std::vector<float>& positions_m) {
-  sim::TetMesh mesh;
-  Compact(arrays.tets, positions_m, mesh.vertices, mesh.tets);
-  return mesh;
-}
-
-sim::SurfaceMesh SurfaceOf(const sim::BodyArrays& arrays, const std::vector<float>& positions_m) {
-  sim::SurfaceMesh mesh;
-  Compact(arrays.surface_triangles, positions_m, mesh.vertices, mesh.triangles);
-  return mesh;
+  return std::move(sink).Take();
 }
 
 }  // namespace
@@ -110,24 +97,39 @@ void ExpireCommand(const sim::ToolDescription& tool, double silence_s, sim::Tool
   command->is_hold_expired = silence_s > tool.command_hold_s;
 }
 
-ToolLease::~ToolLease() { scene_->ReleaseTool(attached_.tool_index()); }
-
-absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
-  PALPATE_ASSIGN_OR_RETURN(const sim::RigidPose X_WT, scene::PoseFromProto(pose.pose(), "pose.pose"));
+absl::StatusOr<sim::ToolCommand> CommandFromPose(const v1::ToolPose& pose, const sim::ToolDescription& tool, std::string_view path_view) {
+  const std::string path(path_view);
+  sim::ToolCommand command;
+  PALPATE_ASSIGN_OR_RETURN(command.device_pose, scene::PoseFromProto(pose.pose(), path + ".pose"));
   const v1::Vec3& v = pose.velocity_m_per_s();
   for (const auto& [axis, value] : {std::pair("x", v.x()), std::pair("y", v.y()), std::pair("z", v.z())}) {
     if (!(std::abs(value) <= kMaxToolSpeed_m_per_s)) {
-      return absl::InvalidArgumentError(absl::StrCat("pose.velocity_m_per_s.", axis, ": ", value, " is outside [", -kMaxToolSpeed_m_per_s,
+      return absl::InvalidArgumentError(absl::StrCat(path, ".velocity_m_per_s.", axis, ": ", value, " is outside [", -kMaxToolSpeed_m_per_s,
                                                      ", ", kMaxToolSpeed_m_per_s, "]"));
     }
   }
-  const auto check = [](const char* field, double value, double high) -> absl::Status {
+  const auto check = [&path](const char* field, double value, double high) -> absl::Status {
     if (value >= 0 && value <= high) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("pose.", field, ": ", value, " is outside [0, ", high, "]"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ".", field, ": ", value, " is outside [0, ", high, "]"));
   };
   PALPATE_RETURN_IF_ERROR(check("jaw_angle_rad", pose.jaw_angle_rad(), scene::kMaxJawAngle_rad));
   PALPATE_RETURN_IF_ERROR(check("power_w", pose.power_w(), scene::kMaxPower_w));
   PALPATE_RETURN_IF_ERROR(check("duty", pose.duty(), 1));
+  command.velocity_m_per_s = {v.x(), v.y(), v.z()};
+  command.pose_sequence = pose.sequence();
+  command.station_time_us = pose.station_time_us();
+  // What is beyond the instrument, though not beyond all instruments, is as far as it goes.
+  command.jaw_angle_rad = std::min(pose.jaw_angle_rad(), tool.instrument.max_jaw_angle_rad);
+  command.pedal = pose.pedal();
+  command.power_w = std::min(pose.power_w(), tool.instrument.max_power_w);
+  command.duty = pose.duty();
+  return command;
+}
+
+ToolLease::~ToolLease() { scene_->ReleaseTool(attached_.tool_index()); }
+
+absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
+  PALPATE_ASSIGN_OR_RETURN(const sim::ToolCommand command, CommandFromPose(pose, scene_->tools_description_[tool_index()], "pose"));
   if (has_sequence_ && pose.sequence() <= last_sequence_) return absl::OkStatus();
   has_sequence_ = true;
   last_sequence_ = pose.sequence();
@@ -138,41 +140,38 @@ absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
   timed.generation = generation_;
   timed.count = pose_count_;
   timed.arrival = Scene::Clock::now();
-  timed.command.device_pose = X_WT;
-  timed.command.velocity_m_per_s = {v.x(), v.y(), v.z()};
-  timed.command.pose_sequence = pose.sequence();
-  timed.command.station_time_us = pose.station_time_us();
+  timed.command = command;
   timed.command.device_max_stiffness_n_per_m = max_stiffness_n_per_m_;
-  // What is beyond the instrument, though not beyond all instruments, is as far as it goes.
-  const sim::InstrumentDescription& instrument = scene_->tools_description_[tool_index()].instrument;
-  timed.command.jaw_angle_rad = std::min(pose.jaw_angle_rad(), instrument.max_jaw_angle_rad);
   // After a silence, and at the begin, which may be the end of one, a foot that is down is no order to go on.
   const bool is_press_known = pedal_up_count_ > slot.expired_count.load(std::memory_order_acquire);
   timed.command.pedal = pose.pedal() && is_press_known;
   timed.command.is_energy_expired = pose.pedal() && !is_press_known;
-  timed.command.power_w = std::min(pose.power_w(), instrument.max_power_w);
-  timed.command.duty = pose.duty();
   slot.mailbox.Write(timed);
   scene_->metrics().OnPose();
   return absl::OkStatus();
 }
 
-std::shared_ptr<Scene> Scene::Start(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate, bool play,
-                                    WorkerPool& pool, Metrics& metrics, size_t kept_versions) {
-  std::shared_ptr<Scene> scene(new Scene(std::move(id), std::move(spec), std::move(world), rate, play, pool, metrics, kept_versions));
+std::shared_ptr<Scene> Scene::Start(SceneStart start, WorkerPool& pool, Metrics& metrics) {
+  std::shared_ptr<Scene> scene(new Scene(std::move(start), pool, metrics));
   scene->thread_ = std::thread([raw = scene.get()] { raw->Run(); });
   return scene;
 }
 
-Scene::Scene(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate, bool play, WorkerPool& pool,
-             Metrics& metrics, size_t kept_versions)
-    : id_(std::move(id)),
-      spec_(std::move(spec)),
+Scene::Scene(SceneStart start, WorkerPool& pool, Metrics& metrics)
+    : id_(std::move(start.id)),
+      spec_(std::move(start.spec)),
       pool_(pool),
       metrics_(metrics.AddScene(id_)),
-      topology_history_(kept_versions),
-      world_(std::move(world)),
-      rate_(rate) {
+      topology_history_(start.kept_versions),
+      own_world_(std::move(start.world)),
+      upload_(std::move(start.upload)),
+      player_(std::move(start.player)),
+      world_(player_ ? &player_->world() : own_world_.get()),
+      past_(std::move(start.past)),
+      failure_(start.state.failure()),
+      rate_(start.rate),
+      reset_by_(start.state.reset_by()),
+      reset_count_(start.state.reset_count()) {
   const sim::SceneDescription& description = world_->description();
   name_ = description.name;
   dt_s_ = description.dt_s;
@@ -182,11 +181,13 @@ Scene::Scene(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> wor
     tools_.push_back(std::make_unique<ToolSlot>());
   }
   commands_.assign(tools_.size(), nullptr);
+  edit_log_.Import(start.state);
   frame_ = world_->CurrentFrame();
   topology_ = BuildTopology(description, frame_->topology);
   metrics_->SetTopologyVersion(topology_->version);
   UpdateBodies();
-  if (play) state_ = v1::RUN_STATE_PLAYING;
+  if (start.play) state_ = v1::RUN_STATE_PLAYING;
+  if (!failure_.empty()) state_ = v1::RUN_STATE_FAILED;
   Publish();
 }
 
@@ -229,13 +230,14 @@ v1::SceneInfo Scene::InfoOf(const SceneSnapshot& snapshot) const {
   info.set_device_bytes(snapshot.device_bytes);
   if (snapshot.reset_count > 0) info.set_reset_by(snapshot.reset_by);
   info.set_resets(snapshot.reset_count);
+  info.set_is_replay(is_replay());
+  info.set_has_past(has_past());
+  if (past_.is_kept()) {
+    const record::SceneJournal::Progress progress = past_.progress();
+    info.set_durable_step(progress.step);
+    info.set_durability(progress.trouble.empty() ? progress.state_trouble : progress.trouble);
+  }
   return info;
-}
-
-template <typename T>
-void Scene::Answer(Done<T> done, absl::StatusOr<T> result) {
-  if (!done) return;
-  pool_.Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
 }
 
 void Scene::Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, CommandKind kind, size_t size_bytes) {
@@ -280,6 +282,7 @@ void Scene::Play(Done<v1::SceneInfo> done) {
         if (state_ == v1::RUN_STATE_PLAYING) return absl::OkStatus();
         EndStepJobs(absl::AbortedError("the scene was set to play"));
         state_ = v1::RUN_STATE_PLAYING;
+        NoteRun();
         Anchor();
         Publish();
         return absl::OkStatus();
@@ -293,6 +296,7 @@ void Scene::Pause(Done<v1::SceneInfo> done) {
         EndStepJobs(absl::AbortedError("the scene was paused"));
         if (state_ == v1::RUN_STATE_PLAYING) {
           state_ = v1::RUN_STATE_PAUSED;
+          NoteRun();
           metrics_->SetStepRate(0);
           Publish();
         }
@@ -301,23 +305,44 @@ void Scene::Pause(Done<v1::SceneInfo> done) {
       std::move(done));
 }
 
-void Scene::Step(uint32_t count, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done) {
+void Scene::Step(uint32_t count, const google::protobuf::RepeatedPtrField<v1::StepTool>& tools, std::function<bool()> is_cancelled,
+                 Done<v1::SceneInfo> done) {
+  absl::StatusOr<record::ToolCommands> commands = CheckedCommands(tools);
   if (count < 1 || count > kMaxStepCount) {
-    Answer<v1::SceneInfo>(std::move(done),
-                          absl::InvalidArgumentError(absl::StrCat("count: ", count, " is outside [1, ", kMaxStepCount, "]")));
-    return;
+    commands = absl::InvalidArgumentError(absl::StrCat("count: ", count, " is outside [1, ", kMaxStepCount, "]"));
   }
+  if (!commands.ok()) return Answer<v1::SceneInfo>(std::move(done), commands.status());
   Enqueue(
-      [this, count, is_cancelled = std::move(is_cancelled), done] {
+      [this, count, commands = *std::move(commands), is_cancelled = std::move(is_cancelled), done] {
         if (state_ == v1::RUN_STATE_FAILED) {
           Answer<v1::SceneInfo>(done, FailedScene(failure_));
         } else if (state_ == v1::RUN_STATE_PLAYING) {
           Answer<v1::SceneInfo>(done, absl::FailedPreconditionError("the scene plays; pause it before stepping"));
         } else {
-          step_jobs_.push_back({count, 0, is_cancelled, done});
+          step_jobs_.push_back({count, 0, commands, is_cancelled, done});
         }
       },
       [this, done](const absl::Status& reason) { Answer<v1::SceneInfo>(done, reason); });
+}
+
+/// By tool; nothing for those that are not named.
+absl::StatusOr<record::ToolCommands> Scene::CheckedCommands(const google::protobuf::RepeatedPtrField<v1::StepTool>& tools) const {
+  record::ToolCommands out(tools_description_.size());
+  if (is_replay() && !tools.empty()) return ReplayRefuses("tools");
+  for (int i = 0; i < tools.size(); ++i) {
+    const std::string path = absl::StrCat("tools[", i, "]");
+    const auto name = std::find(tool_names_.begin(), tool_names_.end(), tools[i].tool());
+    if (name == tool_names_.end()) {
+      return absl::NotFoundError(absl::StrCat(path, ".tool: scene \"", id_, "\" has no tool \"", tools[i].tool(), "\""));
+    }
+    const auto index = static_cast<size_t>(name - tool_names_.begin());
+    if (out[index]) return absl::InvalidArgumentError(absl::StrCat(path, ".tool: \"", tools[i].tool(), "\" is named twice"));
+    if (tools_[index]->generation.load(std::memory_order_acquire) != 0) {
+      return absl::AlreadyExistsError(absl::StrCat(path, ".tool: \"", tools[i].tool(), "\" is operated by a station"));
+    }
+    PALPATE_ASSIGN_OR_RETURN(out[index], CommandFromPose(tools[i].pose(), tools_description_[index], path + ".pose"));
+  }
+  return out;
 }
 
 void Scene::Reset(const std::string& client_name, const std::string& peer, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done) {
@@ -341,12 +366,21 @@ void Scene::Reset(const std::string& client_name, const std::string& peer, std::
 absl::Status Scene::PerformReset() {
   EndStepJobs(absl::AbortedError("the scene was reset"));
   EndEdits(absl::AbortedError("the scene was reset"));
+  if (player_) {
+    const absl::Status status = player_->Seek(player_->recording().begin_position()).status();
+    if (!status.ok()) return status;
+    FollowPlayer();
+    Anchor();
+    Publish();
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::shared_ptr<const sim::Frame>> frame = world_->Reset();
   if (!frame.ok()) {
     Fail(frame.status());
     return frame.status();
   }
   frame_ = *std::move(frame);
+  past_.OnReset(reset_by_, *frame_);
   ++reset_count_;
   Log(LogLevel::kInfo, "scene reset", {{"scene", id_}, {"by", reset_by_}});
   UpdateBodies();
@@ -362,6 +396,7 @@ void Scene::SetRate(const v1::Rate& rate, Done<v1::SceneInfo> done) {
   EnqueueForInfo(
       [this, rate] {
         rate_ = rate;
+        NoteRun();
         Anchor();
         Publish();
         return absl::OkStatus();
@@ -372,44 +407,58 @@ void Scene::SetRate(const v1::Rate& rate, Done<v1::SceneInfo> done) {
 void Scene::Export(const std::string& body, v1::ExportFormat format, Done<v1::ExportSceneResponse> done) {
   if (!v1::ExportFormat_IsValid(format)) {
     Answer<v1::ExportSceneResponse>(std::move(done),
-                                    absl::InvalidArgumentError(absl::StrCat("format: ", static_cast<int>(format), " is outside [0, 3]")));
+                                    absl::InvalidArgumentError(absl::StrCat("format: ", static_cast<int>(format), " is outside [0, 6]")));
     return;
   }
   Enqueue(
       [this, body, format, done] {
-        const std::vector<std::shared_ptr<const sim::BodyArrays>>& bodies = topology_->world->bodies;
-        const auto found =
-            body.empty() ? bodies.begin() : std::find_if(bodies.begin(), bodies.end(), [&body](const auto& b) { return b->name == body; });
-        if (found == bodies.end()) {
-          return Answer<v1::ExportSceneResponse>(done, absl::NotFoundError(absl::StrCat("body: the scene has no body \"", body, "\"")));
-        }
-        const auto index = static_cast<size_t>(found - bodies.begin());
-        const bool is_surface = format == v1::EXPORT_FORMAT_UNSPECIFIED || format == v1::EXPORT_FORMAT_OBJ;
-        std::vector<float> positions_m;
-        if (is_surface) {
-          positions_m = frame_->surface_positions_m[index];
-        } else {
-          absl::StatusOr<std::vector<float>> read = world_->ReadVolumePositions(index);
-          if (!read.ok()) return Answer<v1::ExportSceneResponse>(done, read.status());
-          positions_m = *std::move(read);
-        }
-        // Only the copy is taken here; the text is made on the pool.
-        pool_.Post([done, format, is_surface, step = frame_->step, arrays = *found, positions_m = std::move(positions_m)] {
+        absl::StatusOr<SceneExport> copy = CopyForExport(body, format);
+        if (!copy.ok()) return Answer<v1::ExportSceneResponse>(done, copy.status());
+        // Only the copy is taken here; the file is made on the pool.
+        pool_.Post([done, copy = *std::move(copy)] {
+          absl::StatusOr<std::string> data = FormatExport(copy);
+          if (!data.ok()) return done(data.status());
           v1::ExportSceneResponse response;
-          response.set_step(step);
-          if (is_surface) {
-            response.set_data(sim::FormatObj(SurfaceOf(*arrays, positions_m)));
-          } else {
-            const sim::TetMesh mesh = VolumeMesh(*arrays, positions_m);
-            response.set_data(format == v1::EXPORT_FORMAT_VTK ? sim::FormatVtk(mesh) : sim::FormatMsh(mesh));
-          }
+          response.set_step(copy.frame.step);
+          response.set_data(*std::move(data));
           done(std::move(response));
         });
       },
       [this, done](const absl::Status& reason) { Answer<v1::ExportSceneResponse>(done, reason); });
 }
 
+absl::StatusOr<SceneExport> Scene::CopyForExport(const std::string& body, v1::ExportFormat format) {
+  const std::vector<std::shared_ptr<const sim::BodyArrays>>& bodies = topology_->world->bodies;
+  const auto found =
+      body.empty() ? bodies.begin() : std::find_if(bodies.begin(), bodies.end(), [&body](const auto& b) { return b->name == body; });
+  if (found == bodies.end()) return absl::NotFoundError(absl::StrCat("body: the scene has no body \"", body, "\""));
+  SceneExport out;
+  out.format = format;
+  out.body = static_cast<size_t>(found - bodies.begin());
+  out.is_whole = format == v1::EXPORT_FORMAT_GLB && body.empty();
+  out.frame.step = frame_->step;
+  out.frame.sim_time_s = frame_->sim_time_s;
+  out.frame.topology = topology_->world;
+  out.frame.surface_positions_m.resize(bodies.size());
+  out.frame.volume_positions_m.resize(bodies.size());
+  out.extras = sim::TextureExtras(world_->description(), *topology_->world);
+  for (size_t b = 0; b < bodies.size(); ++b) {
+    if (out.is_whole || b == out.body) out.frame.surface_positions_m[b] = frame_->surface_positions_m[b];
+  }
+  if (IsVolume(format)) {
+    PALPATE_ASSIGN_OR_RETURN(out.frame.volume_positions_m[out.body], world_->ReadVolumePositions(out.body));
+  }
+  if (format == v1::EXPORT_FORMAT_VTU || format == v1::EXPORT_FORMAT_VTP) {
+    sim::BodyExtras& extras = out.extras[out.body];
+    extras.rest_positions_m = world_->RestPositions(out.body);
+    extras.tet_zones = world_->TetZones(out.body);
+    PALPATE_ASSIGN_OR_RETURN(extras.velocities_m_per_s, world_->ReadVolumeVelocities(out.body));
+  }
+  return out;
+}
+
 void Scene::Edit(const v1::EditSceneRequest& request, std::function<bool()> is_cancelled, Done<v1::EditSceneResponse> done) {
+  if (is_replay()) return Answer<v1::EditSceneResponse>(std::move(done), ReplayRefuses("edits"));
   if (absl::Status status = scene::ValidateEditRequest(request); !status.ok())
     return Answer<v1::EditSceneResponse>(std::move(done), status);
   const size_t size_bytes = request.ByteSizeLong();
@@ -429,8 +478,10 @@ void Scene::BeginEdits(EditJob job) {
   if (!known.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), known.status());
   if (known->has_value()) {
     (*known)->set_is_repeat(true);
-    return Answer<v1::EditSceneResponse>(std::move(job.done), **std::move(known));
+    return AnswerWhenDurable(std::move(job.done), **std::move(known));
   }
+  // What could be lost is not begun.
+  if (absl::Status health = past_.Health(); !health.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), health);
   absl::StatusOr<std::vector<sim::Edit>> edits = CheckedEdits(*job.request);
   if (!edits.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), edits.status());
   job.edits = *std::move(edits);
@@ -444,13 +495,7 @@ absl::StatusOr<std::vector<sim::Edit>> Scene::CheckedEdits(const v1::EditSceneRe
     return absl::FailedPreconditionError(absl::StrCat("expected_topology_version: ", request.expected_topology_version(),
                                                       ", but the scene is at version ", topology_->version));
   }
-  scene::EditTargets targets;
-  for (size_t b = 0; b < topology_->world->bodies.size(); ++b) {
-    targets.bodies.push_back(topology_->world->bodies[b]->name);
-    targets.materials.push_back(world_->MaterialsOf(b));
-  }
-  targets.tools = tool_names_;
-  return scene::BuildEdits(request, std::move(targets));
+  return scene::BuildEdits(request, record::EditTargetsOf(*world_));
 }
 
 /// As many edits of the request as fit between two steps, at least one. A scene that is stepped by request has all the time, so that what
@@ -469,8 +514,9 @@ void Scene::GoOnWithEdits() {
     if (world_->has_failed()) Fail(outcomes.status());
     return;
   }
-  std::move(outcomes->begin(), outcomes->end(), std::back_inserter(job.outcomes));
   frame_ = world_->CurrentFrame();
+  past_.OnEdits(job.outcomes.empty() ? job.request.get() : nullptr, job.outcomes.size(), outcomes->size(), *frame_);
+  std::move(outcomes->begin(), outcomes->end(), std::back_inserter(job.outcomes));
   UpdateBodies();  // masses may change with a material
   Publish();
   EnsureVolume();
@@ -496,15 +542,28 @@ void Scene::EndEdits(const absl::Status& status) {
   scene::EncodeOutcomes(job.edits, job.outcomes, names, topology_->statics->markers, response);
   if (status.ok() || !job.outcomes.empty()) {
     edit_log_.Remember(*job.request, response);
+    past_.OnEditEnd(job.outcomes.empty() ? job.request.get() : nullptr, response, status);
     metrics_->OnEdits(job.edits, job.outcomes, job.elapsed_s);
   }
-  if (status.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), std::move(response));
+  if (status.ok()) return AnswerWhenDurable(std::move(job.done), std::move(response));
   Answer<v1::EditSceneResponse>(
       std::move(job.done),
       absl::Status(status.code(),
                    absl::StrCat(status.message(), job.outcomes.empty() ? std::string()
                                                                        : absl::StrCat(" (after ", job.outcomes.size(), " of ",
                                                                                       job.request->edits_size(), " edits, which stay)"))));
+}
+
+/// An edit that was answered is never lost.
+void Scene::AnswerWhenDurable(Done<v1::EditSceneResponse> done, v1::EditSceneResponse response) {
+  past_.WhenDurable([&pool = pool_, done = std::move(done), response = std::move(response)](const absl::Status& status) mutable {
+    if (!done) return;
+    absl::StatusOr<v1::EditSceneResponse> result = std::move(response);
+    if (!status.ok()) {
+      result = absl::Status(status.code(), absl::StrCat("the edits were performed, but cannot be kept: ", status.message()));
+    }
+    pool.Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
+  });
 }
 
 void Scene::UpdateBodies() {
@@ -557,6 +616,7 @@ void Scene::RemoveListener(const SnapshotListener* listener) {
 }
 
 absl::StatusOr<std::unique_ptr<ToolLease>> Scene::AcquireTool(const v1::Attach& attach) {
+  if (is_replay()) return ReplayRefuses("attach.tool");
   if (attach.station().size() > 64) {
     return absl::InvalidArgumentError(absl::StrCat("attach.station: ", attach.station().size(), " bytes are outside [0, 64]"));
   }
@@ -711,7 +771,10 @@ void Scene::Run() {
   }
   EndStepJobs(reason);
   EndEdits(reason);
-  world_.reset();
+  // The next start of the server finds the scene as it was left.
+  if (past_.is_kept() && !absl::IsAborted(reason)) TakeState();
+  past_.End(reason);
+  own_world_.reset();
 
   lock.lock();
   stopped_ = true;
@@ -747,6 +810,9 @@ void Scene::TakePoses() {
     const uint64_t generation = slot.generation.load(std::memory_order_acquire);
     if (slot.mailbox.Read(slot.newest)) slot.taken_at_s = frame_->sim_time_s;
     commands_[t] = nullptr;
+    if (generation == 0 && !step_jobs_.empty() && state_ == v1::RUN_STATE_PAUSED && step_jobs_.front().commands[t]) {
+      commands_[t] = &*step_jobs_.front().commands[t];
+    }
     if (generation == 0 || slot.newest.generation != generation) continue;
     slot.command = slot.newest.command;
     commands_[t] = &slot.command;
@@ -763,23 +829,32 @@ double Scene::Silence_s(const ToolSlot& slot) const {
 }
 
 void Scene::StepOnce() {
-  TakePoses();
-  absl::StatusOr<std::shared_ptr<const sim::Frame>> frame = world_->Step(commands_, [this] { TakePoses(); });
+  const absl::Status status = player_ ? StepPlayer() : StepWorld();
   const Clock::time_point now = Clock::now();
-  if (!frame.ok()) {
-    Fail(frame.status());
+  if (!status.ok()) {
+    Fail(status);
     return;
   }
-  frame_ = *std::move(frame);
   step_ends_.push_back(now);
   while (step_ends_.size() > kMaxRateSamples || now - step_ends_.front() > std::chrono::seconds(1)) step_ends_.pop_front();
   Publish();
   metrics_->OnStep(*frame_, StepRate(now));
+  if (past_.is_kept()) NoteKept();
+  if (past_.IsStateDue() && !edit_job_) TakeState();
+}
+
+absl::Status Scene::StepWorld() {
+  TakePoses();
+  past_.OnStepBegin(commands_);
+  PALPATE_ASSIGN_OR_RETURN(frame_, world_->Step(commands_, [this] { TakePoses(); }));
+  past_.OnStepEnd(commands_, *frame_);
+  return absl::OkStatus();
 }
 
 void Scene::Fail(const absl::Status& status) {
   state_ = v1::RUN_STATE_FAILED;
   failure_ = status.ToString();
+  NoteRun();
   Log(LogLevel::kError, "scene failed", {{"scene", id_}, {"step", frame_->step}, {"error", failure_}});
   metrics_->SetStepRate(0);
   Publish();  // before the answers: who gets one finds the scene failed
@@ -858,7 +933,7 @@ bool Scene::IsStepDue() const {
 
 /// Whether the show has not begun, since nobody is there yet.
 bool Scene::IsAwaitingViewer() const {
-  return spec_.start() == v1::START_WHEN_WATCHED && frame_->step == 0 && watcher_count() <= 0 &&
+  return !player_ && spec_.start() == v1::START_WHEN_WATCHED && frame_->step == 0 && watcher_count() <= 0 &&
          std::all_of(tools_.begin(), tools_.end(), [](const auto& tool) { return tool->generation.load(std::memory_order_acquire) == 0; });
 }
 

@@ -18,11 +18,16 @@
 #include "palpate/v1/control.pb.h"
 #include "palpate/v1/edit.pb.h"
 #include "palpate/v1/haptics.pb.h"
+#include "palpate/v1/record.pb.h"
 #include "server/api/encode.h"
-#include "server/core/edit_log.h"
 #include "server/core/mailbox.h"
 #include "server/core/metrics.h"
+#include "server/core/scene_past.h"
+#include "server/core/upload_file.h"
 #include "server/core/worker_pool.h"
+#include "sim/export/frame_export.h"
+#include "sim/record/edit_log.h"
+#include "sim/record/player.h"
 #include "sim/scene/edit_request.h"
 #include "sim/world/world.h"
 
@@ -57,6 +62,41 @@ class SnapshotListener {
 };
 
 class Scene;
+
+/// What a scene starts from.
+struct SceneStart {
+  std::string id;
+  v1::SceneSpec spec;                 ///< without inline meshes
+  std::unique_ptr<sim::World> world;  ///< null in a replay: the player has it
+  v1::Rate rate;                      ///< as from NormalizeRate
+  bool play = false;
+  ScenePast::Options past;
+  v1::SceneState state;                    ///< what the scene keeps beside its world; default: a new scene
+  std::unique_ptr<record::Player> player;  ///< the scene replays what it has
+  std::shared_ptr<UploadFile> upload;      ///< that the player reads
+  size_t kept_versions = TopologyHistory::kDefaultVersions;
+};
+
+/// All that another scene needs to go on from a moment of this one.
+struct BranchPoint {
+  std::shared_ptr<const sim::WorldState> world;
+  v1::SceneState state;
+  v1::JournalHead head;
+  std::shared_ptr<const record::AssetStore> assets;
+  sim::SceneDescription description;
+};
+
+/// What is told to a tool, checked, and as far as the instrument goes. Errors: InvalidArgument naming `pose` and its field.
+absl::StatusOr<sim::ToolCommand> CommandFromPose(const v1::ToolPose& pose, const sim::ToolDescription& tool, std::string_view path);
+
+/// What an export is made of: a copy of what the scene's thread has.
+struct SceneExport {
+  v1::ExportFormat format = v1::EXPORT_FORMAT_UNSPECIFIED;
+  size_t body = 0;
+  bool is_whole = false;                ///< all bodies, not only that one
+  sim::Frame frame;                     ///< with the positions that are needed
+  std::vector<sim::BodyExtras> extras;  ///< [body]
+};
 
 /// The right to move one tool; the destructor gives it back. One thread at a time.
 class ToolLease {
@@ -104,11 +144,8 @@ class Scene : public std::enable_shared_from_this<Scene> {
   static constexpr size_t kMaxQueuedCommands = 1024;  ///< beyond them, and beyond those bytes of edits: RESOURCE_EXHAUSTED
   static constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
 
-  /// Takes the world over and starts the thread, paused unless `play`. `rate` as from NormalizeRate. `pool` and `metrics` outlive the
-  /// scene. `kept_versions`: of its TopologyHistory.
-  static std::shared_ptr<Scene> Start(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate,
-                                      bool play, WorkerPool& pool, Metrics& metrics,
-                                      size_t kept_versions = TopologyHistory::kDefaultVersions);
+  /// Takes what it starts from over and starts the thread, paused unless `play`. `pool` and `metrics` outlive the scene.
+  static std::shared_ptr<Scene> Start(SceneStart start, WorkerPool& pool, Metrics& metrics);
   ~Scene();
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
@@ -127,7 +164,9 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void Play(Done<v1::SceneInfo> done);
   void Pause(Done<v1::SceneInfo> done);
   /// `is_cancelled` may be empty; when it turns true the remaining steps are given up with CANCELLED.
-  void Step(uint32_t count, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done);
+  /// `tools`: poses that hold during these steps. Errors: those of SceneService.StepScene.
+  void Step(uint32_t count, const google::protobuf::RepeatedPtrField<v1::StepTool>& tools, std::function<bool()> is_cancelled,
+            Done<v1::SceneInfo> done);
   /// Resets that wait together are one, of the last who asked. `client_name`: that of the request, or `peer` where it gives none.
   /// `is_cancelled` as for Step. Errors: InvalidArgument (client_name).
   void Reset(const std::string& client_name, const std::string& peer, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done);
@@ -138,6 +177,18 @@ class Scene : public std::enable_shared_from_this<Scene> {
   /// Errors: those of EditService.EditScene.
   void Edit(const v1::EditSceneRequest& request, std::function<bool()> is_cancelled, Done<v1::EditSceneResponse> done);
   void Export(const std::string& body, v1::ExportFormat format, Done<v1::ExportSceneResponse> done);
+
+  // The past; errors are those of RecordService. In a replay Reset leads to the begin, and edits and tools are refused.
+  bool is_replay() const { return player_ != nullptr; }
+  bool has_past() const { return is_replay() || past_.is_kept(); }
+  const ScenePast& past() const { return past_; }  ///< only what any thread may call
+  void Seek(const v1::SeekSceneRequest& request, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done);
+  void GetTimeline(Done<v1::Timeline> done);
+  void SetBookmark(const v1::SetBookmarkRequest& request, Done<v1::Timeline> done);
+  /// The present moment, for another scene or a recording. `with_sink` (may be null) gets every entry behind it.
+  void Fork(std::shared_ptr<EntrySink> with_sink, Done<BranchPoint> done);
+  /// Calls when all that the scene has done so far is on disk.
+  void WhenDurable(std::function<void(const absl::Status&)> done);
 
   /// From now on `listener` gets every snapshot, the present one first. `wants_volume`: frames shall carry all vertices; the first
   /// snapshots may still lack them. Errors: the reason of the end if the scene has ended.
@@ -184,6 +235,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   struct StepJob {
     uint32_t count = 0;
     uint32_t done_count = 0;
+    record::ToolCommands commands;  ///< of tools that nobody operates
     std::function<bool()> is_cancelled;
     Done<v1::SceneInfo> done;
   };
@@ -202,8 +254,9 @@ class Scene : public std::enable_shared_from_this<Scene> {
     bool wants_volume = false;
   };
 
-  Scene(std::string id, v1::SceneSpec spec, std::unique_ptr<sim::World> world, const v1::Rate& rate, bool play, WorkerPool& pool,
-        Metrics& metrics, size_t kept_versions);
+  Scene(SceneStart start, WorkerPool& pool, Metrics& metrics);
+  /// Of the present state, on the scene's thread. Errors: NotFound (body), those of the world.
+  absl::StatusOr<SceneExport> CopyForExport(const std::string& body, v1::ExportFormat format);
 
   // Any thread:
   void Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, CommandKind kind = CommandKind::kCheap,
@@ -217,13 +270,23 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void TakePoses();
   double Silence_s(const ToolSlot& slot) const;
   void StepOnce();
+  absl::Status StepWorld();
+  absl::Status StepPlayer();
+  void FollowPlayer();
+  void TakeState();
+  void NoteKept();
+  v1::SceneState State() const;
+  void NoteRun();
+  v1::Timeline TimelineNow() const;
   void Publish();
   void RunCommands(std::unique_lock<std::mutex>& lock);
   absl::Status PerformReset();
   void BeginEdits(EditJob job);
   absl::StatusOr<std::vector<sim::Edit>> CheckedEdits(const v1::EditSceneRequest& request) const;
+  absl::StatusOr<record::ToolCommands> CheckedCommands(const google::protobuf::RepeatedPtrField<v1::StepTool>& tools) const;
   void GoOnWithEdits();
   void EndEdits(const absl::Status& status);
+  void AnswerWhenDurable(Done<v1::EditSceneResponse> done, v1::EditSceneResponse response);
   void UpdateBodies();
   void EnsureVolume();
   void EndStepJobs(const absl::Status& status);
@@ -249,12 +312,16 @@ class Scene : public std::enable_shared_from_this<Scene> {
   TopologyHistory topology_history_;  ///< the scene's thread appends
 
   // Of the scene's thread.
-  std::unique_ptr<sim::World> world_;
+  std::unique_ptr<sim::World> own_world_;  ///< null in a replay
+  const std::shared_ptr<UploadFile> upload_;
+  const std::unique_ptr<record::Player> player_;
+  sim::World* world_ = nullptr;  ///< its own or the player's
+  ScenePast past_;
   std::shared_ptr<const sim::Frame> frame_;
   std::shared_ptr<const SceneTopology> topology_;
   std::shared_ptr<const std::vector<v1::BodyInfo>> body_infos_;
   uint64_t device_bytes_ = 0;
-  EditLog edit_log_;
+  record::EditLog edit_log_;
   v1::RunState state_ = v1::RUN_STATE_PAUSED;
   std::string failure_;
   v1::Rate rate_;
@@ -270,6 +337,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   uint64_t reset_count_ = 0;
   std::vector<const sim::ToolCommand*> commands_;
   bool world_gives_volume_ = false;
+  bool is_failing_ = false;  ///< its state cannot be kept, which was logged
 
   std::vector<std::unique_ptr<ToolSlot>> tools_;
   mutable std::mutex tools_mutex_;
@@ -299,6 +367,12 @@ class Scene : public std::enable_shared_from_this<Scene> {
 
   std::thread thread_;
 };
+
+template <typename T>
+void Scene::Answer(Done<T> done, absl::StatusOr<T> result) {
+  if (!done) return;
+  pool_.Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
+}
 
 /// Fills defaults in. Errors: InvalidArgument (rate.mode, rate.speed).
 absl::StatusOr<v1::Rate> NormalizeRate(const v1::Rate& rate);

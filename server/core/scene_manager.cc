@@ -41,6 +41,11 @@ StreamTicket::~StreamTicket() { manager_.CloseStream(id_, kind_); }
 
 SceneManager::SceneManager(Options options, Metrics& metrics)
     : options_(std::move(options)), metrics_(metrics), encode_pool_("encode", 2), haptic_pool_("haptic", 1), build_pool_("build", 1, 5) {
+  if (!options_.store) {
+    absl::StatusOr<std::unique_ptr<SceneStore>> store =
+        SceneStore::Open({{}, options_.limits.scene, options_.limits.max_kept_versions, options_.context});
+    if (store.ok()) options_.store = *std::move(store);
+  }
   metrics_.SetSceneStates([this] { return SceneStates(); });
 }
 
@@ -55,37 +60,46 @@ absl::Status SceneManager::Wanted(const std::function<bool()>& is_cancelled) con
   return stopping_ ? Stopping() : absl::OkStatus();
 }
 
+absl::StatusOr<std::string> SceneManager::ReserveId(const std::string& wanted) {
+  if (absl::Status status = CheckSceneId(wanted); !status.ok()) return status;
+  std::string id = wanted;
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return Stopping();
+  if (!id.empty() && scenes_.count(id) != 0) return absl::AlreadyExistsError(absl::StrCat("scene_id: \"", id, "\" exists"));
+  if (scenes_.size() >= options_.limits.max_scenes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the server has ", scenes_.size(), " scenes and its limit max_scenes = ", options_.limits.max_scenes, " is reached"));
+  }
+  while (id.empty() || scenes_.count(id) != 0) id = absl::StrCat("scene-", next_scene_number_++);
+  scenes_[id];
+  ++unfinished_;
+  return id;
+}
+
+void SceneManager::BuildScene(const std::string& id, std::function<absl::StatusOr<SceneStart>()> make, Done<v1::SceneInfo> done) {
+  build_pool_.Post([this, id, make = std::move(make), done = std::move(done)] { FinishBuild(id, make(), done); });
+}
+
 void SceneManager::Create(const v1::CreateSceneRequest& request, std::shared_ptr<const scene::AssetResolver> assets,
                           std::function<bool()> is_cancelled, Done<v1::SceneInfo> done) {
   const auto refuse = [&](const absl::Status& status) { encode_pool_.Post([done, status] { done(status); }); };
   const absl::StatusOr<v1::Rate> rate = NormalizeRate(request.rate());
   if (!rate.ok()) return refuse(rate.status());
-  if (absl::Status status = CheckSceneId(request.scene_id()); !status.ok()) return refuse(status);
-  std::string id = request.scene_id();
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return refuse(Stopping());
-    if (!id.empty() && scenes_.count(id) != 0) return refuse(absl::AlreadyExistsError(absl::StrCat("scene_id: \"", id, "\" exists")));
-    if (scenes_.size() >= options_.limits.max_scenes) {
-      return refuse(absl::ResourceExhaustedError(absl::StrCat(
-          "the server has ", scenes_.size(), " scenes and its limit max_scenes = ", options_.limits.max_scenes, " is reached")));
-    }
-    while (id.empty() || scenes_.count(id) != 0) id = absl::StrCat("scene-", next_scene_number_++);
-    scenes_[id];
-    ++unfinished_;
-  }
-  build_pool_.Post([this, id, request, rate = *rate, assets = std::move(assets), is_cancelled = std::move(is_cancelled),
-                    done = std::move(done)] { Build(id, request, rate, assets, is_cancelled, done); });
+  const absl::StatusOr<std::string> id = ReserveId(request.scene_id());
+  if (!id.ok()) return refuse(id.status());
+  BuildScene(
+      *id,
+      [this, id = *id, request, rate = *rate, assets = std::move(assets),
+       is_cancelled = std::move(is_cancelled)]() -> absl::StatusOr<SceneStart> {
+        PALPATE_RETURN_IF_ERROR(Wanted(is_cancelled));
+        return options_.store->NewScene(id, request, rate, assets ? *assets : *options_.assets);
+      },
+      std::move(done));
 }
 
-void SceneManager::Build(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
-                         const std::shared_ptr<const scene::AssetResolver>& assets, const std::function<bool()>& is_cancelled,
-                         const Done<v1::SceneInfo>& done) {
-  const auto make = [&]() -> absl::StatusOr<std::shared_ptr<Scene>> {
-    PALPATE_RETURN_IF_ERROR(Wanted(is_cancelled));
-    return MakeScene(id, request, rate, assets ? *assets : *options_.assets);
-  };
-  absl::StatusOr<std::shared_ptr<Scene>> scene = make();
+void SceneManager::FinishBuild(const std::string& id, absl::StatusOr<SceneStart> start, const Done<v1::SceneInfo>& done) {
+  using StartedScene = absl::StatusOr<std::shared_ptr<Scene>>;
+  StartedScene scene = start.ok() ? StartedScene(Scene::Start(*std::move(start), encode_pool_, metrics_)) : StartedScene(start.status());
   bool stopping = false;
   {
     const std::lock_guard lock(mutex_);
@@ -116,12 +130,75 @@ void SceneManager::Build(const std::string& id, const v1::CreateSceneRequest& re
   finished_.notify_all();
 }
 
-absl::StatusOr<std::shared_ptr<Scene>> SceneManager::MakeScene(const std::string& id, const v1::CreateSceneRequest& request,
-                                                               const v1::Rate& rate, const scene::AssetResolver& assets) {
-  PALPATE_ASSIGN_OR_RETURN(sim::SceneDescription description, scene::BuildSceneDescription(request.spec(), assets, options_.limits.scene));
-  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(options_.context, std::move(description)));
-  return Scene::Start(id, scene::WithoutInlineMeshes(request.spec()), std::move(world), rate, request.play(), encode_pool_, metrics_,
-                      options_.limits.max_kept_versions);
+void SceneManager::RecoverScenes() {
+  for (const std::string& id : options_.store->KeptScenes()) {
+    const absl::StatusOr<std::string> reserved = ReserveId(id);
+    absl::StatusOr<SceneStart> start = reserved.ok() ? options_.store->Recover(id) : absl::StatusOr<SceneStart>(reserved.status());
+    if (start.ok()) {
+      Log(LogLevel::kInfo, "scene recovered", {{"scene", id}, {"step", start->world->CurrentFrame()->step}, {"plays", start->play}});
+    } else {
+      Log(LogLevel::kError, "scene not recovered", {{"scene", id}, {"error", start.status()}});
+    }
+    if (reserved.ok()) FinishBuild(id, std::move(start), [](const absl::StatusOr<v1::SceneInfo>&) {});
+  }
+  options_.store->CollectGarbage();
+}
+
+void SceneManager::OpenRecording(std::shared_ptr<UploadFile> file, const v1::OpenRecording& request, Done<v1::SceneInfo> done) {
+  const absl::StatusOr<v1::Rate> rate = NormalizeRate(request.rate());
+  const absl::StatusOr<std::string> id = rate.ok() ? ReserveId(request.scene_id()) : rate.status();
+  if (!id.ok()) return encode_pool_.Post([done = std::move(done), status = id.status()] { done(status); });
+  BuildScene(
+      *id, [this, id = *id, file = std::move(file), rate = *rate] { return options_.store->ReplayFile(id, file, rate); }, std::move(done));
+}
+
+void SceneManager::Replay(const v1::ReplaySceneRequest& request, Done<v1::ReplaySceneResponse> done) {
+  const absl::StatusOr<std::shared_ptr<Scene>> source = Find(request.scene_id());
+  absl::Status refused = source.status();
+  if (source.ok() && !(*source)->past().is_kept()) {
+    refused = absl::FailedPreconditionError(absl::StrCat(
+        "scene_id: scene \"", request.scene_id(), "\" has no past on disk: the server keeps no state (--state-dir), or it is a replay"));
+  }
+  if (!refused.ok()) return encode_pool_.Post([done = std::move(done), refused] { done(refused); });
+  BuildFrom(
+      request.scene_id(), request.replay_id(),
+      [this](const std::string& id, const BranchPoint& point) { return options_.store->ReplayPast(id, point); },
+      [this, done = std::move(done)](absl::StatusOr<v1::SceneInfo> info) {
+        const absl::StatusOr<std::shared_ptr<Scene>> scene = info.ok() ? Find(info->scene_id()) : info.status();
+        if (!scene.ok()) return done(scene.status());
+        (*scene)->GetTimeline([info = *std::move(info), done](absl::StatusOr<v1::Timeline> timeline) {
+          if (!timeline.ok()) return done(timeline.status());
+          v1::ReplaySceneResponse response;
+          *response.mutable_scene() = info;
+          *response.mutable_timeline() = *std::move(timeline);
+          done(std::move(response));
+        });
+      });
+}
+
+void SceneManager::Branch(const v1::BranchSceneRequest& request, Done<v1::SceneInfo> done) {
+  BuildFrom(
+      request.scene_id(), request.branch_id(),
+      [this, play = request.play()](const std::string& id, const BranchPoint& point) { return options_.store->Branch(id, point, play); },
+      std::move(done));
+}
+
+void SceneManager::BuildFrom(const std::string& scene_id, const std::string& new_id,
+                             std::function<absl::StatusOr<SceneStart>(const std::string& id, const BranchPoint& point)> make,
+                             Done<v1::SceneInfo> done) {
+  const auto refuse = [&](const absl::Status& status) { encode_pool_.Post([done, status] { done(status); }); };
+  const absl::StatusOr<std::shared_ptr<Scene>> scene = Find(scene_id);
+  if (!scene.ok()) return refuse(scene.status());
+  const absl::StatusOr<std::string> id = ReserveId(new_id);
+  if (!id.ok()) return refuse(id.status());
+  // What is replayed has to be on disk.
+  (*scene)->WhenDurable([this, scene = *scene, id = *id, make = std::move(make), done = std::move(done)](const absl::Status& /*status*/) {
+    scene->Fork(nullptr, [this, id, make, done](absl::StatusOr<BranchPoint> point) {
+      auto shared = std::make_shared<absl::StatusOr<BranchPoint>>(std::move(point));
+      BuildScene(
+          id, [id, make, shared] { return shared->ok() ? make(id, **shared) : absl::StatusOr<SceneStart>(shared->status()); }, done);
+    });
+  });
 }
 
 void SceneManager::Check(const v1::SceneSpec& spec, std::function<bool()> is_cancelled, Done<v1::CheckSceneResponse> done) {
@@ -178,15 +255,41 @@ void SceneManager::Delete(const std::string& scene_id, Done<v1::DeleteSceneRespo
                [this, scene_id, done = std::move(done), scene = std::move(scene)]() mutable {
                  {
                    const std::lock_guard lock(mutex_);
+                   scenes_[scene_id].scene.reset();  // the id stays taken
+                 }
+                 const bool is_kept = scene->past().is_kept();
+                 scene.reset();  // joins the thread, which is at its end
+                 const absl::Status removed = is_kept ? options_.store->Remove(scene_id) : absl::OkStatus();
+                 {
+                   const std::lock_guard lock(mutex_);
                    scenes_.erase(scene_id);
                  }
-                 scene.reset();  // joins the thread, which is at its end
                  Log(LogLevel::kInfo, "scene deleted", {{"scene", scene_id}});
-                 done(v1::DeleteSceneResponse());
+                 if (removed.ok()) {
+                   done(v1::DeleteSceneResponse());
+                 } else {
+                   done(removed);
+                 }
                  const std::lock_guard lock(mutex_);
                  --unfinished_;
                  finished_.notify_all();
                });
+}
+
+absl::StatusOr<std::shared_ptr<const sim::TextureImage>> SceneManager::FindImage(std::string_view id) const {
+  std::vector<std::shared_ptr<Scene>> scenes;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, entry] : scenes_) {
+      if (entry.scene != nullptr) scenes.push_back(entry.scene);
+    }
+  }
+  for (const std::shared_ptr<Scene>& scene : scenes) {
+    for (const std::shared_ptr<const sim::TextureImage>& image : scene->Snapshot()->topology->statics->images) {
+      if (image->id == id) return image;
+    }
+  }
+  return absl::NotFoundError("no scene has this picture");
 }
 
 absl::StatusOr<std::shared_ptr<Scene>> SceneManager::Find(const std::string& scene_id) const {

@@ -15,6 +15,8 @@
 #include "palpate/v1/control.pb.h"
 #include "server/core/metrics.h"
 #include "server/core/scene.h"
+#include "server/core/scene_store.h"
+#include "server/core/upload_file.h"
 #include "server/core/worker_pool.h"
 #include "sim/scene/asset_resolver.h"
 #include "sim/scene/scene_spec.h"
@@ -53,6 +55,7 @@ class SceneManager {
     Limits limits;
     std::shared_ptr<const scene::AssetResolver> assets;
     std::shared_ptr<gpu::Context> context;
+    std::shared_ptr<SceneStore> store;  ///< null: one that keeps no state
   };
 
   /// `metrics` outlives the manager.
@@ -71,11 +74,20 @@ class SceneManager {
               Done<v1::SceneInfo> done);
   /// The same errors; ResourceExhausted if kMaxWaitingChecks wait already.
   void Check(const v1::SceneSpec& spec, std::function<bool()> is_cancelled, Done<v1::CheckSceneResponse> done);
+  /// Brings back the scenes that an earlier process has left; those that cannot be are logged and stay on disk. Blocks.
+  void RecoverScenes();
+  /// A scene that replays a recording's file, which it keeps until it is deleted; see RecordService.OpenRecording.
+  void OpenRecording(std::shared_ptr<UploadFile> file, const v1::OpenRecording& request, Done<v1::SceneInfo> done);
+  /// See RecordService.ReplayScene and BranchScene.
+  void Replay(const v1::ReplaySceneRequest& request, Done<v1::ReplaySceneResponse> done);
+  void Branch(const v1::BranchSceneRequest& request, Done<v1::SceneInfo> done);
   /// Ends the streams at once with ABORTED; `done` comes when the scene is freed.
   void Delete(const std::string& scene_id, Done<v1::DeleteSceneResponse> done);
 
   /// Errors: NotFound, Unavailable (still being built, or the server stops).
   absl::StatusOr<std::shared_ptr<Scene>> Find(const std::string& scene_id) const;
+  /// The picture of a scene's texture by its id. Errors: NotFound.
+  absl::StatusOr<std::shared_ptr<const sim::TextureImage>> FindImage(std::string_view id) const;
   /// In order of id; scenes still being built are left out.
   std::vector<std::shared_ptr<Scene>> List() const;
   v1::GetServerInfoResponse ServerInfo() const;
@@ -89,6 +101,9 @@ class SceneManager {
   void ShutdownAndWait();
 
   const Limits& limits() const { return options_.limits; }
+  const std::shared_ptr<gpu::Context>& context() const { return options_.context; }
+  const std::shared_ptr<const scene::AssetResolver>& assets() const { return options_.assets; }
+  SceneStore& store() { return *options_.store; }
   Metrics& metrics() { return metrics_; }
   WorkerPool& encode_pool() { return encode_pool_; }  ///< frames, timers, answers
   WorkerPool& haptic_pool() { return haptic_pool_; }  ///< local models: short jobs only
@@ -100,17 +115,20 @@ class SceneManager {
     bool deleting = false;
   };
 
-  void Build(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
-             const std::shared_ptr<const scene::AssetResolver>& assets, const std::function<bool()>& is_cancelled,
-             const Done<v1::SceneInfo>& done);
+  /// A place for a scene that is to be built. Errors: InvalidArgument, AlreadyExists, ResourceExhausted, Unavailable.
+  absl::StatusOr<std::string> ReserveId(const std::string& wanted);
+  /// On the build pool: the scene of a reserved id.
+  void BuildScene(const std::string& id, std::function<absl::StatusOr<SceneStart>()> make, Done<v1::SceneInfo> done);
+  void FinishBuild(const std::string& id, absl::StatusOr<SceneStart> start, const Done<v1::SceneInfo>& done);
+  /// Takes the present moment of a scene, then builds another from it.
+  void BuildFrom(const std::string& scene_id, const std::string& new_id,
+                 std::function<absl::StatusOr<SceneStart>(const std::string& id, const BranchPoint& point)> make, Done<v1::SceneInfo> done);
   /// Whether work that waited is still wanted. Errors: Cancelled, Unavailable.
   absl::Status Wanted(const std::function<bool()>& is_cancelled) const;
-  absl::StatusOr<std::shared_ptr<Scene>> MakeScene(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
-                                                   const scene::AssetResolver& assets);
   void CloseStream(uint64_t id, StreamKind kind);
   std::vector<std::pair<std::string, int>> SceneStates() const;
 
-  const Options options_;
+  Options options_;
   Metrics& metrics_;
 
   mutable std::mutex mutex_;

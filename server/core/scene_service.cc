@@ -101,7 +101,7 @@ void SceneServiceImpl::StepScene(grpc::CallbackServerContext* context, UnaryReac
   if (const std::shared_ptr<Scene> scene = SceneOf(reactor, request->scene_id())) {
     // The context lives until the call is finished, which the last step does.
     scene->Step(
-        request->count(), [context] { return context->IsCancelled(); }, InfoInto(reactor, response));
+        request->count(), request->tools(), [context] { return context->IsCancelled(); }, InfoInto(reactor, response));
   }
 }
 

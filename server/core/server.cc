@@ -29,8 +29,8 @@ constexpr int kMaxConnectionIdle_ms = 300000;  // without a call for so long; cl
 constexpr int kMaxSyncThreads = 32;            // of reflection, the only service that needs them
 constexpr uint64_t kReservedDescriptors = 64;  // scenes, drivers, files, logs, what is on its way to be closed
 constexpr uint64_t kMinConnections = 8;
-constexpr const char* kServiceNames[] = {"palpate.v1.SceneService", "palpate.v1.EditService", "palpate.v1.StreamService",
-                                         "palpate.v1.HapticService"};
+constexpr const char* kServiceNames[] = {"palpate.v1.SceneService",  "palpate.v1.EditService",   "palpate.v1.StreamService",
+                                         "palpate.v1.HapticService", "palpate.v1.RecordService", "palpate.v1.BatchService"};
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, const std::string& what) {
   std::ifstream file(path, std::ios::binary);
@@ -102,10 +102,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   manager_options.limits = options.limits;
   manager_options.assets = std::make_shared<scene::AssetRootResolver>(options.asset_root);
   manager_options.context = server->context_;
+  PALPATE_ASSIGN_OR_RETURN(manager_options.store,
+                           SceneStore::Open({options.state, options.limits.scene, options.limits.max_kept_versions, server->context_}));
   server->manager_ = std::make_unique<SceneManager>(std::move(manager_options), *server->metrics_);
   server->authenticator_ = std::make_unique<Authenticator>(std::move(token));
 
   // Scenes first: whoever reaches the ports finds them.
+  server->manager_->RecoverScenes();
   PALPATE_RETURN_IF_ERROR(server->CreateScenes(options));
   PALPATE_RETURN_IF_ERROR(server->StartGrpc(options));
   if (options.has_http) PALPATE_RETURN_IF_ERROR(server->StartWeb(options));
@@ -139,7 +142,9 @@ absl::Status Server::StartGrpc(const ServerOptions& options) {
   scene_service_ = std::make_unique<SceneServiceImpl>(*manager_, policy);
   edit_service_ = std::make_unique<EditServiceImpl>(*manager_, policy);
   stream_service_ = std::make_unique<StreamServiceImpl>(*manager_, policy);
+  batch_service_ = std::make_unique<BatchServiceImpl>(*manager_, policy);
   haptic_service_ = std::make_unique<HapticServiceImpl>(*manager_, *authenticator_);
+  record_service_ = std::make_unique<RecordServiceImpl>(*manager_, policy);
   health_service_ =
       std::make_unique<HealthServiceImpl>(std::vector<std::string>(std::begin(kServiceNames), std::end(kServiceNames)), policy);
   PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials, Credentials(options));
@@ -161,6 +166,8 @@ absl::Status Server::StartGrpc(const ServerOptions& options) {
   builder.RegisterService(edit_service_.get());
   builder.RegisterService(stream_service_.get());
   builder.RegisterService(haptic_service_.get());
+  builder.RegisterService(record_service_.get());
+  builder.RegisterService(batch_service_.get());
   builder.RegisterService(health_service_.get());
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.limits.max_message_bytes));
   grpc::ResourceQuota quota("palpate");
@@ -237,6 +244,10 @@ absl::Status Server::CreateScenes(const ServerOptions& options) {
     PALPATE_ASSIGN_OR_RETURN(*request.mutable_spec(), scene::ParseSceneJson(text, path));
     PALPATE_ASSIGN_OR_RETURN(*request.mutable_scene_id(), SceneIdOfFile(path));
     request.set_play(true);
+    if (manager_->Find(request.scene_id()).ok()) {
+      Log(LogLevel::kInfo, "scene kept", {{"scene", request.scene_id()}, {"file", path}, {"note", "delete it to start from the file"}});
+      continue;
+    }
     std::promise<absl::Status> created;
     manager_->Create(request, std::make_shared<scene::SceneFolderResolver>(std::filesystem::path(path).parent_path()), nullptr,
                      [&created](const absl::StatusOr<v1::SceneInfo>& info) { created.set_value(info.status()); });

@@ -62,6 +62,8 @@ class Server {
   std::unique_ptr<EditServiceImpl> edit_service_;
   std::unique_ptr<StreamServiceImpl> stream_service_;
   std::unique_ptr<HapticServiceImpl> haptic_service_;
+  std::unique_ptr<RecordServiceImpl> record_service_;
+  std::unique_ptr<BatchServiceImpl> batch_service_;
   std::unique_ptr<HealthServiceImpl> health_service_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "palpate/v1/batch.grpc.pb.h"
 #include "palpate/v1/control.grpc.pb.h"
 #include "palpate/v1/edit.grpc.pb.h"
 #include "palpate/v1/haptics.grpc.pb.h"
+#include "palpate/v1/record.grpc.pb.h"
 #include "palpate/v1/stream.grpc.pb.h"
 #include "server/core/rpc.h"
 #include "server/core/scene_manager.h"
@@ -89,6 +91,45 @@ class HapticServiceImpl final : public v1::HapticService::CallbackService {
  private:
   SceneManager& manager_;
   const Authenticator& authenticator_;
+};
+
+class RecordServiceImpl final : public GuardedService {
+ public:
+  RecordServiceImpl(SceneManager& manager, const CallPolicy& policy);
+
+ private:
+  void ReplayScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::ReplaySceneRequest* request,
+                   v1::ReplaySceneResponse* response);
+  void SeekScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::SeekSceneRequest* request,
+                 v1::SeekSceneResponse* response);
+  void BranchScene(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::BranchSceneRequest* request,
+                   v1::BranchSceneResponse* response);
+  void GetTimeline(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::GetTimelineRequest* request,
+                   v1::GetTimelineResponse* response);
+  void SetBookmark(grpc::CallbackServerContext* context, UnaryReactor* reactor, const v1::SetBookmarkRequest* request,
+                   v1::SetBookmarkResponse* response);
+  void Finish(UnaryReactor* reactor, const absl::Status& status);
+  /// The answer to a call, or its error.
+  template <typename T, typename Take>
+  Done<T> Into(UnaryReactor* reactor, Take take);
+
+  SceneManager& manager_;
+};
+
+class BatchBudget;
+
+/// Scenes of a call of its own, stepped by a pool of this service.
+class BatchServiceImpl final : public GuardedService {
+ public:
+  BatchServiceImpl(SceneManager& manager, const CallPolicy& policy);
+  ~BatchServiceImpl();
+
+ private:
+  grpc::ServerBidiReactor<v1::BatchRequest, v1::BatchResponse>* RunBatch(grpc::CallbackServerContext* context);
+
+  SceneManager& manager_;
+  std::unique_ptr<BatchBudget> budget_;
+  std::unique_ptr<WorkerPool> pool_;  ///< ends first: what it does gives to the budget
 };
 
 /// The standard health service (grpc.health.v1), which needs no token: SERVING for the server ("") and each of `services` until Stop.

@@ -39,6 +39,7 @@ class ViewerWatch {
     scene_->OnWatcherOpened();
   }
 
+  const std::string& scene_id() const { return scene_->id(); }
   absl::Status Begin(bool with_volume) { return scene_->AddListener(pacer_, with_volume); }
 
   ~ViewerWatch() {
@@ -117,7 +118,7 @@ class Session : public ViewerSession {
       case v1::ViewerRequest::kStep:
         status = Ask(request.step().scene_id(), [&](Scene& scene) {
           scene.Step(
-              request.step().count(), [state = state_] { return state->is_gone.load(); }, InfoLater(id));
+              request.step().count(), request.step().tools(), [state = state_] { return state->is_gone.load(); }, InfoLater(id));
         });
         has_answer = false;
         break;
@@ -161,6 +162,15 @@ class Session : public ViewerSession {
         });
         has_answer = false;
         break;
+      case v1::ViewerRequest::kTimeline:
+      case v1::ViewerRequest::kReplay:
+      case v1::ViewerRequest::kSeek:
+      case v1::ViewerRequest::kBranch:
+      case v1::ViewerRequest::kBookmark:
+      case v1::ViewerRequest::kDelete:
+        status = AskForPast(request);
+        has_answer = false;
+        break;
       case v1::ViewerRequest::REQUEST_NOT_SET:
         status = absl::InvalidArgumentError("request: none is given");
         break;
@@ -188,6 +198,48 @@ class Session : public ViewerSession {
     sink_->BeginStream();
     watch_ = std::make_unique<ViewerWatch>(manager_, sink_, *std::move(scene), *options, MaxRateFromProto(request));
     return watch_->Begin(options->with_volume);
+  }
+
+  /// Requests about the past of scenes; their answers come later.
+  absl::Status AskForPast(const v1::ViewerRequest& request) {
+    const uint32_t id = request.request_id();
+    const auto timeline_later = [&] {
+      return AnswerLater<v1::Timeline>(
+          id, [](v1::Timeline timeline, v1::ViewerUpdate& answer) { *answer.mutable_timeline() = std::move(timeline); });
+    };
+    switch (request.request_case()) {
+      case v1::ViewerRequest::kTimeline:
+        return Ask(request.timeline().scene_id(), [&](Scene& scene) { scene.GetTimeline(timeline_later()); });
+      case v1::ViewerRequest::kBookmark:
+        return Ask(request.bookmark().scene_id(), [&](Scene& scene) { scene.SetBookmark(request.bookmark(), timeline_later()); });
+      case v1::ViewerRequest::kSeek:
+        return Ask(request.seek().scene_id(), [&](Scene& scene) {
+          scene.Seek(
+              request.seek(), [state = state_] { return state->is_gone.load(); }, InfoLater(id));
+        });
+      case v1::ViewerRequest::kReplay:
+        return Ask(request.replay().scene_id(), [&](Scene&) {
+          manager_.Replay(request.replay(),
+                          AnswerLater<v1::ReplaySceneResponse>(id, [](v1::ReplaySceneResponse response, v1::ViewerUpdate& answer) {
+                            *answer.mutable_replay() = std::move(response);
+                          }));
+        });
+      case v1::ViewerRequest::kBranch:
+        return Ask(request.branch().scene_id(), [&](Scene&) { manager_.Branch(request.branch(), InfoLater(id)); });
+      default:
+        return Delete(request.delete_().scene_id(), id);
+    }
+  }
+
+  /// A browser may take away what a browser made: replays.
+  absl::Status Delete(const std::string& scene_id, uint32_t id) {
+    const absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(scene_id);
+    if (!scene.ok()) return scene.status();
+    if (!(*scene)->is_replay()) return absl::FailedPreconditionError(absl::StrCat("scene_id: scene \"", scene_id, "\" is no replay"));
+    if (watch_ && watch_->scene_id() == scene_id) watch_.reset();
+    manager_.Delete(scene_id, AnswerLater<v1::DeleteSceneResponse>(
+                                  id, [](const v1::DeleteSceneResponse&, v1::ViewerUpdate& answer) { answer.mutable_deleted(); }));
+    return absl::OkStatus();
   }
 
   absl::Status Attach(const v1::Attach& attach, v1::ViewerUpdate& update) {
@@ -253,6 +305,12 @@ absl::StatusOr<std::unique_ptr<ViewerSession>> ViewerBridge::OpenSession(std::sh
   });
   if (!ticket.ok()) return ticket.status();
   return std::make_unique<Session>(manager_, std::move(sink), *std::move(ticket), peer);
+}
+
+absl::StatusOr<ViewerImage> ViewerBridge::FindImage(std::string_view id) {
+  absl::StatusOr<std::shared_ptr<const sim::TextureImage>> image = manager_.FindImage(id);
+  if (!image.ok()) return image.status();
+  return ViewerImage{(*image)->media_type, (*image)->bytes};
 }
 
 }  // namespace palpate::server

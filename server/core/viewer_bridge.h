@@ -13,6 +13,7 @@ class ViewerBridge : public ViewerBackend {
  public:
   explicit ViewerBridge(SceneManager& manager) : manager_(manager) {}
   absl::StatusOr<std::unique_ptr<ViewerSession>> OpenSession(std::shared_ptr<ViewerSink> sink, const std::string& peer) override;
+  absl::StatusOr<ViewerImage> FindImage(std::string_view id) override;
 
  private:
   SceneManager& manager_;

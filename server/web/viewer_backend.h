@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -61,6 +62,12 @@ class ViewerSession {
   virtual void OnRequest(const v1::ViewerRequest& request) = 0;
 };
 
+/// A picture that scenes use.
+struct ViewerImage {
+  std::string content_type;  ///< image/png or image/jpeg
+  std::string content;
+};
+
 /// What the web server needs of the rest of the server. Outlives the WebServer; thread-safe.
 class ViewerBackend {
  public:
@@ -69,6 +76,9 @@ class ViewerBackend {
   /// A browser has connected. `sink` stays valid as long as somebody holds it. `peer` is "address:port", for logs and station names. An
   /// error is sent to the browser as a ViewerError and the connection is closed.
   virtual absl::StatusOr<std::unique_ptr<ViewerSession>> OpenSession(std::shared_ptr<ViewerSink> sink, const std::string& peer) = 0;
+
+  /// The picture that a message names by "images/ID" (SurfaceTexture.image); its contents never change. Errors: NotFound.
+  virtual absl::StatusOr<ViewerImage> FindImage(std::string_view id) = 0;
 };
 
 }  // namespace palpate::server

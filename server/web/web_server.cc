@@ -35,7 +35,8 @@
 namespace palpate::server {
 namespace {
 
-constexpr int kQueuedConnections = 20;               // accepted, waiting for a thread
+constexpr int kQueuedConnections = 20;  // accepted, waiting for a thread
+constexpr std::string_view kImages = "/images/";
 constexpr char kSubprotocol[] = "palpate.v1";        // what a browser that presents a token speaks
 constexpr std::string_view kTokenPrefix = "token.";  // of the "subprotocol" that carries it, base64url
 constexpr std::string_view kBearer = "Bearer ";
@@ -86,6 +87,8 @@ int HttpStatusOf(const absl::Status& status) {
       return 401;
     case absl::StatusCode::kResourceExhausted:
       return 429;
+    case absl::StatusCode::kNotFound:
+      return 404;
     default:
       return 403;
   }
@@ -206,6 +209,8 @@ class WebServer::Impl {
   Response Answer(const mg_connection* http, const mg_request_info& request);
   /// GET /auth: 204 where /ws would open, 401 where a token is missing or wrong, 429 after too many wrong ones.
   Response AnswerAuth(const mg_connection* http);
+  /// GET /images/ID: a scene's picture, under the rules of /ws.
+  Response AnswerImage(const mg_connection* http, std::string_view id);
   /// Whether the token that a request carries, if any, lets it open /ws. Errors: Unauthenticated, ResourceExhausted (too many guesses).
   absl::Status CheckToken(const mg_connection* http);
   Response AnswerFile(const mg_connection* http, const mg_request_info& request);
@@ -417,6 +422,7 @@ WebServer::Impl::Response WebServer::Impl::Answer(const mg_connection* http, con
     return response;
   }
   if (path == "/auth") return AnswerAuth(http);
+  if (path.starts_with(kImages)) return AnswerImage(http, path.substr(kImages.size()));
   if (path == "/ws") {
     response.status = 426;
     response.body = "/ws is a WebSocket\n";
@@ -430,6 +436,24 @@ WebServer::Impl::Response WebServer::Impl::AnswerAuth(const mg_connection* http)
   const absl::Status status = CheckToken(http);
   response.status = HttpStatusOf(status);
   if (!status.ok()) response.body = absl::StrCat(status.message(), "\n");
+  return response;
+}
+
+WebServer::Impl::Response WebServer::Impl::AnswerImage(const mg_connection* http, std::string_view id) {
+  Response response;
+  absl::Status status = CheckToken(http);
+  if (status.ok()) {
+    absl::StatusOr<ViewerImage> image = backend_ == nullptr ? absl::NotFoundError("no such picture") : backend_->FindImage(id);
+    if (image.ok()) {
+      response.content_type = image->content_type;
+      response.cache_control = "private, max-age=31536000, immutable";  // the name is that of the contents
+      response.body = std::move(image->content);
+      return response;
+    }
+    status = image.status();
+  }
+  response.status = HttpStatusOf(status);
+  response.body = absl::StrCat(status.message(), "\n");
   return response;
 }
 

@@ -46,7 +46,7 @@ struct LocalModelInput {
 ///   within about 60 degrees. With both kinds present, near contacts get at least a quarter of the slots (none if max_constraints is 1).
 /// Contacts with a value that is not finite or outside its range are left out.
 /// Cost: O(contacts * max_constraints), times max_constraints when merging. No allocation, no locks. Determinism: RUN_TO_RUN.
-/// Source: seed thesis Forest 2003, section 8.3.
+/// Source: Forest 2003, section 8.3.
 LocalModel BuildLocalModel(const LocalModelInput& input) noexcept;
 
 }  // namespace palpate::sim

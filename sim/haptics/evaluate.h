@@ -42,7 +42,7 @@ struct FrictionState {
 /// penetration > 0; v_n is the velocity of the contact point along n. It never pulls. Friction: a spring of stiffness 2/3 k per constraint
 /// holds the place where the tool stuck; each constraint's friction is at most mu times its normal force, and when all have reached that
 /// bound the place follows. One call is one step of the memory in `friction`: call it once per tick, poses in time order. Preconditions:
-/// finite input, unit rotations, unit normals. No allocation. Determinism: RUN_TO_RUN. Source: seed thesis Forest 2003, section 8.3, in
+/// finite input, unit rotations, unit normals. No allocation. Determinism: RUN_TO_RUN. Source: Forest 2003, section 8.3, in
 /// newtons; friction after the elasto-plastic view of Dupont et al. 2002.
 ContactForce EvaluateLocalModel(const LocalModel& model, const RigidPose& tool_pose, const RigidVelocity& velocity,
                                 FrictionState& friction) noexcept;

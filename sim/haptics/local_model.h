@@ -27,7 +27,7 @@ struct LocalConstraint {
 inline constexpr int kMaxLocalConstraints = 64;
 
 /// The contact mechanics around one tool, valid near pose_at_build. A fixed-size value: copying it allocates nothing.
-/// Source: seed thesis Forest 2003, section 8.3 (planes evaluated at the current pose, two newest models blended), extended by stiffness in
+/// Source: Forest 2003, section 8.3 (planes evaluated at the current pose, two newest models blended), extended by stiffness in
 /// N/m.
 struct LocalModel {
   uint64_t step = 0;

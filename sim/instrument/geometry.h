@@ -14,6 +14,12 @@ struct InstrumentCapsule {
   Eigen::Vector3d tip_m{0, 0, 0};
   Eigen::Vector3d axis_m{0, 0, 0};
   double radius_m = 0;
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [tip, axis, radius] = *this;
+    archive(tip, axis, radius);
+  }
 };
 
 /// Places of the parts in what CapsulesOf returns for instruments with jaws.

@@ -23,6 +23,14 @@ class JawDrive {
   /// before, on average; negative counts as 0. Returns the new angle.
   double Advance(double wanted_rad, double resistance_n_m, double dt_s);
 
+  /// Limits are as described.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [limits, angle_rad, last_turn_rad, last_resistance_n_m, stiffness_n_m_per_rad, is_blocked] = *this;
+    archive.Enter("JawDrive");
+    archive(angle_rad, last_turn_rad, last_resistance_n_m, stiffness_n_m_per_rad, is_blocked);
+  }
+
  private:
   Limits limits_;
   double angle_rad_ = 0;

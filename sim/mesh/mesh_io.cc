@@ -9,11 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/mesh/io_cursor.h"
+#include "sim/mesh/io_obj.h"
 
 namespace palpate::sim {
 namespace {
 
 constexpr uint64_t kMaxTetFileBytes = uint64_t{4} << 30;
+constexpr uint64_t kMaxLibraryBytes = uint64_t{1} << 20;
 constexpr uint64_t kMaxSurfaceFileBytes = uint64_t{1} << 30;
 
 struct FileCloser {
@@ -81,6 +83,26 @@ absl::StatusOr<SurfaceMesh> ReadSurfaceMesh(const std::filesystem::path& path) {
   }
   PALPATE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxSurfaceFileBytes));
   return extension == ".vtk" ? ParseVtkSurface(bytes, path.string()) : ParseSurface(bytes, extension, path.string());
+}
+
+absl::StatusOr<TexturedSurface> ReadTexturedObj(const std::filesystem::path& path) {
+  if (LowerExtension(path) != ".obj") {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: extension \"%s\" is not .obj", path.string(), LowerExtension(path)));
+  }
+  PALPATE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxSurfaceFileBytes));
+  return ParseTexturedObj(bytes, path.string(), [&path](const std::string& file) -> absl::StatusOr<std::string> {
+    const std::filesystem::path folder = std::filesystem::path(path).remove_filename();
+    std::error_code error;
+    // A link may lead elsewhere.
+    const std::filesystem::path real_folder = std::filesystem::canonical(folder.empty() ? "." : folder, error);
+    const std::filesystem::path real = std::filesystem::canonical(folder / file, error);
+    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", (folder / file).string()));
+    const std::filesystem::path below = real.lexically_relative(real_folder);
+    if (below.empty() || *below.begin() == "..") {
+      return absl::InvalidArgumentError(absl::StrCat((folder / file).string(), ": leads outside the surface's folder"));
+    }
+    return ReadFile(folder / file, kMaxLibraryBytes);
+  });
 }
 
 absl::Status WriteMsh(const TetMesh& mesh, const std::filesystem::path& path, MshVersion version) {

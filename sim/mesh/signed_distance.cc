@@ -158,6 +158,11 @@ double SignedDistance::operator()(const Vector3d& x_m) const {
   return (x_m - hit.point).dot(normal) < 0 ? -distance : distance;
 }
 
+SignedDistance::Nearest SignedDistance::NearestTo(const Vector3d& x_m) const {
+  const Hit hit = Closest(x_m);
+  return {hit.point, hit.triangle};
+}
+
 Vector3d SignedDistance::ClosestPoint(const Vector3d& x_m) const { return Closest(x_m).point; }
 
 std::optional<int> SignedDistance::Crossings(const Vector3d& x, const Vector3d& end) const {

@@ -38,6 +38,14 @@ class SignedDistance {
   /// Negative inside, positive outside, 0 on the surface. [m]
   double operator()(const Eigen::Vector3d& x_m) const;
 
+  /// The point of the surface closest to `x_m`, in the same frame, [m], and the triangle that it lies on. The surface need not be closed
+  /// for this. Precondition: there is a triangle.
+  struct Nearest {
+    Eigen::Vector3d point_m;
+    uint32_t triangle = 0;
+  };
+  Nearest NearestTo(const Eigen::Vector3d& x_m) const;
+
   /// The point of the surface closest to `x_m`, in the same frame. [m]
   Eigen::Vector3d ClosestPoint(const Eigen::Vector3d& x_m) const;
 

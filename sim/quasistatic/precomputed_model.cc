@@ -58,6 +58,12 @@ absl::StatusOr<std::unique_ptr<PrecomputedModel>> PrecomputedModel::Create(std::
   PALPATE_ASSIGN_OR_RETURN(const ReferenceBody body,
                            ReferenceBody::Create({rest_m.begin(), rest_m.end()}, {tets.begin(), tets.end()}, {fixed.begin(), fixed.end()}));
   model->mass_kg_ = body.mass_kg();
+  model->input_ = {.rest_m = {rest_m.begin(), rest_m.end()},
+                   .tets = {tets.begin(), tets.end()},
+                   .fixed = {fixed.begin(), fixed.end()},
+                   .chosen = {chosen.begin(), chosen.end()},
+                   .extra = {extra.begin(), extra.end()},
+                   .dt_s = options.dt_s};
   std::vector<uint8_t> is_used(n, 0);
   for (const gpu::TissueTet& tet : tets) {
     for (const uint32_t v : tet.vertices) is_used[v] = 1;
@@ -171,6 +177,10 @@ Eigen::Ref<const Eigen::Matrix3d, 0, Eigen::OuterStride<>> PrecomputedModel::Res
     }
   }
   return column.middleRows<3>(At(i));
+}
+
+bool PrecomputedModel::has_all_columns() const {
+  return std::all_of(columns_.begin(), columns_.end(), [](const MatrixXd& column) { return column.size() > 0; });
 }
 
 void PrecomputedModel::ComputeColumns() {

@@ -19,6 +19,12 @@ struct StiffnessBlock {
   uint32_t row = 0;
   uint32_t column = 0;
   Eigen::Matrix3d block_n_per_m;
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [of_row, of_column, block] = *this;
+    archive(of_row, of_column, block);
+  }
 };
 
 struct PrecomputedOptions {
@@ -46,6 +52,25 @@ class PrecomputedModel {
                                                                   std::span<const gpu::TissueTet> tets, std::span<const uint8_t> fixed,
                                                                   std::span<const uint32_t> chosen, std::span<const StiffnessBlock> extra,
                                                                   const PrecomputedOptions& options);
+
+  /// What a model is made of, as Create takes it: made of the same again it gives the same bits.
+  struct Input {
+    std::vector<Eigen::Vector3d> rest_m;
+    std::vector<gpu::TissueTet> tets;
+    std::vector<uint8_t> fixed;
+    std::vector<uint32_t> chosen;
+    std::vector<StiffnessBlock> extra;
+    double dt_s = 0;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [rest, of_tets, is_fixed, columns, blocks, dt] = *this;
+      archive.Enter("PrecomputedModel");
+      archive(rest, of_tets, is_fixed, columns, blocks, dt);
+    }
+  };
+  const Input& input() const { return input_; }
+  bool has_all_columns() const;  ///< they have been computed
 
   size_t vertex_count() const { return place_.size(); }
   size_t chosen_count() const { return chosen_.size(); }
@@ -81,6 +106,7 @@ class PrecomputedModel {
   PrecomputedModel() = default;
   absl::StatusOr<Eigen::MatrixXd> ResponsesAt(std::span<const uint32_t> vertices);
 
+  Input input_;
   std::vector<uint32_t> place_;  // of each vertex among those that move, or kNotChosen
   std::vector<uint32_t> moving_;
   std::vector<uint32_t> chosen_;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -96,11 +97,25 @@ struct LoadDescription {
 /// What viewers draw on a surface; see proto/palpate/v1/scene.proto.
 enum class TexturePattern { kNone, kChecker, kLiver, kMuscle, kFat };
 
-/// Texture coordinates of a body's surface.
+/// A picture as its file has it. Its header was looked at, its pixels were not.
+struct TextureImage {
+  std::string id;          ///< of the contents, 32 hexadecimal digits
+  std::string name;        ///< as the scene names it
+  std::string media_type;  ///< image/png or image/jpeg
+  uint32_t width = 0, height = 0;
+  std::string bytes;
+};
+
+/// u v of the corners of a triangle.
+using CornerCoordinates = std::array<std::array<float, 2>, 3>;
+
+/// Texture coordinates of a body's surface: by vertex, or by corner.
 struct TextureDescription {
   TexturePattern pattern = TexturePattern::kNone;
   double u_period = 0;                            ///< above 0: u goes around and lies in [0, u_period)
   std::vector<std::array<float, 2>> coordinates;  ///< [vertex of mesh] u v in tiles, finite; empty: none. Those inside count for nothing
+  std::vector<CornerCoordinates> corners;         ///< [triangle of ExtractBoundary(mesh)], finite; empty: by vertex. Without u_period
+  std::shared_ptr<const TextureImage> image;      ///< null: none
 };
 
 enum class BodyKind {

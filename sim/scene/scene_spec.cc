@@ -206,15 +206,20 @@ void CheckMeshData(Checker& check, const std::string& path, const v1::TetMeshDat
                   absl::StrCat(mesh.tet_groups_size(), " numbers for ", tet_count, " tets, must be one each or none"));
     return;
   }
-  for (int i = 0; i < mesh.tet_groups_size() && check.ok(); ++i) {
-    if (mesh.tet_groups(i) > kMaxGroupNumber) check.Range(At(At(path, "tet_groups"), i), mesh.tet_groups(i), 0, kMaxGroupNumber);
+  for (int t = 0; t < mesh.tet_groups_size(); ++t) {
+    if (mesh.tet_groups(t) > kMaxMeshGroupNumber) {
+      check.Invalid(At(At(path, "tet_groups"), t), absl::StrCat(mesh.tet_groups(t), " is outside [0, ", kMaxMeshGroupNumber, "]"));
+      return;
+    }
   }
   check.Count(At(path, "groups"), mesh.groups_size(), 0, kMaxMeshGroups);
   std::unordered_set<std::string> names;
   std::unordered_set<uint32_t> numbers;
   for (int i = 0; i < mesh.groups_size() && check.ok(); ++i) {
     const std::string group_path = At(At(path, "groups"), i);
-    check.Range(At(group_path, "number"), mesh.groups(i).number(), 1, kMaxGroupNumber);
+    if (mesh.groups(i).number() == 0 || mesh.groups(i).number() > kMaxMeshGroupNumber) {
+      check.Invalid(At(group_path, "number"), absl::StrCat(mesh.groups(i).number(), " is outside [1, ", kMaxMeshGroupNumber, "]"));
+    }
     if (!numbers.insert(mesh.groups(i).number()).second) {
       check.Invalid(At(group_path, "number"), absl::StrCat(mesh.groups(i).number(), " is that of a group before it"));
     }
@@ -573,7 +578,8 @@ CopyPlace PlaceOfCopy(const v1::BodyArray& array, uint64_t copy) {
 }
 
 /// Precondition: CheckMaterial passed.
-absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh) {
+absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh,
+                                               const BodyLook& look) {
   const v1::BodySpec& body = spec.bodies(index);
   const std::string path = At("bodies", index);
   sim::BodyDescription out;
@@ -603,7 +609,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
     const char* field = body.has_mesh() ? "mesh" : body.has_generator() ? "generator" : "mesh_file";
     return Annotate(valid, At(path, field));
   }
-  PALPATE_RETURN_IF_ERROR(BuildTexture(body, path, mesh, &out.texture));
+  PALPATE_RETURN_IF_ERROR(BuildTexture(body, path, mesh, look, &out.texture));
   PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, out));
   if (body.kind() == v1::BODY_KIND_RIGID) out.kind = sim::BodyKind::kRigid;
   if (body.kind() == v1::BODY_KIND_STATIC) out.kind = sim::BodyKind::kStatic;
@@ -623,6 +629,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   out.ablation = AblationFrom(body.ablation(), {});
   PALPATE_RETURN_IF_ERROR(BuildZones(body, path, pose.rotation, out));
   PALPATE_RETURN_IF_ERROR(BuildSurfaceZones(body, path, out));
+  AddMaterialZones(look, &out);
   PALPATE_RETURN_IF_ERROR(BuildLoads(body, path, out));
   PALPATE_RETURN_IF_ERROR(BuildMarkers(body, path, to_copy, &out));
   return out;
@@ -773,6 +780,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   if (spec.haptics().has_range_m()) out.haptics.range_m = spec.haptics().range_m();
 
   uint64_t tets = 0;
+  LookLoader looks(assets);
   for (int i = 0; i < spec.bodies_size(); ++i) {
     PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, LoadGeometry(spec.bodies(i), At("bodies", i), assets));
     const uint64_t copies = CopyCount(spec.bodies(i));
@@ -780,8 +788,9 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     Checker check;
     CheckTets(check, At("bodies", i), tets, limits, i == 0 ? "" : "with the bodies before it ");
     if (!check.ok()) return check.status();
+    PALPATE_ASSIGN_OR_RETURN(const BodyLook look, looks.Load(spec.bodies(i), At("bodies", i), mesh));
     for (uint64_t copy = 0; copy < copies; ++copy) {
-      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh));
+      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, look));
       out.bodies.push_back(std::move(body));
     }
   }

@@ -28,10 +28,11 @@ inline constexpr int kMaxLoads = 32;          ///< per scene
 inline constexpr uint32_t kMaxCopies = 1024;  ///< of a body along one axis of its array
 inline constexpr size_t kMaxNameBytes = 64;   ///< of bodies, obstacles and tools
 inline constexpr size_t kMaxSceneNameBytes = 128;
-inline constexpr double kMaxCoordinate_m = 100;         ///< of poses and obstacles
-inline constexpr double kMaxSpeed_m_per_s = 100;        ///< of bodies and driven regions, per component
-inline constexpr double kMaxPlacedCoordinate_m = 1000;  ///< of mesh vertices after scale and pose
-inline constexpr double kMaxMeshCoordinate = 1e6;       ///< of inline mesh vertices and of boxes
+inline constexpr double kMaxCoordinate_m = 100;              ///< of poses and obstacles
+inline constexpr double kMaxSpeed_m_per_s = 100;             ///< of bodies and driven regions, per component
+inline constexpr double kMaxPlacedCoordinate_m = 1000;       ///< of mesh vertices after scale and pose
+inline constexpr uint32_t kMaxMeshGroupNumber = 0x7fffffff;  ///< of inline meshes; mesh files have signed numbers
+inline constexpr double kMaxMeshCoordinate = 1e6;            ///< of inline mesh vertices and of boxes
 
 /// Checks every field of a spec against the ranges of scene.proto without opening a file or making a mesh; cheap.
 /// Errors: InvalidArgument `<field path>: <value> is outside <range>` (or what else is wrong with it), ResourceExhausted (limits).

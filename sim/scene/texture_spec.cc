@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "sim/mesh/texture_transfer.h"
+#include "sim/scene/image_file.h"
 #include "sim/scene/scene_spec.h"
 
 namespace palpate::scene {
@@ -29,6 +32,10 @@ const char* ProjectionField(const v1::TextureSpec& texture) {
       return "cylindrical";
     case v1::TextureSpec::kSpherical:
       return "spherical";
+    case v1::TextureSpec::kBox:
+      return "box";
+    case v1::TextureSpec::kSurfaceFile:
+      return "surface_file";
     case v1::TextureSpec::PROJECTION_NOT_SET:
       break;
   }
@@ -79,6 +86,28 @@ Around ProjectAround(const std::vector<Eigen::Vector3d>& vertices, const std::ve
   return out;
 }
 
+/// Of each triangle of the boundary, by the side of a box that it faces.
+std::vector<sim::CornerCoordinates> ProjectOntoBox(const sim::TetMesh& mesh, const std::vector<Eigen::Vector3d>& vertices_m,
+                                                   const Eigen::Vector3d& origin_m, double tile_m) {
+  const sim::BoundarySurface boundary = sim::ExtractBoundary(mesh);
+  std::vector<sim::CornerCoordinates> out;
+  out.reserve(boundary.triangles.size());
+  for (const auto& triangle : boundary.triangles) {
+    const auto place = [&](size_t c) { return vertices_m[boundary.vertices[triangle[c]]]; };
+    const Eigen::Vector3d normal = (place(1) - place(0)).cross(place(2) - place(0));
+    Eigen::Index axis = 0;
+    normal.cwiseAbs().maxCoeff(&axis);  // the first of equal ones
+    const double sign = normal[axis] < 0 ? -1 : 1;
+    sim::CornerCoordinates& corners = out.emplace_back();
+    for (size_t c = 0; c < 3; ++c) {
+      const Eigen::Vector3d p = (place(c) - origin_m) / tile_m;
+      const double u = axis == 0 ? p.y() : axis == 1 ? -p.x() : p.x();
+      corners[c] = {static_cast<float>(sign * u), static_cast<float>(axis == 2 ? p.y() : p.z())};
+    }
+  }
+  return out;
+}
+
 sim::TexturePattern PatternFrom(v1::TexturePattern pattern) {
   switch (pattern) {
     case v1::TEXTURE_PATTERN_CHECKER:
@@ -94,6 +123,11 @@ sim::TexturePattern PatternFrom(v1::TexturePattern pattern) {
   }
 }
 
+absl::Status TooFar(const std::string& path, double tiles) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": a vertex lies ", tiles, " tiles away, more than ", kMaxCoordinate, "; see tile_size_m"));
+}
+
 }  // namespace
 
 void CheckTexture(Checker& check, const std::string& path, const v1::BodySpec& body) {
@@ -103,11 +137,14 @@ void CheckTexture(Checker& check, const std::string& path, const v1::BodySpec& b
   if (!v1::TexturePattern_IsValid(texture.pattern())) {
     check.Invalid(At(texture_path, "pattern"), absl::StrCat(static_cast<int>(texture.pattern()), " is outside [0, 4]"));
   }
+  if (!texture.image_file().empty() && texture.pattern() != v1::TEXTURE_PATTERN_UNSPECIFIED) {
+    check.Invalid(At(texture_path, "image_file"), "a picture, but a pattern is given too");
+  }
   const char* projection = ProjectionField(texture);
   if (texture.has_tile_size_m()) {
     check.Range(At(texture_path, "tile_size_m"), texture.tile_size_m(), 1e-4, 10);
-    if (projection == nullptr) {
-      check.Invalid(At(texture_path, "tile_size_m"), "is of a projection, and none is given: planar, cylindrical, spherical");
+    if (projection == nullptr || texture.has_surface_file()) {
+      check.Invalid(At(texture_path, "tile_size_m"), "is of a projection, and none is given: planar, cylindrical, spherical, box");
     }
   }
   if (projection == nullptr) return;
@@ -126,6 +163,11 @@ void CheckTexture(Checker& check, const std::string& path, const v1::BodySpec& b
     if (u.cross(v).norm() < kLeastSine) check.Invalid(At(projection_path, "v_direction"), "runs along u_direction");
     return;
   }
+  if (texture.has_surface_file()) return;
+  if (texture.has_box()) {
+    check.RangeVec(At(projection_path, "origin_m"), texture.box().origin_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+    return;
+  }
   const auto check_around = [&](const auto& around) {
     check.RangeVec(At(projection_path, "center_m"), around.center_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
     CheckDirection(check, At(projection_path, "axis"), around.has_axis(), around.axis());
@@ -137,21 +179,28 @@ void CheckTexture(Checker& check, const std::string& path, const v1::BodySpec& b
   }
 }
 
-absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh, sim::TextureDescription* out) {
+absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh, const BodyLook& look,
+                          sim::TextureDescription* out) {
   const v1::TextureSpec& texture = body.texture();
+  out->image = look.image;
   out->pattern = PatternFrom(texture.pattern());
   const char* projection = ProjectionField(texture);
   std::vector<Eigen::Vector2d> places;
   if (projection == nullptr) {
     if (body.has_texture() && mesh.texture_coordinates.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ".texture: the mesh has no texture coordinates; one of planar, cylindrical, spherical is needed to make some"));
+      return absl::InvalidArgumentError(absl::StrCat(path,
+                                                     ".texture: the mesh has no texture coordinates; one of planar, cylindrical, "
+                                                     "spherical, box, surface_file is needed to make some"));
     }
     places = mesh.texture_coordinates;
   } else {
     const std::string projection_path = At(At(path, "texture"), projection);
     if (!mesh.texture_coordinates.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(projection_path, ": a projection, but the mesh has texture coordinates of its own"));
+    }
+    if (texture.has_surface_file()) {
+      out->corners = look.corners;
+      return absl::OkStatus();
     }
     const double scale = body.has_scale() ? body.scale() : 1;
     const double tile_m = texture.has_tile_size_m() ? texture.tile_size_m() : kDefaultTileSize_m;
@@ -161,7 +210,14 @@ absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, con
       p *= scale;
       box.extend(p);
     }
-    if (texture.has_planar()) {
+    if (texture.has_box()) {
+      const Eigen::Vector3d origin_m = ToEigen(texture.box().origin_m());
+      for (const Eigen::Vector3d& p : vertices) {
+        const double farthest = (p - origin_m).cwiseAbs().maxCoeff() / tile_m;
+        if (!(farthest <= kMaxCoordinate)) return TooFar(projection_path, farthest);
+      }
+      out->corners = ProjectOntoBox(mesh, vertices, origin_m, tile_m);
+    } else if (texture.has_planar()) {
       const v1::PlanarProjection& planar = texture.planar();
       const Eigen::Vector3d origin_m = ToEigen(planar.origin_m());
       const Eigen::Vector3d u = DirectionOr(planar.has_u_direction(), planar.u_direction(), Eigen::Vector3d::UnitX());
@@ -179,10 +235,7 @@ absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, con
       places = std::move(found.places);
     }
     for (const Eigen::Vector2d& place : places) {
-      if (!(place.cwiseAbs().maxCoeff() <= kMaxCoordinate)) {
-        return absl::InvalidArgumentError(absl::StrCat(projection_path, ": a vertex lies ", place.cwiseAbs().maxCoeff(),
-                                                       " tiles away, more than ", kMaxCoordinate, "; see tile_size_m"));
-      }
+      if (!(place.cwiseAbs().maxCoeff() <= kMaxCoordinate)) return TooFar(projection_path, place.cwiseAbs().maxCoeff());
     }
   }
   out->coordinates.reserve(places.size());
@@ -192,6 +245,94 @@ absl::Status BuildTexture(const v1::BodySpec& body, const std::string& path, con
     if (out->u_period > 0 && value[0] >= out->u_period) value[0] = 0;  // by rounding
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const sim::TextureImage>> LookLoader::LoadImage(const std::string& name, const std::string& field) {
+  absl::StatusOr<std::filesystem::path> file = assets_.Resolve(name);
+  if (!file.ok()) return Annotate(file.status(), field);
+  std::shared_ptr<const sim::TextureImage>& image = images_[*file];
+  if (image != nullptr) return image;
+  absl::StatusOr<std::shared_ptr<const sim::TextureImage>> read = ReadImageFile(*file, name);
+  if (!read.ok()) {
+    return absl::Status(read.status().code(), absl::StrCat(field, ": ", assets_.Redact(std::string(read.status().message()))));
+  }
+  total_bytes_ += (*read)->bytes.size();
+  if (total_bytes_ > kMaxSceneImageBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(field, ": the scene's pictures have more than ", kMaxSceneImageBytes, " bytes together"));
+  }
+  image = *std::move(read);
+  return image;
+}
+
+absl::Status LookLoader::LoadAtlas(const v1::BodySpec& body, const std::string& field, const sim::TetMesh& mesh, BodyLook* look) {
+  const std::string& name = body.texture().surface_file();
+  absl::StatusOr<std::filesystem::path> file = assets_.Resolve(name);
+  if (!file.ok()) return Annotate(file.status(), field);
+  absl::StatusOr<sim::TexturedSurface> surface = sim::ReadTexturedObj(*file);
+  if (!surface.ok()) {
+    return absl::Status(surface.status().code(), absl::StrCat(field, ": ", assets_.Redact(std::string(surface.status().message()))));
+  }
+  if (surface->texture_corners.empty())
+    return absl::InvalidArgumentError(absl::StrCat(field, ": the surface has no texture coordinates (vt)"));
+  sim::TransferredTexture transferred = sim::TransferTexture(*surface, mesh, sim::ExtractBoundary(mesh));
+  for (const auto& corners : transferred.corners) {
+    sim::CornerCoordinates& value = look->corners.emplace_back();
+    for (size_t c = 0; c < 3; ++c) value[c] = {static_cast<float>(corners[c].x()), static_cast<float>(corners[c].y())};
+  }
+  look->triangle_materials = std::move(transferred.materials);
+  look->materials = std::move(surface->materials);
+  if (!body.texture().image_file().empty()) return absl::OkStatus();
+  std::string picture;
+  for (const sim::SurfaceMaterial& material : look->materials) {
+    if (material.image_file.empty() || material.image_file == picture) continue;
+    if (!picture.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(field, ": its materials have several pictures, ", picture, " and ",
+                                                     material.image_file, "; a body shows one, see image_file"));
+    }
+    picture = material.image_file;
+  }
+  if (picture.empty()) return absl::OkStatus();
+  // From the folder of the surface.
+  const std::string beside = (std::filesystem::path(name).parent_path() / picture).generic_string();
+  PALPATE_ASSIGN_OR_RETURN(look->image, LoadImage(beside, field));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BodyLook> LookLoader::Load(const v1::BodySpec& body, const std::string& path, const sim::TetMesh& mesh) {
+  BodyLook look;
+  const std::string texture_path = At(path, "texture");
+  if (!body.texture().image_file().empty()) {
+    PALPATE_ASSIGN_OR_RETURN(look.image, LoadImage(body.texture().image_file(), At(texture_path, "image_file")));
+  }
+  if (body.texture().has_surface_file()) PALPATE_RETURN_IF_ERROR(LoadAtlas(body, At(texture_path, "surface_file"), mesh, &look));
+  return look;
+}
+
+void AddMaterialZones(const BodyLook& look, sim::BodyDescription* out) {
+  if (look.triangle_materials.empty() || look.materials.size() < 2 || out->kind != sim::BodyKind::kDeformable) return;
+  const auto key = [](std::array<uint32_t, 3> corners) {
+    std::sort(corners.begin(), corners.end());
+    return corners;
+  };
+  std::set<std::array<uint32_t, 3>> taken;
+  for (const sim::SurfaceZoneDescription& zone : out->surface_zones) {
+    for (const auto& triangle : zone.triangles) taken.insert(key(triangle));
+  }
+  std::vector<sim::SurfaceZoneDescription> zones(look.materials.size());
+  const sim::BoundarySurface boundary = sim::ExtractBoundary(out->mesh);
+  for (size_t t = 0; t < boundary.triangles.size(); ++t) {
+    std::array<uint32_t, 3> corners{};
+    for (size_t c = 0; c < 3; ++c) corners[c] = boundary.vertices[boundary.triangles[t][c]];
+    if (!taken.contains(key(corners))) zones[look.triangle_materials[t]].triangles.push_back(corners);
+  }
+  for (size_t m = 0; m < zones.size(); ++m) {
+    if (zones[m].triangles.empty()) continue;
+    zones[m].name = look.materials[m].name.empty() ? "no material" : look.materials[m].name.substr(0, kMaxNameBytes);
+    const std::array<float, 3>& color = look.materials[m].color;
+    zones[m].color = {color[0], color[1], color[2]};
+    out->surface_zones.push_back(std::move(zones[m]));
+  }
 }
 
 v1::TexturePattern EncodeTexturePattern(sim::TexturePattern pattern) {

@@ -19,6 +19,12 @@ struct AblationTissue {
   double energy_j_per_kg = 2.5e6;
   /// With this time constant heat leaves a tet that is not destroyed yet (conduction, blood). 0: it stays.
   double cooling_time_s = 0;
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [density, energy, cooling_time] = *this;
+    archive(density, energy, cooling_time);
+  }
 };
 
 /// The rate at which an instrument's power removes tissue: energy gathers in the tets near the tip, and a tet is due for removal when it
@@ -37,6 +43,12 @@ class AblationModel {
   };
   struct Energy {
     double delivered_j = 0, stored_j = 0, spent_j = 0, cooled_j = 0, unabsorbed_j = 0;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [delivered, stored, spent, cooled, unabsorbed] = *this;
+      archive(delivered, stored, spent, cooled, unabsorbed);
+    }
   };
 
   /// `tissues`: [zone]. Errors: InvalidArgument (none, density or energy not positive and finite, cooling time negative or not finite).
@@ -61,10 +73,32 @@ class AblationModel {
   double StoredIn(TetId tet) const;  ///< J
   const Energy& energy() const { return energy_; }
 
+  /// Of a reader, one that was created of the same tissues.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [tissues, index, heated, heat, energy] = *this;
+    const size_t zone_count = tissues.size();
+    archive.Enter("AblationModel");
+    archive(tissues, heated, heat, energy);
+    archive.Check(tissues.size() == zone_count && heat.size() == heated.size(), "heat of other tissues");
+    if constexpr (Archive::kIsReader) {
+      index.clear();
+      for (uint32_t i = 0; i < heated.size() && archive.ok(); ++i) {
+        archive.Check(index.emplace(heated[i], i).second && heat[i].zone < zone_count, "a tet is heated twice, or of no tissue");
+      }
+    }
+  }
+
  private:
   struct Heat {
     double energy_j = 0;
     TetZoneId zone = 0;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [energy, of_zone] = *this;
+      archive(energy, of_zone);
+    }
   };
   explicit AblationModel(std::vector<AblationTissue> tissues) : tissues_(std::move(tissues)) {}
 

@@ -41,6 +41,12 @@ struct CarvingStatistics {
 
   uint64_t vertex_problem() const { return vertex_split + vertex_set + vertex_heuristic + unsolved + solved_by_others; }
   uint64_t operations() const { return no_problem + edge_problem + vertex_problem(); }
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = *this;
+    archive(a, b, c, d, e, f, g, h, i, j, k, l, m);
+  }
 };
 
 /// Takes tets out of a mesh as a cavitron or a cautery does, so that the surface is a manifold after every single operation. Where taking
@@ -77,6 +83,15 @@ class Carver {
 
   /// Unsolved ones are those pending now.
   CarvingStatistics statistics() const;
+
+  /// What was tried and could not go. The guard is that of an edit.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [mesh, guard, may_take, statistics, pending, edit, fan, set, path, best, going, behind, uncovered, refused,
+                            blocked, pieces, search] = *this;
+    archive.Enter("Carver");
+    archive(statistics, pending);
+  }
 
  private:
   absl::Status Split(uint32_t tet, Outcome* outcome);

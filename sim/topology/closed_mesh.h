@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gpu/base/state_archive.h"
 #include "sim/mesh/tet_mesh.h"
 #include "sim/topology/component_tracker.h"
 #include "sim/topology/ids.h"
@@ -21,6 +22,16 @@
 namespace palpate::sim {
 
 class ClosedMesh;
+class Neighbor;
+
+}  // namespace palpate::sim
+
+namespace palpate {
+template <>
+inline constexpr bool kIsPacked<sim::Neighbor> = true;
+}  // namespace palpate
+
+namespace palpate::sim {
 
 /// Faces of a tet of positive orientation, [i] opposite vertex i, counter-clockwise seen from outside.
 inline constexpr std::array<std::array<int, 3>, 4> kTetFaces = {{{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}}};
@@ -73,6 +84,12 @@ class MeshObserver {
 struct TetZone {
   std::string name;
   SurfaceZoneId interior_surface_zone = 0;  ///< given to triangles that are uncovered next to a tet of this zone
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [zone_name, interior] = *this;
+    archive(zone_name, interior);
+  }
 };
 
 /// A topologically closed tetrahedral mesh: real tets, and for each surface triangle a virtual tet that joins it to a virtual vertex, one
@@ -105,6 +122,12 @@ class ClosedMesh {
   struct SurfaceCorner {
     uint32_t triangle_count = 0;                             ///< triangles of the zone at this vertex
     std::optional<std::array<float, 2>> texture_coordinate;  ///< nothing where none was ever given
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [count, coordinate] = *this;
+      archive(count, coordinate);
+    }
   };
   struct DetachedPiece;
 
@@ -241,6 +264,23 @@ class ClosedMesh {
   /// Recomputes everything that is stored from the tets' vertices alone and compares. Internal naming the first difference. O(n log n).
   absl::Status Check() const;
 
+  /// The mesh with its ids, the order in which free slots are used again, and the names of components. Observers stay who they are and are
+  /// not told; of delta() only version and hash are state. A reader must call Accept() next.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [vertices, tets, triangles, free_vertices, free_tets, free_triangles, vertex_count, tet_count, triangle_count,
+                            tet_components, surface_components, tet_zones, surface_zones, texture_period, observers, delta, cost,
+                            query_mark, query_epoch, epoch, dying_mark, near_mark, vertex_mark, touched_index, dying, near, touched,
+                            new_vertices, new_tets, parents, faces, open_faces, glued_triangles, old_vertex_count, old_tet_count,
+                            new_tet_index, triangle_mark, removed_tet_vertices, undo, star, old_triangles, added_triangles, dead_triangles,
+                            seeds, scratch, fan_mark, fan_epoch] = *this;
+    archive.Enter("ClosedMesh");
+    archive(vertices, tets, triangles, free_vertices, free_tets, free_triangles, tet_components, surface_components, tet_zones,
+            surface_zones, texture_period, delta.version, delta.hash);
+  }
+  /// After a read: counts what is alive, and looks whether all of it is as edits leave it. Errors: InvalidArgument.
+  absl::Status Accept();
+
  private:
   // Parts of Check().
   struct CheckState;
@@ -260,6 +300,12 @@ class ClosedMesh {
     uint32_t tet = kNoSlot;       // one of its tets; kNoSlot: the slot is free
     uint32_t triangle = kNoSlot;  // one of its surface triangles (the virtual edge), kNoSlot inside
     uint32_t generation = 1;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [position, one_tet, one_triangle, number] = *this;
+      archive(position, one_tet, one_triangle, number);
+    }
   };
   struct Tet {
     std::array<uint32_t, 4> vertices = {kNoSlot, kNoSlot, kNoSlot, kNoSlot};  // kNoSlot: the slot is free
@@ -267,6 +313,12 @@ class ClosedMesh {
     uint32_t generation = 1;
     TetZoneId zone = 0;
     uint8_t surface_edges = 0;  // bit e: edge e lies on the surface
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [corners, behind, number, of_zone, edges] = *this;
+      archive(corners, behind, number, of_zone, edges);
+    }
   };
   struct Triangle {
     std::array<uint32_t, 3> vertices = {kNoSlot, kNoSlot, kNoSlot};
@@ -274,10 +326,22 @@ class ClosedMesh {
     uint32_t tet = kNoSlot;  // kNoSlot: the slot is free
     uint32_t generation = 1;
     SurfaceZoneId zone = 0;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [corners, across, behind, number, of_zone] = *this;
+      archive(corners, across, behind, number, of_zone);
+    }
   };
   struct SurfaceZone {
     std::string name;
     absl::flat_hash_map<uint32_t, SurfaceCorner> corners;  // by vertex slot
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [zone_name, of_vertices] = *this;
+      archive(zone_name, of_vertices);
+    }
   };
   // A face of the edit that has to find its partner.
   struct OpenFace {
@@ -295,6 +359,9 @@ class ClosedMesh {
     uint32_t begin = 0, end = 0;
     bool is_new = false;
   };
+  // Parts of Accept().
+  bool HasSoundIndices() const;
+  bool HasSoundFreeSlots() const;
   // Parts of Apply (closed_mesh_edit.cc).
   absl::Status ResolveEdit(const MeshEdit& edit);
   absl::Status Join(const MeshEdit& edit);

@@ -1,6 +1,7 @@
 // Whether a closed mesh is one, looked at as a whole; for tests, after every edit of random ones.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -294,6 +295,72 @@ absl::Status ClosedMesh::CheckLinks(CheckState* s) const {
       return Wrong("vertex ", v, " has ", s->triangles_of_vertex[v], " triangles, of which ", found.size(), " in its fan");
   }
   return absl::OkStatus();
+}
+
+// --- what was read
+
+/// Whether every index lies within its array, so that what follows may use them.
+bool ClosedMesh::HasSoundIndices() const {
+  const auto below = [](uint32_t index, size_t count) { return index < count; };
+  for (const TetZone& zone : tet_zones_) {
+    if (!below(zone.interior_surface_zone, surface_zones_.size())) return false;
+  }
+  for (const Vertex& vertex : vertices_) {
+    if (vertex.tet != kNoSlot && (!below(vertex.tet, tets_.size()) || !IsTet(vertex.tet))) return false;
+    if (vertex.triangle != kNoSlot && (!below(vertex.triangle, triangles_.size()) || !IsTriangle(vertex.triangle))) return false;
+    if (!vertex.position_m.allFinite()) return false;
+  }
+  for (uint32_t t = 0; t < tets_.size(); ++t) {
+    const Tet& tet = tets_[t];
+    if (!IsTet(t)) continue;
+    if (!below(tet.zone, tet_zones_.size())) return false;
+    for (size_t i = 0; i < 4; ++i) {
+      const Neighbor n = tet.neighbors[i];
+      if (!IsVertex(tet.vertices[i]) || !(n.is_virtual() ? IsTriangle(n.slot()) : IsTet(n.slot()))) return false;
+    }
+  }
+  for (uint32_t t = 0; t < triangles_.size(); ++t) {
+    const Triangle& triangle = triangles_[t];
+    if (!IsTriangle(t)) continue;
+    if (!below(triangle.zone, surface_zones_.size()) || !IsTet(triangle.tet)) return false;
+    for (size_t i = 0; i < 3; ++i) {
+      if (!IsVertex(triangle.vertices[i]) || !IsTriangle(triangle.neighbors[i])) return false;
+    }
+  }
+  return true;
+}
+
+/// Whether the lists of free slots name each of them once.
+bool ClosedMesh::HasSoundFreeSlots() const {
+  const auto is_sound = [](const std::vector<uint32_t>& free, size_t slot_count, const auto& is_live) {
+    std::vector<uint8_t> is_free(slot_count, 0);
+    for (const uint32_t slot : free) {
+      if (slot >= slot_count || is_live(slot) || is_free[slot] != 0) return false;
+      is_free[slot] = 1;
+    }
+    for (uint32_t slot = 0; slot < slot_count; ++slot) {
+      if (is_live(slot) == (is_free[slot] != 0)) return false;
+    }
+    return true;
+  };
+  return is_sound(free_vertices_, vertices_.size(), [this](uint32_t v) { return IsVertex(v); }) &&
+         is_sound(free_tets_, tets_.size(), [this](uint32_t t) { return IsTet(t); }) &&
+         is_sound(free_triangles_, triangles_.size(), [this](uint32_t t) { return IsTriangle(t); });
+}
+
+absl::Status ClosedMesh::Accept() {
+  if (tet_zones_.empty() || surface_zones_.empty() || !std::isfinite(texture_period_) || !HasSoundIndices() || !HasSoundFreeSlots()) {
+    return absl::InvalidArgumentError("the mesh names elements that are not there");
+  }
+  vertex_count_ = vertices_.size() - free_vertices_.size();
+  tet_count_ = tets_.size() - free_tets_.size();
+  triangle_count_ = triangles_.size() - free_triangles_.size();
+  if (!tet_components_.IsSound(tet_slot_count(), [this](uint32_t t) { return IsTet(t); }) ||
+      !surface_components_.IsSound(triangle_slot_count(), [this](uint32_t t) { return IsTriangle(t); })) {
+    return absl::InvalidArgumentError("the components of the mesh are not those of its elements");
+  }
+  const absl::Status sound = Check();
+  return sound.ok() ? sound : absl::InvalidArgumentError(absl::StrCat("the mesh: ", sound.message()));
 }
 
 }  // namespace palpate::sim

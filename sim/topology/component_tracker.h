@@ -22,6 +22,12 @@ class ComponentTracker {
   struct Component {
     uint32_t cell_count = 0;
     uint32_t representative = kNoSlot;  ///< a live cell
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [count, one_cell] = *this;
+      archive(count, one_cell);
+    }
   };
 
   /// Component of a live cell.
@@ -38,6 +44,40 @@ class ComponentTracker {
     for (const auto& entry : components_) ids.push_back(entry.first);
     std::sort(ids.begin(), ids.end());
     return ids;
+  }
+
+  /// Labels of all slots with what numbers them on. After a read IsSound() must be asked.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [label, mark, search_of, epoch, last_id, components, touched, searches, active, order, claimed, open_count,
+                            conflicts, unlabelled_open, new_left] = *this;
+    archive.Enter("ComponentTracker");
+    archive(label, last_id, components);
+    if constexpr (Archive::kIsReader) {
+      mark.assign(label.size(), 0);
+      search_of.assign(label.size(), 0);
+      epoch = 0;
+    }
+  }
+  /// Whether labels and components agree with each other, and exactly the cells that `is_live(slot)` says have one.
+  template <typename IsLive>
+  bool IsSound(uint32_t slot_count, const IsLive& is_live) const {
+    absl::flat_hash_map<ComponentId, uint32_t> counts;
+    for (uint32_t slot = 0; slot < label_.size(); ++slot) {
+      if ((label_[slot] != 0) != (slot < slot_count && is_live(slot))) return false;
+      if (label_[slot] > last_id_) return false;
+      if (label_[slot] != 0) ++counts[label_[slot]];
+    }
+    for (uint32_t slot = static_cast<uint32_t>(label_.size()); slot < slot_count; ++slot) {
+      if (is_live(slot)) return false;
+    }
+    if (counts.size() != components_.size()) return false;
+    for (const auto& [id, component] : components_) {
+      const auto found = counts.find(id);
+      if (found == counts.end() || found->second != component.cell_count) return false;
+      if (component.representative >= label_.size() || label_[component.representative] != id) return false;
+    }
+    return true;
   }
 
   /// A new cell, for now in no component; it must be among the seeds of the next Update.

@@ -110,4 +110,15 @@ void EmbeddedPoints::OnTetRemoved(const ClosedMesh&, TetId tet, const std::array
 
 void EmbeddedPoints::OnEdited(const ClosedMesh&, const MeshDelta&) { candidates_.clear(); }
 
+bool EmbeddedPoints::IsSound() const {
+  const auto is_point = [this](uint32_t point) { return point < points_.size(); };
+  for (const Point& point : points_) {
+    if (point.tet != kNoTet && mesh_->Find(point.tet) == kNoSlot) return false;
+  }
+  for (const auto& [tet, points] : points_of_tet_) {
+    if (!mesh_->IsTet(tet) || !std::all_of(points.begin(), points.end(), is_point)) return false;
+  }
+  return std::all_of(released_.begin(), released_.end(), is_point);
+}
+
 }  // namespace palpate::sim

@@ -32,6 +32,12 @@ class EmbeddedPoints final : public MeshObserver {
     TetId tet = kNoTet;                  ///< kNoTet: the point is released or withdrawn
     std::array<double, 4> weights = {};  ///< of the tet's vertices, in their order
     Eigen::Vector3d rest_m = Eigen::Vector3d::Zero();
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [of_tet, of_vertices, rest] = *this;
+      archive(of_tet, of_vertices, rest);
+    }
   };
 
   /// Attaches itself to the mesh, which must outlive it.
@@ -56,11 +62,22 @@ class EmbeddedPoints final : public MeshObserver {
   /// Points whose tissue was taken out since the last call, ascending.
   std::vector<uint32_t> TakeReleased();
 
+  /// Of a reader the mesh must have been read before.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [mesh, points, points_of_tet, candidates, released] = *this;
+    archive.Enter("EmbeddedPoints");
+    archive(points, points_of_tet, released);
+    archive.Check(IsSound(), "a point rides in a tet that is not there");
+  }
+
   void OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTet& tet) override;
   void OnTetRemoved(const ClosedMesh& mesh, TetId tet, const std::array<VertexId, 4>& vertices) override;
   void OnEdited(const ClosedMesh& mesh, const MeshDelta& delta) override;
 
  private:
+  bool IsSound() const;
+
   // The best home found so far for a point whose tet is replaced.
   struct Candidate {
     TetId tet = kNoTet;

@@ -585,6 +585,16 @@ bool Incision::IsBladeInTissue() const {
   return false;
 }
 
+/// Whether what was read may be used as indices.
+bool Incision::IsSound() const {
+  const uint32_t count = mesh_->vertex_slot_count();
+  const auto is_slot = [&](const auto& entry) { return entry.first < count; };
+  return std::all_of(marks_.begin(), marks_.end(), is_slot) && std::all_of(sides_.begin(), sides_.end(), is_slot) &&
+         std::all_of(marked_.begin(), marked_.end(), [&](uint32_t vertex) { return vertex < count; }) &&
+         std::all_of(rests_.begin(), rests_.end(),
+                     [&](const Rest& rest) { return std::all_of(rest.marks.begin(), rest.marks.end(), is_slot); });
+}
+
 void Incision::EndStroke() {
   if (is_blade_known_ && !marks_.empty() && IsBladeInTissue()) {
     if (rests_.size() == kMaxRests) rests_.erase(rests_.begin());
@@ -595,6 +605,7 @@ void Incision::EndStroke() {
       if (it != marks_.end() && !it->second.is_dormant && !it->second.is_finished) rest.marks.emplace_back(vertex, it->second);
     }
     rest.snapped.assign(snapped_.begin(), snapped_.end());
+    std::sort(rest.snapped.begin(), rest.snapped.end());
   }
   DropMarks(true);
   snapped_.clear();

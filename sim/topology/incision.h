@@ -86,6 +86,20 @@ class Incision {
   /// Whether a stroke goes on: the blade is in tissue that it has marked. O(front).
   bool IsUnderWay() const;
 
+  /// The stroke that is under way, those that ended in tissue, and what stays joined. The guard is that of an edit. Of a reader the mesh
+  /// must have been read before.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [mesh, guard, marks, marked, front_faces, joined_faces, sides, snapped, rests, blade_m, is_blade_known, stroke,
+                            positions_m, facets, outcodes, candidates, candidate_vertices, shares, unsnappable, crossings, crossing_of_edge,
+                            mask, masked, reached, hits, fan, star, work, edit, marked_corners, blocked, marked_tets, flat_sides, cut_faces,
+                            faces_of_vertex, cut_vertices, label_index, labels, labeled_tets, groups, link, vertex_of_label, first_label] =
+        *this;
+    archive.Enter("Incision");
+    archive(marks, marked, front_faces, joined_faces, sides, snapped, rests, blade_m, is_blade_known, stroke, positions_m);
+    archive.Check(IsSound(), "a mark is on a vertex that never was");
+  }
+
  private:
   using Quad = std::array<Eigen::Vector3d, 4>;  // from 0, from 1, to 1, to 0
   // The plane of a sweep at some place.
@@ -93,6 +107,12 @@ class Incision {
     Eigen::Vector3d normal;       // unit, at rest
     Eigen::Vector3d seen_normal;  // unit, in W when the blade was there
     uint32_t stroke = 0;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [at_rest, seen, of_stroke] = *this;
+      archive(at_rest, seen, of_stroke);
+    }
   };
   // Between two sheets: as they were seen if they are of one stroke, since tissue may turn much from vertex to vertex; else at rest.
   static double Cosine(const Sheet& a, const Sheet& b) {
@@ -102,6 +122,12 @@ class Incision {
   struct Hit {
     Sheet sheet;
     double offset_m = 0;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [of_sheet, offset] = *this;
+      archive(of_sheet, offset);
+    }
   };
   struct Mark {
     VertexId id = kNoVertex;
@@ -109,12 +135,24 @@ class Incision {
     bool is_joined = false;    // of a face that is kept closed
     bool is_dormant = false;   // of an earlier stroke, until a sweep comes near
     bool is_finished = false;  // has come apart, and lies on one side now
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [vertex, of_sweeps, joined, dormant, finished] = *this;
+      archive(vertex, of_sweeps, joined, dormant, finished);
+    }
   };
   // A stroke that has ended in tissue.
   struct Rest {
     std::array<Eigen::Vector3d, 2> blade_m;
     std::vector<std::pair<uint32_t, Mark>> marks;  // by vertex slot
-    std::vector<VertexId> snapped;
+    std::vector<VertexId> snapped;                 // ascending
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [blade, on_vertices, through] = *this;
+      archive(blade, on_vertices, through);
+    }
   };
   // sheet.normal . x = distance_m, at rest.
   struct Plane {
@@ -131,11 +169,23 @@ class Incision {
   struct Side {
     Sheet sheet;
     bool is_above = false;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [of_sheet, above] = *this;
+      archive(of_sheet, above);
+    }
   };
   // Of a vertex, one for each of several sweeps.
   struct NotedSides {
     VertexId id = kNoVertex;
     std::vector<Side> sides;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [vertex, of_sweeps] = *this;
+      archive(vertex, of_sweeps);
+    }
   };
   // A triangle of the sweep.
   struct Facet {
@@ -161,6 +211,7 @@ class Incision {
   // Children of a tet: vertex slots, or kNewPoint | place in crossings_.
   using Children = std::array<std::array<uint32_t, 4>, 8>;
 
+  bool IsSound() const;
   absl::Status CutPart(const Quad& quad, const IncisionOptions& options, IncisionResult* result);
   // What the sweep meets.
   bool FindCandidates(const Quad& quad);
@@ -215,13 +266,14 @@ class Incision {
   absl::flat_hash_map<uint32_t, NotedSides> sides_;  // by vertex slot: of this stroke, of vertices next to marked ones
   absl::flat_hash_set<VertexId> snapped_;            // vertices that this stroke goes through, reached already or not: no splits at them
 
-  std::vector<Rest> rests_;                 // oldest first
-  std::array<Eigen::Vector3d, 2> blade_m_;  // where the last call left it
+  std::vector<Rest> rests_;                                                                      // oldest first
+  std::array<Eigen::Vector3d, 2> blade_m_ = {Eigen::Vector3d::Zero(), Eigen::Vector3d::Zero()};  // where the last call left it
   bool is_blade_known_ = false;
   uint32_t stroke_ = 0;  // number of this stroke
 
+  std::vector<Eigen::Vector3d> positions_m_;  // [vertex slot] W, in the last call
+
   // Scratch of one call.
-  std::vector<Eigen::Vector3d> positions_m_;  // [vertex slot] W
   std::array<Facet, 2> facets_;
   std::vector<uint8_t> outcodes_;                          // [vertex slot] sides of the sweep's box that it is beyond
   std::vector<uint32_t> candidates_, candidate_vertices_;  // tets that may meet the sweep, their vertices

@@ -64,6 +64,13 @@ class Refiner {
   /// How many calls of Refine the budget has stopped.
   uint64_t refused_count() const { return refused_count_; }
 
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [mesh, refused_count, zone, mask, marked, queue, fan, marked_edge_count, middle, edit] = *this;
+    archive.Enter("Refiner");
+    archive(refused_count);
+  }
+
  private:
   void MarkEdge(uint32_t tet, int edge);
   double EdgeLength(uint32_t tet, int edge) const;

@@ -18,6 +18,9 @@ namespace palpate::sim {
 inline constexpr std::array<SurfaceSlot, 3> kFreeTriangle = {};
 inline constexpr std::array<uint32_t, 4> kFreeTet = {};
 
+/// u v of the corners of a triangle.
+using TextureCorners = std::array<std::array<float, 2>, 3>;
+
 /// The topology of one body as clients hold it: arrays by slot, in which an edit changes few places.
 struct BodyArrays {
   std::string name;
@@ -39,8 +42,20 @@ struct BodyArrays {
   /// [vertex slot] u v, or empty: the body has no texture coordinates. All corners of triangles have some, but for interior zones; (0, 0)
   /// where there are none. How they are meant is in the TextureDescription of the body that all pieces come from.
   std::vector<std::array<float, 2>> texture_coordinates;
-  uint64_t surface_hash = 0;  ///< sum of HashOfTriangle over live triangles and of HashOfTextureCoordinate over surface slots in use
-  uint64_t volume_hash = 0;   ///< sum of HashOfTet over live tets and of HashOfTextureCoordinate over vertex slots
+  /// Whether texture coordinates belong to corners of triangles, since there are seams; texture_coordinates is empty then.
+  bool has_texture_corners = false;
+  std::vector<TextureCorners> texture_corners;  ///< [triangle slot] if there are any; zeros in free slots and in interior zones
+  /// [surface zone of the mesh - surface_zones.size()] zone that it is a part of: on the mesh, a vertex has one coordinate a zone, so that
+  /// zones with seams are several there.
+  std::vector<SurfaceZoneId> chart_zones;
+  uint64_t surface_hash =
+      0;  ///< sum of HashOfTriangle over live triangles and of the hashes of texture coordinates over surface slots in use
+  uint64_t volume_hash = 0;  ///< sum of HashOfTet over live tets and of the hashes of texture coordinates over vertex slots
+
+  bool has_texture() const { return has_texture_corners || !texture_coordinates.empty(); }
+  SurfaceZoneId ZoneOnMesh(SurfaceZoneId mesh_zone) const {
+    return mesh_zone < surface_zones.size() ? mesh_zone : chart_zones[mesh_zone - surface_zones.size()];
+  }
 };
 
 /// What an edit changed in the arrays of one body; the new contents are in the arrays of that version.
@@ -73,7 +88,7 @@ constexpr uint64_t MixWord(uint64_t z) {
 /// Hashes of one live slot of the arrays, whose sums modulo 2^64 are the hashes of arrays; every client computes the same
 /// (docs/streaming.md). A chain h = MixWord(h + 0x9e3779b97f4a7c15 + low + 2^32 high), from h = 0, over pairs (low, high) of 32-bit
 /// numbers: triangle (slot, v0), (v1, v2), (zone, 3); tet (slot, v0), (v1, v2), (v3, 4); texture coordinate (place, u), (v, 5) with the
-/// bits of the floats, and 0 for (0, 0).
+/// bits of the floats, and 0 for (0, 0); texture coordinates of corners (slot, u0), (v0, u1), (v1, u2), (v2, 6), and 0 for zeros.
 /// `Corner`: SurfaceSlot, or uint32_t where a client also holds the volume.
 template <typename Corner>
 constexpr uint64_t HashOfTriangle(uint32_t slot, const std::array<Corner, 3>& corners, uint32_t zone) {
@@ -95,6 +110,18 @@ constexpr uint64_t HashOfTextureCoordinate(Place place, const std::array<float, 
   if (value[0] == 0 && value[1] == 0) return 0;
   const uint64_t h = MixWord(kGolden + (static_cast<uint64_t>(place) | uint64_t{std::bit_cast<uint32_t>(value[0])} << 32));
   return MixWord(h + kGolden + (uint64_t{std::bit_cast<uint32_t>(value[1])} | uint64_t{5} << 32));
+}
+/// Precondition: no negative zero.
+constexpr uint64_t HashOfTextureCorners(uint32_t slot, const TextureCorners& corners) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
+  if (corners == TextureCorners{}) return 0;
+  uint64_t h = 0;
+  uint64_t low = slot;
+  for (const auto& [u, v] : corners) {
+    h = MixWord(h + kGolden + (low | uint64_t{std::bit_cast<uint32_t>(u)} << 32));
+    low = std::bit_cast<uint32_t>(v);
+  }
+  return MixWord(h + kGolden + (low | uint64_t{6} << 32));
 }
 
 }  // namespace palpate::sim

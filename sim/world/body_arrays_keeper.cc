@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace palpate::sim {
 namespace {
 
@@ -22,6 +24,24 @@ std::array<float, 2> TextureCoordinateOf(const ClosedMesh& mesh, const BodyArray
     if (corner != nullptr && corner->texture_coordinate) return *corner->texture_coordinate;
   }
   return {};
+}
+
+/// Zeros where there are none, as in what edits uncover.
+TextureCorners TextureCornersOf(const ClosedMesh& mesh, uint32_t triangle) {
+  TextureCorners out{};
+  for (size_t c = 0; c < 3; ++c) {
+    const auto* corner = mesh.FindSurfaceCorner(mesh.TriangleZoneOf(triangle), mesh.TriangleVertices(triangle)[c]);
+    if (corner != nullptr && corner->texture_coordinate) out[c] = *corner->texture_coordinate;
+  }
+  return out;
+}
+
+void SetTextureCorners(uint32_t triangle, const TextureCorners& value, BodyArrays* arrays) {
+  TextureCorners& held = arrays->texture_corners[triangle];
+  const uint64_t change = HashOfTextureCorners(triangle, value) - HashOfTextureCorners(triangle, held);
+  arrays->surface_hash += change;
+  arrays->volume_hash += change;
+  held = value;
 }
 
 /// (0, 0) where a place has none.
@@ -43,6 +63,9 @@ void BodyArraysKeeper::Take(BodyArrays arrays) {
   }
   for (uint32_t t = 0; t < arrays.surface_triangles.size(); ++t) {
     arrays.surface_hash += HashOfTriangle(t, arrays.surface_triangles[t], arrays.triangle_zones[t]);
+    if (!arrays.has_texture_corners) continue;
+    arrays.surface_hash += HashOfTextureCorners(t, arrays.texture_corners[t]);
+    arrays.volume_hash += HashOfTextureCorners(t, arrays.texture_corners[t]);
   }
   for (uint32_t t = 0; t < arrays.tets.size(); ++t) arrays.volume_hash += HashOfTet(t, arrays.tets[t]);
   arrays_ = std::make_shared<const BodyArrays>(std::move(arrays));
@@ -54,6 +77,8 @@ void BodyArraysKeeper::Make(const ClosedMesh& mesh, std::string name, std::strin
   arrays.name = std::move(name);
   arrays.parent = std::move(parent);
   arrays.surface_zones = like.surface_zones;
+  arrays.chart_zones = like.chart_zones;
+  arrays.has_texture_corners = like.has_texture_corners;
   arrays.texture_coordinates.assign(like.texture_coordinates.empty() ? 0 : mesh.vertex_slot_count(), {});
   surface_slots_.assign(mesh.vertex_slot_count(), kNoSurfaceSlot);
   for (uint32_t v = 0; v < mesh.vertex_slot_count(); ++v) {
@@ -95,6 +120,7 @@ void BodyArraysKeeper::RemoveTriangles(const ClosedMesh& mesh, BodyArrays* next)
     }
     triangle = kFreeTriangle;
     next->triangle_zones[t] = 0;
+    if (next->has_texture_corners) SetTextureCorners(t, {}, next);
   }
 }
 
@@ -104,8 +130,9 @@ void BodyArraysKeeper::AddTriangles(const ClosedMesh& mesh, BodyArrays* next) {
     std::array<SurfaceSlot, 3> corners{};
     for (size_t c = 0; c < 3; ++c) corners[c] = TakeSurfaceSlot(next, mesh.TriangleVertices(t)[c]);
     next->surface_triangles[t] = corners;
-    next->triangle_zones[t] = mesh.TriangleZoneOf(t);
+    next->triangle_zones[t] = next->ZoneOnMesh(mesh.TriangleZoneOf(t));
     next->surface_hash += HashOfTriangle(t, corners, next->triangle_zones[t]);
+    if (next->has_texture_corners) SetTextureCorners(t, TextureCornersOf(mesh, t), next);
   }
 }
 
@@ -117,6 +144,7 @@ BodyArraysChange BodyArraysKeeper::Update(const ClosedMesh& mesh, uint32_t body,
   next->tets.resize(mesh.tet_slot_count());
   next->surface_triangles.resize(mesh.triangle_slot_count());
   next->triangle_zones.resize(mesh.triangle_slot_count());
+  if (next->has_texture_corners) next->texture_corners.resize(mesh.triangle_slot_count());
   surface_slots_.resize(mesh.vertex_slot_count(), kNoSurfaceSlot);
   RemoveTriangles(mesh, next.get());
   AddTriangles(mesh, next.get());
@@ -172,6 +200,45 @@ void BodyArraysKeeper::UpdateTexture(const ClosedMesh& mesh, BodyArrays* next, B
     next->surface_hash += HashOfTextureCoordinate(slot, value) - HashOfTextureCoordinate(slot, before);
     return before == value;
   });
+}
+
+absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays> arrays, const ClosedMesh* mesh) {
+  const auto other = [](const char* what) {
+    return absl::InvalidArgumentError(absl::StrCat("the arrays of a body are of another mesh: ", what));
+  };
+  const BodyArrays& a = *arrays;
+  if (mesh == nullptr) {
+    const BodyArrays& made = *arrays_;
+    if (a.tets != made.tets || a.surface_triangles != made.surface_triangles || a.surface_vertices != made.surface_vertices ||
+        a.vertex_slot_count != made.vertex_slot_count) {
+      return other("it cannot be edited");
+    }
+  } else {
+    if (a.vertex_slot_count != mesh->vertex_slot_count() || a.tets.size() != mesh->tet_slot_count() ||
+        a.surface_triangles.size() != mesh->triangle_slot_count() || a.surface_zones.size() > mesh->surface_zone_count()) {
+      return other("numbers of slots");
+    }
+    for (uint32_t t = 0; t < a.tets.size(); ++t) {
+      if (a.tets[t] != (mesh->IsTet(t) ? mesh->TetVertices(t) : kFreeTet)) return other("a tet");
+    }
+    for (uint32_t t = 0; t < a.surface_triangles.size(); ++t) {
+      if ((a.surface_triangles[t] == kFreeTriangle) == mesh->IsTriangle(t)) return other("a triangle");
+      for (size_t c = 0; c < 3 && mesh->IsTriangle(t); ++c) {
+        if (a.surface_vertices[a.surface_triangles[t][c]] != mesh->TriangleVertices(t)[c]) return other("a corner");
+      }
+    }
+  }
+  surface_slots_.assign(a.vertex_slot_count, kNoSurfaceSlot);
+  free_surface_slots_ = {};
+  for (const SurfaceSlot slot : a.surface_vertices.indices()) {
+    if (a.surface_vertices[slot] == kNoSlot) {
+      free_surface_slots_.push(slot);
+    } else if (std::exchange(surface_slots_[a.surface_vertices[slot]], slot) != kNoSurfaceSlot) {
+      return other("a vertex is there twice");
+    }
+  }
+  arrays_ = std::move(arrays);
+  return absl::OkStatus();
 }
 
 }  // namespace palpate::sim

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "sim/topology/closed_mesh.h"
 #include "sim/world/body_arrays.h"
 
@@ -24,7 +25,7 @@ class BodyArraysKeeper {
 
   /// Of a mesh that never changes: `arrays` are complete but for the hashes.
   void Take(BodyArrays arrays);
-  /// From the whole mesh. Of `like` the surface zones are taken, and whether there are texture coordinates.
+  /// From the whole mesh. Of `like` the surface zones are taken, and whether there are texture coordinates, by vertex or by corner.
   void Make(const ClosedMesh& mesh, std::string name, std::string parent, const BodyArrays& like, uint32_t body, const IsFixed& is_fixed);
 
   // What has changed in the mesh since the last Update(); may repeat.
@@ -32,6 +33,16 @@ class BodyArraysKeeper {
   void MarkTriangle(uint32_t slot) { dirty_triangles_.push_back(slot); }
   void MarkFixed() { fixed_changed_ = true; }
   bool has_changes() const { return !dirty_tets_.empty() || !dirty_triangles_.empty(); }
+
+  /// The arrays themselves are part of the topology. What they do not tell of the slots of the surface is empty between edits.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [arrays, surface_slots, free_surface_slots, dirty_tets, dirty_triangles, fixed_changed] = *this;
+    archive.Enter("BodyArraysKeeper");
+    archive(dirty_tets, dirty_triangles, fixed_changed);
+  }
+  /// Goes on with arrays that were kept before. `mesh`: null for one that never changes. Errors: InvalidArgument (arrays of another mesh).
+  absl::Status Restore(std::shared_ptr<const BodyArrays> arrays, const ClosedMesh* mesh);
 
   /// `body`: index that the change names.
   BodyArraysChange Update(const ClosedMesh& mesh, uint32_t body, const IsFixed& is_fixed);

@@ -40,6 +40,22 @@ class BodyMarkers {
   /// Indices of markers whose tissue was taken out since the last call, ascending.
   std::vector<uint32_t> TakeReleased();
 
+  /// Of a reader the mesh, if there is one, must have been read before; `marker_count`: of the scene. Markers of a body that cannot be
+  /// edited are as described.
+  template <typename Archive>
+  void VisitState(Archive& archive, ClosedMesh* mesh, size_t marker_count) {
+    [[maybe_unused]] auto& [points, marker_of_point, markers] = *this;
+    bool has_points = points != nullptr;
+    archive.Enter("BodyMarkers");
+    archive(has_points);
+    archive.Check(!has_points || mesh != nullptr, "points in a body that cannot be edited");
+    if (!has_points || !archive.ok()) return;
+    if (points == nullptr) points = std::make_unique<EmbeddedPoints>(mesh);
+    archive(*points, marker_of_point);
+    archive.Check(marker_of_point.size() == points->size(), "another number of markers");
+    for (const uint32_t marker : marker_of_point) archive.Check(marker < marker_count, "a marker is not in the scene");
+  }
+
  private:
   std::unique_ptr<EmbeddedPoints> points_;  // null: none, or the body cannot be edited
   std::vector<uint32_t> marker_of_point_;   // [point]

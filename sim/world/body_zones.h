@@ -46,6 +46,14 @@ class BodyZones {
     loads_[zone] |= bit;
   }
 
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [names, materials, is_dynamic, loads] = *this;
+    archive.Enter("BodyZones");
+    archive(names, materials, is_dynamic, loads);
+    archive.Check(!names.empty() && names.size() == materials.size() && is_dynamic.size() == materials.size(), "zones in part");
+  }
+
  private:
   std::vector<std::string> names_;
   std::vector<Material> materials_;

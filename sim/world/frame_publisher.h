@@ -47,6 +47,22 @@ class FramePublisher {
   /// Handles of the vertices whose positions frames need from now on, after edits too.
   std::vector<uint32_t> ListGathered();
 
+  /// Where markers are. Which positions are read back is told again by whoever goes on.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [description, tools, commands, tool_of_collider, projection, bodies, vertices, model, topology, models,
+                            volume_wanted, volume_gathered, markers, marker_places] = *this;
+    const size_t count = markers.size();
+    archive.Enter("FramePublisher");
+    uint64_t read_count = count;
+    archive(read_count);
+    archive.Check(read_count == count, "another number of markers");
+    for (FrameMarker& marker : markers) {
+      archive(marker.position_m, marker.body_index, marker.is_released);
+      archive.Check(marker.body_index < bodies.size(), "a marker is in no body");
+    }
+  }
+
   /// The frame of the newest step; `tools_ms`: time that its preparation took. Moves markers.
   std::shared_ptr<Frame> Make(const gpu::TissueStep& step, uint64_t step_number, double tools_ms);
 

@@ -57,6 +57,16 @@ class Grasping {
   void FollowProjected(std::span<const ProjectedContact> projected);
   void FollowAnchors(const gpu::TissueStep& step);
 
+  /// What clips hold; anchors are told to the solver before each step.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [description, tools, commands, targets, tool_of_collider, bodies, vertices, surface, model, solver, clips,
+                            anchors] = *this;
+    archive.Enter("Grasping");
+    archive(clips);
+    archive.Check(clips.size() <= gpu::TissueSolver::kMaxClips, "too many clips");
+  }
+
   bool IsAlive(const HeldVertex& held) const;
   const std::vector<gpu::TissueAnchor>& anchors() const { return anchors_; }  ///< as the solver has them
 

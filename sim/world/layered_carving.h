@@ -25,6 +25,12 @@ class LayeredCarving {
   /// Adds the tets that stay, or are unknown, to unchanged_count. Errors: those of Carver::Remove.
   absl::Status Carve(std::span<const TetId> tets, uint32_t* unchanged_count);
 
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [mesh, carver, is_wanted, wanted] = *this;
+    archive(carver);
+  }
+
   void OnTetAdded(uint32_t slot, TetId parent);
   void OnTetRemoved(uint32_t slot) {
     if (slot < is_wanted_.size()) is_wanted_[slot] = 0;

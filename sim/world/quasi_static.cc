@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "gpu/dynamics/packed_types.h"
 #include "sim/reference/reference_body.h"
 #include "sim/scene/material.h"
 
@@ -222,8 +223,8 @@ absl::Status QuasiStatic::Update(std::span<const std::unique_ptr<WorldBody>> bod
   local_of_.assign(n, kNone);
   const SceneVertices::Array<uint8_t> was_prescribed = std::exchange(vertices->is_prescribed, SceneVertices::Array<uint8_t>(n, 0));
   rest_m_ = vertices->rest_m;
-  position_m_.resize(n);
-  before_m_.resize(n);
+  position_m_.resize(n, Vector3d::Zero());
+  before_m_.resize(n, Vector3d::Zero());
   prescribed_.clear();
   for (uint32_t p = 0; p < parts_.size(); ++p) {
     for (uint32_t v = 0; v < parts_[p].handles.size(); ++v) {
@@ -450,6 +451,93 @@ void QuasiStatic::GiveVelocities(double dt_s, SceneVertices* vertices) const {
     const Eigen::Vector3f v = ((position_m_[handle] - before_m_[handle]) / dt_s).cast<float>();
     vertices->state[handle].velocity_m_per_s = vertices->state[handle].velocity_before_m_per_s = {v.x(), v.y(), v.z(), 0.0F};
   }
+}
+
+// --- state
+
+void QuasiStatic::SaveState(StateWriter& archive) const {
+  // All members, so that a new one is not forgotten.
+  const auto& [parts, part_of, local_of, prescribed, rest_m, position_m, before_m, target_m, contacts, colliders] = *this;
+  archive.Enter("QuasiStatic");
+  archive(static_cast<uint64_t>(parts.size()));
+  if (parts.empty()) return;  // nor anything that the next edit would go on from
+  for (const Part& part : parts) {
+    const auto& [body, handles, tet_count, model, interface, layer, weight_n, joined_n, young_edge] = part;
+    archive(body, handles, uint64_t{tet_count}, interface, layer, weight_n, joined_n, young_edge, model->input(), model->has_all_columns());
+  }
+  archive(part_of, local_of, prescribed, rest_m, position_m, before_m, target_m, contacts, colliders);
+}
+
+absl::StatusOr<QuasiStatic::Part> QuasiStatic::LoadPart(StateReader& archive) {
+  Part part;
+  uint64_t tet_count = 0;
+  PrecomputedModel::Input input;
+  bool has_all_columns = false;
+  archive(part.body, part.handles, tet_count, part.interface, part.layer, part.weight_n, part.joined_n, part.young_edge_n_per_m, input,
+          has_all_columns);
+  const size_t n = part.handles.size();
+  const auto is_vertex = [n](uint32_t v) { return v < n; };
+  bool is_sound = n > 0 && input.rest_m.size() == n && input.fixed.size() == n && part.weight_n.size() == At(n) &&
+                  part.joined_n.size() == At(n) && tet_count == input.tets.size() &&
+                  std::all_of(part.interface.begin(), part.interface.end(), is_vertex);
+  for (const StiffnessBlock& block : part.layer) is_sound = is_sound && is_vertex(block.row) && is_vertex(block.column);
+  for (const gpu::TissueTet& tet : input.tets) {
+    is_sound = is_sound && std::all_of(tet.vertices.begin(), tet.vertices.end(), is_vertex) &&
+               static_cast<uint32_t>(tet.energy) < PALPATE_ENERGY_CODES;
+  }
+  archive.Check(is_sound, "a pre-computed model of other vertices");
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  part.tet_count = tet_count;
+  PALPATE_ASSIGN_OR_RETURN(
+      part.model, PrecomputedModel::Create(input.rest_m, input.tets, input.fixed, input.chosen, input.extra, {.dt_s = input.dt_s}));
+  if (has_all_columns) part.model->ComputeColumns();
+  return part;
+}
+
+bool QuasiStatic::IsSound(const SceneVertices& vertices, size_t body_count) const {
+  const size_t n = vertices.size();
+  for (const size_t size : {part_of_.size(), local_of_.size(), rest_m_.size(), position_m_.size(), before_m_.size(), target_m_.size()}) {
+    if (size != n) return false;
+  }
+  for (const VertexHandle handle : part_of_.indices()) {
+    if (part_of_[handle] == kNone) continue;
+    if (part_of_[handle] >= parts_.size() || local_of_[handle] >= parts_[part_of_[handle]].handles.size()) return false;
+  }
+  for (const Part& part : parts_) {
+    if (part.body >= body_count) return false;
+    for (const VertexHandle handle : part.handles) {
+      if (!part_of_.contains(handle)) return false;
+    }
+  }
+  for (const VertexHandle handle : prescribed_) {
+    if (!part_of_.contains(handle) || part_of_[handle] == kNone) return false;
+  }
+  for (const gpu::Collider& collider : colliders_) {
+    if (collider.leader >= colliders_.size()) return false;
+  }
+  for (const Contact& contact : contacts_) {
+    if (contact.vertex_count > contact.handles.size() || contact.law < ContactLaw::kCapsule || contact.law > ContactLaw::kSpring ||
+        (contact.collider != kNone && contact.collider >= colliders_.size())) {
+      return false;
+    }
+    for (uint32_t i = 0; i < contact.vertex_count; ++i) {
+      if (!vertices.body.contains(contact.handles[i])) return false;
+    }
+  }
+  return true;
+}
+
+absl::Status QuasiStatic::LoadState(const SceneVertices& vertices, size_t body_count, StateReader& archive) {
+  archive.Enter("QuasiStatic");
+  uint64_t part_count = 0;
+  archive(part_count);
+  if (part_count == 0) return archive.status();
+  for (uint64_t p = 0; p < part_count && archive.ok(); ++p) {
+    PALPATE_ASSIGN_OR_RETURN(parts_.emplace_back(), LoadPart(archive));
+  }
+  archive(part_of_, local_of_, prescribed_, rest_m_, position_m_, before_m_, target_m_, contacts_, colliders_);
+  archive.Check(!archive.ok() || IsSound(vertices, body_count), "it names what is not there");
+  return archive.status();
 }
 
 }  // namespace palpate::sim

@@ -34,6 +34,12 @@ class QuasiStatic {
     double arm = 0;  ///< place on the collider's axis in [0, 1]
     double stiffness_n_per_m = 0;
     double friction = 0;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [kind, of_collider, vertices, parts, count, direction, gap, place, stiffness, mu] = *this;
+      archive(kind, of_collider, vertices, parts, count, direction, gap, place, stiffness, mu);
+    }
   };
   static constexpr uint32_t kNone = 0xffffffffU;
 
@@ -65,6 +71,12 @@ class QuasiStatic {
   bool has_interfaces() const;
   void SetJoined(std::span<const float> elastic_forces_n);
 
+  /// Where this tissue is, what touches it, and what its models are made of.
+  void SaveState(StateWriter& archive) const;
+  /// Makes the models again, which takes as long as it did at first. `vertices` and the number of bodies are those of the state. Errors:
+  /// InvalidArgument (a state that cannot be).
+  absl::Status LoadState(const SceneVertices& vertices, size_t body_count, StateReader& archive);
+
   bool IsPart(VertexHandle handle) const { return part_of_.contains(handle) && part_of_[handle] != kNone; }
   const Eigen::Vector3d& PositionOf(VertexHandle handle) const { return position_m_[handle]; }
   /// Velocities of the newest step, for vertices that go on with them when they become dynamic; the solver knows none of prescribed ones.
@@ -82,6 +94,8 @@ class QuasiStatic {
     Eigen::VectorXd joined_n;           // force of the dynamic tissue in the newest step
     double young_edge_n_per_m = 0;      // mean Young's modulus times mean edge
   };
+  static absl::StatusOr<Part> LoadPart(StateReader& archive);
+  bool IsSound(const SceneVertices& vertices, size_t body_count) const;
   absl::StatusOr<Part> MakePart(const WorldBody& body, const Eigen::Vector3d& gravity_m_per_s2, double dt_s, bool eager,
                                 const SceneVertices& vertices) const;
   static bool ReleaseUnheld(WorldBody& body, const SceneVertices& vertices);

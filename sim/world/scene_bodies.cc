@@ -252,6 +252,16 @@ std::vector<Eigen::Vector3d> SceneBodies::RestPositions(size_t body_index) const
   return positions_m;
 }
 
+std::vector<TetZoneId> SceneBodies::TetZones(size_t body_index) const {
+  const WorldBody& body = *bodies_[body_index];
+  const std::vector<std::array<uint32_t, 4>>& tets = body.arrays()->tets;
+  std::vector<TetZoneId> zones(tets.size(), 0);
+  for (uint32_t t = 0; t < tets.size(); ++t) {
+    if (tets[t] != kFreeTet) zones[t] = body.ZoneOf(t);
+  }
+  return zones;
+}
+
 std::vector<ZoneMaterial> SceneBodies::MaterialsOf(size_t body) const {
   const BodyZones& zones = bodies_[body]->zones();
   std::vector<ZoneMaterial> materials;

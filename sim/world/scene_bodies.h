@@ -36,6 +36,7 @@ class SceneBodies {
   absl::Status CheckIndex(size_t body) const;  ///< errors: InvalidArgument
   /// Of the body's mesh, by slot; free ones are 0.
   std::vector<Eigen::Vector3d> RestPositions(size_t body) const;
+  std::vector<TetZoneId> TetZones(size_t body) const;
   std::vector<ZoneMaterial> MaterialsOf(size_t body) const;
   bool HasName(const std::string& name) const;
   size_t TetsOfOthers(size_t body) const;  ///< of editable bodies

@@ -72,6 +72,29 @@ struct SceneVertices {
   IndexRange<VertexHandle> handles() const { return rest_m.indices(); }
   bool IsAlive(VertexHandle handle) const { return body[handle] != kNoBody; }
 
+  /// Which handles are free follows from the bodies; positions and velocities are the solver's.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [rest, fixed, held_axes, prescribed, region, load_bits, first_body, of_body, in_mesh, motion, changed_since,
+                            free] = *this;
+    archive.Enter("SceneVertices");
+    archive(rest, fixed, held_axes, prescribed, region, load_bits, first_body, of_body, in_mesh, changed_since);
+    if constexpr (Archive::kIsReader) {
+      const size_t n = rest.size();
+      for (const size_t size : {fixed.size(), held_axes.size(), prescribed.size(), region.size(), load_bits.size(), first_body.size(),
+                                of_body.size(), in_mesh.size()}) {
+        archive.Check(size == n, "another number of vertices");
+      }
+      for (const VertexHandle handle : changed_since) archive.Check(rest.contains(handle), "a vertex is out of range");
+      if (!archive.ok()) return;
+      motion.assign(n, {});
+      free = {};
+      for (const VertexHandle handle : handles()) {
+        if (!IsAlive(handle)) free.push(handle);
+      }
+    }
+  }
+
  private:
   std::priority_queue<VertexHandle, std::vector<VertexHandle>, std::greater<>> free_;
 };

@@ -270,4 +270,46 @@ void SolverModel::UpdateMaterials(gpu::TissueChange* change) {
   }
 }
 
+bool SolverModel::IsSound() const {
+  const size_t n = vertices_.size();
+  const gpu::TissueModel& m = model_;
+  if (m.rest_m.size() != n || m.fixed.size() != n || m.held_axes.size() != n || m.vertex_origin.size() != n || vertex_area_m2_.size() > n ||
+      m.self_collision.size() != bodies_.size() || m.volume_stiffness_pa.size() != bodies_.size() || !m.body_triangle_begin.empty() ||
+      m.driven.size() != motions_.driven.size() || m.loads.size() != motions_.loads.size() || m.rigid.size() != motions_.rigid.size() ||
+      tet_places_.size() != bodies_.size() || triangle_places_.size() != bodies_.size()) {
+    return false;
+  }
+  for (const VertexHandle v : vertices_.handles()) {
+    const bool is_absent = m.fixed[ToNumber(v)] == gpu::kAbsentVertex;
+    if (m.fixed[ToNumber(v)] > gpu::kAbsentVertex || is_absent == vertices_.IsAlive(v)) return false;
+  }
+  for (const gpu::TissueTet& tet : m.tets) {
+    if (static_cast<uint32_t>(tet.energy) >= PALPATE_ENERGY_CODES) return false;
+  }
+  const size_t triangles = m.surface_triangles.size();
+  if (m.triangle_body.size() != triangles || m.triangle_loads.size() != triangles || triangle_slots_.size() != triangles ||
+      triangle_area_m2_.size() != triangles) {
+    return false;
+  }
+  for (size_t t = 0; t < triangles; ++t) {
+    if (m.triangle_body[t] >= bodies_.size()) return false;
+    for (const uint32_t corner : m.surface_triangles[t]) {
+      if (!vertex_area_m2_.contains(VertexHandle{corner})) return false;
+    }
+    const auto& slots = bodies_[m.triangle_body[t]]->arrays()->surface_triangles;
+    if (triangle_slots_[t] >= slots.size() || slots[triangle_slots_[t]] == kFreeTriangle) return false;
+  }
+  const auto are_places = [](const std::vector<uint32_t>& places, size_t slots, size_t count) {
+    return places.size() <= slots && std::all_of(places.begin(), places.end(), [&](uint32_t p) { return p == kNoSlot || p < count; });
+  };
+  for (size_t b = 0; b < bodies_.size(); ++b) {
+    const BodyArrays& arrays = *bodies_[b]->arrays();
+    if (!are_places(tet_places_[b], arrays.tets.size(), m.tets.size())) return false;
+    if (!are_places(triangle_places_[b], arrays.surface_triangles.size(), triangles)) return false;
+  }
+  return std::all_of(free_tets_.begin(), free_tets_.end(),
+                     [&](uint32_t place) { return place < m.tets.size() && m.tets[place].vertices == gpu::kFreeTissueTet; }) &&
+         std::all_of(with_new_materials_.begin(), with_new_materials_.end(), [&](uint32_t b) { return b < bodies_.size(); });
+}
+
 }  // namespace palpate::sim

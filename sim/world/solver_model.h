@@ -35,6 +35,18 @@ class SolverModel {
   /// but for scenes with driven regions or loads.
   gpu::TissueChange Update(std::span<const BodyArraysChange> changes);
 
+  /// All of it: areas are sums that depend on the order of edits, and places on what was free. Of a reader, bodies and vertices must have
+  /// been read before, and IsSound() must be asked next.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [bodies, motions, vertices, model, tet_places, triangle_places, free_tets, with_new_materials, triangle_slots,
+                            triangle_area_m2, vertex_area_m2] = *this;
+    archive.Enter("SolverModel");
+    archive(model, tet_places, triangle_places, free_tets, with_new_materials, triangle_slots, triangle_area_m2, vertex_area_m2);
+  }
+  /// Whether all that was read names what is there.
+  bool IsSound() const;
+
   const gpu::TissueModel& model() const { return model_; }
   uint32_t BodyOf(uint32_t triangle) const { return model_.triangle_body[triangle]; }
   /// Slot of a triangle of the model in its body's arrays.

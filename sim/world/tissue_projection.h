@@ -49,6 +49,18 @@ class TissueProjection {
   using AddContact = std::function<void(const LocalContact&, uint32_t triangle_of_model, const std::array<double, 3>& weights)>;
   void ListLocalContacts(size_t t, std::span<const Eigen::Vector3d> positions_m, const AddContact& add_contact);
 
+  /// What is kept away; the surface follows from the topology.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [rack, description, tools, targets, tool_of_collider, bodies, vertices, model, topology, projected, surface,
+                            triangles, surface_version] = *this;
+    archive.Enter("TissueProjection");
+    archive(projected);
+    for (const ProjectedContact& contact : projected) {
+      archive.Check(contact.collider < tool_of_collider.size() && vertices.body.contains(contact.handle), "a contact of nothing");
+    }
+  }
+
   /// In the newest step; their anchors come last.
   const std::vector<ProjectedContact>& contacts() const { return projected_; }
   /// While a frame is made that is not of a step: contacts are put aside, and given back.

@@ -40,6 +40,27 @@ class TissueRemoval {
   /// After edits, with what they did: heat goes where its tissue goes.
   void FollowEdits(std::span<const Edit> edits, std::span<const EditOutcome> outcomes);
 
+  /// Heat. Of a reader, bodies and tools must have been read before.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [description, tools, commands, bodies, vertices, topology, ablations] = *this;
+    std::vector<uint8_t> is_heated;
+    for (const auto& ablation : ablations) is_heated.push_back(ablation != nullptr ? 1 : 0);
+    archive.Enter("TissueRemoval");
+    archive(is_heated);
+    archive.Check(is_heated.size() <= bodies.size(), "heat in bodies that are not there");
+    for (size_t b = 0; b < is_heated.size() && archive.ok(); ++b) {
+      if (is_heated[b] == 0) continue;
+      if constexpr (Archive::kIsReader) {
+        archive.Check(bodies[b]->is_editable() && RootOf(b) < description.bodies.size(), "heat in a body that has none");
+        if (archive.ok()) archive.Check(AblationOf(b).status());
+        if (!archive.ok()) return;
+      }
+      archive(*ablations[b]);
+    }
+    if constexpr (Archive::kIsReader) ablations.resize(is_heated.size());
+  }
+
  private:
   Eigen::Vector3d PositionOf(VertexHandle handle) const { return ToVector(vertices_.state[handle].position_m); }
   size_t RootOf(size_t body) const;

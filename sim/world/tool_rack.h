@@ -38,6 +38,23 @@ class ToolRack {
   /// Where a step left them; what tissue does to them begins at 0.
   void Follow(const gpu::TissueStep& step);
 
+  /// Of a reader, one that Make() has made of the same description. What numbers name, its caller must check.
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [description, commands, targets, tools, tool_of_collider, any_projection] = *this;
+    const size_t tool_count = tools.size();
+    archive.Enter("ToolRack");
+    archive(commands);
+    archive.Check(commands.size() == tool_count, "another number of tools");
+    for (ToolState& tool : tools) {
+      const size_t part_count = tool.parts.size();
+      archive(tool);
+      archive.Check(tool.parts.size() == part_count && tool.capsules_m.size() == part_count, "a tool of other parts");
+      for (const HeldVertex& held : tool.held) archive.Check(held.part < part_count, "a vertex is held by no part");
+    }
+    for (gpu::ColliderTarget& target : targets) archive(target.tip_m, target.axis_m);
+  }
+
   const SceneDescription& description() const { return description_; }
   std::vector<ToolState>& tools() { return tools_; }
   const std::vector<ToolState>& tools() const { return tools_; }

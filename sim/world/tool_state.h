@@ -23,6 +23,12 @@ struct HeldVertex {
   uint32_t part = 0;         ///< of the tool's capsules: the one that it is rigid with
   Eigen::Vector3d target_m;  ///< in the part's frame, from the tip of its axis; of a clip from its place, unrotated
   double slipped_m = 0;      ///< way of the target since it was taken
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [vertex, rest, of_part, target, slipped] = *this;
+    archive(vertex, rest, of_part, target, slipped);
+  }
 };
 
 /// What a world remembers of a tool between steps.
@@ -59,6 +65,18 @@ struct ToolState {
   uint64_t due_version = 0;        ///< topology then
   bool is_cutting = false;         ///< in the newest step
   double removed_mass_kg = 0;
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    // The number of its first collider is as described.
+    [[maybe_unused]] auto& [collider, capsules, drive, aimed, simulated, placed, velocity, wanted_tip, force, held_back, resistance, pinch,
+                            pinched_vertices, holds, grasp_angle, closes_to, center, grasp_force, grasp_torque, was_down, blade, is_led,
+                            lag, in_bodies, due_tets, refined, due_at, cutting, removed_mass] = *this;
+    archive.Enter("ToolState");
+    archive(capsules, drive, aimed, simulated, placed, velocity, wanted_tip, force, held_back, resistance, pinch, pinched_vertices, holds,
+            grasp_angle, closes_to, center, grasp_force, grasp_torque, was_down, blade, is_led, lag, in_bodies, due_tets, refined, due_at,
+            cutting, removed_mass);
+  }
 };
 
 /// A vertex that a tool whose response is the projection keeps away, in the newest step.
@@ -72,12 +90,24 @@ struct ProjectedContact {
   Eigen::Vector3d point_m{0, 0, 0};    ///< the same after the step, W
   double force_n = 0;                  ///< on the vertex along the normal
   double separation_m = 0;             ///< of the surface there from the tool's
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [vertex, rest, of_collider, target, away, contact, point, force, separation] = *this;
+    archive(vertex, rest, of_collider, target, away, contact, point, force, separation);
+  }
 };
 
 /// What was between the jaws of a clip applier, held together by nothing but itself.
 struct Clip {
   std::vector<HeldVertex> held;
   Eigen::Quaterniond rotation = Eigen::Quaterniond::Identity();
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [vertices, turned] = *this;
+    archive(vertices, turned);
+  }
 };
 
 /// A part's own axes in T: of a jaw (along it to its tip, inward, and y), of others those of T.

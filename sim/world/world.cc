@@ -135,6 +135,22 @@ absl::StatusOr<std::vector<float>> World::Impl::ReadVolumePositions(size_t body_
   return positions;
 }
 
+absl::StatusOr<std::vector<float>> World::Impl::ReadVolumeVelocities(size_t body_index) {
+  PALPATE_RETURN_IF_ERROR(scene_.CheckIndex(body_index));
+  std::vector<gpu::TissueVertexState> states(vertices_.size());
+  PALPATE_RETURN_IF_ERROR(solver_->ReadState(states));
+  const WorldBody& body = *bodies_[body_index];
+  std::vector<float> velocities(size_t{body.vertex_slot_count()} * 3);
+  for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) {
+    if (body.HandleOf(v) == kNoHandle) continue;
+    const gpu::Float4& velocity = states[ToNumber(body.HandleOf(v))].velocity_m_per_s;
+    velocities[size_t{v} * 3] = velocity.x;
+    velocities[size_t{v} * 3 + 1] = velocity.y;
+    velocities[size_t{v} * 3 + 2] = velocity.z;
+  }
+  return velocities;
+}
+
 absl::Status World::Impl::WriteVolumePositions(size_t body_index, std::span<const float> positions_m) {
   PALPATE_RETURN_IF_ERROR(scene_.CheckIndex(body_index));
   const WorldBody& body = *bodies_[body_index];
@@ -168,6 +184,15 @@ absl::StatusOr<std::unique_ptr<World>> World::Create(std::shared_ptr<gpu::Contex
   return std::unique_ptr<World>(new World(std::move(impl)));
 }
 
+absl::StatusOr<std::shared_ptr<const WorldState>> World::Capture() { return impl_->Capture(); }
+
+absl::StatusOr<std::unique_ptr<World>> World::Restore(std::shared_ptr<gpu::Context> context, SceneDescription description,
+                                                      const WorldState& state) {
+  auto impl = std::make_unique<Impl>();
+  PALPATE_RETURN_IF_ERROR(impl->Restore(std::move(context), std::move(description), state));
+  return std::unique_ptr<World>(new World(std::move(impl)));
+}
+
 absl::StatusOr<std::shared_ptr<const Frame>> World::Step(std::span<const ToolCommand* const> commands,
                                                          const std::function<void()>& before_tools) {
   return impl_->Step(commands, before_tools);
@@ -180,6 +205,8 @@ std::shared_ptr<const Frame> World::CurrentFrame() const { return impl_->frame()
 void World::SetVolumeWanted(bool wanted) { impl_->SetVolumeWanted(wanted); }
 absl::StatusOr<std::vector<float>> World::ReadVolumePositions(size_t body_index) { return impl_->ReadVolumePositions(body_index); }
 std::vector<Eigen::Vector3d> World::RestPositions(size_t body_index) const { return impl_->scene().RestPositions(body_index); }
+absl::StatusOr<std::vector<float>> World::ReadVolumeVelocities(size_t body_index) { return impl_->ReadVolumeVelocities(body_index); }
+std::vector<uint16_t> World::TetZones(size_t body_index) const { return impl_->scene().TetZones(body_index); }
 absl::Status World::WriteVolumePositions(size_t body_index, std::span<const float> positions_m) {
   return impl_->WriteVolumePositions(body_index, positions_m);
 }

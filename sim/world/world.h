@@ -12,6 +12,7 @@
 #include "sim/scene/description.h"
 #include "sim/scene/edit.h"
 #include "sim/world/frame.h"
+#include "sim/world/world_state.h"
 
 namespace palpate::sim {
 
@@ -29,6 +30,12 @@ struct ToolCommand {
   // What is old: see ToolDescription::energy_hold_s.
   bool is_energy_expired = false;  ///< only told on (FrameTool::is_expired); the pedal is to be up then
   bool is_hold_expired = false;    ///< jaws keep their angle and what they hold, a blade cuts nothing
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [pose, velocity, sequence, time, stiffness, angle, is_down, power, share, energy_expired, hold_expired] = *this;
+    archive(pose, velocity, sequence, time, stiffness, angle, is_down, power, share, energy_expired, hold_expired);
+  }
 };
 
 /// Counts and sizes of one body, constant between topology edits; mass and volume at rest.
@@ -48,6 +55,19 @@ class World {
   /// Internal (OpenCL).
   static absl::StatusOr<std::unique_ptr<World>> Create(std::shared_ptr<gpu::Context> context, SceneDescription description);
   ~World();
+
+  /// All that this is between two steps, to go on from later: what takes time, making bytes of it (EncodeWorldState), any thread may do.
+  /// Some blocking reads; O(scene), about as long as a copy of it takes. Errors: FailedPrecondition (the scene has failed), Internal
+  /// (device).
+  absl::StatusOr<std::shared_ptr<const WorldState>> Capture();
+
+  /// Goes on from a state of the same description, in this process or another. Guarantee: on the same device and driver both then do the
+  /// same, bit for bit, after the same commands and edits; Reset leads back to the scene as described. Whether frames carry volumes is not
+  /// part of a state (SetVolumeWanted). No edit is done again. Errors: those of Create; InvalidArgument (a state of another description, or
+  /// one that cannot be: names the part).
+  static absl::StatusOr<std::unique_ptr<World>> Restore(std::shared_ptr<gpu::Context> context, SceneDescription description,
+                                                        const WorldState& state);
+
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -84,6 +104,12 @@ class World {
   /// Places at rest of all vertices of a body, [BodyArrays::vertex_slot_count] in W as the mesh has them, new vertices included; zeros in
   /// free slots. Precondition: body_index < Frame::topology->bodies.size().
   std::vector<Eigen::Vector3d> RestPositions(size_t body_index) const;
+
+  /// Velocities of all vertices of a body, [BodyArrays::vertex_slot_count * 3] m/s in W; zeros in free slots and of what is quasi-static.
+  /// Blocking read.
+  absl::StatusOr<std::vector<float>> ReadVolumeVelocities(size_t body_index);
+  /// Zones of the tets of a body, [tet slot], as in MaterialsOf; 0 in free slots. Precondition: as RestPositions.
+  std::vector<uint16_t> TetZones(size_t body_index) const;
 
   /// Overwrites positions ([BodyArrays::vertex_slot_count * 3], W) and zeroes velocities of a body: for tests and recovery. Fixed vertices
   /// stay where they are.

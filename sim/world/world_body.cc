@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/scene/material.h"
 #include "sim/world/edit_region.h"
 
 namespace palpate::sim {
@@ -278,6 +280,56 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Detach(ComponentId compone
 std::vector<TetZoneId> WorldBody::TakeChangedZones() { return TakeSorted(&changed_zones_); }
 
 std::vector<VertexHandle> WorldBody::TakeCopied() { return TakeSorted(&copied_); }
+
+// --- state
+
+std::unique_ptr<WorldBody> WorldBody::MakeEmptyPiece(uint32_t index, SceneVertices* vertices) {
+  std::unique_ptr<WorldBody> piece(new WorldBody);
+  piece->vertices_ = vertices;
+  piece->index_ = index;
+  piece->mesh_ = std::make_unique<ClosedMesh>();
+  piece->MakeEditors();
+  return piece;
+}
+
+absl::Status WorldBody::AcceptZones() const {
+  const size_t zone_count = mesh_ ? mesh_->tet_zone_count() : zones_.count();
+  if (zone_count > zones_.count()) return absl::InvalidArgumentError("a zone has no material");
+  if (traits_.simulation < Simulation::kDynamic || traits_.simulation > Simulation::kShapeMatched ||
+      traits_.shape_matching.mode < ShapeMode::kRigid || traits_.shape_matching.mode > ShapeMode::kQuadratic ||
+      !(traits_.volume_stiffness_pa >= 0 && std::isfinite(traits_.volume_stiffness_pa))) {
+    return absl::InvalidArgumentError("a way to simulate that there is not");
+  }
+  for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable; ++zone) {
+    const Material& material = zones_.MaterialOf(static_cast<TetZoneId>(zone));
+    if (static_cast<uint32_t>(material.model) >= PALPATE_ENERGY_CODES) return absl::InvalidArgumentError("an energy that there is not");
+    PALPATE_RETURN_IF_ERROR(CheckMaterialFor(traits_.simulation, material));
+    PALPATE_RETURN_IF_ERROR(TissueOf(material).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorldBody::Accept(std::shared_ptr<const BodyArrays> arrays) {
+  PALPATE_RETURN_IF_ERROR(AcceptZones());
+  PALPATE_RETURN_IF_ERROR(keeper_.Restore(std::move(arrays), mesh_.get()));
+  const SceneVertices& vertices = *vertices_;
+  if (handles_.size() != this->arrays()->vertex_slot_count) return absl::InvalidArgumentError("another number of vertices");
+  for (uint32_t v = 0; v < handles_.size(); ++v) {
+    const VertexHandle handle = handles_[v];
+    const bool is_there = mesh_ ? mesh_->IsVertex(v) : true;
+    if (is_there != (handle != kNoHandle)) return absl::InvalidArgumentError("a vertex has no handle, or need not");
+    if (is_there && (!vertices.body.contains(handle) || vertices.body[handle] != index_ || vertices.slot[handle] != v)) {
+      return absl::InvalidArgumentError("a vertex has the handle of another");
+    }
+  }
+  for (const VertexHandle handle : copied_) {
+    if (!vertices.body.contains(handle)) return absl::InvalidArgumentError("a copied vertex is out of range");
+  }
+  for (const TetZoneId zone : changed_zones_) {
+    if (zone >= zones_.count()) return absl::InvalidArgumentError("a changed zone is out of range");
+  }
+  return absl::OkStatus();
+}
 
 // --- observer
 

@@ -108,6 +108,35 @@ class WorldBody final : public MeshObserver {
   /// Brings the arrays to the state of the mesh. O(changes), plus a copy of the arrays.
   BodyArraysChange UpdateArrays();
 
+  // --- state
+
+  /// A body that an edit cut off, to be read: without tissue yet.
+  static std::unique_ptr<WorldBody> MakeEmptyPiece(uint32_t index, SceneVertices* vertices);
+  /// Of a reader, a body as described or an empty piece, into which this brings what edits did. `marker_count`: of the scene. A reader must
+  /// call Accept() when vertices have been read as well.
+  template <typename Archive>
+  void VisitState(Archive& archive, size_t marker_count) {
+    [[maybe_unused]] auto& [vertices, index, kind, traits, zones, tet_zones, handles, mesh, carving, refiner, incision, markers, keeper,
+                            tally, pieces_made, is_new, is_detaching, new_components, copied, changed_zones] = *this;
+    archive.Enter("WorldBody");
+    archive(traits, zones, handles, pieces_made, new_components, copied, changed_zones, keeper);
+    bool has_mesh = mesh != nullptr;
+    archive(has_mesh);
+    archive.Check(has_mesh == (mesh != nullptr), "it can be edited, or not, against its description");
+    if (!archive.ok()) return;
+    if (has_mesh) {
+      archive(*mesh);
+      if constexpr (Archive::kIsReader) {
+        if (archive.ok()) archive.Check(mesh->Accept());
+        if (!archive.ok()) return;
+      }
+      archive(*carving, *refiner, *incision);
+    }
+    markers_.VisitState(archive, mesh.get(), marker_count);
+  }
+  /// After a read: takes over its arrays, and looks whether vertices, zones and arrays are of one body. Errors: InvalidArgument.
+  absl::Status Accept(std::shared_ptr<const BodyArrays> arrays);
+
   // MeshObserver.
   void OnVertexAdded(const ClosedMesh& mesh, const MeshDelta::AddedVertex& vertex) override;
   void OnTetAdded(const ClosedMesh& mesh, const MeshDelta::AddedTet& tet) override;
@@ -122,6 +151,12 @@ class WorldBody final : public MeshObserver {
     ShapeMatchingOptions shape_matching;
     bool self_collision = true;
     double volume_stiffness_pa = 0;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [how, matching, meets_itself, stiffness] = *this;
+      archive(how, matching, meets_itself, stiffness);
+    }
   };
 
   WorldBody() = default;
@@ -130,6 +165,7 @@ class WorldBody final : public MeshObserver {
   absl::Status TakeSurface(const BodyDescription& description);
   void MakeEditors();
   std::vector<ComponentId> TakeDetachable();
+  absl::Status AcceptZones() const;
   absl::StatusOr<std::unique_ptr<WorldBody>> Detach(ComponentId component, uint32_t index,
                                                     const std::function<bool(const std::string&)>& is_taken);
   gpu::TissueVertexState MixStates(const MeshDelta::AddedVertex& vertex) const;

@@ -47,9 +47,10 @@ absl::Status World::Impl::BuildBodies() {
 /// With everything in order.
 void World::Impl::MakeModel() { model_.Make(quasi_static_.Prescribed(), is_edited_); }
 
-absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescription description) {
+absl::Status World::Impl::TakeDescription(std::shared_ptr<gpu::Context> context, SceneDescription description) {
   context_ = std::move(context);
   description_ = std::move(description);
+  description_hash_ = HashOfDescription(description_);
   opening_.SetMargin(description_.contact.margin_m);
   size_t markers = 0;
   for (size_t b = 0; b < description_.bodies.size(); ++b) {
@@ -62,6 +63,11 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
     if (absl::Status valid = ValidateTetMesh(body.mesh); !valid.ok()) return Annotate(valid, name());
     if (absl::Status placed = PlaceMarkers(&body); !placed.ok()) return absl::Status(placed.code(), absl::StrCat(name(), placed.message()));
   }
+  return absl::OkStatus();
+}
+
+absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescription description) {
+  PALPATE_RETURN_IF_ERROR(TakeDescription(std::move(context), std::move(description)));
   PALPATE_RETURN_IF_ERROR(BuildBodies());
   PALPATE_RETURN_IF_ERROR(CreateSolver());
   // Drivers compile a kernel for good at its first launch, which can take seconds: that time belongs here, not to the first step of the
@@ -71,20 +77,18 @@ absl::Status World::Impl::Init(std::shared_ptr<gpu::Context> context, SceneDescr
   return Reset().status();
 }
 
-/// A solver of the scene at rest.
-absl::Status World::Impl::CreateSolver() {
-  gpu::TissuePrescribed prescribed = quasi_static_.Prescribed();
-  const bool may_be_at_rest = !prescribed.vertices.empty();
-  model_.Make(std::move(prescribed), may_be_at_rest);
+/// Tools as at rest, with their capsules.
+absl::StatusOr<World::Impl::SolverSetup> World::Impl::SetUpSolver() {
+  SolverSetup setup;
+  setup.options = OptionsOf(description_);
+  setup.tuning = gpu::TissueTuning::For(context_->device());
   ResetTools();
-  std::vector<gpu::ColliderDescription> colliders;
-  PALPATE_RETURN_IF_ERROR(rack_.Make(&colliders));
+  PALPATE_RETURN_IF_ERROR(rack_.Make(&setup.colliders));
   // Spheres and capsules that never move are tools that nobody drives: the triangles' faces and edges feel them too, not only the vertices.
-  std::vector<gpu::PlaneObstacle> planes;
   for (const ObstacleDescription& obstacle : description_.obstacles) {
     if (const auto* plane = std::get_if<PlaneShape>(&obstacle.shape)) {
       const Eigen::Vector3d n = plane->normal.normalized();
-      planes.push_back(
+      setup.planes.push_back(
           {{static_cast<float>(n.x()), static_cast<float>(n.y()), static_cast<float>(n.z()), static_cast<float>(n.dot(plane->point_m))}});
       continue;
     }
@@ -98,15 +102,23 @@ absl::Status World::Impl::CreateSolver() {
       collider.tip_m = ToArray(capsule.end0_m);
       collider.axis_m = ToArray(capsule.end1_m - capsule.end0_m);
     }
-    colliders.push_back(collider);
+    setup.colliders.push_back(collider);
     rack_.AddFixed(collider);
   }
+  return setup;
+}
 
-  gpu::TissueOptions options = OptionsOf(description_);
+/// A solver of the scene at rest.
+absl::Status World::Impl::CreateSolver() {
+  gpu::TissuePrescribed prescribed = quasi_static_.Prescribed();
+  const bool may_be_at_rest = !prescribed.vertices.empty();
+  model_.Make(std::move(prescribed), may_be_at_rest);
+  PALPATE_ASSIGN_OR_RETURN(SolverSetup setup, SetUpSolver());
   // The solver takes it from its tets, if it has some.
-  if (options.stiffness_n_per_m == 0 && model_.model().tets.empty()) options.stiffness_n_per_m = quasi_static_.ContactStiffness();
-  const gpu::TissueTuning tuning = gpu::TissueTuning::For(context_->device());
-  PALPATE_ASSIGN_OR_RETURN(solver_, gpu::TissueSolver::Create(context_, model_.model(), options, colliders, planes, tuning));
+  double& stiffness_n_per_m = setup.options.stiffness_n_per_m;
+  if (stiffness_n_per_m == 0 && model_.model().tets.empty()) stiffness_n_per_m = quasi_static_.ContactStiffness();
+  PALPATE_ASSIGN_OR_RETURN(solver_,
+                           gpu::TissueSolver::Create(context_, model_.model(), setup.options, setup.colliders, setup.planes, setup.tuning));
   return absl::OkStatus();
 }
 

@@ -26,15 +26,18 @@ namespace palpate::sim {
 
 /// What world.h hides: the parts of a running scene, and the order in which they work. Each part is a class that keeps what it alone
 /// changes and is given references to what it reads. world_build.cc makes the solver, world.cc does the steps, world_edit.cc what edits do,
-/// world_quasi_static.cc what moves without inertia.
+/// world_quasi_static.cc what moves without inertia, world_checkpoint.cc states to go on from.
 class World::Impl {
  public:
   absl::Status Init(std::shared_ptr<gpu::Context> context, SceneDescription description);
+  absl::StatusOr<std::shared_ptr<const WorldState>> Capture();
+  absl::Status Restore(std::shared_ptr<gpu::Context> context, SceneDescription description, const WorldState& state);
   absl::StatusOr<std::shared_ptr<const Frame>> Step(std::span<const ToolCommand* const> commands,
                                                     const std::function<void()>& before_tools);
   absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits, const std::function<bool()>& is_enough = {});
   absl::StatusOr<std::shared_ptr<const Frame>> Reset();
   absl::StatusOr<std::vector<float>> ReadVolumePositions(size_t body_index);
+  absl::StatusOr<std::vector<float>> ReadVolumeVelocities(size_t body_index);
   absl::Status WriteVolumePositions(size_t body_index, std::span<const float> positions_m);
 
   const SceneDescription& description() const { return description_; }
@@ -45,7 +48,16 @@ class World::Impl {
   void SetVolumeWanted(bool wanted) { publisher_.SetVolumeWanted(wanted); }
 
  private:
+  /// What the solver takes of a description.
+  struct SolverSetup {
+    gpu::TissueOptions options;
+    std::vector<gpu::ColliderDescription> colliders;
+    std::vector<gpu::PlaneObstacle> planes;
+    gpu::TissueTuning tuning;
+  };
+  absl::Status TakeDescription(std::shared_ptr<gpu::Context> context, SceneDescription description);
   absl::Status BuildBodies();
+  absl::StatusOr<SolverSetup> SetUpSolver();
   absl::Status CreateSolver();
   absl::Status UpdateGathered() { return solver_->SetGathered(publisher_.ListGathered()); }
   void MakeModel();
@@ -67,8 +79,14 @@ class World::Impl {
   absl::Status UpdateSolver(std::span<const BodyArraysChange> changes);
   absl::Status PublishEdits();
 
+  // A state to go on from: each goes through all parts in the same order.
+  void SaveScene(StateWriter& archive);
+  absl::Status LoadScene(StateReader& archive);
+  absl::Status LoadBodies(uint64_t body_count, StateReader& archive);
+
   std::shared_ptr<gpu::Context> context_;
   SceneDescription description_;
+  uint64_t description_hash_ = 0;
   std::unique_ptr<gpu::TissueSolver> solver_;
   std::shared_ptr<const WorldTopology> topology_;
   std::shared_ptr<const Frame> frame_;

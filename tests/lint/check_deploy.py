@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What is shipped fits together: promtool accepts the Prometheus files, dashboards and alerts use metrics that the server exports, the container takes
-its packages and files from where they are, configuration files use fields that exist, the viewer's libraries run on the Node.js that it asks for."""
+its packages and files from where they are, configuration files and manifests use fields and flags that exist, the viewer's libraries run on the Node.js that it asks for."""
 import json
 import pathlib
 import re
@@ -21,6 +21,7 @@ def check(root, files):
     yield from check_container(root, files)
     yield from check_compose(root, files)
     yield from check_server_config(root, files)
+    yield from check_kubernetes(root, files)
     yield from check_node_engines(root, files)
 
 
@@ -121,10 +122,32 @@ def check_compose(root, files):
             yield f"{name}: {service} has no fixed version"
 
 
+def config_fields(root):
+    text = (root / "proto/palpate/v1/config.proto").read_text(encoding="utf-8")
+    return set(re.findall(r"^\s*(?:optional |repeated )?\w+ (\w+) = \d+;", text, re.MULTILINE))
+
+
+def check_kubernetes(root, files):
+    """What the API itself asks for is checked by tests/e2e/cluster."""
+    for name in (n for n in files if n.startswith("deploy/kubernetes/")):
+        try:
+            manifests = [manifest for manifest in yaml.safe_load_all((root / name).read_text(encoding="utf-8")) if manifest]
+        except yaml.YAMLError as error:
+            yield f"{name}: not YAML: {' '.join(str(error).split())}"
+            continue
+        for spec in (m["spec"]["template"]["spec"] for m in manifests if "template" in m.get("spec", {})):
+            for argument in (a for container in spec["containers"] for a in container.get("args", [])):
+                flag, _, value = argument.removeprefix("--").partition("=")
+                if flag.replace("-", "_") not in config_fields(root):
+                    yield f"{name}: --{flag} is no flag of palpate-server"
+                scene = re.fullmatch(r"/usr/local/share/palpate/(scenes/.*)", value)
+                if scene and scene[1] not in files:
+                    yield f"{name}: {scene[1]} does not exist"
+
+
 def check_server_config(root, files):
-    proto = "proto/palpate/v1/config.proto"
     for name in (n for n in files if n.startswith("deploy/") and pathlib.PurePosixPath(n).name == "server.json"):
-        fields = set(re.findall(r"^\s*(?:optional |repeated )?\w+ (\w+) = \d+;", (root / proto).read_text(encoding="utf-8"), re.MULTILINE))
+        fields = config_fields(root)
         for key in json.loads((root / name).read_text(encoding="utf-8")):
             if key not in fields:
                 yield f"{name}: {key} is no field of ServerConfig"
@@ -178,6 +201,12 @@ def lock(need, wants):
     return {f"{WEB}/package.json": json.dumps({"engines": {"node": need}}), f"{WEB}/package-lock.json": json.dumps({"packages": packages})}
 
 
+def manifest(argument):
+    spec = {"containers": [{"args": [argument]}]}
+    return {"deploy/kubernetes/s.yaml": f"# a comment\n---\n{json.dumps({'spec': {'template': {'spec': spec}}})}\n",
+            "proto/palpate/v1/config.proto": "  string web_root = 1;\n  repeated string scene = 2;\n"}
+
+
 def rules(expr):
     return {RULES: f"groups: [{{name: g, rules: [{{record: 'x:palpate_b_seconds:p99', expr: '{expr}'}}]}}]\n"}
 
@@ -198,6 +227,10 @@ SELF_TESTS = [
     ({"deploy/compose.yaml": "services: {a: {image: 'x:1', volumes: ['./none:/x']}}\nvolumes: {}\n"}, "mounts ./none"),
     ({"deploy/compose.yaml": "services: {a: {image: x}}\nvolumes: {}\n"}, "no fixed version"),
     ({"deploy/x/server.json": '{"listen": "", "lisen": ""}', "proto/palpate/v1/config.proto": "  string listen = 1;\n"}, "lisen is no field"),
+    (manifest("--web-root=/x"), None),
+    (manifest("--web-rot=/x"), "--web-rot is no flag"),
+    (manifest("--scene=/usr/local/share/palpate/scenes/none.json"), "scenes/none.json does not exist"),
+    ({"deploy/kubernetes/s.yaml": "a: [\n"}, "not YAML"),
     (lock(">=18.19", ">=18"), None),
     (lock(">=18.19", "^14.18.0 || ^18.12 || >= 20.0.0"), None),
     (lock(">=18.19", ">=14 <21"), None),

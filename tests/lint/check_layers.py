@@ -14,13 +14,17 @@ MAY_INCLUDE = {
     "sim": ["sim", "gpu"],
     # A scene's description, its validator and its codec; only the last knows the API.
     "sim/scene": ["sim", "gpu", "proto"],
+    # The past of scenes lies in files as messages of the API.
+    "sim/record": ["sim", "gpu", "proto"],
     "server": ["server", "sim", "gpu", "proto"],
     "clients/cpp": ["proto", "gpu/base"],
     # The local model is the one piece that both ends of the haptic path run.
     "clients/station": ["proto", "clients/cpp", "sim/haptics", "sim/instrument", "gpu/base"],
     # Files are checked, meshed and converted on the user's machine by the code the server runs; `verify` runs the detectors themselves; `demo` checks
     # what it hands to the station.
-    "clients/cli": ["proto", "clients/cpp", "clients/station", "sim/ccd", "sim/mesh", "sim/topology", "sim/reference", "sim/scene", "sim/volume", "sim/world", "gpu/collision", "gpu/shared", "gpu/runtime", "gpu/base"],
+    "clients/cli": ["proto", "clients/cpp", "clients/job", "clients/station", "sim/ccd", "sim/export", "sim/mesh", "sim/topology", "sim/reference", "sim/scene", "sim/probe", "sim/record", "sim/volume", "sim/world", "gpu/collision", "gpu/shared", "gpu/runtime", "gpu/base"],
+    # Jobs run worlds in their own process, without a server.
+    "clients/job": ["proto", "clients/station", "sim", "gpu/base", "gpu/runtime"],
     "clients/web": [],
     "bench": ["bench", "clients/cpp", "clients/station", "server", "sim", "gpu", "proto"],
     "tests": ["tests", "bench", "clients", "server", "sim", "gpu", "proto"],

@@ -8,10 +8,12 @@ import { WebSocketServer, type WebSocket } from 'ws';
 import { ListScenesResponseSchema, RateMode, RateSchema, RunState, SceneInfoSchema, type Rate, type SceneInfo } from '../generated/palpate/v1/control_pb';
 import type { ToolPose } from '../generated/palpate/v1/haptics_pb';
 import { EditOutcomeSchema, EditSceneResponseSchema, type Edit, type EditOutcome, type EditSceneRequest, type EditSceneResponse } from '../generated/palpate/v1/edit_pb';
+import type { SeekSceneRequest, SetBookmarkRequest, Timeline } from '../generated/palpate/v1/record_pb';
 import { InstrumentKind, ToolActivity, type Vec3 } from '../generated/palpate/v1/scene_pb';
 import { FrameSchema, KeyframeSchema, PositionEncoding, TopologyDeltaSchema, type Frame, type Keyframe, type TopologyDelta,
   type WatchRequest } from '../generated/palpate/v1/stream_pb';
 import { ViewerRequestSchema, ViewerUpdateSchema, type ViewerRequest } from '../generated/palpate/v1/viewer_pb';
+import { deepCopy, FakePast, type FakeReplay, type Recorded } from './fake_past';
 import { FakeTissue, surfaceHash } from './fake_tissue';
 import { add, length, scale, subtract, type Vector } from './vectors';
 
@@ -90,13 +92,30 @@ class Refusal extends Error {
 const tuple = (v: Vec3 | undefined): Vector => [v?.x ?? 0, v?.y ?? 0, v?.z ?? 0];
 const isJawed = (tool: FakeTool) => tool.kind === InstrumentKind.FORCEPS;
 
-export class FakeScene {
+/** What a tool is told in a step. */
+type Command = Pick<FakeTool, 'target' | 'rotation' | 'axis' | 'wantedJaw_rad' | 'isPedalDown'>;
+
+/** What a step, an edit or a reset changes. */
+interface FakeState {
+  bodies: FakeTissue[];
+  tools: FakeTool[];
+  pieceCounts: Map<string, number>;
+  contacts: FakeScene['contacts'];
+  step: number;
+}
+
+export class FakeScene implements Recorded<FakeState, Command> {
   bodies: FakeTissue[] = [];
   readonly tools: FakeTool[];
+  /** Of scenes that have one; replays have what they replay instead. */
+  past: FakePast<FakeState, Command> | undefined;
+  replay: FakeReplay<FakeState, Command> | undefined;
+  source: FakeScene | undefined;
   contacts: { tool: number; body: number; point: Vector; normal: Vector; force: Vector }[] = [];
   state = RunState.PLAYING;
   rate: Rate = create(RateSchema, { mode: RateMode.REAL_TIME, speed: 1 });
   step = 0;
+  durability = '';
   private resetBy = '';
   private resets = 0;
   version = 0;  // changes with everything that a viewer could see
@@ -106,7 +125,7 @@ export class FakeScene {
   /** Of the last keyframe that everybody has to see: after a reset. */
   keyframeVersion = 1;
   private readonly answers = new Map<string, EditSceneResponse>();
-  private readonly pieceCounts = new Map<string, number>();
+  private pieceCounts = new Map<string, number>();
 
   constructor(readonly id: string, readonly name: string, private readonly kind: 'liver' | 'sphere' | 'surgery') {
     const tool = (name: string, toolKind: InstrumentKind, radius_m: number, length_m: number, tip: Vector, lean: Vector): FakeTool => {
@@ -139,23 +158,103 @@ export class FakeScene {
     this.pieceCounts.clear();
   }
 
-  /** `by`: whom the others are told of. */
-  reset(by: string): void {
-    this.resetBy = by;
-    ++this.resets;
-    this.fill();
-    this.step = 0;
+  // --- the past -------------------------------------------------------------------------------------------------------------------------------------
+
+  keepPast(): void {
+    this.past = new FakePast(this);
+  }
+
+  copy(): FakeState {
+    const tools = this.tools.map((tool) => ({ ...tool, owner: undefined }));
+    return { bodies: deepCopy(this.bodies), tools, pieceCounts: new Map(this.pieceCounts), contacts: this.contacts, step: this.step };
+  }
+
+  restore({ bodies, tools, pieceCounts, contacts, step }: FakeState): void {
+    this.bodies = bodies;
+    this.tools.forEach((tool, index) => Object.assign(tool, tools[index], { owner: tool.owner }));
+    this.pieceCounts = pieceCounts;
+    this.contacts = contacts;
+    this.step = step;
+    this.renew();
+  }
+
+  redo(commands: Command[]): void {
+    commands.forEach((command, index) => Object.assign(this.tools[index]!, command));
+    this.move();
+  }
+
+  /** A scene that does again what this one did, or goes on from here. */
+  private another(id: string): FakeScene {
+    const scene = new FakeScene(id, this.name, this.kind);
+    scene.state = RunState.PAUSED;
+    return scene;
+  }
+
+  replayed(id: string): FakeScene {
+    const scene = this.another(id);
+    scene.source = this;
+    scene.replay = this.past!.replayIn(scene);
+    return scene;
+  }
+
+  branched(id: string): FakeScene {
+    const scene = this.another(id);
+    scene.restore(deepCopy(this.copy()));
+    scene.keepPast();
+    return scene;
+  }
+
+  seek(position: number): void {
+    const { replay } = this;
+    if (!replay) throw new Refusal(9, `scene '${this.id}' is no replay`);
+    if (position < replay.begin || position > replay.end) throw new Refusal(11, `position: ${position} is outside [${replay.begin}, ${replay.end}]`);
+    replay.seek(position);
+    this.renew();
+  }
+
+  timeline(): Timeline {
+    if (!this.replay) return this.past!.timeline(DT_S);
+    const { end, position } = this.replay;
+    const of = this.source!.timeline();
+    return { ...of, end: BigInt(end), position: BigInt(position), durable: BigInt(end), isReplay: true, source: this.source!.id,
+      events: of.events.filter(({ kind }) => kind !== 'bookmark') };
+  }
+
+  /** Everybody has to see all of it anew. */
+  private renew(): void {
     ++this.version;
     this.deltas.clear();
     this.keyframeVersion = ++this.topologyVersion;
   }
 
+  /** `by`: whom the others are told of. */
+  reset(by: string): void {
+    this.past?.addReset(by);
+    this.resetBy = by;
+    ++this.resets;
+    this.fill();
+    this.step = 0;
+    this.renew();
+  }
+
   advance(): void {
+    if (this.replay) {
+      if (this.replay.advance()) return;
+      this.state = RunState.PAUSED;
+      ++this.version;  // a frame tells it
+      return;
+    }
+    for (const tool of this.tools) if (tool.script && !tool.owner) tool.target = tool.script((this.step + 1) * DT_S);
+    const commands = this.tools.map(({ target, rotation, axis, wantedJaw_rad, isPedalDown }): Command => ({ target, rotation, axis, wantedJaw_rad, isPedalDown }));
+    this.move();
+    this.past?.addStep(commands);
+  }
+
+  private move(): void {
     ++this.step;
     ++this.version;
     const time_s = this.step * DT_S;
     for (const [index, tool] of this.tools.entries()) {
-      if (tool.script && !tool.owner) tool.target = tool.script(time_s);
       // No faster than contact can follow.
       const move = subtract(tool.target, tool.tip);
       tool.tip = add(tool.tip, scale(move, Math.min(0.45, tool.radius_m / (length(move) || 1))));
@@ -203,7 +302,8 @@ export class FakeScene {
     const outcomes = request.edits.map((edit, index) => this.perform(edit, `edits[${index}]`));
     for (const { body, pieces } of this.publish()) outcomes.find((outcome) => outcome.body === body)?.newBodies.push(...pieces);
     const answer = create(EditSceneResponseSchema, { topologyVersion: BigInt(this.topologyVersion), step: BigInt(this.step), outcomes });
-    if (request.key !== '') this.answers.set(request.key, answer);
+    if (request.key !== '' && !this.replay) this.answers.set(request.key, answer);
+    this.past?.addEdit(request);
     return answer;
   }
 
@@ -275,6 +375,7 @@ export class FakeScene {
       bodies: this.bodies.map((body) => ({ name: body.name, vertexCount: body.positions.length, tetCount: body.tets.size, surfaceVertexCount: body.slotCount,
         surfaceTriangleCount: body.zones.length })),
       tools: this.tools.map((tool) => tool.name), resetBy: this.resetBy, resets: BigInt(this.resets),
+      isReplay: this.replay !== undefined, hasPast: this.past !== undefined || this.replay !== undefined, durability: this.durability,
     });
   }
 
@@ -434,6 +535,7 @@ class Session {
         const index = scene!.tools.findIndex((tool) => tool.name === request.value.tool);
         const tool = scene!.tools[index];
         if (!tool) return this.fail(id, 5, `tool: no tool '${request.value.tool}'`);
+        if (scene!.replay) return this.fail(id, 9, 'attach.tool: the scene replays a recording; branch off from it to change something');
         if (tool.owner || tool.script) return this.fail(id, 6, `tool '${tool.name}' is operated by another station`);
         this.release();
         tool.owner = this;
@@ -446,7 +548,20 @@ class Session {
       case 'release':
         this.release();
         return this.send(id, { case: 'released', value: {} });
+      case 'timeline':
+      case 'replay':
+      case 'seek':
+      case 'branch':
+      case 'bookmark':
+      case 'delete':
+        try {
+          return this.onPast(id, request.case, scene!, request.value);
+        } catch (error) {
+          if (error instanceof Refusal) return this.fail(id, error.code, error.message);
+          throw error;
+        }
       case 'edit':
+        if (scene!.replay) return this.fail(id, 9, 'edits: the scene replays a recording; branch off from it to change something');
         try {
           return this.send(id, { case: 'edit', value: scene!.edit(request.value) });
         } catch (error) {
@@ -457,6 +572,46 @@ class Session {
         return this.send(id, { case: 'serverInfo', value: {} });
       default:
         return this.fail(id, 12, 'ViewerRequest.request: absent or unknown');
+    }
+  }
+
+  private onPast(id: number, what: 'timeline' | 'replay' | 'seek' | 'branch' | 'bookmark' | 'delete', scene: FakeScene, request: object): void {
+    const { past, replay } = scene;
+    if (!past && !replay) throw new Refusal(9, `scene '${scene.id}' has no past`);
+    const add = (made: FakeScene) => {
+      this.scenes.set(made.id, made);
+      return made.info();
+    };
+    const free = (stem: string) => {
+      for (let i = 1; ; ++i) if (!this.scenes.has(`${stem}-${i}`)) return `${stem}-${i}`;
+    };
+    switch (what) {
+      case 'timeline':
+        return this.send(id, { case: 'timeline', value: scene.timeline() });
+      case 'replay': {
+        if (!past) throw new Refusal(9, `scene '${scene.id}' is a replay itself`);
+        const made = scene.replayed(free(`${scene.id}-replay`));
+        return this.send(id, { case: 'replay', value: { scene: add(made), timeline: made.timeline() } });
+      }
+      case 'seek': {
+        const { target } = request as SeekSceneRequest;
+        if (target.case !== 'position') throw new Refusal(12, 'target: only places here');
+        scene.seek(Number(target.value));
+        return this.send(id, { case: 'scene', value: scene.info() });
+      }
+      case 'branch':
+        return this.send(id, { case: 'scene', value: add(scene.branched(free(`${(scene.source ?? scene).id}-branch`))) });
+      case 'bookmark': {
+        const { name, position, remove } = request as SetBookmarkRequest;
+        if (!past) throw new Refusal(9, 'scene_id: bookmarks are set in the scene that is replayed');
+        if (position !== undefined && (Number(position) < past.begin || Number(position) > past.end)) throw new Refusal(3, `position: ${position} is outside`);
+        past.setBookmark(name, Number(position ?? BigInt(past.end)), remove);
+        return this.send(id, { case: 'timeline', value: scene.timeline() });
+      }
+      case 'delete':
+        if (!replay) throw new Refusal(7, `scene '${scene.id}' is no replay`);
+        this.scenes.delete(scene.id);
+        return this.send(id, { case: 'deleted', value: {} });
     }
   }
 
@@ -492,9 +647,11 @@ export interface FakeServer {
 }
 
 /** Serves until close() of what it returns. Port 0: a free one. */
-export async function startFakeServer(port: number, root: string): Promise<FakeServer> {
+export async function startFakeServer(port: number, root: string, options: { hasPast?: boolean; durability?: string } = {}): Promise<FakeServer> {
   const scenes = new Map([new FakeScene('liver', 'Liver on a table', 'liver'), new FakeScene('ball', 'Ball', 'sphere'),
     new FakeScene('surgery', 'Liver with a tumor', 'surgery')].map((scene) => [scene.id, scene]));
+  if (options.hasPast) for (const scene of scenes.values()) scene.keepPast();
+  for (const scene of scenes.values()) scene.durability = options.durability ?? '';
   const faults: Faults = { corruptDeltas: 0, lostDeltas: 0 };
   const http: Server = createServer((request, response) => {
     if (request.url === '/auth') {
@@ -558,7 +715,7 @@ export async function startFakeServer(port: number, root: string): Promise<FakeS
 
 export async function main(args: string[], root: string): Promise<void> {
   const at = args.indexOf('--port');
-  const server = await startFakeServer(at >= 0 ? Number(args[at + 1]) : 8080, root);
+  const server = await startFakeServer(at >= 0 ? Number(args[at + 1]) : 8080, root, { hasPast: true });
   console.log(`viewer: http://127.0.0.1:${server.port}/`);
   const stop = () => void server.close().then(() => process.exit(0));
   process.on('SIGINT', stop);

@@ -6,6 +6,8 @@ import { Tools } from './hand/tools';
 import { ByteRate } from './net/byte_rate';
 import { Connection, type ConnectionEvents, type ConnectionState } from './net/connection';
 import { TokenGate, tokenInFragment } from './net/token';
+import { Past } from './past/past';
+import { divergenceWords } from './past/words';
 import { SceneStream } from './session/scene_stream';
 import { Session } from './session/session';
 import { Transport } from './session/transport';
@@ -22,9 +24,11 @@ import { SceneChooser } from './ui/scene_chooser';
 import { SeeThrough } from './ui/see_through';
 import { SpeedChoice } from './ui/speed_choice';
 import { StatusBar } from './ui/status_bar';
+import { TimeLine, type TimeLineState } from './ui/time_line';
 import { askForToken } from './ui/token_dialog';
 import { Brush } from './view/brush';
 import { PictureLoop } from './view/picture_loop';
+import { onImage } from './view/images';
 import { SceneView } from './view/scene_view';
 import { Stage, type Quality } from './view/stage';
 import { REPEAT_INTERVAL_MS } from './view/tool_hand';
@@ -61,11 +65,15 @@ export class App {
   readonly stream: SceneStream;
   readonly session: Session;
   readonly transport: Transport;
+  readonly past: Past;
   readonly inHand: ToolInHand;
   readonly tools: Tools;
   readonly tissue: TissueAccess;
   readonly surgery: Surgery;
   readonly panel: Panel;
+  /** The picture is of a replay, or of a scene again. */
+  onReplay: (isReplay: boolean) => void = () => {};
+  private readonly timeLine: TimeLine;
   private readonly loop: PictureLoop;
   private readonly seeThrough: SeeThrough;
   private readonly handControls: HandControls;
@@ -84,6 +92,7 @@ export class App {
     this.stage = new Stage(element('view') as HTMLCanvasElement, quality !== 'low');
     this.view = new SceneView(this.stage, element('labels'));
     this.loop = this.makeLoop(!isQuality(quality));
+    onImage(() => this.redraw());
     this.connection = connectionOfPage({
       onState: (state) => this.session.onConnection(state),
       onUpdate: (update) => this.session.onUpdate(update),
@@ -93,13 +102,22 @@ export class App {
     this.session = this.makeSession(parameters.get('scene') ?? '');
     this.transport = new Transport(this.connection, this.stream, userName, {
       onReset: () => this.surgery.forget(),
-      onScene: (info) => {
-        this.stream.noteRunState(info.state);
-        this.speed.show(info.rate);
-        this.showStatus();
-      },
+      onScene: (info) => this.onScene(info),
       onForeignReset: (who) => this.reports.tell(`${who} has set the scene back to its start.`, 'Reset'),
       onRefused: refused,
+    });
+    this.past = new Past(this.connection, this.stream, this.session, {
+      onLeave: () => void this.inHand.release(),
+      onScene: (info) => this.onScene(info),
+      onRefused: refused,
+    });
+    this.timeLine = new TimeLine({
+      scrub: (position) => this.past.scrub(position),
+      backToLive: () => void this.past.backToLive(),
+      branch: () => void this.branch(),
+      bookmark: (name, position) => void this.past.bookmark(name, position),
+      removeBookmark: (name) => void this.past.removeBookmark(name),
+      tell: (message) => this.reports.tell(message),
     });
     this.inHand = new ToolInHand(this.connection, this.stream, userName, { onChange: () => this.showHeld(), onRefused: refused });
     this.tools = new Tools(this.view, this.stream, this.inHand);
@@ -144,6 +162,21 @@ export class App {
     this.view.showEverything();
   }
 
+  /** Sets the scene back to its start, or shows that of a replay. */
+  reset(): void {
+    if (this.past.isReplay) this.past.scrub(this.past.axis?.begin ?? 0);
+    else void this.transport.reset();
+  }
+
+  /** In a replay; a scene that lives cannot. */
+  stepBack(): void {
+    if (this.past.isReplay && this.stream.runState !== RunState.PLAYING) this.past.scrub(this.past.position - 1);
+  }
+
+  private async branch(): Promise<void> {
+    if (await this.past.branch()) this.reports.tell('This is a branch of its own: play it to go on from here.', 'Branch');
+  }
+
   private makeLoop(isAuto: boolean): PictureLoop {
     return new PictureLoop(this.stage, isAuto, {
       move: (now_ms, elapsed_ms) => {
@@ -184,6 +217,7 @@ export class App {
       onOtherScene: () => {
         this.inHand.drop();
         this.surgery.forget();
+        this.past.forget();
       },
       onWatch: (watched) => {
         this.chooser.showChosen(watched);
@@ -216,13 +250,24 @@ export class App {
     this.chooser.showChosen(this.session.sceneId);
     const info = this.session.scene;
     if (info) this.transport.noteResets(info);
+    this.past.note(info);
+    void this.past.refresh();
     this.speed.show(info?.rate);
     this.panel.setTets(info);
     this.showStatus();
   }
 
+  /** A command was done. */
+  private onScene(info: SceneInfo): void {
+    this.stream.noteRunState(info.state);
+    this.speed.show(info.rate);
+    this.past.note(info);
+    this.showStatus();
+  }
+
   private onNoScene(): void {
     this.inHand.drop();
+    this.past.forget();
     this.surgery.forget();
     this.panel.load(undefined, 0, []);
     this.seeThrough.reset();
@@ -236,6 +281,9 @@ export class App {
     this.showHeld();
     this.speed.show(scene?.rate);
     if (scene) this.transport.noteResets(scene);
+    this.past.note(scene);
+    if (!this.past.isGoing) void this.past.refresh();
+    this.onReplay(this.stream.isReplay);
     this.showStatus();
   }
 
@@ -250,9 +298,9 @@ export class App {
   }
 
   private showStatus(): void {
-    const { frame, keyframe, runState, sceneId } = this.stream;
+    const { frame, keyframe, runState, sceneId, isReplay } = this.stream;
     const failure = frame?.failure || keyframe?.scene?.failure || '';
-    this.statusBar.show({ connection: this.session.state.kind, runState, failure, isWatching: sceneId !== '' });
+    this.statusBar.show({ connection: this.session.state.kind, runState, failure, isWatching: sceneId !== '', isReplay });
   }
 
   /** The words and graphs beside the picture. */
@@ -265,9 +313,21 @@ export class App {
     const held = inHand.hand && { hasJaws: inHand.hasJaws, hasPedal: inHand.hasPedal };
     this.handControls.show(surgery.mode === 'hand' ? held : undefined);
     this.hint.show({
-      hasFailed: stream.runState === RunState.FAILED, mode: surgery.mode, byFinger: document.body.classList.contains('by-finger'), held,
+      hasFailed: stream.runState === RunState.FAILED, isReplay: stream.isReplay, mode: surgery.mode, byFinger: document.body.classList.contains('by-finger'), held,
       canTake: this.connection.isOpen && owners.includes('free'),
     });
     this.away.show(this.session.state);
+    this.timeLine.show(this.describePast(), now_ms);
+  }
+
+  private describePast(): TimeLineState | undefined {
+    const { axis, timeline, position, isReplay, source, durable, durability, canBookmark, isGoing } = this.past;
+    if (!axis || !timeline) return undefined;
+    const first = timeline.firstDivergence;
+    return {
+      axis, position, durable, durability, canGoLive: source !== undefined, canBookmark, isGoing,
+      replayOf: isReplay ? this.session.nameOf(source ?? timeline.source) : undefined,
+      divergence: divergenceWords(axis, Number(timeline.divergences), first === undefined ? undefined : Number(first)),
+    };
   }
 }

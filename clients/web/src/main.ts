@@ -2,6 +2,7 @@ import './style.css';
 import { App } from './app';
 import { Keyboard } from './input/keyboard';
 import { PointerInput } from './input/pointer_input';
+import { REPLAY_IS_FIXED } from './past/words';
 import { ScriptApi } from './script_api';
 import { Drawer } from './ui/drawer';
 import { Help } from './ui/help';
@@ -13,7 +14,7 @@ import type { ViewOptions } from './view/view_options';
 const app = new App(new URLSearchParams(location.search));
 const { stage, view, stream, transport, inHand, tools, surgery } = app;
 const help = new Help(element('help'));
-const modeBar = new ModeBar(surgery, stage.canvas);
+const modeBar = new ModeBar(surgery, stage.canvas, (message) => app.reports.tell(message));
 const drawer = new Drawer(stage, () => {
   app.reports.place();
   app.redraw();
@@ -39,6 +40,10 @@ const toggles = new Toggles(element('toggles'), [
 ]);
 
 function takeOrReleaseTool(): void {
+  if (stream.isReplay) {
+    app.reports.tell(REPLAY_IS_FIXED);
+    return;
+  }
   if (inHand.index !== undefined) {
     void inHand.release();
     return;
@@ -50,7 +55,8 @@ function takeOrReleaseTool(): void {
 new Keyboard(app.motion, inHand, toggles, {
   togglePlay: () => void transport.togglePlay(),
   step: () => void transport.step(),
-  reset: () => void transport.reset(),
+  stepBack: () => app.stepBack(),
+  reset: () => app.reset(),
   fit: () => app.fit(),
   takeOrRelease: takeOrReleaseTool,
   setMode: (mode) => modeBar.setMode(mode),
@@ -66,7 +72,8 @@ const onClick = (id: string, run: () => void) => element(id).addEventListener('c
 });
 onClick('b-play', () => void transport.togglePlay());
 onClick('b-step', () => void transport.step());
-onClick('b-reset', () => void transport.reset());
+onClick('b-back', () => app.stepBack());
+onClick('b-reset', () => app.reset());
 onClick('b-fit', () => app.fit());
 onClick('b-panel', () => drawer.toggle());
 onClick('b-help', () => help.toggle());
@@ -76,6 +83,7 @@ window.addEventListener('pointerdown', (event) => document.body.classList.toggle
 document.body.classList.toggle('by-finger', matchMedia('(pointer: coarse)').matches);
 
 modeBar.setMode('hand');
+app.onReplay = (isReplay) => modeBar.setLock(isReplay ? REPLAY_IS_FIXED : '');
 drawer.start();
 app.start();
 (window as unknown as { palpate: ScriptApi }).palpate = new ScriptApi(app, modeBar, drawer);

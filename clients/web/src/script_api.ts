@@ -6,6 +6,7 @@ import type { Drawer } from './ui/drawer';
 import type { ModeBar } from './ui/mode_bar';
 import type { Mode } from './surgery/surgery';
 import type { Quality } from './view/stage';
+import { hasImage } from './view/images';
 import { ACTIVITY_LABELS, mainActivity } from './view/tool_model';
 
 declare const PALPATE_VERSION: string;
@@ -104,6 +105,24 @@ export class ScriptApi {
     });
   }
 
+  /** The past of the watched scene; undefined: it has none. Places count steps since the scene was created. */
+  get past() {
+    const { past } = this.#app;
+    const { axis, timeline, position, isReplay, isGoing, source, durability } = past;
+    if (!axis || !timeline) return undefined;
+    return {
+      begin: axis.begin, end: axis.end, position, step: axis.stepAt(position), timeS: axis.timeAt(position), isReplay, isGoing, source, durability,
+      durable: Number(timeline.durable),
+      divergences: Number(timeline.divergences),
+      events: timeline.events.map((event) => ({ kind: event.kind, label: event.label, position: Number(event.position), step: Number(event.step) })),
+    };
+  }
+
+  /** Shows a place of the past, as a drag along the time line does. */
+  scrub(position: number): void {
+    this.#app.past.scrub(position);
+  }
+
   get camera() {
     const { camera, controls } = this.#app.stage;
     return { positionM: camera.position.toArray(), targetM: controls.target.toArray() };
@@ -118,6 +137,23 @@ export class ScriptApi {
   /** A copy of the positions of a body. */
   positions(body: number): number[] {
     return Array.from(this.#app.view.organs[body]?.positions ?? []);
+  }
+
+  /** A copy of the texture coordinates of a body's triangles, six for each slot; empty: it has none by corner. */
+  textureCorners(body: number): number[] {
+    const surface = this.#app.view.organs[body]?.surface;
+    return surface ? Array.from(surface.textureCorners.subarray(0, surface.texture?.byCorner ? 6 * surface.slotCount : 0)) : [];
+  }
+
+  /** Where the picture of a body's texture is on the server; empty: it has none. */
+  imageOf(body: number): string {
+    return this.#app.view.organs[body]?.surface.texture?.image ?? '';
+  }
+
+  /** Whether the picture of a body's texture has come; true where it has none. */
+  hasImage(body: number): boolean {
+    const image = this.#app.view.organs[body]?.surface.texture?.image ?? '';
+    return image === '' || hasImage(image);
   }
 
   /** A copy of the texture coordinates of a body's vertices, u v each, zeros where there are none; empty: it has none. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { icosphere } from '../dev/fake_server';
-import { RefineLayer, SplitLayer, type Layer } from '../src/view/layers';
+import { RefineLayer, refinedCorners, SplitLayer, type Layer } from '../src/view/layers';
 import { random } from './random';
 
 interface Stack {
@@ -198,5 +198,38 @@ test('the rim of a cut is a curve on which both sides meet', () => {
   for (const place of inner.flatMap((edge) => edge.split(' | '))) {
     const [x, y] = place.split(' ').map(Number) as [number, number];
     assert.ok(Math.abs(Math.hypot(x, y) - 1) < 0.01, `a corner: ${Math.hypot(x, y)}`);  // straight middles would be at 0.87
+  }
+});
+
+test('a seam parts vertices by texture coordinate, and neighbours across other edges share them', () => {
+  // Two triangles of a square with a seam along the diagonal, refined twice.
+  const corners = [[0, 0, 1, 0, 1, 1], [5, 5, 6, 6, 5, 6]];
+  const sides = new SplitLayer(0), one = new RefineLayer(0), two = new RefineLayer(0), seams = new SplitLayer(0);
+  const positions = Float32Array.from([0, 0, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0]);
+  for (const [slot, triangle] of [[0, 1, 2], [0, 2, 3]].entries()) {
+    sides.fill(slot, triangle[0]!, triangle[1]!, triangle[2]!, 0);
+    one.fill(slot, sides.triangles[3 * slot]!, sides.triangles[3 * slot + 1]!, sides.triangles[3 * slot + 2]!);
+    for (let k = 4 * slot; k < 4 * slot + 4; ++k) two.fill(k, one.triangles[3 * k]!, one.triangles[3 * k + 1]!, one.triangles[3 * k + 2]!);
+    const refined = refinedCorners(corners[slot]!, 2);
+    for (let k = 16 * slot; k < 16 * slot + 16; ++k) {
+      seams.fill(k, two.triangles[3 * k]!, two.triangles[3 * k + 1]!, two.triangles[3 * k + 2]!, 0, refined, 6 * (k - 16 * slot));
+    }
+  }
+  sides.settle({ rest: positions });
+  one.settle(sides);
+  two.settle(one);
+  seams.settle(two);
+  sides.derive(positions);
+  one.derive(sides);
+  two.derive(one);
+  seams.derive(two.positions, two.normals);
+  assert.equal(two.vertexCount, 25);
+  assert.equal(seams.vertexCount, 25 + 5, 'the five vertices of the diagonal are there twice');
+  for (let t = 0; t < 32; ++t) for (let k = 0; k < 3; ++k) {
+    const v = seams.triangles[3 * t + k]!;
+    const [x, y] = [seams.positions[3 * v]!, seams.positions[3 * v + 1]!];
+    const [u, w] = t < 16 ? [x, y] : [5 + x, 5 + y];
+    // The other triangle's coordinates: (0, 0) is (5, 5), (1, 1) is (6, 6), (0, 1) is (5, 6).
+    assert.ok(Math.hypot(seams.texture[2 * v]! - u, seams.texture[2 * v + 1]! - w) < 1e-6, `${t} ${k}`);
   }
 });

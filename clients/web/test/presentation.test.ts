@@ -5,7 +5,7 @@ import { hintFor, type HintState } from '../src/ui/hint';
 import { AutoQuality } from '../src/view/auto_quality';
 
 test('hints tell what the hand can do next', () => {
-  const idle: HintState = { hasFailed: false, mode: 'hand', byFinger: false, held: undefined, canTake: false };
+  const idle: HintState = { hasFailed: false, isReplay: false, mode: 'hand', byFinger: false, held: undefined, canTake: false };
   assert.equal(hintFor(idle), '');
   assert.match(hintFor({ ...idle, canTake: true }), /Click an instrument/);
   assert.match(hintFor({ ...idle, canTake: true, byFinger: true }), /Tap an instrument/);
@@ -14,6 +14,7 @@ test('hints tell what the hand can do next', () => {
   assert.doesNotMatch(hintFor({ ...idle, held }), /pedal/);
   assert.match(hintFor({ ...idle, held, mode: 'incise' }), /line of the incision/, 'the mode comes before the tool');
   assert.match(hintFor({ ...idle, held, mode: 'carve', hasFailed: true }), /Reset/, 'and a failure before all');
+  assert.match(hintFor({ ...idle, isReplay: true, canTake: true }), /time line.*cannot be changed: <b>Branch/);
 });
 
 test('a slow machine gets a plainer picture, step by step, and pauses are not slowness', () => {

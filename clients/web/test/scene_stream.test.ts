@@ -48,11 +48,11 @@ function harness() {
     stream.onWatch(requestId, create(WatchUpdateSchema, { update }));
   return {
     stream, copy, sent, clock,
-    keyframe: (version: bigint, options: { sceneId?: string; hash?: bigint; requestId?: number } = {}) => receive({
+    keyframe: (version: bigint, options: { sceneId?: string; hash?: bigint; step?: bigint; requestId?: number } = {}) => receive({
       case: 'keyframe',
       value: {
         scene: { sceneId: options.sceneId ?? 'liver', state: RunState.PAUSED }, bodies: [{ name: 'liver', meshHash: options.hash ?? 1n }],
-        topologyVersion: version, frame: { step: 5n, topologyVersion: version },
+        topologyVersion: version, frame: { step: options.step ?? 5n, topologyVersion: version },
       },
     }, options.requestId),
     frame: (step: bigint, topologyVersion: bigint, state = RunState.PAUSED) =>
@@ -155,6 +155,27 @@ test('a keyframe is shown even where its hash is wrong, which is told', () => {
   stream.watch('liver');
   keyframe(3n, { hash: 99n });
   assert.deepEqual(happened(), ['load and look', 'Keyframe: the surface of \'liver\' is not what its hash says', 'keyframe']);
+});
+
+test('going back in time is a keyframe: what waits is of another time, and the camera stays', () => {
+  const { stream, keyframe, frame, delta, happened } = harness();
+  stream.watch('liver');
+  keyframe(3n);
+  delta(3n);
+  frame(90n, 4n);
+  stream.watch('replay', true);
+  frame(91n, 4n);
+  keyframe(2n, { sceneId: 'replay' });
+  assert.deepEqual(happened().slice(-2), ['load', 'keyframe']);
+  frame(6n, 2n);
+  keyframe(1n, { sceneId: 'replay', step: 2n });
+  stream.takeFrame();
+  assert.deepEqual(happened(), ['frame 6', 'load', 'keyframe'], 'the waiting frame is not shown any more');
+  assert.deepEqual([stream.frame?.step, stream.topologyVersion, stream.canDraw], [2n, 1n, true]);
+  delta(1n);
+  frame(3n, 2n);
+  stream.takeFrame();
+  assert.deepEqual(happened(), ['topology', 'frame 3', 'show 3', 'shown']);
 });
 
 test('steps that begin anew are a reset, once', () => {

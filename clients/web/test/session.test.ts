@@ -119,6 +119,24 @@ test('a watch that the server ends is sought again, other refusals leave it alon
   assert.deepEqual(happened(), ['other refused: no tool is attached', 'watch refused: the scene was deleted']);
 });
 
+test('a scene that was made of the watched one is watched at once, and left for that when it goes', async () => {
+  const { session, answer, lists, watched, happened } = harness('kidney');
+  session.onConnection({ kind: 'open' });
+  await answer('liver', 'kidney');
+  void session.refresh();
+  session.open(create(SceneInfoSchema, { sceneId: 'replay' }));
+  assert.equal(session.scene?.sceneId, 'replay');
+  await answer('liver', 'kidney');  // asked for before there was a replay
+  void session.refresh();
+  happened();
+  await answer('liver', 'kidney', 'replay');
+  assert.deepEqual(happened(), ['scenes liver kidney replay']);
+  assert.equal(lists.length, 3);
+  void session.refresh();
+  await answer('liver', 'kidney');
+  assert.deepEqual(watched, ['kidney', 'replay', 'kidney']);
+});
+
 test('a refused list is told, one that went with the connection is not', async () => {
   const { session, lists, happened } = harness('');
   session.onConnection({ kind: 'open' });

@@ -123,6 +123,29 @@ test('texture coordinates follow deltas: what a keyframe would bring, with the s
   assert.match(String(SurfaceMirror.of(create(BodyTopologySchema, { ...base, vertexCount: 6, textureCoordinates: Array(14).fill(1) }))), /7 texture coordinates, of 6 vertices/);
 });
 
+test('texture coordinates of corners follow deltas and are part of the hash', () => {
+  const base = { vertexCount: 6, triangles: [0, 1, 2, 0, 0, 0, 3, 4, 5], triangleZones: [0, 0, 1], texture: { byCorner: true } };
+  const corners = [1, 0, 0, 1, 0.5, 0.5, ...Array(12).fill(0)];
+  const mirror = mirrorOf({ ...base, textureCorners: corners });
+  const plain = mirrorOf({ ...base, textureCorners: Array(18).fill(0) });
+  assert.equal((mirror.hash - plain.hash) & (2n ** 64n - 1n), 0x845a376a051eb226n);
+  const next = random(8);
+  for (let round = 0; round < 200; ++round) {
+    const slots = [...new Set(Array.from({ length: 1 + next(3) }, () => next(4)))];
+    const triangles = slots.flatMap(() => (next(3) === 0 ? [0, 0, 0] : [next(2), 2 + next(2), 4 + next(2)]));
+    const textureCorners = slots.flatMap(() => Array.from({ length: 6 }, () => Math.fround(next(100) / 7 - 5)));
+    const delta = create(BodyDeltaSchema, { vertexCount: 6, triangleCount: 4, triangleSlots: slots, triangles, triangleZones: slots.map(() => 0), textureCorners });
+    assert.equal(mirror.check(delta), undefined);
+    mirror.apply(delta);
+    const fresh = mirrorOf({ ...base, triangles: [...mirror.triangles.subarray(0, 12)], triangleZones: [...mirror.zones.subarray(0, 4)],
+      textureCorners: [...mirror.textureCorners.subarray(0, 24)] });
+    assert.equal(mirror.hash, fresh.hash);
+  }
+  const delta = { vertexCount: 6, triangleCount: 4, triangleSlots: [1], triangles: [1, 2, 4], triangleZones: [0] };
+  assert.match(mirror.check(create(BodyDeltaSchema, delta)) ?? 'nothing', /0 numbers of texture coordinates of corners, not 6/);
+  assert.match(mirror.check(create(BodyDeltaSchema, { ...delta, textureCorners: [1, 2, 3, 4, 5, NaN] })) ?? 'nothing', /texture coordinate NaN/);
+});
+
 test('what cannot be is refused before anything changes', () => {
   const mirror = mirrorOf({ vertexCount: 4, triangles: [0, 1, 2, 0, 2, 3], triangleZones: [0, 1] });
   const good = { vertexCount: 5, triangleCount: 3, triangleSlots: [2], triangles: [1, 2, 4], triangleZones: [1] };

@@ -25,7 +25,7 @@ function harness() {
       calls.push({ what: `${request.case} ${(request.value as { tool?: string }).tool ?? ''}`.trim(), resolve, reject })),
     send: (request: { value?: unknown }) => poses.push(request.value as ToolPose),
   };
-  const stream = { sceneId: 'liver', frame: create(FrameSchema, { tools: [{ operated: true }, {}, {}] }) };
+  const stream = { sceneId: 'liver', isReplay: false, frame: create(FrameSchema, { tools: [{ operated: true }, {}, {}] }) };
   const shapes = [{ name: 'probe' }, { name: 'forceps', traits: { hasJaws: true } }, { name: 'hook', traits: { hasPower: true } }];
   const view = { tools: shapes.map((shape) => ({ shape: create(ToolShapeSchema, shape) })) };
   const inHand = new ToolInHand(connection, stream, 'Ada', {
@@ -38,6 +38,14 @@ function harness() {
       calls.at(-1)!.resolve({ case: 'operate', value: { update: { case: 'attached', value: at(x) } } } as ViewerUpdate['update']),
   };
 }
+
+test('in a replay tools do what they did: none is to be had', async () => {
+  const { tools, stream, calls } = harness();
+  stream.isReplay = true;
+  assert.deepEqual([tools.findFree(), tools.ownerOf(0), tools.ownerOf(1)], [-1, 'past', 'past']);
+  assert.equal(await tools.take(1), false);
+  assert.deepEqual(calls, []);
+});
 
 test('a tool is on its way until the server gives it, and then tells where it is', async () => {
   const { inHand, tools, attach, calls, poses } = harness();

@@ -73,13 +73,15 @@ class Slots {
 /// A body from which tets are taken and to which they come back, kept by slots as a world does.
 class FakeBody {
  public:
-  FakeBody(std::string name, std::string parent, std::vector<uint32_t> fixed, bool is_textured)
-      : is_textured_(is_textured), mesh_(*sim::BoxMesh({4, 4, 4}, {0.1, 0.1, 0.1})) {
+  enum class Texture { kNone, kByVertex, kByCorner };
+  FakeBody(std::string name, std::string parent, std::vector<uint32_t> fixed, Texture texture)
+      : texture_(texture), mesh_(*sim::BoxMesh({4, 4, 4}, {0.1, 0.1, 0.1})) {
     arrays_.name = std::move(name);
     arrays_.parent = std::move(parent);
     arrays_.fixed_vertices = std::move(fixed);
     arrays_.surface_zones = {{"skin", {1, 0, 0}}, {"inside", {0, 1, 0}, true}};
     arrays_.vertex_slot_count = static_cast<uint32_t>(mesh_.vertices.size());
+    arrays_.has_texture_corners = texture == Texture::kByCorner;
     present_.assign(mesh_.tets.size(), true);
     Update(0);
   }
@@ -93,6 +95,7 @@ class FakeBody {
     return Update(body);
   }
 
+  Texture texture() const { return texture_; }
   std::shared_ptr<const BodyArrays> arrays() const { return std::make_shared<BodyArrays>(arrays_); }
 
  private:
@@ -135,11 +138,23 @@ class FakeBody {
       arrays_.tets[slot] = corners;
       arrays_.volume_hash += sim::HashOfTet(slot, corners);
     }
-    if (is_textured_) TextureSurface(before, &change);
+    if (texture_ == Texture::kByVertex) TextureSurface(before, &change);
+    if (texture_ == Texture::kByCorner) TextureCorners();
     for (uint32_t slot = 0; slot < arrays_.surface_triangles.size(); ++slot) {
       if (Corners(before, slot) != Corners(arrays_, slot)) change.triangles.push_back(slot);
     }
     return change;
+  }
+
+  /// Coordinates by corner, which belong to the triangle as long as it lives.
+  void TextureCorners() {
+    arrays_.texture_corners.assign(triangles_.count(), {});
+    for (const auto& [corners, slot] : triangles_.slots()) {
+      if (corners[0] % 5 == 0) continue;
+      for (size_t c = 0; c < 3; ++c) arrays_.texture_corners[slot][c] = {0.25F * static_cast<float>(corners[c] + corners[0]), -1.5F};
+      arrays_.surface_hash += sim::HashOfTextureCorners(slot, arrays_.texture_corners[slot]);
+      arrays_.volume_hash += sim::HashOfTextureCorners(slot, arrays_.texture_corners[slot]);
+    }
   }
 
   /// Coordinates on the surface, none at some vertices, of which some change with each edit.
@@ -184,7 +199,7 @@ class FakeBody {
             arrays.triangle_zones[slot]};
   }
 
-  bool is_textured_ = false;
+  Texture texture_ = Texture::kNone;
   uint32_t turn_ = 0;
   const sim::TetMesh mesh_;
   std::vector<bool> present_;
@@ -194,14 +209,15 @@ class FakeBody {
   BodyArrays arrays_;
 };
 
-sim::SceneDescription TwoBodies() {
+sim::SceneDescription ThreeBodies() {
   sim::SceneDescription description;
-  for (const char* name : {"a", "b"}) {
+  for (const char* name : {"a", "b", "c"}) {
     sim::BodyDescription body;
     body.name = name;
     body.color = {0.25F, 0.5F, 0.75F};
     body.texture.pattern = sim::TexturePattern::kMuscle;
     body.texture.u_period = 8;
+    if (body.name == "c") body.texture.corners.resize(1);
     description.bodies.push_back(std::move(body));
   }
   return description;
@@ -211,11 +227,12 @@ sim::SceneDescription TwoBodies() {
 class FakeScene {
  public:
   explicit FakeScene(uint32_t seed) : random_(seed) {
-    bodies_.emplace_back("a", "", std::vector<uint32_t>{0, 1, 2, 21, 42}, true);
-    bodies_.emplace_back("b", "", std::vector<uint32_t>{}, false);
+    bodies_.emplace_back("a", "", std::vector<uint32_t>{0, 1, 2, 21, 42}, FakeBody::Texture::kByVertex);
+    bodies_.emplace_back("b", "", std::vector<uint32_t>{}, FakeBody::Texture::kNone);
+    bodies_.emplace_back("c", "", std::vector<uint32_t>{5}, FakeBody::Texture::kByCorner);
     auto world = std::make_shared<sim::WorldTopology>();
     for (const FakeBody& body : bodies_) world->bodies.push_back(body.arrays());
-    topology_ = server::BuildTopology(TwoBodies(), world);
+    topology_ = server::BuildTopology(ThreeBodies(), world);
   }
 
   void Edit() {
@@ -228,20 +245,20 @@ class FakeScene {
     world->bodies[b] = bodies_[b].arrays();
     if (random_() % 20 == 0) {
       bodies_.emplace_back("piece" + std::to_string(bodies_.size()), bodies_[b].arrays()->name, std::vector<uint32_t>{3},
-                           !bodies_[b].arrays()->texture_coordinates.empty());
+                           bodies_[b].texture());
       world->bodies.push_back(bodies_.back().arrays());
     }
     Take(std::move(world));
   }
 
-  /// Back to two bodies, with a version of its own.
+  /// Back to three bodies, with a version of its own.
   void Reset() {
     auto world = std::make_shared<sim::WorldTopology>(*topology_->world);
     world->version = topology_->version + 1;
     world->follows = false;
     world->changes.clear();
-    while (bodies_.size() > 2) bodies_.pop_back();
-    world->bodies.resize(2);
+    while (bodies_.size() > 3) bodies_.pop_back();
+    world->bodies.resize(3);
     Take(std::move(world));
   }
 
@@ -318,8 +335,9 @@ struct Reader {
         }
       }
       EXPECT_EQ(body.fixed, fixed) << "body " << b;
-      ASSERT_EQ(body.has_texture, !arrays.texture_coordinates.empty());
-      if (!body.has_texture) continue;
+      ASSERT_EQ(body.has_texture, arrays.has_texture());
+      EXPECT_EQ(body.texture_corners, arrays.texture_corners) << "body " << b;
+      if (!body.has_texture || arrays.has_texture_corners) continue;
       EXPECT_EQ(body.texture.pattern(), v1::TEXTURE_PATTERN_MUSCLE);
       EXPECT_EQ(body.texture.u_period(), 8);
       if (with_volume) {
@@ -349,6 +367,9 @@ TEST(MeshHash, IsThatOfTheDocumentation) {
   EXPECT_EQ(client::HashOfTextureCoordinate(0, {1, 0}), 0xca6b4292f51227c2ULL);
   EXPECT_EQ(client::HashOfTextureCoordinate(7, {0.1F, -2.5F}), 0x41fd161c62c09471ULL);
   EXPECT_EQ(client::HashOfTextureCoordinate(7, {0, 0}), 0U);
+  EXPECT_EQ(client::HashOfTextureCorners(0, {{{1, 0}, {0, 1}, {0.5F, 0.5F}}}), 0x845a376a051eb226ULL);
+  EXPECT_EQ(client::HashOfTextureCorners(9, {{{0.1F, -2.5F}, {0, 0}, {3, 0.25F}}}), 0xddf37d91c9a95a94ULL);
+  EXPECT_EQ(client::HashOfTextureCorners(9, {}), 0U);
   std::mt19937 random(3);
   for (int i = 0; i < 1000; ++i) {
     std::array<uint32_t, 5> n{};
@@ -357,6 +378,8 @@ TEST(MeshHash, IsThatOfTheDocumentation) {
     EXPECT_EQ(client::HashOfTet(n[0], {n[1], n[2], n[3], n[4]}), sim::HashOfTet(n[0], {n[1], n[2], n[3], n[4]}));
     const std::array<float, 2> uv = {static_cast<float>(n[1]), -static_cast<float>(n[2]) / 1024};
     EXPECT_EQ(client::HashOfTextureCoordinate(n[0], uv), sim::HashOfTextureCoordinate(n[0], uv));
+    const sim::TextureCorners corners = {uv, {static_cast<float>(n[3]), 0.5F}, {0, static_cast<float>(n[4])}};
+    EXPECT_EQ(client::HashOfTextureCorners(n[0], corners), sim::HashOfTextureCorners(n[0], corners));
   }
 }
 
@@ -384,7 +407,7 @@ TEST(TopologyMirror, FollowsRandomEditsAtAnyPace) {
     }
   }
   EXPECT_GT(each.mirror.bodies().size(), 5U);
-  EXPECT_EQ(each.mirror.bodies()[2].parent.empty(), false);
+  EXPECT_EQ(each.mirror.bodies()[3].parent.empty(), false);
   // The beginning and the reset, nothing else.
   EXPECT_EQ(each.keyframes, 2);
   EXPECT_EQ(each_volume.keyframes, 2);
@@ -447,8 +470,8 @@ TEST(TopologyMirror, WhatDoesNotFitIsAnError) {
   bad.set_from_version(7);
   expect_error(bad, "from version 7");
   bad = good;
-  bad.mutable_bodies(0)->set_body_index(2);
-  expect_error(bad, "body 2, which is outside [0, 2)");
+  bad.mutable_bodies(0)->set_body_index(3);
+  expect_error(bad, "body 3, which is outside [0, 3)");
   bad = good;
   bad.mutable_bodies(0)->mutable_triangles()->RemoveLast();
   expect_error(bad, "do not fit together");
@@ -460,6 +483,9 @@ TEST(TopologyMirror, WhatDoesNotFitIsAnError) {
   expect_error(bad, "an index is outside");
   bad = good;
   bad.mutable_bodies(0)->add_texture_vertices(0);
+  expect_error(bad, "numbers of texture coordinates do not fit");
+  bad = good;
+  bad.mutable_bodies(0)->add_texture_corners(0);
   expect_error(bad, "numbers of texture coordinates do not fit");
   // Body 0 or 1, of which the first has texture coordinates.
   bad = good;
@@ -486,9 +512,8 @@ TEST(TopologyMirror, WhatDoesNotFitIsAnError) {
   v1::Frame frame;
   EXPECT_THAT(std::string(start.Check(frame).message()), HasSubstr("topology version 0, the arrays are of 1"));
   frame.set_topology_version(1);
-  EXPECT_THAT(std::string(start.Check(frame).message()), HasSubstr("0 bodies of 2"));
-  frame.add_bodies();
-  frame.add_bodies();
+  EXPECT_THAT(std::string(start.Check(frame).message()), HasSubstr("0 bodies of 3"));
+  for (int b = 0; b < 3; ++b) frame.add_bodies();
   EXPECT_TRUE(start.Check(frame).ok());
   frame.add_markers();
   EXPECT_THAT(std::string(start.Check(frame).message()), HasSubstr("1 markers of 0"));
@@ -501,8 +526,8 @@ TEST(TopologyMirror, WhatDoesNotFitIsAnError) {
   EXPECT_EQ(with_marker.markers()[0].name, "seed");
   EXPECT_EQ(with_marker.markers()[0].body, "b");
   EXPECT_TRUE(with_marker.Check(frame).ok());
-  frame.mutable_markers(0)->set_body_index(2);
-  EXPECT_THAT(std::string(with_marker.Check(frame).message()), HasSubstr("a marker is in body 2, which is outside [0, 2)"));
+  frame.mutable_markers(0)->set_body_index(3);
+  EXPECT_THAT(std::string(with_marker.Check(frame).message()), HasSubstr("a marker is in body 3, which is outside [0, 3)"));
   v1::Keyframe broken = keyframe;
   broken.mutable_bodies(0)->mutable_triangle_zones()->RemoveLast();
   TopologyMirror mirror;

@@ -63,8 +63,8 @@ class RunTest(unittest.TestCase):
         self.stand_in("dpkg", "exit 0")
         self.stand_in("dpkg-query", "exit 0")  # nothing is installed
         self.stand_in("apt-get", f'case "$*" in *--simulate*) echo "$@" >>"{asked}"; echo "E: no" >&2; exit 100 ;; esac')
-        for command, wanted, unwanted in (("test", {"cmake", "chromium", "pocl-opencl-icd", "libfcl-dev", "libbullet-dev"}, set()),
-                                          ("demo", {"cmake", "pocl-opencl-icd"}, {"libfcl-dev", "prometheus"})):
+        for command, wanted, unwanted in (("test", {"cmake", "chromium", "pocl-opencl-icd", "libfcl-dev", "libbullet-dev", "slurmd", "podman"}, set()),
+                                          ("demo", {"cmake", "pocl-opencl-icd"}, {"libfcl-dev", "prometheus", "slurmd", "podman"})):
             asked.write_text("", encoding="utf-8")
             # Programs that stand in for packages are on the path or not, as the machine has them.
             result = self.run_it(command, PALPATE_SKIP_PACKAGES="0")

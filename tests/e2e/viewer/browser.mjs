@@ -27,12 +27,12 @@ export async function openBrowser(profile, size) {
   return context;
 }
 
-/** `program`: palpate-server. Ends with `end`, which says how; `folder`: for a file in which it says where it listens. */
-export async function startServer(program, sceneFile, folder) {
+/** `program`: palpate-server. Ends with `end`, which says how; `folder`: for a file in which it says where it listens; `more`: arguments. */
+export async function startServer(program, sceneFile, folder, more = []) {
   const readyFile = join(folder, 'ready.json');
   rmSync(readyFile, { force: true });
   const server = spawn(program, ['--listen', '127.0.0.1:0', '--http', '127.0.0.1:0', '--web-root', join(webDir, 'dist'), '--scene', sceneFile,
-    '--ready-file', readyFile, '--log-level', 'warning'], { stdio: 'inherit' });
+    '--ready-file', readyFile, '--log-level', 'warning', ...more], { stdio: 'inherit' });
   const ended = new Promise((resolve) => {
     server.once('exit', resolve);
     server.once('error', resolve);
@@ -50,6 +50,11 @@ export async function startServer(program, sceneFile, folder) {
     url: `http://127.0.0.1:${ports.http_port}/`,
     /** For other clients. */
     address: `127.0.0.1:${ports.grpc_port}`,
+    /** As a crash would. */
+    kill: () => {
+      server.kill('SIGKILL');
+      return ended;
+    },
     /** Its exit status. */
     end: () => {
       server.kill('SIGTERM');

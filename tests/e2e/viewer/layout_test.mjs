@@ -1,7 +1,8 @@
 // What the viewer's controls look like to people with screens of all sizes, in a real browser, against the server:
 // node layout_test.mjs --server PALPATE_SERVER --cli PALPATE [--out FOLDER]
 //
-// In windows from a desktop's to a phone's every control can be reached and none is covered, by messages neither; refusals are sentences; a reset says who did it.
+// In windows from a desktop's to a phone's every control can be reached and none is covered, by messages neither, in the scene and in a replay of it; refusals are
+// sentences; a reset says who did it.
 // Exit status: 0 passed, 1 failed, 77 no browser on this machine.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -23,7 +24,7 @@ if (!browserPath) {
 const outDir = options.out ?? join(tmpdir(), 'palpate-layout');
 mkdirSync(outDir, { recursive: true });
 const profile = mkdtempSync(join(tmpdir(), 'palpate-chromium-'));
-const server = await startServer(options.server, join(webDir, '..', '..', 'scenes', 'hepatectomy.json'), profile);
+const server = await startServer(options.server, join(webDir, '..', '..', 'scenes', 'hepatectomy.json'), profile, ['--state-dir', join(profile, 'state')]);
 const context = await openBrowser(profile, '1440x900');
 const complaints = [];
 let page;
@@ -41,7 +42,7 @@ async function open(query = '') {
 /** Controls that lie in the window but cannot be pressed in their middle, or are too small for a finger where `forFingers`. */
 const unreachable = (forFingers) => page.evaluate((isSmall) => {
   const faults = [];
-  for (const control of document.querySelectorAll('button, select, input, summary')) {
+  for (const control of document.querySelectorAll('button, select, input, summary, [role="slider"]')) {
     const box = control.getBoundingClientRect();
     if (box.width === 0 || control.closest('[hidden], [inert]')) continue;
     if (control.closest('details:not([open])') && control.tagName !== 'SUMMARY') continue;
@@ -102,7 +103,9 @@ try {
     await page.waitForFunction((state) => palpate.runState === state, wanted);
   };
   await toggle('paused');  // nothing moves: nothing is drawn, which takes long here
-  for (const [width, height] of [[1440, 900], [1000, 640], [820, 1180], [720, 500], [844, 390], [390, 844], [360, 640]]) {
+  const WINDOWS = [[1440, 900], [1000, 640], [820, 1180], [720, 500], [844, 390], [390, 844], [360, 640]];
+  await page.waitForFunction(() => palpate.past?.end > 0);
+  for (const [width, height] of WINDOWS) {
     await step(`${width} x ${height}: controls can be reached, messages cover none`, async () => {
       await page.setViewportSize({ width, height });
       const isNarrow = width <= 900;
@@ -130,6 +133,18 @@ try {
       await page.screenshot({ path: join(outDir, `${width}x${height}-in-hand.png`) });
       await forgetMessages();
       await page.evaluate(() => palpate.releaseTool());
+
+      // The time line is folded where there is little room.
+      const isFolded = await page.isVisible('#b-fold');
+      assert.equal(isFolded, width <= 640 || height <= 480);
+      assert.equal(await page.isVisible('#track'), !isFolded);
+      if (isFolded) {
+        await page.click('#b-fold');
+        assert.equal(await page.isVisible('#track'), true);
+        assert.deepEqual(await unreachable(isNarrow), []);
+        await page.screenshot({ path: join(outDir, `${width}x${height}-time-line.png`) });
+        await page.click('#b-fold');
+      }
 
       if (isNarrow) await page.click('#b-panel');
       await page.waitForFunction(() => {
@@ -167,6 +182,28 @@ try {
       await page.click('#help button');
     });
   }
+
+  await page.evaluate(() => palpate.scrub(palpate.past.begin));
+  await page.waitForFunction(() => palpate.past?.isReplay && !palpate.past.isGoing && palpate.stats.step === palpate.past.step);
+  for (const [width, height] of WINDOWS) {
+    await step(`${width} x ${height}: in a replay, too`, async () => {
+      await page.setViewportSize({ width, height });
+      const isNarrow = width <= 900;
+      await page.waitForFunction((shown) => document.getElementById('b-panel').getAttribute('aria-expanded') === String(shown), !isNarrow);
+      await page.waitForFunction(() => document.getAnimations().every((animation) => animation.playState !== 'running'));
+      for (const control of ['#track', '#replay-place', '#b-branch', '#b-live', '#b-bookmark', '#b-back']) assert.equal(await page.isVisible(control), true, control);
+      assert.deepEqual(await unreachable(isNarrow), []);
+      await expectMessagesBeside();
+      await forgetMessages();
+      await page.click('#b-bookmark');
+      assert.deepEqual(await unreachable(isNarrow), []);
+      await page.screenshot({ path: join(outDir, `${width}x${height}-replay.png`) });
+      await page.keyboard.press('Escape');
+      assert.equal(await page.isVisible('#bookmark-form'), false);
+    });
+  }
+  await page.click('#b-live');
+  await page.waitForFunction(() => palpate.past && !palpate.past.isReplay && palpate.runState === 'paused');
 
   await step('a reset says who did it, to the others', async () => {
     await page.setViewportSize({ width: 1000, height: 640 });

@@ -92,7 +92,7 @@ TEST_F(BodyBroadPhaseTest, EqualsBruteForce) {
   }
 }
 
-TEST_F(BodyBroadPhaseTest, SizesAroundClusters) {
+TEST_F(BodyBroadPhaseTest, SizesAroundClustersEqualBruteForce) {
   for (const uint32_t size : {3U, 15U, 31U, 32U, 33U, 255U, 256U, 257U}) {
     const auto worlds = TestWorlds(size, size);
     CheckWorld(worlds[0].first, worlds[0].second);

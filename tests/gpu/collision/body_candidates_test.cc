@@ -162,7 +162,7 @@ TEST_F(BodyCandidatesTest, FarFromTheOriginNothingIsLost) {
 }
 
 // Faces at exactly the range, a hair nearer and a hair farther, edges on edges, corners on corners, all in one place.
-TEST_F(BodyCandidatesTest, BoxesAtTheRange) {
+TEST_F(BodyCandidatesTest, BoxesAtTheRangeGiveTheContactsOfTheTree) {
   const Matrix none = Rotation({0, 0, 1}, 0);
   for (const float gap : {0.125F, std::nextafter(0.125F, 0.0F), std::nextafter(0.125F, 1.0F), 0.0F}) {
     Model model;

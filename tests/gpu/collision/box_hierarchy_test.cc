@@ -233,7 +233,7 @@ TEST_F(BoxHierarchyTest, AdversarialBoxesEqualBruteForce) {
   CheckWithin(zeros, "zeros of both signs");
 }
 
-TEST_F(BoxHierarchyTest, InfiniteEmptyAndNanBoxes) {
+TEST_F(BoxHierarchyTest, InfiniteEmptyAndNanBoxesEqualBruteForce) {
   std::mt19937 random(3);
   Elements elements = RandomBoxes(500, 1, 0.1F, random);
   elements.boxes[3] = {{-kInfinity, -kInfinity, -kInfinity, 0}, {kInfinity, kInfinity, kInfinity, 0}};

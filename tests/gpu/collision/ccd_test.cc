@@ -635,7 +635,7 @@ TEST_F(CcdTest, NothingWhereNothingMeets) {
   EXPECT_TRUE(Run(detector, scene).empty());
 }
 
-TEST_F(CcdTest, DoublePositions) {
+TEST_F(CcdTest, DoublePositionsShowGapsThatFloatsDoNot) {
   if (!context()->device().has_fp64) GTEST_SKIP() << "the device has no double";
   // A gap that floats do not see: 1e-9 at 100 m.
   const std::vector<double> starts = {100,   100,   100,        101, 100, 100, 100,   101, 100,

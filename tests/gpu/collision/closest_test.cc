@@ -106,7 +106,7 @@ class ClosestTest : public SurfaceTest {
 #endif
 };
 
-TEST_F(ClosestTest, RandomElements) {
+TEST_F(ClosestTest, RandomElementsMatchTheReference) {
   for (const bool is_edge_edge : {false, true}) {
     std::vector<Quad> quads;
     for (int i = 0; i < kCases; ++i) {
@@ -120,7 +120,7 @@ TEST_F(ClosestTest, RandomElements) {
 }
 
 // Needles, slivers, corners in one point or on one line.
-TEST_F(ClosestTest, DegenerateTriangles) {
+TEST_F(ClosestTest, DegenerateTrianglesMatchTheReference) {
   std::vector<Quad> quads;
   for (int i = 0; i < kCases; ++i) {
     const Vector3d a = Random();
@@ -136,7 +136,7 @@ TEST_F(ClosestTest, DegenerateTriangles) {
   Check(quads, false);
 }
 
-TEST_F(ClosestTest, VertexOnTheTriangle) {
+TEST_F(ClosestTest, VertexOnTheTriangleMatchesTheReference) {
   std::vector<Quad> quads;
   for (int i = 0; i < kCases; ++i) {
     const Vector3d a = Rounded(Random());
@@ -150,7 +150,7 @@ TEST_F(ClosestTest, VertexOnTheTriangle) {
   Check(quads, false);
 }
 
-TEST_F(ClosestTest, NearlyParallelEdges) {
+TEST_F(ClosestTest, NearlyParallelEdgesMatchTheReference) {
   std::vector<Quad> quads;
   for (int i = 0; i < kCases; ++i) {
     const Vector3d p = Random();
@@ -165,7 +165,7 @@ TEST_F(ClosestTest, NearlyParallelEdges) {
 }
 
 // Edges without length, on one line, overlapping, end to end, equal.
-TEST_F(ClosestTest, DegenerateEdges) {
+TEST_F(ClosestTest, DegenerateEdgesMatchTheReference) {
   std::vector<Quad> quads;
   for (int i = 0; i < kCases; ++i) {
     const Vector3d p = Random();

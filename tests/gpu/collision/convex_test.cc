@@ -307,7 +307,7 @@ TEST_F(ConvexTest, RandomPolytopesEqualEnumeration) {
   EXPECT_GT(ConvexStatistics::Count(statistics_.epa), static_cast<uint64_t>(kRandomCases));
 }
 
-TEST_F(ConvexTest, BodiesBroughtToTouch) {
+TEST_F(ConvexTest, BodiesBroughtToTouchMatchEnumeration) {
   std::vector<ConvexMesh> meshes = {Cube()};
   for (const int count : {4, 6, 8}) meshes.push_back(RandomMesh(count));
   for (const double gap : {0.0, 1e-5, -1e-5, 1e-3, -1e-3}) {
@@ -329,7 +329,7 @@ TEST_F(ConvexTest, BodiesBroughtToTouch) {
 }
 
 // Cubes and corners placed so that vertices, edges and faces meet exactly, apart, and overlapping.
-TEST_F(ConvexTest, AlignedFeatures) {
+TEST_F(ConvexTest, AlignedFeaturesMatchEnumeration) {
   const std::vector<ConvexMesh> meshes = {Cube()};
   std::vector<Case> cases;
   const float s = std::sqrt(0.5F);
@@ -357,7 +357,7 @@ TEST_F(ConvexTest, AlignedFeatures) {
   Compare(meshes, cases, Run(meshes, cases), 4e-6);
 }
 
-TEST_F(ConvexTest, IdenticalBodiesAtOnePlace) {
+TEST_F(ConvexTest, IdenticalBodiesAtOnePlaceMatchEnumeration) {
   std::vector<ConvexMesh> meshes = {Cube()};
   for (int i = 0; i < 20; ++i) meshes.push_back(RandomMesh(4 + i % 7));
   std::vector<Case> cases;
@@ -369,7 +369,7 @@ TEST_F(ConvexTest, IdenticalBodiesAtOnePlace) {
 }
 
 // Points, segments, triangles, flat polygons and flat scales: the Minkowski difference may have no inside.
-TEST_F(ConvexTest, BodiesWithoutAnInside) {
+TEST_F(ConvexTest, BodiesWithoutAnInsideMatchEnumeration) {
   const std::vector<ConvexMesh> meshes = {FromPoints({{0, 0, 0}}),
                                           FromPoints({{-1, 0, 0}, {1, 0, 0}}),
                                           FromPoints({{-1, 0, 0}, {0, 0, 0}, {0.5, 0, 0}, {1, 0, 0}}),
@@ -409,7 +409,7 @@ TEST_F(ConvexTest, FlatBodiesAndNeedles) {
   Compare(meshes, cases, Run(meshes, cases), 6e-6);
 }
 
-TEST_F(ConvexTest, SmallAndLargeWorlds) {
+TEST_F(ConvexTest, SmallAndLargeWorldsMatchEnumeration) {
   const std::vector<ConvexMesh> meshes = {RandomMesh(8), RandomMesh(10), Cube()};
   for (const float unit : {1e-4F, 1e4F}) {
     std::vector<Case> cases;

@@ -92,7 +92,7 @@ class IntersectionsTest : public SurfaceTest {
   }
 };
 
-TEST_F(IntersectionsTest, Soup) {
+TEST_F(IntersectionsTest, SoupEqualsExactCount) {
   for (const uint64_t seed : {1, 2, 3}) {
     Model model;
     AddSoup(&model, 200, 0.5, 1, seed, true);
@@ -181,7 +181,7 @@ TEST_F(IntersectionsTest, WrongInputIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(IntersectionCounter::Create(context(), {.max_crossings = 0}).status()));
 }
 
-TEST_F(IntersectionsTest, NoTriangles) {
+TEST_F(IntersectionsTest, NoTrianglesHaveNoCrossings) {
   Model model;
   PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
   PALPATE_TEST_ASSIGN(const DeviceSurface device, DeviceSurface::Upload(queue(), surface));

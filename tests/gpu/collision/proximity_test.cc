@@ -56,10 +56,12 @@ class ProximityTest : public SurfaceTest {
   /// Expects that a run on `model` gives exactly the pairs below the range, in order, with right records, whatever structure finds the
   /// candidates. Returns how many.
   size_t Check(const Model& model, float range_m, ProximityOptions options = {}, const std::vector<Float4>& rest = {}) {
-    options.candidates = CandidateStructure::kBodies;
-    CheckOne(model, range_m, options, rest);
-    options.candidates = CandidateStructure::kTree;
-    return HasFatalFailure() ? 0 : CheckOne(model, range_m, options, rest);
+    size_t count = 0;
+    for (const CandidateStructure structure : kCandidateStructures) {
+      options.candidates = structure;
+      count = HasFatalFailure() ? 0 : CheckOne(model, range_m, options, rest);
+    }
+    return count;
   }
 
   size_t CheckOne(const Model& model, float range_m, const ProximityOptions& options, const std::vector<Float4>& rest) {
@@ -160,7 +162,7 @@ class ProximityTest : public SurfaceTest {
   }
 };
 
-TEST_F(ProximityTest, Soup) {
+TEST_F(ProximityTest, SoupEqualsBruteForce) {
   for (const uint64_t seed : {1, 2, 3}) {
     Model model;
     AddSoup(&model, kScale * 50, 0.2, 1, seed, true);
@@ -219,14 +221,14 @@ TEST_F(ProximityTest, BoxesLeaveOutMostOfThePairs) {
   }
 }
 
-TEST_F(ProximityTest, TwoTori) {
+TEST_F(ProximityTest, TwoToriEqualBruteForce) {
   Model model;
   AddTorus(&model, kScale * 7, kScale * 3, 10, 4, {0, 0, 0}, false);
   AddTorus(&model, kScale * 7, kScale * 3, 10, 4, {9, 1, 6.8}, false);
   EXPECT_GT(Check(model, 0.6F), 1U);
 }
 
-TEST_F(ProximityTest, KnotWithItself) {
+TEST_F(ProximityTest, KnotWithItselfEqualsBruteForce) {
   Model model;
   AddTrefoil(&model, kScale * 20, 6, 0.66, true);
   Model rest;
@@ -237,7 +239,7 @@ TEST_F(ProximityTest, KnotWithItself) {
 }
 
 // Uneven sizes: two huge triangles under many small ones.
-TEST_F(ProximityTest, FloorOfTwoTriangles) {
+TEST_F(ProximityTest, FloorOfTwoTrianglesEqualsBruteForce) {
   Model model;
   AddSheet(
       &model, 1, 1, [](double u, double v) { return Point(200 * u - 100, 200 * v - 100, 0); }, false);
@@ -391,7 +393,7 @@ TEST_F(ProximityTest, NormalConesKeepFoldsLayersAndSlits) {
   }
 }
 
-TEST_F(ProximityTest, NearestOfEachElement) {
+TEST_F(ProximityTest, NearestOfEachElementAreKept) {
   for (const uint64_t seed : {4, 5}) {
     Model model;
     AddSoup(&model, kScale * 50, 0.3, 1, seed, true);
@@ -418,7 +420,7 @@ TEST_F(ProximityTest, ScalesAndFarAway) {
   EXPECT_GT(Check(model, 10.0F), 30U);
 }
 
-TEST_F(ProximityTest, DegenerateElements) {
+TEST_F(ProximityTest, DegenerateElementsEqualBruteForce) {
   Model model;
   AddSoup(&model, kScale * 20, 0.4, 1, 3, true);
   std::mt19937 random(4);
@@ -432,7 +434,7 @@ TEST_F(ProximityTest, DegenerateElements) {
   EXPECT_GT(Check(model, 0.1F), 50U);
 }
 
-TEST_F(ProximityTest, AllCoincident) {
+TEST_F(ProximityTest, CoincidentElementsAllMeet) {
   Model model;
   std::vector<Float4> vertices;
   Triangles triangles;
@@ -709,7 +711,7 @@ TEST_F(ProximityTest, SlowLargeCoincidentGeometry) {
   EXPECT_LT(context()->allocated_bytes() - bytes_before, size_t{1} << 30);
 }
 
-TEST(SurfaceTopologyTest, ConnectivityOfASheetWithAFin) {
+TEST(SurfaceTopologyTest, SheetWithAFinIsConnectedAtThreeTriangles) {
   // Two triangles of a square and a third that stands on their common edge.
   const Triangles sheet = {{0, 1, 2}, {0, 2, 3}, {0, 2, 4}};
   const Triangles other = {{6, 7, 8}};

@@ -102,7 +102,7 @@ class ContactGeometryTest : public test::DeviceTest {
   std::uniform_real_distribution<double> uniform_{-1, 1};
 };
 
-TEST_F(ContactGeometryTest, RandomSegmentsAndTriangles) {
+TEST_F(ContactGeometryTest, RandomSegmentsAndTrianglesMatchTheReference) {
   std::vector<Query> queries;
   for (int i = 0; i < 3000; ++i) queries.push_back({Random(), Random(i % 3 == 0 ? 0.1 : 1), Random(), Random(), Random()});
   Check(queries, 3e-6);
@@ -124,7 +124,7 @@ TEST_F(ContactGeometryTest, SpheresCrossingsAndTouchingPairs) {
   Check(queries, 5e-6);
 }
 
-TEST_F(ContactGeometryTest, ParallelAndDegenerateTriangles) {
+TEST_F(ContactGeometryTest, ParallelAndDegenerateTrianglesMatchTheReference) {
   std::vector<Query> queries;
   for (int i = 0; i < 300; ++i) {
     const Vector3d a = Random(), b = Random(), c = Random();

@@ -120,7 +120,7 @@ class RigidBodiesTest : public test::DeviceTest {
 // v <- (v + g h) d has the fixed point d g h / (1 - d).
 TEST_F(RigidBodiesTest, ThesisIntegratorReachesTerminalSpeed) {
   RigidBodiesOptions options;
-  options.integrator = RigidIntegrator::kThesis;
+  options.integrator = RigidIntegrator::kVerlet;
   options.dt_s = 0.09;
   options.damping = 0.95;
   options.gravity_m_per_s2 = {0, -9.8 / 1.1, 0};
@@ -187,7 +187,7 @@ TEST_F(RigidBodiesTest, BodiesComeToRestOnTheGround) {
 // The scene of the thesis in small: long steps, and a column that falls onto the first bodies. They must not be pushed into the ground.
 TEST_F(RigidBodiesTest, NothingIsPushedIntoTheGround) {
   RigidBodiesOptions options = OnGround();
-  options.integrator = RigidIntegrator::kThesis;
+  options.integrator = RigidIntegrator::kVerlet;
   options.dt_s = 0.09;
   options.damping = 0.95;
   options.gravity_m_per_s2 = {0, 0, -9.8 / 1.1};
@@ -248,7 +248,7 @@ TEST_F(RigidBodiesTest, ReboundFollowsRestitution) {
 }
 
 // A block on a slope of angle t: stays if tan t < friction, else accelerates with g (sin t - friction cos t).
-TEST_F(RigidBodiesTest, FrictionOnASlope) {
+TEST_F(RigidBodiesTest, FrictionHoldsOrSlowsABlockOnASlope) {
   for (const double friction : {0.0, 0.2, 0.8}) {
     const double slope = 0.4;  // tan = 0.42
     RigidBodiesOptions options;
@@ -434,7 +434,7 @@ TEST_F(RigidBodiesTest, BadDescriptionsAreRefused) {
            [](RigidBodiesOptions& o) {
              o.ground = {0, 0, 0, 1};
            },
-           [](RigidBodiesOptions& o) { o.integrator = RigidIntegrator::kThesis, o.damping = 1.5; }}) {
+           [](RigidBodiesOptions& o) { o.integrator = RigidIntegrator::kVerlet, o.damping = 1.5; }}) {
     RigidBodiesOptions options;
     change(options);
     EXPECT_TRUE(absl::IsInvalidArgument(status({}, options)));

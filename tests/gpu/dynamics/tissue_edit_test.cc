@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "gpu/base/state_archive.h"
 #include "gpu/dynamics/tissue_layout_editor.h"
 #include "gpu/dynamics/tissue_solver.h"
 #include "tests/gpu/dynamics/tissue_models.h"
@@ -465,6 +466,96 @@ TEST(TissueLayoutEditorTest, WritesOnlyWhatIsNear) {
   }
   EXPECT_EQ(written[0], written[1]);
   EXPECT_LE(written[0][1], 16U);
+}
+
+std::string BytesOf(const LayoutSkeleton& skeleton) {
+  StateWriter writer;
+  writer(skeleton);
+  return writer.Take();
+}
+
+TEST(TissueLayoutEditorTest, GoesOnFromASkeleton) {
+  for (const uint32_t lanes : {1U, 8U}) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(testing::Message() << lanes << " lanes, seed " << seed);
+      EditedModel scene(TwoBoxes(seed % 2 == 0 ? TissueEnergy::kCorotated : TissueEnergy::kStableNeoHookean, 0.01), seed);
+      auto laid = LayOutTissue(scene.model, kDt, lanes, kSlack);
+      ASSERT_TRUE(laid.ok()) << laid.status();
+      TissueLayout layout = *std::move(laid);
+      auto editor = std::make_unique<TissueLayoutEditor>(scene.model, kDt, &layout);
+      std::unique_ptr<TissueLayout> restored;
+      std::unique_ptr<TissueLayoutEditor> next;
+      int compared = 0;
+      for (int edit = 0; edit < 60; ++edit) {
+        scene.RandomEdit(false);
+        const auto follows = editor->Apply(scene.model, scene.change);
+        ASSERT_TRUE(follows.ok()) << "edit " << edit << ": " << follows.status();
+        if (next) {
+          const auto next_follows = next->Apply(scene.model, scene.change);
+          ASSERT_TRUE(next_follows.ok()) << next_follows.status();
+          ASSERT_EQ(*next_follows, *follows) << "edit " << edit;
+        }
+        if (!*follows) {
+          next.reset();
+          editor.reset();
+          auto again = LayOutTissue(scene.model, kDt, lanes, kSlack);
+          ASSERT_TRUE(again.ok()) << again.status();
+          layout = *std::move(again);
+          editor = std::make_unique<TissueLayoutEditor>(scene.model, kDt, &layout);
+          continue;
+        }
+        if (next) {
+          ++compared;
+          ASSERT_TRUE(BytesOf(next->Skeleton()) == BytesOf(editor->Skeleton())) << "edit " << edit;
+          ASSERT_EQ(next->delta().slots, editor->delta().slots);
+          ASSERT_EQ(next->delta().blocks, editor->delta().blocks);
+          ASSERT_NO_FATAL_FAILURE(ExpectSame(*restored, layout, scene.model)) << "edit " << edit;
+        }
+        if (edit % 7 != 5) continue;
+        const std::string bytes = BytesOf(editor->Skeleton());
+        LayoutSkeleton skeleton;
+        StateReader reader(bytes, "test");
+        reader(skeleton);
+        ASSERT_TRUE(reader.Finish().ok()) << reader.status();
+        auto as = LayOutTissueAs(scene.model, kDt, skeleton);
+        ASSERT_TRUE(as.ok()) << as.status();
+        next.reset();
+        restored = std::make_unique<TissueLayout>(*std::move(as));
+        next = std::make_unique<TissueLayoutEditor>(scene.model, kDt, skeleton, restored.get());
+        ASSERT_EQ(restored->solver_index, layout.solver_index);
+        ASSERT_NO_FATAL_FAILURE(ExpectSame(*restored, layout, scene.model));
+      }
+      EXPECT_GT(compared, 10) << "few edits were followed";
+    }
+  }
+}
+
+TEST(TissueLayoutEditorTest, RefusesTheSkeletonOfAnotherModel) {
+  EditedModel scene(TwoBoxes(TissueEnergy::kStableNeoHookean, 0.01), 1);
+  auto layout = LayOutTissue(scene.model, kDt, 1, kSlack);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  const LayoutSkeleton good = TissueLayoutEditor(scene.model, kDt, &*layout).Skeleton();
+  ASSERT_TRUE(LayOutTissueAs(scene.model, kDt, good).ok());
+  const auto expect_refused = [&](const char* what, const std::function<void(LayoutSkeleton*)>& damage) {
+    LayoutSkeleton bad = good;
+    damage(&bad);
+    const auto refused = LayOutTissueAs(scene.model, kDt, bad);
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << what;
+  };
+  expect_refused("slots of two", [](LayoutSkeleton* s) { s->solver_index[0] = s->solver_index[1]; });
+  expect_refused("no slot", [](LayoutSkeleton* s) { s->solver_index[0] = kNoSolverSlot; });
+  expect_refused("a slot beyond the end", [](LayoutSkeleton* s) { s->solver_index[0] = SolverSlot{1U << 30}; });
+  expect_refused("one colour", [](LayoutSkeleton* s) {
+    const uint32_t free = s->free_count;
+    s->color_begin = {0, free};
+    s->color_end = {free};
+  });
+  expect_refused("blocks of two", [](LayoutSkeleton* s) { std::fill(s->block_begins.begin(), s->block_begins.end(), 0U); });
+  expect_refused("lists beyond the end", [](LayoutSkeleton* s) { std::fill(s->fan_begins.begin(), s->fan_begins.end(), 1U << 30); });
+  expect_refused("slots", [](LayoutSkeleton* s) { s->vertex_count = 1U << 31; });
+  expect_refused("tets", [](LayoutSkeleton* s) { s->tet_room = 1U << 30; });
+  expect_refused("lanes", [](LayoutSkeleton* s) { s->lanes = 0; });
+  expect_refused("energies", [](LayoutSkeleton* s) { s->has_energy = {}; });
 }
 
 TEST(TissueLayoutEditorTest, SameEditsGiveTheSameLayout) {

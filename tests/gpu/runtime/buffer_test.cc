@@ -103,7 +103,7 @@ TEST_F(BufferTest, GrowsOnlyWhereItMust) {
   EXPECT_FALSE(static_cast<bool>(buffer));
 }
 
-TEST_F(BufferTest, FillAndCopy) {
+TEST_F(BufferTest, FillAndCopyChangeTheirRangeOnly) {
   const auto a = Upload(std::vector<int32_t>(10, 1));
   const auto b = Upload(std::vector<int32_t>(10, 2));
   PALPATE_ASSERT_OK(queue().Fill(a, 5, 4));

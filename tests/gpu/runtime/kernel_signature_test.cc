@@ -34,7 +34,7 @@ ProgramSignatures Example() {
           {"sum", {{"scratch", "unsigned thing", AddressSpace::kLocal}}}};
 }
 
-TEST(KernelSignature, TextAndBack) {
+TEST(KernelSignature, TextIsReadBackTheSame) {
   EXPECT_EQ(ParseSignatures(ToText(Example())), Example());
   EXPECT_EQ(ParseSignatures(""), ProgramSignatures());
 }

@@ -168,7 +168,7 @@ TEST(ProgramCacheFolderTest, EnvironmentChoosesTheFolder) {
   set("HOME", home);
 }
 
-TEST(Fnv1a64Test, KnownValues) {
+TEST(Fnv1a64Test, EqualsPublishedValues) {
   EXPECT_EQ(Fnv1a64(""), 0xcbf29ce484222325ULL);
   EXPECT_EQ(Fnv1a64("a"), 0xaf63dc4c8601ec8cULL);
   EXPECT_EQ(Fnv1a64("foobar"), 0x85944171f73967e8ULL);

@@ -49,7 +49,7 @@ TEST_F(QueueTest, GroupsKeepTheirSizeWhateverTheNumberOfItems) {
   }
 }
 
-TEST_F(QueueTest, LocalMemoryArgument) {
+TEST_F(QueueTest, LocalMemoryHoldsAGroup) {
   PALPATE_TEST_ASSIGN(Kernel kernel, context()->CreateKernel(kernels::runtime_test, "sum_of_group"));
   std::vector<uint32_t> values(64);
   std::iota(values.begin(), values.end(), 0U);

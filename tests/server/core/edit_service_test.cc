@@ -7,7 +7,6 @@
 
 #include "clients/cpp/topology_mirror.h"
 #include "palpate/v1/edit.grpc.pb.h"
-#include "server/core/edit_log.h"
 #include "tests/server/core/server_fixture.h"
 
 namespace palpate::server {
@@ -303,47 +302,6 @@ TEST_F(EditServiceTest, APieceThatIsCutOffIsABodyOfItsOwn) {
   v1::EditSceneRequest again = Carve(id_, 0, 0, 0, 0.2);
   again.mutable_edits(0)->set_body(pieces[0]);
   EXPECT_GT(MustEdit(again).outcomes(0).removed_tets_size(), 0);
-}
-
-TEST(EditLog, RemembersTheNewestKeys) {
-  EditLog log;
-  v1::EditSceneRequest request;
-  v1::EditSceneResponse response;
-  log.Remember(request, response);  // without a key
-  EXPECT_EQ(log.size(), 0U);
-  for (size_t i = 0; i <= EditLog::kMaxKeys; ++i) {
-    request.set_key(std::to_string(i));
-    response.set_step(i);
-    log.Remember(request, response);
-  }
-  EXPECT_EQ(log.size(), EditLog::kMaxKeys);
-  request.set_key("0");
-  EXPECT_FALSE(log.Find(request)->has_value());
-  request.set_key("1");
-  ASSERT_TRUE(log.Find(request)->has_value());
-  EXPECT_EQ((*log.Find(request))->step(), 1U);
-  request.set_expected_topology_version(3);
-  EXPECT_EQ(log.Find(request).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST(EditLog, HoldsNoMoreThanItsBytes) {
-  EditLog log;
-  v1::EditSceneRequest request;
-  v1::EditSceneResponse response;
-  response.add_outcomes()->set_note(std::string(5 << 20, 'x'));
-  for (int i = 0; i < 20; ++i) {
-    request.set_key(std::to_string(i));
-    log.Remember(request, response);
-    EXPECT_LE(log.size_bytes(), EditLog::kMaxBytes);
-    EXPECT_TRUE(log.Find(request)->has_value()) << "the newest stays";
-  }
-  EXPECT_EQ(log.size(), 6U);
-  // One answer beyond all bounds is kept alone, so that the request is not done twice.
-  request.set_key("large");
-  response.mutable_outcomes(0)->set_note(std::string(EditLog::kMaxBytes + 1, 'x'));
-  log.Remember(request, response);
-  EXPECT_TRUE(log.Find(request)->has_value());
-  EXPECT_EQ(log.size(), 1U);
 }
 
 }  // namespace

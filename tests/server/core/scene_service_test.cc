@@ -280,6 +280,19 @@ TEST_F(SceneServiceTest, ExportGivesTheCurrentState) {
     EXPECT_LT(top_m, 0.05);
     EXPECT_GT(top_m, 0.0);
   }
+  // What the others hold is told by readers of their own (tests/sim/export).
+  for (const auto& [format, begin] : {std::pair(v1::EXPORT_FORMAT_VTU, "<?xml version=\"1.0\"?>\n<VTKFile type=\"UnstructuredGrid\""),
+                                      std::pair(v1::EXPORT_FORMAT_VTP, "<?xml version=\"1.0\"?>\n<VTKFile type=\"PolyData\""),
+                                      std::pair(v1::EXPORT_FORMAT_GLB, "glTF\x02")}) {
+    const grpc::Status status = run(format, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response.step(), 5U);
+    EXPECT_THAT(response.data(), ::testing::StartsWith(begin));
+  }
+  ASSERT_TRUE(run(v1::EXPORT_FORMAT_VTU, &response).ok());
+  for (const char* text : {"NumberOfPoints=\"27\" NumberOfCells=\"40\"", "Name=\"displacement\"", "Name=\"velocity\"", "Name=\"zone\""}) {
+    EXPECT_THAT(response.data(), ::testing::HasSubstr(text));
+  }
   EXPECT_EQ(run(static_cast<v1::ExportFormat>(17), &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   request.set_body("none");
   EXPECT_EQ(run(v1::EXPORT_FORMAT_OBJ, &response).error_code(), grpc::StatusCode::NOT_FOUND);

@@ -57,7 +57,15 @@ class SceneTest : public ::testing::Test {
     return *std::move(world);
   }
   std::shared_ptr<Scene> NewScene(std::unique_ptr<sim::World> world) {
-    return Scene::Start("test", TinyScene(), std::move(world), *NormalizeRate({}), false, pool_, metrics_);
+    return Scene::Start(StartOf("test", TinyScene(), std::move(world)), pool_, metrics_);
+  }
+  static SceneStart StartOf(const std::string& id, const v1::SceneSpec& spec, std::unique_ptr<sim::World> world) {
+    SceneStart start;
+    start.id = id;
+    start.spec = spec;
+    start.world = std::move(world);
+    start.rate = *NormalizeRate({});
+    return start;
   }
   /// Runs an asynchronous call and waits for its answer.
   template <typename Call>
@@ -67,7 +75,7 @@ class SceneTest : public ::testing::Test {
     return promise.get_future().get();
   }
   absl::StatusOr<v1::SceneInfo> Step(Scene& scene, uint32_t count) {
-    return Await([&](Done<v1::SceneInfo> done) { scene.Step(count, nullptr, std::move(done)); });
+    return Await([&](Done<v1::SceneInfo> done) { scene.Step(count, {}, nullptr, std::move(done)); });
   }
 
   Metrics metrics_{nullptr};
@@ -112,7 +120,12 @@ TEST_F(SceneTest, AShowWaitsForItsFirstViewerOrStation) {
   spec.set_start(v1::START_WHEN_WATCHED);
   v1::Rate rate;
   rate.set_mode(v1::RATE_MODE_AS_FAST_AS_POSSIBLE);
-  const auto start = [&] { return Scene::Start("test", spec, NewWorld(), *NormalizeRate(rate), /*play=*/true, pool_, metrics_); };
+  const auto start = [&] {
+    SceneStart begin = StartOf("test", spec, NewWorld());
+    begin.rate = *NormalizeRate(rate);
+    begin.play = true;
+    return Scene::Start(std::move(begin), pool_, metrics_);
+  };
   // Its thread performs a command, and then a step if one is due, before it comes to the next command.
   const auto round_trips = [&](Scene& scene) {
     absl::StatusOr<v1::SceneInfo> info;
@@ -183,7 +196,7 @@ TEST_F(SceneTest, AFailedSceneStopsAloneSaysWhyAndRecoversByReset) {
   EXPECT_THAT(std::string(play.message()), HasSubstr("needs a reset"));
   EXPECT_EQ(Step(*scene, 1).status().code(), absl::StatusCode::kFailedPrecondition);
 
-  const std::shared_ptr<Scene> healthy = Scene::Start("healthy", TinyScene(), NewWorld(), *NormalizeRate({}), false, pool_, metrics_);
+  const std::shared_ptr<Scene> healthy = Scene::Start(StartOf("healthy", TinyScene(), NewWorld()), pool_, metrics_);
   EXPECT_TRUE(Step(*healthy, 2).ok());
 
   const absl::StatusOr<v1::SceneInfo> reset = Await([&](Done<v1::SceneInfo> done) { scene->Reset("", "", nullptr, std::move(done)); });
@@ -211,7 +224,7 @@ TEST_F(SceneTest, CommandsFromManyThreadsAreAllAnswered) {
             scene->Pause(done);
             break;
           case 2:
-            scene->Step(3, nullptr, done);
+            scene->Step(3, {}, nullptr, done);
             break;
           case 3:
             scene->Reset("", "", nullptr, done);
@@ -343,7 +356,7 @@ TEST_F(SceneTest, ResetsThatWaitTogetherAreOneAndStepsGoOn) {
   std::promise<void> held;
   std::atomic<bool> is_held = false;
   scene->Step(
-      5,
+      5, {},
       [&] {
         if (!is_held.exchange(true)) {
           held.set_value();
@@ -381,7 +394,7 @@ TEST_F(SceneTest, TooManyWaitingRequestsAreRefused) {
   std::promise<void> held;
   std::atomic<bool> is_held = false;
   scene->Step(
-      1,
+      1, {},
       [&] {
         if (!is_held.exchange(true)) {
           held.set_value();

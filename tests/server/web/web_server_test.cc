@@ -39,6 +39,11 @@ class FakeBackend : public ViewerBackend {
     return std::make_unique<Session>(*this, std::move(sink));
   }
 
+  absl::StatusOr<ViewerImage> FindImage(std::string_view id) override {
+    if (id != "0123") return absl::NotFoundError("no such picture");
+    return ViewerImage{"image/png", std::string("\x89PNG\0 and more", 14)};
+  }
+
   std::atomic<bool> refuse = false;
   std::atomic<int> opened = 0, alive = 0, requests = 0;
   std::atomic<uint64_t> frames_offered = 0;
@@ -207,6 +212,24 @@ TEST_F(WebServerTest, AnUnchangedPageIsNotSentAgain) {
   EXPECT_THAT(again, StartsWith("HTTP/1.1 304 "));
   EXPECT_THAT(again, Not(HasSubstr("viewer")));
   EXPECT_THAT(Get("/", "If-None-Match: \"other\"\r\n"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(WebServerTest, PicturesAreForWhomTheSocketIsFor) {
+  options_.is_token = [](std::string_view token) { return token == "sesame"; };
+  Start();
+  EXPECT_THAT(Get("/images/0123"), StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(Get("/images/0123", "Authorization: Bearer other\r\n"), StartsWith("HTTP/1.1 401 "));
+  const std::string token = "Authorization: Bearer sesame\r\n";
+  const std::string picture = Get("/images/0123", token);
+  EXPECT_THAT(picture, StartsWith("HTTP/1.1 200 "));
+  for (const char* header : {"Content-Type: image/png\r\n", "Content-Length: 14\r\n",
+                             "Cache-Control: private, max-age=31536000, immutable\r\n", "X-Content-Type-Options: nosniff\r\n"}) {
+    EXPECT_THAT(picture, HasSubstr(header));
+  }
+  EXPECT_THAT(picture, ::testing::EndsWith(std::string("\x89PNG\0 and more", 14)));
+  EXPECT_THAT(Get("/images/0124", token), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Get("/images/", token), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Get("/images/../index.html", token), Not(HasSubstr("viewer")));
 }
 
 TEST_F(WebServerTest, HeadHasNoBodyAndOtherMethodsAreRefused) {

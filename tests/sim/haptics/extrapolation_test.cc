@@ -1,4 +1,4 @@
-// The local model against the ways of extrapolating low-rate forces that it replaces (seed thesis Forest 2003, section 8.2), on a tissue
+// The local model against the ways of extrapolating low-rate forces that it replaces (Forest 2003, section 8.2), on a tissue
 // with a closed form.
 #include <algorithm>
 #include <array>

@@ -238,7 +238,7 @@ TEST(MshTest, NamesLineAndElementOfTextErrors) {
   expect("4 4 2 7 1 10 20 30 40", "4 2 2 7 1 10 20 30", {"two.msh:10", "vertex 0", "no tet"});
   expect("$EndElements\n", "$EndElements\nnonsense", {"two.msh:24", "\"nonsense\""});
   expect("$EndElements\n", "$EndElements\n$Nodes\n", {"two.msh:24", "a second $Nodes"});
-  expect("$EndPhysicalNames", "$EndPhysical", {"two.msh:4", "\"PhysicalNames\" is not closed"});
+  expect("$EndPhysicalNames", "$EndPhysical", {"two.msh:7", "$EndPhysicalNames expected"});
   expect("$MeshFormat", "$Nodes", {"two.msh:1", "$Nodes before $MeshFormat"});
   ExpectInvalid(ParseMsh("", "empty.msh"), {"empty.msh", "no $MeshFormat"});
   ExpectInvalid(ParseMsh("$MeshFormat\n4.1 0 8\n$EndMeshFormat\n", "a.msh"), {"a.msh", "no $Nodes"});

@@ -18,8 +18,11 @@ using Eigen::Vector3d;
 using Eigen::VectorXd;
 using ::testing::HasSubstr;
 
-constexpr gpu::TissueEnergy kEnergies[] = {gpu::TissueEnergy::kStableNeoHookean, gpu::TissueEnergy::kCorotated, gpu::TissueEnergy::kLinear,
-                                           gpu::TissueEnergy::kStVenantKirchhoff, gpu::TissueEnergy::kMassSpring};
+constexpr gpu::TissueEnergy kEnergies[] = {
+#define PALPATE_ENERGY(name, Name, api, code, text) gpu::TissueEnergy::k##Name,
+    PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
+#undef PALPATE_ENERGY
+};
 
 gpu::TissueTet Tissue(gpu::TissueEnergy energy) {
   gpu::TissueTet tet;

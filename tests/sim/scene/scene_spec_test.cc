@@ -176,10 +176,9 @@ std::vector<v1::SceneSpec> FullSpecs() {
   out[0].mutable_bodies(0)->mutable_texture()->clear_planar();
   out[0].mutable_bodies(0)->mutable_texture()->clear_tile_size_m();
   for (const double x : {0.0, 0.0, 1.0, 0.0, 0.0, 1.0, -2.5, 7.0}) out[0].mutable_bodies(0)->mutable_mesh()->add_texture_coordinates(x);
-  out[0].mutable_bodies(0)->mutable_mesh()->add_tet_groups(3);
-  v1::MeshGroup& group = *out[0].mutable_bodies(0)->mutable_mesh()->add_groups();
-  group.set_number(3);
-  group.set_name("lobe");
+  out[0].mutable_bodies(0)->mutable_mesh()->add_tet_groups(1);
+  out[0].mutable_bodies(0)->mutable_mesh()->add_groups()->set_number(1);
+  out[0].mutable_bodies(0)->mutable_mesh()->mutable_groups(0)->set_name("tissue");
   v1::SphericalProjection& spherical = *out[2].mutable_bodies(0)->mutable_texture()->mutable_spherical();
   spherical.mutable_center_m()->set_z(0.001);
   spherical.mutable_axis()->set_x(2);
@@ -536,7 +535,7 @@ TEST(SceneSpec, ZonesAreGroupsOfTheMesh) {
   ExpectRefused(spec, "bodies[0].mesh.tet_groups: 3 numbers for 2 tets");
   mesh.mutable_tet_groups()->RemoveLast();
   named.set_number(0);
-  ExpectRefused(spec, "bodies[0].mesh.groups[0].number: 0");
+  ExpectRefused(spec, "bodies[0].mesh.groups[0].number: 0 is outside");
   mesh.clear_groups();
   mesh.clear_tet_groups();
   ExpectRefused(spec, "the mesh has no groups");
@@ -1321,7 +1320,8 @@ TEST(SceneSpec, TexturesAreChecked) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);
   v1::TextureSpec& texture = *body.mutable_texture();
-  ExpectRefused(spec, "bodies[0].texture: the mesh has no texture coordinates; one of planar, cylindrical, spherical is needed");
+  ExpectRefused(
+      spec, "bodies[0].texture: the mesh has no texture coordinates; one of planar, cylindrical, spherical, box, surface_file is needed");
   texture.set_tile_size_m(0.01);
   ExpectRefused(spec, "bodies[0].texture.tile_size_m: is of a projection, and none is given");
   texture.mutable_planar()->mutable_u_direction();

@@ -2,13 +2,14 @@ import type { ToolShape } from '../../generated/palpate/v1/stream_pb';
 import type { SceneStream } from '../session/scene_stream';
 import type { ToolInHand } from './tool_in_hand';
 
-export type ToolOwner = 'free' | 'you' | 'station' | 'taking';
+/** 'past': of a replay, in which it does what it did. */
+export type ToolOwner = 'free' | 'you' | 'station' | 'taking' | 'past';
 
 /** The tools of the watched scene: whose they are, and taking them by place or by kind. */
 export class Tools {
   constructor(
     private readonly view: { readonly tools: readonly { readonly shape: ToolShape }[] },
-    private readonly stream: Pick<SceneStream, 'sceneId' | 'frame'>,
+    private readonly stream: Pick<SceneStream, 'sceneId' | 'frame' | 'isReplay'>,
     private readonly inHand: ToolInHand,
   ) {}
 
@@ -22,6 +23,7 @@ export class Tools {
   }
 
   ownerOf(index: number): ToolOwner {
+    if (this.stream.isReplay) return 'past';
     if (this.inHand.index === index) return this.inHand.hand ? 'you' : 'taking';
     return this.stream.frame?.tools[index]?.operated ? 'station' : 'free';
   }
@@ -34,7 +36,7 @@ export class Tools {
   /** True when the tool is in the hand. */
   async take(index: number): Promise<boolean> {
     const shape = this.view.tools[index]?.shape;
-    if (!shape || this.stream.sceneId === '') return false;
+    if (!shape || this.stream.sceneId === '' || this.stream.isReplay) return false;
     return this.inHand.take(index, shape);
   }
 

@@ -9,6 +9,8 @@ import { SIZE_STEP } from './pointer_input';
 export interface KeyActions {
   togglePlay(): void;
   step(): void;
+  /** Of replays. */
+  stepBack(): void;
   reset(): void;
   fit(): void;
   takeOrRelease(): void;
@@ -38,6 +40,7 @@ export class Keyboard {
       ['[', () => actions.changeSize(-SIZE_STEP)],
       [']', () => actions.changeSize(SIZE_STEP)],
       ['n', () => actions.step()],
+      ['j', () => actions.stepBack()],
       ['r', () => actions.reset()],
       ['t', () => actions.takeOrRelease()],
       ['f', () => actions.fit()],

@@ -6,7 +6,7 @@ function mulHigh(a: number, b: number): number {
   return (a1 * b1 + (middle >>> 16) + (other >>> 16)) >>> 0;
 }
 
-const floats = new Float32Array(2);
+const floats = new Float32Array(6);
 const floatBits = new Uint32Array(floats.buffer);
 
 /**
@@ -36,6 +36,15 @@ export class MeshHashSum {
 
   removeTexture(vertex: number, u: number, v: number): void {
     if (this.hashTexture(vertex, u, v)) this.accumulate(-1);
+  }
+
+  /** Of the texture coordinates of a triangle's corners, six numbers from `at` on; zeros count as nothing. */
+  addCorners(slot: number, values: ArrayLike<number>, at: number): void {
+    if (this.hashCorners(slot, values, at)) this.accumulate(1);
+  }
+
+  removeCorners(slot: number, values: ArrayLike<number>, at: number): void {
+    if (this.hashCorners(slot, values, at)) this.accumulate(-1);
   }
 
   equals(value: bigint): boolean {
@@ -69,6 +78,18 @@ export class MeshHashSum {
     this.l = 0;
     this.mix(vertex, floatBits[0]!);
     this.mix(floatBits[1]!, 5);
+    return true;
+  }
+
+  private hashCorners(slot: number, values: ArrayLike<number>, at: number): boolean {
+    for (let k = 0; k < 6; ++k) floats[k] = values[at + k]!;
+    if (floats.every((value) => value === 0)) return false;
+    this.h = 0;
+    this.l = 0;
+    this.mix(slot, floatBits[0]!);
+    this.mix(floatBits[1]!, floatBits[2]!);
+    this.mix(floatBits[3]!, floatBits[4]!);
+    this.mix(floatBits[5]!, 6);
     return true;
   }
 

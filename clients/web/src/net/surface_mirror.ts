@@ -15,6 +15,11 @@ function grown<T extends Uint32Array | Uint16Array | Float32Array>(array: T, siz
   return larger;
 }
 
+/** Coordinates belong to vertices, not to corners of triangles. */
+function hasVertexTexture(texture: SurfaceTexture | undefined): boolean {
+  return texture !== undefined && !texture.byCorner;
+}
+
 /**
  * The surface of a body as the server numbers it: triangles by slot, three vertices each, and what each of them shows. A slot that is free holds three
  * zeros. Edits cost what they change; the hash tells whether this copy is the server's.
@@ -34,6 +39,8 @@ export class SurfaceMirror {
   readonly texture: SurfaceTexture | undefined;
   /** [2 * vertex] u v, zeros where there are none; what lies beyond vertexCount means nothing. */
   textureCoordinates = new Float32Array(0);
+  /** [6 * slot] u v of the corners of triangles, only with texture.byCorner; what lies beyond slotCount means nothing. */
+  textureCorners = new Float32Array(0);
   private readonly sum = new MeshHashSum();
 
   private constructor(topology: BodyTopology) {
@@ -47,7 +54,12 @@ export class SurfaceMirror {
       if (!this.isFree(slot)) this.count(slot, 1);
     }
     this.texture = topology.texture;
-    if (this.texture) this.takeTexture(topology.textureVertices, topology.textureCoordinates);
+    if (this.texture?.byCorner) {
+      this.textureCorners = new Float32Array(6 * this.slotCount);
+      for (let slot = 0; slot < this.slotCount; ++slot) this.takeCorners(slot, topology.textureCorners, 6 * slot);
+    } else if (this.texture) {
+      this.takeTexture(topology.textureVertices, topology.textureCoordinates);
+    }
   }
 
   /** The surface of a keyframe's body, or what is wrong with it. */
@@ -58,7 +70,8 @@ export class SurfaceMirror {
       return `body '${name}': ${triangleZones.length} zones of ${triangles.length / 3} triangles`;
     }
     const problem = SurfaceMirror.checkTriangles(triangles, triangleZones, vertexCount)
-      ?? SurfaceMirror.checkTexture(topology.textureVertices, topology.textureCoordinates, vertexCount, topology.texture !== undefined, true);
+      ?? SurfaceMirror.checkTexture(topology.textureVertices, topology.textureCoordinates, vertexCount, hasVertexTexture(topology.texture), true)
+      ?? SurfaceMirror.checkCorners(topology.textureCorners, triangles.length / 3, topology.texture);
     return problem ? `body '${name}': ${problem}` : new SurfaceMirror(topology);
   }
 
@@ -85,6 +98,13 @@ export class SurfaceMirror {
     if (count > vertexCount) return `${count} texture coordinates, of ${vertexCount} vertices`;
     for (const vertex of vertices) if (vertex >= vertexCount) return `texture coordinate of vertex ${vertex}, of ${vertexCount}`;
     for (const value of coordinates) if (!Number.isFinite(value)) return `texture coordinate ${value}`;
+    return undefined;
+  }
+
+  private static checkCorners(corners: readonly number[], triangleCount: number, texture: SurfaceTexture | undefined): string | undefined {
+    const count = texture?.byCorner ? 6 * triangleCount : 0;
+    if (corners.length !== count) return `${corners.length} numbers of texture coordinates of corners, not ${count}`;
+    for (const value of corners) if (!Number.isFinite(value)) return `texture coordinate ${value}`;
     return undefined;
   }
 
@@ -115,7 +135,8 @@ export class SurfaceMirror {
       if (slot >= triangleCount) return `body '${this.name}': slot ${slot}, of ${triangleCount}`;
     }
     const problem = SurfaceMirror.checkTriangles(triangles, zones, vertexCount)
-      ?? SurfaceMirror.checkTexture(delta.textureVertices, delta.textureCoordinates, vertexCount, this.texture !== undefined, false);
+      ?? SurfaceMirror.checkTexture(delta.textureVertices, delta.textureCoordinates, vertexCount, hasVertexTexture(this.texture), false)
+      ?? SurfaceMirror.checkCorners(delta.textureCorners, slots.length, this.texture);
     return problem ? `body '${this.name}': ${problem}` : undefined;
   }
 
@@ -125,7 +146,8 @@ export class SurfaceMirror {
     this.triangles = grown(this.triangles, 3 * delta.triangleCount);
     this.zones = grown(this.zones, delta.triangleCount);
     this.slotCount = delta.triangleCount;
-    if (this.texture) this.takeTexture(delta.textureVertices, delta.textureCoordinates);
+    if (this.texture?.byCorner) this.textureCorners = grown(this.textureCorners, 6 * delta.triangleCount);
+    else if (this.texture) this.takeTexture(delta.textureVertices, delta.textureCoordinates);
     return delta.triangleSlots.map((slot, i) => {
       const corners: [number, number, number] = [delta.triangles[3 * i]!, delta.triangles[3 * i + 1]!, delta.triangles[3 * i + 2]!];
       const zone = delta.triangleZones[i]!;
@@ -133,6 +155,7 @@ export class SurfaceMirror {
       this.triangles.set(corners, 3 * slot);
       this.zones[slot] = zone;
       if (!this.isFree(slot)) this.count(slot, 1);
+      if (this.texture?.byCorner) this.takeCorners(slot, delta.textureCorners, 6 * i);
       return { slot, corners, zone };
     });
   }
@@ -147,6 +170,12 @@ export class SurfaceMirror {
       held[2 * vertex + 1] = coordinates[2 * i + 1]!;
       this.sum.addTexture(vertex, held[2 * vertex]!, held[2 * vertex + 1]!);
     }
+  }
+
+  private takeCorners(slot: number, values: readonly number[], at: number): void {
+    this.sum.removeCorners(slot, this.textureCorners, 6 * slot);
+    for (let k = 0; k < 6; ++k) this.textureCorners[6 * slot + k] = values[at + k]!;
+    this.sum.addCorners(slot, this.textureCorners, 6 * slot);
   }
 
   private count(slot: number, change: 1 | -1): void {

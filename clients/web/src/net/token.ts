@@ -27,6 +27,12 @@ export function tokenProtocols(token: string): string[] {
   return [SUBPROTOCOL, `token.${base64.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')}`];
 }
 
+/** What a request to the server carries: the token that the socket was opened with, if any. */
+export function tokenHeaders(storage: Pick<TokenStorage, 'getItem'>): Record<string, string> {
+  const token = storage.getItem(STORAGE_KEY) ?? '';
+  return token === '' ? {} : { Authorization: `Bearer ${token}` };
+}
+
 /** Finds out what the socket must present before it is opened: a browser does not tell a page why its socket was refused. */
 export class TokenGate {
   constructor(

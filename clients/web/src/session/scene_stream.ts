@@ -84,6 +84,11 @@ export class SceneStream {
     return this.encoding === PositionEncoding.UINT16;
   }
 
+  /** The copy shows what was, and nothing can be changed in it. */
+  get isReplay(): boolean {
+    return this.keyframe?.scene?.isReplay ?? false;
+  }
+
   /** Triangles and positions of the copy belong together. */
   get canDraw(): boolean {
     return !this.awaitsFrame;
@@ -104,7 +109,9 @@ export class SceneStream {
     if (this.watched !== '') this.watch(this.watched);
   }
 
-  watch(sceneId: string): void {
+  /** `keepsCamera`: it shows what the copy shows, at another time. */
+  watch(sceneId: string, keepsCamera = false): void {
+    if (keepsCamera) this.framedScene = sceneId;
     this.watched = sceneId;
     this.lastStep = undefined;
     this.pending = undefined;

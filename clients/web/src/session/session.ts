@@ -32,6 +32,11 @@ export class Session {
   scenes: SceneInfo[] = [];
   reconnects = 0;
   private timer: unknown;
+  /** Where to go back to when the watched scene is gone; empty: the first one there is. */
+  private home = '';
+  /** Lists that were ever asked for, and the first of them that knows of all that this page has opened. */
+  private asked = 0;
+  private firstKnowing = 0;
 
   /** `sceneId`: the wanted scene; empty: the first one there is. */
   constructor(
@@ -48,6 +53,11 @@ export class Session {
   /** What the list says of the wanted scene. */
   get scene(): SceneInfo | undefined {
     return this.scenes.find((scene) => scene.sceneId === this.sceneId);
+  }
+
+  /** What a scene is called; one without a name by its id. */
+  nameOf(sceneId: string): string {
+    return this.scenes.find((scene) => scene.sceneId === sceneId)?.name || sceneId;
   }
 
   onConnection(state: ConnectionState): void {
@@ -72,9 +82,10 @@ export class Session {
   /** Asks for the list now, and again from time to time. */
   async refresh(): Promise<void> {
     this.clock.clearTimeout(this.timer);
+    const round = ++this.asked;
     try {
       const answer = await this.connection.call({ case: 'list', value: {} });
-      if (answer.case === 'list') this.onScenes(answer.value.scenes);
+      if (answer.case === 'list' && round >= this.firstKnowing) this.onScenes(answer.value.scenes);
     } catch (error) {
       if (error instanceof ServerError) this.events.onListRefused(error);
     }
@@ -82,18 +93,28 @@ export class Session {
     if (this.connection.isOpen) this.timer = this.clock.setTimeout(() => void this.refresh(), LIST_INTERVAL_MS);
   }
 
-  watch(sceneId: string): void {
+  /** `keepsCamera`: it shows what the scene so far shows, at another time. */
+  watch(sceneId: string, keepsCamera = false): void {
     if (sceneId !== this.stream.sceneId) this.events.onOtherScene();
     this.sceneId = sceneId;
     this.events.onWatch(sceneId);
-    this.stream.watch(sceneId);
+    this.stream.watch(sceneId, keepsCamera);
+  }
+
+  /** Watches a scene that the server has made of the watched one, which may not be in the list yet. */
+  open(info: SceneInfo): void {
+    this.home = this.sceneId;
+    this.firstKnowing = this.asked + 1;
+    this.scenes = [...this.scenes.filter(({ sceneId }) => sceneId !== info.sceneId), info];
+    this.watch(info.sceneId, true);
+    this.events.onScenes(this.scenes);
   }
 
   private onScenes(scenes: SceneInfo[]): void {
     this.scenes = scenes;
     if (!this.scene && scenes.length > 0) {
       if (this.sceneId !== '' && this.stream.sceneId === '') this.events.onUnknownScene(this.sceneId);
-      this.sceneId = scenes[0]!.sceneId;
+      this.sceneId = (scenes.find(({ sceneId }) => sceneId === this.home) ?? scenes[0]!).sceneId;
     }
     if (scenes.length === 0) {
       this.stream.leave();

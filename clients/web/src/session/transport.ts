@@ -63,6 +63,7 @@ export class Transport {
 
   /** Call with all that the server says of a scene: tells who has set it back, unless it was the user. */
   noteResets(info: SceneInfo): void {
+    if (info.isReplay) return;  // they are of the past
     const who = this.resets.look(info);
     if (who !== undefined && info.sceneId === this.stream.sceneId) this.events.onForeignReset(who);
   }

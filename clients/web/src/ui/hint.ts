@@ -3,6 +3,7 @@ import type { Mode } from '../surgery/surgery';
 /** What the hint depends on. */
 export interface HintState {
   hasFailed: boolean;
+  isReplay: boolean;
   mode: Mode;
   byFinger: boolean;
   /** The tool in the hand, if there is one. */
@@ -18,8 +19,12 @@ const STROKES: Record<Exclude<Mode, 'hand'>, string> = {
 };
 
 /** One line of HTML, of constants only: what the hand can do next. Empty: nothing worth a line. */
-export function hintFor({ hasFailed, mode, byFinger, held, canTake }: HintState): string {
+export function hintFor({ hasFailed, isReplay, mode, byFinger, held, canTake }: HintState): string {
   if (hasFailed) return 'The simulation has stopped with an error · <b>Reset</b> it to go on';
+  if (isReplay) {
+    return byFinger ? '<b>Drag</b> along the time line · <b>Branch</b> to go on from here'
+      : '<b>Drag</b> along the time line · <b>J N</b> one step · a replay cannot be changed: <b>Branch</b> to go on from here';
+  }
   if (mode !== 'hand') {
     return STROKES[mode] + (byFinger ? ' · <b>beside it</b> to orbit · <b>Two fingers</b> zoom · <b>Hand</b> ends'
       : ' · <b>Wheel + Ctrl</b> or <b>[ ]</b> size · <b>Right drag</b> orbits · <b>R</b> restores the tissue · <b>Esc</b> ends');

@@ -1,6 +1,7 @@
 import type { SceneInfo } from '../../generated/palpate/v1/control_pb';
 import { type Frame, SurfaceContactKind, type ToolShape } from '../../generated/palpate/v1/stream_pb';
 import type { ToolOwner } from '../hand/tools';
+import { REPLAY_IS_FIXED } from '../past/words';
 import { CONTACT_COLORS, type ContactKind, NO_TOOL } from '../view/contact_layer';
 import { ACTIVITY_COLORS, ACTIVITY_LABELS, hasJaws, hasPedal, mainActivity, TOOL_COLORS } from '../view/tool_model';
 import { History, StageGraph } from './graphs';
@@ -52,6 +53,8 @@ interface ToolRow {
 export class Panel {
   readonly stages: StageGraph;
   private tools: ToolRow[] = [];
+  /** Name of the scene, and its tools. */
+  private loadedFor = '';
   private readonly kinds = new Map<ContactKind, HTMLElement>();
   private lastText_ms = 0;
 
@@ -70,9 +73,13 @@ export class Panel {
   }
 
   load(info: SceneInfo | undefined, triangleCount: number, tools: ToolShape[]): void {
-    this.stages.clear();
     this.setTets(info);
     this.setTriangles(triangleCount);
+    // Going back in time is a new copy of the same: its graphs go on, and what is focused stays.
+    const key = [info?.name, ...tools.map((tool) => `${tool.name} ${hasJaws(tool)} ${hasPedal(tool)}`)].join('\n');
+    if (key === this.loadedFor) return;
+    this.loadedFor = key;
+    this.stages.clear();
     element('tools-card').hidden = tools.length === 0;
     const rows = tools.map((tool, index) => this.toolRow(tool, index));
     element('tools').replaceChildren(...rows.map((row) => row.root));
@@ -119,13 +126,14 @@ export class Panel {
       const force = frame.tools[index]?.forceN;
       row.force.firstChild!.textContent = (force ? Math.hypot(force.x, force.y, force.z) : 0).toFixed(2);
       row.owner.className = `tool-owner ${owner}`;
-      row.owner.textContent = { free: 'free', you: 'in your hand', station: 'in somebody else\'s hand', taking: 'taking …' }[owner];
+      row.owner.textContent = { free: 'free', you: 'in your hand', station: 'in somebody else\'s hand', taking: 'taking …', past: 'replayed' }[owner];
       const activity = mainActivity(frame.tools[index]?.activities ?? []);
       row.activity.textContent = ACTIVITY_LABELS[activity];
       row.activity.style.color = `#${ACTIVITY_COLORS[activity].toString(16).padStart(6, '0')}`;
       row.controls.hidden = owner !== 'you';
-      row.button.textContent = owner === 'you' ? 'Release' : owner === 'station' ? 'In use' : 'Take tool';
-      row.button.disabled = owner === 'station' || owner === 'taking';
+      row.button.textContent = owner === 'you' ? 'Release' : owner === 'station' ? 'In use' : owner === 'past' ? 'Replayed' : 'Take tool';
+      row.button.disabled = owner === 'station' || owner === 'taking' || owner === 'past';
+      row.button.title = owner === 'past' ? REPLAY_IS_FIXED : '';
       row.button.className = owner === 'you' ? 'held' : 'primary';
     }
   }

@@ -1,3 +1,4 @@
+import { REPLAY_IS_FIXED } from '../past/words';
 import { codeName } from './notices';
 
 /** What a person is told of a refusal: what it means and what to do, and the server's own words for whoever looks closer. */
@@ -31,6 +32,9 @@ const KNOWN: Known[] = [
   { code: 'FAILED_PRECONDITION', says: /no tool is attached/, sentence: 'You have no instrument in the hand any more. Take it again (T).' },
   { code: 'FAILED_PRECONDITION', says: /operates a tool already/, sentence: 'You hold an instrument already. Release it first (T).' },
   { code: 'FAILED_PRECONDITION', says: /topology_version/, sentence: 'Somebody else has cut the tissue meanwhile. Look at it again and repeat what you did.' },
+  { code: 'FAILED_PRECONDITION', says: /replays a recording/, sentence: REPLAY_IS_FIXED },
+  { code: 'FAILED_PRECONDITION', says: /has no past/, sentence: 'This scene keeps no past. Whoever runs the server can start it with a folder of state.' },
+  { code: 'OUT_OF_RANGE', says: /at its end/, sentence: 'The recording is at its end. Branch from here to go on.' },
   { code: 'FAILED_PRECONDITION', says: /pre-computed/, sentence: 'This tissue is pre-computed and cannot be cut. Choose a scene whose tissue can.' },
   { code: 'INVALID_ARGUMENT', says: /not deformable/, sentence: 'This is no tissue: it is rigid, and cannot be cut or grasped.' },
   { code: 'INVALID_ARGUMENT', says: /not a manifold/, sentence: 'The mesh of this tissue does not allow cuts.' },
@@ -45,6 +49,8 @@ const KNOWN: Known[] = [
   { code: 'RESOURCE_EXHAUSTED', says: /takes \d+ viewers/, sentence: 'The server has as many viewers as it takes. Try again later, or ask who runs it.' },
   { code: 'RESOURCE_EXHAUSTED', says: /waiting|wait for/, sentence: 'More is asked of this scene than it can do. Wait a moment and try again.' },
   { code: 'RESOURCE_EXHAUSTED', says: /message longer/, sentence: 'This was too much at once. Do it in shorter strokes.' },
+  { code: 'RESOURCE_EXHAUSTED', says: /state cannot be kept/,
+    sentence: 'The server cannot save this scene now, so nothing is changed in it: its disk may be full. Ask who runs it.' },
   { code: 'RESOURCE_EXHAUSTED', sentence: 'The server has no room for this. Wait a moment, or ask who runs it.' },
   { code: 'CANCELLED', sentence: 'This was called off before it was done.' },
   { code: 'DEADLINE_EXCEEDED', sentence: 'The server took too long to answer. Try again.' },

@@ -11,7 +11,8 @@ export class SceneChooser {
 
   /** Rebuilds the list only when it is another: somebody may have it open. */
   showScenes(scenes: SceneInfo[]): void {
-    const textOf = ({ sceneId, name }: SceneInfo) => (name && name !== sceneId ? `${name} · ${sceneId}` : sceneId);
+    const textOf = ({ sceneId, name, isReplay }: SceneInfo) =>
+      (isReplay ? `Replay · ${sceneId}` : name && name !== sceneId ? `${name} · ${sceneId}` : sceneId);
     const options = scenes.map((scene) => ({ value: scene.sceneId, text: textOf(scene) }));
     const wanted = options.map(({ value, text }) => `${value}\n${text}`).join('\n\n');
     if (this.select.dataset.options === wanted) return;

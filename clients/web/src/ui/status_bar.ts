@@ -8,6 +8,7 @@ export interface Status {
   /** Why the scene has failed; empty: it has not. */
   failure: string;
   isWatching: boolean;
+  isReplay: boolean;
 }
 
 const CONNECTION_PILLS: Record<ConnectionState['kind'], { label: string; color: string }> = {
@@ -27,7 +28,7 @@ const RUN_PILLS: Record<RunState, { label: string; color: string }> = {
 export class StatusBar {
   private loggedFailure = '';
 
-  show({ connection, runState, failure, isWatching }: Status): void {
+  show({ connection, runState, failure, isWatching, isReplay }: Status): void {
     showPill(element('connection'), CONNECTION_PILLS[connection]);
     const run = element('run-state');
     const pill = RUN_PILLS[runState] ?? RUN_PILLS[RunState.UNSPECIFIED];
@@ -43,9 +44,12 @@ export class StatusBar {
     play.classList.toggle('playing', isPlaying);
     play.setAttribute('aria-label', isPlaying ? 'Pause' : 'Play');
     const isOff = connection !== 'open' || !isWatching;
-    for (const [id, isDisabled] of [['b-play', isOff || hasFailed], ['b-step', isOff || isPlaying], ['b-reset', isOff]] as const) {
+    for (const [id, isDisabled] of [['b-play', isOff || hasFailed], ['b-step', isOff || isPlaying], ['b-back', isOff || isPlaying],
+      ['b-reset', isOff]] as const) {
       (element(id) as HTMLButtonElement).disabled = isDisabled;
     }
+    element('b-back').hidden = !isReplay;
+    element('b-reset').title = isReplay ? 'To the start of the recording (R)' : 'Back to the start (R)';
   }
 }
 

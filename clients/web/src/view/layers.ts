@@ -173,6 +173,10 @@ export class SplitLayer extends Layer {
   /** [vertex below] how many tags it has. */
   private copies = new Uint8Array(64);
   private madeTags: number[] = [];
+  /** Two for each vertex that was made, if texture coordinates are by corner. */
+  private madeTexture: number[] = [];
+  /** Numbers of tags with texture coordinates. */
+  private readonly variants = new Map<string, number>();
   /** Vertices below that got their first triangle since the owner last emptied it. */
   firstUses: number[] = [];
 
@@ -194,13 +198,16 @@ export class SplitLayer extends Layer {
     this.triangles.fill(0, 3 * slot, 3 * slot + 3);
   }
 
-  fill(slot: number, a: number, b: number, c: number, tag: number): void {
+  /** `corners`: texture coordinates, u v of each corner from `at` on; then vertices are told apart by them too. */
+  fill(slot: number, a: number, b: number, c: number, tag: number, corners?: ArrayLike<number>, at = 0): void {
     this.reserve(slot + 1);
     if (a === 0 && b === 0 && c === 0) return;
     let corner = 3 * slot;
-    for (const below of [a, b, c]) {
-      const { id, isNew } = this.vertices.acquire(below * TAG_RANGE + tag, below, below);
+    for (const [k, below] of [a, b, c].entries()) {
+      const kind = corners ? this.variantOf(tag, corners[at + 2 * k]!, corners[at + 2 * k + 1]!) : tag;
+      const { id, isNew } = this.vertices.acquire(below * TAG_RANGE + kind, below, below);
       if (isNew) {
+        if (corners) this.madeTexture.push(corners[at + 2 * k]!, corners[at + 2 * k + 1]!);
         this.copies = grownTo(this.copies, below + 1);
         this.copies[below]! += 1;
         if (this.copies[below] === 1) this.firstUses.push(below);
@@ -210,11 +217,23 @@ export class SplitLayer extends Layer {
     }
   }
 
+  private variantOf(tag: number, u: number, v: number): number {
+    const key = `${tag} ${u} ${v}`;
+    let variant = this.variants.get(key);
+    if (variant === undefined) this.variants.set(key, variant = this.variants.size);
+    return variant;
+  }
+
   override settle(below: Below): number[] {
-    const tags = this.madeTags;
+    const { madeTags: tags, madeTexture: texture } = this;
     this.madeTags = [];
+    this.madeTexture = [];
     const made = super.settle(below);
     for (const [i, id] of made.entries()) this.tags[id] = tags[i]!;
+    if (texture.length > 0) {
+      this.texture = grownTo(this.texture, (2 * this.positions.length) / 3);
+      for (const [i, id] of made.entries()) this.texture.set([texture[2 * i]!, texture[2 * i + 1]!], 2 * id);
+    }
     return made;
   }
 
@@ -350,4 +369,22 @@ export class RefineLayer extends Layer {
     size = Math.sqrt(size) || 1;
     for (let k = 0; k < 3; ++k) this.rims[to + k]! /= size;
   }
+}
+
+/** Values of the three corners of a triangle, two each, at the corners of the triangles that `levels` refinements make of it, in their order. */
+export function refinedCorners(corners: ArrayLike<number>, levels: number): Float32Array {
+  let all = Float32Array.from(corners);
+  for (let level = 0; level < levels; ++level) {
+    const finer = new Float32Array(4 * all.length);
+    for (let from = 0; from < all.length; from += 6) {
+      for (let k = 0; k < 2; ++k) {
+        const a = all[from + k]!, b = all[from + 2 + k]!, c = all[from + 4 + k]!;
+        const ab = 0.5 * (a + b), bc = 0.5 * (b + c), ca = 0.5 * (c + a);
+        // the order of RefineLayer.fill
+        for (const [corner, value] of [a, ab, ca, b, bc, ab, c, ca, bc, ab, bc, ca].entries()) finer[4 * from + 2 * corner + k] = value;
+      }
+    }
+    all = finer;
+  }
+  return all;
 }

@@ -1,11 +1,12 @@
 import * as THREE from 'three';
 import type { SurfaceMirror, TriangleChange } from '../net/surface_mirror';
 import { CutSmoothing } from './cut_smoothing';
-import { RefineLayer, SplitLayer, type Layer } from './layers';
+import { imageTexture } from './images';
+import { RefineLayer, refinedCorners, SplitLayer, type Layer } from './layers';
 import { disposeMeshes, dressed } from './looks';
 import { guessRest, type RestSamples } from './rest_shape';
 import { patternTexture } from './patterns';
-import { plainTissueMaterial, setTissueExtent, tissueMaterial, type ZoneStyle } from './tissue_material';
+import { plainTissueMaterial, setTissueExtent, tissueMaterial, type TissueTexture, type ZoneStyle } from './tissue_material';
 
 /** A surface is refined while it stays below so many triangles. */
 const MAX_TRIANGLES = 16000;
@@ -52,8 +53,7 @@ export class Organ {
   constructor(readonly surface: SurfaceMirror, readonly zones: ZoneStyle[], private readonly heritage?: Heritage) {
     this.positions = new Float32Array(3 * surface.vertexCount);
     this.rest = new Float32Array(3 * surface.vertexCount);
-    const pattern = surface.texture && patternTexture(surface.texture.pattern);
-    const texture = pattern && { pattern, period: surface.texture!.uPeriod };
+    const texture = textureOf(surface);
     this.material = tissueMaterial(zones[0]!.color, texture);
     this.plainMaterial = plainTissueMaterial(texture);
     this.mesh = dressed(new THREE.BufferGeometry(), this.material, this.plainMaterial);
@@ -200,7 +200,8 @@ export class Organ {
     this.layers = [this.sides];
     for (let level = 0; level < this.levels; ++level) this.layers.push(new RefineLayer(this.surface.slotCount * 4 ** level));
     // With one kind of inside the two sides are the zones. With more, they share normals and differ in colour, which the last layer tells apart.
-    if (this.zones.length > 2) this.layers.push(new SplitLayer(this.surface.slotCount * 4 ** this.levels));
+    // Seams of a texture are left to that layer too, so that light does not show them.
+    if (this.zones.length > 2 || this.surface.texture?.byCorner) this.layers.push(new SplitLayer(this.surface.slotCount * 4 ** this.levels));
     for (let slot = 0; slot < this.surface.slotCount; ++slot) this.fill(slot);
     if (waiting) this.sides.firstUses = waiting;  // the others have their places at rest
     this.uploadsAll = true;
@@ -225,8 +226,13 @@ export class Organ {
       const layer = this.layers[at]!;
       const below = this.layers[at - 1]!;
       const count = layer instanceof RefineLayer ? 4 ** (at - 1) : 4 ** this.levels;
+      const tag = Math.min(zone, this.zones.length - 1);
+      const corners = layer instanceof SplitLayer && this.surface.texture?.byCorner
+        ? refinedCorners(this.surface.textureCorners.subarray(6 * slot, 6 * slot + 6), this.levels) : undefined;
       for (let k = slot * count; k < (slot + 1) * count; ++k) {
-        layer.fill(k, below.triangles[3 * k]!, below.triangles[3 * k + 1]!, below.triangles[3 * k + 2]!, Math.min(zone, this.zones.length - 1));
+        const [a, b, c] = [below.triangles[3 * k]!, below.triangles[3 * k + 1]!, below.triangles[3 * k + 2]!];
+        if (corners) (layer as SplitLayer).fill(k, a, b, c, tag, corners, 6 * (k - slot * count));
+        else layer.fill(k, a, b, c, tag);
       }
     }
   }
@@ -246,7 +252,7 @@ export class Organ {
       guessRest(fresh, this.positions, this.rest, { positions: this.positions, rest: this.rest, known });
     }
     const { texture, textureCoordinates } = this.surface;
-    let made = this.sides.settle({ rest: this.rest, ...(texture && { texture: textureCoordinates, texturePeriod: texture.uPeriod }) });
+    let made = this.sides.settle({ rest: this.rest, ...(texture && !texture.byCorner && { texture: textureCoordinates, texturePeriod: texture.uPeriod }) });
     for (let at = 1; at < this.layers.length; ++at) made = this.layers[at]!.settle(this.layers[at - 1]!);
     this.smoothing.rebuild(this.surface, (zone) => this.styleOf(zone).isInterior);
     this.showSides();
@@ -312,6 +318,15 @@ export class Organ {
     }
     this.wire.geometry.attributes.position!.needsUpdate = true;
   }
+}
+
+/** What the skin shows; undefined: the look of tissue that every body has. */
+function textureOf(surface: SurfaceMirror): TissueTexture | undefined {
+  if (!surface.texture) return undefined;
+  const { image, pattern, uPeriod: period } = surface.texture;
+  if (image !== '') return { shown: imageTexture(image), isImage: true, period };
+  const texture = patternTexture(pattern);
+  return texture && { shown: { value: texture }, isImage: false, period };
 }
 
 function fitted(array: Float32Array, size: number): Float32Array {

@@ -8,9 +8,12 @@ export interface ZoneStyle {
   isInterior: boolean;
 }
 
-/** A pattern on the skin, by texture coordinates. */
+/** A pattern or a picture on the skin, by texture coordinates. */
 export interface TissueTexture {
-  pattern: THREE.Texture;
+  /** Shared by all who show it, so that a picture appears when it has come. */
+  shown: { value: THREE.Texture };
+  /** Its colours take the place of the zone's as far as it is opaque; a pattern shades them. */
+  isImage: boolean;
   /** Above 0: u goes around and lies in [0, period), a whole number of tiles. */
   period: number;
 }
@@ -31,10 +34,14 @@ const TEXTURE_FRAGMENT = `
 #ifdef TISSUE_TEXTURE
 varying vec3 vTexture;
 uniform sampler2D uPattern;
-/** Shade of the colour, and height. */
+/** Of a pattern the shade of the colour, and height; of a picture its colour, and how opaque it is. */
 vec4 tissuePattern() {
   vec4 pattern = texture2D(uPattern, vec2(fwidth(vTexture.x) <= fwidth(vTexture.y) ? vTexture.x : vTexture.y, vTexture.z));
+#ifdef TISSUE_IMAGE
+  return pattern;
+#else
   return vec4(2.0 * pattern.rgb, pattern.a);
+#endif
 }
 #endif`;
 
@@ -89,7 +96,9 @@ vec4 skinPattern = tissuePattern();  // here, where all pixels of a quad come by
     diffuseColor.rgb = mix(diffuseColor.rgb, diffuseColor.rgb * 0.5 + vec3(0.3, 0.2, 0.16), smoothstep(0.0, 0.25, inside.y));  // wall
     diffuseColor.rgb = mix(diffuseColor.rgb, vec3(0.05, 0.005, 0.007), smoothstep(0.55, 0.75, inside.y));  // hole
   } else {
-#ifdef TISSUE_TEXTURE
+#ifdef TISSUE_IMAGE
+    diffuseColor.rgb = mix(diffuseColor.rgb, skinPattern.rgb, skinPattern.a);
+#elif defined(TISSUE_TEXTURE)
     float broad = tissueNoise(vRest * 5.0) * 0.6 + tissueNoise(vRest * 13.0) * 0.4;
     diffuseColor.rgb *= skinPattern.rgb * mix(vec3(0.8, 0.74, 0.75), vec3(1.0), broad);
 #else
@@ -116,7 +125,9 @@ const RELIEF = `
 {
   // Relief finer than a pixel is left out, it would only glitter.
   float fade = 1.0 - smoothstep(0.25, 0.9, length(fwidth(vRest)) * (vZone.a > 0.5 ? 44.0 : 34.0));
-#ifdef TISSUE_TEXTURE
+#ifdef TISSUE_IMAGE
+  float skinRelief = 0.5 * tissueRelief(vRest);
+#elif defined(TISSUE_TEXTURE)
   float skinRelief = 0.5 * tissueRelief(vRest) + 0.7 * skinPattern.a;
 #else
   float skinRelief = tissueRelief(vRest);
@@ -146,7 +157,7 @@ export function tissueMaterial(color: THREE.Color, texture?: TissueTexture): THR
     envMapIntensity: 0.9,
   });
   const uniforms = { uDetailScale: { value: 1 }, uReliefHeight: { value: 0 }, ...textureUniforms(texture) };
-  if (texture) defineTexture(material);
+  if (texture) defineTexture(material, texture);
   material.userData.uniforms = uniforms;
   material.onBeforeCompile = (shader) => {
     Object.assign(shader.uniforms, uniforms);
@@ -187,11 +198,11 @@ reflectedLight.directDiffuse += diffuseColor.rgb * vec3(1.0, 0.32, 0.24) * tissu
 }
 
 function textureUniforms(texture: TissueTexture | undefined): Record<string, THREE.IUniform> {
-  return texture ? { uPattern: { value: texture.pattern }, uTexturePeriod: { value: texture.period } } : {};
+  return texture ? { uPattern: texture.shown, uTexturePeriod: { value: texture.period } } : {};
 }
 
-function defineTexture(material: THREE.Material & { defines?: Record<string, string> }): void {
-  material.defines = { ...material.defines, TISSUE_TEXTURE: '' };
+function defineTexture(material: THREE.Material & { defines?: Record<string, string> }, texture: TissueTexture): void {
+  material.defines = { ...material.defines, TISSUE_TEXTURE: '', ...(texture.isImage && { TISSUE_IMAGE: '' }) };
 }
 
 /** The size of the body gives that of its look. */
@@ -203,7 +214,7 @@ export function setTissueExtent(material: THREE.MeshPhysicalMaterial, extent_m: 
 /** Tissue for a processor to draw: the colour of each zone, the pattern of the skin and a highlight. Vertex attributes as above, without `restPosition`. */
 export function plainTissueMaterial(texture?: TissueTexture): THREE.MeshPhongMaterial {
   const material = new THREE.MeshPhongMaterial({ color: 0xffffff, specular: 0x3c3836, shininess: 55 });
-  if (texture) defineTexture(material);
+  if (texture) defineTexture(material, texture);
   material.onBeforeCompile = (shader) => {
     Object.assign(shader.uniforms, textureUniforms(texture));
     shader.vertexShader = shader.vertexShader
@@ -216,7 +227,11 @@ export function plainTissueMaterial(texture?: TissueTexture): THREE.MeshPhongMat
 diffuseColor.rgb = vZoneColor.rgb;
 #ifdef TISSUE_TEXTURE
 vec4 skinPattern = tissuePattern();
+#ifdef TISSUE_IMAGE
+if (vZoneColor.a < 0.5) diffuseColor.rgb = mix(diffuseColor.rgb, skinPattern.rgb, skinPattern.a);
+#else
 if (vZoneColor.a < 0.5) diffuseColor.rgb *= skinPattern.rgb;
+#endif
 #endif`);
   };
   return material;

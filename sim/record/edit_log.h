@@ -9,8 +9,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "palpate/v1/edit.pb.h"
+#include "palpate/v1/journal.pb.h"
 
-namespace palpate::server {
+namespace palpate::record {
 
 /// The answers to the newest requests with a key, so that a request that is sent again is not performed again. Not thread-safe.
 class EditLog {
@@ -25,12 +26,18 @@ class EditLog {
   /// Keeps the answer to a request with a key that is not known yet; forgets the oldest beyond kMaxKeys or kMaxBytes, but never this one.
   void Remember(const v1::EditSceneRequest& request, const v1::EditSceneResponse& response);
 
+  /// All answers, oldest first, for a checkpoint; Import replaces them by these.
+  void Export(v1::SceneState* state) const;
+  void Import(const v1::SceneState& state);
+
   size_t size() const { return entries_.size(); }
   size_t size_bytes() const { return size_bytes_; }
 
  private:
+  void Keep(const std::string& key, uint64_t fingerprint, std::string response);
+
   struct Entry {
-    uint64_t fingerprint = 0;  ///< of the whole request
+    uint64_t fingerprint = 0;  ///< of the whole request, the same in every process
     std::string response;      ///< encoded, a fraction of the message's size in memory
   };
   absl::flat_hash_map<std::string, Entry> entries_;
@@ -38,4 +45,4 @@ class EditLog {
   size_t size_bytes_ = 0;
 };
 
-}  // namespace palpate::server
+}  // namespace palpate::record

@@ -1,0 +1,118 @@
+"""palpate-server as a child process."""
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+import weakref
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from . import errors
+
+PathLike = Union[str, "os.PathLike[str]"]
+PROGRAM = "palpate-server"
+
+
+def find_program(program: Optional[PathLike] = None) -> pathlib.Path:
+    """The server to start: the argument, $PALPATE_SERVER, a build folder above this package (build/release/bin), PATH. Errors: NotFound."""
+    named = program if program is not None else os.environ.get("PALPATE_SERVER")
+    if named is not None:
+        found = shutil.which(os.fspath(named))
+        if found is None:
+            raise errors.NotFound(f"{os.fspath(named)}: no such program")
+        return pathlib.Path(found).resolve()
+    for folder in pathlib.Path(__file__).resolve().parents:
+        for candidate in (folder / "bin" / PROGRAM, folder / "build/release/bin" / PROGRAM):
+            if candidate.is_file() and os.access(candidate, os.X_OK):
+                return candidate
+    found = shutil.which(PROGRAM)
+    if found is None:
+        raise errors.NotFound(f"there is no {PROGRAM}: build it (./run build), put it on PATH, name it in PALPATE_SERVER or by `program`")
+    return pathlib.Path(found)
+
+
+class ServerProcess:
+    """One server on free ports of the loopback address; it may be ended and started again on the same ports."""
+
+    def __init__(self, program: Optional[PathLike], arguments: Sequence[str], environment: Optional[Mapping[str, str]], http: bool,
+                 log_level: str, timeout_s: float) -> None:
+        self._program = find_program(program)
+        self._arguments = list(arguments)
+        self._environment: Optional[Dict[str, str]] = {**os.environ, **environment} if environment is not None else None
+        self._http, self._log_level, self._timeout_s = http, log_level, timeout_s
+        self._folder = tempfile.TemporaryDirectory(prefix="palpate-")
+        self._process: Optional["subprocess.Popen[bytes]"] = None
+        self.grpc_port = 0
+        self.http_port = 0
+        _running.add(self)
+
+    @property
+    def log_path(self) -> pathlib.Path:
+        """What the server has said so far."""
+        return pathlib.Path(self._folder.name) / "server.log"
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines() if self.log_path.exists() else []
+        return "\n".join("  " + line for line in lines[-15:]) or "  (no output)"
+
+    @property
+    def pid(self) -> Optional[int]:
+        """Of the running process; None: there is none."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Returns when it answers; the first start on a machine compiles kernels. Errors: Internal (it ended), DeadlineExceeded."""
+        ready = pathlib.Path(self._folder.name) / "ready.json"
+        ready.unlink(missing_ok=True)
+        http = f"127.0.0.1:{self.http_port}" if self._http else "off"
+        command: List[str] = [str(self._program), "--listen", f"127.0.0.1:{self.grpc_port}", "--http", http, "--ready-file", str(ready),
+                              "--log-level", self._log_level, *self._arguments]
+        with open(self.log_path, "ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment)
+        end = time.monotonic() + self._timeout_s
+        while not ready.exists():
+            status = self._process.poll()
+            if status is not None:
+                raise errors.Internal(f"{PROGRAM} ended with status {status}; its last words:\n{self.last_words()}")
+            if time.monotonic() > end:
+                self.stop()
+                raise errors.DeadlineExceeded(f"{PROGRAM} is not ready after {self._timeout_s:g} s; its last words:\n{self.last_words()}")
+            time.sleep(0.01)
+        ports: Dict[str, Any] = json.loads(ready.read_text(encoding="utf-8"))
+        self.grpc_port, self.http_port = int(ports["grpc_port"]), int(ports.get("http_port", 0))
+
+    def kill(self) -> None:
+        """Ends it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """Asks it to end, and waits; after ten seconds it is killed."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def close(self) -> None:
+        """Stops it and removes its files."""
+        self.stop()
+        self._folder.cleanup()
+
+
+_running: "weakref.WeakSet[ServerProcess]" = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for process in list(_running):
+        process.close()

@@ -1,0 +1,253 @@
+#include "server/core/recording_feed.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "sim/record/journal_file.h"
+#include "sim/record/recording.h"
+#include "sim/record/state_file.h"
+
+namespace palpate::server {
+namespace {
+
+/// A reader that stalls cannot take the end of its stream either.
+constexpr std::chrono::seconds kEndGrace{2};
+
+std::string HeadBytes(const BranchPoint& point, uint64_t sequence, uint64_t position) {
+  v1::JournalEntry entry;
+  entry.set_sequence(sequence);
+  *entry.mutable_head() = point.head;
+  entry.mutable_head()->set_begin_position(position);
+  return record::EncodeFileHeader() + record::EncodeEntry(entry);
+}
+
+absl::StatusOr<std::string> AssetBytes(const BranchPoint& point, uint64_t sequence) {
+  std::string out;
+  for (const v1::AssetReference& reference : point.head.assets()) {
+    // The two halves of a TetGen mesh lie behind each other, since assets are in order of their names: .ele, .node.
+    const std::vector<v1::AssetReference> group = record::GroupOf(reference, point.head);
+    if (group.empty()) continue;
+    PALPATE_ASSIGN_OR_RETURN(const std::filesystem::path path, point.assets->PathOf(group));
+    PALPATE_ASSIGN_OR_RETURN(std::vector<record::AssetFile> files, record::ReadAsset(group[0].name(), path));
+    for (size_t f = 0; f < files.size(); ++f) {
+      v1::JournalEntry entry;
+      entry.set_sequence(sequence);
+      *entry.mutable_asset()->mutable_reference() = group[f];
+      entry.mutable_asset()->set_content(std::move(files[f].content));
+      entry.mutable_asset()->set_goes_with_previous(f > 0);
+      out += record::EncodeEntry(entry);
+    }
+  }
+  return out;
+}
+
+std::string StateBytes(const record::SceneCheckpoint& checkpoint) {
+  v1::JournalEntry entry;
+  entry.set_sequence(checkpoint.scene.journal_sequence());
+  entry.mutable_state()->set_position(checkpoint.scene.position());
+  entry.mutable_state()->set_checkpoint(record::EncodeState(checkpoint));
+  return record::EncodeEntry(entry);
+}
+
+/// What the past of a scene gives, piece by piece.
+class PastReader {
+ public:
+  PastReader(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, std::optional<uint64_t> place, uint64_t until_sequence)
+      : point_(std::move(point)), folder_(std::move(folder)), place_(place), until_sequence_(until_sequence) {}
+
+  absl::StatusOr<std::optional<std::string>> Next() {
+    if (!cursor_) return Begin();
+    std::string out;
+    v1::JournalEntry entry;
+    while (out.size() < RecordingFeed::kMaxChunkBytes && cursor_->sequence() < until_sequence_) {
+      PALPATE_ASSIGN_OR_RETURN(const bool has_entry, cursor_->Next(&entry));
+      if (!has_entry) return absl::DataLossError(absl::StrCat("the journal ends before entry ", until_sequence_));
+      out += record::EncodeEntry(entry);
+    }
+    if (out.empty()) return std::nullopt;
+    return out;
+  }
+
+ private:
+  absl::StatusOr<std::optional<std::string>> Begin() {
+    PALPATE_ASSIGN_OR_RETURN(recording_, record::Recording::OpenFolder(folder_));
+    const uint64_t place = place_.value_or(recording_->begin_position());
+    if (place < recording_->begin_position()) {
+      return absl::InvalidArgumentError(absl::StrCat("from_step: kept are the last ",
+                                                     recording_->end_position() - recording_->begin_position(), " steps, asked for were ",
+                                                     recording_->end_position() - place));
+    }
+    const auto& states = recording_->states();
+    auto state = std::upper_bound(states.begin(), states.end(), place, [](uint64_t p, const auto& ref) { return p < ref.position; });
+    while (state != states.begin()) {
+      const absl::StatusOr<record::SceneCheckpoint> checkpoint = recording_->LoadState(*--state);
+      if (!checkpoint.ok()) continue;  // the one before it will do
+      return From(state->sequence, state->position, StateBytes(*checkpoint));
+    }
+    if (!recording_->has_begin()) return absl::DataLossError("no state of the past can be read");
+    return From(0, 0, "");
+  }
+
+  absl::StatusOr<std::optional<std::string>> From(uint64_t sequence, uint64_t position, const std::string& state) {
+    cursor_.emplace(recording_->EntriesAfter(sequence));
+    PALPATE_ASSIGN_OR_RETURN(const std::string assets, AssetBytes(*point_, sequence));
+    return HeadBytes(*point_, sequence, position) + assets + state;
+  }
+
+  const std::shared_ptr<const BranchPoint> point_;
+  const std::filesystem::path folder_;
+  const std::optional<uint64_t> place_;
+  const uint64_t until_sequence_;
+  std::shared_ptr<const record::Recording> recording_;
+  std::optional<record::Recording::Cursor> cursor_;
+};
+
+}  // namespace
+
+ChunkSource RecordingFrom(std::shared_ptr<const BranchPoint> point) {
+  return [point = std::move(point), is_done = false]() mutable -> absl::StatusOr<std::optional<std::string>> {
+    if (std::exchange(is_done, true)) return std::nullopt;
+    const uint64_t sequence = point->state.journal_sequence();
+    PALPATE_ASSIGN_OR_RETURN(const std::string assets, AssetBytes(*point, sequence));
+    record::SceneCheckpoint checkpoint;
+    checkpoint.scene = point->state;
+    checkpoint.world = sim::EncodeWorldState(*point->world);
+    return HeadBytes(*point, sequence, point->state.position()) + assets + StateBytes(checkpoint);
+  };
+}
+
+ChunkSource RecordingOfPast(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, std::optional<uint64_t> place,
+                            uint64_t until_sequence) {
+  const auto reader = std::make_shared<PastReader>(std::move(point), std::move(folder), place, until_sequence);
+  return [reader] { return reader->Next(); };
+}
+
+void RecordingFeed::Begin(ChunkSource source, bool is_whole) {
+  {
+    const std::lock_guard lock(mutex_);
+    source_ = std::move(source);
+    has_begun_ = true;
+    if (is_whole && !end_) end_ = absl::OkStatus();
+  }
+  Pump();
+}
+
+bool RecordingFeed::OnEntry(const std::shared_ptr<const std::string>& bytes, const v1::JournalEntry& entry) {
+  bool goes_on = true;
+  bool is_too_slow = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (end_) return false;
+    queue_.push_back(bytes);
+    queued_bytes_ += bytes->size();
+    is_too_slow = queued_bytes_ > kMaxQueuedBytes;
+    if (until_step_ && entry.has_step() && entry.step().step() >= *until_step_) {
+      end_ = absl::OkStatus();
+      goes_on = false;
+    }
+  }
+  if (goes_on && is_too_slow) {
+    End(absl::ResourceExhaustedError(absl::StrCat("the reader is slower than the scene: ", kMaxQueuedBytes, " bytes wait")));
+    goes_on = false;
+  }
+  Pump();
+  return goes_on;
+}
+
+void RecordingFeed::End(const absl::Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!end_) end_ = status;
+    if (absl::IsCancelled(status)) is_reader_gone_ = true;
+    if (!has_begun_ && !status.ok()) has_begun_ = true;  // nothing will come
+  }
+  pool_.PostAt(WorkerPool::Clock::now() + kEndGrace, [weak = weak_from_this()] {
+    const std::shared_ptr<RecordingFeed> self = weak.lock();
+    if (!self) return;
+    const std::lock_guard lock(self->mutex_);
+    if (!self->is_finished_ && self->end_ && !self->end_->ok()) self->operations_.cancel();
+  });
+  Pump();
+}
+
+void RecordingFeed::OnWriteDone(bool ok) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ok) is_reader_gone_ = true;
+    if (!ok && !end_) end_ = absl::CancelledError("the reader is gone");
+    is_busy_ = false;
+  }
+  Pump();
+}
+
+void RecordingFeed::Pump() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_busy_ || is_finished_ || !has_begun_) return;
+    if (!source_ && rest_at_ >= rest_.size() && queue_.empty() && !end_) return;
+    is_busy_ = true;
+  }
+  pool_.Post([self = shared_from_this()] { self->Work(); });
+}
+
+void RecordingFeed::Work() {
+  const absl::StatusOr<std::optional<std::string>> piece = NextPiece();
+  if (!piece.ok()) return Finish(piece.status());
+  if (*piece) {
+    chunk_.set_data(**piece);
+    return operations_.start_write(&chunk_);
+  }
+  std::optional<absl::Status> end;
+  {
+    const std::lock_guard lock(mutex_);
+    if (queue_.empty()) end = end_;
+    is_busy_ = false;
+  }
+  if (end) return Finish(*end);
+  Pump();
+}
+
+/// The next bytes to send; nothing: there are none now.
+absl::StatusOr<std::optional<std::string>> RecordingFeed::NextPiece() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_reader_gone_) return *end_;
+  }
+  while (rest_at_ >= rest_.size()) {
+    rest_.clear();
+    rest_at_ = 0;
+    if (source_) {
+      PALPATE_ASSIGN_OR_RETURN(std::optional<std::string> piece, source_());
+      if (piece) {
+        rest_ = *std::move(piece);
+      } else {
+        source_ = nullptr;
+      }
+      continue;
+    }
+    const std::lock_guard lock(mutex_);
+    while (!queue_.empty() && rest_.size() < kMaxChunkBytes) {
+      rest_ += *queue_.front();
+      queued_bytes_ -= queue_.front()->size();
+      queue_.pop_front();
+    }
+    if (rest_.empty()) return std::nullopt;
+  }
+  std::string out = rest_.substr(rest_at_, kMaxChunkBytes);
+  rest_at_ += out.size();
+  return out;
+}
+
+void RecordingFeed::Finish(const absl::Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(is_finished_, true)) return;
+    end_ = status;
+  }
+  operations_.finish(status);
+}
+
+}  // namespace palpate::server

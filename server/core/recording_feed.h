@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "palpate/v1/record.pb.h"
+#include "server/core/scene.h"
+#include "server/core/scene_past.h"
+#include "server/core/worker_pool.h"
+
+namespace palpate::server {
+
+/// Pieces of a file, one a call; nothing: that was all. Runs on a pool thread, one call at a time.
+using ChunkSource = std::function<absl::StatusOr<std::optional<std::string>>()>;
+
+/// The write side of a stream of recording: first what a source gives, then the entries of the running scene, in order and without a gap.
+/// One write in flight; finishes the call exactly once, while no write is in flight. Thread-safe.
+class RecordingFeed final : public EntrySink, public std::enable_shared_from_this<RecordingFeed> {
+ public:
+  static constexpr size_t kMaxQueuedBytes = size_t{64} << 20;  ///< of entries that the reader has not taken
+  static constexpr size_t kMaxChunkBytes = size_t{512} << 10;
+
+  /// Of the reactor, which lives until `finish`.
+  struct Operations {
+    std::function<void(const v1::RecordingChunk* chunk)> start_write;
+    std::function<void(const absl::Status& status)> finish;
+    std::function<void()> cancel;
+  };
+
+  /// `until_step`: the last step that is recorded.
+  RecordingFeed(WorkerPool& pool, Operations operations, std::optional<uint64_t> until_step)
+      : pool_(pool), operations_(std::move(operations)), until_step_(until_step) {}
+
+  /// What comes before the entries. `is_whole`: nothing comes behind it.
+  void Begin(ChunkSource source, bool is_whole);
+  bool OnEntry(const std::shared_ptr<const std::string>& bytes, const v1::JournalEntry& entry) override;
+  void OnEnd(const absl::Status& reason) override { End(reason); }
+  /// The first status counts. Entries that wait are still sent, unless the reader is gone.
+  void End(const absl::Status& status);
+  void OnWriteDone(bool ok);
+
+ private:
+  void Pump();
+  void Work();
+  absl::StatusOr<std::optional<std::string>> NextPiece();
+  void Finish(const absl::Status& status);
+
+  WorkerPool& pool_;
+  const Operations operations_;
+  const std::optional<uint64_t> until_step_;
+  ChunkSource source_;  ///< of the job under way
+  std::string rest_;    ///< of a piece that is longer than a chunk; of the job under way
+  size_t rest_at_ = 0;
+  v1::RecordingChunk chunk_;  ///< of the job or write in flight
+
+  std::mutex mutex_;
+  bool has_begun_ = false;
+  bool is_busy_ = false;  ///< a job or a write is in flight
+  bool is_finished_ = false;
+  std::deque<std::shared_ptr<const std::string>> queue_;
+  size_t queued_bytes_ = 0;
+  std::optional<absl::Status> end_;
+  bool is_reader_gone_ = false;
+};
+
+/// The begin of a recording: head, assets and the state of one moment. `point` is what Scene::Fork gives.
+ChunkSource RecordingFrom(std::shared_ptr<const BranchPoint> point);
+
+/// Everything that a folder of state holds from a place on, up to entry `until_sequence`: head, assets, the nearest state before the place
+/// (none if that is the creation), entries. `place`: nothing for the oldest.
+ChunkSource RecordingOfPast(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, std::optional<uint64_t> place,
+                            uint64_t until_sequence);
+
+}  // namespace palpate::server

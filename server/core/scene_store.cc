@@ -1,0 +1,236 @@
+#include "server/core/scene_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "server/core/build_info.h"
+#include "server/core/log.h"
+#include "sim/record/file_names.h"
+
+namespace palpate::server {
+namespace {
+
+/// The scene's spec made again, from what a journal says and the store holds.
+absl::StatusOr<sim::SceneDescription> DescriptionOf(const v1::JournalHead& head, const record::AssetStore& store,
+                                                    const scene::SceneLimits& limits) {
+  return scene::BuildSceneDescription(head.request().spec(), record::StoredResolver(store, head), limits);
+}
+
+void LogNotes(const std::string& id, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) Log(LogLevel::kWarning, "state damaged", {{"scene", id}, {"found", note}});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SceneStore>> SceneStore::Open(Options options) {
+  std::unique_ptr<SceneStore> store(new SceneStore(std::move(options)));
+  PALPATE_ASSIGN_OR_RETURN(store->temporary_, record::TemporaryFolder::Create());
+  if (!store->options_.state.folder.empty()) {
+    absl::StatusOr<std::unique_ptr<record::StateFolder>> folder = record::StateFolder::Open(store->options_.state.folder);
+    if (!folder.ok()) return Annotate(folder.status(), "--state-dir");
+    store->folder_ = *std::move(folder);
+    store->assets_ = store->folder_->assets();
+  } else {
+    store->assets_ = std::make_shared<record::AssetStore>(store->temporary_->path() / "assets");
+  }
+  return store;
+}
+
+v1::JournalHead SceneStore::HeadOf(const std::string& id, const v1::CreateSceneRequest& request,
+                                   const sim::SceneDescription& description) const {
+  v1::JournalHead head;
+  head.set_format_major(record::kJournalMajor);
+  head.set_format_minor(record::kJournalMinor);
+  head.set_scene_id(id);
+  *head.mutable_request() = request;
+  head.set_program_version(kVersion);
+  head.set_program_commit(kBuildCommit);
+  head.set_device(gpu::DescribeDevice(options_.context->device()));
+  head.set_driver_version(options_.context->device().driver_version);
+  head.set_dt_s(description.dt_s);
+  head.set_begin_time_us(
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+  for (const sim::ToolDescription& tool : description.tools) head.add_tools(tool.name);
+  return head;
+}
+
+absl::StatusOr<SceneStart> SceneStore::NewScene(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
+                                                const scene::AssetResolver& assets) {
+  if (std::find(damaged_.begin(), damaged_.end(), id) != damaged_.end()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "scene_id: \"", id, "\" is kept on disk and could not be brought back: see the server's log; its folder there has to go first"));
+  }
+  const record::KeepingResolver keeping(assets, *assets_);
+  PALPATE_ASSIGN_OR_RETURN(sim::SceneDescription description, scene::BuildSceneDescription(request.spec(), keeping, options_.limits));
+  SceneStart start;
+  start.id = id;
+  start.spec = scene::WithoutInlineMeshes(request.spec());
+  start.rate = rate;
+  start.play = request.play();
+  start.kept_versions = options_.kept_versions;
+  start.past.head = HeadOf(id, request, description);
+  v1::CreateSceneRequest& kept = *start.past.head.mutable_request();
+  kept.set_scene_id(id);
+  *kept.mutable_rate() = rate;
+  for (const v1::AssetReference& reference : keeping.references()) *start.past.head.add_assets() = reference;
+  start.past.assets = assets_;
+  PALPATE_ASSIGN_OR_RETURN(start.world, sim::World::Create(options_.context, std::move(description)));
+  if (folder_) {
+    PALPATE_RETURN_IF_ERROR(Annotate(folder_->AddScene(id), "--state-dir"));
+    if (absl::Status status = OpenJournal(id, &start.past); !status.ok()) {
+      folder_->RemoveScene(id).IgnoreError();
+      return status;
+    }
+  }
+  return start;
+}
+
+absl::Status SceneStore::OpenJournal(const std::string& id, ScenePast::Options* past) {
+  record::JournalOptions options;
+  options.folder = folder_->SceneFolder(id);
+  options.sync_interval = options_.state.sync_interval;
+  options.max_bytes = options_.state.max_state_bytes;
+  options.max_file_bytes = std::min(options.max_file_bytes, options.max_bytes / 8);
+  past->folder = options.folder;
+  past->state_interval = options_.state.checkpoint_interval;
+  past->state_steps = options_.state.checkpoint_steps;
+  absl::StatusOr<std::unique_ptr<record::SceneJournal>> journal =
+      record::SceneJournal::Open(std::move(options), past->head, past->place.sequence, past->place.position);
+  if (!journal.ok()) return Annotate(journal.status(), "--state-dir");
+  past->journal = *std::move(journal);
+  return absl::OkStatus();
+}
+
+std::vector<std::string> SceneStore::KeptScenes() const {
+  if (!folder_) return {};
+  const absl::StatusOr<std::vector<std::string>> ids = folder_->SceneIds();
+  if (!ids.ok()) Log(LogLevel::kError, "state unreadable", {{"error", ids.status()}});
+  return ids.ok() ? *ids : std::vector<std::string>();
+}
+
+absl::StatusOr<SceneStart> SceneStore::Recover(const std::string& id) {
+  const auto recover = [&]() -> absl::StatusOr<SceneStart> {
+    PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const record::Recording> recording,
+                             record::Recording::OpenFolder(folder_->SceneFolder(id)));
+    kept_references_.insert(kept_references_.end(), recording->head().assets().begin(), recording->head().assets().end());
+    LogNotes(id, recording->damages());
+    PALPATE_ASSIGN_OR_RETURN(sim::SceneDescription description, DescriptionOf(recording->head(), *assets_, options_.limits));
+    PALPATE_ASSIGN_OR_RETURN(const std::unique_ptr<record::Player> player,
+                             record::Player::CreateAtEnd(recording, options_.context, std::move(description)));
+    LogNotes(id, player->notes());
+    if (player->divergence().count > 0) {
+      Log(LogLevel::kWarning, "recovery differs from what was recorded",
+          {{"scene", id},
+           {"first_position", *player->divergence().position},
+           {"entries", player->divergence().count},
+           {"recorded_on", recording->head().device()},
+           {"recorded_driver", recording->head().driver_version()}});
+    }
+    SceneStart start;
+    start.id = id;
+    start.spec = scene::WithoutInlineMeshes(recording->head().request().spec());
+    start.state = player->scene();
+    player->answers().Export(&start.state);
+    start.rate = start.state.rate();
+    start.play = start.state.run_state() == v1::RUN_STATE_PLAYING;
+    start.kept_versions = options_.kept_versions;
+    start.past.head = recording->head();
+    start.past.assets = assets_;
+    start.past.place = {player->sequence(), player->position()};
+    start.past.events = recording->events();
+    start.past.begin_position = recording->begin_position();
+    start.past.is_state_due = true;  // so that the next recovery is short, and what was damaged is behind it
+    start.world = player->TakeWorld();
+    PALPATE_RETURN_IF_ERROR(OpenJournal(id, &start.past));
+    return start;
+  };
+  absl::StatusOr<SceneStart> start = recover();
+  if (!start.ok()) damaged_.push_back(id);
+  return start;
+}
+
+void SceneStore::CollectGarbage() {
+  // Assets of a scene that could not be read may be wanted by it.
+  if (folder_ && damaged_.empty()) folder_->CollectGarbage(kept_references_);
+  kept_references_.clear();
+}
+
+absl::StatusOr<SceneStart> SceneStore::Branch(const std::string& id, const BranchPoint& point, bool play) {
+  SceneStart start;
+  start.id = id;
+  start.spec = scene::WithoutInlineMeshes(point.head.request().spec());
+  start.state = point.state;
+  start.rate = point.state.rate();
+  start.play = play && point.state.failure().empty();
+  start.kept_versions = options_.kept_versions;
+  start.past.head = HeadOf(id, point.head.request(), point.description);
+  start.past.head.mutable_request()->set_scene_id(id);
+  *start.past.head.mutable_assets() = point.head.assets();
+  start.past.head.set_origin(absl::StrCat(point.head.scene_id(), "@", point.state.position()));
+  start.past.assets = point.assets;
+  start.past.place = {point.state.journal_sequence(), point.state.position()};
+  start.past.begin_position = point.state.position();
+  PALPATE_ASSIGN_OR_RETURN(start.world, sim::World::Restore(options_.context, point.description, *point.world));
+  if (!folder_) return start;
+  PALPATE_RETURN_IF_ERROR(Annotate(folder_->AddScene(id), "--state-dir"));
+  const auto keep = [&]() -> absl::Status {
+    record::SceneCheckpoint checkpoint;
+    checkpoint.scene = point.state;
+    checkpoint.scene.set_scene_id(id);
+    checkpoint.world = sim::EncodeWorldState(*point.world);
+    const std::string name = record::StateName(point.state.journal_sequence(), point.state.position());
+    PALPATE_RETURN_IF_ERROR(record::WriteStateFile(record::SystemDisk(), folder_->SceneFolder(id) / name, checkpoint));
+    return OpenJournal(id, &start.past);
+  };
+  if (absl::Status status = keep(); !status.ok()) {
+    folder_->RemoveScene(id).IgnoreError();
+    return status;
+  }
+  return start;
+}
+
+absl::StatusOr<SceneStart> SceneStore::ReplayFile(const std::string& id, std::shared_ptr<UploadFile> file, const v1::Rate& rate) {
+  PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const record::Recording> recording, record::Recording::OpenFile(file->path()));
+  PALPATE_RETURN_IF_ERROR(recording->UnpackAssets(*assets_));
+  PALPATE_ASSIGN_OR_RETURN(sim::SceneDescription description, DescriptionOf(recording->head(), *assets_, options_.limits));
+  PALPATE_ASSIGN_OR_RETURN(SceneStart start, StartReplay(id, recording, std::move(description), rate, recording->begin_position()));
+  start.upload = std::move(file);
+  return start;
+}
+
+absl::StatusOr<SceneStart> SceneStore::ReplayPast(const std::string& id, const BranchPoint& point) {
+  if (!folder_) return absl::FailedPreconditionError("the server keeps no state (--state-dir)");
+  PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const record::Recording> recording,
+                           record::Recording::OpenFolder(folder_->SceneFolder(point.head.scene_id())));
+  v1::Rate rate;
+  rate.set_mode(v1::RATE_MODE_REAL_TIME);
+  rate.set_speed(1);
+  const uint64_t place = recording->states().empty() ? recording->begin_position() : recording->states().back().position;
+  return StartReplay(id, recording, point.description, rate, place);
+}
+
+absl::StatusOr<SceneStart> SceneStore::StartReplay(const std::string& id, std::shared_ptr<const record::Recording> recording,
+                                                   sim::SceneDescription description, const v1::Rate& rate, uint64_t place) {
+  SceneStart start;
+  start.id = id;
+  start.spec = scene::WithoutInlineMeshes(recording->head().request().spec());
+  start.rate = rate;
+  start.kept_versions = options_.kept_versions;
+  start.past.head = recording->head();
+  start.past.assets = assets_;
+  PALPATE_ASSIGN_OR_RETURN(start.player, record::Player::Create(std::move(recording), options_.context, std::move(description), place));
+  LogNotes(id, start.player->recording().damages());
+  LogNotes(id, start.player->notes());
+  return start;
+}
+
+absl::Status SceneStore::Remove(const std::string& id) {
+  if (!folder_) return absl::OkStatus();
+  std::error_code error;
+  if (!std::filesystem::exists(folder_->SceneFolder(id), error)) return absl::OkStatus();
+  return folder_->RemoveScene(id);
+}
+
+}  // namespace palpate::server

@@ -1,0 +1,252 @@
+#include "sim/record/scene_journal.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "sim/record/file_names.h"
+#include "sim/record/journal_file.h"
+
+namespace palpate::record {
+
+absl::StatusOr<std::unique_ptr<SceneJournal>> SceneJournal::Open(JournalOptions options, v1::JournalHead head, uint64_t sequence,
+                                                                 uint64_t position) {
+  std::unique_ptr<SceneJournal> journal(new SceneJournal(std::move(options), std::move(head)));
+  PALPATE_RETURN_IF_ERROR(journal->OpenNextFile(sequence, position));
+  journal->progress_.sequence = sequence;
+  journal->progress_.position = position;
+  journal->writer_ = std::thread([raw = journal.get()] { raw->WriteLoop(); });
+  journal->state_writer_ = std::thread([raw = journal.get()] { raw->StateLoop(); });
+  return journal;
+}
+
+SceneJournal::SceneJournal(JournalOptions options, v1::JournalHead head)
+    : options_(std::move(options)), head_(std::move(head)), disk_(options_.disk != nullptr ? *options_.disk : SystemDisk()) {}
+
+SceneJournal::~SceneJournal() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  wake_.notify_all();
+  if (state_writer_.joinable()) state_writer_.join();
+  if (writer_.joinable()) writer_.join();
+}
+
+void SceneJournal::Append(std::shared_ptr<const std::string> entry, uint64_t sequence, uint64_t position, uint64_t step, Durable durable) {
+  absl::Status refused;
+  {
+    const std::lock_guard lock(mutex_);
+    if (needs_state_) {
+      refused = absl::ResourceExhaustedError(absl::StrCat("the journal has a gap: ", progress_.trouble));
+    } else {
+      queued_bytes_ += entry->size();
+      queue_.push_back({std::move(entry), sequence, position, step, std::move(durable)});
+    }
+  }
+  if (!refused.ok()) {
+    if (durable) durable(refused);
+    return;
+  }
+  wake_.notify_all();
+}
+
+void SceneJournal::WhenDurable(Durable durable) {
+  absl::Status refused;
+  {
+    const std::lock_guard lock(mutex_);
+    if (needs_state_) {
+      refused = absl::ResourceExhaustedError(absl::StrCat("the journal has a gap: ", progress_.trouble));
+    } else {
+      queue_.push_back({nullptr, 0, 0, 0, std::move(durable)});
+    }
+  }
+  if (!refused.ok()) return durable(refused);
+  wake_.notify_all();
+}
+
+bool SceneJournal::AppendState(v1::SceneState scene, std::shared_ptr<const sim::WorldState> world) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_job_ || is_stopping_) return false;
+    const bool bridges_gap = needs_state_;
+    if (needs_state_) {
+      // What comes from now on goes into a new file behind the state.
+      needs_state_ = false;
+      new_file_behind_ = Item{nullptr, scene.journal_sequence(), scene.position(), scene.step(), {}};
+    }
+    state_job_ = {std::move(scene), std::move(world), bridges_gap};
+  }
+  wake_.notify_all();
+  return true;
+}
+
+SceneJournal::Progress SceneJournal::progress() const {
+  const std::lock_guard lock(mutex_);
+  return progress_;
+}
+
+bool SceneJournal::needs_state() const {
+  const std::lock_guard lock(mutex_);
+  return needs_state_;
+}
+
+absl::Status SceneJournal::OpenNextFile(uint64_t sequence, uint64_t position) {
+  const std::filesystem::path path = options_.folder / JournalName(sequence + 1);
+  v1::JournalEntry entry;
+  entry.set_sequence(sequence);
+  v1::JournalHead& head = *entry.mutable_head();
+  head = head_;
+  head.set_begin_position(position);
+  const std::string header = EncodeFileHeader();
+  const std::string bytes = EncodeEntry(entry);
+  // Written whole, so that a file without a head is never seen.
+  const std::array<std::string_view, 2> parts = {header, bytes};
+  PALPATE_RETURN_IF_ERROR(WriteWholeFile(disk_, path, parts));
+  PALPATE_ASSIGN_OR_RETURN(file_, OpenForAppending(path));
+  path_ = path;
+  file_bytes_ = synced_bytes_ = header.size() + bytes.size();
+  synced_at_ = Clock::now();
+  return absl::OkStatus();
+}
+
+void SceneJournal::WriteLoop() {
+  pthread_setname_np(pthread_self(), "journal");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto has_work = [this] { return is_stopping_ || !queue_.empty(); };
+    if (unsynced_.empty()) {
+      wake_.wait(lock, has_work);
+    } else {
+      wake_.wait_until(lock, synced_at_ + std::chrono::duration_cast<Clock::duration>(options_.sync_interval), has_work);
+    }
+    if (is_stopping_ && queue_.empty() && unsynced_.empty()) return;
+    const bool is_last = is_stopping_;
+    std::vector<Item> items(std::make_move_iterator(queue_.begin()), std::make_move_iterator(queue_.end()));
+    queue_.clear();
+    queued_bytes_ = 0;
+    const std::optional<Item> new_file = std::exchange(new_file_behind_, std::nullopt);
+    lock.unlock();
+    absl::Status status;
+    if (new_file) {
+      unsynced_.clear();
+      status = OpenNextFile(new_file->sequence, new_file->position);
+    }
+    status.Update(Write(std::move(items), /*may_wait=*/!is_last));
+    if (!status.ok()) OnTrouble(status);
+    lock.lock();
+    if (status.ok()) continue;
+    if (is_last) return;
+    wake_.wait_for(lock, options_.retry_interval, [this] { return is_stopping_; });
+  }
+}
+
+/// Writes entries, and brings them to disk if somebody waits for it or it is time.
+absl::Status SceneJournal::Write(std::vector<Item> items, bool may_wait) {
+  const size_t first = unsynced_.size();
+  bool is_awaited = !may_wait;
+  for (Item& item : items) {
+    is_awaited |= static_cast<bool>(item.durable);
+    unsynced_.push_back(std::move(item));
+  }
+  for (size_t i = first; i < unsynced_.size(); ++i) {
+    const Item& item = unsynced_[i];
+    if (!item.bytes) continue;
+    const std::array<std::string_view, 1> parts = {*item.bytes};
+    PALPATE_RETURN_IF_ERROR(WriteAll(disk_, file_, parts, path_));
+    file_bytes_ += item.bytes->size();
+  }
+  if (is_awaited || Clock::now() - synced_at_ >= options_.sync_interval) PALPATE_RETURN_IF_ERROR(SyncFile());
+  return absl::OkStatus();
+}
+
+absl::Status SceneJournal::SyncFile() {
+  if (file_bytes_ > synced_bytes_ && disk_.Sync(file_.get()) != 0) return FileError(path_, "cannot be written", errno);
+  std::vector<Item> done = std::exchange(unsynced_, {});
+  const auto newest = std::find_if(done.rbegin(), done.rend(), [](const Item& item) { return item.bytes != nullptr; });
+  {
+    const std::lock_guard lock(mutex_);
+    progress_.bytes += file_bytes_ - synced_bytes_;
+    progress_.trouble.clear();
+    if (newest != done.rend()) {
+      progress_.sequence = newest->sequence;
+      progress_.position = newest->position;
+      progress_.step = newest->step;
+    }
+  }
+  synced_bytes_ = file_bytes_;
+  synced_at_ = Clock::now();
+  for (Item& item : done) {
+    if (item.durable) item.durable(absl::OkStatus());
+  }
+  // An error here is one of the next write.
+  if (file_bytes_ > options_.max_file_bytes && newest != done.rend()) return OpenNextFile(newest->sequence, newest->position);
+  return absl::OkStatus();
+}
+
+/// What may not be on disk comes again, behind what surely is.
+void SceneJournal::OnTrouble(const absl::Status& status) {
+  if (ftruncate(file_.get(), static_cast<off_t>(synced_bytes_)) == 0) file_bytes_ = synced_bytes_;
+  bool is_too_much = false;
+  {
+    const std::lock_guard lock(mutex_);
+    progress_.trouble = std::string(status.message());
+    for (const Item& item : unsynced_) queued_bytes_ += item.bytes ? item.bytes->size() : 0;
+    queue_.insert(queue_.begin(), std::make_move_iterator(unsynced_.begin()), std::make_move_iterator(unsynced_.end()));
+    is_too_much = queued_bytes_ > options_.max_waiting_bytes || is_stopping_;
+  }
+  unsynced_.clear();
+  if (is_too_much) GiveUp(status);
+}
+
+/// Nothing that waits will ever be on disk.
+void SceneJournal::GiveUp(const absl::Status& status) {
+  std::deque<Item> lost;
+  {
+    const std::lock_guard lock(mutex_);
+    lost = std::exchange(queue_, {});
+    queued_bytes_ = 0;
+    needs_state_ = true;
+  }
+  for (Item& item : lost) {
+    if (item.durable) item.durable(status);
+  }
+}
+
+void SceneJournal::StateLoop() {
+  pthread_setname_np(pthread_self(), "states");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return is_stopping_ || state_job_.has_value(); });
+    if (!state_job_) return;
+    const StateJob job = *state_job_;  // stays, so that no other comes meanwhile
+    lock.unlock();
+    const absl::Status status = WriteState(job);
+    lock.lock();
+    state_job_.reset();
+    if (status.ok()) ++progress_.states;
+    progress_.state_trouble = std::string(status.message());
+    if (!status.ok() && job.bridges_gap) {
+      // What comes behind a gap leads nowhere without its state.
+      lock.unlock();
+      GiveUp(status);
+      lock.lock();
+    }
+  }
+}
+
+absl::Status SceneJournal::WriteState(const StateJob& job) {
+  SceneCheckpoint checkpoint;
+  checkpoint.scene = job.scene;
+  checkpoint.world = sim::EncodeWorldState(*job.world);
+  PALPATE_RETURN_IF_ERROR(
+      WriteStateFile(disk_, options_.folder / StateName(job.scene.journal_sequence(), job.scene.position()), checkpoint));
+  return TrimFolder(options_.folder, options_.max_bytes);
+}
+
+}  // namespace palpate::record

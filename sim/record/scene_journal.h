@@ -1,0 +1,125 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "palpate/v1/journal.pb.h"
+#include "sim/record/disk.h"
+#include "sim/record/state_file.h"
+#include "sim/world/world_state.h"
+
+namespace palpate::record {
+
+struct JournalOptions {
+  std::filesystem::path folder;                      ///< of the scene; exists
+  std::chrono::duration<double> sync_interval{0.1};  ///< entries that nobody waits for are on disk after this time
+  uint64_t max_bytes = uint64_t{1} << 30;            ///< of all files in the folder; see TrimFolder
+  size_t max_waiting_bytes = size_t{64} << 20;       ///< of entries that a disk which fails has not taken
+  uint64_t max_file_bytes = uint64_t{32} << 20;      ///< then a new journal file begins
+  std::chrono::duration<double> retry_interval{1};   ///< between attempts at a disk that fails
+  Disk* disk = nullptr;                              ///< null: SystemDisk()
+};
+
+/// Writes a scene's journal and checkpoints, on threads of its own: whoever appends only moves bytes into a queue. Thread-safe.
+///
+/// While the disk fails (it is full, say) entries wait in memory and the scene goes on; what nobody can make durable is not answered. If
+/// too many wait they are given up, and a state has to begin the journal anew: needs_state().
+class SceneJournal {
+ public:
+  /// Called once, on the writing thread, when everything up to an entry is on disk, or with the reason why it never will be.
+  using Durable = std::function<void(const absl::Status&)>;
+
+  /// Begins a journal file behind entry `sequence` at once. Errors: of the disk.
+  static absl::StatusOr<std::unique_ptr<SceneJournal>> Open(JournalOptions options, v1::JournalHead head, uint64_t sequence,
+                                                            uint64_t position);
+  ~SceneJournal();  ///< Writes what is there, as far as the disk takes it.
+  SceneJournal(const SceneJournal&) = delete;
+  SceneJournal& operator=(const SceneJournal&) = delete;
+
+  /// `entry`: as EncodeEntry makes it. Entries come in the order of their sequence.
+  void Append(std::shared_ptr<const std::string> entry, uint64_t sequence, uint64_t position, uint64_t step, Durable durable = {});
+  /// Calls when everything appended so far is on disk.
+  void WhenDurable(Durable durable);
+  /// Takes a checkpoint, which is encoded and written by another thread. Only one at a time: false if the former is not written yet.
+  bool AppendState(v1::SceneState scene, std::shared_ptr<const sim::WorldState> world);
+
+  struct Progress {
+    uint64_t sequence = 0;  ///< everything up to this entry is on disk
+    uint64_t position = 0;
+    uint64_t step = 0;
+    std::string trouble;        ///< why newer entries are not; empty: all is well
+    std::string state_trouble;  ///< why the newest checkpoint could not be written; the journal does without it
+    uint64_t bytes = 0;         ///< written so far
+    uint64_t states = 0;        ///< checkpoints written so far
+  };
+  Progress progress() const;
+  /// Whether entries were given up, so that a state has to come next.
+  bool needs_state() const;
+
+ private:
+  struct Item {
+    std::shared_ptr<const std::string> bytes;  ///< null: only somebody who waits
+    uint64_t sequence = 0, position = 0, step = 0;
+    Durable durable;
+  };
+  struct StateJob {
+    v1::SceneState scene;
+    std::shared_ptr<const sim::WorldState> world;
+    bool bridges_gap = false;  ///< entries before it were given up
+  };
+  using Clock = std::chrono::steady_clock;
+
+  SceneJournal(JournalOptions options, v1::JournalHead head);
+  void WriteLoop();
+  void StateLoop();
+  absl::Status OpenNextFile(uint64_t sequence, uint64_t position);
+  absl::Status Write(std::vector<Item> items, bool may_wait);
+  absl::Status SyncFile();
+  void OnTrouble(const absl::Status& status);
+  void GiveUp(const absl::Status& status);
+  absl::Status WriteState(const StateJob& job);
+
+  const JournalOptions options_;
+  const v1::JournalHead head_;
+  Disk& disk_;
+
+  // Of the writing thread.
+  Descriptor file_;
+  std::filesystem::path path_;
+  uint64_t file_bytes_ = 0;    ///< written
+  uint64_t synced_bytes_ = 0;  ///< of these on disk
+  Clock::time_point synced_at_;
+  std::vector<Item> unsynced_;  ///< written, but perhaps not on disk
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Item> queue_;
+  size_t queued_bytes_ = 0;
+  std::optional<StateJob> state_job_;
+  Progress progress_;
+  bool needs_state_ = false;             ///< entries were given up
+  std::optional<Item> new_file_behind_;  ///< the entry behind which journal begins anew, numbers only
+  bool is_stopping_ = false;
+
+  std::thread writer_;
+  std::thread state_writer_;
+};
+
+/// The rule for what goes when a scene's folder holds more than `max_bytes`. Checkpoints go first, thinned out: always the one whose
+/// neighbours are closest together, measured by their age, so that old ones become rare. The two newest stay. Then the oldest journal
+/// files go; the past then begins at the first checkpoint behind them. What is needed to come back to now always stays.
+absl::Status TrimFolder(const std::filesystem::path& folder, uint64_t max_bytes);
+
+}  // namespace palpate::record

@@ -1,0 +1,96 @@
+#include <algorithm>
+#include <vector>
+
+#include "sim/record/file_names.h"
+#include "sim/record/scene_journal.h"
+
+namespace palpate::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrimFile {
+  fs::path path;
+  uint64_t sequence = 0;  ///< state: of the last entry in it; journal: of the first
+  uint64_t position = 0;  ///< of a state
+  uint64_t bytes = 0;
+};
+
+class FolderTrimmer {
+ public:
+  explicit FolderTrimmer(const fs::path& folder) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      const uint64_t bytes = entry.file_size(error);
+      if (error) continue;
+      if (const auto state = StateOfFile(entry.path())) {
+        states_.push_back({entry.path(), state->sequence, state->position, bytes});
+      } else if (const auto journal = SequenceOfJournal(entry.path())) {
+        journals_.push_back({entry.path(), *journal, 0, bytes});
+      } else {
+        continue;
+      }
+      total_ += bytes;
+    }
+    const auto by_sequence = [](const TrimFile& a, const TrimFile& b) { return a.sequence < b.sequence; };
+    std::sort(states_.begin(), states_.end(), by_sequence);
+    std::sort(journals_.begin(), journals_.end(), by_sequence);
+  }
+
+  absl::Status TrimTo(uint64_t max_bytes) {
+    while (total_ > max_bytes && status_.ok() && (ThinStates() || DropOldestJournal())) {
+    }
+    return status_;
+  }
+
+ private:
+  bool has_begin() const { return !journals_.empty() && journals_.front().sequence == 1; }
+
+  bool ThinStates() {
+    // Without the begin the oldest state is what the past begins with.
+    const size_t first = has_begin() ? 0 : 1;
+    const size_t kept = 2;
+    if (states_.size() <= first + kept) return false;
+    const uint64_t now = states_.back().position;
+    size_t best = states_.size();
+    double best_score = 0;
+    for (size_t s = first; s + kept < states_.size(); ++s) {
+      const uint64_t before = s == 0 ? 0 : states_[s - 1].position;
+      const double score = static_cast<double>(states_[s + 1].position - before) / static_cast<double>(now - states_[s].position + 1);
+      if (best == states_.size() || score < best_score) {
+        best = s;
+        best_score = score;
+      }
+    }
+    Remove(&states_, best);
+    return true;
+  }
+
+  bool DropOldestJournal() {
+    // The two newest states and what is behind the older of them bring the scene back.
+    if (journals_.size() < 2 || states_.size() < 2) return false;
+    const uint64_t next = journals_[1].sequence;
+    if (next > states_[states_.size() - 2].sequence + 1) return false;
+    Remove(&journals_, 0);
+    while (!states_.empty() && states_.front().sequence + 1 < next) Remove(&states_, 0);
+    return true;
+  }
+
+  void Remove(std::vector<TrimFile>* files, size_t at) {
+    std::error_code error;
+    fs::remove((*files)[at].path, error);
+    if (error) status_ = FileError((*files)[at].path, "cannot be removed", error.value());
+    total_ -= (*files)[at].bytes;
+    files->erase(files->begin() + static_cast<std::ptrdiff_t>(at));
+  }
+
+  std::vector<TrimFile> states_, journals_;
+  uint64_t total_ = 0;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::Status TrimFolder(const fs::path& folder, uint64_t max_bytes) { return FolderTrimmer(folder).TrimTo(max_bytes); }
+
+}  // namespace palpate::record

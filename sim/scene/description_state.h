@@ -1,0 +1,171 @@
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "gpu/base/state_archive.h"
+#include "sim/scene/description.h"
+
+namespace palpate::sim {
+
+// The fields of a description for archives (gpu/base/state_archive.h): of materials, which edits change, and of all the rest for the hash
+// that tells scenes apart. The bindings name every field, so that a new one is not forgotten.
+
+template <typename Archive>
+void VisitState(Archive& archive, RigidPose& value) {
+  auto& [position, rotation] = value;
+  archive(position, rotation);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, FiberProperties& value) {
+  auto& [direction, young, poisson, shear] = value;
+  archive(direction, young, poisson, shear);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, Material& value) {
+  auto& [model, young, poisson, density, damping, mass_damping, fibers] = value;
+  archive(model, young, poisson, density, damping, mass_damping, fibers);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, ShapeMatchingOptions& value) {
+  auto& [mode, beta, cluster_size, keeps_volume] = value;
+  archive(mode, beta, cluster_size, keeps_volume);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, TetMesh& value) {
+  auto& [vertices, tets, texture, tet_groups, groups] = value;
+  static_cast<void>(groups);  // their names are those of zones by now
+  archive(vertices, tets, texture, tet_groups);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, DrivenRegion& value) {
+  auto& [vertices, velocity, angular_velocity, center, start, duration] = value;
+  archive(vertices, velocity, angular_velocity, center, start, duration);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, AblationProperties& value) {
+  auto& [energy, cooling_time] = value;
+  archive(energy, cooling_time);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, ZoneDescription& value) {
+  auto& [name, material, interior_color, ablation] = value;
+  archive(name, material, interior_color, ablation);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, SlidingVertex& value) {
+  auto& [vertex, held] = value;
+  archive(vertex, held);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, SurfaceZoneDescription& value) {
+  auto& [name, color, triangles] = value;
+  archive(name, color, triangles);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, LoadDescription& value) {
+  auto& [vertices, surface_zone, pressure, force, start, duration] = value;
+  archive(vertices, surface_zone, pressure, force, start, duration);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, TextureDescription& value) {
+  auto& [pattern, u_period, coordinates, corners, image] = value;
+  std::string image_id = image ? image->id : "";  // names what it holds
+  archive(pattern, u_period, coordinates, corners, image_id);
+}
+
+/// Without the tet, which follows from the place, and which a world works out.
+template <typename Archive>
+void VisitState(Archive& archive, MarkerDescription& value) {
+  [[maybe_unused]] auto& [name, position, tet] = value;
+  archive(name, position);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, BodyDescription& value) {
+  auto& [name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers, velocity,
+         angular_velocity, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones, surface_zones, texture] =
+      value;
+  archive(name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers,
+          velocity, angular_velocity, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones, surface_zones,
+          texture);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, PlaneShape& value) {
+  auto& [point, normal] = value;
+  archive(point, normal);
+}
+template <typename Archive>
+void VisitState(Archive& archive, SphereShape& value) {
+  auto& [center, radius] = value;
+  archive(center, radius);
+}
+template <typename Archive>
+void VisitState(Archive& archive, CapsuleShape& value) {
+  auto& [end0, end1, radius] = value;
+  archive(end0, end1, radius);
+}
+
+/// Only written: nobody reads descriptions back.
+template <typename Archive>
+void VisitState(Archive& archive, ObstacleDescription& value) {
+  auto& [name, shape] = value;
+  archive(name, static_cast<uint32_t>(shape.index()));
+  std::visit([&](auto& of_kind) { archive(of_kind); }, shape);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, InstrumentDescription& value) {
+  auto& [kind, jaw_length, jaw_radius, max_jaw_angle, max_grasp_force, blade_length, max_power, reach, refine_to] = value;
+  archive(kind, jaw_length, jaw_radius, max_jaw_angle, max_grasp_force, blade_length, max_power, reach, refine_to);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, TrocarDescription& value) {
+  auto& [pivot, axis, min_insertion, max_insertion, max_tilt] = value;
+  archive(pivot, axis, min_insertion, max_insertion, max_tilt);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, ToolDescription& value) {
+  auto& [name, radius, length, rest_pose, drive, response, mass, stiffness, damping, instrument, trocar, energy_hold, command_hold] = value;
+  archive(name, radius, length, rest_pose, drive, response, mass, stiffness, damping, instrument, trocar, energy_hold, command_hold);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, SolverOptions& value) {
+  auto& [iterations, acceleration, report_energy] = value;
+  archive(iterations, acceleration, report_energy);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, ContactOptions& value) {
+  auto& [margin, friction, stiffness, surface_friction, surface_reserve, max_detections, check_intersections] = value;
+  archive(margin, friction, stiffness, surface_friction, surface_reserve, max_detections, check_intersections);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, HapticOptions& value) {
+  auto& [max_constraints, blend_time, range] = value;
+  archive(max_constraints, blend_time, range);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, SceneDescription& value) {
+  auto& [name, dt, gravity, solver, contact, bodies, obstacles, tools, haptics, max_tets] = value;
+  archive(name, dt, gravity, solver, contact, bodies, obstacles, tools, haptics, static_cast<uint64_t>(max_tets));
+}
+
+}  // namespace palpate::sim

@@ -1,0 +1,127 @@
+// A state to go on from: what a world is made of, part by part, in an order in which each can be checked against those before it.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/dynamics/packed_types.h"
+#include "sim/scene/description_state.h"
+#include "sim/world/world_impl.h"
+
+namespace palpate::sim {
+namespace {
+
+std::string DeviceName(const gpu::DeviceInfo& device) { return absl::StrCat(device.platform_name, " / ", device.name); }
+std::string DriverName(const gpu::DeviceInfo& device) { return absl::StrCat(device.platform_version, " / ", device.driver_version); }
+
+absl::Status CannotBe(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("checkpoint: ", what)); }
+
+}  // namespace
+
+bool IsSameDevice(const WorldStateInfo& info, const gpu::DeviceInfo& device) {
+  return info.device == DeviceName(device) && info.driver == DriverName(device);
+}
+
+absl::StatusOr<std::shared_ptr<const WorldState>> World::Impl::Capture() {
+  if (failed_) return absl::FailedPreconditionError("the scene has failed and must be reset");
+  for (size_t b = 0; b < bodies_.size(); ++b) {
+    if (bodies_.size() != topology_->bodies.size() || topology_->bodies[b] != bodies_[b]->arrays())
+      return absl::InternalError("the topology is not that of the bodies");
+  }
+  auto state = std::make_shared<WorldState>();
+  state->info.description_hash = description_hash_;
+  state->info.step = step_;
+  state->info.sim_time_s = frame_->sim_time_s;
+  state->info.state_hash = frame_->state_hash;
+  state->info.topology_version = topology_->version;
+  state->info.device = DeviceName(context_->device());
+  state->info.driver = DriverName(context_->device());
+  state->topology = topology_;
+  state->frame = frame_;
+  StateWriter scene;
+  SaveScene(scene);
+  state->scene = scene.Take();
+  StateWriter solver;
+  PALPATE_RETURN_IF_ERROR(solver_->SaveState(solver));
+  state->solver = solver.Take();
+  return state;
+}
+
+void World::Impl::SaveScene(StateWriter& archive) {
+  // All members, so that a new one is not forgotten. Not here: what the caller gives (context, description), what is in the other sections
+  // (solver, topology, frame), times, and what lives for one call (surface, folds, opening).
+  [[maybe_unused]] auto& [context, description, description_hash, solver, topology, frame, step, failed, is_edited, is_given, tools_ms,
+                          scene, bodies, vertices, model, surface, folds, opening, rack, projection, grasping, removal, publisher,
+                          quasi_static] = *this;
+  archive.Enter("World");
+  archive(step, is_edited, is_given, static_cast<uint64_t>(bodies.size()));
+  for (const auto& body : bodies) body->VisitState(archive, frame->markers.size());
+  archive(vertices, model, rack, grasping, projection, removal, publisher);
+  quasi_static.SaveState(archive);
+}
+
+absl::Status World::Impl::Restore(std::shared_ptr<gpu::Context> context, SceneDescription description, const WorldState& state) {
+  PALPATE_RETURN_IF_ERROR(TakeDescription(std::move(context), std::move(description)));
+  if (state.info.description_hash != description_hash_) {
+    return CannotBe(absl::StrCat("is of another scene than ", description_.name, ": its description has the hash ",
+                                 absl::Hex(state.info.description_hash, absl::kZeroPad16), ", this one ",
+                                 absl::Hex(description_hash_, absl::kZeroPad16)));
+  }
+  PALPATE_RETURN_IF_ERROR(scene_.Build());
+  publisher_.ResetMarkers();
+  topology_ = state.topology;
+  frame_ = state.frame;
+  PALPATE_ASSIGN_OR_RETURN(const SolverSetup setup, SetUpSolver());
+  rack_.ResetCommands();
+  StateReader archive(state.scene, "checkpoint: section scene");
+  PALPATE_RETURN_IF_ERROR(LoadScene(archive));
+  PALPATE_RETURN_IF_ERROR(archive.Finish());
+  if (frame_->step != step_ || frame_->tools.size() != description_.tools.size()) return CannotBe("its frame is of another scene");
+
+  StateReader solver(state.solver, "checkpoint: section solver");
+  PALPATE_ASSIGN_OR_RETURN(
+      solver_, gpu::TissueSolver::Restore(context_, model_.model(), setup.options, setup.colliders, setup.planes, setup.tuning, solver));
+  PALPATE_RETURN_IF_ERROR(solver.Finish());
+  return UpdateGathered();
+}
+
+absl::Status World::Impl::LoadScene(StateReader& archive) {
+  uint64_t body_count = 0;
+  archive.Enter("World");
+  archive(step_, is_edited_, is_given_, body_count);
+  PALPATE_RETURN_IF_ERROR(LoadBodies(body_count, archive));
+  archive(model_);
+  archive.Check(!archive.ok() || model_.IsSound(), "the solver's model is not that of the bodies");
+  archive(rack_, grasping_, projection_, removal_, publisher_);
+  for (const ToolState& tool : rack_.tools()) {
+    for (const size_t body : tool.cut_bodies) archive.Check(body < bodies_.size() && bodies_[body]->is_editable(), "a blade is in no body");
+    for (const VertexHandle handle : tool.pinched) archive.Check(vertices_.body.contains(handle), "a pinched vertex is out of range");
+  }
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  return quasi_static_.LoadState(vertices_, bodies_.size(), archive);
+}
+
+/// Bodies of the description are there, as at rest; pieces are made. Then their vertices.
+absl::Status World::Impl::LoadBodies(uint64_t body_count, StateReader& archive) {
+  archive.Check(body_count >= bodies_.size() && body_count == topology_->bodies.size(), "another number of bodies");
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  while (bodies_.size() < body_count) bodies_.push_back(WorldBody::MakeEmptyPiece(static_cast<uint32_t>(bodies_.size()), &vertices_));
+  for (const auto& body : bodies_) body->VisitState(archive, frame_->markers.size());
+  archive(vertices_);
+  PALPATE_RETURN_IF_ERROR(archive.status());
+  size_t alive = 0;
+  for (size_t b = 0; b < bodies_.size(); ++b) {
+    const absl::Status accepted = bodies_[b]->Accept(topology_->bodies[b]);
+    if (!accepted.ok()) return CannotBe(absl::StrCat("section scene: body ", b, ": ", accepted.message()));
+    for (uint32_t v = 0; v < bodies_[b]->vertex_slot_count(); ++v) alive += bodies_[b]->HandleOf(v) != kNoHandle ? 1 : 0;
+  }
+  const size_t regions = scene_.motions().driven.size();
+  for (const VertexHandle v : vertices_.handles()) {
+    alive -= vertices_.IsAlive(v) ? 1 : 0;
+    if (vertices_.driven[v] != kNoSlot && vertices_.driven[v] >= regions) return CannotBe("section scene: a vertex is driven by no region");
+  }
+  return alive == 0 ? absl::OkStatus() : CannotBe("section scene: a vertex is of no body");
+}
+
+}  // namespace palpate::sim

@@ -1,0 +1,379 @@
+// Scenes that outlive their server, recordings, replays and branches, over gRPC.
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "clients/cpp/record_client.h"
+#include "clients/cpp/scene_client.h"
+#include "clients/cpp/watch_stream.h"
+#include "sim/record/file_names.h"
+#include "tests/server/core/server_fixture.h"
+#include "tests/sim/record/record_builders.h"
+
+namespace palpate::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RecordServiceTest : public ServerTest {
+ protected:
+  ServerOptions Options() override {
+    ServerOptions options = ServerTest::Options();
+    if (keeps_state_) options.state.folder = folder_.path() / "state";
+    options.state.checkpoint_interval = std::chrono::duration<double>(0);
+    options.state.checkpoint_steps = checkpoint_steps_;
+    return options;
+  }
+  /// As a crash of the process would leave it: a copy of the folder at this moment, without the end of the server.
+  void RestartFromCopy() {
+    namespace fs = std::filesystem;
+    client::SceneClient scenes = Scenes();
+    EXPECT_TRUE(Eventually([&] {
+      const auto list = scenes.List();
+      return std::all_of(list->begin(), list->end(),
+                         [](const v1::SceneInfo& scene) { return scene.is_replay() || scene.durable_step() == scene.step(); });
+    }));
+    fs::copy(folder_.path() / "state", folder_.path() / "copy", fs::copy_options::recursive);
+    StopServer();
+    fs::remove_all(folder_.path() / "state");
+    fs::rename(folder_.path() / "copy", folder_.path() / "state");
+    StartServer();
+  }
+  client::RecordClient Records() const { return client::RecordClient(client::Connection::FromChannel(NewChannel())); }
+  client::SceneClient Scenes() const { return client::SceneClient(client::Connection::FromChannel(NewChannel())); }
+
+  v1::EditSceneRequest Carve(const std::string& key, double x_m) const {
+    v1::EditSceneRequest request;
+    request.set_scene_id("s");
+    request.set_key(key);
+    v1::Edit& edit = *request.add_edits();
+    edit.set_body(TinyScene().bodies(0).name());
+    edit.mutable_carve()->mutable_region()->mutable_ball()->mutable_center_m()->set_x(x_m);
+    edit.mutable_carve()->mutable_region()->mutable_ball()->mutable_center_m()->set_z(0.05);
+    edit.mutable_carve()->mutable_region()->mutable_ball()->set_radius_m(0.03);
+    return request;
+  }
+  v1::StepSceneRequest Push(uint32_t count, double z_m) const {
+    v1::StepSceneRequest request;
+    request.set_scene_id("s");
+    request.set_count(count);
+    v1::StepTool& tool = *request.add_tools();
+    tool.set_tool("probe");
+    tool.mutable_pose()->mutable_pose()->mutable_position_m()->set_z(z_m);
+    tool.mutable_pose()->mutable_pose()->mutable_rotation()->set_w(1);
+    return request;
+  }
+  v1::SceneInfo StepPushed(uint32_t count, double z_m) {
+    grpc::ClientContext context;
+    v1::StepSceneResponse response;
+    const grpc::Status status = scenes_->StepScene(&context, Push(count, z_m), &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.scene();
+  }
+  /// Steps with a tool, edits, a reset and more of it; hashes by place on the time line.
+  std::vector<uint64_t> Live() {
+    CreateScene(false, "s");
+    std::vector<uint64_t> hashes = {Get("s").state_hash()};
+    client::SceneClient scenes = Scenes();
+    for (int i = 0; i < 30; ++i) {
+      if (i == 10) {
+        EXPECT_TRUE(scenes.Edit(Carve("one", 0)).ok());
+      }
+      if (i == 17) {
+        EXPECT_TRUE(scenes.Reset("s").ok());
+      }
+      if (i == 22) {
+        EXPECT_TRUE(scenes.Edit(Carve("two", 0.03)).ok());
+      }
+      hashes.push_back(StepPushed(1, 0.06 - 0.001 * i).state_hash());
+    }
+    return hashes;
+  }
+  std::string Recorded(const v1::RecordSceneRequest& request) {
+    std::string bytes;
+    const absl::Status status = Records().Record(request)->Run([&bytes](std::string_view data) {
+      bytes += data;
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    return bytes;
+  }
+  absl::StatusOr<v1::OpenRecordingResponse> Open(const std::string& bytes, const std::string& id) {
+    v1::OpenRecording open;
+    open.set_scene_id(id);
+    size_t at = 0;
+    return Records().Open(open, [&]() -> absl::StatusOr<std::string> {
+      std::string part = bytes.substr(std::min(at, bytes.size()), 1000);
+      at += part.size();
+      return part;
+    });
+  }
+  uint64_t SeekTo(const std::string& id, uint64_t position) {
+    v1::SeekSceneRequest seek;
+    seek.set_scene_id(id);
+    seek.set_position(position);
+    const absl::StatusOr<v1::SceneInfo> info = Records().Seek(seek);
+    EXPECT_TRUE(info.ok()) << info.status();
+    return info.ok() ? info->state_hash() : 0;
+  }
+
+  test::TestFolder folder_;
+  bool keeps_state_ = true;
+  uint64_t checkpoint_steps_ = 7;
+};
+
+TEST_F(RecordServiceTest, ScenesComeBackBitForBitAfterACrash) {
+  const std::vector<uint64_t> hashes = Live();
+  const v1::SceneInfo before = Get("s");
+  RestartFromCopy();
+  const v1::SceneInfo after = Get("s");
+  EXPECT_EQ(after.step(), before.step());
+  EXPECT_EQ(after.state_hash(), before.state_hash());
+  EXPECT_EQ(after.resets(), 1U);
+  EXPECT_EQ(after.bodies(0).tet_count(), before.bodies(0).tet_count());
+  // Both go on alike: this one, and one that never crashed.
+  const uint64_t here = StepPushed(20, 0.04).state_hash();
+  EXPECT_TRUE(Delete("s").ok());
+  Live();
+  EXPECT_EQ(StepPushed(20, 0.04).state_hash(), here);
+}
+
+TEST_F(RecordServiceTest, AnAnsweredEditIsNeitherLostNorDoneTwice) {
+  CreateScene(false, "s");
+  const absl::StatusOr<v1::EditSceneResponse> first = Scenes().Edit(Carve("key", 0));
+  ASSERT_TRUE(first.ok()) << first.status();
+  RestartFromCopy();
+  const absl::StatusOr<v1::EditSceneResponse> again = Scenes().Edit(Carve("key", 0));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->is_repeat());
+  EXPECT_EQ(again->topology_version(), first->topology_version());
+  EXPECT_EQ(again->outcomes(0).removed_tets_size(), first->outcomes(0).removed_tets_size());
+  EXPECT_EQ(Scenes().Edit(Carve("key", 0.01)).status().code(), absl::StatusCode::kInvalidArgument) << "the key of another request";
+}
+
+TEST_F(RecordServiceTest, DeletedScenesStayDeleted) {
+  CreateScene(false, "s");
+  CreateScene(false, "t");
+  EXPECT_TRUE(Delete("s").ok());
+  RestartFromCopy();
+  const auto scenes = Scenes().List();
+  ASSERT_EQ(scenes->size(), 1U);
+  EXPECT_EQ((*scenes)[0].scene_id(), "t");
+}
+
+TEST_F(RecordServiceTest, NewestGoodStateIsUsedWhenFilesAreDamaged) {
+  const std::vector<uint64_t> hashes = Live();
+  const std::filesystem::path scene = folder_.path() / "state" / "scenes" / "s";
+  StopServer();
+  // The newest checkpoint is flipped, the end of the journal torn off.
+  std::vector<std::filesystem::path> states, journals;
+  for (const auto& entry : std::filesystem::directory_iterator(scene)) {
+    (record::StateOfFile(entry.path()) ? states : journals).push_back(entry.path());
+  }
+  std::sort(states.begin(), states.end());
+  ASSERT_GE(states.size(), 2U);
+  std::string bytes = test::BytesOf(states.back());
+  bytes[bytes.size() / 2] ^= 1;
+  test::PutBytes(states.back(), bytes);
+  ASSERT_EQ(journals.size(), 1U);
+  bytes = test::BytesOf(journals[0]);
+  test::PutBytes(journals[0], bytes.substr(0, bytes.size() - 5));
+  StartServer();
+  const v1::SceneInfo info = Get("s");
+  EXPECT_EQ(info.step(), 12U) << "13 steps after the reset, of which the last is torn";
+  EXPECT_EQ(info.state_hash(), hashes[29]);
+}
+
+TEST_F(RecordServiceTest, ARecordingGivesEveryMomentAgain) {
+  const std::vector<uint64_t> hashes = Live();
+  v1::RecordSceneRequest request;
+  request.set_scene_id("s");
+  request.set_from_begin(true);
+  request.set_until_step(14);
+  std::string bytes;
+  std::thread recorder([&] { bytes = Recorded(request); });
+  while (Metric("palpate_streams{kind=\"record\"}") != 1) std::this_thread::yield();
+  StepPushed(1, 0.04);
+  recorder.join();
+  const auto opened = Open(bytes, "r");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_TRUE(opened->scene().is_replay());
+  EXPECT_EQ(opened->timeline().begin(), 0U);
+  EXPECT_EQ(opened->timeline().end(), 31U);
+  for (const uint64_t position : {31, 3, 29, 15, 16, 17, 8, 30, 1}) {
+    const uint64_t hash = SeekTo("r", position);
+    // A seek also takes in what was done behind the step.
+    if (position != 10 && position != 17 && position != 22 && position < 31) {
+      EXPECT_EQ(hash, hashes[position]) << position;
+    }
+  }
+  const auto timeline = Records().GetTimeline("r");
+  ASSERT_TRUE(timeline.ok());
+  EXPECT_EQ(timeline->divergences(), 0U);
+  EXPECT_EQ(timeline->position(), 1U);
+  int edits = 0, resets = 0;
+  for (const auto& event : timeline->events()) {
+    edits += event.kind() == "edit";
+    resets += event.kind() == "reset";
+  }
+  EXPECT_EQ(edits, 2);
+  EXPECT_EQ(resets, 1);
+}
+
+TEST_F(RecordServiceTest, AReplayRefusesWhatWouldChangeIt) {
+  Live();
+  v1::ReplaySceneRequest replay;
+  replay.set_scene_id("s");
+  replay.set_replay_id("r");
+  ASSERT_TRUE(Records().Replay(replay).ok());
+  v1::EditSceneRequest edit = Carve("x", 0);
+  edit.set_scene_id("r");
+  const absl::Status refused = Scenes().Edit(edit).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("branch off"));
+  EXPECT_EQ(SeekTo("r", 30), Get("s").state_hash());
+  v1::SeekSceneRequest beyond;
+  beyond.set_scene_id("r");
+  beyond.set_position(31);
+  EXPECT_EQ(Records().Seek(beyond).status().code(), absl::StatusCode::kInvalidArgument);
+  beyond.set_scene_id("s");
+  EXPECT_EQ(Records().Seek(beyond).status().code(), absl::StatusCode::kFailedPrecondition) << "a live scene goes forward only";
+  SeekTo("r", 29);
+  EXPECT_TRUE(Step("r", 1).ok()) << "the last step of the recording counts";
+  EXPECT_EQ(Step("r", 1).error_code(), grpc::StatusCode::OUT_OF_RANGE);
+}
+
+TEST_F(RecordServiceTest, ABranchGoesOnAsTheSceneWouldHave) {
+  const std::vector<uint64_t> hashes = Live();
+  v1::ReplaySceneRequest replay;
+  replay.set_scene_id("s");
+  replay.set_replay_id("r");
+  ASSERT_TRUE(Records().Replay(replay).ok());
+  SeekTo("r", 25);
+  v1::BranchSceneRequest branch;
+  branch.set_scene_id("r");
+  branch.set_branch_id("b");
+  const absl::StatusOr<v1::SceneInfo> info = Records().Branch(branch);
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_FALSE(info->is_replay());
+  EXPECT_EQ(info->state_hash(), hashes[25]);
+  const auto go_on = [&](int from) {
+    uint64_t hash = 0;
+    for (int i = from; i < 30; ++i) {
+      v1::StepSceneRequest request = Push(1, 0.06 - 0.001 * i);
+      request.set_scene_id("b");
+      grpc::ClientContext context;
+      v1::StepSceneResponse response;
+      EXPECT_TRUE(scenes_->StepScene(&context, request, &response).ok());
+      hash = response.scene().state_hash();
+    }
+    return hash;
+  };
+  EXPECT_EQ(go_on(25), hashes[30]);
+  // It is a scene like others: it outlives the server, and its key of an edit is known.
+  RestartFromCopy();
+  EXPECT_EQ(Get("b").state_hash(), hashes[30]);
+  v1::EditSceneRequest edit = Carve("two", 0.03);
+  edit.set_scene_id("b");
+  EXPECT_EQ(Scenes().Edit(edit).status().code(), absl::StatusCode::kInvalidArgument) << "a request for another scene";
+}
+
+TEST_F(RecordServiceTest, BookmarksAreKept) {
+  Live();
+  v1::SetBookmarkRequest mark;
+  mark.set_scene_id("s");
+  mark.set_name("before the second cut");
+  mark.set_position(21);
+  ASSERT_TRUE(Records().SetBookmark(mark).ok());
+  mark.set_name("too late");
+  mark.set_position(31);
+  EXPECT_EQ(Records().SetBookmark(mark).status().code(), absl::StatusCode::kInvalidArgument);
+  mark.set_name("a\nb");
+  EXPECT_EQ(Records().SetBookmark(mark).status().code(), absl::StatusCode::kInvalidArgument);
+  RestartFromCopy();
+  v1::ReplaySceneRequest replay;
+  replay.set_scene_id("s");
+  replay.set_replay_id("r");
+  ASSERT_TRUE(Records().Replay(replay).ok());
+  v1::SeekSceneRequest seek;
+  seek.set_scene_id("r");
+  seek.set_bookmark("before the second cut");
+  ASSERT_TRUE(Records().Seek(seek).ok());
+  EXPECT_EQ(Records().GetTimeline("r")->position(), 21U);
+}
+
+TEST_F(RecordServiceTest, WatchersFollowAReplayBackAndForth) {
+  Live();
+  v1::ReplaySceneRequest replay;
+  replay.set_scene_id("s");
+  replay.set_replay_id("r");
+  ASSERT_TRUE(Records().Replay(replay).ok());
+  v1::WatchRequest request;
+  request.set_scene_id("r");
+  request.set_with_volume(true);
+  request.set_max_rate_hz(10000);
+  client::WatchStream stream(client::Connection::FromChannel(NewChannel()), request);
+  for (const uint64_t position : {30, 5, 24, 12, 26, 1}) {
+    const uint64_t hash = SeekTo("r", position);
+    v1::WatchUpdate update;
+    uint64_t seen = 0;
+    while (seen != hash && stream.Read(&update)) {
+      if (update.has_frame()) seen = update.frame().state_hash();
+      if (update.has_keyframe()) seen = update.keyframe().frame().state_hash();
+    }
+    EXPECT_EQ(seen, hash) << position << ": " << stream.Finish();  // each update is checked against the arrays
+    if (seen != hash) return;
+  }
+}
+
+TEST_F(RecordServiceTest, WithoutAFolderTheMomentCanBeRecorded) {
+  keeps_state_ = false;
+  StopServer();
+  StartServer();
+  Live();
+  EXPECT_EQ(Records().GetTimeline("s").status().code(), absl::StatusCode::kFailedPrecondition);
+  v1::RecordSceneRequest request;
+  request.set_scene_id("s");
+  request.set_from_begin(true);
+  const absl::Status past = Records().Record(request)->Run([](std::string_view) { return absl::OkStatus(); });
+  EXPECT_EQ(past.code(), absl::StatusCode::kFailedPrecondition);
+  std::string bytes;
+  ASSERT_TRUE(Records()
+                  .Save("s",
+                        [&bytes](std::string_view data) {
+                          bytes += data;
+                          return absl::OkStatus();
+                        })
+                  .ok());
+  const auto opened = Open(bytes, "r");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->scene().state_hash(), Get("s").state_hash());
+  EXPECT_EQ(opened->timeline().begin(), 30U);
+}
+
+TEST_F(RecordServiceTest, DamagedRecordingsAreRefusedWithWhere) {
+  Live();
+  std::string bytes;
+  ASSERT_TRUE(Records()
+                  .Save("s",
+                        [&bytes](std::string_view data) {
+                          bytes += data;
+                          return absl::OkStatus();
+                        })
+                  .ok());
+  EXPECT_EQ(Open("", "r").status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Open("hello, this is a letter and no recording", "r").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Open(bytes.substr(0, 40), "r").status().code(), absl::StatusCode::kDataLoss);
+  std::string flipped = bytes;
+  flipped[bytes.size() - 100] ^= 1;
+  const absl::Status status = Open(flipped, "r").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_TRUE(Open(bytes, "r").ok()) << "what was refused has left nothing behind";
+}
+
+}  // namespace
+}  // namespace palpate::server

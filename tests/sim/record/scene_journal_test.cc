@@ -1,0 +1,159 @@
+#include "sim/record/scene_journal.h"
+
+#include <atomic>
+#include <cerrno>
+#include <future>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/record/file_names.h"
+#include "sim/record/recording.h"
+#include "tests/sim/record/record_builders.h"
+
+namespace palpate::record {
+namespace {
+
+using test::StepEntry;
+
+/// A disk with so many bytes of room, and perhaps no will to bring anything to rest.
+class SmallDisk : public Disk {
+ public:
+  ssize_t Write(int fd, const void* data, size_t size) override {
+    const int64_t room = room_;
+    if (room <= 0) {
+      errno = ENOSPC;
+      return -1;
+    }
+    // As a disk that fills up: a part of what was wanted.
+    const ssize_t written = Disk::Write(fd, data, std::min(size, static_cast<size_t>(room)));
+    room_ -= written;
+    return written;
+  }
+  int Sync(int fd) override {
+    if (!syncs_) {
+      errno = EIO;
+      return -1;
+    }
+    return Disk::Sync(fd);
+  }
+  std::atomic<int64_t> room_{1 << 30};
+  std::atomic<bool> syncs_{true};
+};
+
+class SceneJournalTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<SceneJournal> Open(uint64_t sequence = 0) {
+    JournalOptions options;
+    options.folder = folder_.path();
+    options.sync_interval = std::chrono::duration<double>(0.001);
+    options.retry_interval = std::chrono::duration<double>(0.001);
+    options.max_waiting_bytes = 20000;
+    options.max_file_bytes = max_file_bytes_;
+    options.disk = &disk_;
+    v1::JournalHead head;
+    head.set_scene_id("test");
+    absl::StatusOr<std::unique_ptr<SceneJournal>> journal = SceneJournal::Open(options, head, sequence, sequence);
+    EXPECT_TRUE(journal.ok()) << journal.status();
+    return journal.ok() ? *std::move(journal) : nullptr;
+  }
+  void Append(SceneJournal& journal, uint64_t sequence, SceneJournal::Durable durable = {}) {
+    journal.Append(std::make_shared<const std::string>(EncodeEntry(StepEntry(sequence, sequence))), sequence, sequence, sequence,
+                   std::move(durable));
+  }
+  static absl::Status Wait(SceneJournal& journal) {
+    std::promise<absl::Status> done;
+    journal.WhenDurable([&done](const absl::Status& status) { done.set_value(status); });
+    return done.get_future().get();
+  }
+  /// Number of the last entry that can be read in order from the first.
+  uint64_t EndOnDisk() {
+    const auto recording = Recording::OpenFolder(folder_.path());
+    EXPECT_TRUE(recording.ok()) << recording.status();
+    if (!recording.ok()) return 0;
+    for (const std::string& damage : (*recording)->damages()) ADD_FAILURE() << damage;
+    Recording::Cursor cursor = (*recording)->EntriesAfter(0);
+    v1::JournalEntry entry;
+    while (true) {
+      const absl::StatusOr<bool> has_entry = cursor.Next(&entry);
+      EXPECT_TRUE(has_entry.ok()) << has_entry.status();
+      if (!has_entry.ok() || !*has_entry) return cursor.sequence();
+    }
+  }
+
+  test::TestFolder folder_;
+  SmallDisk disk_;
+  uint64_t max_file_bytes_ = 1 << 20;
+};
+
+TEST_F(SceneJournalTest, KeepsEveryEntryInOrder) {
+  max_file_bytes_ = 2000;
+  {
+    const std::unique_ptr<SceneJournal> journal = Open();
+    for (uint64_t s = 1; s <= 500; ++s) {
+      Append(*journal, s);
+      if (s % 100 == 0) {
+        EXPECT_TRUE(Wait(*journal).ok());
+        EXPECT_GE(journal->progress().sequence, s);
+      }
+    }
+  }
+  EXPECT_EQ(EndOnDisk(), 500U);
+  EXPECT_GT(std::distance(std::filesystem::directory_iterator(folder_.path()), std::filesystem::directory_iterator()), 3)
+      << "files end when they are long enough";
+}
+
+TEST_F(SceneJournalTest, GoesOnWhenAFullDiskHasRoomAgain) {
+  const std::unique_ptr<SceneJournal> journal = Open();
+  for (uint64_t s = 1; s <= 20; ++s) Append(*journal, s);
+  ASSERT_TRUE(Wait(*journal).ok());
+  for (int round = 0; round < 20; ++round) {
+    disk_.room_ = 17 + round;  // in the middle of an entry
+    const uint64_t first = 21 + static_cast<uint64_t>(round) * 5;
+    std::promise<absl::Status> done;
+    for (uint64_t s = first; s < first + 4; ++s) Append(*journal, s);
+    Append(*journal, first + 4, [&done](const absl::Status& status) { done.set_value(status); });
+    while (journal->progress().trouble.empty()) std::this_thread::yield();
+    EXPECT_LT(journal->progress().sequence, first + 4) << "nothing is promised that is not on disk";
+    disk_.room_ = 1 << 30;
+    EXPECT_TRUE(done.get_future().get().ok());
+    EXPECT_TRUE(journal->progress().trouble.empty());
+  }
+  EXPECT_EQ(journal->progress().sequence, 120U);
+  EXPECT_EQ(EndOnDisk(), 120U);
+}
+
+TEST_F(SceneJournalTest, WritesAgainWhatADiskDidNotBringToRest) {
+  const std::unique_ptr<SceneJournal> journal = Open();
+  disk_.syncs_ = false;
+  for (uint64_t s = 1; s <= 50; ++s) Append(*journal, s);
+  while (journal->progress().trouble.empty()) std::this_thread::yield();
+  EXPECT_EQ(journal->progress().sequence, 0U);
+  disk_.syncs_ = true;
+  EXPECT_TRUE(Wait(*journal).ok());
+  EXPECT_EQ(journal->progress().sequence, 50U);
+  EXPECT_EQ(EndOnDisk(), 50U) << "each once";
+}
+
+TEST_F(SceneJournalTest, GivesUpWhatIsTooMuchAndSaysSo) {
+  const std::unique_ptr<SceneJournal> journal = Open();
+  disk_.room_ = 0;
+  std::promise<absl::Status> done;
+  Append(*journal, 1, [&done](const absl::Status& status) { done.set_value(status); });
+  uint64_t s = 2;
+  while (!journal->needs_state()) Append(*journal, s++);
+  EXPECT_EQ(done.get_future().get().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Wait(*journal).code(), absl::StatusCode::kResourceExhausted) << "nothing is durable until a state is";
+}
+
+TEST_F(SceneJournalTest, DestructorWritesWhatWaits) {
+  {
+    const std::unique_ptr<SceneJournal> journal = Open();
+    for (uint64_t s = 1; s <= 30; ++s) Append(*journal, s);
+  }
+  EXPECT_EQ(EndOnDisk(), 30U);
+}
+
+}  // namespace
+}  // namespace palpate::record

@@ -1,0 +1,326 @@
+// States of a running world, restored: what goes on from them does the same, bit for bit, whatever was going on.
+#include <gmock/gmock.h>
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "gpu/base/state_archive.h"
+#include "sim/world/world.h"
+#include "tests/sim/world/checkpoint_scenes.h"
+#include "tests/support/device_test.h"
+
+namespace palpate::sim {
+namespace {
+
+using test::CheckpointScenario;
+using test::MakeCheckpointScenario;
+using ::testing::HasSubstr;
+
+std::vector<const ToolCommand*> Pointers(const std::vector<ToolCommand>& commands) {
+  std::vector<const ToolCommand*> pointers;
+  for (const ToolCommand& command : commands) pointers.push_back(&command);
+  return pointers;
+}
+
+/// A frame and its topology as bytes, without what a clock says.
+std::string BytesOf(const Frame& frame) {
+  auto copy = std::make_shared<Frame>(frame);
+  copy->server_time_us = 0;
+  copy->step_ms = 0;
+  copy->stage_ms = {};
+  copy->contact_statistics.detect_ms = copy->contact_statistics.filter_ms = copy->contact_statistics.check_ms = 0;
+  for (LocalModel& model : copy->local_models) model.server_time_us = 0;
+  WorldState state;
+  state.topology = frame.topology;
+  state.frame = copy;
+  return EncodeWorldState(state);
+}
+
+std::string Describe(const EditOutcome& outcome) {
+  const auto ids = [](const auto& list) {
+    return absl::StrJoin(list, ",", [](std::string* out, auto id) { absl::StrAppend(out, static_cast<uint64_t>(id)); });
+  };
+  std::string text = absl::StrCat(ids(outcome.removed_tets), "|", ids(outcome.added_tets), "|", ids(outcome.removed_vertices), "|",
+                                  ids(outcome.added_vertices), "|", ids(outcome.new_bodies), "|", ids(outcome.released_markers), "|",
+                                  outcome.unchanged_count, "|", outcome.is_refused, "|", outcome.note, "|", outcome.grasped_vertices);
+  absl::StrAppend(&text, absl::StrFormat("|%a|%a|%a|%a|%a", outcome.removed_mass_kg, outcome.grasp_reach_m, outcome.tissue_distance_m,
+                                         outcome.min_mean_ratio, outcome.min_edge_ratio));
+  for (const auto& [from, to] : outcome.remapped_tets) {
+    absl::StrAppend(&text, "|", static_cast<uint64_t>(from), ">", static_cast<uint64_t>(to));
+  }
+  for (const MovedTissue& moved : outcome.moved) {
+    absl::StrAppend(&text, "|", moved.body, ":", moved.tets.size(), ":", moved.vertices.size());
+    for (const auto& [from, to] : moved.tets) absl::StrAppend(&text, ",", static_cast<uint64_t>(from), ">", static_cast<uint64_t>(to));
+  }
+  return text;
+}
+
+class CheckpointTest : public test::DeviceTest {
+ protected:
+  /// One step with what the scenario wants before it; the outcomes of its edits.
+  static std::string Advance(World& world, const std::vector<Edit>& edits, const std::vector<ToolCommand>& commands) {
+    std::string told;
+    if (!edits.empty()) {
+      const auto outcomes = world.Apply(edits);
+      EXPECT_TRUE(outcomes.ok()) << outcomes.status();
+      for (size_t i = 0; outcomes.ok() && i < outcomes->size(); ++i) absl::StrAppend(&told, Describe((*outcomes)[i]), "\n");
+    }
+    const auto frame = world.Step(Pointers(commands));
+    EXPECT_TRUE(frame.ok()) << frame.status();
+    return told;
+  }
+  static void Advance(World& world, CheckpointScenario& scenario) {
+    const uint64_t step = world.CurrentFrame()->step;
+    const std::vector<Edit> edits = scenario.Edits(step, *world.CurrentFrame());
+    Advance(world, edits, scenario.Commands(step, *world.CurrentFrame()));
+  }
+
+  static void ExpectSameState(World& a, World& b) {
+    PALPATE_TEST_ASSIGN(const auto of_a, a.Capture());
+    PALPATE_TEST_ASSIGN(const auto of_b, b.Capture());
+    EXPECT_TRUE(of_a->scene == of_b->scene) << FirstDifference(of_a->scene, of_b->scene);
+    EXPECT_TRUE(of_a->solver == of_b->solver) << FirstDifference(of_a->solver, of_b->solver);
+    EXPECT_EQ(a.edit_counts().deltas, b.edit_counts().deltas);
+    EXPECT_EQ(a.edit_counts().rebuilds, b.edit_counts().rebuilds);
+    EXPECT_EQ(a.edit_counts().delta_bytes, b.edit_counts().delta_bytes);
+    EXPECT_EQ(a.color_count(), b.color_count());
+    ASSERT_EQ(a.body_statistics().size(), b.body_statistics().size());
+    for (size_t body = 0; body < a.body_statistics().size(); ++body) {
+      EXPECT_EQ(a.body_statistics()[body].mass_kg, b.body_statistics()[body].mass_kg);
+      EXPECT_EQ(a.body_statistics()[body].quasi_static_tets, b.body_statistics()[body].quasi_static_tets);
+      EXPECT_EQ(a.RestPositions(body), b.RestPositions(body));
+    }
+  }
+  static std::string FirstDifference(const std::string& a, const std::string& b) {
+    const size_t at = static_cast<size_t>(
+        std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())), b.begin()).first - a.begin());
+    return absl::StrCat("first difference at byte ", at, " of ", a.size(), " and ", b.size());
+  }
+
+  /// Both do what the scenario wants of `a`, and must agree in all that they tell.
+  static void GoOn(World& a, World& b, CheckpointScenario& scenario, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const Frame& frame = *a.CurrentFrame();
+      const std::vector<Edit> edits = scenario.Edits(frame.step, frame);
+      const std::vector<ToolCommand> commands = scenario.Commands(frame.step, frame);
+      const std::string outcomes = Advance(a, edits, commands);
+      ASSERT_EQ(outcomes, Advance(b, edits, commands));
+      ASSERT_FALSE(HasFailure());
+      ASSERT_EQ(a.CurrentFrame()->state_hash, b.CurrentFrame()->state_hash) << "step " << frame.step + 1;
+      ASSERT_EQ(a.CurrentFrame()->topology_version, b.CurrentFrame()->topology_version);
+      ASSERT_TRUE(BytesOf(*a.CurrentFrame()) == BytesOf(*b.CurrentFrame())) << "step " << frame.step + 1;
+      if (i % 20 == 19 || i + 1 == steps) ExpectSameState(a, b);
+    }
+  }
+
+  std::unique_ptr<World> RestoreFrom(const std::string& bytes, const SceneDescription& scene) {
+    const auto state = DecodeWorldState(bytes);
+    EXPECT_TRUE(state.ok()) << state.status();
+    if (!state.ok()) return nullptr;
+    auto world = World::Restore(context(), scene, **state);
+    EXPECT_TRUE(world.ok()) << world.status();
+    return world.ok() ? *std::move(world) : nullptr;
+  }
+
+  /// A world of the scenario after `steps`, of which the scrambled body of the projection scenario is new.
+  std::unique_ptr<World> Run(CheckpointScenario& scenario, int steps) {
+    auto made = World::Create(context(), scenario.scene());
+    EXPECT_TRUE(made.ok()) << made.status();
+    if (!made.ok()) return nullptr;
+    std::unique_ptr<World> world = *std::move(made);
+    for (int i = 0; i < steps; ++i) {
+      if (scenario.scene().name == "projection" && i == steps - 10) Scramble(*world, 1);
+      Advance(*world, scenario);
+    }
+    return world;
+  }
+  static void Scramble(World& world, size_t body) {
+    std::mt19937 random(7);
+    std::uniform_real_distribution<float> place(-0.02F, 0.02F);
+    PALPATE_TEST_ASSIGN(std::vector<float> positions, world.ReadVolumePositions(body));
+    for (size_t i = 0; i < positions.size(); ++i) positions[i] = place(random) + (i % 3 == 0 ? 0.1F : 0.0F);
+    PALPATE_EXPECT_OK(world.WriteVolumePositions(body, positions));
+  }
+
+  void CheckTwins(const std::string& name, uint32_t seed, int before, int after) {
+    SCOPED_TRACE(absl::StrCat(name, " ", seed));
+    const auto scenario = MakeCheckpointScenario(name, seed);
+    const std::unique_ptr<World> a = Run(*scenario, before);
+    ASSERT_NE(a, nullptr);
+    if (name == "bodies" && before > 40) {
+      EXPECT_TRUE(a->CurrentFrame()->tools[1].is_blocked) << "nothing holds the rod back";
+    }
+    PALPATE_TEST_ASSIGN(const auto state, a->Capture());
+    const std::string bytes = EncodeWorldState(*state);
+    PALPATE_TEST_ASSIGN(const auto again, a->Capture());
+    EXPECT_TRUE(EncodeWorldState(*again) == bytes) << "a capture changes what it captures, or bytes are not unique";
+    const std::unique_ptr<World> b = RestoreFrom(bytes, scenario->scene());
+    ASSERT_NE(b, nullptr);
+    PALPATE_TEST_ASSIGN(const auto of_b, b->Capture());
+    ASSERT_TRUE(EncodeWorldState(*of_b) == bytes)
+        << "scene: " << FirstDifference(state->scene, of_b->scene) << "; solver: " << FirstDifference(state->solver, of_b->solver);
+    GoOn(*a, *b, *scenario, after);
+    if (HasFailure()) return;
+    PALPATE_ASSERT_OK(a->Reset().status());
+    PALPATE_ASSERT_OK(b->Reset().status());
+    ASSERT_TRUE(BytesOf(*a->CurrentFrame()) == BytesOf(*b->CurrentFrame()));
+    GoOn(*a, *b, *scenario, 15);
+  }
+};
+
+TEST_F(CheckpointTest, PlainTissueGoesOn) {
+  SceneDescription scene;
+  scene.bodies = {test::Ridge()};
+  scene.tools = {test::ToolAt("probe", {0, 0, 0.016})};
+  PALPATE_TEST_ASSIGN(const auto a, World::Create(context(), scene));
+  ToolCommand command;
+  command.device_pose.position_m = {0.002, 0, 0.008};
+  for (int i = 0; i < 20; ++i) test::Step(*a, {command});
+  PALPATE_TEST_ASSIGN(const auto state, a->Capture());
+  const auto b = RestoreFrom(EncodeWorldState(*state), scene);
+  ASSERT_NE(b, nullptr);
+  ASSERT_TRUE(BytesOf(*a->CurrentFrame()) == BytesOf(*b->CurrentFrame()));
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_EQ(test::Step(*a, {command})->state_hash, test::Step(*b, {command})->state_hash);
+    ASSERT_TRUE(BytesOf(*a->CurrentFrame()) == BytesOf(*b->CurrentFrame()));
+  }
+  ExpectSameState(*a, *b);
+}
+
+TEST_F(CheckpointTest, InstrumentsGoOn) {
+  CheckTwins("instruments", 1, 27, 90);
+  CheckTwins("instruments", 2, 61, 40);
+}
+TEST_F(CheckpointTest, BodiesOfAllKindsGoOn) {
+  CheckTwins("bodies", 1, 9, 50);
+  CheckTwins("bodies", 2, 48, 80);
+}
+TEST_F(CheckpointTest, QuasiStaticBodiesGoOn) {
+  CheckTwins("quasistatic", 1, 12, 40);
+  CheckTwins("quasistatic", 2, 42, 60);
+}
+TEST_F(CheckpointTest, ProjectionAndRecoveryGoOn) {
+  CheckTwins("projection", 1, 26, 200);
+  CheckTwins("projection", 2, 47, 60);
+}
+
+/// What a process that restores $PALPATE_TEST_CHECKPOINT has to say of its steps.
+void PrintSteps(World& world, CheckpointScenario& scenario, int steps, std::string* out) {
+  for (int i = 0; i < steps; ++i) {
+    const uint64_t step = world.CurrentFrame()->step;
+    const auto edits = scenario.Edits(step, *world.CurrentFrame());
+    if (!edits.empty()) {
+      const auto outcomes = world.Apply(edits);
+      ASSERT_TRUE(outcomes.ok()) << outcomes.status();
+      for (const EditOutcome& outcome : *outcomes) absl::StrAppend(out, "edit ", Describe(outcome), "\n");
+    }
+    const auto frame = world.Step(Pointers(scenario.Commands(step, *world.CurrentFrame())));
+    ASSERT_TRUE(frame.ok()) << frame.status();
+    absl::StrAppend(out, absl::StrFormat("step %d %016x frame %08x\n", (*frame)->step, (*frame)->state_hash, Crc32c(BytesOf(**frame))));
+  }
+}
+
+TEST_F(CheckpointTest, AnotherProcessGoesOn) {
+  const auto scenario = MakeCheckpointScenario("instruments", 3);
+  const std::unique_ptr<World> a = Run(*scenario, 40);
+  ASSERT_NE(a, nullptr);
+  PALPATE_TEST_ASSIGN(const auto state, a->Capture());
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / absl::StrCat("palpate_checkpoint_", getpid());
+  std::ofstream(file, std::ios::binary) << EncodeWorldState(*state);
+  const auto next = MakeCheckpointScenario("instruments", 4);
+  std::string expected;
+  PrintSteps(*a, *next, 60, &expected);
+
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string command =
+      absl::StrFormat("PALPATE_TEST_CHECKPOINT='%s' '%s' --gtest_filter=*PrintsSteps 2>&1", file.string(), program.string());
+  std::FILE* pipe = popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string output;
+  char buffer[512];
+  while (std::fgets(buffer, sizeof(buffer), pipe) != nullptr) output += buffer;
+  EXPECT_EQ(pclose(pipe), 0) << output;
+  std::string told;
+  for (const absl::string_view line : absl::StrSplit(output, '\n')) {
+    if (absl::StartsWith(line, "step ") || absl::StartsWith(line, "edit ")) absl::StrAppend(&told, line, "\n");
+  }
+  EXPECT_EQ(told, expected);
+  std::filesystem::remove(file, error);
+}
+
+TEST_F(CheckpointTest, PrintsSteps) {
+  const char* const path = std::getenv("PALPATE_TEST_CHECKPOINT");
+  if (path == nullptr) GTEST_SKIP() << "runs as a part of AnotherProcessGoesOn";
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const auto scenario = MakeCheckpointScenario("instruments", 4);
+  const std::unique_ptr<World> world = RestoreFrom(bytes, scenario->scene());
+  ASSERT_NE(world, nullptr);
+  std::string told;
+  PrintSteps(*world, *scenario, 60, &told);
+  std::fputs(told.c_str(), stdout);
+}
+
+/// Whoever can write checkpoints can make their checksums right: then what is in them must do no harm.
+TEST_F(CheckpointTest, DamagedStatesDoNoHarm) {
+  const auto scenario = MakeCheckpointScenario("instruments", 2);
+  const std::unique_ptr<World> world = Run(*scenario, 32);
+  ASSERT_NE(world, nullptr);
+  PALPATE_TEST_ASSIGN(const auto state, world->Capture());
+  std::mt19937 random(3);
+  int refused = 0;
+  for (int i = 0; i < 40; ++i) {
+    WorldState damaged = *state;
+    std::string& section = i % 2 == 0 ? damaged.scene : damaged.solver;
+    if (i % 10 == 9) {
+      section.resize(random() % section.size());
+    } else {
+      for (int k = 0; k < 3; ++k) section[random() % section.size()] = static_cast<char>(random());
+    }
+    const auto restored = World::Restore(context(), scenario->scene(), damaged);
+    if (restored.ok()) continue;
+    ++refused;
+    EXPECT_EQ(restored.status().code(), absl::StatusCode::kInvalidArgument) << restored.status();
+  }
+  EXPECT_GT(refused, 10);
+}
+
+TEST_F(CheckpointTest, RefusesWhatIsNotOfThisScene) {
+  const auto scenario = MakeCheckpointScenario("instruments", 1);
+  const std::unique_ptr<World> world = Run(*scenario, 20);
+  ASSERT_NE(world, nullptr);
+  PALPATE_TEST_ASSIGN(const auto state, world->Capture());
+  SceneDescription other = scenario->scene();
+  other.bodies[0].material.density_kg_per_m3 += 1;
+  const auto refused = World::Restore(context(), other, *state);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("another scene"));
+
+  const std::string bytes = EncodeWorldState(*state);
+  PALPATE_TEST_ASSIGN(const WorldStateInfo info, ReadWorldStateInfo(bytes));
+  EXPECT_EQ(info.step, 20U);
+  EXPECT_EQ(info.state_hash, world->CurrentFrame()->state_hash);
+  EXPECT_EQ(info.description_hash, HashOfDescription(scenario->scene()));
+  EXPECT_EQ(info.description_hash, HashOfDescription(world->description())) << "where markers were placed does not count";
+  EXPECT_TRUE(IsSameDevice(info, context()->device()));
+  std::string newer = bytes;
+  newer[8] = 9;  // the major version
+  EXPECT_THAT(std::string(DecodeWorldState(newer).status().message()), HasSubstr("version 9.0"));
+  EXPECT_THAT(std::string(DecodeWorldState("no").status().message()), HasSubstr("PALPCKPT"));
+}
+
+}  // namespace
+}  // namespace palpate::sim
