@@ -91,11 +91,10 @@ class MshParser {
         } else {
           PALPATE_RETURN_IF_ERROR(major_ == 2 ? ReadElements2() : ReadElements4());
         }
-      } else if (section == "PhysicalNames" || (section == "Entities" && major_ == 4)) {
-        const Cursor before = in_;
-        PALPATE_RETURN_IF_ERROR(SkipSection(section, begin));  // is it closed at all?
-        in_ = before;
-        PALPATE_RETURN_IF_ERROR(section == "Entities" ? ReadEntities() : ReadPhysicalNames());
+      } else if (section == "PhysicalNames") {
+        PALPATE_RETURN_IF_ERROR(ReadPhysicalNames());
+      } else if (section == "Entities" && major_ == 4) {
+        PALPATE_RETURN_IF_ERROR(ReadEntities());
       } else {
         PALPATE_RETURN_IF_ERROR(SkipSection(section, begin));
         continue;

@@ -22,7 +22,6 @@ inline constexpr int kMaxObstacles = 256;     ///< per scene
 inline constexpr int kMaxCapsules = 32;       ///< per scene: tools, sphere and capsule obstacles together (the solver's limit)
 inline constexpr int kMaxFixedRegions = 256;  ///< per body
 inline constexpr int kMaxZones = 64;          ///< per body
-inline constexpr uint32_t kMaxGroupNumber = 2147483646;
 inline constexpr int kMaxMeshGroups = 4096;   ///< with a name, per mesh
 inline constexpr int kMaxLoads = 32;          ///< per scene
 inline constexpr uint32_t kMaxCopies = 1024;  ///< of a body along one axis of its array

@@ -44,7 +44,7 @@ def cube_stl(size, open_side=False):
     return out
 
 
-def label_nrrd(names=("liver", "tumor"), speck=False):
+def label_nrrd(names=("liver", "tumor")):
     """A ball of radius 15 mm with a ball of 6 mm in it, in voxels of 1 x 1 x 1.5 mm, as a segmentation of 3D Slicer."""
     size, spacing = (36, 36, 24), (1, 1, 1.5)
     voxels = bytearray()
@@ -55,8 +55,6 @@ def label_nrrd(names=("liver", "tumor"), speck=False):
                 voxels.append(2 if (x - 3) ** 2 + y * y + z * z < 36 else 1 if x * x + y * y + z * z < 225 else 0)
     head = f"NRRD0004\ntype: uint8\ndimension: 3\nsizes: {size[0]} {size[1]} {size[2]}\nencoding: gzip\nspace: left-posterior-superior\n"
     head += f"space directions: ({spacing[0]},0,0) (0,{spacing[1]},0) (0,0,{spacing[2]})\nspace origin: (10,20,30)\n"
-    if speck:
-        voxels[6 + size[0] * (18 + size[1] * 12)] = 4
     for number, name in enumerate(names):
         head += f"Segment{number}_Name:={name}\nSegment{number}_LabelValue:={number + 1}\n"
     return (head + "\n").encode() + gzip.compress(bytes(voxels))
