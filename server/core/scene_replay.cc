@@ -169,7 +169,7 @@ void Scene::SetBookmark(const v1::SetBookmarkRequest& request, Done<v1::Timeline
         v1::Bookmark bookmark;
         bookmark.set_name(request.name());
         bookmark.set_position(request.has_position() ? request.position() : now);
-        if (!request.has_position()) bookmark.set_step(frame_->step);
+        bookmark.set_step(request.has_position() ? past_.events().StepAt(request.position()) : frame_->step);
         bookmark.set_time_us(NowUs());
         past_.OnBookmark(bookmark, request.remove());
         Answer<v1::Timeline>(done, TimelineNow());

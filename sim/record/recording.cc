@@ -65,6 +65,14 @@ void EventList::Add(v1::Timeline::Event event) {
   if (events_.size() > kMaxEvents) events_.pop_front();
 }
 
+uint64_t EventList::StepAt(uint64_t position) const {
+  uint64_t reset = 0;
+  for (const v1::Timeline::Event& event : events_) {
+    if (event.kind() == "reset" && event.position() <= position) reset = event.position();
+  }
+  return position - reset;
+}
+
 std::optional<uint64_t> EventList::FindBookmark(const std::string& name) const {
   for (const v1::Timeline::Event& event : events_) {
     if (event.kind() == "bookmark" && event.label() == name) return event.position();

@@ -27,6 +27,8 @@ class EventList {
   void Note(const v1::JournalEntry& entry, uint64_t position, uint64_t step);
   void Add(v1::Timeline::Event event);
   const std::deque<v1::Timeline::Event>& events() const { return events_; }
+  /// Steps since the last reset before a place (at it, the scene is reset already); as far as the events that are kept tell.
+  uint64_t StepAt(uint64_t position) const;
   /// Place of a bookmark, the newest of that name.
   std::optional<uint64_t> FindBookmark(const std::string& name) const;
 

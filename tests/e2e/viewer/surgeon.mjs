@@ -17,8 +17,8 @@ export class Surgeon {
   }
 
   state() {
-    return this.page.evaluate(() => ({ runState: palpate.runState, bodies: palpate.bodies, stats: palpate.stats, surgery: palpate.surgery, tools: palpate.tools,
-      errors: [...palpate.errors] }));
+    return this.page.evaluate(() => ({ runState: palpate.runState, past: palpate.past, bodies: palpate.bodies, stats: palpate.stats, surgery: palpate.surgery,
+      tools: palpate.tools, errors: [...palpate.errors] }));
   }
 
   async tool(name) {

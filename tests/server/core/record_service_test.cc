@@ -289,6 +289,11 @@ TEST_F(RecordServiceTest, BookmarksAreKept) {
   mark.set_name("before the second cut");
   mark.set_position(21);
   ASSERT_TRUE(Records().SetBookmark(mark).ok());
+  const auto marked = Records().GetTimeline("s");
+  ASSERT_TRUE(marked.ok()) << marked.status();
+  const auto event = std::find_if(marked->events().begin(), marked->events().end(), [](const auto& e) { return e.kind() == "bookmark"; });
+  ASSERT_NE(event, marked->events().end());
+  EXPECT_EQ(event->step(), 4U) << "the scene was reset at place 17";
   mark.set_name("too late");
   mark.set_position(31);
   EXPECT_EQ(Records().SetBookmark(mark).status().code(), absl::StatusCode::kInvalidArgument);
