@@ -244,19 +244,27 @@ TEST_F(CheckpointTest, AnotherProcessGoesOn) {
 
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  // Not a shard of this program's tests, even if this is.
   const std::string command =
-      absl::StrFormat("PALPATE_TEST_CHECKPOINT='%s' '%s' --gtest_filter=*PrintsSteps 2>&1", file.string(), program.string());
+      absl::StrFormat("env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX PALPATE_TEST_CHECKPOINT='%s' '%s' --gtest_filter=*PrintsSteps 2>&1",
+                      file.string(), program.string());
   std::FILE* pipe = popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   std::string output;
   char buffer[512];
   while (std::fgets(buffer, sizeof(buffer), pipe) != nullptr) output += buffer;
   EXPECT_EQ(pclose(pipe), 0) << output;
-  std::string told;
+  std::vector<absl::string_view> told;
   for (const absl::string_view line : absl::StrSplit(output, '\n')) {
-    if (absl::StartsWith(line, "step ") || absl::StartsWith(line, "edit ")) absl::StrAppend(&told, line, "\n");
+    if (absl::StartsWith(line, "step ") || absl::StartsWith(line, "edit ")) told.push_back(line);
   }
-  EXPECT_EQ(told, expected);
+  const std::vector<absl::string_view> wanted = absl::StrSplit(expected, '\n', absl::SkipEmpty());
+  EXPECT_EQ(told.size(), wanted.size());
+  // Lines of edits are long: the first that differs is enough.
+  for (size_t i = 0; i < std::min(told.size(), wanted.size()); ++i) {
+    ASSERT_EQ(told[i].substr(0, 400), wanted[i].substr(0, 400)) << "line " << i;
+    ASSERT_TRUE(told[i] == wanted[i]) << "line " << i << ", behind its first 400 bytes";
+  }
   std::filesystem::remove(file, error);
 }
 
