@@ -666,10 +666,13 @@ bool AreColored(const TissueModel& model, const LayoutSkeleton& s) {
     size_t count = 0;
     for (const uint32_t v : tet.vertices) {
       const uint32_t slot = ToNumber(s.solver_index[v]);
-      if (slot < s.free_count) colors[count++] = std::upper_bound(s.color_begin.begin(), s.color_begin.end(), slot) - s.color_begin.begin();
+      if (slot >= s.free_count) continue;
+      const std::ptrdiff_t color = std::upper_bound(s.color_begin.begin(), s.color_begin.end(), slot) - s.color_begin.begin();
+      for (size_t k = 0; k < count; ++k) {
+        if (colors[k] == color) return false;
+      }
+      colors[count++] = color;
     }
-    std::sort(colors.begin(), colors.begin() + count);
-    if (std::adjacent_find(colors.begin(), colors.begin() + count) != colors.begin() + count) return false;
   }
   return true;
 }
