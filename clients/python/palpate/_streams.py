@@ -86,6 +86,9 @@ class Hand:
         """The newest local model; None before the first."""
         return self._model
 
+    def _taken(self, update: "haptics_pb2.OperateUpdate") -> None:
+        self.attached = update.attached
+
     def _next_pose(self, pose: PoseLike, fields: Mapping[str, Any]) -> "haptics_pb2.OperateRequest":
         out = _requests.pose(pose, fields, self._sequence + 1)
         self._sequence += 1

@@ -472,7 +472,7 @@ class Tool(Hand):
             await self._call.write(attach)
         except (grpc.RpcError, asyncio.InvalidStateError):
             pass  # the reading tells why
-        self.attached = (await _next(self._call)).attached
+        self._taken(await _next(self._call))
         self._task = asyncio.create_task(self._read())
 
     async def _read(self) -> None:

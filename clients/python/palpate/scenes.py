@@ -200,7 +200,7 @@ class Scene:
         self._connection.call(self._connection.stubs.scenes.DeleteScene, control_pb2.DeleteSceneRequest(scene_id=self.id))
 
     def export(self, body: str = "", format: str = "obj") -> bytes:
-        """The present state of a body (default: the first) as "obj" (surface), "vtk" or "msh" (volume)."""
+        """The present state of a body (default: the first; of "glb": all) as "obj", "vtp" or "glb" (surface), "vtk", "vtu" or "msh" (volume)."""
         request = _requests.export(self.id, body, format)
         return self._connection.call(self._connection.stubs.scenes.ExportScene, request, repeatable=True).data
 
@@ -270,7 +270,7 @@ class Scene:
 
     def save(self, path: PathLike) -> int:
         """Writes the whole state as a file, which `Server.open_recording` opens; returns its size in bytes. The file appears when it is
-        complete."""
+        complete. Errors: NotFound (the scene, a folder), ResourceExhausted (the disk is full)."""
         file = ChunkFile(path, whole=True)
         call = self._connection.stream(self._connection.stubs.records.SaveScene, record_pb2.SaveSceneRequest(scene_id=self.id))
         try:
@@ -444,7 +444,7 @@ class Tool(Hand):
         except (grpc.RpcError, StopIteration) as error:
             self._requests.put(None)
             raise errors.of_end(error) from None
-        self.attached = first.attached
+        self._taken(first)
         self._thread = threading.Thread(target=self._read, name="palpate-tool", daemon=True)
         self._thread.start()
 
