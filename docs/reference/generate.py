@@ -258,14 +258,20 @@ def attribute_docs(body, place, problems):
             problems.append(f"{place}:{statement.lineno}: attribute {name} has no docstring")
 
 
-def class_rows(node, place, problems):
-    """Rows of what a class has."""
+def shared_classes(folder):
+    """Name: (class, place) of those in private modules, whose members those have that are derived from them."""
+    return {node.name: (node, path.name) for path in sorted(folder.glob("_[a-z]*.py"))
+            for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef)}
+
+
+def class_rows(node, place, problems, shared):
+    """Rows of what a class has, members from classes that are not shown themselves included."""
     initializer = next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
     if initializer is not None:
         yield [f"`{signature(initializer, True).replace('__init__', node.name).replace(' -> None', '')}`", "constructor"]
     attributes = list(attribute_docs(node.body, place, problems))
     if initializer is not None:
-        own = [s for s in initializer.body]
+        own = [s for part in initializer.body for s in (part.body if isinstance(part, ast.With) else [part])]
         attributes += [a for a in attribute_docs(own, place, [] if node.name in ("TipPosition", "TipMotion", "PalpateError") else problems)]
     for name, annotation, text in attributes:
         yield [f"`{name}`", text + (f" ({annotation})" if annotation and len(annotation) < 30 else "")]
@@ -279,11 +285,20 @@ def class_rows(node, place, problems):
         prefix = "async " if isinstance(function, ast.AsyncFunctionDef) else ""
         shown = function.name if is_property else prefix + signature(function, True)
         yield [f"`{shown}`", text or "an item by its name"]
+    for base in node.bases:
+        if ast.unparse(base) in shared:
+            yield from list(class_rows(*shared[ast.unparse(base)], problems, shared))[has_initializer(shared[ast.unparse(base)][0]):]
+
+
+def has_initializer(node):
+    """Whether a class has a constructor of its own."""
+    return any(isinstance(f, ast.FunctionDef) and f.name == "__init__" for f in node.body)
 
 
 def python_reference(folder, shown):
     """python.md. Errors: Problem."""
     problems = []
+    shared = shared_classes(folder)
     lines = ["# Reference of the Python package", "", "Written by `docs/reference/generate.py` from the docstrings of `clients/python/palpate`.", "",
              "The guide is [python.md](../python.md).", ""]
     for name in MODULES:
@@ -301,9 +316,9 @@ def python_reference(folder, shown):
                 text = one_line(ast.get_docstring(node))
                 if not text:
                     problems.append(f"{place}:{node.lineno}: class {node.name} has no docstring")
-                bases = [ast.unparse(base) for base in node.bases]
+                bases = [ast.unparse(base) for base in node.bases if ast.unparse(base) not in shared]
                 lines += [f"### {name}.{node.name}", "",
-                          *table(["name", "what"], [f"`{node.name}`" + (f" ({', '.join(bases)})" if bases else ""), text], *class_rows(node, place, problems))]
+                          *table(["name", "what"], [f"`{node.name}`" + (f" ({', '.join(bases)})" if bases else ""), text], *class_rows(node, place, problems, shared))]
     if problems:
         raise Problem("\n".join(problems))
     return "\n".join(lines)

@@ -214,7 +214,8 @@ void RecordingFeed::Work() {
 absl::StatusOr<std::optional<std::string>> RecordingFeed::NextPiece() {
   {
     const std::lock_guard lock(mutex_);
-    if (is_reader_gone_) return *end_;
+    // A recording that is whole, or has reached its last step, has ended in order by then.
+    if (is_reader_gone_) return end_->ok() ? absl::CancelledError("the reader is gone") : *end_;
   }
   while (rest_at_ >= rest_.size()) {
     rest_.clear();

@@ -8,7 +8,7 @@ import palpate
 from phantoms import RADIUS_M, TOP_M, arguments, finish, phantom
 
 options = arguments(__doc__, depth=(0.006, "largest depth [m]"), points=(24, "places on the way in"), steps=(6, "steps at each place"),
-                    edge_length=(0.008, "of the mesh [m]"))
+                    edge_length=(0.004, "of the mesh [m]"))
 young_modulus_pa, poisson_ratio = 10000.0, 0.45
 depths_m = np.concatenate([np.linspace(-0.001, options.depth, options.points), np.linspace(options.depth, -0.001, options.points)])
 forces_n = []
@@ -27,6 +27,7 @@ half = options.points
 axes.plot(1000 * depths_m[:half], forces_n[:half], "o-", ms=3, label="in")
 axes.plot(1000 * depths_m[half:], forces_n[half:], "o-", ms=3, label="out")
 axes.plot(1000 * depths_m[:half], hertz_n[:half], "k--", lw=1, label="Hertz, half space")
+axes.axvline(-1, color="0.7", lw=1, ls=":", label="contact begins")
 axes.set(xlabel="depth [mm]", ylabel="force on the probe [N]", title="Indentation of a slab on a rigid base")
 axes.legend()
 finish(figure, options.output)

@@ -82,6 +82,8 @@ class Stubs:
         self.streams = stream_pb2_grpc.StreamServiceStub(channel)
         self.haptics = haptics_pb2_grpc.HapticServiceStub(channel)
         self.records = record_pb2_grpc.RecordServiceStub(channel)
+        # Its answers stay bytes, for the arrays in them.
+        self.run_batch = channel.stream_stream("/palpate.v1.BatchService/RunBatch", request_serializer=batch_pb2.BatchRequest.SerializeToString)
 
 
 class Connection:
@@ -93,9 +95,6 @@ class Connection:
         self._channel = (grpc.insecure_channel(target.address, OPTIONS) if credentials is None else
                          grpc.secure_channel(target.address, credentials, OPTIONS))
         self.stubs = Stubs(self._channel)
-        # Its answers stay bytes, for the arrays in them.
-        self.run_batch = self._channel.stream_stream("/palpate.v1.BatchService/RunBatch",
-                                                     request_serializer=batch_pb2.BatchRequest.SerializeToString)
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Errors: Unavailable."""

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import pathlib
-from typing import Any, Mapping, Optional, Sequence, Tuple, Union
+import reprlib
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 import numpy as np
 from google.protobuf import message as _message
@@ -32,24 +34,41 @@ def _enum_value(field: FieldDescriptor, value: Any, path: str) -> int:
     return int(value)
 
 
+def _integer(value: Any) -> int:
+    if isinstance(value, (str, bytes)):
+        return int(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        if not float(value).is_integer():
+            raise ValueError from None
+        return int(value)
+
+
+def numbers(values: Any, path: str) -> np.ndarray:
+    """An array of float64. Errors: InvalidArgument naming the path."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument(f"{path}: {reprlib.repr(values)} is not an array of numbers") from None
+
+
 def _scalar(field: FieldDescriptor, value: Any, path: str) -> Any:
     try:
         if field.type == FieldDescriptor.TYPE_ENUM:
             return _enum_value(field, value, path)
         if field.cpp_type in _INTEGERS:
-            if int(value) != float(value):
-                raise ValueError
-            return int(value)
+            return _integer(value)
         if field.cpp_type in (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT):
             return float(value)
         if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
             if not isinstance(value, (bool, np.bool_)):
                 raise ValueError
             return bool(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InvalidArgument):
             raise
-        raise InvalidArgument(f"{path}: {value!r} is not of the field's type") from None
+        raise InvalidArgument(f"{path}: {reprlib.repr(value)} is not of the field's type") from None
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if not isinstance(value, (str, bytes)):
@@ -67,10 +86,10 @@ def fill(message: _message.Message, values: Any, path: str = "") -> None:
         message.CopyFrom(values)
         return
     if name in _SEQUENCES and not isinstance(values, Mapping):
-        numbers = np.asarray(values, dtype=float).ravel()
-        if len(numbers) != len(_SEQUENCES[name]):
-            raise InvalidArgument(f"{path}: {len(numbers)} numbers, not {len(_SEQUENCES[name])}")
-        for part, number in zip(_SEQUENCES[name], numbers):
+        flat = numbers(values, path).ravel()
+        if len(flat) != len(_SEQUENCES[name]):
+            raise InvalidArgument(f"{path}: {len(flat)} numbers, not {len(_SEQUENCES[name])}")
+        for part, number in zip(_SEQUENCES[name], flat):
             setattr(message, part, float(number))
         return
     if not isinstance(values, Mapping):
@@ -92,8 +111,7 @@ def _set(message: _message.Message, field: FieldDescriptor, value: Any, path: st
         if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
             raise InvalidArgument(f"{path}: {value!r} is not a list")
         if field.message_type is None:
-            flat = np.asarray(value).ravel().tolist() if isinstance(value, np.ndarray) else value
-            target.extend([_scalar(field, item, f"{path}[{i}]") for i, item in enumerate(flat)])
+            _extend(target, field, value, path)
         else:
             for i, item in enumerate(value):
                 fill(target.add(), item, f"{path}[{i}]")
@@ -109,6 +127,33 @@ def _set(message: _message.Message, field: FieldDescriptor, value: Any, path: st
             raise InvalidArgument(f"{path}: {value!r} is outside the range of the field's type") from None
 
 
+def _extend(target: Any, field: FieldDescriptor, values: Any, path: str) -> None:
+    flat = values.ravel().tolist() if isinstance(values, np.ndarray) else list(values)
+    size = len(target)
+    try:
+        target.extend(flat)
+        return
+    except (TypeError, ValueError):
+        del target[size:]
+    # One by one, to convert them or to name the one that is wrong.
+    for i, item in enumerate(flat):
+        at = f"{path}[{i}]"
+        try:
+            target.append(_scalar(field, item, at))
+        except ValueError as error:
+            raise error if isinstance(error, InvalidArgument) else InvalidArgument(f"{at}: {item!r} is outside the range of the field's type")
+
+
+M = TypeVar("M", bound=_message.Message)
+
+
+def made(kind: Type[M], **fields: Any) -> M:
+    """A message of its fields, None for those that are left out. Errors: as fill."""
+    out = kind()
+    fill(out, fields)
+    return out
+
+
 def scene_spec(source: SpecLike) -> "scene_pb2.SceneSpec":
     """A SceneSpec of a spec, a mapping, a builder (anything with `build()`), or the path of a scene file in JSON.
     Errors: NotFound (file), InvalidArgument naming file and field."""
@@ -121,6 +166,8 @@ def scene_spec(source: SpecLike) -> "scene_pb2.SceneSpec":
             values = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise NotFound(f"{path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InvalidArgument(f"{path}: byte {error.start}: not UTF-8") from error
         except json.JSONDecodeError as error:
             raise InvalidArgument(f"{path}: line {error.lineno}: {error.msg}") from error
         try:
@@ -149,11 +196,18 @@ def tool_pose(pose: PoseLike, path: str = "pose") -> "haptics_pb2.ToolPose":
     elif isinstance(pose, tuple) and len(pose) == 2:
         fill(out.pose, {"position_m": pose[0], "rotation": pose[1]}, path)
     else:
-        numbers = np.asarray(pose, dtype=float).ravel()
-        if len(numbers) not in (3, 7):
-            raise InvalidArgument(f"{path}: {len(numbers)} numbers, not 3 (a place) or 7 (a place and a rotation w x y z)")
-        fill(out.pose, {"position_m": numbers[:3], **({"rotation": numbers[3:]} if len(numbers) == 7 else {})}, path)
+        flat = numbers(pose, path).ravel()
+        if len(flat) not in (3, 7):
+            raise InvalidArgument(f"{path}: {len(flat)} numbers, not 3 (a place) or 7 (a place and a rotation w x y z)")
+        fill(out.pose, {"position_m": flat[:3], **({"rotation": flat[3:]} if len(flat) == 7 else {})}, path)
     return out
+
+
+def tool_poses(poses: Optional[Mapping[str, PoseLike]]) -> List[Dict[str, Any]]:
+    """What tools are told, as fields of ToolTarget messages (`tool`, `pose`). Errors: InvalidArgument naming poses and the tool."""
+    if poses is not None and not isinstance(poses, Mapping):
+        raise InvalidArgument(f"poses: {reprlib.repr(poses)} is no mapping of tools to poses")
+    return [{"tool": tool, "pose": tool_pose(pose, f"poses[{tool!r}]")} for tool, pose in (poses or {}).items()]
 
 
 def vec3(message: "scene_pb2.Vec3") -> np.ndarray:

@@ -109,6 +109,44 @@ class ServerProcess:
         self._folder.cleanup()
 
 
+def server_process(program: Optional[PathLike], scenes: Sequence[PathLike], device: Optional[str], state_dir: Optional[PathLike],
+                   asset_root: Optional[PathLike], http: bool, arguments: Sequence[str], environment: Optional[Mapping[str, str]],
+                   log_level: str, timeout_s: float) -> ServerProcess:
+    """Of the arguments of palpate.launch; not started yet."""
+    flags: List[str] = []
+    for scene in scenes:
+        flags += ["--scene", os.fspath(scene)]
+    for flag, value in (("--device", device), ("--state-dir", state_dir), ("--asset-root", asset_root)):
+        if value is not None:
+            flags += [flag, os.fspath(value)]
+    return ServerProcess(program, [*flags, *arguments], environment, http, log_level, timeout_s)
+
+
+class LocalProcess:
+    """What a server of one's own has beside its connection."""
+
+    def __init__(self, process: ServerProcess) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> Optional[int]:
+        """Of the process; None: it has ended."""
+        return self._process.pid
+
+    @property
+    def viewer_url(self) -> str:
+        """Of the browser viewer and of /metrics; empty unless launched with `http`."""
+        return f"http://127.0.0.1:{self._process.http_port}" if self._process.http_port else ""
+
+    def log(self) -> str:
+        """What the server has said."""
+        return self._process.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def kill(self) -> None:
+        """Ends the process at once, as a crash would; for tests of what survives that."""
+        self._process.kill()
+
+
 _running: "weakref.WeakSet[ServerProcess]" = weakref.WeakSet()
 
 

@@ -19,12 +19,13 @@ import numpy as np
 
 from . import _requests, errors
 from ._connection import OPTIONS, Backoff, Stubs, Target, Tls
-from ._convert import PoseLike, SpecLike, fill, quaternion, scene_spec, tool_pose, vec3
-from ._program import PathLike, ServerProcess
+from ._convert import PoseLike, SpecLike, made, scene_spec
+from ._program import LocalProcess, PathLike, ServerProcess, server_process
 from ._requests import EditLike, RateLike
+from ._streams import ChunkFile, Follower, Hand
+from .batch import BatchResult, BatchState, PosesLike
 from .frames import Frame, LocalModel
-from .topology import Topology, TopologyMirror
-from .v1 import control_pb2, edit_pb2, haptics_pb2, scene_pb2, stream_pb2
+from .v1 import batch_pb2, control_pb2, edit_pb2, haptics_pb2, record_pb2, scene_pb2, stream_pb2
 
 
 class _Connection:
@@ -56,15 +57,40 @@ class _Connection:
                     raise error from None
             await asyncio.sleep(pause)
 
+    def stream(self, method: Callable[..., Any], *request: Any) -> Any:
+        """A call with a stream of answers, or of both."""
+        return method(*request, metadata=self.target.metadata)
+
     async def close(self) -> None:
         await self._channel.close()
+
+
+async def _next(call: Any) -> Any:
+    """The next answer of a stream. Errors: those that ended it, Unavailable if none did."""
+    try:
+        update = await call.read()
+    except grpc.RpcError as error:
+        raise errors.of_rpc(error) from None
+    if update is not grpc.aio.EOF:
+        return update
+    code = await call.code()
+    raise errors.Unavailable("the stream has ended") if code is grpc.StatusCode.OK else errors.of_code(code.name, await call.details())
+
+
+async def _chunks(call: Any) -> AsyncIterator[bytes]:
+    """Until the stream has ended in order."""
+    try:
+        async for chunk in call:
+            yield chunk.data
+    except grpc.RpcError as error:
+        raise errors.of_rpc(error) from None
 
 
 class Server:
     """A connection to a server; an async context manager."""
 
-    def __init__(self, connection: _Connection, process: Optional[ServerProcess] = None) -> None:
-        self._connection, self._process = connection, process
+    def __init__(self, connection: _Connection) -> None:
+        self._connection = connection
 
     async def __aenter__(self) -> "Server":
         return self
@@ -78,10 +104,8 @@ class Server:
         return self._connection.target.address
 
     async def close(self) -> None:
-        """Ends calls and streams, and a server that was launched."""
+        """Ends calls and streams under way. Scenes stay on the server."""
         await self._connection.close()
-        if self._process is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._process.close)
 
     async def info(self) -> "control_pb2.GetServerInfoResponse":
         """Version, device and limits."""
@@ -109,6 +133,40 @@ class Server:
         response = await self._connection.call(self._connection.stubs.scenes.ListScenes, control_pb2.ListScenesRequest(), repeatable=True)
         return [Scene(self._connection, info.scene_id) for info in response.scenes]
 
+    async def open_recording(self, path: PathLike, scene_id: str = "", *, rate: RateLike = None) -> "Scene":
+        """As palpate.Server.open_recording."""
+        request = _requests.recording(path, scene_id, rate)
+        response = await self._connection.call(self._connection.stubs.records.OpenRecording, request)
+        return Scene(self._connection, response.scene.scene_id)
+
+    @property
+    def connection(self) -> _Connection:
+        """For other parts of this package."""
+        return self._connection
+
+
+class LocalServer(LocalProcess, Server):
+    """A server of one's own, a child process that ends with this."""
+
+    def __init__(self, process: ServerProcess, connection: _Connection) -> None:
+        LocalProcess.__init__(self, process)
+        Server.__init__(self, connection)
+
+    async def __aenter__(self) -> "LocalServer":
+        return self
+
+    async def close(self) -> None:
+        """Ends the server too."""
+        await super().close()
+        await asyncio.get_running_loop().run_in_executor(None, self._process.close)
+
+    async def restart(self) -> None:
+        """As palpate.LocalServer.restart."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._process.stop)
+        await loop.run_in_executor(None, self._process.start)
+        await self._connection.wait_until_ready(30)
+
 
 async def connect(target: str, *, token: Optional[str] = None, tls: Tls = None, patience_s: float = 10.0, timeout_s: float = 10.0) -> Server:
     """As palpate.connect."""
@@ -121,10 +179,12 @@ async def connect(target: str, *, token: Optional[str] = None, tls: Tls = None, 
     return Server(connection)
 
 
-async def launch(*, program: Optional[PathLike] = None, arguments: Sequence[str] = (), environment: Optional[Mapping[str, str]] = None,
-                 log_level: str = "warning", patience_s: float = 30.0, timeout_s: float = 300.0) -> Server:
-    """Starts a server as palpate.launch does; `arguments`: more of palpate-server's."""
-    process = ServerProcess(program, arguments, environment, False, log_level, timeout_s)
+async def launch(*, program: Optional[PathLike] = None, scenes: Sequence[PathLike] = (), device: Optional[str] = None,
+                 state_dir: Optional[PathLike] = None, asset_root: Optional[PathLike] = None, http: bool = False, arguments: Sequence[str] = (),
+                 environment: Optional[Mapping[str, str]] = None, log_level: str = "warning", patience_s: float = 30.0,
+                 timeout_s: float = 300.0) -> LocalServer:
+    """As palpate.launch."""
+    process = server_process(program, scenes, device, state_dir, asset_root, http, arguments, environment, log_level, timeout_s)
     loop = asyncio.get_running_loop()
     try:
         await loop.run_in_executor(None, process.start)
@@ -133,7 +193,7 @@ async def launch(*, program: Optional[PathLike] = None, arguments: Sequence[str]
     except errors.PalpateError:
         process.close()
         raise
-    return Server(connection, process)
+    return LocalServer(process, connection)
 
 
 class Scene:
@@ -155,6 +215,11 @@ class Scene:
         """State, step, hash, bodies, tools. Errors: NotFound."""
         request = control_pb2.GetSceneRequest(scene_id=self.id)
         return (await self._connection.call(self._connection.stubs.scenes.GetScene, request, repeatable=True)).scene
+
+    async def spec(self) -> "scene_pb2.SceneSpec":
+        """As created, inline meshes left out."""
+        request = control_pb2.GetSceneRequest(scene_id=self.id)
+        return (await self._connection.call(self._connection.stubs.scenes.GetScene, request, repeatable=True)).spec
 
     async def play(self) -> "control_pb2.SceneInfo":
         """Lets the scene step by itself."""
@@ -244,17 +309,110 @@ class Scene:
         await out._attach(_requests.attach(self.id, tool, station, max_stiffness_n_per_m))  # pylint: disable=protected-access
         return out
 
+    async def save(self, path: PathLike) -> int:
+        """As palpate.Scene.save."""
+        file = ChunkFile(path, whole=True)
+        call = self._connection.stream(self._connection.stubs.records.SaveScene, record_pb2.SaveSceneRequest(scene_id=self.id))
+        try:
+            async for data in _chunks(call):
+                file.write(data)
+            return file.finish()
+        finally:
+            call.cancel()
+            file.discard()
 
-class Watch(AsyncIterator[Frame]):
+    async def record(self, path: PathLike, *, from_step: Optional[int] = None, from_begin: bool = False,
+                     until_step: Optional[int] = None) -> "Recorder":
+        """As palpate.Scene.record: an async context manager."""
+        request = made(record_pb2.RecordSceneRequest, scene_id=self.id, from_begin=from_begin, from_step=from_step, until_step=until_step)
+        out = Recorder(self._connection.stream(self._connection.stubs.records.RecordScene, request), path)
+        await out._begun()  # pylint: disable=protected-access
+        return out
+
+    async def replay(self, replay_id: str = "") -> "Scene":
+        """As palpate.Scene.replay."""
+        request = made(record_pb2.ReplaySceneRequest, scene_id=self.id, replay_id=replay_id)
+        return Scene(self._connection, (await self._connection.call(self._connection.stubs.records.ReplayScene, request)).scene.scene_id)
+
+    async def seek(self, target: Union[int, str]) -> "control_pb2.SceneInfo":
+        """As palpate.Scene.seek."""
+        request = _requests.seek(self.id, target)
+        return (await self._connection.call(self._connection.stubs.records.SeekScene, request, repeatable=True)).scene
+
+    async def branch(self, branch_id: str = "", *, play: bool = False) -> "Scene":
+        """As palpate.Scene.branch."""
+        request = made(record_pb2.BranchSceneRequest, scene_id=self.id, branch_id=branch_id, play=play)
+        return Scene(self._connection, (await self._connection.call(self._connection.stubs.records.BranchScene, request)).scene.scene_id)
+
+    async def timeline(self) -> "record_pb2.Timeline":
+        """As palpate.Scene.timeline."""
+        request = record_pb2.GetTimelineRequest(scene_id=self.id)
+        return (await self._connection.call(self._connection.stubs.records.GetTimeline, request, repeatable=True)).timeline
+
+    async def bookmark(self, name: str, position: Optional[int] = None, *, remove: bool = False) -> "record_pb2.Timeline":
+        """As palpate.Scene.bookmark."""
+        request = made(record_pb2.SetBookmarkRequest, scene_id=self.id, name=name, remove=remove, position=position)
+        return (await self._connection.call(self._connection.stubs.records.SetBookmark, request, repeatable=True)).timeline
+
+
+class Recorder:
+    """A recording under way, as palpate.Recorder."""
+
+    def __init__(self, call: Any, path: PathLike) -> None:
+        self._call = call
+        self._file = ChunkFile(path, whole=False)
+        self.path = self._file.path
+        """The file."""
+        self._first = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            async for data in _chunks(self._call):
+                self._file.write(data)
+                self._first.set()
+        except asyncio.CancelledError:
+            pass  # by close
+        finally:
+            self._call.cancel()
+            self._file.close()
+            self._first.set()
+
+    async def _begun(self) -> None:
+        await self._first.wait()
+        if self.size_bytes == 0:
+            await self._task
+
+    @property
+    def size_bytes(self) -> int:
+        """Written so far."""
+        return self._file.size_bytes
+
+    async def __aenter__(self) -> "Recorder":
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        await self.close()
+
+    async def wait(self) -> int:
+        """Until the recording is complete (`until_step`); returns its size. Errors: those of the stream."""
+        await asyncio.shield(self._task)
+        return self.size_bytes
+
+    async def close(self) -> int:
+        """Ends the recording and returns its size. Errors: those of the stream."""
+        self._call.cancel()
+        with contextlib.suppress(errors.Cancelled):
+            await self._task
+        return self.size_bytes
+
+
+class Watch(Follower, AsyncIterator[Frame]):
     """Frames of a scene, as palpate.Watch."""
 
     def __init__(self, connection: _Connection, request: "stream_pb2.WatchRequest", patience_s: float) -> None:
-        self._connection, self._request, self._patience_s = connection, request, patience_s
-        self._mirror = TopologyMirror()
-        self._backoff: Optional[Backoff] = None
-        self._closed = False
-        self.reconnects = 0
-        """How often the stream was opened again."""
+        super().__init__(patience_s)
+        self._connection, self._request = connection, request
         self._call: Any = None
 
     async def __aenter__(self) -> "Watch":
@@ -262,11 +420,6 @@ class Watch(AsyncIterator[Frame]):
 
     async def __aexit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         self.close()
-
-    @property
-    def topology(self) -> Topology:
-        """Of the newest frame."""
-        return self._mirror.topology
 
     def close(self) -> None:
         """Ends the stream; the iterator ends."""
@@ -281,16 +434,18 @@ class Watch(AsyncIterator[Frame]):
         """The next frame. Errors: as palpate.Watch."""
         while not self._closed:
             if self._call is None:
-                self._call = self._connection.stubs.streams.Watch(self._request, metadata=self._connection.target.metadata)
+                self._call = self._connection.stream(self._connection.stubs.streams.Watch, self._request)
             try:
-                update = await self._call.read()
-                if update is grpc.aio.EOF:
-                    raise errors.of_code((await self._call.code()).name, await self._call.details())
-                frame = self._take(update)
-            except grpc.RpcError as error:
-                await self._recover(errors.of_rpc(error))
-            except errors.Unavailable as error:
-                await self._recover(error)
+                frame = self._take(await _next(self._call))
+            except errors.DataLoss:
+                self._call.cancel()
+                raise
+            except errors.PalpateError as error:
+                if self._closed:
+                    break
+                await asyncio.sleep(self._pause_s(error))
+                self.reconnects += 1
+                self._call = None
             except asyncio.CancelledError:
                 if self._closed:
                     break
@@ -300,59 +455,40 @@ class Watch(AsyncIterator[Frame]):
                     return frame
         raise StopAsyncIteration
 
-    def _take(self, update: "stream_pb2.WatchUpdate") -> Optional[Frame]:
-        kind = update.WhichOneof("update")
-        if kind == "delta":
-            self._mirror.delta(update.delta)
-            return None
-        frame = update.frame
-        if kind == "keyframe":
-            self._mirror.keyframe(update.keyframe)
-            self._backoff, frame = None, update.keyframe.frame
-        self._mirror.check(frame)
-        return Frame(frame, self._mirror.topology)
 
-    async def _recover(self, error: errors.PalpateError) -> None:
-        if self._closed:
-            return
-        if not isinstance(error, errors.Unavailable):
-            raise error
-        if self._backoff is None:
-            self._backoff = Backoff(self._patience_s)
-        pause = self._backoff.next_s()
-        if pause is None:
-            raise error
-        await asyncio.sleep(pause)
-        self.reconnects += 1
-        self._call = None
-
-
-class Tool:
+class Tool(Hand):
     """A tool in the hand, as palpate.Tool."""
 
-    attached: "haptics_pb2.Attached"
-    """What the tool is: its size, kind, where it is."""
-
     def __init__(self, connection: _Connection) -> None:
+        super().__init__()
         self._connection = connection
         self._call: Any = None
-        self._sequence = 0
-        self._model: Optional[LocalModel] = None
+        self._news = asyncio.Event()
+        self._task: Optional["asyncio.Task[None]"] = None
 
     async def _attach(self, attach: "haptics_pb2.OperateRequest") -> None:
-        self._call = self._connection.stubs.haptics.Operate(metadata=self._connection.target.metadata)
+        self._call = self._connection.stream(self._connection.stubs.haptics.Operate)
         try:
             await self._call.write(attach)
-            first = await self._read()
-        except grpc.RpcError as error:
-            raise errors.of_rpc(error) from None
-        self.attached = first.attached
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            pass  # the reading tells why
+        self._taken(await _next(self._call))
+        self._task = asyncio.create_task(self._read())
 
-    async def _read(self) -> "haptics_pb2.OperateUpdate":
-        update = await self._call.read()
-        if update is grpc.aio.EOF:
-            raise errors.of_code((await self._call.code()).name, await self._call.details())
-        return update
+    async def _read(self) -> None:
+        try:
+            while True:
+                update = await _next(self._call)
+                if update.WhichOneof("update") == "model":
+                    self._model = LocalModel(update.model)
+                    self._news.set()
+        except errors.PalpateError as error:
+            self._error = error
+        except asyncio.CancelledError:
+            pass  # by close
+        finally:
+            self._is_over = True
+            self._news.set()
 
     async def __aenter__(self) -> "Tool":
         return self
@@ -360,49 +496,83 @@ class Tool:
     async def __aexit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         await self.close()
 
-    @property
-    def position_m(self) -> np.ndarray:
-        """[3] where the tool was when it was taken, in W."""
-        return vec3(self.attached.pose.position_m)
-
-    @property
-    def rotation(self) -> np.ndarray:
-        """[4] how it was turned then."""
-        return quaternion(self.attached.pose.rotation)
-
     async def move(self, pose: PoseLike, **fields: Any) -> int:
-        """Tells the tool where to be; returns the number of the pose. Errors: those that have ended the stream."""
-        message = tool_pose(pose)
-        if fields:
-            fill(message, fields, "pose")
-        self._sequence += 1
-        message.sequence = self._sequence
-        message.station_time_us = time.monotonic_ns() // 1000
+        """As palpate.Tool.move."""
+        self._raise_if_over()
+        request = self._next_pose(pose, fields)
         try:
-            await self._call.write(haptics_pb2.OperateRequest(pose=message))
+            await self._call.write(request)
         except (grpc.RpcError, asyncio.InvalidStateError):
             raise errors.of_code((await self._call.code()).name, await self._call.details()) from None
-        return self._sequence
+        return int(request.pose.sequence)
 
     async def wait(self, sequence: int = 0, timeout_s: float = 10.0) -> LocalModel:
-        """The first model whose step used this pose or a later one. Errors: DeadlineExceeded, those that have ended the stream."""
+        """As palpate.Tool.wait; one coroutine at a time."""
         end = time.monotonic() + timeout_s
         while self._model is None or self._model.pose_sequence < sequence:
+            self._raise_if_over()
+            self._news.clear()
             try:
-                update = await asyncio.wait_for(self._read(), max(0.0, end - time.monotonic()))
+                await asyncio.wait_for(self._news.wait(), max(0.0, end - time.monotonic()))
             except asyncio.TimeoutError:
                 raise errors.DeadlineExceeded(f"no local model of pose {sequence} within {timeout_s:g} s; does the scene step?") from None
-            except grpc.RpcError as error:
-                raise errors.of_rpc(error) from None
-            if update.WhichOneof("update") == "model":
-                self._model = LocalModel(update.model)
         return self._model
 
     async def close(self) -> None:
         """Lets the tool go."""
         with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError, asyncio.CancelledError):
             await self._call.done_writing()
+        self._call.cancel()
+        if self._task is not None:
+            await self._task
+
+
+class Batch(BatchState):
+    """As palpate.Batch, as an async context manager: it is opened when that is entered.
+
+        async with palpate.aio.Batch(server, spec, 16, ["tool.probe.force"]) as batch:
+            result = await batch.move("probe", positions)
+    """
+
+    def __init__(self, server: Server, spec: SpecLike, count: int, probes: Sequence[str] = ()) -> None:
+        self._request = self._opening(spec, count, probes)
+        self._connection = server.connection
+        self._call: Any = None
+
+    async def __aenter__(self) -> "Batch":
+        self._call = self._connection.stream(self._connection.stubs.run_batch)
+        self._opened(await self._ask(self._request))
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees the scenes."""
+        if self._call is not None:
             self._call.cancel()
 
+    async def _ask(self, request: "batch_pb2.BatchRequest") -> bytes:
+        if self._call is None:
+            raise errors.FailedPrecondition("the batch is not open; `async with` opens it")
+        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):  # the reading tells why
+            await self._call.write(request)
+        return bytes(await _next(self._call))
 
-__all__: List[str] = ["Scene", "Server", "Tool", "Watch", "connect", "launch"]
+    async def step(self, steps: int = 1, poses: PosesLike = None, *, edits: Optional[Mapping[int, Sequence[EditLike]]] = None,
+                   release: Optional[Mapping[int, Sequence[str]]] = None, only_named: bool = False) -> BatchResult:
+        """As palpate.Batch.step."""
+        return self._answered(await self._ask(self._step(steps, poses, edits, release, only_named)))
+
+    async def move(self, tool: str, positions_m: np.ndarray, steps: int = 1, rotations: Optional[np.ndarray] = None,
+                   environments: Optional[Sequence[int]] = None) -> BatchResult:
+        """As palpate.Batch.move."""
+        return self._answered(await self._ask(self._move(tool, positions_m, steps, rotations, environments)))
+
+    async def reset(self, environments: Sequence[int] = (), material: Optional[Mapping[str, Any]] = None, *, zone: str = "",
+                    body: str = "") -> BatchResult:
+        """As palpate.Batch.reset."""
+        return self._answered(await self._ask(self._reset(environments, material, zone, body)))
+
+
+__all__: List[str] = ["Batch", "LocalServer", "Recorder", "Scene", "Server", "Tool", "Watch", "connect", "launch"]

@@ -5,7 +5,8 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 
 import numpy as np
 
-from ._convert import fill
+from ._convert import fill, numbers
+from .errors import FailedPrecondition
 from .v1 import scene_pb2
 
 
@@ -44,11 +45,13 @@ class SceneBuilder:
     def mesh(self, name: str, vertices_m: np.ndarray, tets: np.ndarray, *, material: Optional[Mapping[str, Any]] = None,
              **fields: Any) -> "SceneBuilder":
         """A body of arrays: [n, 3] vertices and [m, 4] indices of positively oriented tets."""
-        data = {"vertices_m": np.asarray(vertices_m, float).ravel(), "tets": np.asarray(tets).ravel()}
+        data = {"vertices_m": numbers(vertices_m, "vertices_m").ravel(), "tets": np.asarray(tets).ravel()}
         return self._body(name, {"mesh": data}, material, fields)
 
     def fixed_below(self, z_m: float) -> "SceneBuilder":
         """Holds the vertices of the newest body whose place at rest is below a height, in W."""
+        if not self._spec.bodies:
+            raise FailedPrecondition("fixed_below: there is no body yet")
         self._spec.bodies[-1].fixed.add(box=scene_pb2.Box(min_m=scene_pb2.Vec3(x=-100, y=-100, z=-100), max_m=scene_pb2.Vec3(x=100, y=100, z=z_m)))
         return self
 

@@ -6,6 +6,7 @@
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, Type
@@ -13,9 +14,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Seque
 import numpy as np
 
 from . import errors
-from ._convert import SpecLike, scene_spec
+from ._convert import SpecLike, numbers, scene_spec
 from .batch import Batch
-from .scenes import LocalServer, Server, launch
+from .scenes import Server, launch
 from .spaces import Bound, Box
 from .v1 import scene_pb2
 
@@ -127,36 +128,32 @@ class VectorEnv:
                  steps_per_action: int = 1, max_steps: Optional[int] = None, randomize: Optional[Randomize] = None,
                  goal: Optional[Callable[[np.random.Generator, int], np.ndarray]] = None, server: Optional[Server] = None) -> None:
         self._spec = scene_spec(spec)
-        self._own_server: Optional[LocalServer] = launch() if server is None else None
-        used = server if server is not None else self._own_server
-        assert used is not None
-        try:
-            self._batch = Batch(used, self._spec, count, probes)
-        except errors.PalpateError:
-            if self._own_server is not None:
-                self._own_server.close()
-            raise
-        self._actions, self._reward, self._randomize, self._goal = actions, reward, randomize, goal
-        self._steps_per_action, self._max_steps = steps_per_action, max_steps
-        self.num_envs = count
-        """Environments."""
-        self.columns = self._batch.columns
-        """Names of the observations' columns, without the goal's."""
-        self.units = self._batch.units
-        """Of each column."""
-        self._randoms = [np.random.default_rng([0, i]) for i in range(count)]
-        self._goals = np.stack([self._new_goal(i) for i in range(count)])
-        self._values = self._batch.result.observations
-        self._elapsed = np.zeros(count, int)
-        self._is_over = np.zeros(count, bool)
-        self.single_action_space = actions.space
-        """Of one environment."""
-        self.single_observation_space = Box(-np.inf, np.inf, (len(self.columns) + self._goals.shape[1],))
-        """Of one environment."""
-        self.action_space = actions.space.batched(count)
-        """Of all."""
-        self.observation_space = self.single_observation_space.batched(count)
-        """Of all."""
+        with contextlib.ExitStack() as resources:
+            used = server if server is not None else resources.enter_context(launch())
+            self._batch = resources.enter_context(Batch(used, self._spec, count, probes))
+            self._actions, self._reward, self._randomize, self._goal = actions, reward, randomize, goal
+            self._steps_per_action, self._max_steps = steps_per_action, max_steps
+            self.num_envs = count
+            """Environments."""
+            self.columns = self._batch.columns
+            """Names of the observations' columns, without the goal's."""
+            self.units = self._batch.units
+            """Of each column."""
+            self._randoms = [np.random.default_rng([0, i]) for i in range(count)]
+            self._goals = np.stack([self._new_goal(i) for i in range(count)])
+            self._values = self._batch.result.observations
+            self._elapsed = np.zeros(count, int)
+            self._is_over = np.zeros(count, bool)
+            actions.reset(np.arange(count), self._spec, count)
+            self.single_action_space = actions.space
+            """Of one environment."""
+            self.single_observation_space = Box(-np.inf, np.inf, (len(self.columns) + self._goals.shape[1],))
+            """Of one environment."""
+            self.action_space = actions.space.batched(count)
+            """Of all."""
+            self.observation_space = self.single_observation_space.batched(count)
+            """Of all."""
+            self._resources = resources.pop_all()
 
     def __enter__(self) -> "VectorEnv":
         return self
@@ -166,9 +163,7 @@ class VectorEnv:
 
     def close(self) -> None:
         """Frees the scenes, and the server if it is one's own."""
-        self._batch.close()
-        if self._own_server is not None:
-            self._own_server.close()
+        self._resources.close()
 
     @property
     def dt_s(self) -> float:
@@ -203,9 +198,11 @@ class VectorEnv:
 
     def step(self, actions: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Dict[str, Any]]:
         """Observations [n, columns], rewards [n], terminations [n], truncations [n], infos."""
-        actions = np.asarray(actions, float)
+        actions = numbers(actions, "actions")
         if actions.shape != self.action_space.shape:
             raise errors.InvalidArgument(f"actions: an array of shape {actions.shape}, not {self.action_space.shape}")
+        if not np.isfinite(actions).all():
+            raise errors.InvalidArgument("actions: a number is not finite")
         begun = self._is_over.copy()
         if begun.any():
             self._begin(np.nonzero(begun)[0])

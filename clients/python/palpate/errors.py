@@ -1,6 +1,7 @@
 """What goes wrong, one class for each status code of the API. Messages are the server's own: they name field, value and range."""
 from __future__ import annotations
 
+import errno
 from typing import Any, Dict, Optional, Type
 
 import grpc
@@ -120,8 +121,19 @@ def of_number(number: int, message: str) -> PalpateError:
     return of_code(_CODES.get(number, "UNKNOWN"), message)
 
 
+def of_os(path: Any, error: OSError) -> PalpateError:
+    """The exception of a file that cannot be written."""
+    kind = NotFound if isinstance(error, FileNotFoundError) else ResourceExhausted if error.errno in (errno.ENOSPC, errno.EDQUOT) else Internal
+    return kind(f"{path}: {error.strerror}")
+
+
 def of_rpc(error: grpc.RpcError) -> PalpateError:
     """The exception of a failed call."""
     code: Optional[Any] = error.code() if hasattr(error, "code") else None
     details = error.details() if hasattr(error, "details") else None
     return of_code(code.name if code is not None else "UNKNOWN", details or str(error))
+
+
+def of_end(error: Exception) -> PalpateError:
+    """The exception of a stream that ended before its answer: by an error, or (StopIteration, StopAsyncIteration) without."""
+    return of_rpc(error) if isinstance(error, grpc.RpcError) else Unavailable("the stream has ended")

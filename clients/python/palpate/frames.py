@@ -148,11 +148,14 @@ class Frame:
         return {shape.name: _tool_state(shape.name, state) for shape, state in zip(self.topology.tools, self.message.tools)}
 
     def force(self, tool: str) -> np.ndarray:
-        """[3] force of the tissue on a tool, in W. Errors: NotFound."""
+        """[3] force of the tissue on a tool, in W. Errors: NotFound (no such tool, a stream without tools)."""
         for shape, state in zip(self.topology.tools, self.message.tools):
             if shape.name == tool:
                 return vec3(state.force_n)
-        raise NotFound(f"tool: there is no {tool!r}; the scene has {', '.join(shape.name for shape in self.topology.tools)}")
+        names = [shape.name for shape in self.topology.tools]
+        if tool in names:
+            raise NotFound(f"tool {tool!r}: the stream carries no tools")
+        raise NotFound(f"tool: there is no {tool!r}; the scene has {', '.join(names)}")
 
     def __repr__(self) -> str:
         return f"<palpate.Frame step {self.step}, {self.time_s:.4g} s, {len(self.message.bodies)} bodies>"

@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import pathlib
 import queue
 import threading
 import time
@@ -11,18 +9,15 @@ from types import TracebackType
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 import grpc
-import numpy as np
 
 from . import _requests, errors
-from ._connection import Backoff, Connection, Target, Tls
-from ._convert import PoseLike, SpecLike, fill, quaternion, scene_spec, tool_pose, vec3
-from ._program import PathLike, ServerProcess
+from ._connection import Connection, Target, Tls
+from ._convert import PoseLike, SpecLike, made, scene_spec
+from ._program import LocalProcess, PathLike, ServerProcess, server_process
 from ._requests import EditLike, RateLike
+from ._streams import ChunkFile, Follower, Hand
 from .frames import Frame, LocalModel
-from .topology import Topology, TopologyMirror
 from .v1 import control_pb2, edit_pb2, haptics_pb2, record_pb2, scene_pb2, stream_pb2
-
-_CHUNK_BYTES = 1 << 20
 
 
 class Server:
@@ -77,10 +72,8 @@ class Server:
     def open_recording(self, path: PathLike, scene_id: str = "", *, rate: RateLike = None) -> "Scene":
         """A scene that replays a recording; it begins paused, at the first moment. Errors: DataLoss and InvalidArgument name the byte
         offset, NotFound (the file)."""
-        request = record_pb2.OpenRecording(scene_id=scene_id)
-        if rate is not None:
-            request.rate.CopyFrom(_requests.rate(rate))
-        response = self._connection.call(self._connection.stubs.records.OpenRecording, _recording_requests(request, path))
+        request = _requests.recording(path, scene_id, rate)
+        response = self._connection.call(self._connection.stubs.records.OpenRecording, request)
         return Scene(self._connection, response.scene.scene_id)
 
     @property
@@ -89,31 +82,12 @@ class Server:
         return self._connection
 
 
-def _recording_requests(request: "record_pb2.OpenRecording", path: PathLike) -> Iterator["record_pb2.OpenRecordingRequest"]:
-    try:
-        file = open(path, "rb")
-    except OSError as error:
-        raise errors.NotFound(f"{os.fspath(path)}: {error.strerror}") from error
-
-    def pieces() -> Iterator["record_pb2.OpenRecordingRequest"]:
-        with file:
-            first = True
-            while True:
-                data = file.read(_CHUNK_BYTES)
-                if not data and not first:
-                    return
-                yield record_pb2.OpenRecordingRequest(open=request if first else None, data=data)
-                first = False
-
-    return pieces()
-
-
-class LocalServer(Server):
+class LocalServer(LocalProcess, Server):
     """A server of one's own, a child process that ends with this."""
 
     def __init__(self, process: ServerProcess, connection: Connection) -> None:
-        super().__init__(connection)
-        self._process = process
+        LocalProcess.__init__(self, process)
+        Server.__init__(self, connection)
 
     def __enter__(self) -> "LocalServer":
         return self
@@ -122,24 +96,6 @@ class LocalServer(Server):
         """Ends the server too."""
         super().close()
         self._process.close()
-
-    @property
-    def pid(self) -> Optional[int]:
-        """Of the process; None: it has ended."""
-        return self._process.pid
-
-    @property
-    def viewer_url(self) -> str:
-        """Of the browser viewer and of /metrics; empty unless launched with `http`."""
-        return f"http://127.0.0.1:{self._process.http_port}" if self._process.http_port else ""
-
-    def log(self) -> str:
-        """What the server has said."""
-        return self._process.log_path.read_text(encoding="utf-8", errors="replace")
-
-    def kill(self) -> None:
-        """Ends the process at once, as a crash would; for tests of what survives that."""
-        self._process.kill()
 
     def restart(self) -> None:
         """Starts it again after it has ended, at the same address. With `state_dir` its scenes are back; watch iterators go on by themselves.
@@ -171,13 +127,7 @@ def launch(*, program: Optional[PathLike] = None, scenes: Sequence[PathLike] = (
     outlive the process. `asset_root`: folder of the mesh files that specs name. `http`: serve the browser viewer as well. `arguments`: more of
     palpate-server's. `environment`: more variables. `patience_s`: as of connect. Errors: NotFound (program), Internal (it ended; its last
     words), DeadlineExceeded."""
-    flags: List[str] = []
-    for scene in scenes:
-        flags += ["--scene", os.fspath(scene)]
-    for flag, value in (("--device", device), ("--state-dir", state_dir), ("--asset-root", asset_root)):
-        if value is not None:
-            flags += [flag, os.fspath(value)]
-    process = ServerProcess(program, [*flags, *arguments], environment, http, log_level, timeout_s)
+    process = server_process(program, scenes, device, state_dir, asset_root, http, arguments, environment, log_level, timeout_s)
     try:
         process.start()
         connection = Connection(Target(f"127.0.0.1:{process.grpc_port}", patience_s=patience_s))
@@ -250,7 +200,7 @@ class Scene:
         self._connection.call(self._connection.stubs.scenes.DeleteScene, control_pb2.DeleteSceneRequest(scene_id=self.id))
 
     def export(self, body: str = "", format: str = "obj") -> bytes:
-        """The present state of a body (default: the first) as "obj" (surface), "vtk" or "msh" (volume)."""
+        """The present state of a body (default: the first; of "glb": all) as "obj", "vtp" or "glb" (surface), "vtk", "vtu" or "msh" (volume)."""
         request = _requests.export(self.id, body, format)
         return self._connection.call(self._connection.stubs.scenes.ExportScene, request, repeatable=True).data
 
@@ -320,38 +270,39 @@ class Scene:
 
     def save(self, path: PathLike) -> int:
         """Writes the whole state as a file, which `Server.open_recording` opens; returns its size in bytes. The file appears when it is
-        complete."""
+        complete. Errors: NotFound (the scene, a folder), ResourceExhausted (the disk is full)."""
+        file = ChunkFile(path, whole=True)
         call = self._connection.stream(self._connection.stubs.records.SaveScene, record_pb2.SaveSceneRequest(scene_id=self.id))
-        return _write_chunks(call, path)
+        try:
+            for chunk in call:
+                file.write(chunk.data)
+            return file.finish()
+        except grpc.RpcError as error:
+            raise errors.of_rpc(error) from None
+        finally:
+            call.cancel()
+            file.discard()
 
     def record(self, path: PathLike, *, from_step: Optional[int] = None, from_begin: bool = False,
                until_step: Optional[int] = None) -> "Recorder":
         """Writes a recording: a context manager that goes on in the background until it is left, or until `until_step` is done. Without
         `from_step` and `from_begin` it begins now, with the state when this method returns or a little before."""
-        request = record_pb2.RecordSceneRequest(scene_id=self.id, from_begin=from_begin)
-        if from_step is not None:
-            request.from_step = from_step
-        if until_step is not None:
-            request.until_step = until_step
+        request = made(record_pb2.RecordSceneRequest, scene_id=self.id, from_begin=from_begin, from_step=from_step, until_step=until_step)
         return Recorder(self._connection.stream(self._connection.stubs.records.RecordScene, request), path)
 
     def replay(self, replay_id: str = "") -> "Scene":
         """A scene beside this one that replays its past, up to now. Errors: FailedPrecondition (no past is kept)."""
-        request = record_pb2.ReplaySceneRequest(scene_id=self.id, replay_id=replay_id)
+        request = made(record_pb2.ReplaySceneRequest, scene_id=self.id, replay_id=replay_id)
         return Scene(self._connection, self._connection.call(self._connection.stubs.records.ReplayScene, request).scene.scene_id)
 
     def seek(self, target: Union[int, str]) -> "control_pb2.SceneInfo":
         """Takes a replaying scene to a place of its time line, or to a bookmark. Returns when it is there."""
-        request = record_pb2.SeekSceneRequest(scene_id=self.id)
-        if isinstance(target, str):
-            request.bookmark = target
-        else:
-            request.position = target
+        request = _requests.seek(self.id, target)
         return self._connection.call(self._connection.stubs.records.SeekScene, request, repeatable=True).scene
 
     def branch(self, branch_id: str = "", *, play: bool = False) -> "Scene":
         """A scene of its own that begins with the present state of this one."""
-        request = record_pb2.BranchSceneRequest(scene_id=self.id, branch_id=branch_id, play=play)
+        request = made(record_pb2.BranchSceneRequest, scene_id=self.id, branch_id=branch_id, play=play)
         return Scene(self._connection, self._connection.call(self._connection.stubs.records.BranchScene, request).scene.scene_id)
 
     def timeline(self) -> "record_pb2.Timeline":
@@ -361,24 +312,8 @@ class Scene:
 
     def bookmark(self, name: str, position: Optional[int] = None, *, remove: bool = False) -> "record_pb2.Timeline":
         """Names a place of the time line (default: now), or forgets a name."""
-        request = record_pb2.SetBookmarkRequest(scene_id=self.id, name=name, remove=remove)
-        if position is not None:
-            request.position = position
+        request = made(record_pb2.SetBookmarkRequest, scene_id=self.id, name=name, remove=remove, position=position)
         return self._connection.call(self._connection.stubs.records.SetBookmark, request, repeatable=True).timeline
-
-
-def _write_chunks(call: Any, path: PathLike) -> int:
-    part = pathlib.Path(os.fspath(path) + ".part")
-    size = 0
-    try:
-        with open(part, "wb") as file:
-            for chunk in call:
-                size += file.write(chunk.data)
-    except grpc.RpcError as error:
-        part.unlink(missing_ok=True)
-        raise errors.of_rpc(error) from None
-    part.replace(os.fspath(path))
-    return size
 
 
 class Recorder:
@@ -387,11 +322,9 @@ class Recorder:
     def __init__(self, call: Any, path: PathLike) -> None:
         self._call = call
         self._error: Optional[errors.PalpateError] = None
-        self.path = pathlib.Path(path)
+        self._file = ChunkFile(path, whole=False)
+        self.path = self._file.path
         """The file."""
-        self.size_bytes = 0
-        """Written so far."""
-        self._file = open(self.path, "wb")
         self._has_begun = threading.Event()
         self._thread = threading.Thread(target=self._run, name="palpate-record", daemon=True)
         self._thread.start()
@@ -402,18 +335,22 @@ class Recorder:
 
     def _run(self) -> None:
         try:
-            with self._file as file:
-                for chunk in self._call:
-                    self.size_bytes += file.write(chunk.data)
-                    file.flush()
-                    self._has_begun.set()
+            for chunk in self._call:
+                self._file.write(chunk.data)
+                self._has_begun.set()
         except grpc.RpcError as error:
             self._error = errors.of_rpc(error)
-        except OSError as error:
-            self._error = errors.Internal(f"{self.path}: {error.strerror}")
+        except errors.PalpateError as error:
+            self._error = error
             self._call.cancel()
         finally:
+            self._file.close()
             self._has_begun.set()
+
+    @property
+    def size_bytes(self) -> int:
+        """Written so far."""
+        return self._file.size_bytes
 
     def __enter__(self) -> "Recorder":
         return self
@@ -437,18 +374,13 @@ class Recorder:
         return self.size_bytes
 
 
-class Watch(Iterator[Frame]):
+class Watch(Follower, Iterator[Frame]):
     """Frames of a scene. `topology` is that of the newest frame. One thread at a time; `close` from any."""
 
     def __init__(self, connection: Connection, request: "stream_pb2.WatchRequest", patience_s: float) -> None:
-        self._connection, self._request, self._patience_s = connection, request, patience_s
-        self._mirror = TopologyMirror()
-        self._backoff: Optional[Backoff] = None
-        self._closed = False
-        self.reconnects = 0
-        """How often the stream was opened again."""
-        self.keyframe: Optional["stream_pb2.Keyframe"] = None
-        """The newest: obstacles, gravity."""
+        super().__init__(patience_s)
+        self._connection, self._request = connection, request
+        self._is_over = threading.Event()
         self._call = self._open()
 
     def _open(self) -> Any:
@@ -460,14 +392,10 @@ class Watch(Iterator[Frame]):
     def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         self.close()
 
-    @property
-    def topology(self) -> Topology:
-        """Of the newest frame."""
-        return self._mirror.topology
-
     def close(self) -> None:
         """Ends the stream; the iterator ends."""
         self._closed = True
+        self._is_over.set()
         self._call.cancel()
 
     def __iter__(self) -> "Watch":
@@ -491,55 +419,32 @@ class Watch(Iterator[Frame]):
                 if frame is not None:
                     return frame
 
-    def _take(self, update: "stream_pb2.WatchUpdate") -> Optional[Frame]:
-        kind = update.WhichOneof("update")
-        if kind == "delta":
-            self._mirror.delta(update.delta)
-            return None
-        frame = update.frame
-        if kind == "keyframe":
-            self._mirror.keyframe(update.keyframe)
-            self.keyframe, self._backoff = update.keyframe, None
-            frame = update.keyframe.frame
-        self._mirror.check(frame)
-        return Frame(frame, self._mirror.topology)
-
     def _recover(self, error: errors.PalpateError) -> None:
         """Opens the stream again after a pause, or raises what ended it."""
         if self._closed:
             return
-        if not isinstance(error, errors.Unavailable):
-            raise error
-        if self._backoff is None:
-            self._backoff = Backoff(self._patience_s)
-        pause = self._backoff.next_s()
-        if pause is None:
-            raise error
-        time.sleep(pause)
+        self._is_over.wait(self._pause_s(error))
         self.reconnects += 1
         self._call = self._open()
+        if self._closed:  # meanwhile, by another thread
+            self._call.cancel()
 
 
-class Tool:
+class Tool(Hand):
     """A tool in the hand: poses go up, local contact models come back after each step. Leaving the context lets it go; it keeps its place."""
 
     def __init__(self, connection: Connection, attach: "haptics_pb2.OperateRequest") -> None:
+        super().__init__()
         self._requests: "queue.SimpleQueue[Optional[haptics_pb2.OperateRequest]]" = queue.SimpleQueue()
         self._requests.put(attach)
-        self._sequence = 0
         self._models = threading.Condition()
-        self._model: Optional[LocalModel] = None
-        self._error: Optional[errors.PalpateError] = None
-        self._is_over = False
         self._call = connection.stream(connection.stubs.haptics.Operate, iter(self._requests.get, None))
         try:
             first = next(self._call)
-        except grpc.RpcError as error:
-            raise errors.of_rpc(error) from None
-        except StopIteration:
-            raise errors.Unavailable("the stream has ended") from None
-        self.attached: "haptics_pb2.Attached" = first.attached
-        """What the tool is: its size, kind, where it is."""
+        except (grpc.RpcError, StopIteration) as error:
+            self._requests.put(None)
+            raise errors.of_end(error) from None
+        self._taken(first)
         self._thread = threading.Thread(target=self._read, name="palpate-tool", daemon=True)
         self._thread.start()
 
@@ -565,38 +470,14 @@ class Tool:
             self._error, self._is_over = error, True
             self._models.notify_all()
 
-    @property
-    def position_m(self) -> np.ndarray:
-        """[3] where the tool was when it was taken, in W."""
-        return vec3(self.attached.pose.position_m)
-
-    @property
-    def rotation(self) -> np.ndarray:
-        """[4] how it was turned then."""
-        return quaternion(self.attached.pose.rotation)
-
     def move(self, pose: PoseLike, **fields: Any) -> int:
         """Tells the tool where to be; returns at once. `fields`: more of ToolPose, such as velocity_m_per_s, jaw_angle_rad, pedal. Returns
         the number of the pose, which a model names that used it. Errors: those that have ended the stream."""
         with self._models:
             self._raise_if_over()
-        message = tool_pose(pose)
-        if fields:
-            fill(message, fields, "pose")
-        self._sequence += 1
-        message.sequence = self._sequence
-        message.station_time_us = time.monotonic_ns() // 1000
-        self._requests.put(haptics_pb2.OperateRequest(pose=message))
-        return self._sequence
-
-    def _raise_if_over(self) -> None:
-        if self._is_over:
-            raise self._error if self._error is not None else errors.Unavailable("the stream has ended")
-
-    @property
-    def model(self) -> Optional[LocalModel]:
-        """The newest local model; None before the first."""
-        return self._model
+        request = self._next_pose(pose, fields)
+        self._requests.put(request)
+        return request.pose.sequence
 
     def wait(self, sequence: int = 0, timeout_s: float = 10.0) -> LocalModel:
         """The first model whose step used this pose or a later one. Errors: DeadlineExceeded, those that have ended the stream."""

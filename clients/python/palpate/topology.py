@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -50,6 +51,15 @@ def texture_hashes(places: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
     return np.where((coordinates != 0).any(axis=1), out, np.uint64(0))
 
 
+def corner_hashes(slots: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """The number of the texture coordinates of each triangle slot's corners, [n, 3, 2] float32; 0 where all are (0, 0)."""
+    bits = np.ascontiguousarray(corners, dtype="<f4").reshape(-1, 6).view("<u4")
+    out, low = _constant(0, slots), slots
+    for k in (0, 2, 4):
+        out, low = _chain(out, low, bits[:, k]), bits[:, k + 1]
+    return np.where((corners != 0).any(axis=(1, 2)), _chain(out, low, _constant(6, slots)), np.uint64(0))
+
+
 def _sum(hashes: np.ndarray) -> int:
     return int(hashes.sum(dtype=np.uint64)) & _MASK
 
@@ -86,7 +96,9 @@ class Body:
     fixed: np.ndarray
     """Indices of fixed vertices."""
     texture_coordinates: Optional[np.ndarray]
-    """[vertex_count, 2], (0, 0) where there are none; None for a body without."""
+    """[vertex_count, 2], (0, 0) where there are none; None for a body without, or with `texture_corners`."""
+    texture_corners: Optional[np.ndarray]
+    """[slots, 3, 2] of the corners of triangles, where those that meet in a vertex may differ; (0, 0) where there are none; None without."""
     color: Tuple[float, float, float]
     """Linear RGB."""
     zones: Tuple[str, ...]
@@ -180,17 +192,45 @@ def _check_hash(name: str, own: int, expected: int) -> None:
     _check(name, own == expected, f"the arrays have the hash {own:016x}, the server's {expected:016x}")
 
 
-def _texture(name: str, values: Sequence[float]) -> np.ndarray:
+def _coordinates(name: str, values: Sequence[float], *shape: int) -> np.ndarray:
+    """[n, *shape] texture coordinates."""
     flat = np.fromiter(values, dtype=np.float32, count=len(values))
-    _check(name, len(flat) % 2 == 0 and bool(np.isfinite(flat).all()), "texture coordinates that make no sense")
-    return flat.reshape(-1, 2) + np.float32(0)  # takes the sign off a negative zero
+    _check(name, len(flat) % math.prod(shape) == 0 and bool(np.isfinite(flat).all()), "texture coordinates that make no sense")
+    return flat.reshape(-1, *shape) + np.float32(0)  # takes the sign off a negative zero
 
 
-def _all_hashes(triangles: np.ndarray, zones: np.ndarray, tets: np.ndarray, coordinates: Optional[np.ndarray]) -> int:
-    total = _sum(triangle_hashes(np.arange(len(triangles)), triangles, zones)) + _sum(tet_hashes(np.arange(len(tets)), tets))
+def _all_hashes(triangles: np.ndarray, zones: np.ndarray, tets: np.ndarray, coordinates: Optional[np.ndarray],
+                corners: Optional[np.ndarray]) -> int:
+    slots = np.arange(len(triangles))
+    total = _sum(triangle_hashes(slots, triangles, zones)) + _sum(tet_hashes(np.arange(len(tets)), tets))
     if coordinates is not None:
         total += _sum(texture_hashes(np.arange(len(coordinates)), coordinates))
+    if corners is not None:
+        total += _sum(corner_hashes(slots, corners))
     return total & _MASK
+
+
+def _vertex_texture(message: "stream_pb2.BodyTopology") -> Optional[np.ndarray]:
+    """[vertex_count, 2] of a whole body; None for one without."""
+    name = message.name
+    if not message.HasField("texture") or message.texture.by_corner:
+        _check(name, not message.texture_coordinates, "texture coordinates of vertices that have none")
+        return None
+    values = _coordinates(name, message.texture_coordinates, 2)
+    places = uint32_array(message.texture_vertices) if message.texture_vertices else np.arange(len(values), dtype=np.uint32)
+    _check(name, len(values) == len(places) and (len(places) == 0 or int(places.max()) < message.vertex_count),
+           "texture coordinates that do not fit the vertices")
+    out = np.zeros((message.vertex_count, 2), np.float32)
+    out[places] = values
+    return _frozen(out)
+
+
+def _corner_texture(message: "stream_pb2.BodyTopology", triangle_count: int) -> Optional[np.ndarray]:
+    """[slots, 3, 2] of a whole body; None for one without."""
+    corners = _coordinates(message.name, message.texture_corners, 3, 2)
+    is_by_corner = message.HasField("texture") and message.texture.by_corner
+    _check(message.name, len(corners) == (triangle_count if is_by_corner else 0), "texture coordinates that do not fit the triangles")
+    return _frozen(corners) if is_by_corner else None
 
 
 def _body(message: "stream_pb2.BodyTopology") -> Body:
@@ -200,22 +240,12 @@ def _body(message: "stream_pb2.BodyTopology") -> Body:
     zones = uint32_array(message.triangle_zones) if message.triangle_zones else np.zeros(len(triangles), np.uint32)
     _check(name, len(zones) == len(triangles), f"{len(zones)} zones of {len(triangles)} triangles")
     _check_indices(name, message.vertex_count, triangles, tets)
-    coordinates: Optional[np.ndarray] = None
-    if message.HasField("texture"):
-        values = _texture(name, message.texture_coordinates)
-        places = uint32_array(message.texture_vertices) if message.texture_vertices else np.arange(len(values), dtype=np.uint32)
-        _check(name, len(values) == len(places) and (len(places) == 0 or int(places.max()) < message.vertex_count),
-               "texture coordinates that do not fit the vertices")
-        coordinates = np.zeros((message.vertex_count, 2), np.float32)
-        coordinates[places] = values
-    else:
-        _check(name, not message.texture_coordinates, "texture coordinates of a body without")
-    own = _all_hashes(triangles, zones, tets, coordinates)
+    coordinates, corners = _vertex_texture(message), _corner_texture(message, len(triangles))
+    own = _all_hashes(triangles, zones, tets, coordinates, corners)
     _check_hash(name, own, message.mesh_hash)
     color = (message.color.r, message.color.g, message.color.b)
     return Body(name, message.parent, message.vertex_count, _frozen(triangles), _frozen(zones), _frozen(tets),
-                _frozen(uint32_array(message.fixed)), coordinates if coordinates is None else _frozen(coordinates), color,
-                tuple(zone.name for zone in message.surface_zones), own)
+                _frozen(uint32_array(message.fixed)), coordinates, corners, color, tuple(zone.name for zone in message.surface_zones), own)
 
 
 def _set_rows(name: str, array: np.ndarray, count: int, slots: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -242,21 +272,27 @@ def _changed(old: Body, change: "stream_pb2.BodyDelta") -> Body:
                                                        zones[at] if new else old.zone_slots[at]))
     own += _difference(tet_slots, old.tet_slots, change.tet_count,
                        lambda at, new: tet_hashes(at, tets[at] if new else old.tet_slots[at]))
-    coordinates = old.texture_coordinates
-    if coordinates is not None:
-        places, values = uint32_array(change.texture_vertices), _texture(name, change.texture_coordinates)
-        new_coordinates = _set_rows(name, coordinates, change.vertex_count, places, values)
-        before = coordinates
-        own += _difference(places, before, change.vertex_count,
-                           lambda at, new: texture_hashes(at, new_coordinates[at] if new else before[at]))
-        coordinates = _frozen(new_coordinates)
-    else:
-        _check(name, not change.texture_coordinates, "texture coordinates of a body without")
+    places, values = uint32_array(change.texture_vertices), _coordinates(name, change.texture_coordinates, 2)
+    coordinates, gained = _changed_texture(name, old.texture_coordinates, change.vertex_count, places, values, texture_hashes)
+    own += gained
+    values = _coordinates(name, change.texture_corners, 3, 2)
+    corners, gained = _changed_texture(name, old.texture_corners, change.triangle_count, slots, values, corner_hashes)
+    own += gained
     own &= _MASK
     _check_hash(name, own, change.mesh_hash)
     fixed = _frozen(uint32_array(change.fixed)) if change.fixed_changed else old.fixed
     return dataclasses.replace(old, vertex_count=change.vertex_count, triangle_slots=_frozen(triangles), zone_slots=_frozen(zones),
-                               tet_slots=_frozen(tets), fixed=fixed, texture_coordinates=coordinates, mesh_hash=own)
+                               tet_slots=_frozen(tets), fixed=fixed, texture_coordinates=coordinates, texture_corners=corners, mesh_hash=own)
+
+
+def _changed_texture(name: str, old: Optional[np.ndarray], count: int, places: np.ndarray, values: np.ndarray,
+                     hashes: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Tuple[Optional[np.ndarray], int]:
+    """The texture coordinates after a change, and what the sum of their numbers gains by it."""
+    if old is None:
+        _check(name, len(values) == 0, "texture coordinates of a body without")
+        return None, 0
+    before, after = old, _set_rows(name, old, count, places, values)
+    return _frozen(after), _difference(places, before, count, lambda at, new: hashes(at, after[at] if new else before[at]))
 
 
 def _difference(changed: np.ndarray, old: np.ndarray, count: int, hashes: Callable[[np.ndarray, bool], np.ndarray]) -> int:
@@ -267,4 +303,4 @@ def _difference(changed: np.ndarray, old: np.ndarray, count: int, hashes: Callab
     return _sum(hashes(distinct, True)) - _sum(hashes(before, False))
 
 
-__all__: List[str] = ["Body", "Topology", "TopologyMirror", "triangle_hashes", "tet_hashes", "texture_hashes"]
+__all__: List[str] = ["Body", "Topology", "TopologyMirror", "triangle_hashes", "tet_hashes", "texture_hashes", "corner_hashes"]

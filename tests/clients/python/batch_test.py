@@ -133,7 +133,7 @@ class BatchTest(unittest.TestCase):
             with self.assertRaisesRegex(palpate.InvalidArgument, words):
                 batch._ask(message)  # pylint: disable=protected-access
             batch.close()
-        stream = self.server.connection.stream(self.server.connection.run_batch, iter([batch_pb2.BatchRequest(step={"steps": 1})]))
+        stream = self.server.connection.stream(self.server.connection.stubs.run_batch, iter([batch_pb2.BatchRequest(step={"steps": 1})]))
         with self.assertRaisesRegex(Exception, "the first request must carry `open`"):
             next(stream)
 
@@ -197,6 +197,10 @@ class EnvTest(unittest.TestCase):
         np.testing.assert_array_equal(env.column(observations, "tool.probe.position"), observations[:, 3:])
         with self.assertRaisesRegex(palpate.InvalidArgument, r"shape \(3,\), not \(3, 3\)"):
             env.step(np.zeros(3))
+        with self.assertRaisesRegex(palpate.InvalidArgument, "actions: a number is not finite"):
+            env.step(np.full((3, 3), np.nan))
+        # Without a reset it begins at rest, as the scene does.
+        self.assertAlmostEqual(self.make(1).step(np.array([[0, 0, -1.0]]))[0][0, 5], 0.026, places=6)
 
     def test_seeds(self):
         env = self.make(3)

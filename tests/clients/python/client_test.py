@@ -15,7 +15,7 @@ import numpy as np
 import palpate
 import palpate.aio
 from google.protobuf import json_format
-from palpate.v1 import control_pb2
+from palpate.v1 import control_pb2, scene_pb2
 from support import PATIENCE_S, phantom
 
 
@@ -44,7 +44,9 @@ class SceneTest(ServerTest):
             self.assertEqual((info.step, info.reset_by), (0, "a test"))
             self.assertEqual(scene.export().count(b"\nf "), scene.info().bodies[0].surface_triangle_count)
             self.assertIn(b"CELLS", scene.export("slab", "vtk"))
-            with self.assertRaisesRegex(palpate.InvalidArgument, "none of obj, vtk, msh"):
+            self.assertIn(b"UnstructuredGrid", scene.export("slab", "vtu"))
+            self.assertEqual(scene.export(format="glb")[:4], b"glTF")
+            with self.assertRaisesRegex(palpate.InvalidArgument, "none of obj, vtk, msh, vtu, vtp, glb"):
                 scene.export(format="stl")
         with self.assertRaisesRegex(palpate.NotFound, 'no scene "life"'):
             self.server.scene("life")
@@ -107,6 +109,31 @@ class SceneTest(ServerTest):
             self.assertEqual(len(frame.topology["slab"].tets), info.bodies[0].tet_count)
             self.assertEqual(len(first.topology["slab"].tets), 360)
             self.assertLess(frame.positions("slab")[frame.topology["slab"].tets].max(), 0.2)
+
+    def test_texture_coordinates_of_corners_follow_edits(self):
+        builder = phantom().build()
+        builder.bodies[0].texture.CopyFrom(scene_pb2.TextureSpec(pattern=scene_pb2.TEXTURE_PATTERN_CHECKER, box={}, tile_size_m=0.02))
+        for volume in (False, True):
+            with self.server.create(builder) as scene, scene.watch(volume=volume, max_rate_hz=1000) as frames:
+                first = next(frames).topology["slab"]
+                self.assertIsNone(first.texture_coordinates)
+                self.assertEqual(first.texture_corners.shape, (len(first.triangle_slots), 3, 2))
+                self.check_corners(frames.keyframe, first.triangle_slots, first.texture_corners, next(scene.watch(volume=volume)))
+                scene.refine("slab", 0.006, ball=((0, 0, 0.01), 0.008))
+                scene.carve("slab", ball=((0.015, -0.015, 0.01), 0.012))
+                step = scene.step().step
+                last = next(frame for frame in frames if frame.step == step).topology["slab"]  # each version is checked by hash on its way
+                self.assertGreater(len(last.triangle_slots), len(first.triangle_slots))
+                live = last.triangle_slots.any(axis=1)
+                self.assertFalse(last.texture_corners[~live].any())
+                self.assertGreater(np.count_nonzero(last.texture_corners[live].any(axis=(1, 2))), np.count_nonzero(first.texture_corners.any(axis=(1, 2))))
+
+    def check_corners(self, keyframe, triangles, corners, frame):
+        """At rest the coordinates of a box are places along two axes, in tiles: edges of triangles are as long in them."""
+        self.assertTrue(keyframe.bodies[0].texture.by_corner)
+        places = frame.positions("slab")[triangles].astype(float)
+        edges = np.linalg.norm(places[:, 1:] - places[:, :1], axis=2)
+        np.testing.assert_allclose(0.02 * np.linalg.norm(corners[:, 1:] - corners[:, :1], axis=2), edges, rtol=1e-4)
 
     def test_edits_are_idempotent_by_key(self):
         with self.server.create(phantom()) as scene:
@@ -227,6 +254,41 @@ class AsyncTest(ServerTest):
 
         asyncio.run(run())
 
+    def test_a_tool_outlives_a_wait(self):
+        async def run():
+            async with await palpate.aio.connect(self.server.target) as server, await server.create(phantom(), "patient") as scene:
+                async with await scene.operate("probe") as tool:
+                    with self.assertRaises(palpate.DeadlineExceeded):
+                        await tool.wait(await tool.move((0, 0, 0.012)), timeout_s=0.01)
+                    await scene.play()
+                    model = await tool.wait(await tool.move((0, 0, 0.012)), timeout_s=PATIENCE_S)
+                    self.assertIs(tool.model.message.__class__, model.message.__class__)
+                with self.assertRaisesRegex(palpate.NotFound, 'no tool "scalpel"'):
+                    await scene.operate("scalpel")
+
+        asyncio.run(run())
+
+    def test_a_batch(self):
+        async def run():
+            async with await palpate.aio.connect(self.server.target) as server:
+                async with palpate.aio.Batch(server, phantom(), 2, ["tool.probe.force"]) as batch:
+                    await batch.reset([1], {"young_modulus_pa": 20000})
+                    result = await batch.move("probe", (0, 0, 0.012), steps=3)
+                with self.assertRaisesRegex(palpate.InvalidArgument, r"probes\[0\]"):
+                    async with palpate.aio.Batch(server, phantom(), 2, ["tool.none.force"]):
+                        pass
+                with self.assertRaises(palpate.FailedPrecondition):
+                    await palpate.aio.Batch(server, phantom(), 1)._ask(None)
+                return result
+
+        result = asyncio.run(run())
+        with palpate.Batch(self.server, phantom(), 2, ["tool.probe.force"]) as batch:
+            batch.reset([1], {"young_modulus_pa": 20000})
+            same = batch.move("probe", (0, 0, 0.012), steps=3)
+        np.testing.assert_array_equal(result.state_hashes, same.state_hashes)
+        np.testing.assert_array_equal(result.observations, same.observations)
+        self.assertGreater(result.observations[1, 2], result.observations[0, 2])
+
     def test_streams_side_by_side(self):
         async def follow(server, name):
             async with await server.create(phantom(), name, play=True, rate="fast") as scene:
@@ -293,6 +355,53 @@ class PastTest(unittest.TestCase):
             self.assertEqual(replay.timeline().divergences, 0)
             with self.assertRaisesRegex(palpate.OutOfRange, "at its end"):
                 replay.step()
+
+    def test_with_async(self):
+        path, saved = self.folder / "async.palrec", self.folder / "async-state.palrec"
+
+        async def run():
+            async with await palpate.aio.connect(self.server.target) as server, await server.create(phantom(), "async-past") as scene:
+                self.assertEqual((await scene.spec()).name, "phantom")
+                async with await scene.record(path, until_step=4) as recorder:
+                    hashes = [(await scene.step(1, {"probe": (0, 0, 0.014 - 0.0005 * i)})).state_hash for i in range(4)]
+                    self.assertEqual(await recorder.wait(), path.stat().st_size)
+                await scene.bookmark("half", 2)
+                self.assertEqual(await scene.save(saved), saved.stat().st_size)
+                async with await scene.replay() as again:
+                    self.assertEqual((await again.seek("half")).state_hash, hashes[1])
+                    async with await again.branch() as other:
+                        self.assertEqual((await other.step(1, {"probe": (0, 0, 0.013)})).state_hash, hashes[2])
+                self.assertIn("half", [event.label for event in (await scene.timeline()).events])
+                for file, position in ((path, 4), (saved, 0)):
+                    async with await server.open_recording(file) as replay:
+                        self.assertEqual((await replay.seek(position) if position else await replay.info()).state_hash, hashes[3])
+                with self.assertRaisesRegex(palpate.NotFound, "no-such-folder"):
+                    await scene.record(self.folder / "no-such-folder/x")
+                async with await scene.record(path):
+                    pass
+                self.assertGreater(path.stat().st_size, 0)
+
+        asyncio.run(run())
+
+    def test_files_that_cannot_be_written(self):
+        kept = self.folder / "kept.palrec"
+        kept.write_bytes(b"kept")
+        with self.server.create(phantom()) as scene:
+            # The server has much to send when the reader leaves.
+            for _ in range(20):
+                with self.assertRaisesRegex(palpate.NotFound, "no-such-folder"):
+                    scene.save(self.folder / "no-such-folder/x")
+                with self.assertRaisesRegex(palpate.NotFound, "no-such-folder"):
+                    scene.record(self.folder / "no-such-folder/x")
+            self.assertEqual(scene.info().step, 0)
+            gone = self.server.create(phantom())
+            gone.delete()
+            for write in (gone.save, gone.record):
+                with self.assertRaises(palpate.NotFound):
+                    write(kept)
+        self.assertEqual(kept.read_bytes(), b"kept")
+        self.assertIsNotNone(self.server.pid)
+        self.assertEqual([path.name for path in self.folder.glob("*.part")], [])
 
     def test_scenes_outlive_the_server(self):
         scene = self.server.create(phantom(), "kept", play=True, rate="fast")

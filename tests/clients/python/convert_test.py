@@ -129,6 +129,57 @@ class WireTest(unittest.TestCase):
                 _wire.packed(memoryview(broken), 2, "<f8")
 
 
+class BadInputTest(unittest.TestCase):
+    """What is wrong is named by the field, and is always an InvalidArgument."""
+
+    def test_values(self):
+        nowhere = palpate.Scene(None, "none")
+        builder = palpate.SceneBuilder
+        for words, call in [
+            (r"solver.iterations: inf is not of the field's type", lambda: _convert.scene_spec({"solver": {"iterations": float("inf")}})),
+            (r"young_modulus_pa: 1000.*000 is not of", lambda: builder().body("b", "slab", material={"young_modulus_pa": 10**400})),
+            (r"rest_pose.position_m: 'abc' is not an array", lambda: builder().tool("t", "abc")),
+            (r"mesh.tets\[3\]: -1 is outside the range", lambda: builder().mesh("m", np.zeros((4, 3)), [[0, 1, 2, -1]])),
+            (r"mesh.tets\[3\]: 0.5 is not of", lambda: builder().mesh("m", np.zeros((4, 3)), [[0, 1, 2, 0.5]])),
+            (r"vertices_m: .* is not an array", lambda: builder().mesh("m", [[0, 0], [0]], [[0, 1, 2, 3]])),
+            (r"count: 1.5 is not of", lambda: nowhere.step(1.5)),
+            (r"count: 'x' is not of", lambda: nowhere.step("x")),
+            (r"count: 1000000000000 is outside the range", lambda: nowhere.step(10**12)),
+            (r"count: 0 is outside \[1, 100000\]", lambda: nowhere.step(0)),
+            (r"poses: \[1\] is no mapping", lambda: nowhere.step(1, [1])),
+            (r"poses\['t'\]: 'up' is not an array", lambda: nowhere.step(1, {"t": "up"})),
+            (r"edits: 3 is not a list", lambda: nowhere.edit(3)),
+            (r"expected_topology_version: -1 is outside", lambda: nowhere.edit([], expected_topology_version=-1)),
+            (r"ball: 3 is not \(center, radius\)", lambda: nowhere.carve("b", ball=3)),
+            (r"region.tets.ids\[1\]: -1 is outside", lambda: nowhere.carve("b", tets=[1, -1])),
+            (r"region.tets.ids\[0\]: 'a' is not of", lambda: nowhere.carve("b", tets=["a"])),
+            (r"edges: 'xx' is not an array", lambda: nowhere.incise("b", "xx")),
+            (r"max_rate_hz: 'a' is not of", lambda: nowhere.watch(max_rate_hz="a")),
+            (r"position: 1.5 is not of", lambda: nowhere.seek(1.5)),
+            (r"count: 1.5 is not of", lambda: palpate.Batch(None, builder(), 1.5)),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(palpate.InvalidArgument, words):
+                call()
+        with self.assertRaises(palpate.FailedPrecondition):
+            builder().fixed_below(0)
+
+    def test_ids_keep_all_their_bits(self):
+        largest = (1 << 64) - 1
+        message = edit_pb2.Edit()
+        _convert.fill(message, {"carve": {"region": {"tets": {"ids": [np.uint64(largest), (1 << 54) + 1]}}}})
+        self.assertEqual(list(message.carve.region.tets.ids), [largest, (1 << 54) + 1])
+        message = edit_pb2.EditSceneRequest()
+        _convert.fill(message, {"expected_topology_version": str(largest)})
+        self.assertEqual(message.expected_topology_version, largest)
+
+    def test_a_file_that_is_no_text(self):
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            file.write(b"\xff\xfe")
+            file.flush()
+            with self.assertRaisesRegex(palpate.InvalidArgument, "byte 0: not UTF-8"):
+                _convert.scene_spec(file.name)
+
+
 class LocalModelTest(unittest.TestCase):
 
     def test_force_of_a_wall(self):

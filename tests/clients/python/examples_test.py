@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Every example runs, small and without a window, and does what it claims."""
+import json
 import os
 import pathlib
 import re
@@ -63,6 +64,21 @@ class ExamplesTest(unittest.TestCase):
         for seed in ("1", "2"):
             text = self.run_example("identify_modulus", "--seed", seed)
             self.assertLess(abs(self.number(r"off by ([-+0-9.]+) %", text)), 2, text)
+
+    def test_press_policy(self):
+        """As a policy of `palpate job run`, in the words of its line protocol."""
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+            done = subprocess.run([os.environ["PALPATE_CLI"], "job", "run", str(EXAMPLES / "press_policy.json"), "--output", folder],
+                                  capture_output=True, text=True, env=environment, cwd=folder, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            result = pathlib.Path(folder)
+            summary = json.loads((result / "summary.json").read_text(encoding="utf-8"))
+            self.assertEqual((summary["reason"], summary["detail"]), ("policy", "held 0.3 N for 0.3 s"))
+            self.assertRegex((result / "policy.log").read_text(encoding="utf-8"), r"^0\.3 N at [0-9.]+ s$")
+            force = {probe["name"]: probe for probe in summary["probes"]}["tool.probe.force.z"]
+            self.assertLess(abs(force["final"] - 0.3), 0.006)
+            self.assertLess(force["max"], 0.31)  # it never pushed harder
 
     def test_train_touch(self):
         arguments = ("--seed", "1")

@@ -26,26 +26,36 @@ class HashTest(unittest.TestCase):
             self.assertEqual(int(topology.tet_hashes(u32(slot), u32(tet))[0]), expected)
         for place, uv, expected in [(0, (1, 0), 0xca6b4292f51227c2), (7, (0.1, -2.5), 0x41fd161c62c09471)]:
             self.assertEqual(int(topology.texture_hashes(u32(place), np.array([uv], np.float32))[0]), expected)
+        for slot, corners, expected in [(0, ((1, 0), (0, 1), (0.5, 0.5)), 0x845a376a051eb226),
+                                        (9, ((0.1, -2.5), (0, 0), (3, 0.25)), 0xddf37d91c9a95a94)]:
+            self.assertEqual(int(topology.corner_hashes(u32(slot), np.array([corners], np.float32))[0]), expected)
 
     def test_free_slots_count_as_nothing(self):
         self.assertEqual(int(topology.triangle_hashes(u32(3), u32((0, 0, 0)), u32(1))[0]), 0)
         self.assertEqual(int(topology.tet_hashes(u32(3), u32((0, 0, 0, 0)))[0]), 0)
         self.assertEqual(int(topology.texture_hashes(u32(3), np.zeros((1, 2), np.float32))[0]), 0)
+        self.assertEqual(int(topology.corner_hashes(u32(3), np.zeros((1, 3, 2), np.float32))[0]), 0)
 
 
 class Model:
     """A body as a server would keep it, with messages made from nothing but its arrays."""
 
-    def __init__(self, rng, name):
-        self.rng, self.name = rng, name
+    def __init__(self, rng, name, by_corner=False):
+        self.rng, self.name, self.by_corner = rng, name, by_corner
         self.vertex_count = 12
         self.triangles = [self.triangle() for _ in range(8)]
         self.zones = [rng.randrange(3) for _ in self.triangles]
         self.tets = [self.tet() for _ in range(5)]
-        self.texture = [(rng.random(), -rng.random()) for _ in range(self.vertex_count)]
+        self.texture = [] if by_corner else [(rng.random(), -rng.random()) for _ in range(self.vertex_count)]
+        self.corners = [self.corners_of(triangle) for triangle in self.triangles]
 
     def triangle(self):
         return tuple(self.rng.sample(range(self.vertex_count), 3))
+
+    def corners_of(self, triangle):
+        if not self.by_corner or not any(triangle):
+            return (0.0,) * 6
+        return tuple(float(np.float32(self.rng.choice((0.0, self.rng.random())))) for _ in range(6))
 
     def tet(self):
         return tuple(self.rng.sample(range(self.vertex_count), 4))
@@ -58,13 +68,17 @@ class Model:
             total += int(topology.tet_hashes(u32(slot), u32(tet))[0])
         for place, uv in enumerate(self.texture):
             total += int(topology.texture_hashes(u32(place), np.array([uv], np.float32))[0])
+        for slot, corners in enumerate(self.corners):
+            total += int(topology.corner_hashes(u32(slot), np.array(corners, np.float32).reshape(1, 3, 2))[0])
         return total & MASK
 
     def whole(self):
         out = stream_pb2.BodyTopology(name=self.name, vertex_count=self.vertex_count, triangle_zones=self.zones, mesh_hash=self.hash())
         out.triangles.extend(i for triangle in self.triangles for i in triangle)
         out.tets.extend(i for tet in self.tets for i in tet)
-        out.texture.SetInParent()
+        out.texture.by_corner = self.by_corner
+        if self.by_corner:
+            out.texture_corners.extend(x for corners in self.corners for x in corners)
         out.texture_coordinates.extend(x for uv in self.texture for x in uv)
         return out
 
@@ -77,12 +91,15 @@ class Model:
         self.triangles = (old[0] + [(0, 0, 0)] * 9)[:size(old[0], 2)]
         self.zones = (old[1] + [0] * 9)[:len(self.triangles)]
         self.tets = (old[2] + [(0, 0, 0, 0)] * 9)[:size(old[2], 1)]
-        self.texture = (old[3] + [(0.0, 0.0)] * 9)[:self.vertex_count]
+        self.texture = [] if self.by_corner else (old[3] + [(0.0, 0.0)] * 9)[:self.vertex_count]
+        self.corners = (self.corners + [(0.0,) * 6] * 9)[:len(self.triangles)]
         for slot in rng.sample(range(len(self.triangles)), 2):
             self.triangles[slot] = self.triangle() if rng.random() < 0.7 else (0, 0, 0)
             self.zones[slot] = rng.randrange(3)
+            self.corners[slot] = self.corners_of(self.triangles[slot])
         self.tets[rng.randrange(len(self.tets))] = self.tet()
-        self.texture[rng.randrange(self.vertex_count)] = (rng.random(), 0.0)
+        if self.texture:
+            self.texture[rng.randrange(self.vertex_count)] = (rng.random(), 0.0)
         out = stream_pb2.BodyDelta(body_index=index, vertex_count=self.vertex_count, triangle_count=len(self.triangles),
                                    tet_count=len(self.tets), mesh_hash=self.hash())
         padded = [part + [None] * 20 for part in old]
@@ -91,6 +108,7 @@ class Model:
                 out.triangle_slots.append(slot)
                 out.triangles.extend(triangle)
                 out.triangle_zones.append(self.zones[slot])
+                out.texture_corners.extend(self.corners[slot] if self.by_corner else ())
         for slot, tet in enumerate(self.tets):
             if tet != (padded[2][slot] or (0, 0, 0, 0)):
                 out.tet_slots.append(slot)
@@ -108,12 +126,17 @@ class MirrorTest(unittest.TestCase):
         np.testing.assert_array_equal(body.triangle_slots, np.array(model.triangles))
         np.testing.assert_array_equal(body.zone_slots, model.zones)
         np.testing.assert_array_equal(body.tet_slots, np.array(model.tets))
-        np.testing.assert_array_equal(body.texture_coordinates, np.array(model.texture, np.float32))
+        if model.by_corner:
+            self.assertIsNone(body.texture_coordinates)
+            np.testing.assert_array_equal(body.texture_corners, np.array(model.corners, np.float32).reshape(-1, 3, 2))
+        else:
+            self.assertIsNone(body.texture_corners)
+            np.testing.assert_array_equal(body.texture_coordinates, np.array(model.texture, np.float32))
         self.assertEqual(body.mesh_hash, model.hash())
 
     def test_random_edits(self):
         rng = random.Random(1)
-        models = [Model(rng, "a"), Model(rng, "b")]
+        models = [Model(rng, "a"), Model(rng, "b", by_corner=True)]
         mirror = topology.TopologyMirror()
         mirror.keyframe(stream_pb2.Keyframe(topology_version=5, bodies=[model.whole() for model in models]))
         version = 5
@@ -123,7 +146,7 @@ class MirrorTest(unittest.TestCase):
             index = rng.randrange(len(models))
             delta = stream_pb2.TopologyDelta(from_version=version, to_version=version + 2, bodies=[models[index].edit(index)])
             if i % 20 == 10:
-                models.append(Model(rng, f"piece{i}"))
+                models.append(Model(rng, f"piece{i}", by_corner=True))
                 delta.new_bodies.append(models[-1].whole())
             version += 2
             mirror.delta(delta)
@@ -141,8 +164,8 @@ class MirrorTest(unittest.TestCase):
             mirror.topology["a"].triangle_slots[0, 0] = 1
 
     def test_nonsense_is_named(self):
-        def delta(change):
-            model = Model(random.Random(3), "a")
+        def delta(change, by_corner=False):
+            model = Model(random.Random(3), "a", by_corner)
             mirror = topology.TopologyMirror()
             mirror.keyframe(stream_pb2.Keyframe(topology_version=1, bodies=[model.whole()]))
             message = stream_pb2.TopologyDelta(from_version=1, to_version=2, bodies=[model.edit(0)])
@@ -150,16 +173,22 @@ class MirrorTest(unittest.TestCase):
             mirror.delta(message)
 
         delta(lambda message: None)
-        for change, words in [
+        delta(lambda message: None, by_corner=True)
+        for change, words, *by_corner in [
             (lambda m: setattr(m, "from_version", 7), "came at version 1"),
             (lambda m: setattr(m.bodies[0], "mesh_hash", 1), "the server's 0000000000000001"),
             (lambda m: setattr(m.bodies[0], "body_index", 9), "outside [0, 1)"),
             (lambda m: m.bodies[0].triangle_slots.append(0), "do not fit together"),
             (lambda m: m.bodies[0].triangles.__setitem__(0, 99), "outside [0, "),
             (lambda m: m.bodies[0].texture_coordinates.append(1), "make no sense"),
+            (lambda m: m.bodies[0].texture_corners.extend([0] * 6), "coordinates of a body without"),
+            (lambda m: m.bodies[0].texture_corners.append(1), "make no sense", True),
+            (lambda m: m.bodies[0].texture_corners.extend([0] * 6), "do not fit together", True),
+            (lambda m: m.bodies[0].texture_corners.__setitem__(0, 7), "the arrays have the hash", True),
+            (lambda m: m.bodies[0].texture_corners.__setitem__(0, float("nan")), "make no sense", True),
         ]:
             with self.assertRaises(DataLoss) as caught:
-                delta(change)
+                delta(change, *by_corner)
             self.assertIn(words, str(caught.exception))
 
     def test_frames_of_another_version(self):
