@@ -29,7 +29,10 @@ class RecordReactor : public grpc::ServerBidiReactor<Request, v1::RecordingChunk
   void OnReadDone(bool ok) override {
     if (!timer_.Stop()) return;  // ended already
     if (!ok) return Refuse(absl::InvalidArgumentError("the call carries no request, or one that cannot be read"));
-    if (absl::Status status = Record(); !status.ok()) Refuse(status);
+    absl::Status status = Record();
+    if (status.ok()) return;
+    // A feed finishes the call, since a cancellation may end it at the same time.
+    feed_ ? feed_->End(status) : Refuse(status);
   }
   void OnWriteDone(bool ok) override { feed_->OnWriteDone(ok); }
   void OnCancel() override {
@@ -49,11 +52,23 @@ class RecordReactor : public grpc::ServerBidiReactor<Request, v1::RecordingChunk
     PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<Scene> scene, manager_.Find(request_.scene_id()));
     std::optional<uint64_t> until_step;
     bool is_past = false;
+    bool goes_on = false;
     if constexpr (std::is_same_v<Request, v1::RecordSceneRequest>) {
       is_past = request_.from_begin() || request_.has_from_step();
       if (request_.has_until_step()) until_step = request_.until_step();
+      const uint64_t now = scene->Snapshot()->frame->step;
+      goes_on = until_step.value_or(now + 1) > now;
+      if (scene->is_replay()) {
+        return absl::FailedPreconditionError("scene_id: the scene replays a recording; record the scene that is replayed");
+      }
       if (is_past && !scene->past().is_kept()) {
         return absl::FailedPreconditionError("from_step: the scene has no past on disk (--state-dir); record from now");
+      }
+      if (until_step.value_or(request_.from_step()) < request_.from_step()) {
+        return absl::InvalidArgumentError(absl::StrCat("until_step: ", *until_step, " is before from_step: ", request_.from_step()));
+      }
+      if (!is_past && !goes_on) {
+        return absl::InvalidArgumentError(absl::StrCat("until_step: ", *until_step, " is done: the scene is at step ", now));
       }
     }
     RecordingFeed::Operations operations;
@@ -65,14 +80,13 @@ class RecordReactor : public grpc::ServerBidiReactor<Request, v1::RecordingChunk
     PALPATE_ASSIGN_OR_RETURN(ticket_,
                              manager_.OpenStream(StreamKind::kRecord, [feed = feed_](const absl::Status& reason) { feed->End(reason); }));
     if (context_->IsCancelled()) return absl::CancelledError("the reader is gone");
-    constexpr bool kGoesOn = std::is_same_v<Request, v1::RecordSceneRequest>;
-    scene->Fork(kGoesOn ? feed_ : nullptr, [feed = feed_, scene, is_past, request = request_](absl::StatusOr<BranchPoint> point) {
+    scene->Fork(goes_on ? feed_ : nullptr, [feed = feed_, scene, is_past, goes_on, request = request_](absl::StatusOr<BranchPoint> point) {
       if (!point.ok()) return feed->End(point.status());
       const auto shared = std::make_shared<const BranchPoint>(*std::move(point));
-      if (!is_past) return feed->Begin(RecordingFrom(shared), !kGoesOn);
-      scene->WhenDurable([feed, scene, shared, request](const absl::Status& status) {
+      if (!is_past) return feed->Begin(RecordingFrom(shared), !goes_on);
+      scene->WhenDurable([feed, scene, shared, goes_on, request](const absl::Status& status) {
         if (!status.ok()) return feed->End(status);
-        if constexpr (kGoesOn) feed->Begin(PastSource(*scene, shared, request), false);
+        if constexpr (std::is_same_v<Request, v1::RecordSceneRequest>) feed->Begin(PastSource(*scene, shared, request), !goes_on);
       });
     });
     return absl::OkStatus();
@@ -81,12 +95,11 @@ class RecordReactor : public grpc::ServerBidiReactor<Request, v1::RecordingChunk
   static ChunkSource PastSource(const Scene& scene, const std::shared_ptr<const BranchPoint>& point,
                                 const v1::RecordSceneRequest& request) {
     const v1::SceneState& now = point->state;
-    std::optional<uint64_t> place;
-    if (!request.from_begin()) {
-      const uint64_t back = now.step() - std::min(now.step(), request.from_step());
-      place = now.position() - std::min(now.position(), back);
-    }
-    return RecordingOfPast(point, scene.past().folder(), place, now.journal_sequence());
+    const auto place = [&now](uint64_t step) { return now.position() - std::min(now.position(), now.step() - std::min(now.step(), step)); };
+    PastSpan span;
+    if (!request.from_begin()) span.begin = place(request.from_step());
+    if (request.has_until_step() && request.until_step() <= now.step()) span.end = place(request.until_step());
+    return RecordingOfPast(point, scene.past().folder(), span);
   }
 
   SceneManager& manager_;
@@ -101,36 +114,55 @@ class RecordReactor : public grpc::ServerBidiReactor<Request, v1::RecordingChunk
 /// A recording that comes by the network, as a stream of requests with one answer.
 class OpenReactor : public grpc::ServerBidiReactor<v1::OpenRecordingRequest, v1::OpenRecordingResponse> {
  public:
-  explicit OpenReactor(SceneManager& manager) : manager_(manager) {}
+  OpenReactor(SceneManager& manager, grpc::CallbackServerContext* context) : manager_(manager), context_(context) {}
 
-  void Begin(const absl::Status& status) {
+  /// `piece_timeout`: for each piece of the file.
+  void Begin(const absl::Status& status, std::chrono::milliseconds piece_timeout) {
     if (!status.ok()) return End(status);
+    piece_timeout_ = piece_timeout;
+    absl::StatusOr<std::unique_ptr<StreamTicket>> ticket = manager_.OpenStream(StreamKind::kRecord, [](const absl::Status&) {});
+    if (!ticket.ok()) return End(ticket.status());
+    ticket_ = *std::move(ticket);
     const absl::StatusOr<std::shared_ptr<UploadFile>> file = UploadFile::Create(manager_.store().temporary_folder());
     if (!file.ok()) return End(file.status());
     file_ = *file;
-    StartRead(&request_);
+    ReadPiece();
   }
 
   void OnReadDone(bool ok) override {
+    if (!timer_->Stop()) return;  // ended already
     // A disk may be slow.
     manager_.encode_pool().Post([this, ok] { ok ? Take() : Open(); });
   }
   void OnDone() override { delete this; }
 
  private:
+  void ReadPiece() {
+    timer_ = std::make_unique<UploadTimer>();
+    timer_->Start(piece_timeout_, [this] { End(UploadTooLate(piece_timeout_)); });
+    StartRead(&request_);
+  }
+
   void Take() {
     if (request_.has_open()) open_ = request_.open();
     const absl::Status status =
         open_ ? file_->Append(request_.data()) : absl::InvalidArgumentError("open: the first request must carry it");
     if (!status.ok()) return End(status);
-    StartRead(&request_);
+    ReadPiece();
   }
 
   void Open() {
+    // The end of a call that was given up looks like that of the file.
+    const auto is_cancelled = [this] { return context_->IsCancelled(); };
+    if (is_cancelled()) return End(absl::CancelledError("the upload was given up"));
     if (!open_) return End(absl::InvalidArgumentError("the call carries no request, or one that cannot be read"));
     if (absl::Status status = file_->Close(); !status.ok()) return End(status);
-    manager_.OpenRecording(file_, *open_, [this](absl::StatusOr<v1::SceneInfo> info) {
+    manager_.OpenRecording(file_, *open_, is_cancelled, [this](absl::StatusOr<v1::SceneInfo> info) {
       if (!info.ok()) return End(info.status());
+      if (context_->IsCancelled()) {
+        manager_.Delete(info->scene_id(), [](const absl::StatusOr<v1::DeleteSceneResponse>&) {});
+        return End(absl::CancelledError("the upload was given up"));
+      }
       *response_.mutable_scene() = *std::move(info);
       const absl::StatusOr<std::shared_ptr<Scene>> scene = manager_.Find(response_.scene().scene_id());
       if (!scene.ok()) return End(scene.status());
@@ -143,11 +175,15 @@ class OpenReactor : public grpc::ServerBidiReactor<v1::OpenRecordingRequest, v1:
   }
 
   void End(const absl::Status& status) {
-    manager_.metrics().OnRpcError(status.code());
+    if (!absl::IsCancelled(status)) manager_.metrics().OnRpcError(status.code());
     Finish(ToGrpc(status));
   }
 
   SceneManager& manager_;
+  grpc::CallbackServerContext* const context_;
+  std::chrono::milliseconds piece_timeout_{0};
+  std::unique_ptr<UploadTimer> timer_;  ///< of the piece that is awaited
+  std::unique_ptr<StreamTicket> ticket_;
   v1::OpenRecordingRequest request_;
   v1::OpenRecordingResponse response_;
   std::optional<v1::OpenRecording> open_;
@@ -168,8 +204,8 @@ RecordServiceImpl::RecordServiceImpl(SceneManager& manager, const CallPolicy& po
                                                         });
   AddStream<v1::OpenRecordingRequest, v1::OpenRecordingResponse>("/palpate.v1.RecordService/OpenRecording",
                                                                  [this, check](grpc::CallbackServerContext* context) {
-                                                                   auto* reactor = new OpenReactor(manager_);
-                                                                   reactor->Begin(check(*context));
+                                                                   auto* reactor = new OpenReactor(manager_, context);
+                                                                   reactor->Begin(check(*context), this->policy().upload_timeout);
                                                                    return reactor;
                                                                  });
   AddUnary<v1::ReplaySceneRequest, v1::ReplaySceneResponse>("/palpate.v1.RecordService/ReplayScene",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@ namespace {
 
 /// A reader that stalls cannot take the end of its stream either.
 constexpr std::chrono::seconds kEndGrace{2};
+constexpr uint64_t kNoEnd = std::numeric_limits<uint64_t>::max();
 
 std::string HeadBytes(const BranchPoint& point, uint64_t sequence, uint64_t position) {
   v1::JournalEntry entry;
@@ -55,16 +57,17 @@ std::string StateBytes(const record::SceneCheckpoint& checkpoint) {
 /// What the past of a scene gives, piece by piece.
 class PastReader {
  public:
-  PastReader(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, std::optional<uint64_t> place, uint64_t until_sequence)
-      : point_(std::move(point)), folder_(std::move(folder)), place_(place), until_sequence_(until_sequence) {}
+  PastReader(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, PastSpan span)
+      : point_(std::move(point)), folder_(std::move(folder)), span_(span), until_sequence_(point_->state.journal_sequence()) {}
 
   absl::StatusOr<std::optional<std::string>> Next() {
     if (!cursor_) return Begin();
     std::string out;
     v1::JournalEntry entry;
-    while (out.size() < RecordingFeed::kMaxChunkBytes && cursor_->sequence() < until_sequence_) {
+    while (out.size() < RecordingFeed::kMaxChunkBytes && cursor_->sequence() < until_sequence_ && position_ < span_.end.value_or(kNoEnd)) {
       PALPATE_ASSIGN_OR_RETURN(const bool has_entry, cursor_->Next(&entry));
       if (!has_entry) return absl::DataLossError(absl::StrCat("the journal ends before entry ", until_sequence_));
+      if (entry.has_step()) ++position_;
       out += record::EncodeEntry(entry);
     }
     if (out.empty()) return std::nullopt;
@@ -74,11 +77,15 @@ class PastReader {
  private:
   absl::StatusOr<std::optional<std::string>> Begin() {
     PALPATE_ASSIGN_OR_RETURN(recording_, record::Recording::OpenFolder(folder_));
-    const uint64_t place = place_.value_or(recording_->begin_position());
+    const uint64_t place = span_.begin.value_or(recording_->begin_position());
     if (place < recording_->begin_position()) {
       return absl::InvalidArgumentError(absl::StrCat("from_step: kept are the last ",
                                                      recording_->end_position() - recording_->begin_position(), " steps, asked for were ",
                                                      recording_->end_position() - place));
+    }
+    if (span_.end.value_or(place) < place) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("until_step: it was done ", place - *span_.end, " steps before the oldest moment that is kept"));
     }
     const auto& states = recording_->states();
     auto state = std::upper_bound(states.begin(), states.end(), place, [](uint64_t p, const auto& ref) { return p < ref.position; });
@@ -93,14 +100,16 @@ class PastReader {
 
   absl::StatusOr<std::optional<std::string>> From(uint64_t sequence, uint64_t position, const std::string& state) {
     cursor_.emplace(recording_->EntriesAfter(sequence));
+    position_ = position;
     PALPATE_ASSIGN_OR_RETURN(const std::string assets, AssetBytes(*point_, sequence));
     return HeadBytes(*point_, sequence, position) + assets + state;
   }
 
   const std::shared_ptr<const BranchPoint> point_;
   const std::filesystem::path folder_;
-  const std::optional<uint64_t> place_;
-  const uint64_t until_sequence_;
+  const PastSpan span_;
+  const uint64_t until_sequence_;  ///< newest entry at the moment of the point
+  uint64_t position_ = 0;          ///< behind what was read
   std::shared_ptr<const record::Recording> recording_;
   std::optional<record::Recording::Cursor> cursor_;
 };
@@ -119,15 +128,15 @@ ChunkSource RecordingFrom(std::shared_ptr<const BranchPoint> point) {
   };
 }
 
-ChunkSource RecordingOfPast(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, std::optional<uint64_t> place,
-                            uint64_t until_sequence) {
-  const auto reader = std::make_shared<PastReader>(std::move(point), std::move(folder), place, until_sequence);
+ChunkSource RecordingOfPast(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, PastSpan span) {
+  const auto reader = std::make_shared<PastReader>(std::move(point), std::move(folder), span);
   return [reader] { return reader->Next(); };
 }
 
 void RecordingFeed::Begin(ChunkSource source, bool is_whole) {
   {
     const std::lock_guard lock(mutex_);
+    if (has_begun_) return;  // it has ended before
     source_ = std::move(source);
     has_begun_ = true;
     if (is_whole && !end_) end_ = absl::OkStatus();

@@ -40,7 +40,7 @@ class RecordingFeed final : public EntrySink, public std::enable_shared_from_thi
   RecordingFeed(WorkerPool& pool, Operations operations, std::optional<uint64_t> until_step)
       : pool_(pool), operations_(std::move(operations)), until_step_(until_step) {}
 
-  /// What comes before the entries. `is_whole`: nothing comes behind it.
+  /// What comes before the entries. `is_whole`: nothing comes behind it. Without effect if the stream has ended before.
   void Begin(ChunkSource source, bool is_whole);
   bool OnEntry(const std::shared_ptr<const std::string>& bytes, const v1::JournalEntry& entry) override;
   void OnEnd(const absl::Status& reason) override { End(reason); }
@@ -75,9 +75,14 @@ class RecordingFeed final : public EntrySink, public std::enable_shared_from_thi
 /// The begin of a recording: head, assets and the state of one moment. `point` is what Scene::Fork gives.
 ChunkSource RecordingFrom(std::shared_ptr<const BranchPoint> point);
 
-/// Everything that a folder of state holds from a place on, up to entry `until_sequence`: head, assets, the nearest state before the place
-/// (none if that is the creation), entries. `place`: nothing for the oldest.
-ChunkSource RecordingOfPast(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, std::optional<uint64_t> place,
-                            uint64_t until_sequence);
+/// Places on the time line.
+struct PastSpan {
+  std::optional<uint64_t> begin;  ///< nothing: the oldest that is kept
+  std::optional<uint64_t> end;    ///< the step that leads there is the last; nothing: up to the point
+};
+
+/// Everything that a folder of state holds of a span, up to `point`: head, assets, the nearest state before the begin (none if that is the
+/// creation), entries.
+ChunkSource RecordingOfPast(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, PastSpan span);
 
 }  // namespace palpate::server

@@ -368,8 +368,13 @@ absl::Status Scene::PerformReset() {
   EndEdits(absl::AbortedError("the scene was reset"));
   if (player_) {
     const absl::Status status = player_->Seek(player_->recording().begin_position()).status();
-    if (!status.ok()) return status;
     FollowPlayer();
+    if (!status.ok()) {
+      Fail(status);
+      return status;
+    }
+    if (state_ == v1::RUN_STATE_FAILED) state_ = v1::RUN_STATE_PAUSED;
+    failure_.clear();
     Anchor();
     Publish();
     return absl::OkStatus();
@@ -481,7 +486,11 @@ void Scene::BeginEdits(EditJob job) {
     return AnswerWhenDurable(std::move(job.done), **std::move(known));
   }
   // What could be lost is not begun.
-  if (absl::Status health = past_.Health(); !health.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), health);
+  if (absl::Status health = past_.Health(); !health.ok()) {
+    NoteKept();
+    if (past_.IsStateDue()) TakeState();  // a paused scene makes no step that would
+    return Answer<v1::EditSceneResponse>(std::move(job.done), health);
+  }
   absl::StatusOr<std::vector<sim::Edit>> edits = CheckedEdits(*job.request);
   if (!edits.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), edits.status());
   job.edits = *std::move(edits);
@@ -546,19 +555,15 @@ void Scene::EndEdits(const absl::Status& status) {
     metrics_->OnEdits(job.edits, job.outcomes, job.elapsed_s);
   }
   if (status.ok()) return AnswerWhenDurable(std::move(job.done), std::move(response));
-  Answer<v1::EditSceneResponse>(
-      std::move(job.done),
-      absl::Status(status.code(),
-                   absl::StrCat(status.message(), job.outcomes.empty() ? std::string()
-                                                                       : absl::StrCat(" (after ", job.outcomes.size(), " of ",
-                                                                                      job.request->edits_size(), " edits, which stay)"))));
+  if (job.outcomes.empty()) return Answer<v1::EditSceneResponse>(std::move(job.done), status);
+  AnswerWhenDurable(std::move(job.done), absl::Status(status.code(), absl::StrCat(status.message(), " (after ", job.outcomes.size(), " of ",
+                                                                                  job.request->edits_size(), " edits, which stay)")));
 }
 
-/// An edit that was answered is never lost.
-void Scene::AnswerWhenDurable(Done<v1::EditSceneResponse> done, v1::EditSceneResponse response) {
-  past_.WhenDurable([&pool = pool_, done = std::move(done), response = std::move(response)](const absl::Status& status) mutable {
+/// An edit that was answered is never lost, nor one that an error tells of.
+void Scene::AnswerWhenDurable(Done<v1::EditSceneResponse> done, absl::StatusOr<v1::EditSceneResponse> result) {
+  past_.WhenDurable([&pool = pool_, done = std::move(done), result = std::move(result)](const absl::Status& status) mutable {
     if (!done) return;
-    absl::StatusOr<v1::EditSceneResponse> result = std::move(response);
     if (!status.ok()) {
       result = absl::Status(status.code(), absl::StrCat("the edits were performed, but cannot be kept: ", status.message()));
     }

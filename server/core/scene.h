@@ -286,7 +286,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   absl::StatusOr<record::ToolCommands> CheckedCommands(const google::protobuf::RepeatedPtrField<v1::StepTool>& tools) const;
   void GoOnWithEdits();
   void EndEdits(const absl::Status& status);
-  void AnswerWhenDurable(Done<v1::EditSceneResponse> done, v1::EditSceneResponse response);
+  void AnswerWhenDurable(Done<v1::EditSceneResponse> done, absl::StatusOr<v1::EditSceneResponse> result);
   void UpdateBodies();
   void EnsureVolume();
   void EndStepJobs(const absl::Status& status);

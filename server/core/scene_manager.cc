@@ -133,6 +133,7 @@ void SceneManager::FinishBuild(const std::string& id, absl::StatusOr<SceneStart>
 void SceneManager::RecoverScenes() {
   for (const std::string& id : options_.store->KeptScenes()) {
     const absl::StatusOr<std::string> reserved = ReserveId(id);
+    if (!reserved.ok()) options_.store->LeaveAlone(id);
     absl::StatusOr<SceneStart> start = reserved.ok() ? options_.store->Recover(id) : absl::StatusOr<SceneStart>(reserved.status());
     if (start.ok()) {
       Log(LogLevel::kInfo, "scene recovered", {{"scene", id}, {"step", start->world->CurrentFrame()->step}, {"plays", start->play}});
@@ -144,12 +145,18 @@ void SceneManager::RecoverScenes() {
   options_.store->CollectGarbage();
 }
 
-void SceneManager::OpenRecording(std::shared_ptr<UploadFile> file, const v1::OpenRecording& request, Done<v1::SceneInfo> done) {
+void SceneManager::OpenRecording(std::shared_ptr<UploadFile> file, const v1::OpenRecording& request, std::function<bool()> is_cancelled,
+                                 Done<v1::SceneInfo> done) {
   const absl::StatusOr<v1::Rate> rate = NormalizeRate(request.rate());
   const absl::StatusOr<std::string> id = rate.ok() ? ReserveId(request.scene_id()) : rate.status();
   if (!id.ok()) return encode_pool_.Post([done = std::move(done), status = id.status()] { done(status); });
   BuildScene(
-      *id, [this, id = *id, file = std::move(file), rate = *rate] { return options_.store->ReplayFile(id, file, rate); }, std::move(done));
+      *id,
+      [this, id = *id, file = std::move(file), rate = *rate, is_cancelled = std::move(is_cancelled)]() -> absl::StatusOr<SceneStart> {
+        PALPATE_RETURN_IF_ERROR(Wanted(is_cancelled));
+        return options_.store->ReplayFile(id, file, rate);
+      },
+      std::move(done));
 }
 
 void SceneManager::Replay(const v1::ReplaySceneRequest& request, Done<v1::ReplaySceneResponse> done) {

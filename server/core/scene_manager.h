@@ -77,7 +77,9 @@ class SceneManager {
   /// Brings back the scenes that an earlier process has left; those that cannot be are logged and stay on disk. Blocks.
   void RecoverScenes();
   /// A scene that replays a recording's file, which it keeps until it is deleted; see RecordService.OpenRecording.
-  void OpenRecording(std::shared_ptr<UploadFile> file, const v1::OpenRecording& request, Done<v1::SceneInfo> done);
+  /// `is_cancelled`: as of Create.
+  void OpenRecording(std::shared_ptr<UploadFile> file, const v1::OpenRecording& request, std::function<bool()> is_cancelled,
+                     Done<v1::SceneInfo> done);
   /// See RecordService.ReplayScene and BranchScene.
   void Replay(const v1::ReplaySceneRequest& request, Done<v1::ReplaySceneResponse> done);
   void Branch(const v1::BranchSceneRequest& request, Done<v1::SceneInfo> done);

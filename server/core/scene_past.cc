@@ -28,7 +28,7 @@ void ScenePast::OnStepBegin(std::span<const sim::ToolCommand* const> commands) {
 
 void ScenePast::OnStepEnd(std::span<const sim::ToolCommand* const> commands, const sim::Frame& frame) {
   ++place_.position;
-  step_ = frame.step;
+  place_.step = frame.step;
   v1::JournalEntry entry;
   // A sink that came while the step ran begins behind it.
   if (is_wanted() && commands_.size() == commands.size()) {
@@ -62,7 +62,7 @@ void ScenePast::OnEditEnd(const v1::EditSceneRequest* request, const v1::EditSce
 }
 
 void ScenePast::OnReset(const std::string& by, const sim::Frame& frame) {
-  step_ = 0;
+  place_.step = 0;
   v1::JournalEntry entry;
   entry.mutable_reset()->set_reset_by(by);
   entry.mutable_reset()->set_state_hash(frame.state_hash);
@@ -86,10 +86,10 @@ void ScenePast::OnBookmark(const v1::Bookmark& bookmark, bool is_removed) {
 
 void ScenePast::Emit(v1::JournalEntry entry) {
   entry.set_sequence(++place_.sequence);
-  options_.events.Note(entry, place_.position, step_);
+  options_.events.Note(entry, place_.position, place_.step);
   if (!is_wanted()) return;
   const auto bytes = std::make_shared<const std::string>(record::EncodeEntry(entry));
-  if (options_.journal) options_.journal->Append(bytes, place_.sequence, place_.position, step_);
+  if (options_.journal) options_.journal->Append(bytes, place_.sequence, place_.position, place_.step);
   std::erase_if(sinks_, [&](const std::shared_ptr<EntrySink>& sink) { return !sink->OnEntry(bytes, entry); });
 }
 

@@ -36,6 +36,7 @@ class EntrySink {
 struct PastPlace {
   uint64_t sequence = 0;  ///< of the newest entry
   uint64_t position = 0;  ///< steps since the creation, resets or not
+  uint64_t step = 0;      ///< steps since the last reset
 };
 
 /// What a scene remembers of its input: gives every entry its number and hands it to the journal on disk, if there is one, and to those who
@@ -103,7 +104,6 @@ class ScenePast {
   mutable std::mutex journal_mutex_;  ///< for progress() at the end
   record::SceneJournal::Progress last_progress_;
   PastPlace place_;
-  uint64_t step_ = 0;              ///< since the last reset
   record::ToolCommands commands_;  ///< at the start of the step under way
   std::vector<std::shared_ptr<EntrySink>> sinks_;
   std::chrono::steady_clock::time_point state_at_;  ///< of the newest checkpoint

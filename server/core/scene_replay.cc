@@ -26,14 +26,15 @@ int64_t NowUs() {
 
 absl::Status Scene::StepPlayer() {
   const uint64_t before = player_->position();
-  PALPATE_ASSIGN_OR_RETURN(const record::Player::Place place, player_->Step());
+  const absl::StatusOr<record::Player::Place> place = player_->Step();
   FollowPlayer();
-  if (place.at_end) state_ = v1::RUN_STATE_PAUSED;
-  if (place.position == before) EndStepJobs(absl::OutOfRangeError("the recording is at its end"));
+  if (!place.ok()) return place.status();
+  if (place->at_end) state_ = v1::RUN_STATE_PAUSED;
+  if (place->position == before) EndStepJobs(absl::OutOfRangeError("the recording is at its end"));
   return absl::OkStatus();
 }
 
-/// Takes over what the player did.
+/// Takes over what the player did, even if it failed on the way: its world may be another one.
 void Scene::FollowPlayer() {
   world_ = &player_->world();
   if (player_->TakeJump()) world_gives_volume_ = false;  // another world
@@ -101,13 +102,13 @@ void Scene::Seek(const v1::SeekSceneRequest& request, std::function<bool()> is_c
         EndStepJobs(absl::AbortedError("the scene was taken to another moment"));
         const auto is_enough = [this, &is_cancelled] { return stopping_ || (is_cancelled && is_cancelled()); };
         const absl::StatusOr<record::Player::Place> place = player_->Seek(position, is_enough);
+        FollowPlayer();
         if (!place.ok()) {
           if (!absl::IsInvalidArgument(place.status())) Fail(place.status());
           return Answer<v1::SceneInfo>(done, place.status());
         }
         if (state_ == v1::RUN_STATE_FAILED) state_ = v1::RUN_STATE_PAUSED;
         failure_.clear();
-        FollowPlayer();
         Anchor();
         Publish();
         Answer<v1::SceneInfo>(done, Info());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gpu/base/status.h"
 #include "server/core/build_info.h"
 #include "server/core/log.h"
@@ -58,7 +59,7 @@ v1::JournalHead SceneStore::HeadOf(const std::string& id, const v1::CreateSceneR
 
 absl::StatusOr<SceneStart> SceneStore::NewScene(const std::string& id, const v1::CreateSceneRequest& request, const v1::Rate& rate,
                                                 const scene::AssetResolver& assets) {
-  if (std::find(damaged_.begin(), damaged_.end(), id) != damaged_.end()) {
+  if (std::find(left_alone_.begin(), left_alone_.end(), id) != left_alone_.end()) {
     return absl::AlreadyExistsError(absl::StrCat(
         "scene_id: \"", id, "\" is kept on disk and could not be brought back: see the server's log; its folder there has to go first"));
   }
@@ -97,7 +98,7 @@ absl::Status SceneStore::OpenJournal(const std::string& id, ScenePast::Options* 
   past->state_interval = options_.state.checkpoint_interval;
   past->state_steps = options_.state.checkpoint_steps;
   absl::StatusOr<std::unique_ptr<record::SceneJournal>> journal =
-      record::SceneJournal::Open(std::move(options), past->head, past->place.sequence, past->place.position);
+      record::SceneJournal::Open(std::move(options), past->head, past->place.sequence, past->place.position, past->place.step);
   if (!journal.ok()) return Annotate(journal.status(), "--state-dir");
   past->journal = *std::move(journal);
   return absl::OkStatus();
@@ -138,22 +139,25 @@ absl::StatusOr<SceneStart> SceneStore::Recover(const std::string& id) {
     start.kept_versions = options_.kept_versions;
     start.past.head = recording->head();
     start.past.assets = assets_;
-    start.past.place = {player->sequence(), player->position()};
+    start.past.place = {player->sequence(), player->position(), player->scene().step()};
     start.past.events = recording->events();
     start.past.begin_position = recording->begin_position();
     start.past.is_state_due = true;  // so that the next recovery is short, and what was damaged is behind it
     start.world = player->TakeWorld();
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<std::string> aside,
+                             record::SetAsideBehind(folder_->SceneFolder(id), start.past.place.sequence));
+    for (const std::string& file : aside) Log(LogLevel::kWarning, "state set aside", {{"scene", id}, {"file", file}});
     PALPATE_RETURN_IF_ERROR(OpenJournal(id, &start.past));
     return start;
   };
   absl::StatusOr<SceneStart> start = recover();
-  if (!start.ok()) damaged_.push_back(id);
+  if (!start.ok()) LeaveAlone(id);
   return start;
 }
 
 void SceneStore::CollectGarbage() {
-  // Assets of a scene that could not be read may be wanted by it.
-  if (folder_ && damaged_.empty()) folder_->CollectGarbage(kept_references_);
+  // Assets of a scene that is not there may be wanted by it.
+  if (folder_ && left_alone_.empty()) folder_->CollectGarbage(kept_references_);
   kept_references_.clear();
 }
 
@@ -164,20 +168,21 @@ absl::StatusOr<SceneStart> SceneStore::Branch(const std::string& id, const Branc
   start.state = point.state;
   start.rate = point.state.rate();
   start.play = play && point.state.failure().empty();
+  if (point.state.failure().empty()) start.state.set_run_state(play ? v1::RUN_STATE_PLAYING : v1::RUN_STATE_PAUSED);
   start.kept_versions = options_.kept_versions;
   start.past.head = HeadOf(id, point.head.request(), point.description);
   start.past.head.mutable_request()->set_scene_id(id);
   *start.past.head.mutable_assets() = point.head.assets();
   start.past.head.set_origin(absl::StrCat(point.head.scene_id(), "@", point.state.position()));
   start.past.assets = point.assets;
-  start.past.place = {point.state.journal_sequence(), point.state.position()};
+  start.past.place = {point.state.journal_sequence(), point.state.position(), point.state.step()};
   start.past.begin_position = point.state.position();
   PALPATE_ASSIGN_OR_RETURN(start.world, sim::World::Restore(options_.context, point.description, *point.world));
   if (!folder_) return start;
   PALPATE_RETURN_IF_ERROR(Annotate(folder_->AddScene(id), "--state-dir"));
   const auto keep = [&]() -> absl::Status {
     record::SceneCheckpoint checkpoint;
-    checkpoint.scene = point.state;
+    checkpoint.scene = start.state;
     checkpoint.scene.set_scene_id(id);
     checkpoint.world = sim::EncodeWorldState(*point.world);
     const std::string name = record::StateName(point.state.journal_sequence(), point.state.position());
@@ -192,7 +197,13 @@ absl::StatusOr<SceneStart> SceneStore::Branch(const std::string& id, const Branc
 }
 
 absl::StatusOr<SceneStart> SceneStore::ReplayFile(const std::string& id, std::shared_ptr<UploadFile> file, const v1::Rate& rate) {
-  PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const record::Recording> recording, record::Recording::OpenFile(file->path()));
+  absl::StatusOr<std::shared_ptr<const record::Recording>> opened = record::Recording::OpenFile(file->path());
+  if (!opened.ok()) {
+    // Where the server keeps it tells its sender nothing.
+    const std::string name = absl::StrCat("\"", file->path().string(), "\"");
+    return absl::Status(opened.status().code(), absl::StrReplaceAll(opened.status().message(), {{name, "the recording"}}));
+  }
+  const std::shared_ptr<const record::Recording> recording = *std::move(opened);
   PALPATE_RETURN_IF_ERROR(recording->UnpackAssets(*assets_));
   PALPATE_ASSIGN_OR_RETURN(sim::SceneDescription description, DescriptionOf(recording->head(), *assets_, options_.limits));
   PALPATE_ASSIGN_OR_RETURN(SceneStart start, StartReplay(id, recording, std::move(description), rate, recording->begin_position()));

@@ -52,6 +52,8 @@ class SceneStore {
   std::vector<std::string> KeptScenes() const;
   /// One of them, at its last durable entry. Damage that was met is logged. Errors: of reading; of building the world.
   absl::StatusOr<SceneStart> Recover(const std::string& id);
+  /// It is not brought back now: its files and its id stay.
+  void LeaveAlone(const std::string& id) { left_alone_.push_back(id); }
   /// Forgets what no kept scene needs. Called once, after all were recovered.
   void CollectGarbage();
 
@@ -82,7 +84,7 @@ class SceneStore {
   std::unique_ptr<record::TemporaryFolder> temporary_;  ///< of recordings that came by the network
   std::shared_ptr<const record::AssetStore> assets_;    ///< in one of these two
   std::vector<v1::AssetReference> kept_references_;     ///< while scenes are recovered
-  std::vector<std::string> damaged_;                    ///< scenes on disk that could not be recovered
+  std::vector<std::string> left_alone_;                 ///< scenes on disk that were not brought back
 };
 
 }  // namespace palpate::server

@@ -92,7 +92,9 @@ absl::StatusOr<std::vector<v1::AssetReference>> AssetStore::Put(const std::vecto
   if (error) return FileError(folder, "cannot be created", error.value());
   for (size_t f = 0; f < files.size(); ++f) {
     PALPATE_ASSIGN_OR_RETURN(const std::string name, FileNameOf(files[f].name));
-    if (fs::exists(folder / name, error) && fs::file_size(folder / name, error) == files[f].content.size()) continue;
+    // What is damaged is written anew.
+    const absl::StatusOr<std::string> kept = ReadWholeFile(folder / name, kMaxAssetBytes);
+    if (kept.ok() && *kept == files[f].content) continue;
     const std::array<std::string_view, 1> parts = {files[f].content};
     PALPATE_RETURN_IF_ERROR(WriteWholeFile(SystemDisk(), folder / name, parts));
   }
@@ -101,6 +103,13 @@ absl::StatusOr<std::vector<v1::AssetReference>> AssetStore::Put(const std::vecto
 }
 
 absl::StatusOr<fs::path> AssetStore::PathOf(const std::vector<v1::AssetReference>& references) const {
+  for (const v1::AssetReference& reference : references) {
+    // It names a folder, and may come from outside.
+    const std::string& hash = reference.hash();
+    if (hash.size() != Sha256("").size() || !std::all_of(hash.begin(), hash.end(), absl::ascii_isxdigit)) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", reference.name(), "\": the hash is no SHA-256"));
+    }
+  }
   const fs::path folder = folder_ / KeyOf(references);
   for (const v1::AssetReference& reference : references) {
     PALPATE_ASSIGN_OR_RETURN(const std::string name, FileNameOf(reference.name()));

@@ -31,7 +31,8 @@ class AssetStore {
   /// Takes files in that belong together. Errors: of writing, naming the file.
   absl::StatusOr<std::vector<v1::AssetReference>> Put(const std::vector<AssetFile>& files) const;
 
-  /// Where the first of these files lies, the others beside it. Errors: NotFound; DataLoss (a file does not hold what its name says).
+  /// Where the first of these files lies, the others beside it. Errors: NotFound; InvalidArgument (a hash that is none);
+  /// DataLoss (a file does not hold what its name says).
   absl::StatusOr<std::filesystem::path> PathOf(const std::vector<v1::AssetReference>& references) const;
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -89,7 +89,7 @@ absl::Status WriteAll(Disk& disk, const Descriptor& file, std::span<const std::s
 }
 
 absl::Status WriteWholeFile(Disk& disk, const std::filesystem::path& path, std::span<const std::string_view> parts) {
-  const std::filesystem::path temporary = path.string() + ".part";
+  const std::filesystem::path temporary = path.string() + std::string(kPartExtension);
   const auto write = [&]() -> absl::Status {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);  // of a process that was killed

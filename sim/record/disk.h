@@ -53,7 +53,9 @@ absl::StatusOr<Descriptor> OpenFile(const std::filesystem::path& path);
 /// Writes all of `parts` or fails; then the file may hold a part of them at its end.
 absl::Status WriteAll(Disk& disk, const Descriptor& file, std::span<const std::string_view> parts, const std::filesystem::path& path);
 
-/// A whole file, on disk when this returns OK: under another name first, so that the file is never seen in part.
+/// A whole file, on disk when this returns OK: under another name first (with kPartExtension behind it), so that the file is never seen in
+/// part.
+inline constexpr std::string_view kPartExtension = ".part";
 absl::Status WriteWholeFile(Disk& disk, const std::filesystem::path& path, std::span<const std::string_view> parts);
 
 /// Makes the names of a folder durable.

@@ -1,5 +1,6 @@
 #include "sim/record/journal_entries.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -16,11 +17,20 @@ void Encode(const Eigen::Vector3d& v, v1::Vec3* out) {
 }
 Eigen::Vector3d Decode(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}; }
 
+/// By their bits: zeros of two signs may lead to two results.
+bool IsSame(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
+template <int kSize>
+bool IsSame(const Eigen::Matrix<double, kSize, 1>& a, const Eigen::Matrix<double, kSize, 1>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), [](double x, double y) { return IsSame(x, y); });
+}
+
 bool IsSame(const sim::ToolCommand& a, const sim::ToolCommand& b) {
-  return a.device_pose.position_m == b.device_pose.position_m && a.device_pose.rotation.coeffs() == b.device_pose.rotation.coeffs() &&
-         a.velocity_m_per_s == b.velocity_m_per_s && a.pose_sequence == b.pose_sequence && a.station_time_us == b.station_time_us &&
-         a.device_max_stiffness_n_per_m == b.device_max_stiffness_n_per_m && a.jaw_angle_rad == b.jaw_angle_rad && a.pedal == b.pedal &&
-         a.power_w == b.power_w && a.duty == b.duty && a.is_energy_expired == b.is_energy_expired && a.is_hold_expired == b.is_hold_expired;
+  return IsSame<3>(a.device_pose.position_m, b.device_pose.position_m) &&
+         IsSame<4>(a.device_pose.rotation.coeffs(), b.device_pose.rotation.coeffs()) && IsSame<3>(a.velocity_m_per_s, b.velocity_m_per_s) &&
+         a.pose_sequence == b.pose_sequence && a.station_time_us == b.station_time_us &&
+         IsSame(a.device_max_stiffness_n_per_m, b.device_max_stiffness_n_per_m) && IsSame(a.jaw_angle_rad, b.jaw_angle_rad) &&
+         a.pedal == b.pedal && IsSame(a.power_w, b.power_w) && IsSame(a.duty, b.duty) && a.is_energy_expired == b.is_energy_expired &&
+         a.is_hold_expired == b.is_hold_expired;
 }
 
 bool IsSame(const ToolCommands& a, const ToolCommands& b) {
@@ -38,7 +48,7 @@ void Encode(const sim::ToolCommand& command, v1::ToolInput* out) {
   rotation.set_x(command.device_pose.rotation.x());
   rotation.set_y(command.device_pose.rotation.y());
   rotation.set_z(command.device_pose.rotation.z());
-  if (!command.velocity_m_per_s.isZero(0)) Encode(command.velocity_m_per_s, pose.mutable_velocity_m_per_s());
+  if (!IsSame<3>(command.velocity_m_per_s, Eigen::Vector3d::Zero())) Encode(command.velocity_m_per_s, pose.mutable_velocity_m_per_s());
   pose.set_sequence(command.pose_sequence);
   pose.set_station_time_us(command.station_time_us);
   pose.set_jaw_angle_rad(command.jaw_angle_rad);

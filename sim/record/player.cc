@@ -73,21 +73,20 @@ absl::Status Player::StartFrom(uint64_t position) {
   auto cached = cache_.upper_bound(position);
   const bool has_cached = cached != cache_.begin();
   if (has_cached) --cached;
-  const bool can_go_on = world_ && this->position() <= position;
+  const bool can_go_on = world_ && !is_astray_ && this->position() <= position;
+  std::optional<uint64_t> at_hand;
+  if (can_go_on) at_hand = this->position();
+  if (has_cached) at_hand = std::max(at_hand.value_or(0), cached->first);
   const std::vector<StateRef>& states = recording_->states();
   auto state = std::upper_bound(states.begin(), states.end(), position, [](uint64_t p, const StateRef& ref) { return p < ref.position; });
-  const bool is_state_best = state != states.begin() && (!has_cached || cached->first < std::prev(state)->position) &&
-                             (!can_go_on || this->position() < std::prev(state)->position);
-  if (!is_state_best) {
-    if (can_go_on && (!has_cached || cached->first <= this->position())) return absl::OkStatus();
-    if (has_cached) return Load(cached->second.scene, *cached->second.world);
-  }
-  while (state != states.begin()) {
+  while (state != states.begin() && (!at_hand || *at_hand < std::prev(state)->position)) {
     --state;
     const absl::Status status = StartFromState(*state);
     if (status.ok()) return status;
     notes_.emplace_back(status.message());
   }
+  if (can_go_on && *at_hand == this->position()) return absl::OkStatus();
+  if (has_cached) return Load(cached->second.scene, *cached->second.world);
   return StartFromBegin();
 }
 
@@ -103,11 +102,17 @@ absl::Status Player::Load(const v1::SceneState& scene, const sim::WorldState& st
   answers_.Import(scene);
   scene_.clear_answers();
   cursor_.emplace(recording_->EntriesAfter(scene_.journal_sequence()));
+  BeginAnew();
+  return absl::OkStatus();
+}
+
+/// With another world.
+void Player::BeginAnew() {
   next_.reset();
   is_at_end_ = false;
+  is_astray_ = false;
   open_ = OpenRequest();
   has_jumped_ = true;
-  return absl::OkStatus();
 }
 
 absl::Status Player::StartFromBegin() {
@@ -123,10 +128,7 @@ absl::Status Player::StartFromBegin() {
   scene_.set_run_state(request.play() ? v1::RUN_STATE_PLAYING : v1::RUN_STATE_PAUSED);
   answers_ = EditLog();
   cursor_.emplace(recording_->EntriesAfter(0));
-  next_.reset();
-  is_at_end_ = false;
-  open_ = OpenRequest();
-  has_jumped_ = true;
+  BeginAnew();
   return absl::OkStatus();
 }
 
@@ -177,7 +179,10 @@ absl::Status Player::PerformNext() {
     default:
       break;
   }
-  if (!status.ok()) return Annotate(status, absl::StrCat("entry ", entry.sequence(), " of the recording"));
+  if (!status.ok()) {
+    is_astray_ = true;
+    return Annotate(status, absl::StrCat("entry ", entry.sequence(), " of the recording"));
+  }
   scene_.set_journal_sequence(entry.sequence());
   const sim::Frame& frame = *world_->CurrentFrame();
   scene_.set_step(frame.step);
@@ -213,6 +218,7 @@ absl::Status Player::PerformStep(const v1::JournalStep& step) {
 
 absl::Status Player::PerformEdit(const v1::JournalEdit& edit) {
   if (edit.has_request()) {
+    CloseOpenEdit();
     open_ = OpenRequest();
     open_.request = edit.request();
     PALPATE_RETURN_IF_ERROR(scene::ValidateEditRequest(*open_.request));
@@ -235,12 +241,12 @@ absl::Status Player::PerformEdit(const v1::JournalEdit& edit) {
 }
 
 absl::Status Player::PerformReset(const v1::JournalReset& reset) {
+  CloseOpenEdit();
   PALPATE_RETURN_IF_ERROR(world_->Reset().status());
   scene_.set_reset_by(reset.reset_by());
   scene_.set_reset_count(scene_.reset_count() + 1);
   if (scene_.run_state() == v1::RUN_STATE_FAILED) scene_.set_run_state(v1::RUN_STATE_PAUSED);
   scene_.clear_failure();
-  open_ = OpenRequest();
   Compare(reset.state_hash());
   return absl::OkStatus();
 }

@@ -85,6 +85,7 @@ class Player {
   absl::Status StartFrom(uint64_t position);
   absl::Status StartFromState(const StateRef& state);
   absl::Status StartFromBegin();
+  void BeginAnew();
   absl::Status Load(const v1::SceneState& scene, const sim::WorldState& state);
   absl::StatusOr<bool> ReadNext();
   absl::Status PerformNext();
@@ -104,6 +105,7 @@ class Player {
   std::optional<Recording::Cursor> cursor_;
   std::optional<v1::JournalEntry> next_;  ///< read, not performed
   bool is_at_end_ = false;
+  bool is_astray_ = false;  ///< an entry failed: the world is not where the recording says
   v1::SceneState scene_;
   EditLog answers_;
   OpenRequest open_;

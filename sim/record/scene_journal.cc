@@ -15,11 +15,12 @@
 namespace palpate::record {
 
 absl::StatusOr<std::unique_ptr<SceneJournal>> SceneJournal::Open(JournalOptions options, v1::JournalHead head, uint64_t sequence,
-                                                                 uint64_t position) {
+                                                                 uint64_t position, uint64_t step) {
   std::unique_ptr<SceneJournal> journal(new SceneJournal(std::move(options), std::move(head)));
   PALPATE_RETURN_IF_ERROR(journal->OpenNextFile(sequence, position));
   journal->progress_.sequence = sequence;
   journal->progress_.position = position;
+  journal->progress_.step = step;
   journal->writer_ = std::thread([raw = journal.get()] { raw->WriteLoop(); });
   journal->state_writer_ = std::thread([raw = journal.get()] { raw->StateLoop(); });
   return journal;
@@ -40,15 +41,19 @@ SceneJournal::~SceneJournal() {
 
 void SceneJournal::Append(std::shared_ptr<const std::string> entry, uint64_t sequence, uint64_t position, uint64_t step, Durable durable) {
   absl::Status refused;
+  bool is_too_much = false;
   {
     const std::lock_guard lock(mutex_);
     if (needs_state_) {
       refused = absl::ResourceExhaustedError(absl::StrCat("the journal has a gap: ", progress_.trouble));
     } else {
+      is_too_much = queued_bytes_ > options_.max_waiting_bytes;
       queued_bytes_ += entry->size();
       queue_.push_back({std::move(entry), sequence, position, step, std::move(durable)});
     }
   }
+  // A disk that neither takes entries nor fails.
+  if (is_too_much) return GiveUp(absl::ResourceExhaustedError(absl::StrCat("\"", options_.folder.string(), "\": the disk is too slow")));
   if (!refused.ok()) {
     if (durable) durable(refused);
     return;
@@ -108,36 +113,44 @@ absl::Status SceneJournal::OpenNextFile(uint64_t sequence, uint64_t position) {
   // Written whole, so that a file without a head is never seen.
   const std::array<std::string_view, 2> parts = {header, bytes};
   PALPATE_RETURN_IF_ERROR(WriteWholeFile(disk_, path, parts));
-  PALPATE_ASSIGN_OR_RETURN(file_, OpenForAppending(path));
+  absl::StatusOr<Descriptor> file = OpenForAppending(path);
+  if (!file.ok()) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);  // the one before it goes on
+    return file.status();
+  }
+  file_ = *std::move(file);
   path_ = path;
-  file_bytes_ = synced_bytes_ = header.size() + bytes.size();
+  head_bytes_ = file_bytes_ = synced_bytes_ = header.size() + bytes.size();
   synced_at_ = Clock::now();
   return absl::OkStatus();
 }
+
+/// Entries behind a gap wait for the state that bridges it: without it they lead nowhere, so that nobody may be told that they are durable.
+bool SceneJournal::has_work() const { return (is_stopping_ || !queue_.empty()) && !(state_job_ && state_job_->bridges_gap); }
 
 void SceneJournal::WriteLoop() {
   pthread_setname_np(pthread_self(), "journal");
   std::unique_lock lock(mutex_);
   while (true) {
-    const auto has_work = [this] { return is_stopping_ || !queue_.empty(); };
     if (unsynced_.empty()) {
-      wake_.wait(lock, has_work);
+      wake_.wait(lock, [this] { return has_work(); });
     } else {
-      wake_.wait_until(lock, synced_at_ + std::chrono::duration_cast<Clock::duration>(options_.sync_interval), has_work);
+      wake_.wait_until(lock, synced_at_ + std::chrono::duration_cast<Clock::duration>(options_.sync_interval),
+                       [this] { return has_work(); });
     }
     if (is_stopping_ && queue_.empty() && unsynced_.empty()) return;
     const bool is_last = is_stopping_;
-    std::vector<Item> items(std::make_move_iterator(queue_.begin()), std::make_move_iterator(queue_.end()));
-    queue_.clear();
-    queued_bytes_ = 0;
-    const std::optional<Item> new_file = std::exchange(new_file_behind_, std::nullopt);
-    lock.unlock();
-    absl::Status status;
-    if (new_file) {
-      unsynced_.clear();
-      status = OpenNextFile(new_file->sequence, new_file->position);
+    std::vector<Item> items;
+    std::optional<Item> new_file;
+    if (has_work()) {
+      items.assign(std::make_move_iterator(queue_.begin()), std::make_move_iterator(queue_.end()));
+      queue_.clear();
+      queued_bytes_ = 0;
+      new_file = std::exchange(new_file_behind_, std::nullopt);
     }
-    status.Update(Write(std::move(items), /*may_wait=*/!is_last));
+    lock.unlock();
+    const absl::Status status = Write(std::move(items), new_file, /*may_wait=*/!is_last);
     if (!status.ok()) OnTrouble(status);
     lock.lock();
     if (status.ok()) continue;
@@ -147,12 +160,21 @@ void SceneJournal::WriteLoop() {
 }
 
 /// Writes entries, and brings them to disk if somebody waits for it or it is time.
-absl::Status SceneJournal::Write(std::vector<Item> items, bool may_wait) {
+/// `new_file`: the journal begins anew behind it first.
+absl::Status SceneJournal::Write(std::vector<Item> items, const std::optional<Item>& new_file, bool may_wait) {
+  if (new_file) unsynced_.clear();  // before the gap, so nobody waits
   const size_t first = unsynced_.size();
   bool is_awaited = !may_wait;
   for (Item& item : items) {
     is_awaited |= static_cast<bool>(item.durable);
     unsynced_.push_back(std::move(item));
+  }
+  if (new_file) {
+    if (absl::Status status = OpenNextFile(new_file->sequence, new_file->position); !status.ok()) {
+      const std::lock_guard lock(mutex_);
+      if (!new_file_behind_) new_file_behind_ = new_file;  // the old file takes nothing more
+      return status;
+    }
   }
   for (size_t i = first; i < unsynced_.size(); ++i) {
     const Item& item = unsynced_[i];
@@ -172,8 +194,8 @@ absl::Status SceneJournal::SyncFile() {
   {
     const std::lock_guard lock(mutex_);
     progress_.bytes += file_bytes_ - synced_bytes_;
-    progress_.trouble.clear();
-    if (newest != done.rend()) {
+    if (!needs_state_) progress_.trouble.clear();
+    if (newest != done.rend() && newest->sequence > progress_.sequence) {
       progress_.sequence = newest->sequence;
       progress_.position = newest->position;
       progress_.step = newest->step;
@@ -184,17 +206,22 @@ absl::Status SceneJournal::SyncFile() {
   for (Item& item : done) {
     if (item.durable) item.durable(absl::OkStatus());
   }
-  // An error here is one of the next write.
-  if (file_bytes_ > options_.max_file_bytes && newest != done.rend()) return OpenNextFile(newest->sequence, newest->position);
+  // A head may be long (it has the spec with its inline meshes): files are not made of heads.
+  const bool is_full = file_bytes_ - head_bytes_ > std::max(options_.max_file_bytes, head_bytes_);
+  // Without room for the next one this file just gets longer.
+  if (is_full && newest != done.rend()) OpenNextFile(newest->sequence, newest->position).IgnoreError();
   return absl::OkStatus();
 }
 
 /// What may not be on disk comes again, behind what surely is.
 void SceneJournal::OnTrouble(const absl::Status& status) {
-  if (ftruncate(file_.get(), static_cast<off_t>(synced_bytes_)) == 0) file_bytes_ = synced_bytes_;
+  const bool is_cut_back = ftruncate(file_.get(), static_cast<off_t>(synced_bytes_)) == 0;
+  file_bytes_ = synced_bytes_;
   bool is_too_much = false;
   {
     const std::lock_guard lock(mutex_);
+    // Behind an entry in part nothing could be read.
+    if (!is_cut_back && !new_file_behind_) new_file_behind_ = Item{nullptr, progress_.sequence, progress_.position, progress_.step, {}};
     progress_.trouble = std::string(status.message());
     for (const Item& item : unsynced_) queued_bytes_ += item.bytes ? item.bytes->size() : 0;
     queue_.insert(queue_.begin(), std::make_move_iterator(unsynced_.begin()), std::make_move_iterator(unsynced_.end()));
@@ -212,6 +239,7 @@ void SceneJournal::GiveUp(const absl::Status& status) {
     lost = std::exchange(queue_, {});
     queued_bytes_ = 0;
     needs_state_ = true;
+    progress_.trouble = std::string(status.message());
   }
   for (Item& item : lost) {
     if (item.durable) item.durable(status);
@@ -231,12 +259,19 @@ void SceneJournal::StateLoop() {
     state_job_.reset();
     if (status.ok()) ++progress_.states;
     progress_.state_trouble = std::string(status.message());
-    if (!status.ok() && job.bridges_gap) {
+    if (!job.bridges_gap) continue;
+    if (status.ok()) {
+      progress_.sequence = job.scene.journal_sequence();
+      progress_.position = job.scene.position();
+      progress_.step = job.scene.step();
+      progress_.trouble.clear();
+    } else {
       // What comes behind a gap leads nowhere without its state.
       lock.unlock();
       GiveUp(status);
       lock.lock();
     }
+    wake_.notify_all();
   }
 }
 

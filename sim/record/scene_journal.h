@@ -43,7 +43,7 @@ class SceneJournal {
 
   /// Begins a journal file behind entry `sequence` at once. Errors: of the disk.
   static absl::StatusOr<std::unique_ptr<SceneJournal>> Open(JournalOptions options, v1::JournalHead head, uint64_t sequence,
-                                                            uint64_t position);
+                                                            uint64_t position, uint64_t step = 0);
   ~SceneJournal();  ///< Writes what is there, as far as the disk takes it.
   SceneJournal(const SceneJournal&) = delete;
   SceneJournal& operator=(const SceneJournal&) = delete;
@@ -85,7 +85,8 @@ class SceneJournal {
   void WriteLoop();
   void StateLoop();
   absl::Status OpenNextFile(uint64_t sequence, uint64_t position);
-  absl::Status Write(std::vector<Item> items, bool may_wait);
+  bool has_work() const;
+  absl::Status Write(std::vector<Item> items, const std::optional<Item>& new_file, bool may_wait);
   absl::Status SyncFile();
   void OnTrouble(const absl::Status& status);
   void GiveUp(const absl::Status& status);
@@ -98,6 +99,7 @@ class SceneJournal {
   // Of the writing thread.
   Descriptor file_;
   std::filesystem::path path_;
+  uint64_t head_bytes_ = 0;    ///< that the file began with
   uint64_t file_bytes_ = 0;    ///< written
   uint64_t synced_bytes_ = 0;  ///< of these on disk
   Clock::time_point synced_at_;
@@ -110,7 +112,7 @@ class SceneJournal {
   std::optional<StateJob> state_job_;
   Progress progress_;
   bool needs_state_ = false;             ///< entries were given up
-  std::optional<Item> new_file_behind_;  ///< the entry behind which journal begins anew, numbers only
+  std::optional<Item> new_file_behind_;  ///< the entry behind which the journal begins anew, numbers only
   bool is_stopping_ = false;
 
   std::thread writer_;
@@ -121,5 +123,10 @@ class SceneJournal {
 /// neighbours are closest together, measured by their age, so that old ones become rare. The two newest stay. Then the oldest journal
 /// files go; the past then begins at the first checkpoint behind them. What is needed to come back to now always stays.
 absl::Status TrimFolder(const std::filesystem::path& folder, uint64_t max_bytes);
+
+/// Before a journal goes on behind entry `sequence` in a folder that another process has left: removes files that were written in part, and
+/// gives files of entries and states behind it, which could not be read or reached, the ending ".aside", so that the new past does not run
+/// into them and they can still be looked at. Returns their names. Errors: of the disk.
+absl::StatusOr<std::vector<std::string>> SetAsideBehind(const std::filesystem::path& folder, uint64_t sequence);
 
 }  // namespace palpate::record

@@ -36,8 +36,11 @@ absl::Status CheckVersion(const fs::path& path) {
   }
   if (!absl::IsNotFound(text.status())) return text.status();
   std::error_code error;
-  const bool is_empty = std::all_of(fs::directory_iterator(path, error), fs::directory_iterator(),
-                                    [](const fs::directory_entry& entry) { return entry.path().filename() == "lock"; });
+  // What a start that was killed has left is no reason to refuse the next one.
+  const bool is_empty = std::all_of(fs::directory_iterator(path, error), fs::directory_iterator(), [](const fs::directory_entry& entry) {
+    const fs::path name = entry.path().filename();
+    return name == "lock" || name == absl::StrCat("version", absl::string_view(kPartExtension.data(), kPartExtension.size()));
+  });
   if (!is_empty) {
     return absl::InvalidArgumentError(absl::StrCat("\"", path.string(), "\" holds files, but is no state folder of Palpate"));
   }

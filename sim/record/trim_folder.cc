@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "gpu/base/status.h"
 #include "sim/record/file_names.h"
+#include "sim/record/journal_file.h"
 #include "sim/record/scene_journal.h"
 
 namespace palpate::record {
@@ -89,7 +91,44 @@ class FolderTrimmer {
   absl::Status status_;
 };
 
+/// A journal that begins with its head and ends there.
+bool IsWithoutEntries(const fs::path& path) {
+  absl::StatusOr<JournalReader> reader = JournalReader::Open(path);
+  if (!reader.ok()) return false;
+  v1::JournalEntry entry;
+  const absl::StatusOr<bool> has_head = reader->Next(&entry);
+  if (!has_head.ok() || !*has_head) return false;
+  const absl::StatusOr<bool> has_entry = reader->Next(&entry);
+  return has_entry.ok() && !*has_entry;
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> SetAsideBehind(const fs::path& folder, uint64_t sequence) {
+  std::vector<fs::path> parts, behind;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const auto journal = SequenceOfJournal(entry.path());
+    const auto state = StateOfFile(entry.path());
+    if (entry.path().extension() == kPartExtension || (journal && *journal > sequence && IsWithoutEntries(entry.path()))) {
+      parts.push_back(entry.path());
+    } else if ((journal && *journal > sequence) || (state && state->sequence > sequence)) {
+      behind.push_back(entry.path());
+    }
+  }
+  if (error) return FileError(folder, "cannot be read", error.value());
+  for (const fs::path& path : parts) {
+    if (!fs::remove(path, error) && error) return FileError(path, "cannot be removed", error.value());
+  }
+  std::vector<std::string> out;
+  for (const fs::path& path : behind) {
+    const std::string aside = path.string() + ".aside";
+    fs::rename(path, aside, error);
+    if (error) return FileError(path, "cannot be renamed", error.value());
+    out.push_back(aside);
+  }
+  return out;
+}
 
 absl::Status TrimFolder(const fs::path& folder, uint64_t max_bytes) { return FolderTrimmer(folder).TrimTo(max_bytes); }
 

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -11,6 +12,7 @@
 #include "clients/cpp/scene_client.h"
 #include "clients/cpp/watch_stream.h"
 #include "sim/record/file_names.h"
+#include "sim/record/state_file.h"
 #include "tests/server/core/server_fixture.h"
 #include "tests/sim/record/record_builders.h"
 
@@ -26,6 +28,7 @@ class RecordServiceTest : public ServerTest {
     if (keeps_state_) options.state.folder = folder_.path() / "state";
     options.state.checkpoint_interval = std::chrono::duration<double>(0);
     options.state.checkpoint_steps = checkpoint_steps_;
+    if (max_scenes_ != 0) options.limits.max_scenes = max_scenes_;
     return options;
   }
   /// As a crash of the process would leave it: a copy of the folder at this moment, without the end of the server.
@@ -124,6 +127,7 @@ class RecordServiceTest : public ServerTest {
   test::TestFolder folder_;
   bool keeps_state_ = true;
   uint64_t checkpoint_steps_ = 7;
+  uint32_t max_scenes_ = 0;
 };
 
 TEST_F(RecordServiceTest, ScenesComeBackBitForBitAfterACrash) {
@@ -311,6 +315,81 @@ TEST_F(RecordServiceTest, BookmarksAreKept) {
   EXPECT_EQ(Records().GetTimeline("r")->position(), 21U);
 }
 
+TEST_F(RecordServiceTest, ABranchComesBackAsItWasMade) {
+  Live();
+  v1::BranchSceneRequest branch;
+  branch.set_scene_id("s");
+  branch.set_branch_id("b");
+  branch.set_play(true);
+  ASSERT_TRUE(Records().Branch(branch).ok());
+  // Nothing of the branch itself: only what made it.
+  const std::filesystem::path folder = folder_.path() / "state" / "scenes" / "b";
+  std::string first;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto state = record::StateOfFile(entry.path());
+    if (state && (first.empty() || entry.path().filename() < first)) first = entry.path().filename();
+  }
+  const auto state = record::ReadStateFile(folder / first);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->scene.run_state(), v1::RUN_STATE_PLAYING) << "though the scene that it comes from is paused";
+}
+
+TEST_F(RecordServiceTest, ScenesBeyondTheLimitStayOnDiskWithTheirFiles) {
+  CreateScene(false, "s");
+  CreateScene(false, "t");
+  const std::filesystem::path asset = folder_.path() / "state" / "assets" / "of-t";
+  std::filesystem::create_directories(asset);
+  StopServer();
+  max_scenes_ = 1;
+  StartServer();
+  EXPECT_EQ(Scenes().List()->size(), 1U);
+  EXPECT_TRUE(std::filesystem::exists(asset)) << "nobody has looked what t needs";
+  StopServer();
+  max_scenes_ = 2;
+  StartServer();
+  EXPECT_EQ(Scenes().List()->size(), 2U);
+  EXPECT_FALSE(std::filesystem::exists(asset)) << "now it is known that nobody needs it";
+}
+
+TEST_F(RecordServiceTest, APastEndsWhereItWasAskedTo) {
+  Live();  // at step 13 since the reset at place 17
+  v1::RecordSceneRequest request;
+  request.set_scene_id("s");
+  request.set_from_step(2);
+  request.set_until_step(9);
+  const auto opened = Open(Recorded(request), "r");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->timeline().end(), 26U);
+  const auto refused = [&] { return Records().Record(request)->Run([](std::string_view) { return absl::OkStatus(); }); };
+  request.set_from_step(10);
+  EXPECT_EQ(refused().code(), absl::StatusCode::kInvalidArgument) << "the end before the begin";
+  request.clear_from_step();
+  EXPECT_EQ(refused().code(), absl::StatusCode::kInvalidArgument) << "a step that is done, from now on";
+  request.set_scene_id("r");
+  request.clear_until_step();
+  EXPECT_EQ(refused().code(), absl::StatusCode::kFailedPrecondition) << "a replay has no input of its own";
+}
+
+TEST_F(RecordServiceTest, AnUploadThatWasGivenUpMakesNoScene) {
+  Live();
+  std::string bytes;
+  const auto keep = [&bytes](std::string_view data) {
+    bytes += data;
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(Records().Save("s", keep).ok());
+  v1::OpenRecording open;
+  open.set_scene_id("r");
+  bool is_sent = false;
+  const auto result = Records().Open(open, [&]() -> absl::StatusOr<std::string> {
+    if (std::exchange(is_sent, true)) return absl::CancelledError("enough");
+    return bytes;
+  });
+  EXPECT_FALSE(result.ok());
+  EXPECT_TRUE(Eventually([&] { return Metric("palpate_streams{kind=\"record\"}") == 0; }));
+  EXPECT_TRUE(Eventually([&] { return Scenes().List()->size() == 1; }));
+}
+
 TEST_F(RecordServiceTest, WatchersFollowAReplayBackAndForth) {
   Live();
   v1::ReplaySceneRequest replay;
@@ -371,7 +450,9 @@ TEST_F(RecordServiceTest, DamagedRecordingsAreRefusedWithWhere) {
                         })
                   .ok());
   EXPECT_EQ(Open("", "r").status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(Open("hello, this is a letter and no recording", "r").status().code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status letter = Open("hello, this is a letter and no recording", "r").status();
+  EXPECT_EQ(letter.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(letter.message(), "the recording is no journal or recording of Palpate");
   EXPECT_EQ(Open(bytes.substr(0, 40), "r").status().code(), absl::StatusCode::kDataLoss);
   std::string flipped = bytes;
   flipped[bytes.size() - 100] ^= 1;

@@ -114,6 +114,34 @@ TEST(Recording, EventsAreInOrderAndBookmarksMove) {
   EXPECT_FALSE(events.FindBookmark("here"));
 }
 
+TEST(SetAsideBehind, KeepsTheNewPastFromTheOldOne) {
+  const test::TestFolder folder;
+  PutJournal(folder.path(), 1, 5);
+  PutJournal(folder.path(), 6, 9);
+  PutJournal(folder.path(), 10, 20);
+  PutState(folder.path(), 4);
+  PutState(folder.path(), 12);
+  PutBytes(folder.path() / JournalName(21), EncodeFileHeader() + EncodeEntry(HeadEntry(20, 20)));
+  PutBytes(folder.path() / (StateName(15, 15) + ".part"), "PALP");
+  // The scene came back at entry 5: nothing behind it could be read.
+  const std::filesystem::path damaged = folder.path() / JournalName(6);
+  std::string bytes = BytesOf(damaged);
+  bytes[bytes.size() / 2] ^= 1;
+  PutBytes(damaged, bytes);
+  const auto aside = SetAsideBehind(folder.path(), 5);
+  ASSERT_TRUE(aside.ok()) << aside.status();
+  EXPECT_EQ(aside->size(), 3U) << "two journals and a state; a journal without entries and a part of a file are gone";
+  EXPECT_EQ(BytesOf(damaged.string() + ".aside"), bytes) << "it can still be looked at";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), std::filesystem::directory_iterator()), 5);
+  // What happens next has the same numbers, but nothing to do with what is aside.
+  PutJournal(folder.path(), 6, 11);
+  const auto recording = Recording::OpenFolder(folder.path());
+  ASSERT_TRUE(recording.ok()) << recording.status();
+  EXPECT_TRUE((*recording)->damages().empty());
+  EXPECT_EQ((*recording)->end_position(), 11U);
+  EXPECT_EQ((*recording)->states().size(), 1U);
+}
+
 TEST(TrimFolder, ThinsOutOldStatesFirst) {
   const test::TestFolder folder;
   PutJournal(folder.path(), 1, 20);

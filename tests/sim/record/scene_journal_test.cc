@@ -2,7 +2,10 @@
 
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <future>
+#include <memory>
+#include <semaphore>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -21,6 +24,7 @@ using test::StepEntry;
 class SmallDisk : public Disk {
  public:
   ssize_t Write(int fd, const void* data, size_t size) override {
+    if (size >= kWorldBytes) worlds_.acquire(), worlds_.release();
     const int64_t room = room_;
     if (room <= 0) {
       errno = ENOSPC;
@@ -38,7 +42,9 @@ class SmallDisk : public Disk {
     }
     return Disk::Sync(fd);
   }
+  static constexpr size_t kWorldBytes = 100000;
   std::atomic<int64_t> room_{1 << 30};
+  std::counting_semaphore<> worlds_{1};  ///< none: checkpoints have to wait
   std::atomic<bool> syncs_{true};
 };
 
@@ -53,7 +59,7 @@ class SceneJournalTest : public ::testing::Test {
     options.max_file_bytes = max_file_bytes_;
     options.disk = &disk_;
     v1::JournalHead head;
-    head.set_scene_id("test");
+    head.set_scene_id(scene_id_);
     absl::StatusOr<std::unique_ptr<SceneJournal>> journal = SceneJournal::Open(options, head, sequence, sequence);
     EXPECT_TRUE(journal.ok()) << journal.status();
     return journal.ok() ? *std::move(journal) : nullptr;
@@ -61,6 +67,24 @@ class SceneJournalTest : public ::testing::Test {
   void Append(SceneJournal& journal, uint64_t sequence, SceneJournal::Durable durable = {}) {
     journal.Append(std::make_shared<const std::string>(EncodeEntry(StepEntry(sequence, sequence))), sequence, sequence, sequence,
                    std::move(durable));
+  }
+  static bool AppendState(SceneJournal& journal, uint64_t sequence) {
+    v1::SceneState scene;
+    scene.set_journal_sequence(sequence);
+    scene.set_position(sequence);
+    scene.set_step(sequence);
+    auto world = std::make_shared<sim::WorldState>();
+    world->topology = std::make_shared<const sim::WorldTopology>();
+    world->frame = std::make_shared<const sim::Frame>();
+    world->scene = std::string(SmallDisk::kWorldBytes, 'w');
+    return journal.AppendState(scene, std::move(world));
+  }
+  /// Until the disk, which has no room, has made the journal give up; the number of the last entry.
+  uint64_t FillUntilGap(SceneJournal& journal) {
+    disk_.room_ = 0;
+    uint64_t s = 0;
+    while (!journal.needs_state()) Append(journal, ++s);
+    return s;
   }
   static absl::Status Wait(SceneJournal& journal) {
     std::promise<absl::Status> done;
@@ -85,6 +109,7 @@ class SceneJournalTest : public ::testing::Test {
   test::TestFolder folder_;
   SmallDisk disk_;
   uint64_t max_file_bytes_ = 1 << 20;
+  std::string scene_id_ = "test";
 };
 
 TEST_F(SceneJournalTest, KeepsEveryEntryInOrder) {
@@ -145,6 +170,77 @@ TEST_F(SceneJournalTest, GivesUpWhatIsTooMuchAndSaysSo) {
   while (!journal->needs_state()) Append(*journal, s++);
   EXPECT_EQ(done.get_future().get().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(Wait(*journal).code(), absl::StatusCode::kResourceExhausted) << "nothing is durable until a state is";
+}
+
+TEST_F(SceneJournalTest, NothingBehindAGapIsDurableBeforeItsState) {
+  const std::unique_ptr<SceneJournal> journal = Open();
+  const uint64_t lost = FillUntilGap(*journal);
+  EXPECT_FALSE(journal->progress().trouble.empty());
+  disk_.worlds_.acquire();
+  disk_.room_ = 1 << 30;
+  ASSERT_TRUE(AppendState(*journal, lost));
+  std::atomic<bool> is_durable = false;
+  std::promise<absl::Status> done;
+  Append(*journal, lost + 1, [&](const absl::Status& status) {
+    is_durable = true;
+    done.set_value(status);
+  });
+  std::this_thread::yield();
+  EXPECT_FALSE(is_durable) << "a crash now would lose it";
+  EXPECT_FALSE(journal->progress().trouble.empty());
+  disk_.worlds_.release();
+  EXPECT_TRUE(done.get_future().get().ok());
+  EXPECT_TRUE(journal->progress().trouble.empty());
+  EXPECT_EQ(journal->progress().sequence, lost + 1);
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / StateName(lost, lost)));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / JournalName(lost + 1))) << "the journal begins anew behind the state";
+}
+
+TEST_F(SceneJournalTest, AStateIsDurableByItself) {
+  const std::unique_ptr<SceneJournal> journal = Open();
+  const uint64_t lost = FillUntilGap(*journal);
+  disk_.room_ = 1 << 30;
+  ASSERT_TRUE(AppendState(*journal, lost));
+  while (journal->progress().states == 0) std::this_thread::yield();
+  EXPECT_EQ(journal->progress().step, lost) << "a paused scene appends nothing more";
+  EXPECT_TRUE(journal->progress().trouble.empty());
+  EXPECT_TRUE(Wait(*journal).ok());
+}
+
+TEST_F(SceneJournalTest, BehindAGapTheOldFileTakesNothing) {
+  const std::unique_ptr<SceneJournal> journal = Open();
+  const uint64_t lost = FillUntilGap(*journal);
+  disk_.room_ = SmallDisk::kWorldBytes + 1000;  // for the state, and not for the head behind it
+  ASSERT_TRUE(AppendState(*journal, lost));
+  while (journal->progress().states == 0) std::this_thread::yield();
+  disk_.room_ = 10;
+  std::promise<absl::Status> done;
+  Append(*journal, lost + 1, [&done](const absl::Status& status) { done.set_value(status); });
+  while (journal->progress().trouble.empty()) std::this_thread::yield();
+  disk_.room_ = 1 << 30;
+  EXPECT_TRUE(done.get_future().get().ok());
+  const auto recording = Recording::OpenFolder(folder_.path());
+  ASSERT_TRUE(recording.ok()) << recording.status();
+  v1::JournalEntry entry;
+  Recording::Cursor cursor = (*recording)->EntriesAfter(lost);
+  const absl::StatusOr<bool> next = cursor.Next(&entry);
+  ASSERT_TRUE(next.ok() && *next) << next.status();
+  EXPECT_EQ(entry.sequence(), lost + 1);
+  EXPECT_EQ((*recording)->end_position(), lost + 1) << "places count the entries that are lost";
+}
+
+TEST_F(SceneJournalTest, FilesAreNotMadeOfHeads) {
+  max_file_bytes_ = 2000;
+  scene_id_ = std::string(100000, 's');  // as a spec with its meshes
+  {
+    const std::unique_ptr<SceneJournal> journal = Open();
+    for (uint64_t s = 1; s <= 50; ++s) {
+      Append(*journal, s);
+      ASSERT_TRUE(Wait(*journal).ok());
+    }
+  }
+  EXPECT_EQ(EndOnDisk(), 50U);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), std::filesystem::directory_iterator()), 1);
 }
 
 TEST_F(SceneJournalTest, DestructorWritesWhatWaits) {

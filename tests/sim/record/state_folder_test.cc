@@ -31,6 +31,15 @@ TEST(StateFolder, RefusesAFolderOfSomethingElse) {
   EXPECT_THAT(std::string(StateFolder::Open(folder.path()).status().message()), HasSubstr("palpate state 2"));
 }
 
+TEST(StateFolder, OpensWhatAStartThatWasKilledHasLeft) {
+  const test::TestFolder folder;
+  test::PutBytes(folder.path() / "lock", "");
+  test::PutBytes(folder.path() / "version.part", "palp");
+  const absl::Status opened = StateFolder::Open(folder.path()).status();
+  EXPECT_TRUE(opened.ok()) << opened;
+  EXPECT_EQ(test::BytesOf(folder.path() / "version"), "palpate state 1\n");
+}
+
 TEST(StateFolder, ScenesComeAndGo) {
   const test::TestFolder folder;
   const auto state = StateFolder::Open(folder.path());
@@ -57,6 +66,22 @@ TEST(AssetStore, FindsContentByWhatItIsAndNamesDamage) {
   EXPECT_EQ(test::BytesOf(std::filesystem::path(*path).replace_extension(".ele")), "tets") << "the reader looks for it there";
   test::PutBytes(*store.PathOf(*one), "another mesh");
   EXPECT_EQ(store.PathOf(*one).status().code(), absl::StatusCode::kDataLoss);
+  test::PutBytes(store.folder() / one->front().hash() / "mesh.msh", "a mash");
+  ASSERT_TRUE(store.Put({{"liver.msh", "a mesh"}}).ok());
+  EXPECT_TRUE(store.PathOf(*one).ok()) << "damage of the same size goes when the file comes again";
+}
+
+TEST(AssetStore, ReadsNothingOutsideItself) {
+  const test::TestFolder folder;
+  test::PutBytes(folder.path() / "mesh.msh", "secret");
+  const AssetStore store(folder.path() / "assets");
+  ASSERT_TRUE(store.Put({{"liver.msh", "a mesh"}}).ok());
+  for (const std::string& hash : {std::string(".."), folder.path().string(), std::string(62, 'a') + "/.", std::string()}) {
+    v1::AssetReference reference;
+    reference.set_name("liver.msh");
+    reference.set_hash(hash);
+    EXPECT_EQ(store.PathOf({reference}).status().code(), absl::StatusCode::kInvalidArgument) << hash;
+  }
 }
 
 }  // namespace
