@@ -73,11 +73,11 @@ class JobsTest(unittest.TestCase):
         summary = json.loads(files["summary.json"])
         del summary["provenance"]
         files["summary.json"] = summary
-        files.pop("state.palpate", None)  # its hash is in the summary; the rest is checked by clients_job_test
+        files.pop("state.plrec", None)  # its hash is in the summary; the rest is checked by clients_job_test
         return files
 
     def test_a_job_runs_and_is_not_run_twice(self):
-        file = self.write("press.json", job(stop={"steps": 5}))
+        file = self.write("press.json", job(stop={"steps": 5}, outputs={"final_state": True}))
         run = self.call("run", file)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("ended at step 5 (duration)", run.stdout)
@@ -87,6 +87,9 @@ class JobsTest(unittest.TestCase):
         self.assertIn("job run", summary["provenance"]["command"])
         rows = list(csv.reader(io.StringIO((self.folder / "press.out" / "probes.csv").read_text())))
         self.assertEqual(len(rows), 7)
+        state = subprocess.run([PALPATE, "replay", "--headless", "press.out/state.plrec"],
+                               cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE_S)
+        self.assertEqual(state.returncode, 0, state.stderr)
         again = self.call("--json", "run", file)
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(json.loads(again.stdout)["outcome"], "was_done")
