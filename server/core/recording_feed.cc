@@ -76,7 +76,8 @@ ChunkSource RecordingFrom(std::shared_ptr<const BranchPoint> point) {
   return [point = std::move(point), is_done = false]() mutable -> absl::StatusOr<std::optional<std::string>> {
     if (std::exchange(is_done, true)) return std::nullopt;
     const record::SceneCheckpoint checkpoint{point->state, sim::EncodeWorldState(*point->world)};
-    return record::EncodeMoment(point->head, *point->assets, checkpoint);
+    PALPATE_ASSIGN_OR_RETURN(std::string bytes, record::EncodeMoment(point->head, *point->assets, checkpoint));
+    return bytes;
   };
 }
 
