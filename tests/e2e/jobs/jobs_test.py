@@ -132,6 +132,20 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(probes.returncode, 0, probes.stderr)
         self.assertIn("body.box.volume", probes.stdout)
 
+    def test_an_interruption_counts_more_than_a_failure_before_it(self):
+        """An engine that sees a failure would leave the rest undone."""
+        edits = [{"time_s": 0, "edits": [{"body": "box", "carve": {"region": {"ball": {"center_m": {"x": 1}, "radius_m": 0.001}}}}]}]
+        sweep = {"grid": [{"field": "job.edits[0].edits[0].body", "values": ["spleen", "box"]}]}
+        file = self.write("press.json", job(stop={"steps": 100000}, edits=edits, sweep=sweep))
+        process = self.start("run", file, "--tasks", "all", "--workers", "1")
+        table = self.folder / "press.out" / "task-000001" / "probes.csv.part"
+        self.assertTrue(self.wait_for(table.exists, process))
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(process.returncode, 4, errors)
+        self.assertIn("1 tasks are saved", errors)
+        self.assertIn("task-000000: ", errors)
+
     def test_signals_and_kills_leave_no_trace(self):
         geometry = {"outputs": {"geometry": {"interval_s": 0.2}, "final_state": True}, "checkpoints": {"interval_steps": 40}}
         file = self.write("press.json", job(**geometry))
