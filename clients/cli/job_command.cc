@@ -148,20 +148,22 @@ absl::Status RunSingle(v1::Job job, const JobOptions& options, Session& session)
 
 /// What became of many tasks, as one status.
 absl::Status Judge(const v1::SweepManifest& manifest, const job::TaskOutcomes& outcomes, Session& session) {
+  const size_t left = outcomes.interrupted + outcomes.not_begun;
+  std::string failures;
   if (outcomes.failed > 0) {
-    session.failure = kExitFailed;
-    std::string text = absl::StrCat(outcomes.failed, " tasks failed");
+    failures = absl::StrCat(outcomes.failed, " tasks failed");
     size_t listed = 0;
     for (const auto& [task, failure] : outcomes.failures) {
       if (++listed > kListedTasks) break;
-      absl::StrAppend(&text, "\n  ", manifest.tasks(static_cast<int>(task)).id(), ": ", failure);
+      absl::StrAppend(&failures, "\n  ", manifest.tasks(static_cast<int>(task)).id(), ": ", failure);
     }
-    return absl::InternalError(text);
   }
-  if (outcomes.interrupted + outcomes.not_begun == 0) return absl::OkStatus();
-  session.failure = kExitInterrupted;
-  return absl::CancelledError(
-      absl::StrCat("interrupted: ", outcomes.interrupted, " tasks are saved, ", outcomes.not_begun, " have not begun", kGoOn));
+  if (left == 0 && failures.empty()) return absl::OkStatus();
+  session.failure = left > 0 ? kExitInterrupted : kExitFailed;
+  if (left == 0) return absl::InternalError(failures);
+  // Before failures: an engine that is told of these would not start again what is left.
+  return absl::CancelledError(absl::StrCat("interrupted: ", outcomes.interrupted, " tasks are saved, ", outcomes.not_begun,
+                                           " have not begun", kGoOn, failures.empty() ? "" : "; ", failures));
 }
 
 absl::Status RunMany(const v1::SweepManifest& manifest, const fs::path& folder, const JobOptions& options, Session& session) {

@@ -17,6 +17,7 @@
 #include "clients/job/json_text.h"
 #include "gpu/base/status.h"
 #include "sim/probe/probe_set.h"
+#include "sim/record/asset_store.h"
 #include "sim/scene/asset_resolver.h"
 #include "sim/scene/checker.h"
 #include "sim/scene/edit_request.h"
@@ -101,8 +102,12 @@ void CheckTools(Checker& check, const v1::Job& job) {
       CheckTrajectory(check, At(path, "trajectory"), tool.trajectory());
     } else if (tool.has_recording()) {
       CheckRecording(check, At(path, "recording"), tool.recording());
+    } else if (tool.has_replay()) {
+      if (tool.replay().file().empty()) check.Invalid(At(path, "replay.file"), "is required");
+      check.Range(At(path, "replay.start_s"), tool.replay().start_s(), 0, kMaxTime_s);
+      check.Name(At(path, "replay.tool"), tool.replay().tool(), scene::kMaxNameBytes);
     } else {
-      check.Invalid(path, "no motion is given; one of trajectory, recording is needed");
+      check.Invalid(path, "no motion is given; one of trajectory, recording, replay is needed");
     }
   }
   for (int t = 0; t < job.policy().tools_size() && check.ok(); ++t) {
@@ -182,10 +187,10 @@ absl::Status ApplyOverrides(v1::Job* job, v1::SceneSpec* scene) {
     const bool is_of_job = absl::ConsumePrefix(&field, "job.");
     google::protobuf::Message* message = scene;
     if (is_of_job) message = job;
-    for (const char* fixed : {"scene", "overrides", "sweep"}) {
+    for (const char* fixed : {"scene", "overrides", "sweep", "folder"}) {
       if (!is_of_job || !absl::StartsWith(field, fixed)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("overrides: \"", path, "\": fields of the scene are given without \"job.\", and overrides and sweep cannot be"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "overrides: \"", path, "\": fields of the scene are given without \"job.\", and overrides, sweep and folder cannot be"));
     }
     PALPATE_RETURN_IF_ERROR(Annotate(SetField(message, {field.data(), field.size()}, value), "overrides"));
   }
@@ -200,6 +205,17 @@ absl::Status AddInput(const std::string& name, const std::filesystem::path& path
   return absl::OkStatus();
 }
 
+/// A mesh may be more than one file.
+absl::Status AddMesh(const std::string& name, const std::filesystem::path& path, std::string_view field, std::vector<InputFile>* inputs) {
+  const auto files = record::ReadAsset(name, path);
+  if (!files.ok()) return Annotate(files.status(), field);
+  for (const record::AssetFile& file : *files) {
+    const std::filesystem::path of_file = path.parent_path() / std::filesystem::path(file.name).filename();
+    inputs->push_back({file.name, of_file, file.content.size(), record::Sha256(file.content)});
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ListInputs(LoadedJob* loaded, const std::string& scene_file) {
   const v1::Job& job = loaded->job;
   std::vector<InputFile>* inputs = &loaded->inputs;
@@ -211,12 +227,14 @@ absl::Status ListInputs(LoadedJob* loaded, const std::string& scene_file) {
     const std::string field = At(At("bodies", b), "mesh_file");
     const auto path = assets.Resolve(body.mesh_file());
     if (!path.ok()) return Annotate(path.status(), field);
-    PALPATE_RETURN_IF_ERROR(AddInput(body.mesh_file(), *path, field, inputs));
+    PALPATE_RETURN_IF_ERROR(AddMesh(body.mesh_file(), *path, field, inputs));
   }
   for (int t = 0; t < job.tools_size(); ++t) {
-    if (!job.tools(t).has_recording()) continue;
-    const std::string& file = job.tools(t).recording().file();
-    PALPATE_RETURN_IF_ERROR(AddInput(file, loaded->PathOf(file), At(At("tools", t), "recording.file"), inputs));
+    const v1::JobTool& tool = job.tools(t);
+    if (!tool.has_recording() && !tool.has_replay()) continue;
+    const std::string& file = tool.has_replay() ? tool.replay().file() : tool.recording().file();
+    const std::string field = At(At("tools", t), tool.has_replay() ? "replay.file" : "recording.file");
+    PALPATE_RETURN_IF_ERROR(AddInput(file, loaded->PathOf(file), field, inputs));
   }
   if (job.policy().has_library()) {
     const std::string& file = job.policy().library().file();
@@ -312,7 +330,10 @@ absl::StatusOr<LoadedJob> LoadJob(v1::Job job, const std::filesystem::path& file
 }
 
 absl::StatusOr<sim::SceneDescription> BuildScene(const LoadedJob& loaded) {
-  const scene::SceneFolderResolver assets(loaded.scene_folder);
+  return BuildScene(loaded, scene::SceneFolderResolver(loaded.scene_folder));
+}
+
+absl::StatusOr<sim::SceneDescription> BuildScene(const LoadedJob& loaded, const scene::AssetResolver& assets) {
   auto description = scene::BuildSceneDescription(loaded.scene, assets, scene::SceneLimits());
   if (!description.ok()) return Annotate(description.status(), loaded.file.string());
   return description;

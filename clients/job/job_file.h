@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "palpate/v1/job.pb.h"
+#include "sim/scene/asset_resolver.h"
 #include "sim/scene/description.h"
 
 namespace palpate::job {
@@ -56,6 +57,8 @@ absl::StatusOr<LoadedJob> LoadJob(v1::Job job, const std::filesystem::path& file
 
 /// Of a loaded job: reads and makes meshes. Errors: as scene::BuildSceneDescription.
 absl::StatusOr<sim::SceneDescription> BuildScene(const LoadedJob& loaded);
+/// The same with files from elsewhere than the scene's folder.
+absl::StatusOr<sim::SceneDescription> BuildScene(const LoadedJob& loaded, const scene::AssetResolver& assets);
 
 /// The folder that a job's files are relative to.
 std::filesystem::path FolderOf(const v1::Job& job, const std::filesystem::path& file);

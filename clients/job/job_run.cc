@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "clients/job/final_state.h"
 #include "clients/job/job_state.h"
 #include "clients/job/results.h"
 #include "clients/job/steering.h"
@@ -69,6 +70,7 @@ class JobRun {
   const LoadedJob& loaded_;
   const RunOptions& options_;
   CheckpointClock clock_;
+  FinalState final_state_;
   sim::SceneDescription scene_;
   std::optional<JobResults> results_;
   std::optional<StopRules> rules_;
@@ -98,7 +100,7 @@ absl::StatusOr<bool> JobRun::IsDone() const {
 }
 
 absl::StatusOr<JobPlan> JobRun::Plan() {
-  auto scene = BuildScene(loaded_);
+  auto scene = loaded_.job.outputs().final_state() ? final_state_.BuildScene(loaded_) : BuildScene(loaded_);
   if (!scene.ok()) return scene.status();
   scene_ = *std::move(scene);
   const auto make_parts = [this]() -> absl::Status {
@@ -112,11 +114,17 @@ absl::StatusOr<JobPlan> JobRun::Plan() {
 }
 
 absl::StatusOr<RunOutcome> JobRun::Run() {
+  const RunOutcome was_done{.end = RunEnd::kWasDone, .reason = {}, .failure = {}, .step = 0};
+  if (!options_.begin_anew) {
+    // Before the scene is made: of many tasks that are run again most are done.
+    PALPATE_ASSIGN_OR_RETURN(const bool is_done, IsDone());
+    if (is_done) return was_done;
+  }
   PALPATE_RETURN_IF_ERROR(Plan().status());
   PALPATE_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(options_.folder));
   if (!options_.begin_anew) {
-    PALPATE_ASSIGN_OR_RETURN(const bool is_done, IsDone());
-    if (is_done) return RunOutcome{.end = RunEnd::kWasDone, .reason = {}, .failure = {}, .step = 0};
+    PALPATE_ASSIGN_OR_RETURN(const bool is_done, IsDone());  // by another process meanwhile
+    if (is_done) return was_done;
   }
   PALPATE_ASSIGN_OR_RETURN(const std::optional<v1::JobState> state, FindState());
   if (const absl::Status status = BeginOrResume(state); !status.ok()) return Fail(status);
@@ -144,7 +152,7 @@ absl::Status JobRun::BeginOrResume(const std::optional<v1::JobState>& state) {
   if (state) return Resume(*state);
   RemoveJobState(options_.folder);
   std::error_code error;
-  std::filesystem::remove(options_.folder / kSummary, error);
+  for (const char* old : {kSummary, FinalState::kFile}) std::filesystem::remove(options_.folder / old, error);
   PALPATE_ASSIGN_OR_RETURN(world_, sim::World::Create(options_.context, scene_));
   PALPATE_RETURN_IF_ERROR(results_->Begin(options_.folder));
   return steering_->Begin(options_.folder);
@@ -246,6 +254,10 @@ absl::Status JobRun::WriteSummary(SummaryFacts facts) {
 absl::StatusOr<RunOutcome> JobRun::End(const StopReason& reason) {
   steering_->End(reason.kind);
   PALPATE_RETURN_IF_ERROR(results_->Finish(*world_->CurrentFrame(), *world_));
+  // Not one of the summary's outputs: it also keeps what the solver no longer needs, which an interruption clears.
+  if (loaded_.job.outputs().final_state() && !world_->has_failed()) {
+    PALPATE_RETURN_IF_ERROR(final_state_.Write(loaded_, options_.context->device(), options_.folder, *world_));
+  }
   SummaryFacts facts;
   facts.status = "ended";
   facts.reason = reason.kind;

@@ -1,5 +1,6 @@
 #include "clients/job/job_state.h"
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -13,12 +14,17 @@ namespace {
 // The file: this line, the hash of the rest in hexadecimal, a line feed, an encoded JobState.
 constexpr std::string_view kMagic = "palpate job checkpoint 1\n";
 constexpr size_t kHashBytes = 64;
+constexpr size_t kMaxStateBytes = INT32_MAX;  // of a message of protobuf
 
 std::filesystem::path FileIn(const std::filesystem::path& folder) { return folder / "checkpoint.palpate"; }
 
 }  // namespace
 
 absl::Status WriteJobState(const std::filesystem::path& folder, const v1::JobState& state) {
+  if (state.ByteSizeLong() > kMaxStateBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(FileIn(folder).string(), ": a state of ", state.ByteSizeLong(), " bytes is larger than ", kMaxStateBytes));
+  }
   const std::string bytes = state.SerializeAsString();
   return WriteDurably(FileIn(folder), absl::StrCat(std::string(kMagic), Sha256(bytes), "\n", bytes));
 }

@@ -10,8 +10,8 @@ namespace palpate::job {
 
 inline constexpr uint32_t kJobStateFormat = 1;
 
-/// Where an interrupted job stands, in its folder: checkpoint.palpate, replaced as a whole and on the disk afterwards. Errors: those of
-/// writing.
+/// Where an interrupted job stands, in its folder: checkpoint.palpate, replaced as a whole and on the disk afterwards. Errors:
+/// ResourceExhausted (more than 2 GiB), those of writing.
 absl::Status WriteJobState(const std::filesystem::path& folder, const v1::JobState& state);
 
 /// Nothing if there is none. Errors: DataLoss naming the file (damaged, cut short), FailedPrecondition (of another format).

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/job/stop_rules.h"
-#include "clients/job/world_checkpoint.h"
 #include "gpu/base/status.h"
 
 namespace palpate::job {
@@ -18,7 +17,6 @@ namespace {
 
 constexpr double kDefaultGeometryInterval_s = 1.0 / 30;
 constexpr const char* kTable = "probes.csv";
-constexpr const char* kFinalState = "state.palpate";
 constexpr const char* kGeometryStem = "geometry";
 
 /// A value of the column at this time.
@@ -83,7 +81,6 @@ absl::StatusOr<JobResults> JobResults::Make(const LoadedJob& loaded, const sim::
   results.statistics_.resize(results.columns().size());
   const v1::JobOutputs& outputs = loaded.job.outputs();
   if (outputs.has_probe_interval_s()) results.interval_steps_ = StepsIn(outputs.probe_interval_s(), scene.dt_s);
-  results.wants_final_state_ = outputs.final_state();
   if (!outputs.has_geometry()) return results;
   Geometry& geometry = results.geometry_.emplace();
   geometry.interval_steps =
@@ -103,7 +100,7 @@ absl::StatusOr<JobResults> JobResults::Make(const LoadedJob& loaded, const sim::
 absl::Status JobResults::Begin(const std::filesystem::path& folder) {
   folder_ = folder;
   std::error_code error;
-  for (const char* old : {kTable, kFinalState, "policy.log"}) std::filesystem::remove(folder / old, error);
+  for (const char* old : {kTable, "policy.log"}) std::filesystem::remove(folder / old, error);
   if (!columns().empty()) {
     PALPATE_ASSIGN_OR_RETURN(table_, GrowingFile::Open(PartialTable(), 0));
     std::string header = "step,time [s]";
@@ -186,12 +183,6 @@ absl::Status JobResults::Finish(const sim::Frame& frame, sim::World& world) {
   if (geometry_) {
     PALPATE_RETURN_IF_ERROR(geometry_->series->Finish());
     files_.push_back(absl::StrCat(kGeometryStem, geometry_->options.has_volume ? ".volume.pvd" : ".surface.pvd"));
-  }
-  if (wants_final_state_ && !world.has_failed()) {
-    PALPATE_ASSIGN_OR_RETURN(const std::string bytes, CaptureWorld(world));
-    // Not one of files_: it also keeps what the solver no longer needs, which an interruption clears. What it is, its hash of the state
-    // says.
-    PALPATE_RETURN_IF_ERROR(WriteDurably(folder_ / kFinalState, bytes));
   }
   return absl::OkStatus();
 }

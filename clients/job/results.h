@@ -62,7 +62,6 @@ class JobResults {
   std::vector<double> values_;
   std::vector<v1::JobColumn> statistics_;
   uint64_t interval_steps_ = 1;
-  bool wants_final_state_ = false;
   std::optional<Geometry> geometry_;
   std::filesystem::path folder_;
   GrowingFile table_;

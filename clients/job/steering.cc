@@ -1,9 +1,11 @@
 #include "clients/job/steering.h"
 
 #include <algorithm>
+#include <fstream>
 #include <utility>
 
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/delimited_message_util.h>
 
@@ -100,6 +102,9 @@ absl::Status Steering::AddMotions(const sim::SceneDescription& scene) {
     PALPATE_ASSIGN_OR_RETURN(const uint32_t t, ToolNamed(scene.tools, tool.tool(), At(path, "tool")));
     if (tool.has_trajectory()) {
       PALPATE_ASSIGN_OR_RETURN(motions_[t], MakeTrajectory(tool.trajectory(), scene.tools[t], At(path, "trajectory")));
+    } else if (tool.has_replay()) {
+      PALPATE_ASSIGN_OR_RETURN(motions_[t],
+                               MakeReplay(tool.replay(), loaded_->PathOf(tool.replay().file()), scene.tools[t], At(path, "replay")));
     } else {
       PALPATE_ASSIGN_OR_RETURN(
           motions_[t], MakeRecordedHand(tool.recording(), loaded_->PathOf(tool.recording().file()), scene.tools[t], At(path, "recording")));
@@ -158,8 +163,10 @@ absl::Status Steering::Resume(const std::filesystem::path& folder, const v1::Job
   const std::filesystem::path file = folder / "policy.record";
   PALPATE_ASSIGN_OR_RETURN(control_.record, GrowingFile::Open(file, state.policy_bytes()));
   PALPATE_RETURN_IF_ERROR(OpenPolicy(folder));
-  PALPATE_ASSIGN_OR_RETURN(const std::string bytes, ReadWholeFile(file));
-  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  // Piece by piece: of a long job it may be larger than memory.
+  std::ifstream bytes(file, std::ios::binary);
+  if (!bytes) return absl::DataLossError(absl::StrCat(file.string(), ": cannot be read"));
+  google::protobuf::io::IstreamInputStream stream(&bytes);
   bool is_at_end = false;
   while (true) {
     v1::PolicyRecord record;
@@ -268,7 +275,7 @@ absl::StatusOr<std::optional<StopReason>> Steering::Prepare(sim::World& world) {
     if (motions_[t] != nullptr) {
       command = motions_[t]->At(end_s);
       const auto before = motions_[t]->At(time_s);
-      if (command && before) {
+      if (command && before && !motions_[t]->has_velocity()) {
         command->velocity_m_per_s = (command->device_pose.position_m - before->device_pose.position_m) / dt_s_;
       }
     }

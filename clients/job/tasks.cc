@@ -1,5 +1,6 @@
 #include "clients/job/tasks.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -201,7 +202,7 @@ class TableMaker {
       if (text.ok()) {
         summary = ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);
         if (!IsSummary(summary)) return absl::DataLossError(absl::StrCat(file.string(), ": is not the summary of a job"));
-        if (summary["status"] != "ended") collection->failed.push_back(absl::StrCat(task.id(), ": ", summary.value("detail", "")));
+        if (summary["status"] != "ended") collection->failed.push_back(absl::StrCat(task.id(), ": ", summary["detail"].get<std::string>()));
       } else if (!absl::IsNotFound(text.status())) {
         return text.status();
       } else {
@@ -230,8 +231,13 @@ class TableMaker {
 
  private:
   static bool IsSummary(const ordered_json& json) {
-    return json.is_object() && json.contains("status") && json["status"].is_string() && json.contains("probes") &&
-           json["probes"].is_array();
+    const auto has_text = [](const ordered_json& object, const char* key) { return object.contains(key) && object[key].is_string(); };
+    if (!json.is_object() || !has_text(json, "status") || !has_text(json, "detail")) return false;
+    if (!json.contains("probes") || !json["probes"].is_array()) return false;
+    return std::all_of(json["probes"].begin(), json["probes"].end(), [&has_text](const ordered_json& probe) {
+      return probe.is_object() && has_text(probe, "name") && has_text(probe, "unit") &&
+             (!probe.contains("wall_clock") || probe["wall_clock"].is_boolean());
+    });
   }
 
   void NoteColumns(const ordered_json& summary) {

@@ -7,8 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "clients/job/job_file.h"
 #include "clients/station/recording.h"
 #include "gpu/base/status.h"
+#include "sim/record/journal_entries.h"
+#include "sim/record/recording.h"
 #include "sim/scene/checker.h"
 #include "sim/scene/scene_spec.h"
 
@@ -64,6 +68,26 @@ class KeyedMotion final : public ToolMotion {
 
   std::vector<Key> keys_;
   v1::Interpolation interpolation_;
+};
+
+/// A command for each step of a recorded scene.
+class ReplayedTool final : public ToolMotion {
+ public:
+  ReplayedTool(double start_s, double dt_s, std::vector<std::optional<sim::ToolCommand>> commands)
+      : start_s_(start_s), dt_s_(dt_s), commands_(std::move(commands)) {}
+
+  std::optional<sim::ToolCommand> At(double time_s) const override {
+    const double step = std::ceil((time_s - start_s_) / dt_s_ - kStepTolerance);
+    if (!(step >= 1 && step <= static_cast<double>(commands_.size()))) return std::nullopt;
+    return commands_[static_cast<size_t>(step) - 1];
+  }
+  bool has_velocity() const override { return true; }
+
+ private:
+  static constexpr double kStepTolerance = 1e-6;  // as a share of a step: times are sums
+  double start_s_;
+  double dt_s_;
+  std::vector<std::optional<sim::ToolCommand>> commands_;  // [step]
 };
 
 /// What each tick of a recording asks of a tool.
@@ -191,6 +215,41 @@ absl::StatusOr<std::unique_ptr<ToolMotion>> MakeRecordedHand(const v1::HandRecor
     keys.push_back({time_s, command});
   }
   return std::make_unique<KeyedMotion>(std::move(keys), v1::INTERPOLATION_LINEAR);
+}
+
+absl::StatusOr<std::unique_ptr<ToolMotion>> MakeReplay(const v1::ToolReplay& replay, const std::filesystem::path& file,
+                                                       const sim::ToolDescription& tool, const std::string& path) {
+  const auto recording = record::Recording::OpenFile(file);
+  if (!recording.ok()) return Annotate(recording.status(), At(path, "file"));
+  if (!(*recording)->damages().empty()) return absl::DataLossError(absl::StrCat(At(path, "file"), ": ", (*recording)->damages()[0]));
+  const v1::JournalHead& head = (*recording)->head();
+  if (!(head.dt_s() > 0)) return absl::DataLossError(absl::StrCat(At(path, "file"), ": the recording's dt_s is ", head.dt_s()));
+  const std::string& name = replay.tool().empty() ? tool.name : replay.tool();
+  const auto of_recording = std::find(head.tools().begin(), head.tools().end(), name);
+  if (of_recording == head.tools().end()) {
+    return absl::NotFoundError(absl::StrCat(At(path, "tool"), ": the recording has no tool \"", name,
+                                            "\"; it has: ", head.tools().empty() ? "none" : absl::StrJoin(head.tools(), ", ")));
+  }
+  const auto index = static_cast<size_t>(of_recording - head.tools().begin());
+  const auto tool_count = static_cast<size_t>(head.tools_size());
+  record::Recording::Cursor cursor = (*recording)->EntriesAfter((*recording)->begin_sequence() - 1);
+  std::vector<std::optional<sim::ToolCommand>> commands;
+  v1::JournalEntry entry;
+  // No job goes on for longer.
+  while (replay.start_s() + static_cast<double>(commands.size()) * head.dt_s() <= kMaxTime_s) {
+    const absl::StatusOr<bool> has_entry = cursor.Next(&entry);
+    if (!has_entry.ok()) return Annotate(has_entry.status(), At(path, "file"));
+    if (!*has_entry) break;
+    if (!entry.has_step()) continue;
+    const v1::JournalStep& step = entry.step();
+    // What came while the step ran is what the tool followed.
+    auto all = record::DecodeCommands(step.has_late_commands() ? step.late_commands() : step.commands(), tool_count);
+    const std::string at = absl::StrCat(path, ", step ", commands.size() + 1, " of the recording");
+    if (!all.ok()) return Annotate(all.status(), at);
+    std::optional<sim::ToolCommand>& command = commands.emplace_back((*all)[index]);
+    if (command) PALPATE_RETURN_IF_ERROR(CheckCommand(*command, tool.instrument, at));
+  }
+  return std::make_unique<ReplayedTool>(replay.start_s(), head.dt_s(), std::move(commands));
 }
 
 }  // namespace palpate::job

@@ -9,6 +9,7 @@
 #include "gpu/base/status.h"
 #include "sim/record/journal_file.h"
 #include "sim/record/recording.h"
+#include "sim/record/recording_begin.h"
 #include "sim/record/state_file.h"
 
 namespace palpate::server {
@@ -17,42 +18,6 @@ namespace {
 /// A reader that stalls cannot take the end of its stream either.
 constexpr std::chrono::seconds kEndGrace{2};
 constexpr uint64_t kNoEnd = std::numeric_limits<uint64_t>::max();
-
-std::string HeadBytes(const BranchPoint& point, uint64_t sequence, uint64_t position) {
-  v1::JournalEntry entry;
-  entry.set_sequence(sequence);
-  *entry.mutable_head() = point.head;
-  entry.mutable_head()->set_begin_position(position);
-  return record::EncodeFileHeader() + record::EncodeEntry(entry);
-}
-
-absl::StatusOr<std::string> AssetBytes(const BranchPoint& point, uint64_t sequence) {
-  std::string out;
-  for (const v1::AssetReference& reference : point.head.assets()) {
-    // The two halves of a TetGen mesh lie behind each other, since assets are in order of their names: .ele, .node.
-    const std::vector<v1::AssetReference> group = record::GroupOf(reference, point.head);
-    if (group.empty()) continue;
-    PALPATE_ASSIGN_OR_RETURN(const std::filesystem::path path, point.assets->PathOf(group));
-    PALPATE_ASSIGN_OR_RETURN(std::vector<record::AssetFile> files, record::ReadAsset(group[0].name(), path));
-    for (size_t f = 0; f < files.size(); ++f) {
-      v1::JournalEntry entry;
-      entry.set_sequence(sequence);
-      *entry.mutable_asset()->mutable_reference() = group[f];
-      entry.mutable_asset()->set_content(std::move(files[f].content));
-      entry.mutable_asset()->set_goes_with_previous(f > 0);
-      out += record::EncodeEntry(entry);
-    }
-  }
-  return out;
-}
-
-std::string StateBytes(const record::SceneCheckpoint& checkpoint) {
-  v1::JournalEntry entry;
-  entry.set_sequence(checkpoint.scene.journal_sequence());
-  entry.mutable_state()->set_position(checkpoint.scene.position());
-  entry.mutable_state()->set_checkpoint(record::EncodeState(checkpoint));
-  return record::EncodeEntry(entry);
-}
 
 /// What the past of a scene gives, piece by piece.
 class PastReader {
@@ -92,7 +57,7 @@ class PastReader {
     while (state != states.begin()) {
       const absl::StatusOr<record::SceneCheckpoint> checkpoint = recording_->LoadState(*--state);
       if (!checkpoint.ok()) continue;  // the one before it will do
-      return From(state->sequence, state->position, StateBytes(*checkpoint));
+      return From(state->sequence, state->position, record::EncodeStateEntry(*checkpoint));
     }
     if (!recording_->has_begin()) return absl::DataLossError("no state of the past can be read");
     return From(0, 0, "");
@@ -101,8 +66,8 @@ class PastReader {
   absl::StatusOr<std::optional<std::string>> From(uint64_t sequence, uint64_t position, const std::string& state) {
     cursor_.emplace(recording_->EntriesAfter(sequence));
     position_ = position;
-    PALPATE_ASSIGN_OR_RETURN(const std::string assets, AssetBytes(*point_, sequence));
-    return HeadBytes(*point_, sequence, position) + assets + state;
+    PALPATE_ASSIGN_OR_RETURN(const std::string assets, record::EncodeAssets(point_->head, *point_->assets, sequence));
+    return record::EncodeHead(point_->head, sequence, position) + assets + state;
   }
 
   const std::shared_ptr<const BranchPoint> point_;
@@ -119,12 +84,9 @@ class PastReader {
 ChunkSource RecordingFrom(std::shared_ptr<const BranchPoint> point) {
   return [point = std::move(point), is_done = false]() mutable -> absl::StatusOr<std::optional<std::string>> {
     if (std::exchange(is_done, true)) return std::nullopt;
-    const uint64_t sequence = point->state.journal_sequence();
-    PALPATE_ASSIGN_OR_RETURN(const std::string assets, AssetBytes(*point, sequence));
-    record::SceneCheckpoint checkpoint;
-    checkpoint.scene = point->state;
-    checkpoint.world = sim::EncodeWorldState(*point->world);
-    return HeadBytes(*point, sequence, point->state.position()) + assets + StateBytes(checkpoint);
+    const record::SceneCheckpoint checkpoint{point->state, sim::EncodeWorldState(*point->world)};
+    PALPATE_ASSIGN_OR_RETURN(std::string bytes, record::EncodeMoment(point->head, *point->assets, checkpoint));
+    return bytes;
   };
 }
 

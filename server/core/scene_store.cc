@@ -9,6 +9,7 @@
 #include "server/core/build_info.h"
 #include "server/core/log.h"
 #include "sim/record/file_names.h"
+#include "sim/record/recording_begin.h"
 
 namespace palpate::server {
 namespace {
@@ -41,19 +42,10 @@ absl::StatusOr<std::unique_ptr<SceneStore>> SceneStore::Open(Options options) {
 
 v1::JournalHead SceneStore::HeadOf(const std::string& id, const v1::CreateSceneRequest& request,
                                    const sim::SceneDescription& description) const {
-  v1::JournalHead head;
-  head.set_format_major(record::kJournalMajor);
-  head.set_format_minor(record::kJournalMinor);
+  v1::JournalHead head = record::MakeHead(request, description, options_.context->device(), kVersion, kBuildCommit);
   head.set_scene_id(id);
-  *head.mutable_request() = request;
-  head.set_program_version(kVersion);
-  head.set_program_commit(kBuildCommit);
-  head.set_device(gpu::DescribeDevice(options_.context->device()));
-  head.set_driver_version(options_.context->device().driver_version);
-  head.set_dt_s(description.dt_s);
   head.set_begin_time_us(
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
-  for (const sim::ToolDescription& tool : description.tools) head.add_tools(tool.name);
   return head;
 }
 

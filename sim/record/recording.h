@@ -54,7 +54,8 @@ class Recording {
   static absl::StatusOr<std::shared_ptr<const Recording>> OpenFile(const std::filesystem::path& path);
   static absl::StatusOr<std::shared_ptr<const Recording>> OpenFolder(const std::filesystem::path& folder);
 
-  const v1::JournalHead& head() const { return head_; }  ///< of the oldest file
+  const v1::JournalHead& head() const { return head_; }        ///< of the oldest file
+  uint64_t begin_sequence() const { return begin_sequence_; }  ///< of the oldest entry, which need not be there
   uint64_t begin_position() const { return begin_position_; }
   uint64_t end_position() const { return end_position_; }
   uint64_t end_sequence() const { return end_sequence_; }

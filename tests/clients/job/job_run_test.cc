@@ -21,7 +21,12 @@
 #include "clients/job/durable_file.h"
 #include "clients/job/job_state.h"
 #include "clients/job/tasks.h"
-#include "sim/world/world_state.h"
+#include "clients/job/tool_motion.h"
+#include "sim/record/journal_entries.h"
+#include "sim/record/player.h"
+#include "sim/record/recording.h"
+#include "sim/scene/scene_spec.h"
+#include "tests/sim/record/record_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::job {
@@ -97,9 +102,11 @@ class JobRunTest : public test::DeviceTest {
     json summary = json::parse(files["summary.json"], nullptr, false);
     summary.erase("provenance");
     // Of the state what the scene goes on from.
-    const auto state = sim::ReadWorldStateInfo(files["state.palpate"]);
+    const auto recording = record::Recording::OpenFile(folder_ / name / "state.plrec");
+    EXPECT_TRUE(recording.ok()) << recording.status();
+    const auto state = recording.ok() ? (*recording)->LoadState((*recording)->states().at(0)) : recording.status();
     EXPECT_TRUE(state.ok()) << state.status();
-    files["state.palpate"] = state.ok() ? absl::StrCat(state->step, " ", state->state_hash, " ", state->topology_version) : "";
+    files["state.plrec"] = state.ok() ? state->scene.SerializeAsString() : "";
     files["summary.json"] = summary.dump(2);
     return files;
   }
@@ -158,12 +165,84 @@ TEST_F(JobRunTest, LeavesTableGeometryStateAndSummary) {
   EXPECT_FALSE(HasJobState(folder_ / "a"));
   PALPATE_TEST_ASSIGN(const std::string hash, Sha256OfFile(folder_ / "a/probes.csv"));
   EXPECT_EQ(summary["outputs"][0]["sha256"], hash);
-  PALPATE_TEST_ASSIGN(const sim::WorldStateInfo info, sim::ReadWorldStateInfo(Text("a/state.palpate")));
-  EXPECT_EQ(summary["state_hash"], absl::StrFormat("%016x", info.state_hash));
   // Once more there is nothing to do; another job does not get the folder.
   PALPATE_TEST_ASSIGN(const RunOutcome again, Run(Press(), "a"));
   EXPECT_EQ(again.end, RunEnd::kWasDone);
   EXPECT_THAT(std::string(Run(Press(kPath, "", ", \"seed\": 2"), "a").status().message()), HasSubstr("holds the results of another job"));
+}
+
+/// As a server opens it: with nothing but the file.
+TEST_F(JobRunTest, TheFinalStateIsARecordingThatGoesOn) {
+  // A cube of six tets in TetGen's two files, under a probe.
+  PALPATE_ASSERT_OK(WriteDurably(
+      folder_ / "cube.node", "8 3 0 0\n0 0 0 0\n1 .02 0 0\n2 .02 .02 0\n3 0 .02 0\n4 0 0 .02\n5 .02 0 .02\n6 .02 .02 .02\n7 0 .02 .02\n"));
+  PALPATE_ASSERT_OK(WriteDurably(folder_ / "cube.ele", "6 4 0\n0 0 1 2 6\n1 0 2 3 6\n2 0 3 7 6\n3 0 7 4 6\n4 0 4 5 6\n5 0 5 1 6\n"));
+  const std::string text = R"({
+    "scene": {"bodies": [{"name": "cube", "mesh_file": "cube.ele"}], "tools": [{"name": "probe", "rest_pose": {"position_m": {"z": 0.1}}}]},
+    "stop": {"steps": 3}, "outputs": {"final_state": true}})";
+  PALPATE_TEST_ASSIGN(const RunOutcome outcome, Run(text, "cube"));
+  PALPATE_ASSERT_OK(outcome.failure);
+  const json summary = Summary("cube");
+  ASSERT_EQ(summary["inputs"].size(), 2U) << "both halves of the mesh";
+  fs::rename(folder_ / "cube.node", folder_ / "elsewhere.node");
+
+  PALPATE_TEST_ASSIGN(const auto recording, record::Recording::OpenFile(folder_ / "cube/state.plrec"));
+  EXPECT_THAT(recording->damages(), ::testing::IsEmpty());
+  EXPECT_EQ(recording->begin_position(), 3U);
+  EXPECT_EQ(recording->end_position(), 3U);
+  const record::AssetStore store(folder_ / "store");
+  PALPATE_ASSERT_OK(recording->UnpackAssets(store));
+  PALPATE_TEST_ASSIGN(auto description,
+                      scene::BuildSceneDescription(recording->head().request().spec(), record::StoredResolver(store, recording->head()),
+                                                   scene::SceneLimits()));
+  PALPATE_TEST_ASSIGN(const auto player, record::Player::CreateAtEnd(recording, context(), std::move(description)));
+  EXPECT_EQ(absl::StrFormat("%016x", player->world().CurrentFrame()->state_hash), summary["state_hash"]);
+  PALPATE_TEST_ASSIGN(const auto next, player->world().Step(std::vector<const sim::ToolCommand*>{nullptr}));
+  EXPECT_EQ(next->step, 4U);
+
+  // The half that the scene does not name counts too.
+  PALPATE_TEST_ASSIGN(const std::string nodes, ReadWholeFile(folder_ / "elsewhere.node"));
+  PALPATE_ASSERT_OK(WriteDurably(folder_ / "cube.node", absl::StrReplaceAll(nodes, {{".02", ".03"}})));
+  EXPECT_THAT(std::string(Run(text, "cube").status().message()), HasSubstr("or its files were changed"));
+}
+
+/// A tool does what a recorded one was told, to the bit.
+TEST_F(JobRunTest, ARecordedSceneIsTheScript) {
+  PALPATE_TEST_ASSIGN(const LoadedJob loaded, Load(Press()));
+  PALPATE_TEST_ASSIGN(const sim::SceneDescription scene, BuildScene(loaded));
+  PALPATE_TEST_ASSIGN(const auto path, MakeTrajectory(loaded.job.tools(0).trajectory(), scene.tools[0], "t"));
+  v1::JournalEntry head = test::HeadEntry();
+  head.mutable_head()->set_dt_s(scene.dt_s);
+  head.mutable_head()->add_tools("other");
+  head.mutable_head()->add_tools("stick");
+  std::string bytes = record::EncodeFileHeader() + record::EncodeEntry(head);
+  for (uint64_t step = 1; step <= 24; ++step) {
+    sim::ToolCommand command = path->At(static_cast<double>(step) * scene.dt_s).value();
+    const sim::ToolCommand before = path->At(static_cast<double>(step - 1) * scene.dt_s).value();
+    command.velocity_m_per_s = (command.device_pose.position_m - before.device_pose.position_m) / scene.dt_s;
+    v1::JournalEntry entry = test::StepEntry(step, step);
+    record::EncodeCommands({std::nullopt, command}, entry.mutable_step()->mutable_commands());
+    bytes += record::EncodeEntry(entry);
+  }
+  PALPATE_ASSERT_OK(WriteDurably(folder_ / "hour.plrec", bytes));
+  const auto replay = [](const std::string& more) {
+    return absl::StrCat(R"("tools": [{"tool": "probe", "replay": {"file": "hour.plrec")", more, "}}],");
+  };
+  PALPATE_TEST_ASSIGN(const RunOutcome told, Run(Press(), "told"));
+  PALPATE_ASSERT_OK(told.failure);
+  PALPATE_TEST_ASSIGN(const RunOutcome replayed, Run(Press(replay(R"(, "tool": "stick")")), "replayed"));
+  PALPATE_ASSERT_OK(replayed.failure);
+  EXPECT_EQ(Text("told/probes.csv"), Text("replayed/probes.csv"));
+  EXPECT_EQ(Summary("replayed")["inputs"][0]["file"], "hour.plrec");
+
+  EXPECT_THAT(std::string(Run(Press(replay("")), "no").status().message()),
+              HasSubstr("tools[0].replay.tool: the recording has no tool \"probe\"; it has: other, stick"));
+  EXPECT_THAT(std::string(Run(Press(replay(R"(, "start_s": -1)")), "no").status().message()), HasSubstr("tools[0].replay.start_s: -1"));
+  bytes[bytes.size() - 30] ^= 1;
+  PALPATE_ASSERT_OK(WriteDurably(folder_ / "hour.plrec", bytes));
+  const absl::Status damaged = Run(Press(replay(R"(, "tool": "stick")")), "no").status();
+  EXPECT_TRUE(absl::IsDataLoss(damaged)) << damaged;
+  EXPECT_THAT(std::string(damaged.message()), HasSubstr("tools[0].replay.file: "));
 }
 
 TEST_F(JobRunTest, InterruptionsLeaveNoTrace) {
@@ -374,6 +453,11 @@ TEST_F(JobRunTest, TablesOfTasksAreTheSameInAnyOrder) {
   PALPATE_ASSERT_OK(WriteDurably(folder_ / "two/task-000001/summary.json", R"({"status": "failed", "detail": "why", "probes": []})"));
   PALPATE_TEST_ASSIGN(const Collection failed, CollectTasks(folder_ / "two"));
   EXPECT_THAT(failed.failed, ::testing::ElementsAre("task-000001: why"));
+  for (const char* bad : {R"({"status": "failed", "detail": 3, "probes": []})", R"({"status": "ended", "detail": "", "probes": [4]})",
+                          R"({"status": "ended", "detail": "", "probes": [{"name": "x", "unit": 1}]})"}) {
+    PALPATE_ASSERT_OK(WriteDurably(folder_ / "two/task-000001/summary.json", bad));
+    EXPECT_THAT(std::string(CollectTasks(folder_ / "two").status().message()), HasSubstr("task-000001/summary.json: is not the summary"));
+  }
   v1::Job other = job;
   other.mutable_sweep()->set_seed(9);
   EXPECT_THAT(std::string(ExpandSweep(other, folder_ / "job.json", folder_ / "two").status().message()),

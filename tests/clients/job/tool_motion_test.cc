@@ -11,6 +11,8 @@
 
 #include "clients/job/json_text.h"
 #include "clients/station/recording.h"
+#include "sim/record/journal_entries.h"
+#include "tests/sim/record/record_builders.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::job {
@@ -163,6 +165,46 @@ TEST(ToolMotionTest, RecordedHandsAreMappedIntoTheScene) {
   EXPECT_THAT(std::string(MakeRecordedHand(recording, file + ".not", tool, "tools[0].recording").status().message()),
               HasSubstr("tools[0].recording.file: "));
   std::filesystem::remove(file);
+}
+
+TEST(ToolMotionTest, RecordedToolsAreToldAsTheyWereStepByStep) {
+  v1::JournalEntry head = test::HeadEntry(7, 5);  // a recording that begins in the middle of a scene
+  head.mutable_head()->add_tools("tool");
+  std::string bytes = record::EncodeFileHeader() + record::EncodeEntry(head);
+  uint64_t sequence = 7;
+  for (uint64_t step = 1; step <= 4; ++step) {
+    v1::JournalEntry entry = test::StepEntry(++sequence, step);
+    sim::ToolCommand command;
+    command.device_pose.position_m.x() = 0.1 * static_cast<double>(step);
+    command.velocity_m_per_s.x() = 7;
+    // In step 3 nobody has it; in step 4 the pose is replaced while the step runs.
+    if (step != 3) record::EncodeCommands({command}, entry.mutable_step()->mutable_commands());
+    command.device_pose.position_m.x() = 0.5;
+    if (step == 4) {
+      entry.mutable_step()->set_has_late_commands(true);
+      record::EncodeCommands({command}, entry.mutable_step()->mutable_late_commands());
+    }
+    bytes += record::EncodeEntry(entry);
+    if (step != 2) continue;
+    v1::JournalEntry reset;
+    reset.set_sequence(++sequence);
+    reset.mutable_reset()->set_reset_by("somebody");
+    bytes += record::EncodeEntry(reset);
+  }
+  const test::TestFolder folder;
+  test::PutBytes(folder.path() / "hour.plrec", bytes);
+  v1::ToolReplay replay;
+  replay.set_start_s(2);
+  PALPATE_TEST_ASSIGN(const auto motion, MakeReplay(replay, folder.path() / "hour.plrec", Tool(), "tools[0].replay"));
+  EXPECT_FALSE(motion->At(2).has_value());
+  EXPECT_EQ(XAt(*motion, 2.01), 0.1) << "it is there at the end of the step";
+  EXPECT_EQ(XAt(*motion, 2.015), 0.2);
+  EXPECT_EQ(XAt(*motion, 2.02), 0.2);
+  EXPECT_FALSE(motion->At(2.03).has_value());
+  EXPECT_EQ(XAt(*motion, 2.04), 0.5);
+  EXPECT_FALSE(motion->At(2.05).has_value()) << "behind the end nobody has it";
+  EXPECT_EQ(motion->At(2.01)->velocity_m_per_s.x(), 7);
+  EXPECT_TRUE(motion->has_velocity());
 }
 
 }  // namespace

@@ -73,11 +73,11 @@ class JobsTest(unittest.TestCase):
         summary = json.loads(files["summary.json"])
         del summary["provenance"]
         files["summary.json"] = summary
-        files.pop("state.palpate", None)  # its hash is in the summary; the rest is checked by clients_job_test
+        files.pop("state.plrec", None)  # its hash is in the summary; the rest is checked by clients_job_test
         return files
 
     def test_a_job_runs_and_is_not_run_twice(self):
-        file = self.write("press.json", job(stop={"steps": 5}))
+        file = self.write("press.json", job(stop={"steps": 5}, outputs={"final_state": True}))
         run = self.call("run", file)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("ended at step 5 (duration)", run.stdout)
@@ -87,6 +87,9 @@ class JobsTest(unittest.TestCase):
         self.assertIn("job run", summary["provenance"]["command"])
         rows = list(csv.reader(io.StringIO((self.folder / "press.out" / "probes.csv").read_text())))
         self.assertEqual(len(rows), 7)
+        state = subprocess.run([PALPATE, "replay", "--headless", "press.out/state.plrec"],
+                               cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE_S)
+        self.assertEqual(state.returncode, 0, state.stderr)
         again = self.call("--json", "run", file)
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(json.loads(again.stdout)["outcome"], "was_done")
@@ -128,6 +131,20 @@ class JobsTest(unittest.TestCase):
         probes = self.call("probes", file)
         self.assertEqual(probes.returncode, 0, probes.stderr)
         self.assertIn("body.box.volume", probes.stdout)
+
+    def test_an_interruption_counts_more_than_a_failure_before_it(self):
+        """An engine that sees a failure would leave the rest undone."""
+        edits = [{"time_s": 0, "edits": [{"body": "box", "carve": {"region": {"ball": {"center_m": {"x": 1}, "radius_m": 0.001}}}}]}]
+        sweep = {"grid": [{"field": "job.edits[0].edits[0].body", "values": ["spleen", "box"]}]}
+        file = self.write("press.json", job(stop={"steps": 100000}, edits=edits, sweep=sweep))
+        process = self.start("run", file, "--tasks", "all", "--workers", "1")
+        table = self.folder / "press.out" / "task-000001" / "probes.csv.part"
+        self.assertTrue(self.wait_for(table.exists, process))
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(process.returncode, 4, errors)
+        self.assertIn("1 tasks are saved", errors)
+        self.assertIn("task-000000: ", errors)
 
     def test_signals_and_kills_leave_no_trace(self):
         geometry = {"outputs": {"geometry": {"interval_s": 0.2}, "final_state": True}, "checkpoints": {"interval_steps": 40}}
