@@ -32,8 +32,11 @@ class FreeComponents {
   /// `old` (or null): one that is given up, whose kernels are used again.
   absl::Status Init(Queue& queue, FreeComponents* old);
 
-  /// The layout was edited.
-  void Invalidate() { is_known_ = false; }
+  /// The layout was edited: components, and what moved of them, are not known.
+  void Invalidate() {
+    is_known_ = false;
+    moved_m_.clear();
+  }
   /// O(tets) after an edit, else nothing. What follows needs it.
   absl::Status Find(Queue& queue);
   /// A detection begins: nothing has moved as a whole since.
@@ -87,7 +90,7 @@ class FreeComponents {
   bool is_known_ = false;
   bool has_free_ = false;
   std::vector<uint8_t> is_free_;
-  std::vector<std::array<double, 3>> moved_m_;  // since the detection
+  std::vector<std::array<double, 3>> moved_m_;  // [component] since the detection; empty while they are not known
   std::vector<float> sums_host_, depths_host_;
   std::vector<Float4> shifts_host_;
   std::vector<ComponentRow> rows_host_;

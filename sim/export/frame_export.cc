@@ -334,12 +334,12 @@ class FrameSeries::Impl {
       const BodyLayout& layout = LayoutOf(frame, b, own.u_period);
       const std::string& name = layout.arrays->name;
       if (surface_pvd_) {
-        PALPATE_ASSIGN_OR_RETURN(PvdPart part, Write(name, frame.step, ".vtp",
+        PALPATE_ASSIGN_OR_RETURN(PvdPart part, Write(name, b, frame.step, ".vtp",
                                                      [&](ByteSink* sink) { return WriteVtpWith(*layout.surface, frame, b, own, sink); }));
         surface_parts.push_back(std::move(part));
       }
       if (volume_pvd_) {
-        PALPATE_ASSIGN_OR_RETURN(PvdPart part, Write(name, frame.step, ".vtu",
+        PALPATE_ASSIGN_OR_RETURN(PvdPart part, Write(name, b, frame.step, ".vtu",
                                                      [&](ByteSink* sink) { return WriteVtuWith(*layout.volume, frame, b, own, sink); }));
         volume_parts.push_back(std::move(part));
       }
@@ -393,14 +393,16 @@ class FrameSeries::Impl {
     return layout;
   }
 
-  /// A file of a body, named so that files sort by time. What a file system might not take in a name becomes a dash.
+  /// A file of a body, named so that files sort by time. What a file system might not take in a name becomes a dash; then its index, behind
+  /// a character that no other file has, keeps it apart from bodies of like names.
   template <typename Writer>
-  absl::StatusOr<PvdPart> Write(const std::string& body, uint64_t step, const char* ending, Writer write) const {
+  absl::StatusOr<PvdPart> Write(const std::string& body, size_t index, uint64_t step, const char* ending, Writer write) const {
     std::string file;
     for (const char c : body) {
       const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
       file += is_plain ? c : '-';
     }
+    if (file != body) absl::StrAppend(&file, "~", index);
     absl::StrAppendFormat(&file, "_%08d%s", step, ending);
     const std::filesystem::path path = FramesFolder() / file;
     PALPATE_ASSIGN_OR_RETURN(FileSink sink, FileSink::Create(path));

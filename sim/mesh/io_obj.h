@@ -43,8 +43,11 @@ absl::StatusOr<TexturedSurface> ParseTexturedObj(std::string_view bytes, std::st
 /// Reads newmtl, Kd and map_Kd of an MTL file; everything else is passed over. Errors: as above.
 absl::StatusOr<std::vector<SurfaceMaterial>> ParseMtl(std::string_view bytes, std::string_view name);
 
-/// Reads an .obj file and the libraries beside it or below its folder, each at most 1 MiB.
-/// Errors: as ParseTexturedObj; NotFound or PermissionDenied (a file), ResourceExhausted (size).
-absl::StatusOr<TexturedSurface> ReadTexturedObj(const std::filesystem::path& path);
+/// Where a library of materials is, by the name that the surface's file has for it: relative, and below that file's folder.
+using LibraryFinder = std::function<absl::StatusOr<std::filesystem::path>(const std::string& file)>;
+
+/// Reads an .obj file and its libraries, each at most 1 MiB. `find`: empty: they are beside the file or below its folder.
+/// Errors: as ParseTexturedObj; NotFound or PermissionDenied (a file), ResourceExhausted (size); those of `find`.
+absl::StatusOr<TexturedSurface> ReadTexturedObj(const std::filesystem::path& path, const LibraryFinder& find = {});
 
 }  // namespace palpate::sim

@@ -57,6 +57,20 @@ absl::Status WriteFile(std::string_view bytes, const std::filesystem::path& path
 
 std::string LowerExtension(const std::filesystem::path& path) { return absl::AsciiStrToLower(path.extension().string()); }
 
+/// The path of `file`, as `path` names it. A link may not lead out of the folder.
+absl::StatusOr<std::filesystem::path> FindBeside(const std::filesystem::path& path, const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(path).remove_filename();
+  std::error_code error;
+  const std::filesystem::path real_folder = std::filesystem::canonical(folder.empty() ? "." : folder, error);
+  const std::filesystem::path real = std::filesystem::canonical(folder / file, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", (folder / file).string()));
+  const std::filesystem::path below = real.lexically_relative(real_folder);
+  if (below.empty() || *below.begin() == "..") {
+    return absl::InvalidArgumentError(absl::StrCat((folder / file).string(), ": leads outside the surface's folder"));
+  }
+  return folder / file;
+}
+
 }  // namespace
 
 absl::StatusOr<TetMesh> ReadTetMesh(const std::filesystem::path& path, const ReadOptions& options) {
@@ -85,23 +99,14 @@ absl::StatusOr<SurfaceMesh> ReadSurfaceMesh(const std::filesystem::path& path) {
   return extension == ".vtk" ? ParseVtkSurface(bytes, path.string()) : ParseSurface(bytes, extension, path.string());
 }
 
-absl::StatusOr<TexturedSurface> ReadTexturedObj(const std::filesystem::path& path) {
+absl::StatusOr<TexturedSurface> ReadTexturedObj(const std::filesystem::path& path, const LibraryFinder& find) {
   if (LowerExtension(path) != ".obj") {
     return absl::InvalidArgumentError(absl::StrFormat("%s: extension \"%s\" is not .obj", path.string(), LowerExtension(path)));
   }
   PALPATE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxSurfaceFileBytes));
-  return ParseTexturedObj(bytes, path.string(), [&path](const std::string& file) -> absl::StatusOr<std::string> {
-    const std::filesystem::path folder = std::filesystem::path(path).remove_filename();
-    std::error_code error;
-    // A link may lead elsewhere.
-    const std::filesystem::path real_folder = std::filesystem::canonical(folder.empty() ? "." : folder, error);
-    const std::filesystem::path real = std::filesystem::canonical(folder / file, error);
-    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", (folder / file).string()));
-    const std::filesystem::path below = real.lexically_relative(real_folder);
-    if (below.empty() || *below.begin() == "..") {
-      return absl::InvalidArgumentError(absl::StrCat((folder / file).string(), ": leads outside the surface's folder"));
-    }
-    return ReadFile(folder / file, kMaxLibraryBytes);
+  return ParseTexturedObj(bytes, path.string(), [&](const std::string& file) -> absl::StatusOr<std::string> {
+    PALPATE_ASSIGN_OR_RETURN(const std::filesystem::path library, find ? find(file) : FindBeside(path, file));
+    return ReadFile(library, kMaxLibraryBytes);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -269,7 +270,10 @@ absl::Status LookLoader::LoadAtlas(const v1::BodySpec& body, const std::string& 
   const std::string& name = body.texture().surface_file();
   absl::StatusOr<std::filesystem::path> file = assets_.Resolve(name);
   if (!file.ok()) return Annotate(file.status(), field);
-  absl::StatusOr<sim::TexturedSurface> surface = sim::ReadTexturedObj(*file);
+  // Names in the surface's files count from its folder. Where the scene's files are copied, they need not lie beside it.
+  const auto beside = [&name](const std::string& other) { return (std::filesystem::path(name).parent_path() / other).generic_string(); };
+  absl::StatusOr<sim::TexturedSurface> surface =
+      sim::ReadTexturedObj(*file, [&](const std::string& library) { return assets_.Resolve(beside(library)); });
   if (!surface.ok()) {
     return absl::Status(surface.status().code(), absl::StrCat(field, ": ", assets_.Redact(std::string(surface.status().message()))));
   }
@@ -293,9 +297,7 @@ absl::Status LookLoader::LoadAtlas(const v1::BodySpec& body, const std::string& 
     picture = material.image_file;
   }
   if (picture.empty()) return absl::OkStatus();
-  // From the folder of the surface.
-  const std::string beside = (std::filesystem::path(name).parent_path() / picture).generic_string();
-  PALPATE_ASSIGN_OR_RETURN(look->image, LoadImage(beside, field));
+  PALPATE_ASSIGN_OR_RETURN(look->image, LoadImage(beside(picture), field));
   return absl::OkStatus();
 }
 
@@ -308,6 +310,38 @@ absl::StatusOr<BodyLook> LookLoader::Load(const v1::BodySpec& body, const std::s
   if (body.texture().has_surface_file()) PALPATE_RETURN_IF_ERROR(LoadAtlas(body, At(texture_path, "surface_file"), mesh, &look));
   return look;
 }
+
+namespace {
+
+/// How many of the first bytes are one character of UTF-8 (RFC 3629); 0: they are none.
+size_t CharacterBytes(std::string_view text) {
+  const auto byte = [&text](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t count = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  for (size_t i = 1; i < count; ++i) {
+    if (byte(i) < 0x80 || byte(i) >= 0xc0) return 0;
+  }
+  const bool is_long = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xf0 && byte(1) < 0x90);  // longer than it has to be
+  const bool is_none = (lead == 0xed && byte(1) >= 0xa0) || (lead == 0xf4 && byte(1) >= 0x90);
+  return is_long || is_none ? 0 : count;
+}
+
+/// A name from a file as clients can take it: a question mark stands for what is no character, and what is too long ends early.
+std::string ZoneName(std::string_view name) {
+  std::string out;
+  while (!name.empty()) {
+    const size_t count = CharacterBytes(name);
+    const bool is_shown = count > 1 || (count == 1 && name[0] >= ' ' && name[0] != 0x7f);
+    const std::string_view piece = is_shown ? name.substr(0, count) : "?";
+    if (out.size() + piece.size() > kMaxNameBytes) break;
+    out += piece;
+    name.remove_prefix(std::max<size_t>(count, 1));
+  }
+  return out.empty() ? "no material" : out;
+}
+
+}  // namespace
 
 void AddMaterialZones(const BodyLook& look, sim::BodyDescription* out) {
   if (look.triangle_materials.empty() || look.materials.size() < 2 || out->kind != sim::BodyKind::kDeformable) return;
@@ -328,7 +362,7 @@ void AddMaterialZones(const BodyLook& look, sim::BodyDescription* out) {
   }
   for (size_t m = 0; m < zones.size(); ++m) {
     if (zones[m].triangles.empty()) continue;
-    zones[m].name = look.materials[m].name.empty() ? "no material" : look.materials[m].name.substr(0, kMaxNameBytes);
+    zones[m].name = ZoneName(look.materials[m].name);
     const std::array<float, 3>& color = look.materials[m].color;
     zones[m].color = {color[0], color[1], color[2]};
     out->surface_zones.push_back(std::move(zones[m]));

@@ -152,6 +152,9 @@ absl::Status Segmentation::ReadHeader() {
   }
   if (is_fractional_) {
     PALPATE_ASSIGN_OR_RETURN(const uint16_t most, top_.Short(0x0062000e, "maximum fractional value"));
+    if (most < 1 || most > 255) {
+      return absl::InvalidArgumentError(absl::StrFormat("%s: maximum fractional value %d, must be in [1, 255]", name_, most));
+    }
     half_ = static_cast<uint16_t>((most + 1) / 2);
   }
   volume_.size = {columns, rows, 1};

@@ -206,6 +206,13 @@ absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays> arrays,
   const auto other = [](const char* what) {
     return absl::InvalidArgumentError(absl::StrCat("the arrays of a body are of another mesh: ", what));
   };
+  const auto all_below = [](const std::vector<uint32_t>& slots, uint32_t count) {
+    return std::all_of(slots.begin(), slots.end(), [count](uint32_t slot) { return slot < count; });
+  };
+  if (!all_below(dirty_tets_, mesh == nullptr ? 0 : mesh->tet_slot_count()) ||
+      !all_below(dirty_triangles_, mesh == nullptr ? 0 : mesh->triangle_slot_count())) {
+    return other("a changed slot is out of range");
+  }
   const BodyArrays& a = *arrays;
   if (mesh == nullptr) {
     const BodyArrays& made = *arrays_;
@@ -215,9 +222,10 @@ absl::Status BodyArraysKeeper::Restore(std::shared_ptr<const BodyArrays> arrays,
     }
   } else {
     if (a.vertex_slot_count != mesh->vertex_slot_count() || a.tets.size() != mesh->tet_slot_count() ||
-        a.surface_triangles.size() != mesh->triangle_slot_count() || a.surface_zones.size() > mesh->surface_zone_count()) {
+        a.surface_triangles.size() != mesh->triangle_slot_count()) {
       return other("numbers of slots");
     }
+    if (a.surface_zones.size() + a.chart_zones.size() != mesh->surface_zone_count()) return other("numbers of surface zones");
     for (uint32_t t = 0; t < a.tets.size(); ++t) {
       if (a.tets[t] != (mesh->IsTet(t) ? mesh->TetVertices(t) : kFreeTet)) return other("a tet");
     }

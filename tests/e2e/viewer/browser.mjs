@@ -1,9 +1,11 @@
 // Chromium for tests and pictures, drawing in software, and the server that it looks at.
 import { spawn } from 'node:child_process';
-import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 
 export const webDir = join(dirname(fileURLToPath(import.meta.url)), '..', '..', '..', 'clients', 'web');
 /** For everything: a browser that draws in software on a busy machine. */
@@ -78,4 +80,47 @@ export async function step(name, run) {
   const begin = Date.now();
   await run();
   console.log(`ok  ${name} (${((Date.now() - begin) / 1000).toFixed(1)} s)`);
+}
+
+/**
+ * Runs a test of a scene on the viewer's page, with the arguments of the program, --server PALPATE_SERVER [--out FOLDER] [--size WxH], and exits: 0 passed,
+ * 1 failed (a step, what the page complains about, how the server ended), 77 no browser on this machine. `scene`: what its file says; `files`: what else
+ * stands beside it, by name; `serverArguments`: given the folder of all these. `test` gets { page, server, outDir }.
+ */
+export async function testScene({ scene, files = {}, serverArguments = () => [] }, test) {
+  const { values: options } = parseArgs({ options: { server: { type: 'string' }, out: { type: 'string' }, size: { type: 'string', default: '720x520' } } });
+  if (!options.server) {
+    console.error(`usage: ${process.argv[1]} --server PALPATE_SERVER [--out FOLDER] [--size WxH]`);
+    process.exit(1);
+  }
+  if (!browserPath) {
+    console.log('skipped: no chromium (set PALPATE_CHROMIUM)');
+    process.exit(77);
+  }
+  const outDir = options.out ?? join(tmpdir(), `palpate-${scene.name}`);
+  mkdirSync(outDir, { recursive: true });
+  const profile = mkdtempSync(join(tmpdir(), 'palpate-chromium-'));
+  for (const [name, data] of Object.entries({ 'scene.json': JSON.stringify(scene), ...files })) writeFileSync(join(profile, name), data, { mode: 0o600 });
+  let server, context, page;
+  let complaints = [];
+  let failed = false;
+  try {
+    server = await startServer(options.server, join(profile, 'scene.json'), profile, serverArguments(profile));
+    context = await openBrowser(profile, options.size);
+    page = context.pages()[0] ?? (await context.newPage());
+    complaints = complaintsOf(page);
+    await test({ page, server, outDir });
+  } catch (error) {
+    failed = true;
+    console.error(error);
+    await page?.screenshot({ path: join(outDir, 'failed.png'), timeout: 30_000 }).catch(() => {});
+  }
+  await context?.close();
+  const status = await server?.end();
+  if (server && status !== 0) complaints.push(`the server ended with ${status}`);
+  rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+  if (complaints.length > 0) console.error(complaints.join('\n'));
+  failed ||= complaints.length > 0;
+  console.log(`${failed ? '' : 'passed; '}screenshots: ${outDir}`);
+  process.exit(failed ? 1 : 0);
 }

@@ -4,23 +4,11 @@
 // an OBJ file. Tissue is carved and cut; what stays of the skin keeps its colours.
 // Exit status: 0 passed, 1 failed, 77 no browser on this machine.
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import * as zlib from 'node:zlib';
-import { browserPath, complaintsOf, openBrowser, PATIENCE_MS, startServer, step } from './browser.mjs';
+import { PATIENCE_MS, step, testScene } from './browser.mjs';
 import { Surgeon } from './surgeon.mjs';
 
-const { values: options } = parseArgs({ options: { server: { type: 'string' }, out: { type: 'string' }, size: { type: 'string', default: '720x520' } } });
-if (!options.server) {
-  console.error('usage: picture_test.mjs --server PALPATE_SERVER [--out FOLDER] [--size WxH]');
-  process.exit(1);
-}
-if (!browserPath) {
-  console.log('skipped: no chromium (set PALPATE_CHROMIUM)');
-  process.exit(77);
-}
 const SIDE_M = 0.06;
 const TOKEN = 'open-sesame-open-sesame-open-sesame';
 const COLORS = { blue: [20, 40, 220], yellow: [220, 200, 20], red: [220, 30, 20], green: [20, 190, 40] };
@@ -91,19 +79,7 @@ const SCENE = {
     cube('atlas', 0.05, { surface_file: 'atlas.obj' }),
   ],
 };
-const outDir = options.out ?? join(tmpdir(), 'palpate-picture');
-mkdirSync(outDir, { recursive: true });
-const profile = mkdtempSync(join(tmpdir(), 'palpate-chromium-'));
-writeFileSync(join(profile, 'scene.json'), JSON.stringify(SCENE));
-writeFileSync(join(profile, 'four.png'), fourColors(64));
-writeFileSync(join(profile, 'atlas.obj'), atlas());
-writeFileSync(join(profile, 'atlas.mtl'), 'newmtl all\nmap_Kd four.png\n');
-writeFileSync(join(profile, 'token'), `${TOKEN}\n`, { mode: 0o600 });
-const server = await startServer(options.server, join(profile, 'scene.json'), profile, ['--token-file', join(profile, 'token')]);
-const context = await openBrowser(profile, options.size);
-let page;
-let complaints = [];
-let failed = false;
+const FILES = { 'four.png': fourColors(64), 'atlas.obj': atlas(), 'atlas.mtl': 'newmtl all\nmap_Kd four.png\n', token: `${TOKEN}\n` };
 
 /** The colour of the picture that comes nearest in hue to what is seen. */
 function nameOf([r, g, b]) {
@@ -121,9 +97,7 @@ async function expectSide(surgeon, center, right, up, [upperLeft, upperRight, lo
   assert.deepEqual(seen, [upperLeft, upperRight, lowerLeft, lowerRight]);
 }
 
-try {
-  page = context.pages()[0] ?? (await context.newPage());
-  complaints = complaintsOf(page);
+await testScene({ scene: SCENE, files: FILES, serverArguments: (folder) => ['--token-file', join(folder, 'token')] }, async ({ page, server, outDir }) => {
   const surgeon = new Surgeon(page, undefined);
   const UPRIGHT = ['blue', 'yellow', 'red', 'green'], TURNED = ['green', 'red', 'yellow', 'blue'];
   const h = SIDE_M / 2;
@@ -186,17 +160,4 @@ try {
     assert.deepEqual(await bodies(), before);
     assert.deepEqual(await page.evaluate(() => palpate.errors), []);
   });
-} catch (error) {
-  failed = true;
-  console.error(error);
-  await page?.screenshot({ path: join(outDir, 'failed.png') }).catch(() => {});
-} finally {
-  await context.close();
-  await server.end();
-  rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
-}
-if (complaints.length > 0) {
-  failed = true;
-  console.error(complaints.join('\n'));
-}
-process.exit(failed ? 1 : 0);
+});

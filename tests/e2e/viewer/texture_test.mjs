@@ -4,22 +4,10 @@
 // picture shows dark and light squares where the coordinates say.
 // Exit status: 0 passed, 1 failed, 77 no browser on this machine.
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
-import { browserPath, complaintsOf, openBrowser, PATIENCE_MS, startServer, step } from './browser.mjs';
+import { PATIENCE_MS, step, testScene } from './browser.mjs';
 import { Surgeon } from './surgeon.mjs';
 
-const { values: options } = parseArgs({ options: { server: { type: 'string' }, out: { type: 'string' }, size: { type: 'string', default: '720x520' } } });
-if (!options.server) {
-  console.error('usage: texture_test.mjs --server PALPATE_SERVER [--out FOLDER] [--size WxH]');
-  process.exit(1);
-}
-if (!browserPath) {
-  console.log('skipped: no chromium (set PALPATE_CHROMIUM)');
-  process.exit(77);
-}
 const TILE_M = 0.08;  // four squares
 const TOP_M = 0.01;
 const PULL_M = 0.03;
@@ -36,16 +24,7 @@ const SCENE = {
     texture: { pattern: 'TEXTURE_PATTERN_CHECKER', planar: {}, tile_size_m: TILE_M },
   }],
 };
-const outDir = options.out ?? join(tmpdir(), 'palpate-texture');
-mkdirSync(outDir, { recursive: true });
-const profile = mkdtempSync(join(tmpdir(), 'palpate-chromium-'));
-const sceneFile = join(profile, 'checker.json');
-writeFileSync(sceneFile, JSON.stringify(SCENE));
-const server = await startServer(options.server, sceneFile, profile);
-const context = await openBrowser(profile, options.size);
 let page;
-let complaints = [];
-let failed = false;
 
 const isDarkAt = (u, v) => (((Math.floor(4 * u) + Math.floor(4 * v)) % 2) + 2) % 2 === 0;
 const brightness = (color) => color[0] + color[1] + color[2];
@@ -83,9 +62,8 @@ async function expectCheckerInPicture(surgeon, least) {
   assert.ok(darkest > 1.25 * lightest, JSON.stringify(seen));
 }
 
-try {
-  page = context.pages()[0] ?? (await context.newPage());
-  complaints = complaintsOf(page);
+await testScene({ scene: SCENE }, async ({ page: opened, server, outDir }) => {
+  page = opened;
   const surgeon = new Surgeon(page, undefined);
   await step('every vertex has the coordinates of its place', async () => {
     await page.goto(`${server.url}?quality=low`, { timeout: PATIENCE_MS });
@@ -178,17 +156,4 @@ try {
     for (const [x, y, , u, v] of (await vertices())[0]) assert.ok(Math.hypot(u - x / TILE_M, v - y / TILE_M) < 1e-5);
     assert.deepEqual(await page.evaluate(() => palpate.errors), []);
   });
-} catch (error) {
-  failed = true;
-  console.error(error);
-  await page?.screenshot({ path: join(outDir, 'failed.png') }).catch(() => {});
-} finally {
-  await context.close();
-  await server.end();
-  rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
-}
-if (complaints.length > 0) {
-  failed = true;
-  console.error(complaints.join('\n'));
-}
-process.exit(failed ? 1 : 0);
+});

@@ -103,6 +103,24 @@ TEST_F(FrameExportTest, PiecesGoWithTheirBody) {
   EXPECT_THAT(std::string(series->Add(*frame, few).message()), HasSubstr("extras of 2 bodies, but the frame has 3"));
 }
 
+TEST_F(FrameExportTest, BodiesOfLikeNamesHaveFilesOfTheirOwn) {
+  auto topology = std::make_shared<WorldTopology>();
+  for (const char* name : {"a-b", "a b", "a/b"}) {
+    auto arrays = std::make_shared<BodyArrays>(*arrays_);
+    arrays->name = name;
+    topology->bodies.push_back(arrays);
+  }
+  auto frame = StretchedFrame(mesh_, topology, 7, 0.5);
+  frame->surface_positions_m.assign(3, frame->surface_positions_m[0]);
+  const std::filesystem::path folder = FreshFolder("like_names");
+  absl::StatusOr<FrameSeries> series = FrameSeries::Create(folder / "run", {});
+  ASSERT_TRUE(series.ok());
+  ASSERT_TRUE(series->Add(*frame).ok());
+  std::set<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "run.frames")) files.insert(entry.path().filename().string());
+  EXPECT_EQ(files, (std::set<std::string>{"a-b_00000007.vtp", "a-b~1_00000007.vtp", "a-b~2_00000007.vtp"}));
+}
+
 TEST_F(FrameExportTest, WithoutItsInsideThereIsNoVolume) {
   auto topology = std::make_shared<WorldTopology>();
   topology->bodies = {arrays_};

@@ -251,5 +251,31 @@ TEST_F(TextureFiles, AnAtlasBringsItsPictureAndItsMaterials) {
               HasSubstr("bodies[0].texture.surface_file: the surface has no texture coordinates"));
 }
 
+TEST_F(TextureFiles, NamesOfMaterialsAreTextThatClientsTake) {
+  const std::string latin =
+      "L\xe4"
+      "ppchen";
+  const std::string utf8 = "L\xc3\xa4ppchen";
+  const std::string lengthy = std::string(kMaxNameBytes - 1, 'x') + "\xc3\xa4";
+  std::string text = "v -1 -1 1\nv 1 -1 1\nv 1 1 1\nv -1 1 1\nv -1 -1 -1\nv 1 -1 -1\nv 1 1 -1\nv -1 1 -1\nvt 0 0\n";
+  text += "usemtl " + latin + "\nf 1/1 2/1 3/1\nf 1/1 3/1 4/1\n";
+  text += "usemtl " + utf8 + "\nf 5/1 7/1 6/1\nf 5/1 8/1 7/1\n";
+  text += "usemtl " + lengthy + "\nf 2/1 6/1 7/1\nf 2/1 7/1 3/1\n";
+  Write("root/names.obj", text);
+  v1::SceneSpec spec = Scene();
+  // A cube whose sides lie nearest to the surface's.
+  v1::Vec3& size = *spec.mutable_bodies(0)->mutable_generator()->mutable_slab()->mutable_size_m();
+  size.set_x(1.9);
+  size.set_y(1.9);
+  size.set_z(1.9);
+  spec.mutable_bodies(0)->mutable_generator()->set_edge_length_m(0.5);
+  spec.mutable_bodies(0)->mutable_texture()->set_surface_file("names.obj");
+  const auto built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  std::vector<std::string> names;
+  for (const auto& zone : built->bodies[0].surface_zones) names.push_back(zone.name);
+  EXPECT_THAT(names, ::testing::ElementsAre("L?ppchen", utf8, std::string(kMaxNameBytes - 1, 'x')));
+}
+
 }  // namespace
 }  // namespace palpate::scene

@@ -201,6 +201,7 @@ struct SegOptions {
   std::string spacing_between = "2.5";
   std::string sop_class = "1.2.840.10008.5.1.4.1.1.66.4";
   bool is_fractional = false;
+  uint16_t max_fraction = 200;
   uint64_t cut_bytes = 0;
 };
 std::filesystem::path WriteSeg(const std::filesystem::path& path, const std::vector<SegFrame>& frames, const SegOptions& options = {}) {
@@ -213,7 +214,7 @@ std::filesystem::path WriteSeg(const std::filesystem::path& path, const std::vec
   PutShort(&data, gdcm::Tag(0x0028, 0x0011), 5);
   PutShort(&data, gdcm::Tag(0x0028, 0x0100), options.is_fractional ? 8 : 1);
   Put(&data, gdcm::Tag(0x0062, 0x0001), gdcm::VR::CS, options.is_fractional ? "FRACTIONAL" : "BINARY");
-  if (options.is_fractional) PutShort(&data, gdcm::Tag(0x0062, 0x000e), 200);
+  if (options.is_fractional) PutShort(&data, gdcm::Tag(0x0062, 0x000e), options.max_fraction);
   std::vector<gdcm::DataSet> segments;
   for (const auto& [number, label] : {std::pair<uint16_t, std::string>(1, "Liver"), std::pair<uint16_t, std::string>(4, "Tumour")}) {
     gdcm::DataSet segment = With(gdcm::Tag(0x0062, 0x0005), gdcm::VR::LO, label);
@@ -298,6 +299,11 @@ TEST_F(VolumeFileTest, BadSegmentationsAreRefusedByName) {
   refused(kFrames, {.spacing_between = "2"}, "not on one grid");
   refused(kFrames, {.spacing_between = "many"}, "must be 1 numbers");
   refused(kFrames, {.cut_bytes = 2}, "bytes of pixels");
+  // Half of 0 would be reached by every voxel.
+  for (const uint16_t most : {uint16_t{0}, uint16_t{256}}) {
+    refused(kFrames, {.is_fractional = true, .max_fraction = most},
+            absl::StrFormat("maximum fractional value %d, must be in [1, 255]", most));
+  }
   auto frames = kFrames;
   frames[2].segment = 3;
   refused(frames, {}, "frame 3 is of segment 3, which is not in the segment sequence");

@@ -12,6 +12,7 @@
 #include <Eigen/Dense>
 
 #include "sim/world/world.h"
+#include "tests/sim/world/seams.h"
 #include "tests/sim/world/world_builders.h"
 
 // Scenes with everything in them that a checkpoint must hold, and what is done to them.
@@ -287,9 +288,32 @@ class ProjectionScenario final : public CheckpointScenario {
   }
 };
 
+/// A block with texture corners, of which zones of the surface are several on the mesh, and a free one beside it; both are cut apart.
+class SeamsScenario final : public CheckpointScenario {
+ public:
+  explicit SeamsScenario(uint32_t seed) : CheckpointScenario(seed) {
+    scene_.name = "seams";
+    scene_.bodies = {BlockWithSeams(), BlockWithSeams()};
+    for (uint32_t v = 0; v < scene_.bodies[0].mesh.vertices.size(); ++v) {
+      if (scene_.bodies[0].mesh.vertices[v].z() < -0.0199) scene_.bodies[0].fixed_vertices.push_back(v);
+    }
+    scene_.bodies[1].name = "free";
+    for (Eigen::Vector3d& x : scene_.bodies[1].mesh.vertices) x.z() += 0.042;
+    scene_.max_tets = 12000;
+  }
+
+  std::vector<sim::ToolCommand> Commands(uint64_t, const sim::Frame&) override { return {}; }
+  std::vector<sim::Edit> Edits(uint64_t step, const sim::Frame& frame) override {
+    if (step % 3 != 1) return {};
+    const auto edit = RandomEdit(frame, Soft(frame, {1, 1}), 0.012);
+    return edit ? std::vector<sim::Edit>{*edit} : std::vector<sim::Edit>{};
+  }
+};
+
 inline std::unique_ptr<CheckpointScenario> MakeCheckpointScenario(const std::string& name, uint32_t seed) {
   if (name == "instruments") return std::make_unique<InstrumentsScenario>(seed);
   if (name == "bodies") return std::make_unique<BodiesScenario>(seed);
+  if (name == "seams") return std::make_unique<SeamsScenario>(seed);
   if (name == "quasistatic") return std::make_unique<QuasiStaticScenario>(seed);
   return std::make_unique<ProjectionScenario>(seed);
 }

@@ -68,22 +68,22 @@ std::string Describe(const EditOutcome& outcome) {
 
 class CheckpointTest : public test::DeviceTest {
  protected:
-  /// One step with what the scenario wants before it; the outcomes of its edits.
-  static std::string Advance(World& world, const std::vector<Edit>& edits, const std::vector<ToolCommand>& commands) {
+  /// The outcomes.
+  static std::string Apply(World& world, const std::vector<Edit>& edits) {
     std::string told;
-    if (!edits.empty()) {
-      const auto outcomes = world.Apply(edits);
-      EXPECT_TRUE(outcomes.ok()) << outcomes.status();
-      for (size_t i = 0; outcomes.ok() && i < outcomes->size(); ++i) absl::StrAppend(&told, Describe((*outcomes)[i]), "\n");
-    }
-    const auto frame = world.Step(Pointers(commands));
-    EXPECT_TRUE(frame.ok()) << frame.status();
+    if (edits.empty()) return told;
+    const auto outcomes = world.Apply(edits);
+    EXPECT_TRUE(outcomes.ok()) << outcomes.status();
+    for (size_t i = 0; outcomes.ok() && i < outcomes->size(); ++i) absl::StrAppend(&told, Describe((*outcomes)[i]), "\n");
     return told;
   }
+  /// One step with what the scenario wants before it.
   static void Advance(World& world, CheckpointScenario& scenario) {
     const uint64_t step = world.CurrentFrame()->step;
     const std::vector<Edit> edits = scenario.Edits(step, *world.CurrentFrame());
-    Advance(world, edits, scenario.Commands(step, *world.CurrentFrame()));
+    const std::vector<ToolCommand> commands = scenario.Commands(step, *world.CurrentFrame());
+    Apply(world, edits);
+    PALPATE_EXPECT_OK(world.Step(Pointers(commands)).status());
   }
 
   static void ExpectSameState(World& a, World& b) {
@@ -111,15 +111,16 @@ class CheckpointTest : public test::DeviceTest {
   /// Both do what the scenario wants of `a`, and must agree in all that they tell.
   static void GoOn(World& a, World& b, CheckpointScenario& scenario, int steps) {
     for (int i = 0; i < steps; ++i) {
-      const Frame& frame = *a.CurrentFrame();
-      const std::vector<Edit> edits = scenario.Edits(frame.step, frame);
-      const std::vector<ToolCommand> commands = scenario.Commands(frame.step, frame);
-      const std::string outcomes = Advance(a, edits, commands);
-      ASSERT_EQ(outcomes, Advance(b, edits, commands));
+      const std::shared_ptr<const Frame> frame = a.CurrentFrame();
+      const std::vector<Edit> edits = scenario.Edits(frame->step, *frame);
+      const std::vector<ToolCommand> commands = scenario.Commands(frame->step, *frame);
+      ASSERT_EQ(Apply(a, edits), Apply(b, edits));
+      if (!edits.empty()) ExpectSameState(a, b);
+      for (World* world : {&a, &b}) PALPATE_ASSERT_OK(world->Step(Pointers(commands)).status());
       ASSERT_FALSE(HasFailure());
-      ASSERT_EQ(a.CurrentFrame()->state_hash, b.CurrentFrame()->state_hash) << "step " << frame.step + 1;
+      ASSERT_EQ(a.CurrentFrame()->state_hash, b.CurrentFrame()->state_hash) << "step " << frame->step + 1;
       ASSERT_EQ(a.CurrentFrame()->topology_version, b.CurrentFrame()->topology_version);
-      ASSERT_TRUE(BytesOf(*a.CurrentFrame()) == BytesOf(*b.CurrentFrame())) << "step " << frame.step + 1;
+      ASSERT_TRUE(BytesOf(*a.CurrentFrame()) == BytesOf(*b.CurrentFrame())) << "step " << frame->step + 1;
       if (i % 20 == 19 || i + 1 == steps) ExpectSameState(a, b);
     }
   }
@@ -153,11 +154,15 @@ class CheckpointTest : public test::DeviceTest {
     PALPATE_EXPECT_OK(world.WriteVolumePositions(body, positions));
   }
 
-  void CheckTwins(const std::string& name, uint32_t seed, int before, int after) {
+  /// What is restored after `before` steps, and `last` if there are any, goes on as the world that it is of does.
+  void CheckTwins(const std::string& name, uint32_t seed, int before, int after, const std::vector<Edit>& last = {}) {
     SCOPED_TRACE(absl::StrCat(name, " ", seed));
     const auto scenario = MakeCheckpointScenario(name, seed);
     const std::unique_ptr<World> a = Run(*scenario, before);
     ASSERT_NE(a, nullptr);
+    const uint64_t version = a->CurrentFrame()->topology_version;
+    Apply(*a, last);
+    ASSERT_EQ(a->CurrentFrame()->topology_version > version, !last.empty());
     if (name == "bodies" && before > 40) {
       EXPECT_TRUE(a->CurrentFrame()->tools[1].is_blocked) << "nothing holds the rod back";
     }
@@ -213,6 +218,50 @@ TEST_F(CheckpointTest, QuasiStaticBodiesGoOn) {
 TEST_F(CheckpointTest, ProjectionAndRecoveryGoOn) {
   CheckTwins("projection", 1, 26, 200);
   CheckTwins("projection", 2, 47, 60);
+}
+
+TEST_F(CheckpointTest, BetweenAnEditAndAStep) {
+  const auto carved = [](size_t body, const Eigen::Vector3d& center_m) {
+    return std::vector<Edit>{{.body = body, .what = CarveEdit{BallRegion{center_m, 0.006}}}};
+  };
+  CheckTwins("bodies", 3, 20, 8, carved(0, {0.025, 0.025, 0.01}));
+  CheckTwins("instruments", 3, 20, 8, carved(1, {0.04, 0.01, 0.01}));
+}
+
+/// Texture corners and the zones of the mesh that keep them apart, from before and after edits.
+TEST_F(CheckpointTest, TextureWithSeamsGoesOn) {
+  CheckTwins("seams", 1, 24, 40);
+  CheckTwins("seams", 2, 40, 40);
+  const auto scenario = MakeCheckpointScenario("seams", 3);
+  const std::unique_ptr<World> world = Run(*scenario, 30);
+  ASSERT_NE(world, nullptr);
+  PALPATE_TEST_ASSIGN(const auto state, world->Capture());
+  size_t bare = 0;
+  for (const auto& body : state->topology->bodies) {
+    EXPECT_TRUE(body->has_texture_corners);
+    EXPECT_FALSE(body->chart_zones.empty());
+    EXPECT_EQ(body->texture_corners.size(), body->surface_triangles.size());
+    for (size_t t = 0; t < body->triangle_zones.size(); ++t) {
+      bare += body->surface_triangles[t] != kFreeTriangle && body->surface_zones[body->triangle_zones[t]].is_interior ? 1 : 0;
+    }
+  }
+  EXPECT_GT(bare, 100U);
+  EXPECT_GT(state->topology->bodies.size(), 2U) << "nothing was cut off";
+
+  // Corners are part of the scene.
+  SceneDescription other = scenario->scene();
+  other.bodies[0].texture.corners[5][1][0] += 0.25F;
+  EXPECT_NE(HashOfDescription(other), HashOfDescription(scenario->scene()));
+  // Zones of the mesh that no zone of the arrays stands for would be looked up beyond their end.
+  auto body = std::make_shared<BodyArrays>(*state->topology->bodies[0]);
+  body->chart_zones.pop_back();
+  auto topology = std::make_shared<WorldTopology>(*state->topology);
+  topology->bodies[0] = body;
+  WorldState damaged = *state;
+  damaged.topology = topology;
+  const auto refused = World::Restore(context(), scenario->scene(), damaged);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("numbers of surface zones"));
 }
 
 /// What a process that restores $PALPATE_TEST_CHECKPOINT has to say of its steps.

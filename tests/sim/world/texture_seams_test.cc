@@ -13,10 +13,10 @@
 
 #include <Eigen/Geometry>
 
-#include "sim/mesh/generators.h"
 #include "sim/world/texture_charts.h"
 #include "sim/world/world_body.h"
 #include "tests/sim/world/random_edits.h"
+#include "tests/sim/world/seams.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
@@ -25,45 +25,9 @@ namespace {
 using Eigen::Vector3d;
 using ::testing::HasSubstr;
 
-constexpr double kTile_m = 0.02;
-
-/// Of a place on a side of the box that faces along `axis`, 0 to 5.
-std::array<double, 2> Projected(const Vector3d& p, int axis) {
-  const double sign = axis < 3 ? 1 : -1;
-  const double u = axis % 3 == 0 ? p.y() : axis % 3 == 1 ? -p.x() : p.x();
-  return {sign * u / kTile_m + 0.3, (axis % 3 == 2 ? p.y() : p.z()) / kTile_m + 0.2};
-}
-
-int AxisOf(const Vector3d& normal) {
-  Eigen::Index axis = 0;
-  normal.cwiseAbs().maxCoeff(&axis);
-  return static_cast<int>(axis) + (normal[axis] < 0 ? 3 : 0);
-}
-
-BodyDescription Block() {
-  BodyDescription body;
-  body.name = "block";
-  body.mesh = *BoxMesh({9, 7, 5}, {0.08, 0.06, 0.04});
-  const BoundarySurface surface = ExtractBoundary(body.mesh);
-  SurfaceZoneDescription& zone = body.surface_zones.emplace_back();
-  zone.name = "half";
-  for (const auto& t : surface.triangles) {
-    std::array<Vector3d, 3> p;
-    std::array<uint32_t, 3> corners{};
-    for (size_t c = 0; c < 3; ++c) {
-      corners[c] = surface.vertices[t[c]];
-      p[c] = body.mesh.vertices[corners[c]];
-    }
-    const int axis = AxisOf((p[1] - p[0]).cross(p[2] - p[0]));
-    CornerCoordinates& value = body.texture.corners.emplace_back();
-    for (size_t c = 0; c < 3; ++c) {
-      const auto uv = Projected(p[c], axis);
-      value[c] = {static_cast<float>(uv[0]), static_cast<float>(uv[1])};
-    }
-    if ((p[0] + p[1] + p[2]).x() > 0) zone.triangles.push_back(corners);
-  }
-  return body;
-}
+using test::AxisOf;
+using test::BlockWithSeams;
+using test::Projected;
 
 struct Seen {
   size_t skin_corners = 0, bare_triangles = 0, seams = 0, in_zone = 0;
@@ -119,7 +83,7 @@ void Check(const WorldBody& body, Seen* seen) {
 }
 
 TEST(TextureSeamsTest, StayWithTheTissueThroughRandomEdits) {
-  const BodyDescription description = Block();
+  const BodyDescription description = BlockWithSeams();
   std::mt19937 random(5);
   Seen seen;
   size_t pieces_seen = 0;
@@ -158,22 +122,22 @@ TEST(TextureSeamsTest, WhatDoesNotFitIsRefused) {
     SceneVertices vertices;
     return std::string(WorldBody::Create(description, 0, &vertices).status().message());
   };
-  BodyDescription bad = Block();
+  BodyDescription bad = BlockWithSeams();
   bad.texture.corners.pop_back();
   EXPECT_THAT(refusal(bad), HasSubstr(".texture.corners: "));
-  bad = Block();
+  bad = BlockWithSeams();
   bad.texture.corners[3][1][0] = INFINITY;
   EXPECT_THAT(refusal(bad), HasSubstr(".texture.corners[3]: (inf"));
-  bad = Block();
+  bad = BlockWithSeams();
   bad.texture.u_period = 2;
   EXPECT_THAT(refusal(bad), HasSubstr("corners have no period"));
-  bad = Block();
+  bad = BlockWithSeams();
   bad.texture.coordinates.resize(bad.mesh.vertices.size());
   EXPECT_THAT(refusal(bad), HasSubstr("by vertex and by corner"));
 }
 
 TEST(TextureSeamsTest, ABodyThatCannotBeEditedHasThemToo) {
-  BodyDescription description = Block();
+  BodyDescription description = BlockWithSeams();
   description.kind = BodyKind::kRigid;
   description.surface_zones.clear();
   SceneVertices vertices;
