@@ -198,6 +198,9 @@ absl::Status ReplayOn(client::Connection connection, const Session& session, con
 
 absl::Status Replay(const Session& session, const ReplayOptions& options) {
   InstallInterruptHandler();
+  // What a server leaves out as damaged is named here.
+  PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const record::Recording> recording, record::Recording::OpenFile(options.file));
+  for (const std::string& damage : recording->damages()) absl::FPrintF(stderr, "palpate: %s\n", damage);
   if (options.on_server) {
     PALPATE_ASSIGN_OR_RETURN(client::Connection connection, Connect(session));
     return ReplayOn(std::move(connection), session, options, "", [] { return absl::OkStatus(); });
@@ -235,7 +238,8 @@ void PrintTimeline(const v1::Timeline& timeline) {
 absl::Status ShowTimeline(const Session& session, const std::string& name) {
   v1::Timeline timeline;
   std::error_code error;
-  if (fs::is_regular_file(name, error)) {
+  // No scene's id has such characters.
+  if (fs::is_regular_file(name, error) || name.find_first_of("./") != std::string::npos) {
     PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const record::Recording> recording, record::Recording::OpenFile(name));
     timeline.set_begin(recording->begin_position());
     timeline.set_end(recording->end_position());

@@ -50,8 +50,12 @@ class StepReader {
   uint64_t position_;
 };
 
-/// What of an edit is input: not its answer, nor the hash behind it.
+/// What of an edit is input: not its answer, nor the hash behind it, nor what names the scene and the request: a branch has other ones.
 v1::JournalEdit InputOf(v1::JournalEdit edit) {
+  if (edit.has_request()) {
+    edit.mutable_request()->clear_scene_id();
+    edit.mutable_request()->clear_key();
+  }
   edit.clear_response();
   edit.clear_state_hash();
   edit.clear_topology_version();
