@@ -1,5 +1,6 @@
 #include "server/core/batch.h"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <numeric>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "gpu/base/status.h"
 #include "sim/scene/edit_request.h"
 
@@ -271,19 +273,37 @@ absl::StatusOr<std::vector<uint32_t>> Batch::Resettable(const v1::BatchReset& re
   return out;
 }
 
+absl::StatusOr<v1::EditSceneRequest> Batch::MaterialEdits(const v1::BatchReset& reset) const {
+  const std::string& body = reset.body().empty() ? description_.bodies.front().name : reset.body();
+  const auto is_named = [&body](const sim::BodyDescription& known) { return known.name == body; };
+  if (std::none_of(description_.bodies.begin(), description_.bodies.end(), is_named)) {
+    return absl::InvalidArgumentError(absl::StrCat("reset.body: the scene has no body \"", body, "\""));
+  }
+  v1::EditSceneRequest out;
+  for (int m = 0; m < reset.materials_size(); ++m) {
+    v1::EditSceneRequest one;
+    v1::Edit& edit = *one.add_edits();
+    edit.set_body(body);
+    *edit.mutable_material() = reset.materials(m);
+    if (const absl::Status status = scene::ValidateEditRequest(one); !status.ok()) {
+      // The path is that of the edit, which the request does not have.
+      return absl::Status(status.code(),
+                          absl::StrCat("reset.materials[", m, "].", absl::StripPrefix(status.message(), "edits[0].material.")));
+    }
+    *out.add_edits() = std::move(edit);
+  }
+  if (out.edits_size() > 0) {
+    if (const absl::Status status = scene::ValidateEditRequest(out); !status.ok()) return Below("reset.materials", status);
+  }
+  return out;
+}
+
 void Batch::Reset(const v1::BatchReset& reset, const Done<v1::BatchResponse>& done) {
   absl::StatusOr<std::vector<uint32_t>> named = Resettable(reset);
   if (!named.ok()) return done(named.status());
-  auto edits = std::make_shared<v1::EditSceneRequest>();
-  for (const v1::MaterialEdit& material : reset.materials()) {
-    v1::Edit& edit = *edits->add_edits();
-    edit.set_body(reset.body().empty() ? description_.bodies.front().name : reset.body());
-    *edit.mutable_material() = material;
-  }
-  if (edits->edits_size() > 0) {
-    // The paths of the edits that are made of them are not those of the request.
-    if (const absl::Status status = scene::ValidateEditRequest(*edits); !status.ok()) return done(Below("reset.materials", status));
-  }
+  absl::StatusOr<v1::EditSceneRequest> built = MaterialEdits(reset);
+  if (!built.ok()) return done(built.status());
+  const auto edits = std::make_shared<const v1::EditSceneRequest>(*std::move(built));
   auto environments = std::make_shared<std::vector<uint32_t>>(*std::move(named));
   const auto job = [this, environments, edits](size_t i) {
     Environment& environment = environments_[(*environments)[i]];

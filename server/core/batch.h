@@ -82,6 +82,8 @@ class Batch : public std::enable_shared_from_this<Batch> {
   absl::Status PlanTools(const v1::BatchAction& action, const std::string& path, Work& work) const;
   void Reset(const v1::BatchReset& reset, const Done<v1::BatchResponse>& done);
   absl::StatusOr<std::vector<uint32_t>> Resettable(const v1::BatchReset& reset) const;
+  /// What a reset does to materials. Errors: InvalidArgument naming the field.
+  absl::StatusOr<v1::EditSceneRequest> MaterialEdits(const v1::BatchReset& reset) const;
   static absl::Status Apply(const v1::EditSceneRequest& edits, Environment& environment);
   /// Steps until the work is done, or for as long as a slice may take; true: done.
   bool Advance(Work& work, Environment& environment) const;

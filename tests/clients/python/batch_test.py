@@ -123,7 +123,8 @@ class BatchTest(unittest.TestCase):
             ({"step": {"steps": 1, "actions": [{"edits": [{"body": "slab", "carve": {}}]}]}}, r"step.actions\[0\].edits\[0\].carve.region"),
             ({"reset": {"environments": [0, 0]}}, r"reset.environments\[1\]: 0 is named twice"),
             ({"reset": {"environments": [9]}}, r"reset.environments\[0\]: 9 is outside \[0, 2\)"),
-            ({"reset": {"materials": [{"material": {"young_modulus_pa": 1}}]}}, "reset.materials.*young_modulus_pa: 1"),
+            ({"reset": {"materials": [{"material": {"young_modulus_pa": 1}}]}}, r"reset.materials\[0\].material.young_modulus_pa: 1 is"),
+            ({"reset": {"body": "liver"}}, 'reset.body: the scene has no body "liver"'),
             ({"open": {"count": 1}}, "open: this batch is open already"),
             ({}, "neither `open` nor `step` nor `reset`"),
         ]:
