@@ -47,7 +47,7 @@ absl::Status TissueSolver::Impl::SaveState(StateWriter& archive) {
   if (edits) saved.skeleton = edits->editor.Skeleton();
   archive(saved, edits ? uint64_t{edits->delta_bytes} : uint64_t{0}, steps, passing_colliders, recovery, aims);
   PALPATE_RETURN_IF_ERROR(SaveBuffers(archive));
-  PALPATE_RETURN_IF_ERROR(tools.SaveState(*queue, archive));
+  PALPATE_RETURN_IF_ERROR(tools.SaveState(*queue, layout, archive));
   PALPATE_RETURN_IF_ERROR(sweeps.SaveState(*queue, archive));
   if (rigid) PALPATE_RETURN_IF_ERROR(rigid->SaveState(*queue, archive));
   return surface ? surface->SaveState(*queue, archive) : absl::OkStatus();
@@ -61,7 +61,7 @@ absl::Status TissueSolver::Impl::LoadState(StateReader& archive) {
   params_host_.lambda_cap = recovery_.lambda_cap();
   PALPATE_RETURN_IF_ERROR(WriteParams());
   PALPATE_RETURN_IF_ERROR(LoadBuffers(archive));
-  PALPATE_RETURN_IF_ERROR(tools_.LoadState(*queue_, archive));
+  PALPATE_RETURN_IF_ERROR(tools_.LoadState(*queue_, layout_, archive));
   PALPATE_RETURN_IF_ERROR(sweeps_.LoadState(*queue_, archive));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->LoadState(*queue_, archive));
   if (surface_) PALPATE_RETURN_IF_ERROR(surface_->LoadState(*queue_, archive, tissue_.x));

@@ -1,6 +1,7 @@
 #include "gpu/dynamics/tool_contacts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -137,23 +138,63 @@ absl::Status ToolContacts::GoOnFrom(Queue& queue, const ToolContacts& old) {
   return queue.Copy(old.colliders_, colliders_, colliders_.count());
 }
 
-absl::Status ToolContacts::SaveState(Queue& queue, StateWriter& archive) const {
+absl::Status ToolContacts::SaveState(Queue& queue, const TissueLayout& layout, StateWriter& archive) const {
   // All members, so that a new one is not forgotten: the rest is as described, of a step, or room.
   [[maybe_unused]] const auto& [list_group, any_coupled, report_count_host, descriptions, planes_host, initial, states, reports_host,
                                 colliders, targets, planes, contacts, triangle_colliders, list, report_count, reports, move, find,
                                 list_kernel, update, solve, finish, report] = *this;
   std::vector<Collider> all(colliders.count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(colliders, std::span<Collider>(all)));
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<KnownSide> sides, ReadSides(queue, layout.triangle_count));
   archive.Enter("ToolContacts");
-  archive(all);
+  archive(all, sides);
   return absl::OkStatus();
 }
 
-absl::Status ToolContacts::LoadState(Queue& queue, StateReader& archive) {
+/// By triangle, then collider.
+absl::StatusOr<std::vector<ToolContacts::KnownSide>> ToolContacts::ReadSides(Queue& queue, uint32_t triangle_count) const {
+  std::vector<KnownSide> sides;
+  if (descriptions_.empty() || triangle_count == 0) return sides;
+  std::vector<uint32_t> masks(triangle_count);
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(triangle_colliders_, std::span<uint32_t>(masks)));
+  if (std::all_of(masks.begin(), masks.end(), [](uint32_t mask) { return mask == 0; })) return sides;
+  std::vector<ToolContact> contacts(size_t{triangle_count} * descriptions_.size());
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(contacts_, std::span<ToolContact>(contacts)));
+  for (uint32_t t = 0; t < triangle_count; ++t) {
+    for (uint32_t c = 0; c < collider_count(); ++c) {
+      if ((masks[t] >> c & 1U) == 0) continue;
+      const Float4& side = contacts[size_t{c} * triangle_count + t].side;
+      if (side.w > 0) sides.push_back({t, c, side});
+    }
+  }
+  return sides;
+}
+
+absl::Status ToolContacts::WriteSides(Queue& queue, uint32_t triangle_count, std::span<const KnownSide> sides) {
+  if (sides.empty()) return absl::OkStatus();
+  std::vector<uint32_t> masks(triangle_count);
+  std::vector<ToolContact> contacts(size_t{triangle_count} * descriptions_.size());
+  for (const KnownSide& known : sides) {
+    masks[known.triangle] |= 1U << known.collider;
+    contacts[size_t{known.collider} * triangle_count + known.triangle].side = known.side;
+  }
+  PALPATE_RETURN_IF_ERROR(queue.Write(triangle_colliders_, std::span<const uint32_t>(masks)));
+  return queue.Write(contacts_, std::span<const ToolContact>(contacts));
+}
+
+absl::Status ToolContacts::LoadState(Queue& queue, const TissueLayout& layout, StateReader& archive) {
   std::vector<Collider> all;
+  std::vector<KnownSide> sides;
   archive.Enter("ToolContacts");
-  archive(all);
+  archive(all, sides);
   archive.Check(all.size() == colliders_.count(), "another number of colliders");
+  archive.Check(std::all_of(sides.begin(), sides.end(),
+                            [&](const KnownSide& known) {
+                              const Float4& side = known.side;
+                              return known.triangle < layout.triangle_count && known.collider < collider_count() && std::isfinite(side.x) &&
+                                     std::isfinite(side.y) && std::isfinite(side.z) && side.w > 0;
+                            }),
+                "a contact of a tool that is not there");
   PALPATE_RETURN_IF_ERROR(archive.status());
   for (size_t c = 0; c < all.size(); ++c) {  // who leads whom is as described
     const Collider like = c < initial_.size() ? initial_[c] : Collider{};
@@ -162,6 +203,8 @@ absl::Status ToolContacts::LoadState(Queue& queue, StateReader& archive) {
     all[c].skips_tissue = like.skips_tissue;
   }
   std::copy_n(all.begin(), states_.size(), states_.begin());
+  PALPATE_RETURN_IF_ERROR(ForgetContacts(queue));
+  PALPATE_RETURN_IF_ERROR(WriteSides(queue, layout.triangle_count, sides));
   return queue.Write(colliders_, std::span<const Collider>(all));
 }
 

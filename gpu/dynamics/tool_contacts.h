@@ -40,9 +40,10 @@ class ToolContacts {
   /// Takes over the state of the same colliders.
   absl::Status GoOnFrom(Queue& queue, const ToolContacts& old);
 
-  /// Where the colliders and clips are, and what drives them. Contacts are of a step. Blocking.
-  absl::Status SaveState(Queue& queue, StateWriter& archive) const;
-  absl::Status LoadState(Queue& queue, StateReader& archive);
+  /// Where the colliders and clips are, what drives them, and which side of a capsule the triangles near it belong on, which the next step
+  /// asks for where one has passed through the other. All else of contacts is of a step. Blocking.
+  absl::Status SaveState(Queue& queue, const TissueLayout& layout, StateWriter& archive) const;
+  absl::Status LoadState(Queue& queue, const TissueLayout& layout, StateReader& archive);
 
   /// Start of a step: colliders go towards `goals` (ColliderAims::Aim), and what is near is found. Coupled ones come out of tissue that
   /// they were moved into.
@@ -76,6 +77,21 @@ class ToolContacts {
   size_t device_bytes() const;
 
  private:
+  /// A triangle near a collider, and on which side of it: as ToolContact::side.
+  struct KnownSide {
+    uint32_t triangle = 0;
+    uint32_t collider = 0;
+    Float4 side{};
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [of_triangle, of_collider, seen] = *this;
+      archive(of_triangle, of_collider, seen);
+    }
+  };
+
+  absl::StatusOr<std::vector<KnownSide>> ReadSides(Queue& queue, uint32_t triangle_count) const;
+  absl::Status WriteSides(Queue& queue, uint32_t triangle_count, std::span<const KnownSide> sides);
   absl::StatusOr<Collider> MakeCollider(std::span<const ColliderDescription> colliders, size_t index, double dt_s,
                                         double stiffness_n_per_m);
   Range Contacts() const { return {list_group_ * size_t{4}, list_group_}; }

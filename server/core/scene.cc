@@ -565,7 +565,7 @@ void Scene::AnswerWhenDurable(Done<v1::EditSceneResponse> done, absl::StatusOr<v
   past_.WhenDurable([&pool = pool_, done = std::move(done), result = std::move(result)](const absl::Status& status) mutable {
     if (!done) return;
     if (!status.ok()) {
-      result = absl::Status(status.code(), absl::StrCat("the edits were performed, but cannot be kept: ", status.message()));
+      result = absl::Status(status.code(), absl::StrCat("the edits were performed, but are not kept: ", status.message()));
     }
     pool.Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
   });

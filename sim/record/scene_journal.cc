@@ -49,7 +49,7 @@ void SceneJournal::Append(std::shared_ptr<const std::string> entry, uint64_t seq
     } else {
       is_too_much = queued_bytes_ > options_.max_waiting_bytes;
       queued_bytes_ += entry->size();
-      queue_.push_back({std::move(entry), sequence, position, step, std::move(durable)});
+      queue_.push_back({std::move(entry), sequence, position, step, std::move(durable), Clock::now()});
     }
   }
   // A disk that neither takes entries nor fails.
@@ -68,7 +68,7 @@ void SceneJournal::WhenDurable(Durable durable) {
     if (needs_state_) {
       refused = absl::ResourceExhaustedError(absl::StrCat("the journal has a gap: ", progress_.trouble));
     } else {
-      queue_.push_back({nullptr, 0, 0, 0, std::move(durable)});
+      queue_.push_back({nullptr, 0, 0, 0, std::move(durable), Clock::now()});
     }
   }
   if (!refused.ok()) return durable(refused);
@@ -83,7 +83,7 @@ bool SceneJournal::AppendState(v1::SceneState scene, std::shared_ptr<const sim::
     if (needs_state_) {
       // What comes from now on goes into a new file behind the state.
       needs_state_ = false;
-      new_file_behind_ = Item{nullptr, scene.journal_sequence(), scene.position(), scene.step(), {}};
+      new_file_behind_ = Item{nullptr, scene.journal_sequence(), scene.position(), scene.step(), {}, {}};
     }
     state_job_ = {std::move(scene), std::move(world), bridges_gap};
   }
@@ -201,6 +201,7 @@ absl::Status SceneJournal::SyncFile() {
       progress_.step = newest->step;
     }
   }
+  wake_.notify_all();  // a state may wait for them
   synced_bytes_ = file_bytes_;
   synced_at_ = Clock::now();
   for (Item& item : done) {
@@ -218,17 +219,31 @@ void SceneJournal::OnTrouble(const absl::Status& status) {
   const bool is_cut_back = ftruncate(file_.get(), static_cast<off_t>(synced_bytes_)) == 0;
   file_bytes_ = synced_bytes_;
   bool is_too_much = false;
+  std::vector<Durable> tired;
   {
     const std::lock_guard lock(mutex_);
     // Behind an entry in part nothing could be read.
-    if (!is_cut_back && !new_file_behind_) new_file_behind_ = Item{nullptr, progress_.sequence, progress_.position, progress_.step, {}};
+    if (!is_cut_back && !new_file_behind_) new_file_behind_ = Item{nullptr, progress_.sequence, progress_.position, progress_.step, {}, {}};
     progress_.trouble = std::string(status.message());
     for (const Item& item : unsynced_) queued_bytes_ += item.bytes ? item.bytes->size() : 0;
     queue_.insert(queue_.begin(), std::make_move_iterator(unsynced_.begin()), std::make_move_iterator(unsynced_.end()));
     is_too_much = queued_bytes_ > options_.max_waiting_bytes || is_stopping_;
+    if (!is_too_much) tired = TakeTired();
   }
   unsynced_.clear();
-  if (is_too_much) GiveUp(status);
+  if (is_too_much) return GiveUp(status);
+  for (Durable& durable : tired) durable(status);
+}
+
+/// Those who have waited for long. Their entries stay.
+std::vector<SceneJournal::Durable> SceneJournal::TakeTired() {
+  const Clock::time_point since = Clock::now() - std::chrono::duration_cast<Clock::duration>(options_.max_wait);
+  std::vector<Durable> tired;
+  for (Item& item : queue_) {
+    if (item.durable && item.since <= since) tired.push_back(std::exchange(item.durable, nullptr));
+  }
+  std::erase_if(queue_, [](const Item& item) { return !item.bytes && !item.durable; });
+  return tired;
 }
 
 /// Nothing that waits will ever be on disk.
@@ -241,6 +256,7 @@ void SceneJournal::GiveUp(const absl::Status& status) {
     needs_state_ = true;
     progress_.trouble = std::string(status.message());
   }
+  wake_.notify_all();  // a state may wait for them
   for (Item& item : lost) {
     if (item.durable) item.durable(status);
   }
@@ -253,6 +269,13 @@ void SceneJournal::StateLoop() {
     wake_.wait(lock, [this] { return is_stopping_ || state_job_.has_value(); });
     if (!state_job_) return;
     const StateJob job = *state_job_;  // stays, so that no other comes meanwhile
+    if (!job.bridges_gap) {
+      wake_.wait(lock, [&] { return needs_state_ || progress_.sequence >= job.scene.journal_sequence(); });
+      if (needs_state_) {  // entries before it were given up: it would stand behind a gap that nothing begins anew
+        state_job_.reset();
+        continue;
+      }
+    }
     lock.unlock();
     const absl::Status status = WriteState(job);
     lock.lock();

@@ -29,16 +29,20 @@ struct JournalOptions {
   size_t max_waiting_bytes = size_t{64} << 20;       ///< of entries that a disk which fails has not taken
   uint64_t max_file_bytes = uint64_t{32} << 20;      ///< then a new journal file begins
   std::chrono::duration<double> retry_interval{1};   ///< between attempts at a disk that fails
+  std::chrono::duration<double> max_wait{5};         ///< then whoever waits for a disk that fails is told so
   Disk* disk = nullptr;                              ///< null: SystemDisk()
 };
 
 /// Writes a scene's journal and checkpoints, on threads of its own: whoever appends only moves bytes into a queue. Thread-safe.
 ///
-/// While the disk fails (it is full, say) entries wait in memory and the scene goes on; what nobody can make durable is not answered. If
-/// too many wait they are given up, and a state has to begin the journal anew: needs_state().
+/// While the disk fails (it is full, say) entries wait in memory and the scene goes on; who waits for them to be durable is told of the
+/// trouble after a while. If too many wait they are given up, and a state has to begin the journal anew: needs_state().
+///
+/// A checkpoint is on disk only after the entries before it, so that a process that ends at any moment leaves no gap in the past.
 class SceneJournal {
  public:
-  /// Called once, on the writing thread, when everything up to an entry is on disk, or with the reason why it never will be.
+  /// Called once, on the writing thread, when everything up to an entry is on disk, or with the reason why it is not: it never will be, or
+  /// the disk has failed for long. Entries then still wait, and are written when the disk takes them.
   using Durable = std::function<void(const absl::Status&)>;
 
   /// Begins a journal file behind entry `sequence` at once. Errors: of the disk.
@@ -73,6 +77,7 @@ class SceneJournal {
     std::shared_ptr<const std::string> bytes;  ///< null: only somebody who waits
     uint64_t sequence = 0, position = 0, step = 0;
     Durable durable;
+    std::chrono::steady_clock::time_point since{};  ///< somebody has waited
   };
   struct StateJob {
     v1::SceneState scene;
@@ -90,6 +95,7 @@ class SceneJournal {
   absl::Status SyncFile();
   void OnTrouble(const absl::Status& status);
   void GiveUp(const absl::Status& status);
+  std::vector<Durable> TakeTired();
   absl::Status WriteState(const StateJob& job);
 
   const JournalOptions options_;

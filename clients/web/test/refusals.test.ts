@@ -65,6 +65,7 @@ test('what the server says today is understood: as in its sources', () => {
     [FAILED_PRECONDITION, 'scene_id: scene "liver" has no past: the server keeps no state (--state-dir), and it is no replay', /keeps no past/],
     [11, 'the recording is at its end', /Branch from here/],
     [RESOURCE_EXHAUSTED, "the scene's state cannot be kept, so nothing is changed now: no space left on device", /disk may be full/],
+    [RESOURCE_EXHAUSTED, 'the edits were performed, but are not kept: no space left on device', /was done, but.*disk may be full/],
     [INVALID_ARGUMENT, 'body bone is not deformable: only tissue can be edited', /rigid/],
     [INVALID_ARGUMENT, 'tool hook has no jaws', /Take forceps/],
     [5, 'scene_id: there is no scene "liver"', /Choose another one/],

@@ -106,6 +106,7 @@ def main():
                     server.create(scene(), scene_id="kills")
                 found = server.scene("kills")
                 step = found.info().step
+                assert "recovery differs" not in server.log(), server.log()
                 assert step <= surgeon.last_step + 1000 and found.info().state != 3, found.info().failure
                 if not is_full:
                     surgeon.check(found, 8 if kill + 1 < kills else 10 ** 9)
@@ -124,6 +125,7 @@ def main():
         assert kills < 50 or full_rounds > 0, "the disk was never full"
         with palpate.launch(program=program, state_dir=state, arguments=STATE_FLAGS) as server:
             found = server.scene("kills")
+            assert "recovery differs" not in server.log(), server.log()
             surgeon.check(found, 10 ** 9)
             recorder = found.record(f"{folder}/all.plrec", from_begin=True, until_step=found.info().step + 1)
             final = found.step(1)

@@ -55,6 +55,7 @@ class SceneJournalTest : public ::testing::Test {
     options.folder = folder_.path();
     options.sync_interval = std::chrono::duration<double>(0.001);
     options.retry_interval = std::chrono::duration<double>(0.001);
+    options.max_wait = std::chrono::duration<double>(max_wait_s_);
     options.max_waiting_bytes = 20000;
     options.max_file_bytes = max_file_bytes_;
     options.disk = &disk_;
@@ -109,6 +110,7 @@ class SceneJournalTest : public ::testing::Test {
   test::TestFolder folder_;
   SmallDisk disk_;
   uint64_t max_file_bytes_ = 1 << 20;
+  double max_wait_s_ = 60;
   std::string scene_id_ = "test";
 };
 
@@ -194,6 +196,55 @@ TEST_F(SceneJournalTest, NothingBehindAGapIsDurableBeforeItsState) {
   EXPECT_EQ(journal->progress().sequence, lost + 1);
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / StateName(lost, lost)));
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / JournalName(lost + 1))) << "the journal begins anew behind the state";
+}
+
+TEST_F(SceneJournalTest, WhoWaitsForAFailingDiskIsToldAndEntriesAreKept) {
+  max_wait_s_ = 0.005;
+  const std::unique_ptr<SceneJournal> journal = Open();
+  disk_.room_ = 0;
+  Append(*journal, 1);
+  EXPECT_EQ(Wait(*journal).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(journal->needs_state());
+  std::promise<absl::Status> done;
+  Append(*journal, 2, [&done](const absl::Status& status) { done.set_value(status); });
+  EXPECT_EQ(done.get_future().get().code(), absl::StatusCode::kResourceExhausted);
+  disk_.room_ = 1 << 30;
+  while (!journal->progress().trouble.empty()) std::this_thread::yield();
+  EXPECT_TRUE(Wait(*journal).ok());
+  EXPECT_EQ(journal->progress().sequence, 2U);
+  EXPECT_EQ(EndOnDisk(), 2U);
+}
+
+TEST_F(SceneJournalTest, AStateIsWrittenAfterTheEntriesBeforeIt) {
+  const std::unique_ptr<SceneJournal> journal = Open();
+  disk_.syncs_ = false;
+  for (uint64_t s = 1; s <= 5; ++s) Append(*journal, s);
+  ASSERT_TRUE(AppendState(*journal, 5));
+  while (journal->progress().trouble.empty()) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(AppendState(*journal, 5)) << "the first one waits";
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / StateName(5, 5)));
+  EXPECT_EQ(journal->progress().state_trouble, "") << "nothing of it was tried";
+  disk_.syncs_ = true;
+  while (journal->progress().states == 0 && journal->progress().state_trouble.empty()) std::this_thread::yield();
+  EXPECT_EQ(journal->progress().states, 1U);
+  EXPECT_EQ(journal->progress().sequence, 5U);
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / StateName(5, 5)));
+}
+
+TEST_F(SceneJournalTest, AStateWhoseEntriesAreGivenUpMakesRoomForTheNext) {
+  const std::unique_ptr<SceneJournal> journal = Open();
+  disk_.room_ = 0;
+  Append(*journal, 1);
+  ASSERT_TRUE(AppendState(*journal, 1));
+  uint64_t s = 1;
+  while (!journal->needs_state()) Append(*journal, ++s);
+  disk_.room_ = 1 << 30;
+  while (!AppendState(*journal, s)) std::this_thread::yield();
+  while (journal->progress().states == 0) std::this_thread::yield();
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / StateName(1, 1)));
+  EXPECT_EQ(journal->progress().sequence, s);
+  EXPECT_TRUE(Wait(*journal).ok());
 }
 
 TEST_F(SceneJournalTest, AStateIsDurableByItself) {

@@ -288,6 +288,30 @@ class ProjectionScenario final : public CheckpointScenario {
   }
 };
 
+/// Soft tissue that thin tools are thrust into faster than it yields, so that triangles end up behind their axes.
+class PiercedScenario final : public CheckpointScenario {
+ public:
+  explicit PiercedScenario(uint32_t seed) : CheckpointScenario(seed) {
+    scene_.name = "pierced";
+    scene_.bodies = {BoxBody("pad", {0, 0, 0}, {9, 9, 4}, {0.06, 0.06, 0.02}, HeldSide::kLowZ)};
+    scene_.bodies[0].material.young_modulus_pa = 2000;
+    AddTool("needle", sim::InstrumentKind::kProbe, {0.008, 0.003, 0.02}, sim::ToolDrive::kDirect);
+    AddTool("stick", sim::InstrumentKind::kProbe, {-0.012, -0.004, 0.02}, sim::ToolDrive::kCoupled);
+    for (sim::ToolDescription& tool : scene_.tools) tool.radius_m = 0.0015;
+  }
+
+  std::vector<sim::ToolCommand> Commands(uint64_t step, const sim::Frame&) override {
+    std::vector<sim::ToolCommand> commands(2);
+    for (size_t t = 0; t < 2; ++t) {
+      commands[t].device_pose = scene_.tools[t].rest_pose;
+      commands[t].device_pose.position_m.z() -= std::min(0.024, 0.003 * static_cast<double>(step % 30));
+      commands[t].device_pose.position_m.x() += 0.004 * std::sin(1.1 * static_cast<double>(step));
+    }
+    return commands;
+  }
+  std::vector<sim::Edit> Edits(uint64_t, const sim::Frame&) override { return {}; }
+};
+
 /// A block with texture corners, of which zones of the surface are several on the mesh, and a free one beside it; both are cut apart.
 class SeamsScenario final : public CheckpointScenario {
  public:
@@ -313,6 +337,7 @@ class SeamsScenario final : public CheckpointScenario {
 inline std::unique_ptr<CheckpointScenario> MakeCheckpointScenario(const std::string& name, uint32_t seed) {
   if (name == "instruments") return std::make_unique<InstrumentsScenario>(seed);
   if (name == "bodies") return std::make_unique<BodiesScenario>(seed);
+  if (name == "pierced") return std::make_unique<PiercedScenario>(seed);
   if (name == "seams") return std::make_unique<SeamsScenario>(seed);
   if (name == "quasistatic") return std::make_unique<QuasiStaticScenario>(seed);
   return std::make_unique<ProjectionScenario>(seed);

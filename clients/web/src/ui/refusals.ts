@@ -51,6 +51,8 @@ const KNOWN: Known[] = [
   { code: 'RESOURCE_EXHAUSTED', says: /message longer/, sentence: 'This was too much at once. Do it in shorter strokes.' },
   { code: 'RESOURCE_EXHAUSTED', says: /state cannot be kept/,
     sentence: 'The server cannot save this scene now, so nothing is changed in it: its disk may be full. Ask who runs it.' },
+  { code: 'RESOURCE_EXHAUSTED', says: /performed, but are not kept/,
+    sentence: 'This was done, but the server cannot save it now: its disk may be full. Ask who runs it.' },
   { code: 'RESOURCE_EXHAUSTED', sentence: 'The server has no room for this. Wait a moment, or ask who runs it.' },
   { code: 'CANCELLED', sentence: 'This was called off before it was done.' },
   { code: 'DEADLINE_EXCEEDED', sentence: 'The server took too long to answer. Try again.' },
