@@ -288,28 +288,37 @@ class ProjectionScenario final : public CheckpointScenario {
   }
 };
 
-/// Soft tissue that thin tools are thrust into faster than it yields, so that triangles end up behind their axes.
+/// Soft tissue that tools jump into and out of faster than it yields, so that triangles end up behind their axes.
 class PiercedScenario final : public CheckpointScenario {
  public:
   explicit PiercedScenario(uint32_t seed) : CheckpointScenario(seed) {
     scene_.name = "pierced";
-    scene_.bodies = {BoxBody("pad", {0, 0, 0}, {9, 9, 4}, {0.06, 0.06, 0.02}, HeldSide::kLowZ)};
-    scene_.bodies[0].material.young_modulus_pa = 2000;
-    AddTool("needle", sim::InstrumentKind::kProbe, {0.008, 0.003, 0.02}, sim::ToolDrive::kDirect);
-    AddTool("stick", sim::InstrumentKind::kProbe, {-0.012, -0.004, 0.02}, sim::ToolDrive::kCoupled);
-    for (sim::ToolDescription& tool : scene_.tools) tool.radius_m = 0.0015;
+    scene_.bodies = {BoxBody("pad", {0, 0, 0}, {9, 9, 5}, {0.06, 0.06, 0.03}, HeldSide::kLowZ)};
+    AddTool("probe", sim::InstrumentKind::kProbe, {-0.01, 0, 0.03}, sim::ToolDrive::kDirect);
+    AddTool("rod", sim::InstrumentKind::kProbe, {0.01, 0, 0.03}, sim::ToolDrive::kDirect);
+    scene_.max_tets = 12000;
   }
 
   std::vector<sim::ToolCommand> Commands(uint64_t step, const sim::Frame&) override {
+    if (step % 2 == 0 || places_m_.empty()) {
+      places_m_.clear();
+      for (const double x : {-0.01, 0.01}) places_m_.push_back({x + Random(-0.008, 0.008), Random(-0.02, 0.02), Random(-0.004, 0.016)});
+    }
     std::vector<sim::ToolCommand> commands(2);
     for (size_t t = 0; t < 2; ++t) {
       commands[t].device_pose = scene_.tools[t].rest_pose;
-      commands[t].device_pose.position_m.z() -= std::min(0.024, 0.003 * static_cast<double>(step % 30));
-      commands[t].device_pose.position_m.x() += 0.004 * std::sin(1.1 * static_cast<double>(step));
+      commands[t].device_pose.position_m = places_m_[t];
     }
     return commands;
   }
-  std::vector<sim::Edit> Edits(uint64_t, const sim::Frame&) override { return {}; }
+  std::vector<sim::Edit> Edits(uint64_t step, const sim::Frame& frame) override {
+    if (step % 8 != 7) return {};
+    const auto edit = RandomEdit(frame, {0}, 0.005);
+    return edit ? std::vector<sim::Edit>{*edit} : std::vector<sim::Edit>{};
+  }
+
+ private:
+  std::vector<Eigen::Vector3d> places_m_;
 };
 
 /// A block with texture corners, of which zones of the surface are several on the mesh, and a free one beside it; both are cut apart.
