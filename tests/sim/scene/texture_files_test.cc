@@ -257,7 +257,7 @@ TEST_F(TextureFiles, NamesOfMaterialsAreTextThatClientsTake) {
       "ppchen";
   const std::string utf8 = "L\xc3\xa4ppchen";
   const std::string lengthy = std::string(kMaxNameBytes - 1, 'x') + "\xc3\xa4";
-  std::string text = "v -1 -1 1\nv 1 -1 1\nv 1 1 1\nv -1 1 1\nv -1 -1 -1\nv 1 -1 -1\nv 1 1 -1\nv -1 1 -1\nvt 0 0\n";
+  std::string text = "v -.5 -.5 .5\nv .5 -.5 .5\nv .5 .5 .5\nv -.5 .5 .5\nv -.5 -.5 -.5\nv .5 -.5 -.5\nv .5 .5 -.5\nv -.5 .5 -.5\nvt 0 0\n";
   text += "usemtl " + latin + "\nf 1/1 2/1 3/1\nf 1/1 3/1 4/1\n";
   text += "usemtl " + utf8 + "\nf 5/1 7/1 6/1\nf 5/1 8/1 7/1\n";
   text += "usemtl " + lengthy + "\nf 2/1 6/1 7/1\nf 2/1 7/1 3/1\n";
@@ -265,10 +265,10 @@ TEST_F(TextureFiles, NamesOfMaterialsAreTextThatClientsTake) {
   v1::SceneSpec spec = Scene();
   // A cube whose sides lie nearest to the surface's.
   v1::Vec3& size = *spec.mutable_bodies(0)->mutable_generator()->mutable_slab()->mutable_size_m();
-  size.set_x(1.9);
-  size.set_y(1.9);
-  size.set_z(1.9);
-  spec.mutable_bodies(0)->mutable_generator()->set_edge_length_m(0.5);
+  size.set_x(0.95);
+  size.set_y(0.95);
+  size.set_z(0.95);
+  spec.mutable_bodies(0)->mutable_generator()->set_edge_length_m(0.25);
   spec.mutable_bodies(0)->mutable_texture()->set_surface_file("names.obj");
   const auto built = Build(spec);
   ASSERT_TRUE(built.ok()) << built.status();

@@ -337,6 +337,10 @@ class SeamsScenario final : public CheckpointScenario {
 
   std::vector<sim::ToolCommand> Commands(uint64_t, const sim::Frame&) override { return {}; }
   std::vector<sim::Edit> Edits(uint64_t step, const sim::Frame& frame) override {
+    if (step == 6) {
+      const auto edge = [](double z) { return std::array<Eigen::Vector3d, 2>{{{0.011, -0.04, z}, {0.011, 0.04, z}}}; };
+      return {{.body = 1, .what = sim::InciseEdit{.edges_m = {edge(0.08), edge(0.01)}}}};
+    }
     if (step % 3 != 1) return {};
     const auto edit = RandomEdit(frame, Soft(frame, {1, 1}), 0.012);
     return edit ? std::vector<sim::Edit>{*edit} : std::vector<sim::Edit>{};
