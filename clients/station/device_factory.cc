@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "clients/station/controller_device.h"
 #include "clients/station/haptic_device.h"
 #include "clients/station/laparoscopic_station_device.h"
 #include "clients/station/plugin_device.h"
@@ -43,8 +44,10 @@ absl::StatusOr<std::unique_ptr<HapticDevice>> MakeDevice(const std::string& spec
     if (rest.empty() || comma == 0) return absl::InvalidArgumentError("device plugin: no library; give plugin:LIBRARY[,OPTIONS]");
     return PluginDevice::Open(rest.substr(0, comma), comma == std::string::npos ? "" : rest.substr(comma + 1));
   }
+  if (kind == "controller") return ControllerDevice::Open(rest);
   if (kind == "lie") return LaparoscopicStationDevice::Open(rest);
-  return absl::InvalidArgumentError(absl::StrCat("device '", spec, "': kind '", kind, "' is not one of sim, replay, record, plugin, lie"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("device '", spec, "': kind '", kind, "' is not one of sim, replay, record, plugin, controller, lie"));
 }
 
 std::string DeviceSpecHelp() {
@@ -61,6 +64,7 @@ std::string DeviceSpecHelp() {
       "  replay:FILE                poses of a recording, tick by tick\n"
       "  record:FILE,inner=SPEC     records all that goes to and from SPEC\n"
       "  plugin:LIBRARY[,OPTIONS]   a shared library with the interface of palpate_device.h\n"
+      "  controller:PATH[,profile=omega.3][,patience=10]   another process plays the hand, over a Unix socket at which it listens\n"
       "  lie[:KEY=VALUE,...,inner=SPEC]   a laparoscopic device: encoders and motors of a plug-in that has them, or of a simulated\n"
       "                             mechanism in the hand SPEC (default sim); start=0.02 (m) stiffness=1000 (N/m) damping=5 (N s/m)\n");
 }

@@ -83,6 +83,7 @@ class HapticDevice {
 ///   replay:FILE                          the poses of a recording, see recording.h
 ///   record:FILE,inner=SPEC               writes all that goes to and from the device SPEC into FILE (inner must come last)
 ///   plugin:LIBRARY[,OPTIONS]             a vendor's device, see plugin/palpate_device.h
+///   controller:PATH[,profile=NAME]       another process plays the hand, see controller_device.h
 ///   lie[:KEY=VALUE,...,inner=SPEC]      a laparoscopic device, see laparoscopic_station_device.h (inner must come last)
 /// Errors: InvalidArgument naming the part of SPEC that is wrong and what is allowed; those of the device otherwise.
 absl::StatusOr<std::unique_ptr<HapticDevice>> MakeDevice(const std::string& spec);

@@ -15,6 +15,7 @@ from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceed
 from .frames import CONTACT_DTYPE, MARKER_DTYPE, OBSTACLE, SURFACE_CONTACT_DTYPE, Frame, LocalModel, ToolState
 from .scenes import LocalServer, Recorder, Scene, Server, Tool, Watch, connect, launch
 from .spaces import Box
+from .station import Station, StationTick
 from .topology import Body, Topology, TopologyMirror
 
 __version__ = "0.1.0"
@@ -22,6 +23,6 @@ __version__ = "0.1.0"
 __all__ = [
     "Aborted", "Actions", "AlreadyExists", "Batch", "BatchResult", "Body", "Box", "CONTACT_DTYPE", "Cancelled", "DataLoss", "DeadlineExceeded", "Env", "FailedPrecondition", "Frame",
     "Internal", "InvalidArgument", "LocalModel", "LocalServer", "MARKER_DTYPE", "NotFound", "OBSTACLE", "OutOfRange", "PalpateError", "Recorder",
-    "ResourceExhausted", "SURFACE_CONTACT_DTYPE", "Scene", "SceneBuilder", "Server", "TipMotion", "TipPosition", "Tool", "ToolState", "Topology", "TopologyMirror",
+    "ResourceExhausted", "SURFACE_CONTACT_DTYPE", "Scene", "SceneBuilder", "Server", "Station", "StationTick", "TipMotion", "TipPosition", "Tool", "ToolState", "Topology", "TopologyMirror",
     "Transition",    "Unauthenticated", "Unavailable", "Unimplemented", "VectorEnv", "Watch", "connect", "errors", "launch", "policy",
 ]

@@ -18,21 +18,22 @@ PathLike = Union[str, "os.PathLike[str]"]
 PROGRAM = "palpate-server"
 
 
-def find_program(program: Optional[PathLike] = None) -> pathlib.Path:
-    """The server to start: the argument, $PALPATE_SERVER, a build folder above this package (build/release/bin), PATH. Errors: NotFound."""
-    named = program if program is not None else os.environ.get("PALPATE_SERVER")
+def find_program(program: Optional[PathLike] = None, name: str = PROGRAM, variable: str = "PALPATE_SERVER") -> pathlib.Path:
+    """The program to start: the argument, the environment's `variable`, a build folder above this package (build/release/bin), PATH. Errors:
+    NotFound."""
+    named = program if program is not None else os.environ.get(variable)
     if named is not None:
         found = shutil.which(os.fspath(named))
         if found is None:
             raise errors.NotFound(f"{os.fspath(named)}: no such program")
         return pathlib.Path(found).resolve()
     for folder in pathlib.Path(__file__).resolve().parents:
-        for candidate in (folder / "bin" / PROGRAM, folder / "build/release/bin" / PROGRAM):
+        for candidate in (folder / "bin" / name, folder / "build/release/bin" / name):
             if candidate.is_file() and os.access(candidate, os.X_OK):
                 return candidate
-    found = shutil.which(PROGRAM)
+    found = shutil.which(name)
     if found is None:
-        raise errors.NotFound(f"there is no {PROGRAM}: build it (./run build), put it on PATH, name it in PALPATE_SERVER or by `program`")
+        raise errors.NotFound(f"there is no {name}: build it (./run build), put it on PATH, name it in {variable} or by `program`")
     return pathlib.Path(found)
 
 

@@ -17,6 +17,7 @@ from ._program import LocalProcess, PathLike, ServerProcess, server_process
 from ._requests import EditLike, RateLike
 from ._streams import ChunkFile, Follower, Hand
 from .frames import Frame, LocalModel
+from .station import Station
 from .v1 import control_pb2, edit_pb2, haptics_pb2, record_pb2, scene_pb2, stream_pb2
 
 
@@ -225,6 +226,20 @@ class Scene:
         """Takes a tool in the hand: a context manager. `max_stiffness_n_per_m`: constraints of local models are made no stiffer; 0: no
         limit. Errors: NotFound, AlreadyExists (somebody else operates it)."""
         return Tool(self._connection, _requests.attach(self.id, tool, station, max_stiffness_n_per_m))
+
+    def station(self, tool: str, *, start: Optional[PoseLike] = None, profile: str = "omega.3", name: str = "python",
+                program: Optional[PathLike] = None, arguments: Sequence[str] = (), timeout_s: float = 30.0) -> Station:
+        """Takes a tool in a hand that Python plays on a palpate-station of this machine, whose loop of 1 kHz computes force from the local
+        model, with all its safety. `start`: where the hand is first; default: where the tool is. `profile`: of the device whose limits hold,
+        as `palpate-station --help` lists them. `program`: default $PALPATE_STATION, that of a build folder above this package, or that on
+        PATH. `arguments`: more of palpate-station's, such as --ramp. Errors: NotFound (tool, program), DeadlineExceeded; others from
+        Station.ticks."""
+        if start is None:
+            tools = self.frame().tools
+            if tool not in tools:
+                raise errors.NotFound(f"tool: the scene has no tool {tool!r}; it has {', '.join(map(repr, tools)) or 'none'}")
+            start = (tools[tool].position_m, tools[tool].rotation)
+        return Station(self._connection, self.id, tool, start, profile=profile, name=name, program=program, arguments=arguments, timeout_s=timeout_s)
 
     # -- edits -----------------------------------------------------------------------------------------------------------------------
 

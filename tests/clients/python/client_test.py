@@ -181,6 +181,38 @@ class SceneTest(ServerTest):
             np.testing.assert_allclose(model.force_at((0, 0, 0.012)), model.force_n, rtol=0.05, atol=1e-3)
             self.assertGreater(model.force_at((0, 0, 0.0118))[2], model.force_n[2])
 
+    def test_a_hand_on_a_station(self):
+        with self.server.create(phantom(), play=True) as scene:
+            place = scene.frame().tools["probe"].position_m
+            with scene.station("probe", arguments=("--ramp", "0")) as hand:
+                deepest, ticks, moved, acted = 0.0, [], 0, 0
+                for tick in hand.ticks(1.5):
+                    ticks.append(tick.tick)
+                    acted = max(acted, tick.pose)
+                    if tick.is_engaged:
+                        deepest = max(deepest, tick.force_n[2])
+                        place[2] = max(place[2] - 2e-5, 0.013)  # into the tissue, whose top is at 0.01, with a tip of 5 mm
+                    moved = hand.move(place)
+            self.assertGreater(deepest, 0.01)  # it is pushed back
+            self.assertEqual(ticks, sorted(set(ticks)))
+            self.assertLessEqual(acted, moved)
+            self.assertGreater(acted, 1)
+            self.assertEqual(hand.report["device"], "controller on omega.3")
+            self.assertGreaterEqual(hand.report["cycles"], len(ticks))
+            self.assertGreater(hand.report["contact_cycles"], 0)
+            eventually(self, lambda: not scene.info().operated_tools)
+            # And what cannot be.
+            with self.assertRaisesRegex(palpate.NotFound, "no tool 'hammer'; it has 'probe'"):
+                scene.station("hammer")
+            with self.assertRaisesRegex(palpate.InvalidArgument, "'glove' is not one of"):
+                scene.station("probe", profile="glove")
+            with scene.operate("probe"), scene.station("probe", timeout_s=1) as hand:
+                with self.assertRaisesRegex(palpate.FailedPrecondition, 'operated by station "python"'):
+                    list(hand.ticks())
+            with scene.station("probe") as hand:
+                with self.assertRaisesRegex(palpate.InvalidArgument, "finite"):
+                    hand.move((0, 0, float("nan")))
+
     def test_a_deleted_scene_ends_its_streams(self):
         scene = self.server.create(phantom(), play=True)
         with scene.watch() as frames:

@@ -90,9 +90,11 @@ class ExamplesTest(unittest.TestCase):
         self.assertEqual(text.splitlines()[0], untrained.splitlines()[0])
 
     def test_controller_1khz(self):
-        text = self.run_example("controller_1khz", "--seconds", "2.5", figure=True)
+        text = self.run_example("controller_1khz", "--seconds", "3.5", figure=True)
         self.assertGreater(self.number(r"(\d+) ticks", text), 100)
-        self.assertIn("off target by", text)
+        # Of 0.2 N and 0.6 N by turns; how well it follows depends on the machine.
+        self.assertLess(self.number(r"off target by ([0-9.]+) N", text), 0.2)
+        self.assertGreater(self.number(r"the solver's at the end ([-0-9.]+) N", text), 0)
 
     def test_cut_and_measure(self):
         text = self.run_example("cut_and_measure", "--cuts", "2", "--steps", "20", figure=True)

@@ -213,7 +213,7 @@ TEST(ParseHandOptions, NamesWhatIsWrong) {
 TEST(MakeDevice, NamesWhatIsWrong) {
   using ::testing::HasSubstr;
   const auto message = [](const char* spec) { return std::string(MakeDevice(spec).status().message()); };
-  EXPECT_THAT(message("joystick"), HasSubstr("one of sim, replay, record, plugin, lie"));
+  EXPECT_THAT(message("joystick"), HasSubstr("one of sim, replay, record, plugin, controller, lie"));
   EXPECT_THAT(message("replay"), HasSubstr("replay:FILE"));
   EXPECT_THAT(message("record:file"), HasSubstr("FILE,inner=SPEC"));
   EXPECT_THAT(message("record:a,inner=record:b,inner=sim"), HasSubstr("recorder itself"));
