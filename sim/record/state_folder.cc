@@ -117,7 +117,8 @@ absl::StatusOr<std::unique_ptr<TemporaryFolder>> StateFolder::HoldPast(const std
     fs::create_hard_link(entry.path(), link, failure);
     if (failure == std::errc::no_such_file_or_directory) continue;  // trimmed just now
     if (failure) fs::copy_file(entry.path(), link, failure);        // a file system without links
-    if (failure && fs::exists(entry.path())) return FileError(link, "cannot be created", failure.value());
+    std::error_code ignored;
+    if (failure && fs::exists(entry.path(), ignored)) return FileError(link, "cannot be created", failure.value());
   }
   if (error) return FileError(SceneFolder(id), "cannot be read", error.value());
   return held;

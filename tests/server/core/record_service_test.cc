@@ -673,5 +673,18 @@ TEST_F(RecordServiceTest, DamageThatAReplayMeetsIsTold) {
   EXPECT_THAT(timeline.damages(0), HasSubstr(states.front().filename().string()));
 }
 
+TEST_F(RecordServiceTest, DamageWithoutEndIsListedInPart) {
+  Live();
+  for (uint64_t i = 0; i < 100; ++i) {
+    test::PutBytes(folder_.path() / "state" / "scenes" / "s" / record::StateName(1000 + i, 30), "no state");
+  }
+  ASSERT_TRUE(Replay("s", "r").ok());
+  SeekTo("r", 1);
+  SeekTo("r", 30);
+  const v1::Timeline timeline = *Records().GetTimeline("r");
+  ASSERT_EQ(timeline.damages_size(), 64);
+  EXPECT_EQ(timeline.damages(63), "there is more damage, which is not listed");
+}
+
 }  // namespace
 }  // namespace palpate::server
