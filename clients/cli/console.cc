@@ -1,14 +1,11 @@
 #include "clients/cli/console.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include <google/protobuf/util/json_util.h>
@@ -16,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/export/byte_sink.h"
 
 namespace palpate::cli {
 
@@ -25,10 +23,8 @@ namespace {
 extern "C" void OnInterrupt(int /*signal*/) { g_interrupted.store(true, std::memory_order_relaxed); }
 static_assert(std::atomic<bool>::is_always_lock_free, "the handler may only touch a lock-free flag");
 
-absl::Status Unwritable(const std::string& path, int error) {
-  return absl::FailedPreconditionError(absl::StrCat(path, ": cannot be written: ", std::strerror(error)));
-}
-std::string TemporaryFor(const std::string& path) { return absl::StrCat(path, ".", getpid(), ".part"); }
+/// Whatever the cause, files that cannot be written are one kind of failure of a command.
+absl::Status Unwritable(const absl::Status& status) { return absl::FailedPreconditionError(status.message()); }
 }  // namespace
 
 std::string FormatBytes(uint64_t bytes) {
@@ -99,32 +95,20 @@ void PrintError(const absl::Status& status, bool json) {
 
 absl::Status WriteFile(const std::string& path, std::string_view content) {
   if (path == "-") {
-    if (std::fwrite(content.data(), 1, content.size(), stdout) != content.size() || std::fflush(stdout) != 0)
-      return Unwritable(path, errno);
-    return absl::OkStatus();
+    if (std::fwrite(content.data(), 1, content.size(), stdout) == content.size() && std::fflush(stdout) == 0) return absl::OkStatus();
+    return Unwritable(absl::ErrnoToStatus(errno, "-: cannot be written"));
   }
-  const std::string temporary = TemporaryFor(path);
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (file == nullptr) return Unwritable(path, errno);
-  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
-  int error = written ? 0 : errno;
-  if (std::fclose(file) != 0 && error == 0) error = errno;
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return absl::OkStatus();
-  std::remove(temporary.c_str());
-  return Unwritable(path, error);
+  absl::StatusOr<sim::FileSink> file = sim::FileSink::Create(path);
+  if (!file.ok()) return Unwritable(file.status());
+  if (const absl::Status status = file->Append(content); !status.ok()) return Unwritable(status);
+  if (const absl::Status status = file->Commit(); !status.ok()) return Unwritable(status);
+  return absl::OkStatus();
 }
 
 absl::Status CheckWritable(const std::string& path) {
   if (path == "-") return absl::OkStatus();
-  struct stat status = {};
-  if (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return Unwritable(path, EISDIR);
-  const std::string temporary = TemporaryFor(path);
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (file == nullptr) return Unwritable(path, errno);
-  std::fclose(file);
-  std::remove(temporary.c_str());
-  return absl::OkStatus();
+  const absl::StatusOr<sim::FileSink> file = sim::FileSink::Create(path);
+  return file.ok() ? absl::OkStatus() : Unwritable(file.status());
 }
 
 bool IsTerminal(int file_descriptor) { return isatty(file_descriptor) == 1; }

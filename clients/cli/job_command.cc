@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +20,6 @@
 #include "absl/strings/str_format.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
-#include "clients/job/durable_file.h"
 #include "clients/job/job_file.h"
 #include "clients/job/job_run.h"
 #include "clients/job/stop_rules.h"
@@ -51,7 +52,8 @@ struct JobOptions {
 
 /// How this process was called.
 std::string CommandLine() {
-  std::string text = job::ReadWholeFile("/proc/self/cmdline").value_or("");
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);  // the system says that it is empty
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   while (!text.empty() && text.back() == '\0') text.pop_back();
   std::replace(text.begin(), text.end(), '\0', ' ');
   return text;

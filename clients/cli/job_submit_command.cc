@@ -75,6 +75,10 @@ absl::Status CheckWords(const CommandOptions& options) {
     }
   }
   PALPATE_RETURN_IF_ERROR(CheckOneLine("DIR", options.submit.folder));
+  PALPATE_RETURN_IF_ERROR(CheckOneLine("--output", options.output_folder));
+  if (options.for_slurm && options.output_folder.find('\\') != std::string::npos) {
+    return absl::InvalidArgumentError("--output: Slurm takes no folder of logs with a backslash in its name");
+  }
   PALPATE_RETURN_IF_ERROR(CheckOneLine("--palpate", options.slurm.program));
   for (const std::string& option : options.slurm.more) {
     PALPATE_RETURN_IF_ERROR(CheckOneLine("--sbatch", option));

@@ -13,8 +13,10 @@ namespace {
 /// One word of a shell, whatever is in it.
 std::string ShellWord(const std::string& text) { return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'"); }
 
-/// A value in a line of options, of which sbatch takes quotes away and in which % stands for something.
-std::string SbatchPath(const std::string& path) { return absl::StrCat("\"", absl::StrReplaceAll(path, {{"%", "%%"}}), "\""); }
+/// A value in a line of options, of which sbatch takes quotes away and in which % stands for something. A backslash it cannot have.
+std::string SbatchPath(const std::string& path) {
+  return absl::StrCat("\"", absl::StrReplaceAll(path, {{"%", "%%"}, {"\"", "\\\""}}), "\"");
+}
 
 void AddOption(std::string* text, const std::string& option, const std::string& value) {
   if (!value.empty()) absl::StrAppend(text, "#SBATCH --", option, "=", value, "\n");

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/console.h"
 #include "clients/cli/own_server.h"
@@ -134,12 +136,31 @@ absl::StatusOr<v1::OpenRecordingResponse> Upload(RecordClient& client, const Rep
   return client.Open(open, FileSource(file, options.file));
 }
 
+/// Prints what of a recording could not be read, each once.
+class DamageTeller {
+ public:
+  /// `file`: what the user calls the recording, which servers do not know.
+  explicit DamageTeller(std::string file) : file_(std::move(file)) {}
+  void Tell(const std::string& damage) {
+    const std::string text = absl::StrReplaceAll(damage, {{"the recording,", absl::StrCat("\"", file_, "\",")}});
+    if (told_.insert(text).second) absl::FPrintF(stderr, "palpate: %s\n", text);
+  }
+  void Tell(const v1::Timeline& timeline) {
+    for (const std::string& damage : timeline.damages()) Tell(damage);
+  }
+
+ private:
+  const std::string file_;
+  std::set<std::string> told_;
+};
+
 /// Plays until the end, or until the user has had enough.
-absl::StatusOr<v1::Timeline> PlayToEnd(SceneClient& scenes, RecordClient& records, const std::string& id) {
+absl::StatusOr<v1::Timeline> PlayToEnd(SceneClient& scenes, RecordClient& records, const std::string& id, DamageTeller& damages) {
   ProgressBar bar("replay");
   while (!g_interrupted.load()) {
     PALPATE_ASSIGN_OR_RETURN(const v1::GetSceneResponse scene, scenes.Get(id));
     PALPATE_ASSIGN_OR_RETURN(const v1::Timeline timeline, records.GetTimeline(id));
+    damages.Tell(timeline);
     const double length = static_cast<double>(timeline.end() - timeline.begin());
     bar.Update(length > 0 ? static_cast<double>(timeline.position() - timeline.begin()) / length : 1);
     if (scene.scene().state() == v1::RUN_STATE_FAILED) return absl::DataLossError(scene.scene().failure());
@@ -162,10 +183,11 @@ absl::Status PrintReplay(const v1::SceneInfo& info, const v1::Timeline& timeline
 }
 
 absl::Status ReplayOn(client::Connection connection, const Session& session, const ReplayOptions& options, const std::string& url,
-                      const std::function<absl::Status()>& check_alive) {
+                      DamageTeller& damages, const std::function<absl::Status()>& check_alive) {
   SceneClient scenes(connection, kNoLimit);
   RecordClient records(std::move(connection));
   PALPATE_ASSIGN_OR_RETURN(v1::OpenRecordingResponse opened, Upload(records, options));
+  damages.Tell(opened.timeline());
   const std::string id = opened.scene().scene_id();
   if (options.from) {
     v1::SeekSceneRequest seek;
@@ -182,15 +204,19 @@ absl::Status ReplayOn(client::Connection connection, const Session& session, con
   }
   PALPATE_RETURN_IF_ERROR(scenes.Play(id).status());
   if (options.headless) {
-    PALPATE_ASSIGN_OR_RETURN(const v1::Timeline end, PlayToEnd(scenes, records, id));
+    PALPATE_ASSIGN_OR_RETURN(const v1::Timeline end, PlayToEnd(scenes, records, id, damages));
     PALPATE_ASSIGN_OR_RETURN(const v1::GetSceneResponse scene, scenes.Get(id));
     return PrintReplay(scene.scene(), end, session.json);
   }
   if (url.empty()) return PrintReplay(opened.scene(), opened.timeline(), session.json);
   absl::PrintF("Ctrl-C ends the replay\n");
   std::fflush(stdout);
-  while (!g_interrupted.load()) {
+  for (int round = 0; !g_interrupted.load(); ++round) {
     PALPATE_RETURN_IF_ERROR(check_alive());
+    if (round % 10 == 0) {
+      // A viewer may have deleted it.
+      if (const absl::StatusOr<v1::Timeline> timeline = records.GetTimeline(id); timeline.ok()) damages.Tell(*timeline);
+    }
     std::this_thread::sleep_for(100ms);
   }
   return absl::OkStatus();
@@ -198,12 +224,13 @@ absl::Status ReplayOn(client::Connection connection, const Session& session, con
 
 absl::Status Replay(const Session& session, const ReplayOptions& options) {
   InstallInterruptHandler();
-  // What a server leaves out as damaged is named here.
+  // What a server leaves out as damaged is named here, before one is started.
   PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const record::Recording> recording, record::Recording::OpenFile(options.file));
-  for (const std::string& damage : recording->damages()) absl::FPrintF(stderr, "palpate: %s\n", damage);
+  DamageTeller damages(options.file);
+  for (const std::string& damage : recording->damages()) damages.Tell(damage);
   if (options.on_server) {
     PALPATE_ASSIGN_OR_RETURN(client::Connection connection, Connect(session));
-    return ReplayOn(std::move(connection), session, options, "", [] { return absl::OkStatus(); });
+    return ReplayOn(std::move(connection), session, options, "", damages, [] { return absl::OkStatus(); });
   }
   OwnServerOptions server_options;
   server_options.http = options.headless ? "off" : options.http;
@@ -212,7 +239,7 @@ absl::Status Replay(const Session& session, const ReplayOptions& options) {
   server_options.while_waiting = [] { return g_interrupted.load() ? absl::CancelledError("interrupted") : absl::OkStatus(); };
   PALPATE_ASSIGN_OR_RETURN(OwnServer server, OwnServer::Start(server_options));
   const std::string url = options.headless ? "" : absl::StrFormat("http://127.0.0.1:%d/", server.http_port());
-  const absl::Status status = ReplayOn(server.connection(), session, options, url, [&server] { return server.CheckAlive(); });
+  const absl::Status status = ReplayOn(server.connection(), session, options, url, damages, [&server] { return server.CheckAlive(); });
   const absl::Status stopped = server.Stop();
   return status.ok() ? stopped : status;
 }

@@ -7,19 +7,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sim/record/disk.h"
 
 namespace palpate::job {
 
-/// Writes a file whole or not at all, and returns when it is on the disk: what was there before survives a crash at any moment. Errors:
-/// name the file and the cause.
+inline constexpr uint64_t kMaxTextBytes = uint64_t{256} << 20;  ///< of files that a job writes and reads again
+
+/// Writes a file whole or not at all, and returns when it is on the disk: what was there before survives a crash at any moment. What a
+/// process that was killed has left beside it goes. Errors: name the file and the cause.
 absl::Status WriteDurably(const std::filesystem::path& path, std::string_view bytes);
-
-/// The whole content. Errors: NotFound, or another that names the file and the cause.
-absl::StatusOr<std::string> ReadWholeFile(const std::filesystem::path& path);
-
-/// SHA-256, lower-case hexadecimal.
-std::string Sha256(std::string_view bytes);
-absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path);
 
 /// A file that grows at its end and can be cut back. Movable; closes with the object.
 class GrowingFile {
@@ -27,11 +23,8 @@ class GrowingFile {
   GrowingFile() = default;
   /// Opens or makes it, and cuts it to `size_bytes`. Errors: DataLoss (it is shorter), or those of opening.
   static absl::StatusOr<GrowingFile> Open(const std::filesystem::path& path, uint64_t size_bytes);
-  GrowingFile(GrowingFile&& other) noexcept;
-  GrowingFile& operator=(GrowingFile&& other) noexcept;
-  ~GrowingFile();
 
-  bool is_open() const { return descriptor_ >= 0; }
+  bool is_open() const { return file_.is_open(); }
   uint64_t size_bytes() const { return size_bytes_ + buffer_.size(); }
   /// Kept in memory up to a size. Errors: of writing.
   absl::Status Append(std::string_view bytes);
@@ -39,10 +32,10 @@ class GrowingFile {
   absl::Status Flush(bool durable);
 
  private:
-  GrowingFile(std::filesystem::path path, int descriptor, uint64_t size_bytes)
-      : path_(std::move(path)), descriptor_(descriptor), size_bytes_(size_bytes) {}
+  GrowingFile(std::filesystem::path path, record::Descriptor file, uint64_t size_bytes)
+      : path_(std::move(path)), file_(std::move(file)), size_bytes_(size_bytes) {}
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  record::Descriptor file_;
   uint64_t size_bytes_ = 0;  ///< written
   std::string buffer_;
 };
@@ -52,13 +45,10 @@ class FolderLock {
  public:
   /// Makes the folder if it is not there. Errors: FailedPrecondition (another process has it), those of the file system.
   static absl::StatusOr<FolderLock> Take(const std::filesystem::path& folder);
-  FolderLock(FolderLock&& other) noexcept;
-  FolderLock& operator=(FolderLock&&) = delete;
-  ~FolderLock();
 
  private:
-  explicit FolderLock(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_;
+  explicit FolderLock(record::Descriptor file) : file_(std::move(file)) {}
+  record::Descriptor file_;
 };
 
 }  // namespace palpate::job

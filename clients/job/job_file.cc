@@ -198,7 +198,7 @@ absl::Status ApplyOverrides(v1::Job* job, v1::SceneSpec* scene) {
 }
 
 absl::Status AddInput(const std::string& name, const std::filesystem::path& path, std::string_view field, std::vector<InputFile>* inputs) {
-  auto hash = Sha256OfFile(path);
+  auto hash = record::Sha256OfFile(path);
   if (!hash.ok()) return Annotate(hash.status(), field);
   std::error_code error;
   inputs->push_back({name, path, std::filesystem::file_size(path, error), *std::move(hash)});
@@ -321,7 +321,7 @@ absl::StatusOr<LoadedJob> LoadJob(v1::Job job, const std::filesystem::path& file
     hashed.clear_folder();
     std::string all = absl::StrCat(StableBytes(hashed), "\n", StableBytes(loaded.scene));
     for (const InputFile& input : loaded.inputs) absl::StrAppend(&all, "\n", input.name, " ", input.hash);
-    loaded.hash = Sha256(all);
+    loaded.hash = record::Sha256(all);
     return loaded;
   };
   auto loaded = load();

@@ -1,5 +1,7 @@
 #include "clients/job/job_run.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -24,6 +26,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kDefaultCheckpointInterval_s = 60;
 constexpr const char* kSummary = "summary.json";
+/// How files begin that are written under another name first.
+constexpr std::array<std::string_view, 4> kWrittenFiles = {kSummary, "checkpoint.palpate", FinalState::kFile, "geometry"};
 
 /// When a job is saved though nobody interrupts it.
 class CheckpointClock {
@@ -43,6 +47,21 @@ class CheckpointClock {
   uint64_t interval_steps_;
   Clock::time_point last_ = Clock::now();
 };
+
+/// Removes what a process that was killed has left of files that it had begun; only those that jobs write, since the folder may have
+/// others. Precondition: the folder is locked, so that nobody writes there.
+void RemoveParts(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> parts;
+  std::error_code error;
+  for (auto entry = std::filesystem::recursive_directory_iterator(folder, error); entry != std::filesystem::recursive_directory_iterator();
+       entry.increment(error)) {
+    const std::string own = *entry->path().lexically_relative(folder).begin();
+    const bool is_ours = std::ranges::any_of(kWrittenFiles, [&own](std::string_view name) { return own.starts_with(name); });
+    if (!is_ours && entry->is_directory(error)) entry.disable_recursion_pending();
+    if (is_ours && entry->path().extension() == record::kPartExtension) parts.push_back(entry->path());
+  }
+  for (const std::filesystem::path& part : parts) std::filesystem::remove(part, error);
+}
 
 class JobRun {
  public:
@@ -86,7 +105,7 @@ class JobRun {
 
 /// Whether the folder has the end of this very job. Errors: FailedPrecondition (of another job).
 absl::StatusOr<bool> JobRun::IsDone() const {
-  const auto text = ReadWholeFile(options_.folder / kSummary);
+  const auto text = record::ReadWholeFile(options_.folder / kSummary, kMaxTextBytes);
   if (absl::IsNotFound(text.status())) return false;
   if (!text.ok()) return text.status();
   const auto summary = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
@@ -126,6 +145,7 @@ absl::StatusOr<RunOutcome> JobRun::Run() {
     PALPATE_ASSIGN_OR_RETURN(const bool is_done, IsDone());  // by another process meanwhile
     if (is_done) return was_done;
   }
+  RemoveParts(options_.folder);
   PALPATE_ASSIGN_OR_RETURN(const std::optional<v1::JobState> state, FindState());
   if (const absl::Status status = BeginOrResume(state); !status.ok()) return Fail(status);
   auto outcome = Go();
@@ -271,6 +291,9 @@ absl::StatusOr<RunOutcome> JobRun::End(const StopReason& reason) {
 }
 
 RunOutcome JobRun::Fail(const absl::Status& status) {
+  if (results_) {
+    if (const absl::Status kept = results_->Keep(); !kept.ok()) Note(std::string(kept.message()));
+  }
   SummaryFacts facts;
   facts.status = "failed";
   facts.reason = std::string(absl::StatusCodeToString(status.code()));

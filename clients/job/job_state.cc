@@ -26,12 +26,12 @@ absl::Status WriteJobState(const std::filesystem::path& folder, const v1::JobSta
         absl::StrCat(FileIn(folder).string(), ": a state of ", state.ByteSizeLong(), " bytes is larger than ", kMaxStateBytes));
   }
   const std::string bytes = state.SerializeAsString();
-  return WriteDurably(FileIn(folder), absl::StrCat(std::string(kMagic), Sha256(bytes), "\n", bytes));
+  return WriteDurably(FileIn(folder), absl::StrCat(std::string(kMagic), record::Sha256(bytes), "\n", bytes));
 }
 
 absl::StatusOr<std::optional<v1::JobState>> ReadJobState(const std::filesystem::path& folder) {
   const std::filesystem::path file = FileIn(folder);
-  const auto content = ReadWholeFile(file);
+  const auto content = record::ReadWholeFile(file, kMagic.size() + kHashBytes + 1 + kMaxStateBytes);
   if (absl::IsNotFound(content.status())) return std::optional<v1::JobState>();
   if (!content.ok()) return content.status();
   const std::string_view bytes = *content;
@@ -40,7 +40,8 @@ absl::StatusOr<std::optional<v1::JobState>> ReadJobState(const std::filesystem::
   if (bytes.size() < begin) return absl::DataLossError(absl::StrCat(file.string(), ": is cut short"));
   const std::string_view body = bytes.substr(begin);
   v1::JobState state;
-  if (Sha256(body) != bytes.substr(kMagic.size(), kHashBytes) || !state.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
+  if (record::Sha256(body) != bytes.substr(kMagic.size(), kHashBytes) ||
+      !state.ParseFromArray(body.data(), static_cast<int>(body.size()))) {
     return absl::DataLossError(absl::StrCat(file.string(), ": is damaged: its hash is not that of its content"));
   }
   if (state.format() != kJobStateFormat) {

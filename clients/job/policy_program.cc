@@ -19,10 +19,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "clients/job/durable_file.h"
 #include "clients/job/json_text.h"
 #include "clients/job/policy.h"
 #include "gpu/base/status.h"
+#include "sim/record/disk.h"
 
 namespace palpate::job {
 namespace {
@@ -35,23 +35,7 @@ constexpr size_t kLastWordsBytes = 2000;
 constexpr std::chrono::milliseconds kPoll{10};
 constexpr std::chrono::seconds kPatience{2};  // for the end of a program that has been told
 
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() { Close(); }
-  void Close() {
-    if (number_ >= 0) close(std::exchange(number_, -1));
-  }
-  int get() const { return number_; }
-
- private:
-  int number_;
-};
+using record::Descriptor;
 
 struct ChildFiles {
   int standard_input, standard_output, standard_error, failure;
@@ -80,7 +64,7 @@ class ProgramPolicy final : public Policy {
       : where_(absl::StrCat("policy '", name, "'")), timeout_s_(timeout_s), log_file_(std::move(log_file)), columns_(setup.observations) {}
 
   ~ProgramPolicy() override {
-    to_child_.Close();
+    to_child_ = Descriptor();
     if (pid_ <= 0) return;
     const auto patient_until = Clock::now() + kPatience;
     while (!HasEnded() && Clock::now() < patient_until) std::this_thread::sleep_for(kPoll);
@@ -115,8 +99,8 @@ class ProgramPolicy final : public Policy {
       Become(pointers.data(), working_folder.c_str(), {child_in.get(), child_out.get(), log.get(), failure_write.get()}, parent);
     if (pid < 0) return absl::InternalError(absl::StrCat("fork: ", std::strerror(errno)));
     pid_ = pid;
-    failure_write.Close();
-    child_out.Close();
+    failure_write = Descriptor();
+    child_out = Descriptor();
     int error = 0;
     // Closed by a successful exec: then nothing can be read.
     if (read(failure_read.get(), &error, sizeof(error)) == sizeof(error)) {
@@ -168,7 +152,7 @@ class ProgramPolicy final : public Policy {
 
   void End(const std::string& reason) override {
     (void)Send({{"type", "end"}, {"reason", reason}}, Clock::now() + kPatience);  // it may be gone already
-    to_child_.Close();
+    to_child_ = Descriptor();
   }
 
  private:
@@ -187,11 +171,9 @@ class ProgramPolicy final : public Policy {
 
   /// What the program said of it, if anything.
   absl::Status WithLastWords(const absl::Status& status) const {
-    const auto words = ReadWholeFile(log_file_);
+    const auto words = record::ReadTail(log_file_, kLastWordsBytes);
     if (!words.ok() || words->empty()) return status;
-    const size_t begin = words->size() > kLastWordsBytes ? words->size() - kLastWordsBytes : 0;
-    return absl::Status(status.code(),
-                        absl::StrCat(status.message(), "; its last words (", log_file_.string(), "):\n", words->substr(begin)));
+    return absl::Status(status.code(), absl::StrCat(status.message(), "; its last words (", log_file_.string(), "):\n", *words));
   }
 
   absl::Status Ended(const char* when) {

@@ -170,6 +170,13 @@ absl::Status JobResults::Save(v1::JobState* state) {
   return absl::OkStatus();
 }
 
+absl::Status JobResults::Keep() {
+  absl::Status status;
+  if (table_.is_open()) status = table_.Flush(true);
+  if (geometry_ && geometry_->series) status.Update(geometry_->series->Finish());
+  return status;
+}
+
 absl::Status JobResults::Finish(const sim::Frame& frame, sim::World& world) {
   if (!columns().empty()) {
     probes_.Evaluate(frame, values_, &world);

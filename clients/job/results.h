@@ -38,6 +38,9 @@ class JobResults {
   absl::Status Add(const sim::Frame& frame, sim::World& world);
   /// Where this is. All that was written so far is on the disk then.
   absl::Status Save(v1::JobState* state);
+  /// The job has failed: rows and frames so far are on the disk, the table as kPartialTable.
+  absl::Status Keep();
+  static constexpr const char* kPartialTable = "probes.csv.part";
   /// The files in their places. `frame`: the last one.
   absl::Status Finish(const sim::Frame& frame, sim::World& world);
 
@@ -56,7 +59,7 @@ class JobResults {
   };
   absl::Status AddRow(const sim::Frame& frame, const sim::World& world);
   absl::Status AddGeometry(const sim::Frame& frame, sim::World& world);
-  std::filesystem::path PartialTable() const { return folder_ / "probes.csv.part"; }
+  std::filesystem::path PartialTable() const { return folder_ / kPartialTable; }
 
   sim::ProbeSet probes_;
   std::vector<double> values_;

@@ -77,7 +77,7 @@ absl::StatusOr<std::string> MakeSummary(const LoadedJob& loaded, const SummaryFa
   }
   summary["outputs"] = ordered_json::array();
   for (const std::string& file : results.files()) {
-    PALPATE_ASSIGN_OR_RETURN(const std::string hash, Sha256OfFile(folder / file));
+    PALPATE_ASSIGN_OR_RETURN(const std::string hash, record::Sha256OfFile(folder / file));
     summary["outputs"].push_back({{"file", file}, {"sha256", hash}});
   }
   summary["probes"] = ordered_json::array();

@@ -29,7 +29,7 @@ constexpr const char* kTaskFile = "job.json";
 
 /// Writes a file unless it has this content.
 absl::Status KeepFile(const fs::path& path, const std::string& content) {
-  const auto present = ReadWholeFile(path);
+  const auto present = record::ReadWholeFile(path, kMaxTextBytes);
   if (present.ok() && *present == content) return absl::OkStatus();
   return WriteDurably(path, content);
 }
@@ -64,10 +64,10 @@ absl::StatusOr<v1::SweepManifest> ExpandSweep(const v1::Job& job, const fs::path
     task.set_id(TaskId(t));
     task.mutable_values()->Add(plan.tasks[t].values.begin(), plan.tasks[t].values.end());
     task.set_seed(plan.tasks[t].seed);
-    task.set_hash(Sha256(texts.back()));
+    task.set_hash(record::Sha256(texts.back()));
   }
   const std::string text = JsonOfMessage(manifest);
-  const auto present = ReadWholeFile(folder / kManifest);
+  const auto present = record::ReadWholeFile(folder / kManifest, kMaxTextBytes);
   if (present.ok() && *present != text) {
     return absl::FailedPreconditionError(
         absl::StrCat(folder.string(), ": holds the tasks of another sweep, or of this one before it was changed; give another folder"));
@@ -130,8 +130,8 @@ class TaskCrew {
     const v1::SweepTask& entry = manifest_.tasks(static_cast<int>(task));
     const fs::path folder = options_.run.folder / entry.id();
     const fs::path file = folder / kTaskFile;
-    PALPATE_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file));
-    if (Sha256(text) != entry.hash()) return absl::DataLossError(absl::StrCat(file.string(), ": is not the file of the manifest"));
+    PALPATE_ASSIGN_OR_RETURN(const std::string text, record::ReadWholeFile(file, kMaxTextBytes));
+    if (record::Sha256(text) != entry.hash()) return absl::DataLossError(absl::StrCat(file.string(), ": is not the file of the manifest"));
     PALPATE_ASSIGN_OR_RETURN(v1::Job job, ReadJobFile(file));
     PALPATE_ASSIGN_OR_RETURN(const LoadedJob loaded, LoadJob(std::move(job), file));
     RunOptions run = options_.run;
@@ -197,7 +197,7 @@ class TableMaker {
   absl::Status Read(const fs::path& folder, Collection* collection) {
     for (const v1::SweepTask& task : manifest_.tasks()) {
       const fs::path file = folder / task.id() / "summary.json";
-      const auto text = ReadWholeFile(file);
+      const auto text = record::ReadWholeFile(file, kMaxTextBytes);
       ordered_json summary;
       if (text.ok()) {
         summary = ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);

@@ -57,7 +57,8 @@ class PastReader {
     while (state != states.begin()) {
       const absl::StatusOr<record::SceneCheckpoint> checkpoint = recording_->LoadState(*--state);
       if (!checkpoint.ok()) continue;  // the one before it will do
-      return From(state->sequence, state->position, record::EncodeStateEntry(*checkpoint));
+      PALPATE_ASSIGN_OR_RETURN(const std::string entry, record::EncodeStateEntry(*checkpoint));
+      return From(state->sequence, state->position, entry);
     }
     if (!recording_->has_begin()) return absl::DataLossError("no state of the past can be read");
     return From(0, 0, "");

@@ -164,7 +164,9 @@ Scene::Scene(SceneStart start, WorkerPool& pool, Metrics& metrics)
       metrics_(metrics.AddScene(id_)),
       topology_history_(start.kept_versions),
       own_world_(std::move(start.world)),
+      is_temporary_(start.is_temporary),
       upload_(std::move(start.upload)),
+      held_past_(std::move(start.held_past)),
       player_(std::move(start.player)),
       world_(player_ ? &player_->world() : own_world_.get()),
       past_(std::move(start.past)),
@@ -188,7 +190,12 @@ Scene::Scene(SceneStart start, WorkerPool& pool, Metrics& metrics)
   UpdateBodies();
   if (start.play) state_ = v1::RUN_STATE_PLAYING;
   if (!failure_.empty()) state_ = v1::RUN_STATE_FAILED;
+  if (player_) LogNotes();
   Publish();
+  // A paused scene makes no step that would look.
+  past_.SetOnProgress([this] {
+    if (!will_note_kept_.exchange(true)) Enqueue([this] { NoteKept(); }, nullptr);
+  });
 }
 
 Scene::~Scene() {
@@ -241,6 +248,7 @@ v1::SceneInfo Scene::InfoOf(const SceneSnapshot& snapshot) const {
 }
 
 void Scene::Enqueue(std::function<void()> run, std::function<void(const absl::Status&)> refuse, CommandKind kind, size_t size_bytes) {
+  if (refuse) use_count_.fetch_add(1, std::memory_order_relaxed);
   absl::Status reason;
   {
     const std::lock_guard lock(mutex_);
@@ -485,6 +493,9 @@ void Scene::BeginEdits(EditJob job) {
     (*known)->set_is_repeat(true);
     return AnswerWhenDurable(std::move(job.done), **std::move(known));
   }
+  if (absl::Status status = past_.CheckEdits(*job.request); !status.ok()) {
+    return Answer<v1::EditSceneResponse>(std::move(job.done), status);
+  }
   // What could be lost is not begun.
   if (absl::Status health = past_.Health(); !health.ok()) {
     NoteKept();
@@ -531,6 +542,7 @@ void Scene::GoOnWithEdits() {
   EnsureVolume();
   if (job.outcomes.size() == job.edits.size()) {
     EndEdits(absl::OkStatus());
+    if (past_.IsStateDue()) TakeState();  // a paused scene may be edited for ever
   } else if (is_cancelled()) {
     EndEdits(absl::CancelledError("cancelled"));
   }

@@ -28,6 +28,7 @@
 #include "sim/export/frame_export.h"
 #include "sim/record/edit_log.h"
 #include "sim/record/player.h"
+#include "sim/record/state_folder.h"
 #include "sim/scene/edit_request.h"
 #include "sim/world/world.h"
 
@@ -71,9 +72,11 @@ struct SceneStart {
   v1::Rate rate;                      ///< as from NormalizeRate
   bool play = false;
   ScenePast::Options past;
-  v1::SceneState state;                    ///< what the scene keeps beside its world; default: a new scene
-  std::unique_ptr<record::Player> player;  ///< the scene replays what it has
-  std::shared_ptr<UploadFile> upload;      ///< that the player reads
+  v1::SceneState state;                                ///< what the scene keeps beside its world; default: a new scene
+  std::unique_ptr<record::Player> player;              ///< the scene replays what it has
+  std::shared_ptr<UploadFile> upload;                  ///< that the player reads
+  std::unique_ptr<record::TemporaryFolder> held_past;  ///< or this
+  bool is_temporary = false;                           ///< goes when nobody uses it
   size_t kept_versions = TopologyHistory::kDefaultVersions;
 };
 
@@ -180,6 +183,9 @@ class Scene : public std::enable_shared_from_this<Scene> {
 
   // The past; errors are those of RecordService. In a replay Reset leads to the begin, and edits and tools are refused.
   bool is_replay() const { return player_ != nullptr; }
+  bool is_temporary() const { return is_temporary_; }
+  /// Goes up with everything that somebody asks of the scene. Any thread.
+  uint64_t use_count() const { return use_count_.load(std::memory_order_relaxed); }
   bool has_past() const { return is_replay() || past_.is_kept(); }
   const ScenePast& past() const { return past_; }  ///< only what any thread may call
   void Seek(const v1::SeekSceneRequest& request, std::function<bool()> is_cancelled, Done<v1::SceneInfo> done);
@@ -275,6 +281,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void FollowPlayer();
   void TakeState();
   void NoteKept();
+  void LogNotes();
   v1::SceneState State() const;
   void NoteRun();
   v1::Timeline TimelineNow() const;
@@ -313,7 +320,9 @@ class Scene : public std::enable_shared_from_this<Scene> {
 
   // Of the scene's thread.
   std::unique_ptr<sim::World> own_world_;  ///< null in a replay
+  const bool is_temporary_;
   const std::shared_ptr<UploadFile> upload_;
+  const std::unique_ptr<record::TemporaryFolder> held_past_;
   const std::unique_ptr<record::Player> player_;
   sim::World* world_ = nullptr;  ///< its own or the player's
   ScenePast past_;
@@ -338,6 +347,9 @@ class Scene : public std::enable_shared_from_this<Scene> {
   std::vector<const sim::ToolCommand*> commands_;
   bool world_gives_volume_ = false;
   bool is_failing_ = false;  ///< its state cannot be kept, which was logged
+  size_t logged_notes_ = 0;  ///< of the player
+  std::atomic<bool> will_note_kept_{false};
+  std::atomic<uint64_t> use_count_{0};
 
   std::vector<std::unique_ptr<ToolSlot>> tools_;
   mutable std::mutex tools_mutex_;

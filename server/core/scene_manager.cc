@@ -27,6 +27,8 @@ absl::Status CheckSceneId(const std::string& id) {
   return absl::OkStatus();
 }
 
+constexpr std::chrono::minutes kLookInterval{1};
+
 absl::Status Stopping() { return absl::UnavailableError("the server is stopping"); }
 
 absl::Status NoSuchScene(const std::string& id) {
@@ -47,6 +49,7 @@ SceneManager::SceneManager(Options options, Metrics& metrics)
     if (store.ok()) options_.store = *std::move(store);
   }
   metrics_.SetSceneStates([this] { return SceneStates(); });
+  LookForIdleReplays();
 }
 
 SceneManager::~SceneManager() {
@@ -152,9 +155,12 @@ void SceneManager::OpenRecording(std::shared_ptr<UploadFile> file, const v1::Ope
   if (!id.ok()) return encode_pool_.Post([done = std::move(done), status = id.status()] { done(status); });
   BuildScene(
       *id,
-      [this, id = *id, file = std::move(file), rate = *rate, is_cancelled = std::move(is_cancelled)]() -> absl::StatusOr<SceneStart> {
+      [this, id = *id, file = std::move(file), rate = *rate, is_temporary = request.temporary(),
+       is_cancelled = std::move(is_cancelled)]() -> absl::StatusOr<SceneStart> {
         PALPATE_RETURN_IF_ERROR(Wanted(is_cancelled));
-        return options_.store->ReplayFile(id, file, rate);
+        PALPATE_ASSIGN_OR_RETURN(SceneStart start, options_.store->ReplayFile(id, file, rate));
+        start.is_temporary = is_temporary;
+        return start;
       },
       std::move(done));
 }
@@ -169,7 +175,11 @@ void SceneManager::Replay(const v1::ReplaySceneRequest& request, Done<v1::Replay
   if (!refused.ok()) return encode_pool_.Post([done = std::move(done), refused] { done(refused); });
   BuildFrom(
       request.scene_id(), request.replay_id(),
-      [this](const std::string& id, const BranchPoint& point) { return options_.store->ReplayPast(id, point); },
+      [this, is_temporary = request.temporary()](const std::string& id, const BranchPoint& point) -> absl::StatusOr<SceneStart> {
+        PALPATE_ASSIGN_OR_RETURN(SceneStart start, options_.store->ReplayPast(id, point));
+        start.is_temporary = is_temporary;
+        return start;
+      },
       [this, done = std::move(done)](absl::StatusOr<v1::SceneInfo> info) {
         const absl::StatusOr<std::shared_ptr<Scene>> scene = info.ok() ? Find(info->scene_id()) : info.status();
         if (!scene.ok()) return done(scene.status());
@@ -235,6 +245,34 @@ void SceneManager::Check(const v1::SceneSpec& spec, std::function<bool()> is_can
       done(scene::SummarizeScene(*description));
     }
   });
+}
+
+void SceneManager::LookForIdleReplays() {
+  encode_pool_.PostAt(WorkerPool::Clock::now() + kLookInterval, [this] {
+    DeleteIdleReplays(WorkerPool::Clock::now());
+    LookForIdleReplays();
+  });
+}
+
+void SceneManager::DeleteIdleReplays(std::chrono::steady_clock::time_point now) {
+  std::vector<std::string> idle;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [id, entry] : scenes_) {
+      if (!entry.scene || entry.deleting || !entry.scene->is_temporary()) continue;
+      const uint64_t use_count = entry.scene->use_count();
+      if (entry.scene->watcher_count() > 0 || use_count != entry.use_count || !entry.idle_since) {
+        entry.use_count = use_count;
+        entry.idle_since = now;
+      } else if (now - *entry.idle_since >= kTemporaryReplayIdle) {
+        idle.push_back(id);
+      }
+    }
+  }
+  for (const std::string& id : idle) {
+    Log(LogLevel::kInfo, "replay left alone", {{"scene", id}});
+    Delete(id, [](const absl::StatusOr<v1::DeleteSceneResponse>&) {});
+  }
 }
 
 void SceneManager::Delete(const std::string& scene_id, Done<v1::DeleteSceneResponse> done) {

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,6 +85,10 @@ class SceneManager {
   /// See RecordService.ReplayScene and BranchScene.
   void Replay(const v1::ReplaySceneRequest& request, Done<v1::ReplaySceneResponse> done);
   void Branch(const v1::BranchSceneRequest& request, Done<v1::SceneInfo> done);
+  /// Deletes temporary replays that nobody has watched or asked for anything for kTemporaryReplayIdle. `now`: not before that of the last
+  /// call; the manager itself calls each minute.
+  void DeleteIdleReplays(std::chrono::steady_clock::time_point now);
+  static constexpr std::chrono::minutes kTemporaryReplayIdle{10};
   /// Ends the streams at once with ABORTED; `done` comes when the scene is freed.
   void Delete(const std::string& scene_id, Done<v1::DeleteSceneResponse> done);
 
@@ -115,6 +121,9 @@ class SceneManager {
   struct Entry {
     std::shared_ptr<Scene> scene;  ///< null while it is being built
     bool deleting = false;
+    // Of a temporary replay:
+    uint64_t use_count = 0;  ///< when it was looked at last
+    std::optional<std::chrono::steady_clock::time_point> idle_since;
   };
 
   /// A place for a scene that is to be built. Errors: InvalidArgument, AlreadyExists, ResourceExhausted, Unavailable.
@@ -128,6 +137,7 @@ class SceneManager {
   /// Whether work that waited is still wanted. Errors: Cancelled, Unavailable.
   absl::Status Wanted(const std::function<bool()>& is_cancelled) const;
   void CloseStream(uint64_t id, StreamKind kind);
+  void LookForIdleReplays();
   std::vector<std::pair<std::string, int>> SceneStates() const;
 
   Options options_;

@@ -1,8 +1,10 @@
 #include "server/core/scene_past.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
 #include "sim/record/journal_file.h"
 
 namespace palpate::server {
@@ -10,6 +12,8 @@ namespace {
 
 /// A journal that lost entries wants a state, but a disk that is full need not be asked all the time.
 constexpr std::chrono::seconds kStateRetry{1};
+/// Of an entry with a request, without the request.
+constexpr size_t kEntryRest = 1024;
 
 }  // namespace
 
@@ -88,7 +92,15 @@ void ScenePast::Emit(v1::JournalEntry entry) {
   entry.set_sequence(++place_.sequence);
   options_.events.Note(entry, place_.position, place_.step);
   if (!is_wanted()) return;
+  if (absl::Status status = record::CheckEntrySize(entry.ByteSizeLong(), options_.max_entry_bytes); !status.ok()) {
+    // An answer that is beyond all measure: a checkpoint has to tell what it did.
+    if (options_.journal) options_.journal->Lose(status);
+    for (const std::shared_ptr<EntrySink>& sink : sinks_) sink->OnEnd(status);
+    sinks_.clear();
+    return;
+  }
   const auto bytes = std::make_shared<const std::string>(record::EncodeEntry(entry));
+  bytes_since_state_ += bytes->size();
   if (options_.journal) options_.journal->Append(bytes, place_.sequence, place_.position, place_.step);
   std::erase_if(sinks_, [&](const std::shared_ptr<EntrySink>& sink) { return !sink->OnEntry(bytes, entry); });
 }
@@ -105,11 +117,24 @@ absl::Status ScenePast::Health() const {
   return absl::ResourceExhaustedError(absl::StrCat("the scene's state cannot be kept, so nothing is changed now: ", trouble));
 }
 
+absl::Status ScenePast::CheckEdits(const v1::EditSceneRequest& request) const {
+  return Annotate(record::CheckEntrySize(request.ByteSizeLong() + kEntryRest, options_.max_entry_bytes), "edits");
+}
+
+void ScenePast::SetOnProgress(std::function<void()> on_progress) {
+  if (options_.journal) options_.journal->SetOnProgress(std::move(on_progress));
+}
+
+uint64_t ScenePast::begin_position() const {
+  return is_kept() ? std::max(options_.begin_position, progress().begin_position) : options_.begin_position;
+}
+
 bool ScenePast::IsStateDue() const {
   if (!options_.journal) return false;
   const auto elapsed = std::chrono::steady_clock::now() - state_at_;
   if (options_.journal->needs_state()) return elapsed >= kStateRetry;
   if (options_.is_state_due) return true;
+  if (options_.state_bytes > 0 && bytes_since_state_ >= options_.state_bytes) return true;
   const uint64_t steps = place_.position - state_position_;
   return steps > 0 && ((options_.state_interval.count() > 0 && elapsed >= options_.state_interval) ||
                        (options_.state_steps > 0 && steps >= options_.state_steps));
@@ -131,6 +156,7 @@ void ScenePast::SkipState() {
   options_.is_state_due = false;
   state_at_ = std::chrono::steady_clock::now();
   state_position_ = place_.position;
+  bytes_since_state_ = 0;
 }
 
 void ScenePast::End(const absl::Status& reason) {

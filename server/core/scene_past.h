@@ -53,7 +53,9 @@ class ScenePast {
     record::EventList events;                          ///< before that
     std::chrono::duration<double> state_interval{0};   ///< between checkpoints by wall time; 0: none
     uint64_t state_steps = 0;                          ///< and by steps; 0: none
-    bool is_state_due = false;                         ///< one right at the begin
+    uint64_t state_bytes = 0;                          ///< and by bytes of entries, so that old files can go; 0: none
+    size_t max_entry_bytes = record::kMaxEntryBytes;
+    bool is_state_due = false;  ///< one right at the begin
   };
 
   explicit ScenePast(Options options);
@@ -74,6 +76,10 @@ class ScenePast {
   void WhenDurable(record::SceneJournal::Durable durable);
   /// OK, or why what is done now would not be durable: ResourceExhausted.
   absl::Status Health() const;
+  /// Whether a request can be an entry. Errors: ResourceExhausted naming its size.
+  absl::Status CheckEdits(const v1::EditSceneRequest& request) const;
+  /// Called after each change of progress(), on any thread. Given once, before the first entry.
+  void SetOnProgress(std::function<void()> on_progress);
 
   bool IsStateDue() const;
   /// A checkpoint of now: `scene` is completed by the place.
@@ -90,7 +96,7 @@ class ScenePast {
   const std::shared_ptr<const record::AssetStore>& assets() const { return options_.assets; }
   bool is_kept() const { return is_kept_; }  ///< any thread: whether there is a journal
   PastPlace place() const { return place_; }
-  uint64_t begin_position() const { return options_.begin_position; }
+  uint64_t begin_position() const;  ///< oldest place that is kept
   const record::EventList& events() const { return options_.events; }
   record::SceneJournal::Progress progress() const;  ///< any thread; precondition: is_kept()
 
@@ -108,6 +114,7 @@ class ScenePast {
   std::vector<std::shared_ptr<EntrySink>> sinks_;
   std::chrono::steady_clock::time_point state_at_;  ///< of the newest checkpoint
   uint64_t state_position_ = 0;
+  uint64_t bytes_since_state_ = 0;
 };
 
 }  // namespace palpate::server

@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gpu/base/status.h"
 #include "server/core/log.h"
 #include "server/core/scene.h"
@@ -41,6 +42,7 @@ void Scene::FollowPlayer() {
   frame_ = world_->CurrentFrame();
   reset_by_ = player_->scene().reset_by();
   reset_count_ = player_->scene().reset_count();
+  LogNotes();
   UpdateBodies();
   if (volume_wanted_.load(std::memory_order_relaxed) > 0) EnsureVolume();
 }
@@ -55,7 +57,16 @@ void Scene::TakeState() {
   }
 }
 
+/// Damage that the player has met since, each kind once.
+void Scene::LogNotes() {
+  const std::vector<std::string>& notes = player_->notes();
+  for (; logged_notes_ < notes.size(); ++logged_notes_) {
+    Log(LogLevel::kWarning, "recording damaged", {{"scene", id_}, {"found", notes[logged_notes_]}});
+  }
+}
+
 void Scene::NoteKept() {
+  will_note_kept_ = false;
   const record::SceneJournal::Progress progress = past_.progress();
   const bool is_failing = !progress.trouble.empty() || !progress.state_trouble.empty();
   metrics_->OnKept(past_.place().position - progress.position, is_failing, progress.bytes, progress.states);
@@ -99,6 +110,13 @@ void Scene::Seek(const v1::SeekSceneRequest& request, std::function<bool()> is_c
           }
           position = *found;
         }
+        const record::Recording& recording = player_->recording();
+        if (position < recording.begin_position() || position > recording.end_position()) {
+          return Answer<v1::SceneInfo>(
+              done, absl::InvalidArgumentError(absl::StrCat(
+                        request.target_case() == v1::SeekSceneRequest::kBookmark ? "bookmark" : "position", ": ", position, " is outside [",
+                        recording.begin_position(), ", ", recording.end_position(), "], the places that are kept")));
+        }
         EndStepJobs(absl::AbortedError("the scene was taken to another moment"));
         const auto is_enough = [this, &is_cancelled] { return stopping_ || (is_cancelled && is_cancelled()); };
         const absl::StatusOr<record::Player::Place> place = player_->Seek(position, is_enough);
@@ -120,8 +138,6 @@ v1::Timeline Scene::TimelineNow() const {
   v1::Timeline out;
   out.set_dt_s(dt_s_);
   out.set_is_replay(is_replay());
-  const record::EventList& events = player_ ? player_->recording().events() : past_.events();
-  for (const v1::Timeline::Event& event : events.events()) *out.add_events() = event;
   if (player_) {
     const record::Recording& recording = player_->recording();
     out.set_begin(recording.begin_position());
@@ -131,11 +147,29 @@ v1::Timeline Scene::TimelineNow() const {
     out.set_source(recording.head().scene_id());
     out.set_divergences(player_->divergence().count);
     if (player_->divergence().position) out.set_first_divergence(*player_->divergence().position);
+    std::vector<std::string> damages = recording.damages();
+    for (const std::string& note : player_->notes()) {
+      if (std::find(damages.begin(), damages.end(), note) == damages.end()) damages.push_back(note);
+    }
+    if (damages.size() > record::Player::kMaxNotes) damages.resize(record::Player::kMaxNotes);
+    // Where the server keeps an upload tells nobody anything.
+    const std::string upload = upload_ ? absl::StrCat("\"", upload_->path().string(), "\"") : "";
+    for (const std::string& damage : damages) {
+      out.add_damages(upload.empty() ? damage : absl::StrReplaceAll(damage, {{upload, "the recording"}}));
+    }
   } else {
     out.set_begin(past_.begin_position());
     out.set_end(past_.place().position);
     out.set_position(past_.place().position);
     out.set_durable(past_.progress().position);
+  }
+  const record::EventList& events = player_ ? player_->recording().events() : past_.events();
+  const v1::Timeline::Event* reset = nullptr;  // steps count from it
+  for (const v1::Timeline::Event& event : events.events()) {
+    if (event.position() < out.begin() && event.kind() == "reset") reset = &event;
+  }
+  for (const v1::Timeline::Event& event : events.events()) {
+    if (event.position() >= out.begin() || &event == reset) *out.add_events() = event;
   }
   return out;
 }

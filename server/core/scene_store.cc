@@ -14,6 +14,9 @@
 namespace palpate::server {
 namespace {
 
+/// Of an entry with a head, without the head.
+constexpr size_t kHeadRest = 1024;
+
 /// The scene's spec made again, from what a journal says and the store holds.
 absl::StatusOr<sim::SceneDescription> DescriptionOf(const v1::JournalHead& head, const record::AssetStore& store,
                                                     const scene::SceneLimits& limits) {
@@ -69,6 +72,9 @@ absl::StatusOr<SceneStart> SceneStore::NewScene(const std::string& id, const v1:
   *kept.mutable_rate() = rate;
   for (const v1::AssetReference& reference : keeping.references()) *start.past.head.add_assets() = reference;
   start.past.assets = assets_;
+  start.past.max_entry_bytes = options_.state.max_entry_bytes;
+  PALPATE_RETURN_IF_ERROR(
+      Annotate(record::CheckEntrySize(start.past.head.ByteSizeLong() + kHeadRest, options_.state.max_entry_bytes), "spec"));
   PALPATE_ASSIGN_OR_RETURN(start.world, sim::World::Create(options_.context, std::move(description)));
   if (folder_) {
     PALPATE_RETURN_IF_ERROR(Annotate(folder_->AddScene(id), "--state-dir"));
@@ -86,6 +92,9 @@ absl::Status SceneStore::OpenJournal(const std::string& id, ScenePast::Options* 
   options.sync_interval = options_.state.sync_interval;
   options.max_bytes = options_.state.max_state_bytes;
   options.max_file_bytes = std::min(options.max_file_bytes, options.max_bytes / 8);
+  options.max_entry_bytes = options_.state.max_entry_bytes;
+  past->state_bytes = record::SceneJournal::GrowthUntilState(options.max_bytes);
+  past->max_entry_bytes = options.max_entry_bytes;
   past->folder = options.folder;
   past->state_interval = options_.state.checkpoint_interval;
   past->state_steps = options_.state.checkpoint_steps;
@@ -205,13 +214,19 @@ absl::StatusOr<SceneStart> SceneStore::ReplayFile(const std::string& id, std::sh
 
 absl::StatusOr<SceneStart> SceneStore::ReplayPast(const std::string& id, const BranchPoint& point) {
   if (!folder_) return absl::FailedPreconditionError("the server keeps no state (--state-dir)");
-  PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const record::Recording> recording,
-                           record::Recording::OpenFolder(folder_->SceneFolder(point.head.scene_id())));
+  // The scene goes on, and may trim its files or be deleted.
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<record::TemporaryFolder> held, folder_->HoldPast(point.head.scene_id()));
+  PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const record::Recording> recording, record::Recording::OpenFolder(held->path()));
+  if (recording->head().begin_time_us() != point.head.begin_time_us()) {
+    return absl::AbortedError(absl::StrCat("scene_id: scene \"", point.head.scene_id(), "\" was deleted and made anew meanwhile"));
+  }
   v1::Rate rate;
   rate.set_mode(v1::RATE_MODE_REAL_TIME);
   rate.set_speed(1);
   const uint64_t place = recording->states().empty() ? recording->begin_position() : recording->states().back().position;
-  return StartReplay(id, recording, point.description, rate, place);
+  PALPATE_ASSIGN_OR_RETURN(SceneStart start, StartReplay(id, recording, point.description, rate, place));
+  start.held_past = std::move(held);
+  return start;
 }
 
 absl::StatusOr<SceneStart> SceneStore::StartReplay(const std::string& id, std::shared_ptr<const record::Recording> recording,
@@ -225,7 +240,6 @@ absl::StatusOr<SceneStart> SceneStore::StartReplay(const std::string& id, std::s
   start.past.assets = assets_;
   PALPATE_ASSIGN_OR_RETURN(start.player, record::Player::Create(std::move(recording), options_.context, std::move(description), place));
   LogNotes(id, start.player->recording().damages());
-  LogNotes(id, start.player->notes());
   return start;
 }
 

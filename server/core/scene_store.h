@@ -27,6 +27,7 @@ struct StateOptions {
   uint64_t checkpoint_steps = 0;                          ///< 0: none by steps
   uint64_t max_state_bytes = uint64_t{1} << 30;           ///< of one scene
   std::chrono::duration<double> sync_interval{0.1};
+  size_t max_entry_bytes = record::kMaxEntryBytes;  ///< of a journal; fewer in tests
 };
 
 /// Makes what scenes start from: of a spec, of what an earlier process has left, of a moment of another scene, of a recording. Keeps their

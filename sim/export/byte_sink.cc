@@ -11,7 +11,7 @@ namespace palpate::sim {
 namespace {
 
 absl::Status Unwritable(int error, const std::filesystem::path& path) {
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot write ", path.string()));
+  return absl::ErrnoToStatus(error, absl::StrCat(path.string(), ": cannot be written"));
 }
 
 }  // namespace

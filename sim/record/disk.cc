@@ -6,15 +6,48 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 
 namespace palpate::record {
+namespace {
+
+class Digest {
+ public:
+  Digest() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
+  void Add(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
+  /// Lower-case hexadecimal. Ends the digest.
+  std::string Take() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned int size = 0;
+    EVP_DigestFinal_ex(context_.get(), digest.data(), &size);
+    return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest.data()), size));
+  }
+
+ private:
+  struct Free {
+    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+  };
+  std::unique_ptr<EVP_MD_CTX, Free> context_;
+};
+
+absl::StatusOr<Descriptor> OpenRegular(const std::filesystem::path& path, uint64_t* size) {
+  PALPATE_ASSIGN_OR_RETURN(Descriptor file, OpenFile(path));
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) return FileError(path, "cannot be read", errno);
+  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat("\"", path.string(), "\" is not a regular file"));
+  *size = static_cast<uint64_t>(info.st_size);
+  return file;
+}
+
+}  // namespace
 
 Descriptor::~Descriptor() {
   if (fd_ >= 0) close(fd_);
@@ -57,8 +90,8 @@ absl::Status FileError(const std::filesystem::path& path, const char* what, int 
   }
 }
 
-absl::StatusOr<Descriptor> CreateFile(const std::filesystem::path& path) {
-  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0640));
+absl::StatusOr<Descriptor> CreateFile(const std::filesystem::path& path, mode_t mode) {
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, mode));
   if (!file.is_open()) return FileError(path, "cannot be created", errno);
   return file;
 }
@@ -88,12 +121,12 @@ absl::Status WriteAll(Disk& disk, const Descriptor& file, std::span<const std::s
   return absl::OkStatus();
 }
 
-absl::Status WriteWholeFile(Disk& disk, const std::filesystem::path& path, std::span<const std::string_view> parts) {
+absl::Status WriteWholeFile(Disk& disk, const std::filesystem::path& path, std::span<const std::string_view> parts, mode_t mode) {
   const std::filesystem::path temporary = path.string() + std::string(kPartExtension);
   const auto write = [&]() -> absl::Status {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);  // of a process that was killed
-    PALPATE_ASSIGN_OR_RETURN(const Descriptor file, CreateFile(temporary));
+    PALPATE_ASSIGN_OR_RETURN(const Descriptor file, CreateFile(temporary, mode));
     PALPATE_RETURN_IF_ERROR(WriteAll(disk, file, parts, temporary));
     if (disk.Sync(file.get()) != 0) return FileError(temporary, "cannot be written", errno);
     if (rename(temporary.c_str(), path.c_str()) != 0) return FileError(path, "cannot be written", errno);
@@ -109,7 +142,9 @@ absl::Status WriteWholeFile(Disk& disk, const std::filesystem::path& path, std::
 
 absl::Status SyncFolder(const std::filesystem::path& folder) {
   const Descriptor opened(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!opened.is_open() || fsync(opened.get()) != 0) return FileError(folder, "cannot be written", errno);
+  if (!opened.is_open()) return FileError(folder, "cannot be written", errno);
+  // Some file systems, of clusters for example, refuse and need none.
+  if (fsync(opened.get()) != 0 && errno != EINVAL && errno != ENOTSUP) return FileError(folder, "cannot be written", errno);
   return absl::OkStatus();
 }
 
@@ -128,16 +163,22 @@ absl::Status ReadAt(const Descriptor& file, uint64_t offset, size_t size, std::s
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::filesystem::path& path, uint64_t max_bytes) {
-  PALPATE_ASSIGN_OR_RETURN(const Descriptor file, OpenFile(path));
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0) return FileError(path, "cannot be read", errno);
-  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat("\"", path.string(), "\" is not a regular file"));
-  const auto size = static_cast<uint64_t>(info.st_size);
+  uint64_t size = 0;
+  PALPATE_ASSIGN_OR_RETURN(const Descriptor file, OpenRegular(path, &size));
   if (size > max_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("\"", path.string(), "\" has ", size, " bytes, allowed are ", max_bytes));
   }
   std::string out;
   PALPATE_RETURN_IF_ERROR(ReadAt(file, 0, size, &out, path));
+  return out;
+}
+
+absl::StatusOr<std::string> ReadTail(const std::filesystem::path& path, uint64_t max_bytes) {
+  uint64_t size = 0;
+  PALPATE_ASSIGN_OR_RETURN(const Descriptor file, OpenRegular(path, &size));
+  const uint64_t wanted = std::min(size, max_bytes);
+  std::string out;
+  PALPATE_RETURN_IF_ERROR(ReadAt(file, size - wanted, wanted, &out, path));
   return out;
 }
 
@@ -148,10 +189,24 @@ uint32_t Crc32(std::span<const std::string_view> parts) {
 }
 
 std::string Sha256(std::string_view bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr);
-  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest.data()), size));
+  Digest digest;
+  digest.Add(bytes);
+  return digest.Take();
+}
+
+absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path) {
+  constexpr size_t kPieceBytes = size_t{64} << 10;
+  uint64_t size = 0;
+  PALPATE_ASSIGN_OR_RETURN(const Descriptor file, OpenRegular(path, &size));
+  Digest digest;
+  std::string piece;
+  uint64_t at = 0;
+  do {
+    PALPATE_RETURN_IF_ERROR(ReadAt(file, at, kPieceBytes, &piece, path));
+    digest.Add(piece);
+    at += piece.size();
+  } while (piece.size() == kPieceBytes);
+  return digest.Take();
 }
 
 }  // namespace palpate::record

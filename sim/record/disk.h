@@ -45,8 +45,11 @@ Disk& SystemDisk();
 /// rest).
 absl::Status FileError(const std::filesystem::path& path, const char* what, int error_number);
 
+inline constexpr mode_t kPrivateMode = 0640;  ///< of state, which only the server reads
+inline constexpr mode_t kUsualMode = 0666;    ///< of results; the process's mask narrows it
+
 /// Creates a file that must not exist, for writing at its end.
-absl::StatusOr<Descriptor> CreateFile(const std::filesystem::path& path);
+absl::StatusOr<Descriptor> CreateFile(const std::filesystem::path& path, mode_t mode = kPrivateMode);
 absl::StatusOr<Descriptor> OpenForAppending(const std::filesystem::path& path);
 absl::StatusOr<Descriptor> OpenFile(const std::filesystem::path& path);
 
@@ -56,19 +59,24 @@ absl::Status WriteAll(Disk& disk, const Descriptor& file, std::span<const std::s
 /// A whole file, on disk when this returns OK: under another name first (with kPartExtension behind it), so that the file is never seen in
 /// part.
 inline constexpr std::string_view kPartExtension = ".part";
-absl::Status WriteWholeFile(Disk& disk, const std::filesystem::path& path, std::span<const std::string_view> parts);
+absl::Status WriteWholeFile(Disk& disk, const std::filesystem::path& path, std::span<const std::string_view> parts,
+                            mode_t mode = kPrivateMode);
 
-/// Makes the names of a folder durable.
+/// Makes the names of a folder durable, where the file system does not do so by itself.
 absl::Status SyncFolder(const std::filesystem::path& folder);
 
 /// Reads `size` bytes from `offset`, fewer only at the end of the file.
 absl::Status ReadAt(const Descriptor& file, uint64_t offset, size_t size, std::string* out, const std::filesystem::path& path);
 absl::StatusOr<std::string> ReadWholeFile(const std::filesystem::path& path, uint64_t max_bytes);
+/// The last `max_bytes` of a file, all of it if it is shorter.
+absl::StatusOr<std::string> ReadTail(const std::filesystem::path& path, uint64_t max_bytes);
 
 /// CRC-32 (IEEE 802.3) of the parts, one after the other.
 uint32_t Crc32(std::span<const std::string_view> parts);
 
 /// SHA-256, lower-case hexadecimal.
 std::string Sha256(std::string_view bytes);
+/// The same of a file, read piece by piece.
+absl::StatusOr<std::string> Sha256OfFile(const std::filesystem::path& path);
 
 }  // namespace palpate::record

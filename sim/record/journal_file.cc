@@ -30,6 +30,11 @@ std::string EncodeFileHeader() {
   return out;
 }
 
+absl::Status CheckEntrySize(size_t message_bytes, size_t max_bytes) {
+  if (message_bytes <= max_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("an entry of a journal would have ", message_bytes, " bytes, allowed are ", max_bytes));
+}
+
 std::string EncodeEntry(const v1::JournalEntry& entry) {
   const size_t size = entry.ByteSizeLong();
   std::string out;

@@ -26,7 +26,10 @@ inline constexpr std::string_view kRecordingExtension = ".plrec";  ///< the usua
 /// of the 28 bytes before it. All numbers are little-endian.
 std::string EncodeFileHeader();
 
-/// An entry as it lies in a file: size of the message (u32), CRC-32 of size and message (u32), message.
+/// Whether readers take an entry whose message has so many bytes. Errors: ResourceExhausted naming both.
+absl::Status CheckEntrySize(size_t message_bytes, size_t max_bytes = kMaxEntryBytes);
+
+/// An entry as it lies in a file, if CheckEntrySize takes it: size of the message (u32), CRC-32 of size and message (u32), message.
 std::string EncodeEntry(const v1::JournalEntry& entry);
 
 /// Reads the entries of one file from its begin, in order. Bounded by the size that the file had when it was opened, so a file may grow

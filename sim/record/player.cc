@@ -83,7 +83,7 @@ absl::Status Player::StartFrom(uint64_t position) {
     --state;
     const absl::Status status = StartFromState(*state);
     if (status.ok()) return status;
-    notes_.emplace_back(status.message());
+    Note(status);
   }
   if (can_go_on && *at_hand == this->position()) return absl::OkStatus();
   if (has_cached) return Load(cached->second.scene, *cached->second.world);
@@ -140,7 +140,7 @@ absl::StatusOr<bool> Player::ReadNext() {
     if (has_entry.ok() && *has_entry) {
       next_ = std::move(entry);
     } else {
-      if (!has_entry.ok()) notes_.emplace_back(has_entry.status().message());
+      if (!has_entry.ok()) Note(has_entry.status());
       is_at_end_ = !StartFromNextState(cursor_->sequence());
     }
   }
@@ -153,9 +153,16 @@ bool Player::StartFromNextState(uint64_t sequence) {
     if (state.sequence <= sequence) continue;
     const absl::Status status = StartFromState(state);
     if (status.ok()) return true;
-    notes_.emplace_back(status.message());
+    Note(status);
   }
   return false;
+}
+
+/// Who goes over the same damage again and again is told once.
+void Player::Note(const absl::Status& damage) {
+  const std::string message(damage.message());
+  if (notes_.size() >= kMaxNotes || std::find(notes_.begin(), notes_.end(), message) != notes_.end()) return;
+  notes_.push_back(notes_.size() + 1 < kMaxNotes ? message : "there is more damage, which is not listed");
 }
 
 absl::Status Player::PerformNext() {

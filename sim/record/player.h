@@ -59,7 +59,9 @@ class Player {
   const v1::SceneState& scene() const { return scene_; }  ///< without answers
   const EditLog& answers() const { return answers_; }
   const Divergence& divergence() const { return divergence_; }
-  const std::vector<std::string>& notes() const { return notes_; }  ///< damage met on the way
+  /// Damage met on the way, each kind once, and at most kMaxNotes: the last one tells where that is not all.
+  const std::vector<std::string>& notes() const { return notes_; }
+  static constexpr size_t kMaxNotes = 64;
   /// Whether the world was exchanged since the last call: then versions of its topology do not follow each other.
   bool TakeJump() { return std::exchange(has_jumped_, false); }
 
@@ -93,6 +95,7 @@ class Player {
   absl::Status PerformEdit(const v1::JournalEdit& edit);
   absl::Status PerformReset(const v1::JournalReset& reset);
   bool StartFromNextState(uint64_t sequence);
+  void Note(const absl::Status& damage);
   /// A request whose end is not in the recording was given up: nobody had an answer.
   void CloseOpenEdit();
   void Compare(uint64_t expected);

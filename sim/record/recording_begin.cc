@@ -47,13 +47,17 @@ absl::StatusOr<std::string> EncodeAssets(const v1::JournalHead& head, const Asse
       *entry.mutable_asset()->mutable_reference() = group[f];
       entry.mutable_asset()->set_content(std::move(files[f].content));
       entry.mutable_asset()->set_goes_with_previous(f > 0);
+      PALPATE_RETURN_IF_ERROR(Annotate(CheckEntrySize(entry.ByteSizeLong()), group[f].name()));
       out += EncodeEntry(entry);
     }
   }
   return out;
 }
 
-std::string EncodeStateEntry(const SceneCheckpoint& checkpoint) {
+absl::StatusOr<std::string> EncodeStateEntry(const SceneCheckpoint& checkpoint) {
+  // Before it is copied into the entry. The rest of the entry is small.
+  constexpr size_t kRest = size_t{1} << 10;
+  PALPATE_RETURN_IF_ERROR(Annotate(CheckEntrySize(checkpoint.world.size() + checkpoint.scene.ByteSizeLong() + kRest), "the scene's state"));
   v1::JournalEntry entry;
   entry.set_sequence(checkpoint.scene.journal_sequence());
   entry.mutable_state()->set_position(checkpoint.scene.position());
@@ -62,13 +66,10 @@ std::string EncodeStateEntry(const SceneCheckpoint& checkpoint) {
 }
 
 absl::StatusOr<std::string> EncodeMoment(const v1::JournalHead& head, const AssetStore& store, const SceneCheckpoint& checkpoint) {
-  if (checkpoint.world.size() > kMaxEntryBytes / 2) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the state has ", checkpoint.world.size(), " bytes; recordings take at most ", kMaxEntryBytes / 2));
-  }
   const uint64_t sequence = checkpoint.scene.journal_sequence();
   PALPATE_ASSIGN_OR_RETURN(const std::string assets, EncodeAssets(head, store, sequence));
-  return EncodeHead(head, sequence, checkpoint.scene.position()) + assets + EncodeStateEntry(checkpoint);
+  PALPATE_ASSIGN_OR_RETURN(const std::string state, EncodeStateEntry(checkpoint));
+  return EncodeHead(head, sequence, checkpoint.scene.position()) + assets + state;
 }
 
 }  // namespace palpate::record

@@ -20,12 +20,13 @@ v1::JournalHead MakeHead(const v1::CreateSceneRequest& request, const sim::Scene
 /// What a recording begins with, as it lies in its file: header, head, assets, and the state that it begins with. `sequence`, `position`:
 /// of the moment.
 std::string EncodeHead(const v1::JournalHead& head, uint64_t sequence, uint64_t position);
-/// The files that the head names, out of a store. Errors: those of AssetStore::PathOf and of reading.
+/// The files that the head names, out of a store. Errors: those of AssetStore::PathOf and of reading; ResourceExhausted (a file is too
+/// large for an entry).
 absl::StatusOr<std::string> EncodeAssets(const v1::JournalHead& head, const AssetStore& store, uint64_t sequence);
-std::string EncodeStateEntry(const SceneCheckpoint& checkpoint);
+/// Errors: ResourceExhausted (the state is too large for an entry).
+absl::StatusOr<std::string> EncodeStateEntry(const SceneCheckpoint& checkpoint);
 
-/// A recording of one moment: all of these. Errors: those of EncodeAssets; ResourceExhausted (the state is too large
-/// for an entry).
+/// A recording of one moment: all of these. Errors: those of EncodeAssets and EncodeStateEntry.
 absl::StatusOr<std::string> EncodeMoment(const v1::JournalHead& head, const AssetStore& store, const SceneCheckpoint& checkpoint);
 
 }  // namespace palpate::record

@@ -108,6 +108,7 @@ absl::Status SceneJournal::OpenNextFile(uint64_t sequence, uint64_t position) {
   v1::JournalHead& head = *entry.mutable_head();
   head = head_;
   head.set_begin_position(position);
+  PALPATE_RETURN_IF_ERROR(Annotate(CheckEntrySize(entry.ByteSizeLong(), options_.max_entry_bytes), "the scene's spec"));
   const std::string header = EncodeFileHeader();
   const std::string bytes = EncodeEntry(entry);
   // Written whole, so that a file without a head is never seen.
@@ -202,6 +203,7 @@ absl::Status SceneJournal::SyncFile() {
     }
   }
   wake_.notify_all();  // a state may wait for them
+  NoteProgress();
   synced_bytes_ = file_bytes_;
   synced_at_ = Clock::now();
   for (Item& item : done) {
@@ -232,6 +234,7 @@ void SceneJournal::OnTrouble(const absl::Status& status) {
   }
   unsynced_.clear();
   if (is_too_much) return GiveUp(status);
+  NoteProgress();
   for (Durable& durable : tired) durable(status);
 }
 
@@ -257,6 +260,7 @@ void SceneJournal::GiveUp(const absl::Status& status) {
     progress_.trouble = std::string(status.message());
   }
   wake_.notify_all();  // a state may wait for them
+  NoteProgress();
   for (Item& item : lost) {
     if (item.durable) item.durable(status);
   }
@@ -282,19 +286,18 @@ void SceneJournal::StateLoop() {
     state_job_.reset();
     if (status.ok()) ++progress_.states;
     progress_.state_trouble = std::string(status.message());
-    if (!job.bridges_gap) continue;
-    if (status.ok()) {
+    if (job.bridges_gap && status.ok()) {
       progress_.sequence = job.scene.journal_sequence();
       progress_.position = job.scene.position();
       progress_.step = job.scene.step();
       progress_.trouble.clear();
-    } else {
-      // What comes behind a gap leads nowhere without its state.
-      lock.unlock();
-      GiveUp(status);
-      lock.lock();
     }
+    lock.unlock();
+    // What comes behind a gap leads nowhere without its state.
+    if (job.bridges_gap && !status.ok()) GiveUp(status);
+    NoteProgress();
     wake_.notify_all();
+    lock.lock();
   }
 }
 
@@ -302,9 +305,30 @@ absl::Status SceneJournal::WriteState(const StateJob& job) {
   SceneCheckpoint checkpoint;
   checkpoint.scene = job.scene;
   checkpoint.world = sim::EncodeWorldState(*job.world);
-  PALPATE_RETURN_IF_ERROR(
-      WriteStateFile(disk_, options_.folder / StateName(job.scene.journal_sequence(), job.scene.position()), checkpoint));
-  return TrimFolder(options_.folder, options_.max_bytes);
+  const std::filesystem::path path = options_.folder / StateName(job.scene.journal_sequence(), job.scene.position());
+  PALPATE_RETURN_IF_ERROR(WriteStateFile(disk_, path, checkpoint));
+  // So that what comes until the next checkpoint, and that one, have room below the bound.
+  const uint64_t room = GrowthUntilState(options_.max_bytes) + checkpoint.world.size();
+  uint64_t begin_position = 0;
+  absl::Status status = TrimFolder(options_.folder, options_.max_bytes - std::min(room, options_.max_bytes), &begin_position);
+  const std::lock_guard lock(mutex_);
+  progress_.begin_position = std::max(progress_.begin_position, begin_position);
+  return status;
+}
+
+void SceneJournal::SetOnProgress(std::function<void()> on_progress) {
+  const std::lock_guard lock(mutex_);
+  on_progress_ = std::make_shared<const std::function<void()>>(std::move(on_progress));
+}
+
+/// Without the lock.
+void SceneJournal::NoteProgress() const {
+  std::shared_ptr<const std::function<void()>> on_progress;
+  {
+    const std::lock_guard lock(mutex_);
+    on_progress = on_progress_;
+  }
+  if (on_progress) (*on_progress)();
 }
 
 }  // namespace palpate::record

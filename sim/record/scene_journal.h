@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "palpate/v1/journal.pb.h"
 #include "sim/record/disk.h"
+#include "sim/record/journal_file.h"
 #include "sim/record/state_file.h"
 #include "sim/world/world_state.h"
 
@@ -26,6 +27,7 @@ struct JournalOptions {
   std::filesystem::path folder;                      ///< of the scene; exists
   std::chrono::duration<double> sync_interval{0.1};  ///< entries that nobody waits for are on disk after this time
   uint64_t max_bytes = uint64_t{1} << 30;            ///< of all files in the folder; see TrimFolder
+  size_t max_entry_bytes = kMaxEntryBytes;           ///< of the head
   size_t max_waiting_bytes = size_t{64} << 20;       ///< of entries that a disk which fails has not taken
   uint64_t max_file_bytes = uint64_t{32} << 20;      ///< then a new journal file begins
   std::chrono::duration<double> retry_interval{1};   ///< between attempts at a disk that fails
@@ -41,11 +43,15 @@ struct JournalOptions {
 /// A checkpoint is on disk only after the entries before it, so that a process that ends at any moment leaves no gap in the past.
 class SceneJournal {
  public:
+  /// The bound on a folder holds if a checkpoint comes whenever entries have grown by this since the former: only then old files can go.
+  static uint64_t GrowthUntilState(uint64_t max_bytes) { return max_bytes / 8; }
+
   /// Called once, on the writing thread, when everything up to an entry is on disk, or with the reason why it is not: it never will be, or
   /// the disk has failed for long. Entries then still wait, and are written when the disk takes them.
   using Durable = std::function<void(const absl::Status&)>;
 
-  /// Begins a journal file behind entry `sequence` at once. Errors: of the disk.
+  /// Begins a journal file behind entry `sequence` at once. Errors: of the disk; ResourceExhausted (the head is longer than an entry may
+  /// be).
   static absl::StatusOr<std::unique_ptr<SceneJournal>> Open(JournalOptions options, v1::JournalHead head, uint64_t sequence,
                                                             uint64_t position, uint64_t step = 0);
   ~SceneJournal();  ///< Writes what is there, as far as the disk takes it.
@@ -63,12 +69,17 @@ class SceneJournal {
     uint64_t sequence = 0;  ///< everything up to this entry is on disk
     uint64_t position = 0;
     uint64_t step = 0;
-    std::string trouble;        ///< why newer entries are not; empty: all is well
-    std::string state_trouble;  ///< why the newest checkpoint could not be written; the journal does without it
-    uint64_t bytes = 0;         ///< written so far
-    uint64_t states = 0;        ///< checkpoints written so far
+    std::string trouble;          ///< why newer entries are not; empty: all is well
+    std::string state_trouble;    ///< why the newest checkpoint could not be written; the journal does without it
+    uint64_t bytes = 0;           ///< written so far
+    uint64_t states = 0;          ///< checkpoints written so far
+    uint64_t begin_position = 0;  ///< oldest place, if old files have gone since the journal was opened; else 0
   };
   Progress progress() const;
+  /// Called after each change of progress(), on any thread; must return at once. Given once, before the first entry.
+  void SetOnProgress(std::function<void()> on_progress);
+  /// Something that was done cannot be an entry: as if the entry had been given up.
+  void Lose(const absl::Status& why) { GiveUp(why); }
   /// Whether entries were given up, so that a state has to come next.
   bool needs_state() const;
 
@@ -97,6 +108,7 @@ class SceneJournal {
   void GiveUp(const absl::Status& status);
   std::vector<Durable> TakeTired();
   absl::Status WriteState(const StateJob& job);
+  void NoteProgress() const;
 
   const JournalOptions options_;
   const v1::JournalHead head_;
@@ -113,6 +125,7 @@ class SceneJournal {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
+  std::shared_ptr<const std::function<void()>> on_progress_;
   std::deque<Item> queue_;
   size_t queued_bytes_ = 0;
   std::optional<StateJob> state_job_;
@@ -127,8 +140,9 @@ class SceneJournal {
 
 /// The rule for what goes when a scene's folder holds more than `max_bytes`. Checkpoints go first, thinned out: always the one whose
 /// neighbours are closest together, measured by their age, so that old ones become rare. The two newest stay. Then the oldest journal
-/// files go; the past then begins at the first checkpoint behind them. What is needed to come back to now always stays.
-absl::Status TrimFolder(const std::filesystem::path& folder, uint64_t max_bytes);
+/// files go; the past then begins at the first checkpoint behind them. What is needed to come back to now always stays. `begin_position`
+/// (may be null) is set where the past does not begin with the creation: to its oldest place, even after an error.
+absl::Status TrimFolder(const std::filesystem::path& folder, uint64_t max_bytes, uint64_t* begin_position = nullptr);
 
 /// Before a journal goes on behind entry `sequence` in a folder that another process has left: removes files that were written in part, and
 /// gives files of entries and states behind it, which could not be read or reached, the ending ".aside", so that the new past does not run

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "sim/record/file_names.h"
 
 namespace palpate::record {
 namespace {
@@ -62,6 +63,9 @@ absl::StatusOr<std::unique_ptr<StateFolder>> StateFolder::Open(const fs::path& p
   }
   PALPATE_RETURN_IF_ERROR(CheckVersion(path));
   PALPATE_RETURN_IF_ERROR(MakeFolder(path / "scenes"));
+  std::error_code ignored;
+  fs::remove_all(folder->HeldFolder(), ignored);  // of replays that ended with their process
+  PALPATE_RETURN_IF_ERROR(MakeFolder(folder->HeldFolder()));
   PALPATE_RETURN_IF_ERROR(MakeFolder(path / "assets"));
   PALPATE_RETURN_IF_ERROR(SyncFolder(path));
   return folder;
@@ -103,6 +107,23 @@ absl::Status StateFolder::RemoveScene(const std::string& id) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<TemporaryFolder>> StateFolder::HoldPast(const std::string& id) const {
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<TemporaryFolder> held, TemporaryFolder::CreateIn(HeldFolder()));
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(SceneFolder(id), error)) {
+    if (!SequenceOfJournal(entry.path()) && !StateOfFile(entry.path())) continue;
+    const fs::path link = held->path() / entry.path().filename();
+    std::error_code failure;
+    fs::create_hard_link(entry.path(), link, failure);
+    if (failure == std::errc::no_such_file_or_directory) continue;  // trimmed just now
+    if (failure) fs::copy_file(entry.path(), link, failure);        // a file system without links
+    std::error_code ignored;
+    if (failure && fs::exists(entry.path(), ignored)) return FileError(link, "cannot be created", failure.value());
+  }
+  if (error) return FileError(SceneFolder(id), "cannot be read", error.value());
+  return held;
+}
+
 void StateFolder::CollectGarbage(const std::vector<v1::AssetReference>& references) const {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_ / "scenes", error)) {
@@ -121,7 +142,11 @@ void StateFolder::CollectGarbage(const std::vector<v1::AssetReference>& referenc
 absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::Create() {
   std::error_code error;
   const fs::path base = fs::temp_directory_path(error);
-  std::string name = ((error ? fs::path("/tmp") : base) / "palpate-XXXXXX").string();
+  return CreateIn(error ? fs::path("/tmp") : base);
+}
+
+absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::CreateIn(const fs::path& parent) {
+  std::string name = (parent / "palpate-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) return FileError(name, "cannot be created", errno);
   return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(name));
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "gpu/base/status.h"
@@ -43,6 +44,15 @@ class FolderTrimmer {
     while (total_ > max_bytes && status_.ok() && (ThinStates() || DropOldestJournal())) {
     }
     return status_;
+  }
+
+  /// Nothing: the creation.
+  std::optional<uint64_t> BeginPosition() const {
+    if (has_begin() || journals_.empty()) return std::nullopt;
+    for (const TrimFile& state : states_) {
+      if (state.sequence + 1 >= journals_.front().sequence) return state.position;
+    }
+    return std::nullopt;
   }
 
  private:
@@ -130,6 +140,11 @@ absl::StatusOr<std::vector<std::string>> SetAsideBehind(const fs::path& folder, 
   return out;
 }
 
-absl::Status TrimFolder(const fs::path& folder, uint64_t max_bytes) { return FolderTrimmer(folder).TrimTo(max_bytes); }
+absl::Status TrimFolder(const fs::path& folder, uint64_t max_bytes, uint64_t* begin_position) {
+  FolderTrimmer trimmer(folder);
+  const absl::Status status = trimmer.TrimTo(max_bytes);
+  if (begin_position != nullptr) *begin_position = trimmer.BeginPosition().value_or(*begin_position);
+  return status;
+}
 
 }  // namespace palpate::record

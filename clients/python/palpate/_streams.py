@@ -1,9 +1,11 @@
 """What streams do with their messages, whichever way these come: shared by the classes with and without async."""
 from __future__ import annotations
 
+import collections
 import os
 import pathlib
-from typing import Any, BinaryIO, Mapping, Optional, Union
+import threading
+from typing import Any, BinaryIO, Deque, Mapping, Optional, Union
 
 import numpy as np
 
@@ -97,6 +99,46 @@ class Hand:
     def _raise_if_over(self) -> None:
         if self._is_over:
             raise self._error if self._error is not None else errors.Unavailable("the stream has ended")
+
+
+class PoseQueue:
+    """What a hand sends: the attach first, then poses. A slow server does not make it grow: of poses that wait only the newest is kept, and
+    the last one before each change of the pedal, MAX_POSES together. An iterator for one reader, which ends after `close`; thread-safe."""
+
+    MAX_POSES = 16
+
+    def __init__(self, attach: "haptics_pb2.OperateRequest") -> None:
+        self._attach: Optional["haptics_pb2.OperateRequest"] = attach
+        self._poses: "Deque[haptics_pb2.OperateRequest]" = collections.deque(maxlen=self.MAX_POSES)
+        self._is_closed = False
+        self._news = threading.Condition()
+
+    def put(self, request: "haptics_pb2.OperateRequest") -> None:
+        with self._news:
+            if self._poses and self._poses[-1].pose.pedal == request.pose.pedal:
+                self._poses.pop()
+            self._poses.append(request)
+            self._news.notify()
+
+    def close(self) -> None:
+        """What waits is still given out."""
+        with self._news:
+            self._is_closed = True
+            self._news.notify()
+
+    def __iter__(self) -> "PoseQueue":
+        return self
+
+    def __next__(self) -> "haptics_pb2.OperateRequest":
+        with self._news:
+            if self._attach is not None:
+                attach, self._attach = self._attach, None
+                return attach
+            while not self._poses:
+                if self._is_closed:
+                    raise StopIteration
+                self._news.wait()
+            return self._poses.popleft()
 
 
 class ChunkFile:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 import time
 from types import TracebackType
@@ -15,7 +14,7 @@ from ._connection import Connection, Target, Tls
 from ._convert import PoseLike, SpecLike, made, scene_spec
 from ._program import LocalProcess, PathLike, ServerProcess, server_process
 from ._requests import EditLike, RateLike
-from ._streams import ChunkFile, Follower, Hand
+from ._streams import ChunkFile, Follower, Hand, PoseQueue
 from .frames import Frame, LocalModel
 from .station import Station
 from .v1 import control_pb2, edit_pb2, haptics_pb2, record_pb2, scene_pb2, stream_pb2
@@ -450,14 +449,13 @@ class Tool(Hand):
 
     def __init__(self, connection: Connection, attach: "haptics_pb2.OperateRequest") -> None:
         super().__init__()
-        self._requests: "queue.SimpleQueue[Optional[haptics_pb2.OperateRequest]]" = queue.SimpleQueue()
-        self._requests.put(attach)
+        self._requests = PoseQueue(attach)
         self._models = threading.Condition()
-        self._call = connection.stream(connection.stubs.haptics.Operate, iter(self._requests.get, None))
+        self._call = connection.stream(connection.stubs.haptics.Operate, self._requests)
         try:
             first = next(self._call)
         except (grpc.RpcError, StopIteration) as error:
-            self._requests.put(None)
+            self._requests.close()
             raise errors.of_end(error) from None
         self._taken(first)
         self._thread = threading.Thread(target=self._read, name="palpate-tool", daemon=True)
@@ -487,7 +485,8 @@ class Tool(Hand):
 
     def move(self, pose: PoseLike, **fields: Any) -> int:
         """Tells the tool where to be; returns at once. `fields`: more of ToolPose, such as velocity_m_per_s, jaw_angle_rad, pedal. Returns
-        the number of the pose, which a model names that used it. Errors: those that have ended the stream."""
+        the number of the pose, which a model names that used it or a later one: a pose that a slow connection has not taken yet is replaced
+        by the next, unless the pedal changes. Errors: those that have ended the stream."""
         with self._models:
             self._raise_if_over()
         request = self._next_pose(pose, fields)
@@ -508,7 +507,7 @@ class Tool(Hand):
 
     def close(self) -> None:
         """Lets the tool go."""
-        self._requests.put(None)
+        self._requests.close()
         self._thread.join(timeout=2)
         self._call.cancel()
         self._thread.join()

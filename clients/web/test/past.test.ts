@@ -98,6 +98,7 @@ test('going back opens a replay beside the scene, and watches it at that place',
   await answer(timeline());
   past.scrub(50);
   assert.deepEqual([past.position, past.isReplay], [50, false]);
+  assert.equal(value(-1).temporary, true, 'a page that is closed leaves nothing behind');
   await answer(replayOf(replay()));
   assert.deepEqual(happened(), ['leave', 'watch liver-replay']);
   assert.ok(past.isReplay && past.isGoing);

@@ -85,7 +85,7 @@ class JobRunTest : public test::DeviceTest {
   }
 
   std::string Text(const fs::path& file) {
-    const auto text = ReadWholeFile(folder_ / file);
+    const auto text = record::ReadWholeFile(folder_ / file, kMaxTextBytes);
     EXPECT_TRUE(text.ok()) << text.status();
     return text.value_or("");
   }
@@ -163,7 +163,7 @@ TEST_F(JobRunTest, LeavesTableGeometryStateAndSummary) {
   EXPECT_GT(summary["probes"][5]["final"].get<double>(), 1) << "the topology was edited";
   EXPECT_TRUE(fs::exists(folder_ / "a/geometry.surface.pvd"));
   EXPECT_FALSE(HasJobState(folder_ / "a"));
-  PALPATE_TEST_ASSIGN(const std::string hash, Sha256OfFile(folder_ / "a/probes.csv"));
+  PALPATE_TEST_ASSIGN(const std::string hash, record::Sha256OfFile(folder_ / "a/probes.csv"));
   EXPECT_EQ(summary["outputs"][0]["sha256"], hash);
   // Once more there is nothing to do; another job does not get the folder.
   PALPATE_TEST_ASSIGN(const RunOutcome again, Run(Press(), "a"));
@@ -201,7 +201,7 @@ TEST_F(JobRunTest, TheFinalStateIsARecordingThatGoesOn) {
   EXPECT_EQ(next->step, 4U);
 
   // The half that the scene does not name counts too.
-  PALPATE_TEST_ASSIGN(const std::string nodes, ReadWholeFile(folder_ / "elsewhere.node"));
+  PALPATE_TEST_ASSIGN(const std::string nodes, record::ReadWholeFile(folder_ / "elsewhere.node", kMaxTextBytes));
   PALPATE_ASSERT_OK(WriteDurably(folder_ / "cube.node", absl::StrReplaceAll(nodes, {{".02", ".03"}})));
   EXPECT_THAT(std::string(Run(text, "cube").status().message()), HasSubstr("or its files were changed"));
 }
@@ -291,6 +291,22 @@ TEST_F(JobRunTest, AKillLeavesNoTrace) {
   PALPATE_TEST_ASSIGN(const RunOutcome outcome, Run(text, "killed"));
   PALPATE_ASSERT_OK(outcome.failure);
   ExpectSameResults("whole", "killed");
+}
+
+/// What a process that was killed had begun to write goes, whatever its number was; files of others in the folder stay.
+TEST_F(JobRunTest, PartsOfAKilledProcessGo) {
+  PALPATE_TEST_ASSIGN(const RunOutcome part, Run(Press(), "killed", 6));
+  const std::vector<std::string> left = {
+      "checkpoint.palpate.4711.part", "checkpoint.palpate.part",        "summary.json.part",
+      "state.plrec.12.part",          "geometry.surface.pvd.4711.part", "geometry.frames/box_00000003.vtp.4711.part"};
+  const std::vector<std::string> others = {"notes.part", "mine/summary.json.part"};
+  fs::create_directories(folder_ / "killed/mine");
+  for (const std::string& file : left) std::ofstream(folder_ / "killed" / file) << "half";
+  for (const std::string& file : others) std::ofstream(folder_ / "killed" / file) << "of somebody";
+  PALPATE_TEST_ASSIGN(const RunOutcome outcome, Run(Press(), "killed"));
+  PALPATE_ASSERT_OK(outcome.failure);
+  for (const std::string& file : left) EXPECT_FALSE(fs::exists(folder_ / "killed" / file)) << file;
+  for (const std::string& file : others) EXPECT_TRUE(fs::exists(folder_ / "killed" / file)) << file;
 }
 
 TEST_F(JobRunTest, ADamagedCheckpointIsNotGoneOnFrom) {
@@ -407,6 +423,27 @@ TEST_F(JobRunTest, APolicyHasLastWords) {
       Run(Press("", "", absl::StrReplaceAll(ProgramPolicy(folder_, "x.py", ""), {{PALPATE_PYTHON, "/no/such/program"}})), "none");
   ASSERT_TRUE(outcome.ok());
   EXPECT_THAT(std::string(outcome->failure.message()), HasSubstr("cannot be started"));
+}
+
+TEST_F(JobRunTest, RowsUntilAFailureAreKept) {
+  const std::string more = ProgramPolicy(folder_, "ends.py", "  if step == 4: raise RuntimeError('no more tissue')");
+  PALPATE_TEST_ASSIGN(const RunOutcome outcome, Run(Press("", "", more), "ends"));
+  EXPECT_EQ(outcome.end, RunEnd::kFailed);
+  std::vector<std::string> steps;
+  const std::string table = Text("ends/probes.csv.part");
+  for (const absl::string_view row : absl::StrSplit(table, '\n', absl::SkipEmpty())) {
+    steps.emplace_back(row.substr(0, row.find(',')));
+  }
+  EXPECT_EQ(steps, (std::vector<std::string>{"step", "0", "1", "2", "3", "4"}));
+}
+
+TEST_F(JobRunTest, OfALongLogTheEndIsRead) {
+  // 64 GiB, though it takes no room.
+  const std::string more = ProgramPolicy(folder_, "long.py", "  import os\n  os.ftruncate(2, 1 << 36)\n  raise RuntimeError('full')");
+  PALPATE_TEST_ASSIGN(const RunOutcome outcome, Run(Press("", "", more), "long"));
+  EXPECT_EQ(outcome.end, RunEnd::kFailed);
+  EXPECT_THAT(std::string(outcome.failure.message()), HasSubstr("RuntimeError: full"));
+  EXPECT_LT(outcome.failure.message().size(), 10000U);
 }
 
 TEST_F(JobRunTest, APolicyThatForgetsCannotGoOn) {

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import pathlib
+import queue
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 import palpate
 import palpate.aio
 from google.protobuf import json_format
-from palpate.v1 import control_pb2, scene_pb2
+from palpate.v1 import control_pb2, haptics_pb2, scene_pb2
 from support import PATIENCE_S, phantom
 
 
@@ -158,6 +160,46 @@ class SceneTest(ServerTest):
             scene.release("forceps")
             scene.step()
             self.assertNotIn("grasping", scene.frame().tools["forceps"].activities)
+
+    def test_poses_do_not_pile_up(self):
+        answers = queue.Queue()
+        answers.put(haptics_pb2.OperateUpdate(attached=haptics_pb2.Attached()))
+        sent = []
+
+        class Call:
+            """A connection that takes nothing."""
+
+            def __iter__(self):
+                return iter(answers.get, None)
+
+            def __next__(self):
+                return answers.get()
+
+            def cancel(self):
+                answers.put(None)
+
+        class Connection:
+            stubs = types.SimpleNamespace(haptics=types.SimpleNamespace(Operate=None))
+
+            def stream(self, method, requests):
+                sent.append(requests)
+                return Call()
+
+        tool = palpate.scenes.Tool(Connection(), haptics_pb2.OperateRequest(attach=haptics_pb2.Attach(tool="probe")))
+        self.addCleanup(answers.put, None)
+        for i in range(5000):
+            tool.move((0, 0, i), pedal=1000 <= i < 2000)
+        answers.put(None)
+        tool.close()
+        waiting = list(sent[0])
+        self.assertEqual([request.WhichOneof("request") for request in waiting], ["attach", "pose", "pose", "pose"])
+        self.assertEqual([(request.pose.sequence, request.pose.pedal) for request in waiting[1:]],
+                         [(1000, False), (2000, True), (5000, False)])
+        many = palpate._streams.PoseQueue(haptics_pb2.OperateRequest())
+        for i in range(1000):
+            many.put(haptics_pb2.OperateRequest(pose=haptics_pb2.ToolPose(sequence=i + 1, pedal=i % 2 == 0)))
+        many.close()
+        self.assertEqual([request.pose.sequence for request in many][1:], list(range(985, 1001)))
 
     def test_tools_have_one_hand(self):
         with self.server.create(phantom()) as scene:

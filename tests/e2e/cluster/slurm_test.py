@@ -153,11 +153,22 @@ class SlurmTest(unittest.TestCase):
         shown = subprocess.run(["bash", "-c", f"{re.search(r'^folder=.*$', script, re.MULTILINE)[0]}; printf %s \"$folder\""], capture_output=True, text=True)
         self.assertEqual(shown.stdout, str(folder))
 
+    def test_odd_paths_are_taken(self):
+        folder = self.expand("a b's \"c\" 100% $d #e", 1)
+        logs = self.folder / "logs of \"all\" 50%"
+        with local_slurm.LocalSlurm(cpus=2) as slurm:
+            palpate("job", "submit", folder, "--slurm", "--submit", "-o", logs, "--tasks-per-process", TASKS, environment=slurm.environment)
+            slurm.wait_for("the end of all jobs", lambda: not slurm.queue(), limit_s=LIMIT_S)
+        self.assertEqual(sorted(path.suffix for path in logs.iterdir()), [".log", ".log", ".sbatch", ".sbatch"])
+        palpate("job", "collect", folder, "-o", self.folder / "table.csv")
+
     def test_bad_input_is_refused(self):
         folder = self.expand("refused", 1)
         for arguments, message in (((), "give one of --slurm and --kubernetes"), (("--slurm", "--kubernetes"), "give one of"),
                                    (("--slurm", "--partition", "a b"), "--partition: 'a b'"), (("--slurm", "--sbatch=qos"), "--sbatch: 'qos'"),
                                    (("--slurm", "--palpate", "a\nb"), "--palpate: holds a control character"),
+                                   (("--slurm", "-o", self.folder / "a\nb"), "--output: holds a control character"),
+                                   (("--slurm", "-o", self.folder / "a\\b"), "with a backslash in its name"),
                                    (("--kubernetes", "--name", "Livers"), "--name: 'Livers' is no name for Kubernetes"),
                                    (("--kubernetes", "--claim", "-x"), "--claim: '-x'"), (("--slurm", "--tasks-per-process", "0"), "--tasks-per-process")):
             refused = subprocess.run([PALPATE, "job", "submit", folder, *arguments], capture_output=True, text=True)

@@ -29,6 +29,8 @@ class RecordServiceTest : public ServerTest {
     options.state.checkpoint_interval = std::chrono::duration<double>(0);
     options.state.checkpoint_steps = checkpoint_steps_;
     if (max_scenes_ != 0) options.limits.max_scenes = max_scenes_;
+    if (max_state_bytes_ != 0) options.state.max_state_bytes = max_state_bytes_;
+    if (max_entry_bytes_ != 0) options.state.max_entry_bytes = max_entry_bytes_;
     return options;
   }
   /// As a crash of the process would leave it: a copy of the folder at this moment, without the end of the server.
@@ -115,6 +117,22 @@ class RecordServiceTest : public ServerTest {
       return part;
     });
   }
+  absl::StatusOr<v1::ReplaySceneResponse> Replay(const std::string& id, const std::string& replay_id, bool temporary = false) {
+    v1::ReplaySceneRequest replay;
+    replay.set_scene_id(id);
+    replay.set_replay_id(replay_id);
+    replay.set_temporary(temporary);
+    return Records().Replay(replay);
+  }
+  uint64_t BytesOnDisk(const std::string& id) {
+    uint64_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path() / "state" / "scenes" / id)) {
+      std::error_code gone;
+      const uint64_t size = entry.file_size(gone);
+      if (!gone) bytes += size;
+    }
+    return bytes;
+  }
   uint64_t SeekTo(const std::string& id, uint64_t position) {
     v1::SeekSceneRequest seek;
     seek.set_scene_id(id);
@@ -128,6 +146,8 @@ class RecordServiceTest : public ServerTest {
   bool keeps_state_ = true;
   uint64_t checkpoint_steps_ = 7;
   uint32_t max_scenes_ = 0;
+  uint64_t max_state_bytes_ = 0;
+  size_t max_entry_bytes_ = 0;
 };
 
 TEST_F(RecordServiceTest, ScenesComeBackBitForBitAfterACrash) {
@@ -459,6 +479,211 @@ TEST_F(RecordServiceTest, DamagedRecordingsAreRefusedWithWhere) {
   const absl::Status status = Open(flipped, "r").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_TRUE(Open(bytes, "r").ok()) << "what was refused has left nothing behind";
+}
+
+TEST_F(RecordServiceTest, AReplayKeepsItsPastWhenTheSceneIsMadeAnew) {
+  const std::vector<uint64_t> hashes = Live();
+  ASSERT_TRUE(Replay("s", "r").ok());
+  ASSERT_TRUE(Delete("s").ok());
+  const auto deleted = [&] { return SeekTo("r", 5); };
+  EXPECT_EQ(deleted(), hashes[5]);
+  // Another past under the same id, with files of the same names.
+  CreateScene(false, "s");
+  for (int i = 0; i < 30; ++i) StepPushed(1, 0.055);
+  ASSERT_TRUE(Records().GetTimeline("s").ok());
+  for (const uint64_t position : {3, 15, 26, 8}) EXPECT_EQ(SeekTo("r", position), hashes[position]) << position;
+  EXPECT_EQ(Records().GetTimeline("r")->divergences(), 0U);
+  const std::filesystem::path held = folder_.path() / "state" / "replays";
+  EXPECT_FALSE(std::filesystem::is_empty(held));
+  EXPECT_TRUE(Delete("r").ok());
+  EXPECT_TRUE(std::filesystem::is_empty(held)) << "what it held goes with it";
+}
+
+TEST_F(RecordServiceTest, WhatAnEarlierProcessHeldIsGone) {
+  const std::filesystem::path left = folder_.path() / "state" / "replays" / "palpate-of-a-crash";
+  StopServer();
+  std::filesystem::create_directories(left);
+  test::PutBytes(left / "journal-0000000000000001.plj", "old");
+  StartServer();
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+TEST_F(RecordServiceTest, ATemporaryReplayGoesWhenNobodyUsesIt) {
+  using std::chrono::minutes;
+  Live();
+  ASSERT_TRUE(Replay("s", "kept").ok());
+  ASSERT_TRUE(Replay("s", "left", true).ok());
+  ASSERT_TRUE(Replay("s", "asked", true).ok());
+  ASSERT_TRUE(Replay("s", "watched", true).ok());
+  v1::OpenRecording open;
+  open.set_scene_id("sent");
+  open.set_temporary(true);
+  std::string bytes;
+  ASSERT_TRUE(Records()
+                  .Save("s",
+                        [&bytes](std::string_view data) {
+                          bytes += data;
+                          return absl::OkStatus();
+                        })
+                  .ok());
+  ASSERT_TRUE(Records().Open(open, [&bytes] { return absl::StatusOr<std::string>(std::exchange(bytes, "")); }).ok());
+  v1::WatchRequest request;
+  request.set_scene_id("watched");
+  auto stream = std::make_unique<client::WatchStream>(client::Connection::FromChannel(NewChannel()), request);
+  v1::WatchUpdate update;
+  ASSERT_TRUE(stream->Read(&update));
+  const auto ids = [&] {
+    std::vector<std::string> out;
+    const auto list = Scenes().List();
+    for (const v1::SceneInfo& scene : *list) out.push_back(scene.scene_id());
+    return out;
+  };
+  // The time of the manager's own looks is long before this.
+  const auto begin = std::chrono::steady_clock::now() + std::chrono::hours(24);
+  server_->manager().DeleteIdleReplays(begin);
+  server_->manager().DeleteIdleReplays(begin + minutes(9));
+  SeekTo("asked", 3);
+  EXPECT_THAT(ids(), testing::UnorderedElementsAre("s", "kept", "left", "asked", "watched", "sent"));
+  server_->manager().DeleteIdleReplays(begin + minutes(10));
+  EXPECT_TRUE(Eventually([&] { return ids().size() == 4; }));
+  EXPECT_THAT(ids(), testing::UnorderedElementsAre("s", "kept", "asked", "watched"));
+  stream.reset();
+  EXPECT_TRUE(Eventually([&] { return Get("watched").watchers() == 0; }));
+  server_->manager().DeleteIdleReplays(begin + minutes(19));
+  EXPECT_THAT(ids(), testing::UnorderedElementsAre("s", "kept", "asked", "watched")) << "asked 9 minutes ago, watched until just now";
+  server_->manager().DeleteIdleReplays(begin + minutes(40));
+  server_->manager().DeleteIdleReplays(begin + minutes(50));
+  EXPECT_TRUE(Eventually([&] { return ids().size() == 2; }));
+  EXPECT_THAT(ids(), testing::UnorderedElementsAre("s", "kept"));
+}
+
+TEST_F(RecordServiceTest, TheTimeLineOffersNoMomentThatIsGone) {
+  StopServer();
+  max_state_bytes_ = 1;  // no more than what brings the scene back
+  StartServer();
+  CreateScene(false, "s");
+  StepPushed(3, 0.05);
+  v1::SetBookmarkRequest mark;
+  mark.set_scene_id("s");
+  mark.set_name("early");
+  ASSERT_TRUE(Records().SetBookmark(mark).ok());
+  ASSERT_TRUE(Replay("s", "old").ok());
+  ASSERT_TRUE(Scenes().Reset("s").ok());
+  // Files end when they are brought to disk, and only whole ones go.
+  ASSERT_TRUE(Eventually([&] {
+    StepPushed(7, 0.05);
+    return Records().GetTimeline("s")->begin() > 3;
+  }));
+  const v1::Timeline timeline = *Records().GetTimeline("s");
+  ASSERT_EQ(timeline.events_size(), 1) << timeline.DebugString();
+  EXPECT_EQ(timeline.events(0).kind(), "reset") << "steps count from it";
+  mark.set_name("too early");
+  mark.set_position(3);
+  EXPECT_EQ(Records().SetBookmark(mark).status().code(), absl::StatusCode::kInvalidArgument);
+  const absl::StatusOr<v1::ReplaySceneResponse> replay = Replay("s", "r");
+  ASSERT_TRUE(replay.ok()) << replay.status();
+  EXPECT_GT(replay->timeline().begin(), 3U);
+  v1::SeekSceneRequest seek;
+  seek.set_scene_id("r");
+  seek.set_position(3);
+  absl::Status gone = Records().Seek(seek).status();
+  EXPECT_EQ(gone.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(gone.message()), HasSubstr("position: 3 is outside ["));
+  // One that began before they went still has them.
+  SeekTo("old", 1);
+}
+
+TEST_F(RecordServiceTest, TheBoundHoldsWithoutCheckpoints) {
+  StopServer();
+  checkpoint_steps_ = 0;
+  max_state_bytes_ = 400'000;
+  StartServer();
+  CreateScene(false, "s");
+  v1::SetBookmarkRequest mark;
+  mark.set_scene_id("s");
+  mark.set_name(std::string(64, 'b'));
+  for (int round = 0; round < 40; ++round) {
+    for (int i = 0; i < 200; ++i) ASSERT_TRUE(Records().SetBookmark(mark).ok());
+    StepPushed(1, 0.05);
+    EXPECT_LE(BytesOnDisk("s"), max_state_bytes_) << round;
+  }
+  RestartFromCopy();
+  EXPECT_EQ(Get("s").step(), 40U);
+}
+
+TEST_F(RecordServiceTest, AnEntryThatNoReaderTakesIsRefusedBeforeItIsPerformed) {
+  StopServer();
+  max_entry_bytes_ = 8000;
+  StartServer();
+  CreateScene(false, "s");
+  v1::EditSceneRequest request = Carve("long", 0);
+  while (request.ByteSizeLong() < max_entry_bytes_) *request.add_edits() = request.edits(0);
+  const uint32_t tets = Get("s").bodies(0).tet_count();
+  const absl::Status refused = Scenes().Edit(request).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("allowed are 8000"));
+  EXPECT_EQ(Get("s").bodies(0).tet_count(), tets) << "nothing was performed";
+  v1::EditSceneRequest shorter = Carve("short", 0);
+  shorter.mutable_edits(0)->mutable_carve()->mutable_region()->mutable_ball()->set_radius_m(0.06);
+  ASSERT_TRUE(Scenes().Edit(shorter).ok());
+  RestartFromCopy();
+  EXPECT_LT(Get("s").bodies(0).tet_count(), tets);
+  EXPECT_TRUE(Scenes().Edit(shorter)->is_repeat());
+  // A scene whose spec is too long is none at all.
+  StopServer();
+  max_entry_bytes_ = TinyScene().ByteSizeLong();
+  StartServer();
+  v1::CreateSceneRequest create;
+  create.set_scene_id("t");
+  *create.mutable_spec() = TinyScene();
+  grpc::ClientContext context;
+  v1::CreateSceneResponse response;
+  const grpc::Status scene = scenes_->CreateScene(&context, create, &response);
+  EXPECT_EQ(scene.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << scene.error_message();
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "state" / "scenes" / "t"));
+}
+
+TEST_F(RecordServiceTest, MetricsOfAPausedSceneFollowTheDisk) {
+  CreateScene(false, "s");
+  StepPushed(1, 0.05);
+  EXPECT_TRUE(Eventually([&] { return Metric("palpate_undurable_steps{scene=\"s\"}") == 0; })) << "no step comes that would tell";
+  const double bytes = Metric("palpate_journal_written_bytes{scene=\"s\"}");
+  ASSERT_TRUE(Scenes().Edit(Carve("one", 0)).ok());
+  EXPECT_TRUE(Eventually([&] { return Metric("palpate_journal_written_bytes{scene=\"s\"}") > bytes; }));
+}
+
+TEST_F(RecordServiceTest, DamageThatAReplayMeetsIsTold) {
+  Live();
+  StopServer();
+  const std::filesystem::path scene = folder_.path() / "state" / "scenes" / "s";
+  std::vector<std::filesystem::path> states;
+  for (const auto& entry : std::filesystem::directory_iterator(scene)) {
+    if (record::StateOfFile(entry.path())) states.push_back(entry.path());
+  }
+  std::sort(states.begin(), states.end());
+  StartServer();
+  std::string bytes = test::BytesOf(states.front());
+  bytes[bytes.size() / 2] ^= 1;
+  test::PutBytes(states.front(), bytes);
+  ASSERT_TRUE(Replay("s", "r").ok());
+  EXPECT_EQ(Records().GetTimeline("r")->damages_size(), 0) << "nothing needed that state so far";
+  for (int i = 0; i < 3; ++i) SeekTo("r", record::StateOfFile(states.front())->position + 1), SeekTo("r", 1);
+  const v1::Timeline timeline = *Records().GetTimeline("r");
+  ASSERT_EQ(timeline.damages_size(), 1) << "each kind once";
+  EXPECT_THAT(timeline.damages(0), HasSubstr(states.front().filename().string()));
+}
+
+TEST_F(RecordServiceTest, DamageWithoutEndIsListedInPart) {
+  Live();
+  for (uint64_t i = 0; i < 100; ++i) {
+    test::PutBytes(folder_.path() / "state" / "scenes" / "s" / record::StateName(1000 + i, 30), "no state");
+  }
+  ASSERT_TRUE(Replay("s", "r").ok());
+  SeekTo("r", 1);
+  SeekTo("r", 30);
+  const v1::Timeline timeline = *Records().GetTimeline("r");
+  ASSERT_EQ(timeline.damages_size(), 64);
+  EXPECT_EQ(timeline.damages(63), "there is more damage, which is not listed");
 }
 
 }  // namespace

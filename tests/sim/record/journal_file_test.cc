@@ -79,6 +79,13 @@ TEST(JournalFile, EveryFlippedByteIsFoundAndNamed) {
   }
 }
 
+TEST(JournalFile, AnEntryThatNoReaderTakesIsToldOf) {
+  EXPECT_TRUE(CheckEntrySize(kMaxEntryBytes).ok());
+  const absl::Status status = CheckEntrySize(kMaxEntryBytes + 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "an entry of a journal would have 1073741825 bytes, allowed are 1073741824");
+}
+
 TEST(JournalFile, AnotherVersionIsRefusedByName) {
   const test::TestFolder folder;
   std::string bytes = TenSteps();

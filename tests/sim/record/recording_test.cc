@@ -176,5 +176,24 @@ TEST(TrimFolder, DropsOldJournalsButNeverWhatBringsTheSceneBack) {
   EXPECT_EQ((*recording)->begin_position(), (*recording)->states()[0].position);
 }
 
+TEST(TrimFolder, TellsWhereThePastBeginsNow) {
+  const test::TestFolder folder;
+  for (uint64_t first = 1; first <= 91; first += 10) PutJournal(folder.path(), first, first + 9);
+  for (uint64_t s = 5; s <= 95; s += 10) PutState(folder.path(), s, 5000);
+  uint64_t begin = 7;
+  ASSERT_TRUE(TrimFolder(folder.path(), 1 << 20, &begin).ok());
+  EXPECT_EQ(begin, 7U) << "nothing went";
+  // Journals go one after the other, and the time line with them.
+  for (const uint64_t max_bytes : {12000, 11500, 11000, 1}) {
+    ASSERT_TRUE(TrimFolder(folder.path(), max_bytes, &begin).ok());
+    const auto recording = Recording::OpenFolder(folder.path());
+    ASSERT_TRUE(recording.ok()) << recording.status();
+    if (!(*recording)->has_begin()) {
+      EXPECT_EQ(begin, (*recording)->begin_position()) << max_bytes;
+    }
+  }
+  EXPECT_EQ(begin, 85U);
+}
+
 }  // namespace
 }  // namespace palpate::record

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/record/file_names.h"
 #include "tests/sim/record/record_builders.h"
 
 namespace palpate::record {
@@ -50,6 +51,30 @@ TEST(StateFolder, ScenesComeAndGo) {
   EXPECT_THAT(*(*state)->SceneIds(), ElementsAre("a", "b"));
   EXPECT_TRUE((*state)->RemoveScene("a").ok());
   EXPECT_THAT(*(*state)->SceneIds(), ElementsAre("b"));
+}
+
+TEST(StateFolder, AHeldPastStaysWhenTheSceneGoes) {
+  const test::TestFolder parent;
+  const auto folder = StateFolder::Open(parent.path() / "state");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_EQ((*folder)->HoldPast("s").status().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE((*folder)->AddScene("s").ok());
+  const std::filesystem::path scene = (*folder)->SceneFolder("s");
+  test::PutBytes(scene / JournalName(1), "first");
+  test::PutBytes(scene / StateName(3, 2), "state");
+  test::PutBytes(scene / (JournalName(9) + ".part"), "not yet");
+  auto held = (*folder)->HoldPast("s");
+  ASSERT_TRUE(held.ok()) << held.status();
+  ASSERT_TRUE((*folder)->RemoveScene("s").ok());
+  ASSERT_TRUE((*folder)->AddScene("s").ok());
+  test::PutBytes(scene / JournalName(1), "second");
+  const std::filesystem::path kept = (*held)->path();
+  EXPECT_EQ(test::BytesOf(kept / JournalName(1)), "first");
+  EXPECT_EQ(test::BytesOf(kept / StateName(3, 2)), "state");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(kept), std::filesystem::directory_iterator()), 2);
+  held->reset();
+  EXPECT_FALSE(std::filesystem::exists(kept));
+  EXPECT_EQ(test::BytesOf(scene / JournalName(1)), "second");
 }
 
 TEST(AssetStore, FindsContentByWhatItIsAndNamesDamage) {

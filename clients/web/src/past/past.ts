@@ -287,7 +287,9 @@ export class Past {
     }
     this.replays.delete(sceneId);
     if (known) await this.connection.call({ case: 'delete', value: { sceneId: known.sceneId } });
-    const answer = await this.connection.call({ case: 'replay', value: { sceneId, replayId: freshId(sceneId, 'replay') } });
+    // A page that is closed cannot take its replay away: the server does when nobody watches it any more.
+    const replay = { sceneId, replayId: freshId(sceneId, 'replay'), temporary: true };
+    const answer = await this.connection.call({ case: 'replay', value: replay });
     if (answer.case !== 'replay' || !answer.value.scene) throw new Error(`the server answered a replay with '${answer.case}'`);
     const { scene, timeline } = answer.value;
     this.replays.set(sceneId, { sceneId: scene.sceneId, end: Number(timeline?.end ?? 0n) });
