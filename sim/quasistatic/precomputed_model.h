@@ -14,6 +14,8 @@
 
 namespace palpate::sim {
 
+class ReferenceBody;
+
 /// A spring of all three directions between two vertices, or of a vertex with itself to where it is given to be: a block of a stiffness.
 struct StiffnessBlock {
   uint32_t row = 0;
@@ -104,6 +106,10 @@ class PrecomputedModel {
 
  private:
   PrecomputedModel() = default;
+  absl::Status NumberWhatMoves();
+  absl::Status Assemble(const ReferenceBody& body);
+  Eigen::SparseMatrix<double> Reduced(const Eigen::SparseMatrix<double>& full, std::span<const StiffnessBlock> blocks) const;
+  absl::Status Factorize();
   absl::StatusOr<Eigen::MatrixXd> ResponsesAt(std::span<const uint32_t> vertices);
 
   Input input_;
