@@ -186,7 +186,7 @@ absl::Status CompareStep(std::shared_ptr<gpu::Context> context, const Organ& org
   return absl::OkStatus();
 }
 
-/// The model of the thesis: explicit steps of an organ that is pushed at its top.
+/// The model of Forest 2003: explicit steps of an organ that is pushed at its top.
 absl::Status MeasureTensorMass(const Organ& organ, const std::string& name, Report* report) {
   PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::TissueTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
   PALPATE_ASSIGN_OR_RETURN(const sim::TensorMass model, sim::TensorMass::Create(organ.mesh.vertices, tets, organ.fixed));
@@ -206,8 +206,8 @@ absl::Status MeasureTensorMass(const Organ& organ, const std::string& name, Repo
   return absl::OkStatus();
 }
 
-/// The update orders of the thesis: relaxation of an organ that is pushed at its top, as residuals over that at the start after given
-/// numbers of vertex updates. Letting the organ go again, as the thesis does, gives the same numbers: the model is linear.
+/// The update orders of Forest 2003: relaxation of an organ that is pushed at its top, as residuals over that at the start after given
+/// numbers of vertex updates. Letting the organ go again, as Forest does, gives the same numbers: the model is linear.
 absl::Status MeasureOrders(const Organ& organ, const std::string& name, Report* report) {
   PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::TissueTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
   PALPATE_ASSIGN_OR_RETURN(const sim::TensorMass model, sim::TensorMass::Create(organ.mesh.vertices, tets, organ.fixed));
@@ -310,7 +310,7 @@ absl::Status CompareShapeMatching(std::shared_ptr<gpu::Context> context, const O
       const Clock::time_point begin = Clock::now();
       PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep outcome, solver->Step({}));
       step_ms.push_back(MillisecondsSince(begin));
-      if (outcome.bad_vertices > 0) return absl::InternalError(absl::StrFormat("%s, %s: a step was undone", name, kind.name));
+      if (outcome.bad_vertices > 0) return absl::InternalError(absl::StrFormat("%s, %s: a step was rolled back", name, kind.name));
     }
     std::vector<float> x(3 * organ.mesh.vertices.size());
     PALPATE_RETURN_IF_ERROR(solver->ReadPositions(x));
