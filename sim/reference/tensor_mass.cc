@@ -13,7 +13,7 @@ using Eigen::Matrix3d;
 using Eigen::Vector3d;
 
 constexpr uint32_t kMeanPriority = 2;                  // the queue is twice as long as there are free vertices
-constexpr uint32_t kMaxPriority = 10 * kMeanPriority;  // missed in one step of 22,000 (the table of the thesis)
+constexpr uint32_t kMaxPriority = 10 * kMeanPriority;  // missed in one step of 22,000 (the table in Forest 2003)
 constexpr double kExcitationRate = 10;                 // the excitation changes by at most exp(10) a pass
 constexpr uint32_t kNowhere = 0xffffffffU;
 

@@ -39,8 +39,8 @@ class PriorityQueue {
   std::vector<std::vector<uint32_t>> places_;  // of each vertex, in the queue
 };
 
-/// Linear elasticity as stiffness tensors on vertices and edges (Cotin, Delingette, Ayache 2000): the model of the thesis, as a baseline
-/// for the implicit solver. f_i = -(K_ii u_i + sum_j K_ij u_j). Displacements and forces are [vertex_count].
+/// Linear elasticity as stiffness tensors on vertices and edges (Cotin, Delingette, Ayache 2000; Forest 2003, section 3), as a baseline for
+/// the implicit solver. f_i = -(K_ii u_i + sum_j K_ij u_j). Displacements and forces are [vertex_count].
 class TensorMass {
  public:
   /// Only mu, lambda, density of the tets count. Errors: InvalidArgument (sizes, indices, volumes that are not positive).
