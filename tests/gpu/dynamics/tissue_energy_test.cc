@@ -102,7 +102,7 @@ TEST_F(TissueEnergyTest, EqualsTheReferenceInDoubleAndInFloat) {
   }
 }
 
-TEST_F(TissueEnergyTest, ZeroAtRestAndUnderRigidMotion) {
+TEST_F(TissueEnergyTest, IsZeroAtRestAndUnderRigidMotion) {
   for (const TissueEnergy energy : kAllEnergies) {
     for (const bool in_double : {true, false}) {
       SCOPED_TRACE(testing::Message() << Name(energy) << (in_double ? ", double" : ", float"));

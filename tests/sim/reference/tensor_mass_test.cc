@@ -50,7 +50,8 @@ Bar MakeBar() {
   return bar;
 }
 
-TEST(PriorityQueueTest, ExampleOfTheThesis) {
+// The example of Forest 2003, section 3.
+TEST(PriorityQueueTest, SetAppendsPlacesAndFillsFreedOnesFromTheEnd) {
   PriorityQueue queue(4, 3);
   EXPECT_THAT(queue.queue(), ElementsAre(0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3));
   queue.Set(0, 4);
@@ -62,7 +63,7 @@ TEST(PriorityQueueTest, ExampleOfTheThesis) {
   EXPECT_EQ(queue.priority(3), 3U);
 }
 
-TEST(PriorityQueueTest, ChancesOfBeingMissed) {
+TEST(PriorityQueueTest, ChancesOfBeingMissedFallWithThePriority) {
   // n draws miss a vertex of priority p with probability exp(-p / L), L the mean priority.
   constexpr uint32_t kVertices = 500;
   constexpr int kSteps = 4000;
@@ -75,7 +76,7 @@ TEST(PriorityQueueTest, ChancesOfBeingMissed) {
     for (uint32_t draw = 0; draw < kVertices; ++draw) drawn[queue.Draw(random)] = 1;
     for (size_t v = 0; v < 4; ++v) missed[v] += drawn[v] == 0 ? 1 : 0;
   }
-  const double expected[] = {0.61, 0.37, 0.14, 0.050};  // the table of the thesis
+  const double expected[] = {0.61, 0.37, 0.14, 0.050};  // the table in Forest 2003
   for (size_t v = 0; v < 4; ++v)
     EXPECT_NEAR(missed[v] / static_cast<double>(kSteps), expected[v], 0.025) << "priority " << queue.priority(v);
 }
