@@ -50,11 +50,11 @@ absl::Status TooLarge(size_t vertex_count, size_t chosen_count, size_t bytes, si
 
 /// Whose stiffness is the viscosity over the step. Small strain: the viscosity of a tet is its stiffness times damping_s, of the isotropic
 /// part alone, as the solver has it.
-std::vector<gpu::TissueTet> DampersOf(std::span<const gpu::TissueTet> tets, double dt_s) {
-  std::vector<gpu::TissueTet> viscous(tets.begin(), tets.end());
-  for (gpu::TissueTet& tet : viscous) {
+std::vector<ElasticTet> DampersOf(std::span<const ElasticTet> tets, double dt_s) {
+  std::vector<ElasticTet> viscous(tets.begin(), tets.end());
+  for (ElasticTet& tet : viscous) {
     const double rate = tet.damping_s / dt_s;
-    tet.energy = gpu::TissueEnergy::kLinear;
+    tet.model = MaterialModel::kLinear;
     tet.fibers = {};
     tet.mu_pa = static_cast<float>(tet.mu_pa * rate);
     tet.lambda_pa = static_cast<float>(tet.lambda_pa * rate);
@@ -65,8 +65,8 @@ std::vector<gpu::TissueTet> DampersOf(std::span<const gpu::TissueTet> tets, doub
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PrecomputedModel>> PrecomputedModel::Create(std::span<const Vector3d> rest_m,
-                                                                           std::span<const gpu::TissueTet> tets,
-                                                                           std::span<const uint8_t> fixed, std::span<const uint32_t> chosen,
+                                                                           std::span<const ElasticTet> tets, std::span<const uint8_t> fixed,
+                                                                           std::span<const uint32_t> chosen,
                                                                            std::span<const StiffnessBlock> extra,
                                                                            const PrecomputedOptions& options) {
   const size_t n = rest_m.size();
@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<PrecomputedModel>> PrecomputedModel::Create(std::
 absl::Status PrecomputedModel::NumberWhatMoves() {
   const size_t n = input_.rest_m.size();
   std::vector<uint8_t> is_used(n, 0);
-  for (const gpu::TissueTet& tet : input_.tets) {
+  for (const ElasticTet& tet : input_.tets) {
     for (const uint32_t v : tet.vertices) is_used[v] = 1;
   }
   for (const StiffnessBlock& block : input_.extra) is_used[block.row] = is_used[block.column] = 1;

@@ -10,7 +10,7 @@
 #include <Eigen/SparseCore>
 
 #include "gpu/base/status.h"
-#include "gpu/dynamics/tissue_layout.h"
+#include "sim/scene/elastic_tet.h"
 
 namespace palpate::sim {
 
@@ -50,15 +50,14 @@ class PrecomputedModel {
   /// semidefinite as a whole; both triangles.
   /// Errors: InvalidArgument (sizes, indices, volumes that are not positive), FailedPrecondition (the body is not held: the stiffness is
   /// singular), ResourceExhausted naming what the model would take.
-  static absl::StatusOr<std::unique_ptr<PrecomputedModel>> Create(std::span<const Eigen::Vector3d> rest_m,
-                                                                  std::span<const gpu::TissueTet> tets, std::span<const uint8_t> fixed,
-                                                                  std::span<const uint32_t> chosen, std::span<const StiffnessBlock> extra,
-                                                                  const PrecomputedOptions& options);
+  static absl::StatusOr<std::unique_ptr<PrecomputedModel>> Create(std::span<const Eigen::Vector3d> rest_m, std::span<const ElasticTet> tets,
+                                                                  std::span<const uint8_t> fixed, std::span<const uint32_t> chosen,
+                                                                  std::span<const StiffnessBlock> extra, const PrecomputedOptions& options);
 
   /// What a model is made of, as Create takes it: made of the same again it gives the same bits.
   struct Input {
     std::vector<Eigen::Vector3d> rest_m;
-    std::vector<gpu::TissueTet> tets;
+    std::vector<ElasticTet> tets;
     std::vector<uint8_t> fixed;
     std::vector<uint32_t> chosen;
     std::vector<StiffnessBlock> extra;

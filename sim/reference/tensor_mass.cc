@@ -59,7 +59,7 @@ void PriorityQueue::Set(uint32_t vertex, uint32_t priority) {
 
 uint32_t PriorityQueue::Draw(std::mt19937_64& random) const { return queue_[random() % queue_.size()]; }
 
-absl::StatusOr<TensorMass> TensorMass::Create(std::span<const Vector3d> rest_m, std::span<const gpu::TissueTet> tets,
+absl::StatusOr<TensorMass> TensorMass::Create(std::span<const Vector3d> rest_m, std::span<const ElasticTet> tets,
                                               std::vector<uint8_t> fixed) {
   const size_t n = rest_m.size();
   if (fixed.size() != n) return absl::InvalidArgumentError(absl::StrCat("fixed: ", fixed.size(), " entries for ", n, " vertices"));

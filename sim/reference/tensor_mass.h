@@ -9,7 +9,7 @@
 #include <Eigen/Core>
 
 #include "gpu/base/status.h"
-#include "gpu/dynamics/tissue_layout.h"
+#include "sim/scene/elastic_tet.h"
 
 namespace palpate::sim {
 
@@ -44,7 +44,7 @@ class PriorityQueue {
 class TensorMass {
  public:
   /// Only mu, lambda, density of the tets count. Errors: InvalidArgument (sizes, indices, volumes that are not positive).
-  static absl::StatusOr<TensorMass> Create(std::span<const Eigen::Vector3d> rest_m, std::span<const gpu::TissueTet> tets,
+  static absl::StatusOr<TensorMass> Create(std::span<const Eigen::Vector3d> rest_m, std::span<const ElasticTet> tets,
                                            std::vector<uint8_t> fixed);
 
   size_t vertex_count() const { return fixed_.size(); }

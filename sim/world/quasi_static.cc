@@ -203,9 +203,8 @@ absl::StatusOr<QuasiStatic::Part> QuasiStatic::LoadPart(StateReader& archive) {
                   part.joined_n.size() == At(n) && tet_count == input.tets.size() &&
                   std::all_of(part.interface.begin(), part.interface.end(), is_vertex);
   for (const StiffnessBlock& block : part.layer) is_sound = is_sound && is_vertex(block.row) && is_vertex(block.column);
-  for (const gpu::TissueTet& tet : input.tets) {
-    is_sound = is_sound && std::all_of(tet.vertices.begin(), tet.vertices.end(), is_vertex) &&
-               static_cast<uint32_t>(tet.energy) < PALPATE_ENERGY_CODES;
+  for (const ElasticTet& tet : input.tets) {
+    is_sound = is_sound && std::all_of(tet.vertices.begin(), tet.vertices.end(), is_vertex) && IsMaterialModel(tet.model);
   }
   archive.Check(is_sound, "a pre-computed model of other vertices");
   PALPATE_RETURN_IF_ERROR(archive.status());

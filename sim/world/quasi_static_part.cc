@@ -19,7 +19,7 @@ constexpr double kLayerMargin = 1.5;
 
 Index At(size_t vertex) { return static_cast<Index>(3 * vertex); }
 
-void Stiffen(float factor, gpu::TissueTet* tet) {
+void Stiffen(float factor, ElasticTet* tet) {
   tet->mu_pa *= factor;
   tet->lambda_pa *= factor;
   tet->fibers.coupling_pa *= factor;
@@ -59,8 +59,8 @@ class QuasiStatic::PartMaker {
   Part Take() && { return std::move(part_); }
 
  private:
-  void AddInside(uint32_t t, gpu::TissueTet tet);
-  void AddToLayer(uint32_t t, gpu::TissueTet tet);
+  void AddInside(uint32_t t, ElasticTet tet);
+  void AddToLayer(uint32_t t, ElasticTet tet);
   VectorXd LayerAsItIs(const ReferenceBody& layer) const;
   std::vector<uint32_t> WhatCanBeTouched() const;
 
@@ -74,9 +74,9 @@ class QuasiStatic::PartMaker {
   std::vector<uint32_t> local_;     // [slot of the mesh] among the part's vertices, or kNone
   std::vector<Vector3d> rest_;      // [vertex of the part], as below
   std::vector<uint8_t> fixed_;
-  std::vector<gpu::TissueTet> inside_;
+  std::vector<ElasticTet> inside_;
   // Dynamic tets at the interface. They get vertices of their own beyond those of the part.
-  std::vector<gpu::TissueTet> layer_;
+  std::vector<ElasticTet> layer_;
   std::vector<uint32_t> layer_local_;
   std::vector<Vector3d> layer_rest_;
   VectorXd joined_mass_kg_;  // [vertex of the part] of the layer, where it is joined
@@ -105,9 +105,9 @@ void QuasiStatic::PartMaker::ListVertices() {
 }
 
 absl::Status QuasiStatic::PartMaker::CollectTets() {
-  std::vector<gpu::TissueTet> of_zone;
+  std::vector<ElasticTet> of_zone;
   for (size_t zone = 0; zone < body_.zones().count(); ++zone) {
-    PALPATE_ASSIGN_OR_RETURN(of_zone.emplace_back(), TissueOf(body_.zones().MaterialOf(static_cast<TetZoneId>(zone))));
+    PALPATE_ASSIGN_OR_RETURN(of_zone.emplace_back(), ElasticTetOf(body_.zones().MaterialOf(static_cast<TetZoneId>(zone))));
   }
   layer_rest_ = rest_;
   layer_local_ = local_;
@@ -125,7 +125,7 @@ absl::Status QuasiStatic::PartMaker::CollectTets() {
   return absl::OkStatus();
 }
 
-void QuasiStatic::PartMaker::AddInside(uint32_t t, gpu::TissueTet tet) {
+void QuasiStatic::PartMaker::AddInside(uint32_t t, ElasticTet tet) {
   for (size_t c = 0; c < 4; ++c) tet.vertices[c] = local_[tets_[t][c]];
   inside_.push_back(tet);
   young_sum_pa_ += body_.zones().MaterialOf(body_.ZoneOf(t)).young_modulus_pa;
@@ -135,7 +135,7 @@ void QuasiStatic::PartMaker::AddInside(uint32_t t, gpu::TissueTet tet) {
   }
 }
 
-void QuasiStatic::PartMaker::AddToLayer(uint32_t t, gpu::TissueTet tet) {
+void QuasiStatic::PartMaker::AddToLayer(uint32_t t, ElasticTet tet) {
   for (size_t c = 0; c < 4; ++c) {
     uint32_t& place = layer_local_[tets_[t][c]];
     if (place == kNone) {
@@ -163,8 +163,8 @@ absl::Status QuasiStatic::PartMaker::JoinLayer(double dt_s) {
   const VectorXd pull = now.Forces(LayerAsItIs(now));
   for (const uint32_t v : part_.interface) part_.joined_n.segment<3>(At(v)) = pull.segment<3>(At(v));
 
-  std::vector<gpu::TissueTet> stiffer = layer_;
-  for (gpu::TissueTet& tet : stiffer) Stiffen(static_cast<float>(kLayerMargin + tet.damping_s / dt_s), &tet);
+  std::vector<ElasticTet> stiffer = layer_;
+  for (ElasticTet& tet : stiffer) Stiffen(static_cast<float>(kLayerMargin + tet.damping_s / dt_s), &tet);
   PALPATE_ASSIGN_OR_RETURN(const ReferenceBody joined, ReferenceBody::Create(layer_rest_, std::move(stiffer), held));
   for (const uint32_t v : part_.interface) joined_mass_kg_[v] = joined.mass_kg()[v];
   part_.layer = BlocksOf(joined.Stiffness(joined.Rest(), true));

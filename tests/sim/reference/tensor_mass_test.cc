@@ -23,7 +23,7 @@ constexpr UpdateOrder kOrders[] = {UpdateOrder::kSynchronous, UpdateOrder::kRand
 
 struct Bar {
   std::vector<Vector3d> rest_m;
-  std::vector<gpu::TissueTet> tets;
+  std::vector<ElasticTet> tets;
   std::vector<uint8_t> fixed;
   std::vector<Vector3d> loads_n;
 };
@@ -34,11 +34,11 @@ Bar MakeBar() {
   auto mesh = BoxMesh({7, 3, 3}, {0.12, 0.04, 0.04});
   EXPECT_TRUE(mesh.ok()) << mesh.status();
   bar.rest_m = mesh->vertices;
-  gpu::TissueTet tet;
+  ElasticTet tet;
   tet.mu_pa = 2000;
   tet.lambda_pa = 3000;
   tet.density_kg_per_m3 = 1000;
-  tet.energy = gpu::TissueEnergy::kLinear;
+  tet.model = MaterialModel::kLinear;
   for (const auto& vertices : mesh->tets) {
     tet.vertices = vertices;
     bar.tets.push_back(tet);
@@ -137,7 +137,7 @@ Bar MakePushedSlab() {
   auto mesh = BoxMesh({13, 13, 4}, {0.24, 0.24, 0.06});
   EXPECT_TRUE(mesh.ok()) << mesh.status();
   slab.rest_m = mesh->vertices;
-  gpu::TissueTet tet = slab.tets[0];
+  ElasticTet tet = slab.tets[0];
   slab.tets.clear();
   for (const auto& vertices : mesh->tets) {
     tet.vertices = vertices;
@@ -193,7 +193,7 @@ TEST(RelaxationTest, BreadthFirstGoesOutwardsFromTheLoadedVertices) {
   // A second bar next to the first that no edge joins to it: out of reach.
   const auto tet_count = bar.tets.size();
   for (size_t t = 0; t < tet_count; ++t) {
-    gpu::TissueTet tet = bar.tets[t];
+    ElasticTet tet = bar.tets[t];
     for (uint32_t& v : tet.vertices) v += n;
     bar.tets.push_back(tet);
   }
@@ -208,7 +208,7 @@ TEST(RelaxationTest, BreadthFirstGoesOutwardsFromTheLoadedVertices) {
   std::vector<uint32_t> distance(2 * n, kFar);
   distance[loaded] = 0;
   std::set<std::pair<uint32_t, uint32_t>> edges;
-  for (const gpu::TissueTet& tet : bar.tets) {
+  for (const ElasticTet& tet : bar.tets) {
     for (const uint32_t a : tet.vertices) {
       for (const uint32_t b : tet.vertices) {
         if (a != b && bar.fixed[a] == 0 && bar.fixed[b] == 0) edges.insert({a, b});
@@ -271,7 +271,7 @@ TEST(RelaxationTest, OnlySynchronousUpdatesDoNotDependOnNumbers) {
     renumbered.fixed[number[v]] = bar.fixed[v];
     renumbered.loads_n[number[v]] = bar.loads_n[v];
   }
-  for (gpu::TissueTet& tet : renumbered.tets) {
+  for (ElasticTet& tet : renumbered.tets) {
     for (uint32_t& v : tet.vertices) v = number[v];
   }
   PALPATE_TEST_ASSIGN(const TensorMass model, TensorMass::Create(bar.rest_m, bar.tets, bar.fixed));
