@@ -1,4 +1,4 @@
-// Carving, refinement and incision of closed meshes on the host: the statistics of Forest 2003 beside the thesis's, times, and the cost of
+// Carving, refinement and incision of closed meshes on the host: statistics beside those of Forest 2003, times, and the cost of
 // an edit against the size of the mesh; and, in a running scene, of a removal with all that follows it on the device.
 #include <algorithm>
 #include <array>
@@ -79,7 +79,7 @@ bool IsSurfaceManifold(const ClosedMesh& mesh) {
   return true;
 }
 
-// What the thesis printed for the mesh that comes nearest; shares in percent.
+// What Forest 2003 printed for the mesh that comes nearest; shares in percent.
 struct Published {
   const char* mesh;
   int operations, no_problem, vertex, edge;
@@ -195,8 +195,8 @@ absl::Status Carve(const Subject& subject, Report& report, Bars& bars) {
   const uint64_t vertex = s.vertex_problem();
   const uint64_t problems = vertex + s.edge_problem;
   const auto percent = [](uint64_t part, uint64_t whole) { return 100 * Share(part, whole); };
-  report.Note(absl::StrFormat("%s: %d tets (%d before refinement), %d left; beside it in brackets the thesis's %s", subject.name,
-                              start_tets, first_tets, mesh.tet_count(), p.mesh));
+  report.Note(absl::StrFormat("%s: %d tets (%d before refinement), %d left; beside it in brackets Forest's %s", subject.name, start_tets,
+                              first_tets, mesh.tet_count(), p.mesh));
   report.Note(absl::StrFormat("  operations %d [%d]: no problem %.0f %% [%d], vertex %.0f %% [%d], edge %.1f %% [%d]", s.operations(),
                               p.operations, percent(s.no_problem, s.operations()), p.no_problem, percent(vertex, s.operations()), p.vertex,
                               percent(s.edge_problem, s.operations()), p.edge));

@@ -191,7 +191,7 @@ class FrameTimes {
   std::vector<double> best_;
 };
 
-// What per-cluster normal cones would do: the thesis' test on each cluster of 16 triangles, for its pairs with itself.
+// What per-cluster normal cones would do: the test of Leonard 2021 on each cluster of 16 triangles, for its pairs with itself.
 struct ConeResult {
   uint64_t culled_clusters = 0;
   uint64_t clusters = 0;
@@ -324,7 +324,7 @@ class Suite {
     return stages;
   }
 
-  // Normal cones as in the thesis, on the clusters of the hierarchy: how many pairs of a cluster with itself they would drop, and which
+  // Normal cones as in Leonard 2021, on the clusters of the hierarchy: how many pairs of a cluster with itself they would drop, and which
   // contacts that would lose.
   absl::Status RunCones(const Scene& scene, const gpu::SurfaceTopology& surface, const std::vector<gpu::DeviceBuffer<Float4>>& frames,
                         const std::string& name, gpu::ProximityDetector* detector) {
@@ -384,7 +384,7 @@ class Suite {
     return Unit(Cross(sub(t.y, t.x), sub(t.z, t.x)));
   }
 
-  // Axis and half angle of the recursively merged cone (thesis section 3.6.1).
+  // Axis and half angle of the recursively merged cone (Leonard 2021, section 3.6.1).
   static std::pair<Vec, double> Cone(std::span<const Vec> normals) {
     if (normals.size() == 1) return {normals[0], 0};
     const auto [v1, a1] = Cone(normals.first(normals.size() / 2));

@@ -1,4 +1,4 @@
-// Rigid bodies: the scene of the sweep-and-prune thesis for each bounding volume, and the narrow phase by itself.
+// Rigid bodies: the scene of Amaral 2021 for each bounding volume, and the narrow phase by itself.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -125,7 +125,7 @@ class Suite {
     return p;
   }
 
-  // Distances and depths of random pairs; the thesis counted 10 million of them.
+  // Distances and depths of random pairs; Amaral 2021 counted 10 million of them.
   absl::Status Iterations(const std::string& name, std::array<float, 3> scale, double radius) {
     const uint32_t total = absl::GetFlag(FLAGS_pairs) > 0 ? static_cast<uint32_t>(absl::GetFlag(FLAGS_pairs))
                            : IsQuick()                    ? 1U << 17
@@ -389,6 +389,6 @@ int Main() {
 }  // namespace palpate::bench
 
 int main(int argc, char** argv) {
-  palpate::bench::Initialize(argc, argv, "Rigid bodies: the thesis's scene for each bounding volume, iterations of GJK and EPA.");
+  palpate::bench::Initialize(argc, argv, "Rigid bodies: the scene of Amaral 2021 for each bounding volume, iterations of GJK and EPA.");
   return palpate::bench::Main();
 }

@@ -52,12 +52,12 @@ absl::StatusOr<Organ> MakeOrgan(double tet_count) {
   return organ;
 }
 
-absl::StatusOr<std::vector<gpu::TissueTet>> TetsOf(const Organ& organ, sim::MaterialModel model) {
+absl::StatusOr<std::vector<sim::ElasticTet>> TetsOf(const Organ& organ, sim::MaterialModel model) {
   sim::Material material;
   material.model = model;
   material.damping_s = 0;
-  PALPATE_ASSIGN_OR_RETURN(gpu::TissueTet tet, sim::TissueOf(material));
-  std::vector<gpu::TissueTet> tets;
+  PALPATE_ASSIGN_OR_RETURN(sim::ElasticTet tet, sim::ElasticTetOf(material));
+  std::vector<sim::ElasticTet> tets;
   for (const auto& vertices : organ.mesh.tets) {
     tet.vertices = vertices;
     tets.push_back(tet);
@@ -82,9 +82,9 @@ struct HostSolve {
 /// One implicit step of an organ that was pulled a tenth longer upwards and is let go.
 absl::Status CompareStep(std::shared_ptr<gpu::Context> context, const Organ& organ, sim::MaterialModel energy, const std::string& name,
                          Report* report) {
-  PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::TissueTet> tets, TetsOf(organ, energy));
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::ElasticTet> tets, TetsOf(organ, energy));
   gpu::TissueModel model;
-  model.tets = tets;
+  for (const sim::ElasticTet& tet : tets) model.tets.push_back(sim::TissueOf(tet));
   model.fixed = organ.fixed;
   std::vector<float> start;
   const double bottom_m = organ.low_m + 0.4 * (organ.high_m - organ.low_m);
@@ -186,9 +186,9 @@ absl::Status CompareStep(std::shared_ptr<gpu::Context> context, const Organ& org
   return absl::OkStatus();
 }
 
-/// The model of the thesis: explicit steps of an organ that is pushed at its top.
+/// The model of Forest 2003: explicit steps of an organ that is pushed at its top.
 absl::Status MeasureTensorMass(const Organ& organ, const std::string& name, Report* report) {
-  PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::TissueTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::ElasticTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
   PALPATE_ASSIGN_OR_RETURN(const sim::TensorMass model, sim::TensorMass::Create(organ.mesh.vertices, tets, organ.fixed));
   std::vector<Vector3d> loads(organ.mesh.vertices.size(), Vector3d::Zero());
   for (size_t v = 0; v < loads.size(); ++v) {
@@ -206,10 +206,10 @@ absl::Status MeasureTensorMass(const Organ& organ, const std::string& name, Repo
   return absl::OkStatus();
 }
 
-/// The update orders of the thesis: relaxation of an organ that is pushed at its top, as residuals over that at the start after given
-/// numbers of vertex updates. Letting the organ go again, as the thesis does, gives the same numbers: the model is linear.
+/// The update orders of Forest 2003: relaxation of an organ that is pushed at its top, as residuals over that at the start after given
+/// numbers of vertex updates. Letting the organ go again, as Forest does, gives the same numbers: the model is linear.
 absl::Status MeasureOrders(const Organ& organ, const std::string& name, Report* report) {
-  PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::TissueTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::ElasticTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
   PALPATE_ASSIGN_OR_RETURN(const sim::TensorMass model, sim::TensorMass::Create(organ.mesh.vertices, tets, organ.fixed));
   PALPATE_ASSIGN_OR_RETURN(const sim::ReferenceBody body, sim::ReferenceBody::Create(organ.mesh.vertices, tets, organ.fixed));
   std::vector<Vector3d> push(organ.mesh.vertices.size(), Vector3d::Zero());
@@ -310,7 +310,7 @@ absl::Status CompareShapeMatching(std::shared_ptr<gpu::Context> context, const O
       const Clock::time_point begin = Clock::now();
       PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep outcome, solver->Step({}));
       step_ms.push_back(MillisecondsSince(begin));
-      if (outcome.bad_vertices > 0) return absl::InternalError(absl::StrFormat("%s, %s: a step was undone", name, kind.name));
+      if (outcome.bad_vertices > 0) return absl::InternalError(absl::StrFormat("%s, %s: a step was rolled back", name, kind.name));
     }
     std::vector<float> x(3 * organ.mesh.vertices.size());
     PALPATE_RETURN_IF_ERROR(solver->ReadPositions(x));
@@ -327,7 +327,7 @@ absl::Status CompareShapeMatching(std::shared_ptr<gpu::Context> context, const O
 
 /// The pre-computed model: what it takes to make and to hold, and what a step costs that has contacts on a patch of the surface.
 absl::Status MeasurePrecomputed(const Organ& organ, const std::string& name, Report* report) {
-  PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::TissueTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::ElasticTet> tets, TetsOf(organ, sim::MaterialModel::kLinear));
   std::vector<uint32_t> surface;
   for (const uint32_t v : sim::ExtractBoundary(organ.mesh).vertices) {
     if (organ.fixed[v] == 0) surface.push_back(v);

@@ -58,7 +58,7 @@ RECORD = {
     "surgery": [[]],
     "tissue": [["--filter", "_step_|2500_orders|_shape|_precomputed"]],
     "haptic": [["--seconds", "30", "--filter", "_server"], ["--seconds", "20", "--filter", "carved|incised"]],
-    # The volumes that the thesis has too; the others, and 14-dop above all, by hand.
+    # The volumes that the source has too; the others, and 14-dop above all, by hand.
     "rigid": [["--filter", "iterations|support"], ["--volumes", "sphere,6-dop,18-dop", "--frames", "7000", "--filter", "corrected/unscaled|corrected/y3"]],
 }
 QUIET_CORES = 0.1

@@ -11,7 +11,7 @@
 namespace palpate::cli {
 
 /// Checks a scene file as the server would and prints what it would build, without a server. Errors: those of ReadSceneFile and
-/// server::BuildSceneDescription, with the file's name in front.
+/// scene::BuildSceneDescription, with the file's name in front.
 absl::Status CheckScene(const std::string& path, bool json);
 
 /// Counts, mass and volume of bodies, one a row.

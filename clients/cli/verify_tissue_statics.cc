@@ -17,6 +17,7 @@
 #include "sim/mesh/generators.h"
 #include "sim/reference/newton.h"
 #include "sim/reference/reference_body.h"
+#include "sim/scene/elastic_tet.h"
 
 namespace palpate::cli {
 namespace {
@@ -141,16 +142,16 @@ absl::Status Cantilever(TissueBench& bench) {
   std::vector<uint8_t> fixed(mesh.vertices.size());
   for (size_t v = 0; v < fixed.size(); ++v) fixed[v] = mesh.vertices[v].x() < -0.0399;
   for (const auto& [model, energy, name] :
-       {std::tuple(v1::MATERIAL_MODEL_STABLE_NEO_HOOKEAN, gpu::TissueEnergy::kStableNeoHookean, "neo-Hookean"),
-        {v1::MATERIAL_MODEL_COROTATED_LINEAR, gpu::TissueEnergy::kCorotated, "corotated"}}) {
-    std::vector<gpu::TissueTet> tets;
+       {std::tuple(v1::MATERIAL_MODEL_STABLE_NEO_HOOKEAN, sim::MaterialModel::kStableNeoHookean, "neo-Hookean"),
+        {v1::MATERIAL_MODEL_COROTATED_LINEAR, sim::MaterialModel::kCorotated, "corotated"}}) {
+    std::vector<sim::ElasticTet> tets;
     for (const auto& tet : mesh.tets) {
-      gpu::TissueTet& t = tets.emplace_back();
+      sim::ElasticTet& t = tets.emplace_back();
       t.vertices = tet;
       t.mu_pa = static_cast<float>(kModulus_pa / (2 * (1 + kNu)));
       t.lambda_pa = static_cast<float>(kModulus_pa * kNu / ((1 + kNu) * (1 - 2 * kNu)));
       t.density_kg_per_m3 = static_cast<float>(kDensity_kg_per_m3);
-      t.energy = energy;
+      t.model = energy;
     }
     PALPATE_ASSIGN_OR_RETURN(const sim::ReferenceBody body, sim::ReferenceBody::Create(mesh.vertices, std::move(tets), fixed));
     sim::NewtonProblem problem;

@@ -215,6 +215,119 @@ static inline uint make_tetrahedron(global const float* vertices, global const u
   return 2;
 }
 
+/* What EPA knows of the depth of a pair. */
+typedef struct {
+  float depth; /* the smallest height of a support plane so far: moving B by it along `normal` parts the two */
+  float lower; /* the depth is not less than this */
+  float3 normal;
+  uchar4 face; /* of the polytope, that the normal is of */
+  uint iterations;
+  uint status;
+} EpaDepth;
+
+/* For a difference without an inside: the depth is that of a direction across it, zero but for rounding. */
+static inline void depth_of_flat(global const float* vertices, global const uint* rows, global const uint* neighbors, Hull* a, Hull* b,
+                                 Polytope* poly, uint dimension, EpaDepth* out) {
+  const float3 e = poly->p[1] - poly->p[0];
+  float3 n = (float3)(0.0f, 1.0f, 0.0f);
+  if (dimension == 1) n = normalize(cross(e, fabs(e.x) <= fabs(e.y) ? (float3)(1.0f, 0.0f, 0.0f) : (float3)(0.0f, 1.0f, 0.0f)));
+  if (dimension == 2) n = normalize(cross(e, poly->p[2] - poly->p[0]));
+  for (uint i = 0; i < 2; ++i) {
+    const float3 d = i == 0 ? n : -n;
+    const float height = dot(d, find_vertex(vertices, rows, neighbors, a, b, d, poly, 3));
+    ++out->iterations;
+    if (height >= out->depth) continue;
+    out->depth = height;
+    out->normal = d;
+  }
+  out->lower = out->depth;
+  out->status = PALPATE_CONVEX_OVERLAPPING;
+}
+
+/* The four faces of the tetrahedron that the first vertices span. */
+static inline void start_polytope(Polytope* poly) {
+  poly->inside = 0.25f * (poly->p[0] + poly->p[1] + poly->p[2] + poly->p[3]);
+  const float3 n = cross(poly->p[1] - poly->p[0], poly->p[2] - poly->p[0]);
+  const uchar one = dot(n, poly->p[3] - poly->p[0]) < 0.0f ? 1 : 2;
+  const uchar two = one == 1 ? 2 : 1;
+  set_face(poly, 0, 0, one, two);
+  set_face(poly, 1, 0, 3, one);
+  set_face(poly, 2, 0, two, 3);
+  set_face(poly, 3, one, 3, two);
+  poly->vertex_count = 4;
+  poly->face_count = 4;
+}
+
+/* INFINITY if none can move outwards any more. */
+static inline float nearest_face(const Polytope* poly, uint* nearest) {
+  float distance_m = INFINITY;
+  *nearest = 0;
+  for (uint f = 0; f < poly->face_count; ++f) {
+    if (poly->corner[f].w == EPA_REMOVED || poly->plane[f].w >= distance_m) continue;
+    distance_m = poly->plane[f].w;
+    *nearest = f;
+  }
+  return distance_m;
+}
+
+/* Moves the nearest face outwards until no support plane is much farther out than it. */
+static inline void expand_polytope(global const float* vertices, global const uint* rows, global const uint* neighbors, Hull* a, Hull* b,
+                                   Polytope* poly, EpaDepth* out) {
+  while (out->iterations < EPA_MAX_ITERATIONS && poly->vertex_count < EPA_MAX_VERTICES) {
+    uint nearest;
+    const float distance_m = nearest_face(poly, &nearest);
+    if (distance_m == INFINITY) break;
+    out->lower = distance_m;
+    const float3 n = poly->plane[nearest].xyz;
+    const uint apex = poly->vertex_count;
+    const float3 w = find_vertex(vertices, rows, neighbors, a, b, n, poly, apex);
+    ++out->iterations;
+    const float height = dot(n, w);
+    if (height < out->depth) {
+      out->depth = height;
+      out->normal = n;
+      out->face = poly->corner[nearest];
+    }
+    if (out->depth - distance_m <= EPA_TOLERANCE * poly->size) {
+      out->status = PALPATE_CONVEX_OVERLAPPING;
+      break;
+    }
+    bool known = false;
+    for (uint i = 0; i < poly->vertex_count; ++i) known = known || (poly->a[i] == poly->a[apex] && poly->b[i] == poly->b[apex]);
+    if (known) { /* rounding has bent the polytope here; the face cannot move outwards any more */
+      poly->plane[nearest].w = INFINITY;
+      continue;
+    }
+    ++poly->vertex_count;
+    if (!grow(poly, (uchar)apex, nearest, TOUCHING * poly->size)) break;
+  }
+}
+
+/* Where the bodies touch: where the nearest face holds the foot of the perpendicular; of several faces in that plane one does. */
+static inline void place_contact(global const float* vertices, const Hull* a, const Hull* b, const Polytope* poly, uint dimension,
+                                 const EpaDepth* found, float3* on_a, float3* on_b) {
+  const float3 foot = found->depth < INFINITY ? found->depth * found->normal : (float3)(0.0f);
+  uchar4 face = found->face;
+  float la, lb, lc;
+  float3 miss = nearest_on_triangle(poly->p[face.x] - foot, poly->p[face.y] - foot, poly->p[face.z] - foot, &la, &lb, &lc);
+  for (uint f = 0; dimension == 3 && f < poly->face_count; ++f) {
+    const uchar4 corner = poly->corner[f];
+    if (corner.w == EPA_REMOVED || fabs(poly->plane[f].w - found->depth) > 2.0f * EPA_TOLERANCE * poly->size) continue;
+    float ma, mb, mc;
+    const float3 other = nearest_on_triangle(poly->p[corner.x] - foot, poly->p[corner.y] - foot, poly->p[corner.z] - foot, &ma, &mb, &mc);
+    if (dot(other, other) >= dot(miss, miss)) continue;
+    miss = other;
+    face = corner;
+    la = ma;
+    lb = mb;
+    lc = mc;
+  }
+  *on_a = la * hull_vertex(vertices, a, poly->a[face.x]) + lb * hull_vertex(vertices, a, poly->a[face.y]) +
+          lc * hull_vertex(vertices, a, poly->a[face.z]);
+  *on_b = la * hull_vertex(vertices, b, poly->b[face.x]) + lb * hull_vertex(vertices, b, poly->b[face.y]) +
+          lc * hull_vertex(vertices, b, poly->b[face.z]);
+}
+
 /* EPA for the pairs that GJK could not show apart. */
 kernel void convex_epa(uint capacity, global const uint* device_count, global const uint* overlapping, global const uint* meshes,
                        global const Float4* positions, global const Float4* rotations, global const Float4* scales,
@@ -241,98 +354,27 @@ kernel void convex_epa(uint capacity, global const uint* device_count, global co
   bool replaced = false;
   const uint dimension = make_tetrahedron(vertices, rows, neighbors, &a, &b, &poly, count, &replaced);
 
-  float depth = INFINITY; /* the smallest height of a support plane so far: moving B by it along `normal` parts the two */
-  float lower = -INFINITY;
-  float3 normal = (float3)(0.0f, 1.0f, 0.0f);
-  uchar4 face = (uchar4)(0, dimension > 0 ? 1 : 0, dimension > 1 ? 2 : 0, 0);
-  uint iterations = 0;
-  uint status = PALPATE_CONVEX_NOT_CONVERGED;
+  EpaDepth found;
+  found.depth = INFINITY;
+  found.lower = -INFINITY;
+  found.normal = (float3)(0.0f, 1.0f, 0.0f);
+  found.face = (uchar4)(0, dimension > 0 ? 1 : 0, dimension > 1 ? 2 : 0, 0);
+  found.iterations = 0;
+  found.status = PALPATE_CONVEX_NOT_CONVERGED;
   if (dimension < 3) {
-    /* The difference has no inside: the depth is that of a direction across it, zero but for rounding. */
-    const float3 e = poly.p[1] - poly.p[0];
-    float3 n = (float3)(0.0f, 1.0f, 0.0f);
-    if (dimension == 1) n = normalize(cross(e, fabs(e.x) <= fabs(e.y) ? (float3)(1.0f, 0.0f, 0.0f) : (float3)(0.0f, 1.0f, 0.0f)));
-    if (dimension == 2) n = normalize(cross(e, poly.p[2] - poly.p[0]));
-    for (uint i = 0; i < 2; ++i) {
-      const float3 d = i == 0 ? n : -n;
-      const float height = dot(d, find_vertex(vertices, rows, neighbors, &a, &b, d, &poly, 3));
-      ++iterations;
-      if (height >= depth) continue;
-      depth = height;
-      normal = d;
-    }
-    lower = depth;
-    status = PALPATE_CONVEX_OVERLAPPING;
+    depth_of_flat(vertices, rows, neighbors, &a, &b, &poly, dimension, &found);
   } else {
-    poly.inside = 0.25f * (poly.p[0] + poly.p[1] + poly.p[2] + poly.p[3]);
-    const float3 n = cross(poly.p[1] - poly.p[0], poly.p[2] - poly.p[0]);
-    const uchar one = dot(n, poly.p[3] - poly.p[0]) < 0.0f ? 1 : 2;
-    const uchar two = one == 1 ? 2 : 1;
-    set_face(&poly, 0, 0, one, two);
-    set_face(&poly, 1, 0, 3, one);
-    set_face(&poly, 2, 0, two, 3);
-    set_face(&poly, 3, one, 3, two);
-    poly.vertex_count = 4;
-    poly.face_count = 4;
-    while (iterations < EPA_MAX_ITERATIONS && poly.vertex_count < EPA_MAX_VERTICES) {
-      uint nearest = 0;
-      float distance_m = INFINITY;
-      for (uint f = 0; f < poly.face_count; ++f) {
-        if (poly.corner[f].w == EPA_REMOVED || poly.plane[f].w >= distance_m) continue;
-        distance_m = poly.plane[f].w;
-        nearest = f;
-      }
-      if (distance_m == INFINITY) break;
-      lower = distance_m;
-      const float3 n_face = poly.plane[nearest].xyz;
-      const uint apex = poly.vertex_count;
-      const float3 w = find_vertex(vertices, rows, neighbors, &a, &b, n_face, &poly, apex);
-      ++iterations;
-      const float height = dot(n_face, w);
-      if (height < depth) {
-        depth = height;
-        normal = n_face;
-        face = poly.corner[nearest];
-      }
-      if (depth - distance_m <= EPA_TOLERANCE * poly.size) {
-        status = PALPATE_CONVEX_OVERLAPPING;
-        break;
-      }
-      bool known = false;
-      for (uint i = 0; i < poly.vertex_count; ++i) known = known || (poly.a[i] == poly.a[apex] && poly.b[i] == poly.b[apex]);
-      if (known) { /* rounding has bent the polytope here; the face cannot move outwards any more */
-        poly.plane[nearest].w = INFINITY;
-        continue;
-      }
-      ++poly.vertex_count;
-      if (!grow(&poly, (uchar)apex, nearest, TOUCHING * poly.size)) break;
-    }
+    start_polytope(&poly);
+    expand_polytope(vertices, rows, neighbors, &a, &b, &poly, &found);
   }
-  if (status == PALPATE_CONVEX_OVERLAPPING && depth < 0.0f) status = PALPATE_CONVEX_SEPARATED;
-  /* The contact is where the nearest face holds the foot of the perpendicular; of several faces in that plane one does. */
-  const float3 foot = depth < INFINITY ? depth * normal : (float3)(0.0f);
-  float la, lb, lc;
-  float3 miss = nearest_on_triangle(poly.p[face.x] - foot, poly.p[face.y] - foot, poly.p[face.z] - foot, &la, &lb, &lc);
-  for (uint f = 0; dimension == 3 && f < poly.face_count; ++f) {
-    const uchar4 corner = poly.corner[f];
-    if (corner.w == EPA_REMOVED || fabs(poly.plane[f].w - depth) > 2.0f * EPA_TOLERANCE * poly.size) continue;
-    float ma, mb, mc;
-    const float3 other = nearest_on_triangle(poly.p[corner.x] - foot, poly.p[corner.y] - foot, poly.p[corner.z] - foot, &ma, &mb, &mc);
-    if (dot(other, other) >= dot(miss, miss)) continue;
-    miss = other;
-    face = corner;
-    la = ma;
-    lb = mb;
-    lc = mc;
-  }
-  const float3 on_a = la * hull_vertex(vertices, &a, poly.a[face.x]) + lb * hull_vertex(vertices, &a, poly.a[face.y]) +
-                      lc * hull_vertex(vertices, &a, poly.a[face.z]);
-  const float3 on_b = la * hull_vertex(vertices, &b, poly.b[face.x]) + lb * hull_vertex(vertices, &b, poly.b[face.y]) +
-                      lc * hull_vertex(vertices, &b, poly.b[face.z]);
-  contact.status = status;
-  contact.iterations |= (iterations << PALPATE_CONVEX_EPA_SHIFT) | (replaced ? PALPATE_CONVEX_REBUILT : 0u);
-  contact.normal = (Float4)(normal, -depth);
-  contact.point_a = (Float4)(on_a + positions[contact.a].xyz, fmax(0.0f, depth - lower));
+  if (found.status == PALPATE_CONVEX_OVERLAPPING && found.depth < 0.0f) found.status = PALPATE_CONVEX_SEPARATED;
+  float3 on_a, on_b;
+  place_contact(vertices, &a, &b, &poly, dimension, &found, &on_a, &on_b);
+
+  contact.status = found.status;
+  contact.iterations |= (found.iterations << PALPATE_CONVEX_EPA_SHIFT) | (replaced ? PALPATE_CONVEX_REBUILT : 0u);
+  contact.normal = (Float4)(found.normal, -found.depth);
+  contact.point_a = (Float4)(on_a + positions[contact.a].xyz, fmax(0.0f, found.depth - found.lower));
   contact.point_b = (Float4)(on_b + positions[contact.a].xyz, 0.0f);
   mark_if_not_finite(&contact);
   contacts[pair] = contact;

@@ -235,7 +235,7 @@ absl::StatusOr<ObstacleOutcome> ObstacleBarrier::Certify(Queue& queue, const Obs
     PALPATE_RETURN_IF_ERROR(queue.Launch(make_legs_, {collider_count_, 0}, Arg("count", collider_count_),
                                          Arg("colliders", *scene.colliders), Arg("legs", legs_)));
     PALPATE_RETURN_IF_ERROR(FindMeetings(queue, scene, *scene.x_start, false, true));
-    if (counters_host_.bad > 0) {  // the step will be undone
+    if (counters_host_.bad > 0) {  // the step will be rolled back
       PALPATE_RETURN_IF_ERROR(queue.Fill(shares_, std::bit_cast<uint32_t>(1.0F)));
       return outcome;
     }
@@ -281,7 +281,7 @@ absl::StatusOr<ObstacleOutcome> ObstacleBarrier::Certify(Queue& queue, const Obs
 
 absl::Status ObstacleBarrier::TakeAllBack(Queue& queue, const ObstacleScene& scene) {
   PALPATE_RETURN_IF_ERROR(queue.Copy(*scene.x_start, *scene.x, vertex_count_));
-  if (scene.rigid != nullptr) PALPATE_RETURN_IF_ERROR(scene.rigid->Undo(queue));
+  if (scene.rigid != nullptr) PALPATE_RETURN_IF_ERROR(scene.rigid->RollBack(queue));
   if (collider_count_ == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(*scene.colliders, std::span<Collider>(colliders_host_)));
   for (uint32_t c = 0; c < collider_count_; ++c) {

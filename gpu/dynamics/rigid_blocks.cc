@@ -161,7 +161,7 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
                                                                                            {&out->bound_, "rigid_bound"},
                                                                                            {&out->solve_, "rigid_solve"},
                                                                                            {&out->finish_, "rigid_finish"},
-                                                                                           {&out->undo_, "rigid_undo"}}) {
+                                                                                           {&out->roll_back_, "rigid_roll_back"}}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::rigid_blocks, name));
   }
   return out;
@@ -200,7 +200,7 @@ absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockS
 absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described.
   [[maybe_unused]] auto& [first_vertex, vertex_count, vertex_group, device_bytes, initial, states_host, local_m, predict, place, detected,
-                          goal, take_back, bound, solve, finish, undo, states, block_of, no_entries, local] = *this;
+                          goal, take_back, bound, solve, finish, roll_back, states, block_of, no_entries, local] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
   archive.Enter("RigidBlocks");
   archive(states_host);
@@ -340,7 +340,9 @@ absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene) {
   return queue.Launch(finish_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("blocks", states_));
 }
 
-absl::Status RigidBlocks::Undo(Queue& queue) { return queue.Launch(undo_, Bodies(), Arg("count", count()), Arg("blocks", states_)); }
+absl::Status RigidBlocks::RollBack(Queue& queue) {
+  return queue.Launch(roll_back_, Bodies(), Arg("count", count()), Arg("blocks", states_));
+}
 
 absl::StatusOr<std::span<const RigidBlockState>> RigidBlocks::ReadStates(Queue& queue) {
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(states_, std::span<RigidBlockState>(states_host_)));

@@ -442,7 +442,7 @@ __kernel void rigid_finish(uint count, const __global StepParams* p, __global Ri
 }
 
 /* Back to the start of the step. Work-item: body. */
-__kernel void rigid_undo(uint count, __global RigidBlockState* blocks) {
+__kernel void rigid_roll_back(uint count, __global RigidBlockState* blocks) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   blocks[i].center = (float4)(blocks[i].center_start.xyz, blocks[i].center.w);

@@ -110,8 +110,8 @@ class RigidBlocks final : public SurfaceFollower {
   absl::Status Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   /// End of a step that is kept.
   absl::Status Finish(Queue& queue, const RigidSurroundings& scene);
-  /// End of a step that is undone.
-  absl::Status Undo(Queue& queue);
+  /// End of a step that is rolled back.
+  absl::Status RollBack(Queue& queue);
 
   /// States at the end of the newest step. Blocking.
   absl::StatusOr<std::span<const RigidBlockState>> ReadStates(Queue& queue);
@@ -129,7 +129,7 @@ class RigidBlocks final : public SurfaceFollower {
   size_t device_bytes_ = 0;
   std::vector<RigidBlockState> initial_, states_host_;
   std::vector<Float4> local_m_;  // [vertex_count_], frame B
-  Kernel predict_, place_, detected_, goal_, take_back_, bound_, solve_, finish_, undo_;
+  Kernel predict_, place_, detected_, goal_, take_back_, bound_, solve_, finish_, roll_back_;
   DeviceBuffer<RigidBlockState> states_;
   DeviceBuffer<uint32_t> block_of_;
   DeviceBuffer<uint32_t> no_entries_;  // begins of no pairs, where surfaces do not meet

@@ -477,7 +477,7 @@ absl::Status RigidBodies::FinishVelocities(BufferView<UInt2> pairs) {
     std::swap(velocities_, next_velocities_);
     std::swap(spins_, next_spins_);
   }
-  // The plain match of the thesis is left as it is.
+  // The plain match of Amaral 2021 is left as it is.
   if (options_.ground && options_.line_search) {
     PALPATE_RETURN_IF_ERROR(queue_->Launch(lift_, bodies, Arg("params", params_), Arg("meshes", mesh_of_), Arg("shapes", meshes_.shapes()),
                                            Arg("vertices", meshes_.vertices()), Arg("scales", scales_), Arg("rotations", rotations_),

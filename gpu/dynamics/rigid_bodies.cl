@@ -198,6 +198,36 @@ static inline float3 friction_correction(float3 slide, float3 normal, float limi
   return along * -fmin(1.0f, limit / distance_m);
 }
 
+/* Sums over the vertices r of a body that are displaced by d. */
+typedef struct {
+  float count;
+  float3 d;
+  float3 torque; /* r x d */
+  float3 r;
+  float3 r_squares; /* xx, yy, zz */
+  float3 r_mixed;   /* xy, xz, yz */
+} Displaced;
+
+static inline void add_displaced(Displaced* sums, float3 r, float3 d) {
+  sums->d += d;
+  sums->torque += cross(r, d);
+  sums->count += 1.0f;
+  sums->r += r;
+  sums->r_squares += r * r;
+  sums->r_mixed += (float3)(r.x * r.y, r.x * r.z, r.y * r.z);
+}
+
+/* The match spreads the correction of few vertices over all. Its multiple in [1, limit] that comes nearest to what those vertices need. */
+static inline float factor_of_match(const Displaced* sums, float3 move, float3 turn, float limit) {
+  const float achieved = dot(move, sums->d) + dot(turn, sums->torque);
+  const float3 t2 = turn * turn;
+  const float spun = t2.x * (sums->r_squares.y + sums->r_squares.z) + t2.y * (sums->r_squares.x + sums->r_squares.z) +
+                     t2.z * (sums->r_squares.x + sums->r_squares.y) -
+                     2.0f * (turn.x * turn.y * sums->r_mixed.x + turn.x * turn.z * sums->r_mixed.y + turn.y * turn.z * sums->r_mixed.z);
+  const float moved = sums->count * dot(move, move) + 2.0f * dot(move, cross(turn, sums->r)) + spun;
+  return moved > 0.0f ? clamp(achieved / moved, 1.0f, limit) : 1.0f;
+}
+
 /* One iteration for one body: its vertices that are past a contact plane are put back onto it, by its share of the mass, and the body
    follows by shape matching. With contacts of volumes all its vertices go back by the share of the depth. Only the first `active_pairs`
    are looked at: the others have had their iterations, as have the bodies whose level is up and that none of the active pairs has. */
@@ -230,12 +260,9 @@ kernel void rigid_respond(constant RigidParams* params, uint iteration, uint act
 
   Matrix3 a; /* sum of (r + d) r^T over the vertices r, displaced by d */
   a.x = a.y = a.z = (float3)(0.0f);
-  float3 d_sum = (float3)(0.0f);
-  float3 torque = (float3)(0.0f);    /* sum of r x d */
-  float touched = 0.0f;              /* vertices with d */
-  float3 r_sum = (float3)(0.0f);     /* of those */
-  float3 r_squares = (float3)(0.0f); /* sums of their products: xx, yy, zz */
-  float3 r_mixed = (float3)(0.0f);   /* xy, xz, yz */
+  Displaced touched;
+  touched.count = 0.0f;
+  touched.d = touched.torque = touched.r = touched.r_squares = touched.r_mixed = (float3)(0.0f);
   for (uint k = 0; k < hull.shape.vertex_count; ++k) {
     const float3 r = hull_vertex(vertices, &hull, k);
     float3 d = (float3)(0.0f);
@@ -273,19 +300,12 @@ kernel void rigid_respond(constant RigidParams* params, uint iteration, uint act
       planes += 1.0f;
     }
     add_outer_product(&a, 1.0f, r + d, r);
-    if (planes > 0.0f) {
-      d_sum += d;
-      torque += cross(r, d);
-      touched += 1.0f;
-      r_sum += r;
-      r_squares += r * r;
-      r_mixed += (float3)(r.x * r.y, r.x * r.z, r.y * r.z);
-    }
+    if (planes > 0.0f) add_displaced(&touched, r, d);
   }
-  if (!(touched > 0.0f)) return;
+  if (!(touched.count > 0.0f)) return;
 
   const float vertex_count = (float)hull.shape.vertex_count;
-  float3 move = d_sum / vertex_count;
+  float3 move = touched.d / vertex_count;
   uint rank;
   bool converged;
   float3 turn = vector_from_quaternion(matching_rotation(&a, &rank, &converged));
@@ -295,13 +315,7 @@ kernel void rigid_respond(constant RigidParams* params, uint iteration, uint act
     atomic_inc(&counters->incomplete_matches);
   }
   if (params->flags & PALPATE_RIGID_LINE_SEARCH) {
-    /* The match spreads the correction of few vertices over all; its multiple that comes nearest to what those vertices need. */
-    const float achieved = dot(move, d_sum) + dot(turn, torque);
-    const float3 t2 = turn * turn;
-    const float spun = t2.x * (r_squares.y + r_squares.z) + t2.y * (r_squares.x + r_squares.z) + t2.z * (r_squares.x + r_squares.y) -
-                       2.0f * (turn.x * turn.y * r_mixed.x + turn.x * turn.z * r_mixed.y + turn.y * turn.z * r_mixed.z);
-    const float moved = touched * dot(move, move) + 2.0f * dot(move, cross(turn, r_sum)) + spun;
-    const float factor = moved > 0.0f ? clamp(achieved / moved, 1.0f, vertex_count) : 1.0f;
+    const float factor = factor_of_match(&touched, move, turn, vertex_count);
     move *= factor;
     turn *= factor;
   }

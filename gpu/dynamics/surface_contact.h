@@ -108,8 +108,8 @@ class SurfaceContacts {
                          const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
 
   /// Start of a step: x holds a first guess, x_start what the step before ended with. Shortens the guess, detects, and leaves a certified
-  /// x. Nothing, with x as it was, if x is not finite: nothing can be said about such a step, and it must be undone. The buffers and this
-  /// must outlive what is returned, which is good until the next Begin().
+  /// x. Nothing, with x as it was, if x is not finite: nothing can be said about such a step, and it must be rolled back. The buffers and
+  /// this must outlive what is returned, which is good until the next Begin().
   absl::StatusOr<std::optional<SweptSurfaces>> Begin(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
                                                      const DeviceBuffer<uint8_t>& touched);
 

@@ -534,7 +534,7 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
   const float3 f1 = a * ra.y + b * rb.y + c * rc.y;
   const float3 f2 = a * ra.z + b * rb.z + c * rc.z;
   float4 q = rotations[t];
-  if (!(fabs(dot(q, q) - 1.0f) < 0.01f)) q = (float4)(0.0f, 0.0f, 0.0f, 1.0f); /* lost in a step that was undone */
+  if (!(fabs(dot(q, q) - 1.0f) < 0.01f)) q = (float4)(0.0f, 0.0f, 0.0f, 1.0f); /* lost in a step that was rolled back */
   for (int iteration = 0; iteration < 40; ++iteration) {
     const float3 r0 = (float3)(1.0f - 2.0f * (q.y * q.y + q.z * q.z), 2.0f * (q.x * q.y + q.w * q.z), 2.0f * (q.x * q.z - q.w * q.y));
     const float3 r1 = (float3)(2.0f * (q.x * q.y - q.w * q.z), 1.0f - 2.0f * (q.x * q.x + q.z * q.z), 2.0f * (q.y * q.z + q.w * q.x));

@@ -161,8 +161,8 @@ absl::StatusOr<std::optional<CertifiedSurfaces>> TissueSolver::Impl::Certify(std
   if (swept) {
     PALPATE_ASSIGN_OR_RETURN(certified, (*std::move(swept)).Certify(*queue_));
   }
-  const bool will_be_undone = surface_ && !certified;
-  if (barrier_ && !will_be_undone) PALPATE_RETURN_IF_ERROR(CertifyObstacles(certified));
+  const bool will_be_rolled_back = surface_ && !certified;
+  if (barrier_ && !will_be_rolled_back) PALPATE_RETURN_IF_ERROR(CertifyObstacles(certified));
   return certified;
 }
 
@@ -240,12 +240,12 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Close(bool advance, TissueTimes t
   return step;
 }
 
-/// Rigid bodies end the step as the vertices do; a bad one is undone.
+/// Rigid bodies end the step as the vertices do; a bad one is rolled back.
 absl::Status TissueSolver::Impl::Settle(const StateSums& sums, TissueStep* step, bool advance) {
   const bool is_good = sums.bad_vertices == 0;
   if (advance && is_good) PALPATE_RETURN_IF_ERROR(UpdateRecovery(sums));
   if (rigid_) {
-    if (advance) PALPATE_RETURN_IF_ERROR(is_good ? rigid_->Finish(*queue_, Surroundings()) : rigid_->Undo(*queue_));
+    if (advance) PALPATE_RETURN_IF_ERROR(is_good ? rigid_->Finish(*queue_, Surroundings()) : rigid_->RollBack(*queue_));
     PALPATE_ASSIGN_OR_RETURN(const std::span<const RigidBlockState> states, rigid_->ReadStates(*queue_));
     AddRigid(states, step);
   }

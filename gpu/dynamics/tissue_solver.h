@@ -37,7 +37,7 @@ struct TissueStep {
   /// While a mesh recovers, with the softened lambda that acts. Only with TissueOptions::report_energy.
   std::optional<double> elastic_energy_j;
   double max_speed_m_per_s = 0;
-  uint32_t bad_vertices = 0;  ///< non-finite or absurd (beyond 1e6 m, 1e6 m/s): the step was undone
+  uint32_t bad_vertices = 0;  ///< non-finite or absurd (beyond 1e6 m, 1e6 m/s): the step was rolled back
   uint32_t inverted_tets = 0;
   bool recovering = false;                  ///< the mesh was tangled (2 % of the tets inverted) and is softened to find back
   std::span<const ContactReport> contacts;  ///< sorted by (collider, triangle); those with force, and those with a gap below range_m

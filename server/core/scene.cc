@@ -4,17 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
-#include <span>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "server/core/log.h"
-#include "sim/export/frame_export.h"
-#include "sim/mesh/mesh_io.h"
 #include "sim/scene/scene_spec.h"
 #include "sim/scene/tool_spec.h"
 
@@ -24,55 +20,6 @@ namespace {
 constexpr size_t kMaxRateSamples = 1024;
 constexpr double kMaxToolSpeed_m_per_s = 1000;
 constexpr size_t kMaxClientNameBytes = 64;
-constexpr std::chrono::milliseconds kFastEditTime{10};  ///< for edits between two steps of a scene that does not wait for the clock
-
-absl::Status ReplayRefuses(const char* what) {
-  return absl::FailedPreconditionError(absl::StrCat(what, ": the scene replays a recording; branch off from it to change something"));
-}
-
-absl::Status FailedScene(const std::string& failure) {
-  return absl::FailedPreconditionError(absl::StrCat("the scene has failed and needs a reset: ", failure));
-}
-
-bool IsVolume(v1::ExportFormat format) {
-  return format == v1::EXPORT_FORMAT_VTK || format == v1::EXPORT_FORMAT_MSH || format == v1::EXPORT_FORMAT_VTU;
-}
-
-std::vector<Eigen::Vector3d> PointsOf(const std::vector<float>& coordinates_m) {
-  std::vector<Eigen::Vector3d> points;
-  points.reserve(coordinates_m.size() / 3);
-  for (size_t i = 0; i < coordinates_m.size(); i += 3) points.emplace_back(coordinates_m[i], coordinates_m[i + 1], coordinates_m[i + 2]);
-  return points;
-}
-
-absl::StatusOr<std::string> FormatExport(const SceneExport& copy) {
-  const sim::BodyArrays& arrays = *copy.frame.topology->bodies[copy.body];
-  const sim::BodyExtras& extras = copy.extras[copy.body];
-  sim::StringSink sink;
-  switch (copy.format) {
-    case v1::EXPORT_FORMAT_VTK:
-    case v1::EXPORT_FORMAT_MSH: {
-      const sim::VolumeLayout layout(arrays);
-      const sim::TetMesh mesh{PointsOf(layout.Gather(copy.frame.volume_positions_m[copy.body])), layout.tets()};
-      return copy.format == v1::EXPORT_FORMAT_VTK ? sim::FormatVtk(mesh) : sim::FormatMsh(mesh);
-    }
-    case v1::EXPORT_FORMAT_VTU:
-      PALPATE_RETURN_IF_ERROR(sim::WriteBodyVtu(copy.frame, copy.body, extras, &sink));
-      break;
-    case v1::EXPORT_FORMAT_VTP:
-      PALPATE_RETURN_IF_ERROR(sim::WriteBodyVtp(copy.frame, copy.body, extras, &sink));
-      break;
-    case v1::EXPORT_FORMAT_GLB:
-      PALPATE_RETURN_IF_ERROR(copy.is_whole ? sim::WriteFrameGlb(copy.frame, copy.extras, &sink)
-                                            : sim::WriteBodyGlb(copy.frame, copy.body, extras, &sink));
-      break;
-    default: {
-      const sim::SurfaceLayout layout(arrays);
-      return sim::FormatObj({PointsOf(layout.Gather(copy.frame.surface_positions_m[copy.body])), layout.triangles()});
-    }
-  }
-  return std::move(sink).Take();
-}
 
 }  // namespace
 
@@ -149,6 +96,14 @@ absl::Status ToolLease::SetPose(const v1::ToolPose& pose) {
   slot.mailbox.Write(timed);
   scene_->metrics().OnPose();
   return absl::OkStatus();
+}
+
+absl::Status Scene::ReplayRefuses(const char* what) {
+  return absl::FailedPreconditionError(absl::StrCat(what, ": the scene replays a recording; branch off from it to change something"));
+}
+
+absl::Status Scene::NeedsReset() const {
+  return absl::FailedPreconditionError(absl::StrCat("the scene has failed and needs a reset: ", failure_));
 }
 
 std::shared_ptr<Scene> Scene::Start(SceneStart start, WorkerPool& pool, Metrics& metrics) {
@@ -286,7 +241,7 @@ void Scene::EnqueueForInfo(std::function<absl::Status()> run, Done<v1::SceneInfo
 void Scene::Play(Done<v1::SceneInfo> done) {
   EnqueueForInfo(
       [this]() -> absl::Status {
-        if (state_ == v1::RUN_STATE_FAILED) return FailedScene(failure_);
+        if (state_ == v1::RUN_STATE_FAILED) return NeedsReset();
         if (state_ == v1::RUN_STATE_PLAYING) return absl::OkStatus();
         EndStepJobs(absl::AbortedError("the scene was set to play"));
         state_ = v1::RUN_STATE_PLAYING;
@@ -323,7 +278,7 @@ void Scene::Step(uint32_t count, const google::protobuf::RepeatedPtrField<v1::St
   Enqueue(
       [this, count, commands = *std::move(commands), is_cancelled = std::move(is_cancelled), done] {
         if (state_ == v1::RUN_STATE_FAILED) {
-          Answer<v1::SceneInfo>(done, FailedScene(failure_));
+          Answer<v1::SceneInfo>(done, NeedsReset());
         } else if (state_ == v1::RUN_STATE_PLAYING) {
           Answer<v1::SceneInfo>(done, absl::FailedPreconditionError("the scene plays; pause it before stepping"));
         } else {
@@ -415,172 +370,6 @@ void Scene::SetRate(const v1::Rate& rate, Done<v1::SceneInfo> done) {
         return absl::OkStatus();
       },
       std::move(done));
-}
-
-void Scene::Export(const std::string& body, v1::ExportFormat format, Done<v1::ExportSceneResponse> done) {
-  if (!v1::ExportFormat_IsValid(format)) {
-    Answer<v1::ExportSceneResponse>(std::move(done),
-                                    absl::InvalidArgumentError(absl::StrCat("format: ", static_cast<int>(format), " is outside [0, 6]")));
-    return;
-  }
-  Enqueue(
-      [this, body, format, done] {
-        absl::StatusOr<SceneExport> copy = CopyForExport(body, format);
-        if (!copy.ok()) return Answer<v1::ExportSceneResponse>(done, copy.status());
-        // Only the copy is taken here; the file is made on the pool.
-        pool_.Post([done, copy = *std::move(copy)] {
-          absl::StatusOr<std::string> data = FormatExport(copy);
-          if (!data.ok()) return done(data.status());
-          v1::ExportSceneResponse response;
-          response.set_step(copy.frame.step);
-          response.set_data(*std::move(data));
-          done(std::move(response));
-        });
-      },
-      [this, done](const absl::Status& reason) { Answer<v1::ExportSceneResponse>(done, reason); });
-}
-
-absl::StatusOr<SceneExport> Scene::CopyForExport(const std::string& body, v1::ExportFormat format) {
-  const std::vector<std::shared_ptr<const sim::BodyArrays>>& bodies = topology_->world->bodies;
-  const auto found =
-      body.empty() ? bodies.begin() : std::find_if(bodies.begin(), bodies.end(), [&body](const auto& b) { return b->name == body; });
-  if (found == bodies.end()) return absl::NotFoundError(absl::StrCat("body: the scene has no body \"", body, "\""));
-  SceneExport out;
-  out.format = format;
-  out.body = static_cast<size_t>(found - bodies.begin());
-  out.is_whole = format == v1::EXPORT_FORMAT_GLB && body.empty();
-  out.frame.step = frame_->step;
-  out.frame.sim_time_s = frame_->sim_time_s;
-  out.frame.topology = topology_->world;
-  out.frame.surface_positions_m.resize(bodies.size());
-  out.frame.volume_positions_m.resize(bodies.size());
-  out.extras = sim::TextureExtras(world_->description(), *topology_->world);
-  for (size_t b = 0; b < bodies.size(); ++b) {
-    if (out.is_whole || b == out.body) out.frame.surface_positions_m[b] = frame_->surface_positions_m[b];
-  }
-  if (IsVolume(format)) {
-    PALPATE_ASSIGN_OR_RETURN(out.frame.volume_positions_m[out.body], world_->ReadVolumePositions(out.body));
-  }
-  if (format == v1::EXPORT_FORMAT_VTU || format == v1::EXPORT_FORMAT_VTP) {
-    sim::BodyExtras& extras = out.extras[out.body];
-    extras.rest_positions_m = world_->RestPositions(out.body);
-    extras.tet_zones = world_->TetZones(out.body);
-    PALPATE_ASSIGN_OR_RETURN(extras.velocities_m_per_s, world_->ReadVolumeVelocities(out.body));
-  }
-  return out;
-}
-
-void Scene::Edit(const v1::EditSceneRequest& request, std::function<bool()> is_cancelled, Done<v1::EditSceneResponse> done) {
-  if (is_replay()) return Answer<v1::EditSceneResponse>(std::move(done), ReplayRefuses("edits"));
-  if (absl::Status status = scene::ValidateEditRequest(request); !status.ok())
-    return Answer<v1::EditSceneResponse>(std::move(done), status);
-  const size_t size_bytes = request.ByteSizeLong();
-  auto job = std::make_shared<EditJob>();
-  job->request = std::make_shared<const v1::EditSceneRequest>(request);
-  job->is_cancelled = std::move(is_cancelled);
-  job->done = done;
-  Enqueue([this, job] { BeginEdits(std::move(*job)); },
-          [this, done](const absl::Status& reason) { Answer<v1::EditSceneResponse>(done, reason); }, CommandKind::kEdit, size_bytes);
-}
-
-void Scene::BeginEdits(EditJob job) {
-  if (job.is_cancelled && job.is_cancelled()) {
-    return Answer<v1::EditSceneResponse>(std::move(job.done), absl::CancelledError("cancelled before the first edit"));
-  }
-  absl::StatusOr<std::optional<v1::EditSceneResponse>> known = edit_log_.Find(*job.request);
-  if (!known.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), known.status());
-  if (known->has_value()) {
-    (*known)->set_is_repeat(true);
-    return AnswerWhenDurable(std::move(job.done), **std::move(known));
-  }
-  if (absl::Status status = past_.CheckEdits(*job.request); !status.ok()) {
-    return Answer<v1::EditSceneResponse>(std::move(job.done), status);
-  }
-  // What could be lost is not begun.
-  if (absl::Status health = past_.Health(); !health.ok()) {
-    NoteKept();
-    if (past_.IsStateDue()) TakeState();  // a paused scene makes no step that would
-    return Answer<v1::EditSceneResponse>(std::move(job.done), health);
-  }
-  absl::StatusOr<std::vector<sim::Edit>> edits = CheckedEdits(*job.request);
-  if (!edits.ok()) return Answer<v1::EditSceneResponse>(std::move(job.done), edits.status());
-  job.edits = *std::move(edits);
-  edit_job_ = std::move(job);
-  GoOnWithEdits();
-}
-
-absl::StatusOr<std::vector<sim::Edit>> Scene::CheckedEdits(const v1::EditSceneRequest& request) const {
-  if (state_ == v1::RUN_STATE_FAILED) return FailedScene(failure_);
-  if (request.has_expected_topology_version() && request.expected_topology_version() != topology_->version) {
-    return absl::FailedPreconditionError(absl::StrCat("expected_topology_version: ", request.expected_topology_version(),
-                                                      ", but the scene is at version ", topology_->version));
-  }
-  return scene::BuildEdits(request, record::EditTargetsOf(*world_));
-}
-
-/// As many edits of the request as fit between two steps, at least one. A scene that is stepped by request has all the time, so that what
-/// it computes does not depend on the machine.
-void Scene::GoOnWithEdits() {
-  EditJob& job = *edit_job_;
-  const Clock::time_point start = Clock::now();
-  const bool has_deadline = state_ == v1::RUN_STATE_PLAYING;
-  const Clock::time_point end = start + (rate_.mode() == v1::RATE_MODE_REAL_TIME ? Period() : kFastEditTime);
-  const auto is_cancelled = [&job] { return job.is_cancelled && job.is_cancelled(); };
-  const auto is_enough = [&] { return stopping_ || is_cancelled() || (has_deadline && Clock::now() >= end); };
-  absl::StatusOr<std::vector<sim::EditOutcome>> outcomes = world_->Apply(std::span(job.edits).subspan(job.outcomes.size()), is_enough);
-  job.elapsed_s += std::chrono::duration<double>(Clock::now() - start).count();
-  if (!outcomes.ok()) {
-    EndEdits(outcomes.status());
-    if (world_->has_failed()) Fail(outcomes.status());
-    return;
-  }
-  frame_ = world_->CurrentFrame();
-  past_.OnEdits(job.outcomes.empty() ? job.request.get() : nullptr, job.outcomes.size(), outcomes->size(), *frame_);
-  std::move(outcomes->begin(), outcomes->end(), std::back_inserter(job.outcomes));
-  UpdateBodies();  // masses may change with a material
-  Publish();
-  EnsureVolume();
-  if (job.outcomes.size() == job.edits.size()) {
-    EndEdits(absl::OkStatus());
-    if (past_.IsStateDue()) TakeState();  // a paused scene may be edited for ever
-  } else if (is_cancelled()) {
-    EndEdits(absl::CancelledError("cancelled"));
-  }
-}
-
-/// Answers the request that is under way, if there is one, and remembers what was done of it.
-void Scene::EndEdits(const absl::Status& status) {
-  if (!edit_job_) return;
-  EditJob job = *std::move(edit_job_);
-  edit_job_.reset();
-  v1::EditSceneResponse response;
-  response.set_topology_version(topology_->version);
-  response.set_step(frame_->step);
-  response.set_left_out_count(static_cast<uint32_t>(job.edits.size() - job.outcomes.size()));
-  std::vector<std::string> names;
-  for (const auto& body : topology_->world->bodies) names.push_back(body->name);
-  job.edits.resize(job.outcomes.size());
-  scene::EncodeOutcomes(job.edits, job.outcomes, names, topology_->statics->markers, response);
-  if (status.ok() || !job.outcomes.empty()) {
-    edit_log_.Remember(*job.request, response);
-    past_.OnEditEnd(job.outcomes.empty() ? job.request.get() : nullptr, response, status);
-    metrics_->OnEdits(job.edits, job.outcomes, job.elapsed_s);
-  }
-  if (status.ok()) return AnswerWhenDurable(std::move(job.done), std::move(response));
-  if (job.outcomes.empty()) return Answer<v1::EditSceneResponse>(std::move(job.done), status);
-  AnswerWhenDurable(std::move(job.done), absl::Status(status.code(), absl::StrCat(status.message(), " (after ", job.outcomes.size(), " of ",
-                                                                                  job.request->edits_size(), " edits, which stay)")));
-}
-
-/// An edit that was answered is never lost, nor one that an error tells of.
-void Scene::AnswerWhenDurable(Done<v1::EditSceneResponse> done, absl::StatusOr<v1::EditSceneResponse> result) {
-  past_.WhenDurable([&pool = pool_, done = std::move(done), result = std::move(result)](const absl::Status& status) mutable {
-    if (!done) return;
-    if (!status.ok()) {
-      result = absl::Status(status.code(), absl::StrCat("the edits were performed, but are not kept: ", status.message()));
-    }
-    pool.Post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
-  });
 }
 
 void Scene::UpdateBodies() {
@@ -735,24 +524,7 @@ void Scene::Run() {
       wake_.wait(lock);
       Anchor();
     } else if (state_ == v1::RUN_STATE_PLAYING) {
-      if (rate_.mode() == v1::RATE_MODE_REAL_TIME) {
-        const Clock::duration period = Period();
-        const Clock::time_point due = Due();
-        const Clock::time_point now = Clock::now();
-        if (now < due) {
-          wake_.wait_until(lock, due);
-          continue;
-        }
-        const Clock::duration late = now - due;
-        if (late > period) {
-          ++overruns_;
-          metrics_->OnOverrun();
-        }
-        if (late > period * kMaxBacklogSteps) {
-          metrics_->OnSkipped(std::chrono::duration<double>(late).count());
-          Anchor();
-        }
-      }
+      if (!WaitUntilDue(lock)) continue;
       lock.unlock();
       was_costly = false;
       ++steps_since_anchor_;
@@ -760,23 +532,55 @@ void Scene::Run() {
       lock.lock();
     } else if (!step_jobs_.empty()) {
       lock.unlock();
-      StepJob& job = step_jobs_.front();
-      if (job.is_cancelled && job.is_cancelled()) {
-        Answer<v1::SceneInfo>(std::move(job.done), absl::CancelledError(absl::StrCat("cancelled after ", job.done_count, " steps")));
-        step_jobs_.pop_front();
-      } else {
-        StepOnce();
-        // StepOnce ends all jobs when the scene fails.
-        if (!step_jobs_.empty() && ++step_jobs_.front().done_count == step_jobs_.front().count) {
-          Answer<v1::SceneInfo>(std::move(step_jobs_.front().done), Info());
-          step_jobs_.pop_front();
-        }
-      }
+      GoOnWithStepJob();
       lock.lock();
     } else {
       wake_.wait(lock);
     }
   }
+  EndRun(lock);
+}
+
+/// Whether the next step is due now. If not, waits until it is or something comes. A step that is late is counted, and a backlog given up.
+bool Scene::WaitUntilDue(std::unique_lock<std::mutex>& lock) {
+  if (rate_.mode() != v1::RATE_MODE_REAL_TIME) return true;
+  const Clock::duration period = Period();
+  const Clock::time_point due = Due();
+  const Clock::time_point now = Clock::now();
+  if (now < due) {
+    wake_.wait_until(lock, due);
+    return false;
+  }
+  const Clock::duration late = now - due;
+  if (late > period) {
+    ++overruns_;
+    metrics_->OnOverrun();
+  }
+  if (late > period * kMaxBacklogSteps) {
+    metrics_->OnSkipped(std::chrono::duration<double>(late).count());
+    Anchor();
+  }
+  return true;
+}
+
+/// One step of the request for steps at the front.
+void Scene::GoOnWithStepJob() {
+  StepJob& job = step_jobs_.front();
+  if (job.is_cancelled && job.is_cancelled()) {
+    Answer<v1::SceneInfo>(std::move(job.done), absl::CancelledError(absl::StrCat("cancelled after ", job.done_count, " steps")));
+    step_jobs_.pop_front();
+    return;
+  }
+  StepOnce();
+  // StepOnce ends all jobs when the scene fails.
+  if (!step_jobs_.empty() && ++step_jobs_.front().done_count == step_jobs_.front().count) {
+    Answer<v1::SceneInfo>(std::move(step_jobs_.front().done), Info());
+    step_jobs_.pop_front();
+  }
+}
+
+/// Answers all that waits, keeps the scene as it is left, and frees the world.
+void Scene::EndRun(std::unique_lock<std::mutex>& lock) {
   std::deque<Command> commands = std::move(queue_);
   queue_.clear();
   queued_bytes_ = 0;

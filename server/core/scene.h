@@ -261,6 +261,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   };
 
   Scene(SceneStart start, WorkerPool& pool, Metrics& metrics);
+  static absl::Status ReplayRefuses(const char* what);
   /// Of the present state, on the scene's thread. Errors: NotFound (body), those of the world.
   absl::StatusOr<SceneExport> CopyForExport(const std::string& body, v1::ExportFormat format);
 
@@ -273,6 +274,9 @@ class Scene : public std::enable_shared_from_this<Scene> {
 
   // The scene's thread:
   void Run();
+  bool WaitUntilDue(std::unique_lock<std::mutex>& lock);
+  void GoOnWithStepJob();
+  void EndRun(std::unique_lock<std::mutex>& lock);
   void TakePoses();
   double Silence_s(const ToolSlot& slot) const;
   void StepOnce();
@@ -298,6 +302,7 @@ class Scene : public std::enable_shared_from_this<Scene> {
   void EnsureVolume();
   void EndStepJobs(const absl::Status& status);
   void Fail(const absl::Status& status);
+  absl::Status NeedsReset() const;
   void Anchor();
   Clock::time_point Due() const;
   bool IsStepDue() const;

@@ -57,7 +57,7 @@ struct BlendLimits {
 ///
 /// After a push the new model's share grows from 0 to 1 over its blend_time_s, or over the time in which models really come if that is
 /// longer; the weights of the earlier models shrink alike. All are evaluated at the current pose, so the force follows the hand at once.
-/// When models come slower than the blend time these are the two newest (section 8.3 of the thesis). The share grows slower still where a
+/// When models come slower than the blend time these are the two newest (Forest 2003, section 8.3). The share grows slower still where a
 /// step of it would change the force by more than BlendLimits: the limit holds for what models change, not for the hand's own motion.
 /// When models come before a blend is over, up to kSlots are held; then the two neighbours that differ least become one, which is the
 /// only place where a jump is left (stated by merge_step_n). A blend time of 0 switches blending off. Not thread-safe. No allocation.

@@ -288,8 +288,8 @@ std::vector<uint32_t> FindSwept(const ProjectionMesh& mesh, std::span<const Vect
 }
 
 int FindCrossings(const EdgeMotion& edge, double length_m, std::array<EdgeCrossing, 2>* crossings) {
-  // The edge meets the line x = y = 0 where its projections a(t), b(t) on the plane z = 0 and the origin are on one line: the thesis'
-  // quadratic without its factors of Z.
+  // The edge meets the line x = y = 0 where its projections a(t), b(t) on the plane z = 0 and the origin are on one line: the
+  // quadratic of Forest 2003 without its factors of Z.
   const double c2 = Cross(edge.move_a, edge.move_b);
   const double c1 = Cross(edge.a, edge.move_b) + Cross(edge.move_a, edge.b);
   const double c0 = Cross(edge.a, edge.b);

@@ -69,9 +69,9 @@ double UnitKidney(const Vector3d& x) {
   return SmoothMax(Ellipsoid(x, {0, 0, 0}, {0.5, 0.29, 0.2}), -Ellipsoid(x, {0, -0.36, 0}, {0.17, 0.2, 0.26}), 0.14);
 }
 
-// The structured meshes' triangle of a section, counter-clockwise seen from the side of `high`, as a prism between two sections of
-// `section_size` vertices. With its corners sorted by index each side's diagonal rises from the lower to the higher index, as its
-// neighbour finds too.
+// The structured meshes' triangle of a section, counter-clockwise seen from the side of the high one, as a prism between two sections,
+// whose vertices begin at `low_base` and `high_base`. With its corners sorted by index each side's diagonal rises from the lower to the
+// higher index, as its neighbour finds too.
 void AppendPrism(uint32_t low_base, uint32_t high_base, std::array<uint32_t, 3> triangle, std::vector<std::array<uint32_t, 4>>* tets) {
   bool even = true;
   for (const auto& [a, b] : {std::pair(0, 1), std::pair(1, 2), std::pair(0, 1)}) {

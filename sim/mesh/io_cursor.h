@@ -46,7 +46,7 @@ class Cursor {
 
   bool is_binary() const { return source_.is_binary; }
   bool is_swapped() const { return is_swapped_; }
-  /// From here on ReadRaw is used; `is_swapped`: the file's byte order is not that of this machine.
+  /// From here on Raw is used; `is_swapped`: the file's byte order is not that of this machine.
   void SetBinary(bool is_swapped) {
     source_.is_binary = true;
     is_swapped_ = is_swapped;

@@ -23,16 +23,9 @@ constexpr size_t kFactorEntryBytes = sizeof(double) + sizeof(int);
 
 Index At(size_t vertex) { return static_cast<Index>(3 * vertex); }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<PrecomputedModel>> PrecomputedModel::Create(std::span<const Vector3d> rest_m,
-                                                                           std::span<const gpu::TissueTet> tets,
-                                                                           std::span<const uint8_t> fixed, std::span<const uint32_t> chosen,
-                                                                           std::span<const StiffnessBlock> extra,
-                                                                           const PrecomputedOptions& options) {
-  const size_t n = rest_m.size();
-  if (!(options.dt_s >= 0) || !std::isfinite(options.dt_s)) {
-    return absl::InvalidArgumentError(absl::StrCat("dt_s ", options.dt_s, " must not be negative, and finite"));
+absl::Status CheckInput(size_t n, std::span<const uint32_t> chosen, std::span<const StiffnessBlock> extra, double dt_s) {
+  if (!(dt_s >= 0) || !std::isfinite(dt_s)) {
+    return absl::InvalidArgumentError(absl::StrCat("dt_s ", dt_s, " must not be negative, and finite"));
   }
   for (size_t i = 0; i < chosen.size(); ++i) {
     if (chosen[i] >= n) return absl::InvalidArgumentError(absl::StrCat("chosen[", i, "]: ", chosen[i], " is outside [0, ", n, ")"));
@@ -46,13 +39,40 @@ absl::StatusOr<std::unique_ptr<PrecomputedModel>> PrecomputedModel::Create(std::
           absl::StrCat("extra[", i, "]: (", extra[i].row, ", ", extra[i].column, ") is outside [0, ", n, ") or not finite"));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status TooLarge(size_t vertex_count, size_t chosen_count, size_t bytes, size_t max_bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat("a pre-computed model of ", vertex_count, " vertices, ", chosen_count,
+                                                   " of which can be touched, takes ", bytes >> 20, " MiB, more than the limit of ",
+                                                   max_bytes >> 20, " MiB: use a coarser mesh"));
+}
+
+/// Whose stiffness is the viscosity over the step. Small strain: the viscosity of a tet is its stiffness times damping_s, of the isotropic
+/// part alone, as the solver has it.
+std::vector<ElasticTet> DampersOf(std::span<const ElasticTet> tets, double dt_s) {
+  std::vector<ElasticTet> viscous(tets.begin(), tets.end());
+  for (ElasticTet& tet : viscous) {
+    const double rate = tet.damping_s / dt_s;
+    tet.model = MaterialModel::kLinear;
+    tet.fibers = {};
+    tet.mu_pa = static_cast<float>(tet.mu_pa * rate);
+    tet.lambda_pa = static_cast<float>(tet.lambda_pa * rate);
+  }
+  return viscous;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PrecomputedModel>> PrecomputedModel::Create(std::span<const Vector3d> rest_m,
+                                                                           std::span<const ElasticTet> tets, std::span<const uint8_t> fixed,
+                                                                           std::span<const uint32_t> chosen,
+                                                                           std::span<const StiffnessBlock> extra,
+                                                                           const PrecomputedOptions& options) {
+  const size_t n = rest_m.size();
+  PALPATE_RETURN_IF_ERROR(CheckInput(n, chosen, extra, options.dt_s));
   const size_t response_bytes = 72 * chosen.size() * chosen.size();
-  const auto too_large = [&](size_t factor_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("a pre-computed model of ", n, " vertices, ", chosen.size(),
-                                                     " of which can be touched, takes ", (response_bytes + factor_bytes) >> 20,
-                                                     " MiB, more than the limit of ", options.max_bytes >> 20, " MiB: use a coarser mesh"));
-  };
-  if (response_bytes > options.max_bytes) return too_large(0);
+  if (response_bytes > options.max_bytes) return TooLarge(n, chosen.size(), response_bytes, options.max_bytes);
 
   std::unique_ptr<PrecomputedModel> model(new PrecomputedModel);
   PALPATE_ASSIGN_OR_RETURN(const ReferenceBody body,
@@ -64,67 +84,13 @@ absl::StatusOr<std::unique_ptr<PrecomputedModel>> PrecomputedModel::Create(std::
                    .chosen = {chosen.begin(), chosen.end()},
                    .extra = {extra.begin(), extra.end()},
                    .dt_s = options.dt_s};
-  std::vector<uint8_t> is_used(n, 0);
-  for (const gpu::TissueTet& tet : tets) {
-    for (const uint32_t v : tet.vertices) is_used[v] = 1;
-  }
-  for (const StiffnessBlock& block : extra) is_used[block.row] = is_used[block.column] = 1;
-  model->place_.assign(n, kNotChosen);
-  for (uint32_t v = 0; v < n; ++v) {
-    if (fixed[v] != 0 || is_used[v] == 0) continue;
-    model->place_[v] = static_cast<uint32_t>(model->moving_.size());
-    model->moving_.push_back(v);
-  }
-  if (model->moving_.empty()) return absl::InvalidArgumentError("no vertex of the pre-computed model can move");
-
-  const auto size = At(model->moving_.size());
-  const auto reduced = [&](const Eigen::SparseMatrix<double>& full, std::span<const StiffnessBlock> blocks) {
-    std::vector<Eigen::Triplet<double>> entries;
-    entries.reserve(static_cast<size_t>(full.nonZeros()) + 9 * blocks.size());
-    const auto add = [&](Index row, Index column, double value) {
-      const uint32_t r = model->place_[static_cast<size_t>(row / 3)];
-      const uint32_t c = model->place_[static_cast<size_t>(column / 3)];
-      if (r == kNotChosen || c == kNotChosen) return;
-      entries.emplace_back(static_cast<int>(At(r) + row % 3), static_cast<int>(At(c) + column % 3), value);
-    };
-    for (Index column = 0; column < full.outerSize(); ++column) {
-      for (Eigen::SparseMatrix<double>::InnerIterator it(full, column); it; ++it) add(it.row(), it.col(), it.value());
-    }
-    for (const StiffnessBlock& block : blocks) {
-      for (Index k = 0; k < 9; ++k) add(At(block.row) + k % 3, At(block.column) + k / 3, block.block_n_per_m(k % 3, k / 3));
-    }
-    Eigen::SparseMatrix<double> out(size, size);
-    out.setFromTriplets(entries.begin(), entries.end());
-    return out;
-  };
-  model->stiffness_ = reduced(body.Stiffness(body.Rest(), false), extra);
-  if (options.dt_s > 0) {
-    // Small strain: the viscosity of a tet is its stiffness times damping_s, of the isotropic part alone, as the solver has it.
-    std::vector<gpu::TissueTet> viscous(tets.begin(), tets.end());
-    for (gpu::TissueTet& tet : viscous) {
-      const double rate = tet.damping_s / options.dt_s;
-      tet.energy = gpu::TissueEnergy::kLinear;
-      tet.fibers = {};
-      tet.mu_pa = static_cast<float>(tet.mu_pa * rate);
-      tet.lambda_pa = static_cast<float>(tet.lambda_pa * rate);
-    }
-    PALPATE_ASSIGN_OR_RETURN(const ReferenceBody damper,
-                             ReferenceBody::Create({rest_m.begin(), rest_m.end()}, std::move(viscous), {fixed.begin(), fixed.end()}));
-    model->viscosity_ = reduced(damper.Stiffness(damper.Rest(), false), {});
-    // Where there is damping alone a body would creep away for ever: what holds it must be elastic.
-    model->stiffness_ = Eigen::SparseMatrix<double>(model->stiffness_ + model->viscosity_);
-  }
-  model->factor_.compute(model->stiffness_);
-  const bool is_factored = model->factor_.info() == Eigen::Success;
-  const VectorXd pivots = is_factored ? VectorXd(model->factor_.vectorD()) : VectorXd::Zero(1);
-  if (!(pivots.minCoeff() > kLeastPivotShare * pivots.maxCoeff())) {
-    const auto fixed_count = std::count_if(fixed.begin(), fixed.end(), [](uint8_t f) { return f != 0; });
-    return absl::FailedPreconditionError(
-        absl::StrCat("the stiffness is singular: the ", fixed_count, " fixed vertices of ", n,
-                     " do not hold the pre-computed body (each part of it needs three that are not in line)"));
-  }
+  PALPATE_RETURN_IF_ERROR(model->NumberWhatMoves());
+  PALPATE_RETURN_IF_ERROR(model->Assemble(body));
+  PALPATE_RETURN_IF_ERROR(model->Factorize());
   const auto factor_bytes = static_cast<size_t>(model->factor_.matrixL().nestedExpression().nonZeros()) * kFactorEntryBytes;
-  if (response_bytes + factor_bytes > options.max_bytes) return too_large(factor_bytes);
+  if (response_bytes + factor_bytes > options.max_bytes) {
+    return TooLarge(n, chosen.size(), response_bytes + factor_bytes, options.max_bytes);
+  }
   model->bytes_ =
       response_bytes + factor_bytes + static_cast<size_t>(model->stiffness_.nonZeros() + model->viscosity_.nonZeros()) * kFactorEntryBytes;
   model->chosen_.assign(chosen.begin(), chosen.end());
@@ -132,6 +98,69 @@ absl::StatusOr<std::unique_ptr<PrecomputedModel>> PrecomputedModel::Create(std::
   for (uint32_t i = 0; i < chosen.size(); ++i) model->chosen_index_[chosen[i]] = i;
   model->columns_.resize(chosen.size());
   return model;
+}
+
+absl::Status PrecomputedModel::NumberWhatMoves() {
+  const size_t n = input_.rest_m.size();
+  std::vector<uint8_t> is_used(n, 0);
+  for (const ElasticTet& tet : input_.tets) {
+    for (const uint32_t v : tet.vertices) is_used[v] = 1;
+  }
+  for (const StiffnessBlock& block : input_.extra) is_used[block.row] = is_used[block.column] = 1;
+  place_.assign(n, kNotChosen);
+  for (uint32_t v = 0; v < n; ++v) {
+    if (input_.fixed[v] != 0 || is_used[v] == 0) continue;
+    place_[v] = static_cast<uint32_t>(moving_.size());
+    moving_.push_back(v);
+  }
+  if (moving_.empty()) return absl::InvalidArgumentError("no vertex of the pre-computed model can move");
+  return absl::OkStatus();
+}
+
+/// Stiffness and viscosity of what moves.
+absl::Status PrecomputedModel::Assemble(const ReferenceBody& body) {
+  stiffness_ = Reduced(body.Stiffness(body.Rest(), false), input_.extra);
+  if (!(input_.dt_s > 0)) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(const ReferenceBody damper,
+                           ReferenceBody::Create(input_.rest_m, DampersOf(input_.tets, input_.dt_s), input_.fixed));
+  viscosity_ = Reduced(damper.Stiffness(damper.Rest(), false), {});
+  // Where there is damping alone a body would creep away for ever: what holds it must be elastic.
+  stiffness_ = Eigen::SparseMatrix<double>(stiffness_ + viscosity_);
+  return absl::OkStatus();
+}
+
+/// The rows and columns of what moves, with blocks of all vertices added.
+Eigen::SparseMatrix<double> PrecomputedModel::Reduced(const Eigen::SparseMatrix<double>& full,
+                                                      std::span<const StiffnessBlock> blocks) const {
+  std::vector<Eigen::Triplet<double>> entries;
+  entries.reserve(static_cast<size_t>(full.nonZeros()) + 9 * blocks.size());
+  const auto add = [&](Index row, Index column, double value) {
+    const uint32_t r = place_[static_cast<size_t>(row / 3)];
+    const uint32_t c = place_[static_cast<size_t>(column / 3)];
+    if (r == kNotChosen || c == kNotChosen) return;
+    entries.emplace_back(static_cast<int>(At(r) + row % 3), static_cast<int>(At(c) + column % 3), value);
+  };
+  for (Index column = 0; column < full.outerSize(); ++column) {
+    for (Eigen::SparseMatrix<double>::InnerIterator it(full, column); it; ++it) add(it.row(), it.col(), it.value());
+  }
+  for (const StiffnessBlock& block : blocks) {
+    for (Index k = 0; k < 9; ++k) add(At(block.row) + k % 3, At(block.column) + k / 3, block.block_n_per_m(k % 3, k / 3));
+  }
+  const auto size = At(moving_.size());
+  Eigen::SparseMatrix<double> out(size, size);
+  out.setFromTriplets(entries.begin(), entries.end());
+  return out;
+}
+
+absl::Status PrecomputedModel::Factorize() {
+  factor_.compute(stiffness_);
+  const bool is_factored = factor_.info() == Eigen::Success;
+  const VectorXd pivots = is_factored ? VectorXd(factor_.vectorD()) : VectorXd::Zero(1);
+  if (pivots.minCoeff() > kLeastPivotShare * pivots.maxCoeff()) return absl::OkStatus();
+  const auto fixed_count = std::count_if(input_.fixed.begin(), input_.fixed.end(), [](uint8_t f) { return f != 0; });
+  return absl::FailedPreconditionError(
+      absl::StrCat("the stiffness is singular: the ", fixed_count, " fixed vertices of ", input_.rest_m.size(),
+                   " do not hold the pre-computed body (each part of it needs three that are not in line)"));
 }
 
 VectorXd PrecomputedModel::Displace(const VectorXd& load_n) const {

@@ -10,9 +10,11 @@
 #include <Eigen/SparseCore>
 
 #include "gpu/base/status.h"
-#include "gpu/dynamics/tissue_layout.h"
+#include "sim/scene/elastic_tet.h"
 
 namespace palpate::sim {
+
+class ReferenceBody;
 
 /// A spring of all three directions between two vertices, or of a vertex with itself to where it is given to be: a block of a stiffness.
 struct StiffnessBlock {
@@ -48,15 +50,14 @@ class PrecomputedModel {
   /// semidefinite as a whole; both triangles.
   /// Errors: InvalidArgument (sizes, indices, volumes that are not positive), FailedPrecondition (the body is not held: the stiffness is
   /// singular), ResourceExhausted naming what the model would take.
-  static absl::StatusOr<std::unique_ptr<PrecomputedModel>> Create(std::span<const Eigen::Vector3d> rest_m,
-                                                                  std::span<const gpu::TissueTet> tets, std::span<const uint8_t> fixed,
-                                                                  std::span<const uint32_t> chosen, std::span<const StiffnessBlock> extra,
-                                                                  const PrecomputedOptions& options);
+  static absl::StatusOr<std::unique_ptr<PrecomputedModel>> Create(std::span<const Eigen::Vector3d> rest_m, std::span<const ElasticTet> tets,
+                                                                  std::span<const uint8_t> fixed, std::span<const uint32_t> chosen,
+                                                                  std::span<const StiffnessBlock> extra, const PrecomputedOptions& options);
 
   /// What a model is made of, as Create takes it: made of the same again it gives the same bits.
   struct Input {
     std::vector<Eigen::Vector3d> rest_m;
-    std::vector<gpu::TissueTet> tets;
+    std::vector<ElasticTet> tets;
     std::vector<uint8_t> fixed;
     std::vector<uint32_t> chosen;
     std::vector<StiffnessBlock> extra;
@@ -104,6 +105,10 @@ class PrecomputedModel {
 
  private:
   PrecomputedModel() = default;
+  absl::Status NumberWhatMoves();
+  absl::Status Assemble(const ReferenceBody& body);
+  Eigen::SparseMatrix<double> Reduced(const Eigen::SparseMatrix<double>& full, std::span<const StiffnessBlock> blocks) const;
+  absl::Status Factorize();
   absl::StatusOr<Eigen::MatrixXd> ResponsesAt(std::span<const uint32_t> vertices);
 
   Input input_;

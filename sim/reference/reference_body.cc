@@ -35,10 +35,10 @@ Matrix3d CofactorChange(const Matrix3d& f, const Matrix3d& df) {
   return c;
 }
 
-Vector3d DirectionOf(const gpu::TissueFibers& fibers) { return {fibers.direction[0], fibers.direction[1], fibers.direction[2]}; }
+Vector3d DirectionOf(const ElasticFibers& fibers) { return {fibers.direction[0], fibers.direction[1], fibers.direction[2]}; }
 
 /// Hooke's law with fibres.
-Matrix3d HookeStress(const gpu::TissueTet& tet, const Matrix3d& e) {
+Matrix3d HookeStress(const ElasticTet& tet, const Matrix3d& e) {
   const Vector3d a = DirectionOf(tet.fibers);
   const Matrix3d dyad = a * a.transpose();
   const double along = a.dot(e * a);
@@ -51,64 +51,62 @@ Matrix3d GreenStrain(const Matrix3d& f) { return (f.transpose() * f - Matrix3d::
 Matrix3d SmallStrain(const Matrix3d& f) { return (f + f.transpose()) / 2 - Matrix3d::Identity(); }
 
 /// Energy per rest volume, of every energy but springs.
-double Density(const gpu::TissueTet& tet, const Matrix3d& f) {
+double Density(const ElasticTet& tet, const Matrix3d& f) {
   const double mu = tet.mu_pa, lambda = tet.lambda_pa;
-  switch (tet.energy) {
-    case gpu::TissueEnergy::kStableNeoHookean: {
+  switch (tet.model) {
+    case MaterialModel::kStableNeoHookean: {
       const double j1 = f.determinant() - 1;
       return mu / 2 * (f.squaredNorm() - 3) - mu * j1 + (lambda + mu) / 2 * j1 * j1;
     }
-    case gpu::TissueEnergy::kCorotated: {
+    case MaterialModel::kCorotated: {
       const Matrix3d r = PolarRotation(f);
       const double trace = (r.transpose() * f).trace() - 3;
       return mu * (f - r).squaredNorm() + lambda / 2 * trace * trace;
     }
-    case gpu::TissueEnergy::kLinear: {
+    case MaterialModel::kLinear: {
       const Matrix3d e = SmallStrain(f);
       return (HookeStress(tet, e).array() * e.array()).sum() / 2;
     }
-    case gpu::TissueEnergy::kStVenantKirchhoff: {
+    case MaterialModel::kStVenantKirchhoff: {
       const Matrix3d e = GreenStrain(f);
       return (HookeStress(tet, e).array() * e.array()).sum() / 2;
     }
-    case gpu::TissueEnergy::kMassSpring:    // has no density
-    case gpu::TissueEnergy::kShapeMatched:  // refused by Create
+    case MaterialModel::kMassSpring:  // has no density
       break;
   }
   return 0;
 }
 
 /// First Piola-Kirchhoff stress.
-Matrix3d Stress(const gpu::TissueTet& tet, const Matrix3d& f) {
+Matrix3d Stress(const ElasticTet& tet, const Matrix3d& f) {
   const double mu = tet.mu_pa, lambda = tet.lambda_pa;
-  switch (tet.energy) {
-    case gpu::TissueEnergy::kStableNeoHookean:
+  switch (tet.model) {
+    case MaterialModel::kStableNeoHookean:
       return mu * f + ((lambda + mu) * (f.determinant() - 1) - mu) * Cofactor(f);
-    case gpu::TissueEnergy::kCorotated: {
+    case MaterialModel::kCorotated: {
       const Matrix3d r = PolarRotation(f);
       return 2 * mu * (f - r) + lambda * ((r.transpose() * f).trace() - 3) * r;
     }
-    case gpu::TissueEnergy::kLinear:
+    case MaterialModel::kLinear:
       return HookeStress(tet, SmallStrain(f));
-    case gpu::TissueEnergy::kStVenantKirchhoff:
+    case MaterialModel::kStVenantKirchhoff:
       return f * HookeStress(tet, GreenStrain(f));
-    case gpu::TissueEnergy::kMassSpring:    // has no density
-    case gpu::TissueEnergy::kShapeMatched:  // refused by Create
+    case MaterialModel::kMassSpring:  // has no density
       break;
   }
   return Matrix3d::Zero();
 }
 
 /// The derivative of the stress along df.
-Matrix3d StressChange(const gpu::TissueTet& tet, const Matrix3d& f, const Matrix3d& df) {
+Matrix3d StressChange(const ElasticTet& tet, const Matrix3d& f, const Matrix3d& df) {
   const double mu = tet.mu_pa, lambda = tet.lambda_pa;
-  switch (tet.energy) {
-    case gpu::TissueEnergy::kStableNeoHookean: {
+  switch (tet.model) {
+    case MaterialModel::kStableNeoHookean: {
       const Matrix3d cofactor = Cofactor(f);
       const double dj = (cofactor.array() * df.array()).sum();
       return mu * df + (lambda + mu) * dj * cofactor + ((lambda + mu) * (f.determinant() - 1) - mu) * CofactorChange(f, df);
     }
-    case gpu::TissueEnergy::kCorotated: {
+    case MaterialModel::kCorotated: {
       // F = R S: R'dF - dF'R = W S + S W with the spin W of dR = R W; W holds the axis w, (tr S I - S) w = axis of the left side.
       const Matrix3d r = PolarRotation(f);
       const Matrix3d s = r.transpose() * f;
@@ -120,12 +118,11 @@ Matrix3d StressChange(const gpu::TissueTet& tet, const Matrix3d& f, const Matrix
       const Matrix3d dr = r * spin;
       return 2 * mu * (df - dr) + lambda * ((r.transpose() * df).trace() * r + (s.trace() - 3) * dr);
     }
-    case gpu::TissueEnergy::kLinear:
+    case MaterialModel::kLinear:
       return HookeStress(tet, (df + df.transpose()) / 2);
-    case gpu::TissueEnergy::kStVenantKirchhoff:
+    case MaterialModel::kStVenantKirchhoff:
       return df * HookeStress(tet, GreenStrain(f)) + f * HookeStress(tet, (f.transpose() * df + df.transpose() * f) / 2);
-    case gpu::TissueEnergy::kMassSpring:    // has no density
-    case gpu::TissueEnergy::kShapeMatched:  // refused by Create
+    case MaterialModel::kMassSpring:  // has no density
       break;
   }
   return Matrix3d::Zero();
@@ -134,13 +131,11 @@ Matrix3d StressChange(const gpu::TissueTet& tet, const Matrix3d& f, const Matrix
 constexpr std::array<std::array<int, 2>, 6> kEdges = {{{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}}};
 
 /// E V / l^2, see docs/algorithms/tissue.md.
-double SpringConstant(const gpu::TissueTet& tet, double volume_m3, double rest_m) {
-  return 2.5 * tet.mu_pa * volume_m3 / (rest_m * rest_m);
-}
+double SpringConstant(const ElasticTet& tet, double volume_m3, double rest_m) { return 2.5 * tet.mu_pa * volume_m3 / (rest_m * rest_m); }
 
 }  // namespace
 
-absl::StatusOr<ReferenceBody> ReferenceBody::Create(std::vector<Vector3d> rest_m, std::vector<gpu::TissueTet> tets,
+absl::StatusOr<ReferenceBody> ReferenceBody::Create(std::vector<Vector3d> rest_m, std::vector<ElasticTet> tets,
                                                     std::vector<uint8_t> fixed) {
   if (fixed.size() != rest_m.size()) {
     return absl::InvalidArgumentError(absl::StrCat("fixed: ", fixed.size(), " entries for ", rest_m.size(), " vertices"));
@@ -148,9 +143,6 @@ absl::StatusOr<ReferenceBody> ReferenceBody::Create(std::vector<Vector3d> rest_m
   ReferenceBody body;
   body.mass_kg_.assign(rest_m.size(), 0.0);
   for (size_t t = 0; t < tets.size(); ++t) {
-    if (tets[t].energy == gpu::TissueEnergy::kShapeMatched) {
-      return absl::InvalidArgumentError(absl::StrCat("tet ", t, ": shape matching has no energy of tets"));
-    }
     Element element;
     element.tet = tets[t];
     for (const uint32_t v : tets[t].vertices) {
@@ -190,7 +182,7 @@ double ReferenceBody::Energy(const Eigen::VectorXd& x) const {
   double sum = 0;
   for (const Element& element : elements_) {
     const Eigen::Matrix<double, 3, 4> corners = Corners(element, x);
-    if (element.tet.energy != gpu::TissueEnergy::kMassSpring) {
+    if (element.tet.model != MaterialModel::kMassSpring) {
       sum += element.volume_m3 * Density(element.tet, corners * element.gradients);
       continue;
     }
@@ -209,7 +201,7 @@ Eigen::VectorXd ReferenceBody::Forces(const Eigen::VectorXd& x) const {
   for (const Element& element : elements_) {
     const Eigen::Matrix<double, 3, 4> corners = Corners(element, x);
     Eigen::Matrix<double, 3, 4> f = Eigen::Matrix<double, 3, 4>::Zero();
-    if (element.tet.energy != gpu::TissueEnergy::kMassSpring) {
+    if (element.tet.model != MaterialModel::kMassSpring) {
       f = -element.volume_m3 * Stress(element.tet, corners * element.gradients) * element.gradients.transpose();
     } else {
       for (const auto& [a, b] : kEdges) {
@@ -231,7 +223,7 @@ Eigen::VectorXd ReferenceBody::Forces(const Eigen::VectorXd& x) const {
 ReferenceBody::Matrix12 ReferenceBody::ElementStiffness(const Element& element, const Eigen::VectorXd& x) const {
   const Eigen::Matrix<double, 3, 4> corners = Corners(element, x);
   Matrix12 k = Matrix12::Zero();
-  if (element.tet.energy != gpu::TissueEnergy::kMassSpring) {
+  if (element.tet.model != MaterialModel::kMassSpring) {
     const Matrix3d f = corners * element.gradients;
     for (int column = 0; column < 12; ++column) {
       Matrix3d df = Matrix3d::Zero();

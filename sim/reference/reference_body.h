@@ -8,7 +8,7 @@
 #include <Eigen/SparseCore>
 
 #include "gpu/base/status.h"
-#include "gpu/dynamics/tissue_layout.h"
+#include "sim/scene/elastic_tet.h"
 
 namespace palpate::sim {
 
@@ -17,7 +17,7 @@ namespace palpate::sim {
 class ReferenceBody {
  public:
   /// `fixed`: [vertex_count], 1 = does not move. Errors: InvalidArgument (sizes, indices, volumes that are not positive).
-  static absl::StatusOr<ReferenceBody> Create(std::vector<Eigen::Vector3d> rest_m, std::vector<gpu::TissueTet> tets,
+  static absl::StatusOr<ReferenceBody> Create(std::vector<Eigen::Vector3d> rest_m, std::vector<ElasticTet> tets,
                                               std::vector<uint8_t> fixed);
 
   size_t vertex_count() const { return rest_m_.size(); }
@@ -34,7 +34,7 @@ class ReferenceBody {
 
  private:
   struct Element {
-    gpu::TissueTet tet;
+    ElasticTet tet;
     Eigen::Matrix<double, 4, 3> gradients;  ///< rows: rest gradients of the shape functions
     double volume_m3 = 0;
   };

@@ -13,7 +13,7 @@ using Eigen::Matrix3d;
 using Eigen::Vector3d;
 
 constexpr uint32_t kMeanPriority = 2;                  // the queue is twice as long as there are free vertices
-constexpr uint32_t kMaxPriority = 10 * kMeanPriority;  // missed in one step of 22,000 (the table of the thesis)
+constexpr uint32_t kMaxPriority = 10 * kMeanPriority;  // missed in one step of 22,000 (the table in Forest 2003)
 constexpr double kExcitationRate = 10;                 // the excitation changes by at most exp(10) a pass
 constexpr uint32_t kNowhere = 0xffffffffU;
 
@@ -59,7 +59,7 @@ void PriorityQueue::Set(uint32_t vertex, uint32_t priority) {
 
 uint32_t PriorityQueue::Draw(std::mt19937_64& random) const { return queue_[random() % queue_.size()]; }
 
-absl::StatusOr<TensorMass> TensorMass::Create(std::span<const Vector3d> rest_m, std::span<const gpu::TissueTet> tets,
+absl::StatusOr<TensorMass> TensorMass::Create(std::span<const Vector3d> rest_m, std::span<const ElasticTet> tets,
                                               std::vector<uint8_t> fixed) {
   const size_t n = rest_m.size();
   if (fixed.size() != n) return absl::InvalidArgumentError(absl::StrCat("fixed: ", fixed.size(), " entries for ", n, " vertices"));

@@ -9,7 +9,7 @@
 #include <Eigen/Core>
 
 #include "gpu/base/status.h"
-#include "gpu/dynamics/tissue_layout.h"
+#include "sim/scene/elastic_tet.h"
 
 namespace palpate::sim {
 
@@ -39,12 +39,12 @@ class PriorityQueue {
   std::vector<std::vector<uint32_t>> places_;  // of each vertex, in the queue
 };
 
-/// Linear elasticity as stiffness tensors on vertices and edges (Cotin, Delingette, Ayache 2000): the model of the thesis, as a baseline
-/// for the implicit solver. f_i = -(K_ii u_i + sum_j K_ij u_j). Displacements and forces are [vertex_count].
+/// Linear elasticity as stiffness tensors on vertices and edges (Cotin, Delingette, Ayache 2000; Forest 2003, section 3), as a baseline for
+/// the implicit solver. f_i = -(K_ii u_i + sum_j K_ij u_j). Displacements and forces are [vertex_count].
 class TensorMass {
  public:
   /// Only mu, lambda, density of the tets count. Errors: InvalidArgument (sizes, indices, volumes that are not positive).
-  static absl::StatusOr<TensorMass> Create(std::span<const Eigen::Vector3d> rest_m, std::span<const gpu::TissueTet> tets,
+  static absl::StatusOr<TensorMass> Create(std::span<const Eigen::Vector3d> rest_m, std::span<const ElasticTet> tets,
                                            std::vector<uint8_t> fixed);
 
   size_t vertex_count() const { return fixed_.size(); }

@@ -12,20 +12,12 @@
 #include <Eigen/Core>
 #include <Eigen/Geometry>
 
-#include "gpu/shared/energies.h"
 #include "sim/haptics/local_model.h"
 #include "sim/instrument/description.h"
 #include "sim/mesh/tet_mesh.h"
+#include "sim/scene/elastic_tet.h"
 
 namespace palpate::sim {
-
-/// Elastic energy densities, those of gpu/shared/energies.h; see docs/algorithms/tissue.md. kLinear is for small strain: right only where
-/// nothing turns. kMassSpring has springs along the edges of the tets; its Poisson's ratio is 1/4.
-enum class MaterialModel {
-#define PALPATE_ENERGY(name, Name, api, code, text) k##Name = code,
-  PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
-#undef PALPATE_ENERGY
-};
 
 /// Fibres of a linear or St-Venant-Kirchhoff material.
 struct FiberProperties {

@@ -7,11 +7,8 @@
 namespace palpate::sim {
 namespace {
 
-/// Both enums are made of the same rows.
-gpu::TissueEnergy EnergyOf(MaterialModel model) { return static_cast<gpu::TissueEnergy>(model); }
-
 /// Overwrites Lame constants and fibres of `tet`.
-absl::Status AddFibers(const Material& material, const FiberProperties& fibers, gpu::TissueTet* tet) {
+absl::Status AddFibers(const Material& material, const FiberProperties& fibers, ElasticTet* tet) {
   if (material.model != MaterialModel::kLinear && material.model != MaterialModel::kStVenantKirchhoff) {
     return absl::InvalidArgumentError("fibers: only the linear and the St-Venant-Kirchhoff model have fibres");
   }
@@ -81,20 +78,24 @@ absl::Status CheckMaterialFor(Simulation simulation, const Material& material) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<gpu::TissueTet> TissueOf(const Material& material) {
+absl::StatusOr<ElasticTet> ElasticTetOf(const Material& material) {
   const double e = material.young_modulus_pa;
   const double nu = material.model == MaterialModel::kMassSpring ? 0.25 : material.poisson_ratio;
-  gpu::TissueTet tet;
-  tet.vertices = {};
+  ElasticTet tet;
   tet.mu_pa = static_cast<float>(e / (2 * (1 + nu)));
   tet.lambda_pa = static_cast<float>(e * nu / ((1 + nu) * (1 - 2 * nu)));
   if (material.model == MaterialModel::kMassSpring) tet.lambda_pa = tet.mu_pa;  // equal but for rounding
   tet.damping_s = static_cast<float>(material.damping_s);
   tet.mass_damping_per_s = static_cast<float>(material.mass_damping_per_s);
   tet.density_kg_per_m3 = static_cast<float>(material.density_kg_per_m3);
-  tet.energy = EnergyOf(material.model);
+  tet.model = material.model;
   if (material.fibers) PALPATE_RETURN_IF_ERROR(AddFibers(material, *material.fibers, &tet));
   return tet;
+}
+
+absl::StatusOr<gpu::TissueTet> TissueOf(const Material& material) {
+  PALPATE_ASSIGN_OR_RETURN(const ElasticTet tet, ElasticTetOf(material));
+  return TissueOf(tet);
 }
 
 }  // namespace palpate::sim

@@ -94,10 +94,12 @@ class QuasiStatic {
     Eigen::VectorXd joined_n;           // force of the dynamic tissue in the newest step
     double young_edge_n_per_m = 0;      // mean Young's modulus times mean edge
   };
+  class PartMaker;
+  class Balance;
   static absl::StatusOr<Part> LoadPart(StateReader& archive);
   bool IsSound(const SceneVertices& vertices, size_t body_count) const;
-  absl::StatusOr<Part> MakePart(const WorldBody& body, const Eigen::Vector3d& gravity_m_per_s2, double dt_s, bool eager,
-                                const SceneVertices& vertices) const;
+  static absl::StatusOr<Part> MakePart(const WorldBody& body, const Eigen::Vector3d& gravity_m_per_s2, double dt_s, bool eager,
+                                       const SceneVertices& vertices);
   static bool ReleaseUnheld(WorldBody& body, const SceneVertices& vertices);
   /// Index of a vertex that can be touched and moves, in its model's chosen ones; or kNone.
   uint32_t ChosenOf(VertexHandle handle) const;

@@ -156,7 +156,7 @@ void TissueProjection::AppendAnchors(double contact_n_per_m, std::vector<gpu::Ti
   }
 }
 
-/// Takes over the forces of a step; `reports` are those of the anchors that AppendProjected made.
+/// Takes over the forces of a step; `reports` are those of what AppendAnchors added.
 void TissueProjection::Follow(const gpu::TissueStep& step, std::span<const gpu::AnchorReport> reports) {
   for (size_t i = 0; i < projected_.size(); ++i) {
     ProjectedContact& contact = projected_[i];

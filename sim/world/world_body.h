@@ -69,6 +69,8 @@ class WorldBody final : public MeshObserver {
   void SetMaterial(TetZoneId zone, const Material& material) { zones_.SetMaterial(zone, material); }
   /// Whether a zone's tets are quasi-static now.
   bool IsQuasiStatic(TetZoneId zone) const { return StartsQuasiStatic(simulation()) && !zones_.IsDynamic(zone); }
+  /// False for a free slot.
+  bool IsQuasiStaticTet(uint32_t slot) const { return arrays()->tets[slot] != kFreeTet && IsQuasiStatic(ZoneOf(slot)); }
   void MakeDynamic(TetZoneId zone) { zones_.MakeDynamic(zone); }
   /// Zones whose tets have changed since the last call, ascending.
   std::vector<TetZoneId> TakeChangedZones();

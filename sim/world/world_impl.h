@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -70,6 +71,11 @@ class World::Impl {
   absl::Status UpdateQuasiStatic(bool eager);
   absl::Status PrescribeQuasiStatic();
   absl::Status FollowQuasiStatic(const gpu::TissueStep& step);
+  using PlacesOfVertices = SceneVertices::Array<Eigen::Vector3f>;  // of all surfaces
+  PlacesOfVertices TakeReached(const gpu::TissueStep& step);
+  std::optional<QuasiStatic::Contact> OnPlane(const gpu::ContactReport& report) const;
+  QuasiStatic::Contact OnCollider(const gpu::ContactReport& report, const gpu::Collider& collider, const PlacesOfVertices& places) const;
+  std::optional<QuasiStatic::Contact> BetweenSurfaces(const gpu::SurfaceReport& report, const PlacesOfVertices& places) const;
 
   // Edits: all happen on the meshes first, then the arrays, the solver and the frame take over what changed.
   absl::Status ApplyAll(std::span<const Edit> edits, const std::function<bool()>& is_enough, std::vector<EditOutcome>* outcomes);

@@ -1,5 +1,6 @@
 // Tissue without inertia: where it goes before a step, and what the step says of its contacts.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "sim/world/world_impl.h"
@@ -46,10 +47,32 @@ absl::Status World::Impl::PrescribeQuasiStatic() {
 
 absl::Status World::Impl::FollowQuasiStatic(const gpu::TissueStep& step) {
   if (quasi_static_.empty()) return absl::OkStatus();
-  // Positions of all surfaces, in the order of FramePublisher::ListGathered.
-  SceneVertices::Array<Eigen::Vector3f> places(vertices_.size(), Eigen::Vector3f::Zero());
+  const PlacesOfVertices places = TakeReached(step);
+  std::vector<QuasiStatic::Contact> contacts;
+  for (const gpu::ContactReport& report : step.contacts) {
+    const bool is_plane = report.collider == QuasiStatic::kNone;
+    const std::optional<QuasiStatic::Contact> contact =
+        is_plane ? OnPlane(report) : OnCollider(report, step.colliders[report.collider], places);
+    if (contact) contacts.push_back(*contact);
+  }
+  for (const gpu::SurfaceReport& report : step.surface_contacts) {
+    const std::optional<QuasiStatic::Contact> contact = BetweenSurfaces(report, places);
+    if (contact) contacts.push_back(*contact);
+  }
+  quasi_static_.SetContacts(std::move(contacts), step.colliders);
+  if (quasi_static_.has_interfaces()) {
+    std::vector<float> forces(vertices_.size() * 3);
+    PALPATE_RETURN_IF_ERROR(solver_->ReadForces(gpu::kElasticForces, forces));
+    quasi_static_.SetJoined(forces);
+  }
+  return absl::OkStatus();
+}
+
+/// Tells the tissue where it came to. Returns where the vertices of all surfaces are.
+World::Impl::PlacesOfVertices World::Impl::TakeReached(const gpu::TissueStep& step) {
+  PlacesOfVertices places(vertices_.size(), Eigen::Vector3f::Zero());
   std::vector<std::pair<VertexHandle, Eigen::Vector3f>> reached;
-  size_t at = 0;
+  size_t at = 0;  // in the order of FramePublisher::ListGathered
   for (const auto& body : bodies_) {
     for (const uint32_t v : body->arrays()->surface_vertices) {
       if (v == kNoSlot) continue;
@@ -60,77 +83,79 @@ absl::Status World::Impl::FollowQuasiStatic(const gpu::TissueStep& step) {
     }
   }
   quasi_static_.SetReached(reached);
-  const auto place = [&](VertexHandle handle) { return Vector3d(places[handle].cast<double>()); };
+  return places;
+}
 
-  const gpu::StepParams& params = solver_->step_params();
-  std::vector<QuasiStatic::Contact> contacts;
-  for (const gpu::ContactReport& report : step.contacts) {
-    QuasiStatic::Contact contact;
-    contact.normal = ToVector(report.normal);
-    contact.gap_m = report.gap_m;
-    contact.friction = params.friction;
-    contact.stiffness_n_per_m = params.stiffness_n_per_m;
-    if (report.collider == QuasiStatic::kNone) {  // a plane
-      contact.handles[0] = VertexHandle{report.triangle};
-      contact.weights[0] = 1;
-      contact.vertex_count = 1;
-      if (vertices_.is_prescribed[contact.handles[0]] != 0) contacts.push_back(contact);
-      continue;
-    }
-    contact.collider = report.collider;
-    contact.arm = report.arm;
-    contact.stiffness_n_per_m = step.colliders[report.collider].axis.w;
-    const BodyArrays& arrays = *bodies_[model_.BodyOf(report.triangle)]->arrays();
-    std::array<Vector3d, 3> x;
-    for (size_t c = 0; c < 3; ++c) {
-      const SurfaceSlot slot = arrays.surface_triangles[model_.SlotOf(report.triangle)][c];
-      contact.handles[c] = bodies_[model_.BodyOf(report.triangle)]->HandleOf(arrays.surface_vertices[slot]);
-      x[c] = place(contact.handles[c]);
-    }
-    const std::array<double, 3> weights = WeightsOf(ToVector(report.point), x);
-    std::copy(weights.begin(), weights.end(), contact.weights.begin());
-    contact.vertex_count = 3;
-    contacts.push_back(contact);
+/// Nothing if the vertex is not quasi-static.
+std::optional<QuasiStatic::Contact> World::Impl::OnPlane(const gpu::ContactReport& report) const {
+  const VertexHandle handle{report.triangle};
+  if (vertices_.is_prescribed[handle] == 0) return std::nullopt;
+  QuasiStatic::Contact contact;
+  contact.normal = ToVector(report.normal);
+  contact.gap_m = report.gap_m;
+  contact.friction = solver_->step_params().friction;
+  contact.stiffness_n_per_m = solver_->step_params().stiffness_n_per_m;
+  contact.handles[0] = handle;
+  contact.weights[0] = 1;
+  contact.vertex_count = 1;
+  return contact;
+}
+
+QuasiStatic::Contact World::Impl::OnCollider(const gpu::ContactReport& report, const gpu::Collider& collider,
+                                             const PlacesOfVertices& places) const {
+  QuasiStatic::Contact contact;
+  contact.normal = ToVector(report.normal);
+  contact.gap_m = report.gap_m;
+  contact.friction = solver_->step_params().friction;
+  contact.collider = report.collider;
+  contact.arm = report.arm;
+  contact.stiffness_n_per_m = collider.axis.w;
+  const WorldBody& body = *bodies_[model_.BodyOf(report.triangle)];
+  std::array<Vector3d, 3> x;
+  for (size_t c = 0; c < 3; ++c) {
+    const SurfaceSlot slot = body.arrays()->surface_triangles[model_.SlotOf(report.triangle)][c];
+    contact.handles[c] = body.HandleOf(body.arrays()->surface_vertices[slot]);
+    x[c] = places[contact.handles[c]].cast<double>();
   }
-  for (const gpu::SurfaceReport& report : step.surface_contacts) {
-    const std::array<VertexHandle, 4> v = HandlesOf(report);
-    if (std::none_of(v.begin(), v.end(), [&](VertexHandle handle) { return vertices_.is_prescribed[handle] != 0; })) continue;
-    QuasiStatic::Contact contact;
-    contact.law = ContactLaw::kBarrier;
-    contact.handles = v;
-    contact.vertex_count = 4;
-    contact.normal = ToVector(report.normal);
-    contact.gap_m = report.point_a.w;
-    contact.friction = description_.contact.surface_friction;
-    if (report.kind == PALPATE_EDGE_EDGE) {
-      const double s = PlaceOn(ToVector(report.point_a), place(v[0]), place(v[1]));
-      const double t = PlaceOn(ToVector(report.point_b), place(v[2]), place(v[3]));
-      contact.weights = {s - 1, -s, 1 - t, t};
-    } else {
-      const std::array<double, 3> weights = WeightsOf(ToVector(report.point_b), {place(v[1]), place(v[2]), place(v[3])});
-      contact.weights = {-1, weights[0], weights[1], weights[2]};
-    }
-    // Its stiffness is what gives its force: forces are proportional to it.
-    ResponseContact unit;
-    unit.law = ContactLaw::kBarrier;
-    unit.margin_m = params.margin_m;
-    unit.gap_m = contact.gap_m;
-    unit.normal = contact.normal;
-    unit.stiffness_n_per_m = 1;
-    unit.slip_full_m = params.slip_m;
-    Eigen::Matrix3d unused;
-    const double of_unit_n = ContactForce(unit, Vector3d::Zero(), 0, &unused).dot(unit.normal);
-    if (!(of_unit_n > 0)) continue;
-    contact.stiffness_n_per_m = report.normal.w / of_unit_n;
-    contacts.push_back(contact);
+  const std::array<double, 3> weights = WeightsOf(ToVector(report.point), x);
+  std::copy(weights.begin(), weights.end(), contact.weights.begin());
+  contact.vertex_count = 3;
+  return contact;
+}
+
+/// Nothing if no vertex is quasi-static, or the contact does not push.
+std::optional<QuasiStatic::Contact> World::Impl::BetweenSurfaces(const gpu::SurfaceReport& report, const PlacesOfVertices& places) const {
+  const std::array<VertexHandle, 4> v = HandlesOf(report);
+  if (std::none_of(v.begin(), v.end(), [&](VertexHandle handle) { return vertices_.is_prescribed[handle] != 0; })) return std::nullopt;
+  const auto place = [&](VertexHandle handle) { return Vector3d(places[handle].cast<double>()); };
+  QuasiStatic::Contact contact;
+  contact.law = ContactLaw::kBarrier;
+  contact.handles = v;
+  contact.vertex_count = 4;
+  contact.normal = ToVector(report.normal);
+  contact.gap_m = report.point_a.w;
+  contact.friction = description_.contact.surface_friction;
+  if (report.kind == PALPATE_EDGE_EDGE) {
+    const double s = PlaceOn(ToVector(report.point_a), place(v[0]), place(v[1]));
+    const double t = PlaceOn(ToVector(report.point_b), place(v[2]), place(v[3]));
+    contact.weights = {s - 1, -s, 1 - t, t};
+  } else {
+    const std::array<double, 3> weights = WeightsOf(ToVector(report.point_b), {place(v[1]), place(v[2]), place(v[3])});
+    contact.weights = {-1, weights[0], weights[1], weights[2]};
   }
-  quasi_static_.SetContacts(std::move(contacts), step.colliders);
-  if (quasi_static_.has_interfaces()) {
-    std::vector<float> forces(vertices_.size() * 3);
-    PALPATE_RETURN_IF_ERROR(solver_->ReadForces(gpu::kElasticForces, forces));
-    quasi_static_.SetJoined(forces);
-  }
-  return absl::OkStatus();
+  // Its stiffness is what gives its force: forces are proportional to it.
+  ResponseContact unit;
+  unit.law = ContactLaw::kBarrier;
+  unit.margin_m = solver_->step_params().margin_m;
+  unit.gap_m = contact.gap_m;
+  unit.normal = contact.normal;
+  unit.stiffness_n_per_m = 1;
+  unit.slip_full_m = solver_->step_params().slip_m;
+  Eigen::Matrix3d unused;
+  const double of_unit_n = ContactForce(unit, Vector3d::Zero(), 0, &unused).dot(unit.normal);
+  if (!(of_unit_n > 0)) return std::nullopt;
+  contact.stiffness_n_per_m = report.normal.w / of_unit_n;
+  return contact;
 }
 
 }  // namespace palpate::sim

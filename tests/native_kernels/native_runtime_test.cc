@@ -95,7 +95,7 @@ class NativeFaultTest : public NativeRuntimeTest {
   }
 };
 
-TEST_F(NativeFaultTest, AccessOutsideABuffer) {
+TEST_F(NativeFaultTest, AccessOutsideABufferIsFound) {
   if (!kHasAsan) GTEST_SKIP() << "needs AddressSanitizer";
   const auto out = Upload(std::vector<int32_t>(10, 0));
   Launch("write_at", {1, 1}, Arg("out", out), Arg("offset", 9));
@@ -107,25 +107,25 @@ TEST_F(NativeFaultTest, AccessOutsideABuffer) {
   EXPECT_DEATH(Launch("write_at", {1, 1}, Arg("out", unguarded), Arg("offset", 10)), "heap-buffer-overflow(.|\n)*faults.cl:5");
 }
 
-TEST_F(NativeFaultTest, AccessOutsideAPrivateArray) {
+TEST_F(NativeFaultTest, AccessOutsideAPrivateArrayIsFound) {
   if (!kHasAsan) GTEST_SKIP() << "needs AddressSanitizer";
   const auto out = Allocate<int32_t>(1);
   EXPECT_DEATH(Launch("local_overflow", {1, 1}, Arg("out", out), Arg("index", 6U)), "faults.cl:8");
 }
 
-TEST_F(NativeFaultTest, UndefinedBehaviour) {
+TEST_F(NativeFaultTest, SignedOverflowIsFound) {
   if (!kHasAsan) GTEST_SKIP() << "needs UndefinedBehaviorSanitizer";
   const auto out = Upload(std::vector<int32_t>{0x7ffffffe});
   Launch("increment", {1, 1}, Arg("out", out), Arg("by", 1));
   EXPECT_DEATH(Launch("increment", {1, 1}, Arg("out", out), Arg("by", 1)), "faults.cl:11(.|\n)*signed integer overflow");
 }
 
-TEST_F(NativeFaultTest, BarrierNotReachedByAll) {
+TEST_F(NativeFaultTest, BarriersThatNotAllReachEndTheProgram) {
   const auto out = Allocate<int32_t>(4);
   EXPECT_DEATH(Launch("divergent", {4, 4}, Arg("values", out)), "barrier was reached by some");
 }
 
-TEST_F(NativeFaultTest, MissingBarrier) {
+TEST_F(NativeFaultTest, MissingBarriersAreFoundAsRaces) {
   if (!kHasTsan) GTEST_SKIP() << "needs ThreadSanitizer";
   const auto values = Upload(std::vector<int32_t>(8, 1));
   Launch("reverse_group", {8, 4}, Arg("values", values), Arg("scratch", LocalMemory{16}));
@@ -133,7 +133,7 @@ TEST_F(NativeFaultTest, MissingBarrier) {
                "data race(.|\n)*faults.cl:2");
 }
 
-TEST_F(NativeFaultTest, WorkItemsThatWriteTheSamePlace) {
+TEST_F(NativeFaultTest, WorkItemsThatWriteTheSamePlaceAreFoundAsRaces) {
   if (!kHasTsan) GTEST_SKIP() << "needs ThreadSanitizer";
   const auto values = Upload(std::vector<int32_t>(8, 1));
   EXPECT_DEATH(Launch("all_write_one", {8}, Arg("values", values)), "data race(.|\n)*faults.cl:2");

@@ -113,7 +113,7 @@ TractionCase MakeTraction() {
   return c;
 }
 
-TEST(NewtonOracle, E1CylinderTraction) {
+TEST(NewtonOracle, E1PullsTheCylinderAsTheClosedForm) {
   const TractionCase c = MakeTraction();
   const uint32_t rim = 3 * (1 + 2 * 12) + 1 + 12;  // on +x at half height
   for (const double e : {1.0, 2.0}) {
@@ -201,7 +201,7 @@ TEST_F(ElasticityVv, E1DevicePullsTheCylinderAsTheOracle) {
   }
 }
 
-TEST_F(ElasticityVv, E3ForcesOfOneTet) {
+TEST_F(ElasticityVv, E3ForcesOfOneTetAreThoseByHand) {
   // Side 1, E = 40, nu = 0, the apex drawn from height 1 to 2: base nodes 10 sqrt(3) / 9, apex -10 sqrt(3) / 3. F is symmetric, so that the
   // corotated model agrees with small strain.
   const double h = std::sqrt(3.0) / 2;

@@ -166,7 +166,7 @@ TEST(SweepTest, SaysWhatIsWrong) {
           .status()));
 }
 
-TEST(SweepTest, ListsOfTasks) {
+TEST(SweepTest, ListsOfTasksAreReadAndBadOnesRefused) {
   EXPECT_THAT(*ParseTaskList("3", 4), ElementsAre(3));
   EXPECT_THAT(*ParseTaskList("7,0-2,1", 8), ElementsAre(0, 1, 2, 7));
   EXPECT_THAT(*ParseTaskList("all", 3), ElementsAre(0, 1, 2));

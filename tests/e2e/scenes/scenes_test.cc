@@ -386,7 +386,7 @@ void Scenes::PressAndReleaseTori(uint64_t steps) {
 }
 
 TEST_F(Scenes, ToriArePressedAndReleased) { PressAndReleaseTori(60); }
-TEST_F(Scenes, SlowFullLengthTori) { PressAndReleaseTori(240); }
+TEST_F(Scenes, SlowToriArePressedForTheFullLength) { PressAndReleaseTori(240); }
 
 void Scenes::PullTheKnot(uint64_t steps) {
   const std::unique_ptr<SceneRun> run = Load("knot");
@@ -413,7 +413,7 @@ void Scenes::PullTheKnot(uint64_t steps) {
 }
 
 TEST_F(Scenes, TheKnotIsPulled) { PullTheKnot(60); }
-TEST_F(Scenes, SlowFullLengthKnot) { PullTheKnot(240); }
+TEST_F(Scenes, SlowTheKnotIsPulledForTheFullLength) { PullTheKnot(240); }
 
 void Scenes::FoldTheSheet(uint64_t steps) {
   const std::unique_ptr<SceneRun> run = Load("sheet");
@@ -443,7 +443,7 @@ void Scenes::FoldTheSheet(uint64_t steps) {
 }
 
 TEST_F(Scenes, TheSheetFolds) { FoldTheSheet(60); }
-TEST_F(Scenes, SlowFullLengthSheet) { FoldTheSheet(300); }
+TEST_F(Scenes, SlowTheSheetFoldsForTheFullLength) { FoldTheSheet(300); }
 
 void Scenes::StirOrgans(uint64_t steps) {
   const std::unique_ptr<SceneRun> run = Load("organs", "stirrer");
@@ -474,7 +474,7 @@ void Scenes::StirOrgans(uint64_t steps) {
 }
 
 TEST_F(Scenes, OrgansAreStirred) { StirOrgans(90); }
-TEST_F(Scenes, SlowFullLengthOrgans) { StirOrgans(480); }
+TEST_F(Scenes, SlowOrgansAreStirredForTheFullLength) { StirOrgans(480); }
 
 void Scenes::DropBoxes(uint64_t steps) {
   const std::unique_ptr<SceneRun> run = Load("boxes");
@@ -500,7 +500,7 @@ void Scenes::DropBoxes(uint64_t steps) {
 }
 
 TEST_F(Scenes, RigidBodiesAreDropped) { DropBoxes(40); }
-TEST_F(Scenes, SlowFullLengthBoxes) { DropBoxes(300); }
+TEST_F(Scenes, SlowRigidBodiesAreDroppedForTheFullLength) { DropBoxes(300); }
 
 void Scenes::PokeJellies(uint64_t steps) {
   const std::unique_ptr<SceneRun> run = Load("jelly", "finger");
@@ -527,7 +527,7 @@ void Scenes::PokeJellies(uint64_t steps) {
 }
 
 TEST_F(Scenes, JelliesFallAndArePoked) { PokeJellies(90); }
-TEST_F(Scenes, SlowFullLengthJellies) { PokeJellies(420); }
+TEST_F(Scenes, SlowJelliesArePokedForTheFullLength) { PokeJellies(420); }
 
 TEST_F(Scenes, AToolAtFiveMetresPerSecondDoesNotTunnel) {
   const std::unique_ptr<SceneRun> run = Load("whip", "whip");

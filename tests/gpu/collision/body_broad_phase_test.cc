@@ -289,7 +289,7 @@ TEST_F(BodyBroadPhaseTest, AutomaticTakesTheSweepForFewAndTheHierarchyForMany) {
 }
 #endif
 
-// Bodies of 24 vertices, the permutations of (+-1, +-c, +-c), stretched and rotated: section 12.1 of the seed.
+// Bodies of 24 vertices, the permutations of (+-1, +-c, +-c), stretched and rotated: Amaral 2021, section 12.1.
 std::vector<Eigen::Vector3d> BevelledCube(const Eigen::Vector3d& scale) {
   const double c = 0.179303;
   std::vector<Eigen::Vector3d> vertices;

@@ -284,7 +284,7 @@ TEST_F(BodyCandidatesTest, PlanesKeepBodiesApart) {
   EXPECT_EQ(BodyPairs(model, ends, 0.0F), 1U);
 }
 
-TEST_F(BodyCandidatesTest, ManyBodiesAsFew) {
+TEST_F(BodyCandidatesTest, FindsNeighboursAmongMoreBodiesThanAreComparedAllWithAll) {
   // More than are compared all with all.
   const Matrix none = Rotation({0, 0, 1}, 0);
   Model model;

@@ -301,7 +301,7 @@ TEST_F(BoxHierarchyTest, TwoHierarchiesEqualBruteForce) {
   }
 }
 
-TEST_F(BoxHierarchyTest, SameInputSameBitsAndLocality) {
+TEST_F(BoxHierarchyTest, SameInputGivesTheSameBitsAndClustersAreLocal) {
   std::mt19937 random(7);
   const Elements elements = RandomBoxes(20000, 1, 0.002F, random);
   PALPATE_TEST_ASSIGN(BoxHierarchy first, BoxHierarchy::Create(context()));

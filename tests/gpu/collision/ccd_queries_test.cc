@@ -352,7 +352,7 @@ TEST_F(CcdQueriesTest, NumbersThatAreNotFiniteAreTold) {
   }
 }
 
-TEST_F(CcdQueriesTest, SameInputSameBits) {
+TEST_F(CcdQueriesTest, SameInputGivesTheSameBits) {
   const Batch batch = Contacts(PALPATE_EDGE_EDGE, 1000, 1, 0);
   const std::vector<CcdAnswer> first = Run(batch);
   const std::vector<CcdAnswer> second = Run(batch);

@@ -350,7 +350,7 @@ struct KnownHit {
   Double3 normal;  // zero: not known
 };
 
-TEST_F(CcdTest, KnownTimesWeightsAndNormals) {
+TEST_F(CcdTest, FindsKnownTimesWeightsAndNormals) {
   constexpr Double3 kO = {0, 0, 0}, kX = {1, 0, 0}, kY = {0, 1, 0};  // the triangle that vertex 0 meets
   constexpr Double3 kFar0 = {-4, 4, 6}, kFar1 = {4, 4, 7};           // other corners, which meet nothing
   constexpr Double3 kTip = {0.5, 0.125, 0.25}, kSlanted = {0.25, 0.125, 0.25};
@@ -476,7 +476,7 @@ Scene Coincident(uint32_t count) {
   return scene;
 }
 
-TEST_F(CcdTest, CoincidentGeometryAndLimits) {
+TEST_F(CcdTest, ListsAllOfCoincidentGeometryUpToTheLimits) {
   const uint32_t count = kTriangles / 2;
   const Scene scene = Coincident(count);
   const uint64_t vertex_triangle = uint64_t{3} * count * (count - 1);
@@ -533,7 +533,7 @@ TEST_F(CcdTest, CoincidentGeometryAndLimits) {
 
 #ifndef PALPATE_NATIVE_KERNELS
 // More hits than the list is copied for: all are counted, then found again.
-TEST_F(CcdTest, HalfAMillionHits) {
+TEST_F(CcdTest, FindsHalfAMillionHitsInOrder) {
   constexpr uint64_t kCount = 260;
   ContinuousCollisions detector = Create();
   const Scene scene = Coincident(kCount);
@@ -616,7 +616,7 @@ TEST_F(CcdTest, SlowLargeCoincidentGeometryIsRefused) {
   }
 }
 
-TEST_F(CcdTest, NothingWhereNothingMeets) {
+TEST_F(CcdTest, FindsNothingWhereNothingMeets) {
   Scene scene;
   scene.meets_itself = {true, true};
   scene.bodies = {{{0, 1, 2}}, {{3, 4, 5}}};
@@ -680,7 +680,7 @@ TEST_F(CcdTest, BadPositionsAreNamed) {
   }
 }
 
-TEST_F(CcdTest, SameInputSameBits) {
+TEST_F(CcdTest, SameInputGivesTheSameBits) {
   const Scene scene = Soup(2, kTriangles, 0.3);
   ContinuousCollisions detector = Create();
   const std::vector<CcdHit> first = Run(detector, scene);

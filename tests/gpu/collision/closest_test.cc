@@ -196,7 +196,7 @@ TEST_F(ClosestTest, ParallelEdgesMeetInTheMiddleOfWhereTheyFace) {
   EXPECT_FLOAT_EQ(results[2].offset.w, 1.25F);
 }
 
-TEST_F(ClosestTest, RegionsOfTheTriangle) {
+TEST_F(ClosestTest, FindsTheNearestPointInEachRegionOfTheTriangle) {
   const std::vector<Float4> positions = {Point(0, 0, 0),  Point(4, 0, 0),  Point(0, 4, 0),   Point(1, 1, 2),  Point(3, 3, 1),
                                          Point(-1, 5, 0), Point(-1, 2, 0), Point(-1, -1, 1), Point(2, -1, 0), Point(5, -1, 0)};
   std::vector<UInt4> vertices;

@@ -392,7 +392,7 @@ TEST_F(ConvexTest, BodiesWithoutAnInsideMatchEnumeration) {
   Compare(meshes, cases, Run(meshes, cases), 4e-6);
 }
 
-TEST_F(ConvexTest, FlatBodiesAndNeedles) {
+TEST_F(ConvexTest, FlatBodiesAndNeedlesMatchEnumeration) {
   std::vector<ConvexMesh> meshes;
   for (int i = 0; i < 6; ++i) meshes.push_back(RandomMesh(8, {1, 1, 1e-3}));
   for (int i = 0; i < 6; ++i) meshes.push_back(RandomMesh(8, {1, 1e-3, 1e-3}));

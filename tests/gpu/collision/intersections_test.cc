@@ -133,7 +133,7 @@ TEST_F(IntersectionsTest, SurfaceThatPassesThroughItself) {
   EXPECT_EQ(Check(thin).crossings.size(), 0U);
 }
 
-TEST_F(IntersectionsTest, NeighboursWithACommonVertex) {
+TEST_F(IntersectionsTest, NeighboursWithACommonVertexCrossByTheirOppositeEdge) {
   // Two triangles that share vertex 0; the edge of the second opposite it passes through the first, or beside it.
   for (const bool crosses : {true, false}) {
     Model model;

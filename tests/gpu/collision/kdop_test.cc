@@ -200,7 +200,7 @@ TEST_F(KdopTest, OrientedBoxesFindTheSidesOfTurnedBoxes) {
   }
 }
 
-TEST_F(KdopTest, OneLargeBodyAmongSmallOnes) {
+TEST_F(KdopTest, OneLargeBodyAmongSmallOnesIsHeldToo) {
 #ifdef PALPATE_NATIVE_KERNELS
   const uint32_t large = 6000;
 #else
@@ -291,8 +291,8 @@ TEST_F(KdopTest, SmallBuffersAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(builder.Build(queue(), vertices, begins, 2, 8, few)));
 }
 
-TEST(SymmetricEigenTest, TheMatrixOfTheThesis) {
-  // Seed 004, 4.13: values and vectors as computed there with two other programs.
+TEST(SymmetricEigenTest, GivesThePublishedValuesOfAKnownMatrix) {
+  // Amaral 2021, section 4.13: values and vectors as computed there with two other programs.
   const auto eigen = EigenOfSymmetric({{{4, 2, 0}, {2, 5, 3}, {0, 3, 6}}});
   ASSERT_TRUE(eigen.has_value());
   const std::array<double, 3> values = {8.9089, 4.6395, 1.4516};
@@ -396,7 +396,7 @@ TEST_F(PrincipalAxisTest, CovarianceIsThatOfTheCentres) {
   }
 }
 
-TEST_F(PrincipalAxisTest, NoSpreadNoAxis) {
+TEST_F(PrincipalAxisTest, WithoutSpreadThereIsNoAxis) {
   PALPATE_TEST_ASSIGN(PrincipalAxis principal, PrincipalAxis::Create(context(), BoundingVolume::kDop6));
   TestBodies bodies;
   for (int i = 0; i < 50; ++i) bodies.AddBox({3, 4, 5, 0}, {0.5F, 0.5F, 0.5F, 0});

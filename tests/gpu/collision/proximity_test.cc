@@ -178,7 +178,7 @@ TEST_F(ProximityTest, SoupEqualsBruteForce) {
 }
 
 // The shapes of the kernels for other devices.
-TEST_F(ProximityTest, AnyNumberOfLanes) {
+TEST_F(ProximityTest, AnyNumberOfLanesFindsTheSameContacts) {
   Model model;
   AddTrefoil(&model, kScale * 12, 6, 0.66, true);
   AddSoup(&model, kScale * 12, 0.5, 2, 31, true);
@@ -292,7 +292,7 @@ TEST_F(ProximityTest, NeighboursAtRestDoNotMeet) {
 }
 
 // Where culling by normal cones loses contacts: the two sides of a V, and sheets of one body that face the same way.
-TEST_F(ProximityTest, FoldsAndStackedSheets) {
+TEST_F(ProximityTest, FoldsAndStackedSheetsLoseNoContact) {
   Model fold;
   AddSheet(
       &fold, 4 * kScale, 4, [](double u, double v) { return Point(std::abs(u - 0.5), v, 0.05 * (u - 0.5)); }, true);
@@ -404,7 +404,7 @@ TEST_F(ProximityTest, NearestOfEachElementAreKept) {
   }
 }
 
-TEST_F(ProximityTest, ScalesAndFarAway) {
+TEST_F(ProximityTest, FindsContactsAtAnyScaleAndFarFromTheOrigin) {
   for (const double scale : {1e-6, 1e-3, 1e3, 1e6}) {
     Model model;
     AddSoup(&model, kScale * 30, 0.2, 1, 8, true);
@@ -458,7 +458,7 @@ TEST_F(ProximityTest, CoincidentElementsAllMeet) {
 }
 
 // At distance zero the normal comes from the surfaces: into the body for a vertex on a face, across both for edges.
-TEST_F(ProximityTest, NormalsAtNoDistance) {
+TEST_F(ProximityTest, NormalsAtNoDistanceComeFromTheSurfaces) {
   Model model;
   model.Add({Point(0, 0, 0), Point(1, 0, 0), Point(0, 1, 0)}, {{0, 1, 2}}, false);
   model.Add({Point(0.25, 0.25, 0), Point(0.3, 0.2, 1), Point(0.2, 0.3, 1)}, {{0, 1, 2}}, false);
@@ -484,7 +484,7 @@ TEST_F(ProximityTest, NormalsAtNoDistance) {
   EXPECT_EQ(contacts[0].normal.w, 0);
 }
 
-TEST_F(ProximityTest, SameInputSameBitsAndBuffersThatGrow) {
+TEST_F(ProximityTest, SameInputGivesTheSameBitsWhileBuffersGrow) {
   Model model;
   AddSoup(&model, 400, 0.3, 1, 17, true);
   PALPATE_TEST_ASSIGN(const SurfaceTopology surface, model.Topology());
@@ -611,7 +611,7 @@ TEST_F(ProximityTest, WrongInputIsRefused) {
   }
 }
 
-TEST_F(ProximityTest, NothingToDo) {
+TEST_F(ProximityTest, FindsNothingWhereThereIsNothing) {
   PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context()));
   for (const bool has_triangle : {false, true}) {
     Model model;
@@ -624,7 +624,7 @@ TEST_F(ProximityTest, NothingToDo) {
 }
 
 // 100,000 triangles, too many for all pairs: candidates come from a grid on the host instead of the hierarchy.
-TEST_F(ProximityTest, SlowLargeSoup) {
+TEST_F(ProximityTest, SlowLargeSoupEqualsTheGridOfTheHost) {
   Model model;
   AddSoup(&model, 100'000, 0.02, 1, 23, true);
   constexpr float kRange = 0.004F;
@@ -693,7 +693,7 @@ TEST_F(ProximityTest, SlowLargeSoup) {
 }
 
 // Five billion pairs of triangles, all in contact: refused in bounded time and memory.
-TEST_F(ProximityTest, SlowLargeCoincidentGeometry) {
+TEST_F(ProximityTest, SlowLargeCoincidentGeometryIsRefusedInBoundedMemory) {
   Model model;
   std::vector<Float4> vertices;
   Triangles triangles;

@@ -51,8 +51,8 @@ class SweepAndPruneTest : public test::DeviceTest {
   }
 };
 
-// Seed 004, 4.6.
-TEST_F(SweepAndPruneTest, KeysSortAsInTheSeed) {
+// Amaral 2021, section 4.6.
+TEST_F(SweepAndPruneTest, SortsKeysAsPublished) {
   const std::vector<std::pair<std::vector<float>, std::vector<float>>> vectors = {
       {{82, 901, 100, 12, 150, 77, 55, 23}, {12, 23, 55, 77, 82, 100, 150, 901}},
       {{4, -2, 3, -1, -4, -2, 3, 5, 0}, {-4, -2, -2, -1, 0, 3, 3, 4, 5}}};
@@ -72,7 +72,7 @@ TEST_F(SweepAndPruneTest, KeysSortAsInTheSeed) {
   }
 }
 
-// Seed 004, figure 3.5: four boxes in a plane; 2 and 3 begin within 1 and 2 on the axis, and the other axis rejects them.
+// Amaral 2021, figure 3.5: four boxes in a plane; 2 and 3 begin within 1 and 2 on the axis, and the other axis rejects them.
 TEST_F(SweepAndPruneTest, AnOverlapOnTheSweptAxisIsNotEnough) {
   const std::vector<float> boxes = {0, 0, 0, 4, 1, 1, 2, 3, 0, 6, 4, 1, 5, 0, 0, 8, 1, 1, 9, 0, 0, 10, 1, 1};
   for (uint32_t axis = 0; axis < 3; ++axis) EXPECT_TRUE(Sweep(boxes, axis).pairs.empty()) << axis;

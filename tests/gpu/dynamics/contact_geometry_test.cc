@@ -108,7 +108,7 @@ TEST_F(ContactGeometryTest, RandomSegmentsAndTrianglesMatchTheReference) {
   Check(queries, 3e-6);
 }
 
-TEST_F(ContactGeometryTest, SpheresCrossingsAndTouchingPairs) {
+TEST_F(ContactGeometryTest, SpheresCrossingsAndTouchingPairsMatchTheReference) {
   std::vector<Query> queries;
   for (int i = 0; i < 500; ++i) {
     const Query q{Random(), Vector3d::Zero(), Random(), Random(), Random()};

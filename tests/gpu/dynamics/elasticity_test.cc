@@ -374,7 +374,7 @@ TEST_F(ElasticityTest, SmallStrainsObeyHooke) {
   }
 }
 
-TEST_F(ElasticityTest, E10EnergiesOfTheUnitCube) {
+TEST_F(ElasticityTest, E10EnergiesOfTheUnitCubeAreTheClosedForms) {
   if (!HasDouble()) GTEST_SKIP() << "the device has no double precision";
   // E = 1000, nu = 0.49; joule per cubic metre, closed forms. Volume is kept except by the symmetric shear, of which only
   // St-Venant-Kirchhoff has a figure that does not depend on the volume term.

@@ -328,7 +328,7 @@ TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {
   PALPATE_ASSERT_OK(rigid_->TakeBack(queue(), false, share_buffer, entry_begins, x_, touched_));
   EXPECT_NEAR(States()[0].center.x, 0.5F * before.x, 1e-6);
   EXPECT_EQ(Download(share_buffer), std::vector<float>(8, 0.5F)) << "one share for all";
-  PALPATE_ASSERT_OK(rigid_->Undo(queue()));
+  PALPATE_ASSERT_OK(rigid_->RollBack(queue()));
   EXPECT_EQ(States()[0].center.x, 0.0F);
 }
 

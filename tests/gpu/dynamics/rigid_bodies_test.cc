@@ -26,7 +26,7 @@ ConvexMesh Cube() {
   return mesh;
 }
 
-// The body of the thesis: a cube with bevelled edges and corners, 24 vertices.
+// The body of Amaral 2021: a cube with bevelled edges and corners, 24 vertices.
 ConvexMesh BevelledCube() {
   ConvexMesh mesh;
   const float c = 0.179303F;
@@ -118,7 +118,7 @@ class RigidBodiesTest : public test::DeviceTest {
 };
 
 // v <- (v + g h) d has the fixed point d g h / (1 - d).
-TEST_F(RigidBodiesTest, ThesisIntegratorReachesTerminalSpeed) {
+TEST_F(RigidBodiesTest, VerletWithDampingReachesItsTerminalSpeed) {
   RigidBodiesOptions options;
   options.integrator = RigidIntegrator::kVerlet;
   options.dt_s = 0.09;
@@ -184,7 +184,7 @@ TEST_F(RigidBodiesTest, BodiesComeToRestOnTheGround) {
   EXPECT_NEAR(states[2].position_m[2], 1, 5e-3);  // fell over onto a face
 }
 
-// The scene of the thesis in small: long steps, and a column that falls onto the first bodies. They must not be pushed into the ground.
+// The scene of Amaral 2021 in small: long steps, and a column that falls onto the first bodies. They must not be pushed into the ground.
 TEST_F(RigidBodiesTest, NothingIsPushedIntoTheGround) {
   RigidBodiesOptions options = OnGround();
   options.integrator = RigidIntegrator::kVerlet;
@@ -628,7 +628,7 @@ INSTANTIATE_TEST_SUITE_P(Volumes, VolumeContactTest, ::testing::ValuesIn(kBoundi
   return "Volume" + name;
 });
 
-// A short form of the thesis's scene (see ./run bench rigid): a column of bodies falls onto the ground.
+// A short form of the scene of Amaral 2021 (see ./run bench rigid): a column of bodies falls onto the ground.
 class PileTest : public RigidBodiesTest, public ::testing::WithParamInterface<bool> {
  protected:
 #ifdef PALPATE_NATIVE_KERNELS
@@ -694,7 +694,7 @@ TEST_P(PileTest, ComesToRestWithoutExplosion) {
 #endif
 }
 
-TEST_P(PileTest, SameInputSameBits) {
+TEST_P(PileTest, SameInputGivesTheSameBits) {
   const auto first = MakePile();
   const auto second = MakePile();
   ASSERT_NE(first, nullptr);

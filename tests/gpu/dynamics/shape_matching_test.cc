@@ -92,8 +92,8 @@ class ShapeMatchingTest : public test::DeviceTest {
   std::mt19937_64 random_{7};
 };
 
-// The example of the thesis's figure 4.2.
-TEST_F(ShapeMatchingTest, EigenvectorsOfTheThesisExample) {
+// The example of Amaral 2021, figure 4.2.
+TEST_F(ShapeMatchingTest, GivesThePublishedEigenvectorsOfAKnownMatrix) {
   Matrix3d m;
   m << 4, 2, 0, 2, 5, 3, 0, 3, 6;
   const Svd svd = Decompose({m})[0];

@@ -9,6 +9,7 @@
 
 #include "gpu/dynamics/tissue_solver.h"
 #include "sim/reference/reference_body.h"
+#include "sim/scene/material.h"
 #include "tests/gpu/dynamics/tissue_models.h"
 #include "tests/support/device_test.h"
 
@@ -40,9 +41,9 @@ class TissueEnergyTest : public test::DeviceTest {
     PALPATE_EXPECT_OK(solver.ReadPositions(flat));
     std::vector<Vector3d> rest;
     for (const auto& v : model.rest_m) rest.emplace_back(v[0], v[1], v[2]);
-    std::vector<TissueTet> live;
+    std::vector<sim::ElasticTet> live;
     for (const TissueTet& tet : model.tets) {
-      if (tet.vertices[0] != kNoTissueVertex) live.push_back(tet);
+      if (tet.vertices[0] != kNoTissueVertex) live.push_back(sim::ElasticTetOf(tet));
     }
     const auto body = sim::ReferenceBody::Create(rest, live, model.fixed);
     EXPECT_TRUE(body.ok()) << body.status();
@@ -102,7 +103,7 @@ TEST_F(TissueEnergyTest, EqualsTheReferenceInDoubleAndInFloat) {
   }
 }
 
-TEST_F(TissueEnergyTest, ZeroAtRestAndUnderRigidMotion) {
+TEST_F(TissueEnergyTest, IsZeroAtRestAndUnderRigidMotion) {
   for (const TissueEnergy energy : kAllEnergies) {
     for (const bool in_double : {true, false}) {
       SCOPED_TRACE(testing::Message() << Name(energy) << (in_double ? ", double" : ", float"));

@@ -753,7 +753,7 @@ TEST_F(TissueSolverTest, AccelerationDoesNotBlowUpStiffBodies) {
   }
 }
 
-TEST_F(TissueSolverTest, AbsurdStatesAreUndoneAndReported) {
+TEST_F(TissueSolverTest, AbsurdStatesAreRolledBackAndReported) {
   for (const TissueEnergy energy : kAllEnergies) {
     auto solver = Make(BoxModel({2, 2, 2}, {0.04, 0.04, 0.04}, {0, 0, 0}, {.damping_s = 0.01, .energy = energy}), {});
     ASSERT_NE(solver, nullptr);
@@ -766,7 +766,7 @@ TEST_F(TissueSolverTest, AbsurdStatesAreUndoneAndReported) {
       PALPATE_ASSERT_OK(solver->WriteState(Pack(rest), Pack(velocity)));
       PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
       EXPECT_GT(step.bad_vertices, 0U);
-      EXPECT_EQ(Positions(*solver), rest) << "the step was undone";
+      EXPECT_EQ(Positions(*solver), rest) << "the step was rolled back";
       // A good state afterwards must be simulated as if nothing had happened.
       PALPATE_ASSERT_OK(solver->WriteState(Pack(rest)));
       for (int i = 0; i < 3; ++i) {

@@ -87,7 +87,7 @@ TYPED_TEST(IntegerSortTest, OnlyTheChosenBitsCount) {
   }
 }
 
-TEST_F(RadixSortTest, FloatsOfEverySignAndSize) {
+TEST_F(RadixSortTest, SortsFloatsOfEverySignAndSize) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::mt19937 random(4);
   for (const NamedConfig& config : TestConfigs()) {
@@ -169,7 +169,7 @@ TEST_F(RadixSortTest, WrongArgumentsAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(RadixSort<uint32_t>::Create(context(), kMaxItems + 1).status()));
 }
 
-TEST_F(RadixSortTest, SlowLargeSort) {
+TEST_F(RadixSortTest, SlowSortsTenMillionKeys) {
   const uint32_t size = 10'000'019;
   {
     PALPATE_TEST_ASSIGN(RadixSort<uint32_t> sort, RadixSort<uint32_t>::Create(context(), size));

@@ -148,7 +148,7 @@ TEST_F(ReductionTest, TooSmallBuffersAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(box.Run(queue(), Allocate<Float4>(2), 3, Allocate<Box>(1))));
 }
 
-TEST_F(ReductionTest, SlowLargeSums) {
+TEST_F(ReductionTest, SlowSumsTenMillionValues) {
   const uint32_t size = 10'000'019;
   PALPATE_TEST_ASSIGN(Reduction<uint64_t> sum, Reduction<uint64_t>::Create(context(), ReductionOp::kSum));
   PALPATE_TEST_ASSIGN(Reduction<float> float_sum, Reduction<float>::Create(context(), ReductionOp::kSum));

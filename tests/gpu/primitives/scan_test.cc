@@ -172,7 +172,7 @@ class RunLengthTest : public ScanTest {};
 using RunKeys = ::testing::Types<uint32_t, uint64_t>;
 TYPED_TEST_SUITE(RunLengthTest, RunKeys);
 
-TYPED_TEST(RunLengthTest, RunsOfSortedAndUnsortedKeys) {
+TYPED_TEST(RunLengthTest, EncodesRunsOfSortedAndUnsortedKeys) {
   for (const NamedConfig& config : TestConfigs()) {
     PALPATE_TEST_ASSIGN(RunLengthEncode<TypeParam> encode, RunLengthEncode<TypeParam>::Create(this->context(), config.config));
     for (const uint32_t size : TestSizes()) {
@@ -256,7 +256,7 @@ TEST_F(ScanTest, WrongConfigurationsAreRefused) {
   }
 }
 
-TEST_F(ScanTest, SlowLargeScanAndCompaction) {
+TEST_F(ScanTest, SlowScansAndCompactsTenMillionValues) {
   const uint32_t size = 10'000'019;
   const auto patterns = TestPatterns<uint32_t>(size, 3);
   PALPATE_TEST_ASSIGN(ExclusiveScan scan, ExclusiveScan::Create(context()));

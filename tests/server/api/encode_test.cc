@@ -64,7 +64,7 @@ TEST(EncodePositions, QuantisedErrorIsWithinTheStatedBoundAndTheBoundIsTight) {
   }
 }
 
-TEST(EncodePositions, DegenerateBoxes) {
+TEST(EncodePositions, FlatBoxesSinglePointsAndNoneAreEncodedExactly) {
   v1::BodyFrame body;
   // Flat in z, one point, none.
   EncodePositions(std::vector<float>{0, 0, 0.1F, 1, 1, 0.1F}, v1::POSITION_ENCODING_UINT16, body);

@@ -26,7 +26,7 @@ class SceneServiceTest : public ServerTest {
   }
 };
 
-TEST_F(SceneServiceTest, CreateListGetDelete) {
+TEST_F(SceneServiceTest, ScenesAreCreatedListedDescribedAndDeleted) {
   v1::CreateSceneRequest request;
   *request.mutable_spec() = TinyScene();
   v1::SceneInfo info;
@@ -97,7 +97,7 @@ TEST_F(SceneServiceTest, RefusalsNameWhatIsWrong) {
   EXPECT_EQ(server_->manager().List().size(), 1U);
 }
 
-TEST_F(SceneServiceTest, StepPlayPauseReset) {
+TEST_F(SceneServiceTest, ScenesStepPlayPauseAndReset) {
   const std::string id = CreateScene();
   v1::SceneInfo info;
   ASSERT_TRUE(Step(id, 3, &info).ok());

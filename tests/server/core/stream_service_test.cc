@@ -53,7 +53,7 @@ v1::WatchRequest WatchOf(const std::string& id, double max_rate_hz = 10000) {
 
 class StreamServiceTest : public ServerTest {};
 
-TEST_F(StreamServiceTest, KeyframeFirstThenFramesInOrder) {
+TEST_F(StreamServiceTest, SendsAKeyframeFirstThenFramesInOrder) {
   const std::string id = CreateScene();
   Watcher watcher(*streams_, WatchOf(id));
   v1::WatchUpdate update;

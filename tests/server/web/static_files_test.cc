@@ -81,7 +81,7 @@ TEST_F(StaticFilesTest, LinksInsideTheRootAreFine) {
   EXPECT_TRUE(ReadStaticFile(root_, "/start.html").ok());
 }
 
-TEST_F(StaticFilesTest, EmptyAndTooLargeFiles) {
+TEST_F(StaticFilesTest, ServesEmptyFilesAndRefusesTooLargeOnes) {
   Put(root_ / "empty.css", "");
   const auto empty = ReadStaticFile(root_, "/empty.css");
   ASSERT_TRUE(empty.ok()) << empty.status();
@@ -91,7 +91,7 @@ TEST_F(StaticFilesTest, EmptyAndTooLargeFiles) {
   EXPECT_EQ(ReadStaticFile(root_, "/large.bin").status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST(MimeType, ByEnding) {
+TEST(MimeType, FollowsTheEndingOfTheName) {
   EXPECT_EQ(MimeType("a.css"), "text/css; charset=utf-8");
   EXPECT_EQ(MimeType("a.svg"), "image/svg+xml");
   EXPECT_EQ(MimeType("a"), "application/octet-stream");

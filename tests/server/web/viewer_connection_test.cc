@@ -280,7 +280,7 @@ TEST(ViewerConnection, PingsOfTheBrowserAreAnswered) {
   EXPECT_THAT(harness.log(), ElementsAre("pong hello"));
 }
 
-TEST(ViewerConnection, ManyThreadsAtOnce) {
+TEST(ViewerConnection, SurvivesManyThreadsAtOnce) {
   ViewerConnection::Limits limits;
   limits.max_queued_messages = 100000;
   Harness harness(limits);

@@ -245,7 +245,7 @@ TEST_F(WebServerTest, HeadHasNoBodyAndOtherMethodsAreRefused) {
   }
 }
 
-TEST_F(WebServerTest, NoOtherFilesAndNoTraversal) {
+TEST_F(WebServerTest, RefusesOtherFilesAndTraversal) {
   Start();
   for (const char* path : {"/missing.js", "/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/assets/", "/assets",
                            "/assets/../../secret.txt", "//etc/passwd", "/.git/config"}) {
@@ -255,7 +255,7 @@ TEST_F(WebServerTest, NoOtherFilesAndNoTraversal) {
   }
 }
 
-TEST_F(WebServerTest, MetricsAndHealth) {
+TEST_F(WebServerTest, ServesMetricsAndHealth) {
   sources_.metrics_text = [] { return std::string("palpate_up 1\n"); };
   std::atomic<bool> healthy = true;
   sources_.health = [&healthy] { return healthy ? absl::OkStatus() : absl::UnavailableError("a scene thread is stuck"); };
@@ -529,7 +529,7 @@ TEST_F(WebServerTest, StopSaysGoodbyeToEveryBrowser) {
   EXPECT_FALSE(SocketClient(server_->port()).connected());
 }
 
-TEST_F(WebServerTest, PlainRequestsToTheSocketAndSocketsElsewhere) {
+TEST_F(WebServerTest, RefusesPlainRequestsToTheSocketAndSocketsElsewhere) {
   Start();
   EXPECT_THAT(Get("/ws"), StartsWith("HTTP/1.1 426 "));
   SocketClient client(server_->port());

@@ -249,7 +249,7 @@ TEST(ProjectionTest, CrossingsSolveTheQuadraticAndCountByParity) {
       const Vector3d z = Vector3d::UnitZ();
       const Vector3d along = edge.b - edge.a;
       const Vector3d turn = edge.move_b - edge.move_a;
-      // As the thesis writes it, EndP = 0.
+      // As Forest 2003 writes it, EndP = 0.
       const double q2 = edge.move_a.dot(turn.cross(z));
       const double q1 = edge.move_a.dot(along.cross(z)) + edge.a.dot(turn.cross(z));
       const double q0 = edge.a.dot(along.cross(z));

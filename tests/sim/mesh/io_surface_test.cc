@@ -106,7 +106,7 @@ TEST(SurfaceIoTest, DropsTrianglesThatCollapse) {
   ExpectCube(ParseSurface(text, ".obj", "cube.obj"));
 }
 
-TEST(SurfaceIoTest, RoundTripThroughObj) {
+TEST(SurfaceIoTest, ObjIsReadBackAsWritten) {
   const SurfaceMesh torus = TorusSurface(16, 8);
   const auto read = ParseSurface(FormatObj(torus), ".obj", "torus.obj");
   ASSERT_TRUE(read.ok()) << read.status();
@@ -165,7 +165,7 @@ TEST(SurfaceIoTest, RefusesCutFiles) {
   }
 }
 
-TEST(SurfaceIoTest, BeginningsAreSurvived) {
+TEST(SurfaceIoTest, BeginningsOfFilesAreRefusedOrSound) {
   for (const auto& [extension, file] : std::vector<std::pair<std::string, std::string>>{{".obj", FormatObj(kCube)},
                                                                                         {".stl", TextStl(kCube)},
                                                                                         {".stl", BinaryStl(kCube)},

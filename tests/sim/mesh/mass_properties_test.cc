@@ -13,7 +13,7 @@ namespace {
 using Eigen::Matrix3d;
 using Eigen::Vector3d;
 
-TEST(MassPropertiesTest, BoxAnywhereInSpace) {
+TEST(MassPropertiesTest, AreThoseOfABoxAnywhereInSpace) {
   auto box = BoxMesh({4, 3, 5}, {0.3, 0.2, 0.1});
   ASSERT_TRUE(box.ok()) << box.status();
   const Matrix3d turn = Eigen::AngleAxisd(1.1, Vector3d(1, -2, 0.5).normalized()).toRotationMatrix();

@@ -102,7 +102,7 @@ TEST(TetMeshTest, RefusesTwoTetsOnTheSameSideOfATriangle) {
   ExpectInvalid(ValidateTetMesh(mesh), {"tet 1", "overlaps tet 0"});
 }
 
-TEST(TetMeshTest, BoundaryOfOneTet) {
+TEST(TetMeshTest, BoundaryOfOneTetIsItsFourTriangles) {
   const BoundarySurface surface = ExtractBoundary(UnitTet());
   EXPECT_EQ(surface.vertices, (std::vector<uint32_t>{0, 1, 2, 3}));
   EXPECT_EQ(surface.triangles, (std::vector<std::array<uint32_t, 3>>{{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}}));

@@ -26,20 +26,20 @@ Index At(size_t vertex) { return static_cast<Index>(3 * vertex); }
 
 struct Body {
   std::vector<Vector3d> rest_m;
-  std::vector<gpu::TissueTet> tets;
+  std::vector<ElasticTet> tets;
   std::vector<uint8_t> fixed;
   std::vector<uint32_t> surface;  // those that can move
 };
 
 /// A bar along x, held at its low end; beyond the middle three times as stiff.
-Body Bar(gpu::TissueEnergy energy = gpu::TissueEnergy::kLinear) {
+Body Bar(MaterialModel energy = MaterialModel::kLinear) {
   auto mesh = BoxMesh({7, 3, 4}, {kLength_m, 0.04, 0.05});
   EXPECT_TRUE(mesh.ok()) << mesh.status();
   Body body;
   body.rest_m = mesh->vertices;
   for (const Vector3d& v : mesh->vertices) body.fixed.push_back(v.x() < -0.4999 * kLength_m ? 1 : 0);
   for (const auto& vertices : mesh->tets) {
-    gpu::TissueTet tet;
+    ElasticTet tet;
     tet.vertices = vertices;
     double x = 0;
     for (const uint32_t v : vertices) x += mesh->vertices[v].x() / 4;
@@ -47,7 +47,7 @@ Body Bar(gpu::TissueEnergy energy = gpu::TissueEnergy::kLinear) {
     tet.lambda_pa = x > 0 ? 15000 : 5000;
     tet.density_kg_per_m3 = 1000;
     tet.damping_s = 0.02F;
-    tet.energy = energy;
+    tet.model = energy;
     body.tets.push_back(tet);
   }
   for (const uint32_t v : ExtractBoundary(*mesh).vertices) {
@@ -116,8 +116,7 @@ TEST_F(PrecomputedModelTest, ContactsMoveTheBodyAsTheWholeModelSays) {
 }
 
 TEST_F(PrecomputedModelTest, EveryEnergyIsTakenAtSmallStrain) {
-  for (const gpu::TissueEnergy energy :
-       {gpu::TissueEnergy::kStableNeoHookean, gpu::TissueEnergy::kCorotated, gpu::TissueEnergy::kStVenantKirchhoff}) {
+  for (const MaterialModel energy : {MaterialModel::kStableNeoHookean, MaterialModel::kCorotated, MaterialModel::kStVenantKirchhoff}) {
     SCOPED_TRACE(testing::Message() << "energy " << static_cast<int>(energy));
     PALPATE_TEST_ASSIGN(const auto linear, ModelOf(Bar()));
     PALPATE_TEST_ASSIGN(const auto other, ModelOf(Bar(energy)));
@@ -151,17 +150,15 @@ TEST_F(PrecomputedModelTest, CondensedPartBalancesWhatIsJoinedToIt) {
   // halves under their loads end where the whole bar does.
   const Body whole = Bar();
   Body held = whole, free = whole;
-  const auto is_beyond = [&](const gpu::TissueTet& tet) {
+  const auto is_beyond = [&](const ElasticTet& tet) {
     return std::accumulate(tet.vertices.begin(), tet.vertices.end(), 0.0,
                            [&](double sum, uint32_t v) { return sum + whole.rest_m[v].x(); }) > 0;
   };
-  std::erase_if(held.tets, [&](const gpu::TissueTet& tet) { return is_beyond(tet); });
-  std::erase_if(free.tets, [&](const gpu::TissueTet& tet) { return !is_beyond(tet); });
+  std::erase_if(held.tets, [&](const ElasticTet& tet) { return is_beyond(tet); });
+  std::erase_if(free.tets, [&](const ElasticTet& tet) { return !is_beyond(tet); });
   std::vector<uint32_t> interface;
   for (uint32_t v = 0; v < whole.rest_m.size(); ++v) {
-    const auto is_in = [&](const gpu::TissueTet& tet) {
-      return std::find(tet.vertices.begin(), tet.vertices.end(), v) != tet.vertices.end();
-    };
+    const auto is_in = [&](const ElasticTet& tet) { return std::find(tet.vertices.begin(), tet.vertices.end(), v) != tet.vertices.end(); };
     if (std::any_of(held.tets.begin(), held.tets.end(), is_in) && std::any_of(free.tets.begin(), free.tets.end(), is_in)) {
       interface.push_back(v);
     }
@@ -181,7 +178,7 @@ TEST_F(PrecomputedModelTest, CondensedPartBalancesWhatIsJoinedToIt) {
 
   VectorXd load = VectorXd::Zero(At(whole.rest_m.size()));
   std::vector<uint8_t> is_free(whole.rest_m.size(), 0);
-  for (const gpu::TissueTet& tet : free.tets) {
+  for (const ElasticTet& tet : free.tets) {
     for (const uint32_t v : tet.vertices) is_free[v] = 1;
   }
   VectorXd on_held = load, on_free = load;

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(StateFolder, OneServerAtATime) {
+TEST(StateFolder, BelongsToOneServerAtATime) {
   const test::TestFolder folder;
   auto first = StateFolder::Open(folder.path() / "state");
   ASSERT_TRUE(first.ok()) << first.status();

@@ -9,6 +9,7 @@
 #include "gpu/dynamics/tissue_solver.h"
 #include "sim/mesh/generators.h"
 #include "sim/reference/newton.h"
+#include "sim/scene/material.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::sim {
@@ -57,7 +58,9 @@ gpu::TissueModel Bar(gpu::TissueEnergy energy) {
 absl::StatusOr<ReferenceBody> BodyOf(const gpu::TissueModel& model) {
   std::vector<Vector3d> rest;
   for (const auto& v : model.rest_m) rest.emplace_back(v[0], v[1], v[2]);
-  return ReferenceBody::Create(rest, model.tets, model.fixed);
+  std::vector<ElasticTet> tets;
+  for (const gpu::TissueTet& tet : model.tets) tets.push_back(ElasticTetOf(tet));
+  return ReferenceBody::Create(rest, tets, model.fixed);
 }
 
 class ReferenceTest : public test::DeviceTest {

@@ -23,7 +23,7 @@ constexpr UpdateOrder kOrders[] = {UpdateOrder::kSynchronous, UpdateOrder::kRand
 
 struct Bar {
   std::vector<Vector3d> rest_m;
-  std::vector<gpu::TissueTet> tets;
+  std::vector<ElasticTet> tets;
   std::vector<uint8_t> fixed;
   std::vector<Vector3d> loads_n;
 };
@@ -34,11 +34,11 @@ Bar MakeBar() {
   auto mesh = BoxMesh({7, 3, 3}, {0.12, 0.04, 0.04});
   EXPECT_TRUE(mesh.ok()) << mesh.status();
   bar.rest_m = mesh->vertices;
-  gpu::TissueTet tet;
+  ElasticTet tet;
   tet.mu_pa = 2000;
   tet.lambda_pa = 3000;
   tet.density_kg_per_m3 = 1000;
-  tet.energy = gpu::TissueEnergy::kLinear;
+  tet.model = MaterialModel::kLinear;
   for (const auto& vertices : mesh->tets) {
     tet.vertices = vertices;
     bar.tets.push_back(tet);
@@ -50,7 +50,8 @@ Bar MakeBar() {
   return bar;
 }
 
-TEST(PriorityQueueTest, ExampleOfTheThesis) {
+// The example of Forest 2003, section 3.
+TEST(PriorityQueueTest, SetAppendsPlacesAndFillsFreedOnesFromTheEnd) {
   PriorityQueue queue(4, 3);
   EXPECT_THAT(queue.queue(), ElementsAre(0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3));
   queue.Set(0, 4);
@@ -62,7 +63,7 @@ TEST(PriorityQueueTest, ExampleOfTheThesis) {
   EXPECT_EQ(queue.priority(3), 3U);
 }
 
-TEST(PriorityQueueTest, ChancesOfBeingMissed) {
+TEST(PriorityQueueTest, ChancesOfBeingMissedFallWithThePriority) {
   // n draws miss a vertex of priority p with probability exp(-p / L), L the mean priority.
   constexpr uint32_t kVertices = 500;
   constexpr int kSteps = 4000;
@@ -75,7 +76,7 @@ TEST(PriorityQueueTest, ChancesOfBeingMissed) {
     for (uint32_t draw = 0; draw < kVertices; ++draw) drawn[queue.Draw(random)] = 1;
     for (size_t v = 0; v < 4; ++v) missed[v] += drawn[v] == 0 ? 1 : 0;
   }
-  const double expected[] = {0.61, 0.37, 0.14, 0.050};  // the table of the thesis
+  const double expected[] = {0.61, 0.37, 0.14, 0.050};  // the table in Forest 2003
   for (size_t v = 0; v < 4; ++v)
     EXPECT_NEAR(missed[v] / static_cast<double>(kSteps), expected[v], 0.025) << "priority " << queue.priority(v);
 }
@@ -136,7 +137,7 @@ Bar MakePushedSlab() {
   auto mesh = BoxMesh({13, 13, 4}, {0.24, 0.24, 0.06});
   EXPECT_TRUE(mesh.ok()) << mesh.status();
   slab.rest_m = mesh->vertices;
-  gpu::TissueTet tet = slab.tets[0];
+  ElasticTet tet = slab.tets[0];
   slab.tets.clear();
   for (const auto& vertices : mesh->tets) {
     tet.vertices = vertices;
@@ -192,7 +193,7 @@ TEST(RelaxationTest, BreadthFirstGoesOutwardsFromTheLoadedVertices) {
   // A second bar next to the first that no edge joins to it: out of reach.
   const auto tet_count = bar.tets.size();
   for (size_t t = 0; t < tet_count; ++t) {
-    gpu::TissueTet tet = bar.tets[t];
+    ElasticTet tet = bar.tets[t];
     for (uint32_t& v : tet.vertices) v += n;
     bar.tets.push_back(tet);
   }
@@ -207,7 +208,7 @@ TEST(RelaxationTest, BreadthFirstGoesOutwardsFromTheLoadedVertices) {
   std::vector<uint32_t> distance(2 * n, kFar);
   distance[loaded] = 0;
   std::set<std::pair<uint32_t, uint32_t>> edges;
-  for (const gpu::TissueTet& tet : bar.tets) {
+  for (const ElasticTet& tet : bar.tets) {
     for (const uint32_t a : tet.vertices) {
       for (const uint32_t b : tet.vertices) {
         if (a != b && bar.fixed[a] == 0 && bar.fixed[b] == 0) edges.insert({a, b});
@@ -270,7 +271,7 @@ TEST(RelaxationTest, OnlySynchronousUpdatesDoNotDependOnNumbers) {
     renumbered.fixed[number[v]] = bar.fixed[v];
     renumbered.loads_n[number[v]] = bar.loads_n[v];
   }
-  for (gpu::TissueTet& tet : renumbered.tets) {
+  for (ElasticTet& tet : renumbered.tets) {
     for (uint32_t& v : tet.vertices) v = number[v];
   }
   PALPATE_TEST_ASSIGN(const TensorMass model, TensorMass::Create(bar.rest_m, bar.tets, bar.fixed));

@@ -463,7 +463,7 @@ TEST(SceneSpec, ExtremeQuaternionsAndNormalsAreNormalised) {
   ExpectRefused(spec, "obstacles[0].plane.normal: is zero");
 }
 
-TEST(SceneSpec, MaterialsOfEveryModel) {
+TEST(SceneSpec, MaterialsKeepTheirModelAndItsRange) {
   v1::SceneSpec spec = SlabScene();
   v1::MaterialSpec& material = *spec.mutable_bodies(0)->mutable_material();
   const auto model_of = [&](v1::MaterialModel model) {
@@ -681,7 +681,7 @@ TEST(SceneSpec, FixedRegionsAreChecked) {
   ExpectRefused(spec, "at least one must be free");
 }
 
-TEST(SceneSpec, RegionsSlide) {
+TEST(SceneSpec, FixedRegionsKeepTheirFreeAxes) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);
   body.clear_fixed();
@@ -717,7 +717,7 @@ TEST(SceneSpec, RegionsSlide) {
   ExpectRefused(spec, "bodies[0].fixed: only a deformable body has fixed regions");
 }
 
-TEST(SceneSpec, SurfaceZones) {
+TEST(SceneSpec, SurfaceZonesHoldTrianglesInReachThatFaceTheirWay) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);
   const auto add = [&](const std::string& name) -> v1::SurfaceZoneSpec& {
@@ -787,7 +787,7 @@ TEST(SceneSpec, SurfaceZones) {
   ExpectRefused(spec, "bodies[0].surface_zones: only a deformable body has surface zones");
 }
 
-TEST(SceneSpec, KeptVolumes) {
+TEST(SceneSpec, VolumesAreKeptOfDynamicBodiesOnly) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);
   ASSERT_TRUE(Build(spec).ok());
@@ -802,7 +802,7 @@ TEST(SceneSpec, KeptVolumes) {
   ExpectRefused(spec, "bodies[0].volume_stiffness_pa: -1 is outside [0, 1e+09]");
 }
 
-TEST(SceneSpec, RegionsMove) {
+TEST(SceneSpec, FixedRegionsTakeTheirMotions) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);
   body.set_self_collision(false);
@@ -854,7 +854,7 @@ TEST(SceneSpec, RegionsMove) {
   ExpectRefused(spec, "bodies[0].fixed[2].motion.duration_s: 0 is outside (0, 3600]");
 }
 
-TEST(SceneSpec, ShapeMatching) {
+TEST(SceneSpec, ShapeMatchingIsOfShapeMatchedBodiesOnly) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);
   v1::ShapeMatchingSpec& shape = *body.mutable_shape_matching();
@@ -904,7 +904,7 @@ TEST(SceneSpec, ShapeMatching) {
   ExpectRefused(spec, "bodies[0].simulation: only a deformable body can be shape-matched");
 }
 
-TEST(SceneSpec, KindsOfBodies) {
+TEST(SceneSpec, KindsOfBodiesDecideWhatTheyMayHave) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& floor = *spec.add_bodies();
   floor.mutable_generator()->mutable_slab();
@@ -949,7 +949,7 @@ TEST(SceneSpec, KindsOfBodies) {
   ExpectRefused(spec, "bodies: all bodies are static");
 }
 
-TEST(SceneSpec, SimulationsOfBodies) {
+TEST(SceneSpec, PrecomputedAndHybridBodiesMustBeHeld) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.mutable_bodies(0);
   body.clear_fixed();
@@ -986,7 +986,7 @@ TEST(SceneSpec, SimulationsOfBodies) {
   ExpectRefused(spec, "bodies[0].simulation: only a deformable body can be pre-computed or hybrid");
 }
 
-TEST(SceneSpec, ArraysOfBodies) {
+TEST(SceneSpec, ArraysOfBodiesBecomeNumberedBodies) {
   v1::SceneSpec spec = SlabScene();
   v1::BodySpec& body = *spec.add_bodies();
   body.set_name("brick");
@@ -1362,7 +1362,7 @@ TEST(SceneSpec, MeshesThatEndUpFarAwayAreRefused) {
   ExpectRefused(spec, "after scale and pose");
 }
 
-TEST(SceneSpec, TooManyToolsObstaclesAndRegions) {
+TEST(SceneSpec, TooManyToolsObstaclesAndRegionsAreRefused) {
   v1::SceneSpec spec = SlabScene();
   for (int i = 0; i < 9; ++i) spec.add_tools()->set_name(std::to_string(i));
   ExpectRefused(spec, "tools: 9 entries are outside [0, 8]");

@@ -215,7 +215,7 @@ TEST(IncisionTest, PlaneOfTheLatticeIsCutThroughItsVerticesAndFaces) {
   }
 }
 
-TEST(IncisionTest, BladeEndsOnVerticesEdgesAndFacesOfTheLattice) {
+TEST(IncisionTest, StopsOnVerticesEdgesAndFacesOfTheLattice) {
   for (const double end_m : {0.0, 0.005, 0.01, 0.02}) {
     for (const double x_m : {0.0, 0.01, 0.005}) {
       ClosedMesh mesh = MustBuild(Made(BoxMesh({13, 5, 5}, {0.12, 0.04, 0.04})));
@@ -344,7 +344,7 @@ TEST(IncisionTest, AVertexOfTheFrontIsFoundAgainFromOutside) {
   EXPECT_EQ(mesh.Components().size(), 2U);
 }
 
-TEST(IncisionTest, SheetOfOneLayer) {
+TEST(IncisionTest, CutsASheetOfOneLayer) {
   const auto sheet = [] { return MustBuild(Made(GenerateSheet(0.2, 0.1, 0.004, 1, 0.01))); };
   {
     ClosedMesh mesh = sheet();
@@ -587,7 +587,7 @@ TEST(IncisionTest, RandomCutsAndCarvingLeaveASoundMesh) {
   }
 }
 
-TEST(IncisionTest, SameCallsSameBits) {
+TEST(IncisionTest, SameCallsGiveTheSameBits) {
   std::array<uint64_t, 2> hashes;
   for (uint64_t& hash : hashes) {
     ClosedMesh mesh = MustBuild(Made(GenerateSphere(0.05, 0.015)));

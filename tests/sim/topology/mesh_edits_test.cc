@@ -179,7 +179,7 @@ TEST_P(MeshEditsTest, TenThousandEditsKeepEverythingConsistent) {
   EXPECT_LT(outcome.flat, 20U);
 }
 
-TEST_P(MeshEditsTest, SameSeedSameMesh) {
+TEST_P(MeshEditsTest, SameSeedGivesTheSameMesh) {
   const Subject subject = Make(GetParam());
   SCOPED_TRACE(subject.name);
   const Outcome first = RunEdits(subject.mesh, 3, 1500, 500, false);

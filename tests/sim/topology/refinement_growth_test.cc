@@ -93,7 +93,7 @@ void ExpectFineInside(const ClosedMesh& mesh, const Ball& ball, double max_edge_
 }
 
 // Balls of a third of an edge to an edge and a half, to 0.15 to 0.7 of an edge.
-TEST(RefinementGrowthTest, OnceAtRandomPlaces) {
+TEST(RefinementGrowthTest, GrowsLittleAtRandomPlaces) {
   Random random(11);
   for (const Source& source : Sources()) {
     const ClosedMesh first = MustBuild(source.mesh);
@@ -136,7 +136,7 @@ TEST(RefinementGrowthTest, OnceAtRandomPlaces) {
 }
 
 // The same place, each time finer, the ball staying or closing in.
-TEST(RefinementGrowthTest, TenTimesAtTheSamePlace) {
+TEST(RefinementGrowthTest, GrowsLittleTenTimesAtTheSamePlace) {
   Random random(12);
   for (const Source& source : Sources()) {
     const ClosedMesh first = MustBuild(source.mesh);
@@ -207,7 +207,7 @@ TEST(RefinementGrowthTest, TheBoundHoldsAClosureThatSpreads) {
   EXPECT_LT(3 * added[1], added[0]);
 }
 
-TEST(RefinementGrowthTest, SameInputSameBits) {
+TEST(RefinementGrowthTest, SameInputGivesTheSameBits) {
   std::array<uint64_t, 2> hashes;
   for (uint64_t& hash : hashes) {
     ClosedMesh mesh = MustBuild(Made(GenerateLiver(0.2, LiverEdgeLengthForTets(0.2, 2500))));

@@ -247,7 +247,7 @@ Points TetWithLongEdges(uint32_t mask) {
   return p;
 }
 
-TEST(RefinerTest, AllEdgeSetsInAllVertexOrders) {
+TEST(RefinerTest, SplitsAllEdgeSetsInAllVertexOrders) {
   for (uint32_t mask = 1; mask < 64; ++mask) {
     const Points p = TetWithLongEdges(mask);
     std::array<uint32_t, 4> order = {0, 1, 2, 3};

@@ -219,7 +219,7 @@ TEST(LabelMeshTest, TouchingBallsShareTheFacesBetweenThem) {
   EXPECT_LT(AgainstBall(between, left, 0.016).rms_m, 0.3 * kVoxel_m);
 }
 
-TEST(LabelMeshTest, TorusInSlabAndFourLabelsAtAPoint) {
+TEST(LabelMeshTest, MeshesATorusInASlabAndFourLabelsAtAPoint) {
   const auto torus = Make(Voxels({80, 80, 40}, Vector3d::Constant(kVoxel_m),
                                  [](const Vector3d& x) {
                                    const Vector3d d = x - Vector3d(0.04, 0.04, 0.02);

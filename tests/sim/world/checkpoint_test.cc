@@ -239,7 +239,7 @@ TEST_F(CheckpointTest, ToolsDeepInTissueGoOn) {
   }
 }
 
-TEST_F(CheckpointTest, BetweenAnEditAndAStep) {
+TEST_F(CheckpointTest, GoesOnBetweenAnEditAndAStep) {
   const auto carved = [](size_t body, const Eigen::Vector3d& center_m) {
     return std::vector<Edit>{{.body = body, .what = CarveEdit{BallRegion{center_m, 0.006}}}};
   };

@@ -193,7 +193,7 @@ TEST_F(LocalModelTest, SlowIsAsStiffAsScenesOfManyKinds) {
 }
 
 // What a station plays between models that come at 24 Hz and 17 ms late, for a hand that presses and turns round twice, against the force
-// of the scene at the same places (seed thesis Forest 2003, section 8.2, and what replaces it).
+// of the scene at the same places (Forest 2003, section 8.2, and what replaces it).
 TEST_F(LocalModelTest, ForetellsTheForceOfTheSceneBetterThanExtrapolation) {
   constexpr int kStepsPerModel = 5;
   constexpr int kLatency = 2;

@@ -360,7 +360,7 @@ TEST_F(WorldMarkersTest, VolumeWantedOrNotTheyAreTheSame) {
   }
 }
 
-TEST_F(WorldMarkersTest, PlacesAndRefusals) {
+TEST_F(WorldMarkersTest, MarkersMustBeWithinReachOfADeformableBody) {
   const auto create = [&](const MarkerDescription& marker, BodyKind kind) {
     SceneDescription scene;
     scene.bodies = {BoxBody("bar", {0, 0, 0}, {5, 3, 3}, {0.04, 0.02, 0.02}, HeldSide::kLowX)};

@@ -502,7 +502,7 @@ void Print(uint64_t seed, const Tally& t) {
 }
 
 /// $PALPATE_STRESS_SEED chooses another course.
-TEST_F(StressTest, AThousandEditsOfThreeOrgans) {
+TEST_F(StressTest, ThreeOrgansSurviveAThousandEdits) {
   const char* const given = std::getenv("PALPATE_STRESS_SEED");
   const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
   Tally tally;

@@ -155,14 +155,14 @@ class SurvivalTest : public test::DeviceTest {
   }
 };
 
-TEST_F(SurvivalTest, ToolFiveCentimetresDeep) {
+TEST_F(SurvivalTest, TissueSurvivesAToolFiveCentimetresDeep) {
   for (const ToolDrive drive : {ToolDrive::kCoupled, ToolDrive::kDirect}) {
     const char* how = drive == ToolDrive::kCoupled ? "coupled" : "direct";
     ExpectSurvival(absl::StrCat("600 tets, ", how), Push(Liver({}), drive));
   }
 }
 
-TEST_F(SurvivalTest, SlowToolFiveCentimetresDeepInAFinerLiver) {
+TEST_F(SurvivalTest, SlowAFinerLiverSurvivesAToolFiveCentimetresDeep) {
   for (const ToolDrive drive : {ToolDrive::kCoupled, ToolDrive::kDirect}) {
     for (const MaterialModel model : {MaterialModel::kStableNeoHookean, MaterialModel::kCorotated}) {
       const char* how = drive == ToolDrive::kCoupled ? "coupled" : "direct";
@@ -171,7 +171,7 @@ TEST_F(SurvivalTest, SlowToolFiveCentimetresDeepInAFinerLiver) {
   }
 }
 
-TEST_F(SurvivalTest, OneIterationAndLongSteps) {
+TEST_F(SurvivalTest, TissueSurvivesOneIterationAndLongSteps) {
   SceneDescription scene = Liver({});
   scene.solver.iterations = 1;
   ExpectSurvival("600 tets, coupled, 1 iteration", Push(scene, ToolDrive::kCoupled));
@@ -187,7 +187,7 @@ TEST_F(SurvivalTest, OneIterationAndLongSteps) {
   EXPECT_LT(both.deviation_m, 0.2);
 }
 
-TEST_F(SurvivalTest, SoftAndStiffCompressibleAndNot) {
+TEST_F(SurvivalTest, SoftAndStiffTissueSurvivesCompressibleOrNot) {
   for (const double e : {1e3, 1e6}) {
     for (const double nu : {0.0, 0.49}) {
       ExpectSurvival(absl::StrCat("600 tets, coupled, E ", e, ", nu ", nu),
@@ -196,7 +196,7 @@ TEST_F(SurvivalTest, SoftAndStiffCompressibleAndNot) {
   }
 }
 
-TEST_F(SurvivalTest, SlowEveryMaterial) {
+TEST_F(SurvivalTest, SlowEveryMaterialSurvivesADeepTool) {
   for (const MaterialModel model : {MaterialModel::kStableNeoHookean, MaterialModel::kCorotated}) {
     for (const double e : {1e3, 1e4, 1e5, 1e6}) {
       for (const double nu : {0.0, 0.3, 0.49, 0.495}) {
@@ -261,7 +261,7 @@ TEST_F(SurvivalTest, ScrambledBodiesFindTheirShape) {
   }
 }
 
-TEST_F(SurvivalTest, SlowScrambledBodiesOfManyKinds) {
+TEST_F(SurvivalTest, SlowScrambledBodiesOfManyKindsComeBack) {
   int failures = 0;
   for (const double tets : {600.0, 2500.0}) {
     for (const MaterialModel model : {MaterialModel::kStableNeoHookean, MaterialModel::kCorotated}) {
