@@ -91,94 +91,130 @@ std::vector<uint32_t> EdgesByRank(const gpu::SurfaceTopology& topology) {
   return edge_of_rank;
 }
 
+/// What the files say of pairs, by kind.
+struct PairLists {
+  std::vector<uint64_t> required[2];  ///< keys
+  std::vector<bool> truth[2];         ///< of each of them, or empty
+};
+
+absl::StatusOr<PairLists> ReadLists(const MeshPairFiles& files, const gpu::SurfaceTopology& topology) {
+  PairLists lists;
+  const std::vector<uint32_t> edge_of_rank = EdgesByRank(topology);
+  for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
+    if (files.truth[kind] && !files.boxes[kind]) {
+      return absl::InvalidArgumentError(absl::StrCat(*files.truth[kind], ": answers without the pairs that they belong to"));
+    }
+    if (!files.boxes[kind]) continue;
+    PALPATE_ASSIGN_OR_RETURN(lists.required[kind], ReadKeys(*files.boxes[kind], kind, topology, edge_of_rank));
+    if (!files.truth[kind]) continue;
+    PALPATE_ASSIGN_OR_RETURN(lists.truth[kind], sim::ReadTruthList(*files.truth[kind]));
+    if (lists.truth[kind].size() != lists.required[kind].size()) {
+      return absl::InvalidArgumentError(absl::StrFormat("%s: %d answers for the %d pairs of %s", *files.truth[kind],
+                                                        lists.truth[kind].size(), lists.required[kind].size(), *files.boxes[kind]));
+    }
+  }
+  return lists;
+}
+
+/// Both frames on the device, in the precision of the files.
+struct DeviceFrames {
+  bool is_double = false;
+  std::array<gpu::DeviceBuffer<double>, 2> doubles;
+  std::array<gpu::DeviceBuffer<gpu::Float4>, 2> floats;
+
+  absl::Status Run(gpu::Queue& queue, gpu::ContinuousCollisions& detector) const {
+    return is_double ? detector.RunDouble(queue, doubles[0], doubles[1]) : detector.Run(queue, floats[0], floats[1]);
+  }
+};
+
+absl::StatusOr<DeviceFrames> Upload(gpu::Queue& queue, const sim::MeshFrame (&frames)[2]) {
+  DeviceFrames out;
+  out.is_double = frames[0].has_double || frames[1].has_double;
+  if (out.is_double) {
+    PALPATE_ASSIGN_OR_RETURN(out.doubles, UploadFrames<double>(queue, frames));
+  } else {
+    PALPATE_ASSIGN_OR_RETURN(out.floats, UploadFrames<gpu::Float4>(queue, frames));
+  }
+  return out;
+}
+
+/// Which of the required pairs are no candidates.
+absl::Status CheckCandidates(gpu::Queue& queue, gpu::CcdDetectorOptions options, const gpu::SurfaceTopology& topology,
+                             const DeviceFrames& frames, const PairLists& lists, MeshPairVerdict* verdict) {
+  options.candidates_only = true;
+  PALPATE_ASSIGN_OR_RETURN(auto detector, gpu::ContinuousCollisions::Create(queue.context(), options));
+  PALPATE_RETURN_IF_ERROR(detector.SetTopology(queue, topology));
+  PALPATE_RETURN_IF_ERROR(frames.Run(queue, detector));
+  for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::UInt2> pairs, detector.Candidates(queue, kind));
+    std::vector<uint64_t> keys;
+    keys.reserve(pairs.size());
+    for (const gpu::UInt2& pair : pairs) keys.push_back(KeyOf(pair.x, pair.y));
+    std::sort(keys.begin(), keys.end());
+    verdict->required[kind] = lists.required[kind].size();
+    for (const uint64_t key : lists.required[kind]) verdict->missing[kind] += std::binary_search(keys.begin(), keys.end(), key) ? 0 : 1;
+  }
+  return absl::OkStatus();
+}
+
+/// The detector's hits. `fastest`: of several runs.
+absl::StatusOr<std::vector<gpu::CcdHit>> FindHits(gpu::Queue& queue, gpu::CcdDetectorOptions options, const gpu::SurfaceTopology& topology,
+                                                  const DeviceFrames& frames, gpu::CcdStatistics* fastest) {
+  options.measure_stages = true;
+  PALPATE_ASSIGN_OR_RETURN(auto detector, gpu::ContinuousCollisions::Create(queue.context(), options));
+  PALPATE_RETURN_IF_ERROR(detector.SetTopology(queue, topology));
+  double least_seconds = 1e300;
+  for (int i = 0; i < kRuns; ++i) {
+    PALPATE_RETURN_IF_ERROR(frames.Run(queue, detector));
+    const gpu::CcdStatistics& s = detector.statistics();
+    const double seconds = s.build_seconds + s.find_seconds + s.decide_seconds;
+    if (seconds < least_seconds) *fastest = s;
+    least_seconds = std::min(least_seconds, seconds);
+  }
+  std::vector<gpu::CcdHit> hits(detector.hit_count());
+  if (!hits.empty()) PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(detector.hit_buffer(), hits));
+  return hits;
+}
+
+/// Hits against the truth, as far as it is given.
+void CheckHits(const std::vector<gpu::CcdHit>& hits, const MeshPairFiles& files, const PairLists& lists, MeshPairVerdict* verdict) {
+  std::vector<uint64_t> hit_keys[2];
+  for (const gpu::CcdHit& hit : hits) hit_keys[hit.kind].push_back(KeyOf(hit.a, hit.b));  // sorted, as the hits are
+  for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
+    uint64_t true_hits = 0;
+    for (size_t i = 0; i < lists.truth[kind].size(); ++i) {
+      if (!lists.truth[kind][i]) continue;
+      const bool is_hit = std::binary_search(hit_keys[kind].begin(), hit_keys[kind].end(), lists.required[kind][i]);
+      ++verdict->colliding[kind];
+      true_hits += is_hit ? 1 : 0;
+      verdict->missed[kind] += is_hit ? 0 : 1;
+    }
+    if (files.truth[kind]) verdict->false_hits[kind] = hit_keys[kind].size() - true_hits;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<MeshPairVerdict> VerifyMeshPair(gpu::Queue& queue, const gpu::CcdDetectorOptions& options, const MeshPairFiles& files) {
   sim::MeshFrame frames[2];
   PALPATE_RETURN_IF_ERROR(ReadFrames(files, frames));
   const gpu::SurfaceBody body = {.triangles = frames[0].triangles};
-  const absl::StatusOr<gpu::SurfaceTopology> built =
+  const absl::StatusOr<gpu::SurfaceTopology> topology =
       gpu::SurfaceTopology::Build(static_cast<uint32_t>(frames[0].positions_m.size()), std::span(&body, 1));
-  if (!built.ok()) return Annotate(built.status(), files.frames[0]);
-  const gpu::SurfaceTopology& topology = *built;
-
-  const std::vector<uint32_t> edge_of_rank = EdgesByRank(topology);
-  std::vector<uint64_t> required[2];
-  std::vector<bool> truth[2];
-  for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
-    if (files.truth[kind] && !files.boxes[kind]) {
-      return absl::InvalidArgumentError(absl::StrCat(*files.truth[kind], ": answers without the pairs that they belong to"));
-    }
-    if (!files.boxes[kind]) continue;
-    PALPATE_ASSIGN_OR_RETURN(required[kind], ReadKeys(*files.boxes[kind], kind, topology, edge_of_rank));
-    if (!files.truth[kind]) continue;
-    PALPATE_ASSIGN_OR_RETURN(truth[kind], sim::ReadTruthList(*files.truth[kind]));
-    if (truth[kind].size() != required[kind].size()) {
-      return absl::InvalidArgumentError(absl::StrFormat("%s: %d answers for the %d pairs of %s", *files.truth[kind], truth[kind].size(),
-                                                        required[kind].size(), *files.boxes[kind]));
-    }
-  }
+  if (!topology.ok()) return Annotate(topology.status(), files.frames[0]);
+  PALPATE_ASSIGN_OR_RETURN(const PairLists lists, ReadLists(files, *topology));
+  PALPATE_ASSIGN_OR_RETURN(const DeviceFrames on_device, Upload(queue, frames));
 
   MeshPairVerdict verdict;
-  verdict.vertices = topology.vertex_count;
-  verdict.edges = topology.edges.size();
-  verdict.faces = topology.triangles.size();
-  verdict.is_double = frames[0].has_double || frames[1].has_double;
-  std::array<gpu::DeviceBuffer<double>, 2> doubles;
-  std::array<gpu::DeviceBuffer<gpu::Float4>, 2> floats;
-  if (verdict.is_double) {
-    PALPATE_ASSIGN_OR_RETURN(doubles, UploadFrames<double>(queue, frames));
-  } else {
-    PALPATE_ASSIGN_OR_RETURN(floats, UploadFrames<gpu::Float4>(queue, frames));
-  }
-  const auto run = [&](gpu::ContinuousCollisions& detector) {
-    return verdict.is_double ? detector.RunDouble(queue, doubles[0], doubles[1]) : detector.Run(queue, floats[0], floats[1]);
-  };
-
+  verdict.vertices = topology->vertex_count;
+  verdict.edges = topology->edges.size();
+  verdict.faces = topology->triangles.size();
+  verdict.is_double = on_device.is_double;
   if (files.boxes[0] || files.boxes[1]) {
-    gpu::CcdDetectorOptions unfiltered = options;
-    unfiltered.candidates_only = true;
-    PALPATE_ASSIGN_OR_RETURN(auto detector, gpu::ContinuousCollisions::Create(queue.context(), unfiltered));
-    PALPATE_RETURN_IF_ERROR(detector.SetTopology(queue, topology));
-    PALPATE_RETURN_IF_ERROR(run(detector));
-    for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
-      PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::UInt2> pairs, detector.Candidates(queue, kind));
-      std::vector<uint64_t> keys;
-      keys.reserve(pairs.size());
-      for (const gpu::UInt2& pair : pairs) keys.push_back(KeyOf(pair.x, pair.y));
-      std::sort(keys.begin(), keys.end());
-      verdict.required[kind] = required[kind].size();
-      for (const uint64_t key : required[kind]) verdict.missing[kind] += std::binary_search(keys.begin(), keys.end(), key) ? 0 : 1;
-    }
+    PALPATE_RETURN_IF_ERROR(CheckCandidates(queue, options, *topology, on_device, lists, &verdict));
   }
-
-  gpu::CcdDetectorOptions timed = options;
-  timed.measure_stages = true;
-  PALPATE_ASSIGN_OR_RETURN(auto detector, gpu::ContinuousCollisions::Create(queue.context(), timed));
-  PALPATE_RETURN_IF_ERROR(detector.SetTopology(queue, topology));
-  double fastest = 1e300;
-  for (int i = 0; i < kRuns; ++i) {
-    PALPATE_RETURN_IF_ERROR(run(detector));
-    const gpu::CcdStatistics& s = detector.statistics();
-    const double seconds = s.build_seconds + s.find_seconds + s.decide_seconds;
-    if (seconds < fastest) verdict.statistics = s;
-    fastest = std::min(fastest, seconds);
-  }
-  std::vector<gpu::CcdHit> hits(detector.hit_count());
-  if (!hits.empty()) PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(detector.hit_buffer(), hits));
-  std::vector<uint64_t> hit_keys[2];
-  for (const gpu::CcdHit& hit : hits) hit_keys[hit.kind].push_back(KeyOf(hit.a, hit.b));  // sorted, as the hits are
-  for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
-    uint64_t true_hits = 0;
-    for (size_t i = 0; i < truth[kind].size(); ++i) {
-      if (!truth[kind][i]) continue;
-      const bool is_hit = std::binary_search(hit_keys[kind].begin(), hit_keys[kind].end(), required[kind][i]);
-      ++verdict.colliding[kind];
-      true_hits += is_hit ? 1 : 0;
-      verdict.missed[kind] += is_hit ? 0 : 1;
-    }
-    if (files.truth[kind]) verdict.false_hits[kind] = hit_keys[kind].size() - true_hits;
-  }
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<gpu::CcdHit> hits, FindHits(queue, options, *topology, on_device, &verdict.statistics));
+  CheckHits(hits, files, lists, &verdict);
   return verdict;
 }
 

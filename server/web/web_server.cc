@@ -204,6 +204,9 @@ class WebServer::Impl {
   };
 
   bool UsesTls() const { return !options_.certificate_file.empty(); }
+  std::vector<std::string> Settings() const;
+  absl::Status Listen();
+  void AddHandlers();
 
   int OnHttp(mg_connection* http);
   Response Answer(const mg_connection* http, const mg_request_info& request);
@@ -252,23 +255,24 @@ absl::Status WebServer::Impl::Start() {
         "web.certificate_file: the installed civetweb cannot load this machine's OpenSSL; serve TLS from a reverse proxy, or build "
         "civetweb for it");
   }
+  if (absl::Status status = Listen(); !status.ok()) return status;
+  AddHandlers();
+  return absl::OkStatus();
+}
 
-  const std::string listening = absl::StrCat(options_.bind_address, ":", options_.port, UsesTls() ? "s" : "");
-  const std::string threads = absl::StrCat(options_.max_connections + kSpareThreads);
-  const std::string timeout = absl::StrCat(options_.write_timeout_ms);
-  const std::string poll = absl::StrCat(kReaderPollMs);
-  const std::string queue = absl::StrCat(kQueuedConnections);
-  std::vector<const char*> settings = {
+/// For the HTTP library: names and values in turn.
+std::vector<std::string> WebServer::Impl::Settings() const {
+  std::vector<std::string> settings = {
       "listening_ports",
-      listening.c_str(),
+      absl::StrCat(options_.bind_address, ":", options_.port, UsesTls() ? "s" : ""),
       "num_threads",
-      threads.c_str(),
+      absl::StrCat(options_.max_connections + kSpareThreads),
       "connection_queue",
-      queue.c_str(),
+      absl::StrCat(kQueuedConnections),
       "request_timeout_ms",
-      timeout.c_str(),
+      absl::StrCat(options_.write_timeout_ms),
       "websocket_timeout_ms",
-      poll.c_str(),
+      absl::StrCat(kReaderPollMs),
       "tcp_nodelay",
       "1",
       "enable_directory_listing",
@@ -283,10 +287,17 @@ absl::Status WebServer::Impl::Start() {
       "",
   };
   if (UsesTls()) {
-    settings.insert(settings.end(),
-                    {"ssl_certificate", options_.private_key_file.c_str(), "ssl_certificate_chain", options_.certificate_file.c_str()});
+    settings.insert(settings.end(), {"ssl_certificate", options_.private_key_file, "ssl_certificate_chain", options_.certificate_file});
   }
-  settings.push_back(nullptr);
+  return settings;
+}
+
+/// Sets context_ and port_. Errors: Unavailable (the address).
+absl::Status WebServer::Impl::Listen() {
+  const std::vector<std::string> settings = Settings();
+  std::vector<const char*> texts;
+  for (const std::string& setting : settings) texts.push_back(setting.c_str());
+  texts.push_back(nullptr);
 
   mg_callbacks callbacks{};
   callbacks.log_message = [](const mg_connection* connection, const char* message) {
@@ -299,7 +310,7 @@ absl::Status WebServer::Impl::Start() {
   mg_init_data init{};
   init.callbacks = &callbacks;
   init.user_data = this;
-  init.configuration_options = settings.data();
+  init.configuration_options = texts.data();
   mg_error_data error{};
   error.code = &code;
   error.text = text;
@@ -312,22 +323,23 @@ absl::Status WebServer::Impl::Start() {
   mg_server_port ports[2] = {};
   if (mg_get_server_ports(context_, 2, ports) < 1) return absl::InternalError("the HTTP library does not tell its port");
   port_ = static_cast<uint16_t>(ports[0].port);
+  return absl::OkStatus();
+}
 
+void WebServer::Impl::AddHandlers() {
   mg_set_request_handler(
       context_, "/", [](mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnHttp(http); }, this);
-  if (backend_ != nullptr) {
-    static const char* names[] = {kSubprotocol};
-    static mg_websocket_subprotocols subprotocols = {1, names};
-    mg_set_websocket_handler_with_subprotocols(
-        context_, "/", &subprotocols,
-        [](const mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnWebSocketConnect(http); },
-        [](mg_connection* http, void* self) { static_cast<Impl*>(self)->OnWebSocketReady(http); },
-        [](mg_connection* http, int bits, char* data, size_t size, void* self) {
-          return static_cast<Impl*>(self)->OnWebSocketData(http, bits, {data, size});
-        },
-        [](const mg_connection* http, void* self) { static_cast<Impl*>(self)->OnWebSocketClose(http); }, this);
-  }
-  return absl::OkStatus();
+  if (backend_ == nullptr) return;
+  static const char* names[] = {kSubprotocol};
+  static mg_websocket_subprotocols subprotocols = {1, names};
+  mg_set_websocket_handler_with_subprotocols(
+      context_, "/", &subprotocols,
+      [](const mg_connection* http, void* self) { return static_cast<Impl*>(self)->OnWebSocketConnect(http); },
+      [](mg_connection* http, void* self) { static_cast<Impl*>(self)->OnWebSocketReady(http); },
+      [](mg_connection* http, int bits, char* data, size_t size, void* self) {
+        return static_cast<Impl*>(self)->OnWebSocketData(http, bits, {data, size});
+      },
+      [](const mg_connection* http, void* self) { static_cast<Impl*>(self)->OnWebSocketClose(http); }, this);
 }
 
 void WebServer::Impl::Stop() {

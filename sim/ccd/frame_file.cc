@@ -149,6 +149,91 @@ absl::StatusOr<std::vector<Element>> ParseHeader(Cursor& in) {
   return in.Truncated("end_header");
 }
 
+bool IsVertex(const Element& element) { return element.name == "vertex"; }
+bool IsFace(const Element& element) { return element.name == "face"; }
+bool IsCorners(const Element& element, const Property& property) {
+  return IsFace(element) && (property.name == "vertex_indices" || property.name == "vertex_index");
+}
+
+/// Vertices need x, y and z as numbers, each once. Sets `has_double` where one of them is double.
+absl::Status CheckCoordinates(const Cursor& in, const Element& vertices, bool* has_double) {
+  std::array<bool, 3> has_axis{};
+  for (const Property& property : vertices.properties) {
+    for (size_t axis = 0; axis < 3; ++axis) {
+      if (property.name != std::string_view("xyz").substr(axis, 1)) continue;
+      if (property.count_type || has_axis[axis] || (property.type != Type::kFloat && property.type != Type::kDouble)) {
+        return in.Error("a coordinate of the vertices is no float or double, or comes twice");
+      }
+      has_axis[axis] = true;
+      *has_double |= property.type == Type::kDouble;
+    }
+  }
+  if (!(has_axis[0] && has_axis[1] && has_axis[2])) return in.Error("the vertices have no x, y and z");
+  return absl::OkStatus();
+}
+
+/// A number of item i; coordinates of a vertex go to `position`.
+absl::Status ReadNumber(Cursor& in, const Element& element, const Property& property, uint64_t i, std::array<double, 3>* position) {
+  if (IsCorners(element, property)) return in.Error("the vertices of the faces are no list");
+  const size_t begin = in.offset();
+  PALPATE_ASSIGN_OR_RETURN(const double value, ReadValue(in, property.type, property.name));
+  if (!IsVertex(element) || property.name.size() != 1 || property.name[0] < 'x' || property.name[0] > 'z') return absl::OkStatus();
+  if (!std::isfinite(value)) {
+    return ErrorAt(in.source(), begin, absl::StrFormat("vertex %d: %s is not finite", i, ToAbsl(property.name)));
+  }
+  (*position)[static_cast<size_t>(property.name[0] - 'x')] = value;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> ReadLength(Cursor& in, const Element& element, const Property& list, uint64_t i) {
+  const size_t begin = in.offset();
+  PALPATE_ASSIGN_OR_RETURN(const double count, ReadValue(in, *list.count_type, list.name));
+  if (count < 0 || (IsCorners(element, list) && count != 3)) {
+    return ErrorAt(in.source(), begin,
+                   absl::StrFormat("%s %d: a list of %d; 3 are expected of a face", ToAbsl(element.name), i, static_cast<int64_t>(count)));
+  }
+  const auto length = static_cast<uint64_t>(count);
+  PALPATE_RETURN_IF_ERROR(in.CheckCount(length, SizeOf(list.type), list.name));
+  return length;
+}
+
+absl::StatusOr<std::array<uint32_t, 3>> ReadTriangle(Cursor& in, const Property& corners, uint64_t face) {
+  std::array<uint32_t, 3> triangle{};
+  for (uint32_t& corner : triangle) {
+    const size_t at = in.offset();
+    PALPATE_ASSIGN_OR_RETURN(const double index, ReadValue(in, corners.type, corners.name));
+    if (!(index >= 0 && index <= std::numeric_limits<uint32_t>::max() && index == std::floor(index))) {
+      return ErrorAt(in.source(), at, absl::StrFormat("face %d: %g is no vertex", face, index));
+    }
+    corner = static_cast<uint32_t>(index);
+  }
+  return triangle;
+}
+
+/// Item i of an element; what the frame has no use for is skipped.
+absl::Status ReadItem(Cursor& in, const Element& element, uint64_t i, MeshFrame* frame) {
+  std::array<double, 3> position{};
+  bool has_triangle = false;
+  for (const Property& property : element.properties) {
+    if (!property.count_type) {
+      PALPATE_RETURN_IF_ERROR(ReadNumber(in, element, property, i, &position));
+      continue;
+    }
+    PALPATE_ASSIGN_OR_RETURN(const uint64_t length, ReadLength(in, element, property, i));
+    if (!IsCorners(element, property)) {
+      if (in.remaining() < length * SizeOf(property.type)) return in.Truncated(property.name);
+      in.Advance(length * SizeOf(property.type));
+      continue;
+    }
+    if (has_triangle) return in.Error("two lists of vertices in a face");
+    has_triangle = true;
+    PALPATE_ASSIGN_OR_RETURN(frame->triangles.emplace_back(), ReadTriangle(in, property, i));
+  }
+  if (IsVertex(element)) frame->positions_m.push_back(position);
+  if (IsFace(element) && !has_triangle) return in.Error("the faces have no list vertex_indices");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<MeshFrame> ParsePlyFrame(std::string_view bytes, std::string_view name) {
@@ -162,72 +247,15 @@ absl::StatusOr<MeshFrame> ParsePlyFrame(std::string_view bytes, std::string_view
     for (const Property& property : element.properties) least_bytes += SizeOf(property.count_type.value_or(property.type));
     if (least_bytes == 0) return in.Error(absl::StrCat("element ", Quoted(element.name), " has no properties"));
     PALPATE_RETURN_IF_ERROR(in.CheckCount(element.count, least_bytes, element.name));
-    const bool is_vertex = element.name == "vertex";
-    const bool is_face = element.name == "face";
-    if ((is_vertex && has_vertices) || (is_face && has_faces)) return in.Error(absl::StrCat("element ", Quoted(element.name), " twice"));
-    has_vertices |= is_vertex;
-    has_faces |= is_face;
-    std::array<bool, 3> has_axis{};
-    for (const Property& property : element.properties) {
-      for (size_t axis = 0; axis < 3; ++axis) {
-        if (!is_vertex || property.name != std::string_view("xyz").substr(axis, 1)) continue;
-        if (property.count_type || has_axis[axis] || (property.type != Type::kFloat && property.type != Type::kDouble)) {
-          return in.Error("a coordinate of the vertices is no float or double, or comes twice");
-        }
-        has_axis[axis] = true;
-        frame.has_double |= property.type == Type::kDouble;
-      }
-    }
-    if (is_vertex && !(has_axis[0] && has_axis[1] && has_axis[2])) return in.Error("the vertices have no x, y and z");
+    const bool is_repeated = (IsVertex(element) && has_vertices) || (IsFace(element) && has_faces);
+    if (is_repeated) return in.Error(absl::StrCat("element ", Quoted(element.name), " twice"));
+    has_vertices |= IsVertex(element);
+    has_faces |= IsFace(element);
+    if (IsVertex(element)) PALPATE_RETURN_IF_ERROR(CheckCoordinates(in, element, &frame.has_double));
     if (element.count > std::numeric_limits<uint32_t>::max()) return in.Error("more elements than 32-bit indices hold");
-    if (is_vertex) frame.positions_m.reserve(element.count);
-    if (is_face) frame.triangles.reserve(element.count);
-    for (uint64_t i = 0; i < element.count; ++i) {
-      std::array<double, 3> position{};
-      bool has_triangle = false;
-      for (const Property& property : element.properties) {
-        const bool is_corners = is_face && (property.name == "vertex_indices" || property.name == "vertex_index");
-        if (!property.count_type) {
-          if (is_corners) return in.Error("the vertices of the faces are no list");
-          const size_t begin = in.offset();
-          PALPATE_ASSIGN_OR_RETURN(const double value, ReadValue(in, property.type, property.name));
-          if (!is_vertex || property.name.size() != 1 || property.name[0] < 'x' || property.name[0] > 'z') continue;
-          if (!std::isfinite(value)) {
-            return ErrorAt(in.source(), begin, absl::StrFormat("vertex %d: %s is not finite", i, ToAbsl(property.name)));
-          }
-          position[static_cast<size_t>(property.name[0] - 'x')] = value;
-          continue;
-        }
-        const size_t begin = in.offset();
-        PALPATE_ASSIGN_OR_RETURN(const double count, ReadValue(in, *property.count_type, property.name));
-        if (count < 0 || (is_corners && count != 3)) {
-          return ErrorAt(
-              in.source(), begin,
-              absl::StrFormat("%s %d: a list of %d; 3 are expected of a face", ToAbsl(element.name), i, static_cast<int64_t>(count)));
-        }
-        const auto length = static_cast<uint64_t>(count);
-        PALPATE_RETURN_IF_ERROR(in.CheckCount(length, SizeOf(property.type), property.name));
-        if (!is_corners) {
-          if (in.remaining() < length * SizeOf(property.type)) return in.Truncated(property.name);
-          in.Advance(length * SizeOf(property.type));
-          continue;
-        }
-        if (has_triangle) return in.Error("two lists of vertices in a face");
-        has_triangle = true;
-        std::array<uint32_t, 3> triangle{};
-        for (uint32_t& corner : triangle) {
-          const size_t at = in.offset();
-          PALPATE_ASSIGN_OR_RETURN(const double index, ReadValue(in, property.type, property.name));
-          if (!(index >= 0 && index <= std::numeric_limits<uint32_t>::max() && index == std::floor(index))) {
-            return ErrorAt(in.source(), at, absl::StrFormat("face %d: %g is no vertex", i, index));
-          }
-          corner = static_cast<uint32_t>(index);
-        }
-        frame.triangles.push_back(triangle);
-      }
-      if (is_vertex) frame.positions_m.push_back(position);
-      if (is_face && !has_triangle) return in.Error("the faces have no list vertex_indices");
-    }
+    if (IsVertex(element)) frame.positions_m.reserve(element.count);
+    if (IsFace(element)) frame.triangles.reserve(element.count);
+    for (uint64_t i = 0; i < element.count; ++i) PALPATE_RETURN_IF_ERROR(ReadItem(in, element, i, &frame));
   }
   if (!has_vertices) return in.Error("the file has no vertices");
   for (size_t f = 0; f < frame.triangles.size(); ++f) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 namespace palpate::sim {
 namespace {
@@ -125,99 +126,116 @@ Vector3d GroupPoint(const Group& group) {
   return mean_m + group.force_n.cross(group.torque_n_m - mean_m.cross(group.force_n)) / force_sq;
 }
 
-}  // namespace
+/// Contacts that push, or those that are near.
+struct Kind {
+  int count = 0;
+  double sum_n_per_m = 0;            ///< stiffness of the tissue in all
+  Vector3d push = Vector3d::Zero();  ///< direction in which they push, of any length
+  double along_n_per_m = 0;          ///< stiffness along it
+  double scale = 1;                  ///< stiffness of constraints over that of the tissue
+};
 
-LocalModel BuildLocalModel(const LocalModelInput& input) noexcept {
-  LocalModel model;
-  model.pose_at_build = input.device_pose;
-
-  // Stiffnesses of the tissue: in all, and along the direction in which the contacts push.
-  struct Kind {
-    int count = 0;
-    double sum_n_per_m = 0;
-    Vector3d push = Vector3d::Zero();
-    double along_n_per_m = 0;
-    double scale = 1;
-  };
+/// All usable contacts of a model.
+struct Patch {
   Kind active, near;
+  double length_m = 0;  ///< root mean square distance from their middle
+
+  Kind& Of(const LocalContact& contact) { return IsActive(contact) ? active : near; }
+  int count() const { return active.count + near.count; }
+};
+
+Patch Measure(std::span<const LocalContact> contacts) {
+  Patch patch;
   Vector3d mean_m = Vector3d::Zero();
-  for (const LocalContact& contact : input.contacts) {
+  for (const LocalContact& contact : contacts) {
     if (!IsUsable(contact)) continue;
-    Kind& kind = IsActive(contact) ? active : near;
+    Kind& kind = patch.Of(contact);
     ++kind.count;
     kind.sum_n_per_m += contact.stiffness_n_per_m;
     kind.push += (IsActive(contact) ? contact.normal_force_n : contact.stiffness_n_per_m) * contact.normal_W;
     mean_m += PointOnTool(contact);
   }
-  if (active.count + near.count == 0) return model;
-  mean_m /= active.count + near.count;
+  if (patch.count() == 0) return patch;
+  mean_m /= patch.count();
   double spread_sq_m2 = 0;
-  for (const LocalContact& contact : input.contacts) {
+  for (const LocalContact& contact : contacts) {
     if (!IsUsable(contact)) continue;
-    Kind& kind = IsActive(contact) ? active : near;
+    Kind& kind = patch.Of(contact);
     const double along = kind.push.isZero(0) ? 1 : contact.normal_W.dot(kind.push.normalized());
     kind.along_n_per_m += contact.stiffness_n_per_m * along * along;
     spread_sq_m2 += (PointOnTool(contact) - mean_m).squaredNorm();
   }
+  patch.length_m = std::sqrt(spread_sq_m2 / patch.count());
+  return patch;
+}
 
-  // In series with the coupling. Near contacts get what the larger patch would add.
-  const auto behind_coupling = [&](double tissue_n_per_m) { return 1 / (1 / tissue_n_per_m + 1 / input.coupling_stiffness_n_per_m); };
+/// Puts the tissue in series with the coupling, and keeps all of it below what the device can render.
+void Scale(double coupling_n_per_m, double device_max_n_per_m, Patch* patch) {
+  Kind& active = patch->active;
+  Kind& near = patch->near;
+  const auto behind_coupling = [&](double tissue_n_per_m) { return 1 / (1 / tissue_n_per_m + 1 / coupling_n_per_m); };
   // Contacts all around leave no resultant; a part of them stands for what resists.
   for (Kind* kind : {&active, &near}) kind->along_n_per_m = std::max(kind->along_n_per_m, kLeastShareAlong * kind->sum_n_per_m);
   const double active_n_per_m = active.count > 0 ? behind_coupling(active.along_n_per_m) : 0;
   if (active.count > 0) active.scale = active_n_per_m / active.along_n_per_m;
+  // Near contacts get what the larger patch would add.
   if (near.count > 0) near.scale = (behind_coupling(active.along_n_per_m + near.along_n_per_m) - active_n_per_m) / near.along_n_per_m;
   const double total_n_per_m = active.scale * active.sum_n_per_m + near.scale * near.sum_n_per_m;
-  if (input.device_max_stiffness_n_per_m > 0 && total_n_per_m > input.device_max_stiffness_n_per_m) {
-    for (Kind* kind : {&active, &near}) kind->scale *= input.device_max_stiffness_n_per_m / total_n_per_m;
+  if (device_max_n_per_m > 0 && total_n_per_m > device_max_n_per_m) {
+    for (Kind* kind : {&active, &near}) kind->scale *= device_max_n_per_m / total_n_per_m;
   }
+}
 
+/// How many constraints the active contacts get. Near ones get the rest, and a quarter at least.
+int ActiveSlots(const Patch& patch, int slots) {
+  const int active_slots = std::min(patch.active.count, slots);
+  if (patch.active.count == 0 || patch.near.count == 0) return active_slots;
+  const int reserved = std::min(patch.near.count, slots / 4);
+  return std::min(patch.near.count, slots - active_slots) < reserved ? std::min(patch.active.count, slots - reserved) : active_slots;
+}
+
+/// Nothing if there is no force to keep and no direction to feel: opposed normals that cancel.
+std::optional<LocalConstraint> ConstraintOf(const Group& group, bool is_active, double scale, const Eigen::Quaterniond& world_to_tool) {
+  LocalConstraint constraint;
+  constraint.stiffness_n_per_m = scale * group.stiffness_n_per_m;
+  constraint.friction = group.friction_weight / group.weight;
+  constraint.damping_n_s_per_m = constraint.stiffness_n_per_m * group.damping_n_s_per_m / group.stiffness_n_per_m;
+  const double force_n = group.force_n.norm();
+  const double normal_norm = group.weighted_normal.norm();
+  if (force_n > 0) {
+    constraint.normal_W = group.force_n / force_n;
+  } else if (normal_norm > 1e-12 * group.weight) {
+    constraint.normal_W = group.weighted_normal / normal_norm;
+  } else {
+    return std::nullopt;
+  }
+  constraint.arm_T_m = world_to_tool * (is_active ? GroupPoint(group) : group.nearest_point_m);
+  constraint.rest_penetration_m = is_active ? force_n / constraint.stiffness_n_per_m : std::min(0.0, -group.min_gap_m);
+  return constraint;
+}
+
+}  // namespace
+
+LocalModel BuildLocalModel(const LocalModelInput& input) noexcept {
+  LocalModel model;
+  model.pose_at_build = input.device_pose;
+  Patch patch = Measure(input.contacts);
+  if (patch.count() == 0) return model;
+  Scale(input.coupling_stiffness_n_per_m, input.device_max_stiffness_n_per_m, &patch);
   const int slots = std::clamp(input.max_constraints, 1, kMaxLocalConstraints);
-  int active_slots = std::min(active.count, slots);
-  int near_slots = std::min(near.count, slots - active_slots);
-  if (active.count > 0 && near.count > 0) {
-    const int reserved = std::min(near.count, slots / 4);
-    if (near_slots < reserved) {
-      near_slots = reserved;
-      active_slots = std::min(active.count, slots - near_slots);
-    }
-  }
+  const int active_slots = ActiveSlots(patch, slots);
 
-  // Grouping compares places with the size of the patch.
-  const double length_m = std::sqrt(spread_sq_m2 / (active.count + near.count));
   const Vector3d& tip_m = input.tool_pose.position_m;
   const Eigen::Quaterniond world_to_tool = input.tool_pose.rotation.conjugate();
   for (const bool is_active : {true, false}) {
-    const int kind_slots = is_active ? active_slots : near_slots;
+    const Kind& kind = is_active ? patch.active : patch.near;
+    const int kind_slots = is_active ? active_slots : std::min(kind.count, slots - active_slots);
     if (kind_slots == 0) continue;
     std::array<Group, kMaxLocalConstraints> groups{};
-    const int group_count =
-        MakeGroups(input.contacts, is_active, is_active ? active.count : near.count, kind_slots, length_m, tip_m, groups);
+    const int group_count = MakeGroups(input.contacts, is_active, kind.count, kind_slots, patch.length_m, tip_m, groups);
     for (int g = 0; g < group_count; ++g) {
-      const Group& group = groups[g];
-      LocalConstraint constraint;
-      constraint.stiffness_n_per_m = (is_active ? active.scale : near.scale) * group.stiffness_n_per_m;
-      constraint.friction = group.friction_weight / group.weight;
-      constraint.damping_n_s_per_m = constraint.stiffness_n_per_m * group.damping_n_s_per_m / group.stiffness_n_per_m;
-      const double force_n = group.force_n.norm();
-      const double normal_norm = group.weighted_normal.norm();
-      if (force_n > 0) {
-        constraint.normal_W = group.force_n / force_n;
-      } else if (normal_norm > 1e-12 * group.weight) {
-        constraint.normal_W = group.weighted_normal / normal_norm;
-      } else {
-        continue;  // opposed normals that cancel: no force to keep and no direction to feel
-      }
-      Vector3d point_m;
-      if (is_active) {
-        point_m = GroupPoint(group);
-        constraint.rest_penetration_m = force_n / constraint.stiffness_n_per_m;
-      } else {
-        point_m = group.nearest_point_m;
-        constraint.rest_penetration_m = std::min(0.0, -group.min_gap_m);
-      }
-      constraint.arm_T_m = world_to_tool * point_m;
-      model.constraints[model.constraint_count++] = constraint;
+      const std::optional<LocalConstraint> constraint = ConstraintOf(groups[g], is_active, kind.scale, world_to_tool);
+      if (constraint) model.constraints[model.constraint_count++] = *constraint;
     }
   }
   return model;
