@@ -90,10 +90,23 @@ def limited(program, folder):
     return script
 
 
+def compile_kernels(program):
+    """Once in the cache they need no files: a driver that cannot write one ends its process, which has nothing to do with the state."""
+    with palpate.launch(program=program) as server, server.create(scene()) as warm:
+        surgeon, kinds = Surgeon(0), set()
+        while len(kinds) < 3:
+            warm.step(3, poses={"probe": (0, 0, 0.014)})
+            edits = surgeon.edits()
+            kinds.update(set(edits[0]) - {"body"})
+            warm.edit(edits)
+        warm.step(3, poses={"probe": (0, 0, 0.014)})
+
+
 def main():
     program, cli = sys.argv[1:3]
     kills = int(sys.argv[3]) if len(sys.argv) > 3 else 200
     surgeon = Surgeon(int(sys.argv[4]) if len(sys.argv) > 4 else 1)
+    compile_kernels(program)
     with tempfile.TemporaryDirectory(prefix="palpate-kills-") as folder:
         state = pathlib.Path(folder) / "state"
         programs = {False: program, True: limited(program, folder)}
