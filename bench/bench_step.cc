@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numbers>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "sim/world/world.h"
 
 ABSL_FLAG(int, steps, 400, "Counted steps a size.");
+ABSL_FLAG(bool, kernels, false, "Print the device time of each kernel, summed over all cases (best with --filter).");
 
 namespace palpate::bench {
 namespace {
@@ -235,6 +237,20 @@ absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width
   return absl::OkStatus();
 }
 
+/// Where the device spent its time, warm-up included.
+void NoteKernels(const gpu::Context& context, Report* report) {
+  std::vector<gpu::KernelTime> times = context.KernelTimes();
+  std::ranges::sort(times, std::greater<>(), &gpu::KernelTime::seconds);
+  double sum_s = 0;
+  for (const gpu::KernelTime& time : times) sum_s += time.seconds;
+  report->Note(absl::StrFormat("%-28s %9s %10s %9s %6s", "kernel", "launches", "ms", "us each", "share"));
+  for (const gpu::KernelTime& time : times) {
+    if (time.launches == 0) continue;
+    report->Note(absl::StrFormat("%-28s %9d %10.2f %9.1f %5.1f%%", time.name, time.launches, 1e3 * time.seconds,
+                                 1e6 * time.seconds / static_cast<double>(time.launches), 100 * time.seconds / sum_s));
+  }
+}
+
 absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
   const std::vector<double> sizes = IsQuick() ? std::vector<double>{600, 2500} : std::vector<double>{600, 2500, 10000, 50000};
   double first = 0;
@@ -257,6 +273,7 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
       if (IsSelected("residual")) PALPATE_RETURN_IF_ERROR(MeasureResidual(context, size, acceleration, report));
     }
   }
+  if (absl::GetFlag(FLAGS_kernels)) NoteKernels(*context, report);
   return absl::OkStatus();
 }
 
