@@ -119,7 +119,7 @@ absl::Status ProximityDetector::CheckPositions(BufferView<Float4> positions_m) c
   return absl::InvalidArgumentError(absl::StrCat("proximity: ", positions_m.count, " positions for ", surface_->vertex_count, " vertices"));
 }
 
-absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m, float range_m) {
+absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m) {
   contact_count_ = 0;
   stats_ = {};
   if (!has_topology_) return absl::FailedPreconditionError("proximity: SetTopology comes before Run");
@@ -128,6 +128,9 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   }
   PALPATE_RETURN_IF_ERROR(CheckPositions(positions_m));
   if (surface_->triangle_count == 0) return absl::OkStatus();
+  if (reaches_m.handle != nullptr && reaches_m.count < surface_->body_count) {
+    return absl::InvalidArgumentError(absl::StrCat("proximity: reaches of ", reaches_m.count, " bodies, there are ", surface_->body_count));
+  }
 
   const bool is_gpu = lanes_ == 1;
   const size_t local_size = LocalSize();
@@ -137,7 +140,8 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   PALPATE_RETURN_IF_ERROR(queue.Launch(
       boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}}, Arg("triangle_count", surface_->triangle_count),
       Arg("triangles", surface_->triangles), Arg("groups", surface_->groups), Arg("active_bodies", candidates->active_bodies()),
-      Arg("positions", positions_m), Arg("range_m", range_m), Arg("boxes", boxes_), Arg("spheres", spheres_), Arg("counters", counters_)));
+      Arg("positions", positions_m), Arg("range_m", range_m), Arg("reaches", reaches_m), Arg("boxes", boxes_), Arg("spheres", spheres_),
+      Arg("counters", counters_)));
   PALPATE_ASSIGN_OR_RETURN(clusters_, candidates->Add(queue, SurfaceElement::kTriangle, boxes_));
   PALPATE_RETURN_IF_ERROR(Annotate(candidates->Find(queue, SurfaceElement::kTriangle, SurfaceElement::kTriangle), "proximity"));
   stats_.cluster_pairs = candidates->count();
@@ -163,7 +167,8 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
           Arg("pair_count", pair_count), Arg("chunk", chunk), Arg("triangles", surface_->triangles),
           Arg("triangle_edges", surface_->triangle_edges), Arg("edges", surface_->edges), Arg("vertex_groups", surface_->vertex_groups),
           Arg("spheres", spheres_), Arg("is_patch", is_patch_), Arg("positions", positions_m), Arg("rest_positions", rest_positions_),
-          Arg("range_m", range_m), Arg("rest_exclusion_m", options_.rest_exclusion_m), Arg("element_boxes", cl_int{options_.element_boxes}),
+          Arg("range_m", range_m), Arg("reaches", reaches_m), Arg("rest_exclusion_m", options_.rest_exclusion_m),
+          Arg("element_boxes", cl_int{options_.element_boxes}),
           Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_), Arg("capacity", keys_.capacity()),
           Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", keys_.keys()), Arg("counters", counters_)));
       ++stats_.detect_launches;

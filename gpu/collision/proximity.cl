@@ -25,13 +25,17 @@ void add_wide(volatile global uint* counter, uint value) {
   if (old + value < old) atomic_inc(counter + 1);
 }
 
-/* How far a triangle's box is drawn out on each side so that boxes of elements with a computed distance below the range overlap: half the
-   range, the rounding of the distance (relative to the extent of the elements) and that of the box itself (relative to coordinates). */
-float box_reserve(float range_m, float4 lower, float4 upper) {
+/* How far a triangle's box is drawn out on each side so that boxes of elements with a computed distance within the range overlap: its
+   reach, the rounding of the distance (relative to the extent of the elements) and that of the box itself (relative to coordinates). */
+float box_reserve(float reach_m, float4 lower, float4 upper) {
   const float4 extent = upper - lower;
   const float4 far = fmax(fabs(lower), fabs(upper));
-  return 0.50001f * range_m + 2e-6f * fmax(extent.x, fmax(extent.y, extent.z)) + 2.5e-7f * fmax(far.x, fmax(far.y, far.z));
+  return 1.00002f * reach_m + 2e-6f * fmax(extent.x, fmax(extent.y, extent.z)) + 2.5e-7f * fmax(far.x, fmax(far.y, far.z));
 }
+
+/* How far around the elements of a group is looked: pairs are within the range if their distance is below the sum of both reaches.
+   `reaches` [body], or null: half the range for all. */
+float reach_of(global const float* reaches, uint group, float range_m) { return reaches ? reaches[group & PALPATE_GROUP_MASK] : 0.5f * range_m; }
 
 float4 point(global const float4* positions, uint vertex) { return (float4)(positions[vertex].xyz, 0.0f); }
 
@@ -60,8 +64,8 @@ float4 bounding_sphere(float4 a, float4 b, float4 c) {
 
 /* Volume of each triangle of an active body (null: of all), drawn out by its reserve. One work-item a triangle. */
 kernel void proximity_boxes(uint triangle_count, global const uint4* triangles, global const uint* groups, global const uint* active_bodies,
-                            global const float4* positions, float range_m, global Box* boxes, global float4* spheres,
-                            volatile global uint* counters) {
+                            global const float4* positions, float range_m, global const float* reaches, global Box* boxes,
+                            global float4* spheres, volatile global uint* counters) {
   const uint i = (uint)get_global_id(0);
   if (i >= triangle_count || is_inactive(active_bodies, groups[i])) return;
   const uint4 t = triangles[i];
@@ -79,7 +83,7 @@ kernel void proximity_boxes(uint triangle_count, global const uint4* triangles, 
     lower = (float4)(INFINITY);
     upper = (float4)(-INFINITY);
   }
-  const float reserve = box_reserve(range_m, lower, upper);
+  const float reserve = box_reserve(reach_of(reaches, groups[i], range_m), lower, upper);
   float grow = reserve;
   if (spheres && all(good)) {
     const float4 sphere = bounding_sphere(a, b, c);
@@ -231,7 +235,8 @@ typedef struct {
   global const uint* vertex_groups;
   global const float4* positions;
   global const float4* rest_positions;
-  float range_sq_m2;
+  global const float* reaches; /* see reach_of */
+  float range_m;
   float rest_exclusion_sq_m2; /* 0: none */
   uint a_shift;               /* of A in a key; B below it */
   uint kind_shift;
@@ -285,17 +290,38 @@ Closest batch_edge_edge(const Search* search, const Batch* batch, global const f
   return closest_edge_edge(gathered(&p0), gathered(&p1), gathered(&q0), gathered(&q1));
 }
 
+/* Leaves those of `hits` whose distance is below the sum of their bodies' reaches; returns how many. */
+uint drop_beyond_reaches(const Search* search, const Batch* batch, uint kind, LaneFloat dist_sq, int* hits) {
+  float distances_sq[LANES];
+  LANE_STORE(dist_sq, distances_sq);
+  uint found = 0;
+  for (uint lane = 0; lane < batch->count; ++lane) {
+    if (hits[lane] == 0) continue;
+    const uint a = kind == PALPATE_VERTEX_TRIANGLE ? batch->a[lane] : search->edges[batch->a[lane]].x;
+    const uint b = kind == PALPATE_VERTEX_TRIANGLE ? search->triangles[batch->b[lane]].x : search->edges[batch->b[lane]].x;
+    const float reach = reach_of(search->reaches, search->vertex_groups[a], search->range_m) +
+                        reach_of(search->reaches, search->vertex_groups[b], search->range_m);
+    if (distances_sq[lane] < reach * reach) {
+      ++found;
+    } else {
+      hits[lane] = 0;
+    }
+  }
+  return found;
+}
+
 /* Tests a batch and appends a key for each pair within the range that is not excluded by its distance at rest. */
 void flush_batch(Search* search, Batch* batch, uint kind) {
   if (batch->count == 0u) return;
   search->tests += batch->count;
   const Closest now = kind == PALPATE_VERTEX_TRIANGLE ? batch_vertex_triangle(search, batch, search->positions)
                                                       : batch_edge_edge(search, batch, search->positions);
-  const LaneMask is_near = now.dist_sq < search->range_sq_m2;
+  const LaneMask is_near = now.dist_sq < search->range_m * search->range_m;
   int hits[LANES];
   LANE_STORE(is_near, hits);
   uint found = 0;
   for (uint lane = 0; lane < batch->count; ++lane) found += hits[lane] != 0 ? 1u : 0u;
+  if (found != 0u && search->reaches) found = drop_beyond_reaches(search, batch, kind, now.dist_sq, hits);
   if (found != 0u && search->rest_exclusion_sq_m2 > 0.0f) {
     const Closest rest = kind == PALPATE_VERTEX_TRIANGLE ? batch_vertex_triangle(search, batch, search->rest_positions)
                                                          : batch_edge_edge(search, batch, search->rest_positions);
@@ -337,7 +363,7 @@ uint mask_if(int condition) { return condition ? ALL_LANES : 0u; }
 
 /* One triangle of cluster p against the triangles of cluster q in `mask`. */
 void test_row(Search* search, Batch* vertices, Batch* edges, const LaneBoxes* q_lanes, global const uint* q_elements, uint own, uint mask,
-              float range_m, global const uint4* triangle_edges) {
+              global const uint4* triangle_edges) {
   const uint4 t = search->triangles[own];
   const uint4 own_edges = triangle_edges[own];
   float4 corner[4];
@@ -347,7 +373,7 @@ void test_row(Search* search, Batch* vertices, Batch* edges, const LaneBoxes* q_
   corner[3] = corner[0];
   const float4 lower = fmin(corner[0], fmin(corner[1], corner[2]));
   const float4 upper = fmax(corner[0], fmax(corner[1], corner[2]));
-  const float own_reserve = box_reserve(range_m, lower, upper);
+  const float own_reserve = box_reserve(reach_of(search->reaches, own_edges.w, search->range_m), lower, upper);
   /* Lanes that each own vertex and edge may be near. */
   uint vertex_lanes[3];
   uint edge_lanes[3];
@@ -380,8 +406,10 @@ void test_row(Search* search, Batch* vertices, Batch* edges, const LaneBoxes* q_
     q[1] = point(search->positions, u.y);
     q[2] = point(search->positions, u.z);
     q[3] = q[0];
-    const float reach =
-        search->element_boxes ? own_reserve + box_reserve(range_m, fmin(q[0], fmin(q[1], q[2])), fmax(q[0], fmax(q[1], q[2]))) : INFINITY;
+    const float other_reach = reach_of(search->reaches, other_edges.w, search->range_m);
+    const float reach = search->element_boxes
+                            ? own_reserve + box_reserve(other_reach, fmin(q[0], fmin(q[1], q[2])), fmax(q[0], fmax(q[1], q[2])))
+                            : INFINITY;
     for (uint k = 0; k < 3u; ++k) {
       if (((u.w >> k) & 1u) == 0u) continue;
       if (!all((q[k] - reach <= upper) & (q[k] + reach >= lower))) continue;
@@ -428,8 +456,9 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
                              global const UInt2* cluster_pairs, uint pair_count, uint chunk, global const uint4* triangles,
                              global const uint4* triangle_edges, global const uint2* edges, global const uint* vertex_groups,
                              global const float4* spheres, global const uint* is_patch, global const float4* positions,
-                             global const float4* rest_positions, float range_m, float rest_exclusion_m, int element_boxes, uint a_shift,
-                             uint kind_shift, uint capacity, uint max_contacts, global ulong* keys, volatile global uint* counters) {
+                             global const float4* rest_positions, float range_m, global const float* reaches, float rest_exclusion_m,
+                             int element_boxes, uint a_shift, uint kind_shift, uint capacity, uint max_contacts, global ulong* keys,
+                             volatile global uint* counters) {
   const uint begin = (uint)get_global_id(0) * chunk;
   const uint end = min(begin + chunk, pair_count);
   if (begin >= pair_count) return;
@@ -438,7 +467,8 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
                    .vertex_groups = vertex_groups,
                    .positions = positions,
                    .rest_positions = rest_positions,
-                   .range_sq_m2 = range_m * range_m,
+                   .reaches = reaches,
+                   .range_m = range_m,
                    .rest_exclusion_sq_m2 = rest_exclusion_m * rest_exclusion_m,
                    .a_shift = a_shift,
                    .kind_shift = kind_shift,
@@ -462,7 +492,7 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
       const uint own = elements[(size_t)pair.x * NODE_WIDTH + row];
       if (spheres) mask = lanes_with_near_sphere(spheres, own, q_elements, mask);
       if (mask == 0u) continue;
-      test_row(&search, &near_triangles, &near_edges, &q_lanes, q_elements, own, mask, range_m, triangle_edges);
+      test_row(&search, &near_triangles, &near_edges, &q_lanes, q_elements, own, mask, triangle_edges);
     }
   }
   flush_batch(&search, &near_triangles, PALPATE_VERTEX_TRIANGLE);

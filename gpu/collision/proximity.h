@@ -82,10 +82,13 @@ class ProximityDetector {
   /// order on return. Errors: InvalidArgument (range not positive and finite, a buffer too small, a vertex of a triangle whose coordinates
   /// are not finite or beyond 1e8 m, which is named), FailedPrecondition before SetTopology, ResourceExhausted above max_contacts or
   /// max_cluster_pairs. After an error there are no contacts.
-  absl::Status Run(Queue& queue, BufferView<Float4> positions_m, float range_m);
+  ///
+  /// With `reaches_m` [body] a pair of two bodies counts only below the sum of their reaches, each at most half the range: bodies that move
+  /// little need not look far. A body's elements meet each other below twice its reach.
+  absl::Status Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m = {});
 
   /// Works the contacts of the last Run out anew at other positions: the same pairs, also those that are beyond the range now. No pair that
-  /// was left out is nearer than the range less twice the longest way of a vertex since. No blocking. Errors: InvalidArgument (a buffer too
+  /// was left out is nearer than the range (or the sum of reaches) less twice the longest way of a vertex since. No blocking. Errors: InvalidArgument (a buffer too
   /// small), FailedPrecondition with a reduction, which may have dropped what is nearest now.
   absl::Status Refresh(Queue& queue, BufferView<Float4> positions_m);
 

@@ -1,6 +1,5 @@
 #include "gpu/dynamics/move_check.h"
 
-#include <algorithm>
 #include <span>
 
 #include "gpu/dynamics/surface_kernels.h"
@@ -19,15 +18,16 @@ absl::StatusOr<Moves> MoveCheck::Run(Queue& queue, const SurfaceReach& reach, co
                                      const DeviceBuffer<uint8_t>& touched) {
   const size_t parts = partials_host_.size();
   PALPATE_RETURN_IF_ERROR(queue.Launch(check_moves_, {parts, parts % kSurfaceGroup == 0 ? kSurfaceGroup : 1},
-                                       Arg("vertex_count", vertex_count_), Arg("p", reach.params()), Arg("x", x), Arg("detected", from),
-                                       Arg("vertex_groups", vertex_groups), Arg("touched", touched), Arg("partials", partials_)));
+                                       Arg("vertex_count", vertex_count_), Arg("p", reach.params()), Arg("reaches", reach.reaches()),
+                                       Arg("x", x), Arg("detected", from), Arg("vertex_groups", vertex_groups), Arg("touched", touched),
+                                       Arg("partials", partials_)));
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(partials_, std::span<MovePartial>(partials_host_)));
   Moves moves;
   for (const MovePartial& p : partials_host_) {
     moves.beyond_cap += p.beyond_cap;
     moves.truncated += p.truncated;
     moves.bad += p.bad;
-    moves.max_move_m = std::max<double>(moves.max_move_m, p.max_move_m);
+    moves.used_up += p.used_up;
   }
   return moves;
 }

@@ -14,10 +14,10 @@ namespace palpate::gpu {
 
 /// How far surface vertices went from certified positions.
 struct Moves {
-  uint32_t beyond_cap = 0;  ///< vertices farther than SurfaceReach::cap_m(): planes say nothing about them
+  uint32_t beyond_cap = 0;  ///< vertices farther than PALPATE_CAP_SHARE of their reach: planes say nothing about them
   uint32_t truncated = 0;   ///< `touched`
   uint32_t bad = 0;         ///< not finite, or beyond all bounds
-  double max_move_m = 0;
+  uint32_t used_up = 0;     ///< vertices where known pairs may not be all that are near: pairs have to be detected anew
 
   bool within_cap() const { return beyond_cap + bad == 0; }
 };

@@ -312,12 +312,20 @@ absl::Status RigidBlocks::TakeBack(Queue& queue, bool from_start, const DeviceBu
   return Place(queue, entry_begins, x, touched);
 }
 
-absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
-                                const DeviceBuffer<float>& clear_m, const DeviceBuffer<uint32_t>& entry_begins,
-                                const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), Arg("count", count()), Arg("sp", params), Arg("local_m", local_),
-                                       Arg("detected", detected), Arg("clear_m", clear_m), Arg("begins", entry_begins),
-                                       Arg("planes", bounds), Arg("blocks", states_)));
+bool RigidBlocks::Moves(uint32_t slot) const {
+  const auto after = std::upper_bound(initial_.begin(), initial_.end(), slot,
+                                      [](uint32_t v, const RigidBlockState& block) { return v < block.vertex_begin; });
+  return after != initial_.begin() && slot < std::prev(after)->vertex_end;
+}
+
+absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<uint32_t>& vertex_groups, const DeviceBuffer<float>& reaches,
+                                const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m,
+                                const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
+                                const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
+  PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), Arg("count", count()), Arg("vertex_groups", vertex_groups),
+                                       Arg("reaches", reaches), Arg("local_m", local_), Arg("detected", detected),
+                                       Arg("clear_m", clear_m), Arg("begins", entry_begins), Arg("planes", bounds),
+                                       Arg("blocks", states_)));
   return Place(queue, entry_begins, x, touched);
 }
 

@@ -179,16 +179,20 @@ __kernel void rigid_take_back(uint count, uint from_start, __global float* share
   b->is_truncated = 1;
 }
 
-/* Takes each body back as far as the planes and the cap demand. Work-item: body. */
-__kernel void rigid_bound(uint count, const __global SurfaceParams* sp, const __global float4* local_m, const __global float4* detected,
-                          const __global float* clear_m, const __global uint* begins, const __global float4* planes,
-                          __global RigidBlockState* blocks) {
+/* Takes each body back as far as the planes and its reach demand. reaches: [body of vertex_groups]. Work-item: body. */
+__kernel void rigid_bound(uint count, const __global uint* vertex_groups, const __global float* reaches, const __global float4* local_m,
+                          const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                          const __global float4* planes, __global RigidBlockState* blocks) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
   const Pose from = {b->center_detected.xyz, b->rotation_detected};
   const Pose to = {b->center.xyz, b->rotation};
-  const float share = feasible_share(b, from, to, sp->cap_m, local_m, detected, clear_m, begins, planes);
+  float cap = MAXFLOAT;
+  for (uint v = b->vertex_begin; v < b->vertex_end && cap == MAXFLOAT; ++v) {
+    if (vertex_groups[v] != PALPATE_NO_GROUP) cap = PALPATE_CAP_SHARE * reaches[vertex_groups[v] & PALPATE_GROUP_MASK];
+  }
+  const float share = feasible_share(b, from, to, cap, local_m, detected, clear_m, begins, planes);
   const Pose pose = pose_between(from, to, share);
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;

@@ -92,13 +92,14 @@ class RigidBlocks final : public SurfaceFollower {
   absl::Status Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
 
   // SurfaceFollower.
+  bool Moves(uint32_t slot) const override;
   absl::Status Detected(Queue& queue) override;
   absl::Status FilterBegins(Queue& queue) override;
   absl::Status TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
                         const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) override;
-  absl::Status Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
-                     const DeviceBuffer<float>& clear_m, const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
-                     const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) override;
+  absl::Status Bound(Queue& queue, const DeviceBuffer<uint32_t>& vertex_groups, const DeviceBuffer<float>& reaches,
+                     const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m, const DeviceBuffer<uint32_t>& entry_begins,
+                     const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) override;
 
   /// TakeBack from the start of the step where surfaces need not meet.
   absl::Status TakeBackFromStart(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<Float4>& x,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,9 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kAnywhere = std::numeric_limits<double>::infinity();  // a vertex may have gone
-// Detected pairs may do at other positions if they are all that are nearer than this many margins there.
-constexpr double kRefreshMargins = 1.5;
 // Of the vertices with bounds: if more than this share were held back, it is worth looking again.
 constexpr double kTruncatedShare = 0.01;
 
@@ -64,7 +60,7 @@ absl::Status SurfaceContacts::Init(Queue& queue, uint32_t partials, SurfaceConta
   const auto part_of = [&](auto part) -> decltype(&(old->*part)) { return old == nullptr ? nullptr : &(old->*part); };
   PALPATE_RETURN_IF_ERROR(filter_.Init(queue, options_, part_of(&SurfaceContacts::filter_)));
   PALPATE_RETURN_IF_ERROR(BuildSurface(queue));
-  PALPATE_RETURN_IF_ERROR(reach_.Upload(queue));
+  PALPATE_RETURN_IF_ERROR(reach_.Init(queue, part_of(&SurfaceContacts::reach_)));
   PALPATE_RETURN_IF_ERROR(boxes_.Init(queue, part_of(&SurfaceContacts::boxes_)));
   PALPATE_RETURN_IF_ERROR(check_.Init(queue, vertex_count_, partials, part_of(&SurfaceContacts::check_)));
   PALPATE_RETURN_IF_ERROR(tangles_.Init(queue, vertex_count_, part_of(&SurfaceContacts::tangles_)));
@@ -84,12 +80,14 @@ absl::Status SurfaceContacts::BuildSurface(Queue& queue) {
 
 absl::Status SurfaceContacts::SetDetectors() {
   boxes_.Invalidate();
+  are_bodies_known_ = false;
   filter_.SetSurface(surface_.device());
   return detector_.SetSurface(surface_.device());
 }
 
 void SurfaceContacts::SetFollower(SurfaceFollower* follower) {
   follower_ = follower;
+  are_bodies_known_ = false;
   filter_.SetFollower(follower);
 }
 
@@ -122,6 +120,7 @@ absl::Status SurfaceContacts::GoOn(Queue& queue, const RunWriter::Written&, cons
 absl::Status SurfaceContacts::Reset(Queue& queue, const DeviceBuffer<Float4>& x) {
   PALPATE_RETURN_IF_ERROR(tangles_.Forget(queue));
   PALPATE_RETURN_IF_ERROR(ForgetStep(queue, x));
+  PALPATE_RETURN_IF_ERROR(LookAhead(queue, x, x));
   PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, truncated_));
   // Positions beyond all bounds are for the step to report, which will not keep what becomes of them.
   return moves.bad == 0 ? FindTangles(queue, x) : absl::OkStatus();
@@ -133,7 +132,7 @@ absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {
 
 absl::Status SurfaceContacts::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: what is not used here is of a step, an option, or keeps no state.
-  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, moved_since_run_m, surface, reach, boxes, check,
+  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, are_bodies_known, surface, reach, boxes, check,
                           filter, tangles, pairs, components, detector, x_sweep, detected, certified, truncated] = *this;
   archive.Enter("SurfaceContacts");
   archive(statistics, reach);
@@ -179,23 +178,32 @@ absl::StatusOr<bool> SurfaceContacts::AreBodiesApart(Queue& queue, const Certifi
   return boxes_.AreApart(queue, surface_.vertex_groups(), layout_.self_collision.size(), from.x(), to, distance_m);
 }
 
-absl::Status SurfaceContacts::Detect(Queue& queue, const CertifiedPositions& x, bool at_start, double moved_m) {
+absl::Status SurfaceContacts::LookAhead(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x) {
+  if (!are_bodies_known_) {
+    std::vector<uint32_t> is_whole(layout_.self_collision.size(), 0);
+    const std::vector<uint32_t>& groups = surface_.vertex_groups();
+    for (uint32_t v = 0; v < groups.size() && follower_ != nullptr; ++v) {
+      if (groups[v] != SurfaceTopology::kNoGroup && follower_->Moves(v)) is_whole[groups[v] & PALPATE_GROUP_MASK] = 1;
+    }
+    PALPATE_RETURN_IF_ERROR(reach_.SetBodies(queue, is_whole));
+    are_bodies_known_ = true;
+  }
+  return reach_.LookAhead(queue, *surface_.device(), x_start, x);
+}
+
+absl::Status SurfaceContacts::Detect(Queue& queue, const CertifiedPositions& x, bool at_start, Look look) {
   const Clock::time_point mark = Clock::now();
   if (follower_ != nullptr && !at_start) PALPATE_RETURN_IF_ERROR(follower_->Detected(queue));
-  PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), detected_, vertex_count_));
-  PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), certified_, vertex_count_));
-  components_.ForgetMoves();
-  moved_since_run_m_ += moved_m;
-  const double left_m = reach_.range_m() - 2 * moved_since_run_m_;
-  const bool is_enough = left_m >= kRefreshMargins * options_.margin_m;
-  PALPATE_RETURN_IF_ERROR(reach_.SetCap(queue, is_enough ? left_m : reach_.range_m()));
-  if (is_enough) {
+  if (look == Look::kKnownPairs) {
+    PALPATE_RETURN_IF_ERROR(reach_.Spend(queue, *surface_.device(), certified_, x.x()));
     PALPATE_RETURN_IF_ERROR(detector_.Refresh(queue, x.x()));
   } else {
     ++statistics_.detections;
-    moved_since_run_m_ = 0;
-    PALPATE_RETURN_IF_ERROR(detector_.Run(queue, x.x(), reach_.range_m()));
+    PALPATE_RETURN_IF_ERROR(detector_.Run(queue, x.x(), reach_.range_m(), reach_.reaches()));
   }
+  PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), detected_, vertex_count_));
+  PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), certified_, vertex_count_));
+  components_.ForgetMoves();
   PALPATE_RETURN_IF_ERROR(MakePairs(queue));
   statistics_.detect_ms += MillisecondsSince(mark);
   return absl::OkStatus();
@@ -249,7 +257,7 @@ absl::StatusOr<bool> SurfaceContacts::IsWithinPlanes(Queue& queue, const DeviceB
 absl::Status SurfaceContacts::BoundGuess(Queue& queue, const DeviceBuffer<Float4>& x) {
   PALPATE_RETURN_IF_ERROR(pairs_.BoundMoves(queue, detected_, x, truncated_));
   if (follower_ == nullptr) return absl::OkStatus();
-  return follower_->Bound(queue, reach_.params(), detected_, pairs_.clear_m(), pairs_.entry_begins(), pairs_.planes(), x, truncated_);
+  return follower_->Bound(queue, surface_.device()->vertex_groups, reach_.reaches(), detected_, pairs_.clear_m(), pairs_.entry_begins(), pairs_.planes(), x, truncated_);
 }
 
 absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Float4>& x_start,
@@ -260,7 +268,7 @@ absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue
   PALPATE_RETURN_IF_ERROR(queue.Zero(truncated_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x_start, detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x_start, certified_, vertex_count_));
-  PALPATE_RETURN_IF_ERROR(reach_.SetCap(queue, reach_.range_m()));
+  PALPATE_RETURN_IF_ERROR(LookAhead(queue, x_start, x));
   const CertifiedPositions start(x_start);  // the step before ended there
   PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, truncated_));
   is_idle_ = moves.bad > 0;
@@ -279,7 +287,7 @@ absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue
   const bool goes_beyond = moves.beyond_cap > 0;
   bool goes_far = goes_beyond;
   if (!goes_beyond) {
-    PALPATE_RETURN_IF_ERROR(Detect(queue, start, /*at_start=*/true, kAnywhere));
+    PALPATE_RETURN_IF_ERROR(Detect(queue, start, /*at_start=*/true, Look::kEverything));
     if (pairs_.has_cuts()) {
       // The bounds are on moves in the world: lips almost in touch would hold back the one that goes ahead of the other when both move.
       PALPATE_ASSIGN_OR_RETURN(const bool is_within, IsWithinPlanes(queue, x));
@@ -293,23 +301,27 @@ absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue
                                                                     truncated_, goes_beyond ? Meeting::kAnything : Meeting::kListed));
     PALPATE_ASSIGN_OR_RETURN(const Moves filtered, CheckMoves(queue, x, truncated_));
     statistics_.filtered_vertices = filtered.truncated;
-    PALPATE_RETURN_IF_ERROR(Detect(queue, guess, /*at_start=*/false, goes_beyond ? kAnywhere : filtered.max_move_m));
+    const bool is_known = !goes_beyond && filtered.used_up == 0;
+    PALPATE_RETURN_IF_ERROR(Detect(queue, guess, /*at_start=*/false, is_known ? Look::kKnownPairs : Look::kEverything));
   }
   return swept;
 }
 
-absl::Status SurfaceContacts::MayDetectAgain(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched,
-                                             bool* restarted) {
+absl::Status SurfaceContacts::MayDetectAgain(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
+                                             const DeviceBuffer<uint8_t>& touched, bool* restarted) {
   *restarted = false;
   if (is_idle_ || statistics_.detections >= options_.max_detections) return absl::OkStatus();
   PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, touched));
   const auto limit = static_cast<uint32_t>(kTruncatedShare * std::min<uint32_t>(vertex_count_, 4 * pairs_.count()));
   if (moves.bad > 0 || (moves.beyond_cap == 0 && moves.truncated <= limit)) return absl::OkStatus();
   *restarted = true;
-  if (moves.beyond_cap == 0) return Detect(queue, CertifiedPositions(x), /*at_start=*/false, moves.max_move_m);
-  PALPATE_ASSIGN_OR_RETURN(const CertifiedPositions filtered,
-                           Filter(queue, CertifiedPositions(certified_), MoveFilter::From::kDetection, x, touched, Meeting::kAnything));
-  return Detect(queue, filtered, /*at_start=*/false, kAnywhere);
+  if (moves.within_cap() && moves.used_up == 0) return Detect(queue, CertifiedPositions(x), /*at_start=*/false, Look::kKnownPairs);
+  if (moves.beyond_cap > 0) {
+    PALPATE_RETURN_IF_ERROR(
+        Filter(queue, CertifiedPositions(certified_), MoveFilter::From::kDetection, x, touched, Meeting::kAnything).status());
+  }
+  PALPATE_RETURN_IF_ERROR(LookAhead(queue, x_start, x));
+  return Detect(queue, CertifiedPositions(x), /*at_start=*/false, Look::kEverything);
 }
 
 absl::Status SurfaceContacts::Certify(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
@@ -364,7 +376,7 @@ absl::Status SweptSurfaces::BeforeSweep(Queue& queue) {
 
 absl::StatusOr<bool> SweptSurfaces::MayDetectAgain(Queue& queue) {
   bool restarted = false;
-  PALPATE_RETURN_IF_ERROR(contacts_->MayDetectAgain(queue, *x_, *touched_, &restarted));
+  PALPATE_RETURN_IF_ERROR(contacts_->MayDetectAgain(queue, *x_start_, *x_, *touched_, &restarted));
   return restarted;
 }
 

@@ -238,10 +238,48 @@ __kernel void bound_moves(uint vertex_count, __global float4* x, const __global 
   touched[v] = cut ? PALPATE_TOUCH_TRUNCATED : 0;
 }
 
-/* What became of the vertices since the detection. Work-item: a contiguous share of the vertices. surface[v]: v is of a surface that may
-   meet something. */
-__kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, const __global float4* x, const __global float4* detected,
-                          const __global uint* vertex_groups, const __global uchar* touched, __global MovePartial* partials) {
+/* Detected pairs may do at other positions if they are all that are nearer than one and a half margins there: half of it for each side. */
+#define REFRESH_MARGINS 0.75f
+
+/* The longest way of a surface vertex of each body, as bits of floats, which order like integers. moves: [body] 0 at first. Work-item:
+   vertex. */
+__kernel void body_moves(uint vertex_count, const __global uint* vertex_groups, const __global float4* from, const __global float4* to,
+                         volatile __global uint* moves) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= vertex_count || vertex_groups[v] == PALPATE_NO_GROUP) return;
+  const uint move = as_uint(distance(from[v].xyz, to[v].xyz));
+  volatile __global uint* longest = moves + (vertex_groups[v] & PALPATE_GROUP_MASK);
+  if (move > *longest) atomic_max(longest, move);
+}
+
+/* Of a body that moves as a whole: the least reach [margins], and by what its way in a step counts. */
+#define LEAST_REACH_MARGINS 1.0f
+#define REACH_PER_WAY 1.25f
+
+/* How far around each body the next detection looks: half the range; a rigid body by its way in this step. moves: of body_moves, 0
+   afterwards. Work-item: body. */
+__kernel void look_ahead(uint body_count, const __global SurfaceParams* p, const __global uint* is_whole, __global uint* moves,
+                         __global float* reaches) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= body_count) return;
+  const float full = 0.5f * p->range_m;
+  const float wanted = fmax(LEAST_REACH_MARGINS * p->margin_m, 0.5f * p->margin_m + REACH_PER_WAY * as_float(moves[i]));
+  reaches[i] = is_whole[i] ? fmin(wanted, full) : full;
+  moves[i] = 0;
+}
+
+/* The same pairs at other positions: less is known by what the bodies have moved. Work-item: body. */
+__kernel void spend_reaches(uint body_count, __global uint* moves, __global float* reaches) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= body_count) return;
+  reaches[i] -= 1.00001f * as_float(moves[i]);
+  moves[i] = 0;
+}
+
+/* What became of the vertices since the detection. Work-item: a contiguous share of the vertices. */
+__kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, const __global float* reaches, const __global float4* x,
+                          const __global float4* detected, const __global uint* vertex_groups, const __global uchar* touched,
+                          __global MovePartial* partials) {
   const uint me = (uint)get_global_id(0);
   const uint share = (vertex_count + (uint)get_global_size(0) - 1) / (uint)get_global_size(0);
   const uint begin = min(me * share, vertex_count);
@@ -250,18 +288,19 @@ __kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, co
   out.beyond_cap = 0;
   out.truncated = 0;
   out.bad = 0;
-  out.max_move_m = 0.0f;
+  out.used_up = 0;
   for (uint v = begin; v < end; ++v) {
     const float3 at = x[v].xyz;
     if (!(fabs(at.x) + fabs(at.y) + fabs(at.z) < 1e6f)) {
       out.bad += 1;
       continue;
     }
-    if (vertex_groups[v] == 0xffffffffu) continue;
+    if (vertex_groups[v] == PALPATE_NO_GROUP) continue;
+    const float reach = reaches[vertex_groups[v] & PALPATE_GROUP_MASK];
     const float move = distance(at, detected[v].xyz);
-    if (!(move <= p->cap_m)) out.beyond_cap += 1;
+    if (!(move <= PALPATE_CAP_SHARE * reach)) out.beyond_cap += 1;
+    if (!(reach - move >= REFRESH_MARGINS * p->margin_m)) out.used_up += 1;
     if (touched[v] & PALPATE_TOUCH_TRUNCATED) out.truncated += 1;
-    out.max_move_m = fmax(out.max_move_m, move);
   }
   partials[me] = out;
 }

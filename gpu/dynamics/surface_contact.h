@@ -57,8 +57,8 @@ class CertifiedSurfaces;
 ///
 /// The positions `x` of a step are certified in turns: a detection at certified positions finds every pair of elements nearer than a range
 /// and puts a plane between the two; the solver moves each vertex only behind its planes (displacement_bounds.clh), and pairs that were
-/// farther away cannot have met as long as no vertex went farther than cap_m(). Where one did (a first guess of a fast body), continuous
-/// collision detection shortens moves until none meet. Between certifications the pairs push each other by a barrier energy with friction
+/// farther away cannot have met as long as no vertex went beyond its body's reach (SurfaceReach). Where one did (a first guess of a fast
+/// body), continuous collision detection shortens moves until none meet. Between certifications the pairs push each other by a barrier energy with friction
 /// (surface_contact.clh), which the sweeps take into account.
 ///
 /// A step is LiftGuess() and Begin() of this, the calls of the SweptSurfaces that Begin() gives, and its Certify(); what may be done to the
@@ -116,7 +116,6 @@ class SurfaceContacts {
   const SurfaceStatistics& statistics() const { return statistics_; }
   double range_m() const { return reach_.range_m(); }
   double reach_edge_m() const { return reach_.edge_m(); }  ///< see SurfaceReach
-  double cap_m() const { return reach_.cap_m(); }
   size_t device_bytes() const;
 
   /// What kernels of the solver read; x at the start of the sweep, and so on as in tissue.cl. Buffers of pairs change when pairs are made:
@@ -141,8 +140,11 @@ class SurfaceContacts {
   absl::Status ClearPairs(Queue& queue);
   absl::StatusOr<Moves> CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   absl::StatusOr<bool> AreBodiesApart(Queue& queue, const CertifiedPositions& from, const DeviceBuffer<Float4>& to, float distance_m);
-  /// Pairs at x. `moved_m`: no vertex has gone farther since the last detection, of which the pairs then may do; kAnywhere: unknown.
-  absl::Status Detect(Queue& queue, const CertifiedPositions& x, bool at_start, double moved_m);
+  /// What a detection looks at: everything, or the pairs of the last one, because those are all that can be near (Moves::used_up).
+  enum class Look : uint8_t { kEverything, kKnownPairs };
+  /// Pairs at x, within the reaches that are set.
+  absl::Status Detect(Queue& queue, const CertifiedPositions& x, bool at_start, Look look);
+  absl::Status LookAhead(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
   absl::StatusOr<CertifiedPositions> Filter(Queue& queue, const CertifiedPositions& from, MoveFilter::From where,
                                             const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched, Meeting meeting);
   /// Whether the guess goes behind no plane: with cuts, where bounds on moves in the world would part what moves together.
@@ -151,7 +153,8 @@ class SurfaceContacts {
   absl::Status FindTangles(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status CloseStep(Queue& queue, const DeviceBuffer<Float4>& x);
   // Of the two classes below.
-  absl::Status MayDetectAgain(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched, bool* restarted);
+  absl::Status MayDetectAgain(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
+                              const DeviceBuffer<uint8_t>& touched, bool* restarted);
   absl::Status Certify(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   absl::StatusOr<bool> CertifyFromStart(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
                                         const DeviceBuffer<uint8_t>& touched);
@@ -161,8 +164,8 @@ class SurfaceContacts {
   uint32_t vertex_count_ = 0;
   SurfaceFollower* follower_ = nullptr;
   SurfaceStatistics statistics_;
-  bool is_idle_ = false;          // nothing can meet in this step
-  double moved_since_run_m_ = 0;  // at most, by any vertex since the detector looked at everything
+  bool is_idle_ = false;           // nothing can meet in this step
+  bool are_bodies_known_ = false;  // to reach_
 
   ContactSurface surface_;
   SurfaceReach reach_;

@@ -15,6 +15,9 @@ class SurfaceFollower {
  public:
   virtual ~SurfaceFollower() = default;
 
+  /// Whether it moves the vertex in this slot.
+  virtual bool Moves(uint32_t slot) const = 0;
+
   /// Near pairs are detected at the current positions: moves are counted from here.
   virtual absl::Status Detected(Queue& queue) = 0;
 
@@ -27,11 +30,13 @@ class SurfaceFollower {
                                 const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& x,
                                 const DeviceBuffer<uint8_t>& touched) = 0;
 
-  /// Takes moves since the detection back to where the planes of all vertices (displacement_bounds.clh) and SurfaceParams::cap_m allow.
-  /// `clear_m`: how far each vertex may go whichever way before one of its planes matters.
-  virtual absl::Status Bound(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& detected,
-                             const DeviceBuffer<float>& clear_m, const DeviceBuffer<uint32_t>& entry_begins,
-                             const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) = 0;
+  /// Takes moves since the detection back to where the planes of all vertices (displacement_bounds.clh) and the reaches of their bodies
+  /// (SurfaceReach) allow. `vertex_groups`: of DeviceSurface. `clear_m`: how far each vertex may go whichever way before one of its planes
+  /// matters.
+  virtual absl::Status Bound(Queue& queue, const DeviceBuffer<uint32_t>& vertex_groups, const DeviceBuffer<float>& reaches,
+                             const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m,
+                             const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x,
+                             const DeviceBuffer<uint8_t>& touched) = 0;
 };
 
 }  // namespace palpate::gpu

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gpu/dynamics/surface_kernels.h"
+
 namespace palpate::gpu {
 namespace {
 
 constexpr double kSlipSpeed_m_per_s = 0.001;  // below it friction is viscous, as of tools
-// Two elements that were at least the range apart cannot have met while each moved less than this share of it.
-constexpr double kCapShare = 0.49;
-constexpr double kReachChange = 0.3;   // of the mean edge, from which on the range follows it
-constexpr double kReachLook = 0.1;     // share of the edges that must have come or gone before that is looked at
-constexpr double kReserveEdges = 0.4;  // a detection sees less than the next ring of a regular mesh
+constexpr double kReachChange = 0.3;          // of the mean edge, from which on the range follows it
+constexpr double kReachLook = 0.1;            // share of the edges that must have come or gone before that is looked at
+constexpr double kReserveEdges = 0.4;         // a detection sees less than the next ring of a regular mesh
 
 double MeanEdge(std::span<const UInt2> edges, const std::vector<Float4>& rest) {
   double sum = 0;
@@ -32,6 +32,16 @@ SurfaceReach::SurfaceReach(const SurfaceOptions& options)
   host_.slip_m = static_cast<float>(kSlipSpeed_m_per_s * options.dt_s);
 }
 
+absl::Status SurfaceReach::Init(Queue& queue, SurfaceReach* old) {
+  constexpr std::pair<Kernel SurfaceReach::*, const char*> kKernels[] = {{&SurfaceReach::body_moves_, "body_moves"},
+                                                                         {&SurfaceReach::look_ahead_, "look_ahead"},
+                                                                         {&SurfaceReach::spend_reaches_, "spend_reaches"}};
+  for (const auto& [kernel, name] : kKernels) {
+    PALPATE_RETURN_IF_ERROR(TakeOrCreate(queue, old == nullptr ? nullptr : &(old->*kernel), name, &(this->*kernel)));
+  }
+  return Upload(queue);
+}
+
 bool SurfaceReach::SetEdges(std::span<const UInt2> edges, const std::vector<Float4>& rest) {
   const double mean_m = MeanEdge(edges, rest);
   edge_count_ = edges.size();
@@ -40,7 +50,7 @@ bool SurfaceReach::SetEdges(std::span<const UInt2> edges, const std::vector<Floa
   const auto range_m = static_cast<float>(margin_m_ + reserve_m);
   if (range_m == host_.range_m) return false;
   host_.range_m = range_m;
-  host_.cap_m = static_cast<float>(kCapShare * double{range_m});
+  are_full_ = false;
   return true;
 }
 
@@ -56,11 +66,39 @@ absl::Status SurfaceReach::Upload(Queue& queue) {
   return absl::OkStatus();
 }
 
-absl::Status SurfaceReach::SetCap(Queue& queue, double known_m) {
-  const auto cap_m = static_cast<float>(kCapShare * known_m);
-  if (cap_m == host_.cap_m) return absl::OkStatus();
-  host_.cap_m = cap_m;
-  return Upload(queue);
+absl::Status SurfaceReach::SetBodies(Queue& queue, const std::vector<uint32_t>& is_whole) {
+  const std::shared_ptr<Context>& context = queue.context();
+  body_count_ = static_cast<uint32_t>(is_whole.size());
+  has_whole_ = std::find(is_whole.begin(), is_whole.end(), 1U) != is_whole.end();
+  are_full_ = false;
+  PALPATE_RETURN_IF_ERROR(Grow(context, is_whole_, std::max<size_t>(body_count_, 1), "surface whole bodies"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, moves_, std::max<size_t>(body_count_, 1), "surface body moves"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, reaches_, std::max<size_t>(body_count_, 1), "surface reaches"));
+  PALPATE_RETURN_IF_ERROR(queue.Write(is_whole_, std::span<const uint32_t>(is_whole)));
+  return queue.Fill(moves_, 0U);
+}
+
+absl::Status SurfaceReach::Measure(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from,
+                                   const DeviceBuffer<Float4>& to) {
+  return queue.Launch(body_moves_, {surface.vertex_count, kSurfaceGroup}, Arg("vertex_count", surface.vertex_count),
+                      Arg("vertex_groups", surface.vertex_groups), Arg("from", from), Arg("to", to), Arg("moves", moves_));
+}
+
+absl::Status SurfaceReach::LookAhead(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& start,
+                                     const DeviceBuffer<Float4>& x) {
+  if (are_full_) return absl::OkStatus();
+  if (has_whole_) PALPATE_RETURN_IF_ERROR(Measure(queue, surface, start, x));
+  are_full_ = !has_whole_;
+  return queue.Launch(look_ahead_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("p", params_),
+                      Arg("is_whole", is_whole_), Arg("moves", moves_), Arg("reaches", reaches_));
+}
+
+absl::Status SurfaceReach::Spend(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from,
+                                 const DeviceBuffer<Float4>& to) {
+  are_full_ = false;
+  PALPATE_RETURN_IF_ERROR(Measure(queue, surface, from, to));
+  return queue.Launch(spend_reaches_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("moves", moves_),
+                      Arg("reaches", reaches_));
 }
 
 }  // namespace palpate::gpu

@@ -9,6 +9,7 @@ PALPATE_SHARED_BEGIN
 /* Elements of a box hierarchy in one group with this bit set may be paired with each other; without it, only with other groups. */
 #define PALPATE_GROUP_SELF 0x80000000u
 #define PALPATE_GROUP_MASK 0x7fffffffu
+#define PALPATE_NO_GROUP 0xffffffffu /* of no surface */
 
 /* Kinds of element pairs. */
 #define PALPATE_VERTEX_TRIANGLE 0u

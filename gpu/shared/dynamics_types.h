@@ -132,12 +132,11 @@ typedef struct SurfaceParams {
   float margin_m; /* pairs push each other from this distance on */
   float friction;
   float slip_m;  /* sliding distance per step below which friction is proportional to it */
-  float range_m; /* pairs up to this distance are known after a detection */
-  float cap_m;   /* a vertex that has moved farther than this since the detection may have met a pair that is not known */
-  UInt unused0;
-  UInt unused1;
-  UInt unused2;
+  float range_m; /* no detection looks for pairs farther apart */
 } SurfaceParams;
+
+/* Share of its body's reach that a vertex may go after a detection: two elements that were at least both reaches apart have not met then. */
+#define PALPATE_CAP_SHARE 0.98f
 
 /* What the newest sweep did to a vertex. */
 #define PALPATE_TOUCH_PUSHED 1    /* a contact pushed it */
@@ -190,10 +189,10 @@ typedef struct SurfaceReport {
 
 /* What a work-item found about the moves since the last detection. */
 typedef struct MovePartial {
-  UInt beyond_cap;  /* vertices of surfaces beyond SurfaceParams::cap_m */
-  UInt truncated;   /* vertices of surfaces whose newest move was cut short */
-  UInt bad;         /* vertices that are not finite */
-  float max_move_m; /* of the vertices of surfaces */
+  UInt beyond_cap; /* vertices of surfaces that may have met what no pair is known of */
+  UInt truncated;  /* vertices of surfaces whose newest move was cut short */
+  UInt bad;        /* vertices that are not finite */
+  UInt used_up;    /* vertices of surfaces near which so little is known by now that pairs have to be detected anew */
 } MovePartial;
 
 /* Motion of the fixed vertices of a region: x = rotation (rest - center_start) + center. */
@@ -214,7 +213,7 @@ PALPATE_SHARED_SIZE(CapsuleMeeting, 32);
 PALPATE_SHARED_SIZE(ObstacleCounters, 16);
 PALPATE_SHARED_SIZE(PlaneObstacle, 16);
 PALPATE_SHARED_SIZE(StepPartial, 32);
-PALPATE_SHARED_SIZE(SurfaceParams, 32);
+PALPATE_SHARED_SIZE(SurfaceParams, 16);
 PALPATE_SHARED_SIZE(SurfacePair, 64);
 PALPATE_SHARED_SIZE(ComponentRow, 64);
 PALPATE_SHARED_SIZE(SurfaceReport, 96);

@@ -71,7 +71,8 @@ class ProximityTest : public SurfaceTest {
       PALPATE_TEST_ASSIGN(ProximityDetector detector, ProximityDetector::Create(context(), options));
       PALPATE_ASSERT_OK(detector.SetTopology(queue(), surface, rest));
       const auto positions = Upload(model.positions);
-      PALPATE_ASSERT_OK(detector.Run(queue(), positions, range_m));
+      const auto reaches = Upload(reaches_m_);
+      PALPATE_ASSERT_OK(detector.Run(queue(), positions, range_m, reaches_m_.empty() ? BufferView<float>() : reaches.view()));
       const std::vector<SurfaceContact> contacts = Download(detector.contact_buffer(), detector.contact_count());
 
       std::vector<std::pair<Id, float>> expected;
@@ -79,7 +80,8 @@ class ProximityTest : public SurfaceTest {
       const auto at_rest = options.rest_exclusion_m > 0 ? AllPairs(surface, rest) : pairs;
       uint64_t excluded = 0;
       for (size_t i = 0; i < pairs.size(); ++i) {
-        if (!(pairs[i].second < range_m * range_m)) continue;
+        const float limit_m = RangeOf(surface, pairs[i].first, range_m);
+        if (!(pairs[i].second < limit_m * limit_m)) continue;
         if (options.rest_exclusion_m > 0 && at_rest[i].second < options.rest_exclusion_m * options.rest_exclusion_m &&
             SameBody(surface, pairs[i].first)) {
           ++excluded;
@@ -100,6 +102,15 @@ class ProximityTest : public SurfaceTest {
       }
     }();
     return expected_count;
+  }
+
+  /// Distance below which a pair counts.
+  float RangeOf(const SurfaceTopology& s, const Id& id, float range_m) const {
+    if (reaches_m_.empty()) return range_m;
+    const auto& [kind, a, b] = id;
+    const bool is_edge = kind == PALPATE_EDGE_EDGE;
+    return reaches_m_[(is_edge ? s.edge_groups[a] : s.vertex_groups[a]) & PALPATE_GROUP_MASK] +
+           reaches_m_[(is_edge ? s.edge_groups[b] : s.groups[b]) & PALPATE_GROUP_MASK];
   }
 
   static bool SameBody(const SurfaceTopology& s, const Id& id) {
@@ -160,6 +171,8 @@ class ProximityTest : public SurfaceTest {
     for (int k = 0; k < 3; ++k)
       ASSERT_NEAR(n[k] * distance, offset[k], tolerance + (distance < 2e-4 * size ? 2 * distance : 0)) << distance;
   }
+
+  std::vector<float> reaches_m_;  // [body], or empty
 };
 
 TEST_F(ProximityTest, SoupEqualsBruteForce) {
@@ -175,6 +188,24 @@ TEST_F(ProximityTest, SoupEqualsBruteForce) {
       }
     }
   }
+}
+
+// Bodies that look less far: with each other, with others, with themselves.
+TEST_F(ProximityTest, PairsCountWithinTheReachesOfTheirBodies) {
+  Model model;
+  AddSoup(&model, kScale * 30, 0.3, 1, 7, true);
+  for (const uint64_t seed : {8, 9, 10}) AddSoup(&model, kScale * 15, 0.2, 1, seed, false);
+  const size_t all = Check(model, 0.1F);
+  reaches_m_ = {0.03F, 0.05F, 0.01F, 0};
+  for (const uint32_t lanes : {1U, 8U, 16U}) {
+    const size_t fewer = Check(model, 0.1F, {.lanes = lanes});
+    ASSERT_FALSE(HasFatalFailure());
+    EXPECT_GT(fewer, 20U);
+    EXPECT_LT(fewer, all);
+  }
+  // Half the range for all is as none.
+  reaches_m_.assign(4, 0.05F);
+  EXPECT_EQ(Check(model, 0.1F), all);
 }
 
 // The shapes of the kernels for other devices.

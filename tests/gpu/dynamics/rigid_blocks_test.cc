@@ -241,7 +241,6 @@ TEST_F(RigidBlocksTest, APairPushesBothEquallyAndOppositely) {
   SurfaceParams surface{};
   surface.friction = 0.3F;
   surface.slip_m = 1e-5F;
-  surface.cap_m = 1;
   const auto surface_params = Upload(std::vector<SurfaceParams>{surface});
   const auto detected = Upload(rest_);
   const auto entry_begins = Upload(begins);
@@ -284,7 +283,6 @@ TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {
   std::vector<uint32_t> begins(9, 0);
   for (uint32_t v = 4; v < 9; ++v) begins[v] = 1;
   SurfaceParams surface{};
-  surface.cap_m = 1;
   surface.slip_m = 1;
   const auto surface_params = Upload(std::vector<SurfaceParams>{surface});
   const auto detected = Upload(rest_);
@@ -308,7 +306,9 @@ TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {
   PALPATE_ASSERT_OK(queue().Copy(x_, x_start_, 8));
   PALPATE_ASSERT_OK(rigid_->Predict(queue(), scene_, x_, touched_));
   ASSERT_GT(Download(x_)[3].x - rest_[3].x, 0.001F);
-  PALPATE_ASSERT_OK(rigid_->Bound(queue(), surface_params, detected, clear_m, entry_begins, bounds, x_, touched_));
+  const auto groups = Upload(std::vector<uint32_t>(8, 0));
+  const auto reaches = Upload(std::vector<float>{1});
+  PALPATE_ASSERT_OK(rigid_->Bound(queue(), groups, reaches, detected, clear_m, entry_begins, bounds, x_, touched_));
   const std::vector<Float4> x = Download(x_);
   EXPECT_LE(x[3].x - rest_[3].x, 0.001F);
   EXPECT_GT(x[3].x - rest_[3].x, 0.0009F) << "not cut shorter than needed";

@@ -133,6 +133,27 @@ TEST_F(RigidContactTest, AFastThinPlateDoesNotTunnel) {
   }
 }
 
+// How far a detection looks goes by how far bodies move in the step, and what two of them that race towards each other meet is the same.
+TEST_F(RigidContactTest, ReachGrowsWithTheWayOfABody) {
+  TissueOptions options = Options();
+  options.gravity_m_per_s2 = {0, 0, 0};
+  options.surface_reserve_m = 0.006;
+  const auto pairs_at = [&](double speed_m_per_s) {
+    TissueModel scene;
+    AddBox(&scene, {0.05, 0.05, 0.05}, {0, 0, 0}, Quaterniond::Identity(), 1000, {speed_m_per_s, 0, 0});
+    AddBox(&scene, {0.05, 0.05, 0.05}, {0.055, 0, 0}, Quaterniond::Identity(), 1000, {-speed_m_per_s, 0, 0});
+    Make(scene, options);
+    return HasFatalFailure() ? 0 : Step().surface.contacts;
+  };
+  EXPECT_EQ(pairs_at(0), 0U) << "5 mm apart and at rest";
+  EXPECT_GT(pairs_at(0.2), 0U) << "1.7 mm a step each";
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_EQ(Step().bad_vertices, 0U);
+    ASSERT_EQ(Intersections(), 0U) << "step " << i;
+  }
+  EXPECT_LT(Center(0).x(), 0.01) << "they bounce off each other";
+}
+
 TEST_F(RigidContactTest, CollidingBoxesKeepMomentum) {
   TissueModel scene;
   AddBox(&scene, {0.05, 0.05, 0.05}, {0, 0, 0}, Quaterniond(Eigen::AngleAxisd(0.3, Vector3d(1, 1, 1).normalized())), 1000, {0.08, 0, 0});

@@ -206,10 +206,6 @@
   FIELD(SurfaceParams, friction)             \
   FIELD(SurfaceParams, slip_m)               \
   FIELD(SurfaceParams, range_m)              \
-  FIELD(SurfaceParams, cap_m)                \
-  FIELD(SurfaceParams, unused0)              \
-  FIELD(SurfaceParams, unused1)              \
-  FIELD(SurfaceParams, unused2)              \
   STRUCT(SurfacePair)                        \
   FIELD(SurfacePair, vertices)               \
   FIELD(SurfacePair, weights)                \
@@ -240,7 +236,7 @@
   FIELD(MovePartial, beyond_cap)             \
   FIELD(MovePartial, truncated)              \
   FIELD(MovePartial, bad)                    \
-  FIELD(MovePartial, max_move_m)             \
+  FIELD(MovePartial, used_up)                \
   STRUCT(ShapeCluster)                       \
   FIELD(ShapeCluster, basis_x)               \
   FIELD(ShapeCluster, basis_y)               \
