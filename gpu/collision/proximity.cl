@@ -358,83 +358,147 @@ void add_to_batch(Search* search, Batch* batch, uint kind, uint a, uint b) {
 
 uint component(uint4 v, uint k) { return k == 0u ? v.x : k == 1u ? v.y : v.z; }
 
-/* All bits set if `condition`. */
-uint mask_if(int condition) { return condition ? ALL_LANES : 0u; }
+/* The triangles of a cluster, side by side: corners, how far their boxes are drawn out, and lanes that own their corner k or edge 3 + k. */
+typedef struct {
+  float16 x[3], y[3], z[3];
+  float16 reserve;
+  uint owners[6];
+} LaneTriangles;
 
-/* One triangle of cluster p against the triangles of cluster q in `mask`. */
-void test_row(Search* search, Batch* vertices, Batch* edges, const LaneBoxes* q_lanes, global const uint* q_elements, uint own, uint mask,
-              global const uint4* triangle_edges) {
-  const uint4 t = search->triangles[own];
-  const uint4 own_edges = triangle_edges[own];
-  float4 corner[4];
-  corner[0] = point(search->positions, t.x);
-  corner[1] = point(search->positions, t.y);
-  corner[2] = point(search->positions, t.z);
-  corner[3] = corner[0];
-  const float4 lower = fmin(corner[0], fmin(corner[1], corner[2]));
-  const float4 upper = fmax(corner[0], fmax(corner[1], corner[2]));
-  const float own_reserve = box_reserve(reach_of(search->reaches, own_edges.w, search->range_m), lower, upper);
-  /* Lanes that each own vertex and edge may be near. */
-  uint vertex_lanes[3];
-  uint edge_lanes[3];
+LaneTriangles load_lane_triangles(const Search* search, global const uint4* triangle_edges, global const uint* elements, uint lanes) {
+  float x[3][NODE_WIDTH] = {{0.0f}}, y[3][NODE_WIDTH] = {{0.0f}}, z[3][NODE_WIDTH] = {{0.0f}}, reserve[NODE_WIDTH] = {0.0f};
+  LaneTriangles out;
+  for (uint k = 0; k < 6u; ++k) out.owners[k] = 0u;
+  for (; lanes != 0u; lanes &= lanes - 1u) {
+    const uint lane = lowest_lane(lanes);
+    const uint triangle = elements[lane];
+    const uint4 t = search->triangles[triangle];
+    float4 lower = (float4)(INFINITY);
+    float4 upper = (float4)(-INFINITY);
+    for (uint k = 0; k < 3u; ++k) {
+      const float4 p = point(search->positions, component(t, k));
+      x[k][lane] = p.x;
+      y[k][lane] = p.y;
+      z[k][lane] = p.z;
+      lower = fmin(lower, p);
+      upper = fmax(upper, p);
+    }
+    reserve[lane] = box_reserve(reach_of(search->reaches, triangle_edges[triangle].w, search->range_m), lower, upper);
+    for (uint k = 0; k < 6u; ++k) out.owners[k] |= ((t.w >> k) & 1u) << lane;
+  }
   for (uint k = 0; k < 3u; ++k) {
-    vertex_lanes[k] = mask & mask_if(((t.w >> k) & 1u) != 0u);
-    edge_lanes[k] = mask & mask_if(((t.w >> (3u + k)) & 1u) != 0u);
-    if (!search->element_boxes) continue;
-    if (vertex_lanes[k] != 0u) vertex_lanes[k] &= lanes_overlapping(q_lanes, corner[k] - own_reserve, corner[k] + own_reserve);
-    if (edge_lanes[k] != 0u) {
-      edge_lanes[k] &=
-          lanes_overlapping(q_lanes, fmin(corner[k], corner[k + 1u]) - own_reserve, fmax(corner[k], corner[k + 1u]) + own_reserve);
+    out.x[k] = vload16(0, x[k]);
+    out.y[k] = vload16(0, y[k]);
+    out.z[k] = vload16(0, z[k]);
+  }
+  out.reserve = vload16(0, reserve);
+  return out;
+}
+
+/* Boxes around corners j and k of all lanes, drawn out by `reach`. */
+LaneBoxes boxes_of_lanes(const LaneTriangles* q, uint j, uint k, float16 reach) {
+  const LaneBoxes boxes = {fmin(q->x[j], q->x[k]) - reach, fmin(q->y[j], q->y[k]) - reach, fmin(q->z[j], q->z[k]) - reach,
+                           fmax(q->x[j], q->x[k]) + reach, fmax(q->y[j], q->y[k]) + reach, fmax(q->z[j], q->z[k]) + reach};
+  return boxes;
+}
+
+int has_corner(uint4 t, uint vertex) { return vertex == t.x || vertex == t.y || vertex == t.z; }
+
+/* One triangle of a cluster, against those of another. */
+typedef struct {
+  uint triangle;
+  uint4 corners;
+  uint4 edges;        /* w: its group */
+  float4 position[4]; /* of the corners, the first once more */
+  float4 lower, upper;
+  float reserve;
+} RowTriangle;
+
+RowTriangle load_row_triangle(const Search* search, global const uint4* triangle_edges, uint triangle) {
+  RowTriangle row;
+  row.triangle = triangle;
+  row.corners = search->triangles[triangle];
+  row.edges = triangle_edges[triangle];
+  for (uint k = 0; k < 4u; ++k) row.position[k] = point(search->positions, component(row.corners, k == 3u ? 0u : k));
+  row.lower = fmin(row.position[0], fmin(row.position[1], row.position[2]));
+  row.upper = fmax(row.position[0], fmax(row.position[1], row.position[2]));
+  row.reserve = box_reserve(reach_of(search->reaches, row.edges.w, search->range_m), row.lower, row.upper);
+  return row;
+}
+
+/* Pairs of a corner of one side and a triangle of the other whose boxes overlap. */
+void add_vertices(Search* search, Batch* batch, const RowTriangle* row, const LaneBoxes* q_boxes, const LaneTriangles* q,
+                  global const uint* q_elements, uint mask) {
+  for (uint k = 0; k < 3u; ++k) {
+    uint lanes = ((row->corners.w >> k) & 1u) != 0u ? mask : 0u;
+    if (lanes != 0u && search->element_boxes) {
+      lanes &= lanes_overlapping(q_boxes, row->position[k] - row->reserve, row->position[k] + row->reserve);
+    }
+    const uint v = component(row->corners, k);
+    for (; lanes != 0u; lanes &= lanes - 1u) {
+      const uint other = q_elements[lowest_lane(lanes)];
+      if (!has_corner(search->triangles[other], v)) add_to_batch(search, batch, PALPATE_VERTEX_TRIANGLE, v, other);
+    }
+    lanes = mask & q->owners[k];
+    if (lanes != 0u && search->element_boxes) {
+      const LaneBoxes corners = boxes_of_lanes(q, k, k, q->reserve + row->reserve);
+      lanes &= lanes_overlapping(&corners, row->lower, row->upper);
+    }
+    for (; lanes != 0u; lanes &= lanes - 1u) {
+      const uint other = component(search->triangles[q_elements[lowest_lane(lanes)]], k);
+      if (!has_corner(row->corners, other)) add_to_batch(search, batch, PALPATE_VERTEX_TRIANGLE, other, row->triangle);
     }
   }
-  search->triangle_pairs += popcount(mask);
-  while (mask != 0u) {
-    const uint lane = lowest_lane(mask);
-    const uint bit = 1u << lane;
-    mask &= mask - 1u;
-    const uint other = q_elements[lane];
-    const uint4 u = search->triangles[other];
-    const uint4 other_edges = triangle_edges[other];
-    search->element_pairs += popcount(t.w & 7u) + popcount(u.w & 7u) + popcount(t.w & 56u) * popcount(u.w & 56u);
+}
+
+/* Pairs of an edge of each side whose boxes overlap. */
+void add_edges(Search* search, Batch* batch, const RowTriangle* row, const LaneBoxes* q_boxes, const LaneTriangles* q,
+               global const uint* q_elements, uint mask, global const uint4* triangle_edges) {
+  uint row_lanes[3];
+  for (uint k = 0; k < 3u; ++k) {
+    row_lanes[k] = ((row->corners.w >> (3u + k)) & 1u) != 0u ? mask : 0u;
+    if (row_lanes[k] == 0u || !search->element_boxes) continue;
+    row_lanes[k] &= lanes_overlapping(q_boxes, fmin(row->position[k], row->position[k + 1u]) - row->reserve,
+                                      fmax(row->position[k], row->position[k + 1u]) + row->reserve);
+  }
+  const uint any = row_lanes[0] | row_lanes[1] | row_lanes[2];
+  for (uint j = 0; j < 3u; ++j) {
+    uint q_lanes = any & q->owners[3u + j];
+    if (q_lanes == 0u) continue;
+    const uint next = j == 2u ? 0u : j + 1u;
+    const LaneBoxes boxes = boxes_of_lanes(q, j, next, q->reserve + row->reserve);
+    if (search->element_boxes) q_lanes &= lanes_overlapping(&boxes, row->lower, row->upper);
     for (uint k = 0; k < 3u; ++k) {
-      if ((vertex_lanes[k] & bit) == 0u) continue;
-      const uint v = component(t, k);
-      if (v != u.x && v != u.y && v != u.z) add_to_batch(search, vertices, PALPATE_VERTEX_TRIANGLE, v, other);
-    }
-    float4 q[4];
-    q[0] = point(search->positions, u.x);
-    q[1] = point(search->positions, u.y);
-    q[2] = point(search->positions, u.z);
-    q[3] = q[0];
-    const float other_reach = reach_of(search->reaches, other_edges.w, search->range_m);
-    const float reach = search->element_boxes
-                            ? own_reserve + box_reserve(other_reach, fmin(q[0], fmin(q[1], q[2])), fmax(q[0], fmax(q[1], q[2])))
-                            : INFINITY;
-    for (uint k = 0; k < 3u; ++k) {
-      if (((u.w >> k) & 1u) == 0u) continue;
-      if (!all((q[k] - reach <= upper) & (q[k] + reach >= lower))) continue;
-      const uint v = component(u, k);
-      if (v != t.x && v != t.y && v != t.z) add_to_batch(search, vertices, PALPATE_VERTEX_TRIANGLE, v, own);
-    }
-    for (uint j = 0; j < 3u; ++j) {
-      if (((u.w >> (3u + j)) & 1u) == 0u) continue;
-      const uint other_edge = component(other_edges, j);
-      const uint u0 = component(u, j);
-      const uint u1 = component(u, j == 2u ? 0u : j + 1u);
-      const float4 other_lower = fmin(q[j], q[j + 1u]) - reach;
-      const float4 other_upper = fmax(q[j], q[j + 1u]) + reach;
-      if (!all((other_lower <= upper) & (other_upper >= lower))) continue;
-      for (uint k = 0; k < 3u; ++k) {
-        if ((edge_lanes[k] & bit) == 0u) continue;
-        const uint t0 = component(t, k);
-        const uint t1 = component(t, k == 2u ? 0u : k + 1u);
-        if (t0 == u0 || t0 == u1 || t1 == u0 || t1 == u1) continue;
-        if (!all((other_lower <= fmax(corner[k], corner[k + 1u])) & (other_upper >= fmin(corner[k], corner[k + 1u])))) continue;
-        const uint own_edge = component(own_edges, k);
-        add_to_batch(search, edges, PALPATE_EDGE_EDGE, min(own_edge, other_edge), max(own_edge, other_edge));
+      uint lanes = q_lanes & row_lanes[k];
+      if (lanes == 0u) continue;
+      if (search->element_boxes) {
+        lanes &= lanes_overlapping(&boxes, fmin(row->position[k], row->position[k + 1u]), fmax(row->position[k], row->position[k + 1u]));
+      }
+      const uint from = component(row->corners, k);
+      const uint to = component(row->corners, k == 2u ? 0u : k + 1u);
+      const uint own_edge = component(row->edges, k);
+      for (; lanes != 0u; lanes &= lanes - 1u) {
+        const uint other = q_elements[lowest_lane(lanes)];
+        const uint4 u = search->triangles[other];
+        const uint u0 = component(u, j);
+        const uint u1 = component(u, next);
+        if (from == u0 || from == u1 || to == u0 || to == u1) continue;
+        const uint other_edge = component(triangle_edges[other], j);
+        add_to_batch(search, batch, PALPATE_EDGE_EDGE, min(own_edge, other_edge), max(own_edge, other_edge));
       }
     }
   }
+}
+
+/* Elementary tests of a row with the triangles in `mask`, by who owns what. */
+uint count_element_pairs(const RowTriangle* row, const LaneTriangles* q, uint mask) {
+  uint q_vertices = 0;
+  uint q_edges = 0;
+  for (uint k = 0; k < 3u; ++k) {
+    q_vertices += popcount(q->owners[k] & mask);
+    q_edges += popcount(q->owners[3u + k] & mask);
+  }
+  return popcount(row->corners.w & 7u) * popcount(mask) + q_vertices + popcount(row->corners.w & 56u) * q_edges;
 }
 
 /* Those of the lanes in `mask` whose bounding sphere meets that of triangle `own`. */
@@ -485,14 +549,24 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
     const UInt2 pair = cluster_pairs[i];
     if (is_patch && pair.x == pair.y && is_patch[pair.x] != 0u) continue;
     const LaneBoxes q_lanes = load_lane_boxes(nodes, pair.y);
+    global const uint* p_elements = elements + (size_t)pair.x * NODE_WIDTH;
     global const uint* q_elements = elements + (size_t)pair.y * NODE_WIDTH;
+    uint masks[NODE_WIDTH];
+    uint any = 0;
     for (uint row = 0; row < NODE_WIDTH; ++row) {
-      uint mask = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y);
-      if (mask == 0u) continue;
-      const uint own = elements[(size_t)pair.x * NODE_WIDTH + row];
-      if (spheres) mask = lanes_with_near_sphere(spheres, own, q_elements, mask);
-      if (mask == 0u) continue;
-      test_row(&search, &near_triangles, &near_edges, &q_lanes, q_elements, own, mask, triangle_edges);
+      masks[row] = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y);
+      if (spheres && masks[row] != 0u) masks[row] = lanes_with_near_sphere(spheres, p_elements[row], q_elements, masks[row]);
+      any |= masks[row];
+    }
+    if (any == 0u) continue;
+    const LaneTriangles q_triangles = load_lane_triangles(&search, triangle_edges, q_elements, any);
+    for (uint row = 0; row < NODE_WIDTH; ++row) {
+      if (masks[row] == 0u) continue;
+      const RowTriangle own = load_row_triangle(&search, triangle_edges, p_elements[row]);
+      search.triangle_pairs += popcount(masks[row]);
+      search.element_pairs += count_element_pairs(&own, &q_triangles, masks[row]);
+      add_vertices(&search, &near_triangles, &own, &q_lanes, &q_triangles, q_elements, masks[row]);
+      add_edges(&search, &near_edges, &own, &q_lanes, &q_triangles, q_elements, masks[row], triangle_edges);
     }
   }
   flush_batch(&search, &near_triangles, PALPATE_VERTEX_TRIANGLE);
