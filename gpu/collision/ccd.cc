@@ -89,6 +89,8 @@ absl::StatusOr<ContinuousCollisions::Kernels> ContinuousCollisions::CreateKernel
   PALPATE_ASSIGN_OR_RETURN(result.lanes, context_->CreateKernel(kernels::ccd, "ccd_lanes", defines));
   PALPATE_ASSIGN_OR_RETURN(result.candidates, context_->CreateKernel(kernels::ccd, "ccd_candidates", defines));
   if (!input_double) {
+    PALPATE_ASSIGN_OR_RETURN(result.ids, context_->CreateKernel(kernels::ccd, "ccd_ids", defines));
+    PALPATE_ASSIGN_OR_RETURN(result.body_lanes, context_->CreateKernel(kernels::ccd, "ccd_body_lanes", defines));
     PALPATE_ASSIGN_OR_RETURN(result.listed, context_->CreateKernel(kernels::ccd, "ccd_listed", defines));
   }
   PALPATE_ASSIGN_OR_RETURN(result.decide, context_->CreateKernel(kernels::ccd, "ccd_decide", defines));
@@ -134,18 +136,47 @@ absl::Status ContinuousCollisions::Build(Queue& queue, Kernels& kernels, Element
   const auto half_separation = static_cast<float>(options_.separation_m / 2);
   PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.boxes, {elements.count, kLocalSize}, Arg("count", elements.count),
                                        Arg("corner_count", elements.corner_count), Arg("stride", elements.stride),
-                                       Arg("corners", elements.corners), Arg("groups", elements.groups),
-                                       Arg("active_bodies", candidates_->active_bodies()), Arg("starts", starts), Arg("ends", ends),
-                                       Arg("half_separation", half_separation), Arg("boxes", elements.boxes), Arg("counters", counters_)));
+                                       Arg("corners", elements.corners), Arg("groups", elements.groups), Arg("starts", starts),
+                                       Arg("ends", ends), Arg("half_separation", half_separation), Arg("boxes", elements.boxes),
+                                       Arg("counters", counters_)));
   PALPATE_ASSIGN_OR_RETURN(elements.clusters, candidates_->Add(queue, elements.kind, elements.boxes));
   const uint32_t clusters = elements.clusters.count;
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.intervals, size_t{clusters} * kIntervalFloats, "ccd intervals"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.ids, size_t{clusters} * kIds, "ccd corners"));
   return queue.Launch(kernels.lanes, {clusters, kLocalSize}, Arg("cluster_count", clusters), Arg("corner_count", elements.corner_count),
                       Arg("stride", elements.stride), Arg("corners", elements.corners), Arg("elements", elements.clusters.elements),
-                      Arg("groups", elements.groups), Arg("active_bodies", candidates_->active_bodies()), Arg("starts", starts),
-                      Arg("ends", ends), Arg("half_separation", half_separation), Arg("intervals", elements.intervals),
-                      Arg("ids", elements.ids));
+                      Arg("starts", starts), Arg("ends", ends), Arg("half_separation", half_separation),
+                      Arg("intervals", elements.intervals), Arg("ids", elements.ids));
+}
+
+absl::Status ContinuousCollisions::BuildFixed(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Float4> starts,
+                                              BufferView<Float4> ends) {
+  const FixedClusters fixed = candidates_->Fixed(elements.kind);
+  const uint32_t clusters = fixed.clusters.count;
+  elements.clusters = fixed.clusters;
+  PALPATE_RETURN_IF_ERROR(Grow(context_, elements.intervals, size_t{clusters} * kIntervalFloats, "ccd intervals"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, elements.ids, size_t{clusters} * kIds, "ccd corners"));
+  if (elements.ids_order != fixed.order) {
+    PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.ids, {clusters, kLocalSize}, Arg("cluster_count", clusters),
+                                         Arg("corner_count", elements.corner_count), Arg("stride", elements.stride),
+                                         Arg("corners", elements.corners), Arg("elements", fixed.clusters.elements),
+                                         Arg("ids", elements.ids)));
+    elements.ids_order = fixed.order;
+  }
+  const auto bodies = static_cast<uint32_t>(fixed.stale.count);
+  return queue.Launch(kernels.body_lanes, {bodies, UsualLocalSize(!context_->device().is_gpu)}, Arg("body_count", bodies),
+                      Arg("bodies", fixed.stale), Arg("begins", fixed.begins), Arg("corner_count", elements.corner_count),
+                      Arg("ids", elements.ids), Arg("starts", starts), Arg("ends", ends),
+                      Arg("half_separation", static_cast<float>(options_.separation_m / 2)), Arg("nodes", fixed.clusters.nodes),
+                      Arg("boxes", fixed.boxes), Arg("intervals", elements.intervals), Arg("counters", counters_));
+}
+
+absl::Status ContinuousCollisions::CheckVertices(Queue& queue) {
+  if (!candidates_->may_be_refused()) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(ReadCounters(queue));
+  if (counts_.bad_vertex == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("ccd: the coordinates of vertex %d are not finite or beyond 1e30 m", ~counts_.bad_vertex));
 }
 
 absl::Status ContinuousCollisions::FindClusterPairs(Queue& queue, uint32_t kind) {
@@ -401,14 +432,19 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
   StageClock clock = {queue, options_.measure_stages};
   PALPATE_RETURN_IF_ERROR(BeginCandidates(queue, starts, ends, again));
   if (candidates_->is_empty()) return absl::OkStatus();
-  for (Elements* elements : {&vertices_, &edges_, &triangles_}) PALPATE_RETURN_IF_ERROR(Build(queue, kernels, *elements, starts, ends));
+  for (Elements* elements : {&vertices_, &edges_, &triangles_}) {
+    if constexpr (std::is_same_v<Position, Float4>) {
+      if (candidates_->has_fixed_clusters()) {
+        PALPATE_RETURN_IF_ERROR(BuildFixed(queue, kernels, *elements, starts, ends));
+        continue;
+      }
+    }
+    elements->ids_order = 0;
+    PALPATE_RETURN_IF_ERROR(Build(queue, kernels, *elements, starts, ends));
+  }
   PALPATE_RETURN_IF_ERROR(clock.End(&statistics_.build_seconds));
   // What is not finite overlaps nothing, and must not wait for a limit that the rest may pass.
-  PALPATE_RETURN_IF_ERROR(ReadCounters(queue));
-  if (counts_.bad_vertex != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("ccd: the coordinates of vertex %d are not finite or beyond 1e30 m", ~counts_.bad_vertex));
-  }
+  PALPATE_RETURN_IF_ERROR(CheckVertices(queue));
   if (options_.candidates_only) {
     for (const uint32_t kind : kKinds) PALPATE_RETURN_IF_ERROR(ListCandidates(queue, kernels, kind));
     return clock.End(&statistics_.find_seconds);

@@ -31,12 +31,12 @@ uint corner_of(global const uint* corners, uint stride, uint element, uint corne
   return corners ? corners[(size_t)element * stride + corner] : element;
 }
 
-/* Box that an element of an active body (null: of any) sweeps, drawn out by half the separation. One work-item an element. */
+/* Box that an element sweeps, drawn out by half the separation. One work-item an element. */
 kernel void ccd_boxes(uint count, uint corner_count, uint stride, global const uint* corners, global const uint* groups,
-                      global const uint* active_bodies, global const Position* starts, global const Position* ends, float half_separation,
-                      global Box* boxes, volatile global CcdCounters* counters) {
+                      global const Position* starts, global const Position* ends, float half_separation, global Box* boxes,
+                      volatile global CcdCounters* counters) {
   const uint i = (uint)get_global_id(0);
-  if (i >= count || (groups[i] != NO_GROUP && is_inactive(active_bodies, groups[i]))) return;
+  if (i >= count) return;
   float4 lower = (float4)(INFINITY, INFINITY, INFINITY, 0.0f);
   float4 upper = (float4)(-INFINITY, -INFINITY, -INFINITY, 0.0f);
   int is_good = 1;
@@ -98,29 +98,39 @@ float16 lane_direction(uint direction, float16 x, float16 y, float16 z) {
   }
 }
 
-/* Fills intervals[cluster][36][16] and ids[cluster][3][16]. One work-item a cluster. */
-kernel void ccd_lanes(uint cluster_count, uint corner_count, uint stride, global const uint* corners, global const uint* elements,
-                      global const uint* groups, global const uint* active_bodies, global const Position* starts,
-                      global const Position* ends, float half_separation, global float* intervals, global uint* ids) {
-  const uint cluster = (uint)get_global_id(0);
-  if (cluster >= cluster_count) return;
-  /* Where bodies are told apart a cluster is of one body. */
-  if (active_bodies && is_inactive(active_bodies, groups[elements[cluster * NODE_WIDTH]])) return;
-  float x[6][16], y[6][16], z[6][16];
+/* Corners of the elements of a cluster, NO_ELEMENT in empty lanes; of elements with fewer than three the last one again. */
+void store_ids(uint cluster, uint corner_count, uint stride, global const uint* corners, global const uint* elements, global uint* ids) {
   for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
     const uint element = elements[cluster * NODE_WIDTH + lane];
     for (uint c = 0; c < LANE_IDS; ++c) {
       const uint vertex = element == NO_ELEMENT ? NO_ELEMENT : corner_of(corners, stride, element, min(c, corner_count - 1u));
       ids[((size_t)cluster * LANE_IDS + c) * NODE_WIDTH + lane] = vertex;
+    }
+  }
+}
+
+/* Positions of the corners of 16 elements: rows 3 side + corner. */
+typedef struct {
+  float x[6][NODE_WIDTH], y[6][NODE_WIDTH], z[6][NODE_WIDTH];
+} LaneCorners;
+
+void load_corners(uint cluster, uint corner_count, global const uint* ids, global const Position* starts, global const Position* ends,
+                  LaneCorners* at) {
+  for (uint c = 0; c < corner_count; ++c) {
+    for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
+      const uint vertex = ids[((size_t)cluster * LANE_IDS + c) * NODE_WIDTH + lane];
       for (uint side = 0; side < 2; ++side) {
         Real3 p = (Real3)(0, 0, 0);
         if (vertex != NO_ELEMENT) p = ccd_point(side == 0 ? starts : ends, vertex);
-        x[3 * side + c][lane] = (float)p.x;
-        y[3 * side + c][lane] = (float)p.y;
-        z[3 * side + c][lane] = (float)p.z;
+        at->x[3 * side + c][lane] = (float)p.x;
+        at->y[3 * side + c][lane] = (float)p.y;
+        at->z[3 * side + c][lane] = (float)p.z;
       }
     }
   }
+}
+
+void store_intervals(uint cluster, uint corner_count, float half_separation, const LaneCorners* at, global float* intervals) {
   global float* rows = intervals + (size_t)cluster * (LANE_ROWS * NODE_WIDTH);
   for (uint side = 0; side < 2; ++side) {
     for (uint direction = 0; direction < LANE_DIRECTIONS; ++direction) {
@@ -128,7 +138,7 @@ kernel void ccd_lanes(uint cluster_count, uint corner_count, uint stride, global
       float16 most = (float16)(-INFINITY);
       float16 size = (float16)(0.0f);
       for (uint c = 0; c < corner_count; ++c) {
-        const float16 cx = vload16(0, x[3 * side + c]), cy = vload16(0, y[3 * side + c]), cz = vload16(0, z[3 * side + c]);
+        const float16 cx = vload16(0, at->x[3 * side + c]), cy = vload16(0, at->y[3 * side + c]), cz = vload16(0, at->z[3 * side + c]);
         const float16 value = lane_direction(direction, cx, cy, cz);
         least = fmin(least, value);
         most = fmax(most, value);
@@ -142,6 +152,99 @@ kernel void ccd_lanes(uint cluster_count, uint corner_count, uint stride, global
       vstore16(least, 2 * (side * LANE_DIRECTIONS + direction), rows);
       vstore16(most, 2 * (side * LANE_DIRECTIONS + direction) + 1, rows);
     }
+  }
+}
+
+/* Fills intervals[cluster][36][16] and ids[cluster][3][16]. One work-item a cluster. */
+kernel void ccd_lanes(uint cluster_count, uint corner_count, uint stride, global const uint* corners, global const uint* elements,
+                      global const Position* starts, global const Position* ends, float half_separation, global float* intervals,
+                      global uint* ids) {
+  const uint cluster = (uint)get_global_id(0);
+  if (cluster >= cluster_count) return;
+  store_ids(cluster, corner_count, stride, corners, elements, ids);
+  LaneCorners at;
+  load_corners(cluster, corner_count, ids, starts, ends, &at);
+  store_intervals(cluster, corner_count, half_separation, &at, intervals);
+}
+
+/* Fills ids[cluster][3][16] alone, where they are the same in many runs. One work-item a cluster. */
+kernel void ccd_ids(uint cluster_count, uint corner_count, uint stride, global const uint* corners, global const uint* elements,
+                    global uint* ids) {
+  const uint cluster = (uint)get_global_id(0);
+  if (cluster < cluster_count) store_ids(cluster, corner_count, stride, corners, elements, ids);
+}
+
+/* The smallest coordinate over the corners and both sides. */
+float16 least_of_corners(float (*rows)[NODE_WIDTH], uint corner_count) {
+  float16 least = fmin(vload16(0, rows[0]), vload16(0, rows[3]));
+  for (uint c = 1; c < corner_count; ++c) least = fmin(least, fmin(vload16(0, rows[c]), vload16(0, rows[3 + c])));
+  return least;
+}
+float16 most_of_corners(float (*rows)[NODE_WIDTH], uint corner_count) {
+  float16 most = fmax(vload16(0, rows[0]), vload16(0, rows[3]));
+  for (uint c = 1; c < corner_count; ++c) most = fmax(most, fmax(vload16(0, rows[c]), vload16(0, rows[3 + c])));
+  return most;
+}
+
+/* Names vertices without usable coordinates, and returns the lanes of elements that have none of them. */
+int16 good_lanes(uint cluster, uint corner_count, global const uint* ids, LaneCorners* at, volatile global CcdCounters* counters) {
+  int16 is_good = (int16)(-1);
+  for (uint c = 0; c < corner_count; ++c) {
+    for (uint row = c; row < 6u; row += 3u) {
+      const int16 is_number = (fabs(vload16(0, at->x[row])) <= (float16)(MAX_COORDINATE_M)) &
+                              (fabs(vload16(0, at->y[row])) <= (float16)(MAX_COORDINATE_M)) &
+                              (fabs(vload16(0, at->z[row])) <= (float16)(MAX_COORDINATE_M));
+      is_good &= is_number;
+      const uint bad = ALL_LANES & ~lane_bits(is_number);
+      for (uint mask = bad; mask != 0u; mask &= mask - 1u) {
+        const uint vertex = ids[((size_t)cluster * LANE_IDS + c) * NODE_WIDTH + lowest_lane(mask)];
+        atomic_max(&counters->bad_vertex, ~vertex);
+      }
+    }
+  }
+  return is_good & (vload16(0, ids + (size_t)cluster * LANE_IDS * NODE_WIDTH) != (uint16)(NO_ELEMENT));
+}
+
+/* Draws intervals of coordinates out by half the separation, as ccd_boxes does, and empties lanes that are not good. */
+void pad_interval(float half_separation, int16 is_good, float16* least, float16* most) {
+  if (half_separation > 0.0f) {
+    const float16 pad = half_separation * 1.000001f + LANE_ROUNDING * fmax(fabs(*least), fabs(*most)) + LANE_TINY;
+    *least -= pad;
+    *most += pad;
+  }
+  *least = select((float16)(NAN), *least, is_good);
+  *most = select((float16)(NAN), *most, is_good);
+}
+
+/* All that the filter needs of the clusters of bodies, with boxes and ids as CandidatePairs::Fixed() has them: of the elements, [cluster][6][16],
+   and of each cluster. One work-item a body. */
+kernel void ccd_body_lanes(uint body_count, global const uint* bodies, global const uint* begins, uint corner_count, global const uint* ids,
+                           global const Position* starts, global const Position* ends, float half_separation, global float* nodes,
+                           global Box* boxes, global float* intervals, volatile global CcdCounters* counters) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= body_count) return;
+  const uint body = bodies[i];
+  for (uint cluster = begins[body]; cluster < begins[body + 1]; ++cluster) {
+    LaneCorners at;
+    load_corners(cluster, corner_count, ids, starts, ends, &at);
+    store_intervals(cluster, corner_count, half_separation, &at, intervals);
+    const int16 is_good = good_lanes(cluster, corner_count, ids, &at, counters);
+    float16 lower_x = least_of_corners(at.x, corner_count), upper_x = most_of_corners(at.x, corner_count);
+    float16 lower_y = least_of_corners(at.y, corner_count), upper_y = most_of_corners(at.y, corner_count);
+    float16 lower_z = least_of_corners(at.z, corner_count), upper_z = most_of_corners(at.z, corner_count);
+    pad_interval(half_separation, is_good, &lower_x, &upper_x);
+    pad_interval(half_separation, is_good, &lower_y, &upper_y);
+    pad_interval(half_separation, is_good, &lower_z, &upper_z);
+    global float* node = nodes + (size_t)cluster * NODE_FLOATS;
+    vstore16(lower_x, 0, node);
+    vstore16(lower_y, 1, node);
+    vstore16(lower_z, 2, node);
+    vstore16(upper_x, 3, node);
+    vstore16(upper_y, 4, node);
+    vstore16(upper_z, 5, node);
+    /* Drops what is empty. */
+    boxes[cluster].lower = (float4)(min_of_lanes(lower_x), min_of_lanes(lower_y), min_of_lanes(lower_z), 0.0f);
+    boxes[cluster].upper = (float4)(max_of_lanes(upper_x), max_of_lanes(upper_y), max_of_lanes(upper_z), 0.0f);
   }
 }
 

@@ -99,9 +99,10 @@ class ContinuousCollisions {
     DeviceBuffer<Box> boxes;
     DeviceBuffer<float> intervals;
     DeviceBuffer<uint32_t> ids;
+    uint64_t ids_order = 0;  // FixedClusters::order that the ids are of; 0: of no fixed clusters
   };
   struct Kernels {
-    Kernel boxes, lanes, candidates, listed, decide, gather;
+    Kernel boxes, lanes, ids, body_lanes, candidates, listed, decide, gather;
     bool are_compiled = false;
   };
 
@@ -113,6 +114,8 @@ class ContinuousCollisions {
   absl::Status BeginCandidates(Queue& queue, BufferView<Position> starts, BufferView<Position> ends, bool again);
   template <typename Position>
   absl::Status Build(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Position> starts, BufferView<Position> ends);
+  absl::Status BuildFixed(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Float4> starts, BufferView<Float4> ends);
+  absl::Status CheckVertices(Queue& queue);
   absl::Status FindClusterPairs(Queue& queue, uint32_t kind);
   // Adds what the cluster pairs [first, last) give to pairs_[kind] and to the counts, which it reads. Not an error: pairs beyond the
   // capacity, which are only counted.
