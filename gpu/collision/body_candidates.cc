@@ -25,6 +25,7 @@ constexpr uint32_t kMortonBits = 10;  // an axis
 constexpr uint32_t kPairsPerItem = 16;
 constexpr uint32_t kListedPerItem = 64;
 constexpr uint32_t kBlock = 8;  // vertices
+constexpr size_t kFewClusterPairs = 1024;  // there is room for so many at first
 // Of the largest side of a body's box: how far it may move before pairs are listed anew. More makes the list longer.
 constexpr float kSlackShare = 0.1F;
 
@@ -242,6 +243,7 @@ absl::Status BodyCandidates::ListPairs(Queue& queue) {
     PALPATE_RETURN_IF_ERROR(body_cluster_pairs_.FindWithin(queue, body_tree_));
   }
   const uint32_t items = are_few ? NodeCount() : body_cluster_pairs_.count();
+  const uint32_t chunk = group_size_ == 1 ? kPairsPerItem : 1;
   for (;;) {
     const std::array<uint32_t, 2> zeros{};  // those of the sweep stay
     PALPATE_RETURN_IF_ERROR(queue.Write(counters_, std::span<const uint32_t>(zeros), offsetof(Counts, escaped) / sizeof(uint32_t)));
@@ -249,8 +251,8 @@ absl::Status BodyCandidates::ListPairs(Queue& queue) {
     PALPATE_RETURN_IF_ERROR(kernel.Bind(Arg("capacity", static_cast<uint32_t>(listed_.count())), Arg("listed", listed_),
                                         Arg("hints", hints_), Arg("counters", counters_)));
     PALPATE_RETURN_IF_ERROR(are_few ? queue.Launch(kernel, {items, group_size_}, Arg("node_count", items), Arg("nodes", wide_nodes_))
-                                    : queue.Launch(kernel, {items, group_size_}, Arg("pair_count", items),
-                                                   Arg("cluster_pairs", body_cluster_pairs_.pairs()), Arg("nodes", body_tree_.nodes()),
+                                    : queue.Launch(kernel, {(items + chunk - 1) / chunk, group_size_}, Arg("pair_count", items),
+                                                   Arg("chunk", chunk), Arg("cluster_pairs", body_cluster_pairs_.pairs()), Arg("nodes", body_tree_.nodes()),
                                                    Arg("node_groups", body_tree_.node_groups()), Arg("elements", body_tree_.elements())));
     PALPATE_RETURN_IF_ERROR(ReadCounts(queue));
     if (counts_.listed <= listed_.count()) break;
@@ -324,33 +326,44 @@ absl::StatusOr<ElementClusters> BodyCandidates::Add(Queue& queue, SurfaceElement
   return ElementClusters{clusters.nodes, clusters.groups, clusters.elements, clusters.count};
 }
 
+uint32_t BodyCandidates::Limit() const {
+  return static_cast<uint32_t>(std::min<uint64_t>(max_pairs_, std::numeric_limits<uint32_t>::max()));
+}
+
+absl::StatusOr<ClusterPairsOnDevice> BodyCandidates::FindOnDevice(Queue& queue, SurfaceElement p, SurfaceElement q) {
+  const Clusters& a = clusters_[static_cast<size_t>(p)];
+  const Clusters& b = clusters_[static_cast<size_t>(q)];
+  Found& found = found_[static_cast<size_t>(p == q)];
+  const uint32_t chunk = group_size_ == 1 ? kPairsPerItem : 1;
+  PALPATE_RETURN_IF_ERROR(Grow(context_, found.pairs, kFewClusterPairs, "body cluster pairs"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, found.count, 1, "body cluster pair count"));
+  PALPATE_RETURN_IF_ERROR(queue.Fill(found.count, 0U));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(
+      pairs_kernel_, {(body_pair_count_ + chunk - 1) / chunk, group_size_}, Arg("body_pair_count", body_pair_count_), Arg("chunk", chunk),
+      Arg("body_pairs", body_pairs_), Arg("is_within", uint32_t{p == q}), Arg("p_begins", a.begins), Arg("p_boxes", a.boxes),
+      Arg("q_begins", b.begins), Arg("q_boxes", b.boxes), Arg("limit", Limit()),
+      Arg("capacity", static_cast<uint32_t>(found.pairs.count())), Arg("pairs", found.pairs), Arg("counter", found.count)));
+  return ClusterPairsOnDevice{found.pairs, &found.count};
+}
+
 absl::Status BodyCandidates::Find(Queue& queue, SurfaceElement p, SurfaceElement q) {
   count_ = 0;
   if (body_pair_count_ == 0) return absl::OkStatus();
-  const Clusters& a = clusters_[static_cast<size_t>(p)];
-  const Clusters& b = clusters_[static_cast<size_t>(q)];
-  const uint32_t chunk = group_size_ == 1 ? kPairsPerItem : 1;
-  const auto limit = static_cast<uint32_t>(std::min<uint64_t>(max_pairs_, std::numeric_limits<uint32_t>::max()));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_buffer_, 1024, "body cluster pairs"));
+  DeviceBuffer<UInt2>& buffer = found_[static_cast<size_t>(p == q)].pairs;
   for (;;) {
-    PALPATE_RETURN_IF_ERROR(queue.Fill(counters_, 0U, 1));  // whatever was counted there has been read
-    PALPATE_RETURN_IF_ERROR(queue.Launch(
-        pairs_kernel_, {(body_pair_count_ + chunk - 1) / chunk, group_size_}, Arg("body_pair_count", body_pair_count_), Arg("chunk", chunk),
-        Arg("body_pairs", body_pairs_), Arg("is_within", uint32_t{p == q}), Arg("p_begins", a.begins), Arg("p_boxes", a.boxes),
-        Arg("q_begins", b.begins), Arg("q_boxes", b.boxes), Arg("limit", limit),
-        Arg("capacity", static_cast<uint32_t>(pairs_buffer_.count())), Arg("pairs", pairs_buffer_), Arg("counter", counters_)));
+    PALPATE_ASSIGN_OR_RETURN(const ClusterPairsOnDevice pairs, FindOnDevice(queue, p, q));
     uint32_t found = 0;
-    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, std::span<uint32_t>(&found, 1)));
-    if (found > limit) {
+    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(*pairs.count, std::span<uint32_t>(&found, 1)));
+    if (found > Limit()) {
       return absl::ResourceExhaustedError(absl::StrCat("body candidates: more than max_cluster_pairs = ", max_pairs_,
                                                        " pairs of clusters; too many boxes overlap each other"));
     }
-    if (found > pairs_buffer_.count()) {
-      PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_buffer_, found, "body cluster pairs"));
+    if (found > buffer.count()) {
+      PALPATE_RETURN_IF_ERROR(Grow(context_, buffer, found, "body cluster pairs"));
       continue;
     }
     count_ = found;
-    pairs_ = {pairs_buffer_.handle(), found};
+    pairs_ = {buffer.handle(), found};
     return absl::OkStatus();
   }
 }

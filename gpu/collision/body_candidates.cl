@@ -23,6 +23,9 @@
 #define BLOCK_WIDTH 8u
 #define BLOCK_FLOATS 24u
 
+/* Pairs that a work-item collects before it makes room for them. */
+#define PENDING 32u
+
 /* For the host. Work-item: vertex. */
 kernel void body_copy_positions(uint count, global const float4* positions, global float4* copy) {
   const uint i = (uint)get_global_id(0);
@@ -135,19 +138,30 @@ kernel void body_wide_boxes(uint body_count, float share, global const Box* boxe
   }
 }
 
-/* A pair of bodies that may meet while both are inside their wide boxes. */
+/* Pairs of bodies that may meet while both are inside their wide boxes, in any order, and a normal for each that once kept the two apart
+   (w is 0: there is none). They are counted past the capacity. */
 typedef struct {
   uint capacity;
-  global UInt2* pairs;            /* in any order */
-  global float4* hints;           /* a normal that once kept the two apart; w is 0 if there is none */
-  volatile global uint* counters; /* runs past the capacity */
+  global UInt2* pairs;
+  global float4* hints;
+  volatile global uint* counters;
+  uint pending_count;
+  UInt2 pending[PENDING];
 } BodyList;
 
-void list_pair(const BodyList* list, uint a, uint b) {
-  const uint place = atomic_inc(list->counters + COUNT_LISTED);
-  if (place >= list->capacity) return;
-  list->pairs[place] = (UInt2)(min(a, b), max(a, b));
-  list->hints[place] = (float4)(0.0f);
+void flush_bodies(BodyList* list) {
+  const uint begin = atomic_add(list->counters + COUNT_LISTED, list->pending_count);
+  for (uint i = 0; i < list->pending_count; ++i) {
+    if (begin + i >= list->capacity) break;
+    list->pairs[begin + i] = list->pending[i];
+    list->hints[begin + i] = (float4)(0.0f);
+  }
+  list->pending_count = 0;
+}
+
+void list_bodies(BodyList* list, uint a, uint b) {
+  if (list->pending_count == PENDING) flush_bodies(list);
+  list->pending[list->pending_count++] = (UInt2)(min(a, b), max(a, b));
 }
 
 /* Lists all pairs of bodies whose wide boxes overlap, of few bodies. Work-item: node, with those from it on. */
@@ -155,32 +169,46 @@ kernel void body_list_of_few(uint node_count, global const float* nodes, uint ca
                              volatile global uint* counters) {
   const uint p = (uint)get_global_id(0);
   if (p >= node_count) return;
-  const BodyList list = {capacity, listed, hints, counters};
+  BodyList list;
+  list.capacity = capacity;
+  list.pairs = listed;
+  list.hints = hints;
+  list.counters = counters;
+  list.pending_count = 0;
   for (uint q = p; q < node_count; ++q) {
     const LaneBoxes lanes = load_lane_boxes(nodes, q);
     for (uint row = 0; row < NODE_WIDTH; ++row) {
       uint mask = lanes_overlapping(&lanes, lane_lower(nodes, p, row), lane_upper(nodes, p, row));
       if (p == q) mask &= (ALL_LANES << 1u) << row;
-      for (; mask != 0u; mask &= mask - 1u) list_pair(&list, p * NODE_WIDTH + row, q * NODE_WIDTH + lowest_lane(mask));
+      for (; mask != 0u; mask &= mask - 1u) list_bodies(&list, p * NODE_WIDTH + row, q * NODE_WIDTH + lowest_lane(mask));
     }
   }
+  flush_bodies(&list);
 }
 
-/* The same of many, in the pairs [0, pair_count) of clusters of bodies. Work-item: cluster pair. */
-kernel void body_list_of_many(uint pair_count, global const UInt2* cluster_pairs, global const float* nodes, global const uint* node_groups,
-                              global const uint* elements, uint capacity, global UInt2* listed, global float4* hints,
-                              volatile global uint* counters) {
-  const uint pair = (uint)get_global_id(0);
-  if (pair >= pair_count) return;
-  const uint p = cluster_pairs[pair].x;
-  const uint q = cluster_pairs[pair].y;
-  const LaneBoxes lanes = load_lane_boxes(nodes, q);
-  const BodyList list = {capacity, listed, hints, counters};
-  for (uint row = 0; row < NODE_WIDTH; ++row) {
-    uint mask = partners_of_row(&lanes, nodes, node_groups, p, row, node_groups, q, p == q);
-    const uint a = elements[p * NODE_WIDTH + row];
-    for (; mask != 0u; mask &= mask - 1u) list_pair(&list, a, elements[q * NODE_WIDTH + lowest_lane(mask)]);
+/* The same of many, in the pairs [0, pair_count) of clusters of bodies. Work-item: `chunk` cluster pairs. */
+kernel void body_list_of_many(uint pair_count, uint chunk, global const UInt2* cluster_pairs, global const float* nodes,
+                              global const uint* node_groups, global const uint* elements, uint capacity, global UInt2* listed,
+                              global float4* hints, volatile global uint* counters) {
+  const uint begin = (uint)get_global_id(0) * chunk;
+  if (begin >= pair_count) return;
+  BodyList list;
+  list.capacity = capacity;
+  list.pairs = listed;
+  list.hints = hints;
+  list.counters = counters;
+  list.pending_count = 0;
+  for (uint pair = begin; pair < min(begin + chunk, pair_count); ++pair) {
+    const uint p = cluster_pairs[pair].x;
+    const uint q = cluster_pairs[pair].y;
+    const LaneBoxes lanes = load_lane_boxes(nodes, q);
+    for (uint row = 0; row < NODE_WIDTH; ++row) {
+      uint mask = partners_of_row(&lanes, nodes, node_groups, p, row, node_groups, q, p == q);
+      const uint a = elements[p * NODE_WIDTH + row];
+      for (; mask != 0u; mask &= mask - 1u) list_bodies(&list, a, elements[q * NODE_WIDTH + lowest_lane(mask)]);
+    }
   }
+  flush_bodies(&list);
 }
 
 /* Blocks [begin, end) of a body's vertices. */
@@ -342,8 +370,6 @@ kernel void body_clusters(uint cluster_count, global const uint* cluster_body, g
   }
   cluster_boxes[cluster] = all;
 }
-
-#define PENDING 32u
 
 void flush(const UInt2* pending, uint count, uint capacity, global UInt2* pairs, volatile global uint* counter) {
   const uint begin = atomic_add(counter, count);

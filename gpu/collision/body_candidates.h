@@ -39,6 +39,7 @@ class BodyCandidates final : public CandidatePairs {
   FixedClusters Fixed(SurfaceElement kind) const override;
   absl::StatusOr<ElementClusters> Add(Queue& queue, SurfaceElement kind, BufferView<Box> boxes) override;
   absl::Status Find(Queue& queue, SurfaceElement p, SurfaceElement q) override;
+  absl::StatusOr<ClusterPairsOnDevice> FindOnDevice(Queue& queue, SurfaceElement p, SurfaceElement q) override;
 
   /// Pairs of bodies that no plane kept apart in this run, those with themselves included.
   uint32_t body_pair_count() const { return body_pair_count_; }
@@ -55,6 +56,12 @@ class BodyCandidates final : public CandidatePairs {
     DeviceBuffer<uint32_t> begins;    // [body_count + 1] in clusters
     DeviceBuffer<float> nodes;        // [count][6][16]
     DeviceBuffer<Box> boxes;          // [count] of all elements of each
+  };
+
+  // Pairs of clusters, of two kinds or of one.
+  struct Found {
+    DeviceBuffer<UInt2> pairs;
+    DeviceBuffer<uint32_t> count;
   };
 
   BodyCandidates() = default;
@@ -77,6 +84,7 @@ class BodyCandidates final : public CandidatePairs {
   absl::Status SweepBodies(Queue& queue, const Run& run);
   absl::Status ListPairs(Queue& queue);
   absl::Status DecidePairs(Queue& queue, const Run& run);
+  uint32_t Limit() const;
   absl::Status WriteCounts(Queue& queue);
   absl::Status ReadCounts(Queue& queue);
 
@@ -104,9 +112,10 @@ class BodyCandidates final : public CandidatePairs {
   DeviceBuffer<uint32_t> is_fresh_, stale_;                   // [body] what Fixed() tells
   DeviceBuffer<Box> body_boxes_, wide_boxes_;                 // [body] of this run; those that the list is of
   DeviceBuffer<float> wide_nodes_;                            // the same, 16 a node
-  DeviceBuffer<UInt2> listed_, body_pairs_, pairs_buffer_;
+  DeviceBuffer<UInt2> listed_, body_pairs_;
   DeviceBuffer<Float4> hints_;  // [listed] a normal that kept the two apart
   DeviceBuffer<uint32_t> counters_;
+  std::array<Found, 2> found_;
 };
 
 }  // namespace palpate::gpu

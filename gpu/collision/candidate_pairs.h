@@ -31,6 +31,12 @@ struct FixedClusters {
   uint64_t order = 0;            ///< changes when the elements of clusters do; not 0
 };
 
+/// Pairs of clusters that are found while the host goes on. `count`: how many there are, which may be more than `pairs` holds.
+struct ClusterPairsOnDevice {
+  BufferView<UInt2> pairs;
+  const DeviceBuffer<uint32_t>* count = nullptr;
+};
+
 /// Finds the pairs of clusters that may hold elements which come near each other: the first stage of each detector of triangle surfaces
 /// (proximity, continuous collisions, crossings). The detector gives the box of each element; what it gets are pairs of clusters, whose up
 /// to 256 pairs of elements it tests itself.
@@ -75,6 +81,11 @@ class CandidatePairs {
   /// Pairs (p, q) of clusters of the two kinds; where both are the same, each unordered pair once. One blocking read. Errors:
   /// ResourceExhausted naming max_cluster_pairs.
   virtual absl::Status Find(Queue& queue, SurfaceElement p, SurfaceElement q) = 0;
+  /// As Find, without waiting, where clusters are fixed. What is beyond the buffer is left to Find, which makes it larger. Valid until the
+  /// next search of this pair of kinds, Find included; another one of two kinds, or within one, takes its place.
+  virtual absl::StatusOr<ClusterPairsOnDevice> FindOnDevice(Queue& /*queue*/, SurfaceElement /*p*/, SurfaceElement /*q*/) {
+    return absl::UnimplementedError("candidates: their clusters are not fixed");
+  }
   uint32_t count() const { return count_; }
   BufferView<UInt2> pairs() const { return pairs_; }  ///< of the last Find
 

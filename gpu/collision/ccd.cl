@@ -216,8 +216,8 @@ void pad_interval(float half_separation, int16 is_good, float16* least, float16*
   *most = select((float16)(NAN), *most, is_good);
 }
 
-/* All that the filter needs of the clusters of bodies, with boxes and ids as CandidatePairs::Fixed() has them: of the elements, [cluster][6][16],
-   and of each cluster. One work-item a body. */
+/* Intervals of the clusters of bodies, and their boxes as CandidatePairs::Fixed() wants them: of the elements, [cluster][6][16], and of each
+   cluster. One work-item a body. */
 kernel void ccd_body_lanes(uint body_count, global const uint* bodies, global const uint* begins, uint corner_count, global const uint* ids,
                            global const Position* starts, global const Position* ends, float half_separation, global float* nodes,
                            global Box* boxes, global float* intervals, volatile global CcdCounters* counters) {
@@ -247,6 +247,9 @@ kernel void ccd_body_lanes(uint body_count, global const uint* bodies, global co
     boxes[cluster].upper = (float4)(max_of_lanes(upper_x), max_of_lanes(upper_y), max_of_lanes(upper_z), 0.0f);
   }
 }
+
+/* Number of pairs to look at: `most`, or what an earlier kernel found, if that is less. */
+uint pairs_at_hand(uint most, global const uint* device_count) { return device_count ? min(most, device_count[0]) : most; }
 
 /* Lanes of `mask` that no direction keeps apart from lane `row` of the other cluster. If one element is below the other along a direction
    at the start and at the end, it is between them too, since both move on straight lines. */
@@ -283,16 +286,24 @@ void flush_pairs(const uint2* pending, uint count, uint capacity, global uint2* 
   }
 }
 
+/* Rows of a cluster whose boxes overlap the box around all lanes of another. */
+uint rows_overlapping(global const float* p_nodes, uint p, const LaneBoxes* q_lanes) {
+  const LaneBoxes p_lanes = load_lane_boxes(p_nodes, p);
+  const float4 lower = (float4)(min_of_lanes(q_lanes->lower_x), min_of_lanes(q_lanes->lower_y), min_of_lanes(q_lanes->lower_z), 0.0f);
+  const float4 upper = (float4)(max_of_lanes(q_lanes->upper_x), max_of_lanes(q_lanes->upper_y), max_of_lanes(q_lanes->upper_z), 0.0f);
+  return lanes_overlapping(&p_lanes, lower, upper);
+}
+
 /* Element pairs of the cluster pairs [first, last), `chunk` a work-item, that the filter cannot tell apart, in any order, to pairs[];
    counts all of them. p is a vertex and q a triangle, or is_within: both are edges. */
 kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_corners, uint first, uint last, uint chunk,
-                           global const UInt2* cluster_pairs, global const float* p_nodes, global const uint* p_groups,
+                           global const uint* device_count, global const UInt2* cluster_pairs, global const float* p_nodes, global const uint* p_groups,
                            global const uint* p_elements, global const float* p_intervals, global const uint* p_ids,
                            global const float* q_nodes, global const uint* q_groups, global const uint* q_elements,
                            global const float* q_intervals, global const uint* q_ids, uint capacity, global uint2* pairs,
                            volatile global CcdCounters* counters) {
   const size_t begin = first + get_global_id(0) * chunk;
-  const size_t end = min(begin + chunk, (size_t)last);
+  const size_t end = min(begin + chunk, (size_t)pairs_at_hand(last, device_count));
   uint2 pending[PENDING];
   uint pending_count = 0;
   uint candidates = 0;
@@ -304,7 +315,8 @@ kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_
     global const float* q_rows = q_intervals + (size_t)q * (LANE_ROWS * NODE_WIDTH);
     global const uint* p_own = p_ids + (size_t)p * (LANE_IDS * NODE_WIDTH);
     global const uint* q_own = q_ids + (size_t)q * (LANE_IDS * NODE_WIDTH);
-    for (uint row = 0; row < NODE_WIDTH; ++row) {
+    for (uint rows = rows_overlapping(p_nodes, p, &lanes); rows != 0u; rows &= rows - 1u) {
+      const uint row = lowest_lane(rows);
       uint mask = partners_of_row(&lanes, p_nodes, p_groups, p, row, q_groups, q, is_within && p == q);
       if (mask == 0u) continue;
       mask &= ~lanes_sharing(p_own, p_corners, row, q_own, q_corners);
@@ -358,13 +370,13 @@ kernel void ccd_listed(uint kind, uint count, global const SurfaceContact* conta
   if (place < capacity) pairs[place] = (uint2)(contacts[i].a, contacts[i].b);
 }
 
-/* Decides the pairs [first, last). A hit goes to hits[], in any order, with its key for sorting to keys[]. One work-item a pair. */
-kernel void ccd_decide(uint kind, uint first, uint last, global const uint2* pairs, global const uint2* edges,
+/* Decides the pairs [first, last), or those of them that were found. A hit goes to hits[], in any order, with its key for sorting to keys[]. One work-item a pair. */
+kernel void ccd_decide(uint kind, uint first, uint last, global const CcdCounters* found, global const uint2* pairs, global const uint2* edges,
                        global const uint4* triangles, global const Position* starts, global const Position* ends, Real separation,
                        Real input_error, Real tolerance, uint max_steps, uint a_shift, uint kind_shift, uint capacity, global CcdHit* hits,
                        global ulong* keys, volatile global CcdCounters* counters) {
   const size_t i = first + get_global_id(0);
-  if (i >= last) return;
+  if (i >= (found ? min(last, found->pairs) : last)) return;
   const uint2 pair = pairs[i];
   uint4 vertices;
   if (kind == PALPATE_EDGE_EDGE) {
@@ -391,6 +403,7 @@ kernel void ccd_decide(uint kind, uint first, uint last, global const uint2* pai
     outcome.normal = (Real3)(0, 0, 0);
   }
   const uint place = atomic_inc(&counters->hits);
+  if (kind == PALPATE_EDGE_EDGE) atomic_inc(&counters->edge_hits);
   hit.toi = ccd_round_down(outcome.toi);
   /* Not negative, so that its bits rise with it. */
   atomic_min(&counters->earliest_bits, as_uint(hit.toi));
@@ -404,6 +417,20 @@ kernel void ccd_decide(uint kind, uint first, uint last, global const uint2* pai
   hit.normal = (float4)(size > 0.0f ? normal / size : (float3)(0.0f, 0.0f, 1.0f), 0.0f);
   hits[place] = hit;
   keys[place] = ((ulong)kind << kind_shift) | ((ulong)pair.x << a_shift) | pair.y;
+}
+
+/* Hits in the order of their keys, of which no two are equal, where they are few: each is put behind all that are smaller. */
+kernel void ccd_rank_hits(uint count, global const CcdHit* hits, global const ulong* keys, global CcdHit* sorted) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const ulong key = keys[i];
+  long8 smaller = (long8)(0);
+  uint j = 0;
+  for (; j + 8 <= count; j += 8) smaller -= vload8(0, keys + j) < (ulong8)(key);
+  const long4 by_4 = smaller.lo + smaller.hi;
+  uint rank = (uint)(by_4.x + by_4.y + by_4.z + by_4.w);
+  for (; j < count; ++j) rank += keys[j] < key ? 1u : 0u;
+  sorted[rank] = hits[i];
 }
 
 /* sorted[i] = hits[order[i]]. */
