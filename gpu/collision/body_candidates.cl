@@ -9,6 +9,9 @@
 /* Places in counters[]. */
 #define COUNT_PAIRS 0
 #define COUNT_REFUSABLE 1 /* bodies with coordinates that a detector may refuse */
+#define COUNT_STALE 2     /* bodies whose elements a detector has to work out */
+#define COUNT_ESCAPED 3   /* bodies that are no longer inside their wide boxes */
+#define COUNT_LISTED 4
 
 /* Coordinates that detectors may refuse. */
 #define LARGE_COORDINATE_M 1e8f
@@ -16,180 +19,333 @@
 #define HEIGHT_ROUNDING 1e-6f
 #define HEIGHT_TINY 1e-36f
 
+/* Vertices of bodies are kept in blocks of 8 of one body, [block][3][8]; the last one of a body fills its last block up. */
+#define BLOCK_WIDTH 8u
+#define BLOCK_FLOATS 24u
+
+/* Pairs that a work-item collects before it makes room for them. */
+#define PENDING 32u
+
 /* For the host. Work-item: vertex. */
 kernel void body_copy_positions(uint count, global const float4* positions, global float4* copy) {
   const uint i = (uint)get_global_id(0);
   if (i < count) copy[i] = positions[i];
 }
 
-/* Box around the way of each body, drawn out by half the distance. A body is active at first if it meets itself or a detector may have to
-   refuse it. With `compares` a body is changed if a vertex ends elsewhere than in the run before. Work-item: body. */
-kernel void body_swept_boxes(uint body_count, global const uint* begins, global const uint* vertices, global const uint* meets_itself,
-                             global const float4* starts, global const float4* ends, float half_distance, uint compares,
-                             global float4* last_ends, global Box* boxes, global uint* active, global uint* changed,
-                             volatile global uint* counters) {
-  const uint body = (uint)get_global_id(0);
-  if (body >= body_count) return;
-  float4 lower = (float4)(INFINITY);
-  float4 upper = (float4)(-INFINITY);
-  float largest = 0.0f;
-  int is_number = 1;
-  int is_same = compares != 0u;
-  for (uint i = begins[body]; i < begins[body + 1]; ++i) {
-    const float4 start = (float4)(starts[vertices[i]].xyz, 0.0f);
-    const float4 end = (float4)(ends[vertices[i]].xyz, 0.0f);
-    const float4 far = fmax(fabs(start), fabs(end)); /* drops NaNs, the sum does not */
-    largest = fmax(largest, fmax(far.x, fmax(far.y, far.z)));
-    const float4 sum = start + end;
-    is_number &= isfinite(sum.x + sum.y + sum.z);
-    lower = fmin(lower, fmin(start, end));
-    upper = fmax(upper, fmax(start, end));
-    is_same = is_same && all(last_ends[i] == end);
-    last_ends[i] = end;
-  }
-  const float4 pad = half_distance * 1.000001f + HEIGHT_ROUNDING * fmax(fabs(lower), fabs(upper)) + HEIGHT_TINY;
-  lower -= pad;
-  upper += pad;
-  if (!is_number || begins[body] == begins[body + 1]) lower = upper = (float4)(NAN);
-  lower.w = upper.w = 0.0f;
-  boxes[body].lower = lower;
-  boxes[body].upper = upper;
-  const int may_be_refused = !is_number || largest > LARGE_COORDINATE_M;
-  if (may_be_refused) atomic_inc(counters + COUNT_REFUSABLE);
-  active[body] = meets_itself[body] != 0u || may_be_refused ? 1u : 0u;
-  changed[body] = is_same ? 0u : 1u;
+void store_place(global float* blocks, uint i, float4 p) {
+  global float* at = blocks + (size_t)(i / BLOCK_WIDTH) * BLOCK_FLOATS + i % BLOCK_WIDTH;
+  at[0] = p.x;
+  at[BLOCK_WIDTH] = p.y;
+  at[2 * BLOCK_WIDTH] = p.z;
 }
 
-/* The vertices of a body. */
+float4 load_place(global const float* blocks, uint i) {
+  global const float* at = blocks + (size_t)(i / BLOCK_WIDTH) * BLOCK_FLOATS + i % BLOCK_WIDTH;
+  return (float4)(at[0], at[BLOCK_WIDTH], at[2 * BLOCK_WIDTH], 0.0f);
+}
+
+/* Whether the vertices [begin, end) end where they did in the run before. */
+int ends_are_kept(uint begin, uint end, global const uint* vertices, global const float4* ends, global const float* last_ends) {
+  for (uint i = begin; i < end; ++i) {
+    if (!all(load_place(last_ends, i) == (float4)(ends[vertices[i]].xyz, 0.0f))) return 0;
+  }
+  return 1;
+}
+
+/* Box around the way of a body, drawn out by half the distance, and its vertices in blocks; `ends`: null if it does not move. Whether a
+   detector may have to refuse it. */
+int sweep_body(uint begin, uint end, global const uint* vertices, global const float4* starts, global const float4* ends,
+               float half_distance, global float* block_starts, global float* block_ends, global Box* box) {
+  float4 lower = (float4)(INFINITY);
+  float4 upper = (float4)(-INFINITY);
+  float4 largest = (float4)(0.0f);
+  float4 sum = (float4)(0.0f); /* fmin and fmax drop NaNs, the sum does not */
+  for (uint i = begin; i < end; ++i) {
+    const float4 start = (float4)(starts[vertices[i]].xyz, 0.0f);
+    store_place(block_starts, i, start);
+    lower = fmin(lower, start);
+    upper = fmax(upper, start);
+    sum += 0.0f * start; /* NaN also if it is infinite */
+    if (!ends) continue;
+    const float4 stop = (float4)(ends[vertices[i]].xyz, 0.0f);
+    store_place(block_ends, i, stop);
+    lower = fmin(lower, stop);
+    upper = fmax(upper, stop);
+    sum += 0.0f * stop;
+  }
+  largest = fmax(fabs(lower), fabs(upper));
+  const int is_number = sum.x + sum.y + sum.z == 0.0f;
+  const float4 pad = half_distance * 1.000001f + HEIGHT_ROUNDING * largest + HEIGHT_TINY;
+  lower -= pad;
+  upper += pad;
+  if (!is_number || begin == end) lower = upper = (float4)(NAN);
+  lower.w = upper.w = 0.0f;
+  box->lower = lower;
+  box->upper = upper;
+  return !is_number || (begin != end && fmax(largest.x, fmax(largest.y, largest.z)) > LARGE_COORDINATE_M);
+}
+
+/* Boxes of all bodies, or with `compares` of those that have changed: a vertex ends elsewhere than in the run before. A body is active at
+   first if it meets itself or a detector may have to refuse it. Work-item: body. */
+kernel void body_swept_boxes(uint body_count, global const uint* begins, global const uint* vertices, global const uint* meets_itself,
+                             global const float4* starts, global const float4* ends, float half_distance, uint compares,
+                             global float* block_starts, global float* block_ends, global Box* boxes, global const Box* wide_boxes,
+                             global uint* may_be_refused, global uint* active, global uint* changed, global uint* is_fresh,
+                             global uint* stale, volatile global uint* counters) {
+  const uint body = (uint)get_global_id(0);
+  if (body >= body_count) return;
+  const uint begin = begins[body] * BLOCK_WIDTH;
+  const uint end = begins[body + 1] * BLOCK_WIDTH;
+  const int is_changed = compares == 0u || !ends_are_kept(begin, end, vertices, ends, block_ends);
+  changed[body] = is_changed ? 1u : 0u;
+  if (is_changed) {
+    may_be_refused[body] =
+        sweep_body(begin, end, vertices, starts, ends, half_distance, block_starts, block_ends, boxes + body) ? 1u : 0u;
+    is_fresh[body] = 0u;
+    const int4 is_inside = (wide_boxes[body].lower <= boxes[body].lower) & (boxes[body].upper <= wide_boxes[body].upper);
+    if (begin != end && !all(is_inside)) atomic_inc(counters + COUNT_ESCAPED);
+  }
+  if (may_be_refused[body] != 0u) atomic_inc(counters + COUNT_REFUSABLE);
+  const uint is_active = meets_itself[body] | may_be_refused[body];
+  active[body] = is_active;
+  if (is_active == 0u || is_fresh[body] != 0u) return;
+  stale[atomic_inc(counters + COUNT_STALE)] = body;
+  is_fresh[body] = 1u;
+}
+
+/* Draws boxes out by a share of their largest side, one by one and 16 a node. Work-item: node. */
+kernel void body_wide_boxes(uint body_count, float share, global const Box* boxes, global Box* wide_boxes, global float* nodes) {
+  const uint node = (uint)get_global_id(0);
+  if (node * NODE_WIDTH >= body_count) return;
+  global float* lanes = nodes + (size_t)node * NODE_FLOATS;
+  for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
+    const uint body = node * NODE_WIDTH + lane;
+    Box box = {(Float4)(NAN), (Float4)(NAN)};
+    if (body < body_count) {
+      box = boxes[body];
+      const float4 sides = box.upper - box.lower;
+      const float4 slack = (float4)((float3)(share * fmax(sides.x, fmax(sides.y, sides.z))), 0.0f);
+      box.lower -= slack;
+      box.upper += slack;
+      wide_boxes[body] = box;
+    }
+    lanes[lane] = box.lower.x;
+    lanes[lane + NODE_WIDTH] = box.lower.y;
+    lanes[lane + 2 * NODE_WIDTH] = box.lower.z;
+    lanes[lane + 3 * NODE_WIDTH] = box.upper.x;
+    lanes[lane + 4 * NODE_WIDTH] = box.upper.y;
+    lanes[lane + 5 * NODE_WIDTH] = box.upper.z;
+  }
+}
+
+/* Pairs of bodies that may meet while both are inside their wide boxes, in any order, and a normal for each that once kept the two apart
+   (w is 0: there is none). They are counted past the capacity. */
 typedef struct {
-  global const uint* vertices;
-  uint count;
+  uint capacity;
+  global UInt2* pairs;
+  global float4* hints;
+  volatile global uint* counters;
+  uint pending_count;
+  UInt2 pending[PENDING];
+} BodyList;
+
+void flush_bodies(BodyList* list) {
+  const uint begin = atomic_add(list->counters + COUNT_LISTED, list->pending_count);
+  for (uint i = 0; i < list->pending_count; ++i) {
+    if (begin + i >= list->capacity) break;
+    list->pairs[begin + i] = list->pending[i];
+    list->hints[begin + i] = (float4)(0.0f);
+  }
+  list->pending_count = 0;
+}
+
+void list_bodies(BodyList* list, uint a, uint b) {
+  if (list->pending_count == PENDING) flush_bodies(list);
+  list->pending[list->pending_count++] = (UInt2)(min(a, b), max(a, b));
+}
+
+/* Lists all pairs of bodies whose wide boxes overlap, of few bodies. Work-item: node, with those from it on. */
+kernel void body_list_of_few(uint node_count, global const float* nodes, uint capacity, global UInt2* listed, global float4* hints,
+                             volatile global uint* counters) {
+  const uint p = (uint)get_global_id(0);
+  if (p >= node_count) return;
+  BodyList list;
+  list.capacity = capacity;
+  list.pairs = listed;
+  list.hints = hints;
+  list.counters = counters;
+  list.pending_count = 0;
+  for (uint q = p; q < node_count; ++q) {
+    const LaneBoxes lanes = load_lane_boxes(nodes, q);
+    for (uint row = 0; row < NODE_WIDTH; ++row) {
+      uint mask = lanes_overlapping(&lanes, lane_lower(nodes, p, row), lane_upper(nodes, p, row));
+      if (p == q) mask &= (ALL_LANES << 1u) << row;
+      for (; mask != 0u; mask &= mask - 1u) list_bodies(&list, p * NODE_WIDTH + row, q * NODE_WIDTH + lowest_lane(mask));
+    }
+  }
+  flush_bodies(&list);
+}
+
+/* The same of many, in the pairs [0, pair_count) of clusters of bodies. Work-item: `chunk` cluster pairs. */
+kernel void body_list_of_many(uint pair_count, uint chunk, global const UInt2* cluster_pairs, global const float* nodes,
+                              global const uint* node_groups, global const uint* elements, uint capacity, global UInt2* listed,
+                              global float4* hints, volatile global uint* counters) {
+  const uint begin = (uint)get_global_id(0) * chunk;
+  if (begin >= pair_count) return;
+  BodyList list;
+  list.capacity = capacity;
+  list.pairs = listed;
+  list.hints = hints;
+  list.counters = counters;
+  list.pending_count = 0;
+  for (uint pair = begin; pair < min(begin + chunk, pair_count); ++pair) {
+    const uint p = cluster_pairs[pair].x;
+    const uint q = cluster_pairs[pair].y;
+    const LaneBoxes lanes = load_lane_boxes(nodes, q);
+    for (uint row = 0; row < NODE_WIDTH; ++row) {
+      uint mask = partners_of_row(&lanes, nodes, node_groups, p, row, node_groups, q, p == q);
+      const uint a = elements[p * NODE_WIDTH + row];
+      for (; mask != 0u; mask &= mask - 1u) list_bodies(&list, a, elements[q * NODE_WIDTH + lowest_lane(mask)]);
+    }
+  }
+  flush_bodies(&list);
+}
+
+/* Blocks [begin, end) of a body's vertices. */
+typedef struct {
+  uint begin;
+  uint end;
 } Body;
 
+float3 first_vertex(const Body* body, global const float* blocks) { return load_place(blocks, body->begin * BLOCK_WIDTH).xyz; }
+
+/* Heights of a block's vertices over n, relative to `origin`. */
+float8 block_heights(global const float* blocks, uint block, float3 origin, float3 n) {
+  global const float* at = blocks + (size_t)block * BLOCK_FLOATS;
+  return n.x * (vload8(0, at) - origin.x) + n.y * (vload8(1, at) - origin.y) + n.z * (vload8(2, at) - origin.z);
+}
+
+float8 lower_of(float8 a, float8 b) { return select(b, a, a < b); }
+
+float least_of(float8 v) {
+  const float4 by_4 = select(v.hi, v.lo, v.lo < v.hi);
+  const float2 by_2 = select(by_4.hi, by_4.lo, by_4.lo < by_4.hi);
+  return by_2.x < by_2.y ? by_2.x : by_2.y;
+}
+
 /* The vertex of the least height over n, relative to `origin`. */
-float3 lowest_vertex(const Body* body, global const float4* positions, float3 origin, float3 n) {
-  float least = INFINITY;
-  float3 lowest = (float3)(0.0f);
-  for (uint i = 0; i < body->count; ++i) {
-    const float3 p = positions[body->vertices[i]].xyz - origin;
-    const float height = dot(n, p);
-    if (height >= least) continue;
-    least = height;
-    lowest = p;
+float3 lowest_vertex(const Body* body, global const float* blocks, float3 origin, float3 n) {
+  float8 heights = block_heights(blocks, body->begin, origin, n);
+  int8 block_of = (int8)((int)body->begin);
+  for (uint block = body->begin + 1; block < body->end; ++block) {
+    const float8 others = block_heights(blocks, block, origin, n);
+    const int8 is_lower = others < heights;
+    heights = select(heights, others, is_lower);
+    block_of = select(block_of, (int8)((int)block), is_lower);
   }
-  return lowest;
+  const float least = least_of(heights);
+  const int8 bits = (heights <= (float8)(least)) & (int8)(1, 2, 4, 8, 16, 32, 64, 128);
+  const int4 by_4 = bits.lo | bits.hi;
+  const int2 by_2 = by_4.lo | by_4.hi;
+  const uint lane = lowest_lane((uint)(by_2.x | by_2.y));
+  int lanes[BLOCK_WIDTH];
+  vstore8(block_of, 0, lanes);
+  return load_place(blocks, (uint)lanes[lane] * BLOCK_WIDTH + lane).xyz - origin;
+}
+
+float least_height(const Body* body, global const float* blocks, float3 origin, float3 n) {
+  float8 heights = block_heights(blocks, body->begin, origin, n);
+  for (uint block = body->begin + 1; block < body->end; ++block) heights = lower_of(heights, block_heights(blocks, block, origin, n));
+  return least_of(heights);
 }
 
 /* Gap between the bodies along n, a above b; negative if they overlap there. */
-float gap_along(const Body* a, const Body* b, global const float4* positions, float3 origin, float3 n) {
-  float least = INFINITY;
-  float most = -INFINITY;
-  for (uint i = 0; i < a->count; ++i) least = fmin(least, dot(n, positions[a->vertices[i]].xyz - origin));
-  for (uint i = 0; i < b->count; ++i) most = fmax(most, dot(n, positions[b->vertices[i]].xyz - origin));
-  return least - most;
+float gap_along(const Body* a, const Body* b, global const float* blocks, float3 origin, float3 n) {
+  return least_height(a, blocks, origin, n) + least_height(b, blocks, origin, -n);
 }
 
 #define MAX_GJK_STEPS 24
 /* Of the distance: what GJK may be off before it ends. */
 #define GJK_TOLERANCE 1e-3f
 
-/* Whether a plane keeps a and b apart by more than `pad` at both positions, with its normal from those at `at`. */
-int has_plane(const Body* a, const Body* b, global const float4* at, global const float4* other, int is_moving, float3 origin, float pad) {
+#define PLANE_FOUND 1
+#define PLANE_NOT_FOUND 0
+#define PLANE_IS_NONE 2 /* the bodies are nearer than `pad` at `at`: there is no such plane */
+
+/* Looks for a plane that keeps a and b apart by more than `pad` at both positions, with its normal n from those at `at`; n is where the
+   search begins, and where it ended. `other`: null if the bodies do not move. */
+int find_plane(const Body* a, const Body* b, global const float* at, global const float* other, float3 origin, float pad, float3* n) {
   Simplex s;
   s.count = 0;
-  float3 v = at[a->vertices[0]].xyz - at[b->vertices[0]].xyz;
-  float size = length(v);
+  float3 v = *n;
+  float size = 0.0f;
   for (int step = 0; step < MAX_GJK_STEPS; ++step) {
     const float distance_m = length(v);
     /* What is this near cannot be told apart here. */
-    if (!(distance_m > pad)) return 0;
-    const float3 n = v / distance_m;
-    const float3 w = lowest_vertex(a, at, origin, n) - lowest_vertex(b, at, origin, -n);
-    const float gap = dot(n, w);
-    if (gap > pad && (!is_moving || gap_along(a, b, other, origin, n) > pad)) return 1;
-    if (step > 0 && distance_m - gap <= GJK_TOLERANCE * distance_m) return 0;
+    if (!(distance_m > (step > 0 ? pad : 0.0f))) return PLANE_IS_NONE;
+    *n = v / distance_m;
+    const float3 w = lowest_vertex(a, at, origin, *n) - lowest_vertex(b, at, origin, -*n);
+    const float gap = dot(*n, w);
+    if (gap > pad && (!other || gap_along(a, b, other, origin, *n) > pad)) return PLANE_FOUND;
+    if (step > 0 && distance_m - gap <= GJK_TOLERANCE * distance_m) return gap > pad ? PLANE_NOT_FOUND : PLANE_IS_NONE;
     size = fmax(size, length(w));
     s.p[s.count] = w;
     s.a[s.count] = s.b[s.count] = 0u;
     ++s.count;
     v = nearest_on_simplex(&s, size);
-    if (s.count == 4) return 0;
+    if (s.count == 4) return PLANE_IS_NONE;
   }
-  return 0;
+  return PLANE_NOT_FOUND;
 }
 
-int are_apart(const Body* a, const Body* b, global const float4* starts, global const float4* ends, float pad) {
-  const float3 origin = starts[a->vertices[0]].xyz;
-  const int is_moving = starts != ends;
-  return has_plane(a, b, starts, ends, is_moving, origin, pad) || (is_moving && has_plane(a, b, ends, starts, 1, origin, pad));
+/* `middle`: about from b to a; `hint`: a normal to try first, and one that was found. */
+int are_apart(const Body* a, const Body* b, global const float* starts, global const float* ends, float3 middle, float pad,
+              global float4* hint) {
+  const float3 origin = first_vertex(a, starts);
+  float3 n = (*hint).xyz;
+  if ((*hint).w != 0.0f && gap_along(a, b, starts, origin, n) > pad && (!ends || gap_along(a, b, ends, origin, n) > pad)) return 1;
+  n = dot(middle, middle) > 0.0f ? middle : origin - first_vertex(b, starts);
+  int found = find_plane(a, b, starts, ends, origin, pad, &n);
+  if (found == PLANE_NOT_FOUND && ends) found = find_plane(a, b, ends, starts, origin, pad, &n);
+  if (found == PLANE_FOUND) *hint = (float4)(n, 1.0f);
+  return found == PLANE_FOUND;
 }
 
-/* What decides about pairs of bodies, and where those go that are left. */
-typedef struct {
-  global const uint* begins;
-  global const uint* vertices;
-  global const float4* starts;
-  global const float4* ends;
-  global const Box* boxes;
-  float distance_m;
-  uint only_changed; /* pairs of two bodies that have not changed are left out */
-  uint capacity;
-  global UInt2* kept;             /* in any order */
-  volatile global uint* counters; /* runs past the capacity */
-  global const uint* changed;
-  volatile global uint* active;
-} BodyPairs;
-
-/* Keeps the pair and makes both bodies active, unless a plane keeps them apart. */
-void decide_bodies(const BodyPairs* pairs, uint body_a, uint body_b) {
-  if (pairs->only_changed && (pairs->changed[body_a] | pairs->changed[body_b]) == 0u) return;
-  const Body a = {pairs->vertices + pairs->begins[body_a], pairs->begins[body_a + 1] - pairs->begins[body_a]};
-  const Body b = {pairs->vertices + pairs->begins[body_b], pairs->begins[body_b + 1] - pairs->begins[body_b]};
-  const float4 far = fmax(fmax(fabs(pairs->boxes[body_a].lower), fabs(pairs->boxes[body_a].upper)),
-                          fmax(fabs(pairs->boxes[body_b].lower), fabs(pairs->boxes[body_b].upper)));
-  const float pad = pairs->distance_m * 1.00001f + 4.0f * HEIGHT_ROUNDING * (far.x + far.y + far.z) + HEIGHT_TINY;
-  if (are_apart(&a, &b, pairs->starts, pairs->ends, pad)) return;
-  atomic_or(pairs->active + body_a, 1u);
-  atomic_or(pairs->active + body_b, 1u);
-  const uint place = atomic_inc(pairs->counters + COUNT_PAIRS);
-  if (place < pairs->capacity) pairs->kept[place] = (UInt2)(min(body_a, body_b), max(body_a, body_b));
+/* Those of the listed pairs [0, count) that no plane keeps apart are kept, in any order, and their bodies made active; `chunk` of them a
+   work-item. With only_changed pairs of two bodies that have not changed are left out. `ends`: null if nothing moves. Counts past the
+   capacity. Does nothing if the list is out of date. */
+kernel void body_pairs(uint count, uint chunk, global const UInt2* listed, global float4* hints, global const uint* begins,
+                       global const float* starts, global const float* ends, global const Box* boxes, float distance_m, uint only_changed,
+                       uint capacity, global UInt2* kept, global const uint* changed, volatile global uint* active, global uint* is_fresh,
+                       global uint* stale, volatile global uint* counters) {
+  if (counters[COUNT_ESCAPED] != 0u) return;
+  const uint first = (uint)get_global_id(0) * chunk;
+  for (uint i = first; i < min(first + chunk, count); ++i) {
+    const UInt2 pair = listed[i];
+    if (only_changed && (changed[pair.x] | changed[pair.y]) == 0u) continue;
+    const Box box_a = boxes[pair.x];
+    const Box box_b = boxes[pair.y];
+    if (!all((box_a.lower <= box_b.upper) & (box_b.lower <= box_a.upper))) continue;
+    const Body a = {begins[pair.x], begins[pair.x + 1]};
+    const Body b = {begins[pair.y], begins[pair.y + 1]};
+    const float4 far = fmax(fmax(fabs(box_a.lower), fabs(box_a.upper)), fmax(fabs(box_b.lower), fabs(box_b.upper)));
+    const float pad = distance_m * 1.00001f + 4.0f * HEIGHT_ROUNDING * (far.x + far.y + far.z) + HEIGHT_TINY;
+    const float4 middle = 0.5f * box_a.lower - 0.5f * box_b.lower + 0.5f * box_a.upper - 0.5f * box_b.upper;
+    if (are_apart(&a, &b, starts, ends, middle.xyz, pad, hints + i)) continue;
+    for (uint side = 0; side < 2; ++side) {
+      const uint body = side == 0u ? pair.x : pair.y;
+      if (atomic_xchg(active + body, 1u) != 0u || is_fresh[body] != 0u) continue;
+      is_fresh[body] = 1u;
+      stale[atomic_inc(counters + COUNT_STALE)] = body;
+    }
+    const uint place = atomic_inc(counters + COUNT_PAIRS);
+    if (place < capacity) kept[place] = pair;
+  }
 }
 
 int boxes_overlap(const global Box* a, const global Box* b) {
   return a->lower.x <= b->upper.x && b->lower.x <= a->upper.x && a->lower.y <= b->upper.y && b->lower.y <= a->upper.y &&
          a->lower.z <= b->upper.z && b->lower.z <= a->upper.z;
-}
-
-/* All pairs of bodies whose boxes overlap, of few bodies. Work-item: body, with those after it. */
-kernel void body_pairs_of_few(uint body_count, global const uint* begins, global const uint* vertices, global const float4* starts,
-                              global const float4* ends, global const Box* boxes, float distance_m, uint only_changed, uint capacity,
-                              global UInt2* kept, volatile global uint* counters, global const uint* changed,
-                              volatile global uint* active) {
-  const uint a = (uint)get_global_id(0);
-  if (a >= body_count) return;
-  const BodyPairs pairs = {begins, vertices, starts, ends, boxes, distance_m, only_changed, capacity, kept, counters, changed, active};
-  for (uint b = a + 1; b < body_count; ++b) {
-    if (boxes_overlap(boxes + a, boxes + b)) decide_bodies(&pairs, a, b);
-  }
-}
-
-/* The same of many, in the pairs [0, pair_count) of clusters of bodies. Work-item: cluster pair. */
-kernel void body_pairs_of_many(uint pair_count, global const UInt2* cluster_pairs, global const float* nodes,
-                               global const uint* node_groups, global const uint* elements, global const uint* begins,
-                               global const uint* vertices, global const float4* starts, global const float4* ends, global const Box* boxes,
-                               float distance_m, uint only_changed, uint capacity, global UInt2* kept, volatile global uint* counters,
-                               global const uint* changed, volatile global uint* active) {
-  const uint pair = (uint)get_global_id(0);
-  if (pair >= pair_count) return;
-  const uint p = cluster_pairs[pair].x;
-  const uint q = cluster_pairs[pair].y;
-  const LaneBoxes lanes = load_lane_boxes(nodes, q);
-  const BodyPairs pairs = {begins, vertices, starts, ends, boxes, distance_m, only_changed, capacity, kept, counters, changed, active};
-  for (uint row = 0; row < NODE_WIDTH; ++row) {
-    uint mask = partners_of_row(&lanes, nodes, node_groups, p, row, node_groups, q, p == q);
-    const uint a = elements[p * NODE_WIDTH + row];
-    for (; mask != 0u; mask &= mask - 1u) decide_bodies(&pairs, a, elements[q * NODE_WIDTH + lowest_lane(mask)]);
-  }
 }
 
 /* Boxes of the elements of each cluster of an active body, lane by lane and all together. Work-item: cluster. */
@@ -214,8 +370,6 @@ kernel void body_clusters(uint cluster_count, global const uint* cluster_body, g
   }
   cluster_boxes[cluster] = all;
 }
-
-#define PENDING 32u
 
 void flush(const UInt2* pending, uint count, uint capacity, global UInt2* pairs, volatile global uint* counter) {
   const uint begin = atomic_add(counter, count);

@@ -163,13 +163,6 @@ kernel void hierarchy_clusters(global const Box* boxes, global const uint* group
   }
 }
 
-float min_of_lanes(float16 v) {
-  const float8 by_8 = fmin(v.lo, v.hi);
-  const float4 by_4 = fmin(by_8.lo, by_8.hi);
-  const float2 by_2 = fmin(by_4.lo, by_4.hi);
-  return fmin(by_2.x, by_2.y);
-}
-float max_of_lanes(float16 v) { return -min_of_lanes(-v); }
 uint smallest_of_lanes(uint16 v) {
   const uint8 by_8 = min(v.lo, v.hi);
   const uint4 by_4 = min(by_8.lo, by_8.hi);

@@ -22,6 +22,21 @@ struct ElementClusters {
   uint32_t count = 0;
 };
 
+/// Clusters whose elements stay the same while the surface does, so that they are known before the boxes are.
+struct FixedClusters {
+  ElementClusters clusters;
+  BufferView<Box> boxes;         ///< [count] of all elements of each cluster
+  BufferView<uint32_t> begins;   ///< [body_count + 1] the clusters of each body
+  BufferView<uint32_t> stale;    ///< the bodies whose boxes (`nodes` and `boxes`) are to be worked out, in any order
+  uint64_t order = 0;            ///< changes when the elements of clusters do; not 0
+};
+
+/// Pairs of clusters that are found while the host goes on. `count`: how many there are, which may be more than `pairs` holds.
+struct ClusterPairsOnDevice {
+  BufferView<UInt2> pairs;
+  const DeviceBuffer<uint32_t>* count = nullptr;
+};
+
 /// Finds the pairs of clusters that may hold elements which come near each other: the first stage of each detector of triangle surfaces
 /// (proximity, continuous collisions, crossings). The detector gives the box of each element; what it gets are pairs of clusters, whose up
 /// to 256 pairs of elements it tests itself.
@@ -48,9 +63,17 @@ class CandidatePairs {
   }
   /// After Begin: there are no candidates, and nothing that a detector could have to refuse; the rest of the run may be left out.
   virtual bool is_empty() const { return false; }
+  /// After Begin: false if the coordinates of all bodies are finite and below 1e8 m.
+  virtual bool may_be_refused() const { return true; }
   /// After Begin: [body_count] 0 for a body none of whose elements is in a candidate, so that nothing about it need be worked
   /// out; its coordinates are finite and below 1e8 m. A null view: not known, all count.
   virtual BufferView<uint32_t> active_bodies() const { return {}; }
+
+  /// Whether Fixed() may take the place of Add().
+  virtual bool has_fixed_clusters() const { return false; }
+  /// For detectors that fill in boxes themselves, all of them in all runs: those of stale bodies are wanted. What was worked out of other
+  /// active bodies, in the run before, still holds. Valid until the next Begin.
+  virtual FixedClusters Fixed(SurfaceElement /*kind*/) const { return {}; }
 
   /// Takes the boxes [m] of all elements of a kind; those of inactive bodies are not read. What it returns is valid until the next Begin.
   virtual absl::StatusOr<ElementClusters> Add(Queue& queue, SurfaceElement kind, BufferView<Box> boxes) = 0;
@@ -58,6 +81,11 @@ class CandidatePairs {
   /// Pairs (p, q) of clusters of the two kinds; where both are the same, each unordered pair once. One blocking read. Errors:
   /// ResourceExhausted naming max_cluster_pairs.
   virtual absl::Status Find(Queue& queue, SurfaceElement p, SurfaceElement q) = 0;
+  /// As Find, without waiting, where clusters are fixed. What is beyond the buffer is left to Find, which makes it larger. Valid until the
+  /// next search of this pair of kinds, Find included; another one of two kinds, or within one, takes its place.
+  virtual absl::StatusOr<ClusterPairsOnDevice> FindOnDevice(Queue& /*queue*/, SurfaceElement /*p*/, SurfaceElement /*q*/) {
+    return absl::UnimplementedError("candidates: their clusters are not fixed");
+  }
   uint32_t count() const { return count_; }
   BufferView<UInt2> pairs() const { return pairs_; }  ///< of the last Find
 

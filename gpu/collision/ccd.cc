@@ -31,9 +31,16 @@ constexpr uint32_t kPairsPerClusterPair = BoxHierarchy::kWidth * BoxHierarchy::k
 constexpr uint32_t kPairsExpected = 16;
 constexpr uint32_t kDecisionsShare = 8;
 constexpr uint32_t kMaxBatchPairs = 1U << 26;
+// Pairs there is always room for where they are found and decided without waiting.
+constexpr uint32_t kLeastRoom = 1024;
+// Up to so many hits each is compared with all others: one launch instead of a dozen.
+constexpr uint32_t kRankedHits = 1024;
 // Up to this many hits the list grows as they come. Beyond, all are counted first: there may be more than any memory holds.
 constexpr uint32_t kHitsWorthCopying = 1U << 18;
 static_assert(uint64_t{kMaxBatchPairs} / kPairsExpected * kPairsPerClusterPair + kMaxCapacity < uint64_t{1} << 32, "counts do not wrap");
+
+/// Work-items of a group where each has a run of cluster pairs.
+size_t PairGroup(const DeviceInfo& device) { return device.is_gpu ? 64 : 1; }
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -79,6 +86,7 @@ absl::StatusOr<ContinuousCollisions> ContinuousCollisions::Create(const std::sha
   PALPATE_ASSIGN_OR_RETURN(detector.float_kernels_, detector.CreateKernels(false));
   detector.candidate_structures_ = CandidateStructures::Create(context, options.max_cluster_pairs, options.candidates);
   PALPATE_ASSIGN_OR_RETURN(detector.counters_, DeviceBuffer<CcdCounters>::Create(context, 1, "ccd counters"));
+  PALPATE_ASSIGN_OR_RETURN(detector.edge_counters_, DeviceBuffer<CcdCounters>::Create(context, 1, "ccd edge counters"));
   return detector;
 }
 
@@ -89,9 +97,12 @@ absl::StatusOr<ContinuousCollisions::Kernels> ContinuousCollisions::CreateKernel
   PALPATE_ASSIGN_OR_RETURN(result.lanes, context_->CreateKernel(kernels::ccd, "ccd_lanes", defines));
   PALPATE_ASSIGN_OR_RETURN(result.candidates, context_->CreateKernel(kernels::ccd, "ccd_candidates", defines));
   if (!input_double) {
+    PALPATE_ASSIGN_OR_RETURN(result.ids, context_->CreateKernel(kernels::ccd, "ccd_ids", defines));
+    PALPATE_ASSIGN_OR_RETURN(result.body_lanes, context_->CreateKernel(kernels::ccd, "ccd_body_lanes", defines));
     PALPATE_ASSIGN_OR_RETURN(result.listed, context_->CreateKernel(kernels::ccd, "ccd_listed", defines));
   }
   PALPATE_ASSIGN_OR_RETURN(result.decide, context_->CreateKernel(kernels::ccd, "ccd_decide", defines));
+  PALPATE_ASSIGN_OR_RETURN(result.rank, context_->CreateKernel(kernels::ccd, "ccd_rank_hits", defines));
   PALPATE_ASSIGN_OR_RETURN(result.gather, context_->CreateKernel(kernels::ccd, "ccd_gather_hits", defines));
   return result;
 }
@@ -134,44 +145,133 @@ absl::Status ContinuousCollisions::Build(Queue& queue, Kernels& kernels, Element
   const auto half_separation = static_cast<float>(options_.separation_m / 2);
   PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.boxes, {elements.count, kLocalSize}, Arg("count", elements.count),
                                        Arg("corner_count", elements.corner_count), Arg("stride", elements.stride),
-                                       Arg("corners", elements.corners), Arg("groups", elements.groups),
-                                       Arg("active_bodies", candidates_->active_bodies()), Arg("starts", starts), Arg("ends", ends),
-                                       Arg("half_separation", half_separation), Arg("boxes", elements.boxes), Arg("counters", counters_)));
+                                       Arg("corners", elements.corners), Arg("groups", elements.groups), Arg("starts", starts),
+                                       Arg("ends", ends), Arg("half_separation", half_separation), Arg("boxes", elements.boxes),
+                                       Arg("counters", counters_)));
   PALPATE_ASSIGN_OR_RETURN(elements.clusters, candidates_->Add(queue, elements.kind, elements.boxes));
   const uint32_t clusters = elements.clusters.count;
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.intervals, size_t{clusters} * kIntervalFloats, "ccd intervals"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.ids, size_t{clusters} * kIds, "ccd corners"));
   return queue.Launch(kernels.lanes, {clusters, kLocalSize}, Arg("cluster_count", clusters), Arg("corner_count", elements.corner_count),
                       Arg("stride", elements.stride), Arg("corners", elements.corners), Arg("elements", elements.clusters.elements),
-                      Arg("groups", elements.groups), Arg("active_bodies", candidates_->active_bodies()), Arg("starts", starts),
-                      Arg("ends", ends), Arg("half_separation", half_separation), Arg("intervals", elements.intervals),
-                      Arg("ids", elements.ids));
+                      Arg("starts", starts), Arg("ends", ends), Arg("half_separation", half_separation),
+                      Arg("intervals", elements.intervals), Arg("ids", elements.ids));
+}
+
+absl::Status ContinuousCollisions::BuildFixed(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Float4> starts,
+                                              BufferView<Float4> ends) {
+  const FixedClusters fixed = candidates_->Fixed(elements.kind);
+  const uint32_t clusters = fixed.clusters.count;
+  elements.clusters = fixed.clusters;
+  PALPATE_RETURN_IF_ERROR(Grow(context_, elements.intervals, size_t{clusters} * kIntervalFloats, "ccd intervals"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, elements.ids, size_t{clusters} * kIds, "ccd corners"));
+  if (elements.ids_order != fixed.order) {
+    PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.ids, {clusters, kLocalSize}, Arg("cluster_count", clusters),
+                                         Arg("corner_count", elements.corner_count), Arg("stride", elements.stride),
+                                         Arg("corners", elements.corners), Arg("elements", fixed.clusters.elements),
+                                         Arg("ids", elements.ids)));
+    elements.ids_order = fixed.order;
+  }
+  const auto bodies = static_cast<uint32_t>(fixed.stale.count);
+  return queue.Launch(kernels.body_lanes, {bodies, UsualLocalSize(!context_->device().is_gpu)}, Arg("body_count", bodies),
+                      Arg("bodies", fixed.stale), Arg("begins", fixed.begins), Arg("corner_count", elements.corner_count),
+                      Arg("ids", elements.ids), Arg("starts", starts), Arg("ends", ends),
+                      Arg("half_separation", static_cast<float>(options_.separation_m / 2)), Arg("nodes", fixed.clusters.nodes),
+                      Arg("boxes", fixed.boxes), Arg("intervals", elements.intervals), Arg("counters", counters_));
+}
+
+absl::Status ContinuousCollisions::CheckVertices(Queue& queue) {
+  if (!candidates_->may_be_refused()) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(ReadCounters(queue));
+  if (counts_.bad_vertex == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("ccd: the coordinates of vertex %d are not finite or beyond 1e30 m", ~counts_.bad_vertex));
+}
+
+uint32_t ContinuousCollisions::ChunkOf(uint32_t cluster_pairs) const {
+  const DeviceInfo& device = context_->device();
+  return device.is_gpu ? 1 : std::clamp(cluster_pairs / (16 * std::max(device.compute_units, 1U)), 1U, 64U);
 }
 
 absl::Status ContinuousCollisions::FindClusterPairs(Queue& queue, uint32_t kind) {
-  const bool is_within = kind == PALPATE_EDGE_EDGE;
-  PALPATE_RETURN_IF_ERROR(candidates_->Find(queue, is_within ? SurfaceElement::kEdge : SurfaceElement::kVertex,
-                                            is_within ? SurfaceElement::kEdge : SurfaceElement::kTriangle));
+  PALPATE_RETURN_IF_ERROR(candidates_->Find(queue, First(kind).kind, Second(kind).kind));
   statistics_.cluster_pairs[kind] = candidates_->count();
   return Grow(context_, pairs_[kind], std::min(4096U, options_.batch_pairs), "ccd pairs");
 }
 
-absl::Status ContinuousCollisions::FindBatch(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last) {
-  const bool is_within = kind == PALPATE_EDGE_EDGE;
-  const Elements& p = is_within ? edges_ : vertices_;
-  const Elements& q = is_within ? edges_ : triangles_;
-  const uint32_t chunk = context_->device().is_gpu ? 1 : 64;
-  const size_t items = (last - first + chunk - 1) / chunk;
+absl::Status ContinuousCollisions::LaunchCandidates(Queue& queue, Kernels& kernels, uint32_t kind, const ClusterPairRange& range,
+                                                    const DeviceBuffer<CcdCounters>& counters) {
+  const Elements& p = First(kind);
+  const Elements& q = Second(kind);
+  const uint32_t chunk = ChunkOf(range.last - range.first);
   const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(pairs_[kind].count(), kMaxCapacity));
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(kernels.candidates, {items, context_->device().is_gpu ? size_t{64} : size_t{1}}, Arg("is_within", uint32_t{is_within}),
-                   Arg("filters", uint32_t{!options_.candidates_only}), Arg("p_corners", p.corner_count), Arg("q_corners", q.corner_count),
-                   Arg("first", first), Arg("last", last), Arg("chunk", chunk), Arg("cluster_pairs", candidates_->pairs()),
-                   Arg("p_nodes", p.clusters.nodes), Arg("p_groups", p.clusters.groups), Arg("p_elements", p.clusters.elements),
-                   Arg("p_intervals", p.intervals), Arg("p_ids", p.ids), Arg("q_nodes", q.clusters.nodes),
-                   Arg("q_groups", q.clusters.groups), Arg("q_elements", q.clusters.elements), Arg("q_intervals", q.intervals),
-                   Arg("q_ids", q.ids), Arg("capacity", capacity), Arg("pairs", pairs_[kind]), Arg("counters", counters_)));
+  return queue.Launch(
+      kernels.candidates, {(range.last - range.first + chunk - 1) / chunk, PairGroup(context_->device())},
+      Arg("is_within", uint32_t{kind == PALPATE_EDGE_EDGE}), Arg("filters", uint32_t{!options_.candidates_only}),
+      Arg("p_corners", p.corner_count), Arg("q_corners", q.corner_count), Arg("first", range.first), Arg("last", range.last),
+      Arg("chunk", chunk), Arg("device_count", range.count), Arg("cluster_pairs", range.pairs), Arg("p_nodes", p.clusters.nodes),
+      Arg("p_groups", p.clusters.groups), Arg("p_elements", p.clusters.elements), Arg("p_intervals", p.intervals), Arg("p_ids", p.ids),
+      Arg("q_nodes", q.clusters.nodes), Arg("q_groups", q.clusters.groups), Arg("q_elements", q.clusters.elements),
+      Arg("q_intervals", q.intervals), Arg("q_ids", q.ids), Arg("capacity", capacity), Arg("pairs", pairs_[kind]),
+      Arg("counters", counters));
+}
+
+absl::Status ContinuousCollisions::FindBatch(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last) {
+  PALPATE_RETURN_IF_ERROR(LaunchCandidates(queue, kernels, kind, {candidates_->pairs(), {}, first, last}, counters_));
   return ReadCounters(queue);
+}
+
+uint32_t ContinuousCollisions::RoomFor(uint64_t expected, size_t capacity) {
+  return static_cast<uint32_t>(std::min<uint64_t>({2 * expected + kLeastRoom, capacity, kMaxCapacity}));
+}
+
+absl::StatusOr<bool> ContinuousCollisions::TryAtOnce(Queue& queue, Kernels& kernels, BufferView<Float4> starts, BufferView<Float4> ends,
+                                                     bool again) {
+  const bool is_possible = candidates_->has_fixed_clusters() && !options_.candidates_only && !options_.measure_stages;
+  const CcdStatistics& expected = again ? expected_again_ : expected_;
+  const auto is_one_batch = [&](uint32_t kind) {
+    return expected.cluster_pairs[kind] <= options_.batch_pairs / kPairsExpected && expected.pairs[kind] <= pairs_[kind].count();
+  };
+  if (!is_possible || !is_one_batch(0) || !is_one_batch(1)) return false;
+  PALPATE_RETURN_IF_ERROR(queue.Write(edge_counters_, std::span<const CcdCounters>(&counts_, 1)));
+  const DeviceBuffer<CcdCounters>* counters[2] = {};
+  counters[PALPATE_VERTEX_TRIANGLE] = &counters_;
+  counters[PALPATE_EDGE_EDGE] = &edge_counters_;
+  ClusterPairRange ranges[2];
+  uint32_t cluster_pairs[2] = {};
+  uint32_t room[2] = {};
+  for (const uint32_t kind : kKinds) {
+    PALPATE_ASSIGN_OR_RETURN(const ClusterPairsOnDevice found, candidates_->FindOnDevice(queue, First(kind).kind, Second(kind).kind));
+    PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(*found.count, std::span<uint32_t>(&cluster_pairs[kind], 1)));
+    ranges[kind] = {found.pairs, *found.count, 0, RoomFor(expected.cluster_pairs[kind], found.pairs.count)};
+    room[kind] = RoomFor(expected.pairs[kind], pairs_[kind].count());
+    PALPATE_RETURN_IF_ERROR(LaunchCandidates(queue, kernels, kind, ranges[kind], *counters[kind]));
+  }
+  const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(hits_.count(), options_.max_hits));
+  for (const uint32_t kind : kKinds) {
+    PALPATE_RETURN_IF_ERROR(LaunchDecide(queue, kernels, kind, 0, room[kind], *counters[kind], capacity, starts, ends));
+  }
+  CcdCounters counts[2] = {};
+  PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(edge_counters_, std::span<CcdCounters>(&counts[PALPATE_EDGE_EDGE], 1)));
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, std::span<CcdCounters>(&counts[PALPATE_VERTEX_TRIANGLE], 1)));
+  bool is_enough = counts[PALPATE_VERTEX_TRIANGLE].hits <= capacity;
+  for (const uint32_t kind : kKinds) {
+    is_enough &= cluster_pairs[kind] <= ranges[kind].last && counts[kind].pairs <= room[kind] &&
+                 counts[kind].candidates <= options_.max_candidates && counts[kind].pairs <= options_.max_pairs;
+  }
+  if (!is_enough) {
+    PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
+    return false;
+  }
+  for (const uint32_t kind : kKinds) {
+    statistics_.cluster_pairs[kind] = cluster_pairs[kind];
+    statistics_.candidates[kind] = counts[kind].candidates;
+    statistics_.pairs[kind] = counts[kind].pairs;
+  }
+  counts_ = counts[PALPATE_VERTEX_TRIANGLE];
+  statistics_.hits[PALPATE_EDGE_EDGE] = counts_.edge_hits;
+  statistics_.hits[PALPATE_VERTEX_TRIANGLE] = counts_.hits - counts_.edge_hits;
+  return true;
 }
 
 absl::Status ContinuousCollisions::CheckLimits(uint32_t kind, uint64_t candidates, uint64_t pairs) const {
@@ -241,13 +341,14 @@ absl::Status ContinuousCollisions::FindAndDecide(Queue& queue, Kernels& kernels,
 
 template <typename Position>
 absl::Status ContinuousCollisions::LaunchDecide(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last,
-                                                uint32_t capacity, BufferView<Position> starts, BufferView<Position> ends) {
+                                                BufferView<CcdCounters> found, uint32_t capacity, BufferView<Position> starts,
+                                                BufferView<Position> ends) {
   const auto launch = [&](auto zero) {
     using Real = decltype(zero);
     // A device may take denormal floats for zero.
     const Real input_error = std::is_same_v<Real, float> ? 4 * std::numeric_limits<Real>::min() : 0;
     return queue.Launch(kernels.decide, {std::max(last - first, 1U), kLocalSize}, Arg("kind", kind), Arg("first", first), Arg("last", last),
-                        Arg("pairs", pairs_[kind]), Arg("edges", surface_->edges), Arg("triangles", surface_->triangles),
+                        Arg("found", found), Arg("pairs", pairs_[kind]), Arg("edges", surface_->edges), Arg("triangles", surface_->triangles),
                         Arg("starts", starts), Arg("ends", ends), Arg("separation", static_cast<Real>(options_.separation_m)),
                         Arg("input_error", input_error), Arg("tolerance", static_cast<Real>(options_.tolerance)),
                         Arg("max_steps", options_.max_steps), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
@@ -263,7 +364,7 @@ absl::Status ContinuousCollisions::Decide(Queue& queue, Kernels& kernels, uint32
     const uint32_t last = first + std::min(options_.batch_pairs / kDecisionsShare, pair_count - first);
     const uint32_t before = counts_.hits;
     const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(hits_.count(), options_.max_hits));
-    PALPATE_RETURN_IF_ERROR(LaunchDecide(queue, kernels, kind, first, last, capacity, starts, ends));
+    PALPATE_RETURN_IF_ERROR(LaunchDecide(queue, kernels, kind, first, last, {}, capacity, starts, ends));
     PALPATE_RETURN_IF_ERROR(ReadCounters(queue));
     if (counts_.hits > options_.max_hits) return PastLimit("max_hits", options_.max_hits, "hits");
     if (counts_.hits > capacity && counts_.hits <= kHitsWorthCopying) {
@@ -292,10 +393,16 @@ absl::Status ContinuousCollisions::GrowHits(Queue& queue, uint32_t kept, uint32_
 absl::Status ContinuousCollisions::SortHits(Queue& queue, Kernels& kernels) {
   if (counts_.hits == 0) return absl::OkStatus();
   statistics_.earliest_toi = std::bit_cast<float>(counts_.earliest_bits);
+  PALPATE_RETURN_IF_ERROR(Grow(context_, sorted_hits_, hits_.count(), "ccd sorted hits"));
+  hit_count_ = counts_.hits;
+  if (hit_count_ <= kRankedHits) {
+    return queue.Launch(kernels.rank, {hit_count_, kLocalSize}, Arg("count", hit_count_), Arg("hits", hits_), Arg("keys", keys_),
+                        Arg("sorted", sorted_hits_));
+  }
+  hit_count_ = 0;
   if (sorted_keys_.count() < counts_.hits) {
     PALPATE_RETURN_IF_ERROR(Grow(context_, sorted_keys_, hits_.count(), "ccd sorted keys"));
     PALPATE_RETURN_IF_ERROR(Grow(context_, order_, hits_.count(), "ccd order"));
-    PALPATE_RETURN_IF_ERROR(Grow(context_, sorted_hits_, hits_.count(), "ccd sorted hits"));
     PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint64_t>::Create(context_, static_cast<uint32_t>(sorted_keys_.count())));
   }
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, counts_.hits, sorted_keys_, order_, {0, kind_shift_ + 1}));
@@ -312,7 +419,7 @@ absl::Status ContinuousCollisions::CompileNow(Queue& queue, Kernels& kernels, Bu
   if (kernels.are_compiled) return absl::OkStatus();
   // Some drivers compile a kernel when it is first launched, this one for a second: with nothing to do in the first call, rather than at
   // the first close pair, in the middle of a cut.
-  PALPATE_RETURN_IF_ERROR(LaunchDecide(queue, kernels, PALPATE_VERTEX_TRIANGLE, 0, 0, 0, starts, ends));
+  PALPATE_RETURN_IF_ERROR(LaunchDecide(queue, kernels, PALPATE_VERTEX_TRIANGLE, 0, 0, {}, 0, starts, ends));
   PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.gather, {1, kLocalSize}, Arg("count", 0U), Arg("hits", hits_), Arg("order", order_),
                                        Arg("sorted", sorted_hits_)));
   kernels.are_compiled = true;
@@ -401,20 +508,33 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
   StageClock clock = {queue, options_.measure_stages};
   PALPATE_RETURN_IF_ERROR(BeginCandidates(queue, starts, ends, again));
   if (candidates_->is_empty()) return absl::OkStatus();
-  for (Elements* elements : {&vertices_, &edges_, &triangles_}) PALPATE_RETURN_IF_ERROR(Build(queue, kernels, *elements, starts, ends));
+  for (Elements* elements : {&vertices_, &edges_, &triangles_}) {
+    if constexpr (std::is_same_v<Position, Float4>) {
+      if (candidates_->has_fixed_clusters()) {
+        PALPATE_RETURN_IF_ERROR(BuildFixed(queue, kernels, *elements, starts, ends));
+        continue;
+      }
+    }
+    elements->ids_order = 0;
+    PALPATE_RETURN_IF_ERROR(Build(queue, kernels, *elements, starts, ends));
+  }
   PALPATE_RETURN_IF_ERROR(clock.End(&statistics_.build_seconds));
   // What is not finite overlaps nothing, and must not wait for a limit that the rest may pass.
-  PALPATE_RETURN_IF_ERROR(ReadCounters(queue));
-  if (counts_.bad_vertex != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("ccd: the coordinates of vertex %d are not finite or beyond 1e30 m", ~counts_.bad_vertex));
-  }
+  PALPATE_RETURN_IF_ERROR(CheckVertices(queue));
   if (options_.candidates_only) {
     for (const uint32_t kind : kKinds) PALPATE_RETURN_IF_ERROR(ListCandidates(queue, kernels, kind));
     return clock.End(&statistics_.find_seconds);
   }
   PALPATE_RETURN_IF_ERROR(CompileNow(queue, kernels, starts, ends));
-  PALPATE_RETURN_IF_ERROR(UntilHitsFit(queue, [&](uint32_t kind) { return FindAndDecide(queue, kernels, kind, starts, ends, clock); }));
+  bool is_done = false;
+  if constexpr (std::is_same_v<Position, Float4>) {
+    PALPATE_ASSIGN_OR_RETURN(is_done, TryAtOnce(queue, kernels, starts, ends, again));
+  }
+  if (!is_done) {
+    PALPATE_RETURN_IF_ERROR(UntilHitsFit(queue, [&](uint32_t kind) { return FindAndDecide(queue, kernels, kind, starts, ends, clock); }));
+  }
+  if (!again) expected_ = statistics_;
+  expected_again_ = statistics_;
   PALPATE_RETURN_IF_ERROR(SortHits(queue, kernels));
   return clock.End(&statistics_.decide_seconds);
 }

@@ -31,12 +31,12 @@ uint corner_of(global const uint* corners, uint stride, uint element, uint corne
   return corners ? corners[(size_t)element * stride + corner] : element;
 }
 
-/* Box that an element of an active body (null: of any) sweeps, drawn out by half the separation. One work-item an element. */
+/* Box that an element sweeps, drawn out by half the separation. One work-item an element. */
 kernel void ccd_boxes(uint count, uint corner_count, uint stride, global const uint* corners, global const uint* groups,
-                      global const uint* active_bodies, global const Position* starts, global const Position* ends, float half_separation,
-                      global Box* boxes, volatile global CcdCounters* counters) {
+                      global const Position* starts, global const Position* ends, float half_separation, global Box* boxes,
+                      volatile global CcdCounters* counters) {
   const uint i = (uint)get_global_id(0);
-  if (i >= count || (groups[i] != NO_GROUP && is_inactive(active_bodies, groups[i]))) return;
+  if (i >= count) return;
   float4 lower = (float4)(INFINITY, INFINITY, INFINITY, 0.0f);
   float4 upper = (float4)(-INFINITY, -INFINITY, -INFINITY, 0.0f);
   int is_good = 1;
@@ -98,29 +98,39 @@ float16 lane_direction(uint direction, float16 x, float16 y, float16 z) {
   }
 }
 
-/* Fills intervals[cluster][36][16] and ids[cluster][3][16]. One work-item a cluster. */
-kernel void ccd_lanes(uint cluster_count, uint corner_count, uint stride, global const uint* corners, global const uint* elements,
-                      global const uint* groups, global const uint* active_bodies, global const Position* starts,
-                      global const Position* ends, float half_separation, global float* intervals, global uint* ids) {
-  const uint cluster = (uint)get_global_id(0);
-  if (cluster >= cluster_count) return;
-  /* Where bodies are told apart a cluster is of one body. */
-  if (active_bodies && is_inactive(active_bodies, groups[elements[cluster * NODE_WIDTH]])) return;
-  float x[6][16], y[6][16], z[6][16];
+/* Corners of the elements of a cluster, NO_ELEMENT in empty lanes; of elements with fewer than three the last one again. */
+void store_ids(uint cluster, uint corner_count, uint stride, global const uint* corners, global const uint* elements, global uint* ids) {
   for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
     const uint element = elements[cluster * NODE_WIDTH + lane];
     for (uint c = 0; c < LANE_IDS; ++c) {
       const uint vertex = element == NO_ELEMENT ? NO_ELEMENT : corner_of(corners, stride, element, min(c, corner_count - 1u));
       ids[((size_t)cluster * LANE_IDS + c) * NODE_WIDTH + lane] = vertex;
+    }
+  }
+}
+
+/* Positions of the corners of 16 elements: rows 3 side + corner. */
+typedef struct {
+  float x[6][NODE_WIDTH], y[6][NODE_WIDTH], z[6][NODE_WIDTH];
+} LaneCorners;
+
+void load_corners(uint cluster, uint corner_count, global const uint* ids, global const Position* starts, global const Position* ends,
+                  LaneCorners* at) {
+  for (uint c = 0; c < corner_count; ++c) {
+    for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
+      const uint vertex = ids[((size_t)cluster * LANE_IDS + c) * NODE_WIDTH + lane];
       for (uint side = 0; side < 2; ++side) {
         Real3 p = (Real3)(0, 0, 0);
         if (vertex != NO_ELEMENT) p = ccd_point(side == 0 ? starts : ends, vertex);
-        x[3 * side + c][lane] = (float)p.x;
-        y[3 * side + c][lane] = (float)p.y;
-        z[3 * side + c][lane] = (float)p.z;
+        at->x[3 * side + c][lane] = (float)p.x;
+        at->y[3 * side + c][lane] = (float)p.y;
+        at->z[3 * side + c][lane] = (float)p.z;
       }
     }
   }
+}
+
+void store_intervals(uint cluster, uint corner_count, float half_separation, const LaneCorners* at, global float* intervals) {
   global float* rows = intervals + (size_t)cluster * (LANE_ROWS * NODE_WIDTH);
   for (uint side = 0; side < 2; ++side) {
     for (uint direction = 0; direction < LANE_DIRECTIONS; ++direction) {
@@ -128,7 +138,7 @@ kernel void ccd_lanes(uint cluster_count, uint corner_count, uint stride, global
       float16 most = (float16)(-INFINITY);
       float16 size = (float16)(0.0f);
       for (uint c = 0; c < corner_count; ++c) {
-        const float16 cx = vload16(0, x[3 * side + c]), cy = vload16(0, y[3 * side + c]), cz = vload16(0, z[3 * side + c]);
+        const float16 cx = vload16(0, at->x[3 * side + c]), cy = vload16(0, at->y[3 * side + c]), cz = vload16(0, at->z[3 * side + c]);
         const float16 value = lane_direction(direction, cx, cy, cz);
         least = fmin(least, value);
         most = fmax(most, value);
@@ -144,6 +154,102 @@ kernel void ccd_lanes(uint cluster_count, uint corner_count, uint stride, global
     }
   }
 }
+
+/* Fills intervals[cluster][36][16] and ids[cluster][3][16]. One work-item a cluster. */
+kernel void ccd_lanes(uint cluster_count, uint corner_count, uint stride, global const uint* corners, global const uint* elements,
+                      global const Position* starts, global const Position* ends, float half_separation, global float* intervals,
+                      global uint* ids) {
+  const uint cluster = (uint)get_global_id(0);
+  if (cluster >= cluster_count) return;
+  store_ids(cluster, corner_count, stride, corners, elements, ids);
+  LaneCorners at;
+  load_corners(cluster, corner_count, ids, starts, ends, &at);
+  store_intervals(cluster, corner_count, half_separation, &at, intervals);
+}
+
+/* Fills ids[cluster][3][16] alone, where they are the same in many runs. One work-item a cluster. */
+kernel void ccd_ids(uint cluster_count, uint corner_count, uint stride, global const uint* corners, global const uint* elements,
+                    global uint* ids) {
+  const uint cluster = (uint)get_global_id(0);
+  if (cluster < cluster_count) store_ids(cluster, corner_count, stride, corners, elements, ids);
+}
+
+/* The smallest coordinate over the corners and both sides. */
+float16 least_of_corners(float (*rows)[NODE_WIDTH], uint corner_count) {
+  float16 least = fmin(vload16(0, rows[0]), vload16(0, rows[3]));
+  for (uint c = 1; c < corner_count; ++c) least = fmin(least, fmin(vload16(0, rows[c]), vload16(0, rows[3 + c])));
+  return least;
+}
+float16 most_of_corners(float (*rows)[NODE_WIDTH], uint corner_count) {
+  float16 most = fmax(vload16(0, rows[0]), vload16(0, rows[3]));
+  for (uint c = 1; c < corner_count; ++c) most = fmax(most, fmax(vload16(0, rows[c]), vload16(0, rows[3 + c])));
+  return most;
+}
+
+/* Names vertices without usable coordinates, and returns the lanes of elements that have none of them. */
+int16 good_lanes(uint cluster, uint corner_count, global const uint* ids, LaneCorners* at, volatile global CcdCounters* counters) {
+  int16 is_good = (int16)(-1);
+  for (uint c = 0; c < corner_count; ++c) {
+    for (uint row = c; row < 6u; row += 3u) {
+      const int16 is_number = (fabs(vload16(0, at->x[row])) <= (float16)(MAX_COORDINATE_M)) &
+                              (fabs(vload16(0, at->y[row])) <= (float16)(MAX_COORDINATE_M)) &
+                              (fabs(vload16(0, at->z[row])) <= (float16)(MAX_COORDINATE_M));
+      is_good &= is_number;
+      const uint bad = ALL_LANES & ~lane_bits(is_number);
+      for (uint mask = bad; mask != 0u; mask &= mask - 1u) {
+        const uint vertex = ids[((size_t)cluster * LANE_IDS + c) * NODE_WIDTH + lowest_lane(mask)];
+        atomic_max(&counters->bad_vertex, ~vertex);
+      }
+    }
+  }
+  return is_good & (vload16(0, ids + (size_t)cluster * LANE_IDS * NODE_WIDTH) != (uint16)(NO_ELEMENT));
+}
+
+/* Draws intervals of coordinates out by half the separation, as ccd_boxes does, and empties lanes that are not good. */
+void pad_interval(float half_separation, int16 is_good, float16* least, float16* most) {
+  if (half_separation > 0.0f) {
+    const float16 pad = half_separation * 1.000001f + LANE_ROUNDING * fmax(fabs(*least), fabs(*most)) + LANE_TINY;
+    *least -= pad;
+    *most += pad;
+  }
+  *least = select((float16)(NAN), *least, is_good);
+  *most = select((float16)(NAN), *most, is_good);
+}
+
+/* Intervals of the clusters of bodies, and their boxes as CandidatePairs::Fixed() wants them: of the elements, [cluster][6][16], and of each
+   cluster. One work-item a body. */
+kernel void ccd_body_lanes(uint body_count, global const uint* bodies, global const uint* begins, uint corner_count, global const uint* ids,
+                           global const Position* starts, global const Position* ends, float half_separation, global float* nodes,
+                           global Box* boxes, global float* intervals, volatile global CcdCounters* counters) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= body_count) return;
+  const uint body = bodies[i];
+  for (uint cluster = begins[body]; cluster < begins[body + 1]; ++cluster) {
+    LaneCorners at;
+    load_corners(cluster, corner_count, ids, starts, ends, &at);
+    store_intervals(cluster, corner_count, half_separation, &at, intervals);
+    const int16 is_good = good_lanes(cluster, corner_count, ids, &at, counters);
+    float16 lower_x = least_of_corners(at.x, corner_count), upper_x = most_of_corners(at.x, corner_count);
+    float16 lower_y = least_of_corners(at.y, corner_count), upper_y = most_of_corners(at.y, corner_count);
+    float16 lower_z = least_of_corners(at.z, corner_count), upper_z = most_of_corners(at.z, corner_count);
+    pad_interval(half_separation, is_good, &lower_x, &upper_x);
+    pad_interval(half_separation, is_good, &lower_y, &upper_y);
+    pad_interval(half_separation, is_good, &lower_z, &upper_z);
+    global float* node = nodes + (size_t)cluster * NODE_FLOATS;
+    vstore16(lower_x, 0, node);
+    vstore16(lower_y, 1, node);
+    vstore16(lower_z, 2, node);
+    vstore16(upper_x, 3, node);
+    vstore16(upper_y, 4, node);
+    vstore16(upper_z, 5, node);
+    /* Drops what is empty. */
+    boxes[cluster].lower = (float4)(min_of_lanes(lower_x), min_of_lanes(lower_y), min_of_lanes(lower_z), 0.0f);
+    boxes[cluster].upper = (float4)(max_of_lanes(upper_x), max_of_lanes(upper_y), max_of_lanes(upper_z), 0.0f);
+  }
+}
+
+/* Number of pairs to look at: `most`, or what an earlier kernel found, if that is less. */
+uint pairs_at_hand(uint most, global const uint* device_count) { return device_count ? min(most, device_count[0]) : most; }
 
 /* Lanes of `mask` that no direction keeps apart from lane `row` of the other cluster. If one element is below the other along a direction
    at the start and at the end, it is between them too, since both move on straight lines. */
@@ -180,16 +286,24 @@ void flush_pairs(const uint2* pending, uint count, uint capacity, global uint2* 
   }
 }
 
+/* Rows of a cluster whose boxes overlap the box around all lanes of another. */
+uint rows_overlapping(global const float* p_nodes, uint p, const LaneBoxes* q_lanes) {
+  const LaneBoxes p_lanes = load_lane_boxes(p_nodes, p);
+  const float4 lower = (float4)(min_of_lanes(q_lanes->lower_x), min_of_lanes(q_lanes->lower_y), min_of_lanes(q_lanes->lower_z), 0.0f);
+  const float4 upper = (float4)(max_of_lanes(q_lanes->upper_x), max_of_lanes(q_lanes->upper_y), max_of_lanes(q_lanes->upper_z), 0.0f);
+  return lanes_overlapping(&p_lanes, lower, upper);
+}
+
 /* Element pairs of the cluster pairs [first, last), `chunk` a work-item, that the filter cannot tell apart, in any order, to pairs[];
    counts all of them. p is a vertex and q a triangle, or is_within: both are edges. */
 kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_corners, uint first, uint last, uint chunk,
-                           global const UInt2* cluster_pairs, global const float* p_nodes, global const uint* p_groups,
+                           global const uint* device_count, global const UInt2* cluster_pairs, global const float* p_nodes, global const uint* p_groups,
                            global const uint* p_elements, global const float* p_intervals, global const uint* p_ids,
                            global const float* q_nodes, global const uint* q_groups, global const uint* q_elements,
                            global const float* q_intervals, global const uint* q_ids, uint capacity, global uint2* pairs,
                            volatile global CcdCounters* counters) {
   const size_t begin = first + get_global_id(0) * chunk;
-  const size_t end = min(begin + chunk, (size_t)last);
+  const size_t end = min(begin + chunk, (size_t)pairs_at_hand(last, device_count));
   uint2 pending[PENDING];
   uint pending_count = 0;
   uint candidates = 0;
@@ -201,7 +315,8 @@ kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_
     global const float* q_rows = q_intervals + (size_t)q * (LANE_ROWS * NODE_WIDTH);
     global const uint* p_own = p_ids + (size_t)p * (LANE_IDS * NODE_WIDTH);
     global const uint* q_own = q_ids + (size_t)q * (LANE_IDS * NODE_WIDTH);
-    for (uint row = 0; row < NODE_WIDTH; ++row) {
+    for (uint rows = rows_overlapping(p_nodes, p, &lanes); rows != 0u; rows &= rows - 1u) {
+      const uint row = lowest_lane(rows);
       uint mask = partners_of_row(&lanes, p_nodes, p_groups, p, row, q_groups, q, is_within && p == q);
       if (mask == 0u) continue;
       mask &= ~lanes_sharing(p_own, p_corners, row, q_own, q_corners);
@@ -255,13 +370,13 @@ kernel void ccd_listed(uint kind, uint count, global const SurfaceContact* conta
   if (place < capacity) pairs[place] = (uint2)(contacts[i].a, contacts[i].b);
 }
 
-/* Decides the pairs [first, last). A hit goes to hits[], in any order, with its key for sorting to keys[]. One work-item a pair. */
-kernel void ccd_decide(uint kind, uint first, uint last, global const uint2* pairs, global const uint2* edges,
+/* Decides the pairs [first, last), or those of them that were found. A hit goes to hits[], in any order, with its key for sorting to keys[]. One work-item a pair. */
+kernel void ccd_decide(uint kind, uint first, uint last, global const CcdCounters* found, global const uint2* pairs, global const uint2* edges,
                        global const uint4* triangles, global const Position* starts, global const Position* ends, Real separation,
                        Real input_error, Real tolerance, uint max_steps, uint a_shift, uint kind_shift, uint capacity, global CcdHit* hits,
                        global ulong* keys, volatile global CcdCounters* counters) {
   const size_t i = first + get_global_id(0);
-  if (i >= last) return;
+  if (i >= (found ? min(last, found->pairs) : last)) return;
   const uint2 pair = pairs[i];
   uint4 vertices;
   if (kind == PALPATE_EDGE_EDGE) {
@@ -288,6 +403,7 @@ kernel void ccd_decide(uint kind, uint first, uint last, global const uint2* pai
     outcome.normal = (Real3)(0, 0, 0);
   }
   const uint place = atomic_inc(&counters->hits);
+  if (kind == PALPATE_EDGE_EDGE) atomic_inc(&counters->edge_hits);
   hit.toi = ccd_round_down(outcome.toi);
   /* Not negative, so that its bits rise with it. */
   atomic_min(&counters->earliest_bits, as_uint(hit.toi));
@@ -301,6 +417,20 @@ kernel void ccd_decide(uint kind, uint first, uint last, global const uint2* pai
   hit.normal = (float4)(size > 0.0f ? normal / size : (float3)(0.0f, 0.0f, 1.0f), 0.0f);
   hits[place] = hit;
   keys[place] = ((ulong)kind << kind_shift) | ((ulong)pair.x << a_shift) | pair.y;
+}
+
+/* Hits in the order of their keys, of which no two are equal, where they are few: each is put behind all that are smaller. */
+kernel void ccd_rank_hits(uint count, global const CcdHit* hits, global const ulong* keys, global CcdHit* sorted) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const ulong key = keys[i];
+  long8 smaller = (long8)(0);
+  uint j = 0;
+  for (; j + 8 <= count; j += 8) smaller -= vload8(0, keys + j) < (ulong8)(key);
+  const long4 by_4 = smaller.lo + smaller.hi;
+  uint rank = (uint)(by_4.x + by_4.y + by_4.z + by_4.w);
+  for (; j < count; ++j) rank += keys[j] < key ? 1u : 0u;
+  sorted[rank] = hits[i];
 }
 
 /* sorted[i] = hits[order[i]]. */

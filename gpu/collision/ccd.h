@@ -99,9 +99,10 @@ class ContinuousCollisions {
     DeviceBuffer<Box> boxes;
     DeviceBuffer<float> intervals;
     DeviceBuffer<uint32_t> ids;
+    uint64_t ids_order = 0;  // FixedClusters::order that the ids are of; 0: of no fixed clusters
   };
   struct Kernels {
-    Kernel boxes, lanes, candidates, listed, decide, gather;
+    Kernel boxes, lanes, ids, body_lanes, candidates, listed, decide, rank, gather;
     bool are_compiled = false;
   };
 
@@ -113,6 +114,24 @@ class ContinuousCollisions {
   absl::Status BeginCandidates(Queue& queue, BufferView<Position> starts, BufferView<Position> ends, bool again);
   template <typename Position>
   absl::Status Build(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Position> starts, BufferView<Position> ends);
+  absl::Status BuildFixed(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Float4> starts, BufferView<Float4> ends);
+  absl::Status CheckVertices(Queue& queue);
+  // The two elements of a pair.
+  Elements& First(uint32_t kind) { return kind == PALPATE_EDGE_EDGE ? edges_ : vertices_; }
+  Elements& Second(uint32_t kind) { return kind == PALPATE_EDGE_EDGE ? edges_ : triangles_; }
+  // Cluster pairs [0, most) whose elements are compared; `count`, or null: how many of them there are.
+  struct ClusterPairRange {
+    BufferView<UInt2> pairs;
+    BufferView<uint32_t> count;
+    uint32_t first = 0;
+    uint32_t last = 0;
+  };
+  absl::Status LaunchCandidates(Queue& queue, Kernels& kernels, uint32_t kind, const ClusterPairRange& range,
+                                const DeviceBuffer<CcdCounters>& counters);
+  // All stages without waiting, with room for about what the run before found; false if that was not enough: then nothing was done.
+  absl::StatusOr<bool> TryAtOnce(Queue& queue, Kernels& kernels, BufferView<Float4> starts, BufferView<Float4> ends, bool again);
+  static uint32_t RoomFor(uint64_t expected, size_t capacity);
+  uint32_t ChunkOf(uint32_t cluster_pairs) const;
   absl::Status FindClusterPairs(Queue& queue, uint32_t kind);
   // Adds what the cluster pairs [first, last) give to pairs_[kind] and to the counts, which it reads. Not an error: pairs beyond the
   // capacity, which are only counted.
@@ -134,8 +153,8 @@ class ContinuousCollisions {
   absl::Status FindListed(Queue& queue, uint32_t kind, BufferView<SurfaceContact> contacts, BufferView<Float4> starts,
                           BufferView<Float4> ends);
   template <typename Position>
-  absl::Status LaunchDecide(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last, uint32_t capacity,
-                            BufferView<Position> starts, BufferView<Position> ends);
+  absl::Status LaunchDecide(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last, BufferView<CcdCounters> found,
+                            uint32_t capacity, BufferView<Position> starts, BufferView<Position> ends);
   absl::Status GrowHits(Queue& queue, uint32_t kept, uint32_t needed);
   absl::Status SortHits(Queue& queue, Kernels& kernels);
   absl::StatusOr<Kernels> CreateKernels(bool input_double) const;
@@ -157,7 +176,8 @@ class ContinuousCollisions {
   Kernels float_kernels_, double_kernels_;
   RadixSort<uint64_t> sort_;
   CcdCounters counts_ = {};  // as last read or written
-  DeviceBuffer<CcdCounters> counters_;
+  DeviceBuffer<CcdCounters> counters_, edge_counters_;  // the second: candidates and pairs of edges, in TryAtOnce
+  CcdStatistics expected_, expected_again_;  // of the last run, and of whatever ran last: about what the next one of the kind finds
   DeviceBuffer<UInt2> pairs_[2];  // by kind: of one batch, or all candidates
   DeviceBuffer<CcdHit> hits_, sorted_hits_;
   DeviceBuffer<uint64_t> keys_, sorted_keys_;

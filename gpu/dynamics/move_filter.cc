@@ -59,6 +59,7 @@ absl::Status MoveFilter::SpreadShares(Queue& queue, const DeviceBuffer<Float4>& 
   const uint32_t n = layout_.vertex_count;
   PALPATE_RETURN_IF_ERROR(
       queue.Launch(keep_shares_, {n, kSurfaceGroup}, Arg("vertex_count", n), Arg("shares", shares_), Arg("kept", kept_)));
+  if (layout_.free_count == 0) return absl::OkStatus();  // others keep their own
   for (int pass = 0; pass < kSpreadPasses; ++pass) {
     PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, {n, kSurfaceGroup}, Arg("vertex_count", n), Arg("free_count", layout_.free_count),
                                          Arg("lanes", layout_.lanes), Arg("block_range", *scene_.block_range),

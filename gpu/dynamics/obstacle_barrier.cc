@@ -143,7 +143,7 @@ absl::Status ObstacleBarrier::ShortenTissue(Queue& queue, const ObstacleScene& s
   if (round < kLocalRounds) {
     PALPATE_RETURN_IF_ERROR(
         queue.Launch(keep_shares_, vertices, Arg("vertex_count", vertex_count_), Arg("shares", shares_), Arg("kept", kept_)));
-    for (int pass = 0; pass < kSpreadPasses; ++pass) {
+    for (int pass = 0; free_count_ > 0 && pass < kSpreadPasses; ++pass) {
       PALPATE_RETURN_IF_ERROR(queue.Launch(spread_shares_, vertices, Arg("vertex_count", vertex_count_), Arg("free_count", free_count_),
                                            Arg("lanes", lanes_), Arg("block_range", *scene.block_range),
                                            Arg("corner_index", *scene.corner_index), Arg("detected", *scene.x_start), Arg("goal", goal_),

@@ -21,7 +21,8 @@ typedef struct CcdCounters {
   UInt hits;
   UInt bad_vertex;    /* ~the smallest vertex without usable coordinates; 0: none */
   UInt earliest_bits; /* of the least time of impact; 0xffffffff: no hit */
-  UInt padding[3];
+  UInt edge_hits;     /* of the hits, those of two edges */
+  UInt padding[2];
 } CcdCounters;
 
 PALPATE_SHARED_SIZE(CcdAnswer, 16);
