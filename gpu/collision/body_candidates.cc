@@ -24,7 +24,7 @@ constexpr uint32_t kMortonBits = 10;  // an axis
 // Pairs of bodies that a work-item takes on a CPU, whose work-items are dear: to test their clusters, and to look for planes.
 constexpr uint32_t kPairsPerItem = 16;
 constexpr uint32_t kListedPerItem = 64;
-constexpr uint32_t kBlock = 8;  // vertices
+constexpr uint32_t kBlock = 8;             // vertices
 constexpr size_t kFewClusterPairs = 1024;  // there is room for so many at first
 // Of the largest side of a body's box: how far it may move before pairs are listed anew. More makes the list longer.
 constexpr float kSlackShare = 0.1F;
@@ -94,7 +94,8 @@ absl::StatusOr<std::unique_ptr<CandidatePairs>> BodyCandidates::Create(const std
   PALPATE_ASSIGN_OR_RETURN(candidates->copy_kernel_, context->CreateKernel(source, "body_copy_positions"));
   PALPATE_ASSIGN_OR_RETURN(candidates->body_tree_, BoxHierarchy::Create(context));
   PALPATE_ASSIGN_OR_RETURN(candidates->body_cluster_pairs_, ClusterPairs::Create(context));
-  PALPATE_ASSIGN_OR_RETURN(candidates->counters_, DeviceBuffer<uint32_t>::Create(context, sizeof(Counts) / sizeof(uint32_t), "body candidate counters"));
+  PALPATE_ASSIGN_OR_RETURN(candidates->counters_,
+                           DeviceBuffer<uint32_t>::Create(context, sizeof(Counts) / sizeof(uint32_t), "body candidate counters"));
   return candidates;
 }
 
@@ -202,6 +203,11 @@ absl::Status BodyCandidates::Begin(Queue& queue, const DeviceSurface& surface, B
   return FindBodyPairs(queue, surface, {starts_m, ends_m, distance_m, /*is_again=*/false});
 }
 
+absl::Status BodyCandidates::BeginAtRest(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m, float distance_m,
+                                         BufferView<float> reaches_m) {
+  return FindBodyPairs(queue, surface, {positions_m, positions_m, distance_m, /*is_again=*/false, reaches_m});
+}
+
 absl::Status BodyCandidates::BeginAgain(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
                                         float distance_m) {
   const bool is_known = version_ == surface.version && starts_m.handle != ends_m.handle;
@@ -226,10 +232,10 @@ absl::Status BodyCandidates::SweepBodies(Queue& queue, const Run& run) {
   return queue.Launch(boxes_kernel_, {body_count_, group_size_}, Arg("body_count", body_count_), Arg("begins", vertex_begins_),
                       Arg("vertices", vertices_), Arg("meets_itself", meets_itself_), Arg("starts", run.starts_m),
                       Arg("ends", run.is_moving() ? run.ends_m : BufferView<Float4>()), Arg("half_distance", run.distance_m / 2),
-                      Arg("compares", uint32_t{run.is_again}), Arg("block_starts", block_starts_), Arg("block_ends", block_ends_),
-                      Arg("boxes", body_boxes_), Arg("wide_boxes", wide_boxes_), Arg("may_be_refused", may_be_refused_),
-                      Arg("active", active_), Arg("changed", changed_), Arg("is_fresh", is_fresh_), Arg("stale", stale_),
-                      Arg("counters", counters_));
+                      Arg("reaches", run.reaches_m), Arg("compares", uint32_t{run.is_again}), Arg("block_starts", block_starts_),
+                      Arg("block_ends", block_ends_), Arg("boxes", body_boxes_), Arg("wide_boxes", wide_boxes_),
+                      Arg("may_be_refused", may_be_refused_), Arg("active", active_), Arg("changed", changed_), Arg("is_fresh", is_fresh_),
+                      Arg("stale", stale_), Arg("counters", counters_));
 }
 
 /// Lists the pairs of bodies whose wide boxes overlap, and makes these of the boxes of the run.
@@ -252,8 +258,9 @@ absl::Status BodyCandidates::ListPairs(Queue& queue) {
                                         Arg("hints", hints_), Arg("counters", counters_)));
     PALPATE_RETURN_IF_ERROR(are_few ? queue.Launch(kernel, {items, group_size_}, Arg("node_count", items), Arg("nodes", wide_nodes_))
                                     : queue.Launch(kernel, {(items + chunk - 1) / chunk, group_size_}, Arg("pair_count", items),
-                                                   Arg("chunk", chunk), Arg("cluster_pairs", body_cluster_pairs_.pairs()), Arg("nodes", body_tree_.nodes()),
-                                                   Arg("node_groups", body_tree_.node_groups()), Arg("elements", body_tree_.elements())));
+                                                   Arg("chunk", chunk), Arg("cluster_pairs", body_cluster_pairs_.pairs()),
+                                                   Arg("nodes", body_tree_.nodes()), Arg("node_groups", body_tree_.node_groups()),
+                                                   Arg("elements", body_tree_.elements())));
     PALPATE_RETURN_IF_ERROR(ReadCounts(queue));
     if (counts_.listed <= listed_.count()) break;
     PALPATE_RETURN_IF_ERROR(Grow(context_, listed_, counts_.listed, "listed body pairs"));
@@ -268,13 +275,13 @@ absl::Status BodyCandidates::ListPairs(Queue& queue) {
 absl::Status BodyCandidates::DecidePairs(Queue& queue, const Run& run) {
   const uint32_t chunk = group_size_ == 1 ? kListedPerItem : 1;
   for (;;) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(
-        planes_kernel_, {(listed_count_ + chunk - 1) / chunk, group_size_}, Arg("count", listed_count_), Arg("chunk", chunk),
-        Arg("listed", listed_), Arg("hints", hints_), Arg("begins", vertex_begins_), Arg("starts", block_starts_),
-        Arg("ends", run.is_moving() ? block_ends_.view() : BufferView<float>()), Arg("boxes", body_boxes_),
-        Arg("distance_m", run.distance_m), Arg("only_changed", uint32_t{run.is_again}),
-        Arg("capacity", static_cast<uint32_t>(body_pairs_.count())), Arg("kept", body_pairs_), Arg("changed", changed_),
-        Arg("active", active_), Arg("is_fresh", is_fresh_), Arg("stale", stale_), Arg("counters", counters_)));
+    PALPATE_RETURN_IF_ERROR(
+        queue.Launch(planes_kernel_, {(listed_count_ + chunk - 1) / chunk, group_size_}, Arg("count", listed_count_), Arg("chunk", chunk),
+                     Arg("listed", listed_), Arg("hints", hints_), Arg("begins", vertex_begins_), Arg("starts", block_starts_),
+                     Arg("ends", run.is_moving() ? block_ends_.view() : BufferView<float>()), Arg("boxes", body_boxes_),
+                     Arg("half_distance", run.distance_m / 2), Arg("reaches", run.reaches_m), Arg("only_changed", uint32_t{run.is_again}),
+                     Arg("capacity", static_cast<uint32_t>(body_pairs_.count())), Arg("kept", body_pairs_), Arg("changed", changed_),
+                     Arg("active", active_), Arg("is_fresh", is_fresh_), Arg("stale", stale_), Arg("counters", counters_)));
     PALPATE_RETURN_IF_ERROR(ReadCounts(queue));
     if (counts_.pairs <= body_pairs_.count()) return absl::OkStatus();
     // Those with themselves come first, and are kept.
@@ -338,11 +345,11 @@ absl::StatusOr<ClusterPairsOnDevice> BodyCandidates::FindOnDevice(Queue& queue, 
   PALPATE_RETURN_IF_ERROR(Grow(context_, found.pairs, kFewClusterPairs, "body cluster pairs"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, found.count, 1, "body cluster pair count"));
   PALPATE_RETURN_IF_ERROR(queue.Fill(found.count, 0U));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(
-      pairs_kernel_, {(body_pair_count_ + chunk - 1) / chunk, group_size_}, Arg("body_pair_count", body_pair_count_), Arg("chunk", chunk),
-      Arg("body_pairs", body_pairs_), Arg("is_within", uint32_t{p == q}), Arg("p_begins", a.begins), Arg("p_boxes", a.boxes),
-      Arg("q_begins", b.begins), Arg("q_boxes", b.boxes), Arg("limit", Limit()),
-      Arg("capacity", static_cast<uint32_t>(found.pairs.count())), Arg("pairs", found.pairs), Arg("counter", found.count)));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(pairs_kernel_, {(body_pair_count_ + chunk - 1) / chunk, group_size_}, Arg("body_pair_count", body_pair_count_),
+                   Arg("chunk", chunk), Arg("body_pairs", body_pairs_), Arg("is_within", uint32_t{p == q}), Arg("p_begins", a.begins),
+                   Arg("p_boxes", a.boxes), Arg("q_begins", b.begins), Arg("q_boxes", b.boxes), Arg("limit", Limit()),
+                   Arg("capacity", static_cast<uint32_t>(found.pairs.count())), Arg("pairs", found.pairs), Arg("counter", found.count)));
   return ClusterPairsOnDevice{found.pairs, &found.count};
 }
 

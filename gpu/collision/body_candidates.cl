@@ -52,10 +52,14 @@ int ends_are_kept(uint begin, uint end, global const uint* vertices, global cons
   return 1;
 }
 
-/* Box around the way of a body, drawn out by half the distance, and its vertices in blocks; `ends`: null if it does not move. Whether a
+/* Elements of two bodies that are farther apart than the sum of their reaches are no candidates. `reaches`: null if that is half the
+   distance for all. */
+float reach_of(global const float* reaches, uint body, float half_distance) { return reaches ? reaches[body] : half_distance; }
+
+/* Box around the way of a body, drawn out by its reach, and its vertices in blocks; `ends`: null if it does not move. Whether a
    detector may have to refuse it. */
-int sweep_body(uint begin, uint end, global const uint* vertices, global const float4* starts, global const float4* ends,
-               float half_distance, global float* block_starts, global float* block_ends, global Box* box) {
+int sweep_body(uint begin, uint end, global const uint* vertices, global const float4* starts, global const float4* ends, float reach,
+               global float* block_starts, global float* block_ends, global Box* box) {
   float4 lower = (float4)(INFINITY);
   float4 upper = (float4)(-INFINITY);
   float4 largest = (float4)(0.0f);
@@ -75,7 +79,7 @@ int sweep_body(uint begin, uint end, global const uint* vertices, global const f
   }
   largest = fmax(fabs(lower), fabs(upper));
   const int is_number = sum.x + sum.y + sum.z == 0.0f;
-  const float4 pad = half_distance * 1.000001f + HEIGHT_ROUNDING * largest + HEIGHT_TINY;
+  const float4 pad = reach * 1.000001f + HEIGHT_ROUNDING * largest + HEIGHT_TINY;
   lower -= pad;
   upper += pad;
   if (!is_number || begin == end) lower = upper = (float4)(NAN);
@@ -88,10 +92,10 @@ int sweep_body(uint begin, uint end, global const uint* vertices, global const f
 /* Boxes of all bodies, or with `compares` of those that have changed: a vertex ends elsewhere than in the run before. A body is active at
    first if it meets itself or a detector may have to refuse it. Work-item: body. */
 kernel void body_swept_boxes(uint body_count, global const uint* begins, global const uint* vertices, global const uint* meets_itself,
-                             global const float4* starts, global const float4* ends, float half_distance, uint compares,
-                             global float* block_starts, global float* block_ends, global Box* boxes, global const Box* wide_boxes,
-                             global uint* may_be_refused, global uint* active, global uint* changed, global uint* is_fresh,
-                             global uint* stale, volatile global uint* counters) {
+                             global const float4* starts, global const float4* ends, float half_distance, global const float* reaches,
+                             uint compares, global float* block_starts, global float* block_ends, global Box* boxes,
+                             global const Box* wide_boxes, global uint* may_be_refused, global uint* active, global uint* changed,
+                             global uint* is_fresh, global uint* stale, volatile global uint* counters) {
   const uint body = (uint)get_global_id(0);
   if (body >= body_count) return;
   const uint begin = begins[body] * BLOCK_WIDTH;
@@ -100,7 +104,8 @@ kernel void body_swept_boxes(uint body_count, global const uint* begins, global 
   changed[body] = is_changed ? 1u : 0u;
   if (is_changed) {
     may_be_refused[body] =
-        sweep_body(begin, end, vertices, starts, ends, half_distance, block_starts, block_ends, boxes + body) ? 1u : 0u;
+        sweep_body(begin, end, vertices, starts, ends, reach_of(reaches, body, half_distance), block_starts, block_ends, boxes + body) ? 1u
+                                                                                                                                       : 0u;
     is_fresh[body] = 0u;
     const int4 is_inside = (wide_boxes[body].lower <= boxes[body].lower) & (boxes[body].upper <= wide_boxes[body].upper);
     if (begin != end && !all(is_inside)) atomic_inc(counters + COUNT_ESCAPED);
@@ -315,9 +320,9 @@ int are_apart(const Body* a, const Body* b, global const float* starts, global c
    work-item. With only_changed pairs of two bodies that have not changed are left out. `ends`: null if nothing moves. Counts past the
    capacity. Does nothing if the list is out of date. */
 kernel void body_pairs(uint count, uint chunk, global const UInt2* listed, global float4* hints, global const uint* begins,
-                       global const float* starts, global const float* ends, global const Box* boxes, float distance_m, uint only_changed,
-                       uint capacity, global UInt2* kept, global const uint* changed, volatile global uint* active, global uint* is_fresh,
-                       global uint* stale, volatile global uint* counters) {
+                       global const float* starts, global const float* ends, global const Box* boxes, float half_distance,
+                       global const float* reaches, uint only_changed, uint capacity, global UInt2* kept, global const uint* changed,
+                       volatile global uint* active, global uint* is_fresh, global uint* stale, volatile global uint* counters) {
   if (counters[COUNT_ESCAPED] != 0u) return;
   const uint first = (uint)get_global_id(0) * chunk;
   for (uint i = first; i < min(first + chunk, count); ++i) {
@@ -329,6 +334,7 @@ kernel void body_pairs(uint count, uint chunk, global const UInt2* listed, globa
     const Body a = {begins[pair.x], begins[pair.x + 1]};
     const Body b = {begins[pair.y], begins[pair.y + 1]};
     const float4 far = fmax(fmax(fabs(box_a.lower), fabs(box_a.upper)), fmax(fabs(box_b.lower), fabs(box_b.upper)));
+    const float distance_m = reach_of(reaches, pair.x, half_distance) + reach_of(reaches, pair.y, half_distance);
     const float pad = distance_m * 1.00001f + 4.0f * HEIGHT_ROUNDING * (far.x + far.y + far.z) + HEIGHT_TINY;
     const float4 middle = 0.5f * box_a.lower - 0.5f * box_b.lower + 0.5f * box_a.upper - 0.5f * box_b.upper;
     if (are_apart(&a, &b, starts, ends, middle.xyz, pad, hints + i)) continue;

@@ -30,6 +30,8 @@ class BodyCandidates final : public CandidatePairs {
   std::string_view name() const override { return "bodies"; }
   absl::Status Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
                      float distance_m) override;
+  absl::Status BeginAtRest(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m, float distance_m,
+                           BufferView<float> reaches_m) override;
   absl::Status BeginAgain(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
                           float distance_m) override;
   bool is_empty() const override { return is_empty_; }
@@ -73,7 +75,8 @@ class BodyCandidates final : public CandidatePairs {
   struct Run {
     BufferView<Float4> starts_m, ends_m;
     float distance_m = 0;
-    bool is_again = false;  // only pairs with a body that ends elsewhere than in the run before
+    bool is_again = false;             // only pairs with a body that ends elsewhere than in the run before
+    BufferView<float> reaches_m = {};  // [body], or half of distance_m for all
     bool is_moving() const { return starts_m.handle != ends_m.handle; }
   };
   // As the kernels count them.
@@ -105,13 +108,13 @@ class BodyCandidates final : public CandidatePairs {
   BoxHierarchy body_tree_;
   ClusterPairs body_cluster_pairs_;
   std::array<Clusters, kSurfaceElementCount> clusters_;
-  DeviceBuffer<uint32_t> vertex_begins_, vertices_;           // in blocks of 8 of one body
-  DeviceBuffer<float> block_starts_, block_ends_;             // [block][3][8], of the last run
-  DeviceBuffer<uint32_t> meets_itself_, may_be_refused_;      // [body]
-  DeviceBuffer<uint32_t> active_, changed_;                   // [body] in this run
-  DeviceBuffer<uint32_t> is_fresh_, stale_;                   // [body] what Fixed() tells
-  DeviceBuffer<Box> body_boxes_, wide_boxes_;                 // [body] of this run; those that the list is of
-  DeviceBuffer<float> wide_nodes_;                            // the same, 16 a node
+  DeviceBuffer<uint32_t> vertex_begins_, vertices_;       // in blocks of 8 of one body
+  DeviceBuffer<float> block_starts_, block_ends_;         // [block][3][8], of the last run
+  DeviceBuffer<uint32_t> meets_itself_, may_be_refused_;  // [body]
+  DeviceBuffer<uint32_t> active_, changed_;               // [body] in this run
+  DeviceBuffer<uint32_t> is_fresh_, stale_;               // [body] what Fixed() tells
+  DeviceBuffer<Box> body_boxes_, wide_boxes_;             // [body] of this run; those that the list is of
+  DeviceBuffer<float> wide_nodes_;                        // the same, 16 a node
   DeviceBuffer<UInt2> listed_, body_pairs_;
   DeviceBuffer<Float4> hints_;  // [listed] a normal that kept the two apart
   DeviceBuffer<uint32_t> counters_;

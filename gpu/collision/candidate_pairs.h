@@ -55,6 +55,12 @@ class CandidatePairs {
   /// `distance_m` are no candidates. `surface` must outlive the run.
   virtual absl::Status Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
                              float distance_m) = 0;
+  /// Of surfaces at rest: elements of two bodies that are farther apart than the sum of their reaches [body, m] are no candidates. None is
+  /// more than half of `distance_m`. A null view: all are that.
+  virtual absl::Status BeginAtRest(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m, float distance_m,
+                                   BufferView<float> /*reaches_m*/) {
+    return Begin(queue, surface, positions_m, positions_m, distance_m);
+  }
   /// As Begin, with the surface, starts and distance of the last run: candidates of two bodies that both end where they did there may be
   /// left out.
   virtual absl::Status BeginAgain(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,

@@ -135,7 +135,7 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   const bool is_gpu = lanes_ == 1;
   const size_t local_size = LocalSize();
   PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, candidates_.For(*surface_));
-  PALPATE_RETURN_IF_ERROR(Annotate(candidates->Begin(queue, *surface_, positions_m, positions_m, range_m), "proximity"));
+  PALPATE_RETURN_IF_ERROR(Annotate(candidates->BeginAtRest(queue, *surface_, positions_m, range_m, reaches_m), "proximity"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
   PALPATE_RETURN_IF_ERROR(queue.Launch(
       boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}}, Arg("triangle_count", surface_->triangle_count),

@@ -35,7 +35,9 @@ float box_reserve(float reach_m, float4 lower, float4 upper) {
 
 /* How far around the elements of a group is looked: pairs are within the range if their distance is below the sum of both reaches.
    `reaches` [body], or null: half the range for all. */
-float reach_of(global const float* reaches, uint group, float range_m) { return reaches ? reaches[group & PALPATE_GROUP_MASK] : 0.5f * range_m; }
+float reach_of(global const float* reaches, uint group, float range_m) {
+  return reaches ? reaches[group & PALPATE_GROUP_MASK] : 0.5f * range_m;
+}
 
 float4 point(global const float4* positions, uint vertex) { return (float4)(positions[vertex].xyz, 0.0f); }
 

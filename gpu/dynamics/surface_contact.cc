@@ -257,7 +257,8 @@ absl::StatusOr<bool> SurfaceContacts::IsWithinPlanes(Queue& queue, const DeviceB
 absl::Status SurfaceContacts::BoundGuess(Queue& queue, const DeviceBuffer<Float4>& x) {
   PALPATE_RETURN_IF_ERROR(pairs_.BoundMoves(queue, detected_, x, truncated_));
   if (follower_ == nullptr) return absl::OkStatus();
-  return follower_->Bound(queue, surface_.device()->vertex_groups, reach_.reaches(), detected_, pairs_.clear_m(), pairs_.entry_begins(), pairs_.planes(), x, truncated_);
+  return follower_->Bound(queue, surface_.device()->vertex_groups, reach_.reaches(), detected_, pairs_.clear_m(), pairs_.entry_begins(),
+                          pairs_.planes(), x, truncated_);
 }
 
 absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue, const DeviceBuffer<Float4>& x_start,
