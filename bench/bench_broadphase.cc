@@ -477,7 +477,7 @@ absl::Status Run(Report* report, const std::shared_ptr<gpu::Context>& context) {
 
 int main(int argc, char** argv) {
   palpate::bench::Initialize(argc, argv, "Broad phase of moving bodies, beside libfcl and Bullet.");
-  auto context = palpate::gpu::Context::Create({.device = palpate::bench::DeviceSelector(), .profiling = false});
+  auto context = palpate::gpu::Context::Create({.device = palpate::bench::DeviceSelector(), .time_one_in = 0});
   palpate::bench::Report report("broadphase", context.ok() ? palpate::gpu::DescribeDevice((*context)->device()) : "none");
   if (!context.ok()) return report.Finish(context.status());
   return report.Finish(palpate::bench::Run(&report, *context));

@@ -260,7 +260,7 @@ class Suite {
     FrameTimes times(frames.size());
     gpu::ProximityStats sum;
     *contacts = 0;
-    queue_.set_profiling(false);
+    queue_.set_timing(false);
     for (int round = 0; round < 6; ++round) {
       for (size_t f = 0; f < frames.size(); ++f) {
         const Stopwatch stopwatch;
@@ -295,7 +295,7 @@ class Suite {
     if (!details) return absl::OkStatus();
 
     // Time of each stage, from the device's clock, in a round of its own.
-    queue_.set_profiling(true);
+    queue_.set_timing(true);
     const std::map<std::string, double> before = StageSeconds();
     for (const auto& frame : frames) {
       PALPATE_RETURN_IF_ERROR(detector.Run(queue_, frame, scene.range_m));
@@ -499,7 +499,7 @@ class Suite {
 };
 
 int Main() {
-  auto context = gpu::Context::Create({.device = DeviceSelector()});
+  auto context = gpu::Context::Create({.device = DeviceSelector(), .time_one_in = 1});
   absl::StatusOr<std::unique_ptr<gpu::Queue>> queue =
       context.ok() ? gpu::Queue::Create(*context) : absl::StatusOr<std::unique_ptr<gpu::Queue>>(context.status());
   Report report("proximity", context.ok() ? gpu::DescribeDevice((*context)->device()) : "none");

@@ -370,7 +370,7 @@ class Suite {
 };
 
 int Main() {
-  auto context = gpu::Context::Create({.device = DeviceSelector(), .profiling = false});
+  auto context = gpu::Context::Create({.device = DeviceSelector(), .time_one_in = 0});
   absl::StatusOr<std::unique_ptr<gpu::Queue>> queue =
       context.ok() ? gpu::Queue::Create(*context) : absl::StatusOr<std::unique_ptr<gpu::Queue>>(context.status());
   Report report("rigid", context.ok() ? gpu::DescribeDevice((*context)->device()) : "none");

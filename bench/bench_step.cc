@@ -282,7 +282,8 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
 
 int main(int argc, char** argv) {
   palpate::bench::Initialize(argc, argv, "Steps of a deforming organ under a tool.");
-  auto context = palpate::gpu::Context::Create({.device = palpate::bench::DeviceSelector()});
+  auto context =
+      palpate::gpu::Context::Create({.device = palpate::bench::DeviceSelector(), .time_one_in = absl::GetFlag(FLAGS_kernels) ? 1U : 61U});
   palpate::bench::Report report("step", context.ok() ? palpate::gpu::DescribeDevice((*context)->device()) : "none");
   if (!context.ok()) return report.Finish(context.status());
   return report.Finish(palpate::bench::Run(&report, *context));

@@ -71,7 +71,7 @@ absl::StatusOr<std::shared_ptr<Context>> Context::Create(const ContextOptions& o
   std::shared_ptr<Context> context(new Context());
   context->device_ = std::move(device);
   context->context_ = handle;
-  context->profiling_ = options.profiling;
+  context->time_one_in_ = options.time_one_in;
   // Sub-buffers must begin at an aligned address, so the guard in front is a multiple of the alignment.
   const size_t align = std::max<size_t>(context->device_.base_address_align_bytes, 1);
   context->guard_bytes_ = (options.guard_bytes + align - 1) / align * align;

@@ -32,14 +32,16 @@ struct ContextOptions {
   std::string device = {};                                 ///< see SelectDevice
   std::optional<std::filesystem::path> cache_folder = {};  ///< of program binaries; nullopt = ProgramCache::DefaultFolder(), "" = no cache
   size_t guard_bytes = 0;                                  ///< tests: this many patterned bytes around each buffer, see CheckGuards
-  bool profiling = true;                                   ///< per-kernel device times
+  /// Device times by kernel: of its launches one in so many is timed and stands for all, since timing one costs as much as a launch; 0:
+  /// none. A prime, so that launches which come in turns (colours, sweeps) all have theirs.
+  uint32_t time_one_in = 61;
 };
 
 /// Device time of one kernel since the context began.
 struct KernelTime {
   std::string name;
   uint64_t launches = 0;
-  double seconds = 0;  ///< 0 without profiling
+  double seconds = 0;  ///< an estimate unless each launch is timed
 };
 
 /// A built program; kernels of it may be made on any thread.
@@ -70,7 +72,7 @@ class Context : public std::enable_shared_from_this<Context> {
 
   const DeviceInfo& device() const { return device_; }
   cl_context handle() const { return context_; }
-  bool profiling() const { return profiling_; }
+  uint32_t time_one_in() const { return time_one_in_; }
 
   /// Builds (or takes from memory or disk) a program. Every program gets -cl-std=CL1.2 and the defines. Errors: Internal with the
   /// compiler's log.
@@ -107,7 +109,7 @@ class Context : public std::enable_shared_from_this<Context> {
 
   DeviceInfo device_;
   cl_context context_ = nullptr;
-  bool profiling_ = true;
+  uint32_t time_one_in_ = 0;
   size_t guard_bytes_ = 0;
   ProgramCache cache_;
   std::atomic<size_t> allocated_bytes_{0};

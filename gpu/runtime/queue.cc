@@ -1,9 +1,13 @@
 #include "gpu/runtime/queue.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace palpate::gpu {
 namespace {
+
+// Small writes between two waits go through memory of the queue. A step makes some of a few bytes each.
+constexpr size_t kStagedBytes = size_t{64} << 10;
 
 absl::Status RangeError(const std::string& name, size_t buffer_bytes, size_t offset, size_t size) {
   return absl::InvalidArgumentError(
@@ -17,10 +21,11 @@ bool InRange(size_t buffer_bytes, size_t offset, size_t size) { return offset <=
 absl::StatusOr<std::unique_ptr<Queue>> Queue::Create(std::shared_ptr<Context> context) {
   std::unique_ptr<Queue> queue(new Queue());
   cl_int code = CL_SUCCESS;
-  const cl_command_queue_properties properties = context->profiling() ? CL_QUEUE_PROFILING_ENABLE : 0;
+  const cl_command_queue_properties properties = context->time_one_in() > 0 ? CL_QUEUE_PROFILING_ENABLE : 0;
   queue->queue_ = clCreateCommandQueue(context->handle(), context->device().id, properties, &code);
   PALPATE_CL_RETURN_IF_ERROR(code, "clCreateCommandQueue", context->device().name);
-  queue->profiling_ = context->profiling();
+  queue->time_one_in_ = context->time_one_in();
+  queue->staged_.resize(kStagedBytes);
   queue->usual_local_size_ = UsualLocalSize(context->device().is_cpu);
   queue->context_ = std::move(context);
   return queue;
@@ -38,11 +43,12 @@ absl::Status Queue::Enqueue(Kernel& kernel, Range range) {
   PALPATE_RETURN_IF_ERROR(kernel.CheckAllBound());
   const size_t local = range.local_size == 0 ? usual_local_size_ : range.local_size;
   const size_t global = (range.global_size + local - 1) / local * local;
+  // Not the first of a kernel, which may be compiled then.
+  const uint64_t launch = kernel.timer_->launches.fetch_add(1, std::memory_order_relaxed);
+  const bool is_timed = time_one_in_ > 0 && launch % time_one_in_ == time_one_in_ / 2;
   cl_event event = nullptr;
-  const cl_int code =
-      clEnqueueNDRangeKernel(queue_, kernel.kernel_, 1, nullptr, &global, &local, 0, nullptr, profiling_ ? &event : nullptr);
+  const cl_int code = clEnqueueNDRangeKernel(queue_, kernel.kernel_, 1, nullptr, &global, &local, 0, nullptr, is_timed ? &event : nullptr);
   if (code != CL_SUCCESS) return ClStatus(code, "clEnqueueNDRangeKernel", kernel.name_);
-  kernel.timer_->launches.fetch_add(1, std::memory_order_relaxed);
   if (event != nullptr) pending_.emplace_back(kernel.timer_, event);
   return absl::OkStatus();
 }
@@ -51,8 +57,25 @@ absl::Status Queue::WriteBytes(cl_mem buffer, const std::string& name, size_t bu
                                size_t size) {
   if (!InRange(buffer_bytes, offset, size)) return RangeError(name, buffer_bytes, offset, size);
   if (size == 0) return absl::OkStatus();
-  // Blocking: the caller may reuse the source at once.
-  return ClStatus(clEnqueueWriteBuffer(queue_, buffer, CL_TRUE, offset, size, source, 0, nullptr, nullptr), "clEnqueueWriteBuffer", name);
+  const void* staged = Stage(source, size);
+  const bool blocking = staged == nullptr;
+  const cl_int code =
+      clEnqueueWriteBuffer(queue_, buffer, blocking ? CL_TRUE : CL_FALSE, offset, size, blocking ? source : staged, 0, nullptr, nullptr);
+  if (blocking && code == CL_SUCCESS) NoteDone();
+  return ClStatus(code, "clEnqueueWriteBuffer", name);
+}
+
+const void* Queue::Stage(const void* source, size_t size) {
+  if (size > staged_.size() - staged_bytes_) return nullptr;
+  std::byte* const place = staged_.data() + staged_bytes_;
+  std::memcpy(place, source, size);
+  staged_bytes_ += size;
+  return place;
+}
+
+void Queue::NoteDone() {
+  staged_bytes_ = 0;
+  BookTimes();
 }
 
 absl::Status Queue::ReadBytes(cl_mem buffer, const std::string& name, size_t buffer_bytes, size_t offset, void* target, size_t size,
@@ -60,7 +83,7 @@ absl::Status Queue::ReadBytes(cl_mem buffer, const std::string& name, size_t buf
   if (!InRange(buffer_bytes, offset, size)) return RangeError(name, buffer_bytes, offset, size);
   if (size == 0) return blocking ? FinishBlocking() : absl::OkStatus();
   const cl_int code = clEnqueueReadBuffer(queue_, buffer, blocking ? CL_TRUE : CL_FALSE, offset, size, target, 0, nullptr, nullptr);
-  if (blocking) BookTimes();
+  if (blocking && code == CL_SUCCESS) NoteDone();
   return ClStatus(code, "clEnqueueReadBuffer", name);
 }
 
@@ -82,7 +105,7 @@ absl::Status Queue::Flush() { return ClStatus(clFlush(queue_), "clFlush"); }
 
 absl::Status Queue::FinishBlocking() {
   const cl_int code = clFinish(queue_);
-  BookTimes();
+  if (code == CL_SUCCESS) NoteDone();
   return ClStatus(code, "clFinish");
 }
 
@@ -92,7 +115,7 @@ void Queue::BookTimes() {
     cl_ulong end = 0;
     if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(begin), &begin, nullptr) == CL_SUCCESS &&
         clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, nullptr) == CL_SUCCESS && end > begin) {
-      timer->nanoseconds.fetch_add(end - begin, std::memory_order_relaxed);
+      timer->nanoseconds.fetch_add((end - begin) * context_->time_one_in(), std::memory_order_relaxed);
     }
     clReleaseEvent(event);
   }

@@ -3,6 +3,7 @@
 #include <CL/cl.h>
 
 #include <bit>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,7 +52,8 @@ class Queue {
     return Enqueue(kernel, range);
   }
 
-  /// Copies host elements to buffer[offset...]. The source may be reused on return. InvalidArgument past the end.
+  /// Copies host elements to buffer[offset...]. The source may be reused on return: little of it is copied, so that nobody waits; more
+  /// is waited for. InvalidArgument past the end.
   template <typename T>
   absl::Status Write(const DeviceBuffer<T>& buffer, std::span<const std::type_identity_t<T>> source, size_t offset = 0) {
     return WriteBytes(buffer.handle(), buffer.name(), buffer.size_bytes(), SaturatedBytes(offset, sizeof(T)), source.data(),
@@ -100,8 +102,8 @@ class Queue {
   /// Waits for everything enqueued and books the kernel times.
   absl::Status FinishBlocking();
 
-  /// Pauses or resumes the profiling events of this queue (on by default when the context profiles); launches are counted in any case.
-  void set_profiling(bool on) { profiling_ = on && context_->profiling(); }
+  /// Pauses or resumes the timing of this queue's launches (on at first if the context times some); they are counted in any case.
+  void set_timing(bool on) { time_one_in_ = on ? context_->time_one_in() : 0; }
 
  private:
   Queue() = default;
@@ -112,12 +114,18 @@ class Queue {
   absl::Status CopyBytes(cl_mem source, cl_mem target, const std::string& name, size_t source_bytes, size_t target_bytes, size_t size,
                          size_t source_offset, size_t target_offset);
   void BookTimes();
+  /// A copy of what is about to be written, good until the commands so far are done; null if it is too much.
+  const void* Stage(const void* source, size_t size);
+  /// All commands so far are done.
+  void NoteDone();
 
   std::shared_ptr<Context> context_;
   cl_command_queue queue_ = nullptr;
-  bool profiling_ = false;
+  uint32_t time_one_in_ = 0;
   size_t usual_local_size_ = 1;
   std::vector<std::pair<Context::Timer*, cl_event>> pending_;
+  std::vector<std::byte> staged_;  // of fixed size: commands read from it
+  size_t staged_bytes_ = 0;        // in use
 };
 
 /// Creates a buffer filled from host memory.

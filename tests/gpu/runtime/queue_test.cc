@@ -130,7 +130,7 @@ TEST_F(QueueTest, TooLargeAGroupIsAnErrorThatNamesTheKernel) {
 }
 
 TEST_F(QueueTest, KernelTimesAreBooked) {
-  PALPATE_TEST_ASSIGN(const std::shared_ptr<Context> own, Context::Create());
+  PALPATE_TEST_ASSIGN(const std::shared_ptr<Context> own, Context::Create({.time_one_in = 1}));
   PALPATE_TEST_ASSIGN(const std::unique_ptr<Queue> timed, Queue::Create(own));
   PALPATE_TEST_ASSIGN(Kernel kernel, own->CreateKernel(kernels::runtime_test, "scale_values"));
   PALPATE_TEST_ASSIGN(const DeviceBuffer<int32_t> buffer, DeviceBuffer<int32_t>::Create(own, 1 << 20, "values"));
@@ -145,7 +145,7 @@ TEST_F(QueueTest, KernelTimesAreBooked) {
   EXPECT_GT(times[0].seconds, 0);
   const double seconds = times[0].seconds;
 
-  timed->set_profiling(false);
+  timed->set_timing(false);
   PALPATE_ASSERT_OK(timed->Launch(kernel, {1 << 20}, Arg("in", buffer), Arg("out", buffer), Arg("count", uint32_t{1} << 20)));
   PALPATE_ASSERT_OK(timed->FinishBlocking());
   times = own->KernelTimes();
@@ -153,8 +153,48 @@ TEST_F(QueueTest, KernelTimesAreBooked) {
   EXPECT_EQ(times[0].seconds, seconds);
 }
 
-TEST_F(QueueTest, WithoutProfilingLaunchesAreCountedOnly) {
-  PALPATE_TEST_ASSIGN(const std::shared_ptr<Context> own, Context::Create({.profiling = false}));
+// One of five stands for the others: no first launch alone, and in the end all of them.
+TEST_F(QueueTest, SomeLaunchesAreTimedForAll) {
+  PALPATE_TEST_ASSIGN(const std::shared_ptr<Context> own, Context::Create({.time_one_in = 5}));
+  PALPATE_TEST_ASSIGN(const std::unique_ptr<Queue> timed, Queue::Create(own));
+  PALPATE_TEST_ASSIGN(Kernel kernel, own->CreateKernel(kernels::runtime_test, "scale_values"));
+  PALPATE_TEST_ASSIGN(const DeviceBuffer<int32_t> buffer, DeviceBuffer<int32_t>::Create(own, 1 << 20, "values"));
+  PALPATE_ASSERT_OK(timed->Fill(buffer, 1));
+  const auto seconds_after = [&](int launches) {
+    for (int i = 0; i < launches; ++i) {
+      PALPATE_EXPECT_OK(timed->Launch(kernel, {1 << 20}, Arg("in", buffer), Arg("out", buffer), Arg("count", uint32_t{1} << 20)));
+    }
+    PALPATE_EXPECT_OK(timed->FinishBlocking());
+    return own->KernelTimes().at(0).seconds;
+  };
+  EXPECT_EQ(seconds_after(2), 0);
+  const double after_5 = seconds_after(3);
+  EXPECT_GT(after_5, 0);
+  EXPECT_EQ(seconds_after(2), after_5);
+  EXPECT_GT(seconds_after(3), after_5);
+  EXPECT_EQ(own->KernelTimes()[0].launches, 10U);
+}
+
+// What is written may be changed at once, though nobody has waited; also when there is more than the queue keeps copies of.
+TEST_F(QueueTest, SourcesOfWritesMayBeUsedAgain) {
+  constexpr uint32_t kCount = 3000;
+  const auto buffer = Allocate<uint32_t>(kCount);
+  for (const uint32_t at_once : {1U, 7U, kCount}) {
+    std::vector<uint32_t> source(at_once);
+    for (int round = 0; round < 20; ++round) {
+      for (uint32_t first = 0; first + at_once <= kCount; first += at_once) {
+        for (uint32_t i = 0; i < at_once; ++i) source[i] = 1000 * (first + i) + static_cast<uint32_t>(round);
+        PALPATE_ASSERT_OK(queue().Write(buffer, source, first));
+      }
+    }
+    std::fill(source.begin(), source.end(), 0);
+    const std::vector<uint32_t> written = Download(buffer);
+    for (uint32_t i = 0; i < kCount / at_once * at_once; ++i) ASSERT_EQ(written[i], 1000 * i + 19) << at_once;
+  }
+}
+
+TEST_F(QueueTest, WithoutTimingLaunchesAreCountedOnly) {
+  PALPATE_TEST_ASSIGN(const std::shared_ptr<Context> own, Context::Create({.time_one_in = 0}));
   PALPATE_TEST_ASSIGN(const std::unique_ptr<Queue> plain, Queue::Create(own));
   PALPATE_TEST_ASSIGN(Kernel kernel, own->CreateKernel(kernels::runtime_test, "write_at"));
   PALPATE_TEST_ASSIGN(const DeviceBuffer<int32_t> buffer, DeviceBuffer<int32_t>::Create(own, 1, "value"));
