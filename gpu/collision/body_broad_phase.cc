@@ -19,6 +19,8 @@ constexpr uint32_t kNone = 0xffffffffU;
 // A cluster of the sweep may have this many tiles before the hierarchy, which takes longer to build, is faster (measured on PoCL, uniform
 // clouds of 1K to 64K bodies).
 constexpr uint64_t kSweepTilesPerCluster = 14;
+// Up to so many bodies all pairs are compared: quicker than the launches that sorting takes (measured likewise).
+constexpr uint32_t kFewBodies = 2048;
 
 }  // namespace
 
@@ -62,6 +64,7 @@ absl::StatusOr<BodyBroadPhase> BodyBroadPhase::Create(const std::shared_ptr<Cont
   PALPATE_ASSIGN_OR_RETURN(phase.cluster_tiles_kernel_, context->CreateKernel(source, "cluster_tiles", defines));
   PALPATE_ASSIGN_OR_RETURN(phase.list_, PairList::Create(context, options.max_pairs));
   PALPATE_ASSIGN_OR_RETURN(phase.principal_axis_, PrincipalAxis::Create(context, options.volume));
+  PALPATE_ASSIGN_OR_RETURN(phase.all_pairs_, AllPairs::Create(context, options.volume));
   PALPATE_ASSIGN_OR_RETURN(phase.sweep_, SweepAndPrune::Create(context, options.volume));
   PALPATE_ASSIGN_OR_RETURN(phase.hierarchy_, BoxHierarchy::Create(context));
   PALPATE_ASSIGN_OR_RETURN(phase.cluster_pairs_, ClusterPairs::Create(context));
@@ -83,6 +86,9 @@ absl::Status BodyBroadPhase::Run(Queue& queue, BufferView<float> volumes, Buffer
   StageClock clock(queue, options_.measure_stages, statistics_);
   PALPATE_RETURN_IF_ERROR(list_.Begin(queue, count));
 
+  if (options_.method == BroadPhaseMethod::kAllPairs || (options_.method == BroadPhaseMethod::kAutomatic && count <= kFewBodies)) {
+    return RunAllPairs(queue, volumes, filters, count, clock);
+  }
   bool is_prepared = false;
   const bool is_due = !has_chosen_ || (options_.axis_period > 0 && runs_since_choice_ >= options_.axis_period);
   has_chosen_ = false;  // after an error the next run chooses again
@@ -117,6 +123,25 @@ absl::Status BodyBroadPhase::Run(Queue& queue, BufferView<float> volumes, Buffer
   statistics_.pair_count = list_.count();
   has_pairs_ = true;
   return absl::OkStatus();
+}
+
+absl::Status BodyBroadPhase::RunAllPairs(Queue& queue, BufferView<float> volumes, BufferView<uint32_t> filters, uint32_t count,
+                                         StageClock& clock) {
+  has_chosen_ = false;  // whatever was chosen of others before
+  if (statistics_.method != BroadPhaseMethod::kAllPairs) {
+    statistics_.method = BroadPhaseMethod::kAllPairs;
+    ++statistics_.method_changes;
+  }
+  for (bool is_complete = false; !is_complete;) {
+    PALPATE_RETURN_IF_ERROR(all_pairs_.Emit(queue, volumes, filters, count, list_));
+    const absl::StatusOr<bool> complete = list_.Complete(queue);
+    PALPATE_RETURN_IF_ERROR(CheckVolumes());
+    PALPATE_ASSIGN_OR_RETURN(is_complete, complete);
+  }
+  statistics_.tile_count = all_pairs_.tile_count();
+  statistics_.pair_count = list_.count();
+  has_pairs_ = true;
+  return clock.End(BroadPhaseStage::kTests);
 }
 
 absl::Status BodyBroadPhase::Choose(Queue& queue, BufferView<float> volumes, uint32_t count, StageClock& clock, bool* is_prepared) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "gpu/base/status.h"
+#include "gpu/collision/all_pairs.h"
 #include "gpu/collision/box_hierarchy.h"
 #include "gpu/collision/kdop.h"
 #include "gpu/collision/pair_list.h"
@@ -15,12 +16,13 @@
 
 namespace palpate::gpu {
 
-/// How candidates are found. kAutomatic: the sweep while it has few tiles a cluster, else the hierarchy of boxes.
-enum class BroadPhaseMethod { kAutomatic, kSweep, kHierarchy };
+/// How candidates are found. kAutomatic: all pairs while bodies are few, the sweep while it has few tiles a cluster, else the hierarchy of
+/// boxes.
+enum class BroadPhaseMethod { kAutomatic, kSweep, kHierarchy, kAllPairs };
 
 struct BroadPhaseOptions {
   BoundingVolume volume = BoundingVolume::kDop18;
-  BroadPhaseMethod method = BroadPhaseMethod::kAutomatic;
+  BroadPhaseMethod method = BroadPhaseMethod::kAutomatic;  ///< kAllPairs: at most AllPairs::kMaxBodies bodies
   uint32_t axis_period = 30;     ///< runs after which axis and method are chosen again; 0 = only the first time and on drift
   double axis_drift = 1.5;       ///< > 1; they are also chosen again when the tiles have grown or shrunk by this factor since
   uint64_t max_pairs = 1 << 28;  ///< at most 2^31; bounds the memory, 32 bytes a pair
@@ -70,6 +72,7 @@ class BodyBroadPhase {
   absl::Status RunSweep(Queue& queue, BufferView<float> volumes, BufferView<uint32_t> filters, uint32_t count, bool is_prepared,
                         StageClock& clock);
   absl::Status RunHierarchy(Queue& queue, BufferView<float> volumes, BufferView<uint32_t> filters, uint32_t count, StageClock& clock);
+  absl::Status RunAllPairs(Queue& queue, BufferView<float> volumes, BufferView<uint32_t> filters, uint32_t count, StageClock& clock);
   absl::Status CheckVolumes() const;
 
   std::shared_ptr<Context> context_;
@@ -83,6 +86,7 @@ class BodyBroadPhase {
   Kernel boxes_kernel_, cluster_volumes_kernel_, cluster_tiles_kernel_;
   PairList list_;
   PrincipalAxis principal_axis_;
+  AllPairs all_pairs_;
   SweepAndPrune sweep_;
   BoxHierarchy hierarchy_;
   ClusterPairs cluster_pairs_;

@@ -31,8 +31,8 @@ constexpr uint32_t kPairsPerClusterPair = BoxHierarchy::kWidth * BoxHierarchy::k
 constexpr uint32_t kPairsExpected = 16;
 constexpr uint32_t kDecisionsShare = 8;
 constexpr uint32_t kMaxBatchPairs = 1U << 26;
-// Pairs there is always room for where they are found and decided without waiting.
-constexpr uint32_t kLeastRoom = 1024;
+// Pairs there is always room for where they are found and decided without waiting. Work-items without a pair are not free.
+constexpr uint32_t kLeastRoom = 64;
 // Up to so many hits each is compared with all others: one launch instead of a dozen.
 constexpr uint32_t kRankedHits = 1024;
 // Up to this many hits the list grows as they come. Beyond, all are counted first: there may be more than any memory holds.
@@ -190,7 +190,7 @@ absl::Status ContinuousCollisions::CheckVertices(Queue& queue) {
 
 uint32_t ContinuousCollisions::ChunkOf(uint32_t cluster_pairs) const {
   const DeviceInfo& device = context_->device();
-  return device.is_gpu ? 1 : std::clamp(cluster_pairs / (16 * std::max(device.compute_units, 1U)), 1U, 64U);
+  return device.is_gpu ? 1 : std::clamp(cluster_pairs / (8 * std::max(device.compute_units, 1U)), 1U, 64U);
 }
 
 absl::Status ContinuousCollisions::FindClusterPairs(Queue& queue, uint32_t kind) {
@@ -222,15 +222,13 @@ absl::Status ContinuousCollisions::FindBatch(Queue& queue, Kernels& kernels, uin
 }
 
 uint32_t ContinuousCollisions::RoomFor(uint64_t expected, size_t capacity) {
-  return static_cast<uint32_t>(std::min<uint64_t>({2 * expected + kLeastRoom, capacity, kMaxCapacity}));
+  return static_cast<uint32_t>(std::min<uint64_t>({expected + expected / 8 + kLeastRoom, capacity, kMaxCapacity}));
 }
 
-absl::StatusOr<bool> ContinuousCollisions::TryAtOnce(Queue& queue, Kernels& kernels, BufferView<Float4> starts, BufferView<Float4> ends,
-                                                     bool again) {
+absl::StatusOr<bool> ContinuousCollisions::TryAtOnce(Queue& queue, Kernels& kernels, BufferView<Float4> starts, BufferView<Float4> ends) {
   const bool is_possible = candidates_->has_fixed_clusters() && !options_.candidates_only && !options_.measure_stages;
-  const CcdStatistics& expected = again ? expected_again_ : expected_;
   const auto is_one_batch = [&](uint32_t kind) {
-    return expected.cluster_pairs[kind] <= options_.batch_pairs / kPairsExpected && expected.pairs[kind] <= pairs_[kind].count();
+    return expected_.cluster_pairs[kind] <= options_.batch_pairs / kPairsExpected && expected_.pairs[kind] <= pairs_[kind].count();
   };
   if (!is_possible || !is_one_batch(0) || !is_one_batch(1)) return false;
   PALPATE_RETURN_IF_ERROR(queue.Write(edge_counters_, std::span<const CcdCounters>(&counts_, 1)));
@@ -243,8 +241,8 @@ absl::StatusOr<bool> ContinuousCollisions::TryAtOnce(Queue& queue, Kernels& kern
   for (const uint32_t kind : kKinds) {
     PALPATE_ASSIGN_OR_RETURN(const ClusterPairsOnDevice found, candidates_->FindOnDevice(queue, First(kind).kind, Second(kind).kind));
     PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(*found.count, std::span<uint32_t>(&cluster_pairs[kind], 1)));
-    ranges[kind] = {found.pairs, *found.count, 0, RoomFor(expected.cluster_pairs[kind], found.pairs.count)};
-    room[kind] = RoomFor(expected.pairs[kind], pairs_[kind].count());
+    ranges[kind] = {found.pairs, *found.count, 0, RoomFor(expected_.cluster_pairs[kind], found.pairs.count)};
+    room[kind] = RoomFor(expected_.pairs[kind], pairs_[kind].count());
     PALPATE_RETURN_IF_ERROR(LaunchCandidates(queue, kernels, kind, ranges[kind], *counters[kind]));
   }
   const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(hits_.count(), options_.max_hits));
@@ -528,13 +526,14 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
   PALPATE_RETURN_IF_ERROR(CompileNow(queue, kernels, starts, ends));
   bool is_done = false;
   if constexpr (std::is_same_v<Position, Float4>) {
-    PALPATE_ASSIGN_OR_RETURN(is_done, TryAtOnce(queue, kernels, starts, ends, again));
+    if (again) {
+      PALPATE_ASSIGN_OR_RETURN(is_done, TryAtOnce(queue, kernels, starts, ends));
+    }
   }
   if (!is_done) {
     PALPATE_RETURN_IF_ERROR(UntilHitsFit(queue, [&](uint32_t kind) { return FindAndDecide(queue, kernels, kind, starts, ends, clock); }));
   }
-  if (!again) expected_ = statistics_;
-  expected_again_ = statistics_;
+  expected_ = statistics_;
   PALPATE_RETURN_IF_ERROR(SortHits(queue, kernels));
   return clock.End(&statistics_.decide_seconds);
 }

@@ -129,7 +129,7 @@ class ContinuousCollisions {
   absl::Status LaunchCandidates(Queue& queue, Kernels& kernels, uint32_t kind, const ClusterPairRange& range,
                                 const DeviceBuffer<CcdCounters>& counters);
   // All stages without waiting, with room for about what the run before found; false if that was not enough: then nothing was done.
-  absl::StatusOr<bool> TryAtOnce(Queue& queue, Kernels& kernels, BufferView<Float4> starts, BufferView<Float4> ends, bool again);
+  absl::StatusOr<bool> TryAtOnce(Queue& queue, Kernels& kernels, BufferView<Float4> starts, BufferView<Float4> ends);
   static uint32_t RoomFor(uint64_t expected, size_t capacity);
   uint32_t ChunkOf(uint32_t cluster_pairs) const;
   absl::Status FindClusterPairs(Queue& queue, uint32_t kind);
@@ -177,7 +177,7 @@ class ContinuousCollisions {
   RadixSort<uint64_t> sort_;
   CcdCounters counts_ = {};  // as last read or written
   DeviceBuffer<CcdCounters> counters_, edge_counters_;  // the second: candidates and pairs of edges, in TryAtOnce
-  CcdStatistics expected_, expected_again_;  // of the last run, and of whatever ran last: about what the next one of the kind finds
+  CcdStatistics expected_;  // of the last run: a round after it finds less, as a rule
   DeviceBuffer<UInt2> pairs_[2];  // by kind: of one batch, or all candidates
   DeviceBuffer<CcdHit> hits_, sorted_hits_;
   DeviceBuffer<uint64_t> keys_, sorted_keys_;

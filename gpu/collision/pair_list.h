@@ -30,6 +30,8 @@ class PairList {
   uint32_t capacity() const { return capacity_; }
   BufferView<uint32_t> first() const { return first_.view(); }
   BufferView<uint32_t> second() const { return second_.view(); }
+  /// [capacity] Where pairs that are emitted in their order may go at once; then there is nothing to Sort.
+  BufferView<UInt2> sorted() const { return sorted_.view(); }
 
   /// Blocking. Whether all pairs found room. If not, the list has grown and is empty again: emit once more. Errors: ResourceExhausted with
   /// the count when there are more than max_pairs.

@@ -31,7 +31,7 @@ VARIANTS = {
     "gpu/collision/proximity.cl": [{"LANES": "16"}, {"LANES": "8"}, {"LANES": "1"}],
     "tests/gpu/collision/proximity_probe.cl": [{"LANES": "8"}, {"LANES": "1"}],
     **{f"gpu/collision/{stem}.cl": [*({"AXES": axes, "STAGE": "4"} for axes in ("0", "3", "7", "9", "13")), {"AXES": "3", "STAGE": "4", "ORIENTED": "1"}]
-       for stem in ("body_broad_phase", "kdop", "principal_axis", "sweep_and_prune")},
+       for stem in ("all_pairs", "body_broad_phase", "kdop", "principal_axis", "sweep_and_prune")},
     "gpu/dynamics/rigid_volumes.cl": [*({"AXES": axes} for axes in ("0", "3", "7", "9", "13")), {"AXES": "3", "ORIENTED": "1"}],
     "gpu/primitives/radix_sort.cl": [{"KEY": "uint", "FLOAT_KEYS": "0"}, {"KEY": "uint", "FLOAT_KEYS": "1"}, {"KEY": "ulong", "FLOAT_KEYS": "0"}],
     "gpu/primitives/reduce.cl": [{"VALUE": "float", "ELEMENT": "float", "REDUCE_SUM": "1", "IDENTITY": "0"},

@@ -19,10 +19,12 @@ constexpr uint32_t kBodies = 70;
 constexpr uint32_t kBodies = 700;
 #endif
 
-constexpr std::array<BroadPhaseMethod, 3> kMethods = {BroadPhaseMethod::kSweep, BroadPhaseMethod::kHierarchy, BroadPhaseMethod::kAutomatic};
+constexpr std::array kMethods = {BroadPhaseMethod::kSweep, BroadPhaseMethod::kHierarchy, BroadPhaseMethod::kAllPairs,
+                                 BroadPhaseMethod::kAutomatic};
 
 const char* Name(BroadPhaseMethod method) {
-  return method == BroadPhaseMethod::kSweep ? "sweep" : method == BroadPhaseMethod::kHierarchy ? "hierarchy" : "automatic";
+  constexpr std::array kNames = {"automatic", "sweep", "hierarchy", "all pairs"};
+  return kNames[static_cast<size_t>(method)];
 }
 
 class BodyBroadPhaseTest : public test::DeviceTest {
@@ -269,8 +271,9 @@ TEST_F(BodyBroadPhaseTest, TheAxisIsChosenAgain) {
 }
 
 #ifndef PALPATE_NATIVE_KERNELS
-TEST_F(BodyBroadPhaseTest, AutomaticTakesTheSweepForFewAndTheHierarchyForMany) {
-  for (const auto& [size, method] : {std::pair{500U, BroadPhaseMethod::kSweep}, std::pair{60000U, BroadPhaseMethod::kHierarchy}}) {
+TEST_F(BodyBroadPhaseTest, AutomaticTakesAllPairsOfFewTheSweepForMoreAndTheHierarchyForMany) {
+  for (const auto& [size, method] : {std::pair{500U, BroadPhaseMethod::kAllPairs}, std::pair{2500U, BroadPhaseMethod::kSweep},
+                                     std::pair{60000U, BroadPhaseMethod::kHierarchy}}) {
     std::mt19937 random(size);
     std::uniform_real_distribution<float> coordinate(0, std::cbrt(4.0F * static_cast<float>(size)));
     TestBodies bodies;
