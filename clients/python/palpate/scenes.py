@@ -14,6 +14,7 @@ from ._connection import Connection, Target, Tls
 from ._convert import PoseLike, SpecLike, made, scene_spec
 from ._program import LocalProcess, PathLike, ServerProcess, server_process
 from ._requests import EditLike, RateLike
+from ._station import tool_place
 from ._streams import ChunkFile, Follower, Hand, PoseQueue
 from .frames import Frame, LocalModel
 from .station import Station
@@ -234,10 +235,7 @@ class Scene:
         PATH. `arguments`: more of palpate-station's, such as --ramp. Errors: NotFound (tool, program), DeadlineExceeded; others from
         Station.ticks."""
         if start is None:
-            tools = self.frame().tools
-            if tool not in tools:
-                raise errors.NotFound(f"tool: the scene has no tool {tool!r}; it has {', '.join(map(repr, tools)) or 'none'}")
-            start = (tools[tool].position_m, tools[tool].rotation)
+            start = tool_place(self.frame(), tool)
         return Station(self._connection, self.id, tool, start, profile=profile, name=name, program=program, arguments=arguments, timeout_s=timeout_s)
 
     # -- edits -----------------------------------------------------------------------------------------------------------------------
