@@ -137,9 +137,9 @@ class Server:
         response = await self._connection.call(self._connection.stubs.scenes.ListScenes, control_pb2.ListScenesRequest(), repeatable=True)
         return [Scene(self._connection, info.scene_id) for info in response.scenes]
 
-    async def open_recording(self, path: PathLike, scene_id: str = "", *, rate: RateLike = None) -> "Scene":
+    async def open_recording(self, path: PathLike, scene_id: str = "", *, rate: RateLike = None, temporary: bool = False) -> "Scene":
         """As palpate.Server.open_recording."""
-        request = _requests.recording(path, scene_id, rate)
+        request = _requests.recording(path, scene_id, rate, temporary)
         response = await self._connection.call(self._connection.stubs.records.OpenRecording, request)
         return Scene(self._connection, response.scene.scene_id)
 
@@ -341,9 +341,9 @@ class Scene:
         await out._begun()  # pylint: disable=protected-access
         return out
 
-    async def replay(self, replay_id: str = "") -> "Scene":
+    async def replay(self, replay_id: str = "", *, temporary: bool = False) -> "Scene":
         """As palpate.Scene.replay."""
-        request = made(record_pb2.ReplaySceneRequest, scene_id=self.id, replay_id=replay_id)
+        request = made(record_pb2.ReplaySceneRequest, scene_id=self.id, replay_id=replay_id, temporary=temporary)
         return Scene(self._connection, (await self._connection.call(self._connection.stubs.records.ReplayScene, request)).scene.scene_id)
 
     async def seek(self, target: Union[int, str]) -> "control_pb2.SceneInfo":

@@ -70,10 +70,10 @@ class Server:
         response = self._connection.call(self._connection.stubs.scenes.ListScenes, control_pb2.ListScenesRequest(), repeatable=True)
         return [Scene(self._connection, info.scene_id) for info in response.scenes]
 
-    def open_recording(self, path: PathLike, scene_id: str = "", *, rate: RateLike = None) -> "Scene":
-        """A scene that replays a recording; it begins paused, at the first moment. Errors: DataLoss and InvalidArgument name the byte
-        offset, NotFound (the file)."""
-        request = _requests.recording(path, scene_id, rate)
+    def open_recording(self, path: PathLike, scene_id: str = "", *, rate: RateLike = None, temporary: bool = False) -> "Scene":
+        """A scene that replays a recording; it begins paused, at the first moment. `temporary`: the server deletes it when nobody has
+        watched it or asked it for anything in 10 minutes. Errors: DataLoss and InvalidArgument name the byte offset, NotFound (the file)."""
+        request = _requests.recording(path, scene_id, rate, temporary)
         response = self._connection.call(self._connection.stubs.records.OpenRecording, request)
         return Scene(self._connection, response.scene.scene_id)
 
@@ -302,9 +302,10 @@ class Scene:
         request = made(record_pb2.RecordSceneRequest, scene_id=self.id, from_begin=from_begin, from_step=from_step, until_step=until_step)
         return Recorder(self._connection.stream(self._connection.stubs.records.RecordScene, request), path)
 
-    def replay(self, replay_id: str = "") -> "Scene":
-        """A scene beside this one that replays its past, up to now. Errors: FailedPrecondition (no past is kept)."""
-        request = made(record_pb2.ReplaySceneRequest, scene_id=self.id, replay_id=replay_id)
+    def replay(self, replay_id: str = "", *, temporary: bool = False) -> "Scene":
+        """A scene beside this one that replays its past, up to now. `temporary`: as of Server.open_recording. Errors: FailedPrecondition
+        (no past is kept)."""
+        request = made(record_pb2.ReplaySceneRequest, scene_id=self.id, replay_id=replay_id, temporary=temporary)
         return Scene(self._connection, self._connection.call(self._connection.stubs.records.ReplayScene, request).scene.scene_id)
 
     def seek(self, target: Union[int, str]) -> "control_pb2.SceneInfo":

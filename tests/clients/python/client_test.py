@@ -499,6 +499,25 @@ class PastTest(unittest.TestCase):
             with self.assertRaisesRegex(palpate.OutOfRange, "at its end"):
                 replay.step()
 
+    def test_temporary_replays(self):
+        """The server hears which replays it may delete; when it does is tested with it."""
+        path = self.folder / "temporary.palrec"
+        with self.server.create(phantom(), "left-alone") as scene:
+            scene.save(path)
+            self.assertFalse(scene.info().is_temporary)
+            for temporary in (False, True):
+                with scene.replay(temporary=temporary) as replay, self.server.open_recording(path, temporary=temporary) as opened:
+                    self.assertEqual((replay.info().is_temporary, opened.info().is_temporary), (temporary, temporary))
+
+            async def run():
+                async with await palpate.aio.connect(self.server.target) as server:
+                    async with await (await server.scene("left-alone")).replay(temporary=True) as replay:
+                        self.assertTrue((await replay.info()).is_temporary)
+                    async with await server.open_recording(path, temporary=True) as replay:
+                        self.assertTrue((await replay.info()).is_temporary)
+
+            asyncio.run(run())
+
     def test_with_async(self):
         path, saved = self.folder / "async.palrec", self.folder / "async-state.palrec"
 
