@@ -110,6 +110,7 @@ struct ReplayOptions {
   double speed = 1;
   std::optional<uint64_t> from;
   bool on_server = false;
+  bool temporary = false;
   bool headless = false;
   std::string http = "127.0.0.1:0";
   std::string web_root;
@@ -131,6 +132,7 @@ absl::StatusOr<v1::OpenRecordingResponse> Upload(RecordClient& client, const Rep
   if (!*file) return absl::NotFoundError(absl::StrFormat("%s cannot be opened", options.file));
   v1::OpenRecording open;
   open.set_scene_id(options.scene_id);
+  open.set_temporary(options.temporary);
   open.mutable_rate()->set_mode(options.fast ? v1::RATE_MODE_AS_FAST_AS_POSSIBLE : v1::RATE_MODE_REAL_TIME);
   if (!options.fast) open.mutable_rate()->set_speed(options.speed);
   return client.Open(open, FileSource(file, options.file));
@@ -393,7 +395,9 @@ void AddReplayCommand(CLI::App& app, Session& session) {
   command->add_option("--speed", options->speed, "simulated seconds per second")->check(CLI::Range(0.01, 100.0))->excludes(fast);
   command->add_option("--from", options->from, "step to begin with");
   command->add_option("--id", options->scene_id, "id of the scene that replays; default: the server picks one");
-  command->add_flag("--on-server", options->on_server, "on the server of --server, which goes on with it; default: one of its own");
+  auto* on_server =
+      command->add_flag("--on-server", options->on_server, "on the server of --server, which goes on with it; default: one of its own");
+  command->add_flag("--temporary", options->temporary, "the server deletes it when nobody has used it for 10 minutes")->needs(on_server);
   command->add_flag("--headless", options->headless, "no viewer: play to the end, and fail where the states differ from the recorded ones");
   command->add_option("--http", options->http, "address of the viewer, ADDRESS:PORT")->capture_default_str();
   command->add_option("--web-root", options->web_root, "folder of the viewer's files")->take_last();

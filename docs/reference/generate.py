@@ -14,7 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What clients call; files of jobs and recordings, and the browser's own protocol, have pages of their own.
 PROTOS = ("scene", "control", "stream", "haptics", "edit", "record", "batch")
-MODULES = ("scenes", "frames", "topology", "builder", "batch", "env", "spaces", "policy", "errors", "aio")
+MODULES = ("scenes", "frames", "topology", "builder", "batch", "env", "spaces", "policy", "station", "errors", "aio")
 # Names of fields that mean the same in every message.
 COMMON = {
     "scene_id": "of the scene", "name": "what it is called", "body": "name of a body", "tool": "name of a tool", "body_index": "index of a body in the keyframe",

@@ -193,6 +193,7 @@ v1::SceneInfo Scene::InfoOf(const SceneSnapshot& snapshot) const {
   if (snapshot.reset_count > 0) info.set_reset_by(snapshot.reset_by);
   info.set_resets(snapshot.reset_count);
   info.set_is_replay(is_replay());
+  info.set_is_temporary(is_temporary());
   info.set_has_past(has_past());
   if (past_.is_kept()) {
     const record::SceneJournal::Progress progress = past_.progress();

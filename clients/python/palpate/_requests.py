@@ -135,9 +135,9 @@ def seek(scene_id: str, target: Union[int, str]) -> "record_pb2.SeekSceneRequest
     return made(record_pb2.SeekSceneRequest, scene_id=scene_id, **{"bookmark" if isinstance(target, str) else "position": target})
 
 
-def recording(path: "str | os.PathLike[str]", scene_id: str, speed: RateLike) -> Iterator["record_pb2.OpenRecordingRequest"]:
+def recording(path: "str | os.PathLike[str]", scene_id: str, speed: RateLike, temporary: bool) -> Iterator["record_pb2.OpenRecordingRequest"]:
     """OpenRecording, in pieces. Errors: NotFound (the file), at once."""
-    request = made(record_pb2.OpenRecording, scene_id=scene_id, rate=None if speed is None else rate(speed))
+    request = made(record_pb2.OpenRecording, scene_id=scene_id, rate=None if speed is None else rate(speed), temporary=temporary)
     try:
         file = open(path, "rb")  # pylint: disable=consider-using-with
     except OSError as error:

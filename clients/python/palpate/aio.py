@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from types import TracebackType
 from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, Union
@@ -22,9 +23,12 @@ from ._connection import OPTIONS, Backoff, Stubs, Target, Tls
 from ._convert import PoseLike, SpecLike, made, scene_spec
 from ._program import LocalProcess, PathLike, ServerProcess, server_process
 from ._requests import EditLike, RateLike
+from ._station import POLL_S, TICK_BYTES, StationProcess, StationTick, TickTimer, pose_message, tool_place
 from ._streams import ChunkFile, Follower, Hand
 from .batch import BatchResult, BatchState, PosesLike
+from .env import Actions, Begun, Episodes, Goal, Randomize, RewardFunction, Stepped, SteppedOnly, T, Work, only
 from .frames import Frame, LocalModel
+from .spaces import Box
 from .v1 import batch_pb2, control_pb2, edit_pb2, haptics_pb2, record_pb2, scene_pb2, stream_pb2
 
 
@@ -133,9 +137,9 @@ class Server:
         response = await self._connection.call(self._connection.stubs.scenes.ListScenes, control_pb2.ListScenesRequest(), repeatable=True)
         return [Scene(self._connection, info.scene_id) for info in response.scenes]
 
-    async def open_recording(self, path: PathLike, scene_id: str = "", *, rate: RateLike = None) -> "Scene":
+    async def open_recording(self, path: PathLike, scene_id: str = "", *, rate: RateLike = None, temporary: bool = False) -> "Scene":
         """As palpate.Server.open_recording."""
-        request = _requests.recording(path, scene_id, rate)
+        request = _requests.recording(path, scene_id, rate, temporary)
         response = await self._connection.call(self._connection.stubs.records.OpenRecording, request)
         return Scene(self._connection, response.scene.scene_id)
 
@@ -309,6 +313,14 @@ class Scene:
         await out._attach(_requests.attach(self.id, tool, station, max_stiffness_n_per_m))  # pylint: disable=protected-access
         return out
 
+    async def station(self, tool: str, *, start: Optional[PoseLike] = None, profile: str = "omega.3", name: str = "python",
+                      program: Optional[PathLike] = None, arguments: Sequence[str] = (), timeout_s: float = 30.0) -> "Station":
+        """Takes a tool in a hand that Python plays on a palpate-station of this machine, as palpate.Scene.station."""
+        place = start if start is not None else tool_place(await self.frame(), tool)
+        out = Station()
+        await out._start(self._connection.target, self.id, tool, place, profile, name, program, arguments, timeout_s)  # pylint: disable=protected-access
+        return out
+
     async def save(self, path: PathLike) -> int:
         """As palpate.Scene.save."""
         file = ChunkFile(path, whole=True)
@@ -329,9 +341,9 @@ class Scene:
         await out._begun()  # pylint: disable=protected-access
         return out
 
-    async def replay(self, replay_id: str = "") -> "Scene":
+    async def replay(self, replay_id: str = "", *, temporary: bool = False) -> "Scene":
         """As palpate.Scene.replay."""
-        request = made(record_pb2.ReplaySceneRequest, scene_id=self.id, replay_id=replay_id)
+        request = made(record_pb2.ReplaySceneRequest, scene_id=self.id, replay_id=replay_id, temporary=temporary)
         return Scene(self._connection, (await self._connection.call(self._connection.stubs.records.ReplayScene, request)).scene.scene_id)
 
     async def seek(self, target: Union[int, str]) -> "control_pb2.SceneInfo":
@@ -527,6 +539,94 @@ class Tool(Hand):
             await self._task
 
 
+class Station(StationProcess):
+    """palpate-station as a child process, as palpate.Station; made by `Scene.station`. One coroutine at a time follows its ticks.
+
+        async with await scene.station("probe") as hand:
+            async for tick in hand.ticks(seconds=2):
+                await hand.move(controller(tick.force_n))
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_closing = False
+
+    async def _start(self, target: Target, scene_id: str, tool: str, start: PoseLike, profile: str, name: str, program: Optional[PathLike],
+                     arguments: Sequence[str], timeout_s: float) -> None:
+        try:
+            with self._launched(target, scene_id, tool, profile, name, program, arguments, timeout_s) as listener:
+                self._socket = await self._accepted(listener, time.monotonic() + timeout_s)
+            await self.move(start)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _accepted(self, listener: socket.socket, end: float) -> socket.socket:
+        listener.setblocking(False)
+        accepting = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(listener))
+        try:
+            while not (await asyncio.wait({accepting}, timeout=POLL_S))[0]:
+                self._raise_if_failed()
+                if time.monotonic() > end:
+                    raise self._too_late()
+            return (await accepting)[0]
+        finally:
+            accepting.cancel()
+
+    async def __aenter__(self) -> "Station":
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        await self.close()
+
+    async def move(self, pose: PoseLike, *, velocity_m_per_s: Optional[Sequence[float]] = None,
+                   angular_velocity_rad_per_s: Sequence[float] = (0, 0, 0), grip: Optional[float] = None, buttons: int = 0) -> int:
+        """As palpate.Station.move."""
+        message = pose_message(pose, velocity_m_per_s, angular_velocity_rad_per_s, grip, buttons)
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # a station that is gone is told of by `ticks`
+                await asyncio.get_running_loop().sock_sendall(self._socket, message)
+        self._poses += 1
+        return self._poses
+
+    async def ticks(self, seconds: Optional[float] = None) -> AsyncIterator[StationTick]:
+        """As palpate.Station.ticks."""
+        timer = TickTimer(seconds)
+        while self._socket is not None and not self._is_closing:
+            tick = await self._next_tick(self._socket)
+            if tick is None:
+                if not self._is_closing:
+                    await self._ended()
+                return
+            if timer.is_over(tick):
+                return
+            yield tick
+
+    async def _next_tick(self, hand: socket.socket) -> Optional[StationTick]:
+        """None: the station has ended."""
+        await asyncio.sleep(0)  # others have their turn, even where there is always a tick
+        with contextlib.suppress(ConnectionResetError):
+            return self._newest(await asyncio.get_running_loop().sock_recv(hand, TICK_BYTES))
+        return None
+
+    async def _ended(self) -> None:
+        """Errors: what a station that failed says."""
+        if self._process is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._process.wait, 30)
+        self._raise_if_failed()
+
+    async def close(self) -> None:
+        """As palpate.Station.close; ticks that somebody follows end."""
+        self._is_closing = True
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # the station ends in order
+        await asyncio.get_running_loop().run_in_executor(None, self._end_process)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
 class Batch(BatchState):
     """As palpate.Batch, as an async context manager: it is opened when that is entered.
 
@@ -575,4 +675,93 @@ class Batch(BatchState):
         return self._answered(await self._ask(self._reset(environments, material, zone, body)))
 
 
-__all__: List[str] = ["Batch", "LocalServer", "Recorder", "Scene", "Server", "Tool", "Watch", "connect", "launch"]
+async def _carried_out(work: Work[T]) -> T:
+    try:
+        asked = next(work)
+        while True:
+            asked = work.send(await asked)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+class VectorEnv(Episodes):
+    """As palpate.VectorEnv, as an async context manager: batch and spaces are there when that is entered. One coroutine at a time.
+
+        async with palpate.aio.VectorEnv(spec, 16, probes, actions, server=server) as env:
+            observations, infos = await env.reset(seed=1)
+    """
+
+    def __init__(self, spec: SpecLike, count: int, probes: Sequence[str], actions: Actions, *, reward: Optional[RewardFunction] = None,
+                 steps_per_action: int = 1, max_steps: Optional[int] = None, randomize: Optional[Randomize] = None,
+                 goal: Optional[Goal] = None, server: Optional[Server] = None) -> None:
+        super().__init__(spec, count, actions, reward, steps_per_action, max_steps, randomize, goal)
+        self._probes, self._server = probes, server
+        self._resources = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> "VectorEnv":
+        async with contextlib.AsyncExitStack() as resources:
+            used = self._server if self._server is not None else await resources.enter_async_context(await launch())
+            self._opened(await resources.enter_async_context(Batch(used, self._spec, self.num_envs, self._probes)))
+            self._resources = resources.pop_all()
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Frees the scenes, and the server if it is one's own."""
+        await self._resources.aclose()
+
+    async def reset(self, *, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None) -> Begun:
+        """As palpate.VectorEnv.reset."""
+        return await _carried_out(self._reset_all(seed))
+
+    async def step(self, actions: np.ndarray) -> Stepped:
+        """As palpate.VectorEnv.step."""
+        return await _carried_out(self._step_all(actions))
+
+    @property
+    def batch(self) -> Batch:
+        """The scenes themselves."""
+        return self._batch  # type: ignore[no-any-return]
+
+
+class Env:
+    """As palpate.Env, as an async context manager."""
+
+    action_space: Box
+    """Of an action."""
+    observation_space: Box
+    """Of an observation."""
+    columns: Tuple[str, ...]
+    """Names of the observation's columns, without the goal's."""
+
+    metadata: Dict[str, Any] = {"render_modes": []}
+
+    def __init__(self, spec: SpecLike, probes: Sequence[str], actions: Actions, **options: Any) -> None:
+        self._vector = VectorEnv(spec, 1, probes, actions, **options)
+
+    async def __aenter__(self) -> "Env":
+        await self._vector.__aenter__()
+        self.action_space, self.observation_space = self._vector.single_action_space, self._vector.single_observation_space
+        self.columns = self._vector.columns
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Frees the scene."""
+        await self._vector.close()
+
+    async def reset(self, *, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None) -> Begun:
+        """Begins an episode."""
+        observations, infos = await self._vector.reset(seed=seed, options=options)
+        return observations[0], infos
+
+    async def step(self, action: np.ndarray) -> SteppedOnly:
+        """As palpate.Env.step."""
+        return only(await self._vector.step(self._vector.only_action(action)))
+
+
+__all__: List[str] = ["Batch", "Env", "LocalServer", "Recorder", "Scene", "Server", "Station", "Tool", "VectorEnv", "Watch", "connect", "launch"]

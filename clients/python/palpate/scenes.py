@@ -14,6 +14,7 @@ from ._connection import Connection, Target, Tls
 from ._convert import PoseLike, SpecLike, made, scene_spec
 from ._program import LocalProcess, PathLike, ServerProcess, server_process
 from ._requests import EditLike, RateLike
+from ._station import tool_place
 from ._streams import ChunkFile, Follower, Hand, PoseQueue
 from .frames import Frame, LocalModel
 from .station import Station
@@ -69,10 +70,10 @@ class Server:
         response = self._connection.call(self._connection.stubs.scenes.ListScenes, control_pb2.ListScenesRequest(), repeatable=True)
         return [Scene(self._connection, info.scene_id) for info in response.scenes]
 
-    def open_recording(self, path: PathLike, scene_id: str = "", *, rate: RateLike = None) -> "Scene":
-        """A scene that replays a recording; it begins paused, at the first moment. Errors: DataLoss and InvalidArgument name the byte
-        offset, NotFound (the file)."""
-        request = _requests.recording(path, scene_id, rate)
+    def open_recording(self, path: PathLike, scene_id: str = "", *, rate: RateLike = None, temporary: bool = False) -> "Scene":
+        """A scene that replays a recording; it begins paused, at the first moment. `temporary`: the server deletes it when nobody has
+        watched it or asked it for anything in 10 minutes. Errors: DataLoss and InvalidArgument name the byte offset, NotFound (the file)."""
+        request = _requests.recording(path, scene_id, rate, temporary)
         response = self._connection.call(self._connection.stubs.records.OpenRecording, request)
         return Scene(self._connection, response.scene.scene_id)
 
@@ -234,10 +235,7 @@ class Scene:
         PATH. `arguments`: more of palpate-station's, such as --ramp. Errors: NotFound (tool, program), DeadlineExceeded; others from
         Station.ticks."""
         if start is None:
-            tools = self.frame().tools
-            if tool not in tools:
-                raise errors.NotFound(f"tool: the scene has no tool {tool!r}; it has {', '.join(map(repr, tools)) or 'none'}")
-            start = (tools[tool].position_m, tools[tool].rotation)
+            start = tool_place(self.frame(), tool)
         return Station(self._connection, self.id, tool, start, profile=profile, name=name, program=program, arguments=arguments, timeout_s=timeout_s)
 
     # -- edits -----------------------------------------------------------------------------------------------------------------------
@@ -304,9 +302,10 @@ class Scene:
         request = made(record_pb2.RecordSceneRequest, scene_id=self.id, from_begin=from_begin, from_step=from_step, until_step=until_step)
         return Recorder(self._connection.stream(self._connection.stubs.records.RecordScene, request), path)
 
-    def replay(self, replay_id: str = "") -> "Scene":
-        """A scene beside this one that replays its past, up to now. Errors: FailedPrecondition (no past is kept)."""
-        request = made(record_pb2.ReplaySceneRequest, scene_id=self.id, replay_id=replay_id)
+    def replay(self, replay_id: str = "", *, temporary: bool = False) -> "Scene":
+        """A scene beside this one that replays its past, up to now. `temporary`: as of Server.open_recording. Errors: FailedPrecondition
+        (no past is kept)."""
+        request = made(record_pb2.ReplaySceneRequest, scene_id=self.id, replay_id=replay_id, temporary=temporary)
         return Scene(self._connection, self._connection.call(self._connection.stubs.records.ReplayScene, request).scene.scene_id)
 
     def seek(self, target: Union[int, str]) -> "control_pb2.SceneInfo":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Batches of scenes and the environments made of them, with a server: they go as scenes of their own go, fail alone, and respect limits."""
+import asyncio
 import importlib.util
 import threading
 import time
@@ -8,6 +9,7 @@ import unittest
 import numpy as np
 
 import palpate
+import palpate.aio
 from palpate.v1 import batch_pb2
 from support import PATIENCE_S, phantom
 
@@ -249,6 +251,59 @@ class EnvTest(unittest.TestCase):
             self.assertTrue(terminated)
             with self.assertRaisesRegex(palpate.FailedPrecondition, "reset comes first"):
                 env.step(np.zeros(3))
+
+    def test_with_async_the_same(self):
+        """Same seed and actions: same numbers, through ends of episodes, goals and materials."""
+        options = {"actions": palpate.TipMotion("probe", 0.004, low_m=(-0.02, -0.02, 0.01), high_m=(0.02, 0.02, 0.03)), "max_steps": 5, "steps_per_action": 2,
+                   "randomize": lambda random, i: {"young_modulus_pa": random.uniform(5000, 20000)},
+                   "goal": lambda random, i: random.uniform(0, 1, 2),
+                   "reward": lambda transition: (transition.column("tool.probe.force.z"), transition.column("tool.probe.force.z") > 0)}
+        actions = np.random.default_rng(5).uniform((-0.2, -0.2, -1), (0.2, 0.2, -0.6), (20, 2, 3))
+
+        def flat(observations, *more):
+            return np.concatenate([observations, *(np.asarray(part, float)[:, None] for part in more[:3])], axis=1)
+
+        env = self.make(2, **options)
+        expected = [env.reset(seed=4)[0]] + [flat(*env.step(action)) for action in actions]
+
+        async def run():
+            async with await palpate.aio.connect(self.server.target) as server:
+                probes = ["tool.probe.force", "tool.probe.position"]
+                async with palpate.aio.VectorEnv(phantom(), 2, probes, server=server, **options) as same:
+                    self.assertEqual((same.columns, same.units, same.dt_s, same.num_envs), (env.columns, env.units, env.dt_s, 2))
+                    self.assertEqual((same.observation_space.shape, same.action_space.shape), (env.observation_space.shape, env.action_space.shape))
+                    out = [(await same.reset(seed=4))[0]] + [flat(*await same.step(action)) for action in actions]
+                    with self.assertRaisesRegex(palpate.InvalidArgument, r"shape \(3,\), not \(2, 3\)"):
+                        await same.step(np.zeros(3))
+                unopened = palpate.aio.VectorEnv(phantom(), 1, probes, options["actions"], server=server)
+                for wait in (unopened.reset, lambda: unopened.step(np.zeros((1, 3)))):
+                    with self.assertRaisesRegex(palpate.FailedPrecondition, "`async with` opens them"):
+                        await wait()
+                with self.assertRaisesRegex(palpate.InvalidArgument, r"probes\[0\]"):
+                    async with palpate.aio.VectorEnv(phantom(), 1, ["tool.none.force"], options["actions"], server=server):
+                        pass
+            return out
+
+        for one, other in zip(asyncio.run(run()), expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+        self.assertEqual(np.array(expected[1:])[:, :, -2:].sum(axis=(0, 1)).astype(bool).tolist(), [True, True])  # both kinds of end are in it
+
+    def test_one_environment_with_async(self):
+        async def run():
+            # With a server of its own.
+            async with palpate.aio.Env(phantom(), ["tool.probe.force.z"], palpate.TipPosition("probe", -0.05, 0.05), max_steps=2) as env:
+                self.assertEqual((env.columns, env.action_space.shape, env.observation_space.shape), (("tool.probe.force.z",), (3,), (1,)))
+                observation, _ = await env.reset(seed=1)
+                self.assertEqual(observation.shape, (1,))
+                self.assertEqual((await env.step(np.array([0, 0, 0.02])))[1:4], (0.0, False, False))
+                observation, _, terminated, truncated, _ = await env.step(np.array([0, 0, 0.012]))
+                self.assertEqual((terminated, truncated), (False, True))
+                with self.assertRaisesRegex(palpate.FailedPrecondition, "reset comes first"):
+                    await env.step(np.zeros(3))
+                await env.reset()
+                self.assertFalse((await env.step(np.array([0, 0, 0.02])))[3])
+
+        asyncio.run(run())
 
     def test_wrong_tool(self):
         with self.assertRaisesRegex(palpate.NotFound, "the scene has probe"):

@@ -363,6 +363,75 @@ class AsyncTest(ServerTest):
         np.testing.assert_array_equal(result.observations, same.observations)
         self.assertGreater(result.observations[1, 2], result.observations[0, 2])
 
+    def test_a_hand_on_a_station(self):
+        async def press(scene):
+            place = (await scene.frame()).tools["probe"].position_m
+            async with await scene.station("probe", arguments=("--ramp", "0")) as hand:
+                deepest, ticks, moved, acted, others = 0.0, [], 0, 0, 0
+
+                async def beside():
+                    nonlocal others
+                    while True:
+                        others += 1
+                        await asyncio.sleep(0)
+
+                task = asyncio.create_task(beside())
+                async for tick in hand.ticks(1.5):
+                    ticks.append(tick.tick)
+                    acted = max(acted, tick.pose)
+                    if tick.is_engaged:
+                        deepest = max(deepest, tick.force_n[2])
+                        place[2] = max(place[2] - 2e-5, 0.013)
+                    moved = await hand.move(place)
+                task.cancel()
+            self.assertGreater(deepest, 0.01)
+            self.assertEqual(ticks, sorted(set(ticks)))
+            self.assertLessEqual(acted, moved)
+            self.assertGreater(acted, 1)
+            self.assertGreaterEqual(others, len(ticks))
+            self.assertEqual(hand.report["device"], "controller on omega.3")
+            self.assertGreater(hand.report["contact_cycles"], 0)
+
+        async def fail(scene):
+            with self.assertRaisesRegex(palpate.NotFound, "no tool 'hammer'; it has 'probe'"):
+                await scene.station("hammer")
+            with self.assertRaisesRegex(palpate.InvalidArgument, "'glove' is not one of"):
+                await scene.station("probe", profile="glove")
+            async with await scene.operate("probe"), await scene.station("probe", timeout_s=1) as hand:
+                with self.assertRaisesRegex(palpate.FailedPrecondition, 'operated by station "python"'):
+                    [tick async for tick in hand.ticks()]
+
+        async def close(scene):
+            """Who follows its ticks comes to an end with it."""
+            hand = await scene.station("probe")
+            ticks = []
+
+            async def follow():
+                async for tick in hand.ticks():
+                    ticks.append(tick)
+
+            task = asyncio.create_task(follow())
+            end = time.monotonic() + PATIENCE_S
+            while not ticks:
+                self.assertLess(time.monotonic(), end, "never a tick")
+                await asyncio.sleep(0.01)
+            with self.assertRaisesRegex(palpate.InvalidArgument, "finite"):
+                await hand.move((0, 0, float("nan")))
+            await hand.close()
+            await asyncio.wait_for(task, PATIENCE_S)
+            self.assertIn("device", hand.report)
+
+        async def run():
+            async with await palpate.aio.connect(self.server.target) as server, await server.create(phantom(), play=True) as scene:
+                for part in (press, fail, close):
+                    await part(scene)
+                    end = time.monotonic() + PATIENCE_S
+                    while (await scene.info()).operated_tools:
+                        self.assertLess(time.monotonic(), end, "the tool is never let go")
+                        await asyncio.sleep(0.01)
+
+        asyncio.run(run())
+
     def test_streams_side_by_side(self):
         async def follow(server, name):
             async with await server.create(phantom(), name, play=True, rate="fast") as scene:
@@ -429,6 +498,25 @@ class PastTest(unittest.TestCase):
             self.assertEqual(replay.timeline().divergences, 0)
             with self.assertRaisesRegex(palpate.OutOfRange, "at its end"):
                 replay.step()
+
+    def test_temporary_replays(self):
+        """The server hears which replays it may delete; when it does is tested with it."""
+        path = self.folder / "temporary.palrec"
+        with self.server.create(phantom(), "left-alone") as scene:
+            scene.save(path)
+            self.assertFalse(scene.info().is_temporary)
+            for temporary in (False, True):
+                with scene.replay(temporary=temporary) as replay, self.server.open_recording(path, temporary=temporary) as opened:
+                    self.assertEqual((replay.info().is_temporary, opened.info().is_temporary), (temporary, temporary))
+
+            async def run():
+                async with await palpate.aio.connect(self.server.target) as server:
+                    async with await (await server.scene("left-alone")).replay(temporary=True) as replay:
+                        self.assertTrue((await replay.info()).is_temporary)
+                    async with await server.open_recording(path, temporary=True) as replay:
+                        self.assertTrue((await replay.info()).is_temporary)
+
+            asyncio.run(run())
 
     def test_with_async(self):
         path, saved = self.folder / "async.palrec", self.folder / "async-state.palrec"

@@ -184,6 +184,20 @@ class CliServerTest(unittest.TestCase):
         self.assertEqual(self.fails("edit", "cut", "--expected-version", 1, "carve", "--body", "ball", "--zone", "none"), "FAILED_PRECONDITION")
         self.assertEqual(self.run_cli("edit", "cut").returncode, 2)
 
+    def test_replays_that_go_when_they_are_left_alone(self):
+        self.create("past")
+        self.ok("scene", "step", "past", 3)
+        file = self.folder / "past.plrec"
+        self.ok("record", "past", "--moment", "-o", file)
+        for name, flags in (("stays", []), ("goes", ["--temporary"])):
+            self.addCleanup(self.run_cli, "scene", "delete", name)
+            self.ok("replay", file, "--on-server", "--id", name, *flags)
+            scene = self.json("scene", "show", name)["scene"]
+            self.assertEqual((scene["is_replay"], scene["is_temporary"]), (True, bool(flags)))
+        result = self.run_cli("replay", file, "--temporary")
+        self.assertEqual(result.returncode, 2, result.stdout)
+        self.assertIn("--temporary requires --on-server", result.stderr)
+
     def test_watch_ends_with_time_and_with_a_signal(self):
         self.create("still")
         self.ok("watch", "still", "--seconds", "0.3")

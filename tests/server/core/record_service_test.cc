@@ -527,6 +527,9 @@ TEST_F(RecordServiceTest, ATemporaryReplayGoesWhenNobodyUsesIt) {
                         })
                   .ok());
   ASSERT_TRUE(Records().Open(open, [&bytes] { return absl::StatusOr<std::string>(std::exchange(bytes, "")); }).ok());
+  EXPECT_TRUE(Scenes().Get("left")->scene().is_temporary());
+  EXPECT_TRUE(Scenes().Get("sent")->scene().is_temporary());
+  EXPECT_FALSE(Scenes().Get("kept")->scene().is_temporary());
   v1::WatchRequest request;
   request.set_scene_id("watched");
   auto stream = std::make_unique<client::WatchStream>(client::Connection::FromChannel(NewChannel()), request);
