@@ -12,8 +12,8 @@
 
 namespace palpate::gpu {
 
-/// Compares all volumes with all, 16 at a time, in the order of the bodies: for few bodies quicker than the launches that sorting them takes,
-/// and the pairs need no sorting either. docs/algorithms/sweep_and_prune.md. Thread: one at a time.
+/// Compares all volumes with all, 16 at a time, in the order of the bodies: for few bodies quicker than the launches that sorting them
+/// takes, and the pairs need no sorting either. docs/algorithms/sweep_and_prune.md. Thread: one at a time.
 class AllPairs {
  public:
   static constexpr uint32_t kMaxBodies = 1U << 16;  ///< their pairs can be counted in 32 bits

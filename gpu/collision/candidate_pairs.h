@@ -25,10 +25,10 @@ struct ElementClusters {
 /// Clusters whose elements stay the same while the surface does, so that they are known before the boxes are.
 struct FixedClusters {
   ElementClusters clusters;
-  BufferView<Box> boxes;         ///< [count] of all elements of each cluster
-  BufferView<uint32_t> begins;   ///< [body_count + 1] the clusters of each body
-  BufferView<uint32_t> stale;    ///< the bodies whose boxes (`nodes` and `boxes`) are to be worked out, in any order
-  uint64_t order = 0;            ///< changes when the elements of clusters do; not 0
+  BufferView<Box> boxes;        ///< [count] of all elements of each cluster
+  BufferView<uint32_t> begins;  ///< [body_count + 1] the clusters of each body
+  BufferView<uint32_t> stale;   ///< the bodies whose boxes (`nodes` and `boxes`) are to be worked out, in any order
+  uint64_t order = 0;           ///< changes when the elements of clusters do; not 0
 };
 
 /// Pairs of clusters that are found while the host goes on. `count`: how many there are, which may be more than `pairs` holds.

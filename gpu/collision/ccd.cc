@@ -143,11 +143,10 @@ absl::Status ContinuousCollisions::Build(Queue& queue, Kernels& kernels, Element
                                          BufferView<Position> ends) {
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.boxes, elements.count, "ccd boxes"));
   const auto half_separation = static_cast<float>(options_.separation_m / 2);
-  PALPATE_RETURN_IF_ERROR(queue.Launch(kernels.boxes, {elements.count, kLocalSize}, Arg("count", elements.count),
-                                       Arg("corner_count", elements.corner_count), Arg("stride", elements.stride),
-                                       Arg("corners", elements.corners), Arg("groups", elements.groups), Arg("starts", starts),
-                                       Arg("ends", ends), Arg("half_separation", half_separation), Arg("boxes", elements.boxes),
-                                       Arg("counters", counters_)));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(kernels.boxes, {elements.count, kLocalSize}, Arg("count", elements.count), Arg("corner_count", elements.corner_count),
+                   Arg("stride", elements.stride), Arg("corners", elements.corners), Arg("groups", elements.groups), Arg("starts", starts),
+                   Arg("ends", ends), Arg("half_separation", half_separation), Arg("boxes", elements.boxes), Arg("counters", counters_)));
   PALPATE_ASSIGN_OR_RETURN(elements.clusters, candidates_->Add(queue, elements.kind, elements.boxes));
   const uint32_t clusters = elements.clusters.count;
   PALPATE_RETURN_IF_ERROR(Grow(context_, elements.intervals, size_t{clusters} * kIntervalFloats, "ccd intervals"));
@@ -205,15 +204,14 @@ absl::Status ContinuousCollisions::LaunchCandidates(Queue& queue, Kernels& kerne
   const Elements& q = Second(kind);
   const uint32_t chunk = ChunkOf(range.last - range.first);
   const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(pairs_[kind].count(), kMaxCapacity));
-  return queue.Launch(
-      kernels.candidates, {(range.last - range.first + chunk - 1) / chunk, PairGroup(context_->device())},
-      Arg("is_within", uint32_t{kind == PALPATE_EDGE_EDGE}), Arg("filters", uint32_t{!options_.candidates_only}),
-      Arg("p_corners", p.corner_count), Arg("q_corners", q.corner_count), Arg("first", range.first), Arg("last", range.last),
-      Arg("chunk", chunk), Arg("device_count", range.count), Arg("cluster_pairs", range.pairs), Arg("p_nodes", p.clusters.nodes),
-      Arg("p_groups", p.clusters.groups), Arg("p_elements", p.clusters.elements), Arg("p_intervals", p.intervals), Arg("p_ids", p.ids),
-      Arg("q_nodes", q.clusters.nodes), Arg("q_groups", q.clusters.groups), Arg("q_elements", q.clusters.elements),
-      Arg("q_intervals", q.intervals), Arg("q_ids", q.ids), Arg("capacity", capacity), Arg("pairs", pairs_[kind]),
-      Arg("counters", counters));
+  return queue.Launch(kernels.candidates, {(range.last - range.first + chunk - 1) / chunk, PairGroup(context_->device())},
+                      Arg("is_within", uint32_t{kind == PALPATE_EDGE_EDGE}), Arg("filters", uint32_t{!options_.candidates_only}),
+                      Arg("p_corners", p.corner_count), Arg("q_corners", q.corner_count), Arg("first", range.first),
+                      Arg("last", range.last), Arg("chunk", chunk), Arg("device_count", range.count), Arg("cluster_pairs", range.pairs),
+                      Arg("p_nodes", p.clusters.nodes), Arg("p_groups", p.clusters.groups), Arg("p_elements", p.clusters.elements),
+                      Arg("p_intervals", p.intervals), Arg("p_ids", p.ids), Arg("q_nodes", q.clusters.nodes),
+                      Arg("q_groups", q.clusters.groups), Arg("q_elements", q.clusters.elements), Arg("q_intervals", q.intervals),
+                      Arg("q_ids", q.ids), Arg("capacity", capacity), Arg("pairs", pairs_[kind]), Arg("counters", counters));
 }
 
 absl::Status ContinuousCollisions::FindBatch(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last) {
@@ -346,11 +344,12 @@ absl::Status ContinuousCollisions::LaunchDecide(Queue& queue, Kernels& kernels, 
     // A device may take denormal floats for zero.
     const Real input_error = std::is_same_v<Real, float> ? 4 * std::numeric_limits<Real>::min() : 0;
     return queue.Launch(kernels.decide, {std::max(last - first, 1U), kLocalSize}, Arg("kind", kind), Arg("first", first), Arg("last", last),
-                        Arg("found", found), Arg("pairs", pairs_[kind]), Arg("edges", surface_->edges), Arg("triangles", surface_->triangles),
-                        Arg("starts", starts), Arg("ends", ends), Arg("separation", static_cast<Real>(options_.separation_m)),
-                        Arg("input_error", input_error), Arg("tolerance", static_cast<Real>(options_.tolerance)),
-                        Arg("max_steps", options_.max_steps), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
-                        Arg("capacity", capacity), Arg("hits", hits_), Arg("keys", keys_), Arg("counters", counters_));
+                        Arg("found", found), Arg("pairs", pairs_[kind]), Arg("edges", surface_->edges),
+                        Arg("triangles", surface_->triangles), Arg("starts", starts), Arg("ends", ends),
+                        Arg("separation", static_cast<Real>(options_.separation_m)), Arg("input_error", input_error),
+                        Arg("tolerance", static_cast<Real>(options_.tolerance)), Arg("max_steps", options_.max_steps),
+                        Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_), Arg("capacity", capacity), Arg("hits", hits_),
+                        Arg("keys", keys_), Arg("counters", counters_));
   };
   return is_double_ ? launch(double{}) : launch(float{});
 }

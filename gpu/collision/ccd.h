@@ -175,10 +175,10 @@ class ContinuousCollisions {
   CandidatePairs* candidates_ = nullptr;  // of this run
   Kernels float_kernels_, double_kernels_;
   RadixSort<uint64_t> sort_;
-  CcdCounters counts_ = {};  // as last read or written
+  CcdCounters counts_ = {};                             // as last read or written
   DeviceBuffer<CcdCounters> counters_, edge_counters_;  // the second: candidates and pairs of edges, in TryAtOnce
-  CcdStatistics expected_;  // of the last run: a round after it finds less, as a rule
-  DeviceBuffer<UInt2> pairs_[2];  // by kind: of one batch, or all candidates
+  CcdStatistics expected_;                              // of the last run: a round after it finds less, as a rule
+  DeviceBuffer<UInt2> pairs_[2];                        // by kind: of one batch, or all candidates
   DeviceBuffer<CcdHit> hits_, sorted_hits_;
   DeviceBuffer<uint64_t> keys_, sorted_keys_;
   DeviceBuffer<uint32_t> order_;

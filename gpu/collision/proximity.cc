@@ -137,11 +137,11 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
   PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, candidates_.For(*surface_));
   PALPATE_RETURN_IF_ERROR(Annotate(candidates->BeginAtRest(queue, *surface_, positions_m, range_m, reaches_m), "proximity"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(
-      boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}}, Arg("triangle_count", surface_->triangle_count),
-      Arg("triangles", surface_->triangles), Arg("groups", surface_->groups), Arg("active_bodies", candidates->active_bodies()),
-      Arg("positions", positions_m), Arg("range_m", range_m), Arg("reaches", reaches_m), Arg("boxes", boxes_), Arg("spheres", spheres_),
-      Arg("counters", counters_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}},
+                                       Arg("triangle_count", surface_->triangle_count), Arg("triangles", surface_->triangles),
+                                       Arg("groups", surface_->groups), Arg("active_bodies", candidates->active_bodies()),
+                                       Arg("positions", positions_m), Arg("range_m", range_m), Arg("reaches", reaches_m),
+                                       Arg("boxes", boxes_), Arg("spheres", spheres_), Arg("counters", counters_)));
   PALPATE_ASSIGN_OR_RETURN(clusters_, candidates->Add(queue, SurfaceElement::kTriangle, boxes_));
   PALPATE_RETURN_IF_ERROR(Annotate(candidates->Find(queue, SurfaceElement::kTriangle, SurfaceElement::kTriangle), "proximity"));
   stats_.cluster_pairs = candidates->count();
@@ -168,9 +168,9 @@ absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m
           Arg("triangle_edges", surface_->triangle_edges), Arg("edges", surface_->edges), Arg("vertex_groups", surface_->vertex_groups),
           Arg("spheres", spheres_), Arg("is_patch", is_patch_), Arg("positions", positions_m), Arg("rest_positions", rest_positions_),
           Arg("range_m", range_m), Arg("reaches", reaches_m), Arg("rest_exclusion_m", options_.rest_exclusion_m),
-          Arg("element_boxes", cl_int{options_.element_boxes}),
-          Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_), Arg("capacity", keys_.capacity()),
-          Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", keys_.keys()), Arg("counters", counters_)));
+          Arg("element_boxes", cl_int{options_.element_boxes}), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
+          Arg("capacity", keys_.capacity()), Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", keys_.keys()),
+          Arg("counters", counters_)));
       ++stats_.detect_launches;
     }
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));

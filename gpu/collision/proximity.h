@@ -88,8 +88,8 @@ class ProximityDetector {
   absl::Status Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m = {});
 
   /// Works the contacts of the last Run out anew at other positions: the same pairs, also those that are beyond the range now. No pair that
-  /// was left out is nearer than the range (or the sum of reaches) less twice the longest way of a vertex since. No blocking. Errors: InvalidArgument (a buffer too
-  /// small), FailedPrecondition with a reduction, which may have dropped what is nearest now.
+  /// was left out is nearer than the range (or the sum of reaches) less twice the longest way of a vertex since. No blocking. Errors:
+  /// InvalidArgument (a buffer too small), FailedPrecondition with a reduction, which may have dropped what is nearest now.
   absl::Status Refresh(Queue& queue, BufferView<Float4> positions_m);
 
   uint32_t contact_count() const { return contact_count_; }

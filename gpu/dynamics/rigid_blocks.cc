@@ -323,9 +323,8 @@ absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<uint32_t>& vert
                                 const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& bounds,
                                 const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
   PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), Arg("count", count()), Arg("vertex_groups", vertex_groups),
-                                       Arg("reaches", reaches), Arg("local_m", local_), Arg("detected", detected),
-                                       Arg("clear_m", clear_m), Arg("begins", entry_begins), Arg("planes", bounds),
-                                       Arg("blocks", states_)));
+                                       Arg("reaches", reaches), Arg("local_m", local_), Arg("detected", detected), Arg("clear_m", clear_m),
+                                       Arg("begins", entry_begins), Arg("planes", bounds), Arg("blocks", states_)));
   return Place(queue, entry_begins, x, touched);
 }
 

@@ -58,8 +58,8 @@ class CertifiedSurfaces;
 /// The positions `x` of a step are certified in turns: a detection at certified positions finds every pair of elements nearer than a range
 /// and puts a plane between the two; the solver moves each vertex only behind its planes (displacement_bounds.clh), and pairs that were
 /// farther away cannot have met as long as no vertex went beyond its body's reach (SurfaceReach). Where one did (a first guess of a fast
-/// body), continuous collision detection shortens moves until none meet. Between certifications the pairs push each other by a barrier energy with friction
-/// (surface_contact.clh), which the sweeps take into account.
+/// body), continuous collision detection shortens moves until none meet. Between certifications the pairs push each other by a barrier
+/// energy with friction (surface_contact.clh), which the sweeps take into account.
 ///
 /// A step is LiftGuess() and Begin() of this, the calls of the SweptSurfaces that Begin() gives, and its Certify(); what may be done to the
 /// result stands in the CertifiedSurfaces that gives. The parts are classes of their own: surface and who meets whom (ContactSurface), how

@@ -135,7 +135,8 @@ typedef struct SurfaceParams {
   float range_m; /* no detection looks for pairs farther apart */
 } SurfaceParams;
 
-/* Share of its body's reach that a vertex may go after a detection: two elements that were at least both reaches apart have not met then. */
+/* Share of its body's reach that a vertex may go after a detection: two elements that were at least both reaches apart have not met then.
+ */
 #define PALPATE_CAP_SHARE 0.98f
 
 /* What the newest sweep did to a vertex. */

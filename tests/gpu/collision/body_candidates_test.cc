@@ -251,8 +251,8 @@ TEST_F(BodyCandidatesTest, ChangedWaysAreLookedAtAgain) {
   EXPECT_LT(needed, all.size());
 }
 
-// Round after round other bodies end elsewhere: none of them at all, a few, those that did before, and in one round so many, and so far away,
-// that neither the list of pairs nor the room for what is found serves any longer.
+// Round after round other bodies end elsewhere: none of them at all, a few, those that did before, and in one round so many, and so far
+// away, that neither the list of pairs nor the room for what is found serves any longer.
 TEST_F(BodyCandidatesTest, RoundsFindWhatTheTreeFindsOfChangedBodies) {
   const Model model = Heap(12, 0.2, 2.0);
   const auto topology = model.Topology();
