@@ -11,8 +11,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(palpate_options INTERFACE -Wno-maybe-uninitialized)
 endif()
 target_compile_definitions(palpate_options INTERFACE CL_TARGET_OPENCL_VERSION=120)
-# Everywhere, since targets that share precompiled headers need the same flags.
-target_link_libraries(palpate_options INTERFACE Threads::Threads)
+# Everywhere, since targets that share precompiled headers need the same flags, and some packages ask for this one.
+target_compile_options(palpate_options INTERFACE -pthread)
+target_link_options(palpate_options INTERFACE -pthread)
 if(PALPATE_SANITIZE)
   add_compile_options(-fsanitize=${PALPATE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${PALPATE_SANITIZE})
@@ -71,11 +72,8 @@ function(palpate_executable name)
   if(ARG_OUTPUT_NAME)
     set_target_properties(${name} PROPERTIES OUTPUT_NAME "${ARG_OUTPUT_NAME}")
   endif()
-  if(ARG_EXCEPTIONS)
-    palpate_precompile(${name} palpate_precompiled_with_exceptions)
-  else()
+  if(NOT ARG_EXCEPTIONS)
     target_compile_options(${name} PRIVATE -fno-exceptions)
-    palpate_precompile(${name} palpate_precompiled)
   endif()
 endfunction()
 
@@ -101,15 +99,20 @@ function(palpate_register_test name)
   endforeach()
 endfunction()
 
-# palpate_test(NAME SRCS a_test.cc... [DEPS lib...] [LABELS l...] [TIMEOUT s] [SHARDS n] [SLOW_TIMEOUT s]): a GoogleTest program, one ctest per program and shard.
+# palpate_test(NAME SRCS a_test.cc... [DEPS lib...] [LABELS l...] [TIMEOUT s] [SHARDS n] [SLOW_TIMEOUT s] [AS_GPU]): a GoogleTest program, one ctest per program and shard.
 # With SLOW_TIMEOUT its tests named Slow... are a ctest of their own, <name>_slow, with the label slow.
+# With AS_GPU there is <name>_as_gpu too: the same on kernels built, and work divided, as for a GPU of 132 compute units.
 # A test that takes more than 20 s alone has a TIMEOUT of eight times that or more; one that takes more than 60 s is dealt out to shards.
 # Labels in use: unit property vv native e2e slow lint fuzz. Tests find data through PALPATE_DATA_DIR and skip, saying so, without it.
 function(palpate_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS;SLOW_TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "AS_GPU" "TIMEOUT;SHARDS;SLOW_TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE palpate_options ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   palpate_precompile(${name} palpate_precompiled_for_tests)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Precompiled, std::string is no longer a system's header to gcc 12, which then reports its joining of long texts falsely.
+    target_compile_options(${name} PRIVATE -Wno-array-bounds)
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/bin")
   set_property(GLOBAL APPEND PROPERTY PALPATE_TESTS ${name})
   if(NOT ARG_LABELS)
@@ -127,4 +130,8 @@ function(palpate_test name)
     palpate_register_test(${name}_slow COMMAND ${name} "--gtest_filter=*.Slow*" LABELS ${slow_labels} TIMEOUT ${ARG_SLOW_TIMEOUT} ENVIRONMENT ${environment})
   endif()
   palpate_register_test(${name} COMMAND ${name} ${filter} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} SHARDS ${ARG_SHARDS} ENVIRONMENT ${environment})
+  if(ARG_AS_GPU)
+    list(APPEND environment PALPATE_ASSUME_GPU=132)
+    palpate_register_test(${name}_as_gpu COMMAND ${name} ${filter} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT ${environment})
+  endif()
 endfunction()

@@ -1,1 +1,2 @@
-// A target of precompiled headers needs a source file; see PalpatePrecompiled.cmake.
+// A target of precompiled headers needs a source file, and one that is a program a main(); see PalpatePrecompiled.cmake.
+int main() {}
