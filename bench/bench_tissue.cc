@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "bench/bench_support.h"
 #include "gpu/dynamics/tissue_solver.h"
 #include "gpu/runtime/context.h"
+#include "gpu/shared/energies.h"
 #include "sim/mesh/generators.h"
 #include "sim/quasistatic/contact_response.h"
 #include "sim/quasistatic/precomputed_model.h"
@@ -182,6 +184,47 @@ absl::Status CompareStep(std::shared_ptr<gpu::Context> context, const Organ& org
       report->Add(name, "device" + suffix, device_ms, "ms");
     }
     report->Add(name, "newton_direct" + suffix, TimeTo(direct.residual_n, direct.time_ms, target * residual_n[0]), "ms");
+  }
+  return absl::OkStatus();
+}
+
+/// What a step costs with each energy: a free swing of the organ, the energies in turn so that each sees the same machine.
+absl::Status CompareEnergies(std::shared_ptr<gpu::Context> context, const Organ& organ, const std::string& name, Report* report) {
+  struct Swing {
+    std::string name;
+    std::unique_ptr<gpu::TissueSolver> solver;
+    std::vector<double> step_ms;
+  };
+  std::vector<Swing> swings;
+  for (const auto& [energy, energy_name] : {
+#define PALPATE_ENERGY(name, Name, api, code, text) std::pair(sim::MaterialModel::k##Name, #name),
+           PALPATE_ELASTIC_ENERGIES(PALPATE_ENERGY)
+#undef PALPATE_ENERGY
+       }) {
+    gpu::TissueModel model;
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<sim::ElasticTet> tets, TetsOf(organ, energy));
+    for (const sim::ElasticTet& tet : tets) model.tets.push_back(sim::TissueOf(tet));
+    for (const Vector3d& v : organ.mesh.vertices) model.rest_m.push_back({v.x(), v.y(), v.z()});
+    model.fixed = organ.fixed;
+    gpu::TissueOptions options;
+    options.dt_s = kStep_s;
+    PALPATE_ASSIGN_OR_RETURN(auto solver,
+                             gpu::TissueSolver::Create(context, model, options, {}, {}, gpu::TissueTuning::For(context->device())));
+    swings.push_back({energy_name, std::move(solver), {}});
+  }
+  const int steps = IsQuick() ? 10 : 120;
+  for (int i = 0; i < steps; ++i) {
+    for (Swing& swing : swings) {
+      const Clock::time_point begin = Clock::now();
+      PALPATE_RETURN_IF_ERROR(swing.solver->Step({}).status());
+      if (i >= steps / 10) swing.step_ms.push_back(MillisecondsSince(begin));
+    }
+  }
+  const double first_ms = Quantile(swings.front().step_ms, 0.5);
+  for (const Swing& swing : swings) {
+    const double step_ms = Quantile(swing.step_ms, 0.5);
+    report->Add(name, "step_" + swing.name, step_ms, "ms");
+    report->Add(name, "step_" + swing.name + "_over_" + swings.front().name, step_ms / first_ms, "ratio");
   }
   return absl::OkStatus();
 }
@@ -393,13 +436,14 @@ absl::Status Run(std::shared_ptr<gpu::Context> context, Report* report) {
   for (const double tet_count : IsQuick() ? std::vector<double>{1000} : std::vector<double>{1000, 2500, 10000}) {
     const std::string name = absl::StrFormat("liver_%d", static_cast<int>(tet_count));
     const std::string shape = name + "_shape", tensor_mass = name + "_tensor_mass", orders = name + "_orders",
-                      precomputed = name + "_precomputed";
+                      precomputed = name + "_precomputed", energies = name + "_energies";
     PALPATE_ASSIGN_OR_RETURN(const Organ organ, MakeOrgan(tet_count));
     for (const auto& [energy, energy_name] :
          {std::pair(sim::MaterialModel::kStableNeoHookean, "neo_hookean"), {sim::MaterialModel::kCorotated, "corotated"}}) {
       const std::string step = absl::StrFormat("%s_step_%s", name, energy_name);
       if (IsSelected(step)) PALPATE_RETURN_IF_ERROR(CompareStep(context, organ, energy, step, report));
     }
+    if (IsSelected(energies)) PALPATE_RETURN_IF_ERROR(CompareEnergies(context, organ, energies, report));
     if (IsSelected(shape)) PALPATE_RETURN_IF_ERROR(CompareShapeMatching(context, organ, shape, report));
     if (IsSelected(tensor_mass)) PALPATE_RETURN_IF_ERROR(MeasureTensorMass(organ, tensor_mass, report));
     if (IsSelected(orders)) PALPATE_RETURN_IF_ERROR(MeasureOrders(organ, orders, report));

@@ -26,7 +26,7 @@ absl::Status ElasticEnergySum::Init(Queue& queue, const TissueLayout& layout, co
 absl::StatusOr<double> ElasticEnergySum::At(Queue& queue, const TissueBuffers& tissue, const TissueLayout& layout) {
   if (layout.HasRotatedEnergies()) {
     PALPATE_RETURN_IF_ERROR(queue.Copy(tissue.rotations, rotations_, layout.tet_count));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(extract_rotations_, {layout.tet_count, 0}, Arg("p", tissue.params), Arg("x", tissue.x),
+    PALPATE_RETURN_IF_ERROR(queue.Launch(extract_rotations_, {layout.BatchesOfTets(), 0}, Arg("p", tissue.params), Arg("x", tissue.x),
                                          Arg("tets", tissue.tets), Arg("tet_rest", tissue.tet_rest), Arg("rotations", rotations_)));
   }
   PALPATE_RETURN_IF_ERROR(queue.Launch(sum_, range_, Arg("p", tissue.params), Arg("lanes", layout.lanes),

@@ -24,7 +24,6 @@
    Padding lanes have zero gradients and zero moduli, so they add exact zeros. */
 /* clang-format on */
 #include "gpu/shared/dynamics_types.h"
-#include "gpu/shared/prelude.h"
 
 #ifndef PALPATE_LANES /* defaults for tools that look at this file alone */
 #define PALPATE_LANES 1
@@ -515,70 +514,139 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
           out + 6 * PALPATE_LANES);
 }
 
-/* Rotation of the polar decomposition of each tet's F, from its last value (Mueller, Bender, Chentanez, Macklin 2016: always a proper
-   rotation, also for flat and inverted tets). Work-item: tet. tet_rest: rows of Dm^-1, three float4 a tet. */
+#if PALPATE_LANES == 1
+#define ANY_LANE(m) ((m) != 0)
+#else
+#define ANY_LANE(m) any(m)
+#endif
+
+/* F of the tets first .. first + lanes - 1 (the last one where there are fewer), and which of these are no free places. */
+static inline RMat deformation_of_tets(uint first, uint last, const __global float4* x, const __global uint4* tets,
+                                       const __global float4* tet_rest, LANE_INT* is_tet) {
+  float edge[9][PALPATE_LANES], row[9][PALPATE_LANES];
+  int used[PALPATE_LANES];
+#pragma unroll
+  for (int l = 0; l < PALPATE_LANES; ++l) {
+    const uint t = min(first + l, last);
+    uint4 v = tets[t];
+    used[l] = first + l <= last && v.x != v.y ? -1 : 0;
+    if (!used[l]) v = (uint4)(0);
+    const float4 o = x[v.x], a = x[v.y], b = x[v.z], c = x[v.w];
+    const float4 ra = tet_rest[3 * t], rb = tet_rest[3 * t + 1], rc = tet_rest[3 * t + 2];
+    edge[0][l] = a.x - o.x, edge[1][l] = a.y - o.y, edge[2][l] = a.z - o.z;
+    edge[3][l] = b.x - o.x, edge[4][l] = b.y - o.y, edge[5][l] = b.z - o.z;
+    edge[6][l] = c.x - o.x, edge[7][l] = c.y - o.y, edge[8][l] = c.z - o.z;
+    row[0][l] = ra.x, row[1][l] = ra.y, row[2][l] = ra.z;
+    row[3][l] = rb.x, row[4][l] = rb.y, row[5][l] = rb.z;
+    row[6][l] = rc.x, row[7][l] = rc.y, row[8][l] = rc.z;
+  }
+  const PALPATE_R ax = LOAD_R(edge[0]), ay = LOAD_R(edge[1]), az = LOAD_R(edge[2]);
+  const PALPATE_R bx = LOAD_R(edge[3]), by = LOAD_R(edge[4]), bz = LOAD_R(edge[5]);
+  const PALPATE_R cx = LOAD_R(edge[6]), cy = LOAD_R(edge[7]), cz = LOAD_R(edge[8]);
+  const PALPATE_R ax_r = LOAD_R(row[0]), ay_r = LOAD_R(row[1]), az_r = LOAD_R(row[2]);
+  const PALPATE_R bx_r = LOAD_R(row[3]), by_r = LOAD_R(row[4]), bz_r = LOAD_R(row[5]);
+  const PALPATE_R cx_r = LOAD_R(row[6]), cy_r = LOAD_R(row[7]), cz_r = LOAD_R(row[8]);
+  *is_tet = LOAD_R(used);
+  RMat f;
+  f.xx = ax * ax_r + bx * bx_r + cx * cx_r;
+  f.xy = ax * ay_r + bx * by_r + cx * cy_r;
+  f.xz = ax * az_r + bx * bz_r + cx * cz_r;
+  f.yx = ay * ax_r + by * bx_r + cy * cx_r;
+  f.yy = ay * ay_r + by * by_r + cy * cy_r;
+  f.yz = ay * az_r + by * bz_r + cy * cz_r;
+  f.zx = az * ax_r + bz * bx_r + cz * cx_r;
+  f.zy = az * ay_r + bz * by_r + cz * cy_r;
+  f.zz = az * az_r + bz * bz_r + cz * cz_r;
+  return f;
+}
+
+typedef struct {
+  PALPATE_R x, y, z, w;
+} RQuaternion;
+
+/* One step of *q towards the rotation of the polar decomposition of f, in the lanes of `moving`, from which those drop out that are there.
+   Newton: (trace P I - sym P) omega = torque, P = F R^T. Away from a solution, and where that matrix is not safely positive definite, the
+   step of Mueller, Bender, Chentanez, Macklin 2016, which gains a factor of 3 only near the rest shape but leads there from anywhere. */
+static inline void turn_towards(const RMat* f, RQuaternion* q, LANE_INT* moving) {
+  const RMat r = rotation_of(q->x, q->y, q->z, q->w);
+  const PALPATE_R pxx = f->xx * r.xx + f->xy * r.xy + f->xz * r.xz;
+  const PALPATE_R pxy = f->xx * r.yx + f->xy * r.yy + f->xz * r.yz;
+  const PALPATE_R pxz = f->xx * r.zx + f->xy * r.zy + f->xz * r.zz;
+  const PALPATE_R pyx = f->yx * r.xx + f->yy * r.xy + f->yz * r.xz;
+  const PALPATE_R pyy = f->yx * r.yx + f->yy * r.yy + f->yz * r.yz;
+  const PALPATE_R pyz = f->yx * r.zx + f->yy * r.zy + f->yz * r.zz;
+  const PALPATE_R pzx = f->zx * r.xx + f->zy * r.xy + f->zz * r.xz;
+  const PALPATE_R pzy = f->zx * r.yx + f->zy * r.yy + f->zz * r.yz;
+  const PALPATE_R pzz = f->zx * r.zx + f->zy * r.zy + f->zz * r.zz;
+  RVec torque;
+  torque.x = pzy - pyz;
+  torque.y = pxz - pzx;
+  torque.z = pyx - pxy;
+  const PALPATE_R trace = pxx + pyy + pzz;
+  const PALPATE_R kxx = trace - pxx, kyy = trace - pyy, kzz = trace - pzz;
+  const PALPATE_R kxy = -0.5f * (pxy + pyx), kxz = -0.5f * (pxz + pzx), kyz = -0.5f * (pyz + pzy);
+  const PALPATE_R cxx = kyy * kzz - kyz * kyz, cxy = kxz * kyz - kxy * kzz, cxz = kxy * kyz - kxz * kyy;
+  const PALPATE_R cyy = kxx * kzz - kxz * kxz, cyz = kxy * kxz - kxx * kyz, czz = kxx * kyy - kxy * kxy;
+  const PALPATE_R det = kxx * cxx + kxy * cxy + kxz * cxz;
+  const LANE_INT is_safe = (trace > 0.0f) & (kxx > 0.0f) & (czz > 0.0f) & (det > 1e-3f * trace * trace * trace);
+  const PALPATE_R inverse = 1.0f / select(SPLAT(1.0f), det, is_safe);
+  RVec newton;
+  newton.x = (cxx * torque.x + cxy * torque.y + cxz * torque.z) * inverse;
+  newton.y = (cxy * torque.x + cyy * torque.y + cyz * torque.z) * inverse;
+  newton.z = (cxz * torque.x + cyz * torque.y + czz * torque.z) * inverse;
+  const LANE_INT is_newton = is_safe & (dot_r(&newton, &newton) < 0.25f);
+  const PALPATE_R slow = 1.0f / (fabs(trace) + 1e-9f);
+  RVec omega;
+  omega.x = select(torque.x * slow, newton.x, is_newton);
+  omega.y = select(torque.y * slow, newton.y, is_newton);
+  omega.z = select(torque.z * slow, newton.z, is_newton);
+  const PALPATE_R angle_sq = dot_r(&omega, &omega);
+  *moving &= angle_sq >= 1e-14f;
+  /* q <- (omega / 2, 1) q, normalised: by the angle 2 atan(|omega| / 2), which is |omega| up to its third power. */
+  const PALPATE_R hx = 0.5f * omega.x, hy = 0.5f * omega.y, hz = 0.5f * omega.z;
+  RQuaternion n;
+  n.x = q->x + hx * q->w + hy * q->z - hz * q->y;
+  n.y = q->y + hy * q->w + hz * q->x - hx * q->z;
+  n.z = q->z + hz * q->w + hx * q->y - hy * q->x;
+  n.w = q->w - hx * q->x - hy * q->y - hz * q->z;
+  const PALPATE_R scale = 1.0f / sqrt(n.x * n.x + n.y * n.y + n.z * n.z + n.w * n.w);
+  q->x = select(q->x, n.x * scale, *moving);
+  q->y = select(q->y, n.y * scale, *moving);
+  q->z = select(q->z, n.z * scale, *moving);
+  q->w = select(q->w, n.w * scale, *moving);
+  *moving &= (is_newton & (angle_sq < 1e-6f)) == 0; /* what is left then is some 1e-6, its square */
+}
+
+/* Rotation of the polar decomposition of each tet's F, from its last value: always a proper rotation, also for flat and inverted tets.
+   Work-item: PALPATE_LANES tets; what one gets does not depend on its neighbours. tet_rest: rows of Dm^-1, three float4 a tet. */
 __kernel void extract_rotations(const __global StepParams* p, const __global float4* x, const __global uint4* tets,
                                 const __global float4* tet_rest, __global float4* rotations) {
-  const uint t = (uint)get_global_id(0);
-  if (t >= p->tet_count) return;
-  const uint4 v = tets[t];
-  if (v.x == v.y) return; /* a free place */
-  const float3 o = x[v.x].xyz;
-  const float3 a = x[v.y].xyz - o;
-  const float3 b = x[v.z].xyz - o;
-  const float3 c = x[v.w].xyz - o;
-  const float3 ra = tet_rest[3 * t].xyz;
-  const float3 rb = tet_rest[3 * t + 1].xyz;
-  const float3 rc = tet_rest[3 * t + 2].xyz;
-  const float3 f0 = a * ra.x + b * rb.x + c * rc.x; /* columns of F */
-  const float3 f1 = a * ra.y + b * rb.y + c * rc.y;
-  const float3 f2 = a * ra.z + b * rb.z + c * rc.z;
-  float4 q = rotations[t];
-  if (!(fabs(dot(q, q) - 1.0f) < 0.01f)) q = (float4)(0.0f, 0.0f, 0.0f, 1.0f); /* lost in a step that was rolled back */
-  for (int iteration = 0; iteration < 40; ++iteration) {
-    const float3 r0 = (float3)(1.0f - 2.0f * (q.y * q.y + q.z * q.z), 2.0f * (q.x * q.y + q.w * q.z), 2.0f * (q.x * q.z - q.w * q.y));
-    const float3 r1 = (float3)(2.0f * (q.x * q.y - q.w * q.z), 1.0f - 2.0f * (q.x * q.x + q.z * q.z), 2.0f * (q.y * q.z + q.w * q.x));
-    const float3 r2 = (float3)(2.0f * (q.x * q.z + q.w * q.y), 2.0f * (q.y * q.z - q.w * q.x), 1.0f - 2.0f * (q.x * q.x + q.y * q.y));
-    const float3 torque = cross(r0, f0) + cross(r1, f1) + cross(r2, f2);
-    const float trace = dot(r0, f0) + dot(r1, f1) + dot(r2, f2);
-    /* Newton: (trace I - sym(sum r f')) omega = torque. Away from a solution, and where that matrix is not safely positive definite, the
-       source's step, which gains a factor of 3 only near the rest shape but leads there from anywhere. */
-    const float kxx = trace - (r0.x * f0.x + r1.x * f1.x + r2.x * f2.x);
-    const float kyy = trace - (r0.y * f0.y + r1.y * f1.y + r2.y * f2.y);
-    const float kzz = trace - (r0.z * f0.z + r1.z * f1.z + r2.z * f2.z);
-    const float kxy = -0.5f * (r0.x * f0.y + r1.x * f1.y + r2.x * f2.y + r0.y * f0.x + r1.y * f1.x + r2.y * f2.x);
-    const float kxz = -0.5f * (r0.x * f0.z + r1.x * f1.z + r2.x * f2.z + r0.z * f0.x + r1.z * f1.x + r2.z * f2.x);
-    const float kyz = -0.5f * (r0.y * f0.z + r1.y * f1.z + r2.y * f2.z + r0.z * f0.y + r1.z * f1.y + r2.z * f2.y);
-    const float cxx = kyy * kzz - kyz * kyz;
-    const float cxy = kxz * kyz - kxy * kzz;
-    const float cxz = kxy * kyz - kxz * kyy;
-    const float det = kxx * cxx + kxy * cxy + kxz * cxz;
-    float3 omega = torque / (fabs(trace) + 1e-9f);
-    bool is_newton = false;
-    if (trace > 0.0f && kxx > 0.0f && kxx * kyy - kxy * kxy > 0.0f && det > 1e-3f * trace * trace * trace) {
-      const float cyy = kxx * kzz - kxz * kxz;
-      const float cyz = kxy * kxz - kxx * kyz;
-      const float czz = kxx * kyy - kxy * kxy;
-      const float3 step = (float3)(cxx * torque.x + cxy * torque.y + cxz * torque.z, cxy * torque.x + cyy * torque.y + cyz * torque.z,
-                                   cxz * torque.x + cyz * torque.y + czz * torque.z) /
-                          det;
-      if (dot(step, step) < 0.25f) {
-        omega = step;
-        is_newton = true;
-      }
-    }
-    const float angle = length(omega);
-    if (angle < 1e-7f) break;
-    const float half_angle = 0.5f * angle;
-    const float3 d = omega * (sin(half_angle) / angle);
-    const float w = cos(half_angle);
-    /* q <- (d, w) * q */
-    float4 r = (float4)(w * q.x + d.x * q.w + d.y * q.z - d.z * q.y, w * q.y + d.y * q.w + d.z * q.x - d.x * q.z,
-                        w * q.z + d.z * q.w + d.x * q.y - d.y * q.x, w * q.w - d.x * q.x - d.y * q.y - d.z * q.z);
-    q = r / length(r);
-    if (is_newton && angle < 1e-4f) break; /* what is left goes by the square of that */
+  const uint first = (uint)get_global_id(0) * PALPATE_LANES;
+  if (first >= p->tet_count) return;
+  const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
+  LANE_INT moving;
+  const RMat f = deformation_of_tets(first, last, x, tets, tet_rest, &moving);
+  float known[4][PALPATE_LANES];
+#pragma unroll
+  for (int l = 0; l < PALPATE_LANES; ++l) {
+    float4 q = rotations[min(first + l, last)];
+    if (!(fabs(dot(q, q) - 1.0f) < 0.01f)) q = (float4)(0.0f, 0.0f, 0.0f, 1.0f); /* lost in a step that was rolled back */
+    known[0][l] = q.x, known[1][l] = q.y, known[2][l] = q.z, known[3][l] = q.w;
   }
-  rotations[t] = q;
+  RQuaternion q;
+  q.x = LOAD_R(known[0]);
+  q.y = LOAD_R(known[1]);
+  q.z = LOAD_R(known[2]);
+  q.w = LOAD_R(known[3]);
+  for (int iteration = 0; iteration < 40 && ANY_LANE(moving); ++iteration) turn_towards(&f, &q, &moving);
+  STORE_R(q.x, known[0]);
+  STORE_R(q.y, known[1]);
+  STORE_R(q.z, known[2]);
+  STORE_R(q.w, known[3]);
+#pragma unroll
+  for (int l = 0; l < PALPATE_LANES; ++l) {
+    if (first + l <= last) rotations[first + l] = (float4)(known[0][l], known[1][l], known[2][l], known[3][l]);
+  }
 }
 
 /* One colour of a sweep: no two of its vertices share a tet, so the order within it does not matter.

@@ -257,6 +257,7 @@ struct TissueLayout {
 #undef PALPATE_ENERGY
     return mask;
   }
+  uint32_t BatchesOfTets() const { return (tet_count + lanes - 1) / lanes; }  ///< work-items where each takes `lanes` tets
   bool HasRotatedEnergies() const { return (EnergyMask() & PALPATE_ROTATED_ENERGIES) != 0; }
 };
 

@@ -176,7 +176,7 @@ void TissueSweeps::ForgetHistory() {
 }
 
 absl::Status TissueSweeps::Update(Queue& queue, const TissueBuffers& tissue) {
-  if (layout_.HasRotatedEnergies()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.tet_count, 0}));
+  if (layout_.HasRotatedEnergies()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.BatchesOfTets(), 0}));
   return shapes_ ? shapes_->Update(queue, tissue.x) : absl::OkStatus();
 }
 
