@@ -4,7 +4,9 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -41,6 +43,7 @@ ABSL_FLAG(std::optional<std::string>, device, std::nullopt, "OpenCL device");
 ABSL_FLAG(std::optional<std::string>, log_level, std::nullopt, "log level");
 ABSL_FLAG(std::optional<bool>, log_json, std::nullopt, "log as JSON");
 ABSL_FLAG(std::optional<std::string>, ready_file, std::nullopt, "ready file");
+ABSL_FLAG(bool, stop_with_stdin, false, "stop at the end of the standard input");
 ABSL_FLAG(std::optional<std::string>, tls_cert, std::nullopt, "certificate");
 ABSL_FLAG(std::optional<std::string>, tls_key, std::nullopt, "private key");
 ABSL_FLAG(std::optional<bool>, insecure, std::nullopt, "no TLS needed");
@@ -80,6 +83,7 @@ Usage: palpate-server [flags]
   --log-level LEVEL         trace, debug, info, warning, error, off (default info)
   --log-json                one JSON object a log line
   --ready-file FILE         written when the server accepts calls: {"grpc_port":N,"http_port":N}
+  --stop-with-stdin         stop when the standard input ends: a program that holds its other end takes the server with it, however it dies
 
 State (scenes outlive the process; see docs/recordings.md):
   --state-dir DIR           folder for journals and checkpoints; the next start brings every scene back from it
@@ -108,7 +112,7 @@ Limits (a scene or stream beyond them is refused with RESOURCE_EXHAUSTED):
   --version                 version and commit
   --help                    this text
 
-Exit codes: 0 after SIGINT or SIGTERM, 1 on a failure, 2 on a wrong flag or configuration.
+Exit codes: 0 after SIGINT or SIGTERM or --stop-with-stdin, 1 on a failure, 2 on a wrong flag or configuration.
 )";
 
 /// absl spells flags with underscores and keeps the last of a repeated one: dashes become underscores, repeated flags of a list one list.
@@ -136,9 +140,9 @@ absl::StatusOr<std::vector<std::string>> NormalizeArguments(int argc, char** arg
     std::optional<std::string> value;
     if (equals != std::string::npos) {
       value = argument.substr(equals + 1);
-    } else if (name == "log_json" || name == "insecure") {
+    } else if (name == "log_json" || name == "insecure" || name == "stop_with_stdin") {
       value = "true";
-    } else if (name == "nolog_json" || name == "noinsecure") {
+    } else if (name == "nolog_json" || name == "noinsecure" || name == "nostop_with_stdin") {
       name.erase(0, 2);
       value = "false";
     } else {
@@ -220,6 +224,18 @@ void CaptureLibraryLogs() {
   });
 }
 
+/// Sends this process SIGTERM when its standard input ends. What comes in is dropped.
+void StopWithStandardInput() {
+  std::thread([] {
+    char unused[256];
+    ssize_t count = 0;
+    do {
+      count = read(STDIN_FILENO, unused, sizeof(unused));
+    } while (count > 0 || (count < 0 && errno == EINTR));
+    kill(getpid(), SIGTERM);
+  }).detach();
+}
+
 int Main(int argc, char** argv) {
   bool help = false;
   bool version = false;
@@ -270,6 +286,7 @@ int Main(int argc, char** argv) {
     if (options->log_level == LogLevel::kOff) std::fprintf(stderr, "palpate-server: %s\n", server.status().ToString().c_str());
     return 1;
   }
+  if (absl::GetFlag(FLAGS_stop_with_stdin)) StopWithStandardInput();
   int received = 0;
   sigwait(&signals, &received);
   Log(LogLevel::kInfo, "signal received", {{"signal", received}});

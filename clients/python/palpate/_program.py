@@ -73,9 +73,10 @@ class ServerProcess:
         ready.unlink(missing_ok=True)
         http = f"127.0.0.1:{self.http_port}" if self._http else "off"
         command: List[str] = [str(self._program), "--listen", f"127.0.0.1:{self.grpc_port}", "--http", http, "--ready-file", str(ready),
-                              "--log-level", self._log_level, *self._arguments]
+                              "--log-level", self._log_level, "--stop-with-stdin", *self._arguments]
+        # The server's standard input ends with this program, even if it is killed.
         with open(self.log_path, "ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=self._environment)
         end = time.monotonic() + self._timeout_s
         while not ready.exists():
             status = self._process.poll()
@@ -92,7 +93,7 @@ class ServerProcess:
         """Ends it as a crash would."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._wait(None)
 
     def stop(self) -> None:
         """Asks it to end, and waits; after ten seconds it is killed."""
@@ -100,9 +101,15 @@ class ServerProcess:
             return
         self._process.terminate()
         try:
-            self._process.wait(timeout=10)
+            self._wait(10)
         except subprocess.TimeoutExpired:
             self.kill()
+
+    def _wait(self, timeout_s: Optional[float]) -> None:
+        assert self._process is not None
+        self._process.wait(timeout_s)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
     def close(self) -> None:
         """Stops it and removes its files."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 import pathlib
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -656,6 +657,13 @@ class StartTest(unittest.TestCase):
     def test_a_server_ends_with_its_program(self):
         code = "import palpate; s = palpate.launch(); print(s.pid, flush=True)"
         pid = int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+        eventually(self, lambda: not pathlib.Path(f"/proc/{pid}").exists())
+
+    def test_a_server_ends_with_a_program_that_is_killed(self):
+        code = "import os, palpate, signal; s = palpate.launch(); print(s.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+        killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertEqual(killed.returncode, -signal.SIGKILL)
+        pid = int(killed.stdout)
         eventually(self, lambda: not pathlib.Path(f"/proc/{pid}").exists())
 
 
