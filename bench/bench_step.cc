@@ -49,6 +49,15 @@ sim::SceneDescription LiverScene(const sim::TetMesh& mesh) {
   return scene;
 }
 
+/// What a step asks of the device: a GPU pays for each command, and for each wait a round trip.
+void AddCommands(const gpu::CommandCounts& counts, int steps, const std::string& name, Report* report) {
+  const auto a_step = [&](uint64_t count) { return static_cast<double>(count) / steps; };
+  report->Add(name, "commands_per_step", a_step(counts.commands()), "count");
+  report->Add(name, "launches_per_step", a_step(counts.launches), "count");
+  report->Add(name, "transfers_per_step", a_step(counts.transfers), "count");
+  report->Add(name, "waits_per_step", a_step(counts.waits), "count");
+}
+
 absl::Status MeasureSize(std::shared_ptr<gpu::Context> context, double tet_count, double* us_per_tet, Report* report) {
   PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, sim::GenerateLiver(kLength_m, sim::LiverEdgeLengthForTets(kLength_m, tet_count)));
   const std::string name = absl::StrFormat("liver_%d", static_cast<int>(tet_count));
@@ -65,7 +74,9 @@ absl::Status MeasureSize(std::shared_ptr<gpu::Context> context, double tet_count
   std::vector<double> stage_ms(sim::kStageNames.size(), 0.0);
   uint64_t in_contact = 0;
   double contacts = 0;
+  gpu::CommandCounts before;
   for (int i = 0; i < warm + counted; ++i) {
+    if (i == warm) before = context->commands();
     // Down by 5 cm within the warm-up, then to and fro by 1 cm: the tool stays in the tissue.
     const double depth = 0.05 * std::min(1.0, static_cast<double>(i) / warm) + (i < warm ? 0.0 : 0.01 * std::sin(0.05 * (i - warm)));
     command.device_pose.position_m.z() = top_m - depth;
@@ -93,6 +104,7 @@ absl::Status MeasureSize(std::shared_ptr<gpu::Context> context, double tet_count
   report->Add(name, "time_per_tet", *us_per_tet * 1e-6, "s");
   report->Add(name, "contact_share_of_steps", static_cast<double>(in_contact) / counted, "ratio");
   report->Add(name, "contacts", contacts, "count");
+  AddCommands(context->commands() - before, counted, name, report);
   return absl::OkStatus();
 }
 
@@ -204,6 +216,7 @@ absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width
   double filter_ms = 0;
   double detect_ms = 0;
   uint64_t acting = 0;
+  const gpu::CommandCounts before = context->commands();
   for (int i = 0; i < counted; ++i) {
     PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step({}));
     step_ms.push_back(frame->step_ms);
@@ -234,6 +247,7 @@ absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width
   report->Add(name, "pairs", pairs, "count");
   report->Add(name, "detections_per_step", detections, "count");
   report->Add(name, "filter_rounds_per_step", filter_rounds, "count");
+  AddCommands(context->commands() - before, counted, name, report);
   return absl::OkStatus();
 }
 

@@ -2,12 +2,14 @@
 """Turns one OpenCL file into a C++ source that defines palpate::gpu::kernels::<stem>.
 
 usage: embed_kernel.py ROOT RELATIVE_CL OUT_CC
-Quoted includes are resolved from ROOT and flattened, each file once; #line keeps the positions of compiler messages.
+Quoted includes are resolved from ROOT and flattened, each file once; #line keeps the positions of compiler messages. The rules that all
+kernels share come first, whatever the file includes: a pragma holds from its place on only.
 """
 import pathlib
 import re
 import sys
 
+PRELUDE = "gpu/shared/prelude.h"
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
 
@@ -26,8 +28,9 @@ def flatten(root, relative, seen, out):
 
 def main():
     root, relative, target = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
-    lines = []
-    flatten(root, relative, set(), lines)
+    lines, seen = [], set()
+    flatten(root, PRELUDE, seen, lines)
+    flatten(root, relative, seen, lines)
     text = "\n".join(lines) + "\n"
     stem = pathlib.PurePath(relative).stem
     # Compilers limit the length of one literal, so the text is cut into adjacent raw strings.

@@ -1,6 +1,5 @@
 #include "gpu/collision/volume_tile.clh"
 #include "gpu/shared/kdop.h"
-#include "gpu/shared/prelude.h"
 
 /* All pairs of few bodies, in their order: see all_pairs.h. */
 

@@ -1,7 +1,6 @@
 #include "gpu/collision/volume_tile.clh"
 #include "gpu/shared/box.h"
 #include "gpu/shared/kdop.h"
-#include "gpu/shared/prelude.h"
 
 /* Boxes around the volumes, for the hierarchy, and the smallest body with an invalid volume. */
 kernel void volume_boxes(uint count, global const float* volumes, global Box* boxes, volatile global PairCounters* counters) {

@@ -1,5 +1,3 @@
-#include "gpu/shared/prelude.h"
-
 #include "gpu/collision/box_hierarchy.clh"
 #include "gpu/collision/gjk.clh"
 #include "gpu/shared/box.h"

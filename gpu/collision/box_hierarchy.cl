@@ -2,7 +2,6 @@
 #include "gpu/shared/box.h"
 #include "gpu/shared/collision_types.h"
 #include "gpu/shared/float_key.h"
-#include "gpu/shared/prelude.h"
 
 /* Build of a packed tree of boxes along a Hilbert curve, and its cluster pairs: see box_hierarchy.h. */
 

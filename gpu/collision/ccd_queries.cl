@@ -1,5 +1,3 @@
-#include "gpu/shared/prelude.h"
-
 #include "gpu/collision/ccd_narrow.clh"
 
 /* Single queries; see CcdQueries in ccd_queries.h. coordinates: 24 a query, the four points at the start, then at the end. errors: bound on

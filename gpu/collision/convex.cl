@@ -1,5 +1,3 @@
-#include "gpu/shared/prelude.h"
-
 #include "gpu/collision/epa.clh"
 
 #define GJK_MAX_ITERATIONS 128

@@ -1,6 +1,5 @@
 #include "gpu/collision/box_hierarchy.clh"
 #include "gpu/shared/box.h"
-#include "gpu/shared/prelude.h"
 
 /* Edges that pierce triangles: see intersections.h. Given by the host: USE_DOUBLE (1: the device has double). */
 #if USE_DOUBLE

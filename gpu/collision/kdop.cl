@@ -2,7 +2,6 @@
 #include "gpu/collision/vertex_runs.clh"
 #include "gpu/shared/float_key.h"
 #include "gpu/shared/kdop.h"
-#include "gpu/shared/prelude.h"
 
 /* Bounding volumes from vertices; see kdop.h. Each work-item takes a run of `run_length` vertices, whatever bodies they belong to. A body
    inside one run is written at once. One that reaches over several runs has a slot, that of the run in which it begins, where the runs

@@ -1,7 +1,6 @@
 #include "gpu/collision/oriented_box.clh"
 #include "gpu/collision/vertex_runs.clh"
 #include "gpu/shared/float_key.h"
-#include "gpu/shared/prelude.h"
 
 /* Oriented boxes from vertices; see kdop.h. The axes are given, or the principal ones of the vertices. Their moments are sums of integers,
    so that neither the runs of vertices nor the order of the atomics can be seen in the result. */

@@ -1,4 +1,3 @@
-#include "gpu/shared/prelude.h"
 #include "gpu/shared/types.h"
 
 /* out[i] = (first[i], second[i]). */

@@ -1,6 +1,5 @@
 #include "gpu/collision/kdop.clh"
 #include "gpu/shared/kdop.h"
-#include "gpu/shared/prelude.h"
 
 float4 volume_centre(global const float* volume) {
 #if AXES > 0

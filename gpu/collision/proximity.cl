@@ -2,7 +2,6 @@
 #include "gpu/collision/closest.clh"
 #include "gpu/shared/box.h"
 #include "gpu/shared/collision_types.h"
-#include "gpu/shared/prelude.h"
 
 /* Proximity of the elements of triangle surfaces: see proximity.h. Given by the host: LANES (closest.clh). Where `spheres` is not null a
    triangle's volume is its bounding sphere. */

@@ -1,6 +1,5 @@
 #include "gpu/collision/volume_tile.clh"
 #include "gpu/shared/kdop.h"
-#include "gpu/shared/prelude.h"
 
 /* Sort keys of the sweep, and the smallest body with an invalid volume. */
 kernel void sweep_keys(uint count, global const float* volumes, uint axis, global float* keys, volatile global PairCounters* counters) {

@@ -1,6 +1,5 @@
 /* Where tissue and obstacles would meet: capsules (tools and what never moves) and half-spaces. See obstacle_barrier.h. Given by the host:
    CCD_DOUBLE (ccd_narrow.clh). */
-#include "gpu/shared/prelude.h"
 
 #ifndef CCD_DOUBLE /* default for tools that look at this file alone */
 #define CCD_DOUBLE 0

@@ -1,6 +1,5 @@
 /* Rigid bodies as blocks of six unknowns in the sweeps of tissue.cl: see rigid_blocks.h. Their vertices are fixed ones to the other
    kernels; here they follow the poses. */
-#include "gpu/shared/prelude.h"
 
 #include "gpu/dynamics/contact.clh"
 #include "gpu/dynamics/surface_contact.clh"

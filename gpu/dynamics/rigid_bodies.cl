@@ -1,5 +1,3 @@
-#include "gpu/shared/prelude.h"
-
 #include "gpu/collision/convex.clh"
 #include "gpu/dynamics/shape_matching.clh"
 

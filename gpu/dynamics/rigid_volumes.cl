@@ -1,6 +1,5 @@
 #include "gpu/collision/kdop.clh"
 #include "gpu/shared/convex_types.h"
-#include "gpu/shared/prelude.h"
 
 /* Contacts of rigid bodies from their bounding volumes alone. Given by the host: AXES and ORIENTED (see kdop.clh). */
 

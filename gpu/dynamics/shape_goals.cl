@@ -6,7 +6,6 @@
    Member m of a cluster is the vertex member_vertex[m]. member_linear[m]: xyz = whitened coordinates phi, w = its stiffness [N/m] in the
    cluster. member_quadratic[2 m], [2 m + 1]: six quadratic coordinates psi, likewise of mean 0 and covariance 1 and orthogonal to phi; read
    for quadratic clusters only. The memberships of vertex v are shares[share_begin[v] .. share_begin[v + 1]): x = cluster, y = member. */
-#include "gpu/shared/prelude.h"
 
 #include "gpu/shared/shape_types.h"
 

@@ -1,6 +1,5 @@
 /* Contact between bodies and within a body: what surrounds the sweeps of tissue.cl. Pairs of elements are made from a detection, listed by
    vertex, linearised once a sweep; moves are bounded and checked. See docs/algorithms/surface_contact.md. */
-#include "gpu/shared/prelude.h"
 
 #include "gpu/dynamics/displacement_bounds.clh"
 #include "gpu/dynamics/surface_contact.clh"

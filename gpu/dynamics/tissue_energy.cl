@@ -1,7 +1,6 @@
 /* Elastic energy of the tissue as it is, each tet once, for the host.
    Build option: PALPATE_DOUBLE  1: computed and summed in double; 0: in float, with a compensated sum. */
 #include "gpu/shared/dynamics_types.h"
-#include "gpu/shared/prelude.h"
 
 #ifndef PALPATE_DOUBLE /* default for tools that look at this file alone */
 #define PALPATE_DOUBLE 1

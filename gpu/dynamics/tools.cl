@@ -4,7 +4,6 @@
    Build option, same algorithm for all values: PALPATE_LIST_GROUP, work-group size of the one-group kernels list_contacts and
    solve_colliders, a power of two. */
 #include "gpu/shared/dynamics_types.h"
-#include "gpu/shared/prelude.h"
 
 #ifndef PALPATE_LIST_GROUP /* for tools that look at this file alone */
 #define PALPATE_LIST_GROUP 1

@@ -13,7 +13,6 @@
    bodies: x = k' / V0 [Pa/m^3], y = k' / k, z = V - V0 [m^3], w = pressure [Pa] of the colour that was balanced last; k' <= k acts within a
    sweep, and a multiplier [Pa] that follows from sweep to sweep makes up for the rest. */
 /* clang-format on */
-#include "gpu/shared/prelude.h"
 
 #ifndef PALPATE_VOLUME_GROUP /* default for tools that look at this file alone */
 #define PALPATE_VOLUME_GROUP 64

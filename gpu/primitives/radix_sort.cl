@@ -1,6 +1,5 @@
 #include "gpu/primitives/group.clh"
 #include "gpu/shared/float_key.h"
-#include "gpu/shared/prelude.h"
 
 /* One pass of a least-significant-digit radix sort (stable): count the digits of each chunk, scan the counts (ExclusiveScan, digit-major,
    so that equal digits stay in the order of the chunks), and move each element to its place.

@@ -1,6 +1,5 @@
 #include "gpu/primitives/group.clh"
 #include "gpu/shared/box.h"
-#include "gpu/shared/prelude.h"
 
 /* Reduction: each work-group reduces its chunk to one partial result, then one group reduces the partial results. The order of the
    operations depends only on the count and the launch shape, so floating-point sums are the same from run to run.

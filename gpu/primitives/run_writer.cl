@@ -1,5 +1,4 @@
 /* Scatters runs of words into several buffers. */
-#include "gpu/shared/prelude.h"
 #include "gpu/shared/types.h"
 
 /* Work-item: run (target, first word there, word count, first word of its source). Runs do not overlap. */

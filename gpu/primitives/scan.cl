@@ -1,5 +1,4 @@
 #include "gpu/primitives/group.clh"
-#include "gpu/shared/prelude.h"
 
 /* Exclusive scan and what is built on it, by reduce-then-scan: each work-group first sums its chunk, then combines the sums of the chunks
    before it and scans its own.

@@ -62,8 +62,8 @@ absl::Status ClStatus(cl_int code, std::string_view call, std::string_view what)
   if (!what.empty()) message += " (" + std::string(what) + ")";
   message += ": " + ClErrorName(code);
   switch (code) {
+    // Not CL_OUT_OF_RESOURCES: drivers say so of a kernel that read or wrote where it must not, or was stopped.
     case CL_MEM_OBJECT_ALLOCATION_FAILURE:
-    case CL_OUT_OF_RESOURCES:
     case CL_OUT_OF_HOST_MEMORY:
     case CL_INVALID_BUFFER_SIZE:
       return absl::ResourceExhaustedError(message);

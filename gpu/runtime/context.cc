@@ -86,6 +86,7 @@ Context::~Context() {
 
 absl::StatusOr<std::shared_ptr<Program>> Context::BuildProgram(const KernelSource& source, const ProgramDefines& defines) {
   std::string options = "-cl-std=CL1.2 -cl-kernel-arg-info";
+  if (device_.rounds_divide_and_sqrt) options += " -cl-fp32-correctly-rounded-divide-sqrt";
   for (const auto& [name, value] : defines) absl::StrAppend(&options, " -D", name, "=", value);
   const std::string memory_key =
       absl::StrCat(std::string(source.path), "\n", options, "\n", Fnv1a64(source.text), "\n", source.text.size());
@@ -167,6 +168,13 @@ Context::Timer* Context::TimerFor(const std::string& kernel_name) {
   std::unique_ptr<Timer>& timer = timers_[kernel_name];
   if (timer == nullptr) timer = std::make_unique<Timer>();
   return timer.get();
+}
+
+CommandCounts Context::commands() const {
+  return {.launches = launches_.load(std::memory_order_relaxed),
+          .transfers = transfers_.load(std::memory_order_relaxed),
+          .fills = fills_.load(std::memory_order_relaxed),
+          .waits = waits_.load(std::memory_order_relaxed)};
 }
 
 std::vector<KernelTime> Context::KernelTimes() const {

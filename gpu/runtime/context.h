@@ -44,6 +44,19 @@ struct KernelTime {
   double seconds = 0;  ///< an estimate unless each launch is timed
 };
 
+/// What was asked of a device. Where commands are many and small, their number is what a step costs, and each wait a round trip.
+struct CommandCounts {
+  uint64_t launches = 0;
+  uint64_t transfers = 0;  ///< reads and writes of host memory
+  uint64_t fills = 0;      ///< fills and copies within the device
+  uint64_t waits = 0;      ///< times that the host waited for all commands so far
+
+  uint64_t commands() const { return launches + transfers + fills; }
+  friend CommandCounts operator-(const CommandCounts& a, const CommandCounts& b) {
+    return {a.launches - b.launches, a.transfers - b.transfers, a.fills - b.fills, a.waits - b.waits};
+  }
+};
+
 /// A built program; kernels of it may be made on any thread.
 class Program {
  public:
@@ -85,6 +98,9 @@ class Context : public std::enable_shared_from_this<Context> {
   size_t peak_allocated_bytes() const { return peak_bytes_.load(std::memory_order_relaxed); }
   uint64_t programs_compiled() const { return programs_compiled_.load(std::memory_order_relaxed); }  ///< not found in any cache
 
+  /// Of all queues since the context began.
+  CommandCounts commands() const;
+
   /// Kernel times so far, by name.
   std::vector<KernelTime> KernelTimes() const;
 
@@ -115,6 +131,10 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<size_t> allocated_bytes_{0};
   std::atomic<size_t> peak_bytes_{0};
   std::atomic<uint64_t> programs_compiled_{0};
+  std::atomic<uint64_t> launches_{0};
+  std::atomic<uint64_t> transfers_{0};
+  std::atomic<uint64_t> fills_{0};
+  std::atomic<uint64_t> waits_{0};
 
   mutable std::mutex mutex_;  // of those below
   std::map<std::string, std::shared_ptr<Program>> programs_;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "gpu/runtime/cl_status.h"
 #include "gpu/runtime/driver_cache.h"
 
@@ -36,6 +39,18 @@ T DeviceValue(cl_device_id device, cl_device_info what) {
   return value;
 }
 
+/// The number of units of $PALPATE_ASSUME_GPU, if it is set.
+absl::StatusOr<std::optional<uint32_t>> AssumedUnits() {
+  const char* const text = std::getenv("PALPATE_ASSUME_GPU");
+  if (text == nullptr || *text == '\0') return std::optional<uint32_t>();
+  uint32_t units = 0;
+  constexpr uint32_t kMostUnits = 4096;
+  if (!absl::SimpleAtoi(text, &units) || units == 0 || units > kMostUnits) {
+    return absl::InvalidArgumentError(absl::StrCat("PALPATE_ASSUME_GPU='", text, "' is no number of compute units, 1 to ", kMostUnits));
+  }
+  return std::optional<uint32_t>(units);
+}
+
 std::string ListText(const std::vector<DeviceInfo>& devices) {
   if (devices.empty()) return "no OpenCL device was found; on a machine without a GPU install the package pocl-opencl-icd";
   std::string text = "found:";
@@ -60,6 +75,7 @@ absl::StatusOr<std::vector<DeviceInfo>> ListDevices() {
   std::vector<cl_platform_id> platforms(platform_count);
   PALPATE_CL_RETURN_IF_ERROR(clGetPlatformIDs(platform_count, platforms.data(), nullptr), "clGetPlatformIDs", "");
 
+  PALPATE_ASSIGN_OR_RETURN(const std::optional<uint32_t> assumed_units, AssumedUnits());
   std::vector<DeviceInfo> devices;
   for (cl_platform_id platform : platforms) {
     cl_uint count = 0;
@@ -82,12 +98,22 @@ absl::StatusOr<std::vector<DeviceInfo>> ListDevices() {
       info.is_gpu = (type & CL_DEVICE_TYPE_GPU) != 0;
       info.is_cpu = (type & CL_DEVICE_TYPE_CPU) != 0;
       info.has_fp64 = absl::StrContains(DeviceString(id, CL_DEVICE_EXTENSIONS), "cl_khr_fp64");
+      cl_device_fp_config float_config = 0;
+      if (clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(float_config), &float_config, nullptr) == CL_SUCCESS) {
+        info.rounds_divide_and_sqrt = (float_config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+      }
       info.compute_units = DeviceValue<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
       info.global_memory_bytes = DeviceValue<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
       info.max_allocation_bytes = DeviceValue<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
       info.local_memory_bytes = DeviceValue<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE);
       info.max_work_group_size = DeviceValue<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
       info.base_address_align_bytes = DeviceValue<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
+      if (assumed_units.has_value() && info.is_cpu) {
+        info.is_cpu = false;
+        info.is_gpu = true;
+        info.compute_units = *assumed_units;
+        absl::StrAppend(&info.name, ", taken for a GPU");
+      }
       devices.push_back(std::move(info));
     }
   }

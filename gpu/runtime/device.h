@@ -25,6 +25,7 @@ struct DeviceInfo {
   bool is_gpu = false;
   bool is_cpu = false;
   bool has_fp64 = false;
+  bool rounds_divide_and_sqrt = false;  ///< can round float division and root correctly; programs are then built so
   uint32_t compute_units = 0;
   uint64_t global_memory_bytes = 0;
   uint64_t max_allocation_bytes = 0;
@@ -34,6 +35,8 @@ struct DeviceInfo {
 };
 
 /// All devices of all platforms, in the order the drivers report them. Empty (not an error) when there is no platform.
+/// $PALPATE_ASSUME_GPU = n: CPUs are given out as GPUs with n compute units, so that kernels are built, and work is divided, as on one. For
+/// tests on machines without a GPU. Errors: InvalidArgument (n is no such number), Internal (driver).
 absl::StatusOr<std::vector<DeviceInfo>> ListDevices();
 
 /// Picks a device. `selector`: "" or "auto" (the GPU with the most compute units if there is one, else the CPU), "gpu", "cpu", an index, or

@@ -1,6 +1,7 @@
 #include "gpu/runtime/queue.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace palpate::gpu {
@@ -13,6 +14,8 @@ absl::Status RangeError(const std::string& name, size_t buffer_bytes, size_t off
   return absl::InvalidArgumentError(
       absl::StrCat("buffer ", name, ": ", size, " bytes from byte ", offset, " on are outside its ", buffer_bytes, " bytes"));
 }
+
+void Count(std::atomic<uint64_t>& number) { number.fetch_add(1, std::memory_order_relaxed); }
 
 bool InRange(size_t buffer_bytes, size_t offset, size_t size) { return offset <= buffer_bytes && size <= buffer_bytes - offset; }
 
@@ -49,6 +52,7 @@ absl::Status Queue::Enqueue(Kernel& kernel, Range range) {
   cl_event event = nullptr;
   const cl_int code = clEnqueueNDRangeKernel(queue_, kernel.kernel_, 1, nullptr, &global, &local, 0, nullptr, is_timed ? &event : nullptr);
   if (code != CL_SUCCESS) return ClStatus(code, "clEnqueueNDRangeKernel", kernel.name_);
+  Count(context_->launches_);
   if (event != nullptr) pending_.emplace_back(kernel.timer_, event);
   return absl::OkStatus();
 }
@@ -61,6 +65,7 @@ absl::Status Queue::WriteBytes(cl_mem buffer, const std::string& name, size_t bu
   const bool blocking = staged == nullptr;
   const cl_int code =
       clEnqueueWriteBuffer(queue_, buffer, blocking ? CL_TRUE : CL_FALSE, offset, size, blocking ? source : staged, 0, nullptr, nullptr);
+  Count(context_->transfers_);
   if (blocking && code == CL_SUCCESS) NoteDone();
   return ClStatus(code, "clEnqueueWriteBuffer", name);
 }
@@ -74,6 +79,7 @@ const void* Queue::Stage(const void* source, size_t size) {
 }
 
 void Queue::NoteDone() {
+  Count(context_->waits_);
   staged_bytes_ = 0;
   BookTimes();
 }
@@ -83,12 +89,14 @@ absl::Status Queue::ReadBytes(cl_mem buffer, const std::string& name, size_t buf
   if (!InRange(buffer_bytes, offset, size)) return RangeError(name, buffer_bytes, offset, size);
   if (size == 0) return blocking ? FinishBlocking() : absl::OkStatus();
   const cl_int code = clEnqueueReadBuffer(queue_, buffer, blocking ? CL_TRUE : CL_FALSE, offset, size, target, 0, nullptr, nullptr);
+  Count(context_->transfers_);
   if (blocking && code == CL_SUCCESS) NoteDone();
   return ClStatus(code, "clEnqueueReadBuffer", name);
 }
 
 absl::Status Queue::FillBytes(cl_mem buffer, const std::string& name, const void* pattern, size_t pattern_size, size_t size) {
   if (size == 0) return absl::OkStatus();
+  Count(context_->fills_);
   return ClStatus(clEnqueueFillBuffer(queue_, buffer, pattern, pattern_size, 0, size, 0, nullptr, nullptr), "clEnqueueFillBuffer", name);
 }
 
@@ -97,6 +105,7 @@ absl::Status Queue::CopyBytes(cl_mem source, cl_mem target, const std::string& n
   if (!InRange(source_bytes, source_offset, size)) return RangeError(name, source_bytes, source_offset, size);
   if (!InRange(target_bytes, target_offset, size)) return RangeError(name, target_bytes, target_offset, size);
   if (size == 0) return absl::OkStatus();
+  Count(context_->fills_);
   return ClStatus(clEnqueueCopyBuffer(queue_, source, target, source_offset, target_offset, size, 0, nullptr, nullptr),
                   "clEnqueueCopyBuffer", name);
 }

@@ -1,5 +1,4 @@
 #include "gpu/collision/box_hierarchy.clh"
-#include "gpu/shared/prelude.h"
 
 /* Appends the element pairs of each cluster pair; found[0] counts them, also those past the capacity. */
 kernel void box_pairs_probe(global const UInt2* cluster_pairs, uint pair_count, global const float* a_nodes, global const uint* a_groups,

@@ -1,6 +1,5 @@
 /* Runs closest.clh on lists of four vertices, for tests. Out: the offset with the squared distance in w, then s, t, is_interior, 0. */
 #include "gpu/collision/closest.clh"
-#include "gpu/shared/prelude.h"
 
 typedef struct {
   float x[LANES], y[LANES], z[LANES];

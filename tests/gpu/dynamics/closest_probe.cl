@@ -1,6 +1,5 @@
 /* Runs closest_segment_triangle on independent cases, for its test. Per case, five float4 in: p, d (segment p + s d), a, b, c; two float4
    out: the vector from the axis to the triangle with s in w, and the barycentric weights. */
-#include "gpu/shared/prelude.h"
 #include "gpu/dynamics/contact.clh"
 
 __kernel void probe_closest(uint count, const __global float4* cases, __global float4* results) {

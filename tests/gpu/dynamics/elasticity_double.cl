@@ -4,7 +4,6 @@
    Per case, 10 reals out for each energy of gpu/shared/energies.h, then for each with fibres (the same where it has none), then for
    viscosity: energy, force (3), Hessian block (6: xx xy xz yy yz zz). */
 #include "gpu/shared/energies.h"
-#include "gpu/shared/prelude.h"
 
 #ifndef PALPATE_R
 #define PALPATE_R double

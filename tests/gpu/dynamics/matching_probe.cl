@@ -1,5 +1,3 @@
-#include "gpu/shared/prelude.h"
-
 #include "gpu/shared/types.h"
 
 #include "gpu/dynamics/shape_matching.clh"

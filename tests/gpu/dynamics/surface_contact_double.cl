@@ -2,7 +2,6 @@
    Per case, 16 reals in: x0, x1, x2, x3 (3 each), margin, stiffness, kind, 0. Per case, 32 reals out: energy at the nearest points, their
    distance, squared sine, force, slope, the four weights, minus the energy's gradient (12), the largest block slope weight^2 n n^T of
    vertex 0 (6), 0... */
-#include "gpu/shared/prelude.h"
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 

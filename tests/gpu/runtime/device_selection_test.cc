@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "gpu/runtime/device.h"
@@ -74,6 +76,40 @@ TEST_F(DeviceSelectionTest, ErrorsListWhatWasFound) {
   EXPECT_THAT(std::string(SelectDevice("9999").status().message()), HasSubstr("outside [0, "));
   EXPECT_TRUE(absl::IsInvalidArgument(SelectDevice("9999").status()));
   EXPECT_TRUE(absl::IsNotFound(SelectDevice("no such device").status()));
+}
+
+class AssumedGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* const before = std::getenv("PALPATE_ASSUME_GPU")) before_ = before;
+    unsetenv("PALPATE_ASSUME_GPU");
+  }
+  void TearDown() override { before_.empty() ? unsetenv("PALPATE_ASSUME_GPU") : setenv("PALPATE_ASSUME_GPU", before_.c_str(), 1); }
+
+ private:
+  std::string before_;
+};
+
+TEST_F(AssumedGpu, CpusAreGivenOutAsGpus) {
+  PALPATE_TEST_ASSIGN(const std::vector<DeviceInfo> devices, ListDevices());
+  setenv("PALPATE_ASSUME_GPU", "132", 1);
+  PALPATE_TEST_ASSIGN(const std::vector<DeviceInfo> assumed, ListDevices());
+  ASSERT_EQ(assumed.size(), devices.size());
+  for (size_t i = 0; i < devices.size(); ++i) {
+    EXPECT_FALSE(assumed[i].is_cpu);
+    EXPECT_EQ(assumed[i].is_gpu, devices[i].is_gpu || devices[i].is_cpu);
+    EXPECT_EQ(assumed[i].compute_units, devices[i].is_cpu ? 132 : devices[i].compute_units);
+    EXPECT_EQ(assumed[i].name == devices[i].name, !devices[i].is_cpu) << "whoever reads the name must see what it is";
+  }
+}
+
+TEST_F(AssumedGpu, OtherThanANumberOfUnitsIsRefused) {
+  for (const char* const wrong : {"0", "-1", "yes", "132x", "1e3", "4097", "99999999999"}) {
+    setenv("PALPATE_ASSUME_GPU", wrong, 1);
+    const auto devices = ListDevices();
+    ASSERT_TRUE(absl::IsInvalidArgument(devices.status())) << wrong;
+    EXPECT_THAT(std::string(devices.status().message()), HasSubstr(wrong));
+  }
 }
 
 TEST_F(DeviceSelectionTest, ContextRefusesAnUnknownDevice) {

@@ -1,5 +1,3 @@
-#include "gpu/shared/prelude.h"
-
 /* Kernels of the runtime's tests. One work-item is one element. */
 
 #ifndef SCALE
@@ -31,4 +29,17 @@ kernel void sum_of_group(global const uint* in, global uint* out, local uint* sc
 kernel void group_sizes(global uint* out, uint count) {
   const size_t i = get_global_id(0);
   if (i < count) out[i] = (uint)get_local_size(0);
+}
+
+/* a * b + c, for the compiler to fuse if it may. */
+kernel void multiply_add(global const float* a, global const float* b, global const float* c, global float* out, uint count) {
+  const size_t i = get_global_id(0);
+  if (i < count) out[i] = a[i] * b[i] + c[i];
+}
+
+kernel void divide_and_root(global const float* a, global const float* b, global float* quotient, global float* root, uint count) {
+  const size_t i = get_global_id(0);
+  if (i >= count) return;
+  quotient[i] = a[i] / b[i];
+  root[i] = sqrt(a[i]);
 }

@@ -1,4 +1,3 @@
-#include "gpu/shared/prelude.h"
 #include "tests/gpu/runtime/shared_layout.h"
 
 #define WRITE_SIZE(type) out[n++] = sizeof(type);
