@@ -111,7 +111,7 @@ function(palpate_test name)
   palpate_precompile(${name} palpate_precompiled_for_tests)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Precompiled, std::string is no longer a system's header to gcc 12, which then reports its joining of long texts falsely.
-    target_compile_options(${name} PRIVATE -Wno-array-bounds)
+    target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/bin")
   set_property(GLOBAL APPEND PROPERTY PALPATE_TESTS ${name})

@@ -7,8 +7,6 @@
 #include <fstream>
 #include <string>
 
-#include "absl/strings/str_cat.h"
-
 namespace palpate::sim {
 namespace {
 
@@ -53,8 +51,8 @@ TEST(CcdQueryFile, BadFilesAreRefusedByLine) {
       {Rows(8, "1,1,1,1,0x10,1"), "x.csv:1: z: \"0x10\" is not an integer"},
       {Rows(4, "1,1,1,1,1,1") + "\n" + Rows(4, "1,1,1,1,1,1"), "x.csv:5: an empty line"},
       {Rows(8, "1,1,1,1,1,1").substr(0, 90), "x.csv:8: "},
-      {Rows(8, absl::StrCat(std::string(5000, '7'), ",1,1,1,1,1")), "5000 digits"},
-      {Rows(8, absl::StrCat(std::string(400, '7'), ",1,1,1,1,1")), "larger than any double"},
+      {Rows(8, std::string(5000, '7') + ",1,1,1,1,1"), "5000 digits"},
+      {Rows(8, std::string(400, '7') + ",1,1,1,1,1"), "larger than any double"},
       {std::string("\0\xff,1", 4), "2 columns"},
   };
   for (const auto& c : cases) {
