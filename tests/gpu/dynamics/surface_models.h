@@ -81,8 +81,10 @@ inline uint32_t CountIntersections(const std::vector<std::array<uint32_t, 3>>& t
     for (int k = 0; k < 3; ++k) edges.insert(std::minmax(t[k], t[(k + 1) % 3]));
     boxes.push_back({x[t[0]].cwiseMin(x[t[1]]).cwiseMin(x[t[2]]), x[t[0]].cwiseMax(x[t[1]]).cwiseMax(x[t[2]])});
   }
+  // What is flat up to rounding, as faces of a rigid body are, has no side.
   const auto volume = [](const Vector3d& a, const Vector3d& b, const Vector3d& c, const Vector3d& d) {
-    return (b - a).cross(c - a).dot(d - a);
+    const double value = (b - a).cross(c - a).dot(d - a);
+    return std::abs(value) > 1e-15 * (b - a).norm() * (c - a).norm() * (d - a).norm() ? value : 0.0;
   };
   uint32_t count = 0;
   for (const auto& [a, b] : edges) {
