@@ -526,7 +526,7 @@ static inline RMat deformation_of_tets(uint first, uint last, const __global flo
   float edge[9][PALPATE_LANES], row[9][PALPATE_LANES];
   int used[PALPATE_LANES];
 #pragma unroll
-  for (int l = 0; l < PALPATE_LANES; ++l) {
+  for (uint l = 0; l < PALPATE_LANES; ++l) {
     const uint t = min(first + l, last);
     uint4 v = tets[t];
     used[l] = first + l <= last && v.x != v.y ? -1 : 0;
@@ -628,7 +628,7 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
   const RMat f = deformation_of_tets(first, last, x, tets, tet_rest, &moving);
   float known[4][PALPATE_LANES];
 #pragma unroll
-  for (int l = 0; l < PALPATE_LANES; ++l) {
+  for (uint l = 0; l < PALPATE_LANES; ++l) {
     float4 q = rotations[min(first + l, last)];
     if (!(fabs(dot(q, q) - 1.0f) < 0.01f)) q = (float4)(0.0f, 0.0f, 0.0f, 1.0f); /* lost in a step that was rolled back */
     known[0][l] = q.x, known[1][l] = q.y, known[2][l] = q.z, known[3][l] = q.w;
@@ -644,7 +644,7 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
   STORE_R(q.z, known[2]);
   STORE_R(q.w, known[3]);
 #pragma unroll
-  for (int l = 0; l < PALPATE_LANES; ++l) {
+  for (uint l = 0; l < PALPATE_LANES; ++l) {
     if (first + l <= last) rotations[first + l] = (float4)(known[0][l], known[1][l], known[2][l], known[3][l]);
   }
 }
