@@ -35,7 +35,7 @@ struct JournalOptions {
   std::chrono::duration<double> max_wait{5};         ///< then whoever waits for a disk that fails is told so
   Disk* disk = nullptr;                              ///< null: SystemDisk()
   /// Folders that hold files of this past (StateFolder::HoldFolders); null: there are none. Asked on the journal's threads.
-  std::function<std::vector<std::filesystem::path>()> holds;
+  std::function<std::vector<std::filesystem::path>()> holds = {};
 };
 
 /// Writes a scene's journal and checkpoints, on threads of its own: whoever appends only moves bytes into a queue. Thread-safe.
