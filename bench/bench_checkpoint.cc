@@ -107,6 +107,21 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
   const Times decode = MedianTimes([&] { status.Update(sim::DecodeWorldState(bytes).status()); });
   const Times restore = MedianTimes([&] { status.Update(sim::World::Restore(context, world.description(), *state).status()); },
                                     {.warmup_repetitions = 1, .min_repetitions = 3, .min_total_time_s = 0});
+  // As a replay goes back: with what a world that is given up has, or in the world itself.
+  std::unique_ptr<sim::World> replayed;
+  const Times with_old = MedianTimes(
+      [&] {
+        auto next = sim::World::Restore(context, world.description(), *state, replayed.get());
+        status.Update(next.status());
+        if (next.ok()) replayed = *std::move(next);
+      },
+      {.warmup_repetitions = 2, .min_repetitions = 5, .min_total_time_s = 0});
+  PALPATE_RETURN_IF_ERROR(status);
+  const Times go_to = MedianTimes([&] {
+    const absl::StatusOr<bool> is_there = replayed->GoTo(*state);
+    status.Update(is_there.status());
+    if (is_there.ok() && !*is_there) status.Update(absl::InternalError("tissue is not as in its own state"));
+  });
   const Times step = MedianTimes([&] { status.Update(Steps(world, 1)); }, {.min_repetitions = 30});
   PALPATE_ASSIGN_OR_RETURN(const std::unique_ptr<KeptSteps> kept, KeptSteps::Begin(&world));
   const Times kept_step = MedianTimes([&] { status.Update(kept->Step()); }, {.min_repetitions = 30});
@@ -117,6 +132,8 @@ absl::Status Measure(const std::shared_ptr<gpu::Context>& context, const std::st
   report->Add(name, "encode", encode.wall_s, "s");
   report->Add(name, "decode", decode.wall_s, "s");
   report->Add(name, "restore", restore.wall_s, "s");
+  report->Add(name, "restore_with_old", with_old.wall_s, "s");
+  report->Add(name, "go_to", go_to.wall_s, "s");
   report->Add(name, "step", step.wall_s, "s");
   report->Add(name, "size", static_cast<double>(bytes.size()), "bytes");
   report->Add(name, "kept_step", kept_step.wall_s, "s");

@@ -89,7 +89,7 @@ State (scenes outlive the process; see docs/recordings.md):
   --state-dir DIR           folder for journals and checkpoints; the next start brings every scene back from it
   --checkpoint-interval-s S wall time between checkpoints of a running scene (10; 0: none by time)
   --checkpoint-steps N      steps between them (0: none by steps)
-  --max-state-bytes N       what one scene may hold on disk (1073741824); old checkpoints are thinned out, then the oldest entries go
+  --max-state-bytes N       what one scene and its replays may hold on disk (1073741824); old checkpoints go, then old entries
   --sync-interval-s S       steps are on disk after this time at the latest (0.1); edits before they are answered
 
 Security:

@@ -198,8 +198,9 @@ absl::Status ReplayOn(client::Connection connection, const Session& session, con
     PALPATE_ASSIGN_OR_RETURN(*opened.mutable_scene(), records.Seek(seek));
   }
   if (!session.json) {
-    absl::PrintF("replay   scene %s of %s: steps %d to %d, %.1f s%s%s\n", id, opened.timeline().source(), opened.timeline().begin(),
-                 opened.timeline().end(),
+    const std::string& source = opened.timeline().source();  // none: the end of a job
+    absl::PrintF("replay   scene %s%s: steps %d to %d, %.1f s%s%s\n", id, source.empty() ? "" : absl::StrCat(" of ", source),
+                 opened.timeline().begin(), opened.timeline().end(),
                  static_cast<double>(opened.timeline().end() - opened.timeline().begin()) * opened.timeline().dt_s(),
                  url.empty() ? "" : "\nviewer   ", url);
     std::fflush(stdout);

@@ -16,7 +16,7 @@ def compiler():
         return [sys.executable, "-m", "grpc_tools.protoc"]
     protoc, plugin = shutil.which("protoc"), shutil.which("grpc_python_plugin")
     if protoc is None or plugin is None:
-        raise SystemExit("protoc and grpc_python_plugin are needed (Debian: protobuf-compiler, protobuf-compiler-grpc; elsewhere: pip install grpcio-tools)")
+        raise SystemExit("protoc and grpc_python_plugin are needed (Debian: protobuf-compiler, protobuf-compiler-grpc, libprotobuf-dev; elsewhere: pip install grpcio-tools)")
     return [protoc, f"--plugin=protoc-gen-grpc_python={plugin}"]
 
 
@@ -28,7 +28,8 @@ def generate(proto_folder, out_folder):
         raise SystemExit(f"{proto_folder}: no palpate/v1/*.proto")
     out_folder.mkdir(parents=True, exist_ok=True)
     outputs = [f"--{kind}_out={out_folder}" for kind in ("python", "pyi", "grpc_python")]
-    subprocess.run([*compiler(), "-I", str(proto_folder), *outputs, *names], check=True)
+    if subprocess.run([*compiler(), "-I", str(proto_folder), *outputs, *names], check=False).returncode != 0:
+        raise SystemExit("protoc failed (messages above). Debian has the files of google/protobuf, which it needs, in libprotobuf-dev")
     (out_folder / "palpate/v1/__init__.py").write_text('"""The messages of the API, generated from proto/palpate/v1."""\n', encoding="utf-8")
 
 

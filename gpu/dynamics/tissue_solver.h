@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "gpu/base/state_archive.h"
@@ -122,12 +123,17 @@ class TissueSolver {
   /// Blocking reads of some buffers. Errors: Internal (device).
   absl::Status SaveState(StateWriter& archive);
   /// A solver that goes on from there. `model` must be that of the saved one when it was saved, all else as it was given to Create. On the
-  /// same device, driver and tuning both then do the same, bit for bit. Errors: those of Create; InvalidArgument (a state that cannot be of
-  /// this model).
+  /// same device, driver and tuning both then do the same, bit for bit. `old` (or null): one of the same context that is given up, whose
+  /// queue, kernels and working memory are used again, also if this fails. Errors: those of Create; InvalidArgument (a state that cannot be
+  /// of this model).
   static absl::StatusOr<std::unique_ptr<TissueSolver>> Restore(std::shared_ptr<Context> context, const TissueModel& model,
                                                                const TissueOptions& options, std::span<const ColliderDescription> colliders,
                                                                std::span<const PlaneObstacle> planes, const TissueTuning& tuning,
-                                                               StateReader& archive);
+                                                               StateReader& archive, TissueSolver* old = nullptr);
+
+  /// Goes to a saved state as Restore does, if its model is that of now, and it was laid out in the same way: buffers and kernels stay.
+  /// False: it was laid out in another way, and nothing has changed. After an error only Rebuild leads on. Errors: those of Restore.
+  absl::StatusOr<bool> LoadState(std::string_view state);
 
   /// Forces on each vertex at the end of the newest step, caller's order, [vertex_count * 3] N: the sum of the chosen parts. kAllForces on
   /// free vertices is the residual of the implicit equation.

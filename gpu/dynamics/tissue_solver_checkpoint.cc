@@ -40,17 +40,21 @@ absl::Status TissueSolver::Impl::SaveState(StateWriter& archive) {
   [[maybe_unused]] auto& [queue, options, tuning, layout, edits, params, tissue, steps, predict, loads, driven, rigid, surface,
                           surface_generation, surface_reports, tools, aims, anchors, sweeps, component_shifts, barrier, passing_colliders,
                           state_check, gathered, recovery, energy] = *this;
-  SavedLayout saved;
-  saved.lanes = layout.lanes;
-  saved.option_stiffness_n_per_m = options.stiffness_n_per_m;
-  saved.stiffness_n_per_m = params.stiffness_n_per_m;
-  if (edits) saved.skeleton = edits->editor.Skeleton();
-  archive(saved, edits ? uint64_t{edits->delta_bytes} : uint64_t{0}, steps, passing_colliders, recovery, aims);
+  archive(LayoutToSave(), edits ? uint64_t{edits->delta_bytes} : uint64_t{0}, steps, passing_colliders, recovery, aims);
   PALPATE_RETURN_IF_ERROR(SaveBuffers(archive));
   PALPATE_RETURN_IF_ERROR(tools.SaveState(*queue, layout, archive));
   PALPATE_RETURN_IF_ERROR(sweeps.SaveState(*queue, archive));
   if (rigid) PALPATE_RETURN_IF_ERROR(rigid->SaveState(*queue, archive));
   return surface ? surface->SaveState(*queue, archive) : absl::OkStatus();
+}
+
+TissueSolver::Impl::SavedLayout TissueSolver::Impl::LayoutToSave() const {
+  SavedLayout saved;
+  saved.lanes = layout_.lanes;
+  saved.option_stiffness_n_per_m = options_.stiffness_n_per_m;
+  saved.stiffness_n_per_m = params_host_.stiffness_n_per_m;
+  if (edits_) saved.skeleton = edits_->editor.Skeleton();
+  return saved;
 }
 
 absl::Status TissueSolver::Impl::LoadState(StateReader& archive) {
@@ -102,11 +106,29 @@ absl::Status TissueSolver::SaveState(StateWriter& archive) {
   return impl_->SaveState(archive);
 }
 
+absl::StatusOr<bool> TissueSolver::LoadState(std::string_view state) {
+  constexpr const char* kSection = "checkpoint: section solver";
+  EditCounts counts;
+  uint64_t delta_bytes = 0;
+  StateReader head(state, kSection);
+  head(counts.deltas, counts.rebuilds, delta_bytes);
+  counts.delta_bytes = delta_bytes;
+  StateWriter same;
+  same(counts.deltas, counts.rebuilds, delta_bytes, impl_->LayoutToSave());
+  if (!head.ok() || !state.starts_with(same.bytes())) return false;
+  StateReader archive(state.substr(same.bytes().size()), kSection);
+  PALPATE_RETURN_IF_ERROR(impl_->Reset());
+  PALPATE_RETURN_IF_ERROR(impl_->LoadState(archive));
+  PALPATE_RETURN_IF_ERROR(archive.Finish());
+  edit_counts_ = counts;
+  return true;
+}
+
 absl::StatusOr<std::unique_ptr<TissueSolver>> TissueSolver::Restore(std::shared_ptr<Context> context, const TissueModel& model,
                                                                     const TissueOptions& options,
                                                                     std::span<const ColliderDescription> colliders,
                                                                     std::span<const PlaneObstacle> planes, const TissueTuning& tuning,
-                                                                    StateReader& archive) {
+                                                                    StateReader& archive, TissueSolver* old) {
   EditCounts counts;
   uint64_t delta_bytes = 0;
   Impl::SavedLayout saved;
@@ -120,9 +142,15 @@ absl::StatusOr<std::unique_ptr<TissueSolver>> TissueSolver::Restore(std::shared_
     return absl::InvalidArgumentError(
         absl::StrCat("the state was laid out for a device of ", saved.lanes, " lanes, and this one is driven with ", tuning.lanes));
   }
-  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, Queue::Create(std::move(context)));
+  std::shared_ptr<Queue> queue;
+  if (old != nullptr) {
+    queue = old->impl_->queue();
+  } else {
+    PALPATE_ASSIGN_OR_RETURN(queue, Queue::Create(std::move(context)));
+  }
   auto impl = std::make_unique<Impl>();
-  PALPATE_RETURN_IF_ERROR(impl->Init(std::move(queue), model, options, colliders, planes, tuning, nullptr, &saved));
+  PALPATE_RETURN_IF_ERROR(
+      impl->Init(std::move(queue), model, options, colliders, planes, tuning, old == nullptr ? nullptr : old->impl_.get(), &saved));
   PALPATE_RETURN_IF_ERROR(impl->Reset());
   PALPATE_RETURN_IF_ERROR(impl->LoadState(archive));
   std::unique_ptr<TissueSolver> solver(new TissueSolver(std::move(impl)));

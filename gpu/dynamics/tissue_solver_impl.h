@@ -35,12 +35,13 @@ class TissueSolver::Impl {
   Impl() : sweeps_(layout_) {}
   /// Of a saved solver, what a layout is made of.
   struct SavedLayout;
-  /// `old` or `saved`, if given: what this goes on from.
+  /// `saved`, or else `old`, if given: what this goes on from. `old` is given up: its kernels and working memory are used again.
   absl::Status Init(std::shared_ptr<Queue> queue, const TissueModel& model, const TissueOptions& options,
                     std::span<const ColliderDescription> colliders, std::span<const PlaneObstacle> planes, const TissueTuning& tuning,
                     Impl* old = nullptr, const SavedLayout* saved = nullptr);
   absl::Status SaveState(StateWriter& archive);
   absl::Status LoadState(StateReader& archive);
+  SavedLayout LayoutToSave() const;
   /// False: it does not fit, and this must be rebuilt.
   absl::StatusOr<bool> Update(const TissueModel& model, const TissueChange& change, std::span<const TissueVertexState> states);
   size_t delta_bytes() const { return edits_ ? edits_->delta_bytes : 0; }
@@ -57,6 +58,7 @@ class TissueSolver::Impl {
   absl::Status ReadForces(uint32_t parts, std::span<float> forces_n);
   absl::Status ReadState(std::span<TissueVertexState> states);
 
+  const std::shared_ptr<Queue>& queue() const { return queue_; }
   const TissueLayout& layout() const { return layout_; }
   size_t device_bytes() const;
   double stiffness() const { return params_host_.stiffness_n_per_m; }
@@ -72,7 +74,7 @@ class TissueSolver::Impl {
 
   // Set-up.
   absl::Status LayOut(const TissueModel& model, const SavedLayout* saved, bool has_room);
-  absl::Status MakeSurface(SurfaceContacts* old);
+  absl::Status MakeSurface(SurfaceContacts* old, double reach_edge_m);
   absl::Status MakeRigid(const TissueModel& model);
   absl::Status MakeKernels(Impl* old);
   absl::Status BindSurface();

@@ -68,7 +68,8 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   options_ = options;
   tuning_ = tuning;
   if (saved != nullptr) options_.stiffness_n_per_m = saved->option_stiffness_n_per_m;
-  PALPATE_RETURN_IF_ERROR(LayOut(model, saved, old != nullptr));
+  const bool goes_on = old != nullptr && saved == nullptr;
+  PALPATE_RETURN_IF_ERROR(LayOut(model, saved, goes_on));
   params_host_ = MakeParams(model, options_, layout_);
   if (saved != nullptr) params_host_.stiffness_n_per_m = saved->stiffness_n_per_m;
   params_host_.collider_count = static_cast<uint32_t>(colliders.size());
@@ -78,7 +79,10 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   PALPATE_RETURN_IF_ERROR(tools_.Init(*queue_, layout_, options, tuning, colliders, planes, params_host_.stiffness_n_per_m));
   PALPATE_ASSIGN_OR_RETURN(tissue_, TissueBuffers::Create(*queue_, layout_, params_host_, options.acceleration > 0));
   PALPATE_RETURN_IF_ERROR(anchors_.Init(*queue_, layout_));
-  if (layout_.has_surface_contact) PALPATE_RETURN_IF_ERROR(MakeSurface(old == nullptr ? nullptr : old->surface_.get()));
+  if (layout_.has_surface_contact) {
+    SurfaceContacts* const old_surface = old == nullptr ? nullptr : old->surface_.get();
+    PALPATE_RETURN_IF_ERROR(MakeSurface(old_surface, goes_on && old_surface != nullptr ? old_surface->reach_edge_m() : 0));
+  }
   if (!tools_.empty()) {
     PALPATE_ASSIGN_OR_RETURN(
         barrier_, ObstacleBarrier::Create(*queue_, layout_, params_host_.collider_count, params_host_.plane_count, options.margin_m));
@@ -112,15 +116,15 @@ absl::Status TissueSolver::Impl::LayOut(const TissueModel& model, const SavedLay
   return absl::OkStatus();
 }
 
-/// `old`: one that is given up, or null.
-absl::Status TissueSolver::Impl::MakeSurface(SurfaceContacts* old) {
+/// `old`: one that is given up, or null. `reach_edge_m`: SurfaceReach's, if it is known.
+absl::Status TissueSolver::Impl::MakeSurface(SurfaceContacts* old, double reach_edge_m) {
   SurfaceOptions options;
   options.dt_s = options_.dt_s;
   options.margin_m = options_.margin_m;
   options.stiffness_n_per_m = options_.stiffness_n_per_m;
   options.friction = options_.surface_friction;
   options.reserve_m = options_.surface_reserve_m;
-  options.reach_edge_m = old == nullptr ? 0 : old->reach_edge_m();
+  options.reach_edge_m = reach_edge_m;
   options.max_detections = options_.surface_max_detections;
   options.check_intersections = options_.check_intersections;
   const SurfaceSurroundings scene = {.block_range = &tissue_.block_range,

@@ -64,6 +64,10 @@ class RecordReactor : public grpc::ServerBidiReactor<Request, v1::RecordingChunk
       if (is_past && !scene->past().is_kept()) {
         return absl::FailedPreconditionError("from_step: the scene has no past on disk (--state-dir); record from now");
       }
+      if (request_.from_step() > now) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("from_step: ", request_.from_step(), " is not done yet: the scene is at step ", now));
+      }
       if (until_step.value_or(request_.from_step()) < request_.from_step()) {
         return absl::InvalidArgumentError(absl::StrCat("until_step: ", *until_step, " is before from_step: ", request_.from_step()));
       }
@@ -80,26 +84,29 @@ class RecordReactor : public grpc::ServerBidiReactor<Request, v1::RecordingChunk
     PALPATE_ASSIGN_OR_RETURN(ticket_,
                              manager_.OpenStream(StreamKind::kRecord, [feed = feed_](const absl::Status& reason) { feed->End(reason); }));
     if (context_->IsCancelled()) return absl::CancelledError("the reader is gone");
-    scene->Fork(goes_on ? feed_ : nullptr, [feed = feed_, scene, is_past, goes_on, request = request_](absl::StatusOr<BranchPoint> point) {
+    const auto begin = [&store = manager_.store(), feed = feed_, scene, is_past, goes_on,
+                        request = request_](absl::StatusOr<BranchPoint> point) {
       if (!point.ok()) return feed->End(point.status());
       const auto shared = std::make_shared<const BranchPoint>(*std::move(point));
       if (!is_past) return feed->Begin(RecordingFrom(shared), !goes_on);
-      scene->WhenDurable([feed, scene, shared, goes_on, request](const absl::Status& status) {
+      scene->WhenDurable([&store, feed, shared, goes_on, request](const absl::Status& status) {
         if (!status.ok()) return feed->End(status);
-        if constexpr (std::is_same_v<Request, v1::RecordSceneRequest>) feed->Begin(PastSource(*scene, shared, request), !goes_on);
+        if constexpr (std::is_same_v<Request, v1::RecordSceneRequest>) feed->Begin(PastSource(store, shared, request), !goes_on);
       });
-    });
+    };
+    scene->Fork(goes_on ? feed_ : nullptr, begin);
     return absl::OkStatus();
   }
 
-  static ChunkSource PastSource(const Scene& scene, const std::shared_ptr<const BranchPoint>& point,
+  static ChunkSource PastSource(const SceneStore& store, const std::shared_ptr<const BranchPoint>& point,
                                 const v1::RecordSceneRequest& request) {
     const v1::SceneState& now = point->state;
     const auto place = [&now](uint64_t step) { return now.position() - std::min(now.position(), now.step() - std::min(now.step(), step)); };
     PastSpan span;
     if (!request.from_begin()) span.begin = place(request.from_step());
     if (request.has_until_step() && request.until_step() <= now.step()) span.end = place(request.until_step());
-    return RecordingOfPast(point, scene.past().folder(), span);
+    return RecordingOfPast(
+        point, [&store, id = point->head.scene_id()] { return store.HoldPast(id); }, span);
   }
 
   SceneManager& manager_;

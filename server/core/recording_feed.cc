@@ -22,8 +22,8 @@ constexpr uint64_t kNoEnd = std::numeric_limits<uint64_t>::max();
 /// What the past of a scene gives, piece by piece.
 class PastReader {
  public:
-  PastReader(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, PastSpan span)
-      : point_(std::move(point)), folder_(std::move(folder)), span_(span), until_sequence_(point_->state.journal_sequence()) {}
+  PastReader(std::shared_ptr<const BranchPoint> point, HoldPast hold, PastSpan span)
+      : point_(std::move(point)), hold_(std::move(hold)), span_(span), until_sequence_(point_->state.journal_sequence()) {}
 
   absl::StatusOr<std::optional<std::string>> Next() {
     if (!cursor_) return Begin();
@@ -41,12 +41,18 @@ class PastReader {
 
  private:
   absl::StatusOr<std::optional<std::string>> Begin() {
-    PALPATE_ASSIGN_OR_RETURN(recording_, record::Recording::OpenFolder(folder_));
+    PALPATE_ASSIGN_OR_RETURN(held_, hold_());
+    PALPATE_ASSIGN_OR_RETURN(recording_, record::Recording::OpenFolder(held_->path()));
+    if (recording_->head().begin_time_us() != point_->head.begin_time_us()) {
+      return absl::AbortedError(absl::StrCat("scene \"", point_->head.scene_id(), "\" was deleted and made anew meanwhile"));
+    }
     const uint64_t place = span_.begin.value_or(recording_->begin_position());
     if (place < recording_->begin_position()) {
-      return absl::InvalidArgumentError(absl::StrCat("from_step: kept are the last ",
-                                                     recording_->end_position() - recording_->begin_position(), " steps, asked for were ",
-                                                     recording_->end_position() - place));
+      // Since the last reset: a step before that cannot be asked for.
+      const v1::SceneState& now = point_->state;
+      return absl::InvalidArgumentError(absl::StrCat("from_step: ", now.step() - (now.position() - place),
+                                                     " is not kept any more; the oldest step that is kept is ",
+                                                     now.step() - (now.position() - recording_->begin_position())));
     }
     if (span_.end.value_or(place) < place) {
       return absl::InvalidArgumentError(
@@ -72,10 +78,11 @@ class PastReader {
   }
 
   const std::shared_ptr<const BranchPoint> point_;
-  const std::filesystem::path folder_;
+  const HoldPast hold_;
   const PastSpan span_;
   const uint64_t until_sequence_;  ///< newest entry at the moment of the point
   uint64_t position_ = 0;          ///< behind what was read
+  std::unique_ptr<record::TemporaryFolder> held_;
   std::shared_ptr<const record::Recording> recording_;
   std::optional<record::Recording::Cursor> cursor_;
 };
@@ -91,8 +98,8 @@ ChunkSource RecordingFrom(std::shared_ptr<const BranchPoint> point) {
   };
 }
 
-ChunkSource RecordingOfPast(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, PastSpan span) {
-  const auto reader = std::make_shared<PastReader>(std::move(point), std::move(folder), span);
+ChunkSource RecordingOfPast(std::shared_ptr<const BranchPoint> point, HoldPast hold, PastSpan span) {
+  const auto reader = std::make_shared<PastReader>(std::move(point), std::move(hold), span);
   return [reader] { return reader->Next(); };
 }
 
@@ -220,6 +227,7 @@ void RecordingFeed::Finish(const absl::Status& status) {
     if (std::exchange(is_finished_, true)) return;
     end_ = status;
   }
+  source_ = nullptr;  // a scene that is paused has this as a sink until its next step: what the source holds goes now
   operations_.finish(status);
 }
 

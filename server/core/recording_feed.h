@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,6 +15,7 @@
 #include "server/core/scene.h"
 #include "server/core/scene_past.h"
 #include "server/core/worker_pool.h"
+#include "sim/record/state_folder.h"
 
 namespace palpate::server {
 
@@ -81,8 +81,12 @@ struct PastSpan {
   std::optional<uint64_t> end;    ///< the step that leads there is the last; nothing: up to the point
 };
 
-/// Everything that a folder of state holds of a span, up to `point`: head, assets, the nearest state before the begin (none if that is the
-/// creation), entries.
-ChunkSource RecordingOfPast(std::shared_ptr<const BranchPoint> point, std::filesystem::path folder, PastSpan span);
+/// Files that stay as they are while the result lives; see SceneStore::HoldPast.
+using HoldPast = std::function<absl::StatusOr<std::unique_ptr<record::TemporaryFolder>>()>;
+
+/// Everything that a scene keeps of a span, up to `point`: head, assets, the nearest state before the begin (none if that is the creation),
+/// entries. What is kept when the first piece is asked for stays until the source ends, whatever the scene trims. Errors: those of `hold`;
+/// InvalidArgument naming the oldest step that is kept; Aborted (the scene was made anew).
+ChunkSource RecordingOfPast(std::shared_ptr<const BranchPoint> point, HoldPast hold, PastSpan span);
 
 }  // namespace palpate::server

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -46,7 +45,6 @@ class ScenePast {
   struct Options {
     v1::JournalHead head;                              ///< begin_position left out
     std::unique_ptr<record::SceneJournal> journal;     ///< null: nothing is kept on disk
-    std::filesystem::path folder;                      ///< of the journal
     std::shared_ptr<const record::AssetStore> assets;  ///< that the head's assets lie in; null: there are none
     PastPlace place;                                   ///< to go on from
     uint64_t begin_position = 0;                       ///< oldest place on disk
@@ -92,7 +90,6 @@ class ScenePast {
   void End(const absl::Status& reason);
 
   const v1::JournalHead& head() const { return options_.head; }  ///< any thread
-  const std::filesystem::path& folder() const { return options_.folder; }
   const std::shared_ptr<const record::AssetStore>& assets() const { return options_.assets; }
   bool is_kept() const { return is_kept_; }  ///< any thread: whether there is a journal
   PastPlace place() const { return place_; }

@@ -91,11 +91,11 @@ absl::Status SceneStore::OpenJournal(const std::string& id, ScenePast::Options* 
   options.folder = folder_->SceneFolder(id);
   options.sync_interval = options_.state.sync_interval;
   options.max_bytes = options_.state.max_state_bytes;
+  options.holds = [folder = folder_.get(), id] { return folder->HoldFolders(id); };
   options.max_file_bytes = std::min(options.max_file_bytes, options.max_bytes / 8);
   options.max_entry_bytes = options_.state.max_entry_bytes;
   past->state_bytes = record::SceneJournal::GrowthUntilState(options.max_bytes);
   past->max_entry_bytes = options.max_entry_bytes;
-  past->folder = options.folder;
   past->state_interval = options_.state.checkpoint_interval;
   past->state_steps = options_.state.checkpoint_steps;
   absl::StatusOr<std::unique_ptr<record::SceneJournal>> journal =
@@ -213,9 +213,8 @@ absl::StatusOr<SceneStart> SceneStore::ReplayFile(const std::string& id, std::sh
 }
 
 absl::StatusOr<SceneStart> SceneStore::ReplayPast(const std::string& id, const BranchPoint& point) {
-  if (!folder_) return absl::FailedPreconditionError("the server keeps no state (--state-dir)");
   // The scene goes on, and may trim its files or be deleted.
-  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<record::TemporaryFolder> held, folder_->HoldPast(point.head.scene_id()));
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<record::TemporaryFolder> held, HoldPast(point.head.scene_id()));
   PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const record::Recording> recording, record::Recording::OpenFolder(held->path()));
   if (recording->head().begin_time_us() != point.head.begin_time_us()) {
     return absl::AbortedError(absl::StrCat("scene_id: scene \"", point.head.scene_id(), "\" was deleted and made anew meanwhile"));
@@ -227,6 +226,13 @@ absl::StatusOr<SceneStart> SceneStore::ReplayPast(const std::string& id, const B
   PALPATE_ASSIGN_OR_RETURN(SceneStart start, StartReplay(id, recording, point.description, rate, place));
   start.held_past = std::move(held);
   return start;
+}
+
+absl::StatusOr<std::unique_ptr<record::TemporaryFolder>> SceneStore::HoldPast(const std::string& id) const {
+  if (!folder_) return absl::FailedPreconditionError("the server keeps no state (--state-dir)");
+  absl::StatusOr<std::unique_ptr<record::TemporaryFolder>> held = folder_->HoldPast(id, options_.state.max_state_bytes);
+  if (!held.ok()) return Annotate(held.status(), "scene_id");
+  return held;
 }
 
 absl::StatusOr<SceneStart> SceneStore::StartReplay(const std::string& id, std::shared_ptr<const record::Recording> recording,

@@ -65,11 +65,13 @@ class SceneStore {
   absl::StatusOr<SceneStart> ReplayFile(const std::string& id, std::shared_ptr<UploadFile> file, const v1::Rate& rate);
   absl::StatusOr<SceneStart> ReplayPast(const std::string& id, const BranchPoint& point);
 
+  /// What a scene keeps of its past now, for as long as the result lives. Errors: those of record::StateFolder::HoldPast.
+  absl::StatusOr<std::unique_ptr<record::TemporaryFolder>> HoldPast(const std::string& id) const;
+
   /// Forgets a scene that has ended. OK if it was never kept.
   absl::Status Remove(const std::string& id);
 
   bool keeps_state() const { return folder_ != nullptr; }
-  std::filesystem::path PastFolder(const std::string& id) const { return folder_->SceneFolder(id); }
   const std::filesystem::path& temporary_folder() const { return temporary_->path(); }
 
  private:

@@ -73,31 +73,42 @@ absl::Status Player::StartFrom(uint64_t position) {
   auto cached = cache_.upper_bound(position);
   const bool has_cached = cached != cache_.begin();
   if (has_cached) --cached;
-  const bool can_go_on = world_ && !is_astray_ && this->position() <= position;
-  std::optional<uint64_t> at_hand;
-  if (can_go_on) at_hand = this->position();
-  if (has_cached) at_hand = std::max(at_hand.value_or(0), cached->first);
+  const auto at_hand = [&]() -> std::optional<uint64_t> {
+    std::optional<uint64_t> out;
+    if (world_ && !is_astray_ && this->position() <= position) out = this->position();
+    if (has_cached) out = std::max(out.value_or(0), cached->first);
+    return out;
+  };
   const std::vector<StateRef>& states = recording_->states();
   auto state = std::upper_bound(states.begin(), states.end(), position, [](uint64_t p, const StateRef& ref) { return p < ref.position; });
-  while (state != states.begin() && (!at_hand || *at_hand < std::prev(state)->position)) {
+  while (state != states.begin() && (!at_hand() || *at_hand() < std::prev(state)->position)) {
     --state;
-    const absl::Status status = StartFromState(*state);
+    const absl::Status status = StartFromState(*state, OldWorld::kGivenUp);
     if (status.ok()) return status;
     Note(status);
   }
-  if (can_go_on && *at_hand == this->position()) return absl::OkStatus();
-  if (has_cached) return Load(cached->second.scene, *cached->second.world);
+  if (world_ && !is_astray_ && at_hand() == this->position()) return absl::OkStatus();
+  if (has_cached) return Load(cached->second.scene, *cached->second.world, OldWorld::kGivenUp);
   return StartFromBegin();
 }
 
-absl::Status Player::StartFromState(const StateRef& state) {
+absl::Status Player::StartFromState(const StateRef& state, OldWorld old_world) {
   PALPATE_ASSIGN_OR_RETURN(const SceneCheckpoint checkpoint, recording_->LoadState(state));
   PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::WorldState> world, sim::DecodeWorldState(checkpoint.world));
-  return Annotate(Load(checkpoint.scene, *world), absl::StrCat("\"", state.file.string(), "\""));
+  return Annotate(Load(checkpoint.scene, *world, old_world), absl::StrCat("\"", state.file.string(), "\""));
 }
 
-absl::Status Player::Load(const v1::SceneState& scene, const sim::WorldState& state) {
-  PALPATE_ASSIGN_OR_RETURN(world_, sim::World::Restore(context_, description_, state));
+absl::Status Player::Load(const v1::SceneState& scene, const sim::WorldState& state, OldWorld old_world) {
+  sim::World* old = nullptr;
+  // One that is astray may have been given up before.
+  if (old_world == OldWorld::kGivenUp && !std::exchange(is_astray_, true)) old = world_.get();
+  bool is_there = false;
+  if (old != nullptr) {
+    PALPATE_ASSIGN_OR_RETURN(is_there, old->GoTo(state));
+  }
+  if (!is_there) {
+    PALPATE_ASSIGN_OR_RETURN(world_, sim::World::Restore(context_, description_, state, old));
+  }
   scene_ = scene;
   answers_.Import(scene);
   scene_.clear_answers();
@@ -151,7 +162,7 @@ absl::StatusOr<bool> Player::ReadNext() {
 bool Player::StartFromNextState(uint64_t sequence) {
   for (const StateRef& state : recording_->states()) {
     if (state.sequence <= sequence) continue;
-    const absl::Status status = StartFromState(state);
+    const absl::Status status = StartFromState(state, OldWorld::kKept);
     if (status.ok()) return true;
     Note(status);
   }

@@ -85,10 +85,12 @@ class Player {
   Player(std::shared_ptr<const Recording> recording, std::shared_ptr<gpu::Context> context, sim::SceneDescription description);
   absl::Status SeekEnd();
   absl::Status StartFrom(uint64_t position);
-  absl::Status StartFromState(const StateRef& state);
+  /// What becomes of the world at hand if the one that is made fails: given up makes that quicker.
+  enum class OldWorld : uint8_t { kKept, kGivenUp };
+  absl::Status StartFromState(const StateRef& state, OldWorld old_world);
   absl::Status StartFromBegin();
   void BeginAnew();
-  absl::Status Load(const v1::SceneState& scene, const sim::WorldState& state);
+  absl::Status Load(const v1::SceneState& scene, const sim::WorldState& state, OldWorld old_world);
   absl::StatusOr<bool> ReadNext();
   absl::Status PerformNext();
   absl::Status PerformStep(const v1::JournalStep& step);
@@ -108,7 +110,7 @@ class Player {
   std::optional<Recording::Cursor> cursor_;
   std::optional<v1::JournalEntry> next_;  ///< read, not performed
   bool is_at_end_ = false;
-  bool is_astray_ = false;  ///< an entry failed: the world is not where the recording says
+  bool is_astray_ = false;  ///< an entry failed, or the world was given up: it is not where the recording says
   v1::SceneState scene_;
   EditLog answers_;
   OpenRequest open_;

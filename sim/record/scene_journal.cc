@@ -310,7 +310,8 @@ absl::Status SceneJournal::WriteState(const StateJob& job) {
   // So that what comes until the next checkpoint, and that one, have room below the bound.
   const uint64_t room = GrowthUntilState(options_.max_bytes) + checkpoint.world.size();
   uint64_t begin_position = 0;
-  absl::Status status = TrimFolder(options_.folder, options_.max_bytes - std::min(room, options_.max_bytes), &begin_position);
+  const std::vector<std::filesystem::path> held = options_.holds ? options_.holds() : std::vector<std::filesystem::path>();
+  absl::Status status = TrimFolder(options_.folder, options_.max_bytes - std::min(room, options_.max_bytes), &begin_position, held);
   const std::lock_guard lock(mutex_);
   progress_.begin_position = std::max(progress_.begin_position, begin_position);
   return status;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,13 +27,15 @@ namespace palpate::record {
 struct JournalOptions {
   std::filesystem::path folder;                      ///< of the scene; exists
   std::chrono::duration<double> sync_interval{0.1};  ///< entries that nobody waits for are on disk after this time
-  uint64_t max_bytes = uint64_t{1} << 30;            ///< of all files in the folder; see TrimFolder
+  uint64_t max_bytes = uint64_t{1} << 30;            ///< of all files in the folder, and those that are held; see TrimFolder
   size_t max_entry_bytes = kMaxEntryBytes;           ///< of the head
   size_t max_waiting_bytes = size_t{64} << 20;       ///< of entries that a disk which fails has not taken
   uint64_t max_file_bytes = uint64_t{32} << 20;      ///< then a new journal file begins
   std::chrono::duration<double> retry_interval{1};   ///< between attempts at a disk that fails
   std::chrono::duration<double> max_wait{5};         ///< then whoever waits for a disk that fails is told so
   Disk* disk = nullptr;                              ///< null: SystemDisk()
+  /// Folders that hold files of this past (StateFolder::HoldFolders); null: there are none. Asked on the journal's threads.
+  std::function<std::vector<std::filesystem::path>()> holds = {};
 };
 
 /// Writes a scene's journal and checkpoints, on threads of its own: whoever appends only moves bytes into a queue. Thread-safe.
@@ -142,7 +145,11 @@ class SceneJournal {
 /// neighbours are closest together, measured by their age, so that old ones become rare. The two newest stay. Then the oldest journal
 /// files go; the past then begins at the first checkpoint behind them. What is needed to come back to now always stays. `begin_position`
 /// (may be null) is set where the past does not begin with the creation: to its oldest place, even after an error.
-absl::Status TrimFolder(const std::filesystem::path& folder, uint64_t max_bytes, uint64_t* begin_position = nullptr);
+///
+/// `held`: folders that hold files of this past. What only they have counts. A file that they have too makes no room when it goes, so it
+/// goes only before one that does.
+absl::Status TrimFolder(const std::filesystem::path& folder, uint64_t max_bytes, uint64_t* begin_position = nullptr,
+                        std::span<const std::filesystem::path> held = {});
 
 /// Before a journal goes on behind entry `sequence` in a folder that another process has left: removes files that were written in part, and
 /// gives files of entries and states behind it, which could not be read or reached, the ending ".aside", so that the new past does not run

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "sim/record/file_names.h"
+#include "sim/record/past_files.h"
 
 namespace palpate::record {
 namespace {
@@ -19,6 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kVersionText = "palpate state 1\n";
+constexpr char kRandomPattern[] = "-XXXXXX";  // what mkdtemp fills in
+constexpr size_t kRandomBytes = sizeof(kRandomPattern) - 1;
 constexpr std::string_view kRemovedPrefix = ".removed-";  // no scene has such an id
 
 absl::Status MakeFolder(const fs::path& path) {
@@ -47,6 +50,23 @@ absl::Status CheckVersion(const fs::path& path) {
   }
   const std::array<std::string_view, 1> parts = {kVersionText};
   return WriteWholeFile(SystemDisk(), file, parts);
+}
+
+/// False: a file went meanwhile.
+absl::StatusOr<bool> LinkAll(const std::vector<fs::path>& files, const fs::path& folder) {
+  for (const fs::path& file : files) {
+    const fs::path link = folder / file.filename();
+    std::error_code failure;
+    fs::create_hard_link(file, link, failure);
+    if (failure && failure != std::errc::no_such_file_or_directory) {
+      failure.clear();
+      fs::copy_file(file, link, failure);  // a file system without links
+    }
+    std::error_code ignored;
+    if (failure && !fs::exists(file, ignored)) return false;
+    if (failure) return FileError(link, "cannot be created", failure.value());
+  }
+  return true;
 }
 
 }  // namespace
@@ -107,21 +127,40 @@ absl::Status StateFolder::RemoveScene(const std::string& id) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<TemporaryFolder>> StateFolder::HoldPast(const std::string& id) const {
-  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<TemporaryFolder> held, TemporaryFolder::CreateIn(HeldFolder()));
+std::vector<fs::path> StateFolder::HoldFolders(const std::string& id) const {
+  std::vector<fs::path> out;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(SceneFolder(id), error)) {
-    if (!SequenceOfJournal(entry.path()) && !StateOfFile(entry.path())) continue;
-    const fs::path link = held->path() / entry.path().filename();
-    std::error_code failure;
-    fs::create_hard_link(entry.path(), link, failure);
-    if (failure == std::errc::no_such_file_or_directory) continue;  // trimmed just now
-    if (failure) fs::copy_file(entry.path(), link, failure);        // a file system without links
-    std::error_code ignored;
-    if (failure && fs::exists(entry.path(), ignored)) return FileError(link, "cannot be created", failure.value());
+  for (const fs::directory_entry& entry : fs::directory_iterator(HeldFolder(), error)) {
+    const std::string name = entry.path().filename().string();
+    // Another id may begin with this one.
+    if (name.size() == id.size() + kRandomBytes && absl::StartsWith(name, id)) out.push_back(entry.path());
   }
-  if (error) return FileError(SceneFolder(id), "cannot be read", error.value());
-  return held;
+  return out;
+}
+
+absl::StatusOr<std::unique_ptr<TemporaryFolder>> StateFolder::HoldPast(const std::string& id, uint64_t max_bytes) const {
+  const std::lock_guard lock(hold_mutex_);
+  const std::vector<fs::path> holds = HoldFolders(id);
+  const PastFiles past = ListPast(SceneFolder(id), holds);
+  if (past.held_bytes > 0 && past.bytes + past.held_bytes > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(holds.size(), holds.size() == 1 ? " replay or recording under way holds " : " replays or recordings under way hold ",
+                     past.held_bytes, " bytes that scene \"", id, "\" has let go; with its own ", past.bytes,
+                     " these are beyond max_state_bytes = ", max_bytes, ". There is room again when a replay of it is deleted"));
+  }
+  // What is listed and linked without a loss is the past of one moment. Where something was trimmed meanwhile, the rest would have a gap.
+  while (true) {
+    PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<TemporaryFolder> held, TemporaryFolder::CreateIn(HeldFolder(), id));
+    std::vector<fs::path> files;
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(SceneFolder(id), error)) {
+      if (SequenceOfJournal(entry.path()) || StateOfFile(entry.path())) files.push_back(entry.path());
+    }
+    if (error == std::errc::no_such_file_or_directory) return absl::NotFoundError(absl::StrCat("scene \"", id, "\" is not kept"));
+    if (error) return FileError(SceneFolder(id), "cannot be read", error.value());
+    PALPATE_ASSIGN_OR_RETURN(const bool is_whole, LinkAll(files, held->path()));
+    if (is_whole) return held;
+  }
 }
 
 void StateFolder::CollectGarbage(const std::vector<v1::AssetReference>& references) const {
@@ -145,8 +184,8 @@ absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::Create() {
   return CreateIn(error ? fs::path("/tmp") : base);
 }
 
-absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::CreateIn(const fs::path& parent) {
-  std::string name = (parent / "palpate-XXXXXX").string();
+absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::CreateIn(const fs::path& parent, const std::string& prefix) {
+  std::string name = (parent / (prefix + kRandomPattern)).string();
   if (mkdtemp(name.data()) == nullptr) return FileError(name, "cannot be created", errno);
   return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(name));
 }

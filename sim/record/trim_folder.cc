@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "gpu/base/status.h"
 #include "sim/record/file_names.h"
 #include "sim/record/journal_file.h"
+#include "sim/record/past_files.h"
 #include "sim/record/scene_journal.h"
 
 namespace palpate::record {
@@ -12,36 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct TrimFile {
-  fs::path path;
-  uint64_t sequence = 0;  ///< state: of the last entry in it; journal: of the first
-  uint64_t position = 0;  ///< of a state
-  uint64_t bytes = 0;
-};
-
 class FolderTrimmer {
  public:
-  explicit FolderTrimmer(const fs::path& folder) {
-    std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-      const uint64_t bytes = entry.file_size(error);
-      if (error) continue;
-      if (const auto state = StateOfFile(entry.path())) {
-        states_.push_back({entry.path(), state->sequence, state->position, bytes});
-      } else if (const auto journal = SequenceOfJournal(entry.path())) {
-        journals_.push_back({entry.path(), *journal, 0, bytes});
-      } else {
-        continue;
-      }
-      total_ += bytes;
-    }
-    const auto by_sequence = [](const TrimFile& a, const TrimFile& b) { return a.sequence < b.sequence; };
-    std::sort(states_.begin(), states_.end(), by_sequence);
-    std::sort(journals_.begin(), journals_.end(), by_sequence);
-  }
+  FolderTrimmer(const fs::path& folder, std::span<const fs::path> held) : FolderTrimmer(ListPast(folder, held)) {}
 
   absl::Status TrimTo(uint64_t max_bytes) {
-    while (total_ > max_bytes && status_.ok() && (ThinStates() || DropOldestJournal())) {
+    while (total_ > max_bytes && status_.ok() && (ThinStates() || DropOldestJournals())) {
     }
     return status_;
   }
@@ -49,13 +28,15 @@ class FolderTrimmer {
   /// Nothing: the creation.
   std::optional<uint64_t> BeginPosition() const {
     if (has_begin() || journals_.empty()) return std::nullopt;
-    for (const TrimFile& state : states_) {
+    for (const PastFile& state : states_) {
       if (state.sequence + 1 >= journals_.front().sequence) return state.position;
     }
     return std::nullopt;
   }
 
  private:
+  explicit FolderTrimmer(PastFiles files)
+      : states_(std::move(files.states)), journals_(std::move(files.journals)), total_(files.bytes + files.held_bytes) {}
   bool has_begin() const { return !journals_.empty() && journals_.front().sequence == 1; }
 
   bool ThinStates() {
@@ -67,6 +48,7 @@ class FolderTrimmer {
     size_t best = states_.size();
     double best_score = 0;
     for (size_t s = first; s + kept < states_.size(); ++s) {
+      if (states_[s].is_held) continue;
       const uint64_t before = s == 0 ? 0 : states_[s - 1].position;
       const double score = static_cast<double>(states_[s + 1].position - before) / static_cast<double>(now - states_[s].position + 1);
       if (best == states_.size() || score < best_score) {
@@ -74,30 +56,38 @@ class FolderTrimmer {
         best_score = score;
       }
     }
+    if (best == states_.size()) return false;
     Remove(&states_, best);
     return true;
   }
 
-  bool DropOldestJournal() {
+  /// As few as make room: what a replay holds too goes only before something that nobody holds.
+  bool DropOldestJournals() {
+    if (states_.size() < 2) return false;
     // The two newest states and what is behind the older of them bring the scene back.
-    if (journals_.size() < 2 || states_.size() < 2) return false;
-    const uint64_t next = journals_[1].sequence;
-    if (next > states_[states_.size() - 2].sequence + 1) return false;
-    Remove(&journals_, 0);
-    while (!states_.empty() && states_.front().sequence + 1 < next) Remove(&states_, 0);
+    const uint64_t wanted = states_[states_.size() - 2].sequence + 1;
+    size_t count = 0;
+    bool makes_room = false;
+    while (!makes_room && count + 1 < journals_.size() && journals_[count + 1].sequence <= wanted) {
+      makes_room = !journals_[count++].is_held;
+      for (const PastFile& state : states_) makes_room |= state.sequence + 1 < journals_[count].sequence && !state.is_held;
+    }
+    if (!makes_room) return false;
+    for (; count > 0; --count) Remove(&journals_, 0);
+    while (!states_.empty() && states_.front().sequence + 1 < journals_.front().sequence) Remove(&states_, 0);
     return true;
   }
 
-  void Remove(std::vector<TrimFile>* files, size_t at) {
+  void Remove(std::vector<PastFile>* files, size_t at) {
     std::error_code error;
     fs::remove((*files)[at].path, error);
     if (error) status_ = FileError((*files)[at].path, "cannot be removed", error.value());
-    total_ -= (*files)[at].bytes;
+    if (!(*files)[at].is_held) total_ -= (*files)[at].bytes;
     files->erase(files->begin() + static_cast<std::ptrdiff_t>(at));
   }
 
-  std::vector<TrimFile> states_, journals_;
-  uint64_t total_ = 0;
+  std::vector<PastFile> states_, journals_;
+  uint64_t total_ = 0;  // with what only replays have
   absl::Status status_;
 };
 
@@ -140,8 +130,8 @@ absl::StatusOr<std::vector<std::string>> SetAsideBehind(const fs::path& folder, 
   return out;
 }
 
-absl::Status TrimFolder(const fs::path& folder, uint64_t max_bytes, uint64_t* begin_position) {
-  FolderTrimmer trimmer(folder);
+absl::Status TrimFolder(const fs::path& folder, uint64_t max_bytes, uint64_t* begin_position, std::span<const fs::path> held) {
+  FolderTrimmer trimmer(folder, held);
   const absl::Status status = trimmer.TrimTo(max_bytes);
   if (begin_position != nullptr) *begin_position = trimmer.BeginPosition().value_or(*begin_position);
   return status;

@@ -187,11 +187,13 @@ absl::StatusOr<std::unique_ptr<World>> World::Create(std::shared_ptr<gpu::Contex
 absl::StatusOr<std::shared_ptr<const WorldState>> World::Capture() { return impl_->Capture(); }
 
 absl::StatusOr<std::unique_ptr<World>> World::Restore(std::shared_ptr<gpu::Context> context, SceneDescription description,
-                                                      const WorldState& state) {
+                                                      const WorldState& state, World* old) {
   auto impl = std::make_unique<Impl>();
-  PALPATE_RETURN_IF_ERROR(impl->Restore(std::move(context), std::move(description), state));
+  PALPATE_RETURN_IF_ERROR(impl->Restore(std::move(context), std::move(description), state, old == nullptr ? nullptr : old->impl_.get()));
   return std::unique_ptr<World>(new World(std::move(impl)));
 }
+
+absl::StatusOr<bool> World::GoTo(const WorldState& state) { return impl_->GoTo(state); }
 
 absl::StatusOr<std::shared_ptr<const Frame>> World::Step(std::span<const ToolCommand* const> commands,
                                                          const std::function<void()>& before_tools) {

@@ -63,10 +63,16 @@ class World {
 
   /// Goes on from a state of the same description, in this process or another. Guarantee: on the same device and driver both then do the
   /// same, bit for bit, after the same commands and edits; Reset leads back to the scene as described. Whether frames carry volumes is not
-  /// part of a state (SetVolumeWanted). No edit is done again. Errors: those of Create; InvalidArgument (a state of another description, or
-  /// one that cannot be: names the part).
+  /// part of a state (SetVolumeWanted). No edit is done again. `old` (or null): a world of the same context that is given up, which makes
+  /// this quicker: its kernels and working memory are used again. It must not step, be edited or be reset afterwards, also if this fails.
+  /// Errors: those of Create; InvalidArgument (a state of another description, or one that cannot be: names the part).
   static absl::StatusOr<std::unique_ptr<World>> Restore(std::shared_ptr<gpu::Context> context, SceneDescription description,
-                                                        const WorldState& state);
+                                                        const WorldState& state, World* old = nullptr);
+
+  /// Goes to a state as a world that is restored from it, if tissue is in it as it is here: bodies and pieces, materials, layout on the
+  /// device. What takes long to make is kept then. False: tissue is another, or some is quasi-static, and nothing has changed. After an
+  /// error has_failed(). Errors: those of Restore. The same guarantees, and volumes are not wanted.
+  absl::StatusOr<bool> GoTo(const WorldState& state);
 
   World(const World&) = delete;
   World& operator=(const World&) = delete;

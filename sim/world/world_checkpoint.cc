@@ -1,6 +1,7 @@
 // A state to go on from: what a world is made of, part by part, in an order in which each can be checked against those before it.
 #include <algorithm>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,14 +55,23 @@ void World::Impl::SaveScene(StateWriter& archive) {
   [[maybe_unused]] auto& [context, description, description_hash, solver, topology, frame, step, failed, is_edited, is_given, tools_ms,
                           scene, bodies, vertices, model, surface, folds, opening, rack, projection, grasping, removal, publisher,
                           quasi_static] = *this;
-  archive.Enter("World");
-  archive(step, is_edited, is_given, static_cast<uint64_t>(bodies.size()));
-  for (const auto& body : bodies) body->VisitState(archive, frame->markers.size());
-  archive(vertices, model, rack, grasping, projection, removal, publisher);
+  SaveCounts({step, is_edited, is_given, static_cast<uint64_t>(bodies.size())}, archive);
+  SaveTissue(archive);
+  archive(rack, grasping, projection, removal, publisher);
   quasi_static.SaveState(archive);
 }
 
-absl::Status World::Impl::Restore(std::shared_ptr<gpu::Context> context, SceneDescription description, const WorldState& state) {
+void World::Impl::SaveCounts(const SceneCounts& counts, StateWriter& archive) {
+  archive.Enter("World");
+  archive(counts.step, counts.is_edited, counts.is_given, counts.bodies);
+}
+
+void World::Impl::SaveTissue(StateWriter& archive) {
+  for (const auto& body : bodies_) body->VisitState(archive, frame_->markers.size());
+  archive(vertices_, model_);
+}
+
+absl::Status World::Impl::Restore(std::shared_ptr<gpu::Context> context, SceneDescription description, const WorldState& state, Impl* old) {
   PALPATE_RETURN_IF_ERROR(TakeDescription(std::move(context), std::move(description)));
   if (state.info.description_hash != description_hash_) {
     return CannotBe(absl::StrCat("is of another scene than ", description_.name, ": its description has the hash ",
@@ -80,19 +90,67 @@ absl::Status World::Impl::Restore(std::shared_ptr<gpu::Context> context, SceneDe
   if (frame_->step != step_ || frame_->tools.size() != description_.tools.size()) return CannotBe("its frame is of another scene");
 
   StateReader solver(state.solver, "checkpoint: section solver");
-  PALPATE_ASSIGN_OR_RETURN(
-      solver_, gpu::TissueSolver::Restore(context_, model_.model(), setup.options, setup.colliders, setup.planes, setup.tuning, solver));
+  PALPATE_ASSIGN_OR_RETURN(solver_, gpu::TissueSolver::Restore(context_, model_.model(), setup.options, setup.colliders, setup.planes,
+                                                               setup.tuning, solver, old == nullptr ? nullptr : old->solver_.get()));
   PALPATE_RETURN_IF_ERROR(solver.Finish());
   return UpdateGathered();
 }
 
-absl::Status World::Impl::LoadScene(StateReader& archive) {
-  uint64_t body_count = 0;
+absl::StatusOr<bool> World::Impl::GoTo(const WorldState& state) {
+  if (failed_ || !quasi_static_.empty() || state.info.description_hash != description_hash_) return false;
+  if (state.topology != topology_ && !IsSameTopology(*state.topology, *topology_)) return false;
+  absl::StatusOr<bool> is_there = LoadIntoThis(state);
+  if (!is_there.ok()) failed_ = is_edited_ = true;  // so that Reset makes all of it anew
+  return is_there;
+}
+
+absl::StatusOr<bool> World::Impl::LoadIntoThis(const WorldState& state) {
+  constexpr const char* kSection = "checkpoint: section scene";
+  const std::string_view scene = state.scene;
+  StateReader head(scene, kSection);
+  const SceneCounts counts = LoadCounts(head);
+  StateWriter same;
+  SaveCounts(counts, same);
+  SaveTissue(same);
+  if (!head.ok() || !scene.starts_with(same.bytes())) return false;
+  StateReader archive(scene.substr(same.bytes().size()), kSection);
+  PALPATE_ASSIGN_OR_RETURN(const bool is_same, solver_->LoadState(state.solver));
+  if (!is_same) return false;
+  ResetTools();
+  rack_.ResetCommands();
+  removal_.Reset();
+  publisher_.ResetMarkers();
+  publisher_.SetVolumeWanted(false);
+  auto frame = std::make_shared<Frame>(*state.frame);
+  frame->topology = topology_;
+  frame_ = std::move(frame);
+  PALPATE_RETURN_IF_ERROR(LoadInstruments(counts, archive));
+  PALPATE_RETURN_IF_ERROR(archive.Finish());
+  if (frame_->step != step_ || frame_->tools.size() != description_.tools.size()) return CannotBe("its frame is of another scene");
+  PALPATE_RETURN_IF_ERROR(UpdateGathered());
+  return true;
+}
+
+World::Impl::SceneCounts World::Impl::LoadCounts(StateReader& archive) {
+  SceneCounts counts;
   archive.Enter("World");
-  archive(step_, is_edited_, is_given_, body_count);
-  PALPATE_RETURN_IF_ERROR(LoadBodies(body_count, archive));
+  archive(counts.step, counts.is_edited, counts.is_given, counts.bodies);
+  return counts;
+}
+
+absl::Status World::Impl::LoadScene(StateReader& archive) {
+  const SceneCounts counts = LoadCounts(archive);
+  PALPATE_RETURN_IF_ERROR(LoadBodies(counts.bodies, archive));
   archive(model_);
   archive.Check(!archive.ok() || model_.IsSound(), "the solver's model is not that of the bodies");
+  return LoadInstruments(counts, archive);
+}
+
+/// What follows the tissue.
+absl::Status World::Impl::LoadInstruments(const SceneCounts& counts, StateReader& archive) {
+  step_ = counts.step;
+  is_edited_ = counts.is_edited;
+  is_given_ = counts.is_given;
   archive(rack_, grasping_, projection_, removal_, publisher_);
   for (const ToolState& tool : rack_.tools()) {
     for (const size_t body : tool.cut_bodies) archive.Check(body < bodies_.size() && bodies_[body]->is_editable(), "a blade is in no body");

@@ -32,7 +32,8 @@ class World::Impl {
  public:
   absl::Status Init(std::shared_ptr<gpu::Context> context, SceneDescription description);
   absl::StatusOr<std::shared_ptr<const WorldState>> Capture();
-  absl::Status Restore(std::shared_ptr<gpu::Context> context, SceneDescription description, const WorldState& state);
+  absl::Status Restore(std::shared_ptr<gpu::Context> context, SceneDescription description, const WorldState& state, Impl* old);
+  absl::StatusOr<bool> GoTo(const WorldState& state);
   absl::StatusOr<std::shared_ptr<const Frame>> Step(std::span<const ToolCommand* const> commands,
                                                     const std::function<void()>& before_tools);
   absl::StatusOr<std::vector<EditOutcome>> Apply(std::span<const Edit> edits, const std::function<bool()>& is_enough = {});
@@ -86,8 +87,19 @@ class World::Impl {
   absl::Status PublishEdits();
 
   // A state to go on from: each goes through all parts in the same order.
+  struct SceneCounts {
+    uint64_t step = 0;
+    bool is_edited = false;
+    bool is_given = false;
+    uint64_t bodies = 0;
+  };
   void SaveScene(StateWriter& archive);
+  static void SaveCounts(const SceneCounts& counts, StateWriter& archive);
+  void SaveTissue(StateWriter& archive);
   absl::Status LoadScene(StateReader& archive);
+  static SceneCounts LoadCounts(StateReader& archive);
+  absl::Status LoadInstruments(const SceneCounts& counts, StateReader& archive);
+  absl::StatusOr<bool> LoadIntoThis(const WorldState& state);
   absl::Status LoadBodies(uint64_t body_count, StateReader& archive);
 
   std::shared_ptr<gpu::Context> context_;

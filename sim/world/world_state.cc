@@ -272,6 +272,14 @@ absl::StatusOr<std::shared_ptr<const Frame>> ReadFrame(std::string_view bytes, c
 
 }  // namespace
 
+bool IsSameTopology(const WorldTopology& a, const WorldTopology& b) {
+  if (a.version != b.version || a.bodies.size() != b.bodies.size()) return false;
+  StateWriter of_a, of_b;
+  WriteTopology(a, of_a);
+  WriteTopology(b, of_b);
+  return of_a.bytes() == of_b.bytes();
+}
+
 std::string EncodeWorldState(const WorldState& state) {
   StateWriter topology;
   WriteTopology(*state.topology, topology);

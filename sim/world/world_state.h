@@ -38,6 +38,9 @@ struct WorldState {
   std::string solver;                  ///< gpu::TissueSolver::SaveState
 };
 
+/// Whether clients have the same of all bodies, and of what the newest edit changed. O(topology).
+bool IsSameTopology(const WorldTopology& a, const WorldTopology& b);
+
 /// The format that EncodeWorldState writes. DecodeWorldState takes the same major version, up to this minor one.
 inline constexpr uint16_t kWorldStateMajor = 1;
 inline constexpr uint16_t kWorldStateMinor = 0;

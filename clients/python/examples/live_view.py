@@ -82,27 +82,32 @@ class PyVistaView:
     def __init__(self):
         import pyvista
         self.plotter = pyvista.Plotter(off_screen=options.output is not None)
-        self.meshes, self.tools, self.version, self.pyvista = [], [], None, pyvista
+        self.meshes, self.actors, self.tools, self.version, self.pyvista = [], [], [], None, pyvista
         self.is_shown = False
 
     def draw(self, frame):
         """A picture; new meshes only where the topology has changed."""
         if self.version != frame.topology.version:
-            self.plotter.clear()
-            self.meshes = []
+            for actor in self.actors:  # clear() would take the lights away too
+                self.plotter.remove_actor(actor)
+            self.meshes, self.actors = [], []
             for i, body in enumerate(frame.topology.bodies):
                 faces = np.hstack([np.full((len(body.triangles), 1), 3), body.triangles])
                 self.meshes.append(self.pyvista.PolyData(frame.positions(i).copy(), faces))
-                self.plotter.add_mesh(self.meshes[-1], color=np.sqrt(body.color), smooth_shading=True)
+                self.actors.append(self.plotter.add_mesh(self.meshes[-1], color=np.sqrt(body.color), smooth_shading=True))
             self.version = frame.topology.version
         for i, mesh in enumerate(self.meshes):
             mesh.points = frame.positions(i).copy()
+            mesh.compute_normals(cell_normals=False, consistent_normals=False, inplace=True)
         for tool in self.tools:
             self.plotter.remove_actor(tool)
         self.tools = [self.plotter.add_mesh(self.pyvista.Tube(tool.position_m, tool.position_m + palpate.frames.rotation_matrix(tool.rotation)[:, 2] * shape.length_m,
                                                               radius=shape.radius_m), color="silver")
                       for tool, shape in zip(frame.tools.values(), frame.topology.tools)]
-        if not self.is_shown and options.output is None:
+        if options.output is not None:
+            self.plotter.render()  # without a window there are no events
+            return
+        if not self.is_shown:
             self.plotter.show(interactive_update=True, auto_close=False)
             self.is_shown = True
         self.plotter.update()

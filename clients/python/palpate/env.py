@@ -107,7 +107,7 @@ class TipMotion:
         self.tool, self.reach_m = tool, reach_m
         self.space = Box(-1.0, 1.0, (3,))
         self._low, self._high = np.asarray(low_m, float), np.asarray(high_m, float)
-        self._places = np.zeros((0, 3))
+        self._places: np.ndarray = np.zeros((0, 3))
 
     def reset(self, environments: np.ndarray, spec: "scene_pb2.SceneSpec", count: int) -> None:
         """The tool is at its resting place. Errors: NotFound (no such tool)."""
@@ -190,7 +190,7 @@ class Episodes:
         if self._randomize is None:
             result = yield self._batch.reset(environments.tolist())
             self._values[result.environments] = result.observations
-        for i in environments.tolist():
+        for i in map(int, environments):
             if self._randomize is not None:
                 self._values[i] = (yield self._batch.reset([i], self._randomize(self._randoms[i], i))).observations[0]
             self._goals[i] = self._new_goal(i)
@@ -233,7 +233,8 @@ class Episodes:
             if result.failures:
                 infos["failure"] = {i: str(error) for i, error in result.failures.items()}
         self._elapsed[acting] += 1
-        rewards, terminations = np.zeros(self.num_envs), np.zeros(self.num_envs, bool)
+        rewards: np.ndarray = np.zeros(self.num_envs)
+        terminations: np.ndarray = np.zeros(self.num_envs, bool)
         if self._reward is not None:
             transition = Transition(self._values, previous, actions, self.columns, self._goals)
             rewards, terminations = (np.array(part) for part in self._reward(transition))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Every example runs, small and without a window, and does what it claims."""
+import importlib.util
 import json
 import os
 import pathlib
@@ -38,7 +39,7 @@ class ExamplesTest(unittest.TestCase):
     def test_each_has_a_test(self):
         helpers = {"phantoms"}
         names = {path.stem for path in EXAMPLES.glob("*.py")} - helpers
-        self.assertEqual(names, {name[len("test_"):] for name in dir(self) if name.startswith("test_")} - {"each_has_a_test"})
+        self.assertEqual(names, {name[len("test_"):] for name in dir(self) if name.startswith("test_")} - {"each_has_a_test", "live_view_in_pyvista"})
 
     def test_hello(self):
         text = self.run_example("hello")
@@ -107,6 +108,11 @@ class ExamplesTest(unittest.TestCase):
 
     def test_live_view(self):
         text = self.run_example("live_view", "--frames", "5", "--library", "matplotlib", figure=True)
+        self.assertIn("5 pictures of 1 bodies", text)
+
+    @unittest.skipUnless(importlib.util.find_spec("pyvista") and os.environ.get("DISPLAY"), "needs PyVista and an X server")
+    def test_live_view_in_pyvista(self):
+        text = self.run_example("live_view", "--frames", "5", "--library", "pyvista", figure=True)
         self.assertIn("5 pictures of 1 bodies", text)
 
 

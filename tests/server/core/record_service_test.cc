@@ -1,6 +1,9 @@
 // Scenes that outlive their server, recordings, replays and branches, over gRPC.
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +14,8 @@
 #include "clients/cpp/record_client.h"
 #include "clients/cpp/scene_client.h"
 #include "clients/cpp/watch_stream.h"
+#include "server/core/recording_feed.h"
+#include "server/core/scene_manager.h"
 #include "sim/record/file_names.h"
 #include "sim/record/state_file.h"
 #include "tests/server/core/server_fixture.h"
@@ -383,6 +388,10 @@ TEST_F(RecordServiceTest, APastEndsWhereItWasAskedTo) {
   const auto refused = [&] { return Records().Record(request)->Run([](std::string_view) { return absl::OkStatus(); }); };
   request.set_from_step(10);
   EXPECT_EQ(refused().code(), absl::StatusCode::kInvalidArgument) << "the end before the begin";
+  request.set_from_step(14);
+  request.set_until_step(20);
+  EXPECT_THAT(std::string(refused().message()), HasSubstr("from_step: 14 is not done yet: the scene is at step 13"));
+  request.set_until_step(9);
   request.clear_from_step();
   EXPECT_EQ(refused().code(), absl::StatusCode::kInvalidArgument) << "a step that is done, from now on";
   request.set_scene_id("r");
@@ -583,6 +592,12 @@ TEST_F(RecordServiceTest, TheTimeLineOffersNoMomentThatIsGone) {
   mark.set_name("too early");
   mark.set_position(3);
   EXPECT_EQ(Records().SetBookmark(mark).status().code(), absl::StatusCode::kInvalidArgument);
+  // One that began before they went still has them, and their room.
+  SeekTo("old", 1);
+  const absl::Status refused = Replay("s", "r").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("1 replay or recording under way holds "));
+  EXPECT_TRUE(Delete("old").ok());
   const absl::StatusOr<v1::ReplaySceneResponse> replay = Replay("s", "r");
   ASSERT_TRUE(replay.ok()) << replay.status();
   EXPECT_GT(replay->timeline().begin(), 3U);
@@ -592,8 +607,73 @@ TEST_F(RecordServiceTest, TheTimeLineOffersNoMomentThatIsGone) {
   absl::Status gone = Records().Seek(seek).status();
   EXPECT_EQ(gone.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(gone.message()), HasSubstr("position: 3 is outside ["));
-  // One that began before they went still has them.
-  SeekTo("old", 1);
+  EXPECT_TRUE(Delete("r").ok());
+  v1::RecordSceneRequest request;
+  request.set_scene_id("s");
+  request.set_from_step(0);
+  gone = Records().Record(request)->Run([](std::string_view) { return absl::OkStatus(); });
+  EXPECT_EQ(gone.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(gone.message()), HasSubstr("from_step: 0 is not kept any more; the oldest step that is kept is "));
+}
+
+TEST_F(RecordServiceTest, NoStepIsLostWhereReplaysHoldTheRoom) {
+  StopServer();
+  max_state_bytes_ = 1;
+  StartServer();
+  CreateScene(false, "s");
+  const uint64_t first = StepPushed(7, 0.055).state_hash();
+  ASSERT_TRUE(Replay("s", "r").ok());
+  ASSERT_TRUE(Eventually([&] {
+    StepPushed(7, 0.05);
+    const absl::Status status = Replay("s", "other").status();
+    if (status.ok()) Delete("other").ok();
+    return status.code() == absl::StatusCode::kResourceExhausted;
+  }));
+  ASSERT_TRUE(Scenes().Edit(Carve("one", 0)).ok());
+  const v1::SceneInfo info = StepPushed(3, 0.05);
+  EXPECT_EQ(SeekTo("r", 7), first);
+  RestartFromCopy();
+  EXPECT_EQ(Get("s").state_hash(), info.state_hash());
+  EXPECT_EQ(Get("s").step(), info.step());
+}
+
+TEST_F(RecordServiceTest, ARecordingIsWholeThoughTheSceneTrimsItMeanwhile) {
+  StopServer();
+  max_state_bytes_ = 1;  // each checkpoint takes files away
+  StartServer();
+  CreateScene(false, "s");
+  std::vector<uint64_t> hashes = {Get("s").state_hash()};
+  for (int i = 0; i < 5; ++i) hashes.push_back(StepPushed(1, 0.055 - 0.001 * i).state_hash());
+  const std::shared_ptr<Scene> scene = *server_->manager().Find("s");
+  std::promise<absl::StatusOr<BranchPoint>> forked;
+  scene->WhenDurable([&](const absl::Status& status) {
+    EXPECT_TRUE(status.ok()) << status;
+    scene->Fork(nullptr, [&](absl::StatusOr<BranchPoint> point) { forked.set_value(std::move(point)); });
+  });
+  absl::StatusOr<BranchPoint> point = forked.get_future().get();
+  ASSERT_TRUE(point.ok()) << point.status();
+  ChunkSource source = RecordingOfPast(
+      std::make_shared<const BranchPoint>(*std::move(point)), [this] { return server_->manager().store().HoldPast("s"); }, PastSpan());
+  std::string bytes;
+  bool has_trimmed = false;
+  while (true) {
+    const absl::StatusOr<std::optional<std::string>> piece = source();
+    ASSERT_TRUE(piece.ok()) << piece.status();
+    if (!*piece) break;
+    bytes += **piece;
+    if (std::exchange(has_trimmed, true)) continue;
+    ASSERT_TRUE(Eventually([&] {
+      StepPushed(7, 0.05);
+      return Records().GetTimeline("s")->begin() > 5;
+    }));
+  }
+  source = nullptr;
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() / "state" / "replays")) << "what was read is held no longer";
+  const auto opened = Open(bytes, "r");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->timeline().begin(), 0U);
+  EXPECT_EQ(opened->timeline().end(), 5U);
+  for (const uint64_t position : {4, 1, 5}) EXPECT_EQ(SeekTo("r", position), hashes[position]) << position;
 }
 
 TEST_F(RecordServiceTest, TheBoundHoldsWithoutCheckpoints) {

@@ -1,11 +1,14 @@
 #include "sim/record/recording.h"
 
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "sim/record/file_names.h"
+#include "sim/record/past_files.h"
 #include "sim/record/scene_journal.h"
 #include "tests/sim/record/record_builders.h"
 
@@ -193,6 +196,61 @@ TEST(TrimFolder, TellsWhereThePastBeginsNow) {
     }
   }
   EXPECT_EQ(begin, 85U);
+}
+
+/// As a replay holds files: links in a folder of its own.
+void LinkAll(const std::filesystem::path& folder, const std::filesystem::path& hold) {
+  std::filesystem::create_directories(hold);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::filesystem::create_hard_link(entry.path(), hold / entry.path().filename());
+  }
+}
+
+TEST(TrimFolder, WhatAReplayHoldsTooDoesNotGoForNothing) {
+  const test::TestFolder folder, hold;
+  const std::vector<std::filesystem::path> holds = {hold.path()};
+  for (uint64_t first = 1; first <= 91; first += 10) PutJournal(folder.path(), first, first + 9);
+  for (uint64_t s = 5; s <= 95; s += 10) PutState(folder.path(), s, 5000);
+  LinkAll(folder.path(), hold.path());
+  const PastFiles before = ListPast(folder.path(), holds);
+  EXPECT_EQ(before.held_bytes, 0U) << "the scene has them too";
+  EXPECT_EQ(before.bytes, ListPast(folder.path(), {}).bytes);
+  uint64_t begin = 0;
+  ASSERT_TRUE(TrimFolder(folder.path(), 1, &begin, holds).ok());
+  EXPECT_EQ(ListPast(folder.path(), holds).bytes, before.bytes) << "it would make no room";
+  EXPECT_EQ(begin, 0U);
+  // What comes behind is held by nobody. It goes where it can, with all that is before it.
+  for (uint64_t first = 101; first <= 191; first += 10) PutJournal(folder.path(), first, first + 9);
+  for (uint64_t s = 105; s <= 195; s += 10) PutState(folder.path(), s, 5000);
+  ASSERT_TRUE(TrimFolder(folder.path(), 1, &begin, holds).ok());
+  EXPECT_EQ(begin, 185U);
+  const PastFiles after = ListPast(folder.path(), holds);
+  EXPECT_EQ(after.held_bytes, before.bytes);
+  EXPECT_EQ(after.states.size(), 2U);
+  const auto recording = Recording::OpenFolder(folder.path());
+  ASSERT_TRUE(recording.ok()) << recording.status();
+  EXPECT_EQ((*recording)->begin_position(), 185U);
+  EXPECT_EQ((*recording)->end_position(), 200U);
+  const auto replayed = Recording::OpenFolder(hold.path());
+  ASSERT_TRUE(replayed.ok()) << replayed.status();
+  EXPECT_TRUE((*replayed)->has_begin());
+  EXPECT_EQ((*replayed)->end_position(), 100U);
+}
+
+TEST(TrimFolder, WhatOnlyReplaysHaveCounts) {
+  const test::TestFolder folder, hold;
+  const std::vector<std::filesystem::path> holds = {hold.path()};
+  for (uint64_t first = 101; first <= 191; first += 10) PutJournal(folder.path(), first, first + 9);
+  for (uint64_t s = 105; s <= 195; s += 10) PutState(folder.path(), s, 5000);
+  const uint64_t own = ListPast(folder.path(), holds).bytes;
+  PutBytes(hold.path() / JournalName(1), std::string(3000, 'j'));
+  ASSERT_TRUE(TrimFolder(folder.path(), own + 3000, nullptr, holds).ok());
+  EXPECT_EQ(ListPast(folder.path(), holds).bytes, own);
+  ASSERT_TRUE(TrimFolder(folder.path(), own + 2999, nullptr, holds).ok());
+  const PastFiles after = ListPast(folder.path(), holds);
+  EXPECT_LT(after.bytes, own);
+  EXPECT_LE(after.bytes + after.held_bytes, own + 2999);
+  EXPECT_EQ(after.held_bytes, 3000U);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "sim/record/state_folder.h"
 
+#include <algorithm>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,6 +78,57 @@ TEST(StateFolder, AHeldPastStaysWhenTheSceneGoes) {
   held->reset();
   EXPECT_FALSE(std::filesystem::exists(kept));
   EXPECT_EQ(test::BytesOf(scene / JournalName(1)), "second");
+}
+
+TEST(StateFolder, WhatOnlyReplaysHaveCounts) {
+  const test::TestFolder parent;
+  const auto folder = StateFolder::Open(parent.path() / "state");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  for (const std::string id : {"s", "s-2"}) {
+    ASSERT_TRUE((*folder)->AddScene(id).ok());
+    test::PutBytes((*folder)->SceneFolder(id) / JournalName(1), std::string(1000, 'j'));
+  }
+  const auto other = (*folder)->HoldPast("s-2", 1);
+  auto first = (*folder)->HoldPast("s", 1);
+  ASSERT_TRUE(other.ok() && first.ok()) << "they cost no room so far";
+  EXPECT_THAT((*folder)->HoldFolders("s"), ElementsAre((*first)->path()));
+  std::filesystem::remove((*folder)->SceneFolder("s") / JournalName(1));
+  test::PutBytes((*folder)->SceneFolder("s") / JournalName(5), std::string(500, 'j'));
+  EXPECT_TRUE((*folder)->HoldPast("s", 1500).ok());
+  const absl::Status refused = (*folder)->HoldPast("s", 1499).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("1 replay or recording under way holds 1000 bytes"));
+  EXPECT_TRUE((*folder)->HoldPast("s-2", 1).ok()) << "each scene by itself";
+  first->reset();
+  EXPECT_TRUE((*folder)->HoldPast("s", 1).ok());
+}
+
+TEST(StateFolder, AHeldPastHasNoGap) {
+  const test::TestFolder parent;
+  const auto folder = StateFolder::Open(parent.path() / "state");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_TRUE((*folder)->AddScene("s").ok());
+  const std::filesystem::path scene = (*folder)->SceneFolder("s");
+  constexpr uint64_t kFiles = 300;
+  for (int round = 0; round < 10; ++round) {
+    for (uint64_t s = 1; s <= kFiles; ++s) test::PutBytes(scene / JournalName(s), "entries");
+    std::thread trimmer([&] {
+      for (uint64_t s = 1; s < kFiles; ++s) std::filesystem::remove(scene / JournalName(s));
+    });
+    uint64_t first = 0;
+    while (first < kFiles) {
+      const auto held = (*folder)->HoldPast("s");
+      ASSERT_TRUE(held.ok()) << held.status();
+      first = kFiles;
+      uint64_t count = 0;
+      for (const auto& entry : std::filesystem::directory_iterator((*held)->path())) {
+        first = std::min(first, *SequenceOfJournal(entry.path()));
+        ++count;
+      }
+      EXPECT_EQ(count, kFiles - first + 1) << "behind " << first;
+    }
+    trimmer.join();
+  }
 }
 
 TEST(AssetStore, FindsContentByWhatItIsAndNamesDamage) {

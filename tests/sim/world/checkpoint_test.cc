@@ -177,10 +177,36 @@ class CheckpointTest : public test::DeviceTest {
         << "scene: " << FirstDifference(state->scene, of_b->scene) << "; solver: " << FirstDifference(state->solver, of_b->solver);
     GoOn(*a, *b, *scenario, after);
     if (HasFailure()) return;
+    CheckOldWorlds(name, seed, *state);
+    if (HasFailure()) return;
     PALPATE_ASSERT_OK(a->Reset().status());
     PALPATE_ASSERT_OK(b->Reset().status());
     ASSERT_TRUE(BytesOf(*a->CurrentFrame()) == BytesOf(*b->CurrentFrame()));
     GoOn(*a, *b, *scenario, 15);
+  }
+
+  /// Going to a state in the world at hand, or else with what a world that is given up has, is as making a world of it: before the state
+  /// was reached, behind it, and again.
+  void CheckOldWorlds(const std::string& name, uint32_t seed, const WorldState& state) {
+    const std::string bytes = EncodeWorldState(state);
+    const auto scenario = MakeCheckpointScenario(name, seed);
+    std::unique_ptr<World> world = Run(*scenario, 3);
+    ASSERT_NE(world, nullptr);
+    for (int round = 0; round < 3; ++round) {
+      PALPATE_TEST_ASSIGN(const bool is_there, world->GoTo(state));
+      if (!is_there) {
+        PALPATE_TEST_ASSIGN(std::unique_ptr<World> next, World::Restore(context(), scenario->scene(), state, world.get()));
+        world = std::move(next);
+      }
+      PALPATE_TEST_ASSIGN(const auto captured, world->Capture());
+      ASSERT_TRUE(EncodeWorldState(*captured) == bytes) << "round " << round << ", scene: " << FirstDifference(state.scene, captured->scene)
+                                                        << "; solver: " << FirstDifference(state.solver, captured->solver);
+      const std::unique_ptr<World> anew = RestoreFrom(bytes, scenario->scene());
+      ASSERT_NE(anew, nullptr);
+      const auto wishes = MakeCheckpointScenario(name, seed + 10);
+      GoOn(*anew, *world, *wishes, 4 + 6 * round);
+      if (HasFailure()) return;
+    }
   }
 };
 
@@ -201,6 +227,85 @@ TEST_F(CheckpointTest, PlainTissueGoesOn) {
     ASSERT_TRUE(BytesOf(*a->CurrentFrame()) == BytesOf(*b->CurrentFrame()));
   }
   ExpectSameState(*a, *b);
+}
+
+/// Back and forth in one world: as long as tissue is the same, in the world itself.
+TEST_F(CheckpointTest, GoesToMomentsOfItsOwn) {
+  SceneDescription scene;
+  scene.bodies = {test::Ridge()};
+  scene.tools = {test::ToolAt("probe", {0, 0, 0.016})};
+  PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
+  const auto command = [](size_t step) {
+    ToolCommand out;
+    out.device_pose.position_m = {0.002, 0.0001 * static_cast<double>(step), 0.009};
+    return out;
+  };
+  const Edit carve = {.body = 0, .what = CarveEdit{BallRegion{{0, 0.01, 0.009}, 0.005}}};
+  std::vector<std::shared_ptr<const WorldState>> states;
+  std::vector<uint64_t> hashes;
+  for (size_t i = 0; i < 40; ++i) {
+    if (i == 20) {
+      PALPATE_ASSERT_OK(world->Apply({&carve, 1}).status());
+    }
+    PALPATE_TEST_ASSIGN(auto state, world->Capture());
+    // Half of them as from a file: then nothing is shared with the world.
+    if (i % 2 == 0) {
+      PALPATE_TEST_ASSIGN(state, DecodeWorldState(EncodeWorldState(*state)));
+    }
+    states.push_back(state);
+    hashes.push_back(test::Step(*world, {command(i)})->state_hash);
+  }
+  ASSERT_GT(states[20]->info.topology_version, states[19]->info.topology_version) << "nothing was carved";
+  for (const size_t i : {39, 24, 38, 20, 33, 21}) {
+    PALPATE_TEST_ASSIGN(const bool is_there, world->GoTo(*states[i]));
+    ASSERT_TRUE(is_there) << i;
+    EXPECT_EQ(world->CurrentFrame()->state_hash, states[i]->info.state_hash);
+    for (size_t k = i; k < std::min<size_t>(i + 4, 40); ++k)
+      ASSERT_EQ(test::Step(*world, {command(k)})->state_hash, hashes[k]) << i << " " << k;
+  }
+  const uint64_t now = world->CurrentFrame()->state_hash;
+  PALPATE_TEST_ASSIGN(const bool is_there, world->GoTo(*states[7]));
+  EXPECT_FALSE(is_there) << "nothing was carved then";
+  EXPECT_EQ(world->CurrentFrame()->state_hash, now);
+  PALPATE_TEST_ASSIGN(const auto early, World::Restore(context(), scene, *states[7], world.get()));
+  for (const size_t i : {19, 0, 7, 18, 3}) {
+    PALPATE_TEST_ASSIGN(const bool is_early, early->GoTo(*states[i]));
+    ASSERT_TRUE(is_early) << i;
+    for (size_t k = i; k < std::min<size_t>(i + 4, 20); ++k)
+      ASSERT_EQ(test::Step(*early, {command(k)})->state_hash, hashes[k]) << i << " " << k;
+  }
+  // The edit once more: it leads to what it led to.
+  PALPATE_TEST_ASSIGN(const bool is_before, early->GoTo(*states[19]));
+  ASSERT_TRUE(is_before);
+  ASSERT_EQ(test::Step(*early, {command(19)})->state_hash, hashes[19]);
+  PALPATE_ASSERT_OK(early->Apply({&carve, 1}).status());
+  EXPECT_EQ(early->CurrentFrame()->state_hash, states[20]->info.state_hash);
+  for (size_t k = 20; k < 24; ++k) ASSERT_EQ(test::Step(*early, {command(k)})->state_hash, hashes[k]) << k;
+  PALPATE_ASSERT_OK(early->Reset().status());
+  PALPATE_TEST_ASSIGN(const bool is_reset, early->GoTo(*states[22]));
+  EXPECT_FALSE(is_reset);
+}
+
+TEST_F(CheckpointTest, AStateThatCannotBeLeavesAFailedWorld) {
+  const auto scenario = MakeCheckpointScenario("instruments", 2);
+  const std::unique_ptr<World> world = Run(*scenario, 32);
+  ASSERT_NE(world, nullptr);
+  const uint64_t rest = [&] {
+    const auto fresh = World::Create(context(), scenario->scene());
+    EXPECT_TRUE(fresh.ok()) << fresh.status();
+    return fresh.ok() ? (*fresh)->CurrentFrame()->state_hash : 0;
+  }();
+  PALPATE_TEST_ASSIGN(const auto state, world->Capture());
+  WorldState damaged = *state;
+  damaged.solver.resize(damaged.solver.size() - 1);
+  const auto is_there = world->GoTo(damaged);
+  ASSERT_FALSE(is_there.ok());
+  EXPECT_EQ(is_there.status().code(), absl::StatusCode::kInvalidArgument) << is_there.status();
+  EXPECT_TRUE(world->has_failed());
+  PALPATE_TEST_ASSIGN(const bool is_failed, world->GoTo(*state));
+  EXPECT_FALSE(is_failed) << "of a world that has failed nothing is used";
+  PALPATE_ASSERT_OK(world->Reset().status());
+  EXPECT_EQ(world->CurrentFrame()->state_hash, rest);
 }
 
 TEST_F(CheckpointTest, InstrumentsGoOn) {
