@@ -81,6 +81,7 @@ class ServerProcess:
         while not ready.exists():
             status = self._process.poll()
             if status is not None:
+                self._wait(None)
                 raise errors.Internal(f"{PROGRAM} ended with status {status}; its last words:\n{self.last_words()}")
             if time.monotonic() > end:
                 self.stop()
@@ -97,9 +98,9 @@ class ServerProcess:
 
     def stop(self) -> None:
         """Asks it to end, and waits; after ten seconds it is killed."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             return
-        self._process.terminate()
+        self._process.terminate()  # nothing, if it has ended
         try:
             self._wait(10)
         except subprocess.TimeoutExpired:

@@ -377,7 +377,9 @@ class AsyncTest(ServerTest):
                         await asyncio.sleep(0)
 
                 task = asyncio.create_task(beside())
-                async for tick in hand.ticks(1.5):
+                async for tick in hand.ticks(PATIENCE_S):
+                    if deepest > 0.01 and len(ticks) >= 1000:
+                        break
                     ticks.append(tick.tick)
                     acted = max(acted, tick.pose)
                     if tick.is_engaged:
