@@ -10,8 +10,6 @@
    z = place of its first row in rows of eight floats. node_force, node_move: three floats a node, in a part one after the other, each part
    padded to whole rows; node_place is where a node's are. */
 /* clang-format on */
-#include "gpu/shared/prelude.h"
-
 #ifndef PALPATE_COARSE_GROUP /* default for tools that look at this file alone */
 #define PALPATE_COARSE_GROUP 64
 #endif
