@@ -28,7 +28,8 @@ def flatten(root, relative, seen, out):
 
 def main():
     root, relative, target = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
-    lines, seen = [], set()
+    # The first line names the kernel file: runtimes that compile kernels otherwise read it there.
+    lines, seen = [f'#line 1 "{relative}"'], set()
     flatten(root, PRELUDE, seen, lines)
     flatten(root, relative, seen, lines)
     text = "\n".join(lines) + "\n"
