@@ -1,6 +1,6 @@
 // Elasticity alone, without contact: how fast the device's sweeps reduce the residual of an implicit step, next to Newton's method of Eigen
 // on the host to the same residual; the explicit tensor-mass model with its stable step; convergence of its update orders;
-// shape-matched bodies against elastic ones.
+// shape-matched bodies against elastic ones; what coarse corrections change.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -432,6 +432,69 @@ absl::Status MeasurePrecomputed(const Organ& organ, const std::string& name, Rep
   return absl::OkStatus();
 }
 
+/// A liver held at one lobe swings down for half a second with the default number of sweeps, with and without coarse corrections: where its
+/// other end is from where many sweeps with corrections have it, what is left of the residual of a step, and how long steps take.
+absl::Status MeasureSwing(std::shared_ptr<gpu::Context> context, double tet_count, double young_modulus_pa, sim::MaterialModel energy,
+                          const std::string& name, Report* report) {
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, sim::GenerateLiver(kLength_m, sim::LiverEdgeLengthForTets(kLength_m, tet_count)));
+  sim::Material material;
+  material.model = energy;
+  material.young_modulus_pa = young_modulus_pa;
+  PALPATE_ASSIGN_OR_RETURN(gpu::TissueTet tet, sim::TissueOf(material));
+  gpu::TissueModel model;
+  size_t tip = 0;
+  for (size_t v = 0; v < mesh.vertices.size(); ++v) {
+    const Vector3d& rest = mesh.vertices[v];
+    model.rest_m.push_back({rest.x(), rest.y(), rest.z()});
+    model.fixed.push_back(rest.x() < -0.25 * kLength_m ? 1 : 0);
+    if (rest.x() > mesh.vertices[tip].x()) tip = v;
+  }
+  for (const auto& vertices : mesh.tets) {
+    tet.vertices = vertices;
+    model.tets.push_back(tet);
+  }
+  constexpr uint32_t kNodes = 320;
+  struct Run {
+    const char* name;
+    uint32_t iterations, nodes;
+  };
+  const uint32_t usual = gpu::TissueOptions{}.iterations;
+  Vector3d converged_m = Vector3d::Zero();
+  for (const Run& run : {Run{"converged", IsQuick() ? 60U : 200U, kNodes}, Run{"plain", usual, 0}, Run{"corrected", usual, kNodes}}) {
+    gpu::TissueOptions options;
+    options.dt_s = kStep_s;
+    options.iterations = run.iterations;
+    options.coarse_nodes = run.nodes;
+    const Clock::time_point begin = Clock::now();
+    PALPATE_ASSIGN_OR_RETURN(auto solver,
+                             gpu::TissueSolver::Create(context, model, options, {}, {}, gpu::TissueTuning::For(context->device())));
+    const double create_ms = MillisecondsSince(begin);
+    std::vector<double> step_ms;
+    for (int step = 0; step < 60; ++step) {
+      const Clock::time_point step_begin = Clock::now();
+      PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep outcome, solver->Step({}));
+      step_ms.push_back(MillisecondsSince(step_begin));
+      if (outcome.bad_vertices > 0) return absl::InternalError(absl::StrFormat("%s, %s: a step was rolled back", name, run.name));
+    }
+    std::vector<float> x(3 * mesh.vertices.size());
+    PALPATE_RETURN_IF_ERROR(solver->ReadPositions(x));
+    const Vector3d tip_m(x[3 * tip], x[3 * tip + 1], x[3 * tip + 2]);
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<double> residual_n, solver->StepMeasuringResidual({}));
+    if (run.iterations != usual) {
+      converged_m = tip_m;
+      report->Add(name, "tets", static_cast<double>(mesh.tets.size()), "count");
+      report->Add(name, "way", (tip_m - mesh.vertices[tip]).norm(), "m");
+    } else {
+      report->Add(name, absl::StrFormat("error_%s", run.name), (tip_m - converged_m).norm(), "m");
+      report->Add(name, absl::StrFormat("step_%s", run.name), Quantile(step_ms, 0.5), "ms");
+      report->Add(name, absl::StrFormat("create_%s", run.name), create_ms, "ms");
+    }
+    report->Add(name, absl::StrFormat("residual_%s", run.name), residual_n.back() / residual_n[0], "ratio");
+    report->Add(name, absl::StrFormat("residual_at_start_%s", run.name), residual_n[0], "N");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(std::shared_ptr<gpu::Context> context, Report* report) {
   for (const double tet_count : IsQuick() ? std::vector<double>{1000} : std::vector<double>{1000, 2500, 10000}) {
     const std::string name = absl::StrFormat("liver_%d", static_cast<int>(tet_count));
@@ -448,6 +511,17 @@ absl::Status Run(std::shared_ptr<gpu::Context> context, Report* report) {
     if (IsSelected(tensor_mass)) PALPATE_RETURN_IF_ERROR(MeasureTensorMass(organ, tensor_mass, report));
     if (IsSelected(orders)) PALPATE_RETURN_IF_ERROR(MeasureOrders(organ, orders, report));
     if (IsSelected(precomputed)) PALPATE_RETURN_IF_ERROR(MeasurePrecomputed(organ, precomputed, report));
+  }
+  for (const double tet_count : IsQuick() ? std::vector<double>{2500} : std::vector<double>{2500, 10000, 50000}) {
+    for (const double young_modulus_pa : {1e3, 5e3, 3e4, 2e5, 1e6}) {
+      for (const auto& [energy, energy_name] :
+           {std::pair(sim::MaterialModel::kStableNeoHookean, "neo_hookean"), {sim::MaterialModel::kCorotated, "corotated"}}) {
+        if (energy == sim::MaterialModel::kCorotated && young_modulus_pa != 5e3) continue;
+        const std::string swing =
+            absl::StrFormat("swing_%d_%s_%d", static_cast<int>(tet_count), energy_name, static_cast<int>(young_modulus_pa));
+        if (IsSelected(swing)) PALPATE_RETURN_IF_ERROR(MeasureSwing(context, tet_count, young_modulus_pa, energy, swing, report));
+      }
+    }
   }
   return absl::OkStatus();
 }

@@ -903,6 +903,36 @@ __kernel void accelerate(const __global StepParams* p, float omega, __global flo
   x_before[v] = xv;
 }
 
+/* Moves vertices by share[0] of `moves`, as far as their bounds allow, and with them where they were in the sweeps before: what these moves
+   mend, the recurrence must not carry on. Work-item: free vertex. */
+__kernel void move_along(const __global StepParams* p, const __global float4* moves, const __global float* share, __global float4* x,
+                         uint has_history, __global float4* x_before, __global float4* x_before2, __global uchar* touched,
+                         const __global uint* held_axes BOUND_ARGS
+#if PALPATE_SURFACE
+                         ,
+                         const __global uint* entry_begins
+#endif
+) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= p->free_count) return;
+  const float3 move = share[0] * moves[v].xyz;
+  if (!(dot(move, move) > 0.0f)) return;
+  const float4 xv = x[v];
+  const uint held = held_axes[v];
+  float3 to = keep_held(xv.xyz, xv.xyz + move, held);
+#if PALPATE_SURFACE
+  uint truncated = 0;
+  to = bounded_move(xv.xyz, to, detected[v].xyz, entry_begins[v], entry_begins[v + 1], planes, held, &truncated);
+  if (truncated) touched[v] |= PALPATE_TOUCH_TRUNCATED;
+#else
+  (void)touched;
+#endif
+  x[v] = (float4)(to, xv.w);
+  if (has_history == 0) return;
+  x_before[v].xyz += to - xv.xyz;
+  x_before2[v].xyz += to - xv.xyz;
+}
+
 static inline ulong mix_bits(ulong h) {
   h ^= h >> 33;
   h *= 0xff51afd7ed558ccdUL;

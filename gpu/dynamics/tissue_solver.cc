@@ -15,9 +15,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kShiftPeriod = 3;     // sweeps between moves of whole components
-constexpr uint32_t kMinCheckPeriod = 4;  // sweeps between looks at how far surfaces moved
-constexpr int kCertifyTurns = 3;         // of obstacles and surfaces, each of which may undo what the other found safe
+constexpr uint32_t kShiftPeriod = 3;       // sweeps between moves of whole components
+constexpr uint32_t kCorrectionPeriod = 4;  // sweeps between coarse corrections, the first after the first
+constexpr uint32_t kMinCheckPeriod = 4;    // sweeps between looks at how far surfaces moved
+constexpr int kCertifyTurns = 3;           // of obstacles and surfaces, each of which may undo what the other found safe
 
 double MillisecondsSince(Clock::time_point* mark) {
   const Clock::time_point now = Clock::now();
@@ -111,6 +112,8 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
   const uint32_t sweep_count = options_.iterations;
   const uint32_t check_period = std::max(kMinCheckPeriod, sweep_count / 4);
   sweeps_.BeginSweeps();
+  const bool corrects = correction_ && !recovery_.active();
+  if (corrects) PALPATE_RETURN_IF_ERROR(correction_->Begin(*queue_, tissue_));
   for (uint32_t k = 0; k < sweep_count; ++k) {
     if (swept && k > 0 && k % check_period == 0) {
       PALPATE_ASSIGN_OR_RETURN(const bool has_jumped, swept->MayDetectAgain(*queue_));
@@ -118,6 +121,9 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
     }
     PALPATE_RETURN_IF_ERROR(Sweep(swept));
     PALPATE_RETURN_IF_ERROR(sweeps_.Accelerate(*queue_));
+    if (corrects && k % kCorrectionPeriod == 0 && k + 1 < sweep_count) {
+      PALPATE_RETURN_IF_ERROR(correction_->Correct(*queue_, tissue_, sweeps_));
+    }
     if (swept && surface_->components().has_free() && (k < 2 || (k + 1) % kShiftPeriod == 0 || k + 1 == sweep_count)) {
       PALPATE_RETURN_IF_ERROR(component_shifts_.Shift(*queue_, *surface_, tissue_, tools_, anchors_, *swept));
     }

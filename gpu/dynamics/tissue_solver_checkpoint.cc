@@ -38,12 +38,13 @@ absl::Status TissueSolver::Impl::SaveState(StateWriter& archive) {
   // gathered vertices), what follows from the model and the layout (params, loads, driven), kernels, and what lives for one step
   // (component_shifts, barrier, state_check, energy, reports).
   [[maybe_unused]] auto& [queue, options, tuning, layout, edits, params, tissue, steps, predict, loads, driven, rigid, surface,
-                          surface_generation, surface_reports, tools, aims, anchors, sweeps, component_shifts, barrier, passing_colliders,
-                          state_check, gathered, recovery, energy] = *this;
+                          surface_generation, surface_reports, tools, aims, anchors, sweeps, correction, component_shifts, barrier,
+                          passing_colliders, state_check, gathered, recovery, energy] = *this;
   archive(LayoutToSave(), edits ? uint64_t{edits->delta_bytes} : uint64_t{0}, steps, passing_colliders, recovery, aims);
   PALPATE_RETURN_IF_ERROR(SaveBuffers(archive));
   PALPATE_RETURN_IF_ERROR(tools.SaveState(*queue, layout, archive));
   PALPATE_RETURN_IF_ERROR(sweeps.SaveState(*queue, archive));
+  if (correction) PALPATE_RETURN_IF_ERROR(correction->SaveState(archive));
   if (rigid) PALPATE_RETURN_IF_ERROR(rigid->SaveState(*queue, archive));
   return surface ? surface->SaveState(*queue, archive) : absl::OkStatus();
 }
@@ -67,6 +68,7 @@ absl::Status TissueSolver::Impl::LoadState(StateReader& archive) {
   PALPATE_RETURN_IF_ERROR(LoadBuffers(archive));
   PALPATE_RETURN_IF_ERROR(tools_.LoadState(*queue_, layout_, archive));
   PALPATE_RETURN_IF_ERROR(sweeps_.LoadState(*queue_, archive));
+  if (correction_) PALPATE_RETURN_IF_ERROR(correction_->LoadState(*queue_, archive));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->LoadState(*queue_, archive));
   if (surface_) PALPATE_RETURN_IF_ERROR(surface_->LoadState(*queue_, archive, tissue_.x));
   PALPATE_RETURN_IF_ERROR(state_check_.Inspect(*queue_));

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu/dynamics/coarse_correction.h"
 #include "gpu/dynamics/collider_aims.h"
 #include "gpu/dynamics/component_shifts.h"
 #include "gpu/dynamics/driven_vertices.h"
@@ -133,6 +134,7 @@ class TissueSolver::Impl {
   ColliderAims aims_;
   TissueAnchors anchors_;
   TissueSweeps sweeps_;
+  std::unique_ptr<CoarseCorrection> correction_;  // null: none
   ComponentShifts component_shifts_;
   std::unique_ptr<ObstacleBarrier> barrier_;  // null: no obstacles
   uint32_t passing_colliders_ = 0;

@@ -93,6 +93,9 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   PALPATE_RETURN_IF_ERROR(driven_.MakePrescribed(*queue_, model.prescribed.vertices.size()));
   PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, layout_.rest_m));
   PALPATE_RETURN_IF_ERROR(sweeps_.Init(*queue_, model, options, tuning, surface_ != nullptr, old == nullptr ? nullptr : &old->sweeps_));
+  if (options_.coarse_nodes > 0 && !sweeps_.keeps_volumes()) {
+    PALPATE_ASSIGN_OR_RETURN(correction_, CoarseCorrection::Create(*queue_, model, layout_, options_, tuning));
+  }
   PALPATE_RETURN_IF_ERROR(MakeKernels(old));
   PALPATE_RETURN_IF_ERROR(tools_.Bind(tissue_, anchors_));
   PALPATE_RETURN_IF_ERROR(sweeps_.Bind(tissue_, tools_, anchors_));
@@ -218,7 +221,7 @@ size_t TissueSolver::Impl::device_bytes() const {
   return tissue_.device_bytes() + tools_.device_bytes() + sweeps_.device_bytes() + component_shifts_.device_bytes() +
          state_check_.device_bytes() + gathered_.device_bytes() + anchors_.device_bytes() + loads_.device_bytes() + driven_.device_bytes() +
          (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) + (energy_ ? energy_->device_bytes() : 0) +
-         (rigid_ ? rigid_->device_bytes() : 0);
+         (rigid_ ? rigid_->device_bytes() : 0) + (correction_ ? correction_->device_bytes() : 0);
 }
 
 }  // namespace palpate::gpu

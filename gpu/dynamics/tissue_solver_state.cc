@@ -231,6 +231,7 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   edits_->delta_bytes = writer.pending_bytes();
   PALPATE_ASSIGN_OR_RETURN(const RunWriter::Written written, writer.Flush(*queue_));
   PALPATE_RETURN_IF_ERROR(sweeps_.Follow(*queue_, tissue_, model, change, delta));
+  if (correction_) PALPATE_RETURN_IF_ERROR(correction_->Follow(*queue_, model, change));
   if (barrier_) barrier_->SetTriangleCount(layout_.triangle_count);
   PALPATE_RETURN_IF_ERROR(driven_.SetRegions(*queue_, model.driven, layout_));
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(loads_.SetLoads(*queue_, model.loads, layout_));

@@ -19,6 +19,7 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
   tuning_ = tuning;
   dt_s_ = options.dt_s;
   spectral_radius_ = options.acceleration;
+  moves_along_ = options.coarse_nodes > 0;
   PALPATE_ASSIGN_OR_RETURN(forces_, DeviceBuffer<Float4>::Create(queue.context(), layout_.vertex_count, "forces"));
   if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
   if (KeepsVolumes(model)) {
@@ -39,10 +40,12 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
   constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {
       {&TissueSweeps::start_strain_, "start_strain"}, {&TissueSweeps::extract_rotations_, "extract_rotations"},
       {&TissueSweeps::solve_color_, "solve_color"},   {&TissueSweeps::vertex_forces_, "vertex_forces"},
-      {&TissueSweeps::accelerate_, "accelerate"},     {&TissueSweeps::keep_volumes_, "keep_volumes"}};
+      {&TissueSweeps::accelerate_, "accelerate"},     {&TissueSweeps::move_along_, "move_along"},
+      {&TissueSweeps::keep_volumes_, "keep_volumes"}};
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
     if (kernel == &TissueSweeps::keep_volumes_ && !volumes_) continue;
+    if (kernel == &TissueSweeps::move_along_ && !moves_along_) continue;
     if (is_same) {
       this->*kernel = std::move(old->*kernel);
     } else {
@@ -69,7 +72,12 @@ absl::Status TissueSweeps::Bind(const TissueBuffers& tissue, const ToolContacts&
         Arg("anchors", anchors.anchors())));
   }
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("touched", tissue.touched), Arg("held_axes", tissue.held_axes)));
-  PALPATE_RETURN_IF_ERROR(vertex_forces_.Bind(Arg("forces", forces_)));
+  if (moves_along_) {
+    PALPATE_RETURN_IF_ERROR(move_along_.Bind(Arg("p", tissue.params), Arg("x", tissue.x),
+                                             Arg("has_history", uint32_t{spectral_radius_ > 0 ? 1U : 0U}), Arg("x_before", tissue.x_before),
+                                             Arg("x_before2", tissue.x_before2), Arg("touched", tissue.touched),
+                                             Arg("held_axes", tissue.held_axes)));
+  }
   PALPATE_RETURN_IF_ERROR(accelerate_.Bind(Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_before", tissue.x_before),
                                            Arg("x_before2", tissue.x_before2), Arg("touched", tissue.touched),
                                            Arg("held_axes", tissue.held_axes)));
@@ -105,8 +113,9 @@ absl::Status TissueSweeps::BindSurface(const SurfaceContacts& surface) {
                                          Arg("pairs", pairs.pairs())));
   }
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("detected", surface.detected()), Arg("planes", pairs.planes())));
-  for (Kernel* kernel : {&accelerate_, &keep_volumes_}) {
+  for (Kernel* kernel : {&accelerate_, &move_along_, &keep_volumes_}) {
     if (kernel == &keep_volumes_ && !volumes_) continue;
+    if (kernel == &move_along_ && !moves_along_) continue;
     PALPATE_RETURN_IF_ERROR(
         kernel->Bind(Arg("detected", surface.detected()), Arg("planes", pairs.planes()), Arg("entry_begins", pairs.entry_begins())));
   }
@@ -151,8 +160,8 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
 
 absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
-  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, spectral_radius, omega, plain, has_swept, shapes, volumes, has_goal, strain,
-                          rotations, solve, vertex_forces, accelerate, keep_volumes, forces] = *this;
+  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omega, plain, has_swept, shapes, volumes, has_goal,
+                          strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, forces] = *this;
   return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
 }
 
@@ -209,12 +218,21 @@ absl::Status TissueSweeps::Accelerate(Queue& queue) {
   return queue.Launch(accelerate_, {layout_.free_count, 0}, Arg("omega", static_cast<float>(omega_)));
 }
 
+absl::Status TissueSweeps::MoveAlong(Queue& queue, const DeviceBuffer<Float4>& moves, const DeviceBuffer<float>& share) {
+  return queue.Launch(move_along_, {layout_.free_count, 0}, Arg("moves", moves), Arg("share", share));
+}
+
+absl::Status TissueSweeps::EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions,
+                                         const DeviceBuffer<Float4>& forces_n) {
+  return queue.Launch(vertex_forces_, {layout_.vertex_count, 0}, Arg("parts", parts), Arg("x", positions), Arg("forces", forces_n));
+}
+
 absl::Status TissueSweeps::ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n) {
   if (volumes_) {
     PALPATE_RETURN_IF_ERROR(volumes_->Measure(queue, tissue.triangles, tissue.x, false));
     PALPATE_RETURN_IF_ERROR(volumes_->BalanceAsItIs(queue));
   }
-  PALPATE_RETURN_IF_ERROR(queue.Launch(vertex_forces_, {layout_.vertex_count, 0}, Arg("parts", parts)));
+  PALPATE_RETURN_IF_ERROR(EnqueueForces(queue, parts, tissue.x, forces_));
   return queue.ReadBlocking(forces_, forces_n);
 }
 

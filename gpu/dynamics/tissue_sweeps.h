@@ -59,8 +59,13 @@ class TissueSweeps {
   absl::Status Accelerate(Queue& queue);
   /// The positions jumped: the history says nothing about them.
   void ForgetHistory();
+  /// Between sweeps: moves vertices by share[0] of `moves` [slot], as far as their bounds allow, and the history with them.
+  absl::Status MoveAlong(Queue& queue, const DeviceBuffer<Float4>& moves, const DeviceBuffer<float>& share);
 
-  /// Forces [N] at positions x by slot, the sum of the chosen ForceParts; after Update. Blocking.
+  /// Forces [N] at `positions` by slot, the sum of the chosen ForceParts; after Update. Of bodies that keep their volume: the pressures of
+  /// the last sweep.
+  absl::Status EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions, const DeviceBuffer<Float4>& forces_n);
+  /// Those at positions x. Blocking.
   absl::Status ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n);
 
   bool keeps_volumes() const { return volumes_ != nullptr; }
@@ -78,6 +83,7 @@ class TissueSweeps {
   TissueTuning tuning_;
   ProgramDefines defines_;
   double dt_s_ = 0;
+  bool moves_along_ = false;               // there are corrections between sweeps
   double spectral_radius_ = 0;             // of a sweep, estimated; 0: no acceleration
   double omega_ = 1;                       // of the recurrence
   uint32_t plain_ = 0;                     // sweeps since the start or the last jump of the positions
@@ -85,7 +91,7 @@ class TissueSweeps {
   std::unique_ptr<ShapeGoals> shapes_;     // null: no shape-matched bodies
   std::unique_ptr<VolumeKeeper> volumes_;  // null: no bodies that keep their volume
   std::vector<uint8_t> has_goal_;          // [slot], if there are
-  Kernel start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, keep_volumes_;
+  Kernel start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_along_, keep_volumes_;
   DeviceBuffer<Float4> forces_;
 };
 

@@ -30,7 +30,10 @@ struct TissueOptions {
   std::array<double, 3> gravity_m_per_s2{0, 0, -9.81};
   uint32_t iterations = 20;
   double acceleration = 0.9;  ///< Chebyshev: estimate of the spectral radius of a sweep in [0, 1); 0 = off
-  double margin_m = 0.001;    ///< contacts push from this gap on
+  /// Most nodes of the coarse corrections between sweeps (CoarseCorrection); 0: none. Not while tissue recovers from a tangle, nor in
+  /// scenes with bodies that keep their volume.
+  uint32_t coarse_nodes = 0;
+  double margin_m = 0.001;  ///< contacts push from this gap on
   double friction = 0.1;
   double stiffness_n_per_m = 0;  ///< of one contact; 0 = 20 E times the mean edge length
   double range_m = 0.01;         ///< gaps up to this are reported

@@ -224,6 +224,7 @@ struct ToolDescription {
 struct SolverOptions {
   int iterations = 20;
   double acceleration = 0.9;   ///< Chebyshev spectral radius estimate, 0 = off
+  int coarse_nodes = 0;        ///< at most, of the coarse corrections between sweeps, 0 = none
   bool report_energy = false;  ///< measure Frame::elastic_energy_j after each step
 };
 

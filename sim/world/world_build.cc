@@ -17,6 +17,7 @@ gpu::TissueOptions OptionsOf(const SceneDescription& scene) {
   options.gravity_m_per_s2 = ToArray(scene.gravity_m_per_s2);
   options.iterations = static_cast<uint32_t>(scene.solver.iterations);
   options.acceleration = scene.solver.acceleration;
+  options.coarse_nodes = static_cast<uint32_t>(scene.solver.coarse_nodes);
   options.report_energy = scene.solver.report_energy;
   options.margin_m = scene.contact.margin_m;
   options.friction = scene.contact.friction;

@@ -630,13 +630,19 @@ TEST(TissueLayoutEditorTest, SaysWhatDoesNotFit) {
 class TissueUpdateTest : public test::DeviceTest {
  protected:
   static constexpr TissueTuning kTuning = {};
-  absl::StatusOr<std::unique_ptr<TissueSolver>> Make(const TissueModel& model, uint32_t iterations) {
+  static constexpr uint32_t kCoarseNodes = 60;
+  static ColliderDescription Probe() { return {.radius_m = 0.005, .tip_m = {0.05, 0.03, 0.064}, .axis_m = {0, 0, 0.1}}; }
+  static TissueOptions Options(uint32_t iterations, uint32_t coarse_nodes) {
     TissueOptions options;
     options.dt_s = kDt;
     options.iterations = iterations;
+    options.coarse_nodes = coarse_nodes;
     options.margin_m = 0.001;
-    ColliderDescription probe{.radius_m = 0.005, .tip_m = {0.05, 0.03, 0.064}, .axis_m = {0, 0, 0.1}};
-    return TissueSolver::Create(context(), model, options, {&probe, 1}, {}, kTuning);
+    return options;
+  }
+  absl::StatusOr<std::unique_ptr<TissueSolver>> Make(const TissueModel& model, uint32_t iterations, uint32_t coarse_nodes = 0) {
+    const ColliderDescription probe = Probe();
+    return TissueSolver::Create(context(), model, Options(iterations, coarse_nodes), {&probe, 1}, {}, kTuning);
   }
   static std::vector<float> Positions(TissueSolver& solver) {
     std::vector<float> flat(solver.layout().solver_index.size() * 3);
@@ -654,11 +660,15 @@ class TissueUpdateTest : public test::DeviceTest {
 // After each edit the solver that followed it has the state, to the bit, of one made anew, and takes the same step up to what is left of
 // the residual: the two sweep in other orders.
 TEST_F(TissueUpdateTest, GoesOnAsASolverMadeAnew) {
-  for (const auto& [energy, damping_s] : {std::pair(TissueEnergy::kStableNeoHookean, 0.01), std::pair(TissueEnergy::kCorotated, 0.0)}) {
+  for (const auto& [energy, damping_s, coarse_nodes] : {std::tuple(TissueEnergy::kStableNeoHookean, 0.01, 0U),
+                                                        {TissueEnergy::kStableNeoHookean, 0.01, kCoarseNodes},
+                                                        {TissueEnergy::kCorotated, 0.0, 0U},
+                                                        {TissueEnergy::kCorotated, 0.0, kCoarseNodes}}) {
+    SCOPED_TRACE(coarse_nodes);
     EditedModel scene(TwoBoxes(energy, damping_s), 5);
-    PALPATE_TEST_ASSIGN(std::unique_ptr<TissueSolver> solver, Make(scene.model, 60));
+    PALPATE_TEST_ASSIGN(std::unique_ptr<TissueSolver> solver, Make(scene.model, 60, coarse_nodes));
     PALPATE_ASSERT_OK(solver->Rebuild(scene.model, scene.states));
-    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> fresh, Make(scene.model, 60));
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> fresh, Make(scene.model, 60, coarse_nodes));
     for (int edit = 0; edit < 8; ++edit) {
       SCOPED_TRACE(edit);
       PALPATE_ASSERT_OK(solver->ReadState(scene.states));
@@ -717,6 +727,36 @@ TEST_F(TissueUpdateTest, SameEditsGiveTheSameBits) {
     EXPECT_EQ(solver->edit_counts().rebuilds, 1U) << "the first edit, which makes room";
   }
   EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+// Corrections work with an inverse that edits have left behind, until enough has changed: that is part of the state.
+TEST_F(TissueUpdateTest, CoarseCorrectionsGoOnFromASavedState) {
+  EditedModel scene(TwoBoxes(TissueEnergy::kStableNeoHookean, 0.01), 33);
+  PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver, Make(scene.model, 10, kCoarseNodes));
+  PALPATE_ASSERT_OK(solver->Rebuild(scene.model, scene.states));
+  std::set<uint64_t> hashes;
+  for (int edit = 0; edit < 10; ++edit) {
+    SCOPED_TRACE(edit);
+    PALPATE_ASSERT_OK(solver->ReadState(scene.states));
+    scene.RandomEdit(true);
+    PALPATE_ASSERT_OK(Follow(*solver, scene));
+    StateWriter writer;
+    PALPATE_ASSERT_OK(solver->SaveState(writer));
+    const std::string bytes = writer.Take();
+    StateReader reader(bytes, "test");
+    const ColliderDescription probe = Probe();
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> restored,
+                        TissueSolver::Restore(context(), scene.model, Options(10, kCoarseNodes), {&probe, 1}, {}, kTuning, reader));
+    for (int i = 0; i < 2; ++i) {
+      PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step(Target()));
+      PALPATE_TEST_ASSIGN(const TissueStep again, restored->Step(Target()));
+      ASSERT_EQ(step.bad_vertices, 0U);
+      ASSERT_EQ(step.hash, again.hash) << "step " << i;
+      hashes.insert(step.hash);
+    }
+  }
+  EXPECT_EQ(hashes.size(), 20U);
+  EXPECT_GE(solver->edit_counts().deltas, 8U);
 }
 
 TEST_F(TissueUpdateTest, AbsentVerticesCannotBeHeldOrGathered) {

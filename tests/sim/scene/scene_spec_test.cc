@@ -66,6 +66,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   base.mutable_gravity_m_per_s2()->set_z(-9.81);
   base.mutable_solver()->set_iterations(3);
   base.mutable_solver()->set_acceleration(0.5);
+  base.mutable_solver()->set_coarse_nodes(100);
   base.mutable_solver()->set_report_energy(true);
   base.mutable_contact()->set_margin_m(0.001);
   base.mutable_contact()->set_friction(0.2);
@@ -374,10 +375,13 @@ TEST(SceneSpec, AbsentFieldsTakeTheDocumentedDefaults) {
   EXPECT_EQ(built->gravity_m_per_s2, Eigen::Vector3d(0, 0, -9.81));
   EXPECT_EQ(built->solver.iterations, 20);
   EXPECT_EQ(built->solver.acceleration, 0.9);
+  EXPECT_EQ(built->solver.coarse_nodes, 0);
   EXPECT_FALSE(built->solver.report_energy);
+  spec.mutable_solver()->set_coarse_nodes(300);
   spec.mutable_solver()->set_report_energy(true);
   const absl::StatusOr<sim::SceneDescription> telling = Build(spec);
   ASSERT_TRUE(telling.ok()) << telling.status();
+  EXPECT_EQ(telling->solver.coarse_nodes, 300);
   EXPECT_TRUE(telling->solver.report_energy);
   EXPECT_EQ(built->contact.margin_m, 0.001);
   EXPECT_EQ(built->contact.friction, 0.1);

@@ -1,0 +1,145 @@
+/* clang-format off */
+/* Coarse corrections between sweeps: d = P Q (P' H P)^-1 Q' P' f for the force f that the sweeps have left, along which the vertices then
+   go as far as the force along d tells. Q turns the rest shape's nodes as their vertices have turned; docs/algorithms/tissue.md, "Coarse
+   correction".
+
+   Build option: PALPATE_COARSE_GROUP  work-items that share a node in solve_nodes, 1 or a power of two.
+
+   Arrays, see coarse_lattice.h. Of vertices by slot: vertex_nodes, vertex_weights [slot][8]. Of nodes: entries node_begins[n] ..
+   node_begins[n + 1] of entry_vertex and entry_weight; node_part: x = first node of its part, y = floats of a row of the part's inverse,
+   z = place of its first row in rows of eight floats. node_force, node_move: three floats a node, in a part one after the other, each part
+   padded to whole rows; node_place is where a node's are. */
+/* clang-format on */
+#ifndef PALPATE_COARSE_GROUP /* default for tools that look at this file alone */
+#define PALPATE_COARSE_GROUP 64
+#endif
+
+#include "gpu/dynamics/shape_matching.clh"
+
+#define CORNERS 8
+
+/* How the vertices of a node have turned since rest, as a quaternion. Work-item: node. */
+__kernel void turn_nodes(uint node_count, const __global uint* node_begins, const __global uint* entry_vertex,
+                         const __global float* entry_weight, const __global float4* rest, const __global float4* x,
+                         __global float4* rotations) {
+  const uint n = (uint)get_global_id(0);
+  if (n >= node_count) return;
+  const uint begin = node_begins[n];
+  const uint end = node_begins[n + 1];
+  float sum = 0.0f;
+  float3 now = (float3)(0.0f), then = (float3)(0.0f);
+  for (uint e = begin; e < end; ++e) {
+    const float w = entry_weight[e];
+    sum += w;
+    now += w * x[entry_vertex[e]].xyz;
+    then += w * rest[entry_vertex[e]].xyz;
+  }
+  now /= fmax(sum, 1e-6f);
+  then /= fmax(sum, 1e-6f);
+  Matrix3 a;
+  a.x = a.y = a.z = (float3)(0.0f);
+  for (uint e = begin; e < end; ++e) {
+    add_outer_product(&a, entry_weight[e], x[entry_vertex[e]].xyz - now, rest[entry_vertex[e]].xyz - then);
+  }
+  uint rank;
+  bool converged;
+  rotations[n] = matching_rotation(&a, &rank, &converged);
+}
+
+/* Forces of the vertices at the nodes, turned back to the rest shape. Work-item: node. */
+__kernel void gather_forces(uint node_count, const __global uint* node_begins, const __global uint* entry_vertex,
+                            const __global float* entry_weight, const __global uint* node_frame, const __global uint* node_place,
+                            const __global float4* rotations, const __global float4* forces, __global float* node_force) {
+  const uint n = (uint)get_global_id(0);
+  if (n >= node_count) return;
+  float3 sum = (float3)(0.0f);
+  for (uint e = node_begins[n]; e < node_begins[n + 1]; ++e) sum += entry_weight[e] * forces[entry_vertex[e]].xyz;
+  sum = quaternion_rotate(quaternion_inverse(rotations[node_frame[n]]), sum);
+  __global float* out = node_force + node_place[n];
+  out[0] = sum.x;
+  out[1] = sum.y;
+  out[2] = sum.z;
+}
+
+/* Moves of the nodes, turned as their vertices are: rows of the inverse times the forces of the part. Work-group: node. */
+__kernel __attribute__((reqd_work_group_size(PALPATE_COARSE_GROUP, 1, 1))) void solve_nodes(
+    const __global uint4* node_part, const __global uint* node_frame, const __global uint* node_place, const __global float4* rotations,
+    const __global float* inverse, const __global float* node_force, __global float4* node_move) {
+  __local float sums[3 * PALPATE_COARSE_GROUP];
+  const uint n = (uint)get_group_id(0);
+  const uint me = (uint)get_local_id(0);
+  const uint4 part = node_part[n];
+  const __global float* force = node_force + node_place[part.x];
+  const __global float* row = inverse + 8 * ((size_t)part.z + (size_t)3 * (n - part.x) * (part.y / 8));
+  float8 a = (float8)(0.0f), b = (float8)(0.0f), c = (float8)(0.0f);
+  for (uint k = 8 * me; k < part.y; k += 8 * PALPATE_COARSE_GROUP) {
+    const float8 f = vload8(0, force + k);
+    a += vload8(0, row + k) * f;
+    b += vload8(0, row + part.y + k) * f;
+    c += vload8(0, row + 2 * part.y + k) * f;
+  }
+  const float4 a4 = a.lo + a.hi, b4 = b.lo + b.hi, c4 = c.lo + c.hi;
+  __local float* mine = sums + 3 * me;
+  mine[0] = (a4.x + a4.z) + (a4.y + a4.w);
+  mine[1] = (b4.x + b4.z) + (b4.y + b4.w);
+  mine[2] = (c4.x + c4.z) + (c4.y + c4.w);
+  for (uint half_group = PALPATE_COARSE_GROUP / 2; half_group > 0; half_group /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < half_group) {
+      for (uint k = 0; k < 3; ++k) mine[k] += mine[3 * half_group + k];
+    }
+  }
+  if (me != 0) return;
+  node_move[n] = (float4)(quaternion_rotate(rotations[node_frame[n]], (float3)(mine[0], mine[1], mine[2])), 0.0f);
+}
+
+/* Moves of the vertices, where they would lead, and the force along them. Work-item: a contiguous share of the slots; sums: [item]. */
+__kernel void spread_moves(uint vertex_count, const __global uint* vertex_nodes, const __global float* vertex_weights,
+                           const __global float4* node_move, const __global float4* forces, const __global float4* x,
+                           __global float4* moves, __global float4* trial, __global float* sums) {
+  const uint items = (uint)get_global_size(0);
+  const uint me = (uint)get_global_id(0);
+  const uint share = (vertex_count + items - 1) / items;
+  const uint end = min((me + 1) * share, vertex_count);
+  float sum = 0.0f;
+  for (uint v = me * share; v < end; ++v) {
+    float3 move = (float3)(0.0f);
+    for (uint c = 0; c < CORNERS; ++c) {
+      const float weight = vertex_weights[(size_t)v * CORNERS + c];
+      if (weight > 0.0f) move += weight * node_move[vertex_nodes[(size_t)v * CORNERS + c]].xyz;
+    }
+    moves[v] = (float4)(move, 0.0f);
+    trial[v] = x[v] + (float4)(move, 0.0f);
+    sum += dot(forces[v].xyz, move);
+  }
+  sums[me] = sum;
+}
+
+/* The force along the moves where they lead. Work-item: as of spread_moves. */
+__kernel void sum_along(uint vertex_count, const __global float4* forces, const __global float4* moves, __global float* sums) {
+  const uint items = (uint)get_global_size(0);
+  const uint me = (uint)get_global_id(0);
+  const uint share = (vertex_count + items - 1) / items;
+  const uint end = min((me + 1) * share, vertex_count);
+  float sum = 0.0f;
+  for (uint v = me * share; v < end; ++v) sum += dot(forces[v].xyz, moves[v].xyz);
+  sums[me] = sum;
+}
+
+#define MOST_SHARE 2.0f
+
+/* How much of the moves leads to where the force along them is zero, as the line through both its values tells. None if it does not push
+   that way at the start, or if any of it is not finite. share: [1]. Work-item: one. */
+__kernel void find_share(uint count, const __global float* sums_start, const __global float* sums_end, __global float* share) {
+  if (get_global_id(0) != 0) return;
+  float start = 0.0f, end = 0.0f;
+  for (uint i = 0; i < count; ++i) {
+    start += sums_start[i];
+    end += sums_end[i];
+  }
+  float found = 0.0f;
+  if (start > 0.0f && isfinite(start) && isfinite(end)) {
+    found = start - end > start / MOST_SHARE ? start / (start - end) : end > 0.0f ? 1.0f : MOST_SHARE;
+  }
+  share[0] = found;
+}

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "gpu/base/state_archive.h"
+#include "gpu/base/status.h"
+#include "gpu/dynamics/coarse_lattice.h"
+#include "gpu/dynamics/tissue_buffers.h"
+#include "gpu/dynamics/tissue_layout.h"
+#include "gpu/dynamics/tissue_layout_editor.h"
+#include "gpu/dynamics/tissue_sweeps.h"
+#include "gpu/dynamics/tissue_types.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+
+namespace palpate::gpu {
+
+/// Carries what sweeps leave over the whole body at once: information travels by one ring of vertices a sweep, so that fine or stiff bodies
+/// would need hundreds. A correction is a move of all vertices in the space of a CoarseLattice, worked out from the forces that are left,
+/// and as long as the force along it tells.
+///
+/// Guarantees: where no bound cuts it short, a correction does not raise the energy of the step as far as that is quadratic along it; one
+/// that would begin uphill is not made. With bounds it goes the way of all moves between detections, so nothing passes through anything.
+/// Edits change what it gains, never where the sweeps end. Cost: two evaluations of all forces, one product with a dense matrix.
+/// Thread: one at a time. Determinism: same calls and tuning, same bits. No blocking calls but at edits and for the state.
+class CoarseCorrection {
+ public:
+  /// Keeps a reference to `layout`. Errors: ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<CoarseCorrection>> Create(Queue& queue, const TissueModel& model, const TissueLayout& layout,
+                                                                  const TissueOptions& options, const TissueTuning& tuning);
+
+  /// After an edit of the layout. Weights follow; the inverse is made anew when a tenth of the tets have changed since it was made.
+  absl::Status Follow(Queue& queue, const TissueModel& model, const TissueChange& change);
+  /// What an inverse that edits left behind was made of. All else follows from the model and the layout. Blocking.
+  absl::Status SaveState(StateWriter& archive);
+  absl::Status LoadState(Queue& queue, StateReader& archive);
+
+  /// Start of the sweeps of a step: how the nodes have turned.
+  absl::Status Begin(Queue& queue, const TissueBuffers& tissue);
+  /// Between two sweeps.
+  absl::Status Correct(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps);
+
+  /// For tests. Forces that the last correction began with, at nodes and turned to the rest shape: three floats a node, parts padded to
+  /// CoarsePart::row_floats; and the share of its moves that it took.
+  const DeviceBuffer<Float4>& forces() const { return forces_; }
+  const DeviceBuffer<float>& node_forces() const { return node_force_; }
+  const DeviceBuffer<Float4>& rotations() const { return rotations_; }
+  const DeviceBuffer<Float4>& moves() const { return moves_; }
+  const DeviceBuffer<float>& share() const { return share_; }
+  const CoarseLattice& lattice() const { return lattice_; }
+  const CoarseWeights& weights() const { return weights_; }
+  size_t device_bytes() const;
+
+ private:
+  CoarseCorrection(const TissueLayout& layout, const TissueOptions& options, const TissueTuning& tuning)
+      : layout_(layout), dt_s_(options.dt_s), max_nodes_(options.coarse_nodes), group_size_(tuning.list_group), items_(tuning.partials) {}
+  absl::Status GiveLattice(Queue& queue);
+  absl::Status GiveWeights(Queue& queue);
+
+  const TissueLayout& layout_;
+  double dt_s_ = 0;
+  uint32_t max_nodes_ = 0;
+  uint32_t group_size_ = 1;
+  uint32_t items_ = 1;  // of sums over vertices
+  CoarseLattice lattice_;
+  CoarseWeights weights_;
+  uint64_t changed_tets_ = 0;  // since the inverse was made
+  DeviceBuffer<UInt4> node_part_;
+  DeviceBuffer<uint32_t> node_place_, node_begins_, node_frame_, entry_vertex_, vertex_nodes_;
+  DeviceBuffer<float> inverse_, entry_weight_, vertex_weights_, node_force_, sums_start_, sums_end_, share_;
+  DeviceBuffer<Float4> rest_, rotations_, node_move_, forces_, trial_forces_, moves_, trial_;
+  Kernel turn_nodes_, gather_forces_, solve_nodes_, spread_moves_, sum_along_, find_share_;
+};
+
+}  // namespace palpate::gpu

@@ -1,0 +1,424 @@
+#include "gpu/dynamics/coarse_lattice.h"
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "gpu/dynamics/layout_entries.h"
+#include "gpu/dynamics/symmetric_eigen.h"
+
+namespace palpate::gpu {
+namespace {
+
+using Cell = std::array<int32_t, 3>;
+using Vec = std::array<double, 3>;
+
+constexpr double kFinestSpacing = 2;       // times the mean edge: sweeps do well what varies faster
+constexpr double kCoarser = 1.12;          // from one try to the next
+constexpr double kLeastNodeWeight = 0.25;  // a node that weighs less, in vertices, is left out: the corners of the lattice's box
+constexpr double kLeastShare = 0.25;       // of a vertex's weights that must be left for it to hang on the others
+constexpr double kRidge = 1e-5;            // of the diagonal: two nodes may hang on one vertex
+constexpr double kFlat = 1e-3;             // of a node's vertices: least over largest variance
+
+/// One vertex's place in the lattice: the lowest corner of its cube, and where in it.
+struct Place {
+  Cell cell{};
+  Vec share{};
+};
+
+Place PlaceOf(const CoarsePart& part, const Vec& rest_m) {
+  Place place;
+  for (size_t k = 0; k < 3; ++k) {
+    const double at = (rest_m[k] - part.origin_m[k]) / part.spacing_m;
+    const double low = std::floor(at);
+    place.cell[k] = static_cast<int32_t>(std::clamp(low, -1e9, 1e9));
+    place.share[k] = at - low;
+  }
+  return place;
+}
+
+double WeightOf(const Place& place, uint32_t corner, Cell* cell) {
+  double weight = 1;
+  for (size_t k = 0; k < 3; ++k) {
+    const uint32_t upper = corner >> k & 1U;
+    (*cell)[k] = place.cell[k] + static_cast<int32_t>(upper);
+    weight *= upper != 0 ? place.share[k] : 1 - place.share[k];
+  }
+  return weight;
+}
+
+/// Node of a cell, or node_begin + node_count.
+uint32_t FindNode(const CoarsePart& part, std::span<const Cell> cells, const Cell& cell) {
+  const auto begin = cells.begin() + part.node_begin;
+  const auto end = begin + part.node_count;
+  const auto found = std::lower_bound(begin, end, cell);
+  return part.node_begin + (found != end && *found == cell ? static_cast<uint32_t>(found - begin) : part.node_count);
+}
+
+/// What a vertex hangs on; weights sum to 1, or are all 0.
+struct Hold {
+  std::array<uint32_t, kCoarseCorners> nodes{};
+  std::array<double, kCoarseCorners> weights{};
+};
+
+Hold HoldOf(const CoarsePart& part, std::span<const Cell> cells, const Vec& rest_m) {
+  Hold hold;
+  hold.nodes.fill(part.node_begin);
+  const Place place = PlaceOf(part, rest_m);
+  double sum = 0;
+  for (uint32_t c = 0; c < kCoarseCorners; ++c) {
+    Cell cell;
+    const double weight = WeightOf(place, c, &cell);
+    const uint32_t node = FindNode(part, cells, cell);
+    if (node == part.node_begin + part.node_count) continue;
+    hold.nodes[c] = node;
+    hold.weights[c] = weight;
+    sum += weight;
+  }
+  for (double& weight : hold.weights) weight = sum >= kLeastShare ? weight / sum : 0;
+  return hold;
+}
+
+bool MovesFreely(const TissueLayout& layout, SolverSlot slot) {
+  return slot != kNoSolverSlot && ToNumber(slot) < layout.free_count && layout.mass_kg[slot] > 0 && layout.held_axes[slot] == 0;
+}
+
+/// Connected parts, by their lowest vertex: vertices and tets of each. Those with shape-matched tets are left out.
+struct Parts {
+  std::vector<std::vector<uint32_t>> vertices, tets;
+};
+
+Parts FindParts(const TissueModel& model) {
+  std::vector<uint32_t> leader(model.rest_m.size());
+  std::iota(leader.begin(), leader.end(), 0U);
+  const auto root = [&](uint32_t v) {
+    while (leader[v] != v) v = leader[v] = leader[leader[v]];
+    return v;
+  };
+  for (const TissueTet& tet : model.tets) {
+    if (LayoutEntries::IsFree(tet)) continue;
+    for (size_t c = 1; c < 4; ++c) {
+      const uint32_t a = root(tet.vertices[0]);
+      const uint32_t b = root(tet.vertices[c]);
+      leader[std::max(a, b)] = std::min(a, b);
+    }
+  }
+  std::vector<uint8_t> is_matched(leader.size(), 0);
+  std::vector<uint32_t> tet_count(leader.size(), 0);
+  for (const TissueTet& tet : model.tets) {
+    if (LayoutEntries::IsFree(tet)) continue;
+    const uint32_t part = root(tet.vertices[0]);
+    ++tet_count[part];
+    if (tet.energy == TissueEnergy::kShapeMatched) is_matched[part] = 1;
+  }
+  Parts parts;
+  std::vector<uint32_t> number(leader.size(), kNoCoarsePart);
+  for (uint32_t v = 0; v < leader.size(); ++v) {
+    const uint32_t part = root(v);
+    if (tet_count[part] == 0 || is_matched[part] != 0) continue;
+    if (number[part] == kNoCoarsePart) {
+      number[part] = static_cast<uint32_t>(parts.vertices.size());
+      parts.vertices.emplace_back();
+      parts.tets.emplace_back();
+    }
+    parts.vertices[number[part]].push_back(v);
+  }
+  for (uint32_t t = 0; t < model.tets.size(); ++t) {
+    if (LayoutEntries::IsFree(model.tets[t])) continue;
+    const uint32_t part = number[root(model.tets[t].vertices[0])];
+    if (part != kNoCoarsePart) parts.tets[part].push_back(t);
+  }
+  return parts;
+}
+
+double MeanEdge(const TissueModel& model, std::span<const uint32_t> tets) {
+  double sum = 0;
+  for (const uint32_t t : tets) {
+    const std::array<uint32_t, 4>& v = model.tets[t].vertices;
+    for (size_t a = 0; a < 4; ++a) {
+      for (size_t b = a + 1; b < 4; ++b) {
+        double sq = 0;
+        for (size_t k = 0; k < 3; ++k) sq += std::pow(model.rest_m[v[a]][k] - model.rest_m[v[b]][k], 2);
+        sum += std::sqrt(sq);
+      }
+    }
+  }
+  return sum / (6.0 * static_cast<double>(tets.size()));
+}
+
+/// The cells whose nodes weigh enough, rising.
+std::vector<Cell> CellsOf(const CoarsePart& part, const TissueModel& model, std::span<const uint32_t> vertices) {
+  std::vector<std::pair<Cell, double>> found;
+  found.reserve(vertices.size() * kCoarseCorners);
+  for (const uint32_t v : vertices) {
+    const Place place = PlaceOf(part, model.rest_m[v]);
+    for (uint32_t c = 0; c < kCoarseCorners; ++c) {
+      Cell cell;
+      const double weight = WeightOf(place, c, &cell);
+      if (weight > 0) found.emplace_back(cell, weight);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<Cell> cells;
+  for (size_t i = 0; i < found.size();) {
+    double sum = 0;
+    const Cell cell = found[i].first;
+    for (; i < found.size() && found[i].first == cell; ++i) sum += found[i].second;
+    if (sum >= kLeastNodeWeight) cells.push_back(cell);
+  }
+  return cells;
+}
+
+/// The finest lattice of at most `max_nodes`, centred on the vertices `free`, or that of one cube.
+std::vector<Cell> Fit(const TissueModel& model, std::span<const uint32_t> free, double mean_edge_m, size_t max_nodes, CoarsePart* part) {
+  Vec low = model.rest_m[free[0]];
+  Vec high = low;
+  for (const uint32_t v : free) {
+    for (size_t k = 0; k < 3; ++k) {
+      low[k] = std::min(low[k], model.rest_m[v][k]);
+      high[k] = std::max(high[k], model.rest_m[v][k]);
+    }
+  }
+  const double longest = std::max({high[0] - low[0], high[1] - low[1], high[2] - low[2]});
+  for (double spacing = kFinestSpacing * mean_edge_m;; spacing *= kCoarser) {
+    part->spacing_m = spacing;
+    for (size_t k = 0; k < 3; ++k) {
+      const double count = std::max(1.0, std::ceil((high[k] - low[k]) / spacing));
+      part->origin_m[k] = 0.5 * (low[k] + high[k] - count * spacing);
+    }
+    std::vector<Cell> cells = CellsOf(*part, model, free);
+    if (cells.size() <= max_nodes || spacing > longest) return cells;
+  }
+}
+
+/// The lower triangle of the inverse of a symmetric positive definite matrix: L'^-1 L^-1, in blocks of columns that leave out what is zero.
+Eigen::MatrixXd InvertLower(const Eigen::MatrixXd& a) {
+  constexpr Eigen::Index kColumns = 96;
+  const Eigen::Index n = a.rows();
+  const Eigen::LLT<Eigen::MatrixXd> factor(a);
+  Eigen::MatrixXd lower = Eigen::MatrixXd::Identity(n, n);
+  for (Eigen::Index j = 0; j < n; j += kColumns) {
+    auto columns = lower.block(j, j, n - j, std::min(kColumns, n - j));
+    factor.matrixLLT().block(j, j, n - j, n - j).triangularView<Eigen::Lower>().solveInPlace(columns);
+  }
+  Eigen::MatrixXd inverse(n, n);
+  for (Eigen::Index j = 0; j < n; j += kColumns) {
+    const Eigen::Index width = std::min(kColumns, n - j);
+    inverse.block(j, 0, width, j + width).noalias() = lower.block(j, j, n - j, width).transpose() * lower.block(j, 0, n - j, j + width);
+  }
+  return inverse;
+}
+
+/// (P' H P)^-1 of a part, its lower triangle, without padding.
+Eigen::MatrixXd InverseOf(const TissueModel& model, const TissueLayout& layout, double dt_s, std::span<const uint32_t> vertices,
+                          std::span<const uint32_t> tets, const std::vector<Hold>& holds, const CoarsePart& part) {
+  const auto n = static_cast<Eigen::Index>(3 * part.node_count);
+  Eigen::MatrixXd a = Eigen::MatrixXd::Zero(n, n);
+  const auto at = [&](uint32_t node) { return static_cast<Eigen::Index>(3 * (node - part.node_begin)); };
+  for (const uint32_t v : vertices) {
+    const SolverSlot slot = layout.solver_index[v];
+    if (!MovesFreely(layout, slot)) continue;
+    const double inertia = layout.mass_kg[slot] * (1 + dt_s * layout.mass_damping_per_s[slot]) / (dt_s * dt_s);
+    const Hold& hold = holds[v];
+    for (uint32_t i = 0; i < kCoarseCorners; ++i) {
+      for (uint32_t j = 0; j < kCoarseCorners; ++j) {
+        const double value = inertia * hold.weights[i] * hold.weights[j];
+        if (value == 0) continue;
+        for (Eigen::Index k = 0; k < 3; ++k) a(at(hold.nodes[i]) + k, at(hold.nodes[j]) + k) += value;
+      }
+    }
+  }
+  std::vector<std::pair<uint32_t, Eigen::Vector3d>> gradients;  // of the coarse shape functions in a tet
+  for (const uint32_t t : tets) {
+    const TissueTet& tet = model.tets[t];
+    const auto rest = [&](size_t c) { return Eigen::Vector3d(model.rest_m[tet.vertices[c]].data()); };
+    Eigen::Matrix3d edges;
+    for (size_t c = 1; c < 4; ++c) edges.col(static_cast<Eigen::Index>(c) - 1) = rest(c) - rest(0);
+    const double volume = edges.determinant() / 6;
+    const Eigen::Matrix3d inverse = edges.inverse();
+    gradients.clear();
+    for (size_t c = 0; c < 4; ++c) {
+      if (!MovesFreely(layout, layout.solver_index[tet.vertices[c]])) continue;
+      const Eigen::Vector3d g =
+          c == 0 ? Eigen::Vector3d(-inverse.colwise().sum().transpose()) : Eigen::Vector3d(inverse.row(static_cast<Eigen::Index>(c) - 1));
+      const Hold& hold = holds[tet.vertices[c]];
+      for (uint32_t i = 0; i < kCoarseCorners; ++i) {
+        if (hold.weights[i] == 0) continue;
+        const auto same = std::find_if(gradients.begin(), gradients.end(), [&](const auto& e) { return e.first == hold.nodes[i]; });
+        if (same != gradients.end()) {
+          same->second += hold.weights[i] * g;
+        } else {
+          gradients.emplace_back(hold.nodes[i], hold.weights[i] * g);
+        }
+      }
+    }
+    const double scale = volume * (1 + tet.damping_s / dt_s);
+    const double mu = scale * tet.mu_pa;
+    const double lambda = scale * tet.lambda_pa;
+    for (const auto& [i, gi] : gradients) {
+      for (const auto& [j, gj] : gradients) {
+        a.block<3, 3>(at(i), at(j)) += mu * (gi.dot(gj) * Eigen::Matrix3d::Identity() + gj * gi.transpose()) + lambda * gi * gj.transpose();
+      }
+    }
+  }
+  a.diagonal() *= 1 + kRidge;
+  return InvertLower(a);
+}
+
+/// Appends a part, if any of it moves freely.
+void AddPart(const TissueModel& model, const TissueLayout& layout, double dt_s, std::span<const uint32_t> vertices,
+             std::span<const uint32_t> tets, size_t max_nodes, std::vector<Hold>* holds, CoarseLattice* lattice) {
+  std::vector<uint32_t> free;
+  std::copy_if(vertices.begin(), vertices.end(), std::back_inserter(free),
+               [&](uint32_t v) { return MovesFreely(layout, layout.solver_index[v]); });
+  if (free.empty()) return;
+  CoarsePart part;
+  const std::vector<Cell> cells = Fit(model, free, MeanEdge(model, tets), max_nodes, &part);
+  if (cells.empty()) return;
+  part.node_begin = static_cast<uint32_t>(lattice->cells.size());
+  part.node_count = static_cast<uint32_t>(cells.size());
+  part.inverse_begin = lattice->inverse.size();
+  part.row_floats = (3 * part.node_count + kCoarseRowUnit - 1) / kCoarseRowUnit * kCoarseRowUnit;
+  lattice->cells.insert(lattice->cells.end(), cells.begin(), cells.end());
+  for (const uint32_t v : vertices) {
+    lattice->vertex_part[v] = static_cast<uint32_t>(lattice->parts.size());
+    if (MovesFreely(layout, layout.solver_index[v])) (*holds)[v] = HoldOf(part, lattice->cells, model.rest_m[v]);
+  }
+  const Eigen::MatrixXd inverse = InverseOf(model, layout, dt_s, vertices, tets, *holds, part);
+  lattice->inverse.resize(part.inverse_begin + size_t{3} * part.node_count * part.row_floats, 0.0F);
+  for (uint32_t r = 0; r < 3 * part.node_count; ++r) {
+    for (uint32_t c = 0; c < 3 * part.node_count; ++c) {
+      lattice->inverse[part.inverse_begin + size_t{r} * part.row_floats + c] = static_cast<float>(inverse(std::max(r, c), std::min(r, c)));
+    }
+  }
+  lattice->parts.push_back(part);
+}
+
+/// For each node itself if its vertices span a volume, else the nearest node of its part whose do.
+std::vector<uint32_t> FramesOf(const CoarseLattice& lattice, const TissueLayout& layout, const CoarseWeights& weights) {
+  std::vector<uint32_t> frame(lattice.cells.size());
+  std::iota(frame.begin(), frame.end(), 0U);
+  for (const CoarsePart& part : lattice.parts) {
+    std::vector<uint8_t> spans(part.node_count, 0);
+    for (uint32_t i = 0; i < part.node_count; ++i) {
+      const uint32_t begin = weights.node_begins[part.node_begin + i];
+      const uint32_t end = weights.node_begins[part.node_begin + i + 1];
+      Vec mean{};
+      double sum = 0;
+      const auto rest = [&](uint32_t e) {
+        const Float4& r = layout.rest_m[SolverSlot{weights.entry_vertex[e]}];
+        return Vec{r.x, r.y, r.z};
+      };
+      for (uint32_t e = begin; e < end; ++e) {
+        sum += weights.entry_weight[e];
+        for (size_t k = 0; k < 3; ++k) mean[k] += weights.entry_weight[e] * rest(e)[k];
+      }
+      Matrix<3> spread{};
+      for (uint32_t e = begin; e < end; ++e) {
+        const Vec r = rest(e);
+        for (size_t j = 0; j < 3; ++j) {
+          for (size_t k = 0; k < 3; ++k) spread[j][k] += weights.entry_weight[e] * (r[j] - mean[j] / sum) * (r[k] - mean[k] / sum);
+        }
+      }
+      std::array<double, 3> values{};
+      Matrix<3> vectors{};
+      SymmetricEigen(spread, &values, &vectors);
+      const auto [least, largest] = std::minmax_element(values.begin(), values.end());
+      spans[i] = *largest > 0 && *least > kFlat * *largest;
+    }
+    for (uint32_t i = 0; i < part.node_count; ++i) {
+      if (spans[i] != 0) continue;
+      int64_t nearest = std::numeric_limits<int64_t>::max();
+      for (uint32_t j = 0; j < part.node_count; ++j) {
+        if (spans[j] == 0) continue;
+        int64_t sq = 0;
+        for (size_t k = 0; k < 3; ++k) {
+          const int64_t d = lattice.cells[part.node_begin + i][k] - lattice.cells[part.node_begin + j][k];
+          sq += d * d;
+        }
+        if (sq >= nearest) continue;
+        nearest = sq;
+        frame[part.node_begin + i] = part.node_begin + j;
+      }
+    }
+  }
+  return frame;
+}
+
+}  // namespace
+
+CoarseLattice BuildCoarseLattice(const TissueModel& model, const TissueLayout& layout, double dt_s, uint32_t max_nodes) {
+  CoarseLattice lattice;
+  lattice.vertex_part.assign(model.rest_m.size(), kNoCoarsePart);
+  const Parts parts = FindParts(model);
+  size_t vertex_count = 0;
+  for (const std::vector<uint32_t>& vertices : parts.vertices) vertex_count += vertices.size();
+  std::vector<Hold> holds(model.rest_m.size());
+  for (size_t p = 0; p < parts.vertices.size(); ++p) {
+    const size_t own = std::max<size_t>(kCoarseCorners, max_nodes * parts.vertices[p].size() / vertex_count);
+    AddPart(model, layout, dt_s, parts.vertices[p], parts.tets[p], own, &holds, &lattice);
+  }
+  return lattice;
+}
+
+void FollowCoarseParts(const TissueModel& model, std::span<const uint32_t> tets, CoarseLattice* lattice) {
+  std::vector<uint32_t>& part = lattice->vertex_part;
+  part.resize(model.rest_m.size(), kNoCoarsePart);
+  for (size_t v = 0; v < part.size(); ++v) {
+    if (model.fixed[v] == kAbsentVertex) part[v] = kNoCoarsePart;
+  }
+  for (bool found = true; found;) {
+    found = false;
+    for (const uint32_t t : tets) {
+      if (t >= model.tets.size() || LayoutEntries::IsFree(model.tets[t])) continue;
+      const std::array<uint32_t, 4>& vertices = model.tets[t].vertices;
+      const auto known = std::find_if(vertices.begin(), vertices.end(), [&](uint32_t v) { return part[v] != kNoCoarsePart; });
+      if (known == vertices.end()) continue;
+      for (const uint32_t v : vertices) {
+        if (part[v] != kNoCoarsePart) continue;
+        part[v] = part[*known];
+        found = true;
+      }
+    }
+  }
+}
+
+CoarseWeights WeighCoarse(const CoarseLattice& lattice, const TissueLayout& layout) {
+  CoarseWeights w;
+  w.vertex_nodes.assign(size_t{layout.vertex_count} * kCoarseCorners, 0);
+  w.vertex_weights.assign(size_t{layout.vertex_count} * kCoarseCorners, 0.0F);
+  w.node_begins.assign(lattice.cells.size() + 1, 0);
+  for (uint32_t s = 0; s < layout.free_count; ++s) {
+    const SolverSlot slot{s};
+    const uint32_t vertex = layout.original_index[slot];
+    if (vertex == kNoTissueVertex || lattice.vertex_part[vertex] == kNoCoarsePart || !MovesFreely(layout, slot)) continue;
+    const Float4& rest = layout.rest_m[slot];
+    const Hold hold = HoldOf(lattice.parts[lattice.vertex_part[vertex]], lattice.cells, {rest.x, rest.y, rest.z});
+    for (uint32_t c = 0; c < kCoarseCorners; ++c) {
+      const auto weight = static_cast<float>(hold.weights[c]);
+      w.vertex_nodes[size_t{s} * kCoarseCorners + c] = hold.nodes[c];
+      w.vertex_weights[size_t{s} * kCoarseCorners + c] = weight;
+      if (weight > 0) ++w.node_begins[hold.nodes[c] + 1];
+    }
+  }
+  std::partial_sum(w.node_begins.begin(), w.node_begins.end(), w.node_begins.begin());
+  w.entry_vertex.resize(w.node_begins.back());
+  w.entry_weight.resize(w.node_begins.back());
+  std::vector<uint32_t> next(w.node_begins.begin(), w.node_begins.end() - 1);
+  for (uint32_t s = 0; s < layout.free_count; ++s) {
+    for (uint32_t c = 0; c < kCoarseCorners; ++c) {
+      const float weight = w.vertex_weights[size_t{s} * kCoarseCorners + c];
+      if (!(weight > 0)) continue;
+      const uint32_t entry = next[w.vertex_nodes[size_t{s} * kCoarseCorners + c]]++;
+      w.entry_vertex[entry] = s;
+      w.entry_weight[entry] = weight;
+    }
+  }
+  w.node_frame = FramesOf(lattice, layout, w);
+  return w;
+}
+
+}  // namespace palpate::gpu

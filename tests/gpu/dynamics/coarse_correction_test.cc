@@ -1,0 +1,440 @@
+// Coarse corrections: what they are made of against the host, and what they do to the residual of a step.
+#include "gpu/dynamics/coarse_correction.h"
+
+#include <gtest/gtest.h>
+
+#include <Eigen/Dense>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gpu/base/state_archive.h"
+#include "gpu/dynamics/tissue_solver.h"
+#include "tests/gpu/dynamics/surface_models.h"
+#include "tests/gpu/dynamics/tissue_models.h"
+#include "tests/support/device_test.h"
+
+namespace palpate::gpu {
+namespace {
+
+using Eigen::Matrix3d;
+using Eigen::MatrixXd;
+using Eigen::Vector3d;
+using Eigen::VectorXd;
+
+constexpr double kDt = 1.0 / 120;
+constexpr double kLength_m = 0.16;
+
+/// A bar whose end at x = 0 is fixed; inner vertices are off the grid.
+TissueModel Cantilever(std::array<uint32_t, 3> cells, const TestMaterial& material) {
+  TissueModel model = BoxModel(cells, {kLength_m, 0.05, 0.05}, {0, 0, 0}, material);
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<double> off(-0.15, 0.15);
+  for (size_t v = 0; v < model.rest_m.size(); ++v) {
+    std::array<double, 3>& x = model.rest_m[v];
+    model.fixed[v] = x[0] == 0;
+    const bool is_inside = x[0] > 0 && x[0] < kLength_m && x[1] > 0 && x[1] < 0.05 && x[2] > 0 && x[2] < 0.05;
+    if (!is_inside) continue;
+    for (double& value : x) value += off(random) * kLength_m / cells[0];
+  }
+  return model;
+}
+
+constexpr TestMaterial kTissue{.young_modulus_pa = 5000, .poisson_ratio = 0.45};
+constexpr std::array<uint32_t, 3> k2500{16, 5, 5}, k10000{26, 8, 8}, k50000{44, 14, 14};
+
+/// The stages that a correction needs, without the rest of a step.
+class CoarseCorrectionTest : public test::DeviceTest {
+ protected:
+  struct Stages {
+    explicit Stages(TissueModel of) : model(std::move(of)), sweeps(layout) {}
+    TissueModel model;
+    TissueLayout layout;
+    TissueBuffers tissue;
+    ToolContacts tools;
+    TissueAnchors anchors;
+    TissueSweeps sweeps;
+    std::unique_ptr<CoarseCorrection> correction;
+  };
+
+  absl::StatusOr<std::unique_ptr<Stages>> Make(const TissueModel& model, uint32_t nodes) {
+    const TissueOptions options{.dt_s = kDt, .acceleration = 0, .coarse_nodes = nodes};
+    const TissueTuning tuning = TissueTuning::For(context()->device());
+    auto made = std::make_unique<Stages>(model);
+    PALPATE_ASSIGN_OR_RETURN(made->layout, LayOutTissue(model, kDt, tuning.lanes));
+    StepParams params{};
+    params.dt_s = static_cast<float>(kDt);
+    params.inv_dt = static_cast<float>(1 / kDt);
+    params.lambda_cap = PALPATE_LAMBDA_UNCAPPED;
+    params.free_count = made->layout.free_count;
+    params.vertex_count = made->layout.vertex_count;
+    params.triangle_count = made->layout.triangle_count;
+    params.tet_count = made->layout.tet_count;
+    PALPATE_RETURN_IF_ERROR(made->tools.Init(queue(), made->layout, options, tuning, {}, {}, 1));
+    PALPATE_ASSIGN_OR_RETURN(made->tissue, TissueBuffers::Create(queue(), made->layout, params, false));
+    PALPATE_RETURN_IF_ERROR(made->anchors.Init(queue(), made->layout));
+    PALPATE_RETURN_IF_ERROR(made->sweeps.Init(queue(), model, options, tuning, false, nullptr));
+    PALPATE_RETURN_IF_ERROR(made->sweeps.Bind(made->tissue, made->tools, made->anchors));
+    PALPATE_ASSIGN_OR_RETURN(made->correction, CoarseCorrection::Create(queue(), model, made->layout, options, tuning));
+    return made;
+  }
+
+  /// Positions by slot from those by vertex, and inertial targets `y`.
+  void Write(Stages& stages, const std::vector<Vector3d>& x, const std::vector<Vector3d>& y) {
+    const auto by_slot = [&](const std::vector<Vector3d>& values) {
+      std::vector<Float4> out(stages.layout.vertex_count);
+      for (size_t v = 0; v < values.size(); ++v) {
+        out[ToNumber(stages.layout.solver_index[v])] = {static_cast<float>(values[v].x()), static_cast<float>(values[v].y()),
+                                                        static_cast<float>(values[v].z()), 0};
+      }
+      return out;
+    };
+    PALPATE_EXPECT_OK(queue().Write(stages.tissue.x, std::span<const Float4>(by_slot(x))));
+    PALPATE_EXPECT_OK(queue().Write(stages.tissue.x_start, std::span<const Float4>(by_slot(x))));
+    PALPATE_EXPECT_OK(queue().Write(stages.tissue.y, std::span<const Float4>(by_slot(y))));
+  }
+
+  template <typename T>
+  std::vector<T> Read(const DeviceBuffer<T>& buffer) {
+    std::vector<T> values(buffer.count());
+    PALPATE_EXPECT_OK(queue().ReadBlocking(buffer, std::span<T>(values)));
+    return values;
+  }
+  std::vector<Vector3d> Positions(Stages& stages) {
+    const std::vector<Float4> x = Read(stages.tissue.x);
+    std::vector<Vector3d> out;
+    for (const SolverSlot slot : stages.layout.solver_index) {
+      const Float4& p = x[ToNumber(slot)];
+      out.emplace_back(p.x, p.y, p.z);
+    }
+    return out;
+  }
+};
+
+std::vector<Vector3d> RestOf(const TissueModel& model) {
+  std::vector<Vector3d> rest;
+  for (const auto& r : model.rest_m) rest.emplace_back(r[0], r[1], r[2]);
+  return rest;
+}
+
+Vector3d Rotate(const Float4& q, const Vector3d& v) { return Eigen::Quaterniond(q.w, q.x, q.y, q.z) * v; }
+
+/// Energy of a step: inertia and neo-Hookean tets, in double.
+double EnergyOf(const TissueModel& model, const TissueLayout& layout, const std::vector<Vector3d>& x, const std::vector<Vector3d>& y) {
+  double sum = 0;
+  for (size_t v = 0; v < x.size(); ++v) {
+    if (model.fixed[v] == 0) sum += layout.mass_kg[layout.solver_index[v]] / (2 * kDt * kDt) * (x[v] - y[v]).squaredNorm();
+  }
+  for (const TissueTet& tet : model.tets) {
+    Matrix3d rest, now;
+    for (int c = 0; c < 3; ++c) {
+      rest.col(c) = Vector3d(model.rest_m[tet.vertices[c + 1]].data()) - Vector3d(model.rest_m[tet.vertices[0]].data());
+      now.col(c) = x[tet.vertices[c + 1]] - x[tet.vertices[0]];
+    }
+    const Matrix3d f = now * rest.inverse();
+    const double j = f.determinant();
+    const double mu = tet.mu_pa;
+    sum += rest.determinant() / 6 * (mu / 2 * (f.squaredNorm() - 3) - mu * (j - 1) + (tet.lambda_pa + mu) / 2 * (j - 1) * (j - 1));
+  }
+  return sum;
+}
+
+TEST_F(CoarseCorrectionTest, WeightsReproduceLinearFieldsAndLeaveOutWhatIsHeld) {
+  TissueModel model = Cantilever(k2500, kTissue);
+  model.held_axes.assign(model.rest_m.size(), 0);
+  for (size_t v = 0; v < model.rest_m.size(); ++v) model.held_axes[v] = model.rest_m[v][0] == kLength_m ? 2 : 0;
+  for (const uint32_t nodes : {8U, 60U, 300U}) {
+    PALPATE_TEST_ASSIGN(const TissueLayout layout, LayOutTissue(model, kDt, 1));
+    const CoarseLattice lattice = BuildCoarseLattice(model, layout, kDt, nodes);
+    ASSERT_EQ(lattice.parts.size(), 1U);
+    ASSERT_LE(lattice.cells.size(), nodes);
+    const CoarsePart& part = lattice.parts[0];
+    const CoarseWeights weights = WeighCoarse(lattice, layout);
+    size_t entries = 0;
+    for (size_t v = 0; v < model.rest_m.size(); ++v) {
+      const uint32_t slot = ToNumber(layout.solver_index[v]);
+      double sum = 0;
+      Vector3d at = Vector3d::Zero();
+      for (uint32_t c = 0; c < kCoarseCorners; ++c) {
+        const double w = weights.vertex_weights[slot * kCoarseCorners + c];
+        if (w == 0) continue;
+        ++entries;
+        sum += w;
+        const auto& cell = lattice.cells[weights.vertex_nodes[slot * kCoarseCorners + c]];
+        for (int k = 0; k < 3; ++k) at[k] += w * (part.origin_m[k] + part.spacing_m * cell[k]);
+      }
+      if (model.fixed[v] != 0 || model.held_axes[v] != 0) {
+        EXPECT_EQ(sum, 0) << v;
+        continue;
+      }
+      ASSERT_NEAR(sum, 1, 1e-6) << v;
+      EXPECT_LT((at - Vector3d(model.rest_m[v].data())).norm(), 1e-6) << v;
+    }
+    EXPECT_EQ(entries, weights.entry_vertex.size());
+    EXPECT_EQ(entries, weights.node_begins.back());
+  }
+}
+
+// The operator of the lattice is the change of the device's own forces at rest.
+TEST_F(CoarseCorrectionTest, InverseIsThatOfTheHessianAtRest) {
+  for (const TissueEnergy energy : {TissueEnergy::kStableNeoHookean, TissueEnergy::kCorotated, TissueEnergy::kStVenantKirchhoff}) {
+    SCOPED_TRACE(Name(energy));
+    const TissueModel model =
+        Cantilever({6, 3, 3}, {.young_modulus_pa = 5000, .poisson_ratio = 0.4, .mass_damping_per_s = 3, .energy = energy});
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<Stages> stages, Make(model, 12));
+    const CoarseLattice& lattice = stages->correction->lattice();
+    const CoarseWeights& weights = stages->correction->weights();
+    const CoarsePart& part = lattice.parts[0];
+    const auto n = static_cast<Eigen::Index>(3 * part.node_count);
+    ASSERT_GE(n, 24);
+    MatrixXd inverse(n, n);
+    for (Eigen::Index r = 0; r < n; ++r) {
+      for (Eigen::Index c = 0; c < n; ++c) inverse(r, c) = lattice.inverse[static_cast<size_t>(r * part.row_floats + c)];
+    }
+    // Mass damping is in the weight of inertia, which the device takes from y.
+    std::vector<Float4> y = Read(stages->tissue.x);
+    for (Float4& target : y) target.w = static_cast<float>(3 * kDt);
+    PALPATE_ASSERT_OK(queue().Write(stages->tissue.y, std::span<const Float4>(y)));
+    const std::vector<Float4> rest = Read(stages->tissue.x);
+    PALPATE_TEST_ASSIGN(const DeviceBuffer<Float4> forces, DeviceBuffer<Float4>::Create(context(), stages->layout.vertex_count, "forces"));
+    const auto at_nodes = [&](const std::vector<Float4>& x) {
+      PALPATE_EXPECT_OK(queue().Write(stages->tissue.x, std::span<const Float4>(x)));
+      PALPATE_EXPECT_OK(stages->sweeps.Update(queue(), stages->tissue));
+      PALPATE_EXPECT_OK(stages->sweeps.EnqueueForces(queue(), kAllForces, stages->tissue.x, forces));
+      const std::vector<Float4> f = Read(forces);
+      VectorXd sum = VectorXd::Zero(n);
+      for (uint32_t node = 0; node < part.node_count; ++node) {
+        for (uint32_t e = weights.node_begins[node]; e < weights.node_begins[node + 1]; ++e) {
+          const Float4& force = f[weights.entry_vertex[e]];
+          sum.segment<3>(3 * node) += weights.entry_weight[e] * Vector3d(force.x, force.y, force.z);
+        }
+      }
+      return sum;
+    };
+    constexpr float kMove_m = 1e-4F;
+    MatrixXd hessian(n, n);
+    for (Eigen::Index c = 0; c < n; ++c) {
+      VectorXd difference = VectorXd::Zero(n);
+      for (const float move : {-kMove_m, kMove_m}) {
+        std::vector<Float4> x = rest;
+        const auto node = static_cast<uint32_t>(c / 3);
+        for (uint32_t e = weights.node_begins[node]; e < weights.node_begins[node + 1]; ++e) {
+          Float4& p = x[weights.entry_vertex[e]];
+          (c % 3 == 0 ? p.x : c % 3 == 1 ? p.y : p.z) += move * weights.entry_weight[e];
+        }
+        difference -= (move > 0 ? 1 : -1) * at_nodes(x);
+      }
+      hessian.col(c) = difference / (2 * kMove_m);
+    }
+    const MatrixXd expected = inverse.inverse();
+    EXPECT_LT((hessian - expected).norm(), 3e-3 * expected.norm());
+    EXPECT_LT((hessian - hessian.transpose()).norm(), 3e-3 * expected.norm());
+  }
+}
+
+TEST_F(CoarseCorrectionTest, ForcesAndMovesAreThoseOfTheHost) {
+  const TissueModel model = Cantilever(k2500, kTissue);
+  PALPATE_TEST_ASSIGN(const std::unique_ptr<Stages> stages, Make(model, 100));
+  std::vector<Vector3d> x = RestOf(model);
+  const std::vector<Vector3d> y = x;
+  for (Vector3d& p : x) p = Eigen::AngleAxisd(6 * p.x(), Vector3d(0, 1, 0).normalized()) * p;  // bent by a radian
+  Write(*stages, x, y);
+  PALPATE_ASSERT_OK(stages->correction->Begin(queue(), stages->tissue));
+  PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->sweeps));
+  const CoarseLattice& lattice = stages->correction->lattice();
+  const CoarseWeights& weights = stages->correction->weights();
+  const CoarsePart& part = lattice.parts[0];
+  const std::vector<Float4> forces = Read(stages->correction->forces());
+  const std::vector<Float4> rotations = Read(stages->correction->rotations());
+  const std::vector<float> node_forces = Read(stages->correction->node_forces());
+  VectorXd expected(3 * part.node_count);
+  double most_turned = 0;
+  for (uint32_t node = 0; node < part.node_count; ++node) {
+    Vector3d sum = Vector3d::Zero();
+    for (uint32_t e = weights.node_begins[node]; e < weights.node_begins[node + 1]; ++e) {
+      const Float4& f = forces[weights.entry_vertex[e]];
+      sum += weights.entry_weight[e] * Vector3d(f.x, f.y, f.z);
+    }
+    const Float4& q = rotations[weights.node_frame[node]];
+    ASSERT_NEAR(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w, 1, 1e-5);
+    most_turned = std::max(most_turned, 2 * std::acos(std::min(1.0, std::abs(static_cast<double>(q.w)))));
+    expected.segment<3>(3 * node) = Rotate({-q.x, -q.y, -q.z, q.w}, sum);
+  }
+  EXPECT_NEAR(most_turned, 1.5, 0.6) << "the tip of the bent bar";
+  const double largest = expected.cwiseAbs().maxCoeff();
+  ASSERT_GT(largest, 0);
+  for (Eigen::Index k = 0; k < expected.size(); ++k) EXPECT_NEAR(node_forces[static_cast<size_t>(k)], expected[k], 1e-4 * largest) << k;
+  VectorXd node_moves(expected.size());
+  for (Eigen::Index r = 0; r < expected.size(); ++r) {
+    double sum = 0;
+    for (Eigen::Index c = 0; c < expected.size(); ++c) {
+      sum += static_cast<double>(lattice.inverse[static_cast<size_t>(r * part.row_floats + c)]) * expected[c];
+    }
+    node_moves[r] = sum;
+  }
+  const std::vector<Float4> moves = Read(stages->correction->moves());
+  const double longest = node_moves.cwiseAbs().maxCoeff();
+  for (uint32_t s = 0; s < stages->layout.vertex_count; ++s) {
+    Vector3d move = Vector3d::Zero();
+    for (uint32_t c = 0; c < kCoarseCorners; ++c) {
+      const uint32_t node = weights.vertex_nodes[s * kCoarseCorners + c];
+      move += weights.vertex_weights[s * kCoarseCorners + c] * Rotate(rotations[weights.node_frame[node]], node_moves.segment<3>(3 * node));
+    }
+    ASSERT_LT((move - Vector3d(moves[s].x, moves[s].y, moves[s].z)).norm(), 1e-3 * longest) << s;
+  }
+}
+
+TEST_F(CoarseCorrectionTest, ACorrectionLowersTheEnergy) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  for (const double young : {1e3, 1e5, 1e6}) {
+    const TissueModel model = Cantilever(k2500, {.young_modulus_pa = young, .poisson_ratio = 0.45});
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<Stages> stages, Make(model, 120));
+    for (const double turn : {0.0, 2.0}) {
+      for (const double noise_m : {0.0, 3e-4}) {
+        SCOPED_TRACE(testing::Message() << young << " Pa, turned by " << turn << ", noise " << noise_m);
+        std::vector<Vector3d> x = RestOf(model);
+        const Eigen::AngleAxisd whole(turn, Vector3d(1, 2, -1).normalized());
+        for (size_t v = 0; v < x.size(); ++v) {
+          const Eigen::AngleAxisd bend(2 * x[v].x(), Vector3d(0, 1, 0));
+          x[v] = whole * Vector3d(bend * x[v]);
+          if (model.fixed[v] == 0) x[v] += noise_m * Vector3d(normal(random), normal(random), normal(random));
+        }
+        std::vector<Vector3d> y = x;
+        for (Vector3d& target : y) target += Vector3d(0, 0, -9.81 * kDt * kDt);
+        Write(*stages, x, y);
+        PALPATE_ASSERT_OK(stages->correction->Begin(queue(), stages->tissue));
+        double before = EnergyOf(model, stages->layout, x, y);
+        const double first = before;
+        for (int k = 0; k < 3; ++k) {
+          PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->sweeps));
+          const double share = Read(stages->correction->share())[0];
+          const double after = EnergyOf(model, stages->layout, Positions(*stages), y);
+          EXPECT_GT(share, 0);
+          EXPECT_LT(after, before + 1e-6 * first) << "correction " << k << " by " << share;
+          before = after;
+        }
+        EXPECT_LT(before, 0.99 * first);
+      }
+    }
+  }
+}
+
+class CoarseSolverTest : public test::DeviceTest {
+ protected:
+  absl::StatusOr<std::unique_ptr<TissueSolver>> Make(const TissueModel& model, const TissueOptions& options) {
+    return TissueSolver::Create(context(), model, options, {}, {}, TissueTuning::For(context()->device()));
+  }
+};
+
+TEST_F(CoarseSolverTest, SameCallsGiveTheSameBits) {
+  const TissueModel model = Cantilever({8, 4, 4}, kTissue);
+  std::vector<uint64_t> hashes[3];
+  for (int run = 0; run < 3; ++run) {
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver, Make(model, {.dt_s = kDt, .coarse_nodes = run < 2 ? 50U : 0U}));
+    for (int i = 0; i < 6; ++i) {
+      PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
+      hashes[run].push_back(step.hash);
+    }
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+  EXPECT_NE(hashes[0], hashes[2]) << "corrections do something";
+}
+
+// A body that falls and turns feels no force within, and a correction must not make one.
+TEST_F(CoarseSolverTest, FreeFallStaysFreeFall) {
+  TissueModel model = BoxModel({6, 3, 3}, {0.12, 0.06, 0.06}, {0, 0, 0}, {.young_modulus_pa = 1e5});
+  PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver, Make(model, {.dt_s = 0.01, .coarse_nodes = 60}));
+  for (int n = 1; n <= 30; ++n) {
+    PALPATE_ASSERT_OK(solver->Step({}).status());
+    std::vector<float> x(3 * model.rest_m.size());
+    PALPATE_ASSERT_OK(solver->ReadPositions(x));
+    const Vector3d shift(0, 0, -9.81 * 0.01 * 0.01 * n * (n + 1) / 2);
+    for (size_t v = 0; v < model.rest_m.size(); ++v) {
+      const Vector3d moved = Vector3d(x[3 * v], x[3 * v + 1], x[3 * v + 2]) - Vector3d(model.rest_m[v].data());
+      ASSERT_LT((moved - shift).norm(), 2e-6 + 3e-7 * n) << "step " << n << ", vertex " << v;
+    }
+  }
+}
+
+// Corrections go the way of all moves between detections.
+TEST_F(CoarseSolverTest, BodiesThatMeetStayApart) {
+  for (const double speed : {0.5, 5.0}) {
+    SCOPED_TRACE(testing::Message() << speed << " m/s");
+    const TestMaterial soft{.young_modulus_pa = 10000, .damping_s = 0.002};
+    const TissueModel left = BoxModel({4, 4, 4}, {0.04, 0.04, 0.04}, {0, 0, 0}, soft);
+    const TissueModel model = SceneOf({left, BoxModel({4, 4, 4}, {0.04, 0.04, 0.04}, {0.044, 0.003, 0.005}, soft)}, true);
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver,
+                        Make(model, {.dt_s = kDt, .gravity_m_per_s2 = {0, 0, 0}, .coarse_nodes = 100, .check_intersections = true}));
+    std::vector<float> x, velocity;
+    for (size_t v = 0; v < model.rest_m.size(); ++v) {
+      for (size_t k = 0; k < 3; ++k) {
+        x.push_back(static_cast<float>(model.rest_m[v][k]));
+        velocity.push_back(k == 0 && v < left.rest_m.size() ? static_cast<float>(speed) : 0);
+      }
+    }
+    PALPATE_ASSERT_OK(solver->WriteState(x, velocity));
+    uint32_t most_acting = 0;
+    double momentum = 0;
+    for (int i = 0; i < 30; ++i) {
+      const std::vector<float> before = x;
+      PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
+      ASSERT_EQ(step.bad_vertices, 0U);
+      ASSERT_EQ(step.surface.intersections, 0U) << "step " << i;
+      PALPATE_ASSERT_OK(solver->ReadPositions(x));
+      std::vector<Vector3d> at;
+      momentum = 0;
+      for (size_t v = 0; v < model.rest_m.size(); ++v) {
+        at.emplace_back(x[3 * v], x[3 * v + 1], x[3 * v + 2]);
+        momentum += solver->layout().mass_kg[solver->layout().solver_index[v]] * (x[3 * v] - before[3 * v]) / kDt;
+      }
+      ASSERT_EQ(CountIntersections(model.surface_triangles, at), 0U) << "step " << i;
+      most_acting = std::max(most_acting, step.surface.acting);
+    }
+    EXPECT_GT(most_acting, 10U);
+    EXPECT_NEAR(momentum, 0.064 * speed, 2e-3 * 0.064 * speed);
+  }
+}
+
+// Residual of a step of the swinging bar over that at its start, by the number of tets and Young's modulus.
+class CoarseResidualTest : public test::DeviceTest {
+ protected:
+  void Measure(const TissueModel& model, uint32_t nodes, std::vector<double>* residuals) {
+    const TissueOptions options{.dt_s = kDt, .coarse_nodes = nodes};
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver,
+                        TissueSolver::Create(context(), model, options, {}, {}, TissueTuning::For(context()->device())));
+    for (int i = 0; i < 3; ++i) PALPATE_ASSERT_OK(solver->Step({}).status());
+    PALPATE_TEST_ASSIGN(*residuals, solver->StepMeasuringResidual({}));
+    ASSERT_EQ(residuals->size(), size_t{options.iterations} + 1);
+  }
+  void Compare(std::array<uint32_t, 3> cells, double young_modulus_pa, double most, double gain) {
+    SCOPED_TRACE(testing::Message() << 6 * cells[0] * cells[1] * cells[2] << " tets of " << young_modulus_pa << " Pa");
+    const TissueModel model = Cantilever(cells, {.young_modulus_pa = young_modulus_pa, .poisson_ratio = 0.45});
+    std::vector<double> plain, corrected;
+    Measure(model, 0, &plain);
+    Measure(model, 320, &corrected);
+    ASSERT_FALSE(plain.empty() || corrected.empty());
+    const double left = corrected.back() / corrected[0];
+    printf("%u tets, %g Pa: %.2g without, %.2g with\n", 6 * cells[0] * cells[1] * cells[2], young_modulus_pa, plain.back() / plain[0],
+           left);
+    EXPECT_LT(left, most);
+    EXPECT_LT(left, gain * plain.back() / plain[0]);
+  }
+};
+
+TEST_F(CoarseResidualTest, FallsWhateverTheSize) {
+  Compare(k2500, 5000, 3e-3, 0.3);
+  Compare(k10000, 5000, 5e-3, 0.1);
+  Compare(k10000, 30000, 5e-3, 0.1);
+}
+
+TEST_F(CoarseResidualTest, SlowFallsWhateverTheSize) {
+  Compare(k50000, 5000, 1e-2, 0.1);
+  Compare(k50000, 30000, 1e-2, 0.1);
+}
+
+}  // namespace
+}  // namespace palpate::gpu
