@@ -453,7 +453,7 @@ absl::Status MeasureSwing(std::shared_ptr<gpu::Context> context, double tet_coun
     tet.vertices = vertices;
     model.tets.push_back(tet);
   }
-  constexpr uint32_t kNodes = 320;
+  constexpr uint32_t kNodes = 4096;
   struct Run {
     const char* name;
     uint32_t iterations, nodes;

@@ -1,6 +1,7 @@
 #include "gpu/dynamics/coarse_correction.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,27 @@ extern const KernelSource coarse_correction;
 }
 namespace {
 
-constexpr double kStaleShare = 0.1;  // of the tets: when as many have changed the inverse is made anew
+constexpr double kStaleShare = 0.1;        // of the tets: when as many have changed the inverse is made anew
+constexpr double kSmoothedFrom = 1.0 / 6;  // of the spectrum: what is below is left to the solved nodes
+
+struct SmoothingStep {
+  double keep = 0, add = 0;
+};
+
+/// Chebyshev's iteration on [kSmoothedFrom, 1]; Saad 2003, section 12.3.
+constexpr std::array<SmoothingStep, 3> SmoothingSteps() {
+  constexpr double kMiddle = (1 + kSmoothedFrom) / 2;
+  constexpr double kHalf = (1 - kSmoothedFrom) / 2;
+  std::array<SmoothingStep, 3> steps{};
+  steps[0].add = 1 / kMiddle;
+  double rho = kHalf / kMiddle;
+  for (size_t k = 1; k < steps.size(); ++k) {
+    const double next = 1 / (2 * kMiddle / kHalf - rho);
+    steps[k] = {next * rho, 2 * next / kHalf};
+    rho = next;
+  }
+  return steps;
+}
 
 template <typename T>
 absl::Status Set(Queue& queue, DeviceBuffer<T>& buffer, const std::vector<T>& values, const char* name) {
@@ -32,9 +53,11 @@ absl::StatusOr<std::unique_ptr<CoarseCorrection>> CoarseCorrection::Create(Queue
   const std::shared_ptr<Context>& context = queue.context();
   const ProgramDefines defines = {{"PALPATE_COARSE_GROUP", std::to_string(tuning.list_group)}};
   constexpr std::pair<Kernel CoarseCorrection::*, const char*> kKernels[] = {
-      {&CoarseCorrection::turn_nodes_, "turn_nodes"},   {&CoarseCorrection::gather_forces_, "gather_forces"},
-      {&CoarseCorrection::solve_nodes_, "solve_nodes"}, {&CoarseCorrection::spread_moves_, "spread_moves"},
-      {&CoarseCorrection::sum_along_, "sum_along"},     {&CoarseCorrection::find_share_, "find_share"}};
+      {&CoarseCorrection::turn_nodes_, "turn_nodes"},      {&CoarseCorrection::gather_forces_, "gather_forces"},
+      {&CoarseCorrection::solve_nodes_, "solve_nodes"},    {&CoarseCorrection::spread_moves_, "spread_moves"},
+      {&CoarseCorrection::sum_along_, "sum_along"},        {&CoarseCorrection::find_share_, "find_share"},
+      {&CoarseCorrection::relax_nodes_, "relax_nodes"},    {&CoarseCorrection::restrict_residual_, "restrict_residual"},
+      {&CoarseCorrection::prolong_moves_, "prolong_moves"}};
   for (const auto& [kernel, name] : kKernels) {
     PALPATE_ASSIGN_OR_RETURN((*made).*kernel, context->CreateKernel(kernels::coarse_correction, name, defines));
   }
@@ -56,23 +79,50 @@ absl::StatusOr<std::unique_ptr<CoarseCorrection>> CoarseCorrection::Create(Queue
 absl::Status CoarseCorrection::GiveLattice(Queue& queue) {
   const std::shared_ptr<Context>& context = queue.context();
   const size_t node_count = lattice_.cells.size();
-  std::vector<UInt4> node_part(node_count);
-  std::vector<uint32_t> node_place(node_count);
+  const uint32_t solved_count = lattice_.SolvedCount();
+  std::vector<UInt2> node_slot(node_count, UInt2{kNoCoarseNode, kNoCoarseNode});
+  std::vector<UInt4> solved_part(solved_count);
+  std::vector<uint32_t> solved_node(solved_count, kNoCoarseNode);
   uint32_t place = 0;
   for (const CoarsePart& part : lattice_.parts) {
-    for (uint32_t n = part.node_begin; n < part.node_begin + part.node_count; ++n) {
-      node_part[n] = {part.node_begin, part.row_floats, static_cast<uint32_t>(part.inverse_begin / kCoarseRowUnit), 0};
-      node_place[n] = place + 3 * (n - part.node_begin);
+    for (uint32_t i = 0; i < part.solved_count; ++i) {
+      solved_part[part.solved_begin + i] = {part.solved_begin, part.row_floats, static_cast<uint32_t>(part.inverse_begin / kCoarseRowUnit),
+                                            place};
+      if (part.has_stencils) continue;
+      solved_node[part.solved_begin + i] = part.node_begin + i;
+      node_slot[part.node_begin + i].x = place + 3 * i;
     }
     place += part.row_floats;
   }
-  PALPATE_RETURN_IF_ERROR(Set(queue, node_part_, node_part, "coarse node parts"));
-  PALPATE_RETURN_IF_ERROR(Set(queue, node_place_, node_place, "coarse node places"));
+  for (uint32_t i = 0; i < lattice_.stencils.nodes.size(); ++i) node_slot[lattice_.stencils.nodes[i]].y = i;
+  PALPATE_RETURN_IF_ERROR(Set(queue, node_slot_, node_slot, "coarse node slots"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, solved_part_, solved_part, "coarse parts"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, solved_node_, solved_node, "coarse solved nodes"));
   PALPATE_RETURN_IF_ERROR(Set(queue, inverse_, lattice_.inverse, "coarse inverse"));
-  PALPATE_RETURN_IF_ERROR(Grow(context, node_force_, place, "coarse node forces"));
-  PALPATE_RETURN_IF_ERROR(Grow(context, node_move_, node_count, "coarse node moves"));
-  PALPATE_RETURN_IF_ERROR(Grow(context, rotations_, node_count, "coarse rotations"));
-  return queue.Zero(node_force_);  // what pads the parts stays zero
+  const std::pair<DeviceBuffer<Float4>*, size_t> sizes[] = {
+      {&node_move_, node_count}, {&rotations_, node_count}, {&solved_move_, solved_count}};
+  for (const auto& [buffer, count] : sizes) PALPATE_RETURN_IF_ERROR(Grow(context, *buffer, std::max<size_t>(count, 1), "coarse nodes"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, node_force_, std::max(place, 1U), "coarse node forces"));
+  PALPATE_RETURN_IF_ERROR(queue.Zero(node_force_));  // what pads the parts stays zero
+  return GiveStencils(queue);
+}
+
+absl::Status CoarseCorrection::GiveStencils(Queue& queue) {
+  const CoarseStencils& s = lattice_.stencils;
+  PALPATE_RETURN_IF_ERROR(Set(queue, fine_nodes_, s.nodes, "coarse fine nodes"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, row_begins_, s.row_begins, "coarse rows"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, columns_, s.columns, "coarse columns"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, blocks_, s.blocks, "coarse blocks"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, inverse_diagonal_, s.inverse_diagonal, "coarse diagonal"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, parents_, s.parents, "coarse parents"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, parent_weights_, s.parent_weights, "coarse parent weights"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, child_begins_, s.child_begins, "coarse children begins"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, children_, s.children, "coarse children"));
+  PALPATE_RETURN_IF_ERROR(Set(queue, child_weights_, s.child_weights, "coarse child weights"));
+  for (DeviceBuffer<Float4>* buffer : {&residual_, &direction_, &next_direction_, &solution_}) {
+    PALPATE_RETURN_IF_ERROR(Grow(queue.context(), *buffer, std::max<size_t>(s.nodes.size(), 1), "coarse fine values"));
+  }
+  return absl::OkStatus();
 }
 
 /// The weights of the layout as it is to the device.
@@ -86,7 +136,28 @@ absl::Status CoarseCorrection::GiveWeights(Queue& queue) {
   PALPATE_RETURN_IF_ERROR(Set(queue, node_frame_, weights_.node_frame, "coarse frames"));
   std::vector<Float4> rest(layout_.vertex_count);
   for (uint32_t s = 0; s < layout_.vertex_count; ++s) rest[s] = layout_.rest_m[SolverSlot{s}];
-  return Set(queue, rest_, rest, "coarse rest positions");
+  PALPATE_RETURN_IF_ERROR(Set(queue, rest_, rest, "coarse rest positions"));
+  return BindNodes();
+}
+
+/// The arguments that stay until the lattice or the weights change.
+absl::Status CoarseCorrection::BindNodes() {
+  PALPATE_RETURN_IF_ERROR(gather_forces_.Bind(
+      Arg("node_begins", node_begins_), Arg("entry_vertex", entry_vertex_), Arg("entry_weight", entry_weight_),
+      Arg("node_frame", node_frame_), Arg("node_slot", node_slot_), Arg("rotations", rotations_), Arg("forces", forces_),
+      Arg("node_force", node_force_), Arg("inverse_diagonal", inverse_diagonal_), Arg("residual", residual_), Arg("solution", solution_)));
+  PALPATE_RETURN_IF_ERROR(relax_nodes_.Bind(
+      Arg("fine_count", static_cast<uint32_t>(lattice_.stencils.nodes.size())), Arg("row_begins", row_begins_), Arg("columns", columns_),
+      Arg("blocks", blocks_), Arg("inverse_diagonal", inverse_diagonal_), Arg("fine_nodes", fine_nodes_), Arg("node_frame", node_frame_),
+      Arg("rotations", rotations_), Arg("residual", residual_), Arg("solution", solution_), Arg("node_move", node_move_)));
+  PALPATE_RETURN_IF_ERROR(restrict_residual_.Bind(Arg("child_begins", child_begins_), Arg("children", children_),
+                                                  Arg("child_weights", child_weights_), Arg("solved_part", solved_part_),
+                                                  Arg("residual", residual_), Arg("node_force", node_force_)));
+  PALPATE_RETURN_IF_ERROR(prolong_moves_.Bind(Arg("parents", parents_), Arg("parent_weights", parent_weights_),
+                                              Arg("solved_move", solved_move_), Arg("solution", solution_)));
+  return solve_nodes_.Bind(Arg("solved_part", solved_part_), Arg("solved_node", solved_node_), Arg("node_frame", node_frame_),
+                           Arg("rotations", rotations_), Arg("inverse", inverse_), Arg("node_force", node_force_),
+                           Arg("solved_move", solved_move_), Arg("node_move", node_move_));
 }
 
 absl::Status CoarseCorrection::Follow(Queue& queue, const TissueModel& model, const TissueChange& change) {
@@ -115,19 +186,7 @@ absl::Status CoarseCorrection::LoadState(Queue& queue, StateReader& archive) {
   if (changed_tets_ == 0) return absl::OkStatus();
   archive(lattice_);
   PALPATE_RETURN_IF_ERROR(archive.status());
-  size_t floats = 0;
-  size_t nodes = 0;
-  bool fits = lattice_.vertex_part.size() == layout_.solver_index.size();
-  for (const CoarsePart& part : lattice_.parts) {
-    fits = fits && part.node_begin == nodes && part.inverse_begin == floats && part.spacing_m > 0 &&
-           part.row_floats % kCoarseRowUnit == 0 && part.row_floats >= uint64_t{3} * part.node_count &&
-           part.row_floats <= lattice_.inverse.size();
-    nodes += part.node_count;
-    floats += size_t{3} * part.node_count * part.row_floats;
-  }
-  fits = fits && nodes == lattice_.cells.size() && floats == lattice_.inverse.size();
-  for (const uint32_t part : lattice_.vertex_part) fits = fits && (part == kNoCoarsePart || part < lattice_.parts.size());
-  archive.Check(fits, "a coarse lattice of another mesh");
+  archive.Check(IsConsistent(lattice_, layout_.solver_index.size()), "a coarse lattice of another mesh");
   PALPATE_RETURN_IF_ERROR(archive.status());
   PALPATE_RETURN_IF_ERROR(GiveLattice(queue));
   return GiveWeights(queue);
@@ -140,19 +199,43 @@ absl::Status CoarseCorrection::Begin(Queue& queue, const TissueBuffers& tissue) 
                       Arg("rotations", rotations_));
 }
 
+/// One step of smoothing; `keep` and `add` as of relax_nodes.
+absl::Status CoarseCorrection::Relax(Queue& queue, double keep, double add) {
+  const auto fine_count = static_cast<uint32_t>(lattice_.stencils.nodes.size());
+  PALPATE_RETURN_IF_ERROR(queue.Launch(relax_nodes_, {fine_count, 0}, Arg("keep", static_cast<float>(keep)),
+                                       Arg("add", static_cast<float>(add)), Arg("direction", direction_),
+                                       Arg("next_direction", next_direction_)));
+  std::swap(direction_, next_direction_);
+  return absl::OkStatus();
+}
+
+/// From forces_ to node_move_: a V-cycle of two levels where parts have stencils.
+absl::Status CoarseCorrection::SolveNodes(Queue& queue) {
+  const auto node_count = static_cast<uint32_t>(lattice_.cells.size());
+  const auto fine_count = static_cast<uint32_t>(lattice_.stencils.nodes.size());
+  const uint32_t solved_count = lattice_.SolvedCount();
+  constexpr auto kSteps = SmoothingSteps();
+  PALPATE_RETURN_IF_ERROR(queue.Launch(gather_forces_, {node_count, 0}, Arg("node_count", node_count),
+                                       Arg("first", static_cast<float>(kSteps[0].add)), Arg("direction", direction_)));
+  if (fine_count > 0) {
+    for (size_t k = 1; k < kSteps.size(); ++k) PALPATE_RETURN_IF_ERROR(Relax(queue, kSteps[k].keep, kSteps[k].add));
+    PALPATE_RETURN_IF_ERROR(Relax(queue, 0, 0));  // what the last direction leaves
+    PALPATE_RETURN_IF_ERROR(queue.Launch(restrict_residual_, {solved_count, 0}, Arg("solved_count", solved_count)));
+  }
+  PALPATE_RETURN_IF_ERROR(queue.Enqueue(solve_nodes_, {size_t{solved_count} * group_size_, group_size_}));
+  if (fine_count == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(queue.Launch(prolong_moves_, {fine_count, 0}, Arg("fine_count", fine_count), Arg("direction", direction_)));
+  for (const SmoothingStep& step : kSteps) PALPATE_RETURN_IF_ERROR(Relax(queue, step.keep, step.add));
+  return absl::OkStatus();
+}
+
 absl::Status CoarseCorrection::Correct(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps) {
   const auto node_count = static_cast<uint32_t>(lattice_.cells.size());
   if (node_count == 0) return absl::OkStatus();
   const uint32_t vertex_count = layout_.vertex_count;
   PALPATE_RETURN_IF_ERROR(sweeps.Update(queue, tissue));
   PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(gather_forces_, {node_count, 0}, Arg("node_count", node_count), Arg("node_begins", node_begins_),
-                                       Arg("entry_vertex", entry_vertex_), Arg("entry_weight", entry_weight_),
-                                       Arg("node_frame", node_frame_), Arg("node_place", node_place_), Arg("rotations", rotations_),
-                                       Arg("forces", forces_), Arg("node_force", node_force_)));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(solve_nodes_, {size_t{node_count} * group_size_, group_size_}, Arg("node_part", node_part_),
-                                       Arg("node_frame", node_frame_), Arg("node_place", node_place_), Arg("rotations", rotations_),
-                                       Arg("inverse", inverse_), Arg("node_force", node_force_), Arg("node_move", node_move_)));
+  PALPATE_RETURN_IF_ERROR(SolveNodes(queue));
   PALPATE_RETURN_IF_ERROR(queue.Launch(spread_moves_, {items_, 0}, Arg("vertex_count", vertex_count), Arg("vertex_nodes", vertex_nodes_),
                                        Arg("vertex_weights", vertex_weights_), Arg("node_move", node_move_), Arg("forces", forces_),
                                        Arg("x", tissue.x), Arg("moves", moves_), Arg("trial", trial_), Arg("sums", sums_start_)));
@@ -165,11 +248,20 @@ absl::Status CoarseCorrection::Correct(Queue& queue, const TissueBuffers& tissue
 }
 
 size_t CoarseCorrection::device_bytes() const {
-  return node_part_.size_bytes() + node_place_.size_bytes() + node_begins_.size_bytes() + node_frame_.size_bytes() +
-         entry_vertex_.size_bytes() + vertex_nodes_.size_bytes() + inverse_.size_bytes() + entry_weight_.size_bytes() +
-         vertex_weights_.size_bytes() + node_force_.size_bytes() + sums_start_.size_bytes() + sums_end_.size_bytes() + share_.size_bytes() +
-         rest_.size_bytes() + rotations_.size_bytes() + node_move_.size_bytes() + forces_.size_bytes() + trial_forces_.size_bytes() +
-         moves_.size_bytes() + trial_.size_bytes();
+  size_t bytes = node_slot_.size_bytes() + solved_part_.size_bytes();
+  for (const DeviceBuffer<uint32_t>* buffer : {&node_begins_, &node_frame_, &entry_vertex_, &vertex_nodes_, &solved_node_, &fine_nodes_,
+                                               &row_begins_, &columns_, &parents_, &child_begins_, &children_}) {
+    bytes += buffer->size_bytes();
+  }
+  for (const DeviceBuffer<float>* buffer :
+       {&inverse_, &entry_weight_, &vertex_weights_, &node_force_, &sums_start_, &sums_end_, &share_, &parent_weights_, &child_weights_}) {
+    bytes += buffer->size_bytes();
+  }
+  for (const DeviceBuffer<Float4>* buffer : {&rest_, &rotations_, &node_move_, &solved_move_, &forces_, &trial_forces_, &moves_, &trial_,
+                                             &blocks_, &inverse_diagonal_, &residual_, &direction_, &next_direction_, &solution_}) {
+    bytes += buffer->size_bytes();
+  }
+  return bytes;
 }
 
 }  // namespace palpate::gpu

@@ -6,9 +6,11 @@
    Build option: PALPATE_COARSE_GROUP  work-items that share a node in solve_nodes, 1 or a power of two.
 
    Arrays, see coarse_lattice.h. Of vertices by slot: vertex_nodes, vertex_weights [slot][8]. Of nodes: entries node_begins[n] ..
-   node_begins[n + 1] of entry_vertex and entry_weight; node_part: x = first node of its part, y = floats of a row of the part's inverse,
-   z = place of its first row in rows of eight floats. node_force, node_move: three floats a node, in a part one after the other, each part
-   padded to whole rows; node_place is where a node's are. */
+   node_begins[n + 1] of entry_vertex and entry_weight; node_slot: x = place of its three floats in node_force if it is solved, y = its fine
+   node if it is not, NO_NODE otherwise. Of solved nodes: solved_part: x = first of its part, y = floats of a row of the part's inverse,
+   z = place of its first row in rows of eight floats, w = place of the part's first float in node_force; solved_node: its lattice node or
+   NO_NODE. node_force: in a part three floats a solved node one after the other, each part padded to whole rows. Of fine nodes: residual,
+   direction, solution in the frame of the rest shape. */
 /* clang-format on */
 #ifndef PALPATE_COARSE_GROUP /* default for tools that look at this file alone */
 #define PALPATE_COARSE_GROUP 64
@@ -17,6 +19,7 @@
 #include "gpu/dynamics/shape_matching.clh"
 
 #define CORNERS 8
+#define NO_NODE 0xffffffffu
 
 /* How the vertices of a node have turned since rest, as a quaternion. Work-item: node. */
 __kernel void turn_nodes(uint node_count, const __global uint* node_begins, const __global uint* entry_vertex,
@@ -46,31 +49,78 @@ __kernel void turn_nodes(uint node_count, const __global uint* node_begins, cons
   rotations[n] = matching_rotation(&a, &rank, &converged);
 }
 
-/* Forces of the vertices at the nodes, turned back to the rest shape. Work-item: node. */
+static inline float3 block_product(const __global float4* columns, float3 v) {
+  return columns[0].xyz * v.x + columns[1].xyz * v.y + columns[2].xyz * v.z;
+}
+
+/* Forces of the vertices at the nodes, turned back to the rest shape; fine nodes begin to smooth with them. Work-item: node. */
 __kernel void gather_forces(uint node_count, const __global uint* node_begins, const __global uint* entry_vertex,
-                            const __global float* entry_weight, const __global uint* node_frame, const __global uint* node_place,
-                            const __global float4* rotations, const __global float4* forces, __global float* node_force) {
+                            const __global float* entry_weight, const __global uint* node_frame, const __global uint2* node_slot,
+                            const __global float4* rotations, const __global float4* forces, __global float* node_force,
+                            const __global float4* inverse_diagonal, float first, __global float4* residual, __global float4* direction,
+                            __global float4* solution) {
   const uint n = (uint)get_global_id(0);
   if (n >= node_count) return;
   float3 sum = (float3)(0.0f);
   for (uint e = node_begins[n]; e < node_begins[n + 1]; ++e) sum += entry_weight[e] * forces[entry_vertex[e]].xyz;
   sum = quaternion_rotate(quaternion_inverse(rotations[node_frame[n]]), sum);
-  __global float* out = node_force + node_place[n];
-  out[0] = sum.x;
-  out[1] = sum.y;
-  out[2] = sum.z;
+  const uint2 slot = node_slot[n];
+  if (slot.x != NO_NODE) {
+    vstore3(sum, 0, node_force + slot.x);
+    return;
+  }
+  const float4 d = (float4)(first * block_product(inverse_diagonal + (size_t)3 * slot.y, sum), 0.0f);
+  residual[slot.y] = (float4)(sum, 0.0f);
+  direction[slot.y] = d;
+  solution[slot.y] = d;
 }
 
-/* Moves of the nodes, turned as their vertices are: rows of the inverse times the forces of the part. Work-group: node. */
+/* A step of Chebyshev's iteration with D^-1 A: what the last direction leaves of the residual, and the next direction, `keep` times the
+   last and `add` times the new. Work-item: fine node. */
+__kernel void relax_nodes(uint fine_count, const __global uint* row_begins, const __global uint* columns, const __global float4* blocks,
+                          const __global float4* inverse_diagonal, const __global uint* fine_nodes, const __global uint* node_frame,
+                          const __global float4* rotations, float keep, float add, const __global float4* direction,
+                          __global float4* next_direction, __global float4* residual, __global float4* solution,
+                          __global float4* node_move) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= fine_count) return;
+  float3 r = residual[i].xyz;
+  for (uint e = row_begins[i]; e < row_begins[i + 1]; ++e) r -= block_product(blocks + (size_t)3 * e, direction[columns[e]].xyz);
+  const float3 next = keep * direction[i].xyz + add * block_product(inverse_diagonal + (size_t)3 * i, r);
+  const float3 s = solution[i].xyz + next;
+  residual[i] = (float4)(r, 0.0f);
+  next_direction[i] = (float4)(next, 0.0f);
+  solution[i] = (float4)(s, 0.0f);
+  const uint n = fine_nodes[i];
+  node_move[n] = (float4)(quaternion_rotate(rotations[node_frame[n]], s), 0.0f);
+}
+
+/* What is left at fine nodes, at those that they hang on. Work-item: solved node. */
+__kernel void restrict_residual(uint solved_count, const __global uint* child_begins, const __global uint* children,
+                                const __global float* child_weights, const __global uint4* solved_part, const __global float4* residual,
+                                __global float* node_force) {
+  const uint s = (uint)get_global_id(0);
+  if (s >= solved_count) return;
+  const uint begin = child_begins[s];
+  const uint end = child_begins[s + 1];
+  if (begin == end) return; /* of a part that is solved as it is */
+  float3 sum = (float3)(0.0f);
+  for (uint e = begin; e < end; ++e) sum += child_weights[e] * residual[children[e]].xyz;
+  const uint4 part = solved_part[s];
+  vstore3(sum, 0, node_force + part.w + 3 * (s - part.x));
+}
+
+/* Rows of the inverse times the forces of the part, in the frame of the rest shape; where a lattice node is solved its move, turned as its
+   vertices are. Work-group: solved node. */
 __kernel __attribute__((reqd_work_group_size(PALPATE_COARSE_GROUP, 1, 1))) void solve_nodes(
-    const __global uint4* node_part, const __global uint* node_frame, const __global uint* node_place, const __global float4* rotations,
-    const __global float* inverse, const __global float* node_force, __global float4* node_move) {
+    const __global uint4* solved_part, const __global uint* solved_node, const __global uint* node_frame, const __global float4* rotations,
+    const __global float* inverse, const __global float* node_force, __global float4* solved_move, __global float4* node_move) {
   __local float sums[3 * PALPATE_COARSE_GROUP];
-  const uint n = (uint)get_group_id(0);
+  const uint s = (uint)get_group_id(0);
   const uint me = (uint)get_local_id(0);
-  const uint4 part = node_part[n];
-  const __global float* force = node_force + node_place[part.x];
-  const __global float* row = inverse + 8 * ((size_t)part.z + (size_t)3 * (n - part.x) * (part.y / 8));
+  const uint4 part = solved_part[s];
+  const __global float* force = node_force + part.w;
+  const __global float* row = inverse + 8 * ((size_t)part.z + (size_t)3 * (s - part.x) * (part.y / 8));
   float8 a = (float8)(0.0f), b = (float8)(0.0f), c = (float8)(0.0f);
   for (uint k = 8 * me; k < part.y; k += 8 * PALPATE_COARSE_GROUP) {
     const float8 f = vload8(0, force + k);
@@ -90,7 +140,24 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_COARSE_GROUP, 1, 1))) void 
     }
   }
   if (me != 0) return;
-  node_move[n] = (float4)(quaternion_rotate(rotations[node_frame[n]], (float3)(mine[0], mine[1], mine[2])), 0.0f);
+  const float3 move = (float3)(mine[0], mine[1], mine[2]);
+  solved_move[s] = (float4)(move, 0.0f);
+  const uint n = solved_node[s];
+  if (n != NO_NODE) node_move[n] = (float4)(quaternion_rotate(rotations[node_frame[n]], move), 0.0f);
+}
+
+/* Moves of the solved nodes at the fine ones that hang on them, the next direction. Work-item: fine node. */
+__kernel void prolong_moves(uint fine_count, const __global uint* parents, const __global float* parent_weights,
+                            const __global float4* solved_move, __global float4* direction, __global float4* solution) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= fine_count) return;
+  float4 move = (float4)(0.0f);
+  for (uint c = 0; c < CORNERS; ++c) {
+    const float weight = parent_weights[(size_t)i * CORNERS + c];
+    if (weight > 0.0f) move += weight * solved_move[parents[(size_t)i * CORNERS + c]];
+  }
+  direction[i] = move;
+  solution[i] += move;
 }
 
 /* Moves of the vertices, where they would lead, and the force along them. Work-item: a contiguous share of the slots; sums: [item]. */

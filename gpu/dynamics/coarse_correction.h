@@ -7,6 +7,7 @@
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/coarse_lattice.h"
+#include "gpu/dynamics/packed_types.h"
 #include "gpu/dynamics/tissue_buffers.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/dynamics/tissue_layout_editor.h"
@@ -42,11 +43,12 @@ class CoarseCorrection {
   /// Between two sweeps.
   absl::Status Correct(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps);
 
-  /// For tests. Forces that the last correction began with, at nodes and turned to the rest shape: three floats a node, parts padded to
-  /// CoarsePart::row_floats; and the share of its moves that it took.
+  /// For tests. Forces that the last correction began with, at solved nodes and turned to the rest shape (of parts with stencils what
+  /// smoothing left of them): three floats a node, parts padded to CoarsePart::row_floats; and the share of its moves that it took.
   const DeviceBuffer<Float4>& forces() const { return forces_; }
   const DeviceBuffer<float>& node_forces() const { return node_force_; }
   const DeviceBuffer<Float4>& rotations() const { return rotations_; }
+  const DeviceBuffer<Float4>& node_moves() const { return node_move_; }
   const DeviceBuffer<Float4>& moves() const { return moves_; }
   const DeviceBuffer<float>& share() const { return share_; }
   const CoarseLattice& lattice() const { return lattice_; }
@@ -57,6 +59,10 @@ class CoarseCorrection {
   CoarseCorrection(const TissueLayout& layout, const TissueOptions& options, const TissueTuning& tuning)
       : layout_(layout), dt_s_(options.dt_s), max_nodes_(options.coarse_nodes), group_size_(tuning.list_group), items_(tuning.partials) {}
   absl::Status GiveLattice(Queue& queue);
+  absl::Status GiveStencils(Queue& queue);
+  absl::Status BindNodes();
+  absl::Status Relax(Queue& queue, double keep, double add);
+  absl::Status SolveNodes(Queue& queue);
   absl::Status GiveWeights(Queue& queue);
 
   const TissueLayout& layout_;
@@ -67,11 +73,16 @@ class CoarseCorrection {
   CoarseLattice lattice_;
   CoarseWeights weights_;
   uint64_t changed_tets_ = 0;  // since the inverse was made
-  DeviceBuffer<UInt4> node_part_;
-  DeviceBuffer<uint32_t> node_place_, node_begins_, node_frame_, entry_vertex_, vertex_nodes_;
+  DeviceBuffer<UInt2> node_slot_;
+  DeviceBuffer<UInt4> solved_part_;
+  DeviceBuffer<uint32_t> node_begins_, node_frame_, entry_vertex_, vertex_nodes_, solved_node_;
+  DeviceBuffer<uint32_t> fine_nodes_, row_begins_, columns_, parents_, child_begins_, children_;
   DeviceBuffer<float> inverse_, entry_weight_, vertex_weights_, node_force_, sums_start_, sums_end_, share_;
-  DeviceBuffer<Float4> rest_, rotations_, node_move_, forces_, trial_forces_, moves_, trial_;
+  DeviceBuffer<float> parent_weights_, child_weights_;
+  DeviceBuffer<Float4> rest_, rotations_, node_move_, solved_move_, forces_, trial_forces_, moves_, trial_;
+  DeviceBuffer<Float4> blocks_, inverse_diagonal_, residual_, direction_, next_direction_, solution_;
   Kernel turn_nodes_, gather_forces_, solve_nodes_, spread_moves_, sum_along_, find_share_;
+  Kernel relax_nodes_, restrict_residual_, prolong_moves_;
 };
 
 }  // namespace palpate::gpu

@@ -1,12 +1,12 @@
 #include "gpu/dynamics/coarse_lattice.h"
 
-#include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
 
+#include "gpu/dynamics/coarse_operator.h"
 #include "gpu/dynamics/layout_entries.h"
 #include "gpu/dynamics/symmetric_eigen.h"
 
@@ -20,7 +20,6 @@ constexpr double kFinestSpacing = 2;       // times the mean edge: sweeps do wel
 constexpr double kCoarser = 1.12;          // from one try to the next
 constexpr double kLeastNodeWeight = 0.25;  // a node that weighs less, in vertices, is left out: the corners of the lattice's box
 constexpr double kLeastShare = 0.25;       // of a vertex's weights that must be left for it to hang on the others
-constexpr double kRidge = 1e-5;            // of the diagonal: two nodes may hang on one vertex
 constexpr double kFlat = 1e-3;             // of a node's vertices: least over largest variance
 
 /// One vertex's place in the lattice: the lowest corner of its cube, and where in it.
@@ -58,14 +57,8 @@ uint32_t FindNode(const CoarsePart& part, std::span<const Cell> cells, const Cel
   return part.node_begin + (found != end && *found == cell ? static_cast<uint32_t>(found - begin) : part.node_count);
 }
 
-/// What a vertex hangs on; weights sum to 1, or are all 0.
-struct Hold {
-  std::array<uint32_t, kCoarseCorners> nodes{};
-  std::array<double, kCoarseCorners> weights{};
-};
-
-Hold HoldOf(const CoarsePart& part, std::span<const Cell> cells, const Vec& rest_m) {
-  Hold hold;
+CoarseHold HoldOf(const CoarsePart& part, std::span<const Cell> cells, const Vec& rest_m) {
+  CoarseHold hold;
   hold.nodes.fill(part.node_begin);
   const Place place = PlaceOf(part, rest_m);
   double sum = 0;
@@ -194,83 +187,10 @@ std::vector<Cell> Fit(const TissueModel& model, std::span<const uint32_t> free, 
   }
 }
 
-/// The lower triangle of the inverse of a symmetric positive definite matrix: L'^-1 L^-1, in blocks of columns that leave out what is zero.
-Eigen::MatrixXd InvertLower(const Eigen::MatrixXd& a) {
-  constexpr Eigen::Index kColumns = 96;
-  const Eigen::Index n = a.rows();
-  const Eigen::LLT<Eigen::MatrixXd> factor(a);
-  Eigen::MatrixXd lower = Eigen::MatrixXd::Identity(n, n);
-  for (Eigen::Index j = 0; j < n; j += kColumns) {
-    auto columns = lower.block(j, j, n - j, std::min(kColumns, n - j));
-    factor.matrixLLT().block(j, j, n - j, n - j).triangularView<Eigen::Lower>().solveInPlace(columns);
-  }
-  Eigen::MatrixXd inverse(n, n);
-  for (Eigen::Index j = 0; j < n; j += kColumns) {
-    const Eigen::Index width = std::min(kColumns, n - j);
-    inverse.block(j, 0, width, j + width).noalias() = lower.block(j, j, n - j, width).transpose() * lower.block(j, 0, n - j, j + width);
-  }
-  return inverse;
-}
-
-/// (P' H P)^-1 of a part, its lower triangle, without padding.
-Eigen::MatrixXd InverseOf(const TissueModel& model, const TissueLayout& layout, double dt_s, std::span<const uint32_t> vertices,
-                          std::span<const uint32_t> tets, const std::vector<Hold>& holds, const CoarsePart& part) {
-  const auto n = static_cast<Eigen::Index>(3 * part.node_count);
-  Eigen::MatrixXd a = Eigen::MatrixXd::Zero(n, n);
-  const auto at = [&](uint32_t node) { return static_cast<Eigen::Index>(3 * (node - part.node_begin)); };
-  for (const uint32_t v : vertices) {
-    const SolverSlot slot = layout.solver_index[v];
-    if (!MovesFreely(layout, slot)) continue;
-    const double inertia = layout.mass_kg[slot] * (1 + dt_s * layout.mass_damping_per_s[slot]) / (dt_s * dt_s);
-    const Hold& hold = holds[v];
-    for (uint32_t i = 0; i < kCoarseCorners; ++i) {
-      for (uint32_t j = 0; j < kCoarseCorners; ++j) {
-        const double value = inertia * hold.weights[i] * hold.weights[j];
-        if (value == 0) continue;
-        for (Eigen::Index k = 0; k < 3; ++k) a(at(hold.nodes[i]) + k, at(hold.nodes[j]) + k) += value;
-      }
-    }
-  }
-  std::vector<std::pair<uint32_t, Eigen::Vector3d>> gradients;  // of the coarse shape functions in a tet
-  for (const uint32_t t : tets) {
-    const TissueTet& tet = model.tets[t];
-    const auto rest = [&](size_t c) { return Eigen::Vector3d(model.rest_m[tet.vertices[c]].data()); };
-    Eigen::Matrix3d edges;
-    for (size_t c = 1; c < 4; ++c) edges.col(static_cast<Eigen::Index>(c) - 1) = rest(c) - rest(0);
-    const double volume = edges.determinant() / 6;
-    const Eigen::Matrix3d inverse = edges.inverse();
-    gradients.clear();
-    for (size_t c = 0; c < 4; ++c) {
-      if (!MovesFreely(layout, layout.solver_index[tet.vertices[c]])) continue;
-      const Eigen::Vector3d g =
-          c == 0 ? Eigen::Vector3d(-inverse.colwise().sum().transpose()) : Eigen::Vector3d(inverse.row(static_cast<Eigen::Index>(c) - 1));
-      const Hold& hold = holds[tet.vertices[c]];
-      for (uint32_t i = 0; i < kCoarseCorners; ++i) {
-        if (hold.weights[i] == 0) continue;
-        const auto same = std::find_if(gradients.begin(), gradients.end(), [&](const auto& e) { return e.first == hold.nodes[i]; });
-        if (same != gradients.end()) {
-          same->second += hold.weights[i] * g;
-        } else {
-          gradients.emplace_back(hold.nodes[i], hold.weights[i] * g);
-        }
-      }
-    }
-    const double scale = volume * (1 + tet.damping_s / dt_s);
-    const double mu = scale * tet.mu_pa;
-    const double lambda = scale * tet.lambda_pa;
-    for (const auto& [i, gi] : gradients) {
-      for (const auto& [j, gj] : gradients) {
-        a.block<3, 3>(at(i), at(j)) += mu * (gi.dot(gj) * Eigen::Matrix3d::Identity() + gj * gi.transpose()) + lambda * gi * gj.transpose();
-      }
-    }
-  }
-  a.diagonal() *= 1 + kRidge;
-  return InvertLower(a);
-}
-
 /// Appends a part, if any of it moves freely.
 void AddPart(const TissueModel& model, const TissueLayout& layout, double dt_s, std::span<const uint32_t> vertices,
-             std::span<const uint32_t> tets, size_t max_nodes, std::vector<Hold>* holds, CoarseLattice* lattice) {
+             std::span<const uint32_t> tets, size_t max_nodes, uint32_t most_solved, std::vector<CoarseHold>* holds,
+             CoarseLattice* lattice) {
   std::vector<uint32_t> free;
   std::copy_if(vertices.begin(), vertices.end(), std::back_inserter(free),
                [&](uint32_t v) { return MovesFreely(layout, layout.solver_index[v]); });
@@ -280,20 +200,26 @@ void AddPart(const TissueModel& model, const TissueLayout& layout, double dt_s, 
   if (cells.empty()) return;
   part.node_begin = static_cast<uint32_t>(lattice->cells.size());
   part.node_count = static_cast<uint32_t>(cells.size());
-  part.inverse_begin = lattice->inverse.size();
-  part.row_floats = (3 * part.node_count + kCoarseRowUnit - 1) / kCoarseRowUnit * kCoarseRowUnit;
+  part.solved_begin = lattice->SolvedCount();
   lattice->cells.insert(lattice->cells.end(), cells.begin(), cells.end());
   for (const uint32_t v : vertices) {
     lattice->vertex_part[v] = static_cast<uint32_t>(lattice->parts.size());
     if (MovesFreely(layout, layout.solver_index[v])) (*holds)[v] = HoldOf(part, lattice->cells, model.rest_m[v]);
   }
-  const Eigen::MatrixXd inverse = InverseOf(model, layout, dt_s, vertices, tets, *holds, part);
-  lattice->inverse.resize(part.inverse_begin + size_t{3} * part.node_count * part.row_floats, 0.0F);
-  for (uint32_t r = 0; r < 3 * part.node_count; ++r) {
-    for (uint32_t c = 0; c < 3 * part.node_count; ++c) {
-      lattice->inverse[part.inverse_begin + size_t{r} * part.row_floats + c] = static_cast<float>(inverse(std::max(r, c), std::min(r, c)));
-    }
+  CoarseOperator op(part.node_count);
+  op.AddInertia(layout, dt_s, vertices, part.node_begin, *holds);
+  op.AddElasticity(model, dt_s, tets, part.node_begin, *holds);
+  op.AddRidge();
+  part.has_stencils = part.node_count > most_solved;
+  if (part.has_stencils) {
+    AppendStencils(op, cells, part, &lattice->stencils);
+    op = op.CoarsenedBy(lattice->stencils, part.solved_begin);
+    op.AddRidge();
   }
+  part.solved_count = op.node_count();
+  part.inverse_begin = lattice->inverse.size();
+  part.row_floats = (3 * part.solved_count + kCoarseRowUnit - 1) / kCoarseRowUnit * kCoarseRowUnit;
+  op.AppendInverse(part.row_floats, &lattice->inverse);
   lattice->parts.push_back(part);
 }
 
@@ -350,18 +276,41 @@ std::vector<uint32_t> FramesOf(const CoarseLattice& lattice, const TissueLayout&
 
 }  // namespace
 
-CoarseLattice BuildCoarseLattice(const TissueModel& model, const TissueLayout& layout, double dt_s, uint32_t max_nodes) {
+CoarseLattice BuildCoarseLattice(const TissueModel& model, const TissueLayout& layout, double dt_s, uint32_t max_nodes,
+                                 uint32_t most_solved) {
   CoarseLattice lattice;
   lattice.vertex_part.assign(model.rest_m.size(), kNoCoarsePart);
   const Parts parts = FindParts(model);
   size_t vertex_count = 0;
   for (const std::vector<uint32_t>& vertices : parts.vertices) vertex_count += vertices.size();
-  std::vector<Hold> holds(model.rest_m.size());
+  std::vector<CoarseHold> holds(model.rest_m.size());
   for (size_t p = 0; p < parts.vertices.size(); ++p) {
     const size_t own = std::max<size_t>(kCoarseCorners, max_nodes * parts.vertices[p].size() / vertex_count);
-    AddPart(model, layout, dt_s, parts.vertices[p], parts.tets[p], own, &holds, &lattice);
+    AddPart(model, layout, dt_s, parts.vertices[p], parts.tets[p], own, most_solved, &holds, &lattice);
   }
+  FinishStencils(lattice.SolvedCount(), &lattice.stencils);
   return lattice;
+}
+
+bool IsConsistent(const CoarseLattice& lattice, size_t vertex_count) {
+  size_t floats = 0;
+  size_t nodes = 0;
+  size_t solved = 0;
+  size_t fine = 0;
+  for (const CoarsePart& part : lattice.parts) {
+    if (part.node_begin != nodes || part.solved_begin != solved || part.inverse_begin != floats || !(part.spacing_m > 0)) return false;
+    if (part.row_floats % kCoarseRowUnit != 0 || part.row_floats < uint64_t{3} * part.solved_count) return false;
+    if (part.row_floats > lattice.inverse.size() || (!part.has_stencils && part.node_count != part.solved_count)) return false;
+    nodes += part.node_count;
+    solved += part.solved_count;
+    fine += part.has_stencils ? part.node_count : 0;
+    floats += size_t{3} * part.solved_count * part.row_floats;
+  }
+  if (nodes != lattice.cells.size() || floats != lattice.inverse.size() || lattice.vertex_part.size() != vertex_count) return false;
+  for (const uint32_t part : lattice.vertex_part) {
+    if (part != kNoCoarsePart && part >= lattice.parts.size()) return false;
+  }
+  return IsConsistent(lattice.stencils, nodes, fine, solved);
 }
 
 void FollowCoarseParts(const TissueModel& model, std::span<const uint32_t> tets, CoarseLattice* lattice) {
@@ -396,7 +345,7 @@ CoarseWeights WeighCoarse(const CoarseLattice& lattice, const TissueLayout& layo
     const uint32_t vertex = layout.original_index[slot];
     if (vertex == kNoTissueVertex || lattice.vertex_part[vertex] == kNoCoarsePart || !MovesFreely(layout, slot)) continue;
     const Float4& rest = layout.rest_m[slot];
-    const Hold hold = HoldOf(lattice.parts[lattice.vertex_part[vertex]], lattice.cells, {rest.x, rest.y, rest.z});
+    const CoarseHold hold = HoldOf(lattice.parts[lattice.vertex_part[vertex]], lattice.cells, {rest.x, rest.y, rest.z});
     for (uint32_t c = 0; c < kCoarseCorners; ++c) {
       const auto weight = static_cast<float>(hold.weights[c]);
       w.vertex_nodes[size_t{s} * kCoarseCorners + c] = hold.nodes[c];

@@ -323,6 +323,108 @@ TEST_F(CoarseCorrectionTest, ACorrectionLowersTheEnergy) {
   }
 }
 
+// With stencils: a V-cycle, next to the operator that they hold, in double.
+TEST_F(CoarseCorrectionTest, SmoothedNodesComeNearTheSolution) {
+  for (const double young : {1e3, 5e3, 1e6}) {
+    SCOPED_TRACE(testing::Message() << young << " Pa");
+    const TissueModel model = Cantilever(k10000, {.young_modulus_pa = young, .poisson_ratio = 0.45});
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<Stages> stages, Make(model, 1000));
+    const CoarseLattice& lattice = stages->correction->lattice();
+    const CoarseWeights& weights = stages->correction->weights();
+    const CoarseStencils& stencils = lattice.stencils;
+    ASSERT_EQ(lattice.parts.size(), 1U);
+    ASSERT_TRUE(lattice.parts[0].has_stencils);
+    ASSERT_EQ(stencils.nodes.size(), lattice.cells.size());
+    EXPECT_LT(lattice.parts[0].solved_count, lattice.parts[0].node_count / 3);
+    const auto n = static_cast<Eigen::Index>(3 * stencils.nodes.size());
+    MatrixXd op = MatrixXd::Zero(n, n);
+    for (size_t i = 0; i < stencils.nodes.size(); ++i) {
+      for (uint32_t e = stencils.row_begins[i]; e < stencils.row_begins[i + 1]; ++e) {
+        for (int c = 0; c < 3; ++c) {
+          const Float4& column = stencils.blocks[3 * e + static_cast<uint32_t>(c)];
+          op.block<3, 1>(static_cast<Eigen::Index>(3 * i), 3 * static_cast<Eigen::Index>(stencils.columns[e]) + c) =
+              Vector3d(column.x, column.y, column.z);
+        }
+      }
+    }
+    EXPECT_LT((op - op.transpose()).norm(), 1e-6 * op.norm());
+    std::vector<Vector3d> x = RestOf(model);
+    std::vector<Vector3d> y = x;
+    for (Vector3d& target : y) target += Vector3d(0, 2e-4 * target.x(), -9.81 * kDt * kDt);
+    Write(*stages, x, y);
+    PALPATE_ASSERT_OK(stages->correction->Begin(queue(), stages->tissue));
+    PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->sweeps));
+    const std::vector<Float4> forces = Read(stages->correction->forces());
+    const std::vector<Float4> node_moves = Read(stages->correction->node_moves());
+    VectorXd at_nodes = VectorXd::Zero(n), moves(n);
+    for (uint32_t node = 0; node < lattice.cells.size(); ++node) {
+      for (uint32_t e = weights.node_begins[node]; e < weights.node_begins[node + 1]; ++e) {
+        const Float4& f = forces[weights.entry_vertex[e]];
+        at_nodes.segment<3>(3 * node) += weights.entry_weight[e] * Vector3d(f.x, f.y, f.z);
+      }
+      moves.segment<3>(3 * node) = Vector3d(node_moves[node].x, node_moves[node].y, node_moves[node].z);
+    }
+    const VectorXd solution = op.ldlt().solve(at_nodes);
+    const VectorXd error = moves - solution;
+    const double left = std::sqrt(error.dot(op * error) / solution.dot(op * solution));
+    printf("%g Pa, %zu nodes, %u solved: %.2g of the error left\n", young, lattice.cells.size(), lattice.parts[0].solved_count, left);
+    EXPECT_LT(left, 0.2);
+    EXPECT_GT(moves.dot(at_nodes), 0.9 * solution.dot(at_nodes));
+  }
+}
+
+// A scene whose parts are solved at once, smoothed, and left out.
+TEST_F(CoarseCorrectionTest, PartsOfAllKindsStandSideBySide) {
+  const TissueModel large = BoxModel({22, 7, 7}, {0.22, 0.07, 0.07}, {0, 0, 0}, kTissue);
+  const TissueModel small = BoxModel({4, 3, 3}, {0.04, 0.03, 0.03}, {0, 0, 0.2}, kTissue);
+  const TissueModel matched = BoxModel({2, 2, 2}, {0.02, 0.02, 0.02}, {0, 0, 0.4}, {.energy = TissueEnergy::kShapeMatched});
+  PALPATE_TEST_ASSIGN(const std::unique_ptr<Stages> stages, Make(SceneOf({small, large, matched, small}, false), 1000));
+  const CoarseLattice& lattice = stages->correction->lattice();
+  ASSERT_EQ(lattice.parts.size(), 3U);
+  EXPECT_TRUE(IsConsistent(lattice, stages->model.rest_m.size()));
+  EXPECT_FALSE(lattice.parts[0].has_stencils);
+  EXPECT_TRUE(lattice.parts[1].has_stencils);
+  EXPECT_FALSE(lattice.parts[2].has_stencils);
+  // A push along y on all of it: every part moves by the same, as if it were alone.
+  const std::vector<Vector3d> x = RestOf(stages->model);
+  std::vector<Vector3d> y = x;
+  for (Vector3d& target : y) target.y() += 1e-3;
+  Write(*stages, x, y);
+  PALPATE_ASSERT_OK(stages->correction->Begin(queue(), stages->tissue));
+  PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->sweeps));
+  const std::vector<Float4> moves = Read(stages->correction->moves());
+  for (size_t v = 0; v < x.size(); ++v) {
+    const Float4& move = moves[ToNumber(stages->layout.solver_index[v])];
+    const double expected = lattice.vertex_part[v] == kNoCoarsePart ? 0 : 1e-3;
+    ASSERT_LT(Vector3d(move.x, move.y - expected, move.z).norm(), 5e-5) << v;
+  }
+}
+
+TEST_F(CoarseCorrectionTest, DamagedLatticesAreNotConsistent) {
+  const TissueModel model = Cantilever(k10000, kTissue);
+  PALPATE_TEST_ASSIGN(const TissueLayout layout, LayOutTissue(model, kDt, 1));
+  const CoarseLattice sound = BuildCoarseLattice(model, layout, kDt, 1000);
+  ASSERT_TRUE(IsConsistent(sound, model.rest_m.size()));
+  EXPECT_FALSE(IsConsistent(sound, model.rest_m.size() + 1));
+  const std::vector<void (*)(CoarseLattice&)> damages = {
+      [](CoarseLattice& l) { l.cells.pop_back(); },
+      [](CoarseLattice& l) { l.inverse.pop_back(); },
+      [](CoarseLattice& l) { l.parts[0].row_floats += 8; },
+      [](CoarseLattice& l) { l.parts[0].solved_begin = 1; },
+      [](CoarseLattice& l) { l.vertex_part[5] = 1; },
+      [](CoarseLattice& l) { l.stencils.columns[7] = static_cast<uint32_t>(l.stencils.nodes.size()); },
+      [](CoarseLattice& l) { l.stencils.row_begins[3] = 0; },
+      [](CoarseLattice& l) { l.stencils.parents[9] = l.SolvedCount(); },
+      [](CoarseLattice& l) { l.stencils.children.pop_back(); },
+      [](CoarseLattice& l) { l.stencils.nodes[0] = static_cast<uint32_t>(l.cells.size()); },
+      [](CoarseLattice& l) { l.stencils.blocks.pop_back(); }};
+  for (size_t k = 0; k < damages.size(); ++k) {
+    CoarseLattice damaged = sound;
+    damages[k](damaged);
+    EXPECT_FALSE(IsConsistent(damaged, model.rest_m.size())) << k;
+  }
+}
+
 class CoarseSolverTest : public test::DeviceTest {
  protected:
   absl::StatusOr<std::unique_ptr<TissueSolver>> Make(const TissueModel& model, const TissueOptions& options) {
@@ -415,7 +517,7 @@ class CoarseResidualTest : public test::DeviceTest {
     const TissueModel model = Cantilever(cells, {.young_modulus_pa = young_modulus_pa, .poisson_ratio = 0.45});
     std::vector<double> plain, corrected;
     Measure(model, 0, &plain);
-    Measure(model, 320, &corrected);
+    Measure(model, 4096, &corrected);
     ASSERT_FALSE(plain.empty() || corrected.empty());
     const double left = corrected.back() / corrected[0];
     printf("%u tets, %g Pa: %.2g without, %.2g with\n", 6 * cells[0] * cells[1] * cells[2], young_modulus_pa, plain.back() / plain[0],
