@@ -1,11 +1,13 @@
 // The step of a liver with a tool pressing on it, at several sizes: rate, how the time splits, growth, and how far each sweep takes the
 // implicit equation. The step of a pile of rigid bodies that falls into a tray and settles, as in scenes/boxes.json, at several sizes.
+// Ten soft slabs that come to rest on each other.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <numbers>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -109,7 +111,8 @@ absl::Status MeasureSize(std::shared_ptr<gpu::Context> context, double tet_count
 }
 
 /// How far the residual of the implicit equation falls with the sweeps of one step of the settling organ.
-absl::Status MeasureResidual(const std::shared_ptr<gpu::Context>& context, double tet_count, double acceleration, Report* report) {
+absl::Status MeasureResidual(const std::shared_ptr<gpu::Context>& context, double tet_count, double acceleration, bool is_corrected,
+                             Report* report) {
   PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, sim::GenerateLiver(kLength_m, sim::LiverEdgeLengthForTets(kLength_m, tet_count)));
   const sim::SceneDescription scene = LiverScene(mesh);
   const sim::Material& material = scene.bodies[0].material;
@@ -129,11 +132,13 @@ absl::Status MeasureResidual(const std::shared_ptr<gpu::Context>& context, doubl
   gpu::TissueOptions options;
   options.iterations = 60;
   options.acceleration = acceleration;
+  if (!is_corrected) options.coarse_nodes = 0;
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<gpu::TissueSolver> solver,
                            gpu::TissueSolver::Create(context, model, options, {}, {}, gpu::TissueTuning::For(context->device())));
   for (int i = 0; i < 20; ++i) PALPATE_RETURN_IF_ERROR(solver->Step({}).status());
   PALPATE_ASSIGN_OR_RETURN(const std::vector<double> residual, solver->StepMeasuringResidual({}));
-  const std::string name = absl::StrFormat("residual_%d_chebyshev_%.2f", static_cast<int>(tet_count), acceleration);
+  const std::string name =
+      absl::StrFormat("residual_%d_%s_%.2f", static_cast<int>(tet_count), is_corrected ? "corrected" : "chebyshev", acceleration);
   for (const size_t sweep : {0, 1, 2, 5, 10, 20, 40, 60}) {
     report->Add(name, absl::StrFormat("residual_after_%d_sweeps", static_cast<int>(sweep)), residual[sweep] / residual[0], "ratio");
   }
@@ -251,6 +256,48 @@ absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width
   return absl::OkStatus();
 }
 
+/// Ten soft slabs that come to rest on each other, with and without corrections, with and without a tolerance: how they lie, and what their
+/// steps cost while they fall and at rest.
+absl::Status MeasureStack(const std::shared_ptr<gpu::Context>& context, const std::string& name, bool is_corrected,
+                          double tolerance_m_per_s2, Report* report) {
+  constexpr int kBodies = 10;
+  sim::SceneDescription scene;
+  if (!is_corrected) scene.solver.coarse_nodes = 0;
+  scene.solver.tolerance_m_per_s2 = tolerance_m_per_s2;
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh slab, sim::GenerateSlab({0.1, 0.08, 0.02}, 0.01));
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh floor, sim::BoxMesh({3, 3, 2}, {0.2, 0.2, 0.02}));
+  for (int b = 0; b <= kBodies; ++b) {
+    sim::BodyDescription body;
+    body.name = absl::StrFormat("slab %d", b);
+    body.kind = b == 0 ? sim::BodyKind::kStatic : sim::BodyKind::kDeformable;
+    body.self_collision = false;
+    body.mesh = b == 0 ? floor : slab;
+    body.material.damping_s = 0.01;
+    for (Eigen::Vector3d& v : body.mesh.vertices) v.z() += b == 0 ? -0.01 : 0.012 + (b - 1) * 0.023;
+    scene.bodies.push_back(std::move(body));
+  }
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
+  const int steps = IsQuick() ? 120 : 600;
+  std::vector<double> fall_ms, rest_ms;
+  std::shared_ptr<const sim::Frame> frame;
+  double sweeps = 0;
+  for (int i = 0; i < steps; ++i) {
+    PALPATE_ASSIGN_OR_RETURN(frame, world->Step({}));
+    (i < steps / 2 ? fall_ms : rest_ms).push_back(frame->step_ms);
+    if (i >= steps / 2) sweeps += 2.0 * frame->sweeps / steps;
+  }
+  PALPATE_ASSIGN_OR_RETURN(const std::vector<float> top, world->ReadVolumePositions(kBodies));
+  double height_m = 0;
+  for (size_t v = 2; v < top.size(); v += 3) height_m = std::max(height_m, static_cast<double>(top[v]));
+  report->Add(name, "height", height_m, "m");
+  report->Add(name, "max_speed_at_rest", frame->max_speed_m_per_s, "m/s");
+  report->Add(name, "kinetic_energy_at_rest", frame->kinetic_energy_j, "J");
+  report->Add(name, "step_falling_p50", Quantile(fall_ms, 0.5) / 1000, "s");
+  report->Add(name, "step_at_rest_p50", Quantile(rest_ms, 0.5) / 1000, "s");
+  report->Add(name, "sweeps_at_rest", sweeps, "count");
+  return absl::OkStatus();
+}
+
 /// Where the device spent its time, warm-up included.
 void NoteKernels(const gpu::Context& context, Report* report) {
   std::vector<gpu::KernelTime> times = context.KernelTimes();
@@ -281,10 +328,15 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
     if (IsSelected(absl::StrFormat("pile_%d", width * width * layers)))
       PALPATE_RETURN_IF_ERROR(MeasurePile(context, width, layers, report));
   }
+  for (const auto& [name, is_corrected, tolerance] :
+       {std::tuple("stack_10_plain", false, 0.0), {"stack_10", true, 0.0}, {"stack_10_tolerance", true, 0.02}}) {
+    if (IsSelected(name)) PALPATE_RETURN_IF_ERROR(MeasureStack(context, name, is_corrected, tolerance, report));
+  }
   for (const double size : {2500.0, 10000.0}) {
     if (IsQuick() && size > 2500) continue;
-    for (const double acceleration : {0.0, 0.9}) {
-      if (IsSelected("residual")) PALPATE_RETURN_IF_ERROR(MeasureResidual(context, size, acceleration, report));
+    if (!IsSelected("residual")) continue;
+    for (const auto& [acceleration, is_corrected] : {std::pair(0.0, false), {0.9, false}, {gpu::TissueOptions{}.acceleration, true}}) {
+      PALPATE_RETURN_IF_ERROR(MeasureResidual(context, size, acceleration, is_corrected, report));
     }
   }
   if (absl::GetFlag(FLAGS_kernels)) NoteKernels(*context, report);

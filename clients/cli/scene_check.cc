@@ -21,7 +21,7 @@ void WarnOfFewSweeps(const std::string& path, const sim::SceneDescription& scene
   size_t told = 0;
   for (size_t b = 0; b < scene.bodies.size() && told < 8; ++b) {
     const sim::BodyDescription& body = scene.bodies[b];
-    const int sweeps = sim::AdvisedSweeps(body, scene.dt_s);
+    const int sweeps = sim::AdvisedSweeps(scene, b);
     if (sweeps <= scene.solver.iterations) continue;
     if (told > 0 && body.mesh.tets.size() == scene.bodies[b - 1].mesh.tets.size()) continue;
     absl::FPrintF(stderr,

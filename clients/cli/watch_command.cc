@@ -221,6 +221,7 @@ nlohmann::ordered_json FrameJson(const v1::Frame& frame, size_t bytes) {
                                  {"kinetic_energy_j", frame.stats().kinetic_energy_j()},
                                  {"max_speed_m_per_s", frame.stats().max_speed_m_per_s()},
                                  {"inverted_tets", frame.stats().inverted_tets()},
+                                 {"sweeps", frame.stats().sweeps()},
                                  {"tools", tools},
                                  {"dropped", frame.dropped()},
                                  {"bytes", bytes},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,12 +53,16 @@ absl::StatusOr<std::unique_ptr<CoarseCorrection>> CoarseCorrection::Create(Queue
   made->lattice_ = BuildCoarseLattice(model, layout, options.dt_s, options.coarse_nodes);
   const std::shared_ptr<Context>& context = queue.context();
   const ProgramDefines defines = {{"PALPATE_COARSE_GROUP", std::to_string(tuning.list_group)}};
-  constexpr std::pair<Kernel CoarseCorrection::*, const char*> kKernels[] = {
-      {&CoarseCorrection::turn_nodes_, "turn_nodes"},      {&CoarseCorrection::gather_forces_, "gather_forces"},
-      {&CoarseCorrection::solve_nodes_, "solve_nodes"},    {&CoarseCorrection::spread_moves_, "spread_moves"},
-      {&CoarseCorrection::sum_along_, "sum_along"},        {&CoarseCorrection::find_share_, "find_share"},
-      {&CoarseCorrection::relax_nodes_, "relax_nodes"},    {&CoarseCorrection::restrict_residual_, "restrict_residual"},
-      {&CoarseCorrection::prolong_moves_, "prolong_moves"}};
+  constexpr std::pair<Kernel CoarseCorrection::*, const char*> kKernels[] = {{&CoarseCorrection::turn_nodes_, "turn_nodes"},
+                                                                             {&CoarseCorrection::gather_forces_, "gather_forces"},
+                                                                             {&CoarseCorrection::solve_nodes_, "solve_nodes"},
+                                                                             {&CoarseCorrection::spread_moves_, "spread_moves"},
+                                                                             {&CoarseCorrection::sum_along_, "sum_along"},
+                                                                             {&CoarseCorrection::find_share_, "find_share"},
+                                                                             {&CoarseCorrection::sum_left_, "sum_left"},
+                                                                             {&CoarseCorrection::relax_nodes_, "relax_nodes"},
+                                                                             {&CoarseCorrection::restrict_residual_, "restrict_residual"},
+                                                                             {&CoarseCorrection::prolong_moves_, "prolong_moves"}};
   for (const auto& [kernel, name] : kKernels) {
     PALPATE_ASSIGN_OR_RETURN((*made).*kernel, context->CreateKernel(kernels::coarse_correction, name, defines));
   }
@@ -134,6 +139,11 @@ absl::Status CoarseCorrection::GiveWeights(Queue& queue) {
   PALPATE_RETURN_IF_ERROR(Set(queue, entry_vertex_, weights_.entry_vertex, "coarse entries"));
   PALPATE_RETURN_IF_ERROR(Set(queue, entry_weight_, weights_.entry_weight, "coarse entry weights"));
   PALPATE_RETURN_IF_ERROR(Set(queue, node_frame_, weights_.node_frame, "coarse frames"));
+  corrected_mass_kg_ = 0;
+  for (uint32_t s = 0; s < layout_.free_count; ++s) {
+    const float* weights = &weights_.vertex_weights[size_t{s} * kCoarseCorners];
+    if (std::any_of(weights, weights + kCoarseCorners, [](float w) { return w > 0; })) corrected_mass_kg_ += layout_.mass_kg[SolverSlot{s}];
+  }
   std::vector<Float4> rest(layout_.vertex_count);
   for (uint32_t s = 0; s < layout_.vertex_count; ++s) rest[s] = layout_.rest_m[SolverSlot{s}];
   PALPATE_RETURN_IF_ERROR(Set(queue, rest_, rest, "coarse rest positions"));
@@ -194,6 +204,7 @@ absl::Status CoarseCorrection::LoadState(Queue& queue, StateReader& archive) {
 
 absl::Status CoarseCorrection::Begin(Queue& queue, const TissueBuffers& tissue) {
   const auto node_count = static_cast<uint32_t>(lattice_.cells.size());
+  if (node_count == 0) return absl::OkStatus();
   return queue.Launch(turn_nodes_, {node_count, 0}, Arg("node_count", node_count), Arg("node_begins", node_begins_),
                       Arg("entry_vertex", entry_vertex_), Arg("entry_weight", entry_weight_), Arg("rest", rest_), Arg("x", tissue.x),
                       Arg("rotations", rotations_));
@@ -229,12 +240,27 @@ absl::Status CoarseCorrection::SolveNodes(Queue& queue) {
   return absl::OkStatus();
 }
 
-absl::Status CoarseCorrection::Correct(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps) {
+/// Whether the forces at the start of a correction are within the tolerance. Blocking.
+absl::StatusOr<bool> CoarseCorrection::IsEnough(Queue& queue, const TissueBuffers& tissue) {
+  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_left_, {items_, 0}, Arg("vertex_count", layout_.vertex_count),
+                                       Arg("vertex_weights", vertex_weights_), Arg("forces", forces_), Arg("mass", tissue.mass),
+                                       Arg("sums", sums_start_)));
+  std::vector<float> sums(items_);
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(sums_start_, std::span<float>(sums)));
+  const double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
+  return sum <= tolerance_m_per_s2_ * tolerance_m_per_s2_ * corrected_mass_kg_;
+}
+
+absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps) {
   const auto node_count = static_cast<uint32_t>(lattice_.cells.size());
-  if (node_count == 0) return absl::OkStatus();
+  if (node_count == 0) return true;
   const uint32_t vertex_count = layout_.vertex_count;
   PALPATE_RETURN_IF_ERROR(sweeps.Update(queue, tissue));
   PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
+  if (tolerance_m_per_s2_ > 0) {
+    PALPATE_ASSIGN_OR_RETURN(const bool is_enough, IsEnough(queue, tissue));
+    if (is_enough) return false;
+  }
   PALPATE_RETURN_IF_ERROR(SolveNodes(queue));
   PALPATE_RETURN_IF_ERROR(queue.Launch(spread_moves_, {items_, 0}, Arg("vertex_count", vertex_count), Arg("vertex_nodes", vertex_nodes_),
                                        Arg("vertex_weights", vertex_weights_), Arg("node_move", node_move_), Arg("forces", forces_),
@@ -244,7 +270,8 @@ absl::Status CoarseCorrection::Correct(Queue& queue, const TissueBuffers& tissue
                                        Arg("moves", moves_), Arg("sums", sums_end_)));
   PALPATE_RETURN_IF_ERROR(queue.Launch(find_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
                                        Arg("sums_end", sums_end_), Arg("share", share_)));
-  return sweeps.MoveAlong(queue, moves_, share_);
+  PALPATE_RETURN_IF_ERROR(sweeps.MoveAlong(queue, moves_, share_));
+  return true;
 }
 
 size_t CoarseCorrection::device_bytes() const {

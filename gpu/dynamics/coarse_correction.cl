@@ -182,6 +182,23 @@ __kernel void spread_moves(uint vertex_count, const __global uint* vertex_nodes,
   sums[me] = sum;
 }
 
+/* Squares of forces over masses, of vertices that weigh at a node. Work-item: as of spread_moves. */
+__kernel void sum_left(uint vertex_count, const __global float* vertex_weights, const __global float4* forces, const __global float* mass,
+                       __global float* sums) {
+  const uint items = (uint)get_global_size(0);
+  const uint me = (uint)get_global_id(0);
+  const uint share = (vertex_count + items - 1) / items;
+  const uint end = min((me + 1) * share, vertex_count);
+  float sum = 0.0f;
+  for (uint v = me * share; v < end; ++v) {
+    const __global float* weights = vertex_weights + (size_t)v * CORNERS;
+    float weight = 0.0f;
+    for (uint c = 0; c < CORNERS; ++c) weight += weights[c];
+    if (weight > 0.0f) sum += dot(forces[v].xyz, forces[v].xyz) / mass[v];
+  }
+  sums[me] = sum;
+}
+
 /* The force along the moves where they lead. Work-item: as of spread_moves. */
 __kernel void sum_along(uint vertex_count, const __global float4* forces, const __global float4* moves, __global float* sums) {
   const uint items = (uint)get_global_size(0);

@@ -40,8 +40,9 @@ class CoarseCorrection {
 
   /// Start of the sweeps of a step: how the nodes have turned.
   absl::Status Begin(Queue& queue, const TissueBuffers& tissue);
-  /// Between two sweeps.
-  absl::Status Correct(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps);
+  /// Between two sweeps. With a tolerance (TissueOptions::tolerance_m_per_s2) it waits for the device, and false says that the forces that
+  /// are left do not exceed it: nothing was moved.
+  absl::StatusOr<bool> Correct(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps);
 
   /// For tests. Forces that the last correction began with, at solved nodes and turned to the rest shape (of parts with stencils what
   /// smoothing left of them): three floats a node, parts padded to CoarsePart::row_floats; and the share of its moves that it took.
@@ -57,17 +58,25 @@ class CoarseCorrection {
 
  private:
   CoarseCorrection(const TissueLayout& layout, const TissueOptions& options, const TissueTuning& tuning)
-      : layout_(layout), dt_s_(options.dt_s), max_nodes_(options.coarse_nodes), group_size_(tuning.list_group), items_(tuning.partials) {}
+      : layout_(layout),
+        dt_s_(options.dt_s),
+        max_nodes_(options.coarse_nodes),
+        tolerance_m_per_s2_(options.tolerance_m_per_s2),
+        group_size_(tuning.list_group),
+        items_(tuning.partials) {}
   absl::Status GiveLattice(Queue& queue);
   absl::Status GiveStencils(Queue& queue);
   absl::Status BindNodes();
   absl::Status Relax(Queue& queue, double keep, double add);
   absl::Status SolveNodes(Queue& queue);
+  absl::StatusOr<bool> IsEnough(Queue& queue, const TissueBuffers& tissue);
   absl::Status GiveWeights(Queue& queue);
 
   const TissueLayout& layout_;
   double dt_s_ = 0;
   uint32_t max_nodes_ = 0;
+  double tolerance_m_per_s2_ = 0;
+  double corrected_mass_kg_ = 0;  // of the vertices that weigh at a node
   uint32_t group_size_ = 1;
   uint32_t items_ = 1;  // of sums over vertices
   CoarseLattice lattice_;
@@ -81,7 +90,7 @@ class CoarseCorrection {
   DeviceBuffer<float> parent_weights_, child_weights_;
   DeviceBuffer<Float4> rest_, rotations_, node_move_, solved_move_, forces_, trial_forces_, moves_, trial_;
   DeviceBuffer<Float4> blocks_, inverse_diagonal_, residual_, direction_, next_direction_, solution_;
-  Kernel turn_nodes_, gather_forces_, solve_nodes_, spread_moves_, sum_along_, find_share_;
+  Kernel turn_nodes_, gather_forces_, solve_nodes_, spread_moves_, sum_along_, find_share_, sum_left_;
   Kernel relax_nodes_, restrict_residual_, prolong_moves_;
 };
 

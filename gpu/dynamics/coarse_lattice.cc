@@ -206,9 +206,7 @@ void AddPart(const TissueModel& model, const TissueLayout& layout, double dt_s, 
     lattice->vertex_part[v] = static_cast<uint32_t>(lattice->parts.size());
     if (MovesFreely(layout, layout.solver_index[v])) (*holds)[v] = HoldOf(part, lattice->cells, model.rest_m[v]);
   }
-  CoarseOperator op(part.node_count);
-  op.AddInertia(layout, dt_s, vertices, part.node_begin, *holds);
-  op.AddElasticity(model, dt_s, tets, part.node_begin, *holds);
+  CoarseOperator op = CoarseOperator::Assemble(model, layout, dt_s, vertices, tets, part, *holds);
   op.AddRidge();
   part.has_stencils = part.node_count > most_solved;
   if (part.has_stencils) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <utility>
 
 namespace palpate::gpu {
 namespace {
@@ -63,24 +64,85 @@ void AppendColumns(const Matrix3d& block, std::vector<Float4>* out) {
   }
 }
 
-/// Gradients in a tet of the shape functions of the nodes that its corners hang on.
-void GradientsOf(const TissueTet& tet, std::span<const CoarseHold> holds, const Matrix3d& inverse_edges,
-                 std::vector<std::pair<uint32_t, Vector3d>>* gradients) {
-  gradients->clear();
-  for (size_t c = 0; c < 4; ++c) {
-    const Vector3d g = c == 0 ? Vector3d(-inverse_edges.colwise().sum().transpose())
-                              : Vector3d(inverse_edges.row(static_cast<Eigen::Index>(c) - 1).transpose());
-    const CoarseHold& hold = holds[tet.vertices[c]];
-    for (uint32_t i = 0; i < kCoarseCorners; ++i) {
-      if (hold.weights[i] == 0) continue;
-      const auto same = std::find_if(gradients->begin(), gradients->end(), [&](const auto& e) { return e.first == hold.nodes[i]; });
-      if (same != gradients->end()) {
-        same->second += hold.weights[i] * g;
-      } else {
-        gradients->emplace_back(hold.nodes[i], hold.weights[i] * g);
+using Blocks = std::vector<std::pair<uint32_t, Matrix3d>>;
+
+/// Sums blocks by column, in the order in which columns come first.
+class RowSum {
+ public:
+  explicit RowSum(size_t columns) : place_(columns, kNone) {}
+
+  Matrix3d& At(uint32_t column) {
+    if (place_[column] == kNone) {
+      place_[column] = static_cast<uint32_t>(blocks_.size());
+      blocks_.emplace_back(column, Matrix3d::Zero());
+    }
+    return blocks_[place_[column]].second;
+  }
+  /// What was summed; the next row begins with none.
+  Blocks Take() {
+    for (const auto& [column, block] : blocks_) place_[column] = kNone;
+    return std::exchange(blocks_, {});
+  }
+
+ private:
+  static constexpr uint32_t kNone = 0xffffffffU;
+  std::vector<uint32_t> place_;
+  Blocks blocks_;
+};
+
+/// A tet at rest: gradients of its corners' shape functions, and of those of the nodes that they hang on.
+struct RestGradients {
+  std::array<Vector3d, 4> corners;
+  std::vector<std::pair<uint32_t, Vector3d>> nodes;
+  double mu = 0, lambda = 0;  // times volume, viscosity included
+
+  void Set(const TissueModel& model, const TissueTet& tet, double dt_s, uint32_t node_begin, std::span<const CoarseHold> holds) {
+    const auto rest = [&](size_t c) { return Vector3d(model.rest_m[tet.vertices[c]].data()); };
+    Matrix3d edges;
+    for (size_t c = 1; c < 4; ++c) edges.col(static_cast<Eigen::Index>(c) - 1) = rest(c) - rest(0);
+    const Matrix3d inverse = edges.inverse();
+    corners[0] = -inverse.colwise().sum().transpose();
+    for (size_t c = 1; c < 4; ++c) corners[c] = inverse.row(static_cast<Eigen::Index>(c) - 1).transpose();
+    nodes.clear();
+    for (size_t c = 0; c < 4; ++c) {
+      const CoarseHold& hold = holds[tet.vertices[c]];
+      for (uint32_t i = 0; i < kCoarseCorners; ++i) {
+        if (hold.weights[i] == 0) continue;
+        const uint32_t node = hold.nodes[i] - node_begin;
+        const auto same = std::find_if(nodes.begin(), nodes.end(), [&](const auto& e) { return e.first == node; });
+        if (same != nodes.end()) {
+          same->second += hold.weights[i] * corners[c];
+        } else {
+          nodes.emplace_back(node, hold.weights[i] * corners[c]);
+        }
       }
     }
+    const double scale = edges.determinant() / 6 * (1 + tet.damping_s / dt_s);
+    mu = scale * tet.mu_pa;
+    lambda = scale * tet.lambda_pa;
   }
+  Matrix3d Block(const Vector3d& a, const Vector3d& b) const {
+    return mu * (a.dot(b) * Matrix3d::Identity() + b * a.transpose()) + lambda * a * b.transpose();
+  }
+};
+
+/// For each of `vertices` what of `tets` it is a corner of: begins and places in `tets`.
+std::pair<std::vector<uint32_t>, std::vector<uint32_t>> TetsAround(const TissueModel& model, std::span<const uint32_t> vertices,
+                                                                   std::span<const uint32_t> tets) {
+  std::vector<uint32_t> begins(vertices.size() + 1, 0);
+  const auto place = [&](uint32_t v) {  // vertices rise
+    return static_cast<size_t>(std::lower_bound(vertices.begin(), vertices.end(), v) - vertices.begin());
+  };
+  for (const uint32_t t : tets) {
+    for (const uint32_t v : model.tets[t].vertices) ++begins[place(v) + 1];
+  }
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  std::vector<uint32_t> around(begins.back());
+  std::vector<uint32_t> next(begins.begin(), begins.end() - 1);
+  for (uint32_t t = 0; t < tets.size(); ++t) {
+    for (const uint32_t v : model.tets[tets[t]].vertices) around[next[place(v)]++] = t;
+  }
+  return {std::move(begins), std::move(around)};
 }
 
 }  // namespace
@@ -91,40 +153,43 @@ Matrix3d& CoarseOperator::At(uint32_t row, uint32_t column) {
   return found != entries.end() ? found->second : entries.emplace_back(column, Matrix3d::Zero()).second;
 }
 
-void CoarseOperator::AddInertia(const TissueLayout& layout, double dt_s, std::span<const uint32_t> vertices, uint32_t node_begin,
-                                std::span<const CoarseHold> holds) {
-  for (const uint32_t v : vertices) {
-    const SolverSlot slot = layout.solver_index[v];
-    if (slot == kNoSolverSlot) continue;
+CoarseOperator CoarseOperator::Assemble(const TissueModel& model, const TissueLayout& layout, double dt_s,
+                                        std::span<const uint32_t> vertices, std::span<const uint32_t> tets, const CoarsePart& part,
+                                        std::span<const CoarseHold> holds) {
+  std::vector<RestGradients> gradients(tets.size());
+  for (size_t t = 0; t < tets.size(); ++t) gradients[t].Set(model, model.tets[tets[t]], dt_s, part.node_begin, holds);
+  const auto [begins, around] = TetsAround(model, vertices, tets);
+  // H P by rows of vertices, then P' times that by rows of nodes.
+  RowSum sum(part.node_count);
+  std::vector<Blocks> vertex_rows(vertices.size());
+  std::vector<std::vector<std::pair<uint32_t, double>>> held(part.node_count);  // vertices that hang on a node
+  for (uint32_t i = 0; i < vertices.size(); ++i) {
+    const CoarseHold& hold = holds[vertices[i]];
+    if (std::all_of(hold.weights.begin(), hold.weights.end(), [](double w) { return w == 0; })) continue;
+    const SolverSlot slot = layout.solver_index[vertices[i]];
     const double inertia = layout.mass_kg[slot] * (1 + dt_s * layout.mass_damping_per_s[slot]) / (dt_s * dt_s);
-    const CoarseHold& hold = holds[v];
-    for (uint32_t i = 0; i < kCoarseCorners; ++i) {
-      for (uint32_t j = 0; j < kCoarseCorners; ++j) {
-        const double value = inertia * hold.weights[i] * hold.weights[j];
-        if (value != 0) At(hold.nodes[i] - node_begin, hold.nodes[j] - node_begin).diagonal().array() += value;
-      }
+    for (uint32_t c = 0; c < kCoarseCorners; ++c) {
+      if (hold.weights[c] == 0) continue;
+      const uint32_t node = hold.nodes[c] - part.node_begin;
+      held[node].emplace_back(i, hold.weights[c]);
+      sum.At(node).diagonal().array() += inertia * hold.weights[c];
     }
-  }
-}
-
-void CoarseOperator::AddElasticity(const TissueModel& model, double dt_s, std::span<const uint32_t> tets, uint32_t node_begin,
-                                   std::span<const CoarseHold> holds) {
-  std::vector<std::pair<uint32_t, Vector3d>> gradients;
-  for (const uint32_t t : tets) {
-    const TissueTet& tet = model.tets[t];
-    const auto rest = [&](size_t c) { return Vector3d(model.rest_m[tet.vertices[c]].data()); };
-    Matrix3d edges;
-    for (size_t c = 1; c < 4; ++c) edges.col(static_cast<Eigen::Index>(c) - 1) = rest(c) - rest(0);
-    GradientsOf(tet, holds, edges.inverse(), &gradients);
-    const double scale = edges.determinant() / 6 * (1 + tet.damping_s / dt_s);
-    const double mu = scale * tet.mu_pa;
-    const double lambda = scale * tet.lambda_pa;
-    for (const auto& [i, gi] : gradients) {
-      for (const auto& [j, gj] : gradients) {
-        At(i - node_begin, j - node_begin) += mu * (gi.dot(gj) * Matrix3d::Identity() + gj * gi.transpose()) + lambda * gi * gj.transpose();
-      }
+    for (uint32_t e = begins[i]; e < begins[i + 1]; ++e) {
+      const RestGradients& tet = gradients[around[e]];
+      const std::array<uint32_t, 4>& corners = model.tets[tets[around[e]]].vertices;
+      const auto corner = static_cast<size_t>(std::find(corners.begin(), corners.end(), vertices[i]) - corners.begin());
+      for (const auto& [node, gradient] : tet.nodes) sum.At(node) += tet.Block(tet.corners[corner], gradient);
     }
+    vertex_rows[i] = sum.Take();
   }
+  CoarseOperator op(part.node_count);
+  for (uint32_t node = 0; node < part.node_count; ++node) {
+    for (const auto& [i, weight] : held[node]) {
+      for (const auto& [column, block] : vertex_rows[i]) sum.At(column) += weight * block;
+    }
+    op.rows_[node] = sum.Take();
+  }
+  return op;
 }
 
 void CoarseOperator::AddRidge() {

@@ -24,12 +24,10 @@ class CoarseOperator {
  public:
   explicit CoarseOperator(uint32_t node_count) : rows_(node_count) {}
 
-  /// M (1 + h d) / h^2 of the vertices. `holds`: [caller's vertex].
-  void AddInertia(const TissueLayout& layout, double dt_s, std::span<const uint32_t> vertices, uint32_t node_begin,
-                  std::span<const CoarseHold> holds);
-  /// Linear elasticity of the tets at rest, times 1 + viscosity / h.
-  void AddElasticity(const TissueModel& model, double dt_s, std::span<const uint32_t> tets, uint32_t node_begin,
-                     std::span<const CoarseHold> holds);
+  /// M (1 + h d) / h^2 of the vertices of a part, and the linear elasticity of its tets at rest times 1 + viscosity / h. `holds`: [caller's
+  /// vertex]. O(tets).
+  static CoarseOperator Assemble(const TissueModel& model, const TissueLayout& layout, double dt_s, std::span<const uint32_t> vertices,
+                                 std::span<const uint32_t> tets, const CoarsePart& part, std::span<const CoarseHold> holds);
   /// A small share of the diagonal, since two nodes may hang on one vertex.
   void AddRidge();
   /// P1' A P1 for the parents of `stencils`, which end with this part.

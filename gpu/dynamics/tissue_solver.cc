@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kShiftPeriod = 3;       // sweeps between moves of whole components
-constexpr uint32_t kCorrectionPeriod = 4;  // sweeps between coarse corrections, the first after the first
+constexpr uint32_t kCorrectionPeriod = 5;  // sweeps between coarse corrections, the first after the first
 constexpr uint32_t kMinCheckPeriod = 4;    // sweeps between looks at how far surfaces moved
 constexpr int kCertifyTurns = 3;           // of obstacles and surfaces, each of which may undo what the other found safe
 
@@ -114,17 +114,21 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
   sweeps_.BeginSweeps();
   const bool corrects = correction_ && !recovery_.active();
   if (corrects) PALPATE_RETURN_IF_ERROR(correction_->Begin(*queue_, tissue_));
-  for (uint32_t k = 0; k < sweep_count; ++k) {
+  bool is_last = false;
+  for (sweep_count_ = 0; !is_last;) {
+    const uint32_t k = sweep_count_++;
+    is_last = sweep_count_ == sweep_count;
     if (swept && k > 0 && k % check_period == 0) {
       PALPATE_ASSIGN_OR_RETURN(const bool has_jumped, swept->MayDetectAgain(*queue_));
       if (has_jumped) sweeps_.ForgetHistory();
     }
     PALPATE_RETURN_IF_ERROR(Sweep(swept));
     PALPATE_RETURN_IF_ERROR(sweeps_.Accelerate(*queue_));
-    if (corrects && k % kCorrectionPeriod == 0 && k + 1 < sweep_count) {
-      PALPATE_RETURN_IF_ERROR(correction_->Correct(*queue_, tissue_, sweeps_));
+    if (corrects && k % kCorrectionPeriod == 0 && !is_last) {
+      PALPATE_ASSIGN_OR_RETURN(const bool goes_on, correction_->Correct(*queue_, tissue_, sweeps_));
+      is_last = !goes_on;
     }
-    if (swept && surface_->components().has_free() && (k < 2 || (k + 1) % kShiftPeriod == 0 || k + 1 == sweep_count)) {
+    if (swept && surface_->components().has_free() && (k < 2 || (k + 1) % kShiftPeriod == 0 || is_last)) {
       PALPATE_RETURN_IF_ERROR(component_shifts_.Shift(*queue_, *surface_, tissue_, tools_, anchors_, *swept));
     }
     PALPATE_RETURN_IF_ERROR(note_residual());
@@ -226,6 +230,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Close(bool advance, TissueTimes t
   step.hash = sums.hash;
   step.kinetic_energy_j = sums.kinetic_energy_j;
   step.max_speed_m_per_s = sums.max_speed_m_per_s;
+  step.sweeps = advance ? sweep_count_ : 0;
   step.bad_vertices = sums.bad_vertices;
   step.inverted_tets = sums.inverted_tets;
   PALPATE_RETURN_IF_ERROR(Settle(sums, &step, advance));

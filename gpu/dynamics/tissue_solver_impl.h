@@ -121,7 +121,8 @@ class TissueSolver::Impl {
   std::unique_ptr<Edits> edits_;  // null: the layout has no room for edits
   StepParams params_host_;
   TissueBuffers tissue_;
-  uint64_t steps_ = 0;  // since the last reset
+  uint64_t steps_ = 0;        // since the last reset
+  uint32_t sweep_count_ = 0;  // of the last step
 
   Kernel predict_;
   TissueLoads loads_;

@@ -274,6 +274,7 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
   if (frame.elastic_energy_j) stats.set_elastic_energy_j(*frame.elastic_energy_j);
   stats.set_max_speed_m_per_s(frame.max_speed_m_per_s);
   stats.set_inverted_tets(frame.inverted_tets);
+  stats.set_sweeps(frame.sweeps);
   stats.set_max_penetration_m(frame.max_penetration_m);
   EncodeContactStatistics(frame.contact_statistics, topology.statics->checks_intersections, *stats.mutable_contact());
 }

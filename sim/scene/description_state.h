@@ -146,8 +146,8 @@ void VisitState(Archive& archive, ToolDescription& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, SolverOptions& value) {
-  auto& [iterations, acceleration, coarse_nodes, report_energy] = value;
-  archive(iterations, acceleration, coarse_nodes, report_energy);
+  auto& [iterations, acceleration, coarse_nodes, tolerance, report_energy] = value;
+  archive(iterations, acceleration, coarse_nodes, tolerance, report_energy);
 }
 
 template <typename Archive>

@@ -106,6 +106,7 @@ struct Frame {
   std::optional<double> elastic_energy_j;  ///< of all dynamic tissue, see gpu::TissueStep; only with SolverOptions::report_energy
   double max_speed_m_per_s = 0;
   uint32_t inverted_tets = 0;
+  uint32_t sweeps = 0;           ///< of the solver, see gpu::TissueStep
   double max_penetration_m = 0;  ///< deepest contact; 0 = none
 };
 

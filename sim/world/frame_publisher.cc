@@ -198,6 +198,7 @@ std::shared_ptr<Frame> FramePublisher::Make(const gpu::TissueStep& step, uint64_
   frame->elastic_energy_j = step.elastic_energy_j;
   frame->max_speed_m_per_s = step.max_speed_m_per_s;
   frame->inverted_tets = step.inverted_tets;
+  frame->sweeps = step.sweeps;
   frame->topology_version = topology_->version;
   frame->topology = topology_;
   PlaceFrameMarkers(TakePositions(step.gathered_m.data(), frame.get()));

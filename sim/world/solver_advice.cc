@@ -12,16 +12,24 @@
 namespace palpate::sim {
 namespace {
 
-constexpr double kLeastSweeps = 20;
+constexpr int kCorrectedSweeps = 10;
+constexpr double kLeastSweeps = 20;    // without corrections
 constexpr double kFreeEdges = 1.2;     // that a push may travel in a step without needing more
 constexpr double kSweepsPerEdge = 14;  // what has gone to and fro through the whole body needs no more
 constexpr double kRounding = 5;        // the fit is no better
 
+bool AreCorrected(const SceneDescription& scene) {
+  return scene.solver.coarse_nodes > 0 &&
+         std::none_of(scene.bodies.begin(), scene.bodies.end(), [](const BodyDescription& b) { return b.volume_stiffness_pa > 0; });
+}
+
 }  // namespace
 
-int AdvisedSweeps(const BodyDescription& body, double dt_s) {
+int AdvisedSweeps(const SceneDescription& scene, size_t index) {
+  const BodyDescription& body = scene.bodies[index];
   const bool is_swept = body.kind == BodyKind::kDeformable && body.simulation == Simulation::kDynamic;
   if (!is_swept || body.mesh.tets.empty()) return 0;
+  if (AreCorrected(scene)) return kCorrectedSweeps;
   double volume_m3 = 0;
   for (size_t t = 0; t < body.mesh.tets.size(); ++t) volume_m3 += TetVolume(body.mesh, t);
   // Of a regular tet of the mean volume.
@@ -33,7 +41,7 @@ int AdvisedSweeps(const BodyDescription& body, double dt_s) {
   }
   Eigen::AlignedBox3d box;
   for (const Eigen::Vector3d& vertex : body.mesh.vertices) box.extend(vertex);
-  const double beyond = std::max(1.0, speed_m_per_s * dt_s / (kFreeEdges * edge_m));
+  const double beyond = std::max(1.0, speed_m_per_s * scene.dt_s / (kFreeEdges * edge_m));
   const double sweeps = std::min(kLeastSweeps * beyond * beyond, kSweepsPerEdge * box.sizes().maxCoeff() / edge_m);
   return static_cast<int>(kRounding * std::round(std::max(sweeps, kLeastSweeps) / kRounding));
 }

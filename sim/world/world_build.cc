@@ -18,6 +18,7 @@ gpu::TissueOptions OptionsOf(const SceneDescription& scene) {
   options.iterations = static_cast<uint32_t>(scene.solver.iterations);
   options.acceleration = scene.solver.acceleration;
   options.coarse_nodes = static_cast<uint32_t>(scene.solver.coarse_nodes);
+  options.tolerance_m_per_s2 = scene.solver.tolerance_m_per_s2;
   options.report_energy = scene.solver.report_energy;
   options.margin_m = scene.contact.margin_m;
   options.friction = scene.contact.friction;

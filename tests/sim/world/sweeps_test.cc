@@ -22,7 +22,7 @@ class SweepsTest : public test::DeviceTest {
  protected:
   /// A liver held at one lobe that swings down for half a second: way of its other end, and how far it is with the advised number of
   /// sweeps, and with `fewer`, from where it is with `many`.
-  void Swing(double tets, double young_modulus_pa, int fewer, int many, Vector3d* error_m) {
+  void Swing(double tets, double young_modulus_pa, int coarse_nodes, int fewer, int many, Vector3d* error_m) {
     SceneDescription scene;
     BodyDescription body;
     body.name = "liver";
@@ -35,8 +35,9 @@ class SweepsTest : public test::DeviceTest {
       if (body.mesh.vertices[v].x() > body.mesh.vertices[tip].x()) tip = v;
     }
     const Vector3d rest_m = body.mesh.vertices[tip];
-    const int advised = AdvisedSweeps(body, scene.dt_s);
     scene.bodies = {std::move(body)};
+    scene.solver.coarse_nodes = coarse_nodes;
+    const int advised = AdvisedSweeps(scene, 0);
     std::vector<Vector3d> tips_m;
     for (const int sweeps : {many, advised, fewer}) {
       scene.solver.iterations = sweeps;
@@ -46,39 +47,66 @@ class SweepsTest : public test::DeviceTest {
       tips_m.emplace_back(x[3 * tip], x[3 * tip + 1], x[3 * tip + 2]);
     }
     *error_m = {(tips_m[0] - rest_m).norm(), (tips_m[1] - tips_m[0]).norm(), (tips_m[2] - tips_m[0]).norm()};
-    std::printf("%zu tets, %g Pa: way %.1f mm; error %.3f mm with %d sweeps, %.3f mm with %d\n", scene.bodies[0].mesh.tets.size(),
-                young_modulus_pa, 1e3 * (*error_m)[0], 1e3 * (*error_m)[1], advised, 1e3 * (*error_m)[2], fewer);
+    std::printf("%zu tets, %g Pa, %d nodes: way %.1f mm; error %.4f mm with %d sweeps, %.4f mm with %d\n", scene.bodies[0].mesh.tets.size(),
+                young_modulus_pa, coarse_nodes, 1e3 * (*error_m)[0], 1e3 * (*error_m)[1], advised, 1e3 * (*error_m)[2], fewer);
   }
 };
 
 TEST_F(SweepsTest, AdvisedNumberFollowsTheMotion) {
   Vector3d error_m;
-  ASSERT_NO_FATAL_FAILURE(Swing(600, 5000, 10, 200, &error_m));
+  ASSERT_NO_FATAL_FAILURE(Swing(600, 5000, 0, 10, 200, &error_m));
   EXPECT_LT(error_m[1], 1e-3);
-  ASSERT_NO_FATAL_FAILURE(Swing(2500, 30000, 20, 300, &error_m));
+  ASSERT_NO_FATAL_FAILURE(Swing(2500, 30000, 0, 20, 300, &error_m));
   EXPECT_LT(error_m[1], 1e-3);
   EXPECT_GT(error_m[2], 5e-3) << "the default is too few here, or the rule asks for too many";
+}
+
+// With corrections few sweeps do, whatever the size and the stiffness.
+TEST_F(SweepsTest, AdvisedNumberWithCorrectionsFollowsTheMotion) {
+  Vector3d error_m;
+  for (const double young_modulus_pa : {1000.0, 30000.0, 1e6}) {
+    ASSERT_NO_FATAL_FAILURE(Swing(2500, young_modulus_pa, 4096, 20, 60, &error_m));
+    EXPECT_LT(error_m[1], std::max(5e-5, 1e-3 * error_m[0]));
+    EXPECT_LT(error_m[2], 5e-6);
+  }
+  ASSERT_NO_FATAL_FAILURE(Swing(10000, 30000, 4096, 20, 60, &error_m));
+  EXPECT_LT(error_m[1], std::max(5e-5, 1e-3 * error_m[0]));
+  EXPECT_LT(error_m[2], 5e-6);
 }
 
 TEST_F(SweepsTest, SlowAdvisedNumberFollowsTheMotionOfFineBodies) {
   Vector3d error_m;
   for (const double young_modulus_pa : {1000.0, 5000.0, 30000.0}) {
-    ASSERT_NO_FATAL_FAILURE(Swing(10000, young_modulus_pa, 20, 600, &error_m));
+    ASSERT_NO_FATAL_FAILURE(Swing(10000, young_modulus_pa, 0, 20, 600, &error_m));
     EXPECT_LT(error_m[1], std::max(1e-3, 0.01 * error_m[0]));
+  }
+  for (const double young_modulus_pa : {1000.0, 30000.0, 1e6}) {
+    ASSERT_NO_FATAL_FAILURE(Swing(50000, young_modulus_pa, 4096, 20, 60, &error_m));
+    EXPECT_LT(error_m[1], std::max(1e-4, 1e-3 * error_m[0]));
+    EXPECT_LT(error_m[2], 1e-4);
   }
 }
 
 // Bodies that are not swept over have no number.
 TEST_F(SweepsTest, OnlyDynamicBodiesNeedSweeps) {
-  BodyDescription body;
+  SceneDescription scene;
+  scene.bodies.resize(1);
+  BodyDescription& body = scene.bodies[0];
   PALPATE_TEST_ASSIGN(body.mesh, GenerateSlab({0.1, 0.1, 0.02}, 0.01));
-  EXPECT_EQ(AdvisedSweeps(body, 1.0 / 120), 30);
-  EXPECT_EQ(AdvisedSweeps(body, 1.0 / 240), 20);
+  EXPECT_EQ(AdvisedSweeps(scene, 0), 10);
+  scene.solver.coarse_nodes = 0;
+  EXPECT_EQ(AdvisedSweeps(scene, 0), 30);
+  scene.dt_s = 1.0 / 240;
+  EXPECT_EQ(AdvisedSweeps(scene, 0), 20);
+  scene.dt_s = 1.0 / 120;
+  scene.solver.coarse_nodes = 100;
+  body.volume_stiffness_pa = 1e4;
+  EXPECT_EQ(AdvisedSweeps(scene, 0), 30) << "bodies that keep their volume are not corrected";
   body.kind = BodyKind::kRigid;
-  EXPECT_EQ(AdvisedSweeps(body, 1.0 / 120), 0);
+  EXPECT_EQ(AdvisedSweeps(scene, 0), 0);
   body.kind = BodyKind::kDeformable;
   body.simulation = Simulation::kShapeMatched;
-  EXPECT_EQ(AdvisedSweeps(body, 1.0 / 120), 0);
+  EXPECT_EQ(AdvisedSweeps(scene, 0), 0);
 }
 
 }  // namespace
