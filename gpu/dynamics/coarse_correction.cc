@@ -242,7 +242,7 @@ absl::Status CoarseCorrection::SolveNodes(Queue& queue) {
 
 /// Whether the forces at the start of a correction are within the tolerance. Blocking.
 absl::StatusOr<bool> CoarseCorrection::IsEnough(Queue& queue, const TissueBuffers& tissue) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_left_, {items_, 0}, Arg("vertex_count", layout_.vertex_count),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_left_, Partials(), Arg("vertex_count", layout_.vertex_count),
                                        Arg("vertex_weights", vertex_weights_), Arg("forces", forces_), Arg("mass", tissue.mass),
                                        Arg("sums", sums_start_)));
   std::vector<float> sums(items_);
@@ -251,10 +251,11 @@ absl::StatusOr<bool> CoarseCorrection::IsEnough(Queue& queue, const TissueBuffer
   return sum <= tolerance_m_per_s2_ * tolerance_m_per_s2_ * corrected_mass_kg_;
 }
 
-absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps) {
+absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers& tissue, ToolContacts& tools, TissueSweeps& sweeps) {
   const auto node_count = static_cast<uint32_t>(lattice_.cells.size());
   if (node_count == 0) return true;
   const uint32_t vertex_count = layout_.vertex_count;
+  PALPATE_RETURN_IF_ERROR(tools.Update(queue, tissue));
   PALPATE_RETURN_IF_ERROR(sweeps.Update(queue, tissue));
   PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
   if (tolerance_m_per_s2_ > 0) {
@@ -262,11 +263,12 @@ absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers
     if (is_enough) return false;
   }
   PALPATE_RETURN_IF_ERROR(SolveNodes(queue));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(spread_moves_, {items_, 0}, Arg("vertex_count", vertex_count), Arg("vertex_nodes", vertex_nodes_),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(spread_moves_, Partials(), Arg("vertex_count", vertex_count), Arg("vertex_nodes", vertex_nodes_),
                                        Arg("vertex_weights", vertex_weights_), Arg("node_move", node_move_), Arg("forces", forces_),
                                        Arg("x", tissue.x), Arg("moves", moves_), Arg("trial", trial_), Arg("sums", sums_start_)));
+  PALPATE_RETURN_IF_ERROR(tools.Try(queue, trial_));
   PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, trial_, trial_forces_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_along_, {items_, 0}, Arg("vertex_count", vertex_count), Arg("forces", trial_forces_),
+  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_along_, Partials(), Arg("vertex_count", vertex_count), Arg("forces", trial_forces_),
                                        Arg("moves", moves_), Arg("sums", sums_end_)));
   PALPATE_RETURN_IF_ERROR(queue.Launch(find_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
                                        Arg("sums_end", sums_end_), Arg("share", share_)));

@@ -13,6 +13,7 @@
 #include "gpu/dynamics/tissue_layout_editor.h"
 #include "gpu/dynamics/tissue_sweeps.h"
 #include "gpu/dynamics/tissue_types.h"
+#include "gpu/dynamics/tool_contacts.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
 
@@ -42,7 +43,7 @@ class CoarseCorrection {
   absl::Status Begin(Queue& queue, const TissueBuffers& tissue);
   /// Between two sweeps. With a tolerance (TissueOptions::tolerance_m_per_s2) it waits for the device, and false says that the forces that
   /// are left do not exceed it: nothing was moved.
-  absl::StatusOr<bool> Correct(Queue& queue, const TissueBuffers& tissue, TissueSweeps& sweeps);
+  absl::StatusOr<bool> Correct(Queue& queue, const TissueBuffers& tissue, ToolContacts& tools, TissueSweeps& sweeps);
 
   /// For tests. Forces that the last correction began with, at solved nodes and turned to the rest shape (of parts with stencils what
   /// smoothing left of them): three floats a node, parts padded to CoarsePart::row_floats; and the share of its moves that it took.
@@ -64,6 +65,7 @@ class CoarseCorrection {
         tolerance_m_per_s2_(options.tolerance_m_per_s2),
         group_size_(tuning.list_group),
         items_(tuning.partials) {}
+  Range Partials() const { return {items_, items_ % 64 == 0 ? 64U : 1U}; }  // exactly as many
   absl::Status GiveLattice(Queue& queue);
   absl::Status GiveStencils(Queue& queue);
   absl::Status BindNodes();

@@ -63,7 +63,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   PALPATE_ASSIGN_OR_RETURN(std::optional<SweptSurfaces> swept, Predict());
   PALPATE_RETURN_IF_ERROR(sweeps_.Begin(*queue_, tissue_));
   if (before_tools) before_tools();
-  PALPATE_RETURN_IF_ERROR(tools_.Begin(*queue_, layout_.triangle_count, aims_.Aim(tools_.states(), targets)));
+  PALPATE_RETURN_IF_ERROR(tools_.Begin(*queue_, tissue_, layout_.triangle_count, aims_.Aim(tools_.states(), targets)));
   PALPATE_RETURN_IF_ERROR(anchors_.SolveClips(*queue_, tissue_, tools_.colliders()));
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.detect_ms = MillisecondsSince(&mark);
@@ -74,7 +74,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   times.solve_ms = MillisecondsSince(&mark);
 
   ++steps_;
-  PALPATE_RETURN_IF_ERROR(tools_.Finish(*queue_));
+  PALPATE_RETURN_IF_ERROR(tools_.Finish(*queue_, tissue_));
   PALPATE_RETURN_IF_ERROR(state_check_.Finish(*queue_));
   PALPATE_RETURN_IF_ERROR(ReportContacts(certified));
   times.forces_ms = MillisecondsSince(&mark);
@@ -125,7 +125,7 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
     PALPATE_RETURN_IF_ERROR(Sweep(swept));
     PALPATE_RETURN_IF_ERROR(sweeps_.Accelerate(*queue_));
     if (corrects && k % kCorrectionPeriod == 0 && !is_last) {
-      PALPATE_ASSIGN_OR_RETURN(const bool goes_on, correction_->Correct(*queue_, tissue_, sweeps_));
+      PALPATE_ASSIGN_OR_RETURN(const bool goes_on, correction_->Correct(*queue_, tissue_, tools_, sweeps_));
       is_last = !goes_on;
     }
     if (swept && surface_->components().has_free() && (k < 2 || (k + 1) % kShiftPeriod == 0 || is_last)) {
@@ -139,7 +139,7 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
 /// Forces that a sweep reads: loads, tools, pairs.
 absl::Status TissueSolver::Impl::BeforeSweep(std::optional<SweptSurfaces>& swept) {
   PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));
-  PALPATE_RETURN_IF_ERROR(tools_.Update(*queue_));
+  PALPATE_RETURN_IF_ERROR(tools_.Update(*queue_, tissue_));
   PALPATE_RETURN_IF_ERROR(sweeps_.Update(*queue_, tissue_));
   if (swept) PALPATE_RETURN_IF_ERROR(swept->BeforeSweep(*queue_));
   return surface_ && surface_generation_ != surface_->pairs().generation() ? BindSurface() : absl::OkStatus();
@@ -264,6 +264,7 @@ absl::Status TissueSolver::Impl::Settle(const StateSums& sums, TissueStep* step,
 }
 
 absl::Status TissueSolver::Impl::KeepLastState() {
+  PALPATE_RETURN_IF_ERROR(ForgetRotations());
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x_start, tissue_.x, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.velocity_before, tissue_.velocity, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(gathered_.EnqueueRead(*queue_));

@@ -91,6 +91,7 @@ class TissueSolver::Impl {
   absl::Status ReportContacts(std::optional<CertifiedSurfaces>& certified);
   absl::StatusOr<TissueStep> Close(bool advance, TissueTimes times);
   absl::Status Settle(const StateSums& sums, TissueStep* step, bool advance);
+  absl::Status ForgetRotations();
   absl::Status KeepLastState();
   absl::StatusOr<double> Residual(std::optional<SweptSurfaces>& swept);
 

@@ -37,7 +37,7 @@ absl::Status TissueSolver::Impl::Reset() {
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x, tissue_.x_start, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity, Float4{}));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity_before, FallenFromRest()));
-  if (tissue_.rotations.count() > 0) PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.rotations, Float4{0, 0, 0, 1}));
+  PALPATE_RETURN_IF_ERROR(ForgetRotations());
   PALPATE_RETURN_IF_ERROR(sweeps_.Reset(*queue_));
   PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
   PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, layout_.rest_m.values()));
@@ -86,6 +86,11 @@ absl::Status TissueSolver::Impl::ReadPositions(std::span<float> positions_m) {
   return absl::OkStatus();
 }
 
+/// The search for the rotations of tets begins at the newest ones, so what comes after a state must not depend on those before.
+absl::Status TissueSolver::Impl::ForgetRotations() {
+  return tissue_.rotations.count() > 0 ? queue_->Fill(tissue_.rotations, Float4{0, 0, 0, 1}) : absl::OkStatus();
+}
+
 absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, std::span<const float> velocities_m_per_s) {
   PALPATE_RETURN_IF_ERROR(CheckFloats(positions_m.size()));
   if (!velocities_m_per_s.empty()) PALPATE_RETURN_IF_ERROR(CheckFloats(velocities_m_per_s.size()));
@@ -96,6 +101,7 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
   PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, positions));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Fit(*queue_, positions, velocities, tissue_.x, tissue_.touched));
   PALPATE_RETURN_IF_ERROR(sweeps_.Reset(*queue_));
+  PALPATE_RETURN_IF_ERROR(ForgetRotations());
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x, tissue_.x_start, layout_.vertex_count));
   if (surface_) PALPATE_RETURN_IF_ERROR(GiveToSurface());
   return WriteVelocities(std::move(velocities));

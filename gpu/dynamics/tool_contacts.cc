@@ -111,8 +111,8 @@ absl::Status ToolContacts::Bind(const TissueBuffers& tissue, const TissueAnchors
                                               Arg("triangles", tissue.triangles), Arg("colliders", colliders_), Arg("contacts", contacts_),
                                               Arg("triangle_colliders", triangle_colliders_)));
   PALPATE_RETURN_IF_ERROR(list_contacts_.Bind(Arg("p", tissue.params), Arg("triangle_colliders", triangle_colliders_), Arg("list", list_)));
-  PALPATE_RETURN_IF_ERROR(update_contacts_.Bind(Arg("p", tissue.params), Arg("x", tissue.x), Arg("triangles", tissue.triangles),
-                                                Arg("colliders", colliders_), Arg("list", list_), Arg("contacts", contacts_)));
+  PALPATE_RETURN_IF_ERROR(update_contacts_.Bind(Arg("p", tissue.params), Arg("triangles", tissue.triangles), Arg("colliders", colliders_),
+                                                Arg("list", list_), Arg("contacts", contacts_)));
   PALPATE_RETURN_IF_ERROR(solve_colliders_.Bind(
       Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_start", tissue.x_start), Arg("triangles", tissue.triangles), Arg("list", list_),
       Arg("contacts", contacts_), Arg("anchor_begin", anchors.begins()), Arg("anchors", anchors.anchors()), Arg("colliders", colliders_)));
@@ -208,7 +208,7 @@ absl::Status ToolContacts::LoadState(Queue& queue, const TissueLayout& layout, S
   return queue.Write(colliders_, std::span<const Collider>(all));
 }
 
-absl::Status ToolContacts::Begin(Queue& queue, uint32_t triangle_count, std::span<const Float4> goals) {
+absl::Status ToolContacts::Begin(Queue& queue, const TissueBuffers& tissue, uint32_t triangle_count, std::span<const Float4> goals) {
   if (goals.empty()) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Write(targets_, goals));
   PALPATE_RETURN_IF_ERROR(queue.Enqueue(move_colliders_, {collider_count(), 0}));
@@ -217,21 +217,27 @@ absl::Status ToolContacts::Begin(Queue& queue, uint32_t triangle_count, std::spa
   // A coupled tool was moved as if nothing touched it, which may be far into the tissue. The sweeps start from where it rests against the
   // tissue as that stands, or few of them could not bring it out again.
   for (uint32_t k = 0; any_coupled_ && k < kToolSweeps; ++k) {
-    PALPATE_RETURN_IF_ERROR(Update(queue));
+    PALPATE_RETURN_IF_ERROR(Update(queue, tissue));
     PALPATE_RETURN_IF_ERROR(Solve(queue));
   }
   return absl::OkStatus();
 }
 
-absl::Status ToolContacts::Update(Queue& queue) {
-  return descriptions_.empty() ? absl::OkStatus() : queue.Enqueue(update_contacts_, Contacts());
+absl::Status ToolContacts::Update(Queue& queue, const TissueBuffers& tissue) {
+  if (descriptions_.empty()) return absl::OkStatus();
+  return queue.Launch(update_contacts_, Contacts(), Arg("x", tissue.x), Arg("notes_sides", uint32_t{1}));
+}
+
+absl::Status ToolContacts::Try(Queue& queue, const DeviceBuffer<Float4>& positions) {
+  if (descriptions_.empty()) return absl::OkStatus();
+  return queue.Launch(update_contacts_, Contacts(), Arg("x", positions), Arg("notes_sides", uint32_t{0}));
 }
 
 absl::Status ToolContacts::Solve(Queue& queue) { return any_coupled_ ? queue.Enqueue(solve_colliders_, Colliders()) : absl::OkStatus(); }
 
-absl::Status ToolContacts::Finish(Queue& queue) {
+absl::Status ToolContacts::Finish(Queue& queue, const TissueBuffers& tissue) {
   if (descriptions_.empty()) return absl::OkStatus();
-  PALPATE_RETURN_IF_ERROR(Update(queue));
+  PALPATE_RETURN_IF_ERROR(Update(queue, tissue));
   return queue.Enqueue(finish_colliders_, {collider_count(), 0});
 }
 

@@ -47,13 +47,15 @@ class ToolContacts {
 
   /// Start of a step: colliders go towards `goals` (ColliderAims::Aim), and what is near is found. Coupled ones come out of tissue that
   /// they were moved into.
-  absl::Status Begin(Queue& queue, uint32_t triangle_count, std::span<const Float4> goals);
+  absl::Status Begin(Queue& queue, const TissueBuffers& tissue, uint32_t triangle_count, std::span<const Float4> goals);
   /// Start of a sweep: contacts at x.
-  absl::Status Update(Queue& queue);
+  absl::Status Update(Queue& queue, const TissueBuffers& tissue);
+  /// Contacts at positions [slot] that may be given up again: nothing is learned of the sides that tissue is on. Until the next Update.
+  absl::Status Try(Queue& queue, const DeviceBuffer<Float4>& positions);
   /// End of a sweep: coupled colliders go to where what acts on them balances.
   absl::Status Solve(Queue& queue);
   /// End of a step.
-  absl::Status Finish(Queue& queue);
+  absl::Status Finish(Queue& queue, const TissueBuffers& tissue);
 
   /// Enqueues the report of contacts at x, which CollectReport() completes when the queue has finished.
   absl::Status EnqueueReport(Queue& queue, const TissueBuffers& tissue);

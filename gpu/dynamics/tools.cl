@@ -174,7 +174,8 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void li
 
 /* Linearises every listed contact at the current iterate. Work-item: list entries, strided. */
 __kernel void update_contacts(const __global StepParams* p, const __global float4* x, const __global uint4* triangles,
-                              const __global Collider* colliders, const __global uint* list, __global ToolContact* contacts) {
+                              const __global Collider* colliders, const __global uint* list, uint notes_sides,
+                              __global ToolContact* contacts) {
   const uint count = list[0];
   for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
     const uint slot = list[1 + i];
@@ -196,7 +197,7 @@ __kernel void update_contacts(const __global StepParams* p, const __global float
       }
       /* A capsule deep in the tissue on its way out sees its neighbours sideways: they keep the side that the start of the step gave them.
        */
-    } else if (active) {
+    } else if (active && notes_sides) {
       side = (float4)(n, SIDE_NEAR);
     }
     ToolContact out;

@@ -243,7 +243,7 @@ TEST_F(CoarseCorrectionTest, ForcesAndMovesAreThoseOfTheHost) {
   for (Vector3d& p : x) p = Eigen::AngleAxisd(6 * p.x(), Vector3d(0, 1, 0).normalized()) * p;  // bent by a radian
   Write(*stages, x, y);
   PALPATE_ASSERT_OK(stages->correction->Begin(queue(), stages->tissue));
-  PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->sweeps).status());
+  PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->tools, stages->sweeps).status());
   const CoarseLattice& lattice = stages->correction->lattice();
   const CoarseWeights& weights = stages->correction->weights();
   const CoarsePart& part = lattice.parts[0];
@@ -310,7 +310,7 @@ TEST_F(CoarseCorrectionTest, ACorrectionLowersTheEnergy) {
         double before = EnergyOf(model, stages->layout, x, y);
         const double first = before;
         for (int k = 0; k < 3; ++k) {
-          PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->sweeps).status());
+          PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->tools, stages->sweeps).status());
           const double share = Read(stages->correction->share())[0];
           const double after = EnergyOf(model, stages->layout, Positions(*stages), y);
           EXPECT_GT(share, 0);
@@ -353,7 +353,7 @@ TEST_F(CoarseCorrectionTest, SmoothedNodesComeNearTheSolution) {
     for (Vector3d& target : y) target += Vector3d(0, 2e-4 * target.x(), -9.81 * kDt * kDt);
     Write(*stages, x, y);
     PALPATE_ASSERT_OK(stages->correction->Begin(queue(), stages->tissue));
-    PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->sweeps).status());
+    PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->tools, stages->sweeps).status());
     const std::vector<Float4> forces = Read(stages->correction->forces());
     const std::vector<Float4> node_moves = Read(stages->correction->node_moves());
     VectorXd at_nodes = VectorXd::Zero(n), moves(n);
@@ -393,7 +393,7 @@ TEST_F(CoarseCorrectionTest, PartsOfAllKindsStandSideBySide) {
   for (Vector3d& target : y) target.y() += 1e-3;
   Write(*stages, x, y);
   PALPATE_ASSERT_OK(stages->correction->Begin(queue(), stages->tissue));
-  PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->sweeps).status());
+  PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->tools, stages->sweeps).status());
   const std::vector<Float4> moves = Read(stages->correction->moves());
   for (size_t v = 0; v < x.size(); ++v) {
     const Float4& move = moves[ToNumber(stages->layout.solver_index[v])];
