@@ -264,7 +264,8 @@ absl::Status MeasureStack(const std::shared_ptr<gpu::Context>& context, const st
   sim::SceneDescription scene;
   if (!is_corrected) scene.solver.coarse_nodes = 0;
   scene.solver.tolerance_m_per_s2 = tolerance_m_per_s2;
-  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh slab, sim::GenerateSlab({0.1, 0.08, 0.02}, 0.01));
+  scene.contact.surface_friction = 0.5;
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh slab, sim::GenerateSlab({0.12, 0.1, 0.02}, 0.012));
   PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh floor, sim::BoxMesh({3, 3, 2}, {0.2, 0.2, 0.02}));
   for (int b = 0; b <= kBodies; ++b) {
     sim::BodyDescription body;
@@ -272,6 +273,7 @@ absl::Status MeasureStack(const std::shared_ptr<gpu::Context>& context, const st
     body.kind = b == 0 ? sim::BodyKind::kStatic : sim::BodyKind::kDeformable;
     body.self_collision = false;
     body.mesh = b == 0 ? floor : slab;
+    body.material.young_modulus_pa = 20000;
     body.material.damping_s = 0.01;
     for (Eigen::Vector3d& v : body.mesh.vertices) v.z() += b == 0 ? -0.01 : 0.012 + (b - 1) * 0.023;
     scene.bodies.push_back(std::move(body));

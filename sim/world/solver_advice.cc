@@ -12,7 +12,7 @@
 namespace palpate::sim {
 namespace {
 
-constexpr int kCorrectedSweeps = 10;
+constexpr int kCorrectedSweeps = 15;
 constexpr double kLeastSweeps = 20;    // without corrections
 constexpr double kFreeEdges = 1.2;     // that a push may travel in a step without needing more
 constexpr double kSweepsPerEdge = 14;  // what has gone to and fro through the whole body needs no more

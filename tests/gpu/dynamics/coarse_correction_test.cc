@@ -514,7 +514,7 @@ TEST_F(CoarseSolverTest, SweepsEndWhereTheToleranceIsMet) {
       PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
       if (tolerance > 0) {
         sweeps.push_back(step.sweeps);
-        EXPECT_TRUE(step.sweeps == 20 || step.sweeps % 5 == 1) << step.sweeps;
+        EXPECT_TRUE(step.sweeps == 20 || step.sweeps % 10 == 1) << step.sweeps;
       } else {
         ASSERT_EQ(step.sweeps, 20U);
       }
@@ -556,15 +556,15 @@ class CoarseResidualTest : public test::DeviceTest {
 
 TEST_F(CoarseResidualTest, FallsWhateverTheSize) {
   Compare(k2500, 5000, 1e-3, 0.05);
-  Compare(k10000, 5000, 2e-3, 0.05);
-  Compare(k10000, 30000, 5e-3, 0.02);
+  Compare(k10000, 5000, 3e-3, 0.05);
+  Compare(k10000, 30000, 1e-2, 0.02);
   Compare(k10000, 1e6, 3e-2, 0.1);  // what rounding leaves: more sweeps do not gain more
 }
 
 TEST_F(CoarseResidualTest, SlowFallsWhateverTheSize) {
-  Compare(k50000, 5000, 5e-3, 0.02);
-  Compare(k50000, 30000, 8e-3, 0.02);
-  Compare(k200000, 5000, 5e-3, 0.02);
+  Compare(k50000, 5000, 1e-2, 0.02);
+  Compare(k50000, 30000, 1e-2, 0.02);
+  Compare(k200000, 5000, 1e-2, 0.02);
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST_F(SweepsTest, OnlyDynamicBodiesNeedSweeps) {
   scene.bodies.resize(1);
   BodyDescription& body = scene.bodies[0];
   PALPATE_TEST_ASSIGN(body.mesh, GenerateSlab({0.1, 0.1, 0.02}, 0.01));
-  EXPECT_EQ(AdvisedSweeps(scene, 0), 10);
+  EXPECT_EQ(AdvisedSweeps(scene, 0), 15);
   scene.solver.coarse_nodes = 0;
   EXPECT_EQ(AdvisedSweeps(scene, 0), 30);
   scene.dt_s = 1.0 / 240;
