@@ -15,10 +15,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kShiftPeriod = 3;        // sweeps between moves of whole components
-constexpr uint32_t kCorrectionPeriod = 10;  // sweeps between coarse corrections, the first after the first
-constexpr uint32_t kMinCheckPeriod = 4;     // sweeps between looks at how far surfaces moved
-constexpr int kCertifyTurns = 3;            // of obstacles and surfaces, each of which may undo what the other found safe
+constexpr uint32_t kShiftPeriod = 3;       // sweeps between moves of whole components
+constexpr uint32_t kCorrectionPeriod = 7;  // sweeps between coarse corrections, the first after the first
+constexpr uint32_t kMinCheckPeriod = 4;    // sweeps between looks at how far surfaces moved
+constexpr int kCertifyTurns = 3;           // of obstacles and surfaces, each of which may undo what the other found safe
 
 double MillisecondsSince(Clock::time_point* mark) {
   const Clock::time_point now = Clock::now();
