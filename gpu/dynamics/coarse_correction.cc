@@ -62,7 +62,9 @@ absl::StatusOr<std::unique_ptr<CoarseCorrection>> CoarseCorrection::Create(Queue
                                                                              {&CoarseCorrection::sum_left_, "sum_left"},
                                                                              {&CoarseCorrection::relax_nodes_, "relax_nodes"},
                                                                              {&CoarseCorrection::restrict_residual_, "restrict_residual"},
-                                                                             {&CoarseCorrection::prolong_moves_, "prolong_moves"}};
+                                                                             {&CoarseCorrection::prolong_moves_, "prolong_moves"},
+                                                                             {&CoarseCorrection::try_share_, "try_share"},
+                                                                             {&CoarseCorrection::judge_share_, "judge_share"}};
   for (const auto& [kernel, name] : kKernels) {
     PALPATE_ASSIGN_OR_RETURN((*made).*kernel, context->CreateKernel(kernels::coarse_correction, name, defines));
   }
@@ -271,6 +273,14 @@ absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers
   PALPATE_RETURN_IF_ERROR(queue.Launch(sum_along_, Partials(), Arg("vertex_count", vertex_count), Arg("forces", trial_forces_),
                                        Arg("moves", moves_), Arg("sums", sums_end_)));
   PALPATE_RETURN_IF_ERROR(queue.Launch(find_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
+                                       Arg("sums_end", sums_end_), Arg("share", share_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(try_share_, {vertex_count, 0}, Arg("vertex_count", vertex_count), Arg("x", tissue.x),
+                                       Arg("moves", moves_), Arg("share", share_), Arg("trial", trial_)));
+  PALPATE_RETURN_IF_ERROR(tools.Try(queue, trial_));
+  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, trial_, trial_forces_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_along_, Partials(), Arg("vertex_count", vertex_count), Arg("forces", trial_forces_),
+                                       Arg("moves", moves_), Arg("sums", sums_end_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(judge_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
                                        Arg("sums_end", sums_end_), Arg("share", share_)));
   PALPATE_RETURN_IF_ERROR(sweeps.MoveAlong(queue, moves_, share_));
   return true;

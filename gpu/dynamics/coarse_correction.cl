@@ -211,6 +211,7 @@ __kernel void sum_along(uint vertex_count, const __global float4* forces, const 
 }
 
 #define MOST_SHARE 2.0f
+#define MOST_LEFT 0.3f /* of the force along the moves at their start */
 
 /* How much of the moves leads to where the force along them is zero, as the line through both its values tells. None if it does not push
    that way at the start, or if any of it is not finite. share: [1]. Work-item: one. */
@@ -226,4 +227,24 @@ __kernel void find_share(uint count, const __global float* sums_start, const __g
     found = start - end > start / MOST_SHARE ? start / (start - end) : end > 0.0f ? 1.0f : MOST_SHARE;
   }
   share[0] = found;
+}
+
+/* Where the share of the moves leads. Work-item: vertex. */
+__kernel void try_share(uint vertex_count, const __global float4* x, const __global float4* moves, const __global float* share,
+                        __global float4* trial) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= vertex_count) return;
+  trial[v] = x[v] + share[0] * moves[v];
+}
+
+/* Gives the moves up if the force along them is not nearly zero where their share leads: something stiff came or went on the way, and the
+   line through the ends knows nothing of that. Work-item: one. */
+__kernel void judge_share(uint count, const __global float* sums_start, const __global float* sums_end, __global float* share) {
+  if (get_global_id(0) != 0) return;
+  float start = 0.0f, end = 0.0f;
+  for (uint i = 0; i < count; ++i) {
+    start += sums_start[i];
+    end += sums_end[i];
+  }
+  if (!(fabs(end) <= MOST_LEFT * start)) share[0] = 0.0f;
 }

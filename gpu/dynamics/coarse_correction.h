@@ -92,7 +92,7 @@ class CoarseCorrection {
   DeviceBuffer<float> parent_weights_, child_weights_;
   DeviceBuffer<Float4> rest_, rotations_, node_move_, solved_move_, forces_, trial_forces_, moves_, trial_;
   DeviceBuffer<Float4> blocks_, inverse_diagonal_, residual_, direction_, next_direction_, solution_;
-  Kernel turn_nodes_, gather_forces_, solve_nodes_, spread_moves_, sum_along_, find_share_, sum_left_;
+  Kernel turn_nodes_, gather_forces_, solve_nodes_, spread_moves_, sum_along_, find_share_, sum_left_, try_share_, judge_share_;
   Kernel relax_nodes_, restrict_residual_, prolong_moves_;
 };
 
