@@ -313,7 +313,7 @@ TEST_F(CoarseCorrectionTest, ACorrectionLowersTheEnergy) {
           PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->tools, stages->sweeps).status());
           const double share = Read(stages->correction->share())[0];
           const double after = EnergyOf(model, stages->layout, Positions(*stages), y);
-          if (k == 0) EXPECT_GT(share, 0) << "the first";  // later ones may find nothing to gain
+          EXPECT_GE(share, k == 0 ? 1e-3 : 0) << "later ones may find nothing to gain";
           EXPECT_LT(after, before + 1e-6 * first) << "correction " << k << " by " << share;
           before = after;
         }
