@@ -34,6 +34,8 @@ constexpr double kLength_m = 0.2;
 constexpr double kStep_s = 1.0 / 120;
 constexpr double kGravity_m_per_s2 = 9.81;
 constexpr double kTargets[] = {0.1, 0.01, 0.001};  // of the residual at the start
+constexpr uint32_t kCoarseNodes = 4096;
+constexpr double kCorrectedAcceleration = 0.85;
 constexpr int kShownPasses[] = {1, 2, 5, 10, 20, 50, 100, 200};
 
 double MillisecondsSince(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
@@ -462,16 +464,16 @@ absl::StatusOr<HeldLiver> MakeHeldLiver(double tet_count, const sim::Material& m
 absl::Status MeasureSwing(std::shared_ptr<gpu::Context> context, double tet_count, const sim::Material& material, const std::string& name,
                           Report* report) {
   PALPATE_ASSIGN_OR_RETURN(const HeldLiver liver, MakeHeldLiver(tet_count, material, true));
-  const gpu::TissueOptions usual;
+  const uint32_t usual = gpu::TissueOptions{}.iterations;
   struct Run {
     const char* name;
     uint32_t iterations, nodes;
     double acceleration;
   };
-  const Run runs[] = {{"converged", 60, usual.coarse_nodes, usual.acceleration},
-                      {"plain", usual.iterations, 0, 0.9},
-                      {"corrected", usual.iterations, usual.coarse_nodes, usual.acceleration},
-                      {"corrected_15", 15, usual.coarse_nodes, usual.acceleration}};
+  const Run runs[] = {{"converged", 60, kCoarseNodes, kCorrectedAcceleration},
+                      {"plain", usual, 0, 0.9},
+                      {"corrected", usual, kCoarseNodes, kCorrectedAcceleration},
+                      {"corrected_15", 15, kCoarseNodes, kCorrectedAcceleration}};
   Vector3d converged_m = Vector3d::Zero();
   for (const Run& run : runs) {
     gpu::TissueOptions options;
@@ -523,7 +525,10 @@ absl::Status MeasureFreeFlight(std::shared_ptr<gpu::Context> context, bool is_co
   options.dt_s = kStep_s;
   options.gravity_m_per_s2 = {0, 0, 0};
   options.report_energy = true;
-  if (!is_corrected) options.coarse_nodes = 0;
+  if (is_corrected) {
+    options.coarse_nodes = kCoarseNodes;
+    options.acceleration = kCorrectedAcceleration;
+  }
   PALPATE_ASSIGN_OR_RETURN(auto solver,
                            gpu::TissueSolver::Create(context, liver.model, options, {}, {}, gpu::TissueTuning::For(context->device())));
   const size_t count = liver.model.rest_m.size();

@@ -26,8 +26,7 @@ void WarnOfFewSweeps(const std::string& path, const sim::SceneDescription& scene
     if (told > 0 && body.mesh.tets.size() == scene.bodies[b - 1].mesh.tets.size()) continue;
     absl::FPrintF(stderr,
                   "%s: warning: solver.iterations: %d are too few for the size and stiffness of bodies[%d] (%s, %d tets, %g Pa), which "
-                  "will lag behind; "
-                  "%d are advised\n",
+                  "will lag behind; %d are advised, or solver.coarse_nodes\n",
                   path, scene.solver.iterations, b, body.name, body.mesh.tets.size(), body.material.young_modulus_pa, sweeps);
     ++told;
   }

@@ -29,11 +29,10 @@ struct TissueOptions {
   double dt_s = 1.0 / 120.0;
   std::array<double, 3> gravity_m_per_s2{0, 0, -9.81};
   uint32_t iterations = 20;
-  /// Chebyshev: estimate of the spectral radius of a sweep, for what corrections leave, in [0, 1); 0 = off. (0.9 is better without them.)
-  double acceleration = 0.85;
+  double acceleration = 0.9;  ///< Chebyshev: estimate of the spectral radius of a sweep in [0, 1); 0 = off. With corrections: 0.85
   /// Most nodes of the coarse corrections between sweeps (CoarseCorrection); 0: none. Not while tissue recovers from a tangle, nor in
   /// scenes with bodies that keep their volume.
-  uint32_t coarse_nodes = 4096;
+  uint32_t coarse_nodes = 0;
   /// Sweeps end at the start of a correction if the forces that are left would accelerate the tissue by no more than this (root mean square
   /// weighted by mass, of vertices that move freely); 0: never before `iterations`. Then each correction waits for the device once.
   double tolerance_m_per_s2 = 0;

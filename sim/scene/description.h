@@ -223,8 +223,8 @@ struct ToolDescription {
 
 struct SolverOptions {
   int iterations = 20;
-  double acceleration = 0.85;     ///< Chebyshev spectral radius estimate, 0 = off
-  int coarse_nodes = 4096;        ///< at most, of the coarse corrections between sweeps, 0 = none
+  double acceleration = 0.9;      ///< Chebyshev spectral radius estimate, 0 = off
+  int coarse_nodes = 0;           ///< at most, of the coarse corrections between sweeps, 0 = none
   double tolerance_m_per_s2 = 0;  ///< see gpu::TissueOptions
   bool report_energy = false;     ///< measure Frame::elastic_energy_j after each step
 };

@@ -509,7 +509,8 @@ TEST_F(CoarseSolverTest, SweepsEndWhereTheToleranceIsMet) {
   std::vector<uint32_t> sweeps;
   std::vector<float> x[2];
   for (const double tolerance : {0.0, 0.02}) {
-    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver, Make(model, {.dt_s = kDt, .tolerance_m_per_s2 = tolerance}));
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver,
+                        Make(model, {.dt_s = kDt, .acceleration = 0.85, .coarse_nodes = 4096, .tolerance_m_per_s2 = tolerance}));
     for (int i = 0; i < 240; ++i) {
       PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
       if (tolerance > 0) {
@@ -532,7 +533,7 @@ TEST_F(CoarseSolverTest, SweepsEndWhereTheToleranceIsMet) {
 class CoarseResidualTest : public test::DeviceTest {
  protected:
   void Measure(const TissueModel& model, uint32_t nodes, std::vector<double>* residuals) {
-    const TissueOptions options{.dt_s = kDt, .coarse_nodes = nodes};
+    const TissueOptions options{.dt_s = kDt, .acceleration = 0.85, .coarse_nodes = nodes};
     PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver,
                         TissueSolver::Create(context(), model, options, {}, {}, TissueTuning::For(context()->device())));
     for (int i = 0; i < 3; ++i) PALPATE_ASSERT_OK(solver->Step({}).status());

@@ -374,8 +374,8 @@ TEST(SceneSpec, AbsentFieldsTakeTheDocumentedDefaults) {
   EXPECT_DOUBLE_EQ(built->dt_s, 1.0 / 120);
   EXPECT_EQ(built->gravity_m_per_s2, Eigen::Vector3d(0, 0, -9.81));
   EXPECT_EQ(built->solver.iterations, 20);
-  EXPECT_EQ(built->solver.acceleration, 0.85);
-  EXPECT_EQ(built->solver.coarse_nodes, 4096);
+  EXPECT_EQ(built->solver.acceleration, 0.9);
+  EXPECT_EQ(built->solver.coarse_nodes, 0);
   EXPECT_FALSE(built->solver.report_energy);
   spec.mutable_solver()->set_coarse_nodes(300);
   spec.mutable_solver()->set_report_energy(true);

@@ -227,7 +227,7 @@ TEST_F(QuasiStaticTest, CutZonesBecomeDynamicWithoutAJump) {
       std::printf("%s: largest move %.4f mm, largest change of the tool's force %.4f N of %.3f\n", k == 0 ? "dynamic" : "hybrid ",
                   most_m * 1e3, most_n, last_n);
       EXPECT_LT(most_m, kJump_m);
-      EXPECT_LT(most_n, 0.015 * last_n);
+      EXPECT_LT(most_n, 0.01 * last_n);
     }
     // At rest again the two kinds of tissue hold each other as one would hold itself.
     ASSERT_NO_FATAL_FAILURE(Run(world.get(), 0, 300, pressed));
