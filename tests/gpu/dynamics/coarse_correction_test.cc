@@ -436,16 +436,21 @@ class CoarseSolverTest : public test::DeviceTest {
 
 TEST_F(CoarseSolverTest, SameCallsGiveTheSameBits) {
   const TissueModel model = Cantilever({8, 4, 4}, kTissue);
-  std::vector<uint64_t> hashes[3];
-  for (int run = 0; run < 3; ++run) {
-    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver, Make(model, {.dt_s = kDt, .coarse_nodes = run < 2 ? 50U : 0U}));
+  std::vector<uint64_t> hashes[4];
+  const TissueOptions runs[4] = {{.dt_s = kDt, .coarse_nodes = 50},
+                                 {.dt_s = kDt, .coarse_nodes = 50},
+                                 {.dt_s = kDt, .coarse_nodes = 50, .tolerance_m_per_s2 = 1e-9},
+                                 {.dt_s = kDt}};
+  for (int run = 0; run < 4; ++run) {
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<TissueSolver> solver, Make(model, runs[run]));
     for (int i = 0; i < 6; ++i) {
       PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
       hashes[run].push_back(step.hash);
     }
   }
   EXPECT_EQ(hashes[0], hashes[1]);
-  EXPECT_NE(hashes[0], hashes[2]) << "corrections do something";
+  EXPECT_EQ(hashes[0], hashes[2]) << "a tolerance that is never met changes nothing";
+  EXPECT_NE(hashes[0], hashes[3]) << "corrections do something";
 }
 
 // A body that falls and turns feels no force within, and a correction must not make one.
