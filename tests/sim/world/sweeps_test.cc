@@ -84,7 +84,7 @@ TEST_F(SweepsTest, SlowAdvisedNumberFollowsTheMotionOfFineBodies) {
   for (const double young_modulus_pa : {1000.0, 30000.0, 1e6}) {
     ASSERT_NO_FATAL_FAILURE(Swing(50000, young_modulus_pa, 4096, 20, 60, &error_m));
     EXPECT_LT(error_m[1], std::max(1e-4, 1e-2 * error_m[0]));
-    EXPECT_LT(error_m[2], 1e-4);
+    EXPECT_LT(error_m[2], std::max(1e-4, 1e-3 * error_m[0]));
   }
 }
 
