@@ -1,7 +1,7 @@
 /* clang-format off */
-/* Coarse corrections between sweeps: d = P Q (P' H P)^-1 Q' P' f for the force f that the sweeps have left, along which the vertices then
-   go as far as the force along d tells. Q turns the rest shape's nodes as their vertices have turned; docs/algorithms/tissue.md, "Coarse
-   correction".
+/* Coarse corrections between sweeps: d = P Q B Q' P' f for the force f that the sweeps have left, along which the vertices then go as far
+   as the force along d tells. B is (P' H P)^-1, or a V-cycle that comes near it. Q turns the rest shape's nodes as their vertices have
+   turned; docs/algorithms/tissue.md, "Coarse correction".
 
    Build option: PALPATE_COARSE_GROUP  work-items that share a node in solve_nodes, 1 or a power of two.
 

@@ -21,12 +21,13 @@ namespace palpate::gpu {
 
 /// Carries what sweeps leave over the whole body at once: information travels by one ring of vertices a sweep, so that fine or stiff bodies
 /// would need hundreds. A correction is a move of all vertices in the space of a CoarseLattice, worked out from the forces that are left,
-/// and as long as the force along it tells.
+/// and as long as the force along it tells. One on whose way something stiff comes or goes is given up.
 ///
 /// Guarantees: where no bound cuts it short, a correction does not raise the energy of the step as far as that is quadratic along it; one
 /// that would begin uphill is not made. With bounds it goes the way of all moves between detections, so nothing passes through anything.
-/// Edits change what it gains, never where the sweeps end. Cost: two evaluations of all forces, one product with a dense matrix.
-/// Thread: one at a time. Determinism: same calls and tuning, same bits. No blocking calls but at edits and for the state.
+/// Edits change what it gains, never where the sweeps end. Cost: three evaluations of all forces, and one product with a
+/// dense matrix or a V-cycle. Thread: one at a time. Determinism: same calls and tuning, same bits. No blocking calls but at edits, for the
+/// state and with a tolerance.
 class CoarseCorrection {
  public:
   /// Keeps a reference to `layout`. Errors: ResourceExhausted.

@@ -36,8 +36,8 @@ struct TissueStep {
   double kinetic_energy_j = 0;
   /// Of all tets but shape-matched ones, by the energies of docs/algorithms/tissue.md: 0 at rest, without viscosity, contacts and anchors.
   /// While a mesh recovers, with the softened lambda that acts. Only with TissueOptions::report_energy.
-  uint32_t sweeps = 0;  ///< that were made; fewer than TissueOptions::iterations only with a tolerance
   std::optional<double> elastic_energy_j;
+  uint32_t sweeps = 0;  ///< that were made; fewer than TissueOptions::iterations only with a tolerance
   double max_speed_m_per_s = 0;
   uint32_t bad_vertices = 0;  ///< non-finite or absurd (beyond 1e6 m, 1e6 m/s): the step was rolled back
   uint32_t inverted_tets = 0;
