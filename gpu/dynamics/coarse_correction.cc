@@ -253,6 +253,14 @@ absl::StatusOr<bool> CoarseCorrection::IsEnough(Queue& queue, const TissueBuffer
   return sum <= tolerance_m_per_s2_ * tolerance_m_per_s2_ * corrected_mass_kg_;
 }
 
+/// To sums_end_: the force along the moves at the positions trial_, with the contacts there.
+absl::Status CoarseCorrection::SumAtTrial(Queue& queue, ToolContacts& tools, TissueSweeps& sweeps) {
+  PALPATE_RETURN_IF_ERROR(tools.Try(queue, trial_));
+  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, trial_, trial_forces_));
+  return queue.Launch(sum_along_, Partials(), Arg("vertex_count", layout_.vertex_count), Arg("forces", trial_forces_), Arg("moves", moves_),
+                      Arg("sums", sums_end_));
+}
+
 absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers& tissue, ToolContacts& tools, TissueSweeps& sweeps) {
   const auto node_count = static_cast<uint32_t>(lattice_.cells.size());
   if (node_count == 0) return true;
@@ -268,21 +276,16 @@ absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers
   PALPATE_RETURN_IF_ERROR(queue.Launch(spread_moves_, Partials(), Arg("vertex_count", vertex_count), Arg("vertex_nodes", vertex_nodes_),
                                        Arg("vertex_weights", vertex_weights_), Arg("node_move", node_move_), Arg("forces", forces_),
                                        Arg("x", tissue.x), Arg("moves", moves_), Arg("trial", trial_), Arg("sums", sums_start_)));
-  PALPATE_RETURN_IF_ERROR(tools.Try(queue, trial_));
-  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, trial_, trial_forces_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_along_, Partials(), Arg("vertex_count", vertex_count), Arg("forces", trial_forces_),
-                                       Arg("moves", moves_), Arg("sums", sums_end_)));
+  PALPATE_RETURN_IF_ERROR(SumAtTrial(queue, tools, sweeps));
   PALPATE_RETURN_IF_ERROR(queue.Launch(find_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
                                        Arg("sums_end", sums_end_), Arg("share", share_)));
   PALPATE_RETURN_IF_ERROR(queue.Launch(try_share_, {vertex_count, 0}, Arg("vertex_count", vertex_count), Arg("x", tissue.x),
                                        Arg("moves", moves_), Arg("share", share_), Arg("trial", trial_)));
-  PALPATE_RETURN_IF_ERROR(tools.Try(queue, trial_));
-  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, trial_, trial_forces_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(sum_along_, Partials(), Arg("vertex_count", vertex_count), Arg("forces", trial_forces_),
-                                       Arg("moves", moves_), Arg("sums", sums_end_)));
+  PALPATE_RETURN_IF_ERROR(SumAtTrial(queue, tools, sweeps));
   PALPATE_RETURN_IF_ERROR(queue.Launch(judge_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
                                        Arg("sums_end", sums_end_), Arg("share", share_)));
   PALPATE_RETURN_IF_ERROR(sweeps.MoveAlong(queue, moves_, share_));
+  PALPATE_RETURN_IF_ERROR(tools.Update(queue, tissue));  // no longer those of a trial
   return true;
 }
 

@@ -210,6 +210,12 @@ __kernel void sum_along(uint vertex_count, const __global float4* forces, const 
   sums[me] = sum;
 }
 
+static inline float sum_of(uint count, const __global float* values) {
+  float sum = 0.0f;
+  for (uint i = 0; i < count; ++i) sum += values[i];
+  return sum;
+}
+
 #define MOST_SHARE 2.0f
 #define MOST_LEFT 0.3f /* of the force along the moves at their start */
 
@@ -217,11 +223,8 @@ __kernel void sum_along(uint vertex_count, const __global float4* forces, const 
    that way at the start, or if any of it is not finite. share: [1]. Work-item: one. */
 __kernel void find_share(uint count, const __global float* sums_start, const __global float* sums_end, __global float* share) {
   if (get_global_id(0) != 0) return;
-  float start = 0.0f, end = 0.0f;
-  for (uint i = 0; i < count; ++i) {
-    start += sums_start[i];
-    end += sums_end[i];
-  }
+  const float start = sum_of(count, sums_start);
+  const float end = sum_of(count, sums_end);
   float found = 0.0f;
   if (start > 0.0f && isfinite(start) && isfinite(end)) {
     found = start - end > start / MOST_SHARE ? start / (start - end) : end > 0.0f ? 1.0f : MOST_SHARE;
@@ -241,10 +244,7 @@ __kernel void try_share(uint vertex_count, const __global float4* x, const __glo
    line through the ends knows nothing of that. Work-item: one. */
 __kernel void judge_share(uint count, const __global float* sums_start, const __global float* sums_end, __global float* share) {
   if (get_global_id(0) != 0) return;
-  float start = 0.0f, end = 0.0f;
-  for (uint i = 0; i < count; ++i) {
-    start += sums_start[i];
-    end += sums_end[i];
-  }
+  const float start = sum_of(count, sums_start);
+  const float end = sum_of(count, sums_end);
   if (!(fabs(end) <= MOST_LEFT * start)) share[0] = 0.0f;
 }

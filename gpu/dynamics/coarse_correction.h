@@ -72,6 +72,7 @@ class CoarseCorrection {
   absl::Status BindNodes();
   absl::Status Relax(Queue& queue, double keep, double add);
   absl::Status SolveNodes(Queue& queue);
+  absl::Status SumAtTrial(Queue& queue, ToolContacts& tools, TissueSweeps& sweeps);
   absl::StatusOr<bool> IsEnough(Queue& queue, const TissueBuffers& tissue);
   absl::Status GiveWeights(Queue& queue);
 
