@@ -691,8 +691,11 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   check.RangeVec("gravity_m_per_s2", spec.gravity_m_per_s2(), -100, 100);
   if (spec.solver().has_iterations()) check.Range("solver.iterations", spec.solver().iterations(), 1, 1000);
   if (spec.solver().has_acceleration()) check.Range("solver.acceleration", spec.solver().acceleration(), 0, 0.99);
+  if (spec.solver().has_coarse_nodes()) check.Range("solver.coarse_nodes", spec.solver().coarse_nodes(), 0, 4096);
   check.Range("solver.tolerance_m_per_s2", spec.solver().tolerance_m_per_s2(), 0, 1e6);
-  if (spec.solver().has_coarse_nodes()) check.Range("solver.coarse_nodes", spec.solver().coarse_nodes(), 0, 100000);
+  if (spec.solver().tolerance_m_per_s2() > 0 && spec.solver().coarse_nodes() == 0) {
+    check.Invalid("solver.tolerance_m_per_s2", "is judged at coarse corrections, and solver.coarse_nodes is 0");
+  }
   if (spec.contact().has_margin_m()) check.Range("contact.margin_m", spec.contact().margin_m(), 1e-6, 0.1);
   if (spec.contact().has_friction()) check.Range("contact.friction", spec.contact().friction(), 0, 2);
   if (spec.contact().has_stiffness_n_per_m()) check.Range("contact.stiffness_n_per_m", spec.contact().stiffness_n_per_m(), 0, 1e7);

@@ -67,6 +67,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   base.mutable_solver()->set_iterations(3);
   base.mutable_solver()->set_acceleration(0.5);
   base.mutable_solver()->set_coarse_nodes(100);
+  base.mutable_solver()->set_tolerance_m_per_s2(0.02);
   base.mutable_solver()->set_report_energy(true);
   base.mutable_contact()->set_margin_m(0.001);
   base.mutable_contact()->set_friction(0.2);
@@ -362,6 +363,21 @@ TEST(SceneSpec, BoundsThemselvesAreAllowed) {
   EXPECT_TRUE(Build(spec).ok());
   spec.set_dt_s(std::nextafter(0.1, 1));
   EXPECT_FALSE(Build(spec).ok());
+}
+
+TEST(SceneSpec, ToleranceNeedsCoarseCorrections) {
+  v1::SceneSpec spec = SlabScene();
+  spec.mutable_solver()->set_tolerance_m_per_s2(0.02);
+  ExpectRefused(spec, "solver.tolerance_m_per_s2: is judged at coarse corrections, and solver.coarse_nodes is 0");
+  spec.mutable_solver()->set_coarse_nodes(4096);
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->solver.tolerance_m_per_s2, 0.02);
+  spec.mutable_solver()->set_tolerance_m_per_s2(-1);
+  ExpectRefused(spec, "solver.tolerance_m_per_s2: -1 is outside [0, 1e+06]");
+  spec.mutable_solver()->clear_tolerance_m_per_s2();
+  spec.mutable_solver()->set_coarse_nodes(4097);
+  ExpectRefused(spec, "solver.coarse_nodes: 4097 is outside [0, 4096]");
 }
 
 TEST(SceneSpec, AbsentFieldsTakeTheDocumentedDefaults) {
