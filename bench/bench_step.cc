@@ -280,7 +280,7 @@ absl::Status MeasureStack(const std::shared_ptr<gpu::Context>& context, const st
     scene.bodies.push_back(std::move(body));
   }
   PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
-  const int steps = IsQuick() ? 120 : 600;
+  const int steps = IsQuick() ? 60 : 240;
   std::vector<double> fall_ms, rest_ms;
   std::shared_ptr<const sim::Frame> frame;
   double sweeps = 0;
