@@ -14,8 +14,20 @@ namespace {
 
 constexpr uint32_t kRadixBits = 8;
 constexpr uint32_t kDigits = 1U << kRadixBits;
+// Up to so many elements one group sorts them in one launch: quicker than three or four launches a pass.
+constexpr uint32_t kFewItems = 2048;
 
 }  // namespace
+
+template <typename Key>
+ProgramDefines RadixDefines(const PrimitiveConfig& config) {
+  ProgramDefines defines = config.Defines(1);
+  defines.emplace("KEY", sizeof(Key) == 4 ? "uint" : "ulong");
+  defines.emplace("FLOAT_KEYS", std::is_same_v<Key, float> ? "1" : "0");
+  defines.emplace("RADIX_BITS", std::to_string(kRadixBits));
+  return defines;
+}
+template ProgramDefines RadixDefines<float>(const PrimitiveConfig& config);
 
 template <typename Key>
 absl::StatusOr<RadixSort<Key>> RadixSort<Key>::Create(const std::shared_ptr<Context>& context, uint32_t capacity,
@@ -25,12 +37,10 @@ absl::StatusOr<RadixSort<Key>> RadixSort<Key>::Create(const std::shared_ptr<Cont
   sort.capacity_ = capacity;
   sort.config_ = config.value_or(PrimitiveConfig::For(context->device()));
   PALPATE_RETURN_IF_ERROR(sort.config_.Validate());
-  ProgramDefines defines = sort.config_.Defines(1);
-  defines.emplace("KEY", sizeof(Key) == 4 ? "uint" : "ulong");
-  defines.emplace("FLOAT_KEYS", std::is_same_v<Key, float> ? "1" : "0");
-  defines.emplace("RADIX_BITS", std::to_string(kRadixBits));
+  const ProgramDefines defines = RadixDefines<Key>(sort.config_);
   PALPATE_ASSIGN_OR_RETURN(sort.count_, context->CreateKernel(kernels::radix_sort, "radix_count", defines));
   PALPATE_ASSIGN_OR_RETURN(sort.scatter_, context->CreateKernel(kernels::radix_sort, "radix_scatter", defines));
+  PALPATE_ASSIGN_OR_RETURN(sort.few_, context->CreateKernel(kernels::radix_sort, "radix_sort_few", defines));
   PALPATE_ASSIGN_OR_RETURN(sort.scan_, ExclusiveScan::Create(context, sort.config_));
   PALPATE_ASSIGN_OR_RETURN(sort.counts_,
                            DeviceBuffer<uint32_t>::Create(context, size_t{kDigits} * sort.config_.max_groups, "radix sort counts"));
@@ -59,6 +69,13 @@ absl::Status RadixSort<Key>::Run(Queue& queue, BufferView<Key> keys_in, BufferVi
   if (count.capacity == 0) return absl::OkStatus();
 
   using Bits = std::conditional_t<sizeof(Key) == 4, uint32_t, uint64_t>;  // what the kernels see
+  if (count.capacity <= kFewItems) {
+    return queue.Launch(few_, {config_.group_size, config_.group_size}, Arg("capacity", count.capacity),
+                        Arg("device_count", count.on_device), Arg("keys_in", As<Bits>(keys_in)), Arg("values_in", values_in),
+                        Arg("values_are_indices", static_cast<uint32_t>(values_are_indices)), Arg("bit_begin", bits.begin),
+                        Arg("bit_end", bits.end), Arg("keys_scratch", As<Bits>(keys_.view())), Arg("values_scratch", values_),
+                        Arg("keys_out", As<Bits>(keys_out)), Arg("values_out", values_out));
+  }
   const uint32_t groups = config_.GroupsFor(count.capacity);
   const Range range = config_.RangeFor(count.capacity);
   // With no bits to compare, one pass over no bits copies the pairs.
