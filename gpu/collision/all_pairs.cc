@@ -3,42 +3,53 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/collision/box_hierarchy.h"
 #include "gpu/collision/sweep_and_prune.h"
+#include "gpu/primitives/radix_sort.h"
 #include "gpu/runtime/kernel_source.h"
 
 namespace palpate::gpu {
 namespace kernels {
 extern const KernelSource all_pairs;
 }
+namespace {
+
+constexpr uint32_t kLanes = BoxHierarchy::kWidth;
+constexpr uint32_t kWordBits = 32;
+
+uint32_t CeilDivide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+}  // namespace
 
 absl::StatusOr<AllPairs> AllPairs::Create(const std::shared_ptr<Context>& context, BoundingVolume volume) {
   AllPairs all;
   all.context_ = context;
   all.config_ = PrimitiveConfig::For(context->device());
   all.volume_ = volume;
-  const ProgramDefines defines = TileDefines(*context, volume);
-  PALPATE_ASSIGN_OR_RETURN(all.clusters_kernel_, context->CreateKernel(kernels::all_pairs, "all_pairs_clusters", defines));
-  PALPATE_ASSIGN_OR_RETURN(all.masks_kernel_, context->CreateKernel(kernels::all_pairs, "all_pairs_masks", defines));
-  PALPATE_ASSIGN_OR_RETURN(all.write_kernel_, context->CreateKernel(kernels::all_pairs, "all_pairs_write", defines));
+  ProgramDefines defines = TileDefines(*context, volume);
+  for (const auto& [name, value] : RadixDefines<float>(all.config_)) defines.emplace(name, value);
+  PALPATE_ASSIGN_OR_RETURN(all.kernel_, context->CreateKernel(kernels::all_pairs, "all_pairs", defines));
   return all;
+}
+
+absl::Status AllPairs::Reserve(uint32_t count) {
+  const size_t slots = size_t{CeilDivide(count, kLanes)} * kLanes;
+  for (DeviceBuffer<uint32_t>* buffer : {&keys_, &keys_scratch_, &order_scratch_, &sorted_keys_, &order_, &bodies_, &places_}) {
+    PALPATE_RETURN_IF_ERROR(Grow(context_, *buffer, slots, "all pairs order"));
+  }
+  PALPATE_RETURN_IF_ERROR(Grow(context_, ends_, slots, "all pairs interval ends"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, clusters_, slots * FloatsPerVolume(volume_), "all pairs clusters"));
+  return Grow(context_, overlaps_, slots * CeilDivide(count, kWordBits), "all pairs overlaps");
 }
 
 absl::Status AllPairs::Emit(Queue& queue, BufferView<float> volumes, BufferView<uint32_t> filters, uint32_t count, PairList& list) {
   if (count > kMaxBodies) return absl::InvalidArgumentError(absl::StrCat("AllPairs: ", count, " bodies, at most ", kMaxBodies));
-  constexpr uint32_t kLanes = BoxHierarchy::kWidth;
-  cluster_count_ = (count + kLanes - 1) / kLanes;
-  PALPATE_RETURN_IF_ERROR(Grow(context_, clusters_, size_t{cluster_count_} * kLanes * FloatsPerVolume(volume_), "all pairs clusters"));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, masks_, size_t{cluster_count_} * kLanes * cluster_count_, "all pairs masks"));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, counts_, cluster_count_, "all pairs counts"));
-  const bool is_cpu = config_.group_size == 1;
-  PALPATE_RETURN_IF_ERROR(queue.Launch(clusters_kernel_, {cluster_count_, is_cpu ? size_t{16} : size_t{64}}, Arg("count", count),
-                                       Arg("cluster_count", cluster_count_), Arg("volumes", volumes), Arg("clusters", clusters_),
-                                       Arg("counters", list.counters())));
-  // One by one: the first have the most to do.
-  const Range by_cluster = {cluster_count_, is_cpu ? size_t{1} : size_t{64}};
-  PALPATE_RETURN_IF_ERROR(queue.Launch(masks_kernel_, by_cluster, Arg("cluster_count", cluster_count_), Arg("clusters", clusters_),
-                                       Arg("filters", filters), Arg("masks", masks_), Arg("counts", counts_)));
-  return queue.Launch(write_kernel_, by_cluster, Arg("cluster_count", cluster_count_), Arg("masks", masks_), Arg("counts", counts_),
-                      Arg("capacity", list.capacity()), Arg("pairs", list.sorted()), Arg("counters", list.counters()));
+  if (count == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(Reserve(count));
+  return queue.Launch(kernel_, {config_.group_size, config_.group_size}, Arg("count", count),
+                      Arg("cluster_count", CeilDivide(count, kLanes)), Arg("words", CeilDivide(count, kWordBits)), Arg("volumes", volumes),
+                      Arg("filters", filters), Arg("keys", keys_), Arg("keys_scratch", keys_scratch_), Arg("order_scratch", order_scratch_),
+                      Arg("sorted_keys", sorted_keys_), Arg("order", order_), Arg("clusters", clusters_), Arg("bodies", bodies_),
+                      Arg("ends", ends_), Arg("overlaps", overlaps_), Arg("places", places_), Arg("capacity", list.capacity()),
+                      Arg("pairs", list.sorted()), Arg("counters", list.counters()));
 }
 
 }  // namespace palpate::gpu

@@ -1,60 +1,127 @@
 #include "gpu/collision/volume_tile.clh"
+#include "gpu/primitives/radix_sort.clh"
 #include "gpu/shared/kdop.h"
 
-/* All pairs of few bodies, in their order: see all_pairs.h. */
+/* Pairs of few bodies, in their order, by one group: see all_pairs.h. */
 
-/* Volumes in the order of the bodies, 16 to a cluster, and the smallest body with an invalid one. One work-item a cluster. */
-kernel void all_pairs_clusters(uint count, uint cluster_count, global const float* volumes, global float* clusters,
-                               volatile global PairCounters* counters) {
-  const uint cluster = (uint)get_global_id(0);
-  if (cluster >= cluster_count) return;
-  for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
-    const uint body = cluster * NODE_WIDTH + lane;
-    store_lane(clusters + (size_t)cluster * CLUSTER_FLOATS, lane, volumes, body < count ? body : NO_ELEMENT);
-    if (body < count && is_bad_volume(volumes + (size_t)body * VOLUME_FLOATS)) atomic_min(&counters->bad_body, body);
+#define WORD_BITS 32u
+
+/* What a lone work-item does at once. */
+#define FOR_EACH(i, count) for (uint i = (uint)get_local_id(0); i < (count); i += GROUP_SIZE)
+
+/* That of the first three axes along which the middles of the volumes spread the most. */
+uint widest_axis(uint count, global const float* volumes, local float (*lowest)[GROUP_SIZE], local float (*highest)[GROUP_SIZE]) {
+  const uint item = (uint)get_local_id(0);
+  for (uint k = 0; k < 3u; ++k) {
+    float low = INFINITY;
+    float high = -INFINITY;
+    FOR_EACH(body, count) {
+      global const float* volume = volumes + (size_t)body * VOLUME_FLOATS;
+      const float middle = 0.5f * sweep_lower(volume, k) + 0.5f * sweep_upper(volume, k);
+      low = fmin(low, middle); /* drops NaNs */
+      high = fmax(high, middle);
+    }
+    lowest[k][item] = low;
+    highest[k][item] = high;
   }
-}
-
-/* masks[body][cluster]: the bodies of a cluster that overlap it, of those behind it; counts[cluster]: how many pairs its bodies have. One
-   work-item a cluster. */
-kernel void all_pairs_masks(uint cluster_count, global const float* clusters, global const uint* filters, global ushort* masks,
-                            global uint* counts) {
-  const uint p = (uint)get_global_id(0);
-  if (p >= cluster_count) return;
-  global const float* a = clusters + (size_t)p * CLUSTER_FLOATS;
-  uint found = 0;
-  for (uint row = 0; row < NODE_WIDTH; ++row) {
-    const uint body = p * NODE_WIDTH + row;
-    for (uint q = p; q < cluster_count; ++q) {
-      global const float* b = clusters + (size_t)q * CLUSTER_FLOATS;
-      uint mask = lane_bits(lanes_overlapping_row(a, row, b));
-      if (p == q) mask &= (ALL_LANES << 1u) << row;
-      for (uint rest = mask; rest != 0u; rest &= rest - 1u) {
-        const uint lane = lowest_lane(rest);
-        const uint other = q * NODE_WIDTH + lane;
-        const int is_pair = (!filters || may_pair(filters[body], filters[other])) && overlap_after_all(a, row, body, b, lane, other);
-        if (!is_pair) mask &= ~(1u << lane);
-      }
-      masks[(size_t)body * cluster_count + q] = (ushort)mask;
-      found += popcount(mask);
+  GROUP_BARRIER();
+  uint widest = 0;
+  float spread = -INFINITY;
+  for (uint k = 0; k < 3u; ++k) {
+    float low = lowest[k][0];
+    float high = highest[k][0];
+    for (uint i = 1; i < GROUP_SIZE; ++i) {
+      low = fmin(low, lowest[k][i]);
+      high = fmax(high, highest[k][i]);
+    }
+    if (high - low > spread) {
+      spread = high - low;
+      widest = k;
     }
   }
-  counts[p] = found;
+  return widest;
 }
 
-/* The pairs of each cluster behind those of the clusters before it. One work-item a cluster. */
-kernel void all_pairs_write(uint cluster_count, global const ushort* masks, global const uint* counts, uint capacity, global UInt2* pairs,
-                            volatile global PairCounters* counters) {
-  const uint p = (uint)get_global_id(0);
-  if (p >= cluster_count) return;
-  uint place = 0;
-  for (uint before = 0; before < p; ++before) place += counts[before];
-  if (p + 1u == cluster_count) counters->pair_count = place + counts[p];
-  for (uint row = 0; row < NODE_WIDTH; ++row) {
-    const uint body = p * NODE_WIDTH + row;
-    for (uint q = p; q < cluster_count; ++q) {
-      for (uint rest = masks[(size_t)body * cluster_count + q]; rest != 0u; rest &= rest - 1u) {
-        if (place < capacity) pairs[place] = (UInt2)(body, q * NODE_WIDTH + lowest_lane(rest));
+/* Sets the bits of the pairs of the body in `row` of cluster p with those behind it in the sorted order that begin before its interval
+   ends, [body][words], each at the smaller body; returns how many clusters were compared. */
+uint mark_overlaps(uint p, uint row, uint cluster_count, uint words, global const float* sorted_keys, float end,
+                   global const float* clusters, global const uint* bodies, global const uint* filters, volatile global uint* overlaps) {
+  global const float* a = clusters + (size_t)p * CLUSTER_FLOATS;
+  const uint body = bodies[p * NODE_WIDTH + row];
+  uint q = p;
+  for (; q < cluster_count && sorted_keys[(size_t)q * NODE_WIDTH] <= end; ++q) {
+    global const float* b = clusters + (size_t)q * CLUSTER_FLOATS;
+    uint lanes = lane_bits(lanes_overlapping_row(a, row, b));
+    if (p == q) lanes &= (ALL_LANES << 1u) << row;
+    for (; lanes != 0u; lanes &= lanes - 1u) {
+      const uint lane = lowest_lane(lanes);
+      const uint other = bodies[q * NODE_WIDTH + lane];
+      if (filters && !may_pair(filters[body], filters[other])) continue;
+      if (!overlap_after_all(a, row, body, b, lane, other)) continue;
+      const uint second = max(body, other);
+      atomic_or(overlaps + (size_t)min(body, other) * words + second / WORD_BITS, 1u << (second % WORD_BITS));
+    }
+  }
+  return q - p;
+}
+
+/* Volumes in sorted order, 16 to a cluster, and their bodies; `overlaps` of a body is cleared. A body that there is not overlaps nothing.
+ */
+void place_body(uint slot, uint count, uint words, global const float* volumes, uint axis, global const uint* order, global float* clusters,
+                global uint* bodies, global float* ends, global uint* overlaps, volatile global PairCounters* counters) {
+  const uint body = slot < count ? order[slot] : NO_ELEMENT;
+  store_lane(clusters + (size_t)(slot / NODE_WIDTH) * CLUSTER_FLOATS, slot % NODE_WIDTH, volumes, body);
+  bodies[slot] = body;
+  ends[slot] = body == NO_ELEMENT ? -INFINITY : sweep_upper(volumes + (size_t)body * VOLUME_FLOATS, axis);
+  if (body != NO_ELEMENT && is_bad_volume(volumes + (size_t)body * VOLUME_FLOATS)) atomic_min(&counters->bad_body, body);
+  for (uint word = 0; word < words; ++word) overlaps[(size_t)slot * words + word] = 0u;
+}
+
+/* One group. keys, keys_scratch, order_scratch, sorted_keys, order: [count]; clusters, bodies, ends: [slots], whole clusters; overlaps:
+   [slots][words]; places: [slots]. Counts past the capacity. */
+GROUP_KERNEL void all_pairs(uint count, uint cluster_count, uint words, global const float* volumes, global const uint* filters,
+                            global uint* keys, global uint* keys_scratch, global uint* order_scratch, global uint* sorted_keys,
+                            global uint* order, global float* clusters, global uint* bodies, global float* ends, global uint* overlaps,
+                            global uint* places, uint capacity, global UInt2* pairs, volatile global PairCounters* counters) {
+  local uint next[DIGITS];
+  local uint members[MEMBER_WORDS];
+  local float lowest[3][GROUP_SIZE];
+  local float highest[3][GROUP_SIZE];
+  const uint axis = widest_axis(count, volumes, lowest, highest);
+  FOR_EACH(body, count) keys[body] = as_uint(sweep_lower(volumes + (size_t)body * VOLUME_FLOATS, axis));
+  GROUP_BARRIER_ALL();
+  sort_by_group(count, keys, order_scratch, 1u, 0u, 32u, keys_scratch, order_scratch, sorted_keys, order, next, members);
+  const uint slots = cluster_count * NODE_WIDTH;
+  FOR_EACH(slot, slots) place_body(slot, count, words, volumes, axis, order, clusters, bodies, ends, overlaps, counters);
+  GROUP_BARRIER_ALL();
+  uint tiles = 0;
+  FOR_EACH(slot, slots) {
+    tiles += mark_overlaps(slot / NODE_WIDTH, slot % NODE_WIDTH, cluster_count, words, (global const float*)sorted_keys, ends[slot],
+                           clusters, bodies, filters, overlaps);
+  }
+  if (tiles != 0u) atomic_add(&counters->row_tiles, tiles);
+  GROUP_BARRIER_ALL();
+  FOR_EACH(body, slots) {
+    uint found = 0;
+    for (uint word = body / WORD_BITS; word < words; ++word) found += popcount(overlaps[(size_t)body * words + word]);
+    places[body] = found;
+  }
+  GROUP_BARRIER_ALL();
+  if (get_local_id(0) == 0) {
+    uint before = 0;
+    for (uint body = 0; body < slots; ++body) {
+      const uint own = places[body];
+      places[body] = before;
+      before += own;
+    }
+    counters->pair_count = before;
+  }
+  GROUP_BARRIER_ALL();
+  FOR_EACH(body, count) {
+    uint place = places[body];
+    for (uint word = body / WORD_BITS; word < words; ++word) {
+      for (uint rest = overlaps[(size_t)body * words + word]; rest != 0u; rest &= rest - 1u) {
+        if (place < capacity) pairs[place] = (UInt2)(body, word * WORD_BITS + lowest_lane(rest));
         ++place;
       }
     }

@@ -12,8 +12,9 @@
 
 namespace palpate::gpu {
 
-/// Compares all volumes with all, 16 at a time, in the order of the bodies: for few bodies quicker than the launches that sorting them
-/// takes, and the pairs need no sorting either. docs/algorithms/sweep_and_prune.md. Thread: one at a time.
+/// The sweep for few bodies, where the number of launches is what counts: one group does all of it in one. It sorts the bodies along the
+/// axis on which they spread the most, compares each with the clusters of 16 that begin before it ends, and keeps pairs as bits of a
+/// matrix, from which they come out in their order. Memory: count^2 / 8 bytes. docs/algorithms/sweep_and_prune.md. Thread: one at a time.
 class AllPairs {
  public:
   static constexpr uint32_t kMaxBodies = 1U << 16;  ///< their pairs can be counted in 32 bits
@@ -24,18 +25,15 @@ class AllPairs {
   /// of BodyBroadPhase::Run.
   absl::Status Emit(Queue& queue, BufferView<float> volumes, BufferView<uint32_t> filters, uint32_t count, PairList& list);
 
-  /// Pairs of clusters that the last Emit compared.
-  uint64_t tile_count() const { return uint64_t{cluster_count_} * (cluster_count_ + 1) / 2; }
-
  private:
+  absl::Status Reserve(uint32_t count);
+
   std::shared_ptr<Context> context_;
   PrimitiveConfig config_;
   BoundingVolume volume_ = BoundingVolume::kDop6;
-  uint32_t cluster_count_ = 0;
-  Kernel clusters_kernel_, masks_kernel_, write_kernel_;
-  DeviceBuffer<float> clusters_;
-  DeviceBuffer<uint16_t> masks_;
-  DeviceBuffer<uint32_t> counts_;
+  Kernel kernel_;
+  DeviceBuffer<float> clusters_, ends_;
+  DeviceBuffer<uint32_t> keys_, keys_scratch_, order_scratch_, sorted_keys_, order_, bodies_, overlaps_, places_;
 };
 
 }  // namespace palpate::gpu

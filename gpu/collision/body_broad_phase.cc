@@ -19,7 +19,7 @@ constexpr uint32_t kNone = 0xffffffffU;
 // A cluster of the sweep may have this many tiles before the hierarchy, which takes longer to build, is faster (measured on PoCL, uniform
 // clouds of 1K to 64K bodies).
 constexpr uint64_t kSweepTilesPerCluster = 14;
-// Up to so many bodies all pairs are compared: quicker than the launches that sorting takes (measured likewise).
+// Up to so many bodies pairs are bits of a matrix: quicker than the launches that sorting them takes (measured likewise).
 constexpr uint32_t kFewBodies = 2048;
 
 }  // namespace
@@ -138,7 +138,7 @@ absl::Status BodyBroadPhase::RunAllPairs(Queue& queue, BufferView<float> volumes
     PALPATE_RETURN_IF_ERROR(CheckVolumes());
     PALPATE_ASSIGN_OR_RETURN(is_complete, complete);
   }
-  statistics_.tile_count = all_pairs_.tile_count();
+  statistics_.tile_count = (list_.row_tiles() + BoxHierarchy::kWidth - 1) / BoxHierarchy::kWidth;
   statistics_.pair_count = list_.count();
   has_pairs_ = true;
   return clock.End(BroadPhaseStage::kTests);

@@ -47,7 +47,7 @@ absl::Status PairList::Begin(Queue& queue, uint32_t body_count) { return Reset(q
 
 absl::Status PairList::Reset(Queue& queue, uint32_t body_count, uint32_t bad_body) {
   body_count_ = body_count;
-  result_ = {.pair_count = 0, .wraps = 0, .bad_body = bad_body, .unused = 0};
+  result_ = {.pair_count = 0, .wraps = 0, .bad_body = bad_body, .row_tiles = 0};
   if (capacity_ == 0) PALPATE_RETURN_IF_ERROR(Reserve(static_cast<uint32_t>(std::min(uint64_t{2} * body_count + 1, max_pairs_ + 1))));
   return queue.Fill(counters_, result_);
 }

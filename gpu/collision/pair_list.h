@@ -42,6 +42,7 @@ class PairList {
 
   /// The smallest body that a kernel called invalid, as of the last Complete; 0xffffffff for none.
   uint32_t bad_body() const { return result_.bad_body; }
+  uint32_t row_tiles() const { return result_.row_tiles; }  ///< bodies that AllPairs compared with a cluster of 16
   uint32_t count() const { return result_.pair_count; }
   BufferView<UInt2> pairs() const { return {sorted_.handle(), count()}; }  ///< after Sort
 

@@ -24,7 +24,7 @@ typedef struct PairCounters {
   UInt pair_count; /* pairs found, modulo 2^32, also those past the capacity */
   UInt wraps;      /* how often pair_count passed 2^32 */
   UInt bad_body;   /* smallest index of a body with an invalid volume; 0xffffffff if there is none */
-  UInt unused;
+  UInt row_tiles;  /* bodies compared with a cluster, of AllPairs */
 } PairCounters;
 PALPATE_SHARED_SIZE(PairCounters, 16);
 

@@ -41,7 +41,8 @@ VARIANTS = {
     "gpu/primitives/scan.cl": [{"SCAN_VALUES": "1", "VALUE": "uint"}, {"SCAN_SEGMENTS": "1", "VALUE": "float"}, {"SCAN_FLAGS": "1", "VALUE": "uint"},
                                {"SCAN_RUNS": "1", "VALUE": "uint", "KEY": "uint"}, {"SCAN_RUNS": "1", "VALUE": "uint", "KEY": "ulong"}],
 }
-FIXED = {"gpu/primitives/radix_sort.cl": {"RADIX_BITS": "8"}}
+FIXED = {"gpu/primitives/radix_sort.cl": {"RADIX_BITS": "8"},
+         "gpu/collision/all_pairs.cl": {"KEY": "uint", "FLOAT_KEYS": "1", "RADIX_BITS": "8"}}
 
 
 def definitions_of(name):

@@ -100,7 +100,7 @@
   FIELD(PairCounters, pair_count)            \
   FIELD(PairCounters, wraps)                 \
   FIELD(PairCounters, bad_body)              \
-  FIELD(PairCounters, unused)                \
+  FIELD(PairCounters, row_tiles)             \
   STRUCT(CentreMoments)                      \
   FIELD(CentreMoments, reference)            \
   FIELD(CentreMoments, sum)                  \
