@@ -199,13 +199,13 @@ absl::Status BodyCandidates::Order(Queue& queue, const DeviceSurface& surface, B
 }
 
 absl::Status BodyCandidates::Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
-                                   float distance_m) {
-  return FindBodyPairs(queue, surface, {starts_m, ends_m, distance_m, /*is_again=*/false});
+                                   float distance_m, BufferView<uint32_t> wanted) {
+  return FindBodyPairs(queue, surface, {starts_m, ends_m, distance_m, /*is_again=*/false, {}, wanted});
 }
 
 absl::Status BodyCandidates::BeginAtRest(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m, float distance_m,
-                                         BufferView<float> reaches_m) {
-  return FindBodyPairs(queue, surface, {positions_m, positions_m, distance_m, /*is_again=*/false, reaches_m});
+                                         BufferView<float> reaches_m, BufferView<uint32_t> wanted) {
+  return FindBodyPairs(queue, surface, {positions_m, positions_m, distance_m, /*is_again=*/false, reaches_m, wanted});
 }
 
 absl::Status BodyCandidates::BeginAgain(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
@@ -232,10 +232,10 @@ absl::Status BodyCandidates::SweepBodies(Queue& queue, const Run& run) {
   return queue.Launch(boxes_kernel_, {body_count_, group_size_}, Arg("body_count", body_count_), Arg("begins", vertex_begins_),
                       Arg("vertices", vertices_), Arg("meets_itself", meets_itself_), Arg("starts", run.starts_m),
                       Arg("ends", run.is_moving() ? run.ends_m : BufferView<Float4>()), Arg("half_distance", run.distance_m / 2),
-                      Arg("reaches", run.reaches_m), Arg("compares", uint32_t{run.is_again}), Arg("block_starts", block_starts_),
-                      Arg("block_ends", block_ends_), Arg("boxes", body_boxes_), Arg("wide_boxes", wide_boxes_),
-                      Arg("may_be_refused", may_be_refused_), Arg("active", active_), Arg("changed", changed_), Arg("is_fresh", is_fresh_),
-                      Arg("stale", stale_), Arg("counters", counters_));
+                      Arg("reaches", run.reaches_m), Arg("wanted", run.wanted), Arg("compares", uint32_t{run.is_again}),
+                      Arg("block_starts", block_starts_), Arg("block_ends", block_ends_), Arg("boxes", body_boxes_),
+                      Arg("wide_boxes", wide_boxes_), Arg("may_be_refused", may_be_refused_), Arg("active", active_),
+                      Arg("changed", changed_), Arg("is_fresh", is_fresh_), Arg("stale", stale_), Arg("counters", counters_));
 }
 
 /// Lists the pairs of bodies whose wide boxes overlap, and makes these of the boxes of the run.
@@ -279,7 +279,8 @@ absl::Status BodyCandidates::DecidePairs(Queue& queue, const Run& run) {
         queue.Launch(planes_kernel_, {(listed_count_ + chunk - 1) / chunk, group_size_}, Arg("count", listed_count_), Arg("chunk", chunk),
                      Arg("listed", listed_), Arg("hints", hints_), Arg("begins", vertex_begins_), Arg("starts", block_starts_),
                      Arg("ends", run.is_moving() ? block_ends_.view() : BufferView<float>()), Arg("boxes", body_boxes_),
-                     Arg("half_distance", run.distance_m / 2), Arg("reaches", run.reaches_m), Arg("only_changed", uint32_t{run.is_again}),
+                     Arg("half_distance", run.distance_m / 2), Arg("reaches", run.reaches_m),
+                     Arg("only_changed", uint32_t{run.is_again || run.wanted.handle != nullptr}),
                      Arg("capacity", static_cast<uint32_t>(body_pairs_.count())), Arg("kept", body_pairs_), Arg("changed", changed_),
                      Arg("active", active_), Arg("is_fresh", is_fresh_), Arg("stale", stale_), Arg("counters", counters_)));
     PALPATE_RETURN_IF_ERROR(ReadCounts(queue));

@@ -87,11 +87,12 @@ int sweep_body(uint begin, uint end, global const uint* vertices, global const f
   return !is_number || (begin != end && fmax(largest.x, fmax(largest.y, largest.z)) > LARGE_COORDINATE_M);
 }
 
-/* Boxes of all bodies, or with `compares` of those that have changed: a vertex ends elsewhere than in the run before. A body is active at
-   first if it meets itself or a detector may have to refuse it. Work-item: body. */
+/* Boxes of all bodies, or with `compares` of those that have changed: a vertex ends elsewhere than in the run before. Where `wanted` is not
+   null, it tells which count as changed. A body is active at first if it meets itself or a detector may have to refuse it. Work-item:
+   body. */
 kernel void body_swept_boxes(uint body_count, global const uint* begins, global const uint* vertices, global const uint* meets_itself,
                              global const float4* starts, global const float4* ends, float half_distance, global const float* reaches,
-                             uint compares, global float* block_starts, global float* block_ends, global Box* boxes,
+                             global const uint* wanted, uint compares, global float* block_starts, global float* block_ends, global Box* boxes,
                              global const Box* wide_boxes, global uint* may_be_refused, global uint* active, global uint* changed,
                              global uint* is_fresh, global uint* stale, volatile global uint* counters) {
   const uint body = (uint)get_global_id(0);
@@ -99,7 +100,7 @@ kernel void body_swept_boxes(uint body_count, global const uint* begins, global 
   const uint begin = begins[body] * BLOCK_WIDTH;
   const uint end = begins[body + 1] * BLOCK_WIDTH;
   const int is_changed = compares == 0u || !ends_are_kept(begin, end, vertices, ends, block_ends);
-  changed[body] = is_changed ? 1u : 0u;
+  changed[body] = wanted ? wanted[body] : is_changed ? 1u : 0u;
   if (is_changed) {
     may_be_refused[body] =
         sweep_body(begin, end, vertices, starts, ends, reach_of(reaches, body, half_distance), block_starts, block_ends, boxes + body) ? 1u

@@ -28,10 +28,10 @@ class BodyCandidates final : public CandidatePairs {
   static absl::StatusOr<std::unique_ptr<CandidatePairs>> Create(const std::shared_ptr<Context>& context, uint64_t max_pairs);
 
   std::string_view name() const override { return "bodies"; }
-  absl::Status Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
-                     float distance_m) override;
+  absl::Status Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m, float distance_m,
+                     BufferView<uint32_t> wanted) override;
   absl::Status BeginAtRest(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m, float distance_m,
-                           BufferView<float> reaches_m) override;
+                           BufferView<float> reaches_m, BufferView<uint32_t> wanted) override;
   absl::Status BeginAgain(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
                           float distance_m) override;
   bool is_empty() const override { return is_empty_; }
@@ -77,6 +77,7 @@ class BodyCandidates final : public CandidatePairs {
     float distance_m = 0;
     bool is_again = false;             // only pairs with a body that ends elsewhere than in the run before
     BufferView<float> reaches_m = {};  // [body], or half of distance_m for all
+    BufferView<uint32_t> wanted = {};  // [body] only pairs with one of these, or a null view
     bool is_moving() const { return starts_m.handle != ends_m.handle; }
   };
   // As the kernels count them.

@@ -52,20 +52,21 @@ class CandidatePairs {
   virtual std::string_view name() const = 0;
 
   /// Vertices move from `starts_m` to `ends_m` [vertex_count of the surface, m, w ignored]; elements that stay farther apart than
-  /// `distance_m` are no candidates. `surface` must outlive the run.
+  /// `distance_m` are no candidates. `surface` must outlive the run. `wanted` [body], or a null view: pairs of two bodies for which it is 0
+  /// may be left out.
   virtual absl::Status Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
-                             float distance_m) = 0;
+                             float distance_m, BufferView<uint32_t> wanted) = 0;
   /// Of surfaces at rest: elements of two bodies that are farther apart than the sum of their reaches [body, m] are no candidates. None is
   /// more than half of `distance_m`. A null view: all are that.
   virtual absl::Status BeginAtRest(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m, float distance_m,
-                                   BufferView<float> /*reaches_m*/) {
-    return Begin(queue, surface, positions_m, positions_m, distance_m);
+                                   BufferView<float> /*reaches_m*/, BufferView<uint32_t> wanted) {
+    return Begin(queue, surface, positions_m, positions_m, distance_m, wanted);
   }
   /// As Begin, with the surface, starts and distance of the last run: candidates of two bodies that both end where they did there may be
   /// left out.
   virtual absl::Status BeginAgain(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
                                   float distance_m) {
-    return Begin(queue, surface, starts_m, ends_m, distance_m);
+    return Begin(queue, surface, starts_m, ends_m, distance_m, {});
   }
   /// After Begin: there are no candidates, and nothing that a detector could have to refuse; the rest of the run may be left out.
   virtual bool is_empty() const { return false; }

@@ -476,22 +476,23 @@ absl::Status ContinuousCollisions::RunListed(Queue& queue, BufferView<SurfaceCon
 }
 
 template <typename Position>
-absl::Status ContinuousCollisions::BeginCandidates(Queue& queue, BufferView<Position> starts, BufferView<Position> ends, bool again) {
+absl::Status ContinuousCollisions::BeginCandidates(Queue& queue, BufferView<Position> starts, BufferView<Position> ends,
+                                                   const Selection& selection) {
   if constexpr (std::is_same_v<Position, Float4>) {
     if (!options_.candidates_only) {
       PALPATE_ASSIGN_OR_RETURN(candidates_, candidate_structures_.For(*surface_));
       const auto distance_m = static_cast<float>(options_.separation_m);
-      return again ? candidates_->BeginAgain(queue, *surface_, starts, ends, distance_m)
-                   : candidates_->Begin(queue, *surface_, starts, ends, distance_m);
+      return selection.is_again ? candidates_->BeginAgain(queue, *surface_, starts, ends, distance_m)
+                                : candidates_->Begin(queue, *surface_, starts, ends, distance_m, selection.wanted);
     }
   }
   PALPATE_ASSIGN_OR_RETURN(candidates_, candidate_structures_.Tree());
-  return candidates_->Begin(queue, *surface_, {}, {}, 0);
+  return candidates_->Begin(queue, *surface_, {}, {}, 0, {});
 }
 
 template <typename Position>
 absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends,
-                                         size_t needed, bool again) {
+                                         size_t needed, const Selection& selection) {
   hit_count_ = 0;
   statistics_ = {};
   if (!has_topology_) return absl::FailedPreconditionError("ccd: SetTopology comes before Run");
@@ -503,7 +504,7 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
   PALPATE_RETURN_IF_ERROR(WriteCounters(queue));
 
   StageClock clock = {queue, options_.measure_stages};
-  PALPATE_RETURN_IF_ERROR(BeginCandidates(queue, starts, ends, again));
+  PALPATE_RETURN_IF_ERROR(BeginCandidates(queue, starts, ends, selection));
   if (candidates_->is_empty()) return absl::OkStatus();
   for (Elements* elements : {&vertices_, &edges_, &triangles_}) {
     if constexpr (std::is_same_v<Position, Float4>) {
@@ -525,7 +526,7 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
   PALPATE_RETURN_IF_ERROR(CompileNow(queue, kernels, starts, ends));
   bool is_done = false;
   if constexpr (std::is_same_v<Position, Float4>) {
-    if (again) {
+    if (selection.is_again) {
       PALPATE_ASSIGN_OR_RETURN(is_done, TryAtOnce(queue, kernels, starts, ends));
     }
   }
@@ -538,11 +539,19 @@ absl::Status ContinuousCollisions::RunAs(Queue& queue, Kernels& kernels, BufferV
 }
 
 absl::Status ContinuousCollisions::Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m) {
-  return RunAs(queue, float_kernels_, starts_m, ends_m, surface_->vertex_count, /*again=*/false);
+  return RunAs(queue, float_kernels_, starts_m, ends_m, surface_->vertex_count, {});
+}
+
+absl::Status ContinuousCollisions::RunWanted(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
+                                             BufferView<uint32_t> wanted) {
+  if (wanted.count < surface_->body_count) {
+    return absl::InvalidArgumentError(absl::StrCat("ccd: ", wanted.count, " flags of wanted bodies, there are ", surface_->body_count));
+  }
+  return RunAs(queue, float_kernels_, starts_m, ends_m, surface_->vertex_count, {.is_again = false, .wanted = wanted});
 }
 
 absl::Status ContinuousCollisions::RunAgain(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m) {
-  return RunAs(queue, float_kernels_, starts_m, ends_m, surface_->vertex_count, /*again=*/true);
+  return RunAs(queue, float_kernels_, starts_m, ends_m, surface_->vertex_count, {.is_again = true, .wanted = {}});
 }
 
 absl::Status ContinuousCollisions::RunDouble(Queue& queue, BufferView<double> starts_m, BufferView<double> ends_m) {
@@ -550,7 +559,7 @@ absl::Status ContinuousCollisions::RunDouble(Queue& queue, BufferView<double> st
   if (!double_kernels_.boxes) {
     PALPATE_ASSIGN_OR_RETURN(double_kernels_, CreateKernels(true));
   }
-  return RunAs(queue, double_kernels_, starts_m, ends_m, size_t{3} * surface_->vertex_count, /*again=*/false);
+  return RunAs(queue, double_kernels_, starts_m, ends_m, size_t{3} * surface_->vertex_count, {});
 }
 
 absl::StatusOr<std::vector<UInt2>> ContinuousCollisions::Candidates(Queue& queue, uint32_t kind) const {

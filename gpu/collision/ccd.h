@@ -65,6 +65,10 @@ class ContinuousCollisions {
   /// there are no hits.
   absl::Status Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
 
+  /// As Run, but hits between two bodies neither of which is `wanted` (1 or 0 each, [body]) may be left out. For moves of which the
+  /// caller knows that only some bodies can meet anything; RunAgain goes on from there.
+  absl::Status RunWanted(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m, BufferView<uint32_t> wanted);
+
   /// As Run, after a run with the same surface and starts: hits between two bodies whose vertices all end where they did in that run may
   /// be left out. For rounds that change the ways of a few bodies. Hits within a body that meets itself are all found.
   absl::Status RunAgain(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
@@ -87,6 +91,11 @@ class ContinuousCollisions {
   absl::StatusOr<std::vector<UInt2>> Candidates(Queue& queue, uint32_t kind) const;
 
  private:
+  /// Pairs of bodies that a run may leave out: RunAgain, RunWanted.
+  struct Selection {
+    bool is_again = false;
+    BufferView<uint32_t> wanted = {};
+  };
   // Vertices, edges or triangles.
   struct Elements {
     uint32_t count = 0;
@@ -109,9 +118,10 @@ class ContinuousCollisions {
   struct StageClock;
 
   template <typename Position>
-  absl::Status RunAs(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends, size_t needed, bool again);
+  absl::Status RunAs(Queue& queue, Kernels& kernels, BufferView<Position> starts, BufferView<Position> ends, size_t needed,
+                     const Selection& selection);
   template <typename Position>
-  absl::Status BeginCandidates(Queue& queue, BufferView<Position> starts, BufferView<Position> ends, bool again);
+  absl::Status BeginCandidates(Queue& queue, BufferView<Position> starts, BufferView<Position> ends, const Selection& selection);
   template <typename Position>
   absl::Status Build(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Position> starts, BufferView<Position> ends);
   absl::Status BuildFixed(Queue& queue, Kernels& kernels, Elements& elements, BufferView<Float4> starts, BufferView<Float4> ends);

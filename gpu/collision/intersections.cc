@@ -53,7 +53,7 @@ absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface
   }
   if (triangle_count == 0) return absl::OkStatus();
   PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, candidates_.For(surface));
-  PALPATE_RETURN_IF_ERROR(Annotate(candidates->Begin(queue, surface, positions_m, positions_m, 0), "intersections"));
+  PALPATE_RETURN_IF_ERROR(Annotate(candidates->Begin(queue, surface, positions_m, positions_m, 0, {}), "intersections"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
   PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {triangle_count, 64}, Arg("triangle_count", triangle_count),
                                        Arg("triangles", surface.triangles), Arg("groups", surface.groups),

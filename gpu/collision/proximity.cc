@@ -14,6 +14,7 @@ extern const KernelSource proximity;
 namespace {
 
 constexpr uint32_t kCounters = 11;
+constexpr uint32_t kKeptTogether = 64;  // keys a work-item: KEYS_KEPT_TOGETHER in proximity.cl
 constexpr uint64_t kMaxContacts = 1ULL << 28;
 
 uint32_t CeilDivide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -46,6 +47,7 @@ absl::StatusOr<ProximityDetector> ProximityDetector::Create(const std::shared_pt
     PALPATE_ASSIGN_OR_RETURN(detector.patches_kernel_, context->CreateKernel(source, "proximity_patches", defines));
   }
   PALPATE_ASSIGN_OR_RETURN(detector.detect_, context->CreateKernel(source, "proximity_detect", defines));
+  PALPATE_ASSIGN_OR_RETURN(detector.keep_, context->CreateKernel(source, "proximity_keep", defines));
   PALPATE_ASSIGN_OR_RETURN(detector.records_, context->CreateKernel(source, "proximity_records", defines));
   detector.candidates_ = CandidateStructures::Create(context, options.max_cluster_pairs, options.candidates);
   PALPATE_ASSIGN_OR_RETURN(detector.counters_, DeviceBuffer<uint32_t>::Create(context, kCounters, "proximity counters"));
@@ -98,6 +100,7 @@ absl::Status ProximityDetector::SetTopology(Queue& queue, const SurfaceTopology&
 
 absl::Status ProximityDetector::SetSurface(std::shared_ptr<const DeviceSurface> surface) {
   has_topology_ = false;
+  has_keys_ = false;
   contact_count_ = 0;
   if (options_.rest_exclusion_m > 0 && rest_positions_.count() < surface->vertex_count) {
     return absl::InvalidArgumentError("proximity: rest_exclusion_m needs rest positions, which SetTopology sets");
@@ -121,85 +124,135 @@ absl::Status ProximityDetector::CheckPositions(BufferView<Float4> positions_m) c
 
 absl::Status ProximityDetector::Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m) {
   contact_count_ = 0;
-  stats_ = {};
-  if (!has_topology_) return absl::FailedPreconditionError("proximity: SetTopology comes before Run");
-  if (!(range_m > 0) || !std::isfinite(range_m)) {
-    return absl::InvalidArgumentError(absl::StrCat("proximity: range_m is ", range_m, ", it must be a positive number"));
-  }
-  PALPATE_RETURN_IF_ERROR(CheckPositions(positions_m));
-  if (surface_->triangle_count == 0) return absl::OkStatus();
-  if (reaches_m.handle != nullptr && reaches_m.count < surface_->body_count) {
-    return absl::InvalidArgumentError(absl::StrCat("proximity: reaches of ", reaches_m.count, " bodies, there are ", surface_->body_count));
-  }
+  return RunTask(queue, {.positions_m = positions_m, .range_m = range_m, .reaches_m = reaches_m, .stale = {}});
+}
 
+absl::Status ProximityDetector::RunAgain(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m,
+                                         BufferView<uint32_t> stale) {
+  const bool goes_on = has_keys_ && options_.reduction == ContactReduction::kAll;
+  if (!goes_on) return Run(queue, positions_m, range_m, reaches_m);
+  return RunTask(queue, {.positions_m = positions_m, .range_m = range_m, .reaches_m = reaches_m, .stale = stale});
+}
+
+absl::Status ProximityDetector::RunTask(Queue& queue, const Task& task) {
+  has_keys_ = false;
+  stats_ = {};
+  absl::Status status = Check(task);
+  if (status.ok()) status = Find(queue, task);
+  if (!status.ok()) contact_count_ = 0;
+  return status;
+}
+
+absl::Status ProximityDetector::Check(const Task& task) const {
+  if (!has_topology_) return absl::FailedPreconditionError("proximity: SetTopology comes before Run");
+  if (!(task.range_m > 0) || !std::isfinite(task.range_m)) {
+    return absl::InvalidArgumentError(absl::StrCat("proximity: range_m is ", task.range_m, ", it must be a positive number"));
+  }
+  PALPATE_RETURN_IF_ERROR(CheckPositions(task.positions_m));
+  if (task.reaches_m.handle != nullptr && task.reaches_m.count < surface_->body_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("proximity: reaches of ", task.reaches_m.count, " bodies, there are ", surface_->body_count));
+  }
+  if (task.stale.handle != nullptr && task.stale.count < surface_->body_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("proximity: ", task.stale.count, " flags of stale bodies, there are ", surface_->body_count));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProximityDetector::Find(Queue& queue, const Task& task) {
+  if (surface_->triangle_count == 0) return absl::OkStatus();
   const bool is_gpu = lanes_ == 1;
-  const size_t local_size = LocalSize();
   PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, candidates_.For(*surface_));
-  PALPATE_RETURN_IF_ERROR(Annotate(candidates->BeginAtRest(queue, *surface_, positions_m, range_m, reaches_m), "proximity"));
+  PALPATE_RETURN_IF_ERROR(
+      Annotate(candidates->BeginAtRest(queue, *surface_, task.positions_m, task.range_m, task.reaches_m, task.stale), "proximity"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
   PALPATE_RETURN_IF_ERROR(queue.Launch(boxes_kernel_, {surface_->triangle_count, is_gpu ? size_t{64} : size_t{256}},
                                        Arg("triangle_count", surface_->triangle_count), Arg("triangles", surface_->triangles),
                                        Arg("groups", surface_->groups), Arg("active_bodies", candidates->active_bodies()),
-                                       Arg("positions", positions_m), Arg("range_m", range_m), Arg("reaches", reaches_m),
+                                       Arg("positions", task.positions_m), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
                                        Arg("boxes", boxes_), Arg("spheres", spheres_), Arg("counters", counters_)));
   PALPATE_ASSIGN_OR_RETURN(clusters_, candidates->Add(queue, SurfaceElement::kTriangle, boxes_));
   PALPATE_RETURN_IF_ERROR(Annotate(candidates->Find(queue, SurfaceElement::kTriangle, SurfaceElement::kTriangle), "proximity"));
   stats_.cluster_pairs = candidates->count();
-
-  // Enough work-items to balance them, not so many that each has a batch half empty.
-  const uint32_t pair_count = candidates->count();
-  const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
   a_shift_ = BitsFor(std::max(surface_->triangle_count, surface_->edge_count));
   kind_shift_ = a_shift_ + BitsFor(std::max(surface_->vertex_count, surface_->edge_count));
   std::array<uint32_t, kCounters> counters = {};
-  if (options_.normal_cones) PALPATE_RETURN_IF_ERROR(Grow(context_, is_patch_, clusters_.count, "proximity patches"));
-  for (;;) {
-    if (options_.normal_cones) {
-      PALPATE_RETURN_IF_ERROR(queue.Launch(patches_kernel_, {clusters_.count, local_size}, Arg("cluster_count", clusters_.count),
-                                           Arg("elements", clusters_.elements), Arg("triangles", surface_->triangles),
-                                           Arg("triangle_edges", surface_->triangle_edges), Arg("positions", positions_m),
-                                           Arg("range_m", range_m), Arg("is_patch", is_patch_), Arg("counters", counters_)));
-    }
-    if (pair_count > 0) {
-      PALPATE_RETURN_IF_ERROR(queue.Launch(
-          detect_, {CeilDivide(pair_count, chunk), is_gpu ? local_size : 1}, Arg("nodes", clusters_.nodes),
-          Arg("node_groups", clusters_.groups), Arg("elements", clusters_.elements), Arg("cluster_pairs", candidates->pairs()),
-          Arg("pair_count", pair_count), Arg("chunk", chunk), Arg("triangles", surface_->triangles),
-          Arg("triangle_edges", surface_->triangle_edges), Arg("edges", surface_->edges), Arg("vertex_groups", surface_->vertex_groups),
-          Arg("spheres", spheres_), Arg("is_patch", is_patch_), Arg("positions", positions_m), Arg("rest_positions", rest_positions_),
-          Arg("range_m", range_m), Arg("reaches", reaches_m), Arg("rest_exclusion_m", options_.rest_exclusion_m),
-          Arg("element_boxes", cl_int{options_.element_boxes}), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
-          Arg("capacity", keys_.capacity()), Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", keys_.keys()),
-          Arg("counters", counters_)));
-      ++stats_.detect_launches;
-    }
-    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
-    if (counters[1] != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("proximity: the position of vertex ", ~counters[1], " is not finite or beyond 1e8 m"));
-    }
-    if (counters[0] > options_.max_contacts) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("proximity: more than max_contacts = ", options_.max_contacts, " contacts below ", range_m, " m"));
-    }
-    if (counters[0] <= keys_.capacity()) break;
-    PALPATE_RETURN_IF_ERROR(ReserveContacts(counters[0]));
-    PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+  PALPATE_ASSIGN_OR_RETURN(const bool is_found, FindKeys(queue, task, *candidates, counters));
+  if (!is_found) {
+    Task anew = task;
+    anew.stale = {};
+    return Find(queue, anew);
   }
+  contact_count_ = counters[0];
   stats_.contacts_found = counters[0];
   stats_.triangle_pairs = Wide(&counters[2]);
   stats_.element_pairs = Wide(&counters[4]);
   stats_.tests = Wide(&counters[6]);
   stats_.rest_excluded = Wide(&counters[8]);
   stats_.patches = counters[10];
+  has_keys_ = true;
   if (counters[0] == 0) return absl::OkStatus();
 
   PALPATE_RETURN_IF_ERROR(keys_.Sort(queue, counters[0], kind_shift_ + 1));
-  PALPATE_RETURN_IF_ERROR(LaunchRecords(queue, counters[0], positions_m));
-  contact_count_ = counters[0];
-  if (options_.reduction != ContactReduction::kNearest) return absl::OkStatus();
-  const absl::Status status = Reduce(queue);
-  if (!status.ok()) contact_count_ = 0;
-  return status;
+  PALPATE_RETURN_IF_ERROR(LaunchRecords(queue, counters[0], task.positions_m));
+  return options_.reduction == ContactReduction::kNearest ? Reduce(queue) : absl::OkStatus();
+}
+
+/// Keys of all pairs of elements, in no order, and what was counted. False if what was known is needed and lost: then all is to be done
+/// anew.
+absl::StatusOr<bool> ProximityDetector::FindKeys(Queue& queue, const Task& task, CandidatePairs& candidates, std::span<uint32_t> counters) {
+  if (options_.normal_cones) PALPATE_RETURN_IF_ERROR(Grow(context_, is_patch_, clusters_.count, "proximity patches"));
+  for (;;) {
+    if (task.stale.handle != nullptr) PALPATE_RETURN_IF_ERROR(Keep(queue, task.stale));
+    PALPATE_RETURN_IF_ERROR(Launch(queue, task, candidates));
+    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
+    if (counters[1] != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("proximity: the position of vertex ", ~counters[1], " is not finite or beyond 1e8 m"));
+    }
+    if (counters[0] > options_.max_contacts) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("proximity: more than max_contacts = ", options_.max_contacts, " contacts below ", task.range_m, " m"));
+    }
+    if (counters[0] <= keys_.capacity()) return true;
+    PALPATE_RETURN_IF_ERROR(ReserveContacts(counters[0]));
+    if (task.stale.handle != nullptr) return false;  // what was known is lost, and candidates are those of stale bodies
+    PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+  }
+}
+
+/// Those of the contacts known between two bodies that are not stale.
+absl::Status ProximityDetector::Keep(Queue& queue, BufferView<uint32_t> stale) {
+  if (contact_count_ == 0) return absl::OkStatus();
+  return queue.Launch(keep_, {CeilDivide(contact_count_, kKeptTogether), LocalSize()}, Arg("count", contact_count_),
+                      Arg("known_keys", keys_.sorted()), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
+                      Arg("triangles", surface_->triangles), Arg("edges", surface_->edges), Arg("vertex_groups", surface_->vertex_groups),
+                      Arg("stale_bodies", stale), Arg("keys", keys_.keys()), Arg("counters", counters_));
+}
+
+absl::Status ProximityDetector::Launch(Queue& queue, const Task& task, CandidatePairs& candidates) {
+  if (options_.normal_cones) {
+    PALPATE_RETURN_IF_ERROR(queue.Launch(patches_kernel_, {clusters_.count, LocalSize()}, Arg("cluster_count", clusters_.count),
+                                         Arg("elements", clusters_.elements), Arg("triangles", surface_->triangles),
+                                         Arg("triangle_edges", surface_->triangle_edges), Arg("positions", task.positions_m),
+                                         Arg("range_m", task.range_m), Arg("is_patch", is_patch_), Arg("counters", counters_)));
+  }
+  const uint32_t pair_count = candidates.count();
+  if (pair_count == 0) return absl::OkStatus();
+  const bool is_gpu = lanes_ == 1;
+  // Enough work-items to balance them, not so many that each has a batch half empty.
+  const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
+  ++stats_.detect_launches;
+  return queue.Launch(detect_, {CeilDivide(pair_count, chunk), is_gpu ? LocalSize() : 1}, Arg("nodes", clusters_.nodes),
+                      Arg("node_groups", clusters_.groups), Arg("elements", clusters_.elements), Arg("cluster_pairs", candidates.pairs()),
+                      Arg("pair_count", pair_count), Arg("chunk", chunk), Arg("triangles", surface_->triangles),
+                      Arg("triangle_edges", surface_->triangle_edges), Arg("edges", surface_->edges),
+                      Arg("vertex_groups", surface_->vertex_groups), Arg("spheres", spheres_), Arg("is_patch", is_patch_),
+                      Arg("stale_bodies", task.stale), Arg("positions", task.positions_m), Arg("rest_positions", rest_positions_),
+                      Arg("range_m", task.range_m), Arg("reaches", task.reaches_m), Arg("rest_exclusion_m", options_.rest_exclusion_m),
+                      Arg("element_boxes", cl_int{options_.element_boxes}), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
+                      Arg("capacity", keys_.capacity()), Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)),
+                      Arg("keys", keys_.keys()), Arg("counters", counters_));
 }
 
 absl::Status ProximityDetector::LaunchRecords(Queue& queue, uint32_t count, BufferView<Float4> positions_m) {

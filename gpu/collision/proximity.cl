@@ -515,15 +515,53 @@ uint lanes_with_near_sphere(global const float4* spheres, uint own, global const
   return mask;
 }
 
+/* Lanes of a cluster whose body is stale. */
+uint stale_lanes(global const uint* node_groups, uint cluster, global const uint* stale_bodies) {
+  global const uint* groups = node_groups + (size_t)cluster * NODE_GROUPS;
+  uint lanes = 0;
+  for (uint lane = 0; lane < NODE_WIDTH; ++lane) {
+    /* Lanes without an element have no group. */
+    const int is_empty = groups[lane] > groups[NODE_WIDTH + lane];
+    if (!is_empty && stale_bodies[groups[lane] & PALPATE_GROUP_MASK] != 0u) lanes |= 1u << lane;
+  }
+  return lanes;
+}
+
+/* Appends the keys of an earlier run of whose elements' bodies none is stale. One work-item takes KEYS_KEPT_TOGETHER in a row. */
+#define KEYS_KEPT_TOGETHER 64
+kernel void proximity_keep(uint count, global const ulong* known_keys, uint a_shift, uint kind_shift, global const uint4* triangles,
+                           global const uint2* edges, global const uint* vertex_groups, global const uint* stale_bodies, global ulong* keys,
+                           volatile global uint* counters) {
+  const size_t begin = get_global_id(0) * KEYS_KEPT_TOGETHER;
+  if (begin >= count) return;
+  const uint size = (uint)min((size_t)KEYS_KEPT_TOGETHER, count - begin);
+  ulong kept[KEYS_KEPT_TOGETHER];
+  uint kept_count = 0;
+  for (uint i = 0; i < size; ++i) {
+    const ulong key = known_keys[begin + i];
+    const uint a = (uint)(key >> a_shift) & (uint)((1u << (kind_shift - a_shift)) - 1u);
+    const uint b = (uint)key & ((1u << a_shift) - 1u);
+    const int is_vertex = (uint)(key >> kind_shift) == PALPATE_VERTEX_TRIANGLE;
+    const uint group_a = vertex_groups[is_vertex ? a : edges[a].x] & PALPATE_GROUP_MASK;
+    const uint group_b = vertex_groups[is_vertex ? triangles[b].x : edges[b].x] & PALPATE_GROUP_MASK;
+    kept[kept_count] = key;
+    kept_count += (stale_bodies[group_a] | stale_bodies[group_b]) == 0u ? 1u : 0u;
+  }
+  if (kept_count == 0u) return;
+  const uint place = atomic_add(counters + COUNT_CONTACTS, kept_count);
+  for (uint i = 0; i < kept_count; ++i) keys[place + i] = kept[i];
+}
+
 /* Appends a key (kind, a, b) for each pair of elements within the range: one work-item takes `chunk` cluster pairs in a row. Counts past
-   the capacity; stops counting somewhere past `max_contacts`, which the host refuses in any case. */
+   the capacity; stops counting somewhere past `max_contacts`, which the host refuses in any case. stale_bodies, or null: pairs of two
+   bodies that are not are left out. */
 kernel void proximity_detect(global const float* nodes, global const uint* node_groups, global const uint* elements,
                              global const UInt2* cluster_pairs, uint pair_count, uint chunk, global const uint4* triangles,
                              global const uint4* triangle_edges, global const uint2* edges, global const uint* vertex_groups,
-                             global const float4* spheres, global const uint* is_patch, global const float4* positions,
-                             global const float4* rest_positions, float range_m, global const float* reaches, float rest_exclusion_m,
-                             int element_boxes, uint a_shift, uint kind_shift, uint capacity, uint max_contacts, global ulong* keys,
-                             volatile global uint* counters) {
+                             global const float4* spheres, global const uint* is_patch, global const uint* stale_bodies,
+                             global const float4* positions, global const float4* rest_positions, float range_m,
+                             global const float* reaches, float rest_exclusion_m, int element_boxes, uint a_shift, uint kind_shift,
+                             uint capacity, uint max_contacts, global ulong* keys, volatile global uint* counters) {
   const uint begin = (uint)get_global_id(0) * chunk;
   const uint end = min(begin + chunk, pair_count);
   if (begin >= pair_count) return;
@@ -549,6 +587,9 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
     if (atomic_or(counters + COUNT_CONTACTS, 0u) > max_contacts) break;
     const UInt2 pair = cluster_pairs[i];
     if (is_patch && pair.x == pair.y && is_patch[pair.x] != 0u) continue;
+    const uint p_stale = stale_bodies ? stale_lanes(node_groups, pair.x, stale_bodies) : ALL_LANES;
+    const uint q_stale = stale_bodies ? stale_lanes(node_groups, pair.y, stale_bodies) : ALL_LANES;
+    if ((p_stale | q_stale) == 0u) continue;
     const LaneBoxes q_lanes = load_lane_boxes(nodes, pair.y);
     global const uint* p_elements = elements + (size_t)pair.x * NODE_WIDTH;
     global const uint* q_elements = elements + (size_t)pair.y * NODE_WIDTH;
@@ -556,6 +597,7 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
     uint any = 0;
     for (uint row = 0; row < NODE_WIDTH; ++row) {
       masks[row] = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y);
+      if (((p_stale >> row) & 1u) == 0u) masks[row] &= q_stale;
       if (spheres && masks[row] != 0u) masks[row] = lanes_with_near_sphere(spheres, p_elements[row], q_elements, masks[row]);
       any |= masks[row];
     }
@@ -581,10 +623,20 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
 /* Below this share of the elements' size a distance vector is mostly rounding, and the direction is taken from the elements. */
 #define SURE_DIRECTION 1e-4f
 
-/* Direction from A to B. `across` is perpendicular to both elements where the nearest points are inside them, else 0; `outside` points out
-   of B, so that -outside is the choice where nothing tells the side. */
+int is_sure_direction(float dist_sq, float size_sq) { return dist_sq > SURE_DIRECTION * SURE_DIRECTION * size_sq; }
+
+/* The mean of the normals of an edge's triangles; of the first where they cancel out. */
+float3 normal_at_edge(uint2 range, global const uint* edge_triangles, global const uint4* triangles, global const float4* positions) {
+  float3 sum = (float3)(0.0f);
+  for (uint k = range.x; k < range.y; ++k) sum += face_normal(positions, triangles[edge_triangles[k]]);
+  const float sum_sq = dot(sum, sum);
+  return sum_sq > 1e-6f ? sum / sqrt(sum_sq) : face_normal(positions, triangles[edge_triangles[range.x]]);
+}
+
+/* Direction from A to B. Where the distance is not sure of it: `across` is perpendicular to both elements where the nearest points are
+   inside them, else 0; `outside` points out of B, so that -outside is the choice where nothing tells the side. */
 float3 contact_direction(float3 offset, float dist_sq, float size_sq, float3 across, float3 outside) {
-  if (dist_sq > SURE_DIRECTION * SURE_DIRECTION * size_sq) return offset / sqrt(dist_sq);
+  if (is_sure_direction(dist_sq, size_sq)) return offset / sqrt(dist_sq);
   const float across_sq = dot(across, across);
   if (across_sq > 0.0f) {
     const float along = dot(offset, across);
@@ -647,32 +699,29 @@ kernel void proximity_records(uint count, global const ulong* keys, uint a_shift
       contact.b = (uint)key & ((1u << a_shift) - 1u);
       const float3 offset = (float3)(offsets.x[lane], offsets.y[lane], offsets.z[lane]);
       float3 across = (float3)(0.0f);
-      float3 outside;
-      float size_sq;
+      float3 outside = (float3)(0.0f);
+      float3 d, e; /* along both edges, or two of the triangle's */
       if (kind == PALPATE_VERTEX_TRIANGLE) {
         const uint4 tri = triangles[contact.b];
         contact.vertices = (uint4)(contact.a, tri.xyz);
         contact.weights = (float4)(fmax(1.0f - s[lane] - t[lane], 0.0f), s[lane], t[lane], 1.0f);
-        const float3 ab = positions[tri.y].xyz - positions[tri.x].xyz;
-        const float3 ac = positions[tri.z].xyz - positions[tri.x].xyz;
-        size_sq = fmax(dot(ab, ab), dot(ac, ac));
-        outside = face_normal(positions, tri);
-        if (is_interior[lane]) across = cross(ab, ac);
+        d = positions[tri.y].xyz - positions[tri.x].xyz;
+        e = positions[tri.z].xyz - positions[tri.x].xyz;
       } else {
         const uint2 p = edges[contact.a];
         const uint2 q = edges[contact.b];
         contact.vertices = (uint4)(p, q);
         contact.weights = (float4)(1.0f - s[lane], s[lane], 1.0f - t[lane], t[lane]);
-        const float3 d = positions[p.y].xyz - positions[p.x].xyz;
-        const float3 e = positions[q.y].xyz - positions[q.x].xyz;
-        size_sq = fmax(dot(d, d), dot(e, e));
-        outside = (float3)(0.0f);
-        for (uint k = edge_triangle_range[contact.b].x; k < edge_triangle_range[contact.b].y; ++k) {
-          outside += face_normal(positions, triangles[edge_triangles[k]]);
+        d = positions[p.y].xyz - positions[p.x].xyz;
+        e = positions[q.y].xyz - positions[q.x].xyz;
+      }
+      const float size_sq = fmax(dot(d, d), dot(e, e));
+      if (!is_sure_direction(dist_sq[lane], size_sq)) {
+        if (kind == PALPATE_VERTEX_TRIANGLE) {
+          outside = face_normal(positions, triangles[contact.b]);
+        } else {
+          outside = normal_at_edge(edge_triangle_range[contact.b], edge_triangles, triangles, positions);
         }
-        const float outside_sq = dot(outside, outside);
-        outside = outside_sq > 1e-6f ? outside / sqrt(outside_sq)
-                                     : face_normal(positions, triangles[edge_triangles[edge_triangle_range[contact.b].x]]);
         if (is_interior[lane]) across = cross(d, e);
       }
       contact.group_a = vertex_groups[contact.vertices.x] & PALPATE_GROUP_MASK;

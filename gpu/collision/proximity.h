@@ -87,6 +87,11 @@ class ProximityDetector {
   /// little need not look far. A body's elements meet each other below twice its reach.
   absl::Status Run(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m = {});
 
+  /// As Run at other positions, where the pairs of the last Run, RunAgain or Refresh may still do: pairs of two bodies that are not stale
+  /// are those, as Refresh has them. `stale` [body]: 1 or 0. Runs anew if there was none on this surface; with a reduction always.
+  absl::Status RunAgain(Queue& queue, BufferView<Float4> positions_m, float range_m, BufferView<float> reaches_m,
+                        BufferView<uint32_t> stale);
+
   /// Works the contacts of the last Run out anew at other positions: the same pairs, also those that are beyond the range now. No pair that
   /// was left out is nearer than the range (or the sum of reaches) less twice the longest way of a vertex since. No blocking. Errors:
   /// InvalidArgument (a buffer too small), FailedPrecondition with a reduction, which may have dropped what is nearest now.
@@ -102,6 +107,19 @@ class ProximityDetector {
   const ElementClusters& clusters() const { return clusters_; }
 
  private:
+  /// What Run and RunAgain were given. stale: a null view in Run.
+  struct Task {
+    BufferView<Float4> positions_m;
+    float range_m = 0;
+    BufferView<float> reaches_m;
+    BufferView<uint32_t> stale;
+  };
+  absl::Status RunTask(Queue& queue, const Task& task);
+  absl::Status Check(const Task& task) const;
+  absl::Status Find(Queue& queue, const Task& task);
+  absl::StatusOr<bool> FindKeys(Queue& queue, const Task& task, CandidatePairs& candidates, std::span<uint32_t> counters);
+  absl::Status Keep(Queue& queue, BufferView<uint32_t> stale);
+  absl::Status Launch(Queue& queue, const Task& task, CandidatePairs& candidates);
   absl::Status ReserveContacts(uint32_t count);
   size_t LocalSize() const { return lanes_ == 1 ? 64 : 8; }
   absl::Status CheckPositions(BufferView<Float4> positions_m) const;
@@ -112,6 +130,7 @@ class ProximityDetector {
   ProximityOptions options_;
   uint32_t lanes_ = 1;
   bool has_topology_ = false;
+  bool has_keys_ = false;  // keys_.sorted() are those of contacts_, on this surface
   uint32_t contact_count_ = 0;
   uint32_t a_shift_ = 0, kind_shift_ = 0;  // of the keys of the last run
   ProximityStats stats_;
@@ -120,7 +139,7 @@ class ProximityDetector {
   ElementClusters clusters_;
   ProximityKeyList keys_;
   StreamCompaction compaction_;
-  Kernel boxes_kernel_, patches_kernel_, detect_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
+  Kernel boxes_kernel_, patches_kernel_, detect_, keep_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;
   DeviceBuffer<Float4> rest_positions_;
   DeviceBuffer<Box> boxes_;
   DeviceBuffer<Float4> spheres_;

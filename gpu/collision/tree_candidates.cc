@@ -12,7 +12,7 @@ absl::StatusOr<std::unique_ptr<CandidatePairs>> TreeCandidates::Create(const std
 }
 
 absl::Status TreeCandidates::Begin(Queue& /*queue*/, const DeviceSurface& surface, BufferView<Float4> /*starts_m*/,
-                                   BufferView<Float4> /*ends_m*/, float /*distance_m*/) {
+                                   BufferView<Float4> /*ends_m*/, float /*distance_m*/, BufferView<uint32_t> /*wanted*/) {
   surface_ = &surface;
   count_ = 0;
   return absl::OkStatus();

@@ -16,8 +16,8 @@ class TreeCandidates final : public CandidatePairs {
   static absl::StatusOr<std::unique_ptr<CandidatePairs>> Create(const std::shared_ptr<Context>& context, uint64_t max_pairs);
 
   std::string_view name() const override { return "tree"; }
-  absl::Status Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
-                     float distance_m) override;
+  absl::Status Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> starts_m, BufferView<Float4> ends_m, float distance_m,
+                     BufferView<uint32_t> wanted) override;
   absl::StatusOr<ElementClusters> Add(Queue& queue, SurfaceElement kind, BufferView<Box> boxes) override;
   absl::Status Find(Queue& queue, SurfaceElement p, SurfaceElement q) override;
 

@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <limits>
+#include <map>
+#include <set>
 
 #include "gpu/collision/ccd.h"
 #include "gpu/collision/intersections.h"
@@ -106,7 +108,7 @@ class BodyCandidatesTest : public SurfaceTest {
     EXPECT_TRUE(candidates.ok()) << candidates.status();
     auto surface = DeviceSurface::Upload(queue(), *model.Topology());
     EXPECT_TRUE(surface.ok()) << surface.status();
-    PALPATE_EXPECT_OK((*candidates)->Begin(queue(), *surface, Upload(model.positions), Upload(ends), distance_m));
+    PALPATE_EXPECT_OK((*candidates)->Begin(queue(), *surface, Upload(model.positions), Upload(ends), distance_m, {}));
     return dynamic_cast<BodyCandidates&>(**candidates).body_pair_count();
   }
 };
@@ -314,13 +316,125 @@ TEST_F(BodyCandidatesTest, TheListOfPairsIsKeptWhileBodiesStayInTheirWideBoxes) 
     EXPECT_TRUE(SameBits(Download(detector.contact_buffer(), detector.contact_count()), Contacts(model, 0.05F, CandidateStructure::kTree)))
         << run;
     const auto positions = Upload(model.positions);
-    PALPATE_ASSERT_OK(candidates->Begin(queue(), surface, positions, positions, 0.05F));
+    PALPATE_ASSERT_OK(candidates->Begin(queue(), surface, positions, positions, 0.05F, {}));
     builds.push_back(bodies.list_builds());
   }
   EXPECT_EQ(builds[4], 1U);
   EXPECT_EQ(builds[5], 2U);
   EXPECT_EQ(builds[8], 2U);
   EXPECT_EQ(builds[11], 3U);
+}
+
+// Moves of which it is known that only some bodies can meet anything; a round after it looks at what has changed, wanted before or not.
+TEST_F(BodyCandidatesTest, WantedBodiesAloneAreLookedAt) {
+  const Model model = Heap(15, 0.2, 2.0);
+  const auto topology = model.Topology();
+  const auto starts = Upload(model.positions);
+  const std::vector<Float4> ends = Moved(model, 16, 0.5);
+  std::vector<uint8_t> is_wanted(model.bodies.size(), 0);
+  for (size_t b = 0; b < model.bodies.size(); b += 4) is_wanted[b] = 1;
+  const auto wanted = Upload(std::vector<uint32_t>(is_wanted.begin(), is_wanted.end()));
+  auto whole = Make<ContinuousCollisions>(CcdDetectorOptions{}, CandidateStructure::kTree);
+  auto detector = Make<ContinuousCollisions>(CcdDetectorOptions{}, CandidateStructure::kBodies);
+  PALPATE_ASSERT_OK(whole.SetTopology(queue(), *topology));
+  PALPATE_ASSERT_OK(detector.SetTopology(queue(), *topology));
+  PALPATE_ASSERT_OK(whole.Run(queue(), starts, Upload(ends)));
+  const std::vector<CcdHit> all = Hits(whole);
+  PALPATE_ASSERT_OK(detector.RunWanted(queue(), starts, Upload(ends), wanted));
+  const size_t needed = ExpectHitsOfChanged(*topology, all, Hits(detector), is_wanted);
+  EXPECT_GT(needed, 50U);
+  EXPECT_LT(needed, all.size());
+  PALPATE_ASSERT_OK(whole.RunWanted(queue(), starts, Upload(ends), wanted));
+  EXPECT_TRUE(SameBits(Hits(whole), all)) << "a tree leaves nothing out";
+
+  std::vector<Float4> second = ends;
+  std::vector<uint8_t> is_changed(model.bodies.size(), 0);
+  for (size_t b = 1; b < model.bodies.size(); b += 4) {
+    is_changed[b] = 1;
+    for (const auto& t : model.bodies[b]) {
+      for (const uint32_t v : t) second[v] = model.positions[v];
+    }
+  }
+  PALPATE_ASSERT_OK(whole.Run(queue(), starts, Upload(second)));
+  PALPATE_ASSERT_OK(detector.RunAgain(queue(), starts, Upload(second)));
+  ExpectHitsOfChanged(*topology, Hits(whole), Hits(detector), is_changed);
+
+  const auto few = Upload(std::vector<uint32_t>(3, 1));
+  EXPECT_TRUE(absl::IsInvalidArgument(detector.RunWanted(queue(), starts, Upload(second), few)));
+}
+
+using ContactKey = std::tuple<uint32_t, uint32_t, uint32_t>;
+ContactKey KeyOf(const SurfaceContact& c) { return {c.kind, c.a, c.b}; }
+
+// Few bodies go far, the others by less than their reach: what is nearer than what is left of it is known. The room for contacts grows
+// once.
+TEST_F(BodyCandidatesTest, ContactsAreKnownButForStaleBodies) {
+  const Model model = Heap(17, 0.3, 2.0);
+  const auto topology = model.Topology();
+  constexpr float kRange_m = 0.2F;
+  constexpr float kWay_m = 0.02F;
+  std::vector<float> reaches(model.bodies.size());
+  for (size_t b = 0; b < reaches.size(); ++b) reaches[b] = 0.05F + 0.01F * static_cast<float>(b % 6);
+  for (const CandidateStructure structure : {CandidateStructure::kTree, CandidateStructure::kBodies}) {
+    auto whole = Make<ProximityDetector>(ProximityOptions{}, structure);
+    auto detector = Make<ProximityDetector>(ProximityOptions{}, structure);
+    PALPATE_ASSERT_OK(whole.SetTopology(queue(), *topology, {}));
+    PALPATE_ASSERT_OK(detector.SetTopology(queue(), *topology, {}));
+    PALPATE_ASSERT_OK(detector.Run(queue(), Upload(model.positions), kRange_m, Upload(reaches)));
+    std::vector<SurfaceContact> known = Download(detector.contact_buffer(), detector.contact_count());
+    std::vector<Float4> positions = model.positions;
+    std::vector<float> left = reaches;
+    for (uint64_t round = 0; round < 4; ++round) {
+      std::vector<uint8_t> is_stale(model.bodies.size(), 0);
+      for (size_t b = 0; b < model.bodies.size(); ++b) {
+        is_stale[b] = b % 9 == round || round == 2 ? 1 : 0;
+        const std::set<uint32_t> vertices = [&] {
+          std::set<uint32_t> all;
+          for (const auto& t : model.bodies[b]) all.insert(t.begin(), t.end());
+          return all;
+        }();
+        // In the last round all stale ones come to one place.
+        const Float4 place = positions[*vertices.begin()];
+        for (const uint32_t v : vertices) {
+          Float4& p = positions[v];
+          if (is_stale[b] == 0) {
+            p.x += b % 2 == 0 ? kWay_m : -kWay_m;
+          } else {
+            p = round == 3 ? Point(p.x - place.x, p.y - place.y, p.z - place.z) : Point(p.x, p.y + 0.1, p.z);
+          }
+        }
+        left[b] = is_stale[b] != 0 ? reaches[b] : left[b] - 1.0001F * kWay_m;
+      }
+      const auto stale = Upload(std::vector<uint32_t>(is_stale.begin(), is_stale.end()));
+      PALPATE_ASSERT_OK(detector.RunAgain(queue(), Upload(positions), kRange_m, Upload(left), stale));
+      PALPATE_ASSERT_OK(whole.Run(queue(), Upload(positions), kRange_m, Upload(left)));
+      const auto again = Download(detector.contact_buffer(), detector.contact_count());
+      const auto all = Download(whole.contact_buffer(), whole.contact_count());
+      EXPECT_GT(all.size(), 50U);
+      std::map<ContactKey, SurfaceContact> found;
+      for (const SurfaceContact& c : again) found.emplace(KeyOf(c), c);
+      EXPECT_EQ(found.size(), again.size()) << "a pair came twice";
+      for (const SurfaceContact& c : all) {
+        const auto at = found.find(KeyOf(c));
+        ASSERT_NE(at, found.end()) << "round " << round << ": a pair was missed";
+        EXPECT_EQ(std::memcmp(&at->second, &c, sizeof(c)), 0);
+      }
+      // Besides: what was known between bodies that are not stale, though it is beyond their reaches now.
+      std::set<ContactKey> allowed;
+      const auto body = [&](uint32_t vertex) { return topology->vertex_groups[vertex] & PALPATE_GROUP_MASK; };
+      for (const SurfaceContact& c : all) allowed.insert(KeyOf(c));
+      const bool has_grown = detector.stats().detect_launches > 1;  // then nothing is known any longer
+      EXPECT_EQ(has_grown, round == 3 && kHeap > 100) << "few bodies fit in any case";
+      for (const SurfaceContact& c : known) {
+        if (!has_grown && is_stale[body(c.vertices.x)] == 0 && is_stale[body(c.vertices.w)] == 0) allowed.insert(KeyOf(c));
+      }
+      EXPECT_EQ(found.size(), allowed.size());
+      for (const SurfaceContact& c : again) EXPECT_TRUE(allowed.contains(KeyOf(c)));
+      known = again;
+    }
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        detector.RunAgain(queue(), Upload(positions), kRange_m, Upload(left), Upload(std::vector<uint32_t>(2, 1)))));
+  }
 }
 
 TEST_F(BodyCandidatesTest, CrossingsAreThoseOfTheTree) {
