@@ -70,6 +70,7 @@ absl::StatusOr<std::unique_ptr<CoarseCorrection>> CoarseCorrection::Create(Queue
   }
   for (const auto& [buffer, name] : {std::pair{&CoarseCorrection::forces_, "coarse forces"},
                                      {&CoarseCorrection::trial_forces_, "coarse trial forces"},
+                                     {&CoarseCorrection::contact_forces_, "coarse contact forces"},
                                      {&CoarseCorrection::moves_, "coarse moves"},
                                      {&CoarseCorrection::trial_, "coarse trial"}}) {
     PALPATE_ASSIGN_OR_RETURN((*made).*buffer, DeviceBuffer<Float4>::Create(context, layout.vertex_count, name));
@@ -154,10 +155,11 @@ absl::Status CoarseCorrection::GiveWeights(Queue& queue) {
 
 /// The arguments that stay until the lattice or the weights change.
 absl::Status CoarseCorrection::BindNodes() {
-  PALPATE_RETURN_IF_ERROR(gather_forces_.Bind(
-      Arg("node_begins", node_begins_), Arg("entry_vertex", entry_vertex_), Arg("entry_weight", entry_weight_),
-      Arg("node_frame", node_frame_), Arg("node_slot", node_slot_), Arg("rotations", rotations_), Arg("forces", forces_),
-      Arg("node_force", node_force_), Arg("inverse_diagonal", inverse_diagonal_), Arg("residual", residual_), Arg("solution", solution_)));
+  PALPATE_RETURN_IF_ERROR(
+      gather_forces_.Bind(Arg("node_begins", node_begins_), Arg("entry_vertex", entry_vertex_), Arg("entry_weight", entry_weight_),
+                          Arg("node_frame", node_frame_), Arg("node_slot", node_slot_), Arg("rotations", rotations_),
+                          Arg("forces", forces_), Arg("contact_forces", contact_forces_), Arg("node_force", node_force_),
+                          Arg("inverse_diagonal", inverse_diagonal_), Arg("residual", residual_), Arg("solution", solution_)));
   PALPATE_RETURN_IF_ERROR(relax_nodes_.Bind(
       Arg("fine_count", static_cast<uint32_t>(lattice_.stencils.nodes.size())), Arg("row_begins", row_begins_), Arg("columns", columns_),
       Arg("blocks", blocks_), Arg("inverse_diagonal", inverse_diagonal_), Arg("fine_nodes", fine_nodes_), Arg("node_frame", node_frame_),
@@ -272,10 +274,12 @@ absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers
     PALPATE_ASSIGN_OR_RETURN(const bool is_enough, IsEnough(queue, tissue));
     if (is_enough) return false;
   }
+  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kContactForces | kAnchorForces, tissue.x, contact_forces_));
   PALPATE_RETURN_IF_ERROR(SolveNodes(queue));
   PALPATE_RETURN_IF_ERROR(queue.Launch(spread_moves_, Partials(), Arg("vertex_count", vertex_count), Arg("vertex_nodes", vertex_nodes_),
                                        Arg("vertex_weights", vertex_weights_), Arg("node_move", node_move_), Arg("forces", forces_),
-                                       Arg("x", tissue.x), Arg("moves", moves_), Arg("trial", trial_), Arg("sums", sums_start_)));
+                                       Arg("contact_forces", contact_forces_), Arg("x", tissue.x), Arg("moves", moves_),
+                                       Arg("trial", trial_), Arg("sums", sums_start_)));
   PALPATE_RETURN_IF_ERROR(SumAtTrial(queue, tools, sweeps));
   PALPATE_RETURN_IF_ERROR(queue.Launch(find_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
                                        Arg("sums_end", sums_end_), Arg("share", share_)));
@@ -299,8 +303,9 @@ size_t CoarseCorrection::device_bytes() const {
        {&inverse_, &entry_weight_, &vertex_weights_, &node_force_, &sums_start_, &sums_end_, &share_, &parent_weights_, &child_weights_}) {
     bytes += buffer->size_bytes();
   }
-  for (const DeviceBuffer<Float4>* buffer : {&rest_, &rotations_, &node_move_, &solved_move_, &forces_, &trial_forces_, &moves_, &trial_,
-                                             &blocks_, &inverse_diagonal_, &residual_, &direction_, &next_direction_, &solution_}) {
+  for (const DeviceBuffer<Float4>* buffer :
+       {&rest_, &rotations_, &node_move_, &solved_move_, &forces_, &trial_forces_, &contact_forces_, &moves_, &trial_, &blocks_,
+        &inverse_diagonal_, &residual_, &direction_, &next_direction_, &solution_}) {
     bytes += buffer->size_bytes();
   }
   return bytes;

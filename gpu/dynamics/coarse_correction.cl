@@ -53,16 +53,24 @@ static inline float3 block_product(const __global float4* columns, float3 v) {
   return columns[0].xyz * v.x + columns[1].xyz * v.y + columns[2].xyz * v.z;
 }
 
-/* Forces of the vertices at the nodes, turned back to the rest shape; fine nodes begin to smooth with them. Work-item: node. */
+/* Whether something pushes or holds the vertex: corrections leave it where it is. A body's own stiffness says nothing of a contact's, which
+   comes and goes over a small part of the way that the body as a whole would go. */
+static inline bool is_held(float4 contact_force) { return contact_force.x != 0.0f || contact_force.y != 0.0f || contact_force.z != 0.0f; }
+
+/* Forces of the vertices that nothing holds, at the nodes, turned back to the rest shape; fine nodes begin to smooth with them. Work-item:
+   node. */
 __kernel void gather_forces(uint node_count, const __global uint* node_begins, const __global uint* entry_vertex,
                             const __global float* entry_weight, const __global uint* node_frame, const __global uint2* node_slot,
-                            const __global float4* rotations, const __global float4* forces, __global float* node_force,
-                            const __global float4* inverse_diagonal, float first, __global float4* residual, __global float4* direction,
-                            __global float4* solution) {
+                            const __global float4* rotations, const __global float4* forces, const __global float4* contact_forces,
+                            __global float* node_force, const __global float4* inverse_diagonal, float first, __global float4* residual,
+                            __global float4* direction, __global float4* solution) {
   const uint n = (uint)get_global_id(0);
   if (n >= node_count) return;
   float3 sum = (float3)(0.0f);
-  for (uint e = node_begins[n]; e < node_begins[n + 1]; ++e) sum += entry_weight[e] * forces[entry_vertex[e]].xyz;
+  for (uint e = node_begins[n]; e < node_begins[n + 1]; ++e) {
+    const uint v = entry_vertex[e];
+    if (!is_held(contact_forces[v])) sum += entry_weight[e] * forces[v].xyz;
+  }
   sum = quaternion_rotate(quaternion_inverse(rotations[node_frame[n]]), sum);
   const uint2 slot = node_slot[n];
   if (slot.x != NO_NODE) {
@@ -162,8 +170,8 @@ __kernel void prolong_moves(uint fine_count, const __global uint* parents, const
 
 /* Moves of the vertices, where they would lead, and the force along them. Work-item: a contiguous share of the slots; sums: [item]. */
 __kernel void spread_moves(uint vertex_count, const __global uint* vertex_nodes, const __global float* vertex_weights,
-                           const __global float4* node_move, const __global float4* forces, const __global float4* x,
-                           __global float4* moves, __global float4* trial, __global float* sums) {
+                           const __global float4* node_move, const __global float4* forces, const __global float4* contact_forces,
+                           const __global float4* x, __global float4* moves, __global float4* trial, __global float* sums) {
   const uint items = (uint)get_global_size(0);
   const uint me = (uint)get_global_id(0);
   const uint share = (vertex_count + items - 1) / items;
@@ -171,7 +179,7 @@ __kernel void spread_moves(uint vertex_count, const __global uint* vertex_nodes,
   float sum = 0.0f;
   for (uint v = me * share; v < end; ++v) {
     float3 move = (float3)(0.0f);
-    for (uint c = 0; c < CORNERS; ++c) {
+    for (uint c = 0; c < CORNERS && !is_held(contact_forces[v]); ++c) {
       const float weight = vertex_weights[(size_t)v * CORNERS + c];
       if (weight > 0.0f) move += weight * node_move[vertex_nodes[(size_t)v * CORNERS + c]].xyz;
     }

@@ -23,11 +23,13 @@ namespace palpate::gpu {
 /// would need hundreds. A correction is a move of all vertices in the space of a CoarseLattice, worked out from the forces that are left,
 /// and as long as the force along it tells. One on whose way something stiff comes or goes is given up.
 ///
+/// What a contact or an anchor acts on is left where it is.
+///
 /// Guarantees: where no bound cuts it short, a correction does not raise the energy of the step as far as that is quadratic along it; one
 /// that would begin uphill is not made. With bounds it goes the way of all moves between detections, so nothing passes through anything.
-/// Edits change what it gains, never where the sweeps end. Cost: three evaluations of all forces, and one product with a
-/// dense matrix or a V-cycle. Thread: one at a time. Determinism: same calls and tuning, same bits. No blocking calls but at edits, for the
-/// state and with a tolerance.
+/// Edits change what it gains, never where the sweeps end. Cost: three evaluations of all forces and one of contacts, and one product with
+/// a dense matrix or a V-cycle. Thread: one at a time. Determinism: same calls and tuning, same bits. No blocking calls but at edits, for
+/// the state and with a tolerance.
 class CoarseCorrection {
  public:
   /// Keeps a reference to `layout`. Errors: ResourceExhausted.
@@ -92,7 +94,7 @@ class CoarseCorrection {
   DeviceBuffer<uint32_t> fine_nodes_, row_begins_, columns_, parents_, child_begins_, children_;
   DeviceBuffer<float> inverse_, entry_weight_, vertex_weights_, node_force_, sums_start_, sums_end_, share_;
   DeviceBuffer<float> parent_weights_, child_weights_;
-  DeviceBuffer<Float4> rest_, rotations_, node_move_, solved_move_, forces_, trial_forces_, moves_, trial_;
+  DeviceBuffer<Float4> rest_, rotations_, node_move_, solved_move_, forces_, trial_forces_, contact_forces_, moves_, trial_;
   DeviceBuffer<Float4> blocks_, inverse_diagonal_, residual_, direction_, next_direction_, solution_;
   Kernel turn_nodes_, gather_forces_, solve_nodes_, spread_moves_, sum_along_, find_share_, sum_left_, try_share_, judge_share_;
   Kernel relax_nodes_, restrict_residual_, prolong_moves_;

@@ -46,6 +46,8 @@ TissueModel Cantilever(std::array<uint32_t, 3> cells, const TestMaterial& materi
 constexpr TestMaterial kTissue{.young_modulus_pa = 5000, .poisson_ratio = 0.45};
 constexpr std::array<uint32_t, 3> k2500{16, 5, 5}, k10000{26, 8, 8}, k50000{44, 14, 14}, k200000{70, 22, 22};
 
+constexpr float kMargin_m = 0.001F;  // of planes
+
 /// The stages that a correction needs, without the rest of a step.
 class CoarseCorrectionTest : public test::DeviceTest {
  protected:
@@ -60,7 +62,7 @@ class CoarseCorrectionTest : public test::DeviceTest {
     std::unique_ptr<CoarseCorrection> correction;
   };
 
-  absl::StatusOr<std::unique_ptr<Stages>> Make(const TissueModel& model, uint32_t nodes) {
+  absl::StatusOr<std::unique_ptr<Stages>> Make(const TissueModel& model, uint32_t nodes, std::span<const PlaneObstacle> planes = {}) {
     const TissueOptions options{.dt_s = kDt, .acceleration = 0, .coarse_nodes = nodes};
     const TissueTuning tuning = TissueTuning::For(context()->device());
     auto made = std::make_unique<Stages>(model);
@@ -73,7 +75,11 @@ class CoarseCorrectionTest : public test::DeviceTest {
     params.vertex_count = made->layout.vertex_count;
     params.triangle_count = made->layout.triangle_count;
     params.tet_count = made->layout.tet_count;
-    PALPATE_RETURN_IF_ERROR(made->tools.Init(queue(), made->layout, options, tuning, {}, {}, 1));
+    params.plane_count = static_cast<uint32_t>(planes.size());
+    params.margin_m = kMargin_m;
+    params.stiffness_n_per_m = 100;
+    params.slip_m = 1e-5F;
+    PALPATE_RETURN_IF_ERROR(made->tools.Init(queue(), made->layout, options, tuning, {}, planes, 1));
     PALPATE_ASSIGN_OR_RETURN(made->tissue, TissueBuffers::Create(queue(), made->layout, params, false));
     PALPATE_RETURN_IF_ERROR(made->anchors.Init(queue(), made->layout));
     PALPATE_RETURN_IF_ERROR(made->sweeps.Init(queue(), model, options, tuning, false, nullptr));
@@ -321,6 +327,39 @@ TEST_F(CoarseCorrectionTest, ACorrectionLowersTheEnergy) {
       }
     }
   }
+}
+
+// A bar that begins to fall, its lower side in touch with a plane.
+TEST_F(CoarseCorrectionTest, WhatAContactHoldsStays) {
+  const TissueModel model = Cantilever(k2500, kTissue);
+  const std::vector<Vector3d> rest = RestOf(model);
+  double lowest = 1;
+  for (const Vector3d& p : rest) lowest = std::min(lowest, p.z());
+  const PlaneObstacle floor{{0, 0, 1, static_cast<float>(lowest) - 0.5F * kMargin_m}};
+  PALPATE_TEST_ASSIGN(const std::unique_ptr<Stages> stages, Make(model, 120, std::span(&floor, 1)));
+  std::vector<Vector3d> y = rest;
+  for (Vector3d& target : y) target.z() -= 9.81 * kDt * kDt;
+  Write(*stages, rest, y);
+  PALPATE_ASSERT_OK(stages->correction->Begin(queue(), stages->tissue));
+  PALPATE_ASSERT_OK(stages->correction->Correct(queue(), stages->tissue, stages->tools, stages->sweeps).status());
+  EXPECT_GT(Read(stages->correction->share())[0], 1e-3);
+  const std::vector<Float4> moves = Read(stages->correction->moves());
+  const std::vector<Vector3d> x = Positions(*stages);
+  size_t held = 0;
+  size_t moved = 0;
+  for (size_t v = 0; v < rest.size(); ++v) {
+    const Float4& move = moves[ToNumber(stages->layout.solver_index[v])];
+    if (model.fixed[v] != 0) continue;
+    if (rest[v].z() < lowest + 0.4 * kMargin_m) {
+      ++held;
+      EXPECT_EQ(std::abs(move.x) + std::abs(move.y) + std::abs(move.z), 0);
+      EXPECT_LT((x[v] - rest[v]).norm(), 1e-7);
+    } else {
+      moved += move.z < 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(held, 50U);
+  EXPECT_GT(moved, 5 * held / 2) << "the rest of the bar falls";
 }
 
 // With stencils: a V-cycle, next to the operator that they hold, in double.
