@@ -47,11 +47,12 @@ absl::Status MoveFilter::Init(Queue& queue, const SurfaceOptions& options, MoveF
   return absl::OkStatus();
 }
 
-absl::Status MoveFilter::Detect(Queue& queue, const SurfacePairs& pairs, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x,
-                                Meeting meeting, int round) {
+absl::Status MoveFilter::Detect(Queue& queue, const SurfaceReach& reach, const SurfacePairs& pairs, const DeviceBuffer<Float4>& from,
+                                const DeviceBuffer<Float4>& x, Meeting meeting, int round) {
   ++rounds_;
   if (meeting == Meeting::kListed) return collisions_.RunListed(queue, pairs.contacts(), from, x);
-  return round == 0 ? collisions_.Run(queue, from, x) : collisions_.RunAgain(queue, from, x);
+  if (round > 0) return collisions_.RunAgain(queue, from, x);
+  return meeting == Meeting::kBeyond ? collisions_.RunWanted(queue, from, x, reach.beyond()) : collisions_.Run(queue, from, x);
 }
 
 /// Neighbours of what was shortened are shortened less and less, so that no element is torn.
@@ -77,7 +78,7 @@ absl::StatusOr<CertifiedPositions> MoveFilter::Run(Queue& queue, const SurfaceRe
   PALPATE_RETURN_IF_ERROR(queue.Fill(kept_, 1.0F));
   if (follower_ != nullptr) PALPATE_RETURN_IF_ERROR(follower_->FilterBegins(queue));
   for (int round = 0;; ++round) {
-    PALPATE_RETURN_IF_ERROR(Detect(queue, pairs, from.x(), x, meeting, round));
+    PALPATE_RETURN_IF_ERROR(Detect(queue, reach, pairs, from.x(), x, meeting, round));
     const uint32_t hits = collisions_.hit_count();
     std::array<uint32_t, 2> found{0, std::bit_cast<uint32_t>(1.0F)};  // moves to shorten; time of the first impact
     if (hits > 0) {

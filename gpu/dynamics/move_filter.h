@@ -16,8 +16,9 @@
 
 namespace palpate::gpu {
 
-/// What the filter looks at. kListed: nothing but the pairs can meet, because no vertex goes beyond the cap on the way.
-enum class Meeting : uint8_t { kAnything, kListed };
+/// What the filter looks at. kListed: nothing but the pairs can meet, because no vertex goes beyond the cap on the way. kBeyond: bodies of
+/// which none goes beyond do not meet each other, because their vertices stayed behind the planes of their pairs (SurfaceReach::beyond).
+enum class Meeting : uint8_t { kAnything, kListed, kBeyond };
 
 /// Shortens straight moves of vertices until no two elements meet on the way: by continuous collision detection, in rounds. First what
 /// meets is shortened, with its neighbours by shares that fade away; then given up; then all moves end before the first impact.
@@ -46,8 +47,8 @@ class MoveFilter {
   size_t device_bytes() const;
 
  private:
-  absl::Status Detect(Queue& queue, const SurfacePairs& pairs, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x,
-                      Meeting meeting, int round);
+  absl::Status Detect(Queue& queue, const SurfaceReach& reach, const SurfacePairs& pairs, const DeviceBuffer<Float4>& from,
+                      const DeviceBuffer<Float4>& x, Meeting meeting, int round);
   absl::Status SpreadShares(Queue& queue, const DeviceBuffer<Float4>& from);
 
   const TissueLayout& layout_;

@@ -128,27 +128,38 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   out->first_vertex_ = blocks.front().vertex_begin;
   uint32_t end = out->first_vertex_;
   std::vector<uint32_t> block_of;
+  std::vector<uint32_t> movers(rest_m.size(), 0);
   std::vector<Float4> local(rest_m.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
     PALPATE_RETURN_IF_ERROR(CheckBlock(blocks[i], i, end, rest_m.size()));
     end = blocks[i].vertex_end;
     block_of.resize(end - out->first_vertex_, kNotRigid);
     out->local_m_.resize(block_of.size());
-    PALPATE_ASSIGN_OR_RETURN(const RigidBlockState state, InitialState(blocks[i], i));
-    out->initial_.push_back(state);
+    PALPATE_ASSIGN_OR_RETURN(RigidBlockState state, InitialState(blocks[i], i));
     for (uint32_t v = blocks[i].vertex_begin; v < blocks[i].vertex_end; ++v) {
       local[v] = ToFloat4(RotateBack(RotationOf(state), ToVec3(rest_m[v]) - blocks[i].center_m));
       out->local_m_[v - out->first_vertex_] = local[v];
       block_of[v - out->first_vertex_] = static_cast<uint32_t>(i);
+      movers[v] = static_cast<uint32_t>(i + 1);
+      const Vec3 arm = ToVec3(local[v]);
+      state.radius_m = std::max(state.radius_m, 1.000001F * static_cast<float>(std::hypot(arm[0], arm[1], arm[2])));
     }
+    out->initial_.push_back(state);
   }
   out->vertex_count_ = end - out->first_vertex_;
   out->states_host_ = out->initial_;
   const std::shared_ptr<Context>& context = queue.context();
-  out->vertex_group_ = context->device().is_cpu ? 16 : 64;
+  const bool is_cpu = context->device().is_cpu;
+  out->vertex_group_ = is_cpu ? 16 : 64;
+  out->body_group_ = is_cpu ? 1 : 64;
   const size_t before = context->allocated_bytes();
   PALPATE_ASSIGN_OR_RETURN(out->states_, CreateBufferFrom(queue, std::span<const RigidBlockState>(out->initial_), "rigid states"));
   PALPATE_ASSIGN_OR_RETURN(out->block_of_, CreateBufferFrom(queue, std::span<const uint32_t>(block_of), "rigid body of vertex"));
+  PALPATE_ASSIGN_OR_RETURN(out->movers_, CreateBufferFrom(queue, std::span<const uint32_t>(movers), "rigid mover of vertex"));
+  std::vector<float> way(blocks.size() + 1, 0.0F);
+  way.front() = std::numeric_limits<float>::infinity();
+  PALPATE_ASSIGN_OR_RETURN(out->way_, CreateBufferFrom(queue, std::span<const float>(way), "rigid ways"));
+  PALPATE_ASSIGN_OR_RETURN(out->own_, DeviceBuffer<RigidPairs>::Create(context, blocks.size(), "rigid pairs"));
   PALPATE_ASSIGN_OR_RETURN(out->local_, CreateBufferFrom(queue, std::span<const Float4>(local), "rigid local positions"));
   PALPATE_ASSIGN_OR_RETURN(out->no_entries_, DeviceBuffer<uint32_t>::Create(context, rest_m.size() + 1, "rigid without pairs"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(out->no_entries_));
@@ -159,6 +170,7 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
                                                                                            {&out->goal_, "rigid_goal"},
                                                                                            {&out->take_back_, "rigid_take_back"},
                                                                                            {&out->bound_, "rigid_bound"},
+                                                                                           {&out->list_pairs_, "rigid_list_pairs"},
                                                                                            {&out->solve_, "rigid_solve"},
                                                                                            {&out->finish_, "rigid_finish"},
                                                                                            {&out->roll_back_, "rigid_roll_back"}}) {
@@ -193,14 +205,16 @@ absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockS
     states_host_[i].vertex_end = initial_[i].vertex_end;
     states_host_[i].triangle_begin = initial_[i].triangle_begin;
     states_host_[i].triangle_end = initial_[i].triangle_end;
+    states_host_[i].radius_m = initial_[i].radius_m;
   }
   return queue.Write(states_, std::span<const RigidBlockState>(states_host_));
 }
 
 absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described.
-  [[maybe_unused]] auto& [first_vertex, vertex_count, vertex_group, device_bytes, initial, states_host, local_m, predict, place, detected,
-                          goal, take_back, bound, solve, finish, roll_back, states, block_of, no_entries, local] = *this;
+  [[maybe_unused]] auto& [first_vertex, vertex_count, vertex_group, body_group, device_bytes, initial, states_host, local_m, listed_edition,
+                          predict, place, detected, goal, take_back, bound, list_pairs, solve, finish, roll_back, states, block_of, movers,
+                          way, own_pairs, own, no_entries, local] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
   archive.Enter("RigidBlocks");
   archive(states_host);
@@ -292,7 +306,8 @@ absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m,
 
 absl::Status RigidBlocks::Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                                   const DeviceBuffer<uint8_t>& touched) {
-  PALPATE_RETURN_IF_ERROR(queue.Launch(predict_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("blocks", states_)));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(predict_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("blocks", states_), Arg("way_m", way_)));
   return Place(queue, no_entries_, x, touched);
 }
 
@@ -328,19 +343,31 @@ absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<uint32_t>& vert
   return Place(queue, entry_begins, x, touched);
 }
 
+absl::Status RigidBlocks::ListPairs(Queue& queue, const RigidSurroundings& scene) {
+  if (scene.pairs == nullptr || listed_edition_ == scene.pairs_edition) return absl::OkStatus();
+  listed_edition_ = scene.pairs_edition;
+  PALPATE_RETURN_IF_ERROR(Grow(queue.context(), own_pairs_, scene.entries->count(), "rigid pairs of bodies"));
+  return queue.Launch(list_pairs_, Bodies(), Arg("count", count()), Arg("blocks", states_), Arg("begins", *scene.entry_begins),
+                      Arg("entries", *scene.entries), Arg("pairs", *scene.pairs), Arg("clear_m", *scene.clear_m),
+                      Arg("own_pairs", own_pairs_), Arg("own", own_));
+}
+
 absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                                 const DeviceBuffer<uint8_t>& touched) {
   const auto view = [](const auto* buffer) { return buffer == nullptr ? std::remove_cvref_t<decltype(buffer->view())>{} : buffer->view(); };
-  const uint32_t has_pairs = scene.pairs != nullptr ? 1 : 0;
+  PALPATE_RETURN_IF_ERROR(ListPairs(queue, scene));
+  const bool has_pairs = scene.pairs != nullptr;
+  // Where nothing has moved since the pairs were linearised, those that did not push then do not now.
+  const uint32_t near_bits = !has_pairs ? 0 : scene.moves_only_rigid ? PALPATE_PAIR_PUSHES : PALPATE_PAIR_NEAR;
   PALPATE_RETURN_IF_ERROR(queue.Launch(
-      solve_, Bodies(), Arg("count", count()), Arg("first_vertex", first_vertex_), Arg("vertex_count", vertex_count_),
-      Arg("has_pairs", has_pairs), Arg("p", *scene.params), Arg("sp", view(scene.surface_params)), Arg("x", x),
-      Arg("x_start", *scene.x_start), Arg("local_m", local_), Arg("detected", view(scene.detected)), Arg("clear_m", view(scene.clear_m)),
-      Arg("is_near", view(scene.is_near)), Arg("begins", view(scene.entry_begins)), Arg("entries", view(scene.entries)),
-      Arg("pairs", view(scene.pairs)), Arg("bounds", view(scene.bounds)), Arg("triangles", *scene.triangles),
-      Arg("triangle_colliders", view(scene.triangle_colliders)), Arg("contacts", view(scene.tool_contacts)),
-      Arg("colliders", view(scene.colliders)), Arg("obstacles", view(scene.planes)), Arg("blocks", states_)));
-  return Place(queue, has_pairs != 0 ? *scene.entry_begins : no_entries_, x, touched);
+      solve_, Bodies(), Arg("count", count()), Arg("near_bits", near_bits), Arg("p", *scene.params), Arg("sp", view(scene.surface_params)),
+      Arg("x", x), Arg("x_start", *scene.x_start), Arg("local_m", local_), Arg("detected", view(scene.detected)),
+      Arg("clear_m", view(scene.clear_m)), Arg("is_near", view(scene.is_near)), Arg("begins", view(scene.entry_begins)),
+      Arg("own_pairs", own_pairs_), Arg("own", own_), Arg("pairs", view(scene.pairs)), Arg("rows", view(scene.rows)),
+      Arg("bounds", view(scene.bounds)), Arg("triangles", *scene.triangles), Arg("triangle_colliders", view(scene.triangle_colliders)),
+      Arg("contacts", view(scene.tool_contacts)), Arg("colliders", view(scene.colliders)), Arg("obstacles", view(scene.planes)),
+      Arg("blocks", states_), Arg("way_m", way_)));
+  return Place(queue, has_pairs ? *scene.entry_begins : no_entries_, x, touched);
 }
 
 absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene) {

@@ -84,12 +84,18 @@ static inline float feasible_share(const __global RigidBlockState* block, Pose f
   float share = 1.0f;
   for (int attempt = 0; attempt < 8; ++attempt) {
     const Pose at = pose_between(from, to, share);
+    const float4 axis_x = (float4)(rotate_vector(at.rotation, (float3)(1.0f, 0.0f, 0.0f)), 0.0f);
+    const float4 axis_y = (float4)(rotate_vector(at.rotation, (float3)(0.0f, 1.0f, 0.0f)), 0.0f);
+    const float4 axis_z = (float4)(rotate_vector(at.rotation, (float3)(0.0f, 0.0f, 1.0f)), 0.0f);
     float allowed = share;
     for (uint v = block->vertex_begin; v < block->vertex_end; ++v) {
-      const float3 arm = local_m[v].xyz;
+      const float4 own = local_m[v];
+      const float4 moved = ((float4)(at.center, 0.0f) - detected[v]) + own.x * axis_x + own.y * axis_y + own.z * axis_z;
+      const float gone_sq = moved.x * moved.x + moved.y * moved.y + moved.z * moved.z;
+      if (gone_sq <= clear_m[v] * clear_m[v] && gone_sq <= cap * cap) continue;
+      const float3 arm = own.xyz;
       const float3 to_m = at.center + rotate_vector(at.rotation, arm);
       const float gone = distance(to_m, detected[v].xyz);
-      if (gone <= clear_m[v] && gone <= cap) continue;
       const float3 from_m = from.center + rotate_vector(from.rotation, arm);
       allowed = fmin(allowed, allowed_share(from_m, to_m, detected[v].xyz, share, begins[v], begins[v + 1], planes));
       if (gone > cap) {
@@ -107,9 +113,10 @@ static inline float feasible_share(const __global RigidBlockState* block, Pose f
 /* Start of a step: where each body goes by itself, and a first guess. Angular momentum is kept exactly; the turn is taken with the inertia
    at its middle. The guess counts gravity as far as the body followed it in the step before, as the guess of vertices does. Work-item:
    body. */
-__kernel void rigid_predict(uint count, const __global StepParams* p, __global RigidBlockState* blocks) {
+__kernel void rigid_predict(uint count, const __global StepParams* p, __global RigidBlockState* blocks, __global float* way_m) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
+  way_m[i + 1] = 0.0f;
   RigidBlockState b = blocks[i];
   b.center_start = b.center_detected = b.center;
   b.rotation_start = b.rotation_detected = b.rotation;
@@ -204,12 +211,10 @@ typedef struct {
   float f[6];
 } RigidSystem;
 
-/* Normal force and friction of one contact. `arm` is the weighted sum of the arms of the body's vertices, `weight` the sum of the weights;
-   slip is tangential. `bound` multiplies the block. With the block K = friction I + (slope - friction) n n^T of the point and the matrix A
-   of the cross product by the arm, the body's is [w^2 K, w K A^T; w A K, A K A^T]. */
-static inline void add_rigid_contact(RigidSystem* s, float3 arm, float weight, float3 n, float force, float slope, float3 slip,
-                                     float friction, float bound) {
-  const float3 on_body = force * n - friction * slip;
+/* One contact, which does `on_body` to a body for a weight of 1. `arm` is the weighted sum of the arms of the body's vertices, `weight` the
+   sum of the weights. With the block K = across I + along_n n n^T of the point and the matrix A of the cross product by the arm, the body's
+   is [w^2 K, w K A^T; w A K, A K A^T]. */
+static inline void add_rigid_contact(RigidSystem* s, float3 arm, float weight, float3 n, float3 on_body, float across, float along_n) {
   const float3 moment = cross(arm, on_body);
   s->f[0] += weight * on_body.x;
   s->f[1] += weight * on_body.y;
@@ -217,8 +222,7 @@ static inline void add_rigid_contact(RigidSystem* s, float3 arm, float weight, f
   s->f[3] += moment.x;
   s->f[4] += moment.y;
   s->f[5] += moment.z;
-  const float across = bound * friction;
-  const float3 along = (bound * (slope - friction)) * n;
+  const float3 along = along_n * n;
   const float3 k0 = along * n.x + (float3)(across, 0.0f, 0.0f);
   const float3 k1 = along * n.y + (float3)(0.0f, across, 0.0f);
   const float3 k2 = along * n.z + (float3)(0.0f, 0.0f, across);
@@ -274,60 +278,111 @@ static inline void solve_rigid(RigidSystem* s, float* d) {
   }
 }
 
-/* Surface pairs of the body: each once, at the first of the body's vertices in it. Other bodies solved at the same time count where they
-   are, and the block is doubled then, which bounds the pair's energy from above. */
-static inline void add_pairs(RigidSystem* s, const __global RigidBlockState* b, float3 center, const __global SurfaceParams* sp,
-                             uint first_vertex, uint vertex_count, const __global float4* x, const __global float4* x_start,
-                             const __global uint* begins, const __global uint* entries, const __global SurfacePair* pairs,
-                             const __global uchar* is_near) {
-  const uint first = b->vertex_begin;
-  const uint size = b->vertex_end - first;
-  const uint end = begins[b->vertex_end];
-  for (uint i = begins[first]; i < end; ++i) {
-    if (is_near[entries[i] >> 2] == 0) continue;
-    const uint role = entries[i] & 3u;
-    const __global SurfacePair* pair = pairs + (entries[i] >> 2);
-    const float stiffness = pair->stiffness_n_per_m;
-    if (stiffness == 0.0f) continue;
-    const uint4 u = pair->vertices;
-    const bool own0 = u.x - first < size, own1 = u.y - first < size, own2 = u.z - first < size, own3 = u.w - first < size;
-    if (role != (own0 ? 0u : own1 ? 1u : own2 ? 2u : 3u)) continue;
-    const float4 weights = pair->weights;
-    PairWeights w;
-    w.w0 = weights.x;
-    w.w1 = weights.y;
-    w.w2 = weights.z;
-    w.w3 = weights.w;
-    const float3 x0 = x[u.x].xyz, x1 = x[u.y].xyz, x2 = x[u.z].xyz, x3 = x[u.w].xyz;
-    const float3 n = pair->normal.xyz;
-    const float3 d = pair_vector(x0, x1, x2, x3, w);
-    float slope;
-    const float force = barrier_force(dot(n, d), pair->normal.w, stiffness, &slope);
-    if (force == 0.0f) continue;
-    float weight = 0.0f;
-    float3 arm = (float3)(0.0f);
-    if (own0) {
-      weight += w.w0;
-      arm += w.w0 * (x0 - center);
+/* The pairs of each body, each once, in the order of its entries and from begins[vertex_begin] on: 2 pair, plus 1 if the body is B. And how
+   far its vertices may go whichever way before a plane matters. After each detection. Work-item: body. */
+__kernel void rigid_list_pairs(uint count, const __global RigidBlockState* blocks, const __global uint* begins,
+                               const __global uint* entries, const __global SurfacePair* pairs, const __global float* clear_m,
+                               __global uint* own_pairs, __global RigidPairs* own) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint first = blocks[i].vertex_begin;
+  const uint size = blocks[i].vertex_end - first;
+  RigidPairs out;
+  out.begin = out.end = begins[first];
+  out.clear_m = MAXFLOAT;
+  for (uint v = first; v < first + size; ++v) out.clear_m = fmin(out.clear_m, clear_m[v]);
+  for (uint k = out.begin; k < begins[first + size]; ++k) {
+    const uint pair = entries[k] >> 2;
+    const uint4 u = pairs[pair].vertices;
+    const uint role = u.x - first < size ? 0u : u.y - first < size ? 1u : u.z - first < size ? 2u : 3u;
+    if ((entries[k] & 3u) != role) continue;
+    const bool is_vertex = (pairs[pair].flags & PALPATE_PAIR_KIND_MASK) == PALPATE_VERTEX_TRIANGLE;
+    own_pairs[out.end++] = 2u * pair + (role >= (is_vertex ? 1u : 2u) ? 1u : 0u);
+  }
+  own[i] = out;
+}
+
+/* What pairs need of the scene. */
+typedef struct {
+  float friction, slip_m;
+  const __global float4* x;
+  const __global float4* x_start;
+  const __global SurfacePair* pairs;
+  const __global PairRow* rows;
+} PairScene;
+
+/* A pair with something that is not followed, at the newest positions. */
+static inline void add_rigid_pair(RigidSystem* s, const PairScene* scene, uint first, uint size, float3 center, uint index) {
+  const __global SurfacePair* pair = scene->pairs + index;
+  const uint4 u = pair->vertices;
+  const float4 weights = pair->weights;
+  PairWeights w;
+  w.w0 = weights.x;
+  w.w1 = weights.y;
+  w.w2 = weights.z;
+  w.w3 = weights.w;
+  const __global float4* x = scene->x;
+  const float3 x0 = x[u.x].xyz, x1 = x[u.y].xyz, x2 = x[u.z].xyz, x3 = x[u.w].xyz;
+  const float3 n = pair->normal.xyz;
+  const float3 d = pair_vector(x0, x1, x2, x3, w);
+  float slope;
+  const float force = barrier_force(dot(n, d), pair->normal.w, pair->stiffness_n_per_m, &slope);
+  if (force == 0.0f) return;
+  float weight = 0.0f;
+  float3 arm = (float3)(0.0f);
+  if (u.x - first < size) {
+    weight += w.w0;
+    arm += w.w0 * (x0 - center);
+  }
+  if (u.y - first < size) {
+    weight += w.w1;
+    arm += w.w1 * (x1 - center);
+  }
+  if (u.z - first < size) {
+    weight += w.w2;
+    arm += w.w2 * (x2 - center);
+  }
+  if (u.w - first < size) {
+    weight += w.w3;
+    arm += w.w3 * (x3 - center);
+  }
+  const __global float4* x_start = scene->x_start;
+  float3 slip = d - pair_vector(x_start[u.x].xyz, x_start[u.y].xyz, x_start[u.z].xyz, x_start[u.w].xyz, w);
+  slip -= dot(slip, n) * n;
+  const float friction = scene->friction * force / fmax(length(slip), scene->slip_m);
+  add_rigid_contact(s, arm, weight, n, force * n - friction * slip, friction, slope - friction);
+}
+
+/* Rows taken together. They are loaded first, so that the loads, most of which miss the caches, do not wait for each other. */
+#define ROW_BATCH 8
+
+/* The pairs of a body: rows of those with another body, others by the bits of is_near that they must have. */
+static inline void add_pairs(RigidSystem* s, const PairScene* scene, const __global RigidBlockState* b, float3 center, uint begin, uint end,
+                             const __global uint* own_pairs, const __global uchar* is_near, uint near_bits) {
+  for (uint i = begin; i < end;) {
+    uint with_row[ROW_BATCH];
+    uint others[ROW_BATCH];
+    uint row_count = 0;
+    uint other_count = 0;
+    for (; i < end && row_count < ROW_BATCH && other_count < ROW_BATCH; ++i) {
+      const uint is = is_near[own_pairs[i] >> 1];
+      with_row[row_count] = own_pairs[i];
+      others[other_count] = own_pairs[i] >> 1;
+      row_count += (is & PALPATE_PAIR_HAS_ROW) != 0u ? 1u : 0u;
+      other_count += (is & PALPATE_PAIR_HAS_ROW) == 0u && (is & near_bits) != 0u ? 1u : 0u;
     }
-    if (own1) {
-      weight += w.w1;
-      arm += w.w1 * (x1 - center);
+    PairRow rows[ROW_BATCH];
+    for (uint k = 0; k < row_count; ++k) rows[k] = scene->rows[with_row[k] >> 1];
+    for (uint k = 0; k < row_count; ++k) {
+      const PairRow row = rows[k];
+      const bool is_b = (with_row[k] & 1u) != 0u;
+      const float weight = is_b ? 1.0f : -1.0f;
+      const float3 arm = weight * ((is_b ? row.point_b.xyz : row.point_a.xyz) - center);
+      add_rigid_contact(s, arm, weight, row.normal.xyz, row.on_b.xyz, row.point_a.w, row.point_b.w);
     }
-    if (own2) {
-      weight += w.w2;
-      arm += w.w2 * (x2 - center);
+    for (uint k = 0; k < other_count; ++k) {
+      add_rigid_pair(s, scene, b->vertex_begin, b->vertex_end - b->vertex_begin, center, others[k]);
     }
-    if (own3) {
-      weight += w.w3;
-      arm += w.w3 * (x3 - center);
-    }
-    const bool with_rigid = (!own0 && u.x - first_vertex < vertex_count) || (!own1 && u.y - first_vertex < vertex_count) ||
-                            (!own2 && u.z - first_vertex < vertex_count) || (!own3 && u.w - first_vertex < vertex_count);
-    float3 slip = d - pair_vector(x_start[u.x].xyz, x_start[u.y].xyz, x_start[u.z].xyz, x_start[u.w].xyz, w);
-    slip -= dot(slip, n) * n;
-    const float friction = sp->friction * force / fmax(length(slip), sp->slip_m);
-    add_rigid_contact(s, arm, weight, n, force, slope, slip, friction, with_rigid ? 2.0f : 1.0f);
   }
 }
 
@@ -345,7 +400,8 @@ static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState*
       if (force == 0.0f) continue;
       float3 slip = at - x_start[v].xyz;
       slip -= dot(slip, plane.xyz) * plane.xyz;
-      add_rigid_contact(s, at - center, 1.0f, plane.xyz, force, slope, slip, friction_factor(p, force, length(slip)), 1.0f);
+      const float friction = friction_factor(p, force, length(slip));
+      add_rigid_contact(s, at - center, 1.0f, plane.xyz, force * plane.xyz - friction * slip, friction, slope - friction);
     }
   }
   if (p->collider_count == 0) return;
@@ -368,21 +424,30 @@ static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState*
       const float3 start = w.x * x_start[tri.x].xyz + w.y * x_start[tri.y].xyz + w.z * x_start[tri.z].xyz;
       float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - along * colliders[c].axis_start.xyz);
       slip -= dot(slip, n) * n;
-      add_rigid_contact(s, point - center, 1.0f, n, force, slope, slip, friction_factor(p, force, length(slip)), 1.0f);
+      const float friction = friction_factor(p, force, length(slip));
+      add_rigid_contact(s, point - center, 1.0f, n, force * n - friction * slip, friction, slope - friction);
     }
   }
 }
 
+/* At least as far as a vertex of the body goes from one pose to another: the move of the centre, and the chord of the turn. */
+static inline float longest_way(Pose from, Pose to, float radius_m) {
+  const float4 turn = multiply_rotations(to.rotation, (float4)(-from.rotation.xyz, from.rotation.w));
+  return 1.00001f * (distance(from.center, to.center) + 2.0f * length(turn.xyz) * radius_m);
+}
+
 /* One Newton step of each body on its six coordinates, cut short as a whole by the planes; the vertices follow in rigid_place. Reads other
-   bodies' vertices as they are: none moves in this launch. `has_pairs` is 0 where surfaces do not meet: then the arguments of pairs and
-   planes are not read. Work-item: body. */
-__kernel void rigid_solve(uint count, uint first_vertex, uint vertex_count, uint has_pairs, const __global StepParams* p,
-                          const __global SurfaceParams* sp, const __global float4* x, const __global float4* x_start,
-                          const __global float4* local_m, const __global float4* detected, const __global float* clear_m,
-                          const __global uint* begins, const __global uint* entries, const __global SurfacePair* pairs,
-                          const __global uchar* is_near, const __global float4* bounds, const __global uint4* triangles,
-                          const __global uint* triangle_colliders, const __global ToolContact* contacts, const __global Collider* colliders,
-                          const __global PlaneObstacle* obstacles, __global RigidBlockState* blocks) {
+   bodies' vertices as they are: none moves in this launch. `near_bits`: those of is_near that a pair must have to count; 0 where surfaces
+   do not meet, then the arguments of pairs and planes are not read. way_m[body + 1] grows by the way of the body's vertices at most.
+   Work-item: body. */
+__kernel void rigid_solve(uint count, uint near_bits, const __global StepParams* p, const __global SurfaceParams* sp,
+                          const __global float4* x, const __global float4* x_start, const __global float4* local_m,
+                          const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                          const __global uint* own_pairs, const __global RigidPairs* own, const __global SurfacePair* pairs,
+                          const __global PairRow* rows, const __global uchar* is_near, const __global float4* bounds,
+                          const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
+                          const __global Collider* colliders, const __global PlaneObstacle* obstacles, __global RigidBlockState* blocks,
+                          __global float* way_m) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
@@ -410,7 +475,10 @@ __kernel void rigid_solve(uint count, uint first_vertex, uint vertex_count, uint
   s.f[3] = moment.x;
   s.f[4] = moment.y;
   s.f[5] = moment.z;
-  if (has_pairs) add_pairs(&s, b, from.center, sp, first_vertex, vertex_count, x, x_start, begins, entries, pairs, is_near);
+  if (near_bits != 0u) {
+    const PairScene scene = {sp->friction, sp->slip_m, x, x_start, pairs, rows};
+    add_pairs(&s, &scene, b, from.center, own[i].begin, own[i].end, own_pairs, is_near, near_bits);
+  }
   add_obstacles(&s, b, from.center, p, x, x_start, triangles, triangle_colliders, contacts, colliders, obstacles);
   float d[6];
   solve_rigid(&s, d);
@@ -422,13 +490,15 @@ __kernel void rigid_solve(uint count, uint first_vertex, uint vertex_count, uint
   to.rotation = multiply_rotations(exp_rotation(turn), from.rotation);
   to.rotation /= length(to.rotation);
   float share = 1.0f;
-  if (has_pairs && begins[b->vertex_begin] != begins[b->vertex_end]) {
+  const Pose detected_pose = {b->center_detected.xyz, b->rotation_detected};
+  if (near_bits != 0u && longest_way(detected_pose, to, b->radius_m) > own[i].clear_m) {
     share = feasible_share(b, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds);
   }
   const Pose pose = pose_between(from, to, share);
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
   b->is_truncated = share < 1.0f;
+  way_m[i + 1] += longest_way(from, pose, b->radius_m);
 }
 
 /* End of a step: velocities from poses. The angular momentum takes up what contact turned the body away from its free flight, so that it

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -44,8 +45,11 @@ struct RigidSurroundings {
   const DeviceBuffer<uint32_t>* entry_begins = nullptr;
   const DeviceBuffer<uint32_t>* entries = nullptr;
   const DeviceBuffer<SurfacePair>* pairs = nullptr;
+  const DeviceBuffer<PairRow>* rows = nullptr;
   const DeviceBuffer<uint8_t>* is_near = nullptr;
   const DeviceBuffer<Float4>* bounds = nullptr;
+  uint64_t pairs_edition = 0;     ///< SurfacePairs::edition()
+  bool moves_only_rigid = false;  ///< no other vertex moves between the linearisation of the pairs and the bodies' turn
 };
 
 /// Rigid bodies in the implicit step of TissueSolver: each is one block of six unknowns that takes Newton steps on the energy of the step
@@ -93,6 +97,7 @@ class RigidBlocks final : public SurfaceFollower {
 
   // SurfaceFollower.
   bool Moves(uint32_t slot) const override;
+  FollowedWays ways() const override { return {.movers = movers_, .way_m = way_}; }
   absl::Status Detected(Queue& queue) override;
   absl::Status FilterBegins(Queue& queue) override;
   absl::Status TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
@@ -119,20 +124,27 @@ class RigidBlocks final : public SurfaceFollower {
 
  private:
   RigidBlocks() = default;
+  absl::Status ListPairs(Queue& queue, const RigidSurroundings& scene);
   absl::Status TakeStates(Queue& queue, const std::vector<RigidBlockState>& states);
   absl::Status Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
                      const DeviceBuffer<uint8_t>& touched);
-  Range Bodies() const { return {states_host_.size(), 1}; }
+  Range Bodies() const { return {states_host_.size(), body_group_}; }
 
   uint32_t first_vertex_ = 0;
   uint32_t vertex_count_ = 0;
   uint32_t vertex_group_ = 1;
+  uint32_t body_group_ = 1;
   size_t device_bytes_ = 0;
   std::vector<RigidBlockState> initial_, states_host_;
-  std::vector<Float4> local_m_;  // [vertex_count_], frame B
-  Kernel predict_, place_, detected_, goal_, take_back_, bound_, solve_, finish_, roll_back_;
+  std::vector<Float4> local_m_;                                     // [vertex_count_], frame B
+  uint64_t listed_edition_ = std::numeric_limits<uint64_t>::max();  // of the pairs in own_pairs_; the largest: none
+  Kernel predict_, place_, detected_, goal_, take_back_, bound_, list_pairs_, solve_, finish_, roll_back_;
   DeviceBuffer<RigidBlockState> states_;
   DeviceBuffer<uint32_t> block_of_;
+  DeviceBuffer<uint32_t> movers_;      // [vertices of the scene] 1 + body, 0: none
+  DeviceBuffer<float> way_;            // [1 + body]
+  DeviceBuffer<uint32_t> own_pairs_;   // see rigid_list_pairs
+  DeviceBuffer<RigidPairs> own_;       // [body]
   DeviceBuffer<uint32_t> no_entries_;  // begins of no pairs, where surfaces do not meet
   DeviceBuffer<Float4> local_;         // [vertices of the scene]
 };

@@ -160,8 +160,7 @@ absl::Status SurfaceContacts::LoadState(Queue& queue, StateReader& archive, cons
 
 absl::Status SurfaceContacts::MakePairs(Queue& queue) {
   statistics_.contacts = detector_.contact_count();
-  return pairs_.Make(queue, detector_.contacts(), reach_.params(), detected_, tangles_.tangled(),
-                     follower_ == nullptr ? ClearWays::kUnknown : ClearWays::kKnown);
+  return pairs_.Make(queue, detector_.contacts(), reach_.params(), detected_, tangles_.tangled(), follower_);
 }
 
 absl::Status SurfaceContacts::ClearPairs(Queue& queue) {
@@ -199,7 +198,9 @@ absl::Status SurfaceContacts::Detect(Queue& queue, const CertifiedPositions& x, 
     PALPATE_RETURN_IF_ERROR(detector_.Refresh(queue, x.x()));
   } else {
     ++statistics_.detections;
-    PALPATE_RETURN_IF_ERROR(detector_.Run(queue, x.x(), reach_.range_m(), reach_.reaches()));
+    PALPATE_RETURN_IF_ERROR(look == Look::kStaleBodies
+                                ? detector_.RunAgain(queue, x.x(), reach_.range_m(), reach_.reaches(), reach_.stale())
+                                : detector_.Run(queue, x.x(), reach_.range_m(), reach_.reaches()));
   }
   PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), certified_, vertex_count_));
@@ -213,6 +214,7 @@ absl::StatusOr<CertifiedPositions> SurfaceContacts::Filter(Queue& queue, const C
                                                            const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched,
                                                            Meeting meeting) {
   const Clock::time_point mark = Clock::now();
+  if (meeting == Meeting::kBeyond) PALPATE_RETURN_IF_ERROR(reach_.MarkBeyond(queue, *surface_.device(), from.x(), x));
   const auto run = [&](Meeting what) { return filter_.Run(queue, reach_, pairs_, tangles_.tangled(), from, where, x, touched, what); };
   PALPATE_ASSIGN_OR_RETURN(CertifiedPositions filtered, run(meeting));
   if (meeting == Meeting::kListed && follower_ != nullptr) {
@@ -319,13 +321,19 @@ absl::Status SurfaceContacts::MayDetectAgain(Queue& queue, const DeviceBuffer<Fl
   if (moves.within_cap() && moves.used_up == 0) return Detect(queue, CertifiedPositions(x), /*at_start=*/false, Look::kKnownPairs);
   if (moves.beyond_cap > 0) {
     PALPATE_RETURN_IF_ERROR(
-        Filter(queue, CertifiedPositions(certified_), MoveFilter::From::kDetection, x, touched, Meeting::kAnything).status());
+        Filter(queue, CertifiedPositions(certified_), MoveFilter::From::kDetection, x, touched, Meeting::kBeyond).status());
+  }
+  if (follower_ != nullptr) {
+    // Of many bodies few have gone far: the pairs of the others are known.
+    PALPATE_RETURN_IF_ERROR(reach_.Renew(queue, *surface_.device(), certified_, x_start, x));
+    return Detect(queue, CertifiedPositions(x), /*at_start=*/false, Look::kStaleBodies);
   }
   PALPATE_RETURN_IF_ERROR(LookAhead(queue, x_start, x));
   return Detect(queue, CertifiedPositions(x), /*at_start=*/false, Look::kEverything);
 }
 
-absl::Status SurfaceContacts::Certify(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
+absl::Status SurfaceContacts::Certify(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
+                                      const DeviceBuffer<uint8_t>& touched) {
   PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, touched));
   statistics_.truncated_vertices = moves.truncated;
   if (moves.bad > 0) return absl::OkStatus();
@@ -334,8 +342,9 @@ absl::Status SurfaceContacts::Certify(Queue& queue, const DeviceBuffer<Float4>& 
   if (is_idle_) {
     PALPATE_ASSIGN_OR_RETURN(is_safe, AreBodiesApart(queue, from, x, 0));
   }
-  if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, from, MoveFilter::From::kDetection, x, touched, Meeting::kAnything).status());
-  return CloseStep(queue, x);
+  const Meeting meeting = is_idle_ ? Meeting::kAnything : Meeting::kBeyond;
+  if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, from, MoveFilter::From::kDetection, x, touched, meeting).status());
+  return CloseStep(queue, x_start, x);
 }
 
 absl::StatusOr<bool> SurfaceContacts::CertifyFromStart(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
@@ -353,13 +362,13 @@ absl::StatusOr<bool> SurfaceContacts::CertifyFromStart(Queue& queue, const Devic
   }
   const uint32_t rounds = statistics_.filter_rounds;
   if (!is_safe) PALPATE_RETURN_IF_ERROR(Filter(queue, start, MoveFilter::From::kStepStart, x, touched, meeting).status());
-  PALPATE_RETURN_IF_ERROR(CloseStep(queue, x));
+  PALPATE_RETURN_IF_ERROR(CloseStep(queue, x_start, x));
   return statistics_.filter_rounds > rounds + 1;
 }
 
-absl::Status SurfaceContacts::CloseStep(Queue& queue, const DeviceBuffer<Float4>& x) {
+absl::Status SurfaceContacts::CloseStep(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x) {
   if (options_.check_intersections || statistics_.intersections > 0) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
-  return pairs_.Linearize(queue, *surface_.device(), x);
+  return pairs_.Linearize(queue, *surface_.device(), reach_.params(), x, x_start, nullptr);  // bodies may have been taken back
 }
 
 size_t SurfaceContacts::device_bytes() const {
@@ -372,7 +381,7 @@ absl::Status SweptSurfaces::BeforeSweep(Queue& queue) {
   SurfaceContacts& c = *contacts_;
   if (c.pairs_.count() == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Copy(*x_, c.x_sweep_, c.vertex_count_));
-  return c.pairs_.Linearize(queue, *c.surface_.device(), *x_);
+  return c.pairs_.Linearize(queue, *c.surface_.device(), c.reach_.params(), *x_, *x_start_, c.follower_);
 }
 
 absl::StatusOr<bool> SweptSurfaces::MayDetectAgain(Queue& queue) {
@@ -384,13 +393,13 @@ absl::StatusOr<bool> SweptSurfaces::MayDetectAgain(Queue& queue) {
 absl::Status SweptSurfaces::ShiftComponents(Queue& queue, const DeviceBuffer<float>& sums, const FreeComponents::ShiftLimit& limit,
                                             const DeviceBuffer<Float4>& x_before, const DeviceBuffer<Float4>& x_before2) {
   SurfaceContacts& c = *contacts_;
-  PALPATE_RETURN_IF_ERROR(c.pairs_.Linearize(queue, *c.surface_.device(), *x_));
+  PALPATE_RETURN_IF_ERROR(c.pairs_.Linearize(queue, *c.surface_.device(), c.reach_.params(), *x_, *x_start_, c.follower_));
   return c.components_.Shift(queue, c.reach_.params(), c.pairs_, sums, limit,
                              {.x = x_, .x_start = x_start_, .detected = &c.detected_, .x_before = &x_before, .x_before2 = &x_before2});
 }
 
 absl::StatusOr<CertifiedSurfaces> SweptSurfaces::Certify(Queue& queue) && {
-  PALPATE_RETURN_IF_ERROR(contacts_->Certify(queue, *x_, *touched_));
+  PALPATE_RETURN_IF_ERROR(contacts_->Certify(queue, *x_start_, *x_, *touched_));
   return CertifiedSurfaces(*contacts_, *x_start_, *x_, *touched_);
 }
 

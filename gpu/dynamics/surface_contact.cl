@@ -24,15 +24,44 @@ static inline bool on_a(uint kind, uint role) { return kind == PALPATE_VERTEX_TR
 /* Of pairs across a cut, whose margin is small: they bear as much pressure as others before only the planes hold them. */
 #define LIP_STIFFNESS 4.0f
 
-/* Pairs from the contacts of a detection, and the four (vertex, 4 pair + role) entries of each; values are the entries' own indices.
+/* The plane of each vertex of a pair, from where it was detected. planes: [4] by role. */
+static inline void store_role_planes(SurfaceContact c, uint is_disabled, float least_gap_m, const __global float4* x,
+                                     __global float4* planes) {
+  const float3 n = c.normal.xyz;
+  const float distance_m = c.normal.w;
+  const float3 at[4] = {x[c.vertices.x].xyz, x[c.vertices.y].xyz, x[c.vertices.z].xyz, x[c.vertices.w].xyz};
+  /* Height above the first vertex along n of the farthest vertex of A and of the nearest vertex of B: the plane lies between. */
+  const float h[4] = {0.0f, dot(n, at[1] - at[0]), dot(n, at[2] - at[0]), dot(n, at[3] - at[0])};
+  const bool vertex_triangle = c.kind == PALPATE_VERTEX_TRIANGLE;
+  const float top_a = vertex_triangle ? 0.0f : fmax(0.0f, h[1]);
+  const float low_b = vertex_triangle ? fmin(h[1], fmin(h[2], h[3])) : fmin(h[2], h[3]);
+  const float middle = 0.5f * (top_a + low_b);
+  for (uint role = 0; role < 4; ++role) {
+    const float rounding = POSITION_ROUNDING * (fabs(at[role].x) + fabs(at[role].y) + fabs(at[role].z));
+    float4 plane = (float4)(0.0f, 0.0f, 0.0f, MAXFLOAT);
+    if (is_disabled == 0u && low_b - top_a > 2.0f * rounding) {
+      const bool a_side = on_a(c.kind, role);
+      const float kept = 0.5f * fmin(low_b - top_a, least_gap(least_gap_m, rounding));
+      const float way = (a_side ? middle - h[role] : h[role] - middle) - kept;
+      plane = (float4)(a_side ? n : -n, fmax(BOUND_SHARE * way - rounding, 0.0f));
+    } else if (is_disabled == 0u) {
+      plane.w = fmax(0.5f * BOUND_SHARE * distance_m - rounding, 0.0f);
+    }
+    planes[role] = plane;
+  }
+}
+
+/* Pairs from the contacts of a detection at x, and the four (vertex, 4 pair + role) entries of each with their planes; values are the
+   entries' own indices.
    A pair of one body, or of components of one, acts from half its distance at rest on, if that is less than the margin: what is near at
    rest does not push itself. Where a cut parted the two they touch at rest, and act from a small share of the margin on, which they were
    opened by; so does all that lies on cuts, or lips that slide over each other would meet a step of the margin at the end of each element.
    vertex_origins: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut.
-   tangled[v]: v is of an edge or triangle that passes through another. Work-item: contact. */
-__kernel void make_pairs(uint count, const __global SurfaceParams* p, const __global SurfaceContact* contacts, const __global float4* rest,
-                         const __global uint* vertex_origins, const __global float* vertex_stiffness_n_per_m, const __global uint* tangled,
-                         __global SurfacePair* pairs, __global uint* keys) {
+   tangled[v]: v is of an edge or triangle that passes through another. movers: see FollowedWays, or null. Work-item: contact. */
+__kernel void make_pairs(uint count, float least_gap_m, const __global SurfaceParams* p, const __global SurfaceContact* contacts,
+                         const __global float4* x, const __global float4* rest, const __global uint* vertex_origins,
+                         const __global float* vertex_stiffness_n_per_m, const __global uint* tangled, const __global uint* movers,
+                         __global SurfacePair* pairs, __global PairWay* ways, __global uint* keys, __global float4* role_planes) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const SurfaceContact c = contacts[i];
@@ -71,6 +100,8 @@ __kernel void make_pairs(uint count, const __global SurfaceParams* p, const __gl
                                     fmin(vertex_stiffness_n_per_m[v.z], vertex_stiffness_n_per_m[v.w]));
   out.b = c.b;
   pairs[i] = out;
+  store_role_planes(c, out.flags & PALPATE_PAIR_DISABLED, least_gap_m, x, role_planes + 4 * (size_t)i);
+  if (movers) ways[i] = (PairWay){movers[v.x], movers[last], -1.0f};
   keys[4 * i] = v.x;
   keys[4 * i + 1] = v.y;
   keys[4 * i + 2] = v.z;
@@ -78,46 +109,15 @@ __kernel void make_pairs(uint count, const __global SurfaceParams* p, const __gl
 }
 
 /* After the entries were sorted by vertex: where those of each vertex begin (begins: [vertex_count + 1]), and the plane of each entry.
-   Work-item: entry, and one more. x: positions at the detection. */
-__kernel void bound_entries(uint entry_count, uint vertex_count, float least_gap_m, const __global uint* keys, const __global uint* entries,
-                            const __global SurfaceContact* contacts, const __global SurfacePair* pairs, const __global float4* x,
-                            __global uint* begins, __global float4* planes) {
+   Work-item: entry, and one more. */
+__kernel void bound_entries(uint entry_count, uint vertex_count, const __global uint* keys, const __global uint* entries,
+                            const __global float4* role_planes, __global uint* begins, __global float4* planes) {
   const uint i = (uint)get_global_id(0);
   if (i > entry_count) return;
   const uint first = i == 0 ? 0 : keys[i - 1] + 1;
   const uint last = i == entry_count ? vertex_count : keys[i];
   for (uint v = first; v <= last; ++v) begins[v] = i;
-  if (i == entry_count) return;
-  const uint role = entries[i] & 3u;
-  const uint pair = entries[i] >> 2;
-  const SurfaceContact c = contacts[pair];
-  if (pairs[pair].flags & PALPATE_PAIR_DISABLED) {
-    planes[i] = (float4)(0.0f, 0.0f, 0.0f, MAXFLOAT);
-    return;
-  }
-  const float3 x0 = x[c.vertices.x].xyz;
-  const float3 e1 = x[c.vertices.y].xyz - x0;
-  const float3 e2 = x[c.vertices.z].xyz - x0;
-  const float3 e3 = x[c.vertices.w].xyz - x0;
-  const float3 n = c.normal.xyz;
-  const float distance_m = c.normal.w;
-  /* Height above x0 along n of the farthest vertex of A and of the nearest vertex of B: the plane lies between. */
-  const float h1 = dot(n, e1), h2 = dot(n, e2), h3 = dot(n, e3);
-  const bool vertex_triangle = c.kind == PALPATE_VERTEX_TRIANGLE;
-  const float top_a = vertex_triangle ? 0.0f : fmax(0.0f, h1);
-  const float low_b = vertex_triangle ? fmin(h1, fmin(h2, h3)) : fmin(h2, h3);
-  const float h = role == 0 ? 0.0f : role == 1 ? h1 : role == 2 ? h2 : h3;
-  const float3 at = x[keys[i]].xyz;
-  const float rounding = POSITION_ROUNDING * (fabs(at.x) + fabs(at.y) + fabs(at.z));
-  if (low_b - top_a > 2.0f * rounding) {
-    const float middle = 0.5f * (top_a + low_b);
-    const bool a_side = on_a(c.kind, role);
-    const float kept = 0.5f * fmin(low_b - top_a, least_gap(least_gap_m, rounding));
-    const float way = (a_side ? middle - h : h - middle) - kept;
-    planes[i] = (float4)(a_side ? n : -n, fmax(BOUND_SHARE * way - rounding, 0.0f));
-  } else {
-    planes[i] = (float4)(0.0f, 0.0f, 0.0f, fmax(0.5f * BOUND_SHARE * distance_m - rounding, 0.0f));
-  }
+  if (i < entry_count) planes[i] = role_planes[entries[i]];
 }
 
 /* How far a vertex may go from where it was detected, whichever way, before a plane of its own can stop it. Work-item: vertex. */
@@ -186,14 +186,55 @@ static inline bool stands_for_feature(const Neighbourhood* n, uint triangle, Pai
   return true;
 }
 
-/* Nearest points of every pair at x, and whether it may push in this sweep (is_near[pair]). Edges push only where the nearest points are
-   inside both: at an end, vertices do. Work-item: pair. */
-__kernel void linearize_pairs(uint count, const __global float4* x, const __global uint4* triangles, const __global uint4* triangle_edges,
+/* A pair that is told by its last normal to be far stays so until the ways of its two bodies have used up some of what it is too far by:
+   the rest covers rounding. */
+#define SURE_OF_FAR 0.99f
+
+/* [margins] The sweep may bring what is a little farther within the margin, but for pairs of followed bodies, which all move at once. */
+#define SWEEP_MARGINS 2.0f
+
+/* Of the margin: nothing farther apart pushes at the x of a linearisation, however the gap is rounded. */
+#define SURE_TO_PUSH 1.0001f
+
+/* Blocks of two bodies that move at once are multiplied by this: it bounds their pair's energy from above. */
+#define BOTH_MOVE 2.0f
+
+/* What a pair of two followed bodies does at x; false if nothing. */
+static inline bool pair_row(uint kind, uint4 v, PairWeights w, float3 x0, float3 x1, float3 d, float3 n, float margin_m,
+                            float stiffness_n_per_m, const __global SurfaceParams* p, const __global float4* x_start, PairRow* row) {
+  float slope;
+  const float force = barrier_force(dot(n, d), margin_m, stiffness_n_per_m, &slope);
+  if (force == 0.0f) return false;
+  float3 slip = d - pair_vector(x_start[v.x].xyz, x_start[v.y].xyz, x_start[v.z].xyz, x_start[v.w].xyz, w);
+  slip -= dot(slip, n) * n;
+  const float friction = p->friction * force / fmax(length(slip), p->slip_m);
+  const float3 point_a = kind == PALPATE_VERTEX_TRIANGLE ? x0 : x0 + w.w1 * (x0 - x1); /* w1 is negative on an edge of A */
+  row->point_a = (float4)(point_a, BOTH_MOVE * friction);
+  row->point_b = (float4)(point_a + d, BOTH_MOVE * (slope - friction));
+  row->normal = (float4)(n, 0.0f);
+  row->on_b = (float4)(force * n - friction * slip, 0.0f);
+  return true;
+}
+
+/* Nearest points of every pair at x, and whether it may push in this sweep (is_near[pair]: 0, or bits of PALPATE_PAIR_NEAR). Edges push
+   only where the nearest points are inside both: at an end, vertices do. way_m, or null: what each mover has moved in this step at most;
+   then x differs from the last call after the pairs were made by no more than that, and pairs of two of them get rows. Work-item: pair. */
+__kernel void linearize_pairs(uint count, const __global SurfaceParams* p, const __global float4* x, const __global float4* x_start,
+                              const __global uint4* triangles, const __global uint4* triangle_edges,
                               const __global uint2* edge_triangle_range, const __global uint* edge_triangles,
                               const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
-                              __global SurfacePair* pairs, __global uchar* is_near) {
+                              const __global float* way_m, __global PairWay* ways, __global SurfacePair* pairs, __global PairRow* rows,
+                              __global uchar* is_near) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
+  float gone_m = 0.0f;
+  bool are_followed = false;
+  if (way_m) {
+    const PairWay way = ways[i];
+    gone_m = way_m[way.mover_a] + way_m[way.mover_b];
+    if (gone_m < way.far_until_m) return;
+    are_followed = gone_m < INFINITY;
+  }
   const uint flags = pairs[i].flags;
   is_near[i] = 0;
   if (flags & PALPATE_PAIR_DISABLED) return;
@@ -201,12 +242,15 @@ __kernel void linearize_pairs(uint count, const __global float4* x, const __glob
   const uint4 v = pairs[i].vertices;
   const float4 before = pairs[i].normal;
   const float3 x0 = x[v.x].xyz, x1 = x[v.y].xyz, x2 = x[v.z].xyz, x3 = x[v.w].xyz;
-  const float near_m = 2.0f * before.w; /* the sweep may bring what is a little farther within the margin */
+  const float near_m = (are_followed ? SURE_TO_PUSH : SWEEP_MARGINS) * before.w;
   /* Most pairs are told to be far by how far their last normal has A and B apart, which is less than their distance. */
   const float h1 = dot(before.xyz, x1 - x0), h2 = dot(before.xyz, x2 - x0), h3 = dot(before.xyz, x3 - x0);
   const float apart_m = kind == PALPATE_VERTEX_TRIANGLE ? fmin(h1, fmin(h2, h3)) : fmin(h2, h3) - fmax(h1, 0.0f);
   if (pairs[i].stiffness_n_per_m != 0.0f) pairs[i].stiffness_n_per_m = 0.0f; /* most are far and stay so: nothing to write */
-  if (apart_m > 1.0001f * near_m) return;
+  if (apart_m > 1.0001f * near_m) {
+    if (way_m) ways[i].far_until_m = gone_m + SURE_OF_FAR * (apart_m - 1.0001f * near_m);
+    return;
+  }
   float sin_sq;
   const PairWeights w = closest_pair(kind, x0, x1, x2, x3, &sin_sq);
   const float3 d = pair_vector(x0, x1, x2, x3, w);
@@ -218,10 +262,19 @@ __kernel void linearize_pairs(uint count, const __global float4* x, const __glob
   } else if (w.w0 == 0.0f || w.w1 == 0.0f || w.w2 == 0.0f || w.w3 == 0.0f) {
     return;
   }
-  is_near[i] = 1;
-  pairs[i].stiffness_n_per_m = pairs[i].full_n_per_m * parallel_fade(sin_sq);
+  const float stiffness = pairs[i].full_n_per_m * parallel_fade(sin_sq);
+  const float3 n = dist > 1e-9f ? d / dist : before.xyz;
+  pairs[i].stiffness_n_per_m = stiffness;
   pairs[i].weights = (float4)(w.w0, w.w1, w.w2, w.w3);
-  if (dist > 1e-9f) pairs[i].normal = (float4)(d / dist, before.w);
+  pairs[i].normal = (float4)(n, before.w);
+  uint is = PALPATE_PAIR_NEAR;
+  if (dist < SURE_TO_PUSH * before.w) is |= PALPATE_PAIR_PUSHES;
+  if (are_followed) {
+    PairRow row;
+    is = pair_row(kind, v, w, x0, x1, d, n, before.w, stiffness, p, x_start, &row) ? PALPATE_PAIR_NEAR | PALPATE_PAIR_HAS_ROW : 0u;
+    if (is != 0u) rows[i] = row;
+  }
+  is_near[i] = (uchar)is;
 }
 
 /* Takes moves from the detection to x back as far as the planes demand. Work-item: vertex. */
@@ -255,23 +308,38 @@ __kernel void body_moves(uint vertex_count, const __global uint* vertex_groups, 
 #define LEAST_REACH_MARGINS 1.0f
 #define REACH_PER_WAY 1.25f
 
-/* How far around each body the next detection looks: half the range; a rigid body by its way in this step. moves: of body_moves, 0
-   afterwards. Work-item: body. */
-__kernel void look_ahead(uint body_count, const __global SurfaceParams* p, const __global uint* is_whole, __global uint* moves,
-                         __global float* reaches) {
+/* How far around each body the next detection looks: half the range; a rigid body by its way in this step. Of stale bodies alone, if
+   `stale` is not null. moves: of body_moves, 0 afterwards. Work-item: body. */
+__kernel void look_ahead(uint body_count, const __global SurfaceParams* p, const __global uint* is_whole, const __global uint* stale,
+                         __global uint* moves, __global float* reaches) {
   const uint i = (uint)get_global_id(0);
   if (i >= body_count) return;
+  if (stale && stale[i] == 0u) {
+    moves[i] = 0;
+    return;
+  }
   const float full = 0.5f * p->range_m;
   const float wanted = fmax(LEAST_REACH_MARGINS * p->margin_m, 0.5f * p->margin_m + REACH_PER_WAY * as_float(moves[i]));
   reaches[i] = is_whole[i] ? fmin(wanted, full) : full;
   moves[i] = 0;
 }
 
-/* The same pairs at other positions: less is known by what the bodies have moved. Work-item: body. */
-__kernel void spend_reaches(uint body_count, __global uint* moves, __global float* reaches) {
+/* Bodies of which a vertex goes farther than the cap, or is no number. Work-item: body. */
+__kernel void mark_beyond(uint body_count, const __global float* reaches, __global uint* moves, __global uint* beyond) {
   const uint i = (uint)get_global_id(0);
   if (i >= body_count) return;
-  reaches[i] -= 1.00001f * as_float(moves[i]);
+  beyond[i] = as_float(moves[i]) <= PALPATE_CAP_SHARE * reaches[i] ? 0u : 1u;
+  moves[i] = 0;
+}
+
+/* The same pairs at other positions: less is known by what the bodies have moved. stale: whether that is too little. Work-item: body. */
+__kernel void spend_reaches(uint body_count, const __global SurfaceParams* p, __global uint* moves, __global float* reaches,
+                            __global uint* stale) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= body_count) return;
+  const float left = reaches[i] - 1.00001f * as_float(moves[i]);
+  reaches[i] = left;
+  stale[i] = left >= REFRESH_MARGINS * p->margin_m ? 0u : 1u;
   moves[i] = 0;
 }
 

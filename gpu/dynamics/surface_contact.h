@@ -140,8 +140,9 @@ class SurfaceContacts {
   absl::Status ClearPairs(Queue& queue);
   absl::StatusOr<Moves> CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   absl::StatusOr<bool> AreBodiesApart(Queue& queue, const CertifiedPositions& from, const DeviceBuffer<Float4>& to, float distance_m);
-  /// What a detection looks at: everything, or the pairs of the last one, because those are all that can be near (Moves::used_up).
-  enum class Look : uint8_t { kEverything, kKnownPairs };
+  /// What a detection looks at: everything; the pairs of the last one, because those are all that can be near (Moves::used_up); or these
+  /// but for bodies of which too little is known (SurfaceReach::stale), whose reaches are set by then.
+  enum class Look : uint8_t { kEverything, kKnownPairs, kStaleBodies };
   /// Pairs at x, within the reaches that are set.
   absl::Status Detect(Queue& queue, const CertifiedPositions& x, bool at_start, Look look);
   absl::Status LookAhead(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
@@ -151,11 +152,12 @@ class SurfaceContacts {
   absl::StatusOr<bool> IsWithinPlanes(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status BoundGuess(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status FindTangles(Queue& queue, const DeviceBuffer<Float4>& x);
-  absl::Status CloseStep(Queue& queue, const DeviceBuffer<Float4>& x);
+  absl::Status CloseStep(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
   // Of the two classes below.
   absl::Status MayDetectAgain(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
                               const DeviceBuffer<uint8_t>& touched, bool* restarted);
-  absl::Status Certify(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  absl::Status Certify(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
+                       const DeviceBuffer<uint8_t>& touched);
   absl::StatusOr<bool> CertifyFromStart(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
                                         const DeviceBuffer<uint8_t>& touched);
 

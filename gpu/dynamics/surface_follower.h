@@ -9,6 +9,13 @@
 
 namespace palpate::gpu {
 
+/// How far bodies that move as wholes went in this step: at least the length of the way of each of their vertices by the moves that the
+/// sweeps made; what a filter takes back is not counted.
+struct FollowedWays {
+  BufferView<uint32_t> movers;  ///< [slot] which of way_m; 0 for vertices that are not followed
+  BufferView<float> way_m;      ///< [0] infinite
+};
+
 /// Something whose vertices move together (rigid bodies), told by SurfaceContacts what happens to the positions x, so that it can keep them
 /// together. Calls enqueue only.
 class SurfaceFollower {
@@ -17,6 +24,8 @@ class SurfaceFollower {
 
   /// Whether it moves the vertex in this slot.
   virtual bool Moves(uint32_t slot) const = 0;
+
+  virtual FollowedWays ways() const = 0;
 
   /// Near pairs are detected at the current positions: moves are counted from here.
   virtual absl::Status Detected(Queue& queue) = 0;

@@ -73,10 +73,12 @@ absl::Status SurfacePairs::Reserve(Queue& queue, uint32_t count) {
   const std::shared_ptr<Context>& context = queue.context();
   PALPATE_RETURN_IF_ERROR(Grow(context, pairs_, count, "surface pairs"));
   const size_t room = pairs_.count();
+  PALPATE_ASSIGN_OR_RETURN(ways_, DeviceBuffer<PairWay>::Create(context, room, "surface pair ways"));
   PALPATE_ASSIGN_OR_RETURN(is_near_, DeviceBuffer<uint8_t>::Create(context, room, "surface near pairs"));
   PALPATE_ASSIGN_OR_RETURN(keys_, DeviceBuffer<uint32_t>::Create(context, 4 * room, "surface entry keys"));
   PALPATE_ASSIGN_OR_RETURN(sorted_keys_, DeviceBuffer<uint32_t>::Create(context, 4 * room, "surface sorted keys"));
   PALPATE_ASSIGN_OR_RETURN(entries_, DeviceBuffer<uint32_t>::Create(context, 4 * room, "surface entries"));
+  PALPATE_ASSIGN_OR_RETURN(role_planes_, DeviceBuffer<Float4>::Create(context, 4 * room, "surface planes of pairs"));
   PALPATE_ASSIGN_OR_RETURN(planes_, DeviceBuffer<Float4>::Create(context, 4 * room, "surface planes"));
   PALPATE_ASSIGN_OR_RETURN(sort_, RadixSort<uint32_t>::Create(context, static_cast<uint32_t>(4 * room)));
   ++generation_;
@@ -85,41 +87,49 @@ absl::Status SurfacePairs::Reserve(Queue& queue, uint32_t count) {
 
 absl::Status SurfacePairs::Clear(Queue& queue) {
   count_ = 0;
+  ++edition_;
   contacts_ = {};
   PALPATE_RETURN_IF_ERROR(queue.Fill(clear_, std::numeric_limits<float>::max()));
   return queue.Zero(begins_);
 }
 
 absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contacts, const DeviceBuffer<SurfaceParams>& params,
-                                const DeviceBuffer<Float4>& detected, const DeviceBuffer<uint32_t>& tangled, ClearWays clear_ways) {
+                                const DeviceBuffer<Float4>& detected, const DeviceBuffer<uint32_t>& tangled,
+                                const SurfaceFollower* follower) {
   if (contacts.count == 0) return Clear(queue);
   const auto count = static_cast<uint32_t>(contacts.count);
   const uint32_t vertex_count = layout_.vertex_count;
   const uint32_t entries = 4 * count;
   PALPATE_RETURN_IF_ERROR(Reserve(queue, count));
   count_ = count;
+  ++edition_;
   contacts_ = contacts;
-  PALPATE_RETURN_IF_ERROR(queue.Launch(make_pairs_, {count, kSurfaceGroup}, Arg("count", count), Arg("p", params),
-                                       Arg("contacts", contacts), Arg("rest", rest_), Arg("vertex_origins", vertex_origins_),
-                                       Arg("vertex_stiffness_n_per_m", vertex_stiffness_), Arg("tangled", tangled), Arg("pairs", pairs_),
-                                       Arg("keys", keys_)));
+  const FollowedWays followed = follower == nullptr ? FollowedWays{} : follower->ways();
+  PALPATE_RETURN_IF_ERROR(queue.Launch(
+      make_pairs_, {count, kSurfaceGroup}, Arg("count", count), Arg("least_gap_m", static_cast<float>(options_.least_gap_m())),
+      Arg("p", params), Arg("contacts", contacts), Arg("x", detected), Arg("rest", rest_), Arg("vertex_origins", vertex_origins_),
+      Arg("vertex_stiffness_n_per_m", vertex_stiffness_), Arg("tangled", tangled), Arg("movers", followed.movers), Arg("pairs", pairs_),
+      Arg("ways", ways_), Arg("keys", keys_), Arg("role_planes", role_planes_)));
   const uint32_t bits = std::bit_width(vertex_count - 1);
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
   PALPATE_RETURN_IF_ERROR(queue.Launch(bound_entries_, {size_t{entries} + 1, kSurfaceGroup}, Arg("entry_count", entries),
-                                       Arg("vertex_count", vertex_count), Arg("least_gap_m", static_cast<float>(options_.least_gap_m())),
-                                       Arg("keys", sorted_keys_), Arg("entries", entries_), Arg("contacts", contacts), Arg("pairs", pairs_),
-                                       Arg("x", detected), Arg("begins", begins_), Arg("planes", planes_)));
-  if (clear_ways == ClearWays::kUnknown) return absl::OkStatus();
+                                       Arg("vertex_count", vertex_count), Arg("keys", sorted_keys_), Arg("entries", entries_),
+                                       Arg("role_planes", role_planes_), Arg("begins", begins_), Arg("planes", planes_)));
+  if (follower == nullptr) return absl::OkStatus();
   return queue.Launch(clear_ways_, {vertex_count, kSurfaceGroup}, Arg("vertex_count", vertex_count), Arg("begins", begins_),
                       Arg("planes", planes_), Arg("clear_m", clear_));
 }
 
-absl::Status SurfacePairs::Linearize(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& x) {
+absl::Status SurfacePairs::Linearize(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<SurfaceParams>& params,
+                                     const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start, const SurfaceFollower* follower) {
   if (count_ == 0) return absl::OkStatus();
-  return queue.Launch(linearize_pairs_, {count_, kSurfaceGroup}, Arg("count", count_), Arg("x", x), Arg("triangles", surface.triangles),
-                      Arg("triangle_edges", surface.triangle_edges), Arg("edge_triangle_range", surface.edge_triangle_range),
-                      Arg("edge_triangles", surface.edge_triangles), Arg("vertex_triangle_range", *scene_.vertex_triangle_range),
-                      Arg("vertex_triangles", *scene_.vertex_triangles), Arg("pairs", pairs_), Arg("is_near", is_near_));
+  if (follower != nullptr) PALPATE_RETURN_IF_ERROR(Grow(queue.context(), rows_, pairs_.count(), "surface pair rows"));
+  const FollowedWays followed = follower == nullptr ? FollowedWays{} : follower->ways();
+  return queue.Launch(linearize_pairs_, {count_, kSurfaceGroup}, Arg("count", count_), Arg("p", params), Arg("x", x),
+                      Arg("x_start", x_start), Arg("triangles", surface.triangles), Arg("triangle_edges", surface.triangle_edges),
+                      Arg("edge_triangle_range", surface.edge_triangle_range), Arg("edge_triangles", surface.edge_triangles),
+                      Arg("vertex_triangle_range", *scene_.vertex_triangle_range), Arg("vertex_triangles", *scene_.vertex_triangles),
+                      Arg("way_m", followed.way_m), Arg("ways", ways_), Arg("pairs", pairs_), Arg("rows", rows_), Arg("is_near", is_near_));
 }
 
 absl::Status SurfacePairs::BoundMoves(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<Float4>& x,
@@ -152,17 +162,18 @@ absl::StatusOr<std::span<const SurfaceReport>> SurfacePairs::Report(Queue& queue
 }
 
 size_t SurfacePairs::device_bytes() const {
-  return rest_.size_bytes() + planes_.size_bytes() + vertex_origins_.size_bytes() + keys_.size_bytes() + sorted_keys_.size_bytes() +
-         entries_.size_bytes() + begins_.size_bytes() + counter_.size_bytes() + vertex_stiffness_.size_bytes() + clear_.size_bytes() +
-         is_near_.size_bytes() + pairs_.size_bytes() + reports_.size_bytes();
+  return rest_.size_bytes() + role_planes_.size_bytes() + planes_.size_bytes() + vertex_origins_.size_bytes() + keys_.size_bytes() +
+         sorted_keys_.size_bytes() + entries_.size_bytes() + begins_.size_bytes() + counter_.size_bytes() + vertex_stiffness_.size_bytes() +
+         clear_.size_bytes() + is_near_.size_bytes() + ways_.size_bytes() + rows_.size_bytes() + pairs_.size_bytes() +
+         reports_.size_bytes();
 }
 
 absl::Status SurfacePairs::SaveState(Queue& queue, StateWriter& archive) const {
   // All members, so that a new one is not forgotten: what is not used here follows from the layout, or is of a step.
-  [[maybe_unused]] const auto& [layout, scene, options, count, generation, has_cuts, contacts, vertex_origins_host, vertex_stiffness_host,
-                                reports_host, sort, make, bound_entries, linearize, bound_moves, report, clear_ways, rest, planes,
-                                vertex_origins, keys, sorted_keys, entries, begins, counter, vertex_stiffness, clear, is_near, pairs,
-                                reports] = *this;
+  [[maybe_unused]] const auto& [layout, scene, options, count, generation, edition, has_cuts, contacts, vertex_origins_host,
+                                vertex_stiffness_host, reports_host, sort, make, bound_entries, linearize, bound_moves, report, clear_ways,
+                                rest, role_planes, planes, vertex_origins, keys, sorted_keys, entries, begins, counter, vertex_stiffness,
+                                clear, is_near, pairs, ways, rows, reports] = *this;
   std::vector<uint32_t> host(begins.count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(begins, std::span<uint32_t>(host)));
   std::vector<uint8_t> has_entries(layout.vertex_count);

@@ -7,6 +7,7 @@
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/collision/surface_topology.h"
+#include "gpu/dynamics/surface_follower.h"
 #include "gpu/dynamics/surface_options.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/dynamics/tissue_layout_editor.h"
@@ -18,9 +19,6 @@
 #include "gpu/shared/dynamics_types.h"
 
 namespace palpate::gpu {
-
-/// Whether clear_m() is worked out.
-enum class ClearWays : uint8_t { kUnknown, kKnown };
 
 /// The pairs of surface elements of the newest detection: how each pushes, a plane between its two elements, and for each vertex the list
 /// of its planes. Pairs, their order and their planes are unique for the detection.
@@ -35,13 +33,15 @@ class SurfacePairs {
   absl::Status Follow(const TissueLayoutDelta& delta, const std::vector<uint32_t>& vertex_groups, RunWriter* writer);
 
   /// Takes `contacts`, detected at `detected`, as the pairs; the buffers must live until the next call. Pairs with marked (`tangled`)
-  /// vertices neither push nor hold back. Enqueues only.
+  /// vertices neither push nor hold back. `follower`: of the scene, or null; without one clear_m() is not worked out. Enqueues only.
   absl::Status Make(Queue& queue, BufferView<SurfaceContact> contacts, const DeviceBuffer<SurfaceParams>& params,
-                    const DeviceBuffer<Float4>& detected, const DeviceBuffer<uint32_t>& tangled, ClearWays clear_ways);
+                    const DeviceBuffer<Float4>& detected, const DeviceBuffer<uint32_t>& tangled, const SurfaceFollower* follower);
   absl::Status Clear(Queue& queue);
 
-  /// Enqueues: nearest points of all pairs at x, and which may push.
-  absl::Status Linearize(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& x);
+  /// Enqueues: nearest points of all pairs at x, and which may push. `follower`: of the scene, or null; where it has one, x differs from
+  /// the last call since Make by the ways that it knows, or null is given.
+  absl::Status Linearize(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<SurfaceParams>& params,
+                         const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start, const SurfaceFollower* follower);
   /// Enqueues: takes moves x since the detection back behind the planes, and marks their vertices in `touched`.
   absl::Status BoundMoves(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<Float4>& x,
                           const DeviceBuffer<uint8_t>& touched);
@@ -56,9 +56,11 @@ class SurfacePairs {
   uint32_t count() const { return count_; }
   bool has_cuts() const { return has_cuts_; }          ///< lips of which lie almost in touch
   uint32_t generation() const { return generation_; }  ///< counts how often the buffers became others
+  uint64_t edition() const { return edition_; }        ///< counts how often the pairs became others
   BufferView<SurfaceContact> contacts() const { return contacts_; }
   const DeviceBuffer<SurfacePair>& pairs() const { return pairs_; }
-  const DeviceBuffer<uint8_t>& is_near() const { return is_near_; }       ///< [pair] may push in this sweep
+  const DeviceBuffer<PairRow>& rows() const { return rows_; }             ///< [pair] where is_near() says so
+  const DeviceBuffer<uint8_t>& is_near() const { return is_near_; }       ///< [pair] bits of PALPATE_PAIR_NEAR
   const DeviceBuffer<uint32_t>& entry_begins() const { return begins_; }  ///< [slot + 1] in entries() and planes()
   const DeviceBuffer<uint32_t>& entries() const { return entries_; }
   const DeviceBuffer<Float4>& planes() const { return planes_; }
@@ -75,6 +77,7 @@ class SurfacePairs {
   SurfaceOptions options_;
   uint32_t count_ = 0;
   uint32_t generation_ = 0;
+  uint64_t edition_ = 0;
   bool has_cuts_ = false;
   BufferView<SurfaceContact> contacts_;
   std::vector<uint32_t> vertex_origins_host_;
@@ -83,11 +86,15 @@ class SurfacePairs {
 
   RadixSort<uint32_t> sort_;
   Kernel make_pairs_, bound_entries_, linearize_pairs_, bound_moves_, report_pairs_, clear_ways_;
-  DeviceBuffer<Float4> rest_, planes_;
+  DeviceBuffer<Float4> rest_;
+  DeviceBuffer<Float4> role_planes_;  // [4 pair + role]
+  DeviceBuffer<Float4> planes_;       // by vertex, as entries_
   DeviceBuffer<uint32_t> vertex_origins_, keys_, sorted_keys_, entries_, begins_, counter_;
   DeviceBuffer<float> vertex_stiffness_, clear_;
   DeviceBuffer<uint8_t> is_near_;
   DeviceBuffer<SurfacePair> pairs_;
+  DeviceBuffer<PairWay> ways_;
+  DeviceBuffer<PairRow> rows_;
   DeviceBuffer<SurfaceReport> reports_;
 };
 

@@ -35,7 +35,8 @@ SurfaceReach::SurfaceReach(const SurfaceOptions& options)
 absl::Status SurfaceReach::Init(Queue& queue, SurfaceReach* old) {
   constexpr std::pair<Kernel SurfaceReach::*, const char*> kKernels[] = {{&SurfaceReach::body_moves_, "body_moves"},
                                                                          {&SurfaceReach::look_ahead_, "look_ahead"},
-                                                                         {&SurfaceReach::spend_reaches_, "spend_reaches"}};
+                                                                         {&SurfaceReach::spend_reaches_, "spend_reaches"},
+                                                                         {&SurfaceReach::mark_beyond_, "mark_beyond"}};
   for (const auto& [kernel, name] : kKernels) {
     PALPATE_RETURN_IF_ERROR(TakeOrCreate(queue, old == nullptr ? nullptr : &(old->*kernel), name, &(this->*kernel)));
   }
@@ -73,6 +74,8 @@ absl::Status SurfaceReach::SetBodies(Queue& queue, const std::vector<uint32_t>& 
   are_full_ = false;
   PALPATE_RETURN_IF_ERROR(Grow(context, is_whole_, std::max<size_t>(body_count_, 1), "surface whole bodies"));
   PALPATE_RETURN_IF_ERROR(Grow(context, moves_, std::max<size_t>(body_count_, 1), "surface body moves"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, stale_, std::max<size_t>(body_count_, 1), "surface stale bodies"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, beyond_, std::max<size_t>(body_count_, 1), "surface bodies beyond"));
   PALPATE_RETURN_IF_ERROR(Grow(context, reaches_, std::max<size_t>(body_count_, 1), "surface reaches"));
   PALPATE_RETURN_IF_ERROR(queue.Write(is_whole_, std::span<const uint32_t>(is_whole)));
   return queue.Fill(moves_, 0U);
@@ -90,15 +93,30 @@ absl::Status SurfaceReach::LookAhead(Queue& queue, const DeviceSurface& surface,
   if (has_whole_) PALPATE_RETURN_IF_ERROR(Measure(queue, surface, start, x));
   are_full_ = !has_whole_;
   return queue.Launch(look_ahead_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("p", params_),
-                      Arg("is_whole", is_whole_), Arg("moves", moves_), Arg("reaches", reaches_));
+                      Arg("is_whole", is_whole_), Arg("stale", BufferView<uint32_t>{}), Arg("moves", moves_), Arg("reaches", reaches_));
 }
 
 absl::Status SurfaceReach::Spend(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from,
                                  const DeviceBuffer<Float4>& to) {
   are_full_ = false;
   PALPATE_RETURN_IF_ERROR(Measure(queue, surface, from, to));
-  return queue.Launch(spend_reaches_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("moves", moves_),
-                      Arg("reaches", reaches_));
+  return queue.Launch(spend_reaches_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("p", params_), Arg("moves", moves_),
+                      Arg("reaches", reaches_), Arg("stale", stale_));
+}
+
+absl::Status SurfaceReach::Renew(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from,
+                                 const DeviceBuffer<Float4>& start, const DeviceBuffer<Float4>& x) {
+  PALPATE_RETURN_IF_ERROR(Spend(queue, surface, from, x));
+  PALPATE_RETURN_IF_ERROR(Measure(queue, surface, start, x));
+  return queue.Launch(look_ahead_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("p", params_),
+                      Arg("is_whole", is_whole_), Arg("stale", stale_), Arg("moves", moves_), Arg("reaches", reaches_));
+}
+
+absl::Status SurfaceReach::MarkBeyond(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from,
+                                      const DeviceBuffer<Float4>& to) {
+  PALPATE_RETURN_IF_ERROR(Measure(queue, surface, from, to));
+  return queue.Launch(mark_beyond_, {body_count_, kSurfaceGroup}, Arg("body_count", body_count_), Arg("reaches", reaches_),
+                      Arg("moves", moves_), Arg("beyond", beyond_));
 }
 
 }  // namespace palpate::gpu

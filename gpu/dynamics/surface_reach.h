@@ -44,15 +44,24 @@ class SurfaceReach {
   /// Where the same pairs go on at other positions: what is known reaches less far by what each body moved. Enqueues only.
   absl::Status Spend(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to);
 
+  /// As Spend, and then as LookAhead for the bodies of which too little is known after that: stale().
+  absl::Status Renew(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& start,
+                     const DeviceBuffer<Float4>& x);
+
+  /// Marks the bodies of which a vertex goes farther than the cap: beyond(). Enqueues only.
+  absl::Status MarkBeyond(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to);
+
   float range_m() const { return host_.range_m; }  ///< twice the largest reach
   const DeviceBuffer<float>& reaches() const { return reaches_; }
-  double edge_m() const { return edge_m_; }  ///< mean edge that the range goes by
+  const DeviceBuffer<uint32_t>& stale() const { return stale_; }    ///< [body] 1 or 0, after Spend
+  const DeviceBuffer<uint32_t>& beyond() const { return beyond_; }  ///< [body] 1 or 0, after MarkBeyond
+  double edge_m() const { return edge_m_; }                         ///< mean edge that the range goes by
 
   /// Of what is read, the device knows after Upload.
   template <typename Archive>
   void VisitState(Archive& archive) {
     [[maybe_unused]] auto& [margin_m, reserve_m, edge_m, edge_count, host, body_count, has_whole, are_full, body_moves, look_ahead, spend,
-                            params, is_whole, moves, reaches] = *this;
+                            mark_beyond, params, is_whole, moves, stale, beyond, reaches] = *this;
     archive.Enter("SurfaceReach");
     float cap_m = 0.49F * host.range_m;  // in the format, though reaches are worked out anew at the start of each step
     archive(edge_m, edge_count, host.range_m, cap_m);
@@ -72,10 +81,12 @@ class SurfaceReach {
   uint32_t body_count_ = 0;
   bool has_whole_ = false;
   bool are_full_ = false;  // all reaches are half the range
-  Kernel body_moves_, look_ahead_, spend_reaches_;
+  Kernel body_moves_, look_ahead_, spend_reaches_, mark_beyond_;
   DeviceBuffer<SurfaceParams> params_;
   DeviceBuffer<uint32_t> is_whole_;  // [body]
   DeviceBuffer<uint32_t> moves_;     // [body] bits of the longest way; 0 between calls
+  DeviceBuffer<uint32_t> stale_;     // [body]
+  DeviceBuffer<uint32_t> beyond_;    // [body]
   DeviceBuffer<float> reaches_;      // [body]
 };
 

@@ -181,8 +181,11 @@ RigidSurroundings TissueSolver::Impl::Surroundings() const {
     scene.entry_begins = &pairs.entry_begins();
     scene.entries = &pairs.entries();
     scene.pairs = &pairs.pairs();
+    scene.rows = &pairs.rows();
     scene.is_near = &pairs.is_near();
     scene.bounds = &pairs.planes();
+    scene.pairs_edition = pairs.edition();
+    scene.moves_only_rigid = layout_.free_count == 0 && driven_.count() == 0;
   }
   return scene;
 }

@@ -161,6 +161,27 @@ typedef struct SurfacePair {
   UInt b;                  /* element as in SurfaceContact */
 } SurfacePair;
 
+/* Bits of what a linearisation says of a pair: it may push in this sweep; it does push where it is; it has a row. */
+#define PALPATE_PAIR_NEAR 1u
+#define PALPATE_PAIR_PUSHES 2u
+#define PALPATE_PAIR_HAS_ROW 4u
+
+/* A pair of two followed bodies that pushes: nearest points, what it does to B (to A the opposite), and its block
+   across I + along n n^T on either side, doubled because both bodies move at once [N/m]. */
+typedef struct PairRow {
+  Float4 point_a; /* xyz; w = across */
+  Float4 point_b; /* xyz; w = along */
+  Float4 normal;  /* xyz unit, from A to B */
+  Float4 on_b;    /* xyz [N] */
+} PairRow;
+
+/* How long a pair of two followed bodies stays too far to push. */
+typedef struct PairWay {
+  UInt mover_a; /* as in FollowedWays */
+  UInt mover_b;
+  float far_until_m; /* while the ways of both bodies together are below it */
+} PairWay;
+
 /* What a pair means for two connected components of the scene that move as wholes. */
 typedef struct ComponentRow {
   Float4 normal;   /* xyz unit, from A to B; w = force that pushes them apart [N] */
@@ -215,6 +236,8 @@ PALPATE_SHARED_SIZE(ObstacleCounters, 16);
 PALPATE_SHARED_SIZE(PlaneObstacle, 16);
 PALPATE_SHARED_SIZE(StepPartial, 32);
 PALPATE_SHARED_SIZE(SurfaceParams, 16);
+PALPATE_SHARED_SIZE(PairRow, 64);
+PALPATE_SHARED_SIZE(PairWay, 12);
 PALPATE_SHARED_SIZE(SurfacePair, 64);
 PALPATE_SHARED_SIZE(ComponentRow, 64);
 PALPATE_SHARED_SIZE(SurfaceReport, 96);

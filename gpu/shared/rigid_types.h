@@ -28,11 +28,19 @@ typedef struct RigidBlockState {
   UInt triangle_begin; /* its surface triangles */
   UInt triangle_end;
   UInt is_truncated; /* its newest move was cut short by a bound */
+  float radius_m;    /* of its farthest vertex from the centre */
   UInt unused0;
   UInt unused1;
-  UInt unused2;
 } RigidBlockState;
 PALPATE_SHARED_SIZE(RigidBlockState, 256);
+
+/* The pairs of a body since the newest detection, each once. */
+typedef struct RigidPairs {
+  UInt begin; /* in the list of all bodies' */
+  UInt end;
+  float clear_m; /* no vertex of the body meets a plane nearer to where it was detected */
+} RigidPairs;
+PALPATE_SHARED_SIZE(RigidPairs, 12);
 
 PALPATE_SHARED_END
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "gpu/shared/collision_types.h"
 #include "tests/support/device_test.h"
 
 namespace palpate::gpu {
@@ -271,6 +272,67 @@ TEST_F(RigidBlocksTest, APairPushesBothEquallyAndOppositely) {
   const Vector3d l0 = (point_lower - Vec(states[0].center)).cross(p0);
   EXPECT_LT((Vec(states[1].momentum) - l1).norm(), 5e-3 * l1.norm());
   EXPECT_LT((Vec(states[0].momentum) - l0).norm(), 5e-3 * l0.norm());
+}
+
+// Two pairs of bodies at once, so that a row meant for one would show at the other; what a row says is a constant force here.
+TEST_F(RigidBlocksTest, RowsPushBothEquallyAndOppositely) {
+  BoxBody lower{{0.05, 0.05, 0.01}};
+  BoxBody upper{{0.02, 0.03, 0.01}};
+  upper.mass_kg = 0.3;
+  upper.center_m = {0.01, 0.005, 0.0208};
+  BoxBody beside = upper;
+  beside.center_m = {0.0708, 0, 0};
+  Make({lower, upper, beside}, Params());
+  if (HasFatalFailure()) return;
+  std::vector<SurfacePair> pairs(2);
+  pairs[0].vertices = {8, 4, 5, 6};  // a corner of the upper box and a face of the lower one
+  pairs[1].vertices = {1, 3, 16, 18};
+  pairs[1].flags = PALPATE_EDGE_EDGE;
+  std::vector<PairRow> rows(2);
+  rows[0] = {.point_a = {-0.01F, -0.025F, 0.0108F, 0},
+             .point_b = {-0.01F, -0.025F, 0.01F, 0},
+             .normal = {0, 0, -1, 0},
+             .on_b = {0.1F, 0.2F, -0.5F, 0}};
+  rows[1] = {.point_a = {0.05F, 0.01F, 0, 0}, .point_b = {0.0508F, 0.01F, 0, 0}, .normal = {1, 0, 0, 0}, .on_b = {0.4F, -0.1F, 0, 0}};
+  // The entries of both pairs by vertex: 4 pair + role.
+  const std::vector<std::pair<uint32_t, uint32_t>> by_vertex = {{1, 4}, {3, 5}, {4, 1}, {5, 2}, {6, 3}, {8, 0}, {16, 6}, {18, 7}};
+  std::vector<uint32_t> entries, begins;
+  for (uint32_t v = 0, k = 0; v <= 24; ++v) {
+    begins.push_back(static_cast<uint32_t>(entries.size()));
+    for (; k < by_vertex.size() && by_vertex[k].first == v; ++k) entries.push_back(by_vertex[k].second);
+  }
+  const auto surface_params = Upload(std::vector<SurfaceParams>(1));
+  const auto detected = Upload(rest_);
+  const auto entry_begins = Upload(begins);
+  const auto entry_buffer = Upload(entries);
+  const auto pair_buffer = Upload(pairs);
+  const auto row_buffer = Upload(rows);
+  const auto bounds = Upload(std::vector<Float4>(8, Float4{0, 0, 1, 1e6F}));
+  const auto clear_m = Upload(std::vector<float>(24, 1.0F));
+  const auto is_near = Upload(std::vector<uint8_t>(2, PALPATE_PAIR_NEAR | PALPATE_PAIR_HAS_ROW));
+  scene_.clear_m = &clear_m;
+  scene_.is_near = &is_near;
+  scene_.surface_params = &surface_params;
+  scene_.detected = &detected;
+  scene_.entry_begins = &entry_begins;
+  scene_.entries = &entry_buffer;
+  scene_.pairs = &pair_buffer;
+  scene_.rows = &row_buffer;
+  scene_.bounds = &bounds;
+  Step(20);
+  const auto states = States();
+  const double h = 1.0 / Params().inv_dt;
+  const Vector3d down = Vec(rows[0].on_b);
+  const Vector3d aside = Vec(rows[1].on_b);
+  const auto expect = [](const Vector3d& found, const Vector3d& wanted) { EXPECT_LT((found - wanted).norm(), 2e-3 * wanted.norm()); };
+  expect(1.0 * Vec(states[0].velocity), h * (down - aside));
+  expect(0.3 * Vec(states[1].velocity), -h * down);
+  expect(0.3 * Vec(states[2].velocity), h * aside);
+  const auto arm = [&](const Float4& point, const Vector3d& center) -> Vector3d { return Vec(point) - center; };
+  expect(Vec(states[0].momentum),
+         h * (arm(rows[0].point_b, lower.center_m).cross(down) - arm(rows[1].point_a, lower.center_m).cross(aside)));
+  expect(Vec(states[1].momentum), -h * arm(rows[0].point_a, upper.center_m).cross(down));
+  expect(Vec(states[2].momentum), h * arm(rows[1].point_b, beside.center_m).cross(aside));
 }
 
 TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {

@@ -126,9 +126,13 @@
   FIELD(RigidBlockState, triangle_begin)     \
   FIELD(RigidBlockState, triangle_end)       \
   FIELD(RigidBlockState, is_truncated)       \
+  FIELD(RigidBlockState, radius_m)           \
   FIELD(RigidBlockState, unused0)            \
   FIELD(RigidBlockState, unused1)            \
-  FIELD(RigidBlockState, unused2)            \
+  STRUCT(RigidPairs)                         \
+  FIELD(RigidPairs, begin)                   \
+  FIELD(RigidPairs, end)                     \
+  FIELD(RigidPairs, clear_m)                 \
   STRUCT(CcdCounters)                        \
   FIELD(CcdCounters, candidates)             \
   FIELD(CcdCounters, pairs)                  \
@@ -214,6 +218,15 @@
   FIELD(SurfacePair, flags)                  \
   FIELD(SurfacePair, full_n_per_m)           \
   FIELD(SurfacePair, b)                      \
+  STRUCT(PairRow)                            \
+  FIELD(PairRow, point_a)                    \
+  FIELD(PairRow, point_b)                    \
+  FIELD(PairRow, normal)                     \
+  FIELD(PairRow, on_b)                       \
+  STRUCT(PairWay)                            \
+  FIELD(PairWay, mover_a)                    \
+  FIELD(PairWay, mover_b)                    \
+  FIELD(PairWay, far_until_m)                \
   STRUCT(ComponentRow)                       \
   FIELD(ComponentRow, normal)                \
   FIELD(ComponentRow, friction)              \
