@@ -156,6 +156,8 @@ Eigen::Quaterniond TurnFor(const Eigen::Vector3d& u) {
   return {b * std::cos(t2), a * std::sin(t1), a * std::cos(t1), b * std::sin(t2)};
 }
 
+constexpr size_t kTrayBodies = 5;  // a floor and four walls, first in the scene
+
 /// Half boxes, half balls of some 3 cm, `width` x `width` columns of them above a tray: layers of boxes and of balls in turn.
 absl::StatusOr<sim::SceneDescription> PileScene(int width, int layers) {
   constexpr double kSpacing_m = 0.066;
@@ -208,6 +210,18 @@ absl::StatusOr<sim::SceneDescription> PileScene(int width, int layers) {
   return scene;
 }
 
+/// Mean height of the bodies from `first` on, each by the mean of its surface [m].
+double MeanHeight(const sim::Frame& frame, size_t first) {
+  double sum = 0;
+  for (size_t body = first; body < frame.surface_positions_m.size(); ++body) {
+    const std::vector<float>& positions_m = frame.surface_positions_m[body];
+    double height_m = 0;
+    for (size_t i = 2; i < positions_m.size(); i += 3) height_m += positions_m[i];
+    sum += height_m / (static_cast<double>(positions_m.size()) / 3);
+  }
+  return sum / static_cast<double>(frame.surface_positions_m.size() - first);
+}
+
 /// Two seconds of a pile from its fall to rest, step by step.
 absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width, int layers, Report* report) {
   PALPATE_ASSIGN_OR_RETURN(const sim::SceneDescription scene, PileScene(width, layers));
@@ -222,6 +236,7 @@ absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width
   double filter_ms = 0;
   double detect_ms = 0;
   uint64_t acting = 0;
+  double height_m = 0;
   const gpu::CommandCounts before = context->commands();
   for (int i = 0; i < counted; ++i) {
     PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step({}));
@@ -234,6 +249,7 @@ absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width
     filter_ms += c.filter_ms / counted;
     detect_ms += c.detect_ms / counted;
     acting += c.acting_count;
+    if (i + 1 == counted) height_m = MeanHeight(*frame, kTrayBodies);
   }
   if (acting == 0) return absl::InternalError(name + ": no two bodies touched, so the figures would mean nothing");
   report->Add(name, "bodies", width * width * layers, "count");
@@ -248,6 +264,7 @@ absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width
   for (size_t s = 0; s < stage_ms.size(); ++s) {
     report->Add(name, "stage_" + std::string(sim::kStageNames[s]), stage_ms[s] / 1000, "s");
   }
+  report->Add(name, "mean_height", height_m, "m");
   report->Add(name, "proximity", detect_ms / 1000, "s");
   report->Add(name, "continuous", filter_ms / 1000, "s");
   report->Add(name, "pairs", pairs, "count");
