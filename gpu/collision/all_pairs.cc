@@ -15,7 +15,8 @@ namespace {
 constexpr uint32_t kLanes = BoxHierarchy::kWidth;
 constexpr uint32_t kWordBits = 32;
 
-uint32_t CeilDivide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+uint32_t ClustersOf(uint32_t count) { return (count + kLanes - 1) / kLanes; }
+uint32_t WordsOf(uint32_t count) { return (count + kWordBits - 1) / kWordBits; }
 
 }  // namespace
 
@@ -31,25 +32,25 @@ absl::StatusOr<AllPairs> AllPairs::Create(const std::shared_ptr<Context>& contex
 }
 
 absl::Status AllPairs::Reserve(uint32_t count) {
-  const size_t slots = size_t{CeilDivide(count, kLanes)} * kLanes;
+  const size_t slots = size_t{ClustersOf(count)} * kLanes;
   for (DeviceBuffer<uint32_t>* buffer : {&keys_, &keys_scratch_, &order_scratch_, &sorted_keys_, &order_, &bodies_, &places_}) {
     PALPATE_RETURN_IF_ERROR(Grow(context_, *buffer, slots, "all pairs order"));
   }
   PALPATE_RETURN_IF_ERROR(Grow(context_, ends_, slots, "all pairs interval ends"));
   PALPATE_RETURN_IF_ERROR(Grow(context_, clusters_, slots * FloatsPerVolume(volume_), "all pairs clusters"));
-  return Grow(context_, overlaps_, slots * CeilDivide(count, kWordBits), "all pairs overlaps");
+  return Grow(context_, overlaps_, slots * WordsOf(count), "all pairs overlaps");
 }
 
 absl::Status AllPairs::Emit(Queue& queue, BufferView<float> volumes, BufferView<uint32_t> filters, uint32_t count, PairList& list) {
   if (count > kMaxBodies) return absl::InvalidArgumentError(absl::StrCat("AllPairs: ", count, " bodies, at most ", kMaxBodies));
   if (count == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(Reserve(count));
-  return queue.Launch(kernel_, {config_.group_size, config_.group_size}, Arg("count", count),
-                      Arg("cluster_count", CeilDivide(count, kLanes)), Arg("words", CeilDivide(count, kWordBits)), Arg("volumes", volumes),
-                      Arg("filters", filters), Arg("keys", keys_), Arg("keys_scratch", keys_scratch_), Arg("order_scratch", order_scratch_),
-                      Arg("sorted_keys", sorted_keys_), Arg("order", order_), Arg("clusters", clusters_), Arg("bodies", bodies_),
-                      Arg("ends", ends_), Arg("overlaps", overlaps_), Arg("places", places_), Arg("capacity", list.capacity()),
-                      Arg("pairs", list.sorted()), Arg("counters", list.counters()));
+  return queue.Launch(kernel_, {config_.group_size, config_.group_size}, Arg("count", count), Arg("cluster_count", ClustersOf(count)),
+                      Arg("words", WordsOf(count)), Arg("volumes", volumes), Arg("filters", filters), Arg("keys", keys_),
+                      Arg("keys_scratch", keys_scratch_), Arg("order_scratch", order_scratch_), Arg("sorted_keys", sorted_keys_),
+                      Arg("order", order_), Arg("clusters", clusters_), Arg("bodies", bodies_), Arg("ends", ends_),
+                      Arg("overlaps", overlaps_), Arg("places", places_), Arg("capacity", list.capacity()), Arg("pairs", list.sorted()),
+                      Arg("counters", list.counters()));
 }
 
 }  // namespace palpate::gpu

@@ -6,7 +6,7 @@
 
 #define WORD_BITS 32u
 
-/* What a lone work-item does at once. */
+/* The work-items of the group take turns; a lone one takes all. */
 #define FOR_EACH(i, count) for (uint i = (uint)get_local_id(0); i < (count); i += GROUP_SIZE)
 
 /* That of the first three axes along which the middles of the volumes spread the most. */
@@ -65,8 +65,7 @@ uint mark_overlaps(uint p, uint row, uint cluster_count, uint words, global cons
   return q - p;
 }
 
-/* Volumes in sorted order, 16 to a cluster, and their bodies; `overlaps` of a body is cleared. A body that there is not overlaps nothing.
- */
+/* Volumes in sorted order, 16 to a cluster, and their bodies, where past the last there is none; clears a row of `overlaps`. */
 void place_body(uint slot, uint count, uint words, global const float* volumes, uint axis, global const uint* order, global float* clusters,
                 global uint* bodies, global float* ends, global uint* overlaps, volatile global PairCounters* counters) {
   const uint body = slot < count ? order[slot] : NO_ELEMENT;

@@ -111,8 +111,8 @@ static inline float feasible_share(const __global RigidBlockState* block, Pose f
 }
 
 /* Start of a step: where each body goes by itself, and a first guess. Angular momentum is kept exactly; the turn is taken with the inertia
-   at its middle. The guess counts gravity as far as the body followed it in the step before, as the guess of vertices does. Work-item:
-   body. */
+   at its middle. The guess counts gravity as far as the body followed it in the step before, as the guess of vertices does. way_m
+   of the body is 0 again. Work-item: body. */
 __kernel void rigid_predict(uint count, const __global StepParams* p, __global RigidBlockState* blocks, __global float* way_m) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;

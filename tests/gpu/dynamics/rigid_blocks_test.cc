@@ -97,6 +97,15 @@ class RigidBlocksTest : public test::DeviceTest {
     scene_.planes = &planes_;
   }
 
+  // Surfaces meet: the scene of Make, with what `pairs` has of pairs.
+  void Meet(RigidSurroundings pairs) {
+    pairs.params = scene_.params;
+    pairs.x_start = scene_.x_start;
+    pairs.triangles = scene_.triangles;
+    pairs.planes = scene_.planes;
+    scene_ = pairs;
+  }
+
   void Step(int sweeps) {
     PALPATE_ASSERT_OK(queue().Copy(x_, x_start_, rest_.size()));
     PALPATE_ASSERT_OK(rigid_->Predict(queue(), scene_, x_, touched_));
@@ -250,14 +259,14 @@ TEST_F(RigidBlocksTest, APairPushesBothEquallyAndOppositely) {
   const auto bounds = Upload(std::vector<Float4>(4, Float4{0, 0, 1, 1e6F}));
   const auto clear_m = Upload(std::vector<float>(16, 0.0F));  // every plane is looked at
   const auto is_near = Upload(std::vector<uint8_t>{1});
-  scene_.clear_m = &clear_m;
-  scene_.is_near = &is_near;
-  scene_.surface_params = &surface_params;
-  scene_.detected = &detected;
-  scene_.entry_begins = &entry_begins;
-  scene_.entries = &entry_buffer;
-  scene_.pairs = &pairs;
-  scene_.bounds = &bounds;
+  Meet({.surface_params = &surface_params,
+        .detected = &detected,
+        .clear_m = &clear_m,
+        .entry_begins = &entry_begins,
+        .entries = &entry_buffer,
+        .pairs = &pairs,
+        .is_near = &is_near,
+        .bounds = &bounds});
   Step(200);
   const auto states = States();
   const Vector3d p0 = 1.0 * Vec(states[0].velocity);
@@ -310,15 +319,15 @@ TEST_F(RigidBlocksTest, RowsPushBothEquallyAndOppositely) {
   const auto bounds = Upload(std::vector<Float4>(8, Float4{0, 0, 1, 1e6F}));
   const auto clear_m = Upload(std::vector<float>(24, 1.0F));
   const auto is_near = Upload(std::vector<uint8_t>(2, PALPATE_PAIR_NEAR | PALPATE_PAIR_HAS_ROW));
-  scene_.clear_m = &clear_m;
-  scene_.is_near = &is_near;
-  scene_.surface_params = &surface_params;
-  scene_.detected = &detected;
-  scene_.entry_begins = &entry_begins;
-  scene_.entries = &entry_buffer;
-  scene_.pairs = &pair_buffer;
-  scene_.rows = &row_buffer;
-  scene_.bounds = &bounds;
+  Meet({.surface_params = &surface_params,
+        .detected = &detected,
+        .clear_m = &clear_m,
+        .entry_begins = &entry_begins,
+        .entries = &entry_buffer,
+        .pairs = &pair_buffer,
+        .rows = &row_buffer,
+        .is_near = &is_near,
+        .bounds = &bounds});
   Step(20);
   const auto states = States();
   const double h = 1.0 / Params().inv_dt;
@@ -356,14 +365,14 @@ TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {
   clear[3] = 0.000999F;
   const auto clear_m = Upload(clear);
   const auto is_near = Upload(std::vector<uint8_t>{1});
-  scene_.clear_m = &clear_m;
-  scene_.is_near = &is_near;
-  scene_.surface_params = &surface_params;
-  scene_.detected = &detected;
-  scene_.entry_begins = &entry_begins;
-  scene_.entries = &entries;
-  scene_.pairs = &pairs;
-  scene_.bounds = &bounds;
+  Meet({.surface_params = &surface_params,
+        .detected = &detected,
+        .clear_m = &clear_m,
+        .entry_begins = &entry_begins,
+        .entries = &entries,
+        .pairs = &pairs,
+        .is_near = &is_near,
+        .bounds = &bounds});
   PALPATE_ASSERT_OK(rigid_->Detected(queue()));
   PALPATE_ASSERT_OK(queue().Copy(x_, x_start_, 8));
   PALPATE_ASSERT_OK(rigid_->Predict(queue(), scene_, x_, touched_));
