@@ -37,10 +37,10 @@ inline constexpr uint32_t kManyElements = 100000;
 /// 0, 1, 2, the edges of tiles, groups and chunks, primes, powers of two.
 inline std::vector<uint32_t> TestSizes() {
 #ifdef PALPATE_NATIVE_KERNELS  // every access is checked there, which takes its time
-  return {0, 1, 2, 15, 16, 17, 63, 64, 65, 101, 257, 1009};
+  return {0, 1, 2, 15, 16, 17, 63, 64, 65, 101, 257, 1009, 2049};
 #endif
-  return {0,   1,   2,   3,   15,  16,  17,   31,   32,   33,   63,   64,    65,    99,    100,   101,   127,
-          128, 129, 255, 256, 257, 511, 1009, 1023, 1024, 1025, 4999, 65535, 65536, 65537, 99991, 100000};
+  return {0,   1,   2,   3,   15,  16,   17,   31,   32,   33,   63,   64,   65,    99,    100,   101,   127,   128,
+          129, 255, 256, 257, 511, 1009, 1023, 1024, 1025, 2048, 2049, 4999, 65535, 65536, 65537, 99991, 100000};
 }
 
 /// Values of T that are hard for one primitive or another.
