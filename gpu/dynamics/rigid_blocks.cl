@@ -56,6 +56,51 @@ static inline Pose pose_between(Pose from, Pose to, float share) {
   return pose;
 }
 
+/* Lower triangle of a symmetric positive definite 6 x 6 matrix, row by row, and minus the gradient; unknowns: move of the centre, turn. */
+typedef struct {
+  float h[21];
+  float f[6];
+} RigidSystem;
+
+/* h becomes its factors, h = L D L^T: D on the diagonal, L below. */
+static inline void factor_rigid(RigidSystem* s) {
+  for (int c = 0; c < 6; ++c) {
+    const int cc = c * (c + 1) / 2;
+    float pivot = s->h[cc + c];
+    for (int k = 0; k < c; ++k) pivot -= s->h[cc + k] * s->h[cc + k] * s->h[k * (k + 1) / 2 + k];
+    s->h[cc + c] = pivot;
+    for (int r = c + 1; r < 6; ++r) {
+      const int rr = r * (r + 1) / 2;
+      float value = s->h[rr + c];
+      for (int k = 0; k < c; ++k) value -= s->h[rr + k] * s->h[cc + k] * s->h[k * (k + 1) / 2 + k];
+      s->h[rr + c] = value / pivot;
+    }
+  }
+}
+
+/* h d = f by the factors of h. */
+static inline void solve_rigid(const RigidSystem* s, const float* f, float* d) {
+  for (int r = 0; r < 6; ++r) {
+    d[r] = f[r];
+    for (int k = 0; k < r; ++k) d[r] -= s->h[r * (r + 1) / 2 + k] * d[k];
+  }
+  for (int r = 0; r < 6; ++r) d[r] /= s->h[r * (r + 1) / 2 + r];
+  for (int r = 5; r >= 0; --r) {
+    for (int k = r + 1; k < 6; ++k) d[r] -= s->h[k * (k + 1) / 2 + r] * d[k];
+  }
+}
+
+/* d^T h d by the factors of h. */
+static inline float energy_norm_sq(const RigidSystem* s, const float* d) {
+  float sum = 0.0f;
+  for (int c = 0; c < 6; ++c) {
+    float along = d[c];
+    for (int r = c + 1; r < 6; ++r) along += s->h[r * (r + 1) / 2 + c] * d[r];
+    sum += s->h[c * (c + 1) / 2 + c] * along * along;
+  }
+  return sum;
+}
+
 /* How far along [0, 1] a vertex comes that is at `from` and at share `share` (of the whole way) would be at `to`, before a plane stops it.
  */
 static inline float allowed_share(float3 from, float3 to, float3 detected, float share, uint begin, uint end,
@@ -108,6 +153,93 @@ static inline float feasible_share(const __global RigidBlockState* block, Pose f
     if (!(share > 1e-4f)) return 0.0f;
   }
   return 0.0f;
+}
+
+/* Planes are taken one after the other so often before a move is shortened as a whole. */
+#define RIGID_PLANE_PASSES 4
+
+/* Behind a plane that a move is shifted to [m], and by how much of what it was over: else it would be over by rounding or the next arc. */
+#define SHIFT_BEHIND_M 1e-8f
+#define SHIFT_BEHIND_SHARE 0.02f
+
+/* `to` shifted and turned by the least, as `system` (factored) measures it, that takes its vertices behind their planes, one plane after
+   the other. Where an end of an edge would meet a plane in a turn, the body turns about that end instead. */
+static inline Pose shifted_behind(const __global RigidBlockState* block, const RigidSystem* system, Pose to, const __global float4* local_m,
+                                  const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                                  const __global float4* planes) {
+  Pose at = to;
+  for (int pass = 0; pass < RIGID_PLANE_PASSES; ++pass) {
+    bool is_over = false;
+    for (uint v = block->vertex_begin; v < block->vertex_end; ++v) {
+      const float3 from = detected[v].xyz;
+      float3 arm = rotate_vector(at.rotation, local_m[v].xyz);
+      const float3 moved = at.center - from + arm;
+      if (dot(moved, moved) <= clear_m[v] * clear_m[v]) continue;
+      for (uint i = begins[v]; i < begins[v + 1]; ++i) {
+        const float4 plane = planes[i];
+        const float over = dot(plane.xyz, at.center - from + arm) - plane.w;
+        if (!(over > 0.0f) || dot(plane.xyz, plane.xyz) == 0.0f) continue;
+        const float3 moment = cross(arm, plane.xyz);
+        const float row[6] = {plane.x, plane.y, plane.z, moment.x, moment.y, moment.z};
+        float d[6];
+        solve_rigid(system, row, d);
+        float yield_sq = 0.0f;
+        for (int k = 0; k < 6; ++k) yield_sq += row[k] * d[k];
+        const float by = ((1.0f + SHIFT_BEHIND_SHARE) * over + SHIFT_BEHIND_M) / yield_sq;
+        at.center -= by * (float3)(d[0], d[1], d[2]);
+        at.rotation = multiply_rotations(exp_rotation(-by * (float3)(d[3], d[4], d[5])), at.rotation);
+        arm = rotate_vector(at.rotation, local_m[v].xyz);
+        is_over = true;
+      }
+    }
+    if (!is_over) break;
+  }
+  at.rotation /= length(at.rotation);
+  return at;
+}
+
+static inline void move_between(Pose from, Pose to, float* d) {
+  const float3 turn = turn_between(to.rotation, from.rotation);
+  d[0] = to.center.x - from.center.x;
+  d[1] = to.center.y - from.center.y;
+  d[2] = to.center.z - from.center.z;
+  d[3] = turn.x;
+  d[4] = turn.y;
+  d[5] = turn.z;
+}
+
+/* An allowed pose near `to`: a part of the way there from the allowed pose `from`, or to where the planes shift it, whichever is nearer to
+   `to` as `system` (factored) measures it. Without the shift a body that all but touches another would hang on it: a turn of the one takes
+   some vertex of the two towards a plane with no way left, and the whole move with it. Sets *truncated. */
+static inline Pose allowed_pose(const __global RigidBlockState* block, const RigidSystem* system, Pose from, Pose to, float cap,
+                                const __global float4* local_m, const __global float4* detected, const __global float* clear_m,
+                                const __global uint* begins, const __global float4* planes, uint* truncated) {
+  const float share = feasible_share(block, from, to, cap, local_m, detected, clear_m, begins, planes);
+  *truncated = share < 1.0f;
+  if (share == 1.0f) return to;
+  const Pose shortened = pose_between(from, to, share);
+  const Pose shifted = shifted_behind(block, system, to, local_m, detected, clear_m, begins, planes);
+  const float shifted_share = feasible_share(block, from, shifted, cap, local_m, detected, clear_m, begins, planes);
+  const Pose other = pose_between(from, shifted, shifted_share);
+  float missed[6], missed_shifted[6];
+  move_between(shortened, to, missed);
+  move_between(other, to, missed_shifted);
+  return energy_norm_sq(system, missed_shifted) < energy_norm_sq(system, missed) ? other : shortened;
+}
+
+/* The inertia of a body at rotation q, times rate, as the matrix of a system. */
+static inline void set_inertia(RigidSystem* s, const __global RigidBlockState* b, float4 q, float rate) {
+  for (int k = 0; k < 21; ++k) s->h[k] = 0.0f;
+  s->h[0] = s->h[2] = s->h[5] = b->center.w * rate;
+  const float3 column0 = rate * times_inertia(q, b->inertia.xyz, (float3)(1.0f, 0.0f, 0.0f));
+  const float3 column1 = rate * times_inertia(q, b->inertia.xyz, (float3)(0.0f, 1.0f, 0.0f));
+  const float3 column2 = rate * times_inertia(q, b->inertia.xyz, (float3)(0.0f, 0.0f, 1.0f));
+  s->h[9] = column0.x;
+  s->h[13] = column0.y;
+  s->h[14] = column1.y;
+  s->h[18] = column0.z;
+  s->h[19] = column1.z;
+  s->h[20] = column2.z;
 }
 
 /* Start of a step: where each body goes by itself, and a first guess. Angular momentum is kept exactly; the turn is taken with the inertia
@@ -185,7 +317,7 @@ __kernel void rigid_take_back(uint count, uint from_start, __global float* share
   b->is_truncated = 1;
 }
 
-/* Takes each body back as far as the planes and its reach demand. reaches: [body of vertex_groups]. Work-item: body. */
+/* Takes each body back as far as the planes and its reach demand, measured by its inertia. reaches: [body of vertex_groups]. Work-item: body. */
 __kernel void rigid_bound(uint count, const __global uint* vertex_groups, const __global float* reaches, const __global float4* local_m,
                           const __global float4* detected, const __global float* clear_m, const __global uint* begins,
                           const __global float4* planes, __global RigidBlockState* blocks) {
@@ -198,18 +330,15 @@ __kernel void rigid_bound(uint count, const __global uint* vertex_groups, const 
   for (uint v = b->vertex_begin; v < b->vertex_end && cap == MAXFLOAT; ++v) {
     if (vertex_groups[v] != PALPATE_NO_GROUP) cap = PALPATE_CAP_SHARE * reaches[vertex_groups[v] & PALPATE_GROUP_MASK];
   }
-  const float share = feasible_share(b, from, to, cap, local_m, detected, clear_m, begins, planes);
-  const Pose pose = pose_between(from, to, share);
+  RigidSystem s;
+  set_inertia(&s, b, to.rotation, 1.0f);
+  factor_rigid(&s);
+  uint truncated = 0;
+  const Pose pose = allowed_pose(b, &s, from, to, cap, local_m, detected, clear_m, begins, planes, &truncated);
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
-  b->is_truncated = share < 1.0f;
+  b->is_truncated = truncated;
 }
-
-/* Lower triangle of a symmetric 6 x 6 matrix, row by row, and minus the gradient; unknowns: move of the centre, turn. */
-typedef struct {
-  float h[21];
-  float f[6];
-} RigidSystem;
 
 /* One contact, which does `on_body` to a body for a weight of 1. `arm` is the weighted sum of the arms of the body's vertices, `weight` the
    sum of the weights. With the block K = across I + along_n n n^T of the point and the matrix A of the cross product by the arm, the body's
@@ -252,30 +381,6 @@ static inline void add_rigid_contact(RigidSystem* s, float3 arm, float weight, f
   s->h[18] += r2.x;
   s->h[19] += r2.y;
   s->h[20] += r2.z;
-}
-
-/* h d = f for symmetric positive definite h, by LDL^T in place. */
-static inline void solve_rigid(RigidSystem* s, float* d) {
-  for (int c = 0; c < 6; ++c) {
-    const int cc = c * (c + 1) / 2;
-    float pivot = s->h[cc + c];
-    for (int k = 0; k < c; ++k) pivot -= s->h[cc + k] * s->h[cc + k] * s->h[k * (k + 1) / 2 + k];
-    s->h[cc + c] = pivot;
-    for (int r = c + 1; r < 6; ++r) {
-      const int rr = r * (r + 1) / 2;
-      float value = s->h[rr + c];
-      for (int k = 0; k < c; ++k) value -= s->h[rr + k] * s->h[cc + k] * s->h[k * (k + 1) / 2 + k];
-      s->h[rr + c] = value / pivot;
-    }
-  }
-  for (int r = 0; r < 6; ++r) {
-    d[r] = s->f[r];
-    for (int k = 0; k < r; ++k) d[r] -= s->h[r * (r + 1) / 2 + k] * d[k];
-  }
-  for (int r = 0; r < 6; ++r) d[r] /= s->h[r * (r + 1) / 2 + r];
-  for (int r = 5; r >= 0; --r) {
-    for (int k = r + 1; k < 6; ++k) d[r] -= s->h[k * (k + 1) / 2 + r] * d[k];
-  }
 }
 
 /* The pairs of each body, each once, in the order of its entries and from begins[vertex_begin] on: 2 pair, plus 1 if the body is B. And how
@@ -436,7 +541,7 @@ static inline float longest_way(Pose from, Pose to, float radius_m) {
   return 1.00001f * (distance(from.center, to.center) + 2.0f * length(turn.xyz) * radius_m);
 }
 
-/* One Newton step of each body on its six coordinates, cut short as a whole by the planes; the vertices follow in rigid_place. Reads other
+/* One Newton step of each body on its six coordinates, as far as the planes allow; the vertices follow in rigid_place. Reads other
    bodies' vertices as they are: none moves in this launch. `near_bits`: those of is_near that a pair must have to count; 0 where surfaces
    do not meet, then the arguments of pairs and planes are not read. way_m[body + 1] grows by the way of the body's vertices at most.
    Work-item: body. */
@@ -453,22 +558,11 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
   __global RigidBlockState* b = blocks + i;
   const Pose from = {b->center.xyz, b->rotation};
   RigidSystem s;
-  for (int k = 0; k < 21; ++k) s.h[k] = 0.0f;
   const float rate = p->inv_dt * p->inv_dt;
-  const float inertia = b->center.w * rate;
-  const float3 away = inertia * (b->center_free.xyz - from.center);
   const float4 q = b->rotation_free;
+  set_inertia(&s, b, q, rate);
+  const float3 away = b->center.w * rate * (b->center_free.xyz - from.center);
   const float3 moment = rate * times_inertia(q, b->inertia.xyz, turn_between(q, from.rotation));
-  s.h[0] = s.h[2] = s.h[5] = inertia;
-  const float3 column0 = rate * times_inertia(q, b->inertia.xyz, (float3)(1.0f, 0.0f, 0.0f));
-  const float3 column1 = rate * times_inertia(q, b->inertia.xyz, (float3)(0.0f, 1.0f, 0.0f));
-  const float3 column2 = rate * times_inertia(q, b->inertia.xyz, (float3)(0.0f, 0.0f, 1.0f));
-  s.h[9] = column0.x;
-  s.h[13] = column0.y;
-  s.h[14] = column1.y;
-  s.h[18] = column0.z;
-  s.h[19] = column1.z;
-  s.h[20] = column2.z;
   s.f[0] = away.x;
   s.f[1] = away.y;
   s.f[2] = away.z;
@@ -480,8 +574,9 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
     add_pairs(&s, &scene, b, from.center, own[i].begin, own[i].end, own_pairs, is_near, near_bits);
   }
   add_obstacles(&s, b, from.center, p, x, x_start, triangles, triangle_colliders, contacts, colliders, obstacles);
+  factor_rigid(&s);
   float d[6];
-  solve_rigid(&s, d);
+  solve_rigid(&s, s.f, d);
   float3 turn = (float3)(d[3], d[4], d[5]);
   const float angle = length(turn);
   if (angle > MAX_TURN) turn *= MAX_TURN / angle;
@@ -489,15 +584,15 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
   to.center = from.center + (float3)(d[0], d[1], d[2]);
   to.rotation = multiply_rotations(exp_rotation(turn), from.rotation);
   to.rotation /= length(to.rotation);
-  float share = 1.0f;
+  uint truncated = 0;
+  Pose pose = to;
   const Pose detected_pose = {b->center_detected.xyz, b->rotation_detected};
   if (near_bits != 0u && longest_way(detected_pose, to, b->radius_m) > own[i].clear_m) {
-    share = feasible_share(b, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds);
+    pose = allowed_pose(b, &s, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds, &truncated);
   }
-  const Pose pose = pose_between(from, to, share);
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
-  b->is_truncated = share < 1.0f;
+  b->is_truncated = truncated;
   way_m[i + 1] += longest_way(from, pose, b->radius_m);
 }
 

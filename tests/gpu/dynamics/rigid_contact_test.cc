@@ -1,6 +1,7 @@
 // Rigid bodies in scenes: with each other, with static ones, with tissue, tools and planes.
 #include <Eigen/Geometry>
 #include <cmath>
+#include <numbers>
 #include <random>
 
 #include "gpu/dynamics/tissue_solver.h"
@@ -134,6 +135,31 @@ TEST_F(RigidContactTest, AFastThinPlateDoesNotTunnel) {
 }
 
 // How far a detection looks goes by how far bodies move in the step, and what two of them that race towards each other meet is the same.
+TEST_F(RigidContactTest, BodiesThatAllButTouchDoNotHangOnEachOther) {
+  // Two boxes with crossed edges, nearer than rounding lets planes tell apart, off the centres of both: what pushes them apart turns the
+  // other ends of these edges towards each other.
+  const double half_diagonal_m = std::hypot(0.01, 0.01);
+  const Quaterniond edge_up(Eigen::AngleAxisd(std::numbers::pi / 4, Vector3d::UnitX()));
+  for (const double gap_m : {1.2e-6, 4e-6}) {
+    TissueModel scene;
+    AddBox(&scene, {0.06, 0.02, 0.02}, {0.15, 0.15, 0.2}, edge_up, 1500);
+    const Vector3d above(0.15 + 0.025, 0.15 + 0.02, 0.2 + 2 * half_diagonal_m + gap_m);
+    AddBox(&scene, {0.06, 0.02, 0.02}, above, Eigen::AngleAxisd(std::numbers::pi / 2, Vector3d::UnitZ()) * edge_up, 1500);
+    Make(scene, Options());
+    if (HasFatalFailure()) return;
+    constexpr int kSteps = 24;
+    TissueStep step;
+    for (int i = 0; i < kSteps; ++i) step = Step();
+    EXPECT_EQ(Intersections(), 0U);
+    const double fallen_m = 0.5 * 9.81 * kSteps * (kSteps + 1) * kDt * kDt;
+    const Vector3d lower = Center(0);
+    const Vector3d upper = Center(1);
+    EXPECT_NEAR(0.2 + above.z() - lower.z() - upper.z(), 2 * fallen_m, 0.01 * fallen_m) << "momentum at a gap of " << gap_m;
+    EXPECT_GT(upper.z() - lower.z(), above.z() - 0.2 + 1e-4) << "pushed apart from a gap of " << gap_m;
+    EXPECT_TRUE(step.surface_contacts.empty());
+  }
+}
+
 TEST_F(RigidContactTest, ReachGrowsWithTheWayOfABody) {
   TissueOptions options = Options();
   options.gravity_m_per_s2 = {0, 0, 0};
