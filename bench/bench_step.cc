@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <numbers>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -15,10 +16,12 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
+#include "bench/bench_step_bullet.h"
 #include "bench/bench_support.h"
 #include "gpu/dynamics/tissue_solver.h"
 #include "gpu/runtime/context.h"
 #include "sim/mesh/generators.h"
+#include "sim/mesh/mass_properties.h"
 #include "sim/world/world.h"
 
 ABSL_FLAG(int, steps, 400, "Counted steps a size.");
@@ -222,6 +225,35 @@ double MeanHeight(const sim::Frame& frame, size_t first) {
   return sum / static_cast<double>(frame.surface_positions_m.size() - first);
 }
 
+void AddStepTimes(const std::vector<double>& step_ms, const std::string& name, Report* report) {
+  double sum_ms = 0;
+  for (const double ms : step_ms) sum_ms += ms;
+  const auto count = static_cast<double>(step_ms.size());
+  report->Add(name, "steps_per_second", 1000 * count / sum_ms, "per_s");
+  report->Add(name, "step_mean", sum_ms / count / 1000, "s");
+  report->Add(name, "step_p50", Quantile(step_ms, 0.5) / 1000, "s");
+  report->Add(name, "step_p99", Quantile(step_ms, 0.99) / 1000, "s");
+  report->Add(name, "step_max", Quantile(step_ms, 1.0) / 1000, "s");
+}
+
+/// The same pile with Bullet, where that is installed: on one thread, the bodies as convex hulls.
+void MeasurePileOfBullet(const sim::SceneDescription& scene, int steps, const std::string& name, Report* report) {
+  std::vector<PileBody> bodies;
+  for (const sim::BodyDescription& body : scene.bodies) {
+    const sim::MassProperties mass = sim::ComputeMassProperties(body.mesh, body.material.density_kg_per_m3);
+    std::vector<Eigen::Vector3d> vertices_m;
+    for (const uint32_t v : sim::ExtractBoundary(body.mesh).vertices) vertices_m.push_back(body.mesh.vertices[v]);
+    bodies.push_back({std::move(vertices_m), mass.center_m, body.kind == sim::BodyKind::kRigid ? mass.mass_kg : 0});
+  }
+  const std::optional<PileRun> run = DropWithBullet(bodies, scene.contact.surface_friction, scene.contact.margin_m, scene.dt_s, steps);
+  if (!run.has_value()) {
+    report->Note("piles: Bullet is not installed, so there is nothing to compare with");
+    return;
+  }
+  AddStepTimes(run->step_ms, name + "_bullet", report);
+  report->Add(name + "_bullet", "mean_height", run->height_m, "m");
+}
+
 /// Two seconds of a pile from its fall to rest, step by step.
 absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width, int layers, Report* report) {
   PALPATE_ASSIGN_OR_RETURN(const sim::SceneDescription scene, PileScene(width, layers));
@@ -254,13 +286,7 @@ absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width
   if (acting == 0) return absl::InternalError(name + ": no two bodies touched, so the figures would mean nothing");
   report->Add(name, "bodies", width * width * layers, "count");
   report->Add(name, "device_memory", static_cast<double>(world->device_bytes()), "bytes");
-  double sum_ms = 0;
-  for (const double ms : step_ms) sum_ms += ms;
-  report->Add(name, "steps_per_second", 1000 * counted / sum_ms, "per_s");
-  report->Add(name, "step_mean", sum_ms / counted / 1000, "s");
-  report->Add(name, "step_p50", Quantile(step_ms, 0.5) / 1000, "s");
-  report->Add(name, "step_p99", Quantile(step_ms, 0.99) / 1000, "s");
-  report->Add(name, "step_max", Quantile(step_ms, 1.0) / 1000, "s");
+  AddStepTimes(step_ms, name, report);
   for (size_t s = 0; s < stage_ms.size(); ++s) {
     report->Add(name, "stage_" + std::string(sim::kStageNames[s]), stage_ms[s] / 1000, "s");
   }
@@ -271,6 +297,7 @@ absl::Status MeasurePile(const std::shared_ptr<gpu::Context>& context, int width
   report->Add(name, "detections_per_step", detections, "count");
   report->Add(name, "filter_rounds_per_step", filter_rounds, "count");
   AddCommands(context->commands() - before, counted, name, report);
+  MeasurePileOfBullet(scene, counted, name, report);
   return absl::OkStatus();
 }
 

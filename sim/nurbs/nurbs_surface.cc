@@ -1,0 +1,329 @@
+#include "sim/nurbs/nurbs_surface.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "gpu/base/status.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+using Eigen::Vector4d;
+
+// Basis functions that are not 0 in a span, and their derivatives.
+using Basis = std::array<double, kMaxNurbsDegree + 1>;
+
+absl::Status CheckKnots(absl::string_view field, int degree, std::span<const double> knots) {
+  if (degree < 1 || degree > kMaxNurbsDegree) {
+    return absl::InvalidArgumentError(absl::StrCat("degree of ", field, ": ", degree, ", it must be in [1, ", kMaxNurbsDegree, "]"));
+  }
+  const auto order = static_cast<size_t>(degree) + 1;
+  if (knots.size() < 2 * order) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": ", knots.size(), " knots, degree ", degree, " needs ", 2 * order, " at least"));
+  }
+  for (size_t i = 0; i < knots.size(); ++i) {
+    if (!std::isfinite(knots[i])) return absl::InvalidArgumentError(absl::StrCat(field, "[", i, "]: is not finite"));
+    if (i > 0 && knots[i] < knots[i - 1]) {
+      return absl::InvalidArgumentError(absl::StrCat(field, "[", i, "]: ", knots[i], " is less than ", knots[i - 1], " before it"));
+    }
+  }
+  if (knots[order - 1] != knots.front() || knots[knots.size() - order] != knots.back()) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": not clamped, the first and the last ", order, " knots must be equal"));
+  }
+  if (!(knots.front() < knots.back())) return absl::InvalidArgumentError(absl::StrCat(field, ": all knots are equal"));
+  for (size_t i = order; i + order < knots.size(); ++i) {
+    const bool is_end = knots[i] == knots.front() || knots[i] == knots.back();
+    if (is_end || knots[i] == knots[i + order - 1]) {
+      return absl::InvalidArgumentError(absl::StrCat(field, "[", i, "]: ", knots[i], " is there more often than degree ", degree,
+                                                     is_end ? " + 1 allows at an end" : " allows inside"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The last k with knots[k] <= t < knots[k + 1]; at the end of the domain that of the last span. O(log knots).
+size_t SpanOf(std::span<const double> knots, int degree, double t) {
+  const auto first = knots.begin() + degree;
+  const auto last = knots.end() - degree - 1;
+  return static_cast<size_t>(std::upper_bound(first, last, t) - knots.begin()) - 1;
+}
+
+// N_{k - degree .. k, degree} at t in span k; all denominators are knots around the span, so none is 0.
+Basis BasisOf(std::span<const double> knots, int degree, size_t k, double t) {
+  Basis n{1.0};
+  for (int d = 1; d <= degree; ++d) {
+    double carried = 0;
+    for (int j = 0; j < d; ++j) {
+      const double right = knots[k + static_cast<size_t>(j) + 1];
+      const double left = knots[k + static_cast<size_t>(j) + 1 - static_cast<size_t>(d)];
+      const double share = n[static_cast<size_t>(j)] / (right - left);
+      n[static_cast<size_t>(j)] = carried + (right - t) * share;
+      carried = (t - left) * share;
+    }
+    n[static_cast<size_t>(d)] = carried;
+  }
+  return n;
+}
+
+// From functions of degree - 1, or their derivatives, in span k: the derivatives of those of `degree`.
+Basis Derived(std::span<const double> knots, int degree, size_t k, const Basis& lower) {
+  Basis out{};
+  for (int j = 0; j < degree; ++j) {
+    const double left = knots[k + static_cast<size_t>(j) + 1 - static_cast<size_t>(degree)];
+    const double slope = degree * lower[static_cast<size_t>(j)] / (knots[k + static_cast<size_t>(j) + 1] - left);
+    out[static_cast<size_t>(j)] -= slope;
+    out[static_cast<size_t>(j) + 1] += slope;
+  }
+  return out;
+}
+
+// Of orders 0 to 2.
+std::array<Basis, 3> BasisWithDerivatives(std::span<const double> knots, int degree, size_t k, double t) {
+  std::array<Basis, 3> out{BasisOf(knots, degree, k, t)};
+  out[1] = Derived(knots, degree, k, BasisOf(knots, degree - 1, k, t));
+  if (degree > 1) out[2] = Derived(knots, degree, k, Derived(knots, degree - 1, k, BasisOf(knots, degree - 2, k, t)));
+  return out;
+}
+
+size_t Multiplicity(std::span<const double> knots, double t) {
+  const auto range = std::equal_range(knots.begin(), knots.end(), t);
+  return static_cast<size_t>(range.second - range.first);
+}
+
+// Middle of the longest span, the first of equals.
+double MiddleOfLongestSpan(std::span<const double> knots) {
+  size_t longest = 0;
+  for (size_t i = 1; i + 1 < knots.size(); ++i) {
+    if (knots[i + 1] - knots[i] > knots[longest + 1] - knots[longest]) longest = i;
+  }
+  return 0.5 * knots[longest] + 0.5 * knots[longest + 1];
+}
+
+}  // namespace
+
+absl::StatusOr<NurbsSurface> NurbsSurface::Create(const NurbsDescription& description) {
+  PALPATE_RETURN_IF_ERROR(CheckKnots("knots_u", description.degree_u, description.knots_u));
+  PALPATE_RETURN_IF_ERROR(CheckKnots("knots_v", description.degree_v, description.knots_v));
+  NurbsSurface out;
+  out.sides_ = {Side{description.degree_u, description.knots_u}, Side{description.degree_v, description.knots_v}};
+  const size_t rows = out.count(NurbsDirection::kU);
+  const size_t columns = out.count(NurbsDirection::kV);
+  if (rows > kMaxNurbsControlPoints / columns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("knots are for ", rows, " x ", columns, " control points, ", kMaxNurbsControlPoints, " are allowed"));
+  }
+  if (description.control_m.size() != rows * columns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("control_m: ", description.control_m.size(), " control points, knots and degrees are for ", rows, " x ", columns));
+  }
+  if (!description.weights.empty() && description.weights.size() != description.control_m.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights: ", description.weights.size(), " of ", description.control_m.size(), " control points"));
+  }
+  for (size_t i = 0; i < description.control_m.size(); ++i) {
+    const double weight = description.weights.empty() ? 1.0 : description.weights[i];
+    if (!(weight > 0) || !std::isfinite(weight)) {
+      return absl::InvalidArgumentError(absl::StrCat("weights[", i, "]: ", weight, ", it must be positive and finite"));
+    }
+    if (!description.control_m[i].allFinite()) return absl::InvalidArgumentError(absl::StrCat("control_m[", i, "]: is not finite"));
+    out.control_.emplace_back((weight * description.control_m[i]).homogeneous());
+    out.control_.back().w() = weight;
+  }
+  return out;
+}
+
+Vector3d NurbsSurface::Point(double u, double v) const {
+  const auto& [su, sv] = sides_;
+  u = std::clamp(u, su.knots.front(), su.knots.back());
+  v = std::clamp(v, sv.knots.front(), sv.knots.back());
+  const size_t ku = SpanOf(su.knots, su.degree, u);
+  const size_t kv = SpanOf(sv.knots, sv.degree, v);
+  const Basis nu = BasisOf(su.knots, su.degree, ku, u);
+  const Basis nv = BasisOf(sv.knots, sv.degree, kv, v);
+  Vector4d sum = Vector4d::Zero();
+  for (size_t i = 0; i <= static_cast<size_t>(su.degree); ++i) {
+    const Vector4d* row =
+        &control_[(ku - static_cast<size_t>(su.degree) + i) * count(NurbsDirection::kV) + kv - static_cast<size_t>(sv.degree)];
+    for (size_t j = 0; j <= static_cast<size_t>(sv.degree); ++j) sum += nu[i] * nv[j] * row[j];
+  }
+  return sum.hnormalized();
+}
+
+NurbsPoint NurbsSurface::PointWithDerivatives(double u, double v) const {
+  const auto& [su, sv] = sides_;
+  u = std::clamp(u, su.knots.front(), su.knots.back());
+  v = std::clamp(v, sv.knots.front(), sv.knots.back());
+  const size_t ku = SpanOf(su.knots, su.degree, u);
+  const size_t kv = SpanOf(sv.knots, sv.degree, v);
+  const std::array<Basis, 3> nu = BasisWithDerivatives(su.knots, su.degree, ku, u);
+  const std::array<Basis, 3> nv = BasisWithDerivatives(sv.knots, sv.degree, kv, v);
+  std::array<std::array<Vector4d, 3>, 3> a;  // [order in u][order in v]
+  for (auto& row : a) row.fill(Vector4d::Zero());
+  for (size_t i = 0; i <= static_cast<size_t>(su.degree); ++i) {
+    const Vector4d* row =
+        &control_[(ku - static_cast<size_t>(su.degree) + i) * count(NurbsDirection::kV) + kv - static_cast<size_t>(sv.degree)];
+    for (size_t ov = 0; ov < 3; ++ov) {
+      Vector4d along = Vector4d::Zero();
+      for (size_t j = 0; j <= static_cast<size_t>(sv.degree); ++j) along += nv[ov][j] * row[j];
+      for (size_t ou = 0; ou + ov < 3; ++ou) a[ou][ov] += nu[ou][i] * along;
+    }
+  }
+  // The quotient rule, order by order.
+  const double w = a[0][0].w();
+  NurbsPoint out;
+  out.point_m = a[0][0].head<3>() / w;
+  out.du = (a[1][0].head<3>() - a[1][0].w() * out.point_m) / w;
+  out.dv = (a[0][1].head<3>() - a[0][1].w() * out.point_m) / w;
+  out.duu = (a[2][0].head<3>() - 2 * a[1][0].w() * out.du - a[2][0].w() * out.point_m) / w;
+  out.dvv = (a[0][2].head<3>() - 2 * a[0][1].w() * out.dv - a[0][2].w() * out.point_m) / w;
+  out.duv = (a[1][1].head<3>() - a[1][0].w() * out.dv - a[0][1].w() * out.du - a[1][1].w() * out.point_m) / w;
+  return out;
+}
+
+std::optional<Vector3d> NurbsSurface::Normal(double u, double v) const {
+  constexpr double kNoLength = 1e-10;  // of a derivative, as a share of what it changes by
+  const NurbsPoint at = PointWithDerivatives(u, v);
+  const auto [u0, u1] = domain(NurbsDirection::kU);
+  const auto [v0, v1] = domain(NurbsDirection::kV);
+  Vector3d along_u = at.du;
+  Vector3d along_v = at.dv;
+  // At a pole one derivative is 0, and a little inside it is what the mixed one makes it.
+  if (along_u.norm() <= kNoLength * (v1 - v0) * at.duv.norm()) along_u = (v < 0.5 * (v0 + v1) ? 1 : -1) * at.duv;
+  if (along_v.norm() <= kNoLength * (u1 - u0) * at.duv.norm()) along_v = (u < 0.5 * (u0 + u1) ? 1 : -1) * at.duv;
+  const Vector3d normal = along_u.cross(along_v);
+  const double length = normal.norm();
+  if (!(length > kNoLength * along_u.norm() * along_v.norm())) return std::nullopt;
+  return normal / length;
+}
+
+void NurbsSurface::InsertKnot(NurbsDirection direction, double t) {
+  const std::vector<double>& knots = side(direction).knots;
+  const int degree = side(direction).degree;
+  const size_t k = SpanOf(knots, degree, t);
+  const size_t present = Multiplicity(knots, t);
+  const size_t lines = count(direction == NurbsDirection::kU ? NurbsDirection::kV : NurbsDirection::kU);
+  const size_t points = count(direction);
+  const bool is_u = direction == NurbsDirection::kU;
+  std::vector<Vector4d> out((points + 1) * lines);
+  for (size_t i = 0; i <= points; ++i) {
+    double share = 0;  // of point i, the rest is of the one before
+    if (i + static_cast<size_t>(degree) <= k) {
+      share = 1;
+    } else if (i + present <= k) {
+      share = (t - knots[i]) / (knots[i + static_cast<size_t>(degree)] - knots[i]);
+    }
+    for (size_t line = 0; line < lines; ++line) {
+      const auto old = [&](size_t at) -> const Vector4d& { return control_[is_u ? at * lines + line : line * points + at]; };
+      Vector4d& to = out[is_u ? i * lines + line : line * (points + 1) + i];
+      to = share == 1 ? old(i) : share == 0 ? old(i - 1) : Vector4d(share * old(i) + (1 - share) * old(i - 1));
+    }
+  }
+  control_ = std::move(out);
+  side(direction).knots.insert(side(direction).knots.begin() + static_cast<std::ptrdiff_t>(k) + 1, t);
+}
+
+absl::StatusOr<NurbsSurface> NurbsSurface::WithKnot(NurbsDirection direction, double t, int times) const {
+  const auto [first, last] = domain(direction);
+  if (!(t > first && t < last)) {
+    return absl::InvalidArgumentError(absl::StrCat("knot ", t, " is not inside (", first, ", ", last, ")"));
+  }
+  const auto present = static_cast<int>(Multiplicity(knots(direction), t));
+  if (times < 0 || present + times > degree(direction)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("knot ", t, ": ", times, " more to ", present, ", degree ", degree(direction), " allows as many in all"));
+  }
+  NurbsSurface out = *this;
+  for (int i = 0; i < times; ++i) out.InsertKnot(direction, t);
+  return out;
+}
+
+NurbsSurface NurbsSurface::Refined(size_t count_u, size_t count_v) const {
+  NurbsSurface out = *this;
+  while (out.count(NurbsDirection::kU) < count_u) out.InsertKnot(NurbsDirection::kU, MiddleOfLongestSpan(out.knots(NurbsDirection::kU)));
+  while (out.count(NurbsDirection::kV) < count_v) out.InsertKnot(NurbsDirection::kV, MiddleOfLongestSpan(out.knots(NurbsDirection::kV)));
+  return out;
+}
+
+std::array<NurbsSurface, 2> NurbsSurface::SplitInside(NurbsDirection direction, double t) const {
+  NurbsSurface whole = *this;
+  const auto degree = static_cast<size_t>(this->degree(direction));
+  for (size_t present = Multiplicity(knots(direction), t); present < degree; ++present) whole.InsertKnot(direction, t);
+  const std::vector<double>& knots = whole.side(direction).knots;
+  const auto last = static_cast<size_t>(std::upper_bound(knots.begin(), knots.end(), t) - knots.begin()) - 1;
+  const size_t shared = last - degree;  // the control point that lies on the surface at t
+  const size_t points = whole.count(direction);
+  std::array<NurbsSurface, 2> out = {whole, whole};
+  out[0].side(direction).knots.assign(knots.begin(), knots.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+  out[0].side(direction).knots.push_back(t);
+  out[1].side(direction).knots.assign(knots.begin() + static_cast<std::ptrdiff_t>(shared), knots.end());
+  out[1].side(direction).knots.front() = t;
+  const size_t columns = whole.count(NurbsDirection::kV);
+  if (direction == NurbsDirection::kU) {
+    out[0].control_.resize((shared + 1) * columns);
+    out[1].control_.assign(whole.control_.begin() + static_cast<std::ptrdiff_t>(shared * columns), whole.control_.end());
+    return out;
+  }
+  for (NurbsSurface& part : out) part.control_.clear();
+  for (size_t i = 0; i < whole.control_.size(); ++i) {
+    const size_t j = i % points;
+    if (j <= shared) out[0].control_.push_back(whole.control_[i]);
+    if (j >= shared) out[1].control_.push_back(whole.control_[i]);
+  }
+  return out;
+}
+
+absl::StatusOr<std::array<NurbsSurface, 2>> NurbsSurface::Split(NurbsDirection direction, double t) const {
+  const auto [first, last] = domain(direction);
+  if (!(t > first && t < last)) {
+    return absl::InvalidArgumentError(absl::StrCat("parameter ", t, " to split at is not inside (", first, ", ", last, ")"));
+  }
+  return SplitInside(direction, t);
+}
+
+void NurbsSurface::SplitAtKnots(NurbsDirection direction, std::vector<NurbsSurface>* parts) const {
+  NurbsSurface rest = *this;
+  while (rest.count(direction) > static_cast<size_t>(degree(direction)) + 1) {
+    std::array<NurbsSurface, 2> two = rest.SplitInside(direction, rest.knots(direction)[static_cast<size_t>(degree(direction)) + 1]);
+    parts->push_back(std::move(two[0]));
+    rest = std::move(two[1]);
+  }
+  parts->push_back(std::move(rest));
+}
+
+std::vector<NurbsSurface> NurbsSurface::BezierPatches() const {
+  std::vector<NurbsSurface> strips;
+  SplitAtKnots(NurbsDirection::kU, &strips);
+  std::vector<NurbsSurface> patches;
+  for (const NurbsSurface& strip : strips) strip.SplitAtKnots(NurbsDirection::kV, &patches);
+  return patches;
+}
+
+NurbsSurface NurbsSurface::Transformed(const Eigen::Affine3d& map) const {
+  NurbsSurface out = *this;
+  for (Vector4d& p : out.control_) p.head<3>() = map.linear() * p.head<3>() + p.w() * map.translation();
+  return out;
+}
+
+NurbsSurface NurbsSurface::Reversed() const {
+  NurbsSurface out = *this;
+  std::vector<double>& knots = out.sides_[0].knots;
+  const double sum = knots.front() + knots.back();
+  std::reverse(knots.begin(), knots.end());
+  const auto [first, last] = domain(NurbsDirection::kU);
+  for (double& t : knots) t = std::clamp(sum - t, first, last);  // the ends to the bit
+  const size_t columns = count(NurbsDirection::kV);
+  const size_t rows = count(NurbsDirection::kU);
+  for (size_t i = 0; i < rows; ++i) {
+    std::copy_n(control_.begin() + static_cast<std::ptrdiff_t>(i * columns), columns,
+                out.control_.begin() + static_cast<std::ptrdiff_t>((rows - 1 - i) * columns));
+  }
+  return out;
+}
+
+}  // namespace palpate::sim
