@@ -252,6 +252,7 @@ void MeasurePileOfBullet(const sim::SceneDescription& scene, int steps, const st
   }
   AddStepTimes(run->step_ms, name + "_bullet", report);
   report->Add(name + "_bullet", "mean_height", run->height_m, "m");
+  report->Add(name + "_bullet", "lost_bodies", run->lost, "count");
 }
 
 /// Two seconds of a pile from its fall to rest, step by step.

@@ -3,6 +3,7 @@
 #ifdef PALPATE_HAVE_BULLET
 #include <btBulletDynamicsCommon.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -48,15 +49,20 @@ std::optional<PileRun> DropWithBullet(const std::vector<PileBody>& bodies, doubl
     world.stepSimulation(static_cast<btScalar>(dt_s), 1, static_cast<btScalar>(dt_s));
     run.step_ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
   }
-  size_t moving = 0;
+  size_t kept = 0;
   for (size_t b = 0; b < bodies.size(); ++b) {
     if (bodies[b].mass_kg == 0) continue;
-    ++moving;
-    double height = 0;
-    for (const Eigen::Vector3d& v : bodies[b].vertices_m) height += (rigid[b]->getWorldTransform() * scaled(v - bodies[b].center_m)).z();
-    run.height_m += height / kScale / static_cast<double>(bodies[b].vertices_m.size());
+    double height_m = 0;
+    for (const Eigen::Vector3d& v : bodies[b].vertices_m) height_m += (rigid[b]->getWorldTransform() * scaled(v - bodies[b].center_m)).z();
+    height_m /= kScale * static_cast<double>(bodies[b].vertices_m.size());
+    if (height_m < 0) {
+      ++run.lost;
+      continue;
+    }
+    ++kept;
+    run.height_m += height_m;
   }
-  run.height_m /= static_cast<double>(moving);
+  run.height_m /= static_cast<double>(std::max<size_t>(kept, 1));
   for (const auto& body : rigid) world.removeRigidBody(body.get());
   return run;
 }
