@@ -36,7 +36,7 @@ struct Part {
   Vector2d Last() const { return {surface.domain(NurbsDirection::kU).second, surface.domain(NurbsDirection::kV).second}; }
 };
 
-// Widths of a whole patch's domain.
+// Of the part's parameter intervals.
 Vector2d WidthOf(const Part& part) { return part.Last() - part.First(); }
 
 class Search {

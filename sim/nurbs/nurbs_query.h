@@ -19,7 +19,8 @@ struct TurnedBox {
   Eigen::Matrix3d axes;    ///< columns
 
   /// Along the principal axes of the covariance of the control points, around all of them and so around the surface, drawn out by
-  /// rounding. Points in one place, on a line or in a plane give a box without that extent. O(control points). Seed 1, section 2.2.
+  /// rounding. Points in one place, on a line or in a plane give a box without that extent. O(control points). Source: the thesis named in
+  /// docs/algorithms/nurbs.md, chapter 2.
   static TurnedBox Around(const NurbsSurface& surface);
   double diagonal_m() const { return 2 * half_m.norm(); }
 };
@@ -29,10 +30,10 @@ struct TurnedBox {
 bool DoOverlap(const TurnedBox& a, const TurnedBox& b);
 
 struct NurbsQueryOptions {
-  double tolerance_m = 0;   ///< parts are cut until their boxes have no longer diagonal; positive
-  int max_level = 80;       ///< cuts of both surfaces together until parts count as they are; [0, 200]
-  bool first_only = false;  ///< return the first hit
-  size_t max_hits = size_t{1} << 20;
+  double tolerance_m = 0;             ///< parts are cut until their boxes have no longer diagonal; positive
+  int max_level = 80;                 ///< cuts of both surfaces together until parts count as they are; [0, 200]
+  bool first_only = false;            ///< return the first hit
+  size_t max_hits = size_t{1} << 20;  ///< more are an error
 };
 
 /// Two parts whose boxes overlap.
@@ -54,7 +55,9 @@ struct NurbsQueryResult {
 /// wider as a share of the patch's domain.
 /// Conservative: if S_a(u) = S_b(v), the intervals of some hit contain u and v (with first_only: there is a hit). A hit says no more than
 /// that its two boxes overlap, so no point of the one part is farther than twice size_m from any of the other.
-/// A host reference in double precision, O(control points) a cut. Seed 1, sections 2.4 to 2.8.
+/// Errors: InvalidArgument for an option outside its range, ResourceExhausted for too many hits.
+/// A host reference in double precision, O(control points) a cut. Source: the thesis named in docs/algorithms/nurbs.md, chapter 2, without
+/// its mistakes.
 absl::StatusOr<NurbsQueryResult> FindNurbsContacts(std::span<const NurbsSurface> a, std::span<const NurbsSurface> b,
                                                    const NurbsQueryOptions& options);
 

@@ -54,6 +54,19 @@ size_t SpanOf(std::span<const double> knots, int degree, double t) {
   return static_cast<size_t>(std::upper_bound(first, last, t) - knots.begin()) - 1;
 }
 
+// Where a parameter lies, brought into the domain.
+struct Located {
+  double t;
+  size_t span;
+  size_t first;  // control point that counts there
+};
+
+Located Locate(std::span<const double> knots, int degree, double t) {
+  const double inside = std::clamp(t, knots.front(), knots.back());
+  const size_t span = SpanOf(knots, degree, inside);
+  return {inside, span, span - static_cast<size_t>(degree)};
+}
+
 // N_{k - degree .. k, degree} at t in span k; all denominators are knots around the span, so none is 0.
 Basis BasisOf(std::span<const double> knots, int degree, size_t k, double t) {
   Basis n{1.0};
@@ -140,16 +153,13 @@ absl::StatusOr<NurbsSurface> NurbsSurface::Create(const NurbsDescription& descri
 
 Vector3d NurbsSurface::Point(double u, double v) const {
   const auto& [su, sv] = sides_;
-  u = std::clamp(u, su.knots.front(), su.knots.back());
-  v = std::clamp(v, sv.knots.front(), sv.knots.back());
-  const size_t ku = SpanOf(su.knots, su.degree, u);
-  const size_t kv = SpanOf(sv.knots, sv.degree, v);
-  const Basis nu = BasisOf(su.knots, su.degree, ku, u);
-  const Basis nv = BasisOf(sv.knots, sv.degree, kv, v);
+  const Located at_u = Locate(su.knots, su.degree, u);
+  const Located at_v = Locate(sv.knots, sv.degree, v);
+  const Basis nu = BasisOf(su.knots, su.degree, at_u.span, at_u.t);
+  const Basis nv = BasisOf(sv.knots, sv.degree, at_v.span, at_v.t);
   Vector4d sum = Vector4d::Zero();
   for (size_t i = 0; i <= static_cast<size_t>(su.degree); ++i) {
-    const Vector4d* row =
-        &control_[(ku - static_cast<size_t>(su.degree) + i) * count(NurbsDirection::kV) + kv - static_cast<size_t>(sv.degree)];
+    const Vector4d* row = &control_[(at_u.first + i) * count(NurbsDirection::kV) + at_v.first];
     for (size_t j = 0; j <= static_cast<size_t>(sv.degree); ++j) sum += nu[i] * nv[j] * row[j];
   }
   return sum.hnormalized();
@@ -157,17 +167,14 @@ Vector3d NurbsSurface::Point(double u, double v) const {
 
 NurbsPoint NurbsSurface::PointWithDerivatives(double u, double v) const {
   const auto& [su, sv] = sides_;
-  u = std::clamp(u, su.knots.front(), su.knots.back());
-  v = std::clamp(v, sv.knots.front(), sv.knots.back());
-  const size_t ku = SpanOf(su.knots, su.degree, u);
-  const size_t kv = SpanOf(sv.knots, sv.degree, v);
-  const std::array<Basis, 3> nu = BasisWithDerivatives(su.knots, su.degree, ku, u);
-  const std::array<Basis, 3> nv = BasisWithDerivatives(sv.knots, sv.degree, kv, v);
+  const Located at_u = Locate(su.knots, su.degree, u);
+  const Located at_v = Locate(sv.knots, sv.degree, v);
+  const std::array<Basis, 3> nu = BasisWithDerivatives(su.knots, su.degree, at_u.span, at_u.t);
+  const std::array<Basis, 3> nv = BasisWithDerivatives(sv.knots, sv.degree, at_v.span, at_v.t);
   std::array<std::array<Vector4d, 3>, 3> a;  // [order in u][order in v]
   for (auto& row : a) row.fill(Vector4d::Zero());
   for (size_t i = 0; i <= static_cast<size_t>(su.degree); ++i) {
-    const Vector4d* row =
-        &control_[(ku - static_cast<size_t>(su.degree) + i) * count(NurbsDirection::kV) + kv - static_cast<size_t>(sv.degree)];
+    const Vector4d* row = &control_[(at_u.first + i) * count(NurbsDirection::kV) + at_v.first];
     for (size_t ov = 0; ov < 3; ++ov) {
       Vector4d along = Vector4d::Zero();
       for (size_t j = 0; j <= static_cast<size_t>(sv.degree); ++j) along += nv[ov][j] * row[j];

@@ -39,7 +39,7 @@ struct NurbsPoint {
 
 /// A piecewise rational surface S(u, v) with positive weights, in double precision. With positive weights it lies in the convex hull of its
 /// control points, also each part of it in that of the part's own, and affine maps of the control points map the surface.
-/// Seed 1, section 2.1; L. Piegl and W. Tiller, The NURBS Book, 2nd edition, chapters 4 and 5.
+/// Source: L. Piegl and W. Tiller, The NURBS Book, 2nd edition, chapters 4 and 5.
 class NurbsSurface {
  public:
   /// An error names the field that is wrong, with what was wanted.

@@ -40,16 +40,20 @@ double FarFromTriangles(const NurbsSurface& patch) {
   return farthest + 0.5 * (a + c - b - d).norm();
 }
 
-// Halves of halves until a part is flat; the most halvings that one took, at most `allowed`.
+// Halves of halves until a part is flat; the most halvings that one took, at most `allowed`, and that where no parameter lies between.
 int HalvingsOf(const NurbsSurface& patch, double tolerance_m, int allowed) {
   if (allowed == 0 || FarFromTriangles(patch) <= tolerance_m) return 0;
-  const auto halves = [](const NurbsSurface& of, NurbsDirection direction) {
+  const auto halves_of = [](const NurbsSurface& of, NurbsDirection direction) {
     const auto [first, last] = of.domain(direction);
-    return *of.Split(direction, 0.5 * first + 0.5 * last);
+    return of.Split(direction, 0.5 * first + 0.5 * last);
   };
   int most = 0;
-  for (const NurbsSurface& half : halves(patch, NurbsDirection::kU)) {
-    for (const NurbsSurface& quarter : halves(half, NurbsDirection::kV)) {
+  const auto halves = halves_of(patch, NurbsDirection::kU);
+  if (!halves.ok()) return allowed;
+  for (const NurbsSurface& half : *halves) {
+    const auto quarters = halves_of(half, NurbsDirection::kV);
+    if (!quarters.ok()) return allowed;
+    for (const NurbsSurface& quarter : *quarters) {
       most = std::max(most, HalvingsOf(quarter, tolerance_m, allowed - 1));
       if (most + 1 == allowed) return allowed;
     }
@@ -60,10 +64,10 @@ int HalvingsOf(const NurbsSurface& patch, double tolerance_m, int allowed) {
 // Gives vertices numbers, one number to those in one place.
 class Welder {
  public:
-  explicit Welder(double cell_m) : cell_m_(cell_m) {}
+  Welder(const Vector3d& origin_m, double cell_m) : origin_m_(origin_m), cell_m_(cell_m) {}
 
   uint32_t NumberOf(const Vector3d& place, std::vector<Vector3d>* vertices) {
-    const std::array<int64_t, 3> cell = {Round(place.x()), Round(place.y()), Round(place.z())};
+    const std::array<int64_t, 3> cell = {CellOf(place, 0), CellOf(place, 1), CellOf(place, 2)};
     for (int64_t dx = -1; dx <= 1; ++dx) {
       for (int64_t dy = -1; dy <= 1; ++dy) {
         for (int64_t dz = -1; dz <= 1; ++dz) {
@@ -79,8 +83,9 @@ class Welder {
   }
 
  private:
-  int64_t Round(double x) const { return std::llround(x / cell_m_); }
+  int64_t CellOf(const Vector3d& place, int axis) const { return std::llround((place[axis] - origin_m_[axis]) / cell_m_); }
 
+  Vector3d origin_m_;
   double cell_m_;
   std::map<std::array<int64_t, 3>, uint32_t> numbers_;
 };
@@ -100,18 +105,20 @@ absl::StatusOr<SurfaceMesh> TessellateNurbs(std::span<const NurbsSurface> patche
   SurfaceMesh mesh;
   if (parts.empty()) return mesh;
   const auto triangles_with = [&](int halvings) { return 2 * parts.size() << (2 * halvings); };
+  const auto refusal = [&] {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("tolerance_m: ", tolerance_m, " needs more than ", kMaxTessellationTriangles, " triangles"));
+  };
+  if (triangles_with(0) > kMaxTessellationTriangles) return refusal();
   int allowed = 0;
   while (triangles_with(allowed + 1) <= kMaxTessellationTriangles) ++allowed;
   int halvings = 0;
   for (const NurbsSurface& part : parts) {
     halvings = std::max(halvings, HalvingsOf(part, tolerance_m, allowed + 1));
-    if (halvings > allowed) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("tolerance_m: ", tolerance_m, " needs more than ", kMaxTessellationTriangles, " triangles"));
-    }
+    if (halvings > allowed) return refusal();
   }
   const size_t n = size_t{1} << halvings;
-  Welder welder(std::max(kSamePlace * box.diagonal().norm(), 1e-300));
+  Welder welder(box.min(), std::max(kSamePlace * box.diagonal().norm(), 1e-300));
   for (const NurbsSurface& part : parts) {
     const auto [u0, u1] = part.domain(NurbsDirection::kU);
     const auto [v0, v1] = part.domain(NurbsDirection::kV);

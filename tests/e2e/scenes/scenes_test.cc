@@ -503,6 +503,7 @@ void Scenes::DropBoxes(uint64_t steps) {
         << run->topology(b).name << ": in the tray or on a wall";
     ASSERT_GT(center.z(), 0.009) << run->topology(b).name;
     if (steps >= 240) {
+      ASSERT_LT(center.z(), 0.25) << "has fallen";
       // Each is carried by what it lies on: none hangs in the air.
       const double weight_n = 9.81 * run->mass_kg(b);
       ASSERT_NEAR(run->SurfaceForce(b).z(), weight_n, 0.25 * weight_n) << run->topology(b).name << " at " << center.transpose();

@@ -134,7 +134,6 @@ TEST_F(RigidContactTest, AFastThinPlateDoesNotTunnel) {
   }
 }
 
-// How far a detection looks goes by how far bodies move in the step, and what two of them that race towards each other meet is the same.
 TEST_F(RigidContactTest, BodiesThatAllButTouchDoNotHangOnEachOther) {
   // Two boxes with crossed edges, nearer than rounding lets planes tell apart, off the centres of both: what pushes them apart turns the
   // other ends of these edges towards each other.
@@ -160,6 +159,7 @@ TEST_F(RigidContactTest, BodiesThatAllButTouchDoNotHangOnEachOther) {
   }
 }
 
+// How far a detection looks goes by how far bodies move in the step, and what two of them that race towards each other meet is the same.
 TEST_F(RigidContactTest, ReachGrowsWithTheWayOfABody) {
   TissueOptions options = Options();
   options.gravity_m_per_s2 = {0, 0, 0};

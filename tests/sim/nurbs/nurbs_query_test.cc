@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "sim/nurbs/nurbs_shapes.h"
 
@@ -192,7 +193,7 @@ TEST(NurbsQueryTest, NoCrossingOfAPlaneIsMissed) {
   std::uniform_real_distribution<double> uniform(-1, 1);
   size_t crossings = 0;
   size_t hits = 0;
-  int missed_planes = 0;
+  int planes_not_crossed = 0;
   for (int trial = 0; trial < 60; ++trial) {
     const NurbsSurface sheet = Sheet(1 + trial % 4, 1 + trial / 4 % 4, trial % 5, 0.2, &random);
     NurbsSurface plane = Sheet(1, 1, 0, 0, &random);
@@ -227,9 +228,9 @@ TEST(NurbsQueryTest, NoCrossingOfAPlaneIsMissed) {
     for (const NurbsHit& hit : result.hits) {
       EXPECT_LT(std::abs(sheet.Point(hit.middle_a.x(), hit.middle_a.y()).z() - level_m), 0.04);
     }
-    missed_planes += own == 0 ? 1 : 0;
+    planes_not_crossed += own == 0 ? 1 : 0;
   }
-  std::printf("%zu crossings, %zu hits, %d planes that were not crossed\n", crossings, hits, missed_planes);
+  std::printf("%zu crossings, %zu hits, %d planes that were not crossed\n", crossings, hits, planes_not_crossed);
   EXPECT_GT(crossings, 1000U);
 }
 

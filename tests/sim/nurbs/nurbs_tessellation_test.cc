@@ -92,6 +92,16 @@ TEST(NurbsTessellationTest, BadTolerancesAreRefused) {
   EXPECT_THAT(std::string(TessellateNurbs(sphere, 0).status().message()), HasSubstr("tolerance_m: 0, it must be positive"));
   EXPECT_THAT(std::string(TessellateNurbs(sphere, NAN).status().message()), HasSubstr("tolerance_m: nan"));
   EXPECT_EQ(TessellateNurbs(sphere, 1e-12).status().code(), absl::StatusCode::kResourceExhausted);
+  // A domain that cannot be halved.
+  NurbsDescription narrow{.degree_u = 1,
+                          .degree_v = 1,
+                          .knots_u = {1, 1, std::nextafter(1.0, 2.0), std::nextafter(1.0, 2.0)},
+                          .knots_v = {0, 0, 1, 1},
+                          .control_m = {{0, 0, 0}, {0, 1, 0}, {1, 0, 0}, {1, 1, 1}},
+                          .weights = {}};
+  const auto surface = NurbsSurface::Create(narrow);
+  ASSERT_TRUE(surface.ok());
+  EXPECT_EQ(TessellateNurbs({&*surface, 1}, 1e-3).status().code(), absl::StatusCode::kResourceExhausted);
   const auto nothing = TessellateNurbs({}, 1);
   ASSERT_TRUE(nothing.ok());
   EXPECT_TRUE(nothing->triangles.empty());

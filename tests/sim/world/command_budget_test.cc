@@ -2,9 +2,11 @@
 // or with its age. Counts do not depend on the machine; budgets are what was counted, and a little.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
