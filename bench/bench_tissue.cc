@@ -473,7 +473,7 @@ absl::Status MeasureSwing(std::shared_ptr<gpu::Context> context, double tet_coun
   const Run runs[] = {{"converged", 60, kCoarseNodes, kCorrectedAcceleration},
                       {"plain", usual, 0, 0.9},
                       {"corrected", usual, kCoarseNodes, kCorrectedAcceleration},
-                      {"corrected_15", 15, kCoarseNodes, kCorrectedAcceleration}};
+                      {"corrected_17", 17, kCoarseNodes, kCorrectedAcceleration}};
   Vector3d converged_m = Vector3d::Zero();
   for (const Run& run : runs) {
     gpu::TissueOptions options;

@@ -10,8 +10,8 @@
 #include "gpu/base/status.h"
 #include "sim/scene/asset_resolver.h"
 #include "sim/scene/scene_spec.h"
+#include "sim/scene/solver_advice.h"
 #include "sim/scene/summary.h"
-#include "sim/world/solver_advice.h"
 
 namespace palpate::cli {
 namespace {
@@ -26,7 +26,7 @@ void WarnOfFewSweeps(const std::string& path, const sim::SceneDescription& scene
     if (told > 0 && body.mesh.tets.size() == scene.bodies[b - 1].mesh.tets.size()) continue;
     absl::FPrintF(stderr,
                   "%s: warning: solver.iterations: %d are too few for the size and stiffness of bodies[%d] (%s, %d tets, %g Pa), which "
-                  "will lag behind; %d are advised, or solver.coarse_nodes\n",
+                  "will lag behind; %d are advised\n",
                   path, scene.solver.iterations, b, body.name, body.mesh.tets.size(), body.material.young_modulus_pa, sweeps);
     ++told;
   }
@@ -47,7 +47,8 @@ absl::Status CheckScene(const std::string& path, bool json) {
     return absl::OkStatus();
   }
   absl::PrintF("%s: valid\n", path);
-  absl::PrintF("scene      \"%s\", steps of %.6g s, %d solver iterations\n", scene->name, scene->dt_s, scene->solver.iterations);
+  absl::PrintF("scene      \"%s\", steps of %.6g s, %d solver iterations%s\n", scene->name, scene->dt_s, scene->solver.iterations,
+               sim::AreCorrected(*scene) ? " with coarse corrections" : "");
   absl::PrintF("tools      %d%s", scene->tools.size(), scene->tools.empty() ? "" : ":");
   for (const auto& tool : scene->tools) absl::PrintF(" %s", tool.name);
   absl::PrintF("\nobstacles  %d\n", scene->obstacles.size());

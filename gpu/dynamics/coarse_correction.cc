@@ -70,13 +70,13 @@ absl::StatusOr<std::unique_ptr<CoarseCorrection>> CoarseCorrection::Create(Queue
   }
   for (const auto& [buffer, name] : {std::pair{&CoarseCorrection::forces_, "coarse forces"},
                                      {&CoarseCorrection::trial_forces_, "coarse trial forces"},
-                                     {&CoarseCorrection::contact_forces_, "coarse contact forces"},
                                      {&CoarseCorrection::moves_, "coarse moves"},
                                      {&CoarseCorrection::trial_, "coarse trial"}}) {
     PALPATE_ASSIGN_OR_RETURN((*made).*buffer, DeviceBuffer<Float4>::Create(context, layout.vertex_count, name));
   }
   PALPATE_ASSIGN_OR_RETURN(made->sums_start_, DeviceBuffer<float>::Create(context, made->items_, "coarse sums"));
   PALPATE_ASSIGN_OR_RETURN(made->sums_end_, DeviceBuffer<float>::Create(context, made->items_, "coarse trial sums"));
+  PALPATE_ASSIGN_OR_RETURN(made->tet_sums_, DeviceBuffer<float>::Create(context, made->items_, "coarse sums of tets"));
   PALPATE_ASSIGN_OR_RETURN(made->share_, DeviceBuffer<float>::Create(context, 1, "coarse share"));
   PALPATE_RETURN_IF_ERROR(made->GiveLattice(queue));
   PALPATE_RETURN_IF_ERROR(made->GiveWeights(queue));
@@ -155,11 +155,10 @@ absl::Status CoarseCorrection::GiveWeights(Queue& queue) {
 
 /// The arguments that stay until the lattice or the weights change.
 absl::Status CoarseCorrection::BindNodes() {
-  PALPATE_RETURN_IF_ERROR(
-      gather_forces_.Bind(Arg("node_begins", node_begins_), Arg("entry_vertex", entry_vertex_), Arg("entry_weight", entry_weight_),
-                          Arg("node_frame", node_frame_), Arg("node_slot", node_slot_), Arg("rotations", rotations_),
-                          Arg("forces", forces_), Arg("contact_forces", contact_forces_), Arg("node_force", node_force_),
-                          Arg("inverse_diagonal", inverse_diagonal_), Arg("residual", residual_), Arg("solution", solution_)));
+  PALPATE_RETURN_IF_ERROR(gather_forces_.Bind(
+      Arg("node_begins", node_begins_), Arg("entry_vertex", entry_vertex_), Arg("entry_weight", entry_weight_),
+      Arg("node_frame", node_frame_), Arg("node_slot", node_slot_), Arg("rotations", rotations_), Arg("forces", forces_),
+      Arg("node_force", node_force_), Arg("inverse_diagonal", inverse_diagonal_), Arg("residual", residual_), Arg("solution", solution_)));
   PALPATE_RETURN_IF_ERROR(relax_nodes_.Bind(
       Arg("fine_count", static_cast<uint32_t>(lattice_.stencils.nodes.size())), Arg("row_begins", row_begins_), Arg("columns", columns_),
       Arg("blocks", blocks_), Arg("inverse_diagonal", inverse_diagonal_), Arg("fine_nodes", fine_nodes_), Arg("node_frame", node_frame_),
@@ -255,10 +254,18 @@ absl::StatusOr<bool> CoarseCorrection::IsEnough(Queue& queue, const TissueBuffer
   return sum <= tolerance_m_per_s2_ * tolerance_m_per_s2_ * corrected_mass_kg_;
 }
 
-/// To sums_end_: the force along the moves at the positions trial_, with the contacts there.
-absl::Status CoarseCorrection::SumAtTrial(Queue& queue, ToolContacts& tools, TissueSweeps& sweeps) {
+/// To sums_end_ and, where tets have stresses, tet_sums_: the force along the moves at the positions trial_, with the contacts there. These
+/// are where the moves lead, or with `has_share` their share.
+absl::Status CoarseCorrection::SumAtTrial(Queue& queue, const TissueBuffers& tissue, bool has_share, ToolContacts& tools,
+                                          TissueSweeps& sweeps) {
   PALPATE_RETURN_IF_ERROR(tools.Try(queue, trial_));
-  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, trial_, trial_forces_));
+  uint32_t parts = kAllForces;
+  if (sweeps.HasStresses()) {
+    parts &= ~uint32_t{kElasticForces};
+    PALPATE_RETURN_IF_ERROR(has_share ? sweeps.WorkOnLine(queue, Partials(), share_, tet_sums_)
+                                      : sweeps.BeginLine(queue, Partials(), tissue.x, moves_, tet_sums_));
+  }
+  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, parts, trial_, trial_forces_));
   return queue.Launch(sum_along_, Partials(), Arg("vertex_count", layout_.vertex_count), Arg("forces", trial_forces_), Arg("moves", moves_),
                       Arg("sums", sums_end_));
 }
@@ -267,6 +274,7 @@ absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers
   const auto node_count = static_cast<uint32_t>(lattice_.cells.size());
   if (node_count == 0) return true;
   const uint32_t vertex_count = layout_.vertex_count;
+  const auto has_tets = Arg("has_tets", uint32_t{sweeps.HasStresses() ? 1U : 0U});
   PALPATE_RETURN_IF_ERROR(tools.Update(queue, tissue));
   PALPATE_RETURN_IF_ERROR(sweeps.Update(queue, tissue));
   PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kAllForces, tissue.x, forces_));
@@ -274,20 +282,18 @@ absl::StatusOr<bool> CoarseCorrection::Correct(Queue& queue, const TissueBuffers
     PALPATE_ASSIGN_OR_RETURN(const bool is_enough, IsEnough(queue, tissue));
     if (is_enough) return false;
   }
-  PALPATE_RETURN_IF_ERROR(sweeps.EnqueueForces(queue, kContactForces | kAnchorForces, tissue.x, contact_forces_));
   PALPATE_RETURN_IF_ERROR(SolveNodes(queue));
   PALPATE_RETURN_IF_ERROR(queue.Launch(spread_moves_, Partials(), Arg("vertex_count", vertex_count), Arg("vertex_nodes", vertex_nodes_),
                                        Arg("vertex_weights", vertex_weights_), Arg("node_move", node_move_), Arg("forces", forces_),
-                                       Arg("contact_forces", contact_forces_), Arg("x", tissue.x), Arg("moves", moves_),
-                                       Arg("trial", trial_), Arg("sums", sums_start_)));
-  PALPATE_RETURN_IF_ERROR(SumAtTrial(queue, tools, sweeps));
+                                       Arg("x", tissue.x), Arg("moves", moves_), Arg("trial", trial_), Arg("sums", sums_start_)));
+  PALPATE_RETURN_IF_ERROR(SumAtTrial(queue, tissue, /*has_share=*/false, tools, sweeps));
   PALPATE_RETURN_IF_ERROR(queue.Launch(find_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
-                                       Arg("sums_end", sums_end_), Arg("share", share_)));
+                                       Arg("sums_end", sums_end_), has_tets, Arg("tet_sums", tet_sums_), Arg("share", share_)));
   PALPATE_RETURN_IF_ERROR(queue.Launch(try_share_, {vertex_count, 0}, Arg("vertex_count", vertex_count), Arg("x", tissue.x),
                                        Arg("moves", moves_), Arg("share", share_), Arg("trial", trial_)));
-  PALPATE_RETURN_IF_ERROR(SumAtTrial(queue, tools, sweeps));
+  PALPATE_RETURN_IF_ERROR(SumAtTrial(queue, tissue, /*has_share=*/true, tools, sweeps));
   PALPATE_RETURN_IF_ERROR(queue.Launch(judge_share_, {1, 1}, Arg("count", items_), Arg("sums_start", sums_start_),
-                                       Arg("sums_end", sums_end_), Arg("share", share_)));
+                                       Arg("sums_end", sums_end_), has_tets, Arg("tet_sums", tet_sums_), Arg("share", share_)));
   PALPATE_RETURN_IF_ERROR(sweeps.MoveAlong(queue, moves_, share_));
   PALPATE_RETURN_IF_ERROR(tools.Update(queue, tissue));  // no longer those of a trial
   return true;
@@ -299,13 +305,12 @@ size_t CoarseCorrection::device_bytes() const {
                                                &row_begins_, &columns_, &parents_, &child_begins_, &children_}) {
     bytes += buffer->size_bytes();
   }
-  for (const DeviceBuffer<float>* buffer :
-       {&inverse_, &entry_weight_, &vertex_weights_, &node_force_, &sums_start_, &sums_end_, &share_, &parent_weights_, &child_weights_}) {
+  for (const DeviceBuffer<float>* buffer : {&inverse_, &entry_weight_, &vertex_weights_, &node_force_, &sums_start_, &sums_end_, &tet_sums_,
+                                            &share_, &parent_weights_, &child_weights_}) {
     bytes += buffer->size_bytes();
   }
-  for (const DeviceBuffer<Float4>* buffer :
-       {&rest_, &rotations_, &node_move_, &solved_move_, &forces_, &trial_forces_, &contact_forces_, &moves_, &trial_, &blocks_,
-        &inverse_diagonal_, &residual_, &direction_, &next_direction_, &solution_}) {
+  for (const DeviceBuffer<Float4>* buffer : {&rest_, &rotations_, &node_move_, &solved_move_, &forces_, &trial_forces_, &moves_, &trial_,
+                                             &blocks_, &inverse_diagonal_, &residual_, &direction_, &next_direction_, &solution_}) {
     bytes += buffer->size_bytes();
   }
   return bytes;

@@ -55,21 +55,21 @@ static inline float3 block_product(const __global float4* columns, float3 v) {
 
 /* Whether something pushes or holds the vertex: corrections leave it where it is. A body's own stiffness says nothing of a contact's, which
    comes and goes over a small part of the way that the body as a whole would go. */
-static inline bool is_held(float4 contact_force) { return contact_force.x != 0.0f || contact_force.y != 0.0f || contact_force.z != 0.0f; }
+static inline bool is_held(float4 force) { return force.w != 0.0f; }
 
 /* Forces of the vertices that nothing holds, at the nodes, turned back to the rest shape; fine nodes begin to smooth with them. Work-item:
    node. */
 __kernel void gather_forces(uint node_count, const __global uint* node_begins, const __global uint* entry_vertex,
                             const __global float* entry_weight, const __global uint* node_frame, const __global uint2* node_slot,
-                            const __global float4* rotations, const __global float4* forces, const __global float4* contact_forces,
-                            __global float* node_force, const __global float4* inverse_diagonal, float first, __global float4* residual,
-                            __global float4* direction, __global float4* solution) {
+                            const __global float4* rotations, const __global float4* forces, __global float* node_force,
+                            const __global float4* inverse_diagonal, float first, __global float4* residual, __global float4* direction,
+                            __global float4* solution) {
   const uint n = (uint)get_global_id(0);
   if (n >= node_count) return;
   float3 sum = (float3)(0.0f);
   for (uint e = node_begins[n]; e < node_begins[n + 1]; ++e) {
     const uint v = entry_vertex[e];
-    if (!is_held(contact_forces[v])) sum += entry_weight[e] * forces[v].xyz;
+    if (!is_held(forces[v])) sum += entry_weight[e] * forces[v].xyz;
   }
   sum = quaternion_rotate(quaternion_inverse(rotations[node_frame[n]]), sum);
   const uint2 slot = node_slot[n];
@@ -170,8 +170,8 @@ __kernel void prolong_moves(uint fine_count, const __global uint* parents, const
 
 /* Moves of the vertices, where they would lead, and the force along them. Work-item: a contiguous share of the slots; sums: [item]. */
 __kernel void spread_moves(uint vertex_count, const __global uint* vertex_nodes, const __global float* vertex_weights,
-                           const __global float4* node_move, const __global float4* forces, const __global float4* contact_forces,
-                           const __global float4* x, __global float4* moves, __global float4* trial, __global float* sums) {
+                           const __global float4* node_move, const __global float4* forces, const __global float4* x, __global float4* moves,
+                           __global float4* trial, __global float* sums) {
   const uint items = (uint)get_global_size(0);
   const uint me = (uint)get_global_id(0);
   const uint share = (vertex_count + items - 1) / items;
@@ -179,7 +179,7 @@ __kernel void spread_moves(uint vertex_count, const __global uint* vertex_nodes,
   float sum = 0.0f;
   for (uint v = me * share; v < end; ++v) {
     float3 move = (float3)(0.0f);
-    for (uint c = 0; c < CORNERS && !is_held(contact_forces[v]); ++c) {
+    for (uint c = 0; c < CORNERS && !is_held(forces[v]); ++c) {
       const float weight = vertex_weights[(size_t)v * CORNERS + c];
       if (weight > 0.0f) move += weight * node_move[vertex_nodes[(size_t)v * CORNERS + c]].xyz;
     }
@@ -228,11 +228,13 @@ static inline float sum_of(uint count, const __global float* values) {
 #define MOST_LEFT 0.3f /* of the force along the moves at their start */
 
 /* How much of the moves leads to where the force along them is zero, as the line through both its values tells. None if it does not push
-   that way at the start, or if any of it is not finite. share: [1]. Work-item: one. */
-__kernel void find_share(uint count, const __global float* sums_start, const __global float* sums_end, __global float* share) {
+   that way at the start, or if any of it is not finite. tet_sums: what belongs to sums_end besides, if has_tets is 1. share: [1].
+   Work-item: one. */
+__kernel void find_share(uint count, const __global float* sums_start, const __global float* sums_end, uint has_tets,
+                         const __global float* tet_sums, __global float* share) {
   if (get_global_id(0) != 0) return;
   const float start = sum_of(count, sums_start);
-  const float end = sum_of(count, sums_end);
+  const float end = sum_of(count, sums_end) + sum_of(has_tets * count, tet_sums);
   float found = 0.0f;
   if (start > 0.0f && isfinite(start) && isfinite(end)) {
     found = start - end > start / MOST_SHARE ? start / (start - end) : end > 0.0f ? 1.0f : MOST_SHARE;
@@ -250,9 +252,10 @@ __kernel void try_share(uint vertex_count, const __global float4* x, const __glo
 
 /* Gives the moves up if the force along them is not nearly zero where their share leads: something stiff came or went on the way, and the
    line through the ends knows nothing of that. Work-item: one. */
-__kernel void judge_share(uint count, const __global float* sums_start, const __global float* sums_end, __global float* share) {
+__kernel void judge_share(uint count, const __global float* sums_start, const __global float* sums_end, uint has_tets,
+                          const __global float* tet_sums, __global float* share) {
   if (get_global_id(0) != 0) return;
   const float start = sum_of(count, sums_start);
-  const float end = sum_of(count, sums_end);
+  const float end = sum_of(count, sums_end) + sum_of(has_tets * count, tet_sums);
   if (!(fabs(end) <= MOST_LEFT * start)) share[0] = 0.0f;
 }

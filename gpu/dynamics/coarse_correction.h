@@ -27,7 +27,7 @@ namespace palpate::gpu {
 ///
 /// Guarantees: where no bound cuts it short, a correction does not raise the energy of the step as far as that is quadratic along it; one
 /// that would begin uphill is not made. With bounds it goes the way of all moves between detections, so nothing passes through anything.
-/// Edits change what it gains, never where the sweeps end. Cost: three evaluations of all forces and one of contacts, and one product with
+/// Edits change what it gains, never where the sweeps end. Cost: one evaluation of all forces and two along the moves, and one product with
 /// a dense matrix or a V-cycle. Thread: one at a time. Determinism: same calls and tuning, same bits. No blocking calls but at edits, for
 /// the state and with a tolerance.
 class CoarseCorrection {
@@ -74,7 +74,7 @@ class CoarseCorrection {
   absl::Status BindNodes();
   absl::Status Relax(Queue& queue, double keep, double add);
   absl::Status SolveNodes(Queue& queue);
-  absl::Status SumAtTrial(Queue& queue, ToolContacts& tools, TissueSweeps& sweeps);
+  absl::Status SumAtTrial(Queue& queue, const TissueBuffers& tissue, bool has_share, ToolContacts& tools, TissueSweeps& sweeps);
   absl::StatusOr<bool> IsEnough(Queue& queue, const TissueBuffers& tissue);
   absl::Status GiveWeights(Queue& queue);
 
@@ -92,9 +92,9 @@ class CoarseCorrection {
   DeviceBuffer<UInt4> solved_part_;
   DeviceBuffer<uint32_t> node_begins_, node_frame_, entry_vertex_, vertex_nodes_, solved_node_;
   DeviceBuffer<uint32_t> fine_nodes_, row_begins_, columns_, parents_, child_begins_, children_;
-  DeviceBuffer<float> inverse_, entry_weight_, vertex_weights_, node_force_, sums_start_, sums_end_, share_;
+  DeviceBuffer<float> inverse_, entry_weight_, vertex_weights_, node_force_, sums_start_, sums_end_, tet_sums_, share_;
   DeviceBuffer<float> parent_weights_, child_weights_;
-  DeviceBuffer<Float4> rest_, rotations_, node_move_, solved_move_, forces_, trial_forces_, contact_forces_, moves_, trial_;
+  DeviceBuffer<Float4> rest_, rotations_, node_move_, solved_move_, forces_, trial_forces_, moves_, trial_;
   DeviceBuffer<Float4> blocks_, inverse_diagonal_, residual_, direction_, next_direction_, solution_;
   Kernel turn_nodes_, gather_forces_, solve_nodes_, spread_moves_, sum_along_, find_share_, sum_left_, try_share_, judge_share_;
   Kernel relax_nodes_, restrict_residual_, prolong_moves_;

@@ -169,8 +169,17 @@ static inline PALPATE_R lanes_of(const __global uint* tet, uint energy) {
   return LOAD_R(m);
 #endif
 }
+
+/* The same, of energies one after the other. */
+static inline PALPATE_R tets_of(const float* energies, uint energy) {
+  float m[PALPATE_LANES];
+#pragma unroll
+  for (int l = 0; l < PALPATE_LANES; ++l) m[l] = energies[l] == (float)energy ? 1.0f : 0.0f;
+  return LOAD_R(m);
+}
 #else
 #define lanes_of(tet, energy) SPLAT(1.0f)
+#define tets_of(energies, energy) SPLAT(1.0f)
 #endif
 
 /* Rows of Dm^-1 and so on of a block's lanes: the three reals from `first` on. */
@@ -181,6 +190,20 @@ static inline RVec load_vec(const __global float* real, uint first) {
   r.z = LOAD_R(real + (first + 2) * PALPATE_LANES);
   return r;
 }
+
+#if PALPATE_VISCOUS
+/* C at the start of the step. */
+static inline RSym load_strain(const __global float* known) {
+  RSym c;
+  c.xx = LOAD_R(known);
+  c.xy = LOAD_R(known + PALPATE_LANES);
+  c.xz = LOAD_R(known + 2 * PALPATE_LANES);
+  c.yy = LOAD_R(known + 3 * PALPATE_LANES);
+  c.yz = LOAD_R(known + 4 * PALPATE_LANES);
+  c.zz = LOAD_R(known + 5 * PALPATE_LANES);
+  return c;
+}
+#endif
 
 /* Adds the elastic and viscous terms of one block of corners. */
 static inline void add_block(float lambda_cap, const __global float4* x, float4 xi, uint block, const __global float* corner_real,
@@ -215,13 +238,7 @@ static inline void add_block(float lambda_cap, const __global float4* x, float4 
 #undef ADD_ENERGY
 #if PALPATE_VISCOUS
   const __global float* known = corner_strain + (size_t)block * 7 * PALPATE_LANES;
-  RSym start;
-  start.xx = LOAD_R(known);
-  start.xy = LOAD_R(known + PALPATE_LANES);
-  start.xz = LOAD_R(known + 2 * PALPATE_LANES);
-  start.yy = LOAD_R(known + 3 * PALPATE_LANES);
-  start.yz = LOAD_R(known + 4 * PALPATE_LANES);
-  start.zz = LOAD_R(known + 5 * PALPATE_LANES);
+  const RSym start = load_strain(known);
   add_viscous(&corner.f, &corner.g, &start, LOAD_R(known + 6 * PALPATE_LANES), corner.mu_v, corner.lambda_v, force, hessian);
 #endif
 }
@@ -487,6 +504,22 @@ __kernel void apply_loads(const __global StepParams* p, uint load_count, const _
   y[v] = (float4)(target.xyz + p->dt_s * p->dt_s / (mass[v] * (1.0f + target.w)) * force, target.w);
 }
 
+/* C = F^T F at the start of a step and the viscosity/dt that acts in it: `rate`, which fades where tissue is strained far; inverted tets have
+   none. */
+static inline void store_strain(const RMat* f, const RSym* c, PALPATE_R rate, __global float* out) {
+  STORE_R(c->xx, out);
+  STORE_R(c->xy, out + PALPATE_LANES);
+  STORE_R(c->xz, out + 2 * PALPATE_LANES);
+  STORE_R(c->yy, out + 3 * PALPATE_LANES);
+  STORE_R(c->yz, out + 4 * PALPATE_LANES);
+  STORE_R(c->zz, out + 5 * PALPATE_LANES);
+  const RMat cof = cofactor(f);
+  const PALPATE_R xx = c->xx - 1.0f, yy = c->yy - 1.0f, zz = c->zz - 1.0f;
+  const PALPATE_R strain_sq = 0.25f * (xx * xx + yy * yy + zz * zz + 2.0f * (c->xy * c->xy + c->xz * c->xz + c->yz * c->yz));
+  const PALPATE_R fade = 1.0f / (1.0f + strain_sq * strain_sq * 0.0625f);
+  STORE_R(rate * fade * step(SPLAT(0.0f), determinant(f, &cof)), out + 6 * PALPATE_LANES);
+}
+
 /* C = F^T F of every corner at the start of the step, and its viscosity. A law linear in Green strain is sound up to strains of order one;
    beyond, it would hold a tangled mesh in its tangle, so it fades as 1 / (1 + (|E|/2)^4) and does not act in inverted tets. Work-item:
    block of corners of vertex block_vertex[block]. */
@@ -498,20 +531,8 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
   const RMat f = deformation(x_start, x_start[block_vertex[block]], corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES,
                              corner_index + (size_t)block * 4 * PALPATE_LANES, &g);
   const RSym c = right_cauchy_green(&f);
-  __global float* out = corner_strain + (size_t)block * 7 * PALPATE_LANES;
-  STORE_R(c.xx, out);
-  STORE_R(c.xy, out + PALPATE_LANES);
-  STORE_R(c.xz, out + 2 * PALPATE_LANES);
-  STORE_R(c.yy, out + 3 * PALPATE_LANES);
-  STORE_R(c.yz, out + 4 * PALPATE_LANES);
-  STORE_R(c.zz, out + 5 * PALPATE_LANES);
-  const RMat cof = cofactor(&f);
-  const PALPATE_R xx = c.xx - 1.0f, yy = c.yy - 1.0f, zz = c.zz - 1.0f;
-  const PALPATE_R strain_sq = 0.25f * (xx * xx + yy * yy + zz * zz + 2.0f * (c.xy * c.xy + c.xz * c.xz + c.yz * c.yz));
-  const PALPATE_R fade = 1.0f / (1.0f + strain_sq * strain_sq * 0.0625f);
-  const PALPATE_R upright = step(SPLAT(0.0f), determinant(&f, &cof));
-  STORE_R(LOAD_R(corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES + 11 * PALPATE_LANES) * fade * upright,
-          out + 6 * PALPATE_LANES);
+  store_strain(&f, &c, LOAD_R(corner_real + (size_t)block * CORNER_REALS * PALPATE_LANES + 11 * PALPATE_LANES),
+               corner_strain + (size_t)block * 7 * PALPATE_LANES);
 }
 
 #if PALPATE_LANES == 1
@@ -521,7 +542,7 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
 #endif
 
 /* F of the tets first .. first + lanes - 1 (the last one where there are fewer), and which of these are no free places. */
-static inline RMat deformation_of_tets(uint first, uint last, const __global float4* x, const __global uint4* tets,
+static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first, uint last, const __global float4* x, const __global uint4* tets,
                                        const __global float4* tet_rest, LANE_INT* is_tet) {
   float edge[9][PALPATE_LANES], row[9][PALPATE_LANES];
   int used[PALPATE_LANES];
@@ -745,8 +766,155 @@ __kernel void keep_volumes(uint first, uint count, const __global uint* entry_ve
 }
 #endif
 
+/* Where elastic and viscous forces are stresses (PALPATE_STRESS_ENERGIES, no fibres), what they do along moves needs each tet once only, in
+   batches of PALPATE_LANES. tet_moduli: V mu, V lambda, damping/dt, energy. tet_strain [batch][7][lanes]: as corner_strain. tet_line
+   [batch][18][lanes]: F, and how the moves change it. */
+#define LINE_REALS 18
+
+/* C and the acting viscosity at the start of a step. Work-item: batch. */
+__kernel void start_tets(const __global StepParams* p, const __global float4* x_start, const __global uint4* tets,
+                         const __global float4* tet_rest, const __global float4* tet_moduli, __global float* tet_strain) {
+  const uint batch = (uint)get_global_id(0);
+  const uint first = batch * PALPATE_LANES;
+  if (first >= p->tet_count) return;
+  const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
+  LANE_INT is_tet;
+  const RMat f = deformation_of_tets(first, last, x_start, tets, tet_rest, &is_tet);
+  float rates[PALPATE_LANES];
+#pragma unroll
+  for (uint l = 0; l < PALPATE_LANES; ++l) rates[l] = first + l <= last ? tet_moduli[first + l].z : 0.0f;
+  const RSym c = right_cauchy_green(&f);
+  store_strain(&f, &c, LOAD_R(rates), tet_strain + (size_t)batch * 7 * PALPATE_LANES);
+}
+
+static inline RMat load_mat(const __global float* real) {
+  RMat m;
+  m.xx = LOAD_R(real), m.xy = LOAD_R(real + PALPATE_LANES), m.xz = LOAD_R(real + 2 * PALPATE_LANES);
+  m.yx = LOAD_R(real + 3 * PALPATE_LANES), m.yy = LOAD_R(real + 4 * PALPATE_LANES), m.yz = LOAD_R(real + 5 * PALPATE_LANES);
+  m.zx = LOAD_R(real + 6 * PALPATE_LANES), m.zy = LOAD_R(real + 7 * PALPATE_LANES), m.zz = LOAD_R(real + 8 * PALPATE_LANES);
+  return m;
+}
+
+static inline void store_mat(const RMat* m, __global float* real) {
+  STORE_R(m->xx, real);
+  STORE_R(m->xy, real + PALPATE_LANES);
+  STORE_R(m->xz, real + 2 * PALPATE_LANES);
+  STORE_R(m->yx, real + 3 * PALPATE_LANES);
+  STORE_R(m->yy, real + 4 * PALPATE_LANES);
+  STORE_R(m->yz, real + 5 * PALPATE_LANES);
+  STORE_R(m->zx, real + 6 * PALPATE_LANES);
+  STORE_R(m->zy, real + 7 * PALPATE_LANES);
+  STORE_R(m->zz, real + 8 * PALPATE_LANES);
+}
+
+/* What the forces of a batch do along its moves [J] where they have gone by this share, with the rotations as they are. */
+static inline __attribute__((always_inline)) PALPATE_R work_of_batch(const __global StepParams* p, uint batch, const RMat* from, const RMat* turn, float share,
+                                      const __global float4* tet_moduli, const __global float4* rotations,
+                                      const __global float* tet_strain) {
+  const uint first = batch * PALPATE_LANES;
+  const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
+  float moduli[3][PALPATE_LANES], known[4][PALPATE_LANES];
+#pragma unroll
+  for (uint l = 0; l < PALPATE_LANES; ++l) {
+    const float4 m = first + l <= last ? tet_moduli[first + l] : (float4)(0.0f);
+    moduli[0][l] = m.x, moduli[1][l] = m.y, moduli[2][l] = m.w;
+#if PALPATE_ENERGY_MASK & PALPATE_ROTATED_ENERGIES
+    const float4 q = rotations[min(first + l, last)];
+    known[0][l] = q.x, known[1][l] = q.y, known[2][l] = q.z, known[3][l] = q.w;
+#endif
+  }
+  RCorner corner;
+  corner.f.xx = from->xx + share * turn->xx, corner.f.xy = from->xy + share * turn->xy, corner.f.xz = from->xz + share * turn->xz;
+  corner.f.yx = from->yx + share * turn->yx, corner.f.yy = from->yy + share * turn->yy, corner.f.yz = from->yz + share * turn->yz;
+  corner.f.zx = from->zx + share * turn->zx, corner.f.zy = from->zy + share * turn->zy, corner.f.zz = from->zz + share * turn->zz;
+  corner.mu_v = LOAD_R(moduli[0]);
+  corner.lambda_v = fmin(LOAD_R(moduli[1]), p->lambda_cap * corner.mu_v);
+  corner.has_fibers = 0;
+  corner.row_a.x = corner.row_a.y = corner.row_a.z = SPLAT(0.0f); /* such energies do without rows */
+  corner.row_b = corner.row_c = corner.row_a;
+#if PALPATE_ENERGY_MASK & PALPATE_ROTATED_ENERGIES
+  corner.r = rotation_of(LOAD_R(known[0]), LOAD_R(known[1]), LOAD_R(known[2]), LOAD_R(known[3]));
+#else
+  (void)rotations;
+  (void)known;
+#endif
+#if PALPATE_VISCOUS
+  const __global float* strain = tet_strain + (size_t)batch * 7 * PALPATE_LANES;
+  const RSym start = load_strain(strain);
+  const PALPATE_R rate = LOAD_R(strain + 6 * PALPATE_LANES);
+#else
+  (void)tet_strain;
+#endif
+  const RVec columns[3] = {{turn->xx, turn->yx, turn->zx}, {turn->xy, turn->yy, turn->zy}, {turn->xz, turn->yz, turn->zz}};
+  PALPATE_R sum = SPLAT(0.0f);
+#pragma unroll
+  for (uint axis = 0; axis < 3; ++axis) { /* a corner with this axis as its gradient feels minus this column of the stress */
+    corner.g.x = SPLAT(axis == 0 ? 1.0f : 0.0f);
+    corner.g.y = SPLAT(axis == 1 ? 1.0f : 0.0f);
+    corner.g.z = SPLAT(axis == 2 ? 1.0f : 0.0f);
+    RVec force;
+    force.x = force.y = force.z = SPLAT(0.0f);
+    RSym unused;
+    unused.xx = unused.xy = unused.xz = unused.yy = unused.yz = unused.zz = SPLAT(0.0f);
+#define ADD_ENERGY(name, Name, api, code, text) \
+  if ((PALPATE_ENERGY_MASK >> code & 1u) != 0u) add_##name##_corner(&corner, tets_of(moduli[2], code), &force, &unused);
+    PALPATE_ELASTIC_ENERGIES(ADD_ENERGY)
+#undef ADD_ENERGY
+#if PALPATE_VISCOUS
+    add_viscous(&corner.f, &corner.g, &start, rate, corner.mu_v, corner.lambda_v, &force, &unused);
+#endif
+    sum += dot_r(&force, &columns[axis]);
+  }
+  return sum;
+}
+
+/* tet_line for moves from x, and what the forces do along them at their end [J]. Work-item: a contiguous share of the batches;
+   sums: [item]. */
+__kernel void begin_line(const __global StepParams* p, const __global float4* x, const __global float4* moves, const __global uint4* tets,
+                         const __global float4* tet_rest, const __global float4* tet_moduli, const __global float4* rotations,
+                         const __global float* tet_strain, __global float* tet_line, __global float* sums) {
+  const uint items = (uint)get_global_size(0);
+  const uint me = (uint)get_global_id(0);
+  const uint batches = (p->tet_count + PALPATE_LANES - 1) / PALPATE_LANES;
+  const uint part = (batches + items - 1) / items;
+  const uint end = min((me + 1) * part, batches);
+  PALPATE_R sum = SPLAT(0.0f);
+  for (uint batch = me * part; batch < end; ++batch) {
+    const uint first = batch * PALPATE_LANES;
+    const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
+    LANE_INT is_tet;
+    const RMat f = deformation_of_tets(first, last, x, tets, tet_rest, &is_tet);
+    const RMat turn = deformation_of_tets(first, last, moves, tets, tet_rest, &is_tet);
+    __global float* line = tet_line + (size_t)batch * LINE_REALS * PALPATE_LANES;
+    store_mat(&f, line);
+    store_mat(&turn, line + 9 * PALPATE_LANES);
+    sum += work_of_batch(p, batch, &f, &turn, 1.0f, tet_moduli, rotations, tet_strain);
+  }
+  sums[me] = lane_sum(sum);
+}
+
+/* What the forces do along the moves of tet_line [J], where they have gone by share[0]. Work-item, sums: as of begin_line. */
+__kernel void work_on_line(const __global StepParams* p, const __global float* share, const __global float4* tet_moduli,
+                           const __global float4* rotations, const __global float* tet_strain, const __global float* tet_line,
+                           __global float* sums) {
+  const uint items = (uint)get_global_size(0);
+  const uint me = (uint)get_global_id(0);
+  const uint batches = (p->tet_count + PALPATE_LANES - 1) / PALPATE_LANES;
+  const uint part = (batches + items - 1) / items;
+  const uint end = min((me + 1) * part, batches);
+  PALPATE_R sum = SPLAT(0.0f);
+  for (uint batch = me * part; batch < end; ++batch) {
+    const __global float* line = tet_line + (size_t)batch * LINE_REALS * PALPATE_LANES;
+    const RMat f = load_mat(line);
+    const RMat turn = load_mat(line + 9 * PALPATE_LANES);
+    sum += work_of_batch(p, batch, &f, &turn, share[0], tet_moduli, rotations, tet_strain);
+  }
+  sums[me] = lane_sum(sum);
+}
+
 /* The residual of the implicit equation at the current x: the sum of all forces minus mass times acceleration [N]; parts are selected by
    `parts`: 1 elastic and viscous, pressure of a kept volume included, 2 inertia, gravity, loads and mass damping, 4 contact, 8 anchors.
+   w = 1 where a contact or an anchor of these acts, else 0.
    Work-item: vertex, fixed ones included. */
 __kernel void vertex_forces(const __global StepParams* p, uint parts, const __global float4* x, const __global float4* x_start,
                             const __global float4* y, const __global float* mass, const __global uint2* block_range,
@@ -773,15 +941,16 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
 #endif
   }
   if (parts & 2u) b.force -= mass[v] * p->inv_dt * p->inv_dt * (1.0f + y[v].w) * (x[v].xyz - y[v].xyz);
+  bool acts = false;
   if (parts & 4u) {
-    add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles,
-                 &b);
+    acts = add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
+                        obstacles, &b);
 #if PALPATE_SURFACE
-    add_surface_contacts(sp, v, 0, 0, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
+    acts |= add_surface_contacts(sp, v, 0, 0, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
 #endif
   }
-  if (parts & 8u) add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
-  forces[v] = (float4)(b.force, 0.0f);
+  if (parts & 8u) acts |= add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
+  forces[v] = (float4)(b.force, acts ? 1.0f : 0.0f);
 }
 
 #if PALPATE_SURFACE

@@ -48,6 +48,7 @@ absl::StatusOr<TissueBuffers> TissueBuffers::Create(Queue& queue, const TissueLa
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.corner_strain, strains, "corner_strain"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.tets, layout.tets, "tets"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.tet_rest, layout.tet_rest, "tet_rest"));
+  PALPATE_RETURN_IF_ERROR(Upload(queue, &b.tet_moduli, layout.tet_moduli, "tet_moduli"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.rotations, rotations, "rotations"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.triangles, layout.triangles, "triangles"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.vertex_triangle_range, layout.vertex_triangle_range.values(), "vertex_triangle_range"));
@@ -71,6 +72,7 @@ absl::Status TissueBuffers::Follow(const TissueLayout& layout, const TissueLayou
   PALPATE_RETURN_IF_ERROR(w.AddElements(corner_index, layout.corner_index, delta.blocks, size_t{4} * layout.lanes));
   PALPATE_RETURN_IF_ERROR(w.AddElements(tets, layout.tets, delta.tets));
   PALPATE_RETURN_IF_ERROR(w.AddElements(tet_rest, layout.tet_rest, delta.tets, 3));
+  PALPATE_RETURN_IF_ERROR(w.AddElements(tet_moduli, layout.tet_moduli, delta.tets));
   PALPATE_RETURN_IF_ERROR(w.AddElements(triangles, layout.triangles, delta.triangles));
   for (const uint32_t t : delta.tets) {
     if (rotations.count() > 0) PALPATE_RETURN_IF_ERROR(w.Add(rotations, std::span<const Float4>(&kNotTurned, 1), t));
@@ -92,7 +94,7 @@ size_t TissueBuffers::device_bytes() const {
   const auto add = [&](const auto&... buffers) { sum += (buffers.size_bytes() + ...); };
   add(params, x, x_start, y, velocity, velocity_before, x_before, x_before2, touched, mass, mass_damping, original_index, held_axes);
   add(block_range, vertex_triangle_range, block_vertex, corner_index, vertex_triangles, corner_real, corner_strain, tets, triangles);
-  add(tet_rest, rotations);
+  add(tet_rest, tet_moduli, rotations);
   return sum;
 }
 

@@ -35,7 +35,7 @@ struct TissueBuffers {
   DeviceBuffer<float> corner_real;
   DeviceBuffer<float> corner_strain;  ///< at the start of the step, for viscosity; empty without
   DeviceBuffer<UInt4> tets, triangles;
-  DeviceBuffer<Float4> tet_rest;
+  DeviceBuffer<Float4> tet_rest, tet_moduli;
   DeviceBuffer<Float4> rotations;  ///< [tet] quaternions of corotated tets; empty without
 
   /// All of a layout, at rest. `has_history`: there are x_before and x_before2. Errors: ResourceExhausted.

@@ -299,6 +299,7 @@ void LayoutEntries::WriteTet(uint32_t t) {
   const TissueTet& tet = model_.tets[t];
   if (IsFree(tet)) {
     layout_.tets[t] = {};
+    layout_.tet_moduli[t] = {};
     for (size_t row = 0; row < 3; ++row) layout_.tet_rest[size_t{3} * t + row] = {};
     return;
   }
@@ -312,7 +313,14 @@ void LayoutEntries::WriteTet(uint32_t t) {
     layout_.tet_rest[size_t{3} * t + row] = {static_cast<float>(rows[row][0]), static_cast<float>(rows[row][1]),
                                              static_cast<float>(rows[row][2]), 0.0F};
   }
-  if (tet.energy == TissueEnergy::kShapeMatched) layout_.tet_rest[size_t{3} * t].w = 1.0F;
+  if (tet.energy == TissueEnergy::kShapeMatched) {
+    layout_.tet_rest[size_t{3} * t].w = 1.0F;
+    layout_.tet_moduli[t] = {};
+    return;
+  }
+  const double volume_m3 = Volume(t);
+  layout_.tet_moduli[t] = {static_cast<float>(volume_m3 * tet.mu_pa), static_cast<float>(volume_m3 * tet.lambda_pa),
+                           static_cast<float>(tet.damping_s / dt_s_), static_cast<float>(tet.energy)};
 }
 
 void LayoutEntries::WriteTriangle(uint32_t t, bool is_tissue) {
@@ -465,6 +473,7 @@ void PlaceTets(const TissueModel& model, size_t tet_room, LayoutEntries& entries
   layout->tet_count = static_cast<uint32_t>(model.tets.size());
   layout->tets.resize(tet_room);
   layout->tet_rest.resize(tet_room * 3);
+  layout->tet_moduli.resize(tet_room);
   double edge_sum = 0;
   double modulus_sum = 0;
   for (uint32_t t = 0; t < layout->tet_count; ++t) {

@@ -227,6 +227,7 @@ struct TissueLayout {
   std::vector<uint32_t> corner_index;      ///< [block room][4][lanes]
   std::vector<UInt4> tets;                 ///< [tet room], slots
   std::vector<Float4> tet_rest;            ///< [tet room][3] rows of Dm^-1; w of the first = 1 if shape-matched
+  std::vector<Float4> tet_moduli;          ///< [tet room] V mu [J], V lambda [J], damping / dt, code of the energy; 0 if shape-matched
   std::vector<UInt4> triangles;            ///< [triangle room], slots; w = 1: of tissue
   std::vector<uint32_t> triangle_body;     ///< [triangle_count] or empty: surfaces do not meet
   BySlot<UInt2> vertex_triangle_range;     ///< begin and end in vertex_triangles

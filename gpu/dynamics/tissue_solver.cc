@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kShiftPeriod = 3;       // sweeps between moves of whole components
-constexpr uint32_t kCorrectionPeriod = 7;  // sweeps between coarse corrections, the first after the first
+constexpr uint32_t kCorrectionPeriod = 5;  // sweeps between coarse corrections, the first after the first
 constexpr uint32_t kMinCheckPeriod = 4;    // sweeps between looks at how far surfaces moved
 constexpr int kCertifyTurns = 3;           // of obstacles and surfaces, each of which may undo what the other found safe
 

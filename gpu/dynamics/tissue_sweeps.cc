@@ -21,6 +21,12 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
   spectral_radius_ = options.acceleration;
   moves_along_ = options.coarse_nodes > 0;
   PALPATE_ASSIGN_OR_RETURN(forces_, DeviceBuffer<Float4>::Create(queue.context(), layout_.vertex_count, "forces"));
+  if (moves_along_ && HasStresses()) {
+    const size_t reals = (layout_.tets.size() + layout_.lanes - 1) / layout_.lanes * layout_.lanes;
+    PALPATE_ASSIGN_OR_RETURN(tet_line_, DeviceBuffer<float>::Create(queue.context(), 18 * reals, "tet_line"));
+    PALPATE_ASSIGN_OR_RETURN(tet_strain_,
+                             DeviceBuffer<float>::Create(queue.context(), layout_.has_viscosity ? 7 * reals : 1, "tet_strain"));
+  }
   if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
   if (KeepsVolumes(model)) {
     PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
@@ -41,11 +47,15 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
       {&TissueSweeps::start_strain_, "start_strain"}, {&TissueSweeps::extract_rotations_, "extract_rotations"},
       {&TissueSweeps::solve_color_, "solve_color"},   {&TissueSweeps::vertex_forces_, "vertex_forces"},
       {&TissueSweeps::accelerate_, "accelerate"},     {&TissueSweeps::move_along_, "move_along"},
-      {&TissueSweeps::keep_volumes_, "keep_volumes"}};
+      {&TissueSweeps::start_tets_, "start_tets"},     {&TissueSweeps::begin_line_, "begin_line"},
+      {&TissueSweeps::work_on_line_, "work_on_line"}, {&TissueSweeps::keep_volumes_, "keep_volumes"}};
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
     if (kernel == &TissueSweeps::keep_volumes_ && !volumes_) continue;
     if (kernel == &TissueSweeps::move_along_ && !moves_along_) continue;
+    const bool is_of_line =
+        kernel == &TissueSweeps::start_tets_ || kernel == &TissueSweeps::begin_line_ || kernel == &TissueSweeps::work_on_line_;
+    if (is_of_line && !(moves_along_ && HasStresses())) continue;
     if (is_same) {
       this->*kernel = std::move(old->*kernel);
     } else {
@@ -77,12 +87,26 @@ absl::Status TissueSweeps::Bind(const TissueBuffers& tissue, const ToolContacts&
                                              Arg("has_history", uint32_t{spectral_radius_ > 0 ? 1U : 0U}), Arg("x_before", tissue.x_before),
                                              Arg("x_before2", tissue.x_before2), Arg("touched", tissue.touched),
                                              Arg("held_axes", tissue.held_axes)));
+    if (HasStresses()) PALPATE_RETURN_IF_ERROR(BindLine(tissue));
   }
   PALPATE_RETURN_IF_ERROR(accelerate_.Bind(Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_before", tissue.x_before),
                                            Arg("x_before2", tissue.x_before2), Arg("touched", tissue.touched),
                                            Arg("held_axes", tissue.held_axes)));
   if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
   return volumes_ ? BindVolumes(tissue) : absl::OkStatus();
+}
+
+/// Work along moves.
+absl::Status TissueSweeps::BindLine(const TissueBuffers& tissue) {
+  PALPATE_RETURN_IF_ERROR(start_tets_.Bind(Arg("p", tissue.params), Arg("x_start", tissue.x_start), Arg("tets", tissue.tets),
+                                           Arg("tet_rest", tissue.tet_rest), Arg("tet_moduli", tissue.tet_moduli),
+                                           Arg("tet_strain", tet_strain_)));
+  PALPATE_RETURN_IF_ERROR(begin_line_.Bind(Arg("tets", tissue.tets), Arg("tet_rest", tissue.tet_rest)));
+  for (Kernel* kernel : {&begin_line_, &work_on_line_}) {
+    PALPATE_RETURN_IF_ERROR(kernel->Bind(Arg("p", tissue.params), Arg("tet_moduli", tissue.tet_moduli), Arg("rotations", tissue.rotations),
+                                         Arg("tet_strain", tet_strain_), Arg("tet_line", tet_line_)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TissueSweeps::BindAnchors(const TissueAnchors& anchors) {
@@ -161,7 +185,8 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
 absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
   [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omega, plain, has_swept, shapes, volumes, has_goal,
-                          strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, forces] = *this;
+                          strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, start_tets, begin_line, work_on_line,
+                          forces, tet_strain, tet_line] = *this;
   return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
 }
 
@@ -171,7 +196,9 @@ absl::Status TissueSweeps::LoadState(Queue& queue, StateReader& archive) {
 
 absl::Status TissueSweeps::Begin(Queue& queue, const TissueBuffers& tissue) {
   if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(queue, tissue.x_start));
-  return layout_.has_viscosity ? queue.Enqueue(start_strain_, {layout_.block_count, 0}) : absl::OkStatus();
+  if (!layout_.has_viscosity) return absl::OkStatus();
+  if (moves_along_ && HasStresses()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(start_tets_, {layout_.BatchesOfTets(), 0}));
+  return queue.Enqueue(start_strain_, {layout_.block_count, 0});
 }
 
 void TissueSweeps::BeginSweeps() {
@@ -227,6 +254,15 @@ absl::Status TissueSweeps::EnqueueForces(Queue& queue, uint32_t parts, const Dev
   return queue.Launch(vertex_forces_, {layout_.vertex_count, 0}, Arg("parts", parts), Arg("x", positions), Arg("forces", forces_n));
 }
 
+absl::Status TissueSweeps::BeginLine(Queue& queue, const Range& range, const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& moves,
+                                     const DeviceBuffer<float>& sums) {
+  return queue.Launch(begin_line_, range, Arg("x", x), Arg("moves", moves), Arg("sums", sums));
+}
+
+absl::Status TissueSweeps::WorkOnLine(Queue& queue, const Range& range, const DeviceBuffer<float>& share, const DeviceBuffer<float>& sums) {
+  return queue.Launch(work_on_line_, range, Arg("share", share), Arg("sums", sums));
+}
+
 absl::Status TissueSweeps::ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n) {
   if (volumes_) {
     PALPATE_RETURN_IF_ERROR(volumes_->Measure(queue, tissue.triangles, tissue.x, false));
@@ -237,7 +273,8 @@ absl::Status TissueSweeps::ReadForces(Queue& queue, const TissueBuffers& tissue,
 }
 
 size_t TissueSweeps::device_bytes() const {
-  return forces_.size_bytes() + (shapes_ ? shapes_->device_bytes() : 0) + (volumes_ ? volumes_->device_bytes() : 0);
+  return forces_.size_bytes() + tet_strain_.size_bytes() + tet_line_.size_bytes() + (shapes_ ? shapes_->device_bytes() : 0) +
+         (volumes_ ? volumes_->device_bytes() : 0);
 }
 
 }  // namespace palpate::gpu

@@ -62,9 +62,18 @@ class TissueSweeps {
   /// Between sweeps: moves vertices by share[0] of `moves` [slot], as far as their bounds allow, and the history with them.
   absl::Status MoveAlong(Queue& queue, const DeviceBuffer<Float4>& moves, const DeviceBuffer<float>& share);
 
-  /// Forces [N] at `positions` by slot, the sum of the chosen ForceParts; after Update. Of bodies that keep their volume: the pressures of
-  /// the last sweep.
+  /// Forces [N] at `positions` by slot, the sum of the chosen ForceParts, w = 1 where a contact or an anchor of these acts; after Update.
+  /// Of bodies that keep their volume: the pressures of the last sweep.
   absl::Status EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions, const DeviceBuffer<Float4>& forces_n);
+  /// Whether BeginLine can: no fibres, and all energies are PALPATE_STRESS_ENERGIES.
+  bool HasStresses() const { return !layout_.has_fibers && (layout_.EnergyMask() & ~PALPATE_STRESS_ENERGIES) == 0; }
+  /// What the elastic and viscous forces do along `moves` [J], both by slot, at positions x + moves, as parts whose sum it is: one for each
+  /// of the work-items of `range`. After Update, whose rotations count. Each tet once: a fraction of the work of EnqueueForces. Needs
+  /// moves.
+  absl::Status BeginLine(Queue& queue, const Range& range, const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& moves,
+                         const DeviceBuffer<float>& sums);
+  /// The same at x + share[0] * moves of the last BeginLine, for less.
+  absl::Status WorkOnLine(Queue& queue, const Range& range, const DeviceBuffer<float>& share, const DeviceBuffer<float>& sums);
   /// Those at positions x. Blocking.
   absl::Status ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n);
 
@@ -75,6 +84,7 @@ class TissueSweeps {
   absl::Status MakeKernels(Context& context, bool surfaces_meet, TissueSweeps* old);
   absl::Status MakeShapes(Queue& queue, const TissueModel& model);
   bool TouchesShapes(const TissueModel& model, const TissueChange& change, const TissueLayoutDelta& delta) const;
+  absl::Status BindLine(const TissueBuffers& tissue);
   absl::Status BindShapes();
   absl::Status BindVolumes(const TissueBuffers& tissue);
   absl::Status KeepVolumes(Queue& queue, uint32_t color);
@@ -92,7 +102,9 @@ class TissueSweeps {
   std::unique_ptr<VolumeKeeper> volumes_;  // null: no bodies that keep their volume
   std::vector<uint8_t> has_goal_;          // [slot], if there are
   Kernel start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_along_, keep_volumes_;
+  Kernel start_tets_, begin_line_, work_on_line_;
   DeviceBuffer<Float4> forces_;
+  DeviceBuffer<float> tet_strain_, tet_line_;
 };
 
 }  // namespace palpate::gpu

@@ -20,6 +20,8 @@
 
 /* Codes of those that read the rotation of the polar decomposition, as bits. */
 #define PALPATE_ROTATED_ENERGIES 0x2u
+/* Codes of those whose force at a corner is a stress, the same for all corners of a tet, times the rest gradient g there, as bits. */
+#define PALPATE_STRESS_ENERGIES 0xfu
 
 #define PALPATE_ENERGY_CODES 16u /* fit into the bits above PALPATE_ENERGY_SHIFT */
 #define PALPATE_ENERGY_SHAPE 15u /* none: the vertices are drawn to goals, see gpu/dynamics/shape_goals.cl */

@@ -19,6 +19,7 @@
 #include "sim/scene/checker.h"
 #include "sim/scene/marker_spec.h"
 #include "sim/scene/material_spec.h"
+#include "sim/scene/solver_advice.h"
 #include "sim/scene/texture_spec.h"
 #include "sim/scene/tool_spec.h"
 
@@ -693,7 +694,7 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   if (spec.solver().has_acceleration()) check.Range("solver.acceleration", spec.solver().acceleration(), 0, 0.99);
   if (spec.solver().has_coarse_nodes()) check.Range("solver.coarse_nodes", spec.solver().coarse_nodes(), 0, 4096);
   check.Range("solver.tolerance_m_per_s2", spec.solver().tolerance_m_per_s2(), 0, 1e6);
-  if (spec.solver().tolerance_m_per_s2() > 0 && spec.solver().coarse_nodes() == 0) {
+  if (spec.solver().tolerance_m_per_s2() > 0 && spec.solver().has_coarse_nodes() && spec.solver().coarse_nodes() == 0) {
     check.Invalid("solver.tolerance_m_per_s2", "is judged at coarse corrections, and solver.coarse_nodes is 0");
   }
   if (spec.contact().has_margin_m()) check.Range("contact.margin_m", spec.contact().margin_m(), 1e-6, 0.1);
@@ -805,6 +806,11 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   for (int i = 0; i < spec.tools_size(); ++i) {
     PALPATE_ASSIGN_OR_RETURN(sim::ToolDescription tool, BuildToolDescription(spec.tools(i), At("tools", i)));
     out.tools.push_back(std::move(tool));
+  }
+  if (!spec.solver().has_coarse_nodes()) out.solver.coarse_nodes = sim::ChosenCoarseNodes(out);
+  if (sim::AreCorrected(out)) {
+    if (!spec.solver().has_iterations()) out.solver.iterations = sim::kCorrectedSweeps;
+    if (!spec.solver().has_acceleration()) out.solver.acceleration = sim::kCorrectedAcceleration;
   }
   return out;
 }

@@ -241,6 +241,73 @@ TEST_F(CoarseCorrectionTest, InverseIsThatOfTheHessianAtRest) {
   }
 }
 
+// The work of each tet once is the sum over all corners, whatever the energies, with viscosity and places without a tet.
+TEST_F(CoarseCorrectionTest, WorkAlongMovesIsThatOfTheForces) {
+  std::mt19937_64 random(11);
+  std::normal_distribution<double> normal;
+  constexpr TissueEnergy kEnergies[] = {TissueEnergy::kStableNeoHookean, TissueEnergy::kCorotated, TissueEnergy::kLinear,
+                                        TissueEnergy::kStVenantKirchhoff};
+  for (const auto& [mixed, damping_s] : {std::pair<size_t, double>(1, 0), {4, 0.02}}) {
+    SCOPED_TRACE(testing::Message() << mixed << " energies, damping " << damping_s);
+    TissueModel model = Cantilever({7, 3, 3}, {.young_modulus_pa = 5000, .poisson_ratio = 0.4, .damping_s = damping_s});
+    for (size_t t = 0; t < model.tets.size(); ++t) {
+      model.tets[t].energy = kEnergies[t % mixed];
+      model.tets[t].mu_pa *= 1 + 0.1 * static_cast<double>(t % 7);
+    }
+    ASSERT_NE(model.tets.size() % 8, 0U) << "the last batch shall not be full";
+    model.tets[10].vertices = kFreeTissueTet;
+    PALPATE_TEST_ASSIGN(const std::unique_ptr<Stages> stages, Make(model, 40));
+    ASSERT_TRUE(stages->sweeps.HasStresses());
+    const std::vector<Vector3d> rest = RestOf(model);
+    Write(*stages, rest, rest);
+    PALPATE_ASSERT_OK(stages->sweeps.Begin(queue(), stages->tissue));
+    std::vector<Float4> x = Read(stages->tissue.x), moves(x.size());
+    const auto add_noise = [&](double size_m, Float4* to) {
+      to->x += static_cast<float>(size_m * normal(random));
+      to->y += static_cast<float>(size_m * normal(random));
+      to->z += static_cast<float>(size_m * normal(random));
+    };
+    for (size_t v = 0; v < x.size(); ++v) {
+      x[v].x *= 1.1F;
+      add_noise(2e-3, &x[v]);
+      add_noise(1e-3, &moves[v]);
+    }
+    PALPATE_ASSERT_OK(queue().Write(stages->tissue.x, std::span<const Float4>(x)));
+    PALPATE_ASSERT_OK(stages->sweeps.Update(queue(), stages->tissue));
+    PALPATE_TEST_ASSIGN(const DeviceBuffer<Float4> forces, DeviceBuffer<Float4>::Create(context(), x.size(), "forces"));
+    PALPATE_TEST_ASSIGN(DeviceBuffer<Float4> trial, DeviceBuffer<Float4>::Create(context(), x.size(), "trial"));
+    PALPATE_TEST_ASSIGN(DeviceBuffer<Float4> along, DeviceBuffer<Float4>::Create(context(), x.size(), "moves"));
+    PALPATE_TEST_ASSIGN(DeviceBuffer<float> share, DeviceBuffer<float>::Create(context(), 1, "share"));
+    PALPATE_ASSERT_OK(queue().Write(along, std::span<const Float4>(moves)));
+    for (const float part : {1.0F, 0.4F}) {
+      std::vector<Float4> at = x;
+      for (size_t v = 0; v < x.size(); ++v) {
+        at[v] = {x[v].x + part * moves[v].x, x[v].y + part * moves[v].y, x[v].z + part * moves[v].z, 0};
+      }
+      PALPATE_ASSERT_OK(queue().Write(trial, std::span<const Float4>(at)));
+      PALPATE_ASSERT_OK(queue().Write(share, std::span<const float>(&part, 1)));
+      PALPATE_ASSERT_OK(stages->sweeps.EnqueueForces(queue(), kElasticForces, trial, forces));
+      const std::vector<Float4> f = Read(forces);
+      double expected_j = 0, scale_j = 0;
+      for (size_t v = 0; v < f.size(); ++v) {
+        const double work_j =
+            static_cast<double>(f[v].x) * moves[v].x + static_cast<double>(f[v].y) * moves[v].y + static_cast<double>(f[v].z) * moves[v].z;
+        expected_j += work_j;
+        scale_j += std::abs(work_j);
+      }
+      ASSERT_GT(std::abs(expected_j), 0.01 * scale_j);
+      for (const uint32_t items : {1U, 3U, 1024U}) {
+        PALPATE_TEST_ASSIGN(const DeviceBuffer<float> sums, DeviceBuffer<float>::Create(context(), items, "sums"));
+        PALPATE_ASSERT_OK(part == 1 ? stages->sweeps.BeginLine(queue(), {items, 1}, stages->tissue.x, along, sums)
+                                    : stages->sweeps.WorkOnLine(queue(), {items, 1}, share, sums));
+        double sum_j = 0;
+        for (const float some_j : Read(sums)) sum_j += some_j;
+        EXPECT_NEAR(sum_j, expected_j, 1e-5 * scale_j) << items << " items, " << part;
+      }
+    }
+  }
+}
+
 TEST_F(CoarseCorrectionTest, ForcesAndMovesAreThoseOfTheHost) {
   const TissueModel model = Cantilever(k2500, kTissue);
   PALPATE_TEST_ASSIGN(const std::unique_ptr<Stages> stages, Make(model, 100));
@@ -559,7 +626,7 @@ TEST_F(CoarseSolverTest, SweepsEndWhereTheToleranceIsMet) {
       PALPATE_TEST_ASSIGN(const TissueStep step, solver->Step({}));
       if (tolerance > 0) {
         sweeps.push_back(step.sweeps);
-        EXPECT_TRUE(step.sweeps == 20 || step.sweeps % 7 == 1) << step.sweeps;
+        EXPECT_TRUE(step.sweeps == 20 || step.sweeps % 5 == 1) << step.sweeps;
       } else {
         ASSERT_EQ(step.sweeps, 20U);
       }

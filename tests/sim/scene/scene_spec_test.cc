@@ -368,16 +368,51 @@ TEST(SceneSpec, BoundsThemselvesAreAllowed) {
 TEST(SceneSpec, ToleranceNeedsCoarseCorrections) {
   v1::SceneSpec spec = SlabScene();
   spec.mutable_solver()->set_tolerance_m_per_s2(0.02);
-  ExpectRefused(spec, "solver.tolerance_m_per_s2: is judged at coarse corrections, and solver.coarse_nodes is 0");
-  spec.mutable_solver()->set_coarse_nodes(4096);
   const absl::StatusOr<sim::SceneDescription> built = Build(spec);
   ASSERT_TRUE(built.ok()) << built.status();
   EXPECT_EQ(built->solver.tolerance_m_per_s2, 0.02);
+  EXPECT_GT(built->solver.coarse_nodes, 0);
+  spec.mutable_solver()->set_coarse_nodes(0);
+  ExpectRefused(spec, "solver.tolerance_m_per_s2: is judged at coarse corrections, and solver.coarse_nodes is 0");
   spec.mutable_solver()->set_tolerance_m_per_s2(-1);
   ExpectRefused(spec, "solver.tolerance_m_per_s2: -1 is outside [0, 1e+06]");
   spec.mutable_solver()->clear_tolerance_m_per_s2();
   spec.mutable_solver()->set_coarse_nodes(4097);
   ExpectRefused(spec, "solver.coarse_nodes: 4097 is outside [0, 4096]");
+}
+
+// Corrections come by themselves where sweeps would not do, unless the file says otherwise.
+TEST(SceneSpec, BodiesThatWantMoreSweepsAreCorrected) {
+  v1::SceneSpec spec = SlabScene();
+  spec.mutable_solver()->set_iterations(500);
+  absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->solver.coarse_nodes, 0);
+  EXPECT_EQ(built->solver.acceleration, 0.9);
+  spec.mutable_bodies(0)->mutable_material()->set_young_modulus_pa(1e6);
+  spec.mutable_solver()->clear_iterations();
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->solver.coarse_nodes, 4096);
+  EXPECT_EQ(built->solver.acceleration, 0.85);
+  EXPECT_EQ(built->solver.iterations, 17);
+  spec.mutable_solver()->set_acceleration(0.8);
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->solver.acceleration, 0.8);
+  spec.mutable_solver()->clear_acceleration();
+  spec.mutable_solver()->set_coarse_nodes(0);
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->solver.coarse_nodes, 0);
+  EXPECT_EQ(built->solver.acceleration, 0.9);
+  EXPECT_EQ(built->solver.iterations, 20);
+  spec.mutable_solver()->clear_coarse_nodes();
+  spec.mutable_bodies(0)->set_volume_stiffness_pa(1e4);
+  built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->solver.coarse_nodes, 0) << "corrections do not act where a body keeps its volume";
+  EXPECT_EQ(built->solver.acceleration, 0.9);
 }
 
 TEST(SceneSpec, AbsentFieldsTakeTheDocumentedDefaults) {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/mesh/generators.h"
-#include "sim/world/solver_advice.h"
+#include "sim/scene/solver_advice.h"
 #include "sim/world/world.h"
 #include "tests/support/device_test.h"
 
@@ -99,7 +99,7 @@ TEST_F(SweepsTest, OnlyDynamicBodiesNeedSweeps) {
   EXPECT_EQ(AdvisedSweeps(scene, 0), 20);
   scene.dt_s = 1.0 / 120;
   scene.solver.coarse_nodes = 100;
-  EXPECT_EQ(AdvisedSweeps(scene, 0), 15);
+  EXPECT_EQ(AdvisedSweeps(scene, 0), 17);
   body.volume_stiffness_pa = 1e4;
   EXPECT_EQ(AdvisedSweeps(scene, 0), 30) << "bodies that keep their volume are not corrected";
   body.kind = BodyKind::kRigid;

@@ -11,4 +11,16 @@ namespace palpate::sim {
 /// docs/evidence/tissue.md, "How many sweeps".
 int AdvisedSweeps(const SceneDescription& scene, size_t body);
 
+/// Whether coarse corrections act in the scene: scene.solver.coarse_nodes > 0, and no body keeps its volume.
+bool AreCorrected(const SceneDescription& scene);
+
+/// What scene.solver.coarse_nodes is where nobody says: 4096 if corrections can act and either a body wants more sweeps without them than
+/// scene.solver.iterations, or scene.solver.tolerance_m_per_s2 asks for them; else 0.
+int ChosenCoarseNodes(const SceneDescription& scene);
+
+/// What suits scene.solver where corrections act. The fourth correction comes before the last of 17 sweeps; more acceleration makes what a
+/// correction leaves swing.
+inline constexpr int kCorrectedSweeps = 17;
+inline constexpr double kCorrectedAcceleration = 0.85;
+
 }  // namespace palpate::sim

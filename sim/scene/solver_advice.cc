@@ -1,4 +1,4 @@
-#include "sim/world/solver_advice.h"
+#include "sim/scene/solver_advice.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,24 +12,23 @@
 namespace palpate::sim {
 namespace {
 
-constexpr int kCorrectedSweeps = 15;
+constexpr int kCoarseNodes = 4096;
 constexpr double kLeastSweeps = 20;    // without corrections
 constexpr double kFreeEdges = 1.2;     // that a push may travel in a step without needing more
 constexpr double kSweepsPerEdge = 14;  // what has gone to and fro through the whole body needs no more
 constexpr double kRounding = 5;        // the fit is no better
 
-bool AreCorrected(const SceneDescription& scene) {
-  return scene.solver.coarse_nodes > 0 &&
-         std::none_of(scene.bodies.begin(), scene.bodies.end(), [](const BodyDescription& b) { return b.volume_stiffness_pa > 0; });
+bool IsSwept(const BodyDescription& body) {
+  return body.kind == BodyKind::kDeformable && body.simulation == Simulation::kDynamic && !body.mesh.tets.empty();
 }
 
-}  // namespace
+bool CanBeCorrected(const SceneDescription& scene) {
+  return std::none_of(scene.bodies.begin(), scene.bodies.end(), [](const BodyDescription& body) { return body.volume_stiffness_pa > 0; });
+}
 
-int AdvisedSweeps(const SceneDescription& scene, size_t index) {
+int SweepsWithoutCorrections(const SceneDescription& scene, size_t index) {
   const BodyDescription& body = scene.bodies[index];
-  const bool is_swept = body.kind == BodyKind::kDeformable && body.simulation == Simulation::kDynamic;
-  if (!is_swept || body.mesh.tets.empty()) return 0;
-  if (AreCorrected(scene)) return kCorrectedSweeps;
+  if (!IsSwept(body)) return 0;
   double volume_m3 = 0;
   for (size_t t = 0; t < body.mesh.tets.size(); ++t) volume_m3 += TetVolume(body.mesh, t);
   // Of a regular tet of the mean volume.
@@ -44,6 +43,23 @@ int AdvisedSweeps(const SceneDescription& scene, size_t index) {
   const double beyond = std::max(1.0, speed_m_per_s * scene.dt_s / (kFreeEdges * edge_m));
   const double sweeps = std::min(kLeastSweeps * beyond * beyond, kSweepsPerEdge * box.sizes().maxCoeff() / edge_m);
   return static_cast<int>(kRounding * std::round(std::max(sweeps, kLeastSweeps) / kRounding));
+}
+
+}  // namespace
+
+bool AreCorrected(const SceneDescription& scene) { return scene.solver.coarse_nodes > 0 && CanBeCorrected(scene); }
+
+int AdvisedSweeps(const SceneDescription& scene, size_t body) {
+  return IsSwept(scene.bodies[body]) && AreCorrected(scene) ? kCorrectedSweeps : SweepsWithoutCorrections(scene, body);
+}
+
+int ChosenCoarseNodes(const SceneDescription& scene) {
+  if (!CanBeCorrected(scene)) return 0;
+  bool is_wanted = scene.solver.tolerance_m_per_s2 > 0;
+  for (size_t body = 0; body < scene.bodies.size() && !is_wanted; ++body) {
+    is_wanted = SweepsWithoutCorrections(scene, body) > scene.solver.iterations;
+  }
+  return is_wanted ? kCoarseNodes : 0;
 }
 
 }  // namespace palpate::sim
