@@ -1,6 +1,7 @@
 #include "gpu/runtime/context.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 
@@ -31,7 +32,14 @@ std::vector<unsigned char> BinaryOf(cl_program program) {
   return binary;
 }
 
-// What the cache keeps of a program: the length of its signatures as text, that text, the driver's binary.
+// Whether the driver itself finds again what it has compiled. PoCL does, for the sizes of groups that were in use. Asked for a program's
+// binary, it would first compile every kernel once more, for groups of any size: most of the time of a first start.
+bool DriverKeepsPrograms(const DeviceInfo& device) {
+  const char* const has_cache = std::getenv("POCL_KERNEL_CACHE");
+  return device.platform_name == "Portable Computing Language" && (has_cache == nullptr || std::string_view(has_cache) != "0");
+}
+
+// What the cache keeps of a program: the length of its signatures as text, that text, the driver's binary (empty if the driver keeps it).
 using CacheEntry = std::vector<unsigned char>;
 
 CacheEntry MakeEntry(const ProgramSignatures& signatures, const std::vector<unsigned char>& binary) {
@@ -103,8 +111,12 @@ absl::StatusOr<std::shared_ptr<Program>> Context::LoadOrCompile(const KernelSour
   const std::string disk_key =
       absl::StrCat("program with signatures\n", device_.platform_name, "\n", device_.platform_version, "\n", device_.name, "\n",
                    device_.version, "\n", device_.driver_version, "\n", options, "\n", std::string(source.text));
+  const bool driver_keeps = DriverKeepsPrograms(device_);
+  std::optional<ProgramSignatures> known;
   if (const auto entry = cache_.Load(disk_key)) {
-    if (std::optional<CachedProgram> cached = SplitEntry(*entry)) {
+    if (std::optional<CachedProgram> cached = SplitEntry(*entry); cached && driver_keeps && cached->binary.empty()) {
+      known = std::move(cached->signatures);
+    } else if (cached) {
       const unsigned char* bytes = cached->binary.data();
       const size_t size = cached->binary.size();
       cl_int status = CL_SUCCESS;
@@ -127,13 +139,15 @@ absl::StatusOr<std::shared_ptr<Program>> Context::LoadOrCompile(const KernelSour
     clReleaseProgram(program);
     return Annotate(ClStatus(code, "clBuildProgram", source.path), log);
   }
+  if (known) return std::make_shared<Program>(program, *std::move(known), std::string(source.path));
   programs_compiled_.fetch_add(1, std::memory_order_relaxed);
   absl::StatusOr<ProgramSignatures> signatures = ReadSignatures(program);
   if (!signatures.ok()) {
     clReleaseProgram(program);
     return Annotate(signatures.status(), source.path);
   }
-  if (const std::vector<unsigned char> binary = BinaryOf(program); !binary.empty()) cache_.Store(disk_key, MakeEntry(*signatures, binary));
+  const std::vector<unsigned char> binary = driver_keeps ? std::vector<unsigned char>() : BinaryOf(program);
+  if (driver_keeps || !binary.empty()) cache_.Store(disk_key, MakeEntry(*signatures, binary));
   return std::make_shared<Program>(program, *std::move(signatures), std::string(source.path));
 }
 
