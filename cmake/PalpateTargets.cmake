@@ -77,6 +77,17 @@ function(palpate_executable name)
   endif()
 endfunction()
 
+# palpate_all_cores(TEST...): `./run test` has each of the tests that run side by side compute with its share of the cores; these with all.
+function(palpate_all_cores)
+  set_tests_properties(${ARGN} PROPERTIES ENVIRONMENT_MODIFICATION "POCL_MAX_PTHREAD_COUNT=unset:;POCL_CPU_MAX_CU_COUNT=unset:")
+endfunction()
+
+# palpate_run_alone(TEST...): no other test runs beside these: a neighbour that takes a core shows in what they measure.
+function(palpate_run_alone)
+  set_tests_properties(${ARGN} PROPERTIES RUN_SERIAL TRUE)
+  palpate_all_cores(${ARGN})
+endfunction()
+
 # palpate_register_test(NAME COMMAND c... LABELS l... TIMEOUT s [SHARDS n] [ENVIRONMENT e...] [PROPERTIES p v...])
 # Tells ctest of a GoogleTest program. With SHARDS its cases are dealt out to n tests, NAME_1_of_n and so on, that may run side by side.
 # In ENVIRONMENT, @SHARD@ stands for the name of the test.
@@ -96,6 +107,9 @@ function(palpate_register_test name)
     string(REPLACE "@SHARD@" "${test}" environment "${environment}")
     add_test(NAME ${test} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
     set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${environment}" ${ARG_PROPERTIES})
+    if(PALPATE_TESTS_USE_ALL_CORES)
+      palpate_all_cores(${test})
+    endif()
   endforeach()
 endfunction()
 
