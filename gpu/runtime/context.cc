@@ -32,14 +32,15 @@ std::vector<unsigned char> BinaryOf(cl_program program) {
   return binary;
 }
 
-// Whether the driver itself finds again what it has compiled. PoCL does, for the sizes of groups that were in use. Asked for a program's
-// binary, it would first compile every kernel once more, for groups of any size: most of the time of a first start.
-bool DriverKeepsPrograms(const DeviceInfo& device) {
-  const char* const has_cache = std::getenv("POCL_KERNEL_CACHE");
-  return device.platform_name == "Portable Computing Language" && (has_cache == nullptr || std::string_view(has_cache) != "0");
+// Whether programs are left to the cache of the driver, by $PALPATE_PROGRAM_BINARIES = off. Asked for a program's binary, PoCL compiles
+// each of its kernels for groups of any size, besides those for the sizes in use: half of a first start. Without the binary it writes
+// temporary files at each start, and a disk that is full then ends the process, so servers do ask.
+bool LeavesProgramsToDriver() {
+  const char* const binaries = std::getenv("PALPATE_PROGRAM_BINARIES");
+  return binaries != nullptr && std::string_view(binaries) == "off";
 }
 
-// What the cache keeps of a program: the length of its signatures as text, that text, the driver's binary (empty if the driver keeps it).
+// What the cache keeps of a program: the length of its signatures as text, that text, the driver's binary (empty if it is left to it).
 using CacheEntry = std::vector<unsigned char>;
 
 CacheEntry MakeEntry(const ProgramSignatures& signatures, const std::vector<unsigned char>& binary) {
@@ -111,10 +112,10 @@ absl::StatusOr<std::shared_ptr<Program>> Context::LoadOrCompile(const KernelSour
   const std::string disk_key =
       absl::StrCat("program with signatures\n", device_.platform_name, "\n", device_.platform_version, "\n", device_.name, "\n",
                    device_.version, "\n", device_.driver_version, "\n", options, "\n", std::string(source.text));
-  const bool driver_keeps = DriverKeepsPrograms(device_);
+  const bool left_to_driver = LeavesProgramsToDriver();
   std::optional<ProgramSignatures> known;
   if (const auto entry = cache_.Load(disk_key)) {
-    if (std::optional<CachedProgram> cached = SplitEntry(*entry); cached && driver_keeps && cached->binary.empty()) {
+    if (std::optional<CachedProgram> cached = SplitEntry(*entry); cached && left_to_driver && cached->binary.empty()) {
       known = std::move(cached->signatures);
     } else if (cached) {
       const unsigned char* bytes = cached->binary.data();
@@ -146,8 +147,9 @@ absl::StatusOr<std::shared_ptr<Program>> Context::LoadOrCompile(const KernelSour
     clReleaseProgram(program);
     return Annotate(signatures.status(), source.path);
   }
-  const std::vector<unsigned char> binary = driver_keeps ? std::vector<unsigned char>() : BinaryOf(program);
-  if (driver_keeps || !binary.empty()) cache_.Store(disk_key, MakeEntry(*signatures, binary));
+  const std::vector<unsigned char> binary = left_to_driver ? std::vector<unsigned char>() : BinaryOf(program);
+  // What somebody else has stored meanwhile may have a binary.
+  if (left_to_driver ? !cache_.Load(disk_key) : !binary.empty()) cache_.Store(disk_key, MakeEntry(*signatures, binary));
   return std::make_shared<Program>(program, *std::move(signatures), std::string(source.path));
 }
 
