@@ -4,10 +4,10 @@
 # A target needs a source, a program a main().
 file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/precompiled.cc" CONTENT "int main() {}\n")
 
-# palpate_precompiled_set(NAME [EXCEPTIONS] [PROGRAMS] HEADERS h... [DEPS lib...]): a precompiled header for targets with the same compiler
-# flags: libraries, or programs, whose code is position independent in another way.
+# palpate_precompiled_set(NAME [EXCEPTIONS] [PROGRAMS] HEADERS h... [DEPS lib...] [FLAGS f...]): a precompiled header for targets with the same
+# compiler flags: libraries, or programs, whose code is position independent in another way.
 function(palpate_precompiled_set name)
-  cmake_parse_arguments(ARG "EXCEPTIONS;PROGRAMS" "" "HEADERS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "EXCEPTIONS;PROGRAMS" "" "HEADERS;DEPS;FLAGS" ${ARGN})
   if(ARG_PROGRAMS)
     add_executable(${name} EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/precompiled.cc")
   else()
@@ -17,6 +17,7 @@ function(palpate_precompiled_set name)
   if(NOT ARG_EXCEPTIONS)
     target_compile_options(${name} PRIVATE -fno-exceptions)
   endif()
+  target_compile_options(${name} PRIVATE ${ARG_FLAGS})
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 
@@ -28,7 +29,11 @@ set(common_libraries absl::statusor absl::str_format Eigen3::Eigen)
 if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
   palpate_precompiled_set(palpate_precompiled HEADERS ${common_headers} DEPS ${common_libraries})
   palpate_precompiled_set(palpate_precompiled_with_exceptions EXCEPTIONS HEADERS ${common_headers} DEPS ${common_libraries})
-  if(PALPATE_BUILD_TESTS)
+  if(PALPATE_BUILD_FUZZ)
+    # Native tests are libraries first, of which two programs are made.
+    palpate_precompiled_set(palpate_precompiled_for_native_tests EXCEPTIONS
+      HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h> DEPS ${common_libraries} GTest::gmock GTest::gtest)
+  elseif(PALPATE_BUILD_TESTS)
     palpate_precompiled_set(palpate_precompiled_for_tests EXCEPTIONS PROGRAMS
       HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h> DEPS ${common_libraries} GTest::gmock GTest::gtest)
   endif()

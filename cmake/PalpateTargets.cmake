@@ -77,11 +77,22 @@ function(palpate_executable name)
   endif()
 endfunction()
 
-# palpate_register_test(NAME COMMAND c... LABELS l... TIMEOUT s [SHARDS n] [ENVIRONMENT e...] [PROPERTIES p v...])
+# palpate_all_cores(TEST...): `./run test` has each of the tests that run side by side compute with its share of the cores; these with all.
+function(palpate_all_cores)
+  set_tests_properties(${ARGN} PROPERTIES ENVIRONMENT_MODIFICATION "POCL_MAX_PTHREAD_COUNT=unset:;POCL_CPU_MAX_CU_COUNT=unset:")
+endfunction()
+
+# palpate_run_alone(TEST...): no other test runs beside these: a neighbour that takes a core shows in what they measure.
+function(palpate_run_alone)
+  set_tests_properties(${ARGN} PROPERTIES RUN_SERIAL TRUE)
+  palpate_all_cores(${ARGN})
+endfunction()
+
+# palpate_register_test(NAME COMMAND c... LABELS l... TIMEOUT s [COST s] [SHARDS n] [ENVIRONMENT e...] [PROPERTIES p v...])
 # Tells ctest of a GoogleTest program. With SHARDS its cases are dealt out to n tests, NAME_1_of_n and so on, that may run side by side.
 # In ENVIRONMENT, @SHARD@ stands for the name of the test.
 function(palpate_register_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "COMMAND;LABELS;ENVIRONMENT;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;COST;SHARDS" "COMMAND;LABELS;ENVIRONMENT;PROPERTIES" ${ARGN})
   if(NOT ARG_SHARDS)
     set(ARG_SHARDS 1)
   endif()
@@ -96,16 +107,23 @@ function(palpate_register_test name)
     string(REPLACE "@SHARD@" "${test}" environment "${environment}")
     add_test(NAME ${test} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
     set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${environment}" ${ARG_PROPERTIES})
+    if(ARG_COST)
+      set_tests_properties(${test} PROPERTIES COST ${ARG_COST})
+    endif()
+    if(PALPATE_TESTS_USE_ALL_CORES)
+      palpate_all_cores(${test})
+    endif()
   endforeach()
 endfunction()
 
-# palpate_test(NAME SRCS a_test.cc... [DEPS lib...] [LABELS l...] [TIMEOUT s] [SHARDS n] [SLOW_TIMEOUT s] [AS_GPU]): a GoogleTest program, one ctest per program and shard.
+# palpate_test(NAME SRCS a_test.cc... [DEPS lib...] [LABELS l...] [TIMEOUT s] [COST s] [SHARDS n] [SLOW_TIMEOUT s] [AS_GPU]): a GoogleTest program, one ctest per program and shard.
 # With SLOW_TIMEOUT its tests named Slow... are a ctest of their own, <name>_slow, with the label slow.
 # With AS_GPU there is <name>_as_gpu too: the same on kernels built, and work divided, as for a GPU of 132 compute units.
 # A test that takes more than 20 s alone has a TIMEOUT of eight times that or more; one that takes more than 60 s is dealt out to shards.
+# COST is the time of those that take more than half a minute beside another, about: ctest starts the longest first, so that none ends alone.
 # Labels in use: unit property vv native e2e slow lint fuzz. Tests find data through PALPATE_DATA_DIR and skip, saying so, without it.
 function(palpate_test name)
-  cmake_parse_arguments(ARG "AS_GPU" "TIMEOUT;SHARDS;SLOW_TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "AS_GPU" "TIMEOUT;COST;SHARDS;SLOW_TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE palpate_options ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   palpate_precompile(${name} palpate_precompiled_for_tests)
@@ -127,9 +145,9 @@ function(palpate_test name)
     set(filter "--gtest_filter=-*.Slow*")
     set(slow_labels ${ARG_LABELS} slow)
     list(REMOVE_ITEM slow_labels unit)
-    palpate_register_test(${name}_slow COMMAND ${name} "--gtest_filter=*.Slow*" LABELS ${slow_labels} TIMEOUT ${ARG_SLOW_TIMEOUT} ENVIRONMENT ${environment})
+    palpate_register_test(${name}_slow COMMAND ${name} "--gtest_filter=*.Slow*" LABELS ${slow_labels} TIMEOUT ${ARG_SLOW_TIMEOUT} COST ${ARG_COST} ENVIRONMENT ${environment})
   endif()
-  palpate_register_test(${name} COMMAND ${name} ${filter} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} SHARDS ${ARG_SHARDS} ENVIRONMENT ${environment})
+  palpate_register_test(${name} COMMAND ${name} ${filter} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST} SHARDS ${ARG_SHARDS} ENVIRONMENT ${environment})
   if(ARG_AS_GPU)
     list(APPEND environment PALPATE_ASSUME_GPU=132)
     palpate_register_test(${name}_as_gpu COMMAND ${name} ${filter} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT ${environment})

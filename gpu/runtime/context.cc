@@ -1,6 +1,7 @@
 #include "gpu/runtime/context.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 
@@ -31,7 +32,15 @@ std::vector<unsigned char> BinaryOf(cl_program program) {
   return binary;
 }
 
-// What the cache keeps of a program: the length of its signatures as text, that text, the driver's binary.
+// Whether programs are left to the cache of the driver, by $PALPATE_PROGRAM_BINARIES = off. Asked for a program's binary, PoCL compiles
+// each of its kernels for groups of any size, besides those for the sizes in use: half of a first start. Without the binary it writes
+// temporary files at each start, and a disk that is full then ends the process, so servers do ask.
+bool LeavesProgramsToDriver() {
+  const char* const binaries = std::getenv("PALPATE_PROGRAM_BINARIES");
+  return binaries != nullptr && std::string_view(binaries) == "off";
+}
+
+// What the cache keeps of a program: the length of its signatures as text, that text, the driver's binary (empty if it is left to it).
 using CacheEntry = std::vector<unsigned char>;
 
 CacheEntry MakeEntry(const ProgramSignatures& signatures, const std::vector<unsigned char>& binary) {
@@ -103,8 +112,12 @@ absl::StatusOr<std::shared_ptr<Program>> Context::LoadOrCompile(const KernelSour
   const std::string disk_key =
       absl::StrCat("program with signatures\n", device_.platform_name, "\n", device_.platform_version, "\n", device_.name, "\n",
                    device_.version, "\n", device_.driver_version, "\n", options, "\n", std::string(source.text));
+  const bool left_to_driver = LeavesProgramsToDriver();
+  std::optional<ProgramSignatures> known;
   if (const auto entry = cache_.Load(disk_key)) {
-    if (std::optional<CachedProgram> cached = SplitEntry(*entry)) {
+    if (std::optional<CachedProgram> cached = SplitEntry(*entry); cached && left_to_driver && cached->binary.empty()) {
+      known = std::move(cached->signatures);
+    } else if (cached) {
       const unsigned char* bytes = cached->binary.data();
       const size_t size = cached->binary.size();
       cl_int status = CL_SUCCESS;
@@ -127,13 +140,16 @@ absl::StatusOr<std::shared_ptr<Program>> Context::LoadOrCompile(const KernelSour
     clReleaseProgram(program);
     return Annotate(ClStatus(code, "clBuildProgram", source.path), log);
   }
+  if (known) return std::make_shared<Program>(program, *std::move(known), std::string(source.path));
   programs_compiled_.fetch_add(1, std::memory_order_relaxed);
   absl::StatusOr<ProgramSignatures> signatures = ReadSignatures(program);
   if (!signatures.ok()) {
     clReleaseProgram(program);
     return Annotate(signatures.status(), source.path);
   }
-  if (const std::vector<unsigned char> binary = BinaryOf(program); !binary.empty()) cache_.Store(disk_key, MakeEntry(*signatures, binary));
+  const std::vector<unsigned char> binary = left_to_driver ? std::vector<unsigned char>() : BinaryOf(program);
+  // What somebody else has stored meanwhile may have a binary.
+  if (left_to_driver ? !cache_.Load(disk_key) : !binary.empty()) cache_.Store(disk_key, MakeEntry(*signatures, binary));
   return std::make_shared<Program>(program, *std::move(signatures), std::string(source.path));
 }
 

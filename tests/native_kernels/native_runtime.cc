@@ -20,6 +20,9 @@
 
 // This file is compiled without instrumentation, or the harness would be checked in the place of the kernels; PALPATE_ASAN and PALPATE_TSAN
 // say what the kernels get.
+
+#include "gpu/runtime/program_cache.h"
+
 #ifdef PALPATE_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -489,6 +492,30 @@ std::string NewFolder() {
   return folders.New();
 }
 
+// What other programs of this kind have compiled, in $PALPATE_NATIVE_CACHE: most share most kernels, and compiling them takes longer than
+// they run. Each gets a copy, as libraries of one path would be one.
+class CompiledLibraries {
+ public:
+  bool Load(const std::string& key, const std::string& library) const {
+    const auto bytes = cache_.Load(key);
+    if (!bytes) return false;
+    std::ofstream file(library, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes->data()), static_cast<std::streamsize>(bytes->size()));
+    return file.flush().good();
+  }
+  void Store(const std::string& key, const std::string& library) const {
+    const std::string bytes = ReadFile(library);
+    cache_.Store(key, {bytes.begin(), bytes.end()});
+  }
+
+ private:
+  static std::string Folder() {
+    const char* const folder = std::getenv("PALPATE_NATIVE_CACHE");
+    return folder != nullptr ? folder : "";
+  }
+  const palpate::gpu::ProgramCache cache_{Folder()};
+};
+
 cl_int Build(cl_program program, const std::string& options) {
   const std::string folder = NewFolder();
   const std::string source = folder + "/program.cl";
@@ -503,16 +530,24 @@ cl_int Build(cl_program program, const std::string& options) {
   }
   std::ofstream(source) << program->source;
   cl_int result = CL_BUILD_PROGRAM_FAILURE;
-  if (Execute("'" PALPATE_NATIVE_COMPILER "'" + flags + " -E '" + source + "' -o '" + preprocessed + "'", log_file, &program->log)) {
+  // From inside the folder, so that its name, which is new each time, is not in the text.
+  const std::string compiler = "cd '" + folder + "' && '" PALPATE_NATIVE_COMPILER "'" + flags;
+  if (Execute(compiler + " -E program.cl -o preprocessed.cl", log_file, &program->log)) {
     const std::string text = ReadFile(preprocessed);
     program->entry_points = FindKernels(text);
     // Built-ins after the program's own macros would be changed by them, so they come first.
     std::ofstream(source) << ReadFile(PALPATE_NATIVE_BUILTINS) << "\n#line 1 \"program\"\n" << text << Trampolines(program->entry_points);
-    const std::string compile = "'" PALPATE_NATIVE_COMPILER "'" + flags +
-                                " -Xclang -finclude-default-header -O1 -g -fPIC -shared -ffp-contract=off -fno-omit-frame-pointer "
-                                "-Wl,-Bsymbolic " PALPATE_NATIVE_FLAGS " '" +
-                                source + "' -o '" + library + "' -lm";
-    if (Execute(compile, log_file, &program->log)) {
+    const std::string how =
+        " -Xclang -finclude-default-header -O1 -g -fPIC -shared -ffp-contract=off -fno-omit-frame-pointer "
+        "-Wl,-Bsymbolic " PALPATE_NATIVE_FLAGS;
+    static const CompiledLibraries compiled;
+    const std::string key = flags + how + "\n" PALPATE_NATIVE_COMPILER "\n" __VERSION__ "\n" + ReadFile(source);
+    bool is_compiled = compiled.Load(key, library);
+    if (!is_compiled && Execute(compiler + how + " program.cl -o program.so -lm", log_file, &program->log)) {
+      is_compiled = true;
+      compiled.Store(key, library);
+    }
+    if (is_compiled) {
       program->library = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (program->library == nullptr) Die(std::string("dlopen: ") + dlerror());
       result = CL_SUCCESS;

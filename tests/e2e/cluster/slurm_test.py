@@ -16,8 +16,8 @@ import local_slurm
 
 PALPATE, ROOT = "", pathlib.Path()
 SKIPPED = 77
-TASKS = 20
-STEPS = 1500
+TASKS = 12  # twice those that are interrupted
+STEPS = 1000
 LIMIT_S = 600
 
 
@@ -134,19 +134,19 @@ class SlurmTest(unittest.TestCase):
 
     def test_elements_share_out_the_tasks(self):
         folder = self.expand("shared", 1)
-        palpate("job", "submit", folder, "--slurm", "--tasks-per-process", 7, "--palpate", "echo ran", "-o", self.folder / "scripts")
+        palpate("job", "submit", folder, "--slurm", "--tasks-per-process", 5, "--palpate", "echo ran", "-o", self.folder / "scripts")
         script = (self.folder / "scripts/array.sbatch").read_text()
         last = int(re.search(r"^#SBATCH --array=0-(\d+)$", script, re.MULTILINE)[1])
         ran = [subprocess.run(["bash", self.folder / "scripts/array.sbatch"], capture_output=True, text=True, check=True,
                               env={**os.environ, "SLURM_ARRAY_TASK_ID": str(element)}).stdout.split() for element in range(last + 1)]
-        self.assertEqual(ran, [["ran", "job", "run", str(folder), "--tasks", tasks] for tasks in ("0-6", "7-13", "14-19")])
+        self.assertEqual(ran, [["ran", "job", "run", str(folder), "--tasks", tasks] for tasks in ("0-4", "5-9", "10-11")])
 
     def test_what_it_writes_is_what_was_asked_for(self):
         folder = self.expand("a 'quoted' $folder 100%", 1)
         palpate("job", "submit", folder, "--slurm", "--at-once", 8, "--cpus", 4, "--memory", 1.5, "--gpus", 2, "--time", "1-00:00:00", "--partition", "gpu",
                 "--account", "lab", "--grace", 90, "--sbatch=--qos=low", "--sbatch=--nice", "--name", "livers")
         script = (folder / "slurm/array.sbatch").read_text()
-        for line in ("--array=0-19%8", "--requeue", "--open-mode=append", "--signal=B:USR1@90", "--cpus-per-task=4", "--mem=1536M", "--gres=gpu:2",
+        for line in (f"--array=0-{TASKS - 1}%8", "--requeue", "--open-mode=append", "--signal=B:USR1@90", "--cpus-per-task=4", "--mem=1536M", "--gres=gpu:2",
                      "--time=1-00:00:00", "--partition=gpu", "--account=lab", "--qos=low", "--nice", "--job-name=livers",
                      f"--output=\"{str(folder).replace('%', '%%')}/slurm/\"%A_%a.log"):
             self.assertIn(f"#SBATCH {line}\n", script)

@@ -86,7 +86,7 @@ class Container:
         return self
 
     def __exit__(self, *_):
-        podman("rm", "--force", "--time", "5", self.name, check=False)
+        podman("rm", "--force", "--time", "0", self.name, check=False)
 
     def call(self, *command, check=True):
         return podman("exec", self.name, *command, check=check)
@@ -181,7 +181,7 @@ class ImageTest(unittest.TestCase):
             "bodies": [{"name": "block", "generator": {"slab": {"size_m": {"x": 0.05, "y": 0.05, "z": 0.02}}, "edge_length_m": 0.008},
                         "fixed": [{"box": {"min_m": {"x": -1, "y": -1, "z": -0.011}, "max_m": {"x": 1, "y": 1, "z": -0.0099}}}]}]}))
         (volume / "sweep.json").write_text(json.dumps({
-            "scene_file": "scene.json", "stop": {"steps": 2500}, "probes": ["energy.elastic", "state_hash"],
+            "scene_file": "scene.json", "stop": {"steps": 1200}, "probes": ["energy.elastic", "state_hash"],
             "sweep": {"grid": [{"field": "bodies[block].material.young_modulus_pa", "values": [3000, 4000, 5000]}]}}))
         palpate = BUILD / "bin/palpate"
         run(palpate, "job", "expand", volume / "sweep.json", "-o", volume / "tasks")

@@ -3,6 +3,7 @@
 No answered edit is lost or done twice, each start has the scene back, and the whole past plays again to the last bit.
 
 usage: kills_test.py SERVER CLI [KILLS [SEED]]"""
+import os
 import pathlib
 import random
 import subprocess
@@ -92,6 +93,7 @@ def limited(program, folder):
 
 def compile_kernels(program):
     """Once in the cache they need no files: a driver that cannot write one ends its process, which has nothing to do with the state."""
+    os.environ.pop("PALPATE_PROGRAM_BINARIES", None)
     with palpate.launch(program=program) as server, server.create(scene()) as warm:
         surgeon, kinds = Surgeon(0), set()
         while len(kinds) < 3:
@@ -104,7 +106,7 @@ def compile_kernels(program):
 
 def main():
     program, cli = sys.argv[1:3]
-    kills = int(sys.argv[3]) if len(sys.argv) > 3 else 200
+    kills = int(sys.argv[3]) if len(sys.argv) > 3 else 120
     surgeon = Surgeon(int(sys.argv[4]) if len(sys.argv) > 4 else 1)
     compile_kernels(program)
     with tempfile.TemporaryDirectory(prefix="palpate-kills-") as folder:

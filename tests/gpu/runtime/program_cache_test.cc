@@ -177,7 +177,12 @@ TEST(Fnv1a64Test, EqualsPublishedValues) {
 // The cache as a context uses it.
 class ContextCacheTest : public test::DeviceTest {
  protected:
+  void SetUp() override {
+    unsetenv("PALPATE_PROGRAM_BINARIES");
+    DeviceTest::SetUp();
+  }
   void TearDown() override {
+    unsetenv("PALPATE_PROGRAM_BINARIES");
     std::filesystem::remove_all(folder_);
     DeviceTest::TearDown();
   }
@@ -208,6 +213,22 @@ class ContextCacheTest : public test::DeviceTest {
 
   const std::filesystem::path folder_ = NewFolder();
 };
+
+// Then only signatures are kept: nobody asks the driver for a binary, and what was kept is no longer compiled as a new program.
+TEST_F(ContextCacheTest, BinariesMayBeLeftToTheDriver) {
+  ASSERT_EQ(setenv("PALPATE_PROGRAM_BINARIES", "off", 1), 0);
+  EXPECT_EQ(Compilations(2), 1);
+  ASSERT_EQ(FilesIn(folder_).size(), 1U);
+  const std::filesystem::path file = FilesIn(folder_)[0];
+  const auto size = std::filesystem::file_size(file);
+  EXPECT_EQ(Compilations(2), 0);
+  unsetenv("PALPATE_PROGRAM_BINARIES");
+  EXPECT_EQ(Compilations(2), 1) << "who wants binaries makes them";
+  EXPECT_GT(std::filesystem::file_size(file), size);
+  EXPECT_EQ(Compilations(2), 0);
+  setenv("PALPATE_PROGRAM_BINARIES", "off", 1);
+  EXPECT_EQ(Compilations(2), 0) << "a binary that is there is used";
+}
 
 TEST_F(ContextCacheTest, SecondContextTakesTheBinaryFromDisk) {
   EXPECT_EQ(Compilations(2), 1);

@@ -21,7 +21,7 @@ using Eigen::Vector3d;
 class SweepsTest : public test::DeviceTest {
  protected:
   /// A liver held at one lobe that swings down for half a second: way of its other end, and how far it is with the advised number of
-  /// sweeps, and with `fewer`, from where it is with `many`.
+  /// sweeps, and with `fewer` (0: nobody asks), from where it is with `many`.
   void Swing(double tets, double young_modulus_pa, int coarse_nodes, int fewer, int many, Vector3d* error_m) {
     SceneDescription scene;
     BodyDescription body;
@@ -41,13 +41,14 @@ class SweepsTest : public test::DeviceTest {
     const int advised = AdvisedSweeps(scene, 0);
     std::vector<Vector3d> tips_m;
     for (const int sweeps : {many, advised, fewer}) {
+      if (sweeps == 0) continue;
       scene.solver.iterations = sweeps;
       PALPATE_TEST_ASSIGN(const auto world, World::Create(context(), scene));
       for (int i = 0; i < 60; ++i) PALPATE_ASSERT_OK(world->Step({}).status());
       PALPATE_TEST_ASSIGN(const std::vector<float> x, world->ReadVolumePositions(0));
       tips_m.emplace_back(x[3 * tip], x[3 * tip + 1], x[3 * tip + 2]);
     }
-    *error_m = {(tips_m[0] - rest_m).norm(), (tips_m[1] - tips_m[0]).norm(), (tips_m[2] - tips_m[0]).norm()};
+    *error_m = {(tips_m[0] - rest_m).norm(), (tips_m[1] - tips_m[0]).norm(), (tips_m.back() - tips_m[0]).norm()};
     std::printf("%zu tets, %g Pa, %d nodes: way %.1f mm; error %.4f mm with %d sweeps, %.4f mm with %d\n", scene.bodies[0].mesh.tets.size(),
                 young_modulus_pa, coarse_nodes, 1e3 * (*error_m)[0], 1e3 * (*error_m)[1], advised, 1e3 * (*error_m)[2], fewer);
   }
@@ -55,7 +56,7 @@ class SweepsTest : public test::DeviceTest {
 
 TEST_F(SweepsTest, AdvisedNumberFollowsTheMotion) {
   Vector3d error_m;
-  ASSERT_NO_FATAL_FAILURE(Swing(600, 5000, 0, 10, 200, &error_m));
+  ASSERT_NO_FATAL_FAILURE(Swing(600, 5000, 0, 0, 200, &error_m));
   EXPECT_LT(error_m[1], 1e-3);
   ASSERT_NO_FATAL_FAILURE(Swing(2500, 30000, 0, 20, 300, &error_m));
   EXPECT_LT(error_m[1], 1e-3);
@@ -78,7 +79,7 @@ TEST_F(SweepsTest, AdvisedNumberWithCorrectionsFollowsTheMotion) {
 TEST_F(SweepsTest, SlowAdvisedNumberFollowsTheMotionOfFineBodies) {
   Vector3d error_m;
   for (const double young_modulus_pa : {1000.0, 5000.0, 30000.0}) {
-    ASSERT_NO_FATAL_FAILURE(Swing(10000, young_modulus_pa, 0, 20, 600, &error_m));
+    ASSERT_NO_FATAL_FAILURE(Swing(10000, young_modulus_pa, 0, 0, 600, &error_m));
     EXPECT_LT(error_m[1], std::max(1e-3, 0.01 * error_m[0]));
   }
   for (const double young_modulus_pa : {1000.0, 30000.0, 1e6}) {
