@@ -289,7 +289,7 @@ std::vector<double> CrossingsOfKnots(const NurbsCurve<2>& curve, const NurbsSurf
     double before = curve.At(samples[0])[axis];
     for (size_t i = 1; i < samples.size(); ++i) {
       const double after = curve.At(samples[i])[axis];
-      const auto [least, most] = std::minmax(before, after);
+      const auto [least, most] = std::minmax({before, after});
       for (auto line = std::upper_bound(knots.begin(), knots.end(), least); line != knots.end() && *line <= most; ++line) {
         if (!(*line > low && *line < high) || (line != knots.begin() && line[-1] == *line && line[-1] > least)) continue;
         double a = samples[i - 1];
@@ -335,7 +335,7 @@ bool NurbsTrimRegion::Contains(const Vector2d& uv) const {
       const Vector2d& b = loop[(i + 1) % loop.size()];
       const bool rises = a.y() <= uv.y() && b.y() > uv.y();
       const bool falls = b.y() <= uv.y() && a.y() > uv.y();
-      const auto [low, high] = std::minmax(a.x(), b.x());
+      const auto [low, high] = std::minmax({a.x(), b.x()});
       const bool may_touch = std::min(a.y(), b.y()) <= uv.y() && uv.y() <= std::max(a.y(), b.y()) && low <= uv.x() && uv.x() <= high;
       if (!rises && !falls && !may_touch) continue;
       const int side = Orient2d(a, b, uv);

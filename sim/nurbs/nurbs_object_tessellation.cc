@@ -180,7 +180,7 @@ class Cells {
     std::array<std::pair<size_t, size_t>, 2> ranges;
     for (int axis = 0; axis < 2; ++axis) {
       const std::vector<double>& lines = this->lines(axis);
-      const auto [low, high] = std::minmax(a[axis], b[axis]);
+      const auto [low, high] = std::minmax({a[axis], b[axis]});
       // Cells [c, c + 1] with lines[c] <= low and high <= lines[c + 1].
       auto last = static_cast<size_t>(std::upper_bound(lines.begin(), lines.end(), low) - lines.begin());
       auto first = static_cast<size_t>(std::lower_bound(lines.begin(), lines.end(), high) - lines.begin());
@@ -344,7 +344,7 @@ class Tessellator {
     const Vector2d b = PlaceOf(use, s1);
     const std::optional<double> square = cells.SquareOf(a, b);
     if (!square || !(*square <= 3 * tolerance_m_)) return false;
-    const auto [first, last] = std::minmax(ParameterOf(use, s0), ParameterOf(use, s1));
+    const auto [first, last] = std::minmax({ParameterOf(use, s0), ParameterOf(use, s1)});
     if (!(first < last)) return true;
     const NurbsCurve<2> part = use.trim->curve.Part(first, last);
     const Vector2d& scale = cells.scale();

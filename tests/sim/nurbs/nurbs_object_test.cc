@@ -162,6 +162,27 @@ TEST(NurbsObjectTest, ATrimmedPieceOfASphereHasItsArea) {
   EXPECT_THAT(std::string(ComputeNurbsObjectMassProperties(*object, 1).status().message()), HasSubstr("open: 5 edges"));
 }
 
+TEST(NurbsObjectTest, AHoleInAPlaneIsAsRoundAsAsked) {
+  NurbsPatchDescription patch{"", PlaneSurface({0, 0, 0}, {1, 0, 0}, {0, 1, 0}), {}};
+  patch.loops = {PolygonTrims({{0, 0}, {1, 0}, {1, 1}, {0, 1}}), {CircleTrim({0.5, 0.5}, 0.2, true)}};
+  const auto object = NurbsObject::Create({"", {patch}});
+  ASSERT_TRUE(object.ok()) << object.status();
+  size_t before = 0;
+  for (const double tolerance_m : {1e-2, 1e-4, 1e-6}) {
+    const auto mesh = TessellateNurbsObject(*object, tolerance_m);
+    ASSERT_TRUE(mesh.ok()) << mesh.status();
+    EXPECT_NEAR(AreaOf(*mesh), 1 - pi * 0.04, 0.4 * pi * tolerance_m);
+    EXPECT_GT(mesh->vertices.size(), before);
+    before = mesh->vertices.size();
+    for (const auto& t : mesh->triangles) {
+      for (size_t i = 0; i < 3; ++i) {
+        const Vector2d middle = 0.5 * (mesh->vertices[t[i]] + mesh->vertices[t[(i + 1) % 3]]).head<2>() - Vector2d(0.5, 0.5);
+        EXPECT_GE(middle.norm(), 0.2 - tolerance_m);
+      }
+    }
+  }
+}
+
 TEST(NurbsObjectTest, PointsAreInsideByTheWindingOfTheLoops) {
   NurbsPatchDescription patch{"", PlaneSurface({0, 0, 0}, {1, 0, 0}, {0, 1, 0}), {}};
   patch.loops = {PolygonTrims({{0, 0}, {1, 0}, {1, 1}, {0, 1}}), {CircleTrim({0.5, 0.5}, 0.25, true)}, {CircleTrim({0.5, 0.5}, 0.1)}};
