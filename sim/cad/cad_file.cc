@@ -1,9 +1,13 @@
 #include "sim/cad/cad_file.h"
 
 #include <cerrno>
+#include <exception>
 #include <fstream>
+#include <new>
 #include <string>
 #include <system_error>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <IFSelect_ReturnStatus.hxx>
@@ -22,6 +26,8 @@
 #include <StepShape_FaceSurface.hxx>
 #include <TCollection_HAsciiString.hxx>
 #include <TopExp_Explorer.hxx>
+#include <TopLoc_Location.hxx>
+#include <TopoDS_Iterator.hxx>
 #include <TopoDS_Shape.hxx>
 #include <XSControl_TransferReader.hxx>
 #include <XSControl_WorkSession.hxx>
