@@ -32,6 +32,7 @@ void AddWatchCommand(CLI::App& app, Session& session);
 void AddEditCommand(CLI::App& app, Session& session);
 void AddExportCommand(CLI::App& app, Session& session);
 void AddMeshCommands(CLI::App& app, Session& session);
+void AddNurbsCommands(CLI::App& app, Session& session);
 void AddInfoCommands(CLI::App& app, Session& session);
 void AddJobCommands(CLI::App& app, Session& session);
 void AddDemoCommand(CLI::App& app, Session& session);

@@ -50,6 +50,7 @@ int main(int argc, char** argv) {
   AddEditCommand(app, session);
   AddExportCommand(app, session);
   AddMeshCommands(app, session);
+  AddNurbsCommands(app, session);
   AddInfoCommands(app, session);
   AddJobCommands(app, session);
   AddDemoCommand(app, session);

@@ -1,6 +1,7 @@
 // Surfaces through assimp. The one file of this folder that is compiled with exceptions: assimp throws, and lets some through.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <exception>
@@ -19,6 +20,8 @@
 #include <assimp/scene.h>
 #include <assimp/IOSystem.hpp>
 #include <assimp/Importer.hpp>
+
+#include <Eigen/Geometry>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
@@ -183,6 +186,11 @@ absl::StatusOr<SurfaceMesh> Import(std::string_view bytes, std::string_view form
   return Convert(*scene, name);
 }
 
+template <typename Unsigned>
+void AppendLittle(Unsigned value, std::string* out) {
+  for (size_t i = 0; i < sizeof(value); ++i) *out += static_cast<char>(value >> (8 * i) & 0xff);
+}
+
 }  // namespace
 
 absl::StatusOr<SurfaceMesh> ParseSurface(std::string_view bytes, std::string_view extension, std::string_view name) {
@@ -213,6 +221,35 @@ std::string FormatObj(const SurfaceMesh& surface) {
   for (const auto& t : surface.triangles) {
     absl::StrAppend(&out, "f ", size_t{1} + t[0], " ", size_t{1} + t[1], " ");
     absl::StrAppend(&out, size_t{1} + t[2], "\n");
+  }
+  return out;
+}
+
+std::string FormatStl(const SurfaceMesh& surface) {
+  std::string out(80, '\0');  // a header without meaning
+  out.reserve(84 + 50 * surface.triangles.size());
+  AppendLittle(static_cast<uint32_t>(surface.triangles.size()), &out);
+  for (const auto& t : surface.triangles) {
+    const Eigen::Vector3d &a = surface.vertices[t[0]], &b = surface.vertices[t[1]], &c = surface.vertices[t[2]];
+    for (const Eigen::Vector3d& p : {Eigen::Vector3d((b - a).cross(c - a).stableNormalized()), a, b, c}) {
+      for (int axis = 0; axis < 3; ++axis) AppendLittle(std::bit_cast<uint32_t>(static_cast<float>(p[axis])), &out);
+    }
+    AppendLittle(uint16_t{0}, &out);
+  }
+  return out;
+}
+
+std::string FormatPly(const SurfaceMesh& surface) {
+  std::string out = absl::StrCat("ply\nformat binary_little_endian 1.0\nelement vertex ", surface.vertices.size(),
+                                 "\nproperty double x\nproperty double y\nproperty double z\nelement face ", surface.triangles.size(),
+                                 "\nproperty list uchar uint vertex_indices\nend_header\n");
+  out.reserve(out.size() + 24 * surface.vertices.size() + 13 * surface.triangles.size());
+  for (const Eigen::Vector3d& p : surface.vertices) {
+    for (int axis = 0; axis < 3; ++axis) AppendLittle(std::bit_cast<uint64_t>(p[axis]), &out);
+  }
+  for (const auto& t : surface.triangles) {
+    out += '\3';
+    for (const uint32_t v : t) AppendLittle(v, &out);
   }
   return out;
 }

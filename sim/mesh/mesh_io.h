@@ -68,6 +68,9 @@ enum class VtkEncoding { kAscii, kBinary };  ///< legacy VTK: text, or big-endia
 std::string FormatMsh(const TetMesh& mesh, MshVersion version = MshVersion::k41);
 std::string FormatVtk(const TetMesh& mesh, VtkEncoding encoding = VtkEncoding::kAscii);
 std::string FormatObj(const SurfaceMesh& surface);
+/// Binary, little-endian. STL has coordinates as float and no shared vertices; PLY has the same doubles and indices.
+std::string FormatStl(const SurfaceMesh& surface);
+std::string FormatPly(const SurfaceMesh& surface);
 
 /// Writes what the Format function of the same name gives to a file, replacing it. Errors: NotFound, PermissionDenied, ResourceExhausted or
 /// Unknown (system error), naming the path.

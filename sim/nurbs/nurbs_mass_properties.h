@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "sim/mesh/mass_properties.h"
+#include "sim/nurbs/nurbs_object.h"
 #include "sim/nurbs/nurbs_surface.h"
 
 namespace palpate::sim {
@@ -19,5 +20,14 @@ struct NurbsMassProperties {
 /// whole to 1e-11 of the sum. `density_kg_per_m3` is positive. Patches must close and their normals point outwards. An error tells of a
 /// shell that is open, as far as its area vectors tell (they add up to 0 on each closed one), or inside out.
 absl::StatusOr<NurbsMassProperties> ComputeNurbsMassProperties(std::span<const NurbsSurface> patches, double density_kg_per_m3);
+
+/// Of a trimmed object that is closed by NurbsObject::CheckClosed (its errors are those of this). Over a trimmed domain integrals are line
+/// integrals along its loops (Green's theorem) of integrals along u, both by Gauss quadrature, the outer one halved until its parts agree
+/// to 1e-11 of the sum. Where loops of two patches are not quite one edge, as in files of CAD programs, the gap limits what is right.
+absl::StatusOr<NurbsMassProperties> ComputeNurbsObjectMassProperties(const NurbsObject& object, double density_kg_per_m3,
+                                                                     double join_tolerance_m = 0);
+
+/// What is left of a patch after trimming.
+double NurbsAreaOf(const NurbsPatch& patch);
 
 }  // namespace palpate::sim

@@ -11,6 +11,7 @@
 #include <Eigen/Geometry>
 
 #include "absl/status/statusor.h"
+#include "sim/nurbs/nurbs_basis.h"
 
 namespace palpate::sim {
 
@@ -27,7 +28,6 @@ struct NurbsDescription {
   std::vector<double> weights;             ///< one a control point, positive; empty: all 1, a B-spline surface
 };
 
-inline constexpr int kMaxNurbsDegree = 15;
 inline constexpr size_t kMaxNurbsControlPoints = size_t{1} << 20;
 
 /// A point of a surface with its derivatives by the parameters.

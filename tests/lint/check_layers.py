@@ -22,17 +22,20 @@ MAY_INCLUDE = {
     "clients/station": ["proto", "clients/cpp", "sim/haptics", "sim/instrument", "gpu/base"],
     # Files are checked, meshed and converted on the user's machine by the code the server runs; `verify` runs the detectors themselves; `demo` checks
     # what it hands to the station.
-    "clients/cli": ["proto", "clients/cpp", "clients/job", "clients/station", "sim/ccd", "sim/export", "sim/mesh", "sim/topology", "sim/reference", "sim/scene", "sim/probe", "sim/record", "sim/volume", "sim/world", "gpu/collision", "gpu/shared", "gpu/runtime", "gpu/base"],
+    "clients/cli": ["proto", "clients/cpp", "clients/job", "clients/station", "sim/ccd", "sim/export", "sim/mesh", "sim/nurbs", "sim/topology", "sim/reference", "sim/scene", "sim/probe", "sim/record", "sim/volume", "sim/world", "gpu/collision", "gpu/shared", "gpu/runtime", "gpu/base"],
+    # Files of CAD programs become files of ours.
+    "clients/cad": ["sim/cad", "sim/nurbs", "sim/scene", "gpu/base"],
     # Jobs run worlds in their own process, without a server.
     "clients/job": ["proto", "clients/station", "sim", "gpu/base", "gpu/runtime"],
     "clients/web": [],
     "bench": ["bench", "clients/cpp", "clients/station", "server", "sim", "gpu", "proto"],
     "tests": ["tests", "bench", "clients", "server", "sim", "gpu", "proto"],
 }
-# Only these folders speak to OpenCL and to gRPC.
+# Only these folders speak to OpenCL, to gRPC and to OpenCASCADE.
 RESTRICTED = [
     (re.compile(r"^CL/"), ("gpu/runtime", "tests", "bench"), "only gpu/runtime calls OpenCL"),
     (re.compile(r"^(grpcpp|grpc)/"), ("server", "clients", "tests", "bench"), "gpu and sim know no network"),
+    (re.compile(r"\.hxx$"), ("sim/cad", "tests"), "only sim/cad knows OpenCASCADE"),
 ]
 
 
@@ -113,6 +116,8 @@ SELF_TESTS = [
     ({"sim/mesh/a.cc": '\n#include "palpate/v1/scene.pb.h"\n'}, "sim/mesh/a.cc:2: sim/mesh may not include"),
     ({"sim/world/a.cc": '#include <CL/cl.h>\n'}, "only gpu/runtime calls OpenCL"),
     ({"sim/world/a.cc": '#include <grpcpp/grpcpp.h>\n'}, "know no network"),
+    ({"sim/cad/a.cc": '#include <TopoDS_Shape.hxx>\n'}, None),
+    ({"sim/nurbs/a.cc": '#include <TopoDS_Shape.hxx>\n'}, "only sim/cad knows OpenCASCADE"),
     ({"sim/world/a.cc": '#include "sim/mesh/tet_mesh.cc"\n'}, "includes the source file"),
     ({"sim/world/a.h": '#include "sim/mesh/b.h"\n', "sim/mesh/b.h": '#include "sim/world/a.h"\n'}, "circle: sim/mesh -> sim/world -> sim/mesh"),
     ({"gpu/primitives/a.cl": '#include "sim/scene/scene_spec.h"\n'}, "gpu/primitives may not include"),

@@ -2,8 +2,11 @@
 """Runs the palpate program on files, without a server. usage: cli_test.py PALPATE SCENES_FOLDER"""
 import gzip
 import json
+import math
 import pathlib
+import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,7 +18,8 @@ SCENES = pathlib.Path()
 
 LEAVES = ["scene check", "scene from-mesh", "scene create", "scene list", "scene show", "scene delete", "scene play", "scene pause", "scene step", "scene reset", "scene rate",
           "watch", "export", "edit", "mesh info", "mesh convert", "mesh from-surface", "mesh from-labels", "mesh generate liver", "mesh generate torus", "mesh generate slab",
-          "mesh generate sphere", "mesh generate kidney", "mesh generate knot", "mesh generate sheet", "devices", "server-info", "demo", "verify ccd-queries", "verify mesh-pair", "verify tissue",
+          "mesh generate sphere", "mesh generate kidney", "mesh generate knot", "mesh generate sheet", "nurbs info", "nurbs refine", "nurbs tessellate",
+          "nurbs shape sphere", "nurbs shape torus", "nurbs shape cylinder", "nurbs shape cone", "nurbs import", "nurbs export", "devices", "server-info", "demo", "verify ccd-queries", "verify mesh-pair", "verify tissue",
           "record", "replay", "seek", "timeline", "branch", "bookmark", "diff", "job run", "job expand", "job collect", "job check", "job probes", "job submit"]
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
 
@@ -95,7 +99,7 @@ class Help(CliTest):
 
     def test_help_lists_every_command(self):
         self.assertEqual({leaf.split()[0] for leaf in LEAVES}, self.commands_in(self.ok("--help")))
-        for group in ("scene", "mesh", "mesh generate"):
+        for group in ("scene", "mesh", "mesh generate", "nurbs", "nurbs shape"):
             listed = self.commands_in(self.ok(*group.split(), "--help"))
             self.assertEqual({leaf[len(group):].split()[0] for leaf in LEAVES if leaf.startswith(group + " ")}, listed)
 
@@ -113,7 +117,9 @@ class Usage(CliTest):
                           ["scene", "step", "x", "-1"], ["scene", "rate", "x", "--speed", "0"], ["watch", "x", "--rate", "fast"],
                           ["mesh", "generate", "liver"], ["mesh", "generate", "liver", "-o", "x.msh", "--edge-length", "-1"],
                           ["mesh", "generate", "liver", "-o", "x.msh", "--edge-length", "0.1", "--tets", "600"], ["--timeout", "0", "server-info"],
-                          ["export", "x", "-o", "y", "--format", "doc"], ["demo", "--scene", "x", "--headless"], ["--tls-ca", "/nonexistent", "devices"]):
+                          ["export", "x", "-o", "y", "--format", "doc"], ["nurbs"], ["nurbs", "info"], ["nurbs", "tessellate", "x", "-o", "y.obj"],
+                          ["nurbs", "tessellate", "x", "-o", "y.obj", "--tolerance", "0"], ["nurbs", "shape", "sphere", "-o", "x.json", "--radius", "-1"],
+                          ["nurbs", "shape", "cube", "-o", "x.json"], ["demo", "--scene", "x", "--headless"], ["--tls-ca", "/nonexistent", "devices"]):
             with self.subTest(arguments):
                 self.fails(USAGE, *arguments)
 
@@ -527,6 +533,175 @@ class LabelsTest(CliTest):
         self.assertIn("label 3 (vessel) has no voxels and is left out", run("mesh", "from-labels", named, "-o", target).stderr)
         self.assertIn("--output is required", self.fails(FAILED, "mesh", "from-labels", self.volume))
         self.assertIn("organ.nrrd", self.fails(FAILED, "mesh", "from-labels", self.write("organ.nrrd", label_nrrd()[:500]), "--list"))
+
+
+class Nurbs(CliTest):
+    """A disc of radius 0.2 in the middle of a unit square, cut out of it or left of it."""
+    CIRCLE = {"degree": 2, "knots": [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4], "weights": [1, 0.5 ** 0.5] * 4 + [1],
+              "points": [0.5 + 0.2 * x for x in (1, 0, 1, 1, 0, 1, -1, 1, -1, 0, -1, -1, 0, -1, 1, -1, 1, 0)]}
+
+    def square(self, *loops, **changes):
+        patch = {"name": "square", "degree_u": 1, "degree_v": 1, "knots_u": [0, 0, 1, 1], "knots_v": [0, 0, 1, 1], "control_m": [0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 1, 0]}
+        if loops:
+            patch["loops"] = [{"curves": curves} for curves in loops]
+        return self.write("square.nurbs.json", json.dumps({"version": 1, "patches": [patch | changes]}))
+
+    def outline(self):
+        corners = [(0, 0), (1, 0), (1, 1), (0, 1)]
+        return [{"degree": 1, "knots": [0, 0, 1, 1], "points": [*corners[i], *corners[(i + 1) % 4]]} for i in range(4)]
+
+    def shape(self, name, *options):
+        path = self.folder / f"{name}.nurbs.json"
+        made = json.loads(self.ok("nurbs", "shape", name, *options, "-o", path, "--json"))
+        self.assertTrue(made["closed"])
+        return path
+
+    def info(self, path, *options):
+        return json.loads(self.ok("nurbs", "info", path, "--json", *options))
+
+    def test_shapes_have_their_closed_forms(self):
+        pi = math.pi
+        for name, options, patches, volume, area, height in (
+                ("sphere", ["--radius", 0.02], 8, 4 / 3 * pi * 8e-6, 4 * pi * 4e-4, 0), ("torus", ["--major-radius", 0.05, "--minor-radius", 0.01], 16, 2 * pi ** 2 * 5e-6, 4 * pi ** 2 * 5e-4, 0),
+                ("cylinder", ["--radius", 0.01, "--height", 0.04], 12, pi * 4e-6, 2 * pi * 1e-4 + 2 * pi * 4e-4, 0.02),
+                ("cone", ["--radius", 0.03, "--height", 0.04], 8, pi * 9e-4 * 0.04 / 3, pi * 0.03 * 0.08, 0.01)):
+            with self.subTest(name):
+                path = self.shape(name, *options)
+                info = self.info(path, "--density", 2000)
+                self.assertEqual((info["patch_count"], info["closed"], info["trimmed"], info["edges"]["open"]), (patches, True, False, 0))
+                self.assertAlmostEqual(info["volume_m3"] / volume, 1, delta=1e-11)
+                self.assertAlmostEqual(info["area_m2"] / area, 1, delta=1e-11)
+                self.assertAlmostEqual(info["mass_kg"] / volume, 2000, delta=1e-7)
+                self.assertAlmostEqual(info["center_m"][2], height, delta=1e-12)
+                self.assertAlmostEqual(info["inertia_kg_m2"][0][0], info["inertia_kg_m2"][1][1])
+                text = self.ok("nurbs", "info", path)
+                self.assertIn("closed      yes", text)
+                self.assertEqual(len(re.findall(r"^\d+ +\dx\d", text, re.MULTILINE)), patches)
+
+    def test_refined_shapes_are_the_same_and_finer(self):
+        source, target = self.shape("torus"), self.folder / "finer.nurbs.json"
+        before = self.info(source)
+        self.ok("nurbs", "refine", source, "--levels", 2, "-o", target)
+        after = self.info(target)
+        self.assertEqual(after["patches"][0]["control_points"], [6, 6])
+        self.assertAlmostEqual(after["volume_m3"] / before["volume_m3"], 1, delta=1e-11)
+        self.ok("nurbs", "refine", source, "--insert", "3,u,0.25,2", "--insert", "0,v,0.5", "-o", target)
+        patches = self.info(target)["patches"]
+        self.assertEqual([p["control_points"] for p in patches[:4]], [[3, 4], [3, 3], [3, 3], [5, 3]])
+        for insertion, message in (("3,w,0.5", "'3,w,0.5' is not PATCH,u|v,PARAMETER"), ("99,u,0.5", "patch 99: there are 16"), ("0,u,1", "patches[0]: knot 1 is not inside (0, 1)"),
+                                   ("0,u,0.5,3", "degree 2 allows")):
+            with self.subTest(insertion):
+                self.assertIn(message, self.fails(FAILED, "nurbs", "refine", source, "--insert", insertion, "-o", self.folder / "x.json"))
+        self.assertIn("--levels or --insert", self.fails(FAILED, "nurbs", "refine", source, "-o", self.folder / "x.json"))
+        self.assertIn("is outside [0, 16]", self.fails(FAILED, "nurbs", "refine", source, "--levels", 17, "-o", self.folder / "x.json"))
+
+    def test_triangles_in_every_format_bound_the_solid(self):
+        source = self.shape("sphere", "--radius", 0.05)
+        volume = self.info(source)["volume_m3"]
+        counts = set()
+        for ending in ("obj", "stl", "ply"):
+            with self.subTest(ending):
+                target = self.folder / f"ball.{ending}"
+                made = json.loads(self.ok("nurbs", "tessellate", source, "--tolerance", 0.0005, "-o", target, "--json"))
+                self.assertTrue(made["bounds_a_solid"])
+                surface = json.loads(self.ok("mesh", "info", target, "--json"))
+                self.assertTrue(surface["bounds_a_solid"], surface)
+                self.assertEqual(surface["triangles"], made["triangles"])
+                self.assertAlmostEqual(surface["volume_m3"] / volume, 1, delta=0.03)
+                counts.add(surface["triangles"])
+        self.assertEqual(len(counts), 1)
+        self.assertIn("needs more than 16777216 triangles", self.fails(FAILED, "nurbs", "tessellate", source, "--tolerance", 1e-15, "-o", self.folder / "x.obj"))
+
+    def test_a_hole_is_cut_out(self):
+        clockwise = [self.CIRCLE | {"is_reversed": True}]
+        path = self.square(self.outline(), clockwise)
+        info = self.info(path)
+        self.assertAlmostEqual(info["area_m2"], 1 - math.pi * 0.04, delta=1e-11)
+        self.assertEqual((info["closed"], info["edges"]["open"], info["patches"][0]["loops"]), (False, 5, 2))
+        self.assertIn("open: 5 edges are not joined; patches[0] \"square\", loops[0].curves[0]", info["why_not"])
+        self.ok("nurbs", "tessellate", path, "--tolerance", 1e-4, "-o", self.folder / "square.ply")
+        surface = json.loads(self.ok("mesh", "info", self.folder / "square.ply", "--json"))
+        self.assertAlmostEqual(surface["area_m2"], 1 - math.pi * 0.04, delta=2e-4)
+        self.assertAlmostEqual(self.info(self.square([self.CIRCLE]))["area_m2"], math.pi * 0.04, delta=1e-11)
+
+    def test_errors_name_file_patch_and_field(self):
+        for path, message in ((lambda: self.square(knots_u=[0, 0, 0, 1]), 'square.nurbs.json: patches[0] "square": knots_u'),
+                              (lambda: self.square(weights=[1, 1, 0, 1]), 'patches[0] "square": weights[2]: 0, it must be positive'),
+                              (lambda: self.square(control_m=[0, 0, 0]), "control_m: 1 control points, knots and degrees are for 2 x 2"),
+                              (lambda: self.square(control_m=[0, 0]), "patches[0].control_m: 2 numbers, 3 for each point"),
+                              (lambda: self.square(degree=2), "degree"),
+                              (lambda: self.square(self.outline()[:3]), 'patches[0] "square": loops[0]: not closed, curves[2] ends at (0, 1), curves[0] begins at (0, 0)'),
+                              (lambda: self.square([self.CIRCLE | {"is_reversed": True}]), "run the wrong way round"),
+                              (lambda: self.square(self.outline(), [self.CIRCLE | {"is_reversed": True}], [self.CIRCLE | {"is_reversed": True}]), "loops: one runs clockwise around"),
+                              (lambda: self.write("broken.nurbs.json", '{"version": 1,\n "patches": [}'), "broken.nurbs.json:2:"),
+                              (lambda: self.write("old.nurbs.json", '{"patches": []}'), "old.nurbs.json: version: 0, this program reads 1"),
+                              (lambda: self.folder / "none.nurbs.json", "none.nurbs.json: cannot be read"), (lambda: self.folder, "is a folder, not a file of NURBS")):
+            with self.subTest(message):
+                self.assertIn(message, self.fails(FAILED, "nurbs", "info", path()))
+        error = json.loads(self.fails(FAILED, "--json", "nurbs", "info", self.square(degree_u=16)))["error"]
+        self.assertEqual(error["code"], "INVALID_ARGUMENT")
+        self.assertIn("--minor-radius", self.fails(FAILED, "nurbs", "shape", "torus", "--major-radius", 0.01, "-o", self.folder / "x.json"))
+
+    def test_output_is_checked_before_the_work(self):
+        source = self.shape("sphere")
+        for arguments in (["nurbs", "shape", "sphere", "-o", "x.obj"], ["nurbs", "shape", "sphere", "-o", "nowhere/x.json"], ["nurbs", "refine", source, "--levels", "1", "-o", "x.step"],
+                          ["nurbs", "tessellate", source, "--tolerance", "0.01", "-o", "x.doc"], ["nurbs", "export", source, "-o", "x.obj"], ["nurbs", "import", source, "-o", "x.json"]):
+            with self.subTest(arguments):
+                self.fails(FAILED, *arguments[:-1], self.folder / arguments[-1])
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["sphere.nurbs.json"])
+
+    def test_cad_files_go_out_and_come_back(self):
+        if not (pathlib.Path(PALPATE).parent / "palpate-cad").exists():
+            self.skipTest("built without OpenCASCADE (deploy/packages.txt, group cad)")
+        source, again = self.shape("cylinder", "--radius", 0.01, "--height", 0.04), self.folder / "again.nurbs.json"
+        before = self.info(source)
+        for ending in ("step", "igs"):
+            with self.subTest(ending):
+                part = self.folder / f"part.{ending}"
+                self.assertIn("12 patches", self.ok("nurbs", "export", source, "-o", part))
+                made = json.loads(self.ok("nurbs", "import", part, "-o", again, "--json"))
+                self.assertTrue(made["closed"], made)
+                after = self.info(again)
+                self.assertTrue(after["trimmed"])
+                self.assertAlmostEqual(after["volume_m3"] / before["volume_m3"], 1, delta=1e-6)
+                self.assertAlmostEqual(after["bounds_m"]["max"][2], 0.04, delta=1e-6)
+        damaged = self.write("damaged.step", (self.folder / "part.step").read_bytes()[:3000])
+        again.unlink()
+        self.assertIn("damaged.step: ", self.fails(FAILED, "nurbs", "import", damaged, "-o", again))
+        self.assertFalse(again.exists(), "nothing is left of an import that failed")
+        self.assertIn("none.step: cannot be read", self.fails(FAILED, "nurbs", "import", self.folder / "none.step", "-o", again))
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["cylinder.nurbs.json", "damaged.step", "part.igs", "part.step"])
+
+    def test_damaged_cad_files_end_in_an_error(self):
+        """Cut off or with bytes changed: whatever OpenCASCADE does with them, the command gives an error that names the file, or an object."""
+        if not (pathlib.Path(PALPATE).parent / "palpate-cad").exists():
+            self.skipTest("built without OpenCASCADE (deploy/packages.txt, group cad)")
+        source, out, refused = self.shape("cylinder"), self.folder / "x.nurbs.json", 0
+        dice = random.Random(11)
+        for ending in ("step", "iges"):
+            self.ok("nurbs", "export", source, "-o", self.folder / f"part.{ending}")
+            good = (self.folder / f"part.{ending}").read_bytes()
+            for number in range(8):
+                bad = bytearray(good[:len(good) * (number + 1) // 9] if number % 2 else good)
+                for _ in range(0 if number % 2 else 5 * number + 3):
+                    bad[dice.randrange(len(bad))] = dice.choice(b"0123456789#(),.$'E-")
+                path = self.write(f"bad.{ending}", bytes(bad))
+                with self.subTest(f"{ending} {number}"):
+                    result = run("nurbs", "import", path, "-o", out)
+                    self.assertIn(result.returncode, (0, FAILED), result.stderr)
+                    if result.returncode == FAILED:
+                        refused += 1
+                        self.assertIn(f"bad.{ending}: ", result.stderr)
+                        self.assertFalse(out.exists())
+                    out.unlink(missing_ok=True)
+        self.assertGreaterEqual(refused, 4)
+
+    def test_without_opencascade_the_packages_are_named(self):
+        alone = self.folder / "palpate"
+        shutil.copy(PALPATE, alone)
+        result = subprocess.run([alone, "nurbs", "import", self.write("part.step", "x"), "-o", self.folder / "x.json"], capture_output=True, text=True, timeout=120)
+        self.assertEqual(result.returncode, FAILED)
+        self.assertIn("libocct-data-exchange-dev", result.stderr)
 
 
 if __name__ == "__main__":

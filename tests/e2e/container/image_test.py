@@ -150,11 +150,17 @@ class ImageTest(unittest.TestCase):
                 libraries = container.call("ldd", f"/usr/local/bin/{program}").stdout
                 self.assertIn("libc.so", libraries)
                 self.assertNotIn("not found", libraries)
+                self.assertNotIn("libTK", libraries, "OpenCASCADE stays outside")
             # An ordinary user, to whom nothing belongs but the folder of compiled kernels.
             self.assertEqual(container.call("id", "-u").stdout.strip(), "10001")
             self.assertNotEqual(container.call("touch", "/usr/local/bin/palpate", check=False).returncode, 0)
             for scene in sorted((ROOT / "scenes").glob("*.json")):
                 container.call("palpate", "scene", "check", f"{SHARE}/scenes/{scene.name}")
+            # Files of NURBS are read; those of CAD programs are to be converted elsewhere.
+            container.call("palpate", "nurbs", "shape", "sphere", "-o", "/tmp/ball.nurbs.json")
+            self.assertIn("closed      yes", container.call("palpate", "nurbs", "info", "/tmp/ball.nurbs.json").stdout)
+            refused = container.call("palpate", "nurbs", "import", "/tmp/part.step", "-o", "/tmp/part.nurbs.json", check=False)
+            self.assertIn("libocct-data-exchange-dev", refused.stderr)
 
     def test_server_becomes_healthy_and_ends_in_order(self):
         options = [*self.caches(), "--volume", f"{self.volume('scenes')}:/var/lib/palpate"]

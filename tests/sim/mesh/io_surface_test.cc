@@ -1,4 +1,6 @@
+#include <array>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 
 #include "sim/mesh/mesh_io.h"
@@ -79,6 +81,29 @@ TEST(SurfaceIoTest, ReadsEveryFormatAsOneConnectedSurface) {
   ExpectCube(ParseSurface(Ply(kCube, "ascii"), ".ply", "cube.ply"));
   ExpectCube(ParseSurface(Ply(kCube, "binary_little_endian"), ".ply", "cube.ply"));
   ExpectCube(ParseSurface(Ply(kCube, "binary_big_endian"), ".ply", "cube.ply"));
+}
+
+TEST(SurfaceIoTest, WrittenStlAndPlyAreRead) {
+  ExpectCube(ParseSurface(FormatStl(kCube), ".stl", "cube.stl"));
+  ExpectCube(ParseSurface(FormatPly(kCube), ".ply", "cube.ply"));
+  EXPECT_EQ(FormatStl(kCube).size(), 84U + 50U * 12U);
+  // Normals are unit and point out of the cube: each is along an axis, as far from the middle as its triangle is.
+  const std::string stl = FormatStl(kCube);
+  for (size_t t = 0; t < 12; ++t) {
+    std::array<float, 6> values{};  // of the normal and the first vertex
+    std::memcpy(values.data(), stl.data() + 84 + 50 * t, sizeof(values));
+    const Eigen::Vector3d n(values[0], values[1], values[2]);
+    EXPECT_EQ(n.norm(), 1);
+    EXPECT_EQ(n.dot(Eigen::Vector3d(values[3], values[4], values[5]) - Eigen::Vector3d(0.5, -0.25, 0.25)), 0.25);
+  }
+  // The doubles of a PLY file are those of the mesh.
+  const SurfaceMesh one{{{0.1, 1.0 / 3.0, -2e-30}, {1, 0, 0}, {0, 1, 0}}, {{0, 1, 2}}};
+  const std::string ply = FormatPly(one);
+  const size_t data = ply.find("end_header\n") + 11;
+  EXPECT_EQ(ply.size(), data + 3 * 24 + 13);
+  double y = 0;
+  std::memcpy(&y, ply.data() + data + 8, sizeof(y));
+  EXPECT_EQ(y, 1.0 / 3.0);
 }
 
 // Small organs keep their small distances: joining is by equal coordinates, not by a tolerance.

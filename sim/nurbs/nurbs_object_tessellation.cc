@@ -1,0 +1,627 @@
+#include "sim/nurbs/nurbs_object_tessellation.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "sim/nurbs/nurbs_tessellation.h"
+#include "sim/nurbs/planar_triangulation.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector2d;
+using Eigen::Vector3d;
+
+constexpr int kMaxHalvings = 40;
+constexpr double kSameParameter = 1e-10;  // of an edge: breaks nearer than that are one
+constexpr double kSnap = 1e-8;            // to lines of knots and the domain's sides, as a share of the domain
+constexpr double kSnapOfLoops = 2 * kNurbsLoopGap;
+constexpr double kTurnedAway = 0.17;   // cosine
+constexpr double kNoArea = 1e-9;       // twice the area of a triangle, as a share of the square of its longest side
+constexpr double kFinest = 1.0 / 256;  // of the square of the length that is fine enough: as far triangles are cut that are turned away
+constexpr double kStraight = 1e-9;     // share of the object's size
+constexpr size_t kMaxSamples = size_t{1} << 19;  // of all edges
+constexpr int kPartsOfBounds = 4;                // a Bezier patch is cut into so many each way: bounds of smaller parts are closer
+
+// How fast a Bezier patch and its first derivatives change, at most.
+struct Bounds {
+  double u = 0, v = 0;            // |S_u|, |S_v|
+  double uu = 0, uv = 0, vv = 0;  // |S_uu| and so on
+};
+
+Bounds BoundsOf(const NurbsSurface& patch) {
+  const size_t rows = patch.count(NurbsDirection::kU);
+  const size_t columns = patch.count(NurbsDirection::kV);
+  const auto [u0, u1] = patch.domain(NurbsDirection::kU);
+  const auto [v0, v1] = patch.domain(NurbsDirection::kV);
+  Eigen::AlignedBox3d box;
+  double least_weight = patch.control()[0].w();
+  for (const Eigen::Vector4d& p : patch.control()) {
+    box.extend(Vector3d(p.hnormalized()));
+    least_weight = std::min(least_weight, p.w());
+  }
+  const Vector3d center = box.center();
+  double radius = 0;
+  // Weighted control points about the middle: what is left of the quotient rule is small.
+  std::vector<Vector3d> a(rows * columns);
+  for (size_t i = 0; i < a.size(); ++i) {
+    const Vector3d at = Vector3d(patch.control()[i].hnormalized()) - center;
+    radius = std::max(radius, at.norm());
+    a[i] = patch.control()[i].w() * at;
+  }
+  const auto w = [&](size_t i, size_t j) { return patch.control()[i * columns + j].w(); };
+  const auto p = [&](size_t i, size_t j) -> const Vector3d& { return a[i * columns + j]; };
+  Bounds of_a;
+  Bounds of_w;
+  const double pu = static_cast<double>(patch.degree(NurbsDirection::kU)) / (u1 - u0);
+  const double pv = static_cast<double>(patch.degree(NurbsDirection::kV)) / (v1 - v0);
+  const double puu = pu * static_cast<double>(patch.degree(NurbsDirection::kU) - 1) / (u1 - u0);
+  const double pvv = pv * static_cast<double>(patch.degree(NurbsDirection::kV) - 1) / (v1 - v0);
+  for (size_t i = 0; i < rows; ++i) {
+    for (size_t j = 0; j < columns; ++j) {
+      const bool has_u = i + 1 < rows;
+      const bool has_v = j + 1 < columns;
+      if (has_u) {
+        of_a.u = std::max(of_a.u, pu * (p(i + 1, j) - p(i, j)).norm());
+        of_w.u = std::max(of_w.u, pu * std::abs(w(i + 1, j) - w(i, j)));
+      }
+      if (has_v) {
+        of_a.v = std::max(of_a.v, pv * (p(i, j + 1) - p(i, j)).norm());
+        of_w.v = std::max(of_w.v, pv * std::abs(w(i, j + 1) - w(i, j)));
+      }
+      if (has_u && has_v) {
+        of_a.uv = std::max(of_a.uv, pu * pv * (p(i + 1, j + 1) - p(i + 1, j) - p(i, j + 1) + p(i, j)).norm());
+        of_w.uv = std::max(of_w.uv, pu * pv * std::abs(w(i + 1, j + 1) - w(i + 1, j) - w(i, j + 1) + w(i, j)));
+      }
+      if (i + 2 < rows) {
+        of_a.uu = std::max(of_a.uu, puu * (p(i + 2, j) - 2 * p(i + 1, j) + p(i, j)).norm());
+        of_w.uu = std::max(of_w.uu, puu * std::abs(w(i + 2, j) - 2 * w(i + 1, j) + w(i, j)));
+      }
+      if (j + 2 < columns) {
+        of_a.vv = std::max(of_a.vv, pvv * (p(i, j + 2) - 2 * p(i, j + 1) + p(i, j)).norm());
+        of_w.vv = std::max(of_w.vv, pvv * std::abs(w(i, j + 2) - 2 * w(i, j + 1) + w(i, j)));
+      }
+    }
+  }
+  Bounds out;
+  out.u = (of_a.u + of_w.u * radius) / least_weight;
+  out.v = (of_a.v + of_w.v * radius) / least_weight;
+  out.uu = (of_a.uu + 2 * of_w.u * out.u + of_w.uu * radius) / least_weight;
+  out.vv = (of_a.vv + 2 * of_w.v * out.v + of_w.vv * radius) / least_weight;
+  out.uv = (of_a.uv + of_w.u * out.v + of_w.v * out.u + of_w.uv * radius) / least_weight;
+  return out;
+}
+
+Bounds BoundsOfParts(const NurbsSurface& patch) {
+  Bounds out;
+  std::vector<NurbsSurface> strips;
+  const auto cut = [](const NurbsSurface& whole, NurbsDirection direction, std::vector<NurbsSurface>* parts) {
+    const auto [first, last] = whole.domain(direction);
+    NurbsSurface rest = whole;
+    for (int i = 1; i < kPartsOfBounds; ++i) {
+      const double s = static_cast<double>(i) / kPartsOfBounds;
+      auto two = rest.Split(direction, (1 - s) * first + s * last);
+      if (!two.ok()) continue;
+      parts->push_back((*two)[0]);
+      rest = std::move((*two)[1]);
+    }
+    parts->push_back(std::move(rest));
+  };
+  cut(patch, NurbsDirection::kU, &strips);
+  for (const NurbsSurface& strip : strips) {
+    std::vector<NurbsSurface> parts;
+    cut(strip, NurbsDirection::kV, &parts);
+    for (const NurbsSurface& part : parts) {
+      const Bounds of_part = BoundsOf(part);
+      out.u = std::max(out.u, of_part.u);
+      out.v = std::max(out.v, of_part.v);
+      out.uu = std::max(out.uu, of_part.uu);
+      out.uv = std::max(out.uv, of_part.uv);
+      out.vv = std::max(out.vv, of_part.vv);
+    }
+  }
+  return out;
+}
+
+// The cells between the knots of a patch, with how long a line in one counts.
+class Cells {
+ public:
+  explicit Cells(const NurbsSurface& surface) {
+    for (const double t : surface.knots(NurbsDirection::kU)) {
+      if (lines_[0].empty() || t > lines_[0].back()) lines_[0].push_back(t);
+    }
+    for (const double t : surface.knots(NurbsDirection::kV)) {
+      if (lines_[1].empty() || t > lines_[1].back()) lines_[1].push_back(t);
+    }
+    for (const NurbsSurface& piece : surface.BezierPatches()) {
+      const Bounds bounds = BoundsOfParts(piece);
+      const auto [u0, u1] = piece.domain(NurbsDirection::kU);
+      const auto [v0, v1] = piece.domain(NurbsDirection::kV);
+      // |2 S_uv du dv| <= |S_uv| (k du^2 + dv^2 / k) for every k.
+      const double k = (v1 - v0) / (u1 - u0);
+      squares_.push_back({bounds.uu + k * bounds.uv, bounds.vv + bounds.uv / k});
+      speed_ = speed_.cwiseMax(Vector2d(bounds.u, bounds.v));
+    }
+    const Vector2d widths(lines_[0].back() - lines_[0].front(), lines_[1].back() - lines_[1].front());
+    // For shapes of triangles and for walks in the plane both directions need a length.
+    const double least = 1e-6 * std::max((speed_.cwiseProduct(widths)).maxCoeff(), 1e-300);
+    scale_ = speed_.cwiseMax(Vector2d(least, least).cwiseQuotient(widths));
+  }
+
+  const std::vector<double>& lines(int axis) const { return lines_[static_cast<size_t>(axis)]; }
+  const Vector2d& speed() const { return speed_; }  // the most of |S_u| and |S_v|
+  const Vector2d& scale() const { return scale_; }
+
+  // On a line of knots or a side that is nearer than the share of the domain; with `only` one coordinate alone.
+  Vector2d Snapped(Vector2d uv, double share, int only = -1) const {
+    for (int axis = 0; axis < 2; ++axis) {
+      if (only >= 0 && axis != only) continue;
+      const std::vector<double>& lines = this->lines(axis);
+      const double near = share * (lines.back() - lines.front());
+      uv[axis] = std::clamp(uv[axis], lines.front(), lines.back());
+      const auto next = std::lower_bound(lines.begin(), lines.end(), uv[axis]);
+      double best = *next;
+      if (next != lines.begin() && uv[axis] - next[-1] < best - uv[axis]) best = next[-1];
+      if (std::abs(best - uv[axis]) <= near) uv[axis] = best;
+    }
+    return uv;
+  }
+
+  // The square of a line's length, the most of the cells that it lies in; nothing if no cell contains both ends.
+  std::optional<double> SquareOf(const Vector2d& a, const Vector2d& b) const {
+    std::array<std::pair<size_t, size_t>, 2> ranges;
+    for (int axis = 0; axis < 2; ++axis) {
+      const std::vector<double>& lines = this->lines(axis);
+      const auto [low, high] = std::minmax({a[axis], b[axis]});
+      // Cells [c, c + 1] with lines[c] <= low and high <= lines[c + 1].
+      auto last = static_cast<size_t>(std::upper_bound(lines.begin(), lines.end(), low) - lines.begin());
+      auto first = static_cast<size_t>(std::lower_bound(lines.begin(), lines.end(), high) - lines.begin());
+      last = std::min(last, lines.size() - 1);
+      first = std::max<size_t>(first, 1);
+      if (first > last) return std::nullopt;
+      ranges[static_cast<size_t>(axis)] = {first - 1, last - 1};
+    }
+    double most = 0;
+    for (size_t i = ranges[0].first; i <= ranges[0].second; ++i) {
+      for (size_t j = ranges[1].first; j <= ranges[1].second; ++j) most = std::max(most, SquareIn(i * (lines_[1].size() - 1) + j, b - a));
+    }
+    return most;
+  }
+
+  size_t CellAt(const Vector2d& uv) const {
+    std::array<size_t, 2> at{};
+    for (int axis = 0; axis < 2; ++axis) {
+      const std::vector<double>& lines = this->lines(axis);
+      const auto after = static_cast<size_t>(std::upper_bound(lines.begin(), lines.end(), uv[axis]) - lines.begin());
+      at[static_cast<size_t>(axis)] = std::clamp<size_t>(after, 1, lines.size() - 1) - 1;
+    }
+    return at[0] * (lines_[1].size() - 1) + at[1];
+  }
+  double SquareIn(size_t cell, const Vector2d& line) const { return squares_[cell].dot(line.cwiseProduct(line)); }
+
+ private:
+  std::array<std::vector<double>, 2> lines_;
+  std::vector<Vector2d> squares_;
+  Vector2d speed_ = Vector2d::Zero();
+  Vector2d scale_;
+};
+
+// Numbers of vertices that turn out to be one.
+class Unions {
+ public:
+  uint32_t Add() {
+    parents_.push_back(static_cast<uint32_t>(parents_.size()));
+    return parents_.back();
+  }
+  uint32_t Find(uint32_t x) {
+    while (parents_[x] != x) x = parents_[x] = parents_[parents_[x]];
+    return x;
+  }
+  // The least number stands for all.
+  void Join(uint32_t a, uint32_t b) {
+    a = Find(a);
+    b = Find(b);
+    parents_[std::max(a, b)] = std::min(a, b);
+  }
+
+ private:
+  std::vector<uint32_t> parents_;
+};
+
+struct Sample {
+  double s;
+  uint32_t vertex;
+};
+
+// A curve of a loop and how it follows its edge.
+struct Use {
+  uint32_t patch;
+  const NurbsTrim* trim;
+  bool is_opposed;
+  Vector2d first, last;                         // where it begins and ends along its own parameter, as its neighbors in the loop do
+  std::array<std::optional<double>, 2> levels;  // of u and v where it is straight along the other
+};
+
+class Tessellator {
+ public:
+  Tessellator(const NurbsObject& object, double tolerance_m) : object_(object), tolerance_m_(tolerance_m) {}
+
+  absl::StatusOr<SurfaceMesh> Run(double join_tolerance_m) {
+    size_m_ = object_.ControlBox_m().diagonal().norm();
+    for (const NurbsPatch& patch : object_.patches()) {
+      cells_.emplace_back(patch.surface);
+      boundaries_.push_back(patch.Boundary());
+    }
+    MakeUses(object_.Edges(join_tolerance_m));
+    for (size_t e = 0; e < edges_.size(); ++e) PALPATE_RETURN_IF_ERROR(SampleEdge(e));
+    JoinEnds();
+    for (uint32_t p = 0; p < boundaries_.size(); ++p) {
+      const absl::Status status = Triangulate(p);
+      if (!status.ok()) return Annotate(status, PathOf(p));
+    }
+    return Collect();
+  }
+
+ private:
+  struct Edge {
+    std::vector<Use> uses;
+    bool is_point;
+    std::vector<Sample> samples;
+  };
+
+  std::string PathOf(uint32_t patch) const { return NurbsPatchPath(patch, object_.patches()[patch].name); }
+
+  void MakeUses(const std::vector<NurbsEdge>& edges) {
+    for (const NurbsEdge& edge : edges) {
+      Edge to{{}, edge.is_point, {}};
+      for (const NurbsTrimPlace& place : edge.places) {
+        const auto& loop = boundaries_[place.patch][place.loop];
+        const NurbsTrim& trim = loop[place.curve];
+        const NurbsTrim& next = loop[(place.curve + 1) % loop.size()];
+        const Cells& cells = cells_[place.patch];
+        const Vector2d from = CornerBetween(cells, loop[(place.curve + loop.size() - 1) % loop.size()], trim);
+        const Vector2d until = CornerBetween(cells, trim, next);
+        to.uses.push_back({place.patch,
+                           &trim,
+                           place.is_opposed,
+                           trim.is_reversed ? until : from,
+                           trim.is_reversed ? from : until,
+                           {LevelOf(cells, trim, 0), LevelOf(cells, trim, 1)}});
+        edge_of_[{place.patch, place.loop, place.curve}] = {edges_.size(), to.uses.size() - 1};
+      }
+      edges_.push_back(std::move(to));
+    }
+  }
+
+  // The u (0) or v (1) of a trim along which it does not change but for noise. Noise would leave triangles as thin as itself.
+  static std::optional<double> LevelOf(const Cells& cells, const NurbsTrim& trim, int axis) {
+    double low = trim.curve.control(0)[axis];
+    double high = low;
+    for (size_t i = 1; i < trim.curve.count(); ++i) {
+      low = std::min(low, trim.curve.control(i)[axis]);
+      high = std::max(high, trim.curve.control(i)[axis]);
+    }
+    const std::vector<double>& lines = cells.lines(axis);
+    if (high - low > kNurbsLoopGap * (lines.back() - lines.front())) return std::nullopt;
+    const double middle = 0.5 * low + 0.5 * high;
+    return cells.Snapped({middle, middle}, kSnapOfLoops, axis)[axis];
+  }
+
+  static Vector2d CornerBetween(const Cells& cells, const NurbsTrim& before, const NurbsTrim& after) {
+    Vector2d corner = cells.Snapped(after.start(), kSnapOfLoops);
+    for (int axis = 0; axis < 2; ++axis) {
+      for (const NurbsTrim* trim : {&before, &after}) {
+        if (const auto level = LevelOf(cells, *trim, axis)) corner[axis] = *level;
+      }
+    }
+    return corner;
+  }
+
+  static double ParameterOf(const Use& use, double s) {
+    const auto [first, last] = use.trim->curve.domain();
+    return use.is_opposed ? s * first + (1 - s) * last : (1 - s) * first + s * last;
+  }
+
+  Vector2d PlaceOf(const Use& use, double s) const {
+    if (s == 0 || s == 1) return (s == 0) == use.is_opposed ? use.last : use.first;
+    Vector2d uv = cells_[use.patch].Snapped(use.trim->curve.At(ParameterOf(use, s)), kSnap);
+    for (int axis = 0; axis < 2; ++axis) uv[axis] = use.levels[static_cast<size_t>(axis)].value_or(uv[axis]);
+    return uv;
+  }
+
+  // Whether the straight line between two places of an edge will do for the curve between.
+  bool IsFine(const Use& use, double s0, double s1) const {
+    const Cells& cells = cells_[use.patch];
+    const Vector2d a = PlaceOf(use, s0);
+    const Vector2d b = PlaceOf(use, s1);
+    const std::optional<double> square = cells.SquareOf(a, b);
+    if (!square || !(*square <= 3 * tolerance_m_)) return false;
+    const auto [first, last] = std::minmax({ParameterOf(use, s0), ParameterOf(use, s1)});
+    if (!(first < last)) return true;
+    const NurbsCurve<2> part = use.trim->curve.Part(first, last);
+    const Vector2d& scale = cells.scale();
+    const Vector2d from = a.cwiseProduct(scale);
+    const Vector2d along = b.cwiseProduct(scale) - from;
+    const double length_sq = along.squaredNorm();
+    for (size_t i = 0; i < part.count(); ++i) {
+      const Vector2d p = part.control(i).cwiseProduct(scale) - from;
+      const double t = length_sq > 0 ? std::clamp(p.dot(along) / length_sq, 0.0, 1.0) : 0;
+      const Vector2d off = (p - t * along).cwiseQuotient(scale).cwiseAbs();
+      if (!(off.dot(cells.speed()) <= 0.5 * tolerance_m_)) return false;
+    }
+    return true;
+  }
+
+  Vector3d PointOf(const Use& use, double s) const {
+    const Vector2d uv = PlaceOf(use, s);
+    return object_.patches()[use.patch].surface.Point(uv.x(), uv.y());
+  }
+
+  absl::Status SampleEdge(size_t number) {
+    Edge& edge = edges_[number];
+    std::vector<double> breaks = {0, 1};
+    for (const Use& use : edge.uses) {
+      const NurbsCurve<2>& curve = use.trim->curve;
+      const auto [first, last] = curve.domain();
+      std::vector<double> at = CrossingsOfKnots(curve, object_.patches()[use.patch].surface);
+      at.insert(at.end(), curve.knots().begin(), curve.knots().end());
+      for (const double t : at) {
+        const double s = (t - first) / (last - first);
+        breaks.push_back(use.is_opposed ? 1 - s : s);
+      }
+    }
+    // Curved edges have four parts at least, so that no hole shrinks to nothing.
+    const Use& first_use = edge.uses[0];
+    const Vector3d start = PointOf(first_use, 0);
+    const Vector3d chord = PointOf(first_use, 1) - start;
+    double bend = 0;
+    for (const double s : {0.25, 0.5, 0.75}) bend = std::max(bend, (PointOf(first_use, s) - start - s * chord).norm());
+    if (bend > kStraight * size_m_) breaks.insert(breaks.end(), {0.25, 0.5, 0.75});
+    std::sort(breaks.begin(), breaks.end());
+    std::vector<double> kept = {0};
+    for (const double s : breaks) {
+      if (s - kept.back() > kSameParameter && 1 - s > kSameParameter) kept.push_back(s);
+    }
+    kept.push_back(1);
+    std::vector<double> places = {0};
+    for (size_t i = 0; i + 1 < kept.size(); ++i) PALPATE_RETURN_IF_ERROR(Refine(edge, kept[i], kept[i + 1], 0, &places));
+    samples_ += places.size();
+    for (const double s : places) {
+      edge.samples.push_back({s, NewVertex(PointOf(first_use, s))});
+      if (edge.is_point) unions_.Join(edge.samples[0].vertex, edge.samples.back().vertex);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Refine(const Edge& edge, double s0, double s1, int depth, std::vector<double>* places) const {
+    bool is_fine = true;
+    for (const Use& use : edge.uses) is_fine = is_fine && IsFine(use, s0, s1);
+    if (is_fine) {
+      places->push_back(s1);
+      return absl::OkStatus();
+    }
+    if (depth == kMaxHalvings || samples_ + places->size() > kMaxSamples) return TooFine();
+    const double middle = 0.5 * s0 + 0.5 * s1;
+    PALPATE_RETURN_IF_ERROR(Refine(edge, s0, middle, depth + 1, places));
+    return Refine(edge, middle, s1, depth + 1, places);
+  }
+
+  absl::Status TooFine() const {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("tolerance_m: ", tolerance_m_, " needs more than ", kMaxTessellationTriangles, " triangles"));
+  }
+
+  uint32_t NewVertex(const Vector3d& point_m) {
+    points_m_.push_back(point_m);
+    return unions_.Add();
+  }
+
+  // The samples of a curve in the direction of its loop.
+  std::vector<Sample> SamplesOf(uint32_t patch, uint32_t loop, uint32_t curve) const {
+    const auto [edge, use] = edge_of_.at({patch, loop, curve});
+    std::vector<Sample> samples = edges_[edge].samples;
+    if (IsBackwards(edges_[edge].uses[use])) std::reverse(samples.begin(), samples.end());
+    return samples;
+  }
+  static bool IsBackwards(const Use& use) { return use.trim->is_reversed != use.is_opposed; }
+
+  void JoinEnds() {
+    for (uint32_t p = 0; p < boundaries_.size(); ++p) {
+      for (uint32_t l = 0; l < boundaries_[p].size(); ++l) {
+        const auto count = static_cast<uint32_t>(boundaries_[p][l].size());
+        for (uint32_t c = 0; c < count; ++c) {
+          unions_.Join(SamplesOf(p, l, c).back().vertex, SamplesOf(p, l, (c + 1) % count).front().vertex);
+        }
+      }
+    }
+  }
+
+  // Whether a triangle's normal is more than about 80 degrees from that of the surface under its middle.
+  static bool IsTurnedAway(const NurbsSurface& surface, const Vector2d& uv, const Vector3d& a, const Vector3d& b, const Vector3d& c) {
+    const Vector3d normal = (b - a).cross(c - a);
+    const double longest_sq = std::max({(b - a).squaredNorm(), (c - b).squaredNorm(), (a - c).squaredNorm()});
+    if (!(normal.norm() > kNoArea * longest_sq)) return false;  // at a pole
+    const NurbsPoint at = surface.PointWithDerivatives(uv.x(), uv.y());
+    const Vector3d wanted = at.du.cross(at.dv);
+    return normal.dot(wanted) < kTurnedAway * normal.norm() * wanted.norm();
+  }
+
+  absl::Status Triangulate(uint32_t p) {
+    const Cells& cells = cells_[p];
+    const NurbsSurface& surface = object_.patches()[p].surface;
+    const Vector2d& scale = cells.scale();
+    const Vector2d low(cells.lines(0).front(), cells.lines(1).front());
+    const Vector2d high(cells.lines(0).back(), cells.lines(1).back());
+    const Vector2d border = 0.1 * (high - low);
+    PlanarTriangulation plane(Eigen::AlignedBox2d((low - border).cwiseProduct(scale), (high + border).cwiseProduct(scale)));
+    std::vector<Vector2d> places(4);                                // (u, v) of the plane's vertices
+    std::vector<uint32_t> vertices(4, PlanarTriangulation::kNone);  // their numbers in the mesh
+    const auto insert = [&](const Vector2d& uv, uint32_t vertex) {
+      const uint32_t number = plane.Insert(uv.cwiseProduct(scale));
+      if (number == places.size()) {
+        places.push_back(uv);
+        vertices.push_back(vertex);
+      } else if (vertices[number] == PlanarTriangulation::kNone) {
+        vertices[number] = vertex;
+      } else if (vertex != PlanarTriangulation::kNone) {
+        unions_.Join(vertices[number], vertex);
+      }
+      return number;
+    };
+    std::vector<std::vector<uint32_t>> outlines;
+    for (uint32_t l = 0; l < boundaries_[p].size(); ++l) {
+      std::vector<uint32_t> outline;
+      for (uint32_t c = 0; c < boundaries_[p][l].size(); ++c) {
+        const auto [edge, use_number] = edge_of_.at({p, l, c});
+        const Use& use = edges_[edge].uses[use_number];
+        const std::vector<Sample> samples = SamplesOf(p, l, c);
+        for (size_t i = 0; i + 1 < samples.size(); ++i) outline.push_back(insert(PlaceOf(use, samples[i].s), samples[i].vertex));
+      }
+      outlines.push_back(std::move(outline));
+    }
+    for (size_t i = 1; i + 1 < cells.lines(0).size(); ++i) {
+      for (size_t j = 1; j + 1 < cells.lines(1).size(); ++j) insert({cells.lines(0)[i], cells.lines(1)[j]}, PlanarTriangulation::kNone);
+    }
+    const auto crossing = [&](const Vector2d& at) {
+      const Vector2d uv = at.cwiseQuotient(scale);
+      return absl::InvalidArgumentError(absl::StrCat("loops: cross near (u, v) = (", uv.x(), ", ", uv.y(), ")"));
+    };
+    for (const std::vector<uint32_t>& outline : outlines) {
+      for (size_t i = 0; i < outline.size(); ++i) {
+        const auto in_way = plane.Fix(outline[i], outline[(i + 1) % outline.size()], PlanarTriangulation::EdgeKind::kOutline);
+        if (in_way) return crossing(*in_way);
+      }
+    }
+    for (int axis = 0; axis < 2; ++axis) {
+      std::map<double, std::vector<std::pair<double, uint32_t>>> on_lines;
+      for (size_t i = 1; i + 1 < cells.lines(axis).size(); ++i) on_lines[cells.lines(axis)[i]];
+      for (uint32_t v = 4; v < places.size(); ++v) {
+        if (const auto line = on_lines.find(places[v][axis]); line != on_lines.end()) line->second.emplace_back(places[v][1 - axis], v);
+      }
+      for (auto& [at, on_line] : on_lines) {
+        std::sort(on_line.begin(), on_line.end());
+        for (size_t i = 0; i + 1 < on_line.size(); ++i) {
+          const auto in_way = plane.Fix(on_line[i].second, on_line[i + 1].second, PlanarTriangulation::EdgeKind::kLine);
+          if (in_way) return crossing(*in_way);
+        }
+      }
+    }
+    plane.MakeDelaunay();
+    plane.FindWindings();
+    for (const PlanarTriangulation::Triangle& t : plane.triangles()) {
+      if (t.winding < 0 || t.winding > 1) {
+        const auto& v = t.vertices;
+        return absl::InvalidArgumentError(absl::StrCat(
+            "loops: ", t.winding < 0 ? "one runs clockwise around (u, v) = (" : "two overlap at (u, v) = (",
+            (places[v[0]].x() + places[v[1]].x() + places[v[2]].x()) / 3, ", ",
+            (places[v[0]].y() + places[v[1]].y() + places[v[2]].y()) / 3, t.winding < 0 ? ") with nothing to cut away there" : ")"));
+      }
+    }
+    std::vector<Vector3d> points;
+    for (size_t v = 0; v < places.size(); ++v) {
+      points.push_back(vertices[v] == PlanarTriangulation::kNone ? surface.Point(places[v].x(), places[v].y()) : points_m_[vertices[v]]);
+    }
+    // Halves the longest side of what is too coarse. Sides of the outline are fine already. First until that is as near as asked, then
+    // until no triangle is turned away from the surface, for some more halvings.
+    for (const bool is_near : {false, true}) {
+      bool has_split = true;
+      while (has_split) {
+        has_split = false;
+        for (uint32_t t = 0; t < plane.triangles().size(); ++t) {
+          const PlanarTriangulation::Triangle triangle = plane.triangles()[t];
+          if (triangle.winding != 1) continue;
+          const auto& v = triangle.vertices;
+          const Vector2d middle_uv = (places[v[0]] + places[v[1]] + places[v[2]]) / 3;
+          const size_t cell = cells.CellAt(middle_uv);
+          double longest = is_near ? kFinest * 3 * tolerance_m_ : 3 * tolerance_m_;
+          int across = -1;
+          for (int i = 0; i < 3; ++i) {
+            if (triangle.kinds[static_cast<size_t>(i)] == PlanarTriangulation::EdgeKind::kOutline) continue;
+            const double square =
+                cells.SquareIn(cell, places[v[static_cast<size_t>((i + 1) % 3)]] - places[v[static_cast<size_t>((i + 2) % 3)]]);
+            if (square > longest) {
+              longest = square;
+              across = i;
+            }
+          }
+          if (across < 0 || (is_near && !IsTurnedAway(surface, middle_uv, points[v[0]], points[v[1]], points[v[2]]))) continue;
+          const Vector2d middle =
+              0.5 * places[v[static_cast<size_t>((across + 1) % 3)]] + 0.5 * places[v[static_cast<size_t>((across + 2) % 3)]];
+          const auto number = plane.SplitEdge(t, across, middle.cwiseProduct(scale));
+          if (triangles_.size() + plane.triangles().size() > kMaxTessellationTriangles) return TooFine();
+          if (!number) {
+            return absl::InvalidArgumentError(
+                absl::StrCat("loops: two are as near as rounding at (u, v) = (", middle.x(), ", ", middle.y(), ")"));
+          }
+          places.push_back(middle);
+          points.push_back(surface.Point(middle.x(), middle.y()));
+          vertices.push_back(PlanarTriangulation::kNone);
+          has_split = true;
+        }
+      }
+    }
+    for (const PlanarTriangulation::Triangle& t : plane.triangles()) {
+      if (t.winding != 1) continue;
+      std::array<uint32_t, 3> out{};
+      for (size_t i = 0; i < 3; ++i) {
+        uint32_t& vertex = vertices[t.vertices[i]];
+        if (vertex == PlanarTriangulation::kNone) {
+          vertex = NewVertex(points[t.vertices[i]]);
+        }
+        out[i] = vertex;
+      }
+      triangles_.push_back(out);
+    }
+    return absl::OkStatus();
+  }
+
+  SurfaceMesh Collect() {
+    SurfaceMesh mesh;
+    std::vector<uint32_t> numbers(points_m_.size(), PlanarTriangulation::kNone);
+    for (const std::array<uint32_t, 3>& t : triangles_) {
+      std::array<uint32_t, 3> out{};
+      for (size_t i = 0; i < 3; ++i) out[i] = unions_.Find(t[i]);
+      if (out[0] == out[1] || out[1] == out[2] || out[2] == out[0]) continue;
+      for (uint32_t& v : out) {
+        if (numbers[v] == PlanarTriangulation::kNone) {
+          numbers[v] = static_cast<uint32_t>(mesh.vertices.size());
+          mesh.vertices.push_back(points_m_[v]);
+        }
+        v = numbers[v];
+      }
+      mesh.triangles.push_back(out);
+    }
+    return mesh;
+  }
+
+  const NurbsObject& object_;
+  double tolerance_m_;
+  double size_m_ = 0;
+  std::vector<Cells> cells_;
+  std::vector<std::vector<std::vector<NurbsTrim>>> boundaries_;
+  std::map<std::array<uint32_t, 3>, std::pair<size_t, size_t>> edge_of_;  // (patch, loop, curve) -> edge and use
+  std::vector<Edge> edges_;
+  size_t samples_ = 0;
+  std::vector<Vector3d> points_m_;
+  Unions unions_;
+  std::vector<std::array<uint32_t, 3>> triangles_;
+};
+
+}  // namespace
+
+absl::StatusOr<SurfaceMesh> TessellateNurbsObject(const NurbsObject& object, double tolerance_m, double join_tolerance_m) {
+  if (!(tolerance_m > 0) || !std::isfinite(tolerance_m)) {
+    return absl::InvalidArgumentError(absl::StrCat("tolerance_m: ", tolerance_m, ", it must be positive and finite"));
+  }
+  return Tessellator(object, tolerance_m).Run(join_tolerance_m);
+}
+
+}  // namespace palpate::sim

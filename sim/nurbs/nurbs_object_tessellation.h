@@ -1,0 +1,22 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "sim/mesh/tet_mesh.h"
+#include "sim/nurbs/nurbs_object.h"
+
+namespace palpate::sim {
+
+/// Triangles for an object, with the orientation of its patches. No point of its trimmed patches is farther than `tolerance_m` from them;
+/// where two patches share an edge their common vertices lie on the first, so for the second the edge's gap is added. Loops are followed to
+/// kNurbsLoopGap of the domain. Edges have one row of vertices, so an object that is closed by NurbsObject::CheckClosed gives a mesh whose
+/// edges are each shared by two triangles in opposite directions. `join_tolerance_m` as in NurbsObject::Edges.
+///
+/// The domain of each patch is cut along its knots and its loops by a constrained Delaunay triangulation, and halved until it is fine
+/// enough: over a triangle in (u, v) on which S is smooth, its distance from the plane triangle is at most a sixth of L^2, where L is the
+/// longest side measured by bounds of the second derivatives. These bounds are of the Bezier patch, from differences of control points.
+///
+/// Errors: InvalidArgument (a tolerance that is not positive; loops that cross, naming the patch and a place in (u, v)), ResourceExhausted
+/// (more than kMaxTessellationTriangles). Deterministic.
+absl::StatusOr<SurfaceMesh> TessellateNurbsObject(const NurbsObject& object, double tolerance_m, double join_tolerance_m = 0);
+
+}  // namespace palpate::sim
