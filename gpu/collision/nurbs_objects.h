@@ -43,6 +43,7 @@ class NurbsObjects {
 
   uint32_t object_count() const { return static_cast<uint32_t>(objects_.size()); }
   uint32_t patch_count(uint32_t object) const { return objects_[object].patch_end - objects_[object].patch_begin; }
+  bool Owns(uint32_t object, uint32_t patch) const { return patch >= objects_[object].patch_begin && patch < objects_[object].patch_end; }
   uint32_t node_count() const { return static_cast<uint32_t>(nodes_.size()); }
   /// Cuts from the whole object to its deepest patch.
   uint32_t depth(uint32_t object) const { return objects_[object].depth; }

@@ -122,6 +122,7 @@ NurbsPart PartOf(const NurbsObjects& objects, uint32_t node, uint32_t u, uint32_
     const NurbsObjects::PatchPlace last = objects.patch_place(of.patch + (of.rows - 1) * of.stride + of.columns - 1);
     part.u[1] = last.u[1];
     part.v[1] = last.v[1];
+    part.is_node = true;
   }
   return part;
 }

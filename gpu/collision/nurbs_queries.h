@@ -66,6 +66,7 @@ struct NurbsPart {
   std::array<double, 2> u = {}, v = {};     ///< parameter intervals
   std::array<double, 3> point_m = {};       ///< of the surface at their middles, in W; in float
   uint32_t u_interval = 0, v_interval = 0;  ///< of the patch: [i, i + 1] / 2^level, i | level << 24
+  bool is_node = false;  ///< all patches of a node of the tree, from `patch` on: the levels or the tolerance ended the search there
   double mid_u() const { return 0.5 * (u[0] + u[1]); }
   double mid_v() const { return 0.5 * (v[0] + v[1]); }
 };

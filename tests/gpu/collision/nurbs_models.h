@@ -7,40 +7,16 @@
 #include <span>
 #include <vector>
 
-#include "gpu/collision/nurbs_queries.h"
+#include "sim/nurbs/nurbs_nets.h"
 #include "sim/nurbs/nurbs_surface.h"
 
 namespace palpate::test {
 
-inline gpu::NurbsNet NetOf(const sim::NurbsSurface& surface) {
-  using sim::NurbsDirection;
-  return {.degree_u = static_cast<uint32_t>(surface.degree(NurbsDirection::kU)),
-          .degree_v = static_cast<uint32_t>(surface.degree(NurbsDirection::kV)),
-          .knots_u = surface.knots(NurbsDirection::kU),
-          .knots_v = surface.knots(NurbsDirection::kV),
-          .control = {surface.control().data()->data(), 4 * surface.control().size()}};
-}
-
-inline std::vector<gpu::NurbsNet> NetsOf(std::span<const sim::NurbsSurface> patches) {
-  std::vector<gpu::NurbsNet> nets;
-  for (const sim::NurbsSurface& patch : patches) nets.push_back(NetOf(patch));
-  return nets;
-}
-
 /// Control points of all surfaces, as NurbsObjects::SetControl takes them.
 inline std::vector<double> ControlOf(std::span<const sim::NurbsSurface> patches) {
   std::vector<double> out;
-  for (const gpu::NurbsNet& net : NetsOf(patches)) out.insert(out.end(), net.control.begin(), net.control.end());
+  for (const gpu::NurbsNet& net : sim::NetsOf(patches)) out.insert(out.end(), net.control.begin(), net.control.end());
   return out;
-}
-
-inline gpu::NurbsPose PoseOf(const Eigen::Affine3d& map) {
-  gpu::NurbsPose pose;
-  for (int i = 0; i < 3; ++i) {
-    for (int k = 0; k < 3; ++k) pose.linear[static_cast<size_t>(3 * i + k)] = map.linear()(i, k);
-    pose.offset_m[static_cast<size_t>(i)] = map.translation()[i];
-  }
-  return pose;
 }
 
 struct SheetOptions {
