@@ -318,9 +318,10 @@ ProgramDefines NurbsObjects::Defines() const {
 
 double NurbsObjects::relative_error() const {
   // Roundings of a homogeneous coordinate: 1 of the input; of the extraction, in each direction, a coefficient, a product and a sum of
-  // `order` terms; of the part, in each direction, two schemes of `degree` levels: a product and a sum, and a share in the second.
+  // `order` terms; of the part, in each direction, two schemes of `degree` levels: a product and a sum, and a share in the second; and, in
+  // one direction, halving.
   const double order = max_order_;
-  const double roundings = 1 + 2 * (order + 2) + 2 * 5 * (order - 1);
+  const double roundings = 1 + 2 * (order + 2) + 11 * (order - 1);
   // A quotient has those of both and its own. What is of second order is in the share above 1.
   const bool is_rational = std::any_of(objects_.begin(), objects_.end(), [](const Object& object) { return object.is_rational; });
   return 1.001 * (is_rational ? 2 * roundings + 1 : roundings) * 0x1p-24;

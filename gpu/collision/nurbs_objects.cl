@@ -61,5 +61,20 @@ kernel void nurbs_node_boxes(uint count, uint first, global const NurbsNode* nod
     }
   }
   close_box(&box, about, low, high);
+  box.reach.w = (float)PALPATE_NURBS_CUT_U;
+  if (node.child == 0) {
+    const NurbsPatch patch = patches[node.patch];
+    const uint nu = patch.order_u, nv = patch.order_v;
+    float4 along_u = (float4)(0.0f), along_v = (float4)(0.0f);
+    for (uint i = 0; i < nu; ++i) {
+      for (uint j = 0; j < nv; ++j) {
+        const float4 p = projected(bezier[patch.bezier + i * nv + j]);
+        along_u = fmax(along_u, fabs(p - projected(bezier[patch.bezier + j])));
+        along_v = fmax(along_v, fabs(p - projected(bezier[patch.bezier + i * nv])));
+      }
+    }
+    const Part whole = {0, 0, 0};
+    box.reach.w = (float)cut_of(&whole, along_u, along_v);
+  }
   boxes[first + get_global_id(0)] = box;
 }

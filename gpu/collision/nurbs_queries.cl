@@ -112,6 +112,16 @@ Volume placed_volume(const Part* part, const Place* place, const Objects* object
   return volume_of(part, place, objects->nodes, objects->boxes, objects->patches, objects->bezier);
 }
 
+/* Of the parts that a cut makes. */
+void volumes_of_parts(const Part* part, uint cut, const Part* parts, uint count, const Place* place, const Objects* objects,
+                      private Volume* out) {
+  if ((cut == PALPATE_NURBS_CUT_U || cut == PALPATE_NURBS_CUT_V) && objects->nodes[part->node].child == 0) {
+    volumes_of_halves(part, cut, parts, place, objects->nodes, objects->patches, objects->bezier, out);
+    return;
+  }
+  for (uint i = 0; i < count; ++i) out[i] = placed_volume(&parts[i], place, objects);
+}
+
 Part part_a_of(const NurbsPair* pair) {
   const Part out = {pair->node_a, pair->u_a, pair->v_a};
   return out;
@@ -149,8 +159,8 @@ void cut_pair(const NurbsPair* pair, const Place* place_of_a, const Place* place
   out->count_a = parts_of(&a, CUT_A(cuts), objects->nodes, out->a);
   out->count_b = parts_of(&b, CUT_B(cuts), objects->nodes, out->b);
   out->level = pair->level + levels_of(a.node, CUT_A(cuts), objects->nodes) + levels_of(b.node, CUT_B(cuts), objects->nodes);
-  for (uint i = 0; i < out->count_a; ++i) out->volume_a[i] = placed_volume(&out->a[i], place_of_a, objects);
-  for (uint j = 0; j < out->count_b; ++j) out->volume_b[j] = placed_volume(&out->b[j], place_of_b, objects);
+  volumes_of_parts(&a, CUT_A(cuts), out->a, out->count_a, place_of_a, objects, out->volume_a);
+  volumes_of_parts(&b, CUT_B(cuts), out->b, out->count_b, place_of_b, objects, out->volume_b);
 }
 
 /* Work-item: query. Its first pair, not tested. */
@@ -239,12 +249,12 @@ kernel void nurbs_first_hits(NurbsRule rule, global const NurbsPlacement* placem
     if (is_known && CUT_A(cuts) == 0) {
       children.volume_a[0] = kept_a;
     } else {
-      for (uint i = 0; i < children.count_a; ++i) children.volume_a[i] = placed_volume(&children.a[i], &at_a, &objects);
+      volumes_of_parts(&a, CUT_A(cuts), children.a, children.count_a, &at_a, &objects, children.volume_a);
     }
     if (is_known && CUT_B(cuts) == 0) {
       children.volume_b[0] = kept_b;
     } else {
-      for (uint j = 0; j < children.count_b; ++j) children.volume_b[j] = placed_volume(&children.b[j], &at_b, &objects);
+      volumes_of_parts(&b, CUT_B(cuts), children.b, children.count_b, &at_b, &objects, children.volume_b);
     }
     /* Children that are not apart, the farthest first. */
     float far_sq[MAX_CHILDREN];

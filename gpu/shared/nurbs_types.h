@@ -44,7 +44,7 @@ typedef struct NurbsBox {
   Float4 x;      /* x components of the three axes */
   Float4 y;
   Float4 z;
-  Float4 reach; /* along the axes [m]; w: 0 */
+  Float4 reach; /* half-extents along the axes [m]; w, of the node of a tree: PALPATE_NURBS_CUT_*, the longer direction of a patch */
 } NurbsBox;
 
 /* Two placed objects. World axes, origin where the first object's is: a point p of it is at a p, one of the other at b p + offset. */
