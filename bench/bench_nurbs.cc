@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numbers>
 #include <random>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "gpu/runtime/queue.h"
 #include "sim/nurbs/nurbs_nets.h"
 #include "sim/nurbs/nurbs_query.h"
+#include "sim/nurbs/nurbs_shapes.h"
 #include "sim/nurbs/nurbs_tessellation.h"
 #ifdef PALPATE_HAS_FCL
 #include "bench/bench_nurbs_fcl.h"
@@ -136,7 +138,8 @@ class Suite {
     PALPATE_RETURN_IF_ERROR(TimeFcl(half));
     PALPATE_RETURN_IF_ERROR(TimeDeforming(objects));
     PALPATE_RETURN_IF_ERROR(TimeSizes());
-    return TimeParallel();
+    PALPATE_RETURN_IF_ERROR(TimeParallel());
+    return Precision();
   }
 
  private:
@@ -292,6 +295,48 @@ class Suite {
       }
       PALPATE_RETURN_IF_ERROR(
           Time(absl::StrFormat("parallel/gap_%g_mm", 1000 * gap_m), objects, placed, {.first_only = true, .max_level = 60}));
+    }
+    return absl::OkStatus();
+  }
+
+  // The six contacts of the source that are known: spheres of eight octants, and planes. How far the first hit is from the contact.
+  absl::Status Precision() {
+    const std::vector<NurbsSurface> sphere = sim::NurbsSphere(1);
+    std::mt19937 random(8);
+    Eigen::Affine3d grow = Eigen::Affine3d::Identity();
+    grow.linear() *= 4;
+    const NurbsSurface plane = HeightField(4, 4, 0, &random).Transformed(grow);
+    const std::vector<std::vector<gpu::NurbsNet>> nets = {sim::NetsOf(sphere), {sim::NetOf(plane)}};
+    PALPATE_ASSIGN_OR_RETURN(NurbsObjects objects, NurbsObjects::Create(queue_, nets));
+    const double turn = std::numbers::pi / 6;
+    const Eigen::Matrix3d about_x = Eigen::AngleAxisd(turn, Eigen::Vector3d::UnitX()).toRotationMatrix();
+    const Eigen::Matrix3d both = Eigen::AngleAxisd(turn, Eigen::Vector3d::UnitZ()).toRotationMatrix() * about_x;
+    struct Case {
+      Eigen::Vector3d contact_m;  // of a sphere about the origin
+      bool is_plane;
+      Eigen::Matrix3d turned;
+    };
+    const std::vector<Case> cases = {{Eigen::Vector3d::UnitZ(), false, {}},
+                                     {Eigen::Vector3d(1, 1, 0).normalized(), false, {}},
+                                     {Eigen::Vector3d(1, 1, 1).normalized(), false, {}},
+                                     {-Eigen::Vector3d::UnitZ(), true, Eigen::Matrix3d::Identity()},
+                                     {-about_x.col(2), true, about_x},
+                                     {-both.col(2), true, both}};
+    for (size_t i = 0; i < cases.size(); ++i) {
+      Eigen::Affine3d other = Eigen::Affine3d::Identity();
+      other.translation() = (cases[i].is_plane ? 1 : 2) * cases[i].contact_m;
+      if (cases[i].is_plane) other.linear() = cases[i].turned;
+      const std::vector<NurbsQuery> queries = {
+          {.object_a = 0, .object_b = cases[i].is_plane ? 1U : 0U, .pose_a = {}, .pose_b = sim::PoseOf(other)}};
+      for (const uint32_t level : {16U, 24U, 32U, 40U, 48U, 60U}) {
+        const std::string name = absl::StrFormat("precision/case_%d/level_%u", static_cast<int>(i) + 1, level);
+        if (!IsSelected(name)) continue;
+        PALPATE_ASSIGN_OR_RETURN(NurbsQueries search, NurbsQueries::Create(queue_.context(), {.first_only = true, .max_level = level}));
+        PALPATE_ASSIGN_OR_RETURN(const NurbsQueryResult result, search.Run(queue_, objects, queries));
+        if (result.hits.size() != 1) return absl::InternalError(absl::StrCat(name, ": the contact was missed"));
+        const auto& p = result.hits[0].a.point_m;
+        report_.Add(name, "error", (Eigen::Vector3d(p[0], p[1], p[2]) - cases[i].contact_m).norm(), "m");
+      }
     }
     return absl::OkStatus();
   }
