@@ -354,15 +354,24 @@ class Polisher {
                           .distance_m = distance,
                           .radius = radius};
     };
-    bool is_here = true;
-    for (size_t k = 0; k < 4; ++k) is_here &= x[k] >= low[k] - width[k] && x[k] <= low[k] + 2 * width[k];
-    if (is_here && distance <= kConverged * size) {
-      Parameters about = width;
+    // Inside the parts, or at most their width beside them.
+    const auto is_within = [&](double beside) {
+      bool is_in = true;
+      for (size_t k = 0; k < 4; ++k) is_in &= x[k] >= low[k] - beside * width[k] && x[k] <= low[k] + (1 + beside) * width[k];
+      return is_in;
+    };
+    const bool is_common = distance <= kConverged * size && is_within(1);
+    const auto certified = [&]() -> std::optional<NurbsContact> {
       // Smaller neighbourhoods are flatter; rounding is larger in their units.
+      Parameters about = width;
       for (int attempt = 0; attempt < 6; ++attempt) {
         if (const auto radius = CertifiedRadius(a, b, x, about)) return contact(NurbsContactKind::kCrossing, *radius * about[0] / width[0]);
         for (double& w : about) w *= 0.25;
       }
+      return std::nullopt;
+    };
+    if (is_common && is_within(1e-9)) {
+      if (auto crossing = certified()) return crossing;
     }
     const auto part = [&](const Net& net, size_t k) {
       return PartAlong(PartAlong(net, true, low[k], low[k] + width[k]), false, low[k + 1], low[k + 1] + width[k + 1]);
@@ -373,7 +382,10 @@ class Polisher {
     }
     int tests = 0;
     if (ProveApart(part(a, 0), part(b, 2), kRounding * most, 0, tests)) return std::nullopt;
-    return contact(is_here && distance <= kConverged * size ? NurbsContactKind::kTangential : NurbsContactKind::kUnresolved, 0);
+    if (is_common) {
+      if (auto crossing = certified()) return crossing;
+    }
+    return contact(is_common ? NurbsContactKind::kTangential : NurbsContactKind::kUnresolved, 0);
   }
 
  private:

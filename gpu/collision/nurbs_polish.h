@@ -36,13 +36,13 @@ struct NurbsPolishResult {
 
 /// Takes hits to common points of the two surfaces, on the host in double.
 ///
-/// Newton's iteration with the shortest step, from the middles, in units of the intervals. A common point inside the hit's intervals, or at
-/// most their width beside them, is certified by the theorem of Newton and Kantorovich for the polynomial w_b X_a - w_a X_b, whose second
-/// derivatives are bounded by differences of control points. What does not converge there is searched on in double; if all parts are apart,
-/// the hit is dropped. So a dropped hit is no contact, and where surfaces cross in the parts of a hit something is reported for it.
-/// Hits of nodes above patches are not polished: kUnresolved.
-/// Errors: InvalidArgument (a hit that is not of these objects and queries).
-/// Source: L. V. Kantorovich, G. P. Akilov, Functional Analysis, chapter XVIII.
+/// Newton's iteration with the shortest step, from the middles, in units of the intervals. A common point inside the hit's intervals is
+/// certified by the theorem of Newton and Kantorovich for the polynomial w_b X_a - w_a X_b, whose second derivatives are bounded by
+/// differences of control points. What does not converge there is searched on in double; if all parts are apart, the hit is dropped.
+/// Otherwise a common point that is at most the width of the intervals beside them is taken. So a dropped hit is no contact, and where
+/// surfaces cross in the parts of a hit something is reported for it. Hits of nodes above patches are not polished: kUnresolved. Errors:
+/// InvalidArgument (a hit that is not of these objects and queries). Source: L. V. Kantorovich, G. P. Akilov, Functional Analysis, chapter
+/// XVIII.
 absl::StatusOr<NurbsPolishResult> PolishNurbsHits(const NurbsObjects& objects, std::span<const NurbsQuery> queries,
                                                   std::span<const NurbsHit> hits);
 

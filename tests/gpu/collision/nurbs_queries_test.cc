@@ -253,8 +253,12 @@ TEST_F(NurbsQueriesTest, NoCrossingOfAPlaneIsMissed) {
       std::vector<uint32_t> got;
       for (const NurbsHit& hit : Run(*objects, queries, first).hits) {
         got.push_back(hit.query);
+        // Where two volumes are of one size but for rounding, the two searches may cut another one first.
+        const auto meets = [](const NurbsPart& x, const NurbsPart& y) {
+          return x.surface == y.surface && x.u[0] <= y.u[1] && y.u[0] <= x.u[1] && x.v[0] <= y.v[1] && y.v[0] <= x.v[1];
+        };
         EXPECT_TRUE(std::any_of(result.hits.begin(), result.hits.end(), [&](const NurbsHit& other) {
-          return other.query == hit.query && other.a.u == hit.a.u && other.a.v == hit.a.v && other.b.u == hit.b.u && other.b.v == hit.b.v;
+          return other.query == hit.query && meets(other.a, hit.a) && meets(other.b, hit.b);
         }));
       }
       EXPECT_EQ(got, expected);
@@ -470,13 +474,13 @@ TEST_F(NurbsQueriesTest, PolishedHitsAreCommonPointsOrProvenApart) {
   }
   // Nearly touching: hits at this tolerance, all proven to be none.
   {
-    const auto queries = query(2.001);
+    const auto queries = query(2.0002);
     const NurbsQueryResult found = Run(*objects, queries, {.tolerance_m = 0.1});
     EXPECT_FALSE(found.hits.empty());
     PALPATE_TEST_ASSIGN(const NurbsPolishResult polished, PolishNurbsHits(*objects, queries, found.hits));
     for (const NurbsContact& contact : polished.contacts) {
       EXPECT_EQ(contact.kind, NurbsContactKind::kUnresolved);
-      EXPECT_GE(contact.distance_m, 0.001 - 1e-9);
+      EXPECT_GE(contact.distance_m, 0.0002 - 1e-9);
     }
     EXPECT_GT(polished.dropped, 0U);
   }
@@ -634,7 +638,9 @@ TEST_F(NurbsQueriesTest, WrongInputIsRefused) {
   // D9: weights that are not positive break the hull.
   EXPECT_THAT(refused([](NurbsNet&, Numbers&, Numbers& control) { control[7] = 0; }), HasSubstr("objects[0].control[1]: weight 0"));
   EXPECT_THAT(refused([](NurbsNet&, Numbers&, Numbers& control) { control[7] = -1; }), HasSubstr("weight -1"));
-  EXPECT_THAT(refused([](NurbsNet&, Numbers&, Numbers& control) { control[7] = 1e-20; }), HasSubstr("the ratio is at most"));
+  EXPECT_THAT(
+      refused([](NurbsNet&, Numbers&, Numbers& control) { std::for_each(&control[4], &control[8], [](double& x) { x *= 1e-20; }); }),
+      HasSubstr("the ratio is at most"));
   EXPECT_THAT(refused([](NurbsNet&, Numbers&, Numbers& control) { control[8] = NAN; }), HasSubstr("control[2]: is not finite"));
   const std::vector<std::vector<NurbsNet>> none = {{}};
   EXPECT_THAT(std::string(NurbsObjects::Create(queue(), none).status().message()), HasSubstr("objects[0]: has no surfaces"));
