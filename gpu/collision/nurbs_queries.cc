@@ -1,6 +1,7 @@
 #include "gpu/collision/nurbs_queries.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -210,9 +211,10 @@ absl::StatusOr<NurbsQueryResult> NurbsQueries::Run(Queue& queue, const NurbsObje
   }
   NurbsQueryResult result;
   if (queries.empty()) return result;
-  // Each cut leaves at most all of its children but one behind. Rounded up, so that few programs are made.
+  // A cut of n levels leaves at most 2^n - 1 pairs behind, n at most 1, 2 or 4 by the rule. Rounded up, so that few programs are made.
   const uint32_t cuts = 2 * deepest + std::min(options_.max_level, 4 * PALPATE_NURBS_MAX_HALVINGS);
-  const uint32_t stack = (cuts * (children_ - 1) / 64 + 1) * 64;
+  const auto levels_of_cut = static_cast<uint32_t>(std::bit_width(children_) - 1);
+  const uint32_t stack = ((cuts + levels_of_cut) * (children_ - 1) / levels_of_cut / 64 + 1) * 64;
   PALPATE_RETURN_IF_ERROR(MakeKernels(objects, stack));
   if (options_.first_only) {
     constexpr size_t kBatch = size_t{1} << 18;
