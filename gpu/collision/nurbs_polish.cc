@@ -1,0 +1,529 @@
+#include "gpu/collision/nurbs_polish.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace palpate::gpu {
+namespace {
+
+using Vector = std::array<double, 3>;
+using Parameters = std::array<double, 4>;  // u, v of the first, u, v of the second, in [0, 1] of their patches
+
+constexpr double kConverged = 1e-10;  // of the size
+constexpr double kRounding = 1e-13;   // of coordinates of nets and their boxes
+constexpr int kMaxSteps = 60;
+constexpr int kMaxTests = 400;  // of a proof that parts are apart
+constexpr int kMaxDepth = 60;
+
+Vector operator+(const Vector& a, const Vector& b) { return {a[0] + b[0], a[1] + b[1], a[2] + b[2]}; }
+Vector operator-(const Vector& a, const Vector& b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
+Vector operator*(double s, const Vector& a) { return {s * a[0], s * a[1], s * a[2]}; }
+double Dot(const Vector& a, const Vector& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+double Norm(const Vector& a) { return std::sqrt(Dot(a, a)); }
+Vector Cross(const Vector& a, const Vector& b) { return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]}; }
+
+struct Point4 {
+  Vector x = {};  // times the weight
+  double w = 0;
+};
+Point4 Mix(double s, const Point4& a, double t, const Point4& b) { return {s * a.x + t * b.x, s * a.w + t * b.w}; }
+
+// Control points of a Bezier patch, v fastest.
+struct Net {
+  size_t nu = 0, nv = 0;
+  std::vector<Point4> points;
+  const Point4& at(size_t i, size_t j) const { return points[i * nv + j]; }
+};
+
+// The part [a, b] along u or v; a and b may be outside [0, 1].
+Net PartAlong(Net net, bool along_u, double a, double b) {
+  const size_t count = along_u ? net.nu : net.nv;
+  const size_t step = along_u ? net.nv : 1;
+  const size_t lines = along_u ? net.nv : net.nu;
+  std::vector<Point4> row(count), out(count);
+  for (size_t line = 0; line < lines; ++line) {
+    Point4* p = &net.points[along_u ? line : line * net.nv];
+    // Blossoms: k arguments b, the others a.
+    for (size_t k = 0; k < count; ++k) {
+      for (size_t i = 0; i < count; ++i) row[i] = p[i * step];
+      for (size_t r = 1; r < count; ++r) {
+        const double t = r <= k ? b : a;
+        for (size_t i = 0; i + r < count; ++i) row[i] = Mix(1 - t, row[i], t, row[i + 1]);
+      }
+      out[k] = row[0];
+    }
+    for (size_t i = 0; i < count; ++i) p[i * step] = out[i];
+  }
+  return net;
+}
+
+std::array<Net, 2> Halves(const Net& net, bool along_u) { return {PartAlong(net, along_u, 0, 0.5), PartAlong(net, along_u, 0.5, 1)}; }
+
+// Bernstein polynomials of a degree, and their derivatives.
+void Bernstein(size_t order, double t, double* value, double* slope) {
+  value[0] = 1;
+  for (size_t d = 1; d < order; ++d) {
+    if (d + 1 == order) {
+      for (size_t i = 0; i < order; ++i) {
+        slope[i] = static_cast<double>(d) * ((i > 0 ? value[i - 1] : 0) - (i < d ? value[i] : 0));
+      }
+    }
+    value[d] = t * value[d - 1];
+    for (size_t i = d - 1; i > 0; --i) value[i] = t * value[i - 1] + (1 - t) * value[i];
+    value[0] *= 1 - t;
+  }
+}
+
+struct Evaluated {
+  Vector x, du, dv;  // homogeneous
+  double w, wu, wv;
+  Vector point() const { return (1 / w) * x; }
+  Vector along_u() const { return (1 / w) * (du - wu * point()); }
+  Vector along_v() const { return (1 / w) * (dv - wv * point()); }
+};
+
+Evaluated Evaluate(const Net& net, double u, double v) {
+  double bu[PALPATE_NURBS_MAX_DEGREE + 1], su[PALPATE_NURBS_MAX_DEGREE + 1];
+  double bv[PALPATE_NURBS_MAX_DEGREE + 1], sv[PALPATE_NURBS_MAX_DEGREE + 1];
+  Bernstein(net.nu, u, bu, su);
+  Bernstein(net.nv, v, bv, sv);
+  Evaluated out{};
+  for (size_t i = 0; i < net.nu; ++i) {
+    for (size_t j = 0; j < net.nv; ++j) {
+      const Point4& p = net.at(i, j);
+      out.x = out.x + bu[i] * bv[j] * p.x;
+      out.w += bu[i] * bv[j] * p.w;
+      out.du = out.du + su[i] * bv[j] * p.x;
+      out.wu += su[i] * bv[j] * p.w;
+      out.dv = out.dv + bu[i] * sv[j] * p.x;
+      out.wv += bu[i] * sv[j] * p.w;
+    }
+  }
+  return out;
+}
+
+// Solves the symmetric system m x = b by Cholesky's scheme with a damping that makes it positive; false if even that fails.
+bool Solve4(std::array<std::array<double, 4>, 4> m, Parameters b, Parameters& x) {
+  for (size_t k = 0; k < 4; ++k) {
+    for (size_t j = 0; j < k; ++j) m[k][k] -= m[k][j] * m[k][j];
+    if (!(m[k][k] > 0)) return false;
+    m[k][k] = std::sqrt(m[k][k]);
+    for (size_t i = k + 1; i < 4; ++i) {
+      for (size_t j = 0; j < k; ++j) m[i][k] -= m[i][j] * m[k][j];
+      m[i][k] /= m[k][k];
+    }
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    for (size_t j = 0; j < i; ++j) b[i] -= m[i][j] * b[j];
+    b[i] /= m[i][i];
+  }
+  for (size_t i = 4; i-- > 0;) {
+    for (size_t j = i + 1; j < 4; ++j) b[i] -= m[j][i] * b[j];
+    b[i] /= m[i][i];
+  }
+  x = b;
+  return true;
+}
+
+// The inverse of a symmetric 3 x 3 matrix; nothing if it is singular.
+std::optional<std::array<Vector, 3>> Inverse(const std::array<Vector, 3>& m) {
+  const Vector c0 = Cross(m[1], m[2]);
+  const Vector c1 = Cross(m[2], m[0]);
+  const Vector c2 = Cross(m[0], m[1]);
+  const double determinant = Dot(m[0], c0);
+  const double trace = m[0][0] + m[1][1] + m[2][2];
+  if (!(std::abs(determinant) > 1e-40 * trace * trace * trace)) return std::nullopt;
+  const double s = 1 / determinant;
+  return std::array<Vector, 3>{Vector{s * c0[0], s * c1[0], s * c2[0]}, Vector{s * c0[1], s * c1[1], s * c2[1]},
+                               Vector{s * c0[2], s * c1[2], s * c2[2]}};
+}
+
+// A turned box along the chords, in double; see boxes_apart in nurbs_volume.clh.
+struct Box {
+  Vector centre, half;
+  std::array<Vector, 3> axes;
+};
+
+Box BoxAround(const Net& net) {
+  std::vector<Vector> points;
+  points.reserve(net.points.size());
+  for (const Point4& p : net.points) points.push_back((1 / p.w) * p.x);
+  const size_t last = points.size() - 1;
+  Vector a = (points[last] - points[net.nv - 1]) + (points[last + 1 - net.nv] - points[0]);
+  Vector b = (points[last] - points[last + 1 - net.nv]) + (points[net.nv - 1] - points[0]);
+  if (Dot(b, b) > Dot(a, a)) std::swap(a, b);
+  Box box;
+  const double length = Norm(a);
+  if (length > 0) {
+    box.axes[0] = (1 / length) * a;
+    b = b - Dot(b, box.axes[0]) * box.axes[0];
+    if (!(Norm(b) > 1e-6 * length)) {
+      const Vector& e = box.axes[0];
+      b = Vector{0, 0, 0};
+      b[std::abs(e[0]) <= std::abs(e[1]) ? (std::abs(e[0]) <= std::abs(e[2]) ? 0 : 2) : (std::abs(e[1]) <= std::abs(e[2]) ? 1 : 2)] = 1;
+      b = b - Dot(b, e) * e;
+    }
+    b = (1 / Norm(b)) * b;
+    b = b - Dot(b, box.axes[0]) * box.axes[0];
+    box.axes[1] = (1 / Norm(b)) * b;
+    box.axes[2] = Cross(box.axes[0], box.axes[1]);
+  } else {
+    box.axes = {Vector{1, 0, 0}, Vector{0, 1, 0}, Vector{0, 0, 1}};
+  }
+  box.centre = points[0];
+  for (size_t k = 0; k < 3; ++k) {
+    double low = 0;
+    double high = 0;
+    for (const Vector& p : points) {
+      const double h = Dot(box.axes[k], p - points[0]);
+      low = std::min(low, h);
+      high = std::max(high, h);
+    }
+    box.centre = box.centre + 0.5 * (low + high) * box.axes[k];
+    box.half[k] = 0.5 * (high - low);
+  }
+  return box;
+}
+
+bool AreApart(const Box& a, const Box& b, double slack) {
+  const Vector d = b.centre - a.centre;
+  const auto apart = [&](const Vector& n) {
+    double reach = slack;
+    for (size_t k = 0; k < 3; ++k) reach += a.half[k] * std::abs(Dot(n, a.axes[k])) + b.half[k] * std::abs(Dot(n, b.axes[k]));
+    return std::abs(Dot(n, d)) > reach;
+  };
+  for (size_t i = 0; i < 3; ++i) {
+    if (apart(a.axes[i]) || apart(b.axes[i])) return true;
+  }
+  for (const Vector& n : a.axes) {
+    for (const Vector& m : b.axes) {
+      if (apart(Cross(n, m))) return true;
+    }
+  }
+  return false;
+}
+
+// How long a net is along u and along v.
+std::array<double, 2> Lengths(const Net& net) {
+  double u = 0;
+  double v = 0;
+  const auto point = [&](size_t i, size_t j) { return (1 / net.at(i, j).w) * net.at(i, j).x; };
+  for (size_t i = 0; i < net.nu; ++i) {
+    for (size_t j = 0; j < net.nv; ++j) {
+      u = std::max(u, Norm(point(i, j) - point(0, j)));
+      v = std::max(v, Norm(point(i, j) - point(i, 0)));
+    }
+  }
+  return {u, v};
+}
+
+// Whether two parts are certainly apart, by cutting them further; false if the budget does not do.
+bool ProveApart(const Net& a, const Net& b, double slack, int depth, int& tests) {
+  if (++tests > kMaxTests || depth > kMaxDepth) return false;
+  if (AreApart(BoxAround(a), BoxAround(b), slack)) return true;
+  const auto la = Lengths(a);
+  const auto lb = Lengths(b);
+  const bool cuts_a = std::max(la[0], la[1]) >= std::max(lb[0], lb[1]);
+  const auto& l = cuts_a ? la : lb;
+  if (!(std::max(l[0], l[1]) > 4 * slack)) return false;
+  for (const Net& half : Halves(cuts_a ? a : b, l[0] >= l[1])) {
+    if (!ProveApart(cuts_a ? half : a, cuts_a ? b : half, slack, depth + 1, tests)) return false;
+  }
+  return true;
+}
+
+// Largest of a kind of differences of control points, of the points and of the weights.
+struct Bounds {
+  double x = 0, w = 0;  // of themselves
+  double xu = 0, wu = 0, xv = 0, wv = 0;
+  double xuu = 0, wuu = 0, xuv = 0, wuv = 0, xvv = 0, wvv = 0;
+};
+
+Bounds DerivativeBounds(const Net& net) {
+  Bounds out;
+  const double p = static_cast<double>(net.nu) - 1;
+  const double q = static_cast<double>(net.nv) - 1;
+  const auto note = [](double& x, double& w, const Point4& d, double factor) {
+    x = std::max(x, factor * Norm(d.x));
+    w = std::max(w, factor * std::abs(d.w));
+  };
+  for (size_t i = 0; i < net.nu; ++i) {
+    for (size_t j = 0; j < net.nv; ++j) {
+      const auto difference = [&](size_t di, size_t dj) { return Mix(1, net.at(i + di, j + dj), -1, net.at(i, j)); };
+      note(out.x, out.w, net.at(i, j), 1);
+      if (i + 1 < net.nu) note(out.xu, out.wu, difference(1, 0), p);
+      if (j + 1 < net.nv) note(out.xv, out.wv, difference(0, 1), q);
+      if (i + 2 < net.nu) note(out.xuu, out.wuu, Mix(1, Mix(1, net.at(i + 2, j), -2, net.at(i + 1, j)), 1, net.at(i, j)), p * (p - 1));
+      if (j + 2 < net.nv) note(out.xvv, out.wvv, Mix(1, Mix(1, net.at(i, j + 2), -2, net.at(i, j + 1)), 1, net.at(i, j)), q * (q - 1));
+      if (i + 1 < net.nu && j + 1 < net.nv) {
+        note(out.xuv, out.wuv, Mix(1, Mix(1, net.at(i + 1, j + 1), -1, net.at(i + 1, j)), -1, difference(0, 1)), p * q);
+      }
+    }
+  }
+  return out;
+}
+
+// The radius, in units of `width`, in which w_b X_a - w_a X_b has a zero about x; nothing if that is not certain. The polynomial is taken
+// over [x - width, x + width], which may be more than the patch.
+std::optional<double> CertifiedRadius(const Net& a, const Net& b, const Parameters& x, const Parameters& width) {
+  const Net local_a = PartAlong(PartAlong(a, true, x[0] - width[0], x[0] + width[0]), false, x[1] - width[1], x[1] + width[1]);
+  const Net local_b = PartAlong(PartAlong(b, true, x[2] - width[2], x[2] + width[2]), false, x[3] - width[3], x[3] + width[3]);
+  for (const Net* net : {&local_a, &local_b}) {
+    for (const Point4& p : net->points) {
+      if (!(p.w > 0)) return std::nullopt;
+    }
+  }
+  const Bounds ba = DerivativeBounds(local_a);
+  const Bounds bb = DerivativeBounds(local_b);
+  // All second derivatives; those of two different objects count twice.
+  double sum_sq = 0;
+  const auto add = [&](double bound, double times) { sum_sq += times * bound * bound; };
+  add(bb.w * ba.xuu + bb.x * ba.wuu, 1);
+  add(bb.w * ba.xuv + bb.x * ba.wuv, 2);
+  add(bb.w * ba.xvv + bb.x * ba.wvv, 1);
+  add(ba.w * bb.xuu + ba.x * bb.wuu, 1);
+  add(ba.w * bb.xuv + ba.x * bb.wuv, 2);
+  add(ba.w * bb.xvv + ba.x * bb.wvv, 1);
+  for (const auto& [xa, wa] : {std::pair(ba.xu, ba.wu), std::pair(ba.xv, ba.wv)}) {
+    for (const auto& [xb, wb] : {std::pair(bb.xu, bb.wu), std::pair(bb.xv, bb.wv)}) add(xa * wb + wa * xb, 2);
+  }
+  const double lipschitz = std::sqrt(sum_sq) * (1 + 1e-10);
+  const Evaluated ea = Evaluate(local_a, 0.5, 0.5);
+  const Evaluated eb = Evaluate(local_b, 0.5, 0.5);
+  const Vector value = eb.w * ea.x - ea.w * eb.x;
+  const std::array<Vector, 4> columns = {eb.w * ea.du - ea.wu * eb.x, eb.w * ea.dv - ea.wv * eb.x, eb.wu * ea.x - ea.w * eb.du,
+                                         eb.wv * ea.x - ea.w * eb.dv};
+  std::array<Vector, 3> square = {};
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t j = 0; j < 3; ++j) {
+      for (const Vector& column : columns) square[i][j] += column[i] * column[j];
+    }
+  }
+  const auto inverse = Inverse(square);
+  if (!inverse) return std::nullopt;
+  double norm_sq = 0;
+  for (const Vector& row : *inverse) norm_sq += Dot(row, row);
+  // The norm of the pseudo-inverse, squared, is at most that of the inverse of the square.
+  const double beta = std::sqrt(std::sqrt(norm_sq)) * (1 + 1e-6);
+  const double rounding = kRounding * (bb.w * ba.x + ba.w * bb.x);
+  const double eta = beta * (Norm(value) + rounding);
+  // Half of the theorem's bound leaves room for rounding of the derivatives. Local units: the part is [0, 1], x its middle.
+  if (!(beta * lipschitz * eta <= 0.25) || !(2 * eta <= 0.5)) return std::nullopt;
+  return 4 * eta;
+}
+
+class Polisher {
+ public:
+  Polisher(const NurbsObjects& objects, std::span<const NurbsQuery> queries) : objects_(objects), queries_(queries) {}
+
+  // Nothing if the parts are apart.
+  std::optional<NurbsContact> Polish(const NurbsHit& hit, uint32_t index) {
+    const NurbsQuery& query = queries_[hit.query];
+    const auto origin = Place(query.pose_a, objects_.middle_m(query.object_a), {});
+    LoadNet(hit.query, hit.a.patch, query.object_a, query.pose_a, origin, 0);
+    LoadNet(hit.query, hit.b.patch, query.object_b, query.pose_b, origin, 1);
+    const Net& a = nets_[0];
+    const Net& b = nets_[1];
+    Parameters x{}, width{};
+    const std::array<uint32_t, 4> intervals = {hit.a.u_interval, hit.a.v_interval, hit.b.u_interval, hit.b.v_interval};
+    Parameters low{};
+    for (size_t k = 0; k < 4; ++k) {
+      width[k] = std::ldexp(1.0, -static_cast<int>(intervals[k] >> 24));
+      low[k] = width[k] * static_cast<double>(intervals[k] & 0xffffffU);
+      x[k] = low[k] + 0.5 * width[k];
+    }
+    const double size = objects_.radius_m(query.object_a) + objects_.radius_m(query.object_b);
+    const double distance = Minimize(a, b, width, x);
+    const auto contact = [&](NurbsContactKind kind, double radius) {
+      const auto place_a = objects_.patch_place(hit.a.patch);
+      const auto place_b = objects_.patch_place(hit.b.patch);
+      const auto in = [](const std::array<double, 2>& span, double t) { return (1 - t) * span[0] + t * span[1]; };
+      return NurbsContact{.query = hit.query,
+                          .hit = index,
+                          .kind = kind,
+                          .surface_a = hit.a.surface,
+                          .surface_b = hit.b.surface,
+                          .uv_a = {in(place_a.u, x[0]), in(place_a.v, x[1])},
+                          .uv_b = {in(place_b.u, x[2]), in(place_b.v, x[3])},
+                          .point_m = origin + Evaluate(a, x[0], x[1]).point(),
+                          .distance_m = distance,
+                          .radius = radius};
+    };
+    // Inside the parts, or at most their width beside them.
+    const auto is_within = [&](double beside) {
+      bool is_in = true;
+      for (size_t k = 0; k < 4; ++k) is_in &= x[k] >= low[k] - beside * width[k] && x[k] <= low[k] + (1 + beside) * width[k];
+      return is_in;
+    };
+    const bool is_common = distance <= kConverged * size && is_within(1);
+    const auto certified = [&]() -> std::optional<NurbsContact> {
+      // Smaller neighbourhoods are flatter; rounding is larger in their units.
+      Parameters about = width;
+      for (int attempt = 0; attempt < 6; ++attempt) {
+        if (const auto radius = CertifiedRadius(a, b, x, about)) return contact(NurbsContactKind::kCrossing, *radius * about[0] / width[0]);
+        for (double& w : about) w *= 0.25;
+      }
+      return std::nullopt;
+    };
+    if (is_common && is_within(1e-9)) {
+      if (auto crossing = certified()) return crossing;
+    }
+    const auto part = [&](const Net& net, size_t k) {
+      return PartAlong(PartAlong(net, true, low[k], low[k] + width[k]), false, low[k + 1], low[k + 1] + width[k + 1]);
+    };
+    double most = 0;
+    for (const Net* net : {&a, &b}) {
+      for (const Point4& p : net->points) most = std::max(most, Norm(p.x) / p.w);
+    }
+    int tests = 0;
+    if (ProveApart(part(a, 0), part(b, 2), kRounding * most, 0, tests)) return std::nullopt;
+    if (is_common) {
+      if (auto crossing = certified()) return crossing;
+    }
+    return contact(is_common ? NurbsContactKind::kTangential : NurbsContactKind::kUnresolved, 0);
+  }
+
+ private:
+  static Vector Place(const NurbsPose& pose, const Vector& p, const Vector& origin) {
+    Vector out = Vector(pose.offset_m) - origin;
+    for (size_t i = 0; i < 3; ++i) {
+      for (size_t k = 0; k < 3; ++k) out[i] += pose.linear[3 * i + k] * p[k];
+    }
+    return out;
+  }
+
+  // The Bezier points of a patch in W about `origin`, from the control points in double.
+  void LoadNet(uint32_t query, uint32_t patch, uint32_t object, const NurbsPose& pose, const Vector& origin, size_t slot) {
+    if (loaded_[slot] == std::pair(query, patch)) return;
+    const auto place = objects_.patch_place(patch);
+    const std::span<const double> control = objects_.control(object);
+    const Vector middle = objects_.middle_m(object);
+    const Vector middle_in_w = Place(pose, middle, origin);
+    Net& net = nets_[slot];
+    net.nu = place.degree_u + 1;
+    net.nv = place.degree_v + 1;
+    std::vector<Point4> own(net.nu * net.nv);
+    for (size_t i = 0; i < net.nu; ++i) {
+      for (size_t j = 0; j < net.nv; ++j) {
+        const double* p = &control[4 * (place.control + i * place.stride + j)];
+        const Vector from_middle = {p[0] / p[3] - middle[0], p[1] / p[3] - middle[1], p[2] / p[3] - middle[2]};
+        Vector at = middle_in_w;
+        for (size_t r = 0; r < 3; ++r) {
+          for (size_t k = 0; k < 3; ++k) at[r] += pose.linear[3 * r + k] * from_middle[k];
+        }
+        own[i * net.nv + j] = {p[3] * at, p[3]};
+      }
+    }
+    std::vector<Point4> rows(net.nu * net.nv);
+    net.points.assign(net.nu * net.nv, {});
+    for (size_t k = 0; k < net.nu; ++k) {
+      for (size_t i = 0; i < net.nu; ++i) {
+        for (size_t j = 0; j < net.nv; ++j) {
+          rows[k * net.nv + j] = Mix(1, rows[k * net.nv + j], place.to_bezier[0][k * net.nu + i], own[i * net.nv + j]);
+        }
+      }
+    }
+    for (size_t k = 0; k < net.nu; ++k) {
+      for (size_t l = 0; l < net.nv; ++l) {
+        Point4& to = net.points[k * net.nv + l];
+        for (size_t j = 0; j < net.nv; ++j) to = Mix(1, to, place.to_bezier[1][l * net.nv + j], rows[k * net.nv + j]);
+      }
+    }
+    loaded_[slot] = {query, patch};
+  }
+
+  // Moves x to where the distance is least nearby, by steps of Gauss and Newton, damped where they do not help (Levenberg, Marquardt). In
+  // units of `width`, inside the patches. The distance.
+  static double Minimize(const Net& a, const Net& b, const Parameters& width, Parameters& x) {
+    Evaluated ea = Evaluate(a, x[0], x[1]);
+    Evaluated eb = Evaluate(b, x[2], x[3]);
+    Vector apart = ea.point() - eb.point();
+    double damping = 1e-12;
+    for (int step = 0; step < kMaxSteps; ++step) {
+      const std::array<Vector, 4> columns = {width[0] * ea.along_u(), width[1] * ea.along_v(), -width[2] * eb.along_u(),
+                                             -width[3] * eb.along_v()};
+      std::array<std::array<double, 4>, 4> normal{};
+      Parameters right{};
+      double trace = 0;
+      for (size_t i = 0; i < 4; ++i) {
+        right[i] = -Dot(columns[i], apart);
+        for (size_t j = 0; j < 4; ++j) normal[i][j] = Dot(columns[i], columns[j]);
+        trace += normal[i][i];
+      }
+      if (!(trace > 0)) break;
+      // Three rows and four unknowns: without damping the matrix is singular, with little of it the step is the shortest one.
+      for (size_t i = 0; i < 4; ++i) normal[i][i] += damping * trace;
+      Parameters y{};
+      if (!Solve4(normal, right, y)) {
+        damping = std::max(10 * damping, 1e-12);
+        continue;
+      }
+      Parameters next = x;
+      for (size_t k = 0; k < 4; ++k) next[k] = std::clamp(x[k] + std::clamp(y[k], -4.0, 4.0) * width[k], 0.0, 1.0);
+      const Evaluated na = Evaluate(a, next[0], next[1]);
+      const Evaluated nb = Evaluate(b, next[2], next[3]);
+      const Vector next_apart = na.point() - nb.point();
+      if (Dot(next_apart, next_apart) < Dot(apart, apart)) {
+        const bool is_still = Dot(next_apart, next_apart) > 0.999999 * Dot(apart, apart);
+        x = next;
+        ea = na;
+        eb = nb;
+        apart = next_apart;
+        damping = std::max(0.1 * damping, 1e-13);
+        if (is_still) break;
+      } else {
+        if (damping > 1) break;
+        damping *= 10;
+      }
+    }
+    return Norm(apart);
+  }
+
+  const NurbsObjects& objects_;
+  std::span<const NurbsQuery> queries_;
+  std::array<Net, 2> nets_;
+  std::array<std::pair<uint32_t, uint32_t>, 2> loaded_ = {std::pair(0xffffffffU, 0U), std::pair(0xffffffffU, 0U)};
+};
+
+}  // namespace
+
+absl::StatusOr<NurbsPolishResult> PolishNurbsHits(const NurbsObjects& objects, std::span<const NurbsQuery> queries,
+                                                  std::span<const NurbsHit> hits) {
+  NurbsPolishResult result;
+  Polisher polisher(objects, queries);
+  for (size_t i = 0; i < hits.size(); ++i) {
+    const NurbsHit& hit = hits[i];
+    if (hit.query >= queries.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("hits[", i, "].query: ", hit.query, ", there are ", queries.size()));
+    }
+    for (const auto& [part, object] : {std::pair(&hit.a, queries[hit.query].object_a), std::pair(&hit.b, queries[hit.query].object_b)}) {
+      if (object >= objects.object_count() || !objects.Owns(object, part->patch)) {
+        return absl::InvalidArgumentError(absl::StrCat("hits[", i, "]: patch ", part->patch, " is not of object ", object));
+      }
+    }
+    if (hit.a.is_node || hit.b.is_node) {
+      result.contacts.push_back({.query = hit.query,
+                                 .hit = static_cast<uint32_t>(i),
+                                 .kind = NurbsContactKind::kUnresolved,
+                                 .surface_a = hit.a.surface,
+                                 .surface_b = hit.b.surface,
+                                 .uv_a = {hit.a.mid_u(), hit.a.mid_v()},
+                                 .uv_b = {hit.b.mid_u(), hit.b.mid_v()},
+                                 .point_m = hit.a.point_m,
+                                 .distance_m = hit.distance_m,
+                                 .radius = 0});
+    } else if (auto contact = polisher.Polish(hit, static_cast<uint32_t>(i))) {
+      result.contacts.push_back(*contact);
+    } else {
+      ++result.dropped;
+    }
+  }
+  return result;
+}
+
+}  // namespace palpate::gpu

@@ -1,0 +1,357 @@
+#include "gpu/collision/nurbs_queries.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/runtime/kernel_source.h"
+
+namespace palpate::gpu {
+namespace kernels {
+extern const KernelSource nurbs_queries;
+}
+namespace {
+
+constexpr uint32_t kMaxLevel = 200;
+constexpr uint32_t kMaxItemsOfRun = 1U << 27;
+constexpr uint32_t kNoHit = 0xffffffffU;
+// A pose with entries above this is taken for a mistake.
+constexpr double kMaxStretch = 1e6;
+constexpr double kMaxOffset_m = 1e12;
+// How far from orthonormal a rigid pose may be; below what the test of boxes allows for.
+constexpr double kRigid = 1e-7;
+
+using Vector = std::array<double, 3>;
+
+Vector Apply(const NurbsPose& pose, const Vector& p) {
+  Vector out = pose.offset_m;
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t k = 0; k < 3; ++k) out[i] += pose.linear[3 * i + k] * p[k];
+  }
+  return out;
+}
+
+double Norm(const Vector& v) { return std::hypot(v[0], v[1], v[2]); }
+
+double FrobeniusNorm(const NurbsPose& pose) {
+  double sum = 0;
+  for (const double x : pose.linear) sum += x * x;
+  return std::sqrt(sum);
+}
+
+bool IsRigid(const NurbsPose& pose) {
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t j = 0; j <= i; ++j) {
+      double product = 0;
+      for (size_t k = 0; k < 3; ++k) product += pose.linear[3 * i + k] * pose.linear[3 * j + k];
+      if (!(std::abs(product - (i == j ? 1 : 0)) <= kRigid)) return false;
+    }
+  }
+  return true;
+}
+
+absl::Status CheckPose(const NurbsPose& pose, size_t query, const char* name) {
+  for (const double x : pose.linear) {
+    if (!(std::abs(x) <= kMaxStretch)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("queries[", query, "].", name, ".linear: ", x, " is not in [-", kMaxStretch, ", ", kMaxStretch, "]"));
+    }
+  }
+  for (const double x : pose.offset_m) {
+    if (!(std::abs(x) <= kMaxOffset_m)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("queries[", query, "].", name, ".offset_m: ", x, " is not in [-", kMaxOffset_m, ", ", kMaxOffset_m, "]"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Where the middle of the first object is.
+Vector OriginOf(const NurbsObjects& objects, const NurbsQuery& query) { return Apply(query.pose_a, objects.middle_m(query.object_a)); }
+
+Vector OffsetOf(const NurbsObjects& objects, const NurbsQuery& query) {
+  const Vector origin = OriginOf(objects, query);
+  Vector offset = Apply(query.pose_b, objects.middle_m(query.object_b));
+  for (size_t k = 0; k < 3; ++k) offset[k] -= origin[k];
+  return offset;
+}
+
+NurbsPlacement PlacementOf(const NurbsObjects& objects, const NurbsQuery& query) {
+  const Vector offset = OffsetOf(objects, query);
+  const auto row = [&](const NurbsPose& pose, size_t i, double w) {
+    return Float4{static_cast<float>(pose.linear[3 * i]), static_cast<float>(pose.linear[3 * i + 1]),
+                  static_cast<float>(pose.linear[3 * i + 2]), static_cast<float>(w)};
+  };
+  const double slack = NurbsQueries::SlackMetres(objects, query);
+  return {.a0 = row(query.pose_a, 0, 0),
+          .a1 = row(query.pose_a, 1, 0),
+          .a2 = row(query.pose_a, 2, 0),
+          .b0 = row(query.pose_b, 0, offset[0]),
+          .b1 = row(query.pose_b, 1, offset[1]),
+          .b2 = row(query.pose_b, 2, offset[2]),
+          .root_a = objects.root(query.object_a),
+          .root_b = objects.root(query.object_b),
+          .slack_m = std::nextafter(static_cast<float>(slack), std::numeric_limits<float>::infinity()),
+          .is_rigid = IsRigid(query.pose_a) && IsRigid(query.pose_b) ? 1U : 0U};
+}
+
+std::array<double, 2> IntervalIn(const std::array<double, 2>& span, uint32_t interval) {
+  const auto at = [&](uint32_t i) {
+    const double share = std::ldexp(static_cast<double>(i), -static_cast<int>(interval >> 24));
+    return (1 - share) * span[0] + share * span[1];
+  };
+  return {at(interval & 0xffffffU), at((interval & 0xffffffU) + 1)};
+}
+
+// Hits of nodes above patches, where the levels or the tolerance ended the search, span these.
+NurbsPart PartOf(const NurbsObjects& objects, uint32_t node, uint32_t u, uint32_t v) {
+  const NurbsNode& of = objects.node(node);
+  const NurbsObjects::PatchPlace first = objects.patch_place(of.patch);
+  NurbsPart part{.surface = first.surface,
+                 .patch = of.patch,
+                 .u = IntervalIn(first.u, u),
+                 .v = IntervalIn(first.v, v),
+                 .point_m = {},
+                 .u_interval = u,
+                 .v_interval = v};
+  if (of.child != 0) {
+    const NurbsObjects::PatchPlace last = objects.patch_place(of.patch + (of.rows - 1) * of.stride + of.columns - 1);
+    part.u[1] = last.u[1];
+    part.v[1] = last.v[1];
+    part.is_node = true;
+  }
+  return part;
+}
+
+}  // namespace
+
+absl::Status NurbsQueryOptions::Validate() const {
+  if (volume > NurbsVolume::kDop26) return absl::InvalidArgumentError("NurbsQueryOptions.volume: no kind of volume");
+  if (split > NurbsSplit::kSixteen) return absl::InvalidArgumentError("NurbsQueryOptions.split: no rule");
+  if (!(tolerance_m >= 0 && tolerance_m <= 1e12)) {
+    return absl::InvalidArgumentError(absl::StrCat("NurbsQueryOptions.tolerance_m: ", tolerance_m, " is not in [0, 1e12]"));
+  }
+  if (max_level > kMaxLevel) {
+    return absl::InvalidArgumentError(absl::StrCat("NurbsQueryOptions.max_level: ", max_level, " is not in [0, ", kMaxLevel, "]"));
+  }
+  if (max_pairs < 1 || max_pairs > kMaxItemsOfRun) {
+    return absl::InvalidArgumentError(absl::StrCat("NurbsQueryOptions.max_pairs: ", max_pairs, " is not in [1, ", kMaxItemsOfRun, "]"));
+  }
+  if (max_hits < 1 || max_hits > kMaxItemsOfRun) {
+    return absl::InvalidArgumentError(absl::StrCat("NurbsQueryOptions.max_hits: ", max_hits, " is not in [1, ", kMaxItemsOfRun, "]"));
+  }
+  return absl::OkStatus();
+}
+
+double NurbsQueries::SlackMetres(const NurbsObjects& objects, const NurbsQuery& query) {
+  constexpr double kFloat = 0x1p-24;
+  constexpr double kDouble = 0x1p-53;
+  const double offset = Norm(OffsetOf(objects, query));
+  // The offset is rounded to float, and sums with it are.
+  double slack = 4 * kFloat * offset;
+  for (const bool is_a : {true, false}) {
+    const NurbsPose& pose = is_a ? query.pose_a : query.pose_b;
+    const uint32_t object = is_a ? query.object_a : query.object_b;
+    const double entries = FrobeniusNorm(pose);
+    const double stretch = IsRigid(pose) ? 1 + kRigid : entries;
+    const double radius = objects.radius_m(object);
+    // Points of parts; the map's entries, its products and sums; and what the host did in double, where the object is far away.
+    slack += stretch * radius * objects.relative_error() + 12 * kFloat * entries * radius;
+    slack += 16 * kDouble * (entries * Norm(objects.middle_m(object)) + Norm(pose.offset_m) + entries * radius);
+  }
+  // Denormal floats may be taken for zero.
+  return slack * (1 + 1e-6) + 1e-35;
+}
+
+absl::StatusOr<NurbsQueries> NurbsQueries::Create(const std::shared_ptr<Context>& context, const NurbsQueryOptions& options) {
+  PALPATE_RETURN_IF_ERROR(options.Validate());
+  NurbsQueries queries;
+  queries.context_ = context;
+  queries.options_ = options;
+  // A work-item's nets are large: on a CPU it has a group of its own.
+  queries.group_ = context->device().is_gpu ? 32 : 1;
+  queries.children_ = options.split == NurbsSplit::kSixteen ? 16 : options.split == NurbsSplit::kBoth ? 4 : 2;
+  PALPATE_ASSIGN_OR_RETURN(queries.scan_, ExclusiveScan::Create(context));
+  PALPATE_ASSIGN_OR_RETURN(queries.live_total_, DeviceBuffer<uint32_t>::Create(context, 1, "nurbs count of pairs"));
+  PALPATE_ASSIGN_OR_RETURN(queries.hit_total_, DeviceBuffer<uint32_t>::Create(context, 1, "nurbs count of hits"));
+  return queries;
+}
+
+absl::Status NurbsQueries::MakeKernels(const NurbsObjects& objects, uint32_t stack) {
+  ProgramDefines defines = objects.Defines();
+  defines["VOLUME"] = std::to_string(static_cast<uint32_t>(options_.volume));
+  defines["SPLIT"] = std::to_string(static_cast<uint32_t>(options_.split));
+  defines["STACK"] = std::to_string(stack);
+  if (defines == defines_) return absl::OkStatus();
+  for (const auto& [kernel, name] :
+       {std::pair(&roots_, "nurbs_roots"), std::pair(&expand_, "nurbs_expand"), std::pair(&emit_, "nurbs_emit"),
+        std::pair(&first_, "nurbs_first_hits"), std::pair(&middles_, "nurbs_middles")}) {
+    PALPATE_ASSIGN_OR_RETURN(*kernel, context_->CreateKernel(kernels::nurbs_queries, name, defines));
+  }
+  defines_ = std::move(defines);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<NurbsQueryResult> NurbsQueries::Run(Queue& queue, const NurbsObjects& objects, std::span<const NurbsQuery> queries) {
+  uint32_t deepest = 0;
+  for (size_t i = 0; i < queries.size(); ++i) {
+    for (const uint32_t object : {queries[i].object_a, queries[i].object_b}) {
+      if (object >= objects.object_count()) {
+        return absl::InvalidArgumentError(absl::StrCat("queries[", i, "]: object ", object, ", there are ", objects.object_count()));
+      }
+      deepest = std::max(deepest, objects.depth(object));
+    }
+    PALPATE_RETURN_IF_ERROR(CheckPose(queries[i].pose_a, i, "pose_a"));
+    PALPATE_RETURN_IF_ERROR(CheckPose(queries[i].pose_b, i, "pose_b"));
+  }
+  NurbsQueryResult result;
+  if (queries.empty()) return result;
+  // A cut of n levels leaves at most 2^n - 1 pairs behind, n at most 1, 2 or 4 by the rule. Rounded up, so that few programs are made.
+  const uint32_t cuts = 2 * deepest + std::min(options_.max_level, 4 * PALPATE_NURBS_MAX_HALVINGS);
+  const auto levels_of_cut = static_cast<uint32_t>(std::bit_width(children_) - 1);
+  const uint32_t stack = ((cuts + levels_of_cut) * (children_ - 1) / levels_of_cut / 64 + 1) * 64;
+  PALPATE_RETURN_IF_ERROR(MakeKernels(objects, stack));
+  if (options_.first_only) {
+    constexpr size_t kBatch = size_t{1} << 18;
+    for (size_t begin = 0; begin < queries.size(); begin += kBatch) {
+      const std::span<const NurbsQuery> batch = queries.subspan(begin, std::min(kBatch, queries.size() - begin));
+      const size_t hits_before = result.hits.size();
+      PALPATE_RETURN_IF_ERROR(RunFirst(queue, objects, batch, result));
+      for (size_t i = hits_before; i < result.hits.size(); ++i) result.hits[i].query += static_cast<uint32_t>(begin);
+    }
+    return result;
+  }
+  std::vector<std::pair<size_t, size_t>> ranges = {{0, queries.size()}};
+  while (!ranges.empty()) {
+    const auto [begin, end] = ranges.back();
+    ranges.pop_back();
+    PALPATE_ASSIGN_OR_RETURN(const bool is_done, RunAll(queue, objects, queries.subspan(begin, end - begin), begin, result));
+    if (is_done) continue;
+    if (end - begin == 1) {
+      return absl::ResourceExhaustedError(absl::StrCat("queries[", begin, "]: more than max_pairs = ", options_.max_pairs, " pairs"));
+    }
+    ranges.emplace_back(begin + (end - begin) / 2, end);
+    ranges.emplace_back(begin, begin + (end - begin) / 2);
+  }
+  const auto order = [](const NurbsHit& hit) {
+    return std::tuple(hit.query, hit.a.surface, hit.b.surface, hit.a.u[0], hit.a.v[0], hit.b.u[0], hit.b.v[0], hit.a.patch, hit.b.patch);
+  };
+  std::sort(result.hits.begin(), result.hits.end(), [&](const NurbsHit& x, const NurbsHit& y) { return order(x) < order(y); });
+  return result;
+}
+
+absl::Status NurbsQueries::RunFirst(Queue& queue, const NurbsObjects& objects, std::span<const NurbsQuery> queries,
+                                    NurbsQueryResult& result) {
+  const auto count = static_cast<uint32_t>(queries.size());
+  std::vector<NurbsPlacement> placements;
+  placements.reserve(count);
+  for (const NurbsQuery& query : queries) placements.push_back(PlacementOf(objects, query));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, placements_, count, "nurbs placements"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, found_, count, "nurbs hits"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, tests_, count, "nurbs test counts"));
+  PALPATE_RETURN_IF_ERROR(queue.Write(placements_, std::span<const NurbsPlacement>(placements)));
+  const NurbsRule rule{
+      .tolerance_m = static_cast<float>(options_.tolerance_m), .max_level = options_.max_level, .count = count, .padding = 0};
+  PALPATE_RETURN_IF_ERROR(queue.Launch(first_, {count, group_}, Arg("rule", rule), Arg("placements", placements_),
+                                       Arg("nodes", objects.nodes()), Arg("boxes", objects.boxes()), Arg("patches", objects.patches()),
+                                       Arg("bezier", objects.bezier()), Arg("found", found_), Arg("tests", tests_)));
+  std::vector<uint32_t> tests(count);
+  PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(tests_, std::span<uint32_t>(tests)));
+  PALPATE_RETURN_IF_ERROR(AppendHits(queue, objects, queries, count, result));
+  for (const uint32_t n : tests) result.pair_tests += n;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> NurbsQueries::RunAll(Queue& queue, const NurbsObjects& objects, std::span<const NurbsQuery> queries, size_t first,
+                                          NurbsQueryResult& result) {
+  if (queries.size() > options_.max_pairs) return false;
+  auto count = static_cast<uint32_t>(queries.size());
+  std::vector<NurbsPlacement> placements;
+  placements.reserve(count);
+  for (const NurbsQuery& query : queries) placements.push_back(PlacementOf(objects, query));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, placements_, count, "nurbs placements"));
+  PALPATE_RETURN_IF_ERROR(queue.Write(placements_, std::span<const NurbsPlacement>(placements)));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_, count, "nurbs pairs"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, found_, 1, "nurbs hits"));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(roots_, {count, 0}, Arg("count", count), Arg("placements", placements_), Arg("pairs", pairs_)));
+  uint32_t hit_count = 0;
+  uint32_t levels = 0;
+  uint64_t tests = 0;
+  while (count > 0) {
+    const uint32_t per_pair = levels == 0 ? 1 : children_;
+    tests += uint64_t{count} * per_pair;
+    PALPATE_RETURN_IF_ERROR(Grow(context_, codes_, size_t{count} * children_, "nurbs codes"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, live_, count, "nurbs counts of pairs"));
+    PALPATE_RETURN_IF_ERROR(Grow(context_, hits_, count, "nurbs counts of hits"));
+    const NurbsRule rule{
+        .tolerance_m = static_cast<float>(options_.tolerance_m), .max_level = options_.max_level, .count = count, .padding = 0};
+    PALPATE_RETURN_IF_ERROR(queue.Launch(expand_, {count, group_}, Arg("rule", rule), Arg("pairs", pairs_), Arg("placements", placements_),
+                                         Arg("nodes", objects.nodes()), Arg("boxes", objects.boxes()), Arg("patches", objects.patches()),
+                                         Arg("bezier", objects.bezier()), Arg("codes", codes_), Arg("live", live_), Arg("hits", hits_)));
+    PALPATE_RETURN_IF_ERROR(scan_.Run(queue, live_, count, live_, live_total_));
+    PALPATE_RETURN_IF_ERROR(scan_.Run(queue, hits_, count, hits_, hit_total_));
+    uint32_t live_total = 0;
+    uint32_t hit_total = 0;
+    PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(live_total_, {&live_total, 1}));
+    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(hit_total_, {&hit_total, 1}));
+    if (live_total > options_.max_pairs) return false;
+    if (result.hits.size() + hit_count + hit_total > options_.max_hits) {
+      return absl::ResourceExhaustedError(absl::StrCat("NURBS queries: more than max_hits = ", options_.max_hits, " hits"));
+    }
+    PALPATE_RETURN_IF_ERROR(Grow(context_, next_, live_total, "nurbs pairs"));
+    if (found_.count() < size_t{hit_count} + hit_total) {
+      const size_t needed = size_t{hit_count} + hit_total;
+      PALPATE_ASSIGN_OR_RETURN(auto larger, DeviceBuffer<NurbsPair>::Create(context_, needed + needed / 2, "nurbs hits"));
+      if (hit_count > 0) PALPATE_RETURN_IF_ERROR(queue.Copy(found_, larger, hit_count));
+      PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());  // the old one is about to go
+      found_ = std::move(larger);
+    }
+    PALPATE_RETURN_IF_ERROR(queue.Launch(emit_, {count, 0}, Arg("count", count), Arg("first_hit", hit_count), Arg("pairs", pairs_),
+                                         Arg("nodes", objects.nodes()), Arg("codes", codes_), Arg("live_begins", live_),
+                                         Arg("hit_begins", hits_), Arg("next", next_), Arg("found", found_)));
+    std::swap(pairs_, next_);
+    hit_count += hit_total;
+    count = live_total;
+    ++levels;
+  }
+  const size_t hits_before = result.hits.size();
+  PALPATE_RETURN_IF_ERROR(AppendHits(queue, objects, queries, hit_count, result));
+  for (size_t i = hits_before; i < result.hits.size(); ++i) result.hits[i].query += static_cast<uint32_t>(first);
+  result.levels = std::max(result.levels, levels);
+  result.pair_tests += tests;
+  return true;
+}
+
+absl::Status NurbsQueries::AppendHits(Queue& queue, const NurbsObjects& objects, std::span<const NurbsQuery> queries, uint32_t count,
+                                      NurbsQueryResult& result) {
+  if (count == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(Grow(context_, middles_out_, count, "nurbs middles"));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(middles_, {count, group_}, Arg("count", count), Arg("found", found_), Arg("placements", placements_),
+                                       Arg("nodes", objects.nodes()), Arg("boxes", objects.boxes()), Arg("patches", objects.patches()),
+                                       Arg("bezier", objects.bezier()), Arg("middles", middles_out_)));
+  std::vector<NurbsPair> pairs(count);
+  std::vector<NurbsMiddles> middles(count);
+  PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(found_, std::span<NurbsPair>(pairs)));
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(middles_out_, std::span<NurbsMiddles>(middles)));
+  for (size_t i = 0; i < count; ++i) {
+    const NurbsPair& pair = pairs[i];
+    if (pair.level == kNoHit) continue;
+    NurbsHit hit{.query = pair.query,
+                 .a = PartOf(objects, pair.node_a, pair.u_a, pair.v_a),
+                 .b = PartOf(objects, pair.node_b, pair.u_b, pair.v_b),
+                 .distance_m = double{middles[i].on_b.w},
+                 .size_m = double{middles[i].on_a.w}};
+    const Vector origin = OriginOf(objects, queries[pair.query]);
+    hit.a.point_m = {origin[0] + double{middles[i].on_a.x}, origin[1] + double{middles[i].on_a.y}, origin[2] + double{middles[i].on_a.z}};
+    hit.b.point_m = {origin[0] + double{middles[i].on_b.x}, origin[1] + double{middles[i].on_b.y}, origin[2] + double{middles[i].on_b.z}};
+    result.hits.push_back(hit);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace palpate::gpu
