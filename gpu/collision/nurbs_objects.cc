@@ -18,6 +18,7 @@ namespace {
 
 constexpr double kMinRadius_m = 1e-12;
 constexpr double kMaxCoordinate_m = 1e12;
+constexpr uint64_t kMaxBezierPoints = uint64_t{1} << 28;
 
 absl::Status CheckKnots(std::span<const double> knots, uint32_t degree, const std::string& name) {
   if (degree < 1 || degree > PALPATE_NURBS_MAX_DEGREE) {
@@ -61,7 +62,8 @@ void AppendBezierCoefficients(std::span<const double> knots, uint32_t degree, si
         const double from = knots[span - degree + i];
         const double to = knots[span + i + 1 - r];
         const double share = (t - from) / (to - from);
-        for (size_t j = 0; j < order; ++j) points[i][j] = (1 - share) * points[i - 1][j] + share * points[i][j];
+        const double rest = (to - t) / (to - from);  // 1 - share would lose digits
+        for (size_t j = 0; j < order; ++j) points[i][j] = rest * points[i - 1][j] + share * points[i][j];
       }
     }
     out.insert(out.end(), points[degree].begin(), points[degree].end());
@@ -131,6 +133,7 @@ void NurbsObjects::Place(Object& object) {
 absl::Status NurbsObjects::AddObject(std::span<const NurbsNet> nets, uint32_t index) {
   if (nets.empty()) return absl::InvalidArgumentError(absl::StrCat("objects[", index, "]: has no surfaces"));
   Object object;
+  uint64_t bezier_points = bezier_count_;
   for (size_t s = 0; s < nets.size(); ++s) {
     const NurbsNet& net = nets[s];
     const std::string name = absl::StrCat("objects[", index, "].surfaces[", s, "]");
@@ -158,6 +161,11 @@ absl::Status NurbsObjects::AddObject(std::span<const NurbsNet> nets, uint32_t in
                     .to_bezier_v = {}};
     AddKnots(net.knots_u, net.degree_u, surface.spans_u, surface.first_u, surface.to_bezier_u);
     AddKnots(net.knots_v, net.degree_v, surface.spans_v, surface.first_v, surface.to_bezier_v);
+    const uint64_t patches = uint64_t{surface.spans_u.size()} * surface.spans_v.size();
+    bezier_points += patches * (net.degree_u + 1) * (net.degree_v + 1);
+    if (bezier_points > kMaxBezierPoints) {
+      return absl::ResourceExhaustedError(absl::StrCat(name, ": more than ", kMaxBezierPoints, " control points of Bezier patches in all"));
+    }
     object.control.insert(object.control.end(), net.control.begin(), net.control.end());
     object.surfaces.push_back(std::move(surface));
   }

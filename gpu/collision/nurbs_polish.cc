@@ -14,8 +14,9 @@ namespace {
 using Vector = std::array<double, 3>;
 using Parameters = std::array<double, 4>;  // u, v of the first, u, v of the second, in [0, 1] of their patches
 
-constexpr double kConverged = 1e-10;  // of the size
-constexpr double kRounding = 1e-13;   // of coordinates of nets and their boxes
+constexpr double kConverged = 1e-10;     // of the size
+constexpr double kRounding = 1e-13;      // of coordinates of nets and their boxes
+constexpr double kMostCondition = 1e12;  // of the square of the derivatives: beyond, its inverse is nothing but rounding
 constexpr int kMaxSteps = 60;
 constexpr int kMaxTests = 400;  // of a proof that parts are apart
 constexpr int kMaxDepth = 60;
@@ -269,8 +270,8 @@ Bounds DerivativeBounds(const Net& net) {
 }
 
 // The radius, in units of `width`, in which w_b X_a - w_a X_b has a zero about x; nothing if that is not certain. The polynomial is taken
-// over [x - width, x + width], which may be more than the patch.
-std::optional<double> CertifiedRadius(const Net& a, const Net& b, const Parameters& x, const Parameters& width) {
+// over [x - width, x + width], which may be more than the patch. `lost`: how far rounding has moved the nets before [m].
+std::optional<double> CertifiedRadius(const Net& a, const Net& b, const Parameters& x, const Parameters& width, double lost) {
   const Net local_a = PartAlong(PartAlong(a, true, x[0] - width[0], x[0] + width[0]), false, x[1] - width[1], x[1] + width[1]);
   const Net local_b = PartAlong(PartAlong(b, true, x[2] - width[2], x[2] + width[2]), false, x[3] - width[3], x[3] + width[3]);
   for (const Net* net : {&local_a, &local_b}) {
@@ -308,9 +309,12 @@ std::optional<double> CertifiedRadius(const Net& a, const Net& b, const Paramete
   if (!inverse) return std::nullopt;
   double norm_sq = 0;
   for (const Vector& row : *inverse) norm_sq += Dot(row, row);
+  // Where the normals are parallel the inverse is nothing but rounding, however large.
+  const double trace = square[0][0] + square[1][1] + square[2][2];
+  if (!(std::sqrt(norm_sq) * trace <= kMostCondition)) return std::nullopt;
   // The norm of the pseudo-inverse, squared, is at most that of the inverse of the square.
-  const double beta = std::sqrt(std::sqrt(norm_sq)) * (1 + 1e-6);
-  const double rounding = kRounding * (bb.w * ba.x + ba.w * bb.x);
+  const double beta = std::sqrt(std::sqrt(norm_sq)) * (1 + 1e-3);
+  const double rounding = kRounding * (bb.w * ba.x + ba.w * bb.x) + lost * ba.w * bb.w;
   const double eta = beta * (Norm(value) + rounding);
   // Half of the theorem's bound leaves room for rounding of the derivatives. Local units: the part is [0, 1], x its middle.
   if (!(beta * lipschitz * eta <= 0.25) || !(2 * eta <= 0.5)) return std::nullopt;
@@ -361,17 +365,23 @@ class Polisher {
       return is_in;
     };
     const bool is_common = distance <= kConverged * size && is_within(1);
-    const auto certified = [&]() -> std::optional<NurbsContact> {
+    const double lost = NurbsQueries::LostInDouble(objects_, query);
+    // With the zero that it stands for on both patches, or at most its radius beside them.
+    const auto certified = [&](bool is_on_patches) -> std::optional<NurbsContact> {
       // Smaller neighbourhoods are flatter; rounding is larger in their units.
       Parameters about = width;
       for (int attempt = 0; attempt < 6; ++attempt) {
-        if (const auto radius = CertifiedRadius(a, b, x, about)) return contact(NurbsContactKind::kCrossing, *radius * about[0] / width[0]);
+        if (const auto radius = CertifiedRadius(a, b, x, about, lost)) {
+          bool is_on = true;
+          for (size_t k = 0; k < 4; ++k) is_on &= x[k] - *radius * about[k] >= 0 && x[k] + *radius * about[k] <= 1;
+          if (is_on || !is_on_patches) return contact(NurbsContactKind::kCrossing, *radius * about[0] / width[0]);
+        }
         for (double& w : about) w *= 0.25;
       }
       return std::nullopt;
     };
     if (is_common && is_within(1e-9)) {
-      if (auto crossing = certified()) return crossing;
+      if (auto crossing = certified(/*is_on_patches=*/true)) return crossing;
     }
     const auto part = [&](const Net& net, size_t k) {
       return PartAlong(PartAlong(net, true, low[k], low[k] + width[k]), false, low[k + 1], low[k + 1] + width[k + 1]);
@@ -381,9 +391,9 @@ class Polisher {
       for (const Point4& p : net->points) most = std::max(most, Norm(p.x) / p.w);
     }
     int tests = 0;
-    if (ProveApart(part(a, 0), part(b, 2), kRounding * most, 0, tests)) return std::nullopt;
+    if (ProveApart(part(a, 0), part(b, 2), kRounding * most + lost, 0, tests)) return std::nullopt;
     if (is_common) {
-      if (auto crossing = certified()) return crossing;
+      if (auto crossing = certified(/*is_on_patches=*/false)) return crossing;
     }
     return contact(is_common ? NurbsContactKind::kTangential : NurbsContactKind::kUnresolved, 0);
   }

@@ -12,8 +12,8 @@
 namespace palpate::gpu {
 
 enum class NurbsContactKind : uint32_t {
-  kCrossing,    ///< certified: the surfaces cross within `radius` of the parameters
-  kTangential,  ///< converged to a common point to 1e-10 of the size, where the normals are too near to parallel for a certificate
+  kCrossing,    ///< certified: the surfaces cross within `radius` of the parameters; at the edge of a patch perhaps that much beyond it
+  kTangential,  ///< converged to a common point to 1e-10 of the size, and not certified: the normals are too near to parallel
   kUnresolved,  ///< nearest points that were found; neither a common point nor a proof that the parts are apart
 };
 

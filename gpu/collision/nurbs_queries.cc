@@ -148,9 +148,20 @@ absl::Status NurbsQueryOptions::Validate() const {
   return absl::OkStatus();
 }
 
+double NurbsQueries::LostInDouble(const NurbsObjects& objects, const NurbsQuery& query) {
+  constexpr double kDouble = 0x1p-53;
+  double lost = 0;
+  for (const bool is_a : {true, false}) {
+    const NurbsPose& pose = is_a ? query.pose_a : query.pose_b;
+    const uint32_t object = is_a ? query.object_a : query.object_b;
+    const double entries = FrobeniusNorm(pose);
+    lost += 16 * kDouble * (entries * Norm(objects.middle_m(object)) + Norm(pose.offset_m) + entries * objects.radius_m(object));
+  }
+  return lost;
+}
+
 double NurbsQueries::SlackMetres(const NurbsObjects& objects, const NurbsQuery& query) {
   constexpr double kFloat = 0x1p-24;
-  constexpr double kDouble = 0x1p-53;
   const double offset = Norm(OffsetOf(objects, query));
   // The offset is rounded to float, and sums with it are.
   double slack = 4 * kFloat * offset;
@@ -160,10 +171,10 @@ double NurbsQueries::SlackMetres(const NurbsObjects& objects, const NurbsQuery& 
     const double entries = FrobeniusNorm(pose);
     const double stretch = IsRigid(pose) ? 1 + kRigid : entries;
     const double radius = objects.radius_m(object);
-    // Points of parts; the map's entries, its products and sums; and what the host did in double, where the object is far away.
+    // Points of parts; the map's entries, its products and sums.
     slack += stretch * radius * objects.relative_error() + 12 * kFloat * entries * radius;
-    slack += 16 * kDouble * (entries * Norm(objects.middle_m(object)) + Norm(pose.offset_m) + entries * radius);
   }
+  slack += LostInDouble(objects, query);  // what the host did, where an object is far away
   // Denormal floats may be taken for zero.
   return slack * (1 + 1e-6) + 1e-35;
 }
@@ -260,9 +271,9 @@ absl::Status NurbsQueries::RunFirst(Queue& queue, const NurbsObjects& objects, s
   PALPATE_RETURN_IF_ERROR(queue.Launch(first_, {count, group_}, Arg("rule", rule), Arg("placements", placements_),
                                        Arg("nodes", objects.nodes()), Arg("boxes", objects.boxes()), Arg("patches", objects.patches()),
                                        Arg("bezier", objects.bezier()), Arg("found", found_), Arg("tests", tests_)));
-  std::vector<uint32_t> tests(count);
-  PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(tests_, std::span<uint32_t>(tests)));
   PALPATE_RETURN_IF_ERROR(AppendHits(queue, objects, queries, count, result));
+  std::vector<uint32_t> tests(count);
+  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(tests_, std::span<uint32_t>(tests)));
   for (const uint32_t n : tests) result.pair_tests += n;
   return absl::OkStatus();
 }

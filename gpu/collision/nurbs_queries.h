@@ -106,6 +106,8 @@ class NurbsQueries {
 
   /// Bound on all rounding of a query: points that are farther apart are not taken for the same.
   static double SlackMetres(const NurbsObjects& objects, const NurbsQuery& query);
+  /// How far rounding in double may move points of the two objects against each other on their way to W [m].
+  static double LostInDouble(const NurbsObjects& objects, const NurbsQuery& query);
 
  private:
   NurbsQueries() = default;

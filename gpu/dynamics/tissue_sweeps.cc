@@ -21,16 +21,16 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
   spectral_radius_ = options.acceleration;
   moves_along_ = options.coarse_nodes > 0;
   PALPATE_ASSIGN_OR_RETURN(forces_, DeviceBuffer<Float4>::Create(queue.context(), layout_.vertex_count, "forces"));
+  if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
+  if (KeepsVolumes(model)) {
+    PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
+    PALPATE_ASSIGN_OR_RETURN(volumes_, VolumeKeeper::Create(queue, volumes, tuning.list_group));
+  }
   if (moves_along_ && HasStresses()) {
     const size_t reals = (layout_.tets.size() + layout_.lanes - 1) / layout_.lanes * layout_.lanes;
     PALPATE_ASSIGN_OR_RETURN(tet_line_, DeviceBuffer<float>::Create(queue.context(), 18 * reals, "tet_line"));
     PALPATE_ASSIGN_OR_RETURN(tet_strain_,
                              DeviceBuffer<float>::Create(queue.context(), layout_.has_viscosity ? 7 * reals : 1, "tet_strain"));
-  }
-  if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
-  if (KeepsVolumes(model)) {
-    PALPATE_ASSIGN_OR_RETURN(const VolumeLists volumes, ListVolumes(model, layout_));
-    PALPATE_ASSIGN_OR_RETURN(volumes_, VolumeKeeper::Create(queue, volumes, tuning.list_group));
   }
   return MakeKernels(*queue.context(), surfaces_meet, old);
 }

@@ -65,8 +65,9 @@ class TissueSweeps {
   /// Forces [N] at `positions` by slot, the sum of the chosen ForceParts, w = 1 where a contact or an anchor of these acts; after Update.
   /// Of bodies that keep their volume: the pressures of the last sweep.
   absl::Status EnqueueForces(Queue& queue, uint32_t parts, const DeviceBuffer<Float4>& positions, const DeviceBuffer<Float4>& forces_n);
-  /// Whether BeginLine can: no fibres, and all energies are PALPATE_STRESS_ENERGIES.
-  bool HasStresses() const { return !layout_.has_fibers && (layout_.EnergyMask() & ~PALPATE_STRESS_ENERGIES) == 0; }
+  /// Whether BeginLine can: no fibres, no kept volumes, and all energies are PALPATE_STRESS_ENERGIES. What draws shape-matched bodies to
+  /// their goals does not count, so they must not move along.
+  bool HasStresses() const { return !volumes_ && !layout_.has_fibers && (layout_.EnergyMask() & ~PALPATE_STRESS_ENERGIES) == 0; }
   /// What the elastic and viscous forces do along `moves` [J], both by slot, at positions x + moves, as parts whose sum it is: one for each
   /// of the work-items of `range`. After Update, whose rotations count. Each tet once: a fraction of the work of EnqueueForces. Needs
   /// moves.

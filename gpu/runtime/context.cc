@@ -117,7 +117,7 @@ absl::StatusOr<std::shared_ptr<Program>> Context::LoadOrCompile(const KernelSour
   if (const auto entry = cache_.Load(disk_key)) {
     if (std::optional<CachedProgram> cached = SplitEntry(*entry); cached && left_to_driver && cached->binary.empty()) {
       known = std::move(cached->signatures);
-    } else if (cached) {
+    } else if (cached && !cached->binary.empty()) {
       const unsigned char* bytes = cached->binary.data();
       const size_t size = cached->binary.size();
       cl_int status = CL_SUCCESS;

@@ -396,6 +396,8 @@ void ExpectSame(const TissueLayout& a, const TissueLayout& fresh, const TissueMo
     ASSERT_EQ(colors.size(), free_vertices) << "tet " << t << " holds a colour twice";
     for (size_t row = 0; row < 3; ++row) ASSERT_EQ(a.tet_rest[3 * t + row].y, fresh.tet_rest[3 * t + row].y);
     ASSERT_EQ(a.tet_moduli[t].x, fresh.tet_moduli[t].x);
+    ASSERT_EQ(a.tet_moduli[t].y, fresh.tet_moduli[t].y);
+    ASSERT_EQ(a.tet_moduli[t].z, fresh.tet_moduli[t].z);
     ASSERT_EQ(a.tet_moduli[t].w, fresh.tet_moduli[t].w);
   }
   ASSERT_EQ(a.triangle_count, fresh.triangle_count);
