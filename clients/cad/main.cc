@@ -3,10 +3,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "gpu/base/status.h"
@@ -30,10 +32,17 @@ absl::Status Import(const std::string& from, const std::string& to) {
   PALPATE_ASSIGN_OR_RETURN(const palpate::sim::NurbsObjectDescription description, palpate::sim::ReadCadFile(from, &warnings));
   const absl::StatusOr<palpate::sim::NurbsObject> object = palpate::sim::NurbsObject::Create(description);
   if (!object.ok()) return palpate::Annotate(object.status(), from);
-  std::ofstream file(to, std::ios::binary | std::ios::trunc);
+  // What is there stays until all of the new file is.
+  const std::string part = to + ".part";
+  std::ofstream file(part, std::ios::binary | std::ios::trunc);
   file << palpate::scene::FormatNurbsJson(description);
   file.close();
-  if (!file) return absl::UnknownError(to + ": cannot be written");
+  std::error_code error;
+  if (file) std::filesystem::rename(part, to, error);
+  if (!file || error) {
+    std::filesystem::remove(part, error);
+    return absl::UnknownError(to + ": cannot be written");
+  }
   for (const std::string& warning : warnings) std::cerr << "palpate-cad: warning: " << warning << '\n';
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -403,7 +405,10 @@ void AddShapes(CLI::App& nurbs, Session& session) {
 
 /// Runs palpate-cad, which alone is linked with OpenCASCADE, passes its warnings on, and gives its words as the error where it fails.
 absl::Status RunConverter(const std::vector<std::string>& arguments, const std::string& input) {
-  std::string log = (fs::temp_directory_path() / "palpate-cad-XXXXXX").string();
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  if (error) return absl::FailedPreconditionError(absl::StrCat("no folder for temporary files ($TMPDIR): ", error.message()));
+  std::string log = (folder / "palpate-cad-XXXXXX").string();
   const int descriptor = mkstemp(log.data());
   if (descriptor < 0) return absl::FailedPreconditionError(absl::StrCat(log, ": cannot be made"));
   close(descriptor);
@@ -432,6 +437,9 @@ absl::Status RunConverter(const std::vector<std::string>& arguments, const std::
     }
     if (*status == 0) return absl::OkStatus();
     if (*status == kExitFailed && last.rfind("palpate-cad: ", 0) == 0) return absl::InvalidArgumentError(last.substr(13));
+    if (*status == 128 + SIGXCPU) {
+      return absl::ResourceExhaustedError(absl::StrCat(input, ": more than 600 s of processor time are needed to convert it"));
+    }
     if (*status > 128) {
       return absl::InvalidArgumentError(
           absl::StrFormat("%s: OpenCASCADE cannot convert it: palpate-cad was ended by signal %d", input, *status - 128));
@@ -439,7 +447,6 @@ absl::Status RunConverter(const std::vector<std::string>& arguments, const std::
     return absl::InternalError(absl::StrFormat("%s: palpate-cad ended with status %d%s", input, *status, TailOf(log)));
   };
   const absl::Status status = run();
-  std::error_code error;
   fs::remove(log, error);
   return status;
 }

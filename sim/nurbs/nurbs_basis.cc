@@ -7,6 +7,8 @@
 
 namespace palpate::sim::nurbs_basis {
 
+constexpr double kLeastDomain = 1e-100;  // derivatives by shorter ones overflow
+
 absl::Status CheckKnots(absl::string_view field, int degree, std::span<const double> knots) {
   if (degree < 1 || degree > kMaxNurbsDegree) {
     return absl::InvalidArgumentError(absl::StrCat("degree of ", field, ": ", degree, ", it must be in [1, ", kMaxNurbsDegree, "]"));
@@ -26,6 +28,10 @@ absl::Status CheckKnots(absl::string_view field, int degree, std::span<const dou
     return absl::InvalidArgumentError(absl::StrCat(field, ": not clamped, the first and the last ", order, " knots must be equal"));
   }
   if (!(knots.front() < knots.back())) return absl::InvalidArgumentError(absl::StrCat(field, ": all knots are equal"));
+  if (!(knots.back() - knots.front() >= kLeastDomain)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": from ", knots.front(), " to ", knots.back(), ", the domain must be at least ", kLeastDomain, " long"));
+  }
   for (size_t i = order; i + order < knots.size(); ++i) {
     const bool is_end = knots[i] == knots.front() || knots[i] == knots.back();
     if (is_end || knots[i] == knots[i + order - 1]) {

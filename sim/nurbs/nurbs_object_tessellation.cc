@@ -151,8 +151,8 @@ class Cells {
       speed_ = speed_.cwiseMax(Vector2d(bounds.u, bounds.v));
     }
     const Vector2d widths(lines_[0].back() - lines_[0].front(), lines_[1].back() - lines_[1].front());
-    // For shapes of triangles and for walks in the plane both directions need a length.
-    const double least = 1e-6 * std::max((speed_.cwiseProduct(widths)).maxCoeff(), 1e-300);
+    // For shapes of triangles and for walks in the plane both directions need a length, with a square that is not 0.
+    const double least = 1e-6 * std::max((speed_.cwiseProduct(widths)).maxCoeff(), 1e-90);
     scale_ = speed_.cwiseMax(Vector2d(least, least).cwiseQuotient(widths));
   }
 
@@ -462,7 +462,7 @@ class Tessellator {
     const Vector2d high(cells.lines(0).back(), cells.lines(1).back());
     const Vector2d border = 0.1 * (high - low);
     PlanarTriangulation plane(Eigen::AlignedBox2d((low - border).cwiseProduct(scale), (high + border).cwiseProduct(scale)));
-    std::vector<Vector2d> places(4);                                // (u, v) of the plane's vertices
+    std::vector<Vector2d> places(4, Vector2d(low));                 // (u, v) of the plane's vertices; the corners around it have none
     std::vector<uint32_t> vertices(4, PlanarTriangulation::kNone);  // their numbers in the mesh
     const auto insert = [&](const Vector2d& uv, uint32_t vertex) {
       const uint32_t number = plane.Insert(uv.cwiseProduct(scale));

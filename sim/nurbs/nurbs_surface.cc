@@ -147,7 +147,7 @@ absl::StatusOr<NurbsSurface> NurbsSurface::WithKnot(NurbsDirection direction, do
     return absl::InvalidArgumentError(absl::StrCat("knot ", t, " is not inside (", first, ", ", last, ")"));
   }
   const auto present = static_cast<int>(Multiplicity(knots(direction), t));
-  if (times < 0 || present + times > degree(direction)) {
+  if (times < 0 || times > degree(direction) - present) {
     return absl::InvalidArgumentError(
         absl::StrCat("knot ", t, ": ", times, " more to ", present, ", degree ", degree(direction), " allows as many in all"));
   }

@@ -592,6 +592,7 @@ class Nurbs(CliTest):
                                    ("0,u,0.5,3", "degree 2 allows")):
             with self.subTest(insertion):
                 self.assertIn(message, self.fails(FAILED, "nurbs", "refine", source, "--insert", insertion, "-o", self.folder / "x.json"))
+        self.assertIn("degree 2 allows", self.fails(FAILED, "nurbs", "refine", target, "--insert", "0,v,0.5,2147483647", "-o", self.folder / "x.json"))
         self.assertIn("--levels or --insert", self.fails(FAILED, "nurbs", "refine", source, "-o", self.folder / "x.json"))
         self.assertIn("is outside [0, 16]", self.fails(FAILED, "nurbs", "refine", source, "--levels", 17, "-o", self.folder / "x.json"))
 
