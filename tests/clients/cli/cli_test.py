@@ -329,15 +329,21 @@ class Scene(CliTest):
             return result.stderr
 
         self.assertEqual(warning(), "")
-        self.assertRegex(warning(iterations=10), r"liver\.json: warning: solver\.iterations: 10 are too few .* bodies\[0\] \(liver, 2518 tets, 5000 Pa\).*; 20 are advised")
+        self.assertIn("; 17 are advised", warning(iterations=10), "corrections come by themselves")
+        self.assertEqual(warning(iterations=17), "")
+        self.assertRegex(warning(iterations=10, coarse_nodes=0), r"liver\.json: warning: solver\.iterations: 10 are too few .* bodies\[0\] \(liver, 2518 tets, 5000 Pa\).*; 20 are advised")
         spec = json.loads((SCENES / "liver.json").read_text())
         spec["bodies"][0]["generator"]["edge_length_m"] = 0.0105
+        spec["solver"] = {"coarse_nodes": 0}
         path = self.write("fine.json", json.dumps(spec))
         advised = re.search(r"20 are too few .*; (\d+) are advised", run("scene", "check", path).stderr)
         self.assertTrue(advised)
         self.assertGreaterEqual(int(advised[1]), 40)
-        spec["solver"] = {"iterations": int(advised[1])}
+        spec["solver"]["iterations"] = int(advised[1])
         self.assertEqual(run("scene", "check", self.write("fine.json", json.dumps(spec))).stderr, "")
+        self.assertNotIn("corrections", self.ok("scene", "check", self.write("fine.json", json.dumps(spec))))
+        spec["solver"] = {}
+        self.assertIn("17 solver iterations with coarse corrections", self.ok("scene", "check", self.write("fine.json", json.dumps(spec))))
 
     def check_error(self, spec, name="scene.json"):
         path = self.write(name, spec if isinstance(spec, str) else json.dumps(spec))
