@@ -34,7 +34,7 @@ class NurbsObjects {
   static constexpr double kMaxWeightRatio = 0x1p40;
   static constexpr size_t kMaxControlPoints = size_t{1} << 26;
 
-  /// Blocking. Errors: InvalidArgument naming object, surface and field.
+  /// Blocking. Errors: InvalidArgument naming object, surface and field; ResourceExhausted (more than 2^28 points of Bezier patches).
   static absl::StatusOr<NurbsObjects> Create(Queue& queue, std::span<const std::vector<NurbsNet>> objects);
 
   /// New control points for all surfaces of an object, one after the other, as in NurbsNet: deformed, or moved. Errors: InvalidArgument

@@ -90,9 +90,9 @@ struct NurbsEdge {
 /// Surfaces in space, trimmed and joined. Made by Create alone, so that its parts fit.
 class NurbsObject {
  public:
-  /// Checks all of it. Errors name patch and field: `patches[3] "lid": loops[0][2].weights[1]: ...`. InvalidArgument: bad knots or weights
-  /// (parameters are at most 1e12, weights in [1e-9, 1e9]), values that are not finite, loops that do not close, have no area, run the
-  /// wrong way round or leave the domain, edge numbers that are used more than twice; ResourceExhausted: too many patches or control
+  /// Checks all of it. Errors name patch and field: `patches[3] "lid", loops[0].curves[2]: weights[1]: ...`. InvalidArgument: bad knots or
+  /// weights (parameters are at most 1e12, weights in [1e-9, 1e9]), values that are not finite, loops that do not close, have no area, run
+  /// the wrong way round or leave the domain, edge numbers that are used more than twice; ResourceExhausted: too many patches or control
   /// points.
   static absl::StatusOr<NurbsObject> Create(const NurbsObjectDescription& description);
   /// Untrimmed surfaces.

@@ -807,7 +807,13 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     PALPATE_ASSIGN_OR_RETURN(sim::ToolDescription tool, BuildToolDescription(spec.tools(i), At("tools", i)));
     out.tools.push_back(std::move(tool));
   }
-  if (!spec.solver().has_coarse_nodes()) out.solver.coarse_nodes = sim::ChosenCoarseNodes(out);
+  if (!spec.solver().has_coarse_nodes()) {
+    out.solver.coarse_nodes = sim::ChosenCoarseNodes(out);
+    if (out.solver.tolerance_m_per_s2 > 0 && out.solver.coarse_nodes == 0) {
+      return absl::InvalidArgumentError(
+          "solver.tolerance_m_per_s2: is judged at coarse corrections, which do not act where a body keeps its volume");
+    }
+  }
   if (sim::AreCorrected(out)) {
     if (!spec.solver().has_iterations()) out.solver.iterations = sim::kCorrectedSweeps;
     if (!spec.solver().has_acceleration()) out.solver.acceleration = sim::kCorrectedAcceleration;
