@@ -172,11 +172,21 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
                                                                                            {&out->bound_, "rigid_bound"},
                                                                                            {&out->list_pairs_, "rigid_list_pairs"},
                                                                                            {&out->solve_, "rigid_solve"},
+                                                                                           {&out->move_jointed_, "rigid_move_jointed"},
                                                                                            {&out->finish_, "rigid_finish"},
                                                                                            {&out->roll_back_, "rigid_roll_back"}}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::rigid_blocks, name));
   }
   return out;
+}
+
+absl::Status RigidBlocks::SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation) {
+  const size_t before = queue.context()->allocated_bytes();
+  PALPATE_ASSIGN_OR_RETURN(joints_, RigidJoints::Create(queue, joints, initial_, dissipation));
+  device_bytes_ += queue.context()->allocated_bytes() - before;
+  for (uint32_t m = 0; m < joints_->plan().members.size(); ++m) initial_[joints_->plan().members[m]].joint_member = m + 1;
+  states_host_ = initial_;
+  return queue.Write(states_, std::span<const RigidBlockState>(initial_));
 }
 
 absl::Status RigidBlocks::Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
@@ -189,11 +199,13 @@ absl::Status RigidBlocks::Place(Queue& queue, const DeviceBuffer<uint32_t>& begi
 absl::Status RigidBlocks::Reset(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
   PALPATE_RETURN_IF_ERROR(queue.Write(states_, std::span<const RigidBlockState>(initial_)));
   states_host_ = initial_;
+  if (joints_) PALPATE_RETURN_IF_ERROR(joints_->Reset(queue));
   return Place(queue, no_entries_, x, touched);
 }
 
 absl::Status RigidBlocks::GoOnFrom(Queue& queue, RigidBlocks& old) {
   PALPATE_RETURN_IF_ERROR(old.ReadStates(queue).status());
+  if (joints_ && old.joints_) PALPATE_RETURN_IF_ERROR(joints_->GoOnFrom(queue, *old.joints_));
   return TakeStates(queue, old.states_host_);
 }
 
@@ -206,6 +218,7 @@ absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockS
     states_host_[i].triangle_begin = initial_[i].triangle_begin;
     states_host_[i].triangle_end = initial_[i].triangle_end;
     states_host_[i].radius_m = initial_[i].radius_m;
+    states_host_[i].joint_member = initial_[i].joint_member;
   }
   return queue.Write(states_, std::span<const RigidBlockState>(states_host_));
 }
@@ -213,12 +226,12 @@ absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockS
 absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described.
   [[maybe_unused]] auto& [first_vertex, vertex_count, vertex_group, body_group, device_bytes, initial, states_host, local_m, listed_edition,
-                          predict, place, detected, goal, take_back, bound, list_pairs, solve, finish, roll_back, states, block_of, movers,
-                          way, own_pairs, own, no_entries, local] = *this;
+                          predict, place, detected, goal, take_back, bound, list_pairs, solve, move_jointed, finish, roll_back, joints,
+                          states, block_of, movers, way, own_pairs, own, no_entries, local] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
   archive.Enter("RigidBlocks");
   archive(states_host);
-  return absl::OkStatus();
+  return joints ? joints->SaveState(queue, archive) : absl::OkStatus();
 }
 
 absl::Status RigidBlocks::LoadState(Queue& queue, StateReader& archive) {
@@ -226,6 +239,7 @@ absl::Status RigidBlocks::LoadState(Queue& queue, StateReader& archive) {
   archive.Enter("RigidBlocks");
   archive(states);
   PALPATE_RETURN_IF_ERROR(archive.status());
+  if (joints_) PALPATE_RETURN_IF_ERROR(joints_->LoadState(queue, archive));
   return TakeStates(queue, states);
 }
 
@@ -236,6 +250,7 @@ absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m,
     return absl::InvalidArgumentError(absl::StrCat("rigid blocks: states of ", positions_m.size(), " vertices, need ", end));
   }
   states_host_ = initial_;
+  if (joints_) joints_->Forget();
   for (RigidBlockState& state : states_host_) {
     // The frame's origin is not the mean of the vertices, so both sets are taken about their means.
     const double n = state.vertex_end - state.vertex_begin;
@@ -308,6 +323,7 @@ absl::Status RigidBlocks::Predict(Queue& queue, const RigidSurroundings& scene, 
                                   const DeviceBuffer<uint8_t>& touched) {
   PALPATE_RETURN_IF_ERROR(
       queue.Launch(predict_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("blocks", states_), Arg("way_m", way_)));
+  if (joints_) PALPATE_RETURN_IF_ERROR(joints_->Begin(queue, *scene.params, states_));
   return Place(queue, no_entries_, x, touched);
 }
 
@@ -366,8 +382,20 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
       Arg("own_pairs", own_pairs_), Arg("own", own_), Arg("pairs", view(scene.pairs)), Arg("rows", view(scene.rows)),
       Arg("bounds", view(scene.bounds)), Arg("triangles", *scene.triangles), Arg("triangle_colliders", view(scene.triangle_colliders)),
       Arg("contacts", view(scene.tool_contacts)), Arg("colliders", view(scene.colliders)), Arg("obstacles", view(scene.planes)),
-      Arg("blocks", states_), Arg("way_m", way_)));
+      Arg("blocks", states_), Arg("systems", joints_ ? joints_->systems().view() : BufferView<JointBodySystem>()), Arg("way_m", way_)));
+  if (joints_) PALPATE_RETURN_IF_ERROR(MoveJointed(queue, scene));
   return Place(queue, has_pairs ? *scene.entry_begins : no_entries_, x, touched);
+}
+
+absl::Status RigidBlocks::MoveJointed(Queue& queue, const RigidSurroundings& scene) {
+  const auto view = [](const auto* buffer) { return buffer == nullptr ? std::remove_cvref_t<decltype(buffer->view())>{} : buffer->view(); };
+  PALPATE_RETURN_IF_ERROR(joints_->Solve(queue, *scene.params, states_));
+  const auto member_count = static_cast<uint32_t>(joints_->members().count());
+  return queue.Launch(move_jointed_, {member_count, body_group_}, Arg("count", member_count),
+                      Arg("has_planes", uint32_t{scene.pairs != nullptr}), Arg("members", joints_->members()), Arg("local_m", local_),
+                      Arg("detected", view(scene.detected)), Arg("clear_m", view(scene.clear_m)), Arg("begins", view(scene.entry_begins)),
+                      Arg("own", own_), Arg("bounds", view(scene.bounds)), Arg("blocks", states_), Arg("systems", joints_->systems()),
+                      Arg("way_m", way_));
 }
 
 absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene) {

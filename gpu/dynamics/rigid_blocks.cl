@@ -3,6 +3,7 @@
 
 #include "gpu/dynamics/contact.clh"
 #include "gpu/dynamics/surface_contact.clh"
+#include "gpu/shared/joint_types.h"
 #include "gpu/shared/rigid_types.h"
 
 /* An iterate turns a body by at most this angle [rad]: the block is a model for small ones. */
@@ -40,6 +41,21 @@ static inline float3 turn_between(float4 a, float4 b) { return log_rotation(mult
 
 static inline float3 times_inertia(float4 q, float3 inertia, float3 v) { return rotate_vector(q, inertia * rotate_back(q, v)); }
 static inline float3 by_inertia(float4 q, float3 inertia, float3 v) { return rotate_vector(q, rotate_back(q, v) / inertia); }
+
+/* Bodies with joints that turn by less in a step take their momentum at its middle [rad]; others as the free turn left it. */
+#define MAX_MIDDLE_TURN 1.0f
+
+/* The angular momentum of a turn from one rotation to another in a step, with the inertia half way: the same seen from both ends. */
+static inline float3 middle_momentum(float4 from, float4 to, float3 inertia, float inv_dt) {
+  const float3 turn = turn_between(to, from);
+  const float4 middle = multiply_rotations(exp_rotation(0.5f * turn), from);
+  return inv_dt * times_inertia(middle, inertia, turn);
+}
+
+static inline int has_middle_momentum(const __global RigidBlockState* b) {
+  const float3 turn = turn_between(b->rotation_free, b->rotation_start);
+  return b->joint_member != 0u && dot(turn, turn) < MAX_MIDDLE_TURN * MAX_MIDDLE_TURN;
+}
 
 typedef struct {
   float3 center;
@@ -317,7 +333,8 @@ __kernel void rigid_take_back(uint count, uint from_start, __global float* share
   b->is_truncated = 1;
 }
 
-/* Takes each body back as far as the planes and its reach demand, measured by its inertia. reaches: [body of vertex_groups]. Work-item: body. */
+/* Takes each body back as far as the planes and its reach demand, measured by its inertia. reaches: [body of vertex_groups]. Work-item:
+ * body. */
 __kernel void rigid_bound(uint count, const __global uint* vertex_groups, const __global float* reaches, const __global float4* local_m,
                           const __global float4* detected, const __global float* clear_m, const __global uint* begins,
                           const __global float4* planes, __global RigidBlockState* blocks) {
@@ -541,42 +558,11 @@ static inline float longest_way(Pose from, Pose to, float radius_m) {
   return 1.00001f * (distance(from.center, to.center) + 2.0f * length(turn.xyz) * radius_m);
 }
 
-/* One Newton step of each body on its six coordinates, as far as the planes allow; the vertices follow in rigid_place. Reads other
-   bodies' vertices as they are: none moves in this launch. `near_bits`: those of is_near that a pair must have to count; 0 where surfaces
-   do not meet, then the arguments of pairs and planes are not read. way_m[body + 1] grows by the way of the body's vertices at most.
-   Work-item: body. */
-__kernel void rigid_solve(uint count, uint near_bits, const __global StepParams* p, const __global SurfaceParams* sp,
-                          const __global float4* x, const __global float4* x_start, const __global float4* local_m,
-                          const __global float4* detected, const __global float* clear_m, const __global uint* begins,
-                          const __global uint* own_pairs, const __global RigidPairs* own, const __global SurfacePair* pairs,
-                          const __global PairRow* rows, const __global uchar* is_near, const __global float4* bounds,
-                          const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
-                          const __global Collider* colliders, const __global PlaneObstacle* obstacles, __global RigidBlockState* blocks,
-                          __global float* way_m) {
-  const uint i = (uint)get_global_id(0);
-  if (i >= count) return;
-  __global RigidBlockState* b = blocks + i;
+/* Moves a body by the turn and shift d, as far as its planes allow. `system`: its block, factored. */
+static inline void move_rigid(__global RigidBlockState* b, const RigidSystem* system, const float* d, int has_planes, float pairs_clear_m,
+                              const __global float4* local_m, const __global float4* detected, const __global float* clear_m,
+                              const __global uint* begins, const __global float4* bounds, __global float* way_m) {
   const Pose from = {b->center.xyz, b->rotation};
-  RigidSystem s;
-  const float rate = p->inv_dt * p->inv_dt;
-  const float4 q = b->rotation_free;
-  set_inertia(&s, b, q, rate);
-  const float3 away = b->center.w * rate * (b->center_free.xyz - from.center);
-  const float3 moment = rate * times_inertia(q, b->inertia.xyz, turn_between(q, from.rotation));
-  s.f[0] = away.x;
-  s.f[1] = away.y;
-  s.f[2] = away.z;
-  s.f[3] = moment.x;
-  s.f[4] = moment.y;
-  s.f[5] = moment.z;
-  if (near_bits != 0u) {
-    const PairScene scene = {sp->friction, sp->slip_m, x, x_start, pairs, rows};
-    add_pairs(&s, &scene, b, from.center, own[i].begin, own[i].end, own_pairs, is_near, near_bits);
-  }
-  add_obstacles(&s, b, from.center, p, x, x_start, triangles, triangle_colliders, contacts, colliders, obstacles);
-  factor_rigid(&s);
-  float d[6];
-  solve_rigid(&s, s.f, d);
   float3 turn = (float3)(d[3], d[4], d[5]);
   const float angle = length(turn);
   if (angle > MAX_TURN) turn *= MAX_TURN / angle;
@@ -587,13 +573,80 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
   uint truncated = 0;
   Pose pose = to;
   const Pose detected_pose = {b->center_detected.xyz, b->rotation_detected};
-  if (near_bits != 0u && longest_way(detected_pose, to, b->radius_m) > own[i].clear_m) {
-    pose = allowed_pose(b, &s, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds, &truncated);
+  if (has_planes && longest_way(detected_pose, to, b->radius_m) > pairs_clear_m) {
+    pose = allowed_pose(b, system, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds, &truncated);
   }
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
   b->is_truncated = truncated;
-  way_m[i + 1] += longest_way(from, pose, b->radius_m);
+  *way_m += longest_way(from, pose, b->radius_m);
+}
+
+/* One Newton step of each body on its six coordinates, as far as the planes allow; the vertices follow in rigid_place. Reads other
+   bodies' vertices as they are: none moves in this launch. `near_bits`: those of is_near that a pair must have to count; 0 where surfaces
+   do not meet, then the arguments of pairs and planes are not read. way_m[body + 1] grows by the way of the body's vertices at most.
+   A body with joints leaves its block and forces in `systems` instead, and moves in rigid_move_jointed. Work-item: body. */
+__kernel void rigid_solve(uint count, uint near_bits, const __global StepParams* p, const __global SurfaceParams* sp,
+                          const __global float4* x, const __global float4* x_start, const __global float4* local_m,
+                          const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                          const __global uint* own_pairs, const __global RigidPairs* own, const __global SurfacePair* pairs,
+                          const __global PairRow* rows, const __global uchar* is_near, const __global float4* bounds,
+                          const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
+                          const __global Collider* colliders, const __global PlaneObstacle* obstacles, __global RigidBlockState* blocks,
+                          __global JointBodySystem* systems, __global float* way_m) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  __global RigidBlockState* b = blocks + i;
+  const float3 center = b->center.xyz;
+  RigidSystem s;
+  const float rate = p->inv_dt * p->inv_dt;
+  const float4 q = b->rotation_free;
+  set_inertia(&s, b, q, rate);
+  const float3 away = b->center.w * rate * (b->center_free.xyz - center);
+  float3 moment;
+  if (has_middle_momentum(b)) {
+    moment = p->inv_dt * (b->momentum.xyz - middle_momentum(b->rotation_start, b->rotation, b->inertia.xyz, p->inv_dt));
+  } else {
+    moment = rate * times_inertia(q, b->inertia.xyz, turn_between(q, b->rotation));
+  }
+  s.f[0] = away.x;
+  s.f[1] = away.y;
+  s.f[2] = away.z;
+  s.f[3] = moment.x;
+  s.f[4] = moment.y;
+  s.f[5] = moment.z;
+  if (near_bits != 0u) {
+    const PairScene scene = {sp->friction, sp->slip_m, x, x_start, pairs, rows};
+    add_pairs(&s, &scene, b, center, own[i].begin, own[i].end, own_pairs, is_near, near_bits);
+  }
+  add_obstacles(&s, b, center, p, x, x_start, triangles, triangle_colliders, contacts, colliders, obstacles);
+  if (b->joint_member != 0u) {
+    __global JointBodySystem* out = systems + (b->joint_member - 1u);
+    for (int k = 0; k < 21; ++k) out->h[k] = s.h[k];
+    for (int k = 0; k < 6; ++k) out->f[k] = s.f[k];
+    return;
+  }
+  factor_rigid(&s);
+  float d[6];
+  solve_rigid(&s, s.f, d);
+  move_rigid(b, &s, d, near_bits != 0u, near_bits != 0u ? own[i].clear_m : 0.0f, local_m, detected, clear_m, begins, bounds, way_m + i + 1);
+}
+
+/* Bodies with joints move as joint_solve says, as far as their planes allow. `members`: the bodies. Work-item: one of these. */
+__kernel void rigid_move_jointed(uint count, uint has_planes, const __global uint* members, const __global float4* local_m,
+                                 const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                                 const __global RigidPairs* own, const __global float4* bounds, __global RigidBlockState* blocks,
+                                 const __global JointBodySystem* systems, __global float* way_m) {
+  const uint m = (uint)get_global_id(0);
+  if (m >= count) return;
+  const uint i = members[m];
+  RigidSystem s;
+  for (int k = 0; k < 21; ++k) s.h[k] = systems[m].h[k];
+  float d[6];
+  for (int k = 0; k < 6; ++k) d[k] = systems[m].f[k];
+  factor_rigid(&s);
+  move_rigid(blocks + i, &s, d, (int)has_planes, has_planes ? own[i].clear_m : 0.0f, local_m, detected, clear_m, begins, bounds,
+             way_m + i + 1);
 }
 
 /* End of a step: velocities from poses. The angular momentum takes up what contact turned the body away from its free flight, so that it
@@ -605,6 +658,10 @@ __kernel void rigid_finish(uint count, const __global StepParams* p, __global Ri
   const float3 velocity = p->inv_dt * (b->center.xyz - b->center_start.xyz);
   b->acceleration = (float4)(p->inv_dt * (velocity - b->velocity.xyz), 0.0f);
   b->velocity = (float4)(velocity, 0.0f);
+  if (has_middle_momentum(b)) {
+    b->momentum.xyz = middle_momentum(b->rotation_start, b->rotation, b->inertia.xyz, p->inv_dt);
+    return;
+  }
   const float3 turned = turn_between(b->rotation, b->rotation_free);
   b->momentum.xyz += p->inv_dt * times_inertia(b->rotation_free, b->inertia.xyz, turned);
 }

@@ -9,6 +9,7 @@
 
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
+#include "gpu/dynamics/rigid_joints.h"
 #include "gpu/dynamics/surface_follower.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
@@ -72,6 +73,15 @@ class RigidBlocks final : public SurfaceFollower {
   static absl::StatusOr<std::unique_ptr<RigidBlocks>> Create(Queue& queue, std::span<const RigidBlock> blocks,
                                                              std::span<const Float4> rest_m);
 
+  /// Joins bodies, once, before the first step. Errors: those of RigidJoints::Create.
+  absl::Status SetJoints(Queue& queue, std::span<const RigidJoint> joints, double dissipation = RigidJoints::kDefaultDissipation);
+  /// Null: none.
+  RigidJoints* joints() { return joints_.get(); }
+  /// What joints did in the newest step; empty: there are none. Blocking.
+  absl::StatusOr<std::span<const JointReport>> ReadJoints(Queue& queue) {
+    return joints_ ? joints_->ReadReports(queue, states_) : std::span<const JointReport>();
+  }
+
   uint32_t count() const { return static_cast<uint32_t>(states_host_.size()); }
   uint32_t vertex_begin() const { return first_vertex_; }
   uint32_t vertex_count() const { return vertex_count_; }
@@ -125,6 +135,7 @@ class RigidBlocks final : public SurfaceFollower {
  private:
   RigidBlocks() = default;
   absl::Status ListPairs(Queue& queue, const RigidSurroundings& scene);
+  absl::Status MoveJointed(Queue& queue, const RigidSurroundings& scene);
   absl::Status TakeStates(Queue& queue, const std::vector<RigidBlockState>& states);
   absl::Status Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
                      const DeviceBuffer<uint8_t>& touched);
@@ -138,7 +149,8 @@ class RigidBlocks final : public SurfaceFollower {
   std::vector<RigidBlockState> initial_, states_host_;
   std::vector<Float4> local_m_;                                     // [vertex_count_], frame B
   uint64_t listed_edition_ = std::numeric_limits<uint64_t>::max();  // of the pairs in own_pairs_; the largest: none
-  Kernel predict_, place_, detected_, goal_, take_back_, bound_, list_pairs_, solve_, finish_, roll_back_;
+  Kernel predict_, place_, detected_, goal_, take_back_, bound_, list_pairs_, solve_, move_jointed_, finish_, roll_back_;
+  std::unique_ptr<RigidJoints> joints_;  // null: none
   DeviceBuffer<RigidBlockState> states_;
   DeviceBuffer<uint32_t> block_of_;
   DeviceBuffer<uint32_t> movers_;      // [vertices of the scene] 1 + body, 0: none

@@ -29,7 +29,7 @@ typedef struct RigidBlockState {
   UInt triangle_end;
   UInt is_truncated; /* its newest move was cut short by a bound */
   float radius_m;    /* of its farthest vertex from the centre */
-  UInt unused0;
+  UInt joint_member; /* its place among the bodies with joints, plus 1; 0: none */
   UInt unused1;
 } RigidBlockState;
 PALPATE_SHARED_SIZE(RigidBlockState, 256);

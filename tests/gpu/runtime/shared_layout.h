@@ -6,6 +6,7 @@
 #include "gpu/shared/convex_types.h"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/kdop.h"
+#include "gpu/shared/joint_types.h"
 #include "gpu/shared/rigid_types.h"
 #include "gpu/shared/shape_types.h"
 #include "gpu/shared/types.h"
@@ -127,12 +128,68 @@
   FIELD(RigidBlockState, triangle_end)       \
   FIELD(RigidBlockState, is_truncated)       \
   FIELD(RigidBlockState, radius_m)           \
-  FIELD(RigidBlockState, unused0)            \
+  FIELD(RigidBlockState, joint_member)       \
   FIELD(RigidBlockState, unused1)            \
   STRUCT(RigidPairs)                         \
   FIELD(RigidPairs, begin)                   \
   FIELD(RigidPairs, end)                     \
   FIELD(RigidPairs, clear_m)                 \
+  STRUCT(JointRow)                           \
+  FIELD(JointRow, target)                    \
+  FIELD(JointRow, speed)                     \
+  FIELD(JointRow, stiffness)                 \
+  FIELD(JointRow, damping)                   \
+  FIELD(JointRow, max_effort)                \
+  FIELD(JointRow, lower)                     \
+  FIELD(JointRow, upper)                     \
+  FIELD(JointRow, drive)                     \
+  STRUCT(JointData)                          \
+  FIELD(JointData, point_a)                  \
+  FIELD(JointData, rotation_a)               \
+  FIELD(JointData, point_b)                  \
+  FIELD(JointData, rotation_b)               \
+  FIELD(JointData, body_a)                   \
+  FIELD(JointData, body_b)                   \
+  FIELD(JointData, along)                    \
+  FIELD(JointData, about)                    \
+  FIELD(JointData, rows)                     \
+  STRUCT(JointPlace)                         \
+  FIELD(JointPlace, member_a)                \
+  FIELD(JointPlace, member_b)                \
+  FIELD(JointPlace, node)                    \
+  FIELD(JointPlace, node_a)                  \
+  FIELD(JointPlace, node_b)                  \
+  FIELD(JointPlace, block_a)                 \
+  FIELD(JointPlace, block_b)                 \
+  FIELD(JointPlace, is_transposed)           \
+  STRUCT(JointNode)                          \
+  FIELD(JointNode, index)                    \
+  FIELD(JointNode, is_joint)                 \
+  FIELD(JointNode, below_begin)              \
+  FIELD(JointNode, below_end)                \
+  FIELD(JointNode, target_begin)             \
+  FIELD(JointNode, unused0)                  \
+  STRUCT(JointGroup)                         \
+  FIELD(JointGroup, node_begin)              \
+  FIELD(JointGroup, node_end)                \
+  FIELD(JointGroup, block_begin)             \
+  FIELD(JointGroup, block_end)               \
+  FIELD(JointGroup, joint_begin)             \
+  FIELD(JointGroup, joint_end)               \
+  STRUCT(JointScheme)                        \
+  FIELD(JointScheme, end)                    \
+  FIELD(JointScheme, start)                  \
+  FIELD(JointScheme, before)                 \
+  FIELD(JointScheme, rate)                   \
+  STRUCT(JointBodySystem)                    \
+  FIELD(JointBodySystem, h)                  \
+  FIELD(JointBodySystem, f)                  \
+  FIELD(JointBodySystem, unused)             \
+  STRUCT(JointReport)                        \
+  FIELD(JointReport, force)                  \
+  FIELD(JointReport, torque)                 \
+  FIELD(JointReport, coordinates)            \
+  FIELD(JointReport, efforts)                \
   STRUCT(CcdCounters)                        \
   FIELD(CcdCounters, candidates)             \
   FIELD(CcdCounters, pairs)                  \

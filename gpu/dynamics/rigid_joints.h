@@ -1,0 +1,154 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gpu/base/state_archive.h"
+#include "gpu/base/status.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+#include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/joint_types.h"
+#include "gpu/shared/rigid_types.h"
+
+namespace palpate::gpu {
+
+/// What acts on a coordinate of a joint inside its limits.
+enum class JointDrive : uint32_t {
+  kFree = PALPATE_ROW_FREE,
+  kLocked = PALPATE_ROW_LOCKED,  ///< it is at the target, whatever that takes
+  kSpring = PALPATE_ROW_SPRING,  ///< stiffness (q - target) + damping dq/dt draws it back
+  kMotor = PALPATE_ROW_MOTOR,    ///< it moves at the speed, as far as max_effort is enough; with speed 0 that is dry friction
+};
+
+/// One coordinate q of a joint: m, N, N/m along, rad, N m, N m/rad about.
+struct RigidJointRow {
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+  JointDrive drive = JointDrive::kFree;
+  double target = 0;
+  double speed = 0;
+  double stiffness = 0;       ///< >= 0
+  double damping = 0;         ///< >= 0
+  double max_effort = kNone;  ///< >= 0
+  double lower = -kNone;      ///< limits, of a coordinate that is not locked; lower <= upper
+  double upper = kNone;
+  friend bool operator==(const RigidJointRow&, const RigidJointRow&) = default;
+};
+
+/// What holds two bodies to each other, or one to the world. A and B each have a point; both share a frame F at the start. Coordinates:
+/// 0 to 2: the point of B from that of A along the axes of F that A carries, or 0 alone: the distance of the two; 3 to 5: what `about`
+/// says.
+struct RigidJoint {
+  static constexpr uint32_t kWorld = PALPATE_JOINT_WORLD;
+  enum class Along : uint32_t { kAxes = PALPATE_JOINT_AXES, kDistance = PALPATE_JOINT_DISTANCE };
+  enum class About : uint32_t {
+    kNothing = PALPATE_JOINT_NO_TURN,
+    kTwist = PALPATE_JOINT_TWIST,  ///< 3, 4: z of B from z of A, about x and y; 5: the twist about it, in any number of turns
+    kTurn = PALPATE_JOINT_TURN,    ///< the rotation vector from A to B along the axes of A, at most pi long
+  };
+  uint32_t body_a = kWorld, body_b = kWorld;       ///< indices of RigidBlock; not both the world, not the same
+  std::array<double, 3> point_a_m{}, point_b_m{};  ///< in W, where the bodies are at the start
+  std::array<double, 4> frame{0, 0, 0, 1};         ///< of F in W: x y z w, unit
+  Along along = Along::kAxes;
+  About about = About::kNothing;
+  std::array<RigidJointRow, 6> rows{};
+};
+
+/// Bodies that joints connect, in the order in which they and the joints are eliminated: see JointNode. Public for tests.
+struct JointPlan {
+  std::vector<uint32_t> members;  ///< bodies that have joints, ascending
+  std::vector<JointGroup> groups;
+  std::vector<JointNode> nodes;
+  std::vector<UInt2> below;  ///< node, block
+  std::vector<uint32_t> targets;
+  std::vector<uint32_t> joint_order;  ///< group by group
+  std::vector<JointPlace> places;     ///< of each joint
+  uint32_t block_count = 0;
+
+  /// Precondition: bodies are below `body_count`, no joint has the world at both ends or one body twice.
+  static JointPlan Of(std::span<const RigidJoint> joints, size_t body_count);
+};
+
+/// Joints between rigid bodies, inside the sweeps of RigidBlocks. In each sweep all bodies and joints of a connected group are solved as
+/// one system, by an exact factorisation in double: hard constraints with their efforts as unknowns, no penalties. So a joint holds
+/// whatever it carries, at any ratio of masses, after as many sweeps as Newton's method needs; chains and closed loops too. Springs and
+/// dampers are compliant rows of the same system. Limits and motors switch rows between sweeps.
+///
+/// What efforts do to the bodies is a mean of the Jacobians at three times (Newmark's average acceleration): swings keep their energy, and
+/// no stiffness makes a step unstable. `dissipation` d in [0, 1] damps what is faster than steps can show: weights (1 + d)^2 / 4 and so on.
+///
+/// Where contact cuts the move of a body short, its joints are off until later sweeps; JointReport tells how far.
+/// The group is one work-item. Cost of a sweep: about 1,500 flops a body and joint where they form trees.
+/// Sources: D. Baraff, "Linear-time dynamics using Lagrange multipliers", SIGGRAPH 1996 (ordering of the system); N. M. Newmark, 1959, and
+/// Hilber, Hughes, Taylor, 1977 (weights); efforts as unknowns beside a primal block as in M. Macklin et al., "Primal/dual descent methods
+/// for dynamics", 2020; docs/algorithms/joints.md. Determinism: same input, same bits.
+class RigidJoints {
+ public:
+  static constexpr double kDefaultDissipation = 0.02;
+
+  /// `states`: of the bodies at the start. Errors: InvalidArgument naming the joint; Unimplemented (a device without double precision).
+  static absl::StatusOr<std::unique_ptr<RigidJoints>> Create(Queue& queue, std::span<const RigidJoint> joints,
+                                                             std::span<const RigidBlockState> states,
+                                                             double dissipation = kDefaultDissipation);
+
+  uint32_t count() const { return static_cast<uint32_t>(data_.size()); }
+  const JointPlan& plan() const { return plan_; }
+  size_t device_bytes() const { return device_bytes_; }
+  const DeviceBuffer<JointBodySystem>& systems() const { return systems_; }
+  const DeviceBuffer<uint32_t>& members() const { return members_; }
+
+  /// From the next step on. Errors: InvalidArgument (no such joint; a row, by number and field).
+  absl::Status SetRows(Queue& queue, uint32_t joint, const std::array<RigidJointRow, 6>& rows);
+  const std::array<RigidJointRow, 6>& rows(uint32_t joint) const { return rows_[joint]; }
+  /// Rows as at Create, and no history.
+  absl::Status Reset(Queue& queue);
+  /// The next step has no step before it.
+  void Forget() { has_history_ = false; }
+  /// Takes over rows and history of the same joints.
+  absl::Status GoOnFrom(Queue& queue, RigidJoints& old);
+  absl::Status SaveState(Queue& queue, StateWriter& archive);
+  absl::Status LoadState(Queue& queue, StateReader& archive);
+
+  // Within a step; they enqueue only. `blocks`: of the bodies.
+  absl::Status Begin(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<RigidBlockState>& blocks);
+  /// systems(): from blocks and forces to moves.
+  absl::Status Solve(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<RigidBlockState>& blocks);
+
+  /// Of the newest step. Blocking.
+  absl::StatusOr<std::span<const JointReport>> ReadReports(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks);
+
+  /// Errors: InvalidArgument naming field and range.
+  static absl::Status CheckRow(const RigidJointRow& row);
+
+ private:
+  RigidJoints() = default;
+  absl::Status MakeBuffers(Queue& queue);
+  absl::Status MakeKernels(Queue& queue);
+  absl::Status WriteData(Queue& queue);
+
+  JointPlan plan_;
+  std::vector<JointData> initial_, data_;
+  std::vector<std::array<RigidJointRow, 6>> initial_rows_, rows_;
+  JointScheme scheme_host_{};
+  bool has_history_ = false;
+  std::vector<JointReport> reports_host_;
+  uint32_t group_ = 1;  // work-items
+  size_t device_bytes_ = 0;
+  Kernel begin_, make_rows_, solve_, report_;
+  DeviceBuffer<JointScheme> scheme_;
+  DeviceBuffer<JointData> joints_;
+  DeviceBuffer<JointPlace> places_;
+  DeviceBuffer<JointGroup> groups_;
+  DeviceBuffer<JointNode> nodes_;
+  DeviceBuffer<UInt2> below_;
+  DeviceBuffer<uint32_t> targets_, joint_order_, members_, row_states_;
+  DeviceBuffer<double> reals_, diagonals_, blocks_, lower_, unknowns_;
+  DeviceBuffer<JointBodySystem> systems_;
+  DeviceBuffer<JointReport> reports_;
+};
+
+}  // namespace palpate::gpu

@@ -1,0 +1,117 @@
+/* Structs of the joints between rigid bodies: see gpu/dynamics/rigid_joints.h. */
+#ifndef PALPATE_GPU_SHARED_JOINT_TYPES_H_
+#define PALPATE_GPU_SHARED_JOINT_TYPES_H_
+
+#include "gpu/shared/types.h"
+
+PALPATE_SHARED_BEGIN
+
+#define PALPATE_JOINT_WORLD 0xffffffffu /* in the place of a body: the world holds this end */
+
+/* Coordinates of a joint. Along: three axes of frame A, or the distance of the two points (then row 0 alone). About: none; the twist about
+   z of A, with z of B along it (rows 3 and 4 hold it there, row 5 is the twist [rad]); or the rotation vector from A to B in axes of A. */
+#define PALPATE_JOINT_AXES 0u
+#define PALPATE_JOINT_DISTANCE 1u
+#define PALPATE_JOINT_NO_TURN 0u
+#define PALPATE_JOINT_TWIST 1u
+#define PALPATE_JOINT_TURN 2u
+
+/* What acts on a coordinate inside its limits. */
+#define PALPATE_ROW_FREE 0u
+#define PALPATE_ROW_LOCKED 1u /* it is at the target */
+#define PALPATE_ROW_SPRING 2u /* stiffness (q - target) + damping dq/dt draws it back */
+#define PALPATE_ROW_MOTOR 3u  /* it moves at the speed, as far as max_effort is enough */
+
+/* A coordinate q of a joint, in m or rad; efforts in N or N m. */
+typedef struct JointRow {
+  float target;
+  float speed;
+  float stiffness;
+  float damping;
+  float max_effort; /* of a motor */
+  float lower;      /* limits, infinite: none */
+  float upper;
+  UInt drive;
+} JointRow;
+PALPATE_SHARED_SIZE(JointRow, 32);
+
+/* A joint. Points [m] and rotations (x y z w, to the body's frame B) in the bodies' frames, or in the world's. */
+typedef struct JointData {
+  Float4 point_a;
+  Float4 rotation_a;
+  Float4 point_b;
+  Float4 rotation_b;
+  UInt body_a; /* index, or PALPATE_JOINT_WORLD */
+  UInt body_b;
+  UInt along;
+  UInt about;
+  JointRow rows[6];
+} JointData;
+PALPATE_SHARED_SIZE(JointData, 272);
+
+/* Where a joint's blocks are in the system of its group. */
+typedef struct JointPlace {
+  UInt member_a; /* body among those with joints, or PALPATE_JOINT_WORLD */
+  UInt member_b;
+  UInt node;
+  UInt node_a; /* of the bodies, or PALPATE_JOINT_WORLD */
+  UInt node_b;
+  UInt block_a; /* joint and body A */
+  UInt block_b;
+  UInt is_transposed; /* bit 0, 1: block_a, block_b has the body's rows */
+} JointPlace;
+PALPATE_SHARED_SIZE(JointPlace, 32);
+
+/* An unknown of six numbers, in the order of elimination: the move of a body, or the efforts of a joint. Its diagonal block has its own
+   number. */
+typedef struct JointNode {
+  UInt index; /* of the member or the joint */
+  UInt is_joint;
+  UInt below_begin; /* blocks below the diagonal one, in `below` */
+  UInt below_end;
+  UInt target_begin; /* blocks that its elimination changes, in `targets`: of rows i >= j of those below, i by i */
+  UInt unused0;
+} JointNode;
+PALPATE_SHARED_SIZE(JointNode, 24);
+
+/* A connected group of bodies and joints. */
+typedef struct JointGroup {
+  UInt node_begin;
+  UInt node_end;
+  UInt block_begin; /* blocks off the diagonal */
+  UInt block_end;
+  UInt joint_begin; /* joints, in `joint_order` */
+  UInt joint_end;
+} JointGroup;
+PALPATE_SHARED_SIZE(JointGroup, 24);
+
+/* How a step weighs what is at its end, at its start and at the start of the one before: Newmark's weights, as of positions at three times.
+   A rate is (rate q_end + (1 - 2 rate) q_start - (1 - rate) q_before) / dt. */
+typedef struct JointScheme {
+  float end;
+  float start;
+  float before;
+  float rate;
+} JointScheme;
+PALPATE_SHARED_SIZE(JointScheme, 16);
+
+/* The block of a body, as rigid_solve leaves it: the lower triangle of its matrix, row by row, and forces. These become its move. */
+typedef struct JointBodySystem {
+  float h[21];
+  float f[6];
+  float unused;
+} JointBodySystem;
+PALPATE_SHARED_SIZE(JointBodySystem, 112);
+
+/* What a joint did in a step. */
+typedef struct JointReport {
+  Float4 force;         /* xyz [N] on B at its point, world axes; w = farthest that a locked or limited coordinate is off [m] */
+  Float4 torque;        /* xyz [N m] on B about its point, world axes; w likewise [rad] */
+  float coordinates[6]; /* m, rad */
+  float efforts[6];     /* what draws the coordinates back: N, N m */
+} JointReport;
+PALPATE_SHARED_SIZE(JointReport, 80);
+
+PALPATE_SHARED_END
+
+#endif /* PALPATE_GPU_SHARED_JOINT_TYPES_H_ */
