@@ -1,6 +1,6 @@
 // The step of a liver with a tool pressing on it, at several sizes: rate, how the time splits, growth, and how far each sweep takes the
-// implicit equation. The step of a pile of rigid bodies that falls into a tray and settles, as in scenes/boxes.json, at several sizes.
-// Ten soft slabs that come to rest on each other.
+// implicit equation. Chains and a bridge of joints. The step of a pile of rigid bodies that falls into a tray and settles, as in
+// scenes/boxes.json, at several sizes. Ten soft slabs that come to rest on each other.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -346,6 +346,77 @@ absl::Status MeasureStack(const std::shared_ptr<gpu::Context>& context, const st
   return absl::OkStatus();
 }
 
+/// A chain of boxes that swings down with `load` times a link's mass at its end, or a bridge of planks between two banks: joints and
+/// nothing else. How long a step takes and how far joints are off, beside Bullet's sequential impulses with 10 and 100 iterations.
+absl::Status MeasureChain(const std::shared_ptr<gpu::Context>& context, const std::string& name, int count, double load, bool is_bridge,
+                          Report* report) {
+  constexpr double kPitch_m = 0.02;
+  const Eigen::Vector3d half_m = is_bridge ? Eigen::Vector3d(0.008, 0.1, 0.004) : Eigen::Vector3d(0.008, 0.0025, 0.0025);
+  sim::SceneDescription scene;
+  scene.contact.margin_m = 0.0005;
+  std::vector<ChainBody> bodies;
+  std::vector<ChainLink> links;
+  PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh box, sim::BoxMesh({2, 2, 2}, 2 * half_m));
+  // A bridge starts as an arc, so that it has to move before it hangs.
+  const auto point = [&](int i) {
+    if (!is_bridge) return Eigen::Vector3d(kPitch_m * i, 0, 0);
+    const double at = std::numbers::pi / 3 * (2.0 * i / count - 1) / 2;
+    const double radius_m = kPitch_m / (2 * std::sin(std::numbers::pi / 6 / count));
+    return Eigen::Vector3d(radius_m * std::sin(at), 0, -radius_m * std::cos(at));
+  };
+  for (int i = 0; i < count; ++i) {
+    sim::BodyDescription body;
+    body.name = absl::StrFormat("link%d", i);
+    body.kind = sim::BodyKind::kRigid;
+    body.self_collision = false;
+    body.mesh = box;
+    const Eigen::Vector3d center_m = (point(i) + point(i + 1)) / 2;
+    const Eigen::Quaterniond turn = Eigen::Quaterniond::FromTwoVectors(Eigen::Vector3d::UnitX(), point(i + 1) - point(i));
+    for (Eigen::Vector3d& v : body.mesh.vertices) v = turn * v + center_m;
+    body.material.density_kg_per_m3 = i + 1 == count ? 1000 * load : 1000;
+    body.material.mass_damping_per_s = is_bridge ? 1 : 0;
+    bodies.push_back({center_m, half_m, 8 * half_m.prod() * body.material.density_kg_per_m3});
+    scene.bodies.push_back(std::move(body));
+  }
+  for (int i = 0; i <= count; ++i) {
+    if (!is_bridge && i == count) break;
+    sim::JointDescription joint;
+    joint.name = absl::StrFormat("joint%d", i);
+    joint.kind = is_bridge ? sim::JointKind::kHinge : sim::JointKind::kBall;
+    joint.axis = Eigen::Vector3d::UnitY();
+    if (i > 0) joint.body_a = static_cast<uint32_t>(i - 1);
+    if (i < count) joint.body_b = static_cast<uint32_t>(i);
+    joint.point_a_m = joint.point_b_m = point(i);
+    scene.joints.push_back(joint);
+    links.push_back({point(i), i - 1, i < count ? i : -1});
+  }
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
+  const int steps = IsQuick() ? 60 : 240;
+  std::vector<double> step_ms;
+  double worst_gap_m = 0;
+  std::shared_ptr<const sim::Frame> frame;
+  for (int i = 0; i < steps; ++i) {
+    PALPATE_ASSIGN_OR_RETURN(frame, world->Step({}));
+    step_ms.push_back(frame->step_ms);
+    for (const sim::FrameJoint& joint : frame->joints) worst_gap_m = std::max(worst_gap_m, joint.gap_m);
+  }
+  AddStepTimes(step_ms, name, report);
+  report->Add(name, "worst_gap", worst_gap_m, "m");
+  report->Add(name, "max_speed_at_end", frame->max_speed_m_per_s, "m/s");
+  if (is_bridge) return absl::OkStatus();  // Bullet's boxes start along W
+  for (const int iterations : {10, 100}) {
+    const std::optional<ChainRun> run = SwingWithBullet(bodies, links, is_bridge, iterations, scene.dt_s, steps);
+    if (!run) {
+      report->Note("chains: Bullet is not installed, so there is nothing to compare with");
+      break;
+    }
+    const std::string peer = absl::StrFormat("%s_bullet_%d", name, iterations);
+    AddStepTimes(run->step_ms, peer, report);
+    report->Add(peer, "worst_gap", run->worst_gap_m, "m");
+  }
+  return absl::OkStatus();
+}
+
 /// Where the device spent its time, warm-up included.
 void NoteKernels(const gpu::Context& context, Report* report) {
   std::vector<gpu::KernelTime> times = context.KernelTimes();
@@ -379,6 +450,12 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
   for (const auto& [name, is_corrected, tolerance] :
        {std::tuple("stack_10_plain", false, 0.0), {"stack_10", true, 0.0}, {"stack_10_tolerance", true, 0.02}}) {
     if (IsSelected(name)) PALPATE_RETURN_IF_ERROR(MeasureStack(context, name, is_corrected, tolerance, report));
+  }
+  for (const auto& [name, count, load, is_bridge] : {std::tuple("chain_50_load_1", 50, 1.0, false),
+                                                     {"chain_50_load_100", 50, 100.0, false},
+                                                     {"chain_50_load_1000", 50, 1000.0, false},
+                                                     {"bridge_200", 200, 1.0, true}}) {
+    if (IsSelected(name)) PALPATE_RETURN_IF_ERROR(MeasureChain(context, name, count, load, is_bridge, report));
   }
   for (const double size : {2500.0, 10000.0}) {
     if (IsQuick() && size > 2500) continue;

@@ -24,4 +24,25 @@ struct PileRun {
 /// Lengths are tenfold in it, since it is tuned for bodies of some tenths of a metre; hulls are drawn out by half of `margin_m`.
 std::optional<PileRun> DropWithBullet(const std::vector<PileBody>& bodies, double friction, double margin_m, double dt_s, int steps);
 
+/// Boxes in a row, each joined to the one before by a ball or a hinge about y, and the first to the world.
+struct ChainBody {
+  Eigen::Vector3d center_m;  ///< at the start
+  Eigen::Vector3d half_m;    ///< sides, along W
+  double mass_kg = 0;
+};
+struct ChainLink {
+  Eigen::Vector3d point_m;  ///< at the start
+  int before = -1;          ///< -1: the world
+  int after = -1;           ///< likewise
+};
+struct ChainRun {
+  std::vector<double> step_ms;
+  double worst_gap_m = 0;  ///< of a joint's two points, in any step
+};
+
+/// Lets a chain swing with Bullet: point constraints or hinges, sequential impulses with so many iterations, one thread, no sleeping, no
+/// contact. Nothing where it was built without.
+std::optional<ChainRun> SwingWithBullet(const std::vector<ChainBody>& bodies, const std::vector<ChainLink>& links, bool are_hinges,
+                                        int iterations, double dt_s, int steps);
+
 }  // namespace palpate::bench

@@ -29,6 +29,14 @@ std::map<std::string, v1::MaterialModel> MaterialModels() {
 // A large edit may take long; Ctrl-C ends the wait.
 constexpr std::chrono::milliseconds kNoLimit{0};
 
+struct JointOptions {
+  std::string kind = "hinge";
+  std::optional<double> speed, max_effort, target;
+  double stiffness = 0, damping = 0;
+  std::vector<double> length;
+  bool is_free = false, is_released = false;
+};
+
 struct EditOptions {
   std::string scene_id;
   std::string file;
@@ -41,6 +49,7 @@ struct EditOptions {
   std::vector<double> ball, capsule, edges;
   std::vector<uint64_t> tets;
   std::string zone;
+  JointOptions joint;
 };
 
 void SetVec3(const double* values, v1::Vec3& v) {
@@ -67,6 +76,47 @@ absl::Status FillRegion(const EditOptions& options, v1::EditRegion& region) {
   return absl::OkStatus();
 }
 
+/// What drives a joint, by the kind that it has.
+absl::Status FillJoint(const JointOptions& in, v1::JointEdit& edit) {
+  const int given =
+      int{in.speed.has_value()} + int{in.target.has_value()} + int{in.is_free} + int{in.is_released} + int{!in.length.empty()};
+  if (given != 1)
+    return absl::InvalidArgumentError("give one of --speed, --target, --free, --length, --release: what the joint does from now on");
+  if (in.is_released) {
+    edit.mutable_release();
+    return absl::OkStatus();
+  }
+  if (!in.length.empty()) {
+    edit.mutable_distance()->set_min_m(in.length[0]);
+    edit.mutable_distance()->set_max_m(in.length[1]);
+    return absl::OkStatus();
+  }
+  if (in.kind == "hinge") {
+    v1::TurnDrive& drive = *edit.mutable_turn();
+    if (in.speed) drive.mutable_motor()->set_speed_rad_per_s(*in.speed);
+    if (in.speed && in.max_effort) drive.mutable_motor()->set_max_torque_n_m(*in.max_effort);
+    if (!in.target) return absl::OkStatus();
+    drive.mutable_spring()->set_angle_rad(*in.target);
+    drive.mutable_spring()->set_stiffness_n_m_per_rad(in.stiffness);
+    drive.mutable_spring()->set_damping_n_m_s_per_rad(in.damping);
+  } else if (in.kind == "slider") {
+    v1::ShiftDrive& drive = *edit.mutable_shift();
+    if (in.speed) drive.mutable_motor()->set_speed_m_per_s(*in.speed);
+    if (in.speed && in.max_effort) drive.mutable_motor()->set_max_force_n(*in.max_effort);
+    if (!in.target) return absl::OkStatus();
+    drive.mutable_spring()->set_position_m(*in.target);
+    drive.mutable_spring()->set_stiffness_n_per_m(in.stiffness);
+    drive.mutable_spring()->set_damping_n_s_per_m(in.damping);
+  } else if (in.target) {
+    edit.mutable_spring()->set_rest_length_m(*in.target);
+    edit.mutable_spring()->set_stiffness_n_per_m(in.stiffness);
+    edit.mutable_spring()->set_damping_n_s_per_m(in.damping);
+  } else {
+    return absl::InvalidArgumentError("a spring has --target, its length at rest, with --stiffness and --damping");
+  }
+  return absl::OkStatus();
+}
+
 /// The requests of a line: one, or with --each one for each edit of the file.
 absl::StatusOr<std::vector<v1::EditSceneRequest>> Requests(const EditOptions& options) {
   v1::EditSceneRequest request;
@@ -78,6 +128,7 @@ absl::StatusOr<std::vector<v1::EditSceneRequest>> Requests(const EditOptions& op
     if (edit.has_carve()) PALPATE_RETURN_IF_ERROR(FillRegion(options, *edit.mutable_carve()->mutable_region()));
     if (edit.has_refine()) PALPATE_RETURN_IF_ERROR(FillRegion(options, *edit.mutable_refine()->mutable_region()));
     if (edit.has_material()) edit.mutable_material()->set_zone(options.zone);
+    if (edit.has_joint()) PALPATE_RETURN_IF_ERROR(FillJoint(options.joint, *edit.mutable_joint()));
     for (size_t i = 0; i + 5 < options.edges.size(); i += 6) {
       v1::BladeEdge& edge = *edit.mutable_incise()->add_edges();
       SetVec3(options.edges.data() + i, *edge.mutable_end0_m());
@@ -103,6 +154,7 @@ absl::StatusOr<std::vector<v1::EditSceneRequest>> Requests(const EditOptions& op
 std::string DescribeOutcome(const v1::Edit& edit, const v1::EditOutcome& outcome) {
   if (edit.has_grasp()) return absl::StrFormat("%s: %d vertices grasped", edit.grasp().tool(), outcome.grasped_vertices());
   if (edit.has_release()) return absl::StrFormat("%s: released", edit.release().tool());
+  if (edit.has_joint()) return absl::StrFormat("%s: %s", edit.joint().joint(), edit.joint().has_release() ? "lets go" : "driven");
   if (edit.has_material()) {
     return absl::StrFormat("%s%s: material changed", outcome.body(),
                            edit.material().zone().empty() ? "" : absl::StrCat(", zone ", edit.material().zone()));
@@ -157,6 +209,25 @@ void AddRegion(CLI::App& kind, EditOptions& options) {
   kind.add_option("--capsule", options.capsule, "both ends and radius: X Y Z X Y Z R")->expected(7);
   kind.add_option("--tet", options.tets, "id of a tet; may be given more than once");
   kind.add_option("--zone", options.zone, "all tets of a zone");
+}
+
+void AddJoint(CLI::App& command, const std::shared_ptr<EditOptions>& options) {
+  auto* kind = AddKind(command, "joint", "drive a joint in another way, or let it go");
+  JointOptions& joint = options->joint;
+  kind->add_option_function<std::string>(
+          "--joint", [options](const std::string& name) { options->edit.mutable_joint()->set_joint(name); }, "name of the joint")
+      ->required();
+  kind->add_option("--kind", joint.kind, "what the joint is, for --speed, --target and --free")
+      ->check(CLI::IsMember({"hinge", "slider", "spring"}))
+      ->capture_default_str();
+  kind->add_option("--speed", joint.speed, "a motor: rad/s or m/s; 0 is a brake");
+  kind->add_option("--max-effort", joint.max_effort, "most that the motor gives: N m or N; default: whatever it takes");
+  kind->add_option("--target", joint.target, "a spring's rest: rad or m");
+  kind->add_option("--stiffness", joint.stiffness, "of the spring: N m/rad or N/m")->capture_default_str();
+  kind->add_option("--damping", joint.damping, "of the spring: N m s/rad or N s/m")->capture_default_str();
+  kind->add_option("--length", joint.length, "of a distance joint: least and most, m")->expected(2);
+  kind->add_flag("--free", joint.is_free, "nothing drives it");
+  kind->add_flag("--release", joint.is_released, "it holds no more until the scene is reset");
 }
 
 void AddMaterial(CLI::App& command, const std::shared_ptr<EditOptions>& options) {
@@ -216,6 +287,7 @@ void AddEditCommand(CLI::App& app, Session& session) {
   incise->callback([options] { options->edit.mutable_incise(); });
 
   AddMaterial(*command, options);
+  AddJoint(*command, options);
 
   auto* grasp = AddKind(*command, "grasp", "take hold of the tissue at the jaws of a tool");
   grasp
@@ -233,7 +305,7 @@ void AddEditCommand(CLI::App& app, Session& session) {
 
   command->callback([&session, options, command] {
     if (options->file.empty() == command->get_subcommands().empty()) {
-      throw CLI::ValidationError("edit", "give an edit (carve, refine, incise, material, grasp, release) or --file");
+      throw CLI::ValidationError("edit", "give an edit (carve, refine, incise, material, grasp, release, joint) or --file");
     }
     session.action = [&session, options] { return Edit(session, *options); };
   });

@@ -33,6 +33,7 @@ struct WatchOptions {
   std::vector<std::string> bodies;
   bool list_contacts = false;
   bool list_markers = false;
+  bool list_joints = false;
 };
 
 nlohmann::ordered_json ToJson(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}; }
@@ -89,6 +90,9 @@ nlohmann::ordered_json KeyframeJson(const v1::Keyframe& keyframe) {
                                  {"bodies", bodies},
                                  {"tools", tools}};
   for (const auto& marker : keyframe.markers()) json["markers"].push_back({{"name", marker.name()}, {"body", marker.body()}});
+  for (const auto& joint : keyframe.joints()) {
+    json["joints"].push_back({{"name", joint.name()}, {"kind", joint.kind()}, {"body_a", joint.body_a()}, {"body_b", joint.body_b()}});
+  }
   return json;
 }
 
@@ -150,6 +154,46 @@ nlohmann::ordered_json MarkerListJson(const v1::Frame& frame, const client::Topo
                     {"released", marker.is_released()}});
   }
   return list;
+}
+
+int JointCount(const v1::Frame& frame, const v1::Keyframe& keyframe) { return std::min(frame.joints_size(), keyframe.joints_size()); }
+
+nlohmann::ordered_json JointListJson(const v1::Frame& frame, const v1::Keyframe& keyframe) {
+  auto list = nlohmann::ordered_json::array();
+  for (int i = 0; i < JointCount(frame, keyframe); ++i) {
+    const v1::JointState& joint = frame.joints(i);
+    list.push_back({{"name", keyframe.joints(i).name()},
+                    {"position", joint.position()},
+                    {"effort", joint.effort()},
+                    {"force_n", ToJson(joint.force_n())},
+                    {"torque_n_m", ToJson(joint.torque_n_m())},
+                    {"gap_m", joint.gap_m()},
+                    {"gap_rad", joint.gap_rad()},
+                    {"broken", joint.is_broken()}});
+  }
+  return list;
+}
+
+double Norm(const v1::Vec3& v) { return std::sqrt(v.x() * v.x() + v.y() * v.y() + v.z() * v.z()); }
+
+/// A line for each joint.
+std::string JointLines(const v1::Frame& frame, const v1::Keyframe& keyframe) {
+  std::string lines;
+  for (int i = 0; i < JointCount(frame, keyframe); ++i) {
+    const v1::JointInfo& info = keyframe.joints(i);
+    const v1::JointState& joint = frame.joints(i);
+    absl::StrAppendFormat(&lines, "  %-20s %-8s", info.name(), info.kind());
+    if (info.kind() == "hinge") {
+      absl::StrAppendFormat(&lines, " %9.5f rad %9.4f N m", joint.position(), joint.effort());
+    } else if (info.kind() == "slider" || info.kind() == "distance" || info.kind() == "spring") {
+      absl::StrAppendFormat(&lines, " %9.5f m   %9.4f N  ", joint.position(), joint.effort());
+    } else {
+      lines.append(28, ' ');
+    }
+    absl::StrAppendFormat(&lines, "  carries %9.4f N  off by %.2g m, %.2g rad%s\n", Norm(joint.force_n()), joint.gap_m(), joint.gap_rad(),
+                          joint.is_broken() ? "  broken" : "");
+  }
+  return lines;
 }
 
 /// A line for each marker.
@@ -230,8 +274,6 @@ nlohmann::ordered_json FrameJson(const v1::Frame& frame, size_t bytes) {
   return json;
 }
 
-double Norm(const v1::Vec3& v) { return std::sqrt(v.x() * v.x() + v.y() * v.y() + v.z() * v.z()); }
-
 std::string FrameLine(const v1::Frame& frame, const v1::Keyframe& keyframe) {
   std::string line =
       absl::StrFormat("step %d  %.2f s  %.1f steps/s  %.2f ms/step  %d contacts", frame.step(), frame.sim_time_s(),
@@ -244,6 +286,9 @@ std::string FrameLine(const v1::Frame& frame, const v1::Keyframe& keyframe) {
   }
   const auto released = std::count_if(frame.markers().begin(), frame.markers().end(), [](const auto& m) { return m.is_released(); });
   if (!frame.markers().empty()) absl::StrAppendFormat(&line, "  %d markers", frame.markers_size() - released);
+  const auto broken = std::count_if(frame.joints().begin(), frame.joints().end(), [](const auto& j) { return j.is_broken(); });
+  if (!frame.joints().empty()) absl::StrAppendFormat(&line, "  %d joints", frame.joints_size() - broken);
+  if (broken > 0) absl::StrAppendFormat(&line, " (%d broken)", broken);
   if (released > 0) absl::StrAppendFormat(&line, " (%d released)", released);
   absl::StrAppendFormat(&line, "  %d overruns  %d dropped", frame.stats().overruns(), frame.dropped());
   if (frame.state() == v1::RUN_STATE_PAUSED) line += "  paused";
@@ -286,10 +331,13 @@ class WatchPrinter {
       nlohmann::ordered_json json = FrameJson(*frame, update.ByteSizeLong());
       if (options_.list_contacts) json["contact_list"] = ContactListJson(*frame, keyframe_, topology);
       if (!frame->markers().empty()) json["markers"] = MarkerListJson(*frame, topology);
+      if (!frame->joints().empty()) json["joints"] = JointListJson(*frame, keyframe_);
       absl::PrintF("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {
-      absl::PrintF("%s%s%s", is_live_ ? "\r\x1b[K" : "", FrameLine(*frame, keyframe_), is_live_ && !options_.list_markers ? "" : "\n");
+      absl::PrintF("%s%s%s", is_live_ ? "\r\x1b[K" : "", FrameLine(*frame, keyframe_),
+                   is_live_ && !options_.list_markers && !options_.list_joints ? "" : "\n");
       if (options_.list_markers) absl::PrintF("%s", MarkerLines(*frame, topology));
+      if (options_.list_joints) absl::PrintF("%s", JointLines(*frame, keyframe_));
     }
     std::fflush(stdout);
     ++frames_;
@@ -368,6 +416,8 @@ void AddWatchCommand(CLI::App& app, Session& session) {
                     "with --json: every contact with bodies, elements, points, normal, distance and force");
   command->add_flag("--markers", options->list_markers,
                     "where each marker is, the body it is in, and whether its tissue is gone; with --json always");
+  command->add_flag("--joints", options->list_joints,
+                    "of each joint its coordinate, what drives it, what it carries and how far it is off; with --json always");
   command->add_flag("--volume", options->with_volume, "positions of all vertices instead of those of the surface");
   command->callback([&session, options] { session.action = [&session, options] { return Watch(session, *options); }; });
 }

@@ -71,6 +71,11 @@ absl::Status CheckBlock(const RigidBlock& block, size_t index, uint32_t least_be
   if (!IsFinite(block.center_m) || !IsFinite(block.velocity_m_per_s) || !IsFinite(block.angular_velocity_rad_per_s)) {
     return absl::InvalidArgumentError(absl::StrCat(where, "center_m and velocities must be finite"));
   }
+  for (const double damping : {block.damping_per_s, block.angular_damping_per_s}) {
+    if (!(damping >= 0) || !std::isfinite(damping)) {
+      return absl::InvalidArgumentError(absl::StrCat(where, "damping ", damping, " must be finite and not negative"));
+    }
+  }
   double largest = 0;
   for (const double c : block.inertia_kg_m2) largest = std::isfinite(c) ? std::max(largest, std::abs(c)) : c;
   for (size_t i = 0; i < 3; ++i) {
@@ -104,10 +109,10 @@ absl::StatusOr<RigidBlockState> InitialState(const RigidBlock& block, size_t ind
   RigidBlockState state{};
   state.center = ToFloat4(block.center_m, block.mass_kg);
   state.rotation = {static_cast<float>(q[0]), static_cast<float>(q[1]), static_cast<float>(q[2]), static_cast<float>(q[3])};
-  state.inertia = ToFloat4(moments);
+  state.inertia = ToFloat4(moments, block.damping_per_s);
   state.velocity = ToFloat4(block.velocity_m_per_s);
   const Vec3 omega = RotateBack(q, block.angular_velocity_rad_per_s);
-  state.momentum = ToFloat4(Rotate(q, {moments[0] * omega[0], moments[1] * omega[1], moments[2] * omega[2]}));
+  state.momentum = ToFloat4(Rotate(q, {moments[0] * omega[0], moments[1] * omega[1], moments[2] * omega[2]}), block.angular_damping_per_s);
   state.center_start = state.center_free = state.center_detected = state.center;
   state.rotation_start = state.rotation_free = state.rotation_detected = state.rotation;
   state.vertex_begin = block.vertex_begin;
@@ -164,17 +169,21 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   PALPATE_ASSIGN_OR_RETURN(out->no_entries_, DeviceBuffer<uint32_t>::Create(context, rest_m.size() + 1, "rigid without pairs"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(out->no_entries_));
   out->device_bytes_ = context->allocated_bytes() - before;
-  for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&out->predict_, "rigid_predict"},
-                                                                                           {&out->place_, "rigid_place"},
-                                                                                           {&out->detected_, "rigid_detected"},
-                                                                                           {&out->goal_, "rigid_goal"},
-                                                                                           {&out->take_back_, "rigid_take_back"},
-                                                                                           {&out->bound_, "rigid_bound"},
-                                                                                           {&out->list_pairs_, "rigid_list_pairs"},
-                                                                                           {&out->solve_, "rigid_solve"},
-                                                                                           {&out->move_jointed_, "rigid_move_jointed"},
-                                                                                           {&out->finish_, "rigid_finish"},
-                                                                                           {&out->roll_back_, "rigid_roll_back"}}) {
+  for (const auto& [kernel, name] :
+       std::initializer_list<std::pair<Kernel*, const char*>>{{&out->predict_, "rigid_predict"},
+                                                              {&out->place_, "rigid_place"},
+                                                              {&out->detected_, "rigid_detected"},
+                                                              {&out->goal_, "rigid_goal"},
+                                                              {&out->take_back_, "rigid_take_back"},
+                                                              {&out->bound_, "rigid_bound"},
+                                                              {&out->list_pairs_, "rigid_list_pairs"},
+                                                              {&out->solve_, "rigid_solve"},
+                                                              {&out->move_jointed_, "rigid_move_jointed"},
+                                                              {&out->share_jointed_, "rigid_share_jointed"},
+                                                              {&out->bound_jointed_, "rigid_bound_jointed"},
+                                                              {&out->inertia_jointed_, "rigid_inertia_jointed"},
+                                                              {&out->finish_, "rigid_finish"},
+                                                              {&out->roll_back_, "rigid_roll_back"}}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context->CreateKernel(kernels::rigid_blocks, name));
   }
   return out;
@@ -226,8 +235,9 @@ absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockS
 absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described.
   [[maybe_unused]] auto& [first_vertex, vertex_count, vertex_group, body_group, device_bytes, initial, states_host, local_m, listed_edition,
-                          predict, place, detected, goal, take_back, bound, list_pairs, solve, move_jointed, finish, roll_back, joints,
-                          states, block_of, movers, way, own_pairs, own, no_entries, local] = *this;
+                          predict, place, detected, goal, take_back, bound, list_pairs, solve, move_jointed, share_jointed, bound_jointed,
+                          inertia_jointed, finish, roll_back, joints, states, block_of, movers, way, own_pairs, own, no_entries, local] =
+      *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
   archive.Enter("RigidBlocks");
   archive(states_host);
@@ -310,7 +320,8 @@ absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m,
     state.velocity = ToFloat4(velocity + Cross(omega, center - mean));
     const Vec3 local_omega = RotateBack(q, omega);
     state.momentum =
-        ToFloat4(Rotate(q, {state.inertia.x * local_omega[0], state.inertia.y * local_omega[1], state.inertia.z * local_omega[2]}));
+        ToFloat4(Rotate(q, {state.inertia.x * local_omega[0], state.inertia.y * local_omega[1], state.inertia.z * local_omega[2]}),
+                 state.momentum.w);
     state.acceleration = {};
     state.center_start = state.center_free = state.center_detected = state.center;
     state.rotation_start = state.rotation_free = state.rotation_detected = state.rotation;
@@ -323,7 +334,7 @@ absl::Status RigidBlocks::Predict(Queue& queue, const RigidSurroundings& scene, 
                                   const DeviceBuffer<uint8_t>& touched) {
   PALPATE_RETURN_IF_ERROR(
       queue.Launch(predict_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("blocks", states_), Arg("way_m", way_)));
-  if (joints_) PALPATE_RETURN_IF_ERROR(joints_->Begin(queue, *scene.params, states_));
+  if (joints_) PALPATE_RETURN_IF_ERROR(GuessJointed(queue, scene));
   return Place(queue, no_entries_, x, touched);
 }
 
@@ -338,6 +349,7 @@ absl::Status RigidBlocks::Detected(Queue& queue) {
 absl::Status RigidBlocks::TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares,
                                    const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& x,
                                    const DeviceBuffer<uint8_t>& touched) {
+  if (joints_) PALPATE_RETURN_IF_ERROR(joints_->ShareOfGroups(queue, states_, shares));
   PALPATE_RETURN_IF_ERROR(queue.Launch(take_back_, Bodies(), Arg("count", count()), Arg("from_start", uint32_t{from_start}),
                                        Arg("shares", shares), Arg("blocks", states_)));
   return Place(queue, entry_begins, x, touched);
@@ -355,7 +367,17 @@ absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<uint32_t>& vert
                                 const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) {
   PALPATE_RETURN_IF_ERROR(queue.Launch(bound_, Bodies(), Arg("count", count()), Arg("vertex_groups", vertex_groups),
                                        Arg("reaches", reaches), Arg("local_m", local_), Arg("detected", detected), Arg("clear_m", clear_m),
-                                       Arg("begins", entry_begins), Arg("planes", bounds), Arg("blocks", states_)));
+                                       Arg("begins", entry_begins), Arg("planes", bounds), Arg("blocks", states_),
+                                       Arg("systems", joints_ ? joints_->systems().view() : BufferView<JointBodySystem>())));
+  if (joints_) {
+    PALPATE_RETURN_IF_ERROR(joints_->LeastOfGroups(queue));
+    const auto member_count = static_cast<uint32_t>(joints_->members().count());
+    PALPATE_RETURN_IF_ERROR(queue.Launch(bound_jointed_, {member_count, body_group_}, Arg("count", member_count),
+                                         Arg("members", joints_->members()), Arg("vertex_groups", vertex_groups), Arg("reaches", reaches),
+                                         Arg("local_m", local_), Arg("detected", detected), Arg("clear_m", clear_m),
+                                         Arg("begins", entry_begins), Arg("planes", bounds), Arg("blocks", states_),
+                                         Arg("systems", joints_->systems())));
+  }
   return Place(queue, entry_begins, x, touched);
 }
 
@@ -387,15 +409,36 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
   return Place(queue, has_pairs ? *scene.entry_begins : no_entries_, x, touched);
 }
 
+/// Free flights that joints hold together: contact then need not, which cuts bodies short one by one.
+absl::Status RigidBlocks::GuessJointed(Queue& queue, const RigidSurroundings& scene) {
+  constexpr int kRounds = 3;
+  PALPATE_RETURN_IF_ERROR(joints_->Begin(queue, *scene.params, states_));
+  RigidSurroundings alone;
+  alone.params = scene.params;
+  const auto member_count = static_cast<uint32_t>(joints_->members().count());
+  for (int round = 0; round < kRounds; ++round) {
+    PALPATE_RETURN_IF_ERROR(queue.Launch(inertia_jointed_, {member_count, body_group_}, Arg("count", member_count), Arg("p", *scene.params),
+                                         Arg("members", joints_->members()), Arg("blocks", states_), Arg("systems", joints_->systems())));
+    PALPATE_RETURN_IF_ERROR(MoveJointed(queue, alone));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RigidBlocks::MoveJointed(Queue& queue, const RigidSurroundings& scene) {
   const auto view = [](const auto* buffer) { return buffer == nullptr ? std::remove_cvref_t<decltype(buffer->view())>{} : buffer->view(); };
   PALPATE_RETURN_IF_ERROR(joints_->Solve(queue, *scene.params, states_));
   const auto member_count = static_cast<uint32_t>(joints_->members().count());
-  return queue.Launch(move_jointed_, {member_count, body_group_}, Arg("count", member_count),
-                      Arg("has_planes", uint32_t{scene.pairs != nullptr}), Arg("members", joints_->members()), Arg("local_m", local_),
-                      Arg("detected", view(scene.detected)), Arg("clear_m", view(scene.clear_m)), Arg("begins", view(scene.entry_begins)),
-                      Arg("own", own_), Arg("bounds", view(scene.bounds)), Arg("blocks", states_), Arg("systems", joints_->systems()),
-                      Arg("way_m", way_));
+  const uint32_t has_planes = scene.pairs != nullptr ? 1 : 0;
+  PALPATE_RETURN_IF_ERROR(queue.Launch(share_jointed_, {member_count, body_group_}, Arg("count", member_count),
+                                       Arg("has_planes", has_planes), Arg("members", joints_->members()), Arg("local_m", local_),
+                                       Arg("detected", view(scene.detected)), Arg("clear_m", view(scene.clear_m)),
+                                       Arg("begins", view(scene.entry_begins)), Arg("own", own_), Arg("bounds", view(scene.bounds)),
+                                       Arg("blocks", states_), Arg("systems", joints_->systems())));
+  PALPATE_RETURN_IF_ERROR(joints_->LeastOfGroups(queue));
+  return queue.Launch(move_jointed_, {member_count, body_group_}, Arg("count", member_count), Arg("has_planes", has_planes),
+                      Arg("members", joints_->members()), Arg("local_m", local_), Arg("detected", view(scene.detected)),
+                      Arg("clear_m", view(scene.clear_m)), Arg("begins", view(scene.entry_begins)), Arg("own", own_),
+                      Arg("bounds", view(scene.bounds)), Arg("blocks", states_), Arg("systems", joints_->systems()), Arg("way_m", way_));
 }
 
 absl::Status RigidBlocks::Finish(Queue& queue, const RigidSurroundings& scene) {

@@ -258,6 +258,26 @@ static inline void set_inertia(RigidSystem* s, const __global RigidBlockState* b
   s->h[20] = column2.z;
 }
 
+/* Matrix and forces of inertia at the newest pose: they draw the body to its free flight. */
+static inline void set_free_flight(RigidSystem* s, const __global RigidBlockState* b, const __global StepParams* p) {
+  const float rate = p->inv_dt * p->inv_dt;
+  const float4 q = b->rotation_free;
+  set_inertia(s, b, q, rate);
+  const float3 away = b->center.w * rate * (b->center_free.xyz - b->center.xyz);
+  float3 moment;
+  if (has_middle_momentum(b)) {
+    moment = p->inv_dt * (b->momentum.xyz - middle_momentum(b->rotation_start, b->rotation, b->inertia.xyz, p->inv_dt));
+  } else {
+    moment = rate * times_inertia(q, b->inertia.xyz, turn_between(q, b->rotation));
+  }
+  s->f[0] = away.x;
+  s->f[1] = away.y;
+  s->f[2] = away.z;
+  s->f[3] = moment.x;
+  s->f[4] = moment.y;
+  s->f[5] = moment.z;
+}
+
 /* Start of a step: where each body goes by itself, and a first guess. Angular momentum is kept exactly; the turn is taken with the inertia
    at its middle. The guess counts gravity as far as the body followed it in the step before, as the guess of vertices does. way_m
    of the body is 0 again. Work-item: body. */
@@ -269,6 +289,8 @@ __kernel void rigid_predict(uint count, const __global StepParams* p, __global R
   b.center_start = b.center_detected = b.center;
   b.rotation_start = b.rotation_detected = b.rotation;
   const float3 gravity = (float3)(p->gravity_x, p->gravity_y, p->gravity_z);
+  b.velocity.xyz /= 1.0f + b.inertia.w * p->dt_s;
+  b.momentum.xyz /= 1.0f + b.momentum.w * p->dt_s;
   const float3 coasting = b.center.xyz + p->dt_s * b.velocity.xyz;
   b.center_free = (float4)(coasting + p->dt_s * p->dt_s * gravity, 0.0f);
   const float3 turn_half = 0.5f * p->dt_s * by_inertia(b.rotation, b.inertia.xyz, b.momentum.xyz);
@@ -333,19 +355,29 @@ __kernel void rigid_take_back(uint count, uint from_start, __global float* share
   b->is_truncated = 1;
 }
 
-/* Takes each body back as far as the planes and its reach demand, measured by its inertia. reaches: [body of vertex_groups]. Work-item:
- * body. */
+/* How far a body may go from where it was detected, by its reach: see PALPATE_CAP_SHARE. */
+static inline float cap_of(const __global RigidBlockState* b, const __global uint* vertex_groups, const __global float* reaches) {
+  float cap = MAXFLOAT;
+  for (uint v = b->vertex_begin; v < b->vertex_end && cap == MAXFLOAT; ++v) {
+    if (vertex_groups[v] != PALPATE_NO_GROUP) cap = PALPATE_CAP_SHARE * reaches[vertex_groups[v] & PALPATE_GROUP_MASK];
+  }
+  return cap;
+}
+
+/* Takes each body back as far as the planes and its reach demand, measured by its inertia. reaches: [body of vertex_groups]. Of a body with
+   joints it only tells the share, in `systems`. Work-item: body. */
 __kernel void rigid_bound(uint count, const __global uint* vertex_groups, const __global float* reaches, const __global float4* local_m,
                           const __global float4* detected, const __global float* clear_m, const __global uint* begins,
-                          const __global float4* planes, __global RigidBlockState* blocks) {
+                          const __global float4* planes, __global RigidBlockState* blocks, __global JointBodySystem* systems) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
   const Pose from = {b->center_detected.xyz, b->rotation_detected};
   const Pose to = {b->center.xyz, b->rotation};
-  float cap = MAXFLOAT;
-  for (uint v = b->vertex_begin; v < b->vertex_end && cap == MAXFLOAT; ++v) {
-    if (vertex_groups[v] != PALPATE_NO_GROUP) cap = PALPATE_CAP_SHARE * reaches[vertex_groups[v] & PALPATE_GROUP_MASK];
+  const float cap = cap_of(b, vertex_groups, reaches);
+  if (b->joint_member != 0u) {
+    systems[b->joint_member - 1u].share = feasible_share(b, from, to, cap, local_m, detected, clear_m, begins, planes);
+    return;
   }
   RigidSystem s;
   set_inertia(&s, b, to.rotation, 1.0f);
@@ -355,6 +387,25 @@ __kernel void rigid_bound(uint count, const __global uint* vertex_groups, const 
   b->center.xyz = pose.center;
   b->rotation = pose.rotation;
   b->is_truncated = truncated;
+}
+
+/* After that, bodies with joints go back by the share of their group. Work-item: one of these. */
+__kernel void rigid_bound_jointed(uint count, const __global uint* members, const __global uint* vertex_groups,
+                                  const __global float* reaches, const __global float4* local_m, const __global float4* detected,
+                                  const __global float* clear_m, const __global uint* begins, const __global float4* planes,
+                                  __global RigidBlockState* blocks, const __global JointBodySystem* systems) {
+  const uint m = (uint)get_global_id(0);
+  if (m >= count) return;
+  __global RigidBlockState* b = blocks + members[m];
+  b->is_truncated = systems[m].share < 1.0f;
+  if (systems[m].share >= 1.0f) return;
+  const Pose from = {b->center_detected.xyz, b->rotation_detected};
+  const Pose end = {b->center.xyz, b->rotation};
+  const Pose to = pose_between(from, end, systems[m].share);
+  const float cap = cap_of(b, vertex_groups, reaches);
+  const Pose pose = pose_between(from, to, feasible_share(b, from, to, cap, local_m, detected, clear_m, begins, planes));
+  b->center.xyz = pose.center;
+  b->rotation = pose.rotation;
 }
 
 /* One contact, which does `on_body` to a body for a weight of 1. `arm` is the weighted sum of the arms of the body's vertices, `weight` the
@@ -599,22 +650,7 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
   __global RigidBlockState* b = blocks + i;
   const float3 center = b->center.xyz;
   RigidSystem s;
-  const float rate = p->inv_dt * p->inv_dt;
-  const float4 q = b->rotation_free;
-  set_inertia(&s, b, q, rate);
-  const float3 away = b->center.w * rate * (b->center_free.xyz - center);
-  float3 moment;
-  if (has_middle_momentum(b)) {
-    moment = p->inv_dt * (b->momentum.xyz - middle_momentum(b->rotation_start, b->rotation, b->inertia.xyz, p->inv_dt));
-  } else {
-    moment = rate * times_inertia(q, b->inertia.xyz, turn_between(q, b->rotation));
-  }
-  s.f[0] = away.x;
-  s.f[1] = away.y;
-  s.f[2] = away.z;
-  s.f[3] = moment.x;
-  s.f[4] = moment.y;
-  s.f[5] = moment.z;
+  set_free_flight(&s, b, p);
   if (near_bits != 0u) {
     const PairScene scene = {sp->friction, sp->slip_m, x, x_start, pairs, rows};
     add_pairs(&s, &scene, b, center, own[i].begin, own[i].end, own_pairs, is_near, near_bits);
@@ -632,21 +668,71 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
   move_rigid(b, &s, d, near_bits != 0u, near_bits != 0u ? own[i].clear_m : 0.0f, local_m, detected, clear_m, begins, bounds, way_m + i + 1);
 }
 
-/* Bodies with joints move as joint_solve says, as far as their planes allow. `members`: the bodies. Work-item: one of these. */
-__kernel void rigid_move_jointed(uint count, uint has_planes, const __global uint* members, const __global float4* local_m,
-                                 const __global float4* detected, const __global float* clear_m, const __global uint* begins,
-                                 const __global RigidPairs* own, const __global float4* bounds, __global RigidBlockState* blocks,
-                                 const __global JointBodySystem* systems, __global float* way_m) {
+/* Blocks and forces of inertia alone, for the first guess of bodies with joints. Work-item: one of these. */
+__kernel void rigid_inertia_jointed(uint count, const __global StepParams* p, const __global uint* members,
+                                    const __global RigidBlockState* blocks, __global JointBodySystem* systems) {
+  const uint m = (uint)get_global_id(0);
+  if (m >= count) return;
+  const __global RigidBlockState* b = blocks + members[m];
+  RigidSystem s;
+  set_free_flight(&s, b, p);
+  for (int k = 0; k < 21; ++k) systems[m].h[k] = s.h[k];
+  for (int k = 0; k < 6; ++k) systems[m].f[k] = s.f[k];
+}
+
+/* Where joint_solve sends a body with joints, but for turns that are too far: then a part of the way. */
+static inline Pose jointed_goal(const __global RigidBlockState* b, const __global JointBodySystem* system, float share) {
+  const float3 shift = (float3)(system->f[0], system->f[1], system->f[2]);
+  const float3 turn = (float3)(system->f[3], system->f[4], system->f[5]);
+  Pose to;
+  to.center = b->center.xyz + share * shift;
+  to.rotation = multiply_rotations(exp_rotation(share * turn), b->rotation);
+  to.rotation /= length(to.rotation);
+  return to;
+}
+
+/* The share of its way that planes leave to each body with joints. `members`: the bodies. Work-item: one of these. */
+__kernel void rigid_share_jointed(uint count, uint has_planes, const __global uint* members, const __global float4* local_m,
+                                  const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                                  const __global RigidPairs* own, const __global float4* bounds, const __global RigidBlockState* blocks,
+                                  __global JointBodySystem* systems) {
   const uint m = (uint)get_global_id(0);
   if (m >= count) return;
   const uint i = members[m];
-  RigidSystem s;
-  for (int k = 0; k < 21; ++k) s.h[k] = systems[m].h[k];
-  float d[6];
-  for (int k = 0; k < 6; ++k) d[k] = systems[m].f[k];
-  factor_rigid(&s);
-  move_rigid(blocks + i, &s, d, (int)has_planes, has_planes ? own[i].clear_m : 0.0f, local_m, detected, clear_m, begins, bounds,
-             way_m + i + 1);
+  const __global RigidBlockState* b = blocks + i;
+  const float angle = length((float3)(systems[m].f[3], systems[m].f[4], systems[m].f[5]));
+  float share = angle > MAX_TURN ? MAX_TURN / angle : 1.0f;
+  const Pose from = {b->center.xyz, b->rotation};
+  const Pose to = jointed_goal(b, systems + m, share);
+  const Pose detected_pose = {b->center_detected.xyz, b->rotation_detected};
+  if (has_planes != 0u && longest_way(detected_pose, to, b->radius_m) > own[i].clear_m) {
+    share *= feasible_share(b, from, to, MAXFLOAT, local_m, detected, clear_m, begins, bounds);
+  }
+  systems[m].share = share;
+}
+
+/* Bodies with joints move along as far as their group may. They are not shifted behind planes, as others are: that would take them out of
+   their joints, and so does it if one of them is stopped alone. Work-item: one of these bodies. */
+__kernel void rigid_move_jointed(uint count, uint has_planes, const __global uint* members, const __global float4* local_m,
+                                 const __global float4* detected, const __global float* clear_m, const __global uint* begins,
+                                 const __global RigidPairs* own, const __global float4* bounds, __global RigidBlockState* blocks,
+                                 __global JointBodySystem* systems, __global float* way_m) {
+  const uint m = (uint)get_global_id(0);
+  if (m >= count) return;
+  const uint i = members[m];
+  __global RigidBlockState* b = blocks + i;
+  const Pose from = {b->center.xyz, b->rotation};
+  const Pose detected_pose = {b->center_detected.xyz, b->rotation_detected};
+  Pose pose = jointed_goal(b, systems + m, systems[m].share);
+  /* Arcs may bulge where their ends are allowed. */
+  if (has_planes != 0u && longest_way(detected_pose, pose, b->radius_m) > own[i].clear_m) {
+    const float allowed = feasible_share(b, from, pose, MAXFLOAT, local_m, detected, clear_m, begins, bounds);
+    pose = pose_between(from, pose, allowed);
+  }
+  b->is_truncated = systems[m].share < 1.0f;
+  b->center.xyz = pose.center;
+  b->rotation = pose.rotation;
+  way_m[i + 1] += longest_way(from, pose, b->radius_m);
 }
 
 /* End of a step: velocities from poses. The angular momentum takes up what contact turned the body away from its free flight, so that it

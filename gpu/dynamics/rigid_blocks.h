@@ -29,6 +29,8 @@ struct RigidBlock {
   std::array<double, 9> inertia_kg_m2{};     ///< about the centre of mass, world axes, row by row
   std::array<double, 3> velocity_m_per_s{};  ///< of the centre of mass
   std::array<double, 3> angular_velocity_rad_per_s{};
+  double damping_per_s = 0;          ///< d of a force -d m v, at least 0
+  double angular_damping_per_s = 0;  ///< d of a moment -d L, at least 0
 };
 
 /// What the kernels read of the solver's state; see tissue.cl. The fields about pairs are null where surfaces do not meet.
@@ -135,6 +137,7 @@ class RigidBlocks final : public SurfaceFollower {
  private:
   RigidBlocks() = default;
   absl::Status ListPairs(Queue& queue, const RigidSurroundings& scene);
+  absl::Status GuessJointed(Queue& queue, const RigidSurroundings& scene);
   absl::Status MoveJointed(Queue& queue, const RigidSurroundings& scene);
   absl::Status TakeStates(Queue& queue, const std::vector<RigidBlockState>& states);
   absl::Status Place(Queue& queue, const DeviceBuffer<uint32_t>& begins, const DeviceBuffer<Float4>& x,
@@ -149,7 +152,8 @@ class RigidBlocks final : public SurfaceFollower {
   std::vector<RigidBlockState> initial_, states_host_;
   std::vector<Float4> local_m_;                                     // [vertex_count_], frame B
   uint64_t listed_edition_ = std::numeric_limits<uint64_t>::max();  // of the pairs in own_pairs_; the largest: none
-  Kernel predict_, place_, detected_, goal_, take_back_, bound_, list_pairs_, solve_, move_jointed_, finish_, roll_back_;
+  Kernel predict_, place_, detected_, goal_, take_back_, bound_, list_pairs_, solve_, move_jointed_, share_jointed_, bound_jointed_,
+      inertia_jointed_, finish_, roll_back_;
   std::unique_ptr<RigidJoints> joints_;  // null: none
   DeviceBuffer<RigidBlockState> states_;
   DeviceBuffer<uint32_t> block_of_;

@@ -20,7 +20,7 @@ extern const KernelSource rigid_joints;
 }
 namespace {
 
-constexpr size_t kJointReals = 264;  // as in rigid_joints.cl
+constexpr size_t kJointReals = 270;  // as in rigid_joints.cl
 constexpr size_t kRows = 6;
 constexpr size_t kBlockReals = 36;
 constexpr uint32_t kNoBlock = 0xffffffffU;
@@ -349,20 +349,28 @@ absl::Status RigidJoints::MakeBuffers(Queue& queue) {
   PALPATE_ASSIGN_OR_RETURN(reports_, DeviceBuffer<JointReport>::Create(context, count(), "joint reports"));
   device_bytes_ = context->allocated_bytes() - before;
   PALPATE_RETURN_IF_ERROR(queue.Zero(row_states_));
+  PALPATE_RETURN_IF_ERROR(queue.Zero(systems_));
   return queue.Zero(reals_);
 }
 
 absl::Status RigidJoints::MakeKernels(Queue& queue) {
-  for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{
-           {&begin_, "joint_begin"}, {&make_rows_, "joint_rows"}, {&solve_, "joint_solve"}, {&report_, "joint_report"}}) {
+  for (const auto& [kernel, name] : std::initializer_list<std::pair<Kernel*, const char*>>{{&begin_, "joint_begin"},
+                                                                                           {&make_rows_, "joint_rows"},
+                                                                                           {&solve_, "joint_solve"},
+                                                                                           {&report_, "joint_report"},
+                                                                                           {&share_, "joint_share"},
+                                                                                           {&least_, "joint_least"}}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, queue.context()->CreateKernel(kernels::rigid_joints, name));
   }
   return absl::OkStatus();
 }
 
-absl::Status RigidJoints::WriteData(Queue& queue) { return queue.Write(joints_, std::span<const JointData>(data_)); }
+absl::Status RigidJoints::WriteData(Queue& queue) {
+  must_write_ = false;
+  return queue.Write(joints_, std::span<const JointData>(data_));
+}
 
-absl::Status RigidJoints::SetRows(Queue& queue, uint32_t joint, const std::array<RigidJointRow, 6>& rows) {
+absl::Status RigidJoints::SetRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows) {
   if (joint >= count()) return absl::InvalidArgumentError(absl::StrCat("there is no joint ", joint, ", of ", count()));
   for (size_t r = 0; r < kRows; ++r) {
     if (absl::Status status = CheckRow(rows[r]); !status.ok()) {
@@ -372,7 +380,8 @@ absl::Status RigidJoints::SetRows(Queue& queue, uint32_t joint, const std::array
   if (rows_[joint] == rows) return absl::OkStatus();
   rows_[joint] = rows;
   for (size_t r = 0; r < kRows; ++r) data_[joint].rows[r] = RowData(rows[r]);
-  return WriteData(queue);
+  must_write_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status RigidJoints::Reset(Queue& queue) {
@@ -394,44 +403,32 @@ absl::Status RigidJoints::GoOnFrom(Queue& queue, RigidJoints& old) {
 
 absl::Status RigidJoints::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described, or lives for one step.
-  [[maybe_unused]] auto& [plan, initial, data, initial_rows, rows, scheme_host, has_history, reports_host, group, device_bytes, begin,
-                          make_rows, solve, report, scheme, joints, places, groups, nodes, below, targets, joint_order, members, row_states,
-                          reals, diagonals, blocks, lower, unknowns, systems, reports] = *this;
+  [[maybe_unused]] auto& [plan, initial, data, initial_rows, rows, scheme_host, has_history, must_write, reports_host, group, device_bytes,
+                          begin, make_rows, solve, report, share, least, scheme, joints, places, groups, nodes, below, targets, joint_order,
+                          members, row_states, reals, diagonals, blocks, lower, unknowns, systems, reports] = *this;
   std::vector<double> values(reals.count());
   std::vector<uint32_t> row_state_values(row_states.count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(reals, std::span<double>(values)));
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(row_states, std::span<uint32_t>(row_state_values)));
   archive.Enter("RigidJoints");
-  archive(uint64_t{rows.size()});
-  for (const auto& of_joint : rows) {
-    for (const RigidJointRow& row : of_joint) {
-      archive(static_cast<uint32_t>(row.drive), row.target, row.speed, row.stiffness, row.damping, row.max_effort, row.lower, row.upper);
-    }
-  }
-  archive(has_history, values, row_state_values);
+  archive(rows, has_history, values, row_state_values);
   return absl::OkStatus();
 }
 
 absl::Status RigidJoints::LoadState(Queue& queue, StateReader& archive) {
   archive.Enter("RigidJoints");
-  uint64_t joint_count = 0;
-  archive(joint_count);
-  archive.Check(joint_count == count(), "another number of joints");
-  PALPATE_RETURN_IF_ERROR(archive.status());
-  for (auto& of_joint : rows_) {
-    for (RigidJointRow& row : of_joint) {
-      uint32_t drive = 0;
-      archive(drive, row.target, row.speed, row.stiffness, row.damping, row.max_effort, row.lower, row.upper);
-      row.drive = static_cast<JointDrive>(drive);
-      archive.Check(CheckRow(row).ok(), "a row of a joint is none");
-    }
-  }
+  std::vector<std::array<RigidJointRow, 6>> rows;
   std::vector<double> values;
   std::vector<uint32_t> row_state_values;
-  archive(has_history_, values, row_state_values);
+  archive(rows, has_history_, values, row_state_values);
+  for (const auto& of_joint : rows) {
+    for (const RigidJointRow& row : of_joint) archive.Check(CheckRow(row).ok(), "a row of a joint is none");
+  }
+  archive.Check(rows.size() == rows_.size(), "another number of joints");
   archive.Check(values.size() == reals_.count() && row_state_values.size() == row_states_.count(), "another number of joints");
   archive.Check(std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); }), "a joint's state is not finite");
   PALPATE_RETURN_IF_ERROR(archive.status());
+  rows_ = std::move(rows);
   for (size_t j = 0; j < data_.size(); ++j) {
     for (size_t r = 0; r < kRows; ++r) data_[j].rows[r] = RowData(rows_[j][r]);
   }
@@ -441,6 +438,7 @@ absl::Status RigidJoints::LoadState(Queue& queue, StateReader& archive) {
 }
 
 absl::Status RigidJoints::Begin(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<RigidBlockState>& blocks) {
+  if (must_write_) PALPATE_RETURN_IF_ERROR(WriteData(queue));
   const uint32_t is_first = has_history_ ? 0 : 1;
   has_history_ = true;
   return queue.Launch(begin_, {count(), group_}, Arg("count", count()), Arg("is_first", is_first), Arg("p", params), Arg("joints", joints_),
@@ -449,7 +447,8 @@ absl::Status RigidJoints::Begin(Queue& queue, const DeviceBuffer<StepParams>& pa
 
 absl::Status RigidJoints::Solve(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<RigidBlockState>& blocks) {
   PALPATE_RETURN_IF_ERROR(queue.Launch(make_rows_, {count(), group_}, Arg("count", count()), Arg("scheme", scheme_), Arg("p", params),
-                                       Arg("joints", joints_), Arg("blocks", blocks), Arg("reals", reals_), Arg("states", row_states_)));
+                                       Arg("joints", joints_), Arg("places", places_), Arg("systems", systems_), Arg("blocks", blocks),
+                                       Arg("reals", reals_), Arg("states", row_states_)));
   const auto group_count = static_cast<uint32_t>(plan_.groups.size());
   return queue.Launch(solve_, {group_count, group_}, Arg("count", group_count), Arg("scheme", scheme_), Arg("groups", groups_),
                       Arg("nodes", nodes_), Arg("below", below_), Arg("targets", targets_), Arg("joint_order", joint_order_),
@@ -458,9 +457,22 @@ absl::Status RigidJoints::Solve(Queue& queue, const DeviceBuffer<StepParams>& pa
                       Arg("systems", systems_));
 }
 
+absl::Status RigidJoints::ShareOfGroups(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<float>& shares) {
+  const auto group_count = static_cast<uint32_t>(plan_.groups.size());
+  return queue.Launch(share_, {group_count, group_}, Arg("count", group_count), Arg("groups", groups_), Arg("nodes", nodes_),
+                      Arg("members", members_), Arg("blocks", blocks), Arg("shares", shares));
+}
+
+absl::Status RigidJoints::LeastOfGroups(Queue& queue) {
+  const auto group_count = static_cast<uint32_t>(plan_.groups.size());
+  return queue.Launch(least_, {group_count, group_}, Arg("count", group_count), Arg("groups", groups_), Arg("nodes", nodes_),
+                      Arg("systems", systems_));
+}
+
 absl::StatusOr<std::span<const JointReport>> RigidJoints::ReadReports(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks) {
   PALPATE_RETURN_IF_ERROR(queue.Launch(report_, {count(), group_}, Arg("count", count()), Arg("scheme", scheme_), Arg("joints", joints_),
-                                       Arg("blocks", blocks), Arg("reals", reals_), Arg("states", row_states_), Arg("reports", reports_)));
+                                       Arg("places", places_), Arg("systems", systems_), Arg("blocks", blocks), Arg("reals", reals_),
+                                       Arg("states", row_states_), Arg("reports", reports_)));
   reports_host_.resize(count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(reports_, std::span<JointReport>(reports_host_)));
   return std::span<const JointReport>(reports_host_);

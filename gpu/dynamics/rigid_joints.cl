@@ -14,7 +14,8 @@
 #include "gpu/shared/rigid_types.h"
 
 /* Doubles of a joint: Jacobians [6][6] of both bodies at the newest poses, at the start of this step and of the one before; coordinates at
-   these; efforts; what a row asks for, its compliance, and an effort that is given; arms of the point of B from both centres. */
+   these; efforts; what a row asks for, its compliance, and an effort that is given; arms of the point of B from both centres; efforts of
+   the newest solve, for whole moves. */
 #define J_NEW_A 0
 #define J_NEW_B 36
 #define J_START_A 72
@@ -30,7 +31,8 @@
 #define GIVEN 252
 #define ARM_A 258
 #define ARM_B 261
-#define JOINT_REALS 264
+#define NEXT_EFFORT 264
+#define JOINT_REALS 270
 
 /* What a row is in a sweep. */
 #define ROW_IS_ABSENT 0u
@@ -52,6 +54,16 @@ typedef struct {
   double3 center;
   double4 rotation;
 } DoublePose;
+
+/* JointScheme. */
+typedef struct {
+  double end, start, before, rate;
+} Weights;
+
+static inline Weights weights_of(constant JointScheme* scheme) {
+  const Weights weights = {(double)scheme->end, (double)scheme->start, (double)scheme->before, (double)scheme->rate};
+  return weights;
+}
 
 static inline double3 turn_vector(double4 q, double3 v) {
   const double3 t = 2.0 * cross(q.xyz, v);
@@ -81,7 +93,7 @@ static inline DoublePose pose_of(const __global RigidBlockState* blocks, uint bo
   return pose;
 }
 
-static inline void set_row(double* jacobian, int r, double3 along, double3 about) {
+static inline void set_row(double* jacobian, uint r, double3 along, double3 about) {
   jacobian[6 * r] = along.x;
   jacobian[6 * r + 1] = along.y;
   jacobian[6 * r + 2] = along.z;
@@ -98,14 +110,14 @@ typedef struct {
 
 static inline int holds_point(const __global JointData* joint) {
   int holds = 1;
-  for (int r = 0; r < 3; ++r) holds &= joint->rows[r].drive == PALPATE_ROW_LOCKED && joint->rows[r].target == 0.0f;
+  for (uint r = 0; r < 3; ++r) holds &= joint->rows[r].drive == PALPATE_ROW_LOCKED && joint->rows[r].target == 0.0f;
   return holds;
 }
 
 /* Coordinates and Jacobians of a joint. Of the turns that a twist may be, the one nearest to `twist`. */
 static inline void rows_at(const __global JointData* joint, DoublePose a, DoublePose b, double twist, JointRows* rows) {
-  for (int k = 0; k < 36; ++k) rows->a[k] = rows->b[k] = 0.0;
-  for (int r = 0; r < 6; ++r) rows->q[r] = 0.0;
+  for (uint k = 0; k < 36; ++k) rows->a[k] = rows->b[k] = 0.0;
+  for (uint r = 0; r < 6; ++r) rows->q[r] = 0.0;
   const double3 point_a = a.center + turn_vector(a.rotation, convert_double3(joint->point_a.xyz));
   const double3 point_b = b.center + turn_vector(b.rotation, convert_double3(joint->point_b.xyz));
   const double4 frame_a = turn_after(a.rotation, unit(joint->rotation_a));
@@ -128,7 +140,7 @@ static inline void rows_at(const __global JointData* joint, DoublePose a, Double
     set_row(rows->a, 0, -n, -cross(rows->arm_a, n));
     set_row(rows->b, 0, n, cross(rows->arm_b, n));
   } else {
-    for (int r = 0; r < 3; ++r) {
+    for (uint r = 0; r < 3; ++r) {
       rows->q[r] = dot(along[r], apart);
       set_row(rows->a, r, -along[r], -cross(rows->arm_a, along[r]));
       set_row(rows->b, r, along[r], cross(rows->arm_b, along[r]));
@@ -155,7 +167,7 @@ static inline void rows_at(const __global JointData* joint, DoublePose a, Double
     rows->q[4] = scale * turn.y;
     rows->q[5] = scale * turn.z;
   }
-  for (int r = 0; r < 3; ++r) {
+  for (uint r = 0; r < 3; ++r) {
     set_row(rows->a, 3 + r, (double3)(0.0), -axes[r]);
     set_row(rows->b, 3 + r, (double3)(0.0), axes[r]);
   }
@@ -182,23 +194,35 @@ __kernel void joint_begin(uint count, uint is_first, const __global StepParams* 
   __global double* real = reals + (size_t)i * JOINT_REALS;
   JointRows rows;
   rows_at(joint, pose_of(blocks, joint->body_a, 1), pose_of(blocks, joint->body_b, 1), is_first ? 0.0 : real[Q_NEW + 5], &rows);
-  for (int k = 0; k < 36; ++k) {
+  for (uint k = 0; k < 36; ++k) {
     real[J_BEFORE_A + k] = is_first ? rows.a[k] : real[J_START_A + k];
     real[J_BEFORE_B + k] = is_first ? rows.b[k] : real[J_START_B + k];
     real[J_START_A + k] = rows.a[k];
     real[J_START_B + k] = rows.b[k];
   }
-  for (int r = 0; r < 6; ++r) {
+  for (uint r = 0; r < 6; ++r) {
     const double rate = rate_of(rows.a + 6 * r, blocks, joint->body_a) + rate_of(rows.b + 6 * r, blocks, joint->body_b);
-    real[Q_BEFORE + r] = is_first ? rows.q[r] - p->dt_s * rate : real[Q_START + r];
+    real[Q_BEFORE + r] = is_first ? rows.q[r] - (double)p->dt_s * rate : real[Q_START + r];
     real[Q_START + r] = real[Q_NEW + r] = rows.q[r];
     if (!is_first) continue;
-    real[EFFORT + r] = 0.0;
+    real[EFFORT + r] = real[NEXT_EFFORT + r] = 0.0;
     states[6 * i + r] = ROW_IS_ABSENT;
   }
 }
 
-static inline int is_there(const __global JointData* joint, int r) {
+/* Efforts go as far towards those of the newest solve as the bodies went of its moves: what would push them where contact does not let
+   them is not felt. */
+static inline void take_efforts(__global double* real, JointPlace place, const __global JointBodySystem* systems) {
+  double share = 1.0;
+  if (place.member_a != PALPATE_JOINT_WORLD) share = fmin(share, (double)systems[place.member_a].share);
+  if (place.member_b != PALPATE_JOINT_WORLD) share = fmin(share, (double)systems[place.member_b].share);
+  for (uint r = 0; r < 6; ++r) {
+    real[EFFORT + r] += share * (real[NEXT_EFFORT + r] - real[EFFORT + r]);
+    real[NEXT_EFFORT + r] = real[EFFORT + r];
+  }
+}
+
+static inline int is_there(const __global JointData* joint, uint r) {
   if (r < 3) return joint->along == PALPATE_JOINT_AXES || r == 0;
   return joint->about != PALPATE_JOINT_NO_TURN;
 }
@@ -209,27 +233,27 @@ typedef struct {
   double target, compliance, given;
 } Drive;
 
-static inline Drive drive_of(const __global JointRow* row, constant JointScheme* scheme, double dt, uint state, double q, double q_start,
+static inline Drive drive_of(const __global JointRow* row, const Weights* scheme, double dt, uint state, double q, double q_start,
                              double q_before, double effort) {
   Drive out = {ROW_IS_ABSENT, 0.0, 0.0, 0.0};
   if (row->drive == PALPATE_ROW_LOCKED) {
     out.state = ROW_IS_SOLVED;
-    out.target = row->target;
+    out.target = (double)row->target;
   } else if (row->drive == PALPATE_ROW_SPRING) {
     /* effort = stiffness (w q + known - target) + damping (g q + known) / dt */
-    const double stiffness = row->stiffness;
-    const double rate = row->damping / dt;
+    const double stiffness = (double)row->stiffness;
+    const double rate = (double)row->damping / dt;
     const double total = stiffness * scheme->end + rate * scheme->rate;
     if (!(total > 0.0)) return out;
     const double q_known = scheme->start * q_start + scheme->before * q_before;
     const double rate_known = (1.0 - 2.0 * scheme->rate) * q_start - (1.0 - scheme->rate) * q_before;
     out.state = ROW_IS_SOLVED;
     out.compliance = 1.0 / total;
-    out.target = -(stiffness * (q_known - row->target) + rate * rate_known) / total;
+    out.target = -(stiffness * (q_known - (double)row->target) + rate * rate_known) / total;
   } else if (row->drive == PALPATE_ROW_MOTOR) {
     out.state = ROW_IS_SOLVED;
-    out.target = q_start + dt * row->speed;
-    const double most = row->max_effort;
+    out.target = q_start + dt * (double)row->speed;
+    const double most = (double)row->max_effort;
     if (state == ROW_IS_GIVEN) {
       /* It goes on pushing until the coordinate is beyond where it is wanted. */
       if ((q - out.target) * effort > 0.0) out.state = ROW_IS_GIVEN;
@@ -244,14 +268,17 @@ static inline Drive drive_of(const __global JointRow* row, constant JointScheme*
 
 /* Before each solve: Jacobians at the newest poses, and what each row asks for. Work-item: joint. */
 __kernel void joint_rows(uint count, constant JointScheme* scheme, const __global StepParams* p, const __global JointData* joints,
-                         const __global RigidBlockState* blocks, __global double* reals, __global uint* states) {
+                         const __global JointPlace* places, const __global JointBodySystem* systems, const __global RigidBlockState* blocks,
+                         __global double* reals, __global uint* states) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
+  const Weights weights = weights_of(scheme);
   const __global JointData* joint = joints + i;
   __global double* real = reals + (size_t)i * JOINT_REALS;
+  take_efforts(real, places[i], systems);
   JointRows rows;
   rows_at(joint, pose_of(blocks, joint->body_a, 0), pose_of(blocks, joint->body_b, 0), real[Q_START + 5], &rows);
-  for (int k = 0; k < 36; ++k) {
+  for (uint k = 0; k < 36; ++k) {
     real[J_NEW_A + k] = rows.a[k];
     real[J_NEW_B + k] = rows.b[k];
   }
@@ -261,36 +288,37 @@ __kernel void joint_rows(uint count, constant JointScheme* scheme, const __globa
   real[ARM_B] = rows.arm_b.x;
   real[ARM_B + 1] = rows.arm_b.y;
   real[ARM_B + 2] = rows.arm_b.z;
-  for (int r = 0; r < 6; ++r) {
+  for (uint r = 0; r < 6; ++r) {
     const double q = rows.q[r];
     real[Q_NEW + r] = q;
     if (!is_there(joint, r)) {
       states[6 * i + r] = ROW_IS_ABSENT;
-      real[EFFORT + r] = 0.0;
+      real[EFFORT + r] = real[NEXT_EFFORT + r] = 0.0;
       continue;
     }
     const __global JointRow* row = joint->rows + r;
     const uint state = states[6 * i + r];
     const double effort = real[EFFORT + r];
-    Drive drive = drive_of(row, scheme, p->dt_s, state, q, real[Q_START + r], real[Q_BEFORE + r], effort);
+    Drive drive = drive_of(row, &weights, (double)p->dt_s, state, q, real[Q_START + r], real[Q_BEFORE + r], effort);
     if (row->drive != PALPATE_ROW_LOCKED) {
       /* A limit pushes, it does not pull; and a motor that leads away from it is not stopped by it. */
       const int leaves_lower = row->drive == PALPATE_ROW_MOTOR && row->speed > 0.0f;
       const int leaves_upper = row->drive == PALPATE_ROW_MOTOR && row->speed < 0.0f;
-      const int at_lower = state == ROW_AT_LOWER ? effort < 0.0 || q < row->lower - LIMIT_SLACK : q < row->lower;
-      const int at_upper = state == ROW_AT_UPPER ? effort > 0.0 || q > row->upper + LIMIT_SLACK : q > row->upper;
+      const int at_lower = state == ROW_AT_LOWER ? effort < 0.0 || q < (double)row->lower - LIMIT_SLACK : q < (double)row->lower;
+      const int at_upper = state == ROW_AT_UPPER ? effort > 0.0 || q > (double)row->upper + LIMIT_SLACK : q > (double)row->upper;
       if ((at_lower && !leaves_lower) || (at_upper && !leaves_upper)) {
         /* What the drive does meanwhile is given. */
         double given = drive.given;
         if (drive.state == ROW_IS_SOLVED) given = drive.compliance > 0.0 ? (q - drive.target) / drive.compliance : 0.0;
         drive.state = at_lower && !leaves_lower ? ROW_AT_LOWER : ROW_AT_UPPER;
-        drive.target = drive.state == ROW_AT_LOWER ? row->lower : row->upper;
+        drive.target = (double)(drive.state == ROW_AT_LOWER ? row->lower : row->upper);
         drive.compliance = 0.0;
         drive.given = given;
       }
     }
     if (drive.state == ROW_IS_ABSENT || (drive.state >= ROW_AT_LOWER && state != drive.state)) real[EFFORT + r] = 0.0;
     if (drive.state == ROW_IS_GIVEN) real[EFFORT + r] = drive.given;
+    real[NEXT_EFFORT + r] = real[EFFORT + r];
     states[6 * i + r] = drive.state;
     real[TARGET + r] = drive.target;
     real[COMPLIANCE + r] = drive.compliance;
@@ -300,14 +328,14 @@ __kernel void joint_rows(uint count, constant JointScheme* scheme, const __globa
 
 /* a = L D L^T of the lower triangle of a symmetric [6][6], in place: D on the diagonal, L below. */
 static inline void factor_block(double* a) {
-  for (int c = 0; c < 6; ++c) {
+  for (uint c = 0; c < 6; ++c) {
     double pivot = a[7 * c];
-    for (int k = 0; k < c; ++k) pivot -= a[6 * c + k] * a[6 * c + k] * a[7 * k];
+    for (uint k = 0; k < c; ++k) pivot -= a[6 * c + k] * a[6 * c + k] * a[7 * k];
     a[7 * c] = pivot;
     const double inverse = 1.0 / pivot;
-    for (int r = c + 1; r < 6; ++r) {
+    for (uint r = c + 1; r < 6; ++r) {
       double value = a[6 * r + c];
-      for (int k = 0; k < c; ++k) value -= a[6 * r + k] * a[6 * c + k] * a[7 * k];
+      for (uint k = 0; k < c; ++k) value -= a[6 * r + k] * a[6 * c + k] * a[7 * k];
       a[6 * r + c] = value * inverse;
     }
   }
@@ -315,35 +343,35 @@ static inline void factor_block(double* a) {
 
 /* x = a^-1 x by the factors of a. */
 static inline void solve_block(const double* a, double* x) {
-  for (int r = 1; r < 6; ++r) {
-    for (int k = 0; k < r; ++k) x[r] -= a[6 * r + k] * x[k];
+  for (uint r = 1; r < 6; ++r) {
+    for (uint k = 0; k < r; ++k) x[r] -= a[6 * r + k] * x[k];
   }
-  for (int r = 0; r < 6; ++r) x[r] /= a[7 * r];
-  for (int r = 4; r >= 0; --r) {
-    for (int k = r + 1; k < 6; ++k) x[r] -= a[6 * k + r] * x[k];
+  for (uint r = 0; r < 6; ++r) x[r] /= a[7 * r];
+  for (uint r = 5; r-- > 0u;) {
+    for (uint k = r + 1; k < 6; ++k) x[r] -= a[6 * k + r] * x[k];
   }
 }
 
 /* The row of the Jacobian that effort acts along: see the head of this file. */
-static inline void acting_row(const __global double* real, int of_b, int r, constant JointScheme* scheme, int is_mean, double* row) {
+static inline void acting_row(const __global double* real, int of_b, uint r, const Weights* scheme, int is_mean, double* row) {
   const __global double* now = real + (of_b ? J_NEW_B : J_NEW_A) + 6 * r;
   const __global double* start = real + (of_b ? J_START_B : J_START_A) + 6 * r;
   const __global double* before = real + (of_b ? J_BEFORE_B : J_BEFORE_A) + 6 * r;
-  for (int c = 0; c < 6; ++c) {
+  for (uint c = 0; c < 6; ++c) {
     row[c] = is_mean ? scheme->end * now[c] + scheme->start * start[c] + scheme->before * before[c] : now[c];
   }
 }
 
 /* Whether a row turned little enough since the start of the step before to be averaged. */
-static inline int may_average(const __global double* real, int r) {
+static inline int may_average(const __global double* real, uint r) {
   double now = 0.0, start = 0.0, both = 0.0, before = 0.0, both_before = 0.0;
   for (int side = 0; side < 2; ++side) {
     const __global double* n = real + (side ? J_NEW_B : J_NEW_A) + 6 * r;
     const __global double* s = real + (side ? J_START_B : J_START_A) + 6 * r;
     const __global double* e = real + (side ? J_BEFORE_B : J_BEFORE_A) + 6 * r;
     /* Directions alone: arms have another unit. */
-    const int first = r < 3 ? 0 : 3;
-    for (int c = first; c < first + 3; ++c) {
+    const uint first = r < 3u ? 0u : 3u;
+    for (uint c = first; c < first + 3; ++c) {
       now += n[c] * n[c];
       start += s[c] * s[c];
       before += e[c] * e[c];
@@ -362,8 +390,8 @@ static inline void add_turning(double* h, double3 force, double3 arm, double wei
   const double diagonal = 0.5 * weight * (along + size);
   const double f[3] = {force.x, force.y, force.z};
   const double a[3] = {arm.x, arm.y, arm.z};
-  for (int r = 0; r < 3; ++r) {
-    for (int c = 0; c < 3; ++c) h[6 * (3 + r) + 3 + c] += (r == c ? diagonal : 0.0) - 0.5 * weight * (f[r] * a[c] + f[c] * a[r]);
+  for (uint r = 0; r < 3; ++r) {
+    for (uint c = 0; c < 3; ++c) h[6 * (3 + r) + 3 + c] += (r == c ? diagonal : 0.0) - 0.5 * weight * (f[r] * a[c] + f[c] * a[r]);
   }
 }
 
@@ -371,8 +399,8 @@ static inline void add_turning(double* h, double3 force, double3 arm, double wei
    quadratic form, so that no block joins the two directly. */
 static inline void add_swinging(double* h, double3 n, double pull_per_m) {
   const double a[3] = {n.x, n.y, n.z};
-  for (int r = 0; r < 3; ++r) {
-    for (int c = 0; c < 3; ++c) h[6 * r + c] += 2.0 * pull_per_m * ((r == c ? 1.0 : 0.0) - a[r] * a[c]);
+  for (uint r = 0; r < 3; ++r) {
+    for (uint c = 0; c < 3; ++c) h[6 * r + c] += 2.0 * pull_per_m * ((r == c ? 1.0 : 0.0) - a[r] * a[c]);
   }
 }
 
@@ -383,24 +411,24 @@ static inline void place_bodies(JointGroup group, const __global JointNode* node
     if (nodes[n].is_joint) continue;
     const __global JointBodySystem* system = systems + nodes[n].index;
     __global double* h = diagonals + 36 * (size_t)n;
-    for (int r = 0; r < 6; ++r) {
-      for (int c = 0; c < 6; ++c) h[6 * r + c] = system->h[r >= c ? r * (r + 1) / 2 + c : c * (c + 1) / 2 + r];
-      unknowns[6 * (size_t)n + r] = system->f[r];
+    for (uint r = 0; r < 6; ++r) {
+      for (uint c = 0; c < 6; ++c) h[6 * r + c] = (double)system->h[r >= c ? r * (r + 1) / 2 + c : c * (c + 1) / 2 + r];
+      unknowns[6 * (size_t)n + (size_t)r] = (double)system->f[r];
     }
   }
 }
 
 /* One side of a joint: its rows in the block with the body, and what its efforts do to the body beyond that. */
-static inline void place_side(const __global double* real, const __global uint* state, constant JointScheme* scheme, uint mean, int of_b,
+static inline void place_side(const __global double* real, const __global uint* state, const Weights* scheme, uint mean, int of_b,
                               int is_transposed, __global double* block, __global double* f) {
-  for (int r = 0; r < 6; ++r) {
+  for (uint r = 0; r < 6; ++r) {
     if (state[r] == ROW_IS_ABSENT) continue;
     const __global double* now = real + (of_b ? J_NEW_B : J_NEW_A) + 6 * r;
     double acting[6];
     acting_row(real, of_b, r, scheme, (mean >> r) & 1u, acting);
     const int is_given = state[r] == ROW_IS_GIVEN;
     const double effort = real[EFFORT + r];
-    for (int c = 0; c < 6; ++c) {
+    for (uint c = 0; c < 6; ++c) {
       f[c] -= is_given ? effort * acting[c] : effort * (acting[c] - now[c]) + real[GIVEN + r] * acting[c];
       if (!is_given) block[is_transposed ? 6 * c + r : 6 * r + c] = now[c];
     }
@@ -408,17 +436,17 @@ static inline void place_side(const __global double* real, const __global uint* 
 }
 
 /* The diagonal of a joint and what it asks for; and the shares of bodies in it. */
-static inline void place_joint(uint j, const __global JointData* joints, const __global JointPlace* places, constant JointScheme* scheme,
+static inline void place_joint(uint j, const __global JointData* joints, const __global JointPlace* places, const Weights* scheme,
                                const __global double* reals, const __global uint* states, __global double* diagonals,
                                __global double* blocks, __global double* unknowns) {
   const JointPlace place = places[j];
   const __global double* real = reals + (size_t)j * JOINT_REALS;
   const __global uint* state = states + 6 * j;
   __global double* d = diagonals + 36 * (size_t)place.node;
-  for (int k = 0; k < 36; ++k) d[k] = 0.0;
+  for (uint k = 0; k < 36; ++k) d[k] = 0.0;
   uint mean = 0;
   double3 force = (double3)(0.0); /* on B */
-  for (int r = 0; r < 6; ++r) {
+  for (uint r = 0; r < 6; ++r) {
     const __global double* row_a = real + J_NEW_A + 6 * r;
     const __global double* row_b = real + J_NEW_B + 6 * r;
     if (may_average(real, r)) mean |= 1u << r;
@@ -429,7 +457,7 @@ static inline void place_joint(uint j, const __global JointData* joints, const _
       continue;
     }
     double yield = 0.0;
-    for (int c = 0; c < 6; ++c) {
+    for (uint c = 0; c < 6; ++c) {
       if (place.node_a != PALPATE_JOINT_WORLD) yield += row_a[c] * row_a[c] / diagonals[36 * (size_t)place.node_a + 7 * c];
       if (place.node_b != PALPATE_JOINT_WORLD) yield += row_b[c] * row_b[c] / diagonals[36 * (size_t)place.node_b + 7 * c];
     }
@@ -452,10 +480,10 @@ static inline void place_joint(uint j, const __global JointData* joints, const _
     const uint node = of_b ? place.node_b : place.node_a;
     if (node == PALPATE_JOINT_WORLD) continue;
     double h[36];
-    for (int k = 0; k < 36; ++k) h[k] = 0.0;
+    for (uint k = 0; k < 36; ++k) h[k] = 0.0;
     add_turning(h, of_b ? force : -force, of_b ? arm_b : arm_a, scheme->end);
     if (pull > 0.0) add_swinging(h, n, pull);
-    for (int k = 0; k < 36; ++k) diagonals[36 * (size_t)node + k] += h[k];
+    for (uint k = 0; k < 36; ++k) diagonals[36 * (size_t)node + k] += h[k];
   }
 }
 
@@ -468,38 +496,39 @@ __kernel void joint_solve(uint count, constant JointScheme* scheme, const __glob
                           __global double* unknowns, __global JointBodySystem* systems) {
   const uint g = (uint)get_global_id(0);
   if (g >= count) return;
+  const Weights weights = weights_of(scheme);
   const JointGroup group = groups[g];
   for (size_t k = 36 * (size_t)group.block_begin; k < 36 * (size_t)group.block_end; ++k) blocks[k] = 0.0;
   place_bodies(group, nodes, systems, diagonals, unknowns);
   for (uint k = group.joint_begin; k < group.joint_end; ++k) {
-    place_joint(joint_order[k], joints, places, scheme, reals, states, diagonals, blocks, unknowns);
+    place_joint(joint_order[k], joints, places, &weights, reals, states, diagonals, blocks, unknowns);
   }
   for (uint n = group.node_begin; n < group.node_end; ++n) {
     const JointNode node = nodes[n];
     double a[36], x[6];
-    for (int k = 0; k < 36; ++k) a[k] = diagonals[36 * (size_t)n + k];
-    for (int k = 0; k < 6; ++k) x[k] = unknowns[6 * (size_t)n + k];
+    for (uint k = 0; k < 36; ++k) a[k] = diagonals[36 * (size_t)n + k];
+    for (uint k = 0; k < 6; ++k) x[k] = unknowns[6 * (size_t)n + k];
     factor_block(a);
-    for (int k = 0; k < 36; ++k) diagonals[36 * (size_t)n + k] = a[k];
+    for (uint k = 0; k < 36; ++k) diagonals[36 * (size_t)n + k] = a[k];
     uint target = node.target_begin;
     for (uint i = node.below_begin; i < node.below_end; ++i) {
       const UInt2 row = below[i]; /* node, block */
       double l[36];
-      for (int k = 0; k < 36; ++k) l[k] = blocks[36 * (size_t)row.y + k];
-      for (int r = 0; r < 6; ++r) solve_block(a, l + 6 * r);
-      for (int k = 0; k < 36; ++k) lower[36 * (size_t)row.y + k] = l[k];
-      for (int r = 0; r < 6; ++r) {
+      for (uint k = 0; k < 36; ++k) l[k] = blocks[36 * (size_t)row.y + k];
+      for (uint r = 0; r < 6; ++r) solve_block(a, l + 6 * r);
+      for (uint k = 0; k < 36; ++k) lower[36 * (size_t)row.y + k] = l[k];
+      for (uint r = 0; r < 6; ++r) {
         double sum = 0.0;
-        for (int c = 0; c < 6; ++c) sum += l[6 * r + c] * x[c];
+        for (uint c = 0; c < 6; ++c) sum += l[6 * r + c] * x[c];
         unknowns[6 * (size_t)row.x + r] -= sum;
       }
       for (uint j = node.below_begin; j <= i; ++j, ++target) {
         const __global double* w = blocks + 36 * (size_t)below[j].y;
         __global double* out = j == i ? diagonals + 36 * (size_t)row.x : blocks + 36 * (size_t)targets[target];
-        for (int r = 0; r < 6; ++r) {
-          for (int c = 0; c < 6; ++c) {
+        for (uint r = 0; r < 6; ++r) {
+          for (uint c = 0; c < 6; ++c) {
             double sum = 0.0;
-            for (int k = 0; k < 6; ++k) sum += l[6 * r + k] * w[6 * c + k];
+            for (uint k = 0; k < 6; ++k) sum += l[6 * r + k] * w[6 * c + k];
             out[6 * r + c] -= sum;
           }
         }
@@ -509,49 +538,51 @@ __kernel void joint_solve(uint count, constant JointScheme* scheme, const __glob
   for (uint n = group.node_end; n-- > group.node_begin;) {
     const JointNode node = nodes[n];
     double a[36], x[6];
-    for (int k = 0; k < 36; ++k) a[k] = diagonals[36 * (size_t)n + k];
-    for (int k = 0; k < 6; ++k) x[k] = unknowns[6 * (size_t)n + k];
+    for (uint k = 0; k < 36; ++k) a[k] = diagonals[36 * (size_t)n + k];
+    for (uint k = 0; k < 6; ++k) x[k] = unknowns[6 * (size_t)n + k];
     solve_block(a, x);
     for (uint i = node.below_begin; i < node.below_end; ++i) {
       const UInt2 row = below[i];
       const __global double* l = lower + 36 * (size_t)row.y;
       const __global double* y = unknowns + 6 * (size_t)row.x;
-      for (int c = 0; c < 6; ++c) {
-        for (int r = 0; r < 6; ++r) x[c] -= l[6 * r + c] * y[r];
+      for (uint c = 0; c < 6; ++c) {
+        for (uint r = 0; r < 6; ++r) x[c] -= l[6 * r + c] * y[r];
       }
     }
-    for (int k = 0; k < 6; ++k) unknowns[6 * (size_t)n + k] = x[k];
-    for (int k = 0; k < 6; ++k) {
+    for (uint k = 0; k < 6; ++k) unknowns[6 * (size_t)n + k] = x[k];
+    for (uint k = 0; k < 6; ++k) {
       if (!node.is_joint) {
         systems[node.index].f[k] = (float)x[k];
       } else if (states[6 * node.index + k] != ROW_IS_ABSENT && states[6 * node.index + k] != ROW_IS_GIVEN) {
-        reals[(size_t)node.index * JOINT_REALS + EFFORT + k] = x[k];
+        reals[(size_t)node.index * JOINT_REALS + NEXT_EFFORT + k] = x[k];
       }
     }
   }
 }
 
 /* What each joint does at the end of a step. Work-item: joint. */
-__kernel void joint_report(uint count, constant JointScheme* scheme, const __global JointData* joints,
-                           const __global RigidBlockState* blocks, __global double* reals, const __global uint* states,
-                           __global JointReport* reports) {
+__kernel void joint_report(uint count, constant JointScheme* scheme, const __global JointData* joints, const __global JointPlace* places,
+                           const __global JointBodySystem* systems, const __global RigidBlockState* blocks, __global double* reals,
+                           const __global uint* states, __global JointReport* reports) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
+  const Weights weights = weights_of(scheme);
   const __global JointData* joint = joints + i;
   __global double* real = reals + (size_t)i * JOINT_REALS;
+  take_efforts(real, places[i], systems);
   JointRows rows;
   rows_at(joint, pose_of(blocks, joint->body_a, 0), pose_of(blocks, joint->body_b, 0), real[Q_START + 5], &rows);
   JointReport out;
   double3 force = (double3)(0.0), torque = (double3)(0.0);
   double off_m = 0.0, off_rad = 0.0;
-  for (int r = 0; r < 6; ++r) {
+  for (uint r = 0; r < 6; ++r) {
     const uint state = states[6 * i + r];
     real[Q_NEW + r] = rows.q[r];
     out.coordinates[r] = (float)rows.q[r];
     const double effort = state == ROW_IS_ABSENT ? 0.0 : real[EFFORT + r] + real[GIVEN + r];
     out.efforts[r] = (float)effort;
     double acting[6];
-    acting_row(real, 1, r, scheme, may_average(real, r), acting);
+    acting_row(real, 1, r, &weights, may_average(real, r), acting);
     if (r < 3) {
       force -= effort * (double3)(acting[0], acting[1], acting[2]);
     } else {
@@ -559,9 +590,9 @@ __kernel void joint_report(uint count, constant JointScheme* scheme, const __glo
     }
     double off = 0.0;
     if (joint->rows[r].drive == PALPATE_ROW_LOCKED && is_there(joint, r)) {
-      off = fabs(rows.q[r] - joint->rows[r].target);
+      off = fabs(rows.q[r] - (double)joint->rows[r].target);
     } else if (is_there(joint, r)) {
-      off = fmax(0.0, fmax(joint->rows[r].lower - rows.q[r], rows.q[r] - joint->rows[r].upper));
+      off = fmax(0.0, fmax((double)joint->rows[r].lower - rows.q[r], rows.q[r] - (double)joint->rows[r].upper));
     }
     if (r < 3) {
       off_m = fmax(off_m, off);
@@ -571,5 +602,42 @@ __kernel void joint_report(uint count, constant JointScheme* scheme, const __glo
   }
   out.force = (float4)((float)force.x, (float)force.y, (float)force.z, (float)off_m);
   out.torque = (float4)((float)torque.x, (float)torque.y, (float)torque.z, (float)off_rad);
+  const DoublePose b = pose_of(blocks, joint->body_b, 0);
+  const double3 point = b.center + rows.arm_b;
+  out.point = (float4)((float)point.x, (float)point.y, (float)point.z, 0.0f);
   reports[i] = out;
+}
+
+/* The first guess of a group is taken back as a whole, to the least share that a filter left to a vertex of one of its bodies: else those
+   that stay behind would be out of their joints. shares: [vertex]. Work-item: group. */
+__kernel void joint_share(uint count, const __global JointGroup* groups, const __global JointNode* nodes, const __global uint* members,
+                          const __global RigidBlockState* blocks, __global float* shares) {
+  const uint g = (uint)get_global_id(0);
+  if (g >= count) return;
+  float share = 1.0f;
+  for (uint n = groups[g].node_begin; n < groups[g].node_end; ++n) {
+    if (nodes[n].is_joint) continue;
+    const __global RigidBlockState* b = blocks + members[nodes[n].index];
+    for (uint v = b->vertex_begin; v < b->vertex_end; ++v) share = fmin(share, shares[v]);
+  }
+  if (share >= 1.0f) return;
+  for (uint n = groups[g].node_begin; n < groups[g].node_end; ++n) {
+    if (nodes[n].is_joint) continue;
+    const __global RigidBlockState* b = blocks + members[nodes[n].index];
+    for (uint v = b->vertex_begin; v < b->vertex_end; ++v) shares[v] = share;
+  }
+}
+
+/* The least share of a group's bodies becomes that of all of them. Work-item: group. */
+__kernel void joint_least(uint count, const __global JointGroup* groups, const __global JointNode* nodes,
+                          __global JointBodySystem* systems) {
+  const uint g = (uint)get_global_id(0);
+  if (g >= count) return;
+  float share = 1.0f;
+  for (uint n = groups[g].node_begin; n < groups[g].node_end; ++n) {
+    if (!nodes[n].is_joint) share = fmin(share, systems[nodes[n].index].share);
+  }
+  for (uint n = groups[g].node_begin; n < groups[g].node_end; ++n) {
+    if (!nodes[n].is_joint) systems[nodes[n].index].share = share;
+  }
 }

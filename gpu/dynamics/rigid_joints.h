@@ -2,13 +2,13 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
+#include "gpu/dynamics/rigid_joint_types.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
 #include "gpu/shared/dynamics_types.h"
@@ -16,47 +16,6 @@
 #include "gpu/shared/rigid_types.h"
 
 namespace palpate::gpu {
-
-/// What acts on a coordinate of a joint inside its limits.
-enum class JointDrive : uint32_t {
-  kFree = PALPATE_ROW_FREE,
-  kLocked = PALPATE_ROW_LOCKED,  ///< it is at the target, whatever that takes
-  kSpring = PALPATE_ROW_SPRING,  ///< stiffness (q - target) + damping dq/dt draws it back
-  kMotor = PALPATE_ROW_MOTOR,    ///< it moves at the speed, as far as max_effort is enough; with speed 0 that is dry friction
-};
-
-/// One coordinate q of a joint: m, N, N/m along, rad, N m, N m/rad about.
-struct RigidJointRow {
-  static constexpr double kNone = std::numeric_limits<double>::infinity();
-  JointDrive drive = JointDrive::kFree;
-  double target = 0;
-  double speed = 0;
-  double stiffness = 0;       ///< >= 0
-  double damping = 0;         ///< >= 0
-  double max_effort = kNone;  ///< >= 0
-  double lower = -kNone;      ///< limits, of a coordinate that is not locked; lower <= upper
-  double upper = kNone;
-  friend bool operator==(const RigidJointRow&, const RigidJointRow&) = default;
-};
-
-/// What holds two bodies to each other, or one to the world. A and B each have a point; both share a frame F at the start. Coordinates:
-/// 0 to 2: the point of B from that of A along the axes of F that A carries, or 0 alone: the distance of the two; 3 to 5: what `about`
-/// says.
-struct RigidJoint {
-  static constexpr uint32_t kWorld = PALPATE_JOINT_WORLD;
-  enum class Along : uint32_t { kAxes = PALPATE_JOINT_AXES, kDistance = PALPATE_JOINT_DISTANCE };
-  enum class About : uint32_t {
-    kNothing = PALPATE_JOINT_NO_TURN,
-    kTwist = PALPATE_JOINT_TWIST,  ///< 3, 4: z of B from z of A, about x and y; 5: the twist about it, in any number of turns
-    kTurn = PALPATE_JOINT_TURN,    ///< the rotation vector from A to B along the axes of A, at most pi long
-  };
-  uint32_t body_a = kWorld, body_b = kWorld;       ///< indices of RigidBlock; not both the world, not the same
-  std::array<double, 3> point_a_m{}, point_b_m{};  ///< in W, where the bodies are at the start
-  std::array<double, 4> frame{0, 0, 0, 1};         ///< of F in W: x y z w, unit
-  Along along = Along::kAxes;
-  About about = About::kNothing;
-  std::array<RigidJointRow, 6> rows{};
-};
 
 /// Bodies that joints connect, in the order in which they and the joints are eliminated: see JointNode. Public for tests.
 struct JointPlan {
@@ -102,7 +61,7 @@ class RigidJoints {
   const DeviceBuffer<uint32_t>& members() const { return members_; }
 
   /// From the next step on. Errors: InvalidArgument (no such joint; a row, by number and field).
-  absl::Status SetRows(Queue& queue, uint32_t joint, const std::array<RigidJointRow, 6>& rows);
+  absl::Status SetRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows);
   const std::array<RigidJointRow, 6>& rows(uint32_t joint) const { return rows_[joint]; }
   /// Rows as at Create, and no history.
   absl::Status Reset(Queue& queue);
@@ -117,6 +76,12 @@ class RigidJoints {
   absl::Status Begin(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<RigidBlockState>& blocks);
   /// systems(): from blocks and forces to moves.
   absl::Status Solve(Queue& queue, const DeviceBuffer<StepParams>& params, const DeviceBuffer<RigidBlockState>& blocks);
+
+  /// The least of the shares [vertex] of a group's bodies becomes that of all of them.
+  absl::Status ShareOfGroups(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks, const DeviceBuffer<float>& shares);
+
+  /// The least share of the bodies of a group, in systems(), becomes that of all of them.
+  absl::Status LeastOfGroups(Queue& queue);
 
   /// Of the newest step. Blocking.
   absl::StatusOr<std::span<const JointReport>> ReadReports(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks);
@@ -135,10 +100,11 @@ class RigidJoints {
   std::vector<std::array<RigidJointRow, 6>> initial_rows_, rows_;
   JointScheme scheme_host_{};
   bool has_history_ = false;
+  bool must_write_ = false;  // data_, before the next step
   std::vector<JointReport> reports_host_;
   uint32_t group_ = 1;  // work-items
   size_t device_bytes_ = 0;
-  Kernel begin_, make_rows_, solve_, report_;
+  Kernel begin_, make_rows_, solve_, report_, share_, least_;
   DeviceBuffer<JointScheme> scheme_;
   DeviceBuffer<JointData> joints_;
   DeviceBuffer<JointPlace> places_;

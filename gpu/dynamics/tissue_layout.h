@@ -7,6 +7,7 @@
 #include "gpu/base/indexed_vector.h"
 #include "gpu/base/range_pool.h"
 #include "gpu/base/status.h"
+#include "gpu/dynamics/rigid_joint_types.h"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/shape_types.h"
 #include "gpu/shared/types.h"
@@ -134,11 +135,13 @@ struct TissueRigidBody {
   std::array<double, 9> inertia_kg_m2{};     ///< about the centre of mass, world axes, row by row
   std::array<double, 3> velocity_m_per_s{};  ///< of the centre of mass
   std::array<double, 3> angular_velocity_rad_per_s{};
+  double damping_per_s = 0;          ///< of the velocity
+  double angular_damping_per_s = 0;  ///< of the angular momentum
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [of_body, range, mass, center, inertia, velocity, angular_velocity] = *this;
-    archive(of_body, range, mass, center, inertia, velocity, angular_velocity);
+    auto& [of_body, range, mass, center, inertia, velocity, angular_velocity, damping, angular_damping] = *this;
+    archive(of_body, range, mass, center, inertia, velocity, angular_velocity, damping, angular_damping);
   }
 };
 
@@ -166,6 +169,7 @@ struct TissueModel {
   /// [triangle_count] or empty: bit k: load k acts on the triangle, whatever its vertices.
   std::vector<uint32_t> triangle_loads;
   std::vector<TissueRigidBody> rigid;
+  std::vector<RigidJoint> joints;   ///< of rigid bodies, by their places in `rigid`; the same after edits
   std::vector<TissueShape> shapes;  ///< of shape-matched tets; those of one share no vertex with other tets
   /// [vertex_count] or empty: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut. Vertices of one
   /// such body share a rest shape, however many pieces it is in; see make_pairs in surface_contact.cl. Empty: from the bodies, no cuts.
@@ -175,9 +179,9 @@ struct TissueModel {
   template <typename Archive>
   void VisitState(Archive& archive) {
     auto& [rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, driven_regions, given, all_loads, loads_of_triangles,
-           rigid_bodies, all_shapes, origins, at_rest] = *this;
+           rigid_bodies, all_joints, all_shapes, origins, at_rest] = *this;
     archive(rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, driven_regions, given, all_loads, loads_of_triangles,
-            rigid_bodies, all_shapes, origins, at_rest);
+            rigid_bodies, all_joints, all_shapes, origins, at_rest);
   }
 };
 

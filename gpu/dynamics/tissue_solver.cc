@@ -259,6 +259,7 @@ absl::Status TissueSolver::Impl::Settle(const StateSums& sums, TissueStep* step,
     if (advance) PALPATE_RETURN_IF_ERROR(is_good ? rigid_->Finish(*queue_, Surroundings()) : rigid_->RollBack(*queue_));
     PALPATE_ASSIGN_OR_RETURN(const std::span<const RigidBlockState> states, rigid_->ReadStates(*queue_));
     AddRigid(states, step);
+    PALPATE_ASSIGN_OR_RETURN(step->joints, rigid_->ReadJoints(*queue_));
   }
   return is_good ? absl::OkStatus() : KeepLastState();
 }
@@ -301,6 +302,9 @@ absl::StatusOr<std::unique_ptr<TissueSolver>> TissueSolver::Create(std::shared_p
 absl::Status TissueSolver::SetGathered(std::span<const uint32_t> vertices) { return impl_->SetGathered(vertices); }
 absl::Status TissueSolver::SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count) {
   return impl_->SetAnchors(anchors, clip_count);
+}
+absl::Status TissueSolver::SetJointRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows) {
+  return impl_->SetJointRows(joint, rows);
 }
 absl::Status TissueSolver::SetPrescribed(std::span<const float> positions_m) { return impl_->SetPrescribed(positions_m); }
 absl::StatusOr<TissueStep> TissueSolver::Step(std::span<const ColliderTarget> targets, const std::function<void()>& before_tools) {

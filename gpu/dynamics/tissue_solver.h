@@ -11,6 +11,7 @@
 
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
+#include "gpu/dynamics/rigid_joints.h"
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/dynamics/tissue_types.h"
@@ -51,6 +52,7 @@ struct TissueStep {
   std::span<const double> blocked_m;
   uint32_t passing_colliders = 0;  ///< those whose axis passed through a surface at the start of the step: nothing is certified of them
   std::span<const AnchorReport> anchors;  ///< [anchor] as given to SetAnchors
+  std::span<const JointReport> joints;    ///< [joint of the model]
   std::span<const float> gathered_m;      ///< positions of the vertices given to SetGathered, [count * 3]
   TissueTimes times;
 };
@@ -75,6 +77,10 @@ class TissueSolver {
   /// holders are those of before. Errors: InvalidArgument naming the anchor, ResourceExhausted (more than kMaxClips).
   static constexpr uint32_t kMaxClips = kMaxTissueClips;
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
+
+  /// What drives and limits the coordinates of a joint from the next step on, until changed or Reset. Errors: InvalidArgument (no such
+  /// joint; a row, by number and field).
+  absl::Status SetJointRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows);
 
   /// Where the vertices of TissueModel::prescribed go, [count * 3] m in its order, from the next step on until changed. WriteState, Rebuild
   /// and Reset leave them where they are then. They go there as far as they can without passing through anything; ReadPositions tells.

@@ -49,6 +49,10 @@ class TissueSolver::Impl {
   absl::StatusOr<std::unique_ptr<Impl>> Rebuilt(const TissueModel& model, std::span<const TissueVertexState> states);
   absl::Status SetPrescribed(std::span<const float> positions_m) { return driven_.SetPrescribed(*queue_, positions_m); }
   absl::Status SetGathered(std::span<const uint32_t> vertices);
+  absl::Status SetJointRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows) {
+    if (!rigid_ || rigid_->joints() == nullptr) return absl::InvalidArgumentError("the model has no joints");
+    return rigid_->joints()->SetRows(joint, rows);
+  }
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
   absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, const std::function<void()>& before_tools,
                                   std::vector<double>* residuals);

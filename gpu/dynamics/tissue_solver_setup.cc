@@ -87,6 +87,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
     PALPATE_ASSIGN_OR_RETURN(
         barrier_, ObstacleBarrier::Create(*queue_, layout_, params_host_.collider_count, params_host_.plane_count, options.margin_m));
   }
+  if (model.rigid.empty() && !model.joints.empty()) return absl::InvalidArgumentError("joints: there are no rigid bodies");
   if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
   PALPATE_RETURN_IF_ERROR(loads_.SetLoads(*queue_, model.loads, layout_));
   PALPATE_RETURN_IF_ERROR(driven_.SetRegions(*queue_, model.driven, layout_));
@@ -157,9 +158,12 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
                       .center_m = rigid.center_m,
                       .inertia_kg_m2 = rigid.inertia_kg_m2,
                       .velocity_m_per_s = rigid.velocity_m_per_s,
-                      .angular_velocity_rad_per_s = rigid.angular_velocity_rad_per_s});
+                      .angular_velocity_rad_per_s = rigid.angular_velocity_rad_per_s,
+                      .damping_per_s = rigid.damping_per_s,
+                      .angular_damping_per_s = rigid.angular_damping_per_s});
   }
   PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m));
+  if (!model.joints.empty()) PALPATE_RETURN_IF_ERROR(rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation));
   if (surface_) surface_->SetFollower(rigid_.get());
   return absl::OkStatus();
 }

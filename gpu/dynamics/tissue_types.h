@@ -36,7 +36,8 @@ struct TissueOptions {
   /// Sweeps end at the start of a correction if the forces that are left would accelerate the tissue by no more than this (root mean square
   /// weighted by mass, of vertices that move freely); 0: never before `iterations`. Then each correction waits for the device once.
   double tolerance_m_per_s2 = 0;
-  double margin_m = 0.001;  ///< contacts push from this gap on
+  double joint_dissipation = 0.02;  ///< see RigidJoints
+  double margin_m = 0.001;          ///< contacts push from this gap on
   double friction = 0.1;
   double stiffness_n_per_m = 0;  ///< of one contact; 0 = 20 E times the mean edge length
   double range_m = 0.01;         ///< gaps up to this are reported

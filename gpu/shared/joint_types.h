@@ -95,11 +95,12 @@ typedef struct JointScheme {
 } JointScheme;
 PALPATE_SHARED_SIZE(JointScheme, 16);
 
-/* The block of a body, as rigid_solve leaves it: the lower triangle of its matrix, row by row, and forces. These become its move. */
+/* The block of a body, as rigid_solve leaves it: the lower triangle of its matrix, row by row, and forces. These become its move, of which it
+   goes a share. */
 typedef struct JointBodySystem {
   float h[21];
   float f[6];
-  float unused;
+  float share;
 } JointBodySystem;
 PALPATE_SHARED_SIZE(JointBodySystem, 112);
 
@@ -107,10 +108,11 @@ PALPATE_SHARED_SIZE(JointBodySystem, 112);
 typedef struct JointReport {
   Float4 force;         /* xyz [N] on B at its point, world axes; w = farthest that a locked or limited coordinate is off [m] */
   Float4 torque;        /* xyz [N m] on B about its point, world axes; w likewise [rad] */
+  Float4 point;         /* xyz [m] of B, in W */
   float coordinates[6]; /* m, rad */
   float efforts[6];     /* what draws the coordinates back: N, N m */
 } JointReport;
-PALPATE_SHARED_SIZE(JointReport, 80);
+PALPATE_SHARED_SIZE(JointReport, 96);
 
 PALPATE_SHARED_END
 

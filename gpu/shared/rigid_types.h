@@ -20,9 +20,9 @@ typedef struct RigidBlockState {
   Float4 center_goal;
   Float4 rotation_goal; /* before a filter shortens the move */
   Float4 velocity;      /* xyz of the centre [m/s] */
-  Float4 momentum;      /* xyz angular momentum about the centre [kg m^2/s], world axes */
+  Float4 momentum;      /* xyz angular momentum about the centre [kg m^2/s], world axes; w = its damping [1/s] */
   Float4 acceleration;  /* xyz of the centre in the step before [m/s^2] */
-  Float4 inertia;       /* xyz principal moments [kg m^2] */
+  Float4 inertia;       /* xyz principal moments [kg m^2]; w = damping of the velocity [1/s] */
   UInt vertex_begin;    /* its vertices in solver order */
   UInt vertex_end;
   UInt triangle_begin; /* its surface triangles */

@@ -213,6 +213,17 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
     EncodePositions(positions[b], options.positions, *out.add_bodies(), places);
   }
 
+  for (const sim::FrameJoint& joint : frame.joints) {
+    v1::JointState& j = *out.add_joints();
+    j.set_position(joint.position);
+    j.set_effort(joint.effort);
+    EncodeVec3(joint.force_n, *j.mutable_force_n());
+    EncodeVec3(joint.torque_n_m, *j.mutable_torque_n_m());
+    EncodeVec3(joint.point_m, *j.mutable_point_m());
+    j.set_gap_m(joint.gap_m);
+    j.set_gap_rad(joint.gap_rad);
+    j.set_is_broken(joint.is_broken);
+  }
   for (const sim::FrameMarker& marker : frame.markers) {
     v1::MarkerState& m = *out.add_markers();
     EncodeVec3(marker.position_m, *m.mutable_position_m());

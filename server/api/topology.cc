@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/api/encode.h"
+#include "sim/scene/joint_spec.h"
 #include "sim/scene/marker_spec.h"
 #include "sim/scene/texture_spec.h"
 #include "sim/scene/tool_spec.h"
@@ -253,6 +254,7 @@ std::shared_ptr<const SceneStatics> BuildStatics(const sim::SceneDescription& de
   for (const sim::ObstacleDescription& obstacle : description.obstacles) out->obstacles.push_back(EncodeObstacle(obstacle));
   EncodeVec3(description.gravity_m_per_s2, out->gravity_m_per_s2);
   out->markers = scene::EncodeMarkerInfos(description);
+  out->joints = scene::EncodeJointInfos(description);
   out->checks_intersections = description.contact.check_intersections;
   return out;
 }
@@ -374,6 +376,7 @@ void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyfram
   for (const v1::ToolShape& tool : topology.statics->tools) *out.add_tools() = tool;
   for (const v1::ObstacleSpec& obstacle : topology.statics->obstacles) *out.add_obstacles() = obstacle;
   for (const v1::MarkerInfo& marker : topology.statics->markers) *out.add_markers() = marker;
+  for (const v1::JointInfo& joint : topology.statics->joints) *out.add_joints() = joint;
   *out.mutable_gravity_m_per_s2() = topology.statics->gravity_m_per_s2;
 }
 

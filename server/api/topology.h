@@ -22,6 +22,7 @@ struct SceneStatics {
   std::vector<v1::ToolShape> tools;
   std::vector<v1::ObstacleSpec> obstacles;
   std::vector<v1::MarkerInfo> markers;  ///< in the order of sim::Frame::markers
+  std::vector<v1::JointInfo> joints;    ///< in the order of sim::Frame::joints
   v1::Vec3 gravity_m_per_s2;
   bool checks_intersections = false;
 };

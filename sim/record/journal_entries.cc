@@ -158,6 +158,7 @@ scene::EditTargets EditTargetsOf(const sim::World& world) {
     out.materials.push_back(world.MaterialsOf(b));
   }
   for (const sim::ToolDescription& tool : world.description().tools) out.tools.push_back(tool.name);
+  out.joints = world.description().joints;
   return out;
 }
 

@@ -165,6 +165,7 @@ struct BodyDescription {
   std::vector<MarkerDescription> markers;               ///< of deformable bodies; at most kMaxMarkers in the scene
   Eigen::Vector3d velocity_m_per_s{0, 0, 0};            ///< of the free vertices or of the centre of mass at step 0
   Eigen::Vector3d angular_velocity_rad_per_s{0, 0, 0};  ///< of a rigid body about its centre of mass at step 0
+  std::optional<double> angular_damping_per_s;          ///< of a rigid body; none: material.mass_damping_per_s
   double volume_stiffness_pa = 0;                       ///< k of the energy k (V - V0)^2 / (2 V0), of dynamic bodies
   bool self_collision = true;                           ///< whether the body's surface may not pass through itself
   Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
@@ -223,10 +224,11 @@ struct ToolDescription {
 
 struct SolverOptions {
   int iterations = 20;
-  double acceleration = 0.9;      ///< Chebyshev spectral radius estimate, 0 = off
-  int coarse_nodes = 0;           ///< at most, of the coarse corrections between sweeps, 0 = none
-  double tolerance_m_per_s2 = 0;  ///< see gpu::TissueOptions
-  bool report_energy = false;     ///< measure Frame::elastic_energy_j after each step
+  double acceleration = 0.9;        ///< Chebyshev spectral radius estimate, 0 = off
+  int coarse_nodes = 0;             ///< at most, of the coarse corrections between sweeps, 0 = none
+  double tolerance_m_per_s2 = 0;    ///< see gpu::TissueOptions
+  double joint_dissipation = 0.02;  ///< see gpu::RigidJoints
+  bool report_energy = false;       ///< measure Frame::elastic_energy_j after each step
 };
 
 /// Contact of bodies with tools and obstacles, with each other and with themselves. Bodies always collide with each other; the fields
@@ -240,6 +242,40 @@ struct ContactOptions {
   int surface_max_detections = 4;    ///< of contacts in one step, at least 1
   bool check_intersections = false;  ///< counts after each step where surfaces pass through each other
 };
+
+/// What joints keep; see proto/palpate/v1/scene.proto.
+enum class JointKind { kBall, kHinge, kSlider, kFixed, kDistance, kPlane, kLine, kSpring };
+inline constexpr std::array<const char*, 8> kJointKindNames = {"ball", "hinge", "slider", "fixed", "distance", "plane", "line", "spring"};
+
+/// What acts on the free coordinate of a hinge [rad, N m] or a slider [m, N]. Springs of ball joints act on all three turns.
+struct JointDriveDescription {
+  enum class Kind { kFree, kMotor, kSpring, kMotion };
+  Kind kind = Kind::kFree;
+  double speed = 0;                                             ///< of a motor
+  double max_effort = std::numeric_limits<double>::infinity();  ///< of a motor
+  double target = 0;                                            ///< of a spring; of a spring joint its length at rest
+  double stiffness = 0;                                         ///< of a spring
+  double damping = 0;                                           ///< of a spring
+  std::vector<double> times_s = {};                             ///< of a motion, ascending
+  std::vector<double> targets = {};                             ///< at these; straight between them
+  friend bool operator==(const JointDriveDescription&, const JointDriveDescription&) = default;
+};
+
+struct JointDescription {
+  static constexpr uint32_t kWorld = 0xffffffffU;
+  std::string name;  ///< unique in the scene
+  JointKind kind = JointKind::kBall;
+  uint32_t body_a = kWorld, body_b = kWorld;                ///< places in bodies, rigid ones; not both the world, not the same
+  Eigen::Vector3d point_a_m{0, 0, 0};                       ///< in W, where the bodies are at the start
+  Eigen::Vector3d point_b_m{0, 0, 0};                       ///< likewise
+  Eigen::Vector3d axis{0, 0, 1};                            ///< unit, in W: of hinge, slider and line; normal of a plane
+  double lower = -std::numeric_limits<double>::infinity();  ///< limits of hinge, slider and distance
+  double upper = std::numeric_limits<double>::infinity();
+  JointDriveDescription drive;  ///< of hinge, slider, ball and spring
+  double break_force_n = std::numeric_limits<double>::infinity();
+  double break_torque_n_m = std::numeric_limits<double>::infinity();
+};
+inline constexpr size_t kMaxJoints = 4096;  ///< of a scene
 
 struct HapticOptions {
   int max_constraints = 16;  ///< at most kMaxLocalConstraints
@@ -257,6 +293,7 @@ struct SceneDescription {
   std::vector<BodyDescription> bodies;
   std::vector<ObstacleDescription> obstacles;
   std::vector<ToolDescription> tools;
+  std::vector<JointDescription> joints;
   HapticOptions haptics;
   size_t max_tets = 2'000'000;  ///< of all bodies, edits included: one that would need more is refused
 };

@@ -95,11 +95,11 @@ void VisitState(Archive& archive, MarkerDescription& value) {
 template <typename Archive>
 void VisitState(Archive& archive, BodyDescription& value) {
   auto& [name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers, velocity,
-         angular_velocity, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones, surface_zones, texture] =
-      value;
+         angular_velocity, angular_damping, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones,
+         surface_zones, texture] = value;
   archive(name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers,
-          velocity, angular_velocity, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones, surface_zones,
-          texture);
+          velocity, angular_velocity, angular_damping, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones,
+          surface_zones, texture);
 }
 
 template <typename Archive>
@@ -146,8 +146,8 @@ void VisitState(Archive& archive, ToolDescription& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, SolverOptions& value) {
-  auto& [iterations, acceleration, coarse_nodes, tolerance, report_energy] = value;
-  archive(iterations, acceleration, coarse_nodes, tolerance, report_energy);
+  auto& [iterations, acceleration, coarse_nodes, tolerance, joint_dissipation, report_energy] = value;
+  archive(iterations, acceleration, coarse_nodes, tolerance, joint_dissipation, report_energy);
 }
 
 template <typename Archive>
@@ -163,9 +163,21 @@ void VisitState(Archive& archive, HapticOptions& value) {
 }
 
 template <typename Archive>
+void VisitState(Archive& archive, JointDriveDescription& value) {
+  auto& [kind, speed, max_effort, target, stiffness, damping, times, targets] = value;
+  archive(kind, speed, max_effort, target, stiffness, damping, times, targets);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, JointDescription& value) {
+  auto& [name, kind, body_a, body_b, point_a, point_b, axis, lower, upper, drive, break_force, break_torque] = value;
+  archive(name, kind, body_a, body_b, point_a, point_b, axis, lower, upper, drive, break_force, break_torque);
+}
+
+template <typename Archive>
 void VisitState(Archive& archive, SceneDescription& value) {
-  auto& [name, dt, gravity, solver, contact, bodies, obstacles, tools, haptics, max_tets] = value;
-  archive(name, dt, gravity, solver, contact, bodies, obstacles, tools, haptics, static_cast<uint64_t>(max_tets));
+  auto& [name, dt, gravity, solver, contact, bodies, obstacles, tools, joints, haptics, max_tets] = value;
+  archive(name, dt, gravity, solver, contact, bodies, obstacles, tools, joints, haptics, static_cast<uint64_t>(max_tets));
 }
 
 }  // namespace palpate::sim

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -66,9 +67,17 @@ struct ReleaseEdit {
   size_t tool = 0;
 };
 
+/// Another drive and other limits of a joint's coordinate, or none of all that it holds.
+struct JointEdit {
+  size_t joint = 0;
+  bool is_released = false;
+  JointDriveDescription drive = {};
+  std::optional<std::array<double, 2>> limits = {};  ///< of a distance; others keep theirs
+};
+
 struct Edit {
-  size_t body = 0;  ///< index into World::bodies; not of grasp and release
-  std::variant<CarveEdit, RefineEdit, InciseEdit, MaterialEdit, GraspEdit, ReleaseEdit> what;
+  size_t body = 0;  ///< index into World::bodies; not of grasp, release and joint edits
+  std::variant<CarveEdit, RefineEdit, InciseEdit, MaterialEdit, GraspEdit, ReleaseEdit, JointEdit> what;
 };
 
 /// Tissue that an edit has cut off and that goes on in a body of its own, where it has other ids.

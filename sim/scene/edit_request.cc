@@ -4,16 +4,21 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "sim/scene/checker.h"
+#include "sim/scene/joint_spec.h"
 #include "sim/scene/material_spec.h"
 #include "sim/scene/scene_spec.h"
 
 namespace palpate::scene {
 namespace {
+
+static_assert(std::size(kEditKindNames) == std::variant_size_v<decltype(sim::Edit::what)>);
 
 constexpr double kMinEdge_m = 1e-5;
 constexpr double kMaxEdge_m = 1;
@@ -49,6 +54,8 @@ void CheckEdit(Checker& check, const std::string& path, const v1::Edit& edit) {
   const bool is_of_tool = edit.has_grasp() || edit.has_release();
   if (is_of_tool) {
     if (!edit.body().empty()) check.Invalid(At(path, "body"), "is not used by grasp and release, which take what the tool meets");
+  } else if (edit.has_joint()) {
+    if (!edit.body().empty()) check.Invalid(At(path, "body"), "is not used by joint, which names its own");
   } else {
     check.RequiredName(At(path, "body"), edit.body(), kMaxBodyNameBytes);
   }
@@ -79,8 +86,11 @@ void CheckEdit(Checker& check, const std::string& path, const v1::Edit& edit) {
     case v1::Edit::kRelease:
       check.RequiredName(At(path, "release.tool"), edit.release().tool(), kMaxNameBytes);
       break;
+    case v1::Edit::kJoint:
+      CheckJointEdit(check, At(path, "joint"), edit.joint());
+      break;
     case v1::Edit::EDIT_NOT_SET:
-      check.Invalid(path, "no edit is given; one of carve, refine, incise, material, grasp, release is needed");
+      check.Invalid(path, "no edit is given; one of carve, refine, incise, material, grasp, release, joint is needed");
       break;
   }
 }
@@ -128,7 +138,7 @@ absl::StatusOr<sim::MaterialEdit> ChangeMaterials(const v1::MaterialEdit& edit, 
 
 absl::StatusOr<sim::Edit> BuildEdit(const v1::Edit& edit, const std::string& path, EditTargets& targets) {
   sim::Edit out;
-  if (!edit.has_grasp() && !edit.has_release()) {
+  if (!edit.has_grasp() && !edit.has_release() && !edit.has_joint()) {
     PALPATE_ASSIGN_OR_RETURN(out.body, IndexOf(targets.bodies, edit.body(), At(path, "body"), "body"));
   }
   switch (edit.edit_case()) {
@@ -156,6 +166,10 @@ absl::StatusOr<sim::Edit> BuildEdit(const v1::Edit& edit, const std::string& pat
     case v1::Edit::kRelease: {
       PALPATE_ASSIGN_OR_RETURN(const size_t tool, IndexOf(targets.tools, edit.release().tool(), At(path, "release.tool"), "tool"));
       out.what = sim::ReleaseEdit{tool};
+      break;
+    }
+    case v1::Edit::kJoint: {
+      PALPATE_ASSIGN_OR_RETURN(out.what, BuildJointEdit(edit.joint(), At(path, "joint"), targets.joints));
       break;
     }
     case v1::Edit::EDIT_NOT_SET:
@@ -203,9 +217,10 @@ void EncodeOutcomes(std::span<const sim::Edit> edits, std::span<const sim::EditO
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const sim::EditOutcome& outcome = outcomes[i];
     v1::EditOutcome& o = *out.add_outcomes();
-    const bool is_of_tool =
-        std::holds_alternative<sim::GraspEdit>(edits[i].what) || std::holds_alternative<sim::ReleaseEdit>(edits[i].what);
-    if (!is_of_tool) o.set_body(bodies[edits[i].body]);
+    const auto& what = edits[i].what;
+    const bool has_no_body = std::holds_alternative<sim::GraspEdit>(what) || std::holds_alternative<sim::ReleaseEdit>(what) ||
+                             std::holds_alternative<sim::JointEdit>(what);
+    if (!has_no_body) o.set_body(bodies[edits[i].body]);
     AddIds(outcome.removed_tets, [&o](uint64_t id) { o.add_removed_tets(id); });
     AddIds(outcome.added_tets, [&o](uint64_t id) { o.add_added_tets(id); });
     for (const auto& [parent, child] : outcome.remapped_tets) {

@@ -22,13 +22,14 @@ inline constexpr size_t kMaxBodyNameBytes = 256;  ///< a piece that was cut off 
 inline constexpr double kMaxRegionRadius_m = 10;
 
 /// Names of edit kinds for metrics, by the index of sim::Edit::what.
-inline constexpr std::string_view kEditKindNames[] = {"carve", "refine", "incise", "material", "grasp", "release"};
+inline constexpr std::string_view kEditKindNames[] = {"carve", "refine", "incise", "material", "grasp", "release", "joint"};
 
 /// What a scene's edits may name, by index.
 struct EditTargets {
   std::vector<std::string> bodies;
   std::vector<std::string> tools;
   std::vector<std::vector<sim::ZoneMaterial>> materials;  ///< of each body, see sim::World::MaterialsOf
+  std::vector<sim::JointDescription> joints = {};
 };
 
 /// Checks every field of a request against the ranges of edit.proto, without a scene. Errors: InvalidArgument `<field path>: <value> is

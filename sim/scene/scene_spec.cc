@@ -17,6 +17,7 @@
 #include "sim/mesh/mesh_io.h"
 #include "sim/scene/body_spec.h"
 #include "sim/scene/checker.h"
+#include "sim/scene/joint_spec.h"
 #include "sim/scene/marker_spec.h"
 #include "sim/scene/material_spec.h"
 #include "sim/scene/solver_advice.h"
@@ -327,6 +328,10 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
   if (!is_rigid && moves(body.angular_velocity_rad_per_s())) {
     check.Invalid(At(path, "angular_velocity_rad_per_s"), "only a rigid body starts to turn");
   }
+  if (body.has_angular_damping_per_s()) {
+    if (!is_rigid) check.Invalid(At(path, "angular_damping_per_s"), "only a rigid body has it");
+    check.Range(At(path, "angular_damping_per_s"), body.angular_damping_per_s(), 0, 1000);
+  }
   if (is_static && moves(body.velocity_m_per_s())) check.Invalid(At(path, "velocity_m_per_s"), "a static body does not move");
 }
 
@@ -618,6 +623,7 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   if (body.simulation() == v1::SIMULATION_HYBRID) out.simulation = sim::Simulation::kHybrid;
   out.velocity_m_per_s = ToEigen(body.velocity_m_per_s());
   out.angular_velocity_rad_per_s = ToEigen(body.angular_velocity_rad_per_s());
+  if (body.has_angular_damping_per_s()) out.angular_damping_per_s = body.angular_damping_per_s();
   out.volume_stiffness_pa = body.volume_stiffness_pa();
   if (body.has_self_collision()) out.self_collision = body.self_collision();
   if (out.kind != sim::BodyKind::kDeformable) out.self_collision = false;
@@ -697,6 +703,7 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   if (spec.solver().tolerance_m_per_s2() > 0 && spec.solver().has_coarse_nodes() && spec.solver().coarse_nodes() == 0) {
     check.Invalid("solver.tolerance_m_per_s2", "is judged at coarse corrections, and solver.coarse_nodes is 0");
   }
+  if (spec.solver().has_joint_dissipation()) check.Range("solver.joint_dissipation", spec.solver().joint_dissipation(), 0, 1);
   if (spec.contact().has_margin_m()) check.Range("contact.margin_m", spec.contact().margin_m(), 1e-6, 0.1);
   if (spec.contact().has_friction()) check.Range("contact.friction", spec.contact().friction(), 0, 2);
   if (spec.contact().has_stiffness_n_per_m()) check.Range("contact.stiffness_n_per_m", spec.contact().stiffness_n_per_m(), 0, 1e7);
@@ -758,6 +765,7 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
     CheckToolSpec(check, path, spec.tools(i));
     check.Unique(At(path, "name"), spec.tools(i).name(), tool_names);
   }
+  if (check.ok()) CheckJoints(check, spec);
   return check.status();
 }
 
@@ -774,6 +782,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   if (spec.solver().has_coarse_nodes()) out.solver.coarse_nodes = static_cast<int>(spec.solver().coarse_nodes());
   out.solver.tolerance_m_per_s2 = spec.solver().tolerance_m_per_s2();
   out.solver.report_energy = spec.solver().report_energy();
+  if (spec.solver().has_joint_dissipation()) out.solver.joint_dissipation = spec.solver().joint_dissipation();
   if (spec.contact().has_margin_m()) out.contact.margin_m = spec.contact().margin_m();
   if (spec.contact().has_friction()) out.contact.friction = spec.contact().friction();
   if (spec.contact().has_stiffness_n_per_m()) out.contact.stiffness_n_per_m = spec.contact().stiffness_n_per_m();
@@ -802,6 +811,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
       out.bodies.push_back(std::move(body));
     }
   }
+  PALPATE_RETURN_IF_ERROR(BuildJoints(spec, &out));
   for (const v1::ObstacleSpec& obstacle : spec.obstacles()) out.obstacles.push_back(BuildObstacle(obstacle));
   for (int i = 0; i < spec.tools_size(); ++i) {
     PALPATE_ASSIGN_OR_RETURN(sim::ToolDescription tool, BuildToolDescription(spec.tools(i), At("tools", i)));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/scene/material.h"
+#include "sim/world/scene_joints.h"
 
 namespace palpate::sim {
 namespace {
@@ -79,9 +80,23 @@ absl::Status CheckGrasp(size_t tool, double radius_m, std::span<const ToolDescri
   return absl::InvalidArgumentError(absl::StrCat("radius_m ", radius_m, " must not be negative, and finite"));
 }
 
+absl::Status CheckJointEdit(const JointEdit& edit, std::span<const JointDescription> joints) {
+  if (edit.joint >= joints.size()) return absl::NotFoundError(absl::StrCat("joint ", edit.joint, " is outside [0, ", joints.size(), ")"));
+  if (edit.is_released) return absl::OkStatus();
+  JointDescription changed = joints[edit.joint];
+  changed.drive = edit.drive;
+  if (edit.limits) {
+    changed.lower = (*edit.limits)[0];
+    changed.upper = (*edit.limits)[1];
+  }
+  return Annotate(CheckJointCoordinate(changed), absl::StrCat("joint ", changed.name));
+}
+
 }  // namespace
 
-absl::Status CheckEdit(const Edit& edit, std::span<const std::unique_ptr<WorldBody>> bodies, std::span<const ToolDescription> tools) {
+absl::Status CheckEdit(const Edit& edit, std::span<const std::unique_ptr<WorldBody>> bodies, const SceneDescription& scene) {
+  const std::vector<ToolDescription>& tools = scene.tools;
+  if (const auto* const joint = std::get_if<JointEdit>(&edit.what)) return CheckJointEdit(*joint, scene.joints);
   if (const auto* const grasp = std::get_if<GraspEdit>(&edit.what)) return CheckGrasp(grasp->tool, grasp->radius_m, tools);
   if (const auto* const release = std::get_if<ReleaseEdit>(&edit.what)) return CheckGrasp(release->tool, 0, tools);
   if (edit.body >= bodies.size()) {
@@ -108,7 +123,8 @@ absl::Status CheckEdit(const Edit& edit, std::span<const std::unique_ptr<WorldBo
                  },
                  [](const InciseEdit& incise) { return CheckIncision(incise); },
                  [&](const MaterialEdit& material) { return CheckMaterialEdit(material, body); },
-                 [](const GraspEdit&) { return absl::OkStatus(); }, [](const ReleaseEdit&) { return absl::OkStatus(); }},
+                 [](const GraspEdit&) { return absl::OkStatus(); }, [](const ReleaseEdit&) { return absl::OkStatus(); },
+                 [](const JointEdit&) { return absl::OkStatus(); }},
       edit.what);
 }
 

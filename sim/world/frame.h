@@ -81,6 +81,24 @@ struct FrameMarker {
   bool is_released = false;                              ///< the tissue around it was removed
 };
 
+/// A joint of the scene after a step.
+struct FrameJoint {
+  double position = 0;  ///< hinge [rad], slider, distance, spring [m]
+  double effort = 0;    ///< of what drives or limits it, on B along the coordinate [N m, N]; distance and spring: the pull on B
+  Eigen::Vector3d force_n = Eigen::Vector3d::Zero();     ///< on B at its point, in W
+  Eigen::Vector3d torque_n_m = Eigen::Vector3d::Zero();  ///< on B about its point, in W
+  Eigen::Vector3d point_m = Eigen::Vector3d::Zero();     ///< of B, in W
+  double gap_m = 0;                                      ///< how far what it holds is off
+  double gap_rad = 0;
+  bool is_broken = false;
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    auto& [at, drawn, force, torque, point, off_m, off_rad, broken] = *this;
+    archive(at, drawn, force, torque, point, off_m, off_rad, broken);
+  }
+};
+
 /// Stages of a step, in order; names for metrics and streams.
 inline constexpr std::array<std::string_view, 6> kStageNames = {"tools", "detect", "solve", "forces", "readback", "models"};
 
@@ -99,6 +117,7 @@ struct Frame {
   FrameContactStatistics contact_statistics;
   std::vector<FrameTool> tools;
   std::vector<FrameMarker> markers;      ///< those of the description, body by body
+  std::vector<FrameJoint> joints;        ///< those of the description
   std::vector<LocalModel> local_models;  ///< one per tool
   double step_ms = 0;
   std::array<double, kStageNames.size()> stage_ms{};

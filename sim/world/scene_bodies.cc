@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/mesh/mass_properties.h"
 #include "sim/scene/material.h"
+#include "sim/world/scene_joints.h"
 #include "sim/world/world_values.h"
 
 namespace palpate::sim {
@@ -126,6 +127,7 @@ absl::Status SceneBodies::Build() {
     PALPATE_RETURN_IF_ERROR(Add(body, b, name, markers));
     markers += static_cast<uint32_t>(body.markers.size());
   }
+  PALPATE_ASSIGN_OR_RETURN(motions_.joints, SceneJoints::ModelOf(description_));
   return absl::OkStatus();
 }
 
@@ -218,6 +220,8 @@ void SceneBodies::AddRigid(const BodyDescription& body, uint32_t index, uint32_t
   for (int i = 0; i < 9; ++i) rigid.inertia_kg_m2[static_cast<size_t>(i)] = mass.inertia_kg_m2(i / 3, i % 3);
   rigid.velocity_m_per_s = ToArray(body.velocity_m_per_s);
   rigid.angular_velocity_rad_per_s = ToArray(body.angular_velocity_rad_per_s);
+  rigid.damping_per_s = body.material.mass_damping_per_s;
+  rigid.angular_damping_per_s = body.angular_damping_per_s.value_or(rigid.damping_per_s);
   motions_.rigid.push_back(rigid);
 }
 

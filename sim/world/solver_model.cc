@@ -130,6 +130,7 @@ void SolverModel::Make(gpu::TissuePrescribed prescribed, bool may_be_at_rest) {
   for (const uint32_t v : model_.prescribed.vertices) model_.fixed[v] = gpu::kFixedVertex;
   model_.vertex_origin = vertices_.origin.values();
   model_.rigid = motions_.rigid;
+  model_.joints = motions_.joints;
   ListShapes();
   ListDrivenAndLoads();
   for (const bool editable : {false, true}) {
@@ -276,7 +277,7 @@ bool SolverModel::IsSound() const {
   if (m.rest_m.size() != n || m.fixed.size() != n || m.held_axes.size() != n || m.vertex_origin.size() != n || vertex_area_m2_.size() > n ||
       m.self_collision.size() != bodies_.size() || m.volume_stiffness_pa.size() != bodies_.size() || !m.body_triangle_begin.empty() ||
       m.driven.size() != motions_.driven.size() || m.loads.size() != motions_.loads.size() || m.rigid.size() != motions_.rigid.size() ||
-      tet_places_.size() != bodies_.size() || triangle_places_.size() != bodies_.size()) {
+      m.joints.size() != motions_.joints.size() || tet_places_.size() != bodies_.size() || triangle_places_.size() != bodies_.size()) {
     return false;
   }
   for (const VertexHandle v : vertices_.handles()) {

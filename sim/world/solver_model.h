@@ -17,6 +17,7 @@ struct SceneMotions {
   std::vector<gpu::TissueDrivenRegion> driven;
   std::vector<gpu::TissueLoad> loads;
   std::vector<gpu::TissueRigidBody> rigid;
+  std::vector<gpu::RigidJoint> joints;
 };
 
 /// The solver's model of a scene, which follows edits entry by entry: vertices have their handles, tets and triangles have places.

@@ -20,6 +20,7 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
   PALPATE_RETURN_IF_ERROR(rack_.TakeCommands(commands));
   PALPATE_RETURN_IF_ERROR(PrepareInstruments());
   PALPATE_RETURN_IF_ERROR(PrescribeQuasiStatic());
+  PALPATE_RETURN_IF_ERROR(joints_.Drive(*solver_, static_cast<double>(step_ + 1) * description_.dt_s));
   tools_ms_ = MillisecondsSince(&mark);
   std::function<void()> take_newer_poses;
   if (before_tools) {
@@ -39,7 +40,8 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
   is_given_ = false;
   FollowInstruments(step);
   PALPATE_RETURN_IF_ERROR(FollowQuasiStatic(step));
-  frame_ = publisher_.Make(step, step_, tools_ms_);
+  joints_.Follow(step.joints);
+  frame_ = MakeFrame(step);
   return frame_;
 }
 
@@ -101,6 +103,7 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
     ResetTools();
   }
   removal_.Reset();
+  joints_.Reset();
   rack_.ResetCommands();
   step_ = 0;
   failed_ = false;
@@ -112,8 +115,15 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Reset() {
   PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
   quasi_static_.Reset(vertices_, step.colliders);
   tools_ms_ = 0;
-  frame_ = publisher_.Make(step, step_, tools_ms_);
+  joints_.Follow(step.joints);
+  frame_ = MakeFrame(step);
   return frame_;
+}
+
+std::shared_ptr<Frame> World::Impl::MakeFrame(const gpu::TissueStep& step) {
+  std::shared_ptr<Frame> frame = publisher_.Make(step, step_, tools_ms_);
+  frame->joints = joints_.frame();
+  return frame;
 }
 
 void World::Impl::ResetTools() {

@@ -20,6 +20,7 @@ gpu::TissueOptions OptionsOf(const SceneDescription& scene) {
   options.coarse_nodes = static_cast<uint32_t>(scene.solver.coarse_nodes);
   options.tolerance_m_per_s2 = scene.solver.tolerance_m_per_s2;
   options.report_energy = scene.solver.report_energy;
+  options.joint_dissipation = scene.solver.joint_dissipation;
   options.margin_m = scene.contact.margin_m;
   options.friction = scene.contact.friction;
   options.stiffness_n_per_m = scene.contact.stiffness_n_per_m;

@@ -53,11 +53,11 @@ void World::Impl::SaveScene(StateWriter& archive) {
   // All members, so that a new one is not forgotten. Not here: what the caller gives (context, description), what is in the other sections
   // (solver, topology, frame), times, and what lives for one call (surface, folds, opening).
   [[maybe_unused]] auto& [context, description, description_hash, solver, topology, frame, step, failed, is_edited, is_given, tools_ms,
-                          scene, bodies, vertices, model, surface, folds, opening, rack, projection, grasping, removal, publisher,
+                          scene, bodies, vertices, model, surface, folds, opening, rack, projection, grasping, removal, joints, publisher,
                           quasi_static] = *this;
   SaveCounts({step, is_edited, is_given, static_cast<uint64_t>(bodies.size())}, archive);
   SaveTissue(archive);
-  archive(rack, grasping, projection, removal, publisher);
+  archive(rack, grasping, projection, removal, joints, publisher);
   quasi_static.SaveState(archive);
 }
 
@@ -151,7 +151,7 @@ absl::Status World::Impl::LoadInstruments(const SceneCounts& counts, StateReader
   step_ = counts.step;
   is_edited_ = counts.is_edited;
   is_given_ = counts.is_given;
-  archive(rack_, grasping_, projection_, removal_, publisher_);
+  archive(rack_, grasping_, projection_, removal_, joints_, publisher_);
   for (const ToolState& tool : rack_.tools()) {
     for (const size_t body : tool.cut_bodies) archive.Check(body < bodies_.size() && bodies_[body]->is_editable(), "a blade is in no body");
     for (const VertexHandle handle : tool.pinched) archive.Check(vertices_.body.contains(handle), "a pinched vertex is out of range");

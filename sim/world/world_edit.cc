@@ -55,7 +55,7 @@ absl::StatusOr<EditOutcome> World::Impl::ApplyTo(WorldBody& body, const Edit& ed
 absl::StatusOr<std::vector<EditOutcome>> World::Impl::Apply(std::span<const Edit> edits, const std::function<bool()>& is_enough) {
   if (failed_) return absl::FailedPreconditionError("the scene has failed and must be reset");
   for (size_t i = 0; i < edits.size(); ++i) {
-    const absl::Status valid = CheckEdit(edits[i], bodies_, description_.tools);
+    const absl::Status valid = CheckEdit(edits[i], bodies_, description_);
     if (!valid.ok()) return Annotate(valid, absl::StrCat("edits[", i, "]"));
   }
   std::vector<EditOutcome> outcomes;
@@ -85,6 +85,14 @@ absl::Status World::Impl::ApplyAll(std::span<const Edit> edits, const std::funct
     if (const auto* release = std::get_if<ReleaseEdit>(&edit.what)) {
       grasping_.Release(release->tool);
       outcomes->emplace_back();
+      continue;
+    }
+    if (const auto* joint = std::get_if<JointEdit>(&edit.what)) {
+      joints_.Apply(*joint);
+      outcomes->emplace_back();
+      auto frame = std::make_shared<Frame>(*frame_);
+      frame->joints = joints_.frame();
+      frame_ = std::move(frame);
       continue;
     }
     PALPATE_ASSIGN_OR_RETURN(EditOutcome outcome, ApplyTo(*bodies_[edit.body], edit));
@@ -154,7 +162,7 @@ absl::Status World::Impl::PublishEdits() {
   PALPATE_ASSIGN_OR_RETURN(const gpu::TissueStep step, solver_->Inspect());
   // Contacts are of a step, and this frame is not of one; the next projection still starts from their forces.
   std::vector<ProjectedContact> projected = projection_.TakeContacts();
-  std::shared_ptr<Frame> frame = publisher_.Make(step, step_, tools_ms_);
+  std::shared_ptr<Frame> frame = MakeFrame(step);
   projection_.GiveBack(std::move(projected));
   // What the newest step told of the tools holds until the next: a hand would feel a gap.
   for (size_t t = 0; t < frame->tools.size(); ++t) {

@@ -14,6 +14,7 @@
 #include "sim/world/grasping.h"
 #include "sim/world/quasi_static.h"
 #include "sim/world/scene_bodies.h"
+#include "sim/world/scene_joints.h"
 #include "sim/world/scene_surface.h"
 #include "sim/world/scene_vertices.h"
 #include "sim/world/solver_model.h"
@@ -67,6 +68,7 @@ class World::Impl {
 
   // A step: what instruments do before it, and what it did to them.
   absl::Status PrepareInstruments();
+  std::shared_ptr<Frame> MakeFrame(const gpu::TissueStep& step);
   absl::Status ApplyOfInstruments(std::span<const Edit> edits, std::span<const size_t> owners);
   void FollowInstruments(const gpu::TissueStep& step);
   absl::Status UpdateQuasiStatic(bool eager);
@@ -125,6 +127,7 @@ class World::Impl {
   TissueProjection projection_{rack_, bodies_, vertices_, model_, topology_};
   Grasping grasping_{rack_, bodies_, vertices_, surface_, model_, solver_};
   TissueRemoval removal_{rack_, bodies_, vertices_, topology_};
+  SceneJoints joints_{description_};
   FramePublisher publisher_{rack_, grasping_, projection_, bodies_, vertices_, model_, topology_};
   QuasiStatic quasi_static_;
 };

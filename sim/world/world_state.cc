@@ -86,11 +86,12 @@ void VisitState(Archive& archive, LocalModel& value) {
 template <typename Archive>
 void VisitState(Archive& archive, Frame& value) {
   [[maybe_unused]] auto& [step, sim_time, server_time, state_hash, topology_version, topology, surface_positions, volume_positions,
-                          contacts, surface_contacts, statistics, tools, markers, local_models, step_ms, stage_ms, kinetic_energy,
+                          contacts, surface_contacts, statistics, tools, markers, joints, local_models, step_ms, stage_ms, kinetic_energy,
                           elastic_energy, max_speed, inverted_tets, sweeps, max_penetration] = value;
   archive.Enter("Frame");
   archive(step, sim_time, server_time, state_hash, topology_version, surface_positions, contacts, surface_contacts, statistics, tools,
-          markers, local_models, step_ms, stage_ms, kinetic_energy, elastic_energy, max_speed, inverted_tets, sweeps, max_penetration);
+          markers, joints, local_models, step_ms, stage_ms, kinetic_energy, elastic_energy, max_speed, inverted_tets, sweeps,
+          max_penetration);
 }
 
 template <typename Archive>

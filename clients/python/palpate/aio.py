@@ -296,6 +296,10 @@ class Scene:
         """Lets go of what a tool holds."""
         return (await self.edit({"release": {"tool": tool}})).outcomes[0]
 
+    async def drive(self, joint: str, change: Mapping[str, Any]) -> None:
+        """As Scene.drive of `palpate`."""
+        await self.edit({"joint": {"joint": joint, **change}})
+
     def watch(self, *, positions: str = "float32", contacts: bool = True, tools: bool = True, volume: bool = False,
               max_rate_hz: Optional[float] = None, contact_bodies: Sequence[str] = (), patience_s: Optional[float] = None) -> "Watch":
         """As palpate.Scene.watch: an async iterator and context manager."""

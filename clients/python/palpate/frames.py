@@ -22,6 +22,11 @@ SURFACE_CONTACT_DTYPE = np.dtype([("kind", "u4"), ("body_a", "u4"), ("body_b", "
                                   ("point_b_m", "f8", 3), ("normal", "f8", 3), ("distance_m", "f8"), ("force_n", "f8", 3)])
 """Contacts between and within bodies: kind 1 is a vertex of A and a triangle of B, 2 an edge of each; force on B."""
 
+JOINT_DTYPE = np.dtype([("position", "f8"), ("effort", "f8"), ("force_n", "f8", 3), ("torque_n_m", "f8", 3), ("point_m", "f8", 3),
+                        ("gap_m", "f8"), ("gap_rad", "f8"), ("is_broken", "?")])
+"""Joints: their coordinate (hinge in rad; slider, distance and spring in m), what drives or limits it, force and torque on B at its point,
+and how far what they hold is off."""
+
 MARKER_DTYPE = np.dtype([("position_m", "f8", 3), ("body", "u4"), ("is_released", "?")])
 """Where markers are, and in which body."""
 
@@ -143,6 +148,17 @@ class Frame:
         return out
 
     @property
+    def joints(self) -> np.ndarray:
+        """Joints in the order of `topology.joints`, JOINT_DTYPE."""
+        out = np.zeros(len(self.message.joints), JOINT_DTYPE)
+        for row, joint in zip(out, self.message.joints):
+            for name in ("position", "effort", "gap_m", "gap_rad", "is_broken"):
+                row[name] = getattr(joint, name)
+            for name in ("force_n", "torque_n_m", "point_m"):
+                row[name] = vec3(getattr(joint, name))
+        return out
+
+    @property
     def tools(self) -> Dict[str, ToolState]:
         """The tools by name."""
         return {shape.name: _tool_state(shape.name, state) for shape, state in zip(self.topology.tools, self.message.tools)}
@@ -226,4 +242,4 @@ class LocalModel:
         return force @ self.normals
 
 
-__all__: List[str] = ["CONTACT_DTYPE", "Frame", "LocalModel", "MARKER_DTYPE", "OBSTACLE", "SURFACE_CONTACT_DTYPE", "ToolState", "rotation_matrix"]
+__all__: List[str] = ["CONTACT_DTYPE", "Frame", "JOINT_DTYPE", "LocalModel", "MARKER_DTYPE", "OBSTACLE", "SURFACE_CONTACT_DTYPE", "ToolState", "rotation_matrix"]

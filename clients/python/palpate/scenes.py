@@ -278,6 +278,11 @@ class Scene:
         """Lets go of what a tool holds."""
         return self.edit({"release": {"tool": tool}}).outcomes[0]
 
+    def drive(self, joint: str, change: Mapping[str, Any]) -> None:
+        """Drives a joint in another way from now on: one field of JointEdit, as `{"turn": {"motor": {"speed_rad_per_s": 2}}}` or
+        `{"release": {}}`. Errors: NotFound (the joint), InvalidArgument (a change that its kind does not have)."""
+        self.edit({"joint": {"joint": joint, **change}})
+
     # -- past ------------------------------------------------------------------------------------------------------------------------
 
     def save(self, path: PathLike) -> int:

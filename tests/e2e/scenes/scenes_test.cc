@@ -515,6 +515,87 @@ void Scenes::DropBoxes(uint64_t steps) {
 TEST_F(Scenes, RigidBodiesAreDropped) { DropBoxes(40); }
 TEST_F(Scenes, SlowRigidBodiesAreDroppedForTheFullLength) { DropBoxes(300); }
 
+/// The body of a name.
+int BodyNamed(const SceneRun& run, const std::string& name) {
+  for (int b = 0; b < run.body_count(); ++b) {
+    if (run.topology(b).name == name) return b;
+  }
+  ADD_FAILURE() << "no body " << name;
+  return 0;
+}
+
+TEST_F(Scenes, AChainHoldsAWeight) {
+  const std::unique_ptr<SceneRun> run = Load("chain", "");
+  ASSERT_NE(run, nullptr);
+  const int weight = BodyNamed(*run, "weight");
+  double lowest = 1;
+  for (int i = 0; i < 120; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+    ASSERT_EQ(run->frame().joints_size(), 51);
+    for (const v1::JointState& joint : run->frame().joints()) ASSERT_LT(joint.gap_m(), 2e-5) << "step " << i;
+    lowest = std::min(lowest, run->Center(weight).z());
+  }
+  EXPECT_GT(run->mass_kg(weight), 99 * run->mass_kg(0));
+  EXPECT_LT(lowest, -0.2) << "it swings down";
+  EXPECT_GT(lowest, 0.6 - 1.04) << "and no farther than the chain is long";
+}
+
+TEST_F(Scenes, ABridgeCarriesCrates) {
+  const std::unique_ptr<SceneRun> run = Load("bridge", "");
+  ASSERT_NE(run, nullptr);
+  const int crate = BodyNamed(*run, "crate0");
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+    // Where crates strike, planks are cut short at their planes, and joints give.
+    for (const v1::JointState& joint : run->frame().joints()) ASSERT_LT(joint.gap_m(), i < 160 ? 0.02 : 1e-4) << "step " << i;
+  }
+  double carried_n = 0;
+  for (int b = 0; b < 3; ++b) {
+    EXPECT_GT(run->Center(crate + b).z(), 0.2) << "on the bridge";
+    carried_n += run->SurfaceForce(crate + b).z();
+  }
+  EXPECT_GT(carried_n, 0) << "they lie on planks";
+  // Forces on B, the planks: the left hinge and both ropes carry all.
+  const auto& joints = run->frame().joints();
+  const double held_n = joints[0].force_n().z() + joints[60].force_n().z() + joints[61].force_n().z();
+  EXPECT_GT(held_n, 0);
+  EXPECT_GT(joints[60].effort(), 0) << "a rope pulls";
+}
+
+TEST_F(Scenes, ADoorOpensAndAGateIsPushed) {
+  const std::unique_ptr<SceneRun> run = Load("door", "hand");
+  ASSERT_NE(run, nullptr);
+  const Vector3d rest = ToEigen(run->spec().tools(0).rest_pose().position_m());
+  const int ball = BodyNamed(*run, "ball");
+  const double ball_y = run->Center(ball).y();
+  double farthest = 0;
+  double felt_n = 0;
+  for (int i = 0; i < 150; ++i) {
+    // The hand goes through where the gate was.
+    ASSERT_NO_FATAL_FAILURE(run->MoveTool(rest + Vector3d(0, std::min(0.003 * i, 0.2), 0)));
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+    farthest = std::max(farthest, run->frame().joints(1).position());
+    felt_n = std::max(felt_n, ToEigen(run->frame().tools(0).force_n()).norm());
+  }
+  EXPECT_NEAR(run->frame().joints(0).position(), 0.5 * 1.3, 0.01) << "at 1.25 s: half way";
+  EXPECT_GT(farthest, 0.15) << "the gate yields";
+  EXPECT_GT(run->Center(ball).y(), ball_y + 0.03) << "the door pushes the ball";
+  EXPECT_GT(felt_n, 0.5) << "the hand feels the gate";
+  // Let go, the gate comes back; and a client brakes the door.
+  v1::EditSceneRequest request;
+  v1::JointEdit& brake = *request.add_edits()->mutable_joint();
+  brake.set_joint("door");
+  brake.mutable_turn()->mutable_motor()->set_speed_rad_per_s(0);
+  ASSERT_EQ(run->Perform(request).size(), 1U);
+  const double held = run->frame().joints(0).position();
+  for (int i = 0; i < 90; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->MoveTool(rest - Vector3d(0, 0.1, 0)));
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+  }
+  EXPECT_LT(run->frame().joints(1).position(), 0.5 * farthest);
+  EXPECT_NEAR(run->frame().joints(0).position(), held, 1e-4);
+}
+
 void Scenes::PokeJellies(uint64_t steps) {
   const std::unique_ptr<SceneRun> run = Load("jelly", "finger");
   ASSERT_NE(run, nullptr);

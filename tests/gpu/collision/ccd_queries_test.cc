@@ -378,5 +378,42 @@ TEST_F(CcdQueriesTest, WrongArgumentsAreRefused) {
   }
 }
 
+// A sphere that falls from h hits the floor after sqrt(2 h / g). Its vertices go from place to place on straight lines.
+TEST_F(CcdQueriesTest, AFallingSphereHitsInTime) {
+  constexpr double kGravity = 9.81;
+  constexpr double kRadius_m = 0.05;
+  constexpr double kStep_s = 5e-4;
+  CcdOptions options;
+  options.tolerance = 1e-7;
+  PALPATE_TEST_ASSIGN(CcdQueries queries, CcdQueries::Create(context(), options));
+  for (const double height_m : {0.05, 0.3, 1.7}) {
+    const auto center_z = [&](int step) { return kRadius_m + height_m - kGravity / 2 * std::pow(step * kStep_s, 2); };
+    const double expected_s = std::sqrt(2 * height_m / kGravity);
+    double hit_s = -1;
+    for (int step = std::max(0, static_cast<int>(expected_s / kStep_s) - 40); hit_s < 0 && step * kStep_s < 1; ++step) {
+      std::vector<double> coordinates;
+      for (int i = 0; i < 64; ++i) {
+        const double turn = 0.1 * i;
+        const double down = M_PI * i / 64;
+        const Double3 arm = {kRadius_m * std::sin(down) * std::cos(turn), kRadius_m * std::sin(down) * std::sin(turn),
+                             -kRadius_m * std::cos(down)};
+        for (const int at : {step, step + 1}) {
+          for (const Double3& p :
+               {Double3{arm[0], arm[1], center_z(at) + arm[2]}, Double3{-2, -2, 0}, Double3{2, -2, 0}, Double3{0, 3, 0}}) {
+            coordinates.insert(coordinates.end(), p.begin(), p.end());
+          }
+        }
+      }
+      PALPATE_TEST_ASSIGN(const std::vector<CcdAnswer> answers, queries.Run(queue(), PALPATE_VERTEX_TRIANGLE, coordinates));
+      float earliest = 2;
+      for (const CcdAnswer& answer : answers) {
+        if (answer.is_hit != 0) earliest = std::min(earliest, answer.toi);
+      }
+      if (earliest <= 1) hit_s = (step + static_cast<double>(earliest)) * kStep_s;
+    }
+    EXPECT_NEAR(hit_s, expected_s, 1e-6) << height_m << " m";
+  }
+}
+
 }  // namespace
 }  // namespace palpate::gpu

@@ -449,13 +449,13 @@ TEST_F(RigidJointsTest, MotorTurnsAtItsSpeedAndStallsAtItsTorque) {
   // Now it cannot: the arm falls back, and the motor pushes with all it has.
   RigidJoint weak = hinge;
   weak.rows[5].max_effort = 0.3;
-  PALPATE_ASSERT_OK(rigid_->joints()->SetRows(queue(), 0, weak.rows));
+  PALPATE_ASSERT_OK(rigid_->joints()->SetRows(0, weak.rows));
   for (int i = 0; i < 20; ++i) Step(kSweeps);
   EXPECT_LT(Reports()[0].coordinates[5], 0.4);
   EXPECT_NEAR(std::abs(Reports()[0].efforts[5]), 0.3, 1e-5);
   // Without any speed it is a brake.
   weak.rows[5] = {.drive = JointDrive::kMotor, .speed = 0, .max_effort = 100};
-  PALPATE_ASSERT_OK(rigid_->joints()->SetRows(queue(), 0, weak.rows));
+  PALPATE_ASSERT_OK(rigid_->joints()->SetRows(0, weak.rows));
   Step(kSweeps);
   const double held = Reports()[0].coordinates[5];
   for (int i = 0; i < 60; ++i) Step(kSweeps);

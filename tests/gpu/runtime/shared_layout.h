@@ -5,8 +5,8 @@
 #include "gpu/shared/collision_types.h"
 #include "gpu/shared/convex_types.h"
 #include "gpu/shared/dynamics_types.h"
-#include "gpu/shared/kdop.h"
 #include "gpu/shared/joint_types.h"
+#include "gpu/shared/kdop.h"
 #include "gpu/shared/rigid_types.h"
 #include "gpu/shared/shape_types.h"
 #include "gpu/shared/types.h"
@@ -184,10 +184,11 @@
   STRUCT(JointBodySystem)                    \
   FIELD(JointBodySystem, h)                  \
   FIELD(JointBodySystem, f)                  \
-  FIELD(JointBodySystem, unused)             \
+  FIELD(JointBodySystem, share)              \
   STRUCT(JointReport)                        \
   FIELD(JointReport, force)                  \
   FIELD(JointReport, torque)                 \
+  FIELD(JointReport, point)                  \
   FIELD(JointReport, coordinates)            \
   FIELD(JointReport, efforts)                \
   STRUCT(CcdCounters)                        \

@@ -58,6 +58,77 @@ void SetSingleTet(v1::TetMeshData& mesh) {
   for (const uint32_t v : {0U, 1U, 2U, 3U}) mesh.add_tets(v);
 }
 
+/// Joints of all kinds between copies of a rigid body.
+v1::SceneSpec JointedSpec() {
+  v1::SceneSpec spec;
+  spec.mutable_solver()->set_joint_dissipation(0.1);
+  v1::BodySpec& body = *spec.add_bodies();
+  body.set_name("link");
+  body.set_kind(v1::BODY_KIND_RIGID);
+  body.mutable_generator()->mutable_slab();
+  body.mutable_generator()->set_edge_length_m(0.05);
+  body.set_angular_damping_per_s(0.3);
+  body.mutable_array()->set_count_x(8);
+  body.mutable_array()->set_count_y(1);
+  body.mutable_array()->set_count_z(1);
+  body.mutable_array()->mutable_spacing_m()->set_x(0.5);
+  const auto add = [&](int copy) -> v1::JointSpec& {
+    v1::JointSpec& joint = *spec.add_joints();
+    joint.set_body_b("link" + std::to_string(copy));
+    if (copy > 0) joint.set_body_a("link" + std::to_string(copy - 1));
+    joint.mutable_point_m()->set_x(0.5 * copy);
+    return joint;
+  };
+  v1::JointSpec& ball = add(0);
+  ball.mutable_ball()->set_stiffness_n_m_per_rad(1);
+  ball.mutable_ball()->set_damping_n_m_s_per_rad(0.1);
+  ball.set_break_force_n(1000);
+  ball.set_break_torque_n_m(100);
+  ball.mutable_array()->set_count(2);
+  ball.mutable_array()->mutable_step_m()->set_x(0.5);
+  v1::HingeJoint& hinge = *add(1).mutable_hinge();
+  hinge.mutable_axis()->set_y(2);
+  hinge.set_lower_rad(-1);
+  hinge.set_upper_rad(2);
+  hinge.mutable_drive()->mutable_motor()->set_speed_rad_per_s(3);
+  hinge.mutable_drive()->mutable_motor()->set_max_torque_n_m(4);
+  v1::TurnSpring& turn = *add(2).mutable_hinge()->mutable_drive()->mutable_spring();
+  turn.set_angle_rad(0.1);
+  turn.set_stiffness_n_m_per_rad(2);
+  turn.set_damping_n_m_s_per_rad(0.2);
+  v1::TurnMotion& turning = *add(3).mutable_hinge()->mutable_drive()->mutable_motion();
+  turning.add_times_s(1);
+  turning.add_times_s(2);
+  turning.add_angles_rad(0);
+  turning.add_angles_rad(-3);
+  v1::SliderJoint& slider = *add(4).mutable_slider();
+  slider.mutable_axis()->set_x(-1);
+  slider.set_lower_m(-0.1);
+  slider.set_upper_m(0.2);
+  slider.mutable_drive()->mutable_motor()->set_speed_m_per_s(0.3);
+  slider.mutable_drive()->mutable_motor()->set_max_force_n(4);
+  v1::ShiftSpring& shift = *add(5).mutable_slider()->mutable_drive()->mutable_spring();
+  shift.set_position_m(0.01);
+  shift.set_stiffness_n_per_m(2);
+  shift.set_damping_n_s_per_m(0.2);
+  v1::ShiftMotion& shifting = *add(6).mutable_slider()->mutable_drive()->mutable_motion();
+  shifting.add_times_s(1);
+  shifting.add_positions_m(0.5);
+  add(7).mutable_fixed();
+  v1::JointSpec& rope = add(1);
+  rope.mutable_point_b_m()->set_x(1);
+  rope.mutable_distance()->set_min_m(0.1);
+  rope.mutable_distance()->set_max_m(0.9);
+  add(2).mutable_plane()->mutable_normal()->set_x(3);
+  add(3).mutable_line()->mutable_axis()->set_y(3);
+  v1::JointSpec& spring = add(4);
+  spring.mutable_point_b_m()->set_x(1);
+  spring.mutable_spring()->set_rest_length_m(0.5);
+  spring.mutable_spring()->set_stiffness_n_per_m(10);
+  spring.mutable_spring()->set_damping_n_s_per_m(1);
+  return spec;
+}
+
 /// Every message and every numeric field present, each with a value that is in range.
 std::vector<v1::SceneSpec> FullSpecs() {
   v1::SceneSpec base;
@@ -239,6 +310,7 @@ std::vector<v1::SceneSpec> FullSpecs() {
   motion.mutable_center_m()->set_x(0.1);
   motion.set_start_s(0.5);
   motion.set_duration_s(2);
+  out.push_back(JointedSpec());
   return out;
 }
 

@@ -1,0 +1,401 @@
+#include "sim/scene/joint_spec.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "sim/scene/scene_spec.h"
+
+namespace palpate::scene {
+namespace {
+
+using sim::JointDescription;
+using sim::JointDriveDescription;
+using sim::JointKind;
+
+constexpr double kMaxEffort = 1e9;  // N, N m, and per m and rad
+constexpr double kMaxBreak = 1e12;  // N, N m
+constexpr double kMaxTurn_rad = 1e4;
+constexpr double kMaxTurnSpeed_rad_per_s = 1e4;
+constexpr double kMaxShift_m = 200;
+constexpr double kMaxShiftSpeed_m_per_s = 100;
+constexpr int kMaxMotionTimes = 1024;
+constexpr double kMinAxisDistance_m = 1e-9;
+
+std::string JointName(const v1::SceneSpec& spec, int index) {
+  const std::string& name = spec.joints(index).name();
+  return name.empty() ? absl::StrCat("joint", index) : name;
+}
+
+uint64_t CopyCount(const v1::JointSpec& joint) { return joint.has_array() ? joint.array().count() : 1; }
+
+void CheckAxis(Checker& check, const std::string& path, bool is_given, const v1::Vec3& axis) {
+  check.Finite(At(path, "x"), axis.x());
+  check.Finite(At(path, "y"), axis.y());
+  check.Finite(At(path, "z"), axis.z());
+  if (check.ok() && is_given && ToEigen(axis).isZero(0)) check.Invalid(path, "is zero");
+}
+
+void CheckMotion(Checker& check, const std::string& path, const google::protobuf::RepeatedField<double>& times, const char* targets_name,
+                 const google::protobuf::RepeatedField<double>& targets, double most) {
+  check.Count(At(path, "times_s"), times.size(), 1, kMaxMotionTimes);
+  if (targets.size() != times.size()) {
+    check.Invalid(At(path, targets_name), absl::StrCat(targets.size(), " entries for ", times.size(), " times"));
+  }
+  for (int i = 0; i < times.size() && check.ok(); ++i) {
+    check.Range(At(At(path, "times_s"), i), times[i], 0, 1e9);
+    if (i > 0 && !(times[i] > times[i - 1]))
+      check.Invalid(At(At(path, "times_s"), i), absl::StrCat(times[i], " is not after ", times[i - 1]));
+    check.Range(At(At(path, targets_name), i), targets[i], -most, most);
+  }
+}
+
+void CheckDrive(Checker& check, const std::string& path, const v1::TurnDrive& drive) {
+  if (drive.has_motor()) {
+    check.Range(At(path, "motor.speed_rad_per_s"), drive.motor().speed_rad_per_s(), -kMaxTurnSpeed_rad_per_s, kMaxTurnSpeed_rad_per_s);
+    if (drive.motor().has_max_torque_n_m()) check.Range(At(path, "motor.max_torque_n_m"), drive.motor().max_torque_n_m(), 0, kMaxEffort);
+  } else if (drive.has_spring()) {
+    check.Range(At(path, "spring.angle_rad"), drive.spring().angle_rad(), -kMaxTurn_rad, kMaxTurn_rad);
+    check.Range(At(path, "spring.stiffness_n_m_per_rad"), drive.spring().stiffness_n_m_per_rad(), 0, kMaxEffort);
+    check.Range(At(path, "spring.damping_n_m_s_per_rad"), drive.spring().damping_n_m_s_per_rad(), 0, kMaxEffort);
+  } else if (drive.has_motion()) {
+    CheckMotion(check, At(path, "motion"), drive.motion().times_s(), "angles_rad", drive.motion().angles_rad(), kMaxTurn_rad);
+  }
+}
+
+void CheckDrive(Checker& check, const std::string& path, const v1::ShiftDrive& drive) {
+  if (drive.has_motor()) {
+    check.Range(At(path, "motor.speed_m_per_s"), drive.motor().speed_m_per_s(), -kMaxShiftSpeed_m_per_s, kMaxShiftSpeed_m_per_s);
+    if (drive.motor().has_max_force_n()) check.Range(At(path, "motor.max_force_n"), drive.motor().max_force_n(), 0, kMaxEffort);
+  } else if (drive.has_spring()) {
+    check.Range(At(path, "spring.position_m"), drive.spring().position_m(), -kMaxShift_m, kMaxShift_m);
+    check.Range(At(path, "spring.stiffness_n_per_m"), drive.spring().stiffness_n_per_m(), 0, kMaxEffort);
+    check.Range(At(path, "spring.damping_n_s_per_m"), drive.spring().damping_n_s_per_m(), 0, kMaxEffort);
+  } else if (drive.has_motion()) {
+    CheckMotion(check, At(path, "motion"), drive.motion().times_s(), "positions_m", drive.motion().positions_m(), kMaxShift_m);
+  }
+}
+
+void CheckSpring(Checker& check, const std::string& path, const v1::SpringJoint& spring) {
+  if (spring.has_rest_length_m()) check.Range(At(path, "rest_length_m"), spring.rest_length_m(), 0, kMaxShift_m);
+  check.Range(At(path, "stiffness_n_per_m"), spring.stiffness_n_per_m(), 0, kMaxEffort);
+  check.Range(At(path, "damping_n_s_per_m"), spring.damping_n_s_per_m(), 0, kMaxEffort);
+}
+
+/// An upper limit below the lower one is refused.
+void CheckLimits(Checker& check, const std::string& path, const char* lower_name, std::optional<double> lower, const char* upper_name,
+                 std::optional<double> upper, double low, double high) {
+  if (lower) check.Range(At(path, lower_name), *lower, low, high);
+  if (upper) check.Range(At(path, upper_name), *upper, low, high);
+  if (lower && upper && check.ok() && *upper < *lower) {
+    check.Invalid(At(path, upper_name), absl::StrCat(*upper, " is below ", lower_name, " = ", *lower));
+  }
+}
+
+template <typename Get>
+std::optional<double> If(bool is_given, Get value) {
+  return is_given ? std::optional<double>(value) : std::nullopt;
+}
+
+void CheckDistance(Checker& check, const std::string& path, const v1::DistanceJoint& distance) {
+  CheckLimits(check, path, "min_m", If(distance.has_min_m(), distance.min_m()), "max_m", If(distance.has_max_m(), distance.max_m()), 0,
+              kMaxShift_m);
+}
+
+void CheckKind(Checker& check, const std::string& path, const v1::JointSpec& joint) {
+  switch (joint.kind_case()) {
+    case v1::JointSpec::kBall:
+      check.Range(At(path, "ball.stiffness_n_m_per_rad"), joint.ball().stiffness_n_m_per_rad(), 0, kMaxEffort);
+      check.Range(At(path, "ball.damping_n_m_s_per_rad"), joint.ball().damping_n_m_s_per_rad(), 0, kMaxEffort);
+      break;
+    case v1::JointSpec::kHinge: {
+      const v1::HingeJoint& hinge = joint.hinge();
+      CheckAxis(check, At(path, "hinge.axis"), hinge.has_axis(), hinge.axis());
+      CheckLimits(check, At(path, "hinge"), "lower_rad", If(hinge.has_lower_rad(), hinge.lower_rad()), "upper_rad",
+                  If(hinge.has_upper_rad(), hinge.upper_rad()), -kMaxTurn_rad, kMaxTurn_rad);
+      CheckDrive(check, At(path, "hinge.drive"), hinge.drive());
+      break;
+    }
+    case v1::JointSpec::kSlider: {
+      const v1::SliderJoint& slider = joint.slider();
+      CheckAxis(check, At(path, "slider.axis"), slider.has_axis(), slider.axis());
+      CheckLimits(check, At(path, "slider"), "lower_m", If(slider.has_lower_m(), slider.lower_m()), "upper_m",
+                  If(slider.has_upper_m(), slider.upper_m()), -kMaxShift_m, kMaxShift_m);
+      CheckDrive(check, At(path, "slider.drive"), slider.drive());
+      break;
+    }
+    case v1::JointSpec::kFixed:
+      break;
+    case v1::JointSpec::kDistance:
+      CheckDistance(check, At(path, "distance"), joint.distance());
+      break;
+    case v1::JointSpec::kPlane:
+      CheckAxis(check, At(path, "plane.normal"), joint.plane().has_normal(), joint.plane().normal());
+      break;
+    case v1::JointSpec::kLine:
+      CheckAxis(check, At(path, "line.axis"), joint.line().has_axis(), joint.line().axis());
+      break;
+    case v1::JointSpec::kSpring:
+      CheckSpring(check, At(path, "spring"), joint.spring());
+      break;
+    case v1::JointSpec::KIND_NOT_SET:
+      check.Invalid(path, "no kind is given; one of ball, hinge, slider, fixed, distance, plane, line, spring is needed");
+      break;
+  }
+}
+
+void CheckJoint(Checker& check, const std::string& path, const v1::JointSpec& joint) {
+  check.Name(At(path, "name"), joint.name(), kMaxNameBytes);
+  check.Name(At(path, "body_a"), joint.body_a(), kMaxNameBytes);
+  check.Name(At(path, "body_b"), joint.body_b(), kMaxNameBytes);
+  check.RangeVec(At(path, "point_m"), joint.point_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+  check.RangeVec(At(path, "point_b_m"), joint.point_b_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+  if (joint.has_point_b_m() && !joint.has_distance() && !joint.has_spring()) {
+    check.Invalid(At(path, "point_b_m"), "only distance and spring joints have two points");
+  }
+  if (check.ok() && joint.body_a() == joint.body_b()) {
+    check.Invalid(At(path, "body_b"), joint.body_b().empty() ? "is the world, as body_a is" : "is body_a too");
+  }
+  if (joint.has_break_force_n()) check.RangeAbove(At(path, "break_force_n"), joint.break_force_n(), 0, kMaxBreak);
+  if (joint.has_break_torque_n_m()) check.RangeAbove(At(path, "break_torque_n_m"), joint.break_torque_n_m(), 0, kMaxBreak);
+  if (joint.has_array()) {
+    check.Range(At(path, "array.count"), joint.array().count(), 1, static_cast<double>(sim::kMaxJoints));
+    check.RangeVec(At(path, "array.step_m"), joint.array().step_m(), -kMaxCoordinate_m, kMaxCoordinate_m);
+  }
+  if (check.ok()) CheckKind(check, path, joint);
+}
+
+JointDriveDescription DriveFrom(const v1::TurnDrive& drive) {
+  JointDriveDescription out;
+  if (drive.has_motor()) {
+    out.kind = JointDriveDescription::Kind::kMotor;
+    out.speed = drive.motor().speed_rad_per_s();
+    if (drive.motor().has_max_torque_n_m()) out.max_effort = drive.motor().max_torque_n_m();
+  } else if (drive.has_spring()) {
+    out.kind = JointDriveDescription::Kind::kSpring;
+    out.target = drive.spring().angle_rad();
+    out.stiffness = drive.spring().stiffness_n_m_per_rad();
+    out.damping = drive.spring().damping_n_m_s_per_rad();
+  } else if (drive.has_motion()) {
+    out.kind = JointDriveDescription::Kind::kMotion;
+    out.times_s.assign(drive.motion().times_s().begin(), drive.motion().times_s().end());
+    out.targets.assign(drive.motion().angles_rad().begin(), drive.motion().angles_rad().end());
+  }
+  return out;
+}
+
+JointDriveDescription DriveFrom(const v1::ShiftDrive& drive) {
+  JointDriveDescription out;
+  if (drive.has_motor()) {
+    out.kind = JointDriveDescription::Kind::kMotor;
+    out.speed = drive.motor().speed_m_per_s();
+    if (drive.motor().has_max_force_n()) out.max_effort = drive.motor().max_force_n();
+  } else if (drive.has_spring()) {
+    out.kind = JointDriveDescription::Kind::kSpring;
+    out.target = drive.spring().position_m();
+    out.stiffness = drive.spring().stiffness_n_per_m();
+    out.damping = drive.spring().damping_n_s_per_m();
+  } else if (drive.has_motion()) {
+    out.kind = JointDriveDescription::Kind::kMotion;
+    out.times_s.assign(drive.motion().times_s().begin(), drive.motion().times_s().end());
+    out.targets.assign(drive.motion().positions_m().begin(), drive.motion().positions_m().end());
+  }
+  return out;
+}
+
+JointDriveDescription DriveFrom(const v1::SpringJoint& spring, double length_m) {
+  JointDriveDescription out;
+  out.kind = JointDriveDescription::Kind::kSpring;
+  out.target = spring.has_rest_length_m() ? spring.rest_length_m() : length_m;
+  out.stiffness = spring.stiffness_n_per_m();
+  out.damping = spring.damping_n_s_per_m();
+  return out;
+}
+
+std::array<double, 2> LimitsFrom(const v1::DistanceJoint& distance, double length_m) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  if (!distance.has_min_m() && !distance.has_max_m()) return {length_m, length_m};
+  return {distance.has_min_m() ? distance.min_m() : 0, distance.has_max_m() ? distance.max_m() : kNone};
+}
+
+Eigen::Vector3d AxisFrom(bool is_given, const v1::Vec3& axis) { return is_given ? Direction(ToEigen(axis)) : Eigen::Vector3d(0, 0, 1); }
+
+void FillKind(const v1::JointSpec& spec, JointDescription* out) {
+  const double length_m = (out->point_b_m - out->point_a_m).norm();
+  if (spec.has_ball()) {
+    out->kind = JointKind::kBall;
+    out->drive.stiffness = spec.ball().stiffness_n_m_per_rad();
+    out->drive.damping = spec.ball().damping_n_m_s_per_rad();
+    if (out->drive.stiffness > 0 || out->drive.damping > 0) out->drive.kind = JointDriveDescription::Kind::kSpring;
+  } else if (spec.has_hinge()) {
+    out->kind = JointKind::kHinge;
+    out->axis = AxisFrom(spec.hinge().has_axis(), spec.hinge().axis());
+    if (spec.hinge().has_lower_rad()) out->lower = spec.hinge().lower_rad();
+    if (spec.hinge().has_upper_rad()) out->upper = spec.hinge().upper_rad();
+    out->drive = DriveFrom(spec.hinge().drive());
+  } else if (spec.has_slider()) {
+    out->kind = JointKind::kSlider;
+    out->axis = AxisFrom(spec.slider().has_axis(), spec.slider().axis());
+    if (spec.slider().has_lower_m()) out->lower = spec.slider().lower_m();
+    if (spec.slider().has_upper_m()) out->upper = spec.slider().upper_m();
+    out->drive = DriveFrom(spec.slider().drive());
+  } else if (spec.has_fixed()) {
+    out->kind = JointKind::kFixed;
+  } else if (spec.has_distance()) {
+    out->kind = JointKind::kDistance;
+    const std::array<double, 2> limits = LimitsFrom(spec.distance(), length_m);
+    out->lower = limits[0];
+    out->upper = limits[1];
+  } else if (spec.has_plane()) {
+    out->kind = JointKind::kPlane;
+    out->axis = AxisFrom(spec.plane().has_normal(), spec.plane().normal());
+  } else if (spec.has_line()) {
+    out->kind = JointKind::kLine;
+    out->axis = AxisFrom(spec.line().has_axis(), spec.line().axis());
+  } else {
+    out->kind = JointKind::kSpring;
+    out->drive = DriveFrom(spec.spring(), length_m);
+  }
+}
+
+/// "link7", 3: "link10". A name without a number at its end stays.
+std::string NameAfter(const std::string& name, uint64_t copies) {
+  size_t begin = name.size();
+  while (begin > 0 && std::isdigit(static_cast<unsigned char>(name[begin - 1])) != 0) --begin;
+  uint64_t number = 0;
+  if (begin == name.size() || !absl::SimpleAtoi(name.substr(begin), &number)) return name;
+  return absl::StrCat(name.substr(0, begin), number + copies);
+}
+
+absl::StatusOr<uint32_t> FindBody(const sim::SceneDescription& scene, const std::string& name, const std::string& path) {
+  if (name.empty()) return JointDescription::kWorld;
+  const auto at =
+      std::find_if(scene.bodies.begin(), scene.bodies.end(), [&](const sim::BodyDescription& body) { return body.name == name; });
+  if (at == scene.bodies.end()) return absl::InvalidArgumentError(absl::StrCat(path, ": the scene has no body \"", name, "\""));
+  if (at->kind != sim::BodyKind::kRigid) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": \"", name, "\" is ", at->kind == sim::BodyKind::kStatic ? "static" : "deformable",
+                     "; joints hold rigid bodies", at->kind == sim::BodyKind::kStatic ? ", and static ones are the world" : ""));
+  }
+  return static_cast<uint32_t>(at - scene.bodies.begin());
+}
+
+}  // namespace
+
+void CheckJoints(Checker& check, const v1::SceneSpec& spec) {
+  uint64_t copies = 0;
+  for (const v1::JointSpec& joint : spec.joints()) copies += CopyCount(joint);
+  if (copies > sim::kMaxJoints) check.Invalid("joints", absl::StrCat(copies, " in all exceed ", sim::kMaxJoints));
+  std::unordered_set<std::string> names;
+  for (int i = 0; i < spec.joints_size() && check.ok(); ++i) {
+    const std::string path = At("joints", i);
+    CheckJoint(check, path, spec.joints(i));
+    for (uint64_t copy = 0; copy < CopyCount(spec.joints(i)) && check.ok(); ++copy) {
+      check.Unique(At(path, "name"), spec.joints(i).has_array() ? absl::StrCat(JointName(spec, i), copy) : JointName(spec, i), names);
+    }
+  }
+}
+
+absl::Status BuildJoints(const v1::SceneSpec& spec, sim::SceneDescription* out) {
+  for (int i = 0; i < spec.joints_size(); ++i) {
+    const v1::JointSpec& joint = spec.joints(i);
+    const std::string path = At("joints", i);
+    for (uint64_t copy = 0; copy < CopyCount(joint); ++copy) {
+      JointDescription built;
+      built.name = JointName(spec, i);
+      if (joint.has_array()) absl::StrAppend(&built.name, copy);
+      const Eigen::Vector3d shift_m = static_cast<double>(copy) * ToEigen(joint.array().step_m());
+      built.point_a_m = ToEigen(joint.point_m()) + shift_m;
+      built.point_b_m = (joint.has_point_b_m() ? ToEigen(joint.point_b_m()) : ToEigen(joint.point_m())) + shift_m;
+      PALPATE_ASSIGN_OR_RETURN(built.body_a, FindBody(*out, NameAfter(joint.body_a(), copy), At(path, "body_a")));
+      PALPATE_ASSIGN_OR_RETURN(built.body_b, FindBody(*out, NameAfter(joint.body_b(), copy), At(path, "body_b")));
+      if (built.body_a == built.body_b) {
+        return absl::InvalidArgumentError(absl::StrCat(At(path, "body_b"), ": is the same as body_a in copy ", copy));
+      }
+      FillKind(joint, &built);
+      if ((joint.has_distance() || joint.has_spring()) && !((built.point_b_m - built.point_a_m).norm() > kMinAxisDistance_m)) {
+        return absl::InvalidArgumentError(absl::StrCat(At(path, "point_b_m"), ": is where point_m is; a ",
+                                                       joint.has_spring() ? "spring" : "distance", " joint needs two places"));
+      }
+      if (joint.has_break_force_n()) built.break_force_n = joint.break_force_n();
+      if (joint.has_break_torque_n_m()) built.break_torque_n_m = joint.break_torque_n_m();
+      out->joints.push_back(std::move(built));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void CheckJointEdit(Checker& check, const std::string& path, const v1::JointEdit& edit) {
+  check.RequiredName(At(path, "joint"), edit.joint(), kMaxNameBytes);
+  switch (edit.change_case()) {
+    case v1::JointEdit::kTurn:
+      CheckDrive(check, At(path, "turn"), edit.turn());
+      break;
+    case v1::JointEdit::kShift:
+      CheckDrive(check, At(path, "shift"), edit.shift());
+      break;
+    case v1::JointEdit::kSpring:
+      CheckSpring(check, At(path, "spring"), edit.spring());
+      break;
+    case v1::JointEdit::kDistance:
+      CheckDistance(check, At(path, "distance"), edit.distance());
+      break;
+    case v1::JointEdit::kRelease:
+      break;
+    case v1::JointEdit::CHANGE_NOT_SET:
+      check.Invalid(path, "no change is given; one of turn, shift, spring, distance, release is needed");
+      break;
+  }
+}
+
+absl::StatusOr<sim::JointEdit> BuildJointEdit(const v1::JointEdit& edit, const std::string& path,
+                                              std::span<const JointDescription> joints) {
+  const auto at = std::find_if(joints.begin(), joints.end(), [&](const JointDescription& joint) { return joint.name == edit.joint(); });
+  if (at == joints.end()) return absl::NotFoundError(absl::StrCat(At(path, "joint"), ": the scene has no joint \"", edit.joint(), "\""));
+  sim::JointEdit out{.joint = static_cast<size_t>(at - joints.begin())};
+  out.is_released = edit.has_release();
+  if (out.is_released) return out;
+  const JointKind needed = edit.has_turn()     ? JointKind::kHinge
+                           : edit.has_shift()  ? JointKind::kSlider
+                           : edit.has_spring() ? JointKind::kSpring
+                                               : JointKind::kDistance;
+  if (at->kind != needed) {
+    return absl::InvalidArgumentError(absl::StrCat(At(path, edit.has_turn()     ? "turn"
+                                                            : edit.has_shift()  ? "shift"
+                                                            : edit.has_spring() ? "spring"
+                                                                                : "distance"),
+                                                   ": \"", edit.joint(), "\" is a ", sim::kJointKindNames[static_cast<size_t>(at->kind)],
+                                                   " joint, not a ", sim::kJointKindNames[static_cast<size_t>(needed)]));
+  }
+  const double length_m = (at->point_b_m - at->point_a_m).norm();
+  if (edit.has_turn()) {
+    out.drive = DriveFrom(edit.turn());
+  } else if (edit.has_shift()) {
+    out.drive = DriveFrom(edit.shift());
+  } else if (edit.has_spring()) {
+    out.drive = DriveFrom(edit.spring(), length_m);
+  } else {
+    out.limits = LimitsFrom(edit.distance(), length_m);
+  }
+  return out;
+}
+
+std::vector<v1::JointInfo> EncodeJointInfos(const sim::SceneDescription& description) {
+  std::vector<v1::JointInfo> out;
+  const auto name_of = [&](uint32_t body) { return body == JointDescription::kWorld ? std::string() : description.bodies[body].name; };
+  for (const JointDescription& joint : description.joints) {
+    v1::JointInfo& info = out.emplace_back();
+    info.set_name(joint.name);
+    info.set_kind(sim::kJointKindNames[static_cast<size_t>(joint.kind)]);
+    info.set_body_a(name_of(joint.body_a));
+    info.set_body_b(name_of(joint.body_b));
+  }
+  return out;
+}
+
+}  // namespace palpate::scene

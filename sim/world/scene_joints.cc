@@ -1,0 +1,225 @@
+#include "sim/world/scene_joints.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include <Eigen/Geometry>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "sim/world/world_values.h"
+
+namespace palpate::sim {
+namespace {
+
+using Kind = JointDriveDescription::Kind;
+
+constexpr size_t kTwist = 5;  // row of a hinge's angle
+constexpr size_t kShift = 2;  // of a slider's place
+
+/// The place of a motion at a time.
+double TargetAt(const JointDriveDescription& motion, double time_s) {
+  const auto after = std::upper_bound(motion.times_s.begin(), motion.times_s.end(), time_s);
+  if (after == motion.times_s.begin()) return motion.targets.front();
+  if (after == motion.times_s.end()) return motion.targets.back();
+  const auto i = static_cast<size_t>(after - motion.times_s.begin());
+  const double share = (time_s - motion.times_s[i - 1]) / (motion.times_s[i] - motion.times_s[i - 1]);
+  return motion.targets[i - 1] + share * (motion.targets[i] - motion.targets[i - 1]);
+}
+
+gpu::RigidJointRow Locked(double target = 0) { return {.drive = gpu::JointDrive::kLocked, .target = target}; }
+
+gpu::RigidJointRow RowOf(const JointDriveDescription& drive, double lower, double upper, double time_s) {
+  gpu::RigidJointRow row{.lower = lower, .upper = upper};
+  switch (drive.kind) {
+    case Kind::kFree:
+      break;
+    case Kind::kMotor:
+      row.drive = gpu::JointDrive::kMotor;
+      row.speed = drive.speed;
+      row.max_effort = drive.max_effort;
+      break;
+    case Kind::kSpring:
+      row.drive = gpu::JointDrive::kSpring;
+      row.target = drive.target;
+      row.stiffness = drive.stiffness;
+      row.damping = drive.damping;
+      break;
+    case Kind::kMotion:
+      return Locked(TargetAt(drive, time_s));
+  }
+  return row;
+}
+
+bool HasCoordinate(JointKind kind) {
+  return kind == JointKind::kHinge || kind == JointKind::kSlider || kind == JointKind::kDistance || kind == JointKind::kSpring;
+}
+
+absl::Status CheckEnd(const SceneDescription& scene, uint32_t body, const char* field) {
+  if (body == JointDescription::kWorld) return absl::OkStatus();
+  if (body >= scene.bodies.size())
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", body, " is outside [0, ", scene.bodies.size(), ")"));
+  if (scene.bodies[body].kind == BodyKind::kRigid) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", scene.bodies[body].name, " is not rigid"));
+}
+
+absl::Status CheckJoint(const SceneDescription& scene, const JointDescription& joint) {
+  PALPATE_RETURN_IF_ERROR(CheckEnd(scene, joint.body_a, "body_a"));
+  PALPATE_RETURN_IF_ERROR(CheckEnd(scene, joint.body_b, "body_b"));
+  if (joint.body_a == joint.body_b) return absl::InvalidArgumentError("body_b: is the same as body_a");
+  if (!joint.point_a_m.allFinite() || !joint.point_b_m.allFinite()) return absl::InvalidArgumentError("a point is not finite");
+  if (!(std::abs(joint.axis.norm() - 1) < 1e-6)) return absl::InvalidArgumentError("axis: is not of unit length");
+  if (!(joint.break_force_n > 0) || !(joint.break_torque_n_m > 0)) return absl::InvalidArgumentError("break_force_n: not above 0");
+  return CheckJointCoordinate(joint);
+}
+
+}  // namespace
+
+absl::Status CheckJointCoordinate(const JointDescription& joint) {
+  const JointDriveDescription& drive = joint.drive;
+  const auto is_size = [](double v) { return v >= 0 && std::isfinite(v); };
+  if (!(joint.lower <= joint.upper))
+    return absl::InvalidArgumentError(absl::StrCat("upper: ", joint.upper, " is below lower = ", joint.lower));
+  if (!std::isfinite(drive.speed) || !std::isfinite(drive.target)) return absl::InvalidArgumentError("drive: a value is not finite");
+  if (!(drive.max_effort >= 0)) return absl::InvalidArgumentError(absl::StrCat("drive.max_effort: ", drive.max_effort, " is below 0"));
+  if (!is_size(drive.stiffness))
+    return absl::InvalidArgumentError(absl::StrCat("drive.stiffness: ", drive.stiffness, " is not in [0, inf)"));
+  if (!is_size(drive.damping)) return absl::InvalidArgumentError(absl::StrCat("drive.damping: ", drive.damping, " is not in [0, inf)"));
+  const bool may_drive = joint.kind == JointKind::kHinge || joint.kind == JointKind::kSlider || drive.kind == Kind::kFree ||
+                         (drive.kind == Kind::kSpring && (joint.kind == JointKind::kBall || joint.kind == JointKind::kSpring));
+  if (!may_drive) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("drive: a ", kJointKindNames[static_cast<size_t>(joint.kind)], " joint has none of this kind"));
+  }
+  if (drive.kind != Kind::kMotion) return absl::OkStatus();
+  if (drive.times_s.empty() || drive.times_s.size() != drive.targets.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("drive: ", drive.times_s.size(), " times for ", drive.targets.size(), " targets"));
+  }
+  for (size_t i = 0; i < drive.times_s.size(); ++i) {
+    if (!std::isfinite(drive.times_s[i]) || !std::isfinite(drive.targets[i]) || (i > 0 && !(drive.times_s[i] > drive.times_s[i - 1]))) {
+      return absl::InvalidArgumentError(absl::StrCat("drive.times_s[", i, "]: is not after the one before, or not finite"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<gpu::RigidJoint>> SceneJoints::ModelOf(const SceneDescription& description) {
+  std::vector<uint32_t> rigid_of_body(description.bodies.size(), gpu::RigidJoint::kWorld);
+  uint32_t count = 0;
+  for (size_t b = 0; b < description.bodies.size(); ++b) {
+    if (description.bodies[b].kind == BodyKind::kRigid) rigid_of_body[b] = count++;
+  }
+  const auto rigid = [&](uint32_t body) { return body == JointDescription::kWorld ? gpu::RigidJoint::kWorld : rigid_of_body[body]; };
+  std::vector<gpu::RigidJoint> out;
+  for (size_t j = 0; j < description.joints.size(); ++j) {
+    const JointDescription& joint = description.joints[j];
+    if (absl::Status valid = CheckJoint(description, joint); !valid.ok()) {
+      return Annotate(valid, absl::StrCat("joints[", j, "] (", joint.name, ")"));
+    }
+    gpu::RigidJoint& made = out.emplace_back();
+    made.body_a = rigid(joint.body_a);
+    made.body_b = rigid(joint.body_b);
+    made.point_a_m = ToArray(joint.point_a_m);
+    made.point_b_m = ToArray(joint.point_b_m);
+    const Eigen::Quaterniond frame = Eigen::Quaterniond::FromTwoVectors(Eigen::Vector3d::UnitZ(), joint.axis).normalized();
+    made.frame = {frame.x(), frame.y(), frame.z(), frame.w()};
+    if (joint.kind == JointKind::kDistance || joint.kind == JointKind::kSpring) made.along = gpu::RigidJoint::Along::kDistance;
+    if (joint.kind == JointKind::kHinge) made.about = gpu::RigidJoint::About::kTwist;
+    if (joint.kind == JointKind::kSlider || joint.kind == JointKind::kFixed ||
+        (joint.kind == JointKind::kBall && joint.drive.kind == Kind::kSpring)) {
+      made.about = gpu::RigidJoint::About::kTurn;
+    }
+    made.rows = RowsOf(joint, {.drive = joint.drive, .lower = joint.lower, .upper = joint.upper}, 0);
+  }
+  return out;
+}
+
+std::array<gpu::RigidJointRow, 6> SceneJoints::RowsOf(const JointDescription& joint, const State& state, double time_s) {
+  std::array<gpu::RigidJointRow, 6> rows{};
+  if (state.is_released) return rows;
+  const auto lock = [&](std::initializer_list<size_t> which) {
+    for (const size_t r : which) rows[r] = Locked();
+  };
+  const gpu::RigidJointRow driven = RowOf(state.drive, state.lower, state.upper, time_s);
+  switch (joint.kind) {
+    case JointKind::kBall:
+      lock({0, 1, 2});
+      for (size_t r = 3; r < 6 && state.drive.kind == Kind::kSpring; ++r) rows[r] = driven;
+      break;
+    case JointKind::kHinge:
+      lock({0, 1, 2, 3, 4});
+      rows[kTwist] = driven;
+      break;
+    case JointKind::kSlider:
+      lock({0, 1, 3, 4, 5});
+      rows[kShift] = driven;
+      break;
+    case JointKind::kFixed:
+      lock({0, 1, 2, 3, 4, 5});
+      break;
+    case JointKind::kDistance:
+      rows[0] = state.lower == state.upper ? Locked(state.lower) : driven;
+      break;
+    case JointKind::kPlane:
+      lock({2});
+      break;
+    case JointKind::kLine:
+      lock({0, 1});
+      break;
+    case JointKind::kSpring:
+      rows[0] = driven;
+      break;
+  }
+  return rows;
+}
+
+void SceneJoints::Reset() {
+  states_.clear();
+  for (const JointDescription& joint : description_.joints) {
+    states_.push_back({.drive = joint.drive, .lower = joint.lower, .upper = joint.upper});
+  }
+  frame_.assign(states_.size(), {});
+}
+
+void SceneJoints::Apply(const JointEdit& edit) {
+  State& state = states_[edit.joint];
+  if (edit.is_released) {
+    state.is_released = frame_[edit.joint].is_broken = true;
+    return;
+  }
+  state.drive = edit.drive;
+  if (!edit.limits) return;
+  state.lower = (*edit.limits)[0];
+  state.upper = (*edit.limits)[1];
+}
+
+absl::Status SceneJoints::Drive(gpu::TissueSolver& solver, double end_s) {
+  for (size_t j = 0; j < states_.size(); ++j) {
+    PALPATE_RETURN_IF_ERROR(solver.SetJointRows(static_cast<uint32_t>(j), RowsOf(description_.joints[j], states_[j], end_s)));
+  }
+  return absl::OkStatus();
+}
+
+void SceneJoints::Follow(std::span<const gpu::JointReport> reports) {
+  for (size_t j = 0; j < std::min(states_.size(), reports.size()); ++j) {
+    const JointDescription& joint = description_.joints[j];
+    const gpu::JointReport& report = reports[j];
+    FrameJoint& out = frame_[j];
+    out.force_n = ToVector(report.force);
+    out.torque_n_m = ToVector(report.torque);
+    out.point_m = ToVector(report.point);
+    out.gap_m = report.force.w;
+    out.gap_rad = report.torque.w;
+    const size_t row = joint.kind == JointKind::kHinge ? kTwist : joint.kind == JointKind::kSlider ? kShift : 0;
+    out.position = HasCoordinate(joint.kind) ? report.coordinates[row] : 0;
+    // Efforts of the solver draw a coordinate back; of a distance that is a pull.
+    const double sign = joint.kind == JointKind::kHinge || joint.kind == JointKind::kSlider ? -1 : 1;
+    out.effort = HasCoordinate(joint.kind) ? sign * report.efforts[row] : 0;
+    if (out.force_n.norm() > joint.break_force_n || out.torque_n_m.norm() > joint.break_torque_n_m) states_[j].is_released = true;
+    out.is_broken = states_[j].is_released;
+  }
+}
+
+}  // namespace palpate::sim

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gpu/dynamics/tissue_solver.h"
+#include "sim/scene/description.h"
+#include "sim/scene/edit.h"
+#include "sim/world/frame.h"
+
+namespace palpate::sim {
+
+/// Whether drive and limits of a joint are in range and such as its kind has. Errors: InvalidArgument naming the field.
+absl::Status CheckJointCoordinate(const JointDescription& joint);
+
+/// The joints of a scene: what they hold and how they are driven, as described and as edits leave it; which ones broke.
+class SceneJoints {
+ public:
+  /// Keeps a reference.
+  explicit SceneJoints(const SceneDescription& description) : description_(description) {}
+
+  /// The solver's joints as described. Bodies are counted among the rigid ones. Errors: InvalidArgument naming joint and field.
+  static absl::StatusOr<std::vector<gpu::RigidJoint>> ModelOf(const SceneDescription& description);
+
+  void Reset();
+  /// From the next step on. Precondition: CheckJointCoordinate passes with the change.
+  void Apply(const JointEdit& edit);
+  /// Before a step that ends at `end_s`: drives and motions go to the solver. Errors: those of TissueSolver::SetJointRows.
+  absl::Status Drive(gpu::TissueSolver& solver, double end_s);
+  /// After a step: what the joints did; those that bore more than they can let go in the next one.
+  void Follow(std::span<const gpu::JointReport> reports);
+  const std::vector<FrameJoint>& frame() const { return frame_; }
+
+  template <typename Archive>
+  void VisitState(Archive& archive) {
+    [[maybe_unused]] auto& [description, states, frame] = *this;
+    archive.Enter("SceneJoints");
+    archive(states, frame);
+    archive.Check(states.size() == description.joints.size() && frame.size() == states.size(), "another number of joints");
+  }
+
+ private:
+  struct State {
+    JointDriveDescription drive;
+    double lower = 0, upper = 0;
+    bool is_released = false;
+
+    template <typename Archive>
+    void VisitState(Archive& archive) {
+      auto& [kind, speed, max_effort, target, stiffness, damping, times, targets] = drive;
+      archive(kind, speed, max_effort, target, stiffness, damping, times, targets, lower, upper, is_released);
+    }
+  };
+  static std::array<gpu::RigidJointRow, 6> RowsOf(const JointDescription& joint, const State& state, double time_s);
+
+  const SceneDescription& description_;
+  std::vector<State> states_;
+  std::vector<FrameJoint> frame_;
+};
+
+}  // namespace palpate::sim
