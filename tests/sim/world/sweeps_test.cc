@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -27,7 +28,10 @@ class SweepsTest : public test::DeviceTest {
     BodyDescription body;
     body.name = "liver";
     body.self_collision = false;
-    PALPATE_TEST_ASSIGN(body.mesh, GenerateLiver(0.2, LiverEdgeLengthForTets(0.2, tets)));
+    if (!livers_.contains(tets)) {
+      PALPATE_TEST_ASSIGN(livers_[tets], GenerateLiver(0.2, LiverEdgeLengthForTets(0.2, tets)));
+    }
+    body.mesh = livers_[tets];
     body.material.young_modulus_pa = young_modulus_pa;
     uint32_t tip = 0;
     for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
@@ -52,6 +56,9 @@ class SweepsTest : public test::DeviceTest {
     std::printf("%zu tets, %g Pa, %d nodes: way %.1f mm; error %.4f mm with %d sweeps, %.4f mm with %d\n", scene.bodies[0].mesh.tets.size(),
                 young_modulus_pa, coarse_nodes, 1e3 * (*error_m)[0], 1e3 * (*error_m)[1], advised, 1e3 * (*error_m)[2], fewer);
   }
+
+ private:
+  std::map<double, TetMesh> livers_;  ///< by their number of tets, about
 };
 
 TEST_F(SweepsTest, AdvisedNumberFollowsTheMotion) {
@@ -78,11 +85,13 @@ TEST_F(SweepsTest, AdvisedNumberWithCorrectionsFollowsTheMotion) {
 
 TEST_F(SweepsTest, SlowAdvisedNumberFollowsTheMotionOfFineBodies) {
   Vector3d error_m;
-  for (const double young_modulus_pa : {1000.0, 5000.0, 30000.0}) {
-    ASSERT_NO_FATAL_FAILURE(Swing(10000, young_modulus_pa, 0, 0, 600, &error_m));
+  // The softer, the fewer sweeps until those that follow change next to nothing.
+  for (const auto& [young_modulus_pa, many] : {std::pair(1000.0, 200), std::pair(5000.0, 320), std::pair(30000.0, 600)}) {
+    ASSERT_NO_FATAL_FAILURE(Swing(10000, young_modulus_pa, 0, 0, many, &error_m));
     EXPECT_LT(error_m[1], std::max(1e-3, 0.01 * error_m[0]));
   }
-  for (const double young_modulus_pa : {1000.0, 30000.0, 1e6}) {
+  // The ends of the range; 10,000 tets are between them above.
+  for (const double young_modulus_pa : {1000.0, 1e6}) {
     ASSERT_NO_FATAL_FAILURE(Swing(50000, young_modulus_pa, 4096, 20, 60, &error_m));
     EXPECT_LT(error_m[1], std::max(1e-4, 1e-2 * error_m[0]));
     EXPECT_LT(error_m[2], std::max(1e-4, 1e-3 * error_m[0]));
