@@ -174,7 +174,7 @@ constexpr size_t kCases = 6000;
 // Millions: run by the slow tests.
 TEST_F(CcdQueriesTest, SlowLargeReportsEveryExactContact) {
   for (const uint32_t kind : {PALPATE_VERTEX_TRIANGLE, PALPATE_EDGE_EDGE}) {
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 5; ++round) {
       ExpectHits(Contacts(kind, 200000, 1.0 / 64, 0));
       ExpectHits(Contacts(kind, 50000, 1.0 / 64, 0), {.use_double = false});
     }

@@ -200,6 +200,8 @@ TEST_F(SurvivalTest, SlowEveryMaterialSurvivesADeepTool) {
   for (const MaterialModel model : {MaterialModel::kStableNeoHookean, MaterialModel::kCorotated}) {
     for (const double e : {1e3, 1e4, 1e5, 1e6}) {
       for (const double nu : {0.0, 0.3, 0.49, 0.495}) {
+        const bool is_above = model == MaterialModel::kStableNeoHookean && (e == 1e3 || e == 1e6) && (nu == 0 || nu == 0.49);
+        if (is_above) continue;  // SoftAndStiffTissueSurvivesCompressibleOrNot
         const std::string what = absl::StrCat("600 tets, coupled, ", Name(model), ", E ", e, ", nu ", nu);
         const PushResult result = Push(Liver({.model = model, .young_modulus_pa = e, .poisson_ratio = nu}), ToolDrive::kCoupled);
         // Known limit: soft corotated tissue of high Poisson ratio, crushed that deep, can stay folded, since that model's volume term
@@ -272,13 +274,13 @@ TEST_F(SurvivalTest, SlowScrambledBodiesOfManyKindsComeBack) {
           for (const Scramble how : {Scramble::kRandom, Scramble::kPoint, Scramble::kMirrored}) {
             PALPATE_ASSERT_OK(world->Reset().status());
             PALPATE_ASSERT_OK(world->WriteVolumePositions(0, Scrambled(scene.bodies[0].mesh, how, 11)));
-            const int steps = StepsToRest(*world, 2400, 0.001);
+            // Known limit: stiff, nearly incompressible neo-Hookean tissue can stay in a fold from which every way out is uphill.
+            const bool may_fold = model == MaterialModel::kStableNeoHookean && e > 5e5 && nu > 0.45;
+            const int steps = StepsToRest(*world, may_fold ? 600 : 2400, 0.001);
             std::printf("scrambled (%s), %s, %.0f tets, E %.0f, nu %.2f: %d steps, off by %.3f mm, %u tets inverted\n",
                         kScrambleNames[static_cast<int>(how)], Name(model), tets, e, nu, steps, Deviation(*world) * 1e3,
                         world->CurrentFrame()->inverted_tets);
-            EXPECT_TRUE(std::isfinite(Deviation(*world)));
-            // Known limit: stiff, nearly incompressible neo-Hookean tissue can stay in a fold from which every way out is uphill.
-            const bool may_fold = model == MaterialModel::kStableNeoHookean && e > 5e5 && nu > 0.45;
+            EXPECT_LT(Deviation(*world), 1) << "positions must stay finite";
             failures += steps < 0 && !may_fold;
           }
         }
