@@ -7,7 +7,7 @@ import { PoseSchema } from '../generated/palpate/v1/scene_pb';
 import { BodyTopologySchema } from '../generated/palpate/v1/stream_pb';
 import { SurfaceMirror } from '../src/net/surface_mirror';
 import { NurbsOrgan, problemOf } from '../src/view/nurbs_organ';
-import { domainOf, loopPoints, NurbsEvaluator, tessellate } from '../src/view/nurbs_surface';
+import { domainOf, loopPoints, NurbsEvaluator, seemClosed, tessellate } from '../src/view/nurbs_surface';
 
 const RADIUS_M = 0.05;
 const QUARTER = [0, 0, 0, 1, 1, 1];
@@ -124,4 +124,30 @@ test('a wrong surface is refused with its patch', () => {
   assert.match(problemOf(body)!, /body 'ball': patch 1: 8 weights of 9/);
   body.nurbs!.object!.patches = [];
   assert.match(problemOf(body)!, /without patches/);
+});
+
+test('area vectors tell what is closed', () => {
+  // The octant's mirror images in three planes, turned so that all face outwards.
+  const mirrored = (sx: number, sy: number, sz: number): NurbsPatch => {
+    const patch = octant();
+    patch.controlM = patch.controlM.map((x, i) => x * [sx, sy, sz][i % 3]!);
+    if (sx * sy * sz < 0) {
+      const rows = [0, 1, 2].map((i) => patch.controlM.slice(9 * i, 9 * i + 9)).reverse();
+      patch.controlM = rows.flat();
+      patch.weights = [2, 1, 0].flatMap((i) => patch.weights.slice(3 * i, 3 * i + 3));
+    }
+    return patch;
+  };
+  const signs = [1, -1];
+  const ball = signs.flatMap((x) => signs.flatMap((y) => signs.map((z) => mirrored(x, y, z))));
+  assert.ok(seemClosed(ball, 0.1));
+  assert.ok(!seemClosed(ball.slice(1), 0.1));
+  // A trimmed face of a cube counts for what is left of it.
+  const whole = { degreeU: 1, degreeV: 1, knotsU: [0, 0, 1, 1], knotsV: [0, 0, 1, 1] };
+  const square = create(NurbsPatchSchema, { ...whole, controlM: [0, 0, 0, 0, 1, 0, 1, 0, 0, 1, 1, 0] });
+  const back = [1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 0];
+  assert.ok(seemClosed([square, create(NurbsPatchSchema, { ...whole, controlM: back })], 1));
+  const curves = [{ degree: 1, knots: [0, 0, 1, 2, 3, 4, 4], points: [0, 0, 0.5, 0, 0.5, 1, 0, 1, 0, 0] }];
+  const half = create(NurbsPatchSchema, { ...whole, controlM: back, loops: [{ curves }] });
+  assert.ok(!seemClosed([square, half], 1));
 });

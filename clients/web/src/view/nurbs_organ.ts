@@ -4,7 +4,7 @@ import type { BodyTopology, NurbsShape } from '../../generated/palpate/v1/stream
 import type { Pose } from '../../generated/palpate/v1/scene_pb';
 import type { SurfaceMirror } from '../net/surface_mirror';
 import { applyLooks, disposeMeshes, dressed } from './looks';
-import { domainOf, loopPoints, NurbsEvaluator, tessellate, type PatchMesh } from './nurbs_surface';
+import { domainOf, loopPoints, NurbsEvaluator, seemClosed, tessellate, type PatchMesh } from './nurbs_surface';
 import { Organ } from './organ';
 import type { ZoneStyle } from './tissue_material';
 
@@ -79,27 +79,28 @@ export class NurbsOrgan extends Organ {
   private tolerance_m = 0;
   private readonly parts: { patches: NurbsPatch[]; mesh: THREE.Mesh<THREE.BufferGeometry, THREE.Material> }[] = [];
   private readonly control = new THREE.Box3();
-  private readonly isOpen: boolean;
   private isPlain = false;
+  /** Else it is drawn from both sides. */
+  private readonly isClosed: boolean;
 
   constructor(surface: SurfaceMirror, zones: ZoneStyle[], shape: NurbsShape) {
     super(surface, zones);
     const patches = shape.object!.patches;
-    this.isOpen = true;  // an open surface is seen from both sides, and of a closed one the far side costs nothing
-    const whole = patches.filter((patch) => patch.loops.length === 0);
-    if (whole.length > 0) this.addPart(whole, undefined);
-    for (const patch of patches) if (patch.loops.length > 0) this.addPart([patch], maskOf(patch));
     for (const patch of patches) {
       for (let i = 0; i < patch.controlM.length; i += 3) {
         this.control.expandByPoint(new THREE.Vector3(patch.controlM[i]!, patch.controlM[i + 1]!, patch.controlM[i + 2]!));
       }
     }
+    this.isClosed = seemClosed(patches, this.control.getSize(new THREE.Vector3()).length());
+    const whole = patches.filter((patch) => patch.loops.length === 0);
+    if (whole.length > 0) this.addPart(whole, undefined);
+    for (const patch of patches) if (patch.loops.length > 0) this.addPart([patch], maskOf(patch));
     this.mesh.add(this.group);
   }
 
   private addPart(patches: NurbsPatch[], mask: THREE.Texture | undefined): void {
     const { color } = this.zones[0]!;
-    const common = { color, side: this.isOpen ? THREE.DoubleSide : THREE.FrontSide, ...(mask && { alphaMap: mask, alphaTest: 0.5 }) };
+    const common = { color, side: this.isClosed ? THREE.FrontSide : THREE.DoubleSide, shadowSide: THREE.BackSide, ...(mask && { alphaMap: mask, alphaTest: 0.5 }) };
     const full = new THREE.MeshPhysicalMaterial({ ...common, roughness: 0.32, metalness: 0.15, clearcoat: 0.5, clearcoatRoughness: 0.25 });
     const plain = new THREE.MeshPhongMaterial({ ...common, shininess: 60, specular: 0x444444 });
     const mesh = dressed(new THREE.BufferGeometry(), full as THREE.Material, plain);
@@ -172,6 +173,7 @@ export class NurbsOrgan extends Organ {
       material.opacity = opacity;
       material.depthWrite = opacity === 1;
       material.clippingPlanes = section ? [section] : null;
+      material.side = this.isClosed && !section ? THREE.FrontSide : THREE.DoubleSide;
       material.needsUpdate = true;
     }
   }

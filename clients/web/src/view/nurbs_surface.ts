@@ -264,3 +264,42 @@ export function tessellate(patch: NurbsPatch, tolerance_m: number): PatchMesh {
   }
   return mesh;
 }
+
+/** Whether (u, v) is inside polygons by the winding number that is not 0. */
+function isInside(polygons: [number, number][][], u: number, v: number): boolean {
+  let winding = 0;
+  for (const polygon of polygons) {
+    for (const [i, a] of polygon.entries()) {
+      const b = polygon[(i + 1) % polygon.length]!;
+      if (a[1] <= v === b[1] <= v) continue;
+      const side = (b[0] - a[0]) * (v - a[1]) - (b[1] - a[1]) * (u - a[0]);
+      if (b[1] > a[1] ? side > 0 : side < 0) winding += b[1] > a[1] ? 1 : -1;
+    }
+  }
+  return winding !== 0;
+}
+
+/** Whether patches close, as far as their area vectors tell: they add up to nothing on each closed shell. Near enough to choose what is drawn. */
+export function seemClosed(patches: readonly NurbsPatch[], size_m: number): boolean {
+  const NEAR = 0.03;
+  const sum = [0, 0, 0];
+  let area = 0;
+  for (const patch of patches) {
+    const [u0, u1, v0, v1] = domainOf(patch);
+    const polygons = patch.loops.map((loop) => loopPoints(loop.curves));
+    const mesh = tessellate(patch, size_m / 2000);
+    for (let t = 0; t < mesh.triangles.length; t += 3) {
+      const [a, b, c] = [mesh.triangles[t]!, mesh.triangles[t + 1]!, mesh.triangles[t + 2]!];
+      if (polygons.length > 0) {
+        const place = (k: number) => (mesh.places[2 * a + k]! + mesh.places[2 * b + k]! + mesh.places[2 * c + k]!) / 3;
+        if (!isInside(polygons, u0 + place(0) * (u1 - u0), v0 + place(1) * (v1 - v0))) continue;
+      }
+      const at = (vertex: number, k: number) => mesh.positions[3 * vertex + k]!;
+      const [px, py, pz, qx, qy, qz] = [0, 1, 2].map((k) => at(b, k) - at(a, k)).concat([0, 1, 2].map((k) => at(c, k) - at(a, k))) as [number, number, number, number, number, number];
+      const n = [(py * qz - pz * qy) / 2, (pz * qx - px * qz) / 2, (px * qy - py * qx) / 2];
+      for (let k = 0; k < 3; ++k) sum[k]! += n[k]!;
+      area += Math.hypot(...n);
+    }
+  }
+  return Math.hypot(...sum) < NEAR * area;
+}
