@@ -26,7 +26,7 @@ struct LocalContact {
     Eigen::Vector3d axis_point_m;             ///< of the tool's axis, nearest to the surface, in W
     std::array<double, 6> curvature_per_m{};  ///< as LocalConstraint::curvature_per_m
   };
-  std::optional<Exact> exact;
+  std::optional<Exact> exact = std::nullopt;
 };
 
 struct LocalModelInput {
