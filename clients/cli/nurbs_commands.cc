@@ -35,6 +35,7 @@
 #include "sim/nurbs/nurbs_mass_properties.h"
 #include "sim/nurbs/nurbs_object.h"
 #include "sim/nurbs/nurbs_object_tessellation.h"
+#include "sim/nurbs/nurbs_revolution.h"
 #include "sim/nurbs/nurbs_shapes.h"
 #include "sim/scene/nurbs_file.h"
 
@@ -401,6 +402,12 @@ void AddShapes(CLI::App& nurbs, Session& session) {
                      [cone] { return sim::NurbsCone(cone->radius_m, cone->height_m); });
   AddLength(command, "--radius", cone->radius_m, "of its foot [m]");
   AddLength(command, "--height", cone->height_m, "[m]");
+
+  auto vase = std::make_shared<Upright>();
+  command = AddShape(*shape, session, "vase", "a hollow vase that stands on the origin, of 20 patches",
+                     [vase] { return sim::NurbsVase(vase->radius_m, vase->height_m); });
+  AddLength(command, "--radius", vase->radius_m, "where it is widest, about [m]");
+  AddLength(command, "--height", vase->height_m, "[m]");
 }
 
 /// Runs palpate-cad, which alone is linked with OpenCASCADE, passes its warnings on, and gives its words as the error where it fails.

@@ -7,6 +7,7 @@
 #include "gpu/base/status.h"
 #include "sim/mesh/mesh_io.h"
 #include "sim/scene/edit_request.h"
+#include "sim/scene/nurbs_file.h"
 #include "sim/scene/scene_spec.h"
 
 namespace palpate::cli {
@@ -47,6 +48,15 @@ void SetInlineMesh(const sim::TetMesh& mesh, v1::BodySpec& body) {
 absl::Status InlineMeshFiles(const std::filesystem::path& folder, v1::SceneSpec& spec) {
   for (int i = 0; i < spec.bodies_size(); ++i) {
     v1::BodySpec& body = *spec.mutable_bodies(i);
+    if (body.has_nurbs() && body.nurbs().has_file()) {
+      const std::string name = body.nurbs().file();
+      const auto text = job::ReadJsonFile((folder / name).string(), "a file of NURBS");
+      if (!text.ok()) return Annotate(text.status(), absl::StrFormat("bodies[%d].nurbs.file", i));
+      const auto object = scene::ParseNurbsJson(*text, name);
+      if (!object.ok()) return Annotate(object.status(), absl::StrFormat("bodies[%d].nurbs.file", i));
+      *body.mutable_nurbs()->mutable_object() = scene::NurbsToProto(*object);
+      continue;
+    }
     if (body.geometry_case() != v1::BodySpec::kMeshFile) continue;
     const auto mesh = sim::ReadTetMesh(folder / body.mesh_file());
     if (!mesh.ok()) return Annotate(mesh.status(), absl::StrFormat("bodies[%d].mesh_file", i));

@@ -16,8 +16,8 @@ absl::StatusOr<v1::SceneSpec> ReadSceneFile(const std::filesystem::path& path);
 /// Reads a file of edits: the JSON form of EditSceneRequest, strictly JSON; the scene is not part of it. Errors: as ReadSceneFile.
 absl::StatusOr<v1::EditSceneRequest> ReadEditFile(const std::filesystem::path& path);
 
-/// Replaces each `mesh_file` of the bodies, taken relative to `folder`, by the mesh it names, so that a server elsewhere can build the
-/// scene. Errors: those of sim::ReadTetMesh, with the path of the field.
+/// Replaces each `mesh_file` of the bodies, taken relative to `folder`, by the mesh it names, and each `nurbs.file` likewise, so that a
+/// server elsewhere can build the scene. Errors: those of sim::ReadTetMesh and scene::ParseNurbsJson, with the path of the field.
 absl::Status InlineMeshFiles(const std::filesystem::path& folder, v1::SceneSpec& spec);
 
 /// Gives a body the mesh itself in place of whatever geometry it had.

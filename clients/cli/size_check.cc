@@ -49,7 +49,7 @@ void WarnOfSizes(const std::string& path, const v1::SceneSpec& spec, const sim::
   // Arrays stand for several bodies, but meshes of files are those of the spec that has the body's name.
   for (int i = 0; i < spec.bodies_size(); ++i) {
     const v1::BodySpec& body = spec.bodies(i);
-    if (body.geometry_case() != v1::BodySpec::kMeshFile && body.geometry_case() != v1::BodySpec::kMesh) continue;
+    if (!body.has_mesh_file() && !body.has_mesh() && !body.has_nurbs()) continue;
     for (const sim::BodyDescription& built : scene.bodies) {
       if (built.name != body.name()) continue;
       Eigen::AlignedBox3d bounds_m;

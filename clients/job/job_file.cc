@@ -223,6 +223,13 @@ absl::Status ListInputs(LoadedJob* loaded, const std::string& scene_file) {
   const scene::SceneFolderResolver assets(loaded->scene_folder);
   for (int b = 0; b < loaded->scene.bodies_size(); ++b) {
     const v1::BodySpec& body = loaded->scene.bodies(b);
+    if (body.has_nurbs() && body.nurbs().has_file()) {
+      const std::string field = At(At("bodies", b), "nurbs.file");
+      const auto path = assets.Resolve(body.nurbs().file());
+      if (!path.ok()) return Annotate(path.status(), field);
+      PALPATE_RETURN_IF_ERROR(AddInput(body.nurbs().file(), *path, field, inputs));
+      continue;
+    }
     if (body.geometry_case() != v1::BodySpec::kMeshFile) continue;
     const std::string field = At(At("bodies", b), "mesh_file");
     const auto path = assets.Resolve(body.mesh_file());

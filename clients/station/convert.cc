@@ -1,5 +1,6 @@
 #include "clients/station/convert.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -71,6 +72,13 @@ absl::Status FromProto(const v1::LocalModel& message, sim::LocalModel* model) {
     to.stiffness_n_per_m = from.stiffness_n_per_m();
     to.friction = from.friction();
     to.damping_n_s_per_m = from.damping_n_s_per_m();
+    to.curvature_per_m = {};
+    const auto& curvature = from.curvature_per_m();
+    if (!curvature.empty() &&
+        (curvature.size() != 6 || !std::all_of(curvature.begin(), curvature.end(), [](double v) { return std::isfinite(v); }))) {
+      return absl::InvalidArgumentError(absl::StrCat("constraints[", i, "].curvature_per_m: six finite numbers are wanted, or none"));
+    }
+    std::copy(curvature.begin(), curvature.end(), to.curvature_per_m.begin());
     const double norm = to.normal_W.norm();
     if (to.arm_T_m.allFinite() && std::isfinite(norm) && norm > 1e-6 && std::isfinite(to.rest_penetration_m) && to.stiffness_n_per_m >= 0 &&
         std::isfinite(to.stiffness_n_per_m) && to.friction >= 0 && std::isfinite(to.friction) && to.damping_n_s_per_m >= 0 &&

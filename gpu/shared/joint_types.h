@@ -95,8 +95,8 @@ typedef struct JointScheme {
 } JointScheme;
 PALPATE_SHARED_SIZE(JointScheme, 16);
 
-/* The block of a body, as rigid_solve leaves it: the lower triangle of its matrix, row by row, and forces. These become its move, of which it
-   goes a share. */
+/* The block of a body, as rigid_solve leaves it: the lower triangle of its matrix, row by row, and forces. These become its move, of which
+   it goes a share. */
 typedef struct JointBodySystem {
   float h[21];
   float f[6];

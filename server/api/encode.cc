@@ -73,6 +73,7 @@ absl::StatusOr<FrameOptions> FrameOptionsFromProto(const v1::WatchRequest& reque
   out.with_contacts = !request.without_contacts();
   out.with_tools = !request.without_tools();
   out.with_volume = request.with_volume();
+  out.with_nurbs = request.with_nurbs();
   if (request.contact_bodies_size() > kMaxContactBodies) {
     return absl::InvalidArgumentError(
         absl::StrCat("contact_bodies: ", request.contact_bodies_size(), " entries are outside [0, ", kMaxContactBodies, "]"));
@@ -158,6 +159,13 @@ void EncodeSurfaceContact(const sim::FrameSurfaceContact& contact, const SceneTo
   EncodeVec3(contact.force_n.cast<double>(), *out.mutable_force_n());
 }
 
+void EncodePlace(const sim::FrameNurbsPlace& place, v1::NurbsPlace& out) {
+  out.set_patch(place.patch);
+  out.set_u(place.u);
+  out.set_v(place.v);
+  EncodeVec3(place.point_m, *out.mutable_point_m());
+}
+
 void EncodeContactStatistics(const sim::FrameContactStatistics& statistics, bool intersections_checked, v1::ContactStats& out) {
   out.set_contact_count(statistics.contact_count);
   out.set_acting_count(statistics.acting_count);
@@ -208,6 +216,10 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
 
   const std::vector<std::vector<float>>& positions = options.with_volume ? frame.volume_positions_m : frame.surface_positions_m;
   for (size_t b = 0; b < positions.size(); ++b) {
+    if (options.with_nurbs && b < frame.nurbs.poses.size() && frame.nurbs.poses[b]) {
+      EncodePose(*frame.nurbs.poses[b], *out.add_bodies()->mutable_pose());
+      continue;
+    }
     const std::span<const uint32_t> places =
         options.with_volume ? std::span<const uint32_t>() : std::span<const uint32_t>(topology.world->bodies[b]->surface_vertices.values());
     EncodePositions(positions[b], options.positions, *out.add_bodies(), places);
@@ -234,11 +246,18 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
   if (options.with_contacts) {
     const std::vector<bool> wanted = WantedBodies(topology, options);
     const auto is_wanted = [&wanted](uint32_t body) { return wanted.empty() || wanted[body]; };
-    for (const sim::FrameSurfaceContact& contact : frame.surface_contacts) {
+    for (size_t i = 0; i < frame.surface_contacts.size(); ++i) {
+      const sim::FrameSurfaceContact& contact = frame.surface_contacts[i];
       if (!is_wanted(contact.body_a) && !is_wanted(contact.body_b)) continue;
-      EncodeSurfaceContact(contact, topology, options.with_volume, *out.add_surface_contacts());
+      v1::SurfaceContact& c = *out.add_surface_contacts();
+      EncodeSurfaceContact(contact, topology, options.with_volume, c);
+      if (i >= frame.nurbs.surface_places.size()) continue;
+      const auto& [of_a, of_b] = frame.nurbs.surface_places[i];
+      if (of_a) EncodePlace(*of_a, *c.mutable_place_a());
+      if (of_b) EncodePlace(*of_b, *c.mutable_place_b());
     }
-    for (const sim::FrameContact& contact : frame.contacts) {
+    for (size_t i = 0; i < frame.contacts.size(); ++i) {
+      const sim::FrameContact& contact = frame.contacts[i];
       if (!is_wanted(contact.body_index)) continue;
       v1::Contact& c = *out.add_contacts();
       c.set_tool_index(contact.tool_index);
@@ -247,6 +266,7 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
       EncodeVec3(contact.normal.cast<double>(), *c.mutable_normal());
       c.set_separation_m(contact.separation_m);
       EncodeVec3(contact.force_n.cast<double>(), *c.mutable_force_n());
+      if (i < frame.nurbs.places.size() && frame.nurbs.places[i]) EncodePlace(*frame.nurbs.places[i], *c.mutable_place());
     }
   }
   if (options.with_tools) {
@@ -314,6 +334,7 @@ void EncodeLocalModel(const sim::LocalModel& model, const sim::FrameTool& tool, 
     v1::ContactConstraint& c = *out.add_constraints();
     EncodeVec3(constraint.arm_T_m, *c.mutable_arm_m());
     EncodeVec3(constraint.normal_W, *c.mutable_normal());
+    if (constraint.is_curved()) c.mutable_curvature_per_m()->Assign(constraint.curvature_per_m.begin(), constraint.curvature_per_m.end());
     c.set_rest_penetration_m(constraint.rest_penetration_m);
     c.set_stiffness_n_per_m(constraint.stiffness_n_per_m);
     c.set_friction(constraint.friction);

@@ -33,6 +33,7 @@ struct FrameOptions {
   bool with_contacts = true;
   bool with_tools = true;
   bool with_volume = false;
+  bool with_nurbs = false;
   /// Names of the bodies whose contacts are wanted, with all pieces that are cut off from them; empty = all.
   std::unordered_set<std::string> contact_bodies;
 };
@@ -46,7 +47,8 @@ double MaxRateFromProto(const v1::WatchRequest& request);
 bool HasVolume(const sim::Frame& frame);
 
 /// Appends nothing, overwrites `out`. With with_volume, bodies carry the positions of all vertices (precondition: the frame has them), and
-/// contacts name their vertices among these. `topology`: of the frame's version.
+/// contacts name their vertices among these. With with_nurbs, bodies with an exact surface carry their pose instead. `topology`: of the
+/// frame's version.
 void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const FrameStatus& status, const FrameOptions& options,
                  uint64_t dropped, v1::Frame& out);
 

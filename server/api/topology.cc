@@ -7,10 +7,13 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "server/api/encode.h"
+#include "sim/nurbs/nurbs_body_shape.h"
 #include "sim/scene/joint_spec.h"
 #include "sim/scene/marker_spec.h"
+#include "sim/scene/nurbs_file.h"
 #include "sim/scene/texture_spec.h"
 #include "sim/scene/tool_spec.h"
 
@@ -123,10 +126,25 @@ void EncodeCorners(const sim::TextureCorners& corners, Message& out) {
   }
 }
 
-void EncodeBody(const SceneTopology& topology, size_t b, bool with_volume, v1::BodyTopology& out) {
+void EncodeBody(const SceneTopology& topology, size_t b, bool with_volume, bool with_nurbs, v1::BodyTopology& out) {
   const BodyArrays& arrays = *topology.world->bodies[b];
   out.set_name(arrays.name);
   out.set_parent(arrays.parent);
+  for (const BodyArrays::SurfaceZone& zone : arrays.surface_zones) {
+    v1::SurfaceZone& z = *out.add_surface_zones();
+    z.set_name(zone.name);
+    z.mutable_color()->set_r(zone.color.x());
+    z.mutable_color()->set_g(zone.color.y());
+    z.mutable_color()->set_b(zone.color.z());
+    z.set_is_interior(zone.is_interior);
+  }
+  size_t root = b;
+  while (topology.parents[root] != sim::kNoSlot) root = topology.parents[root];
+  if (root < topology.statics->body_colors.size()) *out.mutable_color() = topology.statics->body_colors[root];
+  if (with_nurbs && b < topology.statics->body_nurbs.size() && topology.statics->body_nurbs[b] != nullptr) {
+    *out.mutable_nurbs() = *topology.statics->body_nurbs[b];
+    return;
+  }
   out.set_vertex_count(PositionCount(arrays, with_volume));
   out.mutable_triangles()->Reserve(static_cast<int>(3 * arrays.surface_triangles.size()));
   for (const SurfaceTriangle& triangle : arrays.surface_triangles) {
@@ -142,17 +160,6 @@ void EncodeBody(const SceneTopology& topology, size_t b, bool with_volume, v1::B
     }
   }
   EncodeFixed(arrays, with_volume, out);
-  for (const BodyArrays::SurfaceZone& zone : arrays.surface_zones) {
-    v1::SurfaceZone& z = *out.add_surface_zones();
-    z.set_name(zone.name);
-    z.mutable_color()->set_r(zone.color.x());
-    z.mutable_color()->set_g(zone.color.y());
-    z.mutable_color()->set_b(zone.color.z());
-    z.set_is_interior(zone.is_interior);
-  }
-  size_t root = b;
-  while (topology.parents[root] != sim::kNoSlot) root = topology.parents[root];
-  if (root < topology.statics->body_colors.size()) *out.mutable_color() = topology.statics->body_colors[root];
   if (arrays.has_texture() && root < topology.statics->body_textures.size()) {
     *out.mutable_texture() = topology.statics->body_textures[root];
     if (arrays.has_texture_corners) {
@@ -234,8 +241,28 @@ v1::ObstacleSpec EncodeObstacle(const sim::ObstacleDescription& obstacle) {
   return out;
 }
 
+/// Exact surfaces as streams have them; copies of a body share one.
+class NurbsEncoder {
+ public:
+  std::shared_ptr<const v1::NurbsShape> ShapeOf(const sim::BodyDescription& body) {
+    if (body.nurbs == nullptr) return nullptr;
+    std::shared_ptr<const v1::NurbsShape>& known = known_[body.nurbs.get()];
+    if (known == nullptr) {
+      auto shape = std::make_shared<v1::NurbsShape>();
+      *shape->mutable_object() = scene::NurbsToProto(body.nurbs->object.Describe());
+      shape->set_tolerance_m(body.nurbs->tolerance_m);
+      known = std::move(shape);
+    }
+    return known;
+  }
+
+ private:
+  absl::flat_hash_map<const sim::NurbsBodyShape*, std::shared_ptr<const v1::NurbsShape>> known_;
+};
+
 std::shared_ptr<const SceneStatics> BuildStatics(const sim::SceneDescription& description) {
   auto out = std::make_shared<SceneStatics>();
+  NurbsEncoder nurbs;
   for (const sim::BodyDescription& body : description.bodies) {
     v1::Color& color = out->body_colors.emplace_back();
     color.set_r(body.color.x());
@@ -245,6 +272,7 @@ std::shared_ptr<const SceneStatics> BuildStatics(const sim::SceneDescription& de
     texture.set_pattern(scene::EncodeTexturePattern(body.texture.pattern));
     texture.set_u_period(body.texture.u_period);
     texture.set_by_corner(!body.texture.corners.empty());
+    out->body_nurbs.push_back(nurbs.ShapeOf(body));
     if (body.texture.image == nullptr) continue;
     texture.set_image(absl::StrCat("images/", body.texture.image->id));
     if (std::find(out->images.begin(), out->images.end(), body.texture.image) == out->images.end())
@@ -370,9 +398,9 @@ std::optional<TopologyChange> TopologyHistory::Between(uint64_t from, uint64_t t
   return out;
 }
 
-void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyframe& out) {
+void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyframe& out, bool with_nurbs) {
   out.set_topology_version(topology.version);
-  for (size_t b = 0; b < topology.world->bodies.size(); ++b) EncodeBody(topology, b, with_volume, *out.add_bodies());
+  for (size_t b = 0; b < topology.world->bodies.size(); ++b) EncodeBody(topology, b, with_volume, with_nurbs, *out.add_bodies());
   for (const v1::ToolShape& tool : topology.statics->tools) *out.add_tools() = tool;
   for (const v1::ObstacleSpec& obstacle : topology.statics->obstacles) *out.add_obstacles() = obstacle;
   for (const v1::MarkerInfo& marker : topology.statics->markers) *out.add_markers() = marker;
@@ -391,7 +419,8 @@ bool EncodeDelta(const SceneTopology& topology, const TopologyChange& change, bo
   out.set_from_version(change.from_version);
   out.set_to_version(topology.version);
   for (const BodySlots& slots : change.bodies) EncodeBodyDelta(topology, slots, with_volume, *out.add_bodies());
-  for (size_t b = change.body_count; b < topology.world->bodies.size(); ++b) EncodeBody(topology, b, with_volume, *out.add_new_bodies());
+  for (size_t b = change.body_count; b < topology.world->bodies.size(); ++b)
+    EncodeBody(topology, b, with_volume, /*with_nurbs=*/false, *out.add_new_bodies());
   return true;
 }
 

@@ -16,9 +16,10 @@ namespace palpate::server {
 
 /// What no edit changes, as streams need it; shared by all versions of a scene's topology.
 struct SceneStatics {
-  std::vector<v1::Color> body_colors;                            ///< of the description's bodies
-  std::vector<v1::SurfaceTexture> body_textures;                 ///< likewise; those of bodies without texture coordinates say nothing
-  std::vector<std::shared_ptr<const sim::TextureImage>> images;  ///< of all bodies, each once
+  std::vector<v1::Color> body_colors;                             ///< of the description's bodies
+  std::vector<v1::SurfaceTexture> body_textures;                  ///< likewise; those of bodies without texture coordinates say nothing
+  std::vector<std::shared_ptr<const v1::NurbsShape>> body_nurbs;  ///< likewise; null of those without an exact surface
+  std::vector<std::shared_ptr<const sim::TextureImage>> images;   ///< of all bodies, each once
   std::vector<v1::ToolShape> tools;
   std::vector<v1::ObstacleSpec> obstacles;
   std::vector<v1::MarkerInfo> markers;  ///< in the order of sim::Frame::markers
@@ -87,8 +88,8 @@ class TopologyHistory {
   size_t bytes_ = 0;
 };
 
-/// Fills a keyframe except for `scene` and `frame`.
-void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyframe& out);
+/// Fills a keyframe except for `scene` and `frame`. `with_nurbs`: bodies with an exact surface have that, and no triangles.
+void EncodeTopology(const SceneTopology& topology, bool with_volume, v1::Keyframe& out, bool with_nurbs = false);
 
 /// Overwrites `out` with what brings a reader's arrays from change.from_version to `topology`. False, and `out` unspecified, if a keyframe
 /// is shorter.

@@ -17,7 +17,7 @@ Encoded WatchEncoder::Encode(const SceneSnapshot& snapshot, uint64_t dropped, v1
   } else {
     if (topology_version_ != 0) scene_->metrics().OnKeyframeForGap();
     v1::Keyframe& keyframe = *update.mutable_keyframe();
-    EncodeTopology(*snapshot.topology, options_.with_volume, keyframe);
+    EncodeTopology(*snapshot.topology, options_.with_volume, keyframe, options_.with_nurbs);
     *keyframe.mutable_scene() = scene_->InfoOf(snapshot);
     frame = keyframe.mutable_frame();
   }

@@ -17,7 +17,10 @@ bool IsUsable(const LocalContact& contact) {
   return contact.point_m.allFinite() && contact.normal_W.allFinite() && std::abs(contact.normal_W.squaredNorm() - 1) < 1e-3 &&
          std::isfinite(contact.gap_m) && std::isfinite(contact.normal_force_n) && contact.normal_force_n >= 0 &&
          std::isfinite(contact.stiffness_n_per_m) && contact.stiffness_n_per_m > 0 && std::isfinite(contact.damping_s) &&
-         contact.damping_s >= 0 && std::isfinite(contact.friction) && contact.friction >= 0;
+         contact.damping_s >= 0 && std::isfinite(contact.friction) && contact.friction >= 0 &&
+         (!contact.exact || (contact.exact->axis_point_m.allFinite() &&
+                             std::all_of(contact.exact->curvature_per_m.begin(), contact.exact->curvature_per_m.end(),
+                                         [](double value) { return std::isfinite(value); })));
 }
 
 bool IsActive(const LocalContact& contact) { return contact.normal_force_n > 0; }
@@ -28,6 +31,7 @@ Vector3d PointOnTool(const LocalContact& contact) { return contact.point_m + con
 /// Sums over the contacts that stand for one constraint.
 struct Group {
   int count = 0;
+  const LocalContact* newest = nullptr;
   double stiffness_n_per_m = 0;
   double min_gap_m = std::numeric_limits<double>::infinity();
   double damping_n_s_per_m = 0;  ///< sum of damping_s * stiffness_n_per_m
@@ -49,6 +53,7 @@ struct Group {
       nearest_point_m = point_m;
     }
     ++count;
+    newest = &contact;
     stiffness_n_per_m += contact.stiffness_n_per_m;
     damping_n_s_per_m += contact.damping_s * contact.stiffness_n_per_m;
     friction_weight += contact.friction * contact_weight;
@@ -195,11 +200,20 @@ int ActiveSlots(const Patch& patch, int slots) {
 }
 
 /// Nothing if there is no force to keep and no direction to feel: opposed normals that cancel.
-std::optional<LocalConstraint> ConstraintOf(const Group& group, bool is_active, double scale, const Eigen::Quaterniond& world_to_tool) {
+std::optional<LocalConstraint> ConstraintOf(const Group& group, bool is_active, double scale, const LocalModelInput& input) {
+  const Eigen::Quaterniond world_to_tool = input.tool_pose.rotation.conjugate();
   LocalConstraint constraint;
   constraint.stiffness_n_per_m = scale * group.stiffness_n_per_m;
   constraint.friction = group.friction_weight / group.weight;
   constraint.damping_n_s_per_m = constraint.stiffness_n_per_m * group.damping_n_s_per_m / group.stiffness_n_per_m;
+  if (group.count == 1 && group.newest->exact) {
+    const LocalContact& contact = *group.newest;
+    constraint.normal_W = contact.normal_W;
+    constraint.arm_T_m = input.device_pose.rotation.conjugate() * (contact.exact->axis_point_m - input.device_pose.position_m);
+    constraint.rest_penetration_m = -contact.gap_m;
+    constraint.curvature_per_m = contact.exact->curvature_per_m;
+    return constraint;
+  }
   const double force_n = group.force_n.norm();
   const double normal_norm = group.weighted_normal.norm();
   if (force_n > 0) {
@@ -226,7 +240,6 @@ LocalModel BuildLocalModel(const LocalModelInput& input) noexcept {
   const int active_slots = ActiveSlots(patch, slots);
 
   const Vector3d& tip_m = input.tool_pose.position_m;
-  const Eigen::Quaterniond world_to_tool = input.tool_pose.rotation.conjugate();
   for (const bool is_active : {true, false}) {
     const Kind& kind = is_active ? patch.active : patch.near;
     const int kind_slots = is_active ? active_slots : std::min(kind.count, slots - active_slots);
@@ -234,7 +247,7 @@ LocalModel BuildLocalModel(const LocalModelInput& input) noexcept {
     std::array<Group, kMaxLocalConstraints> groups{};
     const int group_count = MakeGroups(input.contacts, is_active, kind.count, kind_slots, patch.length_m, tip_m, groups);
     for (int g = 0; g < group_count; ++g) {
-      const std::optional<LocalConstraint> constraint = ConstraintOf(groups[g], is_active, kind.scale, world_to_tool);
+      const std::optional<LocalConstraint> constraint = ConstraintOf(groups[g], is_active, kind.scale, input);
       if (constraint) model.constraints[model.constraint_count++] = *constraint;
     }
   }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include <Eigen/Core>
@@ -18,6 +20,13 @@ struct LocalContact {
   double stiffness_n_per_m = 0;  ///< of the tissue behind it, its share of that of all contacts: ShareStiffness; > 0
   double damping_s = 0;          ///< of the body, stiffness-proportional; >= 0
   double friction = 0;           ///< Coulomb coefficient; >= 0
+  /// Of a contact with an exact surface: then gap, normal and these are those at the pose of the device, not at that of the tool, and the
+  /// gap alone says how deep it is.
+  struct Exact {
+    Eigen::Vector3d axis_point_m;             ///< of the tool's axis, nearest to the surface, in W
+    std::array<double, 6> curvature_per_m{};  ///< as LocalConstraint::curvature_per_m
+  };
+  std::optional<Exact> exact = std::nullopt;
 };
 
 struct LocalModelInput {
@@ -44,6 +53,7 @@ struct LocalModelInput {
 /// merged only with active
 ///   ones. A group's force is the sum of its forces; its torque keeps all but the part along that force, if the group's normals agree
 ///   within about 60 degrees. With both kinds present, near contacts get at least a quarter of the slots (none if max_constraints is 1).
+/// - Exact contacts that are merged with none: penetration and normal at pose_at_build, and the second derivatives, are those given.
 /// Contacts with a value that is not finite or outside its range are left out.
 /// Cost: O(contacts * max_constraints), times max_constraints when merging. No allocation, no locks. Determinism: RUN_TO_RUN.
 /// Source: Forest 2003, section 8.3.

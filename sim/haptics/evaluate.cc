@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "sim/haptics/curved_gap.h"
+
 namespace palpate::sim {
 
 using Eigen::Vector3d;
@@ -20,6 +22,7 @@ ContactForce EvaluateLocalModel(const LocalModel& model, const RigidPose& tool_p
                                 FrictionState& friction) noexcept {
   ContactForce result;
   std::array<double, kMaxLocalConstraints> normal_force_n;
+  std::array<Vector3d, kMaxLocalConstraints> normals_W;
   Vector3d weighted_arm_W_m = Vector3d::Zero();
   Vector3d weighted_normal = Vector3d::Zero();
   double force_sum_n = 0;
@@ -29,20 +32,30 @@ ContactForce EvaluateLocalModel(const LocalModel& model, const RigidPose& tool_p
   for (int i = 0; i < model.constraint_count; ++i) {
     const LocalConstraint& constraint = model.constraints[i];
     const Vector3d arm_W_m = R_WT * constraint.arm_T_m;
-    const double penetration_m = constraint.rest_penetration_m - constraint.normal_W.dot(travel_m + arm_W_m - R_build * constraint.arm_T_m);
+    const Vector3d way_m = travel_m + arm_W_m - R_build * constraint.arm_T_m;
+    Vector3d& normal_W = normals_W[i];
+    normal_W = constraint.normal_W;
+    double penetration_m = constraint.rest_penetration_m;
+    if (constraint.is_curved()) {
+      const CurvedGap gap = FollowGap(constraint.normal_W, constraint.curvature_per_m, way_m);
+      penetration_m -= gap.change_m;
+      normal_W = gap.normal;
+    } else {
+      penetration_m -= constraint.normal_W.dot(way_m);
+    }
     normal_force_n[i] = 0;
     if (penetration_m <= 0) continue;
-    const double normal_velocity_m_per_s = constraint.normal_W.dot(velocity.linear_m_per_s + velocity.angular_rad_per_s.cross(arm_W_m));
+    const double normal_velocity_m_per_s = normal_W.dot(velocity.linear_m_per_s + velocity.angular_rad_per_s.cross(arm_W_m));
     const double force_n =
         std::max(0.0, constraint.stiffness_n_per_m * penetration_m - constraint.damping_n_s_per_m * normal_velocity_m_per_s);
     normal_force_n[i] = force_n;
     ++result.active_count;
     result.max_penetration_m = std::max(result.max_penetration_m, penetration_m);
     result.elastic_energy_j += 0.5 * constraint.stiffness_n_per_m * penetration_m * penetration_m;
-    result.force_n += force_n * constraint.normal_W;
-    result.torque_n_m += arm_W_m.cross(force_n * constraint.normal_W);
+    result.force_n += force_n * normal_W;
+    result.torque_n_m += arm_W_m.cross(force_n * normal_W);
     weighted_arm_W_m += force_n * arm_W_m;
-    weighted_normal += force_n * constraint.normal_W;
+    weighted_normal += force_n * normal_W;
     force_sum_n += force_n;
   }
 
@@ -70,7 +83,7 @@ ContactForce EvaluateLocalModel(const LocalModel& model, const RigidPose& tool_p
     if (normal_force_n[i] <= 0) continue;
     const LocalConstraint& constraint = model.constraints[i];
     const double bound_n = constraint.friction * normal_force_n[i];
-    const Vector3d tangential_m = friction.deflection_m - constraint.normal_W * constraint.normal_W.dot(friction.deflection_m);
+    const Vector3d tangential_m = friction.deflection_m - normals_W[i] * normals_W[i].dot(friction.deflection_m);
     const double wanted_n = kTangentialStiffnessRatio * constraint.stiffness_n_per_m * tangential_m.norm();
     least_excess = std::min(least_excess, bound_n > 0 ? wanted_n / bound_n : std::numeric_limits<double>::infinity());
     if (wanted_n <= 0 || bound_n <= 0) continue;

@@ -22,6 +22,10 @@ struct LocalConstraint {
   double stiffness_n_per_m = 0;
   double friction = 0;           ///< Coulomb coefficient
   double damping_n_s_per_m = 0;  ///< along the normal
+  /// Second derivatives H of the gap by the place of the arm, in W: xx xy xz yy yz zz; H normal_W = 0. Zeros: a plane.
+  std::array<double, 6> curvature_per_m{};
+
+  bool is_curved() const { return curvature_per_m != std::array<double, 6>{}; }
 };
 
 inline constexpr int kMaxLocalConstraints = 64;

@@ -148,10 +148,12 @@ struct MarkerDescription {
 };
 inline constexpr size_t kMaxMarkers = 4096;  ///< of a scene
 
+struct NurbsBodyShape;
+
 /// A body, already meshed, placed and checked. Defaults and ranges are those of proto/palpate/v1/scene.proto.
 struct BodyDescription {
   std::string name;
-  TetMesh mesh;  ///< rest shape in W, metres, valid by ValidateTetMesh
+  TetMesh mesh;  ///< rest shape in W, metres, valid by ValidateTetMesh; of a NURBS body the vertices of its triangles alone
   BodyKind kind = BodyKind::kDeformable;
   Simulation simulation = Simulation::kDynamic;  ///< of a deformable body; pre-computed and hybrid ones take no driven regions, loads,
                                                  ///< velocities
@@ -176,6 +178,9 @@ struct BodyDescription {
   std::vector<uint16_t> tet_zones;                    ///< [tet of mesh], or empty: all 0
   std::vector<SurfaceZoneDescription> surface_zones;  ///< of deformable bodies; where they overlap later ones win
   TextureDescription texture;
+  std::shared_ptr<const NurbsBodyShape>
+      nurbs;             ///< of rigid and static bodies with an exact surface (sim/nurbs/nurbs_body_shape.h), else null
+  RigidPose nurbs_pose;  ///< from the frame of the shape to W, at rest
 };
 
 struct PlaneShape {

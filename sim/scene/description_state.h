@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "gpu/base/state_archive.h"
+#include "sim/nurbs/nurbs_body_shape.h"
 #include "sim/scene/description.h"
 
 namespace palpate::sim {
@@ -96,10 +97,21 @@ template <typename Archive>
 void VisitState(Archive& archive, BodyDescription& value) {
   auto& [name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers, velocity,
          angular_velocity, angular_damping, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones,
-         surface_zones, texture] = value;
+         surface_zones, texture, nurbs, nurbs_pose] = value;
   archive(name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers,
           velocity, angular_velocity, angular_damping, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones,
           surface_zones, texture);
+  // Nothing of bodies without, so that they keep their hash.
+  if (nurbs == nullptr) return;
+  archive(nurbs->tolerance_m, nurbs->triangles, nurbs->volume_m3, nurbs_pose);
+  for (const NurbsPatch& patch : nurbs->object.patches()) {
+    const NurbsSurface& surface = patch.surface;
+    for (const NurbsDirection direction : {NurbsDirection::kU, NurbsDirection::kV}) {
+      const std::span<const double> knots = surface.knots(direction);
+      archive(static_cast<uint64_t>(surface.degree(direction)), std::vector<double>(knots.begin(), knots.end()));
+    }
+    for (const Eigen::Vector4d& p : surface.control()) archive(p);
+  }
 }
 
 template <typename Archive>

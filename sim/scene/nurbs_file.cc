@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
-#include "palpate/v1/nurbs.pb.h"
 #include "sim/scene/checker.h"
 
 namespace palpate::scene {
@@ -134,6 +133,29 @@ std::string JsonOf(const google::protobuf::Message& message) {
 
 }  // namespace
 
+absl::StatusOr<sim::NurbsObjectDescription> NurbsFromProto(const v1::NurbsObject& object) {
+  if (object.version() != kVersion) {
+    return absl::InvalidArgumentError(absl::StrCat("version: ", object.version(), ", this program reads ", kVersion));
+  }
+  PALPATE_RETURN_IF_ERROR(CheckName("name", object.name()));
+  sim::NurbsObjectDescription out;
+  out.name = object.name();
+  for (int i = 0; i < object.patches_size(); ++i) {
+    const std::string path = sim::NurbsPatchPath(static_cast<size_t>(i), "");
+    PALPATE_ASSIGN_OR_RETURN(sim::NurbsPatchDescription patch, PatchFromProto(object.patches(i), path));
+    out.patches.push_back(std::move(patch));
+  }
+  return out;
+}
+
+v1::NurbsObject NurbsToProto(const sim::NurbsObjectDescription& object) {
+  v1::NurbsObject out;
+  out.set_version(kVersion);
+  out.set_name(object.name);
+  for (const sim::NurbsPatchDescription& patch : object.patches) *out.add_patches() = ToProto(patch);
+  return out;
+}
+
 absl::StatusOr<sim::NurbsObjectDescription> ParseNurbsJson(std::string_view text, std::string_view display_name) {
   const std::string name(display_name);
   if (text.size() > kMaxNurbsFileBytes) {
@@ -144,21 +166,7 @@ absl::StatusOr<sim::NurbsObjectDescription> ParseNurbsJson(std::string_view text
   options.ignore_unknown_fields = false;
   const auto status = google::protobuf::util::JsonStringToMessage({text.data(), text.size()}, &object, options);
   if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(name, ": ", std::string(status.message())));
-  if (object.version() != kVersion) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": version: ", object.version(), ", this program reads ", kVersion));
-  }
-  const auto convert = [&]() -> absl::StatusOr<sim::NurbsObjectDescription> {
-    PALPATE_RETURN_IF_ERROR(CheckName("name", object.name()));
-    sim::NurbsObjectDescription out;
-    out.name = object.name();
-    for (int i = 0; i < object.patches_size(); ++i) {
-      const std::string path = sim::NurbsPatchPath(static_cast<size_t>(i), "");
-      PALPATE_ASSIGN_OR_RETURN(sim::NurbsPatchDescription patch, PatchFromProto(object.patches(i), path));
-      out.patches.push_back(std::move(patch));
-    }
-    return out;
-  };
-  absl::StatusOr<sim::NurbsObjectDescription> out = convert();
+  absl::StatusOr<sim::NurbsObjectDescription> out = NurbsFromProto(object);
   if (!out.ok()) return Annotate(out.status(), name);
   return out;
 }

@@ -5,12 +5,19 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "palpate/v1/nurbs.pb.h"
 #include "sim/nurbs/nurbs_object.h"
 
 namespace palpate::scene {
 
 inline constexpr size_t kMaxNurbsFileBytes = size_t{256} << 20;
 inline constexpr size_t kMaxNurbsNameBytes = 128;
+
+/// The message as a description. Values are checked by sim::NurbsObject::Create. Errors: InvalidArgument with the path of the field
+/// (version, names, lengths of arrays).
+absl::StatusOr<sim::NurbsObjectDescription> NurbsFromProto(const v1::NurbsObject& object);
+/// NurbsFromProto gives the same bits again.
+v1::NurbsObject NurbsToProto(const sim::NurbsObjectDescription& object);
 
 /// Reads the JSON form of v1::NurbsObject, to the bit. Unknown names of fields are errors. Values are checked by sim::NurbsObject::Create,
 /// to which ReadNurbs hands them. Errors: `<display_name>: ...` InvalidArgument (syntax, unknown field, wrong type, version, lengths of

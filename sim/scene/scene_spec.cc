@@ -20,6 +20,7 @@
 #include "sim/scene/joint_spec.h"
 #include "sim/scene/marker_spec.h"
 #include "sim/scene/material_spec.h"
+#include "sim/scene/nurbs_body_spec.h"
 #include "sim/scene/solver_advice.h"
 #include "sim/scene/texture_spec.h"
 #include "sim/scene/tool_spec.h"
@@ -385,8 +386,11 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
     case v1::BodySpec::kMesh:
       CheckMeshData(check, At(path, "mesh"), body.mesh(), limits);
       break;
+    case v1::BodySpec::kNurbs:
+      CheckNurbs(check, path, body);
+      break;
     case v1::BodySpec::GEOMETRY_NOT_SET:
-      check.Invalid(path, "no geometry is given; one of mesh_file, generator, mesh is needed");
+      check.Invalid(path, "no geometry is given; one of mesh_file, generator, mesh, nurbs is needed");
       break;
   }
   CheckMaterial(check, At(path, "material"), body.material());
@@ -508,6 +512,7 @@ absl::StatusOr<sim::TetMesh> LoadGeometry(const v1::BodySpec& body, const std::s
       for (const v1::MeshGroup& group : data.groups()) mesh.groups.push_back({group.number(), group.name()});
       return mesh;
     }
+    case v1::BodySpec::kNurbs:
     case v1::BodySpec::GEOMETRY_NOT_SET:
       break;
   }
@@ -585,7 +590,7 @@ CopyPlace PlaceOfCopy(const v1::BodyArray& array, uint64_t copy) {
 
 /// Precondition: CheckMaterial passed.
 absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh,
-                                               const BodyLook& look) {
+                                               const std::shared_ptr<const sim::NurbsBodyShape>& nurbs, const BodyLook& look) {
   const v1::BodySpec& body = spec.bodies(index);
   const std::string path = At("bodies", index);
   sim::BodyDescription out;
@@ -603,15 +608,16 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
     to_copy.to_m += place.shift_m;
   }
   const double scale = Or(body.has_scale(), body.scale(), 1);
+  if (nurbs != nullptr) PlaceNurbs(nurbs, pose, &out);
   for (size_t v = 0; v < out.mesh.vertices.size(); ++v) {
     Eigen::Vector3d& p = out.mesh.vertices[v];
-    p = pose.rotation * (scale * p) + pose.position_m;
+    if (nurbs == nullptr) p = pose.rotation * (scale * p) + pose.position_m;
     if (!(p.cwiseAbs().maxCoeff() <= kMaxPlacedCoordinate_m)) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": after scale and pose vertex ", v, " lies at (", p.x(), ", ", p.y(), ", ",
                                                      p.z(), "), outside [", -kMaxPlacedCoordinate_m, ", ", kMaxPlacedCoordinate_m, "] m"));
     }
   }
-  if (absl::Status valid = sim::ValidateTetMesh(out.mesh); !valid.ok()) {
+  if (absl::Status valid = nurbs != nullptr ? absl::OkStatus() : sim::ValidateTetMesh(out.mesh); !valid.ok()) {
     const char* field = body.has_mesh() ? "mesh" : body.has_generator() ? "generator" : "mesh_file";
     return Annotate(valid, At(path, field));
   }
@@ -799,15 +805,23 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   uint64_t tets = 0;
   LookLoader looks(assets);
   for (int i = 0; i < spec.bodies_size(); ++i) {
-    PALPATE_ASSIGN_OR_RETURN(const sim::TetMesh mesh, LoadGeometry(spec.bodies(i), At("bodies", i), assets));
     const uint64_t copies = CopyCount(spec.bodies(i));
+    sim::TetMesh mesh;
+    std::shared_ptr<const sim::NurbsBodyShape> nurbs;
+    if (spec.bodies(i).has_nurbs()) {
+      PALPATE_ASSIGN_OR_RETURN(
+          nurbs, LoadNurbs(spec.bodies(i), At("bodies", i), out.contact.margin_m, assets, (limits.max_tets_per_scene - tets) / copies));
+      tets += copies * nurbs->triangles.size();
+    } else {
+      PALPATE_ASSIGN_OR_RETURN(mesh, LoadGeometry(spec.bodies(i), At("bodies", i), assets));
+    }
     tets += copies * mesh.tets.size();
     Checker check;
     CheckTets(check, At("bodies", i), tets, limits, i == 0 ? "" : "with the bodies before it ");
     if (!check.ok()) return check.status();
     PALPATE_ASSIGN_OR_RETURN(const BodyLook look, looks.Load(spec.bodies(i), At("bodies", i), mesh));
     for (uint64_t copy = 0; copy < copies; ++copy) {
-      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, look));
+      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, nurbs, look));
       out.bodies.push_back(std::move(body));
     }
   }
@@ -849,6 +863,7 @@ v1::SceneSpec WithoutInlineMeshes(const v1::SceneSpec& spec) {
       body.clear_mesh();
       body.mutable_mesh();
     }
+    if (body.has_nurbs() && body.nurbs().has_object()) body.mutable_nurbs()->mutable_object()->Clear();
   }
   return out;
 }

@@ -48,7 +48,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
 /// Errors: InvalidArgument (syntax, unknown field, wrong type).
 absl::StatusOr<v1::SceneSpec> ParseSceneJson(std::string_view text, std::string_view display_name);
 
-/// A copy without what the scene need not remember: the inline meshes.
+/// A copy without what the scene need not remember: the inline meshes and surfaces.
 v1::SceneSpec WithoutInlineMeshes(const v1::SceneSpec& spec);
 
 /// Checks a pose from outside: finite, each coordinate in [-100, 100], rotation not zero. An absent rotation or position is the identity.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/scene/nurbs_description.h"
 #include "sim/scene/solver_advice.h"
 
 namespace palpate::scene {
@@ -44,8 +45,8 @@ Incidence TetsAroundVertices(const sim::TetMesh& mesh) {
 }  // namespace
 
 v1::BodyInfo SummarizeBody(const sim::BodyDescription& body) {
-  const sim::BoundarySurface surface = sim::ExtractBoundary(body.mesh);
-  double volume_m3 = 0;
+  const sim::BoundarySurface surface = sim::SurfaceOf(body);
+  double volume_m3 = body.nurbs == nullptr ? 0 : body.nurbs->volume_m3;
   for (size_t t = 0; t < body.mesh.tets.size(); ++t) volume_m3 += sim::TetVolume(body.mesh, t);
   v1::BodyInfo out;
   out.set_name(body.name);

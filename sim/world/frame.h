@@ -99,6 +99,20 @@ struct FrameJoint {
   }
 };
 
+/// The point of a body's exact surface nearest to a contact.
+struct FrameNurbsPlace {
+  uint32_t patch = 0;  ///< of the object
+  double u = 0, v = 0;
+  Eigen::Vector3d point_m{0, 0, 0};  ///< in W
+};
+
+/// Of scenes with NURBS bodies; empty in others.
+struct FrameNurbs {
+  std::vector<std::optional<RigidPose>> poses;                                ///< per body, from the frame of its shape to W
+  std::vector<std::optional<FrameNurbsPlace>> places;                         ///< per contact of Frame::contacts
+  std::vector<std::array<std::optional<FrameNurbsPlace>, 2>> surface_places;  ///< per contact of Frame::surface_contacts, of A and B
+};
+
 /// Stages of a step, in order; names for metrics and streams.
 inline constexpr std::array<std::string_view, 6> kStageNames = {"tools", "detect", "solve", "forces", "readback", "models"};
 
@@ -116,6 +130,7 @@ struct Frame {
   std::vector<FrameSurfaceContact> surface_contacts;    ///< between and within bodies; those with a force
   FrameContactStatistics contact_statistics;
   std::vector<FrameTool> tools;
+  FrameNurbs nurbs;
   std::vector<FrameMarker> markers;      ///< those of the description, body by body
   std::vector<FrameJoint> joints;        ///< those of the description
   std::vector<LocalModel> local_models;  ///< one per tool

@@ -143,6 +143,11 @@ void FramePublisher::ListContacts(const gpu::TissueStep& step, Frame* frame) con
     contact.separation_m = report.gap_m;
     contact.force_n = ToVector(report.force).cast<float>();
     AddContact(contact, ToVector(report.point), ToVector(report.force), frame);
+    if (frame->nurbs.poses.empty()) continue;
+    frame->nurbs.places.push_back(
+        report.collider == 0xffffffffU
+            ? nurbs_.NearVertex(*frame, contact.body_index, vertices_.slot[VertexHandle{report.triangle}], ToVector(report.point))
+            : nurbs_.NearTriangle(*frame, contact.body_index, model_.SlotOf(report.triangle), ToVector(report.point)));
   }
   for (const ProjectedContact& projected : projection_.contacts()) {
     if (!(projected.force_n > 0)) continue;
@@ -154,6 +159,7 @@ void FramePublisher::ListContacts(const gpu::TissueStep& step, Frame* frame) con
     contact.separation_m = static_cast<float>(projected.separation_m);
     contact.force_n = (projected.force_n * projected.normal).cast<float>();
     AddContact(contact, projected.point_m, projected.force_n * projected.normal, frame);
+    if (!frame->nurbs.poses.empty()) frame->nurbs.places.emplace_back();  // of deformable bodies only
   }
 }
 
@@ -174,6 +180,10 @@ void FramePublisher::ListSurfaceContacts(const gpu::TissueStep& step, Frame* fra
     contact.distance_m = report.point_a.w;
     contact.force_n = ToVector(report.force).cast<float>();
     frame->surface_contacts.push_back(contact);
+    if (frame->nurbs.poses.empty()) continue;
+    frame->nurbs.surface_places.push_back(
+        {nurbs_.NearVertex(*frame, contact.body_a, vertices_.slot[handles[0]], ToVector(report.point_a)),
+         nurbs_.NearVertex(*frame, contact.body_b, vertices_.slot[handles[3]], ToVector(report.point_b))});
   }
   FrameContactStatistics& statistics = frame->contact_statistics;
   statistics.contact_count = step.surface.contacts;
@@ -202,6 +212,7 @@ std::shared_ptr<Frame> FramePublisher::Make(const gpu::TissueStep& step, uint64_
   frame->topology_version = topology_->version;
   frame->topology = topology_;
   PlaceFrameMarkers(TakePositions(step.gathered_m.data(), frame.get()));
+  nurbs_.Place(frame.get());
   frame->markers = markers_;
   frame->tools.resize(description_.tools.size());
   for (size_t t = 0; t < frame->tools.size(); ++t) DescribeTool(t, step, frame.get());

@@ -9,6 +9,7 @@
 #include "sim/world/frame.h"
 #include "sim/world/grasping.h"
 #include "sim/world/local_models.h"
+#include "sim/world/nurbs_follower.h"
 #include "sim/world/scene_vertices.h"
 #include "sim/world/solver_model.h"
 #include "sim/world/tissue_projection.h"
@@ -34,7 +35,8 @@ class FramePublisher {
         vertices_(vertices),
         model_(model),
         topology_(topology),
-        models_(rack, grasping, projection, bodies, vertices, model) {}
+        nurbs_(rack.description(), bodies),
+        models_(rack, grasping, projection, bodies, vertices, model, nurbs_) {}
 
   /// Markers are where the description has them.
   void ResetMarkers();
@@ -50,7 +52,7 @@ class FramePublisher {
   /// Where markers are. Which positions are read back is told again by whoever goes on.
   template <typename Archive>
   void VisitState(Archive& archive) {
-    [[maybe_unused]] auto& [description, tools, commands, tool_of_collider, projection, bodies, vertices, model, topology, models,
+    [[maybe_unused]] auto& [description, tools, commands, tool_of_collider, projection, bodies, vertices, model, topology, nurbs, models,
                             volume_wanted, volume_gathered, markers, marker_places] = *this;
     const size_t count = markers.size();
     archive.Enter("FramePublisher");
@@ -89,6 +91,7 @@ class FramePublisher {
   const SceneVertices& vertices_;
   const SolverModel& model_;
   const std::shared_ptr<const WorldTopology>& topology_;
+  NurbsFollower nurbs_;
   LocalModels models_;
   bool volume_wanted_ = false;
   bool volume_gathered_ = false;

@@ -1,8 +1,10 @@
 #include "sim/world/local_models.h"
 
 #include <algorithm>
+#include <numbers>
 #include <utility>
 
+#include "sim/haptics/curved_gap.h"
 #include "sim/world/world_values.h"
 
 namespace palpate::sim {
@@ -10,6 +12,11 @@ namespace {
 
 // What a hand feels of a body that does not yield; its device limits the stiffness anyway.
 constexpr double kRigidYoungModulus_pa = 1e7;
+
+// Of one capsule with one exact surface: where a line touches, several.
+constexpr size_t kMaxExactContacts = 8;
+
+std::array<double, 6> SymmetricOf(const Eigen::Matrix3d& m) { return {m(0, 0), m(0, 1), m(0, 2), m(1, 1), m(1, 2), m(2, 2)}; }
 
 }  // namespace
 
@@ -64,6 +71,7 @@ std::vector<Eigen::Vector3d> LocalModels::SurfaceByHandle(const Frame& frame) co
 void LocalModels::ListContacts(size_t t, const gpu::TissueStep& step, const Frame& frame) {
   for (const gpu::ContactReport& report : step.contacts) {
     if (report.collider >= tool_of_collider_.size() || tool_of_collider_[report.collider] != t) continue;
+    if (nurbs_.IsNurbs(model_.BodyOf(report.triangle))) continue;
     const WorldBody& body = *bodies_[model_.BodyOf(report.triangle)];
     const Material& material = body.MaterialAt(model_.SlotOf(report.triangle));
     LocalContact contact;
@@ -76,6 +84,80 @@ void LocalModels::ListContacts(size_t t, const gpu::TissueStep& step, const Fram
     contact.friction = description_.contact.friction;
     contacts_.push_back(contact);
     spreads_.push_back(SpreadOn(report.triangle, WeightsIn(report.triangle, contact.point_m, frame)));
+  }
+}
+
+/// Contacts with exact surfaces: not the triangles that the solver found, but the nearest points of the surface itself, as they are for the
+/// device. The triangles only say where to look, and how hard the solver pushes.
+void LocalModels::ListExactContacts(size_t t, const gpu::TissueStep& step, const Frame& frame) {
+  if (frame.nurbs.poses.empty()) return;
+  std::vector<const gpu::ContactReport*> reports;
+  for (const gpu::ContactReport& report : step.contacts) {
+    if (report.collider >= tool_of_collider_.size() || tool_of_collider_[report.collider] != t) continue;
+    if (nurbs_.IsNurbs(model_.BodyOf(report.triangle))) reports.push_back(&report);
+  }
+  std::stable_sort(reports.begin(), reports.end(), [](const auto* a, const auto* b) { return a->gap_m < b->gap_m; });
+  struct Found {
+    uint32_t collider, body;
+    Eigen::Vector3d point_m;  // at the tool's pose
+    size_t contact;
+  };
+  std::vector<Found> found;
+  const ToolState& state = tools_[t];
+  const RigidPose& device = frame.tools[t].device_pose;
+  for (const gpu::ContactReport* report : reports) {
+    const uint32_t body = model_.BodyOf(report->triangle);
+    const InstrumentCapsule& part = state.parts[report->collider - state.first_collider];
+    const Eigen::Vector3d point_m = ToVector(report->point);
+    Found* nearest = nullptr;
+    size_t of_pair = 0;
+    for (Found& other : found) {
+      if (other.collider != report->collider || other.body != body) continue;
+      ++of_pair;
+      if (nearest == nullptr || (other.point_m - point_m).norm() < (nearest->point_m - point_m).norm()) nearest = &other;
+    }
+    const bool is_near = nearest != nullptr && (of_pair >= kMaxExactContacts || (nearest->point_m - point_m).norm() < part.radius_m);
+    if (!is_near) {
+      const auto& [tip_m, axis_m] = state.capsules_m[report->collider - state.first_collider];
+      const uint32_t triangle = model_.SlotOf(report->triangle);
+      const NurbsApproach of_tool = nurbs_.Approach(frame, body, triangle, tip_m, tip_m + axis_m);
+      const auto same = std::find_if(found.begin(), found.end(), [&](const Found& other) {
+        return other.collider == report->collider && other.body == body &&
+               (other.point_m - of_tool.place.point_m).norm() < 0.1 * part.radius_m;
+      });
+      if (same != found.end()) {
+        nearest = &*same;
+      } else {
+        // The device may be inside the body, where there is no nearest point to find: from outside above it the way in is along the normal.
+        const Eigen::Vector3d device_tip_m = device.position_m + device.rotation * part.tip_m;
+        const Eigen::Vector3d device_axis_m = device.rotation * part.axis_m;
+        const Eigen::Vector3d out_m = std::max(0.0, of_tool.normal.dot(tip_m - device_tip_m)) * of_tool.normal;
+        const NurbsApproach outside = nurbs_.Approach(frame, body, triangle, device_tip_m + out_m, device_tip_m + out_m + device_axis_m);
+        const std::array<double, 6> curvature = SymmetricOf(outside.curvature_per_m);
+        const CurvedGap at_device = FollowGap(outside.normal, curvature, -out_m);
+        const Eigen::Matrix3d across = Eigen::Matrix3d::Identity() - at_device.normal * at_device.normal.transpose();
+        const Material& material = bodies_[body]->zones().MaterialOf(0);
+        LocalContact contact;
+        contact.normal_W = at_device.normal;
+        // The solver pushes from the margin on; for the hand the surface begins there too.
+        contact.gap_m = outside.distance_m - part.radius_m - description_.contact.margin_m + at_device.change_m;
+        contact.exact =
+            LocalContact::Exact{outside.on_segment_m - out_m, SymmetricOf(across * outside.curvature_per_m * across / at_device.stretch)};
+        contact.point_m = contact.exact->axis_point_m - (part.radius_m + contact.gap_m) * contact.normal_W;
+        contact.damping_s = material.damping_s;
+        contact.friction = description_.contact.friction;
+        found.push_back({report->collider, body, of_tool.place.point_m, contacts_.size()});
+        contacts_.push_back(contact);
+        // As stiff as a patch of the tool's size, wherever the triangles lie.
+        spreads_.push_back({.vertices = {kNoSlot, kNoSlot, kNoSlot},
+                            .weights = {1, 0, 0},
+                            .areas_m2 = {std::numbers::pi * part.radius_m * part.radius_m, 0, 0},
+                            .young_modulus_pa = kRigidYoungModulus_pa,
+                            .poisson_ratio = material.poisson_ratio});
+        nearest = &found.back();
+      }
+    }
+    contacts_[nearest->contact].normal_force_n += std::max(0.0, static_cast<double>(report->point.w));
   }
 }
 
@@ -110,6 +192,7 @@ void LocalModels::Build(const gpu::TissueStep& step, Frame* frame) {
     contacts_.clear();
     spreads_.clear();
     ListContacts(t, step, *frame);
+    ListExactContacts(t, step, *frame);
     if (tool.response == ToolResponse::kProjection) {
       projection_.ListLocalContacts(t, surface_m,
                                     [&](const LocalContact& contact, uint32_t triangle, const std::array<double, 3>& weights) {

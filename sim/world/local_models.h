@@ -10,6 +10,7 @@
 #include "sim/haptics/patch_stiffness.h"
 #include "sim/world/frame.h"
 #include "sim/world/grasping.h"
+#include "sim/world/nurbs_follower.h"
 #include "sim/world/scene_vertices.h"
 #include "sim/world/solver_model.h"
 #include "sim/world/tissue_projection.h"
@@ -23,7 +24,8 @@ class LocalModels {
  public:
   /// Keeps references.
   LocalModels(const ToolRack& rack, const Grasping& grasping, TissueProjection& projection,
-              const std::vector<std::unique_ptr<WorldBody>>& bodies, const SceneVertices& vertices, const SolverModel& model)
+              const std::vector<std::unique_ptr<WorldBody>>& bodies, const SceneVertices& vertices, const SolverModel& model,
+              const NurbsFollower& nurbs)
       : rack_(rack),
         description_(rack.description()),
         tools_(rack.tools()),
@@ -33,7 +35,8 @@ class LocalModels {
         projection_(projection),
         bodies_(bodies),
         vertices_(vertices),
-        model_(model) {}
+        model_(model),
+        nurbs_(nurbs) {}
 
   /// Fills local_models of a frame that has all else.
   void Build(const gpu::TissueStep& step, Frame* frame);
@@ -43,6 +46,7 @@ class LocalModels {
   ContactSpread SpreadOn(uint32_t triangle, const std::array<double, 3>& weights) const;
   std::vector<Eigen::Vector3d> SurfaceByHandle(const Frame& frame) const;
   void ListContacts(size_t t, const gpu::TissueStep& step, const Frame& frame);
+  void ListExactContacts(size_t t, const gpu::TissueStep& step, const Frame& frame);
   void AddGrasp(size_t t);
 
   const ToolRack& rack_;
@@ -55,6 +59,7 @@ class LocalModels {
   const std::vector<std::unique_ptr<WorldBody>>& bodies_;
   const SceneVertices& vertices_;
   const SolverModel& model_;
+  const NurbsFollower& nurbs_;
   std::vector<LocalContact> contacts_;  // of the tool whose model is made
   std::vector<ContactSpread> spreads_;
 };

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "sim/mesh/mass_properties.h"
 #include "sim/scene/material.h"
+#include "sim/scene/nurbs_description.h"
 #include "sim/world/scene_joints.h"
 #include "sim/world/world_values.h"
 
@@ -98,9 +98,22 @@ absl::Status CheckMargin(double margin_m, const std::string& body, double mean_e
       mean_edge_m, " m; a margin of at most ", kMaxMarginEdges * mean_edge_m, " would do, or the body in metres (scale)"));
 }
 
+absl::Status CheckNurbs(const BodyDescription& body) {
+  if (body.kind == BodyKind::kDeformable) return absl::InvalidArgumentError("nurbs: only a rigid or static body has an exact surface");
+  if (body.kind == BodyKind::kRigid && !body.nurbs->is_closed) return absl::InvalidArgumentError("nurbs: a rigid body must be closed");
+  if (body.mesh.vertices.size() != body.nurbs->vertices.size() || !body.mesh.tets.empty()) {
+    return absl::InvalidArgumentError("mesh: a NURBS body has the vertices of its triangles, and no tets");
+  }
+  return absl::OkStatus();
+}
+
 /// What a body's own fields must be, for callers without a spec.
 absl::Status CheckBody(const BodyDescription& body) {
-  PALPATE_RETURN_IF_ERROR(ValidateTetMesh(body.mesh));
+  if (body.nurbs != nullptr) {
+    PALPATE_RETURN_IF_ERROR(CheckNurbs(body));
+  } else {
+    PALPATE_RETURN_IF_ERROR(ValidateTetMesh(body.mesh));
+  }
   if (body.kind != BodyKind::kDeformable &&
       (!body.driven_regions.empty() || !body.fixed_vertices.empty() || !body.sliding_vertices.empty() || body.self_collision)) {
     return absl::InvalidArgumentError("fixed and sliding vertices, driven regions and self-collision need a deformable body");
@@ -211,7 +224,7 @@ absl::Status SceneBodies::AddLoads(const BodyDescription& body, uint32_t base, c
 }
 
 void SceneBodies::AddRigid(const BodyDescription& body, uint32_t index, uint32_t base) {
-  const MassProperties mass = ComputeMassProperties(body.mesh, body.material.density_kg_per_m3);
+  const MassProperties mass = MassOf(body, body.material.density_kg_per_m3);
   gpu::TissueRigidBody rigid;
   rigid.body = index;
   rigid.vertices = {base, static_cast<uint32_t>(vertices_.size())};
@@ -229,7 +242,7 @@ SceneBodies::Start SceneBodies::StartOfMotion() const {
   Start start;
   if (!moves_at_start_) return start;
   for (const BodyDescription& body : description_.bodies) {
-    const Eigen::Vector3d center = body.kind == BodyKind::kRigid ? ComputeMassProperties(body.mesh, 1).center_m : Eigen::Vector3d::Zero();
+    const Eigen::Vector3d center = body.kind == BodyKind::kRigid ? MassOf(body, 1).center_m : Eigen::Vector3d::Zero();
     for (const Eigen::Vector3d& x : body.mesh.vertices) {
       const Eigen::Vector3f position = x.cast<float>();
       const Eigen::Vector3f velocity = (body.velocity_m_per_s + body.angular_velocity_rad_per_s.cross(x - center)).cast<float>();
@@ -281,6 +294,10 @@ BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
   const BodyArrays& arrays = *body.arrays();
   BodyStatistics statistics;
   statistics.name = arrays.name;
+  if (body.index() < description_.bodies.size() && description_.bodies[body.index()].nurbs != nullptr) {
+    statistics.volume_m3 = description_.bodies[body.index()].nurbs->volume_m3;
+    statistics.mass_kg = statistics.volume_m3 * body.zones().MaterialOf(0).density_kg_per_m3;
+  }
   statistics.fixed_vertex_count = static_cast<uint32_t>(arrays.fixed_vertices.size());
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) statistics.vertex_count += body.HandleOf(v) != kNoHandle ? 1 : 0;
   for (const uint32_t v : arrays.surface_vertices) statistics.surface_vertex_count += v != kNoSlot ? 1 : 0;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/scene/material.h"
+#include "sim/scene/nurbs_description.h"
 #include "sim/world/edit_region.h"
 
 namespace palpate::sim {
@@ -111,7 +112,7 @@ absl::Status WorldBody::TakeMesh(const BodyDescription& description) {
 absl::Status WorldBody::TakeSurface(const BodyDescription& description) {
   BodyArrays arrays;
   if (mesh_ == nullptr) {
-    const BoundarySurface surface = ExtractBoundary(description.mesh);
+    const BoundarySurface surface = SurfaceOf(description);
     arrays.name = description.name;
     arrays.surface_vertices.values() = surface.vertices;
     for (const auto& [a, b, c] : surface.triangles) arrays.surface_triangles.push_back({SurfaceSlot{a}, SurfaceSlot{b}, SurfaceSlot{c}});

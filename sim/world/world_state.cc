@@ -69,7 +69,7 @@ void VisitState(Archive& archive, FrameMarker& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, LocalConstraint& value) {
-  auto& [arm, normal, penetration, stiffness, friction, damping] = value;
+  [[maybe_unused]] auto& [arm, normal, penetration, stiffness, friction, damping, curvature] = value;  // see VisitFrame
   archive(arm, normal, penetration, stiffness, friction, damping);
 }
 
@@ -82,12 +82,25 @@ void VisitState(Archive& archive, LocalModel& value) {
   for (int i = 0; i < count && archive.ok(); ++i) archive(constraints[static_cast<size_t>(i)]);
 }
 
-/// But for `topology`, which is in a section of its own.
+template <typename Archive>
+void VisitState(Archive& archive, FrameNurbsPlace& value) {
+  auto& [patch, u, v, point] = value;
+  archive(patch, u, v, point);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, FrameNurbs& value) {
+  auto& [poses, places, surface_places] = value;
+  archive.Enter("FrameNurbs");
+  archive(poses, places, surface_places);
+}
+
+/// But for `topology`, which is in a section of its own, and what only frames with exact surfaces have.
 template <typename Archive>
 void VisitState(Archive& archive, Frame& value) {
   [[maybe_unused]] auto& [step, sim_time, server_time, state_hash, topology_version, topology, surface_positions, volume_positions,
-                          contacts, surface_contacts, statistics, tools, markers, joints, local_models, step_ms, stage_ms, kinetic_energy,
-                          elastic_energy, max_speed, inverted_tets, sweeps, max_penetration] = value;
+                          contacts, surface_contacts, statistics, tools, nurbs, markers, joints, local_models, step_ms, stage_ms,
+                          kinetic_energy, elastic_energy, max_speed, inverted_tets, sweeps, max_penetration] = value;
   archive.Enter("Frame");
   archive(step, sim_time, server_time, state_hash, topology_version, surface_positions, contacts, surface_contacts, statistics, tools,
           markers, joints, local_models, step_ms, stage_ms, kinetic_energy, elastic_energy, max_speed, inverted_tets, sweeps,
@@ -245,10 +258,23 @@ absl::StatusOr<std::shared_ptr<const WorldTopology>> ReadTopology(std::string_vi
   return topology;
 }
 
+/// A frame, which begins with its exact surfaces if there are any: frames of other scenes have the bytes that they always had.
+template <typename Archive>
+void VisitFrame(Archive& archive, bool has_nurbs, Frame& frame) {
+  if (has_nurbs) archive(frame.nurbs);
+  archive(frame);
+  if (!has_nurbs) return;
+  for (LocalModel& model : frame.local_models) {
+    for (int i = 0; i < model.constraint_count && archive.ok(); ++i) archive(model.constraints[static_cast<size_t>(i)].curvature_per_m);
+  }
+}
+
 absl::StatusOr<std::shared_ptr<const Frame>> ReadFrame(std::string_view bytes, const std::shared_ptr<const WorldTopology>& topology) {
   auto frame = std::make_shared<Frame>();
   StateReader archive(bytes, "checkpoint: section frame");
-  archive(*frame);
+  uint32_t tag = 0;
+  std::memcpy(&tag, bytes.data(), std::min(sizeof(tag), bytes.size()));
+  VisitFrame(archive, tag == StateTag("FrameNurbs"), *frame);
   PALPATE_RETURN_IF_ERROR(archive.Finish());
   const std::vector<std::shared_ptr<const BodyArrays>>& bodies = topology->bodies;
   bool is_sound = frame->topology_version == topology->version && frame->surface_positions_m.size() == bodies.size() &&
@@ -265,6 +291,11 @@ absl::StatusOr<std::shared_ptr<const Frame>> ReadFrame(std::string_view bytes, c
   }
   for (const FrameMarker& marker : frame->markers) is_sound = is_sound && marker.body_index < bodies.size();
   for (const FrameTool& tool : frame->tools) is_sound = is_sound && (!tool.is_grasping || tool.grasped_body < bodies.size());
+  const FrameNurbs& nurbs = frame->nurbs;
+  if (!nurbs.poses.empty()) {
+    is_sound = is_sound && nurbs.poses.size() == bodies.size() && nurbs.places.size() == frame->contacts.size() &&
+               nurbs.surface_places.size() == frame->surface_contacts.size();
+  }
   if (!is_sound) return NotCheckpoint("section frame: it is not of the topology");
   frame->topology = topology;
   frame->volume_positions_m.resize(bodies.size());
@@ -285,7 +316,13 @@ std::string EncodeWorldState(const WorldState& state) {
   StateWriter topology;
   WriteTopology(*state.topology, topology);
   StateWriter frame;
-  frame(*state.frame);
+  Frame with_nurbs;  // a copy only where it is needed
+  if (state.frame->nurbs.poses.empty()) {
+    frame(*state.frame);
+  } else {
+    with_nurbs = *state.frame;
+    VisitFrame(frame, true, with_nurbs);
+  }
   const std::string topology_bytes = topology.Take();
   const std::string frame_bytes = frame.Take();
   return PackWorldState(state.info, {topology_bytes, frame_bytes, state.scene, state.solver});

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -202,6 +202,8 @@ class LocalModel:
         """[n] along the normals."""
         self.dampings_n_s_per_m = np.array([c.damping_n_s_per_m for c in constraints])
         """[n] along the normals."""
+        self.curvatures_per_m = np.array([_symmetric(c.curvature_per_m) for c in constraints]).reshape(-1, 3, 3)
+        """[n, 3, 3] second derivatives of the gaps by the places of the arms, in W; zeros: planes."""
         self._position_m = vec3(message.pose_at_build.position_m)
         # An absent rotation is the identity.
         rotation = message.pose_at_build.rotation
@@ -234,12 +236,33 @@ class LocalModel:
             return np.zeros(3)
         rotation = self._rotation if not message.HasField("rotation") else rotation_matrix(quaternion(message.rotation))
         travel = vec3(message.position_m) - self._position_m + self.arms_m @ (rotation - self._rotation).T
-        penetration = self.rest_penetrations_m - np.einsum("ij,ij->i", self.normals, travel)
+        change, normals = self._follow(travel)
+        penetration = self.rest_penetrations_m - change
         force = self.stiffnesses_n_per_m * penetration
         if velocity_m_per_s is not None:
-            force = force - self.dampings_n_s_per_m * (self.normals @ np.asarray(velocity_m_per_s, float))
+            force = force - self.dampings_n_s_per_m * (normals @ np.asarray(velocity_m_per_s, float))
         force = np.where(penetration > 0, np.maximum(force, 0), 0)
-        return force @ self.normals
+        return force @ normals
+
+    def _follow(self, travel: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        """[n] changes of the gaps and [n, 3] normals after ways [n, 3]: exact for spheres, cylinders and planes (docs/haptics.md)."""
+        along = np.einsum("ij,ij->i", self.normals, travel)
+        turn = np.einsum("ijk,ik->ij", self.curvatures_per_m, travel)
+        q = np.einsum("ij,ij->i", travel, turn)
+        most = np.sqrt(np.einsum("ijk,ijk->i", self.curvatures_per_m, self.curvatures_per_m))
+        mean = np.where(np.trace(self.curvatures_per_m, axis1=1, axis2=2) > 0, most, -most)
+        curved = np.abs(q) > 1e-300
+        k = np.where(curved, np.clip(np.einsum("ij,ij->i", turn, turn) / np.where(curved, q, 1), -most, most), mean)
+        a = np.maximum(0.05, 1 + k * along)
+        root = np.sqrt(a * a + np.einsum("ij,ij->i", turn, turn))
+        normals = a[:, None] * self.normals + turn
+        return along + q / (a + root), normals / np.linalg.norm(normals, axis=1, keepdims=True)
+
+
+def _symmetric(values: Sequence[float]) -> np.ndarray:
+    """[3, 3] of xx xy xz yy yz zz, or of nothing."""
+    xx, xy, xz, yy, yz, zz = values if len(values) else (0.0,) * 6
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
 __all__: List[str] = ["CONTACT_DTYPE", "Frame", "JOINT_DTYPE", "LocalModel", "MARKER_DTYPE", "OBSTACLE", "SURFACE_CONTACT_DTYPE", "ToolState", "rotation_matrix"]

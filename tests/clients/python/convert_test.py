@@ -195,6 +195,18 @@ class LocalModelTest(unittest.TestCase):
         np.testing.assert_allclose(model.force_at((0, 0, 0.0, 0, 1, 0, 0)), (0, 0, 500 * (0.002 + 0.01 - 0.008)), atol=1e-12)
 
 
+    def test_force_of_a_ball(self):
+        message = haptics_pb2.LocalModel()
+        message.pose_at_build.position_m.z = 0.05
+        # A ball of 54 mm around the origin, tip included: 4 mm deep.
+        message.constraints.add(normal={"z": 1}, rest_penetration_m=0.004, stiffness_n_per_m=500, curvature_per_m=[20, 0, 0, 20, 0, 0])
+        model = palpate.LocalModel(message)
+        for place in ((0, 0, 0.05), (0.01, -0.005, 0.048), (0, 0.02, 0.04)):
+            distance = np.linalg.norm(place)
+            np.testing.assert_allclose(model.force_at(place), 500 * (0.054 - distance) * np.array(place) / distance, atol=1e-12)
+        np.testing.assert_allclose(model.force_at((0.03, 0, 0.05)), (0, 0, 0), atol=1e-12)
+
+
 class BoxTest(unittest.TestCase):
 
     def test_samples_lie_inside(self):

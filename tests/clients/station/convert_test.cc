@@ -52,6 +52,23 @@ TEST(FromProto, TakesAGoodModelOver) {
   EXPECT_EQ(model.force_n.z(), 3);
 }
 
+TEST(FromProto, CurvaturesAreSixNumbersOrNone) {
+  sim::LocalModel model;
+  v1::LocalModel message = GoodModel();
+  for (const double value : {10, 1, 2, 20, 3, 30}) message.mutable_constraints(0)->add_curvature_per_m(value);
+  ASSERT_TRUE(FromProto(message, &model).ok());
+  EXPECT_EQ(model.constraints[0].curvature_per_m, (std::array<double, 6>{10, 1, 2, 20, 3, 30}));
+  EXPECT_FALSE(model.constraints[1].is_curved());
+  // Nothing stays of the model before.
+  ASSERT_TRUE(FromProto(GoodModel(), &model).ok());
+  EXPECT_FALSE(model.constraints[0].is_curved());
+  message.mutable_constraints(0)->add_curvature_per_m(1);
+  EXPECT_NE(std::string(FromProto(message, &model).message()).find("constraints[0].curvature_per_m"), std::string::npos);
+  message.mutable_constraints(0)->mutable_curvature_per_m()->Resize(6, 0);
+  message.mutable_constraints(0)->set_curvature_per_m(5, kNan);
+  EXPECT_FALSE(FromProto(message, &model).ok());
+}
+
 TEST(FromProto, NamesWhatIsWrongWithAModel) {
   sim::LocalModel model;
   const auto error = [&](auto damage) {

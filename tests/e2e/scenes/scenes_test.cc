@@ -11,6 +11,7 @@
 #include <iterator>
 #include <memory>
 #include <numbers>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +21,7 @@
 #include <Eigen/SVD>
 
 #include "clients/cli/own_server.h"
+#include "clients/cli/scene_file.h"
 #include "clients/cpp/connection.h"
 #include "clients/cpp/scene_client.h"
 #include "clients/cpp/watch_stream.h"
@@ -228,6 +230,7 @@ class SceneRun {
     if (!spec.ok()) return spec.status();
     spec->mutable_contact()->set_check_intersections(true);
     if (change) change(&*spec);
+    if (absl::Status status = cli::InlineMeshFiles("scenes", *spec); !status.ok()) return status;
     v1::CreateSceneRequest create;
     *create.mutable_spec() = *spec;
     absl::StatusOr<v1::SceneInfo> info = client_.Create(create);
@@ -361,6 +364,7 @@ class Scenes : public ::testing::Test {
   void StirOrgans(uint64_t steps);
   void DropBoxes(uint64_t steps);
   void PokeJellies(uint64_t steps);
+  void DropExactBodies(uint64_t steps);
 };
 
 void Scenes::PressAndReleaseTori(uint64_t steps) {
@@ -619,6 +623,58 @@ void Scenes::PokeJellies(uint64_t steps) {
   EXPECT_TRUE(bodies_touch);
   EXPECT_GT(largest_tool_n, 0.05);
 }
+
+/// Torus and vase fall on a sheet, and a plate from a CAD file beside them.
+void Scenes::DropExactBodies(uint64_t steps) {
+  const std::unique_ptr<SceneRun> run = Load("nurbs-drop");
+  ASSERT_NE(run, nullptr);
+  constexpr int kSheet = 0;
+  ASSERT_EQ(run->body_count(), 4);
+  const double margin_m = run->spec().contact().margin_m();
+  const v1::SceneInfo info = run->Info();
+  // 2 pi^2 R r^2 times the density.
+  EXPECT_NEAR(info.bodies(1).mass_kg(), 2 * std::numbers::pi * std::numbers::pi * 0.03 * 0.01 * 0.01 * 1200, 1e-9);
+  const auto span_m = [&](int b) { return (run->positions(b).front() - run->positions(b).back()).norm(); };
+  std::vector<double> spans_m;
+  for (int b = 0; b < run->body_count(); ++b) spans_m.push_back(span_m(b));
+  std::set<int> with_places;
+  const auto check_places = [&] {
+    for (const v1::SurfaceContact& contact : run->frame().surface_contacts()) {
+      for (const bool is_b : {false, true}) {
+        const int body = static_cast<int>(is_b ? contact.body_b() : contact.body_a());
+        ASSERT_EQ(is_b ? contact.has_place_b() : contact.has_place_a(), body != kSheet);
+        if (body == kSheet) continue;
+        with_places.insert(body);
+        const v1::NurbsPlace& place = is_b ? contact.place_b() : contact.place_a();
+        const v1::NurbsSpec& nurbs = run->spec().bodies(body).nurbs();
+        ASSERT_LT(place.patch(), static_cast<uint32_t>(nurbs.object().patches_size()));
+        const double tolerance_m = nurbs.has_tolerance_m() ? nurbs.tolerance_m() : 0.25 * margin_m;
+        // A trimmed patch ends along polylines, a millionth of its domain from its loops.
+        EXPECT_LT((ToEigen(place.point_m()) - ToEigen(is_b ? contact.point_b_m() : contact.point_a_m())).norm(), tolerance_m + 1e-6)
+            << run->topology(body).name;
+      }
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(Advance(*run, steps, 40, {}, check_places));
+  EXPECT_EQ(with_places.count(1), 1U) << "the torus has come down";
+  for (int b = 1; b < run->body_count(); ++b) {
+    EXPECT_NEAR(span_m(b), spans_m[static_cast<size_t>(b)], 2e-6) << "rigid";
+    for (const Vector3d& p : run->positions(b)) ASSERT_GT(p.z(), -0.0601) << run->topology(b).name << ": above the table";
+  }
+  if (steps < 400) return;
+  EXPECT_EQ(with_places.size(), 3U);
+  EXPECT_LT(run->frame().stats().max_speed_m_per_s(), 0.2);
+  double carried_n = 0;
+  double weight_n = 0;
+  for (int b = 1; b < run->body_count(); ++b) {
+    carried_n += run->SurfaceForce(b).z();
+    weight_n += 9.81 * info.bodies(b).mass_kg();
+  }
+  EXPECT_NEAR(carried_n, weight_n, 0.1 * weight_n) << "they rest on the sheet";
+}
+
+TEST_F(Scenes, ExactBodiesAreDropped) { DropExactBodies(60); }
+TEST_F(Scenes, SlowExactBodiesAreDroppedForTheFullLength) { DropExactBodies(600); }
 
 TEST_F(Scenes, JelliesFallAndArePoked) { PokeJellies(90); }
 TEST_F(Scenes, SlowJelliesArePokedForTheFullLength) { PokeJellies(420); }

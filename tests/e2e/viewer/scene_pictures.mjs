@@ -32,6 +32,7 @@ const editsOf = (name) => JSON.parse(readFileSync(join(root, 'scenes', 'edits', 
 const SCENES = {
   liver: { look: [-70, 24, 1.0], play: (hand) => hand.move('probe', range(70).map((step) => lerp([-0.045, -0.01, 0.075], [-0.045, -0.01, 0.03], step / 50))) },
   tori: { look: [-50, 14, 1], play: (hand) => hand.step(8) },
+  'nurbs-drop': { look: [-62, 24, 0.72], play: (hand) => hand.step(240) },
   boxes: { look: [-60, 32, 1.0], keys: 'c', play: (hand) => hand.step(60) },
   knot: { look: [-90, 28, 0.36], play: (hand) => hand.step(200) },
   sheet: { look: [-68, 20, 1.0], play: (hand) => hand.step(250) },

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "sim/mesh/generators.h"
+#include "sim/nurbs/nurbs_body_shape.h"
+#include "sim/nurbs/nurbs_shapes.h"
 #include "sim/scene/summary.h"
 #include "sim/scene/tool_spec.h"
 
@@ -429,6 +431,62 @@ TEST(FrameOptions, AreChecked) {
   EXPECT_TRUE(FrameOptionsFromProto(request, topology).ok());
   request.set_positions(static_cast<v1::PositionEncoding>(4));
   EXPECT_FALSE(FrameOptionsFromProto(request, topology).ok());
+}
+
+TEST(EncodeFrame, BodiesWithExactSurfacesAreAPoseForWhoWantsThat) {
+  sim::SceneDescription description = TwoBodies();
+  sim::BodyDescription& ball = description.bodies[1];
+  const auto shape = sim::MakeNurbsBodyShape(*sim::NurbsObject::FromSurfaces("ball", sim::NurbsSphere(0.02)), 1e-3, 0, true, 10000);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  ball.nurbs = *shape;
+  const std::shared_ptr<const SceneTopology> topology = BuildTopology(description, WorldOf(description, 1));
+  v1::Keyframe exact;
+  EncodeTopology(*topology, false, exact, true);
+  EXPECT_GT(exact.bodies(0).triangles_size(), 0);
+  EXPECT_FALSE(exact.bodies(0).has_nurbs());
+  const v1::BodyTopology& of_ball = exact.bodies(1);
+  EXPECT_EQ(of_ball.vertex_count(), 0U);
+  EXPECT_EQ(of_ball.triangles_size(), 0);
+  EXPECT_EQ(of_ball.mesh_hash(), 0U);
+  EXPECT_EQ(of_ball.name(), ball.name);
+  EXPECT_GT(of_ball.surface_zones_size(), 0);
+  ASSERT_EQ(of_ball.nurbs().object().patches_size(), 8);
+  EXPECT_EQ(of_ball.nurbs().object().patches(0).control_m_size(), 27);
+  EXPECT_EQ(of_ball.nurbs().tolerance_m(), 1e-3);
+  v1::Keyframe triangles;
+  EncodeTopology(*topology, false, triangles);
+  EXPECT_FALSE(triangles.bodies(1).has_nurbs());
+  EXPECT_GT(triangles.bodies(1).triangles_size(), 0);
+
+  sim::Frame frame;
+  frame.surface_positions_m = {{1, 2, 3}, {4, 5, 6, 7, 8, 9}};
+  frame.nurbs.poses = {std::nullopt, sim::RigidPose{{1, 2, 3}, Eigen::Quaterniond(0.5, 0.5, -0.5, 0.5)}};
+  frame.contacts.resize(2);
+  frame.contacts[0].body_index = 1;
+  frame.nurbs.places = {sim::FrameNurbsPlace{3, 0.25, 0.75, {7, 8, 9}}, std::nullopt};
+  frame.surface_contacts.resize(1);
+  frame.surface_contacts[0].body_b = 1;
+  frame.surface_contacts[0].vertices = {};
+  frame.nurbs.surface_places = {{std::nullopt, sim::FrameNurbsPlace{5, 0.5, 1, {1, 1, 1}}}};
+  FrameOptions options;
+  v1::Frame out;
+  EncodeFrame(frame, *topology, FrameStatus{}, options, 0, out);
+  EXPECT_EQ(out.bodies(1).positions().size(), 24U);
+  EXPECT_FALSE(out.bodies(1).has_pose());
+  ASSERT_TRUE(out.contacts(0).has_place());
+  EXPECT_EQ(out.contacts(0).place().patch(), 3U);
+  EXPECT_EQ(out.contacts(0).place().v(), 0.75);
+  EXPECT_EQ(out.contacts(0).place().point_m().z(), 9);
+  EXPECT_FALSE(out.contacts(1).has_place());
+  EXPECT_FALSE(out.surface_contacts(0).has_place_a());
+  EXPECT_EQ(out.surface_contacts(0).place_b().patch(), 5U);
+  options.with_nurbs = true;
+  EncodeFrame(frame, *topology, FrameStatus{}, options, 0, out);
+  EXPECT_EQ(out.bodies(0).positions().size(), 12U);
+  EXPECT_EQ(out.bodies(1).positions().size(), 0U);
+  EXPECT_EQ(out.bodies(1).pose().position_m().y(), 2);
+  EXPECT_EQ(out.bodies(1).pose().rotation().y(), -0.5);
+  EXPECT_LT(out.bodies(1).ByteSizeLong(), 100U);
 }
 
 TEST(EncodeLocalModel, CarriesTheUsedConstraintsOnly) {

@@ -117,7 +117,7 @@ export class SceneStream {
     this.pending = undefined;
     this.streamEncoding = this.encoding;
     this.awaitsKeyframe = true;
-    this.watchId = this.connection.send({ case: 'watch', value: { sceneId, positions: this.encoding, maxRateHz: 60 } });
+    this.watchId = this.connection.send({ case: 'watch', value: { sceneId, positions: this.encoding, withNurbs: true, maxRateHz: 60 } });
     if (this.watchId === 0) this.watched = '';
   }
 

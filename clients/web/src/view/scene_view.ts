@@ -1,12 +1,13 @@
 import * as THREE from 'three';
-import type { BodyTopology, Frame, Keyframe, PositionEncoding, TopologyDelta } from '../../generated/palpate/v1/stream_pb';
+import type { BodyFrame, BodyTopology, Frame, Keyframe, PositionEncoding, TopologyDelta } from '../../generated/palpate/v1/stream_pb';
 import { decodePositions } from '../net/positions';
 import { SurfaceMirror } from '../net/surface_mirror';
 import { ContactLayer, contactMarks } from './contact_layer';
 import { framingSphere } from './framing';
 import { MarkerLayer } from './marker_layer';
 import { applyLooks, disposeMeshes } from './looks';
-import { Organ, type Heritage } from './organ';
+import { NurbsOrgan, problemOf } from './nurbs_organ';
+import { Organ } from './organ';
 import type { Stage } from './stage';
 import { surroundings } from './surroundings';
 import type { ZoneStyle } from './tissue_material';
@@ -62,10 +63,12 @@ export class SceneView {
       if (!bodyFrame) return `body '${body.name}': no positions in the keyframe`;
       const surface = SurfaceMirror.of(body);
       if (typeof surface === 'string') return surface;
-      const organ = this.addOrgan(surface, zoneStyles(body, undefined));
-      const problem = decodePositions(bodyFrame, encoding, organ.positions);
-      if (problem) return `body '${body.name}': ${problem}`;
-      organ.commit();
+      const wrong = body.nurbs && problemOf(body);
+      if (wrong) return wrong;
+      const zones = zoneStyles(body, undefined);
+      const organ = this.add(body.nurbs ? new NurbsOrgan(surface, zones, body.nurbs) : new Organ(surface, zones));
+      const problem = this.take(organ, bodyFrame, encoding);
+      if (problem) return problem;
       organ.expandBox(bounds);
     }
     if (bounds.isEmpty()) bounds.set(new THREE.Vector3(-0.1, -0.1, 0), new THREE.Vector3(0.1, 0.1, 0.1));
@@ -111,14 +114,21 @@ export class SceneView {
       const organ = this.organs[change.bodyIndex]!;
       organ.change(organ.surface.apply(change));
     }
-    for (const { body, surface, heritage, skin } of pieces) this.addOrgan(surface as SurfaceMirror, zoneStyles(body, skin), heritage);
+    for (const { body, surface, heritage, skin } of pieces) this.add(new Organ(surface as SurfaceMirror, zoneStyles(body, skin), heritage));
     return undefined;
   }
 
-  private addOrgan(surface: SurfaceMirror, zones: ZoneStyle[], heritage?: Heritage): Organ {
-    const organ = new Organ(surface, zones, heritage);
+  /** Where a body is now. What is wrong, if anything. */
+  private take(organ: Organ, frame: BodyFrame, encoding: PositionEncoding): string | undefined {
+    const problem = organ instanceof NurbsOrgan ? organ.place(frame.pose) : decodePositions(frame, encoding, organ.positions);
+    if (problem) return `body '${organ.name}': ${problem}`;
+    organ.commit();
+    return undefined;
+  }
+
+  private add(organ: Organ): Organ {
     organ.setWireframe(this.options.wireframe);
-    organ.setSeeThrough(this.opacities.get(surface.name) ?? 1, this.section);
+    organ.setSeeThrough(this.opacities.get(organ.name) ?? 1, this.section);
     applyLooks(organ.mesh, this.isPlain);
     this.organs.push(organ);
     this.root.add(organ.mesh);
@@ -129,9 +139,8 @@ export class SceneView {
   update(frame: Frame, encoding: PositionEncoding): string | undefined {
     if (frame.bodies.length !== this.organs.length) return `a frame of ${frame.bodies.length} bodies, expected ${this.organs.length}`;
     for (const [index, organ] of this.organs.entries()) {
-      const problem = decodePositions(frame.bodies[index]!, encoding, organ.positions);
-      if (problem) return `body '${organ.name}': ${problem}`;
-      organ.commit();
+      const problem = this.take(organ, frame.bodies[index]!, encoding);
+      if (problem) return problem;
     }
     this.toolLayer.update(frame.tools, this.options.forces, this.stage.radius_m);
     const wrong = this.markers.update(frame.markers, this.stage.radius_m);
@@ -180,8 +189,11 @@ export class SceneView {
     applyLooks(this.root, isPlain);
   }
 
-  /** Puts the labels beside what they tell of; after the camera moved. */
+  /** Puts the labels beside what they tell of, and exact surfaces into triangles for their distance; after the camera moved. */
   placeLabels(): void {
+    for (const organ of this.organs) {
+      if (organ instanceof NurbsOrgan) organ.follow(this.stage.camera, this.stage.canvas.height, this.isPlain);
+    }
     const { clientWidth: width, clientHeight: height } = this.stage.canvas;
     this.markers.placeNames(this.labelLayer, this.stage.camera, width, height, this.pointer);
     this.toolLayer.placeLabels(this.stage.camera, width, height);

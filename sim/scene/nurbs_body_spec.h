@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "palpate/v1/scene.pb.h"
+#include "sim/nurbs/nurbs_body_shape.h"
+#include "sim/scene/asset_resolver.h"
+#include "sim/scene/checker.h"
+#include "sim/scene/description.h"
+
+namespace palpate::scene {
+
+// Bodies with an exact surface (BodySpec.nurbs); docs/nurbs.md, "In scenes".
+
+/// The fields alone. `path`: of the body.
+void CheckNurbs(Checker& check, const std::string& path, const v1::BodySpec& body);
+
+/// Reads or takes the object, scales it and makes its triangles. Errors: those of the file or the object, behind the path of the field;
+/// InvalidArgument (a rigid body that does not close), ResourceExhausted (more than `max_triangles`).
+absl::StatusOr<std::shared_ptr<const sim::NurbsBodyShape>> LoadNurbs(const v1::BodySpec& body, const std::string& path, double margin_m,
+                                                                     const AssetResolver& assets, size_t max_triangles);
+
+/// The body's triangles in W, from those of its shape.
+void PlaceNurbs(std::shared_ptr<const sim::NurbsBodyShape> shape, const sim::RigidPose& pose, sim::BodyDescription* out);
+
+}  // namespace palpate::scene

@@ -1,0 +1,96 @@
+#include "sim/world/nurbs_follower.h"
+
+#include <algorithm>
+
+#include <Eigen/SVD>
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Matrix3d;
+using Eigen::Vector3d;
+
+Vector3d Into(const RigidPose& pose, const Vector3d& point_m) { return pose.rotation.conjugate() * (point_m - pose.position_m); }
+Vector3d OutOf(const RigidPose& pose, const Vector3d& point_m) { return pose.rotation * point_m + pose.position_m; }
+
+/// The rigid motion that brings the points of the shape nearest to where they are now.
+RigidPose FitOf(const NurbsBodyShape& shape, const Vector3d& middle_m, const std::vector<float>& positions_m) {
+  const size_t count = shape.vertices.size();
+  const auto at = [&](size_t v) { return Eigen::Map<const Eigen::Vector3f>(&positions_m[3 * v]).cast<double>(); };
+  Vector3d now_m = Vector3d::Zero();
+  for (size_t v = 0; v < count; ++v) now_m += at(v);
+  now_m /= static_cast<double>(count);
+  Matrix3d covariance = Matrix3d::Zero();
+  for (size_t v = 0; v < count; ++v) covariance += (at(v) - now_m) * (shape.vertices[v] - middle_m).transpose();
+  const Eigen::JacobiSVD<Matrix3d> svd(covariance, Eigen::ComputeFullU | Eigen::ComputeFullV);
+  Matrix3d sign = Matrix3d::Identity();
+  sign(2, 2) = (svd.matrixU() * svd.matrixV().transpose()).determinant() < 0 ? -1 : 1;
+  RigidPose pose;
+  pose.rotation = Eigen::Quaterniond(Matrix3d(svd.matrixU() * sign * svd.matrixV().transpose())).normalized();
+  if (pose.rotation.w() < 0) pose.rotation.coeffs() *= -1;
+  pose.position_m = now_m - pose.rotation * middle_m;
+  return pose;
+}
+
+}  // namespace
+
+bool NurbsFollower::Place(Frame* frame) {
+  if (known_.size() != description_.bodies.size()) {
+    known_.assign(description_.bodies.size(), {});
+    for (size_t b = 0; b < known_.size(); ++b) {
+      const NurbsBodyShape* shape = description_.bodies[b].nurbs.get();
+      if (shape == nullptr) continue;
+      Known& known = known_[b];
+      known.is_nurbs = true;
+      for (const Vector3d& p : shape->vertices) known.middle_m += p / static_cast<double>(shape->vertices.size());
+      known.vertex_triangle.resize(shape->vertices.size());
+      for (uint32_t t = 0; t < shape->triangles.size(); ++t) {
+        for (const uint32_t v : shape->triangles[t]) known.vertex_triangle[v] = t;
+      }
+    }
+  }
+  const bool is_any = std::any_of(known_.begin(), known_.end(), [](const Known& known) { return known.is_nurbs; });
+  if (!is_any) return false;
+  frame->nurbs.poses.resize(bodies_.size());
+  for (size_t b = 0; b < known_.size(); ++b) {
+    if (!known_[b].is_nurbs) continue;
+    const BodyDescription& body = description_.bodies[b];
+    frame->nurbs.poses[b] =
+        body.kind == BodyKind::kStatic ? body.nurbs_pose : FitOf(*body.nurbs, known_[b].middle_m, frame->surface_positions_m[b]);
+  }
+  return true;
+}
+
+FrameNurbsPlace NurbsFollower::Near(const Frame& frame, uint32_t body, uint32_t triangle, const Vector3d& point_m) const {
+  const NurbsBodyShape& shape = *description_.bodies[body].nurbs;
+  const RigidPose& pose = *frame.nurbs.poses[body];
+  const NurbsPlace place = shape.nearest.NearestFrom(shape.triangle_places[triangle], Into(pose, point_m));
+  return {place.patch, place.uv.x(), place.uv.y(), OutOf(pose, place.point_m)};
+}
+
+std::optional<FrameNurbsPlace> NurbsFollower::NearTriangle(const Frame& frame, uint32_t body, uint32_t triangle,
+                                                           const Vector3d& point_m) const {
+  if (!IsNurbs(body)) return std::nullopt;
+  return Near(frame, body, triangle, point_m);
+}
+
+std::optional<FrameNurbsPlace> NurbsFollower::NearVertex(const Frame& frame, uint32_t body, uint32_t vertex,
+                                                         const Vector3d& point_m) const {
+  if (!IsNurbs(body)) return std::nullopt;
+  return Near(frame, body, known_[body].vertex_triangle[vertex], point_m);
+}
+
+NurbsApproach NurbsFollower::Approach(const Frame& frame, uint32_t body, uint32_t triangle, const Vector3d& end0_m,
+                                      const Vector3d& end1_m) const {
+  const NurbsBodyShape& shape = *description_.bodies[body].nurbs;
+  const RigidPose& pose = *frame.nurbs.poses[body];
+  NurbsApproach out = shape.nearest.Approach(shape.triangle_places[triangle], Into(pose, end0_m), Into(pose, end1_m));
+  const Matrix3d turn = pose.rotation.toRotationMatrix();
+  out.place.point_m = OutOf(pose, out.place.point_m);
+  out.on_segment_m = OutOf(pose, out.on_segment_m);
+  out.normal = turn * out.normal;
+  out.curvature_per_m = turn * out.curvature_per_m * turn.transpose();
+  return out;
+}
+
+}  // namespace palpate::sim

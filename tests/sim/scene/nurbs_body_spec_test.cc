@@ -1,0 +1,143 @@
+// Bodies with exact surfaces in scene files: what is read, and what is refused.
+#include "sim/scene/nurbs_body_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "sim/nurbs/nurbs_shapes.h"
+#include "sim/scene/nurbs_description.h"
+#include "sim/scene/nurbs_file.h"
+#include "sim/scene/scene_spec.h"
+#include "sim/scene/summary.h"
+
+namespace palpate::scene {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kRadius_m = 0.02;
+
+v1::NurbsObject Ball(size_t patches = 8) {
+  std::vector<sim::NurbsSurface> octants = sim::NurbsSphere(kRadius_m);
+  octants.erase(octants.begin() + static_cast<std::ptrdiff_t>(patches), octants.end());
+  return NurbsToProto(sim::NurbsObject::FromSurfaces("ball", octants)->Describe());
+}
+
+/// A rigid ball.
+v1::SceneSpec BallScene() {
+  v1::SceneSpec spec;
+  v1::BodySpec& body = *spec.add_bodies();
+  body.set_name("ball");
+  body.set_kind(v1::BODY_KIND_RIGID);
+  *body.mutable_nurbs()->mutable_object() = Ball();
+  return spec;
+}
+
+absl::StatusOr<sim::SceneDescription> Build(const v1::SceneSpec& spec, const AssetResolver& assets = AssetRootResolver("")) {
+  return BuildSceneDescription(spec, assets, {});
+}
+
+void ExpectRefused(const v1::SceneSpec& spec, const std::string& text) {
+  const auto built = Build(spec);
+  ASSERT_FALSE(built.ok()) << "expected a refusal with: " << text;
+  EXPECT_THAT(std::string(built.status().message()), HasSubstr(text));
+}
+
+TEST(NurbsBodySpec, ABallIsPlacedWithItsExactMass) {
+  v1::SceneSpec spec = BallScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.set_scale(2);
+  body.mutable_pose()->mutable_position_m()->set_x(0.5);
+  body.mutable_pose()->mutable_rotation()->set_w(1);
+  body.mutable_pose()->mutable_rotation()->set_y(1);
+  body.mutable_material()->set_density_kg_per_m3(1000);
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  const sim::BodyDescription& ball = scene->bodies[0];
+  ASSERT_NE(ball.nurbs, nullptr);
+  EXPECT_TRUE(ball.mesh.tets.empty());
+  EXPECT_EQ(ball.nurbs->tolerance_m, 0.25e-3);  // a quarter of the margin
+  const double radius_m = 2 * kRadius_m;
+  const double volume_m3 = 4.0 / 3 * M_PI * std::pow(radius_m, 3);
+  const sim::MassProperties mass = sim::MassOf(ball, 1000);
+  EXPECT_NEAR(mass.mass_kg, 1000 * volume_m3, 1e-10);
+  EXPECT_LT((mass.center_m - Eigen::Vector3d(0.5, 0, 0)).norm(), 1e-12);
+  EXPECT_LT((mass.inertia_kg_m2 - 0.4 * mass.mass_kg * radius_m * radius_m * Eigen::Matrix3d::Identity()).norm(), 1e-12);
+  const sim::BoundarySurface surface = sim::SurfaceOf(ball);
+  EXPECT_EQ(surface.vertices.size(), ball.mesh.vertices.size());
+  EXPECT_EQ(surface.triangles.size(), 2 * surface.vertices.size() - 4);  // closed, without handles
+  for (const Eigen::Vector3d& p : ball.mesh.vertices) EXPECT_NEAR((p - Eigen::Vector3d(0.5, 0, 0)).norm(), radius_m, 1e-12);
+  const v1::BodyInfo info = SummarizeBody(ball);
+  EXPECT_NEAR(info.mass_kg(), 1000 * volume_m3, 1e-10);
+  EXPECT_EQ(info.tet_count(), 0U);
+  EXPECT_EQ(info.surface_triangle_count(), surface.triangles.size());
+}
+
+TEST(NurbsBodySpec, FilesAreFoundAsMeshesAre) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "nurbs_body_spec";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "ball.nurbs.json") << FormatNurbsJson(
+      sim::NurbsObject::FromSurfaces("ball", sim::NurbsSphere(kRadius_m))->Describe());
+  std::ofstream(folder / "bad.nurbs.json") << "{\"version\": 1, \"patches\": [{\"degree_u\": 1}]}";
+  v1::SceneSpec spec = BallScene();
+  spec.mutable_bodies(0)->mutable_nurbs()->set_file("ball.nurbs.json");
+  spec.mutable_bodies(0)->mutable_array()->set_count_x(2);
+  spec.mutable_bodies(0)->mutable_array()->mutable_spacing_m()->set_x(0.1);
+  const auto scene = Build(spec, AssetRootResolver(folder));
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  ASSERT_EQ(scene->bodies.size(), 2U);
+  EXPECT_EQ(scene->bodies[0].nurbs, scene->bodies[1].nurbs) << "copies share their shape";
+  EXPECT_NEAR((scene->bodies[1].nurbs_pose.position_m - scene->bodies[0].nurbs_pose.position_m).x(), 0.1, 1e-15);
+  for (const auto& [name, text] : {std::pair("none.nurbs.json", "bodies[0].nurbs.file: "), std::pair("../ball.nurbs.json", "\"..\""),
+                                   std::pair("bad.nurbs.json", "bodies[0].nurbs.file: bad.nurbs.json: patches[0]")}) {
+    spec.mutable_bodies(0)->mutable_nurbs()->set_file(name);
+    const auto built = Build(spec, AssetRootResolver(folder));
+    ASSERT_FALSE(built.ok()) << name;
+    EXPECT_THAT(std::string(built.status().message()), HasSubstr(text));
+  }
+}
+
+TEST(NurbsBodySpec, WhatCannotBeIsRefusedByNameAndField) {
+  v1::SceneSpec spec = BallScene();
+  spec.mutable_bodies(0)->set_kind(v1::BODY_KIND_DEFORMABLE);
+  ExpectRefused(spec, "bodies[0].kind: a NURBS body is BODY_KIND_RIGID or BODY_KIND_STATIC");
+  spec = BallScene();
+  spec.mutable_bodies(0)->mutable_texture();
+  ExpectRefused(spec, "bodies[0].texture: ");
+  spec = BallScene();
+  spec.mutable_bodies(0)->mutable_nurbs()->set_tolerance_m(0);
+  ExpectRefused(spec, "bodies[0].nurbs.tolerance_m: 0 is outside");
+  spec.mutable_bodies(0)->mutable_nurbs()->set_tolerance_m(1e-4);
+  spec.mutable_bodies(0)->mutable_nurbs()->set_join_tolerance_m(-1);
+  ExpectRefused(spec, "bodies[0].nurbs.join_tolerance_m: -1 is outside");
+  spec = BallScene();
+  spec.mutable_bodies(0)->mutable_nurbs()->clear_source();
+  ExpectRefused(spec, "bodies[0].nurbs: no surface is given; one of file, object is needed");
+  spec = BallScene();
+  spec.mutable_bodies(0)->mutable_nurbs()->mutable_object()->mutable_patches(2)->set_knots_u(0, 7);
+  ExpectRefused(spec, "bodies[0].nurbs.object: patches[2]: knots_u");
+  spec = BallScene();
+  spec.mutable_bodies(0)->mutable_nurbs()->mutable_object()->mutable_patches(3)->set_weights(1, 0);
+  ExpectRefused(spec, "bodies[0].nurbs.object: patches[3]: weights[1]");
+}
+
+TEST(NurbsBodySpec, OnlyAStaticBodyMayBeOpen) {
+  v1::SceneSpec spec = BallScene();
+  *spec.mutable_bodies(0)->mutable_nurbs()->mutable_object() = Ball(7);
+  ExpectRefused(spec, "bodies[0].nurbs (ball): open: ");
+  v1::BodySpec& falls = *spec.add_bodies();
+  falls.set_kind(v1::BODY_KIND_RIGID);
+  *falls.mutable_nurbs()->mutable_object() = Ball();
+  spec.mutable_bodies(0)->set_kind(v1::BODY_KIND_STATIC);
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  EXPECT_FALSE(scene->bodies[0].nurbs->is_closed);
+  EXPECT_EQ(SummarizeBody(scene->bodies[0]).volume_m3(), 0);
+}
+
+}  // namespace
+}  // namespace palpate::scene
