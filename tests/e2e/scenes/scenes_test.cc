@@ -566,6 +566,22 @@ TEST_F(Scenes, ABridgeCarriesCrates) {
   EXPECT_GT(joints[60].effort(), 0) << "a rope pulls";
 }
 
+TEST_F(Scenes, ATrayOnSpringsCarriesExactBodies) {
+  const std::unique_ptr<SceneRun> run = Load("nurbs-swing", "");
+  ASSERT_NE(run, nullptr);
+  const int tray = BodyNamed(*run, "tray");
+  for (int i = 0; i < 240; ++i) ASSERT_NO_FATAL_FAILURE(run->Step());
+  double pull_n = 0;
+  double weight_n = 9.81 * run->mass_kg(tray);
+  for (const v1::JointState& spring : run->frame().joints()) pull_n += spring.force_n().z();
+  for (const char* const name : {"torus", "vase"}) {
+    const int body = BodyNamed(*run, name);
+    weight_n += 9.81 * run->mass_kg(body);
+    EXPECT_GT(run->Center(body).z(), run->Center(tray).z()) << name << " lies on the tray";
+  }
+  EXPECT_NEAR(pull_n, weight_n, 0.2 * weight_n);
+}
+
 TEST_F(Scenes, ADoorOpensAndAGateIsPushed) {
   const std::unique_ptr<SceneRun> run = Load("door", "hand");
   ASSERT_NE(run, nullptr);
