@@ -99,6 +99,12 @@ size_t Multiplicity(std::span<const double> knots, double t) {
   return static_cast<size_t>(range.second - range.first);
 }
 
+std::optional<double> MiddleKnot(std::span<const double> knots, int degree) {
+  const auto order = static_cast<size_t>(degree) + 1;
+  if (knots.size() <= 2 * order) return std::nullopt;
+  return knots[order + (knots.size() - 2 * order) / 2];
+}
+
 double MiddleOfLongestSpan(std::span<const double> knots) {
   size_t longest = 0;
   for (size_t i = 1; i + 1 < knots.size(); ++i) {

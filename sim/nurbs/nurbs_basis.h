@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
@@ -38,6 +39,9 @@ Basis BasisOf(std::span<const double> knots, int degree, size_t k, double t);
 std::array<Basis, 3> BasisWithDerivatives(std::span<const double> knots, int degree, size_t k, double t);
 
 size_t Multiplicity(std::span<const double> knots, double t);
+
+/// A knot inside with about as many spans before it as after it; nothing if there is a single span. O(log knots).
+std::optional<double> MiddleKnot(std::span<const double> knots, int degree);
 
 /// Middle of the longest span, the first of equals.
 double MiddleOfLongestSpan(std::span<const double> knots);

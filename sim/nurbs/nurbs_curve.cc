@@ -45,7 +45,7 @@ absl::StatusOr<NurbsCurve<Dimension>> NurbsCurve<Dimension>::Create(const NurbsC
   }
   if (description.control.size() != count) {
     return absl::InvalidArgumentError(
-        absl::StrCat("control: ", description.control.size(), " control points, knots and degree are for ", count));
+        absl::StrCat("points: ", description.control.size(), " control points, knots and degree are for ", count));
   }
   if (!description.weights.empty() && description.weights.size() != count) {
     return absl::InvalidArgumentError(absl::StrCat("weights: ", description.weights.size(), " of ", count, " control points"));
@@ -57,7 +57,7 @@ absl::StatusOr<NurbsCurve<Dimension>> NurbsCurve<Dimension>::Create(const NurbsC
     if (!(weight > 0) || !std::isfinite(weight)) {
       return absl::InvalidArgumentError(absl::StrCat("weights[", i, "]: ", weight, ", it must be positive and finite"));
     }
-    if (!description.control[i].allFinite()) return absl::InvalidArgumentError(absl::StrCat("control[", i, "]: is not finite"));
+    if (!description.control[i].allFinite()) return absl::InvalidArgumentError(absl::StrCat("points[", i, "]: is not finite"));
     Weighted point;
     point.template head<Dimension>() = weight * description.control[i];
     point[Dimension] = weight;
@@ -160,15 +160,20 @@ NurbsCurve<Dimension> NurbsCurve<Dimension>::Part(double first, double last) con
 }
 
 template <int Dimension>
+void NurbsCurve<Dimension>::SplitAtKnots(std::vector<NurbsCurve>* pieces) const {
+  const std::optional<double> middle = nurbs_basis::MiddleKnot(knots_, degree_);
+  if (!middle) {
+    pieces->push_back(*this);
+    return;
+  }
+  const std::array<NurbsCurve, 2> two = SplitInside(*middle);
+  for (const NurbsCurve& half : two) half.SplitAtKnots(pieces);
+}
+
+template <int Dimension>
 std::vector<NurbsCurve<Dimension>> NurbsCurve<Dimension>::BezierPieces() const {
   std::vector<NurbsCurve> pieces;
-  NurbsCurve rest = *this;
-  while (rest.count() > static_cast<size_t>(degree_) + 1) {
-    std::array<NurbsCurve, 2> two = rest.SplitInside(rest.knots_[static_cast<size_t>(degree_) + 1]);
-    pieces.push_back(std::move(two[0]));
-    rest = std::move(two[1]);
-  }
-  pieces.push_back(std::move(rest));
+  SplitAtKnots(&pieces);
   return pieces;
 }
 

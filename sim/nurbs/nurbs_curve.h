@@ -70,6 +70,7 @@ class NurbsCurve {
   NurbsCurve() = default;
   void InsertKnot(double t);
   std::array<NurbsCurve, 2> SplitInside(double t) const;
+  void SplitAtKnots(std::vector<NurbsCurve>* pieces) const;
 
   int degree_ = 0;
   std::vector<double> knots_;

@@ -259,6 +259,37 @@ std::vector<double> MiddlesOf(std::span<const double> knots) {
   return out;
 }
 
+// Calls visit(axis, line, a, b, rises) for each line of knots inside the domain that the curve crosses between its parameters a and b,
+// upwards if it rises; ends when that is false.
+template <typename Visit>
+void VisitCrossings(const NurbsCurve<2>& curve, const NurbsSurface& surface, const Visit& visit) {
+  for (const NurbsDirection direction : {NurbsDirection::kU, NurbsDirection::kV}) {
+    const int axis = direction == NurbsDirection::kU ? 0 : 1;
+    const std::span<const double> knots = surface.knots(direction);
+    const auto [low, high] = surface.domain(direction);
+    double at = curve.domain().first;
+    double before = curve.At(at)[axis];
+    const auto go_to = [&](double next) {
+      const double after = curve.At(next)[axis];
+      const auto [least, most] = std::minmax({before, after});
+      for (auto line = std::upper_bound(knots.begin(), knots.end(), least); line != knots.end() && *line <= most; ++line) {
+        if (!(*line > low && *line < high) || (line != knots.begin() && line[-1] == *line && line[-1] > least)) continue;
+        if (!visit(axis, *line, at, next, after > before)) return false;
+      }
+      before = after;
+      at = next;
+      return true;
+    };
+    for (size_t k = 0; k + 1 < curve.knots().size(); ++k) {
+      const double a = curve.knots()[k];
+      const double b = curve.knots()[k + 1];
+      for (int i = 1; a < b && i <= kSamplesOfPiece; ++i) {
+        if (!go_to(i == kSamplesOfPiece ? b : a + (b - a) * i / kSamplesOfPiece)) return;
+      }
+    }
+  }
+}
+
 std::string Shown(const Vector3d& p) { return absl::StrCat("(", p.x(), ", ", p.y(), ", ", p.z(), ")"); }
 
 }  // namespace
@@ -275,36 +306,15 @@ std::string NurbsPatchPath(size_t index, std::string_view name) {
 std::vector<double> CrossingsOfKnots(const NurbsCurve<2>& curve, const NurbsSurface& surface) {
   std::vector<double> places;
   const auto [first, last] = curve.domain();
-  for (const NurbsDirection direction : {NurbsDirection::kU, NurbsDirection::kV}) {
-    const int axis = direction == NurbsDirection::kU ? 0 : 1;
-    const std::span<const double> knots = surface.knots(direction);
-    const auto [low, high] = surface.domain(direction);
-    std::vector<double> samples;
-    for (size_t k = 0; k + 1 < curve.knots().size(); ++k) {
-      const double a = curve.knots()[k];
-      const double b = curve.knots()[k + 1];
-      for (int i = 0; a < b && i < kSamplesOfPiece; ++i) samples.push_back(a + (b - a) * i / kSamplesOfPiece);
+  VisitCrossings(curve, surface, [&](int axis, double line, double a, double b, bool rises) {
+    for (int step = 0; step < 100; ++step) {
+      const double middle = 0.5 * a + 0.5 * b;
+      if (!(middle > a && middle < b)) break;
+      ((curve.At(middle)[axis] < line) == rises ? a : b) = middle;
     }
-    samples.push_back(last);
-    double before = curve.At(samples[0])[axis];
-    for (size_t i = 1; i < samples.size(); ++i) {
-      const double after = curve.At(samples[i])[axis];
-      const auto [least, most] = std::minmax({before, after});
-      for (auto line = std::upper_bound(knots.begin(), knots.end(), least); line != knots.end() && *line <= most; ++line) {
-        if (!(*line > low && *line < high) || (line != knots.begin() && line[-1] == *line && line[-1] > least)) continue;
-        double a = samples[i - 1];
-        double b = samples[i];
-        const bool rises = after > before;
-        for (int step = 0; step < 100; ++step) {
-          const double middle = 0.5 * a + 0.5 * b;
-          if (!(middle > a && middle < b)) break;
-          ((curve.At(middle)[axis] < *line) == rises ? a : b) = middle;
-        }
-        if (b > first && b < last) places.push_back(b);
-      }
-      before = after;
-    }
-  }
+    if (b > first && b < last) places.push_back(b);
+    return true;
+  });
   std::sort(places.begin(), places.end());
   places.erase(std::unique(places.begin(), places.end()), places.end());
   return places;
@@ -365,12 +375,19 @@ absl::StatusOr<NurbsObject> NurbsObject::Create(const NurbsObjectDescription& de
   NurbsObject out;
   out.name_ = description.name;
   std::map<uint32_t, int> uses;
+  size_t crossings = 0;
   for (size_t i = 0; i < description.patches.size(); ++i) {
     const std::string path = NurbsPatchPath(i, description.patches[i].name);
     absl::StatusOr<NurbsPatch> patch = CreatePatch(description.patches[i]);
     if (!patch.ok()) return At(path, patch.status());
     for (size_t l = 0; l < patch->loops.size(); ++l) {
       for (size_t c = 0; c < patch->loops[l].size(); ++c) {
+        VisitCrossings(patch->loops[l][c].curve, patch->surface,
+                       [&](int, double, double, double, bool) { return ++crossings <= kMaxNurbsCrossings; });
+        if (crossings > kMaxNurbsCrossings) {
+          return absl::ResourceExhaustedError(absl::StrCat(path, ": ", TrimPath(l, c), ": loops cross lines of knots more than ",
+                                                           kMaxNurbsCrossings, " times, which is the limit of an object"));
+        }
         const uint32_t edge = patch->loops[l][c].edge;
         if (edge != 0 && ++uses[edge] > 2) {
           return absl::InvalidArgumentError(

@@ -39,6 +39,7 @@ struct NurbsObjectDescription {
 
 inline constexpr size_t kMaxNurbsPatches = size_t{1} << 16;
 inline constexpr size_t kMaxNurbsObjectPoints = size_t{1} << 22;  ///< control points of surfaces and trims together
+inline constexpr size_t kMaxNurbsCrossings = size_t{1} << 20;     ///< of all loops with lines of knots
 inline constexpr double kMaxNurbsCoordinate_m = 1e6;
 inline constexpr double kNurbsLoopGap = 1e-6;  ///< between curves of a loop, and beyond the domain: as a share of the domain's width
 

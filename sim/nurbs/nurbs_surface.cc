@@ -200,13 +200,14 @@ absl::StatusOr<std::array<NurbsSurface, 2>> NurbsSurface::Split(NurbsDirection d
 }
 
 void NurbsSurface::SplitAtKnots(NurbsDirection direction, std::vector<NurbsSurface>* parts) const {
-  NurbsSurface rest = *this;
-  while (rest.count(direction) > static_cast<size_t>(degree(direction)) + 1) {
-    std::array<NurbsSurface, 2> two = rest.SplitInside(direction, rest.knots(direction)[static_cast<size_t>(degree(direction)) + 1]);
-    parts->push_back(std::move(two[0]));
-    rest = std::move(two[1]);
+  // In halves, so that all that is cut is cut log(spans) times, not once for each span.
+  const std::optional<double> middle = nurbs_basis::MiddleKnot(knots(direction), degree(direction));
+  if (!middle) {
+    parts->push_back(*this);
+    return;
   }
-  parts->push_back(std::move(rest));
+  const std::array<NurbsSurface, 2> two = SplitInside(direction, *middle);
+  for (const NurbsSurface& half : two) half.SplitAtKnots(direction, parts);
 }
 
 std::vector<NurbsSurface> NurbsSurface::BezierPatches() const {

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/nurbs/nurbs_test_objects.h"
@@ -98,6 +99,26 @@ TEST(NurbsCurveTest, KnotsAndPartsLeaveTheCurveAsItIs) {
   }
 }
 
+// Many spans: cutting piece after piece off the rest would copy the square of them, minutes of it.
+TEST(NurbsCurveTest, ManySpansAreCutIntoTheirPieces) {
+  std::mt19937 random(9);
+  std::uniform_real_distribution<double> in(-1, 1);
+  constexpr int kSpans = 60000;
+  NurbsCurveDescription<2> d{.degree = 2, .knots = {0, 0, 0}, .control = {}, .weights = {}};
+  for (int i = 1; i < kSpans; ++i) d.knots.push_back(i);
+  d.knots.insert(d.knots.end(), 3, kSpans);
+  for (int i = 0; i < kSpans + 2; ++i) d.control.emplace_back(in(random), in(random));
+  const auto curve = NurbsCurve<2>::Create(d);
+  ASSERT_TRUE(curve.ok()) << curve.status();
+  const std::vector<NurbsCurve<2>> pieces = curve->BezierPieces();
+  ASSERT_EQ(pieces.size(), static_cast<size_t>(kSpans));
+  for (size_t i = 0; i < pieces.size(); i += 97) {
+    EXPECT_EQ(pieces[i].domain(), std::pair(static_cast<double>(i), static_cast<double>(i + 1)));
+    const double t = static_cast<double>(i) + 0.3;
+    EXPECT_LT((pieces[i].At(t) - curve->At(t)).norm(), 1e-13);
+  }
+}
+
 TEST(NurbsCurveTest, ErrorsNameTheField) {
   const NurbsCurveDescription<2> good = CircleTrim({0, 0}, 1).curve;
   const auto error = [&](const auto& change) {
@@ -110,7 +131,7 @@ TEST(NurbsCurveTest, ErrorsNameTheField) {
   EXPECT_THAT(error([](auto& d) { d.degree = 0; }), HasSubstr("degree of knots: 0"));
   EXPECT_THAT(error([](auto& d) { d.knots[4] = NAN; }), HasSubstr("knots[4]: is not finite"));
   EXPECT_THAT(error([](auto& d) { d.knots[0] = -1; }), HasSubstr("knots: not clamped"));
-  EXPECT_THAT(error([](auto& d) { d.control.pop_back(); }), HasSubstr("control: 8 control points, knots and degree are for 9"));
+  EXPECT_THAT(error([](auto& d) { d.control.pop_back(); }), HasSubstr("points: 8 control points, knots and degree are for 9"));
   EXPECT_THAT(error([](auto& d) { d.weights.pop_back(); }), HasSubstr("weights: 8 of 9"));
   const auto circle = NurbsCurve<2>::Create(good);
   EXPECT_THAT(std::string(circle->WithKnot(0).status().message()), HasSubstr("knot 0 is not inside (0, 4)"));

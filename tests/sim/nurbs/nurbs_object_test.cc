@@ -221,7 +221,7 @@ TEST(NurbsObjectTest, ErrorsNamePatchAndField) {
   EXPECT_THAT(with([](auto& d) { d.patches[0].surface.degree_v = 16; }), HasSubstr("degree of knots_v: 16"));
   EXPECT_THAT(with([](auto& d) { d.patches[5].loops[1][0].curve.weights[2] = -1; }),
               HasSubstr("patches[5] \"lid\": loops[1].curves[0]: weights[2]: -1, it must be positive"));
-  EXPECT_THAT(with([](auto& d) { d.patches[5].loops[0][2].curve.control[0].x() = NAN; }), HasSubstr("loops[0].curves[2]: control[0]"));
+  EXPECT_THAT(with([](auto& d) { d.patches[5].loops[0][2].curve.control[0].x() = NAN; }), HasSubstr("loops[0].curves[2]: points[0]"));
   EXPECT_THAT(with([](auto& d) { d.patches[5].loops[0].pop_back(); }), HasSubstr("loops[0]: not closed, curves[2] ends at (0, 1)"));
   EXPECT_THAT(with([](auto& d) { d.patches[5].loops[0].clear(); }), HasSubstr("loops[0]: no curves"));
   EXPECT_THAT(with([](auto& d) {
@@ -262,6 +262,30 @@ TEST(NurbsObjectTest, HugeCountsAndFinestTolerancesAreRefused) {
   EXPECT_EQ(TessellateNurbsObject(*sphere, NAN).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(sphere->Refined(16).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(sphere->Refined(-1).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// A zigzag over many lines of knots: what is kept of its crossings would be their product.
+TEST(NurbsObjectTest, LoopsThatCrossTooManyLinesOfKnotsAreRefused) {
+  NurbsObjectDescription description;
+  NurbsPatchDescription patch;
+  constexpr int kLines = 1500;
+  patch.surface = {.degree_u = 1, .degree_v = 1, .knots_u = {0}, .knots_v = {0, 0, 1, 1}, .control_m = {}, .weights = {}};
+  for (int i = 0; i <= kLines; ++i) {
+    patch.surface.knots_u.push_back(static_cast<double>(i) / kLines);
+    for (const double v : {0.0, 1.0}) patch.surface.control_m.emplace_back(static_cast<double>(i) / kLines, v, 0);
+  }
+  patch.surface.knots_u.push_back(1);
+  NurbsCurveDescription<2> zigzag{.degree = 1, .knots = {0}, .control = {}, .weights = {}};
+  constexpr int kTurns = 1000;
+  for (int i = 0; i <= kTurns; ++i) {
+    zigzag.knots.push_back(i);
+    zigzag.control.emplace_back(i % 2 == 0 ? 0.0 : 1.0, static_cast<double>(i) / kTurns);
+  }
+  zigzag.knots.push_back(kTurns);
+  const NurbsCurveDescription<2> back{.degree = 1, .knots = {0, 0, 1, 1}, .control = {zigzag.control.back(), {0, 0}}, .weights = {}};
+  patch.loops = {{{.curve = zigzag, .is_reversed = false, .edge = 0}, {.curve = back, .is_reversed = false, .edge = 0}}};
+  description.patches = {patch};
+  EXPECT_THAT(ErrorOf(description), HasSubstr("patches[0]: loops[0].curves[0]: loops cross lines of knots more than 1048576 times"));
 }
 
 TEST(NurbsObjectTest, RefinedObjectsHaveTheirShapeAndTheirTrims) {
