@@ -170,6 +170,18 @@ class BodiesScenario final : public CheckpointScenario {
     scene_.bodies[2].self_collision = false;
     scene_.bodies[2].velocity_m_per_s = {0.05, 0, -0.2};
     scene_.bodies[2].angular_velocity_rad_per_s = {2, 1, 0};
+    // A weak spring, and a rope that is slack at first: their history is state.
+    for (const sim::JointKind kind : {sim::JointKind::kSpring, sim::JointKind::kDistance}) {
+      sim::JointDescription& joint = scene_.joints.emplace_back();
+      joint.name = sim::kJointKindNames[static_cast<size_t>(kind)];
+      joint.kind = kind;
+      joint.body_b = 2;
+      joint.point_a_m = {-0.012, 0.005, 0.1};
+      joint.point_b_m = {-0.012, 0.005, 0.029};
+      if (kind == sim::JointKind::kDistance) joint.upper = 0.075;
+      if (kind == sim::JointKind::kSpring)
+        joint.drive = {.kind = sim::JointDriveDescription::Kind::kSpring, .target = 0.07, .stiffness = 0.5};
+    }
     scene_.bodies[3].driven_regions = {
         {.vertices = scene_.bodies[3].fixed_vertices, .velocity_m_per_s = {0, 0, -0.03}, .start_s = 0.1, .duration_s = 0.7}};
     scene_.bodies[3].velocity_m_per_s = {0, 0.1, 0};
