@@ -64,7 +64,13 @@ bool NurbsFollower::Place(Frame* frame) {
 FrameNurbsPlace NurbsFollower::Near(const Frame& frame, uint32_t body, uint32_t triangle, const Vector3d& point_m) const {
   const NurbsBodyShape& shape = *description_.bodies[body].nurbs;
   const RigidPose& pose = *frame.nurbs.poses[body];
-  const NurbsPlace place = shape.nearest.NearestFrom(shape.triangle_places[triangle], Into(pose, point_m));
+  const Vector3d local_m = Into(pose, point_m);
+  NurbsPlace place = shape.nearest.NearestFrom(shape.triangle_places[triangle], local_m);
+  // The surface is no farther than the tolerance. If this is, it is of another face than the contact: one of an edge, far from the start.
+  if ((place.point_m - local_m).norm() > shape.tolerance_m) {
+    const NurbsPlace other = shape.nearest.Nearest(local_m);
+    if ((other.point_m - local_m).norm() < (place.point_m - local_m).norm()) place = other;
+  }
   return {place.patch, place.uv.x(), place.uv.y(), OutOf(pose, place.point_m)};
 }
 
