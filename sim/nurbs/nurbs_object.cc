@@ -266,7 +266,8 @@ void VisitCrossings(const NurbsCurve<2>& curve, const NurbsSurface& surface, con
   for (const NurbsDirection direction : {NurbsDirection::kU, NurbsDirection::kV}) {
     const int axis = direction == NurbsDirection::kU ? 0 : 1;
     const std::span<const double> knots = surface.knots(direction);
-    const auto [low, high] = surface.domain(direction);
+    const double low = surface.domain(direction).first;
+    const double high = surface.domain(direction).second;
     double at = curve.domain().first;
     double before = curve.At(at)[axis];
     const auto go_to = [&](double next) {
@@ -305,7 +306,8 @@ std::string NurbsPatchPath(size_t index, std::string_view name) {
 
 std::vector<double> CrossingsOfKnots(const NurbsCurve<2>& curve, const NurbsSurface& surface) {
   std::vector<double> places;
-  const auto [first, last] = curve.domain();
+  const double first = curve.domain().first;
+  const double last = curve.domain().second;
   VisitCrossings(curve, surface, [&](int axis, double line, double a, double b, bool rises) {
     for (int step = 0; step < 100; ++step) {
       const double middle = 0.5 * a + 0.5 * b;
