@@ -288,13 +288,14 @@ absl::StatusOr<uint32_t> FindBody(const sim::SceneDescription& scene, const std:
 }  // namespace
 
 void CheckJoints(Checker& check, const v1::SceneSpec& spec) {
+  for (int i = 0; i < spec.joints_size() && check.ok(); ++i) CheckJoint(check, At("joints", i), spec.joints(i));
+  if (!check.ok()) return;
   uint64_t copies = 0;
   for (const v1::JointSpec& joint : spec.joints()) copies += CopyCount(joint);
   if (copies > sim::kMaxJoints) check.Invalid("joints", absl::StrCat(copies, " in all exceed ", sim::kMaxJoints));
   std::unordered_set<std::string> names;
   for (int i = 0; i < spec.joints_size() && check.ok(); ++i) {
     const std::string path = At("joints", i);
-    CheckJoint(check, path, spec.joints(i));
     for (uint64_t copy = 0; copy < CopyCount(spec.joints(i)) && check.ok(); ++copy) {
       check.Unique(At(path, "name"), spec.joints(i).has_array() ? absl::StrCat(JointName(spec, i), copy) : JointName(spec, i), names);
     }

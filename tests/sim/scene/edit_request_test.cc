@@ -113,7 +113,7 @@ TEST(EditRequest, NamesTheFieldTheValueAndTheRange) {
   EXPECT_EQ(refused([](R& r) { r.mutable_edits(6)->set_body("liver"); }),
             "edits[6].body: is not used by grasp and release, which take what the tool meets");
   EXPECT_EQ(refused([](R& r) { r.mutable_edits(1)->clear_edit(); }),
-            "edits[1]: no edit is given; one of carve, refine, incise, material, grasp, release is needed");
+            "edits[1]: no edit is given; one of carve, refine, incise, material, grasp, release, joint is needed");
   EXPECT_EQ(refused([](R& r) { r.mutable_edits(0)->mutable_carve()->clear_region(); }),
             "edits[0].carve.region: no region is given; one of ball, capsule, tets, zone is needed");
   const auto ball = [](R& r) -> v1::BallRegion& { return *r.mutable_edits(0)->mutable_carve()->mutable_region()->mutable_ball(); };
