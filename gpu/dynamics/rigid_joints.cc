@@ -388,6 +388,9 @@ absl::Status RigidJoints::Reset(Queue& queue) {
   data_ = initial_;
   rows_ = initial_rows_;
   has_history_ = false;
+  PALPATE_RETURN_IF_ERROR(queue.Zero(reals_));
+  PALPATE_RETURN_IF_ERROR(queue.Zero(row_states_));
+  PALPATE_RETURN_IF_ERROR(queue.Zero(systems_));
   return WriteData(queue);
 }
 

@@ -96,6 +96,7 @@ TEST_F(Joints, EditsDriveReleaseAndAreUndoneByAReset) {
   EXPECT_NEAR(fallen.surface_positions_m[0][2], height - kGravity / 2 * 0.2 * (0.2 + 1.0 / 120), 1e-3);
   EXPECT_EQ(fallen.joints[0].force_n.norm(), 0);
   PALPATE_ASSERT_OK(world->Reset().status());
+  EXPECT_EQ(world->CurrentFrame()->joints[0].force_n.norm(), 0) << "of no step";
   const Frame& again = Run(*world, 24);
   EXPECT_FALSE(again.joints[0].is_broken);
   EXPECT_NEAR(again.joints[0].position, 0, 1e-5);
