@@ -409,7 +409,8 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
   return Place(queue, has_pairs ? *scene.entry_begins : no_entries_, x, touched);
 }
 
-/// Free flights that joints hold together: contact then need not, which cuts bodies short one by one.
+/// The first guess of bodies with joints: their free flights, held together by a few solves with inertia alone. So a group that a filter
+/// takes back by one share is still in its joints.
 absl::Status RigidBlocks::GuessJointed(Queue& queue, const RigidSurroundings& scene) {
   constexpr int kRounds = 3;
   PALPATE_RETURN_IF_ERROR(joints_->Begin(queue, *scene.params, states_));

@@ -40,11 +40,11 @@ struct JointPlan {
 /// What efforts do to the bodies is a mean of the Jacobians at three times (Newmark's average acceleration): swings keep their energy, and
 /// no stiffness makes a step unstable. `dissipation` d in [0, 1] damps what is faster than steps can show: weights (1 + d)^2 / 4 and so on.
 ///
-/// Where contact cuts the move of a body short, its joints are off until later sweeps; JointReport tells how far.
-/// The group is one work-item. Cost of a sweep: about 1,500 flops a body and joint where they form trees.
-/// Sources: D. Baraff, "Linear-time dynamics using Lagrange multipliers", SIGGRAPH 1996 (ordering of the system); N. M. Newmark, 1959, and
-/// Hilber, Hughes, Taylor, 1977 (weights); efforts as unknowns beside a primal block as in M. Macklin et al., "Primal/dual descent methods
-/// for dynamics", 2020; docs/algorithms/joints.md. Determinism: same input, same bits.
+/// Where contact cuts the move of a body short, its whole group goes that share of the way, and efforts with it. Joints may be off until
+/// later steps then; JointReport tells how far. The group is one work-item. Cost of a sweep: about 1,500 flops a body and joint where they
+/// form trees. Sources: D. Baraff, "Linear-time dynamics using Lagrange multipliers", SIGGRAPH 1996 (ordering of the system); N. M.
+/// Newmark, 1959, and Hilber, Hughes, Taylor, 1977 (weights); efforts as unknowns beside a primal block as in M. Macklin et al.,
+/// "Primal/dual descent methods for dynamics", 2020; docs/algorithms/joints.md. Determinism: same input, same bits.
 class RigidJoints {
  public:
   static constexpr double kDefaultDissipation = 0.02;
