@@ -237,35 +237,13 @@ TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {
   Make({body}, Params());
   if (HasFatalFailure()) return;
   // Vertex 3 may move 1 mm along x; the free move is 5 mm and turns.
-  std::vector<uint32_t> begins(9, 0);
-  for (uint32_t v = 4; v < 9; ++v) begins[v] = 1;
-  SurfaceParams surface{};
-  surface.slip_m = 1;
-  const auto surface_params = Upload(std::vector<SurfaceParams>{surface});
-  const auto detected = Upload(rest_);
-  const auto entry_begins = Upload(begins);
-  const auto entries = Upload(std::vector<uint32_t>{0});
-  const auto pairs = Upload(std::vector<SurfacePair>(1));
-  const auto bounds = Upload(std::vector<Float4>{{1, 0, 0, 0.001F}});
-  std::vector<float> clear(8, std::numeric_limits<float>::max());
-  clear[3] = 0.000999F;
-  const auto clear_m = Upload(clear);
-  const auto is_near = Upload(std::vector<uint8_t>{1});
-  Meet({.surface_params = &surface_params,
-        .detected = &detected,
-        .clear_m = &clear_m,
-        .entry_begins = &entry_begins,
-        .entries = &entries,
-        .pairs = &pairs,
-        .is_near = &is_near,
-        .bounds = &bounds});
+  const OnePlane plane = UploadOnePlane(3, 0.001F);
+  Meet(PairsOf(plane));
   PALPATE_ASSERT_OK(rigid_->Detected(queue()));
   PALPATE_ASSERT_OK(queue().Copy(x_, x_start_, 8));
   PALPATE_ASSERT_OK(rigid_->Predict(queue(), scene_, x_, touched_));
   ASSERT_GT(Download(x_)[3].x - rest_[3].x, 0.001F);
-  const auto groups = Upload(std::vector<uint32_t>(8, 0));
-  const auto reaches = Upload(std::vector<float>{1});
-  PALPATE_ASSERT_OK(rigid_->Bound(queue(), groups, reaches, detected, clear_m, entry_begins, bounds, x_, touched_));
+  BoundBy(plane);
   const std::vector<Float4> x = Download(x_);
   EXPECT_LE(x[3].x - rest_[3].x, 0.001F);
   EXPECT_GT(x[3].x - rest_[3].x, 0.0009F) << "not cut shorter than needed";
@@ -282,7 +260,7 @@ TEST_F(RigidBlocksTest, PlanesCutAMoveShortAsAWhole) {
   const auto share_buffer = Upload(shares);
   const Float4 before = States()[0].center;
   PALPATE_ASSERT_OK(rigid_->FilterBegins(queue()));
-  PALPATE_ASSERT_OK(rigid_->TakeBack(queue(), false, share_buffer, entry_begins, x_, touched_));
+  PALPATE_ASSERT_OK(rigid_->TakeBack(queue(), false, share_buffer, plane.entry_begins, x_, touched_));
   EXPECT_NEAR(States()[0].center.x, 0.5F * before.x, 1e-6);
   EXPECT_EQ(Download(share_buffer), std::vector<float>(8, 0.5F)) << "one share for all";
   PALPATE_ASSERT_OK(rigid_->RollBack(queue()));

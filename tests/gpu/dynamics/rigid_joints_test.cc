@@ -532,38 +532,15 @@ TEST_F(RigidJointsTest, AGroupGoesBackAsAWhole) {
   a.velocity = b.velocity = {1, 0, 0};
   Make({a, b}, Params(), {}, std::vector{Ball(0, 1, {0.025, 0, 0})});
   if (HasFatalFailure()) return;
-  constexpr size_t kCorner = 3;  // of the first
   constexpr float kAt = 0.001F;
-  SurfaceParams surface{};
-  surface.slip_m = 1;
-  const auto surface_params = Upload(std::vector<SurfaceParams>{surface});
-  const auto detected = Upload(rest_);
-  std::vector<uint32_t> begins(17, 0);
-  std::fill(begins.begin() + kCorner + 1, begins.end(), 1U);
-  const auto entry_begins = Upload(begins);
-  const auto entries = Upload(std::vector<uint32_t>{0});
-  const auto pairs = Upload(std::vector<SurfacePair>(1));
-  const auto bounds = Upload(std::vector<Float4>{{1, 0, 0, kAt}});
-  std::vector<float> clear(16, std::numeric_limits<float>::max());
-  clear[kCorner] = 0.999F * kAt;
-  const auto clear_m = Upload(clear);
-  const auto is_near = Upload(std::vector<uint8_t>{1});
-  Meet({.surface_params = &surface_params,
-        .detected = &detected,
-        .clear_m = &clear_m,
-        .entry_begins = &entry_begins,
-        .entries = &entries,
-        .pairs = &pairs,
-        .is_near = &is_near,
-        .bounds = &bounds});
+  const OnePlane plane = UploadOnePlane(3, kAt);  // of the first
+  Meet(PairsOf(plane));
   PALPATE_ASSERT_OK(rigid_->Detected(queue()));
   PALPATE_ASSERT_OK(queue().Copy(x_, x_start_, 16));
   PALPATE_ASSERT_OK(rigid_->Predict(queue(), scene_, x_, touched_));
   const auto gone = [&](size_t body) { return static_cast<double>(States()[body].center.x) - (body == 0 ? 0 : 0.05); };
   ASSERT_GT(gone(0), 0.008);
-  const auto groups = Upload(std::vector<uint32_t>(16, 0));
-  const auto reaches = Upload(std::vector<float>{1});
-  PALPATE_ASSERT_OK(rigid_->Bound(queue(), groups, reaches, detected, clear_m, entry_begins, bounds, x_, touched_));
+  BoundBy(plane);
   EXPECT_LE(gone(0), kAt);
   EXPECT_GT(gone(0), 0.9 * kAt);
   EXPECT_NEAR(gone(1), gone(0), 1e-7);
@@ -576,7 +553,7 @@ TEST_F(RigidJointsTest, AGroupGoesBackAsAWhole) {
   const auto share_buffer = Upload(shares);
   const double before = gone(0);
   PALPATE_ASSERT_OK(rigid_->FilterBegins(queue()));
-  PALPATE_ASSERT_OK(rigid_->TakeBack(queue(), false, share_buffer, entry_begins, x_, touched_));
+  PALPATE_ASSERT_OK(rigid_->TakeBack(queue(), false, share_buffer, plane.entry_begins, x_, touched_));
   EXPECT_NEAR(gone(0), 0.5 * before, 1e-7);
   EXPECT_NEAR(gone(1), 0.5 * before, 1e-7);
   for (const float share : Download(share_buffer)) EXPECT_EQ(share, 0.5F);

@@ -2,7 +2,10 @@
 
 #include <Eigen/Dense>
 #include <Eigen/Geometry>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -107,6 +110,52 @@ class RigidScene : public test::DeviceTest {
     pairs.triangles = scene_.triangles;
     pairs.planes = scene_.planes;
     scene_ = pairs;
+  }
+
+  // What surfaces have of one plane: one vertex may go `at_m` along x from where it is. Buffers live as long as this.
+  struct OnePlane {
+    DeviceBuffer<SurfaceParams> surface_params;
+    DeviceBuffer<Float4> detected, bounds;
+    DeviceBuffer<uint32_t> entry_begins, entries, groups;
+    DeviceBuffer<SurfacePair> pairs;
+    DeviceBuffer<float> clear_m, reaches;
+    DeviceBuffer<uint8_t> is_near;
+  };
+  OnePlane UploadOnePlane(size_t vertex, float at_m) {
+    const size_t count = rest_.size();
+    SurfaceParams surface{};
+    surface.slip_m = 1;
+    std::vector<uint32_t> begins(count + 1, 0);
+    std::fill(begins.begin() + static_cast<std::ptrdiff_t>(vertex) + 1, begins.end(), 1U);
+    std::vector<float> clear(count, std::numeric_limits<float>::max());
+    clear[vertex] = 0.999F * at_m;
+    OnePlane plane;
+    plane.surface_params = Upload(std::vector<SurfaceParams>{surface});
+    plane.detected = Upload(rest_);
+    plane.bounds = Upload(std::vector<Float4>{{1, 0, 0, at_m}});
+    plane.entry_begins = Upload(begins);
+    plane.entries = Upload(std::vector<uint32_t>{0});
+    plane.groups = Upload(std::vector<uint32_t>(count, 0));
+    plane.pairs = Upload(std::vector<SurfacePair>(1));
+    plane.clear_m = Upload(clear);
+    plane.reaches = Upload(std::vector<float>{1});
+    plane.is_near = Upload(std::vector<uint8_t>{1});
+    return plane;
+  }
+  static RigidSurroundings PairsOf(const OnePlane& plane) {
+    return {.surface_params = &plane.surface_params,
+            .detected = &plane.detected,
+            .clear_m = &plane.clear_m,
+            .entry_begins = &plane.entry_begins,
+            .entries = &plane.entries,
+            .pairs = &plane.pairs,
+            .is_near = &plane.is_near,
+            .bounds = &plane.bounds};
+  }
+  // Takes the newest poses back as the plane demands.
+  void BoundBy(const OnePlane& plane) {
+    PALPATE_ASSERT_OK(
+        rigid_->Bound(queue(), plane.groups, plane.reaches, plane.detected, plane.clear_m, plane.entry_begins, plane.bounds, x_, touched_));
   }
 
   void Step(int sweeps) {
