@@ -25,6 +25,12 @@ set(common_headers
   <algorithm> <array> <chrono> <cmath> <cstdint> <filesystem> <functional> <memory> <optional> <span> <string> <string_view> <utility> <vector>
   <Eigen/Geometry> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_format.h>)
 set(common_libraries absl::statusor absl::str_format Eigen3::Eigen)
+# What speaks the API: a folder with PALPATE_SPEAKS_API. gRPC and the messages are half of what its files have to parse.
+set(api_headers ${common_headers} <grpcpp/grpcpp.h> <palpate/v1/scene.pb.h> <palpate/v1/control.pb.h> <palpate/v1/edit.pb.h>
+  <palpate/v1/haptics.pb.h> <palpate/v1/journal.pb.h> <palpate/v1/record.pb.h> <palpate/v1/stream.pb.h>)
+set(api_libraries ${common_libraries} palpate_proto)
+set(test_headers <gmock/gmock.h> <gtest/gtest.h>)
+set(test_libraries GTest::gmock GTest::gtest)
 
 if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
   palpate_precompiled_set(palpate_precompiled HEADERS ${common_headers} DEPS ${common_libraries})
@@ -32,15 +38,30 @@ if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
   if(PALPATE_BUILD_FUZZ)
     # Native tests are libraries first, of which two programs are made.
     palpate_precompiled_set(palpate_precompiled_for_native_tests EXCEPTIONS
-      HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h> DEPS ${common_libraries} GTest::gmock GTest::gtest)
+      HEADERS ${common_headers} ${test_headers} DEPS ${common_libraries} ${test_libraries})
   elseif(PALPATE_BUILD_TESTS)
     palpate_precompiled_set(palpate_precompiled_for_tests EXCEPTIONS PROGRAMS
-      HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h> DEPS ${common_libraries} GTest::gmock GTest::gtest)
+      HEADERS ${common_headers} ${test_headers} DEPS ${common_libraries} ${test_libraries})
+  endif()
+  if(NOT PALPATE_BUILD_FUZZ AND NOT PALPATE_PORTABLE)
+    palpate_precompiled_set(palpate_precompiled_api HEADERS ${api_headers} DEPS ${api_libraries})
+    palpate_precompiled_set(palpate_precompiled_api_with_exceptions EXCEPTIONS HEADERS ${api_headers} DEPS ${api_libraries})
+    if(PALPATE_BUILD_TESTS)
+      palpate_precompiled_set(palpate_precompiled_api_for_tests EXCEPTIONS PROGRAMS
+        HEADERS ${api_headers} ${test_headers} DEPS ${api_libraries} ${test_libraries})
+    endif()
   endif()
 endif()
 
-# palpate_precompile(TARGET SET)
-function(palpate_precompile target set)
+# palpate_precompile(TARGET [with_exceptions | for_tests | for_native_tests])
+function(palpate_precompile target)
+  set(set palpate_precompiled)
+  if(PALPATE_SPEAKS_API AND TARGET palpate_precompiled_api)
+    set(set palpate_precompiled_api)
+  endif()
+  foreach(kind IN LISTS ARGN)
+    string(APPEND set "_${kind}")
+  endforeach()
   if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
     target_precompile_headers(${target} REUSE_FROM ${set})
   endif()
