@@ -207,7 +207,7 @@ kernel void body_list_of_many(uint pair_count, uint chunk, global const UInt2* c
     const uint q = cluster_pairs[pair].y;
     const LaneBoxes lanes = load_lane_boxes(nodes, q);
     for (uint row = 0; row < NODE_WIDTH; ++row) {
-      uint mask = partners_of_row(&lanes, nodes, node_groups, p, row, node_groups, q, p == q);
+      uint mask = partners_of_row(&lanes, nodes, node_groups, p, row, node_groups, q, p == q, (global const uint*)0);
       const uint a = elements[p * NODE_WIDTH + row];
       for (; mask != 0u; mask &= mask - 1u) list_bodies(&list, a, elements[q * NODE_WIDTH + lowest_lane(mask)]);
     }

@@ -211,7 +211,8 @@ absl::Status ContinuousCollisions::LaunchCandidates(Queue& queue, Kernels& kerne
                       Arg("p_nodes", p.clusters.nodes), Arg("p_groups", p.clusters.groups), Arg("p_elements", p.clusters.elements),
                       Arg("p_intervals", p.intervals), Arg("p_ids", p.ids), Arg("q_nodes", q.clusters.nodes),
                       Arg("q_groups", q.clusters.groups), Arg("q_elements", q.clusters.elements), Arg("q_intervals", q.intervals),
-                      Arg("q_ids", q.ids), Arg("capacity", capacity), Arg("pairs", pairs_[kind]), Arg("counters", counters));
+                      Arg("q_ids", q.ids), Arg("apart", surface_->apart), Arg("capacity", capacity), Arg("pairs", pairs_[kind]),
+                      Arg("counters", counters));
 }
 
 absl::Status ContinuousCollisions::FindBatch(Queue& queue, Kernels& kernels, uint32_t kind, uint32_t first, uint32_t last) {

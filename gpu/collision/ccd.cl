@@ -214,8 +214,8 @@ void pad_interval(float half_separation, int16 is_good, float16* least, float16*
   *most = select((float16)(NAN), *most, is_good);
 }
 
-/* Intervals of the clusters of bodies, and their boxes as CandidatePairs::Fixed() wants them: of the elements, [cluster][6][16], and of each
-   cluster. One work-item a body. */
+/* Intervals of the clusters of bodies, and their boxes as CandidatePairs::Fixed() wants them: of the elements, [cluster][6][16], and of
+   each cluster. One work-item a body. */
 kernel void ccd_body_lanes(uint body_count, global const uint* bodies, global const uint* begins, uint corner_count, global const uint* ids,
                            global const Position* starts, global const Position* ends, float half_separation, global float* nodes,
                            global Box* boxes, global float* intervals, volatile global CcdCounters* counters) {
@@ -295,11 +295,11 @@ uint rows_overlapping(global const float* p_nodes, uint p, const LaneBoxes* q_la
 /* Element pairs of the cluster pairs [first, last), `chunk` a work-item, that the filter cannot tell apart, in any order, to pairs[];
    counts all of them. p is a vertex and q a triangle, or is_within: both are edges. */
 kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_corners, uint first, uint last, uint chunk,
-                           global const uint* device_count, global const UInt2* cluster_pairs, global const float* p_nodes, global const uint* p_groups,
-                           global const uint* p_elements, global const float* p_intervals, global const uint* p_ids,
-                           global const float* q_nodes, global const uint* q_groups, global const uint* q_elements,
-                           global const float* q_intervals, global const uint* q_ids, uint capacity, global uint2* pairs,
-                           volatile global CcdCounters* counters) {
+                           global const uint* device_count, global const UInt2* cluster_pairs, global const float* p_nodes,
+                           global const uint* p_groups, global const uint* p_elements, global const float* p_intervals,
+                           global const uint* p_ids, global const float* q_nodes, global const uint* q_groups,
+                           global const uint* q_elements, global const float* q_intervals, global const uint* q_ids,
+                           global const uint* apart, uint capacity, global uint2* pairs, volatile global CcdCounters* counters) {
   const size_t begin = first + get_global_id(0) * chunk;
   const size_t end = min(begin + chunk, (size_t)pairs_at_hand(last, device_count));
   uint2 pending[PENDING];
@@ -315,7 +315,7 @@ kernel void ccd_candidates(uint is_within, uint filters, uint p_corners, uint q_
     global const uint* q_own = q_ids + (size_t)q * (LANE_IDS * NODE_WIDTH);
     for (uint rows = rows_overlapping(p_nodes, p, &lanes); rows != 0u; rows &= rows - 1u) {
       const uint row = lowest_lane(rows);
-      uint mask = partners_of_row(&lanes, p_nodes, p_groups, p, row, q_groups, q, is_within && p == q);
+      uint mask = partners_of_row(&lanes, p_nodes, p_groups, p, row, q_groups, q, is_within && p == q, apart);
       if (mask == 0u) continue;
       mask &= ~lanes_sharing(p_own, p_corners, row, q_own, q_corners);
       candidates += popcount(mask);
@@ -368,11 +368,12 @@ kernel void ccd_listed(uint kind, uint count, global const SurfaceContact* conta
   if (place < capacity) pairs[place] = (uint2)(contacts[i].a, contacts[i].b);
 }
 
-/* Decides the pairs [first, last), or those of them that were found. A hit goes to hits[], in any order, with its key for sorting to keys[]. One work-item a pair. */
-kernel void ccd_decide(uint kind, uint first, uint last, global const CcdCounters* found, global const uint2* pairs, global const uint2* edges,
-                       global const uint4* triangles, global const Position* starts, global const Position* ends, Real separation,
-                       Real input_error, Real tolerance, uint max_steps, uint a_shift, uint kind_shift, uint capacity, global CcdHit* hits,
-                       global ulong* keys, volatile global CcdCounters* counters) {
+/* Decides the pairs [first, last), or those of them that were found. A hit goes to hits[], in any order, with its key for sorting to
+ * keys[]. One work-item a pair. */
+kernel void ccd_decide(uint kind, uint first, uint last, global const CcdCounters* found, global const uint2* pairs,
+                       global const uint2* edges, global const uint4* triangles, global const Position* starts, global const Position* ends,
+                       Real separation, Real input_error, Real tolerance, uint max_steps, uint a_shift, uint kind_shift, uint capacity,
+                       global CcdHit* hits, global ulong* keys, volatile global CcdCounters* counters) {
   const size_t i = first + get_global_id(0);
   if (i >= (found ? min(last, found->pairs) : last)) return;
   const uint2 pair = pairs[i];

@@ -69,12 +69,13 @@ absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface
   const uint32_t edge_shift = BitsFor(triangle_count);
   std::array<uint32_t, kCounters> counters = {};
   for (;;) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(
-        detect_, range, Arg("nodes", clusters.nodes), Arg("node_groups", clusters.groups), Arg("elements", clusters.elements),
-        Arg("cluster_pairs", candidates->pairs()), Arg("pair_count", pair_count), Arg("chunk", chunk), Arg("triangles", surface.triangles),
-        Arg("triangle_edges", surface.triangle_edges), Arg("positions", positions_m), Arg("edge_shift", edge_shift),
-        Arg("capacity", keys_.capacity()), Arg("max_crossings", static_cast<uint32_t>(options_.max_crossings)), Arg("keys", keys_.keys()),
-        Arg("flags", flags_), Arg("counters", counters_)));
+    PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, range, Arg("nodes", clusters.nodes), Arg("node_groups", clusters.groups),
+                                         Arg("elements", clusters.elements), Arg("apart", surface.apart),
+                                         Arg("cluster_pairs", candidates->pairs()), Arg("pair_count", pair_count), Arg("chunk", chunk),
+                                         Arg("triangles", surface.triangles), Arg("triangle_edges", surface.triangle_edges),
+                                         Arg("positions", positions_m), Arg("edge_shift", edge_shift), Arg("capacity", keys_.capacity()),
+                                         Arg("max_crossings", static_cast<uint32_t>(options_.max_crossings)), Arg("keys", keys_.keys()),
+                                         Arg("flags", flags_), Arg("counters", counters_)));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
     if (counters[1] != 0) {
       return absl::InvalidArgumentError(

@@ -121,9 +121,10 @@ void test_edges(const Search* search, uint own, uint4 t, uint4 own_edges, uint o
 /* Appends a key (edge, triangle) for each crossing. Each work-item takes `chunk` cluster pairs in a row. Counts past the capacity; stops
    somewhere past `max_crossings`, which the host refuses in any case. */
 kernel void intersections_detect(global const float* nodes, global const uint* node_groups, global const uint* elements,
-                                 global const UInt2* cluster_pairs, uint pair_count, uint chunk, global const uint4* triangles,
-                                 global const uint4* triangle_edges, global const float4* positions, uint edge_shift, uint capacity,
-                                 uint max_crossings, global ulong* keys, volatile global uint* flags, volatile global uint* counters) {
+                                 global const uint* apart, global const UInt2* cluster_pairs, uint pair_count, uint chunk,
+                                 global const uint4* triangles, global const uint4* triangle_edges, global const float4* positions,
+                                 uint edge_shift, uint capacity, uint max_crossings, global ulong* keys, volatile global uint* flags,
+                                 volatile global uint* counters) {
   const uint begin = (uint)get_global_id(0) * chunk;
   if (begin >= pair_count) return;
   const uint end = min(begin + chunk, pair_count);
@@ -133,7 +134,7 @@ kernel void intersections_detect(global const float* nodes, global const uint* n
     const UInt2 pair = cluster_pairs[i];
     const LaneBoxes q_lanes = load_lane_boxes(nodes, pair.y);
     for (uint row = 0; row < NODE_WIDTH; ++row) {
-      uint mask = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y);
+      uint mask = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y, apart);
       if (mask == 0u) continue;
       const uint own = elements[(size_t)pair.x * NODE_WIDTH + row];
       const uint4 t = triangles[own];

@@ -247,12 +247,13 @@ absl::Status ProximityDetector::Launch(Queue& queue, const Task& task, Candidate
                       Arg("node_groups", clusters_.groups), Arg("elements", clusters_.elements), Arg("cluster_pairs", candidates.pairs()),
                       Arg("pair_count", pair_count), Arg("chunk", chunk), Arg("triangles", surface_->triangles),
                       Arg("triangle_edges", surface_->triangle_edges), Arg("edges", surface_->edges),
-                      Arg("vertex_groups", surface_->vertex_groups), Arg("spheres", spheres_), Arg("is_patch", is_patch_),
-                      Arg("stale_bodies", task.stale), Arg("positions", task.positions_m), Arg("rest_positions", rest_positions_),
-                      Arg("range_m", task.range_m), Arg("reaches", task.reaches_m), Arg("rest_exclusion_m", options_.rest_exclusion_m),
-                      Arg("element_boxes", cl_int{options_.element_boxes}), Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_),
-                      Arg("capacity", keys_.capacity()), Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)),
-                      Arg("keys", keys_.keys()), Arg("counters", counters_));
+                      Arg("vertex_groups", surface_->vertex_groups), Arg("apart", surface_->apart), Arg("spheres", spheres_),
+                      Arg("is_patch", is_patch_), Arg("stale_bodies", task.stale), Arg("positions", task.positions_m),
+                      Arg("rest_positions", rest_positions_), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
+                      Arg("rest_exclusion_m", options_.rest_exclusion_m), Arg("element_boxes", cl_int{options_.element_boxes}),
+                      Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_), Arg("capacity", keys_.capacity()),
+                      Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", keys_.keys()),
+                      Arg("counters", counters_));
 }
 
 absl::Status ProximityDetector::LaunchRecords(Queue& queue, uint32_t count, BufferView<Float4> positions_m) {

@@ -558,10 +558,10 @@ kernel void proximity_keep(uint count, global const ulong* known_keys, uint a_sh
 kernel void proximity_detect(global const float* nodes, global const uint* node_groups, global const uint* elements,
                              global const UInt2* cluster_pairs, uint pair_count, uint chunk, global const uint4* triangles,
                              global const uint4* triangle_edges, global const uint2* edges, global const uint* vertex_groups,
-                             global const float4* spheres, global const uint* is_patch, global const uint* stale_bodies,
-                             global const float4* positions, global const float4* rest_positions, float range_m,
-                             global const float* reaches, float rest_exclusion_m, int element_boxes, uint a_shift, uint kind_shift,
-                             uint capacity, uint max_contacts, global ulong* keys, volatile global uint* counters) {
+                             global const uint* apart, global const float4* spheres, global const uint* is_patch,
+                             global const uint* stale_bodies, global const float4* positions, global const float4* rest_positions,
+                             float range_m, global const float* reaches, float rest_exclusion_m, int element_boxes, uint a_shift,
+                             uint kind_shift, uint capacity, uint max_contacts, global ulong* keys, volatile global uint* counters) {
   const uint begin = (uint)get_global_id(0) * chunk;
   const uint end = min(begin + chunk, pair_count);
   if (begin >= pair_count) return;
@@ -596,7 +596,7 @@ kernel void proximity_detect(global const float* nodes, global const uint* node_
     uint masks[NODE_WIDTH];
     uint any = 0;
     for (uint row = 0; row < NODE_WIDTH; ++row) {
-      masks[row] = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y);
+      masks[row] = partners_of_row(&q_lanes, nodes, node_groups, pair.x, row, node_groups, pair.y, pair.x == pair.y, apart);
       if (((p_stale >> row) & 1u) == 0u) masks[row] &= q_stale;
       if (spheres && masks[row] != 0u) masks[row] = lanes_with_near_sphere(spheres, p_elements[row], q_elements, masks[row]);
       any |= masks[row];

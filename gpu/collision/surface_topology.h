@@ -74,6 +74,9 @@ struct DeviceSurface {
   DeviceBuffer<uint32_t> edge_groups;
   DeviceBuffer<UInt2> edge_triangle_range;  ///< [edge_count] begin and end in edge_triangles
   DeviceBuffer<uint32_t> edge_triangles;
+  /// Bodies that do not meet each other, or null: all do. [0] a count n of bodies, the others meet all; [1, n + 2) begins of each one's
+  /// list in this buffer, and where the last one ends; then the lists.
+  DeviceBuffer<uint32_t> apart;
 
   /// `slack_share` > 0: buffers get room for this share of their elements more, and some, for edits.
   static absl::StatusOr<DeviceSurface> Upload(Queue& queue, const SurfaceTopology& topology, double slack_share = 0);

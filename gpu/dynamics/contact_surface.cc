@@ -28,10 +28,17 @@ absl::StatusOr<std::vector<UInt2>> ContactSurface::Build(Queue& queue) {
   FindWhoMeetsItself();
   PALPATE_ASSIGN_OR_RETURN(SurfaceTopology topology, SurfaceTopology::Build(layout_.vertex_count, triangles, groups));
   PALPATE_ASSIGN_OR_RETURN(DeviceSurface surface, DeviceSurface::Upload(queue, topology, slack_share_));
+  PALPATE_RETURN_IF_ERROR(KeepApart(queue, &surface));
   surface_ = std::make_shared<DeviceSurface>(std::move(surface));
   editor_ = slack_share_ > 0 ? std::make_unique<SurfaceTopologyEditor>(topology, *surface_) : nullptr;
   vertex_groups_ = std::move(topology.vertex_groups);
   return std::move(topology.edges);
+}
+
+absl::Status ContactSurface::KeepApart(Queue& queue, DeviceSurface* surface) const {
+  if (layout_.apart.empty()) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(surface->apart, CreateBufferFrom(queue, std::span<const uint32_t>(layout_.apart), "bodies kept apart"));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> ContactSurface::Follow(const TissueLayoutDelta& delta, RunWriter* writer) {
@@ -65,6 +72,7 @@ absl::Status ContactSurface::LoadState(Queue& queue, StateReader& archive) {
   PALPATE_ASSIGN_OR_RETURN(SurfaceTopologyEditor::Loaded loaded,
                            SurfaceTopologyEditor::Load(queue, archive, std::span(layout_.triangles).first(layout_.triangle_count), groups,
                                                        layout_.vertex_count, static_cast<uint32_t>(layout_.self_collision.size())));
+  PALPATE_RETURN_IF_ERROR(KeepApart(queue, &loaded.surface));
   surface_ = std::make_shared<DeviceSurface>(std::move(loaded.surface));
   editor_ = std::move(loaded.editor);
   return absl::OkStatus();

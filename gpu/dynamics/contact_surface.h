@@ -16,8 +16,8 @@
 
 namespace palpate::gpu {
 
-/// The triangles of a layout as the surface that detectors look at, with who may meet whom: bodies each other always, themselves if they
-/// are said to and self collision is on. It follows edits of the layout.
+/// The triangles of a layout as the surface that detectors look at, with who may meet whom: bodies each other but for those that
+/// the layout keeps apart, themselves if they are said to and self collision is on. It follows edits of the layout.
 class ContactSurface {
  public:
   /// Keeps a reference to `layout`. `slack_share` > 0: room for edits.
@@ -44,6 +44,7 @@ class ContactSurface {
  private:
   uint32_t GroupOf(uint32_t body) const;
   void FindWhoMeetsItself();
+  absl::Status KeepApart(Queue& queue, DeviceSurface* surface) const;
 
   const TissueLayout& layout_;
   double slack_share_ = 0;

@@ -10,7 +10,7 @@ kernel void box_pairs_probe(global const UInt2* cluster_pairs, uint pair_count, 
   const uint q = cluster_pairs[i].y;
   const LaneBoxes lanes = load_lane_boxes(b_nodes, q);
   for (uint row = 0; row < NODE_WIDTH; ++row) {
-    uint mask = partners_of_row(&lanes, a_nodes, a_groups, p, row, b_groups, q, is_within && p == q);
+    uint mask = partners_of_row(&lanes, a_nodes, a_groups, p, row, b_groups, q, is_within && p == q, (global const uint*)0);
     for (; mask != 0u; mask &= mask - 1u) {
       const uint slot = atomic_inc(found);
       if (slot < capacity) pairs[slot] = (UInt2)(a_elements[p * NODE_WIDTH + row], b_elements[q * NODE_WIDTH + lowest_lane(mask)]);
