@@ -170,7 +170,8 @@ absl::StatusOr<std::unique_ptr<RigidBlocks>> RigidBlocks::Create(Queue& queue, s
   PALPATE_RETURN_IF_ERROR(queue.Zero(out->no_entries_));
   out->device_bytes_ = context->allocated_bytes() - before;
   for (const auto& [kernel, name] :
-       std::initializer_list<std::pair<Kernel*, const char*>>{{&out->predict_, "rigid_predict"},
+       std::initializer_list<std::pair<Kernel*, const char*>>{{&out->push_by_air_, "rigid_push_by_air"},
+                                                              {&out->predict_, "rigid_predict"},
                                                               {&out->place_, "rigid_place"},
                                                               {&out->detected_, "rigid_detected"},
                                                               {&out->goal_, "rigid_goal"},
@@ -235,9 +236,9 @@ absl::Status RigidBlocks::TakeStates(Queue& queue, const std::vector<RigidBlockS
 absl::Status RigidBlocks::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: the rest is as described.
   [[maybe_unused]] auto& [first_vertex, vertex_count, vertex_group, body_group, device_bytes, initial, states_host, local_m, listed_edition,
-                          predict, place, detected, goal, take_back, bound, list_pairs, solve, move_jointed, share_jointed, bound_jointed,
-                          inertia_jointed, finish, roll_back, joints, states, block_of, movers, way, own_pairs, own, no_entries, local] =
-      *this;
+                          push_by_air, predict, place, detected, goal, take_back, bound, list_pairs, solve, move_jointed, share_jointed,
+                          bound_jointed, inertia_jointed, finish, roll_back, joints, states, block_of, movers, way, own_pairs, own,
+                          no_entries, local] = *this;
   PALPATE_RETURN_IF_ERROR(ReadStates(queue).status());
   archive.Enter("RigidBlocks");
   archive(states_host);
@@ -330,6 +331,12 @@ absl::Status RigidBlocks::Fit(Queue& queue, std::span<const Float4> positions_m,
   return Place(queue, no_entries_, x, touched);
 }
 
+absl::Status RigidBlocks::PushByAir(Queue& queue, const RigidSurroundings& scene, const Float4& wind_m_per_s,
+                                    const DeviceBuffer<float>& triangle_drag, const DeviceBuffer<Float4>& x) {
+  return queue.Launch(push_by_air_, Bodies(), Arg("count", count()), Arg("p", *scene.params), Arg("wind", wind_m_per_s),
+                      Arg("triangles", *scene.triangles), Arg("triangle_drag", triangle_drag), Arg("x", x), Arg("blocks", states_));
+}
+
 absl::Status RigidBlocks::Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x,
                                   const DeviceBuffer<uint8_t>& touched) {
   PALPATE_RETURN_IF_ERROR(
@@ -355,10 +362,19 @@ absl::Status RigidBlocks::TakeBack(Queue& queue, bool from_start, const DeviceBu
   return Place(queue, entry_begins, x, touched);
 }
 
-bool RigidBlocks::Moves(uint32_t slot) const {
+std::optional<uint32_t> RigidBlocks::BlockOf(uint32_t slot) const {
   const auto after = std::upper_bound(initial_.begin(), initial_.end(), slot,
                                       [](uint32_t v, const RigidBlockState& block) { return v < block.vertex_begin; });
-  return after != initial_.begin() && slot < std::prev(after)->vertex_end;
+  if (after == initial_.begin() || slot >= std::prev(after)->vertex_end) return std::nullopt;
+  return static_cast<uint32_t>(std::prev(after) - initial_.begin());
+}
+
+absl::Status RigidBlocks::TakeMotion(Queue& queue, std::span<const RigidBlockState> states) {
+  for (size_t i = 0; i < states_host_.size(); ++i) {
+    states_host_[i].velocity = states[i].velocity;
+    states_host_[i].momentum = states[i].momentum;
+  }
+  return queue.Write(states_, std::span<const RigidBlockState>(states_host_));
 }
 
 absl::Status RigidBlocks::Bound(Queue& queue, const DeviceBuffer<uint32_t>& vertex_groups, const DeviceBuffer<float>& reaches,
@@ -404,7 +420,8 @@ absl::Status RigidBlocks::Sweep(Queue& queue, const RigidSurroundings& scene, co
       Arg("own_pairs", own_pairs_), Arg("own", own_), Arg("pairs", view(scene.pairs)), Arg("rows", view(scene.rows)),
       Arg("bounds", view(scene.bounds)), Arg("triangles", *scene.triangles), Arg("triangle_colliders", view(scene.triangle_colliders)),
       Arg("contacts", view(scene.tool_contacts)), Arg("colliders", view(scene.colliders)), Arg("obstacles", view(scene.planes)),
-      Arg("blocks", states_), Arg("systems", joints_ ? joints_->systems().view() : BufferView<JointBodySystem>()), Arg("way_m", way_)));
+      Arg("anchor_begin", view(scene.anchor_begins)), Arg("anchors", view(scene.anchors)), Arg("blocks", states_),
+      Arg("systems", joints_ ? joints_->systems().view() : BufferView<JointBodySystem>()), Arg("way_m", way_)));
   if (joints_) PALPATE_RETURN_IF_ERROR(MoveJointed(queue, scene));
   return Place(queue, has_pairs ? *scene.entry_begins : no_entries_, x, touched);
 }

@@ -307,6 +307,52 @@ __kernel void rigid_predict(uint count, const __global StepParams* p, __global R
   blocks[i] = b;
 }
 
+/* What the air gives each body in a step: its velocities change by (M + h K)^-1 h f, with f the force and moment at the velocities of its
+   free flight, and K their slope. Work-item: body. */
+__kernel void rigid_push_by_air(uint count, const __global StepParams* p, float4 wind, const __global uint4* triangles,
+                                const __global float* triangle_drag, const __global float4* x, __global RigidBlockState* blocks) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  __global RigidBlockState* b = blocks + i;
+  if (b->triangle_begin == b->triangle_end || triangle_drag[b->triangle_begin] == 0.0f) return;
+  const float dt = p->dt_s;
+  const float3 velocity = b->velocity.xyz + dt * (float3)(p->gravity_x, p->gravity_y, p->gravity_z);
+  const float3 turning = by_inertia(b->rotation, b->inertia.xyz, b->momentum.xyz);
+  RigidSystem s;
+  for (int k = 0; k < 6; ++k) s.f[k] = 0.0f;
+  for (int k = 0; k < 21; ++k) s.h[k] = 0.0f;
+  s.h[0] = s.h[2] = s.h[5] = b->center.w;
+  for (int k = 0; k < 3; ++k) {
+    const float3 axis = (float3)(k == 0 ? 1.0f : 0.0f, k == 1 ? 1.0f : 0.0f, k == 2 ? 1.0f : 0.0f);
+    const float3 column = times_inertia(b->rotation, b->inertia.xyz, axis);
+    const int row = (3 + k) * (4 + k) / 2 + 3;
+    s.h[row] = column.x;
+    if (k > 0) s.h[row + 1] = column.y;
+    if (k > 1) s.h[row + 2] = column.z;
+  }
+  for (uint t = b->triangle_begin; t < b->triangle_end; ++t) {
+    const float3 o = x[triangles[t].x].xyz, q = x[triangles[t].y].xyz, r = x[triangles[t].z].xyz;
+    const float3 normal = cross(q - o, r - o);
+    const float double_area = length(normal);
+    if (!(double_area > 0.0f)) continue;
+    const float3 n = normal / double_area;
+    const float3 arm = (o + q + r) / 3.0f - b->center.xyz;
+    const float speed = dot(wind.xyz - velocity - cross(turning, arm), n);
+    const float drag = 0.5f * triangle_drag[t] * double_area * fabs(speed);
+    const float3 moment = cross(arm, n);
+    const float row[6] = {n.x, n.y, n.z, moment.x, moment.y, moment.z};
+    for (int k = 0; k < 6; ++k) {
+      s.f[k] += dt * drag * speed * row[k];
+      for (int l = 0; l <= k; ++l) s.h[k * (k + 1) / 2 + l] += 2.0f * dt * drag * row[k] * row[l];
+    }
+  }
+  float d[6];
+  factor_rigid(&s);
+  solve_rigid(&s, s.f, d);
+  b->velocity.xyz += (float3)(d[0], d[1], d[2]);
+  b->momentum.xyz += times_inertia(b->rotation, b->inertia.xyz, (float3)(d[3], d[4], d[5]));
+}
+
 #define NOT_RIGID 0xffffffffu
 
 /* Vertices follow the poses. Work-item: vertex of a rigid body; others among them stay (block_of: NOT_RIGID). */
@@ -559,6 +605,22 @@ static inline void add_pairs(RigidSystem* s, const PairScene* scene, const __glo
   }
 }
 
+/* Springs that hold vertices of a body; those of vertex v are anchors[anchor_begin[v] .. anchor_begin[v + 1]). */
+static inline void add_anchors(RigidSystem* s, const __global RigidBlockState* b, float3 center, const __global float4* x,
+                               const __global uint* anchor_begin, const __global Anchor* anchors, const __global Collider* colliders) {
+  if (anchor_begin[b->vertex_begin] == anchor_begin[b->vertex_end]) return;
+  for (uint v = b->vertex_begin; v < b->vertex_end; ++v) {
+    for (uint i = anchor_begin[v]; i < anchor_begin[v + 1]; ++i) {
+      const float3 d = anchor_stretch(anchors + i, x[v].xyz - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
+      const float factor = anchor_factor(anchors + i, length(d));
+      const int is_one_sided = anchors[i].normal.w != 0.0f;
+      if (is_one_sided && dot(d, d) == 0.0f) continue;
+      add_rigid_contact(s, x[v].xyz - center, 1.0f, anchors[i].normal.xyz, -factor * d, is_one_sided ? 0.0f : factor,
+                        is_one_sided ? factor : 0.0f);
+    }
+  }
+}
+
 /* Planes at the vertices, capsules at the triangles. */
 static inline void add_obstacles(RigidSystem* s, const __global RigidBlockState* b, float3 center, const __global StepParams* p,
                                  const __global float4* x, const __global float4* x_start, const __global uint4* triangles,
@@ -643,8 +705,9 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
                           const __global uint* own_pairs, const __global RigidPairs* own, const __global SurfacePair* pairs,
                           const __global PairRow* rows, const __global uchar* is_near, const __global float4* bounds,
                           const __global uint4* triangles, const __global uint* triangle_colliders, const __global ToolContact* contacts,
-                          const __global Collider* colliders, const __global PlaneObstacle* obstacles, __global RigidBlockState* blocks,
-                          __global JointBodySystem* systems, __global float* way_m) {
+                          const __global Collider* colliders, const __global PlaneObstacle* obstacles, const __global uint* anchor_begin,
+                          const __global Anchor* anchors, __global RigidBlockState* blocks, __global JointBodySystem* systems,
+                          __global float* way_m) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   __global RigidBlockState* b = blocks + i;
@@ -656,6 +719,7 @@ __kernel void rigid_solve(uint count, uint near_bits, const __global StepParams*
     add_pairs(&s, &scene, b, center, own[i].begin, own[i].end, own_pairs, is_near, near_bits);
   }
   add_obstacles(&s, b, center, p, x, x_start, triangles, triangle_colliders, contacts, colliders, obstacles);
+  if (anchor_begin) add_anchors(&s, b, center, x, anchor_begin, anchors, colliders);
   if (b->joint_member != 0u) {
     __global JointBodySystem* out = systems + (b->joint_member - 1u);
     for (int k = 0; k < 21; ++k) out->h[k] = s.h[k];

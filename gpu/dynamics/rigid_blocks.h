@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct RigidSurroundings {
   const DeviceBuffer<ToolContact>* tool_contacts = nullptr;
   const DeviceBuffer<Collider>* colliders = nullptr;
   const DeviceBuffer<PlaneObstacle>* planes = nullptr;
+  const DeviceBuffer<uint32_t>* anchor_begins = nullptr;  ///< null: nothing is held
+  const DeviceBuffer<Anchor>* anchors = nullptr;
   const DeviceBuffer<SurfaceParams>* surface_params = nullptr;
   const DeviceBuffer<Float4>* detected = nullptr;
   const DeviceBuffer<float>* clear_m = nullptr;
@@ -86,6 +89,8 @@ class RigidBlocks final : public SurfaceFollower {
 
   uint32_t count() const { return static_cast<uint32_t>(states_host_.size()); }
   uint32_t vertex_begin() const { return first_vertex_; }
+  /// The body that carries the vertex in this slot, if one does.
+  std::optional<uint32_t> BlockOf(uint32_t slot) const;
   uint32_t vertex_count() const { return vertex_count_; }
   size_t device_bytes() const { return device_bytes_; }
 
@@ -104,11 +109,15 @@ class RigidBlocks final : public SurfaceFollower {
   absl::Status Fit(Queue& queue, std::span<const Float4> positions_m, std::span<const Float4> velocities_m_per_s,
                    const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
 
+  /// Before Predict: what the air gives each body in the step. `triangle_drag` [triangle]: AirDrag.
+  absl::Status PushByAir(Queue& queue, const RigidSurroundings& scene, const Float4& wind_m_per_s, const DeviceBuffer<float>& triangle_drag,
+                         const DeviceBuffer<Float4>& x);
+
   /// Start of a step: first guess of poses and vertices. Like all calls below, enqueues only.
   absl::Status Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
 
   // SurfaceFollower.
-  bool Moves(uint32_t slot) const override;
+  bool Moves(uint32_t slot) const override { return BlockOf(slot).has_value(); }
   FollowedWays ways() const override { return {.movers = movers_, .way_m = way_}; }
   absl::Status Detected(Queue& queue) override;
   absl::Status FilterBegins(Queue& queue) override;
@@ -133,6 +142,10 @@ class RigidBlocks final : public SurfaceFollower {
 
   /// States at the end of the newest step. Blocking.
   absl::StatusOr<std::span<const RigidBlockState>> ReadStates(Queue& queue);
+  /// As read last, or given since.
+  std::span<const RigidBlockState> states() const { return states_host_; }
+  /// Changes velocities and momenta at the end of a step, after ReadStates.
+  absl::Status TakeMotion(Queue& queue, std::span<const RigidBlockState> states);
 
  private:
   RigidBlocks() = default;
@@ -152,8 +165,8 @@ class RigidBlocks final : public SurfaceFollower {
   std::vector<RigidBlockState> initial_, states_host_;
   std::vector<Float4> local_m_;                                     // [vertex_count_], frame B
   uint64_t listed_edition_ = std::numeric_limits<uint64_t>::max();  // of the pairs in own_pairs_; the largest: none
-  Kernel predict_, place_, detected_, goal_, take_back_, bound_, list_pairs_, solve_, move_jointed_, share_jointed_, bound_jointed_,
-      inertia_jointed_, finish_, roll_back_;
+  Kernel push_by_air_, predict_, place_, detected_, goal_, take_back_, bound_, list_pairs_, solve_, move_jointed_, share_jointed_,
+      bound_jointed_, inertia_jointed_, finish_, roll_back_;
   std::unique_ptr<RigidJoints> joints_;  // null: none
   DeviceBuffer<RigidBlockState> states_;
   DeviceBuffer<uint32_t> block_of_;

@@ -53,11 +53,12 @@ struct RigidJoint {
   Along along = Along::kAxes;
   About about = About::kNothing;
   std::array<RigidJointRow, 6> rows{};
+  bool ignores_contact = false;  ///< the surfaces of the two bodies do not meet, whatever the rows are by now; not with the world
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [a, b, point_a, point_b, at, shifts, turns, coordinates] = *this;
-    archive(a, b, point_a, point_b, at, shifts, turns, coordinates);
+    auto& [a, b, point_a, point_b, at, shifts, turns, coordinates, apart] = *this;
+    archive(a, b, point_a, point_b, at, shifts, turns, coordinates, apart);
   }
 };
 

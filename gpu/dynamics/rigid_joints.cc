@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include <Eigen/Geometry>
+
 #include "absl/strings/str_cat.h"
 #include "gpu/dynamics/float4.h"
 #include "gpu/dynamics/packed_types.h"
@@ -324,6 +326,29 @@ absl::StatusOr<std::unique_ptr<RigidJoints>> RigidJoints::Create(Queue& queue, s
   out->group_ = queue.context()->device().is_cpu ? 1 : 32;
   PALPATE_RETURN_IF_ERROR(out->MakeBuffers(queue));
   PALPATE_RETURN_IF_ERROR(out->MakeKernels(queue));
+  return out;
+}
+
+std::vector<Eigen::Matrix<double, 6, 1>> RigidJoints::WorldRows(uint32_t body, const RigidBlockState& state) const {
+  using Eigen::Quaterniond;
+  using Eigen::Vector3d;
+  const auto vector = [](const Float4& v) { return Vector3d(v.x, v.y, v.z); };
+  const auto rotation = [](const Float4& q) { return Quaterniond(q.w, q.x, q.y, q.z).normalized(); };
+  std::vector<Eigen::Matrix<double, 6, 1>> out;
+  const auto add = [&](const Vector3d& along, const Vector3d& about) { out.emplace_back() << along, about; };
+  for (const JointData& joint : data_) {
+    const bool is_a = joint.body_a == body;
+    if (!(is_a && joint.body_b == RigidJoint::kWorld) && !(joint.body_b == body && joint.body_a == RigidJoint::kWorld)) continue;
+    const Quaterniond turn = rotation(state.rotation);
+    const Vector3d arm = turn * vector(is_a ? joint.point_a : joint.point_b);
+    const Quaterniond frame = is_a ? turn * rotation(joint.rotation_a) : rotation(joint.rotation_a);
+    const Vector3d between = vector(state.center) + arm - vector(is_a ? joint.point_b : joint.point_a);
+    for (size_t r = 0; r < kRows; ++r) {
+      if (joint.rows[r].drive != PALPATE_ROW_LOCKED) continue;
+      const Vector3d axis = joint.along == PALPATE_JOINT_DISTANCE && r == 0 ? between.normalized() : frame * Vector3d::Unit(r % 3);
+      add(r < 3 ? axis : Vector3d::Zero(), r < 3 ? arm.cross(axis) : axis);
+    }
+  }
   return out;
 }
 

@@ -605,6 +605,11 @@ __kernel void joint_report(uint count, constant JointScheme* scheme, const __glo
   const DoublePose b = pose_of(blocks, joint->body_b, 0);
   const double3 point = b.center + rows.arm_b;
   out.point = (float4)((float)point.x, (float)point.y, (float)point.z, 0.0f);
+  const DoublePose a = pose_of(blocks, joint->body_a, 0);
+  const double3 point_a = a.center + turn_vector(a.rotation, convert_double3(joint->point_a.xyz));
+  out.point_a = (float4)((float)point_a.x, (float)point_a.y, (float)point_a.z, 0.0f);
+  const double3 axis = turn_vector(turn_after(a.rotation, unit(joint->rotation_a)), (double3)(0.0, 0.0, 1.0));
+  out.axis = (float4)((float)axis.x, (float)axis.y, (float)axis.z, 0.0f);
   reports[i] = out;
 }
 

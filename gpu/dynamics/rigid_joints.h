@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include <Eigen/Core>
+
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/rigid_joint_types.h"
@@ -85,6 +87,9 @@ class RigidJoints {
 
   /// Of the newest step. Blocking.
   absl::StatusOr<std::span<const JointReport>> ReadReports(Queue& queue, const DeviceBuffer<RigidBlockState>& blocks);
+
+  /// Locked coordinates that join a body to the world, as rows over (velocity of its centre, angular velocity) in world axes.
+  std::vector<Eigen::Matrix<double, 6, 1>> WorldRows(uint32_t body, const RigidBlockState& state) const;
 
   /// Errors: InvalidArgument naming field and range.
   static absl::Status CheckRow(const RigidJointRow& row);

@@ -31,6 +31,7 @@ class TissueAnchors {
   void TakeReports();
   std::span<const AnchorReport> reports() const { return reports_host_; }  ///< in the caller's order
 
+  bool empty() const { return anchors_host_.empty(); }
   const DeviceBuffer<uint32_t>& begins() const { return begins_; }  ///< [slot + 1] in anchors()
   const DeviceBuffer<Anchor>& anchors() const { return anchors_; }  ///< by slot
   size_t device_bytes() const { return begins_.size_bytes() + anchors_.size_bytes() + reports_.size_bytes(); }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "gpu/dynamics/layout_entries.h"
@@ -573,8 +574,32 @@ void WriteFans(const TissueModel& model, size_t fan_room, TissueLayout* layout) 
   }
 }
 
+/// Bodies whose joints ignore contact, as DeviceSurface::apart; empty: there are none.
+std::vector<uint32_t> BodiesApart(const TissueModel& model) {
+  std::vector<std::set<uint32_t>> apart(model.self_collision.size());
+  bool is_any = false;
+  for (const RigidJoint& joint : model.joints) {
+    if (!joint.ignores_contact || joint.body_a >= model.rigid.size() || joint.body_b >= model.rigid.size()) continue;
+    const uint32_t a = model.rigid[joint.body_a].body, b = model.rigid[joint.body_b].body;
+    apart[a].insert(b);
+    apart[b].insert(a);
+    is_any = true;
+  }
+  if (!is_any) return {};
+  std::vector<uint32_t> out = {static_cast<uint32_t>(apart.size())};
+  auto end = static_cast<uint32_t>(apart.size() + 2);
+  for (const std::set<uint32_t>& others : apart) {
+    out.push_back(end);
+    end += static_cast<uint32_t>(others.size());
+  }
+  out.push_back(end);
+  for (const std::set<uint32_t>& others : apart) out.insert(out.end(), others.begin(), others.end());
+  return out;
+}
+
 void FinishLayout(const TissueModel& model, TissueLayout* layout) {
   layout->self_collision = model.self_collision;
+  layout->apart = BodiesApart(model);
   layout->has_surface_contact = model.self_collision.size() > 1 ||
                                 std::any_of(model.self_collision.begin(), model.self_collision.end(), [](uint8_t s) { return s != 0; });
   ListLoadsAndDriven(model, layout);

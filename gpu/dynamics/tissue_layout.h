@@ -163,6 +163,10 @@ struct TissueModel {
   std::vector<uint8_t> self_collision;  ///< per body: 1 = its surface may not pass through itself
   /// [body] or empty: k [Pa], at least 0, with which a body resists a change of the volume V within its surface: k (V - V0)^2 / (2 V0).
   std::vector<double> volume_stiffness_pa;
+  /// [body] or empty: of rigid bodies and of those that do not move, in [0, 1]; see RigidImpacts. Of others nothing is read.
+  std::vector<double> restitution;
+  /// [body] or empty: half the density of the air times the drag coefficient, at least 0; see AirDrag.
+  std::vector<double> drag_kg_per_m3;
   std::vector<TissueDrivenRegion> driven;
   TissuePrescribed prescribed;
   std::vector<TissueLoad> loads;  ///< at most 32
@@ -178,10 +182,10 @@ struct TissueModel {
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, driven_regions, given, all_loads, loads_of_triangles,
-           rigid_bodies, all_joints, all_shapes, origins, at_rest] = *this;
-    archive(rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, driven_regions, given, all_loads, loads_of_triangles,
-            rigid_bodies, all_joints, all_shapes, origins, at_rest);
+    auto& [rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags, driven_regions, given, all_loads,
+           loads_of_triangles, rigid_bodies, all_joints, all_shapes, origins, at_rest] = *this;
+    archive(rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags, driven_regions, given, all_loads,
+            loads_of_triangles, rigid_bodies, all_joints, all_shapes, origins, at_rest);
   }
 };
 
@@ -241,6 +245,7 @@ struct TissueLayout {
   /// Mean over a vertex's tets of E times the edge of a regular tet as large; of rigid bodies half of mass / dt^2, of static ones 1e6.
   BySlot<float> vertex_stiffness_n_per_m;
   std::vector<uint8_t> self_collision;                  ///< as in the model
+  std::vector<uint32_t> apart;                          ///< DeviceSurface::apart
   BySlot<uint32_t> vertex_origin;                       ///< or empty
   BySlot<uint32_t> load_bits;                           ///< bit k: the vertex is in load k; empty: no loads
   std::vector<uint32_t> triangle_loads;                 ///< [triangle_count] or empty, as in the model

@@ -93,6 +93,7 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Inspect() {
 /// The first guess of all vertices; where surfaces meet, a certified one, or nothing if it is not finite.
 absl::StatusOr<std::optional<SweptSurfaces>> TissueSolver::Impl::Predict() {
   PALPATE_RETURN_IF_ERROR(queue_->Enqueue(predict_, {layout_.vertex_count, 0}));
+  PALPATE_RETURN_IF_ERROR(air_.Apply(*queue_, tissue_, Surroundings(), rigid_.get()));
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(loads_.Begin(*queue_, tissue_, static_cast<double>(steps_) * options_.dt_s));
   if (driven_.count() > 0) PALPATE_RETURN_IF_ERROR(driven_.Begin(*queue_, tissue_, static_cast<double>(steps_ + 1) * options_.dt_s));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), tissue_.x, tissue_.touched));
@@ -257,8 +258,11 @@ absl::Status TissueSolver::Impl::Settle(const StateSums& sums, TissueStep* step,
   if (advance && is_good) PALPATE_RETURN_IF_ERROR(UpdateRecovery(sums));
   if (rigid_) {
     if (advance) PALPATE_RETURN_IF_ERROR(is_good ? rigid_->Finish(*queue_, Surroundings()) : rigid_->RollBack(*queue_));
-    PALPATE_ASSIGN_OR_RETURN(const std::span<const RigidBlockState> states, rigid_->ReadStates(*queue_));
-    AddRigid(states, step);
+    std::vector<RigidBlockState> before;
+    if (!restitution_.empty()) before.assign(rigid_->states().begin(), rigid_->states().end());
+    PALPATE_RETURN_IF_ERROR(rigid_->ReadStates(*queue_).status());
+    if (advance && is_good) PALPATE_RETURN_IF_ERROR(Bounce(before));
+    AddRigid(rigid_->states(), step);
     PALPATE_ASSIGN_OR_RETURN(step->joints, rigid_->ReadJoints(*queue_));
   }
   return is_good ? absl::OkStatus() : KeepLastState();
@@ -306,6 +310,7 @@ absl::Status TissueSolver::SetAnchors(std::span<const TissueAnchor> anchors, uin
 absl::Status TissueSolver::SetJointRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows) {
   return impl_->SetJointRows(joint, rows);
 }
+void TissueSolver::SetWind(const std::array<double, 3>& velocity_m_per_s) { impl_->SetWind(velocity_m_per_s); }
 absl::Status TissueSolver::SetPrescribed(std::span<const float> positions_m) { return impl_->SetPrescribed(positions_m); }
 absl::StatusOr<TissueStep> TissueSolver::Step(std::span<const ColliderTarget> targets, const std::function<void()>& before_tools) {
   return impl_->Step(targets, before_tools, nullptr);

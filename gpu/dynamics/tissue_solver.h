@@ -82,6 +82,9 @@ class TissueSolver {
   /// joint; a row, by number and field).
   absl::Status SetJointRows(uint32_t joint, const std::array<RigidJointRow, 6>& rows);
 
+  /// Velocity of the air from the next step on, at first 0: TissueModel::drag_kg_per_m3.
+  void SetWind(const std::array<double, 3>& velocity_m_per_s);
+
   /// Where the vertices of TissueModel::prescribed go, [count * 3] m in its order, from the next step on until changed. WriteState, Rebuild
   /// and Reset leave them where they are then. They go there as far as they can without passing through anything; ReadPositions tells.
   /// Errors: InvalidArgument (wrong count, not finite).

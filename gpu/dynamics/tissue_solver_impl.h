@@ -1,10 +1,12 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "gpu/dynamics/air_drag.h"
 #include "gpu/dynamics/coarse_correction.h"
 #include "gpu/dynamics/collider_aims.h"
 #include "gpu/dynamics/component_shifts.h"
@@ -12,6 +14,7 @@
 #include "gpu/dynamics/elastic_energy_sum.h"
 #include "gpu/dynamics/obstacle_barrier.h"
 #include "gpu/dynamics/rigid_blocks.h"
+#include "gpu/dynamics/rigid_impacts.h"
 #include "gpu/dynamics/state_check.h"
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/dynamics/tangle_recovery.h"
@@ -53,6 +56,7 @@ class TissueSolver::Impl {
     if (!rigid_ || rigid_->joints() == nullptr) return absl::InvalidArgumentError("the model has no joints");
     return rigid_->joints()->SetRows(joint, rows);
   }
+  void SetWind(const std::array<double, 3>& velocity_m_per_s) { air_.SetWind(velocity_m_per_s); }
   absl::Status SetAnchors(std::span<const TissueAnchor> anchors, uint32_t clip_count);
   absl::StatusOr<TissueStep> Step(std::span<const ColliderTarget> targets, const std::function<void()>& before_tools,
                                   std::vector<double>* residuals);
@@ -94,6 +98,17 @@ class TissueSolver::Impl {
   absl::Status CertifyObstacles(std::optional<CertifiedSurfaces>& certified);
   absl::Status ReportContacts(std::optional<CertifiedSurfaces>& certified);
   absl::StatusOr<TissueStep> Close(bool advance, TissueTimes times);
+  absl::Status SetRestitution(const TissueModel& model);
+  std::optional<uint32_t> ImpactBody(uint32_t slot) const;
+  struct Impacts {
+    std::vector<ImpactContact> contacts;
+    std::map<uint32_t, Vector6d> outside;  // RigidImpacts::Apply
+  };
+  void AddOutside(uint32_t body, const Eigen::Vector3d& point_m, const Eigen::Vector3d& force_n, Impacts* out) const;
+  void AddImpact(const SurfaceReport& report, Impacts* out) const;
+  void AddImpact(const ContactReport& report, Impacts* out) const;
+  Impacts ListImpacts() const;
+  absl::Status Bounce(std::span<const RigidBlockState> before);
   absl::Status Settle(const StateSums& sums, TissueStep* step, bool advance);
   absl::Status ForgetRotations();
   absl::Status KeepLastState();
@@ -130,6 +145,8 @@ class TissueSolver::Impl {
   uint32_t sweep_count_ = 0;  // of the last step
 
   Kernel predict_;
+  AirDrag air_;
+  std::vector<float> restitution_;  // [slot]; empty: nothing bounces
   TissueLoads loads_;
   DrivenVertices driven_;
   std::unique_ptr<RigidBlocks> rigid_;        // null: none

@@ -89,6 +89,8 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   }
   if (model.rigid.empty() && !model.joints.empty()) return absl::InvalidArgumentError("joints: there are no rigid bodies");
   if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
+  PALPATE_RETURN_IF_ERROR(SetRestitution(model));
+  PALPATE_RETURN_IF_ERROR(air_.SetSurface(*queue_, model, layout_));
   PALPATE_RETURN_IF_ERROR(loads_.SetLoads(*queue_, model.loads, layout_));
   PALPATE_RETURN_IF_ERROR(driven_.SetRegions(*queue_, model.driven, layout_));
   PALPATE_RETURN_IF_ERROR(driven_.MakePrescribed(*queue_, model.prescribed.vertices.size()));
@@ -177,6 +179,10 @@ RigidSurroundings TissueSolver::Impl::Surroundings() const {
   scene.tool_contacts = &tools_.contacts();
   scene.colliders = &tools_.colliders();
   scene.planes = &tools_.planes();
+  if (!anchors_.empty()) {
+    scene.anchor_begins = &anchors_.begins();
+    scene.anchors = &anchors_.anchors();
+  }
   if (surface_) {
     scene.surface_params = &surface_->params();
     scene.detected = &surface_->detected();
@@ -202,6 +208,7 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
   PALPATE_RETURN_IF_ERROR(state_check_.Init(*queue_, defines, tuning_.partials, same ? &same->state_check_ : nullptr));
   PALPATE_RETURN_IF_ERROR(gathered_.Init(*queue_, defines, same ? &same->gathered_ : nullptr));
   PALPATE_RETURN_IF_ERROR(loads_.MakeKernels(context, defines, same ? &same->loads_ : nullptr));
+  PALPATE_RETURN_IF_ERROR(air_.MakeKernels(context, old == nullptr ? nullptr : &old->air_));
   if (surface_) {
     PALPATE_RETURN_IF_ERROR(component_shifts_.MakeKernels(context, defines, same ? &same->component_shifts_ : nullptr));
   }
@@ -226,9 +233,9 @@ absl::Status TissueSolver::Impl::BindSurface() {
 
 size_t TissueSolver::Impl::device_bytes() const {
   return tissue_.device_bytes() + tools_.device_bytes() + sweeps_.device_bytes() + component_shifts_.device_bytes() +
-         state_check_.device_bytes() + gathered_.device_bytes() + anchors_.device_bytes() + loads_.device_bytes() + driven_.device_bytes() +
-         (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) + (energy_ ? energy_->device_bytes() : 0) +
-         (rigid_ ? rigid_->device_bytes() : 0) + (correction_ ? correction_->device_bytes() : 0);
+         state_check_.device_bytes() + gathered_.device_bytes() + anchors_.device_bytes() + loads_.device_bytes() + air_.device_bytes() +
+         driven_.device_bytes() + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) +
+         (energy_ ? energy_->device_bytes() : 0) + (rigid_ ? rigid_->device_bytes() : 0) + (correction_ ? correction_->device_bytes() : 0);
 }
 
 }  // namespace palpate::gpu

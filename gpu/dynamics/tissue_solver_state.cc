@@ -240,6 +240,8 @@ absl::StatusOr<bool> TissueSolver::Impl::Update(const TissueModel& model, const 
   if (correction_) PALPATE_RETURN_IF_ERROR(correction_->Follow(*queue_, model, change));
   if (barrier_) barrier_->SetTriangleCount(layout_.triangle_count);
   PALPATE_RETURN_IF_ERROR(driven_.SetRegions(*queue_, model.driven, layout_));
+  if (!restitution_.empty()) PALPATE_RETURN_IF_ERROR(SetRestitution(model));
+  if (!air_.empty()) PALPATE_RETURN_IF_ERROR(air_.SetSurface(*queue_, model, layout_));
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(loads_.SetLoads(*queue_, model.loads, layout_));
   PALPATE_RETURN_IF_ERROR(SetAnchors({}, 0));
   gathered_.Clear();

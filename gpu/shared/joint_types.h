@@ -109,10 +109,12 @@ typedef struct JointReport {
   Float4 force;         /* xyz [N] on B at its point, world axes; w = farthest that a locked or limited coordinate is off [m] */
   Float4 torque;        /* xyz [N m] on B about its point, world axes; w likewise [rad] */
   Float4 point;         /* xyz [m] of B, in W */
+  Float4 point_a;       /* xyz [m] of A, in W */
+  Float4 axis;          /* xyz unit, z of the frame that A carries, in W */
   float coordinates[6]; /* m, rad */
   float efforts[6];     /* what draws the coordinates back: N, N m */
 } JointReport;
-PALPATE_SHARED_SIZE(JointReport, 96);
+PALPATE_SHARED_SIZE(JointReport, 128);
 
 PALPATE_SHARED_END
 

@@ -232,6 +232,8 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
     EncodeVec3(joint.force_n, *j.mutable_force_n());
     EncodeVec3(joint.torque_n_m, *j.mutable_torque_n_m());
     EncodeVec3(joint.point_m, *j.mutable_point_m());
+    EncodeVec3(joint.point_a_m, *j.mutable_point_a_m());
+    EncodeVec3(joint.axis, *j.mutable_axis());
     j.set_gap_m(joint.gap_m);
     j.set_gap_rad(joint.gap_rad);
     j.set_is_broken(joint.is_broken);

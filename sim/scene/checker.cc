@@ -19,6 +19,17 @@ void Checker::RequiredName(std::string_view path, const std::string& name, size_
   Name(path, name, max_bytes);
 }
 
+void Checker::Times(std::string_view path, std::string_view times_name, const google::protobuf::RepeatedField<double>& times,
+                    std::string_view values_name, int value_count) {
+  const std::string list = At(path, times_name);
+  Count(list, times.size(), 1, kMaxTimes);
+  if (value_count != times.size()) Invalid(At(path, values_name), absl::StrCat(value_count, " entries for ", times.size(), " times"));
+  for (int i = 0; i < times.size() && ok(); ++i) {
+    Range(At(list, i), times[i], 0, 1e9);
+    if (i > 0 && !(times[i] > times[i - 1])) Invalid(At(list, i), absl::StrCat(times[i], " is not after ", times[i - 1]));
+  }
+}
+
 void Checker::Pose(std::string_view path, const v1::Pose& pose) {
   if (absl::StatusOr<sim::RigidPose> parsed = PoseFromProto(pose, path); !parsed.ok()) Fail(parsed.status());
 }

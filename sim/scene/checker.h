@@ -26,6 +26,8 @@ inline Eigen::Vector3d ToEigen(const v1::Vec3& v) { return {v.x(), v.y(), v.z()}
 /// The unit vector along `v`, for every finite v != 0 (no overflow or underflow).
 inline Eigen::Vector3d Direction(const Eigen::Vector3d& v) { return (v / v.cwiseAbs().maxCoeff()).normalized(); }
 
+inline constexpr int kMaxTimes = 1024;  ///< of a motion, of the wind
+
 /// Collects the first error of a series of checks of a request from outside.
 class Checker {
  public:
@@ -66,6 +68,9 @@ class Checker {
   void Unique(std::string_view path, const std::string& name, std::unordered_set<std::string>& seen) {
     if (!seen.insert(name).second) Invalid(path, absl::StrCat("\"", name, "\" is used twice"));
   }
+  /// Times of a list of values, which has as many: from 1 to kMaxTimes of them in [0, 1e9], ascending.
+  void Times(std::string_view path, std::string_view times_name, const google::protobuf::RepeatedField<double>& times,
+             std::string_view values_name, int value_count);
   void Pose(std::string_view path, const v1::Pose& pose);
 
  private:

@@ -168,6 +168,8 @@ struct BodyDescription {
   Eigen::Vector3d velocity_m_per_s{0, 0, 0};            ///< of the free vertices or of the centre of mass at step 0
   Eigen::Vector3d angular_velocity_rad_per_s{0, 0, 0};  ///< of a rigid body about its centre of mass at step 0
   std::optional<double> angular_damping_per_s;          ///< of a rigid body; none: material.mass_damping_per_s
+  double restitution = 0;                               ///< of rigid and static bodies, in [0, 1]; of two the larger one counts
+  double drag_coefficient = 0;                          ///< in the air of the scene; of dynamic, shape-matched and rigid bodies
   double volume_stiffness_pa = 0;                       ///< k of the energy k (V - V0)^2 / (2 V0), of dynamic bodies
   bool self_collision = true;                           ///< whether the body's surface may not pass through itself
   Eigen::Vector3f color{0.62F, 0.22F, 0.18F};
@@ -279,8 +281,16 @@ struct JointDescription {
   JointDriveDescription drive;  ///< of hinge, slider, ball and spring
   double break_force_n = std::numeric_limits<double>::infinity();
   double break_torque_n_m = std::numeric_limits<double>::infinity();
+  bool ignores_contact = false;  ///< the two bodies pass through each other; neither is the world
 };
 inline constexpr size_t kMaxJoints = 4096;  ///< of a scene
+
+/// The air of a scene, which moves bodies with a drag coefficient.
+struct WindDescription {
+  std::vector<double> times_s = {0};                                             ///< ascending, at least one
+  std::vector<Eigen::Vector3d> velocities_m_per_s = {Eigen::Vector3d{0, 0, 0}};  ///< at these; straight between, constant beyond
+  double density_kg_per_m3 = 1.2;
+};
 
 struct HapticOptions {
   int max_constraints = 16;  ///< at most kMaxLocalConstraints
@@ -299,6 +309,7 @@ struct SceneDescription {
   std::vector<ObstacleDescription> obstacles;
   std::vector<ToolDescription> tools;
   std::vector<JointDescription> joints;
+  WindDescription wind;
   HapticOptions haptics;
   size_t max_tets = 2'000'000;  ///< of all bodies, edits included: one that would need more is refused
 };

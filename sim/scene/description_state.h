@@ -96,11 +96,11 @@ void VisitState(Archive& archive, MarkerDescription& value) {
 template <typename Archive>
 void VisitState(Archive& archive, BodyDescription& value) {
   auto& [name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers, velocity,
-         angular_velocity, angular_damping, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones,
-         surface_zones, texture, nurbs, nurbs_pose] = value;
+         angular_velocity, angular_damping, restitution, drag, volume_stiffness, self_collision, color, interior_color, ablation, zones,
+         tet_zones, surface_zones, texture, nurbs, nurbs_pose] = value;
   archive(name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers,
-          velocity, angular_velocity, angular_damping, volume_stiffness, self_collision, color, interior_color, ablation, zones, tet_zones,
-          surface_zones, texture);
+          velocity, angular_velocity, angular_damping, restitution, drag, volume_stiffness, self_collision, color, interior_color, ablation,
+          zones, tet_zones, surface_zones, texture);
   // Nothing of bodies without, so that they keep their hash.
   if (nurbs == nullptr) return;
   archive(nurbs->tolerance_m, nurbs->triangles, nurbs->volume_m3, nurbs_pose);
@@ -182,14 +182,20 @@ void VisitState(Archive& archive, JointDriveDescription& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, JointDescription& value) {
-  auto& [name, kind, body_a, body_b, point_a, point_b, axis, lower, upper, drive, break_force, break_torque] = value;
-  archive(name, kind, body_a, body_b, point_a, point_b, axis, lower, upper, drive, break_force, break_torque);
+  auto& [name, kind, body_a, body_b, point_a, point_b, axis, lower, upper, drive, break_force, break_torque, ignores_contact] = value;
+  archive(name, kind, body_a, body_b, point_a, point_b, axis, lower, upper, drive, break_force, break_torque, ignores_contact);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, WindDescription& value) {
+  auto& [times, velocities, density] = value;
+  archive(times, velocities, density);
 }
 
 template <typename Archive>
 void VisitState(Archive& archive, SceneDescription& value) {
-  auto& [name, dt, gravity, solver, contact, bodies, obstacles, tools, joints, haptics, max_tets] = value;
-  archive(name, dt, gravity, solver, contact, bodies, obstacles, tools, joints, haptics, static_cast<uint64_t>(max_tets));
+  auto& [name, dt, gravity, solver, contact, bodies, obstacles, tools, joints, wind, haptics, max_tets] = value;
+  archive(name, dt, gravity, solver, contact, bodies, obstacles, tools, joints, wind, haptics, static_cast<uint64_t>(max_tets));
 }
 
 }  // namespace palpate::sim

@@ -31,6 +31,8 @@ namespace {
 constexpr float kInteriorShade = 0.7F;  // of surfaces that cuts uncover
 constexpr double kMinClusterSize_m = 1e-5;
 constexpr double kMaxTextureCoordinate = 1e6;  // in tiles
+constexpr double kMaxWind_m_per_s = 200;
+constexpr double kMaxAirDensity_kg_per_m3 = 2000;
 
 template <typename T>
 double Or(bool has, T value, double fallback) {
@@ -333,6 +335,17 @@ void CheckBodyKind(Checker& check, const std::string& path, const v1::BodySpec& 
     if (!is_rigid) check.Invalid(At(path, "angular_damping_per_s"), "only a rigid body has it");
     check.Range(At(path, "angular_damping_per_s"), body.angular_damping_per_s(), 0, 1000);
   }
+  if (body.has_restitution()) {
+    if (!is_rigid && !is_static)
+      check.Invalid(At(path, "restitution"), "only rigid and static bodies have it; tissue bounces as its material does");
+    check.Range(At(path, "restitution"), body.restitution(), 0, 1);
+  }
+  if (body.has_drag_coefficient()) {
+    const bool is_precomputed = body.simulation() == v1::SIMULATION_PRECOMPUTED || body.simulation() == v1::SIMULATION_HYBRID;
+    if (is_static || is_precomputed)
+      check.Invalid(At(path, "drag_coefficient"), "air does not move static, pre-computed and hybrid bodies");
+    check.Range(At(path, "drag_coefficient"), body.drag_coefficient(), 0, 100);
+  }
   if (is_static && moves(body.velocity_m_per_s())) check.Invalid(At(path, "velocity_m_per_s"), "a static body does not move");
 }
 
@@ -630,6 +643,8 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   out.velocity_m_per_s = ToEigen(body.velocity_m_per_s());
   out.angular_velocity_rad_per_s = ToEigen(body.angular_velocity_rad_per_s());
   if (body.has_angular_damping_per_s()) out.angular_damping_per_s = body.angular_damping_per_s();
+  out.restitution = body.restitution();
+  out.drag_coefficient = body.drag_coefficient();
   out.volume_stiffness_pa = body.volume_stiffness_pa();
   if (body.has_self_collision()) out.self_collision = body.self_collision();
   if (out.kind != sim::BodyKind::kDeformable) out.self_collision = false;
@@ -645,6 +660,29 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   AddMaterialZones(look, &out);
   PALPATE_RETURN_IF_ERROR(BuildLoads(body, path, out));
   PALPATE_RETURN_IF_ERROR(BuildMarkers(body, path, to_copy, &out));
+  return out;
+}
+
+void CheckWind(Checker& check, const v1::WindSpec& wind) {
+  check.RangeVec("wind.velocity_m_per_s", wind.velocity_m_per_s(), -kMaxWind_m_per_s, kMaxWind_m_per_s);
+  if (wind.has_density_kg_per_m3()) check.Range("wind.density_kg_per_m3", wind.density_kg_per_m3(), 0, kMaxAirDensity_kg_per_m3);
+  if (wind.times_s().empty() && wind.velocities_m_per_s().empty()) return;
+  if (wind.has_velocity_m_per_s()) check.Invalid("wind.velocity_m_per_s", "is given beside velocities_m_per_s at times");
+  check.Times("wind", "times_s", wind.times_s(), "velocities_m_per_s", wind.velocities_m_per_s_size());
+  for (int i = 0; i < wind.velocities_m_per_s_size() && check.ok(); ++i) {
+    check.RangeVec(At("wind.velocities_m_per_s", i), wind.velocities_m_per_s(i), -kMaxWind_m_per_s, kMaxWind_m_per_s);
+  }
+}
+
+sim::WindDescription WindFrom(const v1::WindSpec& wind) {
+  sim::WindDescription out;
+  out.velocities_m_per_s = {ToEigen(wind.velocity_m_per_s())};
+  if (!wind.times_s().empty()) {
+    out.times_s.assign(wind.times_s().begin(), wind.times_s().end());
+    out.velocities_m_per_s.clear();
+    for (const v1::Vec3& velocity : wind.velocities_m_per_s()) out.velocities_m_per_s.push_back(ToEigen(velocity));
+  }
+  if (wind.has_density_kg_per_m3()) out.density_kg_per_m3 = wind.density_kg_per_m3();
   return out;
 }
 
@@ -702,6 +740,7 @@ absl::Status ValidateSceneSpec(const v1::SceneSpec& spec, const SceneLimits& lim
   if (spec.has_dt_s()) check.Range("dt_s", spec.dt_s(), 1e-4, 0.1);
   if (!v1::Start_IsValid(spec.start())) check.Invalid("start", absl::StrCat(static_cast<int>(spec.start()), " is outside [0, 2]"));
   check.RangeVec("gravity_m_per_s2", spec.gravity_m_per_s2(), -100, 100);
+  CheckWind(check, spec.wind());
   if (spec.solver().has_iterations()) check.Range("solver.iterations", spec.solver().iterations(), 1, 1000);
   if (spec.solver().has_acceleration()) check.Range("solver.acceleration", spec.solver().acceleration(), 0, 0.99);
   if (spec.solver().has_coarse_nodes()) check.Range("solver.coarse_nodes", spec.solver().coarse_nodes(), 0, 4096);
@@ -783,6 +822,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   out.max_tets = limits.max_tets_per_scene;
   if (spec.has_dt_s()) out.dt_s = spec.dt_s();
   if (spec.has_gravity_m_per_s2()) out.gravity_m_per_s2 = ToEigen(spec.gravity_m_per_s2());
+  out.wind = WindFrom(spec.wind());
   if (spec.solver().has_iterations()) out.solver.iterations = static_cast<int>(spec.solver().iterations());
   if (spec.solver().has_acceleration()) out.solver.acceleration = spec.solver().acceleration();
   if (spec.solver().has_coarse_nodes()) out.solver.coarse_nodes = static_cast<int>(spec.solver().coarse_nodes());

@@ -88,14 +88,16 @@ struct FrameJoint {
   Eigen::Vector3d force_n = Eigen::Vector3d::Zero();     ///< on B at its point, in W
   Eigen::Vector3d torque_n_m = Eigen::Vector3d::Zero();  ///< on B about its point, in W
   Eigen::Vector3d point_m = Eigen::Vector3d::Zero();     ///< of B, in W
+  Eigen::Vector3d point_a_m = Eigen::Vector3d::Zero();   ///< of A, in W
+  Eigen::Vector3d axis = Eigen::Vector3d::UnitZ();       ///< that A carries, in W
   double gap_m = 0;                                      ///< how far what it holds is off
   double gap_rad = 0;
   bool is_broken = false;
 
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [at, drawn, force, torque, point, off_m, off_rad, broken] = *this;
-    archive(at, drawn, force, torque, point, off_m, off_rad, broken);
+    auto& [at, drawn, force, torque, point, point_a, along, off_m, off_rad, broken] = *this;
+    archive(at, drawn, force, torque, point, point_a, along, off_m, off_rad, broken);
   }
 };
 

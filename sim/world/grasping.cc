@@ -24,6 +24,8 @@ constexpr double kLetGo_rad = 0.05;    // wanted beyond the angle at which they 
 constexpr double kGraspRatio = 20;     // a coupled tool's grasp is at most this much stiffer than what drives it
 constexpr double kClipForce_n = 1000;  // a clip holds whatever tissue can pull
 
+bool IsGraspable(const WorldBody& body) { return body.kind() != BodyKind::kStatic; }
+
 }  // namespace
 
 Eigen::Matrix3d PartFrame(const InstrumentDescription& instrument, double jaw_angle_rad, uint32_t part) {
@@ -62,7 +64,7 @@ std::vector<VertexHandle> Grasping::ListGraspable(size_t t, double radius_m) con
   const Eigen::Quaterniond to_tool = state.pose.rotation.conjugate();
   std::vector<VertexHandle> handles;
   for (const auto& body : bodies_) {
-    if (body->kind() != BodyKind::kDeformable) continue;
+    if (!IsGraspable(*body)) continue;
     const auto look_at = [&](uint32_t vertex) {
       const Vector3d in_tool = to_tool * (StateOf(body->HandleOf(vertex)) - state.pose.position_m);
       if (radius_m > 0 ? in_tool.norm() <= radius_m
@@ -108,9 +110,15 @@ void Grasping::Hold(size_t t, std::vector<VertexHandle> handles) {
     state.held.push_back(held);
   }
   state.grasp_angle_rad = angle;
+  if (HoldsRigid(state)) state.closes_to_rad = angle;
 }
 
-/// Jaws that have closed on tissue take hold of it.
+bool Grasping::HoldsRigid(const ToolState& state) const {
+  return std::any_of(state.held.begin(), state.held.end(),
+                     [&](const HeldVertex& held) { return bodies_[vertices_.body[held.handle]]->kind() == BodyKind::kRigid; });
+}
+
+/// Jaws that have closed on a body take hold of it.
 void Grasping::GraspBetweenJaws(size_t t) {
   std::vector<VertexHandle> handles = ListGraspable(t, 0);
   std::copy_if(tools_[t].pinched.begin(), tools_[t].pinched.end(), std::back_inserter(handles),
@@ -128,7 +136,7 @@ EditOutcome Grasping::GraspByRequest(size_t t, double radius_m) {
     std::copy_if(state.pinched.begin(), state.pinched.end(), std::back_inserter(handles),
                  [this](VertexHandle handle) { return vertices_.IsAlive(handle); });
   }
-  // The triangle nearest to the tip: tissue may be within reach where no vertex is.
+  // The triangle nearest to the tip: a body may be within reach where no vertex is.
   const Vector3d& tip_m = state.pose.position_m;
   std::vector<SceneSurface::Near> triangles;
   constexpr double kEverywhere_m = 1e6;
@@ -136,7 +144,7 @@ EditOutcome Grasping::GraspByRequest(size_t t, double radius_m) {
   const SceneSurface::Near* nearest = nullptr;
   double distance_m = std::numeric_limits<double>::infinity();
   for (const SceneSurface::Near& triangle : triangles) {
-    if (bodies_[triangle.body]->kind() != BodyKind::kDeformable) continue;
+    if (!IsGraspable(*bodies_[triangle.body])) continue;
     const Vector3d closest_m =
         ClosestOnTriangle(tip_m, StateOf(triangle.corners[0]), StateOf(triangle.corners[1]), StateOf(triangle.corners[2]));
     if (!((closest_m - tip_m).norm() < distance_m)) continue;
@@ -161,10 +169,10 @@ EditOutcome Grasping::GraspByRequest(size_t t, double radius_m) {
     // The hand may keep its jaws open all the while, or the jaws may still be on their way to where it wants them.
     state.grasp_angle_rad = std::max(state.jaws.angle_rad(), std::min(commands_[t].jaw_angle_rad, tool.instrument.max_jaw_angle_rad));
   } else if (nearest == nullptr) {
-    outcome.note = absl::StrCat(tool.name, " holds nothing: the scene has no tissue to hold");
+    outcome.note = absl::StrCat(tool.name, " holds nothing: the scene has nothing to hold");
   } else {
     outcome.note = absl::StrFormat(
-        "%s holds nothing: the nearest tissue, of %s, is %.1f mm from its tip and its reach is %.1f mm; bring the tip "
+        "%s holds nothing: the nearest surface, of %s, is %.1f mm from its tip and its reach is %.1f mm; bring the tip "
         "nearer, or grasp with a radius_m of at least %.4f",
         tool.name, bodies_[nearest->body]->name(), 1e3 * distance_m, 1e3 * reach_m, std::ceil(1e4 * distance_m) / 1e4);
   }
@@ -207,7 +215,10 @@ absl::Status Grasping::MoveJaws(size_t t) {
   if (state.held.empty()) state.closes_to_rad.reset();
   const double before_rad = state.jaws.angle_rad();
   const std::vector<InstrumentCapsule> before = state.parts;
-  state.jaws.Advance(std::min(wanted_rad, state.closes_to_rad.value_or(wanted_rad)), state.resistance_n_m, description_.dt_s);
+  // What is rigid gives the jaws no way: going on they would only squeeze it out.
+  const double least_rad = HoldsRigid(state) ? state.closes_to_rad.value_or(0) : 0;
+  state.jaws.Advance(std::max(std::min(wanted_rad, state.closes_to_rad.value_or(wanted_rad)), least_rad), state.resistance_n_m,
+                     description_.dt_s);
   const double angle_rad = state.jaws.angle_rad();
   state.parts = CapsulesOf(tool.instrument, tool.length_m, tool.radius_m, angle_rad);
   // Jaws that come down on what a request gave them to hold move past it, until they lie on it.
@@ -302,9 +313,9 @@ void Grasping::FollowContacts(const gpu::TissueStep& step) {
     ToolState& state = tools_[tool_of_collider_[report.collider]];
     state.tissue_force_n -= ToVector(report.force);
     const WorldBody& body = *bodies_[model_.BodyOf(report.triangle)];
-    const double normal_n = body.kind() == BodyKind::kDeformable ? report.point.w : 0;
+    const double normal_n = IsGraspable(body) ? report.point.w : 0;
     if (!Press(report.collider, ToVector(report.point), ToVector(report.normal), -ToVector(report.force), normal_n)) continue;
-    if (body.kind() != BodyKind::kDeformable) continue;
+    if (!IsGraspable(body)) continue;
     for (const SurfaceSlot surface_slot : body.arrays()->surface_triangles[model_.SlotOf(report.triangle)]) {
       state.pinched.push_back(body.HandleOf(body.arrays()->surface_vertices[surface_slot]));
     }

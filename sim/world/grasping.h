@@ -74,6 +74,7 @@ class Grasping {
   Eigen::Vector3d StateOf(VertexHandle handle) const;
   std::vector<VertexHandle> ListGraspable(size_t t, double radius_m) const;
   void Hold(size_t t, std::vector<VertexHandle> handles);
+  bool HoldsRigid(const ToolState& state) const;
   void GraspBetweenJaws(size_t t);
   double AngleOnHeld(size_t t) const;
   void TurnJaw(size_t t, uint32_t part, const Eigen::Vector3d& point, const Eigen::Vector3d& force_on_jaw);

@@ -66,12 +66,38 @@ absl::Status CheckSimulation(const BodyDescription& body) {
     return absl::InvalidArgumentError(
         absl::StrCat("volume_stiffness_pa: ", k, " must be finite and not negative, and of a deformable, dynamic body"));
   }
+  const double e = body.restitution;
+  if (!(e >= 0 && e <= 1) || (e > 0 && body.kind == BodyKind::kDeformable)) {
+    return absl::InvalidArgumentError(absl::StrCat("restitution: ", e, " must be in [0, 1], and of a rigid or static body"));
+  }
+  const double drag = body.drag_coefficient;
+  const bool is_moved = body.kind == BodyKind::kRigid || (body.kind == BodyKind::kDeformable && !StartsQuasiStatic(body.simulation));
+  if (!(drag >= 0 && std::isfinite(drag)) || (drag > 0 && !is_moved)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("drag_coefficient: ", drag, " must be finite and not negative, and of a dynamic, shape-matched or rigid body"));
+  }
   if (!StartsQuasiStatic(body.simulation)) return absl::OkStatus();
   if (body.kind != BodyKind::kDeformable) return absl::InvalidArgumentError("simulation: only a deformable body has one");
   if (!body.driven_regions.empty()) return absl::InvalidArgumentError("driven_regions: only a dynamic body has driven regions");
   if (!body.sliding_vertices.empty()) return absl::InvalidArgumentError("sliding_vertices: supports of a quasi-static body cannot slide");
   if (!body.loads.empty()) return absl::InvalidArgumentError("loads: only a dynamic body has loads");
   if (!body.velocity_m_per_s.isZero(0)) return absl::InvalidArgumentError("velocity_m_per_s: only a dynamic body starts to move");
+  return absl::OkStatus();
+}
+
+absl::Status CheckWind(const WindDescription& wind) {
+  if (wind.times_s.empty() || wind.times_s.size() != wind.velocities_m_per_s.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("wind: ", wind.times_s.size(), " times for ", wind.velocities_m_per_s.size(), " velocities"));
+  }
+  for (size_t i = 0; i < wind.times_s.size(); ++i) {
+    if (!std::isfinite(wind.times_s[i]) || !wind.velocities_m_per_s[i].allFinite() || (i > 0 && !(wind.times_s[i] > wind.times_s[i - 1]))) {
+      return absl::InvalidArgumentError(absl::StrCat("wind.times_s[", i, "]: is not after the one before, or not finite"));
+    }
+  }
+  if (!(wind.density_kg_per_m3 >= 0 && std::isfinite(wind.density_kg_per_m3))) {
+    return absl::InvalidArgumentError(absl::StrCat("wind.density_kg_per_m3: ", wind.density_kg_per_m3, " must be finite and not negative"));
+  }
   return absl::OkStatus();
 }
 
@@ -140,6 +166,8 @@ absl::Status SceneBodies::Build() {
     PALPATE_RETURN_IF_ERROR(Add(body, b, name, markers));
     markers += static_cast<uint32_t>(body.markers.size());
   }
+  PALPATE_RETURN_IF_ERROR(CheckWind(description_.wind));
+  motions_.air_density_kg_per_m3 = description_.wind.density_kg_per_m3;
   PALPATE_ASSIGN_OR_RETURN(motions_.joints, SceneJoints::ModelOf(description_));
   return absl::OkStatus();
 }

@@ -19,16 +19,6 @@ using Kind = JointDriveDescription::Kind;
 constexpr size_t kTwist = 5;  // row of a hinge's angle
 constexpr size_t kShift = 2;  // of a slider's place
 
-/// The place of a motion at a time.
-double TargetAt(const JointDriveDescription& motion, double time_s) {
-  const auto after = std::upper_bound(motion.times_s.begin(), motion.times_s.end(), time_s);
-  if (after == motion.times_s.begin()) return motion.targets.front();
-  if (after == motion.times_s.end()) return motion.targets.back();
-  const auto i = static_cast<size_t>(after - motion.times_s.begin());
-  const double share = (time_s - motion.times_s[i - 1]) / (motion.times_s[i] - motion.times_s[i - 1]);
-  return motion.targets[i - 1] + share * (motion.targets[i] - motion.targets[i - 1]);
-}
-
 gpu::RigidJointRow Locked(double target = 0) { return {.drive = gpu::JointDrive::kLocked, .target = target}; }
 
 gpu::RigidJointRow RowOf(const JointDriveDescription& drive, double lower, double upper, double time_s) {
@@ -48,7 +38,7 @@ gpu::RigidJointRow RowOf(const JointDriveDescription& drive, double lower, doubl
       row.damping = drive.damping;
       break;
     case Kind::kMotion:
-      return Locked(TargetAt(drive, time_s));
+      return Locked(ValueAt(drive.times_s, drive.targets, time_s));
   }
   return row;
 }
@@ -71,6 +61,9 @@ absl::Status CheckJoint(const SceneDescription& scene, const JointDescription& j
   if (joint.body_a == joint.body_b) return absl::InvalidArgumentError("body_b: is the same as body_a");
   if (!joint.point_a_m.allFinite() || !joint.point_b_m.allFinite()) return absl::InvalidArgumentError("a point is not finite");
   if (!(std::abs(joint.axis.norm() - 1) < 1e-6)) return absl::InvalidArgumentError("axis: is not of unit length");
+  if (joint.ignores_contact && (joint.body_a == JointDescription::kWorld || joint.body_b == JointDescription::kWorld)) {
+    return absl::InvalidArgumentError("ignores_contact: one end is the world");
+  }
   if (!(joint.break_force_n > 0) || !(joint.break_torque_n_m > 0)) return absl::InvalidArgumentError("break_force_n: not above 0");
   return CheckJointCoordinate(joint);
 }
@@ -131,6 +124,7 @@ absl::StatusOr<std::vector<gpu::RigidJoint>> SceneJoints::ModelOf(const SceneDes
         (joint.kind == JointKind::kBall && joint.drive.kind == Kind::kSpring)) {
       made.about = gpu::RigidJoint::About::kTurn;
     }
+    made.ignores_contact = joint.ignores_contact;
     made.rows = RowsOf(joint, {.drive = joint.drive, .lower = joint.lower, .upper = joint.upper}, 0);
   }
   return out;
@@ -180,7 +174,10 @@ void SceneJoints::Reset() {
   for (const JointDescription& joint : description_.joints) {
     states_.push_back({.drive = joint.drive, .lower = joint.lower, .upper = joint.upper});
   }
-  frame_.assign(states_.size(), {});
+  frame_.clear();
+  for (const JointDescription& joint : description_.joints) {
+    frame_.push_back({.point_m = joint.point_b_m, .point_a_m = joint.point_a_m, .axis = joint.axis});
+  }
 }
 
 void SceneJoints::Apply(const JointEdit& edit) {
@@ -210,6 +207,8 @@ void SceneJoints::Follow(std::span<const gpu::JointReport> reports) {
     out.force_n = ToVector(report.force);
     out.torque_n_m = ToVector(report.torque);
     out.point_m = ToVector(report.point);
+    out.point_a_m = ToVector(report.point_a);
+    out.axis = ToVector(report.axis);
     out.gap_m = report.force.w;
     out.gap_rad = report.torque.w;
     const size_t row = joint.kind == JointKind::kHinge ? kTwist : joint.kind == JointKind::kSlider ? kShift : 0;

@@ -111,6 +111,14 @@ uint8_t SolverModel::KindOf(VertexHandle handle) const {
   return vertices_.is_fixed[handle] != 0 ? gpu::kFixedVertex : gpu::kFreeVertex;
 }
 
+/// Of the next body.
+void SolverModel::AddTraits(const WorldBody& body) {
+  model_.self_collision.push_back(body.self_collision() ? 1 : 0);
+  model_.volume_stiffness_pa.push_back(body.volume_stiffness_pa());
+  model_.restitution.push_back(body.restitution());
+  model_.drag_kg_per_m3.push_back(0.5 * motions_.air_density_kg_per_m3 * body.drag_coefficient());
+}
+
 /// From the whole scene: vertices by handle, tets and triangles body by body in the order of their slots.
 void SolverModel::Make(gpu::TissuePrescribed prescribed, bool may_be_at_rest) {
   model_ = {};
@@ -147,8 +155,7 @@ void SolverModel::Make(gpu::TissuePrescribed prescribed, bool may_be_at_rest) {
     }
   }
   for (const auto& body : bodies_) {
-    model_.self_collision.push_back(body->self_collision() ? 1 : 0);
-    model_.volume_stiffness_pa.push_back(body->volume_stiffness_pa());
+    AddTraits(*body);
   }
 }
 
@@ -194,8 +201,7 @@ gpu::TissueChange SolverModel::Update(std::span<const BodyArraysChange> changes)
     std::iota(tets.begin(), tets.end(), 0U);
     std::iota(triangles.begin(), triangles.end(), 0U);
     add(b, tets, triangles);
-    model_.self_collision.push_back(bodies_[b]->self_collision() ? 1 : 0);
-    model_.volume_stiffness_pa.push_back(bodies_[b]->volume_stiffness_pa());
+    AddTraits(*bodies_[b]);
   }
   CloseGaps(std::span(gaps).subspan(filled), &change);
   UpdateMaterials(&change);
@@ -275,7 +281,8 @@ bool SolverModel::IsSound() const {
   const size_t n = vertices_.size();
   const gpu::TissueModel& m = model_;
   if (m.rest_m.size() != n || m.fixed.size() != n || m.held_axes.size() != n || m.vertex_origin.size() != n || vertex_area_m2_.size() > n ||
-      m.self_collision.size() != bodies_.size() || m.volume_stiffness_pa.size() != bodies_.size() || !m.body_triangle_begin.empty() ||
+      m.self_collision.size() != bodies_.size() || m.volume_stiffness_pa.size() != bodies_.size() ||
+      m.restitution.size() != bodies_.size() || m.drag_kg_per_m3.size() != bodies_.size() || !m.body_triangle_begin.empty() ||
       m.driven.size() != motions_.driven.size() || m.loads.size() != motions_.loads.size() || m.rigid.size() != motions_.rigid.size() ||
       m.joints.size() != motions_.joints.size() || tet_places_.size() != bodies_.size() || triangle_places_.size() != bodies_.size()) {
     return false;

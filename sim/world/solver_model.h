@@ -18,6 +18,7 @@ struct SceneMotions {
   std::vector<gpu::TissueLoad> loads;
   std::vector<gpu::TissueRigidBody> rigid;
   std::vector<gpu::RigidJoint> joints;
+  double air_density_kg_per_m3 = 0;
 };
 
 /// The solver's model of a scene, which follows edits entry by entry: vertices have their handles, tets and triangles have places.
@@ -58,6 +59,7 @@ class SolverModel {
  private:
   std::vector<gpu::TissueTet> TissueOfZones(const WorldBody& body) const;
   uint8_t KindOf(VertexHandle handle) const;
+  void AddTraits(const WorldBody& body);
   void PlaceTet(uint32_t body, uint32_t slot, const std::vector<gpu::TissueTet>& of_zone, gpu::TissueChange* change);
   void PlaceTriangle(uint32_t place, uint32_t body, uint32_t slot);
   void AddVertexAreas(uint32_t triangle, double sign);

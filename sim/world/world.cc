@@ -20,7 +20,9 @@ absl::StatusOr<std::shared_ptr<const Frame>> World::Impl::Step(std::span<const T
   PALPATE_RETURN_IF_ERROR(rack_.TakeCommands(commands));
   PALPATE_RETURN_IF_ERROR(PrepareInstruments());
   PALPATE_RETURN_IF_ERROR(PrescribeQuasiStatic());
-  PALPATE_RETURN_IF_ERROR(joints_.Drive(*solver_, static_cast<double>(step_ + 1) * description_.dt_s));
+  const double end_s = static_cast<double>(step_ + 1) * description_.dt_s;
+  PALPATE_RETURN_IF_ERROR(joints_.Drive(*solver_, end_s));
+  solver_->SetWind(ToArray(ValueAt(description_.wind.times_s, description_.wind.velocities_m_per_s, end_s)));
   tools_ms_ = MillisecondsSince(&mark);
   std::function<void()> take_newer_poses;
   if (before_tools) {

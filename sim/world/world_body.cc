@@ -43,7 +43,8 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
   body->vertices_ = vertices;
   body->index_ = index;
   body->kind_ = description.kind;
-  body->traits_ = {description.simulation, description.shape_matching, description.self_collision, description.volume_stiffness_pa};
+  body->traits_ = {description.simulation,          description.shape_matching, description.self_collision,
+                   description.volume_stiffness_pa, description.restitution,    description.drag_coefficient};
   body->zones_ = BodyZones(description);
   PALPATE_RETURN_IF_ERROR(body->TakeVertices(description));
   PALPATE_RETURN_IF_ERROR(CheckTetZones(description));
@@ -298,7 +299,9 @@ absl::Status WorldBody::AcceptZones() const {
   if (zone_count > zones_.count()) return absl::InvalidArgumentError("a zone has no material");
   if (traits_.simulation < Simulation::kDynamic || traits_.simulation > Simulation::kShapeMatched ||
       traits_.shape_matching.mode < ShapeMode::kRigid || traits_.shape_matching.mode > ShapeMode::kQuadratic ||
-      !(traits_.volume_stiffness_pa >= 0 && std::isfinite(traits_.volume_stiffness_pa))) {
+      !(traits_.volume_stiffness_pa >= 0 && std::isfinite(traits_.volume_stiffness_pa)) ||
+      !(traits_.restitution >= 0 && traits_.restitution <= 1) ||
+      !(traits_.drag_coefficient >= 0 && std::isfinite(traits_.drag_coefficient))) {
     return absl::InvalidArgumentError("a way to simulate that there is not");
   }
   for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable; ++zone) {

@@ -41,6 +41,8 @@ class WorldBody final : public MeshObserver {
   uint32_t index() const { return index_; }
   bool self_collision() const { return traits_.self_collision; }
   double volume_stiffness_pa() const { return traits_.volume_stiffness_pa; }
+  double restitution() const { return traits_.restitution; }
+  double drag_coefficient() const { return traits_.drag_coefficient; }
   const ShapeMatchingOptions& shape_matching() const { return traits_.shape_matching; }
   Simulation simulation() const { return traits_.simulation; }
   bool is_editable() const { return mesh_ != nullptr; }
@@ -153,11 +155,13 @@ class WorldBody final : public MeshObserver {
     ShapeMatchingOptions shape_matching;
     bool self_collision = true;
     double volume_stiffness_pa = 0;
+    double restitution = 0;
+    double drag_coefficient = 0;
 
     template <typename Archive>
     void VisitState(Archive& archive) {
-      auto& [how, matching, meets_itself, stiffness] = *this;
-      archive(how, matching, meets_itself, stiffness);
+      auto& [how, matching, meets_itself, stiffness, bounce, drag] = *this;
+      archive(how, matching, meets_itself, stiffness, bounce, drag);
     }
   };
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include <Eigen/Core>
 
@@ -20,6 +22,17 @@ inline Eigen::Vector3d ToVector(const gpu::Float4& v) { return {v.x, v.y, v.z}; 
 inline std::array<VertexHandle, 4> HandlesOf(const gpu::SurfaceReport& report) {
   const auto& v = report.vertices;
   return {VertexHandle{v.x}, VertexHandle{v.y}, VertexHandle{v.z}, VertexHandle{v.w}};
+}
+
+/// Straight between values at times, which ascend, and constant beyond. Both of one size, not empty.
+template <typename T>
+T ValueAt(const std::vector<double>& times_s, const std::vector<T>& values, double time_s) {
+  const auto after = std::upper_bound(times_s.begin(), times_s.end(), time_s);
+  if (after == times_s.begin()) return values.front();
+  if (after == times_s.end()) return values.back();
+  const auto i = static_cast<size_t>(after - times_s.begin());
+  const double share = (time_s - times_s[i - 1]) / (times_s[i] - times_s[i - 1]);
+  return values[i - 1] + share * (values[i] - values[i - 1]);
 }
 
 inline double MillisecondsSince(std::chrono::steady_clock::time_point* mark) {

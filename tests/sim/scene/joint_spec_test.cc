@@ -93,6 +93,8 @@ TEST(JointSpec, WhatIsWrongIsNamed) {
               HasSubstr("positions_m: 0 entries for 1 times"));
   EXPECT_THAT(Refusal(R"({"body_a": "link2", "body_b": "link3", "ball": {}, "array": {"count": 2}})"),
               HasSubstr("joints[0].body_b: the scene has no body \"link4\""));
+  EXPECT_THAT(Refusal(R"({"body_b": "link1", "ball": {}, "ignores_contact": true})"),
+              HasSubstr("joints[0].ignores_contact: is of two bodies, and one end is the world"));
 }
 
 TEST(JointSpec, EditsMustSuitTheKind) {

@@ -27,6 +27,7 @@ namespace palpate::scene {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 namespace pb = google::protobuf;
 
@@ -71,6 +72,11 @@ v1::SceneSpec JointedSpec() {
   body.mutable_generator()->mutable_slab();
   body.mutable_generator()->set_edge_length_m(0.05);
   body.set_angular_damping_per_s(0.3);
+  body.set_restitution(0.5);
+  body.set_drag_coefficient(1.1);
+  spec.mutable_wind()->add_times_s(1);
+  spec.mutable_wind()->add_velocities_m_per_s()->set_y(3);
+  spec.mutable_wind()->set_density_kg_per_m3(1.1);
   body.mutable_array()->set_count_x(8);
   body.mutable_array()->set_count_y(1);
   body.mutable_array()->set_count_z(1);
@@ -1717,6 +1723,46 @@ TEST(PoseFromProto, NamesTheComponent) {
   pose.mutable_position_m()->set_y(0);
   pose.mutable_rotation()->set_x(std::nan(""));
   EXPECT_EQ(PoseFromProto(pose, "p").status().message(), "p.rotation.x: nan is not finite");
+}
+
+TEST(SceneSpec, AirAndRestitutionAreCheckedAndTakenOver) {
+  v1::SceneSpec spec = SlabScene();
+  spec.mutable_bodies(0)->set_drag_coefficient(1.5);
+  spec.mutable_wind()->mutable_velocity_m_per_s()->set_x(-3);
+  absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->bodies[0].drag_coefficient, 1.5);
+  EXPECT_THAT(built->wind.times_s, ElementsAre(0));
+  EXPECT_EQ(built->wind.velocities_m_per_s[0], Eigen::Vector3d(-3, 0, 0));
+  EXPECT_EQ(built->wind.density_kg_per_m3, 1.2);
+
+  v1::SceneSpec bad = spec;
+  bad.mutable_wind()->add_times_s(0);
+  ExpectRefused(bad, "wind.velocity_m_per_s: is given beside velocities_m_per_s at times");
+  bad.mutable_wind()->clear_velocity_m_per_s();
+  ExpectRefused(bad, "wind.velocities_m_per_s: 0 entries for 1 times");
+  bad.mutable_wind()->add_velocities_m_per_s()->set_z(201);
+  ExpectRefused(bad, "wind.velocities_m_per_s[0].z: 201 is outside [-200, 200]");
+  bad = spec;
+  bad.mutable_wind()->set_density_kg_per_m3(-1);
+  ExpectRefused(bad, "wind.density_kg_per_m3: -1 is outside [0, 2000]");
+  bad = spec;
+  *bad.add_bodies() = bad.bodies(0);  // one that moves beside it
+  bad.mutable_bodies(1)->set_name("other");
+  bad.mutable_bodies(1)->mutable_pose()->mutable_position_m()->set_x(2);
+  bad.mutable_bodies(0)->set_drag_coefficient(101);
+  ExpectRefused(bad, "bodies[0].drag_coefficient: 101 is outside [0, 100]");
+  bad.mutable_bodies(0)->set_drag_coefficient(1);
+  bad.mutable_bodies(0)->set_kind(v1::BODY_KIND_STATIC);
+  ExpectRefused(bad, "bodies[0].drag_coefficient: air does not move static");
+  bad.mutable_bodies(0)->set_kind(v1::BODY_KIND_DEFORMABLE);
+  bad.mutable_bodies(0)->set_restitution(0.5);
+  ExpectRefused(bad, "bodies[0].restitution: only rigid and static bodies have it");
+  bad.mutable_bodies(0)->clear_drag_coefficient();
+  bad.mutable_bodies(0)->set_kind(v1::BODY_KIND_STATIC);
+  EXPECT_TRUE(Build(bad).ok());
+  bad.mutable_bodies(0)->set_restitution(1.01);
+  ExpectRefused(bad, "bodies[0].restitution: 1.01 is outside [0, 1]");
 }
 
 }  // namespace

@@ -95,6 +95,64 @@ TEST_F(WorldInstrumentsTest, JawsPinchHoldPullAndLetGo) {
   }
 }
 
+// A stone is picked up from the floor, turned over, carried and dropped: held as tissue is, and as far as the force of the jaws goes.
+TEST_F(WorldInstrumentsTest, JawsPickUpARigidBody) {
+  for (const ToolDrive drive : {ToolDrive::kCoupled, ToolDrive::kDirect}) {
+    SceneDescription scene;
+    BodyDescription stone = BoxBody("stone", {0, 0, 0.0085}, {2, 2, 2}, {0.006, 0.012, 0.016});
+    stone.kind = BodyKind::kRigid;
+    stone.self_collision = false;
+    stone.material.density_kg_per_m3 = 4000;  // 4.6 g
+    BodyDescription block = BoxBody("block", {0.1, 0, 0.0105}, {2, 2, 2}, {0.02, 0.02, 0.02});
+    block.kind = BodyKind::kStatic;
+    block.self_collision = false;
+    scene.bodies = {stone, block};
+    scene.obstacles = {{.name = "floor", .shape = PlaneShape{}}};
+    scene.contact.friction = 0.4;
+    scene.contact.check_intersections = true;
+    scene.tools = {Tool("forceps", InstrumentKind::kForceps, {0, 0, 0.05}, drive)};
+    scene.tools[0].instrument.max_jaw_angle_rad = 1.2;
+    scene.tools[0].instrument.max_grasp_force_n = 4;
+    PALPATE_TEST_ASSIGN(auto world, World::Create(context(), scene));
+    ToolCommand command;
+    command.device_pose = scene.tools[0].rest_pose;
+    command.jaw_angle_rad = 1.2;
+    std::shared_ptr<const Frame> frame;
+    const auto run = [&](int steps, const Vector3d& way_m) {
+      for (int i = 0; i < steps; ++i) {
+        command.device_pose.position_m += way_m / steps;
+        frame = Step(*world, {command});
+        EXPECT_EQ(frame->contact_statistics.intersection_count, 0U);
+        EXPECT_LT(frame->tools[0].grasp_force_n, 4 * (1 + 1e-4));
+      }
+    };
+    run(60, {0, 0, 0});
+    run(80, {0, 0, -0.04});
+    command.jaw_angle_rad = 0;
+    run(90, {0, 0, 0});
+    ASSERT_TRUE(frame->tools[0].is_grasping);
+    EXPECT_EQ(frame->tools[0].grasped_body, 0U);
+    const double lay_m = Highest(*frame, 0);
+    run(60, {0, 0, 0.06});
+    run(30, {0, 0, 0});
+    EXPECT_TRUE(frame->tools[0].is_grasping);
+    EXPECT_NEAR(Highest(*frame, 0), lay_m + 0.06, 0.004);
+    // Its weight hangs on the tool.
+    const double weight_n = 4000 * 0.006 * 0.012 * 0.016 * 9.81;
+    EXPECT_NEAR(frame->tools[0].force_n.z(), -weight_n, 0.1 * weight_n);
+    command.jaw_angle_rad = 1.2;
+    run(90, {0, 0, 0});
+    EXPECT_FALSE(frame->tools[0].is_grasping);
+    EXPECT_LT(Highest(*frame, 0), lay_m + 0.01) << "it has fallen";
+    // What does not move is not held.
+    command.device_pose.position_m.x() = 0.1;
+    run(80, {0, 0, -0.06});
+    command.jaw_angle_rad = 0;
+    run(90, {0, 0, 0});
+    EXPECT_FALSE(frame->tools[0].is_grasping);
+  }
+}
+
 TEST_F(WorldInstrumentsTest, GraspsByRequestSlipAtTheirForce) {
   SceneDescription scene;
   scene.bodies = {BoxBody("block", {0, 0, 0}, {6, 6, 4}, {0.05, 0.05, 0.03}, HeldSide::kLowZ)};
@@ -179,7 +237,7 @@ TEST_F(WorldInstrumentsTest, GraspsReachAsFarAsTheMeshIsCoarseAndTheJawsCloseOnW
   EXPECT_EQ(outcomes[0].grasped_vertices, 0U);
   EXPECT_NEAR(outcomes[0].tissue_distance_m, 0.025, 1e-4);
   EXPECT_THAT(outcomes[0].note,
-              HasSubstr("forceps holds nothing: the nearest tissue, of block, is 25.0 mm from its tip and its reach is 1.4 mm"));
+              HasSubstr("forceps holds nothing: the nearest surface, of block, is 25.0 mm from its tip and its reach is 1.4 mm"));
   EXPECT_THAT(outcomes[0].note, HasSubstr("radius_m of at least 0.025"));
 }
 
