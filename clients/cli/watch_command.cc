@@ -167,6 +167,9 @@ nlohmann::ordered_json JointListJson(const v1::Frame& frame, const v1::Keyframe&
                     {"effort", joint.effort()},
                     {"force_n", ToJson(joint.force_n())},
                     {"torque_n_m", ToJson(joint.torque_n_m())},
+                    {"point_m", ToJson(joint.point_m())},
+                    {"point_a_m", ToJson(joint.point_a_m())},
+                    {"axis", ToJson(joint.axis())},
                     {"gap_m", joint.gap_m()},
                     {"gap_rad", joint.gap_rad()},
                     {"broken", joint.is_broken()}});

@@ -23,9 +23,9 @@ SURFACE_CONTACT_DTYPE = np.dtype([("kind", "u4"), ("body_a", "u4"), ("body_b", "
 """Contacts between and within bodies: kind 1 is a vertex of A and a triangle of B, 2 an edge of each; force on B."""
 
 JOINT_DTYPE = np.dtype([("position", "f8"), ("effort", "f8"), ("force_n", "f8", 3), ("torque_n_m", "f8", 3), ("point_m", "f8", 3),
-                        ("gap_m", "f8"), ("gap_rad", "f8"), ("is_broken", "?")])
+                        ("point_a_m", "f8", 3), ("axis", "f8", 3), ("gap_m", "f8"), ("gap_rad", "f8"), ("is_broken", "?")])
 """Joints: their coordinate (hinge in rad; slider, distance and spring in m), what drives or limits it, force and torque on B at its point,
-and how far what they hold is off."""
+the points of both, the axis, and how far what they hold is off."""
 
 MARKER_DTYPE = np.dtype([("position_m", "f8", 3), ("body", "u4"), ("is_released", "?")])
 """Where markers are, and in which body."""
@@ -154,7 +154,7 @@ class Frame:
         for row, joint in zip(out, self.message.joints):
             for name in ("position", "effort", "gap_m", "gap_rad", "is_broken"):
                 row[name] = getattr(joint, name)
-            for name in ("force_n", "torque_n_m", "point_m"):
+            for name in ("force_n", "torque_n_m", "point_m", "point_a_m", "axis"):
                 row[name] = vec3(getattr(joint, name))
         return out
 

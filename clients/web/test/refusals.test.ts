@@ -82,8 +82,8 @@ test('what the server says today is understood: as in its sources', () => {
     [7, "this server does not answer to the host name 'x'; if it is one of its names, start it with --allowed-host x", /address/],
     [undefined, 'more than 8000 tets would be needed', /finer mesh/],
     [undefined, 'the budget of tets stopped the blade', /finer mesh/],
-    [undefined, 'forceps holds nothing: the nearest tissue, of liver, is 5.2 mm from its tip and its reach is 3.0 mm; bring the tip nearer, or grasp with a radius_m of at least 0.0052',
-      /nearest is 5\.2 mm away/],
+    [undefined, 'forceps holds nothing: the nearest surface, of liver, is 5.2 mm from its tip and its reach is 3.0 mm; bring the tip nearer, or grasp with a radius_m of at least 0.0052',
+      /nearest body is 5\.2 mm away/],
     [undefined, 'an edit leads from version 3, but here is 2; asking for a new keyframe', /loaded anew/],
     [undefined, 'the server is away', /comes back by itself/],
   ];

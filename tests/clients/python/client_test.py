@@ -152,6 +152,25 @@ class SceneTest(ServerTest):
             scene.material("slab", {"young_modulus_pa": 20000})
             self.assertTrue(scene.refine("slab", 0.004, ball=((0, 0, 0), 0.02), tet_budget=300).is_refused)
 
+    def test_joints_are_driven_and_let_go(self):
+        door = {"name": "door", "kind": "BODY_KIND_RIGID", "pose": {"position_m": {"x": 0.15}},
+                "generator": {"slab": {"size_m": {"x": 0.2, "y": 0.01, "z": 0.3}}, "edge_length_m": 0.1}}
+        with self.server.create({"bodies": [door], "joints": [{"name": "hinge", "body_b": "door", "hinge": {}}]}) as scene:
+            scene.drive("hinge", {"turn": {"motor": {"speed_rad_per_s": 2}}})
+            scene.step(60)
+            frame = scene.frame()
+            self.assertEqual([joint.name for joint in frame.topology.joints], ["hinge"])
+            row = frame.joints[0]
+            self.assertAlmostEqual(row["position"], 1, delta=1e-3)
+            np.testing.assert_allclose(row["axis"], (0, 0, 1), atol=1e-6)
+            np.testing.assert_allclose(row["point_m"], row["point_a_m"], atol=1e-6)
+            self.assertFalse(row["is_broken"])
+            scene.drive("hinge", {"release": {}})
+            scene.step()
+            self.assertTrue(scene.frame().joints[0]["is_broken"])
+            with self.assertRaises(palpate.NotFound):
+                scene.drive("lock", {"release": {}})
+
     def test_grasp_and_release(self):
         spec = phantom().tool("forceps", (0, 0, 0.0105), radius_m=0.002, drive="direct", instrument={"kind": "forceps"})
         with self.server.create(spec) as scene:

@@ -184,6 +184,30 @@ class CliServerTest(unittest.TestCase):
         self.assertEqual(self.fails("edit", "cut", "--expected-version", 1, "carve", "--body", "ball", "--zone", "none"), "FAILED_PRECONDITION")
         self.assertEqual(self.run_cli("edit", "cut").returncode, 2)
 
+    def test_joints_are_listed_driven_and_let_go(self):
+        door = {"name": "door", "kind": "BODY_KIND_RIGID", "generator": {"slab": {"size_m": {"x": 0.2, "y": 0.01, "z": 0.3}}, "edge_length_m": 0.1},
+                "pose": {"position_m": {"x": 0.15}}}
+        self.create("hall", spec={"bodies": [door], "joints": [{"name": "hinge", "body_b": "door", "hinge": {}}]})
+
+        def joint(steps):
+            self.ok("scene", "step", "hall", steps)
+            return json.loads(self.ok("--json", "watch", "hall", "--frames", 1, "--joints").splitlines()[-1])["joint_list"][0]
+
+        hangs = joint(10)
+        self.assertEqual((hangs["name"], hangs["broken"]), ("hinge", False))
+        self.assertAlmostEqual(hangs["position"], 0, delta=1e-5)
+        self.assertEqual((hangs["point_a_m"], hangs["axis"]), ([0, 0, 0], [0, 0, 1]))
+        self.ok("edit", "hall", "joint", "--joint", "hinge", "--speed", 2)
+        self.assertAlmostEqual(joint(60)["position"], 1, delta=1e-3)
+        self.ok("edit", "hall", "joint", "--joint", "hinge", "--target", 0.2, "--stiffness", 20, "--damping", 2)
+        self.assertAlmostEqual(joint(240)["position"], 0.2, delta=1e-3)
+        self.assertRegex(self.ok("watch", "hall", "--frames", 1, "--joints"), "hinge +hinge +0[.]2.* rad")
+        self.ok("edit", "hall", "joint", "--joint", "hinge", "--release")
+        self.assertTrue(joint(5)["broken"])
+        self.assertEqual(self.fails("edit", "hall", "joint", "--joint", "lock", "--release"), "NOT_FOUND")
+        self.assertEqual(self.fails("edit", "hall", "joint", "--joint", "hinge"), "INVALID_ARGUMENT")
+        self.assertEqual(self.fails("edit", "hall", "joint", "--joint", "hinge", "--length", 0, 1), "INVALID_ARGUMENT")
+
     def test_replays_that_go_when_they_are_left_alone(self):
         self.create("past")
         self.ok("scene", "step", "past", 3)

@@ -4,6 +4,7 @@ import { decodePositions } from '../net/positions';
 import { SurfaceMirror } from '../net/surface_mirror';
 import { ContactLayer, contactMarks } from './contact_layer';
 import { framingSphere } from './framing';
+import { JointLayer } from './joint_layer';
 import { MarkerLayer } from './marker_layer';
 import { applyLooks, disposeMeshes } from './looks';
 import { NurbsOrgan, problemOf } from './nurbs_organ';
@@ -24,7 +25,7 @@ function zoneStyles(body: BodyTopology, inherited: THREE.Color | undefined): Zon
   return [{ name: body.surfaceZones[0]?.name || 'skin', color: skin, isInterior: false }, ...(zones.length > 0 ? zones : [{ name: 'inside', color: inside, isInterior: true }])];
 }
 
-/** The watched scene in three dimensions: bodies, obstacles, tools, contacts, forces. */
+/** The watched scene in three dimensions: bodies, obstacles, tools, contacts, forces, joints. */
 export class SceneView {
   readonly root = new THREE.Group();
   organs: Organ[] = [];
@@ -33,6 +34,7 @@ export class SceneView {
   /** What lies behind it is not drawn. */
   section: THREE.Plane | undefined;
   readonly markers = new MarkerLayer();
+  readonly joints = new JointLayer();
   /** Where the mouse is over the canvas, in pixels. */
   pointer: [number, number] | undefined;
   /** By the name of a body; those that are not here are opaque. */
@@ -45,7 +47,7 @@ export class SceneView {
   constructor(private readonly stage: Stage, private readonly labelLayer: HTMLElement) {
     this.toolLayer = new ToolLayer(this.root, labelLayer);
     stage.scene.add(this.root);
-    this.root.add(this.statics, this.contacts.group, this.markers.group);
+    this.root.add(this.statics, this.contacts.group, this.markers.group, this.joints.group);
   }
 
   get tools(): readonly ToolModel[] {
@@ -77,6 +79,7 @@ export class SceneView {
     const { center, radius_m } = this.stage;
     this.statics.add(...surroundings(keyframe.obstacles, { center, radius_m, bottom_m: bounds.min.z }));
     this.markers.load(keyframe.markers);
+    this.joints.load(keyframe.joints);
     applyLooks(this.root, this.isPlain);
     this.update(first, encoding);
     if (moveCamera) this.stage.frame(this.framing(bounds));
@@ -145,6 +148,8 @@ export class SceneView {
     this.toolLayer.update(frame.tools, this.options.forces, this.stage.radius_m);
     const wrong = this.markers.update(frame.markers, this.stage.radius_m);
     if (wrong) return wrong;
+    const broken = this.joints.update(frame.joints, this.stage.radius_m);
+    if (broken) return broken;
     const marks = contactMarks(frame);
     this.contactCount = marks.length;
     this.contacts.update(marks, this.stage.radius_m);
@@ -206,6 +211,7 @@ export class SceneView {
     this.contacts.clear();
     this.contactCount = 0;
     this.markers.clear();
+    this.joints.clear();
     disposeMeshes(this.statics);
     this.statics.clear();
   }
