@@ -566,6 +566,54 @@ TEST_F(Scenes, ABridgeCarriesCrates) {
   EXPECT_GT(joints[60].effort(), 0) << "a rope pulls";
 }
 
+TEST_F(Scenes, ACradleHandsItsSwingOn) {
+  const std::unique_ptr<SceneRun> run = Load("cradle", "");
+  ASSERT_NE(run, nullptr);
+  const int first = BodyNamed(*run, "ball0");
+  const auto height = [&](int ball) {
+    double sum = 0;
+    const std::vector<Vector3d> positions = run->positions(first + ball);
+    for (const Vector3d& p : positions) sum += p.z();
+    return sum / static_cast<double>(positions.size());
+  };
+  const double dropped_m = height(0), hangs_m = height(4);
+  double last_m = hangs_m, middle_m = hangs_m, back_m = hangs_m;
+  for (int i = 0; i < 130; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+    for (const v1::JointState& string : run->frame().joints()) ASSERT_LT(string.gap_m(), 1e-4) << "step " << i;
+    last_m = std::max(last_m, height(4));
+    for (const int ball : {1, 2, 3}) middle_m = std::max(middle_m, height(ball));
+    if (i > 100) back_m = std::max(back_m, height(0));
+  }
+  const double fell_m = dropped_m - hangs_m;
+  EXPECT_GT(last_m - hangs_m, 0.85 * fell_m);
+  EXPECT_LT(middle_m - hangs_m, 0.1 * fell_m);
+  EXPECT_GT(back_m - hangs_m, 0.7 * fell_m) << "and back";
+  EXPECT_LT(back_m - hangs_m, 1.01 * fell_m);
+}
+
+TEST_F(Scenes, WindMovesWhatIsLight) {
+  const std::unique_ptr<SceneRun> run = Load("wind", "");
+  ASSERT_NE(run, nullptr);
+  const int flag = BodyNamed(*run, "flag"), ball = BodyNamed(*run, "ball");
+  const double hangs_y = run->Center(flag).y(), hangs_z = run->Center(flag).z();
+  std::array<double, 3> angles{};
+  double blown_m = 0, raised_m = 0;
+  for (int i = 0; i < 480; ++i) {
+    ASSERT_NO_FATAL_FAILURE(run->Step());
+    for (int plate = 0; plate < 3; ++plate) angles[plate] = std::max(angles[plate], std::abs(run->frame().joints(plate).position()));
+    blown_m = std::max(blown_m, run->Center(flag).y() - hangs_y);
+    raised_m = std::max(raised_m, run->Center(flag).z() - hangs_z);
+  }
+  EXPECT_GT(angles[0], 0.5);
+  EXPECT_GT(angles[0], 1.2 * angles[1]);
+  EXPECT_GT(angles[1], 1.2 * angles[2]);
+  EXPECT_GT(angles[2], 0.02);
+  EXPECT_GT(blown_m, 0.03);
+  EXPECT_GT(raised_m, 0.01);
+  EXPECT_GT(run->Center(ball).y(), 0.3) << "carried away";
+}
+
 TEST_F(Scenes, ATrayOnSpringsCarriesExactBodies) {
   const std::unique_ptr<SceneRun> run = Load("nurbs-swing", "");
   ASSERT_NE(run, nullptr);
