@@ -40,14 +40,18 @@ if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
     palpate_precompiled_set(palpate_precompiled_for_native_tests EXCEPTIONS
       HEADERS ${common_headers} ${test_headers} DEPS ${common_libraries} ${test_libraries})
   elseif(PALPATE_BUILD_TESTS)
-    palpate_precompiled_set(palpate_precompiled_for_tests EXCEPTIONS PROGRAMS
+    palpate_precompiled_set(palpate_precompiled_for_tests EXCEPTIONS PROGRAMS FLAGS $<$<CONFIG:Release>:-O1>
       HEADERS ${common_headers} ${test_headers} DEPS ${common_libraries} ${test_libraries})
   endif()
   if(NOT PALPATE_BUILD_FUZZ AND NOT PALPATE_PORTABLE)
     palpate_precompiled_set(palpate_precompiled_api HEADERS ${api_headers} DEPS ${api_libraries})
-    palpate_precompiled_set(palpate_precompiled_api_with_exceptions EXCEPTIONS HEADERS ${api_headers} DEPS ${api_libraries})
+    # Of clients, half of which read command lines or JSON.
+    find_package(CLI11 REQUIRED)
+    find_package(nlohmann_json REQUIRED)
+    palpate_precompiled_set(palpate_precompiled_api_with_exceptions EXCEPTIONS
+      HEADERS ${api_headers} <CLI/CLI.hpp> <nlohmann/json.hpp> DEPS ${api_libraries} CLI11::CLI11 nlohmann_json::nlohmann_json)
     if(PALPATE_BUILD_TESTS)
-      palpate_precompiled_set(palpate_precompiled_api_for_tests EXCEPTIONS PROGRAMS
+      palpate_precompiled_set(palpate_precompiled_api_for_tests EXCEPTIONS PROGRAMS FLAGS $<$<CONFIG:Release>:-O1>
         HEADERS ${api_headers} ${test_headers} DEPS ${api_libraries} ${test_libraries})
     endif()
   endif()
