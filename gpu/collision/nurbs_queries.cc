@@ -15,7 +15,8 @@
 namespace palpate::gpu {
 namespace kernels {
 extern const KernelSource nurbs_queries;
-}
+extern const KernelSource nurbs_self;
+}  // namespace kernels
 namespace {
 
 constexpr uint32_t kMaxLevel = 200;
@@ -54,11 +55,30 @@ NurbsPart PartOf(const NurbsObjects& objects, uint32_t node, uint32_t u, uint32_
   return part;
 }
 
+// Queries of a surface with itself.
+absl::Status CheckSelf(const NurbsObjects& objects, std::span<const NurbsQuery> queries) {
+  for (size_t i = 0; i < queries.size(); ++i) {
+    const NurbsQuery& query = queries[i];
+    if (query.object_a != query.object_b || query.pose_a.linear != query.pose_b.linear || query.pose_a.offset_m != query.pose_b.offset_m) {
+      return absl::InvalidArgumentError(absl::StrCat("queries[", i, "]: with is_self both objects and poses are the same"));
+    }
+    const NurbsNode& root = objects.node(objects.root(query.object_a));
+    if (root.stride == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("queries[", i, "]: object ", query.object_a, " has several surfaces, with is_self it must have one"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status NurbsQueryOptions::Validate() const {
   if (volume > NurbsVolume::kDop26) return absl::InvalidArgumentError("NurbsQueryOptions.volume: no kind of volume");
   if (split > NurbsSplit::kSixteen) return absl::InvalidArgumentError("NurbsQueryOptions.split: no rule");
+  if (is_self && (first_only || volume != NurbsVolume::kTangentBox || split != NurbsSplit::kLarger)) {
+    return absl::InvalidArgumentError("NurbsQueryOptions.is_self: only with first_only false, volume kTangentBox and split kLarger");
+  }
   if (!(tolerance_m >= 0 && tolerance_m <= 1e12)) {
     return absl::InvalidArgumentError(absl::StrCat("NurbsQueryOptions.tolerance_m: ", tolerance_m, " is not in [0, 1e12]"));
   }
@@ -81,7 +101,7 @@ absl::StatusOr<NurbsQueries> NurbsQueries::Create(const std::shared_ptr<Context>
   queries.options_ = options;
   // A work-item's nets are large: on a CPU it has a group of its own.
   queries.group_ = context->device().is_gpu ? 32 : 1;
-  queries.children_ = options.split == NurbsSplit::kSixteen ? 16 : options.split == NurbsSplit::kBoth ? 4 : 2;
+  queries.children_ = options.is_self ? 3 : options.split == NurbsSplit::kSixteen ? 16 : options.split == NurbsSplit::kBoth ? 4 : 2;
   PALPATE_ASSIGN_OR_RETURN(queries.scan_, ExclusiveScan::Create(context));
   PALPATE_ASSIGN_OR_RETURN(queries.live_total_, DeviceBuffer<uint32_t>::Create(context, 1, "nurbs count of pairs"));
   PALPATE_ASSIGN_OR_RETURN(queries.hit_total_, DeviceBuffer<uint32_t>::Create(context, 1, "nurbs count of hits"));
@@ -93,11 +113,18 @@ absl::Status NurbsQueries::MakeKernels(const NurbsObjects& objects, uint32_t sta
   defines["VOLUME"] = std::to_string(static_cast<uint32_t>(options_.volume));
   defines["SPLIT"] = std::to_string(static_cast<uint32_t>(options_.split));
   defines["STACK"] = std::to_string(stack);
+  ProgramDefines for_self = objects.Defines();
+  for (const char* name : {"VOLUME", "SPLIT"}) for_self[name] = "0";
+  for_self["WITH_SHAPE"] = "1";
   if (defines == defines_) return absl::OkStatus();
   for (const auto& [kernel, name] :
        {std::pair(&roots_, "nurbs_roots"), std::pair(&expand_, "nurbs_expand"), std::pair(&emit_, "nurbs_emit"),
         std::pair(&first_, "nurbs_first_hits"), std::pair(&middles_, "nurbs_middles")}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context_->CreateKernel(kernels::nurbs_queries, name, defines));
+  }
+  if (options_.is_self) {
+    PALPATE_ASSIGN_OR_RETURN(expand_, context_->CreateKernel(kernels::nurbs_self, "nurbs_self_expand", for_self));
+    PALPATE_ASSIGN_OR_RETURN(emit_, context_->CreateKernel(kernels::nurbs_self, "nurbs_self_emit", for_self));
   }
   defines_ = std::move(defines);
   return absl::OkStatus();
@@ -105,6 +132,7 @@ absl::Status NurbsQueries::MakeKernels(const NurbsObjects& objects, uint32_t sta
 
 absl::StatusOr<NurbsQueryResult> NurbsQueries::Run(Queue& queue, const NurbsObjects& objects, std::span<const NurbsQuery> queries) {
   PALPATE_RETURN_IF_ERROR(nurbs::CheckQueries(objects, queries));
+  if (options_.is_self) PALPATE_RETURN_IF_ERROR(CheckSelf(objects, queries));
   uint32_t deepest = 0;
   for (const NurbsQuery& query : queries) deepest = std::max({deepest, objects.depth(query.object_a), objects.depth(query.object_b)});
   NurbsQueryResult result;
@@ -112,7 +140,7 @@ absl::StatusOr<NurbsQueryResult> NurbsQueries::Run(Queue& queue, const NurbsObje
   // A cut of n levels leaves at most 2^n - 1 pairs behind, n at most 1, 2 or 4 by the rule. Rounded up, so that few programs are made.
   const uint32_t cuts = 2 * deepest + std::min(options_.max_level, 4 * PALPATE_NURBS_MAX_HALVINGS);
   const auto levels_of_cut = static_cast<uint32_t>(std::bit_width(children_) - 1);
-  const uint32_t stack = ((cuts + levels_of_cut) * (children_ - 1) / levels_of_cut / 64 + 1) * 64;
+  const uint32_t stack = options_.is_self ? 1 : ((cuts + levels_of_cut) * (children_ - 1) / levels_of_cut / 64 + 1) * 64;
   PALPATE_RETURN_IF_ERROR(MakeKernels(objects, stack));
   if (options_.first_only) {
     constexpr size_t kBatch = size_t{1} << 18;

@@ -42,6 +42,8 @@ VARIANTS = {
                                         "STACK": "64"} for volume, split, order, rational in
                                        (("0", "0", "4", "0"), ("1", "1", "0", "1"), ("2", "2", "0", "1"), ("3", "3", "4", "1"), ("4", "0", "0", "1"),
                                         ("5", "0", "0", "1"), ("6", "3", "0", "0"))],
+    "gpu/collision/nurbs_self.cl": [{"MAX_ORDER": "4", "ORDER_U": order, "ORDER_V": order, "RATIONAL": rational, "VOLUME": "0", "SPLIT": "0",
+                                     "WITH_SHAPE": "1"} for order, rational in (("4", "0"), ("0", "1"))],
     "gpu/primitives/radix_sort.cl": [{"KEY": "uint", "FLOAT_KEYS": "0"}, {"KEY": "uint", "FLOAT_KEYS": "1"}, {"KEY": "ulong", "FLOAT_KEYS": "0"}],
     "gpu/primitives/reduce.cl": [{"VALUE": "float", "ELEMENT": "float", "REDUCE_SUM": "1", "IDENTITY": "0"},
                                  {"VALUE": "uint", "ELEMENT": "uint", "REDUCE_MIN": "1", "MIN_FUNCTION": "min", "IDENTITY": "UINT_MAX"},
