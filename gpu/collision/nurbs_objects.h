@@ -42,6 +42,7 @@ class NurbsObjects {
   absl::Status SetControl(Queue& queue, uint32_t object, std::span<const double> control);
 
   uint32_t object_count() const { return static_cast<uint32_t>(objects_.size()); }
+  uint32_t first_patch(uint32_t object) const { return objects_[object].patch_begin; }
   uint32_t patch_count(uint32_t object) const { return objects_[object].patch_end - objects_[object].patch_begin; }
   bool Owns(uint32_t object, uint32_t patch) const { return patch >= objects_[object].patch_begin && patch < objects_[object].patch_end; }
   uint32_t node_count() const { return static_cast<uint32_t>(nodes_.size()); }

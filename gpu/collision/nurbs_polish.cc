@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/collision/nurbs_patch.h"
 
 namespace palpate::gpu {
 namespace {
 
-using Vector = std::array<double, 3>;
-using Parameters = std::array<double, 4>;  // u, v of the first, u, v of the second, in [0, 1] of their patches
+using namespace nurbs;  // NOLINT: all of it is for files like this one
 
 constexpr double kConverged = 1e-10;     // of the size
 constexpr double kRounding = 1e-13;      // of coordinates of nets and their boxes
@@ -20,116 +20,6 @@ constexpr double kMostCondition = 1e12;  // of the square of the derivatives: be
 constexpr int kMaxSteps = 60;
 constexpr int kMaxTests = 400;  // of a proof that parts are apart
 constexpr int kMaxDepth = 60;
-
-Vector operator+(const Vector& a, const Vector& b) { return {a[0] + b[0], a[1] + b[1], a[2] + b[2]}; }
-Vector operator-(const Vector& a, const Vector& b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
-Vector operator*(double s, const Vector& a) { return {s * a[0], s * a[1], s * a[2]}; }
-double Dot(const Vector& a, const Vector& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
-double Norm(const Vector& a) { return std::sqrt(Dot(a, a)); }
-Vector Cross(const Vector& a, const Vector& b) { return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]}; }
-
-struct Point4 {
-  Vector x = {};  // times the weight
-  double w = 0;
-};
-Point4 Mix(double s, const Point4& a, double t, const Point4& b) { return {s * a.x + t * b.x, s * a.w + t * b.w}; }
-
-// Control points of a Bezier patch, v fastest.
-struct Net {
-  size_t nu = 0, nv = 0;
-  std::vector<Point4> points;
-  const Point4& at(size_t i, size_t j) const { return points[i * nv + j]; }
-};
-
-// The part [a, b] along u or v; a and b may be outside [0, 1].
-Net PartAlong(Net net, bool along_u, double a, double b) {
-  const size_t count = along_u ? net.nu : net.nv;
-  const size_t step = along_u ? net.nv : 1;
-  const size_t lines = along_u ? net.nv : net.nu;
-  std::vector<Point4> row(count), out(count);
-  for (size_t line = 0; line < lines; ++line) {
-    Point4* p = &net.points[along_u ? line : line * net.nv];
-    // Blossoms: k arguments b, the others a.
-    for (size_t k = 0; k < count; ++k) {
-      for (size_t i = 0; i < count; ++i) row[i] = p[i * step];
-      for (size_t r = 1; r < count; ++r) {
-        const double t = r <= k ? b : a;
-        for (size_t i = 0; i + r < count; ++i) row[i] = Mix(1 - t, row[i], t, row[i + 1]);
-      }
-      out[k] = row[0];
-    }
-    for (size_t i = 0; i < count; ++i) p[i * step] = out[i];
-  }
-  return net;
-}
-
-std::array<Net, 2> Halves(const Net& net, bool along_u) { return {PartAlong(net, along_u, 0, 0.5), PartAlong(net, along_u, 0.5, 1)}; }
-
-// Bernstein polynomials of a degree, and their derivatives.
-void Bernstein(size_t order, double t, double* value, double* slope) {
-  value[0] = 1;
-  for (size_t d = 1; d < order; ++d) {
-    if (d + 1 == order) {
-      for (size_t i = 0; i < order; ++i) {
-        slope[i] = static_cast<double>(d) * ((i > 0 ? value[i - 1] : 0) - (i < d ? value[i] : 0));
-      }
-    }
-    value[d] = t * value[d - 1];
-    for (size_t i = d - 1; i > 0; --i) value[i] = t * value[i - 1] + (1 - t) * value[i];
-    value[0] *= 1 - t;
-  }
-}
-
-struct Evaluated {
-  Vector x, du, dv;  // homogeneous
-  double w, wu, wv;
-  Vector point() const { return (1 / w) * x; }
-  Vector along_u() const { return (1 / w) * (du - wu * point()); }
-  Vector along_v() const { return (1 / w) * (dv - wv * point()); }
-};
-
-Evaluated Evaluate(const Net& net, double u, double v) {
-  double bu[PALPATE_NURBS_MAX_DEGREE + 1], su[PALPATE_NURBS_MAX_DEGREE + 1];
-  double bv[PALPATE_NURBS_MAX_DEGREE + 1], sv[PALPATE_NURBS_MAX_DEGREE + 1];
-  Bernstein(net.nu, u, bu, su);
-  Bernstein(net.nv, v, bv, sv);
-  Evaluated out{};
-  for (size_t i = 0; i < net.nu; ++i) {
-    for (size_t j = 0; j < net.nv; ++j) {
-      const Point4& p = net.at(i, j);
-      out.x = out.x + bu[i] * bv[j] * p.x;
-      out.w += bu[i] * bv[j] * p.w;
-      out.du = out.du + su[i] * bv[j] * p.x;
-      out.wu += su[i] * bv[j] * p.w;
-      out.dv = out.dv + bu[i] * sv[j] * p.x;
-      out.wv += bu[i] * sv[j] * p.w;
-    }
-  }
-  return out;
-}
-
-// Solves the symmetric system m x = b by Cholesky's scheme with a damping that makes it positive; false if even that fails.
-bool Solve4(std::array<std::array<double, 4>, 4> m, Parameters b, Parameters& x) {
-  for (size_t k = 0; k < 4; ++k) {
-    for (size_t j = 0; j < k; ++j) m[k][k] -= m[k][j] * m[k][j];
-    if (!(m[k][k] > 0)) return false;
-    m[k][k] = std::sqrt(m[k][k]);
-    for (size_t i = k + 1; i < 4; ++i) {
-      for (size_t j = 0; j < k; ++j) m[i][k] -= m[i][j] * m[k][j];
-      m[i][k] /= m[k][k];
-    }
-  }
-  for (size_t i = 0; i < 4; ++i) {
-    for (size_t j = 0; j < i; ++j) b[i] -= m[i][j] * b[j];
-    b[i] /= m[i][i];
-  }
-  for (size_t i = 4; i-- > 0;) {
-    for (size_t j = i + 1; j < 4; ++j) b[i] -= m[j][i] * b[j];
-    b[i] /= m[i][i];
-  }
-  x = b;
-  return true;
-}
 
 // The inverse of a symmetric 3 x 3 matrix; nothing if it is singular.
 std::optional<std::array<Vector, 3>> Inverse(const std::array<Vector, 3>& m) {
@@ -207,20 +97,6 @@ bool AreApart(const Box& a, const Box& b, double slack) {
     }
   }
   return false;
-}
-
-// How long a net is along u and along v.
-std::array<double, 2> Lengths(const Net& net) {
-  double u = 0;
-  double v = 0;
-  const auto point = [&](size_t i, size_t j) { return (1 / net.at(i, j).w) * net.at(i, j).x; };
-  for (size_t i = 0; i < net.nu; ++i) {
-    for (size_t j = 0; j < net.nv; ++j) {
-      u = std::max(u, Norm(point(i, j) - point(0, j)));
-      v = std::max(v, Norm(point(i, j) - point(i, 0)));
-    }
-  }
-  return {u, v};
 }
 
 // Whether two parts are certainly apart, by cutting them further; false if the budget does not do.
@@ -328,7 +204,7 @@ class Polisher {
   // Nothing if the parts are apart.
   std::optional<NurbsContact> Polish(const NurbsHit& hit, uint32_t index) {
     const NurbsQuery& query = queries_[hit.query];
-    const auto origin = Place(query.pose_a, objects_.middle_m(query.object_a), {});
+    const auto origin = Placed(query.pose_a, objects_.middle_m(query.object_a), {});
     LoadNet(hit.query, hit.a.patch, query.object_a, query.pose_a, origin, 0);
     LoadNet(hit.query, hit.b.patch, query.object_b, query.pose_b, origin, 1);
     const Net& a = nets_[0];
@@ -399,51 +275,10 @@ class Polisher {
   }
 
  private:
-  static Vector Place(const NurbsPose& pose, const Vector& p, const Vector& origin) {
-    Vector out = Vector(pose.offset_m) - origin;
-    for (size_t i = 0; i < 3; ++i) {
-      for (size_t k = 0; k < 3; ++k) out[i] += pose.linear[3 * i + k] * p[k];
-    }
-    return out;
-  }
-
-  // The Bezier points of a patch in W about `origin`, from the control points in double.
+  // The Bezier points of a patch in W about `origin`.
   void LoadNet(uint32_t query, uint32_t patch, uint32_t object, const NurbsPose& pose, const Vector& origin, size_t slot) {
     if (loaded_[slot] == std::pair(query, patch)) return;
-    const auto place = objects_.patch_place(patch);
-    const std::span<const double> control = objects_.control(object);
-    const Vector middle = objects_.middle_m(object);
-    const Vector middle_in_w = Place(pose, middle, origin);
-    Net& net = nets_[slot];
-    net.nu = place.degree_u + 1;
-    net.nv = place.degree_v + 1;
-    std::vector<Point4> own(net.nu * net.nv);
-    for (size_t i = 0; i < net.nu; ++i) {
-      for (size_t j = 0; j < net.nv; ++j) {
-        const double* p = &control[4 * (place.control + i * place.stride + j)];
-        const Vector from_middle = {p[0] / p[3] - middle[0], p[1] / p[3] - middle[1], p[2] / p[3] - middle[2]};
-        Vector at = middle_in_w;
-        for (size_t r = 0; r < 3; ++r) {
-          for (size_t k = 0; k < 3; ++k) at[r] += pose.linear[3 * r + k] * from_middle[k];
-        }
-        own[i * net.nv + j] = {p[3] * at, p[3]};
-      }
-    }
-    std::vector<Point4> rows(net.nu * net.nv);
-    net.points.assign(net.nu * net.nv, {});
-    for (size_t k = 0; k < net.nu; ++k) {
-      for (size_t i = 0; i < net.nu; ++i) {
-        for (size_t j = 0; j < net.nv; ++j) {
-          rows[k * net.nv + j] = Mix(1, rows[k * net.nv + j], place.to_bezier[0][k * net.nu + i], own[i * net.nv + j]);
-        }
-      }
-    }
-    for (size_t k = 0; k < net.nu; ++k) {
-      for (size_t l = 0; l < net.nv; ++l) {
-        Point4& to = net.points[k * net.nv + l];
-        for (size_t j = 0; j < net.nv; ++j) to = Mix(1, to, place.to_bezier[1][l * net.nv + j], rows[k * net.nv + j]);
-      }
-    }
+    nets_[slot] = PlacedNet(objects_, object, patch, pose, origin);
     loaded_[slot] = {query, patch};
   }
 

@@ -9,96 +9,23 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/collision/nurbs_placement.h"
 #include "gpu/runtime/kernel_source.h"
 
 namespace palpate::gpu {
 namespace kernels {
 extern const KernelSource nurbs_queries;
-}
+extern const KernelSource nurbs_self;
+}  // namespace kernels
 namespace {
 
 constexpr uint32_t kMaxLevel = 200;
 constexpr uint32_t kMaxItemsOfRun = 1U << 27;
 constexpr uint32_t kNoHit = 0xffffffffU;
-// A pose with entries above this is taken for a mistake.
-constexpr double kMaxStretch = 1e6;
-constexpr double kMaxOffset_m = 1e12;
-// How far from orthonormal a rigid pose may be; below what the test of boxes allows for.
-constexpr double kRigid = 1e-7;
 
 using Vector = std::array<double, 3>;
-
-Vector Apply(const NurbsPose& pose, const Vector& p) {
-  Vector out = pose.offset_m;
-  for (size_t i = 0; i < 3; ++i) {
-    for (size_t k = 0; k < 3; ++k) out[i] += pose.linear[3 * i + k] * p[k];
-  }
-  return out;
-}
-
-double Norm(const Vector& v) { return std::hypot(v[0], v[1], v[2]); }
-
-double FrobeniusNorm(const NurbsPose& pose) {
-  double sum = 0;
-  for (const double x : pose.linear) sum += x * x;
-  return std::sqrt(sum);
-}
-
-bool IsRigid(const NurbsPose& pose) {
-  for (size_t i = 0; i < 3; ++i) {
-    for (size_t j = 0; j <= i; ++j) {
-      double product = 0;
-      for (size_t k = 0; k < 3; ++k) product += pose.linear[3 * i + k] * pose.linear[3 * j + k];
-      if (!(std::abs(product - (i == j ? 1 : 0)) <= kRigid)) return false;
-    }
-  }
-  return true;
-}
-
-absl::Status CheckPose(const NurbsPose& pose, size_t query, const char* name) {
-  for (const double x : pose.linear) {
-    if (!(std::abs(x) <= kMaxStretch)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("queries[", query, "].", name, ".linear: ", x, " is not in [-", kMaxStretch, ", ", kMaxStretch, "]"));
-    }
-  }
-  for (const double x : pose.offset_m) {
-    if (!(std::abs(x) <= kMaxOffset_m)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("queries[", query, "].", name, ".offset_m: ", x, " is not in [-", kMaxOffset_m, ", ", kMaxOffset_m, "]"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-// Where the middle of the first object is.
-Vector OriginOf(const NurbsObjects& objects, const NurbsQuery& query) { return Apply(query.pose_a, objects.middle_m(query.object_a)); }
-
-Vector OffsetOf(const NurbsObjects& objects, const NurbsQuery& query) {
-  const Vector origin = OriginOf(objects, query);
-  Vector offset = Apply(query.pose_b, objects.middle_m(query.object_b));
-  for (size_t k = 0; k < 3; ++k) offset[k] -= origin[k];
-  return offset;
-}
-
-NurbsPlacement PlacementOf(const NurbsObjects& objects, const NurbsQuery& query) {
-  const Vector offset = OffsetOf(objects, query);
-  const auto row = [&](const NurbsPose& pose, size_t i, double w) {
-    return Float4{static_cast<float>(pose.linear[3 * i]), static_cast<float>(pose.linear[3 * i + 1]),
-                  static_cast<float>(pose.linear[3 * i + 2]), static_cast<float>(w)};
-  };
-  const double slack = NurbsQueries::SlackMetres(objects, query);
-  return {.a0 = row(query.pose_a, 0, 0),
-          .a1 = row(query.pose_a, 1, 0),
-          .a2 = row(query.pose_a, 2, 0),
-          .b0 = row(query.pose_b, 0, offset[0]),
-          .b1 = row(query.pose_b, 1, offset[1]),
-          .b2 = row(query.pose_b, 2, offset[2]),
-          .root_a = objects.root(query.object_a),
-          .root_b = objects.root(query.object_b),
-          .slack_m = std::nextafter(static_cast<float>(slack), std::numeric_limits<float>::infinity()),
-          .is_rigid = IsRigid(query.pose_a) && IsRigid(query.pose_b) ? 1U : 0U};
-}
+using nurbs::OriginOf;
+using nurbs::PlacementOf;
 
 std::array<double, 2> IntervalIn(const std::array<double, 2>& span, uint32_t interval) {
   const auto at = [&](uint32_t i) {
@@ -128,11 +55,30 @@ NurbsPart PartOf(const NurbsObjects& objects, uint32_t node, uint32_t u, uint32_
   return part;
 }
 
+// Queries of a surface with itself.
+absl::Status CheckSelf(const NurbsObjects& objects, std::span<const NurbsQuery> queries) {
+  for (size_t i = 0; i < queries.size(); ++i) {
+    const NurbsQuery& query = queries[i];
+    if (query.object_a != query.object_b || query.pose_a.linear != query.pose_b.linear || query.pose_a.offset_m != query.pose_b.offset_m) {
+      return absl::InvalidArgumentError(absl::StrCat("queries[", i, "]: with is_self both objects and poses are the same"));
+    }
+    const NurbsNode& root = objects.node(objects.root(query.object_a));
+    if (root.stride == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("queries[", i, "]: object ", query.object_a, " has several surfaces, with is_self it must have one"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status NurbsQueryOptions::Validate() const {
   if (volume > NurbsVolume::kDop26) return absl::InvalidArgumentError("NurbsQueryOptions.volume: no kind of volume");
   if (split > NurbsSplit::kSixteen) return absl::InvalidArgumentError("NurbsQueryOptions.split: no rule");
+  if (is_self && (first_only || volume != NurbsVolume::kTangentBox || split != NurbsSplit::kLarger)) {
+    return absl::InvalidArgumentError("NurbsQueryOptions.is_self: only with first_only false, volume kTangentBox and split kLarger");
+  }
   if (!(tolerance_m >= 0 && tolerance_m <= 1e12)) {
     return absl::InvalidArgumentError(absl::StrCat("NurbsQueryOptions.tolerance_m: ", tolerance_m, " is not in [0, 1e12]"));
   }
@@ -148,37 +94,6 @@ absl::Status NurbsQueryOptions::Validate() const {
   return absl::OkStatus();
 }
 
-double NurbsQueries::LostInDouble(const NurbsObjects& objects, const NurbsQuery& query) {
-  constexpr double kDouble = 0x1p-53;
-  double lost = 0;
-  for (const bool is_a : {true, false}) {
-    const NurbsPose& pose = is_a ? query.pose_a : query.pose_b;
-    const uint32_t object = is_a ? query.object_a : query.object_b;
-    const double entries = FrobeniusNorm(pose);
-    lost += 16 * kDouble * (entries * Norm(objects.middle_m(object)) + Norm(pose.offset_m) + entries * objects.radius_m(object));
-  }
-  return lost;
-}
-
-double NurbsQueries::SlackMetres(const NurbsObjects& objects, const NurbsQuery& query) {
-  constexpr double kFloat = 0x1p-24;
-  const double offset = Norm(OffsetOf(objects, query));
-  // The offset is rounded to float, and sums with it are.
-  double slack = 4 * kFloat * offset;
-  for (const bool is_a : {true, false}) {
-    const NurbsPose& pose = is_a ? query.pose_a : query.pose_b;
-    const uint32_t object = is_a ? query.object_a : query.object_b;
-    const double entries = FrobeniusNorm(pose);
-    const double stretch = IsRigid(pose) ? 1 + kRigid : entries;
-    const double radius = objects.radius_m(object);
-    // Points of parts; the map's entries, its products and sums.
-    slack += stretch * radius * objects.relative_error() + 12 * kFloat * entries * radius;
-  }
-  slack += LostInDouble(objects, query);  // what the host did, where an object is far away
-  // Denormal floats may be taken for zero.
-  return slack * (1 + 1e-6) + 1e-35;
-}
-
 absl::StatusOr<NurbsQueries> NurbsQueries::Create(const std::shared_ptr<Context>& context, const NurbsQueryOptions& options) {
   PALPATE_RETURN_IF_ERROR(options.Validate());
   NurbsQueries queries;
@@ -186,7 +101,7 @@ absl::StatusOr<NurbsQueries> NurbsQueries::Create(const std::shared_ptr<Context>
   queries.options_ = options;
   // A work-item's nets are large: on a CPU it has a group of its own.
   queries.group_ = context->device().is_gpu ? 32 : 1;
-  queries.children_ = options.split == NurbsSplit::kSixteen ? 16 : options.split == NurbsSplit::kBoth ? 4 : 2;
+  queries.children_ = options.is_self ? 3 : options.split == NurbsSplit::kSixteen ? 16 : options.split == NurbsSplit::kBoth ? 4 : 2;
   PALPATE_ASSIGN_OR_RETURN(queries.scan_, ExclusiveScan::Create(context));
   PALPATE_ASSIGN_OR_RETURN(queries.live_total_, DeviceBuffer<uint32_t>::Create(context, 1, "nurbs count of pairs"));
   PALPATE_ASSIGN_OR_RETURN(queries.hit_total_, DeviceBuffer<uint32_t>::Create(context, 1, "nurbs count of hits"));
@@ -198,34 +113,34 @@ absl::Status NurbsQueries::MakeKernels(const NurbsObjects& objects, uint32_t sta
   defines["VOLUME"] = std::to_string(static_cast<uint32_t>(options_.volume));
   defines["SPLIT"] = std::to_string(static_cast<uint32_t>(options_.split));
   defines["STACK"] = std::to_string(stack);
+  ProgramDefines for_self = objects.Defines();
+  for (const char* name : {"VOLUME", "SPLIT"}) for_self[name] = "0";
+  for_self["WITH_SHAPE"] = "1";
   if (defines == defines_) return absl::OkStatus();
   for (const auto& [kernel, name] :
        {std::pair(&roots_, "nurbs_roots"), std::pair(&expand_, "nurbs_expand"), std::pair(&emit_, "nurbs_emit"),
         std::pair(&first_, "nurbs_first_hits"), std::pair(&middles_, "nurbs_middles")}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context_->CreateKernel(kernels::nurbs_queries, name, defines));
   }
+  if (options_.is_self) {
+    PALPATE_ASSIGN_OR_RETURN(expand_, context_->CreateKernel(kernels::nurbs_self, "nurbs_self_expand", for_self));
+    PALPATE_ASSIGN_OR_RETURN(emit_, context_->CreateKernel(kernels::nurbs_self, "nurbs_self_emit", for_self));
+  }
   defines_ = std::move(defines);
   return absl::OkStatus();
 }
 
 absl::StatusOr<NurbsQueryResult> NurbsQueries::Run(Queue& queue, const NurbsObjects& objects, std::span<const NurbsQuery> queries) {
+  PALPATE_RETURN_IF_ERROR(nurbs::CheckQueries(objects, queries));
+  if (options_.is_self) PALPATE_RETURN_IF_ERROR(CheckSelf(objects, queries));
   uint32_t deepest = 0;
-  for (size_t i = 0; i < queries.size(); ++i) {
-    for (const uint32_t object : {queries[i].object_a, queries[i].object_b}) {
-      if (object >= objects.object_count()) {
-        return absl::InvalidArgumentError(absl::StrCat("queries[", i, "]: object ", object, ", there are ", objects.object_count()));
-      }
-      deepest = std::max(deepest, objects.depth(object));
-    }
-    PALPATE_RETURN_IF_ERROR(CheckPose(queries[i].pose_a, i, "pose_a"));
-    PALPATE_RETURN_IF_ERROR(CheckPose(queries[i].pose_b, i, "pose_b"));
-  }
+  for (const NurbsQuery& query : queries) deepest = std::max({deepest, objects.depth(query.object_a), objects.depth(query.object_b)});
   NurbsQueryResult result;
   if (queries.empty()) return result;
   // A cut of n levels leaves at most 2^n - 1 pairs behind, n at most 1, 2 or 4 by the rule. Rounded up, so that few programs are made.
   const uint32_t cuts = 2 * deepest + std::min(options_.max_level, 4 * PALPATE_NURBS_MAX_HALVINGS);
   const auto levels_of_cut = static_cast<uint32_t>(std::bit_width(children_) - 1);
-  const uint32_t stack = ((cuts + levels_of_cut) * (children_ - 1) / levels_of_cut / 64 + 1) * 64;
+  const uint32_t stack = options_.is_self ? 1 : ((cuts + levels_of_cut) * (children_ - 1) / levels_of_cut / 64 + 1) * 64;
   PALPATE_RETURN_IF_ERROR(MakeKernels(objects, stack));
   if (options_.first_only) {
     constexpr size_t kBatch = size_t{1} << 18;

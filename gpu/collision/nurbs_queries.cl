@@ -1,173 +1,12 @@
-/* Searches for parts of two objects that may meet; see gpu/collision/nurbs_queries.h. Given by the host: SPLIT, one of the rules below;
-   STACK, how many pairs wait at most in a search in depth; and what nurbs_volume.clh takes. */
-#include "gpu/collision/nurbs_volume.clh"
-
-/* In the order of NurbsSplit. */
-#define SPLIT_LARGER 0
-#define SPLIT_ALTERNATE 1
-#define SPLIT_BOTH 2
-#define SPLIT_SIXTEEN 3
-
-#if SPLIT == SPLIT_SIXTEEN
-#define MAX_PARTS 4
-#else
-#define MAX_PARTS 2
-#endif
-#if SPLIT == SPLIT_LARGER || SPLIT == SPLIT_ALTERNATE
-#define MAX_CHILDREN 2
-#else
-#define MAX_CHILDREN (MAX_PARTS * MAX_PARTS)
-#endif
-
-/* Of a pair that has not been looked at; no cut of NurbsPair.cuts. */
-#define NOT_TESTED 0xffu
-#define CUT_A(cuts) ((cuts)&3u)
-#define CUT_B(cuts) ((cuts) >> 2)
-
-/* How many levels a cut is. */
-uint levels_of(uint node, uint cut, global const NurbsNode* nodes) {
-  if (cut == PALPATE_NURBS_WHOLE || (nodes[node].stride == 0 && nodes[node].child != 0)) return 0;
-  return cut == PALPATE_NURBS_CUT_FOUR ? 2u : 1u;
-}
-
-/* The next cut of a pair, 0 if it is a hit. */
-uint next_cuts(uint level, const Volume* a, const Volume* b, const Part* part_a, const Part* part_b, const NurbsRule* rule) {
-  const uint left = rule->max_level - level;
-  const uint cut_b = b->cut << 2;
-#if SPLIT == SPLIT_BOTH || SPLIT == SPLIT_SIXTEEN
-  if (a->is_node == 2 && b->is_node == 2) return a->cut | cut_b;
-#endif
-  if (a->is_node == 2) return a->cut;
-  if (b->is_node == 2) return cut_b;
-  if (left == 0 || (a->size <= rule->tolerance_m && b->size <= rule->tolerance_m) || (a->cut == 0 && b->cut == 0)) return 0;
-#if SPLIT == SPLIT_ALTERNATE
-  (void)part_a;
-  (void)part_b;
-  return (level & 1u) ? (b->cut ? cut_b : a->cut) : (a->cut ? a->cut : cut_b);
-#else
-#if SPLIT == SPLIT_SIXTEEN
-  if (left >= 4 && a->cut && b->cut && a->size > rule->tolerance_m && b->size > rule->tolerance_m) {
-    const uint four_a = !a->is_node && LEVEL_OF(part_a->u) < PALPATE_NURBS_MAX_HALVINGS && LEVEL_OF(part_a->v) < PALPATE_NURBS_MAX_HALVINGS;
-    const uint four_b = !b->is_node && LEVEL_OF(part_b->u) < PALPATE_NURBS_MAX_HALVINGS && LEVEL_OF(part_b->v) < PALPATE_NURBS_MAX_HALVINGS;
-    return (four_a ? PALPATE_NURBS_CUT_FOUR : a->cut) | (four_b ? PALPATE_NURBS_CUT_FOUR << 2 : cut_b);
-  }
-#else
-  (void)part_a;
-  (void)part_b;
-#endif
-#if SPLIT == SPLIT_BOTH
-  if (left >= 2 && a->cut && b->cut && a->size > rule->tolerance_m && b->size > rule->tolerance_m) return a->cut | cut_b;
-#endif
-  return a->cut && (b->cut == 0 || a->size >= b->size) ? a->cut : cut_b;
-#endif
-}
-
-/* The parts that a cut makes; their number. */
-uint parts_of(const Part* part, uint cut, global const NurbsNode* nodes, private Part* out) {
-  out[0] = *part;
-  if (cut == PALPATE_NURBS_WHOLE) return 1;
-  out[1] = *part;
-  const uint child = nodes[part->node].child;
-  if (child != 0) {
-    out[0].node = child;
-    out[1].node = child + 1;
-    return 2;
-  }
-  /* [i, i + 1] / 2^l = [2 i, 2 i + 2] / 2^(l + 1) */
-#define HALF(interval, k) (((LEVEL_OF(interval) + 1u) << 24) | (2u * INDEX_OF(interval) + (k)))
-  if (cut == PALPATE_NURBS_CUT_U) {
-    out[0].u = HALF(part->u, 0u);
-    out[1].u = HALF(part->u, 1u);
-    return 2;
-  }
-  if (cut == PALPATE_NURBS_CUT_V) {
-    out[0].v = HALF(part->v, 0u);
-    out[1].v = HALF(part->v, 1u);
-    return 2;
-  }
-#if MAX_PARTS == 4
-  for (uint k = 0; k < 4; ++k) {
-    out[k] = *part;
-    out[k].u = HALF(part->u, k >> 1);
-    out[k].v = HALF(part->v, k & 1u);
-  }
-#endif
-  return MAX_PARTS;
-}
-
-/* All that the objects are. */
-typedef struct {
-  global const NurbsNode* nodes;
-  global const NurbsBox* boxes;
-  global const NurbsPatch* patches;
-  global const float4* bezier;
-} Objects;
-
-#define OBJECT_PARAMETERS \
-  global const NurbsNode *nodes, global const NurbsBox *boxes, global const NurbsPatch *patches, global const float4 *bezier
-#define OBJECTS \
-  { nodes, boxes, patches, bezier }
-
-Volume placed_volume(const Part* part, const Place* place, const Objects* objects) {
-  return volume_of(part, place, objects->nodes, objects->boxes, objects->patches, objects->bezier);
-}
-
-/* Of the parts that a cut makes. */
-void volumes_of_parts(const Part* part, uint cut, const Part* parts, uint count, const Place* place, const Objects* objects,
-                      private Volume* out) {
-  if ((cut == PALPATE_NURBS_CUT_U || cut == PALPATE_NURBS_CUT_V) && objects->nodes[part->node].child == 0) {
-    volumes_of_halves(part, cut, parts, place, objects->nodes, objects->patches, objects->bezier, out);
-    return;
-  }
-  for (uint i = 0; i < count; ++i) out[i] = placed_volume(&parts[i], place, objects);
-}
-
-Part part_a_of(const NurbsPair* pair) {
-  const Part out = {pair->node_a, pair->u_a, pair->v_a};
-  return out;
-}
-Part part_b_of(const NurbsPair* pair) {
-  const Part out = {pair->node_b, pair->u_b, pair->v_b};
-  return out;
-}
-
-/* The parts of a pair after its cut, with their volumes. */
-typedef struct {
-  Part a[MAX_PARTS], b[MAX_PARTS];
-  Volume volume_a[MAX_PARTS], volume_b[MAX_PARTS];
-  uint count_a, count_b;
-  uint level;
-} Children;
-
-NurbsPair child_pair(const Children* children, uint query, uint i, uint j) {
-  NurbsPair out = {query,
-                   children->level,
-                   children->a[i].node,
-                   children->a[i].u,
-                   children->a[i].v,
-                   children->b[j].node,
-                   children->b[j].u,
-                   children->b[j].v,
-                   0,
-                   {0, 0, 0}};
-  return out;
-}
-
-void cut_pair(const NurbsPair* pair, const Place* place_of_a, const Place* place_of_b, const Objects* objects, Children* out) {
-  const uint cuts = pair->cuts == NOT_TESTED ? 0 : pair->cuts;
-  const Part a = part_a_of(pair), b = part_b_of(pair);
-  out->count_a = parts_of(&a, CUT_A(cuts), objects->nodes, out->a);
-  out->count_b = parts_of(&b, CUT_B(cuts), objects->nodes, out->b);
-  out->level = pair->level + levels_of(a.node, CUT_A(cuts), objects->nodes) + levels_of(b.node, CUT_B(cuts), objects->nodes);
-  volumes_of_parts(&a, CUT_A(cuts), out->a, out->count_a, place_of_a, objects, out->volume_a);
-  volumes_of_parts(&b, CUT_B(cuts), out->b, out->count_b, place_of_b, objects, out->volume_b);
-}
+/* Searches for parts of two objects that may meet; see gpu/collision/nurbs_queries.h. Given by the host: STACK, how many pairs wait at most
+   in a search in depth; and what nurbs_parts.clh takes. */
+#include "gpu/collision/nurbs_parts.clh"
 
 /* Work-item: query. Its first pair, not tested. */
 kernel void nurbs_roots(uint count, global const NurbsPlacement* placements, global NurbsPair* pairs) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
-  const NurbsPair pair = {i, 0, placements[i].root_a, 0, 0, placements[i].root_b, 0, 0, NOT_TESTED, {0, 0, 0}};
+  const NurbsPair pair = {i, 0, placements[i].root_a, 0, 0, placements[i].root_b, 0, 0, NOT_TESTED, 0.0f, 0, 0};
   pairs[i] = pair;
 }
 
@@ -236,7 +75,7 @@ kernel void nurbs_first_hits(NurbsRule rule, global const NurbsPlacement* placem
   const float slack = placements[q].slack_m;
   NurbsPair stack[STACK];
   uint waiting = 0, test_count = 0;
-  NurbsPair pair = {q, 0, placements[q].root_a, 0, 0, placements[q].root_b, 0, 0, NOT_TESTED, {0, 0, 0}};
+  NurbsPair pair = {q, 0, placements[q].root_a, 0, 0, placements[q].root_b, 0, 0, NOT_TESTED, 0.0f, 0, 0};
   Children children;
   Volume kept_a, kept_b; /* of the pair's parts that are not cut, once they are known */
   uint is_known = 0;

@@ -38,7 +38,9 @@ enum class NurbsSplit : uint32_t {
 struct NurbsQueryOptions {
   NurbsVolume volume = NurbsVolume::kTangentBox;
   NurbsSplit split = NurbsSplit::kLarger;
-  bool first_only = false;        ///< of each query one hit, if there is any
+  bool first_only = false;  ///< of each query one hit, if there is any
+  /// Where a surface meets itself. Queries name one object of one surface twice, in one pose; volume and split are the first ones.
+  bool is_self = false;
   double tolerance_m = 0;         ///< parts with no larger diagonal are not cut; >= 0, with 0 the levels end the search
   uint32_t max_level = 80;        ///< cuts of both objects together, at most 200
   uint32_t max_pairs = 1U << 22;  ///< of one level, in memory at a time (100 bytes each), at most 2^27
@@ -92,8 +94,11 @@ struct NurbsQueryResult {
 /// no point of the one is farther from the other than twice size_m and that bound. Hits of patches that both end at a knot touch there, so
 /// parameters of a shared end may be in several.
 /// Nothing is prepared for a query, and its two poses may be any (rigid ones give tighter volumes; singular ones give flat ones).
-/// All hits: breadth first, one launch a level for all queries; memory follows the count of pairs, which is known before they are written.
-/// If it passes max_pairs, the queries are searched in halves. First hits: in depth, one work-item a query, nearest pair first.
+/// With is_self: if points of two places (u, v) of a surface coincide, a hit has them, in either order. A pair of parts is left out if the
+/// rectangle of parameters around both is proven to map one to one, by cones around its tangents. Where that cannot be proven there are
+/// hits without a contact, of parts side by side or of one part twice: at poles and cusps, and at seams, since there the surface does meet
+/// itself. All hits: breadth first, one launch a level for all queries; memory follows the count of pairs, which is known before they are
+/// written. If it passes max_pairs, the queries are searched in halves. First hits: in depth, one work-item a query, nearest pair first.
 /// Thread: one at a time. Determinism: run to run on one device.
 /// Source: the thesis named in docs/algorithms/nurbs.md, chapter 2, without its mistakes.
 class NurbsQueries {

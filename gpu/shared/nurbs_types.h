@@ -72,9 +72,20 @@ typedef struct NurbsPair {
   UInt node_b;
   UInt u_b;
   UInt v_b;
-  UInt cuts; /* PALPATE_NURBS_CUT_* of a | of b << 2: the next cut */
-  UInt padding[3];
+  UInt cuts;      /* PALPATE_NURBS_CUT_* of a | of b << 2: the next cut */
+  float lower_m;  /* of distances: no points of the two are nearer */
+  UInt is_frozen; /* of distances: not cut on, since its query has too many pairs */
+  UInt time; /* of motions: interval of [0, 1], as of u */
 } NurbsPair;
+
+/* What is known of the least distance of a query. Bits of floats that are not negative are in the order of these. */
+typedef struct NurbsDistanceBest {
+  UInt upper_bits;       /* the distance is no more [m] */
+  UInt patch_upper_bits; /* the same, from pairs of parts of patches alone */
+  UInt child;            /* of the level: the first with this bound */
+  UInt padding;
+  NurbsPair pair; /* with this bound */
+} NurbsDistanceBest;
 
 /* The middles of the two parts of a hit. World axes, origin where the first object's is. */
 typedef struct NurbsMiddles {
@@ -95,6 +106,7 @@ PALPATE_SHARED_SIZE(NurbsNode, 32);
 PALPATE_SHARED_SIZE(NurbsBox, 80);
 PALPATE_SHARED_SIZE(NurbsPlacement, 112);
 PALPATE_SHARED_SIZE(NurbsPair, 48);
+PALPATE_SHARED_SIZE(NurbsDistanceBest, 64);
 PALPATE_SHARED_SIZE(NurbsMiddles, 32);
 PALPATE_SHARED_SIZE(NurbsRule, 16);
 
