@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -22,10 +23,12 @@ constexpr uint32_t kWidth = BoxHierarchy::kWidth;
 constexpr double kWantedShares[] = {0.5, 0.5, 0.25, 0.12, 0.06, 0.03};
 // The same for a point that served before.
 constexpr double kRefiningShares[] = {0.1, 0.03};
-// A segment reaches over this share of the vertices' spread along their longest axis.
-constexpr double kSegmentShare = 0.8;
+// Segments that are tried reach over these shares of the vertices' spread along their longest axis.
+constexpr double kSegmentShares[] = {0.95, 0.8, 0.6, 0.3};
 // Of the mean height: what all of a component is expected to keep from its point.
 constexpr double kReachShare = 0.5;
+// A point keeps at least this share of the mean distance from where surfaces lie, as far as heights go.
+constexpr double kFlatShare = 0.4;
 // Directions of rays, of which no coordinate is like another: meshes are often symmetric.
 constexpr Float4 kRays[] = {{0.5219F, 0.3187F, 0.7912F, 0},  {-0.3391F, 0.8127F, 0.4738F, 0}, {0.6713F, -0.5417F, 0.5059F, 0},
                             {-0.7351F, -0.4019F, 0.546F, 0}, {0.2713F, 0.5903F, -0.7603F, 0}, {-0.8123F, 0.1931F, -0.5503F, 0}};
@@ -33,6 +36,7 @@ constexpr Float4 kRays[] = {{0.5219F, 0.3187F, 0.7912F, 0},  {-0.3391F, 0.8127F,
 using Vector = std::array<double, 3>;
 
 Vector Of(const Float4& v) { return {v.x, v.y, v.z}; }
+Float4 Point4(double x, double y, double z) { return {static_cast<float>(x), static_cast<float>(y), static_cast<float>(z), 0}; }
 
 // x of (matrix + a little) x = right, for a symmetric matrix of squares: diagonal, then xy, xz, yz. 0 where there is none.
 Vector SolveSquares(const Vector& diagonal, const Vector& mixed, const Vector& right) {
@@ -81,6 +85,7 @@ absl::StatusOr<ViewCertificate> ViewCertificate::Create(const std::shared_ptr<Co
   certificate.blocks_a_chunk_ = context->device().is_gpu ? 1 : 8;
   PALPATE_ASSIGN_OR_RETURN(certificate.classify_kernel_, context->CreateKernel(kernels::view_certificate, "view_classify"));
   PALPATE_ASSIGN_OR_RETURN(certificate.moments_kernel_, context->CreateKernel(kernels::view_certificate, "view_moments"));
+  PALPATE_ASSIGN_OR_RETURN(certificate.copy_kernel_, context->CreateKernel(kernels::view_certificate, "view_copy"));
   PALPATE_ASSIGN_OR_RETURN(certificate.caps_kernel_, context->CreateKernel(kernels::view_certificate, "view_caps"));
   return certificate;
 }
@@ -139,7 +144,6 @@ absl::Status ViewCertificate::SetSurface(Queue& queue, const SurfaceTopology& to
   std::vector<uint32_t> ids;
   slots_.assign(count, kNone);
   marks_.assign(count, 0);
-  holes_ = {};
   for (uint32_t component = 0; component < components_.size(); ++component) {
     Part& part = parts_[component];
     components_[component].triangle_count = static_cast<uint32_t>(part.triangles.size());
@@ -276,7 +280,7 @@ absl::Status ViewCertificate::MovePoints(Queue& queue, const Step& step, std::sp
   size_t first = 0;
   for (const uint32_t c : components) {
     Vector pull = {}, diagonal = {}, mixed = {}, centre = {}, move = {};
-    double height = 0, count = 0;
+    double height = 0, distance = 0, count = 0;
     for (; first < chunks.size() && chunk_list_[first].x == c; ++first) {
       const ViewMoments& m = chunks[first];
       const auto add = [](Vector& sum, const Float4& v) {
@@ -290,13 +294,15 @@ absl::Status ViewCertificate::MovePoints(Queue& queue, const Step& step, std::sp
       add(centre, m.centre);
       add(move, m.move);
       height += m.diagonal.w;
+      distance += m.centre.w;
       count += m.mixed.w;
     }
     ViewPrimitive& primitive = components_[c].primitive;
     Vector at = Of(primitive.start);
     const Vector step_m = centres ? centre : SolveSquares(diagonal, mixed, {-pull[0], -pull[1], -pull[2]});
     for (size_t k = 0; k < 3; ++k) at[k] += centres ? step_m[k] / count : step_m[k];
-    parts_[c].height_m = height / (2 * count);
+    // The mean of a flat surface lies in it.
+    parts_[c].height_m = std::max(height / (2 * count), kFlatShare * distance / count);
     primitive.start = {static_cast<float>(at[0]), static_cast<float>(at[1]), static_cast<float>(at[2]), 0};
     primitive.end = {static_cast<float>(at[0] + move[0] / count), static_cast<float>(at[1] + move[1] / count),
                      static_cast<float>(at[2] + move[2] / count), 0};
@@ -345,29 +351,33 @@ absl::Status ViewCertificate::Classify(Queue& queue, const Step& step, std::span
                                        Arg("chunks", chunks_.list), Arg("ids", ids_), Arg("starts", step.starts_m),
                                        Arg("ends", step.ends_m), Arg("primitives", primitives_), Arg("codes", device_codes_),
                                        Arg("counts", counts_)));
-  holes_ = {};
+  Holes holes;
+  std::vector<ViewCounts> hole_counts;
   for (const uint32_t c : components) {
-    for (const std::vector<uint32_t>& hole : parts_[c].holes) holes_.Add(c, hole);
+    for (const std::vector<uint32_t>& hole : parts_[c].holes) holes.Add(c, hole);
   }
-  PALPATE_RETURN_IF_ERROR(EnqueueCaps(queue, step, holes_, &hole_counts_));
+  PALPATE_RETURN_IF_ERROR(EnqueueCaps(queue, step, holes, &hole_counts));
   std::vector<ViewCounts> counts(components_.size());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counts_, counts));
-  for (const uint32_t c : components) components_[c].counts = counts[c];
+  for (const uint32_t c : components) {
+    components_[c].counts = counts[c];
+    parts_[c].caps = {};
+  }
+  for (uint32_t h = 0; h < holes.count(); ++h) {
+    ViewCounts& caps = parts_[holes.components[h]].caps;
+    caps.unsure += hole_counts[h].unsure;
+    caps.ray_hits += hole_counts[h].ray_hits;
+    caps.ray_unsure += hole_counts[h].ray_unsure;
+  }
   has_codes_ = false;
   return absl::OkStatus();
 }
 
 bool ViewCertificate::IsWhole(uint32_t component) const {
   const ViewCounts& counts = components_[component].counts;
-  if (counts.unsure != 0 || counts.negative != 0) return false;
-  uint32_t hits = counts.ray_hits, unsure = counts.ray_unsure;
-  for (uint32_t h = 0; h < holes_.count(); ++h) {
-    if (holes_.components[h] != component) continue;
-    if (hole_counts_[h].unsure != 0) return false;
-    hits += hole_counts_[h].ray_hits;
-    unsure += hole_counts_[h].ray_unsure;
-  }
-  return hits == 1 && unsure == 0;
+  const ViewCounts& caps = parts_[component].caps;
+  return counts.unsure == 0 && counts.negative == 0 && caps.unsure == 0 && counts.ray_hits + caps.ray_hits == 1 &&
+         counts.ray_unsure + caps.ray_unsure == 0;
 }
 
 uint32_t ViewCertificate::KeepLargest(std::span<const uint32_t> triangles) {
@@ -503,7 +513,20 @@ void ViewCertificate::SetLabels() {
 }
 
 absl::Status ViewCertificate::Run(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m) {
-  ++labels_version_;
+  const absl::Status status = Look(queue, starts_m, ends_m);
+  return EndRun(status);
+}
+
+absl::Status ViewCertificate::EndRun(const absl::Status& status) {
+  if (!status.ok()) {
+    labels_.assign(labels_.size(), 0);
+    for (ViewComponent& component : components_) component.certified = 0;
+  }
+  if (labels_ != before_) ++labels_version_;
+  return status;
+}
+
+absl::Status ViewCertificate::Look(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m) {
   PALPATE_RETURN_IF_ERROR(BeginRun(starts_m, ends_m));
   const Step step = {starts_m, ends_m};
   std::vector<uint32_t> seen, fresh;
@@ -535,58 +558,70 @@ absl::Status ViewCertificate::Run(Queue& queue, BufferView<Float4> starts_m, Buf
   PALPATE_RETURN_IF_ERROR(Choose(queue, step, fresh, true));
   PALPATE_RETURN_IF_ERROR(Classify(queue, step, seen));
 
-  // Where that does not serve: the point again, then from nothing, then a segment.
-  const auto failing = [&] {
-    std::vector<uint32_t> list;
-    for (const uint32_t c : seen) {
-      if (!IsWhole(c)) list.push_back(c);
-    }
-    return list;
-  };
-  std::vector<uint32_t> left = failing();
-  for (const bool is_new : {false, true}) {
-    std::vector<uint32_t> again;
-    bool has_other_ray = false;
-    for (const uint32_t c : left) {
-      const bool is_fresh = std::find(fresh.begin(), fresh.end(), c) != fresh.end();
-      if (!is_fresh && components_[c].primitive.axis.w == 0) again.push_back(c);
-      if (components_[c].counts.ray_unsure == 0) continue;
-      NextRay(c);
-      Complete(c, components_[c].primitive.end.w);
-      has_other_ray = true;
-    }
-    // From nothing only if most is seen from the wrong side now: that a shape has folds, another point does not change.
-    if (is_new) {
-      std::erase_if(again, [&](uint32_t c) {
-        return 4 * (components_[c].counts.unsure + components_[c].counts.negative) < components_[c].triangle_count;
-      });
-    }
-    if (again.empty() && !has_other_ray) continue;
-    PALPATE_RETURN_IF_ERROR(Choose(queue, step, again, is_new));
-    PALPATE_RETURN_IF_ERROR(Classify(queue, step, seen));
-    left = failing();
+  PALPATE_RETURN_IF_ERROR(Improve(queue, step, seen, fresh));
+  std::vector<uint32_t> left;
+  for (const uint32_t c : seen) {
+    if (IsWhole(c)) continue;
+    PALPATE_RETURN_IF_ERROR(CertifyPart(queue, step, c));
+    if (components_[c].certified == 0 && components_[c].primitive.axis.w == 0) left.push_back(c);
   }
   if (!left.empty() && options_.uses_segments && options_.margin_m == 0) {
     PALPATE_RETURN_IF_ERROR(ChooseSegments(queue, step, left));
+    for (const uint32_t c : left) {
+      if (!IsWhole(c)) PALPATE_RETURN_IF_ERROR(CertifyPart(queue, step, c));
+    }
   }
   SetLabels();
   for (const uint32_t c : seen) {
-    if (components_[c].certified == 0) PALPATE_RETURN_IF_ERROR(CertifyPart(queue, step, c));
     Part& part = parts_[c];
     if (components_[c].certified > 0) {
       part.next_rest = 1;
-    } else {
-      part.rest = std::min(part.next_rest, options_.max_rest_runs);
-      part.next_rest = std::min(2 * part.next_rest, std::max(options_.max_rest_runs, 1U));
-      part.has_primitive = false;
+      continue;
     }
+    part.rest = std::min(part.next_rest, options_.max_rest_runs);
+    part.next_rest = std::min(2 * part.next_rest, std::max(options_.max_rest_runs, 1U));
+    part.has_primitive = false;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ViewCertificate::Improve(Queue& queue, const Step& step, std::span<const uint32_t> seen, std::span<const uint32_t> fresh) {
+  const auto wrong = [&](uint32_t c) { return components_[c].counts.unsure + components_[c].counts.negative; };
+  for (const uint32_t c : fresh) parts_[c].usual_wrong = wrong(c);
+  for (const bool is_new : {false, true}) {
+    std::vector<uint32_t> again, moved;
+    for (const uint32_t c : seen) {
+      if (IsWhole(c)) continue;
+      Part& part = parts_[c];
+      // Folds stay, whatever the point; only when there is more of what is not positive than usual, it is looked for again.
+      const bool is_worse = wrong(c) > part.usual_wrong + part.usual_wrong / 4 + 8 || (wrong(c) > 0 && part.usual_wrong == 0);
+      const bool is_point = components_[c].primitive.axis.w == 0;
+      const bool is_hopeless = 4 * wrong(c) > components_[c].triangle_count;
+      const bool is_fresh = std::find(fresh.begin(), fresh.end(), c) != fresh.end();
+      if (is_point && !is_fresh && is_worse && (!is_new || is_hopeless)) moved.push_back(c);
+      if (components_[c].counts.ray_unsure != 0) {
+        NextRay(c);
+        Complete(c, components_[c].primitive.end.w);
+        again.push_back(c);
+      } else if (!moved.empty() && moved.back() == c) {
+        again.push_back(c);
+      }
+    }
+    if (again.empty()) return absl::OkStatus();
+    PALPATE_RETURN_IF_ERROR(Choose(queue, step, moved, is_new));
+    PALPATE_RETURN_IF_ERROR(Classify(queue, step, again));
+    for (const uint32_t c : moved) parts_[c].usual_wrong = wrong(c);
   }
   return absl::OkStatus();
 }
 
 absl::Status ViewCertificate::RunFrom(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
                                       std::span<const ViewPrimitive> primitives) {
-  ++labels_version_;
+  return EndRun(LookFrom(queue, starts_m, ends_m, primitives));
+}
+
+absl::Status ViewCertificate::LookFrom(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m,
+                                       std::span<const ViewPrimitive> primitives) {
   PALPATE_RETURN_IF_ERROR(BeginRun(starts_m, ends_m));
   PALPATE_RETURN_IF_ERROR(CheckCapacity("ViewCertificate", "primitives", primitives.size(), components_.size()));
   std::vector<uint32_t> seen;
@@ -618,8 +653,93 @@ absl::Status ViewCertificate::RunFrom(Queue& queue, BufferView<Float4> starts_m,
   return absl::OkStatus();
 }
 
-absl::Status ViewCertificate::ChooseSegments(Queue& /*queue*/, const Step& /*step*/, std::span<const uint32_t> /*components*/) {
-  return absl::OkStatus();
+absl::Status ViewCertificate::ChooseSegments(Queue& queue, const Step& step, std::span<const uint32_t> components) {
+  std::vector<Float4> positions(vertex_count_);
+  PALPATE_RETURN_IF_ERROR(ReadPositions(queue, step.starts_m, positions));
+  std::vector<ViewPrimitive> axes;
+  for (const uint32_t c : components) axes.push_back(LongAxis(c, positions));
+  std::vector<ViewPrimitive> best(components.size());
+  std::vector<uint32_t> least(components.size(), kNone);
+  std::vector<uint32_t> tried(components.begin(), components.end());
+  for (const double share : kSegmentShares) {
+    for (size_t i = 0; i < components.size(); ++i) {
+      ViewPrimitive& primitive = components_[components[i]].primitive;
+      const Vector from = Of(axes[i].start), axis = Of(axes[i].axis);
+      const Vector move = {double{primitive.end.x} - primitive.start.x, double{primitive.end.y} - primitive.start.y,
+                           double{primitive.end.z} - primitive.start.z};
+      const auto point = [&](double at, double of_move) {
+        return Point4(from[0] + at * axis[0] + of_move * move[0], from[1] + at * axis[1] + of_move * move[1],
+                      from[2] + at * axis[2] + of_move * move[2]);
+      };
+      primitive.start = point(0.5 - 0.5 * share, 0);
+      primitive.end = point(0.5 - 0.5 * share, 1);
+      primitive.axis = Point4(share * axis[0], share * axis[1], share * axis[2]);
+      Complete(components[i], 0);
+    }
+    PALPATE_RETURN_IF_ERROR(Classify(queue, step, tried));
+    for (size_t i = 0; i < components.size(); ++i) {
+      const uint32_t c = components[i];
+      const uint32_t wrong = components_[c].counts.unsure + components_[c].counts.negative + parts_[c].caps.unsure;
+      if (wrong >= least[i]) continue;
+      least[i] = wrong;
+      best[i] = components_[c].primitive;
+    }
+  }
+  for (size_t i = 0; i < components.size(); ++i) {
+    components_[components[i]].primitive = best[i];
+    parts_[components[i]].has_primitive = true;
+    parts_[components[i]].usual_wrong = least[i];
+  }
+  return Classify(queue, step, tried);
+}
+
+absl::Status ViewCertificate::ReadPositions(Queue& queue, BufferView<Float4> positions_m, std::span<Float4> target) {
+  // A view has no buffer that a queue would read.
+  PALPATE_RETURN_IF_ERROR(Grow(context_, positions_, vertex_count_, "view positions"));
+  PALPATE_RETURN_IF_ERROR(
+      queue.Launch(copy_kernel_, {vertex_count_, 0}, Arg("count", vertex_count_), Arg("from", positions_m), Arg("to", positions_)));
+  return queue.ReadBlocking(positions_, target);
+}
+
+ViewPrimitive ViewCertificate::LongAxis(uint32_t component, std::span<const Float4> positions) const {
+  const std::vector<uint32_t>& triangles = parts_[component].triangles;
+  const auto corners = [&](const auto& take) {
+    for (const uint32_t t : triangles) {
+      for (const uint32_t v : triangles_[t]) take(Of(positions[v]));
+    }
+  };
+  Vector mean = {};
+  const double share = 1.0 / (3.0 * static_cast<double>(triangles.size()));
+  corners([&](const Vector& p) {
+    for (size_t k = 0; k < 3; ++k) mean[k] += share * p[k];
+  });
+  std::array<Vector, 3> spread = {};
+  corners([&](const Vector& p) {
+    for (size_t k = 0; k < 3; ++k) {
+      for (size_t l = 0; l < 3; ++l) spread[k][l] += share * (p[k] - mean[k]) * (p[l] - mean[l]);
+    }
+  });
+  // Powers of the covariance turn any vector into its longest axis; that of the largest column is a good one to begin with.
+  size_t first = 0;
+  for (size_t k = 1; k < 3; ++k) first = spread[k][k] > spread[first][first] ? k : first;
+  Vector axis = spread[first];
+  for (int i = 0; i < 100; ++i) {
+    Vector next = {};
+    for (size_t k = 0; k < 3; ++k) next[k] = spread[k][0] * axis[0] + spread[k][1] * axis[1] + spread[k][2] * axis[2];
+    const double length = std::hypot(next[0], next[1], next[2]);
+    if (!(length > 0) || !std::isfinite(length)) return {};
+    for (size_t k = 0; k < 3; ++k) axis[k] = next[k] / length;
+  }
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  corners([&](const Vector& p) {
+    const double along = axis[0] * (p[0] - mean[0]) + axis[1] * (p[1] - mean[1]) + axis[2] * (p[2] - mean[2]);
+    least = std::min(least, along);
+    most = std::max(most, along);
+  });
+  ViewPrimitive primitive = {};
+  primitive.start = Point4(mean[0] + least * axis[0], mean[1] + least * axis[1], mean[2] + least * axis[2]);
+  primitive.axis = Point4((most - least) * axis[0], (most - least) * axis[1], (most - least) * axis[2]);
+  return primitive;
 }
 
 uint32_t ViewCertificate::certified_count() const {

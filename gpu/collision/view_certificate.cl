@@ -102,13 +102,18 @@ kernel void view_moments(uint chunk_count, global const UInt4* chunks, global co
       const float16 height = view_dot(p, unit);
       const int16 lacks = used & (height < wanted) & (length > (float16)(0.0f));
       const float16 lack = wanted - height;
-      const ViewVector pulls = {unit.x * lack, unit.y * lack, unit.z * lack};
-      const ViewVector squares = {unit.x * unit.x, unit.y * unit.y, unit.z * unit.z};
-      const ViewVector products = {unit.x * unit.y, unit.x * unit.z, unit.y * unit.z};
+      /* What is seen from far behind, as the back of a fold is from anywhere, hardly counts (Geman and McClure's weight). */
+      const float16 share = 0.5f * lack / fmax(wanted, (float16)(1e-30f));
+      const float16 root = 1.0f / (1.0f + share * share);
+      const float16 weight = root * root;
+      const ViewVector heavy = {unit.x * weight, unit.y * weight, unit.z * weight};
+      const ViewVector pulls = {heavy.x * lack, heavy.y * lack, heavy.z * lack};
+      const ViewVector squares = {heavy.x * unit.x, heavy.y * unit.y, heavy.z * unit.z};
+      const ViewVector products = {heavy.x * unit.y, heavy.x * unit.z, heavy.y * unit.z};
       pull += sums_of_lanes(pulls, lacks) + (float4)(0.0f, 0.0f, 0.0f, (float)popcount(lane_bits(lacks)));
       diagonal += sums_of_lanes(squares, lacks) + (float4)(0.0f, 0.0f, 0.0f, sum_of_lanes(fabs(height), used));
       mixed += sums_of_lanes(products, lacks);
-      if (side == 0u) centre += sums_of_lanes(p, used);
+      if (side == 0u) centre += sums_of_lanes(p, used) + (float4)(0.0f, 0.0f, 0.0f, sum_of_lanes(sqrt(view_dot(p, p)), used));
     }
     mixed.w += (float)popcount(lane_bits(used));
     move += sums_of_lanes(view_sub(t.corner[0][1], t.corner[0][0]), used);
@@ -118,6 +123,12 @@ kernel void view_moments(uint chunk_count, global const UInt4* chunks, global co
   moments[chunk].mixed = mixed;
   moments[chunk].centre = centre;
   moments[chunk].move = move;
+}
+
+/* For the host to read. One work-item a vertex. */
+kernel void view_copy(uint count, global const float4* from, global float4* to) {
+  const uint i = (uint)get_global_id(0);
+  if (i < count) to[i] = from[i];
 }
 
 float4 view_unit(float4 v) {

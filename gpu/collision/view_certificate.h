@@ -86,7 +86,9 @@ class ViewCertificate {
     uint32_t ray = 0;   // of the table
     uint32_t rest = 0;  // runs that it is left alone from now on
     uint32_t next_rest = 1;
-    double height_m = 0;  // mean of the heights of its triangles over the primitive
+    double height_m = 0;       // of its triangles over the primitive, in the mean or as would be good
+    uint32_t usual_wrong = 0;  // triangles that were not positive when the primitive was chosen
+    ViewCounts caps;           // of the last classification, those of all holes
   };
   struct Chunks {
     DeviceBuffer<UInt4> list;
@@ -103,13 +105,21 @@ class ViewCertificate {
     uint32_t count() const { return static_cast<uint32_t>(components.size()); }
   };
 
+  absl::Status Look(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
+  absl::Status LookFrom(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m, std::span<const ViewPrimitive> primitives);
+  absl::Status EndRun(const absl::Status& status);
   absl::Status BeginRun(BufferView<Float4> starts_m, BufferView<Float4> ends_m);
   absl::Status UploadChunks(Queue& queue, std::span<const uint32_t> components);
   absl::Status WritePrimitives(Queue& queue);
   absl::Status Choose(Queue& queue, const Step& step, std::span<const uint32_t> components, bool is_new);
   absl::Status MovePoints(Queue& queue, const Step& step, std::span<const uint32_t> components, bool centres, double wanted_share);
+  // Other points where those at hand see more from behind than they did, and other rays.
+  absl::Status Improve(Queue& queue, const Step& step, std::span<const uint32_t> seen, std::span<const uint32_t> fresh);
+  absl::Status ReadPositions(Queue& queue, BufferView<Float4> positions_m, std::span<Float4> target);
+  // The segment along the longest axis of a component, over all its length.
+  ViewPrimitive LongAxis(uint32_t component, std::span<const Float4> positions) const;
   absl::Status ChooseSegments(Queue& queue, const Step& step, std::span<const uint32_t> components);
-  // Fills counts of components, and of the holes of all of them.
+  // Fills counts of the components and of their caps.
   absl::Status Classify(Queue& queue, const Step& step, std::span<const uint32_t> components);
   absl::Status EnqueueCaps(Queue& queue, const Step& step, const Holes& holes, std::vector<ViewCounts>* counts);
   // Whether the whole component is certified by the counts of the last classification.
@@ -138,17 +148,16 @@ class ViewCertificate {
   std::vector<ViewComponent> components_;
   std::vector<Part> parts_;
   std::vector<uint32_t> component_of_;  // [triangle], or none
-  std::vector<ViewCounts> hole_counts_;
-  Holes holes_;
   std::vector<uint32_t> labels_, before_;
   uint64_t labels_version_ = 0;
   std::vector<uint32_t> codes_;  // [slot] as last read
   bool has_codes_ = false;
-  Kernel classify_kernel_, moments_kernel_, caps_kernel_;
+  Kernel classify_kernel_, moments_kernel_, copy_kernel_, caps_kernel_;
   DeviceBuffer<uint32_t> ids_, device_codes_, hole_begins_, hole_vertices_, hole_components_;
   Chunks chunks_;
   std::vector<uint32_t> chunked_;  // components that chunks_ is of
   std::vector<UInt4> chunk_list_;
+  DeviceBuffer<Float4> positions_;
   DeviceBuffer<ViewPrimitive> primitives_;
   DeviceBuffer<float> wanted_m_;
   DeviceBuffer<ViewCounts> counts_, device_hole_counts_;
