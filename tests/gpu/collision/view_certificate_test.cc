@@ -538,7 +538,7 @@ TEST_F(ViewCertificateTest, HitsAreThoseOfTheEngine) {
   }
   EXPECT_GT(hits_in_all, 50U);
   EXPECT_GT(untraversed, 3U);
-  EXPECT_GT(parts, 3U);
+  EXPECT_GE(parts, 3U);
   EXPECT_GT(certified, triangles / 4);
   RecordProperty("certified", static_cast<int>(certified));
 }
