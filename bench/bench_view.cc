@@ -254,13 +254,14 @@ absl::Status RunAnimation(gpu::Queue& queue, const Animation& animation, Report*
 
   PALPATE_ASSIGN_OR_RETURN(auto view, gpu::ViewCollisions::Create(queue.context(), {}));
   PALPATE_RETURN_IF_ERROR(view.SetTopology(queue, topology));
-  double certified = 0, untraversed = 0, positive = 0;
+  double certified = 0, untraversed = 0, positive = 0, searched = 0;
   PALPATE_ASSIGN_OR_RETURN(const Run ours,
                            OverSteps(
                                queue, frames, [&](const Uploaded& s, const Uploaded& e) { return view.Run(queue, s, e); },
                                [&] {
                                  certified += static_cast<double>(view.statistics().certified) / view.statistics().triangles;
                                  untraversed += view.statistics().was_traversed ? 0 : 1;
+                                 searched += static_cast<double>(view.statistics().searched) / view.statistics().triangles;
                                  const auto& counts = view.certificate().components()[0].counts;
                                  if (view.statistics().was_asked)
                                    positive += 1 - static_cast<double>(counts.unsure + counts.negative) / view.statistics().triangles;
@@ -269,6 +270,7 @@ absl::Status RunAnimation(gpu::Queue& queue, const Animation& animation, Report*
   AddTimes(name, "view", ours.samples, report);
   report->Add(name, "certified_share", certified / steps, "ratio");
   report->Add(name, "positive_share", positive / steps, "ratio");
+  report->Add(name, "searched_share", searched / steps, "ratio");
   report->Add(name, "untraversed_share", untraversed / steps, "ratio");
   report->Add(name, "packed_over_view", Quantile(packed.samples.wall_s, 0.5) / Quantile(ours.samples.wall_s, 0.5), "ratio");
   uint64_t differing = 0;

@@ -10,6 +10,13 @@ namespace kernels {
 extern const KernelSource view_certificate;
 }
 
+namespace {
+
+// A rest of more than this share of the triangles is not worth to be made a surface of its own.
+constexpr double kMostRest = 0.5;
+
+}  // namespace
+
 absl::StatusOr<ViewCollisions> ViewCollisions::Create(const std::shared_ptr<Context>& context, const ViewCollisionsOptions& options) {
   ViewCollisionsOptions own = options;
   own.ccd.candidates = CandidateStructure::kTree;
@@ -20,6 +27,8 @@ absl::StatusOr<ViewCollisions> ViewCollisions::Create(const std::shared_ptr<Cont
   collisions.detector_ = std::make_unique<ContinuousCollisions>(std::move(detector));
   PALPATE_ASSIGN_OR_RETURN(ViewCertificate certificate, ViewCertificate::Create(context, own.certificate));
   collisions.certificate_ = std::make_unique<ViewCertificate>(std::move(certificate));
+  PALPATE_ASSIGN_OR_RETURN(collisions.rest_, ViewRest::Create(context));
+  collisions.pad_m_ = static_cast<float>(1.001 * options.ccd.separation_m);
   PALPATE_ASSIGN_OR_RETURN(collisions.groups_kernel_, context->CreateKernel(kernels::view_certificate, "view_groups"));
   return collisions;
 }
@@ -36,10 +45,15 @@ absl::Status ViewCollisions::SetTopology(Queue& queue, const SurfaceTopology& to
   self_triangles_ = 0;
   for (const ViewComponent& component : certificate_->components()) self_triangles_ += component.triangle_count;
   grouped_version_ = 0;
-  is_grouped_ = false;
   statistics_ = {};
-  detector_->SetSurface(plain_);
+  given_ = nullptr;
+  Give(plain_);
   return absl::OkStatus();
+}
+
+void ViewCollisions::Give(const std::shared_ptr<const DeviceSurface>& surface) {
+  if (given_ != surface || surface == rest_.surface()) detector_->SetSurface(surface);
+  given_ = surface;
 }
 
 absl::Status ViewCollisions::Group(Queue& queue) {
@@ -68,13 +82,32 @@ absl::Status ViewCollisions::Run(Queue& queue, BufferView<Float4> starts_m, Buff
     statistics_.was_traversed = false;
     return absl::OkStatus();
   }
-  const bool groups = statistics_.certified > 0;
-  if (groups) PALPATE_RETURN_IF_ERROR(Group(queue));
-  if (groups != is_grouped_) {
-    detector_->SetSurface(groups ? grouped_ : plain_);
-    is_grouped_ = groups;
+  statistics_.searched = plain_->triangle_count;
+  if (statistics_.certified == 0) {
+    Give(plain_);
+    return detector_->Run(queue, starts_m, ends_m);
   }
+  PALPATE_RETURN_IF_ERROR(Group(queue));
+  PALPATE_ASSIGN_OR_RETURN(const bool is_done, SearchRest(queue, starts_m, ends_m));
+  if (is_done) return absl::OkStatus();
+  statistics_.searched = plain_->triangle_count;
+  Give(grouped_);
   return detector_->Run(queue, starts_m, ends_m);
+}
+
+absl::StatusOr<bool> ViewCollisions::SearchRest(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m) {
+  const auto components = certificate_->components();
+  // Two certificates may meet each other.
+  if (std::count_if(components.begin(), components.end(), [](const ViewComponent& c) { return c.certified > 0; }) != 1) return false;
+  PALPATE_ASSIGN_OR_RETURN(const bool is_small,
+                           rest_.Build(queue, *grouped_, certificate_->labels(), labels_, starts_m, ends_m, pad_m_, kMostRest));
+  if (!is_small) return false;
+  Give(rest_.surface());
+  statistics_.searched = rest_.surface()->triangle_count;
+  // An error names elements of the rest; the whole surface has the same, with numbers that the caller knows.
+  if (!detector_->Run(queue, rest_.starts_m(), rest_.ends_m()).ok()) return false;
+  PALPATE_RETURN_IF_ERROR(rest_.NameHits(queue, detector_->hits()));
+  return true;
 }
 
 }  // namespace palpate::gpu

@@ -8,6 +8,7 @@
 #include "gpu/collision/ccd.h"
 #include "gpu/collision/surface_topology.h"
 #include "gpu/collision/view_certificate.h"
+#include "gpu/collision/view_rest.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
 #include "gpu/shared/collision_types.h"
@@ -23,6 +24,7 @@ struct ViewCollisionsOptions {
 struct ViewStatistics {
   uint32_t triangles = 0;     ///< of bodies that meet themselves
   uint32_t certified = 0;     ///< of these, in a certificate
+  uint32_t searched = 0;      ///< triangles of the surface that pairs were sought in
   bool was_traversed = true;  ///< false: no pair was left, and nothing was sought
   bool was_asked = true;      ///< false: all components were left alone
 };
@@ -30,7 +32,8 @@ struct ViewStatistics {
 /// Continuous collisions of triangle surfaces, with what the view certificate excludes left out before any pair is looked at.
 ///
 /// Guarantee: the hits are those of ContinuousCollisions, to the bit; only statistics differ. Elements that a certificate has are put in
-/// one group that does not meet itself, so that whole subtrees are passed over; where all are in one, nothing is built or sought.
+/// one group that does not meet itself, so that whole subtrees are passed over. Where there is one certificate, only what is not in it is
+/// looked at, with what may meet it; where all is in one, nothing is built or sought.
 /// Thread: one at a time. Determinism: as ContinuousCollisions. docs/algorithms/view_certificate.md.
 class ViewCollisions {
  public:
@@ -54,15 +57,20 @@ class ViewCollisions {
 
  private:
   absl::Status Group(Queue& queue);
+  void Give(const std::shared_ptr<const DeviceSurface>& surface);
+  // Looks at what one certificate leaves, if that is little; false: nothing was done.
+  absl::StatusOr<bool> SearchRest(Queue& queue, BufferView<Float4> starts_m, BufferView<Float4> ends_m);
 
   std::shared_ptr<Context> context_;
   std::unique_ptr<ViewCertificate> certificate_;
   std::unique_ptr<ContinuousCollisions> detector_;
   ViewStatistics statistics_;
   uint32_t self_triangles_ = 0;
-  bool is_grouped_ = false;  // which surface the detector has
+  float pad_m_ = 0;
+  std::shared_ptr<const DeviceSurface> given_;  // which surface the detector has
   uint64_t grouped_version_ = 0;
   std::shared_ptr<DeviceSurface> plain_, grouped_;
+  ViewRest rest_;
   DeviceBuffer<uint32_t> labels_;
   Kernel groups_kernel_;
 };

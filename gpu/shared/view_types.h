@@ -34,7 +34,7 @@ typedef struct ViewCounts {
 
 /* Sums over a chunk of triangles, each at the start and at the end of the step: see view_moments. */
 typedef struct ViewMoments {
-  Float4 pull;     /* xyz weighted sum of unit normals times what their height lacks [m]; w: triangles that lack some, twice if at both ends */
+  Float4 pull; /* xyz weighted sum of unit normals times what their height lacks [m]; w: triangles that lack some, twice if at both ends */
   Float4 diagonal; /* xyz weighted sum of squares of these unit normals; w: sum of |height| [m] */
   Float4 mixed;    /* xyz weighted sum of their products xy, xz, yz; w: number of triangles */
   Float4 centre;   /* xyz sum of the first corners at the start, relative to the primitive [m]; w: sum of their distances [m] */

@@ -11,6 +11,7 @@
 #include <numbers>
 #include <set>
 #include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -519,7 +520,7 @@ TEST_F(ViewCertificateTest, HitsAreThoseOfTheEngine) {
   shapes.push_back(Scroll(36, 1.4, 0.2, 0.2));
   auto collisions = ViewCollisions::Create(context(), {.ccd = {}, .certificate = {.max_rest_runs = 2}});
   ASSERT_TRUE(collisions.ok()) << collisions.status();
-  size_t certified = 0, triangles = 0, hits_in_all = 0, untraversed = 0, parts = 0;
+  size_t certified = 0, triangles = 0, hits_in_all = 0, untraversed = 0, parts = 0, rests = 0;
   for (size_t shape = 0; shape < shapes.size(); ++shape) {
     MovingSurface& surface = shapes[shape];
     PALPATE_ASSERT_OK(collisions->SetTopology(queue(), surface.Topology()));
@@ -532,6 +533,7 @@ TEST_F(ViewCertificateTest, HitsAreThoseOfTheEngine) {
       certified += statistics.certified;
       triangles += statistics.triangles;
       untraversed += statistics.was_traversed ? 0 : 1;
+      rests += statistics.was_traversed && statistics.searched < statistics.triangles ? 1 : 0;
       parts += statistics.certified > 0 && statistics.certified < statistics.triangles ? 1 : 0;
       surface.model.positions = surface.ends;
     }
@@ -539,8 +541,36 @@ TEST_F(ViewCertificateTest, HitsAreThoseOfTheEngine) {
   EXPECT_GT(hits_in_all, 50U);
   EXPECT_GT(untraversed, 3U);
   EXPECT_GE(parts, 3U);
+  EXPECT_GE(rests, 1U);
   EXPECT_GT(certified, triangles / 4);
   RecordProperty("certified", static_cast<int>(certified));
+}
+
+// Around a fold that meets itself only what is near is looked at, with and without a separation.
+TEST_F(ViewCertificateTest, OnlyTheRestIsSearched) {
+  const MovingSurface folded = FoldedBall(16, 0.3, 0.6);
+  for (const double separation_m : {0.0, 1e-4}) {
+    ViewCollisionsOptions options;
+    options.ccd.separation_m = separation_m;
+    auto collisions = ViewCollisions::Create(context(), options);
+    ASSERT_TRUE(collisions.ok()) << collisions.status();
+    PALPATE_ASSERT_OK(collisions->SetTopology(queue(), folded.Topology()));
+    const std::vector<CcdHit> hits = AllHits(folded, separation_m);
+    EXPECT_FALSE(hits.empty());
+    const ViewStatistics statistics = ExpectSameHits(*collisions, folded, hits);
+    EXPECT_GT(statistics.certified, statistics.triangles / 2) << separation_m;
+    EXPECT_LT(statistics.searched, statistics.triangles / 2) << separation_m;
+  }
+  // What is wrong is named by its number in the whole surface.
+  MovingSurface broken = folded;
+  const auto last = static_cast<uint32_t>(broken.ends.size() - 1);
+  broken.ends[last].y = std::numeric_limits<float>::quiet_NaN();
+  auto collisions = ViewCollisions::Create(context());
+  PALPATE_ASSERT_OK(collisions->SetTopology(queue(), broken.Topology()));
+  const auto starts = Upload(broken.model.positions), ends = Upload(broken.ends);
+  const absl::Status status = collisions->Run(queue(), starts, ends);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("vertex " + std::to_string(last) + " "), std::string_view::npos) << status;
 }
 
 // Several bodies, with and without self-collision: what a certificate says of one does not reach another.
