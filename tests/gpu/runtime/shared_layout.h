@@ -10,6 +10,7 @@
 #include "gpu/shared/rigid_types.h"
 #include "gpu/shared/shape_types.h"
 #include "gpu/shared/types.h"
+#include "gpu/shared/view_types.h"
 
 #define PALPATE_SHARED_LAYOUT(STRUCT, FIELD) \
   STRUCT(Int)                                \
@@ -191,6 +192,22 @@
   FIELD(JointReport, point)                  \
   FIELD(JointReport, coordinates)            \
   FIELD(JointReport, efforts)                \
+  STRUCT(ViewPrimitive)                      \
+  FIELD(ViewPrimitive, start)                \
+  FIELD(ViewPrimitive, end)                  \
+  FIELD(ViewPrimitive, axis)                 \
+  FIELD(ViewPrimitive, ray)                  \
+  STRUCT(ViewCounts)                         \
+  FIELD(ViewCounts, unsure)                  \
+  FIELD(ViewCounts, negative)                \
+  FIELD(ViewCounts, ray_hits)                \
+  FIELD(ViewCounts, ray_unsure)              \
+  STRUCT(ViewMoments)                        \
+  FIELD(ViewMoments, pull)                   \
+  FIELD(ViewMoments, diagonal)               \
+  FIELD(ViewMoments, mixed)                  \
+  FIELD(ViewMoments, centre)                 \
+  FIELD(ViewMoments, move)                   \
   STRUCT(CcdCounters)                        \
   FIELD(CcdCounters, candidates)             \
   FIELD(CcdCounters, pairs)                  \
