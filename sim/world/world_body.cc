@@ -45,9 +45,10 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
   body->kind_ = description.kind;
   body->traits_ = {description.simulation, description.shape_matching, description.self_collision, description.volume_stiffness_pa};
   body->zones_ = BodyZones(description);
+  body->shell_ = description.shell;
   PALPATE_RETURN_IF_ERROR(body->TakeVertices(description));
   PALPATE_RETURN_IF_ERROR(CheckTetZones(description));
-  if (description.kind == BodyKind::kDeformable) PALPATE_RETURN_IF_ERROR(body->TakeMesh(description));
+  if (description.kind == BodyKind::kDeformable && !description.shell) PALPATE_RETURN_IF_ERROR(body->TakeMesh(description));
   PALPATE_RETURN_IF_ERROR(body->TakeSurface(description));
   return body;
 }
@@ -301,7 +302,7 @@ absl::Status WorldBody::AcceptZones() const {
       !(traits_.volume_stiffness_pa >= 0 && std::isfinite(traits_.volume_stiffness_pa))) {
     return absl::InvalidArgumentError("a way to simulate that there is not");
   }
-  for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable; ++zone) {
+  for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable && !shell_; ++zone) {
     const Material& material = zones_.MaterialOf(static_cast<TetZoneId>(zone));
     if (static_cast<uint32_t>(material.model) >= PALPATE_ENERGY_CODES) return absl::InvalidArgumentError("an energy that there is not");
     PALPATE_RETURN_IF_ERROR(CheckMaterialFor(traits_.simulation, material));
