@@ -1,6 +1,6 @@
 // The step of a liver with a tool pressing on it, at several sizes: rate, how the time splits, growth, and how far each sweep takes the
 // implicit equation. Chains and a bridge of joints. The step of a pile of rigid bodies that falls into a tray and settles, as in
-// scenes/boxes.json, at several sizes. Ten soft slabs that come to rest on each other.
+// scenes/boxes.json, at several sizes. A cloth that folds over a ball. Ten soft slabs that come to rest on each other.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -22,6 +22,7 @@
 #include "gpu/runtime/context.h"
 #include "sim/mesh/generators.h"
 #include "sim/mesh/mass_properties.h"
+#include "sim/mesh/surface_generators.h"
 #include "sim/world/world.h"
 
 ABSL_FLAG(int, steps, 400, "Counted steps a size.");
@@ -431,6 +432,57 @@ void NoteKernels(const gpu::Context& context, Report* report) {
   }
 }
 
+/// A cloth that falls over a ball and folds on a table, about so many triangles; from the moment that it touches.
+absl::Status MeasureShell(const std::shared_ptr<gpu::Context>& context, int triangles, Report* report) {
+  const std::string name = absl::StrFormat("shell_%d", triangles);
+  constexpr double kSize_m = 1;
+  const double edge_m = kSize_m * std::sqrt(4 / std::numbers::sqrt3 / triangles);  // two regular triangles a parallelogram
+  PALPATE_ASSIGN_OR_RETURN(const sim::SurfaceMesh surface, sim::GenerateSheetSurface(kSize_m, kSize_m, edge_m));
+  sim::SceneDescription scene;
+  scene.dt_s = 0.01;
+  scene.solver.iterations = 10;
+  scene.contact.margin_m = 0.2 * edge_m;
+  scene.contact.surface_friction = 0.3;
+  sim::BodyDescription cloth;
+  cloth.name = "cloth";
+  for (const Eigen::Vector3d& v : surface.vertices) cloth.mesh.vertices.emplace_back(v + Eigen::Vector3d(0, 0, 0.31));
+  cloth.shell.emplace();
+  cloth.shell->triangles = surface.triangles;
+  cloth.shell->bending_stiffness_n_m = 1e-5;
+  cloth.material.model = sim::MaterialModel::kStVenantKirchhoff;
+  cloth.material.young_modulus_pa = 1e5;
+  cloth.material.poisson_ratio = 0.2;
+  cloth.material.density_kg_per_m3 = 300;
+  scene.bodies.push_back(std::move(cloth));
+  scene.obstacles = {{"ball", sim::SphereShape{{0.1, 0, 0.1}, 0.2}}, {"table", sim::PlaneShape{}}};
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
+  for (int i = 0; i < 10; ++i) PALPATE_RETURN_IF_ERROR(world->Step({}).status());
+  const int counted = IsQuick() ? 30 : 90;
+  std::vector<double> step_ms;
+  double pairs = 0;
+  double detect_ms = 0;
+  double filter_ms = 0;
+  uint64_t acting = 0;
+  const gpu::CommandCounts before = context->commands();
+  for (int i = 0; i < counted; ++i) {
+    PALPATE_ASSIGN_OR_RETURN(const std::shared_ptr<const sim::Frame> frame, world->Step({}));
+    step_ms.push_back(frame->step_ms);
+    pairs += static_cast<double>(frame->contact_statistics.contact_count) / counted;
+    detect_ms += frame->contact_statistics.detect_ms / counted;
+    filter_ms += frame->contact_statistics.filter_ms / counted;
+    acting += frame->contact_statistics.acting_count;
+  }
+  if (acting == 0) return absl::InternalError(name + ": it does not touch itself, so the figures would mean nothing");
+  report->Add(name, "triangles", static_cast<double>(surface.triangles.size()), "count");
+  report->Add(name, "device_memory", static_cast<double>(world->device_bytes()), "bytes");
+  AddStepTimes(step_ms, name, report);
+  report->Add(name, "proximity", detect_ms / 1000, "s");
+  report->Add(name, "continuous", filter_ms / 1000, "s");
+  report->Add(name, "pairs", pairs, "count");
+  AddCommands(context->commands() - before, counted, name, report);
+  return absl::OkStatus();
+}
+
 absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
   const std::vector<double> sizes = IsQuick() ? std::vector<double>{600, 2500} : std::vector<double>{600, 2500, 10000, 50000};
   double first = 0;
@@ -446,6 +498,10 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
     if (IsQuick() && width > 4) continue;
     if (IsSelected(absl::StrFormat("pile_%d", width * width * layers)))
       PALPATE_RETURN_IF_ERROR(MeasurePile(context, width, layers, report));
+  }
+  for (const int triangles : {2500, 10000, 40000}) {
+    if (IsQuick() && triangles > 2500) continue;
+    if (IsSelected(absl::StrFormat("shell_%d", triangles))) PALPATE_RETURN_IF_ERROR(MeasureShell(context, triangles, report));
   }
   for (const auto& [name, is_corrected, tolerance] :
        {std::tuple("stack_10_plain", false, 0.0), {"stack_10", true, 0.0}, {"stack_10_tolerance", true, 0.02}}) {

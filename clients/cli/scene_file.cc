@@ -9,6 +9,7 @@
 #include "sim/scene/edit_request.h"
 #include "sim/scene/nurbs_file.h"
 #include "sim/scene/scene_spec.h"
+#include "sim/scene/shell_spec.h"
 
 namespace palpate::cli {
 
@@ -55,6 +56,12 @@ absl::Status InlineMeshFiles(const std::filesystem::path& folder, v1::SceneSpec&
       const auto object = scene::ParseNurbsJson(*text, name);
       if (!object.ok()) return Annotate(object.status(), absl::StrFormat("bodies[%d].nurbs.file", i));
       *body.mutable_nurbs()->mutable_object() = scene::NurbsToProto(*object);
+      continue;
+    }
+    if (body.has_shell() && body.shell().has_mesh_file()) {
+      const auto surface = sim::ReadSurfaceMesh(folder / body.shell().mesh_file());
+      if (!surface.ok()) return Annotate(surface.status(), absl::StrFormat("bodies[%d].shell.mesh_file", i));
+      scene::SetInlineSurface(*surface, *body.mutable_shell());
       continue;
     }
     if (body.geometry_case() != v1::BodySpec::kMeshFile) continue;

@@ -230,11 +230,13 @@ absl::Status ListInputs(LoadedJob* loaded, const std::string& scene_file) {
       PALPATE_RETURN_IF_ERROR(AddInput(body.nurbs().file(), *path, field, inputs));
       continue;
     }
-    if (body.geometry_case() != v1::BodySpec::kMeshFile) continue;
-    const std::string field = At(At("bodies", b), "mesh_file");
-    const auto path = assets.Resolve(body.mesh_file());
+    const bool is_shell = body.has_shell() && body.shell().has_mesh_file();
+    if (body.geometry_case() != v1::BodySpec::kMeshFile && !is_shell) continue;
+    const std::string field = At(At("bodies", b), is_shell ? "shell.mesh_file" : "mesh_file");
+    const std::string& file = is_shell ? body.shell().mesh_file() : body.mesh_file();
+    const auto path = assets.Resolve(file);
     if (!path.ok()) return Annotate(path.status(), field);
-    PALPATE_RETURN_IF_ERROR(AddMesh(body.mesh_file(), *path, field, inputs));
+    PALPATE_RETURN_IF_ERROR(AddMesh(file, *path, field, inputs));
   }
   for (int t = 0; t < job.tools_size(); ++t) {
     const v1::JobTool& tool = job.tools(t);

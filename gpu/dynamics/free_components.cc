@@ -15,7 +15,7 @@ using Vec = std::array<double, 3>;
 // Share of the margin by which a first guess may take a whole component farther into a plane.
 constexpr double kLeastLiftShare = 0.02;
 
-/// Roots of the vertices that tets join, and which vertices have tets.
+/// Roots of the vertices that tets and triangles of shells join, and which vertices have some.
 struct Joined {
   std::vector<uint32_t> root;
   std::vector<uint8_t> has_tet;
@@ -35,6 +35,12 @@ Joined JoinByTets(const TissueLayout& layout) {
     for (const uint32_t v : {t.x, t.y, t.z, t.w}) {
       joined.has_tet[v] = 1;
       parent[root(v)] = root(t.x);
+    }
+  }
+  for (const std::array<uint32_t, 3>& triangle : layout.shell.triangles) {
+    for (const uint32_t v : triangle) {
+      joined.has_tet[v] = 1;
+      parent[root(v)] = root(triangle[0]);
     }
   }
   for (uint32_t v = 0; v < layout.vertex_count; ++v) parent[v] = root(v);

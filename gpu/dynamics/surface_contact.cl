@@ -57,11 +57,14 @@ static inline void store_role_planes(SurfaceContact c, uint is_disabled, float l
    rest does not push itself. Where a cut parted the two they touch at rest, and act from a small share of the margin on, which they were
    opened by; so does all that lies on cuts, or lips that slide over each other would meet a step of the margin at the end of each element.
    vertex_origins: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut.
+   p->margin_m is that of the two thickest vertices. thinner_m, or null: by how much less than half of the thickest shell the surface lies
+   before a vertex.
    tangled[v]: v is of an edge or triangle that passes through another. movers: see FollowedWays, or null. Work-item: contact. */
 __kernel void make_pairs(uint count, float least_gap_m, const __global SurfaceParams* p, const __global SurfaceContact* contacts,
                          const __global float4* x, const __global float4* rest, const __global uint* vertex_origins,
-                         const __global float* vertex_stiffness_n_per_m, const __global uint* tangled, const __global uint* movers,
-                         __global SurfacePair* pairs, __global PairWay* ways, __global uint* keys, __global float4* role_planes) {
+                         const __global float* vertex_stiffness_n_per_m, const __global float* thinner_m, const __global uint* tangled,
+                         const __global uint* movers, __global SurfacePair* pairs, __global PairWay* ways, __global uint* keys,
+                         __global float4* role_planes) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
   const SurfaceContact c = contacts[i];
@@ -71,6 +74,7 @@ __kernel void make_pairs(uint count, float least_gap_m, const __global SurfacePa
   out.weights = (float4)(0.0f);
   float margin = p->margin_m;
   const uint last = c.kind == PALPATE_VERTEX_TRIANGLE ? v.y : v.z; /* a vertex of B */
+  if (thinner_m) margin -= thinner_m[v.x] + thinner_m[last];
   float stiffer = 1.0f;
   const uint origin_a = vertex_origins[v.x], origin_b = vertex_origins[last];
   if (origin_a >> 1 == origin_b >> 1) {

@@ -32,6 +32,14 @@ absl::Status SurfacePairs::Init(Queue& queue, const std::vector<uint32_t>& verte
   PALPATE_ASSIGN_OR_RETURN(vertex_origins_,
                            CreateBufferFrom(queue, std::span<const uint32_t>(vertex_origins_host_), "surface vertex origins"));
   PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_, CreateBufferFrom(queue, std::span<const float>(vertex_stiffness_host_), "surface stiffness"));
+  if (!layout_.shell.empty()) {
+    std::vector<float> thinner(n);
+    for (uint32_t v = 0; v < n; ++v) {
+      const uint32_t vertex = layout_.original_index[SolverSlot{v}];
+      thinner[v] = static_cast<float>(layout_.shell.max_half_thickness_m) - layout_.shell.HalfThickness(vertex);
+    }
+    PALPATE_ASSIGN_OR_RETURN(thinner_, CreateBufferFrom(queue, std::span<const float>(thinner), "surface thinner"));
+  }
   PALPATE_ASSIGN_OR_RETURN(clear_, DeviceBuffer<float>::Create(context, n, "surface clear ways"));
   PALPATE_ASSIGN_OR_RETURN(begins_, DeviceBuffer<uint32_t>::Create(context, size_t{n} + 1, "surface entry begins"));
   PALPATE_ASSIGN_OR_RETURN(counter_, DeviceBuffer<uint32_t>::Create(context, 1, "surface counter"));
@@ -108,8 +116,9 @@ absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contact
   PALPATE_RETURN_IF_ERROR(queue.Launch(
       make_pairs_, {count, kSurfaceGroup}, Arg("count", count), Arg("least_gap_m", static_cast<float>(options_.least_gap_m())),
       Arg("p", params), Arg("contacts", contacts), Arg("x", detected), Arg("rest", rest_), Arg("vertex_origins", vertex_origins_),
-      Arg("vertex_stiffness_n_per_m", vertex_stiffness_), Arg("tangled", tangled), Arg("movers", followed.movers), Arg("pairs", pairs_),
-      Arg("ways", ways_), Arg("keys", keys_), Arg("role_planes", role_planes_)));
+      Arg("vertex_stiffness_n_per_m", vertex_stiffness_),
+      Arg("thinner_m", layout_.shell.empty() ? BufferView<float>{} : BufferView<float>(thinner_)), Arg("tangled", tangled),
+      Arg("movers", followed.movers), Arg("pairs", pairs_), Arg("ways", ways_), Arg("keys", keys_), Arg("role_planes", role_planes_)));
   const uint32_t bits = std::bit_width(vertex_count - 1);
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));
   PALPATE_RETURN_IF_ERROR(queue.Launch(bound_entries_, {size_t{entries} + 1, kSurfaceGroup}, Arg("entry_count", entries),
@@ -164,8 +173,8 @@ absl::StatusOr<std::span<const SurfaceReport>> SurfacePairs::Report(Queue& queue
 size_t SurfacePairs::device_bytes() const {
   return rest_.size_bytes() + role_planes_.size_bytes() + planes_.size_bytes() + vertex_origins_.size_bytes() + keys_.size_bytes() +
          sorted_keys_.size_bytes() + entries_.size_bytes() + begins_.size_bytes() + counter_.size_bytes() + vertex_stiffness_.size_bytes() +
-         clear_.size_bytes() + is_near_.size_bytes() + ways_.size_bytes() + rows_.size_bytes() + pairs_.size_bytes() +
-         reports_.size_bytes();
+         thinner_.size_bytes() + clear_.size_bytes() + is_near_.size_bytes() + ways_.size_bytes() + rows_.size_bytes() +
+         pairs_.size_bytes() + reports_.size_bytes();
 }
 
 absl::Status SurfacePairs::SaveState(Queue& queue, StateWriter& archive) const {
@@ -173,7 +182,7 @@ absl::Status SurfacePairs::SaveState(Queue& queue, StateWriter& archive) const {
   [[maybe_unused]] const auto& [layout, scene, options, count, generation, edition, has_cuts, contacts, vertex_origins_host,
                                 vertex_stiffness_host, reports_host, sort, make, bound_entries, linearize, bound_moves, report, clear_ways,
                                 rest, role_planes, planes, vertex_origins, keys, sorted_keys, entries, begins, counter, vertex_stiffness,
-                                clear, is_near, pairs, ways, rows, reports] = *this;
+                                thinner, clear, is_near, pairs, ways, rows, reports] = *this;
   std::vector<uint32_t> host(begins.count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(begins, std::span<uint32_t>(host)));
   std::vector<uint8_t> has_entries(layout.vertex_count);

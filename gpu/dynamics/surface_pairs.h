@@ -90,7 +90,9 @@ class SurfacePairs {
   DeviceBuffer<Float4> role_planes_;  // [4 pair + role]
   DeviceBuffer<Float4> planes_;       // by vertex, as entries_
   DeviceBuffer<uint32_t> vertex_origins_, keys_, sorted_keys_, entries_, begins_, counter_;
-  DeviceBuffer<float> vertex_stiffness_, clear_;
+  DeviceBuffer<float> vertex_stiffness_;
+  DeviceBuffer<float> thinner_;  // see make_pairs; empty without shells
+  DeviceBuffer<float> clear_;
   DeviceBuffer<uint8_t> is_near_;
   DeviceBuffer<SurfacePair> pairs_;
   DeviceBuffer<PairWay> ways_;

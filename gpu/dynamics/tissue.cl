@@ -11,6 +11,7 @@
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
      PALPATE_VOLUME  1 if there are bodies that keep their volume; see volume.cl
      PALPATE_SHAPE  1 if there are shape-matched bodies; their corners have zero moduli and are read as lists of neighbours only
+     PALPATE_SHELL  bits of gpu/shared/shell_types.h: what the shells of the scene have, 0: there are none; see shell_terms.clh
 
    Layout: vertices are in solver order: colour by colour, fixed ones last. Edits leave slots without a vertex (no mass, no corners), blocks
    that are of nobody, and tets without one (four equal vertices). The corners of a vertex fill whole blocks of PALPATE_LANES, those that
@@ -35,6 +36,7 @@
 #define PALPATE_SURFACE 1
 #define PALPATE_SHAPE 1
 #define PALPATE_VOLUME 1
+#define PALPATE_SHELL 63u
 #endif
 
 #define PALPATE_CONCAT_(a, b) a##b
@@ -264,7 +266,7 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
       if (weight == 0.0f) continue;
       const float4 tip = colliders[c].tip;
       const float4 axis = colliders[c].axis;
-      const float radius = colliders[c].tip_start.w;
+      const float radius = colliders[c].tip_start.w + surface_offset(tri);
       const float3 n = contact.normal.xyz;
       const float s = contact.normal.w;
       const float3 on_axis = tip.xyz + s * axis.xyz;
@@ -281,11 +283,12 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
       add_friction_term(b, n, slip, friction_factor(p, force, length(slip)), weight, 1.0f);
     }
   }
-  if (fan.x != fan.y) {
+  if (fan.x != fan.y && p->plane_count != 0) {
+    const float margin = p->margin_m + surface_offset(triangles[vertex_triangles[fan.x]]);
     for (uint i = 0; i < p->plane_count; ++i) {
       const float4 plane = planes[i].normal_offset;
       float slope;
-      const float force = contact_force(p, p->stiffness_n_per_m, p->margin_m - (dot(plane.xyz, x[v].xyz) - plane.w), &slope);
+      const float force = contact_force(p, p->stiffness_n_per_m, margin - (dot(plane.xyz, x[v].xyz) - plane.w), &slope);
       if (force == 0.0f) continue;
       pushed = true;
       add_normal_term(b, plane.xyz, force, slope);
@@ -410,10 +413,18 @@ static inline bool add_surface_contacts(const __global SurfaceParams* sp, uint v
 #define BOUND_ARGS
 #endif
 
+/* Of shells, see shell_terms.clh. */
+#if PALPATE_SHELL
+#include "gpu/dynamics/shell_terms.clh"
+#else
+#define SHELL_ARGS
+#define SHELL_VALUES
+#endif
+
 /* Sums force and Hessian of vertex v over the blocks that this work-item of the team handles, and the pull of its goal at the first. */
 static inline Block elastic_block(const __global StepParams* p, uint v, uint lane, const __global float4* x,
                                   const __global uint2* block_range, const __global float* corner_real, const __global uint* corner_index,
-                                  const __global float* corner_strain, const __global float4* rotations SHAPE_ARGS) {
+                                  const __global float* corner_strain, const __global float4* rotations SHAPE_ARGS SHELL_ARGS) {
   const float4 xi = x[v];
   RVec force;
   force.x = force.y = force.z = SPLAT(0.0f);
@@ -428,6 +439,9 @@ static inline Block elastic_block(const __global StepParams* p, uint v, uint lan
   for (uint block = blocks.x + lane; block < blocks.y; block += PALPATE_TEAM) {
     add_block(p->lambda_cap, x, xi, block, corner_real, corner_index, corner_strain, rotations, &force, &h);
   }
+#if PALPATE_SHELL
+  add_shells(v, lane, x, xi SHELL_VALUES, &force, &h);
+#endif
   Block b;
   b.force = (float3)(lane_sum(force.x), lane_sum(force.y), lane_sum(force.z));
   b.xx = lane_sum(h.xx);
@@ -504,8 +518,8 @@ __kernel void apply_loads(const __global StepParams* p, uint load_count, const _
   y[v] = (float4)(target.xyz + p->dt_s * p->dt_s / (mass[v] * (1.0f + target.w)) * force, target.w);
 }
 
-/* C = F^T F at the start of a step and the viscosity/dt that acts in it: `rate`, which fades where tissue is strained far; inverted tets have
-   none. */
+/* C = F^T F at the start of a step and the viscosity/dt that acts in it: `rate`, which fades where tissue is strained far; inverted tets
+   have none. */
 static inline void store_strain(const RMat* f, const RSym* c, PALPATE_R rate, __global float* out) {
   STORE_R(c->xx, out);
   STORE_R(c->xy, out + PALPATE_LANES);
@@ -542,8 +556,9 @@ __kernel void start_strain(uint block_count, const __global float4* x_start, con
 #endif
 
 /* F of the tets first .. first + lanes - 1 (the last one where there are fewer), and which of these are no free places. */
-static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first, uint last, const __global float4* x, const __global uint4* tets,
-                                       const __global float4* tet_rest, LANE_INT* is_tet) {
+static inline __attribute__((always_inline)) RMat deformation_of_tets(uint first, uint last, const __global float4* x,
+                                                                      const __global uint4* tets, const __global float4* tet_rest,
+                                                                      LANE_INT* is_tet) {
   float edge[9][PALPATE_LANES], row[9][PALPATE_LANES];
   int used[PALPATE_LANES];
 #pragma unroll
@@ -679,18 +694,18 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
     const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
     const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
     const __global uint* anchor_begin, const __global Anchor* anchors, __global uchar* touched,
-    const __global uint* held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS) {
+    const __global uint* held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS SHELL_ARGS) {
   const uint item = (uint)get_global_id(0) / PALPATE_TEAM;
 #if PALPATE_TEAM == 1
   if (item >= count) return;
   const uint v = first + item;
   if (mass[v] == 0.0f) return; /* an empty slot */
-  Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES);
+  Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES);
 #else
   __local float sums[9 * PALPATE_GROUP];
   const uint lane = (uint)get_global_id(0) % PALPATE_TEAM;
   const uint v = first + min(item, count - 1);
-  Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES);
+  Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES);
   b = sum_of_team(sums + (uint)get_local_id(0), PALPATE_GROUP, lane, PALPATE_TEAM, b);
   if (lane != 0 || item >= count || mass[v] == 0.0f) return;
 #endif
@@ -808,9 +823,9 @@ static inline void store_mat(const RMat* m, __global float* real) {
 }
 
 /* What the forces of a batch do along its moves [J] where they have gone by this share, with the rotations as they are. */
-static inline __attribute__((always_inline)) PALPATE_R work_of_batch(const __global StepParams* p, uint batch, const RMat* from, const RMat* turn, float share,
-                                      const __global float4* tet_moduli, const __global float4* rotations,
-                                      const __global float* tet_strain) {
+static inline __attribute__((always_inline)) PALPATE_R work_of_batch(const __global StepParams* p, uint batch, const RMat* from,
+                                                                     const RMat* turn, float share, const __global float4* tet_moduli,
+                                                                     const __global float4* rotations, const __global float* tet_strain) {
   const uint first = batch * PALPATE_LANES;
   const uint last = min(first + PALPATE_LANES, p->tet_count) - 1;
   float moduli[3][PALPATE_LANES], known[4][PALPATE_LANES];
@@ -923,7 +938,7 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
                             const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
                             const __global ToolContact* contacts, const __global Collider* colliders,
                             const __global PlaneObstacle* obstacles, const __global uint* anchor_begin, const __global Anchor* anchors,
-                            __global float4* forces SURFACE_ARGS SHAPE_ARGS PRESSURE_ARGS) {
+                            __global float4* forces SURFACE_ARGS SHAPE_ARGS PRESSURE_ARGS SHELL_ARGS) {
   const uint v = (uint)get_global_id(0);
   if (v >= p->vertex_count) return;
   Block b;
@@ -931,7 +946,8 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
   b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
   if (parts & 1u) {
     for (uint lane = 0; lane < PALPATE_TEAM; ++lane) {
-      b.force += elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES).force;
+      b.force +=
+          elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES).force;
     }
 #if PALPATE_VOLUME
     const uint entry = vertex_entry[v];
@@ -1017,7 +1033,8 @@ __kernel void component_shares(const __global StepParams* p, uint component_coun
     if (fan.x == fan.y) continue;
     for (uint j = 0; j < p->plane_count; ++j) {
       const float4 plane = planes[j].normal_offset;
-      const float within = p->margin_m - (dot(plane.xyz, x[v].xyz) - plane.w);
+      const float margin = p->margin_m + surface_offset(triangles[vertex_triangles[fan.x]]);
+      const float within = margin - (dot(plane.xyz, x[v].xyz) - plane.w);
       share = fmin(share, shift_share(within, -dot(plane.xyz, shift), p->margin_m));
     }
     for (uint f = fan.x; f < fan.y; ++f) {
@@ -1031,7 +1048,7 @@ __kernel void component_shares(const __global StepParams* p, uint component_coun
         const float3 n = contact.normal.xyz;
         const float3 on_axis = colliders[c].tip.xyz + contact.normal.w * colliders[c].axis.xyz;
         const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
-        const float within = p->margin_m + colliders[c].tip_start.w - dot(n, point - on_axis);
+        const float within = p->margin_m + (colliders[c].tip_start.w + surface_offset(tri)) - dot(n, point - on_axis);
         share = fmin(share, shift_share(within, -dot(n, shift), p->margin_m));
       }
     }

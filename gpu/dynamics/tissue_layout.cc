@@ -1,6 +1,7 @@
 #include "gpu/dynamics/tissue_layout.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -60,13 +61,16 @@ TetLists ListTets(const TissueModel& model) {
   return lists;
 }
 
-/// Greedy colouring of the free vertices such that no tet holds a colour twice; those with most corners first.
-std::vector<uint32_t> ColorVertices(const TissueModel& model, const TetLists& lists, uint32_t* color_count) {
+/// Greedy colouring of the free vertices such that no tet, no triangle of a shell and no hinge holds a colour twice; those with most
+/// corners first.
+std::vector<uint32_t> ColorVertices(const TissueModel& model, const TetLists& lists, const ShellLists& shells, uint32_t* color_count) {
   constexpr uint32_t kNone = 0xffffffffU;
   const size_t n = model.rest_m.size();
   std::vector<uint32_t> order(n);
   std::iota(order.begin(), order.end(), 0U);
-  const auto degree = [&](uint32_t v) { return lists.begin[v + 1] - lists.begin[v]; };
+  const auto degree = [&](uint32_t v) {
+    return lists.begin[v + 1] - lists.begin[v] + shells.TrianglesAround(v).size() + shells.HingesAround(v).size();
+  };
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return degree(a) > degree(b); });
   std::vector<uint32_t> color(n, kNone);
   std::vector<uint32_t> used_by;  // last vertex that saw each colour at a neighbour
@@ -77,6 +81,13 @@ std::vector<uint32_t> ColorVertices(const TissueModel& model, const TetLists& li
         if (color[other] != kNone) used_by[color[other]] = v + 1;
       }
     }
+    const auto see = [&](const auto& vertices) {
+      for (const uint32_t other : vertices) {
+        if (color[other] != kNone) used_by[color[other]] = v + 1;
+      }
+    };
+    for (const uint32_t t : shells.TrianglesAround(v)) see(model.shells[t].vertices);
+    for (const uint32_t h : shells.HingesAround(v)) see(shells.hinges[h].vertices);
     uint32_t c = 0;
     while (c < used_by.size() && used_by[c] == v + 1) ++c;
     if (c == used_by.size()) used_by.push_back(0);
@@ -194,7 +205,7 @@ absl::Status CheckModel(const TissueModel& model, const LayoutEntries& entries) 
   if (!model.held_axes.empty() && model.held_axes.size() != n)
     return absl::InvalidArgumentError(absl::StrCat("held_axes: ", model.held_axes.size(), " entries for ", n, " vertices"));
   for (size_t v = 0; v < model.held_axes.size(); ++v) PALPATE_RETURN_IF_ERROR(entries.CheckHeld(v));
-  if (n == 0 || (model.tets.empty() && model.rigid.empty() && !model.may_be_at_rest))
+  if (n == 0 || (model.tets.empty() && model.shells.empty() && model.rigid.empty() && !model.may_be_at_rest))
     return absl::InvalidArgumentError("the model has no tetrahedra");
   if (model.tets.size() >= (1U << 29) || n >= (1U << 31)) return absl::InvalidArgumentError("the model exceeds 2^29 tetrahedra");
   for (size_t t = 0; t < model.tets.size(); ++t) {
@@ -327,7 +338,8 @@ void LayoutEntries::WriteTet(uint32_t t) {
 void LayoutEntries::WriteTriangle(uint32_t t, bool is_tissue) {
   const auto& v = model_.surface_triangles[t];
   const auto& index = layout_.solver_index;
-  layout_.triangles[t] = {ToNumber(index[v[0]]), ToNumber(index[v[1]]), ToNumber(index[v[2]]), is_tissue ? 1U : 0U};
+  const uint32_t kind = is_tissue ? 1U : std::bit_cast<uint32_t>(layout_.shell.HalfThickness(v[0]));
+  layout_.triangles[t] = {ToNumber(index[v[0]]), ToNumber(index[v[1]]), ToNumber(index[v[2]]), kind};
 }
 
 void LayoutEntries::WriteVertex(uint32_t vertex, std::span<const uint32_t> tets) {
@@ -345,11 +357,19 @@ void LayoutEntries::WriteVertex(uint32_t vertex, std::span<const uint32_t> tets)
     damped_mass += share * tet.mass_damping_per_s;
     stiffness += YoungModulus(tet) * std::cbrt(6 * std::numbers::sqrt2 * volume_m3);
   }
+  auto counted = static_cast<double>(tets.size());
+  if (layout_.shell.HasVertex(vertex)) {
+    const ShellVertex& shell = layout_.shell.vertices[vertex];
+    mass = shell.mass_kg;
+    damped_mass = shell.damped_mass_kg_per_s;
+    stiffness = shell.stiffness_n_per_m;
+    counted = 1;
+  }
   layout_.mass_kg[slot] = static_cast<float>(mass);
   layout_.held_axes[slot] = model_.held_axes.empty() || model_.fixed[vertex] != kFreeVertex ? 0 : model_.held_axes[vertex];
   layout_.mass_damping_per_s[slot] = damped_mass > 0 ? static_cast<float>(damped_mass / mass) : 0.0F;
   // Of a pair the softer side counts: static bodies leave it to the other.
-  layout_.vertex_stiffness_n_per_m[slot] = stiffness > 0 ? static_cast<float>(stiffness / static_cast<double>(tets.size()))
+  layout_.vertex_stiffness_n_per_m[slot] = stiffness > 0                          ? static_cast<float>(stiffness / counted)
                                            : model_.fixed[vertex] == kFixedVertex ? kStaticStiffness_n_per_m
                                                                                   : 0.0F;
   if (!layout_.vertex_origin.empty()) layout_.vertex_origin[slot] = model_.vertex_origin[vertex];
@@ -435,10 +455,11 @@ namespace {
 uint32_t BlocksOf(const TetLists& lists, uint32_t v, uint32_t lanes) { return (lists.begin[v + 1] - lists.begin[v] + lanes - 1) / lanes; }
 
 /// Slots of all vertices that are there: colour by colour, each with its room, fixed ones last. Returns the vertices in that order.
-std::vector<uint32_t> PlaceVertices(const TissueModel& model, const TetLists& lists, const TissueSlack& slack, TissueLayout* layout) {
+std::vector<uint32_t> PlaceVertices(const TissueModel& model, const TetLists& lists, const ShellLists& shells, const TissueSlack& slack,
+                                    TissueLayout* layout) {
   const auto n = static_cast<uint32_t>(model.rest_m.size());
   uint32_t color_count = 0;
-  const std::vector<uint32_t> color = ColorVertices(model, lists, &color_count);
+  const std::vector<uint32_t> color = ColorVertices(model, lists, shells, &color_count);
   const auto blocks_of = [&](uint32_t v) { return BlocksOf(lists, v, layout->lanes); };
   std::vector<uint32_t> order;
   for (uint32_t v = 0; v < n; ++v) {
@@ -496,6 +517,9 @@ void PlaceTets(const TissueModel& model, size_t tet_room, LayoutEntries& entries
   if (layout->live_tet_count > 0) {
     layout->mean_edge_m = edge_sum / (6.0 * layout->live_tet_count);
     layout->mean_young_modulus_pa = modulus_sum / layout->live_tet_count;
+  } else if (!layout->shell.empty()) {
+    layout->mean_edge_m = layout->shell.mean_edge_m;
+    layout->mean_young_modulus_pa = layout->shell.mean_modulus_pa;
   }
 }
 
@@ -611,9 +635,11 @@ absl::StatusOr<TissueLayout> LayOutTissue(const TissueModel& model, double dt_s,
   TissueLayout layout;
   LayoutEntries entries(model, dt_s, &layout);
   PALPATE_RETURN_IF_ERROR(CheckModel(model, entries));
+  PALPATE_ASSIGN_OR_RETURN(const ShellLists shells, ListShells(model));
   const TetLists lists = ListTets(model);
   layout.lanes = lanes;
-  const std::vector<uint32_t> order = PlaceVertices(model, lists, slack, &layout);
+  const std::vector<uint32_t> order = PlaceVertices(model, lists, shells, slack, &layout);
+  layout.shell = LayOutShells(model, shells, layout.original_index, layout.solver_index, lanes, dt_s);
   PlaceTets(model, slack.Room(model.tets.size()), entries, &layout);
   PlaceBlocks(lists, order, &layout);
   WriteVertices(model, lists, order, dt_s, slack.Room(layout.block_count), entries, &layout);
@@ -692,13 +718,12 @@ class Ranges {
   std::vector<uint8_t> is_taken_;
 };
 
-/// Colours of two vertices of one tet differ.
-bool AreColored(const TissueModel& model, const LayoutSkeleton& s) {
-  for (const TissueTet& tet : model.tets) {
-    if (LayoutEntries::IsFree(tet)) continue;
+/// Colours of two vertices of one tet, one triangle of a shell or one hinge differ.
+bool AreColored(const TissueModel& model, const ShellLists& shells, const LayoutSkeleton& s) {
+  const auto differ = [&](const auto& vertices) {
     std::array<std::ptrdiff_t, 4> colors{};
     size_t count = 0;
-    for (const uint32_t v : tet.vertices) {
+    for (const uint32_t v : vertices) {
       const uint32_t slot = ToNumber(s.solver_index[v]);
       if (slot >= s.free_count) continue;
       const std::ptrdiff_t color = std::upper_bound(s.color_begin.begin(), s.color_begin.end(), slot) - s.color_begin.begin();
@@ -707,8 +732,12 @@ bool AreColored(const TissueModel& model, const LayoutSkeleton& s) {
       }
       colors[count++] = color;
     }
-  }
-  return true;
+    return true;
+  };
+  return std::all_of(model.tets.begin(), model.tets.end(),
+                     [&](const TissueTet& tet) { return LayoutEntries::IsFree(tet) || differ(tet.vertices); }) &&
+         std::all_of(model.shells.begin(), model.shells.end(), [&](const ShellTriangle& t) { return differ(t.vertices); }) &&
+         std::all_of(shells.hinges.begin(), shells.hinges.end(), [&](const ShellHinge& h) { return differ(h.vertices); });
 }
 
 }  // namespace
@@ -718,6 +747,7 @@ absl::StatusOr<TissueLayout> LayOutTissueAs(const TissueModel& model, double dt_
   LayoutEntries entries(model, dt_s, &layout);
   PALPATE_RETURN_IF_ERROR(CheckModel(model, entries));
   PALPATE_RETURN_IF_ERROR(CheckRooms(model, skeleton));
+  PALPATE_ASSIGN_OR_RETURN(const ShellLists shells, ListShells(model));
   const TetLists lists = ListTets(model);
   layout.lanes = skeleton.lanes;
   layout.vertex_count = skeleton.vertex_count;
@@ -727,7 +757,8 @@ absl::StatusOr<TissueLayout> LayOutTissueAs(const TissueModel& model, double dt_
   layout.color_end = skeleton.color_end;
   layout.solver_index = skeleton.solver_index;
   PALPATE_ASSIGN_OR_RETURN(const std::vector<uint32_t> vertices, TakeSlots(model, skeleton, &layout));
-  if (!AreColored(model, skeleton)) return OtherModel("two vertices of a tet have one colour");
+  if (!AreColored(model, shells, skeleton)) return OtherModel("two vertices of a tet have one colour");
+  layout.shell = LayOutShells(model, shells, layout.original_index, layout.solver_index, layout.lanes, dt_s);
   PlaceTets(model, skeleton.tet_room, entries, &layout);
   for (size_t energy = 0; energy < layout.has_energy.size(); ++energy) {
     if (layout.has_energy[energy] && !skeleton.has_energy[energy]) return OtherModel("an energy is missing");

@@ -8,6 +8,7 @@
 #include "gpu/base/range_pool.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/rigid_joint_types.h"
+#include "gpu/dynamics/shell_layout.h"
 #include "gpu/shared/dynamics_types.h"
 #include "gpu/shared/shape_types.h"
 #include "gpu/shared/types.h"
@@ -149,6 +150,7 @@ struct TissueRigidBody {
 struct TissueModel {
   std::vector<std::array<double, 3>> rest_m;  ///< [vertex_count]
   std::vector<TissueTet> tets;                ///< [tet_count]
+  std::vector<ShellTriangle> shells;          ///< triangles of shells; the same after edits
   std::vector<uint8_t> fixed;                 ///< [vertex_count], TissueVertexKind; absent: the index is not in use
   /// [vertex_count] or empty: bit a of a free vertex: its coordinate a keeps its bits, while the others move. At most two of the three; of
   /// others nothing is read.
@@ -180,10 +182,12 @@ struct TissueModel {
   std::vector<uint32_t> vertex_origin;
   bool may_be_at_rest = false;  ///< it is no error if nothing can move or no tets are left
 
+  /// All but shells, which no edit changes: who reads makes them anew.
   template <typename Archive>
   void VisitState(Archive& archive) {
-    auto& [rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags, driven_regions, given, all_loads,
-           loads_of_triangles, rigid_bodies, all_joints, all_shapes, origins, at_rest] = *this;
+    [[maybe_unused]] auto& [rest, of_tets, of_shells, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags,
+                            driven_regions, given, all_loads, loads_of_triangles, rigid_bodies, all_joints, all_shapes, origins, at_rest] =
+        *this;
     archive(rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags, driven_regions, given, all_loads,
             loads_of_triangles, rigid_bodies, all_joints, all_shapes, origins, at_rest);
   }
@@ -236,7 +240,7 @@ struct TissueLayout {
   std::vector<UInt4> tets;                 ///< [tet room], slots
   std::vector<Float4> tet_rest;            ///< [tet room][3] rows of Dm^-1; w of the first = 1 if shape-matched
   std::vector<Float4> tet_moduli;          ///< [tet room] V mu [J], V lambda [J], damping / dt, code of the energy; 0 if shape-matched
-  std::vector<UInt4> triangles;            ///< [triangle room], slots; w = 1: of tissue
+  std::vector<UInt4> triangles;            ///< [triangle room], slots; w = 1: of tissue, bits of half its thickness [m]: of a shell
   std::vector<uint32_t> triangle_body;     ///< [triangle_count] or empty: surfaces do not meet
   BySlot<UInt2> vertex_triangle_range;     ///< begin and end in vertex_triangles
   std::vector<uint32_t> vertex_triangles;  ///< rising for each vertex; lists take multiples of four places
@@ -255,8 +259,9 @@ struct TissueLayout {
   bool has_fibers = false;
   bool has_viscosity = false;
   bool has_surface_contact = false;  ///< there is more than one body, or one that may meet itself
-  double mean_edge_m = 0;
-  double mean_young_modulus_pa = 0;
+  ShellLayout shell;
+  double mean_edge_m = 0;            ///< of tets, or of shells where there are none
+  double mean_young_modulus_pa = 0;  ///< likewise
 
   bool Has(TissueEnergy energy) const { return has_energy[static_cast<size_t>(energy)]; }
   /// Bit c: tets have the energy of gpu/shared/energies.h with code c.

@@ -252,6 +252,8 @@ absl::StatusOr<bool> TissueLayoutEditor::Apply(const TissueModel& model, const T
     if (t < model.surface_triangles.size()) PALPATE_RETURN_IF_ERROR(entries.CheckTriangle(t));
   }
   if (ReachesRigid(model, layout_, change.triangles, work.vertices)) return false;
+  const auto is_of_shell = [&](uint32_t v) { return layout_.shell.HasVertex(v); };  // shells are laid out as a whole
+  if (std::any_of(work.vertices.begin(), work.vertices.end(), is_of_shell)) return false;
   PALPATE_RETURN_IF_ERROR(ReleaseSlots(model, &work));
   if (!TakeSlots(model, change, &work)) return false;
   PALPATE_ASSIGN_OR_RETURN(fits, WriteEntries(model, entries, &work));

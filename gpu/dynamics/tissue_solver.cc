@@ -238,6 +238,10 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Close(bool advance, TissueTimes t
   step.recovering = recovery_.active();
   if (energy_) {
     PALPATE_ASSIGN_OR_RETURN(step.elastic_energy_j, energy_->At(*queue_, tissue_, layout_));
+    if (ShellTerms* const shells = sweeps_.shells(); shells != nullptr) {
+      PALPATE_ASSIGN_OR_RETURN(const double of_shells_j, shells->Energy(*queue_, tissue_, tuning_.partials, options_.energy_in_double));
+      *step.elastic_energy_j += of_shells_j;
+    }
   }
   step.contacts = tools_.reports();
   step.surface_contacts = surface_reports_;

@@ -28,6 +28,7 @@ double MeanRigidMass(const TissueModel& model) {
 
 double ContactStiffness(const TissueModel& model, const TissueOptions& options, const TissueLayout& layout) {
   if (options.stiffness_n_per_m > 0) return options.stiffness_n_per_m;
+  if (layout.live_tet_count == 0 && !layout.shell.empty()) return layout.shell.mean_stiffness_n_per_m;
   if (layout.live_tet_count == 0) return MeanRigidMass(model) / (options.dt_s * options.dt_s);
   return kTissueStiffness * layout.mean_young_modulus_pa * layout.mean_edge_m;
 }
@@ -101,7 +102,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   }
   PALPATE_RETURN_IF_ERROR(MakeKernels(old));
   PALPATE_RETURN_IF_ERROR(tools_.Bind(tissue_, anchors_));
-  PALPATE_RETURN_IF_ERROR(sweeps_.Bind(tissue_, tools_, anchors_));
+  PALPATE_RETURN_IF_ERROR(sweeps_.Bind(*queue_, tissue_, tools_, anchors_));
   PALPATE_RETURN_IF_ERROR(state_check_.Bind(tissue_));
   return surface_ ? BindSurface() : absl::OkStatus();
 }
@@ -126,7 +127,7 @@ absl::Status TissueSolver::Impl::LayOut(const TissueModel& model, const SavedLay
 absl::Status TissueSolver::Impl::MakeSurface(SurfaceContacts* old, double reach_edge_m) {
   SurfaceOptions options;
   options.dt_s = options_.dt_s;
-  options.margin_m = options_.margin_m;
+  options.margin_m = options_.margin_m + 2 * layout_.shell.max_half_thickness_m;  // of the thickest pair; SurfacePairs knows the others
   options.stiffness_n_per_m = options_.stiffness_n_per_m;
   options.friction = options_.surface_friction;
   options.reserve_m = options_.surface_reserve_m;

@@ -42,7 +42,7 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
               {"PALPATE_GROUP", std::to_string(tuning_.group)}, {"PALPATE_ENERGY_MASK", absl::StrCat(layout_.EnergyMask(), "u")},
               {"PALPATE_FIBERS", flag(layout_.has_fibers)},     {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
               {"PALPATE_SURFACE", flag(surfaces_meet)},         {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
-              {"PALPATE_VOLUME", flag(volumes_ != nullptr)}};
+              {"PALPATE_VOLUME", flag(volumes_ != nullptr)},    {"PALPATE_SHELL", absl::StrCat(layout_.shell.mask, "u")}};
   constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {
       {&TissueSweeps::start_strain_, "start_strain"}, {&TissueSweeps::extract_rotations_, "extract_rotations"},
       {&TissueSweeps::solve_color_, "solve_color"},   {&TissueSweeps::vertex_forces_, "vertex_forces"},
@@ -65,7 +65,7 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
   return absl::OkStatus();
 }
 
-absl::Status TissueSweeps::Bind(const TissueBuffers& tissue, const ToolContacts& tools, const TissueAnchors& anchors) {
+absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const ToolContacts& tools, const TissueAnchors& anchors) {
   PALPATE_RETURN_IF_ERROR(start_strain_.Bind(Arg("block_count", layout_.block_count), Arg("x_start", tissue.x_start),
                                              Arg("block_vertex", tissue.block_vertex), Arg("corner_real", tissue.corner_real),
                                              Arg("corner_index", tissue.corner_index), Arg("corner_strain", tissue.corner_strain)));
@@ -93,6 +93,11 @@ absl::Status TissueSweeps::Bind(const TissueBuffers& tissue, const ToolContacts&
                                            Arg("x_before2", tissue.x_before2), Arg("touched", tissue.touched),
                                            Arg("held_axes", tissue.held_axes)));
   if (shapes_) PALPATE_RETURN_IF_ERROR(BindShapes());
+  if (!layout_.shell.empty()) {
+    shells_ = std::make_unique<ShellTerms>(layout_.shell);
+    PALPATE_RETURN_IF_ERROR(shells_->Init(queue, layout_.lanes, defines_, tissue));
+    for (Kernel* kernel : {&solve_color_, &vertex_forces_}) PALPATE_RETURN_IF_ERROR(shells_->Bind(*kernel));
+  }
   return volumes_ ? BindVolumes(tissue) : absl::OkStatus();
 }
 
@@ -184,9 +189,9 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
 
 absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
-  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omega, plain, has_swept, shapes, volumes, has_goal,
-                          strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, start_tets, begin_line, work_on_line,
-                          forces, tet_strain, tet_line] = *this;
+  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omega, plain, has_swept, shapes, volumes, shells,
+                          has_goal, strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, start_tets, begin_line,
+                          work_on_line, forces, tet_strain, tet_line] = *this;
   return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
 }
 
@@ -196,6 +201,7 @@ absl::Status TissueSweeps::LoadState(Queue& queue, StateReader& archive) {
 
 absl::Status TissueSweeps::Begin(Queue& queue, const TissueBuffers& tissue) {
   if (shapes_) PALPATE_RETURN_IF_ERROR(shapes_->Begin(queue, tissue.x_start));
+  if (shells_) PALPATE_RETURN_IF_ERROR(shells_->Begin(queue));
   if (!layout_.has_viscosity) return absl::OkStatus();
   if (moves_along_ && HasStresses()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(start_tets_, {layout_.BatchesOfTets(), 0}));
   return queue.Enqueue(start_strain_, {layout_.block_count, 0});
@@ -274,7 +280,7 @@ absl::Status TissueSweeps::ReadForces(Queue& queue, const TissueBuffers& tissue,
 
 size_t TissueSweeps::device_bytes() const {
   return forces_.size_bytes() + tet_strain_.size_bytes() + tet_line_.size_bytes() + (shapes_ ? shapes_->device_bytes() : 0) +
-         (volumes_ ? volumes_->device_bytes() : 0);
+         (volumes_ ? volumes_->device_bytes() : 0) + (shells_ ? shells_->device_bytes() : 0);
 }
 
 }  // namespace palpate::gpu

@@ -8,6 +8,7 @@
 #include "gpu/base/state_archive.h"
 #include "gpu/base/status.h"
 #include "gpu/dynamics/shape_goals.h"
+#include "gpu/dynamics/shell_terms.h"
 #include "gpu/dynamics/surface_contact.h"
 #include "gpu/dynamics/tissue_anchors.h"
 #include "gpu/dynamics/tissue_buffers.h"
@@ -30,7 +31,7 @@ class TissueSweeps {
   explicit TissueSweeps(const TissueLayout& layout) : layout_(layout) {}
   absl::Status Init(Queue& queue, const TissueModel& model, const TissueOptions& options, const TissueTuning& tuning, bool surfaces_meet,
                     TissueSweeps* old);
-  absl::Status Bind(const TissueBuffers& tissue, const ToolContacts& tools, const TissueAnchors& anchors);
+  absl::Status Bind(Queue& queue, const TissueBuffers& tissue, const ToolContacts& tools, const TissueAnchors& anchors);
   absl::Status BindAnchors(const TissueAnchors& anchors);  ///< when their buffer became another
   /// The arguments that change when the lists of pairs grow.
   absl::Status BindSurface(const SurfaceContacts& surface);
@@ -79,6 +80,8 @@ class TissueSweeps {
   absl::Status ReadForces(Queue& queue, const TissueBuffers& tissue, uint32_t parts, std::span<Float4> forces_n);
 
   bool keeps_volumes() const { return volumes_ != nullptr; }
+  /// Null: there are no shells.
+  ShellTerms* shells() { return shells_.get(); }
   size_t device_bytes() const;
 
  private:
@@ -101,7 +104,8 @@ class TissueSweeps {
   bool has_swept_ = false;                 // in this step
   std::unique_ptr<ShapeGoals> shapes_;     // null: no shape-matched bodies
   std::unique_ptr<VolumeKeeper> volumes_;  // null: no bodies that keep their volume
-  std::vector<uint8_t> has_goal_;          // [slot], if there are
+  std::unique_ptr<ShellTerms> shells_;     // null: no shells
+  std::vector<uint8_t> has_goal_;          // [slot], if there are shape-matched bodies
   Kernel start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_along_, keep_volumes_;
   Kernel start_tets_, begin_line_, work_on_line_;
   DeviceBuffer<Float4> forces_;

@@ -245,11 +245,11 @@ absl::Status ToolContacts::EnqueueReport(Queue& queue, const TissueBuffers& tiss
   report_count_host_ = 0;
   if (empty()) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Fill(report_count_, 0U));
-  PALPATE_RETURN_IF_ERROR(
-      queue.Launch(report_contacts_, Contacts(), Arg("p", tissue.params), Arg("capacity", static_cast<uint32_t>(reports_.count())),
-                   Arg("x", tissue.x), Arg("x_start", tissue.x_start), Arg("triangles", tissue.triangles), Arg("colliders", colliders_),
-                   Arg("list", list_), Arg("contacts", contacts_), Arg("planes", planes_),
-                   Arg("vertex_triangle_range", tissue.vertex_triangle_range), Arg("header", report_count_), Arg("reports", reports_)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(
+      report_contacts_, Contacts(), Arg("p", tissue.params), Arg("capacity", static_cast<uint32_t>(reports_.count())), Arg("x", tissue.x),
+      Arg("x_start", tissue.x_start), Arg("triangles", tissue.triangles), Arg("colliders", colliders_), Arg("list", list_),
+      Arg("contacts", contacts_), Arg("planes", planes_), Arg("vertex_triangle_range", tissue.vertex_triangle_range),
+      Arg("vertex_triangles", tissue.vertex_triangles), Arg("header", report_count_), Arg("reports", reports_)));
   reports_host_.resize(reports_.count());
   PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(report_count_, std::span<uint32_t>(&report_count_host_, 1)));
   return queue.EnqueueRead(reports_, std::span<ContactReport>(reports_host_));

@@ -90,12 +90,12 @@ __kernel void find_contacts(const __global StepParams* p, const __global float4*
   const uint mask_before = triangle_colliders[t];
   uint mask = 0;
   for (uint k = 0; k < p->collider_count; ++k) {
-    if (tri.w != 0u && colliders[k].skips_tissue != 0u) continue;
+    if (tri.w == 1u && colliders[k].skips_tissue != 0u) continue;
     const float3 p0 = colliders[k].tip_start.xyz;
     const float3 d0 = colliders[k].axis_start.xyz;
     const float3 p1 = colliders[k].tip.xyz;
     const float3 d1 = colliders[k].axis.xyz;
-    const float radius = colliders[k].tip_start.w;
+    const float radius = colliders[k].tip_start.w + surface_offset(tri);
     const float tool_motion = fmax(distance(p0, p1), distance(p0 + d0, p1 + d1));
     const float slack = motion + tool_motion + fmax(radius, p->range_m);
     const float reach = radius + p->margin_m + slack;
@@ -187,7 +187,7 @@ __kernel void update_contacts(const __global StepParams* p, const __global float
                                               0.1f * p->margin_m, &s, &weights);
     const float dist = length(d);
     float4 side = contacts[slot].side;
-    const float touch = colliders[c].tip_start.w + p->margin_m;
+    const float touch = (colliders[c].tip_start.w + surface_offset(tri)) + p->margin_m;
     float3 n = dist > 1e-9f ? d / dist : side.xyz;
     bool active = dist < touch;
     if (side.w != SIDE_UNKNOWN) {
@@ -237,7 +237,8 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void so
     const float3 on_axis = member->tip.xyz + s * member->axis.xyz;
     const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
     float slope;
-    const float force = contact_force(p, member->axis.w, p->margin_m + member->tip_start.w - dot(n, point - on_axis), &slope);
+    const float force =
+        contact_force(p, member->axis.w, p->margin_m + (member->tip_start.w + surface_offset(tri)) - dot(n, point - on_axis), &slope);
     if (force == 0.0f) continue;
     add_normal_term(&b, n, -force, slope);
     const float3 start =
@@ -318,7 +319,8 @@ __kernel void finish_colliders(const __global StepParams* p, __global Collider* 
 __kernel void report_contacts(const __global StepParams* p, uint capacity, const __global float4* x, const __global float4* x_start,
                               const __global uint4* triangles, const __global Collider* colliders, const __global uint* list,
                               const __global ToolContact* contacts, const __global PlaneObstacle* planes,
-                              const __global uint2* vertex_triangle_range, __global uint* header, __global ContactReport* reports) {
+                              const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles, __global uint* header,
+                              __global ContactReport* reports) {
   const uint count = list[0];
   for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
     const uint slot = list[1 + i];
@@ -326,7 +328,7 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
     const uint t = slot % p->triangle_count;
     const uint4 tri = triangles[t];
     const ToolContact contact = contacts[slot];
-    const float radius = colliders[c].tip_start.w;
+    const float radius = colliders[c].tip_start.w + surface_offset(tri);
     const float3 n = contact.normal.xyz;
     const float s = contact.normal.w;
     const float3 on_axis = colliders[c].tip.xyz + s * colliders[c].axis.xyz;
@@ -346,7 +348,7 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
     r.triangle = t;
     r.gap_m = gap;
     r.arm = s;
-    r.point = (float4)(point, force);
+    r.point = (float4)(point - surface_offset(tri) * n, force);
     r.normal = (float4)(n, 0.0f);
     r.force = (float4)(force * n - friction_factor(p, force, length(slip)) * slip, 0.0f);
     reports[at] = r;
@@ -356,7 +358,7 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
     if (vertex_triangle_range[v].x == vertex_triangle_range[v].y) continue;
     for (uint i = 0; i < p->plane_count; ++i) {
       const float4 plane = planes[i].normal_offset;
-      const float gap = dot(plane.xyz, x[v].xyz) - plane.w;
+      const float gap = dot(plane.xyz, x[v].xyz) - plane.w - surface_offset(triangles[vertex_triangles[vertex_triangle_range[v].x]]);
       float slope;
       const float force = contact_force(p, p->stiffness_n_per_m, p->margin_m - gap, &slope);
       if (force == 0.0f) continue;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
 #include "sim/mesh/tet_mesh.h"
+#include "sim/scene/nurbs_description.h"
 #include "sim/scene/scene_spec.h"
 
 namespace palpate::scene {
@@ -67,8 +68,8 @@ uint8_t HeldAxes(const v1::FixedRegion& region) {
 }
 
 /// Triangles of the surface as vertices of the mesh, outwards.
-std::vector<std::array<uint32_t, 3>> SurfaceOf(const sim::TetMesh& mesh) {
-  const sim::BoundarySurface surface = sim::ExtractBoundary(mesh);
+std::vector<std::array<uint32_t, 3>> SurfaceTriangles(const sim::BodyDescription& body) {
+  const sim::BoundarySurface surface = sim::SurfaceOf(body);
   std::vector<std::array<uint32_t, 3>> out;
   out.reserve(surface.triangles.size());
   for (const auto& t : surface.triangles) out.push_back({surface.vertices[t[0]], surface.vertices[t[1]], surface.vertices[t[2]]});
@@ -76,8 +77,8 @@ std::vector<std::array<uint32_t, 3>> SurfaceOf(const sim::TetMesh& mesh) {
 }
 
 /// Whether a triangle of the surface has all of its vertices in the ascending list.
-bool HasTriangleOf(const std::vector<uint32_t>& vertices, const sim::TetMesh& mesh) {
-  const std::vector<std::array<uint32_t, 3>> triangles = SurfaceOf(mesh);
+bool HasTriangleOf(const std::vector<uint32_t>& vertices, const sim::BodyDescription& body) {
+  const std::vector<std::array<uint32_t, 3>> triangles = SurfaceTriangles(body);
   return std::any_of(triangles.begin(), triangles.end(), [&](const std::array<uint32_t, 3>& t) {
     return std::all_of(t.begin(), t.end(), [&](uint32_t v) { return std::binary_search(vertices.begin(), vertices.end(), v); });
   });
@@ -261,7 +262,7 @@ void CheckSurfaceZones(Checker& check, const std::string& path, const v1::BodySp
 absl::Status BuildSurfaceZones(const v1::BodySpec& body, const std::string& path, sim::BodyDescription& out) {
   if (body.surface_zones().empty()) return absl::OkStatus();
   constexpr int kNone = -1;
-  const std::vector<std::array<uint32_t, 3>> triangles = SurfaceOf(out.mesh);
+  const std::vector<std::array<uint32_t, 3>> triangles = SurfaceTriangles(out);
   std::vector<Eigen::Vector3d> centroids;
   std::vector<Eigen::Vector3d> normals;
   for (const auto& t : triangles) {
@@ -332,7 +333,7 @@ absl::Status BuildLoads(const v1::BodySpec& body, const std::string& path, sim::
       load.surface_zone = static_cast<int>(zone - out.surface_zones.begin());
     } else {
       PALPATE_ASSIGN_OR_RETURN(load.vertices, RegionVertices(RegionOf(spec), load_path, out.mesh));
-      if (spec.load_case() == v1::LoadSpec::kPressurePa && !HasTriangleOf(load.vertices, out.mesh)) {
+      if (spec.load_case() == v1::LoadSpec::kPressurePa && !HasTriangleOf(load.vertices, out)) {
         const char* field = spec.has_box() ? "box" : spec.has_ball() ? "ball" : "vertices";
         return absl::InvalidArgumentError(absl::StrCat(At(load_path, field), ": no surface triangle has all of its vertices among the ",
                                                        load.vertices.size(), " vertices of the region: the pressure would act on nothing"));

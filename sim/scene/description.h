@@ -16,6 +16,7 @@
 #include "sim/instrument/description.h"
 #include "sim/mesh/tet_mesh.h"
 #include "sim/scene/elastic_tet.h"
+#include "sim/scene/shell_description.h"
 
 namespace palpate::sim {
 
@@ -153,7 +154,7 @@ struct NurbsBodyShape;
 /// A body, already meshed, placed and checked. Defaults and ranges are those of proto/palpate/v1/scene.proto.
 struct BodyDescription {
   std::string name;
-  TetMesh mesh;  ///< rest shape in W, metres, valid by ValidateTetMesh; of a NURBS body the vertices of its triangles alone
+  TetMesh mesh;  ///< rest shape in W, metres, valid by ValidateTetMesh; of a NURBS body or a shell the vertices of its triangles alone
   BodyKind kind = BodyKind::kDeformable;
   Simulation simulation = Simulation::kDynamic;  ///< of a deformable body; pre-computed and hybrid ones take no driven regions, loads,
                                                  ///< velocities
@@ -181,8 +182,9 @@ struct BodyDescription {
   std::vector<SurfaceZoneDescription> surface_zones;  ///< of deformable bodies; where they overlap later ones win
   TextureDescription texture;
   std::shared_ptr<const NurbsBodyShape>
-      nurbs;             ///< of rigid and static bodies with an exact surface (sim/nurbs/nurbs_body_shape.h), else null
-  RigidPose nurbs_pose;  ///< from the frame of the shape to W, at rest
+      nurbs;                              ///< of rigid and static bodies with an exact surface (sim/nurbs/nurbs_body_shape.h), else null
+  RigidPose nurbs_pose;                   ///< from the frame of the shape to W, at rest
+  std::optional<ShellDescription> shell;  ///< of dynamic bodies without tets; no zones of tets, markers, texture, kept volume
 };
 
 struct PlaneShape {

@@ -94,14 +94,27 @@ void VisitState(Archive& archive, MarkerDescription& value) {
 }
 
 template <typename Archive>
+void VisitState(Archive& archive, OrthotropicProperties& value) {
+  auto& [warp, weft_modulus, shear_modulus] = value;
+  archive(warp, weft_modulus, shear_modulus);
+}
+
+template <typename Archive>
+void VisitState(Archive& archive, ShellDescription& value) {
+  auto& [triangles, thickness, orthotropic, bending, bending_stiffness, strain_limit] = value;
+  archive(triangles, thickness, orthotropic, bending, bending_stiffness, strain_limit);
+}
+
+template <typename Archive>
 void VisitState(Archive& archive, BodyDescription& value) {
   auto& [name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers, velocity,
          angular_velocity, angular_damping, restitution, drag, volume_stiffness, self_collision, color, interior_color, ablation, zones,
-         tet_zones, surface_zones, texture, nurbs, nurbs_pose] = value;
+         tet_zones, surface_zones, texture, nurbs, nurbs_pose, shell] = value;
   archive(name, mesh, kind, simulation, shape_matching, material, fixed_vertices, driven_regions, sliding_vertices, loads, markers,
           velocity, angular_velocity, angular_damping, restitution, drag, volume_stiffness, self_collision, color, interior_color, ablation,
           zones, tet_zones, surface_zones, texture);
   // Nothing of bodies without, so that they keep their hash.
+  if (shell) archive(*shell);
   if (nurbs == nullptr) return;
   archive(nurbs->tolerance_m, nurbs->triangles, nurbs->volume_m3, nurbs_pose);
   for (const NurbsPatch& patch : nurbs->object.patches()) {

@@ -9,15 +9,15 @@
 
 namespace palpate::sim {
 
-// What a body is, whether it fills a mesh of tets or an exact surface.
+// What a body is, whether it fills a mesh of tets or an exact surface, or is a shell.
 
-/// Indices into mesh.vertices. Precondition: a valid mesh, or the vertices of the shape.
+/// Indices into mesh.vertices. Precondition: a valid mesh, or the vertices of the shape or the shell.
 inline BoundarySurface SurfaceOf(const BodyDescription& body) {
-  if (body.nurbs == nullptr) return ExtractBoundary(body.mesh);
+  if (body.nurbs == nullptr && !body.shell) return ExtractBoundary(body.mesh);
   BoundarySurface surface;
   surface.vertices.resize(body.mesh.vertices.size());
   std::iota(surface.vertices.begin(), surface.vertices.end(), 0U);
-  surface.triangles = body.nurbs->triangles;
+  surface.triangles = body.shell ? body.shell->triangles : body.nurbs->triangles;
   return surface;
 }
 

@@ -21,6 +21,8 @@
 #include "sim/scene/marker_spec.h"
 #include "sim/scene/material_spec.h"
 #include "sim/scene/nurbs_body_spec.h"
+#include "sim/scene/shell_material.h"
+#include "sim/scene/shell_spec.h"
 #include "sim/scene/solver_advice.h"
 #include "sim/scene/texture_spec.h"
 #include "sim/scene/tool_spec.h"
@@ -402,11 +404,14 @@ void CheckBody(Checker& check, const std::string& path, const v1::BodySpec& body
     case v1::BodySpec::kNurbs:
       CheckNurbs(check, path, body);
       break;
+    case v1::BodySpec::kShell:
+      break;  // below, when the material is known to be sound
     case v1::BodySpec::GEOMETRY_NOT_SET:
-      check.Invalid(path, "no geometry is given; one of mesh_file, generator, mesh, nurbs is needed");
+      check.Invalid(path, "no geometry is given; one of mesh_file, generator, mesh, nurbs, shell is needed");
       break;
   }
   CheckMaterial(check, At(path, "material"), body.material());
+  if (check.ok() && body.has_shell()) CheckShell(check, path, body, limits);
   check.Pose(At(path, "pose"), body.pose());
   check.Count(At(path, "fixed"), body.fixed_size(), 0, kMaxFixedRegions);
   if (!check.ok()) return;
@@ -526,6 +531,7 @@ absl::StatusOr<sim::TetMesh> LoadGeometry(const v1::BodySpec& body, const std::s
       return mesh;
     }
     case v1::BodySpec::kNurbs:
+    case v1::BodySpec::kShell:
     case v1::BodySpec::GEOMETRY_NOT_SET:
       break;
   }
@@ -602,7 +608,9 @@ CopyPlace PlaceOfCopy(const v1::BodyArray& array, uint64_t copy) {
 }
 
 /// Precondition: CheckMaterial passed.
+/// `mesh`: of a shell the vertices of `shell_triangles`.
 absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh,
+                                               const std::vector<std::array<uint32_t, 3>>& shell_triangles,
                                                const std::shared_ptr<const sim::NurbsBodyShape>& nurbs, const BodyLook& look) {
   const v1::BodySpec& body = spec.bodies(index);
   const std::string path = At("bodies", index);
@@ -630,7 +638,11 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
                                                      p.z(), "), outside [", -kMaxPlacedCoordinate_m, ", ", kMaxPlacedCoordinate_m, "] m"));
     }
   }
-  if (absl::Status valid = nurbs != nullptr ? absl::OkStatus() : sim::ValidateTetMesh(out.mesh); !valid.ok()) {
+  if (body.has_shell()) {
+    out.shell = ShellFrom(body, pose.rotation);
+    out.shell->triangles = shell_triangles;
+  }
+  if (absl::Status valid = nurbs != nullptr || body.has_shell() ? absl::OkStatus() : sim::ValidateTetMesh(out.mesh); !valid.ok()) {
     const char* field = body.has_mesh() ? "mesh" : body.has_generator() ? "generator" : "mesh_file";
     return Annotate(valid, At(path, field));
   }
@@ -660,6 +672,9 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   AddMaterialZones(look, &out);
   PALPATE_RETURN_IF_ERROR(BuildLoads(body, path, out));
   PALPATE_RETURN_IF_ERROR(BuildMarkers(body, path, to_copy, &out));
+  if (out.shell) {
+    if (absl::Status valid = sim::CheckShell(out); !valid.ok()) return Annotate(valid, path);
+  }
   return out;
 }
 
@@ -847,11 +862,17 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
   for (int i = 0; i < spec.bodies_size(); ++i) {
     const uint64_t copies = CopyCount(spec.bodies(i));
     sim::TetMesh mesh;
+    std::vector<std::array<uint32_t, 3>> shell_triangles;
     std::shared_ptr<const sim::NurbsBodyShape> nurbs;
     if (spec.bodies(i).has_nurbs()) {
       PALPATE_ASSIGN_OR_RETURN(
           nurbs, LoadNurbs(spec.bodies(i), At("bodies", i), out.contact.margin_m, assets, (limits.max_tets_per_scene - tets) / copies));
       tets += copies * nurbs->triangles.size();
+    } else if (spec.bodies(i).has_shell()) {
+      PALPATE_ASSIGN_OR_RETURN(sim::SurfaceMesh surface, LoadShellSurface(spec.bodies(i), At("bodies", i), assets));
+      mesh.vertices = std::move(surface.vertices);
+      shell_triangles = std::move(surface.triangles);
+      tets += copies * shell_triangles.size();
     } else {
       PALPATE_ASSIGN_OR_RETURN(mesh, LoadGeometry(spec.bodies(i), At("bodies", i), assets));
     }
@@ -861,7 +882,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     if (!check.ok()) return check.status();
     PALPATE_ASSIGN_OR_RETURN(const BodyLook look, looks.Load(spec.bodies(i), At("bodies", i), mesh));
     for (uint64_t copy = 0; copy < copies; ++copy) {
-      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, nurbs, look));
+      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, shell_triangles, nurbs, look));
       out.bodies.push_back(std::move(body));
     }
   }
@@ -903,6 +924,7 @@ v1::SceneSpec WithoutInlineMeshes(const v1::SceneSpec& spec) {
       body.clear_mesh();
       body.mutable_mesh();
     }
+    if (body.has_shell() && body.shell().has_mesh()) body.mutable_shell()->mutable_mesh()->Clear();
     if (body.has_nurbs() && body.nurbs().has_object()) body.mutable_nurbs()->mutable_object()->Clear();
   }
   return out;

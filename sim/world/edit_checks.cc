@@ -106,6 +106,10 @@ absl::Status CheckEdit(const Edit& edit, std::span<const std::unique_ptr<WorldBo
   if (body.kind() != BodyKind::kDeformable) {
     return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " is not deformable: only tissue can be edited"));
   }
+  if (body.shell() != nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("body ", body.name(), " is a shell, which cannot be edited yet: neither cut nor refined nor given another material"));
+  }
   if (!body.is_editable() && !std::holds_alternative<MaterialEdit>(edit.what)) {
     return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " cannot be edited: its mesh is not a manifold"));
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/scene/material.h"
 #include "sim/scene/nurbs_description.h"
+#include "sim/scene/shell_material.h"
 #include "sim/world/scene_joints.h"
 #include "sim/world/world_values.h"
 
@@ -137,6 +138,8 @@ absl::Status CheckNurbs(const BodyDescription& body) {
 absl::Status CheckBody(const BodyDescription& body) {
   if (body.nurbs != nullptr) {
     PALPATE_RETURN_IF_ERROR(CheckNurbs(body));
+  } else if (body.shell) {
+    PALPATE_RETURN_IF_ERROR(CheckShell(body));
   } else {
     PALPATE_RETURN_IF_ERROR(ValidateTetMesh(body.mesh));
   }
@@ -181,7 +184,9 @@ absl::Status SceneBodies::Add(const BodyDescription& body, uint32_t index, const
   const absl::Status marked = bodies_.back()->TakeMarkers(body, first_marker);
   if (!marked.ok()) return absl::Status(marked.code(), absl::StrCat(name, marked.message()));
   const BodyArrays& arrays = *bodies_.back()->arrays();
-  PALPATE_RETURN_IF_ERROR(CheckMargin(description_.contact.margin_m, name, MeanSurfaceEdge_m(arrays, *bodies_.back(), vertices_)));
+  const double thickness_m = body.shell ? body.shell->thickness_m : 0;
+  PALPATE_RETURN_IF_ERROR(
+      CheckMargin(description_.contact.margin_m + thickness_m, name, MeanSurfaceEdge_m(arrays, *bodies_.back(), vertices_)));
   // The solver itself gives rigid bodies their motion at the start.
   moves_at_start_ |= body.kind == BodyKind::kDeformable && !body.velocity_m_per_s.isZero(0);
   PALPATE_RETURN_IF_ERROR(AddDriven(body, base, name));
@@ -325,6 +330,10 @@ BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
   if (body.index() < description_.bodies.size() && description_.bodies[body.index()].nurbs != nullptr) {
     statistics.volume_m3 = description_.bodies[body.index()].nurbs->volume_m3;
     statistics.mass_kg = statistics.volume_m3 * body.zones().MaterialOf(0).density_kg_per_m3;
+  }
+  if (body.shell() != nullptr) {
+    statistics.volume_m3 = ShellArea_m2(description_.bodies[body.index()]) * body.shell()->thickness_m;
+    statistics.mass_kg = ShellMass_kg(description_.bodies[body.index()]);
   }
   statistics.fixed_vertex_count = static_cast<uint32_t>(arrays.fixed_vertices.size());
   for (uint32_t v = 0; v < body.vertex_slot_count(); ++v) statistics.vertex_count += body.HandleOf(v) != kNoHandle ? 1 : 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/scene/material.h"
+#include "sim/scene/shell_material.h"
 #include "sim/world/world_values.h"
 
 namespace palpate::sim {
@@ -106,6 +107,19 @@ void SolverModel::ListShapes() {
   }
 }
 
+/// Triangles of shells, which no edit changes.
+void SolverModel::ListShells() {
+  model_.shells.clear();
+  for (const auto& body : bodies_) {
+    if (body->shell() == nullptr) continue;
+    const absl::StatusOr<gpu::ShellTriangle> of_body = ShellTriangleOf(*body->shell(), body->zones().MaterialOf(0));  // checked before
+    for (const auto& triangle : body->shell()->triangles) {
+      gpu::ShellTriangle& out = model_.shells.emplace_back(*of_body);
+      for (size_t c = 0; c < 3; ++c) out.vertices[c] = ToNumber(body->HandleOf(triangle[c]));
+    }
+  }
+}
+
 uint8_t SolverModel::KindOf(VertexHandle handle) const {
   if (!vertices_.IsAlive(handle)) return gpu::kAbsentVertex;
   return vertices_.is_fixed[handle] != 0 ? gpu::kFixedVertex : gpu::kFreeVertex;
@@ -140,6 +154,7 @@ void SolverModel::Make(gpu::TissuePrescribed prescribed, bool may_be_at_rest) {
   model_.rigid = motions_.rigid;
   model_.joints = motions_.joints;
   ListShapes();
+  ListShells();
   ListDrivenAndLoads();
   for (const bool editable : {false, true}) {
     for (uint32_t b = 0; b < bodies_.size(); ++b) {

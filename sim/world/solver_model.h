@@ -45,6 +45,7 @@ class SolverModel {
                             triangle_area_m2, vertex_area_m2] = *this;
     archive.Enter("SolverModel");
     archive(model, tet_places, triangle_places, free_tets, with_new_materials, triangle_slots, triangle_area_m2, vertex_area_m2);
+    if constexpr (Archive::kIsReader) ListShells();
   }
   /// Whether all that was read names what is there.
   bool IsSound() const;
@@ -65,6 +66,7 @@ class SolverModel {
   void AddVertexAreas(uint32_t triangle, double sign);
   void ListDrivenAndLoads();
   void ListShapes();
+  void ListShells();
   void UpdateVertices(gpu::TissueChange* change);
   void Remove(const BodyArraysChange& of_body, gpu::TissueChange* change, std::vector<uint32_t>* gaps);
   void CloseGaps(std::span<const uint32_t> gaps, gpu::TissueChange* change);

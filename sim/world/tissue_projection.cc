@@ -22,14 +22,15 @@ constexpr double kMostYieldRadii = 0.5;  // but no farther into a tool
 
 }  // namespace
 
-/// The surface of all deformable bodies, vertices by handle.
+/// The surface of all deformable bodies but shells, vertices by handle.
 const ProjectionMesh& TissueProjection::Surface() {
   if (tissue_surface_version_ == topology_->version) return tissue_surface_;
   tissue_surface_version_ = topology_->version;
   std::vector<std::array<uint32_t, 3>> triangles;
   tissue_triangles_.clear();
   for (uint32_t t = 0; t < model_.model().surface_triangles.size(); ++t) {
-    if (bodies_[model_.BodyOf(t)]->kind() != BodyKind::kDeformable) continue;
+    const WorldBody& body = *bodies_[model_.BodyOf(t)];
+    if (body.kind() != BodyKind::kDeformable || body.shell() != nullptr) continue;  // shells are pushed by forces
     triangles.push_back(model_.model().surface_triangles[t]);
     tissue_triangles_.push_back(t);
   }

@@ -46,9 +46,10 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
   body->traits_ = {description.simulation,          description.shape_matching, description.self_collision,
                    description.volume_stiffness_pa, description.restitution,    description.drag_coefficient};
   body->zones_ = BodyZones(description);
+  body->shell_ = description.shell;
   PALPATE_RETURN_IF_ERROR(body->TakeVertices(description));
   PALPATE_RETURN_IF_ERROR(CheckTetZones(description));
-  if (description.kind == BodyKind::kDeformable) PALPATE_RETURN_IF_ERROR(body->TakeMesh(description));
+  if (description.kind == BodyKind::kDeformable && !description.shell) PALPATE_RETURN_IF_ERROR(body->TakeMesh(description));
   PALPATE_RETURN_IF_ERROR(body->TakeSurface(description));
   return body;
 }
@@ -304,7 +305,7 @@ absl::Status WorldBody::AcceptZones() const {
       !(traits_.drag_coefficient >= 0 && std::isfinite(traits_.drag_coefficient))) {
     return absl::InvalidArgumentError("a way to simulate that there is not");
   }
-  for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable; ++zone) {
+  for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable && !shell_; ++zone) {
     const Material& material = zones_.MaterialOf(static_cast<TetZoneId>(zone));
     if (static_cast<uint32_t>(material.model) >= PALPATE_ENERGY_CODES) return absl::InvalidArgumentError("an energy that there is not");
     PALPATE_RETURN_IF_ERROR(CheckMaterialFor(traits_.simulation, material));

@@ -119,3 +119,17 @@ test('a pick tells body, place and the smooth normal', () => {
   assert.ok(Math.abs(hit.point.length() - 1) < 0.06 && hit.normal.dot(hit.point.clone().normalize()) > 0.99);
   assert.equal(pickSurface(new THREE.Ray(new THREE.Vector3(3, 0, 5), new THREE.Vector3(0, 0, -1)), [organ]), undefined);
 });
+
+test('a sheet is drawn from both sides, a closed skin from outside', () => {
+  const closed = organOf(ball(3));
+  assert.equal(closed.surface.isOpen, false);
+  assert.equal(closed.mesh.material.side, THREE.FrontSide);
+  const topology = ball(3).topology();
+  topology.triangles.splice(0, 3);
+  topology.triangleZones.splice(0, 1);
+  topology.meshHash = 0n;
+  const surface = SurfaceMirror.of(topology);
+  assert.ok(surface instanceof SurfaceMirror, String(surface));
+  assert.equal(surface.isOpen, true);
+  assert.equal(new Organ(surface, ZONES).mesh.material.side, THREE.DoubleSide);
+});

@@ -325,6 +325,27 @@ std::vector<v1::SceneSpec> FullSpecs() {
   *exact.mutable_nurbs()->mutable_object() = NurbsToProto(sim::NurbsObject::FromSurfaces("ball", sim::NurbsSphere(0.02))->Describe());
   exact.mutable_nurbs()->set_tolerance_m(1e-3);
   exact.mutable_nurbs()->set_join_tolerance_m(1e-9);
+  const auto shell = [&out]() -> v1::ShellSpec& { return *out.emplace_back().add_bodies()->mutable_shell(); };
+  v1::ShellSpec& cloth = shell();
+  cloth.mutable_sheet()->set_length_m(0.2);
+  cloth.mutable_sheet()->set_width_m(0.1);
+  cloth.set_edge_length_m(0.05);
+  cloth.set_thickness_m(0.002);
+  cloth.mutable_orthotropic()->mutable_warp_direction()->set_x(2);
+  cloth.mutable_orthotropic()->set_weft_modulus_pa(1000);
+  cloth.mutable_orthotropic()->set_shear_modulus_pa(300);
+  cloth.set_bending(v1::BENDING_MODEL_QUADRATIC);
+  cloth.set_bending_stiffness_n_m(1e-5);
+  cloth.set_strain_limit(0.1);
+  out.back().mutable_bodies(0)->mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
+  shell().mutable_disc()->set_radius_m(0.1);
+  v1::TubeSurface& tube = *shell().mutable_tube();
+  tube.set_radius_m(0.02);
+  tube.set_length_m(0.1);
+  shell().mutable_sphere()->set_radius_m(0.1);
+  v1::TriangleMeshData& triangle = *shell().mutable_mesh();
+  for (const double x : {0.0, 0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 0.1, 0.0}) triangle.add_vertices_m(x);
+  for (const uint32_t v : {0U, 1U, 2U}) triangle.add_triangles(v);
   return out;
 }
 

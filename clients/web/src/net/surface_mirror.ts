@@ -112,6 +112,22 @@ export class SurfaceMirror {
     return this.triangles[3 * slot] === 0 && this.triangles[3 * slot + 1] === 0 && this.triangles[3 * slot + 2] === 0;
   }
 
+  /** Whether it has an edge: a sheet that is seen from both sides, and not the skin of something. */
+  get isOpen(): boolean {
+    const ways = new Map<number, number>();  // of edges, by their vertices: how often one way less how often the other
+    for (let slot = 0; slot < this.slotCount; ++slot) {
+      if (this.isFree(slot)) continue;
+      for (let k = 0; k < 3; ++k) {
+        const a = this.triangles[3 * slot + k]!;
+        const b = this.triangles[3 * slot + (k + 1) % 3]!;
+        const key = Math.min(a, b) * this.vertexCount + Math.max(a, b);
+        ways.set(key, (ways.get(key) ?? 0) + (a < b ? 1 : -1));
+      }
+    }
+    for (const way of ways.values()) if (way !== 0) return true;
+    return false;
+  }
+
   /** Sum of the hashes of the triangles and texture coordinates, as in BodyTopology.mesh_hash. */
   get hash(): bigint {
     return this.sum.toBigInt();

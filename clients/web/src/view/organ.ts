@@ -48,11 +48,13 @@ export class Organ {
   private uploadsAll = true;
   private wireIsOld = true;
   private section: THREE.Plane | undefined;
+  private readonly isOpen: boolean;
   private readonly wire: THREE.LineSegments;
 
   constructor(readonly surface: SurfaceMirror, readonly zones: ZoneStyle[], private readonly heritage?: Heritage) {
     this.positions = new Float32Array(3 * surface.vertexCount);
     this.rest = new Float32Array(3 * surface.vertexCount);
+    this.isOpen = surface.isOpen;
     const texture = textureOf(surface);
     this.material = tissueMaterial(zones[0]!.color, texture);
     this.plainMaterial = plainTissueMaterial(texture);
@@ -67,6 +69,7 @@ export class Organ {
     this.wire.visible = false;
     this.mesh.add(this.wire);
     this.build();
+    this.showSides();
   }
 
   get name(): string {
@@ -169,9 +172,9 @@ export class Organ {
     this.showSides();
   }
 
-  /** Through a cut or a section the surface is seen from inside too: never the dark behind it. */
+  /** Through a cut or a section the surface is seen from inside too, never the dark behind it; and a sheet from both sides. */
   private showSides(): void {
-    const side = this.section || !this.smoothing.isEmpty ? THREE.DoubleSide : THREE.FrontSide;
+    const side = this.section || this.isOpen || !this.smoothing.isEmpty ? THREE.DoubleSide : THREE.FrontSide;
     for (const material of [this.material, this.plainMaterial]) {
       if (material.side === side) continue;
       material.side = side;

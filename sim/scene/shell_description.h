@@ -1,0 +1,32 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include <Eigen/Core>
+
+namespace palpate::sim {
+
+enum class BendingModel { kDiscreteShells, kQuadratic, kNone };
+
+/// Warp and weft of a St-Venant-Kirchhoff shell; the material has the constants along the warp.
+struct OrthotropicProperties {
+  Eigen::Vector3d warp{1, 0, 0};  ///< at rest in W, unit
+  double weft_modulus_pa = 0;
+  double shear_modulus_pa = 0;
+};
+
+/// What makes a deformable body a shell; its vertices are those of its mesh, which has no tets. docs/algorithms/shells.md.
+struct ShellDescription {
+  std::vector<std::array<uint32_t, 3>> triangles;  ///< indices into mesh.vertices, valid by ValidateShell
+  double thickness_m = 0.001;
+  std::optional<OrthotropicProperties> orthotropic;
+  BendingModel bending = BendingModel::kDiscreteShells;
+  std::optional<double> bending_stiffness_n_m;                    ///< none: E h^3 / (12 (1 - nu^2))
+  double strain_limit = std::numeric_limits<double>::infinity();  ///< stretch minus 1
+};
+
+}  // namespace palpate::sim

@@ -1,0 +1,106 @@
+#include "sim/scene/shell_material.h"
+
+#include <cmath>
+
+#include <Eigen/Geometry>
+
+#include "absl/strings/str_cat.h"
+#include "sim/mesh/surface_generators.h"
+
+namespace palpate::sim {
+namespace {
+
+constexpr double kLeastThickness_m = 1e-5;
+constexpr double kMostThickness_m = 0.05;
+constexpr double kMostBending_n_m = 1000;
+constexpr double kLeastLimit = 0.001;
+constexpr double kMostLimit = 1;
+constexpr double kLeastRest = 1e-3;  // of 1 - nu_warp nu_weft
+
+}  // namespace
+
+absl::StatusOr<gpu::ShellTriangle> ShellTriangleOf(const ShellDescription& shell, const Material& material) {
+  const auto outside = [](const char* field, double value, double low, double high) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, " is outside [", low, ", ", high, "]"));
+  };
+  const double h = shell.thickness_m;
+  if (!(h >= kLeastThickness_m && h <= kMostThickness_m)) return outside("thickness_m", h, kLeastThickness_m, kMostThickness_m);
+  if (material.fibers) return absl::InvalidArgumentError("material.fibers: a shell has none; see orthotropic");
+  if (material.model != MaterialModel::kStableNeoHookean && material.model != MaterialModel::kStVenantKirchhoff) {
+    return absl::InvalidArgumentError("material.model: a shell is stable neo-Hookean or St-Venant-Kirchhoff");
+  }
+  const double e = material.young_modulus_pa;
+  const double nu = material.poisson_ratio;
+  gpu::ShellTriangle out;
+  out.thickness_m = static_cast<float>(h);
+  out.density_kg_per_m3 = static_cast<float>(material.density_kg_per_m3);
+  out.damping_s = static_cast<float>(material.damping_s);
+  out.mass_damping_per_s = static_cast<float>(material.mass_damping_per_s);
+  out.membrane =
+      material.model == MaterialModel::kStVenantKirchhoff ? gpu::ShellMembrane::kStVenantKirchhoff : gpu::ShellMembrane::kStableNeoHookean;
+  double weft = e;
+  double shear = e / (2 * (1 + nu));
+  if (shell.orthotropic) {
+    if (out.membrane != gpu::ShellMembrane::kStVenantKirchhoff) {
+      return absl::InvalidArgumentError("orthotropic: needs material.model St-Venant-Kirchhoff");
+    }
+    weft = shell.orthotropic->weft_modulus_pa;
+    shear = shell.orthotropic->shear_modulus_pa;
+    if (!(weft > 0 && std::isfinite(weft)))
+      return absl::InvalidArgumentError(absl::StrCat("orthotropic.weft_modulus_pa: ", weft, " is not positive"));
+    if (!(shear > 0 && std::isfinite(shear)))
+      return absl::InvalidArgumentError(absl::StrCat("orthotropic.shear_modulus_pa: ", shear, " is not positive"));
+    for (int axis = 0; axis < 3; ++axis) out.warp[static_cast<size_t>(axis)] = static_cast<float>(shell.orthotropic->warp[axis]);
+  }
+  const double rest = 1 - nu * nu * weft / e;
+  if (!(rest >= kLeastRest)) {
+    return absl::InvalidArgumentError(absl::StrCat("orthotropic.weft_modulus_pa: ", weft, " leaves 1 - nu^2 E_weft / E_warp = ", rest,
+                                                   ", below ", kLeastRest, ": the sheet would not resist every stretch"));
+  }
+  out.moduli_pa = {static_cast<float>(e / rest), static_cast<float>(nu * weft / rest), static_cast<float>(weft / rest),
+                   static_cast<float>(shear)};
+  out.bending = shell.bending == BendingModel::kDiscreteShells ? gpu::ShellBending::kDiscreteShells
+                : shell.bending == BendingModel::kQuadratic    ? gpu::ShellBending::kQuadratic
+                                                               : gpu::ShellBending::kNone;
+  const double bending = shell.bending_stiffness_n_m.value_or(e * h * h * h / (12 * (1 - nu * nu)));
+  if (!(bending >= 0 && bending <= kMostBending_n_m) && shell.bending_stiffness_n_m) {
+    return outside("bending_stiffness_n_m", bending, 0, kMostBending_n_m);
+  }
+  out.bending_stiffness_n_m = static_cast<float>(bending);
+  if (std::isinf(shell.strain_limit)) return out;
+  if (!(shell.strain_limit >= kLeastLimit && shell.strain_limit <= kMostLimit)) {
+    return outside("strain_limit", shell.strain_limit, kLeastLimit, kMostLimit);
+  }
+  out.strain_limit = static_cast<float>(shell.strain_limit);
+  return out;
+}
+
+absl::Status CheckShell(const BodyDescription& body) {
+  const auto refuse = [](const char* field, const char* what) { return absl::InvalidArgumentError(absl::StrCat(field, ": ", what)); };
+  if (body.kind != BodyKind::kDeformable) return refuse("kind", "a shell is deformable");
+  if (body.simulation != Simulation::kDynamic) return refuse("simulation", "a shell is dynamic");
+  if (body.nurbs != nullptr || !body.mesh.tets.empty()) return refuse("mesh", "a shell has the vertices of its triangles, and no tets");
+  if (!body.zones.empty() || !body.tet_zones.empty()) return refuse("zones", "a shell has one material");
+  if (!body.markers.empty()) return refuse("markers", "a shell cannot hold markers yet");
+  if (body.volume_stiffness_pa != 0) return refuse("volume_stiffness_pa", "a shell cannot keep its volume yet; see loads");
+  if (body.texture.pattern != TexturePattern::kNone || body.texture.image != nullptr || !body.texture.coordinates.empty() ||
+      !body.texture.corners.empty()) {
+    return refuse("texture", "a shell has none yet");
+  }
+  PALPATE_RETURN_IF_ERROR(ShellTriangleOf(*body.shell, body.material).status());
+  const absl::Status sound = CheckShellSurface({body.mesh.vertices, body.shell->triangles});
+  return sound.ok() ? sound : Annotate(sound, "shell");
+}
+
+double ShellArea_m2(const BodyDescription& body) {
+  double sum = 0;
+  for (const auto& [a, b, c] : body.shell->triangles) {
+    const Eigen::Vector3d& o = body.mesh.vertices[a];
+    sum += (body.mesh.vertices[b] - o).cross(body.mesh.vertices[c] - o).norm() / 2;
+  }
+  return sum;
+}
+
+double ShellMass_kg(const BodyDescription& body) { return ShellArea_m2(body) * body.shell->thickness_m * body.material.density_kg_per_m3; }
+
+}  // namespace palpate::sim

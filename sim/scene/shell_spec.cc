@@ -1,0 +1,260 @@
+#include "sim/scene/shell_spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "sim/mesh/mesh_io.h"
+#include "sim/mesh/surface_generators.h"
+#include "sim/scene/material_spec.h"
+#include "sim/scene/shell_material.h"
+
+namespace palpate::scene {
+namespace {
+
+double Or(bool has, double value, double fallback) { return has ? value : fallback; }
+
+/// Sizes of a generated surface with their defaults.
+struct Generated {
+  double first_m = 0, second_m = 0;  // as the generator takes them
+  double extent_m = 0, area_m2 = 0;
+};
+Generated GeneratedFrom(const v1::ShellSpec& shell) {
+  switch (shell.surface_case()) {
+    case v1::ShellSpec::kSheet: {
+      const double length_m = Or(shell.sheet().has_length_m(), shell.sheet().length_m(), 0.2);
+      const double width_m = Or(shell.sheet().has_width_m(), shell.sheet().width_m(), 0.2);
+      return {length_m, width_m, std::max(length_m, width_m), length_m * width_m};
+    }
+    case v1::ShellSpec::kDisc: {
+      const double r = Or(shell.disc().has_radius_m(), shell.disc().radius_m(), 0.1);
+      return {r, 0, 2 * r, std::numbers::pi * r * r};
+    }
+    case v1::ShellSpec::kTube: {
+      const double r = Or(shell.tube().has_radius_m(), shell.tube().radius_m(), 0.02);
+      const double length_m = Or(shell.tube().has_length_m(), shell.tube().length_m(), 0.1);
+      return {r, length_m, std::max(length_m, 2 * r), 2 * std::numbers::pi * r * length_m};
+    }
+    case v1::ShellSpec::kSphere: {
+      const double r = Or(shell.sphere().has_radius_m(), shell.sphere().radius_m(), 0.05);
+      return {r, 0, 2 * r, 4 * std::numbers::pi * r * r};
+    }
+    default:
+      return {};
+  }
+}
+
+/// Those that a shell of the size of a scene's smallest may have and the largest.
+void CheckSizes(Checker& check, const std::string& path, const v1::ShellSpec& shell) {
+  const Generated g = GeneratedFrom(shell);
+  switch (shell.surface_case()) {
+    case v1::ShellSpec::kSheet:
+      check.Range(At(path, "sheet.length_m"), g.first_m, 0.001, 10);
+      check.Range(At(path, "sheet.width_m"), g.second_m, 0.001, 10);
+      break;
+    case v1::ShellSpec::kDisc:
+      check.Range(At(path, "disc.radius_m"), g.first_m, 0.001, 5);
+      break;
+    case v1::ShellSpec::kTube:
+      check.Range(At(path, "tube.radius_m"), g.first_m, 0.001, 5);
+      check.Range(At(path, "tube.length_m"), g.second_m, 0.001, 10);
+      break;
+    case v1::ShellSpec::kSphere:
+      check.Range(At(path, "sphere.radius_m"), g.first_m, 0.001, 5);
+      break;
+    default:
+      if (shell.has_edge_length_m()) check.Invalid(At(path, "edge_length_m"), "only a generated surface has it");
+      break;
+  }
+  if (!check.ok() || !shell.has_edge_length_m()) return;
+  check.Range(At(path, "edge_length_m"), shell.edge_length_m(), g.extent_m / sim::kMaxEdgesPerSurface, g.extent_m);
+}
+
+void CheckTriangleCount(Checker& check, const std::string& path, double triangles, const SceneLimits& limits) {
+  if (triangles <= static_cast<double>(limits.max_tets_per_scene)) return;
+  check.Fail(absl::ResourceExhaustedError(absl::StrCat(path, ": ", static_cast<uint64_t>(triangles),
+                                                       " triangles exceed the limit max_tets_per_scene = ", limits.max_tets_per_scene)));
+}
+
+void CheckTriangleData(Checker& check, const std::string& path, const v1::TriangleMeshData& mesh, const SceneLimits& limits) {
+  if (mesh.vertices_m_size() % 3 != 0) {
+    check.Invalid(At(path, "vertices_m"), absl::StrCat(mesh.vertices_m_size(), " numbers are not a multiple of 3"));
+  }
+  if (mesh.triangles_size() % 3 != 0 || mesh.triangles_size() == 0) {
+    check.Invalid(At(path, "triangles"), absl::StrCat(mesh.triangles_size(), " numbers are not a multiple of 3 above 0"));
+  }
+  CheckTriangleCount(check, At(path, "triangles"), mesh.triangles_size() / 3.0, limits);
+  if (mesh.vertices_m_size() > 3 * mesh.triangles_size()) {
+    check.Invalid(At(path, "vertices_m"),
+                  absl::StrCat(mesh.vertices_m_size() / 3, " vertices cannot all belong to ", mesh.triangles_size() / 3, " triangles"));
+  }
+  if (!check.ok()) return;
+  for (int i = 0; i < mesh.vertices_m_size() && check.ok(); ++i) {
+    if (!(std::abs(mesh.vertices_m(i)) <= kMaxMeshCoordinate)) {
+      check.Range(At(At(path, "vertices_m"), i), mesh.vertices_m(i), -kMaxMeshCoordinate, kMaxMeshCoordinate);
+    }
+  }
+  const auto vertex_count = static_cast<uint32_t>(mesh.vertices_m_size() / 3);
+  for (int i = 0; i < mesh.triangles_size() && check.ok(); ++i) {
+    if (mesh.triangles(i) >= vertex_count) {
+      check.Invalid(At(At(path, "triangles"), i), absl::StrCat(mesh.triangles(i), " is outside [0, ", vertex_count - 1, "]"));
+    }
+  }
+}
+
+sim::SurfaceMesh SurfaceFrom(const v1::TriangleMeshData& data) {
+  sim::SurfaceMesh out;
+  for (int i = 0; i + 2 < data.vertices_m_size(); i += 3) {
+    out.vertices.emplace_back(data.vertices_m(i), data.vertices_m(i + 1), data.vertices_m(i + 2));
+  }
+  for (int i = 0; i + 2 < data.triangles_size(); i += 3) {
+    out.triangles.push_back({data.triangles(i), data.triangles(i + 1), data.triangles(i + 2)});
+  }
+  return out;
+}
+
+/// What only bodies without a thickness have.
+void CheckRest(Checker& check, const std::string& path, const v1::BodySpec& body) {
+  const auto refuse = [&](const char* field, const char* what) { check.Invalid(At(path, field), what); };
+  if (body.kind() == v1::BODY_KIND_RIGID || body.kind() == v1::BODY_KIND_STATIC) refuse("kind", "a shell is deformable");
+  if (body.simulation() != v1::SIMULATION_UNSPECIFIED && body.simulation() != v1::SIMULATION_DYNAMIC) {
+    refuse("simulation", "a shell is SIMULATION_DYNAMIC");
+  }
+  if (!body.zones().empty()) refuse("zones", "a shell has one material");
+  if (!body.markers().empty()) refuse("markers", "a shell cannot hold markers yet");
+  if (body.volume_stiffness_pa() != 0) refuse("volume_stiffness_pa", "a shell cannot keep its volume yet; a load can press on it");
+  if (body.has_texture()) refuse("texture", "a shell has none yet");
+  if (body.has_ablation()) refuse("ablation", "a shell cannot be cut yet");
+}
+
+}  // namespace
+
+void CheckShell(Checker& check, const std::string& path, const v1::BodySpec& body, const SceneLimits& limits) {
+  const v1::ShellSpec& shell = body.shell();
+  const std::string spec_path = At(path, "shell");
+  CheckRest(check, path, body);
+  switch (shell.surface_case()) {
+    case v1::ShellSpec::SURFACE_NOT_SET:
+      check.Invalid(spec_path, "no surface is given; one of mesh_file, mesh, sheet, disc, tube, sphere is needed");
+      break;
+    case v1::ShellSpec::kMeshFile:
+      if (shell.mesh_file().empty()) check.Invalid(At(spec_path, "mesh_file"), "the file name is empty");
+      break;
+    case v1::ShellSpec::kMesh:
+      CheckTriangleData(check, At(spec_path, "mesh"), shell.mesh(), limits);
+      break;
+    default:
+      break;
+  }
+  CheckSizes(check, spec_path, shell);
+  if (!v1::BendingModel_IsValid(shell.bending())) {
+    check.Invalid(At(spec_path, "bending"), absl::StrCat(static_cast<int>(shell.bending()), " is outside [0, 3]"));
+  }
+  if (shell.has_bending_stiffness_n_m() && shell.bending() == v1::BENDING_MODEL_NONE) {
+    check.Invalid(At(spec_path, "bending_stiffness_n_m"), "nothing resists bending: see bending");
+  }
+  if (shell.has_strain_limit()) check.Range(At(spec_path, "strain_limit"), shell.strain_limit(), 0.001, 1);
+  if (shell.has_orthotropic()) {
+    const v1::OrthotropicSpec& cloth = shell.orthotropic();
+    const std::string cloth_path = At(spec_path, "orthotropic");
+    check.RangeVec(At(cloth_path, "warp_direction"), cloth.warp_direction(), -kMaxMeshCoordinate, kMaxMeshCoordinate);
+    if (check.ok() && ToEigen(cloth.warp_direction()).isZero(0)) check.Invalid(At(cloth_path, "warp_direction"), "is zero");
+    if (cloth.has_weft_modulus_pa()) check.Range(At(cloth_path, "weft_modulus_pa"), cloth.weft_modulus_pa(), 10, 1e9);
+    if (cloth.has_shear_modulus_pa()) check.Range(At(cloth_path, "shear_modulus_pa"), cloth.shear_modulus_pa(), 1, 1e9);
+  }
+  if (!check.ok()) return;
+  // What is left is checked once, for callers without a spec too. A field of the shell's is named as such.
+  const sim::Material material = MaterialFrom(body.material(), Eigen::Quaterniond::Identity());
+  const absl::Status valid = sim::ShellTriangleOf(ShellFrom(body, Eigen::Quaterniond::Identity()), material).status();
+  if (!valid.ok()) {
+    const bool is_of_material = valid.message().substr(0, 9) == "material.";
+    check.Fail(absl::Status(valid.code(), absl::StrCat(is_of_material ? path : spec_path, ".", std::string(valid.message()))));
+  }
+  if (!check.ok() || shell.has_mesh() || shell.has_mesh_file()) return;
+  // Regular triangles of the edge length; a factor of two for what does not fit.
+  const Generated g = GeneratedFrom(shell);
+  const double edge_m = Or(shell.has_edge_length_m(), shell.edge_length_m(), g.extent_m / sim::kDefaultEdgesPerSurface);
+  CheckTriangleCount(check, At(spec_path, "edge_length_m"), g.area_m2 / (edge_m * edge_m), limits);
+}
+
+absl::StatusOr<sim::SurfaceMesh> LoadShellSurface(const v1::BodySpec& body, const std::string& path, const AssetResolver& assets) {
+  const v1::ShellSpec& shell = body.shell();
+  const std::string spec_path = At(path, "shell");
+  const double edge_m = shell.edge_length_m();
+  const Generated g = GeneratedFrom(shell);
+  absl::StatusOr<sim::SurfaceMesh> surface = absl::InternalError("shell without a surface passed validation");
+  std::string field = spec_path;
+  std::string name;
+  switch (shell.surface_case()) {
+    case v1::ShellSpec::kMeshFile: {
+      field = At(spec_path, "mesh_file");
+      absl::StatusOr<std::filesystem::path> file = assets.Resolve(shell.mesh_file());
+      if (!file.ok()) return Annotate(file.status(), field);
+      surface = sim::ReadSurfaceMesh(*file);
+      name = absl::StrCat("\"", shell.mesh_file(), "\": ");
+      break;
+    }
+    case v1::ShellSpec::kMesh:
+      field = At(spec_path, "mesh");
+      surface = SurfaceFrom(shell.mesh());
+      break;
+    case v1::ShellSpec::kSheet:
+      surface = sim::GenerateSheetSurface(g.first_m, g.second_m, edge_m);
+      break;
+    case v1::ShellSpec::kDisc:
+      surface = sim::GenerateDiscSurface(g.first_m, edge_m);
+      break;
+    case v1::ShellSpec::kTube:
+      surface = sim::GenerateTubeSurface(g.first_m, g.second_m, edge_m);
+      break;
+    case v1::ShellSpec::kSphere:
+      surface = sim::GenerateSphereSurface(g.first_m, edge_m);
+      break;
+    case v1::ShellSpec::SURFACE_NOT_SET:
+      break;
+  }
+  if (!surface.ok()) {
+    return absl::Status(surface.status().code(), absl::StrCat(field, ": ", assets.Redact(std::string(surface.status().message()))));
+  }
+  if (const absl::Status sound = sim::CheckShellSurface(*surface); !sound.ok()) {
+    return absl::Status(sound.code(), absl::StrCat(field, ": ", name, std::string(sound.message())));
+  }
+  return surface;
+}
+
+sim::ShellDescription ShellFrom(const v1::BodySpec& body, const Eigen::Quaterniond& turn) {
+  const v1::ShellSpec& shell = body.shell();
+  const sim::Material material = MaterialFrom(body.material(), turn);
+  sim::ShellDescription out;
+  out.thickness_m = Or(shell.has_thickness_m(), shell.thickness_m(), out.thickness_m);
+  if (shell.has_orthotropic()) {
+    const v1::OrthotropicSpec& cloth = shell.orthotropic();
+    const double e = material.young_modulus_pa;
+    out.orthotropic = {
+        .warp = turn * Direction(ToEigen(cloth.warp_direction())),
+        .weft_modulus_pa = Or(cloth.has_weft_modulus_pa(), cloth.weft_modulus_pa(), e),
+        .shear_modulus_pa = Or(cloth.has_shear_modulus_pa(), cloth.shear_modulus_pa(), e / (2 * (1 + material.poisson_ratio)))};
+  }
+  if (shell.bending() == v1::BENDING_MODEL_QUADRATIC) out.bending = sim::BendingModel::kQuadratic;
+  if (shell.bending() == v1::BENDING_MODEL_NONE) out.bending = sim::BendingModel::kNone;
+  if (shell.has_bending_stiffness_n_m()) out.bending_stiffness_n_m = shell.bending_stiffness_n_m();
+  if (shell.has_strain_limit()) out.strain_limit = shell.strain_limit();
+  return out;
+}
+
+void SetInlineSurface(const sim::SurfaceMesh& surface, v1::ShellSpec& shell) {
+  v1::TriangleMeshData& data = *shell.mutable_mesh();
+  data.mutable_vertices_m()->Reserve(static_cast<int>(3 * surface.vertices.size()));
+  for (const auto& vertex : surface.vertices) {
+    for (int axis = 0; axis < 3; ++axis) data.add_vertices_m(vertex[axis]);
+  }
+  data.mutable_triangles()->Reserve(static_cast<int>(3 * surface.triangles.size()));
+  for (const auto& triangle : surface.triangles) {
+    for (const uint32_t v : triangle) data.add_triangles(v);
+  }
+}
+
+}  // namespace palpate::scene

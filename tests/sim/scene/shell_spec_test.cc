@@ -1,0 +1,212 @@
+// BodySpec.shell: what a shell may be, where its surface comes from, and what it becomes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "sim/mesh/mesh_io.h"
+#include "sim/mesh/surface_generators.h"
+#include "sim/scene/scene_spec.h"
+#include "sim/scene/shell_material.h"
+#include "sim/scene/shell_spec.h"
+#include "sim/scene/summary.h"
+
+namespace palpate::scene {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::SceneSpec Scene() {
+  v1::SceneSpec spec;
+  spec.add_bodies()->mutable_shell()->mutable_sheet();
+  spec.mutable_bodies(0)->mutable_shell()->set_edge_length_m(0.05);
+  return spec;
+}
+
+absl::StatusOr<sim::SceneDescription> Build(const v1::SceneSpec& spec) {
+  return BuildSceneDescription(spec, AssetRootResolver(testing::TempDir()), {});
+}
+
+void ExpectRefused(const v1::SceneSpec& spec, const std::string& text, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  const absl::StatusOr<sim::SceneDescription> built = Build(spec);
+  ASSERT_FALSE(built.ok()) << "expected a refusal with: " << text;
+  EXPECT_EQ(built.status().code(), code) << built.status();
+  EXPECT_THAT(std::string(built.status().message()), HasSubstr(text));
+}
+
+TEST(ShellSpec, DefaultsAreThoseOfTheMessage) {
+  const auto scene = Build(Scene());
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  const sim::BodyDescription& body = scene->bodies[0];
+  ASSERT_TRUE(body.shell.has_value());
+  EXPECT_TRUE(body.mesh.tets.empty());
+  EXPECT_EQ(body.shell->thickness_m, 0.001);
+  EXPECT_EQ(body.shell->bending, sim::BendingModel::kDiscreteShells);
+  EXPECT_FALSE(body.shell->orthotropic.has_value());
+  EXPECT_FALSE(body.shell->bending_stiffness_n_m.has_value());
+  EXPECT_TRUE(body.self_collision);
+  const auto triangle = sim::ShellTriangleOf(*body.shell, body.material);
+  ASSERT_TRUE(triangle.ok()) << triangle.status();
+  EXPECT_EQ(triangle->membrane, gpu::ShellMembrane::kStableNeoHookean);
+  EXPECT_EQ(triangle->strain_limit, 0);
+  const double nu = 0.45;
+  EXPECT_NEAR(triangle->bending_stiffness_n_m, 5000 * 1e-9 / (12 * (1 - nu * nu)), 1e-12);
+  EXPECT_NEAR(triangle->moduli_pa[0], 5000 / (1 - nu * nu), 1e-2);
+  EXPECT_NEAR(triangle->moduli_pa[1], nu * 5000 / (1 - nu * nu), 1e-2);
+  const v1::BodyInfo info = SummarizeBody(body);
+  EXPECT_NEAR(info.volume_m3(), 0.2 * 0.2 * 0.001, 1e-12);
+  EXPECT_NEAR(info.mass_kg(), 0.2 * 0.2 * 0.001 * 1060, 1e-9);
+  EXPECT_EQ(info.surface_triangle_count(), body.shell->triangles.size());
+}
+
+TEST(ShellSpec, ScalePoseAndWarpAreThoseOfTheBody) {
+  v1::SceneSpec spec = Scene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.set_scale(0.5);
+  body.mutable_pose()->mutable_position_m()->set_z(0.3);
+  body.mutable_pose()->mutable_rotation()->set_w(1);
+  body.mutable_pose()->mutable_rotation()->set_z(1);  // a quarter turn: x becomes y
+  body.mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
+  body.mutable_shell()->mutable_orthotropic()->mutable_warp_direction()->set_x(7);
+  body.mutable_array()->set_count_x(2);
+  body.mutable_array()->mutable_spacing_m()->set_x(1);
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  ASSERT_EQ(scene->bodies.size(), 2U);
+  EXPECT_EQ(scene->bodies[1].shell->triangles, scene->bodies[0].shell->triangles);
+  EXPECT_LT((scene->bodies[0].shell->orthotropic->warp - Eigen::Vector3d::UnitY()).norm(), 1e-12);
+  EXPECT_NEAR(sim::ShellArea_m2(scene->bodies[0]), 0.01, 1e-9);
+  EXPECT_EQ(scene->bodies[0].shell->thickness_m, 0.001) << "scale is of the surface";
+  EXPECT_NEAR(scene->bodies[0].mesh.vertices[0].z(), 0.3, 1e-12);
+}
+
+TEST(ShellSpec, WhatAShellCannotBeIsRefused) {
+  const auto refuse = [](const auto& change, const std::string& text) {
+    v1::SceneSpec spec = Scene();
+    change(*spec.mutable_bodies(0));
+    ExpectRefused(spec, text);
+  };
+  refuse([](v1::BodySpec& b) { b.set_kind(v1::BODY_KIND_RIGID); }, "bodies[0].kind: a shell is deformable");
+  refuse([](v1::BodySpec& b) { b.set_simulation(v1::SIMULATION_SHAPE_MATCHED); }, "bodies[0].simulation: a shell is SIMULATION_DYNAMIC");
+  refuse([](v1::BodySpec& b) { b.add_markers()->set_name("m"); }, "bodies[0].markers: ");
+  refuse([](v1::BodySpec& b) { b.mutable_texture(); }, "bodies[0].texture: ");
+  refuse([](v1::BodySpec& b) { b.mutable_ablation(); }, "bodies[0].ablation: ");
+  refuse([](v1::BodySpec& b) { b.set_volume_stiffness_pa(10); }, "bodies[0].volume_stiffness_pa: ");
+  refuse([](v1::BodySpec& b) { b.add_zones()->set_name("z"); }, "bodies[0].zones: ");
+  refuse([](v1::BodySpec& b) { b.mutable_material()->set_model(v1::MATERIAL_MODEL_COROTATED_LINEAR); }, "bodies[0].material.model: ");
+  refuse(
+      [](v1::BodySpec& b) {
+        b.mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
+        b.mutable_material()->mutable_fibers()->mutable_direction()->set_x(1);
+      },
+      "bodies[0].material.fibers: ");
+  refuse([](v1::BodySpec& b) { b.mutable_shell()->mutable_orthotropic(); }, "bodies[0].shell.orthotropic.warp_direction: is zero");
+  refuse([](v1::BodySpec& b) { b.mutable_shell()->mutable_orthotropic()->mutable_warp_direction()->set_x(1); },
+         "bodies[0].shell.orthotropic: needs material.model St-Venant-Kirchhoff");
+  refuse(
+      [](v1::BodySpec& b) {
+        b.mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
+        b.mutable_shell()->mutable_orthotropic()->mutable_warp_direction()->set_x(1);
+        b.mutable_shell()->mutable_orthotropic()->set_weft_modulus_pa(1e6);
+      },
+      "bodies[0].shell.orthotropic.weft_modulus_pa: 1e+06 leaves");
+  refuse([](v1::BodySpec& b) { b.mutable_shell()->set_bending_stiffness_n_m(-1); }, "bodies[0].shell.bending_stiffness_n_m: -1");
+  refuse(
+      [](v1::BodySpec& b) {
+        b.mutable_shell()->set_bending(v1::BENDING_MODEL_NONE);
+        b.mutable_shell()->set_bending_stiffness_n_m(1);
+      },
+      "bodies[0].shell.bending_stiffness_n_m: nothing resists bending");
+  refuse([](v1::BodySpec& b) { b.mutable_shell()->clear_sheet(); }, "bodies[0].shell");
+  refuse([](v1::BodySpec& b) { b.mutable_shell()->set_thickness_m(1e-6); }, "bodies[0].shell.thickness_m: 1e-06");
+}
+
+TEST(ShellSpec, SurfacesComeFromFilesAndAreNamedWithTheirDefects) {
+  const auto tube = sim::GenerateTubeSurface(0.02, 0.05, 0.01);
+  ASSERT_TRUE(tube.ok()) << tube.status();
+  const std::filesystem::path folder(testing::TempDir());
+  ASSERT_TRUE(sim::WriteObj(*tube, folder / "tube.obj").ok());
+  v1::SceneSpec spec;
+  spec.add_bodies()->mutable_shell()->set_mesh_file("tube.obj");
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  EXPECT_EQ(scene->bodies[0].shell->triangles.size(), tube->triangles.size());
+  // The same inline.
+  v1::SceneSpec inlined = spec;
+  SetInlineSurface(*tube, *inlined.mutable_bodies(0)->mutable_shell());
+  ASSERT_TRUE(Build(inlined).ok()) << Build(inlined).status();
+  EXPECT_EQ(WithoutInlineMeshes(inlined).bodies(0).shell().mesh().vertices_m_size(), 0);
+  // An edge with three triangles.
+  sim::SurfaceMesh fin = *tube;
+  fin.vertices.emplace_back(0, 0, 1);
+  fin.triangles.push_back({fin.triangles[0][0], fin.triangles[0][1], static_cast<uint32_t>(fin.vertices.size() - 1)});
+  ASSERT_TRUE(sim::WriteObj(fin, folder / "fin.obj").ok());
+  spec.mutable_bodies(0)->mutable_shell()->set_mesh_file("fin.obj");
+  ExpectRefused(spec, "bodies[0].shell.mesh_file: \"fin.obj\": the edge from (");
+  // A strip that is joined after half a turn.
+  sim::SurfaceMesh moebius;
+  constexpr uint32_t kParts = 12;
+  for (uint32_t i = 0; i < kParts; ++i) {
+    const double turn = 2 * M_PI * i / kParts;
+    for (const double side : {-0.01, 0.01}) {
+      const double r = 0.05 + side * std::cos(turn / 2);
+      moebius.vertices.emplace_back(r * std::cos(turn), r * std::sin(turn), side * std::sin(turn / 2));
+    }
+  }
+  for (uint32_t i = 0; i < kParts; ++i) {
+    const uint32_t a = 2 * i;
+    const bool joins = i + 1 == kParts;
+    const uint32_t b = joins ? 1 : 2 * i + 2;
+    const uint32_t c = joins ? 0 : 2 * i + 3;
+    moebius.triangles.push_back({a, b, c});
+    moebius.triangles.push_back({a, c, a + 1});
+  }
+  ASSERT_TRUE(sim::WriteObj(moebius, folder / "moebius.obj").ok());
+  spec.mutable_bodies(0)->mutable_shell()->set_mesh_file("moebius.obj");
+  ExpectRefused(spec, "they are not turned alike, or the surface has one side only");
+  // Two triangles that share a vertex alone.
+  sim::SurfaceMesh bow;
+  for (const double x : {0.0, 0.01, 0.01, -0.01, -0.01}) bow.vertices.emplace_back(x, 0.003 * static_cast<double>(bow.vertices.size()), 0);
+  bow.triangles = {{0, 1, 2}, {0, 3, 4}};
+  ASSERT_TRUE(sim::WriteObj(bow, folder / "bow.obj").ok());
+  spec.mutable_bodies(0)->mutable_shell()->set_mesh_file("bow.obj");
+  ExpectRefused(spec, "are not one fan");
+  spec.mutable_bodies(0)->mutable_shell()->set_mesh_file("none.obj");
+  ExpectRefused(spec, "bodies[0].shell.mesh_file: ", absl::StatusCode::kNotFound);
+}
+
+TEST(ShellSpec, LoadsAndSurfaceZonesAreOfItsTriangles) {
+  v1::SceneSpec spec = Scene();
+  v1::SurfaceZoneSpec& half = *spec.mutable_bodies(0)->add_surface_zones();
+  half.set_name("half");
+  half.mutable_box()->mutable_max_m()->set_x(1);
+  half.mutable_box()->mutable_max_m()->set_y(1);
+  half.mutable_box()->mutable_max_m()->set_z(1);
+  half.mutable_box()->mutable_min_m()->set_y(-1);
+  half.mutable_box()->mutable_min_m()->set_z(-1);
+  half.mutable_facing()->set_z(1);
+  v1::LoadSpec& load = *spec.mutable_bodies(0)->add_loads();
+  load.set_surface_zone("half");
+  load.set_pressure_pa(3);
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  const size_t count = scene->bodies[0].surface_zones[0].triangles.size();
+  EXPECT_GT(count, 0U);
+  EXPECT_LT(count, scene->bodies[0].shell->triangles.size());
+  half.mutable_facing()->set_z(-1);
+  ExpectRefused(spec, "surface_zones[0].facing: ");
+}
+
+TEST(ShellSpec, TooManyTrianglesAreRefusedBeforeTheyAreMade) {
+  v1::SceneSpec spec = Scene();
+  spec.mutable_bodies(0)->mutable_shell()->set_edge_length_m(0.0005);
+  SceneLimits limits;
+  limits.max_tets_per_scene = 1000;
+  const absl::Status status = BuildSceneDescription(spec, AssetRootResolver(""), limits).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
+}  // namespace
+}  // namespace palpate::scene
