@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <numeric>
+#include <set>
 #include <utility>
 
 #include <Eigen/Geometry>
@@ -16,13 +16,16 @@ using Eigen::Matrix3d;
 using Eigen::Vector3d;
 using Matrix6d = Eigen::Matrix<double, 6, 6>;
 
-constexpr double kSlowest_m_per_s = 0.01;  // impacts that may bounce
-constexpr double kAtRest = 1e-9;           // of the fastest impact: approaches that are none
-constexpr double kHeld = 1e-9;             // of the response of a free body: there is none
-constexpr double kLeastWay = 0.1;          // of a free step, of a body that is stopped on its way to an impact
-constexpr int kRounds = 64;                // of impulses of a pair, or of a component
-constexpr int kEventsOfPair = 100;         // on the average, before the rest is taken for inelastic
-constexpr int kEventsInelastic = 400;      // likewise, in all
+constexpr double kSlowest_m_per_s = 0.01;    // impacts that may bounce
+constexpr double kAtRest = 1e-9;             // of the fastest impact: approaches that are none
+constexpr double kAtRestOfThreshold = 1e-3;  // likewise, of the slowest that bounces
+constexpr double kSettled = 1e-9;            // of the impulses of a pair: changes that are none
+constexpr size_t kMostAround = 256;          // bodies that take part beside those of impacts, where there are more
+constexpr double kHeld = 1e-9;               // of the response of a free body: there is none
+constexpr double kLeastWay = 0.1;            // of a free step, of a body that is stopped on its way to an impact
+constexpr int kRounds = 64;                  // of impulses of a pair, or of a component
+constexpr int kEventsOfPair = 20;            // on the average, before the rest is taken for inelastic
+constexpr int kEventsInelastic = 40;         // likewise, in all
 
 Vector3d ToVector(const Float4& v) { return {v.x, v.y, v.z}; }
 Float4 ToFloat4(const Vector3d& v, float w) { return {static_cast<float>(v.x()), static_cast<float>(v.y()), static_cast<float>(v.z()), w}; }
@@ -127,6 +130,7 @@ double Approach(const Contact& contact, const Movers& movers) {
 std::vector<Impulse> Resolve(std::span<const Contact* const> contacts, std::span<const double> targets, Movers* movers) {
   std::vector<Impulse> impulses(contacts.size(), Impulse{});
   for (int round = 0; round < kRounds; ++round) {
+    double change = 0, size_of_all = 0;
     for (size_t i = 0; i < contacts.size(); ++i) {
       const std::array<Push, 3>& pushes = contacts[i]->pushes;
       if (!(pushes[0].response > 0)) continue;
@@ -142,8 +146,13 @@ std::vector<Impulse> Resolve(std::span<const Contact* const> contacts, std::span
         if (size > most) wanted[k] *= most / size;
         Apply(pushes[k], wanted[k] - impulses[i][k], movers);
       }
+      for (size_t k = 0; k < 3; ++k) {
+        change = std::max(change, std::abs(wanted[k] - impulses[i][k]));
+        size_of_all = std::max(size_of_all, std::abs(wanted[k]));
+      }
       impulses[i] = wanted;
     }
+    if (change <= kSettled * size_of_all) break;
   }
   return impulses;
 }
@@ -193,52 +202,88 @@ void ListPairs(Component* component) {
   for (size_t i = 0; i < pair_of.size(); ++i) component->pairs[pair_of[i]].push_back(&component->contacts[i]);
 }
 
+double FastestApproach(std::span<const Contact* const> contacts, const Movers& movers) {
+  double fastest = 0;
+  for (const Contact* contact : contacts) fastest = std::max(fastest, Approach(*contact, movers));
+  return fastest;
+}
+
+/// Which pairs approach, the fastest first.
+class Waiting {
+ public:
+  explicit Waiting(const Component& component) : component_(component), approach_(component.pairs.size(), 0.0) {
+    for (size_t p = 0; p < component.pairs.size(); ++p) {
+      for (const uint32_t body : {component.pairs[p][0]->pushes[0].body_a, component.pairs[p][0]->pushes[0].body_b}) {
+        if (component.movers.contains(body)) pairs_of_[body].push_back(p);
+      }
+      Update(p);
+    }
+  }
+  double fastest() const { return queue_.empty() ? 0 : -queue_.begin()->first; }
+  size_t first() const { return queue_.begin()->second; }
+  /// After the velocities of the bodies of a pair changed.
+  void Changed(size_t pair) {
+    for (const uint32_t body : {component_.pairs[pair][0]->pushes[0].body_a, component_.pairs[pair][0]->pushes[0].body_b}) {
+      const auto known = pairs_of_.find(body);
+      if (known == pairs_of_.end()) continue;
+      for (const size_t p : known->second) Update(p);
+    }
+  }
+
+ private:
+  void Update(size_t p) {
+    if (approach_[p] > 0) queue_.erase({-approach_[p], p});
+    approach_[p] = FastestApproach(component_.pairs[p], component_.movers);
+    if (approach_[p] > 0) queue_.insert({-approach_[p], p});
+  }
+
+  const Component& component_;
+  std::vector<double> approach_;
+  std::map<uint32_t, std::vector<size_t>> pairs_of_;
+  std::set<std::pair<double, size_t>> queue_;
+};
+
 /// Impacts one after the other until nothing approaches.
 void Collide(Component* component, double threshold_m_per_s) {
-  Movers& movers = component->movers;
   const auto pair_count = static_cast<int>(component->pairs.size());
-  double at_rest = 0;
-  for (int event = 0; event < kEventsInelastic * pair_count; ++event) {
-    size_t fastest = 0;
-    double approach = 0;
-    for (size_t p = 0; p < component->pairs.size(); ++p) {
-      for (const Contact* contact : component->pairs[p]) {
-        if (!(Approach(*contact, movers) > approach)) continue;
-        approach = Approach(*contact, movers);
-        fastest = p;
-      }
-    }
-    if (event == 0) at_rest = kAtRest * approach;
-    if (approach <= at_rest) return;
-    const std::span<const Contact* const> contacts = component->pairs[fastest];
+  Waiting waiting(*component);
+  const double at_rest = std::max(kAtRest * waiting.fastest(), kAtRestOfThreshold * threshold_m_per_s);
+  for (int event = 0; event < kEventsInelastic * pair_count && waiting.fastest() > at_rest; ++event) {
+    const size_t pair = waiting.first();
+    const std::span<const Contact* const> contacts = component->pairs[pair];
     std::vector<double> targets;
     for (const Contact* contact : contacts) {
-      const double meets = Approach(*contact, movers);
+      const double meets = Approach(*contact, component->movers);
       const bool bounces = meets > threshold_m_per_s && event < kEventsOfPair * pair_count;
       targets.push_back(bounces ? contact->restitution * meets : 0);
     }
-    ResolvePassively(contacts, targets, &movers);
+    ResolvePassively(contacts, targets, &component->movers);
+    waiting.Changed(pair);
   }
 }
 
-/// Which contacts belong together: those of bodies that touch.
-std::vector<std::vector<size_t>> ComponentsOf(std::span<const ImpactContact> contacts, size_t body_count) {
-  std::vector<uint32_t> root(body_count);
-  std::iota(root.begin(), root.end(), 0U);
-  const auto find = [&](uint32_t body) {
-    while (root[body] != body) body = root[body] = root[root[body]];
-    return body;
-  };
-  for (const ImpactContact& contact : contacts) {
-    if (contact.body_a != ImpactContact::kWall && contact.body_b != ImpactContact::kWall) root[find(contact.body_a)] = find(contact.body_b);
-  }
-  std::map<uint32_t, std::vector<size_t>> by_root;
+/// The bodies that take part: those of impacts that bounce, and from them on along contacts until there are enough.
+std::vector<uint8_t> WhoTakesPart(std::span<const ImpactContact> contacts, std::span<const uint8_t> bounces, size_t body_count) {
+  std::vector<std::vector<uint32_t>> touched(body_count);
+  std::vector<uint8_t> takes_part(body_count, 0);
+  std::vector<uint32_t> front;
   for (size_t i = 0; i < contacts.size(); ++i) {
-    by_root[find(contacts[i].body_a != ImpactContact::kWall ? contacts[i].body_a : contacts[i].body_b)].push_back(i);
+    const uint32_t a = contacts[i].body_a, b = contacts[i].body_b;
+    if (a != ImpactContact::kWall && b != ImpactContact::kWall) {
+      touched[a].push_back(b);
+      touched[b].push_back(a);
+    }
+    for (const uint32_t body : {a, b}) {
+      if (bounces[i] == 0 || body == ImpactContact::kWall || std::exchange(takes_part[body], 1) != 0) continue;
+      front.push_back(body);
+    }
   }
-  std::vector<std::vector<size_t>> out;
-  for (auto& [body, members] : by_root) out.push_back(std::move(members));
-  return out;
+  for (size_t next = 0; next < front.size() && front.size() < kMostAround; ++next) {
+    for (const uint32_t body : touched[front[next]]) {
+      if (std::exchange(takes_part[body], 1) == 0) front.push_back(body);
+    }
+  }
+  return takes_part;
 }
 
 }  // namespace
@@ -277,33 +322,43 @@ std::vector<uint32_t> RigidImpacts::Apply(std::span<const RigidBlockState> befor
                                           std::span<RigidBlockState> after, const HeldRows& held,
                                           const std::map<uint32_t, Vector6d>& outside) const {
   std::vector<uint32_t> changed = GiveBackCutSpeed(before, contacts, after);
-  for (const std::vector<size_t>& members : ComponentsOf(contacts, before.size())) {
-    Component component;
-    for (const size_t i : members) {
-      for (const uint32_t body : {contacts[i].body_a, contacts[i].body_b}) {
-        if (body == ImpactContact::kWall || component.movers.contains(body)) continue;
-        Mover mover = MoverOf(after[body], before[body]);
-        mover.motion.head<3>() += dt_s_ * gravity_m_per_s2_;
-        const auto pushed = outside.find(body);
-        if (pushed != outside.end()) mover.motion += mover.response * pushed->second;
-        Hold(held(body), &mover);
-        component.movers.emplace(body, std::move(mover));
-      }
+  Component component;
+  const auto add = [&](uint32_t body) {
+    if (body == ImpactContact::kWall || component.movers.contains(body)) return;
+    Mover mover = MoverOf(after[body], before[body]);
+    mover.motion.head<3>() += dt_s_ * gravity_m_per_s2_;
+    const auto pushed = outside.find(body);
+    if (pushed != outside.end()) mover.motion += mover.response * pushed->second;
+    Hold(held(body), &mover);
+    component.movers.emplace(body, std::move(mover));
+  };
+  std::vector<uint8_t> bounces;
+  for (const ImpactContact& contact : contacts) {
+    add(contact.body_a);
+    add(contact.body_b);
+    bounces.push_back(contact.restitution > 0 && Approach(ContactOf(contact, component.movers), component.movers) > threshold_m_per_s_);
+  }
+  if (std::find(bounces.begin(), bounces.end(), 1) == bounces.end()) return changed;
+  const std::vector<uint8_t> takes_part = WhoTakesPart(contacts, bounces, before.size());
+  // Those beyond are walls that move as the step left them.
+  std::erase_if(component.movers, [&](const auto& entry) { return takes_part[entry.first] == 0; });
+  for (ImpactContact contact : contacts) {
+    for (uint32_t* body : {&contact.body_a, &contact.body_b}) {
+      if (*body == ImpactContact::kWall || takes_part[*body] != 0) continue;
+      const Mover wall = MoverOf(after[*body], after[*body]);
+      contact.wall_velocity_m_per_s = wall.motion.head<3>() + Vector3d(wall.motion.tail<3>()).cross(contact.point_m - wall.center_m);
+      *body = ImpactContact::kWall;
     }
-    bool bounces = false;
-    for (const size_t i : members) {
-      const Contact& contact = component.contacts.emplace_back(ContactOf(contacts[i], component.movers));
-      bounces |= contact.restitution > 0 && Approach(contact, component.movers) > threshold_m_per_s_;
-    }
-    if (!bounces) continue;
-    ListPairs(&component);
-    Collide(&component, threshold_m_per_s_);
-    for (const auto& [body, mover] : component.movers) {
-      RigidBlockState& state = after[body];
-      state.velocity = ToFloat4(mover.motion.head<3>(), state.velocity.w);
-      state.momentum = ToFloat4(InertiaOf(state, 1) * mover.motion.tail<3>(), state.momentum.w);
-      changed.push_back(body);
-    }
+    if (contact.body_a == contact.body_b) continue;
+    component.contacts.push_back(ContactOf(contact, component.movers));
+  }
+  ListPairs(&component);
+  Collide(&component, threshold_m_per_s_);
+  for (const auto& [body, mover] : component.movers) {
+    RigidBlockState& state = after[body];
+    state.velocity = ToFloat4(mover.motion.head<3>(), state.velocity.w);
+    state.momentum = ToFloat4(InertiaOf(state, 1) * mover.motion.tail<3>(), state.momentum.w);
+    changed.push_back(body);
   }
   std::sort(changed.begin(), changed.end());
   return changed;

@@ -35,8 +35,8 @@ using HeldRows = std::function<std::vector<Vector6d>(uint32_t body)>;
 /// impact on ball by ball. Friction is Coulomb's, with the impulses of the pair.
 ///
 /// What joins a body to the world holds it in an impact, too; impulses do not go through joints between bodies, which take up in the next
-/// step what is against them. Momentum is kept, and no pair gains energy. Nothing happens to bodies that touch nothing that is hit faster
-/// than the threshold, 2 |g| h or 1 cm/s. Same input, same result.
+/// step what is against them. Momentum is kept, and no pair gains energy. Nothing happens where no contact approaches faster than 2 |g| h
+/// and 1 cm/s. Host work, some microseconds an impulse. Same input, same result.
 class RigidImpacts {
  public:
   RigidImpacts(double dt_s, const Eigen::Vector3d& gravity_m_per_s2);
