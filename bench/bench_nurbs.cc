@@ -15,6 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/bench_support.h"
+#include "bench/nurbs_planted_pairs.h"
+#include "gpu/collision/nurbs_distance.h"
 #include "gpu/collision/nurbs_polish.h"
 #include "gpu/collision/nurbs_queries.h"
 #include "gpu/runtime/queue.h"
@@ -24,6 +26,9 @@
 #include "sim/nurbs/nurbs_tessellation.h"
 #ifdef PALPATE_HAS_FCL
 #include "bench/bench_nurbs_fcl.h"
+#endif
+#ifdef PALPATE_HAS_OCCT
+#include "bench/bench_nurbs_occt.h"
 #endif
 
 namespace palpate::bench {
@@ -140,6 +145,8 @@ class Suite {
     PALPATE_RETURN_IF_ERROR(TimeDeforming(objects));
     PALPATE_RETURN_IF_ERROR(TimeSizes());
     PALPATE_RETURN_IF_ERROR(TimeParallel());
+    PALPATE_RETURN_IF_ERROR(TimeDistances(objects));
+    PALPATE_RETURN_IF_ERROR(CheckPairs());
     return Precision();
   }
 
@@ -300,6 +307,108 @@ class Suite {
     return absl::OkStatus();
   }
 
+  // Queries of the scene in a wider cube, where few meet: the least distance, and whether they meet to a tolerance. Beside it OpenCASCADE,
+  // on as many of the same queries as it can do in some seconds.
+  absl::Status TimeDistances(const NurbsObjects& objects) {
+    const double tolerance_m = 1e-3;
+    const std::vector<Placed> placed = Place(4, IsQuick() ? 5 : 50, 3, 9);
+    const std::vector<NurbsQuery> queries = QueriesOf(placed);
+    PALPATE_RETURN_IF_ERROR(Time("first_hits/within_1_mm", objects, placed, {.first_only = true, .tolerance_m = tolerance_m}));
+    if (!IsSelected("distances/least") && !IsSelected("occt/distances") && !IsSelected("occt/intersections")) return absl::OkStatus();
+    PALPATE_ASSIGN_OR_RETURN(gpu::NurbsDistances search, gpu::NurbsDistances::Create(queue_.context(), {.tolerance_m = tolerance_m}));
+    std::vector<gpu::NurbsDistance> found;
+    absl::Status status;
+    const Times times = MedianTimes([&] {
+      auto run = search.Run(queue_, objects, queries);
+      if (run.ok()) {
+        found = *std::move(run);
+      } else {
+        status = run.status();
+      }
+    });
+    PALPATE_RETURN_IF_ERROR(status);
+    const auto count = static_cast<double>(queries.size());
+    double widest_m = 0;
+    for (const gpu::NurbsDistance& distance : found) {
+      widest_m = std::max(widest_m, distance.minima[0].distance_m - distance.lower_bound_m);
+    }
+    report_.Add("distances/least", "queries", count / times.wall_s, "per_s");
+    report_.Add("distances/least", "query_cpu", times.cpu_s / count, "s");
+    report_.Add("distances/least", "widest_certificate", widest_m, "m");
+    return TimeOcct(placed, found, tolerance_m);
+  }
+
+  absl::Status TimeOcct([[maybe_unused]] const std::vector<Placed>& placed, [[maybe_unused]] const std::vector<gpu::NurbsDistance>& found,
+                        [[maybe_unused]] double tolerance_m) {
+#ifdef PALPATE_HAS_OCCT
+    const double patience_s = IsQuick() ? 5 : 60;
+    std::vector<std::unique_ptr<OcctSurface>> surfaces;
+    for (const NurbsSurface& surface : surfaces_) surfaces.push_back(OcctSurface::Create(surface));
+    for (const bool is_distance : {true, false}) {
+      const std::string name = is_distance ? "occt/distances" : "occt/intersections";
+      if (!IsSelected(name)) continue;
+      size_t done = 0;
+      size_t hits = 0;
+      double above_m = 0;
+      double below_m = 0;
+      const Stopwatch stopwatch;
+      for (; done < placed.size() && stopwatch.Elapsed().wall_s < patience_s; ++done) {
+        const Placed& p = placed[done];
+        if (!is_distance) {
+          hits += surfaces[p.a]->Meets(p.pose_a, *surfaces[p.b], p.pose_b, tolerance_m) ? 1 : 0;
+          continue;
+        }
+        const double off_m = surfaces[p.a]->Distance(p.pose_a, *surfaces[p.b], p.pose_b, tolerance_m) - found[done].minima[0].distance_m;
+        above_m = std::max(above_m, off_m);
+        below_m = std::max(below_m, -off_m);
+      }
+      report_.Add(name, "queries", static_cast<double>(done) / stopwatch.Elapsed().wall_s, "per_s");
+      report_.Add(name, "done", static_cast<double>(done), "count");
+      if (is_distance) {
+        report_.Add(name, "farthest_above_ours", above_m, "m");
+        report_.Add(name, "farthest_below_ours", below_m, "m");
+      } else {
+        report_.Add(name, "hitting", static_cast<double>(hits) / static_cast<double>(std::max<size_t>(done, 1)), "ratio");
+      }
+    }
+#endif
+    return absl::OkStatus();
+  }
+
+  // Random pairs of small patches that are known to meet at a place: in each second one they only touch there. None may be missed.
+  absl::Status CheckPairs() {
+    if (!IsSelected("pairs/planted")) return absl::OkStatus();
+    const size_t total = IsQuick() ? 200'000 : 10'000'000;
+    constexpr size_t kBatch = 20'000;
+    PlantedPairs source(256, 10);
+    PALPATE_ASSIGN_OR_RETURN(NurbsObjects objects, NurbsObjects::Create(queue_, source.Nets()));
+    PALPATE_ASSIGN_OR_RETURN(NurbsQueries search, NurbsQueries::Create(queue_.context(), {.max_level = 10}));
+    size_t missed = 0;
+    size_t tangential = 0;
+    uint64_t hits = 0;
+    const Stopwatch stopwatch;
+    for (size_t begin = 0; begin < total; begin += kBatch) {
+      std::vector<PlantedPair> pairs;
+      std::vector<NurbsQuery> queries;
+      for (size_t i = begin; i < std::min(begin + kBatch, total); ++i) {
+        pairs.push_back(source.Next());
+        queries.push_back(pairs.back().query);
+        tangential += pairs.back().is_tangential ? 1 : 0;
+      }
+      PALPATE_ASSIGN_OR_RETURN(const NurbsQueryResult result, search.Run(queue_, objects, queries));
+      missed += PlantedPairs::CountMissed(pairs, result.hits);
+      hits += result.hits.size();
+    }
+    const double wall_s = stopwatch.Elapsed().wall_s;
+    report_.Add("pairs/planted", "pairs", static_cast<double>(total), "count");
+    report_.Add("pairs/planted", "tangential", static_cast<double>(tangential), "count");
+    report_.Add("pairs/planted", "missed", static_cast<double>(missed), "count");
+    report_.Add("pairs/planted", "hits", static_cast<double>(hits) / static_cast<double>(total), "count");
+    report_.Add("pairs/planted", "time", wall_s, "s");
+    if (missed > 0) return absl::InternalError(absl::StrCat("pairs/planted: ", missed, " of ", total, " known contacts were missed"));
+    return absl::OkStatus();
+  }
+
   // The six contacts of the source that are known: spheres of eight octants, and planes. How far the first hit is from the contact.
   absl::Status Precision() {
     const std::vector<NurbsSurface> sphere = sim::NurbsSphere(1);
@@ -362,6 +471,10 @@ int Main() {
   const absl::Status status = suite.Run();
   report.Note("Queries of the four-surface scene, first hit unless all_hits; half of them hit unless rates. query_cpu: of all threads.");
   report.Note("host: the reference in double, one thread. fcl: triangles no farther from the surface than named, one thread.");
+  report.Note("distances: certified to 1 mm, as many threads as the device has. occt: OpenCASCADE at the same tolerance, one thread.");
+#ifndef PALPATE_HAS_OCCT
+  report.Note("OpenCASCADE was not found when this program was built: no comparison.");
+#endif
 #ifndef PALPATE_HAS_FCL
   report.Note("libfcl was not found when this program was built: no comparison.");
 #endif

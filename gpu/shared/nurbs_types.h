@@ -75,7 +75,7 @@ typedef struct NurbsPair {
   UInt cuts;      /* PALPATE_NURBS_CUT_* of a | of b << 2: the next cut */
   float lower_m;  /* of distances: no points of the two are nearer */
   UInt is_frozen; /* of distances: not cut on, since its query has too many pairs */
-  UInt time; /* of motions: interval of [0, 1], as of u */
+  UInt time;      /* of motions: interval of [0, 1], as of u */
 } NurbsPair;
 
 /* What is known of the least distance of a query. Bits of floats that are not negative are in the order of these. */

@@ -36,6 +36,8 @@ VARIANTS = {
     "gpu/collision/nurbs_distance.cl": [{"MAX_ORDER": "4", "ORDER_U": order, "ORDER_V": order, "RATIONAL": rational, "VOLUME": "0", "SPLIT": "0",
                                          "WITH_SHAPE": "1", "MINIMA": minima} for order, rational, minima in
                                         (("4", "0", "0"), ("0", "1", "0"), ("4", "1", "1"), ("0", "0", "1"))],
+    "gpu/collision/nurbs_motion.cl": [{"MAX_ORDER": "4", "ORDER_U": order, "ORDER_V": order, "RATIONAL": rational, "VOLUME": "0", "SPLIT": "0",
+                                       "STACK": "64"} for order, rational in (("4", "0"), ("0", "1"))],
     "gpu/collision/nurbs_objects.cl": [{"MAX_ORDER": "4", "ORDER_U": "4", "ORDER_V": "4", "RATIONAL": "0"},
                                        {"MAX_ORDER": "16", "ORDER_U": "0", "ORDER_V": "0", "RATIONAL": "1"}],
     "gpu/collision/nurbs_queries.cl": [{"MAX_ORDER": "4", "ORDER_U": order, "ORDER_V": order, "RATIONAL": rational, "VOLUME": volume, "SPLIT": split,

@@ -35,7 +35,7 @@ MAY_INCLUDE = {
 RESTRICTED = [
     (re.compile(r"^CL/"), ("gpu/runtime", "tests", "bench"), "only gpu/runtime calls OpenCL"),
     (re.compile(r"^(grpcpp|grpc)/"), ("server", "clients", "tests", "bench"), "gpu and sim know no network"),
-    (re.compile(r".*\.hxx$"), ("sim/cad", "tests"), "only sim/cad knows OpenCASCADE"),
+    (re.compile(r".*\.hxx$"), ("sim/cad", "tests", "bench"), "only sim/cad and a peer of the benchmarks know OpenCASCADE"),
 ]
 
 

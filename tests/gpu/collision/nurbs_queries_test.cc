@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/nurbs_planted_pairs.h"
 #include "gpu/collision/nurbs_polish.h"
 #include "sim/nurbs/nurbs_query.h"
 #include "sim/nurbs/nurbs_shapes.h"
@@ -571,6 +572,32 @@ TEST_F(NurbsQueriesTest, PolishedHitsAreCommonPointsOrProvenApart) {
   wrong[0].query = 0;
   wrong[0].b.patch = 1000;
   EXPECT_THAT(std::string(PolishNurbsHits(*objects, query(1), wrong).status().message()), HasSubstr("hits[0]: patch 1000"));
+}
+
+// Pairs that are known to meet at a place, half of them tangentially. `./run bench nurbs --filter pairs` does ten million.
+TEST_F(NurbsQueriesTest, NoPlantedContactOfRandomPairsIsMissed) {
+  bench::PlantedPairs source(kIsNative ? 4 : 64, 11);
+  auto objects = NurbsObjects::Create(queue(), source.Nets());
+  ASSERT_TRUE(objects.ok()) << objects.status();
+  std::vector<bench::PlantedPair> pairs;
+  std::vector<NurbsQuery> queries;
+  size_t tangential = 0;
+  for (int i = 0; i < (kIsNative ? 10 : 5000); ++i) {
+    pairs.push_back(source.Next());
+    queries.push_back(pairs.back().query);
+    tangential += pairs.back().is_tangential ? 1 : 0;
+  }
+  EXPECT_GT(tangential, pairs.size() / 3);
+  const NurbsQueryResult result = Run(*objects, queries, {.max_level = kIsNative ? 6U : 10U});
+  EXPECT_EQ(bench::PlantedPairs::CountMissed(pairs, result.hits), 0U) << "of " << pairs.size();
+  // The check is not idle: with each fifth hit left out some are missed.
+  std::vector<NurbsHit> some;
+  for (size_t i = 0; i < result.hits.size(); ++i) {
+    if (i % 5 != 0) some.push_back(result.hits[i]);
+  }
+  EXPECT_GT(bench::PlantedPairs::CountMissed(pairs, some), 0U);
+  EXPECT_LT(result.hits.size(), 200 * pairs.size());
+  std::printf("%zu hits of %zu pairs\n", result.hits.size(), pairs.size());
 }
 
 // Many queries of several objects at a time: each has the hits it has alone, to the bit, also in parts and in another order; twice the
