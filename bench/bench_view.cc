@@ -148,6 +148,15 @@ std::vector<Animation> Animations(bool is_quick) {
     };
   }
   {
+    // Bulges that travel along a limb: seen from a segment.
+    Animation& limb = add("limb");
+    MakeBall(64 / scale, &limb);
+    limb.at = [](const Point& p, double time) {
+      const double r = 1 + 0.2 * std::sin(15 * p[0] + 4 * time);
+      return Point{6 * p[0], r * p[1] + 0.4 * time * p[0] * p[0], r * p[2]};
+    };
+  }
+  {
     Animation& sleeve = add("sleeve");
     MakeSheet(160 / scale, 240 / scale, true, false, &sleeve);
     sleeve.at = [](const Point& p, double time) {

@@ -31,7 +31,8 @@ struct ViewStatistics {
 
 /// Continuous collisions of triangle surfaces, with what the view certificate excludes left out before any pair is looked at.
 ///
-/// Guarantee: the hits are those of ContinuousCollisions, to the bit; only statistics differ. Elements that a certificate has are put in
+/// Guarantee: the hits are those of ContinuousCollisions, to the bit, except that pairs within a certificate which are reported there for
+/// want of a proof (some roundings apart) may be missing; statistics differ. Elements that a certificate has are put in
 /// one group that does not meet itself, so that whole subtrees are passed over. Where there is one certificate, only what is not in it is
 /// looked at, with what may meet it; where all is in one, nothing is built or sought.
 /// Thread: one at a time. Determinism: as ContinuousCollisions. docs/algorithms/view_certificate.md.

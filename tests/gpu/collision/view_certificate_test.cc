@@ -546,6 +546,39 @@ TEST_F(ViewCertificateTest, HitsAreThoseOfTheEngine) {
   RecordProperty("certified", static_cast<int>(certified));
 }
 
+// A limb with bulges: from any point most of it is seen from behind, from a segment along it nothing is.
+TEST_F(ViewCertificateTest, LimbsAreSeenFromSegments) {
+  MovingSurface limb = BallOf(14);
+  const auto shape = [](double phase) {
+    return [phase](const Point3& p) {
+      const double r = 1 + 0.25 * std::sin(15 * p[0] + phase);
+      return Point3{6 * p[0], r * p[1] + 0.2 * p[0] * p[0], r * p[2]};
+    };
+  };
+  limb.ends = limb.model.positions;
+  const std::vector<Float4> ball = limb.model.positions;
+  limb.Shape(shape(0.2));
+  for (size_t i = 0; i < ball.size(); ++i) {
+    const Point3 q = shape(0.4)({ball[i].x, ball[i].y, ball[i].z});
+    limb.ends[i] = Point(q[0] + 0.05, q[1], q[2]);
+  }
+  ViewCertificate by_points = Create({.uses_segments = false});
+  EXPECT_LT(ExpectSound(by_points, limb), 1);
+  ViewCertificate certificate = Create();
+  EXPECT_EQ(ExpectSound(certificate, limb), 1);
+  EXPECT_EQ(certificate.components()[0].primitive.axis.w, 1);
+  // The segment serves the step after, too, and goes with the limb.
+  const std::vector<Float4> moved = limb.ends;
+  for (size_t i = 0; i < moved.size(); ++i) {
+    limb.model.positions[i] = moved[i];
+    limb.ends[i].x += 0.05F;
+  }
+  const auto starts = Upload(limb.model.positions), ends = Upload(limb.ends);
+  PALPATE_EXPECT_OK(certificate.Run(queue(), starts, ends));
+  EXPECT_TRUE(certificate.IsBodyCertified(0));
+  EXPECT_EQ(certificate.components()[0].primitive.axis.w, 1);
+}
+
 // Around a fold that meets itself only what is near is looked at, with and without a separation.
 TEST_F(ViewCertificateTest, OnlyTheRestIsSearched) {
   const MovingSurface folded = FoldedBall(16, 0.3, 0.6);
