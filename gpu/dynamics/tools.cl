@@ -358,7 +358,8 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
     if (vertex_triangle_range[v].x == vertex_triangle_range[v].y) continue;
     for (uint i = 0; i < p->plane_count; ++i) {
       const float4 plane = planes[i].normal_offset;
-      const float gap = dot(plane.xyz, x[v].xyz) - plane.w - surface_offset(triangles[vertex_triangles[vertex_triangle_range[v].x]]);
+      const float offset = surface_offset(triangles[vertex_triangles[vertex_triangle_range[v].x]]);
+      const float gap = dot(plane.xyz, x[v].xyz) - plane.w - offset;
       float slope;
       const float force = contact_force(p, p->stiffness_n_per_m, p->margin_m - gap, &slope);
       if (force == 0.0f) continue;
@@ -371,7 +372,7 @@ __kernel void report_contacts(const __global StepParams* p, uint capacity, const
       r.triangle = v;
       r.gap_m = gap;
       r.arm = (float)i;
-      r.point = (float4)(x[v].xyz, force);
+      r.point = (float4)(x[v].xyz - offset * plane.xyz, force);
       r.normal = (float4)(plane.xyz, 0.0f);
       r.force = (float4)(force * plane.xyz - friction_factor(p, force, length(slip)) * slip, 0.0f);
       reports[at] = r;

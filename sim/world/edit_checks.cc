@@ -107,7 +107,7 @@ absl::Status CheckEdit(const Edit& edit, std::span<const std::unique_ptr<WorldBo
     return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " is not deformable: only tissue can be edited"));
   }
   if (body.shell() != nullptr) {
-    return absl::UnimplementedError(
+    return absl::InvalidArgumentError(
         absl::StrCat("body ", body.name(), " is a shell, which cannot be edited yet: neither cut nor refined nor given another material"));
   }
   if (!body.is_editable() && !std::holds_alternative<MaterialEdit>(edit.what)) {
