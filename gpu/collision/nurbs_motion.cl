@@ -56,9 +56,14 @@ Swept swept_part(const Part* part, const Place* start_place, const Place* end_pl
   if (nodes[part->node].child != 0) return swept_node(part, start_place, end_place, t0, t1, start, end, nodes);
   const NurbsPatch patch = patches[nodes[part->node].patch];
   ORDERS(&patch);
-  float4 first[NET_SIZE], last[NET_SIZE];
-  placed_net(part, &patch, start->bezier, start_place, first);
-  placed_net(part, &patch, end->bezier, end_place, last);
+  /* In a loop, as the two sides are below: unrolled code of all four takes drivers half a minute to compile. */
+  float4 nets[2 * NET_SIZE];
+  for (uint k = 0; k < 2; ++k) {
+    const Place place = k == 0 ? *start_place : *end_place;
+    placed_net(part, &patch, k == 0 ? start->bezier : end->bezier, &place, nets + k * NET_SIZE);
+  }
+ private
+  float4 *first = nets, *last = nets + NET_SIZE;
   float moved_sq = 0.0f;
   for (uint i = 0; i < nu * nv; ++i) {
     const float4 p = first[i], q = last[i];
@@ -137,8 +142,8 @@ kernel void nurbs_first_impacts(NurbsRule rule, uint most, global const NurbsPla
                                 global float* lower, global uint* tests) {
   const uint q = (uint)get_global_id(0);
   if (q >= rule.count) return;
-  const Place start_a = place_a(&start_placements[q]), start_b = place_b(&start_placements[q]);
-  const Place end_a = place_a(&end_placements[q]), end_b = place_b(&end_placements[q]);
+  const Place starts[2] = {place_a(&start_placements[q]), place_b(&start_placements[q])};
+  const Place ends[2] = {place_a(&end_placements[q]), place_b(&end_placements[q])};
   const Moment start = {start_boxes, start_bezier}, end = {end_boxes, end_bezier};
   NurbsPair stack[STACK];
   NurbsPair best = {q, 0xffffffffu, 0, 0, 0, 0, 0, 0, 0, 0.0f, 0, 0};
@@ -152,10 +157,13 @@ kernel void nurbs_first_impacts(NurbsRule rule, uint most, global const NurbsPla
     const float t0 = (float)INDEX_OF(pair.time) * width, t1 = (float)(INDEX_OF(pair.time) + 1u) * width;
     if (!(t0 < first)) continue;
     ++test_count;
-    const Part part_a = part_a_of(&pair), part_b = part_b_of(&pair);
-    const Swept a = swept_part(&part_a, &start_a, &end_a, t0, t1, &start, &end, nodes, patches);
-    const Swept b = swept_part(&part_b, &start_b, &end_b, t0, t1, &start, &end, nodes, patches);
-    if (boxes_apart(&a.box, &b.box, start_a.slack_m + TEST_SLACK * (a.box.centre.w + b.box.centre.w))) continue;
+    Swept sides[2];
+    for (uint k = 0; k < 2; ++k) {
+      const Part part = k == 0 ? part_a_of(&pair) : part_b_of(&pair);
+      sides[k] = swept_part(&part, &starts[k], &ends[k], t0, t1, &start, &end, nodes, patches);
+    }
+    const Swept a = sides[0], b = sides[1];
+    if (boxes_apart(&a.box, &b.box, starts[0].slack_m + TEST_SLACK * (a.box.centre.w + b.box.centre.w))) continue;
     NurbsPair children[MAX_PARTS];
     const uint count = cut_moving(&pair, &a, &b, &rule, nodes, children);
     if (count == 0) {
