@@ -191,7 +191,7 @@ class CliServerTest(unittest.TestCase):
 
         def joint(steps):
             self.ok("scene", "step", "hall", steps)
-            return json.loads(self.ok("--json", "watch", "hall", "--frames", 1, "--joints").splitlines()[-1])["joint_list"][0]
+            return json.loads(self.ok("--json", "watch", "hall", "--frames", 1, "--joints").splitlines()[-1])["joints"][0]
 
         hangs = joint(10)
         self.assertEqual((hangs["name"], hangs["broken"]), ("hinge", False))
