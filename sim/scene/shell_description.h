@@ -21,7 +21,7 @@ struct OrthotropicProperties {
 
 /// What makes a deformable body a shell; its vertices are those of its mesh, which has no tets. docs/algorithms/shells.md.
 struct ShellDescription {
-  std::vector<std::array<uint32_t, 3>> triangles;  ///< indices into mesh.vertices, valid by ValidateShell
+  std::vector<std::array<uint32_t, 3>> triangles;  ///< indices into mesh.vertices; manifold and turned alike
   double thickness_m = 0.001;
   std::optional<OrthotropicProperties> orthotropic;
   BendingModel bending = BendingModel::kDiscreteShells;

@@ -357,9 +357,9 @@ class Scene(CliTest):
         for file in files:
             with self.subTest(file.name):
                 built = json.loads(self.ok("scene", "check", file, "--json"))
-                exact = {body["name"] for body in json.loads(file.read_text())["bodies"] if "nurbs" in body}
+                surfaces = {body["name"] for body in json.loads(file.read_text())["bodies"] if "nurbs" in body or "shell" in body}
                 for body in built["bodies"]:
-                    self.assertEqual(body["tet_count"] > 0, body["name"] not in exact, body["name"])
+                    self.assertEqual(body["tet_count"] > 0, body["name"] not in surfaces, body["name"])
                     self.assertGreater(body["mass_kg"], 0)
                 self.assertGreater(int(built["device_bytes"]), 0)
                 self.assertIn("valid", self.ok("scene", "check", file))

@@ -1567,6 +1567,12 @@ TEST(SceneSpec, DamagedBytesNeverCrash) {
     }
     ++built;
     for (const sim::BodyDescription& body : description->bodies) {
+      if (body.shell) {
+        EXPECT_FALSE(body.shell->triangles.empty());
+        for (const auto& triangle : body.shell->triangles)
+          EXPECT_LT(*std::max_element(triangle.begin(), triangle.end()), body.mesh.vertices.size());
+        continue;
+      }
       EXPECT_TRUE(body.nurbs != nullptr ? body.kind == sim::BodyKind::kStatic || body.nurbs->is_closed
                                         : sim::ValidateTetMesh(body.mesh).ok());
     }
