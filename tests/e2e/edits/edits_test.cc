@@ -38,7 +38,7 @@ using client::TopologyMirror;
 using Eigen::Vector3d;
 using ::testing::HasSubstr;
 
-constexpr int kEdits = 1000;
+constexpr int kEdits = 600;
 constexpr int kEditsOfRequest = 4;
 constexpr int kLateAt = kEdits / 2;  ///< edits before the late reader comes
 constexpr int kRepeatEvery = 40;
