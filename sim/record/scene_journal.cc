@@ -150,6 +150,7 @@ void SceneJournal::WriteLoop() {
       queued_bytes_ = 0;
       new_file = std::exchange(new_file_behind_, std::nullopt);
     }
+    if (unsynced_.empty() || new_file) gaps_before_unsynced_ = gaps_;
     lock.unlock();
     const absl::Status status = Write(std::move(items), new_file, /*may_wait=*/!is_last);
     if (!status.ok()) OnTrouble(status);
@@ -221,20 +222,32 @@ void SceneJournal::OnTrouble(const absl::Status& status) {
   const bool is_cut_back = ftruncate(file_.get(), static_cast<off_t>(synced_bytes_)) == 0;
   file_bytes_ = synced_bytes_;
   bool is_too_much = false;
+  bool is_behind = false;
   std::vector<Durable> tired;
   {
     const std::lock_guard lock(mutex_);
+    // Given up with all the others, while these were on their way to the disk.
+    is_behind = gaps_ != gaps_before_unsynced_;
     // Behind an entry in part nothing could be read.
     if (!is_cut_back && !new_file_behind_) new_file_behind_ = Item{nullptr, progress_.sequence, progress_.position, progress_.step, {}, {}};
     progress_.trouble = std::string(status.message());
-    for (const Item& item : unsynced_) queued_bytes_ += item.bytes ? item.bytes->size() : 0;
-    queue_.insert(queue_.begin(), std::make_move_iterator(unsynced_.begin()), std::make_move_iterator(unsynced_.end()));
+    for (const Item& item : unsynced_) queued_bytes_ += item.bytes && !is_behind ? item.bytes->size() : 0;
+    for (Item& item : unsynced_) {
+      if (is_behind && item.durable) tired.push_back(std::move(item.durable));
+    }
+    if (!is_behind) queue_.insert(queue_.begin(), std::make_move_iterator(unsynced_.begin()), std::make_move_iterator(unsynced_.end()));
     is_too_much = queued_bytes_ > options_.max_waiting_bytes || is_stopping_;
-    if (!is_too_much) tired = TakeTired();
+    if (!is_too_much) {
+      std::vector<Durable> others = TakeTired();
+      tired.insert(tired.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
+    }
   }
   unsynced_.clear();
-  if (is_too_much) return GiveUp(status);
-  NoteProgress();
+  if (is_too_much) {
+    GiveUp(status);
+  } else {
+    NoteProgress();
+  }
   for (Durable& durable : tired) durable(status);
 }
 
@@ -257,6 +270,7 @@ void SceneJournal::GiveUp(const absl::Status& status) {
     lost = std::exchange(queue_, {});
     queued_bytes_ = 0;
     needs_state_ = true;
+    ++gaps_;
     progress_.trouble = std::string(status.message());
   }
   wake_.notify_all();  // a state may wait for them

@@ -124,7 +124,8 @@ class SceneJournal {
   uint64_t file_bytes_ = 0;    ///< written
   uint64_t synced_bytes_ = 0;  ///< of these on disk
   Clock::time_point synced_at_;
-  std::vector<Item> unsynced_;  ///< written, but perhaps not on disk
+  std::vector<Item> unsynced_;         ///< written, but perhaps not on disk
+  uint64_t gaps_before_unsynced_ = 0;  ///< gaps_ when the first of them was taken from the queue
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -134,6 +135,7 @@ class SceneJournal {
   std::optional<StateJob> state_job_;
   Progress progress_;
   bool needs_state_ = false;             ///< entries were given up
+  uint64_t gaps_ = 0;                    ///< how often
   std::optional<Item> new_file_behind_;  ///< the entry behind which the journal begins anew, numbers only
   bool is_stopping_ = false;
 

@@ -522,10 +522,10 @@ class Tool(Hand):
             raise errors.of_code((await self._call.code()).name, await self._call.details()) from None
         return int(request.pose.sequence)
 
-    async def wait(self, sequence: int = 0, timeout_s: float = 10.0) -> LocalModel:
+    async def wait(self, sequence: int = 0, timeout_s: float = 10.0, step: int = 0) -> LocalModel:
         """As palpate.Tool.wait; one coroutine at a time."""
         end = time.monotonic() + timeout_s
-        while self._model is None or self._model.pose_sequence < sequence:
+        while self._model is None or self._model.pose_sequence < sequence or self._model.step < step:
             self._raise_if_over()
             self._news.clear()
             try:

@@ -497,11 +497,12 @@ class Tool(Hand):
         self._requests.put(request)
         return request.pose.sequence
 
-    def wait(self, sequence: int = 0, timeout_s: float = 10.0) -> LocalModel:
-        """The first model whose step used this pose or a later one. Errors: DeadlineExceeded, those that have ended the stream."""
+    def wait(self, sequence: int = 0, timeout_s: float = 10.0, step: int = 0) -> LocalModel:
+        """The first model of this step or a later one that used this pose or a later one. Errors: DeadlineExceeded, those that have ended the
+        stream."""
         end = time.monotonic() + timeout_s
         with self._models:
-            while self._model is None or self._model.pose_sequence < sequence:
+            while self._model is None or self._model.pose_sequence < sequence or self._model.step < step:
                 self._raise_if_over()
                 left = end - time.monotonic()
                 if left <= 0:

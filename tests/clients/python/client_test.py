@@ -299,9 +299,7 @@ def step_until_used(scene, tool, sequence):
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         step = scene.step().step
-        model = tool.wait(timeout_s=PATIENCE_S)
-        while model.step < step:
-            model = tool.wait(timeout_s=PATIENCE_S)
+        model = tool.wait(timeout_s=PATIENCE_S, step=step)
         if model.pose_sequence >= sequence:
             return model
     raise AssertionError("the pose never arrived")
