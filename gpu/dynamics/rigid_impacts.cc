@@ -18,14 +18,15 @@ using Matrix6d = Eigen::Matrix<double, 6, 6>;
 
 constexpr double kSlowest_m_per_s = 0.01;    // impacts that may bounce
 constexpr double kAtRest = 1e-9;             // of the fastest impact: approaches that are none
-constexpr double kAtRestOfThreshold = 1e-3;  // likewise, of the slowest that bounces
-constexpr double kSettled = 1e-9;            // of the impulses of a pair: changes that are none
+constexpr double kAtRestOfThreshold = 0.02;  // likewise, of the slowest that bounces
+constexpr double kSettled = 1e-7;            // of the impulses of a pair: changes that are none
 constexpr size_t kMostAround = 256;          // bodies that take part beside those of impacts, where there are more
 constexpr double kHeld = 1e-9;               // of the response of a free body: there is none
 constexpr double kLeastWay = 0.1;            // of a free step, of a body that is stopped on its way to an impact
-constexpr int kRounds = 64;                  // of impulses of a pair, or of a component
-constexpr int kEventsOfPair = 20;            // on the average, before the rest is taken for inelastic
-constexpr int kEventsInelastic = 40;         // likewise, in all
+constexpr int kRounds = 64;                  // of impulses of a pair
+constexpr int kEventsOfPair = 4;             // on the average, before the rest is taken for inelastic
+constexpr int kEventsInelastic = 8;          // likewise, in all
+constexpr int kLeastPairs = 100;             // that these are counted for: few bodies may hit each other often
 
 Vector3d ToVector(const Float4& v) { return {v.x, v.y, v.z}; }
 Float4 ToFloat4(const Vector3d& v, float w) { return {static_cast<float>(v.x()), static_cast<float>(v.y()), static_cast<float>(v.z()), w}; }
@@ -67,7 +68,7 @@ void Hold(std::span<const Vector6d> rows, Mover* mover) {
 
 /// A direction in which two bodies push each other at a contact: its Jacobian, and what an impulse of 1 N s along it does to them.
 struct Push {
-  uint32_t body_a = ImpactContact::kWall, body_b = ImpactContact::kWall;
+  uint32_t body_a = ImpactContact::kWall, body_b = ImpactContact::kWall;  // places in Movers
   Vector6d row_a = Vector6d::Zero(), row_b = Vector6d::Zero();
   Vector6d moves_a = Vector6d::Zero(), moves_b = Vector6d::Zero();
   double wall_speed = 0;  // of B from A as far as walls go
@@ -80,33 +81,42 @@ struct Contact {
   double friction = 0;
 };
 
-using Movers = std::map<uint32_t, Mover>;
+/// The bodies of a component, and their places in the list.
+struct Movers {
+  std::vector<Mover> list;
+  std::vector<uint32_t> bodies;  // ascending
+
+  uint32_t PlaceOf(uint32_t body) const {
+    if (body == ImpactContact::kWall) return body;
+    return static_cast<uint32_t>(std::lower_bound(bodies.begin(), bodies.end(), body) - bodies.begin());
+  }
+};
 using Impulse = std::array<double, 3>;
 
 /// Of B from A: positive parts.
 double SpeedOf(const Push& push, const Movers& movers) {
   double speed = push.wall_speed;
-  if (push.body_a != ImpactContact::kWall) speed -= push.row_a.dot(movers.at(push.body_a).motion);
-  if (push.body_b != ImpactContact::kWall) speed += push.row_b.dot(movers.at(push.body_b).motion);
+  if (push.body_a != ImpactContact::kWall) speed -= push.row_a.dot(movers.list[push.body_a].motion);
+  if (push.body_b != ImpactContact::kWall) speed += push.row_b.dot(movers.list[push.body_b].motion);
   return speed;
 }
 
 void Apply(const Push& push, double impulse, Movers* movers) {
-  if (push.body_a != ImpactContact::kWall) movers->at(push.body_a).motion -= impulse * push.moves_a;
-  if (push.body_b != ImpactContact::kWall) movers->at(push.body_b).motion += impulse * push.moves_b;
+  if (push.body_a != ImpactContact::kWall) movers->list[push.body_a].motion -= impulse * push.moves_a;
+  if (push.body_b != ImpactContact::kWall) movers->list[push.body_b].motion += impulse * push.moves_b;
 }
 
 Push PushAlong(const Vector3d& axis, const ImpactContact& contact, const Movers& movers) {
-  Push out{.body_a = contact.body_a, .body_b = contact.body_b};
-  const auto set = [&](uint32_t body, Vector6d* row, Vector6d* moves) {
-    if (body == ImpactContact::kWall) return;
-    const Mover& mover = movers.at(body);
+  Push out{.body_a = movers.PlaceOf(contact.body_a), .body_b = movers.PlaceOf(contact.body_b)};
+  const auto set = [&](uint32_t place, Vector6d* row, Vector6d* moves) {
+    if (place == ImpactContact::kWall) return;
+    const Mover& mover = movers.list[place];
     *row << axis, (contact.point_m - mover.center_m).cross(axis);
     *moves = mover.response * *row;
     out.response += row->dot(*moves);
   };
-  set(contact.body_a, &out.row_a, &out.moves_a);
-  set(contact.body_b, &out.row_b, &out.moves_b);
+  set(out.body_a, &out.row_a, &out.moves_a);
+  set(out.body_b, &out.row_b, &out.moves_b);
   const double wall = axis.dot(contact.wall_velocity_m_per_s);
   if (contact.body_a == ImpactContact::kWall) out.wall_speed = -wall;
   if (contact.body_b == ImpactContact::kWall) out.wall_speed = wall;
@@ -159,28 +169,31 @@ std::vector<Impulse> Resolve(std::span<const Contact* const> contacts, std::span
 
 /// Resolves, and takes as much of the impulses back as would gain energy: Newton's law for several contacts at once may.
 void ResolvePassively(std::span<const Contact* const> contacts, std::span<const double> targets, Movers* movers) {
-  Movers before;
-  for (const Contact* contact : contacts) {
-    for (const uint32_t body : {contact->pushes[0].body_a, contact->pushes[0].body_b}) {
-      if (body != ImpactContact::kWall) before.emplace(body, movers->at(body));
-    }
+  // All contacts are of the same two.
+  const std::array<uint32_t, 2> places = {contacts[0]->pushes[0].body_a, contacts[0]->pushes[0].body_b};
+  std::array<Vector6d, 2> motions;
+  for (size_t side = 0; side < 2; ++side) {
+    if (places[side] != ImpactContact::kWall) motions[side] = movers->list[places[side]].motion;
+  }
+  std::vector<Impulse> from(contacts.size());
+  for (size_t i = 0; i < contacts.size(); ++i) {
+    for (size_t k = 0; k < 3; ++k) from[i][k] = SpeedOf(contacts[i]->pushes[k], *movers);
   }
   const std::vector<Impulse> impulses = Resolve(contacts, targets, movers);
   // The work of an impulse is that at the mean of the speeds before and after it.
   double work = 0, change = 0;
   for (size_t i = 0; i < contacts.size(); ++i) {
     for (size_t k = 0; k < 3; ++k) {
-      const Push& push = contacts[i]->pushes[k];
-      const double from = SpeedOf(push, before), to = SpeedOf(push, *movers);
-      work += impulses[i][k] * from;
-      change += impulses[i][k] * (to - from) / 2;
+      work += impulses[i][k] * from[i][k];
+      change += impulses[i][k] * (SpeedOf(contacts[i]->pushes[k], *movers) - from[i][k]) / 2;
     }
   }
   if (!(work + change > 0)) return;
   const double share = work < 0 ? -work / change : 0;
-  for (const auto& [body, mover] : before) {
-    Mover& now = movers->at(body);
-    now.motion = mover.motion + share * (now.motion - mover.motion);
+  for (size_t side = 0; side < 2; ++side) {
+    if (places[side] == ImpactContact::kWall) continue;
+    Vector6d& motion = movers->list[places[side]].motion;
+    motion = motions[side] + share * (motion - motions[side]);
   }
 }
 
@@ -211,10 +224,11 @@ double FastestApproach(std::span<const Contact* const> contacts, const Movers& m
 /// Which pairs approach, the fastest first.
 class Waiting {
  public:
-  explicit Waiting(const Component& component) : component_(component), approach_(component.pairs.size(), 0.0) {
+  explicit Waiting(const Component& component)
+      : component_(component), approach_(component.pairs.size(), 0.0), pairs_of_(component.movers.list.size()) {
     for (size_t p = 0; p < component.pairs.size(); ++p) {
-      for (const uint32_t body : {component.pairs[p][0]->pushes[0].body_a, component.pairs[p][0]->pushes[0].body_b}) {
-        if (component.movers.contains(body)) pairs_of_[body].push_back(p);
+      for (const uint32_t place : {component.pairs[p][0]->pushes[0].body_a, component.pairs[p][0]->pushes[0].body_b}) {
+        if (place != ImpactContact::kWall) pairs_of_[place].push_back(p);
       }
       Update(p);
     }
@@ -223,10 +237,9 @@ class Waiting {
   size_t first() const { return queue_.begin()->second; }
   /// After the velocities of the bodies of a pair changed.
   void Changed(size_t pair) {
-    for (const uint32_t body : {component_.pairs[pair][0]->pushes[0].body_a, component_.pairs[pair][0]->pushes[0].body_b}) {
-      const auto known = pairs_of_.find(body);
-      if (known == pairs_of_.end()) continue;
-      for (const size_t p : known->second) Update(p);
+    for (const uint32_t place : {component_.pairs[pair][0]->pushes[0].body_a, component_.pairs[pair][0]->pushes[0].body_b}) {
+      if (place == ImpactContact::kWall) continue;
+      for (const size_t p : pairs_of_[place]) Update(p);
     }
   }
 
@@ -239,13 +252,13 @@ class Waiting {
 
   const Component& component_;
   std::vector<double> approach_;
-  std::map<uint32_t, std::vector<size_t>> pairs_of_;
+  std::vector<std::vector<size_t>> pairs_of_;  // [place of a body]
   std::set<std::pair<double, size_t>> queue_;
 };
 
 /// Impacts one after the other until nothing approaches.
 void Collide(Component* component, double threshold_m_per_s) {
-  const auto pair_count = static_cast<int>(component->pairs.size());
+  const int pair_count = std::max(static_cast<int>(component->pairs.size()), kLeastPairs);
   Waiting waiting(*component);
   const double at_rest = std::max(kAtRest * waiting.fastest(), kAtRestOfThreshold * threshold_m_per_s);
   for (int event = 0; event < kEventsInelastic * pair_count && waiting.fastest() > at_rest; ++event) {
@@ -322,26 +335,34 @@ std::vector<uint32_t> RigidImpacts::Apply(std::span<const RigidBlockState> befor
                                           std::span<RigidBlockState> after, const HeldRows& held,
                                           const std::map<uint32_t, Vector6d>& outside) const {
   std::vector<uint32_t> changed = GiveBackCutSpeed(before, contacts, after);
-  Component component;
-  const auto add = [&](uint32_t body) {
-    if (body == ImpactContact::kWall || component.movers.contains(body)) return;
+  const auto mover_of = [&](uint32_t body) {
     Mover mover = MoverOf(after[body], before[body]);
     mover.motion.head<3>() += dt_s_ * gravity_m_per_s2_;
     const auto pushed = outside.find(body);
     if (pushed != outside.end()) mover.motion += mover.response * pushed->second;
     Hold(held(body), &mover);
-    component.movers.emplace(body, std::move(mover));
+    return mover;
   };
+  Component component;
+  std::vector<uint32_t>& bodies = component.movers.bodies;
+  for (const ImpactContact& contact : contacts) {
+    for (const uint32_t body : {contact.body_a, contact.body_b}) {
+      if (body != ImpactContact::kWall) bodies.push_back(body);
+    }
+  }
+  std::sort(bodies.begin(), bodies.end());
+  bodies.erase(std::unique(bodies.begin(), bodies.end()), bodies.end());
+  for (const uint32_t body : bodies) component.movers.list.push_back(mover_of(body));
   std::vector<uint8_t> bounces;
   for (const ImpactContact& contact : contacts) {
-    add(contact.body_a);
-    add(contact.body_b);
     bounces.push_back(contact.restitution > 0 && Approach(ContactOf(contact, component.movers), component.movers) > threshold_m_per_s_);
   }
   if (std::find(bounces.begin(), bounces.end(), 1) == bounces.end()) return changed;
   const std::vector<uint8_t> takes_part = WhoTakesPart(contacts, bounces, before.size());
   // Those beyond are walls that move as the step left them.
-  std::erase_if(component.movers, [&](const auto& entry) { return takes_part[entry.first] == 0; });
+  std::erase_if(bodies, [&](uint32_t body) { return takes_part[body] == 0; });
+  component.movers.list.clear();
+  for (const uint32_t body : bodies) component.movers.list.push_back(mover_of(body));
   for (ImpactContact contact : contacts) {
     for (uint32_t* body : {&contact.body_a, &contact.body_b}) {
       if (*body == ImpactContact::kWall || takes_part[*body] != 0) continue;
@@ -354,11 +375,12 @@ std::vector<uint32_t> RigidImpacts::Apply(std::span<const RigidBlockState> befor
   }
   ListPairs(&component);
   Collide(&component, threshold_m_per_s_);
-  for (const auto& [body, mover] : component.movers) {
-    RigidBlockState& state = after[body];
-    state.velocity = ToFloat4(mover.motion.head<3>(), state.velocity.w);
-    state.momentum = ToFloat4(InertiaOf(state, 1) * mover.motion.tail<3>(), state.momentum.w);
-    changed.push_back(body);
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    RigidBlockState& state = after[bodies[i]];
+    const Vector6d& motion = component.movers.list[i].motion;
+    state.velocity = ToFloat4(motion.head<3>(), state.velocity.w);
+    state.momentum = ToFloat4(InertiaOf(state, 1) * motion.tail<3>(), state.momentum.w);
+    changed.push_back(bodies[i]);
   }
   std::sort(changed.begin(), changed.end());
   return changed;
