@@ -12,6 +12,19 @@
 
 namespace palpate::test {
 
+/// Kernels compiled natively under sanitizers are slow: tests take smaller cases there.
+#ifdef PALPATE_NATIVE_KERNELS
+inline constexpr bool kIsNative = true;
+#else
+inline constexpr bool kIsNative = false;
+#endif
+
+/// A turn about an axis through the origin [rad], then a shift.
+inline Eigen::Affine3d Turned(double angle, const Eigen::Vector3d& axis, const Eigen::Vector3d& offset_m) {
+  return Eigen::Translation3d(offset_m) * Eigen::AngleAxisd(angle, axis.normalized()) * Eigen::Affine3d::Identity();
+}
+inline Eigen::Affine3d Shift(const Eigen::Vector3d& by_m) { return Eigen::Affine3d(Eigen::Translation3d(by_m)); }
+
 /// Control points of all surfaces, as NurbsObjects::SetControl takes them.
 inline std::vector<double> ControlOf(std::span<const sim::NurbsSurface> patches) {
   std::vector<double> out;

@@ -23,20 +23,12 @@ using Eigen::Vector2d;
 using Eigen::Vector3d;
 using sim::NurbsSurface;
 using sim::PoseOf;
+using test::kIsNative;
 using test::Sheet;
+using test::Shift;
+using test::Turned;
 using ::testing::HasSubstr;
 using Patches = std::vector<NurbsSurface>;
-
-#ifdef PALPATE_NATIVE_KERNELS
-constexpr bool kIsNative = true;
-#else
-constexpr bool kIsNative = false;
-#endif
-
-Affine3d Turned(double angle, const Vector3d& axis, const Vector3d& offset_m) {
-  return Eigen::Translation3d(offset_m) * Eigen::AngleAxisd(angle, axis.normalized()) * Affine3d::Identity();
-}
-Affine3d Shift(const Vector3d& by_m) { return Affine3d(Eigen::Translation3d(by_m)); }
 
 class NurbsMotionTest : public test::DeviceTest {
  protected:

@@ -29,25 +29,17 @@ using sim::NetsOf;
 using sim::NurbsSurface;
 using sim::PoseOf;
 using test::ControlOf;
+using test::kIsNative;
 using test::Sheet;
 using test::SheetOptions;
+using test::Shift;
+using test::Turned;
 using ::testing::HasSubstr;
 using Patches = std::vector<NurbsSurface>;
-
-#ifdef PALPATE_NATIVE_KERNELS
-constexpr bool kIsNative = true;
-#else
-constexpr bool kIsNative = false;
-#endif
 
 constexpr NurbsVolume kVolumes[] = {NurbsVolume::kTangentBox, NurbsVolume::kPrincipalBox, NurbsVolume::kAlignedBox, NurbsVolume::kSphere,
                                     NurbsVolume::kDop14,      NurbsVolume::kDop18,        NurbsVolume::kDop26};
 constexpr NurbsSplit kSplits[] = {NurbsSplit::kLarger, NurbsSplit::kAlternate, NurbsSplit::kBoth, NurbsSplit::kSixteen};
-
-Affine3d Turned(double angle, const Vector3d& axis, const Vector3d& offset_m) {
-  return Eigen::Translation3d(offset_m) * Eigen::AngleAxisd(angle, axis.normalized()) * Affine3d::Identity();
-}
-Affine3d Shift(const Vector3d& by_m) { return Affine3d(Eigen::Translation3d(by_m)); }
 
 Patches Moved(const Patches& patches, const Affine3d& map) {
   Patches out;

@@ -20,15 +20,10 @@ namespace {
 using Eigen::Vector2d;
 using Eigen::Vector3d;
 using sim::NurbsSurface;
+using test::kIsNative;
 using test::Sheet;
 using ::testing::HasSubstr;
 using Patches = std::vector<NurbsSurface>;
-
-#ifdef PALPATE_NATIVE_KERNELS
-constexpr bool kIsNative = true;
-#else
-constexpr bool kIsNative = false;
-#endif
 
 bool Contains(const NurbsPart& part, const Vector2d& uv) {
   constexpr double kRounding = 1e-12;  // of the known parameters

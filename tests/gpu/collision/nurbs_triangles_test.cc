@@ -26,15 +26,10 @@ using Eigen::Vector2d;
 using Eigen::Vector3d;
 using sim::NurbsSurface;
 using sim::PoseOf;
+using test::kIsNative;
 using ::testing::HasSubstr;
 using Triangle = std::array<uint32_t, 3>;
 using Vertex = std::array<double, 3>;
-
-#ifdef PALPATE_NATIVE_KERNELS
-constexpr bool kIsNative = true;
-#else
-constexpr bool kIsNative = false;
-#endif
 
 Vector3d ToVector(const Vertex& p) { return {p[0], p[1], p[2]}; }
 
