@@ -2,6 +2,7 @@
    vertex, linearised once a sweep; moves are bounded and checked. See docs/algorithms/surface_contact.md. */
 
 #include "gpu/dynamics/displacement_bounds.clh"
+#include "gpu/dynamics/pair_lines.clh"
 #include "gpu/dynamics/surface_contact.clh"
 #include "gpu/shared/box.h"
 
@@ -133,96 +134,7 @@ __kernel void clear_ways(uint vertex_count, const __global uint* begins, const _
   clear_m[v] = CLEAR_SHARE * least;
 }
 
-/* What the neighbourhood of a triangle decides about a vertex nearest to one of its edges or corners. */
-typedef struct {
-  const __global uint4* triangles;
-  const __global uint4* triangle_edges;
-  const __global uint2* edge_triangle_range;
-  const __global uint* edge_triangles;
-  const __global uint2* vertex_triangle_range;
-  const __global uint* vertex_triangles;
-} Neighbourhood;
-
-#define FEATURE_TOLERANCE 1e-4f
-
-static inline uint other_corner(uint4 t, uint a, uint b) { return t.x != a && t.x != b ? t.x : t.y != a && t.y != b ? t.y : t.z; }
-
-/* Whether the triangle stands for its edge or corner that is nearest to the vertex at x0: the first of those that share it does, and only
-   if x0 is not above one of the neighbours, which then meets the vertex itself. So a flat surface pushes along its normal whatever its
-   triangles, and nothing counts twice (Chen et al. 2025, section 3: the blocks of edges and vertices). */
-static inline bool stands_for_feature(const Neighbourhood* n, uint triangle, PairWeights w, float3 x0, const __global float4* x) {
-  const uint4 t = n->triangles[triangle];
-  const bool has_1 = w.w1 != 0.0f, has_2 = w.w2 != 0.0f, has_3 = w.w3 != 0.0f;
-  const uint corners = (has_1 ? 1u : 0u) + (has_2 ? 1u : 0u) + (has_3 ? 1u : 0u);
-  if (corners == 3) return true;
-  if (corners == 2) {
-    const uint p = has_1 ? t.x : t.y;
-    const uint q = has_3 ? t.z : t.y;
-    const uint edge = !has_3 ? n->triangle_edges[triangle].x : !has_1 ? n->triangle_edges[triangle].y : n->triangle_edges[triangle].z;
-    const float3 a = x[p].xyz;
-    const float3 along = x[q].xyz - a;
-    const float3 off = x0 - a;
-    const float length_sq = dot(along, along);
-    for (uint i = n->edge_triangle_range[edge].x; i < n->edge_triangle_range[edge].y; ++i) {
-      const uint other = n->edge_triangles[i];
-      if (other < triangle) return false;
-      const float3 to = x[other_corner(n->triangles[other], p, q)].xyz - a;
-      const float3 inward = to - (dot(to, along) / length_sq) * along;
-      const float3 away = off - (dot(off, along) / length_sq) * along;
-      if (dot(away, inward) > FEATURE_TOLERANCE * length(away) * length(inward)) return false;
-    }
-    return true;
-  }
-  const uint corner = has_1 ? t.x : has_2 ? t.y : t.z;
-  const float3 a = x[corner].xyz;
-  const float3 off = x0 - a;
-  const uint2 fan = n->vertex_triangle_range[corner];
-  for (uint i = fan.x; i < fan.y; ++i) {
-    const uint other = n->vertex_triangles[i];
-    if (other < triangle) return false;
-    const uint4 o = n->triangles[other];
-    for (uint k = 0; k < 3; ++k) {
-      const uint u = k == 0 ? o.x : k == 1 ? o.y : o.z;
-      const float3 side = x[u].xyz - a;
-      if (u != corner && dot(off, side) > FEATURE_TOLERANCE * length(off) * length(side)) return false;
-    }
-  }
-  return true;
-}
-
-/* A pair that is told by its last normal to be far stays so until the ways of its two bodies have used up some of what it is too far by:
-   the rest covers rounding. */
-#define SURE_OF_FAR 0.99f
-
-/* [margins] The sweep may bring what is a little farther within the margin, but for pairs of followed bodies, which all move at once. */
-#define SWEEP_MARGINS 2.0f
-
-/* Of the margin: nothing farther apart pushes at the x of a linearisation, however the gap is rounded. */
-#define SURE_TO_PUSH 1.0001f
-
-/* Blocks of two bodies that move at once are multiplied by this: it bounds their pair's energy from above. */
-#define BOTH_MOVE 2.0f
-
-/* What a pair of two followed bodies does at x; false if nothing. */
-static inline bool pair_row(uint kind, uint4 v, PairWeights w, float3 x0, float3 x1, float3 d, float3 n, float margin_m,
-                            float stiffness_n_per_m, const __global SurfaceParams* p, const __global float4* x_start, PairRow* row) {
-  float slope;
-  const float force = barrier_force(dot(n, d), margin_m, stiffness_n_per_m, &slope);
-  if (force == 0.0f) return false;
-  float3 slip = d - pair_vector(x_start[v.x].xyz, x_start[v.y].xyz, x_start[v.z].xyz, x_start[v.w].xyz, w);
-  slip -= dot(slip, n) * n;
-  const float friction = p->friction * force / fmax(length(slip), p->slip_m);
-  const float3 point_a = kind == PALPATE_VERTEX_TRIANGLE ? x0 : x0 + w.w1 * (x0 - x1); /* w1 is negative on an edge of A */
-  row->point_a = (float4)(point_a, BOTH_MOVE * friction);
-  row->point_b = (float4)(point_a + d, BOTH_MOVE * (slope - friction));
-  row->normal = (float4)(n, 0.0f);
-  row->on_b = (float4)(force * n - friction * slip, 0.0f);
-  return true;
-}
-
-/* Nearest points of every pair at x, and whether it may push in this sweep (is_near[pair]: 0, or bits of PALPATE_PAIR_NEAR). Edges push
-   only where the nearest points are inside both: at an end, vertices do. way_m, or null: what each mover has moved in this step at most;
-   then x differs from the last call after the pairs were made by no more than that, and pairs of two of them get rows. Work-item: pair. */
+/* linearize_pair of all pairs. Work-item: pair. */
 __kernel void linearize_pairs(uint count, const __global SurfaceParams* p, const __global float4* x, const __global float4* x_start,
                               const __global uint4* triangles, const __global uint4* triangle_edges,
                               const __global uint2* edge_triangle_range, const __global uint* edge_triangles,
@@ -231,54 +143,8 @@ __kernel void linearize_pairs(uint count, const __global SurfaceParams* p, const
                               __global uchar* is_near) {
   const uint i = (uint)get_global_id(0);
   if (i >= count) return;
-  float gone_m = 0.0f;
-  bool are_followed = false;
-  if (way_m) {
-    const PairWay way = ways[i];
-    gone_m = way_m[way.mover_a] + way_m[way.mover_b];
-    if (gone_m < way.far_until_m) return;
-    are_followed = gone_m < INFINITY;
-  }
-  const uint flags = pairs[i].flags;
-  is_near[i] = 0;
-  if (flags & PALPATE_PAIR_DISABLED) return;
-  const uint kind = flags & PALPATE_PAIR_KIND_MASK;
-  const uint4 v = pairs[i].vertices;
-  const float4 before = pairs[i].normal;
-  const float3 x0 = x[v.x].xyz, x1 = x[v.y].xyz, x2 = x[v.z].xyz, x3 = x[v.w].xyz;
-  const float near_m = (are_followed ? SURE_TO_PUSH : SWEEP_MARGINS) * before.w;
-  /* Most pairs are told to be far by how far their last normal has A and B apart, which is less than their distance. */
-  const float h1 = dot(before.xyz, x1 - x0), h2 = dot(before.xyz, x2 - x0), h3 = dot(before.xyz, x3 - x0);
-  const float apart_m = kind == PALPATE_VERTEX_TRIANGLE ? fmin(h1, fmin(h2, h3)) : fmin(h2, h3) - fmax(h1, 0.0f);
-  if (pairs[i].stiffness_n_per_m != 0.0f) pairs[i].stiffness_n_per_m = 0.0f; /* most are far and stay so: nothing to write */
-  if (apart_m > 1.0001f * near_m) {
-    if (way_m) ways[i].far_until_m = gone_m + SURE_OF_FAR * (apart_m - 1.0001f * near_m);
-    return;
-  }
-  float sin_sq;
-  const PairWeights w = closest_pair(kind, x0, x1, x2, x3, &sin_sq);
-  const float3 d = pair_vector(x0, x1, x2, x3, w);
-  const float dist = length(d);
-  if (!(dist < near_m)) return;
-  if (kind == PALPATE_VERTEX_TRIANGLE) {
-    const Neighbourhood n = {triangles, triangle_edges, edge_triangle_range, edge_triangles, vertex_triangle_range, vertex_triangles};
-    if (!stands_for_feature(&n, pairs[i].b, w, x0, x)) return;
-  } else if (w.w0 == 0.0f || w.w1 == 0.0f || w.w2 == 0.0f || w.w3 == 0.0f) {
-    return;
-  }
-  const float stiffness = pairs[i].full_n_per_m * parallel_fade(sin_sq);
-  const float3 n = dist > 1e-9f ? d / dist : before.xyz;
-  pairs[i].stiffness_n_per_m = stiffness;
-  pairs[i].weights = (float4)(w.w0, w.w1, w.w2, w.w3);
-  pairs[i].normal = (float4)(n, before.w);
-  uint is = PALPATE_PAIR_NEAR;
-  if (dist < SURE_TO_PUSH * before.w) is |= PALPATE_PAIR_PUSHES;
-  if (are_followed) {
-    PairRow row;
-    is = pair_row(kind, v, w, x0, x1, d, n, before.w, stiffness, p, x_start, &row) ? PALPATE_PAIR_NEAR | PALPATE_PAIR_HAS_ROW : 0u;
-    if (is != 0u) rows[i] = row;
-  }
-  is_near[i] = (uchar)is;
+  const Neighbourhood around = {triangles, triangle_edges, edge_triangle_range, edge_triangles, vertex_triangle_range, vertex_triangles};
+  linearize_pair(i, p, x, x_start, &around, way_m, ways, pairs, rows, is_near);
 }
 
 /* Takes moves from the detection to x back as far as the planes demand. Work-item: vertex. */

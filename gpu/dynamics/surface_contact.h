@@ -123,6 +123,7 @@ class SurfaceContacts {
   const SurfacePairs& pairs() const { return pairs_; }
   const DeviceBuffer<SurfaceParams>& params() const { return reach_.params(); }
   const DeviceBuffer<Float4>& x_sweep() const { return x_sweep_; }
+  const DeviceSurface& device() const { return *surface_.device(); }
   const DeviceBuffer<Float4>& detected() const { return detected_; }
   /// Of the step that Begin() began.
   const FreeComponents& components() const { return components_; }

@@ -6,6 +6,7 @@
      PALPATE_LANES  corners (tet, vertex) a work-item handles at once, as vector lanes: 1, 4, 8 or 16
      PALPATE_TEAM   work-items that share a vertex, 1 or a power of two up to the group size
      PALPATE_GROUP  work-group size of solve_color
+     PALPATE_PHASE_GROUP  that of run_phases, a multiple of PALPATE_TEAM
      PALPATE_ENERGY_MASK  bit c: tets of the scene have the energy with code c (gpu/shared/energies.h)
      PALPATE_FIBERS, PALPATE_VISCOUS  1 if any tet of the scene needs that term
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
@@ -30,6 +31,7 @@
 #define PALPATE_LANES 1
 #define PALPATE_TEAM 1
 #define PALPATE_GROUP 1
+#define PALPATE_PHASE_GROUP 1
 #define PALPATE_ENERGY_MASK 0x7fffu
 #define PALPATE_FIBERS 1
 #define PALPATE_VISCOUS 1
@@ -337,6 +339,7 @@ static inline bool add_anchors(uint v, float3 xv, const __global uint* anchor_be
 #define NOT_AN_ENTRY 0xffffffffu
 #if PALPATE_VOLUME
 #define MOVE_ARGS , const __global uint *vertex_entry, __global float4 *volume_moves
+#define MOVE_VALUES , vertex_entry, volume_moves
 #define PRESSURE_ARGS , const __global uint *vertex_entry, const __global uint *entry_body, const __global float4 *volume_bodies
 
 /* dV/dx of a vertex of a closed surface: a third of the area vectors around it. It does not depend on the vertex's own place. */
@@ -353,6 +356,7 @@ static inline float3 volume_gradient(uint v, const __global float4* x, const __g
 }
 #else
 #define MOVE_ARGS
+#define MOVE_VALUES
 #define PRESSURE_ARGS
 #endif
 
@@ -362,6 +366,8 @@ static inline float3 volume_gradient(uint v, const __global float4* x, const __g
   , const __global SurfaceParams *sp, const __global float4 *x_sweep, const __global uint *entry_begins, const __global uint *entries, \
       const __global SurfacePair *pairs
 #define BOUND_ARGS , const __global float4 *detected, const __global float4 *planes
+#define SURFACE_VALUES , sp, x_sweep, entry_begins, entries, pairs
+#define BOUND_VALUES , detected, planes
 
 /* Contact of vertex v with other vertices of surfaces. A pair may hold several vertices of one colour, [first, first + count): the others
    of them move at the same time, so they count as they were at the start of the sweep, and the block is multiplied by their number, which
@@ -411,6 +417,8 @@ static inline bool add_surface_contacts(const __global SurfaceParams* sp, uint v
 #else
 #define SURFACE_ARGS
 #define BOUND_ARGS
+#define SURFACE_VALUES
+#define BOUND_VALUES
 #endif
 
 /* Of shells, see shell_terms.clh. */
@@ -685,28 +693,34 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
   }
 }
 
-/* One colour of a sweep: no two of its vertices share a tet, so the order within it does not matter.
-   Work-items: PALPATE_TEAM a vertex, for the vertices [first, first + count). Local memory: 9 floats a work-item if PALPATE_TEAM > 1. */
-__kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_color(
-    const __global StepParams* p, uint first, uint count, __global float4* x, const __global float4* x_start, const __global float4* y,
-    const __global float* mass, const __global uint2* block_range, const __global float* corner_real, const __global uint* corner_index,
-    const __global float* corner_strain, const __global float4* rotations, const __global uint2* vertex_triangle_range,
-    const __global uint* vertex_triangles, const __global uint4* triangles, const __global uint* triangle_colliders,
-    const __global ToolContact* contacts, const __global Collider* colliders, const __global PlaneObstacle* obstacles,
-    const __global uint* anchor_begin, const __global Anchor* anchors, __global uchar* touched,
-    const __global uint* held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS SHELL_ARGS) {
-  const uint item = (uint)get_global_id(0) / PALPATE_TEAM;
+/* What a vertex's block is made of, and where its move goes. In the colour [first, first + count). */
+#define VERTEX_ARGS                                                                                                                      \
+  const __global StepParams *p, uint first, uint count, __global float4 *x, const __global float4 *x_start, const __global float4 *y,    \
+      const __global float *mass, const __global uint2 *block_range, const __global float *corner_real, const __global uint *corner_index, \
+      const __global float *corner_strain, const __global float4 *rotations, const __global uint2 *vertex_triangle_range,                \
+      const __global uint *vertex_triangles, const __global uint4 *triangles, const __global uint *triangle_colliders,                   \
+      const __global ToolContact *contacts, const __global Collider *colliders, const __global PlaneObstacle *obstacles,                 \
+      const __global uint *anchor_begin, const __global Anchor *anchors, __global uchar *touched,                                        \
+      const __global uint *held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS SHELL_ARGS
+#define VERTEX_VALUES(first, count)                                                                                                       \
+  p, first, count, x, x_start, y, mass, block_range, corner_real, corner_index, corner_strain, rotations, vertex_triangle_range,         \
+      vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles, anchor_begin, anchors, touched,                   \
+      held_axes SURFACE_VALUES BOUND_VALUES SHAPE_VALUES MOVE_VALUES SHELL_VALUES
+
+/* The Newton step of vertex `item` of a colour, by a team of work-items; with PALPATE_TEAM > 1 all of the group come here. sums: 9 local
+   floats for each of them then. */
+static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
 #if PALPATE_TEAM == 1
+  (void)sums;
   if (item >= count) return;
   const uint v = first + item;
   if (mass[v] == 0.0f) return; /* an empty slot */
   Block b = elastic_block(p, v, 0, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES);
 #else
-  __local float sums[9 * PALPATE_GROUP];
-  const uint lane = (uint)get_global_id(0) % PALPATE_TEAM;
+  const uint lane = (uint)get_local_id(0) % PALPATE_TEAM;
   const uint v = first + min(item, count - 1);
   Block b = elastic_block(p, v, lane, x, block_range, corner_real, corner_index, corner_strain, rotations SHAPE_VALUES SHELL_VALUES);
-  b = sum_of_team(sums + (uint)get_local_id(0), PALPATE_GROUP, lane, PALPATE_TEAM, b);
+  b = sum_of_team(sums + (uint)get_local_id(0), (uint)get_local_size(0), lane, PALPATE_TEAM, b);
   if (lane != 0 || item >= count || mass[v] == 0.0f) return;
 #endif
   const float4 xi = x[v];
@@ -746,6 +760,17 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_c
 #else
   touched[v] = pushed ? PALPATE_TOUCH_PUSHED : 0;
   x[v] = (float4)(wanted, xi.w);
+#endif
+}
+
+/* One colour of a sweep: no two of its vertices share a tet, so the order within it does not matter.
+   Work-items: PALPATE_TEAM a vertex, for the vertices [first, first + count). */
+__kernel __attribute__((reqd_work_group_size(PALPATE_GROUP, 1, 1))) void solve_color(VERTEX_ARGS) {
+#if PALPATE_TEAM == 1
+  solve_vertex((uint)get_global_id(0), (__local float*)0, VERTEX_VALUES(first, count));
+#else
+  __local float sums[9 * PALPATE_GROUP];
+  solve_vertex((uint)get_global_id(0) / PALPATE_TEAM, sums, VERTEX_VALUES(first, count));
 #endif
 }
 
@@ -1057,16 +1082,17 @@ __kernel void component_shares(const __global StepParams* p, uint component_coun
 }
 #endif
 
-/* Chebyshev acceleration of the sweeps (Chen et al. 4.2) for vertices that touch nothing. Work-item: free vertex. */
-__kernel void accelerate(const __global StepParams* p, float omega, __global float4* x, __global float4* x_before,
-                         __global float4* x_before2, __global uchar* touched, const __global uint* held_axes BOUND_ARGS
 #if PALPATE_SURFACE
-                         ,
-                         const __global uint* entry_begins
+#define ENTRY_ARGS , const __global uint *entry_begins
+#define ENTRY_VALUES , entry_begins
+#else
+#define ENTRY_ARGS
+#define ENTRY_VALUES
 #endif
-) {
-  const uint v = (uint)get_global_id(0);
-  if (v >= p->free_count) return;
+
+/* Chebyshev acceleration of the sweeps (Chen et al. 4.2) for vertices that touch nothing. */
+static inline void accelerate_vertex(uint v, float omega, __global float4* x, __global float4* x_before, __global float4* x_before2,
+                                     __global uchar* touched, const __global uint* held_axes BOUND_ARGS ENTRY_ARGS) {
   float4 xv = x[v];
   /* A sweep that takes back more than half of the move before it ends the momentum of its vertex: where the estimate of the spectral
      radius is too high, the recurrence would swing ever farther. */
@@ -1088,6 +1114,15 @@ __kernel void accelerate(const __global StepParams* p, float omega, __global flo
   x_before2[v] = x_before[v];
   x_before[v] = xv;
 }
+
+/* Work-item: free vertex. */
+__kernel void accelerate(const __global StepParams* p, float omega, __global float4* x, __global float4* x_before,
+                         __global float4* x_before2, __global uchar* touched, const __global uint* held_axes BOUND_ARGS ENTRY_ARGS) {
+  const uint v = (uint)get_global_id(0);
+  if (v < p->free_count) accelerate_vertex(v, omega, x, x_before, x_before2, touched, held_axes BOUND_VALUES ENTRY_VALUES);
+}
+
+#include "gpu/dynamics/sweep_phases.clh"
 
 /* Moves vertices by share[0] of `moves`, as far as their bounds allow, and with them where they were in the sweeps before: what these moves
    mend, the recurrence must not carry on. Work-item: free vertex. */

@@ -32,6 +32,7 @@ class TissueAnchors {
   std::span<const AnchorReport> reports() const { return reports_host_; }  ///< in the caller's order
 
   bool empty() const { return anchors_host_.empty(); }
+  uint32_t clip_count() const { return clip_count_; }
   const DeviceBuffer<uint32_t>& begins() const { return begins_; }  ///< [slot + 1] in anchors()
   const DeviceBuffer<Anchor>& anchors() const { return anchors_; }  ///< by slot
   size_t device_bytes() const { return begins_.size_bytes() + anchors_.size_bytes() + reports_.size_bytes(); }

@@ -63,7 +63,8 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   PALPATE_ASSIGN_OR_RETURN(std::optional<SweptSurfaces> swept, Predict());
   PALPATE_RETURN_IF_ERROR(sweeps_.Begin(*queue_, tissue_));
   if (before_tools) before_tools();
-  PALPATE_RETURN_IF_ERROR(tools_.Begin(*queue_, tissue_, layout_.triangle_count, aims_.Aim(tools_.states(), targets)));
+  PALPATE_RETURN_IF_ERROR(tools_.Begin(*queue_, layout_.triangle_count, aims_.Aim(tools_.states(), targets)));
+  if (tools_.any_coupled()) PALPATE_RETURN_IF_ERROR(SolveToolsAlone());
   PALPATE_RETURN_IF_ERROR(anchors_.SolveClips(*queue_, tissue_, tools_.colliders()));
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   times.detect_ms = MillisecondsSince(&mark);
@@ -88,6 +89,13 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Inspect() {
   surface_reports_.clear();
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   return Close(/*advance=*/false, {});
+}
+
+absl::Status TissueSolver::Impl::SolveToolsAlone() {
+  if (!sweeps_.HasPhases()) return tools_.SolveAlone(*queue_, tissue_);
+  PALPATE_RETURN_IF_ERROR(BindNewPairs());
+  return sweeps_.RunPhases(*queue_, {.colors = false, .contacts = true, .colliders = tools_.collider_count()}, ToolContacts::kSweepsAlone,
+                           nullptr);
 }
 
 /// The first guess of all vertices; where surfaces meet, a certified one, or nothing if it is not finite.
@@ -115,21 +123,29 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
   sweeps_.BeginSweeps();
   const bool corrects = correction_ && !recovery_.active();
   if (corrects) PALPATE_RETURN_IF_ERROR(correction_->Begin(*queue_, tissue_));
+  const bool shifts = swept && surface_->components().has_free();
+  const auto is_checked_before = [&](uint32_t k) { return swept && k > 0 && k % check_period == 0; };
+  const auto is_corrected_after = [&](uint32_t k) { return corrects && k % kCorrectionPeriod == 0 && k + 1 < sweep_count; };
+  const auto is_shifted_after = [&](uint32_t k) { return shifts && (k < 2 || (k + 1) % kShiftPeriod == 0); };
   bool is_last = false;
   for (sweep_count_ = 0; !is_last;) {
-    const uint32_t k = sweep_count_++;
-    is_last = sweep_count_ == sweep_count;
-    if (swept && k > 0 && k % check_period == 0) {
+    if (is_checked_before(sweep_count_)) {
       PALPATE_ASSIGN_OR_RETURN(const bool has_jumped, swept->MayDetectAgain(*queue_));
       if (has_jumped) sweeps_.ForgetHistory();
     }
-    PALPATE_RETURN_IF_ERROR(Sweep(swept));
-    PALPATE_RETURN_IF_ERROR(sweeps_.Accelerate(*queue_));
-    if (corrects && k % kCorrectionPeriod == 0 && !is_last) {
+    uint32_t last = sweep_count_;  // of those that nothing else comes between
+    while (last + 1 < sweep_count && residuals == nullptr && !is_corrected_after(last) && !is_shifted_after(last) &&
+           !is_checked_before(last + 1)) {
+      ++last;
+    }
+    PALPATE_RETURN_IF_ERROR(Sweep(swept, last + 1 - sweep_count_));
+    sweep_count_ = last + 1;
+    is_last = sweep_count_ == sweep_count;
+    if (is_corrected_after(last)) {
       PALPATE_ASSIGN_OR_RETURN(const bool goes_on, correction_->Correct(*queue_, tissue_, tools_, sweeps_));
       is_last = !goes_on;
     }
-    if (swept && surface_->components().has_free() && (k < 2 || (k + 1) % kShiftPeriod == 0 || is_last)) {
+    if (is_shifted_after(last) || (shifts && is_last)) {
       PALPATE_RETURN_IF_ERROR(component_shifts_.Shift(*queue_, *surface_, tissue_, tools_, anchors_, *swept));
     }
     PALPATE_RETURN_IF_ERROR(note_residual());
@@ -143,16 +159,48 @@ absl::Status TissueSolver::Impl::BeforeSweep(std::optional<SweptSurfaces>& swept
   PALPATE_RETURN_IF_ERROR(tools_.Update(*queue_, tissue_));
   PALPATE_RETURN_IF_ERROR(sweeps_.Update(*queue_, tissue_));
   if (swept) PALPATE_RETURN_IF_ERROR(swept->BeforeSweep(*queue_));
+  return BindNewPairs();
+}
+
+/// Where lists of pairs have grown since a sweep: no kernel may be launched with what was there before.
+absl::Status TissueSolver::Impl::BindNewPairs() {
   return surface_ && surface_generation_ != surface_->pairs().generation() ? BindSurface() : absl::OkStatus();
 }
 
-absl::Status TissueSolver::Impl::Sweep(std::optional<SweptSurfaces>& swept) {
-  PALPATE_RETURN_IF_ERROR(BeforeSweep(swept));
-  if (surface_ && driven_.count() > 0) PALPATE_RETURN_IF_ERROR(driven_.Move(*queue_, tissue_, *surface_));
-  PALPATE_RETURN_IF_ERROR(sweeps_.Sweep(*queue_, tissue_));
-  if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, Surroundings(), tissue_.x, tissue_.touched));
-  PALPATE_RETURN_IF_ERROR(tools_.Solve(*queue_));
-  return anchors_.SolveClips(*queue_, tissue_, tools_.colliders());
+absl::Status TissueSolver::Impl::Sweep(std::optional<SweptSurfaces>& swept, uint32_t count) {
+  const bool moves_driven = surface_ && driven_.count() > 0;
+  if (sweeps_.HasPhases() && !rigid_ && !moves_driven) return SweepInPhases(swept, count);
+  for (uint32_t k = 0; k < count; ++k) {
+    PALPATE_RETURN_IF_ERROR(BeforeSweep(swept));
+    if (moves_driven) PALPATE_RETURN_IF_ERROR(driven_.Move(*queue_, tissue_, *surface_));
+    if (sweeps_.HasPhases()) {
+      PALPATE_RETURN_IF_ERROR(sweeps_.RunPhases(*queue_, {}, 1, surface_.get()));
+    } else {
+      PALPATE_RETURN_IF_ERROR(sweeps_.Sweep(*queue_, tissue_));
+    }
+    if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, Surroundings(), tissue_.x, tissue_.touched));
+    PALPATE_RETURN_IF_ERROR(tools_.Solve(*queue_));
+    PALPATE_RETURN_IF_ERROR(anchors_.SolveClips(*queue_, tissue_, tools_.colliders()));
+    PALPATE_RETURN_IF_ERROR(sweeps_.Accelerate(*queue_));
+  }
+  return absl::OkStatus();
+}
+
+/// The same, with all that a sweep does to tools and surfaces in the launch of its colours. Loads, rotations and goals stand before it.
+absl::Status TissueSolver::Impl::SweepInPhases(std::optional<SweptSurfaces>& swept, uint32_t count) {
+  PALPATE_RETURN_IF_ERROR(BindNewPairs());
+  const SweepParts parts{.contacts = tools_.collider_count() > 0,
+                         .pairs = swept ? surface_->pairs().count() : 0,
+                         .colliders = tools_.any_coupled() ? tools_.collider_count() : 0,
+                         .clips = anchors_.clip_count(),
+                         .accelerates = true};
+  const bool has_more = !loads_.empty() || sweeps_.UpdatesEachSweep();
+  for (uint32_t done = 0; done < count; done += has_more ? 1 : count) {
+    PALPATE_RETURN_IF_ERROR(loads_.Apply(*queue_, tissue_));
+    PALPATE_RETURN_IF_ERROR(sweeps_.Update(*queue_, tissue_));
+    PALPATE_RETURN_IF_ERROR(sweeps_.RunPhases(*queue_, parts, has_more ? 1 : count, surface_.get()));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<double> TissueSolver::Impl::Residual(std::optional<SweptSurfaces>& swept) {

@@ -92,7 +92,10 @@ class TissueSolver::Impl {
   // A step, in this order; what is optional is what the scene does not have or the step could not certify.
   absl::StatusOr<std::optional<SweptSurfaces>> Predict();
   absl::Status SweepAll(std::optional<SweptSurfaces>& swept, std::vector<double>* residuals);
-  absl::Status Sweep(std::optional<SweptSurfaces>& swept);
+  absl::Status Sweep(std::optional<SweptSurfaces>& swept, uint32_t count);
+  absl::Status SweepInPhases(std::optional<SweptSurfaces>& swept, uint32_t count);
+  absl::Status SolveToolsAlone();
+  absl::Status BindNewPairs();
   absl::Status BeforeSweep(std::optional<SweptSurfaces>& swept);
   absl::StatusOr<std::optional<CertifiedSurfaces>> Certify(std::optional<SweptSurfaces> swept);
   absl::Status CertifyObstacles(std::optional<CertifiedSurfaces>& certified);

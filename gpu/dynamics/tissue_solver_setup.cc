@@ -57,9 +57,15 @@ StepParams MakeParams(const TissueModel& model, const TissueOptions& options, co
 }  // namespace
 
 TissueTuning TissueTuning::For(const DeviceInfo& device) {
-  // Not by the number of cores: sums of partial sums have the same bits with any.
-  if (device.is_cpu) return {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .shape_group = 1, .partials = 32};
-  return {.lanes = 1, .team = 8, .group = 64, .list_group = 256, .shape_group = 64, .partials = 1024};
+  // But for groups of phases not by the number of cores: sums of partial sums have the same bits with any.
+  TissueTuning tuning;
+  if (device.is_cpu) {
+    tuning = {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .shape_group = 1, .partials = 32, .phase_group = 1, .phase_chunk = 16};
+  } else {
+    tuning = {.lanes = 1, .team = 8, .group = 64, .list_group = 256, .shape_group = 64, .partials = 1024, .phase_group = 64, .phase_chunk = 8};
+  }
+  if (device.has_device_fence) tuning.phase_groups = std::max(device.compute_units, 1U);
+  return tuning;
 }
 
 absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const TissueModel& model, const TissueOptions& options,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,12 +15,55 @@ namespace kernels {
 extern const KernelSource tissue;
 }  // namespace kernels
 
+namespace {
+
+// Of phase_chunk: items of phases that do less for each.
+constexpr uint32_t kLightChunk = 8;
+constexpr uint32_t kCopyChunk = 32;
+constexpr uint32_t kContactParts = 4;
+
+/// Of Chebyshev's recurrence, after 0, 1, ... sweeps: two plain ones come first.
+std::vector<float> Omegas(double rho, uint32_t count) {
+  std::vector<float> omegas;
+  double omega = 1;
+  for (uint32_t k = 0; k < count; ++k) {
+    if (k == 2) omega = 2 / (2 - rho * rho);
+    if (k > 2) omega = 4 / (4 - rho * rho * omega);
+    omegas.push_back(static_cast<float>(omega));
+  }
+  return omegas;
+}
+
+/// The phases of a sweep, in stages that need each other.
+class PhaseList {
+ public:
+  void Add(uint32_t kind, uint32_t first, uint32_t count, uint32_t chunk) {
+    if (count == 0) return;
+    phases_.push_back({.kind = kind, .first = first, .count = count, .chunk = chunk, .begin = chunks_, .needs = stage_});
+    chunks_ += count / chunk + (count % chunk != 0 ? 1 : 0);
+    widest_ = std::max(widest_, chunks_ - stage_);
+  }
+  void EndStage() { stage_ = chunks_; }
+  const std::vector<SweepPhase>& phases() const { return phases_; }
+  uint32_t chunks() const { return chunks_; }
+  uint32_t widest() const { return widest_; }  ///< chunks of a stage at most
+
+ private:
+  std::vector<SweepPhase> phases_;
+  uint32_t chunks_ = 0;
+  uint32_t stage_ = 0;
+  uint32_t widest_ = 0;
+};
+
+}  // namespace
+
 absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const TissueOptions& options, const TissueTuning& tuning,
                                 bool surfaces_meet, TissueSweeps* old) {
   tuning_ = tuning;
   dt_s_ = options.dt_s;
   spectral_radius_ = options.acceleration;
   moves_along_ = options.coarse_nodes > 0;
+  omegas_host_ = Omegas(spectral_radius_, std::max(options.iterations, 1U));
   PALPATE_ASSIGN_OR_RETURN(forces_, DeviceBuffer<Float4>::Create(queue.context(), layout_.vertex_count, "forces"));
   if (layout_.Has(TissueEnergy::kShapeMatched)) PALPATE_RETURN_IF_ERROR(MakeShapes(queue, model));
   if (KeepsVolumes(model)) {
@@ -32,6 +76,11 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
     PALPATE_ASSIGN_OR_RETURN(tet_strain_,
                              DeviceBuffer<float>::Create(queue.context(), layout_.has_viscosity ? 7 * reals : 1, "tet_strain"));
   }
+  if (HasPhases()) {
+    PALPATE_ASSIGN_OR_RETURN(omegas_, CreateBufferFrom(queue, std::span<const float>(omegas_host_), "omegas"));
+    PALPATE_ASSIGN_OR_RETURN(tickets_, DeviceBuffer<uint32_t>::Create(queue.context(), 3, "tickets"));
+    PALPATE_RETURN_IF_ERROR(queue.Zero(tickets_));
+  }
   return MakeKernels(*queue.context(), surfaces_meet, old);
 }
 
@@ -39,7 +88,8 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
 absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, TissueSweeps* old) {
   const auto flag = [](bool set) { return std::string(set ? "1" : "0"); };
   defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)}, {"PALPATE_TEAM", std::to_string(tuning_.team)},
-              {"PALPATE_GROUP", std::to_string(tuning_.group)}, {"PALPATE_ENERGY_MASK", absl::StrCat(layout_.EnergyMask(), "u")},
+              {"PALPATE_GROUP", std::to_string(tuning_.group)}, {"PALPATE_PHASE_GROUP", std::to_string(tuning_.phase_group)},
+              {"PALPATE_ENERGY_MASK", absl::StrCat(layout_.EnergyMask(), "u")},
               {"PALPATE_FIBERS", flag(layout_.has_fibers)},     {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
               {"PALPATE_SURFACE", flag(surfaces_meet)},         {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
               {"PALPATE_VOLUME", flag(volumes_ != nullptr)},    {"PALPATE_SHELL", absl::StrCat(layout_.shell.mask, "u")}};
@@ -48,15 +98,17 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
       {&TissueSweeps::solve_color_, "solve_color"},   {&TissueSweeps::vertex_forces_, "vertex_forces"},
       {&TissueSweeps::accelerate_, "accelerate"},     {&TissueSweeps::move_along_, "move_along"},
       {&TissueSweeps::start_tets_, "start_tets"},     {&TissueSweeps::begin_line_, "begin_line"},
-      {&TissueSweeps::work_on_line_, "work_on_line"}, {&TissueSweeps::keep_volumes_, "keep_volumes"}};
+      {&TissueSweeps::work_on_line_, "work_on_line"}, {&TissueSweeps::keep_volumes_, "keep_volumes"},
+      {&TissueSweeps::run_phases_, "run_phases"}};
   const bool is_same = old != nullptr && old->defines_ == defines_;
   for (const auto& [kernel, name] : kKernels) {
     if (kernel == &TissueSweeps::keep_volumes_ && !volumes_) continue;
+    if (kernel == &TissueSweeps::run_phases_ && !HasPhases()) continue;
     if (kernel == &TissueSweeps::move_along_ && !moves_along_) continue;
     const bool is_of_line =
         kernel == &TissueSweeps::start_tets_ || kernel == &TissueSweeps::begin_line_ || kernel == &TissueSweeps::work_on_line_;
     if (is_of_line && !(moves_along_ && HasStresses())) continue;
-    if (is_same) {
+    if (is_same && old->*kernel) {
       this->*kernel = std::move(old->*kernel);
     } else {
       PALPATE_ASSIGN_OR_RETURN(this->*kernel, context.CreateKernel(kernels::tissue, name, defines_));
@@ -82,6 +134,18 @@ absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const
         Arg("anchors", anchors.anchors())));
   }
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("touched", tissue.touched), Arg("held_axes", tissue.held_axes)));
+  if (HasPhases()) {
+    PALPATE_RETURN_IF_ERROR(run_phases_.Bind(
+        Arg("omegas", omegas_), Arg("tickets", tickets_), Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_before", tissue.x_before),
+        Arg("x_before2", tissue.x_before2), Arg("x_start", tissue.x_start), Arg("y", tissue.y), Arg("mass", tissue.mass),
+        Arg("block_range", tissue.block_range), Arg("corner_real", tissue.corner_real), Arg("corner_index", tissue.corner_index),
+        Arg("corner_strain", tissue.corner_strain), Arg("rotations", tissue.rotations),
+        Arg("vertex_triangle_range", tissue.vertex_triangle_range), Arg("vertex_triangles", tissue.vertex_triangles),
+        Arg("triangles", tissue.triangles), Arg("triangle_colliders", tools.triangle_colliders()), Arg("list", tools.list()),
+        Arg("contacts", tools.contacts()), Arg("colliders", tools.colliders()), Arg("obstacles", tools.planes()),
+        Arg("anchor_begin", anchors.begins()), Arg("anchors", anchors.anchors()), Arg("touched", tissue.touched),
+        Arg("held_axes", tissue.held_axes)));
+  }
   if (moves_along_) {
     PALPATE_RETURN_IF_ERROR(move_along_.Bind(Arg("p", tissue.params), Arg("x", tissue.x),
                                              Arg("has_history", uint32_t{spectral_radius_ > 0 ? 1U : 0U}), Arg("x_before", tissue.x_before),
@@ -97,6 +161,7 @@ absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const
     shells_ = std::make_unique<ShellTerms>(layout_.shell);
     PALPATE_RETURN_IF_ERROR(shells_->Init(queue, layout_.lanes, defines_, tissue));
     for (Kernel* kernel : {&solve_color_, &vertex_forces_}) PALPATE_RETURN_IF_ERROR(shells_->Bind(*kernel));
+    if (HasPhases()) PALPATE_RETURN_IF_ERROR(shells_->Bind(run_phases_));
   }
   return volumes_ ? BindVolumes(tissue) : absl::OkStatus();
 }
@@ -116,11 +181,13 @@ absl::Status TissueSweeps::BindLine(const TissueBuffers& tissue) {
 
 absl::Status TissueSweeps::BindAnchors(const TissueAnchors& anchors) {
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("anchors", anchors.anchors())));
+  if (HasPhases()) PALPATE_RETURN_IF_ERROR(run_phases_.Bind(Arg("anchors", anchors.anchors())));
   return vertex_forces_.Bind(Arg("anchors", anchors.anchors()));
 }
 
 absl::Status TissueSweeps::BindShapes() {
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("goals", shapes_->goals())));
+  if (HasPhases()) PALPATE_RETURN_IF_ERROR(run_phases_.Bind(Arg("goals", shapes_->goals())));
   return vertex_forces_.Bind(Arg("goals", shapes_->goals()));
 }
 
@@ -142,6 +209,13 @@ absl::Status TissueSweeps::BindSurface(const SurfaceContacts& surface) {
                                          Arg("pairs", pairs.pairs())));
   }
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("detected", surface.detected()), Arg("planes", pairs.planes())));
+  if (HasPhases()) {
+    PALPATE_RETURN_IF_ERROR(
+        run_phases_.Bind(Arg("sp", surface.params()), Arg("x_sweep", surface.x_sweep()), Arg("entry_begins", pairs.entry_begins()),
+                         Arg("entries", pairs.entries()), Arg("pairs", pairs.pairs()), Arg("is_near", pairs.is_near()),
+                         Arg("detected", surface.detected()), Arg("planes", pairs.planes())));
+    PALPATE_RETURN_IF_ERROR(BindTopology(surface));
+  }
   for (Kernel* kernel : {&accelerate_, &move_along_, &keep_volumes_}) {
     if (kernel == &keep_volumes_ && !volumes_) continue;
     if (kernel == &move_along_ && !moves_along_) continue;
@@ -189,9 +263,9 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
 
 absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
-  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omega, plain, has_swept, shapes, volumes, shells,
+  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omegas_host, plain, has_swept, shapes, volumes, shells,
                           has_goal, strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, start_tets, begin_line,
-                          work_on_line, forces, tet_strain, tet_line] = *this;
+                          work_on_line, run_phases, forces, tet_strain, tet_line, phases, omegas, tickets] = *this;
   return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
 }
 
@@ -214,7 +288,6 @@ void TissueSweeps::BeginSweeps() {
 
 void TissueSweeps::ForgetHistory() {
   plain_ = 0;
-  omega_ = 1;
 }
 
 absl::Status TissueSweeps::Update(Queue& queue, const TissueBuffers& tissue) {
@@ -245,10 +318,52 @@ absl::Status TissueSweeps::KeepVolumes(Queue& queue, uint32_t color) {
 absl::Status TissueSweeps::Accelerate(Queue& queue) {
   const double rho = spectral_radius_;
   if (!(rho > 0)) return absl::OkStatus();
-  if (plain_ == 2) omega_ = 2 / (2 - rho * rho);
-  if (plain_ > 2) omega_ = 4 / (4 - rho * rho * omega_);
-  ++plain_;
-  return queue.Launch(accelerate_, {layout_.free_count, 0}, Arg("omega", static_cast<float>(omega_)));
+  return queue.Launch(accelerate_, {layout_.free_count, 0}, Arg("omega", omegas_host_[plain_++]));
+}
+
+absl::Status TissueSweeps::RunPhases(Queue& queue, const SweepParts& parts, uint32_t sweeps, const SurfaceContacts* surface) {
+  const uint32_t chunk = std::max(tuning_.phase_chunk, 1U);
+  const uint32_t teams = tuning_.phase_group / tuning_.team;
+  PhaseList list;
+  if (parts.contacts) list.Add(PALPATE_PHASE_CONTACTS, 0, kContactParts, 1);
+  if (parts.pairs > 0) {
+    list.Add(PALPATE_PHASE_COPY, 0, layout_.vertex_count, kCopyChunk * chunk);
+    list.Add(PALPATE_PHASE_PAIRS, 0, parts.pairs, kLightChunk * chunk);
+  }
+  list.EndStage();
+  for (size_t c = 0; parts.colors && c < layout_.color_end.size(); ++c) {
+    list.Add(PALPATE_PHASE_COLOR, layout_.color_begin[c], layout_.color_end[c] - layout_.color_begin[c],
+             (chunk + teams - 1) / teams * teams);
+    list.EndStage();
+  }
+  list.Add(PALPATE_PHASE_COLLIDERS, 0, parts.colliders, 1);
+  list.Add(PALPATE_PHASE_CLIPS, 0, parts.clips, 1);
+  list.EndStage();
+  const bool accelerates = parts.accelerates && spectral_radius_ > 0;
+  if (accelerates) list.Add(PALPATE_PHASE_ACCELERATE, 0, layout_.free_count, kLightChunk * chunk);
+  const uint32_t first_omega = plain_;
+  if (accelerates) plain_ += sweeps;
+  if (list.phases().empty()) return absl::OkStatus();
+  PhaseTable& table = phases_[parts.colors ? 0 : 1];
+  if (!std::ranges::equal(table.host, list.phases(), [](const SweepPhase& a, const SweepPhase& b) {
+        return std::tie(a.kind, a.first, a.count, a.chunk, a.begin, a.needs) == std::tie(b.kind, b.first, b.count, b.chunk, b.begin, b.needs);
+      })) {
+    PALPATE_RETURN_IF_ERROR(Grow(queue.context(), table.device, list.phases().size(), "sweep phases"));
+    PALPATE_RETURN_IF_ERROR(queue.Write(table.device, std::span<const SweepPhase>(list.phases())));
+    table.host = list.phases();
+  }
+  if (surface != nullptr) PALPATE_RETURN_IF_ERROR(BindTopology(*surface));
+  const size_t groups = std::min(tuning_.phase_groups, list.widest());
+  return queue.Launch(run_phases_, {groups * tuning_.phase_group, tuning_.phase_group}, Arg("phases", table.device),
+                      Arg("phase_count", static_cast<uint32_t>(list.phases().size())), Arg("ticket_count", list.chunks()),
+                      Arg("sweep_count", sweeps), Arg("first_omega", first_omega));
+}
+
+/// What edits may lay out anew.
+absl::Status TissueSweeps::BindTopology(const SurfaceContacts& surface) {
+  const DeviceSurface& device = surface.device();
+  return run_phases_.Bind(Arg("near_triangles", device.triangles), Arg("triangle_edges", device.triangle_edges),
+                          Arg("edge_triangle_range", device.edge_triangle_range), Arg("edge_triangles", device.edge_triangles));
 }
 
 absl::Status TissueSweeps::MoveAlong(Queue& queue, const DeviceBuffer<Float4>& moves, const DeviceBuffer<float>& share) {

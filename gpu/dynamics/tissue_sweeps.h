@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,6 +22,16 @@
 #include "gpu/runtime/queue.h"
 
 namespace palpate::gpu {
+
+/// What a launch of sweeps does besides moving the vertices of tissue.
+struct SweepParts {
+  bool colors = true;
+  bool contacts = false;    ///< contacts of tools are linearised before each sweep
+  uint32_t pairs = 0;       ///< so are as many pairs of surfaces
+  uint32_t colliders = 0;   ///< coupled tools among them move after each
+  uint32_t clips = 0;       ///< so do clips
+  bool accelerates = false; ///< then Chebyshev's recurrence carries the moves on
+};
 
 /// The sweeps over the vertices of tissue: each vertex in turn, colour by colour, goes to where its block of the step's energy is least
 /// (vertex block descent); Chebyshev's recurrence carries the moves on. With what a sweep takes from the positions as they are: rotations
@@ -56,6 +67,13 @@ class TissueSweeps {
   absl::Status Update(Queue& queue, const TissueBuffers& tissue);
   /// One sweep, after Update.
   absl::Status Sweep(Queue& queue, const TissueBuffers& tissue);
+  /// Whether sweeps can be phases of a launch: the tuning asks for it, and no body keeps its volume.
+  bool HasPhases() const { return tuning_.phase_groups > 0 && !volumes_; }
+  /// Whether Update has something to do before each sweep.
+  bool UpdatesEachSweep() const { return layout_.HasRotatedEnergies() || shapes_ != nullptr; }
+  /// `sweeps` sweeps in one launch, with the bits of as many calls of what `parts` names, one after the other. Needs phases; `surface` with
+  /// pairs.
+  absl::Status RunPhases(Queue& queue, const SweepParts& parts, uint32_t sweeps, const SurfaceContacts* surface);
   /// After a sweep. Two plain ones fill the history; then the usual recurrence.
   absl::Status Accelerate(Queue& queue);
   /// The positions jumped: the history says nothing about them.
@@ -92,6 +110,7 @@ class TissueSweeps {
   absl::Status BindShapes();
   absl::Status BindVolumes(const TissueBuffers& tissue);
   absl::Status KeepVolumes(Queue& queue, uint32_t color);
+  absl::Status BindTopology(const SurfaceContacts& surface);
 
   const TissueLayout& layout_;
   TissueTuning tuning_;
@@ -99,17 +118,25 @@ class TissueSweeps {
   double dt_s_ = 0;
   bool moves_along_ = false;               // there are corrections between sweeps
   double spectral_radius_ = 0;             // of a sweep, estimated; 0: no acceleration
-  double omega_ = 1;                       // of the recurrence
-  uint32_t plain_ = 0;                     // sweeps since the start or the last jump of the positions
+  std::vector<float> omegas_host_;         // of the recurrence, by sweeps since the start or the last jump of the positions
+  uint32_t plain_ = 0;                     // as many
   bool has_swept_ = false;                 // in this step
   std::unique_ptr<ShapeGoals> shapes_;     // null: no shape-matched bodies
   std::unique_ptr<VolumeKeeper> volumes_;  // null: no bodies that keep their volume
   std::unique_ptr<ShellTerms> shells_;     // null: no shells
   std::vector<uint8_t> has_goal_;          // [slot], if there are shape-matched bodies
   Kernel start_strain_, extract_rotations_, solve_color_, vertex_forces_, accelerate_, move_along_, keep_volumes_;
-  Kernel start_tets_, begin_line_, work_on_line_;
+  Kernel start_tets_, begin_line_, work_on_line_, run_phases_;
   DeviceBuffer<Float4> forces_;
   DeviceBuffer<float> tet_strain_, tet_line_;
+  /// Phases as they were last written: with colours, and of tools alone.
+  struct PhaseTable {
+    std::vector<SweepPhase> host;
+    DeviceBuffer<SweepPhase> device;
+  };
+  std::array<PhaseTable, 2> phases_;
+  DeviceBuffer<float> omegas_;
+  DeviceBuffer<uint32_t> tickets_;
 };
 
 }  // namespace palpate::gpu

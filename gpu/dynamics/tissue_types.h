@@ -20,6 +20,10 @@ struct TissueTuning {
   uint32_t list_group = 1;
   uint32_t shape_group = 1;  ///< of a cluster of shape_goals.cl
   uint32_t partials = 16;    ///< work-items of the end-of-step checks
+  // Of run_phases, in which colours of sweeps, and what stands between them, are phases of one launch.
+  uint32_t phase_groups = 0;  ///< at most; 0: each colour is a launch of its own, with the same bits
+  uint32_t phase_group = 1;   ///< work-items of a group, a multiple of `team`
+  uint32_t phase_chunk = 16;  ///< vertices of a colour that a group takes at a time
 
   /// What was measured best for the kind of device.
   static TissueTuning For(const DeviceInfo& device);

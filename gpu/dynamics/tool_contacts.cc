@@ -19,7 +19,6 @@ namespace {
 
 constexpr uint32_t kMaxColliders = 32;    // bits of a triangle's collider mask
 constexpr double kToolContactRatio = 20;  // a coupled tool's contacts are at most this much stiffer than what drives it
-constexpr uint32_t kToolSweeps = 8;       // of the tools alone, before those of tissue and tools
 constexpr uint32_t kPlaneContact = 0xffffffffU;
 constexpr size_t kLeastReports = 256;
 
@@ -65,6 +64,7 @@ absl::Status ToolContacts::Init(Queue& queue, const TissueLayout& layout, const 
     return absl::InvalidArgumentError(absl::StrCat(colliders.size(), " tools and capsule obstacles exceed the limit of ", kMaxColliders));
   }
   list_group_ = tuning.list_group;
+  tool_group_ = tuning.phase_group;  // so that sums are grouped alike
   for (size_t c = 0; c < colliders.size(); ++c) {
     PALPATE_ASSIGN_OR_RETURN(const Collider collider, MakeCollider(colliders, c, options.dt_s, stiffness_n_per_m));
     initial_.push_back(collider);
@@ -94,7 +94,7 @@ absl::Status ToolContacts::MakeKernels(Context& context, ToolContacts* old) {
       {&ToolContacts::list_contacts_, "list_contacts"},     {&ToolContacts::update_contacts_, "update_contacts"},
       {&ToolContacts::solve_colliders_, "solve_colliders"}, {&ToolContacts::finish_colliders_, "finish_colliders"},
       {&ToolContacts::report_contacts_, "report_contacts"}};
-  const bool is_same = old != nullptr && old->list_group_ == list_group_;
+  const bool is_same = old != nullptr && old->list_group_ == list_group_ && old->tool_group_ == tool_group_;
   for (const auto& [kernel, name] : kKernels) {
     if (is_same) {
       this->*kernel = std::move(old->*kernel);
@@ -140,7 +140,7 @@ absl::Status ToolContacts::GoOnFrom(Queue& queue, const ToolContacts& old) {
 
 absl::Status ToolContacts::SaveState(Queue& queue, const TissueLayout& layout, StateWriter& archive) const {
   // All members, so that a new one is not forgotten: the rest is as described, of a step, or room.
-  [[maybe_unused]] const auto& [list_group, any_coupled, report_count_host, descriptions, planes_host, initial, states, reports_host,
+  [[maybe_unused]] const auto& [list_group, tool_group, any_coupled, report_count_host, descriptions, planes_host, initial, states, reports_host,
                                 colliders, targets, planes, contacts, triangle_colliders, list, report_count, reports, move, find,
                                 list_kernel, update, solve, finish, report] = *this;
   std::vector<Collider> all(colliders.count());
@@ -208,15 +208,16 @@ absl::Status ToolContacts::LoadState(Queue& queue, const TissueLayout& layout, S
   return queue.Write(colliders_, std::span<const Collider>(all));
 }
 
-absl::Status ToolContacts::Begin(Queue& queue, const TissueBuffers& tissue, uint32_t triangle_count, std::span<const Float4> goals) {
+absl::Status ToolContacts::Begin(Queue& queue, uint32_t triangle_count, std::span<const Float4> goals) {
   if (goals.empty()) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Write(targets_, goals));
   PALPATE_RETURN_IF_ERROR(queue.Enqueue(move_colliders_, {collider_count(), 0}));
   PALPATE_RETURN_IF_ERROR(queue.Enqueue(find_contacts_, {triangle_count, 0}));
-  PALPATE_RETURN_IF_ERROR(queue.Enqueue(list_contacts_, {list_group_, list_group_}));
-  // A coupled tool was moved as if nothing touched it, which may be far into the tissue. The sweeps start from where it rests against the
-  // tissue as that stands, or few of them could not bring it out again.
-  for (uint32_t k = 0; any_coupled_ && k < kToolSweeps; ++k) {
+  return queue.Enqueue(list_contacts_, {list_group_, list_group_});
+}
+
+absl::Status ToolContacts::SolveAlone(Queue& queue, const TissueBuffers& tissue) {
+  for (uint32_t k = 0; any_coupled_ && k < kSweepsAlone; ++k) {
     PALPATE_RETURN_IF_ERROR(Update(queue, tissue));
     PALPATE_RETURN_IF_ERROR(Solve(queue));
   }

@@ -29,7 +29,9 @@ class ToolContacts {
   /// `old` (or null): one that is given up, whose kernels are used again where they are the same.
   absl::Status MakeKernels(Context& context, ToolContacts* old);
   /// What the program was built with.
-  ProgramDefines defines() const { return {{"PALPATE_LIST_GROUP", std::to_string(list_group_)}}; }
+  ProgramDefines defines() const {
+    return {{"PALPATE_LIST_GROUP", std::to_string(list_group_)}, {"PALPATE_TOOL_GROUP", std::to_string(tool_group_)}};
+  }
   absl::Status Bind(const TissueBuffers& tissue, const TissueAnchors& anchors);
   absl::Status BindAnchors(const TissueAnchors& anchors);  ///< when their buffer became another
 
@@ -45,9 +47,14 @@ class ToolContacts {
   absl::Status SaveState(Queue& queue, const TissueLayout& layout, StateWriter& archive) const;
   absl::Status LoadState(Queue& queue, const TissueLayout& layout, StateReader& archive);
 
-  /// Start of a step: colliders go towards `goals` (ColliderAims::Aim), and what is near is found. Coupled ones come out of tissue that
-  /// they were moved into.
-  absl::Status Begin(Queue& queue, const TissueBuffers& tissue, uint32_t triangle_count, std::span<const Float4> goals);
+  /// Start of a step: colliders go towards `goals` (ColliderAims::Aim), and what is near is found.
+  absl::Status Begin(Queue& queue, uint32_t triangle_count, std::span<const Float4> goals);
+  /// A coupled tool was moved as if nothing touched it, which may be far into the tissue. The sweeps start from where it rests against the
+  /// tissue as that stands, or few of them could not bring it out again: so many sweeps of the tools alone come before those of tissue and
+  /// tools, if any is coupled. SolveAlone makes them.
+  static constexpr uint32_t kSweepsAlone = 8;
+  absl::Status SolveAlone(Queue& queue, const TissueBuffers& tissue);
+  bool any_coupled() const { return any_coupled_; }
   /// Start of a sweep: contacts at x.
   absl::Status Update(Queue& queue, const TissueBuffers& tissue);
   /// Contacts at positions [slot] that may be given up again: nothing is learned of the sides that tissue is on. Until the next Update.
@@ -76,6 +83,7 @@ class ToolContacts {
   const DeviceBuffer<PlaneObstacle>& planes() const { return planes_; }
   const DeviceBuffer<uint32_t>& triangle_colliders() const { return triangle_colliders_; }  ///< [triangle] bit c: near collider c
   const DeviceBuffer<ToolContact>& contacts() const { return contacts_; }                   ///< [collider][triangle]
+  const DeviceBuffer<uint32_t>& list() const { return list_; }  ///< how many of them are near, then which
   size_t device_bytes() const;
 
  private:
@@ -97,9 +105,10 @@ class ToolContacts {
   absl::StatusOr<Collider> MakeCollider(std::span<const ColliderDescription> colliders, size_t index, double dt_s,
                                         double stiffness_n_per_m);
   Range Contacts() const { return {list_group_ * size_t{4}, list_group_}; }
-  Range Colliders() const { return {size_t{collider_count()} * list_group_, list_group_}; }
+  Range Colliders() const { return {size_t{collider_count()} * tool_group_, tool_group_}; }
 
   uint32_t list_group_ = 1;
+  uint32_t tool_group_ = 1;
   bool any_coupled_ = false;
   uint32_t report_count_host_ = 0;
   std::vector<ColliderDescription> descriptions_;

@@ -1,26 +1,22 @@
 /* Tools in contact with the tissue of tissue.cl: capsules, alone or with followers that go where their leader goes, and clips. See
    docs/algorithms/tissue.md.
 
-   Build option, same algorithm for all values: PALPATE_LIST_GROUP, work-group size of the one-group kernels list_contacts and
-   solve_colliders, a power of two. */
+   Build options, same algorithm for all values: PALPATE_LIST_GROUP, work-group size of list_contacts, and PALPATE_TOOL_GROUP, that of
+   solve_colliders, powers of two. */
 #include "gpu/shared/dynamics_types.h"
 
 #ifndef PALPATE_LIST_GROUP /* for tools that look at this file alone */
 #define PALPATE_LIST_GROUP 1
 #endif
+#ifndef PALPATE_TOOL_GROUP
+#define PALPATE_TOOL_GROUP 1
+#endif
 
 #include "gpu/dynamics/block.clh"
 #include "gpu/dynamics/contact.clh"
+#include "gpu/dynamics/tool_solve.clh"
 
 #define NOT_A_TRIANGLE 0xffffffffu
-
-/* The tips of a leader's followers go where it goes. */
-static inline void place_followers(__global Collider* colliders, uint leader) {
-  const float3 tip = colliders[leader].tip.xyz;
-  for (uint m = leader + 1; m < leader + colliders[leader].members; ++m) {
-    colliders[m].tip = (float4)(tip + colliders[m].offset.xyz, 0.0f);
-  }
-}
 
 /* Start of a step for the capsules. Work-item: collider; leaders move, each with its followers. targets: two float4 a collider: tip of the
    device at the end of the step, axis at the end. A coupled tool first moves as if nothing touched it. */
@@ -57,19 +53,6 @@ __kernel void move_colliders(const __global StepParams* p, __global Collider* co
     colliders[m] = follower;
   }
   place_followers(colliders, c);
-}
-
-/* What ToolContact::side.w says. */
-#define SIDE_UNKNOWN 0.0f /* the two have not come near */
-#define SIDE_NEAR 1.0f    /* near at the start of the step or since the solve brought them together */
-#define SIDE_SWEPT 2.0f   /* came near on the way through the step */
-
-/* Whether the axis has passed to the far side of the triangle. `d` leads from the axis to the triangle, `outward` is the triangle's normal.
-   On a convex edge or a tip the direction of a contact may turn by more than a right angle while the tool stays outside, so for triangles
-   that were near from the start the axis must also be on the inner side of the triangle; one that came near on the way may have been
-   crossed from within. */
-static inline bool is_beyond(float3 d, float4 side, float3 outward) {
-  return !(dot(d, side.xyz) > 0.0f) && (side.w == SIDE_SWEPT || dot(d, outward) > 0.0f);
 }
 
 /* Which triangles each capsule may touch in this step, and on which side of it they belong. Work-item: surface triangle.
@@ -178,121 +161,25 @@ __kernel void update_contacts(const __global StepParams* p, const __global float
                               __global ToolContact* contacts) {
   const uint count = list[0];
   for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
-    const uint slot = list[1 + i];
-    const uint c = slot / p->triangle_count;
-    const uint4 tri = triangles[slot % p->triangle_count];
-    float s;
-    float3 weights;
-    const float3 d = central_segment_triangle(colliders[c].tip.xyz, colliders[c].axis.xyz, x[tri.x].xyz, x[tri.y].xyz, x[tri.z].xyz,
-                                              0.1f * p->margin_m, &s, &weights);
-    const float dist = length(d);
-    float4 side = contacts[slot].side;
-    const float touch = (colliders[c].tip_start.w + surface_offset(tri)) + p->margin_m;
-    float3 n = dist > 1e-9f ? d / dist : side.xyz;
-    bool active = dist < touch;
-    if (side.w != SIDE_UNKNOWN) {
-      if (is_beyond(d, side, cross(x[tri.y].xyz - x[tri.x].xyz, x[tri.z].xyz - x[tri.x].xyz))) {
-        n = side.xyz; /* push it back the way it came */
-        active = true;
-      }
-      /* A capsule deep in the tissue on its way out sees its neighbours sideways: they keep the side that the start of the step gave them.
-       */
-    } else if (active && notes_sides) {
-      side = (float4)(n, SIDE_NEAR);
-    }
-    ToolContact out;
-    out.normal = (float4)(n, s);
-    out.weights = (float4)(weights, active ? 1.0f : 0.0f);
-    out.side = side;
-    contacts[slot] = out;
+    update_contact(p, list[1 + i], x, triangles, colliders, notes_sides, contacts);
   }
 }
 
-/* The block of a coupled tool: its tip moves to where coupling, inertia, contacts and anchors balance. One work-group a collider; those of
-   followers do nothing. */
-__kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void solve_colliders(
+/* The blocks of coupled tools. One work-group a collider. */
+__kernel __attribute__((reqd_work_group_size(PALPATE_TOOL_GROUP, 1, 1))) void solve_colliders(
     const __global StepParams* p, const __global float4* x, const __global float4* x_start, const __global uint4* triangles,
     const __global uint* list, const __global ToolContact* contacts, const __global uint* anchor_begin, const __global Anchor* anchors,
     __global Collider* colliders) {
-  __local float sums[9 * PALPATE_LIST_GROUP];
-  const uint c = (uint)get_group_id(0);
-  const uint me = (uint)get_local_id(0);
-  const bool coupled = colliders[c].leader == c && colliders[c].device_tip.w != 0.0f;
-  Collider k; /* of followers nothing else is read: their leader writes it at the same time */
-  if (coupled) k = colliders[c];
-  Block b;
-  b.force = (float3)(0.0f);
-  b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
-  const uint count = coupled ? list[0] : 0;
-  for (uint i = me; i < count; i += PALPATE_LIST_GROUP) {
-    const uint slot = list[1 + i];
-    const uint m = slot / p->triangle_count;
-    if (m - c >= k.members) continue;
-    const ToolContact contact = contacts[slot];
-    if (contact.weights.w == 0.0f) continue;
-    const __global Collider* member = colliders + m;
-    const uint4 tri = triangles[slot % p->triangle_count];
-    const float3 n = contact.normal.xyz;
-    const float s = contact.normal.w;
-    const float3 on_axis = member->tip.xyz + s * member->axis.xyz;
-    const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
-    float slope;
-    const float force =
-        contact_force(p, member->axis.w, p->margin_m + (member->tip_start.w + surface_offset(tri)) - dot(n, point - on_axis), &slope);
-    if (force == 0.0f) continue;
-    add_normal_term(&b, n, -force, slope);
-    const float3 start =
-        contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
-    float3 slip = (on_axis - member->tip_start.xyz - s * member->axis_start.xyz) - (point - start);
-    slip -= dot(slip, n) * n;
-    add_friction_term(&b, n, slip, friction_factor(p, force, length(slip)), 1.0f, 1.0f);
-  }
-  const uint anchor_count = coupled ? anchor_begin[p->vertex_count] : 0;
-  for (uint i = me; i < anchor_count; i += PALPATE_LIST_GROUP) {
-    if (anchors[i].holder - c >= k.members) continue;
-    const float3 d = anchor_stretch(anchors + i, x[anchors[i].vertex].xyz - colliders[anchors[i].holder].tip.xyz - anchors[i].target.xyz);
-    const float factor = anchor_factor(anchors + i, length(d));
-    if (anchors[i].normal.w == 0.0f) {
-      b.force += factor * d;
-      b.xx += factor;
-      b.yy += factor;
-      b.zz += factor;
-    } else if (dot(d, d) > 0.0f) {
-      add_normal_term(&b, anchors[i].normal.xyz, -factor * length(d), factor);
-    }
-  }
-  b = sum_of_team(sums + me, PALPATE_LIST_GROUP, me, PALPATE_LIST_GROUP, b);
-  if (me != 0 || !coupled) return;
-  const float inertia = k.velocity.w * p->inv_dt * p->inv_dt;
-  const float damping = k.device_velocity.w * p->inv_dt;
-  const float coupling = k.device_tip.w;
-  b.force -= inertia * (k.tip.xyz - k.tip_start.xyz - p->dt_s * k.velocity.xyz);
-  b.force -= damping * (k.tip.xyz - k.tip_start.xyz - p->dt_s * k.device_velocity.xyz);
-  b.force -= coupling * (k.tip.xyz - k.device_tip.xyz);
-  b.xx += inertia + damping + coupling;
-  b.yy += inertia + damping + coupling;
-  b.zz += inertia + damping + coupling;
-  colliders[c].tip = (float4)(k.tip.xyz + solve_block(&b), 0.0f);
-  place_followers(colliders, c);
+  __local float sums[9 * PALPATE_TOOL_GROUP];
+  solve_collider(p, (uint)get_group_id(0), (uint)get_local_id(0), PALPATE_TOOL_GROUP, x, x_start, triangles, list, contacts, anchor_begin,
+                 anchors, sums, colliders);
 }
 
-/* A clip weighs nothing and goes to where its anchors balance. Work-item: clip; it is a collider after those with capsules. */
+/* Work-item: clip. */
 __kernel void solve_clips(const __global StepParams* p, uint clip_count, const __global float4* x, const __global uint* anchor_begin,
                           const __global Anchor* anchors, __global Collider* colliders) {
   const uint clip = (uint)get_global_id(0);
-  if (clip >= clip_count) return;
-  const uint holder = p->collider_count + clip;
-  const uint anchor_count = anchor_begin[p->vertex_count];
-  float3 sum = (float3)(0.0f);
-  float weight = 0.0f;
-  for (uint i = 0; i < anchor_count; ++i) {
-    if (anchors[i].holder != holder) continue;
-    const float3 place = x[anchors[i].vertex].xyz - anchors[i].target.xyz;
-    const float factor = anchor_factor(anchors + i, distance(place, colliders[holder].tip.xyz));
-    sum += factor * place;
-    weight += factor;
-  }
-  if (weight > 0.0f) colliders[holder].tip = (float4)(sum / weight, 0.0f);
+  if (clip < clip_count) solve_clip(p, clip, x, anchor_begin, anchors, colliders);
 }
 
 /* Work-item: anchor. */

@@ -102,6 +102,7 @@ absl::StatusOr<std::vector<DeviceInfo>> ListDevices() {
       if (clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(float_config), &float_config, nullptr) == CL_SUCCESS) {
         info.rounds_divide_and_sqrt = (float_config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
       }
+      info.has_device_fence = info.is_cpu || absl::StartsWithIgnoreCase(info.vendor, "nvidia");
       info.compute_units = DeviceValue<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
       info.global_memory_bytes = DeviceValue<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
       info.max_allocation_bytes = DeviceValue<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);

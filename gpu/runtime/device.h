@@ -26,6 +26,7 @@ struct DeviceInfo {
   bool is_cpu = false;
   bool has_fp64 = false;
   bool rounds_divide_and_sqrt = false;  ///< can round float division and root correctly; programs are then built so
+  bool has_device_fence = false;        ///< groups of one launch see what others of it wrote before a device_fence (tickets.clh)
   uint32_t compute_units = 0;
   uint64_t global_memory_bytes = 0;
   uint64_t max_allocation_bytes = 0;

@@ -217,6 +217,25 @@ typedef struct MovePartial {
   UInt used_up;    /* vertices of surfaces near which so little is known by now that pairs have to be detected anew */
 } MovePartial;
 
+/* What a phase of a sweep does: see sweep_phases.clh. */
+#define PALPATE_PHASE_COLOR 0u      /* vertices of a colour move */
+#define PALPATE_PHASE_CONTACTS 1u   /* contacts of tools are linearised; items: shares of their list */
+#define PALPATE_PHASE_COPY 2u       /* positions are noted as those at the start of the sweep; items: vertices */
+#define PALPATE_PHASE_PAIRS 3u      /* pairs of surfaces are linearised */
+#define PALPATE_PHASE_COLLIDERS 4u  /* coupled tools move */
+#define PALPATE_PHASE_CLIPS 5u      /* clips move */
+#define PALPATE_PHASE_ACCELERATE 6u /* free vertices go on as the sweeps before tell */
+
+/* A phase of a sweep: `count` items, for vertices those from `first` on, in chunks. */
+typedef struct SweepPhase {
+  UInt kind; /* PALPATE_PHASE_... */
+  UInt first;
+  UInt count;
+  UInt chunk; /* items that a group takes at a time */
+  UInt begin; /* chunks of the sweep before its own */
+  UInt needs; /* of these, those that must be done before: phases of one stage need the same */
+} SweepPhase;
+
 /* Motion of the fixed vertices of a region: x = rotation (rest - center_start) + center. */
 typedef struct DrivenPose {
   Float4 rotation;     /* quaternion x y z w */
@@ -242,6 +261,7 @@ PALPATE_SHARED_SIZE(SurfacePair, 64);
 PALPATE_SHARED_SIZE(ComponentRow, 64);
 PALPATE_SHARED_SIZE(SurfaceReport, 96);
 PALPATE_SHARED_SIZE(MovePartial, 16);
+PALPATE_SHARED_SIZE(SweepPhase, 24);
 PALPATE_SHARED_SIZE(DrivenPose, 48);
 
 PALPATE_SHARED_END
