@@ -156,22 +156,7 @@ absl::Status ClusterPairs::FindBetween(Queue& queue, const BoxHierarchy& a, cons
 absl::Status ClusterPairs::Find(Queue& queue, const BoxHierarchy& a, const BoxHierarchy& b, bool within) {
   count_ = 0;
   if (a.element_count() == 0 || b.element_count() == 0) return absl::OkStatus();
-  const uint32_t clusters = a.cluster_count();
-  PALPATE_RETURN_IF_ERROR(Grow(context_, counts_, clusters, "cluster pair counts"));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, offsets_, clusters, "cluster pair offsets"));
-  PALPATE_RETURN_IF_ERROR(Grow(context_, first_pairs_, size_t{clusters} * kSlots, "first cluster pairs"));
-
-  const uint32_t a_level_1 = a.level_begins()[1];
-  const auto b_begins = Begins(b);
-  const uint32_t b_top = static_cast<uint32_t>(b.level_begins().size()) - 2;
-  const Range range = NodeRange(config_, clusters);
-  PALPATE_RETURN_IF_ERROR(queue.Zero(total_));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(count_kernel_, range, Arg("a_nodes", a.nodes()), Arg("a_groups", a.node_groups()),
-                                       Arg("a_level_1", a_level_1), Arg("a_clusters", clusters), Arg("b_nodes", b.nodes()),
-                                       Arg("b_groups", b.node_groups()), Arg("b_begins", b_begins), Arg("b_top", b_top),
-                                       Arg("is_within", Int{within}), Arg("slots", kSlots), Arg("limit", static_cast<uint32_t>(max_pairs_)),
-                                       Arg("first_pairs", first_pairs_), Arg("counts", counts_), Arg("total", total_)));
-  PALPATE_RETURN_IF_ERROR(scan_.Run(queue, counts_, clusters, offsets_));
+  PALPATE_RETURN_IF_ERROR(Count(queue, a, b, within));
   std::array<uint32_t, 2> total = {};  // pairs, and whether there are too many
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(total_, total));
   if (total[1] != 0) {
@@ -179,13 +164,44 @@ absl::Status ClusterPairs::Find(Queue& queue, const BoxHierarchy& a, const BoxHi
         absl::StrCat("box hierarchy: more than max_cluster_pairs = ", max_pairs_, " pairs of clusters; too many boxes overlap each other"));
   }
   PALPATE_RETURN_IF_ERROR(Grow(context_, pairs_, total[0], "cluster pairs"));
-  PALPATE_RETURN_IF_ERROR(queue.Launch(write_kernel_, range, Arg("a_nodes", a.nodes()), Arg("a_groups", a.node_groups()),
-                                       Arg("a_level_1", a_level_1), Arg("a_clusters", clusters), Arg("b_nodes", b.nodes()),
-                                       Arg("b_groups", b.node_groups()), Arg("b_begins", b_begins), Arg("b_top", b_top),
-                                       Arg("is_within", Int{within}), Arg("slots", kSlots), Arg("first_pairs", first_pairs_),
-                                       Arg("counts", counts_), Arg("offsets", offsets_), Arg("pairs", pairs_)));
+  PALPATE_RETURN_IF_ERROR(Write(queue, a, b, within));
   count_ = total[0];
   return absl::OkStatus();
+}
+
+absl::Status ClusterPairs::FindOnDevice(Queue& queue, const BoxHierarchy& a, const BoxHierarchy& b, bool within) {
+  count_ = 0;
+  if (a.element_count() == 0 || b.element_count() == 0) return queue.Zero(total_);
+  PALPATE_RETURN_IF_ERROR(Count(queue, a, b, within));
+  return Write(queue, a, b, within);
+}
+
+/// To counts_, offsets_, first_pairs_ and total_.
+absl::Status ClusterPairs::Count(Queue& queue, const BoxHierarchy& a, const BoxHierarchy& b, bool within) {
+  const uint32_t clusters = a.cluster_count();
+  PALPATE_RETURN_IF_ERROR(Grow(context_, counts_, clusters, "cluster pair counts"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, offsets_, clusters, "cluster pair offsets"));
+  PALPATE_RETURN_IF_ERROR(Grow(context_, first_pairs_, size_t{clusters} * kSlots, "first cluster pairs"));
+
+  PALPATE_RETURN_IF_ERROR(queue.Zero(total_));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(count_kernel_, NodeRange(config_, clusters), Arg("a_nodes", a.nodes()),
+                                       Arg("a_groups", a.node_groups()), Arg("a_level_1", a.level_begins()[1]),
+                                       Arg("a_clusters", clusters), Arg("b_nodes", b.nodes()), Arg("b_groups", b.node_groups()),
+                                       Arg("b_begins", Begins(b)), Arg("b_top", static_cast<uint32_t>(b.level_begins().size()) - 2),
+                                       Arg("is_within", Int{within}), Arg("slots", kSlots), Arg("limit", static_cast<uint32_t>(max_pairs_)),
+                                       Arg("first_pairs", first_pairs_), Arg("counts", counts_), Arg("total", total_)));
+  return scan_.Run(queue, counts_, clusters, offsets_);
+}
+
+/// What Count found, if it fits into pairs_.
+absl::Status ClusterPairs::Write(Queue& queue, const BoxHierarchy& a, const BoxHierarchy& b, bool within) {
+  const uint32_t clusters = a.cluster_count();
+  return queue.Launch(write_kernel_, NodeRange(config_, clusters), Arg("a_nodes", a.nodes()), Arg("a_groups", a.node_groups()),
+                      Arg("a_level_1", a.level_begins()[1]), Arg("a_clusters", clusters), Arg("b_nodes", b.nodes()),
+                      Arg("b_groups", b.node_groups()), Arg("b_begins", Begins(b)),
+                      Arg("b_top", static_cast<uint32_t>(b.level_begins().size()) - 2), Arg("is_within", Int{within}),
+                      Arg("slots", kSlots), Arg("first_pairs", first_pairs_), Arg("counts", counts_), Arg("offsets", offsets_),
+                      Arg("total", total_), Arg("capacity", static_cast<uint32_t>(pairs_.count())), Arg("pairs", pairs_));
 }
 
 }  // namespace palpate::gpu

@@ -261,13 +261,14 @@ kernel void hierarchy_count_pairs(global const float* a_nodes, global const uint
   if (before > limit || count > limit - before) atomic_or(total + 1, 1u);
 }
 
-/* Puts the pairs of each cluster in their place; visits again only where there were more than the slots hold. */
+/* Puts the pairs of each cluster in their place, if there is room for them all; visits again only where there were more than the slots
+   hold. */
 kernel void hierarchy_write_pairs(global const float* a_nodes, global const uint* a_groups, uint a_level_1, uint a_clusters,
                                   global const float* b_nodes, global const uint* b_groups, uint8 b_begins, uint b_top, int is_within,
                                   uint slots, global const UInt2* first_pairs, global const uint* counts, global const uint* offsets,
-                                  global UInt2* pairs) {
+                                  global const uint* total, uint capacity, global UInt2* pairs) {
   const uint p = (uint)get_global_id(0);
-  if (p >= a_clusters) return;
+  if (p >= a_clusters || total[1] != 0u || total[0] > capacity) return;
   const uint count = counts[p];
   global UInt2* out = pairs + offsets[p];
   if (count <= slots) {

@@ -85,11 +85,19 @@ class ClusterPairs {
   /// All pairs (p of a, q of b). Two elements of one group meet only if that group has PALPATE_GROUP_SELF. Errors as above.
   absl::Status FindBetween(Queue& queue, const BoxHierarchy& a, const BoxHierarchy& b);
 
+  /// As FindWithin and FindBetween, without waiting: if there are more pairs than room() the buffer holds none, nor if total() says that
+  /// there are too many.
+  absl::Status FindOnDevice(Queue& queue, const BoxHierarchy& a, const BoxHierarchy& b, bool within);
+
   uint32_t count() const { return count_; }
   BufferView<UInt2> pairs() const { return {pairs_.handle(), count_}; }  ///< sorted by (x, y)
+  BufferView<UInt2> room() const { return pairs_; }
+  const DeviceBuffer<uint32_t>& total() const { return total_; }  ///< pairs found, and whether there are more than max_pairs (1 or 0)
 
  private:
   absl::Status Find(Queue& queue, const BoxHierarchy& a, const BoxHierarchy& b, bool within);
+  absl::Status Count(Queue& queue, const BoxHierarchy& a, const BoxHierarchy& b, bool within);
+  absl::Status Write(Queue& queue, const BoxHierarchy& a, const BoxHierarchy& b, bool within);
 
   std::shared_ptr<Context> context_;
   uint64_t max_pairs_ = 0;

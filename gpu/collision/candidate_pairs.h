@@ -31,7 +31,8 @@ struct FixedClusters {
   uint64_t order = 0;           ///< changes when the elements of clusters do; not 0
 };
 
-/// Pairs of clusters that are found while the host goes on. `count`: how many there are, which may be more than `pairs` holds.
+/// Pairs of clusters that are found while the host goes on. `count`: how many there are, which may be more than `pairs` holds. A second
+/// number behind it, if there is one, is not 0 where they are refused.
 struct ClusterPairsOnDevice {
   BufferView<UInt2> pairs;
   const DeviceBuffer<uint32_t>* count = nullptr;
@@ -88,7 +89,9 @@ class CandidatePairs {
   /// Pairs (p, q) of clusters of the two kinds; where both are the same, each unordered pair once. One blocking read. Errors:
   /// ResourceExhausted naming max_cluster_pairs.
   virtual absl::Status Find(Queue& queue, SurfaceElement p, SurfaceElement q) = 0;
-  /// As Find, without waiting, where clusters are fixed. What is beyond the buffer is left to Find, which makes it larger. Valid until the
+  /// Whether FindOnDevice does after Add().
+  virtual bool finds_on_device() const { return false; }
+  /// As Find, without waiting, where clusters are fixed, or finds_on_device(). What is beyond the buffer is left to Find, which makes it larger. Valid until the
   /// next search of this pair of kinds, Find included; another one of two kinds, or within one, takes its place.
   virtual absl::StatusOr<ClusterPairsOnDevice> FindOnDevice(Queue& /*queue*/, SurfaceElement /*p*/, SurfaceElement /*q*/) {
     return absl::UnimplementedError("candidates: their clusters are not fixed");

@@ -173,8 +173,7 @@ absl::Status ProximityDetector::Find(Queue& queue, const Task& task) {
                                        Arg("positions", task.positions_m), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
                                        Arg("boxes", boxes_), Arg("spheres", spheres_), Arg("counters", counters_)));
   PALPATE_ASSIGN_OR_RETURN(clusters_, candidates->Add(queue, SurfaceElement::kTriangle, boxes_));
-  PALPATE_RETURN_IF_ERROR(Annotate(candidates->Find(queue, SurfaceElement::kTriangle, SurfaceElement::kTriangle), "proximity"));
-  stats_.cluster_pairs = candidates->count();
+  PALPATE_RETURN_IF_ERROR(FindCandidates(queue, *candidates, /*may_wait=*/false));
   a_shift_ = BitsFor(std::max(surface_->triangle_count, surface_->edge_count));
   kind_shift_ = a_shift_ + BitsFor(std::max(surface_->vertex_count, surface_->edge_count));
   std::array<uint32_t, kCounters> counters = {};
@@ -205,11 +204,19 @@ absl::StatusOr<bool> ProximityDetector::FindKeys(Queue& queue, const Task& task,
   if (options_.normal_cones) PALPATE_RETURN_IF_ERROR(Grow(context_, is_patch_, clusters_.count, "proximity patches"));
   for (;;) {
     if (task.stale.handle != nullptr) PALPATE_RETURN_IF_ERROR(Keep(queue, task.stale));
-    PALPATE_RETURN_IF_ERROR(Launch(queue, task, candidates));
+    PALPATE_RETURN_IF_ERROR(Launch(queue, task));
+    if (found_.on_device != nullptr) PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(*found_.on_device, found_host_));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
     if (counters[1] != 0) {
       return absl::InvalidArgumentError(absl::StrCat("proximity: the position of vertex ", ~counters[1], " is not finite or beyond 1e8 m"));
     }
+    if (found_.on_device != nullptr && (found_host_[1] != 0 || found_host_[0] > found_.count)) {  // nothing was looked at
+      PALPATE_RETURN_IF_ERROR(FindCandidates(queue, candidates, /*may_wait=*/true));
+      PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
+      continue;
+    }
+    stats_.cluster_pairs = found_.on_device != nullptr ? found_host_[0] : found_.count;
+    last_found_ = static_cast<uint32_t>(stats_.cluster_pairs);
     if (counters[0] > options_.max_contacts) {
       return absl::ResourceExhaustedError(
           absl::StrCat("proximity: more than max_contacts = ", options_.max_contacts, " contacts below ", task.range_m, " m"));
@@ -230,22 +237,38 @@ absl::Status ProximityDetector::Keep(Queue& queue, BufferView<uint32_t> stale) {
                       Arg("stale_bodies", stale), Arg("keys", keys_.keys()), Arg("counters", counters_));
 }
 
-absl::Status ProximityDetector::Launch(Queue& queue, const Task& task, CandidatePairs& candidates) {
+/// The pairs of clusters. Without waiting where that can be done, and the run before tells how many there may be.
+absl::Status ProximityDetector::FindCandidates(Queue& queue, CandidatePairs& candidates, bool may_wait) {
+  constexpr auto kTriangles = SurfaceElement::kTriangle;
+  if (!may_wait && last_found_ && candidates.finds_on_device()) {
+    absl::StatusOr<ClusterPairsOnDevice> pairs = candidates.FindOnDevice(queue, kTriangles, kTriangles);
+    if (!pairs.ok()) return Annotate(pairs.status(), "proximity");
+    const uint64_t guess = uint64_t{*last_found_} + *last_found_ / 2 + 64;
+    found_ = {.pairs = pairs->pairs, .count = static_cast<uint32_t>(std::min<uint64_t>(guess, pairs->pairs.count)), .on_device = pairs->count};
+    return absl::OkStatus();
+  }
+  PALPATE_RETURN_IF_ERROR(Annotate(candidates.Find(queue, kTriangles, kTriangles), "proximity"));
+  found_ = {.pairs = candidates.pairs(), .count = candidates.count(), .on_device = nullptr};
+  return absl::OkStatus();
+}
+
+absl::Status ProximityDetector::Launch(Queue& queue, const Task& task) {
   if (options_.normal_cones) {
     PALPATE_RETURN_IF_ERROR(queue.Launch(patches_kernel_, {clusters_.count, LocalSize()}, Arg("cluster_count", clusters_.count),
                                          Arg("elements", clusters_.elements), Arg("triangles", surface_->triangles),
                                          Arg("triangle_edges", surface_->triangle_edges), Arg("positions", task.positions_m),
                                          Arg("range_m", task.range_m), Arg("is_patch", is_patch_), Arg("counters", counters_)));
   }
-  const uint32_t pair_count = candidates.count();
+  const uint32_t pair_count = found_.count;
   if (pair_count == 0) return absl::OkStatus();
   const bool is_gpu = lanes_ == 1;
   // Enough work-items to balance them, not so many that each has a batch half empty.
   const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
   ++stats_.detect_launches;
   return queue.Launch(detect_, {CeilDivide(pair_count, chunk), is_gpu ? LocalSize() : 1}, Arg("nodes", clusters_.nodes),
-                      Arg("node_groups", clusters_.groups), Arg("elements", clusters_.elements), Arg("cluster_pairs", candidates.pairs()),
-                      Arg("pair_count", pair_count), Arg("chunk", chunk), Arg("triangles", surface_->triangles),
+                      Arg("node_groups", clusters_.groups), Arg("elements", clusters_.elements), Arg("cluster_pairs", found_.pairs),
+                      Arg("pair_count", pair_count),
+                      Arg("found", found_.on_device != nullptr ? found_.on_device->view() : BufferView<uint32_t>{}), Arg("chunk", chunk), Arg("triangles", surface_->triangles),
                       Arg("triangle_edges", surface_->triangle_edges), Arg("edges", surface_->edges),
                       Arg("vertex_groups", surface_->vertex_groups), Arg("apart", surface_->apart), Arg("spheres", spheres_),
                       Arg("is_patch", is_patch_), Arg("stale_bodies", task.stale), Arg("positions", task.positions_m),

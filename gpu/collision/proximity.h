@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "gpu/base/status.h"
@@ -119,7 +121,8 @@ class ProximityDetector {
   absl::Status Find(Queue& queue, const Task& task);
   absl::StatusOr<bool> FindKeys(Queue& queue, const Task& task, CandidatePairs& candidates, std::span<uint32_t> counters);
   absl::Status Keep(Queue& queue, BufferView<uint32_t> stale);
-  absl::Status Launch(Queue& queue, const Task& task, CandidatePairs& candidates);
+  absl::Status FindCandidates(Queue& queue, CandidatePairs& candidates, bool may_wait);
+  absl::Status Launch(Queue& queue, const Task& task);
   absl::Status ReserveContacts(uint32_t count);
   size_t LocalSize() const { return lanes_ == 1 ? 64 : 8; }
   absl::Status CheckPositions(BufferView<Float4> positions_m) const;
@@ -137,6 +140,15 @@ class ProximityDetector {
   std::shared_ptr<const DeviceSurface> surface_ = std::make_shared<const DeviceSurface>();
   CandidateStructures candidates_;
   ElementClusters clusters_;
+  // Pairs of clusters of this run: as many are looked at, if they are no more on the device, where `on_device` says how many there are.
+  struct Candidates {
+    BufferView<UInt2> pairs;
+    uint32_t count = 0;
+    const DeviceBuffer<uint32_t>* on_device = nullptr;
+  };
+  Candidates found_;
+  std::array<uint32_t, 2> found_host_{};  // what on_device held: pairs, and whether they are refused
+  std::optional<uint32_t> last_found_;    // pairs of the run before
   ProximityKeyList keys_;
   StreamCompaction compaction_;
   Kernel boxes_kernel_, patches_kernel_, detect_, keep_, records_, nearest_distance_, nearest_index_, nearest_flags_, gather_;

@@ -34,4 +34,10 @@ absl::Status TreeCandidates::Find(Queue& queue, SurfaceElement p, SurfaceElement
   return absl::OkStatus();
 }
 
+absl::StatusOr<ClusterPairsOnDevice> TreeCandidates::FindOnDevice(Queue& queue, SurfaceElement p, SurfaceElement q) {
+  count_ = 0;
+  PALPATE_RETURN_IF_ERROR(cluster_pairs_.FindOnDevice(queue, trees_[static_cast<size_t>(p)], trees_[static_cast<size_t>(q)], p == q));
+  return ClusterPairsOnDevice{.pairs = cluster_pairs_.room(), .count = &cluster_pairs_.total()};
+}
+
 }  // namespace palpate::gpu

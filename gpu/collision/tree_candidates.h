@@ -20,6 +20,9 @@ class TreeCandidates final : public CandidatePairs {
                      BufferView<uint32_t> wanted) override;
   absl::StatusOr<ElementClusters> Add(Queue& queue, SurfaceElement kind, BufferView<Box> boxes) override;
   absl::Status Find(Queue& queue, SurfaceElement p, SurfaceElement q) override;
+  bool finds_on_device() const override { return true; }
+  /// All pairs, or none where they do not fit.
+  absl::StatusOr<ClusterPairsOnDevice> FindOnDevice(Queue& queue, SurfaceElement p, SurfaceElement q) override;
 
  private:
   TreeCandidates() = default;

@@ -65,11 +65,22 @@ absl::Status BodyBoxes::ListBodies(Queue& queue, const std::vector<uint32_t>& ve
 
 absl::StatusOr<bool> BodyBoxes::AreApart(Queue& queue, const std::vector<uint32_t>& vertex_groups, size_t body_count,
                                          const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to, float distance_m) {
+  PALPATE_RETURN_IF_ERROR(Enqueue(queue, vertex_groups, body_count, from, to));
+  PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
+  return AreApart(distance_m);
+}
+
+absl::Status BodyBoxes::Enqueue(Queue& queue, const std::vector<uint32_t>& vertex_groups, size_t body_count,
+                                const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to) {
   if (!are_bodies_listed_) PALPATE_RETURN_IF_ERROR(ListBodies(queue, vertex_groups, body_count));
   PALPATE_RETURN_IF_ERROR(queue.Launch(
       body_boxes_, {body_count * kParts, kSurfaceGroup}, Arg("body_count", static_cast<uint32_t>(body_count)), Arg("parts", kParts),
       Arg("body_begin", begin_), Arg("body_vertices", vertices_), Arg("from", from), Arg("to", to), Arg("boxes", boxes_)));
-  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(boxes_, std::span<Box>(boxes_host_)));
+  return queue.EnqueueRead(boxes_, std::span<Box>(boxes_host_));
+}
+
+bool BodyBoxes::AreApart(float distance_m) {
+  const size_t body_count = boxes_host_.size() / kParts;
   for (size_t b = 0; b < body_count; ++b) boxes_host_[b] = Around(&boxes_host_[b * kParts], distance_m);  // earlier parts have been read
   return AreDisjoint(std::span(boxes_host_).first(body_count));
 }

@@ -25,6 +25,11 @@ class BodyBoxes {
   absl::StatusOr<bool> AreApart(Queue& queue, const std::vector<uint32_t>& vertex_groups, size_t body_count,
                                 const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& to, float distance_m);
 
+  /// The same in two parts: AreApart(distance_m) after the next blocking call, once.
+  absl::Status Enqueue(Queue& queue, const std::vector<uint32_t>& vertex_groups, size_t body_count, const DeviceBuffer<Float4>& from,
+                       const DeviceBuffer<Float4>& to);
+  bool AreApart(float distance_m);
+
   size_t device_bytes() const { return begin_.size_bytes() + vertices_.size_bytes() + boxes_.size_bytes(); }
 
  private:

@@ -27,7 +27,15 @@ class MoveCheck {
  public:
   /// `old` (or null): one that is given up, whose kernel is used again.
   absl::Status Init(Queue& queue, uint32_t vertex_count, uint32_t partials, MoveCheck* old);
-  /// Moves from `from` to x. One blocking read.
+  /// Moves from `from` to x, without waiting: Take() tells, after the next blocking call.
+  absl::Status Enqueue(Queue& queue, const SurfaceReach& reach, const DeviceBuffer<uint32_t>& vertex_groups,
+                       const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  Moves Take() const;
+  /// Without reading: partials() are for others on the device.
+  absl::Status Launch(Queue& queue, const SurfaceReach& reach, const DeviceBuffer<uint32_t>& vertex_groups,
+                      const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
+  const DeviceBuffer<MovePartial>& partials() const { return partials_; }
+  /// Both. Blocking.
   absl::StatusOr<Moves> Run(Queue& queue, const SurfaceReach& reach, const DeviceBuffer<uint32_t>& vertex_groups,
                             const DeviceBuffer<Float4>& from, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
 

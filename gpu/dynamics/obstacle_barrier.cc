@@ -103,20 +103,34 @@ absl::Status ObstacleBarrier::Init(Queue& queue, const TissueLayout& layout) {
   return absl::OkStatus();
 }
 
+/// To counters_ and meetings_.
+absl::Status ObstacleBarrier::LaunchMeetings(Queue& queue, const ObstacleScene& scene, const DeviceBuffer<Float4>& from, bool marks,
+                                             bool planes) {
+  const ObstacleCounters none{0, 0, 0, std::bit_cast<uint32_t>(1.0F)};
+  PALPATE_RETURN_IF_ERROR(queue.Write(counters_, std::span<const ObstacleCounters>(&none, 1)));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(
+      find_meetings_, {collider_count_ > 0 ? triangle_count_ : 0, kGroup}, Arg("triangle_count", triangle_count_),
+      Arg("collider_count", collider_count_), Arg("marks", uint32_t{marks}), Arg("ahead_m", ahead_m_), Arg("triangles", *scene.triangles),
+      Arg("x0", from), Arg("x1", *scene.x), Arg("legs", legs_), Arg("capacity", static_cast<uint32_t>(meetings_.count())),
+      Arg("counters", counters_), Arg("meetings", meetings_), Arg("shares", shares_)));
+  return queue.Launch(find_behind_, {planes && plane_count_ > 0 ? vertex_count_ : 0, kGroup}, Arg("vertex_count", vertex_count_),
+                      Arg("plane_count", plane_count_), Arg("ahead_m", ahead_m_), Arg("planes", *scene.planes),
+                      Arg("vertex_triangle_range", *scene.vertex_triangle_range), Arg("x0", from), Arg("x1", *scene.x),
+                      Arg("counters", counters_), Arg("shares", shares_));
+}
+
+absl::Status ObstacleBarrier::CertifyAhead(Queue& queue, const ObstacleScene& scene, StepGate& gate,
+                                           const DeviceBuffer<uint32_t>& gate_buffer) {
+  PALPATE_RETURN_IF_ERROR(queue.Launch(make_legs_, {collider_count_, 0}, Arg("count", collider_count_), Arg("colliders", *scene.colliders),
+                                       Arg("legs", legs_)));
+  PALPATE_RETURN_IF_ERROR(LaunchMeetings(queue, scene, *scene.x_start, false, true));
+  return gate.JudgeObstacles(queue, gate_buffer, counters_, StepGate::kEnd);
+}
+
 absl::Status ObstacleBarrier::FindMeetings(Queue& queue, const ObstacleScene& scene, const DeviceBuffer<Float4>& from, bool marks,
                                            bool planes) {
   for (;;) {
-    const ObstacleCounters none{0, 0, 0, std::bit_cast<uint32_t>(1.0F)};
-    PALPATE_RETURN_IF_ERROR(queue.Write(counters_, std::span<const ObstacleCounters>(&none, 1)));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(
-        find_meetings_, {collider_count_ > 0 ? triangle_count_ : 0, kGroup}, Arg("triangle_count", triangle_count_),
-        Arg("collider_count", collider_count_), Arg("marks", uint32_t{marks}), Arg("ahead_m", ahead_m_), Arg("triangles", *scene.triangles),
-        Arg("x0", from), Arg("x1", *scene.x), Arg("legs", legs_), Arg("capacity", static_cast<uint32_t>(meetings_.count())),
-        Arg("counters", counters_), Arg("meetings", meetings_), Arg("shares", shares_)));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(find_behind_, {planes && plane_count_ > 0 ? vertex_count_ : 0, kGroup},
-                                         Arg("vertex_count", vertex_count_), Arg("plane_count", plane_count_), Arg("ahead_m", ahead_m_),
-                                         Arg("planes", *scene.planes), Arg("vertex_triangle_range", *scene.vertex_triangle_range),
-                                         Arg("x0", from), Arg("x1", *scene.x), Arg("counters", counters_), Arg("shares", shares_)));
+    PALPATE_RETURN_IF_ERROR(LaunchMeetings(queue, scene, from, marks, planes));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, std::span<ObstacleCounters>(&counters_host_, 1)));
     if (counters_host_.meetings <= meetings_.count()) break;
     device_bytes_ -= meetings_.size_bytes();  // the marks of this run stay, those of the next are the same

@@ -8,6 +8,7 @@
 #include "gpu/base/status.h"
 #include "gpu/dynamics/rigid_blocks.h"
 #include "gpu/dynamics/tissue_layout.h"
+#include "gpu/dynamics/step_gate.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
 #include "gpu/shared/dynamics_types.h"
@@ -57,6 +58,8 @@ class ObstacleBarrier {
 
   /// Certifies the moves from x_start to x and of the colliders from their start; changes x and the colliders' ends. A state that is not
   /// finite is left alone. One blocking read, more where something meets.
+  /// For a host that runs ahead: Certify as the last check of StepGate. If the gate stays open, its outcome is that nothing was done.
+  absl::Status CertifyAhead(Queue& queue, const ObstacleScene& scene, StepGate& gate, const DeviceBuffer<uint32_t>& gate_buffer);
   absl::StatusOr<ObstacleOutcome> Certify(Queue& queue, const ObstacleScene& scene);
 
   /// Ends the step where it began: certified without a look.
@@ -71,6 +74,7 @@ class ObstacleBarrier {
   ObstacleBarrier() = default;
   absl::Status Init(Queue& queue, const TissueLayout& layout);
   /// Runs the detection with legs_; the counters and, sorted, the meetings are then on the host.
+  absl::Status LaunchMeetings(Queue& queue, const ObstacleScene& scene, const DeviceBuffer<Float4>& from, bool marks, bool planes);
   absl::Status FindMeetings(Queue& queue, const ObstacleScene& scene, const DeviceBuffer<Float4>& from, bool marks, bool planes);
   absl::Status ShortenTissue(Queue& queue, const ObstacleScene& scene, int round);
   /// Tools of which a capsule `is_met` go as far as they get; capsules that pass through tissue go along.

@@ -24,7 +24,7 @@ absl::Status StateCheck::Init(Queue& queue, const ProgramDefines& defines, uint3
 }
 
 absl::Status StateCheck::Bind(const TissueBuffers& tissue) {
-  PALPATE_RETURN_IF_ERROR(finish_step_.Bind(Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_start", tissue.x_start),
+  PALPATE_RETURN_IF_ERROR(finish_step_.Bind(Arg("p", tissue.params), Arg("gate", tissue.gate), Arg("x", tissue.x), Arg("x_start", tissue.x_start),
                                             Arg("velocity", tissue.velocity), Arg("velocity_before", tissue.velocity_before),
                                             Arg("mass", tissue.mass), Arg("original_index", tissue.original_index),
                                             Arg("tets", tissue.tets), Arg("tet_rest", tissue.tet_rest), Arg("partials", partials_)));
@@ -37,7 +37,14 @@ absl::Status StateCheck::Finish(Queue& queue) { return queue.Enqueue(finish_step
 absl::Status StateCheck::Inspect(Queue& queue) { return queue.Enqueue(inspect_state_, Partials()); }
 
 absl::StatusOr<StateSums> StateCheck::Read(Queue& queue) {
-  PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(partials_, std::span<StepPartial>(partials_host_)));
+  PALPATE_RETURN_IF_ERROR(EnqueueRead(queue));
+  PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
+  return Take();
+}
+
+absl::Status StateCheck::EnqueueRead(Queue& queue) { return queue.EnqueueRead(partials_, std::span<StepPartial>(partials_host_)); }
+
+StateSums StateCheck::Take() const {
   StateSums sums;
   for (const StepPartial& partial : partials_host_) {
     sums.hash += partial.hash;

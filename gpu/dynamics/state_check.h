@@ -35,6 +35,9 @@ class StateCheck {
   absl::Status Inspect(Queue& queue);  ///< enqueues the sums of the state as it is
   /// Of the newest Finish() or Inspect(). Blocking.
   absl::StatusOr<StateSums> Read(Queue& queue);
+  /// The same in two parts: Take() after the next blocking call.
+  absl::Status EnqueueRead(Queue& queue);
+  StateSums Take() const;
 
   size_t device_bytes() const { return partials_.size_bytes(); }
 

@@ -132,7 +132,7 @@ absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {
 
 absl::Status SurfaceContacts::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: what is not used here is of a step, an option, or keeps no state.
-  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, are_bodies_known, surface, reach, boxes, check,
+  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, expects_detection, are_bodies_known, surface, reach, boxes, check,
                           filter, tangles, pairs, components, detector, x_sweep, detected, certified, truncated] = *this;
   archive.Enter("SurfaceContacts");
   archive(statistics, reach);
@@ -193,7 +193,9 @@ absl::Status SurfaceContacts::LookAhead(Queue& queue, const DeviceBuffer<Float4>
 absl::Status SurfaceContacts::Detect(Queue& queue, const CertifiedPositions& x, bool at_start, Look look) {
   const Clock::time_point mark = Clock::now();
   if (follower_ != nullptr && !at_start) PALPATE_RETURN_IF_ERROR(follower_->Detected(queue));
-  if (look == Look::kKnownPairs) {
+  if (look == Look::kAlreadyLooked) {
+    ++statistics_.detections;
+  } else if (look == Look::kKnownPairs) {
     PALPATE_RETURN_IF_ERROR(reach_.Spend(queue, *surface_.device(), certified_, x.x()));
     PALPATE_RETURN_IF_ERROR(detector_.Refresh(queue, x.x()));
   } else {
@@ -273,11 +275,23 @@ absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue
   PALPATE_RETURN_IF_ERROR(queue.Copy(x_start, certified_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(LookAhead(queue, x_start, x));
   const CertifiedPositions start(x_start);  // the step before ended there
-  PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, truncated_));
-  is_idle_ = moves.bad > 0;
-  if (!is_idle_ && !surface_.meets_itself()) {
-    PALPATE_ASSIGN_OR_RETURN(is_idle_, AreBodiesApart(queue, start, x, reach_.range_m()));
+  const bool asks_for_boxes = !surface_.meets_itself();
+  PALPATE_RETURN_IF_ERROR(check_.Enqueue(queue, reach_, surface_.device()->vertex_groups, certified_, x, truncated_));
+  if (asks_for_boxes) {
+    PALPATE_RETURN_IF_ERROR(boxes_.Enqueue(queue, surface_.vertex_groups(), layout_.self_collision.size(), start.x(), x));
   }
+  // What has been asked for comes with the answer of the detection, which is not thrown away as long as steps are like the one before.
+  const bool looks_ahead = expects_detection_;
+  const Clock::time_point mark = Clock::now();
+  const absl::Status looked =
+      looks_ahead ? detector_.Run(queue, start.x(), reach_.range_m(), reach_.reaches()) : queue.FinishBlocking();
+  statistics_.detect_ms += looks_ahead ? MillisecondsSince(mark) : 0;
+  const bool has_waited = looked.ok() && surface_.device()->triangle_count > 0;
+  if (!has_waited) PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
+  const Moves moves = check_.Take();
+  is_idle_ = moves.bad > 0;
+  if (!is_idle_ && asks_for_boxes) is_idle_ = boxes_.AreApart(reach_.range_m());
+  expects_detection_ = !is_idle_ && moves.beyond_cap == 0;
   if (moves.bad > 0) {
     PALPATE_RETURN_IF_ERROR(ClearPairs(queue));
     return std::nullopt;
@@ -290,7 +304,8 @@ absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue
   const bool goes_beyond = moves.beyond_cap > 0;
   bool goes_far = goes_beyond;
   if (!goes_beyond) {
-    PALPATE_RETURN_IF_ERROR(Detect(queue, start, /*at_start=*/true, Look::kEverything));
+    PALPATE_RETURN_IF_ERROR(looked);
+    PALPATE_RETURN_IF_ERROR(Detect(queue, start, /*at_start=*/true, looks_ahead ? Look::kAlreadyLooked : Look::kEverything));
     if (pairs_.has_cuts()) {
       // The bounds are on moves in the world: lips almost in touch would hold back the one that goes ahead of the other when both move.
       PALPATE_ASSIGN_OR_RETURN(const bool is_within, IsWithinPlanes(queue, x));
@@ -315,8 +330,7 @@ absl::Status SurfaceContacts::MayDetectAgain(Queue& queue, const DeviceBuffer<Fl
   *restarted = false;
   if (is_idle_ || statistics_.detections >= options_.max_detections) return absl::OkStatus();
   PALPATE_ASSIGN_OR_RETURN(const Moves moves, CheckMoves(queue, x, touched));
-  const auto limit = static_cast<uint32_t>(kTruncatedShare * std::min<uint32_t>(vertex_count_, 4 * pairs_.count()));
-  if (moves.bad > 0 || (moves.beyond_cap == 0 && moves.truncated <= limit)) return absl::OkStatus();
+  if (moves.bad > 0 || (moves.beyond_cap == 0 && moves.truncated <= TruncatedLimit())) return absl::OkStatus();
   *restarted = true;
   if (moves.within_cap() && moves.used_up == 0) return Detect(queue, CertifiedPositions(x), /*at_start=*/false, Look::kKnownPairs);
   if (moves.beyond_cap > 0) {
@@ -367,8 +381,17 @@ absl::StatusOr<bool> SurfaceContacts::CertifyFromStart(Queue& queue, const Devic
 }
 
 absl::Status SurfaceContacts::CloseStep(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x) {
-  if (options_.check_intersections || statistics_.intersections > 0) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
+  PALPATE_RETURN_IF_ERROR(MayFindTangles(queue, x));
   return pairs_.Linearize(queue, *surface_.device(), reach_.params(), x, x_start, nullptr);  // bodies may have been taken back
+}
+
+absl::Status SurfaceContacts::MayFindTangles(Queue& queue, const DeviceBuffer<Float4>& x) {
+  return options_.check_intersections || statistics_.intersections > 0 ? FindTangles(queue, x) : absl::OkStatus();
+}
+
+/// Vertices that may be held back before it is worth looking again.
+uint32_t SurfaceContacts::TruncatedLimit() const {
+  return static_cast<uint32_t>(kTruncatedShare * std::min<uint32_t>(vertex_count_, 4 * pairs_.count()));
 }
 
 size_t SurfaceContacts::device_bytes() const {
@@ -398,6 +421,31 @@ absl::Status SweptSurfaces::ShiftComponents(Queue& queue, const DeviceBuffer<flo
                              {.x = x_, .x_start = x_start_, .detected = &c.detected_, .x_before = &x_before, .x_before2 = &x_before2});
 }
 
+bool SweptSurfaces::can_run_ahead() const { return !contacts_->is_idle_ && contacts_->follower_ == nullptr; }
+
+absl::Status SweptSurfaces::CheckAhead(Queue& queue, StepGate& gate, const DeviceBuffer<uint32_t>& gate_buffer, uint32_t number) {
+  SurfaceContacts& c = *contacts_;
+  if (c.statistics_.detections >= c.options_.max_detections) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(
+      c.check_.Launch(queue, c.reach_, c.surface_.device()->vertex_groups, c.certified_, *x_, *touched_));
+  return gate.JudgeMoves(queue, gate_buffer, c.check_.partials(), c.TruncatedLimit(), /*asks_for_bad=*/false, number);
+}
+
+absl::StatusOr<CertifiedSurfaces> SweptSurfaces::CertifyAhead(Queue& queue, StepGate& gate, const DeviceBuffer<uint32_t>& gate_buffer) {
+  SurfaceContacts& c = *contacts_;
+  PALPATE_RETURN_IF_ERROR(
+      c.check_.Enqueue(queue, c.reach_, c.surface_.device()->vertex_groups, c.certified_, *x_, *touched_));
+  PALPATE_RETURN_IF_ERROR(gate.JudgeMoves(queue, gate_buffer, c.check_.partials(), UINT32_MAX, /*asks_for_bad=*/true, StepGate::kEnd));
+  PALPATE_RETURN_IF_ERROR(c.pairs_.Linearize(queue, *c.surface_.device(), c.reach_.params(), *x_, *x_start_, nullptr));
+  return CertifiedSurfaces(c, *x_start_, *x_, *touched_);
+}
+
+absl::Status CertifiedSurfaces::TakeChecks(Queue& queue) {
+  SurfaceContacts& c = *contacts_;
+  c.statistics_.truncated_vertices = c.check_.Take().truncated;
+  return c.MayFindTangles(queue, *x_);
+}
+
 absl::StatusOr<CertifiedSurfaces> SweptSurfaces::Certify(Queue& queue) && {
   PALPATE_RETURN_IF_ERROR(contacts_->Certify(queue, *x_start_, *x_, *touched_));
   return CertifiedSurfaces(*contacts_, *x_start_, *x_, *touched_);
@@ -407,9 +455,13 @@ absl::StatusOr<bool> CertifiedSurfaces::CertifyFromStart(Queue& queue) {
   return contacts_->CertifyFromStart(queue, *x_start_, *x_, *touched_);
 }
 
-absl::StatusOr<std::span<const SurfaceReport>> CertifiedSurfaces::Report(Queue& queue) {
+absl::Status CertifiedSurfaces::EnqueueReport(Queue& queue) {
+  return contacts_->pairs_.EnqueueReport(queue, contacts_->reach_.params(), *x_, *x_start_);
+}
+
+absl::StatusOr<std::span<const SurfaceReport>> CertifiedSurfaces::TakeReport(Queue& queue) {
   SurfaceContacts& c = *contacts_;
-  PALPATE_ASSIGN_OR_RETURN(const std::span<const SurfaceReport> reports, c.pairs_.Report(queue, c.reach_.params(), *x_, *x_start_));
+  PALPATE_ASSIGN_OR_RETURN(const std::span<const SurfaceReport> reports, c.pairs_.TakeReport(queue, c.reach_.params(), *x_, *x_start_));
   c.statistics_.acting = static_cast<uint32_t>(reports.size());
   return reports;
 }

@@ -242,6 +242,24 @@ __kernel void check_moves(uint vertex_count, const __global SurfaceParams* p, co
   partials[me] = out;
 }
 
+/* See StepGate. Work-item: one. */
+__kernel void judge_moves(uint parts, const __global MovePartial* moves, uint limit, uint asks_for_bad, uint number, __global uint* gate) {
+  if (get_global_id(0) != 0 || gate[0] != 0) return;
+  uint beyond_cap = 0, truncated = 0, bad = 0;
+  for (uint i = 0; i < parts; ++i) {
+    beyond_cap += moves[i].beyond_cap;
+    truncated += moves[i].truncated;
+    bad += moves[i].bad;
+  }
+  if (bad != 0 ? asks_for_bad != 0 : beyond_cap != 0 || truncated > limit) gate[0] = number;
+}
+
+/* Work-item: one. */
+__kernel void judge_obstacles(const __global ObstacleCounters* counters, uint number, __global uint* gate) {
+  if (get_global_id(0) != 0 || gate[0] != 0) return;
+  if ((counters->meetings | counters->behind | counters->bad) != 0) gate[0] = number;
+}
+
 /* Every pair that pushes, for the host, which sorts them. Counts past capacity. Work-item: pair. */
 __kernel void report_pairs(uint count, uint capacity, const __global SurfaceParams* p, const __global float4* x,
                            const __global float4* x_start, const __global SurfaceContact* contacts, const __global SurfacePair* pairs,

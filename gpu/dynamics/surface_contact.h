@@ -18,6 +18,7 @@
 #include "gpu/dynamics/surface_follower.h"
 #include "gpu/dynamics/surface_options.h"
 #include "gpu/dynamics/surface_pairs.h"
+#include "gpu/dynamics/step_gate.h"
 #include "gpu/dynamics/surface_reach.h"
 #include "gpu/dynamics/tangle_monitor.h"
 #include "gpu/dynamics/tissue_layout.h"
@@ -142,8 +143,9 @@ class SurfaceContacts {
   absl::StatusOr<Moves> CheckMoves(Queue& queue, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   absl::StatusOr<bool> AreBodiesApart(Queue& queue, const CertifiedPositions& from, const DeviceBuffer<Float4>& to, float distance_m);
   /// What a detection looks at: everything; the pairs of the last one, because those are all that can be near (Moves::used_up); or these
-  /// but for bodies of which too little is known (SurfaceReach::stale), whose reaches are set by then.
-  enum class Look : uint8_t { kEverything, kKnownPairs, kStaleBodies };
+  /// but for bodies of which too little is known (SurfaceReach::stale), whose reaches are set by then. Or the detector has just looked at
+  /// everything.
+  enum class Look : uint8_t { kEverything, kKnownPairs, kStaleBodies, kAlreadyLooked };
   /// Pairs at x, within the reaches that are set.
   absl::Status Detect(Queue& queue, const CertifiedPositions& x, bool at_start, Look look);
   absl::Status LookAhead(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
@@ -153,6 +155,8 @@ class SurfaceContacts {
   absl::StatusOr<bool> IsWithinPlanes(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status BoundGuess(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status FindTangles(Queue& queue, const DeviceBuffer<Float4>& x);
+  absl::Status MayFindTangles(Queue& queue, const DeviceBuffer<Float4>& x);
+  uint32_t TruncatedLimit() const;
   absl::Status CloseStep(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
   // Of the two classes below.
   absl::Status MayDetectAgain(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x,
@@ -168,6 +172,7 @@ class SurfaceContacts {
   SurfaceFollower* follower_ = nullptr;
   SurfaceStatistics statistics_;
   bool is_idle_ = false;           // nothing can meet in this step
+  bool expects_detection_ = false; // at the start of the next step, since that of this one had it
   bool are_bodies_known_ = false;  // to reach_
 
   ContactSurface surface_;
@@ -194,6 +199,11 @@ class SweptSurfaces {
   /// Between sweeps: certifies x and detects anew if moves were held back by much or went far, and detections are left. Returns whether it
   /// did. `touched` marks truncated vertices with bit 1.
   absl::StatusOr<bool> MayDetectAgain(Queue& queue);
+  /// For a host that runs ahead (StepGate): whether it can, as things are; MayDetectAgain as check `number`, closing the gate where that
+  /// would do anything; and Certify likewise, as the last check. What that returns holds if the gate stays open, after TakeChecks.
+  bool can_run_ahead() const;
+  absl::Status CheckAhead(Queue& queue, StepGate& gate, const DeviceBuffer<uint32_t>& gate_buffer, uint32_t number);
+  absl::StatusOr<CertifiedSurfaces> CertifyAhead(Queue& queue, StepGate& gate, const DeviceBuffer<uint32_t>& gate_buffer);
 
   /// FreeComponents::Shift at x. The detection moves along, and so do x_before and x_before2 (empty: none); components approach each other
   /// by a share of their distance then, which the planes leave to this.
@@ -222,8 +232,11 @@ class CertifiedSurfaces {
   /// there. Returns whether that changed x.
   absl::StatusOr<bool> CertifyFromStart(Queue& queue);
 
-  /// Pairs that push at x, in canonical order; valid until the next call.
-  absl::StatusOr<std::span<const SurfaceReport>> Report(Queue& queue);
+  /// Pairs that push at x, in canonical order; valid until the next call. In two parts: the second after the next blocking call.
+  /// After CertifyAhead and a blocking call, if the gate is open. Blocks where crossings are looked for.
+  absl::Status TakeChecks(Queue& queue);
+  absl::Status EnqueueReport(Queue& queue);
+  absl::StatusOr<std::span<const SurfaceReport>> TakeReport(Queue& queue);
 
  private:
   friend class SweptSurfaces;

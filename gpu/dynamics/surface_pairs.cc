@@ -148,23 +148,33 @@ absl::Status SurfacePairs::BoundMoves(Queue& queue, const DeviceBuffer<Float4>& 
                       Arg("touched", touched));
 }
 
-absl::StatusOr<std::span<const SurfaceReport>> SurfacePairs::Report(Queue& queue, const DeviceBuffer<SurfaceParams>& params,
-                                                                    const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start) {
+absl::Status SurfacePairs::EnqueueReport(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& x,
+                                         const DeviceBuffer<Float4>& x_start) {
+  const size_t expected = std::max<size_t>(kLeastReports, report_count_ + report_count_ / 4);  // as in the step before, and a little
+  report_count_ = 0;
   reports_host_.clear();
-  uint32_t count = 0;
-  while (count_ > 0) {
-    PALPATE_RETURN_IF_ERROR(Grow(queue.context(), reports_, std::max<size_t>(kLeastReports, count), "surface reports"));
-    PALPATE_RETURN_IF_ERROR(queue.Fill(counter_, 0U));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(report_pairs_, {count_, kSurfaceGroup}, Arg("count", count_),
-                                         Arg("capacity", static_cast<uint32_t>(reports_.count())), Arg("p", params), Arg("x", x),
-                                         Arg("x_start", x_start), Arg("contacts", contacts_), Arg("pairs", pairs_), Arg("header", counter_),
-                                         Arg("reports", reports_)));
-    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counter_, std::span<uint32_t>(&count, 1)));
-    if (count > reports_.count()) continue;
-    reports_host_.resize(count);
-    if (count > 0) PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(reports_, std::span<SurfaceReport>(reports_host_)));
-    break;
+  if (count_ == 0) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(Grow(queue.context(), reports_, expected, "surface reports"));
+  PALPATE_RETURN_IF_ERROR(queue.Fill(counter_, 0U));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(report_pairs_, {count_, kSurfaceGroup}, Arg("count", count_),
+                                       Arg("capacity", static_cast<uint32_t>(reports_.count())), Arg("p", params), Arg("x", x),
+                                       Arg("x_start", x_start), Arg("contacts", contacts_), Arg("pairs", pairs_), Arg("header", counter_),
+                                       Arg("reports", reports_)));
+  reports_host_.resize(expected);
+  PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(counter_, std::span<uint32_t>(&report_count_, 1)));
+  return queue.EnqueueRead(reports_, std::span<SurfaceReport>(reports_host_));
+}
+
+absl::StatusOr<std::span<const SurfaceReport>> SurfacePairs::TakeReport(Queue& queue, const DeviceBuffer<SurfaceParams>& params,
+                                                                        const DeviceBuffer<Float4>& x,
+                                                                        const DeviceBuffer<Float4>& x_start) {
+  if (report_count_ > reports_.count()) {  // grow and run the stage again
+    PALPATE_RETURN_IF_ERROR(EnqueueReport(queue, params, x, x_start));
+    PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
   }
+  const size_t read = std::min<size_t>(reports_host_.size(), report_count_);
+  reports_host_.resize(report_count_);
+  if (read < report_count_) PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(reports_, std::span(reports_host_).subspan(read), read));
   std::sort(reports_host_.begin(), reports_host_.end(),
             [](const SurfaceReport& a, const SurfaceReport& b) { return std::tie(a.kind, a.a, a.b) < std::tie(b.kind, b.a, b.b); });
   return std::span<const SurfaceReport>(reports_host_);
@@ -180,7 +190,7 @@ size_t SurfacePairs::device_bytes() const {
 absl::Status SurfacePairs::SaveState(Queue& queue, StateWriter& archive) const {
   // All members, so that a new one is not forgotten: what is not used here follows from the layout, or is of a step.
   [[maybe_unused]] const auto& [layout, scene, options, count, generation, edition, has_cuts, contacts, vertex_origins_host,
-                                vertex_stiffness_host, reports_host, sort, make, bound_entries, linearize, bound_moves, report, clear_ways,
+                                vertex_stiffness_host, reports_host, report_count, sort, make, bound_entries, linearize, bound_moves, report, clear_ways,
                                 rest, role_planes, planes, vertex_origins, keys, sorted_keys, entries, begins, counter, vertex_stiffness,
                                 thinner, clear, is_near, pairs, ways, rows, reports] = *this;
   std::vector<uint32_t> host(begins.count());

@@ -45,9 +45,12 @@ class SurfacePairs {
   /// Enqueues: takes moves x since the detection back behind the planes, and marks their vertices in `touched`.
   absl::Status BoundMoves(Queue& queue, const DeviceBuffer<Float4>& detected, const DeviceBuffer<Float4>& x,
                           const DeviceBuffer<uint8_t>& touched);
-  /// Pairs that push at x, as they were linearised, in canonical order; valid until the next call. Blocking reads.
-  absl::StatusOr<std::span<const SurfaceReport>> Report(Queue& queue, const DeviceBuffer<SurfaceParams>& params,
-                                                        const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start);
+  /// Pairs that push at x, as they were linearised, in canonical order; valid until the next call. Enqueues the report.
+  absl::Status EnqueueReport(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const DeviceBuffer<Float4>& x,
+                             const DeviceBuffer<Float4>& x_start);
+  /// After the next blocking call, with the same arguments. Blocks where there were many more than in the report before.
+  absl::StatusOr<std::span<const SurfaceReport>> TakeReport(Queue& queue, const DeviceBuffer<SurfaceParams>& params,
+                                                            const DeviceBuffer<Float4>& x, const DeviceBuffer<Float4>& x_start);
 
   /// What is left of the pairs of the step before: rigid bodies ask which vertices had some while the next detection runs. Blocking.
   absl::Status SaveState(Queue& queue, StateWriter& archive) const;
@@ -83,6 +86,7 @@ class SurfacePairs {
   std::vector<uint32_t> vertex_origins_host_;
   std::vector<float> vertex_stiffness_host_;
   std::vector<SurfaceReport> reports_host_;
+  uint32_t report_count_ = 0;  // of the last report
 
   RadixSort<uint32_t> sort_;
   Kernel make_pairs_, bound_entries_, linearize_pairs_, bound_moves_, report_pairs_, clear_ways_;

@@ -1126,7 +1126,8 @@ __kernel void accelerate(const __global StepParams* p, float omega, __global flo
 
 /* Moves vertices by share[0] of `moves`, as far as their bounds allow, and with them where they were in the sweeps before: what these moves
    mend, the recurrence must not carry on. Work-item: free vertex. */
-__kernel void move_along(const __global StepParams* p, const __global float4* moves, const __global float* share, __global float4* x,
+__kernel void move_along(const __global StepParams* p, const __global uint* gate, const __global float4* moves, const __global float* share,
+                         __global float4* x,
                          uint has_history, __global float4* x_before, __global float4* x_before2, __global uchar* touched,
                          const __global uint* held_axes BOUND_ARGS
 #if PALPATE_SURFACE
@@ -1135,7 +1136,7 @@ __kernel void move_along(const __global StepParams* p, const __global float4* mo
 #endif
 ) {
   const uint v = (uint)get_global_id(0);
-  if (v >= p->free_count) return;
+  if (v >= p->free_count || gate[0] != 0) return;
   const float3 move = share[0] * moves[v].xyz;
   if (!(dot(move, move) > 0.0f)) return;
   const float4 xv = x[v];
@@ -1225,9 +1226,10 @@ static inline void check_state(const __global StepParams* p, uint me, uint items
 }
 
 /* Velocities of the step, and what the host checks after it. Work-item: a contiguous share of the vertices and tets, one partial each. */
-__kernel void finish_step(const __global StepParams* p, const __global float4* x, const __global float4* x_start, __global float4* velocity,
+__kernel void finish_step(const __global StepParams* p, const __global uint* gate, const __global float4* x, const __global float4* x_start, __global float4* velocity,
                           __global float4* velocity_before, const __global float* mass, const __global uint* original_index,
                           const __global uint4* tets, const __global float4* tet_rest, __global StepPartial* partials) {
+  if (gate[0] != 0) return;
   const uint items = (uint)get_global_size(0);
   const uint me = (uint)get_global_id(0);
   const uint share = (p->vertex_count + items - 1) / items;

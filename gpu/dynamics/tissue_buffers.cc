@@ -37,6 +37,7 @@ absl::StatusOr<TissueBuffers> TissueBuffers::Create(Queue& queue, const TissueLa
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.x_before, history, "positions_before"));
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.x_before2, history, "positions_before2"));
   PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.touched, n, "touched"));
+  PALPATE_RETURN_IF_ERROR(Zeros(queue, &b.gate, 1, "gate"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.mass, layout.mass_kg.values(), "masses"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.mass_damping, layout.mass_damping_per_s.values(), "mass_damping"));
   PALPATE_RETURN_IF_ERROR(Upload(queue, &b.held_axes, layout.held_axes.values(), "held_axes"));
@@ -92,7 +93,7 @@ absl::Status TissueBuffers::Follow(const TissueLayout& layout, const TissueLayou
 size_t TissueBuffers::device_bytes() const {
   size_t sum = 0;
   const auto add = [&](const auto&... buffers) { sum += (buffers.size_bytes() + ...); };
-  add(params, x, x_start, y, velocity, velocity_before, x_before, x_before2, touched, mass, mass_damping, original_index, held_axes);
+  add(params, x, x_start, y, velocity, velocity_before, x_before, x_before2, touched, gate, mass, mass_damping, original_index, held_axes);
   add(block_range, vertex_triangle_range, block_vertex, corner_index, vertex_triangles, corner_real, corner_strain, tets, triangles);
   add(tet_rest, tet_moduli, rotations);
   return sum;

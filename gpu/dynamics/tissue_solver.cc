@@ -58,28 +58,37 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
   if (targets.size() != tools_.collider_count()) {
     return absl::InvalidArgumentError(absl::StrCat(targets.size(), " collider targets for ", tools_.collider_count(), " colliders"));
   }
-  TissueTimes times;
-  Clock::time_point mark = Clock::now();
+  const Clock::time_point begin = Clock::now();
+  queue_->StampNext(&clock_.begin_ms);
   PALPATE_ASSIGN_OR_RETURN(std::optional<SweptSurfaces> swept, Predict());
   PALPATE_RETURN_IF_ERROR(sweeps_.Begin(*queue_, tissue_));
   if (before_tools) before_tools();
   PALPATE_RETURN_IF_ERROR(tools_.Begin(*queue_, layout_.triangle_count, aims_.Aim(tools_.states(), targets)));
   if (tools_.any_coupled()) PALPATE_RETURN_IF_ERROR(SolveToolsAlone());
   PALPATE_RETURN_IF_ERROR(anchors_.SolveClips(*queue_, tissue_, tools_.colliders()));
-  PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
-  times.detect_ms = MillisecondsSince(&mark);
 
-  PALPATE_RETURN_IF_ERROR(SweepAll(swept, residuals));
-  PALPATE_ASSIGN_OR_RETURN(std::optional<CertifiedSurfaces> certified, Certify(std::move(swept)));
-  PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
-  times.solve_ms = MillisecondsSince(&mark);
-
+  queue_->StampNext(&clock_.solve_ms);
+  PALPATE_RETURN_IF_ERROR(BeginSweeps());
+  std::optional<CertifiedSurfaces> certified;
+  const bool ran_ahead = residuals == nullptr && CanRunAhead(swept);
+  if (ran_ahead) {
+    PALPATE_ASSIGN_OR_RETURN(certified, RunAhead(swept));
+  }
+  if (!ran_ahead || gate_.closed_by() != StepGate::kOpen) {
+    const bool sweeps_are_done = ran_ahead && gate_.closed_by() == StepGate::kEnd;
+    if (ran_ahead) PALPATE_RETURN_IF_ERROR(gate_.Open(*queue_, tissue_.gate));
+    if (!sweeps_are_done) PALPATE_RETURN_IF_ERROR(SweepAll(swept, residuals));
+    PALPATE_ASSIGN_OR_RETURN(certified, Certify(std::move(swept)));
+    PALPATE_RETURN_IF_ERROR(FinishStep(certified));
+    PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
+  }
   ++steps_;
-  PALPATE_RETURN_IF_ERROR(tools_.Finish(*queue_, tissue_));
-  PALPATE_RETURN_IF_ERROR(state_check_.Finish(*queue_));
-  PALPATE_RETURN_IF_ERROR(ReportContacts(certified));
-  times.forces_ms = MillisecondsSince(&mark);
-  PALPATE_ASSIGN_OR_RETURN(const TissueStep step, Close(/*advance=*/true, times));
+  Clock::time_point mark = begin;
+  TissueTimes times = clock_.Times(MillisecondsSince(&mark));
+  PALPATE_RETURN_IF_ERROR(TakeReports(certified));
+  PALPATE_ASSIGN_OR_RETURN(TissueStep step, Close(/*advance=*/true));
+  times.readback_ms = MillisecondsSince(&mark);
+  step.times = times;
   aims_.Note(tools_.states(), targets);
   return step;
 }
@@ -87,8 +96,9 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Step(std::span<const ColliderTarg
 absl::StatusOr<TissueStep> TissueSolver::Impl::Inspect() {
   tools_.ForgetReport();
   surface_reports_.clear();
+  PALPATE_RETURN_IF_ERROR(EnqueueReads());
   PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
-  return Close(/*advance=*/false, {});
+  return Close(/*advance=*/false);
 }
 
 absl::Status TissueSolver::Impl::SolveToolsAlone() {
@@ -110,6 +120,60 @@ absl::StatusOr<std::optional<SweptSurfaces>> TissueSolver::Impl::Predict() {
   return surface_->Begin(*queue_, tissue_.x_start, tissue_.x, tissue_.touched);
 }
 
+absl::Status TissueSolver::Impl::BeginSweeps() {
+  sweep_count_ = 0;
+  sweeps_.BeginSweeps();
+  return correction_ && !recovery_.active() ? correction_->Begin(*queue_, tissue_) : absl::OkStatus();
+}
+
+/// Whether all that changes the state between the start of the sweeps and the end of the step obeys the gate, or does the same again.
+bool TissueSolver::Impl::CanRunAhead(const std::optional<SweptSurfaces>& swept) const {
+  if (!sweeps_.HasPhases() || sweeps_.UpdatesEachSweep() || rigid_ || options_.tolerance_m_per_s2 > 0) return false;
+  if (!surface_) return barrier_ != nullptr;
+  return swept && swept->can_run_ahead() && driven_.count() == 0 && !surface_->components().has_free();
+}
+
+/// The sweeps and the end of the step as if no check found anything, in one wait. If the gate is open then, the step is done. Else sweeps
+/// go on from where it was closed; kEnd: they are done.
+absl::StatusOr<std::optional<CertifiedSurfaces>> TissueSolver::Impl::RunAhead(std::optional<SweptSurfaces>& swept) {
+  ahead_.clear();
+  runs_ahead_ = true;
+  const absl::Status status = SweepAll(swept, nullptr);
+  runs_ahead_ = false;
+  PALPATE_RETURN_IF_ERROR(status);
+  std::optional<CertifiedSurfaces> certified;
+  if (swept) {
+    PALPATE_ASSIGN_OR_RETURN(certified, swept->CertifyAhead(*queue_, gate_, tissue_.gate));
+  }
+  if (barrier_) PALPATE_RETURN_IF_ERROR(barrier_->CertifyAhead(*queue_, Obstacles(), gate_, tissue_.gate));
+  PALPATE_RETURN_IF_ERROR(FinishStep(certified));
+  PALPATE_RETURN_IF_ERROR(gate_.EnqueueRead(*queue_, tissue_.gate));
+  PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
+  const uint32_t closed_by = gate_.closed_by();
+  if (closed_by == StepGate::kOpen) {
+    if (barrier_) aims_.ForgetCuts();
+    passing_colliders_ = 0;
+    if (certified) PALPATE_RETURN_IF_ERROR(certified->TakeChecks(*queue_));
+    return certified;
+  }
+  if (closed_by == StepGate::kEnd) return certified;
+  const auto check = std::ranges::find(ahead_, closed_by, &AheadCheck::sweep);
+  if (check == ahead_.end()) return absl::InternalError(absl::StrCat("a step was held up by check ", closed_by, ", which was not made"));
+  sweep_count_ = check->sweep;
+  sweeps_.GoBackTo(check->history);
+  return certified;
+}
+
+/// Velocities, the sums of the state and the reports, and what they are read into.
+absl::Status TissueSolver::Impl::FinishStep(std::optional<CertifiedSurfaces>& certified) {
+  queue_->StampNext(&clock_.forces_ms);
+  PALPATE_RETURN_IF_ERROR(tools_.Finish(*queue_, tissue_));
+  PALPATE_RETURN_IF_ERROR(state_check_.Finish(*queue_));
+  PALPATE_RETURN_IF_ERROR(EnqueueReports(certified));
+  return EnqueueReads();
+}
+
+/// From sweep_count_ on.
 absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, std::vector<double>* residuals) {
   const auto note_residual = [&]() -> absl::Status {
     if (residuals == nullptr) return absl::OkStatus();
@@ -117,19 +181,19 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
     residuals->push_back(residual);
     return absl::OkStatus();
   };
-  PALPATE_RETURN_IF_ERROR(note_residual());
+  if (sweep_count_ == 0) PALPATE_RETURN_IF_ERROR(note_residual());
   const uint32_t sweep_count = options_.iterations;
   const uint32_t check_period = std::max(kMinCheckPeriod, sweep_count / 4);
-  sweeps_.BeginSweeps();
   const bool corrects = correction_ && !recovery_.active();
-  if (corrects) PALPATE_RETURN_IF_ERROR(correction_->Begin(*queue_, tissue_));
   const bool shifts = swept && surface_->components().has_free();
   const auto is_checked_before = [&](uint32_t k) { return swept && k > 0 && k % check_period == 0; };
   const auto is_corrected_after = [&](uint32_t k) { return corrects && k % kCorrectionPeriod == 0 && k + 1 < sweep_count; };
   const auto is_shifted_after = [&](uint32_t k) { return shifts && (k < 2 || (k + 1) % kShiftPeriod == 0); };
-  bool is_last = false;
-  for (sweep_count_ = 0; !is_last;) {
-    if (is_checked_before(sweep_count_)) {
+  for (bool is_last = false; !is_last;) {
+    if (is_checked_before(sweep_count_) && runs_ahead_) {
+      ahead_.push_back({sweep_count_, sweeps_.history()});
+      PALPATE_RETURN_IF_ERROR(swept->CheckAhead(*queue_, gate_, tissue_.gate, sweep_count_));
+    } else if (is_checked_before(sweep_count_)) {
       PALPATE_ASSIGN_OR_RETURN(const bool has_jumped, swept->MayDetectAgain(*queue_));
       if (has_jumped) sweeps_.ForgetHistory();
     }
@@ -225,8 +289,7 @@ absl::StatusOr<std::optional<CertifiedSurfaces>> TissueSolver::Impl::Certify(std
   return certified;
 }
 
-/// Obstacles are certified after surfaces, and surfaces again where that moved tissue: both take moves back to the start of the step.
-absl::Status TissueSolver::Impl::CertifyObstacles(std::optional<CertifiedSurfaces>& certified) {
+ObstacleScene TissueSolver::Impl::Obstacles() {
   ObstacleScene scene;
   scene.triangles = &tissue_.triangles;
   scene.vertex_triangle_range = &tissue_.vertex_triangle_range;
@@ -238,6 +301,12 @@ absl::Status TissueSolver::Impl::CertifyObstacles(std::optional<CertifiedSurface
   scene.colliders = &tools_.colliders();
   scene.touched = &tissue_.touched;
   scene.rigid = rigid_.get();
+  return scene;
+}
+
+/// Obstacles are certified after surfaces, and surfaces again where that moved tissue: both take moves back to the start of the step.
+absl::Status TissueSolver::Impl::CertifyObstacles(std::optional<CertifiedSurfaces>& certified) {
+  const ObstacleScene scene = Obstacles();
   aims_.ForgetCuts();
   for (int turn = 0;; ++turn) {
     PALPATE_ASSIGN_OR_RETURN(const ObstacleOutcome outcome, barrier_->Certify(*queue_, scene));
@@ -250,13 +319,18 @@ absl::Status TissueSolver::Impl::CertifyObstacles(std::optional<CertifiedSurface
   }
 }
 
-/// Contacts of tools and surfaces, and what anchors pull with, in the caller's indices.
-absl::Status TissueSolver::Impl::ReportContacts(std::optional<CertifiedSurfaces>& certified) {
+/// Contacts of tools and surfaces, and what anchors pull with.
+absl::Status TissueSolver::Impl::EnqueueReports(std::optional<CertifiedSurfaces>& certified) {
   PALPATE_RETURN_IF_ERROR(tools_.EnqueueReport(*queue_, tissue_));
   PALPATE_RETURN_IF_ERROR(anchors_.EnqueueReports(*queue_, tissue_, tools_.colliders()));
+  return certified ? certified->EnqueueReport(*queue_) : absl::OkStatus();
+}
+
+/// The same in the caller's indices, after the wait.
+absl::Status TissueSolver::Impl::TakeReports(std::optional<CertifiedSurfaces>& certified) {
   surface_reports_.clear();
   if (certified) {
-    PALPATE_ASSIGN_OR_RETURN(const std::span<const SurfaceReport> reports, certified->Report(*queue_));
+    PALPATE_ASSIGN_OR_RETURN(const std::span<const SurfaceReport> reports, certified->TakeReport(*queue_));
     surface_reports_.assign(reports.begin(), reports.end());
     const auto original = [&](uint32_t v) { return layout_.original_index[SolverSlot{v}]; };
     for (SurfaceReport& r : surface_reports_) {
@@ -264,17 +338,20 @@ absl::Status TissueSolver::Impl::ReportContacts(std::optional<CertifiedSurfaces>
       r.vertices = {original(r.vertices.x), original(r.vertices.y), original(r.vertices.z), original(r.vertices.w)};
     }
   }
-  PALPATE_RETURN_IF_ERROR(queue_->FinishBlocking());
   anchors_.TakeReports();
   return tools_.CollectReport(*queue_, tissue_, layout_);
 }
 
-/// Reads the end of a step, keeps the state or the one before, and tells.
-absl::StatusOr<TissueStep> TissueSolver::Impl::Close(bool advance, TissueTimes times) {
-  Clock::time_point mark = Clock::now();
+/// What the end of a step is read from.
+absl::Status TissueSolver::Impl::EnqueueReads() {
   PALPATE_RETURN_IF_ERROR(gathered_.EnqueueRead(*queue_));
   PALPATE_RETURN_IF_ERROR(tools_.EnqueueRead(*queue_));
-  PALPATE_ASSIGN_OR_RETURN(const StateSums sums, state_check_.Read(*queue_));
+  return state_check_.EnqueueRead(*queue_);
+}
+
+/// After EnqueueReads and a wait: keeps the state or the one before, and tells.
+absl::StatusOr<TissueStep> TissueSolver::Impl::Close(bool advance) {
+  const StateSums sums = state_check_.Take();
   TissueStep step;
   step.hash = sums.hash;
   step.kinetic_energy_j = sums.kinetic_energy_j;
@@ -299,8 +376,6 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Close(bool advance, TissueTimes t
   step.passing_colliders = passing_colliders_;
   step.anchors = anchors_.reports();
   step.gathered_m = gathered_.positions_m();
-  times.readback_ms = MillisecondsSince(&mark);
-  step.times = times;
   return step;
 }
 

@@ -39,7 +39,7 @@ absl::Status TissueSolver::Impl::SaveState(StateWriter& archive) {
   // one step (component_shifts, barrier, state_check, energy, reports).
   [[maybe_unused]] auto& [queue, options, tuning, layout, edits, params, tissue, steps, sweep_count, predict, air, restitution, loads,
                           driven, rigid, surface, surface_generation, surface_reports, tools, aims, anchors, sweeps, correction,
-                          component_shifts, barrier, passing_colliders, state_check, gathered, recovery, energy] = *this;
+                          component_shifts, barrier, gate, runs_ahead, ahead, passing_colliders, clock, state_check, gathered, recovery, energy] = *this;
   archive(LayoutToSave(), edits ? uint64_t{edits->delta_bytes} : uint64_t{0}, steps, passing_colliders, recovery, aims);
   PALPATE_RETURN_IF_ERROR(SaveBuffers(archive));
   PALPATE_RETURN_IF_ERROR(tools.SaveState(*queue, layout, archive));
@@ -78,7 +78,7 @@ absl::Status TissueSolver::Impl::LoadState(StateReader& archive) {
 
 /// Of TissueBuffers what a step reads before it writes it, and is not the layout. The start of a step is where the one before ended.
 absl::Status TissueSolver::Impl::SaveBuffers(StateWriter& archive) {
-  [[maybe_unused]] auto& [params, x, x_start, y, velocity, velocity_before, x_before, x_before2, touched, mass, mass_damping,
+  [[maybe_unused]] auto& [params, x, x_start, y, velocity, velocity_before, x_before, x_before2, touched, gate, mass, mass_damping,
                           original_index, held_axes, block_range, vertex_triangle_range, block_vertex, corner_index, vertex_triangles,
                           corner_real, corner_strain, tets, triangles, tet_rest, tet_moduli, rotations] = tissue_;
   archive.Enter("TissueBuffers");

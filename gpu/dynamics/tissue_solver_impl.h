@@ -31,6 +31,20 @@
 
 namespace palpate::gpu {
 
+/// When the stages of a step began on the device: what a single wait tells, which the end of the step needs anyway.
+struct StepClock {
+  double begin_ms = 0, solve_ms = 0, forces_ms = 0;
+
+  /// What the device took for stages, and for the last what is left of the time since the step began.
+  TissueTimes Times(double since_begin_ms) const {
+    TissueTimes times;
+    times.detect_ms = std::max(solve_ms - begin_ms, 0.0);
+    times.solve_ms = std::max(forces_ms - solve_ms, 0.0);
+    times.forces_ms = std::max(since_begin_ms - times.detect_ms - times.solve_ms, 0.0);
+    return times;
+  }
+};
+
 /// What tissue_solver.h hides: the stages of a step, each a class that owns its buffers and kernels, and the order in which they run. The
 /// step is in tissue_solver.cc; what stands before the first one in tissue_solver_setup.cc; the state, and how it goes on after an edit, in
 /// tissue_solver_state.cc. Stages read TissueBuffers and know of each other only what their calls name.
@@ -91,7 +105,12 @@ class TissueSolver::Impl {
 
   // A step, in this order; what is optional is what the scene does not have or the step could not certify.
   absl::StatusOr<std::optional<SweptSurfaces>> Predict();
+  absl::Status BeginSweeps();
   absl::Status SweepAll(std::optional<SweptSurfaces>& swept, std::vector<double>* residuals);
+  bool CanRunAhead(const std::optional<SweptSurfaces>& swept) const;
+  absl::Status FinishStep(std::optional<CertifiedSurfaces>& certified);
+  absl::StatusOr<std::optional<CertifiedSurfaces>> RunAhead(std::optional<SweptSurfaces>& swept);
+  ObstacleScene Obstacles();
   absl::Status Sweep(std::optional<SweptSurfaces>& swept, uint32_t count);
   absl::Status SweepInPhases(std::optional<SweptSurfaces>& swept, uint32_t count);
   absl::Status SolveToolsAlone();
@@ -99,8 +118,10 @@ class TissueSolver::Impl {
   absl::Status BeforeSweep(std::optional<SweptSurfaces>& swept);
   absl::StatusOr<std::optional<CertifiedSurfaces>> Certify(std::optional<SweptSurfaces> swept);
   absl::Status CertifyObstacles(std::optional<CertifiedSurfaces>& certified);
-  absl::Status ReportContacts(std::optional<CertifiedSurfaces>& certified);
-  absl::StatusOr<TissueStep> Close(bool advance, TissueTimes times);
+  absl::Status EnqueueReports(std::optional<CertifiedSurfaces>& certified);
+  absl::Status TakeReports(std::optional<CertifiedSurfaces>& certified);
+  absl::Status EnqueueReads();
+  absl::StatusOr<TissueStep> Close(bool advance);
   absl::Status SetRestitution(const TissueModel& model);
   std::optional<uint32_t> ImpactBody(uint32_t slot) const;
   struct Impacts {
@@ -163,7 +184,14 @@ class TissueSolver::Impl {
   std::unique_ptr<CoarseCorrection> correction_;  // null: none
   ComponentShifts component_shifts_;
   std::unique_ptr<ObstacleBarrier> barrier_;  // null: no obstacles
+  StepGate gate_;
+  bool runs_ahead_ = false;  // the host enqueues sweeps before it knows what the checks between them find
+  struct AheadCheck {
+    uint32_t sweep = 0, history = 0;  // before which, and TissueSweeps::history() then
+  };
+  std::vector<AheadCheck> ahead_;
   uint32_t passing_colliders_ = 0;
+  StepClock clock_;
   StateCheck state_check_;
   GatheredPositions gathered_;
   TangleRecovery recovery_;

@@ -94,6 +94,7 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
     PALPATE_ASSIGN_OR_RETURN(
         barrier_, ObstacleBarrier::Create(*queue_, layout_, params_host_.collider_count, params_host_.plane_count, options.margin_m));
   }
+  if (surface_ || barrier_) PALPATE_RETURN_IF_ERROR(gate_.Init(*queue_, old == nullptr ? nullptr : &old->gate_));
   if (model.rigid.empty() && !model.joints.empty()) return absl::InvalidArgumentError("joints: there are no rigid bodies");
   if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
   PALPATE_RETURN_IF_ERROR(SetRestitution(model));

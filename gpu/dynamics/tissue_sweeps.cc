@@ -136,7 +136,7 @@ absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("touched", tissue.touched), Arg("held_axes", tissue.held_axes)));
   if (HasPhases()) {
     PALPATE_RETURN_IF_ERROR(run_phases_.Bind(
-        Arg("omegas", omegas_), Arg("tickets", tickets_), Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_before", tissue.x_before),
+        Arg("omegas", omegas_), Arg("gate", tissue.gate), Arg("tickets", tickets_), Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_before", tissue.x_before),
         Arg("x_before2", tissue.x_before2), Arg("x_start", tissue.x_start), Arg("y", tissue.y), Arg("mass", tissue.mass),
         Arg("block_range", tissue.block_range), Arg("corner_real", tissue.corner_real), Arg("corner_index", tissue.corner_index),
         Arg("corner_strain", tissue.corner_strain), Arg("rotations", tissue.rotations),
@@ -147,7 +147,7 @@ absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const
         Arg("held_axes", tissue.held_axes)));
   }
   if (moves_along_) {
-    PALPATE_RETURN_IF_ERROR(move_along_.Bind(Arg("p", tissue.params), Arg("x", tissue.x),
+    PALPATE_RETURN_IF_ERROR(move_along_.Bind(Arg("p", tissue.params), Arg("gate", tissue.gate), Arg("x", tissue.x),
                                              Arg("has_history", uint32_t{spectral_radius_ > 0 ? 1U : 0U}), Arg("x_before", tissue.x_before),
                                              Arg("x_before2", tissue.x_before2), Arg("touched", tissue.touched),
                                              Arg("held_axes", tissue.held_axes)));

@@ -78,6 +78,9 @@ class TissueSweeps {
   absl::Status Accelerate(Queue& queue);
   /// The positions jumped: the history says nothing about them.
   void ForgetHistory();
+  /// How far the recurrence has come, to go back to it.
+  uint32_t history() const { return plain_; }
+  void GoBackTo(uint32_t history) { plain_ = history; }
   /// Between sweeps: moves vertices by share[0] of `moves` [slot], as far as their bounds allow, and the history with them.
   absl::Status MoveAlong(Queue& queue, const DeviceBuffer<Float4>& moves, const DeviceBuffer<float>& share);
 

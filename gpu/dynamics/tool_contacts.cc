@@ -111,12 +111,12 @@ absl::Status ToolContacts::Bind(const TissueBuffers& tissue, const TissueAnchors
                                               Arg("triangles", tissue.triangles), Arg("colliders", colliders_), Arg("contacts", contacts_),
                                               Arg("triangle_colliders", triangle_colliders_)));
   PALPATE_RETURN_IF_ERROR(list_contacts_.Bind(Arg("p", tissue.params), Arg("triangle_colliders", triangle_colliders_), Arg("list", list_)));
-  PALPATE_RETURN_IF_ERROR(update_contacts_.Bind(Arg("p", tissue.params), Arg("triangles", tissue.triangles), Arg("colliders", colliders_),
+  PALPATE_RETURN_IF_ERROR(update_contacts_.Bind(Arg("p", tissue.params), Arg("gate", tissue.gate), Arg("triangles", tissue.triangles), Arg("colliders", colliders_),
                                                 Arg("list", list_), Arg("contacts", contacts_)));
   PALPATE_RETURN_IF_ERROR(solve_colliders_.Bind(
       Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_start", tissue.x_start), Arg("triangles", tissue.triangles), Arg("list", list_),
       Arg("contacts", contacts_), Arg("anchor_begin", anchors.begins()), Arg("anchors", anchors.anchors()), Arg("colliders", colliders_)));
-  return finish_colliders_.Bind(Arg("p", tissue.params), Arg("colliders", colliders_));
+  return finish_colliders_.Bind(Arg("p", tissue.params), Arg("gate", tissue.gate), Arg("colliders", colliders_));
 }
 
 absl::Status ToolContacts::BindAnchors(const TissueAnchors& anchors) { return solve_colliders_.Bind(Arg("anchors", anchors.anchors())); }

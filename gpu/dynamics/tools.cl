@@ -156,10 +156,10 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void li
 }
 
 /* Linearises every listed contact at the current iterate. Work-item: list entries, strided. */
-__kernel void update_contacts(const __global StepParams* p, const __global float4* x, const __global uint4* triangles,
+__kernel void update_contacts(const __global StepParams* p, const __global uint* gate, const __global float4* x, const __global uint4* triangles,
                               const __global Collider* colliders, const __global uint* list, uint notes_sides,
                               __global ToolContact* contacts) {
-  const uint count = list[0];
+  const uint count = gate[0] != 0 ? 0 : list[0];
   for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
     update_contact(p, list[1 + i], x, triangles, colliders, notes_sides, contacts);
   }
@@ -194,9 +194,9 @@ __kernel void report_anchors(uint anchor_count, const __global float4* x, const 
 }
 
 /* End of a step for the capsules. Work-item: collider. */
-__kernel void finish_colliders(const __global StepParams* p, __global Collider* colliders) {
+__kernel void finish_colliders(const __global StepParams* p, const __global uint* gate, __global Collider* colliders) {
   const uint c = (uint)get_global_id(0);
-  if (c >= p->collider_count) return;
+  if (c >= p->collider_count || gate[0] != 0) return;
   const float4 velocity = colliders[c].velocity;
   colliders[c].velocity = (float4)((colliders[c].tip.xyz - colliders[c].tip_start.xyz) * p->inv_dt, velocity.w);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 
 namespace palpate::gpu {
@@ -37,6 +38,8 @@ absl::StatusOr<std::unique_ptr<Queue>> Queue::Create(std::shared_ptr<Context> co
 Queue::~Queue() {
   if (queue_ == nullptr) return;
   clFinish(queue_);
+  for (const auto& [at_ms, event] : stamps_) clReleaseEvent(event);  // nobody waits for them
+  stamps_.clear();
   BookTimes();
   clReleaseCommandQueue(queue_);
 }
@@ -50,10 +53,20 @@ absl::Status Queue::Enqueue(Kernel& kernel, Range range) {
   const uint64_t launch = kernel.timer_->launches.fetch_add(1, std::memory_order_relaxed);
   const bool is_timed = time_one_in_ > 0 && launch % time_one_in_ == time_one_in_ / 2;
   cl_event event = nullptr;
-  const cl_int code = clEnqueueNDRangeKernel(queue_, kernel.kernel_, 1, nullptr, &global, &local, 0, nullptr, is_timed ? &event : nullptr);
+  const bool has_event = is_timed || !next_stamps_.empty();
+  const cl_int code = clEnqueueNDRangeKernel(queue_, kernel.kernel_, 1, nullptr, &global, &local, 0, nullptr, has_event ? &event : nullptr);
   if (code != CL_SUCCESS) return ClStatus(code, "clEnqueueNDRangeKernel", kernel.name_);
   Count(context_->launches_);
-  if (event != nullptr) pending_.emplace_back(kernel.timer_, event);
+  for (double* const at_ms : next_stamps_) {
+    clRetainEvent(event);
+    stamps_.emplace_back(at_ms, event);
+  }
+  next_stamps_.clear();
+  if (is_timed) {
+    pending_.emplace_back(kernel.timer_, event);
+  } else if (event != nullptr) {
+    clReleaseEvent(event);
+  }
   return absl::OkStatus();
 }
 
@@ -118,7 +131,23 @@ absl::Status Queue::FinishBlocking() {
   return ClStatus(code, "clFinish");
 }
 
+void Queue::StampNext(double* at_ms) {
+  if (context_->time_one_in() > 0) {
+    next_stamps_.push_back(at_ms);
+  } else {
+    *at_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+}
+
 void Queue::BookTimes() {
+  for (const auto& [at_ms, event] : stamps_) {
+    cl_ulong begin = 0;
+    if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(begin), &begin, nullptr) == CL_SUCCESS) {
+      *at_ms = static_cast<double>(begin) * 1e-6;
+    }
+    clReleaseEvent(event);
+  }
+  stamps_.clear();
   for (const auto& [timer, event] : pending_) {
     cl_ulong begin = 0;
     cl_ulong end = 0;

@@ -102,6 +102,10 @@ class Queue {
   /// Waits for everything enqueued and books the kernel times.
   absl::Status FinishBlocking();
 
+  /// When the next launch begins, to be written to `*at_ms` by the next blocking call: by the clock of the device, ms. Where the context
+  /// times no launches, it is that of the host, and the time of this call. `at_ms` lives until then.
+  void StampNext(double* at_ms);
+
   /// Pauses or resumes the timing of this queue's launches (on at first if the context times some); they are counted in any case.
   void set_timing(bool on) { time_one_in_ = on ? context_->time_one_in() : 0; }
 
@@ -124,6 +128,8 @@ class Queue {
   uint32_t time_one_in_ = 0;
   size_t usual_local_size_ = 1;
   std::vector<std::pair<Context::Timer*, cl_event>> pending_;
+  std::vector<double*> next_stamps_;                     // of the next launch
+  std::vector<std::pair<double*, cl_event>> stamps_;  // launches that have been enqueued
   std::vector<std::byte> staged_;  // of fixed size: commands read from it
   size_t staged_bytes_ = 0;        // in use
 };
