@@ -112,6 +112,13 @@ absl::Status MeasureSize(std::shared_ptr<gpu::Context> context, double tet_count
   report->Add(name, "contact_share_of_steps", static_cast<double>(in_contact) / counted, "ratio");
   report->Add(name, "contacts", contacts, "count");
   AddCommands(context->commands() - before, counted, name, report);
+  // Steady contact: the tool stays where it is.
+  const int held = 60;
+  for (int i = 0; i < 2 * held; ++i) {
+    if (i == held) before = context->commands();
+    PALPATE_RETURN_IF_ERROR(world->Step(commands).status());
+  }
+  AddCommands(context->commands() - before, held, name + "_held", report);
   return absl::OkStatus();
 }
 
@@ -483,6 +490,45 @@ absl::Status MeasureShell(const std::shared_ptr<gpu::Context>& context, int tria
   return absl::OkStatus();
 }
 
+/// scenes/hepatectomy.json with its edits: the left lobe of a liver is cut off and lies on a table.
+absl::Status MeasureHepatectomy(const std::shared_ptr<gpu::Context>& context, Report* report) {
+  const std::string name = "hepatectomy";
+  sim::SceneDescription scene;
+  scene.contact.check_intersections = true;
+  sim::BodyDescription body;
+  body.name = "liver";
+  PALPATE_ASSIGN_OR_RETURN(body.mesh, sim::GenerateLiver(kLength_m, 0.017));
+  body.material.young_modulus_pa = 5000;
+  body.material.poisson_ratio = 0.45;
+  body.material.density_kg_per_m3 = 1060;
+  body.material.damping_s = 0.01;
+  for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
+    if (body.mesh.vertices[v].x() > 0.04) body.fixed_vertices.push_back(v);
+  }
+  scene.bodies.push_back(std::move(body));
+  scene.obstacles = {{"table", sim::PlaneShape{.point_m = {0, 0, -0.09}}}};
+  PALPATE_ASSIGN_OR_RETURN(std::unique_ptr<sim::World> world, sim::World::Create(context, scene));
+  std::vector<sim::Edit> edits;
+  for (int i = 0; i < 15; ++i) {
+    const double z = 0.07 - 0.01 * i;
+    edits.push_back({.body = 0, .what = sim::CarveEdit{sim::CapsuleRegion{{-0.035, -0.12, z}, {-0.035, 0.12, z}, 0.0115}}});
+  }
+  PALPATE_RETURN_IF_ERROR(world->Apply(edits).status());
+  for (int i = 0; i < 150; ++i) PALPATE_RETURN_IF_ERROR(world->Step({}).status());  // it falls, and comes to rest
+  const int counted = 60;
+  std::vector<double> step_ms;
+  std::shared_ptr<const sim::Frame> frame;
+  const gpu::CommandCounts before = context->commands();
+  for (int i = 0; i < counted; ++i) {
+    PALPATE_ASSIGN_OR_RETURN(frame, world->Step({}));
+    step_ms.push_back(frame->step_ms);
+  }
+  if (frame->topology->bodies.size() < 2) return absl::InternalError("hepatectomy: the lobe is not cut off");
+  AddStepTimes(step_ms, name, report);
+  AddCommands(context->commands() - before, counted, name, report);
+  return absl::OkStatus();
+}
+
 absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
   const std::vector<double> sizes = IsQuick() ? std::vector<double>{600, 2500} : std::vector<double>{600, 2500, 10000, 50000};
   double first = 0;
@@ -493,6 +539,7 @@ absl::Status Run(Report* report, std::shared_ptr<gpu::Context> context) {
     if (first == 0) first = us_per_tet;
     report->Add(absl::StrFormat("liver_%d", static_cast<int>(size)), "growth_of_time_per_tet", us_per_tet / first, "ratio");
   }
+  if (IsSelected("hepatectomy")) PALPATE_RETURN_IF_ERROR(MeasureHepatectomy(context, report));
   // Columns times columns times layers: 64, 512, 4,096 bodies.
   for (const auto& [width, layers] : {std::pair(4, 4), std::pair(8, 8), std::pair(16, 16)}) {
     if (IsQuick() && width > 4) continue;

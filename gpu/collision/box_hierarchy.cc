@@ -185,10 +185,10 @@ absl::Status ClusterPairs::Count(Queue& queue, const BoxHierarchy& a, const BoxH
 
   PALPATE_RETURN_IF_ERROR(queue.Zero(total_));
   PALPATE_RETURN_IF_ERROR(queue.Launch(count_kernel_, NodeRange(config_, clusters), Arg("a_nodes", a.nodes()),
-                                       Arg("a_groups", a.node_groups()), Arg("a_level_1", a.level_begins()[1]),
-                                       Arg("a_clusters", clusters), Arg("b_nodes", b.nodes()), Arg("b_groups", b.node_groups()),
-                                       Arg("b_begins", Begins(b)), Arg("b_top", static_cast<uint32_t>(b.level_begins().size()) - 2),
-                                       Arg("is_within", Int{within}), Arg("slots", kSlots), Arg("limit", static_cast<uint32_t>(max_pairs_)),
+                                       Arg("a_groups", a.node_groups()), Arg("a_level_1", a.level_begins()[1]), Arg("a_clusters", clusters),
+                                       Arg("b_nodes", b.nodes()), Arg("b_groups", b.node_groups()), Arg("b_begins", Begins(b)),
+                                       Arg("b_top", static_cast<uint32_t>(b.level_begins().size()) - 2), Arg("is_within", Int{within}),
+                                       Arg("slots", kSlots), Arg("limit", static_cast<uint32_t>(max_pairs_)),
                                        Arg("first_pairs", first_pairs_), Arg("counts", counts_), Arg("total", total_)));
   return scan_.Run(queue, counts_, clusters, offsets_);
 }
@@ -199,9 +199,9 @@ absl::Status ClusterPairs::Write(Queue& queue, const BoxHierarchy& a, const BoxH
   return queue.Launch(write_kernel_, NodeRange(config_, clusters), Arg("a_nodes", a.nodes()), Arg("a_groups", a.node_groups()),
                       Arg("a_level_1", a.level_begins()[1]), Arg("a_clusters", clusters), Arg("b_nodes", b.nodes()),
                       Arg("b_groups", b.node_groups()), Arg("b_begins", Begins(b)),
-                      Arg("b_top", static_cast<uint32_t>(b.level_begins().size()) - 2), Arg("is_within", Int{within}),
-                      Arg("slots", kSlots), Arg("first_pairs", first_pairs_), Arg("counts", counts_), Arg("offsets", offsets_),
-                      Arg("total", total_), Arg("capacity", static_cast<uint32_t>(pairs_.count())), Arg("pairs", pairs_));
+                      Arg("b_top", static_cast<uint32_t>(b.level_begins().size()) - 2), Arg("is_within", Int{within}), Arg("slots", kSlots),
+                      Arg("first_pairs", first_pairs_), Arg("counts", counts_), Arg("offsets", offsets_), Arg("total", total_),
+                      Arg("capacity", static_cast<uint32_t>(pairs_.count())), Arg("pairs", pairs_));
 }
 
 }  // namespace palpate::gpu

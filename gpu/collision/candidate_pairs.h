@@ -91,8 +91,8 @@ class CandidatePairs {
   virtual absl::Status Find(Queue& queue, SurfaceElement p, SurfaceElement q) = 0;
   /// Whether FindOnDevice does after Add().
   virtual bool finds_on_device() const { return false; }
-  /// As Find, without waiting, where clusters are fixed, or finds_on_device(). What is beyond the buffer is left to Find, which makes it larger. Valid until the
-  /// next search of this pair of kinds, Find included; another one of two kinds, or within one, takes its place.
+  /// As Find, without waiting, where clusters are fixed, or finds_on_device(). What is beyond the buffer is left to Find, which makes it
+  /// larger. Valid until the next search of this pair of kinds, Find included; another one of two kinds, or within one, takes its place.
   virtual absl::StatusOr<ClusterPairsOnDevice> FindOnDevice(Queue& /*queue*/, SurfaceElement /*p*/, SurfaceElement /*q*/) {
     return absl::UnimplementedError("candidates: their clusters are not fixed");
   }

@@ -244,7 +244,8 @@ absl::Status ProximityDetector::FindCandidates(Queue& queue, CandidatePairs& can
     absl::StatusOr<ClusterPairsOnDevice> pairs = candidates.FindOnDevice(queue, kTriangles, kTriangles);
     if (!pairs.ok()) return Annotate(pairs.status(), "proximity");
     const uint64_t guess = uint64_t{*last_found_} + *last_found_ / 2 + 64;
-    found_ = {.pairs = pairs->pairs, .count = static_cast<uint32_t>(std::min<uint64_t>(guess, pairs->pairs.count)), .on_device = pairs->count};
+    found_ = {
+        .pairs = pairs->pairs, .count = static_cast<uint32_t>(std::min<uint64_t>(guess, pairs->pairs.count)), .on_device = pairs->count};
     return absl::OkStatus();
   }
   PALPATE_RETURN_IF_ERROR(Annotate(candidates.Find(queue, kTriangles, kTriangles), "proximity"));
@@ -265,18 +266,17 @@ absl::Status ProximityDetector::Launch(Queue& queue, const Task& task) {
   // Enough work-items to balance them, not so many that each has a batch half empty.
   const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
   ++stats_.detect_launches;
-  return queue.Launch(detect_, {CeilDivide(pair_count, chunk), is_gpu ? LocalSize() : 1}, Arg("nodes", clusters_.nodes),
-                      Arg("node_groups", clusters_.groups), Arg("elements", clusters_.elements), Arg("cluster_pairs", found_.pairs),
-                      Arg("pair_count", pair_count),
-                      Arg("found", found_.on_device != nullptr ? found_.on_device->view() : BufferView<uint32_t>{}), Arg("chunk", chunk), Arg("triangles", surface_->triangles),
-                      Arg("triangle_edges", surface_->triangle_edges), Arg("edges", surface_->edges),
-                      Arg("vertex_groups", surface_->vertex_groups), Arg("apart", surface_->apart), Arg("spheres", spheres_),
-                      Arg("is_patch", is_patch_), Arg("stale_bodies", task.stale), Arg("positions", task.positions_m),
-                      Arg("rest_positions", rest_positions_), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
-                      Arg("rest_exclusion_m", options_.rest_exclusion_m), Arg("element_boxes", cl_int{options_.element_boxes}),
-                      Arg("a_shift", a_shift_), Arg("kind_shift", kind_shift_), Arg("capacity", keys_.capacity()),
-                      Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)), Arg("keys", keys_.keys()),
-                      Arg("counters", counters_));
+  return queue.Launch(
+      detect_, {CeilDivide(pair_count, chunk), is_gpu ? LocalSize() : 1}, Arg("nodes", clusters_.nodes),
+      Arg("node_groups", clusters_.groups), Arg("elements", clusters_.elements), Arg("cluster_pairs", found_.pairs),
+      Arg("pair_count", pair_count), Arg("found", found_.on_device != nullptr ? found_.on_device->view() : BufferView<uint32_t>{}),
+      Arg("chunk", chunk), Arg("triangles", surface_->triangles), Arg("triangle_edges", surface_->triangle_edges),
+      Arg("edges", surface_->edges), Arg("vertex_groups", surface_->vertex_groups), Arg("apart", surface_->apart), Arg("spheres", spheres_),
+      Arg("is_patch", is_patch_), Arg("stale_bodies", task.stale), Arg("positions", task.positions_m),
+      Arg("rest_positions", rest_positions_), Arg("range_m", task.range_m), Arg("reaches", task.reaches_m),
+      Arg("rest_exclusion_m", options_.rest_exclusion_m), Arg("element_boxes", cl_int{options_.element_boxes}), Arg("a_shift", a_shift_),
+      Arg("kind_shift", kind_shift_), Arg("capacity", keys_.capacity()), Arg("max_contacts", static_cast<uint32_t>(options_.max_contacts)),
+      Arg("keys", keys_.keys()), Arg("counters", counters_));
 }
 
 absl::Status ProximityDetector::LaunchRecords(Queue& queue, uint32_t count, BufferView<Float4> positions_m) {

@@ -7,8 +7,8 @@
 
 #include "gpu/base/status.h"
 #include "gpu/dynamics/rigid_blocks.h"
-#include "gpu/dynamics/tissue_layout.h"
 #include "gpu/dynamics/step_gate.h"
+#include "gpu/dynamics/tissue_layout.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
 #include "gpu/shared/dynamics_types.h"

@@ -24,10 +24,11 @@ absl::Status StateCheck::Init(Queue& queue, const ProgramDefines& defines, uint3
 }
 
 absl::Status StateCheck::Bind(const TissueBuffers& tissue) {
-  PALPATE_RETURN_IF_ERROR(finish_step_.Bind(Arg("p", tissue.params), Arg("gate", tissue.gate), Arg("x", tissue.x), Arg("x_start", tissue.x_start),
-                                            Arg("velocity", tissue.velocity), Arg("velocity_before", tissue.velocity_before),
-                                            Arg("mass", tissue.mass), Arg("original_index", tissue.original_index),
-                                            Arg("tets", tissue.tets), Arg("tet_rest", tissue.tet_rest), Arg("partials", partials_)));
+  PALPATE_RETURN_IF_ERROR(finish_step_.Bind(Arg("p", tissue.params), Arg("gate", tissue.gate), Arg("x", tissue.x),
+                                            Arg("x_start", tissue.x_start), Arg("velocity", tissue.velocity),
+                                            Arg("velocity_before", tissue.velocity_before), Arg("mass", tissue.mass),
+                                            Arg("original_index", tissue.original_index), Arg("tets", tissue.tets),
+                                            Arg("tet_rest", tissue.tet_rest), Arg("partials", partials_)));
   return inspect_state_.Bind(Arg("p", tissue.params), Arg("x", tissue.x), Arg("velocity", tissue.velocity), Arg("mass", tissue.mass),
                              Arg("original_index", tissue.original_index), Arg("tets", tissue.tets), Arg("tet_rest", tissue.tet_rest),
                              Arg("partials", partials_));

@@ -132,8 +132,8 @@ absl::Status SurfaceContacts::SetSelfCollision(Queue& queue, bool on) {
 
 absl::Status SurfaceContacts::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten: what is not used here is of a step, an option, or keeps no state.
-  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, expects_detection, are_bodies_known, surface, reach, boxes, check,
-                          filter, tangles, pairs, components, detector, x_sweep, detected, certified, truncated] = *this;
+  [[maybe_unused]] auto& [layout, options, vertex_count, follower, statistics, is_idle, expects_detection, are_bodies_known, surface, reach,
+                          boxes, check, filter, tangles, pairs, components, detector, x_sweep, detected, certified, truncated] = *this;
   archive.Enter("SurfaceContacts");
   archive(statistics, reach);
   surface.SaveState(archive);
@@ -283,8 +283,7 @@ absl::StatusOr<std::optional<SweptSurfaces>> SurfaceContacts::Begin(Queue& queue
   // What has been asked for comes with the answer of the detection, which is not thrown away as long as steps are like the one before.
   const bool looks_ahead = expects_detection_;
   const Clock::time_point mark = Clock::now();
-  const absl::Status looked =
-      looks_ahead ? detector_.Run(queue, start.x(), reach_.range_m(), reach_.reaches()) : queue.FinishBlocking();
+  const absl::Status looked = looks_ahead ? detector_.Run(queue, start.x(), reach_.range_m(), reach_.reaches()) : queue.FinishBlocking();
   statistics_.detect_ms += looks_ahead ? MillisecondsSince(mark) : 0;
   const bool has_waited = looked.ok() && surface_.device()->triangle_count > 0;
   if (!has_waited) PALPATE_RETURN_IF_ERROR(queue.FinishBlocking());
@@ -426,15 +425,13 @@ bool SweptSurfaces::can_run_ahead() const { return !contacts_->is_idle_ && conta
 absl::Status SweptSurfaces::CheckAhead(Queue& queue, StepGate& gate, const DeviceBuffer<uint32_t>& gate_buffer, uint32_t number) {
   SurfaceContacts& c = *contacts_;
   if (c.statistics_.detections >= c.options_.max_detections) return absl::OkStatus();
-  PALPATE_RETURN_IF_ERROR(
-      c.check_.Launch(queue, c.reach_, c.surface_.device()->vertex_groups, c.certified_, *x_, *touched_));
+  PALPATE_RETURN_IF_ERROR(c.check_.Launch(queue, c.reach_, c.surface_.device()->vertex_groups, c.certified_, *x_, *touched_));
   return gate.JudgeMoves(queue, gate_buffer, c.check_.partials(), c.TruncatedLimit(), /*asks_for_bad=*/false, number);
 }
 
 absl::StatusOr<CertifiedSurfaces> SweptSurfaces::CertifyAhead(Queue& queue, StepGate& gate, const DeviceBuffer<uint32_t>& gate_buffer) {
   SurfaceContacts& c = *contacts_;
-  PALPATE_RETURN_IF_ERROR(
-      c.check_.Enqueue(queue, c.reach_, c.surface_.device()->vertex_groups, c.certified_, *x_, *touched_));
+  PALPATE_RETURN_IF_ERROR(c.check_.Enqueue(queue, c.reach_, c.surface_.device()->vertex_groups, c.certified_, *x_, *touched_));
   PALPATE_RETURN_IF_ERROR(gate.JudgeMoves(queue, gate_buffer, c.check_.partials(), UINT32_MAX, /*asks_for_bad=*/true, StepGate::kEnd));
   PALPATE_RETURN_IF_ERROR(c.pairs_.Linearize(queue, *c.surface_.device(), c.reach_.params(), *x_, *x_start_, nullptr));
   return CertifiedSurfaces(c, *x_start_, *x_, *touched_);

@@ -15,10 +15,10 @@
 #include "gpu/dynamics/free_components.h"
 #include "gpu/dynamics/move_check.h"
 #include "gpu/dynamics/move_filter.h"
+#include "gpu/dynamics/step_gate.h"
 #include "gpu/dynamics/surface_follower.h"
 #include "gpu/dynamics/surface_options.h"
 #include "gpu/dynamics/surface_pairs.h"
-#include "gpu/dynamics/step_gate.h"
 #include "gpu/dynamics/surface_reach.h"
 #include "gpu/dynamics/tangle_monitor.h"
 #include "gpu/dynamics/tissue_layout.h"
@@ -171,9 +171,9 @@ class SurfaceContacts {
   uint32_t vertex_count_ = 0;
   SurfaceFollower* follower_ = nullptr;
   SurfaceStatistics statistics_;
-  bool is_idle_ = false;           // nothing can meet in this step
-  bool expects_detection_ = false; // at the start of the next step, since that of this one had it
-  bool are_bodies_known_ = false;  // to reach_
+  bool is_idle_ = false;            // nothing can meet in this step
+  bool expects_detection_ = false;  // at the start of the next step, since that of this one had it
+  bool are_bodies_known_ = false;   // to reach_
 
   ContactSurface surface_;
   SurfaceReach reach_;

@@ -190,9 +190,9 @@ size_t SurfacePairs::device_bytes() const {
 absl::Status SurfacePairs::SaveState(Queue& queue, StateWriter& archive) const {
   // All members, so that a new one is not forgotten: what is not used here follows from the layout, or is of a step.
   [[maybe_unused]] const auto& [layout, scene, options, count, generation, edition, has_cuts, contacts, vertex_origins_host,
-                                vertex_stiffness_host, reports_host, report_count, sort, make, bound_entries, linearize, bound_moves, report, clear_ways,
-                                rest, role_planes, planes, vertex_origins, keys, sorted_keys, entries, begins, counter, vertex_stiffness,
-                                thinner, clear, is_near, pairs, ways, rows, reports] = *this;
+                                vertex_stiffness_host, reports_host, report_count, sort, make, bound_entries, linearize, bound_moves,
+                                report, clear_ways, rest, role_planes, planes, vertex_origins, keys, sorted_keys, entries, begins, counter,
+                                vertex_stiffness, thinner, clear, is_near, pairs, ways, rows, reports] = *this;
   std::vector<uint32_t> host(begins.count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(begins, std::span<uint32_t>(host)));
   std::vector<uint8_t> has_entries(layout.vertex_count);

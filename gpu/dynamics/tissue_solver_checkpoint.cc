@@ -39,7 +39,8 @@ absl::Status TissueSolver::Impl::SaveState(StateWriter& archive) {
   // one step (component_shifts, barrier, state_check, energy, reports).
   [[maybe_unused]] auto& [queue, options, tuning, layout, edits, params, tissue, steps, sweep_count, predict, air, restitution, loads,
                           driven, rigid, surface, surface_generation, surface_reports, tools, aims, anchors, sweeps, correction,
-                          component_shifts, barrier, gate, runs_ahead, ahead, passing_colliders, clock, state_check, gathered, recovery, energy] = *this;
+                          component_shifts, barrier, gate, runs_ahead, ahead, passing_colliders, clock, state_check, gathered, recovery,
+                          energy] = *this;
   archive(LayoutToSave(), edits ? uint64_t{edits->delta_bytes} : uint64_t{0}, steps, passing_colliders, recovery, aims);
   PALPATE_RETURN_IF_ERROR(SaveBuffers(archive));
   PALPATE_RETURN_IF_ERROR(tools.SaveState(*queue, layout, archive));

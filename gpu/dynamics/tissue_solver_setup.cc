@@ -62,7 +62,8 @@ TissueTuning TissueTuning::For(const DeviceInfo& device) {
   if (device.is_cpu) {
     tuning = {.lanes = 8, .team = 1, .group = 8, .list_group = 1, .shape_group = 1, .partials = 32, .phase_group = 1, .phase_chunk = 16};
   } else {
-    tuning = {.lanes = 1, .team = 8, .group = 64, .list_group = 256, .shape_group = 64, .partials = 1024, .phase_group = 64, .phase_chunk = 8};
+    tuning = {
+        .lanes = 1, .team = 8, .group = 64, .list_group = 256, .shape_group = 64, .partials = 1024, .phase_group = 64, .phase_chunk = 8};
   }
   if (device.has_device_fence) tuning.phase_groups = std::max(device.compute_units, 1U);
   return tuning;

@@ -87,12 +87,17 @@ absl::Status TissueSweeps::Init(Queue& queue, const TissueModel& model, const Ti
 /// Those of `old` (or null) are used again if they are the same.
 absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, TissueSweeps* old) {
   const auto flag = [](bool set) { return std::string(set ? "1" : "0"); };
-  defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)}, {"PALPATE_TEAM", std::to_string(tuning_.team)},
-              {"PALPATE_GROUP", std::to_string(tuning_.group)}, {"PALPATE_PHASE_GROUP", std::to_string(tuning_.phase_group)},
+  defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)},
+              {"PALPATE_TEAM", std::to_string(tuning_.team)},
+              {"PALPATE_GROUP", std::to_string(tuning_.group)},
+              {"PALPATE_PHASE_GROUP", std::to_string(tuning_.phase_group)},
               {"PALPATE_ENERGY_MASK", absl::StrCat(layout_.EnergyMask(), "u")},
-              {"PALPATE_FIBERS", flag(layout_.has_fibers)},     {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
-              {"PALPATE_SURFACE", flag(surfaces_meet)},         {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
-              {"PALPATE_VOLUME", flag(volumes_ != nullptr)},    {"PALPATE_SHELL", absl::StrCat(layout_.shell.mask, "u")}};
+              {"PALPATE_FIBERS", flag(layout_.has_fibers)},
+              {"PALPATE_VISCOUS", flag(layout_.has_viscosity)},
+              {"PALPATE_SURFACE", flag(surfaces_meet)},
+              {"PALPATE_SHAPE", flag(shapes_ != nullptr)},
+              {"PALPATE_VOLUME", flag(volumes_ != nullptr)},
+              {"PALPATE_SHELL", absl::StrCat(layout_.shell.mask, "u")}};
   constexpr std::pair<Kernel TissueSweeps::*, const char*> kKernels[] = {
       {&TissueSweeps::start_strain_, "start_strain"}, {&TissueSweeps::extract_rotations_, "extract_rotations"},
       {&TissueSweeps::solve_color_, "solve_color"},   {&TissueSweeps::vertex_forces_, "vertex_forces"},
@@ -136,10 +141,10 @@ absl::Status TissueSweeps::Bind(Queue& queue, const TissueBuffers& tissue, const
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("touched", tissue.touched), Arg("held_axes", tissue.held_axes)));
   if (HasPhases()) {
     PALPATE_RETURN_IF_ERROR(run_phases_.Bind(
-        Arg("omegas", omegas_), Arg("gate", tissue.gate), Arg("tickets", tickets_), Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_before", tissue.x_before),
-        Arg("x_before2", tissue.x_before2), Arg("x_start", tissue.x_start), Arg("y", tissue.y), Arg("mass", tissue.mass),
-        Arg("block_range", tissue.block_range), Arg("corner_real", tissue.corner_real), Arg("corner_index", tissue.corner_index),
-        Arg("corner_strain", tissue.corner_strain), Arg("rotations", tissue.rotations),
+        Arg("omegas", omegas_), Arg("gate", tissue.gate), Arg("tickets", tickets_), Arg("p", tissue.params), Arg("x", tissue.x),
+        Arg("x_before", tissue.x_before), Arg("x_before2", tissue.x_before2), Arg("x_start", tissue.x_start), Arg("y", tissue.y),
+        Arg("mass", tissue.mass), Arg("block_range", tissue.block_range), Arg("corner_real", tissue.corner_real),
+        Arg("corner_index", tissue.corner_index), Arg("corner_strain", tissue.corner_strain), Arg("rotations", tissue.rotations),
         Arg("vertex_triangle_range", tissue.vertex_triangle_range), Arg("vertex_triangles", tissue.vertex_triangles),
         Arg("triangles", tissue.triangles), Arg("triangle_colliders", tools.triangle_colliders()), Arg("list", tools.list()),
         Arg("contacts", tools.contacts()), Arg("colliders", tools.colliders()), Arg("obstacles", tools.planes()),
@@ -210,10 +215,10 @@ absl::Status TissueSweeps::BindSurface(const SurfaceContacts& surface) {
   }
   PALPATE_RETURN_IF_ERROR(solve_color_.Bind(Arg("detected", surface.detected()), Arg("planes", pairs.planes())));
   if (HasPhases()) {
-    PALPATE_RETURN_IF_ERROR(
-        run_phases_.Bind(Arg("sp", surface.params()), Arg("x_sweep", surface.x_sweep()), Arg("entry_begins", pairs.entry_begins()),
-                         Arg("entries", pairs.entries()), Arg("pairs", pairs.pairs()), Arg("is_near", pairs.is_near()),
-                         Arg("detected", surface.detected()), Arg("planes", pairs.planes())));
+    PALPATE_RETURN_IF_ERROR(run_phases_.Bind(Arg("sp", surface.params()), Arg("x_sweep", surface.x_sweep()),
+                                             Arg("entry_begins", pairs.entry_begins()), Arg("entries", pairs.entries()),
+                                             Arg("pairs", pairs.pairs()), Arg("is_near", pairs.is_near()),
+                                             Arg("detected", surface.detected()), Arg("planes", pairs.planes())));
     PALPATE_RETURN_IF_ERROR(BindTopology(surface));
   }
   for (Kernel* kernel : {&accelerate_, &move_along_, &keep_volumes_}) {
@@ -263,8 +268,8 @@ absl::Status TissueSweeps::GoOnFrom(Queue& queue, TissueSweeps& old) {
 
 absl::Status TissueSweeps::SaveState(Queue& queue, StateWriter& archive) {
   // All members, so that a new one is not forgotten.
-  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omegas_host, plain, has_swept, shapes, volumes, shells,
-                          has_goal, strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, start_tets, begin_line,
+  [[maybe_unused]] auto& [layout, tuning, defines, dt_s, moves_along, spectral_radius, omegas_host, plain, has_swept, shapes, volumes,
+                          shells, has_goal, strain, rotations, solve, vertex_forces, accelerate, move, keep_volumes, start_tets, begin_line,
                           work_on_line, run_phases, forces, tet_strain, tet_line, phases, omegas, tickets] = *this;
   return volumes ? volumes->SaveState(queue, archive) : absl::OkStatus();
 }
@@ -286,9 +291,7 @@ void TissueSweeps::BeginSweeps() {
   has_swept_ = false;
 }
 
-void TissueSweeps::ForgetHistory() {
-  plain_ = 0;
-}
+void TissueSweeps::ForgetHistory() { plain_ = 0; }
 
 absl::Status TissueSweeps::Update(Queue& queue, const TissueBuffers& tissue) {
   if (layout_.HasRotatedEnergies()) PALPATE_RETURN_IF_ERROR(queue.Enqueue(extract_rotations_, {layout_.BatchesOfTets(), 0}));
@@ -346,7 +349,8 @@ absl::Status TissueSweeps::RunPhases(Queue& queue, const SweepParts& parts, uint
   if (list.phases().empty()) return absl::OkStatus();
   PhaseTable& table = phases_[parts.colors ? 0 : 1];
   if (!std::ranges::equal(table.host, list.phases(), [](const SweepPhase& a, const SweepPhase& b) {
-        return std::tie(a.kind, a.first, a.count, a.chunk, a.begin, a.needs) == std::tie(b.kind, b.first, b.count, b.chunk, b.begin, b.needs);
+        return std::tie(a.kind, a.first, a.count, a.chunk, a.begin, a.needs) ==
+               std::tie(b.kind, b.first, b.count, b.chunk, b.begin, b.needs);
       })) {
     PALPATE_RETURN_IF_ERROR(Grow(queue.context(), table.device, list.phases().size(), "sweep phases"));
     PALPATE_RETURN_IF_ERROR(queue.Write(table.device, std::span<const SweepPhase>(list.phases())));

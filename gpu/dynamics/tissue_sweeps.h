@@ -26,11 +26,11 @@ namespace palpate::gpu {
 /// What a launch of sweeps does besides moving the vertices of tissue.
 struct SweepParts {
   bool colors = true;
-  bool contacts = false;    ///< contacts of tools are linearised before each sweep
-  uint32_t pairs = 0;       ///< so are as many pairs of surfaces
-  uint32_t colliders = 0;   ///< coupled tools among them move after each
-  uint32_t clips = 0;       ///< so do clips
-  bool accelerates = false; ///< then Chebyshev's recurrence carries the moves on
+  bool contacts = false;     ///< contacts of tools are linearised before each sweep
+  uint32_t pairs = 0;        ///< so are as many pairs of surfaces
+  uint32_t colliders = 0;    ///< coupled tools among them move after each
+  uint32_t clips = 0;        ///< so do clips
+  bool accelerates = false;  ///< then Chebyshev's recurrence carries the moves on
 };
 
 /// The sweeps over the vertices of tissue: each vertex in turn, colour by colour, goes to where its block of the step's energy is least

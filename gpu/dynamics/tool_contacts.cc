@@ -111,8 +111,8 @@ absl::Status ToolContacts::Bind(const TissueBuffers& tissue, const TissueAnchors
                                               Arg("triangles", tissue.triangles), Arg("colliders", colliders_), Arg("contacts", contacts_),
                                               Arg("triangle_colliders", triangle_colliders_)));
   PALPATE_RETURN_IF_ERROR(list_contacts_.Bind(Arg("p", tissue.params), Arg("triangle_colliders", triangle_colliders_), Arg("list", list_)));
-  PALPATE_RETURN_IF_ERROR(update_contacts_.Bind(Arg("p", tissue.params), Arg("gate", tissue.gate), Arg("triangles", tissue.triangles), Arg("colliders", colliders_),
-                                                Arg("list", list_), Arg("contacts", contacts_)));
+  PALPATE_RETURN_IF_ERROR(update_contacts_.Bind(Arg("p", tissue.params), Arg("gate", tissue.gate), Arg("triangles", tissue.triangles),
+                                                Arg("colliders", colliders_), Arg("list", list_), Arg("contacts", contacts_)));
   PALPATE_RETURN_IF_ERROR(solve_colliders_.Bind(
       Arg("p", tissue.params), Arg("x", tissue.x), Arg("x_start", tissue.x_start), Arg("triangles", tissue.triangles), Arg("list", list_),
       Arg("contacts", contacts_), Arg("anchor_begin", anchors.begins()), Arg("anchors", anchors.anchors()), Arg("colliders", colliders_)));
@@ -140,9 +140,9 @@ absl::Status ToolContacts::GoOnFrom(Queue& queue, const ToolContacts& old) {
 
 absl::Status ToolContacts::SaveState(Queue& queue, const TissueLayout& layout, StateWriter& archive) const {
   // All members, so that a new one is not forgotten: the rest is as described, of a step, or room.
-  [[maybe_unused]] const auto& [list_group, tool_group, any_coupled, report_count_host, descriptions, planes_host, initial, states, reports_host,
-                                colliders, targets, planes, contacts, triangle_colliders, list, report_count, reports, move, find,
-                                list_kernel, update, solve, finish, report] = *this;
+  [[maybe_unused]] const auto& [list_group, tool_group, any_coupled, report_count_host, descriptions, planes_host, initial, states,
+                                reports_host, colliders, targets, planes, contacts, triangle_colliders, list, report_count, reports, move,
+                                find, list_kernel, update, solve, finish, report] = *this;
   std::vector<Collider> all(colliders.count());
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(colliders, std::span<Collider>(all)));
   PALPATE_ASSIGN_OR_RETURN(const std::vector<KnownSide> sides, ReadSides(queue, layout.triangle_count));

@@ -83,7 +83,7 @@ class ToolContacts {
   const DeviceBuffer<PlaneObstacle>& planes() const { return planes_; }
   const DeviceBuffer<uint32_t>& triangle_colliders() const { return triangle_colliders_; }  ///< [triangle] bit c: near collider c
   const DeviceBuffer<ToolContact>& contacts() const { return contacts_; }                   ///< [collider][triangle]
-  const DeviceBuffer<uint32_t>& list() const { return list_; }  ///< how many of them are near, then which
+  const DeviceBuffer<uint32_t>& list() const { return list_; }                              ///< how many of them are near, then which
   size_t device_bytes() const;
 
  private:

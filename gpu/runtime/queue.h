@@ -128,10 +128,10 @@ class Queue {
   uint32_t time_one_in_ = 0;
   size_t usual_local_size_ = 1;
   std::vector<std::pair<Context::Timer*, cl_event>> pending_;
-  std::vector<double*> next_stamps_;                     // of the next launch
+  std::vector<double*> next_stamps_;                  // of the next launch
   std::vector<std::pair<double*, cl_event>> stamps_;  // launches that have been enqueued
-  std::vector<std::byte> staged_;  // of fixed size: commands read from it
-  size_t staged_bytes_ = 0;        // in use
+  std::vector<std::byte> staged_;                     // of fixed size: commands read from it
+  size_t staged_bytes_ = 0;                           // in use
 };
 
 /// Creates a buffer filled from host memory.

@@ -87,19 +87,30 @@ class CommandBudgetTest : public test::DeviceTest {
 TEST_F(CommandBudgetTest, TissueUnderATool) {
   const auto down = [](int i) { return 0.05 * std::min(1.0, i / 60.0); };
   const auto to_and_fro = [](int i) { return 0.05 + 0.01 * std::sin(0.05 * i); };
+  const auto held = [](int) { return 0.05; };
   Budget small;
-  for (const double tets : {600.0, 2500.0}) {
+  for (const double tets : {600.0, 2500.0, 10000.0}) {
     ASSERT_NO_FATAL_FAILURE(MakeLiver(tets));
     Press(80, down);
-    const Budget first = Count(60, [&] { Press(60, to_and_fro); });
+    Press(20, held);
+    const Budget steady = Count(20, [&] { Press(20, held); });
     ASSERT_GT(frame_->tools[0].contact_count, 0U);
-    ExpectWithin(first, {370, 21, 17}, "liver under a tool");
-    const Budget later = Count(60, [&] { Press(60, to_and_fro); });
-    EXPECT_LE(later.commands, 1.05 * first.commands) << "more with each step";
-    if (tets == 600) small = first;
-    EXPECT_LE(first.commands, 1.1 * small.commands) << "more with the size";
+    ExpectWithin(steady, {85, 18, 2}, "liver under a tool");
+    const Budget later = Count(20, [&] { Press(20, held); });
+    EXPECT_LE(later.commands, 1.05 * steady.commands) << "more with each step";
+    if (tets == 600) small = steady;
+    EXPECT_LE(steady.commands, 1.15 * small.commands) << "more with the size";
+    if (tets > 2500) continue;
+    // Steps whose moves are held back, or go far, wait for what comes of it.
+    ExpectWithin(Count(60, [&] { Press(60, to_and_fro); }), {105, 21, 7}, "liver under a tool that moves");
   }
-  // After a cut and a carving.
+}
+
+TEST_F(CommandBudgetTest, TissueAfterCuts) {
+  const auto down = [](int i) { return 0.05 * std::min(1.0, i / 60.0); };
+  const auto to_and_fro = [](int i) { return 0.05 + 0.01 * std::sin(0.05 * i); };
+  ASSERT_NO_FATAL_FAILURE(MakeLiver(2500));
+  Press(80, down);
   const Vector3d place = highest_m_ + Vector3d(0.02, 0, -0.01);
   InciseEdit cut;
   for (const double at : {-1.0, 0.0, 1.0}) {
@@ -110,7 +121,38 @@ TEST_F(CommandBudgetTest, TissueUnderATool) {
   PALPATE_TEST_ASSIGN(const auto outcomes, world_->Apply(edits));
   ASSERT_GT(outcomes[0].removed_tets.size(), 0U);
   Press(20, to_and_fro);
-  ExpectWithin(Count(60, [&] { Press(60, to_and_fro); }), {355, 18, 14}, "the same after cuts");
+  ExpectWithin(Count(60, [&] { Press(60, to_and_fro); }), {100, 20, 6}, "liver after cuts");
+}
+
+// scenes/hepatectomy.json with its edits: the left lobe is cut off and lies on a table.
+TEST_F(CommandBudgetTest, AFreePieceOnATable) {
+  SceneDescription scene;
+  scene.contact.check_intersections = true;
+  BodyDescription body;
+  body.name = "liver";
+  PALPATE_TEST_ASSIGN(body.mesh, GenerateLiver(0.2, 0.017));
+  body.material.young_modulus_pa = 5000;
+  body.material.poisson_ratio = 0.45;
+  body.material.damping_s = 0.01;
+  for (uint32_t v = 0; v < body.mesh.vertices.size(); ++v) {
+    if (body.mesh.vertices[v].x() > 0.04) body.fixed_vertices.push_back(v);
+  }
+  scene.bodies = {std::move(body)};
+  scene.obstacles = {{"table", PlaneShape{.point_m = {0, 0, -0.09}}}};
+  PALPATE_TEST_ASSIGN(world_, World::Create(context(), scene));
+  std::vector<Edit> edits;
+  for (int i = 0; i < 15; ++i) {
+    const double z = 0.07 - 0.01 * i;
+    edits.push_back({.body = 0, .what = CarveEdit{CapsuleRegion{{-0.035, -0.12, z}, {-0.035, 0.12, z}, 0.0115}}});
+  }
+  PALPATE_TEST_ASSIGN(const auto outcomes, world_->Apply(edits));
+  ASSERT_GT(outcomes[0].removed_tets.size(), 0U);
+  const auto step = [&](int steps) {
+    for (int i = 0; i < steps; ++i) frame_ = test::Step(*world_, {});
+  };
+  step(100);
+  ASSERT_EQ(frame_->topology->bodies.size(), 2U);
+  ExpectWithin(Count(30, [&] { step(30); }), {220, 50, 30}, "hepatectomy after cuts");
 }
 
 TEST_F(CommandBudgetTest, RigidBodiesInAPile) {
@@ -131,9 +173,9 @@ TEST_F(CommandBudgetTest, RigidBodiesInAPile) {
   const auto step = [&](int steps) {
     for (int i = 0; i < steps; ++i) frame_ = test::Step(*world_, {});
   };
-  ExpectWithin(Count(60, [&] { step(60); }), {95, 12, 14}, "boxes that fall on each other");
+  ExpectWithin(Count(60, [&] { step(60); }), {95, 12, 6}, "boxes that fall on each other");
   step(60);
-  ExpectWithin(Count(60, [&] { step(60); }), {95, 12, 14}, "boxes at rest");
+  ExpectWithin(Count(60, [&] { step(60); }), {95, 12, 6}, "boxes at rest");
   ASSERT_GT(frame_->contact_statistics.acting_count, 27U);
 }
 
