@@ -47,7 +47,7 @@ absl::Status ComponentShifts::Shift(Queue& queue, const SurfaceContacts& surface
       return &sums_;
     };
   }
-  return swept.ShiftComponents(queue, sums_, limit, tissue.x_before, tissue.x_before2);
+  return swept.ShiftComponents(queue, sums_, limit, tissue.x_before, tissue.x_before2, tissue.gate);
 }
 
 }  // namespace palpate::gpu

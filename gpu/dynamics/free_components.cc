@@ -3,17 +3,22 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "gpu/dynamics/surface_kernels.h"
 
 namespace palpate::gpu {
+namespace kernels {
+extern const KernelSource component_balance;
+}
 namespace {
 
 using Vec = std::array<double, 3>;
 
 // Share of the margin by which a first guess may take a whole component farther into a plane.
 constexpr double kLeastLiftShare = 0.02;
+constexpr size_t kScratchDoubles = 42;  // a component, as in component_balance.cl
 
 /// Roots of the vertices that tets and triangles of shells join, and which vertices have some.
 struct Joined {
@@ -56,6 +61,18 @@ absl::Status FreeComponents::Init(Queue& queue, FreeComponents* old) {
   for (const auto& [kernel, name] : kKernels) {
     PALPATE_RETURN_IF_ERROR(TakeOrCreate(queue, old == nullptr ? nullptr : &(old->*kernel), name, &(this->*kernel)));
   }
+  Context& context = *queue.context();
+  on_device_ = context.device().has_fp64;
+  if (!on_device_) return absl::OkStatus();
+  balance_group_ = context.device().is_cpu ? 1 : 64;
+  if (old != nullptr && old->on_device_) {
+    balance_components_ = std::move(old->balance_components_);
+    limit_components_ = std::move(old->limit_components_);
+    return absl::OkStatus();
+  }
+  const ProgramDefines defines = {{"PALPATE_BALANCE_GROUP", std::to_string(balance_group_)}};
+  PALPATE_ASSIGN_OR_RETURN(balance_components_, context.CreateKernel(kernels::component_balance, "balance_components", defines));
+  PALPATE_ASSIGN_OR_RETURN(limit_components_, context.CreateKernel(kernels::component_balance, "limit_components", defines));
   return absl::OkStatus();
 }
 
@@ -101,10 +118,21 @@ absl::Status FreeComponents::Find(Queue& queue) {
   PALPATE_RETURN_IF_ERROR(queue.Write(begin_, std::span<const uint32_t>(begin)));
   PALPATE_RETURN_IF_ERROR(queue.Write(vertices_, std::span<const uint32_t>(list)));
   is_known_ = true;
-  return absl::OkStatus();
+  if (!on_device_ || !has_free_) return absl::OkStatus();
+  const std::vector<uint32_t> are_free(is_free_.begin(), is_free_.end());
+  PALPATE_RETURN_IF_ERROR(Grow(context, free_, vertices.size(), "surface free components"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, leader_, vertices.size(), "surface leading components"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, moves_, 1, "surface any component moves"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, moved_, 3 * vertices.size(), "surface moved components"));
+  PALPATE_RETURN_IF_ERROR(Grow(context, scratch_, kScratchDoubles * vertices.size(), "surface component balance"));
+  PALPATE_RETURN_IF_ERROR(queue.Write(free_, std::span<const uint32_t>(are_free)));
+  return queue.Zero(moved_);
 }
 
-void FreeComponents::ForgetMoves() { std::fill(moved_m_.begin(), moved_m_.end(), Vec{}); }
+absl::Status FreeComponents::ForgetMoves(Queue& queue) {
+  std::fill(moved_m_.begin(), moved_m_.end(), Vec{});
+  return on_device_ && has_free_ && is_known_ ? queue.Zero(moved_) : absl::OkStatus();
+}
 
 bool FreeComponents::TakeMoves(std::span<const Vec> moves_m) {
   bool moves = false;
@@ -116,9 +144,9 @@ bool FreeComponents::TakeMoves(std::span<const Vec> moves_m) {
   return moves;
 }
 
-absl::Status FreeComponents::LaunchShift(Queue& queue, const Positions& positions, bool has_history) {
+absl::Status FreeComponents::LaunchShift(Queue& queue, const Positions& positions, bool has_history, BufferView<uint32_t> moves) {
   return queue.Launch(shift_components_, {layout_.vertex_count, kSurfaceGroup}, Arg("vertex_count", layout_.vertex_count),
-                      Arg("vertex_component", vertex_component_), Arg("shifts", shifts_), Arg("x", *positions.x),
+                      Arg("vertex_component", vertex_component_), Arg("moves", moves), Arg("shifts", shifts_), Arg("x", *positions.x),
                       Arg("detected", *positions.detected), Arg("history", static_cast<uint32_t>(has_history)),
                       Arg("x_before", *positions.x_before), Arg("x_before2", *positions.x_before2));
 }
@@ -163,7 +191,7 @@ absl::Status FreeComponents::Lift(Queue& queue, const DeviceBuffer<SurfaceParams
   }
   if (!TakeMoves(lifts)) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.Write(shifts_, std::span<const Float4>(shifts_host_)));
-  return LaunchShift(queue, positions, /*has_history=*/false);
+  return LaunchShift(queue, positions, /*has_history=*/false, {});
 }
 
 absl::StatusOr<ComponentForces> FreeComponents::ReadForces(Queue& queue, const DeviceBuffer<SurfaceParams>& params,
@@ -172,14 +200,8 @@ absl::StatusOr<ComponentForces> FreeComponents::ReadForces(Queue& queue, const D
   ComponentForces forces{.is_free = is_free_, .blocks = std::vector<ComponentBlock>(count()), .rows = {}, .moved_m = moved_m_};
   forces.least_gap_m = least_gap_m_;
   rows_host_.resize(pairs.count());
-  if (pairs.count() > 0) {
-    PALPATE_RETURN_IF_ERROR(Grow(queue.context(), rows_, pairs.count(), "surface component rows"));
-    PALPATE_RETURN_IF_ERROR(queue.Launch(component_rows_, {pairs.count(), kSurfaceGroup}, Arg("count", pairs.count()), Arg("p", params),
-                                         Arg("contacts", pairs.contacts()), Arg("pairs", pairs.pairs()),
-                                         Arg("vertex_component", vertex_component_), Arg("x", *positions.x),
-                                         Arg("x_start", *positions.x_start), Arg("rows", rows_)));
-    PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(rows_, std::span<ComponentRow>(rows_host_)));
-  }
+  PALPATE_RETURN_IF_ERROR(LaunchRows(queue, params, pairs, positions));
+  if (pairs.count() > 0) PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(rows_, std::span<ComponentRow>(rows_host_)));
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(sums, std::span<float>(sums_host_)));
   std::copy_if(rows_host_.begin(), rows_host_.end(), std::back_inserter(forces.rows), [&](const ComponentRow& r) {
     return r.component_a != r.component_b && r.component_a != PALPATE_NO_COMPONENT && r.component_b != PALPATE_NO_COMPONENT &&
@@ -211,8 +233,40 @@ absl::Status FreeComponents::Limit(Queue& queue, const ShiftLimit& limit, const 
   return queue.Write(shifts_, std::span<const Float4>(shifts_host_));
 }
 
+absl::Status FreeComponents::LaunchRows(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const SurfacePairs& pairs,
+                                        const Positions& positions) {
+  PALPATE_RETURN_IF_ERROR(Grow(queue.context(), rows_, std::max(pairs.count(), 1U), "surface component rows"));
+  return queue.Launch(component_rows_, {pairs.count(), kSurfaceGroup}, Arg("count", pairs.count()), Arg("p", params),
+                      Arg("contacts", pairs.contacts()), Arg("pairs", pairs.pairs()), Arg("vertex_component", vertex_component_),
+                      Arg("x", *positions.x), Arg("x_start", *positions.x_start), Arg("rows", rows_));
+}
+
+/// After LaunchRows.
+absl::Status FreeComponents::ShiftOnDevice(Queue& queue, const SurfacePairs& pairs, const DeviceBuffer<float>& sums,
+                                           const ShiftLimit& limit, const Positions& positions, const DeviceBuffer<uint32_t>& gate) {
+  PALPATE_RETURN_IF_ERROR(Grow(queue.context(), picked_, std::max(pairs.count(), 1U), "surface picked rows"));
+  PALPATE_RETURN_IF_ERROR(queue.Launch(balance_components_, {balance_group_, balance_group_}, Arg("n", count()), Arg("parts", kParts),
+                                       Arg("row_count", pairs.count()), Arg("least_gap_m", least_gap_m_), Arg("rows", rows_),
+                                       Arg("sums", sums), Arg("is_free", free_), Arg("moved", moved_), Arg("scratch", scratch_),
+                                       Arg("picked", picked_), Arg("leader", leader_), Arg("shifts", shifts_), Arg("moves", moves_)));
+  BufferView<float> shares;
+  if (limit) {
+    PALPATE_ASSIGN_OR_RETURN(const DeviceBuffer<float>* const limited, limit(shifts_));
+    shares = *limited;
+  }
+  PALPATE_RETURN_IF_ERROR(queue.Launch(limit_components_, {1, 1}, Arg("n", count()), Arg("parts", kParts), Arg("shares", shares),
+                                       Arg("leader", leader_), Arg("gate", gate), Arg("shifts", shifts_), Arg("moved", moved_),
+                                       Arg("moves", moves_)));
+  return LaunchShift(queue, positions, positions.x_before->count() > 0, moves_);
+}
+
 absl::Status FreeComponents::Shift(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const SurfacePairs& pairs,
-                                   const DeviceBuffer<float>& sums, const ShiftLimit& limit, const Positions& positions) {
+                                   const DeviceBuffer<float>& sums, const ShiftLimit& limit, const Positions& positions,
+                                   const DeviceBuffer<uint32_t>& gate) {
+  if (on_device_) {
+    PALPATE_RETURN_IF_ERROR(LaunchRows(queue, params, pairs, positions));
+    return ShiftOnDevice(queue, pairs, sums, limit, positions, gate);
+  }
   PALPATE_ASSIGN_OR_RETURN(const ComponentForces forces, ReadForces(queue, params, pairs, sums, positions));
   const ComponentMoves moves = MovesToBalance(forces);
   if (!TakeMoves(moves.move_m)) return absl::OkStatus();
@@ -222,21 +276,30 @@ absl::Status FreeComponents::Shift(Queue& queue, const DeviceBuffer<SurfaceParam
     const std::array<float, 3> rounded{shifts_host_[c].x, shifts_host_[c].y, shifts_host_[c].z};
     for (size_t k = 0; k < 3; ++k) moved_m_[c][k] += rounded[k];
   }
-  return LaunchShift(queue, positions, positions.x_before->count() > 0);
+  return LaunchShift(queue, positions, positions.x_before->count() > 0, {});
 }
 
 size_t FreeComponents::device_bytes() const {
   return vertex_component_.size_bytes() + begin_.size_bytes() + vertices_.size_bytes() + rows_.size_bytes() + shifts_.size_bytes() +
-         depths_.size_bytes();
+         depths_.size_bytes() + free_.size_bytes() + picked_.size_bytes() + leader_.size_bytes() + moves_.size_bytes() +
+         moved_.size_bytes() + scratch_.size_bytes();
 }
 
-void FreeComponents::SaveState(StateWriter& archive) const {
+absl::Status FreeComponents::SaveState(Queue& queue, StateWriter& archive) const {
   // All members, so that a new one is not forgotten: the rest follows from the layout, or is of a call.
-  [[maybe_unused]] const auto& [layout, scene, margin_m, least_gap_m, is_known, has_free, is_free, moved_m, sums_host, depths_host,
-                                shifts_host, rows_host, component_rows, shift_components, component_depths, vertex_component, begin,
-                                vertices, rows, shifts, depths] = *this;
+  [[maybe_unused]] const auto& [layout, scene, margin_m, least_gap_m, is_known, has_free, on_device, balance_group, is_free, moved_m,
+                                sums_host, depths_host, shifts_host, rows_host, component_rows, shift_components, component_depths,
+                                balance_components, limit_components, vertex_component, begin, vertices, are_free, picked, leader, moves,
+                                moved, scratch, rows, shifts, depths] = *this;
+  std::vector<Vec> all = moved_m;
+  if (on_device && has_free && is_known) {
+    std::vector<double> flat(3 * all.size());
+    PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(moved, std::span<double>(flat)));
+    for (size_t c = 0; c < all.size(); ++c) all[c] = {flat[3 * c], flat[3 * c + 1], flat[3 * c + 2]};
+  }
   archive.Enter("FreeComponents");
-  archive(is_known, moved_m);
+  archive(is_known, all);
+  return absl::OkStatus();
 }
 
 absl::Status FreeComponents::LoadState(Queue& queue, StateReader& archive) {
@@ -249,8 +312,12 @@ absl::Status FreeComponents::LoadState(Queue& queue, StateReader& archive) {
   if (!is_known) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(Find(queue));
   archive.Check(moved_m.size() == moved_m_.size(), "another number of components");
+  PALPATE_RETURN_IF_ERROR(archive.status());
   moved_m_ = std::move(moved_m);
-  return archive.status();
+  if (!on_device_ || !has_free_) return absl::OkStatus();
+  std::vector<double> flat;
+  for (const Vec& m : moved_m_) flat.insert(flat.end(), m.begin(), m.end());
+  return queue.Write(moved_, std::span<const double>(flat));
 }
 
 }  // namespace palpate::gpu

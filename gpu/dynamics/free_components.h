@@ -40,10 +40,12 @@ class FreeComponents {
   /// O(tets) after an edit, else nothing. What follows needs it.
   absl::Status Find(Queue& queue);
   /// A detection begins: nothing has moved as a whole since.
-  void ForgetMoves();
+  absl::Status ForgetMoves(Queue& queue);
+  /// Whether Shift works out the moves without the host, which takes doubles.
+  bool are_on_device() const { return on_device_; }
 
-  /// What moved as a whole since the newest detection.
-  void SaveState(StateWriter& archive) const;
+  /// What moved as a whole since the newest detection. Blocking.
+  absl::Status SaveState(Queue& queue, StateWriter& archive) const;
   absl::Status LoadState(Queue& queue, StateReader& archive);
 
   uint32_t count() const { return static_cast<uint32_t>(is_free_.size()); }
@@ -68,20 +70,23 @@ class FreeComponents {
   using ShiftLimit = std::function<absl::StatusOr<const DeviceBuffer<float>*>(const DeviceBuffer<Float4>& shifts)>;
   /// Moves free components to where the forces on them balance, see MovesToBalance. `sums`: what component_sums of tissue.cl left at x,
   /// [count()][kParts][PALPATE_COMPONENT_SUMS]; pairs are linearised at x. `limit` may be empty; components that pairs join go by the least
-  /// of their shares. Some blocking reads.
+  /// of their shares. Not while `gate` is closed (StepGate). Blocks where the device has no doubles.
   absl::Status Shift(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const SurfacePairs& pairs, const DeviceBuffer<float>& sums,
-                     const ShiftLimit& limit, const Positions& positions);
+                     const ShiftLimit& limit, const Positions& positions, const DeviceBuffer<uint32_t>& gate);
 
   size_t device_bytes() const;
 
  private:
   absl::StatusOr<ComponentForces> ReadForces(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const SurfacePairs& pairs,
                                              const DeviceBuffer<float>& sums, const Positions& positions);
+  absl::Status LaunchRows(Queue& queue, const DeviceBuffer<SurfaceParams>& params, const SurfacePairs& pairs, const Positions& positions);
+  absl::Status ShiftOnDevice(Queue& queue, const SurfacePairs& pairs, const DeviceBuffer<float>& sums, const ShiftLimit& limit,
+                             const Positions& positions, const DeviceBuffer<uint32_t>& gate);
   absl::Status Limit(Queue& queue, const ShiftLimit& limit, const std::vector<uint32_t>& leader);
   std::array<double, 3> LiftOf(const float* found, std::span<const PlaneObstacle> planes) const;
   /// Rounds moves to what shifts_host_ can hold. Whether any is not 0.
   bool TakeMoves(std::span<const std::array<double, 3>> moves_m);
-  absl::Status LaunchShift(Queue& queue, const Positions& positions, bool has_history);
+  absl::Status LaunchShift(Queue& queue, const Positions& positions, bool has_history, BufferView<uint32_t> moves);
 
   const TissueLayout& layout_;
   SurfaceSurroundings scene_;
@@ -89,13 +94,17 @@ class FreeComponents {
   double least_gap_m_ = 0;
   bool is_known_ = false;
   bool has_free_ = false;
+  bool on_device_ = false;
+  uint32_t balance_group_ = 1;
   std::vector<uint8_t> is_free_;
   std::vector<std::array<double, 3>> moved_m_;  // [component] since the detection; empty while they are not known
   std::vector<float> sums_host_, depths_host_;
   std::vector<Float4> shifts_host_;
   std::vector<ComponentRow> rows_host_;
-  Kernel component_rows_, shift_components_, component_depths_;
+  Kernel component_rows_, shift_components_, component_depths_, balance_components_, limit_components_;
   DeviceBuffer<uint32_t> vertex_component_, begin_, vertices_;
+  DeviceBuffer<uint32_t> free_, picked_, leader_, moves_;  // see component_balance.cl
+  DeviceBuffer<double> moved_, scratch_;                   // moved_: in place of moved_m_
   DeviceBuffer<ComponentRow> rows_;
   DeviceBuffer<Float4> shifts_;
   DeviceBuffer<float> depths_;

@@ -107,7 +107,7 @@ absl::Status SurfaceContacts::ForgetStep(Queue& queue, const DeviceBuffer<Float4
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x, certified_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Zero(truncated_));
-  components_.ForgetMoves();
+  PALPATE_RETURN_IF_ERROR(components_.ForgetMoves(queue));
   return ClearPairs(queue);
 }
 
@@ -137,7 +137,7 @@ absl::Status SurfaceContacts::SaveState(Queue& queue, StateWriter& archive) {
   archive.Enter("SurfaceContacts");
   archive(statistics, reach);
   surface.SaveState(archive);
-  components.SaveState(archive);
+  PALPATE_RETURN_IF_ERROR(components.SaveState(queue, archive));
   PALPATE_RETURN_IF_ERROR(tangles.SaveState(queue, archive));
   return pairs.SaveState(queue, archive);
 }
@@ -206,7 +206,7 @@ absl::Status SurfaceContacts::Detect(Queue& queue, const CertifiedPositions& x, 
   }
   PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), detected_, vertex_count_));
   PALPATE_RETURN_IF_ERROR(queue.Copy(x.x(), certified_, vertex_count_));
-  components_.ForgetMoves();
+  PALPATE_RETURN_IF_ERROR(components_.ForgetMoves(queue));
   PALPATE_RETURN_IF_ERROR(MakePairs(queue));
   statistics_.detect_ms += MillisecondsSince(mark);
   return absl::OkStatus();
@@ -413,11 +413,13 @@ absl::StatusOr<bool> SweptSurfaces::MayDetectAgain(Queue& queue) {
 }
 
 absl::Status SweptSurfaces::ShiftComponents(Queue& queue, const DeviceBuffer<float>& sums, const FreeComponents::ShiftLimit& limit,
-                                            const DeviceBuffer<Float4>& x_before, const DeviceBuffer<Float4>& x_before2) {
+                                            const DeviceBuffer<Float4>& x_before, const DeviceBuffer<Float4>& x_before2,
+                                            const DeviceBuffer<uint32_t>& gate) {
   SurfaceContacts& c = *contacts_;
   PALPATE_RETURN_IF_ERROR(c.pairs_.Linearize(queue, *c.surface_.device(), c.reach_.params(), *x_, *x_start_, c.follower_));
   return c.components_.Shift(queue, c.reach_.params(), c.pairs_, sums, limit,
-                             {.x = x_, .x_start = x_start_, .detected = &c.detected_, .x_before = &x_before, .x_before2 = &x_before2});
+                             {.x = x_, .x_start = x_start_, .detected = &c.detected_, .x_before = &x_before, .x_before2 = &x_before2},
+                             gate);
 }
 
 bool SweptSurfaces::can_run_ahead() const { return !contacts_->is_idle_ && contacts_->follower_ == nullptr; }

@@ -487,10 +487,12 @@ __kernel void component_depths(uint component_count, uint parts, uint plane_coun
 }
 
 /* Moves whole components, and with them where their vertices were at the detection and in the sweeps before: within a component nothing
-   changes. history: whether there are x_before and x_before2. Work-item: vertex. */
-__kernel void shift_components(uint vertex_count, const __global uint* vertex_component, const __global float4* shifts, __global float4* x,
-                               __global float4* detected, uint history, __global float4* x_before, __global float4* x_before2) {
+   changes. history: whether there are x_before and x_before2. moves, or null: [1] whether any does. Work-item: vertex. */
+__kernel void shift_components(uint vertex_count, const __global uint* vertex_component, const __global uint* moves,
+                               const __global float4* shifts, __global float4* x, __global float4* detected, uint history,
+                               __global float4* x_before, __global float4* x_before2) {
   const uint v = (uint)get_global_id(0);
+  if (moves && moves[0] == 0) return;
   if (v >= vertex_count || vertex_component[v] == PALPATE_NO_COMPONENT) return;
   const float4 shift = shifts[vertex_component[v]];
   x[v] += shift;

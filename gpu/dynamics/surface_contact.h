@@ -208,7 +208,8 @@ class SweptSurfaces {
   /// FreeComponents::Shift at x. The detection moves along, and so do x_before and x_before2 (empty: none); components approach each other
   /// by a share of their distance then, which the planes leave to this.
   absl::Status ShiftComponents(Queue& queue, const DeviceBuffer<float>& sums, const FreeComponents::ShiftLimit& limit,
-                               const DeviceBuffer<Float4>& x_before, const DeviceBuffer<Float4>& x_before2);
+                               const DeviceBuffer<Float4>& x_before, const DeviceBuffer<Float4>& x_before2,
+                               const DeviceBuffer<uint32_t>& gate);
 
   /// End of the sweeps: certifies x. Pairs are linearised at the result.
   absl::StatusOr<CertifiedSurfaces> Certify(Queue& queue) &&;

@@ -130,7 +130,8 @@ absl::Status TissueSolver::Impl::BeginSweeps() {
 bool TissueSolver::Impl::CanRunAhead(const std::optional<SweptSurfaces>& swept) const {
   if (!sweeps_.HasPhases() || sweeps_.UpdatesEachSweep() || rigid_ || options_.tolerance_m_per_s2 > 0) return false;
   if (!surface_) return barrier_ != nullptr;
-  return swept && swept->can_run_ahead() && driven_.count() == 0 && !surface_->components().has_free();
+  return swept && swept->can_run_ahead() && driven_.count() == 0 &&
+         (!surface_->components().has_free() || surface_->components().are_on_device());
 }
 
 /// The sweeps and the end of the step as if no check found anything, in one wait. If the gate is open then, the step is done. Else sweeps

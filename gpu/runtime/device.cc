@@ -112,6 +112,7 @@ absl::StatusOr<std::vector<DeviceInfo>> ListDevices() {
       if (assumed_units.has_value() && info.is_cpu) {
         info.is_cpu = false;
         info.is_gpu = true;
+        info.has_device_fence = false;  // PoCL cannot build groups of many work-items with barriers in branches
         info.compute_units = *assumed_units;
         absl::StrAppend(&info.name, ", taken for a GPU");
       }

@@ -29,6 +29,9 @@ struct Budget {
   double waits = 0;
 };
 
+// Where sweeps cannot be phases of a launch (DeviceInfo::has_device_fence), each colour is one, and the host waits at each check.
+constexpr Budget kWithoutPhases{430, 60, 50};
+
 class CommandBudgetTest : public test::DeviceTest {
  protected:
   /// A liver that is held below, and a probe above it.
@@ -67,7 +70,8 @@ class CommandBudgetTest : public test::DeviceTest {
     return {a_step(counts.commands()), a_step(counts.transfers), a_step(counts.waits)};
   }
 
-  static void ExpectWithin(const Budget& counted, const Budget& budget, const char* what) {
+  void ExpectWithin(const Budget& counted, Budget budget, const char* what) {
+    if (!context()->device().has_device_fence && budget.commands < kWithoutPhases.commands) budget = kWithoutPhases;
     std::printf("%s: %.1f commands, %.1f transfers, %.1f waits a step\n", what, counted.commands, counted.transfers, counted.waits);
     EXPECT_LE(counted.commands, budget.commands) << what;
     EXPECT_LE(counted.transfers, budget.transfers) << what;
@@ -152,7 +156,7 @@ TEST_F(CommandBudgetTest, AFreePieceOnATable) {
   };
   step(100);
   ASSERT_EQ(frame_->topology->bodies.size(), 2U);
-  ExpectWithin(Count(30, [&] { step(30); }), {220, 50, 30}, "hepatectomy after cuts");
+  ExpectWithin(Count(30, [&] { step(30); }), {230, 22, 7}, "hepatectomy after cuts");
 }
 
 TEST_F(CommandBudgetTest, RigidBodiesInAPile) {
