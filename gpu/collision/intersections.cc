@@ -12,7 +12,6 @@ extern const KernelSource intersections;
 }
 namespace {
 
-constexpr uint32_t kCounters = 3;
 constexpr uint64_t kMaxCrossings = 1ULL << 28;
 
 }  // namespace
@@ -37,9 +36,11 @@ absl::StatusOr<IntersectionCounter> IntersectionCounter::Create(const std::share
   return counter;
 }
 
-absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m) {
+/// Boxes and clusters of the triangles; null if there are none.
+absl::StatusOr<CandidatePairs*> IntersectionCounter::Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m) {
   crossing_count_ = 0;
   touching_count_ = 0;
+  is_enqueued_ = false;
   if (positions_m.count < surface.vertex_count) {
     return absl::InvalidArgumentError(
         absl::StrCat("intersections: ", positions_m.count, " positions for ", surface.vertex_count, " vertices"));
@@ -51,7 +52,7 @@ absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface
     PALPATE_ASSIGN_OR_RETURN(boxes_, DeviceBuffer<Box>::Create(context_, triangle_count, "intersection boxes"));
     PALPATE_ASSIGN_OR_RETURN(flags_, DeviceBuffer<uint32_t>::Create(context_, triangle_count, "intersection flags"));
   }
-  if (triangle_count == 0) return absl::OkStatus();
+  if (triangle_count == 0) return nullptr;
   PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, candidates_.For(surface));
   PALPATE_RETURN_IF_ERROR(Annotate(candidates->Begin(queue, surface, positions_m, positions_m, 0, {}), "intersections"));
   PALPATE_RETURN_IF_ERROR(queue.Zero(counters_));
@@ -59,23 +60,59 @@ absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface
                                        Arg("triangles", surface.triangles), Arg("groups", surface.groups),
                                        Arg("active_bodies", candidates->active_bodies()), Arg("positions", positions_m),
                                        Arg("boxes", boxes_), Arg("flags", flags_), Arg("counters", counters_)));
-  PALPATE_ASSIGN_OR_RETURN(const ElementClusters clusters, candidates->Add(queue, SurfaceElement::kTriangle, boxes_));
-  PALPATE_RETURN_IF_ERROR(Annotate(candidates->Find(queue, SurfaceElement::kTriangle, SurfaceElement::kTriangle), "intersections"));
+  PALPATE_ASSIGN_OR_RETURN(clusters_, candidates->Add(queue, SurfaceElement::kTriangle, boxes_));
+  return candidates;
+}
 
+absl::Status IntersectionCounter::LaunchDetect(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m,
+                                               BufferView<UInt2> pairs, uint32_t pair_count, BufferView<uint32_t> found) {
   const bool is_gpu = context_->device().is_gpu;
-  const uint32_t pair_count = candidates->count();
   const uint32_t chunk = is_gpu ? 1 : std::clamp(pair_count / (64 * context_->device().compute_units), 1U, 64U);
   const Range range = {(pair_count + chunk - 1) / chunk, is_gpu ? size_t{64} : size_t{1}};
-  const uint32_t edge_shift = BitsFor(triangle_count);
+  return queue.Launch(detect_, range, Arg("nodes", clusters_.nodes), Arg("node_groups", clusters_.groups),
+                      Arg("elements", clusters_.elements), Arg("apart", surface.apart), Arg("cluster_pairs", pairs),
+                      Arg("pair_count", pair_count), Arg("found", found), Arg("chunk", chunk), Arg("triangles", surface.triangles),
+                      Arg("triangle_edges", surface.triangle_edges), Arg("positions", positions_m),
+                      Arg("edge_shift", BitsFor(surface.triangle_count)), Arg("capacity", keys_.capacity()),
+                      Arg("max_crossings", static_cast<uint32_t>(options_.max_crossings)), Arg("keys", keys_.keys()), Arg("flags", flags_),
+                      Arg("counters", counters_));
+}
+
+absl::Status IntersectionCounter::Enqueue(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m) {
+  is_enqueued_ = false;
+  if (!last_found_ || surface.triangle_count == 0) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(CandidatePairs * candidates, candidates_.For(surface));
+  if (!candidates->finds_on_device()) return absl::OkStatus();
+  PALPATE_ASSIGN_OR_RETURN(candidates, Begin(queue, surface, positions_m));
+  PALPATE_ASSIGN_OR_RETURN(const ClusterPairsOnDevice pairs,
+                           candidates->FindOnDevice(queue, SurfaceElement::kTriangle, SurfaceElement::kTriangle));
+  room_ = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{*last_found_} + *last_found_ / 2 + 64, pairs.pairs.count));
+  PALPATE_RETURN_IF_ERROR(LaunchDetect(queue, surface, positions_m, pairs.pairs, room_, *pairs.count));
+  PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(*pairs.count, found_host_));
+  PALPATE_RETURN_IF_ERROR(queue.EnqueueRead(counters_, counted_));
+  is_enqueued_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status IntersectionCounter::Take(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m) {
+  const bool is_usual = is_enqueued_ && found_host_[1] == 0 && found_host_[0] <= room_ && counted_[0] == 0 && counted_[1] == 0;
+  if (!is_usual) return Run(queue, surface, positions_m);
+  is_enqueued_ = false;
+  last_found_ = found_host_[0];
+  crossing_count_ = 0;
+  touching_count_ = counted_[2];
+  return absl::OkStatus();
+}
+
+absl::Status IntersectionCounter::Run(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m) {
+  PALPATE_ASSIGN_OR_RETURN(CandidatePairs* const candidates, Begin(queue, surface, positions_m));
+  if (candidates == nullptr) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(Annotate(candidates->Find(queue, SurfaceElement::kTriangle, SurfaceElement::kTriangle), "intersections"));
+  last_found_ = candidates->count();
+  const uint32_t edge_shift = BitsFor(surface.triangle_count);
   std::array<uint32_t, kCounters> counters = {};
   for (;;) {
-    PALPATE_RETURN_IF_ERROR(queue.Launch(detect_, range, Arg("nodes", clusters.nodes), Arg("node_groups", clusters.groups),
-                                         Arg("elements", clusters.elements), Arg("apart", surface.apart),
-                                         Arg("cluster_pairs", candidates->pairs()), Arg("pair_count", pair_count), Arg("chunk", chunk),
-                                         Arg("triangles", surface.triangles), Arg("triangle_edges", surface.triangle_edges),
-                                         Arg("positions", positions_m), Arg("edge_shift", edge_shift), Arg("capacity", keys_.capacity()),
-                                         Arg("max_crossings", static_cast<uint32_t>(options_.max_crossings)), Arg("keys", keys_.keys()),
-                                         Arg("flags", flags_), Arg("counters", counters_)));
+    PALPATE_RETURN_IF_ERROR(LaunchDetect(queue, surface, positions_m, candidates->pairs(), candidates->count(), {}));
     PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(counters_, counters));
     if (counters[1] != 0) {
       return absl::InvalidArgumentError(

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "gpu/base/status.h"
 #include "gpu/collision/candidate_pairs.h"
@@ -39,6 +41,10 @@ class IntersectionCounter {
   /// Tests `positions_m` [vertex_count, w ignored]. Two blocking reads. Errors: InvalidArgument (a buffer too small, a vertex of a triangle
   /// whose coordinates are not finite or beyond 1e8 m, which is named), ResourceExhausted above max_crossings or max_cluster_pairs.
   absl::Status Run(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m);
+  /// The same in two parts with the same arguments, the second after the next blocking call. It blocks as Run does where anything crosses
+  /// or something else is new; else not.
+  absl::Status Enqueue(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m);
+  absl::Status Take(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m);
 
   uint32_t crossing_count() const { return crossing_count_; }
   uint32_t touching_count() const { return touching_count_; }
@@ -48,8 +54,19 @@ class IntersectionCounter {
   const DeviceBuffer<uint32_t>& triangle_flags() const { return flags_; }
 
  private:
+  static constexpr uint32_t kCounters = 3;
+  absl::StatusOr<CandidatePairs*> Begin(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m);
+  absl::Status LaunchDetect(Queue& queue, const DeviceSurface& surface, BufferView<Float4> positions_m, BufferView<UInt2> pairs,
+                            uint32_t pair_count, BufferView<uint32_t> found);
+
   std::shared_ptr<Context> context_;
   IntersectionOptions options_;
+  ElementClusters clusters_;
+  bool is_enqueued_ = false;
+  std::optional<uint32_t> last_found_;         // pairs of clusters of the run before
+  uint32_t room_ = 0;                          // of Enqueue: pairs of clusters that are looked at, if they are no more
+  std::array<uint32_t, 2> found_host_{};       // how many they are, and whether they are refused
+  std::array<uint32_t, kCounters> counted_{};  // by Enqueue
   uint32_t crossing_count_ = 0;
   uint32_t touching_count_ = 0;
   CandidateStructures candidates_;

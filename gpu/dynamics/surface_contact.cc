@@ -380,12 +380,8 @@ absl::StatusOr<bool> SurfaceContacts::CertifyFromStart(Queue& queue, const Devic
 }
 
 absl::Status SurfaceContacts::CloseStep(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x) {
-  PALPATE_RETURN_IF_ERROR(MayFindTangles(queue, x));
+  if (looks_for_tangles()) PALPATE_RETURN_IF_ERROR(FindTangles(queue, x));
   return pairs_.Linearize(queue, *surface_.device(), reach_.params(), x, x_start, nullptr);  // bodies may have been taken back
-}
-
-absl::Status SurfaceContacts::MayFindTangles(Queue& queue, const DeviceBuffer<Float4>& x) {
-  return options_.check_intersections || statistics_.intersections > 0 ? FindTangles(queue, x) : absl::OkStatus();
 }
 
 /// Vertices that may be held back before it is worth looking again.
@@ -436,13 +432,17 @@ absl::StatusOr<CertifiedSurfaces> SweptSurfaces::CertifyAhead(Queue& queue, Step
   PALPATE_RETURN_IF_ERROR(c.check_.Enqueue(queue, c.reach_, c.surface_.device()->vertex_groups, c.certified_, *x_, *touched_));
   PALPATE_RETURN_IF_ERROR(gate.JudgeMoves(queue, gate_buffer, c.check_.partials(), UINT32_MAX, /*asks_for_bad=*/true, StepGate::kEnd));
   PALPATE_RETURN_IF_ERROR(c.pairs_.Linearize(queue, *c.surface_.device(), c.reach_.params(), *x_, *x_start_, nullptr));
+  if (c.looks_for_tangles()) PALPATE_RETURN_IF_ERROR(c.tangles_.EnqueueLook(queue, *c.surface_.device(), *x_));
   return CertifiedSurfaces(c, *x_start_, *x_, *touched_);
 }
 
 absl::Status CertifiedSurfaces::TakeChecks(Queue& queue) {
   SurfaceContacts& c = *contacts_;
   c.statistics_.truncated_vertices = c.check_.Take().truncated;
-  return c.MayFindTangles(queue, *x_);
+  if (!c.looks_for_tangles()) return absl::OkStatus();
+  PALPATE_RETURN_IF_ERROR(c.tangles_.TakeLook(queue, *c.surface_.device(), *x_));
+  c.statistics_.intersections = c.tangles_.intersections();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<CertifiedSurfaces> SweptSurfaces::Certify(Queue& queue) && {

@@ -155,7 +155,7 @@ class SurfaceContacts {
   absl::StatusOr<bool> IsWithinPlanes(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status BoundGuess(Queue& queue, const DeviceBuffer<Float4>& x);
   absl::Status FindTangles(Queue& queue, const DeviceBuffer<Float4>& x);
-  absl::Status MayFindTangles(Queue& queue, const DeviceBuffer<Float4>& x);
+  bool looks_for_tangles() const { return options_.check_intersections || statistics_.intersections > 0; }
   uint32_t TruncatedLimit() const;
   absl::Status CloseStep(Queue& queue, const DeviceBuffer<Float4>& x_start, const DeviceBuffer<Float4>& x);
   // Of the two classes below.

@@ -17,9 +17,23 @@ absl::Status TangleMonitor::Init(Queue& queue, uint32_t vertex_count, TangleMoni
   return queue.Zero(tangled_);
 }
 
+absl::Status TangleMonitor::EnqueueLook(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& x) {
+  return counter_.Enqueue(queue, surface, x);
+}
+
+absl::Status TangleMonitor::TakeLook(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& x) {
+  PALPATE_RETURN_IF_ERROR(counter_.Take(queue, surface, x));
+  return Mark(queue, surface);
+}
+
 absl::Status TangleMonitor::Look(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& x) {
-  const bool was_tangled = intersections_ > 0;
   PALPATE_RETURN_IF_ERROR(counter_.Run(queue, surface, x));
+  return Mark(queue, surface);
+}
+
+/// What the counter found.
+absl::Status TangleMonitor::Mark(Queue& queue, const DeviceSurface& surface) {
+  const bool was_tangled = intersections_ > 0;
   intersections_ = counter_.crossing_count();
   if (was_tangled || intersections_ > 0) PALPATE_RETURN_IF_ERROR(queue.Zero(tangled_));
   return queue.Launch(mark_tangled_, {intersections_, kSurfaceGroup}, Arg("count", intersections_), Arg("crossings", counter_.crossings()),

@@ -20,6 +20,9 @@ class TangleMonitor {
   absl::Status Init(Queue& queue, uint32_t vertex_count, TangleMonitor* old);
 
   /// Looks at the positions x. Some blocking reads.
+  /// As Look, in two parts: the second, with the same arguments, after the next blocking call.
+  absl::Status EnqueueLook(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& x);
+  absl::Status TakeLook(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& x);
   absl::Status Look(Queue& queue, const DeviceSurface& surface, const DeviceBuffer<Float4>& x);
   /// Marks no vertex.
   absl::Status Forget(Queue& queue);
@@ -35,6 +38,8 @@ class TangleMonitor {
   size_t device_bytes() const { return tangled_.size_bytes(); }
 
  private:
+  absl::Status Mark(Queue& queue, const DeviceSurface& surface);
+
   uint32_t intersections_ = 0;
   IntersectionCounter counter_;
   Kernel mark_tangled_;

