@@ -6,7 +6,8 @@
      PALPATE_LANES  corners (tet, vertex) a work-item handles at once, as vector lanes: 1, 4, 8 or 16
      PALPATE_TEAM   work-items that share a vertex, 1 or a power of two up to the group size
      PALPATE_GROUP  work-group size of solve_color
-     PALPATE_PHASE_GROUP  that of run_phases, a multiple of PALPATE_TEAM
+     PALPATE_PHASES  1 if sweeps are phases of a launch, see sweep_phases.clh
+     PALPATE_PHASE_GROUP  work-group size of run_phases, a multiple of PALPATE_TEAM
      PALPATE_ENERGY_MASK  bit c: tets of the scene have the energy with code c (gpu/shared/energies.h)
      PALPATE_FIBERS, PALPATE_VISCOUS  1 if any tet of the scene needs that term
      PALPATE_SURFACE  1 if surfaces of the scene may meet each other or themselves
@@ -31,6 +32,7 @@
 #define PALPATE_LANES 1
 #define PALPATE_TEAM 1
 #define PALPATE_GROUP 1
+#define PALPATE_PHASES 1
 #define PALPATE_PHASE_GROUP 1
 #define PALPATE_ENERGY_MASK 0x7fffu
 #define PALPATE_FIBERS 1
@@ -1122,7 +1124,9 @@ __kernel void accelerate(const __global StepParams* p, float omega, __global flo
   if (v < p->free_count) accelerate_vertex(v, omega, x, x_before, x_before2, touched, held_axes BOUND_VALUES ENTRY_VALUES);
 }
 
+#if PALPATE_PHASES
 #include "gpu/dynamics/sweep_phases.clh"
+#endif
 
 /* Moves vertices by share[0] of `moves`, as far as their bounds allow, and with them where they were in the sweeps before: what these moves
    mend, the recurrence must not carry on. Work-item: free vertex. */

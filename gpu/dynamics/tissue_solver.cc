@@ -105,7 +105,7 @@ absl::Status TissueSolver::Impl::SolveToolsAlone() {
   if (!sweeps_.HasPhases()) return tools_.SolveAlone(*queue_, tissue_);
   PALPATE_RETURN_IF_ERROR(BindNewPairs());
   return sweeps_.RunPhases(*queue_, {.colors = false, .contacts = true, .colliders = tools_.collider_count()}, ToolContacts::kSweepsAlone,
-                           nullptr);
+                           surface_.get());
 }
 
 /// The first guess of all vertices; where surfaces meet, a certified one, or nothing if it is not finite.

@@ -90,6 +90,7 @@ absl::Status TissueSweeps::MakeKernels(Context& context, bool surfaces_meet, Tis
   defines_ = {{"PALPATE_LANES", std::to_string(tuning_.lanes)},
               {"PALPATE_TEAM", std::to_string(tuning_.team)},
               {"PALPATE_GROUP", std::to_string(tuning_.group)},
+              {"PALPATE_PHASES", flag(HasPhases())},
               {"PALPATE_PHASE_GROUP", std::to_string(tuning_.phase_group)},
               {"PALPATE_ENERGY_MASK", absl::StrCat(layout_.EnergyMask(), "u")},
               {"PALPATE_FIBERS", flag(layout_.has_fibers)},

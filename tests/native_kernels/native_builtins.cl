@@ -18,6 +18,11 @@ void PALPATE_OVERLOAD barrier(cl_mem_fence_flags flags) {
   palpate_native_barrier();
 }
 
+void PALPATE_OVERLOAD mem_fence(cl_mem_fence_flags flags) {
+  (void)flags;
+  __atomic_signal_fence(__ATOMIC_SEQ_CST); /* one thread runs all work-items */
+}
+
 #define PALPATE_ATOMICS(type, space)                                                                                        \
   type PALPATE_OVERLOAD atomic_add(volatile space type* p, type v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }   \
   type PALPATE_OVERLOAD atomic_sub(volatile space type* p, type v) { return __atomic_fetch_sub(p, v, __ATOMIC_RELAXED); }   \
