@@ -285,6 +285,7 @@ struct _cl_platform_id {};
 struct _cl_device_id {};
 struct _cl_event {
   cl_ulong begin_ns, end_ns;
+  int references = 1;
 };
 struct _cl_context {};
 struct _cl_command_queue {
@@ -954,8 +955,12 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue, cl_kernel kernel, cl_uint dimens
 cl_int clGetEventProfilingInfo(cl_event event, cl_profiling_info what, size_t size, void* value, size_t* size_out) {
   return ValueInfo<cl_ulong>(what == CL_PROFILING_COMMAND_START ? event->begin_ns : event->end_ns, size, value, size_out);
 }
+cl_int clRetainEvent(cl_event event) {
+  ++event->references;
+  return CL_SUCCESS;
+}
 cl_int clReleaseEvent(cl_event event) {
-  delete event;
+  if (--event->references == 0) delete event;
   return CL_SUCCESS;
 }
 

@@ -263,7 +263,7 @@ TEST_F(SweepPhasesTest, TeamsOfWorkItemsHaveThemToo) {
   phased[1].phase_groups = 3;
   phased[1].phase_chunk = 10;  // no multiple of the teams of a group
   phased[2].phase_groups = 200;
-  for (const Case& c : {Pressed(), Stacked(0)}) ExpectSameBits(c, plain, phased);
+  ExpectSameBits(Stacked(0), plain, phased);
 }
 #endif
 

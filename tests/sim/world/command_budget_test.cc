@@ -30,7 +30,7 @@ struct Budget {
 };
 
 // Where sweeps cannot be phases of a launch (DeviceInfo::has_device_fence), each colour is one, and the host waits at each check.
-constexpr Budget kWithoutPhases{430, 60, 50};
+constexpr Budget kWithoutPhases{390, 24, 12};
 
 class CommandBudgetTest : public test::DeviceTest {
  protected:
@@ -94,6 +94,7 @@ TEST_F(CommandBudgetTest, TissueUnderATool) {
   const auto held = [](int) { return 0.05; };
   Budget small;
   for (const double tets : {600.0, 2500.0, 10000.0}) {
+    if (tets > 2500 && !context()->device().has_device_fence) continue;  // a CPU that is taken for a GPU takes long
     ASSERT_NO_FATAL_FAILURE(MakeLiver(tets));
     Press(80, down);
     Press(160, held);
