@@ -1,5 +1,6 @@
 #include "sim/nurbs/gauss_quadrature.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -11,8 +12,9 @@ const GaussQuadrature& GaussQuadrature::Get() {
 }
 
 // Roots of the Legendre polynomial by Newton's method.
-GaussQuadrature::GaussQuadrature() {
-  constexpr int n = static_cast<int>(kPoints);
+GaussRule MakeGaussRule(size_t points) {
+  GaussRule rule;
+  const auto n = static_cast<int>(points);
   for (int i = 0; i < n; ++i) {
     double x = std::cos(std::numbers::pi * (i + 0.75) / (n + 0.5));
     double slope = 1;
@@ -27,9 +29,16 @@ GaussQuadrature::GaussQuadrature() {
       slope = n * (before - x * value) / (1 - x * x);
       x -= value / slope;
     }
-    places[static_cast<size_t>(i)] = 0.5 + 0.5 * x;
-    weights[static_cast<size_t>(i)] = 1 / ((1 - x * x) * slope * slope);
+    rule.places.push_back(0.5 + 0.5 * x);
+    rule.weights.push_back(1 / ((1 - x * x) * slope * slope));
   }
+  return rule;
+}
+
+GaussQuadrature::GaussQuadrature() {
+  const GaussRule rule = MakeGaussRule(kPoints);
+  std::copy(rule.places.begin(), rule.places.end(), places.begin());
+  std::copy(rule.weights.begin(), rule.weights.end(), weights.begin());
 }
 
 }  // namespace palpate::sim

@@ -2,8 +2,15 @@
 
 #include <array>
 #include <cstddef>
+#include <vector>
 
 namespace palpate::sim {
+
+/// Gauss-Legendre quadrature on [0, 1] with any number of points, exact for polynomials of degree 2 `points` - 1; places descend.
+struct GaussRule {
+  std::vector<double> places, weights;
+};
+GaussRule MakeGaussRule(size_t points);
 
 /// Gauss-Legendre quadrature on [0, 1], exact for polynomials of degree 23.
 struct GaussQuadrature {

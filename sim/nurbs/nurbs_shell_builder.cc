@@ -1,0 +1,347 @@
+#include "sim/nurbs/nurbs_shell_builder.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include <Eigen/Dense>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/base/status.h"
+#include "sim/nurbs/gauss_quadrature.h"
+#include "sim/nurbs/nurbs_basis.h"
+#include "sim/nurbs/nurbs_shell_joints.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Matrix2d;
+using Eigen::Vector3d;
+using nurbs_basis::Basis;
+
+constexpr double kLeastArea = 1e-9;  // of the product of the tangents' lengths: below, a Gauss point has no area
+constexpr size_t kU = 0, kV = 1;
+
+/// A Gauss point of the quadrature along one direction, with the basis functions there.
+struct Abscissa {
+  double t = 0;
+  double weight = 0;  // of the parameter
+  size_t first = 0;   // control point
+  std::array<Basis, 3> basis;
+};
+
+size_t PointsOfSpan(int degree, bool is_full, bool ends_smoothly) {
+  if (is_full) return static_cast<size_t>(degree) + 1;
+  return ends_smoothly ? static_cast<size_t>(degree + 2) / 2 : static_cast<size_t>(degree);
+}
+
+/// [span][point]
+std::vector<std::vector<Abscissa>> AbscissasOf(const std::vector<double>& knots, int degree, bool is_full) {
+  std::vector<std::vector<Abscissa>> spans;
+  for (size_t k = static_cast<size_t>(degree); k + static_cast<size_t>(degree) + 1 < knots.size(); ++k) {
+    if (knots[k] == knots[k + 1]) continue;
+    const bool ends_smoothly = nurbs_basis::Multiplicity(knots, knots[k]) == 1 && nurbs_basis::Multiplicity(knots, knots[k + 1]) == 1;
+    const GaussRule rule = MakeGaussRule(PointsOfSpan(degree, is_full, ends_smoothly));
+    const double width = knots[k + 1] - knots[k];
+    spans.emplace_back();
+    for (size_t i = rule.places.size(); i-- > 0;) {
+      const double t = knots[k] + rule.places[i] * width;
+      spans.back().push_back(
+          {t, rule.weights[i] * width, k - static_cast<size_t>(degree), nurbs_basis::BasisWithDerivatives(knots, degree, k, t)});
+    }
+  }
+  return spans;
+}
+
+/// A control point of a net near a Gauss point.
+struct Near {
+  uint32_t net = 0;
+  double weight = 1;
+  std::array<double, 6> n{};  // basis function without weights: itself, by u, v, uu, vv, uv
+};
+
+class Builder {
+ public:
+  Builder(const NurbsObject& object, const NurbsShellMaterial& material, const NurbsShellOptions& options)
+      : object_(object), material_(material), options_(options) {}
+
+  absl::StatusOr<gpu::NurbsShellModel> Run() {
+    PALPATE_RETURN_IF_ERROR(Check());
+    PALPATE_ASSIGN_OR_RETURN(joints_, JoinNurbsShell(object_));
+    for (const NurbsPatch& patch : object_.patches()) {
+      for (const Eigen::Vector4d& control : patch.surface.control()) {
+        position_.push_back(control.hnormalized());
+        weight_.push_back(control.w());
+      }
+    }
+    AddControlPoints();
+    const double nu = material_.poisson_ratio;
+    const double plate = material_.young_modulus_pa * std::pow(material_.thickness_m, 3) / (12 * (1 - nu * nu));
+    bending_n_m_ = {plate, nu * plate, plate, (1 - nu) / 2 * plate};
+    for (const NurbsShellPiece& piece : joints_.pieces) PALPATE_RETURN_IF_ERROR(AddPiece(piece));
+    for (const NurbsShellSeam& seam : joints_.seams) {
+      if (!seam.is_smooth && options_.crease_stiffness > 0) PALPATE_RETURN_IF_ERROR(AddStrip(seam));
+    }
+    ListEntries();
+    return std::move(model_);
+  }
+
+ private:
+  absl::Status Check() const {
+    const NurbsShellMaterial& m = material_;
+    const auto positive = [](const char* name, double value) {
+      return value > 0 && std::isfinite(value) ? absl::OkStatus()
+                                               : absl::InvalidArgumentError(absl::StrCat(name, ": ", value, ", it must be positive"));
+    };
+    PALPATE_RETURN_IF_ERROR(positive("thickness_m", m.thickness_m));
+    PALPATE_RETURN_IF_ERROR(positive("density_kg_per_m3", m.density_kg_per_m3));
+    PALPATE_RETURN_IF_ERROR(positive("young_modulus_pa", m.young_modulus_pa));
+    if (!(m.poisson_ratio > -1 && m.poisson_ratio <= 0.5)) {
+      return absl::InvalidArgumentError(absl::StrCat("poisson_ratio: ", m.poisson_ratio, " is outside (-1, 0.5]"));
+    }
+    if (!(m.damping_s >= 0 && m.mass_damping_per_s >= 0 && options_.crease_stiffness >= 0)) {
+      return absl::InvalidArgumentError(absl::StrCat("damping_s: ", m.damping_s, ", mass_damping_per_s: ", m.mass_damping_per_s,
+                                                     " or crease_stiffness: ", options_.crease_stiffness, " is negative"));
+    }
+    for (size_t p = 0; p < object_.patches().size(); ++p) {
+      const NurbsPatch& patch = object_.patches()[p];
+      if (!patch.loops.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(NurbsPatchPath(p, patch.name), ": is trimmed; shells are of whole patches"));
+      }
+      const int u = patch.surface.degree(NurbsDirection::kU);
+      const int v = patch.surface.degree(NurbsDirection::kV);
+      if (std::min(u, v) >= 2 && std::max(u, v) <= kMaxNurbsShellDegree) continue;
+      return absl::InvalidArgumentError(absl::StrCat(NurbsPatchPath(p, patch.name), ": degrees ", u, " x ", v, " are outside [2, ",
+                                                     kMaxNurbsShellDegree, "]; a shell bends by second derivatives"));
+    }
+    return absl::OkStatus();
+  }
+
+  void AddControlPoints() {
+    model_.rest_m.resize(joints_.control_count);
+    model_.mass_kg.assign(joints_.control_count, 0);
+    model_.half_thickness_m.assign(joints_.control_count, material_.thickness_m / 2);
+    model_.mass_damping_per_s.assign(joints_.control_count, material_.mass_damping_per_s);
+    model_.net_begin = joints_.net_begin;
+    model_.net_part_begin = {0};
+    for (size_t n = 0; n < joints_.parts.size(); ++n) {
+      for (const auto& [control, weight] : joints_.parts[n]) model_.net_parts.push_back({control, weight});
+      model_.net_part_begin.push_back(static_cast<uint32_t>(model_.net_parts.size()));
+      if (joints_.parts[n].size() != 1) continue;
+      const Vector3d& x = position_[n];
+      model_.rest_m[joints_.parts[n][0].first] = {x.x(), x.y(), x.z()};
+    }
+  }
+
+  absl::Status AddPiece(const NurbsShellPiece& piece) {
+    const bool is_full = options_.quadrature == NurbsShellQuadrature::kFull;
+    const auto us = AbscissasOf(piece.knots[kU], piece.degree[kU], is_full);
+    const auto vs = AbscissasOf(piece.knots[kV], piece.degree[kV], is_full);
+    const size_t columns = object_.patches()[piece.patch].surface.count(NurbsDirection::kV);
+    const double thickness = material_.thickness_m;
+    // Spans row by row, every second row backwards, so that what follows on each other is near each other.
+    for (size_t row = 0; row < us.size(); ++row) {
+      for (size_t step = 0; step < vs.size(); ++step) {
+        const size_t column = row % 2 == 0 ? step : vs.size() - 1 - step;
+        for (const Abscissa& u : us[row]) {
+          for (const Abscissa& v : vs[column]) {
+            near_.clear();
+            for (size_t i = 0; i <= static_cast<size_t>(piece.degree[kU]); ++i) {
+              for (size_t j = 0; j <= static_cast<size_t>(piece.degree[kV]); ++j) {
+                const size_t at = (piece.first[kU] + u.first + i) * columns + piece.first[kV] + v.first + j;
+                const auto net = static_cast<uint32_t>(joints_.net_begin[piece.patch] + at);
+                near_.push_back({net, weight_[net], Product(u.basis, i, v.basis, j)});
+              }
+            }
+            const gpu::NurbsShellGauss gauss{.bending_n_m = bending_n_m_,
+                                             .membrane_per_bending_per_m2 = 12 / (thickness * thickness),
+                                             .damping_s = material_.damping_s,
+                                             .patch = piece.patch,
+                                             .u = u.t,
+                                             .v = v.t};
+            PALPATE_RETURN_IF_ERROR(AddGauss(gauss, u.weight * v.weight, true));
+          }
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  /// A strip of degree 2 across a seam, which bends about the seam alone.
+  absl::Status AddStrip(const NurbsShellSeam& seam) {
+    const std::vector<double> across_knots = {0, 0, 0, 1, 1, 1};
+    const auto across = AbscissasOf(across_knots, 2, true);
+    const double stiffness = options_.crease_stiffness * material_.young_modulus_pa * std::pow(material_.thickness_m, 3) / 12;
+    for (const std::vector<Abscissa>& span : AbscissasOf(seam.knots, seam.degree, false)) {
+      for (const Abscissa& along : span) {
+        for (const Abscissa& over : across[0]) {
+          near_.clear();
+          for (size_t j = 0; j <= static_cast<size_t>(seam.degree); ++j) {
+            const size_t k = along.first + j;
+            near_.push_back({seam.before[k], seam.weight_before[k], Product(over.basis, 0, along.basis, j)});
+            near_.push_back({seam.on[k], seam.weight_on[k], Product(over.basis, 1, along.basis, j)});
+            near_.push_back({seam.after[k], seam.weight_after[k], Product(over.basis, 2, along.basis, j)});
+          }
+          gpu::NurbsShellGauss gauss{.bending_n_m = {stiffness, 0, 0, 0}, .damping_s = material_.damping_s, .patch = seam.patch};
+          PALPATE_RETURN_IF_ERROR(AddGauss(gauss, over.weight * along.weight, false));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static std::array<double, 6> Product(const std::array<Basis, 3>& u, size_t i, const std::array<Basis, 3>& v, size_t j) {
+    return {u[0][i] * v[0][j], u[1][i] * v[0][j], u[0][i] * v[1][j], u[2][i] * v[0][j], u[0][i] * v[2][j], u[1][i] * v[1][j]};
+  }
+
+  /// From near_. `weight`: of the parameters. With mass it is of the shell, else of a strip, whose axis 2 runs along the second parameter.
+  absl::Status AddGauss(gpu::NurbsShellGauss gauss, double weight, bool has_mass) {
+    std::array<double, 6> w{};
+    for (const Near& near : near_) {
+      for (size_t d = 0; d < 6; ++d) w[d] += near.weight * near.n[d];
+    }
+    // Rational functions by the quotient rule, then lengths instead of parameters.
+    Vector3d a1 = Vector3d::Zero(), a2 = Vector3d::Zero();
+    for (Near& near : near_) {
+      std::array<double, 6>& r = near.n;
+      for (double& value : r) value *= near.weight;
+      r[0] /= w[0];
+      r[1] = (r[1] - r[0] * w[1]) / w[0];
+      r[2] = (r[2] - r[0] * w[2]) / w[0];
+      r[3] = (r[3] - 2 * r[1] * w[1] - r[0] * w[3]) / w[0];
+      r[4] = (r[4] - 2 * r[2] * w[2] - r[0] * w[4]) / w[0];
+      r[5] = (r[5] - r[1] * w[2] - r[2] * w[1] - r[0] * w[5]) / w[0];
+      a1 += r[1] * position_[near.net];
+      a2 += r[2] * position_[near.net];
+    }
+    const Vector3d normal = a1.cross(a2);
+    const double area = normal.norm();
+    if (!(area > kLeastArea * a1.norm() * a2.norm())) {
+      return absl::InvalidArgumentError(absl::StrCat(NurbsPatchPath(gauss.patch, object_.patches()[gauss.patch].name),
+                                                     ": the surface has no area at u = ", gauss.u, ", v = ", gauss.v));
+    }
+    const Vector3d n = normal / area;
+    const Vector3d first = has_mass ? a1.normalized() : Vector3d(a2.normalized().cross(n));
+    const Vector3d second = n.cross(first);
+    Matrix2d axes;  // lengths along the axes by the parameters
+    axes << first.dot(a1), first.dot(a2), second.dot(a1), second.dot(a2);
+    const Matrix2d t = axes.inverse();  // parameters by lengths
+    std::map<uint32_t, gpu::NurbsShellEntry> entries;
+    const auto number = static_cast<uint32_t>(model_.gauss.size());
+    for (const Near& near : near_) {
+      const std::array<double, 6>& r = near.n;
+      Matrix2d second_of;
+      second_of << r[3], r[5], r[5], r[4];
+      const Eigen::Vector2d by = t.transpose() * Eigen::Vector2d(r[1], r[2]);
+      const Matrix2d by_two = t.transpose() * second_of * t;
+      for (const auto& [control, part] : joints_.parts[near.net]) {
+        gpu::NurbsShellEntry& entry = entries.try_emplace(control, gpu::NurbsShellEntry{.control = control, .gauss = number}).first->second;
+        entry.value += part * r[0];
+        entry.by_1_per_m += part * by[0];
+        entry.by_2_per_m += part * by[1];
+        entry.by_11_per_m2 += part * by_two(0, 0);
+        entry.by_22_per_m2 += part * by_two(1, 1);
+        entry.by_12_per_m2 += part * by_two(0, 1);
+      }
+    }
+    gauss.area_m2 = area * weight;
+    gauss.begin = static_cast<uint32_t>(model_.entries.size());
+    const double mass = has_mass ? gauss.area_m2 * material_.thickness_m * material_.density_kg_per_m3 : 0;
+    for (const auto& [control, entry] : entries) {
+      const Vector3d x(model_.rest_m[control].data());
+      gauss.rest_curvature_per_m[0] += entry.by_11_per_m2 * n.dot(x - position_[near_[0].net]);
+      gauss.rest_curvature_per_m[1] += entry.by_22_per_m2 * n.dot(x - position_[near_[0].net]);
+      gauss.rest_curvature_per_m[2] += entry.by_12_per_m2 * n.dot(x - position_[near_[0].net]);
+      model_.mass_kg[control] += mass * entry.value;
+      model_.entries.push_back(entry);
+    }
+    gauss.end = static_cast<uint32_t>(model_.entries.size());
+    model_.gauss.push_back(gauss);
+    return absl::OkStatus();
+  }
+
+  void ListEntries() {
+    model_.control_begin.assign(model_.control_count() + 1, 0);
+    for (const gpu::NurbsShellEntry& entry : model_.entries) ++model_.control_begin[entry.control + 1];
+    for (size_t c = 0; c < model_.control_count(); ++c) model_.control_begin[c + 1] += model_.control_begin[c];
+    model_.control_entries.resize(model_.entries.size());
+    std::vector<uint32_t> at(model_.control_begin.begin(), model_.control_begin.end() - 1);
+    for (uint32_t e = 0; e < model_.entries.size(); ++e) model_.control_entries[at[model_.entries[e].control]++] = e;
+  }
+
+  const NurbsObject& object_;
+  const NurbsShellMaterial& material_;
+  const NurbsShellOptions& options_;
+  NurbsShellJoints joints_;
+  std::vector<Vector3d> position_;  // [point of a net]
+  std::vector<double> weight_;
+  std::vector<Near> near_;
+  std::array<double, 4> bending_n_m_{};
+  gpu::NurbsShellModel model_;
+};
+
+}  // namespace
+
+absl::StatusOr<gpu::NurbsShellModel> BuildNurbsShell(const NurbsObject& object, const NurbsShellMaterial& material,
+                                                     const NurbsShellOptions& options) {
+  return Builder(object, material, options).Run();
+}
+
+// The surface itself is among those of the higher degree: the one that agrees with it at the Greville abscissae.
+absl::StatusOr<NurbsSurface> ElevateNurbsDegree(const NurbsSurface& surface, NurbsDirection direction, int degree) {
+  const int before = surface.degree(direction);
+  if (degree < before || degree > kMaxNurbsDegree) {
+    return absl::InvalidArgumentError(absl::StrCat("degree ", degree, " is outside [", before, ", ", kMaxNurbsDegree, "]"));
+  }
+  const auto knots = surface.knots(direction);
+  std::vector<double> finer;
+  for (size_t k = 0; k < knots.size(); ++k) {
+    finer.push_back(knots[k]);
+    if (k + 1 == knots.size() || knots[k + 1] != knots[k]) finer.insert(finer.end(), static_cast<size_t>(degree - before), knots[k]);
+  }
+  const size_t points = finer.size() - static_cast<size_t>(degree) - 1;
+  const bool is_u = direction == NurbsDirection::kU;
+  const size_t lines = surface.count(is_u ? NurbsDirection::kV : NurbsDirection::kU);
+  const size_t old_points = surface.count(direction);
+  Eigen::MatrixXd from = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(points), static_cast<Eigen::Index>(old_points));
+  Eigen::MatrixXd to = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(points), static_cast<Eigen::Index>(points));
+  for (size_t i = 0; i < points; ++i) {
+    double t = 0;
+    for (size_t k = 1; k <= static_cast<size_t>(degree); ++k) t += finer[i + k] / degree;
+    const auto fill = [&](std::span<const double> of, int of_degree, Eigen::MatrixXd* matrix) {
+      const nurbs_basis::Located at = nurbs_basis::Locate(of, of_degree, t);
+      const Basis n = nurbs_basis::BasisOf(of, of_degree, at.span, at.t);
+      for (size_t j = 0; j <= static_cast<size_t>(of_degree); ++j) {
+        (*matrix)(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(at.first + j)) = n[j];
+      }
+    };
+    fill(knots, before, &from);
+    fill(finer, degree, &to);
+  }
+  const Eigen::MatrixXd map = to.partialPivLu().solve(from);
+  NurbsDescription out;
+  out.degree_u = is_u ? degree : surface.degree(NurbsDirection::kU);
+  out.degree_v = is_u ? surface.degree(NurbsDirection::kV) : degree;
+  const auto other = surface.knots(is_u ? NurbsDirection::kV : NurbsDirection::kU);
+  out.knots_u = is_u ? finer : std::vector<double>(other.begin(), other.end());
+  out.knots_v = is_u ? std::vector<double>(other.begin(), other.end()) : finer;
+  const size_t rows = is_u ? points : lines;
+  const size_t columns = is_u ? lines : points;
+  for (size_t i = 0; i < rows; ++i) {
+    for (size_t j = 0; j < columns; ++j) {
+      Eigen::Vector4d sum = Eigen::Vector4d::Zero();
+      const size_t line = is_u ? j : i;
+      for (size_t k = 0; k < old_points; ++k) {
+        const double part = map(static_cast<Eigen::Index>(is_u ? i : j), static_cast<Eigen::Index>(k));
+        sum += part * surface.control()[is_u ? k * lines + line : line * old_points + k];
+      }
+      out.control_m.emplace_back(sum.hnormalized());
+      out.weights.push_back(sum.w());
+    }
+  }
+  return NurbsSurface::Create(out);
+}
+
+}  // namespace palpate::sim

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "gpu/dynamics/nurbs_shell_model.h"
+#include "sim/nurbs/nurbs_object.h"
+
+namespace palpate::sim {
+
+/// What a shell is made of: isotropic, in plane stress.
+struct NurbsShellMaterial {
+  double thickness_m = 0;
+  double density_kg_per_m3 = 0;
+  double young_modulus_pa = 0;
+  double poisson_ratio = 0;       ///< in (-1, 0.5]
+  double damping_s = 0;           ///< stiffness-proportional viscosity
+  double mass_damping_per_s = 0;  ///< mass-proportional (Rayleigh)
+};
+
+/// How many Gauss points a knot span has in a direction of degree p.
+enum class NurbsShellQuadrature {
+  kFull,     ///< p + 1
+  kReduced,  ///< (p + 2) / 2 rounded down where the surface goes on smoothly at both ends of the span, else p
+};
+
+struct NurbsShellOptions {
+  NurbsShellQuadrature quadrature = NurbsShellQuadrature::kReduced;
+  /// Where patches meet at an angle, the bending stiffness of the strip that holds it, as a multiple of the shell's; 0: a hinge that turns
+  /// freely.
+  double crease_stiffness = 1000;
+};
+
+inline constexpr int kMaxNurbsShellDegree = 5;
+
+/// The Kirchhoff-Love shell of an object's mid-surface. Degrees are in [2, kMaxNurbsShellDegree], bending needs two derivatives; see
+/// ElevateNurbsDegree. Sides with the same control points, forwards or backwards, are joined; see docs/algorithms/nurbs_shells.md for how
+/// they bend. Lines of knots of full multiplicity count as sides. Errors: InvalidArgument, naming the patch, for trimmed patches, degrees,
+/// material out of range, no area, sides that meet in space with other control points, and edges of three sides.
+absl::StatusOr<gpu::NurbsShellModel> BuildNurbsShell(const NurbsObject& object, const NurbsShellMaterial& material,
+                                                     const NurbsShellOptions& options = {});
+
+/// The same surface with a higher degree in one direction; knots become as many times more. Error: lower than now, or out of range.
+absl::StatusOr<NurbsSurface> ElevateNurbsDegree(const NurbsSurface& surface, NurbsDirection direction, int degree);
+
+}  // namespace palpate::sim
