@@ -43,21 +43,7 @@
 #define PALPATE_SHELL 63u
 #endif
 
-#define PALPATE_CONCAT_(a, b) a##b
-#define PALPATE_CONCAT(a, b) PALPATE_CONCAT_(a, b)
-#if PALPATE_LANES == 1
-#define PALPATE_R float
-#define LANE_INT int
-#define LOAD_R(p) (*(p))
-#define STORE_R(v, p) (*(p) = (v))
-#define SPLAT(v) (v)
-#else
-#define PALPATE_R PALPATE_CONCAT(float, PALPATE_LANES)
-#define LANE_INT PALPATE_CONCAT(int, PALPATE_LANES)
-#define LOAD_R(p) PALPATE_CONCAT(vload, PALPATE_LANES)(0, p)
-#define STORE_R(v, p) PALPATE_CONCAT(vstore, PALPATE_LANES)(v, 0, p)
-#define SPLAT(v) ((PALPATE_R)(v))
-#endif
+#include "gpu/dynamics/lanes.clh"
 
 #include "gpu/dynamics/block.clh"
 #include "gpu/dynamics/contact.clh"
@@ -67,24 +53,6 @@
 
 #define CORNER_REALS (PALPATE_FIBERS ? 18 : 12)
 #define NOT_A_VERTEX 0xffffffffu
-
-/* Sums of the lanes, always in the same order. */
-#if PALPATE_LANES == 1
-static inline float lane_sum(PALPATE_R v) { return v; }
-#elif PALPATE_LANES == 4
-static inline float lane_sum(PALPATE_R v) { return (v.s0 + v.s2) + (v.s1 + v.s3); }
-#elif PALPATE_LANES == 8
-static inline float lane_sum(PALPATE_R v) {
-  const float4 h = v.lo + v.hi;
-  return (h.s0 + h.s2) + (h.s1 + h.s3);
-}
-#else
-static inline float lane_sum(PALPATE_R v) {
-  const float8 q = v.lo + v.hi;
-  const float4 h = q.lo + q.hi;
-  return (h.s0 + h.s2) + (h.s1 + h.s3);
-}
-#endif
 
 /* Positions of one vertex per lane. */
 static inline RVec gather(const __global float4* x, const __global uint* index) {
