@@ -29,6 +29,8 @@ class NurbsShellTerms {
   /// it. Blocking; leaves everything else as it is.
   absl::StatusOr<double> Energy(Queue& queue, const DeviceBuffer<Float4>& x, uint32_t partials, bool in_double);
 
+  /// Vectors of Gauss points as they are (nurbs_shell_terms.clh).
+  const DeviceBuffer<float>& vectors() const { return vectors_; }
   size_t device_bytes() const;
 
  private:

@@ -32,9 +32,10 @@ struct Abscissa {
   std::array<Basis, 3> basis;
 };
 
-size_t PointsOfSpan(int degree, bool is_full, bool ends_smoothly) {
-  if (is_full) return static_cast<size_t>(degree) + 1;
-  return ends_smoothly ? static_cast<size_t>(degree + 2) / 2 : static_cast<size_t>(degree);
+/// `smooth_ends`: ends of the span at which the surface goes on smoothly.
+size_t PointsOfSpan(int degree, bool is_full, int smooth_ends) {
+  if (is_full || smooth_ends == 0) return static_cast<size_t>(degree) + 1;
+  return smooth_ends == 2 ? static_cast<size_t>(degree + 2) / 2 : static_cast<size_t>(degree);
 }
 
 /// [span][point]
@@ -42,8 +43,9 @@ std::vector<std::vector<Abscissa>> AbscissasOf(const std::vector<double>& knots,
   std::vector<std::vector<Abscissa>> spans;
   for (size_t k = static_cast<size_t>(degree); k + static_cast<size_t>(degree) + 1 < knots.size(); ++k) {
     if (knots[k] == knots[k + 1]) continue;
-    const bool ends_smoothly = nurbs_basis::Multiplicity(knots, knots[k]) == 1 && nurbs_basis::Multiplicity(knots, knots[k + 1]) == 1;
-    const GaussRule rule = MakeGaussRule(PointsOfSpan(degree, is_full, ends_smoothly));
+    const int smooth_ends =
+        (nurbs_basis::Multiplicity(knots, knots[k]) == 1 ? 1 : 0) + (nurbs_basis::Multiplicity(knots, knots[k + 1]) == 1 ? 1 : 0);
+    const GaussRule rule = MakeGaussRule(PointsOfSpan(degree, is_full, smooth_ends));
     const double width = knots[k + 1] - knots[k];
     spans.emplace_back();
     for (size_t i = rule.places.size(); i-- > 0;) {

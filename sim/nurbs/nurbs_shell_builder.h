@@ -21,7 +21,7 @@ struct NurbsShellMaterial {
 /// How many Gauss points a knot span has in a direction of degree p.
 enum class NurbsShellQuadrature {
   kFull,     ///< p + 1
-  kReduced,  ///< (p + 2) / 2 rounded down where the surface goes on smoothly at both ends of the span, else p
+  kReduced,  ///< (p + 2) / 2 rounded down where the surface goes on smoothly at both ends of the span, p where at one, else p + 1
 };
 
 struct NurbsShellOptions {

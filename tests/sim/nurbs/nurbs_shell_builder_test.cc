@@ -222,7 +222,7 @@ TEST(NurbsShellBuilderTest, CreasesHaveStripsThatBendAboutThem) {
     EXPECT_GT(std::abs(gauss.rest_curvature_per_m[0]), 0.5);
     EXPECT_NEAR(gauss.rest_curvature_per_m[1], 0, 1e-12);
   }
-  EXPECT_EQ(strips, 3 * 2);
+  EXPECT_EQ(strips, 3 * 3);
   const auto free = BuildNurbsShell(ObjectOf(folded), kMaterial, {.quadrature = NurbsShellQuadrature::kFull, .crease_stiffness = 0});
   EXPECT_EQ(free->gauss.size() + strips, model->gauss.size());
 }

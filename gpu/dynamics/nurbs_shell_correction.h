@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "gpu/base/status.h"
+#include "gpu/dynamics/nurbs_shell_layout.h"
+#include "gpu/dynamics/nurbs_shell_model.h"
+#include "gpu/dynamics/nurbs_shell_terms.h"
+#include "gpu/runtime/buffer.h"
+#include "gpu/runtime/queue.h"
+
+namespace palpate::gpu {
+
+/// More control points than this in one shell are not corrected: the matrix is dense.
+inline constexpr uint32_t kMaxNurbsCorrected = 192;
+
+/// Moves all control points of a shell at once, between two sweeps: thin shells are far stiffer in the plane than across it, and blocks of
+/// one control point find bending slowly. A move is (M / dt^2 + K)^-1 times the forces that are left, with K the stiffness at rest, turned
+/// at each control point as the surface has turned there since. The inverse is made once.
+///
+/// A move alone may raise the energy, so it is taken by its share: where the force along it comes to 0, linearly. Use:
+///   Propose(forces) -> moves(); the caller works out the forces at x + moves; Share(forces there) ; Take(x).
+/// Determinism: same calls, same bits. Nothing blocks.
+class NurbsShellCorrection {
+ public:
+  /// `held` [control point]: bits of axes that do not move. Keeps references. Errors: ResourceExhausted, Internal (not positive definite).
+  static absl::StatusOr<NurbsShellCorrection> Create(Queue& queue, const NurbsShellModel& model, const NurbsShellLayout& layout,
+                                                     std::span<const uint32_t> held, double dt_s);
+
+  bool empty() const { return solved_count_ == 0; }  ///< no shell is small enough
+  uint32_t solved_count() const { return solved_count_; }
+
+  /// `forces`: what is left at each slot, inertia and contact included; `terms` after Gather or sweeps. Writes moves().
+  absl::Status Propose(Queue& queue, const NurbsShellTerms& terms, const DeviceBuffer<Float4>& forces);
+  const DeviceBuffer<Float4>& moves() const { return moves_; }  ///< [slot] m; 0 where nothing is solved
+  /// Sums the forces along the moves before and after, shell by shell, and keeps the share in [0, 1] of each.
+  absl::Status Share(Queue& queue, const DeviceBuffer<Float4>& forces, const DeviceBuffer<Float4>& forces_after);
+  /// x += share times moves.
+  absl::Status Take(Queue& queue, const DeviceBuffer<Float4>& x);
+
+  size_t device_bytes() const;
+
+ private:
+  uint32_t slot_count_ = 0, solved_count_ = 0, part_count_ = 0;
+  DeviceBuffer<uint32_t> solved_slot_;  // [solved] rising within a part
+  DeviceBuffer<UInt4> solved_part_;     // [solved] first solved of its part, their count, first real of the part's inverse, part
+  DeviceBuffer<UInt2> part_range_;      // [part] solved
+  DeviceBuffer<uint32_t> slot_part_;    // [slot] part, or 0xffffffff
+  DeviceBuffer<uint32_t> gauss_;        // [solved] Gauss point whose axes turn it
+  DeviceBuffer<Float4> axes_;           // [solved][2] a1 and normal at rest
+  DeviceBuffer<float> inverse_;         // [part][3 count][3 count]
+  DeviceBuffer<Float4> turned_, moves_;
+  DeviceBuffer<float> share_;  // [part]
+  uint32_t lanes_ = 1;
+  Kernel turn_, solve_, find_share_, take_;
+};
+
+}  // namespace palpate::gpu

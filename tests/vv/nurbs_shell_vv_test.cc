@@ -1,0 +1,325 @@
+// NURBS shells against the literature and closed forms, by Newton's method in double precision. The tables are those of
+// docs/evidence/nurbs_shells.md; the Slow tests print them whole.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <numbers>
+#include <random>
+
+#include <Eigen/Dense>
+
+#include "sim/nurbs/gauss_quadrature.h"
+#include "sim/nurbs/nurbs_shapes.h"
+#include "sim/nurbs/nurbs_shell_builder.h"
+#include "sim/reference/reference_nurbs_shell.h"
+#include "tests/support/nurbs_shell_cases.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+using Eigen::VectorXd;
+using test::Elastica;
+using test::NurbsShellCase;
+
+constexpr double kPi = std::numbers::pi;
+constexpr NurbsShellQuadrature kFull = NurbsShellQuadrature::kFull;
+constexpr NurbsShellQuadrature kReduced = NurbsShellQuadrature::kReduced;
+
+VectorXd Linear(const NurbsShellCase& c) {
+  const ReferenceNurbsShell shell(c.model);
+  // Displacements of a load so small that they are linear in it come out of one solve about the rest shape.
+  NurbsShellLoad load{.dead_n = c.load_n};
+  if (c.soft_n_per_m > 0) {
+    load.following = [&](const VectorXd& at, VectorXd* force, std::vector<Eigen::Triplet<double>>* stiffness) {
+      *force -= c.soft_n_per_m * (at - shell.Rest());
+      for (int i = 0; i < at.size(); ++i) stiffness->emplace_back(i, i, c.soft_n_per_m);
+    };
+  }
+  const auto x = SolveNurbsShell(shell, load, c.groups, shell.Rest(), 0, 1);
+  EXPECT_TRUE(x.ok()) << x.status();
+  return *x - shell.Rest();
+}
+
+TEST(NurbsShellVvTest, GradientAndStiffnessMatchFiniteDifferences) {
+  const NurbsObject object = *NurbsObject::FromSurfaces("torus", NurbsTorus(0.3, 0.1));
+  const NurbsShellMaterial material{.thickness_m = 0.02, .density_kg_per_m3 = 1, .young_modulus_pa = 1e5, .poisson_ratio = 0.3};
+  const auto model = BuildNurbsShell(object, material);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const ReferenceNurbsShell shell(*model);
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  VectorXd x = shell.Rest();
+  VectorXd direction(shell.size());
+  for (Eigen::Index i = 0; i < shell.size(); ++i) {
+    x[i] += 0.02 * uniform(random);
+    direction[i] = uniform(random);
+  }
+  constexpr double kStep = 1e-6;
+  const VectorXd gradient = shell.Gradient(x);
+  const double slope = (shell.Energy(x + kStep * direction) - shell.Energy(x - kStep * direction)) / (2 * kStep);
+  EXPECT_NEAR(gradient.dot(direction), slope, 1e-6 * std::abs(slope));
+  Eigen::SparseMatrix<double> k(shell.size(), shell.size());
+  const auto entries = shell.Stiffness(x);
+  k.setFromTriplets(entries.begin(), entries.end());
+  const VectorXd change = (shell.Gradient(x + kStep * direction) - shell.Gradient(x - kStep * direction)) / (2 * kStep);
+  EXPECT_LT((k * direction - change).norm(), 1e-6 * change.norm());
+}
+
+/// Energy of patches between two shapes in the curvilinear coordinates of the parameters, from their surfaces alone.
+double CurvilinearEnergy(const std::vector<NurbsSurface>& rest, const std::vector<NurbsSurface>& now, const NurbsShellMaterial& m) {
+  double sum = 0;
+  const GaussQuadrature& rule = GaussQuadrature::Get();
+  for (size_t p = 0; p < rest.size(); ++p) {
+    const auto spans = [&](NurbsDirection d) {
+      std::vector<double> out;
+      for (const double t : rest[p].knots(d)) {
+        if (out.empty() || t != out.back()) out.push_back(t);
+      }
+      return out;
+    };
+    const auto us = spans(NurbsDirection::kU);
+    const auto vs = spans(NurbsDirection::kV);
+    for (size_t i = 0; i + 1 < us.size(); ++i) {
+      for (size_t j = 0; j + 1 < vs.size(); ++j) {
+        for (size_t a = 0; a < GaussQuadrature::kPoints; ++a) {
+          for (size_t b = 0; b < GaussQuadrature::kPoints; ++b) {
+            const double u = us[i] + (us[i + 1] - us[i]) * rule.places[a];
+            const double v = vs[j] + (vs[j + 1] - vs[j]) * rule.places[b];
+            const NurbsPoint r = rest[p].PointWithDerivatives(u, v);
+            const NurbsPoint c = now[p].PointWithDerivatives(u, v);
+            const auto metric = [](const NurbsPoint& s) {
+              Eigen::Matrix2d g;
+              g << s.du.dot(s.du), s.du.dot(s.dv), s.du.dot(s.dv), s.dv.dot(s.dv);
+              return g;
+            };
+            const auto curvature = [](const NurbsPoint& s) {
+              const Vector3d n = s.du.cross(s.dv).normalized();
+              Eigen::Matrix2d k;
+              k << s.duu.dot(n), s.duv.dot(n), s.duv.dot(n), s.dvv.dot(n);
+              return k;
+            };
+            const Eigen::Matrix2d raise = metric(r).inverse();
+            // (e, e) = E / (1 - nu^2) (nu (tr e)^2 + (1 - nu) e : e) with mixed components.
+            const auto density = [&](const Eigen::Matrix2d& lower) {
+              const Eigen::Matrix2d mixed = raise * lower;
+              return m.young_modulus_pa / (1 - m.poisson_ratio * m.poisson_ratio) *
+                     (m.poisson_ratio * mixed.trace() * mixed.trace() + (1 - m.poisson_ratio) * (mixed * mixed).trace());
+            };
+            const double h = m.thickness_m;
+            const double area = r.du.cross(r.dv).norm() * (us[i + 1] - us[i]) * (vs[j + 1] - vs[j]) * rule.weights[a] * rule.weights[b];
+            sum += area / 2 * (h * density((metric(c) - metric(r)) / 2) + h * h * h / 12 * density(curvature(c) - curvature(r)));
+          }
+        }
+      }
+    }
+  }
+  return sum;
+}
+
+TEST(NurbsShellVvTest, TheEnergyIsThatOfTheCurvilinearForm) {
+  const NurbsObject object = *NurbsObject::FromSurfaces("torus", NurbsTorus(0.3, 0.1))->Refined(1);
+  const NurbsShellMaterial material{.thickness_m = 0.02, .density_kg_per_m3 = 1, .young_modulus_pa = 1e5, .poisson_ratio = 0.3};
+  const auto model = BuildNurbsShell(object, material, {.quadrature = kFull});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const ReferenceNurbsShell shell(*model);
+  VectorXd x = shell.Rest();
+  for (Eigen::Index c = 0; c < shell.size() / 3; ++c) {
+    const Vector3d p = x.segment<3>(3 * c);
+    x.segment<3>(3 * c) += Vector3d(0.1 * p.z(), 0.03 * std::sin(9 * p.x()), 0.3 * p.x() * p.y());
+  }
+  std::vector<NurbsSurface> rest;
+  for (const NurbsPatch& patch : object.patches()) rest.push_back(patch.surface);
+  const double exact = CurvilinearEnergy(rest, test::MovedSurfaces(object, *model, x), material);
+  EXPECT_NEAR(shell.Energy(x), exact, 1e-3 * exact);  // the rule of three points against one of twelve
+  const auto reduced = BuildNurbsShell(object, material, {.quadrature = kReduced});
+  EXPECT_NEAR(ReferenceNurbsShell(*reduced).Energy(x), exact, 2e-2 * exact);
+  // No energy in rigid motion.
+  const Eigen::Matrix3d turn = Eigen::AngleAxisd(1.1, Vector3d(1, 2, -1).normalized()).toRotationMatrix();
+  for (Eigen::Index c = 0; c < shell.size() / 3; ++c) x.segment<3>(3 * c) = turn * shell.Rest().segment<3>(3 * c) + Vector3d(3, 1, 2);
+  EXPECT_LT(shell.Energy(x), 1e-20);
+  EXPECT_LT(shell.Gradient(x).norm(), 1e-8);
+}
+
+TEST(NurbsShellVvTest, OnlyRigidMotionsAreFree) {
+  for (const int degree : {2, 3, 4}) {
+    for (const int spans : {1, 2, 4}) {
+      for (const auto quadrature : {kFull, kReduced}) {
+        const NurbsShellCase c = test::ScordelisLoRoof(degree, spans, quadrature);
+        const ReferenceNurbsShell shell(c.model);
+        Eigen::MatrixXd k = Eigen::MatrixXd::Zero(shell.size(), shell.size());
+        for (const auto& t : shell.Stiffness(shell.Rest())) k(t.row(), t.col()) += t.value();
+        const VectorXd values = Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(k, Eigen::EigenvaluesOnly).eigenvalues();
+        const double largest = values[values.size() - 1];
+        EXPECT_LT(std::abs(values[5]), 1e-9 * largest) << degree << " " << spans;
+        EXPECT_GT(values[6], 1e-8 * largest) << "degree " << degree << ", " << spans << " spans, quadrature "
+                                             << static_cast<int>(quadrature);
+      }
+    }
+  }
+}
+
+TEST(NurbsShellVvTest, PatchTests) {
+  // A flat sheet of uneven knots, stretched and sheared evenly, and bent evenly: strains are the same everywhere.
+  const NurbsShellCase c = test::UnevenSheet(3);
+  const ReferenceNurbsShell shell(c.model);
+  const double h = c.material.thickness_m;
+  const double nu = c.material.poisson_ratio;
+  const double stretch = c.material.young_modulus_pa * h / (1 - nu * nu);
+  Eigen::Matrix3d f = Eigen::Matrix3d::Identity();
+  f(0, 0) = 1.1;
+  f(0, 1) = 0.2;
+  f(1, 1) = 0.95;
+  VectorXd x = shell.Rest();
+  for (Eigen::Index k = 0; k < x.size() / 3; ++k) x.segment<3>(3 * k) = f * x.segment<3>(3 * k);
+  const Eigen::Matrix3d e = (f.transpose() * f - Eigen::Matrix3d::Identity()) / 2;
+  const double density =
+      stretch / 2 * (e(0, 0) * e(0, 0) + e(1, 1) * e(1, 1) + 2 * nu * e(0, 0) * e(1, 1) + 2 * (1 - nu) * e(0, 1) * e(0, 1));
+  const double area = 2.0 * 1.0;
+  EXPECT_NEAR(shell.Energy(x), density * area, 1e-9 * density * area);
+  // The inner control points are in balance.
+  const VectorXd gradient = shell.Gradient(x);
+  for (const uint32_t k : c.inner) EXPECT_LT(gradient.segment<3>(3 * static_cast<Eigen::Index>(k)).norm(), 1e-10 * stretch) << k;
+  // z = a x^2 / 2 + b x y + c y^2 / 2 with small slopes: degree 2 functions are among those of the sheet.
+  const Vector3d bend(0.02, 0.015, -0.03);
+  const double plate = stretch * h * h / 12;
+  const double bent =
+      plate / 2 * (bend[0] * bend[0] + bend[2] * bend[2] + 2 * nu * bend[0] * bend[2] + 2 * (1 - nu) * bend[1] * bend[1]) * area * 1e-8;
+  const VectorXd small = shell.Rest() + 1e-4 * test::BentSheet(c, bend);
+  EXPECT_NEAR(shell.Energy(small), bent, 1e-3 * bent);
+}
+
+struct Row {
+  int spans;
+  double value;
+};
+
+void Print(const char* what, int degree, const char* rule, const std::vector<Row>& rows, double reference) {
+  std::printf("| %s | %d | %s |", what, degree, rule);
+  for (const Row& row : rows) std::printf(" %.4f |", row.value / reference);
+  std::printf("\n");
+}
+
+using MakeCase = std::function<NurbsShellCase(int degree, int spans, NurbsShellQuadrature)>;
+
+/// Deflections at the point of interest, with meshes of so many spans a side.
+std::vector<Row> Deflections(const MakeCase& make, int degree, const std::vector<int>& spans, NurbsShellQuadrature quadrature) {
+  std::vector<Row> rows;
+  for (const int n : spans) {
+    const NurbsShellCase c = make(degree, n, quadrature);
+    rows.push_back({n, test::DeflectionOf(c, Linear(c))});
+  }
+  return rows;
+}
+
+TEST(NurbsShellVvTest, ScordelisLoRoof) {
+  for (const auto quadrature : {kFull, kReduced}) {
+    EXPECT_NEAR(Deflections(test::ScordelisLoRoof, 3, {6}, quadrature)[0].value, 0.3006, 0.02 * 0.3006);
+    EXPECT_NEAR(Deflections(test::ScordelisLoRoof, 2, {10}, quadrature)[0].value, 0.3006, 0.02 * 0.3006);
+  }
+}
+
+TEST(NurbsShellVvTest, PinchedCylinder) {
+  for (const auto quadrature : {kFull, kReduced}) {
+    EXPECT_NEAR(Deflections(test::PinchedCylinder, 3, {16}, quadrature)[0].value, 1.8248e-5, 0.02 * 1.8248e-5);
+  }
+}
+
+TEST(NurbsShellVvTest, PinchedHemisphere) {
+  for (const auto quadrature : {kFull, kReduced}) {
+    EXPECT_NEAR(Deflections(test::PinchedHemisphere, 3, {10}, quadrature)[0].value, 0.0924, 0.02 * 0.0924);
+  }
+  EXPECT_NEAR(Deflections(test::PinchedHemisphere, 2, {16}, kReduced)[0].value, 0.0924, 0.02 * 0.0924);
+}
+
+TEST(NurbsShellVvTest, SlowTablesOfDeflections) {
+  const std::vector<int> spans = {2, 4, 8, 12, 16, 24, 32};
+  std::printf("| case | degree | rule |");
+  for (const int n : spans) std::printf(" %d |", n);
+  std::printf("\n");
+  const std::vector<std::tuple<const char*, MakeCase, double>> cases = {{"roof", test::ScordelisLoRoof, 0.3006},
+                                                                        {"cylinder", test::PinchedCylinder, 1.8248e-5},
+                                                                        {"hemisphere", test::PinchedHemisphere, 0.0924},
+                                                                        {"hemisphere of 4 patches", test::WholeHemisphere, 0.0924}};
+  for (const auto& [name, make, reference] : cases) {
+    for (const int degree : {2, 3, 4}) {
+      for (const auto quadrature : {kFull, kReduced}) {
+        const auto rows = Deflections(make, degree, spans, quadrature);
+        Print(name, degree, quadrature == kFull ? "full" : "reduced", rows, reference);
+        EXPECT_NEAR(rows.back().value, reference, (quadrature == kFull && degree == 2 ? 0.06 : 0.02) * reference);
+      }
+    }
+  }
+}
+
+TEST(NurbsShellVvTest, PatchesJoinedSmoothlyAreAsGoodAsOne) {
+  const double one = Deflections(test::PinchedHemisphere, 3, {6}, kReduced)[0].value;
+  const double four = Deflections(test::WholeHemisphere, 3, {6}, kReduced)[0].value;
+  EXPECT_NEAR(four, one, 0.01 * one);
+}
+
+TEST(NurbsShellVvTest, AStripUnderAnEndMomentIsACircle) {
+  for (const int degree : {2, 3}) {
+    const double turn = 2 * kPi;
+    const test::BentStrip strip = test::BendStrip(degree, degree == 2 ? 24 : 12, kReduced, turn);
+    ASSERT_TRUE(strip.status.ok()) << strip.status;
+    EXPECT_NEAR(strip.end_angle, turn, 1e-2 * turn);
+    EXPECT_LT((strip.end_m - strip.start_m).norm(), 0.02 * strip.length_m) << "the ends meet";
+    EXPECT_NEAR(strip.height_m, strip.length_m / kPi, 0.01 * strip.length_m);
+  }
+}
+
+TEST(NurbsShellVvTest, LargeDeflectionsOfACantileverAreThoseOfTheElastica) {
+  // L = 10, E = 1.2e6, b = 1, h = 0.1, P = 4: the case of Sze, Liu, Lo 2004 with P L^2 / (E I) = 4.
+  const Elastica exact(4.0);
+  EXPECT_NEAR(exact.down, 0.6700, 1e-3);
+  for (const auto& [degree, spans] : {std::pair(2, 16), std::pair(3, 8)}) {
+    const test::LoadedCantilever c = test::LoadCantilever(degree, spans, kReduced, 4.0);
+    ASSERT_TRUE(c.status.ok()) << c.status;
+    EXPECT_NEAR(c.down_m / 10, exact.down, 0.01 * exact.down) << degree;
+    EXPECT_NEAR(c.back_m / 10, exact.back, 0.01 * exact.back) << degree;
+  }
+}
+
+TEST(NurbsShellVvTest, AnInflatedSphereFollowsTheLawOfThinShells) {
+  const NurbsShellMaterial material{.thickness_m = 0.005, .density_kg_per_m3 = 1, .young_modulus_pa = 1e5, .poisson_ratio = 0.4};
+  const NurbsObject object = *NurbsObject::FromSurfaces("sphere", NurbsSphere(0.1))->Refined(1);
+  const auto model = BuildNurbsShell(object, material);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const ReferenceNurbsShell shell(*model);
+  // p = h E (s^2 - 1) / ((1 - nu) R s) at a stretch of s, without bending.
+  const double stretch = 1.2;
+  const double pressure_pa = 0.005 * 1e5 * (stretch * stretch - 1) / ((1 - 0.4) * 0.1 * stretch);
+  // Rigid motions are free: a soft spring to the rest shape holds the sphere, and carries nothing of a balanced load.
+  const double soft = 1e-6 * 1e5 * 0.005;
+  std::vector<int> groups(static_cast<size_t>(shell.size()));
+  for (size_t i = 0; i < groups.size(); ++i) groups[i] = static_cast<int>(i);
+  VectorXd x = shell.Rest();
+  for (int k = 0; k < 40; ++k) {
+    NurbsShellLoad load{.dead_n = shell.PressureLoad(x, pressure_pa)};
+    const VectorXd before = x;
+    load.following = [&](const VectorXd& at, VectorXd* force, std::vector<Eigen::Triplet<double>>* stiffness) {
+      *force -= soft * (at - before);
+      for (int i = 0; i < at.size(); ++i) stiffness->emplace_back(i, i, soft);
+    };
+    const auto next = SolveNurbsShell(shell, load, groups, x, 1e-9, 60);
+    ASSERT_TRUE(next.ok()) << next.status();
+    x = *next;
+    if ((x - before).norm() < 1e-9) break;
+  }
+  double sum = 0, area = 0;
+  for (const NurbsSurface& surface : test::MovedSurfaces(object, *model, x)) {
+    for (double u = 0.05; u < 1; u += 0.1) {
+      for (double v = 0.05; v < 1; v += 0.1) {
+        sum += surface.Point(u, v).norm();
+        area += 1;
+      }
+    }
+  }
+  EXPECT_NEAR(sum / area / 0.1, stretch, 0.002);
+}
+
+}  // namespace
+}  // namespace palpate::sim
