@@ -19,6 +19,11 @@ absl::Status Check(const NurbsShellModel& model) {
   for (size_t c = 0; c < controls; ++c) {
     if (!(model.mass_kg[c] > 0)) return error("control point ", c, ": mass ", model.mass_kg[c], " kg is not positive");
     if (model.control_begin[c] >= model.control_begin[c + 1]) return error("control point ", c, ": no Gauss point feels it");
+    if (model.control_begin[c + 1] > model.entries.size()) return error("control point ", c, ": its entries are out of range");
+    for (uint32_t k = model.control_begin[c]; k < model.control_begin[c + 1]; ++k) {
+      const uint32_t e = model.control_entries[k];
+      if (e >= model.entries.size() || model.entries[e].control != c) return error("control point ", c, ": entry ", e, " is not its own");
+    }
     for (const double x : model.rest_m[c]) {
       if (!std::isfinite(x)) return error("control point ", c, ": its position is not finite");
     }

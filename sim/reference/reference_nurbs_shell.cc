@@ -123,6 +123,24 @@ VectorXd ReferenceNurbsShell::Gradient(const VectorXd& x) const {
 
 std::vector<Eigen::Triplet<double>> ReferenceNurbsShell::Stiffness(const VectorXd& x) const {
   std::vector<Eigen::Triplet<double>> entries;
+  // Gauss points of a span follow on each other and have the same control points: what they add is summed first.
+  std::vector<uint32_t> controls;
+  Eigen::MatrixXd sum;
+  const auto flush = [&] {
+    for (size_t i = 0; i < controls.size(); ++i) {
+      for (size_t j = 0; j <= i; ++j) {
+        for (int a = 0; a < 3; ++a) {
+          for (int b = 0; b < 3; ++b) {
+            const double value = sum(3 * static_cast<Eigen::Index>(i) + a, 3 * static_cast<Eigen::Index>(j) + b);
+            const auto row = static_cast<int>(3 * controls[i]) + a;
+            const auto column = static_cast<int>(3 * controls[j]) + b;
+            entries.emplace_back(row, column, value);
+            if (i != j) entries.emplace_back(column, row, value);
+          }
+        }
+      }
+    }
+  };
   for (const NurbsShellGauss& gauss : model_.gauss) {
     const State s(model_, gauss, x);
     const Slopes d(model_, gauss, s);
@@ -154,20 +172,16 @@ std::vector<Eigen::Triplet<double>> ReferenceNurbsShell::Stiffness(const VectorX
         }
       }
     }
-    for (uint32_t i = 0; i < n; ++i) {
-      for (uint32_t j = 0; j <= i; ++j) {
-        const auto row = static_cast<int>(3 * model_.entries[gauss.begin + i].control);
-        const auto column = static_cast<int>(3 * model_.entries[gauss.begin + j].control);
-        for (int a = 0; a < 3; ++a) {
-          for (int b = 0; b < 3; ++b) {
-            const double value = k(3 * static_cast<Eigen::Index>(i) + a, 3 * static_cast<Eigen::Index>(j) + b);
-            entries.emplace_back(row + a, column + b, value);
-            if (i != j) entries.emplace_back(column + b, row + a, value);
-          }
-        }
-      }
+    std::vector<uint32_t> here;
+    for (uint32_t e = gauss.begin; e < gauss.end; ++e) here.push_back(model_.entries[e].control);
+    if (here != controls) {
+      flush();
+      controls = std::move(here);
+      sum = Eigen::MatrixXd::Zero(k.rows(), k.cols());
     }
+    sum += k;
   }
+  flush();
   return entries;
 }
 

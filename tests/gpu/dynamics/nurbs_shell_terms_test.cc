@@ -417,6 +417,58 @@ TEST_F(NurbsShellTermsTest, CorrectionsFindBendingThatSweepsDoNot) {
   }
 }
 
+TEST_F(NurbsShellTermsTest, ShellsOfAModelAddUp) {
+  const NurbsShellModel one = Torus(1, 0.01);
+  const NurbsShellModel two = Torus(0, 0.02);
+  NurbsShellModel both;
+  AppendNurbsShell(one, &both);
+  AppendNurbsShell(two, &both);
+  ASSERT_EQ(both.control_count(), one.control_count() + two.control_count());
+  EXPECT_EQ(both.net_begin.size(), one.net_begin.size() + two.net_begin.size() - 1);
+  EXPECT_EQ(both.net_part_begin.size(), size_t{both.net_begin.back()} + 1);
+  EXPECT_EQ(both.net_part_begin.back(), both.net_parts.size());
+  VectorXd x(3 * static_cast<Eigen::Index>(both.control_count()));
+  x << Deformed(one, 0.2), Deformed(two, 0.1);
+  const double energy = sim::ReferenceNurbsShell(one).Energy(Deformed(one, 0.2)) + sim::ReferenceNurbsShell(two).Energy(Deformed(two, 0.1));
+  const auto setup = Make(both, 8);
+  ASSERT_NE(setup, nullptr);
+  const auto sum = setup->terms->Energy(queue(), Upload(BySlot(setup->layout, x)), kPartials, true);
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  EXPECT_NEAR(*sum, energy, 1e-5 * energy);
+  // Each is corrected by itself: the forces of one do not move the other.
+  auto correction = NurbsShellCorrection::Create(queue(), both, setup->layout, std::vector<uint32_t>(both.control_count(), 0), kDt);
+  ASSERT_TRUE(correction.ok()) << correction.status();
+  VectorXd forces = VectorXd::Zero(x.size());
+  forces.head<3>() = Vector3d(1, 2, 3);
+  PALPATE_ASSERT_OK(setup->terms->Gather(queue(), Upload(BySlot(setup->layout, x))));
+  PALPATE_ASSERT_OK(correction->Propose(queue(), *setup->terms, Upload(BySlot(setup->layout, forces))));
+  const VectorXd moves = ByControl(setup->layout, Download(correction->moves()));
+  EXPECT_GT(moves.head(3 * static_cast<Eigen::Index>(one.control_count())).norm(), 0);
+  EXPECT_EQ(moves.tail(3 * static_cast<Eigen::Index>(two.control_count())).norm(), 0);
+}
+
+TEST_F(NurbsShellTermsTest, ModelsThatDoNotFitAreRefused) {
+  const auto error = [](const NurbsShellModel& model) { return std::string(LayOutNurbsShells(model, 8, kDt).status().message()); };
+  NurbsShellModel model = Torus(0, 0.01);
+  model.mass_kg[2] = 0;
+  EXPECT_NE(error(model).find("control point 2: mass 0 kg"), std::string::npos) << error(model);
+  model = Torus(0, 0.01);
+  model.rest_m[1][2] = NAN;
+  EXPECT_NE(error(model).find("control point 1: its position is not finite"), std::string::npos) << error(model);
+  model = Torus(0, 0.01);
+  model.gauss[3].bending_n_m[1] = 10 * model.gauss[3].bending_n_m[0];
+  EXPECT_NE(error(model).find("Gauss point 3: its moduli"), std::string::npos) << error(model);
+  model = Torus(0, 0.01);
+  model.entries[5].control = 1000;
+  EXPECT_NE(error(model).find("entry 5 is not its own"), std::string::npos) << error(model);
+  model = Torus(0, 0.01);
+  model.entries[5].gauss = 1000;
+  EXPECT_NE(error(model).find("entry 5: its indices are wrong"), std::string::npos) << error(model);
+  model = Torus(0, 0.01);
+  model.half_thickness_m.pop_back();
+  EXPECT_NE(error(model).find("do not fit"), std::string::npos) << error(model);
+}
+
 TEST_F(NurbsShellTermsTest, SameCallsSameBits) {
   const NurbsShellModel model = Torus(1, 0.01);
   const auto setup = Make(model, 8);
