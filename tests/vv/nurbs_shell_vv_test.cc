@@ -161,6 +161,26 @@ TEST(NurbsShellVvTest, OnlyRigidMotionsAreFree) {
   }
 }
 
+TEST(NurbsShellVvTest, ClosedShapesHaveNoHinges) {
+  // Poles, smooth seams and creases, where three patches meet too.
+  const NurbsShellMaterial material{.thickness_m = 0.02, .density_kg_per_m3 = 1, .young_modulus_pa = 1, .poisson_ratio = 0.3};
+  for (const auto& [name, surfaces] :
+       {std::pair("sphere", NurbsSphere(0.2)), std::pair("torus", NurbsTorus(0.3, 0.1)), std::pair("cylinder", NurbsCylinder(0.2, 0.5))}) {
+    std::vector<NurbsSurface> elevated;
+    for (const NurbsSurface& surface : surfaces) elevated.push_back(test::Refine(surface, 2, 2, 2));
+    const auto model = BuildNurbsShell(*NurbsObject::FromSurfaces(name, elevated), material);
+    ASSERT_TRUE(model.ok()) << name << ": " << model.status();
+    const ReferenceNurbsShell shell(*model);
+    Eigen::MatrixXd k = Eigen::MatrixXd::Zero(shell.size(), shell.size());
+    for (const auto& t : shell.Stiffness(shell.Rest())) k(t.row(), t.col()) += t.value();
+    const VectorXd values = Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(k, Eigen::EigenvaluesOnly).eigenvalues();
+    const double largest = values[values.size() - 1];
+    EXPECT_LT(std::abs(values[5]), 1e-10 * largest) << name;
+    EXPECT_GT(values[6], 1e-8 * largest) << name;
+    EXPECT_GT(values[6], 1e-6) << name;
+  }
+}
+
 TEST(NurbsShellVvTest, PatchTests) {
   // A flat sheet of uneven knots, stretched and sheared evenly, and bent evenly: strains are the same everywhere.
   const NurbsShellCase c = test::UnevenSheet(3);
