@@ -121,10 +121,10 @@ void test_edges(const Search* search, uint own, uint4 t, uint4 own_edges, uint o
 /* Appends a key (edge, triangle) for each crossing. Each work-item takes `chunk` cluster pairs in a row. Counts past the capacity; stops
    somewhere past `max_crossings`, which the host refuses in any case. */
 kernel void intersections_detect(global const float* nodes, global const uint* node_groups, global const uint* elements,
-                                 global const uint* apart, global const UInt2* cluster_pairs, uint pair_count,
-                                 global const uint* found, uint chunk, global const uint4* triangles, global const uint4* triangle_edges, global const float4* positions,
-                                 uint edge_shift, uint capacity, uint max_crossings, global ulong* keys, volatile global uint* flags,
-                                 volatile global uint* counters) {
+                                 global const uint* apart, global const UInt2* cluster_pairs, uint pair_count, global const uint* found,
+                                 uint chunk, global const uint4* triangles, global const uint4* triangle_edges,
+                                 global const float4* positions, uint edge_shift, uint capacity, uint max_crossings, global ulong* keys,
+                                 volatile global uint* flags, volatile global uint* counters) {
   if (found) pair_count = found[1] != 0u || found[0] > pair_count ? 0u : found[0]; /* as in proximity_detect */
   const uint begin = (uint)get_global_id(0) * chunk;
   if (begin >= pair_count) return;

@@ -557,12 +557,13 @@ kernel void proximity_keep(uint count, global const ulong* known_keys, uint a_sh
    the capacity; stops counting somewhere past `max_contacts`, which the host refuses in any case. stale_bodies, or null: pairs of two
    bodies that are not are left out. */
 kernel void proximity_detect(global const float* nodes, global const uint* node_groups, global const uint* elements,
-                             global const UInt2* cluster_pairs, uint pair_count, global const uint* found, uint chunk, global const uint4* triangles,
-                             global const uint4* triangle_edges, global const uint2* edges, global const uint* vertex_groups,
-                             global const uint* apart, global const float4* spheres, global const uint* is_patch,
-                             global const uint* stale_bodies, global const float4* positions, global const float4* rest_positions,
-                             float range_m, global const float* reaches, float rest_exclusion_m, int element_boxes, uint a_shift,
-                             uint kind_shift, uint capacity, uint max_contacts, global ulong* keys, volatile global uint* counters) {
+                             global const UInt2* cluster_pairs, uint pair_count, global const uint* found, uint chunk,
+                             global const uint4* triangles, global const uint4* triangle_edges, global const uint2* edges,
+                             global const uint* vertex_groups, global const uint* apart, global const float4* spheres,
+                             global const uint* is_patch, global const uint* stale_bodies, global const float4* positions,
+                             global const float4* rest_positions, float range_m, global const float* reaches, float rest_exclusion_m,
+                             int element_boxes, uint a_shift, uint kind_shift, uint capacity, uint max_contacts, global ulong* keys,
+                             volatile global uint* counters) {
   const uint begin = (uint)get_global_id(0) * chunk;
   if (found) pair_count = found[1] != 0u || found[0] > pair_count ? 0u : found[0];
   const uint end = min(begin + chunk, pair_count);

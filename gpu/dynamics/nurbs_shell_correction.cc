@@ -176,7 +176,8 @@ absl::StatusOr<NurbsShellCorrection> NurbsShellCorrection::Create(Queue& queue, 
   PALPATE_RETURN_IF_ERROR(Upload(queue, &out.share_, std::vector<float>(out.part_count_), "nurbs shares"));
   Context& context = *queue.context();
   for (auto& [kernel, name] : {std::pair(&out.turn_, "turn_nurbs_forces"), std::pair(&out.solve_, "solve_nurbs_moves"),
-                               std::pair(&out.find_share_, "find_nurbs_share"), std::pair(&out.take_, "take_nurbs_moves")}) {
+                               std::pair(&out.find_share_, "find_nurbs_share"), std::pair(&out.shorten_, "shorten_nurbs_share"),
+                               std::pair(&out.take_, "take_nurbs_moves")}) {
     PALPATE_ASSIGN_OR_RETURN(*kernel, context.CreateKernel(kernels::nurbs_shell_correction, name, {}));
   }
   return out;
@@ -196,6 +197,13 @@ absl::Status NurbsShellCorrection::Share(Queue& queue, const DeviceBuffer<Float4
   if (empty()) return absl::OkStatus();
   return queue.Launch(find_share_, {part_count_, 0}, Arg("count", part_count_), Arg("part_range", part_range_),
                       Arg("solved_slot", solved_slot_), Arg("forces", forces), Arg("forces_after", forces_after), Arg("moves", moves_),
+                      Arg("share", share_));
+}
+
+absl::Status NurbsShellCorrection::Shorten(Queue& queue, const DeviceBuffer<Float4>& forces, const DeviceBuffer<Float4>& forces_there) {
+  if (empty()) return absl::OkStatus();
+  return queue.Launch(shorten_, {part_count_, 0}, Arg("count", part_count_), Arg("part_range", part_range_),
+                      Arg("solved_slot", solved_slot_), Arg("forces", forces), Arg("forces_there", forces_there), Arg("moves", moves_),
                       Arg("share", share_));
 }
 

@@ -72,21 +72,43 @@ __kernel void solve_nurbs_moves(uint count, uint lanes, const __global uint* sol
   moves[solved_slot[i]] = (float4)(turned_by(&rest, &now, sum), 0.0f);
 }
 
+/* The forces of a shell along its moves, before and after. */
+static inline float2 forces_along(uint2 range, const __global uint* solved_slot, const __global float4* forces,
+                                  const __global float4* forces_after, const __global float4* moves) {
+  float2 sums = (float2)(0.0f);
+  for (uint i = range.x; i < range.y; ++i) {
+    const uint slot = solved_slot[i];
+    sums.x += dot(forces[slot].xyz, moves[slot].xyz);
+    sums.y += dot(forces_after[slot].xyz, moves[slot].xyz);
+  }
+  return sums;
+}
+
 /* Where the force along the moves of a shell comes to 0, in [0, 1]; 0 where they lead uphill. Work-item: shell. */
 __kernel void find_nurbs_share(uint count, const __global uint2* part_range, const __global uint* solved_slot,
                                const __global float4* forces, const __global float4* forces_after, const __global float4* moves,
                                __global float* share) {
   const uint part = (uint)get_global_id(0);
   if (part >= count) return;
-  float before = 0.0f;
-  float after = 0.0f;
-  for (uint i = part_range[part].x; i < part_range[part].y; ++i) {
-    const uint slot = solved_slot[i];
-    before += dot(forces[slot].xyz, moves[slot].xyz);
-    after += dot(forces_after[slot].xyz, moves[slot].xyz);
+  const float2 sums = forces_along(part_range[part], solved_slot, forces, forces_after, moves);
+  const bool falls = sums.x > 0.0f && isfinite(sums.y);
+  share[part] = !falls ? 0.0f : sums.y >= 0.0f ? 1.0f : sums.x / (sums.x - sums.y);
+}
+
+#define MOST_LEFT 0.3f /* of the force along the moves at their start */
+
+/* Takes the share of a shell back along a line where the force along the moves pushes back there. Work-item: shell. */
+__kernel void shorten_nurbs_share(uint count, const __global uint2* part_range, const __global uint* solved_slot,
+                                  const __global float4* forces, const __global float4* forces_there, const __global float4* moves,
+                                  __global float* share) {
+  const uint part = (uint)get_global_id(0);
+  if (part >= count) return;
+  const float2 sums = forces_along(part_range[part], solved_slot, forces, forces_there, moves);
+  if (!isfinite(sums.y)) {
+    share[part] = 0.0f;
+  } else if (sums.y < -MOST_LEFT * sums.x) {
+    share[part] *= sums.x / (sums.x - sums.y);
   }
-  const bool falls = before > 0.0f && isfinite(after);
-  share[part] = !falls ? 0.0f : after >= 0.0f ? 1.0f : before / (before - after);
 }
 
 /* x += share of its shell times moves. Work-item: slot. */

@@ -15,14 +15,15 @@
 namespace palpate::gpu {
 
 /// More control points than this in one shell are not corrected: the matrix is dense.
-inline constexpr uint32_t kMaxNurbsCorrected = 192;
+inline constexpr uint32_t kMaxNurbsCorrected = 640;
 
 /// Moves all control points of a shell at once, between two sweeps: thin shells are far stiffer in the plane than across it, and blocks of
 /// one control point find bending slowly. A move is (M / dt^2 + K)^-1 times the forces that are left, with K the stiffness at rest, turned
 /// at each control point as the surface has turned there since. The inverse is made once.
 ///
 /// A move alone may raise the energy, so it is taken by its share: where the force along it comes to 0, linearly. Use:
-///   Propose(forces) -> moves(); the caller works out the forces at x + moves; Share(forces there) ; Take(x).
+///   Propose(forces) -> moves(); the caller works out the forces at x + moves; Share(forces there); Take(x).
+/// Where contacts come on the way, forces at x + share times moves tell more: Shorten(forces there).
 /// Determinism: same calls, same bits. Nothing blocks.
 class NurbsShellCorrection {
  public:
@@ -38,6 +39,11 @@ class NurbsShellCorrection {
   const DeviceBuffer<Float4>& moves() const { return moves_; }  ///< [slot] m; 0 where nothing is solved
   /// Sums the forces along the moves before and after, shell by shell, and keeps the share in [0, 1] of each.
   absl::Status Share(Queue& queue, const DeviceBuffer<Float4>& forces, const DeviceBuffer<Float4>& forces_after);
+  /// Less of the moves of a shell whose forces at x + share times moves push back: by a line again. Contacts stiffen, so that is short of
+  /// where the force is 0.
+  absl::Status Shorten(Queue& queue, const DeviceBuffer<Float4>& forces, const DeviceBuffer<Float4>& forces_there);
+  const DeviceBuffer<float>& share() const { return share_; }             ///< [shell that is solved]
+  const DeviceBuffer<uint32_t>& slot_part() const { return slot_part_; }  ///< [slot] place in share(), or 0xffffffff: its moves are 0
   /// x += share times moves.
   absl::Status Take(Queue& queue, const DeviceBuffer<Float4>& x);
 
@@ -55,7 +61,7 @@ class NurbsShellCorrection {
   DeviceBuffer<Float4> turned_, moves_;
   DeviceBuffer<float> share_;  // [part]
   uint32_t lanes_ = 1;
-  Kernel turn_, solve_, find_share_, take_;
+  Kernel turn_, solve_, find_share_, shorten_, take_;
 };
 
 }  // namespace palpate::gpu

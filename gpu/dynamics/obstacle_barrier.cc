@@ -151,7 +151,7 @@ absl::Status ObstacleBarrier::ShortenTissue(Queue& queue, const ObstacleScene& s
   if (round == 0) {
     PALPATE_RETURN_IF_ERROR(queue.Copy(*scene.x, goal_, vertex_count_));
     PALPATE_RETURN_IF_ERROR(queue.Fill(kept_, 1.0F));
-    if (scene.rigid != nullptr) PALPATE_RETURN_IF_ERROR(scene.rigid->FilterBegins(queue));
+    if (scene.follower != nullptr) PALPATE_RETURN_IF_ERROR(scene.follower->FilterBegins(queue));
   }
   float scale = 1;
   if (round < kLocalRounds) {
@@ -170,7 +170,7 @@ absl::Status ObstacleBarrier::ShortenTissue(Queue& queue, const ObstacleScene& s
   PALPATE_RETURN_IF_ERROR(queue.Launch(apply_shares_, vertices, Arg("vertex_count", vertex_count_), Arg("scale", scale),
                                        Arg("detected", *scene.x_start), Arg("goal", goal_), Arg("kept", kept_), Arg("x", *scene.x),
                                        Arg("touched", *scene.touched)));
-  return scene.rigid == nullptr ? absl::OkStatus() : scene.rigid->TakeBackFromStart(queue, kept_, *scene.x, *scene.touched);
+  return scene.follower == nullptr ? absl::OkStatus() : scene.follower->TakeBackFromStart(queue, kept_, *scene.x, *scene.touched);
 }
 
 absl::Status ObstacleBarrier::MoveCapsules(Queue& queue, const ObstacleScene& scene, std::span<const uint8_t> is_met,
@@ -295,7 +295,7 @@ absl::StatusOr<ObstacleOutcome> ObstacleBarrier::Certify(Queue& queue, const Obs
 
 absl::Status ObstacleBarrier::TakeAllBack(Queue& queue, const ObstacleScene& scene) {
   PALPATE_RETURN_IF_ERROR(queue.Copy(*scene.x_start, *scene.x, vertex_count_));
-  if (scene.rigid != nullptr) PALPATE_RETURN_IF_ERROR(scene.rigid->RollBack(queue));
+  if (scene.follower != nullptr) PALPATE_RETURN_IF_ERROR(scene.follower->RollBack(queue));
   if (collider_count_ == 0) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(queue.ReadBlocking(*scene.colliders, std::span<Collider>(colliders_host_)));
   for (uint32_t c = 0; c < collider_count_; ++c) {

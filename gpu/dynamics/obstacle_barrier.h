@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "gpu/base/status.h"
-#include "gpu/dynamics/rigid_blocks.h"
 #include "gpu/dynamics/step_gate.h"
+#include "gpu/dynamics/surface_follower.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/runtime/buffer.h"
 #include "gpu/runtime/queue.h"
@@ -26,7 +26,7 @@ struct ObstacleScene {
   const DeviceBuffer<Float4>* x = nullptr;
   const DeviceBuffer<Collider>* colliders = nullptr;
   const DeviceBuffer<uint8_t>* touched = nullptr;
-  RigidBlocks* rigid = nullptr;  // or null
+  SurfaceFollower* follower = nullptr;  // or null
 };
 
 /// What certifying a step did.

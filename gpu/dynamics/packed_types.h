@@ -3,6 +3,7 @@
 #include "gpu/base/state_archive.h"
 #include "gpu/dynamics/tissue_layout.h"
 #include "gpu/shared/dynamics_types.h"
+#include "gpu/shared/nurbs_shell_state.h"
 #include "gpu/shared/rigid_types.h"
 #include "gpu/shared/types.h"
 
@@ -21,6 +22,8 @@ template <>
 inline constexpr bool kIsPacked<gpu::Collider> = true;
 template <>
 inline constexpr bool kIsPacked<gpu::RigidBlockState> = true;
+template <>
+inline constexpr bool kIsPacked<gpu::ControlPointState> = true;
 
 static_assert(sizeof(gpu::TissueTet) == 68 && alignof(gpu::TissueTet) == 4, "a new field may bring padding");
 template <>

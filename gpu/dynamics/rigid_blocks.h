@@ -117,28 +117,25 @@ class RigidBlocks final : public SurfaceFollower {
   absl::Status Predict(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
 
   // SurfaceFollower.
-  bool Moves(uint32_t slot) const override { return BlockOf(slot).has_value(); }
+  bool MovesAsWhole(uint32_t slot) const override { return BlockOf(slot).has_value(); }
   FollowedWays ways() const override { return {.movers = movers_, .way_m = way_}; }
   absl::Status Detected(Queue& queue) override;
   absl::Status FilterBegins(Queue& queue) override;
   absl::Status TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares, const DeviceBuffer<uint32_t>& entry_begins,
                         const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) override;
+  absl::Status TakeBackFromStart(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<Float4>& x,
+                                 const DeviceBuffer<uint8_t>& touched) override {
+    return TakeBack(queue, true, shares, no_entries_, x, touched);
+  }
+  absl::Status RollBack(Queue& queue) override;
   absl::Status Bound(Queue& queue, const DeviceBuffer<uint32_t>& vertex_groups, const DeviceBuffer<float>& reaches,
                      const DeviceBuffer<Float4>& detected, const DeviceBuffer<float>& clear_m, const DeviceBuffer<uint32_t>& entry_begins,
                      const DeviceBuffer<Float4>& bounds, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched) override;
-
-  /// TakeBack from the start of the step where surfaces need not meet.
-  absl::Status TakeBackFromStart(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<Float4>& x,
-                                 const DeviceBuffer<uint8_t>& touched) {
-    return TakeBack(queue, true, shares, no_entries_, x, touched);
-  }
 
   /// One Newton step of each body; x follows.
   absl::Status Sweep(Queue& queue, const RigidSurroundings& scene, const DeviceBuffer<Float4>& x, const DeviceBuffer<uint8_t>& touched);
   /// End of a step that is kept.
   absl::Status Finish(Queue& queue, const RigidSurroundings& scene);
-  /// End of a step that is rolled back.
-  absl::Status RollBack(Queue& queue);
 
   /// States at the end of the newest step. Blocking.
   absl::StatusOr<std::span<const RigidBlockState>> ReadStates(Queue& queue);

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "gpu/dynamics/nurbs_shell_model.h"
 #include "gpu/dynamics/tissue_layout.h"
 
 namespace palpate::gpu {
@@ -195,8 +196,20 @@ uint32_t MaskOf(const TissueModel& model, const ShellLists& lists) {
   return mask;
 }
 
+/// Before the triangles of shells.
+void AddNurbsThickness(const TissueModel& model, ShellLayout* layout) {
+  if (model.nurbs_shells.empty()) return;
+  layout->vertices.resize(model.rest_m.size());
+  for (const TissueNurbsShell& shell : model.nurbs_shells) {
+    const double half_m = *std::max_element(shell.model->half_thickness_m.begin(), shell.model->half_thickness_m.end());
+    for (uint32_t v = shell.vertices[0]; v < shell.vertices[1]; ++v) layout->vertices[v].half_thickness_m = static_cast<float>(half_m);
+    layout->max_half_thickness_m = std::max(layout->max_half_thickness_m, half_m);
+  }
+}
+
 std::vector<ShellVertex> VerticesOf(const TissueModel& model, const ShellLists& lists, double dt_s, ShellLayout* layout) {
-  std::vector<ShellVertex> vertices(model.rest_m.size());
+  std::vector<ShellVertex> vertices = std::move(layout->vertices);
+  vertices.resize(model.rest_m.size());
   double edge_sum = 0;
   for (const ShellTriangle& triangle : model.shells) {
     const Corners c = CornersOf(model, triangle);
@@ -341,9 +354,26 @@ absl::StatusOr<ShellLists> ListShells(const TissueModel& model) {
   return lists;
 }
 
+std::vector<float> NurbsVertexStiffness(const TissueNurbsShell& shell, double dt_s) {
+  double of_shell = 0;
+  for (const NurbsShellGauss& gauss : shell.model->gauss) {
+    of_shell = std::max(of_shell, gauss.membrane_per_bending_per_m2 * gauss.bending_n_m[0]);
+  }
+  std::vector<float> out;
+  for (size_t v = 0; v + 1 < shell.begins.size(); ++v) {
+    double inverse_mass = 0;
+    for (uint32_t k = shell.begins[v]; k < shell.begins[v + 1]; ++k) {
+      inverse_mass += double{shell.weights[k]} * shell.weights[k] / shell.model->mass_kg[shell.controls[k]];
+    }
+    out.push_back(static_cast<float>(std::min(of_shell, kContactInertia / (inverse_mass * dt_s * dt_s))));
+  }
+  return out;
+}
+
 ShellLayout LayOutShells(const TissueModel& model, const ShellLists& lists, const IndexedVector<SolverSlot, uint32_t>& original_index,
                          const std::vector<SolverSlot>& solver_index, uint32_t lanes, double dt_s) {
   ShellLayout layout;
+  AddNurbsThickness(model, &layout);
   if (lists.empty()) return layout;
   layout.mask = MaskOf(model, lists);
   layout.vertices = VerticesOf(model, lists, dt_s, &layout);

@@ -14,6 +14,7 @@ namespace palpate::gpu {
 
 enum class SolverSlot : uint32_t;
 struct TissueModel;
+struct TissueNurbsShell;
 
 /// In-plane energies of shells; see docs/algorithms/shells.md.
 enum class ShellMembrane : uint32_t { kStVenantKirchhoff, kStableNeoHookean };
@@ -81,22 +82,26 @@ struct ShellVertex {
 /// Shells laid out for the device; see shell_terms.clh for the arrays. Edits never change them.
 struct ShellLayout {
   uint32_t mask = 0;                               ///< bits of PALPATE_SHELL; 0: there are no shells
-  std::vector<ShellVertex> vertices;               ///< [caller's vertex]
+  std::vector<ShellVertex> vertices;               ///< [caller's vertex]; of NURBS shells the thickness alone
   std::vector<std::array<uint32_t, 3>> triangles;  ///< slots
   std::vector<UInt2> ranges;                       ///< [slot][PALPATE_SHELL_RANGES]
   std::vector<uint32_t> membrane_vertex;           ///< [block] slot
   std::vector<float> membrane_real, hinge_real, quadratic_real;
   std::vector<uint32_t> membrane_index, hinge_index, quadratic_index;
   uint32_t membrane_blocks = 0, hinge_blocks = 0, quadratic_blocks = 0;
-  double max_half_thickness_m = 0;
+  double max_half_thickness_m = 0;  ///< of NURBS shells too
   double mean_edge_m = 0;
   double mean_stiffness_n_per_m = 0;  ///< of triangles: the stiffer modulus times the thickness
   double mean_modulus_pa = 0;
 
   bool empty() const { return mask == 0; }
   bool HasVertex(uint32_t vertex) const { return vertex < vertices.size() && vertices[vertex].mass_kg > 0; }
+  bool has_thickness() const { return max_half_thickness_m > 0; }
   float HalfThickness(uint32_t vertex) const { return vertex < vertices.size() ? vertices[vertex].half_thickness_m : 0.0F; }
 };
+
+/// Of the contacts of a NURBS shell's vertices, as ShellVertex::stiffness_n_per_m; the mass of one is that with which it meets a push.
+std::vector<float> NurbsVertexStiffness(const TissueNurbsShell& shell, double dt_s);
 
 /// Precondition: `lists` are those of the model. `slot_count`: of all slots.
 ShellLayout LayOutShells(const TissueModel& model, const ShellLists& lists, const IndexedVector<SolverSlot, uint32_t>& original_index,

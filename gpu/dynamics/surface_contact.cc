@@ -182,7 +182,7 @@ absl::Status SurfaceContacts::LookAhead(Queue& queue, const DeviceBuffer<Float4>
     std::vector<uint32_t> is_whole(layout_.self_collision.size(), 0);
     const std::vector<uint32_t>& groups = surface_.vertex_groups();
     for (uint32_t v = 0; v < groups.size() && follower_ != nullptr; ++v) {
-      if (groups[v] != SurfaceTopology::kNoGroup && follower_->Moves(v)) is_whole[groups[v] & PALPATE_GROUP_MASK] = 1;
+      if (groups[v] != SurfaceTopology::kNoGroup && follower_->MovesAsWhole(v)) is_whole[groups[v] & PALPATE_GROUP_MASK] = 1;
     }
     PALPATE_RETURN_IF_ERROR(reach_.SetBodies(queue, is_whole));
     are_bodies_known_ = true;

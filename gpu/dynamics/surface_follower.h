@@ -16,14 +16,14 @@ struct FollowedWays {
   BufferView<float> way_m;      ///< [0] infinite
 };
 
-/// Something whose vertices move together (rigid bodies), told by SurfaceContacts what happens to the positions x, so that it can keep them
-/// together. Calls enqueue only.
+/// Something whose vertices move together (rigid bodies, NURBS shells), told by SurfaceContacts and ObstacleBarrier what happens to the
+/// positions x, so that it can keep them together. Calls enqueue only.
 class SurfaceFollower {
  public:
   virtual ~SurfaceFollower() = default;
 
-  /// Whether it moves the vertex in this slot.
-  virtual bool Moves(uint32_t slot) const = 0;
+  /// Whether the vertex in this slot is of a body that moves as one piece.
+  virtual bool MovesAsWhole(uint32_t slot) const = 0;
 
   virtual FollowedWays ways() const = 0;
 
@@ -34,10 +34,16 @@ class SurfaceFollower {
   virtual absl::Status FilterBegins(Queue& queue) = 0;
 
   /// The filter leaves vertex v the share shares[v] of its way from the detection, or from the start of the step, to its goal. The follower
-  /// moves all vertices of a body by the least of their shares, which it writes back, and marks them in `touched`.
+  /// moves all vertices that move together by the least of their shares, which it writes back, and marks them in `touched`.
   virtual absl::Status TakeBack(Queue& queue, bool from_start, const DeviceBuffer<float>& shares,
                                 const DeviceBuffer<uint32_t>& entry_begins, const DeviceBuffer<Float4>& x,
                                 const DeviceBuffer<uint8_t>& touched) = 0;
+  /// The same from the start of the step, where surfaces need not meet.
+  virtual absl::Status TakeBackFromStart(Queue& queue, const DeviceBuffer<float>& shares, const DeviceBuffer<Float4>& x,
+                                         const DeviceBuffer<uint8_t>& touched) = 0;
+
+  /// All vertices are back at the start of the step.
+  virtual absl::Status RollBack(Queue& queue) = 0;
 
   /// Takes moves since the detection back to where the planes of all vertices (displacement_bounds.clh) and the reaches of their bodies
   /// (SurfaceReach) allow. `vertex_groups`: of DeviceSurface. `clear_m`: how far each vertex may go whichever way before one of its planes

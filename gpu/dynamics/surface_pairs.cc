@@ -32,7 +32,7 @@ absl::Status SurfacePairs::Init(Queue& queue, const std::vector<uint32_t>& verte
   PALPATE_ASSIGN_OR_RETURN(vertex_origins_,
                            CreateBufferFrom(queue, std::span<const uint32_t>(vertex_origins_host_), "surface vertex origins"));
   PALPATE_ASSIGN_OR_RETURN(vertex_stiffness_, CreateBufferFrom(queue, std::span<const float>(vertex_stiffness_host_), "surface stiffness"));
-  if (!layout_.shell.empty()) {
+  if (layout_.shell.has_thickness()) {
     std::vector<float> thinner(n);
     for (uint32_t v = 0; v < n; ++v) {
       const uint32_t vertex = layout_.original_index[SolverSlot{v}];
@@ -117,7 +117,7 @@ absl::Status SurfacePairs::Make(Queue& queue, BufferView<SurfaceContact> contact
       make_pairs_, {count, kSurfaceGroup}, Arg("count", count), Arg("least_gap_m", static_cast<float>(options_.least_gap_m())),
       Arg("p", params), Arg("contacts", contacts), Arg("x", detected), Arg("rest", rest_), Arg("vertex_origins", vertex_origins_),
       Arg("vertex_stiffness_n_per_m", vertex_stiffness_),
-      Arg("thinner_m", layout_.shell.empty() ? BufferView<float>{} : BufferView<float>(thinner_)), Arg("tangled", tangled),
+      Arg("thinner_m", layout_.shell.has_thickness() ? BufferView<float>(thinner_) : BufferView<float>{}), Arg("tangled", tangled),
       Arg("movers", followed.movers), Arg("pairs", pairs_), Arg("ways", ways_), Arg("keys", keys_), Arg("role_planes", role_planes_)));
   const uint32_t bits = std::bit_width(vertex_count - 1);
   PALPATE_RETURN_IF_ERROR(sort_.Run(queue, keys_, {}, entries, sorted_keys_, entries_, {0, std::max(bits, 1U)}));

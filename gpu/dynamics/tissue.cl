@@ -217,12 +217,13 @@ static inline void add_block(float lambda_cap, const __global float4* x, float4 
 #endif
 }
 
-/* Contact of the vertex `v`, through its surface triangles with capsules, and directly with planes. Returns whether any contact pushed. */
+/* Contact of the vertex `v`, through its surface triangles with capsules, and directly with planes. moving: so many vertices of a triangle
+   move at the same time; blocks times that bound the energy of its contacts from above. Returns whether any contact pushed. */
 static inline bool add_contacts(const __global StepParams* p, uint v, const __global float4* x, const __global float4* x_start,
                                 const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
                                 const __global uint4* triangles, const __global uint* triangle_colliders,
                                 const __global ToolContact* contacts, const __global Collider* colliders,
-                                const __global PlaneObstacle* planes, Block* b) {
+                                const __global PlaneObstacle* planes, float moving, Block* b) {
   const uint2 fan = vertex_triangle_range[v];
   bool pushed = false;
   for (uint k = fan.x; k < fan.y; ++k) {
@@ -247,12 +248,12 @@ static inline bool add_contacts(const __global StepParams* p, uint v, const __gl
       const float force = contact_force(p, axis.w, p->margin_m + radius - dot(n, point - on_axis), &slope);
       if (force == 0.0f) continue;
       pushed = true;
-      add_normal_term(b, n, weight * force, weight * weight * slope);
+      add_normal_term(b, n, weight * force, moving * weight * weight * slope);
       const float3 start =
           contact.weights.x * x_start[tri.x].xyz + contact.weights.y * x_start[tri.y].xyz + contact.weights.z * x_start[tri.z].xyz;
       float3 slip = (point - start) - (on_axis - colliders[c].tip_start.xyz - s * colliders[c].axis_start.xyz);
       slip -= dot(slip, n) * n;
-      add_friction_term(b, n, slip, friction_factor(p, force, length(slip)), weight, 1.0f);
+      add_friction_term(b, n, slip, friction_factor(p, force, length(slip)), weight, moving);
     }
   }
   if (fan.x != fan.y && p->plane_count != 0) {
@@ -469,16 +470,11 @@ __kernel void predict(const __global StepParams* p, __global float4* x, __global
   x[v] = (float4)(keep_held(xv.xyz, xv.xyz + weight * (p->dt_s * vel + share * dt2 * g), held), xv.w);
 }
 
-/* The inertial targets with the loads: forces of constant direction, and pressures on triangles that have the bit of the load, or all of
-   whose vertices do, with the areas as they are in x. The force on a vertex of a closed fan does not depend on its own place, so that
-   between sweeps this is all that the implicit equation asks for. y_free: targets without loads. triangle_loads: read if any_triangle is
-   not 0. Work-item: free vertex. */
-__kernel void apply_loads(const __global StepParams* p, uint load_count, const __global float* pressures, const __global uint* load_bits,
-                          uint any_triangle, const __global uint* triangle_loads, const __global float4* load_forces,
-                          const __global float4* x, const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
-                          const __global uint4* triangles, const __global float* mass, const __global float4* y_free, __global float4* y) {
-  const uint v = (uint)get_global_id(0);
-  if (v >= p->free_count || mass[v] == 0.0f) return;
+/* Of the loads on vertex v: its force of constant direction, and the pressures. See apply_loads. */
+static inline float3 load_force(uint v, uint load_count, const __global float* pressures, const __global uint* load_bits, uint any_triangle,
+                                const __global uint* triangle_loads, const __global float4* load_forces, const __global float4* x,
+                                const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
+                                const __global uint4* triangles) {
   float3 force = load_forces[v].xyz;
   const uint bits = load_bits[v];
   const uint2 fan = (bits | any_triangle) != 0 ? vertex_triangle_range[v] : (uint2)(0, 0);
@@ -492,8 +488,35 @@ __kernel void apply_loads(const __global StepParams* p, uint load_count, const _
     const float3 o = x[tri.x].xyz;
     force -= (pressure / 6.0f) * cross(x[tri.y].xyz - o, x[tri.z].xyz - o);
   }
+  return force;
+}
+
+/* The inertial targets with the loads: forces of constant direction, and pressures on triangles that have the bit of the load, or all of
+   whose vertices do, with the areas as they are in x. The force on a vertex of a closed fan does not depend on its own place, so that
+   between sweeps this is all that the implicit equation asks for. y_free: targets without loads. triangle_loads: read if any_triangle is
+   not 0. Work-item: free vertex. */
+__kernel void apply_loads(const __global StepParams* p, uint load_count, const __global float* pressures, const __global uint* load_bits,
+                          uint any_triangle, const __global uint* triangle_loads, const __global float4* load_forces,
+                          const __global float4* x, const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
+                          const __global uint4* triangles, const __global float* mass, const __global float4* y_free, __global float4* y) {
+  const uint v = (uint)get_global_id(0);
+  if (v >= p->free_count || mass[v] == 0.0f) return;
+  const float3 force = load_force(v, load_count, pressures, load_bits, any_triangle, triangle_loads, load_forces, x, vertex_triangle_range,
+                                  vertex_triangles, triangles);
   const float4 target = y_free[v];
   y[v] = (float4)(target.xyz + p->dt_s * p->dt_s / (mass[v] * (1.0f + target.w)) * force, target.w);
+}
+
+/* The loads on vertices that follow something else (NURBS shells). pushes: [count] N. Work-item: one of these vertices. */
+__kernel void follower_loads(uint count, const __global uint* slots, uint load_count, const __global float* pressures,
+                             const __global uint* load_bits, uint any_triangle, const __global uint* triangle_loads,
+                             const __global float4* load_forces, const __global float4* x, const __global uint2* vertex_triangle_range,
+                             const __global uint* vertex_triangles, const __global uint4* triangles, __global float4* pushes) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  pushes[i] = (float4)(load_force(slots[i], load_count, pressures, load_bits, any_triangle, triangle_loads, load_forces, x,
+                                  vertex_triangle_range, vertex_triangles, triangles),
+                       0.0f);
 }
 
 /* C = F^T F at the start of a step and the viscosity/dt that acts in it: `rate`, which fades where tissue is strained far; inverted tets
@@ -664,17 +687,17 @@ __kernel void extract_rotations(const __global StepParams* p, const __global flo
 }
 
 /* What a vertex's block is made of, and where its move goes. In the colour [first, first + count). */
-#define VERTEX_ARGS                                                                                                                      \
-  const __global StepParams *p, uint first, uint count, __global float4 *x, const __global float4 *x_start, const __global float4 *y,    \
+#define VERTEX_ARGS                                                                                                                        \
+  const __global StepParams *p, uint first, uint count, __global float4 *x, const __global float4 *x_start, const __global float4 *y,      \
       const __global float *mass, const __global uint2 *block_range, const __global float *corner_real, const __global uint *corner_index, \
-      const __global float *corner_strain, const __global float4 *rotations, const __global uint2 *vertex_triangle_range,                \
-      const __global uint *vertex_triangles, const __global uint4 *triangles, const __global uint *triangle_colliders,                   \
-      const __global ToolContact *contacts, const __global Collider *colliders, const __global PlaneObstacle *obstacles,                 \
-      const __global uint *anchor_begin, const __global Anchor *anchors, __global uchar *touched,                                        \
+      const __global float *corner_strain, const __global float4 *rotations, const __global uint2 *vertex_triangle_range,                  \
+      const __global uint *vertex_triangles, const __global uint4 *triangles, const __global uint *triangle_colliders,                     \
+      const __global ToolContact *contacts, const __global Collider *colliders, const __global PlaneObstacle *obstacles,                   \
+      const __global uint *anchor_begin, const __global Anchor *anchors, __global uchar *touched,                                          \
       const __global uint *held_axes SURFACE_ARGS BOUND_ARGS SHAPE_ARGS MOVE_ARGS SHELL_ARGS
-#define VERTEX_VALUES(first, count)                                                                                                       \
-  p, first, count, x, x_start, y, mass, block_range, corner_real, corner_index, corner_strain, rotations, vertex_triangle_range,         \
-      vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles, anchor_begin, anchors, touched,                   \
+#define VERTEX_VALUES(first, count)                                                                                              \
+  p, first, count, x, x_start, y, mass, block_range, corner_real, corner_index, corner_strain, rotations, vertex_triangle_range, \
+      vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles, anchor_begin, anchors, touched,           \
       held_axes SURFACE_VALUES BOUND_VALUES SHAPE_VALUES MOVE_VALUES SHELL_VALUES
 
 /* The Newton step of vertex `item` of a colour, by a team of work-items; with PALPATE_TEAM > 1 all of the group come here. sums: 9 local
@@ -700,7 +723,7 @@ static inline void solve_vertex(uint item, __local float* sums, VERTEX_ARGS) {
   b.yy += inertia;
   b.zz += inertia;
   bool pushed = add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
-                             obstacles, &b);
+                             obstacles, 1.0f, &b);
   pushed |= add_anchors(v, xi.xyz, anchor_begin, anchors, colliders, &b);
 #if PALPATE_SURFACE
   pushed |= add_surface_contacts(sp, v, first, count, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
@@ -955,13 +978,140 @@ __kernel void vertex_forces(const __global StepParams* p, uint parts, const __gl
   bool acts = false;
   if (parts & 4u) {
     acts = add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
-                        obstacles, &b);
+                        obstacles, 1.0f, &b);
 #if PALPATE_SURFACE
     acts |= add_surface_contacts(sp, v, 0, 0, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
 #endif
   }
   if (parts & 8u) acts |= add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
   forces[v] = (float4)(b.force, acts ? 1.0f : 0.0f);
+}
+
+/* The contact that lets a vertex go least far before it begins to push. */
+typedef struct {
+  float3 into;             /* unit */
+  float gap;               /* [m] to where it begins; MAXFLOAT: there is none */
+  float stiffness_n_per_m; /* there, of all that begin about as near */
+} NextContact;
+
+static inline void keep_nearest(NextContact* next, float3 into, float gap, float near, float stiffness_n_per_m) {
+  if (gap < 0.0f) return; /* pushes already */
+  if (gap < near) next->stiffness_n_per_m += stiffness_n_per_m;
+  if (gap >= next->gap) return;
+  if (gap >= near) next->stiffness_n_per_m = stiffness_n_per_m;
+  next->into = into;
+  next->gap = gap;
+}
+
+/* The next contact of vertex v that does not push yet: a sweep that knows contacts as they were at its start must not run into it. */
+static inline NextContact next_contact(const __global StepParams* p, uint v, const __global float4* x,
+                                       const __global uint2* vertex_triangle_range, const __global uint* vertex_triangles,
+                                       const __global uint4* triangles, const __global uint* triangle_colliders,
+                                       const __global ToolContact* contacts, const __global Collider* colliders,
+                                       const __global PlaneObstacle* planes
+#if PALPATE_SURFACE
+                                       ,
+                                       const __global uint* entry_begins, const __global uint* entries, const __global SurfacePair* pairs
+#endif
+) {
+  NextContact next;
+  next.into = (float3)(0.0f);
+  next.gap = MAXFLOAT;
+  next.stiffness_n_per_m = 0.0f;
+  const float near = 0.25f * p->margin_m;
+  const uint2 fan = vertex_triangle_range[v];
+  for (uint k = fan.x; k < fan.y; ++k) {
+    const uint t = vertex_triangles[k];
+    uint mask = triangle_colliders[t];
+    const uint4 tri = triangles[t];
+    for (uint c = 0; mask != 0; ++c, mask >>= 1) {
+      if (!(mask & 1u)) continue;
+      const ToolContact contact = contacts[(size_t)c * p->triangle_count + t];
+      const float3 point = contact.weights.x * x[tri.x].xyz + contact.weights.y * x[tri.y].xyz + contact.weights.z * x[tri.z].xyz;
+      const float3 on_axis = colliders[c].tip.xyz + contact.normal.w * colliders[c].axis.xyz;
+      const float begins = p->margin_m + colliders[c].tip_start.w + surface_offset(tri);
+      const float weight = v == tri.x ? contact.weights.x : v == tri.y ? contact.weights.y : contact.weights.z;
+      /* The three vertices of a triangle may move together. */
+      keep_nearest(&next, -contact.normal.xyz, dot(contact.normal.xyz, point - on_axis) - begins, near,
+                   3.0f * weight * weight * colliders[c].axis.w);
+    }
+  }
+  if (fan.x != fan.y) {
+    const float begins = p->margin_m + surface_offset(triangles[vertex_triangles[fan.x]]);
+    for (uint i = 0; i < p->plane_count; ++i) {
+      const float4 plane = planes[i].normal_offset;
+      keep_nearest(&next, -plane.xyz, dot(plane.xyz, x[v].xyz) - plane.w - begins, near, p->stiffness_n_per_m);
+    }
+  }
+#if PALPATE_SURFACE
+  for (uint i = entry_begins[v]; i < entry_begins[v + 1]; ++i) {
+    const __global SurfacePair* pair = pairs + (entries[i] >> 2);
+    if (pair->stiffness_n_per_m == 0.0f) continue;
+    const float4 weights = pair->weights;
+    const uint role = entries[i] & 3u;
+    const float weight = role == 0 ? weights.x : role == 1 ? weights.y : role == 2 ? weights.z : weights.w;
+    if (weight == 0.0f) continue;
+    const uint4 u = pair->vertices;
+    PairWeights w;
+    w.w0 = weights.x;
+    w.w1 = weights.y;
+    w.w2 = weights.z;
+    w.w3 = weights.w;
+    const float4 normal = pair->normal;
+    /* Both sides may come nearer: half of the gap is for each. */
+    const float gap = dot(normal.xyz, pair_vector(x[u.x].xyz, x[u.y].xyz, x[u.z].xyz, x[u.w].xyz, w)) - normal.w;
+    keep_nearest(&next, weight > 0.0f ? -normal.xyz : normal.xyz, 0.5f * gap, near, 4.0f * weight * weight * pair->stiffness_n_per_m);
+  }
+#endif
+  return next;
+}
+
+/* Contacts and anchors of vertices that follow something else (NURBS shells), and loads `pushes`, or null: forces, w = 1 where some act,
+   and blocks xx xy xz yy, yz zz that bound the energy of contacts from above however all of these vertices move. at: where these are now,
+   next: of next_contact, xyz = into, w = gap, then x = stiffness. They are among the slots [first_slot, first_slot + slot_count).
+   Work-item: vertex, blocks and next: [count][2]. */
+__kernel void follower_contacts(const __global StepParams* p, uint count, uint first_slot, uint slot_count, const __global uint* slots,
+                                const __global float4* x, const __global float4* x_start, const __global uint2* vertex_triangle_range,
+                                const __global uint* vertex_triangles, const __global uint4* triangles,
+                                const __global uint* triangle_colliders, const __global ToolContact* contacts,
+                                const __global Collider* colliders, const __global PlaneObstacle* obstacles,
+                                const __global uint* anchor_begin, const __global Anchor* anchors, const __global float4* pushes,
+                                __global float4* at, __global float4* next, __global float4* forces, __global float4* blocks,
+                                __global uchar* touched SURFACE_ARGS) {
+  const uint i = (uint)get_global_id(0);
+  if (i >= count) return;
+  const uint v = slots[i];
+  Block b;
+  b.force = (float3)(0.0f);
+  b.xx = b.xy = b.xz = b.yy = b.yz = b.zz = 0.0f;
+  bool acts = add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders,
+                           obstacles, 3.0f, &b);
+  acts |= add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
+#if PALPATE_SURFACE
+  acts |= add_surface_contacts(sp, v, first_slot, slot_count, x, x_sweep, x_start, entry_begins, entries, pairs, &b);
+#else
+  (void)first_slot;
+  (void)slot_count;
+#endif
+  touched[v] = acts ? PALPATE_TOUCH_PUSHED : 0;
+  if (pushes) {
+    b.force += pushes[i].xyz;
+    acts = true;
+  }
+  at[i] = x[v];
+  const NextContact after =
+      next_contact(p, v, x, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles
+#if PALPATE_SURFACE
+                   ,
+                   entry_begins, entries, pairs
+#endif
+      );
+  next[2 * i] = (float4)(after.into, after.gap);
+  next[2 * i + 1] = (float4)(after.stiffness_n_per_m, 0.0f, 0.0f, 0.0f);
+  forces[i] = (float4)(b.force, acts ? 1.0f : 0.0f);
+  if (!acts) return;
+  blocks[2 * i] = (float4)(b.xx, b.xy, b.xz, b.yy);
+  blocks[2 * i + 1] = (float4)(b.yz, b.zz, 0.0f, 0.0f);
 }
 
 #if PALPATE_SURFACE
@@ -987,7 +1137,7 @@ __kernel void component_sums(const __global StepParams* p, uint component_count,
     b.force -= own * (x[v].xyz - y[v].xyz);
     inertia += own;
     add_contacts(p, v, x, x_start, vertex_triangle_range, vertex_triangles, triangles, triangle_colliders, contacts, colliders, obstacles,
-                 &b);
+                 1.0f, &b);
     add_anchors(v, x[v].xyz, anchor_begin, anchors, colliders, &b);
   }
   __global float* out = sums + (size_t)i * PALPATE_COMPONENT_SUMS;
@@ -1053,7 +1203,7 @@ __kernel void component_shares(const __global StepParams* p, uint component_coun
 #endif
 
 #if PALPATE_SURFACE
-#define ENTRY_ARGS , const __global uint *entry_begins
+#define ENTRY_ARGS , const __global uint* entry_begins
 #define ENTRY_VALUES , entry_begins
 #else
 #define ENTRY_ARGS
@@ -1099,9 +1249,8 @@ __kernel void accelerate(const __global StepParams* p, float omega, __global flo
 /* Moves vertices by share[0] of `moves`, as far as their bounds allow, and with them where they were in the sweeps before: what these moves
    mend, the recurrence must not carry on. Work-item: free vertex. */
 __kernel void move_along(const __global StepParams* p, const __global uint* gate, const __global float4* moves, const __global float* share,
-                         __global float4* x,
-                         uint has_history, __global float4* x_before, __global float4* x_before2, __global uchar* touched,
-                         const __global uint* held_axes BOUND_ARGS
+                         __global float4* x, uint has_history, __global float4* x_before, __global float4* x_before2,
+                         __global uchar* touched, const __global uint* held_axes BOUND_ARGS
 #if PALPATE_SURFACE
                          ,
                          const __global uint* entry_begins
@@ -1198,9 +1347,10 @@ static inline void check_state(const __global StepParams* p, uint me, uint items
 }
 
 /* Velocities of the step, and what the host checks after it. Work-item: a contiguous share of the vertices and tets, one partial each. */
-__kernel void finish_step(const __global StepParams* p, const __global uint* gate, const __global float4* x, const __global float4* x_start, __global float4* velocity,
-                          __global float4* velocity_before, const __global float* mass, const __global uint* original_index,
-                          const __global uint4* tets, const __global float4* tet_rest, __global StepPartial* partials) {
+__kernel void finish_step(const __global StepParams* p, const __global uint* gate, const __global float4* x, const __global float4* x_start,
+                          __global float4* velocity, __global float4* velocity_before, const __global float* mass,
+                          const __global uint* original_index, const __global uint4* tets, const __global float4* tet_rest,
+                          __global StepPartial* partials) {
   if (gate[0] != 0) return;
   const uint items = (uint)get_global_size(0);
   const uint me = (uint)get_global_id(0);

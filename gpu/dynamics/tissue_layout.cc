@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gpu/dynamics/layout_entries.h"
+#include "gpu/dynamics/nurbs_shell_model.h"
 
 namespace palpate::gpu {
 namespace {
@@ -129,6 +130,55 @@ absl::Status CheckRigid(const TissueModel& model) {
   return absl::OkStatus();
 }
 
+/// Likewise NURBS shells.
+absl::Status CheckNurbsShells(const TissueModel& model) {
+  if (model.nurbs_shells.empty()) return absl::OkStatus();
+  std::vector<uint8_t> is_used(model.rest_m.size(), 0);
+  for (const TissueTet& tet : model.tets) {
+    for (const uint32_t v : tet.vertices) {
+      if (!LayoutEntries::IsFree(tet)) is_used[v] = 1;
+    }
+  }
+  for (const TissueRigidBody& rigid : model.rigid) {
+    std::fill(is_used.begin() + rigid.vertices[0], is_used.begin() + rigid.vertices[1], 1);
+  }
+  uint32_t end = 0;
+  for (size_t s = 0; s < model.nurbs_shells.size(); ++s) {
+    const TissueNurbsShell& shell = model.nurbs_shells[s];
+    const auto error = [s](auto... what) { return absl::InvalidArgumentError(absl::StrCat("nurbs shell ", s, ": ", what...)); };
+    const auto [first, last] = shell.vertices;
+    if (shell.model == nullptr || shell.model->empty() || shell.body >= model.self_collision.size())
+      return error("no model, or body ", shell.body, " is out of range");
+    if (first < end || last <= first || last > model.rest_m.size()) {
+      return error("vertices [", first, ", ", last, ") are not within [", end, ", ", model.rest_m.size(), "]");
+    }
+    end = last;
+    for (uint32_t v = first; v < last; ++v) {
+      if (model.fixed[v] != kFixedVertex || is_used[v] != 0) return error("vertex ", v, " is of another body or not marked as fixed");
+    }
+    const size_t controls = shell.model->control_count();
+    const size_t entries = shell.controls.size();
+    if (shell.begins.size() != last - first + size_t{1} || shell.begins.front() != 0 || shell.begins.back() != entries ||
+        shell.weights.size() != entries) {
+      return error(shell.begins.size(), " begins and ", entries, " control points with ", shell.weights.size(), " weights do not fit");
+    }
+    for (size_t v = 0; v + 1 < shell.begins.size(); ++v) {
+      if (shell.begins[v + 1] <= shell.begins[v] || shell.begins[v + 1] > entries) return error("vertex ", first + v, " follows nothing");
+      double sum = 0;
+      for (uint32_t k = shell.begins[v]; k < shell.begins[v + 1]; ++k) {
+        if (shell.controls[k] >= controls || !(shell.weights[k] >= 0))
+          return error("vertex ", first + v, " follows control point ", shell.controls[k]);
+        sum += shell.weights[k];
+      }
+      if (!(std::abs(sum - 1) < 1e-5)) return error("weights of vertex ", first + v, " add up to ", sum);
+    }
+    for (size_t i = 0; i < shell.held.size(); ++i) {
+      if (shell.held[i] >= controls || (i > 0 && shell.held[i] <= shell.held[i - 1])) return error("held[", i, "]: ", shell.held[i]);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckMaterial(const TissueTet& tet, size_t t, size_t shape_count) {
   if (tet.energy == TissueEnergy::kMassSpring && tet.mu_pa != tet.lambda_pa) {
     return absl::InvalidArgumentError(
@@ -205,7 +255,7 @@ absl::Status CheckModel(const TissueModel& model, const LayoutEntries& entries) 
   if (!model.held_axes.empty() && model.held_axes.size() != n)
     return absl::InvalidArgumentError(absl::StrCat("held_axes: ", model.held_axes.size(), " entries for ", n, " vertices"));
   for (size_t v = 0; v < model.held_axes.size(); ++v) PALPATE_RETURN_IF_ERROR(entries.CheckHeld(v));
-  if (n == 0 || (model.tets.empty() && model.shells.empty() && model.rigid.empty() && !model.may_be_at_rest))
+  if (n == 0 || (model.tets.empty() && model.shells.empty() && model.rigid.empty() && model.nurbs_shells.empty() && !model.may_be_at_rest))
     return absl::InvalidArgumentError("the model has no tetrahedra");
   if (model.tets.size() >= (1U << 29) || n >= (1U << 31)) return absl::InvalidArgumentError("the model exceeds 2^29 tetrahedra");
   for (size_t t = 0; t < model.tets.size(); ++t) {
@@ -257,10 +307,11 @@ absl::Status CheckModel(const TissueModel& model, const LayoutEntries& entries) 
     }
   }
   PALPATE_RETURN_IF_ERROR(CheckRigid(model));
+  PALPATE_RETURN_IF_ERROR(CheckNurbsShells(model));
   if (!model.vertex_origin.empty() && model.vertex_origin.size() != n) {
     return absl::InvalidArgumentError(absl::StrCat("vertex_origin: ", model.vertex_origin.size(), " entries for ", n, " vertices"));
   }
-  if (!model.may_be_at_rest && model.rigid.empty() &&
+  if (!model.may_be_at_rest && model.rigid.empty() && model.nurbs_shells.empty() &&
       std::all_of(model.fixed.begin(), model.fixed.end(), [](uint8_t f) { return f != kFreeVertex; })) {
     return absl::InvalidArgumentError("every vertex is fixed: nothing can move");
   }
@@ -559,6 +610,12 @@ void WriteVertices(const TissueModel& model, const TetLists& lists, std::span<co
   for (const TissueRigidBody& rigid : model.rigid) {
     for (uint32_t v = rigid.vertices[0]; v < rigid.vertices[1]; ++v) {
       layout->vertex_stiffness_n_per_m[layout->solver_index[v]] = static_cast<float>(rigid.mass_kg / (2 * dt_s * dt_s));
+    }
+  }
+  for (const TissueNurbsShell& shell : model.nurbs_shells) {
+    const std::vector<float> stiffness = NurbsVertexStiffness(shell, dt_s);
+    for (uint32_t v = shell.vertices[0]; v < shell.vertices[1]; ++v) {
+      layout->vertex_stiffness_n_per_m[layout->solver_index[v]] = stiffness[v - shell.vertices[0]];
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "gpu/base/indexed_vector.h"
@@ -14,6 +15,8 @@
 #include "gpu/shared/types.h"
 
 namespace palpate::gpu {
+
+struct NurbsShellModel;
 
 /// Elastic energies, those of gpu/shared/energies.h; see docs/algorithms/tissue.md. kLinear is right only where nothing turns. Of
 /// kMassSpring mu and lambda must both be 2/5 E: Poisson's ratio is 1/4.
@@ -146,6 +149,19 @@ struct TissueRigidBody {
   }
 };
 
+/// A thin deformable NURBS body: its control points move, and fixed vertices that have no tets follow them. Metres, world frame at rest.
+struct TissueNurbsShell {
+  uint32_t body = 0;                   ///< of TissueModel::triangle_body
+  std::array<uint32_t, 2> vertices{};  ///< [begin, end); rising from shell to shell
+  std::shared_ptr<const NurbsShellModel> model;
+  // Each vertex is a mean of control points, all of one span, in the order of the vertices.
+  std::vector<uint32_t> begins;    ///< [vertices + 1] places in the two lists below
+  std::vector<uint32_t> controls;  ///< of `model`
+  std::vector<float> weights;      ///< at least 0; those of a vertex add up to 1
+  std::vector<uint32_t> held;      ///< control points that do not move, ascending
+  std::array<double, 3> velocity_m_per_s{};
+};
+
 /// What a TissueSolver simulates: every body of a scene in one mesh. Metres, world frame, caller's vertex order.
 struct TissueModel {
   std::vector<std::array<double, 3>> rest_m;  ///< [vertex_count]
@@ -175,8 +191,9 @@ struct TissueModel {
   /// [triangle_count] or empty: bit k: load k acts on the triangle, whatever its vertices.
   std::vector<uint32_t> triangle_loads;
   std::vector<TissueRigidBody> rigid;
-  std::vector<RigidJoint> joints;   ///< of rigid bodies, by their places in `rigid`; the same after edits
-  std::vector<TissueShape> shapes;  ///< of shape-matched tets; those of one share no vertex with other tets
+  std::vector<RigidJoint> joints;              ///< of rigid bodies, by their places in `rigid`; the same after edits
+  std::vector<TissueNurbsShell> nurbs_shells;  ///< the same after edits
+  std::vector<TissueShape> shapes;             ///< of shape-matched tets; those of one share no vertex with other tets
   /// [vertex_count] or empty: twice the number of the body that a vertex was part of at first, plus 1 if it lies on a cut. Vertices of one
   /// such body share a rest shape, however many pieces it is in; see make_pairs in surface_contact.cl. Empty: from the bodies, no cuts.
   std::vector<uint32_t> vertex_origin;
@@ -186,8 +203,8 @@ struct TissueModel {
   template <typename Archive>
   void VisitState(Archive& archive) {
     [[maybe_unused]] auto& [rest, of_tets, of_shells, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags,
-                            driven_regions, given, all_loads, loads_of_triangles, rigid_bodies, all_joints, all_shapes, origins, at_rest] =
-        *this;
+                            driven_regions, given, all_loads, loads_of_triangles, rigid_bodies, all_joints, of_nurbs_shells, all_shapes,
+                            origins, at_rest] = *this;
     archive(rest, of_tets, kinds, held, triangles, body_begins, bodies, self, volumes, bounces, drags, driven_regions, given, all_loads,
             loads_of_triangles, rigid_bodies, all_joints, all_shapes, origins, at_rest);
   }

@@ -12,9 +12,11 @@ extern const KernelSource tissue;
 absl::Status TissueLoads::MakeKernels(Context& context, const ProgramDefines& defines, TissueLoads* old) {
   if (old != nullptr) {
     apply_ = std::move(old->apply_);
+    push_ = std::move(old->push_);
     return absl::OkStatus();
   }
   PALPATE_ASSIGN_OR_RETURN(apply_, context.CreateKernel(kernels::tissue, "apply_loads", defines));
+  PALPATE_ASSIGN_OR_RETURN(push_, context.CreateKernel(kernels::tissue, "follower_loads", defines));
   return absl::OkStatus();
 }
 
@@ -102,6 +104,15 @@ absl::Status TissueLoads::Apply(Queue& queue, const TissueBuffers& tissue) {
                       Arg("triangle_loads", triangle_loads_), Arg("load_forces", forces_), Arg("x", tissue.x),
                       Arg("vertex_triangle_range", tissue.vertex_triangle_range), Arg("vertex_triangles", tissue.vertex_triangles),
                       Arg("triangles", tissue.triangles), Arg("mass", tissue.mass), Arg("y_free", y_free_), Arg("y", tissue.y));
+}
+
+absl::Status TissueLoads::Push(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<uint32_t>& slots,
+                               const DeviceBuffer<Float4>& pushes) {
+  return queue.Launch(push_, {slots.count(), 0}, Arg("count", static_cast<uint32_t>(slots.count())), Arg("slots", slots),
+                      Arg("load_count", static_cast<uint32_t>(loads_.size())), Arg("pressures", pressures_), Arg("load_bits", bits_),
+                      Arg("any_triangle", any_triangle_ ? 1U : 0U), Arg("triangle_loads", triangle_loads_), Arg("load_forces", forces_),
+                      Arg("x", tissue.x), Arg("vertex_triangle_range", tissue.vertex_triangle_range),
+                      Arg("vertex_triangles", tissue.vertex_triangles), Arg("triangles", tissue.triangles), Arg("pushes", pushes));
 }
 
 size_t TissueLoads::device_bytes() const {

@@ -26,6 +26,10 @@ class TissueLoads {
   absl::Status Begin(Queue& queue, const TissueBuffers& tissue, double start_s);
   /// The loads of this step with the surface as it is now.
   absl::Status Apply(Queue& queue, const TissueBuffers& tissue);
+  /// Whether any load acts in this step.
+  bool has_acting() const { return acting_ != 0; }
+  /// Those on the vertices in `slots`, which follow something else (NURBS shells): pushes [count], N. Precondition: has_acting().
+  absl::Status Push(Queue& queue, const TissueBuffers& tissue, const DeviceBuffer<uint32_t>& slots, const DeviceBuffer<Float4>& pushes);
 
   size_t device_bytes() const;
 
@@ -42,7 +46,7 @@ class TissueLoads {
   DeviceBuffer<uint32_t> bits_, triangle_loads_;
   DeviceBuffer<Float4> forces_;
   DeviceBuffer<Float4> y_free_;  // inertial targets without loads
-  Kernel apply_;
+  Kernel apply_, push_;
 };
 
 }  // namespace palpate::gpu

@@ -15,10 +15,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kShiftPeriod = 3;       // sweeps between moves of whole components
-constexpr uint32_t kCorrectionPeriod = 5;  // sweeps between coarse corrections, the first after the first
-constexpr uint32_t kMinCheckPeriod = 4;    // sweeps between looks at how far surfaces moved
-constexpr int kCertifyTurns = 3;           // of obstacles and surfaces, each of which may undo what the other found safe
+constexpr uint32_t kShiftPeriod = 3;            // sweeps between moves of whole components
+constexpr uint32_t kCorrectionPeriod = 5;       // sweeps between coarse corrections, the first after the first
+constexpr uint32_t kNurbsCorrectionPeriod = 2;  // likewise, between corrections of NURBS shells
+constexpr uint32_t kMinCheckPeriod = 4;         // sweeps between looks at how far surfaces moved
+constexpr int kCertifyTurns = 3;                // of obstacles and surfaces, each of which may undo what the other found safe
 
 double MillisecondsSince(Clock::time_point* mark) {
   const Clock::time_point now = Clock::now();
@@ -45,6 +46,20 @@ void AddRigid(std::span<const RigidBlockState> states, TissueStep* step) {
         (state.center.w * speed_sq + bx * bx / state.inertia.x + by * by / state.inertia.y + bz * bz / state.inertia.z) / 2;
     step->max_speed_m_per_s = std::max(step->max_speed_m_per_s, std::sqrt(speed_sq));
     for (const float value : {v.x, v.y, v.z, l.x, l.y, l.z}) {
+      step->hash = (step->hash ^ std::bit_cast<uint32_t>(value)) * 0x9e3779b97f4a7c15ULL;
+      step->hash ^= step->hash >> 29;
+    }
+  }
+}
+
+/// Likewise the motion of control points, whose masses are lumped.
+void AddNurbs(std::span<const ControlPointState> states, TissueStep* step) {
+  for (const ControlPointState& state : states) {
+    const Float4& v = state.velocity;
+    const double speed_sq = static_cast<double>(v.x) * v.x + static_cast<double>(v.y) * v.y + static_cast<double>(v.z) * v.z;
+    step->kinetic_energy_j += state.start.w * speed_sq / 2;
+    step->max_speed_m_per_s = std::max(step->max_speed_m_per_s, std::sqrt(speed_sq));
+    for (const float value : {v.x, v.y, v.z}) {
       step->hash = (step->hash ^ std::bit_cast<uint32_t>(value)) * 0x9e3779b97f4a7c15ULL;
       step->hash ^= step->hash >> 29;
     }
@@ -115,6 +130,7 @@ absl::StatusOr<std::optional<SweptSurfaces>> TissueSolver::Impl::Predict() {
   if (!loads_.empty()) PALPATE_RETURN_IF_ERROR(loads_.Begin(*queue_, tissue_, static_cast<double>(steps_) * options_.dt_s));
   if (driven_.count() > 0) PALPATE_RETURN_IF_ERROR(driven_.Begin(*queue_, tissue_, static_cast<double>(steps_ + 1) * options_.dt_s));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Predict(*queue_, Surroundings(), tissue_.x, tissue_.touched));
+  if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->Predict(*queue_, tissue_.params, tissue_.x));
   if (!surface_) return std::nullopt;
   PALPATE_RETURN_IF_ERROR(surface_->LiftGuess(*queue_, tools_.planes_host(), tools_.planes(), tissue_.x_start, tissue_.x));
   return surface_->Begin(*queue_, tissue_.x_start, tissue_.x, tissue_.touched);
@@ -128,7 +144,7 @@ absl::Status TissueSolver::Impl::BeginSweeps() {
 
 /// Whether all that changes the state between the start of the sweeps and the end of the step obeys the gate, or does the same again.
 bool TissueSolver::Impl::CanRunAhead(const std::optional<SweptSurfaces>& swept) const {
-  if (!sweeps_.HasPhases() || sweeps_.UpdatesEachSweep() || rigid_ || options_.tolerance_m_per_s2 > 0) return false;
+  if (!sweeps_.HasPhases() || sweeps_.UpdatesEachSweep() || rigid_ || nurbs_ || options_.tolerance_m_per_s2 > 0) return false;
   if (!surface_) return barrier_ != nullptr;
   return swept && swept->can_run_ahead() && driven_.count() == 0 &&
          (!surface_->components().has_free() || surface_->components().are_on_device());
@@ -189,6 +205,7 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
   const bool shifts = swept && surface_->components().has_free();
   const auto is_checked_before = [&](uint32_t k) { return swept && k > 0 && k % check_period == 0; };
   const auto is_corrected_after = [&](uint32_t k) { return corrects && k % kCorrectionPeriod == 0 && k + 1 < sweep_count; };
+  const auto is_nurbs_corrected_after = [&](uint32_t k) { return nurbs_ && k % kNurbsCorrectionPeriod == 0 && k + 1 < sweep_count; };
   const auto is_shifted_after = [&](uint32_t k) { return shifts && (k < 2 || (k + 1) % kShiftPeriod == 0); };
   for (bool is_last = false; !is_last;) {
     if (is_checked_before(sweep_count_) && runs_ahead_) {
@@ -199,8 +216,8 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
       if (has_jumped) sweeps_.ForgetHistory();
     }
     uint32_t last = sweep_count_;  // of those that nothing else comes between
-    while (last + 1 < sweep_count && residuals == nullptr && !is_corrected_after(last) && !is_shifted_after(last) &&
-           !is_checked_before(last + 1)) {
+    while (last + 1 < sweep_count && residuals == nullptr && !is_corrected_after(last) && !is_nurbs_corrected_after(last) &&
+           !is_shifted_after(last) && !is_checked_before(last + 1)) {
       ++last;
     }
     PALPATE_RETURN_IF_ERROR(Sweep(swept, last + 1 - sweep_count_));
@@ -210,6 +227,7 @@ absl::Status TissueSolver::Impl::SweepAll(std::optional<SweptSurfaces>& swept, s
       PALPATE_ASSIGN_OR_RETURN(const bool goes_on, correction_->Correct(*queue_, tissue_, tools_, sweeps_));
       is_last = !goes_on;
     }
+    if (is_nurbs_corrected_after(last)) PALPATE_RETURN_IF_ERROR(CorrectNurbs(swept));
     if (is_shifted_after(last) || (shifts && is_last)) {
       PALPATE_RETURN_IF_ERROR(component_shifts_.Shift(*queue_, *surface_, tissue_, tools_, anchors_, *swept));
     }
@@ -234,7 +252,7 @@ absl::Status TissueSolver::Impl::BindNewPairs() {
 
 absl::Status TissueSolver::Impl::Sweep(std::optional<SweptSurfaces>& swept, uint32_t count) {
   const bool moves_driven = surface_ && driven_.count() > 0;
-  if (sweeps_.HasPhases() && !rigid_ && !moves_driven) return SweepInPhases(swept, count);
+  if (sweeps_.HasPhases() && !rigid_ && !nurbs_ && !moves_driven) return SweepInPhases(swept, count);
   for (uint32_t k = 0; k < count; ++k) {
     PALPATE_RETURN_IF_ERROR(BeforeSweep(swept));
     if (moves_driven) PALPATE_RETURN_IF_ERROR(driven_.Move(*queue_, tissue_, *surface_));
@@ -244,6 +262,7 @@ absl::Status TissueSolver::Impl::Sweep(std::optional<SweptSurfaces>& swept, uint
       PALPATE_RETURN_IF_ERROR(sweeps_.Sweep(*queue_, tissue_));
     }
     if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Sweep(*queue_, Surroundings(), tissue_.x, tissue_.touched));
+    if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->Sweep(*queue_, tissue_, loads_));
     PALPATE_RETURN_IF_ERROR(tools_.Solve(*queue_));
     PALPATE_RETURN_IF_ERROR(anchors_.SolveClips(*queue_, tissue_, tools_.colliders()));
     PALPATE_RETURN_IF_ERROR(sweeps_.Accelerate(*queue_));
@@ -266,6 +285,13 @@ absl::Status TissueSolver::Impl::SweepInPhases(std::optional<SweptSurfaces>& swe
     PALPATE_RETURN_IF_ERROR(sweeps_.RunPhases(*queue_, parts, has_more ? 1 : count, surface_.get()));
   }
   return absl::OkStatus();
+}
+
+absl::Status TissueSolver::Impl::CorrectNurbs(std::optional<SweptSurfaces>& swept) {
+  return nurbs_->Correct(*queue_, tissue_, loads_, swept ? surface_.get() : nullptr, [&](bool is_trial) -> absl::Status {
+    PALPATE_RETURN_IF_ERROR(is_trial ? tools_.Try(*queue_, tissue_.x) : tools_.Update(*queue_, tissue_));
+    return swept ? swept->BeforeSweep(*queue_) : absl::OkStatus();
+  });
 }
 
 absl::StatusOr<double> TissueSolver::Impl::Residual(std::optional<SweptSurfaces>& swept) {
@@ -301,7 +327,7 @@ ObstacleScene TissueSolver::Impl::Obstacles() {
   scene.x = &tissue_.x;
   scene.colliders = &tools_.colliders();
   scene.touched = &tissue_.touched;
-  scene.rigid = rigid_.get();
+  if (!followers_.empty()) scene.follower = &followers_;
   return scene;
 }
 
@@ -368,6 +394,10 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Close(bool advance) {
       PALPATE_ASSIGN_OR_RETURN(const double of_shells_j, shells->Energy(*queue_, tissue_, tuning_.partials, options_.energy_in_double));
       *step.elastic_energy_j += of_shells_j;
     }
+    if (nurbs_) {
+      PALPATE_ASSIGN_OR_RETURN(const double of_nurbs_j, nurbs_->Energy(*queue_, tuning_.partials, options_.energy_in_double));
+      *step.elastic_energy_j += of_nurbs_j;
+    }
   }
   step.contacts = tools_.reports();
   step.surface_contacts = surface_reports_;
@@ -377,10 +407,11 @@ absl::StatusOr<TissueStep> TissueSolver::Impl::Close(bool advance) {
   step.passing_colliders = passing_colliders_;
   step.anchors = anchors_.reports();
   step.gathered_m = gathered_.positions_m();
+  step.control_points_m = control_points_;
   return step;
 }
 
-/// Rigid bodies end the step as the vertices do; a bad one is rolled back.
+/// Rigid bodies and NURBS shells end the step as the vertices do; a bad one is rolled back.
 absl::Status TissueSolver::Impl::Settle(const StateSums& sums, TissueStep* step, bool advance) {
   const bool is_good = sums.bad_vertices == 0;
   if (advance && is_good) PALPATE_RETURN_IF_ERROR(UpdateRecovery(sums));
@@ -392,6 +423,12 @@ absl::Status TissueSolver::Impl::Settle(const StateSums& sums, TissueStep* step,
     if (advance && is_good) PALPATE_RETURN_IF_ERROR(Bounce(before));
     AddRigid(rigid_->states(), step);
     PALPATE_ASSIGN_OR_RETURN(step->joints, rigid_->ReadJoints(*queue_));
+  }
+  if (nurbs_) {
+    if (advance) PALPATE_RETURN_IF_ERROR(is_good ? nurbs_->Finish(*queue_, tissue_.params) : nurbs_->RollBack(*queue_));
+    PALPATE_RETURN_IF_ERROR(nurbs_->ReadStates(*queue_));
+    AddNurbs(nurbs_->states(), step);
+    control_points_ = nurbs_->ControlPoints();
   }
   return is_good ? absl::OkStatus() : KeepLastState();
 }

@@ -35,18 +35,19 @@ absl::StatusOr<std::vector<T>> LoadBuffer(Queue& queue, const DeviceBuffer<T>& b
 
 absl::Status TissueSolver::Impl::SaveState(StateWriter& archive) {
   // All members, so that a new one is not forgotten. Not saved: what the caller gives (queue, options, tuning, anchors, prescribed and
-  // gathered vertices), what follows from the model and the layout (params, air, restitution, loads, driven), kernels, and what lives for
-  // one step (component_shifts, barrier, state_check, energy, reports).
+  // gathered vertices), what follows from the model and the layout (params, air, restitution, loads, driven, followers), kernels, and what
+  // lives for one step (component_shifts, barrier, state_check, energy, reports, control_points).
   [[maybe_unused]] auto& [queue, options, tuning, layout, edits, params, tissue, steps, sweep_count, predict, air, restitution, loads,
-                          driven, rigid, surface, surface_generation, surface_reports, tools, aims, anchors, sweeps, correction,
-                          component_shifts, barrier, gate, runs_ahead, ahead, passing_colliders, clock, state_check, gathered, recovery,
-                          energy] = *this;
+                          driven, rigid, nurbs, followers, control_points, surface, surface_generation, surface_reports, tools, aims,
+                          anchors, sweeps, correction, component_shifts, barrier, gate, runs_ahead, ahead, passing_colliders, clock,
+                          state_check, gathered, recovery, energy] = *this;
   archive(LayoutToSave(), edits ? uint64_t{edits->delta_bytes} : uint64_t{0}, steps, passing_colliders, recovery, aims);
   PALPATE_RETURN_IF_ERROR(SaveBuffers(archive));
   PALPATE_RETURN_IF_ERROR(tools.SaveState(*queue, layout, archive));
   PALPATE_RETURN_IF_ERROR(sweeps.SaveState(*queue, archive));
   if (correction) PALPATE_RETURN_IF_ERROR(correction->SaveState(archive));
   if (rigid) PALPATE_RETURN_IF_ERROR(rigid->SaveState(*queue, archive));
+  if (nurbs) PALPATE_RETURN_IF_ERROR(nurbs->SaveState(*queue, archive));
   return surface ? surface->SaveState(*queue, archive) : absl::OkStatus();
 }
 
@@ -71,6 +72,7 @@ absl::Status TissueSolver::Impl::LoadState(StateReader& archive) {
   PALPATE_RETURN_IF_ERROR(sweeps_.LoadState(*queue_, archive));
   if (correction_) PALPATE_RETURN_IF_ERROR(correction_->LoadState(*queue_, archive));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->LoadState(*queue_, archive));
+  if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->LoadState(*queue_, archive));
   if (surface_) PALPATE_RETURN_IF_ERROR(surface_->LoadState(*queue_, archive, tissue_.x));
   PALPATE_RETURN_IF_ERROR(state_check_.Inspect(*queue_));
   PALPATE_RETURN_IF_ERROR(archive.status());

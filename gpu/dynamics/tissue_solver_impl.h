@@ -12,11 +12,13 @@
 #include "gpu/dynamics/component_shifts.h"
 #include "gpu/dynamics/driven_vertices.h"
 #include "gpu/dynamics/elastic_energy_sum.h"
+#include "gpu/dynamics/nurbs_shells.h"
 #include "gpu/dynamics/obstacle_barrier.h"
 #include "gpu/dynamics/rigid_blocks.h"
 #include "gpu/dynamics/rigid_impacts.h"
 #include "gpu/dynamics/state_check.h"
 #include "gpu/dynamics/surface_contact.h"
+#include "gpu/dynamics/surface_followers.h"
 #include "gpu/dynamics/tangle_recovery.h"
 #include "gpu/dynamics/tissue_anchors.h"
 #include "gpu/dynamics/tissue_buffers.h"
@@ -99,6 +101,7 @@ class TissueSolver::Impl {
   absl::Status LayOut(const TissueModel& model, const SavedLayout* saved, bool has_room);
   absl::Status MakeSurface(SurfaceContacts* old, double reach_edge_m);
   absl::Status MakeRigid(const TissueModel& model);
+  absl::Status MakeNurbs(const TissueModel& model);
   absl::Status MakeKernels(Impl* old);
   absl::Status BindSurface();
   absl::Status GoOnFrom(Impl& old, std::span<const TissueVertexState> states);
@@ -113,6 +116,7 @@ class TissueSolver::Impl {
   ObstacleScene Obstacles();
   absl::Status Sweep(std::optional<SweptSurfaces>& swept, uint32_t count);
   absl::Status SweepInPhases(std::optional<SweptSurfaces>& swept, uint32_t count);
+  absl::Status CorrectNurbs(std::optional<SweptSurfaces>& swept);
   absl::Status SolveToolsAlone();
   absl::Status BindNewPairs();
   absl::Status BeforeSweep(std::optional<SweptSurfaces>& swept);
@@ -174,6 +178,9 @@ class TissueSolver::Impl {
   TissueLoads loads_;
   DrivenVertices driven_;
   std::unique_ptr<RigidBlocks> rigid_;        // null: none
+  std::unique_ptr<NurbsShells> nurbs_;        // null: none
+  SurfaceFollowers followers_;                // those two
+  std::vector<Float4> control_points_;        // of nurbs_, after the newest step
   std::unique_ptr<SurfaceContacts> surface_;  // null: surfaces do not meet
   uint32_t surface_generation_ = 0;           // of the arguments bound
   std::vector<SurfaceReport> surface_reports_;

@@ -26,9 +26,19 @@ double MeanRigidMass(const TissueModel& model) {
   return sum / static_cast<double>(model.rigid.size());
 }
 
+double MeanNurbsStiffness(const TissueModel& model, const TissueLayout& layout) {
+  double sum = 0, count = 0;
+  for (const TissueNurbsShell& shell : model.nurbs_shells) {
+    for (uint32_t v = shell.vertices[0]; v < shell.vertices[1]; ++v, ++count)
+      sum += layout.vertex_stiffness_n_per_m[layout.solver_index[v]];
+  }
+  return sum / count;
+}
+
 double ContactStiffness(const TissueModel& model, const TissueOptions& options, const TissueLayout& layout) {
   if (options.stiffness_n_per_m > 0) return options.stiffness_n_per_m;
   if (layout.live_tet_count == 0 && !layout.shell.empty()) return layout.shell.mean_stiffness_n_per_m;
+  if (layout.live_tet_count == 0 && !model.nurbs_shells.empty()) return MeanNurbsStiffness(model, layout);
   if (layout.live_tet_count == 0) return MeanRigidMass(model) / (options.dt_s * options.dt_s);
   return kTissueStiffness * layout.mean_young_modulus_pa * layout.mean_edge_m;
 }
@@ -98,6 +108,8 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   if (surface_ || barrier_) PALPATE_RETURN_IF_ERROR(gate_.Init(*queue_, old == nullptr ? nullptr : &old->gate_));
   if (model.rigid.empty() && !model.joints.empty()) return absl::InvalidArgumentError("joints: there are no rigid bodies");
   if (!model.rigid.empty()) PALPATE_RETURN_IF_ERROR(MakeRigid(model));
+  if (!model.nurbs_shells.empty()) PALPATE_RETURN_IF_ERROR(MakeNurbs(model));
+  if (surface_ && !followers_.empty()) surface_->SetFollower(&followers_);
   PALPATE_RETURN_IF_ERROR(SetRestitution(model));
   PALPATE_RETURN_IF_ERROR(air_.SetSurface(*queue_, model, layout_));
   PALPATE_RETURN_IF_ERROR(loads_.SetLoads(*queue_, model.loads, layout_));
@@ -111,6 +123,10 @@ absl::Status TissueSolver::Impl::Init(std::shared_ptr<Queue> queue, const Tissue
   PALPATE_RETURN_IF_ERROR(MakeKernels(old));
   PALPATE_RETURN_IF_ERROR(tools_.Bind(tissue_, anchors_));
   PALPATE_RETURN_IF_ERROR(sweeps_.Bind(*queue_, tissue_, tools_, anchors_));
+  if (nurbs_) {
+    PALPATE_RETURN_IF_ERROR(nurbs_->MakeKernels(*queue_->context(), sweeps_.defines()));
+    PALPATE_RETURN_IF_ERROR(nurbs_->Bind(tissue_, tools_, anchors_));
+  }
   PALPATE_RETURN_IF_ERROR(state_check_.Bind(tissue_));
   return surface_ ? BindSurface() : absl::OkStatus();
 }
@@ -175,7 +191,13 @@ absl::Status TissueSolver::Impl::MakeRigid(const TissueModel& model) {
   }
   PALPATE_ASSIGN_OR_RETURN(rigid_, RigidBlocks::Create(*queue_, blocks, layout_.rest_m));
   if (!model.joints.empty()) PALPATE_RETURN_IF_ERROR(rigid_->SetJoints(*queue_, model.joints, options_.joint_dissipation));
-  if (surface_) surface_->SetFollower(rigid_.get());
+  followers_.Add(rigid_.get());
+  return absl::OkStatus();
+}
+
+absl::Status TissueSolver::Impl::MakeNurbs(const TissueModel& model) {
+  PALPATE_ASSIGN_OR_RETURN(nurbs_, NurbsShells::Create(*queue_, model.nurbs_shells, layout_, options_.dt_s, FallenFromRest()));
+  followers_.Add(nurbs_.get());
   return absl::OkStatus();
 }
 
@@ -237,6 +259,7 @@ absl::Status TissueSolver::Impl::MakeKernels(Impl* old) {
 /// The arguments that change when the lists of pairs grow.
 absl::Status TissueSolver::Impl::BindSurface() {
   surface_generation_ = surface_->pairs().generation();
+  if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->BindSurface(*surface_));
   return sweeps_.BindSurface(*surface_);
 }
 
@@ -244,7 +267,8 @@ size_t TissueSolver::Impl::device_bytes() const {
   return tissue_.device_bytes() + tools_.device_bytes() + sweeps_.device_bytes() + component_shifts_.device_bytes() +
          state_check_.device_bytes() + gathered_.device_bytes() + anchors_.device_bytes() + loads_.device_bytes() + air_.device_bytes() +
          driven_.device_bytes() + (surface_ ? surface_->device_bytes() : 0) + (barrier_ ? barrier_->device_bytes() : 0) +
-         (energy_ ? energy_->device_bytes() : 0) + (rigid_ ? rigid_->device_bytes() : 0) + (correction_ ? correction_->device_bytes() : 0);
+         (energy_ ? energy_->device_bytes() : 0) + (rigid_ ? rigid_->device_bytes() : 0) + (nurbs_ ? nurbs_->device_bytes() : 0) +
+         (correction_ ? correction_->device_bytes() : 0);
 }
 
 }  // namespace palpate::gpu

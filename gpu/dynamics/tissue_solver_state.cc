@@ -12,6 +12,7 @@ absl::Status TissueSolver::Impl::SetAnchors(std::span<const TissueAnchor> anchor
   PALPATE_ASSIGN_OR_RETURN(const bool is_other, anchors_.Set(*queue_, layout_, anchors, tools_.collider_count(), clip_count));
   if (!is_other) return absl::OkStatus();
   PALPATE_RETURN_IF_ERROR(sweeps_.BindAnchors(anchors_));
+  if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->BindAnchors(anchors_));
   return tools_.BindAnchors(anchors_);
 }
 
@@ -34,6 +35,7 @@ absl::Status TissueSolver::Impl::Reset() {
   PALPATE_RETURN_IF_ERROR(WriteParams());
   PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.x, std::span<const Float4>(layout_.rest_m.values())));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Reset(*queue_, tissue_.x, tissue_.touched));
+  if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->Reset(*queue_, tissue_.x));
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x, tissue_.x_start, layout_.vertex_count));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity, Float4{}));
   PALPATE_RETURN_IF_ERROR(queue_->Fill(tissue_.velocity_before, FallenFromRest()));
@@ -100,6 +102,7 @@ absl::Status TissueSolver::Impl::WriteState(std::span<const float> positions_m, 
   PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.x, std::span<const Float4>(positions)));
   PALPATE_RETURN_IF_ERROR(driven_.Hold(*queue_, layout_, positions));
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->Fit(*queue_, positions, velocities, tissue_.x, tissue_.touched));
+  if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->Fit(*queue_, positions, velocities, tissue_.x));
   PALPATE_RETURN_IF_ERROR(sweeps_.Reset(*queue_));
   PALPATE_RETURN_IF_ERROR(ForgetRotations());
   PALPATE_RETURN_IF_ERROR(queue_->Copy(tissue_.x, tissue_.x_start, layout_.vertex_count));
@@ -199,6 +202,7 @@ absl::Status TissueSolver::Impl::GoOnFrom(Impl& old, std::span<const TissueVerte
   PALPATE_RETURN_IF_ERROR(queue_->Write(tissue_.velocity_before, std::span<const Float4>(velocities_before)));
   PALPATE_RETURN_IF_ERROR(ForgetContacts());
   if (rigid_) PALPATE_RETURN_IF_ERROR(rigid_->GoOnFrom(*queue_, *old.rigid_));
+  if (nurbs_) PALPATE_RETURN_IF_ERROR(nurbs_->GoOnFrom(*queue_, *old.nurbs_));
   PALPATE_RETURN_IF_ERROR(sweeps_.GoOnFrom(*queue_, old.sweeps_));
   if (surface_) {
     PALPATE_RETURN_IF_ERROR(surface_->SetSelfCollision(*queue_, !recovery_.was_given_tangled()));

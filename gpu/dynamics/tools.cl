@@ -156,9 +156,9 @@ __kernel __attribute__((reqd_work_group_size(PALPATE_LIST_GROUP, 1, 1))) void li
 }
 
 /* Linearises every listed contact at the current iterate. Work-item: list entries, strided. */
-__kernel void update_contacts(const __global StepParams* p, const __global uint* gate, const __global float4* x, const __global uint4* triangles,
-                              const __global Collider* colliders, const __global uint* list, uint notes_sides,
-                              __global ToolContact* contacts) {
+__kernel void update_contacts(const __global StepParams* p, const __global uint* gate, const __global float4* x,
+                              const __global uint4* triangles, const __global Collider* colliders, const __global uint* list,
+                              uint notes_sides, __global ToolContact* contacts) {
   const uint count = gate[0] != 0 ? 0 : list[0];
   for (uint i = (uint)get_global_id(0); i < count; i += (uint)get_global_size(0)) {
     update_contact(p, list[1 + i], x, triangles, colliders, notes_sides, contacts);
