@@ -220,6 +220,10 @@ void EncodeFrame(const sim::Frame& frame, const SceneTopology& topology, const F
       EncodePose(*frame.nurbs.poses[b], *out.add_bodies()->mutable_pose());
       continue;
     }
+    if (options.with_nurbs && b < frame.nurbs.control_m.size() && !frame.nurbs.control_m[b].empty()) {
+      EncodePositions(frame.nurbs.control_m[b], options.positions, *out.add_bodies(), {});
+      continue;
+    }
     const std::span<const uint32_t> places =
         options.with_volume ? std::span<const uint32_t>() : std::span<const uint32_t>(topology.world->bodies[b]->surface_vertices.values());
     EncodePositions(positions[b], options.positions, *out.add_bodies(), places);

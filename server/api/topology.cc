@@ -251,6 +251,7 @@ class NurbsEncoder {
       auto shape = std::make_shared<v1::NurbsShape>();
       *shape->mutable_object() = scene::NurbsToProto(body.nurbs->object.Describe());
       shape->set_tolerance_m(body.nurbs->tolerance_m);
+      shape->set_is_deformable(body.nurbs_shell.has_value());
       known = std::move(shape);
     }
     return known;

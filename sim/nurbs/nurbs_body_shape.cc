@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
-#include "sim/nurbs/nurbs_grid_tessellation.h"
 #include "sim/nurbs/nurbs_mass_properties.h"
 #include "sim/nurbs/nurbs_object_tessellation.h"
 
@@ -32,8 +31,10 @@ std::vector<NurbsPlace> PlacesOf(const SurfaceMesh& mesh, const NurbsNearest& ne
 }
 
 /// Whole patches that fit edge to edge need far fewer triangles as grids.
-absl::StatusOr<SurfaceMesh> Tessellate(const NurbsObject& object, double tolerance_m, double join_tolerance_m) {
-  PALPATE_ASSIGN_OR_RETURN(std::optional<SurfaceMesh> grids, TessellateNurbsGrids(object, tolerance_m, join_tolerance_m));
+absl::StatusOr<SurfaceMesh> Tessellate(const NurbsObject& object, double tolerance_m, double join_tolerance_m, size_t least_cells,
+                                       std::vector<NurbsGridPlace>* places) {
+  PALPATE_ASSIGN_OR_RETURN(std::optional<SurfaceMesh> grids,
+                           TessellateNurbsGrids(object, tolerance_m, join_tolerance_m, places, least_cells));
   if (grids) return *std::move(grids);
   return TessellateNurbsObject(object, tolerance_m, join_tolerance_m);
 }
@@ -41,7 +42,7 @@ absl::StatusOr<SurfaceMesh> Tessellate(const NurbsObject& object, double toleran
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const NurbsBodyShape>> MakeNurbsBodyShape(NurbsObject object, double tolerance_m, double join_tolerance_m,
-                                                                         bool must_close, size_t max_triangles) {
+                                                                         bool must_close, size_t max_triangles, size_t least_cells) {
   const absl::Status closed = object.CheckClosed(join_tolerance_m);
   if (must_close) PALPATE_RETURN_IF_ERROR(closed);
   NurbsMassProperties properties;
@@ -50,7 +51,8 @@ absl::StatusOr<std::shared_ptr<const NurbsBodyShape>> MakeNurbsBodyShape(NurbsOb
     if (!exact.ok() && must_close) return exact.status();
     if (exact.ok()) properties = *exact;
   }
-  PALPATE_ASSIGN_OR_RETURN(SurfaceMesh mesh, Tessellate(object, tolerance_m, join_tolerance_m));
+  std::vector<NurbsGridPlace> vertex_places;
+  PALPATE_ASSIGN_OR_RETURN(SurfaceMesh mesh, Tessellate(object, tolerance_m, join_tolerance_m, least_cells, &vertex_places));
   if (mesh.triangles.empty()) return absl::InvalidArgumentError("patches: there is no triangle of this tolerance");
   if (mesh.triangles.size() > max_triangles) {
     return absl::ResourceExhaustedError(absl::StrCat("tolerance_m: ", tolerance_m, " m makes ", mesh.triangles.size(),
@@ -66,6 +68,7 @@ absl::StatusOr<std::shared_ptr<const NurbsBodyShape>> MakeNurbsBodyShape(NurbsOb
                                                                .mass_at_unit_density = properties.mass,
                                                                .vertices = std::move(mesh.vertices),
                                                                .triangles = std::move(mesh.triangles),
+                                                               .vertex_places = std::move(vertex_places),
                                                                .triangle_places = std::move(places),
                                                                .nearest = std::move(nearest)});
 }

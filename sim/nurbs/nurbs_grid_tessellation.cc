@@ -182,10 +182,10 @@ std::vector<NurbsSurface> Slices(NurbsSurface surface, NurbsDirection direction,
 
 class Grids {
  public:
-  Grids(const NurbsObject& object, double tolerance_m)
-      : object_(object), tolerance_m_(tolerance_m), classes_(2 * object.patches().size()) {}
+  Grids(const NurbsObject& object, double tolerance_m, size_t least_cells)
+      : object_(object), tolerance_m_(tolerance_m), least_cells_(least_cells), classes_(2 * object.patches().size()) {}
 
-  absl::StatusOr<std::optional<SurfaceMesh>> Run(double join_tolerance_m) {
+  absl::StatusOr<std::optional<SurfaceMesh>> Run(double join_tolerance_m, std::vector<NurbsGridPlace>* places) {
     edges_ = object_.Edges(join_tolerance_m);
     for (const NurbsPatch& patch : object_.patches()) {
       breaks_.push_back({BreaksOf(patch.surface, NurbsDirection::kU), BreaksOf(patch.surface, NurbsDirection::kV)});
@@ -198,7 +198,7 @@ class Grids {
       classes_.Join(ClassOf(a.patch, AlongOf(a.curve)), ClassOf(b.patch, AlongOf(b.curve)));
     }
     if (absl::Status status = ChooseCounts(); !status.ok()) return status;
-    return Collect();
+    return Collect(places);
   }
 
  private:
@@ -213,7 +213,7 @@ class Grids {
   }
 
   absl::Status ChooseCounts() {
-    counts_.assign(2 * object_.patches().size(), 1);
+    counts_.assign(2 * object_.patches().size(), least_cells_);
     for (;;) {
       size_t triangles = 0;
       std::vector<size_t> next = counts_;
@@ -279,13 +279,17 @@ class Grids {
     return out;
   }
 
-  SurfaceMesh Collect() {
+  SurfaceMesh Collect(std::vector<NurbsGridPlace>* places) {
     std::vector<Vector3d> points_m;
+    std::vector<NurbsGridPlace> point_places;
     for (uint32_t p = 0; p < object_.patches().size(); ++p) {
       const std::vector<double> us = LinesOf(p, NurbsDirection::kU), vs = LinesOf(p, NurbsDirection::kV);
       grids_.push_back({static_cast<uint32_t>(points_m.size()), us.size(), vs.size()});
       for (const double u : us) {
-        for (const double v : vs) points_m.push_back(object_.patches()[p].surface.Point(u, v));
+        for (const double v : vs) {
+          points_m.push_back(object_.patches()[p].surface.Point(u, v));
+          point_places.push_back({p, u, v});
+        }
       }
     }
     Sets same(points_m.size());
@@ -301,6 +305,7 @@ class Grids {
       }
     }
     SurfaceMesh mesh;
+    if (places != nullptr) places->clear();
     constexpr uint32_t kNone = 0xffffffffU;
     std::vector<uint32_t> numbers(points_m.size(), kNone);
     const auto add = [&](std::array<uint32_t, 3> t) {
@@ -309,6 +314,7 @@ class Grids {
         if (numbers[v] == kNone) {
           numbers[v] = static_cast<uint32_t>(mesh.vertices.size());
           mesh.vertices.push_back(points_m[v]);
+          if (places != nullptr) places->push_back(point_places[v]);
         }
         v = numbers[v];
       }
@@ -340,6 +346,7 @@ class Grids {
   };
   const NurbsObject& object_;
   double tolerance_m_;
+  size_t least_cells_;
   Sets classes_;
   std::vector<NurbsEdge> edges_;
   std::vector<std::array<std::vector<double>, 2>> breaks_;  // [patch] u and v
@@ -349,12 +356,13 @@ class Grids {
 
 }  // namespace
 
-absl::StatusOr<std::optional<SurfaceMesh>> TessellateNurbsGrids(const NurbsObject& object, double tolerance_m, double join_tolerance_m) {
+absl::StatusOr<std::optional<SurfaceMesh>> TessellateNurbsGrids(const NurbsObject& object, double tolerance_m, double join_tolerance_m,
+                                                                std::vector<NurbsGridPlace>* places, size_t least_cells) {
   if (!(tolerance_m > 0) || !std::isfinite(tolerance_m)) {
     return absl::InvalidArgumentError(absl::StrCat("tolerance_m: ", tolerance_m, ", it must be positive and finite"));
   }
   if (object.is_trimmed()) return std::nullopt;
-  return Grids(object, tolerance_m).Run(join_tolerance_m);
+  return Grids(object, tolerance_m, std::max<size_t>(least_cells, 1)).Run(join_tolerance_m, places);
 }
 
 }  // namespace palpate::sim

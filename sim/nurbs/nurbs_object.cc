@@ -596,4 +596,15 @@ NurbsObject NurbsObject::Transformed(const Eigen::Affine3d& map) const {
   return out;
 }
 
+NurbsObject NurbsObject::WithControlPoints(std::span<const Eigen::Vector3d> control_m) const {
+  NurbsObject out = *this;
+  size_t begin = 0;
+  for (NurbsPatch& patch : out.patches_) {
+    const size_t count = patch.surface.control().size();
+    patch.surface = patch.surface.WithControlPoints(control_m.subspan(begin, count));
+    begin += count;
+  }
+  return out;
+}
+
 }  // namespace palpate::sim

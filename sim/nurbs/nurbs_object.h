@@ -120,6 +120,8 @@ class NurbsObject {
   /// The same shape with a knot in a patch.
   absl::StatusOr<NurbsObject> WithKnot(size_t patch, NurbsDirection direction, double t, int times) const;
   NurbsObject Transformed(const Eigen::Affine3d& map) const;
+  /// With other control points, patch by patch as in NurbsSurface::WithControlPoints.
+  NurbsObject WithControlPoints(std::span<const Eigen::Vector3d> control_m) const;
 
  private:
   NurbsObject() = default;

@@ -224,6 +224,12 @@ NurbsSurface NurbsSurface::Transformed(const Eigen::Affine3d& map) const {
   return out;
 }
 
+NurbsSurface NurbsSurface::WithControlPoints(std::span<const Eigen::Vector3d> control_m) const {
+  NurbsSurface out = *this;
+  for (size_t i = 0; i < out.control_.size(); ++i) out.control_[i].head<3>() = out.control_[i].w() * control_m[i];
+  return out;
+}
+
 NurbsSurface NurbsSurface::Reversed() const {
   NurbsSurface out = *this;
   std::vector<double>& knots = out.sides_[0].knots;

@@ -70,6 +70,8 @@ class NurbsSurface {
   /// The parts between knots, without knots inside: rational Bezier patches, v fastest.
   std::vector<NurbsSurface> BezierPatches() const;
   NurbsSurface Transformed(const Eigen::Affine3d& map) const;
+  /// With other control points, [count_u][count_v] m; weights and knots stay.
+  NurbsSurface WithControlPoints(std::span<const Eigen::Vector3d> control_m) const;
   /// The same points, seen from the other side: u runs backwards.
   NurbsSurface Reversed() const;
 

@@ -181,10 +181,10 @@ struct BodyDescription {
   std::vector<uint16_t> tet_zones;                    ///< [tet of mesh], or empty: all 0
   std::vector<SurfaceZoneDescription> surface_zones;  ///< of deformable bodies; where they overlap later ones win
   TextureDescription texture;
-  std::shared_ptr<const NurbsBodyShape>
-      nurbs;                              ///< of rigid and static bodies with an exact surface (sim/nurbs/nurbs_body_shape.h), else null
-  RigidPose nurbs_pose;                   ///< from the frame of the shape to W, at rest
-  std::optional<ShellDescription> shell;  ///< of dynamic bodies without tets; no zones of tets, markers, texture, kept volume
+  std::shared_ptr<const NurbsBodyShape> nurbs;       ///< of bodies with an exact surface (sim/nurbs/nurbs_body_shape.h), else null
+  RigidPose nurbs_pose;                              ///< from the frame of the shape to W, at rest
+  std::optional<ShellDescription> shell;             ///< of dynamic bodies without tets; no zones of tets, markers, texture, kept volume
+  std::optional<NurbsShellDescription> nurbs_shell;  ///< of dynamic bodies with an exact surface; likewise
 };
 
 struct PlaneShape {

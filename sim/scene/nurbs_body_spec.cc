@@ -1,17 +1,26 @@
 #include "sim/scene/nurbs_body_spec.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/base/status.h"
+#include "sim/scene/body_spec.h"
+#include "sim/scene/material_spec.h"
 #include "sim/scene/nurbs_file.h"
+#include "sim/scene/nurbs_shell_body.h"
 
 namespace palpate::scene {
 namespace {
 
 constexpr double kTolerancePerMargin = 0.25;
+constexpr double kDefaultThickness_m = 0.001;
+constexpr size_t kShellCells = 3;  // between knots, at least: what is flat at rest bends
+
+double NurbsThickness_m(const v1::NurbsSpec& spec) { return spec.has_thickness_m() ? spec.thickness_m() : kDefaultThickness_m; }
 
 absl::StatusOr<std::string> ReadText(const std::filesystem::path& path, const std::string& name) {
   std::error_code error;
@@ -45,6 +54,30 @@ absl::StatusOr<sim::NurbsObject> LoadObject(const v1::NurbsSpec& spec, const std
   return object;
 }
 
+/// What only bodies without a thickness have, and how a shell is held.
+void CheckThin(Checker& check, const std::string& path, const v1::BodySpec& body) {
+  const auto refuse = [&](const char* field, const char* what) { check.Invalid(At(path, field), what); };
+  if (body.nurbs().has_thickness_m()) check.Range(At(path, "nurbs.thickness_m"), body.nurbs().thickness_m(), 1e-5, 0.05);
+  if (body.material().model() != v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF || body.material().has_fibers()) {
+    refuse("material.model", "a deformable NURBS body is a shell, MATERIAL_MODEL_ST_VENANT_KIRCHHOFF without fibres");
+  }
+  if (body.simulation() != v1::SIMULATION_UNSPECIFIED && body.simulation() != v1::SIMULATION_DYNAMIC) {
+    refuse("simulation", "a NURBS shell is SIMULATION_DYNAMIC");
+  }
+  if (!body.zones().empty()) refuse("zones", "a NURBS shell has one material");
+  if (!body.markers().empty()) refuse("markers", "a NURBS shell cannot hold markers yet");
+  if (!body.surface_zones().empty()) refuse("surface_zones", "a NURBS shell has none yet");
+  if (body.volume_stiffness_pa() != 0) refuse("volume_stiffness_pa", "a NURBS shell cannot keep its volume yet; a load can press on it");
+  if (body.drag_coefficient() != 0) refuse("drag_coefficient", "a NURBS shell feels no air yet");
+  if (body.has_ablation()) refuse("ablation", "a NURBS shell cannot be cut");
+  for (int i = 0; i < body.fixed_size(); ++i) {
+    const std::string region = At(At(path, "fixed"), i);
+    if (!body.fixed(i).has_box()) check.Invalid(region, "control points of a NURBS shell are held by a box");
+    if (body.fixed(i).has_motion()) check.Invalid(At(region, "motion"), "control points of a NURBS shell cannot be driven yet");
+    if (Slides(body.fixed(i))) check.Invalid(region, "control points of a NURBS shell cannot slide yet");
+  }
+}
+
 }  // namespace
 
 void CheckNurbs(Checker& check, const std::string& path, const v1::BodySpec& body) {
@@ -56,10 +89,12 @@ void CheckNurbs(Checker& check, const std::string& path, const v1::BodySpec& bod
   if (spec.has_file() && spec.file().empty()) check.Invalid(At(spec_path, "file"), "the file name is empty");
   if (spec.has_tolerance_m()) check.Range(At(spec_path, "tolerance_m"), spec.tolerance_m(), 1e-7, 0.1);
   if (spec.has_join_tolerance_m()) check.Range(At(spec_path, "join_tolerance_m"), spec.join_tolerance_m(), 0, 1);
-  if (body.kind() != v1::BODY_KIND_RIGID && body.kind() != v1::BODY_KIND_STATIC) {
-    check.Invalid(At(path, "kind"), "a NURBS body is BODY_KIND_RIGID or BODY_KIND_STATIC");
-  }
   if (body.has_texture()) check.Invalid(At(path, "texture"), "a NURBS body has none");
+  if (body.kind() == v1::BODY_KIND_RIGID || body.kind() == v1::BODY_KIND_STATIC) {
+    if (spec.has_thickness_m()) check.Invalid(At(spec_path, "thickness_m"), "only a deformable body is a shell");
+    return;
+  }
+  if (v1::BodyKind_IsValid(body.kind())) CheckThin(check, path, body);
 }
 
 absl::StatusOr<std::shared_ptr<const sim::NurbsBodyShape>> LoadNurbs(const v1::BodySpec& body, const std::string& path, double margin_m,
@@ -70,12 +105,43 @@ absl::StatusOr<std::shared_ptr<const sim::NurbsBodyShape>> LoadNurbs(const v1::B
   const double scale = body.has_scale() ? body.scale() : 1;
   if (scale != 1) object = object.Transformed(Eigen::Affine3d(Eigen::Scaling(scale)));
   const double tolerance_m = spec.has_tolerance_m() ? spec.tolerance_m() : kTolerancePerMargin * margin_m;
-  absl::StatusOr<std::shared_ptr<const sim::NurbsBodyShape>> shape = sim::MakeNurbsBodyShape(
-      std::move(object), tolerance_m, scale * spec.join_tolerance_m(), body.kind() == v1::BODY_KIND_RIGID, max_triangles);
+  const bool is_shell = body.kind() != v1::BODY_KIND_RIGID && body.kind() != v1::BODY_KIND_STATIC;
+  absl::StatusOr<std::shared_ptr<const sim::NurbsBodyShape>> shape =
+      sim::MakeNurbsBodyShape(std::move(object), tolerance_m, scale * spec.join_tolerance_m(), body.kind() == v1::BODY_KIND_RIGID,
+                              max_triangles, is_shell ? kShellCells : 1);
   if (!shape.ok()) {
     return Annotate(shape.status(), body.name().empty() ? spec_path : absl::StrCat(spec_path, " (", body.name(), ")"));
   }
   return shape;
+}
+
+absl::StatusOr<std::shared_ptr<const gpu::NurbsShellModel>> LoadNurbsShell(const v1::BodySpec& body, const std::string& path,
+                                                                           const sim::NurbsBodyShape& shape) {
+  absl::StatusOr<gpu::NurbsShellModel> model =
+      sim::NurbsShellModelOf(shape.object, MaterialFrom(body.material(), Eigen::Quaterniond::Identity()), NurbsThickness_m(body.nurbs()));
+  if (!model.ok()) return Annotate(model.status(), At(path, "nurbs"));
+  return std::make_shared<const gpu::NurbsShellModel>(*std::move(model));
+}
+
+absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, const gpu::NurbsShellModel& model,
+                             const sim::RigidPose& pose, sim::BodyDescription* out) {
+  sim::NurbsShellDescription& shell = out->nurbs_shell.emplace();
+  shell.thickness_m = NurbsThickness_m(body.nurbs());
+  gpu::NurbsShellModel moved = sim::MovedNurbsShell(model, pose);
+  std::vector<Eigen::Vector3d> points;
+  for (const auto& [x, y, z] : moved.rest_m) points.emplace_back(x, y, z);
+  for (int r = 0; r < body.fixed_size(); ++r) {
+    PALPATE_ASSIGN_OR_RETURN(const std::vector<uint32_t> inside,
+                             PointsInside({.box = &body.fixed(r).box()}, At(At(path, "fixed"), r), points, "control point"));
+    shell.held.insert(shell.held.end(), inside.begin(), inside.end());
+  }
+  std::sort(shell.held.begin(), shell.held.end());
+  shell.held.erase(std::unique(shell.held.begin(), shell.held.end()), shell.held.end());
+  if (shell.held.size() == points.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ".fixed: all ", points.size(), " control points are held; one must be free"));
+  }
+  shell.model = std::make_shared<const gpu::NurbsShellModel>(std::move(moved));
+  return absl::OkStatus();
 }
 
 void PlaceNurbs(std::shared_ptr<const sim::NurbsBodyShape> shape, const sim::RigidPose& pose, sim::BodyDescription* out) {

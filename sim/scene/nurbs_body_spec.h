@@ -25,4 +25,11 @@ absl::StatusOr<std::shared_ptr<const sim::NurbsBodyShape>> LoadNurbs(const v1::B
 /// The body's triangles in W, from those of its shape.
 void PlaceNurbs(std::shared_ptr<const sim::NurbsBodyShape> shape, const sim::RigidPose& pose, sim::BodyDescription* out);
 
+/// Of a deformable body, in the frame of the shape. Errors: those of sim::NurbsShellModelOf, behind the path of the field.
+absl::StatusOr<std::shared_ptr<const gpu::NurbsShellModel>> LoadNurbsShell(const v1::BodySpec& body, const std::string& path,
+                                                                           const sim::NurbsBodyShape& shape);
+/// The body's nurbs_shell, in W, held where its regions are. Errors: InvalidArgument (a region without control points, all are held).
+absl::Status PlaceNurbsShell(const v1::BodySpec& body, const std::string& path, const gpu::NurbsShellModel& model,
+                             const sim::RigidPose& pose, sim::BodyDescription* out);
+
 }  // namespace palpate::scene

@@ -21,6 +21,7 @@
 #include "sim/scene/marker_spec.h"
 #include "sim/scene/material_spec.h"
 #include "sim/scene/nurbs_body_spec.h"
+#include "sim/scene/nurbs_shell_body.h"
 #include "sim/scene/shell_material.h"
 #include "sim/scene/shell_spec.h"
 #include "sim/scene/solver_advice.h"
@@ -611,7 +612,8 @@ CopyPlace PlaceOfCopy(const v1::BodyArray& array, uint64_t copy) {
 /// `mesh`: of a shell the vertices of `shell_triangles`.
 absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int index, uint64_t copy, const sim::TetMesh& mesh,
                                                const std::vector<std::array<uint32_t, 3>>& shell_triangles,
-                                               const std::shared_ptr<const sim::NurbsBodyShape>& nurbs, const BodyLook& look) {
+                                               const std::shared_ptr<const sim::NurbsBodyShape>& nurbs,
+                                               const std::shared_ptr<const gpu::NurbsShellModel>& nurbs_shell, const BodyLook& look) {
   const v1::BodySpec& body = spec.bodies(index);
   const std::string path = At("bodies", index);
   sim::BodyDescription out;
@@ -647,7 +649,11 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
     return Annotate(valid, At(path, field));
   }
   PALPATE_RETURN_IF_ERROR(BuildTexture(body, path, mesh, look, &out.texture));
-  PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, out));
+  if (nurbs_shell != nullptr) {
+    PALPATE_RETURN_IF_ERROR(PlaceNurbsShell(body, path, *nurbs_shell, pose, &out));
+  } else {
+    PALPATE_RETURN_IF_ERROR(BuildFixed(body, path, out));
+  }
   if (body.kind() == v1::BODY_KIND_RIGID) out.kind = sim::BodyKind::kRigid;
   if (body.kind() == v1::BODY_KIND_STATIC) out.kind = sim::BodyKind::kStatic;
   if (body.simulation() == v1::SIMULATION_PRECOMPUTED) out.simulation = sim::Simulation::kPrecomputed;
@@ -674,6 +680,9 @@ absl::StatusOr<sim::BodyDescription> BuildBody(const v1::SceneSpec& spec, int in
   PALPATE_RETURN_IF_ERROR(BuildMarkers(body, path, to_copy, &out));
   if (out.shell) {
     if (absl::Status valid = sim::CheckShell(out); !valid.ok()) return Annotate(valid, path);
+  }
+  if (out.nurbs_shell) {
+    if (absl::Status valid = sim::CheckNurbsShell(out); !valid.ok()) return Annotate(valid, path);
   }
   return out;
 }
@@ -864,10 +873,14 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     sim::TetMesh mesh;
     std::vector<std::array<uint32_t, 3>> shell_triangles;
     std::shared_ptr<const sim::NurbsBodyShape> nurbs;
+    std::shared_ptr<const gpu::NurbsShellModel> nurbs_shell;
     if (spec.bodies(i).has_nurbs()) {
       PALPATE_ASSIGN_OR_RETURN(
           nurbs, LoadNurbs(spec.bodies(i), At("bodies", i), out.contact.margin_m, assets, (limits.max_tets_per_scene - tets) / copies));
       tets += copies * nurbs->triangles.size();
+      if (spec.bodies(i).kind() != v1::BODY_KIND_RIGID && spec.bodies(i).kind() != v1::BODY_KIND_STATIC) {
+        PALPATE_ASSIGN_OR_RETURN(nurbs_shell, LoadNurbsShell(spec.bodies(i), At("bodies", i), *nurbs));
+      }
     } else if (spec.bodies(i).has_shell()) {
       PALPATE_ASSIGN_OR_RETURN(sim::SurfaceMesh surface, LoadShellSurface(spec.bodies(i), At("bodies", i), assets));
       mesh.vertices = std::move(surface.vertices);
@@ -882,7 +895,7 @@ absl::StatusOr<sim::SceneDescription> BuildSceneDescription(const v1::SceneSpec&
     if (!check.ok()) return check.status();
     PALPATE_ASSIGN_OR_RETURN(const BodyLook look, looks.Load(spec.bodies(i), At("bodies", i), mesh));
     for (uint64_t copy = 0; copy < copies; ++copy) {
-      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, shell_triangles, nurbs, look));
+      PALPATE_ASSIGN_OR_RETURN(sim::BodyDescription body, BuildBody(spec, i, copy, mesh, shell_triangles, nurbs, nurbs_shell, look));
       out.bodies.push_back(std::move(body));
     }
   }

@@ -3,10 +3,15 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include <Eigen/Core>
+
+namespace palpate::gpu {
+struct NurbsShellModel;
+}
 
 namespace palpate::sim {
 
@@ -27,6 +32,13 @@ struct ShellDescription {
   BendingModel bending = BendingModel::kDiscreteShells;
   std::optional<double> bending_stiffness_n_m;                    ///< none: E h^3 / (12 (1 - nu^2))
   double strain_limit = std::numeric_limits<double>::infinity();  ///< stretch minus 1
+};
+
+/// What makes a deformable body with an exact surface a thin shell, whose control points move. docs/algorithms/nurbs_shells.md.
+struct NurbsShellDescription {
+  double thickness_m = 0.001;
+  std::shared_ptr<const gpu::NurbsShellModel> model;  ///< of the body's surface and material, in W
+  std::vector<uint32_t> held;                         ///< control points of the model that do not move, ascending, unique
 };
 
 }  // namespace palpate::sim

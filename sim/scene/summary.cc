@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/scene/nurbs_description.h"
+#include "sim/scene/nurbs_shell_body.h"
 #include "sim/scene/shell_material.h"
 #include "sim/scene/solver_advice.h"
 
@@ -22,6 +23,8 @@ constexpr uint64_t kBytesPerTriangle = 140;
 constexpr uint64_t kBytesPerTriangleAndTool = 52;
 constexpr uint64_t kCorrectionBytesPerVertex = 1'400;  // of coarse corrections; livers of 2,000 to 93,000 tets: off by 15 %
 constexpr uint64_t kBytesPerShellTriangle = 700;
+constexpr uint64_t kBytesPerGaussPoint = 160;
+constexpr uint64_t kBytesPerShellEntry = 28;  // a control point at a Gauss point
 // Of contact between and within bodies, before any contact.
 constexpr uint64_t kSurfaceBytesPerScene = 48'000;
 constexpr uint64_t kSurfaceBytesPerVertex = 150;
@@ -86,6 +89,10 @@ v1::BodyInfo SummarizeBody(const sim::BodyDescription& body) {
     out.set_volume_m3(sim::ShellArea_m2(body) * body.shell->thickness_m);
     out.set_mass_kg(sim::ShellMass_kg(body));
   }
+  if (body.nurbs_shell) {
+    out.set_volume_m3(sim::NurbsShellArea_m2(*body.nurbs_shell->model) * body.nurbs_shell->thickness_m);
+    out.set_mass_kg(sim::NurbsShellMass_kg(*body.nurbs_shell->model));
+  }
   return out;
 }
 
@@ -93,7 +100,7 @@ uint32_t CountColors(const sim::SceneDescription& description) {
   constexpr uint32_t kNone = 0xffffffffU;
   uint32_t color_count = 0;
   for (const sim::BodyDescription& body : description.bodies) {
-    if (body.kind != sim::BodyKind::kDeformable) continue;
+    if (body.kind != sim::BodyKind::kDeformable || body.nurbs_shell) continue;
     const size_t vertex_count = body.mesh.vertices.size();
     const std::vector<std::array<uint32_t, 4>> tets = JoinedVertices(body);
     const Incidence around = TetsAroundVertices(vertex_count, tets);
@@ -129,6 +136,9 @@ v1::CheckSceneResponse SummarizeScene(const sim::SceneDescription& description) 
     bytes += kBytesPerVertex * info.vertex_count() + kBytesPerTet * info.tet_count() +
              (kBytesPerTriangle + kBytesPerTriangleAndTool * description.tools.size()) * info.surface_triangle_count();
     const bool is_corrected = sim::AreCorrected(description) && sim::AdvisedSweeps(description, b) > 0;
+    if (const auto& nurbs = description.bodies[b].nurbs_shell; nurbs) {
+      bytes += kBytesPerGaussPoint * nurbs->model->gauss.size() + kBytesPerShellEntry * nurbs->model->entries.size();
+    }
     if (description.bodies[b].shell) bytes += kBytesPerShellTriangle * info.surface_triangle_count();
     if (is_corrected) bytes += kCorrectionBytesPerVertex * info.vertex_count();
     if (has_surface_contact) bytes += kSurfaceBytesPerVertex * info.vertex_count() + kSurfaceBytesPerTet * info.tet_count();

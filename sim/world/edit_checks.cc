@@ -106,7 +106,7 @@ absl::Status CheckEdit(const Edit& edit, std::span<const std::unique_ptr<WorldBo
   if (body.kind() != BodyKind::kDeformable) {
     return absl::InvalidArgumentError(absl::StrCat("body ", body.name(), " is not deformable: only tissue can be edited"));
   }
-  if (body.shell() != nullptr) {
+  if (body.is_shell()) {
     return absl::InvalidArgumentError(
         absl::StrCat("body ", body.name(), " is a shell, which cannot be edited yet: neither cut nor refined nor given another material"));
   }

@@ -110,7 +110,10 @@ struct FrameNurbsPlace {
 
 /// Of scenes with NURBS bodies; empty in others.
 struct FrameNurbs {
-  std::vector<std::optional<RigidPose>> poses;                                ///< per body, from the frame of its shape to W
+  std::vector<std::optional<RigidPose>> poses;                                ///< per body, from the frame of its shape to W; of rigid and
+                                                                              ///< static ones
+  std::vector<std::vector<float>> control_m;                                  ///< per body, of a shell: control points in W, patch by
+                                                                              ///< patch, [point * 3]; of others empty
   std::vector<std::optional<FrameNurbsPlace>> places;                         ///< per contact of Frame::contacts
   std::vector<std::array<std::optional<FrameNurbsPlace>, 2>> surface_places;  ///< per contact of Frame::surface_contacts, of A and B
 };

@@ -212,7 +212,7 @@ std::shared_ptr<Frame> FramePublisher::Make(const gpu::TissueStep& step, uint64_
   frame->topology_version = topology_->version;
   frame->topology = topology_;
   PlaceFrameMarkers(TakePositions(step.gathered_m.data(), frame.get()));
-  nurbs_.Place(frame.get());
+  nurbs_.Place(step.control_points_m, frame.get());
   frame->markers = markers_;
   frame->tools.resize(description_.tools.size());
   for (size_t t = 0; t < frame->tools.size(); ++t) DescribeTool(t, step, frame.get());

@@ -140,7 +140,8 @@ void LocalModels::ListExactContacts(size_t t, const gpu::TissueStep& step, const
         LocalContact contact;
         contact.normal_W = at_device.normal;
         // The solver pushes from the margin on; for the hand the surface begins there too.
-        contact.gap_m = outside.distance_m - part.radius_m - description_.contact.margin_m + at_device.change_m;
+        const double half_m = nurbs_.IsShell(body) ? description_.bodies[body].nurbs_shell->thickness_m / 2 : 0;
+        contact.gap_m = outside.distance_m - half_m - part.radius_m - description_.contact.margin_m + at_device.change_m;
         contact.exact =
             LocalContact::Exact{outside.on_segment_m - out_m, SymmetricOf(across * outside.curvature_per_m * across / at_device.stretch)};
         contact.point_m = contact.exact->axis_point_m - (part.radius_m + contact.gap_m) * contact.normal_W;
@@ -148,12 +149,13 @@ void LocalModels::ListExactContacts(size_t t, const gpu::TissueStep& step, const
         contact.friction = description_.contact.friction;
         found.push_back({report->collider, body, of_tool.place.point_m, contacts_.size()});
         contacts_.push_back(contact);
-        // As stiff as a patch of the tool's size, wherever the triangles lie.
-        spreads_.push_back({.vertices = {kNoSlot, kNoSlot, kNoSlot},
-                            .weights = {1, 0, 0},
-                            .areas_m2 = {std::numbers::pi * part.radius_m * part.radius_m, 0, 0},
-                            .young_modulus_pa = kRigidYoungModulus_pa,
-                            .poisson_ratio = material.poisson_ratio});
+        // A rigid body is as stiff as a patch of the tool's size, wherever the triangles lie.
+        spreads_.push_back(nurbs_.IsShell(body) ? SpreadOn(report->triangle, WeightsIn(report->triangle, point_m, frame))
+                                                : ContactSpread{.vertices = {kNoSlot, kNoSlot, kNoSlot},
+                                                                .weights = {1, 0, 0},
+                                                                .areas_m2 = {std::numbers::pi * part.radius_m * part.radius_m, 0, 0},
+                                                                .young_modulus_pa = kRigidYoungModulus_pa,
+                                                                .poisson_ratio = material.poisson_ratio});
         nearest = &found.back();
       }
     }

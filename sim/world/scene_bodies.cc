@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/scene/material.h"
 #include "sim/scene/nurbs_description.h"
+#include "sim/scene/nurbs_shell_body.h"
 #include "sim/scene/shell_material.h"
 #include "sim/world/scene_joints.h"
 #include "sim/world/world_values.h"
@@ -126,7 +127,10 @@ absl::Status CheckMargin(double margin_m, const std::string& body, double mean_e
 }
 
 absl::Status CheckNurbs(const BodyDescription& body) {
-  if (body.kind == BodyKind::kDeformable) return absl::InvalidArgumentError("nurbs: only a rigid or static body has an exact surface");
+  if (body.nurbs_shell.has_value() != (body.kind == BodyKind::kDeformable)) {
+    return absl::InvalidArgumentError("nurbs: a deformable body with an exact surface is a shell, and no other is");
+  }
+  if (body.nurbs_shell) PALPATE_RETURN_IF_ERROR(CheckNurbsShell(body));
   if (body.kind == BodyKind::kRigid && !body.nurbs->is_closed) return absl::InvalidArgumentError("nurbs: a rigid body must be closed");
   if (body.mesh.vertices.size() != body.nurbs->vertices.size() || !body.mesh.tets.empty()) {
     return absl::InvalidArgumentError("mesh: a NURBS body has the vertices of its triangles, and no tets");
@@ -184,14 +188,15 @@ absl::Status SceneBodies::Add(const BodyDescription& body, uint32_t index, const
   const absl::Status marked = bodies_.back()->TakeMarkers(body, first_marker);
   if (!marked.ok()) return absl::Status(marked.code(), absl::StrCat(name, marked.message()));
   const BodyArrays& arrays = *bodies_.back()->arrays();
-  const double thickness_m = body.shell ? body.shell->thickness_m : 0;
+  const double thickness_m = body.shell ? body.shell->thickness_m : body.nurbs_shell ? body.nurbs_shell->thickness_m : 0;
   PALPATE_RETURN_IF_ERROR(
       CheckMargin(description_.contact.margin_m + thickness_m, name, MeanSurfaceEdge_m(arrays, *bodies_.back(), vertices_)));
   // The solver itself gives rigid bodies their motion at the start.
-  moves_at_start_ |= body.kind == BodyKind::kDeformable && !body.velocity_m_per_s.isZero(0);
+  moves_at_start_ |= body.kind == BodyKind::kDeformable && !body.nurbs_shell && !body.velocity_m_per_s.isZero(0);
   PALPATE_RETURN_IF_ERROR(AddDriven(body, base, name));
   PALPATE_RETURN_IF_ERROR(AddLoads(body, base, name));
   if (body.kind == BodyKind::kRigid) AddRigid(body, index, base);
+  if (body.nurbs_shell) motions_.nurbs_shells.push_back(TissueNurbsShellOf(body, index, base));
   BoundarySurface& surface = surfaces_.emplace_back();
   surface.vertices = arrays.surface_vertices.values();
   for (const auto& [a, b, c] : arrays.surface_triangles) surface.triangles.push_back({ToNumber(a), ToNumber(b), ToNumber(c)});
@@ -330,6 +335,11 @@ BodyStatistics SceneBodies::StatisticsOf(const WorldBody& body) const {
   if (body.index() < description_.bodies.size() && description_.bodies[body.index()].nurbs != nullptr) {
     statistics.volume_m3 = description_.bodies[body.index()].nurbs->volume_m3;
     statistics.mass_kg = statistics.volume_m3 * body.zones().MaterialOf(0).density_kg_per_m3;
+  }
+  if (body.index() < description_.bodies.size() && description_.bodies[body.index()].nurbs_shell) {
+    const NurbsShellDescription& shell = *description_.bodies[body.index()].nurbs_shell;
+    statistics.volume_m3 = NurbsShellArea_m2(*shell.model) * shell.thickness_m;
+    statistics.mass_kg = NurbsShellMass_kg(*shell.model);
   }
   if (body.shell() != nullptr) {
     statistics.volume_m3 = ShellArea_m2(description_.bodies[body.index()]) * body.shell()->thickness_m;

@@ -107,8 +107,9 @@ void SolverModel::ListShapes() {
   }
 }
 
-/// Triangles of shells, which no edit changes.
+/// Shells, which no edit changes.
 void SolverModel::ListShells() {
+  model_.nurbs_shells = motions_.nurbs_shells;
   model_.shells.clear();
   for (const auto& body : bodies_) {
     if (body->shell() == nullptr) continue;
@@ -299,7 +300,8 @@ bool SolverModel::IsSound() const {
       m.self_collision.size() != bodies_.size() || m.volume_stiffness_pa.size() != bodies_.size() ||
       m.restitution.size() != bodies_.size() || m.drag_kg_per_m3.size() != bodies_.size() || !m.body_triangle_begin.empty() ||
       m.driven.size() != motions_.driven.size() || m.loads.size() != motions_.loads.size() || m.rigid.size() != motions_.rigid.size() ||
-      m.joints.size() != motions_.joints.size() || tet_places_.size() != bodies_.size() || triangle_places_.size() != bodies_.size()) {
+      m.joints.size() != motions_.joints.size() || m.nurbs_shells.size() != motions_.nurbs_shells.size() ||
+      tet_places_.size() != bodies_.size() || triangle_places_.size() != bodies_.size()) {
     return false;
   }
   for (const VertexHandle v : vertices_.handles()) {

@@ -18,6 +18,7 @@ struct SceneMotions {
   std::vector<gpu::TissueLoad> loads;
   std::vector<gpu::TissueRigidBody> rigid;
   std::vector<gpu::RigidJoint> joints;
+  std::vector<gpu::TissueNurbsShell> nurbs_shells;
   double air_density_kg_per_m3 = 0;
 };
 

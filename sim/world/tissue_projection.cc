@@ -30,7 +30,7 @@ const ProjectionMesh& TissueProjection::Surface() {
   tissue_triangles_.clear();
   for (uint32_t t = 0; t < model_.model().surface_triangles.size(); ++t) {
     const WorldBody& body = *bodies_[model_.BodyOf(t)];
-    if (body.kind() != BodyKind::kDeformable || body.shell() != nullptr) continue;  // shells are pushed by forces
+    if (body.kind() != BodyKind::kDeformable || body.is_shell()) continue;  // shells are pushed by forces
     triangles.push_back(model_.model().surface_triangles[t]);
     tissue_triangles_.push_back(t);
   }

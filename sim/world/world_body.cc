@@ -47,9 +47,10 @@ absl::StatusOr<std::unique_ptr<WorldBody>> WorldBody::Create(const BodyDescripti
                    description.volume_stiffness_pa, description.restitution,    description.drag_coefficient};
   body->zones_ = BodyZones(description);
   body->shell_ = description.shell;
+  body->is_nurbs_shell_ = description.nurbs_shell.has_value();
   PALPATE_RETURN_IF_ERROR(body->TakeVertices(description));
   PALPATE_RETURN_IF_ERROR(CheckTetZones(description));
-  if (description.kind == BodyKind::kDeformable && !description.shell) PALPATE_RETURN_IF_ERROR(body->TakeMesh(description));
+  if (description.kind == BodyKind::kDeformable && !body->is_shell()) PALPATE_RETURN_IF_ERROR(body->TakeMesh(description));
   PALPATE_RETURN_IF_ERROR(body->TakeSurface(description));
   return body;
 }
@@ -63,7 +64,7 @@ absl::Status WorldBody::TakeVertices(const BodyDescription& description) {
   for (uint32_t v = 0; v < description.mesh.vertices.size(); ++v) {
     const VertexHandle handle = vertices_->Add();
     vertices_->rest_m[handle] = description.mesh.vertices[v];
-    vertices_->is_fixed[handle] = kind_ == BodyKind::kDeformable ? 0 : 1;
+    vertices_->is_fixed[handle] = kind_ == BodyKind::kDeformable && !is_nurbs_shell_ ? 0 : 1;  // vertices of NURBS follow
     vertices_->origin[handle] = index_ << 1;
     vertices_->body[handle] = index_;
     vertices_->slot[handle] = v;
@@ -305,7 +306,7 @@ absl::Status WorldBody::AcceptZones() const {
       !(traits_.drag_coefficient >= 0 && std::isfinite(traits_.drag_coefficient))) {
     return absl::InvalidArgumentError("a way to simulate that there is not");
   }
-  for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable && !shell_; ++zone) {
+  for (size_t zone = 0; zone < zones_.count() && kind_ == BodyKind::kDeformable && !is_shell(); ++zone) {
     const Material& material = zones_.MaterialOf(static_cast<TetZoneId>(zone));
     if (static_cast<uint32_t>(material.model) >= PALPATE_ENERGY_CODES) return absl::InvalidArgumentError("an energy that there is not");
     PALPATE_RETURN_IF_ERROR(CheckMaterialFor(traits_.simulation, material));

@@ -47,8 +47,9 @@ class WorldBody final : public MeshObserver {
   const ShapeMatchingOptions& shape_matching() const { return traits_.shape_matching; }
   Simulation simulation() const { return traits_.simulation; }
   bool is_editable() const { return mesh_ != nullptr; }
-  /// Null: it is no shell.
+  /// Null: it is no shell of triangles.
   const ShellDescription* shell() const { return shell_ ? &*shell_ : nullptr; }
+  bool is_shell() const { return shell_.has_value() || is_nurbs_shell_; }
   /// Whether its mesh may change: it can, and its responses were not computed for it as it is.
   bool is_cuttable() const { return is_editable() && simulation() != Simulation::kPrecomputed; }
   /// Precondition of these: is_editable().
@@ -123,8 +124,9 @@ class WorldBody final : public MeshObserver {
   /// call Accept() when vertices have been read as well.
   template <typename Archive>
   void VisitState(Archive& archive, size_t marker_count) {
-    [[maybe_unused]] auto& [vertices, index, kind, traits, zones, tet_zones, shell, handles, mesh, carving, refiner, incision, markers,
-                            keeper, tally, pieces_made, is_new, is_detaching, new_components, copied, changed_zones] = *this;
+    [[maybe_unused]] auto& [vertices, index, kind, traits, zones, tet_zones, shell, is_nurbs_shell, handles, mesh, carving, refiner,
+                            incision, markers, keeper, tally, pieces_made, is_new, is_detaching, new_components, copied, changed_zones] =
+        *this;
     archive.Enter("WorldBody");
     archive(traits, zones, handles, pieces_made, new_components, copied, changed_zones, keeper);
     bool has_mesh = mesh != nullptr;
@@ -187,6 +189,7 @@ class WorldBody final : public MeshObserver {
   BodyZones zones_;
   std::vector<TetZoneId> tet_zones_;       // [tet slot] of a body that is not editable; empty: all 0
   std::optional<ShellDescription> shell_;  // of a shell, which is not editable; as described
+  bool is_nurbs_shell_ = false;            // likewise
   std::vector<VertexHandle> handles_;      // [vertex slot]
   std::unique_ptr<ClosedMesh> mesh_;       // null: not editable
   std::unique_ptr<LayeredCarving> carving_;

@@ -119,7 +119,7 @@ absl::Status World::Impl::CreateSolver() {
   PALPATE_ASSIGN_OR_RETURN(SolverSetup setup, SetUpSolver());
   // The solver takes it from its tets, if it has some.
   double& stiffness_n_per_m = setup.options.stiffness_n_per_m;
-  if (stiffness_n_per_m == 0 && model_.model().tets.empty() && model_.model().shells.empty())
+  if (stiffness_n_per_m == 0 && model_.model().tets.empty() && model_.model().shells.empty() && model_.model().nurbs_shells.empty())
     stiffness_n_per_m = quasi_static_.ContactStiffness();
   PALPATE_ASSIGN_OR_RETURN(solver_,
                            gpu::TissueSolver::Create(context_, model_.model(), setup.options, setup.colliders, setup.planes, setup.tuning));

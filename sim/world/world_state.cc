@@ -90,9 +90,9 @@ void VisitState(Archive& archive, FrameNurbsPlace& value) {
 
 template <typename Archive>
 void VisitState(Archive& archive, FrameNurbs& value) {
-  auto& [poses, places, surface_places] = value;
+  auto& [poses, control, places, surface_places] = value;
   archive.Enter("FrameNurbs");
-  archive(poses, places, surface_places);
+  archive(poses, control, places, surface_places);
 }
 
 /// But for `topology`, which is in a section of its own, and what only frames with exact surfaces have.
@@ -293,8 +293,8 @@ absl::StatusOr<std::shared_ptr<const Frame>> ReadFrame(std::string_view bytes, c
   for (const FrameTool& tool : frame->tools) is_sound = is_sound && (!tool.is_grasping || tool.grasped_body < bodies.size());
   const FrameNurbs& nurbs = frame->nurbs;
   if (!nurbs.poses.empty()) {
-    is_sound = is_sound && nurbs.poses.size() == bodies.size() && nurbs.places.size() == frame->contacts.size() &&
-               nurbs.surface_places.size() == frame->surface_contacts.size();
+    is_sound = is_sound && nurbs.poses.size() == bodies.size() && nurbs.control_m.size() == bodies.size() &&
+               nurbs.places.size() == frame->contacts.size() && nurbs.surface_places.size() == frame->surface_contacts.size();
   }
   if (!is_sound) return NotCheckpoint("section frame: it is not of the topology");
   frame->topology = topology;

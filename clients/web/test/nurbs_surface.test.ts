@@ -4,7 +4,7 @@ import { create } from '@bufbuild/protobuf';
 import * as THREE from 'three';
 import { NurbsObjectSchema, NurbsPatchSchema, type NurbsPatch } from '../generated/palpate/v1/nurbs_pb';
 import { PoseSchema } from '../generated/palpate/v1/scene_pb';
-import { BodyTopologySchema } from '../generated/palpate/v1/stream_pb';
+import { BodyFrameSchema, BodyTopologySchema, PositionEncoding } from '../generated/palpate/v1/stream_pb';
 import { SurfaceMirror } from '../src/net/surface_mirror';
 import { NurbsOrgan, problemOf } from '../src/view/nurbs_organ';
 import { domainOf, loopPoints, NurbsEvaluator, seemClosed, tessellate } from '../src/view/nurbs_surface';
@@ -98,8 +98,8 @@ test('a body follows its pose, and its triangles the camera', () => {
   assert.ok(surface instanceof SurfaceMirror);
   const organ = new NurbsOrgan(surface, [{ name: 'skin', color: new THREE.Color(1, 0, 0), isInterior: false }, { name: 'inside', color: new THREE.Color(1, 0, 0), isInterior: true }], body.nurbs!);
   const pose = create(PoseSchema, { positionM: { x: 1, y: 0, z: 0 }, rotation: { w: Math.SQRT1_2, x: 0, y: 0, z: Math.SQRT1_2 } });
-  assert.equal(organ.place(pose), undefined);
-  assert.notEqual(organ.place(undefined), undefined);
+  assert.equal(organ.place(create(BodyFrameSchema, { pose }), PositionEncoding.FLOAT32), undefined);
+  assert.notEqual(organ.place(create(BodyFrameSchema), PositionEncoding.FLOAT32), undefined);
   const camera = new THREE.PerspectiveCamera(36, 1, 0.01, 100);
   camera.position.set(1, 0, 2);
   organ.follow(camera, 800, false);
@@ -150,4 +150,38 @@ test('area vectors tell what is closed', () => {
   const curves = [{ degree: 1, knots: [0, 0, 1, 2, 3, 4, 4], points: [0, 0, 0.5, 0, 0.5, 1, 0, 1, 0, 0] }];
   const half = create(NurbsPatchSchema, { ...whole, controlM: back, loops: [{ curves }] });
   assert.ok(!seemClosed([square, half], 1));
+});
+
+test('a body that deforms follows its control points, with their normals', () => {
+  const patch = octant();
+  const body = create(BodyTopologySchema, {
+    name: 'wall', nurbs: { object: create(NurbsObjectSchema, { version: 1, patches: [patch] }), toleranceM: 1e-3, isDeformable: true },
+  });
+  const surface = SurfaceMirror.of(body);
+  assert.ok(surface instanceof SurfaceMirror);
+  const skin = { name: 'skin', color: new THREE.Color(1, 0, 0), isInterior: false };
+  const organ = new NurbsOrgan(surface, [skin, { ...skin, name: 'inside', isInterior: true }], body.nurbs!);
+  const frameOf = (map: (p: number[]) => number[]) => {
+    const control = new Float32Array(patch.controlM.length);
+    for (let i = 0; i < control.length; i += 3) control.set(map([...patch.controlM.slice(i, i + 3)]), i);
+    return create(BodyFrameSchema, { positions: new Uint8Array(control.buffer) });
+  };
+  const camera = new THREE.PerspectiveCamera(36, 1, 0.01, 100);
+  camera.position.set(1, 0, 2);
+  assert.equal(organ.place(frameOf((p) => p), PositionEncoding.FLOAT32), undefined);
+  organ.follow(camera, 800, false);
+  // An affine map of the control points is one of the surface: an ellipsoid about another place.
+  assert.equal(organ.place(frameOf(([x, y, z]) => [2 * x! + 1, y!, 3 * z!]), PositionEncoding.FLOAT32), undefined);
+  const drawn = organ.drawnPositions();
+  assert.ok(drawn.length > 0);
+  const mesh = organ.group.children[0] as THREE.Mesh;
+  const normals = mesh.geometry.attributes.normal as THREE.BufferAttribute;
+  for (let i = 0; i < drawn.length; i += 3) {
+    const [x, y, z] = [(drawn[i]! - 1) / 2, drawn[i + 1]!, drawn[i + 2]! / 3];
+    assert.ok(Math.abs(Math.hypot(x, y, z) - RADIUS_M) < 1e-6, `vertex ${i / 3}`);
+    const wanted = new THREE.Vector3(x / 2, y, z / 3).normalize();
+    const normal = new THREE.Vector3().fromBufferAttribute(normals, i / 3);
+    assert.ok(Math.abs(normal.dot(wanted)) > 1 - 1e-5, `normal ${i / 3}`);
+  }
+  assert.notEqual(organ.place(create(BodyFrameSchema, { positions: new Uint8Array(5) }), PositionEncoding.FLOAT32), undefined);
 });

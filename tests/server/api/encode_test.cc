@@ -433,6 +433,35 @@ TEST(FrameOptions, AreChecked) {
   EXPECT_FALSE(FrameOptionsFromProto(request, topology).ok());
 }
 
+TEST(EncodeFrame, ShellsWithExactSurfacesAreTheirControlPointsForWhoWantsThat) {
+  sim::SceneDescription description = TwoBodies();
+  sim::BodyDescription& ball = description.bodies[1];
+  const auto shape = sim::MakeNurbsBodyShape(*sim::NurbsObject::FromSurfaces("ball", sim::NurbsSphere(0.02)), 1e-3, 0, false, 10000);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  ball.nurbs = *shape;
+  ball.nurbs_shell.emplace();
+  const std::shared_ptr<const SceneTopology> topology = BuildTopology(description, WorldOf(description, 1));
+  v1::Keyframe keyframe;
+  EncodeTopology(*topology, false, keyframe, true);
+  EXPECT_TRUE(keyframe.bodies(1).nurbs().is_deformable());
+  sim::Frame frame;
+  frame.surface_positions_m = {{1, 2, 3}, {4, 5, 6, 7, 8, 9}};
+  frame.nurbs.poses = {std::nullopt, std::nullopt};
+  frame.nurbs.control_m = {{}, {0.5F, 1, 2, 3, 4, 5, 6, 7, 8}};
+  FrameOptions options;
+  v1::Frame out;
+  EncodeFrame(frame, *topology, FrameStatus{}, options, 0, out);
+  EXPECT_EQ(out.bodies(1).positions().size(), 24U) << "vertices";
+  options.with_nurbs = true;
+  EncodeFrame(frame, *topology, FrameStatus{}, options, 0, out);
+  EXPECT_EQ(out.bodies(0).positions().size(), 12U);
+  ASSERT_EQ(out.bodies(1).positions().size(), 36U) << "control points";
+  EXPECT_FALSE(out.bodies(1).has_pose());
+  float first = 0;
+  std::memcpy(&first, out.bodies(1).positions().data(), sizeof(first));
+  EXPECT_EQ(first, 0.5F);
+}
+
 TEST(EncodeFrame, BodiesWithExactSurfacesAreAPoseForWhoWantsThat) {
   sim::SceneDescription description = TwoBodies();
   sim::BodyDescription& ball = description.bodies[1];

@@ -4,10 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <numbers>
 
+#include "gpu/dynamics/nurbs_shell_model.h"
 #include "sim/nurbs/nurbs_shapes.h"
 #include "sim/scene/nurbs_description.h"
 #include "sim/scene/nurbs_file.h"
@@ -103,9 +107,6 @@ TEST(NurbsBodySpec, FilesAreFoundAsMeshesAre) {
 
 TEST(NurbsBodySpec, WhatCannotBeIsRefusedByNameAndField) {
   v1::SceneSpec spec = BallScene();
-  spec.mutable_bodies(0)->set_kind(v1::BODY_KIND_DEFORMABLE);
-  ExpectRefused(spec, "bodies[0].kind: a NURBS body is BODY_KIND_RIGID or BODY_KIND_STATIC");
-  spec = BallScene();
   spec.mutable_bodies(0)->mutable_texture();
   ExpectRefused(spec, "bodies[0].texture: ");
   spec = BallScene();
@@ -123,6 +124,80 @@ TEST(NurbsBodySpec, WhatCannotBeIsRefusedByNameAndField) {
   spec = BallScene();
   spec.mutable_bodies(0)->mutable_nurbs()->mutable_object()->mutable_patches(3)->set_weights(1, 0);
   ExpectRefused(spec, "bodies[0].nurbs.object: patches[3]: weights[1]");
+}
+
+/// A deformable ball, held below.
+v1::SceneSpec ShellScene() {
+  v1::SceneSpec spec = BallScene();
+  v1::BodySpec& body = *spec.mutable_bodies(0);
+  body.set_kind(v1::BODY_KIND_DEFORMABLE);
+  body.mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
+  body.mutable_material()->set_density_kg_per_m3(1000);
+  body.mutable_nurbs()->set_thickness_m(0.002);
+  v1::Box& box = *body.add_fixed()->mutable_box();
+  box.mutable_min_m()->set_x(-1);
+  box.mutable_min_m()->set_y(-1);
+  box.mutable_min_m()->set_z(-1);
+  box.mutable_max_m()->set_x(1);
+  box.mutable_max_m()->set_y(1);
+  box.mutable_max_m()->set_z(-0.015);
+  return spec;
+}
+
+TEST(NurbsBodySpec, ADeformableBodyIsAThinShell) {
+  v1::SceneSpec spec = ShellScene();
+  spec.mutable_bodies(0)->mutable_pose()->mutable_position_m()->set_y(0.1);
+  const auto scene = Build(spec);
+  ASSERT_TRUE(scene.ok()) << scene.status();
+  const sim::BodyDescription& ball = scene->bodies[0];
+  ASSERT_TRUE(ball.nurbs_shell.has_value());
+  EXPECT_EQ(ball.nurbs_shell->thickness_m, 0.002);
+  const double area_m2 = 4 * std::numbers::pi * kRadius_m * kRadius_m;
+  const v1::BodyInfo info = SummarizeBody(ball);
+  EXPECT_NEAR(info.mass_kg(), 1000 * 0.002 * area_m2, 1e-2 * info.mass_kg());
+  EXPECT_NEAR(info.volume_m3(), 0.002 * area_m2, 1e-2 * info.volume_m3());
+  // Held are control points, where they are in W.
+  ASSERT_FALSE(ball.nurbs_shell->held.empty());
+  for (uint32_t j = 0; j < ball.nurbs_shell->model->control_count(); ++j) {
+    const auto& held = ball.nurbs_shell->held;
+    EXPECT_EQ(std::binary_search(held.begin(), held.end(), j), ball.nurbs_shell->model->rest_m[j][2] <= -0.015) << j;
+    EXPECT_NEAR(ball.nurbs_shell->model->rest_m[j][1], 0.1, 0.03);
+  }
+}
+
+TEST(NurbsBodySpec, WhatAShellCannotBeIsRefusedByNameAndField) {
+  const auto expect_refused = [](const std::function<void(v1::BodySpec&)>& spoil, const std::string& text) {
+    v1::SceneSpec spec = ShellScene();
+    spoil(*spec.mutable_bodies(0));
+    ExpectRefused(spec, text);
+  };
+  expect_refused([](v1::BodySpec& b) { b.mutable_material()->set_model(v1::MATERIAL_MODEL_COROTATED_LINEAR); },
+                 "bodies[0].material.model: ");
+  expect_refused([](v1::BodySpec& b) { b.mutable_nurbs()->set_thickness_m(0); }, "bodies[0].nurbs.thickness_m: 0 is outside");
+  expect_refused([](v1::BodySpec& b) { b.set_kind(v1::BODY_KIND_RIGID); }, "bodies[0].nurbs.thickness_m: only a deformable body");
+  expect_refused([](v1::BodySpec& b) { b.set_simulation(v1::SIMULATION_SHAPE_MATCHED); }, "bodies[0].simulation: ");
+  expect_refused([](v1::BodySpec& b) { b.set_drag_coefficient(1); }, "bodies[0].drag_coefficient: ");
+  expect_refused([](v1::BodySpec& b) { b.set_volume_stiffness_pa(1e4); }, "bodies[0].volume_stiffness_pa: ");
+  expect_refused([](v1::BodySpec& b) { b.mutable_fixed(0)->mutable_motion(); }, "bodies[0].fixed[0].motion: ");
+  expect_refused([](v1::BodySpec& b) { b.mutable_fixed(0)->set_free_x(true); }, "bodies[0].fixed[0]: ");
+  expect_refused([](v1::BodySpec& b) { b.mutable_fixed(0)->mutable_vertices()->add_indices(1); }, "bodies[0].fixed[0]: ");
+  expect_refused([](v1::BodySpec& b) { b.mutable_fixed(0)->mutable_box()->mutable_max_m()->set_z(1); }, "bodies[0].fixed: all ");
+  expect_refused([](v1::BodySpec& b) { b.mutable_fixed(0)->mutable_box()->mutable_max_m()->set_z(-0.5); },
+                 "bodies[0].fixed[0].box: holds no control point");
+  expect_refused(
+      [](v1::BodySpec& b) {
+        v1::NurbsPatch& patch = *b.mutable_nurbs()->mutable_object()->mutable_patches(0);
+        patch.Clear();
+        patch.set_degree_u(1);
+        patch.set_degree_v(1);
+        for (const double t : {0.0, 0.0, 1.0, 1.0}) {
+          patch.add_knots_u(t);
+          patch.add_knots_v(t);
+        }
+        for (const double x : {0.0, 0.0, 0.0, 0.0, 0.1, 0.0, 0.1, 0.0, 0.0, 0.1, 0.1, 0.0}) patch.add_control_m(x);
+        b.mutable_nurbs()->mutable_object()->mutable_patches()->DeleteSubrange(1, 7);
+      },
+      "bodies[0].nurbs: patches[0]");
 }
 
 TEST(NurbsBodySpec, OnlyAStaticBodyMayBeOpen) {

@@ -325,6 +325,11 @@ std::vector<v1::SceneSpec> FullSpecs() {
   *exact.mutable_nurbs()->mutable_object() = NurbsToProto(sim::NurbsObject::FromSurfaces("ball", sim::NurbsSphere(0.02))->Describe());
   exact.mutable_nurbs()->set_tolerance_m(1e-3);
   exact.mutable_nurbs()->set_join_tolerance_m(1e-9);
+  v1::BodySpec& bladder = *out.emplace_back().add_bodies();
+  *bladder.mutable_nurbs()->mutable_object() =
+      NurbsToProto(sim::NurbsObject::FromSurfaces("ring", sim::NurbsTorus(0.05, 0.02))->Describe());
+  bladder.mutable_nurbs()->set_thickness_m(1e-3);
+  bladder.mutable_material()->set_model(v1::MATERIAL_MODEL_ST_VENANT_KIRCHHOFF);
   const auto shell = [&out]() -> v1::ShellSpec& { return *out.emplace_back().add_bodies()->mutable_shell(); };
   v1::ShellSpec& cloth = shell();
   cloth.mutable_sheet()->set_length_m(0.2);

@@ -1,10 +1,11 @@
 import * as THREE from 'three';
 import type { NurbsPatch } from '../../generated/palpate/v1/nurbs_pb';
-import type { BodyTopology, NurbsShape } from '../../generated/palpate/v1/stream_pb';
+import type { BodyFrame, BodyTopology, NurbsShape, PositionEncoding } from '../../generated/palpate/v1/stream_pb';
 import type { Pose } from '../../generated/palpate/v1/scene_pb';
+import { decodePositions } from '../net/positions';
 import type { SurfaceMirror } from '../net/surface_mirror';
 import { applyLooks, disposeMeshes, dressed } from './looks';
-import { domainOf, loopPoints, NurbsEvaluator, seemClosed, tessellate, type PatchMesh } from './nurbs_surface';
+import { domainOf, loopPoints, MovingPatch, NurbsEvaluator, seemClosed, tessellate, type PatchMesh } from './nurbs_surface';
 import { Organ } from './organ';
 import type { ZoneStyle } from './tissue_material';
 
@@ -72,13 +73,21 @@ function geometryOf(meshes: PatchMesh[]): THREE.BufferGeometry {
   return geometry;
 }
 
-/** A body with an exact surface: it moves as one piece, and its triangles are as fine as the distance asks for, with the normals of the surface. */
+/**
+ * A body with an exact surface: it moves as one piece, or with its control points. Its triangles are as fine as the distance asks for, with the normals of
+ * the surface.
+ */
 export class NurbsOrgan extends Organ {
   readonly group = new THREE.Group();
   triangleCount = 0;
   private tolerance_m = 0;
   private readonly parts: { patches: NurbsPatch[]; mesh: THREE.Mesh<THREE.BufferGeometry, THREE.Material> }[] = [];
   private readonly control = new THREE.Box3();
+  /** x y z of all control points in W, patch by patch, of a body that deforms. */
+  private readonly moving: Float32Array | undefined;
+  /** [part][patch]: of a body that deforms. */
+  private movers: { patch: MovingPatch; mesh: PatchMesh; begin: number }[][] = [];
+  private readonly begins = new Map<NurbsPatch, number>();
   private isPlain = false;
   /** Else it is drawn from both sides. */
   private readonly isClosed: boolean;
@@ -91,6 +100,12 @@ export class NurbsOrgan extends Organ {
         this.control.expandByPoint(new THREE.Vector3(patch.controlM[i]!, patch.controlM[i + 1]!, patch.controlM[i + 2]!));
       }
     }
+    let points = 0;
+    for (const patch of patches) {
+      this.begins.set(patch, 3 * points);
+      points += patch.controlM.length / 3;
+    }
+    if (shape.isDeformable) this.moving = new Float32Array(3 * points);
     this.isClosed = seemClosed(patches, this.control.getSize(new THREE.Vector3()).length());
     const whole = patches.filter((patch) => patch.loops.length === 0);
     if (whole.length > 0) this.addPart(whole, undefined);
@@ -101,7 +116,9 @@ export class NurbsOrgan extends Organ {
   private addPart(patches: NurbsPatch[], mask: THREE.Texture | undefined): void {
     const { color } = this.zones[0]!;
     const common = { color, side: this.isClosed ? THREE.FrontSide : THREE.DoubleSide, shadowSide: THREE.BackSide, ...(mask && { alphaMap: mask, alphaTest: 0.5 }) };
-    const full = new THREE.MeshPhysicalMaterial({ ...common, roughness: 0.32, metalness: 0.15, clearcoat: 0.5, clearcoatRoughness: 0.25 });
+    const full = new THREE.MeshPhysicalMaterial(
+      this.moving ? { ...common, roughness: 0.55, clearcoat: 0.2, clearcoatRoughness: 0.4 }
+        : { ...common, roughness: 0.32, metalness: 0.15, clearcoat: 0.5, clearcoatRoughness: 0.25 });
     const plain = new THREE.MeshPhongMaterial({ ...common, shininess: 60, specular: 0x444444 });
     const mesh = dressed(new THREE.BufferGeometry(), full as THREE.Material, plain);
     mesh.castShadow = true;
@@ -111,8 +128,33 @@ export class NurbsOrgan extends Organ {
     this.parts.push({ patches, mesh });
   }
 
-  /** Takes over where the body is. What is wrong, if anything. */
-  place(pose: Pose | undefined): string | undefined {
+  /** Takes over where the body is, or its control points. What is wrong, if anything. */
+  place(frame: BodyFrame, encoding: PositionEncoding): string | undefined {
+    if (this.moving) {
+      const problem = decodePositions(frame, encoding, this.moving);
+      if (!problem) this.deform(this.moving);
+      return problem;
+    }
+    return this.placeAt(frame.pose);
+  }
+
+  private deform(control: Float32Array): void {
+    this.control.setFromArray(control as unknown as number[]);
+    for (const [p, movers] of this.movers.entries()) {
+      const { position, normal } = this.parts[p]!.mesh.geometry.attributes as { position: THREE.BufferAttribute; normal: THREE.BufferAttribute };
+      let vertex = 0;
+      for (const { patch, mesh, begin } of movers) {
+        patch.update(control, begin);
+        position.array.set(mesh.positions, 3 * vertex);
+        normal.array.set(mesh.normals, 3 * vertex);
+        vertex += mesh.positions.length / 3;
+      }
+      position.needsUpdate = true;
+      normal.needsUpdate = true;
+    }
+  }
+
+  private placeAt(pose: Pose | undefined): string | undefined {
     const { positionM: p, rotation: q } = pose ?? {};
     if (!p || !q) return 'an exact surface without a pose';
     this.group.position.set(p.x, p.y, p.z);
@@ -134,10 +176,23 @@ export class NurbsOrgan extends Organ {
     if (this.tolerance_m > 0 && wanted_m * FINER > this.tolerance_m && wanted_m < COARSER * this.tolerance_m) return;
     this.tolerance_m = wanted_m;
     this.triangleCount = 0;
+    this.movers = [];
     for (const { patches, mesh } of this.parts) {
       mesh.geometry.dispose();
-      mesh.geometry = geometryOf(patches.map((patch) => tessellate(patch, wanted_m)));
+      if (this.moving) {
+        // As they are now, for how fine they need be.
+        for (const patch of patches) {
+          const begin = this.begins.get(patch)!;
+          patch.controlM = Array.from(this.moving.subarray(begin, begin + patch.controlM.length));
+        }
+      }
+      const meshes = patches.map((patch) => tessellate(patch, wanted_m));
+      mesh.geometry = geometryOf(meshes);
+      mesh.frustumCulled = !this.moving;
       this.triangleCount += mesh.geometry.index!.count / 3;
+      if (this.moving) {
+        this.movers.push(patches.map((patch, i) => ({ patch: new MovingPatch(patch, meshes[i]!), mesh: meshes[i]!, begin: this.begins.get(patch)! })));
+      }
     }
   }
 

@@ -265,6 +265,97 @@ export function tessellate(patch: NurbsPatch, tolerance_m: number): PatchMesh {
   return mesh;
 }
 
+/** The vertices of a patch's triangles while its control points move: each is a fixed mean of the same few control points. */
+export class MovingPatch {
+  /** Of each vertex: its first control point, and values and derivatives by u and v of the functions that count. */
+  private readonly first: Uint32Array;
+  private readonly rows: Float32Array;
+  private readonly rowCount: number;
+  private readonly columnCount: number;
+  private readonly stride: number;
+
+  constructor(patch: NurbsPatch, private readonly mesh: PatchMesh) {
+    const [u, v] = [new Basis(patch.degreeU, patch.knotsU), new Basis(patch.degreeV, patch.knotsV)];
+    const [u0, u1, v0, v1] = domainOf(patch);
+    this.rowCount = patch.degreeU + 1;
+    this.columnCount = patch.degreeV + 1;
+    this.stride = v.count;
+    const size = this.rowCount * this.columnCount;
+    const count = mesh.places.length / 2;
+    this.first = new Uint32Array(count);
+    this.rows = new Float32Array(3 * size * count);
+    const [fu, du, fv, dv] = [this.rowCount, this.rowCount, this.columnCount, this.columnCount].map((n) => new Float64Array(n)) as
+      [Float64Array, Float64Array, Float64Array, Float64Array];
+    const weight = (at: number) => (patch.weights.length > 0 ? patch.weights[at]! : 1);
+    for (let vertex = 0; vertex < count; ++vertex) {
+      const at = (kind: 'value' | 'derivatives', pu: number, pv: number) => {
+        const i0 = u.at(u0 + pu * (u1 - u0), fu, du), j0 = v.at(v0 + pv * (v1 - v0), fv, dv);
+        let [w, wu, wv] = [0, 0, 0];
+        for (let i = 0; i < this.rowCount; ++i) {
+          for (let j = 0; j < this.columnCount; ++j) {
+            const of = weight((i0 + i) * this.stride + j0 + j);
+            w += fu[i]! * fv[j]! * of;
+            wu += du[i]! * fv[j]! * of;
+            wv += fu[i]! * dv[j]! * of;
+          }
+        }
+        for (let i = 0; i < this.rowCount; ++i) {
+          for (let j = 0; j < this.columnCount; ++j) {
+            const of = weight((i0 + i) * this.stride + j0 + j);
+            const k = 3 * size * vertex + i * this.columnCount + j;
+            const value = (fu[i]! * fv[j]! * of) / w;
+            if (kind === 'value') this.rows[k] = value;
+            else {
+              this.rows[k + size] = (du[i]! * fv[j]! * of - value * wu) / w;
+              this.rows[k + 2 * size] = (fu[i]! * dv[j]! * of - value * wv) / w;
+            }
+          }
+        }
+        return i0 * this.stride + j0;
+      };
+      // At an edge that is one point a derivative is 0: those a little inside have the same limit of the normal. The span stays.
+      const inside = (t: number) => Math.min(1 - 1e-3, Math.max(1e-3, t));
+      const [pu, pv] = [mesh.places[2 * vertex]!, mesh.places[2 * vertex + 1]!];
+      at('derivatives', inside(pu), inside(pv));
+      this.first[vertex] = at('value', pu, pv);
+    }
+  }
+
+  /** Writes positions and unit normals into the mesh; `control`: x y z of the patch's control points, from `begin` on. */
+  update(control: Float32Array, begin: number): void {
+    const { positions, normals } = this.mesh;
+    const size = this.rowCount * this.columnCount;
+    for (let vertex = 0; vertex < this.first.length; ++vertex) {
+      let [x, y, z, ux, uy, uz, vx, vy, vz] = [0, 0, 0, 0, 0, 0, 0, 0, 0];
+      let k = 3 * size * vertex;
+      for (let i = 0; i < this.rowCount; ++i) {
+        let at = begin + 3 * (this.first[vertex]! + i * this.stride);
+        for (let j = 0; j < this.columnCount; ++j, ++k, at += 3) {
+          const [px, py, pz] = [control[at]!, control[at + 1]!, control[at + 2]!];
+          const [f, du, dv] = [this.rows[k]!, this.rows[k + size]!, this.rows[k + 2 * size]!];
+          x += f * px;
+          y += f * py;
+          z += f * pz;
+          ux += du * px;
+          uy += du * py;
+          uz += du * pz;
+          vx += dv * px;
+          vy += dv * py;
+          vz += dv * pz;
+        }
+      }
+      const [nx, ny, nz] = [uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx];
+      const length = Math.hypot(nx, ny, nz) || 1;
+      positions[3 * vertex] = x;
+      positions[3 * vertex + 1] = y;
+      positions[3 * vertex + 2] = z;
+      normals[3 * vertex] = nx / length;
+      normals[3 * vertex + 1] = ny / length;
+      normals[3 * vertex + 2] = nz / length;
+    }
+  }
+}
+
 /** Whether (u, v) is inside polygons by the winding number that is not 0. */
 function isInside(polygons: [number, number][][], u: number, v: number): boolean {
   let winding = 0;

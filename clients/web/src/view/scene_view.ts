@@ -123,7 +123,7 @@ export class SceneView {
 
   /** Where a body is now. What is wrong, if anything. */
   private take(organ: Organ, frame: BodyFrame, encoding: PositionEncoding): string | undefined {
-    const problem = organ instanceof NurbsOrgan ? organ.place(frame.pose) : decodePositions(frame, encoding, organ.positions);
+    const problem = organ instanceof NurbsOrgan ? organ.place(frame, encoding) : decodePositions(frame, encoding, organ.positions);
     if (problem) return `body '${organ.name}': ${problem}`;
     organ.commit();
     return undefined;

@@ -1,0 +1,196 @@
+// Deformable NURBS bodies in worlds: their motion against closed forms, and that nothing passes through them.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "sim/nurbs/nurbs_shapes.h"
+#include "sim/world/world.h"
+#include "tests/sim/world/nurbs_shells.h"
+#include "tests/sim/world/world_builders.h"
+#include "tests/support/device_test.h"
+
+namespace palpate::sim {
+namespace {
+
+using Eigen::Vector3d;
+
+class NurbsShellTest : public test::DeviceTest {
+ protected:
+  void Make(SceneDescription scene) {
+    scene.contact.check_intersections = true;
+    PALPATE_TEST_ASSIGN(world_, World::Create(context(), scene));
+    frame_ = world_->CurrentFrame();
+  }
+  void Run(int steps, const std::vector<ToolCommand>& commands = {}) {
+    for (int i = 0; i < steps; ++i) {
+      frame_ = test::Step(*world_, commands);
+      worst_intersections_ = std::max(worst_intersections_, frame_->contact_statistics.intersection_count);
+    }
+  }
+  Vector3d Vertex(size_t body, size_t v) const {
+    const float* const p = &frame_->surface_positions_m[body][3 * v];
+    return {p[0], p[1], p[2]};
+  }
+  Vector3d Control(size_t body, size_t j) const {
+    const float* const p = &frame_->nurbs.control_m[body][3 * j];
+    return {p[0], p[1], p[2]};
+  }
+  void TearDown() override {
+    world_.reset();
+    DeviceTest::TearDown();
+  }
+
+  std::unique_ptr<World> world_;
+  std::shared_ptr<const Frame> frame_;
+  uint32_t worst_intersections_ = 0;
+};
+
+TEST_F(NurbsShellTest, FallsAsAPiece) {
+  SceneDescription scene;
+  scene.bodies = {test::ShellBody("sheet", test::FlatSheet(6, 7, 0.1, 0.12), {0, 0, 1}, test::ShellMaterial(1e5, 0.3), 0.001)};
+  scene.bodies[0].velocity_m_per_s = {0.2, 0, 0};
+  Make(scene);
+  const size_t vertices = scene.bodies[0].mesh.vertices.size();
+  Run(60);
+  const double n = 60, dt = scene.dt_s;
+  const Vector3d fall_m(0.2 * n * dt, 0, -9.81 * dt * dt * n * (n + 1) / 2);
+  for (size_t v = 0; v < vertices; ++v) {
+    EXPECT_LT((Vertex(0, v) - scene.bodies[0].mesh.vertices[v] - fall_m).norm(), 2e-5) << v;
+  }
+}
+
+/// A strip of 5 cm, clamped at one end by two rows of control points.
+TEST_F(NurbsShellTest, CantileverSagsAsAPlate) {
+  SceneDescription scene;
+  const double length_m = 0.05, thickness_m = 0.001, modulus_pa = 1e8;
+  scene.bodies = {test::ShellBody("strip", test::FlatSheet(9, 4, length_m, 0.01), {length_m / 2, 0, 0},
+                                  test::ShellMaterial(modulus_pa, 0, 0.05), thickness_m, [](const Vector3d& p) { return p.x() < 0.003; })};
+  Make(scene);
+  Run(120);
+  const double plate_n_m = modulus_pa * std::pow(thickness_m, 3) / 12;
+  const double expected_m = 1000 * 9.81 * thickness_m * std::pow(length_m, 4) / (8 * plate_n_m);
+  double most_m = 0;
+  for (size_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) most_m = std::max(most_m, -Vertex(0, v).z());
+  EXPECT_NEAR(most_m, expected_m, 0.005 * expected_m);
+  EXPECT_LT(frame_->max_speed_m_per_s, 1e-4);
+}
+
+/// Eight patches that meet in poles and along seams.
+TEST_F(NurbsShellTest, SphereUnderPressureGrowsAsAThinShell) {
+  SceneDescription scene;
+  scene.gravity_m_per_s2 = Vector3d::Zero();
+  const double radius_m = 0.05, thickness_m = 0.001, modulus_pa = 1e6, nu = 0.4, pressure_pa = 100;
+  const auto ball = NurbsObject::FromSurfaces("ball", NurbsSphere(radius_m));
+  ASSERT_TRUE(ball.ok());
+  scene.bodies = {test::ShellBody("ball", *ball->Refined(1), {0, 0, 0}, test::ShellMaterial(modulus_pa, nu, 0.05), thickness_m)};
+  LoadDescription load;
+  load.pressure_pa = -pressure_pa;
+  for (uint32_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) load.vertices.push_back(v);
+  scene.bodies[0].loads = {load};
+  Make(scene);
+  Run(120);
+  const double growth = pressure_pa * radius_m * (1 - nu) / (2 * modulus_pa * thickness_m);
+  double sum_m = 0;
+  const size_t count = scene.bodies[0].mesh.vertices.size();
+  for (size_t v = 0; v < count; ++v) sum_m += Vertex(0, v).norm() / static_cast<double>(count);
+  EXPECT_NEAR(sum_m / radius_m - 1, growth, 0.03 * growth);
+}
+
+TEST_F(NurbsShellTest, CarriesABoxAtItsWeight) {
+  SceneDescription scene;
+  scene.bodies = {test::ShellBody("sheet", test::FlatSheet(9, 9, 0.2, 0.2), {0, 0, 0.1}, test::ShellMaterial(2e5, 0.4, 0.01), 0.001,
+                                  [](const Vector3d& p) { return std::abs(p.x()) > 0.085; })};
+  BodyDescription box = test::BoxBody("box", {0, 0, 0.14}, {3, 3, 3}, {0.03, 0.03, 0.03});
+  box.kind = BodyKind::kRigid;
+  box.self_collision = false;
+  scene.bodies.push_back(box);
+  Make(scene);
+  Run(180);
+  EXPECT_EQ(worst_intersections_, 0U);
+  Vector3d force_n = Vector3d::Zero();
+  ASSERT_FALSE(frame_->surface_contacts.empty());
+  for (size_t i = 0; i < frame_->surface_contacts.size(); ++i) {
+    const FrameSurfaceContact& c = frame_->surface_contacts[i];
+    force_n += (c.body_b == 1 ? 1.0 : -1.0) * c.force_n.cast<double>();
+    // On the surface as it is bent now, which its triangles are near.
+    const auto& place = frame_->nurbs.surface_places[i][c.body_a == 0 ? 0 : 1];
+    ASSERT_TRUE(place.has_value());
+    EXPECT_LT((place->point_m - (c.body_a == 0 ? c.point_a_m : c.point_b_m).cast<double>()).norm(), 5e-4);
+  }
+  const double weight_n = 1060 * 9.81 * 2.7e-5;
+  EXPECT_NEAR(force_n.z(), weight_n, 0.01 * weight_n);
+  EXPECT_LT(force_n.head<2>().norm(), 0.01 * weight_n);
+}
+
+/// A soft sheet falls over a thin rod and folds about it, onto itself and onto the floor.
+TEST_F(NurbsShellTest, FoldsOntoItselfWithoutPassing) {
+  SceneDescription scene;
+  scene.bodies = {
+      test::ShellBody("sheet", test::FlatSheet(10, 8, 0.16, 0.1), {0.01, 0, 0.06}, test::ShellMaterial(3e4, 0.3, 0.002), 0.0008)};
+  scene.obstacles.push_back({"rod", CapsuleShape{{0, -0.1, 0.04}, {0, 0.1, 0.04}, 0.004}});
+  scene.obstacles.push_back({"floor", PlaneShape{{0, 0, 0}, {0, 0, 1}}});
+  Make(scene);
+  size_t most_self = 0;
+  double least_z_m = 1;
+  for (int i = 0; i < 40; ++i) {
+    Run(6);
+    size_t self = 0;
+    for (const FrameSurfaceContact& c : frame_->surface_contacts) self += c.body_a == c.body_b ? 1 : 0;
+    most_self = std::max(most_self, self);
+    for (size_t v = 0; v < scene.bodies[0].mesh.vertices.size(); ++v) least_z_m = std::min(least_z_m, Vertex(0, v).z());
+  }
+  EXPECT_EQ(worst_intersections_, 0U);
+  EXPECT_GT(most_self, 0U);
+  EXPECT_GT(least_z_m, 0);
+}
+
+TEST_F(NurbsShellTest, MeetsATool) {
+  SceneDescription scene;
+  scene.bodies = {test::ShellBody("sheet", test::FlatSheet(9, 9, 0.1, 0.1), {0, 0, 0}, test::ShellMaterial(1e6, 0.4, 0.02), 0.001,
+                                  [](const Vector3d& p) { return std::max(std::abs(p.x()), std::abs(p.y())) > 0.043; })};
+  scene.gravity_m_per_s2 = Vector3d::Zero();
+  scene.tools = {test::ToolAt("probe", {0, 0, 0.02}, ToolDrive::kDirect)};
+  scene.tools[0].rest_pose.rotation = Eigen::Quaterniond(Eigen::AngleAxisd(0, Vector3d::UnitX()));
+  Make(scene);
+  ToolCommand command;
+  double force_n = 0;
+  for (int i = 0; i < 120; ++i) {
+    command.device_pose.position_m = {0, 0, std::max(-0.005, 0.02 - 0.0003 * i)};
+    Run(1, {command});
+    force_n = frame_->tools[0].force_n.z();
+  }
+  EXPECT_EQ(worst_intersections_, 0U);
+  EXPECT_GT(force_n, 0.05);
+  // What the tool feels the supports bear: nothing else pushes a body at rest.
+  EXPECT_LT(frame_->max_speed_m_per_s, 1e-3);
+  ASSERT_FALSE(frame_->nurbs.places.empty());
+  ASSERT_TRUE(frame_->nurbs.places[0].has_value());
+  ASSERT_EQ(frame_->local_models.size(), 1U);
+  EXPECT_GT(frame_->local_models[0].constraint_count, 0);
+}
+
+TEST_F(NurbsShellTest, GoesOnFromAStateWithTheSameBits) {
+  SceneDescription scene;
+  scene.contact.check_intersections = true;
+  scene.bodies = {test::ShellBody("sheet", test::FlatSheet(7, 7, 0.1, 0.1), {0, 0, 0.03}, test::ShellMaterial(1e5, 0.3, 0.01), 0.001)};
+  scene.obstacles.push_back({"rod", CapsuleShape{{0, -0.1, 0}, {0, 0.1, 0}, 0.01}});
+  Make(scene);
+  Run(40);
+  PALPATE_TEST_ASSIGN(const std::shared_ptr<const WorldState> state, world_->Capture());
+  Run(40);
+  const uint64_t expected = frame_->state_hash;
+  PALPATE_TEST_ASSIGN(world_, World::Restore(context(), scene, *state));
+  Run(40);
+  EXPECT_EQ(frame_->state_hash, expected);
+  PALPATE_ASSERT_OK(world_->Reset().status());
+  Run(80);
+  EXPECT_EQ(frame_->state_hash, expected);
+}
+
+}  // namespace
+}  // namespace palpate::sim
