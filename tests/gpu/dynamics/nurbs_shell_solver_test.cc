@@ -229,6 +229,25 @@ TEST_F(NurbsShellSolverTest, ControlPointsAreFittedToVertices) {
   for (size_t v = 0; v < vertex_count_; ++v) EXPECT_NEAR(moved[3 * v + 2] - positions[3 * v + 2], 0.5 * options_.dt_s, 2e-6) << v;
 }
 
+TEST_F(NurbsShellSolverTest, AbsurdStepsAreRolledBack) {
+  Make(ModelOf({Sheet({0, 0, 0.004})}));
+  const std::vector<float> rest = Positions();
+  for (const float bad : {1e9F, 1e30F}) {
+    std::vector<float> velocities(rest.size(), 0.0F);
+    velocities[3 * (vertex_count_ / 2)] = bad;
+    PALPATE_ASSERT_OK(solver_->WriteState(rest, velocities));
+    const std::vector<float> before = Positions();
+    PALPATE_TEST_ASSIGN(const TissueStep step, solver_->Step({}));
+    EXPECT_GT(step.bad_vertices, 0U);
+    EXPECT_EQ(Positions(), before);
+    // What comes next falls as if nothing had happened.
+    PALPATE_ASSERT_OK(solver_->WriteState(rest));
+    PALPATE_TEST_ASSIGN(const TissueStep good, solver_->Step({}));
+    EXPECT_EQ(good.bad_vertices, 0U);
+    EXPECT_NEAR(good.max_speed_m_per_s, 9.81 * options_.dt_s, 1e-3);
+  }
+}
+
 TEST_F(NurbsShellSolverTest, WhatDoesNotFitIsRefused) {
   const TissueModel good = ModelOf({Sheet({0, 0, 0})});
   const auto expect_refused = [&](const std::function<void(TissueModel&)>& spoil, const char* what) {
