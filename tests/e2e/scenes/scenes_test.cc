@@ -803,9 +803,9 @@ TEST_F(Scenes, ExactBodiesFallOnAnExactSheet) {
       if (!is_a && contact.body_b() != 0) continue;
       touched.insert(is_a ? contact.body_b() : contact.body_a());
       ASSERT_TRUE(contact.has_place_a() && contact.has_place_b());
-      // Edges of 14 mm are chords of a sheet that is bent to a radius of 10 mm.
+      // Triangles are chords of the bent sheet: 1.7 mm off in the impact.
       const v1::NurbsPlace& place = is_a ? contact.place_a() : contact.place_b();
-      EXPECT_LT((ToEigen(place.point_m()) - ToEigen(is_a ? contact.point_a_m() : contact.point_b_m())).norm(), 4e-3);
+      EXPECT_LT((ToEigen(place.point_m()) - ToEigen(is_a ? contact.point_a_m() : contact.point_b_m())).norm(), 2.5e-3);
     }
   };
   ASSERT_NO_FATAL_FAILURE(Advance(*run, kSteps, 20, {}, check_contacts));
